@@ -1,0 +1,57 @@
+/* Memory: the engine's allocator, and arenas on top of it. Everything that lives as long as a graph, a partition or a plan comes from its arena. */
+#ifndef SINTER_SRC_ALLOC_H
+#define SINTER_SRC_ALLOC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sinter/sinter_types.h>
+
+/* Reference-counted: every object made from an engine holds it. */
+struct sinter_engine {
+    atomic_int refs;
+    sinter_allocator_t allocator;
+    sinter_cpu_isa_t isa; /* already the least of machine, desc and environment */
+};
+
+/* NULL gives the default engine, which is never freed. */
+sinter_engine_t *engine_ref(sinter_engine_t *engine);
+void engine_unref(sinter_engine_t *engine);
+
+void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment); /* NULL: out of memory, message set */
+void sg_free(const sinter_engine_t *engine, void *ptr);
+
+/* Zeroed memory that is freed all at once. Not thread-safe. */
+typedef struct arena {
+    sinter_engine_t *engine; /* borrowed: the owner of the arena holds it */
+    struct arena_block *blocks;
+} arena_t;
+
+void arena_init(arena_t *arena, sinter_engine_t *engine);
+void *arena_alloc(arena_t *arena, size_t count, size_t size); /* count * size, overflow-checked, zeroed, 64-byte aligned for big ones; NULL: out of memory */
+char *arena_strdup(arena_t *arena, const char *text);
+void arena_free(arena_t *arena);
+#define ARENA_NEW(arena, type, count) ((type *)arena_alloc((arena), (size_t)(count), sizeof(type)))
+
+/* A growing array in an arena: room for one more element; false: out of memory. Old storage stays in the arena until it is freed. */
+bool arena_grow(arena_t *arena, void **items, int *capacity, int count, size_t size);
+
+/* Text that grows; a failed allocation is remembered in oom. */
+typedef struct textbuf {
+    arena_t *arena;
+    char *text; /* "" at first */
+    size_t len, cap;
+    bool oom;
+} textbuf_t;
+void text_init(textbuf_t *buf, arena_t *arena);
+void text_add(textbuf_t *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Overflow-checked arithmetic on non-negative values; false on overflow. */
+static inline bool mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+
+#endif

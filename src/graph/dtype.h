@@ -1,0 +1,43 @@
+/* Data types: the traits table and the codec. Nothing outside src/graph/dtype*.c knows what a type's bits mean. */
+#ifndef SINTER_SRC_DTYPE_H
+#define SINTER_SRC_DTYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sinter/sinter_types.h>
+
+typedef enum dtype_class { DTYPE_FLOAT, DTYPE_INT, DTYPE_SCALE, DTYPE_BOOL } dtype_class_t;
+
+/* How values convert. Element offsets count elements from base, packed types included (element 2i is the low nibble of byte i); base has any
+ * alignment; only the bytes that hold the named elements are touched (a store keeps its neighbours' nibbles). Rounding is to nearest even with
+ * the saturation rules of plain casts. Safe under FTZ/DAZ. */
+typedef struct dtype_codec {
+    void (*load_f32)(const void *base, int64_t first, int64_t stride, int64_t n, float *dst);  /* n elements, stride in elements (0 allowed) */
+    void (*store_f32)(void *base, int64_t first, int64_t stride, int64_t n, const float *src);
+    void (*load_f64)(const void *base, int64_t first, int64_t stride, int64_t n, double *dst); /* exact for every type but s64 beyond 2^53 */
+    void (*store_f64)(void *base, int64_t first, int64_t stride, int64_t n, const double *src);
+    void (*store_sat)(void *base, int64_t first, int64_t stride, int64_t n, const float *src); /* floats saturate to +-max too (MX quantisation) */
+} dtype_codec_t;
+
+typedef struct dtype_traits {
+    const char *name; /* NULL: no such type */
+    dtype_class_t cls;
+    int bits, block_elems, block_bytes, digits;
+    double max, min; /* largest and lowest finite value */
+    dtype_codec_t codec;
+} dtype_traits_t;
+
+/* NULL for a value that is no data type. */
+const dtype_traits_t *dtype_traits(sinter_data_type_t type);
+static inline bool dtype_is_float(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_FLOAT; }
+/* f32, f16, bf16, f64: types whose roundings a fused partition may leave out. */
+bool dtype_is_wide_float(sinter_data_type_t type);
+/* Needs the double-precision path: f64, s32, s64. */
+bool dtype_needs_f64(sinter_data_type_t type);
+/* Bytes for n elements of this type, rounded up; false on overflow. */
+bool dtype_bytes(sinter_data_type_t type, int64_t n, int64_t *bytes);
+/* True if the type packs several elements into a byte or a block. */
+static inline bool dtype_is_packed(sinter_data_type_t type) { return dtype_traits(type)->block_elems > 1; }
+
+#endif

@@ -1,0 +1,97 @@
+/* The graph IR: nodes over values. The user's graph, a partition's subgraph and what the passes rewrite are all this one struct. */
+#ifndef SINTER_SRC_GRAPH_H
+#define SINTER_SRC_GRAPH_H
+
+#include "alloc.h"
+#include "tensor.h"
+
+typedef struct attr {
+    sinter_op_attr_t id;
+    size_t n;
+    const int64_t *s64; /* S64, S64S */
+    const float *f32;   /* F32, F32S */
+    const char *str;    /* STR */
+    bool b;             /* BOOL */
+} attr_t;
+
+typedef struct node {
+    uint64_t id;
+    const char *name; /* "" if none */
+    sinter_op_kind_t kind;
+    int n_in, n_out, n_attrs;
+    int *in, *out; /* value indices */
+    attr_t *attrs;
+    const char *role;     /* in a partition: the pattern node it matched */
+    /* Set by the pass sink_dequant on MatMul nodes, else NULL: in_dequant[port] is the (removed) [Dynamic]Dequantize node that the operand's codes go
+     * through; its in[] still name the values of data, scales and zero points. */
+    struct node **in_dequant;
+    bool dead;            /* removed by a pass */
+} node_t;
+
+typedef struct value {
+    lt_t lt;
+    int producer, producer_port; /* node index or -1 */
+    int n_uses;                  /* uses by live nodes, one for each input slot */
+    bool is_output;              /* must be written for the outside */
+} value_t;
+
+typedef struct graph {
+    arena_t arena;
+    sinter_engine_t *engine; /* borrowed from the owner */
+    node_t *nodes;
+    value_t *values;
+    int n_nodes, n_values, cap_nodes, cap_values;
+    int *topo; /* n_nodes node indices in execution order, by graph_sort */
+    int *uses, *uses_begin; /* by graph_sort: uses of value v are nodes uses[uses_begin[v]..uses_begin[v+1]) */
+    struct idmap *ids;      /* tensor id -> value index */
+    struct idmap *op_ids;   /* op id -> node index */
+    sinter_fpmath_mode_t mode;
+    bool apply_to_int;
+} graph_t;
+
+void graph_init(graph_t *g, sinter_engine_t *engine);
+void graph_free(graph_t *g);
+
+/* Appends; ids of tensors are resolved to values, which are merged. On failure the graph is as before. */
+sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op);
+/* A new value that has no public id (ids from 2^63 up). -1: out of memory. For passes. */
+int graph_add_value(graph_t *g, const lt_t *lt);
+int graph_find_value(const graph_t *g, uint64_t id); /* -1: none */
+
+/* Topological order (stable: keeps insertion order where it can), uses and use counts. invalid_graph on a cycle. Dead nodes are left out of topo
+ * (n_topo live ones). */
+sinter_status_t graph_sort(graph_t *g);
+int graph_n_live(const graph_t *g); /* length of topo */
+/* Everything finalize promises and every pass must keep: indices in range, one producer each, no cycle, arity and types by schema, known op kinds. */
+sinter_status_t graph_verify(const graph_t *g, const char *where);
+/* Runs the shape rules in topological order, fills unknown dims of outputs, reports contradictions with op id and tensor id. */
+sinter_status_t graph_infer_shapes(graph_t *g);
+/* Copies the nodes (indices, in this order) and their values into an initialised, empty graph; ports keep their ids, values used outside the set become
+ * is_output. Roles are copied. Ends sorted. */
+sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, graph_t *out);
+sinter_status_t graph_write_json(const graph_t *g, const char *path);
+void graph_print(const graph_t *g, const char *title); /* text on stderr, for SINTER_DUMP_AFTER */
+
+/* Reads of one attribute with the schema's default applied. */
+const attr_t *node_attr(const node_t *node, sinter_op_attr_t id); /* NULL: not given */
+int64_t node_s64(const node_t *node, sinter_op_attr_t id, int64_t otherwise);
+float node_f32(const node_t *node, sinter_op_attr_t id, float otherwise);
+bool node_bool(const node_t *node, sinter_op_attr_t id, bool otherwise);
+const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherwise);
+
+/* For messages: "op 12 (MatMul)". Thread-local ring of buffers, good for four uses in one call. */
+const char *node_label(const node_t *node);
+
+/* The public op object: a node in the making. */
+struct sinter_op {
+    sinter_engine_t *engine;
+    arena_t arena;
+    uint64_t id;
+    sinter_op_kind_t kind;
+    const char *name;
+    int n_in, n_out, n_attrs, cap_in, cap_out, cap_attrs;
+    lt_t *in, *out;
+    attr_t *attrs;
+};
+
+#endif

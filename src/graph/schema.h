@@ -1,0 +1,32 @@
+/* What each op kind may look like, and its shape rule: projections of ops.def. */
+#ifndef SINTER_SRC_SCHEMA_H
+#define SINTER_SRC_SCHEMA_H
+
+#include "graph.h"
+
+typedef enum op_flags {
+    OP_ELTWISE = 1,      /* one output, each element from the same element of the (broadcast) inputs */
+    OP_UNARY = 2,        /* eltwise with one input and no side tensors */
+    OP_BINARY = 4,       /* two inputs broadcast against each other */
+    OP_COMMUTATIVE = 8,
+    OP_VIEW = 16,        /* moves elements without changing them: StaticReshape, StaticTranspose, Reorder */
+    OP_QUANT = 32,       /* Quantize, DynamicQuantize */
+    OP_DEQUANT = 64      /* Dequantize, DynamicDequantize */
+} op_flags_t;
+
+const char *op_name(sinter_op_kind_t kind); /* the spelling; NULL: no such kind */
+bool op_runs(sinter_op_kind_t kind);
+unsigned op_flags(sinter_op_kind_t kind);
+
+/* The schema check behind add_op: arity, data types, attributes (known to the op, of the right kind, required ones given, values allowed), constraints.
+ * The message names the op id, the tensor id and the rule. */
+sinter_status_t op_verify(const struct sinter_op *op);
+
+/* Infers the dims of a node's outputs from its inputs; pure: in/out are copies, unknown dims may stay unknown. No allocation: also used at execute for
+ * dynamic dims. */
+sinter_status_t op_infer_shapes(const node_t *node, const lt_t *in, lt_t *out);
+
+/* numpy broadcast of dims; unknown dims allowed. False: they do not broadcast. */
+bool broadcast_dims(const lt_t *a, const lt_t *b, lt_t *out);
+
+#endif
