@@ -1,0 +1,110 @@
+/* Elementwise programs. One program serves everywhere: as a step of its own, as the epilogue of matmul, softmax and attention, and as the score program
+ * (scale, mask, soft-cap) inside the attention kernel. It runs over runs of up to CHAIN_BLOCK elements along the innermost iteration dim, registers are float
+ * blocks in scratch, or double blocks where an s32, s64 or f64 tensor takes part. */
+#ifndef SINTER_SRC_CHAIN_H
+#define SINTER_SRC_CHAIN_H
+
+#include "../graph/graph.h"
+#include "../graph/quant.h"
+
+enum { CHAIN_BLOCK = 256, CHAIN_MAX_REGS = 16, CHAIN_MAX_OPERANDS = 48, CHAIN_MAX_INSTRS = 192 };
+
+/* Opcodes are sinter_op_kind_t for ops that are one elementwise function of their inputs, and these. */
+typedef enum chain_opcode {
+    CHAIN_LOAD = 1000, /* dst = operand */
+    CHAIN_STORE,       /* operand = a, converted as a plain cast; CHAIN_STORE leaves a unchanged */
+    CHAIN_STORE_SAT,   /* floats saturate */
+    CHAIN_INDEX,       /* dst = index along iteration dim `dim` */
+    CHAIN_COPY,        /* dst = a */
+    CHAIN_ROUND_TO,    /* dst = a rounded through data type `dtype` (a quantising TypeCast or an inner quantised value) */
+    CHAIN_CONST        /* dst = p[0] */
+} chain_opcode_t;
+
+typedef struct chain_instr {
+    int op;               /* chain_opcode_t or sinter_op_kind_t */
+    int dst, a, b, c;     /* registers */
+    int operand;          /* LOAD, STORE */
+    int dim;              /* INDEX */
+    sinter_data_type_t dtype; /* ROUND_TO */
+    float p[2];           /* attributes: alpha, beta, min, max; p[0] selects GELU's form (0 erf, 1 tanh) */
+    double pd[2];         /* the same in double */
+} chain_instr_t;
+
+/* A tensor as the iteration space sees it: iteration dim d walks dim map[d] of the value (-1: broadcast), index divided by the group size where the value has
+ * fewer entries than the iteration dim (scales, zero points; grouped[d]). */
+typedef struct chain_operand {
+    int value; /* plan value */
+    int8_t map[SINTER_MAX_NDIMS];
+    bool grouped;
+} chain_operand_t;
+
+typedef struct chain {
+    int ndims;      /* of the iteration space */
+    int dims_value; /* plan value whose dims are the iteration space */
+    bool f64;
+    int n_regs, n_instrs, n_operands;
+    int result;     /* register that holds the value handed back to the kernel (score and prob chains); -1 if none */
+    const chain_instr_t *instrs;
+    const chain_operand_t *operands;
+} chain_t;
+
+struct frame;
+
+/* An operand bound for one execute. */
+typedef struct chain_ref {
+    unsigned char *data;
+    const struct dtype_traits *traits;
+    int64_t stride[SINTER_MAX_NDIMS], group[SINTER_MAX_NDIMS]; /* by iteration dim; group 1 unless the operand is grouped there */
+} chain_ref_t;
+
+typedef struct chain_bound {
+    const chain_t *chain;
+    const struct eltwise_table *fn; /* functions for the plan's ISA */
+    int ndims;
+    int64_t dims[SINTER_MAX_NDIMS];
+    bool inner_scalar_only; /* no operand varies along the innermost dim: the caller may treat the program as a function of the register alone */
+    chain_ref_t refs[CHAIN_MAX_OPERANDS];
+} chain_bound_t;
+
+/* Binds a chain to a frame; sinter_invalid_shape with a message if an operand's dims do not broadcast to the iteration dims. No allocation. */
+sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa, chain_bound_t *out);
+
+/* Scratch bytes chain_run needs. */
+size_t chain_scratch_bytes(const chain_t *chain);
+
+/* Runs n <= CHAIN_BLOCK elements starting at index idx[ndims], going along the last dim. io: for epilogues the input block on entry (register 0); for score and
+ * prob chains also the result on return. NULL where registers start empty. For f64 chains io is still float (converted). */
+void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
+
+/* True if chain does nothing but store register 0 to one operand (a plain epilogue), giving that operand's index. */
+bool chain_is_store(const chain_t *chain, int *operand);
+
+/* ---- building, at lowering ------------------------------------------------------------------------------------------------------ */
+
+typedef struct chain_builder {
+    arena_t *arena;
+    chain_t chain;
+    chain_instr_t *instrs;
+    chain_operand_t *operands;
+    int cap_instrs, cap_operands;
+    int n_virtual; /* virtual registers so far; the finish step colours them into CHAIN_MAX_REGS */
+} chain_builder_t;
+
+/* with_input: virtual register 0 holds the kernel's block. */
+void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, bool with_input);
+/* A right-aligned (numpy) operand of `ndims` dims; returns the virtual register, -1 on out of memory. */
+int chain_load(chain_builder_t *b, int plan_value, int value_ndims);
+/* map as in chain_operand_t. */
+int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped);
+/* One elementwise node over registers; reads its attributes. Handles every OP_ELTWISE kind but the quantising ones, GenIndex included. */
+int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs);
+/* Codes in register x to numbers and back: (x - zp) * scale, round(x / scale) + zp rounded through `dtype`; scale, zp are registers, zp -1: none. */
+int chain_dequant(chain_builder_t *b, int x, int scale, int zp);
+int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype);
+int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype);
+sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map); /* map NULL: same rank, same dims */
+/* Colours registers, copies into the arena. result: virtual register to hand back, -1: none. sinter_unimplemented with a reason if the program does not fit
+ * (registers, operands, instructions): the lowering then splits it. */
+sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out);
+
+#endif

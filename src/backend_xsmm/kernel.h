@@ -1,0 +1,39 @@
+/* Kernels and their registry. Kernels allocate nothing (but for setup, from the plan's arena), start no threads, keep no globals, read no environment. */
+#ifndef SINTER_SRC_KERNEL_H
+#define SINTER_SRC_KERNEL_H
+
+#include "plan.h"
+
+typedef struct kernel {
+    const char *name; /* <step>_<algorithm>_<arithmetic>_<isa> */
+    step_kind_t step;
+    sinter_cpu_isa_t isa; /* least ISA it needs */
+    int cost;             /* among the kernels that accept a step the lowest cost wins; ties: earlier row */
+    /* NULL if it can run the step, else the reason (static text). Must not depend on dims that may change at execute. */
+    const char *(*refuse)(const plan_t *plan, const step_t *step);
+    /* Compile time: JIT, tile sizes; fills step->jit, step->state_bytes, step->note. NULL: nothing to do. */
+    sinter_status_t (*setup)(plan_t *plan, step_t *step);
+    /* Scratch for each thread / for all threads together, for this frame (shared memory lives from prepare to the end of the step's last phase). NULL: none. */
+    size_t (*thread_bytes)(const plan_t *plan, const step_t *step);
+    size_t (*shared_bytes)(const plan_t *plan, const step_t *step, const frame_t *frame);
+    /* Execute, one thread, before any step runs: all dims are known, data pointers are set. Fills state. Errors stop the execute before anything is written. */
+    sinter_status_t (*prepare)(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
+    /* Phase p in 0..phases-1 on thread tid of nth; a barrier stands between phases and between steps. */
+    void (*work)(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared);
+    int phases;
+} kernel_t;
+
+/* The rows of kernels.def. */
+extern const kernel_t *const sinter_kernels[];
+extern const int sinter_n_kernels;
+
+/* Pure: the cheapest kernel with isa <= plan->isa that does not refuse; appends every refusal to why. NULL: none. */
+const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why);
+
+/* An even share of n items: thread tid of nth gets [*begin, *end). */
+static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *end) {
+    *begin = n * tid / nth;
+    *end = n * (tid + 1) / nth;
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* The plan: what a compiled partition is. A list of steps over values, made once at compile; execute only binds pointers and runs it.
+ *
+ *   partition subgraph --passes--> --lower--> plan (steps, values) --select--> kernels --setup--> JIT handles, scratch sizes
+ *
+ * Dims may be unknown until execute, so nothing in a plan depends on dims that execute may bring: at execute a frame holds every value's data pointer, dims and
+ * strides, and each step's kernel prepares its own state from the frame before the threads start. */
+#ifndef SINTER_SRC_PLAN_H
+#define SINTER_SRC_PLAN_H
+
+#include "../graph/alloc.h"
+#include "../graph/dtype.h"
+#include "../patterns/partition.h"
+#include "chain.h"
+
+/* A value bound for one execute. Strides in elements of dtype, for the dims as the reader sees them (views applied). */
+typedef struct bound {
+    unsigned char *data;
+    sinter_data_type_t dtype;
+    int ndims;
+    int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+} bound_t;
+
+typedef struct frame {
+    bound_t *v;  /* by plan value */
+    int threads;
+} frame_t;
+
+/* One matrix operand: codes and how they become numbers. All value indices; -1: none. scale_dim[d] is the dim of the scale value that belongs to data dim d, -1 if
+ * it has none. The group size along d is dims[d] / scale dims[scale_dim[d]] (whole dim if -1). Static scales and zps are constant values (f32, s32). */
+typedef struct operand {
+    int data, scale, zp;
+    int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
+} operand_t;
+
+typedef enum step_kind { STEP_CHAIN, STEP_MATMUL, STEP_SOFTMAX, STEP_ATTENTION, STEP_DYNQUANT, STEP_KINDS } step_kind_t;
+
+/* out[b.., M, N] = A[b.., M, K] * B[b.., K, N], numpy broadcast of b, then `post` over out's dims with the product in register 0. At least 2-D each. */
+typedef struct matmul_params {
+    operand_t a, b;
+    bool trans_a, trans_b; /* the last two dims of the operand are swapped */
+    int out_dims;          /* a value whose dims are the output's (the first stored one, or one without data) */
+} matmul_params_t;
+
+/* Softmax over axis of in; `post` over in's dims with the probability in register 0. */
+typedef struct softmax_params {
+    int in, stats;  /* stats -1: none; else f32 max + log(sum(exp)), axis dim 1 */
+    int axis;       /* normalised; if the rank is unknown at compile it is kept as given and normalised at prepare */
+    bool inf_as_zero, log; /* log: LogSoftmax */
+} softmax_params_t;
+
+/* Rows of Q against K^T, score chain, softmax over T, probability chain, times V, `post` over [b.., S, Dv] with the result in register 0.
+ * q [b.., S, D], k [b.., D, T], v [b.., T, Dv] after trans flags; numpy broadcast of b: heads that share K and V are extra rows. */
+typedef struct attention_params {
+    operand_t q, k, v;
+    bool trans_q, trans_k, trans_v;
+    const chain_t *score; /* over [b.., S, T], score in register 0 and result in score->result; NULL: none */
+    const chain_t *prob;  /* over [b.., S, T] on normalised probabilities (quantise, dequantise); NULL: none, which allows one pass */
+    int score_dims;       /* a dims-only value of dims [b.., S, T] */
+    int out_dims;         /* a value of dims [b.., S, Dv] */
+    int stats;            /* f32 [b.., S, 1]; -1: none */
+    bool inf_as_zero;
+    /* Found by the lowering; score still holds the complete program. */
+    bool causal;          /* score ends in Select(row + causal_shift >= col, x, fill) */
+    bool causal_bottom_right; /* shift = T - S, else causal_shift */
+    int64_t causal_shift;
+    int causal_fill;      /* the scalar value filled in where masked (tiles may be skipped if it is -inf) */
+} attention_params_t;
+
+/* DynamicQuantize that computes its scales. */
+typedef struct dynquant_params {
+    int in, out, scale, zp; /* zp -1: none */
+    int kind;               /* quant_kind_t */
+} dynquant_params_t;
+
+typedef struct step {
+    step_kind_t kind;
+    const struct kernel *kernel;
+    const chain_t *post; /* the chain of STEP_CHAIN (registers start empty, iteration dims are those of post->dims_value) or the epilogue; never NULL */
+    union {
+        matmul_params_t matmul;
+        softmax_params_t softmax;
+        attention_params_t attention;
+        dynquant_params_t dynquant;
+    } p;
+    sinter_fpmath_mode_t mode; /* what the arithmetic of this step may use: strict where apply_to_int is off and an operand is integer */
+    void *jit;                 /* what the kernel's setup left: handles, tile sizes; in the plan's arena */
+    size_t state_offset;       /* of the kernel's state in the frame memory */
+    size_t state_bytes;
+    const char *note;          /* for the report: tile sizes, arithmetic; by setup */
+} step_t;
+
+typedef enum pv_kind { PV_INPUT, PV_OUTPUT, PV_TEMP, PV_CONST, PV_VIEW, PV_DIMS } pv_kind_t;
+
+typedef struct plan_value {
+    pv_kind_t kind;
+    lt_t lt;          /* what is known at compile */
+    int port;         /* INPUT, OUTPUT */
+    int base;         /* VIEW: the value looked at */
+    const node_t *op; /* VIEW: StaticReshape or StaticTranspose that made this from base, or base from this if inverse */
+    bool inverse;
+    const void *data; /* CONST */
+    int first, last;  /* TEMP: live steps */
+    size_t offset;    /* TEMP: in the shared scratch, when all dims are known */
+} plan_value_t;
+
+typedef struct plan {
+    arena_t arena;
+    sinter_engine_t *engine; /* held by the compiled partition */
+    graph_t sub;             /* the rewritten subgraph: node attributes live here, shape rules run over it for dynamic dims */
+    plan_value_t *values;
+    step_t *steps;
+    int n_values, n_steps;
+    sinter_cpu_isa_t isa;
+    sinter_fpmath_mode_t mode;
+    bool apply_to_int;
+    bool dynamic;            /* some dim is unknown */
+} plan_t;
+
+#endif

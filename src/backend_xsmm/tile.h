@@ -1,0 +1,36 @@
+/* Tiles of a matrix operand as f32: decoding, dequantising, transposing, packing. The one way from compressed memory to arithmetic. */
+#ifndef SINTER_SRC_TILE_H
+#define SINTER_SRC_TILE_H
+
+#include "plan.h"
+
+/* A matrix operand bound at one batch index: element (r, c) is at data element r*rs + c*cs. Scales and zero points likewise with r / scale_gr and c / scale_gc. */
+typedef struct tile_src {
+    const unsigned char *data, *scale, *zp;   /* bases; scale, zp NULL: none */
+    const dtype_traits_t *type, *scale_type, *zp_type;
+    int64_t first, scale_first, zp_first;     /* element offsets of (0, 0) at this batch */
+    int64_t rs, cs, scale_rs, scale_cs, zp_rs, zp_cs;
+    int64_t scale_gr, scale_gc, zp_gr, zp_gc; /* group sizes, >= 1 */
+} tile_src_t;
+
+/* An operand bound to a frame for all batches. dims: batch dims, then rows, then columns (after trans). */
+typedef struct tile_operand {
+    int ndims;
+    int64_t dims[SINTER_MAX_NDIMS];
+    int64_t stride[SINTER_MAX_NDIMS], scale_stride[SINTER_MAX_NDIMS], zp_stride[SINTER_MAX_NDIMS];
+    int64_t scale_group[SINTER_MAX_NDIMS], zp_group[SINTER_MAX_NDIMS];
+    tile_src_t base; /* types, pointers and the row/column strides */
+} tile_operand_t;
+
+/* sinter_invalid_shape with a message if groups do not divide dims. */
+sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame, tile_operand_t *out);
+/* The matrix at batch index idx[] (in the broadcast batch space of nb dims, right-aligned; size-1 dims broadcast). */
+tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb);
+
+/* Functions for one ISA. dst[r * ld + c] = value(r0 + r, c0 + c) for r < nr, c < nc; columns nc..pad_nc-1 and rows nr..pad_nr-1 are set to zero. */
+typedef struct tile_table {
+    void (*load)(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc);
+} tile_table_t;
+const tile_table_t *tile_table(sinter_cpu_isa_t isa);
+
+#endif

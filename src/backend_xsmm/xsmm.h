@@ -1,0 +1,33 @@
+/* libxsmm, the only file that includes its header is xsmm.c. Row-major: C[M][N] = beta C + sum over r < count of A_r[M][K] B_r[K][N]. */
+#ifndef SINTER_SRC_XSMM_H
+#define SINTER_SRC_XSMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum xs_kind {
+    XS_F32,     /* A f32, B f32, C f32 */
+    XS_BF16F32, /* A bf16 [M][lda] (K, lda even), B bf16 [K/2][ldb][2], C f32; only where the CPU multiplies bf16 natively */
+    XS_U8S8S32, /* A u8 [M][lda] (K, lda multiples of 4), B s8 [K/4][ldb][4], C s32; needs VNNI */
+    XS_S8U8S32
+} xs_kind_t;
+
+typedef struct xs_shape {
+    xs_kind_t kind;
+    int m, n, k, lda, ldb, ldc;   /* elements */
+    int64_t stride_a, stride_b;   /* elements between A_r, A_r+1 */
+    bool beta;                    /* true: C is added to */
+} xs_shape_t;
+
+typedef struct xs_kernel {
+    void (*fn)(void); /* NULL: none */
+    bool two;         /* libxsmm 2.x calling convention */
+} xs_kernel_t;
+
+/* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the caller then uses its own code and reports why. */
+xs_kernel_t xs_dispatch(const xs_shape_t *shape, const char **why);
+void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count);
+/* "1.17 clx" for reports. */
+const char *xs_version(void);
+
+#endif
