@@ -1,0 +1,26 @@
+# Compiler flags: one interface target for all project files, and per-file instruction sets for the kernels that are named after one.
+
+add_library(sinter_flags INTERFACE)
+target_compile_definitions(sinter_flags INTERFACE _POSIX_C_SOURCE=200809L)
+target_compile_options(sinter_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
+    -Wmissing-prototypes>)
+if(SINTER_WERROR)
+    target_compile_options(sinter_flags INTERFACE -Werror)
+endif()
+if(SINTER_SANITIZE)
+    target_compile_options(sinter_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(sinter_flags INTERFACE -fsanitize=address,undefined)
+endif()
+
+# Only files named *_avx2.c, *_avx512.c and *_vnni.c may use these instructions; they are entered after a run-time check.
+set(SINTER_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(SINTER_FLAGS_avx512 ${SINTER_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+set(SINTER_FLAGS_vnni ${SINTER_FLAGS_avx512} -mavx512vnni)
+
+function(sinter_isa_flags)
+    foreach(file ${ARGN})
+        if(file MATCHES "_(avx2|avx512|vnni)\\.c$")
+            set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${SINTER_FLAGS_${CMAKE_MATCH_1}}")
+        endif()
+    endforeach()
+endfunction()
