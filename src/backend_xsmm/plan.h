@@ -94,13 +94,12 @@ typedef enum pv_kind { PV_INPUT, PV_OUTPUT, PV_TEMP, PV_CONST, PV_VIEW, PV_DIMS 
 typedef struct plan_value {
     pv_kind_t kind;
     lt_t lt;          /* what is known at compile */
-    int port;         /* INPUT, OUTPUT */
+    int port;         /* VIEW that is no graph value: the graph value whose dims it has */
     int base;         /* VIEW: the value looked at */
     const node_t *op; /* VIEW: StaticReshape or StaticTranspose that made this from base, or base from this if inverse */
     bool inverse;
     const void *data; /* CONST */
     int first, last;  /* TEMP: live steps */
-    size_t offset;    /* TEMP: in the shared scratch, when all dims are known */
 } plan_value_t;
 
 typedef struct plan {
@@ -110,6 +109,7 @@ typedef struct plan {
     plan_value_t *values;
     step_t *steps;
     int n_values, n_steps;
+    int *view_order, n_views; /* PV_VIEW values, bases first */
     sinter_cpu_isa_t isa;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
