@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks. Run from anywhere; models/ is checked in."""
+import os
+
+from graph_json import Graph, transposed
+
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models")
+
+
+class Codes:
+    """How compressed data is stored: element type, scale type, zero-point type or None, group size, and the float type it decodes to."""
+
+    def __init__(self, dtype, scale, zero_point, group, decoded):
+        self.dtype, self.scale, self.zero_point, self.group, self.decoded = dtype, scale, zero_point, group, decoded
+
+
+INT4 = Codes("s4", "f16", "s4", 32, "f16")
+MXFP8 = Codes("f8_e4m3", "e8m0", None, 32, "bf16")
+MXFP4 = Codes("f4_e2m1", "e8m0", None, 32, "bf16")
+INT4_G128 = Codes("u4", "f16", "u4", 128, "f16")
+
+
+def dequantize(g, codes, shape, axis, stride=None, scale_stride=None, prop="variable"):
+    """A compressed input and its DynamicDequantize: groups of codes.group along axis, given as axis + groups."""
+    groups = shape[axis] // codes.group
+    scale_shape = [*shape[:axis], groups, *shape[axis + 1:]]
+    inputs = [g.input(codes.dtype, shape, stride, prop), g.input(codes.scale, scale_shape, scale_stride, prop)]
+    if codes.zero_point:
+        inputs.append(g.input(codes.zero_point, scale_shape, scale_stride, prop))
+    return g.op("DynamicDequantize", inputs, codes.decoded, qtype="per_group", axis=[axis], groups=[groups])
+
+
+def attention(codes, kv_heads, heads_per_kv, head_dim, s, t, causal):
+    """5-D grouped-query attention over a KV cache that holds one row of head_dim codes after the other, one for each token."""
+    float_type = codes.decoded
+    g = Graph(fpmath=float_type, apply_to_int=True)
+    q = g.input(float_type, [1, kv_heads, heads_per_kv, s, head_dim])
+    k_shape = [1, kv_heads, 1, head_dim, t]
+    k = dequantize(g, codes, k_shape, 3, transposed(k_shape), transposed([1, kv_heads, 1, head_dim // codes.group, t]))
+    scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
+    scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    if causal:
+        row = g.op("GenIndex", [scores], "s32", axis=3)
+        column = g.op("GenIndex", [scores], "s32", axis=4)
+        keep = g.op("GreaterEqual", [row, column], "boolean", auto_broadcast="numpy")
+        scores = g.op("Select", [keep, scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    else:
+        scores = g.op("Add", [scores, g.input(float_type, [1, 1, 1, 1, t])], "f32", auto_broadcast="numpy")
+    p = g.op("SoftMax", [scores], float_type, axis=-1, mode="inf_as_zero")
+    v = dequantize(g, codes, [1, kv_heads, 1, t, head_dim], 4)
+    return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
+
+
+def linear(g, codes, x, n, out_type):
+    """x times a constant weight stored [n][k], groups along k."""
+    w = dequantize(g, codes, [n, x["shape"][-1]], 1, prop="constant")
+    return g.op("MatMul", [x, w], out_type, transpose_a=False, transpose_b=True)
+
+
+def matmul(codes, m, k, n):
+    g = Graph(fpmath=codes.decoded, apply_to_int=True)
+    return g.output(linear(g, codes, g.input(codes.decoded, [m, k]), n, codes.decoded))
+
+
+def gated_mlp(codes, m, hidden, inner):
+    g = Graph(fpmath=codes.decoded, apply_to_int=True)
+    x = g.input(codes.decoded, [m, hidden])
+    gate = linear(g, codes, x, inner, "f32")
+    gate = g.op("Multiply", [gate, g.op("Sigmoid", [gate], "f32")], "f32", auto_broadcast="numpy")
+    up = linear(g, codes, x, inner, "f32")
+    product = g.op("Multiply", [gate, up], "f32", auto_broadcast="numpy")
+    product = g.op("TypeCast", [product], codes.decoded)
+    return g.output(linear(g, codes, product, hidden, codes.decoded))
+
+
+def main():
+    models = {
+        "gpt-oss-20b-decode-int4": attention(INT4, 8, 8, 64, 1, 4096, False),
+        "gpt-oss-20b-decode-mxfp4": attention(MXFP4, 8, 8, 64, 1, 4096, False),
+        "qwen2.5-0.5b-decode-int4": attention(INT4, 2, 7, 64, 1, 4096, False),
+        "qwen2.5-0.5b-prefill-int4": attention(INT4, 2, 7, 64, 512, 512, True),
+        "phi3-mini-decode-int4": attention(INT4, 32, 1, 96, 1, 4096, False),
+        "phi3-mini-prefill-int4": attention(INT4, 32, 1, 96, 512, 512, True),
+        "matmul-int4-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336),
+        "matmul-int4-4096x14336-g128-m128": matmul(INT4_G128, 128, 4096, 14336),
+        "matmul-mxfp4-2880x2880": matmul(MXFP4, 1, 2880, 2880),
+        "gated-mlp-int4": gated_mlp(INT4_G128, 1, 4096, 14336),
+    }
+    for name, codes in (("int4", INT4), ("mxfp8", MXFP8), ("mxfp4", MXFP4)):
+        models[f"llama3-8b-decode-{name}"] = attention(codes, 8, 4, 128, 1, 4096, False)
+        models[f"llama3-8b-prefill-{name}"] = attention(codes, 8, 4, 128, 512, 512, True)
+    for name, graph in models.items():
+        graph.write(os.path.join(MODELS, name + ".json"))
+
+
+if __name__ == "__main__":
+    main()
