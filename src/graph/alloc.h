@@ -16,12 +16,17 @@ struct sinter_engine {
     sinter_cpu_isa_t isa; /* already the least of machine, desc and environment */
 };
 
-/* NULL gives the default engine, which is never freed. */
+/* NULL gives the default engine, which is never freed. With a SINTER_MAX_CPU_ISA that names no ISA the default engine is generic; engine_check reports it. */
 sinter_engine_t *engine_ref(sinter_engine_t *engine);
+/* For public functions that take an engine: fails if engine is NULL and the default engine has no valid SINTER_MAX_CPU_ISA. */
+sinter_status_t engine_check(const sinter_engine_t *engine);
+/* allocator NULL or all NULL: aligned malloc. max_isa may be sinter_isa_default. SINTER_MAX_CPU_ISA is read here. Made with one reference. */
+sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t max_isa, sinter_engine_t **engine);
 void engine_unref(sinter_engine_t *engine);
 
+/* engine NULL: the default engine. */
 void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment); /* NULL: out of memory, message set */
-void sg_free(const sinter_engine_t *engine, void *ptr);
+void sg_free(const sinter_engine_t *engine, void *ptr);                        /* ptr may be NULL */
 
 /* Zeroed memory that is freed all at once. Not thread-safe. */
 typedef struct arena {

@@ -1,4 +1,5 @@
-/* Failing: one status, one message. The message is the calling thread's, what sinter_last_error_message() returns. */
+/* Failing: one status, one message. The message is the calling thread's, what sinter_last_error_message() returns.
+ * status.c defines the public sinter_last_error_message, sinter_status_name and sinter_set_verbose. */
 #ifndef SINTER_SRC_STATUS_H
 #define SINTER_SRC_STATUS_H
 
@@ -26,6 +27,7 @@ sinter_status_t sg_fail(sinter_status_t status, const char *format, ...) __attri
 /* Verbose classes, from SINTER_VERBOSE or sinter_set_verbose. */
 enum { SG_VERBOSE_ERROR = 1, SG_VERBOSE_DISPATCH = 2, SG_VERBOSE_COMPILE = 4, SG_VERBOSE_EXEC = 8 };
 int sg_verbose(void);
+/* One line on stderr if the class is on; the newline is added. */
 void sg_log(int verbose_class, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,0 +1,17 @@
+/* What the machine can do, and the names of ISA levels and fpmath modes. cpu.c defines the public sinter_cpu_isa_name, sinter_cpu_isa_parse,
+ * sinter_fpmath_mode_name and sinter_fpmath_mode_parse. */
+#ifndef SINTER_SRC_CPU_H
+#define SINTER_SRC_CPU_H
+
+#include <stdbool.h>
+
+#include <sinter/sinter_types.h>
+
+/* The highest level of this machine; never sinter_isa_default. */
+sinter_cpu_isa_t cpu_isa_detect(void);
+/* The least of the machine, max (sinter_isa_default: no cap) and SINTER_MAX_CPU_ISA; an unknown max or environment value is
+ * sinter_invalid_arguments. */
+sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa);
+bool fpmath_mode_is_valid(sinter_fpmath_mode_t mode);
+
+#endif
