@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <sinter/sinter_types.h>
+
 typedef enum xs_kind {
     XS_F32,     /* A f32, B f32, C f32 */
     XS_BF16F32, /* A bf16 [M][lda] (K, lda even), B bf16 [K/2][ldb][2], C f32; only where the CPU multiplies bf16 natively */
@@ -24,9 +26,13 @@ typedef struct xs_kernel {
     bool two;         /* libxsmm 2.x calling convention */
 } xs_kernel_t;
 
-/* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the caller then uses its own code and reports why. */
-xs_kernel_t xs_dispatch(const xs_shape_t *shape, const char **why);
+/* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the caller then uses its own code and reports why. cap: the plan's ISA;
+ * libxsmm's own target is global to the process and emits up to its level, so a plan capped below that level gets no JIT kernel. */
+xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why);
+/* count 0 does nothing: C is then left as it is, with beta and without. Thread-safe. */
 void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count);
+/* NULL if libxsmm can make kernels of this kind under this cap on this machine, else why not (static text). */
+const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap);
 /* "1.17 clx" for reports. */
 const char *xs_version(void);
 

@@ -1,0 +1,203 @@
+/* The libxsmm adaptor. libxsmm is column-major, so a row-major product is asked for with its operands swapped: its first operand is our B. Everything that
+ * libxsmm accepts but gets wrong is refused here before it is asked. */
+#include "xsmm.h"
+
+#include <libxsmm.h>
+#include <limits.h>
+#include <stddef.h>
+
+#if !defined(LIBXSMM_X86_AVX512_SKX)
+#define LIBXSMM_X86_AVX512_SKX LIBXSMM_X86_AVX512_CORE /* 1.17's name */
+#endif
+
+/* What the process may execute, by libxsmm's target, which LIBXSMM_TARGET can set below or above what the CPU has. */
+typedef struct target {
+    sinter_cpu_isa_t isa; /* 0: no JIT */
+    bool bf16;
+    const char *why;
+} target_t;
+
+#if defined(__x86_64__)
+static bool cpu_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static bool cpu_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+}
+static bool cpu_vnni(void) { return __builtin_cpu_supports("avx512vnni"); }
+static bool cpu_bf16(void) { return __builtin_cpu_supports("avx512bf16"); }
+#else
+static bool cpu_avx2(void) { return false; }
+static bool cpu_avx512(void) { return false; }
+static bool cpu_vnni(void) { return false; }
+static bool cpu_bf16(void) { return false; }
+#endif
+
+static target_t target_of(int archid) {
+    const target_t above = {.why = "libxsmm's target is above what the CPU has"};
+    if (archid < LIBXSMM_X86_AVX2 || archid > LIBXSMM_X86_ALLFEAT) {
+        return (target_t){.why = "libxsmm's target is below AVX2 (LIBXSMM_TARGET or the CPU)"};
+    }
+    if (archid > libxsmm_cpuid_x86(NULL)) {
+        return above;
+    }
+    if (archid < LIBXSMM_X86_AVX512_SKX) { /* AVX2; the AVX-512 of Xeon Phi is not offered */
+        if (archid > LIBXSMM_X86_AVX2) {
+            return (target_t){.why = "libxsmm's target is an AVX-512 without BW, DQ and VL"};
+        }
+        return cpu_avx2() ? (target_t){.isa = sinter_isa_avx2} : above;
+    }
+    if (!cpu_avx512() || (archid >= LIBXSMM_X86_AVX512_CLX && !cpu_vnni()) || (archid >= LIBXSMM_X86_AVX512_CPX && !cpu_bf16())) {
+        return above;
+    }
+    return (target_t){.isa = archid >= LIBXSMM_X86_AVX512_CLX ? sinter_isa_avx512_vnni : sinter_isa_avx512, .bf16 = archid >= LIBXSMM_X86_AVX512_CPX};
+}
+
+/* Kernels of f32 use AVX-512 F and VL at most, whatever the target's name; the others use what their target adds. */
+static sinter_cpu_isa_t needs(xs_kind_t kind, sinter_cpu_isa_t target) {
+    return kind == XS_F32 && target > sinter_isa_avx512 ? sinter_isa_avx512 : target;
+}
+
+const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap) {
+    if (cap == sinter_isa_generic) {
+        return "ISA capped at generic";
+    }
+    target_t t = target_of(libxsmm_get_target_archid());
+    if (!t.isa) {
+        return t.why;
+    }
+    if (cap != sinter_isa_default && needs(kind, t.isa) > cap) {
+        return "ISA capped below libxsmm's target";
+    }
+    if (kind == XS_BF16F32 && !t.bf16) {
+        return "no native bf16 products (CPU without AVX512_BF16 or libxsmm's target below it)";
+    }
+    if ((kind == XS_U8S8S32 || kind == XS_S8U8S32) && t.isa < sinter_isa_avx512_vnni) {
+        return "no VNNI: libxsmm's int8 kernels would saturate";
+    }
+    return NULL;
+}
+
+static int size_of_input(xs_kind_t kind) { return kind == XS_F32 ? 4 : kind == XS_BF16F32 ? 2 : 1; }
+
+/* Shapes that libxsmm must not be asked for. */
+static const char *refuse_shape(const xs_shape_t *s) {
+    const int64_t size = size_of_input(s->kind), limit = INT32_MAX;
+    const int pack = s->kind == XS_F32 ? 1 : s->kind == XS_BF16F32 ? 2 : 4;
+    if (s->m < 1 || s->n < 1 || s->k < 1) {
+        return "empty product";
+    }
+    if (s->lda < s->k || s->ldb < s->n || s->ldc < s->n) {
+        return "leading dimension below the row length";
+    }
+    if (s->k % pack || s->lda % pack) {
+        return "K or the leading dimension of A is no multiple of the packing";
+    }
+    if (s->stride_a < 0 || s->stride_b < 0 || s->stride_a * size > limit || s->stride_b * size > limit) {
+        return "stride between blocks out of range";
+    }
+    if ((int64_t)s->ldb * s->k * size > limit || (int64_t)s->lda * s->m * size > limit || (int64_t)s->ldc * s->m * 4 > limit) {
+        return "operand of 2 GiB or more";
+    }
+#if !defined(SINTER_LIBXSMM_2)
+    if (s->kind == XS_S8U8S32 && s->n % 64 >= 1 && s->n % 64 <= 16) {
+        return "libxsmm 1.17 computes this N wrongly for s8 x u8";
+    }
+#endif
+    return NULL;
+}
+
+#if defined(SINTER_LIBXSMM_2)
+
+static xs_kernel_t dispatch(const xs_shape_t *s, const char **why) {
+    static const libxsmm_datatype in_b[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16, LIBXSMM_DATATYPE_I8, LIBXSMM_DATATYPE_U8};
+    static const libxsmm_datatype in_a[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16, LIBXSMM_DATATYPE_U8, LIBXSMM_DATATYPE_I8};
+    const bool is_int = s->kind == XS_U8S8S32 || s->kind == XS_S8U8S32;
+    const libxsmm_datatype out = is_int ? LIBXSMM_DATATYPE_I32 : LIBXSMM_DATATYPE_F32;
+    const int size = size_of_input(s->kind);
+    libxsmm_gemm_shape shape = libxsmm_create_gemm_shape(s->n, s->m, s->k, s->ldb, s->lda, s->ldc, in_b[s->kind], in_a[s->kind], out, out);
+    libxsmm_gemm_batch_reduce_config config = {0};
+    config.br_type = LIBXSMM_GEMM_BATCH_REDUCE_STRIDE;
+    config.br_stride_a_hint = s->stride_b * size;
+    config.br_stride_b_hint = s->stride_a * size;
+    libxsmm_bitfield flags = (s->beta ? 0 : LIBXSMM_GEMM_FLAG_BETA_0) | (s->kind == XS_F32 ? 0 : LIBXSMM_GEMM_FLAG_VNNI_A);
+    libxsmm_gemmfunction fn = libxsmm_dispatch_brgemm(shape, flags, LIBXSMM_GEMM_PREFETCH_NONE, config);
+    libxsmm_kernel_info info;
+    /* 2.x answers what it cannot JIT with a scalar reference kernel, not with NULL. */
+    if (fn && libxsmm_get_kernel_info((const void *)fn, &info) == EXIT_SUCCESS && info.is_reference_kernel) {
+        *why = "libxsmm has only a reference kernel for this shape";
+        return (xs_kernel_t){0};
+    }
+    if (!fn) {
+        *why = "libxsmm has no kernel for this shape";
+    }
+    return (xs_kernel_t){(void (*)(void))fn, true};
+}
+
+void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count) {
+    unsigned long long n = count;
+    if (count == 0) {
+        return;
+    }
+    libxsmm_gemm_param p = {0};
+    p.op.tertiary = &n;
+    p.a.primary = (void *)(uintptr_t)b;
+    p.b.primary = (void *)(uintptr_t)a;
+    p.c.primary = c;
+    ((libxsmm_gemmfunction)kernel.fn)(&p);
+}
+
+#else
+
+static xs_kernel_t dispatch(const xs_shape_t *s, const char **why) {
+    const int m = s->n, n = s->m, k = s->k, lda = s->ldb, ldb = s->lda, ldc = s->ldc, size = size_of_input(s->kind);
+    const int stride_a = (int)s->stride_b * size, stride_b = (int)s->stride_a * size;
+    /* All of these are given: NULL would let defaults of the environment in. Only alpha 1, beta 0 or 1 and no TRANS_A are safe. */
+    const int flags = s->kind == XS_F32 ? LIBXSMM_GEMM_FLAG_NONE : LIBXSMM_GEMM_FLAG_VNNI_A, prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
+    const float alpha = 1, beta = s->beta;
+    const int ialpha = 1, ibeta = s->beta;
+    void (*fn)(void) = NULL;
+    if (s->kind == XS_F32) {
+        fn = (void (*)(void))libxsmm_smmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
+    } else if (s->kind == XS_BF16F32) {
+        fn = (void (*)(void))libxsmm_bsmmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
+    } else if (s->kind == XS_U8S8S32) {
+        fn = (void (*)(void))libxsmm_subimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
+    } else {
+        fn = (void (*)(void))libxsmm_usbimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
+    }
+    if (!fn) {
+        *why = "libxsmm has no kernel for this shape";
+    }
+    return (xs_kernel_t){fn, false};
+}
+
+void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count) {
+    unsigned long long n = count;
+    if (count) { /* the kernels run once even for 0 */
+        ((libxsmm_smmfunction_reducebatch_strd)kernel.fn)((const float *)b, (const float *)a, (float *)c, &n);
+    }
+}
+
+#endif
+
+xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why) {
+    *why = xs_refuse(shape->kind, cap);
+    if (!*why) {
+        *why = refuse_shape(shape);
+    }
+    return *why ? (xs_kernel_t){0} : dispatch(shape, why);
+}
+
+const char *xs_version(void) {
+    /* One literal for each target, so that nothing has to be formatted into static memory. */
+#define XS_NAME(target) LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MAJOR) "." LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MINOR) " " target
+    int id = libxsmm_get_target_archid();
+    return id < LIBXSMM_X86_AVX2            ? XS_NAME("no JIT")
+           : id == LIBXSMM_X86_AVX2         ? XS_NAME("hsw")
+           : id < LIBXSMM_X86_AVX512_SKX    ? XS_NAME("avx512 subset")
+           : id == LIBXSMM_X86_AVX512_SKX   ? XS_NAME("skx")
+           : id == LIBXSMM_X86_AVX512_CLX   ? XS_NAME("clx")
+           : id == LIBXSMM_X86_AVX512_CPX   ? XS_NAME("cpx")
+                                            : XS_NAME("above cpx");
+#undef XS_NAME
+}
