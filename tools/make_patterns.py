@@ -1,0 +1,396 @@
+#!/usr/bin/env python3
+"""Writes models/patterns/<pattern>.json and <pattern>.nomatch.json, and tests/lists/patterns.list with the partition count of each.
+
+A near-miss is its pattern with one condition broken; the comment at each says which and what is left to fuse."""
+import os
+
+from graph_json import Graph, transposed
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+PATTERNS = {}  # name -> (builder, partitions of the near-miss)
+
+
+def pattern(name, nomatch_partitions):
+    def register(builder):
+        PATTERNS[name] = (builder, nomatch_partitions)
+        return builder
+    return register
+
+
+def binary(g, kind, a, b, dtype="f32"):
+    return g.op(kind, [a, b], dtype, auto_broadcast="numpy")
+
+
+def matmul(g, a, b, dtype="f32", transpose_b=False):
+    return g.op("MatMul", [a, b], dtype, transpose_a=False, transpose_b=transpose_b)
+
+
+def softmax(g, x, dtype="f32", axis=-1):
+    return g.op("SoftMax", [x], dtype, axis=axis, mode="inf_as_zero")
+
+
+def dequantize(g, dtype, shape, scale=0.0625, zp=0, to="f32"):
+    """A quantised input and its static Dequantize. Floating-point codes have no zero point."""
+    attrs = {"qtype": "per_tensor", "axis": 1, "scales": [scale]}
+    if not dtype.startswith("f"):
+        attrs["zps"] = [zp]
+    x = g.op("Dequantize", [g.input(dtype, shape)], "f32", **attrs)
+    return x if to == "f32" else g.op("TypeCast", [x], to)
+
+
+def quantize(g, x, dtype, scale, zp=0):
+    attrs = {"qtype": "per_tensor", "axis": 1, "scales": [scale]}
+    if not dtype.startswith("f"):
+        attrs["zps"] = [zp]
+    return g.op("Quantize", [x], dtype, **attrs)
+
+
+def dequantize_groups(g, dtype, shape, group_shape, stride=None, to="f16", prop="variable"):
+    """A compressed input with f16 scales and zero points of its own type, and its DynamicDequantize."""
+    groups = [dim // size for dim, size in zip(shape, group_shape)]
+    inputs = [g.input(dtype, shape, stride, prop), g.input("f16", groups, None, prop), g.input(dtype, groups, None, prop)]
+    return g.op("DynamicDequantize", inputs, to, qtype="per_group", group_shape=group_shape)
+
+
+# ---- attention ------------------------------------------------------------------------------------------------------------------
+
+
+@pattern("sdpa", 3)
+def sdpa(g, nomatch):
+    q, k, v = g.input("f32", [2, 3, 5, 16]), g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 7, 12])
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [], prop="host_scalar"))
+    s = binary(g, "Add", s, g.input("f32", [2, 1, 1, 7]))
+    # The softmax runs over the queries: MatMul+Multiply+Add, SoftMax, MatMul.
+    return g.output(matmul(g, softmax(g, s, axis=2 if nomatch else -1), v))
+
+
+@pattern("sdpa-5d-gqa", 3)
+def sdpa_5d_gqa(g, nomatch):
+    q, k, v = g.input("f16", [1, 2, 3, 5, 16]), g.input("f16", [1, 2, 1, 16, 9]), g.input("f16", [1, 2, 1, 9, 16])
+    s = binary(g, "Divide", matmul(g, q, k), g.input("f32", [1]))
+    if nomatch:  # the scores must be written as a matrix: MatMul+Divide, SoftMax, MatMul
+        g.output(s)
+    return g.output(matmul(g, softmax(g, s, "f16"), v, "f16"))
+
+
+def reshape(g, x, shape):
+    return g.op("StaticReshape", [x], x["dtype"], shape=shape, special_zero=False)
+
+
+@pattern("sdpa-reshape-gqa", 3)
+def sdpa_reshape_gqa(g, nomatch):
+    q = reshape(g, g.input("f32", [2, 4, 5, 16]), [2, 2, 2, 5, 16])
+    k = reshape(g, g.input("f32", [2, 2, 6, 16]), [2, 2, 1, 6, 16])
+    s = binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    if nomatch:  # softmax over halves of the rows: Reshapes+MatMul+Divide+Reshape, SoftMax+Reshape, Reshape+MatMul+Reshape
+        p = reshape(g, softmax(g, reshape(g, s, [2, 2, 2, 5, 2, 3])), [2, 2, 2, 5, 6])
+    else:
+        p = softmax(g, binary(g, "Add", s, reshape(g, g.input("f32", [2, 1, 1, 6]), [2, 1, 1, 1, 6])))
+    v = reshape(g, g.input("f32", [2, 2, 6, 16]), [2, 2, 1, 6, 16])
+    return g.output(reshape(g, matmul(g, p, v), [2, 4, 5, 16]))
+
+
+def transpose(g, x, order):
+    return g.op("StaticTranspose", [x], x["dtype"], order=order)
+
+
+@pattern("sdpa-mqa-jax", 3)
+def sdpa_mqa_jax(g, nomatch):
+    heads, s, t, d = 3, 6, 5, 8
+    scores = matmul(g, g.input("f32", [2, s, d]), g.input("f32", [2, d, heads * t]))
+    scores = transpose(g, reshape(g, scores, [2, s, heads, t]), [0, 2, 1, 3])
+    scores = g.op("Add", [scores, g.input("f32", [2, heads, s, t])], "f32", auto_broadcast="none")
+    if nomatch:  # the scores must be written as a matrix: MatMul with its tail, SoftMax with its tail, MatMul
+        g.output(scores)
+    p = reshape(g, transpose(g, softmax(g, scores, axis=3), [0, 2, 1, 3]), [2, s, heads * t])
+    return g.output(matmul(g, g.input("f32", [2, d, s]), p))
+
+
+def compressed_sdpa(g, k_type, v_type, outputs=lambda name, tensor: None):
+    """4-D f16 attention with K [.., T, D] in memory; outputs(name, tensor) may declare an intermediate as a graph output."""
+    k_shape, v_shape = [1, 3, 16, 9], [1, 3, 9, 16]
+    q = g.input("f16", [1, 3, 5, 16])
+    k = (dequantize_groups(g, k_type, k_shape, [1, 1, 8, 1], transposed(k_shape)) if k_type != "f16"
+         else g.input("f16", k_shape, transposed(k_shape)))
+    outputs("k", k)
+    s = binary(g, "Divide", matmul(g, q, k, "f16"), g.input("f16", []), "f16")
+    outputs("scores", s)
+    s = binary(g, "Add", s, g.input("f16", [1, 1, 5, 9]), "f16")
+    p = softmax(g, s, "f16")
+    outputs("p", p)
+    v = dequantize_groups(g, v_type, v_shape, [1, 1, 1, 8]) if v_type != "f16" else g.input("f16", v_shape)
+    return g.output(matmul(g, p, v, "f16"))
+
+
+def declare(g, which):
+    return lambda name, tensor: g.output(tensor) if name == which else None
+
+
+@pattern("sdpa-int4-kv", 2)
+def sdpa_int4_kv(g, nomatch):
+    g.fpmath, g.apply_to_int = "f16", True
+    # The dequantised K must be written: DynamicDequantize, attention over an f16 K.
+    return compressed_sdpa(g, "s4", "s4", declare(g, "k" if nomatch else None))
+
+
+@pattern("sdpa-int4-k-only", 3)
+def sdpa_int4_k_only(g, nomatch):
+    g.fpmath, g.apply_to_int = "f16", True
+    # The scores must be written: Dequantize+MatMul+Divide(+Add), SoftMax, MatMul.
+    return compressed_sdpa(g, "u4", "f16", declare(g, "scores" if nomatch else None))
+
+
+@pattern("sdpa-int4-v-only", 3)
+def sdpa_int4_v_only(g, nomatch):
+    g.fpmath, g.apply_to_int = "f16", True
+    # The probabilities must be written: MatMul+Divide+Add, SoftMax, Dequantize+MatMul.
+    return compressed_sdpa(g, "f16", "s4", declare(g, "p" if nomatch else None))
+
+
+@pattern("sdpa-int8-static", 3)
+def sdpa_int8_static(g, nomatch):
+    q = dequantize(g, "u8", [1, 2, 5, 16], 0.03, 128, "bf16")
+    k = dequantize(g, "u8", [1, 2, 16, 9], 0.04, 120, "bf16")
+    v = dequantize(g, "u8", [1, 2, 9, 16], 0.05, 130, "bf16")
+    s = binary(g, "Divide", matmul(g, q, k, "bf16"), g.input("bf16", []), "bf16")
+    s = binary(g, "Add", s, g.input("bf16", [1, 1, 1, 9]), "bf16")
+    p = quantize(g, g.op("TypeCast", [softmax(g, s, "bf16")], "f32"), "u8", 0.00392157)
+    if nomatch:  # the quantised probabilities must be written: MatMul to Add, SoftMax to Quantize, Dequantize to Quantize
+        g.output(p)
+    p = g.op("Dequantize", [p], "f32", qtype="per_tensor", axis=1, scales=[0.00392157], zps=[0])
+    out = matmul(g, g.op("TypeCast", [p], "bf16"), v, "bf16")
+    return g.output(quantize(g, g.op("TypeCast", [out], "f32"), "u8", 0.02, 127))
+
+
+@pattern("sdpa-f8-static", 3)
+def sdpa_f8_static(g, nomatch):
+    q = dequantize(g, "f8_e4m3", [1, 2, 5, 16], 0.125)
+    k = dequantize(g, "f8_e4m3", [1, 2, 9, 16], 0.25)
+    v = dequantize(g, "f8_e4m3", [1, 2, 9, 16], 0.5)
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    # The softmax runs over the queries: Dequantizes+MatMul+Multiply, SoftMax+Quantize, Dequantizes+MatMul+Quantize.
+    p = quantize(g, softmax(g, s, axis=2 if nomatch else -1), "f8_e4m3", 0.00390625)
+    p = g.op("Dequantize", [p], "f32", qtype="per_tensor", axis=1, scales=[0.00390625])
+    return g.output(quantize(g, matmul(g, p, v), "f8_e4m3", 0.25))
+
+
+@pattern("sdpa-softcap", 3)
+def sdpa_softcap(g, nomatch):
+    q, k, v = g.input("bf16", [1, 2, 3, 5, 16]), g.input("bf16", [1, 2, 1, 16, 9]), g.input("bf16", [1, 2, 1, 9, 16])
+    s = matmul(g, q, k)
+    cap, scale = g.input("f32", [1]), g.input("f32", [1])
+    if nomatch:  # the cap sits behind the softmax: MatMul, SoftMax+Multiply+Tanh+Multiply+TypeCast, MatMul
+        p = g.op("Tanh", [binary(g, "Multiply", softmax(g, s), scale)], "f32")
+        p = g.op("TypeCast", [binary(g, "Multiply", p, cap)], "bf16")
+    else:
+        s = g.op("Tanh", [binary(g, "Multiply", s, scale)], "f32")
+        p = softmax(g, binary(g, "Multiply", s, cap), "bf16")
+    return g.output(matmul(g, p, v, "bf16"))
+
+
+def causal_sdpa(g, axis, bottom_right):
+    q, k, v = g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 10, 16]), g.input("f32", [2, 3, 10, 16])
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    row, column = g.op("GenIndex", [s], "s32", axis=2), g.op("GenIndex", [s], "s32", axis=3)
+    if bottom_right:  # row + T - S
+        row = binary(g, "Add", row, g.input("s32", [], prop="host_scalar"), "s32")
+        row = binary(g, "Subtract", row, g.input("s32", [], prop="host_scalar"), "s32")
+    keep = g.op("GreaterEqual", [row, column], "boolean", auto_broadcast="numpy")
+    s = g.op("Select", [keep, s, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    return g.output(matmul(g, softmax(g, s, axis=axis), v))
+
+
+@pattern("sdpa-causal", 3)
+def sdpa_causal(g, nomatch):
+    # The softmax runs over the queries: MatMul with scale and mask, SoftMax, MatMul.
+    return causal_sdpa(g, 2 if nomatch else -1, False)
+
+
+@pattern("sdpa-causal-bottom-right", 3)
+def sdpa_causal_bottom_right(g, nomatch):
+    # The softmax runs over the heads: MatMul with scale and mask, SoftMax, MatMul.
+    return causal_sdpa(g, 1 if nomatch else -1, True)
+
+
+@pattern("sdpa-select-mask", 3)
+def sdpa_select_mask(g, nomatch):
+    q, k, v = g.input("f32", [1, 4, 5, 16]), g.input("f32", [1, 4, 16, 9]), g.input("f32", [1, 4, 9, 16])
+    s = g.op("Select", [g.input("boolean", [1, 1, 5, 9]), matmul(g, q, k), g.input("f32", [])], "f32", auto_broadcast="numpy")
+    s = binary(g, "Divide", s, g.input("f32", []))
+    if nomatch:  # the masked scores must be written: MatMul+Select+Divide, SoftMax, MatMul
+        g.output(s)
+    return g.output(matmul(g, softmax(g, s), v))
+
+
+@pattern("sdpa-stats", 4)
+def sdpa_stats(g, nomatch):
+    q, k, v = g.input("f32", [1, 3, 9, 16]), g.input("f32", [1, 3, 9, 16]), g.input("f32", [1, 3, 9, 16])
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    p, stats = g.op_to("SoftMax", [s], [g.tensor("f32", s["shape"]), g.tensor("f32", [1, 3, 9, 1])], axis=-1, mode="inf_as_zero")
+    if nomatch:  # V depends on the stats, fusing would close a cycle: MatMul+Multiply, SoftMax, Multiply, MatMul
+        return g.output(matmul(g, p, binary(g, "Multiply", v, stats)))
+    return g.output(matmul(g, p, v), stats)
+
+
+@pattern("sdpa-transposed-tail", 2)
+def sdpa_transposed_tail(g, nomatch):
+    q, k, v = g.input("f32", [2, 3, 5, 16]), g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 7, 12])
+    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", []))), v)
+    if nomatch:  # a SoftMax stands between attention and its tail: attention, SoftMax with the tail
+        out = softmax(g, out)
+    return g.output(g.op("Reorder", [transpose(g, out, [0, 2, 1, 3])], "f32"))
+
+
+@pattern("sdpa-typecasts", 3)
+def sdpa_typecasts(g, nomatch):
+    q, k, v = g.input("bf16", [1, 3, 5, 16]), g.input("bf16", [1, 3, 16, 9]), g.input("bf16", [1, 3, 9, 16])
+    s = g.op("TypeCast", [matmul(g, q, k, "bf16")], "f32")
+    # The softmax runs over the queries: MatMul+TypeCast+Multiply, SoftMax+TypeCast, MatMul.
+    p = softmax(g, binary(g, "Multiply", s, g.input("f32", [1])), axis=2 if nomatch else -1)
+    return g.output(matmul(g, g.op("TypeCast", [p], "bf16"), v, "bf16"))
+
+
+# ---- matmul and MLP -------------------------------------------------------------------------------------------------------------
+
+
+@pattern("matmul-bias-postops", 2)
+def matmul_bias_postops(g, nomatch):
+    y = g.op("MatMul", [g.input("f32", [7, 33]), g.input("f32", [33, 19], prop="constant"), g.input("f32", [19])], "f32",
+             transpose_a=False, transpose_b=False)
+    # The residual depends on the product through a SoftMax, fusing would close a cycle: MatMul, SoftMax+Add+ReLU+Multiply.
+    y = binary(g, "Add", y, softmax(g, y) if nomatch else g.input("f32", [7, 19]))
+    return g.output(binary(g, "Multiply", g.op("ReLU", [y], "f32"), g.input("f32", [1, 19])))
+
+
+@pattern("matmul-quantized-both", 2)
+def matmul_quantized_both(g, nomatch):
+    x = dequantize(g, "u8", [7, 33], 0.25, 3)
+    if nomatch:  # the dequantised activation must be written: Dequantize, Dequantize+MatMul+ReLU+Quantize
+        g.output(x)
+    w = g.op("Dequantize", [g.input("s8", [33, 6], prop="constant")], "f32", qtype="per_channel", axis=1,
+             scales=[0.5, 0.25, 0.125, 1.0, 2.0, 0.5], zps=[0] * 6)
+    return g.output(quantize(g, g.op("ReLU", [matmul(g, x, w)], "f32"), "s8", 0.5))
+
+
+@pattern("matmul-weight-int4", 2)
+def matmul_weight_int4(g, nomatch):
+    g.fpmath, g.apply_to_int = "f16", True
+    w = dequantize_groups(g, "u4", [19, 64], [1, 32], prop="constant")
+    if nomatch:  # the dequantised weight must be written: DynamicDequantize, MatMul
+        g.output(w)
+    return g.output(matmul(g, g.input("f16", [3, 64]), w, "f16", transpose_b=True))
+
+
+@pattern("matmul-typecast-quantize", 3)
+def matmul_typecast_quantize(g, nomatch):
+    if nomatch:  # the scales depend on the product, fusing would close a cycle: MatMul+TypeCast, SoftMax, DynamicQuantize
+        y = g.op("TypeCast", [matmul(g, g.input("bf16", [33]), g.input("bf16", [33, 19]), "bf16")], "f32")
+        return g.output(g.op("DynamicQuantize", [y, softmax(g, y, axis=0)], "s8", qtype="per_channel", axis=0))
+    y = g.op("TypeCast", [matmul(g, g.input("bf16", [7, 33]), g.input("bf16", [33, 19]), "bf16")], "f32")
+    return g.output(quantize(g, y, "u8", 0.5, 128))
+
+
+def mlp(g, activation, weights, nomatch_input=False):
+    """activation(g, gate); weights() makes the next [in, out] weight."""
+    x = g.input("f32", [3, 24])
+    gate = activation(g, matmul(g, x, weights([24, 40])))
+    up = matmul(g, g.input("f32", [3, 24]) if nomatch_input else x, weights([24, 40]))
+    return g.output(matmul(g, binary(g, "Multiply", gate, up), weights([40, 24])))
+
+
+def swish(g, x):
+    return binary(g, "Multiply", x, g.op("Sigmoid", [x], "f32"))
+
+
+@pattern("gated-mlp-swish", 3)
+def gated_mlp_swish(g, nomatch):
+    # Gate and up project different inputs: MatMul, MatMul+Sigmoid+Multiply+Multiply, MatMul.
+    return mlp(g, swish, lambda shape: g.input("f32", shape, prop="constant"), nomatch)
+
+
+@pattern("gated-mlp-gelu", 4)
+def gated_mlp_gelu(g, nomatch):
+    # A SoftMax is no activation: MatMul, SoftMax, MatMul+Multiply, MatMul.
+    activation = softmax if nomatch else lambda h, x: h.op("GELU", [x], "f32", mode="gelu_erf")
+    return mlp(g, activation, lambda shape: g.input("f32", shape, prop="constant"))
+
+
+@pattern("gated-mlp-single", 3)
+def gated_mlp_single(g, nomatch):
+    # Gate and up project different inputs: MatMul, MatMul+HardSwish+Multiply, MatMul.
+    return mlp(g, lambda h, x: h.op("HardSwish", [x], "f32"), lambda shape: g.input("f32", shape, prop="constant"), nomatch)
+
+
+@pattern("gated-mlp-int4", 2)
+def gated_mlp_int4(g, nomatch):
+    g.fpmath, g.apply_to_int = "bf16", True
+    made = []
+
+    def weights(shape):
+        made.append(dequantize_groups(g, "u4", shape, [8, 1], to="f32", prop="constant"))
+        return made[-1]
+
+    mlp(g, swish, weights)
+    if nomatch:  # the dequantised gate weight must be written: DynamicDequantize, gated MLP with that weight in f32
+        g.output(made[0])
+    return g
+
+
+# ---- the rest -------------------------------------------------------------------------------------------------------------------
+
+
+@pattern("eltwise-chain", 3)
+def eltwise_chain(g, nomatch):
+    x = g.op("Exp", [binary(g, "Subtract", g.input("f32", [3, 5, 7]), g.input("f32", [5, 1]))], "f32")
+    # The Add needs the chain through a MatMul: Subtract+Exp, MatMul, SoftMax+Add+Sqrt.
+    other = softmax(g, matmul(g, x, g.input("f32", [7, 7]))) if nomatch else g.input("f32", [3, 1, 7])
+    return g.output(g.op("Sqrt", [binary(g, "Add", x, other)], "f32"))
+
+
+@pattern("softmax-postops", 2)
+def softmax_postops(g, nomatch):
+    p = softmax(g, g.input("f32", [3, 5, 7]))
+    # The factor needs the softmax through a MatMul, fusing would close a cycle: SoftMax, MatMul+Multiply+Quantize.
+    factor = matmul(g, p, g.input("f32", [7, 7])) if nomatch else g.input("f32", [5, 7])
+    return g.output(quantize(g, binary(g, "Multiply", p, factor), "u8", 0.0078125))
+
+
+@pattern("reorder-chain", 2)
+def reorder_chain(g, nomatch):
+    x = dequantize(g, "u8", [2, 6, 3, 5], 1.0)
+    x = g.op_to("Reorder", [x], [g.tensor("f32", [2, 6, 3, 5], [90, 1, 30, 6])])[0]
+    if nomatch:  # a SoftMax in the middle: Dequantize+Reorder, SoftMax+Quantize
+        x = softmax(g, x)
+    return g.output(quantize(g, x, "u8", 0.5))
+
+
+@pattern("quantize-chain", 3)
+def quantize_chain(g, nomatch):
+    x = g.op("TypeCast", [g.input("bf16", [37])], "f32")
+    if nomatch:  # the scales depend on the data, fusing would close a cycle: TypeCast, SoftMax, DynamicQuantize
+        return g.output(g.op("DynamicQuantize", [x, softmax(g, x, axis=0)], "s8", qtype="per_channel", axis=0))
+    return g.output(quantize(g, x, "u8", 0.0625, 100))
+
+
+@pattern("shuffle", 2)
+def shuffle(g, nomatch):
+    x = reshape(g, g.input("f32", [2, 6, 5, 4]), [2, 3, 2, 5, 4])
+    if nomatch:  # a SoftMax between the reshape and the transpose: StaticReshape, SoftMax+StaticTranspose+StaticReshape
+        x = softmax(g, x)
+    return g.output(reshape(g, transpose(g, x, [0, 2, 1, 3, 4]), [2, 6, 5, 4]))
+
+
+def main():
+    lines = ["# Each fusion pattern: its graph is one partition, its near-miss is split. Written by tools/make_patterns.py."]
+    for name, (builder, nomatch_partitions) in PATTERNS.items():
+        for suffix, nomatch, partitions in (("", False, 1), (".nomatch", True, nomatch_partitions)):
+            g = Graph()
+            builder(g, nomatch)
+            g.write(os.path.join(ROOT, "models", "patterns", name + suffix + ".json"))
+            lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}")
+    with open(os.path.join(ROOT, "tests", "lists", "patterns.list"), "w", encoding="ascii") as f:
+        f.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
