@@ -1,0 +1,182 @@
+#include "options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const gr_options_t gr_default_options = {
+    .mode = "C",
+    .seed = 1,
+    .expected_n_partitions = -1,
+    .min_time = 0.5,
+};
+
+typedef enum kind { STR, INT, REAL, FLAG } kind_t;
+
+typedef struct option {
+    const char *name;
+    kind_t kind;
+    size_t offset;
+    const char *value, *help; /* value: what stands behind '=' in --help */
+} option_t;
+
+#define AT(field) offsetof(gr_options_t, field)
+static const option_t options[] = {
+    {"mode", STR, AT(mode), "C|P|L|X", "C correctness against the oracle (default), P performance, L list partitions and kernels, X execute once"},
+    {"case", STR, AT(case_file), "FILE", "the graph, JSON; a leading ${NAME} is taken from the environment"},
+    {"batch", STR, AT(batch), "FILE", "one command line per line, '#' starts a comment; options given here are defaults of every line"},
+    {"in-shapes", STR, AT(in_shapes), "ID:DIMS[*STRIDES]+...",
+     "new dims of graph inputs: 0:4x16x32x256, strides as 64x4x1 or a dim order as abdc; without strides the order of the JSON's strides\n"
+     "is kept where the rank is the same. Tensors computed from it get their shapes inferred anew"},
+    {"mb", INT, AT(mb), "N", "new batch: the leading dim of every input that shares rank and leading dim with the first one, and of reshapes to it"},
+    {"dt", STR, AT(dt), "[ID:]TYPE+...", "new data types; without ID, all float tensors (f32 f16 bf16) or all integer tensors (s8 u8 s4 u4)"},
+    {"op-attrs", STR, AT(op_attrs), "ID:NAME:VALUE[*NAME:VALUE]+...", "new op attributes; vectors as 1x1x32x1"},
+    {"attr-fpmath", STR, AT(attr_fpmath), "MODE[:true]", "fpmath mode of the graph; :true applies it to integers as well"},
+    {"partition-fpmath", STR, AT(partition_fpmath), "PID:MODE[:true]+...", "fpmath mode of single partitions"},
+    {"expected-n-partitions", INT, AT(expected_n_partitions), "N", "fail unless there are N partitions"},
+    {"no-fuse", FLAG, AT(no_fuse), NULL, "every op its own partition"},
+    {"threads", INT, AT(threads), "N", "threads of the stream; 0 (default): what OpenMP would use"},
+    {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA", "generic, avx2, avx512, avx512_vnni: use no more than that"},
+    {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
+    {"in", STR, AT(in), "ID:FILE+...", "inputs from .npy files, or from raw bytes where NumPy lacks the type"},
+    {"repeat", INT, AT(repeat), "N", "mode P: exactly N timed runs; 0 (default): by --min-time"},
+    {"min-time", REAL, AT(min_time), "SECONDS", "mode P: time to spend on each partition (default 0.5)"},
+    {"cold-cache", FLAG, AT(cold_cache), NULL, "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
+    {"mem", FLAG, AT(mem), NULL, "print scratch memory"},
+    {"max-scratch-per-thread", INT, AT(max_scratch), "BYTES", "fail if a partition's scratch memory per thread exceeds this"},
+    {"explain", FLAG, AT(explain), NULL, "print why partitions and kernels were chosen"},
+    {"verbose", STR, AT(verbose), "WORDS", "the library's own messages: error,dispatch,compile,exec,all"},
+    {"dump-after", STR, AT(dump_after), "PASS", "let the library print the graph after a pass"},
+    {"dump-graph", STR, AT(dump_graph), "FILE", "write the graph as the library dumps it"},
+    {"dump-tensors", STR, AT(dump_tensors), "DIR", "write all tensors as .npy; types that NumPy lacks as raw bytes with a .json note"},
+    {"dot", STR, AT(dot), "FILE", "write ops and partitions for Graphviz"},
+    {"list-ops", FLAG, AT(list_ops), NULL, "list the op kinds"},
+    {"list-kernels", FLAG, AT(list_kernels), NULL, "list the library's kernels"},
+    {"help", FLAG, AT(help), NULL, "this text"},
+};
+#undef AT
+
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+static int store(gr_options_t *opt, const option_t *o, const char *argument, const char *value, gr_error_t *err)
+{
+    void *field = (char *)opt + o->offset;
+    const char *p = value;
+    int bad = 0;
+
+    switch (o->kind) {
+    case FLAG:
+        bad = value && strcmp(value, "true") && strcmp(value, "false");
+        *(int *)field = !value || !strcmp(value, "true");
+        break;
+    case STR:
+        bad = !value || !*value;
+        *(const char **)field = value;
+        break;
+    case INT:
+        bad = !value || gr_parse_s64(&p, field) || *p;
+        break;
+    case REAL:
+        bad = !value || gr_parse_double(&p, field) || *p;
+        break;
+    }
+    return bad ? gr_fail(err, "%s: expected --%s%s%s", argument, o->name, o->value ? "=" : "", o->value ? o->value : "") : 0;
+}
+
+static int parse_one(gr_options_t *opt, const char *argument, gr_error_t *err)
+{
+    const char *equals = strchr(argument, '=');
+    size_t n = equals ? (size_t)(equals - argument) : strlen(argument);
+
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (!strncmp(argument, "--", 2) && n - 2 == strlen(options[i].name) && !strncmp(argument + 2, options[i].name, n - 2))
+            return store(opt, &options[i], argument, equals ? equals + 1 : NULL, err);
+    return gr_fail(err, "%s: no such option, see --help", argument);
+}
+
+static int check(const gr_options_t *opt, gr_error_t *err)
+{
+    if (strlen(opt->mode) != 1 || !strchr("CPLX", *opt->mode))
+        return gr_fail(err, "--mode=%s: expected C, P, L or X", opt->mode);
+    if (opt->threads < 0 || opt->threads > 4096)
+        return gr_fail(err, "--threads: expected 0 to 4096");
+    if (opt->mb < 0 || opt->repeat < 0 || opt->repeat > 1000000 || opt->max_scratch < 0)
+        return gr_fail(err, "--mb, --repeat, --max-scratch-per-thread: expected 0 or more");
+    return 0;
+}
+
+int gr_options_parse(gr_options_t *opt, int argc, char *const *argv, gr_error_t *err)
+{
+    for (int i = 0; i < argc; i++)
+        if (parse_one(opt, argv[i], err))
+            return -1;
+    return check(opt, err);
+}
+
+static void print_help_text(const char *text)
+{
+    const char *end;
+
+    for (; (end = strchr(text, '\n')) != NULL; text = end + 1)
+        printf("        %.*s\n", (int)(end - text), text);
+    printf("        %s\n", text);
+}
+
+void gr_options_help(void)
+{
+    printf("graph_runner --case=FILE.json [--mode=C|P|L|X] [option]...\n"
+           "Loads a graph, partitions, compiles and runs it through the public API. The exit status is the verdict.\n\n");
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        printf("    --%s%s%s\n", options[i].name, options[i].value ? "=" : "", options[i].value ? options[i].value : "");
+        print_help_text(options[i].help);
+    }
+}
+
+static int differs(const gr_options_t *opt, const option_t *o)
+{
+    const void *a = (const char *)opt + o->offset, *b = (const char *)&gr_default_options + o->offset;
+
+    switch (o->kind) {
+    case STR:
+        return *(const char *const *)a && (o->offset == offsetof(gr_options_t, mode) || *(const char *const *)a != *(const char *const *)b);
+    case INT:
+        return *(const int64_t *)a != *(const int64_t *)b;
+    case REAL:
+        return memcmp(a, b, sizeof(double)) != 0;
+    default:
+        return *(const int *)a;
+    }
+}
+
+/* Single quotes where a shell would take a character for its own. */
+static void print_quoted(const char *text)
+{
+    if (!strpbrk(text, " \t*$&;|<>()?[]~#\"\\`!")) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('\'');
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*text);
+    putchar('\'');
+}
+
+void gr_options_print(const gr_options_t *opt)
+{
+    fputs("graph_runner", stdout);
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const void *field = (const char *)opt + options[i].offset;
+
+        if (!differs(opt, &options[i]) || options[i].offset == offsetof(gr_options_t, batch))
+            continue;
+        printf(" --%s%s", options[i].name, options[i].kind == FLAG ? "" : "=");
+        if (options[i].kind == STR)
+            print_quoted(*(const char *const *)field);
+        else if (options[i].kind == INT)
+            printf("%lld", (long long)*(const int64_t *)field);
+        else if (options[i].kind == REAL)
+            printf("%g", *(const double *)field);
+    }
+}

@@ -1,0 +1,25 @@
+/* The command line: one table of flags in options.c is the parser, --help and the line that reproduces a result. */
+#ifndef GR_OPTIONS_H
+#define GR_OPTIONS_H
+
+#include "base.h"
+
+typedef struct gr_options {
+    const char *mode, *case_file, *batch;
+    const char *in_shapes, *dt, *op_attrs, *attr_fpmath, *partition_fpmath, *in;
+    int64_t mb, seed, threads, expected_n_partitions, max_scratch, repeat;
+    double min_time;
+    int no_fuse, cold_cache, explain, mem;
+    const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dot;
+    int list_ops, list_kernels, help;
+} gr_options_t;
+
+extern const gr_options_t gr_default_options;
+
+/* Applies arguments to opt, which keeps pointers into them. A message names the argument. */
+int gr_options_parse(gr_options_t *opt, int argc, char *const *argv, gr_error_t *err);
+void gr_options_help(void);
+/* The command line of opt on one line, without newline. */
+void gr_options_print(const gr_options_t *opt);
+
+#endif
