@@ -120,15 +120,14 @@ static sinter_status_t infer(const plan_t *plan, lt_t *lts) {
 static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i) {
     const plan_value_t *pv = &plan->values[i];
     bound_t *b = &fm->v[i];
-    const lt_t *lt = i < plan->sub.n_values ? &fm->lts[i] : &pv->lt;
+    /* A value that is no graph value has the dims of one, or is a constant. */
+    const lt_t *lt = i < plan->sub.n_values ? &fm->lts[i] : pv->kind == PV_CONST ? &pv->lt : &fm->lts[pv->port];
     switch (pv->kind) {
         case PV_VIEW: {
-            /* An extra value that looks at base stands for the output of op, or its input if inverse. */
-            const lt_t *like = i < plan->sub.n_values ? lt : &fm->lts[pv->port];
-            bound_from_lt(b, like);
+            bound_from_lt(b, lt);
             if (!view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
                 return sg_fail(sinter_unimplemented, "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
-                               (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)like->id);
+                               (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt->id);
             }
             return sinter_success;
         }

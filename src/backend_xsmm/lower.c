@@ -1,0 +1,88 @@
+/* Lowering: tries the attention kernel where the pattern says so, else (with the reason in the report) the general list of steps. A chain that does not fit a
+ * program's limits is tried again with shorter chains. */
+#include "lower.h"
+
+#include <string.h>
+
+#include "../graph/schema.h"
+#include "../graph/status.h"
+
+/* What every tensor would look like if each unknown dim were LOWER_PROBE_DIM. */
+static sinter_status_t infer_probe(lowering_t *lo) {
+    const graph_t *g = lo->g;
+    for (int v = 0; v < g->n_values; v++) {
+        lt_t *lt = &lo->probe[v];
+        *lt = g->values[v].lt;
+        const bool loose = lt->ndims < 0;
+        if (loose && g->values[v].producer < 0) {
+            return sg_fail(sinter_unimplemented, "tensor %llu: its number of dims must be known to compile", (unsigned long long)lt->id);
+        }
+        for (int d = 0; d < lt->ndims && g->values[v].producer < 0; d++) {
+            lt->dims[d] = lt->dims[d] == SINTER_UNKNOWN_DIM ? LOWER_PROBE_DIM : lt->dims[d];
+        }
+    }
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const node_t *n = &g->nodes[g->topo[t]];
+        lt_t in[8], out[4];
+        if (n->n_in > 8 || n->n_out > 4) {
+            return sg_fail(sinter_unimplemented, "%s: too many ports", node_label(n));
+        }
+        for (int i = 0; i < n->n_in; i++) {
+            in[i] = lo->probe[n->in[i]];
+        }
+        for (int i = 0; i < n->n_out; i++) {
+            out[i] = lo->probe[n->out[i]];
+        }
+        SG_TRY(op_infer_shapes(n, in, out));
+        for (int i = 0; i < n->n_out; i++) {
+            if (!lt_dims_known(&out[i])) {
+                return sg_fail(sinter_unimplemented, "%s: dims of tensor %llu cannot be inferred", node_label(n), (unsigned long long)out[i].id);
+            }
+            lo->probe[n->out[i]] = out[i];
+        }
+    }
+    return sinter_success;
+}
+
+static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const char **why_not) {
+    graph_t *g = &plan->sub;
+    lowering_t lo = {.plan = plan, .g = g, .attention = attention, .max_cost = max_cost, .att = {.qk = -1, .softmax = -1, .pv = -1}};
+    lo.probe = ARENA_NEW(&plan->arena, lt_t, g->n_values + 1);
+    lo.home = ARENA_NEW(&plan->arena, int, g->n_values + 1);
+    lo.ready = ARENA_NEW(&plan->arena, int, g->n_values + 1);
+    lo.stored = ARENA_NEW(&plan->arena, bool, g->n_values + 1);
+    lo.spine = ARENA_NEW(&plan->arena, char, g->n_values + 1);
+    lo.floating = ARENA_NEW(&plan->arena, bool, g->n_nodes + 1);
+    if (!lo.probe || !lo.home || !lo.ready || !lo.stored || !lo.spine || !lo.floating) {
+        return sinter_out_of_memory;
+    }
+    for (int v = 0; v < g->n_values; v++) {
+        lo.home[v] = lo.ready[v] = -1;
+    }
+    sinter_status_t status = infer_probe(&lo);
+    status = status == sinter_success ? lower_group(&lo) : status;
+    status = status == sinter_success ? lower_memory(&lo) : status;
+    status = status == sinter_success ? lower_emit(&lo) : status;
+    *why_not = lo.why_not;
+    return status;
+}
+
+sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why) {
+    enum { MAX_COST = 120 };
+    const char *why_not = NULL;
+    sinter_status_t status = sinter_unimplemented;
+    if (family == FAMILY_ATTENTION) {
+        status = attempt(plan, true, MAX_COST, &why_not);
+        if (status == sinter_success) {
+            return status;
+        }
+        if (status != sinter_unimplemented) {
+            return status;
+        }
+        text_add(why, "attention kernel refused: %s\n", why_not ? why_not : sinter_last_error_message());
+    }
+    for (int max_cost = MAX_COST; max_cost > 0 && status == sinter_unimplemented; max_cost /= 2) {
+        status = attempt(plan, false, max_cost, &why_not);
+    }
+    return status;
+}
