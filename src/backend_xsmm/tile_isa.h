@@ -1,0 +1,31 @@
+/* What tile_load is built from on one ISA. Only tile*.c include this. */
+#ifndef SINTER_SRC_TILE_ISA_H
+#define SINTER_SRC_TILE_ISA_H
+
+#include "tile.h"
+
+enum { TILE_LINE = 256, TILE_LANES = 16 }; /* elements decoded at a time along a line; lines transposed at a time */
+
+/* n consecutive elements from element `first` of base (packed types: any parity). */
+typedef void (*tile_decode_t)(const unsigned char *base, int64_t first, int n, float *dst);
+
+typedef struct tile_isa {
+    const tile_decode_t *decode; /* by data type; NULL entries (and types from n_decode up) go through the codec */
+    int n_decode;
+    void (*dequant)(float *x, const float *zp, const float *scale, int n); /* x = (x - zp) * scale; zp NULL: none */
+    /* dst[c * ldd + r] = src[r * lds + c] for r < rows <= TILE_LANES, c < cols. */
+    void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
+} tile_isa_t;
+
+void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc);
+/* Portable forms, which the SIMD versions use for what does not fill a vector. */
+void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
+void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
+void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
+
+/* Values of the 4-bit types by code. */
+extern const float tile_lut_s4[16], tile_lut_u4[16], tile_lut_e2m1[16];
+
+extern const tile_table_t tile_table_avx2, tile_table_avx512;
+
+#endif
