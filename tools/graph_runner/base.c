@@ -243,7 +243,7 @@ int gr_set_dense(sinter_logical_tensor_t *lt, const int *order)
     return 0;
 }
 
-static int is_dense(const sinter_logical_tensor_t *lt)
+int gr_is_dense(const sinter_logical_tensor_t *lt)
 {
     int64_t stride = 1;
 
@@ -277,7 +277,7 @@ const char *gr_lt_text(const sinter_logical_tensor_t *lt, char *text, size_t siz
     else
         used += append_dims(text + used, size - (size_t)used, lt->ndims, lt->dims);
     used += snprintf(text + used, size - (size_t)used, "]");
-    if ((size_t)used < size && gr_is_known(lt) && !is_dense(lt)) {
+    if ((size_t)used < size && gr_is_known(lt) && !gr_is_dense(lt)) {
         used += snprintf(text + used, size - (size_t)used, "*");
         if ((size_t)used < size)
             append_dims(text + used, size - (size_t)used, lt->ndims, lt->strides);

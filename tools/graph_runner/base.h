@@ -58,6 +58,7 @@ const gr_dtype_t *gr_dtype(sinter_data_type_t type);
 /* Known dims and layout. */
 int gr_is_known(const sinter_logical_tensor_t *lt);
 int64_t gr_elements(const sinter_logical_tensor_t *lt);
+int gr_is_dense(const sinter_logical_tensor_t *lt);
 /* Element offset of the logical (row-major) index. */
 int64_t gr_offset(const sinter_logical_tensor_t *lt, int64_t index);
 /* Dense strides in the given order of dims (outermost first); NULL: row-major. -1 if they overflow. */

@@ -1,0 +1,305 @@
+#include "fill.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum shape { UNIFORM, INTEGER, CHOICE } shape_t;
+
+/* UNIFORM: reals in [lo, hi]. INTEGER: integers in [lo, hi]. CHOICE: lo with probability p and always at the start of a row, else hi. */
+typedef struct rule {
+    shape_t shape;
+    double lo, hi, p;
+} rule_t;
+
+static rule_t uniform(double lo, double hi)
+{
+    return (rule_t){UNIFORM, lo, hi, 0};
+}
+
+static rule_t integer(double lo, double hi)
+{
+    return (rule_t){INTEGER, lo, hi, 0};
+}
+
+/* ---- what a type can hold ------------------------------------------------------------------------------------------------------- */
+
+static double int_min(const gr_dtype_t *t)
+{
+    return t->digits == t->bits ? 0 : -t->max - 1;
+}
+
+/* The zero point near which values of a quantised type lie. */
+static double middle(const gr_dtype_t *t)
+{
+    return t->class_ == GR_INT && t->digits == t->bits ? (t->max + 1) / 2 : 0;
+}
+
+/* How far from the middle quantised values typically go; the scale is its inverse. */
+static double reach(const gr_dtype_t *t)
+{
+    if (t->class_ == GR_INT)
+        return t->max - middle(t);
+    return t->bits <= 6 ? t->max : 4;
+}
+
+static rule_t plain_data(const gr_dtype_t *t)
+{
+    if (t->class_ == GR_BOOL)
+        return (rule_t){CHOICE, 1, 0, 0.5};
+    if (t->class_ == GR_INT)
+        return t->bits > 8 ? integer(-8, 8) : integer(int_min(t), t->max);
+    return t->class_ == GR_SCALE ? uniform(0.25, 4) : uniform(-1, 1);
+}
+
+/* ---- the graph around a tensor -------------------------------------------------------------------------------------------------- */
+
+static const model_op_t *producer(const model_t *model, uint64_t id)
+{
+    const model_tensor_t *t = model_find(model, id);
+
+    return t->producer == MODEL_NONE ? NULL : &model->ops[t->producer];
+}
+
+static int64_t inner_dim(const model_op_t *op, int slot)
+{
+    const sinter_logical_tensor_t *lt = &op->inputs[slot];
+    const orc_attr_t *transpose = model_attr(op, slot ? sinter_op_attr_transpose_b : sinter_op_attr_transpose_a);
+    int swapped = transpose && transpose->b;
+    int last = slot ? swapped : !swapped; /* A ends with K, B has it before N */
+
+    return lt->ndims < 2 ? 0 : lt->dims[last ? lt->ndims - 1 : lt->ndims - 2];
+}
+
+/* The square root of the reduction length of the MatMul that id's values come from. */
+static double root_k(const model_t *model, uint64_t id)
+{
+    for (int step = 0; step < 8; step++) {
+        const model_op_t *op = producer(model, id);
+        size_t i = 0;
+
+        if (!op || op->n_inputs == 0)
+            break;
+        if (op->kind == sinter_op_matmul && op->n_inputs >= 2) {
+            int64_t k = inner_dim(op, 0) > 0 ? inner_dim(op, 0) : inner_dim(op, 1);
+
+            return k > 0 ? sqrt((double)k) : 8;
+        }
+        while (i + 1 < op->n_inputs && !producer(model, op->inputs[i].id))
+            i++;
+        id = op->inputs[i].id;
+    }
+    return 8;
+}
+
+/* The SoftMax that values of a tensor reach through element-wise steps, or NULL. */
+static const model_op_t *next_softmax(const model_t *model, uint64_t id)
+{
+    for (int step = 0; step < 6; step++) {
+        const model_tensor_t *t = model_find(model, id);
+        const model_use_t *use = &model->uses[t->first + t->n - 1];
+        const model_op_t *op = &model->ops[use->op];
+
+        if (use->output || op->n_outputs == 0)
+            return NULL;
+        if (op->kind == sinter_op_softmax)
+            return op;
+        if (op->kind == sinter_op_matmul)
+            return NULL;
+        id = op->outputs[0].id;
+    }
+    return NULL;
+}
+
+static int is_single(const sinter_logical_tensor_t *lt)
+{
+    return lt->ndims >= 0 && gr_elements(lt) == 1;
+}
+
+/* What masks a score: -inf only where the softmax says what a row of them gives. */
+static double masked_score(const model_op_t *softmax)
+{
+    const orc_attr_t *mode = model_attr(softmax, sinter_op_attr_mode);
+
+    return mode && mode->str && !strcmp(mode->str, "inf_as_zero") ? -INFINITY : -10000;
+}
+
+/* ---- rules by consumer ---------------------------------------------------------------------------------------------------------- */
+
+static double typical_scale(const model_op_t *op)
+{
+    const orc_attr_t *scales = model_attr(op, sinter_op_attr_scales);
+    double sum = 0;
+
+    for (size_t i = 0; scales && i < scales->n; i++)
+        sum += fabs((double)scales->f32[i]);
+    return sum > 0 ? sum / (double)scales->n : 1;
+}
+
+static double typical_zp(const model_op_t *op)
+{
+    const orc_attr_t *zps = model_attr(op, sinter_op_attr_zps);
+
+    return zps && zps->n ? (double)zps->s64[0] : 0;
+}
+
+/* Around the zero point, such that real values are a few units at most: sums of products then stay inside the next integer type. */
+static rule_t static_dequantize_data(const model_op_t *op, const gr_dtype_t *t)
+{
+    double scale = typical_scale(op), zp = typical_zp(op), r = fmax(1, round(2 / scale));
+
+    if (t->class_ != GR_INT)
+        return uniform(-fmin(t->max / 2, 1 / scale), fmin(t->max / 2, 1 / scale));
+    return integer(fmax(int_min(t), zp - r), fmin(t->max, zp + r));
+}
+
+/* A little more than the type holds, so that saturation is seen too; but not where too much would be NaN. */
+static rule_t static_quantize_data(const model_op_t *op)
+{
+    const gr_dtype_t *t = gr_dtype(op->outputs[0].data_type);
+    double scale = typical_scale(op), zp = typical_zp(op);
+
+    if (t->class_ != GR_INT)
+        return uniform(-t->max * scale, t->max * scale);
+    return uniform(scale * (int_min(t) - zp - 0.1 * t->max), scale * (t->max - zp + 0.1 * t->max));
+}
+
+static rule_t group_scale(const model_op_t *op)
+{
+    int quantize = op->kind == sinter_op_dynamic_quantize;
+    double r = reach(gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type));
+
+    return uniform(0.5 / r, 1.5 / r);
+}
+
+static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
+{
+    int quantize = op->kind == sinter_op_dynamic_quantize;
+    const gr_dtype_t *data = gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type);
+    double width = data->bits <= 4 ? 2 : 8;
+
+    if (data->class_ != GR_INT)
+        return integer(0, 0);
+    return integer(fmax(int_min(t), middle(data) - width), fmin(t->max, middle(data) + width));
+}
+
+static rule_t quantised_group_input(const model_op_t *op, size_t slot, const gr_dtype_t *t)
+{
+    if (slot == 1)
+        return group_scale(op);
+    if (slot == 2 && t->class_ == GR_INT)
+        return zero_point(op, t);
+    if (slot >= 2)
+        return uniform(0.5, 1.5); /* a scale of scales */
+    if (t->class_ == GR_FLOAT && t->bits <= 8)
+        return uniform(-reach(t), reach(t));
+    return plain_data(t);
+}
+
+static rule_t select_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
+{
+    const model_op_t *softmax = next_softmax(model, op->outputs[0].id);
+    int fill_slot = op->n_inputs == 3 && is_single(&op->inputs[1]) && !is_single(&op->inputs[2]) ? 1 : 2;
+
+    if (slot == 0)
+        return (rule_t){CHOICE, fill_slot == 2, fill_slot == 1, 0.8};
+    if (softmax && (int)slot == fill_slot)
+        return (rule_t){CHOICE, masked_score(softmax), masked_score(softmax), 1};
+    return plain_data(t);
+}
+
+/* Scores are divided by the root of the head size, or multiplied by its inverse; behind a Tanh stands a soft cap. */
+static rule_t scaling_input(const model_t *model, const model_op_t *op, size_t slot)
+{
+    const sinter_logical_tensor_t *other = &op->inputs[!slot];
+    const model_op_t *before = producer(model, other->id);
+    double v = op->kind == sinter_op_divide ? root_k(model, other->id) : 1 / root_k(model, other->id);
+
+    if (before && before->kind == sinter_op_tanh)
+        v = 20;
+    return uniform(v, v);
+}
+
+static rule_t binary_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
+{
+    const sinter_logical_tensor_t *lt = &op->inputs[slot];
+    int other_computed = op->n_inputs == 2 && producer(model, op->inputs[!slot].id);
+    const model_op_t *softmax = op->kind == sinter_op_add && other_computed ? next_softmax(model, op->outputs[0].id) : NULL;
+
+    if (t->class_ != GR_FLOAT)
+        return plain_data(t);
+    if (softmax && !is_single(lt))
+        return (rule_t){CHOICE, 0, masked_score(softmax), 0.75};
+    if ((op->kind == sinter_op_divide || op->kind == sinter_op_multiply) && is_single(lt) && other_computed)
+        return scaling_input(model, op, slot);
+    if (op->kind == sinter_op_divide && slot == 1)
+        return uniform(0.5, 2);
+    return plain_data(t);
+}
+
+static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
+{
+    const model_use_t *use = &model->uses[tensor->first];
+    const model_op_t *op = &model->ops[use->op];
+    const gr_dtype_t *t = gr_dtype(model_lt(model, tensor)->data_type);
+
+    switch (op->kind) {
+    case sinter_op_dynamic_dequantize:
+    case sinter_op_dynamic_quantize:
+        return quantised_group_input(op, use->slot, t);
+    case sinter_op_dequantize:
+        return static_dequantize_data(op, t);
+    case sinter_op_quantize:
+        return static_quantize_data(op);
+    case sinter_op_select:
+        return select_input(model, op, use->slot, t);
+    case sinter_op_add:
+    case sinter_op_subtract:
+    case sinter_op_multiply:
+    case sinter_op_divide:
+        return binary_input(model, op, use->slot, t);
+    case sinter_op_log:
+    case sinter_op_sqrt:
+    case sinter_op_reciprocal:
+    case sinter_op_pow:
+        return uniform(0.25, 2);
+    case sinter_op_round:
+        return uniform(-8, 8);
+    default:
+        return plain_data(t);
+    }
+}
+
+/* ---- values --------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static double value_of(const rule_t *rule, uint64_t key, int64_t index, int64_t row)
+{
+    double u = (double)(mix(key ^ mix((uint64_t)index)) >> 11) * 0x1p-53;
+
+    if (rule->shape == UNIFORM)
+        return rule->lo + u * (rule->hi - rule->lo);
+    if (rule->shape == INTEGER)
+        return rule->lo + floor(u * (rule->hi - rule->lo + 1));
+    return index % row == 0 || u < rule->p ? rule->lo : rule->hi;
+}
+
+void fill_input(const model_t *model, const model_tensor_t *tensor, const sinter_logical_tensor_t *lt, uint64_t seed, void *data)
+{
+    const rule_t rule = rule_of(model, tensor);
+    const uint64_t key = mix(seed) ^ mix(tensor->id + 1);
+    const int64_t n = gr_elements(lt);
+    const int64_t row = lt->ndims > 0 && lt->dims[lt->ndims - 1] > 0 ? lt->dims[lt->ndims - 1] : 1;
+    const int dense = gr_is_dense(lt), packed = gr_dtype(lt->data_type)->bits % 8 != 0;
+
+    /* Elements that share a byte are written by one thread. */
+#pragma omp parallel for if (!packed && n > 65536)
+    for (int64_t i = 0; i < n; i++)
+        orc_encode(lt->data_type, data, dense ? i : gr_offset(lt, i), value_of(&rule, key, i, row));
+}
