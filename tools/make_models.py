@@ -73,8 +73,9 @@ def gated_mlp(codes, m, hidden, inner):
     return g.output(linear(g, codes, product, hidden, codes.decoded))
 
 
-def main():
-    models = {
+def models():
+    """Name -> graph."""
+    graphs = {
         "gpt-oss-20b-decode-int4": attention(INT4, 8, 8, 64, 1, 4096, False),
         "gpt-oss-20b-decode-mxfp4": attention(MXFP4, 8, 8, 64, 1, 4096, False),
         "qwen2.5-0.5b-decode-int4": attention(INT4, 2, 7, 64, 1, 4096, False),
@@ -87,9 +88,13 @@ def main():
         "gated-mlp-int4": gated_mlp(INT4_G128, 1, 4096, 14336),
     }
     for name, codes in (("int4", INT4), ("mxfp8", MXFP8), ("mxfp4", MXFP4)):
-        models[f"llama3-8b-decode-{name}"] = attention(codes, 8, 4, 128, 1, 4096, False)
-        models[f"llama3-8b-prefill-{name}"] = attention(codes, 8, 4, 128, 512, 512, True)
-    for name, graph in models.items():
+        graphs[f"llama3-8b-decode-{name}"] = attention(codes, 8, 4, 128, 1, 4096, False)
+        graphs[f"llama3-8b-prefill-{name}"] = attention(codes, 8, 4, 128, 512, 512, True)
+    return graphs
+
+
+def main():
+    for name, graph in models().items():
         graph.write(os.path.join(MODELS, name + ".json"))
 
 

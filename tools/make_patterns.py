@@ -380,16 +380,29 @@ def shuffle(g, nomatch):
     return g.output(reshape(g, transpose(g, x, [0, 2, 1, 3, 4]), [2, 6, 5, 4]))
 
 
-def main():
+def graphs():
+    """Name -> graph, matches and near-misses."""
+    made = {}
+    for name, (builder, _) in PATTERNS.items():
+        for suffix in ("", ".nomatch"):
+            made[name + suffix] = Graph()
+            builder(made[name + suffix], suffix != "")
+    return made
+
+
+def list_text():
     lines = ["# Each fusion pattern: its graph is one partition, its near-miss is split. Written by tools/make_patterns.py."]
-    for name, (builder, nomatch_partitions) in PATTERNS.items():
-        for suffix, nomatch, partitions in (("", False, 1), (".nomatch", True, nomatch_partitions)):
-            g = Graph()
-            builder(g, nomatch)
-            g.write(os.path.join(ROOT, "models", "patterns", name + suffix + ".json"))
+    for name, (_, nomatch_partitions) in PATTERNS.items():
+        for suffix, partitions in (("", 1), (".nomatch", nomatch_partitions)):
             lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    for name, graph in graphs().items():
+        graph.write(os.path.join(ROOT, "models", "patterns", name + ".json"))
     with open(os.path.join(ROOT, "tests", "lists", "patterns.list"), "w", encoding="ascii") as f:
-        f.write("\n".join(lines) + "\n")
+        f.write(list_text())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,17 @@
+#!/bin/sh
+# headers.sh INCLUDE_DIR...: each public header compiles alone, as C11 and as C++17, without a warning.
+set -eu
+cc=${CC:-cc} cxx=${CXX:-c++} flags="" found=0
+for dir in "$@"; do
+    flags="$flags -I$dir -I$dir/sinter"
+done
+for dir in "$@"; do
+    for header in "$dir"/sinter/*.h; do
+        name=$(basename "$header")
+        echo "#include <sinter/$name>" | $cc -std=c11 -Wall -Wextra -pedantic -Werror $flags -x c -fsyntax-only -
+        echo "#include <sinter/$name>" | $cxx -std=c++17 -Wall -Wextra -pedantic -Werror $flags -x c++ -fsyntax-only -
+        found=$((found + 1))
+    done
+done
+echo "$found headers"
+[ "$found" -ge 5 ]

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Checks conventions that a grep can see: no absolute paths, no tuning for the build machine, no switch over data types outside the codecs."""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+SKIPPED_FOLDERS = {".git", "build", "__pycache__"}
+ABSOLUTE_PATH = re.compile(r"(?<![\w.$})])/(?:home|root|work|tmp|mnt|opt|Users|usr/(?:include|lib|local|share))/")
+NATIVE = re.compile("-m(?:arch|tune)=" + "native")
+# The codecs are where one function for each data type belongs.
+CODECS = re.compile(r"^(src/graph/dtype[^/]*|tests/oracle/[^/]*codec[^/]*)\.[ch]$")
+
+
+def dtype_names():
+    with open(os.path.join(ROOT, "include/sinter/dtypes.def"), encoding="utf-8") as f:
+        return re.findall(r"^SINTER_DTYPE\(\d+, (\w+)", f.read(), re.M)
+
+
+def tracked_files():
+    """What git tracks, or everything outside build folders in an unpacked archive."""
+    try:
+        listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=True).stdout
+        return [name for name in listed.decode().split("\0") if name and os.path.exists(os.path.join(ROOT, name))]
+    except (OSError, subprocess.CalledProcessError):
+        found = []
+        for folder, folders, names in os.walk(ROOT):
+            folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
+            found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names]
+        return found
+
+
+def check_file(path, text, case_dtype):
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{path}:{number}"
+        if ABSOLUTE_PATH.search(line):
+            yield f"{where}: absolute path"
+        if NATIVE.search(line):
+            yield f"{where}: compiles for the build machine"
+        if path.endswith((".c", ".h")) and not CODECS.match(path) and case_dtype.search(line):
+            yield f"{where}: switch over data types outside the codecs; ask the traits table"
+
+
+def main():
+    names = dtype_names()
+    case_dtype = re.compile(r"\bcase\s+sinter_(?:" + "|".join(names) + r")\b")
+    errors, n = [], 0
+    for path in tracked_files():
+        with open(os.path.join(ROOT, path), encoding="utf-8", errors="replace") as f:
+            errors += check_file(path, f.read(), case_dtype)
+        n += 1
+    print("\n".join(errors + [f"{n} files, {len(errors)} violations"]))
+    return 1 if errors or not names or n == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

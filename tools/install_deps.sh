@@ -1,0 +1,32 @@
+#!/bin/sh
+# Makes sure that everything the build and the tests need is there: installs missing Debian or Ubuntu packages where it can (apt, and root or sudo),
+# otherwise says exactly what is missing and fails.
+set -u
+
+compiles() { # header [library]
+    printf '#include <stdio.h>\n#include <%s>\nint main(void) { return 0; }\n' "$1" | cc -x c - ${2:+-l"$2"} -o /dev/null 2>/dev/null
+}
+
+missing() {
+    command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || echo "build-essential"
+    command -v cmake >/dev/null || echo "cmake"
+    command -v pkg-config >/dev/null || echo "pkg-config"
+    command -v python3 >/dev/null || echo "python3"
+    compiles libxsmm.h || echo "libxsmm-dev"
+    compiles cjson/cJSON.h cjson || echo "libcjson-dev"
+}
+
+packages=$(missing)
+[ -z "$packages" ] && exit 0
+root=""
+[ "$(id -u)" = 0 ] || root=sudo
+if command -v apt-get >/dev/null && { [ -z "$root" ] || command -v sudo >/dev/null; }; then
+    echo "installing:" $packages
+    export DEBIAN_FRONTEND=noninteractive
+    $root apt-get update -qq
+    $root apt-get install -y -qq --no-install-recommends $packages >/dev/null
+    packages=$(missing)
+    [ -z "$packages" ] && exit 0
+fi
+echo "missing (named by Debian package):" $packages >&2
+exit 1
