@@ -13,7 +13,7 @@ static bool reserve(size_t *at, size_t count, size_t size, size_t *offset) {
 }
 
 typedef struct areas {
-    size_t head, v, lts, temp_offset, state, end;
+    size_t head, v, lts, temp_offset, port_data, state, end;
 } areas_t;
 
 static bool areas_of(const plan_t *plan, areas_t *a) {
@@ -24,7 +24,8 @@ static bool areas_of(const plan_t *plan, areas_t *a) {
     }
     const bool ok = reserve(&at, 1, sizeof(frame_mem_t), &a->head) && reserve(&at, (size_t)plan->n_values, sizeof(bound_t), &a->v) &&
                     reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
-                    reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) && reserve(&at, 1, states, &a->state);
+                    reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
+                    reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) && reserve(&at, 1, states, &a->state);
     a->end = at;
     return ok;
 }
@@ -49,6 +50,7 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory) {
     fm->v = (bound_t *)(void *)(base + a.v);
     fm->lts = (lt_t *)(void *)(base + a.lts);
     fm->temp_offset = (size_t *)(void *)(base + a.temp_offset);
+    fm->port_data = (unsigned char **)(void *)(base + a.port_data);
     fm->state = base + a.state;
     fm->frame.v = fm->v;
     for (int i = 0; i < plan->sub.n_values; i++) {

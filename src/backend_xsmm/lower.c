@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <sinter/sinter_graph.h>
+
 #include "../graph/schema.h"
 #include "../graph/status.h"
 

@@ -1,5 +1,6 @@
 /* The kernel registry and its one selection rule: the cheapest row that accepts the step and whose ISA the plan may use; ties go to the earlier row. */
-#include <sinter/sinter.h>
+#include <sinter/sinter_graph.h>
+#include <sinter/sinter_partition.h>
 
 #include "../graph/cpu.h"
 #include "kernel.h"
