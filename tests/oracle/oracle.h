@@ -57,6 +57,7 @@ void orc_result_free(orc_result_t *result);
 
 typedef struct orc_diff {
     size_t n, bad;       /* elements compared, elements out of bound */
+    size_t loose;        /* elements with an infinite bound (beyond f16's range, unspecified): accepted whatever they are */
     size_t worst;        /* linear index of the largest |got - value| / tolerance */
     double worst_ratio;  /* that ratio: <= 1 passes */
     double got, want, tolerance;

@@ -1,0 +1,362 @@
+/* DynamicQuantize that derives scales and zero points from the data of each group, by the formulas of the numeric contract.
+ *
+ * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of the group's extremes, and the elements from both
+ * ends of the scale. */
+#include "quant.h"
+
+typedef struct range {
+    double v, low, high;
+} range_t;
+
+typedef struct group_stats {
+    range_t amax, min, max; /* of |x|, min(0, x), max(0, x) */
+    bool special;           /* a NaN or an infinity */
+} group_stats_t;
+
+typedef struct params {
+    sinter_data_type_t type, scale_type; /* of elements and scales */
+    double lowest, max;                  /* of the element type */
+    double tensor_scale;                 /* dynamic_nv */
+} params_t;
+
+typedef struct quantum {
+    range_t scale, zp;
+    bool zeros, loose; /* every element is zero; nothing is specified */
+} quantum_t;
+
+typedef quantum_t derive_fn_t(const group_stats_t *g, const params_t *p);
+
+/* ---- scales ------------------------------------------------------------------------------------------------------------------- */
+
+static range_t order(double v, double a, double b)
+{
+    return (range_t){v, fmin(v, fmin(a, b)), fmax(v, fmax(a, b))};
+}
+
+/* 2^e as e8m0 has it. */
+static double clamped_power(int e) { return ldexp(1, e < -127 ? -127 : e > 127 ? 127 : e); }
+
+static double mx_scale(double amax, const params_t *p)
+{
+    int e, emax;
+    if (amax == 0)
+        return 0x1p-127;
+    frexp(amax, &e);
+    frexp(p->max, &emax);
+    return clamped_power(e - emax); /* both exponents are one more than the floor of the logarithm */
+}
+
+static double rceil_scale(double amax, const params_t *p)
+{
+    float s = (float)(amax / p->max);
+    int e;
+    double fraction = frexp(s, &e);
+    if (s < 0x1p-127f)
+        return 0x1p-127;
+    return clamped_power(fraction == 0.5 ? e - 1 : e);
+}
+
+static quantum_t power_of_two(const group_stats_t *g, const params_t *p, double (*scale)(double amax, const params_t *p))
+{
+    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, false};
+    if (g->special) {
+        q.scale = (range_t){NAN, NAN, NAN};
+        q.zeros = true;
+        return q;
+    }
+    q.scale = order(scale(g->amax.v, p), scale(g->amax.low, p), scale(g->amax.high, p));
+    q.zeros = g->amax.high == 0;
+    return q;
+}
+
+static quantum_t derive_mx(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, mx_scale); }
+static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, rceil_scale); }
+
+/* A positive f32 expression of `steps` roundings, stored in the scale's type: v exactly where f32 is that type and one division all there is. */
+static range_t stored_scale(const params_t *p, double v, double low, double high, int steps)
+{
+    double slack = p->scale_type == sinter_f32 ? (steps - 1) * ORC_U : steps * ORC_U;
+    return order(orc_round(p->scale_type, v), orc_round(p->scale_type, low * (1 - slack)), orc_round(p->scale_type, high * (1 + slack)));
+}
+
+static quantum_t derive_symmetric(const group_stats_t *g, const params_t *p)
+{
+    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, g->special};
+    if (g->amax.high == 0) {
+        q.zeros = true;
+        return q;
+    }
+    q.scale = stored_scale(p, g->amax.v / p->max, g->amax.low / p->max, g->amax.high / p->max, 1);
+    if (g->amax.low == 0)
+        q.scale = order(g->amax.v == 0 ? 1 : q.scale.v, 1, q.scale.high);
+    return q;
+}
+
+static range_t zero_point(const params_t *p, range_t min, range_t scale)
+{
+    double bound, t = orc_quotient(min.v, fmax(min.v - min.low, min.high - min.v), scale.v, fmax(scale.v - scale.low, scale.high - scale.v), &bound);
+    /* qmin - lo / s is one more rounding in f32. */
+    double v = p->lowest - t, slack = bound + orc_f32_error(v, bound);
+    return (range_t){orc_round(p->type, v), orc_round(p->type, v - slack), orc_round(p->type, v + slack)};
+}
+
+static quantum_t derive_asymmetric(const group_stats_t *g, const params_t *p)
+{
+    double levels = p->max - p->lowest, spread = g->max.v - g->min.v;
+    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, g->special};
+    if (g->max.high > g->min.low) {
+        q.scale = stored_scale(p, (double)(float)spread / levels, (g->max.low - g->min.high) / levels, (g->max.high - g->min.low) / levels,
+                               (double)(float)spread == spread ? 1 : 2);
+        if (g->max.low == g->min.high)
+            q.scale = order(spread == 0 ? 1 : q.scale.v, 1, q.scale.high);
+    }
+    q.zp = zero_point(p, g->min, q.scale);
+    return q;
+}
+
+static double nv_scale(double amax, double slack, const params_t *p)
+{
+    double s = amax / p->max / p->tensor_scale * (1 + slack);
+    return orc_round(p->scale_type, s < 0x1p-9 ? 0x1p-9 : s > 448 ? 448 : s);
+}
+
+static quantum_t derive_nv(const group_stats_t *g, const params_t *p)
+{
+    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, g->special};
+    q.scale = order(nv_scale(g->amax.v, 0, p), nv_scale(g->amax.low, -2 * ORC_U, p), nv_scale(g->amax.high, 2 * ORC_U, p));
+    return q;
+}
+
+/* ---- elements ----------------------------------------------------------------------------------------------------------------- */
+
+static double element(const params_t *p, double t, double zp, bool saturate)
+{
+    if (orc_class(p->type) == ORC_INT)
+        return orc_round(p->type, rint(t) + zp);
+    if (saturate && t > p->max)
+        t = p->max;
+    if (saturate && t < -p->max)
+        t = -p->max;
+    return orc_round(p->type, t);
+}
+
+static void quantize_element(const params_t *p, const quantum_t *q, bool saturate, double x, double xb, double *v, double *b)
+{
+    double tb, t, low, high, scale = q->scale.v * p->tensor_scale;
+    double sb = fmax(q->scale.v - q->scale.low, q->scale.high - q->scale.v) * p->tensor_scale;
+
+    if (q->zeros || q->loose) {
+        *v = copysign(0, x);
+        *b = q->loose ? INFINITY : 0;
+        return;
+    }
+    if (p->tensor_scale != 1)
+        sb += orc_f32_error(scale, 0);
+    t = orc_quotient(x, xb, scale, sb, &tb);
+    *v = element(p, t, q->zp.v, saturate);
+    low = element(p, t - tb, q->zp.low, saturate);
+    high = element(p, t + tb, q->zp.high, saturate);
+    *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : fmax(orc_distance(*v, low), orc_distance(*v, high));
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct geometry {
+    int ndims;
+    int64_t dims[SINTER_MAX_NDIMS], groups[SINTER_MAX_NDIMS], size[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+} geometry_t;
+
+/* Calls fn with the offset of every element of a group. */
+typedef void visit_fn_t(size_t offset, void *arg);
+
+static void visit_group(const geometry_t *g, size_t group, visit_fn_t *fn, void *arg)
+{
+    int64_t start[SINTER_MAX_NDIMS] = {0}, index[SINTER_MAX_NDIMS] = {0};
+    int d;
+
+    for (d = g->ndims - 1; d >= 0; d--) {
+        start[d] = (int64_t)(group % (size_t)g->groups[d]) * g->size[d];
+        group /= (size_t)g->groups[d];
+    }
+    do {
+        int64_t offset = 0;
+        for (d = 0; d < g->ndims; d++)
+            offset += (start[d] + index[d]) * g->strides[d];
+        fn((size_t)offset, arg);
+        for (d = g->ndims - 1; d >= 0 && ++index[d] == g->size[d]; d--)
+            index[d] = 0;
+    } while (d >= 0);
+}
+
+typedef struct group_work {
+    const orc_value_t *in;
+    orc_value_t *out;
+    group_stats_t stats;
+    const params_t *params;
+    quantum_t quantum;
+    bool saturate;
+} group_work_t;
+
+static void widen(range_t *r, double v, double low, double high, int sign)
+{
+    if (sign * v > sign * r->v)
+        r->v = v;
+    if (sign * low > sign * r->low)
+        r->low = low;
+    if (sign * high > sign * r->high)
+        r->high = high;
+}
+
+static void measure(size_t offset, void *arg)
+{
+    group_work_t *w = arg;
+    double x = w->in->v[offset], b = w->in->b ? w->in->b[offset] : 0;
+
+    w->stats.special = w->stats.special || !isfinite(x) || isinf(b);
+    widen(&w->stats.amax, fabs(x), fabs(x) - b, fabs(x) + b, 1);
+    widen(&w->stats.max, x, x - b, x + b, 1);
+    widen(&w->stats.min, x, x - b, x + b, -1);
+}
+
+static void quantize_at(size_t offset, void *arg)
+{
+    group_work_t *w = arg;
+    double b = w->in->b ? w->in->b[offset] : 0;
+    quantize_element(w->params, &w->quantum, w->saturate, w->in->v[offset], b, &w->out->v[offset], &w->out->b[offset]);
+}
+
+/* ---- the op ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct kind {
+    const char *name;
+    derive_fn_t *derive;
+    bool saturate;
+    int64_t group; /* along the last axis, if no attribute says otherwise; 0: the whole tensor */
+} kind_t;
+
+static const kind_t kinds[] = {
+    {"dynamic_mx", derive_mx, true, 32},           {"dynamic_mx_rceil", derive_mx_rceil, true, 32}, {"dynamic_symmetric", derive_symmetric, false, 0},
+    {"dynamic_asymmetric", derive_asymmetric, false, 0}, {"dynamic_nv", derive_nv, true, 16},
+};
+
+/* Number of groups of each dim from the attributes, for a scales output of unknown shape. */
+static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
+{
+    const orc_attr_t *axes = orc_attr(c, sinter_op_attr_axis), *groups = orc_attr(c, sinter_op_attr_groups);
+    const orc_attr_t *shape = orc_attr(c, sinter_op_attr_group_shape);
+    const char *qtype = orc_attr_str(c, sinter_op_attr_qtype, kind->group ? "per_group" : "per_tensor");
+    int axis;
+
+    if (strcmp(qtype, "per_group") == 0 && shape) {
+        for (int d = 0; d < g->ndims && d < (int)shape->n; d++)
+            g->groups[d] = shape->s64[d] > 0 ? g->dims[d] / shape->s64[d] : 0;
+    } else if (strcmp(qtype, "per_group") == 0 && groups) {
+        for (size_t i = 0; i < groups->n; i++) {
+            int64_t at = axes && i < axes->n ? axes->s64[i] : 1;
+            at += at < 0 ? g->ndims : 0;
+            if (at < 0 || at >= g->ndims)
+                return orc_fail(c, "axis is out of range");
+            g->groups[at] = groups->s64[i];
+        }
+    } else if (strcmp(qtype, "per_group") == 0) {
+        memcpy(g->groups, g->dims, sizeof g->groups);
+        if (g->ndims)
+            g->groups[g->ndims - 1] = g->dims[g->ndims - 1] / (kind->group ? kind->group : 1);
+    } else if (strcmp(qtype, "per_channel") == 0) {
+        axis = orc_axis(c, 1, g->ndims);
+        if (axis < 0)
+            return -1;
+        g->groups[axis] = g->dims[axis];
+    }
+    return 0;
+}
+
+static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
+{
+    const sinter_logical_tensor_t *lt = &c->in[0]->lt, *scales = &c->out[1]->lt;
+    int axis;
+
+    g->ndims = lt->ndims;
+    memcpy(g->dims, lt->dims, sizeof g->dims);
+    orc_dense_strides(g->ndims, g->dims, g->strides);
+    for (int d = 0; d < g->ndims; d++)
+        g->groups[d] = 1;
+    if (scales->ndims == g->ndims && orc_count(scales->dims, scales->ndims) > 1 && scales->dims[0] >= 0) {
+        memcpy(g->groups, scales->dims, sizeof g->groups);
+    } else if (scales->ndims == 1 && scales->dims[0] > 1) {
+        axis = orc_axis(c, 1, g->ndims);
+        if (axis < 0)
+            return -1;
+        g->groups[axis] = scales->dims[0];
+    } else if ((scales->ndims < 0 || (scales->ndims > 0 && scales->dims[0] < 0)) && groups_from_attrs(c, kind, g)) {
+        return -1;
+    }
+    for (int d = 0; d < g->ndims; d++) {
+        if (g->groups[d] < 1 || g->dims[d] % g->groups[d])
+            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d, (long long)g->dims[d], (long long)g->groups[d]);
+        g->size[d] = g->dims[d] / g->groups[d];
+    }
+    return 0;
+}
+
+/* Scales and zero points are per_tensor (one element), per_channel (one dim) or have a dim for each data dim. */
+static int param_output(orc_ctx_t *c, size_t i, const geometry_t *g)
+{
+    int64_t n = (int64_t)orc_count(g->groups, g->ndims);
+    int declared = c->out[i]->lt.ndims;
+    const char *qtype = orc_attr_str(c, sinter_op_attr_qtype, "");
+    bool flat = declared >= 0 ? declared < g->ndims : strcmp(qtype, "per_channel") == 0 || n == 1;
+
+    if (flat ? orc_shape(c, i, declared == 0 ? 0 : 1, &n) : orc_shape(c, i, g->ndims, g->groups))
+        return -1;
+    return orc_alloc(c, c->out[i], true);
+}
+
+static void put_range(orc_value_t *to, size_t i, range_t r, bool loose)
+{
+    to->v[i] = r.v;
+    to->b[i] = loose ? INFINITY : isnan(r.v) ? 0 : fmax(r.v - r.low, r.high - r.v);
+}
+
+static void run_groups(orc_ctx_t *c, const kind_t *kind, const geometry_t *g, const params_t *p)
+{
+    size_t n = orc_count(g->groups, g->ndims);
+#pragma omp parallel for
+    for (size_t i = 0; i < n; i++) {
+        group_work_t w = {.in = c->in[0], .out = c->out[0], .params = p, .saturate = kind->saturate};
+        visit_group(g, i, measure, &w);
+        w.quantum = kind->derive(&w.stats, p);
+        visit_group(g, i, quantize_at, &w);
+        put_range(c->out[1], i, w.quantum.scale, w.quantum.loose);
+        if (c->n_out > 2)
+            put_range(c->out[2], i, w.quantum.zp, w.quantum.loose);
+    }
+}
+
+int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
+{
+    const kind_t *kind = NULL;
+    params_t p = {.tensor_scale = 1};
+    geometry_t g;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            kind = &kinds[i];
+    if (!kind)
+        return orc_fail(c, "unknown quantization_kind %s", name);
+    if (c->n_out < 2)
+        return orc_fail(c, "no output for the scales");
+    if (geometry(c, kind, &g) || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, c->out[0], true) || param_output(c, 1, &g))
+        return -1;
+    if (c->n_out > 2 && param_output(c, 2, &g))
+        return -1;
+    p.type = c->out[0]->lt.data_type;
+    p.scale_type = c->out[1]->lt.data_type;
+    p.max = orc_type_max(p.type);
+    p.lowest = orc_round(p.type, -0x1p62);
+    if (kind->derive == derive_nv && c->n_in > 1)
+        p.tensor_scale = c->in[1]->v[0];
+    if (g.ndims == 0 || c->in[0]->n)
+        run_groups(c, kind, &g, &p);
+    return 0;
+}

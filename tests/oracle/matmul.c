@@ -1,0 +1,362 @@
+/* MatMul in double, and the error that f32 or reduced-precision arithmetic may make in it.
+ *
+ * With u the rounding unit, for each output element, a a row of A, b a column of B, K terms:
+ *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave like a random walk
+ *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of earlier ops) adds sum e_k b_k. Never more than
+ *                  |e|_2 |b|_2 (Cauchy-Schwarz). Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4 |b|_4 (Hoeffding: beyond
+ *                  it with probability 2 exp(-LAMBDA^2 / 2) even if all were extreme, 7 standard deviations for uniform ones); a part that all of
+ *                  a row's errors have in common is relative to the result, (|e|_2 / |a|_2) |c|. The smaller of the two bounds counts.
+ * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict arithmetic is exact and so is the demand. */
+#include "internal.h"
+
+#define LAMBDA 4.0
+
+typedef struct shape {
+    int batch_dims;
+    int64_t batch[SINTER_MAX_NDIMS], m, n, k, batches;
+} shape_t;
+
+/* Operand as batches of matrices (row: m or n, col: k), with the batch strides that broadcasting leaves. */
+typedef struct operand {
+    const orc_value_t *t;
+    int k_dim;
+    int64_t rows, row, col, own_batches;
+    int64_t batch_stride[SINTER_MAX_NDIMS]; /* in matrices of the operand, 0 where broadcast */
+    int64_t group;                          /* neighbours along k that share a quantisation group of the other operand */
+    double mode_relative, mode_absolute, mode_group;
+    double *n2, *n4, *e2, *e4; /* for each row of each own matrix: norms of the values and of their errors */
+} operand_t;
+
+typedef struct precision {
+    double a_relative, b_relative, absolute, a_group, b_group;
+    bool strict;
+} precision_t;
+
+/* What the fpmath mode allows to do to the operands. Integer operands are under the mode only with apply_to_int. */
+static precision_t precision_of(const orc_ctx_t *c)
+{
+    bool a_int = c->in[0]->from_int, b_int = c->in[1]->from_int;
+    precision_t p = {0};
+    double relative = 0;
+
+    if ((a_int || b_int) && !c->apply_to_int) {
+        p.strict = true;
+        return p;
+    }
+    switch (c->mode) {
+    case sinter_fpmath_mode_tf32: relative = 0x1p-11; break;
+    case sinter_fpmath_mode_f16:
+        relative = 0x1p-11;
+        p.absolute = 0x1p-25; /* half the smallest f16 subnormal */
+        break;
+    case sinter_fpmath_mode_bf16:
+    case sinter_fpmath_mode_any: relative = 0x1p-8; break;
+    case sinter_fpmath_mode_int8: /* the side that is not integer already, if the other is */
+        p.a_group = b_int && !a_int ? 0x1p-7 : 0;
+        p.b_group = a_int && !b_int ? 0x1p-7 : 0;
+        break;
+    default: break;
+    }
+    p.a_relative = p.b_relative = relative;
+    p.strict = relative == 0 && p.a_group == 0 && p.b_group == 0;
+    return p;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------------------- */
+
+static int matmul_shape(orc_ctx_t *c, shape_t *s, operand_t *a, operand_t *b)
+{
+    const sinter_logical_tensor_t *la = &c->in[0]->lt, *lb = &c->in[1]->lt;
+    bool ta = orc_attr_bool(c, sinter_op_attr_transpose_a, false) && la->ndims > 1;
+    bool tb = orc_attr_bool(c, sinter_op_attr_transpose_b, false) && lb->ndims > 1;
+    int na = la->ndims > 1 ? la->ndims - 2 : 0, nb = lb->ndims > 1 ? lb->ndims - 2 : 0, ndims;
+    int64_t kb, out[SINTER_MAX_NDIMS];
+
+    if (la->ndims < 1 || lb->ndims < 1)
+        return orc_fail(c, "an operand is a scalar");
+    s->m = la->ndims == 1 ? 1 : la->dims[na + (ta ? 1 : 0)];
+    s->k = la->ndims == 1 ? la->dims[0] : la->dims[na + (ta ? 0 : 1)];
+    kb = lb->ndims == 1 ? lb->dims[0] : lb->dims[nb + (tb ? 1 : 0)];
+    s->n = lb->ndims == 1 ? 1 : lb->dims[nb + (tb ? 0 : 1)];
+    if (s->k != kb)
+        return orc_fail(c, "reduction lengths %lld and %lld differ", (long long)s->k, (long long)kb);
+    s->batch_dims = na > nb ? na : nb;
+    for (int d = 0; d < s->batch_dims; d++) {
+        int64_t da = d < s->batch_dims - na ? 1 : la->dims[d - (s->batch_dims - na)];
+        int64_t db = d < s->batch_dims - nb ? 1 : lb->dims[d - (s->batch_dims - nb)];
+        if (da != db && da != 1 && db != 1)
+            return orc_fail(c, "batch dims do not broadcast");
+        out[d] = s->batch[d] = da == 1 ? db : da;
+    }
+    s->batches = (int64_t)orc_count(s->batch, s->batch_dims);
+    ndims = s->batch_dims;
+    if (la->ndims > 1)
+        out[ndims++] = s->m;
+    if (lb->ndims > 1)
+        out[ndims++] = s->n;
+    *a = (operand_t){.t = c->in[0], .k_dim = la->ndims == 1 ? 0 : na + (ta ? 0 : 1), .rows = s->m, .row = ta ? 1 : s->k, .col = ta ? s->m : 1};
+    *b = (operand_t){.t = c->in[1], .k_dim = lb->ndims == 1 ? 0 : nb + (tb ? 1 : 0), .rows = s->n, .row = tb ? s->k : 1, .col = tb ? 1 : s->n};
+    return orc_shape(c, 0, ndims, out);
+}
+
+static void batch_strides(operand_t *o, const shape_t *s)
+{
+    int own = o->t->lt.ndims > 1 ? o->t->lt.ndims - 2 : 0;
+    int64_t step = 1;
+
+    for (int d = s->batch_dims - 1; d >= 0; d--) {
+        int64_t dim = d < s->batch_dims - own ? 1 : o->t->lt.dims[d - (s->batch_dims - own)];
+        o->batch_stride[d] = dim == 1 ? 0 : step;
+        step *= dim;
+    }
+    o->own_batches = step;
+}
+
+/* The operand's matrix number that batch number i of the output uses. */
+static int64_t own_batch(const operand_t *o, const shape_t *s, int64_t i)
+{
+    int64_t own = 0;
+    for (int d = s->batch_dims - 1; d >= 0; d--) {
+        own += i % s->batch[d] * o->batch_stride[d];
+        i /= s->batch[d];
+    }
+    return own;
+}
+
+/* Length of the quantisation groups of o along k; k itself if not known. */
+static int64_t group_along_k(const operand_t *o, const shape_t *s)
+{
+    int64_t group = o->t->group[o->k_dim];
+    return group > 0 && group < s->k ? group : s->k;
+}
+
+/* ---- norms -------------------------------------------------------------------------------------------------------------------- */
+
+enum { BLOCK = 16 };
+
+/* Of BLOCK rows at once: sums of the second and fourth powers of values, bounds, and group maxima (each counted once per element). */
+typedef struct power_sums {
+    double v2[BLOCK], v4[BLOCK], b2[BLOCK], b4[BLOCK], g2[BLOCK], g4[BLOCK];
+} power_sums_t;
+
+static void add_powers(const double *p, int64_t stride, int64_t rows, double *sum2, double *sum4, double *amax)
+{
+    double x[BLOCK] = {0};
+
+    for (int64_t r = 0; r < rows; r++)
+        x[r] = p[r * stride];
+#pragma omp simd
+    for (int r = 0; r < BLOCK; r++) {
+        double x2 = x[r] * x[r];
+        sum2[r] += x2;
+        sum4[r] += x2 * x2;
+        amax[r] = x2 > amax[r] ? x2 : amax[r];
+    }
+}
+
+static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int64_t k)
+{
+    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}};
+    double amax[BLOCK] = {0}, unused[BLOCK] = {0};
+
+    for (int64_t i = 0; i < k; i++) {
+        add_powers(o->t->v + at + i * o->col, o->row, rows, s.v2, s.v4, amax);
+        if (o->t->b)
+            add_powers(o->t->b + at + i * o->col, o->row, rows, s.b2, s.b4, unused);
+        if (o->mode_group > 0 && ((i + 1) % o->group == 0 || i + 1 == k)) {
+            double count = (double)(i % o->group + 1);
+            for (int r = 0; r < BLOCK; r++) {
+                s.g2[r] += count * amax[r];
+                s.g4[r] += count * amax[r] * amax[r];
+                amax[r] = 0;
+            }
+        }
+    }
+    return s;
+}
+
+static double fourth_root(double x) { return sqrt(sqrt(x)); }
+
+static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
+{
+    size_t count = (size_t)(o->own_batches * o->rows);
+    double root2 = sqrt((double)k), root4 = sqrt(root2);
+    int64_t blocks = (o->rows + BLOCK - 1) / BLOCK;
+
+    o->n2 = malloc((4 * count + 1) * sizeof(double));
+    if (!o->n2)
+        return orc_fail(c, "out of memory for norms");
+    o->n4 = o->n2 + count;
+    o->e2 = o->n4 + count;
+    o->e4 = o->e2 + count;
+#pragma omp parallel for
+    for (int64_t block = 0; block < o->own_batches * blocks; block++) {
+        int64_t batch = block / blocks, row = block % blocks * BLOCK, rows = o->rows - row < BLOCK ? o->rows - row : BLOCK;
+        power_sums_t s = block_sums(o, batch * o->rows * k + row * o->row, rows, k);
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t i = batch * o->rows + row + r;
+            o->n2[i] = sqrt(s.v2[r]);
+            o->n4[i] = fourth_root(s.v4[r]);
+            o->e2[i] = sqrt(s.b2[r]) + o->mode_relative * o->n2[i] + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
+            o->e4[i] = fourth_root(s.b4[r]) + o->mode_relative * o->n4[i] + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
+        }
+    }
+    return 0;
+}
+
+/* Exponent of the largest power of two that divides every value; INT_MAX for all zeros, INT_MIN if there is none worth using. */
+static int grid_exponent(const orc_value_t *t)
+{
+    int least = INT32_MAX;
+#pragma omp parallel for reduction(min : least)
+    for (size_t i = 0; i < t->n; i++) {
+        uint64_t bits, man;
+        int exp, e;
+        memcpy(&bits, &t->v[i], sizeof bits);
+        exp = (int)(bits >> 52 & 2047);
+        man = bits & 0xFFFFFFFFFFFFF;
+        if (exp == 0 && man == 0)
+            continue;
+        e = exp == 0 || exp == 2047 ? INT32_MIN / 4 : exp - 1075 + __builtin_ctzll(man | 1ull << 52);
+        least = e < least ? e : least;
+    }
+    return least;
+}
+
+/* Sums of magnitude up to this are exact in f32; 0 if there is no such promise. */
+static double exact_limit(const operand_t *a, const operand_t *b, bool strict)
+{
+    int ga, gb;
+
+    if (!strict)
+        return 0;
+    ga = grid_exponent(a->t);
+    gb = grid_exponent(b->t);
+    if (ga == INT32_MAX || gb == INT32_MAX)
+        return INFINITY;
+    if (ga < -500 || gb < -500)
+        return 0;
+    return ldexp(0x1p24, ga + gb);
+}
+
+/* ---- the product -------------------------------------------------------------------------------------------------------------- */
+
+static int multiply(orc_ctx_t *c, const shape_t *s, const operand_t *a, const operand_t *b, double *out)
+{
+    int64_t mb = (s->m + ORC_GEMM_M - 1) / ORC_GEMM_M, nb = (s->n + ORC_GEMM_N - 1) / ORC_GEMM_N, tasks = s->batches * mb * nb;
+    int failed = 0;
+
+#pragma omp parallel
+    {
+        double *scratch = aligned_alloc(64, ORC_GEMM_SCRATCH * sizeof(double));
+        if (!scratch) {
+#pragma omp atomic write
+            failed = 1;
+        }
+#pragma omp for schedule(dynamic)
+        for (int64_t task = 0; task < tasks; task++) {
+            int64_t batch = task / (mb * nb), i = task / nb % mb * ORC_GEMM_M, j = task % nb * ORC_GEMM_N;
+            int64_t m = s->m - i < ORC_GEMM_M ? s->m - i : ORC_GEMM_M, n = s->n - j < ORC_GEMM_N ? s->n - j : ORC_GEMM_N;
+            orc_matrix_t ma = {a->t->v + own_batch(a, s, batch) * s->m * s->k + i * a->row, a->row, a->col};
+            orc_matrix_t mbt = {b->t->v + own_batch(b, s, batch) * s->n * s->k + j * b->row, b->col, b->row};
+            if (scratch)
+                orc_gemm_block(m, n, s->k, ma, mbt, out + (batch * s->m + i) * s->n + j, s->n, scratch);
+        }
+        free(scratch);
+    }
+    return failed ? orc_fail(c, "out of memory for packing") : 0;
+}
+
+/* sum e_k x_k, see the head of the file. */
+static double operand_error(double e2, double e4, double own2, double x2, double x4, double result)
+{
+    double certain = e2 * x2, likely = LAMBDA * e4 * x4 + (own2 > 0 ? e2 / own2 : 0) * fabs(result);
+    return likely < certain ? likely : certain;
+}
+
+static void bound_row(const shape_t *s, const operand_t *a, size_t ia, const operand_t *b, size_t b0, double gamma, double limit, const double *v,
+                      double *bound)
+{
+    for (int64_t j = 0; j < s->n; j++) {
+        size_t ib = b0 + (size_t)j;
+        double product = a->n2[ia] * b->n2[ib], ea = a->e2[ia], eb = b->e2[ib];
+        if (ea == 0 && eb == 0) {
+            bound[j] = product <= limit ? 0 : gamma * product;
+            continue;
+        }
+        bound[j] = gamma * (a->n2[ia] + ea) * (b->n2[ib] + eb) + ea * eb +
+                   operand_error(ea, a->e4[ia], a->n2[ia], b->n2[ib], b->n4[ib], v[j]) +
+                   operand_error(eb, b->e4[ib], b->n2[ib], a->n2[ia], a->n4[ia], v[j]);
+    }
+}
+
+static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t *b, const precision_t *p, orc_value_t *out)
+{
+    double terms = (double)s->k, walk = 2 * sqrt(terms) + 2, gamma = (walk < terms ? walk : terms) * ORC_U, limit;
+    int64_t rows = s->batches * s->m;
+
+    a->group = group_along_k(b, s);
+    b->group = group_along_k(a, s);
+    a->mode_relative = p->a_relative;
+    b->mode_relative = p->b_relative;
+    a->mode_group = p->a_group;
+    b->mode_group = p->b_group;
+    a->mode_absolute = b->mode_absolute = p->absolute;
+    if (operand_norms(c, a, s->k) || operand_norms(c, b, s->k))
+        return -1;
+    limit = exact_limit(a, b, p->strict);
+#pragma omp parallel for
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t batch = r / s->m;
+        size_t ia = (size_t)(own_batch(a, s, batch) * s->m + r % s->m), b0 = (size_t)(own_batch(b, s, batch) * s->n);
+        bound_row(s, a, ia, b, b0, gamma, limit, out->v + r * s->n, out->b + r * s->n);
+    }
+    return 0;
+}
+
+static void bias_chunk(const orc_chunk_t *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        double v = k->v[0][i], b = k->b[0][i];
+        if (k->ob) /* the product is rounded before the bias is added */
+            k->ob[i] = b + orc_f32_error(v, b) + k->b[1][i];
+        k->ov[i] = v + k->v[1][i];
+    }
+}
+
+static int add_bias(orc_ctx_t *c, orc_value_t *out)
+{
+    orc_value_t product = *out;
+    orc_view_t views[2];
+    int failed;
+
+    if (!orc_view_broadcast(&views[1], c->in[2], out->lt.ndims, out->lt.dims))
+        return orc_fail(c, "bias does not broadcast to the product");
+    orc_view_broadcast(&views[0], &product, out->lt.ndims, out->lt.dims);
+    out->v = out->b = NULL;
+    failed = orc_map(c, out, 2, views, bias_chunk, NULL, true);
+    orc_value_clear(&product);
+    return failed;
+}
+
+int oracle_matmul(orc_ctx_t *c)
+{
+    orc_value_t *out = c->out[0];
+    precision_t precision = precision_of(c);
+    operand_t a, b;
+    shape_t s;
+    int failed;
+
+    if (matmul_shape(c, &s, &a, &b))
+        return -1;
+    batch_strides(&a, &s);
+    batch_strides(&b, &s);
+    if (orc_alloc(c, out, true))
+        return -1;
+    failed = multiply(c, &s, &a, &b, out->v) || bound_product(c, &s, &a, &b, &precision, out);
+    free(a.n2);
+    free(b.n2);
+    if (failed)
+        return -1;
+    return c->n_in > 2 ? add_bias(c, out) : 0;
+}

@@ -1,0 +1,161 @@
+/* Quantize, Dequantize, DynamicQuantize, DynamicDequantize with given scales. The shape of the scales (and of the zero points, which may differ)
+ * is the geometry: the group size of a dim is dim / scale dim. */
+#include "internal.h"
+#include "quant.h"
+
+/* View of scales or zero points over data of dims ndims. Keeps the group size of each dim in group, if not NULL. */
+static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, int ndims, const int64_t *dims, int64_t *group)
+{
+    int64_t strides[SINTER_MAX_NDIMS];
+    int axis;
+
+    view->src = param;
+    if (param->n == 1) {
+        for (int d = 0; d < ndims || d == 0; d++) {
+            view->div[d] = 1;
+            view->stride[d] = 0;
+            if (group && d < ndims)
+                group[d] = dims[d];
+        }
+        return 0;
+    }
+    if (param->lt.ndims == 1 && ndims > 1) {
+        axis = orc_axis(c, 1, ndims);
+        if (axis < 0)
+            return -1;
+        if (param->lt.dims[0] != dims[axis])
+            return orc_fail(c, "%lld scales or zero points for %lld channels", (long long)param->lt.dims[0], (long long)dims[axis]);
+        orc_view_channel(view, param, axis);
+        for (int d = 0; group && d < ndims; d++)
+            group[d] = d == axis ? 1 : dims[d];
+        return 0;
+    }
+    if (param->lt.ndims != ndims)
+        return orc_fail(c, "scales or zero points have %d dims, data %d", (int)param->lt.ndims, ndims);
+    orc_dense_strides(ndims, param->lt.dims, strides);
+    for (int d = 0; d < ndims; d++) {
+        if (param->lt.dims[d] < 1 || dims[d] % param->lt.dims[d])
+            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d, (long long)dims[d], (long long)param->lt.dims[d]);
+        view->div[d] = dims[d] / param->lt.dims[d];
+        view->stride[d] = param->lt.dims[d] == 1 ? 0 : strides[d];
+        if (group)
+            group[d] = view->div[d];
+    }
+    return 0;
+}
+
+/* ---- the two formulas --------------------------------------------------------------------------------------------------------- */
+
+static void dequantize_chunk(const orc_chunk_t *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        double d = k->v[0][i] - k->v[2][i], s = k->v[1][i];
+        if (k->ob) {
+            double db = k->b[0][i] + k->b[2][i], sb = k->b[1][i];
+            k->ob[i] = (db > 0 ? db * fabs(s) : 0) + (sb > 0 ? sb * (fabs(d) + db) : 0);
+        }
+        k->ov[i] = s * d;
+    }
+}
+
+/* x / s, which may be computed as x * (1 / s). */
+double orc_quotient(double x, double xb, double s, double sb, double *bound)
+{
+    double t = x / s;
+    *bound = 0;
+    if (isfinite(t) && !orc_is_pow2(s))
+        *bound = 2 * ORC_U * fabs(t);
+    if (xb > 0 || sb > 0)
+        *bound += fabs(s) > sb ? (xb + sb * fabs(t)) / (fabs(s) - sb) : INFINITY;
+    return t;
+}
+
+/* Integers: round(x / s) + zp, off by whole steps where the quotient may round elsewhere. rounding.c saturates, and rounds for floats. */
+static void quantize_chunk(const orc_chunk_t *k)
+{
+    bool to_int = *(const bool *)k->args;
+    for (size_t i = 0; i < k->n; i++) {
+        double tb, t = orc_quotient(k->v[0][i], k->b[0][i], k->v[1][i], k->b[1][i], &tb), zp = k->v[2][i], zb = k->b[2][i];
+        if (to_int) {
+            double low = rint(t - tb), high = rint(t + tb);
+            t = rint(t);
+            tb = orc_distance(t, low) > orc_distance(t, high) ? orc_distance(t, low) : orc_distance(t, high);
+        }
+        k->ov[i] = t + zp;
+        k->ob[i] = tb + zb;
+    }
+}
+
+static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps, bool quantize)
+{
+    const sinter_logical_tensor_t *lt = &c->in[0]->lt;
+    bool to_int = orc_class(c->out[0]->lt.data_type) == ORC_INT;
+    orc_value_t *out = c->out[0];
+    orc_view_t views[3];
+
+    if (orc_shape_like(c, 0, c->in[0]))
+        return -1;
+    orc_view_broadcast(&views[0], c->in[0], lt->ndims, lt->dims);
+    if (param_view(c, &views[1], scales, lt->ndims, lt->dims, quantize ? NULL : out->group) ||
+        param_view(c, &views[2], zps, lt->ndims, lt->dims, NULL))
+        return -1;
+    out->from_int = !quantize && orc_class(lt->data_type) == ORC_INT;
+    return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &to_int, quantize);
+}
+
+/* ---- ops ---------------------------------------------------------------------------------------------------------------------- */
+
+/* One value for each element of a list attribute; a single `missing` if it is absent. */
+static int from_attr(orc_ctx_t *c, sinter_op_attr_t id, double missing, orc_value_t *value)
+{
+    const orc_attr_t *a = orc_attr(c, id);
+    size_t n = a && a->n ? a->n : 1;
+
+    *value = (orc_value_t){.n = n};
+    value->lt.ndims = 1;
+    value->lt.dims[0] = (int64_t)n;
+    if (orc_alloc(c, value, false))
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        value->v[i] = !a || !a->n ? missing : a->f32 ? (double)a->f32[i] : (double)a->s64[i];
+    return 0;
+}
+
+static int with_attrs(orc_ctx_t *c, bool quantize)
+{
+    orc_value_t scales, zps;
+    int failed;
+
+    if (from_attr(c, sinter_op_attr_scales, 1, &scales))
+        return -1;
+    failed = from_attr(c, sinter_op_attr_zps, 0, &zps) || apply(c, &scales, &zps, quantize);
+    orc_value_clear(&scales);
+    orc_value_clear(&zps);
+    return failed ? -1 : 0;
+}
+
+static int with_tensors(orc_ctx_t *c, bool quantize)
+{
+    orc_value_t none;
+    int failed;
+
+    if (c->n_in < 2)
+        return orc_fail(c, "no scales");
+    if (c->n_in > 2)
+        return apply(c, c->in[1], c->in[2], quantize);
+    if (from_attr(c, sinter_op_attr_undef, 0, &none))
+        return -1;
+    failed = apply(c, c->in[1], &none, quantize);
+    orc_value_clear(&none);
+    return failed;
+}
+
+int oracle_quantize(orc_ctx_t *c) { return with_attrs(c, true); }
+int oracle_dequantize(orc_ctx_t *c) { return with_attrs(c, false); }
+int oracle_dynamic_dequantize(orc_ctx_t *c) { return with_tensors(c, false); }
+
+int oracle_dynamic_quantize(orc_ctx_t *c)
+{
+    const char *kind = orc_attr_str(c, sinter_op_attr_quantization_kind, "static");
+    return strcmp(kind, "static") == 0 ? with_tensors(c, true) : orc_quantize_dynamic(c, kind);
+}

@@ -1,0 +1,141 @@
+/* Roundings between ops. A wide float keeps its unrounded value and its bound grows by what an unfused execution would lose; any other type
+ * takes its stored value, and its bound says how far that may move if the unrounded value does. */
+#include "internal.h"
+
+/* A NaN or an infinity is certain unless it came from something with an infinite bound; a bound that cannot be told is infinite. */
+static double mend(double v, double b)
+{
+    if (isfinite(v))
+        return isnan(b) ? INFINITY : b;
+    return b == INFINITY ? b : 0;
+}
+
+typedef double error_fn_t(double v, double b);
+
+static double f32_arithmetic(double v, double b) { return b + orc_f32_error(v, b); }
+
+static double stored_f32(double v, double b)
+{
+    return b + (b == 0 ? orc_distance((double)(float)v, v) : (fabs(v) + b) * ORC_U + 0x1p-150);
+}
+
+/* Above the largest f16 an unfused execution has Inf and a fused one the number itself: nothing can be demanded. */
+static double stored_f16(double v, double b)
+{
+    if (fabs(v) + b >= 65520 && isfinite(v))
+        return INFINITY;
+    return b == 0 ? orc_distance(orc_round(sinter_f16, v), v) : b + (fabs(v) + b) * 0x1p-11 + 0x1p-25;
+}
+
+static double stored_bf16(double v, double b)
+{
+    if (fabs(v) + b >= 0x1.FFp127 && isfinite(v))
+        return INFINITY;
+    return b == 0 ? orc_distance(orc_round(sinter_bf16, v), v) : b + (fabs(v) + b) * 0x1p-8 + 0x1p-134;
+}
+
+/* True if every v is certain and stays what it is, so that no bounds are needed. */
+static bool all_exact(const orc_value_t *t, error_fn_t *error)
+{
+    const double *v = t->v;
+    int exact = 1;
+#pragma omp parallel for reduction(&& : exact)
+    for (size_t i = 0; i < t->n; i++)
+        if (exact && v[i] != (double)(float)v[i] && !isnan(v[i]))
+            exact = 0;
+    if (!exact || error == stored_f32 || error == f32_arithmetic)
+        return exact;
+#pragma omp parallel for reduction(&& : exact)
+    for (size_t i = 0; i < t->n; i++)
+        if (exact && !isnan(v[i]) && error(v[i], 0) != 0)
+            exact = 0;
+    return exact;
+}
+
+static int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
+{
+    double *v = t->v, *b;
+
+    if (!t->b) {
+        if (all_exact(t, error))
+            return 0;
+        t->b = calloc(t->n + 1, sizeof(double));
+        if (!t->b)
+            return orc_fail(c, "out of memory for %zu bounds", t->n);
+    }
+    b = t->b;
+#pragma omp parallel for
+    for (size_t i = 0; i < t->n; i++)
+        b[i] = mend(v[i], error(v[i], mend(v[i], b[i])));
+    return 0;
+}
+
+/* f32 has the largest range of all arithmetic here: what overflows it is infinite in every execution. */
+static void overflow_f32(orc_value_t *t)
+{
+    double *v = t->v;
+#pragma omp parallel for
+    for (size_t i = 0; i < t->n; i++) {
+        if (fabs(v[i]) < 0x1.FFFFFEp127 || !isfinite(v[i]))
+            continue;
+        double b = t->b ? t->b[i] : 0;
+        if (isinf((float)(fabs(v[i]) - b))) {
+            v[i] = copysign(INFINITY, v[i]);
+            if (t->b)
+                t->b[i] = 0;
+        } else if (t->b && isinf((float)(fabs(v[i]) + b))) {
+            t->b[i] = INFINITY;
+        }
+    }
+}
+
+static double snapped_bound(double v, double low, double high)
+{
+    double down, up;
+    if (isnan(v) || isnan(low) || isnan(high))
+        return isnan(v) && isnan(low) && isnan(high) ? 0 : INFINITY;
+    down = orc_distance(v, low);
+    up = orc_distance(v, high);
+    return down > up ? down : up;
+}
+
+/* A boolean's bound above zero means either truth value; it is not a distance that could be rounded. */
+static void snap(orc_value_t *t)
+{
+    sinter_data_type_t type = t->lt.data_type;
+#pragma omp parallel for
+    for (size_t i = 0; i < t->n; i++) {
+        double v = t->v[i], b = t->b ? mend(v, t->b[i]) : 0;
+        t->v[i] = orc_round(type, v);
+        if (t->b && orc_class(type) == ORC_BOOL)
+            t->b[i] = b > 0;
+        else if (t->b)
+            t->b[i] = b == 0 ? 0 : snapped_bound(t->v[i], orc_round(type, v - b), orc_round(type, v + b));
+    }
+}
+
+int orc_finish(orc_ctx_t *c, orc_value_t *t)
+{
+    sinter_data_type_t type = t->lt.data_type;
+
+    switch (orc_class(type)) {
+    case ORC_WIDE: return type == sinter_f32 || type == sinter_f64 ? 0 : grow(c, t, f32_arithmetic);
+    case ORC_NARROW:
+        if (grow(c, t, f32_arithmetic))
+            return -1;
+        break;
+    default: break;
+    }
+    snap(t);
+    return 0;
+}
+
+int orc_finish_stored(orc_ctx_t *c, orc_value_t *t)
+{
+    switch (t->lt.data_type) {
+    case sinter_f32: overflow_f32(t); return grow(c, t, stored_f32);
+    case sinter_f16: return grow(c, t, stored_f16);
+    case sinter_bf16: return grow(c, t, stored_bf16);
+    default: return 0;
+    }
+}
