@@ -1,0 +1,224 @@
+#include "check.h"
+
+#include "npy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the kept oracle result ----------------------------------------------------------------------------------------------------- */
+
+typedef struct kept {
+    uint64_t key;
+    size_t n;
+    uint64_t *ids;
+    orc_result_t *results;
+} kept_t;
+
+static kept_t kept;
+
+void gr_check_forget(void)
+{
+    for (size_t i = 0; i < kept.n; i++)
+        orc_result_free(&kept.results[i]);
+    gr_free(kept.ids);
+    gr_free(kept.results);
+    kept = (kept_t){0};
+}
+
+/* FNV-1a over 8 bytes at a time. */
+static uint64_t hash(uint64_t h, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+    uint64_t word;
+
+    for (; bytes >= 8; bytes -= 8, p += 8) {
+        memcpy(&word, p, 8);
+        h = (h ^ word) * 0x100000001B3u;
+        h ^= h >> 29;
+    }
+    for (; bytes; bytes--)
+        h = (h ^ *p++) * 0x100000001B3u;
+    return h;
+}
+
+static uint64_t hash_tensors(uint64_t h, const sinter_logical_tensor_t *lts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        h = hash(h, &lts[i].id, sizeof lts[i].id);
+        h = hash(h, &lts[i].ndims, sizeof lts[i].ndims);
+        h = hash(h, &lts[i].data_type, sizeof lts[i].data_type);
+        h = hash(h, lts[i].dims, (size_t)(lts[i].ndims > 0 ? lts[i].ndims : 0) * sizeof *lts[i].dims);
+    }
+    return h;
+}
+
+static uint64_t hash_op(uint64_t h, const orc_op_t *op)
+{
+    h = hash(h, &op->kind, sizeof op->kind);
+    for (size_t i = 0; i < op->n_attrs; i++) {
+        const orc_attr_t *a = &op->attrs[i];
+
+        h = hash(h, &a->id, sizeof a->id);
+        h = hash(h, &a->b, sizeof a->b);
+        if (a->s64)
+            h = hash(h, a->s64, a->n * sizeof *a->s64);
+        if (a->f32)
+            h = hash(h, a->f32, a->n * sizeof *a->f32);
+        if (a->str)
+            h = hash(h, a->str, strlen(a->str) + 1);
+    }
+    return hash_tensors(hash_tensors(h, op->inputs, op->n_inputs), op->outputs, op->n_outputs);
+}
+
+/* Everything that the oracle's result depends on. */
+static uint64_t key_of(const gr_exec_t *x, const orc_graph_t *graph)
+{
+    uint64_t h = hash(0xCBF29CE484222325u, &graph->mode, sizeof graph->mode);
+
+    h = hash(h, &graph->apply_to_int, sizeof graph->apply_to_int);
+    for (size_t i = 0; i < graph->n_ops; i++)
+        h = hash_op(h, &graph->ops[i]);
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
+        const gr_buffer_t *b = &x->buffers[i];
+
+        if (!x->model->tensors[i].is_input)
+            continue;
+        h = hash_tensors(h, &b->lt, 1);
+        h = hash(h, b->lt.strides, (size_t)b->lt.ndims * sizeof *b->lt.strides);
+        h = hash(h, b->data, b->bytes);
+    }
+    return h;
+}
+
+static double matmul_flops(const gr_exec_t *x)
+{
+    double flops = 0;
+
+    for (size_t i = 0; i < x->model->n_ops; i++) {
+        const model_op_t *op = &x->model->ops[i];
+        sinter_logical_tensor_t a, c;
+
+        if (op->kind != sinter_op_matmul || sinter_graph_query_logical_tensor(x->graph, op->inputs[0].id, &a) ||
+            sinter_graph_query_logical_tensor(x->graph, op->outputs[0].id, &c) || a.ndims < 1 || c.ndims < 1)
+            continue;
+        flops += 2.0 * (double)gr_elements(&c) * (double)a.dims[a.ndims - 1];
+    }
+    return flops;
+}
+
+static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t *err)
+{
+    model_t *m = x->model;
+    orc_tensor_t *inputs = gr_arena_alloc(&m->arena, m->n_tensors, sizeof *inputs);
+    size_t n_in = 0;
+    double flops = matmul_flops(x);
+    char text[512] = "";
+
+    gr_check_forget();
+    kept.ids = gr_malloc((m->n_tensors + 1) * sizeof *kept.ids);
+    kept.results = gr_malloc((m->n_tensors + 1) * sizeof *kept.results);
+    if (!inputs || !kept.ids || !kept.results)
+        return gr_fail_memory(err);
+    memset(kept.results, 0, (m->n_tensors + 1) * sizeof *kept.results);
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        if (m->tensors[i].is_input)
+            inputs[n_in++] = (orc_tensor_t){x->buffers[i].lt, x->buffers[i].data};
+        if (m->tensors[i].is_output)
+            kept.ids[kept.n++] = m->tensors[i].id;
+    }
+    if (flops > 2e9)
+        gr_progress("oracle: %.1f GFLOP in double", flops * 1e-9);
+    if (orc_run(graph, n_in, inputs, kept.n, kept.ids, kept.results, text, sizeof text)) {
+        gr_check_forget();
+        return gr_fail(err, "oracle: %s", text);
+    }
+    kept.key = key;
+    return 0;
+}
+
+/* ---- comparison ----------------------------------------------------------------------------------------------------------------- */
+
+static void coordinates(const sinter_logical_tensor_t *lt, size_t index, char *text, size_t size)
+{
+    int64_t at[SINTER_MAX_NDIMS], rest = (int64_t)index;
+    size_t used = 0;
+
+    for (int i = lt->ndims - 1; i >= 0; i--) {
+        at[i] = lt->dims[i] ? rest % lt->dims[i] : 0;
+        rest = lt->dims[i] ? rest / lt->dims[i] : 0;
+    }
+    text[0] = 0;
+    for (int i = 0; i < lt->ndims && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)at[i]);
+}
+
+static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t id, gr_error_t *err)
+{
+    const gr_buffer_t *b = gr_exec_buffer(x, id);
+    orc_diff_t d = {0};
+    char at[256], shape[256], expected[256];
+    int bad;
+
+    if (!b)
+        return gr_fail(err, "output %llu was not computed", (unsigned long long)id);
+    bad = orc_compare(want, &b->lt, b->data, &d);
+    printf("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n", (unsigned long long)id,
+           gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio, d.rel_l2, d.n);
+    if (!bad)
+        return 0;
+    if (d.bad == 0)
+        return gr_fail(err, "output %llu is %s, expected %s", (unsigned long long)id, shape, gr_lt_text(&want->lt, expected, sizeof expected));
+    coordinates(&b->lt, d.worst, at, sizeof at);
+    return gr_fail(err, "output %llu: %zu of %zu elements out of tolerance, worst at [%s]: got %.9g, expected %.9g within %.3g",
+                   (unsigned long long)id, d.bad, d.n, at, d.got, d.want, d.tolerance);
+}
+
+int gr_check(gr_exec_t *x, gr_error_t *err)
+{
+    orc_graph_t graph;
+    uint64_t key;
+
+    if (model_to_oracle(x->model, &graph, err))
+        return -1;
+    gr_exec_loosest_mode(x, &graph.mode, &graph.apply_to_int);
+    key = key_of(x, &graph);
+    if ((!kept.n || kept.key != key) && run_oracle(x, &graph, key, err))
+        return -1;
+    if (kept.n == 0)
+        return gr_fail(err, "the graph has no output to check");
+    for (size_t i = 0; i < kept.n; i++)
+        compare_output(x, &kept.results[i], kept.ids[i], err);
+    return err->text[0] ? -1 : 0;
+}
+
+/* ---- dump ----------------------------------------------------------------------------------------------------------------------- */
+
+int gr_dump_tensors(const gr_exec_t *x, gr_error_t *err)
+{
+    const char *dir = x->opt->dump_tensors;
+    char name[64];
+
+    if (mkdir(dir, 0777) && errno != EEXIST)
+        return gr_fail(err, "%s: %s", dir, strerror(errno));
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
+        const gr_buffer_t *b = &x->buffers[i];
+
+        if (!b->base)
+            continue;
+        snprintf(name, sizeof name, "%llu", (unsigned long long)b->lt.id);
+        if (npy_write(dir, name, &b->lt, b->data, b->bytes, err))
+            return -1;
+    }
+    for (size_t i = 0; i < kept.n; i++) {
+        sinter_logical_tensor_t lt = kept.results[i].lt;
+
+        lt.data_type = sinter_f64;
+        gr_set_dense(&lt, NULL);
+        snprintf(name, sizeof name, "%llu.expected", (unsigned long long)kept.ids[i]);
+        if (npy_write(dir, name, &lt, kept.results[i].value, kept.results[i].n * sizeof(double), err))
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,394 @@
+#include "exec.h"
+
+#include "fill.h"
+#include "npy.h"
+#include "rewrite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD = 256, GUARD_BYTE = 0xA5, POISON = 0xFF };
+
+int gr_library_failure(sinter_status_t status, const char *what, gr_error_t *err)
+{
+    if (status == sinter_out_of_memory)
+        err->out_of_memory = 1;
+    return gr_fail(err, "%s: %s: %s", what, sinter_status_name(status), sinter_last_error_message());
+}
+
+/* ---- open: engine, graph, partitions -------------------------------------------------------------------------------------------- */
+
+static int open_engine(gr_exec_t *x, gr_error_t *err)
+{
+    sinter_engine_desc_t desc = {.size = sizeof desc};
+    sinter_stream_desc_t stream = {.size = sizeof stream, .threads = (int)x->opt->threads};
+    sinter_status_t status;
+
+    if (x->opt->max_cpu_isa && !sinter_cpu_isa_parse(x->opt->max_cpu_isa, &desc.max_isa))
+        return gr_fail(err, "--max-cpu-isa=%s: no such ISA", x->opt->max_cpu_isa);
+    if (x->opt->dump_after)
+        setenv("SINTER_DUMP_AFTER", x->opt->dump_after, 1);
+    else
+        unsetenv("SINTER_DUMP_AFTER");
+    status = sinter_set_verbose(x->opt->verbose ? x->opt->verbose : "none");
+    if (status)
+        return gr_library_failure(status, "--verbose", err);
+    status = sinter_engine_create(&x->engine, &desc);
+    if (!status)
+        status = sinter_stream_create(&x->stream, x->engine, &stream);
+    if (!status)
+        status = sinter_stream_get_threads(x->stream, &x->threads);
+    return status ? gr_library_failure(status, "engine", err) : 0;
+}
+
+static sinter_status_t describe_part(gr_exec_t *x, gr_part_t *p)
+{
+    gr_arena_t *arena = &x->model->arena;
+    sinter_status_t status = sinter_partition_get_id(p->partition, &p->id);
+
+    if (!status)
+        status = sinter_partition_get_op_num(p->partition, &p->n_ops);
+    if (!status)
+        status = sinter_partition_get_input_num(p->partition, &p->n_in);
+    if (!status)
+        status = sinter_partition_get_output_num(p->partition, &p->n_out);
+    if (status)
+        return status;
+    p->ops = gr_arena_alloc(arena, p->n_ops, sizeof *p->ops);
+    p->in = gr_arena_alloc(arena, p->n_in, sizeof *p->in);
+    p->out = gr_arena_alloc(arena, p->n_out, sizeof *p->out);
+    if (!p->ops || !p->in || !p->out)
+        return sinter_out_of_memory;
+    status = sinter_partition_get_ops(p->partition, p->n_ops, p->ops);
+    if (!status)
+        status = sinter_partition_get_inputs(p->partition, p->n_in, p->in);
+    if (!status)
+        status = sinter_partition_get_outputs(p->partition, p->n_out, p->out);
+    if (!status)
+        status = sinter_partition_is_supported(p->partition, &p->supported);
+    if (!status)
+        status = sinter_partition_get_pattern(p->partition, &p->pattern);
+    return status ? status : sinter_partition_get_fpmath_mode(p->partition, &p->mode, &p->apply_to_int);
+}
+
+static int get_partitions(gr_exec_t *x, gr_error_t *err)
+{
+    sinter_partition_policy_t policy = x->opt->no_fuse ? sinter_partition_policy_debug : sinter_partition_policy_fusion;
+    sinter_partition_t **list;
+    sinter_status_t status = sinter_graph_filter(x->graph, policy);
+
+    if (!status)
+        status = sinter_graph_get_partition_num(x->graph, &x->n_parts);
+    if (status)
+        return gr_library_failure(status, "filter", err);
+    list = gr_arena_alloc(&x->model->arena, x->n_parts, sizeof *list);
+    x->parts = gr_arena_alloc(&x->model->arena, x->n_parts, sizeof *x->parts);
+    if (!list || !x->parts)
+        return gr_fail_memory(err);
+    status = sinter_graph_get_partitions(x->graph, x->n_parts, list);
+    if (status)
+        return gr_library_failure(status, "get_partitions", err);
+    for (size_t i = 0; i < x->n_parts; i++)
+        x->parts[i].partition = list[i];
+    for (size_t i = 0; i < x->n_parts && !status; i++)
+        status = describe_part(x, &x->parts[i]);
+    return status ? gr_library_failure(status, "partition", err) : 0;
+}
+
+/* --partition-fpmath=PID:MODE[:true]+... */
+static int set_partition_modes(gr_exec_t *x, gr_error_t *err)
+{
+    const char *p = x->opt->partition_fpmath;
+
+    for (; p; p = *p ? p + 1 : NULL) {
+        const char *start = p;
+        sinter_fpmath_mode_t mode;
+        sinter_status_t status;
+        uint64_t pid;
+        int to_int;
+
+        if (gr_parse_u64(&p, &pid) || *p++ != ':' || gr_parse_fpmath(&p, &mode, &to_int) || (*p && *p != '+'))
+            return gr_fail(err, "--partition-fpmath: expected PID:MODE[:true] at \"%s\"", start);
+        if (pid >= x->n_parts)
+            return gr_fail(err, "--partition-fpmath: there is no partition %llu", (unsigned long long)pid);
+        status = sinter_partition_set_fpmath_mode(x->parts[pid].partition, mode, to_int);
+        if (status)
+            return gr_library_failure(status, "--partition-fpmath", err);
+        x->parts[pid].mode = mode;
+        x->parts[pid].apply_to_int = to_int;
+    }
+    return 0;
+}
+
+int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error_t *err)
+{
+    sinter_status_t status;
+
+    *x = (gr_exec_t){.opt = opt, .model = model};
+    x->buffers = gr_arena_alloc(&model->arena, model->n_tensors, sizeof *x->buffers);
+    if (!x->buffers)
+        return gr_fail_memory(err);
+    if (open_engine(x, err) || model_build(model, x->engine, &x->graph, err))
+        return -1;
+    status = opt->dump_graph ? sinter_graph_dump(x->graph, opt->dump_graph) : sinter_success;
+    if (status)
+        return gr_library_failure(status, "--dump-graph", err);
+    return get_partitions(x, err) || set_partition_modes(x, err) ? -1 : 0;
+}
+
+void gr_exec_close(gr_exec_t *x)
+{
+    for (size_t i = 0; x->buffers && i < x->model->n_tensors; i++)
+        gr_buffer_free(&x->buffers[i]);
+    for (size_t i = 0; x->parts && i < x->n_parts; i++) {
+        sinter_compiled_partition_destroy(&x->parts[i].compiled);
+        sinter_partition_destroy(&x->parts[i].partition);
+    }
+    sinter_graph_destroy(&x->graph);
+    sinter_stream_destroy(&x->stream);
+    sinter_engine_destroy(&x->engine);
+    *x = (gr_exec_t){0};
+}
+
+static double unit_roundoff(sinter_fpmath_mode_t mode)
+{
+    switch (mode) {
+    case sinter_fpmath_mode_strict:
+        return 0x1p-24;
+    case sinter_fpmath_mode_tf32:
+    case sinter_fpmath_mode_f16:
+        return 0x1p-11;
+    case sinter_fpmath_mode_int8:
+        return 0x1p-7;
+    default:
+        return 0x1p-8;
+    }
+}
+
+void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *apply_to_int)
+{
+    *mode = x->n_parts ? x->parts[0].mode : x->model->mode;
+    *apply_to_int = 0;
+    for (size_t i = 0; i < x->n_parts; i++) {
+        if (unit_roundoff(x->parts[i].mode) > unit_roundoff(*mode))
+            *mode = x->parts[i].mode;
+        *apply_to_int |= x->parts[i].apply_to_int;
+    }
+}
+
+/* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
+
+int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err)
+{
+    sinter_status_t status;
+
+    *b = (gr_buffer_t){.lt = *lt};
+    status = sinter_logical_tensor_get_bytes(lt, &b->bytes);
+    if (status)
+        return gr_library_failure(status, "buffer", err);
+    b->base = b->bytes < SIZE_MAX / 2 ? gr_malloc(b->bytes + 2 * GUARD + 64) : NULL;
+    if (!b->base)
+        return gr_fail_memory(err);
+    b->data = b->base + GUARD + (64 - (uintptr_t)b->base % 64) % 64;
+    memset(b->data - GUARD, GUARD_BYTE, GUARD);
+    memset(b->data, POISON, b->bytes);
+    memset(b->data + b->bytes, GUARD_BYTE, GUARD);
+    return 0;
+}
+
+void gr_buffer_free(gr_buffer_t *b)
+{
+    gr_free(b->base);
+    *b = (gr_buffer_t){0};
+}
+
+static int check_guards(const gr_buffer_t *b, gr_error_t *err)
+{
+    for (size_t i = 1; i <= GUARD; i++) {
+        if (b->data[-(ptrdiff_t)i] != GUARD_BYTE)
+            return gr_fail(err, "tensor %llu: memory %zu bytes before its buffer was overwritten", (unsigned long long)b->lt.id, i);
+        if (b->data[b->bytes + i - 1] != GUARD_BYTE)
+            return gr_fail(err, "tensor %llu: memory %zu bytes behind its buffer was overwritten", (unsigned long long)b->lt.id, i);
+    }
+    return 0;
+}
+
+gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id)
+{
+    const model_tensor_t *t = model_find(x->model, id);
+    gr_buffer_t *b = t ? &x->buffers[t - x->model->tensors] : NULL;
+
+    return b && b->base ? b : NULL;
+}
+
+int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b, sinter_tensor_t **tensor, gr_error_t *err)
+{
+    sinter_status_t status;
+
+    if (lt->property == sinter_tensor_property_host_scalar)
+        status = sinter_tensor_create_scalar(tensor, x->engine, lt, b->data);
+    else
+        status = sinter_tensor_create(tensor, x->engine, lt, b->data, b->bytes);
+    return status ? gr_library_failure(status, "tensor", err) : 0;
+}
+
+/* --in=ID:FILE+... */
+static int read_inputs(gr_exec_t *x, gr_error_t *err)
+{
+    const char *p = x->opt->in;
+    char path[4096];
+
+    for (; p; p = *p ? p + 1 : NULL) {
+        const char *start = p;
+        gr_buffer_t *b;
+        uint64_t id;
+        size_t n;
+
+        if (gr_parse_u64(&p, &id) || *p++ != ':' || (n = strcspn(p, "+")) == 0 || n >= sizeof path)
+            return gr_fail(err, "--in: expected ID:FILE at \"%s\"", start);
+        memcpy(path, p, n);
+        path[n] = 0;
+        p += n;
+        b = gr_exec_buffer(x, id);
+        if (!b)
+            return gr_fail(err, "--in: the graph has no input %llu", (unsigned long long)id);
+        if (npy_read(path, &b->lt, b->data, b->bytes, err))
+            return -1;
+    }
+    return 0;
+}
+
+int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
+{
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
+        const model_tensor_t *t = &x->model->tensors[i];
+        sinter_logical_tensor_t lt;
+
+        if (!t->is_input)
+            continue;
+        if (sinter_graph_query_logical_tensor(x->graph, t->id, &lt))
+            lt = *model_lt(x->model, t);
+        if (!gr_is_known(&lt))
+            return gr_fail(err, "input %llu has unknown dims: give them with --in-shapes", (unsigned long long)t->id);
+        if (gr_buffer_alloc(&x->buffers[i], &lt, err))
+            return -1;
+        fill_input(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data);
+    }
+    return read_inputs(x, err);
+}
+
+/* ---- compile and run ------------------------------------------------------------------------------------------------------------ */
+
+static sinter_status_t query_ports(gr_exec_t *x, gr_part_t *p)
+{
+    sinter_status_t status = sinter_success;
+
+    for (size_t i = 0; i < p->n_in && !status; i++)
+        status = sinter_compiled_partition_query_logical_tensor(p->compiled, p->in[i].id, &p->in[i]);
+    for (size_t i = 0; i < p->n_out && !status; i++)
+        status = sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
+    if (!status)
+        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, x->stream, 0, NULL, &p->scratch, &p->scratch_per_thread);
+    return status;
+}
+
+static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
+{
+    sinter_status_t status;
+    const char *why = "";
+    char what[64];
+    double start;
+
+    snprintf(what, sizeof what, "partition %zu (%s)", p->id, p->pattern);
+    if (!p->supported) {
+        sinter_partition_explain(p->partition, &why);
+        return gr_fail(err, "%s is not supported: %s", what, why);
+    }
+    start = gr_seconds();
+    status = sinter_partition_compile(p->partition, x->engine, p->n_in, p->in, p->n_out, p->out, &p->compiled);
+    p->compile_seconds = gr_seconds() - start;
+    if (!status)
+        status = query_ports(x, p);
+    if (status)
+        return gr_library_failure(status, what, err);
+    if (x->opt->max_scratch && p->scratch_per_thread > (size_t)x->opt->max_scratch)
+        return gr_fail(err, "%s takes %zu bytes of scratch memory per thread, more than %lld", what, p->scratch_per_thread,
+                       (long long)x->opt->max_scratch);
+    return 0;
+}
+
+/* In execution order, with the layouts that compiling the producer has settled. */
+int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
+{
+    for (size_t i = 0; i < x->n_parts; i++) {
+        gr_part_t *p = &x->parts[i];
+
+        for (size_t k = 0; k < i; k++)
+            for (size_t o = 0; o < x->parts[k].n_out; o++)
+                for (size_t j = 0; j < p->n_in; j++)
+                    if (p->in[j].id == x->parts[k].out[o].id)
+                        p->in[j] = x->parts[k].out[o];
+        if (compile_part(x, p, err))
+            return -1;
+    }
+    return 0;
+}
+
+static int make_tensors(gr_exec_t *x, const gr_part_t *p, sinter_tensor_t **tensors, gr_error_t *err)
+{
+    for (size_t i = 0; i < p->n_in; i++) {
+        const gr_buffer_t *b = gr_exec_buffer(x, p->in[i].id);
+
+        if (!b)
+            return gr_fail(err, "partition %zu: input %llu was not computed", p->id, (unsigned long long)p->in[i].id);
+        if (gr_make_tensor(x, &p->in[i], b, &tensors[i], err))
+            return -1;
+    }
+    for (size_t i = 0; i < p->n_out; i++) {
+        const model_tensor_t *t = model_find(x->model, p->out[i].id);
+        gr_buffer_t *b;
+
+        if (!t)
+            return gr_fail(err, "partition %zu: output %llu is not in the graph", p->id, (unsigned long long)p->out[i].id);
+        b = &x->buffers[t - x->model->tensors];
+        gr_buffer_free(b);
+        if (gr_buffer_alloc(b, &p->out[i], err) || gr_make_tensor(x, &p->out[i], b, &tensors[p->n_in + i], err))
+            return -1;
+    }
+    return 0;
+}
+
+static int run_part(gr_exec_t *x, const gr_part_t *p, gr_error_t *err)
+{
+    size_t n = p->n_in + p->n_out;
+    sinter_tensor_t **tensors = gr_malloc(n * sizeof *tensors);
+    sinter_status_t status;
+    int failed;
+
+    if (!tensors)
+        return gr_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        tensors[i] = NULL;
+    failed = make_tensors(x, p, tensors, err);
+    if (!failed) {
+        status = sinter_compiled_partition_execute(p->compiled, x->stream, p->n_in, (const sinter_tensor_t *const *)tensors, p->n_out,
+                                                   tensors + p->n_in, NULL, 0);
+        failed = status ? gr_library_failure(status, "execute", err) : 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        sinter_tensor_destroy(&tensors[i]);
+    gr_free(tensors);
+    return failed;
+}
+
+int gr_exec_run(gr_exec_t *x, gr_error_t *err)
+{
+    for (size_t i = 0; i < x->n_parts; i++)
+        if (run_part(x, &x->parts[i], err))
+            return -1;
+    for (size_t i = 0; i < x->model->n_tensors; i++)
+        if (x->buffers[i].base && check_guards(&x->buffers[i], err))
+            return -1;
+    return 0;
+}

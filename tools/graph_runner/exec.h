@@ -1,0 +1,60 @@
+/* One graph through the library: build, partition, compile, buffers, execute. */
+#ifndef GR_EXEC_H
+#define GR_EXEC_H
+
+#include "model.h"
+#include "options.h"
+
+/* Memory of one tensor, with sentinels before and behind. */
+typedef struct gr_buffer {
+    sinter_logical_tensor_t lt;
+    unsigned char *base, *data;
+    size_t bytes;
+} gr_buffer_t;
+
+typedef struct gr_part {
+    sinter_partition_t *partition;
+    sinter_compiled_partition_t *compiled; /* NULL until compiled */
+    size_t id, n_ops, n_in, n_out;
+    uint64_t *ops;
+    sinter_logical_tensor_t *in, *out; /* ports; after compile with everything filled in */
+    sinter_fpmath_mode_t mode;
+    int apply_to_int, supported;
+    const char *pattern;
+    double compile_seconds;
+    size_t scratch, scratch_per_thread;
+} gr_part_t;
+
+typedef struct gr_exec {
+    const gr_options_t *opt;
+    model_t *model;
+    sinter_engine_t *engine;
+    sinter_stream_t *stream;
+    sinter_graph_t *graph;
+    int threads;
+    size_t n_parts;
+    gr_part_t *parts;     /* in execution order */
+    gr_buffer_t *buffers; /* by index of the model's tensor; base NULL where none */
+} gr_exec_t;
+
+/* Each returns 0, or -1 with a message. Close in any state. */
+int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error_t *err);
+int gr_exec_compile(gr_exec_t *x, gr_error_t *err);
+/* Allocates and fills all graph inputs. */
+int gr_exec_inputs(gr_exec_t *x, gr_error_t *err);
+/* Runs every partition once into fresh outputs full of NaN and checks the sentinels. */
+int gr_exec_run(gr_exec_t *x, gr_error_t *err);
+void gr_exec_close(gr_exec_t *x);
+
+int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err);
+void gr_buffer_free(gr_buffer_t *b);
+/* NULL if the graph has no such tensor or nothing is allocated for it. */
+gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id);
+/* A tensor over a buffer; host scalars by value. */
+int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b, sinter_tensor_t **tensor, gr_error_t *err);
+/* The fpmath mode that results must answer for: the loosest of all partitions. */
+void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *apply_to_int);
+/* "what: status: message" of a failed library call. */
+int gr_library_failure(sinter_status_t status, const char *what, gr_error_t *err);
+
+#endif
