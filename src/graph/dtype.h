@@ -1,4 +1,5 @@
-/* Data types: the traits table and the codec. Nothing outside src/graph/dtype*.c knows what a type's bits mean. */
+/* Data types: the traits table and the codec. Nothing outside src/graph/dtype*.c knows what a type's bits mean. dtype.c defines the public
+ * sinter_data_type_name and sinter_data_type_parse. */
 #ifndef SINTER_SRC_DTYPE_H
 #define SINTER_SRC_DTYPE_H
 
@@ -11,7 +12,9 @@ typedef enum dtype_class { DTYPE_FLOAT, DTYPE_INT, DTYPE_SCALE, DTYPE_BOOL } dty
 
 /* How values convert. Element offsets count elements from base, packed types included (element 2i is the low nibble of byte i); base has any
  * alignment; only the bytes that hold the named elements are touched (a store keeps its neighbours' nibbles). Rounding is to nearest even with
- * the saturation rules of plain casts. Safe under FTZ/DAZ. */
+ * the saturation rules of plain casts, with choices where those say nothing: NaN of an integer is 0; e8m0 takes the nearest power of two (1.5 * 2^k goes to
+ * the even code), what lies outside clamps to 0x00 or 0xFE, zero and negatives to 0x00, NaN is 0xFF; a boolean is 1 for anything but zero (NaN included), in
+ * stores and in loads. Safe under FTZ/DAZ. base and the floats must not overlap. Two threads may not store to one byte at once. */
 typedef struct dtype_codec {
     void (*load_f32)(const void *base, int64_t first, int64_t stride, int64_t n, float *dst);  /* n elements, stride in elements (0 allowed) */
     void (*store_f32)(void *base, int64_t first, int64_t stride, int64_t n, const float *src);

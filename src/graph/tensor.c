@@ -1,0 +1,395 @@
+#include "tensor.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "dtype.h"
+#include "status.h"
+
+bool lt_dims_known(const lt_t *lt)
+{
+    for (int i = 0; i < lt->ndims; i++) {
+        if (lt->dims[i] == SINTER_UNKNOWN_DIM) {
+            return false;
+        }
+    }
+    return lt->ndims >= 0;
+}
+
+bool lt_strides_known(const lt_t *lt)
+{
+    for (int i = 0; i < lt->ndims; i++) {
+        if (lt->strides[i] == SINTER_UNKNOWN_DIM) {
+            return false;
+        }
+    }
+    return lt->ndims >= 0 && lt->layout_type == sinter_layout_type_strided;
+}
+
+/* Product of known dims. */
+static int64_t product(int ndims, const int64_t *dims)
+{
+    int64_t elems = 1;
+    for (int i = 0; i < ndims; i++) {
+        if (dims[i] == 0) {
+            return 0;
+        }
+    }
+    for (int i = 0; i < ndims; i++) {
+        if (!mul_i64(elems, dims[i], &elems)) {
+            return -1;
+        }
+    }
+    return elems;
+}
+
+int64_t lt_elems(const lt_t *lt)
+{
+    return lt_dims_known(lt) ? product(lt->ndims, lt->dims) : -1;
+}
+
+/* Zero-sized dims count as 1, so that strides stay distinct. Overflow gives unknown strides; lt_verify refuses such dims. */
+static void dense_strides(int ndims, const int64_t *dims, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int i = ndims - 1; i >= 0; i--) {
+        strides[i] = stride;
+        bool known = stride != SINTER_UNKNOWN_DIM && dims[i] != SINTER_UNKNOWN_DIM;
+        if (!known || !mul_i64(stride, dims[i] > 1 ? dims[i] : 1, &stride)) {
+            stride = SINTER_UNKNOWN_DIM;
+        }
+    }
+}
+
+void lt_set_dense(lt_t *lt)
+{
+    lt->layout_type = lt->ndims >= 0 ? sinter_layout_type_strided : sinter_layout_type_any;
+    dense_strides(lt->ndims, lt->dims, lt->strides);
+}
+
+bool lt_is_dense(const lt_t *lt)
+{
+    if (!lt_dims_known(lt) || !lt_strides_known(lt)) {
+        return false;
+    }
+    int64_t dense[SINTER_MAX_NDIMS];
+    dense_strides(lt->ndims, lt->dims, dense);
+    bool same = true;
+    for (int i = 0; i < lt->ndims; i++) {
+        same = same && (lt->dims[i] == 1 || lt->strides[i] == dense[i]);
+    }
+    return same || lt_elems(lt) == 0;
+}
+
+/* ---- rules ---- */
+
+/* Elements from the first to behind the last one; unknown dims and strides count as 1. False: overflow. */
+static bool extent(const lt_t *lt, int64_t *elems)
+{
+    *elems = 1;
+    for (int i = 0; i < lt->ndims; i++) {
+        int64_t span;
+        if (lt->dims[i] == 0) {
+            *elems = 0;
+            return true;
+        }
+        if (lt->dims[i] == SINTER_UNKNOWN_DIM || lt->strides[i] == SINTER_UNKNOWN_DIM) {
+            continue;
+        }
+        if (!mul_i64(lt->dims[i] - 1, lt->strides[i], &span) || !add_i64(*elems, span, elems)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static sinter_status_t verify_dims(const lt_t *lt, const char *where)
+{
+    if (lt->ndims < SINTER_UNKNOWN_NDIMS || lt->ndims > SINTER_MAX_NDIMS) {
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": rank %d is not between 0 and %d", where, lt->id, (int)lt->ndims,
+                       SINTER_MAX_NDIMS);
+    }
+    int64_t elems = 1, bytes;
+    for (int i = 0; i < lt->ndims; i++) {
+        if (lt->dims[i] == SINTER_UNKNOWN_DIM) {
+            continue;
+        }
+        if (lt->dims[i] < 0) {
+            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": dimension %d is negative (%" PRId64 ")", where, lt->id, i, lt->dims[i]);
+        }
+        if (!mul_i64(elems, lt->dims[i] > 1 ? lt->dims[i] : 1, &elems)) {
+            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the number of elements overflows at dimension %d", where, lt->id, i);
+        }
+    }
+    if (!dtype_bytes(lt->data_type, elems, &bytes)) {
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the size of %" PRId64 " elements overflows in bytes", where, lt->id, elems);
+    }
+    return sinter_success;
+}
+
+/* Two elements along a dimension share bytes' storage only by design of a packed type, so one dimension must run through its blocks. */
+static bool packed_dim_ok(const lt_t *lt)
+{
+    bool single = true;
+    for (int i = 0; i < lt->ndims; i++) {
+        bool dim_unknown = lt->dims[i] == SINTER_UNKNOWN_DIM, stride_unknown = lt->strides[i] == SINTER_UNKNOWN_DIM;
+        if (lt->dims[i] == 0 || stride_unknown || (lt->strides[i] == 1 && (dim_unknown || lt->dims[i] > 1))) {
+            return true;
+        }
+        single = single && lt->dims[i] == 1;
+    }
+    return single;
+}
+
+/* Known, non-empty tensors only. Dimensions by rising stride must nest: each steps over the whole extent of those before it. (A few interleaved layouts
+ * without overlap break that too; nobody makes them.) */
+static bool elements_apart(const lt_t *lt)
+{
+    int order[SINTER_MAX_NDIMS], n = 0;
+    for (int i = 0; i < lt->ndims; i++) {
+        if (lt->dims[i] == 1) {
+            continue;
+        }
+        int at = n++;
+        for (; at > 0 && lt->strides[order[at - 1]] > lt->strides[i]; at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = i;
+    }
+    int64_t reach = 1;
+    for (int k = 0; k < n; k++) {
+        int64_t stride = lt->strides[order[k]];
+        if (stride < reach) {
+            return false;
+        }
+        reach += (lt->dims[order[k]] - 1) * stride; /* extent() has checked for overflow */
+    }
+    return true;
+}
+
+static sinter_status_t verify_strides(const lt_t *lt, bool is_output, const char *where)
+{
+    int64_t elems, bytes;
+    for (int i = 0; i < lt->ndims; i++) {
+        if (lt->strides[i] < 0 && lt->strides[i] != SINTER_UNKNOWN_DIM) {
+            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": stride %d is negative (%" PRId64 ")", where, lt->id, i, lt->strides[i]);
+        }
+    }
+    if (!extent(lt, &elems)) {
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the offset of the last element overflows", where, lt->id);
+    }
+    if (!dtype_bytes(lt->data_type, elems, &bytes)) {
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the offset of the last element overflows in bytes", where, lt->id);
+    }
+    if (dtype_is_packed(lt->data_type) && !packed_dim_ok(lt)) {
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": packed type %s needs a dimension of stride 1", where, lt->id,
+                       dtype_traits(lt->data_type)->name);
+    }
+    if (is_output && elems > 0 && lt_dims_known(lt) && lt_strides_known(lt) && !elements_apart(lt)) {
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": strides of an output let elements overlap", where, lt->id);
+    }
+    return sinter_success;
+}
+
+sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where)
+{
+    if (dtype_traits(lt->data_type) == NULL) {
+        return sg_fail(sinter_invalid_data_type, "%s: tensor %" PRIu64 ": unknown data type %d", where, lt->id, (int)lt->data_type);
+    }
+    SG_TRY(verify_dims(lt, where));
+    if ((unsigned)lt->property > sinter_tensor_property_host_scalar) {
+        return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown property %d", where, lt->id, (int)lt->property);
+    }
+    if (lt->property == sinter_tensor_property_host_scalar && lt_dims_known(lt) && lt_elems(lt) != 1) {
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": a host scalar has one element, not %" PRId64, where, lt->id, lt_elems(lt));
+    }
+    switch (lt->layout_type) {
+    case sinter_layout_type_undef:
+    case sinter_layout_type_any:
+        return sinter_success;
+    case sinter_layout_type_strided:
+        return verify_strides(lt, is_output, where);
+    case sinter_layout_type_opaque:
+        return sg_fail(sinter_unimplemented, "%s: tensor %" PRIu64 ": there are no opaque layouts", where, lt->id);
+    }
+    return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown layout type %d", where, lt->id, (int)lt->layout_type);
+}
+
+sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes)
+{
+    int64_t elems, size;
+    SG_TRY(lt_verify(lt, false, "size"));
+    if (!lt_dims_known(lt)) {
+        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": dimensions are not known yet", lt->id);
+    }
+    lt_t strided = *lt;
+    if (lt->layout_type != sinter_layout_type_strided) {
+        lt_set_dense(&strided);
+    }
+    if (!lt_strides_known(&strided)) {
+        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": strides are not known yet", lt->id);
+    }
+    if (!extent(&strided, &elems) || !dtype_bytes(lt->data_type, elems, &size)) {
+        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": the size overflows", lt->id);
+    }
+    *bytes = (size_t)size;
+    return sinter_success;
+}
+
+/* ---- merging ---- */
+
+/* Fills *into from `from` if it is unknown; false if both are known and differ. */
+static bool merge_value(int64_t *into, int64_t from)
+{
+    if (*into == SINTER_UNKNOWN_DIM) {
+        *into = from;
+    }
+    return from == SINTER_UNKNOWN_DIM || *into == from;
+}
+
+static bool merge_dims(lt_t *into, const lt_t *from)
+{
+    if (from->ndims == SINTER_UNKNOWN_NDIMS) {
+        return true;
+    }
+    if (into->ndims == SINTER_UNKNOWN_NDIMS) {
+        into->ndims = from->ndims;
+        memcpy(into->dims, from->dims, sizeof into->dims);
+        for (int i = 0; i < SINTER_MAX_NDIMS; i++) {
+            into->strides[i] = SINTER_UNKNOWN_DIM;
+        }
+        return true;
+    }
+    for (int i = 0; i < into->ndims; i++) {
+        if (!merge_value(&into->dims[i], from->dims[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The stride of a dimension of size 1 means nothing: the first one stays. */
+static bool merge_layout(lt_t *into, const lt_t *from)
+{
+    if (from->layout_type != sinter_layout_type_strided || from->ndims == SINTER_UNKNOWN_NDIMS) {
+        return true;
+    }
+    if (into->layout_type != sinter_layout_type_strided) {
+        into->layout_type = sinter_layout_type_strided;
+        memcpy(into->strides, from->strides, sizeof into->strides);
+        return true;
+    }
+    for (int i = 0; i < into->ndims; i++) {
+        if (!merge_value(&into->strides[i], from->strides[i]) && into->dims[i] != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool lt_merge(lt_t *into, const lt_t *from, const char **what)
+{
+    lt_t merged = *into;
+    *what = NULL;
+    if (merged.data_type == sinter_data_type_undef) {
+        merged.data_type = from->data_type;
+    }
+    if (merged.property == sinter_tensor_property_undef) {
+        merged.property = from->property;
+    }
+    bool ranks_agree = into->ndims == from->ndims || into->ndims == SINTER_UNKNOWN_NDIMS || from->ndims == SINTER_UNKNOWN_NDIMS;
+    if (from->data_type != sinter_data_type_undef && merged.data_type != from->data_type) {
+        *what = "data type";
+    } else if (!ranks_agree) {
+        *what = "rank";
+    } else if (!merge_dims(&merged, from)) {
+        *what = "dims";
+    } else if (!merge_layout(&merged, from)) {
+        *what = "strides";
+    } else {
+        *into = merged;
+    }
+    return *what == NULL;
+}
+
+/* ---- views ---- */
+
+/* Drops dims of size 1. */
+static int squeeze(int ndims, const int64_t *dims, const int64_t *strides, int64_t *out_dims, int64_t *out_strides)
+{
+    int n = 0;
+    for (int i = 0; i < ndims; i++) {
+        if (dims[i] != 1) {
+            out_dims[n] = dims[i];
+            out_strides[n++] = strides[i];
+        }
+    }
+    return n;
+}
+
+/* Gives dims of size 1 the stride that a dense neighbour would have. */
+static void fill_unit_strides(int ndims, const int64_t *dims, int64_t *strides)
+{
+    int64_t next = 1;
+    for (int i = ndims - 1; i >= 0; i--) {
+        if (dims[i] == 1) {
+            strides[i] = next;
+        } else if (!mul_i64(strides[i], dims[i], &next)) {
+            next = strides[i];
+        }
+    }
+}
+
+bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims, const int64_t *to_dims, int64_t *to_strides)
+{
+    int64_t from_dims[SINTER_MAX_NDIMS], from_strides[SINTER_MAX_NDIMS];
+    for (int i = 0; i < ndims; i++) {
+        if (dims[i] < 0 || strides[i] < 0) {
+            return false;
+        }
+    }
+    for (int i = 0; i < to_ndims; i++) {
+        if (to_dims[i] < 0) {
+            return false;
+        }
+    }
+    int64_t elems = product(ndims, dims);
+    if (elems < 0 || elems != product(to_ndims, to_dims)) {
+        return false;
+    }
+    if (elems == 0) {
+        dense_strides(to_ndims, to_dims, to_strides);
+        return true;
+    }
+    int n = squeeze(ndims, dims, strides, from_dims, from_strides);
+    /* Pair up the shortest runs of dims from..from_end and to..to_end with the same product; each run of the old ones must be one dense piece. */
+    int to = 0;
+    for (int from = 0; from < n;) {
+        int64_t old = from_dims[from], new = 1;
+        int from_end = from + 1, to_end = to;
+        while (old != new) {
+            if (old < new) {
+                int64_t dim = from_dims[from_end], span;
+                if (!mul_i64(from_strides[from_end], dim, &span) || from_strides[from_end - 1] != span) {
+                    return false;
+                }
+                old *= dim;
+                from_end++;
+            } else {
+                new *= to_dims[to_end++];
+            }
+        }
+        int64_t stride = from_strides[from_end - 1];
+        for (int i = to_end - 1; i >= to; i--) {
+            to_strides[i] = stride;
+            if (!mul_i64(stride, to_dims[i], &stride)) {
+                return false;
+            }
+        }
+        from = from_end;
+        to = to_end;
+    }
+    fill_unit_strides(to_ndims, to_dims, to_strides);
+    return true;
+}
