@@ -8,8 +8,8 @@ done
 for dir in "$@"; do
     for header in "$dir"/sinter/*.h; do
         name=$(basename "$header")
-        echo "#include <sinter/$name>" | $cc -std=c11 -Wall -Wextra -pedantic -Werror $flags -x c -fsyntax-only -
-        echo "#include <sinter/$name>" | $cxx -std=c++17 -Wall -Wextra -pedantic -Werror $flags -x c++ -fsyntax-only -
+        printf '#include <sinter/%s>\nextern int not_empty;\n' "$name" | $cc -std=c11 -Wall -Wextra -pedantic -Werror $flags -x c -fsyntax-only -
+        printf '#include <sinter/%s>\nextern int not_empty;\n' "$name" | $cxx -std=c++17 -Wall -Wextra -pedantic -Werror $flags -x c++ -fsyntax-only -
         found=$((found + 1))
     done
 done
