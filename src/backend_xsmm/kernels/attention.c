@@ -1,0 +1,329 @@
+/* The attention kernels: selection, setup, geometry. The arithmetic is in attention_work.c. */
+#include "attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <sinter/sinter_graph.h>
+
+#include "../../graph/status.h"
+
+/* Block heights with JIT kernels; a shorter block is computed at the next height, rows beyond it are not looked at. */
+static const int ladder[ATT_LADDER] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+static int round_up(int64_t n, int to) { return (int)((n + to - 1) / to * to); }
+
+/* Dim of an operand counted from the end, as the product sees it; -1: not known at compile. */
+static int64_t known_dim(const plan_t *plan, int value, int from_end) {
+    const lt_t *lt = &plan->values[value].lt;
+    const int64_t n = lt->ndims < from_end ? -1 : lt->dims[lt->ndims - from_end];
+    return n == SINTER_UNKNOWN_DIM ? -1 : n;
+}
+
+/* ---- selection -------------------------------------------------------------------------------------------------------------- */
+
+static const char *refuse_bf16(const plan_t *plan, const step_t *step) {
+    const attention_params_t *p = &step->p.attention;
+    if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
+        return "the fpmath mode does not allow bf16 products";
+    }
+    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
+    if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
+        return "needs head sizes known at compile, 1 to 512";
+    }
+    return xs_refuse(XS_BF16F32, plan->isa);
+}
+
+/* ---- setup ------------------------------------------------------------------------------------------------------------------ */
+
+/* Query rows that share one K and V, -1 if not known. K or V may lack leading dims or have 1 there. */
+static int64_t known_rows(const plan_t *plan, const attention_params_t *p) {
+    const lt_t *out = &plan->values[p->out_dims].lt;
+    const int operands[] = {p->k.data, p->v.data};
+    if (out->ndims < 2) {
+        return -1;
+    }
+    int64_t rows = out->dims[out->ndims - 2];
+    for (int from_end = 3; from_end <= out->ndims && rows >= 0; from_end++) {
+        const int64_t n = out->dims[out->ndims - from_end];
+        bool shared = true;
+        for (int i = 0; i < 2; i++) {
+            const lt_t *lt = &plan->values[operands[i]].lt;
+            if (lt->ndims < 0 || n < 0 || (lt->ndims >= from_end && lt->dims[lt->ndims - from_end] < 0)) {
+                return -1;
+            }
+            shared = shared && (lt->ndims < from_end || lt->dims[lt->ndims - from_end] == 1);
+        }
+        if (shared && !mul_i64(rows, n, &rows)) {
+            return -1;
+        }
+    }
+    return rows < 0 ? -1 : rows;
+}
+
+static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_isa_t cap) {
+    const char *why = NULL;
+    attention_jit_t *j = &c->jit[c->n_jit];
+    const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
+    const xs_shape_t qk = {.kind = kind, .m = rows, .n = c->tk, .k = c->bf16 ? round_up(D, 2) : D, .lda = c->dk, .ldb = c->tk, .ldc = c->tk};
+    const xs_shape_t pv = {.kind = kind, .m = rows, .n = c->dv, .k = c->tk, .lda = c->tk, .ldb = c->dv, .ldc = c->dv, .beta = true};
+    j->rows = rows;
+    j->qk = xs_dispatch(&qk, cap, &why);
+    if (!why) {
+        j->pv = xs_dispatch(&pv, cap, &why);
+    }
+    c->n_jit += !why;
+    return why;
+}
+
+/* JIT kernels for all heights that can occur: with the number of rows known that is the full block and what is left over. */
+static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv, sinter_cpu_isa_t cap) {
+    const char *why = NULL;
+    if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
+        return D > ATT_CHUNK ? "head size above 512" : "head size not known at compile or 0";
+    }
+    const int rest = rows > 0 ? (int)(rows % c->rows) : 0;
+    for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->rows; i++) {
+        const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);
+        if (rows < 0 || ladder[i] == c->rows || covers_rest) {
+            why = jit_rows(c, ladder[i], (int)D, cap);
+        }
+    }
+    if (why) {
+        c->n_jit = 0;
+    }
+    return why;
+}
+
+static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, bool bf16) {
+    const attention_params_t *p = &step->p.attention;
+    attention_config_t *c = ARENA_NEW(&plan->arena, attention_config_t, 1);
+    if (!c) {
+        return sinter_out_of_memory;
+    }
+    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
+    const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2), rows = known_rows(plan, p);
+    c->tile = tile_table(isa);
+    c->fn = eltwise_table(isa);
+    c->bf16 = bf16;
+    c->tk = T >= 0 && T < ATT_TK ? round_up(T ? T : 1, 16) : ATT_TK;
+    c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
+    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, 16) : ATT_CHUNK;
+    c->rows = ATT_ROWS;
+    for (int i = ATT_LADDER - 1; i >= 0 && rows >= 0 && ladder[i] >= rows; i--) {
+        c->rows = ladder[i];
+    }
+    const char *why = jit(c, rows, D, Dv, isa);
+    if (bf16 && why) {
+        return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
+    }
+    textbuf_t note;
+    text_init(&note, &plan->arena);
+    text_add(&note, "q-block %d, kv-tile %d, ", c->rows, c->tk);
+    if (why) {
+        text_add(&note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(isa), why);
+    } else {
+        text_add(&note, "%s brgemm libxsmm %s", bf16 ? "bf16" : "f32", xs_version());
+    }
+    step->jit = c;
+    step->state_bytes = sizeof(attention_state_t);
+    step->note = note.text;
+    return note.oom ? sinter_out_of_memory : sinter_success;
+}
+
+static sinter_status_t setup_f32_generic(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_generic, false); }
+static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx2, false); }
+static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512, false); }
+static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512_vnni, true); }
+
+/* ---- memory ----------------------------------------------------------------------------------------------------------------- */
+
+static void *carve(unsigned char *base, size_t *at, size_t count, size_t size) {
+    void *p = base ? base + *at : NULL;
+    *at = (*at + count * size + 63) & ~(size_t)63;
+    return p;
+}
+
+size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch, attention_buffers_t *out) {
+    /* Scratch has any alignment; vectors are happier on 64 bytes. */
+    unsigned char *base = scratch ? scratch + (64 - (uintptr_t)scratch % 64) % 64 : NULL;
+    const size_t rows = (size_t)c->rows, tk = (size_t)c->tk, dk = (size_t)c->dk, dv = (size_t)c->dv;
+    const chain_t *const chains[] = {p->score, p->prob, post};
+    size_t at = 0, chain = 0;
+    for (int i = 0; i < 3; i++) {
+        const size_t bytes = chains[i] ? chain_scratch_bytes(chains[i]) : 0;
+        chain = bytes > chain ? bytes : chain;
+    }
+    *out = (attention_buffers_t){0};
+    out->q = carve(base, &at, rows * dk, sizeof(float));
+    out->k = carve(base, &at, dk * tk, sizeof(float));
+    out->v = carve(base, &at, tk * dv, sizeof(float));
+    out->s = carve(base, &at, rows * tk, sizeof(float));
+    out->acc = carve(base, &at, rows * dv, sizeof(float));
+    out->m = carve(base, &at, rows, sizeof(float));
+    out->l = carve(base, &at, rows, sizeof(float));
+    if (c->bf16) {
+        out->q16 = carve(base, &at, rows * dk, sizeof(uint16_t));
+        out->k16 = carve(base, &at, dk * tk, sizeof(uint16_t));
+        out->v16 = carve(base, &at, tk * dv, sizeof(uint16_t));
+        out->p16 = carve(base, &at, rows * tk, sizeof(uint16_t));
+    }
+    out->chain = carve(base, &at, chain, 1);
+    return at + 64;
+}
+
+static size_t thread_bytes(const plan_t *plan, const step_t *step) {
+    attention_buffers_t b;
+    (void)plan;
+    return attention_buffers(step->jit, &step->p.attention, step->post, NULL, &b);
+}
+
+/* ---- geometry --------------------------------------------------------------------------------------------------------------- */
+
+static int64_t batch_dim(const bound_t *b, int from_end) { return b->ndims < from_end ? 1 : b->dims[b->ndims - from_end]; }
+
+static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame, attention_dims_t *d) {
+    const bound_t *q = &frame->v[p->q.data], *k = &frame->v[p->k.data], *v = &frame->v[p->v.data], *out = &frame->v[p->out_dims];
+    if (q->ndims < 2 || k->ndims < 2 || v->ndims < 2 || out->ndims < 2) {
+        return sg_fail(sinter_invalid_shape, "attention: an operand has fewer than 2 dims");
+    }
+    d->nb = out->ndims - 2;
+    d->S = batch_dim(q, p->trans_q ? 1 : 2);
+    d->D = batch_dim(q, p->trans_q ? 2 : 1);
+    d->T = batch_dim(k, p->trans_k ? 2 : 1);
+    d->Dv = batch_dim(v, p->trans_v ? 2 : 1);
+    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(v, p->trans_v ? 1 : 2) != d->T || batch_dim(out, 2) != d->S || batch_dim(out, 1) != d->Dv) {
+        return sg_fail(sinter_invalid_shape, "attention: dims of Q, K, V and the output do not fit each other");
+    }
+    for (int i = 0; i < d->nb; i++) {
+        const int from_end = out->ndims - i;
+        const int64_t n = d->batch[i] = out->dims[i], qd = batch_dim(q, from_end), kd = batch_dim(k, from_end), vd = batch_dim(v, from_end);
+        if ((qd != 1 && qd != n) || (kd != 1 && kd != n) || (vd != 1 && vd != n)) {
+            return sg_fail(sinter_invalid_shape, "attention: batch dim %d does not broadcast", i);
+        }
+        d->grouped[i] = kd == 1 && vd == 1 && n != 1;
+    }
+    return sinter_success;
+}
+
+/* Only dims and the thread count go in: scratch is sized from this before there is data. */
+static sinter_status_t geometry(const step_t *step, const frame_t *frame, attention_dims_t *d) {
+    const attention_params_t *p = &step->p.attention;
+    const attention_config_t *c = step->jit;
+    *d = (attention_dims_t){0};
+    SG_TRY(check_dims(p, frame, d));
+    d->group = d->n_kv = 1;
+    for (int i = 0; i < d->nb; i++) {
+        int64_t *n = d->grouped[i] ? &d->group : &d->n_kv;
+        if (!mul_i64(*n, d->batch[i], n)) {
+            return sg_fail(sinter_invalid_shape, "attention: batch dims overflow");
+        }
+    }
+    d->rows = d->S * d->group;
+    d->block = c->rows;
+    d->n_blocks = (d->rows + d->block - 1) / d->block;
+    d->n_chunks = (d->Dv + c->dv - 1) / c->dv;
+    if (d->n_chunks == 0 && p->stats >= 0) {
+        d->n_chunks = 1; /* no output element, but the statistics are still due */
+    }
+    d->items = d->n_kv * d->n_blocks * d->n_chunks;
+    const int64_t tiles = (d->T + c->tk - 1) / c->tk;
+    /* A part of T is worth a merge from two tiles on. The second pass of a probability chain needs the whole row's sum, so it is not split. */
+    int64_t splits = d->items && !p->prob ? frame->threads / d->items : 1;
+    splits = splits > tiles / 2 ? tiles / 2 : splits;
+    d->split_tiles = splits > 1 ? (tiles + splits - 1) / splits : tiles;
+    d->splits = d->split_tiles ? (tiles + d->split_tiles - 1) / d->split_tiles : 1;
+    return sinter_success;
+}
+
+static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame) {
+    attention_dims_t d;
+    const attention_config_t *c = step->jit;
+    (void)plan;
+    if (geometry(step, frame, &d) != sinter_success || d.splits < 2) {
+        return 0;
+    }
+    return (size_t)(d.items * d.splits) * (size_t)c->rows * ((size_t)c->dv + 2) * sizeof(float) + 64;
+}
+
+/* ---- prepare ---------------------------------------------------------------------------------------------------------------- */
+
+/* True if the program gives the same function at every index: nothing varies, nothing is stored. */
+static bool is_flat(const chain_bound_t *b) {
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        const int op = b->chain->instrs[i].op;
+        if (op == CHAIN_INDEX || op == CHAIN_STORE || op == CHAIN_STORE_SAT) {
+            return false;
+        }
+    }
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        for (int d = 0; d < b->ndims; d++) {
+            if (b->refs[i].stride[d] != 0 && (b->dims[d] != 1 || d + 1 == b->ndims)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* True if rows of a stored packed tensor may share bytes: threads would then write each other's elements. */
+static bool stores_share_bytes(const chain_bound_t *b) {
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        const chain_instr_t *in = &b->chain->instrs[i];
+        if (in->op != CHAIN_STORE && in->op != CHAIN_STORE_SAT) {
+            continue;
+        }
+        const chain_ref_t *ref = &b->refs[in->operand];
+        for (int d = 0; d + 1 < b->ndims; d++) {
+            if (b->dims[d] > 1 && ref->stride[d] % ref->traits->block_elems != 0) {
+                return true;
+            }
+        }
+        if (ref->traits->block_elems > 1 && ref->stride[b->ndims - 1] != 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool fill_is_minus_inf(const attention_params_t *p, const frame_t *frame) {
+    const bound_t *fill = &frame->v[p->causal_fill];
+    float x;
+    dtype_traits(fill->dtype)->codec.load_f32(fill->data, 0, 0, 1, &x);
+    return x == -INFINITY;
+}
+
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state) {
+    const attention_params_t *p = &step->p.attention;
+    attention_state_t *st = state;
+    SG_TRY(geometry(step, frame, &st->d));
+    SG_TRY(tile_bind(&p->q, p->trans_q, frame, &st->q));
+    SG_TRY(tile_bind(&p->k, p->trans_k, frame, &st->k));
+    SG_TRY(tile_bind(&p->v, p->trans_v, frame, &st->v));
+    if (p->score) {
+        SG_TRY(chain_bind(p->score, frame, plan->isa, &st->score));
+        st->score_flat = is_flat(&st->score);
+    }
+    if (p->prob) {
+        SG_TRY(chain_bind(p->prob, frame, plan->isa, &st->prob));
+        st->prob_flat = is_flat(&st->prob);
+    }
+    SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
+    st->serial = stores_share_bytes(&st->post);
+    st->skip = p->causal && fill_is_minus_inf(p, frame);
+    st->causal_shift = p->causal_bottom_right ? st->d.T - st->d.S : p->causal_shift;
+    return sinter_success;
+}
+
+/* ---- the kernels ------------------------------------------------------------------------------------------------------------ */
+
+#define ATTENTION_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                       \
+    extern const kernel_t kernel_attention_flash_##id;                                                                                             \
+    const kernel_t kernel_attention_flash_##id = {.name = "attention_flash_" #id, .step = STEP_ATTENTION, .isa = (least_isa), .cost = (its_cost),  \
+                                                  .refuse = (refuse_fn), .setup = setup_##id, .thread_bytes = thread_bytes,                        \
+                                                  .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .phases = 2};
+ATTENTION_KERNEL(f32_generic, sinter_isa_generic, 400, NULL)
+ATTENTION_KERNEL(f32_avx2, sinter_isa_avx2, 300, NULL)
+ATTENTION_KERNEL(f32_avx512, sinter_isa_avx512, 200, NULL)
+/* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
+ATTENTION_KERNEL(bf16_avx512, sinter_isa_avx512_vnni, 100, refuse_bf16)
