@@ -58,7 +58,7 @@ def main():
     for top in ("include", "src", "tests/oracle", "tools/graph_runner", "examples"):
         for folder, _, names in os.walk(os.path.join(ROOT, top)):
             for name in sorted(names):
-                if name.endswith((".c", ".h", ".def")):
+                if name.endswith((".c", ".h", ".def", ".inc")):
                     path = os.path.relpath(os.path.join(folder, name), ROOT)
                     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
                         errors += check_file(path, f.read())

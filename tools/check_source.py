@@ -38,7 +38,7 @@ def check_file(path, text, case_dtype):
             yield f"{where}: absolute path"
         if NATIVE.search(line):
             yield f"{where}: compiles for the build machine"
-        if path.endswith((".c", ".h")) and not CODECS.match(path) and case_dtype.search(line):
+        if path.endswith((".c", ".h", ".inc")) and not CODECS.match(path) and case_dtype.search(line):
             yield f"{where}: switch over data types outside the codecs; ask the traits table"
 
 
