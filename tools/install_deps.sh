@@ -7,9 +7,13 @@ compiles() { # header [library]
     printf '#include <stdio.h>\n#include <%s>\nint main(void) { return 0; }\n' "$1" | cc -x c - ${2:+-l"$2"} -o /dev/null 2>/dev/null
 }
 
+cmake_is_new_enough() {
+    command -v cmake >/dev/null && [ "$(printf '3.25\n%s\n' "$(cmake --version | sed -n 's/^cmake version //p')" | sort -V | head -n 1)" = 3.25 ]
+}
+
 missing() {
     command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || echo "build-essential"
-    command -v cmake >/dev/null || echo "cmake"
+    cmake_is_new_enough || echo "cmake" # 3.25 or newer
     command -v pkg-config >/dev/null || echo "pkg-config"
     command -v python3 >/dev/null || echo "python3"
     compiles libxsmm.h || echo "libxsmm-dev"
@@ -28,5 +32,5 @@ if command -v apt-get >/dev/null && { [ -z "$root" ] || command -v sudo >/dev/nu
     packages=$(missing)
     [ -z "$packages" ] && exit 0
 fi
-echo "missing (named by Debian package):" $packages >&2
+echo "missing, by Debian package name (cmake: 3.25 or newer):" $packages >&2
 exit 1
