@@ -1,0 +1,304 @@
+/* Compiling and executing through the API: dynamic dims, fpmath modes, threads, scratch, in-place ports, and every wrong way to call execute. */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "e2e.h"
+
+static const char *const ATTENTION = "llama3-8b-decode-int4.json";
+
+static sinter_stream_t *stream_of(int threads)
+{
+    sinter_stream_t *stream = NULL;
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
+    CHECK(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    return stream;
+}
+
+static sinter_compiled_partition_t *compile(sinter_partition_t *partition)
+{
+    sinter_compiled_partition_t *compiled = NULL;
+    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
+    if (!compiled)
+        exit(e2e_finish());
+    return compiled;
+}
+
+/* One compile with the KV length unknown, then a token more at each execute. */
+static void test_dynamic_length(void)
+{
+    model_t model;
+    e2e_load(&model, ATTENTION);
+    e2e_replace_dim(&model, 4096, SINTER_UNKNOWN_DIM);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) == sinter_success);
+    sinter_compiled_partition_t *compiled = compile(partition);
+    sinter_stream_t *stream = stream_of(2);
+    model_free(&model);
+    for (int64_t t = 1; t <= 100; t++) {
+        e2e_ports_t ports;
+        e2e_load(&model, ATTENTION);
+        e2e_replace_dim(&model, 4096, t);
+        e2e_ports_make(&ports, &model, NULL, (uint64_t)t, 0);
+        sinter_logical_tensor_t inferred;
+        CHECK(sinter_compiled_partition_infer_outputs(compiled, ports.n_in, (const sinter_tensor_t *const *)ports.in, 1, &inferred) == sinter_success);
+        CHECK(inferred.ndims == 5 && inferred.dims[1] == 8 && inferred.dims[4] == 128);
+        CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
+        CHECK(e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
+        e2e_ports_free(&ports);
+        model_free(&model);
+    }
+    CHECK(sinter_compiled_partition_destroy(&compiled) == sinter_success);
+    CHECK(sinter_partition_destroy(&partition) == sinter_success);
+    CHECK(sinter_stream_destroy(&stream) == sinter_success);
+}
+
+static int says(const sinter_compiled_partition_t *compiled, const char *word)
+{
+    const char *report = "";
+    return sinter_compiled_partition_report(compiled, &report) == sinter_success && strstr(report, word) != NULL;
+}
+
+/* The graph says strict, the partition bf16 and strict in turn: each compiled partition keeps its own. */
+static void test_modes(void)
+{
+    model_t model;
+    e2e_ports_t ports, again;
+    e2e_load(&model, ATTENTION);
+    e2e_replace_dim(&model, 4096, 203);
+    model.mode = sinter_fpmath_mode_tf32;
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    sinter_fpmath_mode_t mode;
+    int apply;
+    CHECK(sinter_partition_get_fpmath_mode(partition, &mode, &apply) == sinter_success && mode == sinter_fpmath_mode_tf32);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) == sinter_success);
+    sinter_compiled_partition_t *strict = compile(partition);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) == sinter_success);
+    sinter_compiled_partition_t *bf16 = compile(partition);
+    CHECK(sinter_partition_set_fpmath_mode(partition, (sinter_fpmath_mode_t)99, 1) == sinter_invalid_arguments);
+    CHECK(says(strict, "fpmath strict") && !says(strict, "fpmath bf16"));
+    CHECK(says(bf16, "fpmath bf16 (applied to int)"));
+    CHECK(sinter_compiled_partition_get_fpmath_mode(strict, &mode, &apply) == sinter_success && mode == sinter_fpmath_mode_strict && !apply);
+    CHECK(sinter_compiled_partition_get_fpmath_mode(bf16, &mode, &apply) == sinter_success && mode == sinter_fpmath_mode_bf16 && apply);
+    sinter_stream_t *stream = stream_of(1);
+    e2e_ports_make(&ports, &model, NULL, 7, 0);
+    e2e_ports_make(&again, &model, NULL, 7, 0);
+    CHECK(e2e_execute(strict, stream, &ports) == sinter_success);
+    CHECK(e2e_execute(bf16, stream, &again) == sinter_success);
+    CHECK(e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
+    CHECK(e2e_compare(&model, &again, sinter_fpmath_mode_bf16, 1) == 0);
+    size_t bytes;
+    CHECK(sinter_logical_tensor_get_bytes(&ports.out_lt[0], &bytes) == sinter_success);
+    /* Where the report says that bf16 is what the kernel computes in, the bits must differ, and the result must break the strict bound. */
+    if (says(bf16, "attention_flash_bf16"))
+        CHECK(memcmp(ports.out_data[0], again.out_data[0], bytes) != 0);
+    else
+        CHECK(memcmp(ports.out_data[0], again.out_data[0], bytes) == 0);
+    CHECK(!says(strict, "step 0: attention_flash_bf16"));
+    e2e_ports_free(&ports);
+    e2e_ports_free(&again);
+    sinter_compiled_partition_destroy(&strict);
+    sinter_compiled_partition_destroy(&bf16);
+    sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&stream);
+    model_free(&model);
+}
+
+/* ---- many threads, one compiled partition ---------------------------------------------------------------------------------------------- */
+
+typedef struct worker {
+    const sinter_compiled_partition_t *compiled;
+    const model_t *model;
+    const unsigned char *want;
+    size_t bytes;
+    int user_scratch, bad;
+} worker_t;
+
+static void *work(void *arg)
+{
+    worker_t *w = arg;
+    sinter_stream_t *stream = NULL;
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 1};
+    e2e_ports_t ports;
+    size_t total = 0;
+    w->bad += sinter_stream_create(&stream, NULL, &desc) != sinter_success;
+    e2e_ports_make(&ports, w->model, NULL, 7, 0);
+    w->bad += sinter_compiled_partition_get_scratchpad_bytes(w->compiled, stream, 0, NULL, &total, NULL) != sinter_success;
+    unsigned char *scratch = w->user_scratch ? malloc(total + 1) : NULL;
+    for (int i = 0; i < 8; i++) {
+        w->bad += sinter_compiled_partition_execute(w->compiled, stream, ports.n_in, (const sinter_tensor_t *const *)ports.in, ports.n_out, ports.out,
+                                                    scratch ? scratch + 1 : NULL, scratch ? total : 0) != sinter_success;
+        w->bad += memcmp(ports.out_data[0], w->want, w->bytes) != 0;
+        memset(ports.out_data[0], 0xFF, w->bytes);
+    }
+    free(scratch);
+    e2e_ports_free(&ports);
+    sinter_stream_destroy(&stream);
+    return NULL;
+}
+
+static void test_concurrent(void)
+{
+    enum { WORKERS = 6 };
+    model_t model;
+    e2e_ports_t ports;
+    pthread_t threads[WORKERS];
+    worker_t workers[WORKERS];
+    size_t bytes;
+    e2e_load(&model, ATTENTION);
+    e2e_replace_dim(&model, 4096, 129);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    sinter_compiled_partition_t *compiled = compile(partition);
+    sinter_stream_t *stream = stream_of(1);
+    e2e_ports_make(&ports, &model, NULL, 7, 0);
+    CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
+    CHECK(sinter_logical_tensor_get_bytes(&ports.out_lt[0], &bytes) == sinter_success);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = (worker_t){compiled, &model, ports.out_data[0], bytes, i % 2, 0};
+        CHECK(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(workers[i].bad == 0);
+    }
+    e2e_ports_free(&ports);
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&stream);
+    model_free(&model);
+}
+
+/* ---- wrong calls --------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_wrong_calls(void)
+{
+    model_t model;
+    e2e_ports_t p, odd;
+    e2e_load(&model, ATTENTION);
+    e2e_replace_dim(&model, 4096, 65);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    sinter_compiled_partition_t *c = compile(partition);
+    sinter_stream_t *s = stream_of(1);
+    e2e_ports_make(&p, &model, NULL, 7, 0);
+    const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)p.in;
+    sinter_compiled_partition_t *none = NULL;
+    size_t n;
+    CHECK(sinter_partition_compile(NULL, NULL, 0, NULL, 0, NULL, &none) == sinter_invalid_arguments);
+    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, NULL) == sinter_invalid_arguments);
+    CHECK(sinter_partition_compile(partition, NULL, 1, NULL, 0, NULL, &none) == sinter_invalid_arguments);
+    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 1, NULL, &none) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(NULL, s, p.n_in, in, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, NULL, p.n_in, in, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, NULL, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, NULL, NULL, 0) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in - 1, in, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
+    CHECK(strstr(sinter_last_error_message(), "no input with tensor id") != NULL);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, 0, p.out, NULL, 0) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, p.out, &n, 8) == sinter_invalid_arguments);
+    CHECK(strstr(sinter_last_error_message(), "too small") != NULL);
+    CHECK(sinter_compiled_partition_query_logical_tensor(c, 12345, &p.in_lt[0]) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_get_scratchpad_bytes(c, s, 0, NULL, NULL, NULL) == sinter_invalid_arguments);
+    const sinter_inplace_pair_t *pairs;
+    CHECK(sinter_compiled_partition_get_inplace_ports(c, NULL, &pairs) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_get_inplace_ports(c, &n, &pairs) == sinter_success && n == 0);
+
+    /* A compile-time shape that contradicts the graph, and an id that is no port. */
+    sinter_logical_tensor_t lt = p.in_lt[0];
+    lt.dims[0] = 2;
+    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) == sinter_invalid_shape && none == NULL);
+    lt = p.in_lt[0];
+    lt.id = 999;
+    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) == sinter_invalid_arguments && none == NULL);
+
+    /* Another data type, other dims, too few bytes, an output over an input. Nothing may be written. */
+    size_t bytes;
+    CHECK(sinter_logical_tensor_get_bytes(&p.out_lt[0], &bytes) == sinter_success);
+    sinter_tensor_t *keep = p.in[0], *other = NULL;
+    lt = p.in_lt[0];
+    lt.data_type = lt.data_type == sinter_f16 ? sinter_bf16 : sinter_f16;
+    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+    p.in[0] = other;
+    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments && strstr(sinter_last_error_message(), "compiled for") != NULL);
+    CHECK(sinter_tensor_destroy(&other) == sinter_success);
+    lt = p.in_lt[0];
+    lt.dims[2]++;
+    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+    p.in[0] = other;
+    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments);
+    CHECK(sinter_tensor_destroy(&other) == sinter_success);
+    p.in[0] = keep;
+    CHECK(sinter_tensor_create(&other, NULL, &p.in_lt[0], p.in_data[0], 3) == sinter_invalid_arguments && other == NULL);
+    sinter_tensor_t *out = p.out[0];
+    CHECK(sinter_tensor_create(&other, NULL, &p.out_lt[0], p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+    p.out[0] = other;
+    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments && strstr(sinter_last_error_message(), "overlaps") != NULL);
+    p.out[0] = out;
+    CHECK(sinter_tensor_destroy(&other) == sinter_success);
+    CHECK(sinter_tensor_set_data(p.in[0], NULL, 0) != sinter_success || e2e_execute(c, s, &p) == sinter_invalid_arguments);
+    int untouched = 1;
+    for (size_t i = 0; i < bytes; i++)
+        untouched = untouched && p.out_data[0][i] == 0xFF;
+    CHECK(untouched);
+    CHECK(sinter_tensor_set_data(p.in[0], p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+
+    /* Any alignment works and changes nothing. */
+    CHECK(e2e_execute(c, s, &p) == sinter_success);
+    e2e_ports_make(&odd, &model, NULL, 7, 1);
+    CHECK(e2e_execute(c, s, &odd) == sinter_success);
+    CHECK(memcmp(p.out_data[0], odd.out_data[0] + 1, bytes) == 0);
+    e2e_ports_free(&odd);
+    e2e_ports_free(&p);
+    CHECK(sinter_compiled_partition_destroy(&c) == sinter_success && c == NULL);
+    CHECK(sinter_compiled_partition_destroy(&c) == sinter_success);
+    sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&s);
+    model_free(&model);
+}
+
+/* ---- in place -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_inplace(void)
+{
+    model_t model;
+    e2e_ports_t p, q;
+    const sinter_inplace_pair_t *pairs = NULL;
+    size_t n = 0, bytes;
+    e2e_load(&model, "patterns/eltwise-chain.json");
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    sinter_compiled_partition_t *c = compile(partition);
+    sinter_stream_t *s = stream_of(2);
+    CHECK(sinter_compiled_partition_get_inplace_ports(c, &n, &pairs) == sinter_success);
+    CHECK(n >= 1);
+    e2e_ports_make(&p, &model, NULL, 7, 0);
+    e2e_ports_make(&q, &model, NULL, 7, 0);
+    CHECK(e2e_execute(c, s, &p) == sinter_success);
+    CHECK(e2e_compare(&model, &p, sinter_fpmath_mode_strict, 0) == 0);
+    for (size_t i = 0; n > 0 && i < q.n_in; i++) {
+        if (q.in_lt[i].id == pairs[0].input_id) {
+            CHECK(sinter_logical_tensor_get_bytes(&q.out_lt[0], &bytes) == sinter_success);
+            CHECK(sinter_tensor_set_data(q.out[0], q.in_data[i], bytes) == sinter_success);
+            CHECK(e2e_execute(c, s, &q) == sinter_success);
+            CHECK(memcmp(q.in_data[i], p.out_data[0], bytes) == 0);
+            CHECK(sinter_tensor_set_data(q.out[0], q.in_data[i] + 4, bytes) == sinter_success);
+            CHECK(e2e_execute(c, s, &q) == sinter_invalid_arguments);
+        }
+    }
+    e2e_ports_free(&p);
+    e2e_ports_free(&q);
+    sinter_compiled_partition_destroy(&c);
+    sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&s);
+    model_free(&model);
+}
+
+int main(void)
+{
+    test_dynamic_length();
+    test_modes();
+    test_concurrent();
+    test_wrong_calls();
+    test_inplace();
+    return e2e_finish();
+}
