@@ -92,28 +92,12 @@ static uint64_t key_of(const gr_exec_t *x, const orc_graph_t *graph)
     return h;
 }
 
-static double matmul_flops(const gr_exec_t *x)
-{
-    double flops = 0;
-
-    for (size_t i = 0; i < x->model->n_ops; i++) {
-        const model_op_t *op = &x->model->ops[i];
-        sinter_logical_tensor_t a, c;
-
-        if (op->kind != sinter_op_matmul || sinter_graph_query_logical_tensor(x->graph, op->inputs[0].id, &a) ||
-            sinter_graph_query_logical_tensor(x->graph, op->outputs[0].id, &c) || a.ndims < 1 || c.ndims < 1)
-            continue;
-        flops += 2.0 * (double)gr_elements(&c) * (double)a.dims[a.ndims - 1];
-    }
-    return flops;
-}
-
 static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t *err)
 {
     model_t *m = x->model;
     orc_tensor_t *inputs = gr_arena_alloc(&m->arena, m->n_tensors, sizeof *inputs);
     size_t n_in = 0;
-    double flops = matmul_flops(x);
+    double flops = 0;
     char text[512] = "";
 
     gr_check_forget();
@@ -122,6 +106,8 @@ static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t
     if (!inputs || !kept.ids || !kept.results)
         return gr_fail_memory(err);
     memset(kept.results, 0, (m->n_tensors + 1) * sizeof *kept.results);
+    for (size_t i = 0; i < m->n_ops; i++)
+        flops += gr_exec_flops(x, m->ops[i].id);
     for (size_t i = 0; i < m->n_tensors; i++) {
         if (m->tensors[i].is_input)
             inputs[n_in++] = (orc_tensor_t){x->buffers[i].lt, x->buffers[i].data};
@@ -211,7 +197,7 @@ int gr_dump_tensors(const gr_exec_t *x, gr_error_t *err)
         if (npy_write(dir, name, &b->lt, b->data, b->bytes, err))
             return -1;
     }
-    for (size_t i = 0; i < kept.n; i++) {
+    for (size_t i = 0; *x->opt->mode == 'C' && i < kept.n; i++) {
         sinter_logical_tensor_t lt = kept.results[i].lt;
 
         lt.data_type = sinter_f64;

@@ -1,0 +1,207 @@
+#include "bench.h"
+
+#include "limits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RUNS = 100000, MIN_RUNS = 5, MAX_SETS = 64 };
+
+/* One set of tensors of a partition, over memory of its own for all but the first set. */
+typedef struct set {
+    gr_buffer_t *buffers;
+    sinter_tensor_t **tensors; /* inputs, then outputs */
+} set_t;
+
+typedef struct bench {
+    gr_exec_t *x;
+    const gr_part_t *part;
+    size_t n, n_sets;
+    set_t sets[MAX_SETS];
+    char *flush; /* read between runs where copies would be too many; NULL otherwise */
+    size_t flush_bytes;
+    double *times;
+    size_t n_times;
+} bench_t;
+
+typedef struct result {
+    double compile, min, median, flops, bytes;
+} result_t;
+
+static const sinter_logical_tensor_t *port(const gr_part_t *p, size_t i)
+{
+    return i < p->n_in ? &p->in[i] : &p->out[i - p->n_in];
+}
+
+static double port_bytes(const gr_part_t *p)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < p->n_in + p->n_out; i++) {
+        size_t bytes = 0;
+
+        sinter_logical_tensor_get_bytes(port(p, i), &bytes);
+        sum += (double)bytes;
+    }
+    return sum;
+}
+
+/* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
+
+static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
+{
+    gr_arena_t *arena = &b->x->model->arena;
+
+    set->buffers = gr_arena_alloc(arena, b->n, sizeof *set->buffers);
+    set->tensors = gr_arena_alloc(arena, b->n, sizeof *set->tensors);
+    if (!set->buffers || !set->tensors)
+        return gr_fail_memory(err);
+    for (size_t i = 0; i < b->n; i++) {
+        const gr_buffer_t *from = gr_exec_buffer(b->x, port(b->part, i)->id);
+
+        if (copy) {
+            if (gr_buffer_alloc(&set->buffers[i], &from->lt, err))
+                return -1;
+            memcpy(set->buffers[i].data, from->data, from->bytes);
+        }
+        if (gr_make_tensor(b->x, port(b->part, i), copy ? &set->buffers[i] : from, &set->tensors[i], err))
+            return -1;
+    }
+    return 0;
+}
+
+/* With --cold-cache: as many sets as make twice the last-level cache, or, for small partitions, memory that is read between runs. */
+static int open_sets(bench_t *b, gr_error_t *err)
+{
+    size_t bytes = (size_t)port_bytes(b->part) + 1, twice = 2 * gr_last_level_cache();
+
+    b->n_sets = 1;
+    if (b->x->opt->cold_cache && bytes >= twice / (MAX_SETS - 1))
+        b->n_sets = twice / bytes + 2;
+    if (b->x->opt->cold_cache && b->n_sets == 1) {
+        b->flush_bytes = twice;
+        b->flush = gr_malloc(twice);
+        if (!b->flush)
+            return gr_fail_memory(err);
+        memset(b->flush, 1, twice);
+    }
+    for (size_t s = 0; s < b->n_sets; s++)
+        if (open_set(b, &b->sets[s], s > 0, err))
+            return -1;
+    return 0;
+}
+
+static void close_sets(bench_t *b)
+{
+    for (size_t s = 0; s < b->n_sets; s++)
+        for (size_t i = 0; b->sets[s].tensors && i < b->n; i++) {
+            sinter_tensor_destroy(&b->sets[s].tensors[i]);
+            gr_buffer_free(&b->sets[s].buffers[i]);
+        }
+    gr_free(b->flush);
+    gr_free(b->times);
+}
+
+/* ---- timing --------------------------------------------------------------------------------------------------------------------- */
+
+static int run_once(bench_t *b, size_t run, double *seconds, gr_error_t *err)
+{
+    const set_t *set = &b->sets[run % b->n_sets];
+    volatile unsigned long long sink = 0;
+    sinter_status_t status;
+    double start;
+
+    if (b->flush)
+        sink = gr_read_all(b->flush, b->flush_bytes, b->x->threads);
+    (void)sink;
+    start = gr_seconds();
+    status = sinter_compiled_partition_execute(b->part->compiled, b->x->stream, b->part->n_in, (const sinter_tensor_t *const *)set->tensors,
+                                               b->part->n_out, set->tensors + b->part->n_in, NULL, 0);
+    *seconds = gr_seconds() - start;
+    return status ? gr_library_failure(status, "execute", err) : 0;
+}
+
+static int run_all(bench_t *b, gr_error_t *err)
+{
+    const gr_options_t *opt = b->x->opt;
+    size_t want = opt->repeat ? (size_t)opt->repeat : MAX_RUNS;
+    double start, progress, seconds;
+
+    b->times = gr_malloc(want * sizeof *b->times);
+    if (!b->times)
+        return gr_fail_memory(err);
+    for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) /* warm up code and scratch memory */
+        if (run_once(b, i, &seconds, err))
+            return -1;
+    start = progress = gr_seconds();
+    for (b->n_times = 0; b->n_times < want; b->n_times++) {
+        double now = gr_seconds();
+
+        if (!opt->repeat && b->n_times >= MIN_RUNS && now - start >= opt->min_time)
+            break;
+        if (now - progress > 5) {
+            gr_progress("partition %zu: %zu runs in %.0f s", b->part->id, b->n_times, now - start);
+            progress = now;
+        }
+        if (run_once(b, b->n_times + 1, &b->times[b->n_times], err))
+            return -1;
+    }
+    return 0;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t *err)
+{
+    bench_t b = {.x = x, .part = p, .n = p->n_in + p->n_out};
+    int failed = open_sets(&b, err) || run_all(&b, err);
+
+    *r = (result_t){.compile = p->compile_seconds, .bytes = port_bytes(p)};
+    for (size_t i = 0; i < p->n_ops; i++)
+        r->flops += gr_exec_flops(x, p->ops[i]);
+    if (!failed) {
+        qsort(b.times, b.n_times, sizeof *b.times, compare_doubles);
+        r->min = b.times[0];
+        r->median = b.times[b.n_times / 2];
+    }
+    close_sets(&b);
+    return failed ? -1 : 0;
+}
+
+/* Rates are those of the median. */
+static void print_result(const char *what, const result_t *r, const gr_limits_t *limits)
+{
+    double gflops = r->flops / r->median, bytes = r->bytes / r->median;
+
+    printf("    %s: compile %.3g ms, min %.4g ms, median %.4g ms, ", what, 1e3 * r->compile, 1e3 * r->min, 1e3 * r->median);
+    printf("%.4g GFLOP/s (%.3g of FMA peak), %.4g MB moved, %.4g GB/s (%.3g of read bandwidth)\n", 1e-9 * gflops,
+           limits->fma_flops ? gflops / limits->fma_flops : 0, 1e-6 * r->bytes, 1e-9 * bytes, limits->read_bytes ? bytes / limits->read_bytes : 0);
+}
+
+int gr_bench(gr_exec_t *x, gr_error_t *err)
+{
+    const gr_limits_t *limits = gr_limits(x->threads);
+    result_t sum = {0};
+
+    printf("    limits of %d threads (%s): read %.4g GB/s, FMA f32 %.4g GFLOP/s\n", x->threads, limits->isa, 1e-9 * limits->read_bytes,
+           1e-9 * limits->fma_flops);
+    for (size_t i = 0; i < x->n_parts; i++) {
+        result_t r;
+        char what[128];
+
+        if (bench_part(x, &x->parts[i], &r, err))
+            return -1;
+        snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
+        print_result(what, &r, limits);
+        sum = (result_t){sum.compile + r.compile, sum.min + r.min, sum.median + r.median, sum.flops + r.flops, sum.bytes + r.bytes};
+    }
+    if (x->n_parts > 1)
+        print_result("all partitions", &sum, limits);
+    return 0;
+}

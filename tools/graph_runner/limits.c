@@ -1,0 +1,217 @@
+#include "limits.h"
+
+#include "base.h"
+
+#include <string.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { PASSES = 5 };
+static const size_t read_bytes = (size_t)512 << 20;
+static const long fma_rounds = 2000000;
+
+/* One column per instruction set: sum 64-bit words of whole 512-byte blocks; run rounds of 16 vector FMAs and return the operations done. */
+typedef struct probe {
+    const char *isa;
+    unsigned long long (*read)(const void *data, size_t bytes);
+    double (*fma)(long rounds, float *sink);
+} probe_t;
+
+static unsigned long long read_generic(const void *data, size_t bytes)
+{
+    const unsigned long long *p = data;
+    unsigned long long sum[8] = {0}, all = 0;
+
+    for (size_t i = 0; i + 8 <= bytes / 8; i += 8)
+        for (int k = 0; k < 8; k++)
+            sum[k] += p[i + (size_t)k];
+    for (int k = 0; k < 8; k++)
+        all += sum[k];
+    return all;
+}
+
+static double fma_generic(long rounds, float *sink)
+{
+    float acc[64];
+
+    for (int k = 0; k < 64; k++)
+        acc[k] = (float)k;
+    for (long i = 0; i < rounds; i++)
+        for (int k = 0; k < 64; k++)
+            acc[k] = acc[k] * 0.999f + 0.5f;
+    for (int k = 0; k < 64; k++)
+        *sink += acc[k];
+    return (double)rounds * 64 * 2;
+}
+
+static const probe_t generic = {"generic", read_generic, fma_generic};
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const void *data, size_t bytes)
+{
+    const __m256i *p = data;
+    __m256i s[8];
+    unsigned long long out[4], all = 0;
+
+    for (int k = 0; k < 8; k++)
+        s[k] = _mm256_setzero_si256();
+    for (size_t i = 0; i + 8 <= bytes / 32; i += 8)
+        for (int k = 0; k < 8; k++)
+            s[k] = _mm256_add_epi64(s[k], _mm256_loadu_si256(p + i + (size_t)k));
+    for (int k = 1; k < 8; k++)
+        s[0] = _mm256_add_epi64(s[0], s[k]);
+    _mm256_storeu_si256((__m256i *)out, s[0]);
+    for (int k = 0; k < 4; k++)
+        all += out[k];
+    return all;
+}
+
+__attribute__((target("avx2,fma"))) static double fma_avx2(long rounds, float *sink)
+{
+    const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.5f);
+    __m256 acc[12];
+    float out[8];
+
+    for (int k = 0; k < 12; k++)
+        acc[k] = _mm256_set1_ps((float)k);
+    for (long i = 0; i < rounds; i++) {
+#pragma GCC unroll 12
+        for (int k = 0; k < 12; k++)
+            acc[k] = _mm256_fmadd_ps(acc[k], a, b);
+    }
+    for (int k = 0; k < 12; k++) {
+        _mm256_storeu_ps(out, acc[k]);
+        *sink += out[0];
+    }
+    return (double)rounds * 12 * 8 * 2;
+}
+
+__attribute__((target("avx512f"))) static unsigned long long read_avx512(const void *data, size_t bytes)
+{
+    const char *p = data;
+    __m512i s[8];
+
+    for (int k = 0; k < 8; k++)
+        s[k] = _mm512_setzero_si512();
+    for (size_t i = 0; i + 512 <= bytes; i += 512)
+        for (size_t k = 0; k < 8; k++)
+            s[k] = _mm512_add_epi64(s[k], _mm512_loadu_si512(p + i + 64 * k));
+    for (int k = 1; k < 8; k++)
+        s[0] = _mm512_add_epi64(s[0], s[k]);
+    return (unsigned long long)_mm512_reduce_add_epi64(s[0]);
+}
+
+__attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *sink)
+{
+    const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.5f);
+    __m512 acc[16];
+
+    for (int k = 0; k < 16; k++)
+        acc[k] = _mm512_set1_ps((float)k);
+    for (long i = 0; i < rounds; i++) {
+#pragma GCC unroll 16
+        for (int k = 0; k < 16; k++)
+            acc[k] = _mm512_fmadd_ps(acc[k], a, b);
+    }
+    for (int k = 0; k < 16; k++)
+        *sink += _mm512_reduce_add_ps(acc[k]);
+    return (double)rounds * 16 * 16 * 2;
+}
+
+static const probe_t avx2 = {"avx2", read_avx2, fma_avx2}, avx512 = {"avx512", read_avx512, fma_avx512};
+#endif
+
+static const probe_t *best_probe(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f"))
+        return &avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &avx2;
+#endif
+    return &generic;
+}
+
+unsigned long long gr_read_all(const void *data, size_t bytes, int threads)
+{
+    const probe_t *probe = best_probe();
+    const size_t piece = (bytes / (size_t)threads + 511) / 512 * 512;
+    unsigned long long sum = 0;
+
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
+    for (int t = 0; t < threads; t++) {
+        size_t from = (size_t)t * piece;
+
+        if (from < bytes)
+            sum += probe->read((const char *)data + from, bytes - from < piece ? bytes - from : piece);
+    }
+    return sum;
+}
+
+static double measure_read(int threads)
+{
+    char *data = gr_malloc(read_bytes);
+    volatile unsigned long long sink;
+    double best = 0;
+
+    if (!data)
+        return 0;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < 512; t++)
+        memset(data + read_bytes / 512 * (size_t)t, t, read_bytes / 512);
+    for (int pass = 0; pass < PASSES; pass++) {
+        double start = gr_seconds(), rate;
+
+        sink = gr_read_all(data, read_bytes, threads);
+        rate = (double)read_bytes / (gr_seconds() - start);
+        best = rate > best ? rate : best;
+    }
+    (void)sink;
+    gr_free(data);
+    return best;
+}
+
+static double measure_fma(int threads)
+{
+    const probe_t *probe = best_probe();
+    volatile float sink;
+    double best = 0;
+
+    for (int pass = 0; pass < PASSES; pass++) {
+        double start = gr_seconds(), done = 0, rate;
+        float all = 0;
+
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : done, all)
+        for (int t = 0; t < threads; t++)
+            done += probe->fma(fma_rounds, &all);
+        rate = done / (gr_seconds() - start);
+        best = rate > best ? rate : best;
+        sink = all;
+    }
+    (void)sink;
+    return best;
+}
+
+const gr_limits_t *gr_limits(int threads)
+{
+    static gr_limits_t limits;
+    static int measured_threads;
+
+    if (measured_threads != threads) {
+        gr_progress("measuring the read bandwidth and FMA peak of %d threads", threads);
+        limits = (gr_limits_t){measure_read(threads), measure_fma(threads), best_probe()->isa};
+        measured_threads = threads;
+    }
+    return &limits;
+}
+
+size_t gr_last_level_cache(void)
+{
+    long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+    if (bytes <= 0)
+        bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return bytes > 0 ? (size_t)bytes : (size_t)32 << 20;
+}

@@ -1,0 +1,20 @@
+/* What this machine can do, measured with the same number of threads as the graph runs with. */
+#ifndef GR_LIMITS_H
+#define GR_LIMITS_H
+
+#include <stddef.h>
+
+typedef struct gr_limits {
+    double read_bytes; /* bytes per second read from memory by all threads */
+    double fma_flops;  /* f32 operations per second of fused multiply-adds on registers */
+    const char *isa;   /* what measured it */
+} gr_limits_t;
+
+/* Measured at the first call with a thread count and kept. All zero if there is no memory for it. */
+const gr_limits_t *gr_limits(int threads);
+/* Bytes of the last-level cache, or a guess. */
+size_t gr_last_level_cache(void);
+/* Reads bytes of memory with the given threads and returns a sum, so that the reads cannot be dropped. */
+unsigned long long gr_read_all(const void *data, size_t bytes, int threads);
+
+#endif
