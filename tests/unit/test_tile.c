@@ -1,0 +1,457 @@
+/* Tiles against decoders of the test's own: every data type, layouts, group geometries, scale and zero-point types, ISA levels. Operands end at an unreadable
+ * page, tiles lie between sentinels. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include <sinter/sinter_graph.h>
+
+#include "backend_xsmm/tile.h"
+#include "graph/cpu.h"
+#include "graph/status.h"
+
+static int passed, failed;
+
+static void check(bool ok, const char *what, const char *detail) {
+    passed += ok;
+    failed += !ok;
+    if (!ok && failed <= 40) {
+        printf("FAILED %s: %s\n", what, detail);
+    }
+}
+
+static uint64_t rng = 1;
+static uint32_t rnd(void) {
+    rng = rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng >> 33);
+}
+
+/* ---- memory that ends where reading faults -------------------------------------------------------------------------------------- */
+
+typedef struct guarded {
+    unsigned char *map, *data;
+    size_t bytes;
+} guarded_t;
+
+static guarded_t guarded(size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
+    guarded_t g = {mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), NULL, body + page};
+    if (g.map == MAP_FAILED || mprotect(g.map + body, page, PROT_NONE)) {
+        perror("guard page");
+        exit(1);
+    }
+    g.data = g.map + body - bytes;
+    for (size_t i = 0; i < bytes; i++) {
+        g.data[i] = (unsigned char)rnd();
+    }
+    return g;
+}
+
+static void unguard(guarded_t *g) { munmap(g->map, g->bytes); }
+
+/* ---- decoding, written from the format tables --------------------------------------------------------------------------------------- */
+
+static unsigned bits_at(const unsigned char *p, int64_t index, int bits) {
+    unsigned v = 0;
+    for (int b = 0; b < bits; b++) {
+        const int64_t at = index * bits + b;
+        v |= (unsigned)(p[at / 8] >> (at % 8) & 1) << b;
+    }
+    return v;
+}
+
+static double minifloat(unsigned v, int ebits, int mbits, int bias) {
+    const unsigned m = v & ((1u << mbits) - 1), e = v >> mbits & ((1u << ebits) - 1);
+    const double x = e ? ldexp(1 + ldexp(m, -mbits), (int)e - bias) : ldexp(m, 1 - bias - mbits);
+    return v >> (ebits + mbits) & 1 ? -x : x;
+}
+
+static double ieee(unsigned v, int ebits, int mbits) {
+    const unsigned e = v >> mbits & ((1u << ebits) - 1), m = v & ((1u << mbits) - 1);
+    if (e == (1u << ebits) - 1) {
+        return m ? NAN : v >> (ebits + mbits) & 1 ? -INFINITY : INFINITY;
+    }
+    return minifloat(v, ebits, mbits, (1 << (ebits - 1)) - 1);
+}
+
+static double decode(sinter_data_type_t type, const unsigned char *p, int64_t i) {
+    unsigned v;
+    double d;
+    int64_t l;
+    int32_t w;
+    switch (type) {
+    case sinter_f32: memcpy(&v, p + 4 * i, 4); return ieee(v, 8, 23);
+    case sinter_f64: memcpy(&d, p + 8 * i, 8); return d;
+    case sinter_s64: memcpy(&l, p + 8 * i, 8); return (double)l;
+    case sinter_s32: memcpy(&w, p + 4 * i, 4); return w;
+    case sinter_f16: return ieee(bits_at(p, i, 16), 5, 10);
+    case sinter_bf16: return ieee(bits_at(p, i, 16), 8, 7);
+    case sinter_s8: return (int)(bits_at(p, i, 8) ^ 128) - 128;
+    case sinter_u8: return bits_at(p, i, 8);
+    case sinter_boolean: return bits_at(p, i, 8) != 0;
+    case sinter_s4: return (int)(bits_at(p, i, 4) ^ 8) - 8;
+    case sinter_u4: return bits_at(p, i, 4);
+    case sinter_f4_e2m1: return minifloat(bits_at(p, i, 4), 2, 1, 1);
+    case sinter_f6_e3m2: return minifloat(bits_at(p, i, 6), 3, 2, 3);
+    case sinter_f6_e2m3: return minifloat(bits_at(p, i, 6), 2, 3, 1);
+    case sinter_f8_e5m2: return ieee(bits_at(p, i, 8), 5, 2);
+    case sinter_f8_e4m3: return (p[i] & 127) == 127 ? NAN : minifloat(p[i], 4, 3, 7);
+    case sinter_f8_e5m2fnuz: return p[i] == 128 ? NAN : minifloat(p[i], 5, 2, 16);
+    case sinter_f8_e4m3fnuz: return p[i] == 128 ? NAN : minifloat(p[i], 4, 3, 8);
+    case sinter_e8m0: return p[i] == 255 ? NAN : ldexp(1, p[i] - 127);
+    default: printf("no decoder\n"); exit(1);
+    }
+}
+
+static size_t bytes_of(sinter_data_type_t type, int64_t elems) { return (size_t)((elems * dtype_traits(type)->bits + 7) / 8); }
+
+/* ---- one operand, checked in full ------------------------------------------------------------------------------------------------ */
+
+enum { ND = 3, B = 2 };
+
+
+typedef struct geometry {
+    sinter_data_type_t type, scale, zp; /* 0: none */
+    int rows, cols, scale_gr, scale_gc, zp_gr, zp_gc;
+    bool rows_inner; /* strides: rows are contiguous (a K cache [T][D] read as [D][T]) */
+    int inner_stride, outer_gap;
+    bool trans;
+} geometry_t;
+
+static void dense(bound_t *b, sinter_data_type_t type, const int64_t *dims) {
+    *b = (bound_t){.dtype = type, .ndims = ND};
+    for (int64_t d = ND - 1, s = 1; d >= 0; s *= dims[d], d--) {
+        b->dims[d] = dims[d];
+        b->strides[d] = s;
+    }
+}
+
+static int64_t extent(const bound_t *b) {
+    int64_t n = 1;
+    for (int d = 0; d < b->ndims; d++) {
+        n += (b->dims[d] - 1) * b->strides[d];
+    }
+    return n;
+}
+
+/* Moderate values, so that products stay finite: 8-bit scale codes near 1, floats in [0.5, 1). Zero points over the type's whole range. */
+static void fill_scales(const bound_t *b) {
+    const int64_t n = extent(b);
+    for (int64_t i = 0; i < n; i++) {
+        const float x = 0.5f + (float)(rnd() % 4096) / 8192;
+        uint32_t u;
+        memcpy(&u, &x, 4);
+        const uint16_t half = (uint16_t)(0x3800 | (u >> 13 & 0x3ff)), bf = (uint16_t)(u >> 16);
+        switch (b->dtype) {
+        case sinter_f32: memcpy(b->data + 4 * i, &x, 4); break;
+        case sinter_f16: memcpy(b->data + 2 * i, &half, 2); break;
+        case sinter_bf16: memcpy(b->data + 2 * i, &bf, 2); break;
+        case sinter_e8m0: b->data[i] = (unsigned char)(120 + rnd() % 12); break;
+        default: b->data[i] = (unsigned char)(0x30 + rnd() % 16);
+        }
+    }
+}
+
+static int64_t scale_at(const bound_t *side, const bound_t *data, const int64_t *idx) {
+    int64_t at = 0;
+    for (int d = 0; d < ND; d++) {
+        at += idx[d] / (data->dims[d] / side->dims[d]) * side->strides[d];
+    }
+    return at;
+}
+
+static double expected(const bound_t *v, const geometry_t *g, int64_t b, int64_t r, int64_t c) {
+    const int64_t idx[ND] = {b, g->trans ? c : r, g->trans ? r : c};
+    double x = decode(g->type, v[0].data, idx[0] * v[0].strides[0] + idx[1] * v[0].strides[1] + idx[2] * v[0].strides[2]);
+    if (g->zp) {
+        x -= decode(g->zp, v[2].data, scale_at(&v[2], &v[0], idx));
+    }
+    return g->scale ? x * decode(g->scale, v[1].data, scale_at(&v[1], &v[0], idx)) : x;
+}
+
+static bool same(float got, double want) {
+    const float w = (float)want;
+    return (isnan(got) && isnan(w)) || got == w;
+}
+
+/* Loads the tile r0.., c0.. and compares every element, padding and sentinel. */
+static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bound_t *v, const geometry_t *g, int64_t b, int r0, int nr, int c0, int nc, int pad_r,
+                          int pad_c) {
+    const int ld = pad_c + 3, size = ld * pad_r + 64;
+    float *dst = malloc((size_t)size * sizeof(float));
+    bool ok = dst != NULL;
+    for (int i = 0; ok && i < size; i++) {
+        dst[i] = 12345;
+    }
+    t->load(src, r0, nr, c0, nc, dst + 32, ld, pad_r, pad_c);
+    for (int i = 0; ok && i < size; i++) {
+        const int at = i - 32, r = at / ld, c = at % ld;
+        if (at < 0 || r >= pad_r || c >= pad_c) {
+            ok = dst[i] == 12345;
+        } else if (r >= nr || c >= nc) {
+            ok = dst[i] == 0;
+        } else {
+            ok = same(dst[i], expected(v, g, b, r0 + r, c0 + c));
+        }
+        if (!ok && failed < 20) {
+            printf("  tile (%d, %d): got %.9g, want %.9g\n", r, c, dst[i], expected(v, g, b, r0 + r, c0 + c));
+        }
+    }
+    free(dst);
+    return ok;
+}
+
+static void run(const geometry_t *g, sinter_cpu_isa_t isa) {
+    const int m = g->trans ? g->cols : g->rows, n = g->trans ? g->rows : g->cols;
+    const int64_t dims[ND] = {B, m, n};
+    bound_t v[3];
+    guarded_t mem[3] = {{0}};
+    dense(&v[0], g->type, dims);
+    if (g->rows_inner != g->trans) { /* the data's dim 1 is innermost */
+        v[0].strides[1] = g->inner_stride;
+        v[0].strides[2] = m * g->inner_stride + g->outer_gap;
+        v[0].strides[0] = n * v[0].strides[2];
+    } else {
+        v[0].strides[2] = g->inner_stride;
+        v[0].strides[1] = n * g->inner_stride + g->outer_gap;
+        v[0].strides[0] = m * v[0].strides[1];
+    }
+    const int sr = g->trans ? g->scale_gc : g->scale_gr, sc = g->trans ? g->scale_gr : g->scale_gc;
+    const int zr = g->trans ? g->zp_gc : g->zp_gr, zc = g->trans ? g->zp_gr : g->zp_gc;
+    dense(&v[1], g->scale, (int64_t[]){B, m / sr, n / sc});
+    dense(&v[2], g->zp, (int64_t[]){1, m / zr, n / zc});
+    operand_t op = {.data = 0, .scale = g->scale ? 1 : -1, .zp = g->zp ? 2 : -1};
+    for (int d = 0; d < ND; d++) {
+        op.scale_dim[d] = op.zp_dim[d] = (int8_t)d;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (v[i].dtype) {
+            mem[i] = guarded(bytes_of(v[i].dtype, extent(&v[i])));
+            v[i].data = mem[i].data;
+        }
+    }
+    if (g->scale) {
+        fill_scales(&v[1]);
+    }
+    const frame_t frame = {.v = v, .threads = 1};
+    tile_operand_t o;
+    char what[200];
+    snprintf(what, sizeof what, "%s %s scale %s zp %s %dx%d groups %dx%d %dx%d %s stride %d gap %d%s", sinter_cpu_isa_name(isa), dtype_traits(g->type)->name,
+             g->scale ? dtype_traits(g->scale)->name : "-", g->zp ? dtype_traits(g->zp)->name : "-", g->rows, g->cols, g->scale_gr, g->scale_gc, g->zp_gr,
+             g->zp_gc, g->rows_inner ? "rows inner" : "columns inner", g->inner_stride, g->outer_gap, g->trans ? " trans" : "");
+    check(tile_bind(&op, g->trans, &frame, &o) == sinter_success, what, "tile_bind");
+    const tile_table_t *t = tile_table(isa);
+    for (int64_t b = 0; b < B; b++) {
+        const tile_src_t src = tile_at(&o, &b, 1);
+        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows, g->cols), what, "whole");
+        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows + 3, g->cols + 5), what, "whole, padded");
+        const int r0 = (int)(rnd() % (unsigned)g->rows), c0 = (int)(rnd() % (unsigned)g->cols);
+        const int nr = 1 + (int)(rnd() % (unsigned)(g->rows - r0)), nc = 1 + (int)(rnd() % (unsigned)(g->cols - c0));
+        check(tile_is_right(t, &src, v, g, b, r0, nr, c0, nc, nr + 1, nc + 16), what, "part");
+        check(tile_is_right(t, &src, v, g, b, g->rows - 1, 1, g->cols / 2, g->cols - g->cols / 2, 1, g->cols - g->cols / 2), what, "last row");
+    }
+    for (int i = 0; i < 3; i++) {
+        if (mem[i].map) {
+            unguard(&mem[i]);
+        }
+    }
+}
+
+/* ---- cases ---------------------------------------------------------------------------------------------------------------------- */
+
+static const sinter_data_type_t types[] = {
+#define SINTER_DTYPE(value, name, ...) sinter_##name,
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+};
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
+static void test_types(sinter_cpu_isa_t isa) {
+    for (int i = 0; i < N_TYPES; i++) {
+        for (int layout = 0; layout < 8; layout++) {
+            geometry_t g = {.type = types[i], .rows = 33, .cols = 67, .rows_inner = layout & 1, .inner_stride = layout & 2 ? 3 : 1, .outer_gap = layout & 4 ? 5 : 0,
+                            .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1, .trans = rnd() % 2};
+            run(&g, isa);
+        }
+        run(&(geometry_t){.type = types[i], .rows = 300, .cols = 40, .rows_inner = true, .inner_stride = 1, .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1}, isa);
+        run(&(geometry_t){.type = types[i], .rows = 5, .cols = 530, .inner_stride = 1, .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1}, isa);
+    }
+}
+
+static void test_quantised(sinter_cpu_isa_t isa) {
+    static const sinter_data_type_t data[] = {sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f6_e3m2};
+    static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3, 0};
+    static const sinter_data_type_t zps[] = {0, sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_s32};
+    static const int shapes[][6] = {/* rows, cols, scale group, zp group */
+                                    {64, 32, 32, 1, 32, 1}, {64, 32, 1, 16, 1, 32}, {96, 20, 32, 20, 96, 1}, {33, 65, 1, 1, 33, 65},
+                                    {80, 48, 16, 3, 5, 48}, {300, 24, 300, 1, 100, 24}, {6, 600, 2, 300, 3, 25}};
+    for (int d = 0; d < 8; d++) {
+        for (int s = 0; s < 6; s++) {
+            for (int z = 0; z < 6; z++) {
+                const int *shape = shapes[(d + s + z) % 7];
+                const bool is_float = dtype_is_float(data[d]);
+                for (int layout = 0; layout < 4; layout++) {
+                    run(&(geometry_t){.type = data[d], .scale = scales[s], .zp = is_float ? 0 : zps[z], .rows = shape[0], .cols = shape[1], .scale_gr = shape[2],
+                                      .scale_gc = shape[3], .zp_gr = shape[4], .zp_gc = shape[5], .rows_inner = layout & 1, .inner_stride = layout & 2 ? 3 : 1,
+                                      .outer_gap = layout == 1 ? 7 : 0, .trans = rnd() % 2},
+                        isa);
+                }
+            }
+        }
+    }
+}
+
+/* Scale byte 0 of e8m0 is 2^-127, subnormal in f32: it must count even under FTZ and DAZ. */
+static void test_tiny_scale(sinter_cpu_isa_t isa) {
+    unsigned char codes[16], scale = 0;
+    for (int i = 0; i < 16; i++) {
+        codes[i] = (unsigned char)(i * 17);
+    }
+    const tile_src_t src = {.data = codes, .scale = &scale, .type = dtype_traits(sinter_u8), .dtype = sinter_u8, .scale_type = dtype_traits(sinter_e8m0), .rs = 16,
+                            .cs = 1, .scale_gr = 1, .scale_gc = 16, .zp_gr = 1, .zp_gc = 1};
+    float dst[16];
+#if defined(__x86_64__)
+    const unsigned old = _mm_getcsr();
+    _mm_setcsr(old | 0x8040);
+#endif
+    tile_table(isa)->load(&src, 0, 1, 0, 16, dst, 16, 1, 16);
+#if defined(__x86_64__)
+    _mm_setcsr(old);
+#endif
+    bool ok = true;
+    for (int i = 2; i < 16; i++) { /* results below 2^-126 are flushed whatever one does */
+        ok = ok && dst[i] == (float)ldexp(codes[i], -127);
+    }
+    check(ok, "e8m0 byte 0 under FTZ and DAZ", sinter_cpu_isa_name(isa));
+}
+
+static void test_gemm(sinter_cpu_isa_t isa) {
+    static const int sizes[] = {1, 2, 5, 6, 7, 13, 16, 17, 32, 33, 64, 79, 128, 0};
+    const tile_table_t *t = tile_table(isa);
+    for (int round = 0; round < 150; round++) {
+        const int m = sizes[rnd() % 14], n = sizes[rnd() % 14], k = sizes[rnd() % 14];
+        const int lda = k + (int)(rnd() % 4), ldb = n + (int)(rnd() % 4), ldc = n + (int)(rnd() % 4);
+        const bool beta = rnd() % 2;
+        guarded_t a = guarded((size_t)(m * lda) * 4 + 4), b = guarded((size_t)(k * ldb) * 4 + 4), c = guarded((size_t)(m * ldc) * 4 + 4);
+        float *fa = (float *)(void *)a.data, *fb = (float *)(void *)b.data, *fc = (float *)(void *)c.data;
+        for (int i = 0; i <= m * lda; i++) {
+            fa[i] = (float)(rnd() % 17) - 8;
+        }
+        for (int i = 0; i <= k * ldb; i++) {
+            fb[i] = (float)(rnd() % 17) - 8;
+        }
+        for (int i = 0; i <= m * ldc; i++) {
+            fc[i] = 3;
+        }
+        /* The last row ends where its elements end, at the guard page. */
+        t->gemm(m, n, k, m ? fa + 1 + lda - k : fa, lda, k ? fb + 1 + ldb - n : fb, ldb, m ? fc + 1 + ldc - n : fc, ldc, beta);
+        bool ok = true;
+        for (int i = 0; i < m; i++) {
+            const float *row = fc + 1 + ldc - n + i * ldc;
+            for (int j = 0; j < n; j++) {
+                double want = beta ? 3 : 0;
+                for (int p = 0; p < k; p++) {
+                    want += (double)fa[1 + lda - k + i * lda + p] * fb[1 + ldb - n + p * ldb + j];
+                }
+                ok = ok && row[j] == want;
+            }
+            for (int j = n; j < ldc && i + 1 < m; j++) {
+                ok = ok && row[j] == 3;
+            }
+        }
+        char what[120];
+        snprintf(what, sizeof what, "gemm %s m %d n %d k %d beta %d", sinter_cpu_isa_name(isa), m, n, k, beta);
+        check(ok, what, "differs from the exact sum of small integers");
+        unguard(&a), unguard(&b), unguard(&c);
+    }
+    const float zero[2] = {0, 1}, nan[2] = {NAN, 2};
+    float c = 0;
+    t->gemm(1, 1, 2, zero, 2, nan, 1, &c, 1, false);
+    check(isnan(c), "gemm: 0 times NaN is NaN", sinter_cpu_isa_name(isa));
+}
+
+/* Nearest even, by comparing with both bf16 neighbours in double. */
+static bool is_bf16_of(uint16_t got, float x) {
+    const uint32_t u = (uint32_t)got << 16;
+    float g;
+    memcpy(&g, &u, 4);
+    if (isnan(x) || isinf(x)) {
+        return isnan(x) ? isnan(g) : g == x;
+    }
+    const uint32_t down = u - 0x10000, up = u + 0x10000;
+    float fd, fu;
+    memcpy(&fd, &down, 4);
+    memcpy(&fu, &up, 4);
+    if (isinf(g)) {
+        return fabs((double)x) >= 0x1.ffp127;
+    }
+    const double here = fabs((double)x - g), other = fmin(isnan(fd) ? INFINITY : fabs((double)x - fd), isnan(fu) ? INFINITY : fabs((double)x - fu));
+    return here < other || (here == other && got % 2 == 0) || g == x;
+}
+
+static void test_bf16(sinter_cpu_isa_t isa) {
+    enum { ROWS = 6, COLS = 37, LD = 41 };
+    float src[ROWS * LD];
+    uint16_t rows[ROWS * LD], pairs[ROWS * LD];
+    bool ok_rows = true, ok_pairs = true;
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < ROWS * LD; i++) {
+            uint32_t u = rnd() << 1 ^ rnd();
+            u = i % 3 == 0 ? (u & 0xffff0000u) | 0x8000 : u; /* ties */
+            memcpy(&src[i], &u, 4);
+        }
+        memset(rows, 0x11, sizeof rows);
+        memset(pairs, 0x11, sizeof pairs);
+        tile_table(isa)->bf16_rows(src, LD, ROWS, COLS, rows, LD);
+        tile_table(isa)->bf16_pairs(src, LD, ROWS, COLS, pairs, LD);
+        for (int r = 0; r < ROWS; r++) {
+            for (int c = 0; c < LD; c++) {
+                const uint16_t a = rows[r * LD + c], b = pairs[r / 2 * LD * 2 + c * 2 + r % 2];
+                ok_rows = ok_rows && (c < COLS ? is_bf16_of(a, src[r * LD + c]) : a == 0x1111);
+                ok_pairs = ok_pairs && (c < COLS ? is_bf16_of(b, src[r * LD + c]) : b == 0x1111);
+            }
+        }
+    }
+    check(ok_rows, "bf16_rows", sinter_cpu_isa_name(isa));
+    check(ok_pairs, "bf16_pairs", sinter_cpu_isa_name(isa));
+}
+
+static void test_bad_groups(void) {
+    bound_t v[2];
+    dense(&v[0], sinter_s8, (int64_t[]){2, 6, 8});
+    dense(&v[1], sinter_f32, (int64_t[]){2, 4, 1});
+    const frame_t frame = {.v = v, .threads = 1};
+    operand_t op = {.data = 0, .scale = 1, .zp = -1, .scale_dim = {0, 1, 2}};
+    tile_operand_t o;
+    check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "6 rows in 4 groups", "must be refused");
+    v[1].dims[1] = 3;
+    check(tile_bind(&op, false, &frame, &o) == sinter_success, "6 rows in 3 groups", "must be accepted");
+    op.scale_dim[1] = -1;
+    check(tile_bind(&op, false, &frame, &o) == sinter_success && o.base.scale_rs == 0, "no scale dim for the rows", "must broadcast");
+    v[0].ndims = 1;
+    check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "one dim", "must be refused");
+}
+
+int main(void) {
+    sinter_cpu_isa_t top;
+    if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
+        return 1;
+    }
+    for (int isa = sinter_isa_generic; isa <= (int)top && isa <= sinter_isa_avx512; isa++) {
+        test_types((sinter_cpu_isa_t)isa);
+        test_quantised((sinter_cpu_isa_t)isa);
+        test_tiny_scale((sinter_cpu_isa_t)isa);
+        test_gemm((sinter_cpu_isa_t)isa);
+        test_bf16((sinter_cpu_isa_t)isa);
+    }
+    test_bad_groups();
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
