@@ -164,19 +164,19 @@ static double round_small(const format_t *f, double max, double v)
     return copysign(r, v);
 }
 
-/* Powers of two without sign: ties go to the even code; zero, negative and too large values have none. */
+/* Powers of two without sign: a tie goes to the even code. The contract is silent about what has no code; as elsewhere without Inf it saturates. */
 static double round_e8m0(double v)
 {
     double r;
 
-    if (!(v > 0) || isinf(v))
+    if (isnan(v))
         return NAN;
-    if (v <= 0x1p-127)
+    if (!(v > 0x1p-127))
         return 0x1p-127;
+    if (v >= 0x1p127)
+        return 0x1p127;
     r = two_to(exponent_of(v));
-    if (v > 1.5 * r || (v == 1.5 * r && (exponent_of(v) + 127) % 2 != 0))
-        r *= 2;
-    return r > 0x1p127 ? NAN : r;
+    return v > 1.5 * r || (v == 1.5 * r && (exponent_of(v) + 127) % 2 != 0) ? 2 * r : r;
 }
 
 static double round_int(double lowest, double max, double v)

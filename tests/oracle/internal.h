@@ -43,6 +43,7 @@ typedef struct orc_value {
     size_t uses;                         /* consumers still to run */
     bool ready, wanted, produced;
     bool kept;                           /* elements of a value of the same type, which went through its roundings already */
+    bool walked;                         /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
     bool from_int;                       /* dequantised from an integer type, possibly moved or cast since */
     int64_t group[SINTER_MAX_NDIMS];     /* from_int: elements of each dim that share a scale */
 } orc_value_t;

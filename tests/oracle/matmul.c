@@ -2,10 +2,13 @@
  *
  * With u the rounding unit, for each output element, a a row of A, b a column of B, K terms:
  *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave like a random walk
- *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of earlier ops) adds sum e_k b_k. Never more than
- *                  |e|_2 |b|_2 (Cauchy-Schwarz). Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4 |b|_4 (Hoeffding: beyond
- *                  it with probability 2 exp(-LAMBDA^2 / 2) even if all were extreme, 7 standard deviations for uniform ones); a part that all of
- *                  a row's errors have in common is relative to the result, (|e|_2 / |a|_2) |c|. The smaller of the two bounds counts.
+ *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of earlier ops) adds sum e_k b_k.
+ *                  Certainly no more than |e|_2 |b|_2 (Cauchy-Schwarz).
+ *                  Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4 |b|_4 (Hoeffding: beyond it with probability
+ *                  2 exp(-LAMBDA^2 / 2) if all were extreme; 7 standard deviations of uniform ones). Bounds that come from such a sum already
+ *                  have LAMBDA in them (`walked`) and are not multiplied again. What all errors of a row have in common is relative to the
+ *                  result, (|e|_2 / |a|_2) |c|.
+ *                  The smaller of the two bounds counts.
  * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict arithmetic is exact and so is the demand. */
 #include "internal.h"
 
@@ -16,6 +19,11 @@ typedef struct shape {
     int64_t batch[SINTER_MAX_NDIMS], m, n, k, batches;
 } shape_t;
 
+/* 2- and 4-norms of a row's values, of their bounds, and of what the mode may do to them. */
+typedef struct norms {
+    double v2, v4, b2, b4, m2, m4;
+} norms_t;
+
 /* Operand as batches of matrices (row: m or n, col: k), with the batch strides that broadcasting leaves. */
 typedef struct operand {
     const orc_value_t *t;
@@ -24,7 +32,7 @@ typedef struct operand {
     int64_t batch_stride[SINTER_MAX_NDIMS]; /* in matrices of the operand, 0 where broadcast */
     int64_t group;                          /* neighbours along k that share a quantisation group of the other operand */
     double mode_relative, mode_absolute, mode_group;
-    double *n2, *n4, *e2, *e4; /* for each row of each own matrix: norms of the values and of their errors */
+    struct norms *norms; /* for each row of each own matrix */
 } operand_t;
 
 typedef struct precision {
@@ -179,26 +187,21 @@ static double fourth_root(double x) { return sqrt(sqrt(x)); }
 
 static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
 {
-    size_t count = (size_t)(o->own_batches * o->rows);
     double root2 = sqrt((double)k), root4 = sqrt(root2);
     int64_t blocks = (o->rows + BLOCK - 1) / BLOCK;
 
-    o->n2 = malloc((4 * count + 1) * sizeof(double));
-    if (!o->n2)
+    o->norms = malloc((size_t)(o->own_batches * o->rows + 1) * sizeof *o->norms);
+    if (!o->norms)
         return orc_fail(c, "out of memory for norms");
-    o->n4 = o->n2 + count;
-    o->e2 = o->n4 + count;
-    o->e4 = o->e2 + count;
 #pragma omp parallel for
     for (int64_t block = 0; block < o->own_batches * blocks; block++) {
         int64_t batch = block / blocks, row = block % blocks * BLOCK, rows = o->rows - row < BLOCK ? o->rows - row : BLOCK;
         power_sums_t s = block_sums(o, batch * o->rows * k + row * o->row, rows, k);
         for (int64_t r = 0; r < rows; r++) {
-            int64_t i = batch * o->rows + row + r;
-            o->n2[i] = sqrt(s.v2[r]);
-            o->n4[i] = fourth_root(s.v4[r]);
-            o->e2[i] = sqrt(s.b2[r]) + o->mode_relative * o->n2[i] + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
-            o->e4[i] = fourth_root(s.b4[r]) + o->mode_relative * o->n4[i] + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
+            norms_t *n = &o->norms[batch * o->rows + row + r];
+            *n = (norms_t){sqrt(s.v2[r]), fourth_root(s.v4[r]), sqrt(s.b2[r]), fourth_root(s.b4[r]), 0, 0};
+            n->m2 = o->mode_relative * n->v2 + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
+            n->m4 = o->mode_relative * n->v4 + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
         }
     }
     return 0;
@@ -267,27 +270,53 @@ static int multiply(orc_ctx_t *c, const shape_t *s, const operand_t *a, const op
     return failed ? orc_fail(c, "out of memory for packing") : 0;
 }
 
-/* sum e_k x_k, see the head of the file. */
-static double operand_error(double e2, double e4, double own2, double x2, double x4, double result)
+typedef struct operand_error {
+    double certain, random2, common; /* random: squared; common: relative to the result */
+} operand_error_t;
+
+/* sum e_k x_k for the errors e of one side, see the head of the file. */
+static operand_error_t error_of(const norms_t *e, bool walked, const norms_t *x)
 {
-    double certain = e2 * x2, likely = LAMBDA * e4 * x4 + (own2 > 0 ? e2 / own2 : 0) * fabs(result);
-    return likely < certain ? likely : certain;
+    double random_b = (walked ? 1 : LAMBDA) * e->b4 * x->v4, random_m = LAMBDA * e->m4 * x->v4;
+    double common = e->b2 / (walked ? LAMBDA : 1) + e->m2;
+    return (operand_error_t){(e->b2 + e->m2) * x->v2, random_b * random_b + random_m * random_m, e->v2 > 0 ? common / e->v2 : 0};
 }
 
-static void bound_row(const shape_t *s, const operand_t *a, size_t ia, const operand_t *b, size_t b0, double gamma, double limit, const double *v,
-                      double *bound)
+/* Errors times errors. */
+static double second_order(const norms_t *a, const norms_t *b)
 {
-    for (int64_t j = 0; j < s->n; j++) {
-        size_t ib = b0 + (size_t)j;
-        double product = a->n2[ia] * b->n2[ib], ea = a->e2[ia], eb = b->e2[ib];
+    double certain = (a->b2 + a->m2) * (b->b2 + b->m2), random = LAMBDA * (a->b4 + a->m4) * (b->b4 + b->m4);
+    return random < certain ? random : certain;
+}
+
+static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob, const norms_t *b, double gamma, double limit,
+                      const double *v, double *bound)
+{
+    for (int64_t j = 0; j < s->n; j++, b++) {
+        double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;
+        operand_error_t of_a, of_b;
         if (ea == 0 && eb == 0) {
-            bound[j] = product <= limit ? 0 : gamma * product;
+            bound[j] = a->v2 * b->v2 <= limit ? 0 : gamma * a->v2 * b->v2;
             continue;
         }
-        bound[j] = gamma * (a->n2[ia] + ea) * (b->n2[ib] + eb) + ea * eb +
-                   operand_error(ea, a->e4[ia], a->n2[ia], b->n2[ib], b->n4[ib], v[j]) +
-                   operand_error(eb, b->e4[ib], b->n2[ib], a->n2[ia], a->n4[ia], v[j]);
+        of_a = error_of(a, oa->t->walked, b);
+        of_b = error_of(b, ob->t->walked, a);
+        certain = of_a.certain + of_b.certain;
+        random = sqrt(of_a.random2 + of_b.random2) + (of_a.common + of_b.common) * fabs(v[j]);
+        bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) + second_order(a, b);
     }
+}
+
+/* Relative size of an operand's errors as a whole. */
+static double relative_error(const operand_t *o)
+{
+    double error = 0, value = 0;
+    for (int64_t i = 0; i < o->own_batches * o->rows; i++) {
+        double e = o->norms[i].b2 + o->norms[i].m2;
+        error += e * e;
+        value += o->norms[i].v2 * o->norms[i].v2;
+    }
+    return value > 0 ? sqrt(error / value) : 0;
 }
 
 static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t *b, const precision_t *p, orc_value_t *out)
@@ -308,9 +337,11 @@ static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t
 #pragma omp parallel for
     for (int64_t r = 0; r < rows; r++) {
         int64_t batch = r / s->m;
-        size_t ia = (size_t)(own_batch(a, s, batch) * s->m + r % s->m), b0 = (size_t)(own_batch(b, s, batch) * s->n);
-        bound_row(s, a, ia, b, b0, gamma, limit, out->v + r * s->n, out->b + r * s->n);
+        const norms_t *na = a->norms + own_batch(a, s, batch) * s->m + r % s->m, *nb = b->norms + own_batch(b, s, batch) * s->n;
+        bound_row(s, a, na, b, nb, gamma, limit, out->v + r * s->n, out->b + r * s->n);
     }
+    /* Below this the accumulation, which has no LAMBDA in it, is what matters. */
+    out->walked = relative_error(a) > 0x1p-16 || relative_error(b) > 0x1p-16;
     return 0;
 }
 
@@ -354,8 +385,8 @@ int oracle_matmul(orc_ctx_t *c)
     if (orc_alloc(c, out, true))
         return -1;
     failed = multiply(c, &s, &a, &b, out->v) || bound_product(c, &s, &a, &b, &precision, out);
-    free(a.n2);
-    free(b.n2);
+    free(a.norms);
+    free(b.norms);
     if (failed)
         return -1;
     return c->n_in > 2 ? add_bias(c, out) : 0;

@@ -10,28 +10,34 @@ static double mend(double v, double b)
     return b == INFINITY ? b : 0;
 }
 
-typedef double error_fn_t(double v, double b);
+/* weight multiplies new, certain errors that join likely ones: see grow. */
+typedef double error_fn_t(double v, double b, double weight);
 
-static double f32_arithmetic(double v, double b) { return b + orc_f32_error(v, b); }
-
-static double stored_f32(double v, double b)
+static double f32_arithmetic(double v, double b, double weight)
 {
+    (void)weight;
+    return b + orc_f32_error(v, b);
+}
+
+static double stored_f32(double v, double b, double weight)
+{
+    (void)weight;
     return b + (b == 0 ? orc_distance((double)(float)v, v) : (fabs(v) + b) * ORC_U + 0x1p-150);
 }
 
 /* Above the largest f16 an unfused execution has Inf and a fused one the number itself: nothing can be demanded. */
-static double stored_f16(double v, double b)
+static double stored_f16(double v, double b, double weight)
 {
     if (fabs(v) + b >= 65520 && isfinite(v))
         return INFINITY;
-    return b == 0 ? orc_distance(orc_round(sinter_f16, v), v) : b + (fabs(v) + b) * 0x1p-11 + 0x1p-25;
+    return b == 0 ? orc_distance(orc_round(sinter_f16, v), v) : b + weight * ((fabs(v) + b) * 0x1p-11 + 0x1p-25);
 }
 
-static double stored_bf16(double v, double b)
+static double stored_bf16(double v, double b, double weight)
 {
     if (fabs(v) + b >= 0x1.FFp127 && isfinite(v))
         return INFINITY;
-    return b == 0 ? orc_distance(orc_round(sinter_bf16, v), v) : b + (fabs(v) + b) * 0x1p-8 + 0x1p-134;
+    return b == 0 ? orc_distance(orc_round(sinter_bf16, v), v) : b + weight * ((fabs(v) + b) * 0x1p-8 + 0x1p-134);
 }
 
 /* True if every v is certain and stays what it is, so that no bounds are needed. */
@@ -47,14 +53,16 @@ static bool all_exact(const orc_value_t *t, error_fn_t *error)
         return exact;
 #pragma omp parallel for reduction(&& : exact)
     for (size_t i = 0; i < t->n; i++)
-        if (exact && !isnan(v[i]) && error(v[i], 0) != 0)
+        if (exact && !isnan(v[i]) && error(v[i], 0, 1) != 0)
             exact = 0;
     return exact;
 }
 
+/* A walked bound stands for some 7 standard deviations and is used as such in the next sum. A uniform rounding error's bound is 1.7 of them, so it
+ * joins with a weight. */
 static int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
 {
-    double *v = t->v, *b;
+    double *v = t->v, *b, weight = t->walked ? 3 : 1;
 
     if (!t->b) {
         if (all_exact(t, error))
@@ -66,7 +74,7 @@ static int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
     b = t->b;
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++)
-        b[i] = mend(v[i], error(v[i], mend(v[i], b[i])));
+        b[i] = mend(v[i], error(v[i], mend(v[i], b[i]), weight));
     return 0;
 }
 

@@ -198,9 +198,12 @@ static int run_op(run_t *r, const orc_op_t *op)
         return orc_fail(&c, "the oracle has no such op");
     if (gather_ports(r, op, &c) || oracles[op->kind](&c))
         return -1;
-    for (size_t k = 0; k < c.n_in; k++)
+    for (size_t k = 0; k < c.n_in; k++) {
+        for (size_t i = 0; i < c.n_out; i++)
+            c.out[i]->walked = c.out[i]->walked || c.in[k]->walked;
         if (c.dying[k])
             orc_value_clear(c.in[k]);
+    }
     for (size_t k = 0; k < c.n_out; k++)
         if (finish_output(r, &c, c.out[k]))
             return -1;

@@ -82,7 +82,7 @@ UNARY_E(sigmoid, 6 * v)
 UNARY_F(elu, x < 0 ? p[0] * expm1(x) : x)
 UNARY_E(elu, x < 0 ? 4 * fabs(v) + 2 * fabs(p[0]) : 0)
 UNARY_F(gelu_erf, 0.5 * x * erfc(-x * SQRT_HALF))
-UNARY_F(gelu_tanh, 0.5 * x * (1 + tanh(GELU_TANH_SCALE * (x + 0.044715 * x * x * x))))
+UNARY_F(gelu_tanh, x / (1 + exp(-2 * GELU_TANH_SCALE * (x + 0.044715 * x * x * x)))) /* (1 + tanh z) / 2 = 1 / (1 + e^-2z) */
 UNARY_E(gelu, 4 * (fabs(v) + fabs(x)))
 UNARY_F(softplus, softplus(p[0] * x) / p[0])
 UNARY_E(softplus, 4 * fabs(v) + 2 / fabs(p[0]))

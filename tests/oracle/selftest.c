@@ -1,0 +1,568 @@
+/* Checks the oracle against hand-derived values and against vectors.h, which other software computed. Exit status 0 if all hold. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "internal.h"
+#include "vectors.h"
+
+static unsigned checks, failures;
+
+static void check(bool ok, const char *format, ...)
+{
+    va_list args;
+    checks++;
+    if (ok)
+        return;
+    failures++;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+static bool same(double a, double b) { return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b); }
+static bool near(double a, double b, double relative) { return fabs(a - b) <= relative * fabs(b); }
+
+/* ---- small graphs ------------------------------------------------------------------------------------------------------------- */
+
+enum { MAX_TENSORS = 8, ROOM = 1 << 16 };
+static unsigned char pool[1 << 22];
+static size_t pool_used;
+
+static sinter_logical_tensor_t describe(uint64_t id, sinter_data_type_t type, int ndims, const int64_t *dims)
+{
+    sinter_logical_tensor_t lt = {.id = id, .ndims = ndims, .data_type = type, .layout_type = sinter_layout_type_strided};
+    for (int d = 0; d < ndims; d++)
+        lt.dims[d] = dims[d];
+    orc_dense_strides(ndims, dims, lt.strides);
+    return lt;
+}
+
+static sinter_logical_tensor_t unknown(uint64_t id, sinter_data_type_t type)
+{
+    return (sinter_logical_tensor_t){.id = id, .ndims = SINTER_UNKNOWN_NDIMS, .data_type = type};
+}
+
+/* Values stored in row-major order of the logical tensor, whatever its strides. */
+static orc_tensor_t store(sinter_logical_tensor_t lt, const double *values)
+{
+    orc_tensor_t t = {lt, pool + pool_used};
+    size_t n = orc_count(lt.dims, lt.ndims);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t rest = i;
+        int64_t offset = 0;
+        for (int d = lt.ndims - 1; d >= 0; d--) {
+            offset += (int64_t)(rest % (size_t)lt.dims[d]) * lt.strides[d];
+            rest /= (size_t)lt.dims[d];
+        }
+        orc_encode(lt.data_type, pool + pool_used, offset, values[i]);
+    }
+    pool_used += n * 8 + 8;
+    return t;
+}
+
+#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define SCALAR 0, NULL
+#define TENSOR(id, type, dims, ...) store(describe(id, sinter_##type, dims), (double[]){__VA_ARGS__})
+#define STR(name, text) {.id = sinter_op_attr_##name, .str = text}
+#define FLAG(name, on) {.id = sinter_op_attr_##name, .b = on}
+#define F32S(name, ...) {.id = sinter_op_attr_##name, .n = sizeof((float[]){__VA_ARGS__}) / sizeof(float), .f32 = (float[]){__VA_ARGS__}}
+#define S64S(name, ...) {.id = sinter_op_attr_##name, .n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .s64 = (int64_t[]){__VA_ARGS__}}
+
+typedef struct call {
+    sinter_op_kind_t kind;
+    size_t n_attrs;
+    orc_attr_t attrs[4];
+    size_t n_in, n_out;
+    orc_tensor_t in[4];
+    sinter_data_type_t out[3];
+    sinter_fpmath_mode_t mode;
+    int apply_to_int;
+} call_t;
+
+/* Runs one op; outputs have the ids 100, 101, ... */
+static bool run_one(const call_t *call, orc_result_t *results)
+{
+    sinter_logical_tensor_t in[4], out[3];
+    uint64_t ids[3] = {100, 101, 102};
+    char err[200] = "";
+    orc_op_t op = {1, call->kind, call->n_attrs, call->n_in, call->n_out, call->attrs, in, out};
+    orc_graph_t graph = {1, &op, call->mode, call->apply_to_int};
+    int failed;
+
+    for (size_t i = 0; i < call->n_in; i++)
+        in[i] = call->in[i].lt;
+    for (size_t i = 0; i < call->n_out; i++)
+        out[i] = unknown(ids[i], call->out[i]);
+    failed = orc_run(&graph, call->n_in, call->in, call->n_out, ids, results, err, sizeof err);
+    check(!failed, "%s", err);
+    pool_used = 0;
+    return !failed;
+}
+
+static void free_results(orc_result_t *results, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        orc_result_free(&results[i]);
+}
+
+/* Values within relative error of want, bounds (if asked) all zero. */
+static void expect(const char *what, const orc_result_t *r, size_t n, const double *want, double relative, bool exact)
+{
+    check(r->n == n, "%s: %zu elements, want %zu", what, r->n, n);
+    for (size_t i = 0; i < n && i < r->n; i++) {
+        check(isnan(want[i]) ? isnan(r->value[i]) : near(r->value[i], want[i], relative) || r->value[i] == want[i], "%s[%zu] = %.17g, want %.17g", what,
+              i, r->value[i], want[i]);
+        if (exact)
+            check(r->bound[i] == 0, "%s[%zu] has bound %g", what, i, r->bound[i]);
+    }
+}
+
+#define EXPECT(what, result, exact, ...) \
+    expect(what, result, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}, 1e-15, exact)
+
+/* ---- formats ------------------------------------------------------------------------------------------------------------------ */
+
+static void test_decode(sinter_data_type_t type, const double *want, size_t n)
+{
+    unsigned char bytes[256] = {0};
+    int bits = orc_type_bits(type);
+
+    for (size_t code = 0; code < n; code++) /* all codes in a row, least significant bits first */
+        for (int k = 0; k < bits; k++)
+            bytes[(code * (size_t)bits + (size_t)k) / 8] |= (unsigned char)((code >> k & 1) << (code * (size_t)bits + (size_t)k) % 8);
+    for (size_t code = 0; code < n; code++) {
+        double got = orc_decode(type, bytes, (int64_t)code);
+        check(same(got, want[code]), "%s code %zx is %g, want %g", orc_type_name(type), code, got, want[code]);
+    }
+}
+
+static void test_encode(sinter_data_type_t type, const encode_t *pairs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char bytes[8] = {0};
+        float x;
+        memcpy(&x, &pairs[i].f32, sizeof x);
+        orc_encode(type, bytes, 1, (double)x);
+        int bits = orc_type_bits(type);
+        unsigned word = bytes[0] | (unsigned)bytes[1] << 8 | (unsigned)bytes[2] << 16 | (unsigned)bytes[3] << 24;
+        unsigned got = word >> bits & ((1u << bits) - 1);
+        check(got == pairs[i].code, "%s of %a is code %x, want %x", orc_type_name(type), (double)x, got, pairs[i].code);
+        check((word & ((1u << bits) - 1)) == 0 && (bits == 16 || word >> 2 * bits == 0), "%s store touched its neighbours", orc_type_name(type));
+    }
+}
+
+static void test_round(sinter_data_type_t type, double v, double want)
+{
+    double got = orc_round(type, v);
+    check(same(got, want), "%s of %.10g is %.10g, want %.10g", orc_type_name(type), v, got, want);
+}
+
+static void test_packing(void)
+{
+    unsigned char s4[2] = {0}, f6[3] = {0};
+
+    orc_encode(sinter_s4, s4, 0, 1);
+    orc_encode(sinter_s4, s4, 1, -2);
+    orc_encode(sinter_s4, s4, 2, 3);
+    check(s4[0] == 0xE1 && s4[1] == 0x03, "s4 1 -2 3 is %02x %02x", s4[0], s4[1]);
+    for (int i = 0; i < 4; i++) /* codes 1 2 3 4 of e2m3 are eighths */
+        orc_encode(sinter_f6_e2m3, f6, i, 0.125 * (i + 1));
+    check(f6[0] == 0x81 && f6[1] == 0x30 && f6[2] == 0x10, "f6 codes 1 2 3 4 are %02x %02x %02x", f6[0], f6[1], f6[2]);
+}
+
+static void test_formats(void)
+{
+#define FORMAT(name) \
+    test_decode(sinter_##name, decode_##name, sizeof decode_##name / sizeof *decode_##name); \
+    test_encode(sinter_##name, encode_##name, sizeof encode_##name / sizeof *encode_##name)
+    FORMAT(f8_e5m2);
+    FORMAT(f8_e4m3);
+    FORMAT(f8_e5m2fnuz);
+    FORMAT(f8_e4m3fnuz);
+    FORMAT(e8m0);
+    FORMAT(f6_e3m2);
+    FORMAT(f6_e2m3);
+    FORMAT(f4_e2m1);
+    test_decode(sinter_s4, decode_s4, 16);
+    test_decode(sinter_u4, decode_u4, 16);
+    test_encode(sinter_f16, encode_f16, sizeof encode_f16 / sizeof *encode_f16);
+    test_encode(sinter_bf16, encode_bf16, sizeof encode_bf16 / sizeof *encode_bf16);
+    test_packing();
+    /* The numeric contract's examples and choices. */
+    static const double e2m1[][2] = {{5, 4}, {3.5, 4}, {2.5, 2}, {1.75, 2}, {1.25, 1}, {0.75, 1}, {0.25, 0}};
+    for (size_t i = 0; i < 7; i++)
+        test_round(sinter_f4_e2m1, e2m1[i][0], e2m1[i][1]);
+    test_round(sinter_f8_e4m3, 0x1p-10, 0);
+    test_round(sinter_f8_e5m2, 0x1p-17, 0);
+    test_round(sinter_f8_e4m3, 1.0625 + 0x1p-20, 1.125);
+    test_round(sinter_f8_e5m2, 61439, 57344);
+    test_round(sinter_f8_e5m2, 61440, INFINITY);
+    test_round(sinter_f8_e4m3, 464, 448);
+    test_round(sinter_f8_e4m3, 464.1, NAN);
+    test_round(sinter_f8_e4m3fnuz, -INFINITY, NAN);
+    test_round(sinter_f8_e4m3fnuz, -0.0, 0.0);
+    test_round(sinter_f6_e3m2, -1000, -28);
+    test_round(sinter_f6_e2m3, NAN, 7.5);
+    test_round(sinter_f4_e2m1, -NAN, -6);
+    test_round(sinter_s8, NAN, 0);
+    test_round(sinter_s8, 2.5, 2);
+    test_round(sinter_s8, -300, -128);
+    test_round(sinter_u4, 15.6, 15);
+    test_round(sinter_s32, 1e10, 2147483647);
+    test_round(sinter_boolean, 0.25, 1);
+    test_round(sinter_e8m0, 3, 2); /* between codes 128 and 129 */
+    test_round(sinter_e8m0, 1.5, 2);
+    test_round(sinter_e8m0, 0, 0x1p-127);
+}
+
+/* ---- ops ---------------------------------------------------------------------------------------------------------------------- */
+
+static void test_matmul(void)
+{
+    orc_result_t r;
+    const int64_t da[] = {3, 5}, db[] = {5, 4};
+    sinter_logical_tensor_t la = describe(1, sinter_f32, 2, da), lb = describe(2, sinter_f32, 2, db);
+
+    lb.strides[0] = 1; /* column-major B */
+    lb.strides[1] = 5;
+    if (run_one(&(call_t){.kind = sinter_op_matmul, .n_in = 2, .in = {store(la, matmul_a), store(lb, matmul_b)}, .n_out = 1, .out = {sinter_f32}}, &r)) {
+        expect("matmul", &r, 12, matmul_c, 1e-13, false);
+        check(r.bound[0] > 0 && r.bound[0] < 1e-5, "matmul bound %g", r.bound[0]);
+    }
+    orc_result_free(&r);
+    /* [2,1,2] x [2 2]^T of integers, broadcast over batch, transposed, with a bias: exact, so no tolerance at all. */
+    if (run_one(&(call_t){sinter_op_matmul, 1, {FLAG(transpose_b, 1)}, 3, 1,
+                          {TENSOR(1, f32, DIMS(2, 1, 2), 1, 2, 3, 4), TENSOR(2, f32, DIMS(3, 2), 1, 0, 0, 1, 2, -1), TENSOR(3, f32, DIMS(3), 10, 20, 30)},
+                          {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r)) {
+        EXPECT("batched matmul", &r, true, 11, 22, 30, 13, 24, 32);
+        check(r.lt.ndims == 3 && r.lt.dims[1] == 1 && r.lt.dims[2] == 3, "batched matmul shape");
+    }
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_matmul, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(3), 1, 2, 3), TENSOR(2, f32, DIMS(3), 4, 5, 6)}, {sinter_f32},
+                          sinter_fpmath_mode_bf16, 0}, &r)) {
+        EXPECT("dot product", &r, false, 32);
+        check(r.lt.ndims == 0, "dot product has %d dims", (int)r.lt.ndims);
+        check(r.bound[0] > 0.05 && r.bound[0] < 0.3, "bf16 bound %g: 2^-8 for each operand of a product of norms near 33", r.bound[0]);
+    }
+    orc_result_free(&r);
+}
+
+static void test_softmax(void)
+{
+    orc_result_t r[2];
+    const int64_t dims[] = {1, 7, 1};
+
+    if (run_one(&(call_t){.kind = sinter_op_softmax, .n_in = 1, .n_out = 2, .in = {store(describe(1, sinter_f32, 3, dims), softmax_x)},
+                          .out = {sinter_f32, sinter_f32}}, r)) {
+        expect("softmax", &r[0], 7, softmax_y, 1e-14, false);
+        expect("softmax stats", &r[1], 1, softmax_stats, 1e-14, false);
+        check(r[1].lt.ndims == 3 && r[1].lt.dims[1] == 1, "stats keep the axis");
+        for (size_t i = 0; i < 7; i++)
+            check(r[0].bound[i] < 12e-6 * softmax_y[i] + 1e-37, "softmax bound %g of %g", r[0].bound[i], softmax_y[i]);
+    }
+    free_results(r, 2);
+    if (run_one(&(call_t){sinter_op_softmax, 2, {STR(mode, "inf_as_zero"), S64S(axis, -1)}, 1, 1,
+                          {TENSOR(1, f32, DIMS(2, 2), -INFINITY, -INFINITY, 0, -INFINITY)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, r))
+        EXPECT("masked softmax", r, false, 0, 0, 1, 0);
+    orc_result_free(r);
+    if (run_one(&(call_t){sinter_op_softmax, 1, {S64S(axis, -1)}, 1, 1, {TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)}, {sinter_f32},
+                          sinter_fpmath_mode_strict, 0}, r))
+        EXPECT("softmax of -inf", r, false, NAN, NAN);
+    orc_result_free(r);
+    if (run_one(&(call_t){sinter_op_log_softmax, 1, {S64S(axis, 0)}, 1, 1, {TENSOR(1, f32, DIMS(2), 0, 0)}, {sinter_f32}, sinter_fpmath_mode_strict,
+                          0}, r))
+        EXPECT("log softmax", r, false, -0.69314718055994530942, -0.69314718055994530942);
+    orc_result_free(r);
+}
+
+static void test_unary(sinter_op_kind_t kind, const char *what, const double *want, size_t n_attrs, orc_attr_t a, orc_attr_t b)
+{
+    const int64_t dims[] = {8};
+    orc_result_t r;
+    call_t call = {.kind = kind, .n_attrs = n_attrs, .attrs = {a, b}, .n_in = 1, .n_out = 1, .out = {sinter_f32}};
+
+    call.in[0] = store(describe(1, sinter_f32, 1, dims), unary_x);
+    if (run_one(&call, &r)) {
+        expect(what, &r, 8, want, 1e-12, false);
+        for (size_t i = 0; i < 8; i++)
+            check(r.bound[i] <= 64 * ORC_U * (1 + fabs(want[i])), "%s bound %g", what, r.bound[i]);
+    }
+    orc_result_free(&r);
+}
+
+static void test_unaries(void)
+{
+    static const orc_attr_t none = {.id = sinter_op_attr_undef};
+    test_unary(sinter_op_exp, "exp", unary_exp, 0, none, none);
+    test_unary(sinter_op_sigmoid, "sigmoid", unary_sigmoid, 0, none, none);
+    test_unary(sinter_op_tanh, "tanh", unary_tanh, 0, none, none);
+    test_unary(sinter_op_mish, "mish", unary_mish, 0, none, none);
+    test_unary(sinter_op_hard_swish, "hard_swish", unary_hard_swish, 0, none, none);
+    test_unary(sinter_op_softplus, "softplus", unary_softplus2, 1, (orc_attr_t)F32S(beta, 2), none);
+    test_unary(sinter_op_elu, "elu", unary_elu, 1, (orc_attr_t)F32S(alpha, 0.5f), none);
+    test_unary(sinter_op_gelu, "gelu", unary_gelu_erf, 0, none, none);
+    test_unary(sinter_op_gelu, "gelu_tanh", unary_gelu_tanh, 1, (orc_attr_t)STR(mode, "gelu_tanh"), none);
+    test_unary(sinter_op_hard_sigmoid, "hard_sigmoid", unary_hard_sigmoid, 2, (orc_attr_t)F32S(alpha, 0.25f), (orc_attr_t)F32S(beta, 0.5f));
+}
+
+/* Ops whose results are exact for these operands. */
+static void test_exact_unary(sinter_op_kind_t kind, const char *what, size_t n_attrs, orc_attr_t a, orc_attr_t b, const double *want)
+{
+    orc_result_t r;
+    if (run_one(&(call_t){kind, n_attrs, {a, b}, 1, 1, {TENSOR(1, f32, DIMS(4), -2, 0.5, 1.5, 4)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+        expect(what, &r, 4, want, 0, true);
+    orc_result_free(&r);
+}
+
+static void test_exact(void)
+{
+    static const orc_attr_t none = {.id = sinter_op_attr_undef};
+    orc_result_t r;
+
+    test_exact_unary(sinter_op_abs, "abs", 0, none, none, (double[]){2, 0.5, 1.5, 4});
+    test_exact_unary(sinter_op_relu, "relu", 0, none, none, (double[]){0, 0.5, 1.5, 4});
+    test_exact_unary(sinter_op_round, "round", 0, none, none, (double[]){-2, 0, 2, 4});
+    test_exact_unary(sinter_op_square, "square", 0, none, none, (double[]){4, 0.25, 2.25, 16});
+    test_exact_unary(sinter_op_pow, "pow", 1, (orc_attr_t)F32S(beta, 2), none, (double[]){4, 0.25, 2.25, 16});
+    test_exact_unary(sinter_op_leaky_relu, "leaky_relu", 1, (orc_attr_t)F32S(alpha, 0.5f), none, (double[]){-1, 0.5, 1.5, 4});
+    test_exact_unary(sinter_op_clamp, "clamp", 2, (orc_attr_t)F32S(min, -1), (orc_attr_t)F32S(max, 2), (double[]){-1, 0.5, 1.5, 2});
+    if (run_one(&(call_t){sinter_op_subtract, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(2, 1), 3, 5), TENSOR(2, f32, DIMS(3), 1, 2, 4)}, {sinter_f32},
+                          sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("subtract", &r, true, 2, 1, -1, 4, 3, 1);
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_squared_difference, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(2), 3, 5), TENSOR(2, f32, DIMS(1), 1)}, {sinter_f32},
+                          sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("squared difference", &r, true, 4, 16);
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_select, 0, {{0}}, 3, 1,
+                          {TENSOR(1, boolean, DIMS(2, 1), 1, 0), TENSOR(2, f32, DIMS(2), 1, 2), TENSOR(3, f32, DIMS(1), -INFINITY)}, {sinter_f32},
+                          sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("select", &r, true, 1, 2, -INFINITY, -INFINITY);
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_prelu, 1, {STR(data_format, "NCX")}, 2, 1,
+                          {TENSOR(1, f32, DIMS(1, 2, 2), -1, 2, -3, -4), TENSOR(2, f32, DIMS(2), 0.5, 2)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("prelu", &r, true, -0.5, 2, -6, -8);
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_bias_add, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(2, 2), 1, 2, 3, 4), TENSOR(2, f32, DIMS(2), 10, 20)}, {sinter_f32},
+                          sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("bias_add", &r, true, 11, 22, 13, 24);
+    orc_result_free(&r);
+}
+
+static void test_moves(void)
+{
+    orc_result_t r;
+
+    if (run_one(&(call_t){sinter_op_static_transpose, 1, {S64S(order, -1, 0)}, 1, 1, {TENSOR(1, u4, DIMS(2, 3), 1, 2, 3, 4, 5, 6)}, {sinter_u4},
+                          sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("transpose", &r, true, 1, 4, 2, 5, 3, 6);
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_static_reshape, 2, {S64S(shape, 0, -1), FLAG(special_zero, 1)}, 1, 1,
+                          {TENSOR(1, f32, DIMS(2, 2, 1), 1, 2, 3, 4)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r)) {
+        EXPECT("reshape", &r, true, 1, 2, 3, 4);
+        check(r.lt.ndims == 2 && r.lt.dims[0] == 2 && r.lt.dims[1] == 2, "reshape shape");
+    }
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_gen_index, 1, {S64S(axis, 0)}, 1, 1, {TENSOR(1, f32, DIMS(3, 2), 0, 0, 0, 0, 0, 0)}, {sinter_s32},
+                          sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("gen_index", &r, true, 0, 0, 1, 1, 2, 2);
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_greater_equal, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(3), 0, 1, 2), TENSOR(2, f32, SCALAR, 1)}, {sinter_boolean},
+                          sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("greater_equal", &r, true, 0, 1, 1);
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_type_cast, 0, {{0}}, 1, 1, {TENSOR(1, f32, DIMS(4), 2.5, -3.5, 1000, NAN)}, {sinter_s8}, sinter_fpmath_mode_strict,
+                          0}, &r))
+        EXPECT("type_cast", &r, true, 2, -4, 127, 0);
+    orc_result_free(&r);
+}
+
+static void test_static_quantise(void)
+{
+    orc_result_t r;
+    const int64_t dims[] = {1, 4, 2}, strides[] = {8, 1, 4};
+    sinter_logical_tensor_t data = describe(1, sinter_u4, 3, dims);
+
+    if (run_one(&(call_t){sinter_op_quantize, 2, {F32S(scales, 0.5f), S64S(zps, 10)}, 1, 1,
+                          {TENSOR(1, f32, DIMS(6), 0.25, 0.75, -1, 200, -200, NAN)}, {sinter_u8}, sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("quantize", &r, true, 10, 12, 8, 255, 0, 0);
+    orc_result_free(&r);
+    /* 0.25 / f32(0.1) is 2.49999996: f32 arithmetic may see 2.5, on either side of the tie. */
+    if (run_one(&(call_t){sinter_op_quantize, 2, {F32S(scales, 0.1f), S64S(zps, 0)}, 1, 1, {TENSOR(1, f32, DIMS(2), 0.25, 0.3)}, {sinter_u8},
+                          sinter_fpmath_mode_strict, 0}, &r)) {
+        EXPECT("quantize near a tie", &r, false, 2, 3);
+        check(r.bound[0] == 1 && r.bound[1] == 0, "bounds %g %g near a tie", r.bound[0], r.bound[1]);
+    }
+    orc_result_free(&r);
+    if (run_one(&(call_t){sinter_op_dequantize, 4, {F32S(scales, 0.5f, 2), S64S(zps, 1, -1), S64S(axis, 0), STR(qtype, "per_channel")}, 1, 1,
+                          {TENSOR(1, s8, DIMS(2, 2), 1, 3, -128, 127)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("dequantize", &r, true, 0, 1, -254, 256);
+    orc_result_free(&r);
+    /* Groups of two along the transposed, packed dim; zero points cover all four. */
+    memcpy(data.strides, strides, sizeof strides);
+    if (run_one(&(call_t){sinter_op_dynamic_dequantize, 1, {STR(qtype, "per_group")}, 3, 1,
+                          {store(data, (double[]){1, 2, 3, 4, 5, 6, 7, 15}), TENSOR(2, f16, DIMS(1, 2, 2), 1, 2, 3, 4), TENSOR(3, s8, DIMS(1, 1, 2), 1, -1)},
+                          {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+        EXPECT("grouped dequantise", &r, true, 0, 6, 2, 10, 12, 28, 18, 64);
+    orc_result_free(&r);
+}
+
+static void test_dynamic(const char *kind, orc_tensor_t data, sinter_data_type_t type, sinter_data_type_t scale, orc_result_t *r)
+{
+    call_t call = {.kind = sinter_op_dynamic_quantize, .n_attrs = 2, .attrs = {STR(quantization_kind, kind), STR(qtype, "per_tensor")}};
+    call.n_in = 1;
+    call.n_out = 3;
+    call.in[0] = data;
+    call.out[0] = type;
+    call.out[1] = scale;
+    call.out[2] = sinter_s32;
+    memset(r, 0, 3 * sizeof *r);
+    run_one(&call, r);
+}
+
+static void test_dynamic_quantise(void)
+{
+    orc_result_t r[3];
+
+    /* floor(log2 6) - 2 = 0; just below 8: still 0, and 7.9999995 saturates to 6. */
+    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(4), 0x1.FFFFFEp2, -6, 0.26, 0.25), sinter_f4_e2m1, sinter_e8m0, r);
+    EXPECT("mx elements", &r[0], true, 6, -6, 0.5, 0);
+    EXPECT("mx scale", &r[1], true, 1);
+    free_results(r, 3);
+    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(2), 0.0, -0.0), sinter_f8_e4m3, sinter_e8m0, r);
+    EXPECT("mx zeros", &r[1], true, 0x1p-127);
+    check(signbit(r[0].value[1]), "the sign of zero is kept");
+    free_results(r, 3);
+    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(2), NAN, 3), sinter_f8_e5m2, sinter_e8m0, r);
+    EXPECT("mx NaN scale", &r[1], true, NAN);
+    EXPECT("mx NaN elements", &r[0], true, 0, 0);
+    free_results(r, 3);
+    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(2), 127, -64.5), sinter_s8, sinter_e8m0, r); /* emax 6: scale 1 */
+    EXPECT("mx s8", &r[0], true, 127, -64);
+    free_results(r, 3);
+    /* 7 / 6 rounds up to 2, so nothing saturates. */
+    test_dynamic("dynamic_mx_rceil", TENSOR(1, f32, DIMS(2), 7, 6), sinter_f4_e2m1, sinter_e8m0, r);
+    EXPECT("rceil scale", &r[1], true, 2);
+    EXPECT("rceil elements", &r[0], true, 4, 3);
+    free_results(r, 3);
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(3), 254, -127, 3), sinter_s8, sinter_f32, r);
+    EXPECT("symmetric scale", &r[1], true, 2);
+    EXPECT("symmetric elements", &r[0], true, 127, -64, 2);
+    free_results(r, 3);
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0, 0), sinter_s4, sinter_f32, r);
+    EXPECT("symmetric zero scale", &r[1], true, 1);
+    free_results(r, 3);
+    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), -2, 5.5, 1), sinter_u4, sinter_f32, r); /* 7.5 / 15 */
+    EXPECT("asymmetric scale", &r[1], true, 0.5);
+    EXPECT("asymmetric zero point", &r[2], true, 4);
+    EXPECT("asymmetric elements", &r[0], true, 0, 15, 6);
+    free_results(r, 3);
+    test_dynamic("dynamic_nv", TENSOR(1, f32, DIMS(3), 12, -1, 3), sinter_f4_e2m1, sinter_f8_e4m3, r);
+    EXPECT("nv scale", &r[1], true, 2);
+    EXPECT("nv elements", &r[0], true, 6, -0.5, 1.5);
+    free_results(r, 3);
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------------------- */
+
+static float noise(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (float)((double)(*state >> 33) * 0x1p-30 - 1);
+}
+
+static float to_bf16(float x) { return (float)orc_round(sinter_bf16, (double)x); }
+
+enum { SIDE = 96 };
+
+static void multiply_f32(const float *a, const float *b, float *c, bool bf16)
+{
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            float sum = 0;
+            for (int k = 0; k < SIDE; k++)
+                sum += bf16 ? to_bf16(a[i * SIDE + k]) * to_bf16(b[k * SIDE + j]) : a[i * SIDE + k] * b[k * SIDE + j];
+            c[i * SIDE + j] = sum;
+        }
+}
+
+/* (A B) B in plain f32 code, operands optionally rounded, must be within bounds that are not vastly wider; one wrong element must be found. */
+static void test_chain(sinter_fpmath_mode_t mode, bool bf16)
+{
+    static float a[SIDE * SIDE], b[SIDE * SIDE], ab[SIDE * SIDE], c[SIDE * SIDE];
+    const int64_t dims[] = {SIDE, SIDE};
+    sinter_logical_tensor_t in[2][2], out[2];
+    orc_op_t ops[2] = {{2, sinter_op_matmul, 0, 2, 1, NULL, in[1], &out[1]}, {1, sinter_op_matmul, 0, 2, 1, NULL, in[0], &out[0]}};
+    orc_graph_t graph = {2, ops, mode, 0};
+    orc_tensor_t inputs[2] = {{describe(1, sinter_f32, 2, dims), a}, {describe(2, sinter_f32, 2, dims), b}};
+    uint64_t id = 4, state = 7;
+    orc_result_t r;
+    orc_diff_t diff;
+    char err[200] = "";
+
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        a[i] = noise(&state);
+        b[i] = noise(&state);
+    }
+    in[0][0] = inputs[0].lt;
+    in[0][1] = in[1][1] = inputs[1].lt;
+    out[0] = in[1][0] = describe(3, sinter_f32, 2, dims);
+    out[1] = describe(4, sinter_f32, 2, dims);
+    multiply_f32(a, b, ab, bf16);
+    multiply_f32(ab, b, c, bf16);
+    check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    check(orc_compare(&r, &out[1], c, &diff) == 0, "chain: %zu bad, worst ratio %g", diff.bad, diff.worst_ratio);
+    check(diff.worst_ratio > 1e-3 && diff.worst_ratio <= 1 && diff.n == SIDE * SIDE && diff.loose == 0, "chain: worst ratio %g", diff.worst_ratio);
+    printf("chain of two matmuls, mode %d: worst ratio %.3g, rel l2 %.3g\n", (int)mode, diff.worst_ratio, diff.rel_l2);
+    c[5] += bf16 ? 2.0f : 2e-3f; /* a typical element is 18 */
+    check(orc_compare(&r, &out[1], c, &diff) != 0 && diff.bad == 1 && diff.worst == 5, "a wrong element is found");
+    out[1].dims[0]--;
+    check(orc_compare(&r, &out[1], c, &diff) != 0, "other dims are an error");
+    orc_result_free(&r);
+}
+
+/* TypeCast to bf16 then Multiply by 1: an unfused execution rounds, a fused one does not; both pass, a bf16 step more does not. */
+static void test_intermediate(void)
+{
+    const int64_t dims[] = {1};
+    float x = 1.00390625f + 0.001f, one = 1, rounded = to_bf16(x), off = rounded + 0x1p-7f;
+    sinter_logical_tensor_t in = describe(1, sinter_f32, 1, dims), mid = describe(2, sinter_bf16, 1, dims), unit = describe(3, sinter_f32, 1, dims);
+    sinter_logical_tensor_t out = describe(4, sinter_f32, 1, dims), factors[2] = {mid, unit};
+    orc_op_t ops[2] = {{1, sinter_op_type_cast, 0, 1, 1, NULL, &in, &mid}, {2, sinter_op_multiply, 0, 2, 1, NULL, factors, &out}};
+    orc_graph_t graph = {2, ops, sinter_fpmath_mode_strict, 0};
+    orc_tensor_t inputs[2] = {{in, &x}, {unit, &one}};
+    uint64_t ids[2] = {4, 2};
+    orc_result_t r[2];
+    orc_diff_t diff;
+    uint16_t stored = (uint16_t)(0x3F80 + 1);
+    char err[200] = "";
+
+    check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+    check(orc_compare(&r[0], &out, &x, &diff) == 0, "fused value");
+    check(orc_compare(&r[0], &out, &rounded, &diff) == 0, "unfused value");
+    check(orc_compare(&r[0], &out, &off, &diff) != 0, "a step off");
+    check(r[1].bound[0] == 0, "the cast itself, asked for as an output, has no slack");
+    check(orc_compare(&r[1], &mid, &stored, &diff) == 0, "bf16 output %g", diff.got);
+    stored++;
+    check(orc_compare(&r[1], &mid, &stored, &diff) != 0, "next bf16");
+    free_results(r, 2);
+}
+
+int main(void)
+{
+    test_formats();
+    test_matmul();
+    test_softmax();
+    test_unaries();
+    test_exact();
+    test_moves();
+    test_static_quantise();
+    test_dynamic_quantise();
+    test_chain(sinter_fpmath_mode_strict, false);
+    test_chain(sinter_fpmath_mode_bf16, true);
+    test_intermediate();
+    printf("%u checks, %u failed\n", checks, failures);
+    return failures != 0;
+}
