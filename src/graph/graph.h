@@ -41,7 +41,8 @@ typedef struct graph {
     node_t *nodes;
     value_t *values;
     int n_nodes, n_values, cap_nodes, cap_values;
-    int *topo; /* n_nodes node indices in execution order, by graph_sort */
+    int *topo; /* n_topo indices of live nodes in execution order, by graph_sort */
+    int n_topo, cap_topo, cap_uses, cap_begin; /* cap_*: room in the arrays of graph_sort */
     int *uses, *uses_begin; /* by graph_sort: uses of value v are nodes uses[uses_begin[v]..uses_begin[v+1]) */
     struct idmap *ids;      /* tensor id -> value index */
     struct idmap *op_ids;   /* op id -> node index */
@@ -61,7 +62,10 @@ int graph_find_value(const graph_t *g, uint64_t id); /* -1: none */
 /* Topological order (stable: keeps insertion order where it can), uses and use counts. invalid_graph on a cycle. Dead nodes are left out of topo
  * (n_topo live ones). */
 sinter_status_t graph_sort(graph_t *g);
-int graph_n_live(const graph_t *g); /* length of topo */
+static inline int graph_n_live(const graph_t *g) /* length of topo */
+{
+    return g->n_topo;
+}
 /* Everything finalize promises and every pass must keep: indices in range, one producer each, no cycle, arity and types by schema, known op kinds. */
 sinter_status_t graph_verify(const graph_t *g, const char *where);
 /* Runs the shape rules in topological order, fills unknown dims of outputs, reports contradictions with op id and tensor id. */
