@@ -1,0 +1,173 @@
+/* The libxsmm adaptor: every kernel it hands out computes the exact product of small integers, and what it must refuse it refuses with a reason. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sinter/sinter_graph.h>
+
+#include "backend_xsmm/xsmm.h"
+#include "graph/cpu.h"
+
+static int passed, failed;
+
+static void check(bool ok, const char *what) {
+    passed += ok;
+    failed += !ok;
+    if (!ok && failed <= 40) {
+        printf("FAILED %s\n", what);
+    }
+}
+
+static uint64_t rng = 1;
+static int rnd(int n) {
+    rng = rng * 6364136223846793005u + 1442695040888963407u;
+    return (int)(rng >> 33) % n;
+}
+
+static const char *const kind_names[] = {"f32", "bf16", "u8 x s8", "s8 x u8"};
+
+/* Values of A and B, exact in every operand type; the integer kinds use their whole range. */
+static int value(xs_kind_t kind, bool of_b) {
+    const bool is_unsigned = (kind == XS_U8S8S32) != of_b;
+    return kind == XS_F32 || kind == XS_BF16F32 ? rnd(17) - 8 : is_unsigned ? rnd(256) : rnd(256) - 128;
+}
+
+static void put(xs_kind_t kind, unsigned char *p, int64_t i, int x) {
+    const float f = (float)x;
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    const uint16_t half = (uint16_t)(u >> 16);
+    if (kind == XS_F32) {
+        memcpy(p + 4 * i, &f, 4);
+    } else if (kind == XS_BF16F32) {
+        memcpy(p + 2 * i, &half, 2);
+    } else {
+        p[i] = (unsigned char)x;
+    }
+}
+
+/* Fills A and B, keeps their values as int, calls the kernel and compares C, its gaps between rows included. */
+static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count) {
+    const int pack = s->kind == XS_F32 ? 1 : s->kind == XS_BF16F32 ? 2 : 4;
+    const size_t na = (size_t)(s->stride_a * (count - 1)) + (size_t)(s->m * s->lda), nb = (size_t)(s->stride_b * (count - 1)) + (size_t)(s->k * s->ldb);
+    const size_t nc = (size_t)(s->m * s->ldc);
+    unsigned char *a = calloc(na, 4), *b = calloc(nb, 4);
+    int *va = calloc(na, sizeof(int)), *vb = calloc(nb, sizeof(int));
+    int32_t *c = malloc(nc * 4);
+    bool ok = a && b && va && vb && c;
+    for (size_t i = 0; ok && i < na; i++) {
+        va[i] = value(s->kind, false);
+        put(s->kind, a, (int64_t)i, va[i]);
+    }
+    for (size_t i = 0; ok && i < nb; i++) {
+        vb[i] = value(s->kind, true);
+        put(s->kind, b, (int64_t)i, vb[i]);
+    }
+    const float three = 3;
+    for (size_t i = 0; ok && i < nc; i++) {
+        c[i] = 3;
+        if (s->kind == XS_F32 || s->kind == XS_BF16F32) {
+            memcpy(&c[i], &three, 4);
+        }
+    }
+    if (ok) {
+        xs_call(kernel, a, b, c, (uint64_t)count);
+    }
+    for (int i = 0; ok && i < s->m; i++) {
+        for (int j = 0; ok && j < s->ldc; j++) {
+            int64_t want = j >= s->n || s->beta ? 3 : 0;
+            for (int r = 0; r < count && j < s->n; r++) {
+                for (int p = 0; p < s->k; p++) {
+                    want += (int64_t)va[r * s->stride_a + i * s->lda + p] * vb[r * s->stride_b + (int64_t)(p / pack) * s->ldb * pack + j * pack + p % pack];
+                }
+            }
+            float f;
+            memcpy(&f, &c[i * s->ldc + j], 4);
+            ok = s->kind == XS_F32 || s->kind == XS_BF16F32 ? f == (float)want : c[i * s->ldc + j] == want;
+        }
+    }
+    free(a), free(b), free(va), free(vb), free(c);
+    return ok;
+}
+
+static void test_random(sinter_cpu_isa_t cap) {
+    for (int round = 0; round < 240; round++) {
+        const xs_kind_t kind = (xs_kind_t)(round % 4);
+        const int pack = kind == XS_F32 ? 1 : kind == XS_BF16F32 ? 2 : 4, count = 1 + rnd(3);
+        xs_shape_t s = {.kind = kind, .m = 1 + rnd(40), .n = 1 + rnd(round % 8 < 4 ? 140 : 20), .k = pack * (1 + rnd(40)), .beta = rnd(2)};
+        s.lda = s.k + pack * rnd(3), s.ldb = s.n + rnd(3), s.ldc = s.n + rnd(3);
+        s.stride_a = (int64_t)s.m * s.lda + pack * rnd(5), s.stride_b = (int64_t)s.k * s.ldb + pack * rnd(5);
+        const char *why = NULL;
+        const xs_kernel_t kernel = xs_dispatch(&s, cap, &why);
+        char what[160];
+        snprintf(what, sizeof what, "%s cap %s m %d n %d k %d ld %d %d %d count %d beta %d", kind_names[kind], sinter_cpu_isa_name(cap), s.m, s.n, s.k, s.lda, s.ldb,
+                 s.ldc, count, s.beta);
+        check(kernel.fn ? why == NULL && product_is_exact(&s, kernel, count) : why != NULL, what);
+        const char *refused = xs_refuse(kind, cap);
+        check(!refused || !kernel.fn, "a kind that xs_refuse refuses is not dispatched");
+        if (kernel.fn) {
+            float c = 7;
+            xs_call(kernel, NULL, NULL, &c, 0);
+            check(c == 7, "count 0 does nothing");
+        }
+    }
+}
+
+static void test_refusals(sinter_cpu_isa_t top) {
+    static const struct {
+        const char *what;
+        xs_shape_t s;
+    } bad[] = {
+        {"m 0", {XS_F32, 0, 16, 16, 16, 16, 16, 0, 0, false}},
+        {"k 0", {XS_F32, 4, 16, 0, 16, 16, 16, 0, 0, false}},
+        {"lda < k", {XS_F32, 4, 16, 16, 15, 16, 16, 0, 0, false}},
+        {"ldb < n", {XS_F32, 4, 16, 16, 16, 15, 16, 0, 0, false}},
+        {"ldc < n", {XS_F32, 4, 16, 16, 16, 16, 15, 0, 0, false}},
+        {"negative stride", {XS_F32, 4, 16, 16, 16, 16, 16, -1, 0, false}},
+        {"stride of 2^31 bytes", {XS_F32, 4, 16, 16, 16, 16, 16, 0, (int64_t)1 << 29, false}},
+        {"B of 2 GiB", {XS_F32, 4, 16, 8192, 8192, 65536, 16, 0, 0, false}},
+        {"bf16 odd k", {XS_BF16F32, 4, 16, 15, 16, 16, 16, 0, 0, false}},
+        {"bf16 odd lda", {XS_BF16F32, 4, 16, 16, 17, 16, 16, 0, 0, false}},
+        {"int8 k % 4", {XS_U8S8S32, 4, 16, 18, 20, 16, 16, 0, 0, false}},
+        {"int8 lda % 4", {XS_U8S8S32, 4, 16, 16, 18, 16, 16, 0, 0, false}},
+#if !defined(SINTER_LIBXSMM_2)
+        {"s8 x u8, N % 64 = 16", {XS_S8U8S32, 4, 80, 16, 16, 80, 80, 0, 0, false}},
+        {"s8 x u8, N % 64 = 1", {XS_S8U8S32, 4, 65, 16, 16, 65, 65, 0, 0, false}},
+#endif
+    };
+    const char *why;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        why = NULL;
+        check(!xs_dispatch(&bad[i].s, top, &why).fn && why, bad[i].what);
+    }
+    const xs_shape_t good = {XS_F32, 4, 64, 64, 64, 64, 64, 0, 0, false};
+    why = NULL;
+    check(!xs_dispatch(&good, sinter_isa_generic, &why).fn && why, "generic cap: no JIT at all");
+    const char *target = getenv("LIBXSMM_TARGET");
+    why = NULL;
+    const bool has = xs_dispatch(&good, top, &why).fn != NULL;
+    if (target && strcmp(target, "none") == 0) {
+        check(!has && why, "LIBXSMM_TARGET=none: no kernel, with a reason");
+    } else if (!target && top >= sinter_isa_avx2) {
+        sinter_cpu_isa_t machine = cpu_isa_detect();
+        const bool capped = machine >= sinter_isa_avx512 && top < sinter_isa_avx512;
+        check(has == !capped, capped ? "AVX2 cap on an AVX-512 machine: no JIT" : "f32 has a kernel on this machine");
+    }
+    for (int kind = XS_F32; kind <= XS_S8U8S32; kind++) {
+        const char *refused = xs_refuse((xs_kind_t)kind, top);
+        printf("%s: %s\n", kind_names[kind], refused ? refused : xs_version());
+    }
+}
+
+int main(void) {
+    sinter_cpu_isa_t top;
+    if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
+        return 1;
+    }
+    for (int isa = sinter_isa_generic; isa <= (int)top; isa++) {
+        test_random((sinter_cpu_isa_t)isa);
+    }
+    test_refusals(top);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
