@@ -302,6 +302,9 @@ static sinter_status_t query_ports(gr_exec_t *x, gr_part_t *p)
         status = sinter_compiled_partition_query_logical_tensor(p->compiled, p->in[i].id, &p->in[i]);
     for (size_t i = 0; i < p->n_out && !status; i++)
         status = sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
+    for (size_t i = 0; i < p->n_in; i++)
+        if (!gr_is_known(&p->in[i]))
+            return status; /* dynamic: scratch memory is known with the tensors only */
     if (!status)
         status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, x->stream, 0, NULL, &p->scratch, &p->scratch_per_thread);
     return status;

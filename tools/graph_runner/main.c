@@ -16,11 +16,11 @@ enum { PASSED = 0, FAILED = 1, SKIPPED = 77 };
 
 /* ---- finding the case file ------------------------------------------------------------------------------------------------------ */
 
-/* Replaces a leading ${NAME}. -1 if there is one and the environment does not have it. */
+/* Replaces a leading ${NAME} or ${NAME:-default} as a shell would. -1 if there is one and neither gives a value. */
 static int expand(const char *path, char *out, size_t size)
 {
-    const char *end = strchr(path, '}'), *value;
-    char name[64];
+    const char *end = strchr(path, '}'), *value, *otherwise;
+    char name[256];
     size_t n;
 
     if (strncmp(path, "${", 2) || !end)
@@ -30,18 +30,25 @@ static int expand(const char *path, char *out, size_t size)
         return -1;
     memcpy(name, path + 2, n);
     name[n] = 0;
+    otherwise = strstr(name, ":-");
+    if (otherwise)
+        name[otherwise - name] = 0;
     value = getenv(name);
+    if ((!value || !*value) && otherwise)
+        value = otherwise + 2;
     return value && snprintf(out, size, "%s%s", value, end + 1) < (int)size ? 0 : -1;
 }
 
 /* As it is, or relative to the list's folder. path and *opt hold the place found. */
 static int find_case(gr_options_t *opt, const char *folder, gr_arena_t *arena, char *path, size_t size)
 {
-    if (expand(opt->case_file, path, size))
+    char expanded[4096];
+
+    if (expand(opt->case_file, expanded, sizeof expanded))
         return -1;
-    if (access(path, R_OK) == 0)
-        return 0;
-    if (*path == '/' || !*folder || snprintf(path, size, "%s%s", folder, opt->case_file) >= (int)size || access(path, R_OK))
+    if (access(expanded, R_OK) == 0)
+        return snprintf(path, size, "%s", expanded) < (int)size ? 0 : -1;
+    if (*expanded == '/' || !*folder || snprintf(path, size, "%s%s", folder, expanded) >= (int)size || access(path, R_OK))
         return -1;
     opt->case_file = gr_arena_strdup(arena, path);
     return opt->case_file ? 0 : -1;

@@ -22,7 +22,7 @@ typedef struct option {
 #define AT(field) offsetof(gr_options_t, field)
 static const option_t options[] = {
     {"mode", STR, AT(mode), "C|P|L|X", "C correctness against the oracle (default), P performance, L list partitions and kernels, X execute once"},
-    {"case", STR, AT(case_file), "FILE", "the graph, JSON; a leading ${NAME} is taken from the environment"},
+    {"case", STR, AT(case_file), "FILE", "the graph, JSON; a leading ${NAME} or ${NAME:-default} is taken from the environment"},
     {"batch", STR, AT(batch), "FILE", "one command line per line, '#' starts a comment; options given here are defaults of every line"},
     {"in-shapes", STR, AT(in_shapes), "ID:DIMS[*STRIDES]+...",
      "new dims of graph inputs: 0:4x16x32x256, strides as 64x4x1 or a dim order as abdc; without strides the order of the JSON's strides\n"
