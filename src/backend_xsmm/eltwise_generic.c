@@ -1,0 +1,2 @@
+#define ELTWISE_TABLE eltwise_table_generic
+#include "eltwise.inc"
