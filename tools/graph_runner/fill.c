@@ -110,6 +110,22 @@ static const model_op_t *next_softmax(const model_t *model, uint64_t id)
     return NULL;
 }
 
+static int feeds_matmul(const model_t *model, uint64_t id)
+{
+    for (int step = 0; step < 4; step++) {
+        const model_tensor_t *t = model_find(model, id);
+        const model_use_t *use = &model->uses[t->first + t->n - 1];
+        const model_op_t *op = &model->ops[use->op];
+
+        if (use->output || op->n_outputs == 0)
+            return 0;
+        if (op->kind == sinter_op_matmul)
+            return 1;
+        id = op->outputs[0].id;
+    }
+    return 0;
+}
+
 static int is_single(const sinter_logical_tensor_t *lt)
 {
     return lt->ndims >= 0 && gr_elements(lt) == 1;
@@ -142,11 +158,13 @@ static double typical_zp(const model_op_t *op)
     return zps && zps->n ? (double)zps->s64[0] : 0;
 }
 
-/* Around the zero point, such that real values are a few units at most: sums of products then stay inside the next integer type. */
-static rule_t static_dequantize_data(const model_op_t *op, const gr_dtype_t *t)
+/* Before a MatMul around the zero point, such that real values are a few units at most: sums of products then stay inside the next integer type. */
+static rule_t static_dequantize_data(const model_t *model, const model_op_t *op, const gr_dtype_t *t)
 {
     double scale = typical_scale(op), zp = typical_zp(op), r = fmax(1, round(2 / scale));
 
+    if (t->class_ == GR_INT && !feeds_matmul(model, op->inputs[0].id))
+        return plain_data(t);
     if (t->class_ != GR_INT)
         return uniform(-fmin(t->max / 2, 1 / scale), fmin(t->max / 2, 1 / scale));
     return integer(fmax(int_min(t), zp - r), fmin(t->max, zp + r));
@@ -247,7 +265,7 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     case sinter_op_dynamic_quantize:
         return quantised_group_input(op, use->slot, t);
     case sinter_op_dequantize:
-        return static_dequantize_data(op, t);
+        return static_dequantize_data(model, op, t);
     case sinter_op_quantize:
         return static_quantize_data(op);
     case sinter_op_select:
