@@ -126,6 +126,18 @@ static int feeds_matmul(const model_t *model, uint64_t id)
     return 0;
 }
 
+/* What a weight is scaled by so that a product with values of O(1) is O(1) again; 1 for anything but the right side of a 2-D MatMul. */
+static double weight_gain(const model_t *model, uint64_t id)
+{
+    const model_tensor_t *t = model_find(model, id);
+    const model_use_t *use = &model->uses[t->first + t->n - 1];
+    const model_op_t *op = &model->ops[use->op];
+
+    if (use->output || op->kind != sinter_op_matmul || use->slot != 1 || op->inputs[1].ndims != 2 || inner_dim(op, 1) <= 9)
+        return 1;
+    return 3 / sqrt((double)inner_dim(op, 1));
+}
+
 static int is_single(const sinter_logical_tensor_t *lt)
 {
     return lt->ndims >= 0 && gr_elements(lt) == 1;
@@ -181,10 +193,10 @@ static rule_t static_quantize_data(const model_op_t *op)
     return uniform(scale * (int_min(t) - zp - 0.1 * t->max), scale * (t->max - zp + 0.1 * t->max));
 }
 
-static rule_t group_scale(const model_op_t *op)
+static rule_t group_scale(const model_t *model, const model_op_t *op)
 {
     int quantize = op->kind == sinter_op_dynamic_quantize;
-    double r = reach(gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type));
+    double r = reach(gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type)) / weight_gain(model, op->outputs[0].id);
 
     return uniform(0.5 / r, 1.5 / r);
 }
@@ -200,10 +212,10 @@ static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
     return integer(fmax(int_min(t), middle(data) - width), fmin(t->max, middle(data) + width));
 }
 
-static rule_t quantised_group_input(const model_op_t *op, size_t slot, const gr_dtype_t *t)
+static rule_t quantised_group_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
 {
     if (slot == 1)
-        return group_scale(op);
+        return group_scale(model, op);
     if (slot == 2 && t->class_ == GR_INT)
         return zero_point(op, t);
     if (slot >= 2)
@@ -230,11 +242,13 @@ static rule_t scaling_input(const model_t *model, const model_op_t *op, size_t s
 {
     const sinter_logical_tensor_t *other = &op->inputs[!slot];
     const model_op_t *before = producer(model, other->id);
-    double v = op->kind == sinter_op_divide ? root_k(model, other->id) : 1 / root_k(model, other->id);
+    double root = root_k(model, other->id);
 
-    if (before && before->kind == sinter_op_tanh)
-        v = 20;
-    return uniform(v, v);
+    if (!next_softmax(model, op->outputs[0].id))
+        return uniform(0.5, 2);
+    if (before->kind == sinter_op_tanh)
+        return uniform(20, 20);
+    return op->kind == sinter_op_divide ? uniform(root, root) : uniform(1 / root, 1 / root);
 }
 
 static rule_t binary_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
@@ -263,7 +277,7 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     switch (op->kind) {
     case sinter_op_dynamic_dequantize:
     case sinter_op_dynamic_quantize:
-        return quantised_group_input(op, use->slot, t);
+        return quantised_group_input(model, op, use->slot, t);
     case sinter_op_dequantize:
         return static_dequantize_data(model, op, t);
     case sinter_op_quantize:
@@ -280,6 +294,8 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     case sinter_op_reciprocal:
     case sinter_op_pow:
         return uniform(0.25, 2);
+    case sinter_op_matmul:
+        return use->slot == 1 && t->class_ == GR_FLOAT ? uniform(-weight_gain(model, tensor->id), weight_gain(model, tensor->id)) : plain_data(t);
     case sinter_op_round:
         return uniform(-8, 8);
     default:
