@@ -84,7 +84,9 @@ void orc_dense_strides(int ndims, const int64_t *dims, int64_t *strides);
 /* Gives output i its dims, which must agree with what the graph declares. */
 int orc_shape(orc_ctx_t *c, size_t i, int ndims, const int64_t *dims);
 int orc_shape_like(orc_ctx_t *c, size_t i, const orc_value_t *like);
-/* Memory for a shaped value; bounds start at zero. */
+/* Uninitialised memory for n doubles, in large pages where it is large: page faults would cost as much as the arithmetic. Freed with free. */
+double *orc_doubles(size_t n);
+/* Memory for a shaped value. */
 int orc_alloc(orc_ctx_t *c, orc_value_t *value, bool with_bound);
 /* Hands in[i]'s elements over to the value unchanged: moved if in[i] is dying, copied otherwise. */
 int orc_take(orc_ctx_t *c, size_t i, orc_value_t *value);

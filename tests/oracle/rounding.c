@@ -10,6 +10,17 @@ static double mend(double v, double b)
     return b == INFINITY ? b : 0;
 }
 
+/* Error of rounding v to `digits` significant bits, and to a multiple of unit below the normal range: Veltkamp's splitting, which vectorises. */
+static inline double split_error(double v, int digits, double least_normal, double unit)
+{
+    double scaled = v * (double)((INT64_C(1) << (53 - digits)) + 1), rest = scaled - v, rounded = scaled - rest, shift = unit * 0x1.8p52;
+    if (fabs(v) < least_normal) {
+        rounded = v + shift;
+        rounded -= shift;
+    }
+    return fabs(rounded - v);
+}
+
 /* weight multiplies new, certain errors that join likely ones: see grow. */
 typedef double error_fn_t(double v, double b, double weight);
 
@@ -30,14 +41,14 @@ static double stored_f16(double v, double b, double weight)
 {
     if (fabs(v) + b >= 65520 && isfinite(v))
         return INFINITY;
-    return b == 0 ? orc_distance(orc_round(sinter_f16, v), v) : b + weight * ((fabs(v) + b) * 0x1p-11 + 0x1p-25);
+    return b == 0 ? split_error(v, 11, 0x1p-14, 0x1p-24) : b + weight * ((fabs(v) + b) * 0x1p-11 + 0x1p-25);
 }
 
 static double stored_bf16(double v, double b, double weight)
 {
     if (fabs(v) + b >= 0x1.FFp127 && isfinite(v))
         return INFINITY;
-    return b == 0 ? orc_distance(orc_round(sinter_bf16, v), v) : b + weight * ((fabs(v) + b) * 0x1p-8 + 0x1p-134);
+    return b == 0 ? split_error(v, 8, 0x1p-126, 0x1p-133) : b + weight * ((fabs(v) + b) * 0x1p-8 + 0x1p-134);
 }
 
 /* True if every v is certain and stays what it is, so that no bounds are needed. */
@@ -47,34 +58,28 @@ static bool all_exact(const orc_value_t *t, error_fn_t *error)
     int exact = 1;
 #pragma omp parallel for reduction(&& : exact)
     for (size_t i = 0; i < t->n; i++)
-        if (exact && v[i] != (double)(float)v[i] && !isnan(v[i]))
-            exact = 0;
-    if (!exact || error == stored_f32 || error == f32_arithmetic)
-        return exact;
-#pragma omp parallel for reduction(&& : exact)
-    for (size_t i = 0; i < t->n; i++)
-        if (exact && !isnan(v[i]) && error(v[i], 0, 1) != 0)
+        if (exact && isfinite(v[i]) && error(v[i], 0, 1) != 0)
             exact = 0;
     return exact;
 }
 
 /* A walked bound stands for some 7 standard deviations and is used as such in the next sum. A uniform rounding error's bound is 1.7 of them, so it
  * joins with a weight. */
-static int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
+static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
 {
-    double *v = t->v, *b, weight = t->walked ? 3 : 1;
+    double *v = t->v, *b = t->b, weight = t->walked ? 3 : 1;
+    bool fresh = !b;
 
-    if (!t->b) {
+    if (fresh) {
         if (all_exact(t, error))
             return 0;
-        t->b = calloc(t->n + 1, sizeof(double));
-        if (!t->b)
+        b = t->b = orc_doubles(t->n);
+        if (!b)
             return orc_fail(c, "out of memory for %zu bounds", t->n);
     }
-    b = t->b;
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++)
-        b[i] = mend(v[i], error(v[i], mend(v[i], b[i]), weight));
+        b[i] = mend(v[i], error(v[i], fresh ? 0 : mend(v[i], b[i]), weight));
     return 0;
 }
 

@@ -131,13 +131,15 @@ static int deliver(run_t *r, orc_value_t *t)
             continue;
         to->lt = t->lt;
         to->n = t->n;
-        to->value = malloc((t->n + 1) * sizeof(double));
-        to->bound = calloc(t->n + 1, sizeof(double));
+        to->value = orc_doubles(t->n);
+        to->bound = orc_doubles(t->n);
         if (!to->value || !to->bound)
             return orc_fail(&r->ctx, "out of memory for a result");
         memcpy(to->value, t->v, t->n * sizeof(double));
         if (t->b)
             memcpy(to->bound, t->b, t->n * sizeof(double));
+        else
+            memset(to->bound, 0, t->n * sizeof(double));
     }
     t->wanted = false;
     return 0;

@@ -1,6 +1,8 @@
 /* Values: shapes, memory, and what ops ask about their attributes. */
+#define _DEFAULT_SOURCE /* madvise */
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 #include "internal.h"
 
@@ -112,10 +114,25 @@ int orc_shape(orc_ctx_t *c, size_t i, int ndims, const int64_t *dims)
 
 int orc_shape_like(orc_ctx_t *c, size_t i, const orc_value_t *like) { return orc_shape(c, i, like->lt.ndims, like->lt.dims); }
 
+double *orc_doubles(size_t n)
+{
+    const size_t page = (size_t)2 << 20, bytes = (n * sizeof(double) + page) / page * page;
+    double *p;
+
+    if (bytes < 2 * page)
+        return malloc((n + 1) * sizeof(double));
+    p = aligned_alloc(page, bytes);
+#ifdef MADV_HUGEPAGE
+    if (p)
+        madvise(p, bytes, MADV_HUGEPAGE);
+#endif
+    return p;
+}
+
 int orc_alloc(orc_ctx_t *c, orc_value_t *value, bool with_bound)
 {
-    value->v = malloc((value->n + 1) * sizeof(double));
-    value->b = with_bound ? calloc(value->n + 1, sizeof(double)) : NULL;
+    value->v = orc_doubles(value->n);
+    value->b = with_bound ? orc_doubles(value->n) : NULL;
     if (!value->v || (with_bound && !value->b))
         return orc_fail(c, "out of memory for %zu elements", value->n);
     return 0;
