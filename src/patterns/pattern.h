@@ -1,56 +1,83 @@
 /* Fusion patterns as data. A pattern is a spine of nodes around an anchor; each further node hangs on one before it, either above (it produces an input) or
- * below (it consumes the output). Table order is priority: the first row that matches an anchor wins. Only the matcher walks graphs. */
+ * below (it consumes the output). Table order (patterns.def) is priority: the first row that matches an anchor wins. Only the matcher walks graphs.
+ *
+ *      K codes -> Dequantize       k_pre   PAT_ABOVE of qk, port 1
+ *                     |
+ *      Q ---------> MatMul         qk      PAT_ANCHOR
+ *                     |
+ *               Divide, Add ...    score   PAT_REGION of qk, with side producers (a mask's TypeCast)
+ *                     |
+ *                  SoftMax         softmax PAT_BELOW of score
+ *                     |                                                                                                                */
 #ifndef SINTER_SRC_PATTERN_H
 #define SINTER_SRC_PATTERN_H
 
 #include "partition.h"
 
+/* Classes of op kinds; op sets are sets of classes, so that a new elementwise op extends every pattern at once. */
+enum {
+    PAT_ELTWISE = 1,  /* elementwise ops, comparison, Select, GenIndex, BiasAdd; not the classes below */
+    PAT_SCALE = 2,    /* Multiply and Divide (ELTWISE too) */
+    PAT_CAST = 4,     /* TypeCast */
+    PAT_VIEW = 8,     /* StaticReshape, StaticTranspose, Reorder */
+    PAT_QUANT = 16,   /* Quantize, and DynamicQuantize with given scales */
+    PAT_DEQUANT = 32, /* Dequantize, DynamicDequantize */
+    PAT_MATMUL = 64,
+    PAT_SOFTMAX = 128,
+    PAT_LOG_SOFTMAX = 256
+};
+unsigned pat_classes(const node_t *node);
+
 typedef enum pat_edge {
     PAT_ANCHOR, /* the first node */
-    PAT_ABOVE,  /* produces input `port` of node `of`, and nothing else uses that value */
-    PAT_BELOW   /* consumes the only output of node `of` at input `port` (-1: any), or of `of`'s own source if `of` is absent */
+    PAT_BELOW,  /* a chain of min..max ops from the end value of node `of` down: each the only consumer of the one before, at input `port` (-1: any) */
+    /* The elementwise ops over the end value of `of`, a DAG: dims stay the same, and a value is consumed inside only or outside only. */
+    PAT_REGION,
+    PAT_ABOVE   /* the tree of producers over input `port` (-1: every input) of the ops of node `of`; each is used by the match alone */
 } pat_edge_t;
 
-/* Op sets: bit sets over op kinds, written as small const arrays ended by PAT_END, or classes. */
-#define PAT_END (-1)
-
-typedef struct match match_t;
-/* NULL if it holds, else the reason why not. */
-typedef const char *(*pat_check_t)(const match_t *m);
+enum { PAT_MANY = 1 << 30, PAT_MAX_NODES = 16 };
 
 typedef struct pat_node {
     const char *role;
-    const int *ops;        /* op kinds, PAT_END-terminated */
+    unsigned ops; /* classes */
     pat_edge_t edge;
-    int of;                /* index of the node it hangs on */
+    int of;   /* index of the node it hangs on; if that is absent, on what that one hangs on */
     int port;
-    int min, max;          /* repetitions in a row: min 0 is optional. max > 1: a chain (ABOVE) or a region (BELOW: see side) */
-    /* For BELOW: further producers that the region may pull in above its other inputs, used by nothing outside the region (Dequantize of a residual,
-     * GenIndex and GreaterEqual of an implicit mask). NULL: none. */
-    const int *side;
+    int min, max; /* number of ops; min 0: optional */
+    unsigned side; /* BELOW, REGION, ANCHOR: classes of producers pulled in above the other inputs, used by the match alone and broadcasting to its dims */
+    bool keep;     /* REGION: values that are graph outputs may be consumed inside too */
 } pat_node_t;
+
+typedef struct match match_t;
+/* NULL if it holds, else the reason why not: static text, or match_reason(). */
+typedef const char *(*pat_check_t)(const match_t *m);
 
 typedef struct pattern {
     const char *name;
     family_t family;
     const pat_node_t *nodes;
     int n_nodes;
-    const pat_check_t *checks; /* NULL-terminated; run on the finished match, first reason wins */
+    const pat_check_t *checks; /* NULL-terminated, or NULL; run on the finished match, first reason wins */
 } pattern_t;
 
-/* A finished match: node indices of the graph by pattern node. */
+/* A finished match. */
 struct match {
     const graph_t *g;
     const pattern_t *pattern;
-    int n;              /* matched graph nodes, in no order */
-    const int *node;    /* graph node index */
-    const int *of;      /* its pattern node's index */
+    int n;           /* matched graph nodes, in no order */
+    const int *node; /* graph node index */
+    const int *of;   /* its pattern node's index */
+    const int *at;   /* by graph node: its place in node[], -1 if it is not matched */
+    char *text;      /* room for match_reason */
 };
 
-/* The graph node matched by the i-th repetition of a role, NULL if absent. */
+/* The graph node matched by the i-th op of a role, NULL if absent. */
 const node_t *match_role(const match_t *m, const char *role, int i);
+/* Formats a reason into the match. */
+const char *match_reason(const match_t *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* All patterns in order of priority. */
+/* The rows of patterns.def. */
 extern const pattern_t *const sinter_patterns[];
 extern const int sinter_n_patterns;
 

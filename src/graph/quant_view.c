@@ -1,0 +1,133 @@
+#include "quant_view.h"
+
+#include <string.h>
+
+bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int64_t *dims)
+{
+    lt_t in[3], out[3];
+    quant_geom_t geom;
+    for (int i = 0; i < node->n_in && i < 3; i++) {
+        in[i] = g->values[node->in[i]].lt;
+    }
+    for (int i = 0; i < node->n_out && i < 3; i++) {
+        out[i] = g->values[node->out[i]].lt;
+    }
+    if (in[0].ndims < 0 || quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom) != sinter_success) {
+        return false;
+    }
+    const int port = zero_points ? geom.zp_input : geom.scale_input;
+    if (zero_points ? !geom.has_zp : !geom.from_attrs && port < 0) {
+        return false;
+    }
+    const int *dim_of = zero_points ? geom.zp_dim : geom.scale_dim;
+    for (int d = 0; d < in[0].ndims; d++) {
+        dims[d] = 1;
+        if (geom.from_attrs) {
+            dims[d] = d == geom.axis ? geom.n_scales : 1;
+        } else if (dim_of[d] >= 0) {
+            dims[d] = in[port].dims[dim_of[d]];
+        }
+    }
+    return true;
+}
+
+static const char *through_transpose(const node_t *view, int ndims, int64_t *dims)
+{
+    const attr_t *order = node_attr(view, sinter_op_attr_order);
+    int64_t old[SINTER_MAX_NDIMS];
+    if (order == NULL || order->n != (size_t)ndims) {
+        return "a transpose of another rank lies between the codes and the matmul";
+    }
+    memcpy(old, dims, sizeof(int64_t) * (size_t)ndims);
+    for (int d = 0; d < ndims; d++) {
+        const int64_t from = order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d];
+        dims[d] = old[from];
+    }
+    return NULL;
+}
+
+/* The length of the runs of neighbours that share a scale, over the dims [0, n) together; -1 if the groups are no such runs: from the right, whole dims, then
+ * at most one partly grouped dim, then dims with a scale for each index. */
+static int64_t run_length(int n, const int64_t *data, const int64_t *scales)
+{
+    int64_t run = 1;
+    bool ended = false;
+    for (int d = n - 1; d >= 0; d--) {
+        if (data[d] == 1) {
+            continue;
+        }
+        if (scales[d] <= 0 || data[d] % scales[d] != 0 || (ended && scales[d] != data[d])) {
+            return -1;
+        }
+        run *= data[d] / scales[d];
+        ended = ended || scales[d] != 1;
+    }
+    return run;
+}
+
+/* The scale dims over [0, n) that say runs of this length; false if none do. */
+static bool say_runs(int n, const int64_t *data, int64_t run, int64_t *scales)
+{
+    for (int d = n - 1; d >= 0; d--) {
+        int64_t group = run;
+        if (data[d] > 0 && run % data[d] == 0) {
+            group = data[d];
+        } else if (data[d] == 0 || data[d] % run != 0) {
+            return false;
+        }
+        scales[d] = data[d] / group;
+        run /= group;
+    }
+    return run == 1;
+}
+
+/* Both dim lists fall into blocks of equal products, as short as can be; unit dims stick to the block on their left or, at the start, right. */
+static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dims)
+{
+    static const char *const unsaid = "a reshape splits or merges dims whose groups the new dims cannot say";
+    int64_t scales[SINTER_MAX_NDIMS];
+    int i = 0, j = 0;
+    while (i < in->ndims || j < out->ndims) {
+        const int i0 = i, j0 = j;
+        int64_t a = 1, b = 1;
+        if (i < in->ndims && j < out->ndims && in->dims[i] == out->dims[j]) { /* an untouched dim, known or not */
+            scales[j++] = dims[i++];
+            continue;
+        }
+        if (i < in->ndims && in->dims[i] == 1) {
+            i++;
+            continue;
+        }
+        if (j < out->ndims && out->dims[j] == 1) {
+            scales[j++] = 1;
+            continue;
+        }
+        do {
+            const bool left = a <= b && i < in->ndims;
+            if (!left && j == out->ndims) {
+                return unsaid;
+            }
+            const int64_t dim = left ? in->dims[i++] : out->dims[j++];
+            if (dim <= 0 || !mul_i64(left ? a : b, dim, left ? &a : &b)) {
+                return "a reshape of dims that are not known yet";
+            }
+        } while (a != b || i == i0 || j == j0);
+        const int64_t run = run_length(i - i0, in->dims + i0, dims + i0);
+        if (run < 0 || !say_runs(j - j0, out->dims + j0, run, scales + j0)) {
+            return unsaid;
+        }
+    }
+    memcpy(dims, scales, sizeof(int64_t) * (size_t)out->ndims);
+    return NULL;
+}
+
+const char *quant_dims_through_view(const node_t *view, const lt_t *in, const lt_t *out, int64_t *dims)
+{
+    if (in->ndims < 0 || out->ndims < 0) {
+        return "a view between the codes and the matmul has an unknown rank";
+    }
+    if (view->kind == sinter_op_static_transpose) {
+        return through_transpose(view, in->ndims, dims);
+    }
+    return view->kind == sinter_op_static_reshape ? through_reshape(in, out, dims) : NULL;
+}

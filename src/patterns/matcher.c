@@ -1,0 +1,400 @@
+#include "matcher.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../graph/schema.h"
+#include "../graph/status.h"
+
+sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
+{
+    const int n = g->n_nodes + 1, n_live = graph_n_live(g);
+    int n_slots = n;
+    for (int i = 0; i < g->n_nodes; i++) {
+        n_slots += g->nodes[i].n_in;
+    }
+    *m = (matcher_t){.g = g, .limit = PAT_MANY};
+    int **const arrays[] = {&m->pos, &m->owner, &m->members, &m->node, &m->of, &m->at, &m->list, &m->stack};
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
+        *arrays[i] = ARENA_NEW(arena, int, n);
+        if (*arrays[i] == NULL) {
+            return sinter_out_of_memory;
+        }
+    }
+    m->parts = ARENA_NEW(arena, part_t, n);
+    m->node_search = ARENA_NEW(arena, unsigned, n);
+    m->value_search = ARENA_NEW(arena, unsigned, g->n_values + 1);
+    m->node_state = ARENA_NEW(arena, unsigned char, n);
+    m->value_state = ARENA_NEW(arena, unsigned char, g->n_values + 1);
+    m->work_values = ARENA_NEW(arena, int, 2 * (size_t)n_slots);
+    m->heap = ARENA_NEW(arena, heap_item_t, 3 * (size_t)n); /* a node waits once and goes out once, a partition is met once */
+    if (!m->parts || !m->node_search || !m->value_search || !m->node_state || !m->value_state || !m->work_values || !m->heap) {
+        return sinter_out_of_memory;
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        m->owner[i] = m->at[i] = m->pos[i] = -1;
+    }
+    for (int t = 0; t < n_live; t++) {
+        m->pos[g->topo[t]] = t;
+    }
+    m->match = (match_t){.g = g, .node = m->node, .of = m->of, .at = m->at, .text = m->reason};
+    return sinter_success;
+}
+
+/* ---- the match in the making ------------------------------------------------------------------------------------------------------- */
+
+static void match_clear(matcher_t *m, const pattern_t *pattern)
+{
+    for (int i = 0; i < m->match.n; i++) {
+        m->at[m->node[i]] = -1;
+    }
+    m->match.n = 0;
+    m->match.pattern = pattern;
+    m->required = 0;
+    m->n_stops = 0;
+    m->reason[0] = '\0';
+    m->work = 0;
+}
+
+void match_add(matcher_t *m, int node, int pattern_node)
+{
+    const int i = m->match.n++;
+    m->at[node] = i;
+    m->node[i] = node;
+    m->of[i] = pattern_node;
+    m->work++;
+}
+
+void match_stop(matcher_t *m, const char *format, ...)
+{
+    if (m->n_stops < MATCH_STOPS) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(m->stops[m->n_stops++], MATCH_TEXT, format, args);
+        va_end(args);
+    }
+}
+
+static bool fail(matcher_t *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(matcher_t *m, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(m->reason, MATCH_TEXT, format, args);
+    va_end(args);
+    return false;
+}
+
+bool match_same_dims(const lt_t *a, const lt_t *b)
+{
+    if (a->ndims < 0 || b->ndims < 0) {
+        return true;
+    }
+    bool same = a->ndims == b->ndims;
+    for (int d = 0; same && d < a->ndims; d++) {
+        same = a->dims[d] == b->dims[d] || a->dims[d] == SINTER_UNKNOWN_DIM || b->dims[d] == SINTER_UNKNOWN_DIM;
+    }
+    return same;
+}
+
+/* ---- producers ------------------------------------------------------------------------------------------------------------------------ */
+
+static bool used_by_match_only(const matcher_t *m, int v)
+{
+    const int *users = value_users(m->g, v);
+    for (int i = 0; i < value_n_users(m->g, v); i++) {
+        if (m->at[users[i]] < 0) {
+            return false;
+        }
+    }
+    return !m->g->values[v].is_output;
+}
+
+/* Evaluated for each element of `to`: dims broadcast to it, and an index counts along a dim that is really there. */
+static bool broadcasts_to(const node_t *n, const lt_t *from, const lt_t *to)
+{
+    if (from->ndims < 0 || to->ndims < 0) {
+        return true;
+    }
+    const int shift = to->ndims - from->ndims;
+    for (int d = 0; shift >= 0 && d < from->ndims; d++) {
+        const int64_t a = from->dims[d], b = to->dims[d + shift];
+        if (a != b && a != SINTER_UNKNOWN_DIM && b != SINTER_UNKNOWN_DIM && (a != 1 || n->kind == sinter_op_gen_index)) {
+            return false;
+        }
+    }
+    return shift >= 0;
+}
+
+static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *space)
+{
+    const int p = m->g->values[v].producer;
+    if (p < 0 || m->owner[p] >= 0 || m->at[p] >= 0) {
+        return false;
+    }
+    const node_t *n = &m->g->nodes[p];
+    if ((pat_classes(n) & classes) == 0 || n->n_out != 1 || !used_by_match_only(m, v)) {
+        return false;
+    }
+    for (int i = 0; i < n->n_in; i++) { /* what the match computes is not brought in again from above */
+        const int q = m->g->values[n->in[i]].producer;
+        if (q >= 0 && m->at[q] >= 0) {
+            return false;
+        }
+    }
+    return space == NULL || (pat_classes(n) & PAT_VIEW) != 0 || broadcasts_to(n, &m->g->values[v].lt, space);
+}
+
+/* Takes the tree of producers above the values in work_values[0..n). space: they are evaluated in these dims, so over a view only views may stand. */
+static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt_t *space, int n, int max)
+{
+    int taken = 0;
+    while (n > 0 && taken < max) {
+        const int item = m->work_values[--n], v = item >= 0 ? item : ~item;
+        m->work++;
+        if (!fits_above(m, v, item >= 0 ? classes : classes & PAT_VIEW, space)) {
+            continue;
+        }
+        const int p = m->g->values[v].producer;
+        const node_t *node = &m->g->nodes[p];
+        const bool view = (pat_classes(node) & PAT_VIEW) != 0;
+        /* Scales, zero points and the like stay as they are: only data has a tree. */
+        const int n_in = (pat_classes(node) & (PAT_ELTWISE | PAT_CAST)) != 0 ? node->n_in : 1;
+        match_add(m, p, pattern_node);
+        taken++;
+        for (int i = 0; i < n_in; i++) {
+            m->work_values[n++] = space != NULL && view ? ~node->in[i] : node->in[i];
+        }
+    }
+    return taken;
+}
+
+/* The inputs of the ops [from, n) of the match, but for quantising ones' scales, which nothing is fused with. */
+static int gather_inputs(matcher_t *m, int from, int port, int pattern_node)
+{
+    int n = 0;
+    for (int k = from; k < m->match.n; k++) {
+        const node_t *node = &m->g->nodes[m->node[k]];
+        const bool data_only = (op_flags(node->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
+        for (int i = 0; i < node->n_in && m->of[k] == pattern_node; i++) {
+            if ((port < 0 && !(data_only && i > 0)) || i == port) {
+                m->work_values[n++] = node->in[i];
+            }
+        }
+    }
+    return n;
+}
+
+static void take_sides(matcher_t *m, int pattern_node, int from, const lt_t *space)
+{
+    const unsigned side = m->match.pattern->nodes[pattern_node].side;
+    if (side != 0 && m->match.n > from) {
+        take_above(m, pattern_node, side, space, gather_inputs(m, from, -1, pattern_node), m->limit);
+    }
+}
+
+/* ---- below ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* The node that alone uses v and may follow in a chain; -1 with *why, which is "" for another kind of op. */
+static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, const char **why)
+{
+    const value_t *value = &m->g->values[v];
+    const int *users = value_users(m->g, v);
+    *why = "";
+    if (value_n_users(m->g, v) == 0) {
+        return -1;
+    }
+    const int c = users[0];
+    const node_t *n = &m->g->nodes[c];
+    const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
+    const unsigned classes = pat_classes(n);
+    int at_port = 0, n_at = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        at_port = n->in[i] == v ? i : at_port;
+        n_at += n->in[i] == v;
+    }
+    if (m->owner[c] >= 0 || m->at[c] >= 0 || (classes & pn->ops) == 0) {
+        return -1;
+    }
+    *why = value->is_output                                    ? "its input is a graph output"
+           : value_n_users(m->g, v) != n_at                    ? "its input has other uses"
+           : (pn->port >= 0 && (n_at > 1 || at_port != pn->port)) || (quant && at_port != 0) ? "its input arrives at another port"
+           : n->n_out != 1 && (classes & PAT_SOFTMAX) == 0     ? "it has further outputs"
+           : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT)) != 0 && !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
+               ? "it broadcasts its input to larger dims"
+               : NULL;
+    return *why == NULL ? c : -1;
+}
+
+static int take_chain(matcher_t *m, int pattern_node, int v, const char **why)
+{
+    const pat_node_t *pn = &m->match.pattern->nodes[pattern_node];
+    const int max = pn->max < m->limit ? pn->max : m->limit;
+    for (int taken = 0; taken < max; taken++) {
+        const int c = sole_user(m, pn, v, why);
+        if (c < 0) {
+            if (*why[0] != '\0' && taken >= pn->min) {
+                match_stop(m, "before %s: %s", node_label(&m->g->nodes[value_users(m->g, v)[0]]), *why);
+            }
+            break;
+        }
+        const int from = m->match.n;
+        match_add(m, c, pattern_node);
+        v = m->g->nodes[c].out[0];
+        take_sides(m, pattern_node, from, &m->g->values[v].lt);
+    }
+    return v;
+}
+
+/* ---- a pattern ------------------------------------------------------------------------------------------------------------------------- */
+
+/* The op of the match with the role that node i hangs on, for messages. */
+static const char *hook_label(const matcher_t *m, int i)
+{
+    for (int k = m->match.n - 1; k >= 0; k--) {
+        if (m->of[k] == i) {
+            return node_label(&m->g->nodes[m->node[k]]);
+        }
+    }
+    return i > 0 ? hook_label(m, m->match.pattern->nodes[i].of) : "the anchor";
+}
+
+static bool take_below(matcher_t *m, int i)
+{
+    const pat_node_t *pn = &m->match.pattern->nodes[i];
+    const int from = m->match.n, v = m->end[pn->of];
+    const char *why = "";
+    m->end[i] = v;
+    if (v >= 0 && pn->edge == PAT_REGION) {
+        m->end[i] = region_grow(m, i, v);
+        take_sides(m, i, from, &m->g->values[v].lt);
+    } else if (v >= 0) {
+        m->end[i] = take_chain(m, i, v, &why);
+    }
+    if (m->match.n - from >= pn->min) {
+        return true;
+    }
+    if (v < 0) {
+        return fail(m, "no %s below %s: the ops there have several ends", pn->role, hook_label(m, pn->of));
+    }
+    const bool used = value_n_users(m->g, v) > 0;
+    const char *next = used ? node_label(&m->g->nodes[value_users(m->g, v)[0]]) : "nothing";
+    const char *also = m->g->values[v].is_output ? ", and its tensor is a graph output" : value_n_users(m->g, v) > 1 ? ", and its tensor has other uses" : "";
+    return fail(m, "no %s below %s: %s follows%s%s%s", pn->role, hook_label(m, pn->of), next, why != NULL && why[0] ? ", " : "",
+                why != NULL ? why : "", why != NULL && why[0] ? "" : also);
+}
+
+static bool take_node(matcher_t *m, int i)
+{
+    const pat_node_t *pn = &m->match.pattern->nodes[i];
+    if (pn->edge != PAT_ABOVE) {
+        return take_below(m, i);
+    }
+    const int from = m->match.n;
+    take_above(m, i, pn->ops, NULL, gather_inputs(m, 0, pn->port, pn->of), pn->max < m->limit ? pn->max : m->limit);
+    m->end[i] = -1;
+    return m->match.n - from >= pn->min || fail(m, "no %s above %s that only this uses", pn->role, hook_label(m, pn->of));
+}
+
+static bool try_nodes(matcher_t *m, int anchor)
+{
+    const pattern_t *p = m->match.pattern;
+    match_add(m, anchor, 0);
+    m->required = 1;
+    m->end[0] = m->g->nodes[anchor].out[0];
+    take_sides(m, 0, 0, &m->g->values[m->end[0]].lt);
+    for (int i = 1; i < p->n_nodes; i++) {
+        if (!take_node(m, i)) {
+            return false;
+        }
+        m->required += p->nodes[i].min > 0;
+    }
+    if (m->match.n < 2) {
+        return fail(m, "nothing to fuse with");
+    }
+    for (const pat_check_t *check = p->checks; check != NULL && *check != NULL; check++) {
+        const char *why = (*check)(&m->match);
+        if (why != NULL) {
+            return why == m->reason ? false : fail(m, "%s", why);
+        }
+    }
+    const char *cycle = match_cycle(m);
+    return cycle == NULL || cycle == m->reason ? cycle == NULL : fail(m, "%s", cycle);
+}
+
+bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor)
+{
+    enum { SHORT_LIMIT = 64 };
+    const node_t *n = &m->g->nodes[anchor];
+    match_clear(m, pattern);
+    if (m->owner[anchor] >= 0 || n->n_out < 1 || (pat_classes(n) & pattern->nodes[0].ops) == 0) {
+        return false;
+    }
+    const bool matched = try_nodes(m, anchor);
+    m->wasted += matched ? 0 : m->work;
+    if (m->wasted > 100000 + 32 * (int64_t)m->g->n_nodes) {
+        m->limit = SHORT_LIMIT;
+    }
+    return matched;
+}
+
+/* ---- partitions ----------------------------------------------------------------------------------------------------------------------- */
+
+void matcher_new_row(matcher_t *m)
+{
+    m->wasted = 0;
+    m->limit = PAT_MANY;
+}
+
+/* Heap sort by topological position: no memory, no recursion. */
+static void sift(const int *pos, int *nodes, int i, int n)
+{
+    const int x = nodes[i];
+    for (int child = 2 * i + 1; child < n; child = 2 * i + 1) {
+        child += child + 1 < n && pos[nodes[child + 1]] > pos[nodes[child]];
+        if (pos[nodes[child]] <= pos[x]) {
+            break;
+        }
+        nodes[i] = nodes[child];
+        i = child;
+    }
+    nodes[i] = x;
+}
+
+static void sort_by_pos(const int *pos, int *nodes, int n)
+{
+    for (int i = n / 2 - 1; i >= 0; i--) {
+        sift(pos, nodes, i, n);
+    }
+    for (int i = n - 1; i > 0; i--) {
+        const int last = nodes[i];
+        nodes[i] = nodes[0];
+        nodes[0] = last;
+        sift(pos, nodes, 0, i);
+    }
+}
+
+static void add_part(matcher_t *m, const int *nodes, int n)
+{
+    part_t *part = &m->parts[m->n_parts];
+    *part = (part_t){.first = m->n_members, .n = n};
+    memcpy(m->members + part->first, nodes, sizeof(int) * (size_t)n);
+    m->n_members += n;
+    sort_by_pos(m->pos, m->members + part->first, n);
+    part->min_pos = m->pos[m->members[part->first]];
+    for (int i = 0; i < n; i++) {
+        m->owner[nodes[i]] = m->n_parts;
+    }
+    m->n_parts++;
+}
+
+void matcher_take(matcher_t *m)
+{
+    add_part(m, m->node, m->match.n);
+}
+
+void matcher_take_single(matcher_t *m, int node)
+{
+    add_part(m, &node, 1);
+}

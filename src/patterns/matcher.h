@@ -1,0 +1,80 @@
+/* The only algorithm that matches patterns, and the state it shares with the partitioner. All memory is taken by matcher_init; matching allocates nothing.
+ *
+ * Partitions must not depend on each other in a circle. With every partition made so far drawn together into one point, no path may lead from a match through
+ * the outside back into it. Both the growing of a region and the final check look only at points that start before the last op of the match in topological
+ * order, and give up (no match) after a bounded number of steps. */
+#ifndef SINTER_SRC_MATCHER_H
+#define SINTER_SRC_MATCHER_H
+
+#include "pattern.h"
+
+enum { MATCH_TEXT = 240, MATCH_STOPS = 4 };
+
+/* A partition in the making. */
+typedef struct part {
+    int first, n; /* in matcher.members, in topological order */
+    int min_pos;
+    unsigned seen; /* the search that met it last */
+} part_t;
+
+typedef struct heap_item {
+    int key, id; /* id: a node, or ~partition */
+} heap_item_t;
+
+typedef struct matcher {
+    const graph_t *g;
+    int *pos;   /* by node: place in topological order */
+    int *owner; /* by node: its partition, -1 */
+    part_t *parts;
+    int *members;
+    int n_parts, n_members;
+
+    match_t match;
+    int *node, *of, *at;      /* behind match's const pointers */
+    int end[PAT_MAX_NODES];   /* by pattern node: the value that nodes below it hang on, -1 if there is no single one */
+    int required;             /* non-optional pattern nodes met so far */
+    char reason[MATCH_TEXT];  /* why the match failed */
+    int n_stops;
+    char stops[MATCH_STOPS][MATCH_TEXT]; /* why a chain or region went no further */
+
+    /* Searches. */
+    unsigned now;           /* number of the search */
+    unsigned *node_search, *value_search;
+    unsigned char *node_state, *value_state;
+    int *list, *stack, *work_values;
+    heap_item_t *heap;
+    int n_heap;
+    int64_t work, wasted; /* steps of this match; steps of this row's failed matches */
+    int limit;            /* of chains and regions: PAT_MANY until too much was wasted */
+} matcher_t;
+
+sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena);
+/* Tries the pattern at a free node. On success m->match holds the match; else m->reason says why not. */
+bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor);
+/* Makes the match, or a node alone, a partition. */
+void matcher_take(matcher_t *m);
+void matcher_take_single(matcher_t *m, int node);
+/* Before each row: failures of one row do not limit the next. */
+void matcher_new_row(matcher_t *m);
+
+/* ---- between matcher.c and region.c ---------------------------------------------------------------------------------------------- */
+
+void match_add(matcher_t *m, int node, int pattern_node);
+/* Equal dims; unknown dims and ranks pass. */
+bool match_same_dims(const lt_t *a, const lt_t *b);
+void match_stop(matcher_t *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Grows a region over a value, adds it to the match, and returns its end value: -1 if it has several. */
+int region_grow(matcher_t *m, int pattern_node, int source);
+/* NULL, or why fusing the match would close a cycle. */
+const char *match_cycle(matcher_t *m);
+
+static inline int value_n_users(const graph_t *g, int v)
+{
+    return g->uses_begin[v + 1] - g->uses_begin[v];
+}
+static inline const int *value_users(const graph_t *g, int v)
+{
+    return g->uses + g->uses_begin[v];
+}
+
+#endif

@@ -1,0 +1,344 @@
+/* The partitioner: rows of patterns.def in order, anchors in topological order, what fits is taken; the rest becomes partitions of one op. */
+#include "partition.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "../graph/schema.h"
+#include "../graph/status.h"
+#include "matcher.h"
+
+/* A pattern that got past its second node at an anchor and failed then. */
+typedef struct refusal {
+    const char *pattern, *reason;
+    struct refusal *next; /* of the same anchor */
+} refusal_t;
+
+typedef struct partitioner {
+    const graph_t *g;
+    arena_t arena; /* for the time of partitioning */
+    matcher_t m;
+    refusal_t **refusals;        /* by node */
+    const pattern_t **pattern;   /* by partition; NULL: one op */
+    const char **stops;          /* by partition; text lines, NULL: none */
+    const char **role;           /* by node */
+} partitioner_t;
+
+/* ---- matching --------------------------------------------------------------------------------------------------------------------------- */
+
+static sinter_status_t add_refusal(partitioner_t *p, int node, const pattern_t *pattern)
+{
+    refusal_t *r = ARENA_NEW(&p->arena, refusal_t, 1);
+    if (r == NULL) {
+        return sinter_out_of_memory;
+    }
+    *r = (refusal_t){.pattern = pattern->name, .reason = arena_strdup(&p->arena, p->m.reason)};
+    refusal_t **at = &p->refusals[node];
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = r;
+    return r->reason != NULL ? sinter_success : sinter_out_of_memory;
+}
+
+static sinter_status_t take(partitioner_t *p, const pattern_t *pattern)
+{
+    matcher_t *m = &p->m;
+    p->pattern[m->n_parts] = pattern;
+    for (int i = 0; i < m->match.n; i++) {
+        p->role[m->node[i]] = pattern->nodes[m->of[i]].role;
+    }
+    if (m->n_stops > 0) {
+        textbuf_t text;
+        text_init(&text, &p->arena);
+        for (int i = 0; i < m->n_stops; i++) {
+            text_add(&text, "  stopped %s\n", m->stops[i]);
+        }
+        if (text.oom) {
+            return sinter_out_of_memory;
+        }
+        p->stops[m->n_parts] = text.text;
+    }
+    matcher_take(m);
+    return sinter_success;
+}
+
+static sinter_status_t match_all(partitioner_t *p)
+{
+    enum { PAST_SECOND = 2 };
+    const graph_t *g = p->g;
+    for (int row = 0; row < sinter_n_patterns; row++) {
+        matcher_new_row(&p->m);
+        for (int t = 0; t < graph_n_live(g); t++) {
+            if (matcher_try(&p->m, sinter_patterns[row], g->topo[t])) {
+                SG_TRY(take(p, sinter_patterns[row]));
+            } else if (p->m.owner[g->topo[t]] < 0 && p->m.required >= PAST_SECOND) {
+                SG_TRY(add_refusal(p, g->topo[t], sinter_patterns[row]));
+            }
+        }
+    }
+    return sinter_success;
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Partitions ready to run, the one that starts first on top. */
+typedef struct ready {
+    const part_t *parts;
+    int *heap, n;
+} ready_t;
+
+static void ready_push(ready_t *r, int part)
+{
+    int i = r->n++;
+    while (i > 0 && r->parts[r->heap[(i - 1) / 2]].min_pos > r->parts[part].min_pos) {
+        r->heap[i] = r->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    r->heap[i] = part;
+}
+
+static int ready_pop(ready_t *r)
+{
+    const int top = r->heap[0], last = r->heap[--r->n];
+    int i = 0;
+    for (int child = 1; child < r->n; child = 2 * i + 1) {
+        child += child + 1 < r->n && r->parts[r->heap[child + 1]].min_pos < r->parts[r->heap[child]].min_pos;
+        if (r->parts[r->heap[child]].min_pos >= r->parts[last].min_pos) {
+            break;
+        }
+        r->heap[i] = r->heap[child];
+        i = child;
+    }
+    r->heap[i] = last;
+    return top;
+}
+
+/* Adds `by` to waiting[q] for each use that partition q makes of partition p's values; pushes those that wait for nothing more. */
+static void release(const partitioner_t *p, int part, int by, int *waiting, ready_t *ready)
+{
+    const graph_t *g = p->g;
+    const matcher_t *m = &p->m;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const node_t *n = &g->nodes[m->members[m->parts[part].first + i]];
+        for (int o = 0; o < n->n_out; o++) {
+            const int *users = value_users(g, n->out[o]);
+            for (int u = 0; u < value_n_users(g, n->out[o]); u++) {
+                const int q = m->owner[users[u]];
+                if (q != part) {
+                    waiting[q] += by;
+                    if (by < 0 && waiting[q] == 0) {
+                        ready_push(ready, q);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* Topological order of the graph in which every partition is one point. */
+static sinter_status_t order_parts(partitioner_t *p, int *order)
+{
+    const int n = p->m.n_parts;
+    int *waiting = ARENA_NEW(&p->arena, int, n + 1);
+    ready_t ready = {.parts = p->m.parts, .heap = ARENA_NEW(&p->arena, int, n + 1)};
+    if (waiting == NULL || ready.heap == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int i = 0; i < n; i++) {
+        release(p, i, 1, waiting, &ready);
+    }
+    for (int i = 0; i < n; i++) {
+        if (waiting[i] == 0) {
+            ready_push(&ready, i);
+        }
+    }
+    int done = 0;
+    while (ready.n > 0) {
+        order[done] = ready_pop(&ready);
+        release(p, order[done++], -1, waiting, &ready);
+    }
+    return done == n ? sinter_success : sg_fail(sinter_runtime_error, "partitions depend on each other in a circle");
+}
+
+/* ---- making partitions -------------------------------------------------------------------------------------------------------------------- */
+
+static const char *explain_text(const partitioner_t *p, int part, const sinter_partition_t *made, arena_t *arena)
+{
+    textbuf_t text;
+    const matcher_t *m = &p->m;
+    text_init(&text, arena);
+    text_add(&text, "pattern %s\n", made->pattern);
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const int node = m->members[m->parts[part].first + i];
+        text_add(&text, "  %-12s %s\n", p->role[node] != NULL ? p->role[node] : "op", node_label(&p->g->nodes[node]));
+    }
+    if (p->stops[part] != NULL) {
+        text_add(&text, "%s", p->stops[part]);
+    }
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const int node = m->members[m->parts[part].first + i];
+        for (const refusal_t *r = p->refusals[node]; r != NULL; r = r->next) {
+            text_add(&text, "  refused %s at %s: %s\n", r->pattern, node_label(&p->g->nodes[node]), r->reason);
+        }
+    }
+    if (!made->supported) {
+        text_add(&text, "  not supported: %s\n", made->reason);
+    }
+    return text.oom ? NULL : text.text;
+}
+
+static sinter_status_t find_ports(sinter_partition_t *made)
+{
+    const graph_t *sub = &made->sub;
+    made->inputs = ARENA_NEW(&made->sub.arena, int, sub->n_values + 1);
+    made->outputs = ARENA_NEW(&made->sub.arena, int, sub->n_values + 1);
+    if (made->inputs == NULL || made->outputs == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int v = 0; v < sub->n_values; v++) {
+        const value_t *value = &sub->values[v];
+        if (value->producer < 0 && value->n_uses > 0) {
+            made->inputs[made->n_inputs++] = v;
+        } else if (value->producer >= 0 && value->is_output) {
+            made->outputs[made->n_outputs++] = v;
+        }
+    }
+    return sinter_success;
+}
+
+static sinter_status_t check_supported(sinter_partition_t *made)
+{
+    made->supported = true;
+    for (int i = 0; i < made->sub.n_nodes && made->supported; i++) {
+        const node_t *n = &made->sub.nodes[i];
+        if (!op_runs(n->kind)) {
+            textbuf_t text;
+            text_init(&text, &made->sub.arena);
+            text_add(&text, "%s is checked but not executed", node_label(n));
+            if (text.oom) {
+                return sinter_out_of_memory;
+            }
+            made->supported = false;
+            made->reason = text.text;
+        }
+    }
+    return sinter_success;
+}
+
+static sinter_status_t fill(const partitioner_t *p, int part, sinter_partition_t *made)
+{
+    const graph_t *g = p->g;
+    const part_t *from = &p->m.parts[part];
+    const pattern_t *pattern = p->pattern[part];
+    SG_TRY(graph_extract(g, p->m.members + from->first, from->n, &made->sub));
+    for (int i = 0; i < from->n; i++) {
+        made->sub.nodes[i].role = pattern != NULL ? p->role[p->m.members[from->first + i]] : "op";
+    }
+    made->pattern = pattern != NULL ? pattern->name : "single";
+    made->family = pattern != NULL ? pattern->family : FAMILY_SINGLE;
+    made->mode = g->mode;
+    made->apply_to_int = g->apply_to_int;
+    SG_TRY(find_ports(made));
+    SG_TRY(check_supported(made));
+    made->explain = explain_text(p, part, made, &made->sub.arena);
+    return made->explain != NULL ? sinter_success : sinter_out_of_memory;
+}
+
+static sinter_status_t make_partition(const partitioner_t *p, int part, size_t id, sinter_partition_t **out)
+{
+    sinter_partition_t *made = sg_alloc(p->g->engine, sizeof(*made), 64);
+    if (made == NULL) {
+        return sinter_out_of_memory;
+    }
+    memset(made, 0, sizeof(*made));
+    atomic_init(&made->refs, 1);
+    made->engine = engine_ref(p->g->engine);
+    made->id = id;
+    graph_init(&made->sub, made->engine);
+    const sinter_status_t status = fill(p, part, made);
+    if (status != sinter_success) {
+        partition_unref(made);
+        return status;
+    }
+    *out = made;
+    return sinter_success;
+}
+
+static sinter_status_t make_all(partitioner_t *p, partition_list_t *out)
+{
+    const int n = p->m.n_parts;
+    int *order = ARENA_NEW(&p->arena, int, n + 1);
+    out->items = ARENA_NEW(&out->arena, sinter_partition_t *, n + 1);
+    if (order == NULL || out->items == NULL) {
+        return sinter_out_of_memory;
+    }
+    SG_TRY(order_parts(p, order));
+    for (int i = 0; i < n; i++) {
+        SG_TRY(make_partition(p, order[i], (size_t)i, &out->items[i]));
+        out->n++;
+    }
+    return sinter_success;
+}
+
+static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy, partition_list_t *out)
+{
+    const graph_t *g = p->g;
+    p->refusals = ARENA_NEW(&p->arena, refusal_t *, g->n_nodes + 1);
+    p->pattern = ARENA_NEW(&p->arena, const pattern_t *, g->n_nodes + 1);
+    p->stops = ARENA_NEW(&p->arena, const char *, g->n_nodes + 1);
+    p->role = ARENA_NEW(&p->arena, const char *, g->n_nodes + 1);
+    if (p->refusals == NULL || p->pattern == NULL || p->stops == NULL || p->role == NULL) {
+        return sinter_out_of_memory;
+    }
+    SG_TRY(matcher_init(&p->m, g, &p->arena));
+    if (policy != sinter_partition_policy_debug) {
+        SG_TRY(match_all(p));
+    }
+    for (int t = 0; t < graph_n_live(g); t++) {
+        if (p->m.owner[g->topo[t]] < 0) {
+            matcher_take_single(&p->m, g->topo[t]);
+        }
+    }
+    return make_all(p, out);
+}
+
+sinter_status_t partition_graph(const graph_t *g, sinter_partition_policy_t policy, partition_list_t *out)
+{
+    partitioner_t p = {.g = g};
+    arena_init(&p.arena, g->engine);
+    *out = (partition_list_t){.n = 0};
+    arena_init(&out->arena, g->engine);
+    const sinter_status_t status = run(&p, policy, out);
+    arena_free(&p.arena);
+    if (status != sinter_success) {
+        partition_list_free(out);
+    }
+    return status;
+}
+
+void partition_list_free(partition_list_t *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        partition_unref(list->items[i]);
+    }
+    arena_free(&list->arena);
+    list->items = NULL;
+    list->n = 0;
+}
+
+sinter_partition_t *partition_ref(sinter_partition_t *p)
+{
+    atomic_fetch_add(&p->refs, 1);
+    return p;
+}
+
+void partition_unref(sinter_partition_t *p)
+{
+    if (p != NULL && atomic_fetch_sub(&p->refs, 1) == 1) {
+        sinter_engine_t *engine = p->engine;
+        graph_free(&p->sub);
+        sg_free(engine, p);
+        engine_unref(engine);
+    }
+}

@@ -1,0 +1,179 @@
+#include "predicates.h"
+
+#include <string.h>
+
+#include "../graph/quant_view.h"
+#include "../graph/schema.h"
+
+static const lt_t *lt_of(const match_t *m, int v)
+{
+    return &m->g->values[v].lt;
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------------------------------------ */
+
+const char *pat_plain_matmuls(const match_t *m)
+{
+    static const char *const roles[] = {"qk", "pv"};
+    for (int r = 0; r < 2; r++) {
+        const node_t *n = match_role(m, roles[r], 0);
+        if (n->n_in > 2) {
+            return match_reason(m, "%s has a bias", node_label(n));
+        }
+        for (int i = 0; i < 2; i++) {
+            const int ndims = lt_of(m, n->in[i])->ndims;
+            if (ndims < 2) {
+                return match_reason(m, "%s has an operand of %s", node_label(n), ndims < 0 ? "unknown rank" : "less than two dims");
+            }
+        }
+    }
+    if (node_bool(match_role(m, "pv", 0), sinter_op_attr_transpose_a, false)) {
+        return "the second matmul transposes the probabilities";
+    }
+    return NULL;
+}
+
+const char *pat_softmax_over_keys(const match_t *m)
+{
+    const node_t *n = match_role(m, "softmax", 0);
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 1);
+    const int ndims = lt_of(m, n->in[0])->ndims;
+    return axis == -1 || axis == ndims - 1 ? NULL : match_reason(m, "%s is not over the last axis", node_label(n));
+}
+
+const char *pat_values_batch(const match_t *m)
+{
+    const node_t *pv = match_role(m, "pv", 0);
+    const lt_t *p = lt_of(m, pv->in[0]), *v = lt_of(m, pv->in[1]);
+    const int shift = p->ndims - v->ndims;
+    for (int d = 0; d < v->ndims - 2; d++) {
+        const int64_t b = shift + d >= 0 ? p->dims[shift + d] : 1, c = v->dims[d];
+        if (b != c && c != 1 && b != SINTER_UNKNOWN_DIM && c != SINTER_UNKNOWN_DIM) {
+            return match_reason(m, "tensor %llu has batch dims that the scores lack", (unsigned long long)v->id);
+        }
+    }
+    return NULL;
+}
+
+/* Walks up from an operand over views and casts of the match to a dequantisation; then its scales' dims must come through the same views downwards. */
+static const char *operand_geometry(const match_t *m, int v)
+{
+    enum { MAX_VIEWS = 32 };
+    const node_t *views[MAX_VIEWS];
+    int n_views = 0;
+    for (int p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0; p = m->g->values[m->g->nodes[p].in[0]].producer) {
+        const node_t *n = &m->g->nodes[p];
+        const unsigned classes = pat_classes(n);
+        if (classes == PAT_VIEW) {
+            if (n_views == MAX_VIEWS) {
+                return match_reason(m, "too many views above tensor %llu", (unsigned long long)lt_of(m, v)->id);
+            }
+            views[n_views++] = n;
+        } else if (classes == PAT_DEQUANT) {
+            for (int zero_points = 0; zero_points < 2; zero_points++) {
+                int64_t dims[SINTER_MAX_NDIMS];
+                if (!quant_full_dims(m->g, n, zero_points != 0, dims)) {
+                    continue;
+                }
+                for (int i = n_views - 1; i >= 0; i--) {
+                    const char *why = quant_dims_through_view(views[i], lt_of(m, views[i]->in[0]), lt_of(m, views[i]->out[0]), dims);
+                    if (why != NULL) {
+                        return match_reason(m, "groups of %s do not fit %s: %s", node_label(n), node_label(views[i]), why);
+                    }
+                }
+            }
+            return NULL;
+        } else if (classes != PAT_CAST) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+const char *pat_key_geometry(const match_t *m)
+{
+    const node_t *qk = match_role(m, "qk", 0), *pv = match_role(m, "pv", 0);
+    const int operands[] = {qk->in[0], qk->in[1], pv->in[1]};
+    for (int i = 0; i < 3; i++) {
+        const char *why = operand_geometry(m, operands[i]);
+        if (why != NULL) {
+            return why;
+        }
+    }
+    return NULL;
+}
+
+/* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------ */
+
+/* What an operand is before the casts, views and dequantisations of the match. */
+static int origin(const match_t *m, int v)
+{
+    for (int p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0 && (pat_classes(&m->g->nodes[p]) & (PAT_CAST | PAT_VIEW | PAT_DEQUANT)) != 0;
+         p = m->g->values[v].producer) {
+        v = m->g->nodes[p].in[0];
+    }
+    return v;
+}
+
+const char *pat_same_input(const match_t *m)
+{
+    const node_t *gate = match_role(m, "gate", 0), *up = match_role(m, "up", 0);
+    return origin(m, gate->in[0]) == origin(m, up->in[0])
+               ? NULL
+               : match_reason(m, "%s and %s project different tensors", node_label(gate), node_label(up));
+}
+
+enum { FROM_GATE = 1, FROM_UP = 2, MAX_JOIN_OPS = 256 };
+
+/* Which of the two products each op of the match is computed from, until nothing changes. */
+static void trace_products(const match_t *m, const node_t *gate, const node_t *up, unsigned char *from)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int k = 0; k < m->n; k++) {
+            const node_t *n = &m->g->nodes[m->node[k]];
+            unsigned char now = n == gate ? FROM_GATE : n == up ? FROM_UP : 0;
+            for (int i = 0; i < n->n_in && (pat_classes(n) & PAT_MATMUL) == 0; i++) {
+                const int p = m->g->values[n->in[i]].producer;
+                now |= p >= 0 && m->at[p] >= 0 ? from[m->at[p]] : 0;
+            }
+            changed = changed || now != from[k];
+            from[k] = now;
+        }
+    }
+}
+
+const char *pat_joined_by_multiply(const match_t *m)
+{
+    unsigned char from[MAX_JOIN_OPS] = {0};
+    if (m->n > MAX_JOIN_OPS) {
+        return "too many ops to see where the two products meet";
+    }
+    trace_products(m, match_role(m, "gate", 0), match_role(m, "up", 0), from);
+    for (int k = 0; k < m->n; k++) {
+        const node_t *n = &m->g->nodes[m->node[k]];
+        bool gate = false, up = false;
+        for (int i = 0; i < n->n_in && (pat_classes(n) & PAT_MATMUL) == 0; i++) {
+            const int p = m->g->values[n->in[i]].producer;
+            const unsigned char source = p >= 0 && m->at[p] >= 0 ? from[m->at[p]] : 0;
+            gate = gate || source == FROM_GATE;
+            up = up || source == FROM_UP;
+        }
+        if (gate && up) {
+            return n->kind == sinter_op_multiply ? NULL : match_reason(m, "%s joins the two products, not a Multiply", node_label(n));
+        }
+    }
+    return "no Multiply joins the two products";
+}
+
+/* ---- chains ----------------------------------------------------------------------------------------------------------------------------- */
+
+const char *pat_moves_elements(const match_t *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        if ((pat_classes(&m->g->nodes[m->node[i]]) & PAT_VIEW) != 0) {
+            return NULL;
+        }
+    }
+    return "no view among its ops";
+}

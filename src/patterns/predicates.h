@@ -1,0 +1,19 @@
+/* Named conditions of patterns: NULL, or the reason why a match is refused. */
+#ifndef SINTER_SRC_PREDICATES_H
+#define SINTER_SRC_PREDICATES_H
+
+#include "pattern.h"
+
+/* Attention: roles qk, softmax, pv. */
+const char *pat_plain_matmuls(const match_t *m);     /* no bias, at least two dims */
+const char *pat_softmax_over_keys(const match_t *m); /* the softmax runs over the last axis, which PV reduces */
+const char *pat_values_batch(const match_t *m);      /* V's batch dims broadcast to those of the scores */
+const char *pat_key_geometry(const match_t *m);      /* the groups of Q, K and V can be said after the views */
+
+/* Gated MLP: roles gate, act, up. */
+const char *pat_same_input(const match_t *m);         /* both matmuls project one tensor */
+const char *pat_joined_by_multiply(const match_t *m); /* up meets gate in a Multiply */
+
+const char *pat_moves_elements(const match_t *m); /* the chain has a view */
+
+#endif

@@ -1,0 +1,28 @@
+/* What needs no matmul: softmax with its post-ops, chains that move elements, elementwise regions. */
+#include "predicates.h"
+#include "tables.h"
+
+#define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
+#define MOVE (PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_DEQUANT)
+#define POINTWISE (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT)
+
+static const pat_node_t softmax[] = {
+    {.role = "softmax", .ops = PAT_SOFTMAX | PAT_LOG_SOFTMAX, .edge = PAT_ANCHOR},
+    {.role = "post", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 0, .max = PAT_MANY, .side = SIDE, .keep = true},
+    {.role = "tail", .ops = PAT_VIEW | PAT_CAST | PAT_QUANT, .edge = PAT_BELOW, .of = 1, .port = 0, .max = PAT_MANY},
+};
+const pattern_t pattern_softmax = PAT_ROW("softmax", FAMILY_GENERAL, softmax, NULL);
+
+/* Dequantize -> Reorder -> Quantize, reshape -> transpose -> reshape (shuffle) and the like. */
+static const pat_node_t reorder[] = {
+    {.role = "move", .ops = MOVE, .edge = PAT_ANCHOR},
+    {.role = "move", .ops = MOVE, .edge = PAT_BELOW, .of = 0, .port = 0, .min = 1, .max = PAT_MANY},
+};
+static const pat_check_t reorder_checks[] = {pat_moves_elements, NULL};
+const pattern_t pattern_reorder = PAT_ROW("reorder", FAMILY_GENERAL, reorder, reorder_checks);
+
+static const pat_node_t eltwise[] = {
+    {.role = "eltwise", .ops = POINTWISE, .edge = PAT_ANCHOR, .side = SIDE},
+    {.role = "eltwise", .ops = POINTWISE, .edge = PAT_REGION, .of = 0, .max = PAT_MANY, .side = SIDE, .keep = true},
+};
+const pattern_t pattern_eltwise = PAT_ROW("eltwise", FAMILY_GENERAL, eltwise, NULL);

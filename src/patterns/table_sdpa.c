@@ -1,0 +1,43 @@
+/* Attention: softmax(score(Q K)) V, over float, static 8-bit and compressed operands alike. */
+#include "predicates.h"
+#include "tables.h"
+
+#define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT | PAT_SCALE)
+#define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
+#define TAIL (PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE)
+#define PROB (PAT_CAST | PAT_QUANT | PAT_DEQUANT)
+
+/* The score and probability programs run on registers for each tile, hence the limits. */
+enum { MAX_SCORE = 32, MAX_PROB = 8 };
+
+static const pat_node_t sdpa[] = {
+    {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "score", .ops = PAT_ELTWISE | PAT_CAST, .edge = PAT_REGION, .of = 0, .max = MAX_SCORE, .side = SIDE},
+    {.role = "softmax", .ops = PAT_SOFTMAX, .edge = PAT_BELOW, .of = 1, .port = 0, .min = 1, .max = 1},
+    {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
+    {.role = "pv", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
+    {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
+    {.role = "k_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
+    {.role = "v_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 4, .port = 1, .max = PAT_MANY},
+    {.role = "tail", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 4, .max = PAT_MANY, .side = SIDE, .keep = true},
+    {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 8, .port = -1, .max = PAT_MANY, .side = SIDE},
+};
+static const pat_check_t sdpa_checks[] = {pat_plain_matmuls, pat_softmax_over_keys, pat_values_batch, pat_key_geometry, NULL};
+const pattern_t pattern_sdpa = PAT_ROW("sdpa", FAMILY_ATTENTION, sdpa, sdpa_checks);
+
+/* Multi-query attention with the heads folded into the columns of one big product, and V on the left:
+ *   MatMul(V, reshape(transpose(SoftMax(score(transpose(reshape(MatMul(Q, K)))))))) */
+static const pat_node_t sdpa_mqa[] = {
+    {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "score_views", .ops = PAT_VIEW, .edge = PAT_BELOW, .of = 0, .min = 1, .max = PAT_MANY},
+    {.role = "score", .ops = PAT_ELTWISE | PAT_CAST, .edge = PAT_REGION, .of = 1, .max = MAX_SCORE, .side = SIDE},
+    {.role = "softmax", .ops = PAT_SOFTMAX, .edge = PAT_BELOW, .of = 2, .port = 0, .min = 1, .max = 1},
+    {.role = "p_post", .ops = PROB | PAT_VIEW, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = PAT_MANY},
+    {.role = "pv", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 4, .port = 1, .min = 1, .max = 1},
+    {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
+    {.role = "k_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
+    {.role = "v_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 5, .port = 0, .max = PAT_MANY},
+    {.role = "tail", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 5, .max = PAT_MANY, .side = SIDE, .keep = true},
+    {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 9, .port = -1, .max = PAT_MANY, .side = SIDE},
+};
+const pattern_t pattern_sdpa_mqa = PAT_ROW("sdpa-mqa", FAMILY_GENERAL, sdpa_mqa, NULL);
