@@ -1,0 +1,305 @@
+/* Elementwise functions against the C library in double: bit patterns spread over all of f32 and the special values, at every ISA level of this machine. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend_xsmm/eltwise.h"
+#include "graph/cpu.h"
+#include "oracle.h"
+
+static int passed, failed;
+
+static void check(int ok, const char *isa, const char *what, double x, double got, double want) {
+    passed += ok;
+    failed += !ok;
+    if (!ok && failed <= 40) {
+        printf("FAILED %s %s(%a = %.9g): got %.9g, want %.9g\n", isa, what, x, x, got, want);
+    }
+}
+
+/* ---- references ---------------------------------------------------------------------------------------------------------------- */
+
+typedef double ref_t(double x, const double *p);
+#define REF(name, expr)                                     \
+    static double r_##name(double x, const double *p) {     \
+        (void)p;                                            \
+        return expr;                                        \
+    }
+static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static double unit(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+REF(abs, fabs(x))
+REF(exp, exp(x))
+REF(log, log(x))
+REF(sqrt, sqrt(x))
+REF(square, x *x)
+REF(reciprocal, 1 / x)
+REF(relu, x < 0 ? 0 : x)
+REF(round, nearbyint(x))
+REF(tanh, tanh(x))
+REF(sigmoid, x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)))
+REF(mish, x *tanh(softplus(x)))
+REF(gelu_erf, 0.5 * x * erfc(-x * 0.70710678118654752440))
+REF(gelu_tanh, x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x))))
+REF(hard_swish, x *unit(x / 6 + 0.5))
+REF(hard_sigmoid, unit(p[0] * x + p[1]))
+REF(leaky_relu, x < 0 ? p[0] * x : x)
+REF(elu, x < 0 ? p[0] * expm1(x) : x)
+REF(softplus, softplus(p[0] * x) / p[0])
+REF(clamp, x < p[0] ? p[0] : x > p[1] ? p[1] : x)
+REF(pow, pow(x, p[0]))
+
+/* What the exponent's own rounding costs: e^y moves by |y| units. */
+REF(w_gelu_erf, 0.5 * x * x)
+REF(w_gelu_tanh, 5 * fabs(1.6 * x * (1 + 0.045 * x * x))) /* five roundings on the way to it */
+REF(w_softplus, fabs(p[0] * x))
+REF(w_hard, (fabs(p[0] * x) + fabs(p[1])) / fabs(unit(p[0] * x + p[1])))
+REF(w_hard_swish, (fabs(x) / 6 + 0.5) / fabs(unit(x / 6 + 0.5)))
+
+typedef struct unary_case {
+    sinter_op_kind_t kind;
+    const char *name;
+    ref_t *ref;
+    double units;  /* error allowed, in 2^-24 of the result; 0: correctly rounded */
+    ref_t *extra;  /* further units */
+    float p[2];
+} unary_case_t;
+
+static const unary_case_t cases[] = {
+    {sinter_op_abs, "abs", r_abs, 0, NULL, {0}},
+    {sinter_op_exp, "exp", r_exp, 3, NULL, {0}},
+    {sinter_op_log, "log", r_log, 3, NULL, {0}},
+    {sinter_op_sqrt, "sqrt", r_sqrt, 0, NULL, {0}},
+    {sinter_op_square, "square", r_square, 0, NULL, {0}},
+    {sinter_op_reciprocal, "reciprocal", r_reciprocal, 0, NULL, {0}},
+    {sinter_op_relu, "relu", r_relu, 0, NULL, {0}},
+    {sinter_op_round, "round", r_round, 0, NULL, {0}},
+    {sinter_op_tanh, "tanh", r_tanh, 4, NULL, {0}},
+    {sinter_op_sigmoid, "sigmoid", r_sigmoid, 6, NULL, {0}},
+    {sinter_op_mish, "mish", r_mish, 10, NULL, {0}},
+    {sinter_op_gelu, "gelu_erf", r_gelu_erf, 8, r_w_gelu_erf, {0}},
+    {sinter_op_gelu, "gelu_tanh", r_gelu_tanh, 8, r_w_gelu_tanh, {1}},
+    {sinter_op_hard_swish, "hard_swish", r_hard_swish, 3, r_w_hard_swish, {0}},
+    {sinter_op_hard_sigmoid, "hard_sigmoid", r_hard_sigmoid, 2, r_w_hard, {0.2f, 0.5f}},
+    {sinter_op_leaky_relu, "leaky_relu", r_leaky_relu, 0, NULL, {0.01f}},
+    {sinter_op_elu, "elu", r_elu, 5, NULL, {1.3f}},
+    {sinter_op_softplus, "softplus", r_softplus, 6, r_w_softplus, {1.0f}},
+    {sinter_op_softplus, "softplus 2.5", r_softplus, 6, r_w_softplus, {2.5f}},
+    {sinter_op_clamp, "clamp", r_clamp, 0, NULL, {-1.5f, 6}},
+    {sinter_op_pow, "pow 2", r_pow, 0, NULL, {2}},
+    {sinter_op_pow, "pow 1", r_pow, 0, NULL, {1}},
+    {sinter_op_pow, "pow 0", r_pow, 0, NULL, {0}},
+    {sinter_op_pow, "pow 3", r_pow, 1.01, NULL, {3}},
+    {sinter_op_pow, "pow -3", r_pow, 1.01, NULL, {-3}},
+    {sinter_op_pow, "pow 0.5", r_pow, 1.01, NULL, {0.5f}},
+    {sinter_op_pow, "pow -1.7", r_pow, 1.01, NULL, {-1.7f}},
+};
+
+/* Below 2^-126 the loss is absolute: units of 2^-149, times x in x * f(x). */
+static int close_to(double x, float got, double want, double units) {
+    if (isnan(want) || isinf((float)want) || units == 0) {
+        return isnan(want) ? isnan(got) : got == (float)want || (units > 0 && !isinf(want) && got >= 0x1.FFFFFAp127f);
+    }
+    if (isinf(got)) { /* rounding up from just below the largest number */
+        return fabs(want) > 0x1.FFFFF0p127;
+    }
+    return fabs((double)got - want) <= units * 0x1p-24 * fabs(want) + 0x1p-148 * (1 + fmin(fabs(x), 128));
+}
+
+static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-126f, -0x1p-126f, 0x1.FFFFFEp127f, -0x1.FFFFFEp127f,
+                                1, -1, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, 88.72284f, 88.7229f, -87.33655f, -87.4f, -103.9f, -104.1f, -17.5f, 0.625f, -0.625f, 8388607.5f, 8388608, 16777216, 3, -3,
+                                0.70710677f, 0.70710683f, 1.41421354f, 1.41421366f, 0.99999994f, 1.00000012f, 9.01f, -9.01f, -13.5f, -14.2f};
+enum { N_SPECIAL = sizeof special / sizeof special[0], BLOCK = 251 };
+
+static void run_unary(const char *isa, const eltwise_table_t *t, const unary_case_t *c, const float *x, int n) {
+    float got[BLOCK];
+    double p[2] = {c->p[0], c->p[1]};
+    memcpy(got, x, (size_t)n * sizeof(float));
+    t->op[c->kind](got, got, NULL, NULL, n, c->p); /* in place */
+    for (int i = 0; i < n; i++) {
+        const double want = c->ref(x[i], p), extra = c->extra ? c->extra(x[i], p) : 0;
+        check(close_to(x[i], got[i], want, c->units + (isfinite(extra) ? extra : 0)), isa, c->name, x[i], got[i], want);
+    }
+}
+
+static float of_bits(uint32_t u) {
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* Bit patterns `step` apart, and numbers of everyday size. */
+static void test_unary(const char *isa, const eltwise_table_t *t, uint32_t step) {
+    float x[BLOCK];
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        run_unary(isa, t, &cases[k], special, N_SPECIAL);
+        uint64_t u = k;
+        while (u < 0x100000000u) {
+            int n = 0;
+            for (; n < BLOCK && u < 0x100000000u; u += step) {
+                x[n++] = of_bits((uint32_t)u);
+            }
+            run_unary(isa, t, &cases[k], x, n);
+        }
+        for (int b = 0; b < 300; b++) {
+            for (int i = 0; i < BLOCK; i++) {
+                x[i] = (float)(rand() / (double)RAND_MAX * 40 - 20);
+            }
+            run_unary(isa, t, &cases[k], x, BLOCK);
+        }
+    }
+}
+
+/* ---- binary, select -------------------------------------------------------------------------------------------------------------- */
+
+static double binary_ref(sinter_op_kind_t kind, double a, double b) {
+    switch (kind) {
+    case sinter_op_add: case sinter_op_bias_add: return a + b;
+    case sinter_op_subtract: return a - b;
+    case sinter_op_multiply: return a * b;
+    case sinter_op_divide: return a / b;
+    case sinter_op_squared_difference: return (double)(float)(a - b) * (double)(float)(a - b);
+    case sinter_op_prelu: return a < 0 ? a * b : a;
+    case sinter_op_greater_equal: return a >= b;
+    case sinter_op_maximum: return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+    default: return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+    }
+}
+
+static void test_binary(const char *isa, const eltwise_table_t *t) {
+    static const sinter_op_kind_t kinds[] = {sinter_op_add, sinter_op_subtract, sinter_op_multiply, sinter_op_divide, sinter_op_squared_difference, sinter_op_prelu,
+                                             sinter_op_greater_equal, sinter_op_maximum, sinter_op_minimum, sinter_op_bias_add};
+    static float a[N_SPECIAL * N_SPECIAL], b[N_SPECIAL * N_SPECIAL], got[N_SPECIAL * N_SPECIAL], cond[N_SPECIAL * N_SPECIAL];
+    const int n = N_SPECIAL * N_SPECIAL;
+    for (int i = 0; i < n; i++) {
+        a[i] = special[i / N_SPECIAL];
+        b[i] = special[i % N_SPECIAL];
+        cond[i] = (float)(i % 3 == 0);
+    }
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        memcpy(got, b, sizeof got);
+        t->op[kinds[k]](got, a, got, NULL, n, NULL);
+        for (int i = 0; i < n; i++) {
+            const double want = binary_ref(kinds[k], a[i], b[i]);
+            check(isnan(want) ? isnan(got[i]) : got[i] == (float)want, isa, "binary", a[i], got[i], want);
+        }
+    }
+    memcpy(got, cond, sizeof got);
+    t->op[sinter_op_select](got, got, a, b, n, NULL);
+    for (int i = 0; i < n; i++) {
+        const float want = i % 3 == 0 ? a[i] : b[i];
+        check(memcmp(&got[i], &want, 4) == 0, isa, "select", a[i], got[i], want);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------------------ */
+
+static void test_rows(const char *isa, const eltwise_table_t *t) {
+    float x[300], y[300], z[300];
+    for (int n = 0; n < 300; n += n < 40 ? 1 : 37) {
+        double sum = 0, esum = 0, bound = 0;
+        float max = -INFINITY;
+        for (int i = 0; i < n; i++) {
+            x[i] = (float)(rand() % 2001 - 1000) / 64;
+            y[i] = z[i] = (float)(rand() % 100);
+            max = x[i] > max ? x[i] : max;
+            sum += x[i];
+        }
+        check(t->row_max(x, n) == max, isa, "row_max", n, t->row_max(x, n), max);
+        check(t->row_sum(x, n) == sum, isa, "row_sum", n, t->row_sum(x, n), sum); /* exact in f32 */
+        for (int i = 0; i < n; i++) {
+            esum += exp((double)x[i] - max);
+            bound += (4 + fabs((double)x[i] - max)) * exp((double)x[i] - max);
+        }
+        const double got = t->exp_sub_sum(y, x, n, max);
+        check(fabs(got - esum) <= (bound + n / 8.0 * esum) * 0x1p-24, isa, "exp_sub_sum", n, got, esum);
+        for (int i = 0; i < n; i++) {
+            const double e = exp((double)x[i] - max);
+            check(fabs(y[i] - e) <= (4 + fabs((double)x[i] - max)) * e * 0x1p-24, isa, "exp_sub", x[i], y[i], e);
+        }
+        memcpy(y, z, sizeof y);
+        t->scale_row(y, n, 3);
+        t->add_row(y, x, n);
+        t->max_row(y, z, n);
+        for (int i = 0; i < n; i++) {
+            const float v = 3 * z[i] + x[i], want = v > z[i] ? v : z[i];
+            check(y[i] == want, isa, "scale, add, max", z[i], y[i], want);
+        }
+    }
+    const float odd[] = {-INFINITY, NAN, 2, -INFINITY}, none[] = {-INFINITY, -INFINITY};
+    float e[2];
+    check(t->row_max(odd, 4) == 2, isa, "row_max of NaN", 0, t->row_max(odd, 4), 2);
+    check(t->row_max(none, 2) == -INFINITY, isa, "row_max of -inf", 0, t->row_max(none, 2), -INFINITY);
+    check(t->exp_sub_sum(e, none, 2, 0) == 0 && e[0] == 0, isa, "exp of -inf", 0, e[0], 0);
+    float rows[2 * 5] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, f[2] = {2, 3};
+    t->scale_rows(rows, 2, 5, 3, f);
+    check(rows[2] == 6 && rows[3] == 4 && rows[5] == 18 && rows[8] == 9, isa, "scale_rows", 0, rows[5], 18);
+}
+
+/* ---- conversions ------------------------------------------------------------------------------------------------------------------ */
+
+static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data_type_t type, const char *name, int bytes) {
+    unsigned char raw[BLOCK * 4 + 1], want[BLOCK * 4 + 1];
+    float x[BLOCK];
+    for (uint32_t base = 0; base < 70000 && t->load[type]; base += BLOCK) { /* all codes of up to 16 bits, at an odd address */
+        for (int i = 0; i < BLOCK; i++) {
+            const uint32_t code = base + (uint32_t)i;
+            memcpy(raw + 1 + i * bytes, &code, (size_t)bytes);
+        }
+        t->load[type](x, raw + 1, BLOCK);
+        for (int i = 0; i < BLOCK; i++) {
+            const double w = orc_decode(type, raw + 1, i);
+            check(isnan(w) ? isnan(x[i]) : x[i] == w && !signbit(x[i]) == !signbit(w), isa, name, i, x[i], w);
+        }
+    }
+    for (uint64_t u = 0; u < 0x100000000u && t->store[type];) {
+        const int n = 1 + (int)(u / 7 % BLOCK);
+        for (int i = 0; i < n; i++, u += 16381) {
+            x[i] = of_bits((uint32_t)u);
+            x[i] = i % 3 ? x[i] : (float)((int)(u >> 8 & 1023) - 400) * 0.5f; /* halves: ties of the integer types */
+        }
+        memset(raw, 0xA5, sizeof raw);
+        memset(want, 0xA5, sizeof want);
+        t->store[type](raw + 1, x, n);
+        for (int i = 0; i < n; i++) {
+            orc_encode(type, want + 1, i, x[i]);
+            const double g = orc_decode(type, raw + 1, i), w = orc_decode(type, want + 1, i);
+            check(isnan(w) ? isnan(g) : g == w, isa, name, x[i], g, w);
+        }
+        check(memcmp(raw + 1 + n * bytes, want + 1 + n * bytes, sizeof raw - 1 - (size_t)(n * bytes)) == 0 && raw[0] == 0xA5, isa, "sentinel", n, 0, 0);
+    }
+}
+
+static void test_f64(void) {
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const double p[2] = {cases[k].p[0], cases[k].p[1]};
+        for (int i = 0; i < 2000; i++) {
+            const double x = i < N_SPECIAL ? special[i] : (rand() / (double)RAND_MAX - 0.5) * 30, want = cases[k].ref(x, p);
+            double got = x;
+            eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
+            check(isnan(want) ? isnan(got) : got == want || fabs(got - want) <= 1e-13 * fabs(want) + 1e-300, "f64", cases[k].name, x, got, want);
+        }
+    }
+}
+
+int main(void) {
+    static const struct { sinter_data_type_t type; const char *name; int bytes; } types[] = {
+        {sinter_f32, "f32", 4}, {sinter_f16, "f16", 2}, {sinter_bf16, "bf16", 2}, {sinter_s8, "s8", 1}, {sinter_u8, "u8", 1}};
+    static const struct { sinter_cpu_isa_t isa; const char *name; } levels[] = {{sinter_isa_generic, "generic"}, {sinter_isa_avx2, "avx2"}, {sinter_isa_avx512, "avx512"}};
+    sinter_cpu_isa_t cap;
+    if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
+        return 1;
+    }
+    for (size_t l = 0; l < sizeof levels / sizeof levels[0] && levels[l].isa <= cap; l++) {
+        const eltwise_table_t *t = eltwise_table(levels[l].isa);
+        test_unary(levels[l].name, t, 16381);
+        test_binary(levels[l].name, t);
+        test_rows(levels[l].name, t);
+        for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
+            convert_types(levels[l].name, t, types[k].type, types[k].name, types[k].bytes);
+        }
+    }
+    test_f64();
+    printf("eltwise: %d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
