@@ -1,4 +1,5 @@
-/* Memory: the engine's allocator, and arenas on top of it. Everything that lives as long as a graph, a partition or a plan comes from its arena. */
+/* Memory: the engine's allocator, and arenas on top of it. Everything that lives as long as a graph, a partition or a plan comes from
+ * its arena. */
 #ifndef SINTER_SRC_ALLOC_H
 #define SINTER_SRC_ALLOC_H
 
@@ -16,11 +17,13 @@ struct sinter_engine {
     sinter_cpu_isa_t isa; /* already the least of machine, desc and environment */
 };
 
-/* NULL gives the default engine, which is never freed. With a SINTER_MAX_CPU_ISA that names no ISA the default engine is generic; engine_check reports it. */
+/* NULL gives the default engine, which is never freed. With a SINTER_MAX_CPU_ISA that names no ISA the default engine is generic;
+ * engine_check reports it. */
 sinter_engine_t *engine_ref(sinter_engine_t *engine);
 /* For public functions that take an engine: fails if engine is NULL and the default engine has no valid SINTER_MAX_CPU_ISA. */
 sinter_status_t engine_check(const sinter_engine_t *engine);
-/* allocator NULL or all NULL: aligned malloc. max_isa may be sinter_isa_default. SINTER_MAX_CPU_ISA is read here. Made with one reference. */
+/* allocator NULL or all NULL: aligned malloc. max_isa may be sinter_isa_default. SINTER_MAX_CPU_ISA is read here. Made with one
+ * reference. */
 sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t max_isa, sinter_engine_t **engine);
 void engine_unref(sinter_engine_t *engine);
 
@@ -35,7 +38,8 @@ typedef struct arena {
 } arena_t;
 
 void arena_init(arena_t *arena, sinter_engine_t *engine);
-void *arena_alloc(arena_t *arena, size_t count, size_t size); /* count * size, overflow-checked, zeroed, 64-byte aligned for big ones; NULL: out of memory */
+/* count * size, overflow-checked, zeroed, 64-byte aligned for big ones; NULL: out of memory */
+void *arena_alloc(arena_t *arena, size_t count, size_t size);
 char *arena_strdup(arena_t *arena, const char *text);
 void arena_free(arena_t *arena);
 #define ARENA_NEW(arena, type, count) ((type *)arena_alloc((arena), (size_t)(count), sizeof(type)))

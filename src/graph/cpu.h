@@ -1,5 +1,5 @@
-/* What the machine can do, and the names of ISA levels and fpmath modes. cpu.c defines the public sinter_cpu_isa_name, sinter_cpu_isa_parse,
- * sinter_fpmath_mode_name and sinter_fpmath_mode_parse. */
+/* What the machine can do, and the names of ISA levels and fpmath modes. cpu.c defines the public sinter_cpu_isa_name,
+ * sinter_cpu_isa_parse, sinter_fpmath_mode_name and sinter_fpmath_mode_parse. */
 #ifndef SINTER_SRC_CPU_H
 #define SINTER_SRC_CPU_H
 

@@ -10,17 +10,18 @@
 
 typedef enum dtype_class { DTYPE_FLOAT, DTYPE_INT, DTYPE_SCALE, DTYPE_BOOL } dtype_class_t;
 
-/* How values convert. Element offsets count elements from base, packed types included (element 2i is the low nibble of byte i); base has any
- * alignment; only the bytes that hold the named elements are touched (a store keeps its neighbours' nibbles). Rounding is to nearest even with
- * the saturation rules of plain casts, with choices where those say nothing: NaN of an integer is 0; e8m0 takes the nearest power of two (1.5 * 2^k goes to
- * the even code), what lies outside clamps to 0x00 or 0xFE, zero and negatives to 0x00, NaN is 0xFF; a boolean is 1 for anything but zero (NaN included), in
- * stores and in loads. Safe under FTZ/DAZ. base and the floats must not overlap. Two threads may not store to one byte at once. */
+/* How values convert. Element offsets count elements from base, packed types included (element 2i is the low nibble of byte i); base has
+ * any alignment; only the bytes that hold the named elements are touched (a store keeps its neighbours' nibbles). Rounding is to nearest
+ * even with the saturation rules of plain casts, with choices where those say nothing: NaN of an integer is 0; e8m0 takes the nearest
+ * power of two (1.5 * 2^k goes to the even code), what lies outside clamps to 0x00 or 0xFE, zero and negatives to 0x00, NaN is 0xFF; a
+ * boolean is 1 for anything but zero (NaN included), in stores and in loads. Safe under FTZ/DAZ. base and the floats must not overlap.
+ * Two threads may not store to one byte at once. */
 typedef struct dtype_codec {
-    void (*load_f32)(const void *base, int64_t first, int64_t stride, int64_t n, float *dst);  /* n elements, stride in elements (0 allowed) */
+    void (*load_f32)(const void *base, int64_t first, int64_t stride, int64_t n, float *dst);  /* stride in elements, 0 allowed */
     void (*store_f32)(void *base, int64_t first, int64_t stride, int64_t n, const float *src);
-    void (*load_f64)(const void *base, int64_t first, int64_t stride, int64_t n, double *dst); /* exact for every type but s64 beyond 2^53 */
+    void (*load_f64)(const void *base, int64_t first, int64_t stride, int64_t n, double *dst); /* exact but for s64 beyond 2^53 */
     void (*store_f64)(void *base, int64_t first, int64_t stride, int64_t n, const double *src);
-    void (*store_sat)(void *base, int64_t first, int64_t stride, int64_t n, const float *src); /* floats saturate to +-max too (MX quantisation) */
+    void (*store_sat)(void *base, int64_t first, int64_t stride, int64_t n, const float *src); /* overflow becomes +-max */
 } dtype_codec_t;
 
 typedef struct dtype_traits {

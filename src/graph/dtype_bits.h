@@ -1,5 +1,5 @@
-/* Conversions of one element between f32 / f64 and the formats, on bits: no arithmetic ever sees or makes a subnormal, so that a caller's FTZ/DAZ changes
- * nothing. Straight-line code with selects, which compilers vectorise. Only dtype_codec*.c include this. */
+/* Conversions of one element between f32 / f64 and the formats, on bits: no arithmetic ever sees or makes a subnormal, so that a caller's
+ * FTZ/DAZ changes nothing. Straight-line code with selects, which compilers vectorise. Only dtype_codec*.c include this. */
 #ifndef SINTER_SRC_DTYPE_BITS_H
 #define SINTER_SRC_DTYPE_BITS_H
 

@@ -1,43 +1,44 @@
-/* Codecs of the types that fill whole bytes. Each is four element conversions, named <type>_to_f32, f32_to_<type> and so on, put into loops by CODEC. */
+/* Codecs of the types that fill whole bytes. Each is four element conversions, named <type>_to_f32, f32_to_<type> and so on, put into loops
+ * by CODEC. */
 #include "dtype_codec.h"
 
 #include "dtype_bits.h"
 
 /* Elements of any alignment; the stride-1 loops are apart so that they vectorise. */
-#define LOOP(first, stride, n, body)                    \
-    if ((stride) == 1) {                                \
-        for (int64_t i = 0; i < (n); i++) {             \
-            const int64_t at = (first) + i;             \
-            body                                        \
-        }                                               \
-    } else {                                            \
-        for (int64_t i = 0; i < (n); i++) {             \
-            const int64_t at = (first) + i * (stride);  \
-            body                                        \
-        }                                               \
+#define LOOP(first, stride, n, body)                   \
+    if ((stride) == 1) {                               \
+        for (int64_t i = 0; i < (n); i++) {            \
+            const int64_t at = (first) + i;            \
+            body                                       \
+        }                                              \
+    } else {                                           \
+        for (int64_t i = 0; i < (n); i++) {            \
+            const int64_t at = (first) + i * (stride); \
+            body                                       \
+        }                                              \
     }
 
-#define LOAD(suffix, type, storage, real, convert)                                                                     \
-    void sinter_codec_##type##_##suffix(const void *base, int64_t first, int64_t stride, int64_t n, real *dst)         \
-    {                                                                                                                   \
-        const unsigned char *restrict bytes = base;                                                                     \
-        real *restrict out = dst;                                                                                       \
-        LOOP(first, stride, n, {                                                                                        \
-            storage code;                                                                                               \
-            memcpy(&code, bytes + at * (int64_t)sizeof code, sizeof code);                                              \
-            out[i] = convert(code);                                                                                     \
-        })                                                                                                              \
+#define LOAD(suffix, type, storage, real, convert)                                                             \
+    void sinter_codec_##type##_##suffix(const void *base, int64_t first, int64_t stride, int64_t n, real *dst) \
+    {                                                                                                          \
+        const unsigned char *restrict bytes = base;                                                            \
+        real *restrict out = dst;                                                                              \
+        LOOP(first, stride, n, {                                                                               \
+            storage code;                                                                                      \
+            memcpy(&code, bytes + at * (int64_t)sizeof code, sizeof code);                                     \
+            out[i] = convert(code);                                                                            \
+        })                                                                                                     \
     }
 
-#define STORE(suffix, type, storage, real, convert)                                                                    \
-    void sinter_codec_##type##_##suffix(void *base, int64_t first, int64_t stride, int64_t n, const real *src)         \
-    {                                                                                                                   \
-        unsigned char *restrict bytes = base;                                                                           \
-        const real *restrict in = src;                                                                                  \
-        LOOP(first, stride, n, {                                                                                        \
-            storage code = (storage)convert(in[i]);                                                                     \
-            memcpy(bytes + at * (int64_t)sizeof code, &code, sizeof code);                                              \
-        })                                                                                                              \
+#define STORE(suffix, type, storage, real, convert)                                                            \
+    void sinter_codec_##type##_##suffix(void *base, int64_t first, int64_t stride, int64_t n, const real *src) \
+    {                                                                                                          \
+        unsigned char *restrict bytes = base;                                                                  \
+        const real *restrict in = src;                                                                         \
+        LOOP(first, stride, n, {                                                                               \
+            storage code = (storage)convert(in[i]);                                                            \
+            memcpy(bytes + at * (int64_t)sizeof code, &code, sizeof code);                                     \
+        })                                                                                                     \
     }
 
 #define CODEC(type, storage, to_f32, to_f64, from_f32, from_f64, from_f32_sat) \
@@ -58,12 +59,12 @@ static const format_t format_bf16 = {8, -126, 0x8000, 0x7F7F, 0x7F80, 0x7FC0, 0x
 static const format_t format_f32 = {24, -126, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3FFFFF, true, false};
 
 /* Every value of these formats is zero or normal in f32, so that the hardware may widen it. */
-#define FORMAT_CODEC(type, storage)                                                                            \
-    static inline float type##_to_f32(storage code) { return format_to_f32(format_##type, code); }             \
-    static inline double type##_to_f64(storage code) { return (double)format_to_f32(format_##type, code); }    \
-    static inline uint32_t f32_to_##type(float x) { return f32_to_format(format_##type, x); }                  \
-    static inline uint32_t f64_to_##type(double x) { return f64_to_format(format_##type, x); }                 \
-    static inline uint32_t sat_to_##type(float x) { return f32_to_format(saturating(format_##type), x); }      \
+#define FORMAT_CODEC(type, storage)                                                                         \
+    static inline float type##_to_f32(storage code) { return format_to_f32(format_##type, code); }          \
+    static inline double type##_to_f64(storage code) { return (double)format_to_f32(format_##type, code); } \
+    static inline uint32_t f32_to_##type(float x) { return f32_to_format(format_##type, x); }               \
+    static inline uint32_t f64_to_##type(double x) { return f64_to_format(format_##type, x); }              \
+    static inline uint32_t sat_to_##type(float x) { return f32_to_format(saturating(format_##type), x); }   \
     CODEC(type, storage, type##_to_f32, type##_to_f64, f32_to_##type, f64_to_##type, sat_to_##type)
 
 FORMAT_CODEC(f16, uint16_t)
@@ -125,8 +126,8 @@ static inline double e8m0_to_f64(uint8_t code)
     return f64_of_bits(code == 0xFF ? UINT64_C(0x7FF8000000000000) : normal);
 }
 
-/* To the nearest power of two; the tie 1.5 * 2^k to the even code. Rounding the exponent field half up to even does it, but for f32 subnormals, where
- * 2^-127 is a fraction of one half. */
+/* To the nearest power of two; the tie 1.5 * 2^k to the even code. Rounding the exponent field half up to even does it, but for f32
+ * subnormals, where 2^-127 is a fraction of one half. */
 static inline uint32_t f32_to_e8m0(float x)
 {
     uint32_t bits = bits_of_f32(x), magnitude = bits & 0x7FFFFFFF;
@@ -151,14 +152,14 @@ CODEC(e8m0, uint8_t, e8m0_to_f32, e8m0_to_f64, f32_to_e8m0, f64_to_e8m0, f32_to_
 
 /* ---- integers ---- */
 
-#define INT_TO(type, storage)                                              \
+#define INT_TO(type, storage)                                               \
     static inline float type##_to_f32(storage code) { return (float)code; } \
     static inline double type##_to_f64(storage code) { return (double)code; }
 
-#define SMALL_INT_CODEC(type, storage, min, max)                                                 \
-    INT_TO(type, storage)                                                                        \
-    static inline int32_t f32_to_##type(float x) { return f32_to_small_int(x, min, max); }       \
-    static inline int64_t f64_to_##type(double x) { return f64_to_int(x, min, max); }            \
+#define SMALL_INT_CODEC(type, storage, min, max)                                           \
+    INT_TO(type, storage)                                                                  \
+    static inline int32_t f32_to_##type(float x) { return f32_to_small_int(x, min, max); } \
+    static inline int64_t f64_to_##type(double x) { return f64_to_int(x, min, max); }      \
     CODEC(type, storage, type##_to_f32, type##_to_f64, f32_to_##type, f64_to_##type, f32_to_##type)
 
 SMALL_INT_CODEC(s8, int8_t, -128.0f, 127.0f)

@@ -1,4 +1,5 @@
-/* Codecs of the types that share bytes: two 4-bit elements in a byte, four 6-bit elements in three. 4-bit loads go through a table of all values. */
+/* Codecs of the types that share bytes: two 4-bit elements in a byte, four 6-bit elements in three. 4-bit loads go through a table of
+ * all values. */
 #include "dtype_codec.h"
 
 #include "dtype_bits.h"

@@ -47,47 +47,29 @@ typedef struct param {
 #define FAIL_SHAPE(r, ...) FAIL(r, sinter_invalid_shape, __VA_ARGS__)
 #define FAIL_TYPE(r, ...) FAIL(r, sinter_invalid_data_type, __VA_ARGS__)
 
-static bool known(int64_t dim)
-{
-    return dim != SINTER_UNKNOWN_DIM;
-}
+static bool known(int64_t dim) { return dim != SINTER_UNKNOWN_DIM; }
 
 /* ---- data types ----------------------------------------------------------------------------------------------------------------- */
 
-static bool is_narrow_float(sinter_data_type_t type)
-{
-    return dtype_is_float(type) && !dtype_is_wide_float(type);
-}
+static bool is_narrow_float(sinter_data_type_t type) { return dtype_is_float(type) && !dtype_is_wide_float(type); }
 
-static bool is_narrow_int(sinter_data_type_t type)
-{
-    return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8;
-}
+static bool is_narrow_int(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8; }
 
-static bool is_mx_element(sinter_data_type_t type)
-{
-    return is_narrow_float(type) || type == sinter_s8;
-}
+static bool is_mx_element(sinter_data_type_t type) { return is_narrow_float(type) || type == sinter_s8; }
 
 static bool is_symmetric_element(sinter_data_type_t type)
 {
     return is_narrow_float(type) || (is_narrow_int(type) && dtype_traits(type)->min < 0);
 }
 
-static bool is_nv_element(sinter_data_type_t type)
-{
-    return type == sinter_f4_e2m1;
-}
+static bool is_nv_element(sinter_data_type_t type) { return type == sinter_f4_e2m1; }
 
 static bool is_scale_type(sinter_data_type_t type)
 {
     return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16 || type == sinter_e8m0 || type == sinter_f8_e4m3;
 }
 
-static bool is_zp_type(sinter_data_type_t type)
-{
-    return is_narrow_int(type) || type == sinter_s32;
-}
+static bool is_zp_type(sinter_data_type_t type) { return is_narrow_int(type) || type == sinter_s32; }
 
 static const kind_row_t kinds[] = {
     {"static", QUANT_STATIC, NULL, sinter_data_type_undef, 0, false},
@@ -114,7 +96,8 @@ static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
 static sinter_status_t check_zp_type(const reader_t *r, const lt_t *zps)
 {
     if (!is_zp_type(zps->data_type)) {
-        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4 or s32", zps->id, dtype_traits(zps->data_type)->name);
+        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4 or s32", zps->id,
+                         dtype_traits(zps->data_type)->name);
     }
     if (dtype_traits(r->codes->data_type)->cls != DTYPE_INT) {
         return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", need integer data, but tensor %" PRIu64 " is %s", zps->id, r->codes->id,
@@ -215,8 +198,8 @@ static sinter_status_t check_groups(const reader_t *r)
                              r->axes[i], r->data->id);
         }
         if (known(dim) && dim % n != 0) {
-            return FAIL_ATTR(r, "groups[%zu] is %" PRId64 ", which does not divide the %" PRId64 " elements of axis %d of tensor %" PRIu64, i, n,
-                             dim, r->axes[i], r->data->id);
+            return FAIL_ATTR(r, "groups[%zu] is %" PRId64 ", which does not divide the %" PRId64 " elements of axis %d of tensor %" PRIu64,
+                             i, n, dim, r->axes[i], r->data->id);
         }
     }
     return sinter_success;
@@ -234,8 +217,8 @@ static sinter_status_t check_group_shape(const reader_t *r)
             return FAIL_ATTR(r, "group_shape[%zu] is %" PRId64 ", which is less than 1", i, size);
         }
         if (known(dim) && dim % size != 0) {
-            return FAIL_ATTR(r, "group_shape[%zu] is %" PRId64 ", which does not divide dimension %zu (%" PRId64 ") of tensor %" PRIu64, i, size, i,
-                             dim, r->data->id);
+            return FAIL_ATTR(r, "group_shape[%zu] is %" PRId64 ", which does not divide dimension %zu (%" PRId64 ") of tensor %" PRIu64, i,
+                             size, i, dim, r->data->id);
         }
     }
     return sinter_success;
@@ -274,10 +257,7 @@ static bool may_be_single(const lt_t *lt)
     return true;
 }
 
-static bool is_single(const lt_t *lt)
-{
-    return lt_dims_known(lt) && may_be_single(lt);
-}
+static bool is_single(const lt_t *lt) { return lt_dims_known(lt) && may_be_single(lt); }
 
 /* One value for everything. */
 static void cover_all(const reader_t *r, int64_t *group, int *param_dim)
@@ -311,20 +291,21 @@ static sinter_status_t per_channel(const reader_t *r, const param_t *p)
         return sinter_success;
     }
     if (lt->ndims >= 0 && lt->ndims != 1 && lt->ndims != rank) {
-        return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", have %d dimensions, not 1 or %d", p->name, lt->id, (int)lt->ndims, rank);
+        return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", have %d dimensions, not 1 or %d", p->name, lt->id,
+                          (int)lt->ndims, rank);
     }
     bool full = lt->ndims == rank;
     for (int i = 0; full && i < rank; i++) {
         if (i != axis && known(lt->dims[i]) && lt->dims[i] != 1) {
-            return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", have dimension %d that is neither 1 nor the axis %d", p->name, lt->id, i,
-                              axis);
+            return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", have dimension %d that is neither 1 nor the axis %d",
+                              p->name, lt->id, i, axis);
         }
         p->dim[i] = i;
     }
     int64_t values = lt->ndims < 0 ? SINTER_UNKNOWN_DIM : lt->dims[full ? axis : 0], channels = r->data->dims[axis];
     if (known(values) && known(channels) && values != channels) {
-        return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", are %" PRId64 " for the %" PRId64 " channels of axis %d", p->name, lt->id,
-                          values, channels, axis);
+        return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", are %" PRId64 " for the %" PRId64 " channels of axis %d",
+                          p->name, lt->id, values, channels, axis);
     }
     p->dim[axis] = full ? axis : 0;
     p->group[axis] = 1;
@@ -364,16 +345,16 @@ static sinter_status_t check_against_attrs(const reader_t *r, const param_t *p, 
 {
     int64_t groups = listed_groups(r, i), dim = r->data->dims[i];
     if (groups > 0 && n != groups) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, but groups says %" PRId64, p->name, p->lt->id, n, i,
-                          groups);
+        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, but groups says %" PRId64, p->name,
+                          p->lt->id, n, i, groups);
     }
     if (r->groups != NULL && groups == 0 && n != 1 && known(dim) && n != dim) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", divide dimension %d into %" PRId64 " groups, but axis does not list it", p->name, p->lt->id, i,
-                          n);
+        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", divide dimension %d into %" PRId64 " groups, but axis does not list it", p->name,
+                          p->lt->id, i, n);
     }
     if (r->group_shape != NULL && known(dim) && n != dim / r->group_shape->s64[i]) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, but group_shape makes it %" PRId64, p->name, p->lt->id,
-                          n, i, dim / r->group_shape->s64[i]);
+        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, but group_shape makes it %" PRId64,
+                          p->name, p->lt->id, n, i, dim / r->group_shape->s64[i]);
     }
     return sinter_success;
 }
@@ -384,8 +365,8 @@ static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
     int64_t wanted = p->checks_attrs ? attr_group(r, i) : SINTER_UNKNOWN_DIM;
     if (!known(n) || !known(dim)) {
         if (known(wanted) && known(dim) && dim % wanted != 0) {
-            return FAIL_SHAPE(r, "dimension %d (%" PRId64 ") of tensor %" PRIu64 " is no multiple of the default group %" PRId64, i, dim, r->data->id,
-                              wanted);
+            return FAIL_SHAPE(r, "dimension %d (%" PRId64 ") of tensor %" PRIu64 " is no multiple of the default group %" PRId64, i, dim,
+                              r->data->id, wanted);
         }
         p->group[i] = wanted;
         return known(n) && p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
@@ -394,8 +375,9 @@ static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
         return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have no values along dimension %d", p->name, p->lt->id, i);
     }
     if (n > 1 && (n > dim || dim % n != 0)) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, which do not divide its %" PRId64 " elements", p->name,
-                          p->lt->id, n, i, dim);
+        return FAIL_SHAPE(
+            r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, which do not divide its %" PRId64 " elements", p->name,
+            p->lt->id, n, i, dim);
     }
     p->group[i] = dim > n && n > 0 ? dim / n : 1;
     return p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
@@ -409,8 +391,8 @@ static sinter_status_t per_group(const reader_t *r, const param_t *p)
         return sinter_success;
     }
     if (rank >= 0 && p->lt->ndims >= 0 && p->lt->ndims != rank) {
-        return FAIL_SHAPE(r, "%s of qtype per_group, tensor %" PRIu64 ", have %d dimensions, but tensor %" PRIu64 " has %d", p->name, p->lt->id,
-                          (int)p->lt->ndims, r->data->id, rank);
+        return FAIL_SHAPE(r, "%s of qtype per_group, tensor %" PRIu64 ", have %d dimensions, but tensor %" PRIu64 " has %d", p->name,
+                          p->lt->id, (int)p->lt->ndims, r->data->id, rank);
     }
     for (int i = 0; i < rank; i++) {
         p->dim[i] = i;
@@ -455,8 +437,8 @@ static sinter_status_t check_attr_zps(const reader_t *r, const attr_t *zps)
                              r->codes->id, codes->name);
         }
         if (integer && (value < codes->min || value > codes->max)) {
-            return FAIL_ATTR(r, "zps[%zu] is %" PRId64 ": zero points outside their type, %s of tensor %" PRIu64, i, zps->s64[i], codes->name,
-                             r->codes->id);
+            return FAIL_ATTR(r, "zps[%zu] is %" PRId64 ": zero points outside their type, %s of tensor %" PRIu64, i, zps->s64[i],
+                             codes->name, r->codes->id);
         }
     }
     return sinter_success;
@@ -490,8 +472,8 @@ static sinter_status_t read_static(reader_t *r)
     if (g->axis >= 0) {
         int64_t channels = r->data->dims[g->axis];
         if (known(channels) && channels != g->n_scales) {
-            return FAIL_ATTR(r, "scales has %" PRId64 " values for the %" PRId64 " channels of axis %d of tensor %" PRIu64, g->n_scales, channels,
-                             g->axis, r->data->id);
+            return FAIL_ATTR(r, "scales has %" PRId64 " values for the %" PRId64 " channels of axis %d of tensor %" PRIu64, g->n_scales,
+                             channels, g->axis, r->data->id);
         }
         g->scale_group[g->axis] = g->zp_group[g->axis] = 1;
         g->scale_dim[g->axis] = g->zp_dim[g->axis] = 0;
@@ -543,7 +525,8 @@ static sinter_status_t match_zp_groups(const reader_t *r, const lt_t *zps)
             g->scale_group[i] = g->zp_group[i];
         }
         if (g->zp_group[i] != g->scale_group[i]) {
-            return FAIL_SHAPE(r, "zero points of dynamic_asymmetric, tensor %" PRIu64 ", must have the groups of the scales in dimension %d", zps->id, i);
+            return FAIL_SHAPE(
+                r, "zero points of dynamic_asymmetric, tensor %" PRIu64 ", must have the groups of the scales in dimension %d", zps->id, i);
         }
     }
     return sinter_success;
@@ -583,8 +566,8 @@ static void init_geometry(quant_geom_t *g, int ndims)
     }
 }
 
-sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in, const lt_t *out,
-                               int n_out, quant_geom_t *geom)
+sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
+                               const lt_t *out, int n_out, quant_geom_t *geom)
 {
     bool quantises = kind == sinter_op_quantize || kind == sinter_op_dynamic_quantize;
     reader_t r = {.label = label, .attrs = attrs, .n_attrs = n_attrs, .data = &in[0], .kind = &kinds[0], .geom = geom};

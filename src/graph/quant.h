@@ -1,4 +1,5 @@
-/* The geometry of quantisation: the one owner of per_tensor / per_channel / per_group, of axis + groups and group_shape. Nobody else compares qtype strings. */
+/* The geometry of quantisation: the one owner of per_tensor / per_channel / per_group, of axis + groups and group_shape. Nobody else
+ * compares qtype strings. */
 #ifndef SINTER_SRC_QUANT_H
 #define SINTER_SRC_QUANT_H
 
@@ -8,8 +9,8 @@ typedef enum quant_kind {
     QUANT_STATIC, QUANT_DYNAMIC_MX, QUANT_DYNAMIC_MX_RCEIL, QUANT_DYNAMIC_SYMMETRIC, QUANT_DYNAMIC_ASYMMETRIC, QUANT_DYNAMIC_NV
 } quant_kind_t;
 
-/* How codes map to scales and zero points. Group sizes are in elements of the data tensor, one for each of its dims: the dim itself where one value covers
- * all, 1 where every index has its own; SINTER_UNKNOWN_DIM where data or scale dim is not known yet. */
+/* How codes map to scales and zero points. Group sizes are in elements of the data tensor, one for each of its dims: the dim itself
+ * where one value covers all, 1 where every index has its own; SINTER_UNKNOWN_DIM where data or scale dim is not known yet. */
 typedef struct quant_geom {
     quant_kind_t kind;
     int ndims;
@@ -21,14 +22,15 @@ typedef struct quant_geom {
     int64_t n_scales;
     int axis;                   /* per_channel: the axis, normalised; else -1 */
     int scale_input, zp_input;  /* input ports of the node, -1 if none */
-    /* Rank-1 (per_channel) or scalar scale tensors have no dim for each data dim; this maps data dim -> dim of the scales / zps tensor, -1: none. */
+    /* Rank-1 (per_channel) or scalar scale tensors have no dim for each data dim; this maps data dim -> dim of the scales / zps tensor,
+     * -1: none. */
     int scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
 } quant_geom_t;
 
-/* Reads a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node's geometry and checks every rule. in[] are the input tensors (data, scales, zps), for
- * dynamic kinds the outputs as well. Every broken rule has its own message, which starts with `label`. */
-sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in, const lt_t *out,
-                               int n_out, quant_geom_t *geom);
+/* Reads a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node's geometry and checks every rule. in[] are the input tensors
+ * (data, scales, zps), for dynamic kinds the outputs as well. Every broken rule has its own message, which starts with `label`. */
+sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
+                               const lt_t *out, int n_out, quant_geom_t *geom);
 
 /* Element offset of the scale (or zero point) of the element at index idx[], given the tensor's own strides. */
 int64_t quant_scale_index(const quant_geom_t *geom, const int64_t *idx, const int64_t *scale_strides);

@@ -5,7 +5,8 @@
 
 #include <sinter/sinter_types.h>
 
-/* Formats the message, prints it under SINTER_VERBOSE=error, and returns status: `return sg_fail(sinter_invalid_shape, "...", ...)`. Never allocates. */
+/* Formats the message, prints it under SINTER_VERBOSE=error, and returns status: `return sg_fail(sinter_invalid_shape, "...", ...)`.
+ * Never allocates. */
 sinter_status_t sg_fail(sinter_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define SG_TRY(expr)                                   \

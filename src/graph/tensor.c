@@ -44,10 +44,7 @@ static int64_t product(int ndims, const int64_t *dims)
     return elems;
 }
 
-int64_t lt_elems(const lt_t *lt)
-{
-    return lt_dims_known(lt) ? product(lt->ndims, lt->dims) : -1;
-}
+int64_t lt_elems(const lt_t *lt) { return lt_dims_known(lt) ? product(lt->ndims, lt->dims) : -1; }
 
 /* Zero-sized dims count as 1, so that strides stay distinct. Overflow gives unknown strides; lt_verify refuses such dims. */
 static void dense_strides(int ndims, const int64_t *dims, int64_t *strides)
@@ -116,14 +113,17 @@ static sinter_status_t verify_dims(const lt_t *lt, const char *where)
             continue;
         }
         if (lt->dims[i] < 0) {
-            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": dimension %d is negative (%" PRId64 ")", where, lt->id, i, lt->dims[i]);
+            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": dimension %d is negative (%" PRId64 ")", where, lt->id, i,
+                           lt->dims[i]);
         }
         if (!mul_i64(elems, lt->dims[i] > 1 ? lt->dims[i] : 1, &elems)) {
-            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the number of elements overflows at dimension %d", where, lt->id, i);
+            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the number of elements overflows at dimension %d", where, lt->id,
+                           i);
         }
     }
     if (!dtype_bytes(lt->data_type, elems, &bytes)) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the size of %" PRId64 " elements overflows in bytes", where, lt->id, elems);
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the size of %" PRId64 " elements overflows in bytes", where, lt->id,
+                       elems);
     }
     return sinter_success;
 }
@@ -142,8 +142,8 @@ static bool packed_dim_ok(const lt_t *lt)
     return single;
 }
 
-/* Known, non-empty tensors only. Dimensions by rising stride must nest: each steps over the whole extent of those before it. (A few interleaved layouts
- * without overlap break that too; nobody makes them.) */
+/* Known, non-empty tensors only. Dimensions by rising stride must nest: each steps over the whole extent of those before it. (A few
+ * interleaved layouts without overlap break that too; nobody makes them.) */
 static bool elements_apart(const lt_t *lt)
 {
     int order[SINTER_MAX_NDIMS], n = 0;
@@ -173,7 +173,8 @@ static sinter_status_t verify_strides(const lt_t *lt, bool is_output, const char
     int64_t elems, bytes;
     for (int i = 0; i < lt->ndims; i++) {
         if (lt->strides[i] < 0 && lt->strides[i] != SINTER_UNKNOWN_DIM) {
-            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": stride %d is negative (%" PRId64 ")", where, lt->id, i, lt->strides[i]);
+            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": stride %d is negative (%" PRId64 ")", where, lt->id, i,
+                           lt->strides[i]);
         }
     }
     if (!extent(lt, &elems)) {
@@ -202,7 +203,8 @@ sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where)
         return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown property %d", where, lt->id, (int)lt->property);
     }
     if (lt->property == sinter_tensor_property_host_scalar && lt_dims_known(lt) && lt_elems(lt) != 1) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": a host scalar has one element, not %" PRId64, where, lt->id, lt_elems(lt));
+        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": a host scalar has one element, not %" PRId64, where, lt->id,
+                       lt_elems(lt));
     }
     switch (lt->layout_type) {
     case sinter_layout_type_undef:
@@ -363,7 +365,8 @@ bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to
         return true;
     }
     int n = squeeze(ndims, dims, strides, from_dims, from_strides);
-    /* Pair up the shortest runs of dims from..from_end and to..to_end with the same product; each run of the old ones must be one dense piece. */
+    /* Pair up the shortest runs of dims from..from_end and to..to_end with the same product; each run of the old ones must be one dense
+     * piece. */
     int to = 0;
     for (int from = 0; from < n;) {
         int64_t old = from_dims[from], new = 1;

@@ -1,5 +1,5 @@
-/* Every number format: all codes, all midpoints and their neighbours, special values, strides and offsets, against formulas of the test's own, literal values of
- * the numeric contract, and recorded vectors of ml_dtypes. All of it with FTZ/DAZ off and on. */
+/* Every number format: all codes, all midpoints and their neighbours, special values, strides and offsets, against formulas of the test's
+ * own, literal values of the numeric contract, and recorded vectors of ml_dtypes. All of it with FTZ/DAZ off and on. */
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -39,15 +39,9 @@ static void leave_mode(unsigned csr)
 #endif
 }
 
-static const dtype_codec_t *codec(sinter_data_type_t type)
-{
-    return &dtype_traits(type)->codec;
-}
+static const dtype_codec_t *codec(sinter_data_type_t type) { return &dtype_traits(type)->codec; }
 
-static const char *name_of(sinter_data_type_t type)
-{
-    return dtype_traits(type)->name;
-}
+static const char *name_of(sinter_data_type_t type) { return dtype_traits(type)->name; }
 
 static uint32_t f32_bits(float x)
 {
@@ -123,9 +117,9 @@ typedef struct definition {
 } definition_t;
 
 static const definition_t definitions[] = {
-    {sinter_f16, 5, 10, 15, IEEE},        {sinter_bf16, 8, 7, 127, IEEE},       {sinter_f8_e5m2, 5, 2, 15, IEEE},
-    {sinter_f8_e4m3, 4, 3, 7, FN},        {sinter_f8_e5m2fnuz, 5, 2, 16, FNUZ}, {sinter_f8_e4m3fnuz, 4, 3, 8, FNUZ},
-    {sinter_f6_e3m2, 3, 2, 3, FINITE},    {sinter_f6_e2m3, 2, 3, 1, FINITE},    {sinter_f4_e2m1, 2, 1, 1, FINITE},
+    {sinter_f16, 5, 10, 15, IEEE},     {sinter_bf16, 8, 7, 127, IEEE},       {sinter_f8_e5m2, 5, 2, 15, IEEE},
+    {sinter_f8_e4m3, 4, 3, 7, FN},     {sinter_f8_e5m2fnuz, 5, 2, 16, FNUZ}, {sinter_f8_e4m3fnuz, 4, 3, 8, FNUZ},
+    {sinter_f6_e3m2, 3, 2, 3, FINITE}, {sinter_f6_e2m3, 2, 3, 1, FINITE},    {sinter_f4_e2m1, 2, 1, 1, FINITE},
 };
 
 static double magnitude_of(const definition_t *d, unsigned code)
@@ -134,10 +128,7 @@ static double magnitude_of(const definition_t *d, unsigned code)
     return e == 0 ? ldexp(m, 1 - d->bias - d->mbits) : ldexp(m + (1u << d->mbits), (int)e - d->bias - d->mbits);
 }
 
-static unsigned sign_bit(const definition_t *d)
-{
-    return 1u << (d->ebits + d->mbits);
-}
+static unsigned sign_bit(const definition_t *d) { return 1u << (d->ebits + d->mbits); }
 
 /* The first magnitude code that is no finite value. */
 static unsigned end_of(const definition_t *d)
@@ -160,10 +151,14 @@ static unsigned code_of(const definition_t *d, double x, bool saturate)
 {
     unsigned sign = signbit(x) ? sign_bit(d) : 0, end = end_of(d), low = 0, high = end;
     if (isnan(x)) {
-        return d->top == FNUZ ? sign_bit(d) : d->top == FINITE ? sign | (end - 1) : d->top == FN ? sign | end : sign | end | 1u << (d->mbits - 1);
+        return d->top == FNUZ     ? sign_bit(d)
+               : d->top == FINITE ? sign | (end - 1)
+               : d->top == FN     ? sign | end
+                                  : sign | end | 1u << (d->mbits - 1);
     }
     double a = fabs(x);
-    while (high - low > 1) { /* value(low) <= a, and a < value(high) or high is the end; code `end` stands for the value after the largest */
+    while (high - low >
+           1) { /* value(low) <= a, and a < value(high) or high is the end; code `end` stands for the value after the largest */
         unsigned middle = (low + high) / 2;
         if (magnitude_of(d, middle) <= a) {
             low = middle;
@@ -181,10 +176,7 @@ static unsigned code_of(const definition_t *d, double x, bool saturate)
 }
 
 /* Equal, or both NaN. */
-static bool same(double a, double b)
-{
-    return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
-}
+static bool same(double a, double b) { return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b); }
 
 static bool same_f32(double want, float got) /* compares bits: got may be subnormal */
 {
@@ -196,8 +188,10 @@ static void check_codes(const definition_t *d)
     for (unsigned code = 0; code < 2 * sign_bit(d); code++) {
         unsigned char bytes[8] = {(unsigned char)code, (unsigned char)(code >> 8)};
         double want = value_of(d, code);
-        CHECK(same_f32(want, load32(d->type, bytes)), "%s code 0x%X loads as %a in f32, not %a", name_of(d->type), code, load32(d->type, bytes), want);
-        CHECK(same(want, load64(d->type, bytes)), "%s code 0x%X loads as %a in f64, not %a", name_of(d->type), code, load64(d->type, bytes), want);
+        CHECK(same_f32(want, load32(d->type, bytes)), "%s code 0x%X loads as %a in f32, not %a", name_of(d->type), code,
+              load32(d->type, bytes), want);
+        CHECK(same(want, load64(d->type, bytes)), "%s code 0x%X loads as %a in f64, not %a", name_of(d->type), code, load64(d->type, bytes),
+              want);
     }
 }
 
@@ -233,7 +227,8 @@ static void check_midpoints(const definition_t *d)
         check_around(d, low);
         check_around(d, (low + high) / 2);
     }
-    static const double outside[] = {INFINITY, NAN, DBL_MAX, DBL_MIN, 0x1p-1074, (double)FLT_MAX, 0x1p-149, 0x1p-126, 1e30, 0x1p128, 0x1p-150, 0x1.8p-150};
+    static const double outside[] = {INFINITY, NAN,      DBL_MAX, DBL_MIN, 0x1p-1074, (double)FLT_MAX,
+                                     0x1p-149, 0x1p-126, 1e30,    0x1p128, 0x1p-150,  0x1.8p-150};
     for (size_t i = 0; i < LENGTH(outside); i++) {
         check_encode(d, STORE_F64, outside[i]);
         check_encode(d, STORE_F64, -outside[i]);
@@ -254,30 +249,108 @@ typedef struct literal {
 
 static const literal_t literals[] = {
     /* overflow after rounding, smallest values, double rounding: the sentences of the contract */
-    {sinter_f8_e5m2, 61440, 0x7C}, {sinter_f8_e5m2, 61439, 0x7B}, {sinter_f8_e5m2, -INFINITY, 0xFC}, {sinter_f8_e5m2, 0x1p-17, 0},
-    {sinter_f8_e4m3, 464, 0x7E}, {sinter_f8_e4m3, 464.01, 0x7F}, {sinter_f8_e4m3, INFINITY, 0x7F}, {sinter_f8_e4m3, 0x1p-10, 0},
-    {sinter_f8_e4m3, 1.0625 + 0x1p-20, 0x39}, {sinter_f8_e4m3, 1.0625, 0x38}, {sinter_f8_e4m3fnuz, -0.0, 0}, {sinter_f8_e5m2fnuz, -0.0, 0},
-    {sinter_f8_e4m3fnuz, 1e9, 0x80}, {sinter_f8_e5m2fnuz, -INFINITY, 0x80}, {sinter_f8_e4m3fnuz, -240, 0xFF}, {sinter_f8_e5m2fnuz, 57344, 0x7F},
-    {sinter_f4_e2m1, 5, 6}, {sinter_f4_e2m1, 3.5, 6}, {sinter_f4_e2m1, 2.5, 4}, {sinter_f4_e2m1, 1.75, 4}, {sinter_f4_e2m1, 1.25, 2},
-    {sinter_f4_e2m1, 0.75, 2}, {sinter_f4_e2m1, 0.25, 0}, {sinter_f4_e2m1, -0.25, 8}, {sinter_f4_e2m1, 1e9, 7}, {sinter_f4_e2m1, -INFINITY, 15},
-    {sinter_f6_e3m2, 1e9, 0x1F}, {sinter_f6_e2m3, -1e9, 0x3F}, {sinter_f6_e2m3, 7.5, 0x1F}, {sinter_f6_e3m2, 0.0625, 1},
-    {sinter_f16, 65519, 0x7BFF}, {sinter_f16, 65520, 0x7C00}, {sinter_bf16, 0x1p-133, 1}, {sinter_bf16, 0x1p-134, 0},
+    {sinter_f8_e5m2, 61440, 0x7C},
+    {sinter_f8_e5m2, 61439, 0x7B},
+    {sinter_f8_e5m2, -INFINITY, 0xFC},
+    {sinter_f8_e5m2, 0x1p-17, 0},
+    {sinter_f8_e4m3, 464, 0x7E},
+    {sinter_f8_e4m3, 464.01, 0x7F},
+    {sinter_f8_e4m3, INFINITY, 0x7F},
+    {sinter_f8_e4m3, 0x1p-10, 0},
+    {sinter_f8_e4m3, 1.0625 + 0x1p-20, 0x39},
+    {sinter_f8_e4m3, 1.0625, 0x38},
+    {sinter_f8_e4m3fnuz, -0.0, 0},
+    {sinter_f8_e5m2fnuz, -0.0, 0},
+    {sinter_f8_e4m3fnuz, 1e9, 0x80},
+    {sinter_f8_e5m2fnuz, -INFINITY, 0x80},
+    {sinter_f8_e4m3fnuz, -240, 0xFF},
+    {sinter_f8_e5m2fnuz, 57344, 0x7F},
+    {sinter_f4_e2m1, 5, 6},
+    {sinter_f4_e2m1, 3.5, 6},
+    {sinter_f4_e2m1, 2.5, 4},
+    {sinter_f4_e2m1, 1.75, 4},
+    {sinter_f4_e2m1, 1.25, 2},
+    {sinter_f4_e2m1, 0.75, 2},
+    {sinter_f4_e2m1, 0.25, 0},
+    {sinter_f4_e2m1, -0.25, 8},
+    {sinter_f4_e2m1, 1e9, 7},
+    {sinter_f4_e2m1, -INFINITY, 15},
+    {sinter_f6_e3m2, 1e9, 0x1F},
+    {sinter_f6_e2m3, -1e9, 0x3F},
+    {sinter_f6_e2m3, 7.5, 0x1F},
+    {sinter_f6_e3m2, 0.0625, 1},
+    {sinter_f16, 65519, 0x7BFF},
+    {sinter_f16, 65520, 0x7C00},
+    {sinter_bf16, 0x1p-133, 1},
+    {sinter_bf16, 0x1p-134, 0},
     /* integers */
-    {sinter_s8, 127.5, 0x7F}, {sinter_s8, -128.5, 0x80}, {sinter_s8, -1e30, 0x80}, {sinter_s8, 0.5, 0}, {sinter_s8, 1.5, 2}, {sinter_s8, -2.5, 0xFE},
-    {sinter_s8, NAN, 0}, {sinter_s8, INFINITY, 0x7F}, {sinter_s8, -INFINITY, 0x80}, {sinter_u8, -0.5, 0}, {sinter_u8, -3, 0}, {sinter_u8, 255.5, 0xFF},
-    {sinter_u8, 254.5, 0xFE}, {sinter_u8, NAN, 0}, {sinter_u8, INFINITY, 0xFF}, {sinter_s4, 7.5, 7}, {sinter_s4, -9, 8}, {sinter_s4, -0.5, 0},
-    {sinter_s4, -1, 15}, {sinter_s4, 2.5, 2}, {sinter_s4, NAN, 0}, {sinter_u4, 15.5, 15}, {sinter_u4, 14.5, 14}, {sinter_u4, -1, 0}, {sinter_u4, NAN, 0},
-    {sinter_s32, 2147483648.0, 0x7FFFFFFF}, {sinter_s32, -2147483648.0, 0x80000000}, {sinter_s32, 3e9, 0x7FFFFFFF}, {sinter_s32, -3e9, 0x80000000},
-    {sinter_s32, NAN, 0}, {sinter_s32, 2.5, 2}, {sinter_s32, -3.5, 0xFFFFFFFC}, {sinter_s32, 16777216, 16777216},
-    {sinter_s64, 0x1p63, INT64_MAX}, {sinter_s64, -0x1p63, 0x8000000000000000}, {sinter_s64, INFINITY, INT64_MAX}, {sinter_s64, NAN, 0},
-    {sinter_s64, -INFINITY, 0x8000000000000000}, {sinter_s64, 0x1p62, 0x4000000000000000}, {sinter_s64, 0.5, 0}, {sinter_s64, -1.5, 0xFFFFFFFFFFFFFFFE},
+    {sinter_s8, 127.5, 0x7F},
+    {sinter_s8, -128.5, 0x80},
+    {sinter_s8, -1e30, 0x80},
+    {sinter_s8, 0.5, 0},
+    {sinter_s8, 1.5, 2},
+    {sinter_s8, -2.5, 0xFE},
+    {sinter_s8, NAN, 0},
+    {sinter_s8, INFINITY, 0x7F},
+    {sinter_s8, -INFINITY, 0x80},
+    {sinter_u8, -0.5, 0},
+    {sinter_u8, -3, 0},
+    {sinter_u8, 255.5, 0xFF},
+    {sinter_u8, 254.5, 0xFE},
+    {sinter_u8, NAN, 0},
+    {sinter_u8, INFINITY, 0xFF},
+    {sinter_s4, 7.5, 7},
+    {sinter_s4, -9, 8},
+    {sinter_s4, -0.5, 0},
+    {sinter_s4, -1, 15},
+    {sinter_s4, 2.5, 2},
+    {sinter_s4, NAN, 0},
+    {sinter_u4, 15.5, 15},
+    {sinter_u4, 14.5, 14},
+    {sinter_u4, -1, 0},
+    {sinter_u4, NAN, 0},
+    {sinter_s32, 2147483648.0, 0x7FFFFFFF},
+    {sinter_s32, -2147483648.0, 0x80000000},
+    {sinter_s32, 3e9, 0x7FFFFFFF},
+    {sinter_s32, -3e9, 0x80000000},
+    {sinter_s32, NAN, 0},
+    {sinter_s32, 2.5, 2},
+    {sinter_s32, -3.5, 0xFFFFFFFC},
+    {sinter_s32, 16777216, 16777216},
+    {sinter_s64, 0x1p63, INT64_MAX},
+    {sinter_s64, -0x1p63, 0x8000000000000000},
+    {sinter_s64, INFINITY, INT64_MAX},
+    {sinter_s64, NAN, 0},
+    {sinter_s64, -INFINITY, 0x8000000000000000},
+    {sinter_s64, 0x1p62, 0x4000000000000000},
+    {sinter_s64, 0.5, 0},
+    {sinter_s64, -1.5, 0xFFFFFFFFFFFFFFFE},
     /* boolean */
-    {sinter_boolean, 0.0, 0}, {sinter_boolean, -0.0, 0}, {sinter_boolean, 0x1p-149, 1}, {sinter_boolean, -3, 1}, {sinter_boolean, NAN, 1},
+    {sinter_boolean, 0.0, 0},
+    {sinter_boolean, -0.0, 0},
+    {sinter_boolean, 0x1p-149, 1},
+    {sinter_boolean, -3, 1},
+    {sinter_boolean, NAN, 1},
     /* scales: nearest power of two, ties to the even code, clamped */
-    {sinter_e8m0, 1, 127}, {sinter_e8m0, 1.5, 128}, {sinter_e8m0, 3, 128}, {sinter_e8m0, 0x1.7FFFFEp0, 127}, {sinter_e8m0, 0x1.800002p1, 129},
-    {sinter_e8m0, 0, 0}, {sinter_e8m0, -1, 0}, {sinter_e8m0, -INFINITY, 0}, {sinter_e8m0, INFINITY, 0xFE}, {sinter_e8m0, 0x1.FFFFFEp127, 0xFE},
-    {sinter_e8m0, NAN, 0xFF}, {sinter_e8m0, -NAN, 0xFF}, {sinter_e8m0, 0x1p-127, 0}, {sinter_e8m0, 0x1p-126, 1}, {sinter_e8m0, 0x1p-149, 0},
-    {sinter_e8m0, 0x1.8p-127, 0}, {sinter_e8m0, 0x1.80001p-127, 1}, {sinter_e8m0, 0x1.8p-126, 2}, {sinter_e8m0, 0x1.8p126, 254},
+    {sinter_e8m0, 1, 127},
+    {sinter_e8m0, 1.5, 128},
+    {sinter_e8m0, 3, 128},
+    {sinter_e8m0, 0x1.7FFFFEp0, 127},
+    {sinter_e8m0, 0x1.800002p1, 129},
+    {sinter_e8m0, 0, 0},
+    {sinter_e8m0, -1, 0},
+    {sinter_e8m0, -INFINITY, 0},
+    {sinter_e8m0, INFINITY, 0xFE},
+    {sinter_e8m0, 0x1.FFFFFEp127, 0xFE},
+    {sinter_e8m0, NAN, 0xFF},
+    {sinter_e8m0, -NAN, 0xFF},
+    {sinter_e8m0, 0x1p-127, 0},
+    {sinter_e8m0, 0x1p-126, 1},
+    {sinter_e8m0, 0x1p-149, 0},
+    {sinter_e8m0, 0x1.8p-127, 0},
+    {sinter_e8m0, 0x1.80001p-127, 1},
+    {sinter_e8m0, 0x1.8p-126, 2},
+    {sinter_e8m0, 0x1.8p126, 254},
 };
 
 static void check_literals(void)
@@ -292,11 +365,23 @@ static void check_literals(void)
     }
     /* f64 only: what an f32 cannot hold; rounding through f32 would tie. */
     static const literal_t wide[] = {
-        {sinter_s64, 0x1.0000000000001p52, 0x10000000000001}, {sinter_s64, 0x1.0000000000001p51, 0x8000000000000}, {sinter_s64, 4503599627370495.5, 0x10000000000000},
-        {sinter_s64, -2251799813685249.5, 0xFFF7FFFFFFFFFFFE}, {sinter_s32, 2147483646.5, 0x7FFFFFFE}, {sinter_s32, -2147483647.5, 0x80000000},
-        {sinter_f16, 1 + 0x1p-11 + 0x1p-40, 0x3C01}, {sinter_f16, 1 + 0x1p-11, 0x3C00}, {sinter_bf16, 1 + 0x1p-8 + 0x1p-40, 0x3F81},
-        {sinter_f8_e4m3, 1.0625 + 0x1p-45, 0x39}, {sinter_f4_e2m1, 2.5 + 0x1p-45, 5}, {sinter_s8, 0.5 + 0x1p-40, 1}, {sinter_e8m0, 1.5 - 0x1p-40, 127},
-        {sinter_e8m0, 3 + 0x1p-40, 129}, {sinter_boolean, 0x1p-1074, 1}, {sinter_e8m0, 0x1p-1074, 0}, {sinter_e8m0, 0x1p200, 0xFE},
+        {sinter_s64, 0x1.0000000000001p52, 0x10000000000001},
+        {sinter_s64, 0x1.0000000000001p51, 0x8000000000000},
+        {sinter_s64, 4503599627370495.5, 0x10000000000000},
+        {sinter_s64, -2251799813685249.5, 0xFFF7FFFFFFFFFFFE},
+        {sinter_s32, 2147483646.5, 0x7FFFFFFE},
+        {sinter_s32, -2147483647.5, 0x80000000},
+        {sinter_f16, 1 + 0x1p-11 + 0x1p-40, 0x3C01},
+        {sinter_f16, 1 + 0x1p-11, 0x3C00},
+        {sinter_bf16, 1 + 0x1p-8 + 0x1p-40, 0x3F81},
+        {sinter_f8_e4m3, 1.0625 + 0x1p-45, 0x39},
+        {sinter_f4_e2m1, 2.5 + 0x1p-45, 5},
+        {sinter_s8, 0.5 + 0x1p-40, 1},
+        {sinter_e8m0, 1.5 - 0x1p-40, 127},
+        {sinter_e8m0, 3 + 0x1p-40, 129},
+        {sinter_boolean, 0x1p-1074, 1},
+        {sinter_e8m0, 0x1p-1074, 0},
+        {sinter_e8m0, 0x1p200, 0xFE},
     };
     for (size_t i = 0; i < LENGTH(wide); i++) {
         uint64_t got = store(STORE_F64, wide[i].type, wide[i].x);
@@ -312,15 +397,20 @@ static void check_byte_codes(void)
     for (int code = 0; code < 256; code++) {
         unsigned char byte = (unsigned char)code;
         int nibble = code & 15;
-        CHECK(load64(sinter_s8, &byte) == (code < 128 ? code : code - 256) && load32(sinter_s8, &byte) == (float)(code < 128 ? code : code - 256), "s8 %d", code);
+        CHECK(load64(sinter_s8, &byte) == (code < 128 ? code : code - 256) &&
+                  load32(sinter_s8, &byte) == (float)(code < 128 ? code : code - 256),
+              "s8 %d", code);
         CHECK(load64(sinter_u8, &byte) == code && load32(sinter_u8, &byte) == (float)code, "u8 %d", code);
-        CHECK(load64(sinter_s4, &byte) == (nibble < 8 ? nibble : nibble - 16) && load32(sinter_s4, &byte) == (float)(nibble < 8 ? nibble : nibble - 16), "s4 %d", code);
+        CHECK(load64(sinter_s4, &byte) == (nibble < 8 ? nibble : nibble - 16) &&
+                  load32(sinter_s4, &byte) == (float)(nibble < 8 ? nibble : nibble - 16),
+              "s4 %d", code);
         CHECK(load64(sinter_u4, &byte) == nibble && load32(sinter_u4, &byte) == (float)nibble, "u4 %d", code);
         CHECK(load64(sinter_boolean, &byte) == (code != 0) && load32(sinter_boolean, &byte) == (float)(code != 0), "boolean %d", code);
         double scale = code == 255 ? NAN : ldexp(1, code - 127);
         CHECK(same(scale, load64(sinter_e8m0, &byte)) && same_f32(scale, load32(sinter_e8m0, &byte)), "e8m0 %d", code);
         if (code < 255) {
-            CHECK(store(STORE_F32, sinter_e8m0, scale) == (uint64_t)code && store(STORE_F64, sinter_e8m0, scale) == (uint64_t)code, "e8m0 %d back", code);
+            CHECK(store(STORE_F32, sinter_e8m0, scale) == (uint64_t)code && store(STORE_F64, sinter_e8m0, scale) == (uint64_t)code,
+                  "e8m0 %d back", code);
         }
     }
     for (int i = -1100; i <= 1100; i++) { /* quarters: every tie and what lies between */
@@ -349,15 +439,16 @@ static void check_wide(double x)
 {
     float want = (float)x; /* the reference conversion runs without FTZ/DAZ */
     uint64_t got = store(STORE_F64, sinter_f32, x);
-    CHECK(isnan(x) ? isnan(f32_from((uint32_t)got)) : got == f32_bits(want), "f32 store_f64 of %a: 0x%llX, not 0x%X", x, (unsigned long long)got,
-          f32_bits(want));
+    CHECK(isnan(x) ? isnan(f32_from((uint32_t)got)) : got == f32_bits(want), "f32 store_f64 of %a: 0x%llX, not 0x%X", x,
+          (unsigned long long)got, f32_bits(want));
     CHECK(isnan(x) ? isnan(load32(sinter_f64, &x)) : f32_bits(load32(sinter_f64, &x)) == f32_bits(want), "f64 load_f32 of %a", x);
     CHECK(f64_bits(load64(sinter_f64, &x)) == f64_bits(x) && store(STORE_F64, sinter_f64, x) == f64_bits(x), "f64 %a itself", x);
 }
 
 static void check_f32_values(void)
 {
-    static const uint32_t special[] = {0, 1, 2, 0x007FFFFF, 0x00800000, 0x00400000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x7FFFFFFF, 0x3F800000};
+    static const uint32_t special[] = {0,          1,          2,          0x007FFFFF, 0x00800000, 0x00400000,
+                                       0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x7FFFFFFF, 0x3F800000};
     for (int i = 0; i < 20000; i++) {
         uint32_t bits = i < 2 * (int)LENGTH(special) ? special[i / 2] | (uint32_t)(i % 2) << 31 : (uint32_t)random_bits();
         bits = i % 4 == 3 ? bits & 0x807FFFFF : bits; /* subnormals */
@@ -367,7 +458,8 @@ static void check_f32_values(void)
         CHECK(f32_bits(back) == bits, "f32 0x%08X loads as 0x%08X", bits, f32_bits(back));
         CHECK(isnan(x) ? isnan(load64(sinter_f32, &x)) : f64_bits(load64(sinter_f32, &x)) == f64_bits(want), "f32 0x%08X load_f64", bits);
         if (!isnan(x)) {
-            CHECK(store(STORE_F32, sinter_f32, want) == bits && store(STORE_F32, sinter_f64, want) == f64_bits(want), "f32 0x%08X stores", bits);
+            CHECK(store(STORE_F32, sinter_f32, want) == bits && store(STORE_F32, sinter_f64, want) == f64_bits(want), "f32 0x%08X stores",
+                  bits);
             float clamped = isinf(x) ? copysignf(FLT_MAX, x) : x;
             CHECK(store(STORE_SAT, sinter_f32, want) == f32_bits(clamped), "f32 0x%08X saturates", bits);
         }
@@ -402,15 +494,25 @@ static void check_nan_payloads(void)
 
 /* ---- recorded vectors ---- */
 
-#define VECTORS(name) {sinter_##name, vector_codes_##name, vector_values_##name, LENGTH(vector_values_##name)}
+#define VECTORS(name)                                                                          \
+    {                                                                                          \
+        sinter_##name, vector_codes_##name, vector_values_##name, LENGTH(vector_values_##name) \
+    }
 static const struct {
     sinter_data_type_t type;
     const uint16_t *codes;
     const uint32_t *values;
     size_t n_values;
 } vectors[] = {
-    VECTORS(f8_e5m2), VECTORS(f8_e4m3), VECTORS(f8_e5m2fnuz), VECTORS(f8_e4m3fnuz), VECTORS(f6_e3m2), VECTORS(f6_e2m3), VECTORS(f4_e2m1),
-    {sinter_f16, vector_codes_f16, NULL, 0}, {sinter_bf16, vector_codes_bf16, NULL, 0},
+    VECTORS(f8_e5m2),
+    VECTORS(f8_e4m3),
+    VECTORS(f8_e5m2fnuz),
+    VECTORS(f8_e4m3fnuz),
+    VECTORS(f6_e3m2),
+    VECTORS(f6_e2m3),
+    VECTORS(f4_e2m1),
+    {sinter_f16, vector_codes_f16, NULL, 0},
+    {sinter_bf16, vector_codes_bf16, NULL, 0},
 };
 
 static void check_values(sinter_data_type_t type, const uint32_t *values, size_t n)
@@ -435,20 +537,18 @@ static void check_vectors(void)
     }
     check_values(sinter_e8m0, vector_values_e8m0, LENGTH(vector_values_e8m0));
     for (size_t i = 0; i < LENGTH(vector_scale_inputs); i++) {
-        CHECK(store(STORE_F32, sinter_e8m0, (double)f32_from(vector_scale_inputs[i])) == vector_codes_e8m0[i], "e8m0 vector 0x%08X", vector_scale_inputs[i]);
+        CHECK(store(STORE_F32, sinter_e8m0, (double)f32_from(vector_scale_inputs[i])) == vector_codes_e8m0[i], "e8m0 vector 0x%08X",
+              vector_scale_inputs[i]);
     }
 }
 
 /* ---- strides, offsets, neighbours ---- */
 
-static bool get_bit(const unsigned char *bytes, int64_t bit)
-{
-    return bytes[bit / 8] >> bit % 8 & 1;
-}
+static bool get_bit(const unsigned char *bytes, int64_t bit) { return bytes[bit / 8] >> bit % 8 & 1; }
 
 /* Element i of a type of this many bits starts at bit i * bits, for all types. */
-static bool copy_is_right(const unsigned char *before, const unsigned char *after, size_t size, int bits, int64_t first, int64_t stride, int64_t n,
-                          const unsigned char *codes)
+static bool copy_is_right(const unsigned char *before, const unsigned char *after, size_t size, int bits, int64_t first, int64_t stride,
+                          int64_t n, const unsigned char *codes)
 {
     unsigned char want[1024];
     memcpy(want, before, size);
@@ -482,16 +582,17 @@ static void check_layout(sinter_data_type_t type, int64_t first, int64_t stride,
     unsigned csr = enter_mode();
     memcpy(after, before, sizeof after);
     codec(type)->store_f32(after + shift, first, stride, n, values);
-    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes) && after[0] == (shift ? before[0] : after[0]),
+    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes) &&
+              after[0] == (shift ? before[0] : after[0]),
           "%s store_f32 first %d stride %d n %d", name, (int)first, (int)stride, (int)n);
     memcpy(after, before, sizeof after);
     codec(type)->store_sat(after + shift, first, stride, n, values);
-    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes), "%s store_sat first %d stride %d n %d", name,
-          (int)first, (int)stride, (int)n);
+    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes),
+          "%s store_sat first %d stride %d n %d", name, (int)first, (int)stride, (int)n);
     memcpy(after, before, sizeof after);
     codec(type)->store_f64(after + shift, first, stride, n, wide);
-    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes), "%s store_f64 first %d stride %d n %d", name,
-          (int)first, (int)stride, (int)n);
+    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes),
+          "%s store_f64 first %d stride %d n %d", name, (int)first, (int)stride, (int)n);
     loaded[n] = 1234;
     wide_loaded[n] = 1234;
     codec(type)->load_f32(after + shift, first, stride, n, loaded);
@@ -500,31 +601,31 @@ static void check_layout(sinter_data_type_t type, int64_t first, int64_t stride,
     CHECK(loaded[n] == 1234 && wide_loaded[n] == 1234, "%s load writes beyond n", name);
     for (int64_t i = 0; i < n; i++) {
         float want = load32(type, codes + i * 8);
-        CHECK(loaded[i] == want && wide_loaded[i] == (double)want, "%s load first %d stride %d: element %d is %g, not %g", name, (int)first, (int)stride,
-              (int)i, loaded[i], want);
+        CHECK(loaded[i] == want && wide_loaded[i] == (double)want, "%s load first %d stride %d: element %d is %g, not %g", name, (int)first,
+              (int)stride, (int)i, loaded[i], want);
     }
 }
 
 static void check_layouts(void)
 {
-#define SINTER_DTYPE(value, name, ...)                                     \
-    for (int64_t first = 0; first < 6; first++) {                          \
-        for (int64_t stride = 1; stride < 6; stride++) {                   \
-            for (int64_t n = 0; n <= MAX_N; n++) {                         \
+#define SINTER_DTYPE(value, name, ...)                                        \
+    for (int64_t first = 0; first < 6; first++) {                             \
+        for (int64_t stride = 1; stride < 6; stride++) {                      \
+            for (int64_t n = 0; n <= MAX_N; n++) {                            \
                 check_layout(sinter_##name, first, stride, n, (size_t)n % 3); \
-            }                                                              \
-        }                                                                  \
+            }                                                                 \
+        }                                                                     \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     unsigned char bytes[64];
     memset(bytes, 0x12, sizeof bytes);
-#define SINTER_DTYPE(value, name, ...)                                                          \
-    {                                                                                           \
-        float one, many[3];                                                                     \
-        codec(sinter_##name)->load_f32(bytes, 3, 1, 1, &one);                                   \
-        codec(sinter_##name)->load_f32(bytes, 3, 0, 3, many);                                   \
-        CHECK(many[0] == one && many[1] == one && many[2] == one, "%s with stride 0", #name);   \
+#define SINTER_DTYPE(value, name, ...)                                                        \
+    {                                                                                         \
+        float one, many[3];                                                                   \
+        codec(sinter_##name)->load_f32(bytes, 3, 1, 1, &one);                                 \
+        codec(sinter_##name)->load_f32(bytes, 3, 0, 3, many);                                 \
+        CHECK(many[0] == one && many[1] == one && many[2] == one, "%s with stride 0", #name); \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
@@ -533,18 +634,18 @@ static void check_layouts(void)
 /* The last elements of a buffer: no byte behind them is touched (run under ASan, heap blocks end where they end). */
 static void check_ends(void)
 {
-#define SINTER_DTYPE(value, name, ...)                                                   \
-    for (int64_t n = 1; n < 10; n++) {                                                   \
-        int64_t size = 0;                                                                \
-        float values[10] = {0};                                                          \
-        CHECK(dtype_bytes(sinter_##name, n, &size), "%s size", #name);                   \
+#define SINTER_DTYPE(value, name, ...)                                                    \
+    for (int64_t n = 1; n < 10; n++) {                                                    \
+        int64_t size = 0;                                                                 \
+        float values[10] = {0};                                                           \
+        CHECK(dtype_bytes(sinter_##name, n, &size), "%s size", #name);                    \
         CHECK(size == (n * dtype_traits(sinter_##name)->bits + 7) / 8, "%s size", #name); \
-        void *heap = calloc(1, (size_t)size);                                            \
-        codec(sinter_##name)->store_f32(heap, 0, 1, n, values);                          \
-        codec(sinter_##name)->load_f32(heap, 0, 1, n, values);                           \
-        codec(sinter_##name)->store_f32(heap, n - 1, 1, 1, values);                      \
-        codec(sinter_##name)->load_f32(heap, n - 1, 1, 1, values);                       \
-        free(heap);                                                                      \
+        void *heap = calloc(1, (size_t)size);                                             \
+        codec(sinter_##name)->store_f32(heap, 0, 1, n, values);                           \
+        codec(sinter_##name)->load_f32(heap, 0, 1, n, values);                            \
+        codec(sinter_##name)->store_f32(heap, n - 1, 1, 1, values);                       \
+        codec(sinter_##name)->load_f32(heap, n - 1, 1, 1, values);                        \
+        free(heap);                                                                       \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
@@ -556,18 +657,19 @@ static void check_traits(void)
 {
     int64_t bytes;
     sinter_data_type_t type = sinter_data_type_undef;
-#define SINTER_DTYPE(value, name_, cls_, bits_, block_elems_, block_bytes_, digits_, max_)                              \
-    CHECK(dtype_traits(value) != NULL && strcmp(dtype_traits(value)->name, #name_) == 0, "name of %s", #name_);         \
-    CHECK(sinter_data_type_parse(#name_, &type) == 1 && type == sinter_##name_, "parse %s", #name_);                    \
-    CHECK(strcmp(sinter_data_type_name(sinter_##name_), #name_) == 0, "name %s", #name_);                               \
-    CHECK((block_bytes_)*8 == (block_elems_) * (bits_), "block of %s", #name_);                                         \
-    CHECK(dtype_is_packed(sinter_##name_) == ((bits_) < 8), "packed %s", #name_);                                       \
+#define SINTER_DTYPE(value, name_, cls_, bits_, block_elems_, block_bytes_, digits_, max_)                      \
+    CHECK(dtype_traits(value) != NULL && strcmp(dtype_traits(value)->name, #name_) == 0, "name of %s", #name_); \
+    CHECK(sinter_data_type_parse(#name_, &type) == 1 && type == sinter_##name_, "parse %s", #name_);            \
+    CHECK(strcmp(sinter_data_type_name(sinter_##name_), #name_) == 0, "name %s", #name_);                       \
+    CHECK((block_bytes_)*8 == (block_elems_) * (bits_), "block of %s", #name_);                                 \
+    CHECK(dtype_is_packed(sinter_##name_) == ((bits_) < 8), "packed %s", #name_);                               \
     CHECK(!dtype_bytes(sinter_##name_, INT64_MAX, &bytes) == ((block_bytes_) > (block_elems_)), "overflow %s", #name_);
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     static const int none[] = {-1, 0, 15, 17, 63, 68, 1000};
     for (size_t i = 0; i < LENGTH(none); i++) {
-        CHECK(dtype_traits((sinter_data_type_t)none[i]) == NULL && sinter_data_type_name((sinter_data_type_t)none[i]) == NULL, "%d is no type", none[i]);
+        CHECK(dtype_traits((sinter_data_type_t)none[i]) == NULL && sinter_data_type_name((sinter_data_type_t)none[i]) == NULL,
+              "%d is no type", none[i]);
     }
     type = sinter_f16;
     CHECK(sinter_data_type_parse("f17", &type) == 0 && type == sinter_f16, "unknown name leaves the output alone");
@@ -578,10 +680,12 @@ static void check_traits(void)
     for (size_t i = 0; i < LENGTH(definitions); i++) {
         const definition_t *d = &definitions[i];
         CHECK(dtype_traits(d->type)->max == magnitude_of(d, end_of(d) - 1), "max of %s", name_of(d->type));
-        CHECK(dtype_traits(d->type)->min == -dtype_traits(d->type)->max && dtype_traits(d->type)->digits == d->mbits + 1, "min of %s", name_of(d->type));
+        CHECK(dtype_traits(d->type)->min == -dtype_traits(d->type)->max && dtype_traits(d->type)->digits == d->mbits + 1, "min of %s",
+              name_of(d->type));
     }
     CHECK(dtype_traits(sinter_s8)->min == -128 && dtype_traits(sinter_u4)->min == 0 && dtype_traits(sinter_s4)->min == -8, "int ranges");
-    CHECK(dtype_traits(sinter_s64)->min == -0x1p63 && dtype_traits(sinter_e8m0)->min == 0x1p-127 && dtype_traits(sinter_boolean)->min == 0, "lowest");
+    CHECK(dtype_traits(sinter_s64)->min == -0x1p63 && dtype_traits(sinter_e8m0)->min == 0x1p-127 && dtype_traits(sinter_boolean)->min == 0,
+          "lowest");
 }
 
 int main(void)
