@@ -1,0 +1,309 @@
+/* graph_runner's knobs, tensor files and inputs: what needs no execution. */
+#include "fill.h"
+#include "npy.h"
+#include "rewrite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+
+static void check(int ok, int line, const char *what, const char *detail)
+{
+    if (ok) {
+        passed++;
+        return;
+    }
+    failed++;
+    printf("test_runner.c:%d: %s%s%s\n", line, what, *detail ? ": " : "", detail);
+}
+#define CHECK(cond) check((cond) != 0, __LINE__, #cond, "")
+#define CHECK_MESSAGE(cond, detail) check((cond) != 0, __LINE__, #cond, detail)
+
+/* Compressed K times Q, scaled, masked, softmax, behind a reshape: a place for every knob. */
+static const char graph[] =
+    "{\"graph\": ["
+    "{\"id\": 10, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"},"
+    " \"group_shape\": {\"type\": \"s64[]\", \"value\": [1, 1, 32, 1]}, \"axis\": {\"type\": \"s64\", \"value\": 2}},"
+    " \"inputs\": [{\"id\": 0, \"dtype\": \"s4\", \"shape\": [1, 2, 64, 6], \"stride\": [768, 384, 1, 64]},"
+    "  {\"id\": 1, \"dtype\": \"f16\", \"shape\": [1, 2, 2, 6]}, {\"id\": 2, \"dtype\": \"s4\", \"shape\": [1, 2, 2, 6]}],"
+    " \"outputs\": [{\"id\": 3, \"dtype\": \"f16\", \"shape\": [1, 2, 64, 6]}]},"
+    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 4, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 64]}, {\"id\": 3, \"dtype\": \"f16\", \"shape\": [1, 2, 64, 6]}],"
+    " \"outputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
+    "{\"id\": 12, \"kind\": \"Divide\", \"inputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 6, \"dtype\": \"f16\", \"shape\": []}],"
+    " \"outputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
+    "{\"id\": 13, \"kind\": \"Add\", \"inputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 8, \"dtype\": \"f16\", \"shape\": [1, 1, 5, 6]}],"
+    " \"outputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
+    "{\"id\": 14, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}, \"mode\": {\"type\": \"string\", \"value\": \"inf_as_zero\"}},"
+    " \"inputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
+    "{\"id\": 15, \"kind\": \"StaticReshape\", \"attrs\": {\"shape\": {\"type\": \"s64[]\", \"value\": [1, 10, 6]}},"
+    " \"inputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 16, \"dtype\": \"f16\", \"shape\": [1, 10, 6]}]}]}";
+
+static int rewrite(model_t *m, gr_options_t opt, gr_error_t *err)
+{
+    *err = (gr_error_t){0};
+    if (model_load_text(m, "g.json", graph, strlen(graph), err)) {
+        printf("%s\n", err->text);
+        exit(1);
+    }
+    return gr_rewrite(m, &opt, err);
+}
+
+static const sinter_logical_tensor_t *lt_of(const model_t *m, uint64_t id)
+{
+    return model_lt(m, model_find(m, id));
+}
+
+static int same(const int64_t *a, size_t n, const int64_t *b)
+{
+    return memcmp(a, b, n * sizeof *a) == 0;
+}
+#define SAME(a, ...) same(a, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+/* ---- knobs ---------------------------------------------------------------------------------------------------------------------- */
+
+static void test_shapes(void)
+{
+    static const uint64_t computed[] = {3, 5, 7, 9, 15, 16};
+    gr_error_t err;
+    model_t m;
+
+    /* the order of K's strides is kept; what follows from it is unknown; the rest stays */
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.in_shapes = "0:1x2x64x100+8:1x1x5x100"}, &err), err.text);
+    CHECK(SAME(lt_of(&m, 0)->dims, 1, 2, 64, 100) && SAME(lt_of(&m, 0)->strides, 12800, 6400, 1, 64));
+    CHECK(SAME(lt_of(&m, 8)->strides, 500, 500, 100, 1));
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+        CHECK(lt_of(&m, computed[i])->ndims == SINTER_UNKNOWN_NDIMS && lt_of(&m, computed[i])->layout_type == sinter_layout_type_any);
+    CHECK(lt_of(&m, 4)->ndims == 4 && lt_of(&m, 1)->ndims == 4);
+    CHECK(m.ops[1].inputs[1].ndims == SINTER_UNKNOWN_NDIMS); /* every place of tensor 3 */
+    model_free(&m);
+
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.in_shapes = "0:1x2x1x64x100*abced+4:*64x4x2x1+6:+8:2x3*3x1"}, &err), err.text);
+    CHECK(lt_of(&m, 0)->ndims == 5 && SAME(lt_of(&m, 0)->strides, 12800, 6400, 6400, 1, 64));
+    CHECK(SAME(lt_of(&m, 4)->dims, 1, 2, 5, 64) && SAME(lt_of(&m, 4)->strides, 64, 4, 2, 1));
+    CHECK(lt_of(&m, 6)->ndims == 0 && lt_of(&m, 8)->ndims == 2 && lt_of(&m, 8)->layout_type == sinter_layout_type_strided);
+    model_free(&m);
+}
+
+static void test_types_and_attrs(void)
+{
+    gr_error_t err;
+    model_t m;
+
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.dt = "u8"}, &err), err.text);
+    CHECK(lt_of(&m, 0)->data_type == sinter_u8 && lt_of(&m, 2)->data_type == sinter_u8 && lt_of(&m, 1)->data_type == sinter_f16);
+    model_free(&m);
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.dt = "bf16+1:e8m0"}, &err), err.text);
+    CHECK(lt_of(&m, 1)->data_type == sinter_e8m0 && lt_of(&m, 3)->data_type == sinter_bf16 && m.ops[1].inputs[1].data_type == sinter_bf16);
+    CHECK(lt_of(&m, 0)->data_type == sinter_s4);
+    model_free(&m);
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.op_attrs = "10:group_shape:1x1x64x1*axis:-2+11:transpose_b:1+14:mode:none"}, &err), err.text);
+    CHECK(SAME(model_attr(&m.ops[0], sinter_op_attr_group_shape)->s64, 1, 1, 64, 1));
+    CHECK(SAME(model_attr(&m.ops[0], sinter_op_attr_axis)->s64, -2) && m.ops[0].n_attrs == 3);
+    CHECK(m.ops[1].n_attrs == 1 && model_attr(&m.ops[1], sinter_op_attr_transpose_b)->b == 1);
+    CHECK(!strcmp(model_attr(&m.ops[4], sinter_op_attr_mode)->str, "none"));
+    model_free(&m);
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.attr_fpmath = "bf16:true"}, &err), err.text);
+    CHECK(m.mode == sinter_fpmath_mode_bf16 && m.apply_to_int);
+    model_free(&m);
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.mb = 3}, &err), err.text);
+    CHECK(SAME(lt_of(&m, 0)->dims, 3, 2, 64, 6) && SAME(lt_of(&m, 0)->strides, 768, 384, 1, 64) && SAME(lt_of(&m, 8)->dims, 3, 1, 5, 6));
+    CHECK(lt_of(&m, 6)->ndims == 0 && SAME(model_attr(&m.ops[5], sinter_op_attr_shape)->s64, 3, 10, 6));
+    model_free(&m);
+}
+
+static void test_bad_knobs(void)
+{
+    static const struct {
+        gr_options_t opt;
+        const char *message;
+    } bads[] = {
+        {{.in_shapes = "0"}, "expected ID: at \"0\""},
+        {{.in_shapes = "99:1x2"}, "the graph has no tensor 99"},
+        {{.in_shapes = "3:1x2"}, "tensor 3 is computed by the graph"},
+        {{.in_shapes = "0:1x2x"}, "expected ID:DIMS[*STRIDES] at \"0:1x2x\""},
+        {{.in_shapes = "0:1x-2"}, "expected ID:DIMS"},
+        {{.in_shapes = "0:1x2*1"}, "expected ID:DIMS"},
+        {{.in_shapes = "0:1x2*aa"}, "expected ID:DIMS"},
+        {{.in_shapes = "0:1x2*abc"}, "expected ID:DIMS"},
+        {{.in_shapes = "0:1x2+"}, "expected ID:"},
+        {{.in_shapes = "0:9223372036854775807x9223372036854775807"}, "expected ID:DIMS"},
+        {{.in_shapes = "0:1x1x1x1x1x1x1x1x1x1x1x1x1"}, "expected ID:DIMS"},
+        {{.in_shapes = "99999999999999999999:1"}, "expected ID:"},
+        {{.dt = "s3"}, "expected [ID:]TYPE at \"s3\""},
+        {{.dt = "e8m0"}, "e8m0 needs an ID"},
+        {{.dt = "77:s8"}, "the graph has no tensor 77"},
+        {{.op_attrs = "10:axis"}, "expected NAME:VALUE"},
+        {{.op_attrs = "10:axi:1"}, "expected NAME:VALUE"},
+        {{.op_attrs = "10:axis:x"}, "expected a value of axis"},
+        {{.op_attrs = "11:transpose_a:2"}, "expected a value of transpose_a"},
+        {{.op_attrs = "77:axis:1"}, "the graph has no op 77"},
+        {{.op_attrs = "10:axis:1;"}, "expected '+' or the end"},
+        {{.attr_fpmath = "f15"}, "expected MODE[:true]"},
+        {{.attr_fpmath = "f16:maybe"}, "expected MODE[:true]"},
+    };
+
+    for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+        gr_error_t err;
+        model_t m;
+
+        CHECK(rewrite(&m, bads[i].opt, &err) == -1);
+        CHECK_MESSAGE(strstr(err.text, bads[i].message), err.text);
+        model_free(&m);
+    }
+}
+
+static void test_options(void)
+{
+    char *good[] = {"--case=a.json", "--mode=P", "--no-fuse", "--threads=3", "--min-time=0.25"};
+    char *bad[] = {"--no-such=1", "case=a", "--mode=Q", "--threads=x", "--threads", "--threads=-1", "--case=", "--no-fuse=7", "--", ""};
+    gr_options_t opt = gr_default_options;
+    gr_error_t err = {0};
+
+    CHECK(!gr_options_parse(&opt, 5, good, &err) && opt.threads == 3 && opt.no_fuse && opt.min_time == 0.25 && *opt.mode == 'P');
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        opt = gr_default_options;
+        err = (gr_error_t){0};
+        CHECK_MESSAGE(gr_options_parse(&opt, 1, &bad[i], &err) == -1 && err.text[0], bad[i]);
+    }
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------------------------------- */
+
+static sinter_logical_tensor_t make_lt(sinter_data_type_t type, int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
+{
+    return (sinter_logical_tensor_t){.id = 7, .ndims = 2, .dims = {rows, columns}, .data_type = type, .layout_type = sinter_layout_type_strided,
+                                     .strides = {row_stride, column_stride}};
+}
+
+/* Written from one layout, read into another. */
+static void test_npy(void)
+{
+    static const sinter_data_type_t types[] = {sinter_f16, sinter_f32, sinter_f64, sinter_s8, sinter_u8, sinter_s32, sinter_s64, sinter_boolean};
+
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        sinter_logical_tensor_t from = make_lt(types[t], 3, 5, 1, 4), to = make_lt(types[t], 3, 5, 8, 1);
+        unsigned char a[256] = {0}, b[256] = {0};
+        gr_error_t err = {0};
+        int wrong = 0;
+
+        for (int64_t i = 0; i < 15; i++)
+            orc_encode(types[t], a, gr_offset(&from, i), types[t] == sinter_boolean ? (double)(i & 1) : (double)i);
+        CHECK_MESSAGE(!npy_write(".", "test_runner", &from, a, 160, &err), err.text);
+        CHECK_MESSAGE(!npy_read("./test_runner.npy", &to, b, 192, &err), err.text);
+        for (int64_t i = 0; i < 15; i++)
+            wrong += orc_decode(types[t], a, gr_offset(&from, i)) != orc_decode(types[t], b, gr_offset(&to, i));
+        CHECK_MESSAGE(wrong == 0, gr_dtype(types[t])->name);
+    }
+}
+
+static void test_npy_conversion(void)
+{
+    sinter_logical_tensor_t f32 = make_lt(sinter_f32, 2, 2, 2, 1), s4 = make_lt(sinter_s4, 2, 2, 2, 1), other = make_lt(sinter_f32, 2, 3, 3, 1);
+    float values[4] = {-8, 7, 1, -1};
+    unsigned char packed[2] = {0}, back[2] = {0};
+    gr_error_t err = {0};
+
+    CHECK(!npy_write(".", "test_runner", &f32, values, sizeof values, &err));
+    CHECK_MESSAGE(!npy_read("test_runner.npy", &s4, packed, 2, &err), err.text);
+    CHECK(packed[0] == 0x78 && packed[1] == 0xF1);
+    CHECK(!npy_write(".", "test_runner", &s4, packed, 2, &err)); /* raw bytes and a note */
+    CHECK_MESSAGE(!npy_read("test_runner.bin", &s4, back, 2, &err) && !memcmp(packed, back, 2), err.text);
+    CHECK(npy_read("test_runner.npy", &other, values, sizeof values, &err) == -1 && strstr(err.text, "expected 2 dims"));
+    err = (gr_error_t){0};
+    CHECK(npy_read("test_runner.bin", &f32, values, sizeof values, &err) == -1 && strstr(err.text, "exactly 16 bytes"));
+    err = (gr_error_t){0};
+    CHECK(npy_read("no-such-file.npy", &f32, values, sizeof values, &err) == -1);
+}
+
+/* Every cut of a .npy file is refused. */
+static void test_npy_truncated(void)
+{
+    sinter_logical_tensor_t lt = make_lt(sinter_f64, 2, 2, 2, 1);
+    double values[4] = {1, 2, 3, 4};
+    char file[512];
+    size_t size;
+    int accepted = 0;
+    gr_error_t err = {0};
+    FILE *f;
+
+    CHECK(!npy_write(".", "test_runner", &lt, values, sizeof values, &err));
+    f = fopen("test_runner.npy", "rb");
+    size = f ? fread(file, 1, sizeof file, f) : 0;
+    if (f)
+        fclose(f);
+    CHECK(size > 64 && (size - sizeof values) % 64 == 0);
+    for (size_t n = 0; n < size; n++) {
+        f = fopen("test_runner.npy", "wb");
+        if (!f)
+            break;
+        fwrite(file, 1, n, f);
+        fclose(f);
+        err = (gr_error_t){0};
+        accepted += n != sizeof values && !npy_read("test_runner.npy", &lt, values, sizeof values, &err);
+    }
+    CHECK(accepted == 0);
+    remove("test_runner.npy");
+    remove("test_runner.bin");
+    remove("test_runner.json");
+}
+
+/* ---- inputs --------------------------------------------------------------------------------------------------------------------- */
+
+static double value(const model_t *m, uint64_t id, const void *data, int64_t index)
+{
+    return orc_decode(lt_of(m, id)->data_type, data, gr_offset(lt_of(m, id), index));
+}
+
+static void test_fill(void)
+{
+    unsigned char data[4096], again[4096];
+    gr_error_t err;
+    model_t m;
+    int lo = 0, hi = 0, bad = 0, masked = 0;
+
+    rewrite(&m, (gr_options_t){0}, &err);
+    fill_input(&m, model_find(&m, 0), lt_of(&m, 0), 1, data);
+    for (int64_t i = 0; i < 768; i++) {
+        lo += value(&m, 0, data, i) == -8;
+        hi += value(&m, 0, data, i) == 7;
+    }
+    CHECK(lo > 20 && hi > 20); /* all of s4 */
+    fill_input(&m, model_find(&m, 0), lt_of(&m, 0), 1, again);
+    CHECK(!memcmp(data, again, 384));
+    fill_input(&m, model_find(&m, 0), lt_of(&m, 0), 2, again);
+    CHECK(memcmp(data, again, 384));
+    fill_input(&m, model_find(&m, 1), lt_of(&m, 1), 1, data);
+    for (int64_t i = 0; i < 24; i++)
+        bad += !(value(&m, 1, data, i) > 0.05 && value(&m, 1, data, i) < 0.25);
+    fill_input(&m, model_find(&m, 2), lt_of(&m, 2), 1, data);
+    for (int64_t i = 0; i < 24; i++)
+        bad += fabs(value(&m, 2, data, i)) > 2;
+    CHECK(bad == 0);
+    fill_input(&m, model_find(&m, 6), lt_of(&m, 6), 1, data);
+    CHECK(value(&m, 6, data, 0) == 8); /* the root of the head size */
+    fill_input(&m, model_find(&m, 8), lt_of(&m, 8), 1, data);
+    for (int64_t i = 0; i < 30; i++) {
+        masked += isinf(value(&m, 8, data, i)) != 0;
+        bad += i % 6 == 0 && value(&m, 8, data, i) != 0; /* no row is masked wholly */
+    }
+    CHECK(masked > 0 && masked < 20 && bad == 0);
+    model_free(&m);
+}
+
+int main(void)
+{
+    gr_alloc_set(NULL);
+    test_shapes();
+    test_types_and_attrs();
+    test_bad_knobs();
+    test_options();
+    test_npy();
+    test_npy_conversion();
+    test_npy_truncated();
+    test_fill();
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
