@@ -2,6 +2,7 @@
 
 #include "base.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -207,10 +208,19 @@ const gr_limits_t *gr_limits(int threads)
     return &limits;
 }
 
+/* Linux's own answer first: sysconf computes a wrong one on some CPUs under a hypervisor. */
 size_t gr_last_level_cache(void)
 {
-    long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+    long bytes = 0;
 
+    if (f) {
+        if (fscanf(f, "%ldK", &bytes) == 1)
+            bytes *= 1024;
+        fclose(f);
+    }
+    if (bytes <= 0)
+        bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     if (bytes <= 0)
         bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
     return bytes > 0 ? (size_t)bytes : (size_t)32 << 20;
