@@ -251,6 +251,16 @@ static rule_t scaling_input(const model_t *model, const model_op_t *op, size_t s
     return op->kind == sinter_op_divide ? uniform(root, root) : uniform(1 / root, 1 / root);
 }
 
+/* The next op has no value for negative numbers. */
+static int wants_positive(const model_t *model, uint64_t id)
+{
+    const model_tensor_t *t = model_find(model, id);
+    const model_use_t *use = &model->uses[t->first + t->n - 1];
+    sinter_op_kind_t kind = model->ops[use->op].kind;
+
+    return !use->output && (kind == sinter_op_log || kind == sinter_op_sqrt || kind == sinter_op_pow);
+}
+
 static rule_t binary_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
 {
     const sinter_logical_tensor_t *lt = &op->inputs[slot];
@@ -263,7 +273,7 @@ static rule_t binary_input(const model_t *model, const model_op_t *op, size_t sl
         return (rule_t){CHOICE, 0, masked_score(softmax), 0.75};
     if ((op->kind == sinter_op_divide || op->kind == sinter_op_multiply) && is_single(lt) && other_computed)
         return scaling_input(model, op, slot);
-    if (op->kind == sinter_op_divide && slot == 1)
+    if ((op->kind == sinter_op_divide && slot == 1) || wants_positive(model, op->outputs[0].id))
         return uniform(0.5, 2);
     return plain_data(t);
 }
