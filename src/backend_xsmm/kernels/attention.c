@@ -311,7 +311,9 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
     st->serial = stores_share_bytes(&st->post);
     st->skip = p->causal && fill_is_minus_inf(p, frame);
-    st->causal_shift = p->causal_bottom_right ? st->d.T - st->d.S : p->causal_shift;
+    /* Clamped so that adding a row to it cannot overflow. */
+    const int64_t far = INT64_MAX / 4, shift = p->causal_bottom_right ? st->d.T - st->d.S : p->causal_shift;
+    st->causal_shift = shift > far ? far : shift < -far ? -far : shift;
     return sinter_success;
 }
 

@@ -74,14 +74,15 @@ static void start(task_t *t, int64_t item) {
     }
 }
 
-/* Columns that some row of the block may see. */
+/* Columns to go through: up to the end of the last tile of which some row sees something. Inside a tile 0 * NaN stays NaN. */
 static int64_t columns(const task_t *t) {
     const attention_dims_t *d = &t->st->d;
-    if (!t->st->skip) {
+    const int64_t tk = t->c->tk, seen = t->idx[t->rows - 1][d->nb] + t->st->causal_shift + 1;
+    if (!t->st->skip || seen >= d->T) {
         return d->T;
     }
-    const int64_t end = t->idx[t->rows - 1][d->nb] + t->st->causal_shift + 1;
-    return end < 0 ? 0 : end > d->T ? d->T : end;
+    const int64_t end = seen <= 0 ? 0 : (seen + tk - 1) / tk * tk;
+    return end < d->T ? end : d->T;
 }
 
 /* ---- the two products -------------------------------------------------------------------------------------------------------- */
