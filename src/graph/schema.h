@@ -25,6 +25,7 @@ typedef struct attr_rule {
     double number;     /* default of bool, s64 and f32 attributes */
     const char *text;  /* STR: default; NULL: none */
     const char *words; /* STR: the allowed values with '|' between them */
+    bool many;         /* S64_OR_S64S: a vector is allowed, else one value */
     bool bounded;      /* S64, S64S: no value is below least */
     int64_t least;
 } attr_rule_t;

@@ -1,0 +1,152 @@
+/* Shape rules of ops that move elements, of softmax and of quantisation. */
+#include <string.h>
+
+#include "alloc.h"
+#include "quant.h"
+#include "shape.h"
+
+/* The statistics have one value for each row along the axis. */
+sinter_status_t shape_softmax(const node_t *node, const lt_t *in, lt_t *out)
+{
+    int axis;
+    lt_t stats = in[0];
+    if (in[0].ndims < 0) {
+        return sinter_success;
+    }
+    SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_axis, 1), &in[0], &axis));
+    SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
+    stats.dims[axis] = 1;
+    return node->n_out > 1 ? shape_put(node, &out[1], stats.ndims, stats.dims) : sinter_success;
+}
+
+/* ---- reshape ---- */
+
+/* The attribute with 0 replaced where special_zero says so; -1 becomes unknown, *open its place. */
+static sinter_status_t read_target(const node_t *node, const lt_t *in, int64_t *dims, int *n, int *open)
+{
+    const attr_t *shape = node_attr(node, sinter_op_attr_shape);
+    bool special_zero = node_bool(node, sinter_op_attr_special_zero, false);
+    *n = (int)shape->n;
+    *open = -1;
+    for (int i = 0; i < *n; i++) {
+        dims[i] = shape->s64[i];
+        if (dims[i] == 0 && special_zero && in->ndims >= 0 && i >= in->ndims) {
+            return FAIL_SHAPE(node, "special_zero asks for dimension %d of tensor %" PRIu64 ", which has %d", i, in->id, (int)in->ndims);
+        }
+        if (dims[i] == 0 && special_zero) {
+            dims[i] = in->ndims < 0 ? UNKNOWN : in->dims[i];
+        } else if (dims[i] == -1) {
+            dims[i] = UNKNOWN;
+            *open = i;
+        }
+    }
+    return sinter_success;
+}
+
+/* Product of the known dims, and how many are unknown. */
+static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const int64_t *dims, int64_t *product, int *unknown)
+{
+    *product = 1;
+    *unknown = 0;
+    for (int i = 0; i < n; i++) {
+        *unknown += !dim_known(dims[i]);
+        if (dim_known(dims[i]) && !mul_i64(*product, dims[i], product)) {
+            return FAIL_SHAPE(node, "the number of elements of tensor %" PRIu64 " overflows when reshaped", in->id);
+        }
+    }
+    return sinter_success;
+}
+
+sinter_status_t shape_reshape(const node_t *node, const lt_t *in, lt_t *out)
+{
+    int64_t dims[SINTER_MAX_NDIMS], have, want;
+    int n, open, have_unknown, want_unknown;
+    SG_TRY(read_target(node, &in[0], dims, &n, &open));
+    SG_TRY(elements(node, &in[0], in[0].ndims, in[0].dims, &have, &have_unknown));
+    SG_TRY(elements(node, &in[0], n, dims, &want, &want_unknown));
+    bool in_known = in[0].ndims >= 0 && have_unknown == 0;
+    if (in_known && open >= 0 && want_unknown == 1) {
+        if (want == 0 || have % want != 0) {
+            return FAIL_SHAPE(node, "-1 of attribute shape cannot be told from the %" PRId64 " elements of tensor %" PRIu64, have, in[0].id);
+        }
+        dims[open] = have / want;
+    } else if (in_known && want_unknown == 0 && have != want) {
+        return FAIL_SHAPE(node, "tensor %" PRIu64 " has %" PRId64 " elements, attribute shape asks for %" PRId64, in[0].id, have, want);
+    }
+    return shape_put(node, &out[0], n, dims);
+}
+
+sinter_status_t shape_transpose(const node_t *node, const lt_t *in, lt_t *out)
+{
+    int64_t dims[SINTER_MAX_NDIMS];
+    const attr_t *order = node_attr(node, sinter_op_attr_order);
+    if (in[0].ndims >= 0 && order->n != (size_t)in[0].ndims) {
+        return FAIL_SHAPE(node, "attribute order has %zu values, tensor %" PRIu64 " has %d dimensions", order->n, in[0].id, (int)in[0].ndims);
+    }
+    for (size_t i = 0; i < order->n; i++) {
+        int64_t from = order->s64[i] < 0 ? order->s64[i] + (int64_t)order->n : order->s64[i];
+        dims[i] = in[0].ndims < 0 ? UNKNOWN : in[0].dims[from];
+    }
+    return shape_put(node, &out[0], (int)order->n, dims);
+}
+
+sinter_status_t shape_concat(const node_t *node, const lt_t *in, lt_t *out)
+{
+    lt_t sum = in[0];
+    int axis;
+    for (int i = 0; i < node->n_in; i++) {
+        if (in[i].ndims < 0) {
+            return sinter_success;
+        }
+    }
+    SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_axis, 0), &in[0], &axis));
+    for (int i = 1; i < node->n_in; i++) {
+        if (in[i].ndims != sum.ndims) {
+            return FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " have different numbers of dimensions", in[0].id, in[i].id);
+        }
+        for (int d = 0; d < sum.ndims; d++) {
+            int64_t dim = in[i].dims[d];
+            if (d != axis && !dims_may_equal(sum.dims[d], dim)) {
+                return FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " differ in dimension %d", in[0].id, in[i].id, d);
+            }
+            if (d != axis) {
+                sum.dims[d] = dim_known(dim) ? dim : sum.dims[d];
+            } else if (!dim_known(dim) || !dim_known(sum.dims[d])) {
+                sum.dims[d] = UNKNOWN;
+            } else if (!add_i64(sum.dims[d], dim, &sum.dims[d])) {
+                return FAIL_SHAPE(node, "dimension %d of tensor %" PRIu64 " overflows", d, out[0].id);
+            }
+        }
+    }
+    return shape_put(node, &out[0], sum.ndims, sum.dims);
+}
+
+/* ---- quantisation ---- */
+
+/* dims of scales or zero points that the op computes: as many as there are groups. */
+static sinter_status_t put_groups(const node_t *node, const lt_t *data, const int64_t *group, const int *to_dim, lt_t *out)
+{
+    int64_t dims[SINTER_MAX_NDIMS];
+    int n = 0;
+    for (int i = 0; i < data->ndims; i++) {
+        if (to_dim[i] < 0) {
+            continue;
+        }
+        bool known = dim_known(data->dims[i]) && dim_known(group[i]) && group[i] > 0;
+        dims[to_dim[i]] = known ? data->dims[i] / group[i] : UNKNOWN;
+        n++;
+    }
+    return out->ndims >= 0 && n == 0 ? sinter_success : shape_put(node, out, n, dims);
+}
+
+sinter_status_t shape_dyn_quantize(const node_t *node, const lt_t *in, lt_t *out)
+{
+    quant_geom_t geom;
+    SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
+    if (node->n_out < 2 || in[0].ndims < 0) {
+        return sinter_success;
+    }
+    SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom));
+    SG_TRY(put_groups(node, &in[0], geom.scale_group, geom.scale_dim, &out[1]));
+    return node->n_out > 2 ? put_groups(node, &in[0], geom.zp_group, geom.zp_dim, &out[2]) : sinter_success;
+}
