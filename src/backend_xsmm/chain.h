@@ -54,6 +54,7 @@ struct frame;
 typedef struct chain_ref {
     unsigned char *data;
     const struct dtype_traits *traits;
+    sinter_data_type_t dtype;
     int64_t stride[SINTER_MAX_NDIMS], group[SINTER_MAX_NDIMS]; /* by iteration dim; group 1 unless the operand is grouped there */
 } chain_ref_t;
 
@@ -63,6 +64,7 @@ typedef struct chain_bound {
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];
     bool inner_scalar_only; /* no operand varies along the innermost dim: the caller may treat the program as a function of the register alone */
+    int8_t at[SINTER_MAX_NDIMS]; /* INDEX along chain dim k reads idx[at[k]], -1: always 0; the identity as chain_bind leaves it */
     chain_ref_t refs[CHAIN_MAX_OPERANDS];
 } chain_bound_t;
 
@@ -72,7 +74,8 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sint
 /* Scratch bytes chain_run needs. */
 size_t chain_scratch_bytes(const chain_t *chain);
 
-/* Runs n <= CHAIN_BLOCK elements starting at index idx[ndims], going along the last dim. io: for epilogues the input block on entry (register 0); for score and
+/* Runs n <= CHAIN_BLOCK elements starting at index idx[ndims], going along the last dim. scratch is 64-byte aligned. io, which serves as register 0 and is
+ * overwritten: for epilogues the input block on entry (register 0); for score and
  * prob chains also the result on return. NULL where registers start empty. For f64 chains io is still float (converted). */
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
 
@@ -88,6 +91,8 @@ typedef struct chain_builder {
     chain_operand_t *operands;
     int cap_instrs, cap_operands;
     int n_virtual; /* virtual registers so far; the finish step colours them into CHAIN_MAX_REGS */
+    bool with_input;
+    const char *reason; /* why the program cannot be built; reported by chain_finish */
 } chain_builder_t;
 
 /* with_input: virtual register 0 holds the kernel's block. */
