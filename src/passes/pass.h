@@ -6,8 +6,8 @@
 
 typedef struct pass {
     const char *name;
-    sinter_status_t (*run)(graph_t *sub);
-    const char *algebra; /* the one line of algebra that also heads the function and its test */
+    sinter_status_t (*run)(graph_t *sub); /* sub comes sorted; the pipeline sorts and verifies it again afterwards */
+    const char *algebra;                  /* the one line of algebra that also heads the function and its test */
 } pass_t;
 
 extern const pass_t sinter_passes[];

@@ -1,0 +1,89 @@
+/* MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]: vectors become matrices, so that kernels know matrices only. */
+#include <string.h>
+
+#include "../graph/status.h"
+#include "passes.h"
+
+/* node may move: indices only. */
+static sinter_status_t widen(graph_t *g, int node, int port) {
+    const lt_t *from = &g->values[g->nodes[node].in[port]].lt;
+    lt_t lt = *from;
+    const int64_t n = from->dims[0];
+    int64_t *shape = ARENA_NEW(&g->arena, int64_t, 2);
+    if (shape == NULL) {
+        return sinter_out_of_memory;
+    }
+    lt.ndims = 2;
+    lt.dims[0] = port == 0 ? 1 : n;
+    lt.dims[1] = port == 0 ? n : 1;
+    lt_set_dense(&lt);
+    shape[0] = port == 0 ? 1 : -1;
+    shape[1] = port == 0 ? -1 : 1;
+    const int wide = graph_add_value(g, &lt), narrow = g->nodes[node].in[port];
+    const int reshape = wide < 0 ? -1 : pass_add_reshape(g, narrow, wide, shape, 2);
+    if (reshape < 0) {
+        return sinter_out_of_memory;
+    }
+    g->nodes[node].in[port] = wide;
+    /* A vector has nothing to transpose. */
+    return pass_set_bool(g, node, port == 0 ? sinter_op_attr_transpose_a : sinter_op_attr_transpose_b, false);
+}
+
+/* The product gets the dims that the vectors lacked; a reshape takes them away again. */
+static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column) {
+    const int result = g->nodes[node].out[0];
+    const lt_t *to = &g->values[result].lt;
+    lt_t lt = *to;
+    int unknown = 0, n = 0;
+    const int batch = to->ndims - (row ? 0 : 1) - (column ? 0 : 1);
+    int64_t *shape = ARENA_NEW(&g->arena, int64_t, to->ndims + 1);
+    if (shape == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int d = 0; d < to->ndims; d++) {
+        unknown += to->dims[d] == SINTER_UNKNOWN_DIM;
+        shape[d] = to->dims[d] == SINTER_UNKNOWN_DIM ? -1 : to->dims[d];
+    }
+    if (unknown > 1) {
+        return sg_fail(sinter_unimplemented, "%s: a vector operand with more than one dynamic dim in the result", node_label(&g->nodes[node]));
+    }
+    for (; n < batch; n++) {
+        lt.dims[n] = to->dims[n];
+    }
+    lt.dims[n++] = row ? 1 : to->dims[batch];
+    lt.dims[n++] = column ? 1 : to->dims[to->ndims - 1];
+    lt.ndims = n;
+    lt_set_dense(&lt);
+    const int wide = graph_add_value(g, &lt);
+    if (wide < 0) {
+        return sinter_out_of_memory;
+    }
+    g->nodes[node].out[0] = wide;
+    g->values[wide].producer = node;
+    return pass_add_reshape(g, wide, result, shape, g->values[result].lt.ndims) < 0 ? sinter_out_of_memory : sinter_success;
+}
+
+sinter_status_t pass_matmul_2d(graph_t *g) {
+    bool changed = false;
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const int node = g->topo[t];
+        const node_t *n = &g->nodes[node];
+        if (n->kind != sinter_op_matmul) {
+            continue;
+        }
+        const bool row = g->values[n->in[0]].lt.ndims == 1, column = g->values[n->in[1]].lt.ndims == 1;
+        if (column && n->n_in > 2) {
+            return sg_fail(sinter_unimplemented, "%s: a bias over a product with a vector", node_label(n));
+        }
+        for (int port = 0; port < 2; port++) {
+            if (port == 0 ? row : column) {
+                SG_TRY(widen(g, node, port));
+            }
+        }
+        if (row || column) {
+            SG_TRY(narrow_result(g, node, row, column));
+            changed = true;
+        }
+    }
+    return changed ? graph_sort(g) : sinter_success;
+}

@@ -1,0 +1,32 @@
+#include "passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const pass_t sinter_passes[] = {
+    {"infer_shapes", pass_infer_shapes, "op(x : dims) = op(x) : shape_rule(op, dims)"},
+    {"matmul_2d", pass_matmul_2d, "MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]"},
+    {"drop_casts", pass_drop_casts, "op(cast(x)) = op(x), both types wide floats"},
+    {"sink_dequant", pass_sink_dequant, "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)"},
+    {"sink_views", pass_sink_views, "f(view(x)) = view(f(x)) for elementwise f of one tensor"},
+    {"dead_code", pass_dead_code, "{y = op(x); } = {}, y unused"},
+};
+const int sinter_n_passes = (int)(sizeof(sinter_passes) / sizeof(sinter_passes[0]));
+
+sinter_status_t passes_run(graph_t *sub)
+{
+    const char *dump = getenv("SINTER_DUMP_AFTER");
+    for (int i = 0; i < sinter_n_passes; i++) {
+        const pass_t *pass = &sinter_passes[i];
+        sinter_status_t status = pass->run(sub);
+        status = status == sinter_success ? graph_sort(sub) : status;
+        status = status == sinter_success ? graph_verify(sub, pass->name) : status;
+        if (status != sinter_success) {
+            return status;
+        }
+        if (dump != NULL && (strcmp(dump, pass->name) == 0 || strcmp(dump, "all") == 0)) {
+            graph_print(sub, pass->name);
+        }
+    }
+    return sinter_success;
+}

@@ -1,0 +1,50 @@
+#include <string.h>
+
+#include "passes.h"
+
+int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs)
+{
+    int *ports = ARENA_NEW(&g->arena, int, 2);
+    if (ports == NULL || !arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof(node_t))) {
+        return -1;
+    }
+    ports[0] = in;
+    ports[1] = out;
+    const int index = g->n_nodes++;
+    g->nodes[index] = (node_t){.id = (UINT64_C(1) << 63) + (uint64_t)index, .name = "", .kind = kind, .n_in = 1, .n_out = 1, .in = ports, .out = ports + 1,
+                               .attrs = attrs, .n_attrs = n_attrs};
+    g->values[out].producer = index;
+    g->values[out].producer_port = 0;
+    return index;
+}
+
+int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims)
+{
+    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, 2);
+    if (attrs == NULL) {
+        return -1;
+    }
+    attrs[0] = (attr_t){.id = sinter_op_attr_shape, .n = (size_t)ndims, .s64 = shape};
+    attrs[1] = (attr_t){.id = sinter_op_attr_special_zero, .n = 1, .b = false};
+    return pass_add_unary(g, sinter_op_static_reshape, in, out, attrs, 2);
+}
+
+sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value)
+{
+    node_t *n = &g->nodes[node];
+    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, n->n_attrs + 1);
+    int i = 0;
+    if (attrs == NULL) {
+        return sinter_out_of_memory;
+    }
+    if (n->n_attrs > 0) {
+        memcpy(attrs, n->attrs, sizeof(attr_t) * (size_t)n->n_attrs);
+    }
+    while (i < n->n_attrs && attrs[i].id != id) {
+        i++;
+    }
+    attrs[i] = (attr_t){.id = id, .n = 1, .b = value};
+    n->attrs = attrs;
+    n->n_attrs += i == n->n_attrs;
+    return sinter_success;
+}

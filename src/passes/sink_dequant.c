@@ -1,0 +1,247 @@
+/* Dequantisation moves down onto the matmul operand that it feeds, over the views in between, so that kernels read the codes.
+ *
+ *     codes -> Dequantize -> StaticReshape -> StaticTranspose -> MatMul
+ *       becomes
+ *     codes  -> StaticReshape -> StaticTranspose -> MatMul{in_dequant}
+ *     scales -> StaticReshape -> StaticTranspose ------^                                                                                */
+#include <string.h>
+
+#include "../graph/quant_view.h"
+#include "../graph/schema.h"
+#include "../graph/status.h"
+#include "passes.h"
+
+enum { MAX_VIEWS = 32 };
+
+/* An operand's way up to its dequantisation. */
+typedef struct path {
+    int dequant;              /* node, -1: none */
+    int views[MAX_VIEWS];     /* nodes, the one next to the matmul first */
+    int n_views;
+} path_t;
+
+static path_t find_path(const graph_t *g, int v)
+{
+    path_t path = {.dequant = -1};
+    for (int p = g->values[v].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
+        const node_t *n = &g->nodes[p];
+        if ((op_flags(n->kind) & OP_DEQUANT) != 0) {
+            /* Codes made inside (quantised probabilities) stay elementwise work of their step. */
+            path.dequant = g->values[n->in[0]].producer < 0 ? p : -1;
+            break;
+        }
+        if ((op_flags(n->kind) & OP_VIEW) == 0 || path.n_views == MAX_VIEWS) {
+            break;
+        }
+        path.views[path.n_views++] = p;
+    }
+    return path;
+}
+
+/* A new value `like` another, with other dims and no layout of its own. */
+static int inner_value(graph_t *g, int like, int ndims, const int64_t *dims)
+{
+    const lt_t *of = &g->values[like].lt;
+    lt_t lt = {.ndims = ndims, .data_type = of->data_type, .property = of->property};
+    memcpy(lt.dims, dims, sizeof(int64_t) * (size_t)ndims);
+    lt_set_dense(&lt);
+    return graph_add_value(g, &lt);
+}
+
+/* The same view over another value; *value becomes its result. */
+static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const int64_t *dims, int *value)
+{
+    const int out = inner_value(g, *value, ndims, dims);
+    if (out < 0 || pass_add_unary(g, view->kind, *value, out, view->attrs, view->n_attrs) < 0) {
+        return sinter_out_of_memory;
+    }
+    *value = out;
+    return sinter_success;
+}
+
+/* A StaticReshape of a value to dims of which one may be unknown. */
+static sinter_status_t add_reshape(graph_t *g, int ndims, const int64_t *dims, int *value)
+{
+    const int out = inner_value(g, *value, ndims, dims);
+    int64_t *shape = ARENA_NEW(&g->arena, int64_t, ndims + 1);
+    for (int d = 0; d < ndims && shape != NULL; d++) {
+        shape[d] = dims[d] == SINTER_UNKNOWN_DIM ? -1 : dims[d];
+    }
+    if (out < 0 || shape == NULL || pass_add_reshape(g, *value, out, shape, ndims) < 0) {
+        return sinter_out_of_memory;
+    }
+    *value = out;
+    return sinter_success;
+}
+
+static bool same_shape(const lt_t *lt, int ndims, const int64_t *dims)
+{
+    return lt->ndims == ndims && memcmp(lt->dims, dims, sizeof(int64_t) * (size_t)ndims) == 0;
+}
+
+/* view(codes) */
+static sinter_status_t view_codes(graph_t *g, const path_t *path, int *value)
+{
+    for (int i = path->n_views - 1; i >= 0; i--) {
+        const node_t view = g->nodes[path->views[i]];
+        const lt_t to = g->values[view.out[0]].lt;
+        SG_TRY(add_view(g, &view, to.ndims, to.dims, value));
+    }
+    return sinter_success;
+}
+
+/* view(scales), dims being the scales' dims with one for each dim of the codes. */
+static sinter_status_t view_scales(graph_t *g, const path_t *path, int64_t *dims, int *value)
+{
+    const int ndims = g->values[g->nodes[path->dequant].in[0]].lt.ndims;
+    if (!same_shape(&g->values[*value].lt, ndims, dims)) {
+        SG_TRY(add_reshape(g, ndims, dims, value));
+    }
+    for (int i = path->n_views - 1; i >= 0; i--) {
+        const node_t view = g->nodes[path->views[i]];
+        const lt_t from = g->values[view.in[0]].lt, to = g->values[view.out[0]].lt;
+        quant_dims_through_view(&view, &from, &to, dims);
+        if (view.kind == sinter_op_static_transpose) {
+            SG_TRY(add_view(g, &view, to.ndims, dims, value));
+        } else if (!same_shape(&g->values[*value].lt, to.ndims, dims)) {
+            SG_TRY(add_reshape(g, to.ndims, dims, value));
+        }
+    }
+    return sinter_success;
+}
+
+/* The scales' (zero points') dims at the matmul; false if the views have none for them. A reshape to more than one unknown dim cannot be written. */
+static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
+{
+    for (int i = path->n_views - 1; i >= 0; i--) {
+        const node_t *view = &g->nodes[path->views[i]];
+        const lt_t *to = &g->values[view->out[0]].lt;
+        int n_unknown = 0;
+        if (quant_dims_through_view(view, &g->values[view->in[0]].lt, to, dims) != NULL) {
+            return false;
+        }
+        for (int d = 0; d < to->ndims; d++) {
+            n_unknown += dims[d] == SINTER_UNKNOWN_DIM;
+        }
+        if (view->kind == sinter_op_static_reshape && n_unknown > 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static sinter_status_t new_attrs(graph_t *g, node_t *dq, int64_t axis)
+{
+    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, dq->n_attrs + 1);
+    int64_t *value = ARENA_NEW(&g->arena, int64_t, 1);
+    if (attrs == NULL || value == NULL) {
+        return sinter_out_of_memory;
+    }
+    int n = 0;
+    *value = axis;
+    for (int i = 0; i < dq->n_attrs; i++) {
+        const sinter_op_attr_t id = dq->attrs[i].id;
+        const bool geometry = id == sinter_op_attr_axis || id == sinter_op_attr_groups || id == sinter_op_attr_group_shape;
+        if (!geometry && (axis >= 0 || id != sinter_op_attr_qtype)) {
+            attrs[n++] = dq->attrs[i];
+        }
+    }
+    if (axis >= 0) {
+        attrs[n++] = (attr_t){.id = sinter_op_attr_axis, .n = 1, .s64 = value};
+    } else { /* with neither groups nor group_shape the scales' dims alone decide */
+        attrs[n++] = (attr_t){.id = sinter_op_attr_qtype, .n = 1, .str = "per_group"};
+    }
+    dq->attrs = attrs;
+    dq->n_attrs = n;
+    return sinter_success;
+}
+
+/* Scales in attributes: nothing moves but the axis of per_channel. False: the views leave no such axis. */
+static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, int ndims, bool *done)
+{
+    int64_t dims[SINTER_MAX_NDIMS];
+    int axis = -1;
+    *done = true;
+    if (!quant_full_dims(g, dq, false, dims)) {
+        *done = false;
+        return sinter_success;
+    }
+    bool single = true;
+    for (int d = 0; d < g->values[dq->in[0]].lt.ndims; d++) {
+        single = single && dims[d] == 1;
+    }
+    if (single || path->n_views == 0) {
+        return sinter_success;
+    }
+    *done = dims_at_matmul(g, path, dims);
+    for (int d = 0; d < ndims && *done; d++) {
+        *done = dims[d] == 1 || axis < 0;
+        axis = dims[d] != 1 ? d : axis;
+    }
+    return *done ? new_attrs(g, dq, axis) : sinter_success;
+}
+
+/* Scales and zero points in tensors follow the codes through the views. */
+static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, bool *done)
+{
+    int64_t dims[2][SINTER_MAX_NDIMS], at_matmul[SINTER_MAX_NDIMS];
+    bool moves[2];
+    *done = true;
+    if (path->n_views == 0) {
+        return sinter_success;
+    }
+    for (int i = 0; i < 2; i++) {
+        moves[i] = quant_full_dims(g, dq, i == 1, dims[i]);
+        memcpy(at_matmul, dims[i], sizeof(at_matmul));
+        *done = *done && (moves[i] ? dims_at_matmul(g, path, at_matmul) : i == 1 && dq->n_in < 3);
+    }
+    for (int i = 0; i < 2 && *done; i++) {
+        if (moves[i]) {
+            SG_TRY(view_scales(g, path, dims[i], &dq->in[1 + i]));
+        }
+    }
+    return *done ? new_attrs(g, dq, -1) : sinter_success;
+}
+
+static sinter_status_t sink(graph_t *g, int matmul, int port)
+{
+    const int v = g->nodes[matmul].in[port];
+    const path_t path = find_path(g, v);
+    if (path.dequant < 0 || g->values[v].lt.ndims < 0) {
+        return sinter_success;
+    }
+    node_t *dq = ARENA_NEW(&g->arena, node_t, 1);
+    int *ports = ARENA_NEW(&g->arena, int, g->nodes[path.dequant].n_in + 1);
+    node_t **in_dequant = ARENA_NEW(&g->arena, node_t *, g->nodes[matmul].n_in);
+    if (dq == NULL || ports == NULL || in_dequant == NULL) {
+        return sinter_out_of_memory;
+    }
+    *dq = g->nodes[path.dequant];
+    memcpy(ports, dq->in, sizeof(int) * (size_t)dq->n_in);
+    dq->in = ports;
+    bool done;
+    SG_TRY(dq->kind == sinter_op_dequantize ? move_static(g, &path, dq, g->values[v].lt.ndims, &done) : move_dynamic(g, &path, dq, &done));
+    if (!done) {
+        return sinter_success;
+    }
+    SG_TRY(view_codes(g, &path, &dq->in[0]));
+    /* Nothing is produced there any more; the value keeps type and dims of the operand. */
+    dq->out = ports + dq->n_in;
+    dq->out[0] = v;
+    node_t *mm = &g->nodes[matmul];
+    mm->in_dequant = mm->in_dequant != NULL ? mm->in_dequant : in_dequant;
+    mm->in_dequant[port] = dq;
+    mm->in[port] = dq->in[0];
+    return sinter_success;
+}
+
+/* matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y) */
+sinter_status_t pass_sink_dequant(graph_t *sub)
+{
+    for (int i = 0, n = sub->n_nodes; i < n; i++) {
+        for (int port = 0; port < 2 && sub->nodes[i].kind == sinter_op_matmul && !sub->nodes[i].dead; port++) {
+            SG_TRY(sink(sub, i, port));
+        }
+    }
+    return sinter_success;
+}

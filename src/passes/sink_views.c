@@ -1,0 +1,85 @@
+/* f(view(x)) = view(f(x)) for elementwise f of one tensor
+ *
+ *   MatMul -> StaticTranspose -> TypeCast -> Quantize     becomes     MatMul -> TypeCast -> Quantize -> StaticTranspose
+ *
+ * so that the elementwise tail of a product runs on its registers and the view is only a matter of where the result is stored. */
+#include <string.h>
+
+#include "../graph/schema.h"
+#include "passes.h"
+
+static bool is_view(const node_t *n) { return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose; }
+
+static bool is_scalar(const graph_t *g, int v) { return lt_elems(&g->values[v].lt) == 1; }
+
+/* One value per element of in[0], whatever its index. */
+static bool ignores_index(const graph_t *g, const node_t *f) {
+    const unsigned flags = op_flags(f->kind);
+    if (f->kind == sinter_op_type_cast || f->kind == sinter_op_reorder || (flags & OP_UNARY)) {
+        return f->kind != sinter_op_gen_index;
+    }
+    if (f->kind == sinter_op_quantize || f->kind == sinter_op_dequantize) {
+        return strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
+    }
+    return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) && !is_scalar(g, f->in[0]);
+}
+
+static bool only_used_here(const graph_t *g, int v) { return g->values[v].n_uses == 1 && !g->values[v].is_output; }
+
+/* Shows the result of an op, not a tensor from outside. */
+static bool over_result(const graph_t *g, const node_t *view) {
+    int p = g->values[view->in[0]].producer;
+    while (p >= 0 && is_view(&g->nodes[p])) {
+        p = g->values[g->nodes[p].in[0]].producer;
+    }
+    return p >= 0;
+}
+
+/* The op below view that can change places with it, -1 if none. */
+static int op_below(const graph_t *g, const node_t *view) {
+    const int v = view->out[0];
+    if (!only_used_here(g, v) || !only_used_here(g, view->in[0])) {
+        return -1;
+    }
+    const int f = g->uses[g->uses_begin[v]];
+    return g->nodes[f].in[0] == v && ignores_index(g, &g->nodes[f]) ? f : -1;
+}
+
+/* Keeps uses[] right for what op_below asks next: the uses of the result stay its uses. */
+static sinter_status_t swap(graph_t *g, int view, int f) {
+    lt_t lt = g->values[g->nodes[view].in[0]].lt;
+    lt.data_type = g->values[g->nodes[f].out[0]].lt.data_type;
+    lt_set_dense(&lt);
+    const int t = graph_add_value(g, &lt);
+    if (t < 0) {
+        return sinter_out_of_memory;
+    }
+    const int old = g->nodes[f].in[0], result = g->nodes[f].out[0];
+    g->nodes[f].in[0] = g->nodes[view].in[0];
+    g->nodes[f].out[0] = t;
+    g->nodes[view].in[0] = t;
+    g->nodes[view].out[0] = result;
+    g->values[t].producer = f;
+    g->values[t].n_uses = 1;
+    g->values[result].producer = view;
+    g->values[old].producer = -1;
+    g->values[old].n_uses = 0;
+    return sinter_success;
+}
+
+sinter_status_t pass_sink_views(graph_t *g) {
+    const int n = graph_n_live(g);
+    for (int t = n - 1; t >= 0; t--) {
+        const int view = g->topo[t];
+        if (!is_view(&g->nodes[view]) || !over_result(g, &g->nodes[view])) {
+            continue;
+        }
+        for (int f = op_below(g, &g->nodes[view]); f >= 0; f = op_below(g, &g->nodes[view])) {
+            const sinter_status_t status = swap(g, view, f);
+            if (status != sinter_success) {
+                return status;
+            }
+        }
+    }
+    return graph_sort(g);
+}
