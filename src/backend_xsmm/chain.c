@@ -21,6 +21,7 @@ static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
     ref->data = v->data;
     ref->dtype = v->dtype;
     ref->traits = dtype_traits(v->dtype);
+    ref->grouped = false;
     for (int d = 0; d < b->ndims; d++) {
         const int m = op->map[d];
         ref->stride[d] = 0;
@@ -37,6 +38,7 @@ static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
         } else if (op->grouped && v->dims[m] > 1 && b->dims[d] % v->dims[m] == 0) {
             ref->stride[d] = v->strides[m];
             ref->group[d] = b->dims[d] / v->dims[m];
+            ref->grouped = ref->grouped || ref->group[d] > 1;
         } else if (v->dims[m] != 1) {
             return bad_dim(op, d, v->dims[m], b->dims[d]);
         }
@@ -115,17 +117,16 @@ typedef struct run {
 
 static run_t run_of(const chain_bound_t *b, int operand, const int64_t *idx) {
     const chain_ref_t *ref = &b->refs[operand];
-    const bool grouped = b->chain->operands[operand].grouped;
     run_t r = {0, 0, 1, 0};
     if (b->ndims == 0) {
         return r;
     }
     const int last = b->ndims - 1;
     for (int d = 0; d <= last; d++) {
-        r.first += (grouped ? idx[d] / ref->group[d] : idx[d]) * ref->stride[d];
+        r.first += (ref->grouped ? idx[d] / ref->group[d] : idx[d]) * ref->stride[d];
     }
     r.stride = ref->stride[last];
-    if (grouped && ref->group[last] > 1) {
+    if (ref->group[last] > 1) {
         r.group = ref->group[last];
         r.phase = idx[last] % r.group;
     }

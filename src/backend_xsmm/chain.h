@@ -56,6 +56,7 @@ typedef struct chain_ref {
     const struct dtype_traits *traits;
     sinter_data_type_t dtype;
     int64_t stride[SINTER_MAX_NDIMS], group[SINTER_MAX_NDIMS]; /* by iteration dim; group 1 unless the operand is grouped there */
+    bool grouped;                                              /* some group is larger than 1 */
 } chain_ref_t;
 
 typedef struct chain_bound {
@@ -81,6 +82,14 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
 
 /* True if chain does nothing but store register 0 to one operand (a plain epilogue), giving that operand's index. */
 bool chain_is_store(const chain_t *chain, int *operand);
+
+/* True if a stored packed tensor has bytes that runs at different outer indices, or runs that start at a multiple of 4 elements along the last dim, share: only one
+ * thread may then run the chain. */
+bool chain_shares_bytes(const chain_bound_t *bound);
+
+/* Rewrites the iteration space into an equivalent one that is faster to run: dims of size 1 dropped, dims ordered by the first stored tensor's strides, neighbours
+ * merged where every operand allows it. For callers that walk the whole space and have no block of their own (io). */
+void chain_collapse(chain_bound_t *bound);
 
 /* ---- building, at lowering ------------------------------------------------------------------------------------------------------ */
 
