@@ -63,11 +63,26 @@ static bool all_exact(const orc_value_t *t, error_fn_t *error)
     return exact;
 }
 
+/* True if the errors a rounding adds are smaller than the ones already there, taken together. */
+static bool rounding_is_minor(const orc_value_t *t, error_fn_t *error)
+{
+    const double *v = t->v, *b = t->b;
+    double old = 0, added = 0;
+#pragma omp parallel for reduction(+ : old, added)
+    for (size_t i = 0; i < t->n; i++)
+        if (isfinite(v[i]) && isfinite(b[i]) && b[i] > 0) {
+            double grown = error(v[i], b[i], 1);
+            old += b[i];
+            added += isfinite(grown) ? grown - b[i] : 0;
+        }
+    return added < old;
+}
+
 /* A walked bound stands for some 7 standard deviations and is used as such in the next sum. A uniform rounding error's bound is 1.7 of them, so it
- * joins with a weight. */
+ * joins with a weight; where such errors prevail the tensor counts as not walked instead. */
 static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
 {
-    double *v = t->v, *b = t->b, weight = t->walked ? 3 : 1;
+    double *v = t->v, *b = t->b, weight;
     bool fresh = !b;
 
     if (fresh) {
@@ -77,6 +92,9 @@ static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t 
         if (!b)
             return orc_fail(c, "out of memory for %zu bounds", t->n);
     }
+    if (t->walked && error != f32_arithmetic && error != stored_f32)
+        t->walked = !fresh && rounding_is_minor(t, error);
+    weight = t->walked ? 3 : 1;
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++)
         b[i] = mend(v[i], error(v[i], fresh ? 0 : mend(v[i], b[i]), weight));

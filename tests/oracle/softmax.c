@@ -25,6 +25,8 @@ static double exponent_error(const row_t *r, int64_t i)
 /* y = e^(x - max) / sum, and the denominator's errors. False for a row that is -inf throughout. */
 static bool exponentials(row_t *r)
 {
+    double terms;
+
     r->max = -INFINITY;
     r->sum = r->less = r->more = 0;
     for (int64_t i = 0; i < r->n; i++)
@@ -41,7 +43,9 @@ static bool exponentials(row_t *r)
         r->more += d <= 1 ? r->y[i] * (d + d * d) : exp(r->x[i] - r->max + d) / r->sum;
         r->less += r->y[i] * (d < 1 ? d : 1);
     }
-    r->rounding = (2 * sqrt((double)r->n) + 4) * ORC_U;
+    /* Equal terms, as constant masks make them, round the same way again and again: more than a random walk. */
+    terms = (double)r->n;
+    r->rounding = (terms < 6 * sqrt(terms) ? terms : 6 * sqrt(terms)) * ORC_U + 4 * ORC_U;
     return true;
 }
 
