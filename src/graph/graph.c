@@ -1,21 +1,17 @@
-/* Building and reading the graph IR. */
 #include "graph.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "attr.h"
 #include "idmap.h"
-#include "op_schema.h"
 #include "schema.h"
 #include "status.h"
 
-/* Tensors that passes add have ids from here up; users cannot name them. */
-#define INNER_ID ((uint64_t)1 << 63)
-
 void graph_init(graph_t *g, sinter_engine_t *engine)
 {
-    memset(g, 0, sizeof(*g));
+    memset(g, 0, sizeof *g);
     g->engine = engine;
     arena_init(&g->arena, engine);
 }
@@ -23,327 +19,218 @@ void graph_init(graph_t *g, sinter_engine_t *engine)
 void graph_free(graph_t *g)
 {
     arena_free(&g->arena);
-    memset(g, 0, sizeof(*g));
+    graph_init(g, g->engine);
+}
+
+int graph_find_value(const graph_t *g, uint64_t id)
+{
+    return idmap_get(g->ids, id);
 }
 
 const char *node_label(const node_t *node)
 {
-    static _Thread_local char ring[4][96];
-    static _Thread_local unsigned turn;
-    char *text = ring[turn++ % 4];
+    static _Thread_local char ring[4][64];
+    static _Thread_local unsigned next;
+    char *label = ring[next++ % 4];
     const char *kind = op_name(node->kind);
-
-    snprintf(text, sizeof(ring[0]), "op %llu (%s)", (unsigned long long)node->id, kind ? kind : "unknown kind");
-    return text;
+    snprintf(label, sizeof ring[0], "op %" PRIu64 " (%s)", node->id, kind != NULL ? kind : "?");
+    return label;
 }
 
-/* An add that failed half-way leaves entries behind that point past the end or at another id. */
-int graph_find_value(const graph_t *g, uint64_t id)
+int node_read(const node_t *node, int k)
 {
-    const int v = idmap_get(g->ids, id);
-
-    return v >= 0 && v < g->n_values && g->values[v].lt.id == id ? v : -1;
+    if (k < node->n_in) {
+        return node->in[k];
+    }
+    k -= node->n_in;
+    for (int p = 0; node->in_dequant != NULL && p < node->n_in; p++) {
+        const node_t *dq = node->in_dequant[p];
+        int more = dq != NULL ? dq->n_in - 1 : 0;
+        if (k < more) {
+            return dq->in[k + 1];
+        }
+        k -= more;
+    }
+    return -1;
 }
 
-static int new_value(graph_t *g, const lt_t *lt)
+/* ---- merging tensors of one id ---- */
+
+static void forget_rank(lt_t *lt)
 {
-    if (!arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values, sizeof(value_t)))
-        return -1;
-    if (g->ids == NULL)
-        g->ids = idmap_new(&g->arena);
-    if (g->ids == NULL || !idmap_put(g->ids, lt->id, g->n_values))
-        return -1;
-    g->values[g->n_values] = (value_t){.lt = *lt, .producer = -1};
-    return g->n_values++;
+    lt->ndims = SINTER_UNKNOWN_NDIMS;
+    lt->layout_type = lt->layout_type == sinter_layout_type_strided ? sinter_layout_type_any : lt->layout_type;
 }
 
-int graph_add_value(graph_t *g, const lt_t *lt)
+/* One unknown dim may stand for an unknown number of dims: it does where the other side has another rank or the tensor is produced by an op, whose inputs
+ * will tell. What is left with one unknown dim really is a vector. */
+static sinter_status_t merge_lt(const char *label, lt_t *into, const lt_t *from, bool produced)
 {
-    lt_t inner = *lt;
-
-    inner.id = INNER_ID + (uint64_t)g->n_values;
-    return new_value(g, &inner);
-}
-
-/* ---- adding nodes --------------------------------------------------------------------------------------------------------------- */
-
-/* JSON writes a tensor of unknown rank as one unknown dim. */
-static bool rank_is_open(const lt_t *lt)
-{
-    return lt->ndims < 0 || (lt->ndims == 1 && lt->dims[0] == SINTER_UNKNOWN_DIM);
-}
-
-static sinter_status_t merge(const node_t *node, lt_t *into, const lt_t *from)
-{
-    const char *what = "";
-    lt_t open = *from;
-
-    if (rank_is_open(into) && into->ndims != from->ndims && into->data_type == from->data_type) {
-        open.property = into->property != sinter_tensor_property_undef ? into->property : from->property;
-        *into = open;
+    lt_t add = *from;
+    const char *what;
+    if (lt_is_any_rank(&add) && (produced || into->ndims != 1)) {
+        forget_rank(&add);
+    }
+    if (lt_is_any_rank(into) && (produced || add.ndims != 1)) {
+        forget_rank(into);
+    }
+    if (lt_merge(into, &add, &what)) {
         return sinter_success;
     }
-    if (rank_is_open(from) && into->ndims != from->ndims) {
-        open.ndims = SINTER_UNKNOWN_NDIMS;
-        open.layout_type = sinter_layout_type_any;
+    bool is_type = into->data_type != add.data_type;
+    return sg_fail(is_type ? sinter_invalid_data_type : sinter_invalid_shape, "%s: tensor %" PRIu64 " was given before with another %s", label, from->id,
+                   what);
+}
+
+/* ---- adding ---- */
+
+/* What adding an op will do to one value, prepared so that the graph changes only when nothing can fail any more. */
+typedef struct change {
+    int value; /* index; n_values and up: new */
+    lt_t lt;
+} change_t;
+
+/* The change for id among those prepared, or a new one. */
+static change_t *find_change(const graph_t *g, change_t *changes, int *n, int *n_new, const lt_t *lt)
+{
+    int value = graph_find_value(g, lt->id);
+    for (int i = 0; i < *n; i++) {
+        if (changes[i].lt.id == lt->id) {
+            return &changes[i];
+        }
     }
-    if (!lt_merge(into, &open, &what))
-        return sg_fail(sinter_invalid_graph, "%s: tensor %llu: its %s differs from what another op says", node_label(node),
-                       (unsigned long long)from->id, what);
+    change_t *c = &changes[(*n)++];
+    c->value = value >= 0 ? value : g->n_values + (*n_new)++;
+    c->lt = value >= 0 ? g->values[value].lt : *lt;
+    return c;
+}
+
+static bool is_produced(const graph_t *g, int value)
+{
+    return value < g->n_values && g->values[value].producer >= 0;
+}
+
+static sinter_status_t check_producer(const graph_t *g, const struct sinter_op *op, const char *label, int port)
+{
+    uint64_t id = op->out[port].id;
+    int value = graph_find_value(g, id);
+    if (value >= 0 && g->values[value].producer >= 0) {
+        return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " is already produced by %s", label, id,
+                       node_label(&g->nodes[g->values[value].producer]));
+    }
+    for (int i = 0; i < port; i++) {
+        if (op->out[i].id == id) {
+            return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " is given as two outputs", label, id);
+        }
+    }
     return sinter_success;
 }
 
-/* The tensors of one op, by distinct id, as they will be once the op is in the graph. */
-typedef struct ports {
-    lt_t *lt;
-    int *value; /* -1: new */
-    int n;
-} ports_t;
-
-static sinter_status_t collect(const graph_t *g, const node_t *node, const lt_t *lts, int n, ports_t *ports, int *slot)
+static sinter_status_t prepare(const graph_t *g, const struct sinter_op *op, const char *label, change_t *changes, int *n, int *n_new, int *ports)
 {
+    for (int i = 0; i < op->n_in + op->n_out; i++) {
+        bool is_out = i >= op->n_in;
+        const lt_t *lt = is_out ? &op->out[i - op->n_in] : &op->in[i];
+        if (is_out) {
+            SG_TRY(check_producer(g, op, label, i - op->n_in));
+        }
+        change_t *c = find_change(g, changes, n, n_new, lt);
+        SG_TRY(merge_lt(label, &c->lt, lt, is_out || is_produced(g, c->value)));
+        SG_TRY(lt_verify(&c->lt, is_out, label));
+        ports[i] = c->value;
+    }
+    return sinter_success;
+}
+
+/* Room for one more node and n_new more values, in arrays and maps. */
+static bool reserve(graph_t *g, int n_new)
+{
+    if (g->ids == NULL && (g->ids = idmap_new(&g->arena)) == NULL) {
+        return false;
+    }
+    if (g->op_ids == NULL && (g->op_ids = idmap_new(&g->arena)) == NULL) {
+        return false;
+    }
+    for (int i = 0; i < n_new; i++) {
+        if (!arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values + i, sizeof *g->values)) {
+            return false;
+        }
+    }
+    return arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof *g->nodes) && idmap_grow(g->op_ids, 1) &&
+           idmap_grow(g->ids, (size_t)n_new);
+}
+
+static bool copy_node(arena_t *arena, const struct sinter_op *op, const int *ports, node_t *node)
+{
+    int n = op->n_in + op->n_out;
+    int *in = ARENA_NEW(arena, int, n);
+    attr_t *attrs = ARENA_NEW(arena, attr_t, op->n_attrs);
+    char *name = arena_strdup(arena, op->name != NULL ? op->name : "");
+    bool ok = in != NULL && attrs != NULL && name != NULL;
+    for (int i = 0; ok && i < op->n_attrs; i++) {
+        ok = attr_copy(arena, &op->attrs[i], &attrs[i]);
+    }
+    if (ok) {
+        memcpy(in, ports, sizeof *in * (size_t)n);
+        *node = (node_t){.id = op->id, .name = name, .kind = op->kind, .n_in = op->n_in, .n_out = op->n_out, .n_attrs = op->n_attrs, .in = in,
+                         .out = in + op->n_in, .attrs = attrs};
+    }
+    return ok;
+}
+
+/* Nothing in here can fail: reserve has made the room. */
+static void commit(graph_t *g, const node_t *node, const change_t *changes, int n)
+{
+    int index = g->n_nodes++;
+    g->nodes[index] = *node;
+    idmap_put(g->op_ids, node->id, index);
     for (int i = 0; i < n; i++) {
-        int k = 0;
-        while (k < ports->n && ports->lt[k].id != lts[i].id)
-            k++;
-        if (k == ports->n) {
-            const int v = graph_find_value(g, lts[i].id);
-            ports->value[ports->n] = v;
-            ports->lt[ports->n++] = v >= 0 ? g->values[v].lt : lts[i];
+        int v = changes[i].value;
+        if (v >= g->n_values) {
+            g->values[v] = (value_t){.producer = -1};
+            g->n_values = v + 1;
+            idmap_put(g->ids, changes[i].lt.id, v);
         }
-        SG_TRY(merge(node, &ports->lt[k], &lts[i]));
-        slot[i] = k;
+        g->values[v].lt = changes[i].lt;
     }
-    return sinter_success;
-}
-
-static sinter_status_t check_producers(const graph_t *g, const struct sinter_op *op, const node_t *node)
-{
-    for (int o = 0; o < op->n_out; o++) {
-        const int v = graph_find_value(g, op->out[o].id);
-        bool twice = v >= 0 && g->values[v].producer >= 0;
-        for (int k = 0; k < o; k++)
-            twice = twice || op->out[k].id == op->out[o].id;
-        if (twice)
-            return sg_fail(sinter_invalid_graph, "%s: tensor %llu is already produced by another op", node_label(node),
-                           (unsigned long long)op->out[o].id);
-        for (int i = 0; i < op->n_in; i++)
-            if (op->in[i].id == op->out[o].id)
-                return sg_fail(sinter_invalid_graph, "%s: tensor %llu is input and output of the op, a cycle", node_label(node),
-                               (unsigned long long)op->out[o].id);
+    for (int i = 0; i < node->n_in; i++) {
+        g->values[node->in[i]].n_uses++;
     }
-    return sinter_success;
-}
-
-static sinter_status_t copy_attrs(graph_t *g, const attr_t *attrs, int n, node_t *node)
-{
-    node->attrs = ARENA_NEW(&g->arena, attr_t, n + 1);
-    if (node->attrs == NULL)
-        return sinter_out_of_memory;
-    for (int i = 0; i < n; i++)
-        if (!attr_copy(&g->arena, &attrs[i], &node->attrs[i]))
-            return sinter_out_of_memory;
-    node->n_attrs = n;
-    return sinter_success;
-}
-
-static sinter_status_t commit_values(graph_t *g, const ports_t *ports)
-{
-    const int before = g->n_values;
-
-    for (int k = 0; k < ports->n; k++) {
-        if (ports->value[k] >= 0)
-            continue;
-        ports->value[k] = new_value(g, &ports->lt[k]);
-        if (ports->value[k] < 0) {
-            g->n_values = before;
-            return sinter_out_of_memory;
-        }
+    for (int i = 0; i < node->n_out; i++) {
+        g->values[node->out[i]].producer = index;
+        g->values[node->out[i]].producer_port = i;
     }
-    for (int k = 0; k < ports->n; k++)
-        g->values[ports->value[k]].lt = ports->lt[k];
-    return sinter_success;
-}
-
-/* Everything that can fail without touching what is in the graph already. */
-static sinter_status_t prepare(graph_t *g, const struct sinter_op *op, node_t *node, ports_t *ports, int **slot)
-{
-    const int n = op->n_in + op->n_out, other = idmap_get(g->op_ids, op->id);
-
-    *node = (node_t){.id = op->id, .kind = op->kind, .n_in = op->n_in, .n_out = op->n_out};
-    if (other >= 0 && other < g->n_nodes && g->nodes[other].id == op->id)
-        return sg_fail(sinter_invalid_graph, "%s: another op has this id", node_label(node));
-    SG_TRY(check_producers(g, op, node));
-    *slot = ARENA_NEW(&g->arena, int, n + 1);
-    ports->lt = ARENA_NEW(&g->arena, lt_t, n + 1);
-    ports->value = ARENA_NEW(&g->arena, int, n + 1);
-    node->name = arena_strdup(&g->arena, op->name ? op->name : "");
-    if (!*slot || !ports->lt || !ports->value || !node->name)
-        return sinter_out_of_memory;
-    SG_TRY(copy_attrs(g, op->attrs, op->n_attrs, node));
-    SG_TRY(collect(g, node, op->in, op->n_in, ports, *slot));
-    return collect(g, node, op->out, op->n_out, ports, *slot + op->n_in);
 }
 
 sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op)
 {
-    node_t node;
-    ports_t ports = {0};
-    int *slot;
-
-    SG_TRY(prepare(g, op, &node, &ports, &slot));
-    if (!arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof(node_t)))
+    change_t changes[2 * OP_MAX_PORTS];
+    int ports[2 * OP_MAX_PORTS], n = 0, n_new = 0;
+    node_t node = {.id = op->id, .kind = op->kind};
+    const char *label = node_label(&node);
+    SG_TRY(op_verify(op));
+    if (idmap_get(g->op_ids, op->id) >= 0) {
+        return sg_fail(sinter_invalid_graph_op, "%s: an op with this id is already in the graph", label);
+    }
+    SG_TRY(prepare(g, op, label, changes, &n, &n_new, ports));
+    if (!reserve(g, n_new) || !copy_node(&g->arena, op, ports, &node)) {
         return sinter_out_of_memory;
-    if (g->op_ids == NULL)
-        g->op_ids = idmap_new(&g->arena);
-    if (g->op_ids == NULL || !idmap_put(g->op_ids, op->id, g->n_nodes))
-        return sinter_out_of_memory;
-    SG_TRY(commit_values(g, &ports));
-    for (int i = 0; i < op->n_in + op->n_out; i++)
-        slot[i] = ports.value[slot[i]];
-    node.in = slot;
-    node.out = slot + op->n_in;
-    for (int o = 0; o < op->n_out; o++) {
-        g->values[node.out[o]].producer = g->n_nodes;
-        g->values[node.out[o]].producer_port = o;
     }
-    g->nodes[g->n_nodes++] = node;
+    commit(g, &node, changes, n);
     return sinter_success;
 }
 
-/* ---- extracting ------------------------------------------------------------------------------------------------------------------ */
-
-/* The copy's index of a value, made when first met; -1: out of memory. */
-static int copy_value(const graph_t *g, int v, graph_t *out)
+int graph_add_value(graph_t *g, const lt_t *lt)
 {
-    const int known = graph_find_value(out, g->values[v].lt.id);
-
-    return known >= 0 ? known : new_value(out, &g->values[v].lt);
-}
-
-static sinter_status_t copy_node(const graph_t *g, const node_t *from, graph_t *out)
-{
-    node_t node = *from;
-
-    if (!arena_grow(&out->arena, (void **)&out->nodes, &out->cap_nodes, out->n_nodes, sizeof(node_t)))
-        return sinter_out_of_memory;
-    node.in = ARENA_NEW(&out->arena, int, from->n_in + from->n_out + 1);
-    node.name = arena_strdup(&out->arena, from->name ? from->name : "");
-    if (node.in == NULL || node.name == NULL)
-        return sinter_out_of_memory;
-    node.out = node.in + from->n_in;
-    node.in_dequant = NULL;
-    SG_TRY(copy_attrs(out, from->attrs, from->n_attrs, &node));
-    for (int i = 0; i < from->n_in; i++) {
-        node.in[i] = copy_value(g, from->in[i], out);
-        if (node.in[i] < 0)
-            return sinter_out_of_memory;
+    uint64_t id = (UINT64_C(1) << 63) + (uint64_t)g->n_values;
+    while (graph_find_value(g, id) >= 0) {
+        id++;
     }
-    for (int o = 0; o < from->n_out; o++) {
-        node.out[o] = copy_value(g, from->out[o], out);
-        if (node.out[o] < 0)
-            return sinter_out_of_memory;
-        out->values[node.out[o]].producer = out->n_nodes;
-        out->values[node.out[o]].producer_port = o;
+    if ((g->ids == NULL && (g->ids = idmap_new(&g->arena)) == NULL) ||
+        !arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values, sizeof *g->values) || !idmap_put(g->ids, id, g->n_values)) {
+        return -1;
     }
-    out->nodes[out->n_nodes++] = node;
-    return sinter_success;
-}
-
-/* A value is an output of the part if anything outside of it reads it. */
-static void mark_outputs(const graph_t *g, graph_t *out, const int *nodes, int n_nodes)
-{
-    for (int k = 0; k < n_nodes; k++)
-        for (int o = 0; o < g->nodes[nodes[k]].n_out; o++) {
-            const value_t *from = &g->values[g->nodes[nodes[k]].out[o]];
-            value_t *to = &out->values[out->nodes[k].out[o]];
-            to->is_output = from->is_output || from->n_uses > to->n_uses;
-        }
-}
-
-sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, graph_t *out)
-{
-    out->mode = g->mode;
-    out->apply_to_int = g->apply_to_int;
-    for (int k = 0; k < n_nodes; k++)
-        SG_TRY(copy_node(g, &g->nodes[nodes[k]], out));
-    SG_TRY(graph_sort(out));
-    mark_outputs(g, out, nodes, n_nodes);
-    return sinter_success;
-}
-
-/* ---- shapes and invariants ---------------------------------------------------------------------------------------------------------- */
-
-enum { LOCAL_PORTS = 8 };
-
-static sinter_status_t infer_node(graph_t *g, const node_t *n, lt_t *in, lt_t *out)
-{
-    for (int i = 0; i < n->n_in; i++)
-        in[i] = g->values[n->in[i]].lt;
-    for (int o = 0; o < n->n_out; o++) {
-        out[o] = g->values[n->out[o]].lt;
-        if (rank_is_open(&out[o])) {
-            out[o].ndims = SINTER_UNKNOWN_NDIMS;
-            out[o].layout_type = sinter_layout_type_any;
-        }
-    }
-    SG_TRY(op_infer_shapes(n, in, out));
-    for (int o = 0; o < n->n_out; o++)
-        g->values[n->out[o]].lt = out[o];
-    return sinter_success;
-}
-
-sinter_status_t graph_infer_shapes(graph_t *g)
-{
-    int most = LOCAL_PORTS;
-
-    for (int t = 0; t < graph_n_live(g); t++) {
-        const node_t *n = &g->nodes[g->topo[t]];
-        most = n->n_in > most ? n->n_in : most;
-        most = n->n_out > most ? n->n_out : most;
-    }
-    lt_t *in = ARENA_NEW(&g->arena, lt_t, most), *out = ARENA_NEW(&g->arena, lt_t, most);
-    if (in == NULL || out == NULL)
-        return sinter_out_of_memory;
-    for (int t = 0; t < graph_n_live(g); t++)
-        SG_TRY(infer_node(g, &g->nodes[g->topo[t]], in, out));
-    return sinter_success;
-}
-
-static sinter_status_t verify_node(const graph_t *g, int index, const char *where)
-{
-    const node_t *n = &g->nodes[index];
-    const op_card_t *card = op_card(n->kind);
-
-    if (card == NULL)
-        return sg_fail(sinter_invalid_graph, "%s: op %llu is of no known kind", where, (unsigned long long)n->id);
-    for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] < 0 || n->in[i] >= g->n_values)
-            return sg_fail(sinter_invalid_graph, "%s: %s: input %d is no value", where, node_label(n), i);
-    for (int o = 0; o < n->n_out; o++) {
-        if (n->out[o] < 0 || n->out[o] >= g->n_values)
-            return sg_fail(sinter_invalid_graph, "%s: %s: output %d is no value", where, node_label(n), o);
-        const value_t *v = &g->values[n->out[o]];
-        if (v->producer != index)
-            return sg_fail(sinter_invalid_graph, "%s: %s: tensor %llu is produced by another op too", where, node_label(n),
-                           (unsigned long long)v->lt.id);
-    }
-    return sinter_success;
-}
-
-sinter_status_t graph_verify(const graph_t *g, const char *where)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        if (!g->nodes[i].dead)
-            SG_TRY(verify_node(g, i, where));
-    for (int v = 0; v < g->n_values; v++) {
-        const int p = g->values[v].producer;
-        if (p >= g->n_nodes || (p >= 0 && g->nodes[p].dead))
-            return sg_fail(sinter_invalid_graph, "%s: tensor %llu is produced by an op that is gone", where,
-                           (unsigned long long)g->values[v].lt.id);
-        if (g->values[v].is_output && p < 0)
-            return sg_fail(sinter_invalid_graph, "%s: output tensor %llu is produced by no op", where,
-                           (unsigned long long)g->values[v].lt.id);
-    }
-    return sinter_success;
+    g->values[g->n_values] = (value_t){.lt = *lt, .producer = -1};
+    g->values[g->n_values].lt.id = id;
+    return g->n_values++;
 }

@@ -31,7 +31,7 @@ typedef struct node {
 typedef struct value {
     lt_t lt;
     int producer, producer_port; /* node index or -1 */
-    int n_uses;                  /* uses by live nodes, one for each input slot */
+    int n_uses;                  /* uses by live nodes, one for each read (node_read) */
     bool is_output;              /* must be written for the outside */
 } value_t;
 
@@ -82,6 +82,9 @@ int64_t node_s64(const node_t *node, sinter_op_attr_t id, int64_t otherwise);
 float node_f32(const node_t *node, sinter_op_attr_t id, float otherwise);
 bool node_bool(const node_t *node, sinter_op_attr_t id, bool otherwise);
 const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherwise);
+
+/* The k-th value that a node reads: its inputs, then the scales and zero points behind in_dequant; -1 behind the last. */
+int node_read(const node_t *node, int k);
 
 /* For messages: "op 12 (MatMul)". Thread-local ring of buffers, good for four uses in one call. */
 const char *node_label(const node_t *node);

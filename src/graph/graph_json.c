@@ -1,6 +1,7 @@
 /* Writing a graph: as JSON that any reader of the format loads, and as text for SINTER_DUMP_AFTER. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
@@ -26,12 +27,22 @@ static void write_string(FILE *f, const char *text)
     fputc('"', f);
 }
 
+/* The shortest text that reads back as x, whatever the locale's decimal point is. JSON has no number for Inf. */
 static void write_f32(FILE *f, float x)
 {
-    if (isfinite(x))
-        fprintf(f, "%.9g", (double)x);
-    else
+    char text[32];
+    if (!isfinite(x)) {
         fputs(isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"", f);
+        return;
+    }
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)x);
+        if (strtof(text, NULL) == x) {
+            break;
+        }
+    }
+    text[strcspn(text, ",")] = text[strcspn(text, ",")] == ',' ? '.' : '\0';
+    fputs(text, f);
 }
 
 static void write_s64s(FILE *f, const int64_t *values, size_t n)
@@ -125,7 +136,8 @@ static void write_ports(FILE *f, const graph_t *g, const char *key, bool outputs
     fprintf(f, "  \"%s\": [", key);
     for (int v = 0; v < g->n_values; v++) {
         const value_t *value = &g->values[v];
-        if (outputs ? value->is_output : value->producer < 0 && value->n_uses > 0) {
+        bool is_output = value->is_output || (value->producer >= 0 && value->n_uses == 0);
+        if (outputs ? is_output : value->producer < 0 && value->n_uses > 0) {
             fprintf(f, "%s%llu", between, (unsigned long long)value->lt.id);
             between = ", ";
         }
@@ -145,14 +157,18 @@ sinter_status_t graph_write_json(const graph_t *g, const char *path)
     write_ports(f, g, "input_ports", false);
     write_ports(f, g, "output_ports", true);
     fputs("  \"graph\": [", f);
-    for (int t = 0; t < graph_n_live(g); t++) {
+    const bool sorted = g->n_topo > 0; /* a graph that is still being built is not */
+    const int n = sorted ? g->n_topo : g->n_nodes;
+    for (int t = 0; t < n; t++) {
         fputs(t ? ",\n" : "\n", f);
-        write_node(f, g, &g->nodes[g->topo[t]]);
+        write_node(f, g, &g->nodes[sorted ? g->topo[t] : t]);
     }
     fputs("\n  ]\n}\n", f);
     const bool bad = ferror(f) != 0;
-    if (fclose(f) != 0 || bad)
+    if (fclose(f) != 0 || bad) {
+        remove(path);
         return sg_fail(sinter_runtime_error, "%s: cannot be written", path);
+    }
     return sinter_success;
 }
 

@@ -1,100 +1,161 @@
-/* Topological order and uses. */
-#include <limits.h>
+/* Topological order, uses and use counts. */
+#include <inttypes.h>
+#include <string.h>
 
 #include "graph.h"
 #include "status.h"
 
-/* The k-th value a node reads, scales and zero points behind its in_dequant included; -1 behind the last. */
-static int reads(const node_t *n, int k)
+/* A heap of node indices, least first: among the nodes that are ready the one added first comes first. */
+static void heap_push(int *heap, int *n, int item)
 {
-    if (k < n->n_in)
-        return n->in[k];
-    k -= n->n_in;
-    for (int p = 0; n->in_dequant != NULL && p < n->n_in; p++) {
-        const node_t *dq = n->in_dequant[p];
-        const int more = dq != NULL ? dq->n_in - 1 : 0;
-        if (k < more)
-            return dq->in[k + 1];
-        k -= more;
+    int at = (*n)++;
+    for (; at > 0 && heap[(at - 1) / 2] > item; at = (at - 1) / 2) {
+        heap[at] = heap[(at - 1) / 2];
     }
-    return -1;
+    heap[at] = item;
 }
 
-enum { WHITE, GREY, BLACK };
-
-typedef struct visit {
-    int node, next; /* next: which of its reads to look at */
-} visit_t;
-
-/* Depth first over producers: a graph whose nodes already are in execution order keeps that order. */
-static sinter_status_t order_from(graph_t *g, int root, char *colour, visit_t *stack)
+static int heap_pop(int *heap, int *n)
 {
-    int depth = 0;
-
-    stack[depth++] = (visit_t){root, 0};
-    colour[root] = GREY;
-    while (depth > 0) {
-        visit_t *top = &stack[depth - 1];
-        const int v = reads(&g->nodes[top->node], top->next++);
-        if (v < 0) {
-            colour[top->node] = BLACK;
-            g->topo[g->n_topo++] = top->node;
-            depth--;
-            continue;
+    int least = heap[0], item = heap[--*n], at = 0;
+    for (int child = 1; child < *n; child = 2 * at + 1) {
+        child += child + 1 < *n && heap[child + 1] < heap[child];
+        if (heap[child] >= item) {
+            break;
         }
-        const int p = g->values[v].producer;
-        if (p < 0 || colour[p] == BLACK)
-            continue;
-        if (colour[p] == GREY)
-            return sg_fail(sinter_invalid_graph, "%s: tensor %llu closes a cycle", node_label(&g->nodes[top->node]),
-                           (unsigned long long)g->values[v].lt.id);
-        colour[p] = GREY;
-        stack[depth++] = (visit_t){p, 0};
+        heap[at] = heap[child];
+        at = child;
     }
-    return sinter_success;
+    heap[at] = item;
+    return least;
 }
 
-/* Passes sort again and again: arrays are reused while they are large enough. */
-static bool room(graph_t *g, int **array, int *cap, size_t n)
+/* Makes *array hold at least n entries; what it held is lost. */
+static bool room(arena_t *arena, int **array, int *cap, int n)
 {
-    if (*array == NULL || (size_t)*cap < n) {
-        *array = n < INT_MAX / 2 ? ARENA_NEW(&g->arena, int, n + n / 2 + 1) : NULL;
-        *cap = *array != NULL ? (int)(n + n / 2 + 1) : 0;
+    if (n <= *cap && *array != NULL) {
+        return true;
     }
-    return *array != NULL;
+    int *grown = ARENA_NEW(arena, int, n + 1);
+    if (grown != NULL) {
+        *array = grown;
+        *cap = n;
+    }
+    return grown != NULL;
 }
 
+/* Producers and use counts of all values; the number of uses. */
+static int64_t count_uses(graph_t *g)
+{
+    int64_t total = 0;
+    for (int v = 0; v < g->n_values; v++) {
+        g->values[v].producer = -1;
+        g->values[v].n_uses = 0;
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        const node_t *node = &g->nodes[i];
+        for (int k = 0, v; !node->dead && (v = node_read(node, k)) >= 0; k++, total++) {
+            g->values[v].n_uses++;
+        }
+        for (int p = 0; p < node->n_out && !node->dead; p++) {
+            g->values[node->out[p]].producer = i;
+            g->values[node->out[p]].producer_port = p;
+        }
+    }
+    return total;
+}
+
+/* Counting sort of uses by value. */
 static sinter_status_t collect_uses(graph_t *g)
 {
-    size_t total = 0;
-
-    for (int v = 0; v < g->n_values; v++)
-        g->values[v].n_uses = 0;
-    for (int t = 0; t < g->n_topo; t++)
-        for (int k = 0, v; (v = reads(&g->nodes[g->topo[t]], k)) >= 0; k++, total++)
-            g->values[v].n_uses++;
-    if (!room(g, &g->uses, &g->cap_uses, total + 1) || !room(g, &g->uses_begin, &g->cap_begin, (size_t)g->n_values + 2))
+    int64_t total = count_uses(g);
+    if (total > INT32_MAX / 2) {
+        return sg_fail(sinter_out_of_memory, "graph: too many inputs");
+    }
+    if (!room(&g->arena, &g->uses, &g->cap_uses, (int)total) || !room(&g->arena, &g->uses_begin, &g->cap_begin, g->n_values + 1)) {
         return sinter_out_of_memory;
-    /* uses_begin[v + 1] is where v's next use goes, and ends up as where v's uses end. */
-    g->uses_begin[0] = 0;
-    for (int v = 0, at = 0; v < g->n_values; at += g->values[v++].n_uses)
-        g->uses_begin[v + 1] = at;
-    for (int t = 0; t < g->n_topo; t++)
-        for (int k = 0, v; (v = reads(&g->nodes[g->topo[t]], k)) >= 0; k++)
-            g->uses[g->uses_begin[v + 1]++] = g->topo[t];
+    }
+    /* begin[v + 1] is where the next use of v goes, so that in the end the uses of v lie between begin[v] and begin[v + 1]. */
+    int *begin = g->uses_begin;
+    begin[0] = 0;
+    for (int v = 0, at = 0; v < g->n_values; v++) {
+        begin[v + 1] = at;
+        at += g->values[v].n_uses;
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        const node_t *node = &g->nodes[i];
+        for (int k = 0, v; !node->dead && (v = node_read(node, k)) >= 0; k++) {
+            g->uses[begin[v + 1]++] = i;
+        }
+    }
     return sinter_success;
+}
+
+/* Walks from an unsorted node to unsorted producers until it must have reached the cycle. */
+static sinter_status_t report_cycle(const graph_t *g, const int *pending)
+{
+    int at = 0, value = -1;
+    while (pending[at] <= 0) {
+        at++;
+    }
+    for (int step = 0; step <= g->n_nodes; step++) {
+        const node_t *node = &g->nodes[at];
+        for (int k = 0, v; (v = node_read(node, k)) >= 0; k++) {
+            int producer = g->values[v].producer;
+            if (producer >= 0 && pending[producer] > 0) {
+                value = v;
+                at = producer;
+                break;
+            }
+        }
+    }
+    return sg_fail(sinter_invalid_graph, "%s: its output tensor %" PRIu64 " leads back to its inputs: a cycle", node_label(&g->nodes[at]),
+                   g->values[value].lt.id);
+}
+
+/* pending[i]: reads of node i whose producers are not sorted yet; 0 for dead nodes. */
+static sinter_status_t order_nodes(graph_t *g, int *pending, int *heap, int n_live)
+{
+    int n_heap = 0;
+    g->n_topo = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const node_t *node = &g->nodes[i];
+        pending[i] = 0;
+        for (int k = 0, v; !node->dead && (v = node_read(node, k)) >= 0; k++) {
+            pending[i] += g->values[v].producer >= 0;
+        }
+        if (pending[i] == 0 && !node->dead) {
+            heap_push(heap, &n_heap, i);
+        }
+    }
+    while (n_heap > 0) {
+        int i = heap_pop(heap, &n_heap);
+        g->topo[g->n_topo++] = i;
+        for (int p = 0; p < g->nodes[i].n_out; p++) {
+            int v = g->nodes[i].out[p];
+            for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1]; u++) {
+                if (--pending[g->uses[u]] == 0) {
+                    heap_push(heap, &n_heap, g->uses[u]);
+                }
+            }
+        }
+    }
+    return g->n_topo == n_live ? sinter_success : report_cycle(g, pending);
 }
 
 sinter_status_t graph_sort(graph_t *g)
 {
-    char *colour = ARENA_NEW(&g->arena, char, g->n_nodes + 1);
-    visit_t *stack = ARENA_NEW(&g->arena, visit_t, g->n_nodes + 1);
-
-    g->n_topo = 0;
-    if (colour == NULL || stack == NULL || !room(g, &g->topo, &g->cap_topo, (size_t)g->n_nodes + 1))
+    int n_live = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        n_live += !g->nodes[i].dead;
+    }
+    if (g->n_nodes > INT32_MAX / 4) {
+        return sg_fail(sinter_out_of_memory, "graph: too many ops");
+    }
+    SG_TRY(collect_uses(g));
+    /* topo is followed by the two arrays that are needed while sorting. */
+    if (!room(&g->arena, &g->topo, &g->cap_topo, 3 * g->n_nodes)) {
         return sinter_out_of_memory;
-    for (int i = 0; i < g->n_nodes; i++)
-        if (!g->nodes[i].dead && colour[i] == WHITE)
-            SG_TRY(order_from(g, i, colour, stack));
-    return collect_uses(g);
+    }
+    return order_nodes(g, g->topo + g->n_nodes, g->topo + 2 * g->n_nodes, n_live);
 }

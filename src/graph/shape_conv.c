@@ -116,8 +116,8 @@ static sinter_status_t unslide(const node_t *node, const window_t *w, int64_t in
     bool fits = w->same ? mul_i64(in, w->stride, &size)
                         : window_extent(w, &extent) && mul_i64(in - 1, w->stride, &size) && add_i64(size, extent, &size) &&
                               add_i64(size, w->extra, &size);
-    size = fits ? size - w->pad_begin - w->pad_end : -1;
-    if (size < 0) {
+    fits = fits && add_i64(size, -w->pad_begin, &size) && add_i64(size, -w->pad_end, &size);
+    if (!fits || size < 0) {
         return FAIL_SHAPE(node, "spatial dimension %d comes out negative or overflows", at);
     }
     *out = size;
