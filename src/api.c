@@ -18,25 +18,9 @@ int sinter_version(void)
 
 /* ---- names ---------------------------------------------------------------------------------------------------------------------- */
 
-const char *sinter_op_kind_name(sinter_op_kind_t kind)
-{
-    return op_name(kind);
-}
-
 const char *sinter_op_attr_name(sinter_op_attr_t attr)
 {
     return attr_name(attr);
-}
-
-int sinter_op_kind_parse(const char *name, sinter_op_kind_t *out)
-{
-    for (int k = 0; name != NULL && out != NULL && k < sinter_op_last_symbol; k++) {
-        if (strcmp(op_name((sinter_op_kind_t)k), name) == 0) {
-            *out = (sinter_op_kind_t)k;
-            return 1;
-        }
-    }
-    return 0;
 }
 
 int sinter_op_attr_parse(const char *name, sinter_op_attr_t *out)
@@ -49,11 +33,6 @@ int sinter_op_attr_parse(const char *name, sinter_op_attr_t *out)
         }
     }
     return 0;
-}
-
-int sinter_op_kind_is_executed(sinter_op_kind_t kind)
-{
-    return op_runs(kind);
 }
 
 /* ---- engine and stream -------------------------------------------------------------------------------------------------------------- */
