@@ -156,14 +156,8 @@ static run_t run_of(const chain_bound_t *b, int operand, const int64_t *idx) {
         }                                                                                                                    \
     }
 
-static const unsigned char *byte_at(const chain_ref_t *ref, int64_t element) { return ref->data + element * ref->traits->block_bytes; }
-
 static void load_f32(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, float *dst) {
-    if (stride == 1 && b->fn->load[ref->dtype]) { /* types of whole bytes only */
-        b->fn->load[ref->dtype](dst, byte_at(ref, first), n);
-    } else {
-        ref->traits->codec.load_f32(ref->data, first, stride, n, dst);
-    }
+    eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
 }
 
 static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, double *dst) {
@@ -175,13 +169,10 @@ LOAD_RUN(load_run_f32, float, load_f32)
 LOAD_RUN(load_run_f64, double, load_f64)
 
 static void store_run_f32(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, const float *src, bool saturate) {
-    const dtype_codec_t *codec = &ref->traits->codec;
     if (saturate) {
-        codec->store_sat(ref->data, r->first, r->stride, n, src);
-    } else if (r->stride == 1 && b->fn->store[ref->dtype]) {
-        b->fn->store[ref->dtype](ref->data + r->first * ref->traits->block_bytes, src, n);
+        ref->traits->codec.store_sat(ref->data, r->first, r->stride, n, src);
     } else {
-        codec->store_f32(ref->data, r->first, r->stride, n, src);
+        eltwise_store(b->fn, ref->dtype, ref->data, r->first, r->stride, n, src);
     }
 }
 

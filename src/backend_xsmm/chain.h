@@ -87,6 +87,9 @@ bool chain_is_store(const chain_t *chain, int *operand);
  * thread may then run the chain. */
 bool chain_shares_bytes(const chain_bound_t *bound);
 
+/* Dim d becomes dim to[d]; -1 drops it, which is for dims of size 1 (or merged ones). */
+void chain_permute(chain_bound_t *bound, const int *to);
+
 /* Rewrites the iteration space into an equivalent one that is faster to run: dims of size 1 dropped, dims ordered by the first stored tensor's strides, neighbours
  * merged where every operand allows it. For callers that walk the whole space and have no block of their own (io). */
 void chain_collapse(chain_bound_t *bound);

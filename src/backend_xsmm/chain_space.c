@@ -52,8 +52,7 @@ static void move_i64(int64_t *v, const int *to, int n) {
     }
 }
 
-/* Dim d goes to place to[d]; -1: it is dropped. */
-static void renumber(chain_bound_t *b, const int *to) {
+void chain_permute(chain_bound_t *b, const int *to) {
     const int n = b->ndims;
     move_i64(b->dims, to, n);
     for (int i = 0; i < b->chain->n_operands; i++) {
@@ -73,7 +72,7 @@ static void drop_ones(chain_bound_t *b) {
     for (int d = 0; d < b->ndims; d++) {
         to[d] = b->dims[d] == 1 ? -1 : n++;
     }
-    renumber(b, to);
+    chain_permute(b, to);
 }
 
 static const chain_ref_t *first_store(const chain_bound_t *b) {
@@ -94,7 +93,7 @@ static void order_by_stride(chain_bound_t *b, const chain_ref_t *store) {
             to[d] += store->stride[e] > store->stride[d] || (store->stride[e] == store->stride[d] && e < d);
         }
     }
-    renumber(b, to);
+    chain_permute(b, to);
 }
 
 /* One walk over d and d + 1 finds the same elements: either d goes on where d + 1 ends, or nothing changes along d + 1, whose elements then form a group. */
@@ -126,7 +125,7 @@ static bool merge(chain_bound_t *b, int d) {
     }
     to[d] = -1; /* d + 1 takes its place */
     const int64_t n = b->dims[d] * b->dims[d + 1];
-    renumber(b, to);
+    chain_permute(b, to);
     b->dims[d] = n;
     for (int i = 0; i < b->chain->n_operands; i++) {
         b->refs[i].stride[d] = stride[i];
@@ -152,7 +151,7 @@ static void lengthen_inner(chain_bound_t *b) {
     for (int d = 0; d <= last; d++) {
         to[d] = d == longest ? last : d > longest ? d - 1 : d;
     }
-    renumber(b, to);
+    chain_permute(b, to);
 }
 
 void chain_collapse(chain_bound_t *b) {

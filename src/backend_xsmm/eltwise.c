@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "../graph/dtype.h"
+
 const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa) {
 #if defined(__x86_64__)
     if (isa >= sinter_isa_avx512) {
@@ -16,6 +18,24 @@ const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa) {
 #endif
     (void)isa;
     return &eltwise_table_generic;
+}
+
+void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n, float *dst) {
+    const dtype_traits_t *t = dtype_traits(type);
+    if (stride == 1 && fn->load[type]) { /* types of whole bytes only */
+        fn->load[type](dst, base + first * t->block_bytes, n);
+    } else {
+        t->codec.load_f32(base, first, stride, n, dst);
+    }
+}
+
+void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n, const float *src) {
+    const dtype_traits_t *t = dtype_traits(type);
+    if (stride == 1 && fn->store[type]) {
+        fn->store[type](base + first * t->block_bytes, src, n);
+    } else {
+        t->codec.store_f32(base, first, stride, n, src);
+    }
 }
 
 /* ---- double -------------------------------------------------------------------------------------------------------------------- */

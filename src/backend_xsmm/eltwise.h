@@ -34,6 +34,10 @@ typedef struct eltwise_table {
 /* The best table at or below isa (the plan's, which the machine has). */
 const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa);
 
+/* n elements of a tensor as f32, from element `first` on, `stride` elements apart. */
+void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n, float *dst);
+void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n, const float *src);
+
 /* The same ops in double, portable C: by sinter_op_kind_t. */
 extern const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS];
 

@@ -6,6 +6,7 @@
 #include "../../graph/status.h"
 #include "../chain.h"
 #include "../kernel.h"
+#include "chain_walk.h"
 
 enum { MAX_WALK = SINTER_MAX_NDIMS + 1 };
 
@@ -63,12 +64,8 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     if (begin >= end || (st->serial && tid > 0)) {
         return;
     }
-    int64_t left = begin;
-    for (int k = st->n_walk - 1; k >= 0; k--) {
-        at[k] = left % st->extent[k];
-        left /= st->extent[k];
-    }
-    for (int64_t run = begin; run < end; run++) {
+    walk_seek(st->n_walk, st->extent, begin, at);
+    for (int64_t run = begin; run < end; run++, walk_next(st->n_walk, st->extent, at)) {
         int n = 1;
         for (int k = 0; k < st->n_walk; k++) {
             idx[st->walk[k]] = st->walk[k] == inner ? at[k] * CHAIN_BLOCK : at[k];
@@ -78,9 +75,6 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
             n = rest < CHAIN_BLOCK ? (int)rest : CHAIN_BLOCK;
         }
         chain_run(&st->b, idx, n, NULL, scratch);
-        for (int k = st->n_walk - 1; k >= 0 && ++at[k] == st->extent[k]; k--) {
-            at[k] = 0;
-        }
     }
 }
 
