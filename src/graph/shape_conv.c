@@ -149,7 +149,7 @@ static sinter_status_t put_image(const node_t *node, const image_t *image, const
 
 sinter_status_t shape_pool(const node_t *node, const lt_t *in, lt_t *out)
 {
-    image_t image;
+    image_t image = {0};
     if (in[0].ndims < 0) {
         return sinter_success;
     }
@@ -223,8 +223,8 @@ sinter_status_t shape_conv(const node_t *node, const lt_t *in, lt_t *out)
 {
     bool transposed = node->kind == sinter_op_conv_transpose_backward_data;
     int64_t groups = node_s64(node, sinter_op_attr_groups, 1);
-    image_t image;
-    weights_t w;
+    image_t image = {0};
+    weights_t w = {0};
     if (in[0].ndims < 0 || in[1].ndims < 0) {
         return sinter_success;
     }
@@ -241,8 +241,8 @@ sinter_status_t shape_conv(const node_t *node, const lt_t *in, lt_t *out)
 sinter_status_t shape_conv_transpose(const node_t *node, const lt_t *in, lt_t *out)
 {
     int64_t channels, groups = node_s64(node, sinter_op_attr_groups, 1);
-    image_t image;
-    weights_t w;
+    image_t image = {0};
+    weights_t w = {0};
     if (in[0].ndims < 0 || in[1].ndims < 0) {
         return sinter_success;
     }
@@ -262,8 +262,8 @@ sinter_status_t shape_dst_shape(const node_t *node, const lt_t *in, lt_t *out)
 {
     const attr_t *given = node_attr(node, sinter_op_attr_dst_shape);
     int64_t channels, groups = node_s64(node, sinter_op_attr_groups, 1);
-    image_t image;
-    weights_t w;
+    image_t image = {0};
+    weights_t w = {0};
     if (in[0].ndims < 0 || in[1].ndims < 0 || node->n_in > 2 || (given != NULL && given->n > 0)) {
         return put_attr(node, sinter_op_attr_dst_shape, &out[0]);
     }
@@ -283,7 +283,7 @@ sinter_status_t shape_interpolate(const node_t *node, const lt_t *in, lt_t *out)
 {
     const attr_t *sizes = node_attr(node, sinter_op_attr_sizes), *scales = node_attr(node, sinter_op_attr_scales);
     int64_t dims[SINTER_MAX_NDIMS];
-    image_t image;
+    image_t image = {0};
     if (in[0].ndims < 0) {
         return sinter_success;
     }
