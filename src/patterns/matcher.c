@@ -52,6 +52,7 @@ static void match_clear(matcher_t *m, const pattern_t *pattern)
     m->match.n = 0;
     m->match.pattern = pattern;
     m->required = 0;
+    m->near = false;
     m->n_stops = 0;
     m->reason[0] = '\0';
     m->work = 0;
@@ -196,8 +197,8 @@ static void take_sides(matcher_t *m, int pattern_node, int from, const lt_t *spa
 
 /* ---- below ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* The node that alone uses v and may follow in a chain; -1 with *why, which is "" for another kind of op. */
-static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, const char **why)
+/* The node that alone uses v and may follow in a chain; -1 with *why, which is "" if there is no op of the right kind, and else tells what *other lacks. */
+static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other, const char **why)
 {
     const value_t *value = &m->g->values[v];
     const int *users = value_users(m->g, v);
@@ -205,7 +206,13 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, const char
     if (value_n_users(m->g, v) == 0) {
         return -1;
     }
-    const int c = users[0];
+    int c = users[0];
+    for (int i = 0; i < value_n_users(m->g, v); i++) { /* with several, the one that the pattern asks for, to say so */
+        if ((pat_classes(&m->g->nodes[users[i]]) & pn->ops) != 0) {
+            c = users[i];
+            break;
+        }
+    }
     const node_t *n = &m->g->nodes[c];
     const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     const unsigned classes = pat_classes(n);
@@ -224,6 +231,7 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, const char
            : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT)) != 0 && !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
                ? "it broadcasts its input to larger dims"
                : NULL;
+    *other = c;
     return *why == NULL ? c : -1;
 }
 
@@ -232,10 +240,11 @@ static int take_chain(matcher_t *m, int pattern_node, int v, const char **why)
     const pat_node_t *pn = &m->match.pattern->nodes[pattern_node];
     const int max = pn->max < m->limit ? pn->max : m->limit;
     for (int taken = 0; taken < max; taken++) {
-        const int c = sole_user(m, pn, v, why);
+        int other;
+        const int c = sole_user(m, pn, v, &other, why);
         if (c < 0) {
-            if (*why[0] != '\0' && taken >= pn->min) {
-                match_stop(m, "before %s: %s", node_label(&m->g->nodes[value_users(m->g, v)[0]]), *why);
+            if (*why[0] != '\0') {
+                match_stop(m, "before %s: %s", node_label(&m->g->nodes[other]), *why);
             }
             break;
         }
@@ -278,11 +287,26 @@ static bool take_below(matcher_t *m, int i)
     if (v < 0) {
         return fail(m, "no %s below %s: the ops there have several ends", pn->role, hook_label(m, pn->of));
     }
-    const bool used = value_n_users(m->g, v) > 0;
-    const char *next = used ? node_label(&m->g->nodes[value_users(m->g, v)[0]]) : "nothing";
-    const char *also = m->g->values[v].is_output ? ", and its tensor is a graph output" : value_n_users(m->g, v) > 1 ? ", and its tensor has other uses" : "";
-    return fail(m, "no %s below %s: %s follows%s%s%s", pn->role, hook_label(m, pn->of), next, why != NULL && why[0] ? ", " : "",
-                why != NULL ? why : "", why != NULL && why[0] ? "" : also);
+    if (m->n_stops > 0) {
+        return fail(m, "no %s below %s; stopped %s", pn->role, hook_label(m, pn->of), m->stops[m->n_stops - 1]);
+    }
+    if (value_n_users(m->g, v) == 0) {
+        m->required = 0;
+        return fail(m, "no %s below %s: nothing follows", pn->role, hook_label(m, pn->of));
+    }
+    return fail(m, "no %s below %s: %s follows", pn->role, hook_label(m, pn->of), node_label(&m->g->nodes[value_users(m->g, v)[0]]));
+}
+
+/* Why a fitting producer was left out. */
+static void note_above(matcher_t *m, int v, unsigned classes)
+{
+    const int p = m->g->values[v].producer;
+    if (p >= 0 && m->owner[p] < 0 && m->at[p] < 0 && (pat_classes(&m->g->nodes[p]) & classes) != 0) {
+        match_stop(m, "below %s: %s", node_label(&m->g->nodes[p]),
+                   m->g->values[v].is_output   ? "its result is a graph output"
+                   : !used_by_match_only(m, v) ? "its result has other uses"
+                                               : "it depends on the ops below");
+    }
 }
 
 static bool take_node(matcher_t *m, int i)
@@ -294,7 +318,14 @@ static bool take_node(matcher_t *m, int i)
     const int from = m->match.n;
     take_above(m, i, pn->ops, NULL, gather_inputs(m, 0, pn->port, pn->of), pn->max < m->limit ? pn->max : m->limit);
     m->end[i] = -1;
-    return m->match.n - from >= pn->min || fail(m, "no %s above %s that only this uses", pn->role, hook_label(m, pn->of));
+    for (int k = pn->port >= 0 ? gather_inputs(m, 0, pn->port, pn->of) - 1 : -1; k >= 0; k--) {
+        note_above(m, m->work_values[k], pn->ops);
+    }
+    if (m->match.n - from >= pn->min) {
+        return true;
+    }
+    m->required = 0;
+    return fail(m, "no %s above %s that only this uses", pn->role, hook_label(m, pn->of));
 }
 
 static bool try_nodes(matcher_t *m, int anchor)
@@ -311,7 +342,7 @@ static bool try_nodes(matcher_t *m, int anchor)
         m->required += p->nodes[i].min > 0;
     }
     if (m->match.n < 2) {
-        return fail(m, "nothing to fuse with");
+        return m->n_stops > 0 ? fail(m, "stopped %s", m->stops[0]) : fail(m, "nothing to fuse with");
     }
     for (const pat_check_t *check = p->checks; check != NULL && *check != NULL; check++) {
         const char *why = (*check)(&m->match);
@@ -332,6 +363,7 @@ bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor)
         return false;
     }
     const bool matched = try_nodes(m, anchor);
+    m->near = !matched && (m->required > 1 || m->n_stops > 0);
     m->wasted += matched ? 0 : m->work;
     if (m->wasted > 100000 + 32 * (int64_t)m->g->n_nodes) {
         m->limit = SHORT_LIMIT;

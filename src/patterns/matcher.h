@@ -33,6 +33,7 @@ typedef struct matcher {
     int *node, *of, *at;      /* behind match's const pointers */
     int end[PAT_MAX_NODES];   /* by pattern node: the value that nodes below it hang on, -1 if there is no single one */
     int required;             /* non-optional pattern nodes met so far */
+    bool near;                /* the match got past its second node, or met the right op under wrong conditions */
     char reason[MATCH_TEXT];  /* why the match failed */
     int n_stops;
     char stops[MATCH_STOPS][MATCH_TEXT]; /* why a chain or region went no further */

@@ -8,7 +8,7 @@
 #include "../graph/status.h"
 #include "matcher.h"
 
-/* A pattern that got past its second node at an anchor and failed then. */
+/* A pattern that nearly matched at an anchor. */
 typedef struct refusal {
     const char *pattern, *reason;
     struct refusal *next; /* of the same anchor */
@@ -65,14 +65,13 @@ static sinter_status_t take(partitioner_t *p, const pattern_t *pattern)
 
 static sinter_status_t match_all(partitioner_t *p)
 {
-    enum { PAST_SECOND = 2 };
     const graph_t *g = p->g;
     for (int row = 0; row < sinter_n_patterns; row++) {
         matcher_new_row(&p->m);
         for (int t = 0; t < graph_n_live(g); t++) {
             if (matcher_try(&p->m, sinter_patterns[row], g->topo[t])) {
                 SG_TRY(take(p, sinter_patterns[row]));
-            } else if (p->m.owner[g->topo[t]] < 0 && p->m.required >= PAST_SECOND) {
+            } else if (p->m.near) {
                 SG_TRY(add_refusal(p, g->topo[t], sinter_patterns[row]));
             }
         }

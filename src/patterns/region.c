@@ -166,13 +166,19 @@ static const char *unfit(const region_t *r, int node, int v)
     return match_same_dims(&m->g->values[n->out[0]].lt, r->dims) ? NULL : "it broadcasts the region to larger dims";
 }
 
+/* A value with a user that fits and one that does not is worth a word, and so is a user that nearly fits. */
 static void note_stop(region_t *r, int v, int node, const char *why)
 {
     const graph_t *g = r->m->g;
     if (why[0] != '\0') {
         match_stop(r->m, "before %s: %s", node_label(&g->nodes[node]), why);
-    } else if (value_n_users(g, v) > 1) {
-        match_stop(r->m, "at tensor %llu: %s uses it too", (unsigned long long)g->values[v].lt.id, node_label(&g->nodes[node]));
+        return;
+    }
+    for (int i = 0; i < value_n_users(g, v); i++) {
+        if (unfit(r, value_users(g, v)[i], v) == NULL) {
+            match_stop(r->m, "at tensor %llu: %s uses it too", (unsigned long long)g->values[v].lt.id, node_label(&g->nodes[node]));
+            return;
+        }
     }
 }
 
