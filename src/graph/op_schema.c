@@ -1,6 +1,10 @@
 /* The cards, and the projections of ops.def onto them. A row whose card is missing does not compile; one whose shape rule is missing does not link. */
 #include "op_schema.h"
 
+#include <string.h>
+
+#include <sinter/sinter_graph.h>
+
 #include "shape.h"
 
 /* ---- sets of data types ---- */
@@ -204,4 +208,27 @@ const attr_rule_t *op_attr_rule(sinter_op_kind_t kind, sinter_op_attr_t id)
         }
     }
     return NULL;
+}
+
+/* ---- public names ---- */
+
+const char *sinter_op_kind_name(sinter_op_kind_t kind)
+{
+    return op_name(kind);
+}
+
+int sinter_op_kind_is_executed(sinter_op_kind_t kind)
+{
+    return op_runs(kind);
+}
+
+int sinter_op_kind_parse(const char *name, sinter_op_kind_t *out)
+{
+    for (size_t k = 0; name != NULL && out != NULL && k < sizeof op_rows / sizeof *op_rows; k++) {
+        if (op_rows[k].name != NULL && strcmp(op_rows[k].name, name) == 0) {
+            *out = (sinter_op_kind_t)k;
+            return 1;
+        }
+    }
+    return 0;
 }
