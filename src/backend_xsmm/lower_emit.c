@@ -295,7 +295,10 @@ static sinter_status_t emit_dynquant(emitter_t *e, const group_t *gr, step_t *st
     quant_geom_t geom;
     SG_TRY(geometry(lo, n, &geom));
     step->p.dynquant = (dynquant_params_t){.in = n->in[0], .out = n->out[0], .scale = n->n_out > 1 ? n->out[1] : -1,
-                                           .zp = n->n_out > 2 ? n->out[2] : -1, .kind = (int)geom.kind};
+                                           .zp = n->n_out > 2 ? n->out[2] : -1, .kind = (int)geom.kind,
+                                           .tensor_scale = geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
+    map_from(geom.scale_dim, step->p.dynquant.scale_dim);
+    map_from(geom.zp_dim, step->p.dynquant.zp_dim);
     return sinter_success;
 }
 
@@ -442,6 +445,7 @@ static void lifetimes(plan_t *plan) {
             touch(plan, step->p.dynquant.out, s);
             touch(plan, step->p.dynquant.scale, s);
             touch(plan, step->p.dynquant.zp, s);
+            touch(plan, step->p.dynquant.tensor_scale, s);
         }
     }
 }

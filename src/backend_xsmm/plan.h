@@ -69,6 +69,8 @@ typedef struct attention_params {
 /* DynamicQuantize that computes its scales. */
 typedef struct dynquant_params {
     int in, out, scale, zp; /* zp -1: none */
+    int tensor_scale;       /* dynamic_nv: the scale of all scales, an input; -1: 1 */
+    int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS]; /* as in operand_t */
     int kind;               /* quant_kind_t */
 } dynquant_params_t;
 
