@@ -1,4 +1,5 @@
-/* Binding of matrix operands, and loading of tiles. A tile is loaded line by line, lines running along whichever of rows and columns is contiguous in memory:
+/* Binding of matrix operands, and loading of tiles. A tile is loaded line by line, lines running along whichever of rows and columns is
+ * contiguous in memory:
  *
  *   codes --decode--> f32 line --(x - zp) * scale--> dst row,     or 16 such lines --transpose--> 16 dst columns
  */
@@ -17,7 +18,9 @@ const float tile_lut_e2m1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1,
 /* ---- binding ---------------------------------------------------------------------------------------------------------------- */
 
 /* Strides and group sizes of scales or zero points by data dim. A dim they do not have: one group, stride 0. */
-static sinter_status_t bind_groups(const char *what, const bound_t *data, const bound_t *side, const int8_t *dim, int64_t *stride, int64_t *group) {
+static sinter_status_t bind_groups(const char *what, const bound_t *data, const bound_t *side, const int8_t *dim, int64_t *stride,
+                                   int64_t *group)
+{
     for (int d = 0; d < data->ndims; d++) {
         const int64_t n = data->dims[d], groups = dim[d] < 0 ? 1 : side->dims[dim[d]];
         stride[d] = dim[d] < 0 ? 0 : side->strides[dim[d]];
@@ -26,20 +29,23 @@ static sinter_status_t bind_groups(const char *what, const bound_t *data, const 
             continue;
         }
         if (groups < 1 || n % groups != 0) {
-            return sg_fail(sinter_invalid_shape, "%s: dim %d of %lld elements does not divide into %lld groups", what, d, (long long)n, (long long)groups);
+            return sg_fail(sinter_invalid_shape, "%s: dim %d of %lld elements does not divide into %lld groups", what, d, (long long)n,
+                           (long long)groups);
         }
         group[d] = n / groups;
     }
     return sinter_success;
 }
 
-static void swap_i64(int64_t *v, int i, int j) {
+static void swap_i64(int64_t *v, int i, int j)
+{
     int64_t t = v[i];
     v[i] = v[j];
     v[j] = t;
 }
 
-sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame, tile_operand_t *out) {
+sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame, tile_operand_t *out)
+{
     const bound_t *data = &frame->v[op->data];
     const int n = data->ndims, r = n - 2, c = n - 1;
     if (n < 2) {
@@ -79,7 +85,8 @@ sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
     return sinter_success;
 }
 
-tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb) {
+tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb)
+{
     tile_src_t s = op->base;
     const int own = op->ndims - 2;
     for (int d = 0; d < own; d++) {
@@ -97,56 +104,59 @@ tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb) {
 /* Scales and zero points of one stretch of a line, one for each element. */
 typedef struct coefs {
     int64_t scale_line, zp_line; /* the line group they are for; -1: none yet */
-    bool exact_f64;              /* f32 arithmetic would not be exact here: see needs_f64 */
+    bool f64;                    /* f32 arithmetic would not be exact here: see needs_f64 */
     bool scale_f64, zp_f64;
     float scale[TILE_LINE], zp[TILE_LINE];
 } coefs_t;
 
 /* A scale that is subnormal in f32 is lost under DAZ (e8m0 byte 0); a zero point beyond 2^22 makes q - zp inexact in f32. */
-static bool is_subnormal(float x) {
+static bool needs_f64(float x)
+{
     uint32_t u;
     memcpy(&u, &x, sizeof u);
-    return (u & 0x7f800000u) == 0 && (u & 0x007fffffu) != 0;
+    return ((u & 0x7f800000u) == 0 && (u & 0x007fffffu) != 0) || fabsf(x) > 0x1p22f;
 }
 
 /* x[i] = value of group (c0 + i) / group; returns whether any of them asks for double arithmetic. */
-static bool expand(const dtype_traits_t *type, const unsigned char *base, int64_t first, int64_t stride, int64_t group, int64_t c0, int n, float *x) {
+static bool expand(const tile_isa_t *isa, const dtype_traits_t *type, const unsigned char *base, int64_t first, int64_t stride,
+                   int64_t group, int64_t c0, int n, float *x)
+{
+    float values[TILE_LINE];
+    const int64_t g0 = c0 / group;
+    const int groups = stride ? (int)((c0 + n - 1) / group - g0) + 1 : 1;
     bool f64 = false;
-    if (stride == 0 || group == 1) {
-        type->codec.load_f32(base, first + (stride ? c0 * stride : 0), stride, n, x);
-        for (int i = 0; i < n; i++) {
-            f64 |= is_subnormal(x[i]) || fabsf(x[i]) > 0x1p22f;
+    type->codec.load_f32(base, first + g0 * stride, stride, groups, values);
+    int64_t left = stride ? (g0 + 1) * group - c0 : n;
+    for (int g = 0, i = 0; g < groups; g++, left = group) {
+        const int k = left < n - i ? (int)left : n - i;
+        f64 |= needs_f64(values[g]);
+        if (k == 1) {
+            x[i] = values[g];
+        } else {
+            isa->fill(x + i, values[g], k);
         }
-        return f64;
-    }
-    float value = 0;
-    for (int i = 0; i < n;) {
-        const int64_t g = (c0 + i) / group, left = (g + 1) * group - (c0 + i);
-        const int end = left < n - i ? i + (int)left : n;
-        type->codec.load_f32(base, first + g * stride, 0, 1, &value);
-        f64 |= is_subnormal(value) || fabsf(value) > 0x1p22f;
-        for (; i < end; i++) {
-            x[i] = value;
-        }
+        i += k;
     }
     return f64;
 }
 
-static void update_coefs(coefs_t *k, const tile_src_t *s, int64_t line, int64_t c0, int n) {
+static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line, int64_t c0, int n)
+{
     if (s->scale && line / s->scale_gr != k->scale_line) {
         k->scale_line = line / s->scale_gr;
-        /* A large scale is exact in f32, only a subnormal one needs care; going through double then costs time, not exactness. */
-        k->scale_f64 = expand(s->scale_type, s->scale, s->scale_first + k->scale_line * s->scale_rs, s->scale_cs, s->scale_gc, c0, n, k->scale);
+        k->scale_f64 =
+            expand(isa, s->scale_type, s->scale, s->scale_first + k->scale_line * s->scale_rs, s->scale_cs, s->scale_gc, c0, n, k->scale);
     }
     if (s->zp && line / s->zp_gr != k->zp_line) {
         k->zp_line = line / s->zp_gr;
-        k->zp_f64 = expand(s->zp_type, s->zp, s->zp_first + k->zp_line * s->zp_rs, s->zp_cs, s->zp_gc, c0, n, k->zp);
+        k->zp_f64 = expand(isa, s->zp_type, s->zp, s->zp_first + k->zp_line * s->zp_rs, s->zp_cs, s->zp_gc, c0, n, k->zp);
     }
-    k->exact_f64 = k->scale_f64 || k->zp_f64 || s->type->digits > 24;
+    k->f64 = k->scale_f64 || k->zp_f64 || s->type->digits > 24;
 }
 
 /* The slow exact path, straight from the codecs in double. */
-static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float *dst) {
+static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float *dst)
+{
     for (int i = 0; i < n; i++) {
         const int64_t c = c0 + i;
         double q, zp = 0, scale = 1;
@@ -155,14 +165,16 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
             s->zp_type->codec.load_f64(s->zp, s->zp_first + line / s->zp_gr * s->zp_rs + c / s->zp_gc * s->zp_cs, 0, 1, &zp);
         }
         if (s->scale) {
-            s->scale_type->codec.load_f64(s->scale, s->scale_first + line / s->scale_gr * s->scale_rs + c / s->scale_gc * s->scale_cs, 0, 1, &scale);
+            s->scale_type->codec.load_f64(s->scale, s->scale_first + line / s->scale_gr * s->scale_rs + c / s->scale_gc * s->scale_cs, 0, 1,
+                                          &scale);
         }
         dst[i] = (float)((q - zp) * scale);
     }
 }
 
 /* Lines l0..l0+nl-1, elements c0..c0+n-1 of each (n <= TILE_LINE), lines being the rows of s. */
-static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, int nl, int64_t c0, int n, float *dst, int64_t ld) {
+static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, int nl, int64_t c0, int n, float *dst, int64_t ld)
+{
     const tile_decode_t decode = s->cs == 1 && (int)s->dtype < isa->n_decode ? isa->decode[s->dtype] : NULL;
     const bool quantised = s->scale || s->zp;
     coefs_t k;
@@ -171,8 +183,8 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
     for (int l = 0; l < nl; l++, dst += ld) {
         const int64_t line = l0 + l, at = s->first + line * s->rs + c0 * s->cs;
         if (quantised) {
-            update_coefs(&k, s, line, c0, n);
-            if (k.exact_f64) {
+            update_coefs(isa, &k, s, line, c0, n);
+            if (k.f64) {
                 line_f64(s, line, c0, n, dst);
                 continue;
             }
@@ -192,7 +204,8 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
     }
 }
 
-static tile_src_t transposed(const tile_src_t *s) {
+static tile_src_t transposed(const tile_src_t *s)
+{
     tile_src_t t = *s;
     t.rs = s->cs, t.cs = s->rs;
     t.scale_rs = s->scale_cs, t.scale_cs = s->scale_rs;
@@ -202,7 +215,8 @@ static tile_src_t transposed(const tile_src_t *s) {
     return t;
 }
 
-static void load_transposed(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld) {
+static void load_transposed(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld)
+{
     const tile_src_t t = transposed(src);
     _Alignas(64) float lines[TILE_LANES * TILE_LINE];
     for (int r = 0; r < nr; r += TILE_LINE) {
@@ -215,7 +229,9 @@ static void load_transposed(const tile_isa_t *isa, const tile_src_t *src, int64_
     }
 }
 
-void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc) {
+void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr,
+               int pad_nc)
+{
     if (src->cs != 1 && src->rs == 1) {
         load_transposed(isa, src, r0, nr, c0, nc, dst, ld);
     } else {
@@ -233,13 +249,22 @@ void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr,
 
 /* ---- portable versions ------------------------------------------------------------------------------------------------------ */
 
-static void dequant_c(float *x, const float *zp, const float *scale, int n) {
+static void dequant_c(float *x, const float *zp, const float *scale, int n)
+{
     for (int i = 0; i < n; i++) {
         x[i] = (zp ? x[i] - zp[i] : x[i]) * scale[i];
     }
 }
 
-void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd) {
+static void fill_c(float *x, float value, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = value;
+    }
+}
+
+void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd)
+{
     for (int c = 0; c < cols; c++) {
         for (int r = 0; r < rows; r++) {
             dst[c * ldd + r] = src[r * lds + c];
@@ -247,7 +272,8 @@ void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *
     }
 }
 
-static uint16_t bf16_of(float x) {
+static uint16_t bf16_of(float x)
+{
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     if ((u & 0x7fffffffu) > 0x7f800000u) {
@@ -256,7 +282,8 @@ static uint16_t bf16_of(float x) {
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd) {
+void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd)
+{
     for (int r = 0; r < rows; r++) {
         for (int c = 0; c < cols; c++) {
             dst[r * ldd + c] = bf16_of(src[r * ld + c]);
@@ -264,7 +291,8 @@ void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t
     }
 }
 
-void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd) {
+void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd)
+{
     for (int r = 0; r < rows; r++) {
         for (int c = 0; c < cols; c++) {
             dst[r / 2 * ldd * 2 + c * 2 + r % 2] = bf16_of(src[r * ld + c]);
@@ -272,7 +300,8 @@ void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_
     }
 }
 
-static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, bool beta) {
+static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, bool beta)
+{
     for (int i = 0; i < m; i++, a += lda, c += ldc) {
         if (!beta) {
             memset(c, 0, (size_t)n * sizeof(float));
@@ -286,15 +315,17 @@ static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float
     }
 }
 
-static const tile_isa_t isa_c = {.dequant = dequant_c, .transpose = tile_transpose_c};
+static const tile_isa_t isa_c = {.dequant = dequant_c, .fill = fill_c, .transpose = tile_transpose_c};
 
-static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc) {
+static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc)
+{
     tile_load(&isa_c, src, r0, nr, c0, nc, dst, ld, pad_nr, pad_nc);
 }
 
 static const tile_table_t table_c = {load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c};
 
-const tile_table_t *tile_table(sinter_cpu_isa_t isa) {
+const tile_table_t *tile_table(sinter_cpu_isa_t isa)
+{
 #if defined(__x86_64__)
     if (isa >= sinter_isa_avx512) {
         return &tile_table_avx512;

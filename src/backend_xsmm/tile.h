@@ -4,12 +4,13 @@
 
 #include "plan.h"
 
-/* A matrix operand bound at one batch index: element (r, c) is at data element r*rs + c*cs. Scales and zero points likewise with r / scale_gr and c / scale_gc. */
+/* A matrix operand bound at one batch index: element (r, c) is at data element r*rs + c*cs. Scales and zero points likewise with r /
+ * scale_gr and c / scale_gc. */
 typedef struct tile_src {
-    const unsigned char *data, *scale, *zp;   /* bases; scale, zp NULL: none */
+    const unsigned char *data, *scale, *zp; /* bases; scale, zp NULL: none */
     const dtype_traits_t *type, *scale_type, *zp_type;
-    sinter_data_type_t dtype;                 /* of data: picks the decoder */
-    int64_t first, scale_first, zp_first;     /* element offsets of (0, 0) at this batch */
+    sinter_data_type_t dtype;             /* of data: picks the decoder */
+    int64_t first, scale_first, zp_first; /* element offsets of (0, 0) at this batch */
     int64_t rs, cs, scale_rs, scale_cs, zp_rs, zp_cs;
     int64_t scale_gr, scale_gc, zp_gr, zp_gc; /* group sizes, >= 1 */
 } tile_src_t;
@@ -34,8 +35,8 @@ typedef struct tile_table {
     void (*load)(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc);
     /* C[m][n] = A[m][k] B[k][n], added to C if beta; row-major. For where libxsmm has no kernel: m, n, k >= 0. */
     void (*gemm)(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, bool beta);
-    /* f32 to bf16, nearest even: rows as they are, or pairs of rows interleaved, dst[(r / 2) * ldd * 2 + c * 2 + r % 2] (rows even), as XS_BF16F32 wants A and
-     * B. */
+    /* f32 to bf16, nearest even: rows as they are, or pairs of rows interleaved, dst[(r / 2) * ldd * 2 + c * 2 + r % 2] (rows even), as
+     * XS_BF16F32 wants A and B. */
     void (*bf16_rows)(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
     void (*bf16_pairs)(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
 } tile_table_t;

@@ -13,11 +13,13 @@ typedef struct tile_isa {
     const tile_decode_t *decode; /* by data type; NULL entries (and types from n_decode up) go through the codec */
     int n_decode;
     void (*dequant)(float *x, const float *zp, const float *scale, int n); /* x = (x - zp) * scale; zp NULL: none */
+    void (*fill)(float *x, float value, int n);
     /* dst[c * ldd + r] = src[r * lds + c] for r < rows <= TILE_LANES, c < cols. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 } tile_isa_t;
 
-void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc);
+void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr,
+               int pad_nc);
 /* Portable forms, which the SIMD versions use for what does not fill a vector. */
 void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);

@@ -1,5 +1,5 @@
-/* The libxsmm adaptor. libxsmm is column-major, so a row-major product is asked for with its operands swapped: its first operand is our B. Everything that
- * libxsmm accepts but gets wrong is refused here before it is asked. */
+/* The libxsmm adaptor. libxsmm is column-major, so a row-major product is asked for with its operands swapped: its first operand is our
+ * B. Everything that libxsmm accepts but gets wrong is refused here before it is asked. */
 #include "xsmm.h"
 
 #include <libxsmm.h>
@@ -18,22 +18,48 @@ typedef struct target {
 } target_t;
 
 #if defined(__x86_64__)
-static bool cpu_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-static bool cpu_avx512(void) {
+static bool cpu_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+static bool cpu_avx512(void)
+{
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
 }
-static bool cpu_vnni(void) { return __builtin_cpu_supports("avx512vnni"); }
-static bool cpu_bf16(void) { return __builtin_cpu_supports("avx512bf16"); }
+static bool cpu_vnni(void)
+{
+    return __builtin_cpu_supports("avx512vnni");
+}
+static bool cpu_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16");
+}
 #else
-static bool cpu_avx2(void) { return false; }
-static bool cpu_avx512(void) { return false; }
-static bool cpu_vnni(void) { return false; }
-static bool cpu_bf16(void) { return false; }
+static bool cpu_avx2(void)
+{
+    return false;
+}
+static bool cpu_avx512(void)
+{
+    return false;
+}
+static bool cpu_vnni(void)
+{
+    return false;
+}
+static bool cpu_bf16(void)
+{
+    return false;
+}
 #endif
 
-static target_t target_of(int archid) {
+static target_t target_of(int archid)
+{
     const target_t above = {.why = "libxsmm's target is above what the CPU has"};
+    if (archid <= LIBXSMM_X86_GENERIC) {
+        return (target_t){.why = "libxsmm's JIT is off (LIBXSMM_TARGET)"};
+    }
     if (archid < LIBXSMM_X86_AVX2 || archid > LIBXSMM_X86_ALLFEAT) {
         return (target_t){.why = "libxsmm's target is below AVX2 (LIBXSMM_TARGET or the CPU)"};
     }
@@ -49,15 +75,18 @@ static target_t target_of(int archid) {
     if (!cpu_avx512() || (archid >= LIBXSMM_X86_AVX512_CLX && !cpu_vnni()) || (archid >= LIBXSMM_X86_AVX512_CPX && !cpu_bf16())) {
         return above;
     }
-    return (target_t){.isa = archid >= LIBXSMM_X86_AVX512_CLX ? sinter_isa_avx512_vnni : sinter_isa_avx512, .bf16 = archid >= LIBXSMM_X86_AVX512_CPX};
+    return (target_t){.isa = archid >= LIBXSMM_X86_AVX512_CLX ? sinter_isa_avx512_vnni : sinter_isa_avx512,
+                      .bf16 = archid >= LIBXSMM_X86_AVX512_CPX};
 }
 
 /* Kernels of f32 use AVX-512 F and VL at most, whatever the target's name; the others use what their target adds. */
-static sinter_cpu_isa_t needs(xs_kind_t kind, sinter_cpu_isa_t target) {
+static sinter_cpu_isa_t needs(xs_kind_t kind, sinter_cpu_isa_t target)
+{
     return kind == XS_F32 && target > sinter_isa_avx512 ? sinter_isa_avx512 : target;
 }
 
-const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap) {
+const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap)
+{
     if (cap == sinter_isa_generic) {
         return "ISA capped at generic";
     }
@@ -77,10 +106,14 @@ const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap) {
     return NULL;
 }
 
-static int size_of_input(xs_kind_t kind) { return kind == XS_F32 ? 4 : kind == XS_BF16F32 ? 2 : 1; }
+static int size_of_input(xs_kind_t kind)
+{
+    return kind == XS_F32 ? 4 : kind == XS_BF16F32 ? 2 : 1;
+}
 
 /* Shapes that libxsmm must not be asked for. */
-static const char *refuse_shape(const xs_shape_t *s) {
+static const char *refuse_shape(const xs_shape_t *s)
+{
     const int64_t size = size_of_input(s->kind), limit = INT32_MAX;
     const int pack = s->kind == XS_F32 ? 1 : s->kind == XS_BF16F32 ? 2 : 4;
     if (s->m < 1 || s->n < 1 || s->k < 1) {
@@ -108,7 +141,8 @@ static const char *refuse_shape(const xs_shape_t *s) {
 
 #if defined(SINTER_LIBXSMM_2)
 
-static xs_kernel_t dispatch(const xs_shape_t *s, const char **why) {
+static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
+{
     static const libxsmm_datatype in_b[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16, LIBXSMM_DATATYPE_I8, LIBXSMM_DATATYPE_U8};
     static const libxsmm_datatype in_a[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16, LIBXSMM_DATATYPE_U8, LIBXSMM_DATATYPE_I8};
     const bool is_int = s->kind == XS_U8S8S32 || s->kind == XS_S8U8S32;
@@ -133,7 +167,8 @@ static xs_kernel_t dispatch(const xs_shape_t *s, const char **why) {
     return (xs_kernel_t){(void (*)(void))fn, true};
 }
 
-void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count) {
+void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count)
+{
     unsigned long long n = count;
     if (count == 0) {
         return;
@@ -148,7 +183,8 @@ void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t
 
 #else
 
-static xs_kernel_t dispatch(const xs_shape_t *s, const char **why) {
+static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
+{
     const int m = s->n, n = s->m, k = s->k, lda = s->ldb, ldb = s->lda, ldc = s->ldc, size = size_of_input(s->kind);
     const int stride_a = (int)s->stride_b * size, stride_b = (int)s->stride_a * size;
     /* All of these are given: NULL would let defaults of the environment in. Only alpha 1, beta 0 or 1 and no TRANS_A are safe. */
@@ -157,13 +193,17 @@ static xs_kernel_t dispatch(const xs_shape_t *s, const char **why) {
     const int ialpha = 1, ibeta = s->beta;
     void (*fn)(void) = NULL;
     if (s->kind == XS_F32) {
-        fn = (void (*)(void))libxsmm_smmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
+        fn = (void (*)(void))libxsmm_smmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags,
+                                                                  &prefetch);
     } else if (s->kind == XS_BF16F32) {
-        fn = (void (*)(void))libxsmm_bsmmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
+        fn = (void (*)(void))libxsmm_bsmmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags,
+                                                                   &prefetch);
     } else if (s->kind == XS_U8S8S32) {
-        fn = (void (*)(void))libxsmm_subimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
+        fn = (void (*)(void))libxsmm_subimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags,
+                                                                     &prefetch);
     } else {
-        fn = (void (*)(void))libxsmm_usbimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
+        fn = (void (*)(void))libxsmm_usbimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags,
+                                                                     &prefetch);
     }
     if (!fn) {
         *why = "libxsmm has no kernel for this shape";
@@ -171,7 +211,8 @@ static xs_kernel_t dispatch(const xs_shape_t *s, const char **why) {
     return (xs_kernel_t){fn, false};
 }
 
-void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count) {
+void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count)
+{
     unsigned long long n = count;
     if (count) { /* the kernels run once even for 0 */
         ((libxsmm_smmfunction_reducebatch_strd)kernel.fn)((const float *)b, (const float *)a, (float *)c, &n);
@@ -180,7 +221,8 @@ void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t
 
 #endif
 
-xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why) {
+xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why)
+{
     *why = xs_refuse(shape->kind, cap);
     if (!*why) {
         *why = refuse_shape(shape);
@@ -188,16 +230,17 @@ xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const cha
     return *why ? (xs_kernel_t){0} : dispatch(shape, why);
 }
 
-const char *xs_version(void) {
+const char *xs_version(void)
+{
     /* One literal for each target, so that nothing has to be formatted into static memory. */
 #define XS_NAME(target) LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MAJOR) "." LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MINOR) " " target
     int id = libxsmm_get_target_archid();
-    return id < LIBXSMM_X86_AVX2            ? XS_NAME("no JIT")
-           : id == LIBXSMM_X86_AVX2         ? XS_NAME("hsw")
-           : id < LIBXSMM_X86_AVX512_SKX    ? XS_NAME("avx512 subset")
-           : id == LIBXSMM_X86_AVX512_SKX   ? XS_NAME("skx")
-           : id == LIBXSMM_X86_AVX512_CLX   ? XS_NAME("clx")
-           : id == LIBXSMM_X86_AVX512_CPX   ? XS_NAME("cpx")
-                                            : XS_NAME("above cpx");
+    return id < LIBXSMM_X86_AVX2          ? XS_NAME("no JIT")
+           : id == LIBXSMM_X86_AVX2       ? XS_NAME("hsw")
+           : id < LIBXSMM_X86_AVX512_SKX  ? XS_NAME("avx512 subset")
+           : id == LIBXSMM_X86_AVX512_SKX ? XS_NAME("skx")
+           : id == LIBXSMM_X86_AVX512_CLX ? XS_NAME("clx")
+           : id == LIBXSMM_X86_AVX512_CPX ? XS_NAME("cpx")
+                                          : XS_NAME("above cpx");
 #undef XS_NAME
 }

@@ -16,9 +16,9 @@ typedef enum xs_kind {
 
 typedef struct xs_shape {
     xs_kind_t kind;
-    int m, n, k, lda, ldb, ldc;   /* elements */
-    int64_t stride_a, stride_b;   /* elements between A_r, A_r+1 */
-    bool beta;                    /* true: C is added to */
+    int m, n, k, lda, ldb, ldc; /* elements */
+    int64_t stride_a, stride_b; /* elements between A_r, A_r+1 */
+    bool beta;                  /* true: C is added to */
 } xs_shape_t;
 
 typedef struct xs_kernel {
@@ -26,8 +26,9 @@ typedef struct xs_kernel {
     bool two;         /* libxsmm 2.x calling convention */
 } xs_kernel_t;
 
-/* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the caller then uses its own code and reports why. cap: the plan's ISA;
- * libxsmm's own target is global to the process and emits up to its level, so a plan capped below that level gets no JIT kernel. */
+/* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the caller then uses its own code and reports
+ * why. cap: the plan's ISA; libxsmm's own target is global to the process and emits up to its level, so a plan capped below that level
+ * gets no JIT kernel. */
 xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why);
 /* count 0 does nothing: C is then left as it is, with beta and without. Thread-safe. */
 void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count);

@@ -1,5 +1,5 @@
-/* The attention kernels against double loops of the test's own: shapes, batch broadcasting, data types and group geometries of K and V, masks, NaN rules, splits
- * of T, every ISA level. Frames, steps and chains are built by hand, threads are played one after the other. */
+/* The attention kernels against double loops of the test's own: shapes, batch broadcasting, data types and group geometries of K and V,
+ * masks, NaN rules, splits of T, every ISA level. Frames, steps and chains are built by hand, threads are played one after the other. */
 #define _GNU_SOURCE
 #include <sinter/sinter_graph.h>
 
@@ -8,11 +8,13 @@
 #include "graph/cpu.h"
 #include "test_decode.h"
 
-extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2, kernel_attention_flash_f32_avx512, kernel_attention_flash_bf16_avx512;
+extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2, kernel_attention_flash_f32_avx512,
+    kernel_attention_flash_bf16_avx512;
 
 static int passed, failed;
 
-static bool check(bool ok, const char *what, const char *detail) {
+static bool check(bool ok, const char *what, const char *detail)
+{
     passed += ok;
     failed += !ok;
     if (!ok && failed <= 40) {
@@ -21,7 +23,7 @@ static bool check(bool ok, const char *what, const char *detail) {
     return ok;
 }
 
-/* ---- a problem ------------------------------------------------------------------------------------------------------------------ */
+/* ---- a problem ---------------------------------------------------------------------------------------------------------------------- */
 
 enum { Q, K, KS, KZ, V, VS, VZ, SCALE, MASK, FILL, SHIFT, OUT, STATS, SCORES, N_VALUES };
 enum { MAX_NB = 3 };
@@ -54,9 +56,13 @@ typedef struct world {
     chain_t score, prob, post;
 } world_t;
 
-static size_t bytes_of(sinter_data_type_t type, int64_t n) { return (size_t)((n * dtype_traits(type)->bits + 7) / 8); }
+static size_t bytes_of(sinter_data_type_t type, int64_t n)
+{
+    return (size_t)((n * dtype_traits(type)->bits + 7) / 8);
+}
 
-static int64_t extent(const bound_t *b) {
+static int64_t extent(const bound_t *b)
+{
     int64_t n = 1;
     for (int d = 0; d < b->ndims; d++) {
         if (b->dims[d] == 0) {
@@ -67,8 +73,10 @@ static int64_t extent(const bound_t *b) {
     return n;
 }
 
-/* dims in logical order; order[] lists them from the outermost in memory, NULL: as they are; room: extra entries in dim room_dim (-1: none). */
-static void shape(world_t *w, int value, sinter_data_type_t type, int ndims, const int64_t *dims, const int *order, int room_dim) {
+/* dims in logical order; order[] lists them from the outermost in memory, NULL: as they are; room: extra entries in dim room_dim (-1:
+ * none). */
+static void shape(world_t *w, int value, sinter_data_type_t type, int ndims, const int64_t *dims, const int *order, int room_dim)
+{
     bound_t *b = &w->v[value];
     *b = (bound_t){.dtype = type, .ndims = ndims};
     int64_t s = 1;
@@ -82,7 +90,8 @@ static void shape(world_t *w, int value, sinter_data_type_t type, int ndims, con
     b->data = w->mem[value].data;
 }
 
-static void put_float(sinter_data_type_t type, unsigned char *p, int64_t i, float x) {
+static void put_float(sinter_data_type_t type, unsigned char *p, int64_t i, float x)
+{
     uint32_t u;
     memcpy(&u, &x, 4);
     const uint16_t bf = (uint16_t)(u >> 16);
@@ -95,22 +104,35 @@ static void put_float(sinter_data_type_t type, unsigned char *p, int64_t i, floa
 }
 
 /* Floats become multiples of 1/64 in [-1, 1], exact in all of them; codes stay random but for NaN and the huge. */
-static void fill(world_t *w, int value) {
+static void fill(world_t *w, int value)
+{
     const bound_t *b = &w->v[value];
     const int64_t n = extent(b);
     for (int64_t i = 0; i < n; i++) {
         const float x = (float)((int)(rnd() % 129) - 64) / 64;
         switch (b->dtype) {
-        case sinter_f32: case sinter_f16: case sinter_bf16: put_float(b->dtype, b->data, i, x); break;
-        case sinter_f8_e5m2: case sinter_f8_e4m3: b->data[i] &= 0xbf; break;
-        case sinter_f8_e5m2fnuz: case sinter_f8_e4m3fnuz: b->data[i] = (b->data[i] & 0xbf) == 0x80 ? 0 : b->data[i] & 0xbf; break;
-        default: break;
+        case sinter_f32:
+        case sinter_f16:
+        case sinter_bf16:
+            put_float(b->dtype, b->data, i, x);
+            break;
+        case sinter_f8_e5m2:
+        case sinter_f8_e4m3:
+            b->data[i] &= 0xbf;
+            break;
+        case sinter_f8_e5m2fnuz:
+        case sinter_f8_e4m3fnuz:
+            b->data[i] = (b->data[i] & 0xbf) == 0x80 ? 0 : b->data[i] & 0xbf;
+            break;
+        default:
+            break;
         }
     }
 }
 
 /* Scales that bring codes of the type to about [-1, 1]. */
-static void fill_scales(world_t *w, int value, sinter_data_type_t data_type) {
+static void fill_scales(world_t *w, int value, sinter_data_type_t data_type)
+{
     const bound_t *b = &w->v[value];
     const int64_t n = extent(b);
     const double max = dtype_traits(data_type)->bits == 8 && dtype_is_float(data_type) ? 2 : dtype_traits(data_type)->max; /* see fill */
@@ -126,7 +148,8 @@ static void fill_scales(world_t *w, int value, sinter_data_type_t data_type) {
     }
 }
 
-static void make_side(world_t *w, int value, sinter_data_type_t type, const bound_t *data, int dim, int group) {
+static void make_side(world_t *w, int value, sinter_data_type_t type, const bound_t *data, int dim, int group)
+{
     int64_t dims[SINTER_MAX_NDIMS];
     for (int d = 0; d < data->ndims; d++) {
         dims[d] = d == dim ? data->dims[d] / (group ? group : data->dims[d] ? data->dims[d] : 1) : data->dims[d];
@@ -134,7 +157,9 @@ static void make_side(world_t *w, int value, sinter_data_type_t type, const boun
     shape(w, value, type, data->ndims, dims, NULL, -1);
 }
 
-static void make_cache(world_t *w, int value, sinter_data_type_t type, bool trans, int64_t rows, int64_t cols, bool tokens_are_rows, int group) {
+static void make_cache(world_t *w, int value, sinter_data_type_t type, bool trans, int64_t rows, int64_t cols, bool tokens_are_rows,
+                       int group)
+{
     const problem_t *p = w->p;
     int64_t dims[MAX_NB + 2];
     int order[MAX_NB + 2];
@@ -162,9 +187,10 @@ static void make_cache(world_t *w, int value, sinter_data_type_t type, bool tran
     }
 }
 
-/* ---- chains ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- chains ------------------------------------------------------------------------------------------------------------------------- */
 
-static int load(world_t *w, int n, int reg, int value, int nd) {
+static int load(world_t *w, int n, int reg, int value, int nd)
+{
     chain_operand_t *o = &w->score_ops[w->score.n_operands];
     o->value = value;
     for (int d = 0; d < nd; d++) {
@@ -176,7 +202,8 @@ static int load(world_t *w, int n, int reg, int value, int nd) {
 }
 
 /* score = Select(row + shift >= col, score * SCALE + MASK, FILL), each part if the problem has it. */
-static void make_score(world_t *w) {
+static void make_score(world_t *w)
+{
     const problem_t *p = w->p;
     const int nd = p->nb + 2;
     chain_instr_t *code = w->score_code;
@@ -195,29 +222,47 @@ static void make_score(world_t *w) {
         n = load(w, n, 2, FILL, nd);
         code[n++] = (chain_instr_t){.op = sinter_op_select, .dst = 0, .a = 1, .b = 0, .c = 2};
     }
-    w->score = (chain_t){.ndims = nd, .dims_value = SCORES, .n_regs = 3, .n_instrs = n, .n_operands = w->score.n_operands, .instrs = code, .operands = w->score_ops};
+    w->score = (chain_t){.ndims = nd,
+                         .dims_value = SCORES,
+                         .n_regs = 3,
+                         .n_instrs = n,
+                         .n_operands = w->score.n_operands,
+                         .instrs = code,
+                         .operands = w->score_ops};
 }
 
 /* prob = p^2 + 1/2: smooth, so that no rounding flips, and not 0 at 0. */
-static void make_prob(world_t *w) {
+static void make_prob(world_t *w)
+{
     w->prob_code[0] = (chain_instr_t){.op = sinter_op_square, .dst = 0, .a = 0};
     w->prob_code[1] = (chain_instr_t){.op = CHAIN_CONST, .dst = 1, .p = {0.5f}, .pd = {0.5}};
     w->prob_code[2] = (chain_instr_t){.op = sinter_op_add, .dst = 0, .a = 0, .b = 1};
     w->prob = (chain_t){.ndims = w->p->nb + 2, .dims_value = SCORES, .n_regs = 2, .n_instrs = 3, .instrs = w->prob_code};
 }
 
-static void make_post(world_t *w) {
+static void make_post(world_t *w)
+{
     w->post_ops[0] = (chain_operand_t){.value = OUT, .map = {0, 1, 2, 3, 4}};
     w->post_code[0] = (chain_instr_t){.op = CHAIN_STORE, .a = 0};
-    w->post = (chain_t){.ndims = w->p->nb + 2, .dims_value = OUT, .n_regs = 1, .n_instrs = 1, .n_operands = 1, .result = -1, .instrs = w->post_code,
+    w->post = (chain_t){.ndims = w->p->nb + 2,
+                        .dims_value = OUT,
+                        .n_regs = 1,
+                        .n_instrs = 1,
+                        .n_operands = 1,
+                        .result = -1,
+                        .instrs = w->post_code,
                         .operands = w->post_ops};
 }
 
 /* ---- building the values ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t out_batch(const problem_t *p, int d) { return p->q_batch[d] == 1 ? p->kv_batch[d] : p->q_batch[d]; }
+static int64_t out_batch(const problem_t *p, int d)
+{
+    return p->q_batch[d] == 1 ? p->kv_batch[d] : p->q_batch[d];
+}
 
-static void make_mask(world_t *w) {
+static void make_mask(world_t *w)
+{
     const problem_t *p = w->p;
     const int64_t full[] = {p->S, p->T};
     shape(w, MASK, sinter_f32, p->mask == MASK_ROW ? 1 : 2, p->mask == MASK_ROW ? full + 1 : full, NULL, -1);
@@ -233,13 +278,16 @@ static void make_mask(world_t *w) {
     }
 }
 
-static void scalar(world_t *w, int value, float x) {
+static void scalar(world_t *w, int value, float x)
+{
     shape(w, value, sinter_f32, 0, NULL, NULL, -1);
     memcpy(w->v[value].data, &x, 4);
 }
 
-static void build(world_t *w, const problem_t *p) {
-    const int nb = p->nb, out_order[][MAX_NB + 2] = {{0, 1}, {0, 1, 2}, {0, 2, 1, 3}, {0, 3, 1, 2, 4}}; /* tokens outside the last batch dim */
+static void build(world_t *w, const problem_t *p)
+{
+    const int nb = p->nb,
+              out_order[][MAX_NB + 2] = {{0, 1}, {0, 1, 2}, {0, 2, 1, 3}, {0, 3, 1, 2, 4}}; /* tokens outside the last batch dim */
     int64_t dims[MAX_NB + 2];
     memset(w, 0, sizeof *w);
     w->p = p;
@@ -271,7 +319,8 @@ static void build(world_t *w, const problem_t *p) {
     make_post(w);
 }
 
-static void destroy(world_t *w) {
+static void destroy(world_t *w)
+{
     for (int i = 0; i < N_VALUES; i++) {
         if (w->mem[i].map) {
             unguard(&w->mem[i]);
@@ -280,17 +329,21 @@ static void destroy(world_t *w) {
     free(w->out_copy);
 }
 
-/* ---- running a kernel ---------------------------------------------------------------------------------------------------------------- */
+/* ---- running a kernel --------------------------------------------------------------------------------------------------------------- */
 
-static operand_t operand_of(const world_t *w, int value) {
-    operand_t o = {.data = value, .scale = w->mem[value + 1].map && value != Q ? value + 1 : -1, .zp = w->mem[value + 2].map && value != Q ? value + 2 : -1};
+static operand_t operand_of(const world_t *w, int value)
+{
+    operand_t o = {.data = value,
+                   .scale = w->mem[value + 1].map && value != Q ? value + 1 : -1,
+                   .zp = w->mem[value + 2].map && value != Q ? value + 2 : -1};
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         o.scale_dim[d] = o.zp_dim[d] = (int8_t)d;
     }
     return o;
 }
 
-static void compile_time_view(const world_t *w, plan_value_t *pv) {
+static void compile_time_view(const world_t *w, plan_value_t *pv)
+{
     for (int i = 0; i < N_VALUES; i++) {
         lt_t *lt = &pv[i].lt;
         lt->ndims = w->v[i].ndims;
@@ -302,7 +355,8 @@ static void compile_time_view(const world_t *w, plan_value_t *pv) {
     }
 }
 
-static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, char *what) {
+static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, char *what)
+{
     const size_t each = k->thread_bytes(plan, step), all = k->shared_bytes(plan, step, frame);
     enum { PAD = 24 }; /* scratch at odd addresses, canaries behind it */
     unsigned char *shared = malloc(all + PAD), *scratch[8];
@@ -334,17 +388,28 @@ static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *st
 
 static char last_note[200];
 
-static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t isa, char *what) {
+static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t isa, char *what)
+{
     const problem_t *p = w->p;
     plan_value_t values[N_VALUES] = {0};
     plan_t plan = {.values = values, .n_values = N_VALUES, .isa = isa, .engine = engine_ref(NULL)};
     arena_init(&plan.arena, plan.engine);
     compile_time_view(w, values);
     step_t step = {.kind = STEP_ATTENTION, .kernel = k, .post = &w->post, .mode = p->mode};
-    step.p.attention = (attention_params_t){.q = operand_of(w, Q), .k = operand_of(w, K), .v = operand_of(w, V), .trans_q = p->trans_q, .trans_k = p->trans_k,
-                                            .trans_v = p->trans_v, .score = p->plain ? NULL : &w->score, .prob = p->prob ? &w->prob : NULL, .score_dims = SCORES,
-                                            .out_dims = OUT, .stats = p->stats ? STATS : -1, .inf_as_zero = p->inf_as_zero,
-                                            .causal = p->mask >= MASK_CAUSAL && !p->plain, .causal_bottom_right = p->mask == MASK_CAUSAL_BOTTOM_RIGHT,
+    step.p.attention = (attention_params_t){.q = operand_of(w, Q),
+                                            .k = operand_of(w, K),
+                                            .v = operand_of(w, V),
+                                            .trans_q = p->trans_q,
+                                            .trans_k = p->trans_k,
+                                            .trans_v = p->trans_v,
+                                            .score = p->plain ? NULL : &w->score,
+                                            .prob = p->prob ? &w->prob : NULL,
+                                            .score_dims = SCORES,
+                                            .out_dims = OUT,
+                                            .stats = p->stats ? STATS : -1,
+                                            .inf_as_zero = p->inf_as_zero,
+                                            .causal = p->mask >= MASK_CAUSAL && !p->plain,
+                                            .causal_bottom_right = p->mask == MASK_CAUSAL_BOTTOM_RIGHT,
                                             .causal_fill = FILL};
     const frame_t frame = {.v = w->v, .threads = p->threads};
     memcpy(w->v[OUT].data, w->out_copy, w->out_bytes);
@@ -363,9 +428,10 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
     return status;
 }
 
-/* ---- the reference -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the reference ------------------------------------------------------------------------------------------------------------------ */
 
-static int64_t at(const bound_t *b, const bound_t *side, const int64_t *idx) {
+static int64_t at(const bound_t *b, const bound_t *side, const int64_t *idx)
+{
     int64_t a = 0;
     for (int d = 0; d < b->ndims; d++) {
         a += idx[d] / (b->dims[d] / side->dims[d]) * side->strides[d];
@@ -374,7 +440,8 @@ static int64_t at(const bound_t *b, const bound_t *side, const int64_t *idx) {
 }
 
 /* Element (r, c) of a matrix operand at a batch index of the output. */
-static double element(const world_t *w, int value, bool trans, const int64_t *batch, int64_t r, int64_t c) {
+static double element(const world_t *w, int value, bool trans, const int64_t *batch, int64_t r, int64_t c)
+{
     const bound_t *b = &w->v[value];
     int64_t idx[MAX_NB + 2];
     for (int d = 0; d < w->p->nb; d++) {
@@ -389,15 +456,19 @@ static double element(const world_t *w, int value, bool trans, const int64_t *ba
 }
 
 typedef struct row_ref {
-    double *s, *p;      /* scores, probabilities */
-    double delta;       /* how far scores may be off, relative arithmetic error bounds summed up */
-    double rel;         /* the same for a probability */
+    double *s, *p; /* scores, probabilities */
+    double delta;  /* how far scores may be off, relative arithmetic error bounds summed up */
+    double rel;    /* the same for a probability */
     double stats;
 } row_ref_t;
 
-static double unit(const problem_t *p) { return p->mode == sinter_fpmath_mode_bf16 ? 0x1p-9 : 0; }
+static double unit(const problem_t *p)
+{
+    return p->mode == sinter_fpmath_mode_bf16 ? 0x1p-9 : 0;
+}
 
-static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row_ref_t *r) {
+static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row_ref_t *r)
+{
     const problem_t *p = w->p;
     const double scale = p->plain ? 1 : decode(sinter_f32, w->v[SCALE].data, 0);
     double max = -INFINITY, magnitude = 0, sum = 0;
@@ -432,17 +503,20 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
     r->rel = 2 * r->delta + 2.1 * unit(p) + 0x1p-24 * (double)(p->T + 32);
 }
 
-static bool close_to(double got, double want, double bound) {
+static bool close_to(double got, double want, double bound)
+{
     return isnan(want) ? isnan(got) : isinf(want) ? got == want : fabs(got - want) <= bound;
 }
 
 /* Rounding of the output: half a unit in the last place, f16 subnormals included. */
-static double output_error(sinter_data_type_t type, double x) {
+static double output_error(sinter_data_type_t type, double x)
+{
     return type == sinter_f16 ? fmax(fabs(x) * 0x1p-11, 0x1p-25) : fabs(x) * (type == sinter_bf16 ? 0x1p-8 : 0x1p-24);
 }
 
 /* Where an element of the output starts is marked in seen, so that what is left over can be compared with the original. */
-static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const row_ref_t *r, unsigned char *seen) {
+static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const row_ref_t *r, unsigned char *seen)
+{
     const problem_t *p = w->p;
     const bound_t *out = &w->v[OUT];
     const size_t size = (size_t)dtype_traits(p->out)->bits / 8;
@@ -476,7 +550,8 @@ static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const
     return ok;
 }
 
-static bool compare(const world_t *w) {
+static bool compare(const world_t *w)
+{
     const problem_t *p = w->p;
     row_ref_t r = {calloc((size_t)p->T + 1, 8), calloc((size_t)p->T + 1, 8), 0, 0, 0};
     unsigned char *seen = calloc(w->out_bytes + 1, 1);
@@ -502,18 +577,23 @@ static bool compare(const world_t *w) {
     return ok;
 }
 
-/* ---- cases ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- cases -------------------------------------------------------------------------------------------------------------------------- */
 
-static void describe(const problem_t *p, const char *kernel, char *what, size_t n) {
-    snprintf(what, n, "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V %s scale %s zp %s groups %d %d trans %d%d%d cache %d mask %d "
-             "fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d", kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1],
-             (long long)p->q_batch[2], (long long)p->kv_batch[0], (long long)p->kv_batch[1], (long long)p->kv_batch[2], (long long)p->S, (long long)p->T,
-             (long long)p->D, (long long)p->Dv, dtype_traits(p->q)->name, dtype_traits(p->k)->name, dtype_traits(p->v)->name,
-             p->scale ? dtype_traits(p->scale)->name : "-", p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q, p->trans_k, p->trans_v,
-             (int)p->cache, (int)p->mask, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
+static void describe(const problem_t *p, const char *kernel, char *what, size_t n)
+{
+    snprintf(what, n,
+             "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V %s scale %s zp %s groups %d %d trans "
+             "%d%d%d cache %d mask %d "
+             "fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
+             kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1], (long long)p->q_batch[2], (long long)p->kv_batch[0],
+             (long long)p->kv_batch[1], (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D, (long long)p->Dv,
+             dtype_traits(p->q)->name, dtype_traits(p->k)->name, dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
+             p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache,
+             (int)p->mask, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
 }
 
-static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa) {
+static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
+{
     static world_t w;
     char what[600];
     describe(p, k->name, what, sizeof what);
@@ -526,18 +606,38 @@ static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa) {
 
 #define PICK(array) (array)[rnd() % (sizeof(array) / sizeof *(array))]
 
-static problem_t random_problem(void) {
+static problem_t random_problem(void)
+{
     static const int64_t rows[] = {1, 1, 2, 5, 16, 33, 64, 70}, columns[] = {1, 7, 16, 63, 64, 65, 100, 130, 200}, heads[] = {1, 2, 3, 8};
     static const int64_t sizes[] = {1, 8, 17, 32, 40, 64, 80};
     static const sinter_data_type_t wide[] = {sinter_f32, sinter_f16, sinter_bf16};
-    static const sinter_data_type_t narrow[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_s4, sinter_u4, sinter_f8_e5m2,
-                                                sinter_f8_e4m3, sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3};
+    static const sinter_data_type_t narrow[] = {
+        sinter_f32, sinter_f16,     sinter_bf16,    sinter_s8,          sinter_u8,          sinter_s4,      sinter_u4,      sinter_s4,
+        sinter_u4,  sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3};
     static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3};
     static const sinter_data_type_t zps[] = {0, 0, sinter_s4, sinter_u4};
-    problem_t p = {.nb = (int)(rnd() % 4), .S = PICK(rows), .T = PICK(columns), .D = PICK(sizes), .Dv = PICK(sizes), .q = PICK(wide), .k = PICK(narrow),
-                   .v = PICK(narrow), .scale = PICK(scales), .zp = PICK(zps), .out = PICK(wide), .trans_q = rnd() % 4 == 0, .trans_k = rnd() % 2,
-                   .trans_v = rnd() % 4 == 0, .cache = (cache_t)(rnd() % 3), .mask = (mask_t)(rnd() % 5), .inf_as_zero = rnd() % 2, .stats = rnd() % 2,
-                   .prob = rnd() % 6 == 0, .dynamic = rnd() % 3 == 0, .plain = rnd() % 8 == 0, .threads = 1 + (int)(rnd() % 5)};
+    problem_t p = {.nb = (int)(rnd() % 4),
+                   .S = PICK(rows),
+                   .T = PICK(columns),
+                   .D = PICK(sizes),
+                   .Dv = PICK(sizes),
+                   .q = PICK(wide),
+                   .k = PICK(narrow),
+                   .v = PICK(narrow),
+                   .scale = PICK(scales),
+                   .zp = PICK(zps),
+                   .out = PICK(wide),
+                   .trans_q = rnd() % 4 == 0,
+                   .trans_k = rnd() % 2,
+                   .trans_v = rnd() % 4 == 0,
+                   .cache = (cache_t)(rnd() % 3),
+                   .mask = (mask_t)(rnd() % 5),
+                   .inf_as_zero = rnd() % 2,
+                   .stats = rnd() % 2,
+                   .prob = rnd() % 6 == 0,
+                   .dynamic = rnd() % 3 == 0,
+                   .plain = rnd() % 8 == 0,
+                   .threads = 1 + (int)(rnd() % 5)};
     p.fill = rnd() % 4 ? -INFINITY : -1e4f;
     p.k_group = p.D % 4 == 0 && rnd() % 2 ? (int)(p.D % 8 || rnd() % 2 ? 4 : 8) : rnd() % 3 ? 0 : 1;
     p.v_group = p.Dv % 8 == 0 && rnd() % 2 ? 8 : rnd() % 3 ? 0 : 1;
@@ -558,9 +658,22 @@ static problem_t random_problem(void) {
 }
 
 /* What random shapes reach seldom. */
-static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode) {
-    const problem_t base = {.nb = 2, .q_batch = {1, 2}, .kv_batch = {1, 2}, .S = 3, .T = 9, .D = 16, .Dv = 16, .q = sinter_f32, .k = sinter_f32, .v = sinter_f32,
-                            .out = sinter_f32, .fill = -INFINITY, .threads = 2, .mode = mode};
+static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    const problem_t base = {.nb = 2,
+                            .q_batch = {1, 2},
+                            .kv_batch = {1, 2},
+                            .S = 3,
+                            .T = 9,
+                            .D = 16,
+                            .Dv = 16,
+                            .q = sinter_f32,
+                            .k = sinter_f32,
+                            .v = sinter_f32,
+                            .out = sinter_f32,
+                            .fill = -INFINITY,
+                            .threads = 2,
+                            .mode = mode};
     problem_t p = base;
     p.Dv = 600; /* Dv in chunks */
     p.stats = true;
@@ -573,10 +686,17 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
     p.inf_as_zero = false;
     run(&p, k, isa);
     p = base;
+    p.Dv = 0;
+    p.stats = true;
+    if (mode == sinter_fpmath_mode_strict) {
+        run(&p, k, isa);
+    }
+    p = base;
     p.S = 0;
     run(&p, k, isa);
     p = base; /* decode: one row, T split over threads, int4 in groups of 32 */
-    p.S = 1, p.T = 1000, p.D = 128, p.Dv = 128, p.q_batch[1] = 4, p.kv_batch[1] = 1, p.k = sinter_s4, p.v = sinter_u4, p.scale = sinter_f16, p.zp = sinter_u4;
+    p.S = 1, p.T = 1000, p.D = 128, p.Dv = 128, p.q_batch[1] = 4, p.kv_batch[1] = 1, p.k = sinter_s4, p.v = sinter_u4, p.scale = sinter_f16,
+    p.zp = sinter_u4;
     p.k_group = 32, p.v_group = 32, p.threads = 4, p.trans_k = true, p.stats = true;
     run(&p, k, isa);
     p.mask = MASK_FULL, p.inf_as_zero = true;
@@ -600,9 +720,22 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
 }
 
 /* Exact results: with one column left a probability is 1, with q = 0 and 2^n columns it is 2^-n. */
-static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode) {
-    const problem_t p = {.nb = 1, .q_batch = {2}, .kv_batch = {2}, .S = 5, .T = 128, .D = 24, .Dv = 40, .q = sinter_f32, .k = sinter_f16, .v = sinter_f16,
-                         .out = sinter_f32, .mask = MASK_FULL, .threads = 2, .mode = mode};
+static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    const problem_t p = {.nb = 1,
+                         .q_batch = {2},
+                         .kv_batch = {2},
+                         .S = 5,
+                         .T = 128,
+                         .D = 24,
+                         .Dv = 40,
+                         .q = sinter_f32,
+                         .k = sinter_f16,
+                         .v = sinter_f16,
+                         .out = sinter_f32,
+                         .mask = MASK_FULL,
+                         .threads = 2,
+                         .mode = mode};
     static world_t w;
     char what[] = "exact";
     build(&w, &p);
@@ -614,7 +747,8 @@ static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
     for (int64_t b = 0; b < 2; b++) {
         for (int64_t s = 0; ok && s < p.S; s++) {
             for (int64_t c = 0; c < p.Dv; c++) {
-                const double got = decode(p.out, w.v[OUT].data, b * w.v[OUT].strides[0] + s * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]);
+                const double got =
+                    decode(p.out, w.v[OUT].data, b * w.v[OUT].strides[0] + s * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]);
                 ok = ok && got == element(&w, V, false, &b, (s * 37 + 70) % p.T, c);
             }
         }
@@ -635,11 +769,59 @@ static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
     destroy(&w);
 }
 
+/* Rows of a 4-bit output with an odd number of columns share bytes: all are right, whatever thread they belong to. */
+static void test_packed_output(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    const problem_t p = {.nb = 1,
+                         .q_batch = {3},
+                         .kv_batch = {3},
+                         .S = 70,
+                         .T = 40,
+                         .D = 8,
+                         .Dv = 5,
+                         .q = sinter_f32,
+                         .k = sinter_f32,
+                         .v = sinter_s4,
+                         .out = sinter_s4,
+                         .mask = MASK_FULL,
+                         .threads = 3,
+                         .mode = mode};
+    static world_t w;
+    char what[] = "packed output";
+    build(&w, &p);
+    float *mask = (float *)(void *)w.v[MASK].data;
+    for (int64_t i = 0; i < p.S * p.T; i++) {
+        mask[i] = i % p.T == i / p.T % p.T ? 0 : -INFINITY;
+    }
+    bool ok = execute(&w, k, isa, what) == sinter_success;
+    for (int64_t i = 0; ok && i < 3 * p.S * p.Dv; i++) {
+        const int64_t b = i / p.Dv / p.S, s = i / p.Dv % p.S, c = i % p.Dv, *stride = w.v[OUT].strides;
+        ok = decode(p.out, w.v[OUT].data, b * stride[0] + s * stride[1] + c * stride[2]) == element(&w, V, false, &b, s % p.T, c);
+    }
+    check(ok, k->name, "4-bit output, odd rows");
+    destroy(&w);
+}
+
 /* 0 times NaN is NaN, NaN and +inf scores give NaN rows, other rows are not touched by it: the reference's own arithmetic says where. */
-static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode) {
+static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
     for (int kind = 0; kind < 8; kind++) {
-        const problem_t p = {.nb = 1, .q_batch = {2}, .kv_batch = {2}, .S = 6, .T = 200, .D = 20, .Dv = 24, .q = sinter_f32, .k = sinter_f32, .v = sinter_f32,
-                             .out = sinter_f32, .mask = MASK_FULL, .inf_as_zero = kind & 1, .stats = true, .threads = kind & 1 ? 1 : 8, .mode = mode};
+        const problem_t p = {.nb = 1,
+                             .q_batch = {2},
+                             .kv_batch = {2},
+                             .S = 6,
+                             .T = 200,
+                             .D = 20,
+                             .Dv = 24,
+                             .q = sinter_f32,
+                             .k = sinter_f32,
+                             .v = sinter_f32,
+                             .out = sinter_f32,
+                             .mask = MASK_FULL,
+                             .inf_as_zero = kind & 1,
+                             .stats = true,
+                             .threads = kind & 1 ? 1 : 8,
+                             .mode = mode};
         static world_t w;
         char what[80];
         build(&w, &p);
@@ -649,10 +831,20 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
             mask[2 * p.T + t] = t + 1 < p.T ? -INFINITY : 0;
         }
         switch (kind / 2) {
-        case 0: v[7 * p.Dv + 3] = NAN; break;                  /* V under a mask in rows 1 and 2 */
-        case 1: v[150 * p.Dv + 5] = INFINITY; break;           /* 0 * Inf is NaN too */
-        case 2: q[4 * p.D + 1] = NAN; mask[p.T + 9] = NAN; break;
-        default: mask[3 * p.T + 100] = INFINITY; mask[5 * p.T + 2] = NAN; break;
+        case 0:
+            v[7 * p.Dv + 3] = NAN;
+            break; /* V under a mask in rows 1 and 2 */
+        case 1:
+            v[150 * p.Dv + 5] = INFINITY;
+            break; /* 0 * Inf is NaN too */
+        case 2:
+            q[4 * p.D + 1] = NAN;
+            mask[p.T + 9] = NAN;
+            break;
+        default:
+            mask[3 * p.T + 100] = INFINITY;
+            mask[5 * p.T + 2] = NAN;
+            break;
         }
         snprintf(what, sizeof what, "%s NaN kind %d", k->name, kind);
         check(execute(&w, k, isa, what) == sinter_success && compare(&w), what, "differs from op-by-op arithmetic");
@@ -660,9 +852,21 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
     }
 }
 
-static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode) {
-    const problem_t p = {.nb = 1, .q_batch = {1}, .kv_batch = {1}, .S = 3, .T = 600, .D = 40, .Dv = 24, .q = sinter_f32, .k = sinter_f32, .v = sinter_f32,
-                         .out = sinter_f32, .threads = 3, .mode = mode};
+static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    const problem_t p = {.nb = 1,
+                         .q_batch = {1},
+                         .kv_batch = {1},
+                         .S = 3,
+                         .T = 600,
+                         .D = 40,
+                         .Dv = 24,
+                         .q = sinter_f32,
+                         .k = sinter_f32,
+                         .v = sinter_f32,
+                         .out = sinter_f32,
+                         .threads = 3,
+                         .mode = mode};
     static world_t w;
     char what[] = "repeatable";
     build(&w, &p);
@@ -676,9 +880,21 @@ static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpma
 }
 
 /* bf16 products must show: other bits than strict on the same inputs. And who may not use them is told why. */
-static void test_bf16_differs(sinter_cpu_isa_t isa) {
-    problem_t p = {.nb = 1, .q_batch = {2}, .kv_batch = {2}, .S = 8, .T = 100, .D = 64, .Dv = 32, .q = sinter_f32, .k = sinter_f32, .v = sinter_f32,
-                   .out = sinter_f32, .threads = 1, .mode = sinter_fpmath_mode_bf16};
+static void test_bf16_differs(sinter_cpu_isa_t isa)
+{
+    problem_t p = {.nb = 1,
+                   .q_batch = {2},
+                   .kv_batch = {2},
+                   .S = 8,
+                   .T = 100,
+                   .D = 64,
+                   .Dv = 32,
+                   .q = sinter_f32,
+                   .k = sinter_f32,
+                   .v = sinter_f32,
+                   .out = sinter_f32,
+                   .threads = 1,
+                   .mode = sinter_fpmath_mode_bf16};
     static world_t w;
     char what[] = "bf16";
     build(&w, &p);
@@ -692,7 +908,8 @@ static void test_bf16_differs(sinter_cpu_isa_t isa) {
     destroy(&w);
 }
 
-static const char *refusal(sinter_fpmath_mode_t mode, sinter_cpu_isa_t isa, int64_t D) {
+static const char *refusal(sinter_fpmath_mode_t mode, sinter_cpu_isa_t isa, int64_t D)
+{
     plan_value_t values[N_VALUES] = {0};
     values[Q].lt = values[V].lt = (lt_t){.ndims = 2, .dims = {4, D}};
     const plan_t plan = {.values = values, .n_values = N_VALUES, .isa = isa};
@@ -701,17 +918,21 @@ static const char *refusal(sinter_fpmath_mode_t mode, sinter_cpu_isa_t isa, int6
     return kernel_attention_flash_bf16_avx512.refuse(&plan, &step);
 }
 
-static void test_refusals(sinter_cpu_isa_t isa) {
-    static const sinter_fpmath_mode_t no[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
+static void test_refusals(sinter_cpu_isa_t isa)
+{
+    static const sinter_fpmath_mode_t no[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_tf32,
+                                              sinter_fpmath_mode_int8};
     for (int i = 0; i < 4; i++) {
         check(refusal(no[i], isa, 64) != NULL, "bf16 kernel", "modes that do not name bf16 must not get it");
     }
     check(refusal(sinter_fpmath_mode_bf16, isa, SINTER_UNKNOWN_DIM) != NULL, "bf16 kernel", "refuses unknown head sizes");
     check(refusal(sinter_fpmath_mode_any, sinter_isa_avx512, 64) != NULL, "bf16 kernel", "refuses a plan capped below it");
-    check((refusal(sinter_fpmath_mode_any, isa, 64) == NULL) == (refusal(sinter_fpmath_mode_bf16, isa, 64) == NULL), "bf16 kernel", "any is as bf16");
+    check((refusal(sinter_fpmath_mode_any, isa, 64) == NULL) == (refusal(sinter_fpmath_mode_bf16, isa, 64) == NULL), "bf16 kernel",
+          "any is as bf16");
 }
 
-static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode, int rounds) {
+static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode, int rounds)
+{
     static char before[200];
     for (int i = 0; i < rounds; i++) {
         problem_t p = random_problem();
@@ -725,12 +946,15 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     }
     test_corners(k, isa, mode);
     test_exact(k, isa, mode);
+    test_packed_output(k, isa, mode);
     test_nan(k, isa, mode);
     test_repeatable(k, isa, mode);
 }
 
-int main(void) {
-    static const kernel_t *const kernels[] = {&kernel_attention_flash_f32_generic, &kernel_attention_flash_f32_avx2, &kernel_attention_flash_f32_avx512};
+int main(void)
+{
+    static const kernel_t *const kernels[] = {&kernel_attention_flash_f32_generic, &kernel_attention_flash_f32_avx2,
+                                              &kernel_attention_flash_f32_avx512};
     sinter_cpu_isa_t top;
     if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
         return 1;

@@ -1,5 +1,5 @@
-/* Tiles against decoders of the test's own: every data type, layouts, group geometries, scale and zero-point types, ISA levels. Operands end at an unreadable
- * page, tiles lie between sentinels. */
+/* Tiles against decoders of the test's own: every data type, layouts, group geometries, scale and zero-point types, ISA levels. Operands
+ * end at an unreadable page, tiles lie between sentinels. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@
 
 static int passed, failed;
 
-static void check(bool ok, const char *what, const char *detail) {
+static void check(bool ok, const char *what, const char *detail)
+{
     passed += ok;
     failed += !ok;
     if (!ok && failed <= 40) {
@@ -26,12 +27,14 @@ static void check(bool ok, const char *what, const char *detail) {
     }
 }
 
-static size_t bytes_of(sinter_data_type_t type, int64_t elems) { return (size_t)((elems * dtype_traits(type)->bits + 7) / 8); }
+static size_t bytes_of(sinter_data_type_t type, int64_t elems)
+{
+    return (size_t)((elems * dtype_traits(type)->bits + 7) / 8);
+}
 
 /* ---- one operand, checked in full ------------------------------------------------------------------------------------------------ */
 
 enum { ND = 3, B = 2 };
-
 
 typedef struct geometry {
     sinter_data_type_t type, scale, zp; /* 0: none */
@@ -41,7 +44,8 @@ typedef struct geometry {
     bool trans;
 } geometry_t;
 
-static void dense(bound_t *b, sinter_data_type_t type, const int64_t *dims) {
+static void dense(bound_t *b, sinter_data_type_t type, const int64_t *dims)
+{
     *b = (bound_t){.dtype = type, .ndims = ND};
     for (int64_t d = ND - 1, s = 1; d >= 0; s *= dims[d], d--) {
         b->dims[d] = dims[d];
@@ -49,7 +53,8 @@ static void dense(bound_t *b, sinter_data_type_t type, const int64_t *dims) {
     }
 }
 
-static int64_t extent(const bound_t *b) {
+static int64_t extent(const bound_t *b)
+{
     int64_t n = 1;
     for (int d = 0; d < b->ndims; d++) {
         n += (b->dims[d] - 1) * b->strides[d];
@@ -58,7 +63,8 @@ static int64_t extent(const bound_t *b) {
 }
 
 /* Moderate values, so that products stay finite: 8-bit scale codes near 1, floats in [0.5, 1). Zero points over the type's whole range. */
-static void fill_scales(const bound_t *b) {
+static void fill_scales(const bound_t *b)
+{
     const int64_t n = extent(b);
     for (int64_t i = 0; i < n; i++) {
         const float x = 0.5f + (float)(rnd() % 4096) / 8192;
@@ -66,16 +72,26 @@ static void fill_scales(const bound_t *b) {
         memcpy(&u, &x, 4);
         const uint16_t half = (uint16_t)(0x3800 | (u >> 13 & 0x3ff)), bf = (uint16_t)(u >> 16);
         switch (b->dtype) {
-        case sinter_f32: memcpy(b->data + 4 * i, &x, 4); break;
-        case sinter_f16: memcpy(b->data + 2 * i, &half, 2); break;
-        case sinter_bf16: memcpy(b->data + 2 * i, &bf, 2); break;
-        case sinter_e8m0: b->data[i] = (unsigned char)(120 + rnd() % 12); break;
-        default: b->data[i] = (unsigned char)(0x30 + rnd() % 16);
+        case sinter_f32:
+            memcpy(b->data + 4 * i, &x, 4);
+            break;
+        case sinter_f16:
+            memcpy(b->data + 2 * i, &half, 2);
+            break;
+        case sinter_bf16:
+            memcpy(b->data + 2 * i, &bf, 2);
+            break;
+        case sinter_e8m0:
+            b->data[i] = (unsigned char)(120 + rnd() % 12);
+            break;
+        default:
+            b->data[i] = (unsigned char)(0x30 + rnd() % 16);
         }
     }
 }
 
-static int64_t scale_at(const bound_t *side, const bound_t *data, const int64_t *idx) {
+static int64_t scale_at(const bound_t *side, const bound_t *data, const int64_t *idx)
+{
     int64_t at = 0;
     for (int d = 0; d < ND; d++) {
         at += idx[d] / (data->dims[d] / side->dims[d]) * side->strides[d];
@@ -83,7 +99,8 @@ static int64_t scale_at(const bound_t *side, const bound_t *data, const int64_t 
     return at;
 }
 
-static double expected(const bound_t *v, const geometry_t *g, int64_t b, int64_t r, int64_t c) {
+static double expected(const bound_t *v, const geometry_t *g, int64_t b, int64_t r, int64_t c)
+{
     const int64_t idx[ND] = {b, g->trans ? c : r, g->trans ? r : c};
     double x = decode(g->type, v[0].data, idx[0] * v[0].strides[0] + idx[1] * v[0].strides[1] + idx[2] * v[0].strides[2]);
     if (g->zp) {
@@ -92,14 +109,16 @@ static double expected(const bound_t *v, const geometry_t *g, int64_t b, int64_t
     return g->scale ? x * decode(g->scale, v[1].data, scale_at(&v[1], &v[0], idx)) : x;
 }
 
-static bool same(float got, double want) {
+static bool same(float got, double want)
+{
     const float w = (float)want;
     return (isnan(got) && isnan(w)) || got == w;
 }
 
 /* Loads the tile r0.., c0.. and compares every element, padding and sentinel. */
-static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bound_t *v, const geometry_t *g, int64_t b, int r0, int nr, int c0, int nc, int pad_r,
-                          int pad_c) {
+static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bound_t *v, const geometry_t *g, int64_t b, int r0, int nr,
+                          int c0, int nc, int pad_r, int pad_c)
+{
     const int ld = pad_c + 3, size = ld * pad_r + 64;
     float *dst = malloc((size_t)size * sizeof(float));
     bool ok = dst != NULL;
@@ -124,7 +143,8 @@ static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bo
     return ok;
 }
 
-static void run(const geometry_t *g, sinter_cpu_isa_t isa) {
+static void run(const geometry_t *g, sinter_cpu_isa_t isa)
+{
     const int m = g->trans ? g->cols : g->rows, n = g->trans ? g->rows : g->cols;
     const int64_t dims[ND] = {B, m, n};
     bound_t v[3];
@@ -159,9 +179,10 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa) {
     const frame_t frame = {.v = v, .threads = 1};
     tile_operand_t o;
     char what[200];
-    snprintf(what, sizeof what, "%s %s scale %s zp %s %dx%d groups %dx%d %dx%d %s stride %d gap %d%s", sinter_cpu_isa_name(isa), dtype_traits(g->type)->name,
-             g->scale ? dtype_traits(g->scale)->name : "-", g->zp ? dtype_traits(g->zp)->name : "-", g->rows, g->cols, g->scale_gr, g->scale_gc, g->zp_gr,
-             g->zp_gc, g->rows_inner ? "rows inner" : "columns inner", g->inner_stride, g->outer_gap, g->trans ? " trans" : "");
+    snprintf(what, sizeof what, "%s %s scale %s zp %s %dx%d groups %dx%d %dx%d %s stride %d gap %d%s", sinter_cpu_isa_name(isa),
+             dtype_traits(g->type)->name, g->scale ? dtype_traits(g->scale)->name : "-", g->zp ? dtype_traits(g->zp)->name : "-", g->rows,
+             g->cols, g->scale_gr, g->scale_gc, g->zp_gr, g->zp_gc, g->rows_inner ? "rows inner" : "columns inner", g->inner_stride,
+             g->outer_gap, g->trans ? " trans" : "");
     check(tile_bind(&op, g->trans, &frame, &o) == sinter_success, what, "tile_bind");
     const tile_table_t *t = tile_table(isa);
     for (int64_t b = 0; b < B; b++) {
@@ -171,7 +192,8 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa) {
         const int r0 = (int)(rnd() % (unsigned)g->rows), c0 = (int)(rnd() % (unsigned)g->cols);
         const int nr = 1 + (int)(rnd() % (unsigned)(g->rows - r0)), nc = 1 + (int)(rnd() % (unsigned)(g->cols - c0));
         check(tile_is_right(t, &src, v, g, b, r0, nr, c0, nc, nr + 1, nc + 16), what, "part");
-        check(tile_is_right(t, &src, v, g, b, g->rows - 1, 1, g->cols / 2, g->cols - g->cols / 2, 1, g->cols - g->cols / 2), what, "last row");
+        check(tile_is_right(t, &src, v, g, b, g->rows - 1, 1, g->cols / 2, g->cols - g->cols / 2, 1, g->cols - g->cols / 2), what,
+              "last row");
     }
     for (int i = 0; i < 3; i++) {
         if (mem[i].map) {
@@ -189,24 +211,48 @@ static const sinter_data_type_t types[] = {
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
-static void test_types(sinter_cpu_isa_t isa) {
+static void test_types(sinter_cpu_isa_t isa)
+{
     for (int i = 0; i < N_TYPES; i++) {
         for (int layout = 0; layout < 8; layout++) {
-            geometry_t g = {.type = types[i], .rows = 33, .cols = 67, .rows_inner = layout & 1, .inner_stride = layout & 2 ? 3 : 1, .outer_gap = layout & 4 ? 5 : 0,
-                            .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1, .trans = rnd() % 2};
+            geometry_t g = {.type = types[i],
+                            .rows = 33,
+                            .cols = 67,
+                            .rows_inner = layout & 1,
+                            .inner_stride = layout & 2 ? 3 : 1,
+                            .outer_gap = layout & 4 ? 5 : 0,
+                            .scale_gr = 1,
+                            .scale_gc = 1,
+                            .zp_gr = 1,
+                            .zp_gc = 1,
+                            .trans = rnd() % 2};
             run(&g, isa);
         }
-        run(&(geometry_t){.type = types[i], .rows = 300, .cols = 40, .rows_inner = true, .inner_stride = 1, .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1}, isa);
-        run(&(geometry_t){.type = types[i], .rows = 5, .cols = 530, .inner_stride = 1, .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1}, isa);
+        run(&(geometry_t){.type = types[i],
+                          .rows = 300,
+                          .cols = 40,
+                          .rows_inner = true,
+                          .inner_stride = 1,
+                          .scale_gr = 1,
+                          .scale_gc = 1,
+                          .zp_gr = 1,
+                          .zp_gc = 1},
+            isa);
+        run(
+            &(geometry_t){
+                .type = types[i], .rows = 5, .cols = 530, .inner_stride = 1, .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1},
+            isa);
     }
 }
 
-static void test_quantised(sinter_cpu_isa_t isa) {
-    static const sinter_data_type_t data[] = {sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f6_e3m2};
+static void test_quantised(sinter_cpu_isa_t isa)
+{
+    static const sinter_data_type_t data[] = {sinter_s4,      sinter_u4,      sinter_s8,      sinter_u8,
+                                              sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f6_e3m2};
     static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3, 0};
     static const sinter_data_type_t zps[] = {0, sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_s32};
     static const int shapes[][6] = {/* rows, cols, scale group, zp group */
-                                    {64, 32, 32, 1, 32, 1}, {64, 32, 1, 16, 1, 32}, {96, 20, 32, 20, 96, 1}, {33, 65, 1, 1, 33, 65},
+                                    {64, 32, 32, 1, 32, 1}, {64, 32, 1, 16, 1, 32},     {96, 20, 32, 20, 96, 1}, {33, 65, 1, 1, 33, 65},
                                     {80, 48, 16, 3, 5, 48}, {300, 24, 300, 1, 100, 24}, {6, 600, 2, 300, 3, 25}};
     for (int d = 0; d < 8; d++) {
         for (int s = 0; s < 6; s++) {
@@ -214,9 +260,19 @@ static void test_quantised(sinter_cpu_isa_t isa) {
                 const int *shape = shapes[(d + s + z) % 7];
                 const bool is_float = dtype_is_float(data[d]);
                 for (int layout = 0; layout < 4; layout++) {
-                    run(&(geometry_t){.type = data[d], .scale = scales[s], .zp = is_float ? 0 : zps[z], .rows = shape[0], .cols = shape[1], .scale_gr = shape[2],
-                                      .scale_gc = shape[3], .zp_gr = shape[4], .zp_gc = shape[5], .rows_inner = layout & 1, .inner_stride = layout & 2 ? 3 : 1,
-                                      .outer_gap = layout == 1 ? 7 : 0, .trans = rnd() % 2},
+                    run(&(geometry_t){.type = data[d],
+                                      .scale = scales[s],
+                                      .zp = is_float ? 0 : zps[z],
+                                      .rows = shape[0],
+                                      .cols = shape[1],
+                                      .scale_gr = shape[2],
+                                      .scale_gc = shape[3],
+                                      .zp_gr = shape[4],
+                                      .zp_gc = shape[5],
+                                      .rows_inner = layout & 1,
+                                      .inner_stride = layout & 2 ? 3 : 1,
+                                      .outer_gap = layout == 1 ? 7 : 0,
+                                      .trans = rnd() % 2},
                         isa);
                 }
             }
@@ -225,13 +281,23 @@ static void test_quantised(sinter_cpu_isa_t isa) {
 }
 
 /* Scale byte 0 of e8m0 is 2^-127, subnormal in f32: it must count even under FTZ and DAZ. */
-static void test_tiny_scale(sinter_cpu_isa_t isa) {
+static void test_tiny_scale(sinter_cpu_isa_t isa)
+{
     unsigned char codes[16], scale = 0;
     for (int i = 0; i < 16; i++) {
         codes[i] = (unsigned char)(i * 17);
     }
-    const tile_src_t src = {.data = codes, .scale = &scale, .type = dtype_traits(sinter_u8), .dtype = sinter_u8, .scale_type = dtype_traits(sinter_e8m0), .rs = 16,
-                            .cs = 1, .scale_gr = 1, .scale_gc = 16, .zp_gr = 1, .zp_gc = 1};
+    const tile_src_t src = {.data = codes,
+                            .scale = &scale,
+                            .type = dtype_traits(sinter_u8),
+                            .dtype = sinter_u8,
+                            .scale_type = dtype_traits(sinter_e8m0),
+                            .rs = 16,
+                            .cs = 1,
+                            .scale_gr = 1,
+                            .scale_gc = 16,
+                            .zp_gr = 1,
+                            .zp_gc = 1};
     float dst[16];
 #if defined(__x86_64__)
     const unsigned old = _mm_getcsr();
@@ -248,7 +314,8 @@ static void test_tiny_scale(sinter_cpu_isa_t isa) {
     check(ok, "e8m0 byte 0 under FTZ and DAZ", sinter_cpu_isa_name(isa));
 }
 
-static void test_gemm(sinter_cpu_isa_t isa) {
+static void test_gemm(sinter_cpu_isa_t isa)
+{
     static const int sizes[] = {1, 2, 5, 6, 7, 13, 16, 17, 32, 33, 64, 79, 128, 0};
     const tile_table_t *t = tile_table(isa);
     for (int round = 0; round < 150; round++) {
@@ -294,7 +361,8 @@ static void test_gemm(sinter_cpu_isa_t isa) {
 }
 
 /* Nearest even, by comparing with both bf16 neighbours in double. */
-static bool is_bf16_of(uint16_t got, float x) {
+static bool is_bf16_of(uint16_t got, float x)
+{
     const uint32_t u = (uint32_t)got << 16;
     float g;
     memcpy(&g, &u, 4);
@@ -308,11 +376,13 @@ static bool is_bf16_of(uint16_t got, float x) {
     if (isinf(g)) {
         return fabs((double)x) >= 0x1.ffp127;
     }
-    const double here = fabs((double)x - g), other = fmin(isnan(fd) ? INFINITY : fabs((double)x - fd), isnan(fu) ? INFINITY : fabs((double)x - fu));
+    const double here = fabs((double)x - g),
+                 other = fmin(isnan(fd) ? INFINITY : fabs((double)x - fd), isnan(fu) ? INFINITY : fabs((double)x - fu));
     return here < other || (here == other && got % 2 == 0) || g == x;
 }
 
-static void test_bf16(sinter_cpu_isa_t isa) {
+static void test_bf16(sinter_cpu_isa_t isa)
+{
     enum { ROWS = 6, COLS = 37, LD = 41 };
     float src[ROWS * LD];
     uint16_t rows[ROWS * LD], pairs[ROWS * LD];
@@ -339,7 +409,8 @@ static void test_bf16(sinter_cpu_isa_t isa) {
     check(ok_pairs, "bf16_pairs", sinter_cpu_isa_name(isa));
 }
 
-static void test_bad_groups(void) {
+static void test_bad_groups(void)
+{
     bound_t v[2];
     dense(&v[0], sinter_s8, (int64_t[]){2, 6, 8});
     dense(&v[1], sinter_f32, (int64_t[]){2, 4, 1});
@@ -355,7 +426,8 @@ static void test_bad_groups(void) {
     check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "one dim", "must be refused");
 }
 
-int main(void) {
+int main(void)
+{
     sinter_cpu_isa_t top;
     if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
         return 1;

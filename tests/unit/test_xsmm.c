@@ -1,4 +1,5 @@
-/* The libxsmm adaptor: every kernel it hands out computes the exact product of small integers, and what it must refuse it refuses with a reason. */
+/* The libxsmm adaptor: every kernel it hands out computes the exact product of small integers, and what it must refuse it refuses with a
+ * reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 
 static int passed, failed;
 
-static void check(bool ok, const char *what) {
+static void check(bool ok, const char *what)
+{
     passed += ok;
     failed += !ok;
     if (!ok && failed <= 40) {
@@ -19,7 +21,8 @@ static void check(bool ok, const char *what) {
 }
 
 static uint64_t rng = 1;
-static int rnd(int n) {
+static int rnd(int n)
+{
     rng = rng * 6364136223846793005u + 1442695040888963407u;
     return (int)(rng >> 33) % n;
 }
@@ -27,12 +30,14 @@ static int rnd(int n) {
 static const char *const kind_names[] = {"f32", "bf16", "u8 x s8", "s8 x u8"};
 
 /* Values of A and B, exact in every operand type; the integer kinds use their whole range. */
-static int value(xs_kind_t kind, bool of_b) {
+static int value(xs_kind_t kind, bool of_b)
+{
     const bool is_unsigned = (kind == XS_U8S8S32) != of_b;
     return kind == XS_F32 || kind == XS_BF16F32 ? rnd(17) - 8 : is_unsigned ? rnd(256) : rnd(256) - 128;
 }
 
-static void put(xs_kind_t kind, unsigned char *p, int64_t i, int x) {
+static void put(xs_kind_t kind, unsigned char *p, int64_t i, int x)
+{
     const float f = (float)x;
     uint32_t u;
     memcpy(&u, &f, 4);
@@ -47,9 +52,11 @@ static void put(xs_kind_t kind, unsigned char *p, int64_t i, int x) {
 }
 
 /* Fills A and B, keeps their values as int, calls the kernel and compares C, its gaps between rows included. */
-static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count) {
+static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
+{
     const int pack = s->kind == XS_F32 ? 1 : s->kind == XS_BF16F32 ? 2 : 4;
-    const size_t na = (size_t)(s->stride_a * (count - 1)) + (size_t)(s->m * s->lda), nb = (size_t)(s->stride_b * (count - 1)) + (size_t)(s->k * s->ldb);
+    const size_t na = (size_t)(s->stride_a * (count - 1)) + (size_t)(s->m * s->lda),
+                 nb = (size_t)(s->stride_b * (count - 1)) + (size_t)(s->k * s->ldb);
     const size_t nc = (size_t)(s->m * s->ldc);
     unsigned char *a = calloc(na, 4), *b = calloc(nb, 4);
     int *va = calloc(na, sizeof(int)), *vb = calloc(nb, sizeof(int));
@@ -78,7 +85,8 @@ static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
             int64_t want = j >= s->n || s->beta ? 3 : 0;
             for (int r = 0; r < count && j < s->n; r++) {
                 for (int p = 0; p < s->k; p++) {
-                    want += (int64_t)va[r * s->stride_a + i * s->lda + p] * vb[r * s->stride_b + (int64_t)(p / pack) * s->ldb * pack + j * pack + p % pack];
+                    want += (int64_t)va[r * s->stride_a + i * s->lda + p] *
+                            vb[r * s->stride_b + (int64_t)(p / pack) * s->ldb * pack + j * pack + p % pack];
                 }
             }
             float f;
@@ -90,7 +98,8 @@ static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
     return ok;
 }
 
-static void test_random(sinter_cpu_isa_t cap) {
+static void test_random(sinter_cpu_isa_t cap)
+{
     for (int round = 0; round < 240; round++) {
         const xs_kind_t kind = (xs_kind_t)(round % 4);
         const int pack = kind == XS_F32 ? 1 : kind == XS_BF16F32 ? 2 : 4, count = 1 + rnd(3);
@@ -100,8 +109,8 @@ static void test_random(sinter_cpu_isa_t cap) {
         const char *why = NULL;
         const xs_kernel_t kernel = xs_dispatch(&s, cap, &why);
         char what[160];
-        snprintf(what, sizeof what, "%s cap %s m %d n %d k %d ld %d %d %d count %d beta %d", kind_names[kind], sinter_cpu_isa_name(cap), s.m, s.n, s.k, s.lda, s.ldb,
-                 s.ldc, count, s.beta);
+        snprintf(what, sizeof what, "%s cap %s m %d n %d k %d ld %d %d %d count %d beta %d", kind_names[kind], sinter_cpu_isa_name(cap),
+                 s.m, s.n, s.k, s.lda, s.ldb, s.ldc, count, s.beta);
         check(kernel.fn ? why == NULL && product_is_exact(&s, kernel, count) : why != NULL, what);
         const char *refused = xs_refuse(kind, cap);
         check(!refused || !kernel.fn, "a kind that xs_refuse refuses is not dispatched");
@@ -113,7 +122,8 @@ static void test_random(sinter_cpu_isa_t cap) {
     }
 }
 
-static void test_refusals(sinter_cpu_isa_t top) {
+static void test_refusals(sinter_cpu_isa_t top)
+{
     static const struct {
         const char *what;
         xs_shape_t s;
@@ -159,7 +169,8 @@ static void test_refusals(sinter_cpu_isa_t top) {
     }
 }
 
-int main(void) {
+int main(void)
+{
     sinter_cpu_isa_t top;
     if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
         return 1;

@@ -11,10 +11,14 @@
 /* Block heights with JIT kernels; a shorter block is computed at the next height, rows beyond it are not looked at. */
 static const int ladder[ATT_LADDER] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
-static int round_up(int64_t n, int to) { return (int)((n + to - 1) / to * to); }
+static int round_up(int64_t n, int to)
+{
+    return (int)((n + to - 1) / to * to);
+}
 
 /* Dim of an operand counted from the end, as the product sees it; -1: not known at compile. */
-static int64_t known_dim(const plan_t *plan, int value, int from_end) {
+static int64_t known_dim(const plan_t *plan, int value, int from_end)
+{
     const lt_t *lt = &plan->values[value].lt;
     const int64_t n = lt->ndims < from_end ? -1 : lt->dims[lt->ndims - from_end];
     return n == SINTER_UNKNOWN_DIM ? -1 : n;
@@ -22,7 +26,8 @@ static int64_t known_dim(const plan_t *plan, int value, int from_end) {
 
 /* ---- selection -------------------------------------------------------------------------------------------------------------- */
 
-static const char *refuse_bf16(const plan_t *plan, const step_t *step) {
+static const char *refuse_bf16(const plan_t *plan, const step_t *step)
+{
     const attention_params_t *p = &step->p.attention;
     if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
         return "the fpmath mode does not allow bf16 products";
@@ -37,7 +42,8 @@ static const char *refuse_bf16(const plan_t *plan, const step_t *step) {
 /* ---- setup ------------------------------------------------------------------------------------------------------------------ */
 
 /* Query rows that share one K and V, -1 if not known. K or V may lack leading dims or have 1 there. */
-static int64_t known_rows(const plan_t *plan, const attention_params_t *p) {
+static int64_t known_rows(const plan_t *plan, const attention_params_t *p)
+{
     const lt_t *out = &plan->values[p->out_dims].lt;
     const int operands[] = {p->k.data, p->v.data};
     if (out->ndims < 2) {
@@ -61,11 +67,13 @@ static int64_t known_rows(const plan_t *plan, const attention_params_t *p) {
     return rows < 0 ? -1 : rows;
 }
 
-static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_isa_t cap) {
+static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_isa_t cap)
+{
     const char *why = NULL;
     attention_jit_t *j = &c->jit[c->n_jit];
     const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
-    const xs_shape_t qk = {.kind = kind, .m = rows, .n = c->tk, .k = c->bf16 ? round_up(D, 2) : D, .lda = c->dk, .ldb = c->tk, .ldc = c->tk};
+    const xs_shape_t qk = {
+        .kind = kind, .m = rows, .n = c->tk, .k = c->bf16 ? round_up(D, 2) : D, .lda = c->dk, .ldb = c->tk, .ldc = c->tk};
     const xs_shape_t pv = {.kind = kind, .m = rows, .n = c->dv, .k = c->tk, .lda = c->tk, .ldb = c->dv, .ldc = c->dv, .beta = true};
     j->rows = rows;
     j->qk = xs_dispatch(&qk, cap, &why);
@@ -77,7 +85,8 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_i
 }
 
 /* JIT kernels for all heights that can occur: with the number of rows known that is the full block and what is left over. */
-static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv, sinter_cpu_isa_t cap) {
+static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv, sinter_cpu_isa_t cap)
+{
     const char *why = NULL;
     if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
         return D > ATT_CHUNK ? "head size above 512" : "head size not known at compile or 0";
@@ -95,7 +104,8 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     return why;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, bool bf16) {
+static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, bool bf16)
+{
     const attention_params_t *p = &step->p.attention;
     attention_config_t *c = ARENA_NEW(&plan->arena, attention_config_t, 1);
     if (!c) {
@@ -131,20 +141,35 @@ static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, b
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-static sinter_status_t setup_f32_generic(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_generic, false); }
-static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx2, false); }
-static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512, false); }
-static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512_vnni, true); }
+static sinter_status_t setup_f32_generic(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_generic, false);
+}
+static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_avx2, false);
+}
+static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_avx512, false);
+}
+static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_avx512_vnni, true);
+}
 
 /* ---- memory ----------------------------------------------------------------------------------------------------------------- */
 
-static void *carve(unsigned char *base, size_t *at, size_t count, size_t size) {
+static void *carve(unsigned char *base, size_t *at, size_t count, size_t size)
+{
     void *p = base ? base + *at : NULL;
     *at = (*at + count * size + 63) & ~(size_t)63;
     return p;
 }
 
-size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch, attention_buffers_t *out) {
+size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch,
+                         attention_buffers_t *out)
+{
     /* Scratch has any alignment; vectors are happier on 64 bytes. */
     unsigned char *base = scratch ? scratch + (64 - (uintptr_t)scratch % 64) % 64 : NULL;
     const size_t rows = (size_t)c->rows, tk = (size_t)c->tk, dk = (size_t)c->dk, dv = (size_t)c->dv;
@@ -172,7 +197,8 @@ size_t attention_buffers(const attention_config_t *c, const attention_params_t *
     return at + 64;
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step) {
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
     attention_buffers_t b;
     (void)plan;
     return attention_buffers(step->jit, &step->p.attention, step->post, NULL, &b);
@@ -180,9 +206,13 @@ static size_t thread_bytes(const plan_t *plan, const step_t *step) {
 
 /* ---- geometry --------------------------------------------------------------------------------------------------------------- */
 
-static int64_t batch_dim(const bound_t *b, int from_end) { return b->ndims < from_end ? 1 : b->dims[b->ndims - from_end]; }
+static int64_t batch_dim(const bound_t *b, int from_end)
+{
+    return b->ndims < from_end ? 1 : b->dims[b->ndims - from_end];
+}
 
-static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame, attention_dims_t *d) {
+static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame, attention_dims_t *d)
+{
     const bound_t *q = &frame->v[p->q.data], *k = &frame->v[p->k.data], *v = &frame->v[p->v.data], *out = &frame->v[p->out_dims];
     if (q->ndims < 2 || k->ndims < 2 || v->ndims < 2 || out->ndims < 2) {
         return sg_fail(sinter_invalid_shape, "attention: an operand has fewer than 2 dims");
@@ -192,7 +222,8 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
     d->D = batch_dim(q, p->trans_q ? 2 : 1);
     d->T = batch_dim(k, p->trans_k ? 2 : 1);
     d->Dv = batch_dim(v, p->trans_v ? 2 : 1);
-    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(v, p->trans_v ? 1 : 2) != d->T || batch_dim(out, 2) != d->S || batch_dim(out, 1) != d->Dv) {
+    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(v, p->trans_v ? 1 : 2) != d->T || batch_dim(out, 2) != d->S ||
+        batch_dim(out, 1) != d->Dv) {
         return sg_fail(sinter_invalid_shape, "attention: dims of Q, K, V and the output do not fit each other");
     }
     for (int i = 0; i < d->nb; i++) {
@@ -207,7 +238,8 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
 }
 
 /* Only dims and the thread count go in: scratch is sized from this before there is data. */
-static sinter_status_t geometry(const step_t *step, const frame_t *frame, attention_dims_t *d) {
+static sinter_status_t geometry(const step_t *step, const frame_t *frame, attention_dims_t *d)
+{
     const attention_params_t *p = &step->p.attention;
     const attention_config_t *c = step->jit;
     *d = (attention_dims_t){0};
@@ -228,7 +260,8 @@ static sinter_status_t geometry(const step_t *step, const frame_t *frame, attent
     }
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
     const int64_t tiles = (d->T + c->tk - 1) / c->tk;
-    /* A part of T is worth a merge from two tiles on. The second pass of a probability chain needs the whole row's sum, so it is not split. */
+    /* A part of T is worth a merge from two tiles on. The second pass of a probability chain needs the whole row's sum, so it is not
+     * split. */
     int64_t splits = d->items && !p->prob ? frame->threads / d->items : 1;
     splits = splits > tiles / 2 ? tiles / 2 : splits;
     d->split_tiles = splits > 1 ? (tiles + splits - 1) / splits : tiles;
@@ -236,7 +269,8 @@ static sinter_status_t geometry(const step_t *step, const frame_t *frame, attent
     return sinter_success;
 }
 
-static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame) {
+static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
+{
     attention_dims_t d;
     const attention_config_t *c = step->jit;
     (void)plan;
@@ -249,7 +283,8 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
 /* ---- prepare ---------------------------------------------------------------------------------------------------------------- */
 
 /* True if the program gives the same function at every index: nothing varies, nothing is stored. */
-static bool is_flat(const chain_bound_t *b) {
+static bool is_flat(const chain_bound_t *b)
+{
     for (int i = 0; i < b->chain->n_instrs; i++) {
         const int op = b->chain->instrs[i].op;
         if (op == CHAIN_INDEX || op == CHAIN_STORE || op == CHAIN_STORE_SAT) {
@@ -267,7 +302,8 @@ static bool is_flat(const chain_bound_t *b) {
 }
 
 /* True if rows of a stored packed tensor may share bytes: threads would then write each other's elements. */
-static bool stores_share_bytes(const chain_bound_t *b) {
+static bool stores_share_bytes(const chain_bound_t *b)
+{
     for (int i = 0; i < b->chain->n_instrs; i++) {
         const chain_instr_t *in = &b->chain->instrs[i];
         if (in->op != CHAIN_STORE && in->op != CHAIN_STORE_SAT) {
@@ -286,14 +322,16 @@ static bool stores_share_bytes(const chain_bound_t *b) {
     return false;
 }
 
-static bool fill_is_minus_inf(const attention_params_t *p, const frame_t *frame) {
+static bool fill_is_minus_inf(const attention_params_t *p, const frame_t *frame)
+{
     const bound_t *fill = &frame->v[p->causal_fill];
     float x;
     dtype_traits(fill->dtype)->codec.load_f32(fill->data, 0, 0, 1, &x);
     return x == -INFINITY;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state) {
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
     const attention_params_t *p = &step->p.attention;
     attention_state_t *st = state;
     SG_TRY(geometry(step, frame, &st->d));
@@ -319,11 +357,19 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 
 /* ---- the kernels ------------------------------------------------------------------------------------------------------------ */
 
-#define ATTENTION_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                       \
-    extern const kernel_t kernel_attention_flash_##id;                                                                                             \
-    const kernel_t kernel_attention_flash_##id = {.name = "attention_flash_" #id, .step = STEP_ATTENTION, .isa = (least_isa), .cost = (its_cost),  \
-                                                  .refuse = (refuse_fn), .setup = setup_##id, .thread_bytes = thread_bytes,                        \
-                                                  .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .phases = 2};
+#define ATTENTION_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                               \
+    extern const kernel_t kernel_attention_flash_##id;                                                                                     \
+    const kernel_t kernel_attention_flash_##id = {.name = "attention_flash_" #id,                                                          \
+                                                  .step = STEP_ATTENTION,                                                                  \
+                                                  .isa = (least_isa),                                                                      \
+                                                  .cost = (its_cost),                                                                      \
+                                                  .refuse = (refuse_fn),                                                                   \
+                                                  .setup = setup_##id,                                                                     \
+                                                  .thread_bytes = thread_bytes,                                                            \
+                                                  .shared_bytes = shared_bytes,                                                            \
+                                                  .prepare = prepare,                                                                      \
+                                                  .work = attention_work,                                                                  \
+                                                  .phases = 2};
 ATTENTION_KERNEL(f32_generic, sinter_isa_generic, 400, NULL)
 ATTENTION_KERNEL(f32_avx2, sinter_isa_avx2, 300, NULL)
 ATTENTION_KERNEL(f32_avx512, sinter_isa_avx512, 200, NULL)

@@ -1,13 +1,14 @@
 /* Flash attention, what setup (compile), prepare (execute, all dims known) and work (threads) of its kernels share.
  *
- * A work item is one batch of K and V, a block of query rows and a chunk of Dv. Query rows are the S rows of all query heads that share this K and V, row
- * r = s * G + g, so that a block holds neighbouring positions of all heads of the group. Over tiles of TK columns t of K and rows t of V:
+ * A work item is one batch of K and V, a block of query rows and a chunk of Dv. Query rows are the S rows of all query heads that share
+ * this K and V, row r = s * G + g, so that a block holds neighbouring positions of all heads of the group. Over tiles of TK columns t of K
+ * and rows t of V:
  *
  *   s[rows][TK] = q[rows][D] k[D][TK];  score chain;  m' = max(m, row max);  p = exp(s - m');  l = l exp(m - m') + sum p;
  *   acc[rows][Dv] = acc exp(m - m') + p v[TK][Dv]
  *
- * and at the end acc / l goes through the post chain. When there are fewer items than threads, T is split: each part leaves (m, l, acc) in shared memory, phase
- * 1 merges them. */
+ * and at the end acc / l goes through the post chain. When there are fewer items than threads, T is split: each part leaves (m, l, acc) in
+ * shared memory, phase 1 merges them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
@@ -41,14 +42,14 @@ typedef struct attention_config {
 
 /* The geometry of one execute. */
 typedef struct attention_dims {
-    int nb;                                             /* batch dims */
+    int nb; /* batch dims */
     int64_t batch[SINTER_MAX_NDIMS];
-    bool grouped[SINTER_MAX_NDIMS];                     /* dims that K and V do not have: extra rows */
+    bool grouped[SINTER_MAX_NDIMS]; /* dims that K and V do not have: extra rows */
     int64_t S, T, D, Dv;
-    int64_t group, rows;                                /* G; S * G */
-    int64_t n_kv, n_blocks, n_chunks, items;            /* items = n_kv * n_blocks * n_chunks */
-    int block;                                          /* rows in a block */
-    int64_t splits, split_tiles;                        /* parts of T, K tiles in a part */
+    int64_t group, rows;                     /* G; S * G */
+    int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
+    int block;                               /* rows in a block */
+    int64_t splits, split_tiles;             /* parts of T, K tiles in a part */
 } attention_dims_t;
 
 typedef struct attention_state {
@@ -58,7 +59,7 @@ typedef struct attention_state {
     bool score_flat, prob_flat; /* the chain is one function for all elements: it may run over any stretch of them */
     bool skip;                  /* tiles that the causal mask removes wholly are skipped */
     int64_t causal_shift;
-    bool serial;                /* outputs share bytes between rows: one thread writes them all */
+    bool serial; /* outputs share bytes between rows: one thread writes them all */
 } attention_state_t;
 
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
@@ -69,8 +70,10 @@ typedef struct attention_buffers {
 } attention_buffers_t;
 
 /* Carves scratch (NULL: only counts); returns the bytes. */
-size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch, attention_buffers_t *out);
+size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch,
+                         attention_buffers_t *out);
 
-void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared);
+void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                    void *scratch, void *shared);
 
 #endif

@@ -11,18 +11,19 @@ typedef struct task {
     const attention_state_t *st;
     const frame_t *frame;
     attention_buffers_t b;
-    const attention_jit_t *jit;                /* for this block's height; NULL: own GEMM */
+    const attention_jit_t *jit; /* for this block's height; NULL: own GEMM */
     tile_src_t k, v;
-    int rows;                                  /* in this block */
+    int rows; /* in this block */
     int64_t row0, dv0;
-    int dv;                                    /* columns of this chunk of Dv */
-    int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS];   /* [batch.., s, -] of each row */
+    int dv;                                  /* columns of this chunk of Dv */
+    int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
 } task_t;
 
 /* ---- setting up an item ------------------------------------------------------------------------------------------------------ */
 
 /* Spreads a linear index over the batch dims that are (not) grouped. */
-static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *idx) {
+static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *idx)
+{
     for (int n = d->nb - 1; n >= 0; n--) {
         if (d->grouped[n] == grouped) {
             idx[n] = i % d->batch[n];
@@ -32,7 +33,8 @@ static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *
 }
 
 /* Q rows as f32 [rows][dk], columns d0..d0+n-1. */
-static void load_q(task_t *t, int64_t d0, int n) {
+static void load_q(task_t *t, int64_t d0, int n)
+{
     const attention_dims_t *d = &t->st->d;
     const int ld = t->c->dk, pad = n + n % 2;
     if (d->group == 1) { /* the rows are consecutive in Q */
@@ -49,7 +51,8 @@ static void load_q(task_t *t, int64_t d0, int n) {
     }
 }
 
-static void start(task_t *t, int64_t item) {
+static void start(task_t *t, int64_t item)
+{
     const attention_dims_t *d = &t->st->d;
     const int64_t chunk = item % d->n_chunks, block = item / d->n_chunks % d->n_blocks, kv = item / d->n_chunks / d->n_blocks;
     t->dv0 = chunk * t->c->dv;
@@ -75,7 +78,8 @@ static void start(task_t *t, int64_t item) {
 }
 
 /* Columns to go through: up to the end of the last tile of which some row sees something. Inside a tile 0 * NaN stays NaN. */
-static int64_t columns(const task_t *t) {
+static int64_t columns(const task_t *t)
+{
     const attention_dims_t *d = &t->st->d;
     const int64_t tk = t->c->tk, seen = t->idx[t->rows - 1][d->nb] + t->st->causal_shift + 1;
     if (!t->st->skip || seen >= d->T) {
@@ -88,7 +92,8 @@ static int64_t columns(const task_t *t) {
 /* ---- the two products -------------------------------------------------------------------------------------------------------- */
 
 /* s[rows][tk] = Q K over columns t0..t0+nt-1; columns beyond are Q times zero. */
-static void scores(task_t *t, int64_t t0, int nt) {
+static void scores(task_t *t, int64_t t0, int nt)
+{
     const attention_config_t *c = t->c;
     const attention_dims_t *d = &t->st->d;
     const attention_buffers_t *b = &t->b;
@@ -112,7 +117,8 @@ static void scores(task_t *t, int64_t t0, int nt) {
 }
 
 /* acc += P V over rows t0..t0+nt-1 of V; P is zero beyond them. */
-static void accumulate(task_t *t, int64_t t0, int nt) {
+static void accumulate(task_t *t, int64_t t0, int nt)
+{
     const attention_config_t *c = t->c;
     const attention_buffers_t *b = &t->b;
     if (t->dv == 0) {
@@ -133,7 +139,8 @@ static void accumulate(task_t *t, int64_t t0, int nt) {
 /* ---- scores to probabilities --------------------------------------------------------------------------------------------------- */
 
 /* Runs the score or probability chain over the tile; columns from nt on hold anything afterwards. */
-static void run_chain(task_t *t, const chain_bound_t *chain, bool flat, int64_t t0, int nt) {
+static void run_chain(task_t *t, const chain_bound_t *chain, bool flat, int64_t t0, int nt)
+{
     const int tk = t->c->tk, nb = t->st->d.nb;
     if (flat) {
         const int all = t->rows * tk;
@@ -150,7 +157,8 @@ static void run_chain(task_t *t, const chain_bound_t *chain, bool flat, int64_t 
 }
 
 /* exp(x - max) for a row whose maximum is -inf: zero weight, but NaN stays. */
-static float weigh_empty(float *x, int n) {
+static float weigh_empty(float *x, int n)
+{
     float sum = 0;
     for (int i = 0; i < n; i++) {
         x[i] = isnan(x[i]) ? x[i] : 0;
@@ -160,7 +168,8 @@ static float weigh_empty(float *x, int n) {
 }
 
 /* One online-softmax step: s becomes p, m and l move on, acc is rescaled to the new maximum. */
-static void update(task_t *t, int nt, bool with_acc) {
+static void update(task_t *t, int nt, bool with_acc)
+{
     const int tk = t->c->tk, dv = t->c->dv;
     for (int r = 0; r < t->rows; r++) {
         float *x = t->b.s + r * tk, old = t->b.m[r], max = t->c->fn->row_max(x, nt), sum, scale = 0;
@@ -183,7 +192,8 @@ static void update(task_t *t, int nt, bool with_acc) {
 }
 
 /* Normalised probabilities with m and l final; what a row of nothing but -inf gives is the caller's choice. */
-static void normalise(task_t *t, int nt) {
+static void normalise(task_t *t, int nt)
+{
     const int tk = t->c->tk;
     for (int r = 0; r < t->rows; r++) {
         float *x = t->b.s + r * tk;
@@ -201,7 +211,8 @@ static void normalise(task_t *t, int nt) {
 
 /* ---- passes over T ------------------------------------------------------------------------------------------------------------ */
 
-static void clear(task_t *t) {
+static void clear(task_t *t)
+{
     for (int r = 0; r < t->rows; r++) {
         t->b.m[r] = -INFINITY;
         t->b.l[r] = 0;
@@ -209,7 +220,8 @@ static void clear(task_t *t) {
     memset(t->b.acc, 0, (size_t)t->c->rows * (size_t)t->c->dv * sizeof(float));
 }
 
-static void score_tile(task_t *t, int64_t t0, int nt) {
+static void score_tile(task_t *t, int64_t t0, int nt)
+{
     scores(t, t0, nt);
     if (t->p->score) {
         run_chain(t, &t->st->score, t->st->score_flat, t0, nt);
@@ -217,7 +229,8 @@ static void score_tile(task_t *t, int64_t t0, int nt) {
 }
 
 /* m and l, and acc unless a probability chain wants a second pass. */
-static void online_pass(task_t *t, int64_t begin, int64_t end) {
+static void online_pass(task_t *t, int64_t begin, int64_t end)
+{
     const int tk = t->c->tk;
     for (int64_t t0 = begin; t0 < end; t0 += tk) {
         const int nt = (int)(end - t0 < tk ? end - t0 : tk);
@@ -230,7 +243,8 @@ static void online_pass(task_t *t, int64_t begin, int64_t end) {
 }
 
 /* acc = chain(p) V. Not limited to the columns that a mask leaves: the chain need not map 0 to 0. */
-static void prob_pass(task_t *t) {
+static void prob_pass(task_t *t)
+{
     const int tk = t->c->tk;
     const int64_t T = t->st->d.T;
     for (int64_t t0 = 0; t0 < T; t0 += tk) {
@@ -247,7 +261,8 @@ static void prob_pass(task_t *t) {
 
 /* ---- results ------------------------------------------------------------------------------------------------------------------ */
 
-static void store_stats(const task_t *t, const int64_t *idx, float m, float l) {
+static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
+{
     const bound_t *out = &t->frame->v[t->p->stats];
     const int skip = t->st->d.nb + 2 - out->ndims;
     int64_t at = 0;
@@ -259,7 +274,8 @@ static void store_stats(const task_t *t, const int64_t *idx, float m, float l) {
 }
 
 /* Row r of the block, whose sums are m, l and acc, to the outputs. */
-static void finish_row(task_t *t, int r, float m, float l, float *acc) {
+static void finish_row(task_t *t, int r, float m, float l, float *acc)
+{
     const int nb = t->st->d.nb;
     if (t->p->stats >= 0 && t->dv0 == 0) {
         store_stats(t, t->idx[r], m, l);
@@ -279,12 +295,14 @@ static void finish_row(task_t *t, int r, float m, float l, float *acc) {
 /* ---- splits of T -------------------------------------------------------------------------------------------------------------- */
 
 /* The part of one split of one item in shared memory: m[rows], l[rows], acc[rows][dv]. */
-static float *part(const attention_config_t *c, const attention_dims_t *d, void *shared, int64_t item, int64_t split) {
+static float *part(const attention_config_t *c, const attention_dims_t *d, void *shared, int64_t item, int64_t split)
+{
     float *base = (float *)(void *)((unsigned char *)shared + (64 - (uintptr_t)shared % 64) % 64);
     return base + (item * d->splits + split) * c->rows * (c->dv + 2);
 }
 
-static void save_part(const task_t *t, float *to) {
+static void save_part(const task_t *t, float *to)
+{
     const size_t rows = (size_t)t->c->rows;
     memcpy(to, t->b.m, rows * sizeof(float));
     memcpy(to + rows, t->b.l, rows * sizeof(float));
@@ -292,7 +310,8 @@ static void save_part(const task_t *t, float *to) {
 }
 
 /* Exact: each part is rescaled from its own maximum to the row's. */
-static void merge_row(task_t *t, void *shared, int64_t item, int r) {
+static void merge_row(task_t *t, void *shared, int64_t item, int r)
+{
     const attention_config_t *c = t->c;
     const attention_dims_t *d = &t->st->d;
     float m = -INFINITY, l = 0, *acc = t->b.acc;
@@ -315,7 +334,8 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r) {
 
 /* ---- phases ------------------------------------------------------------------------------------------------------------------- */
 
-static void whole_item(task_t *t, int64_t item) {
+static void whole_item(task_t *t, int64_t item)
+{
     start(t, item);
     clear(t);
     online_pass(t, 0, columns(t));
@@ -327,7 +347,8 @@ static void whole_item(task_t *t, int64_t item) {
     }
 }
 
-static void split_item(task_t *t, int64_t item, int64_t split, void *shared) {
+static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
+{
     const attention_dims_t *d = &t->st->d;
     const int64_t step = d->split_tiles * t->c->tk, begin = split * step;
     start(t, item);
@@ -337,7 +358,9 @@ static void split_item(task_t *t, int64_t item, int64_t split, void *shared) {
     save_part(t, part(t->c, d, shared, item, split));
 }
 
-void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared) {
+void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                    void *scratch, void *shared)
+{
     const attention_state_t *st = state;
     const attention_dims_t *d = &st->d;
     task_t t;
