@@ -29,7 +29,9 @@ orc_class_t orc_class(sinter_data_type_t type)
 const char *orc_type_name(sinter_data_type_t type)
 {
     switch (type) {
-#define SINTER_DTYPE(value, name, ...) case sinter_##name: return #name;
+#define SINTER_DTYPE(value, name, ...) \
+    case sinter_##name: \
+        return #name;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     default: return NULL;
@@ -39,7 +41,9 @@ const char *orc_type_name(sinter_data_type_t type)
 int orc_type_bits(sinter_data_type_t type)
 {
     switch (type) {
-#define SINTER_DTYPE(value, name, cls, bits, ...) case sinter_##name: return bits;
+#define SINTER_DTYPE(value, name, cls, bits, ...) \
+    case sinter_##name: \
+        return bits;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     default: return 0;
@@ -49,7 +53,9 @@ int orc_type_bits(sinter_data_type_t type)
 double orc_type_max(sinter_data_type_t type)
 {
     switch (type) {
-#define SINTER_DTYPE(value, name, cls, bits, block_elems, block_bytes, digits, max) case sinter_##name: return max;
+#define SINTER_DTYPE(value, name, cls, bits, block_elems, block_bytes, digits, max) \
+    case sinter_##name: \
+        return max;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     default: return 0;
@@ -59,7 +65,9 @@ double orc_type_max(sinter_data_type_t type)
 int orc_type_digits(sinter_data_type_t type)
 {
     switch (type) {
-#define SINTER_DTYPE(value, name, cls, bits, block_elems, block_bytes, digits, max) case sinter_##name: return digits;
+#define SINTER_DTYPE(value, name, cls, bits, block_elems, block_bytes, digits, max) \
+    case sinter_##name: \
+        return digits;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     default: return 0;
@@ -164,7 +172,7 @@ static double round_small(const format_t *f, double max, double v)
     return copysign(r, v);
 }
 
-/* Powers of two without sign: a tie goes to the even code. The contract is silent about what has no code; as elsewhere without Inf it saturates. */
+/* Powers of two without sign: a tie goes to the even code. The contract is silent about what has no code; it saturates here. */
 static double round_e8m0(double v)
 {
     double r;
@@ -319,7 +327,8 @@ void orc_decode_table(sinter_data_type_t type, double *table)
 }
 
 /* n elements from an element offset on, stride elements apart. */
-static void decode_run(sinter_data_type_t type, const unsigned char *p, const double *table, int64_t offset, int64_t stride, size_t n, double *out)
+static void decode_run(sinter_data_type_t type, const unsigned char *p, const double *table, int64_t offset, int64_t stride, size_t n,
+                       double *out)
 {
     int bits = orc_type_bits(type);
 

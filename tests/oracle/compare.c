@@ -64,8 +64,7 @@ static void compare_chunk(const orc_result_t *want, sinter_data_type_t type, con
         t->diff.bad += r.bad;
         t->diff.loose += r.loose;
         if (r.ratio > t->diff.worst_ratio || (start == 0 && i == 0))
-            t->diff = (orc_diff_t){.bad = t->diff.bad, .loose = t->diff.loose, .worst = start + i, .worst_ratio = r.ratio, .got = got[i], .want = v,
-                                   .tolerance = r.tolerance};
+            t->diff = (orc_diff_t){0, t->diff.bad, t->diff.loose, start + i, r.ratio, got[i], v, r.tolerance, 0};
         if (isfinite(v) && isfinite(got[i])) {
             t->error2 += (got[i] - v) * (got[i] - v);
             t->value2 += v * v;
@@ -77,7 +76,8 @@ static void compare_chunk(const orc_result_t *want, sinter_data_type_t type, con
 static void merge(tally_t *to, const tally_t *from)
 {
     size_t bad = to->diff.bad + from->diff.bad, loose = to->diff.loose + from->diff.loose;
-    if (from->diff.worst_ratio > to->diff.worst_ratio || (from->diff.worst_ratio == to->diff.worst_ratio && from->diff.worst < to->diff.worst))
+    if (from->diff.worst_ratio > to->diff.worst_ratio ||
+        (from->diff.worst_ratio == to->diff.worst_ratio && from->diff.worst < to->diff.worst))
         to->diff = from->diff;
     to->diff.bad = bad;
     to->diff.loose = loose;

@@ -1,7 +1,7 @@
 /* DynamicQuantize that derives scales and zero points from the data of each group, by the formulas of the numeric contract.
  *
- * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of the group's extremes, and the elements from both
- * ends of the scale. */
+ * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of the group's extremes, and the elements
+ * from both ends of the scale. */
 #include "quant.h"
 
 typedef struct range {
@@ -28,10 +28,7 @@ typedef quantum_t derive_fn_t(const group_stats_t *g, const params_t *p);
 
 /* ---- scales ------------------------------------------------------------------------------------------------------------------- */
 
-static range_t order(double v, double a, double b)
-{
-    return (range_t){v, fmin(v, fmin(a, b)), fmax(v, fmax(a, b))};
-}
+static range_t order(double v, double a, double b) { return (range_t){v, fmin(v, fmin(a, b)), fmax(v, fmax(a, b))}; }
 
 /* 2^e as e8m0 has it. */
 static double clamped_power(int e) { return ldexp(1, e < -127 ? -127 : e > 127 ? 127 : e); }
@@ -72,7 +69,7 @@ static quantum_t power_of_two(const group_stats_t *g, const params_t *p, double 
 static quantum_t derive_mx(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, mx_scale); }
 static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, rceil_scale); }
 
-/* A positive f32 expression of `steps` roundings, stored in the scale's type: v exactly where f32 is that type and one division all there is. */
+/* A positive f32 expression of `steps` roundings, stored in the scale's type: exact for a single division stored as f32. */
 static range_t stored_scale(const params_t *p, double v, double low, double high, int steps)
 {
     double slack = p->scale_type == sinter_f32 ? (steps - 1) * ORC_U : steps * ORC_U;
@@ -94,7 +91,8 @@ static quantum_t derive_symmetric(const group_stats_t *g, const params_t *p)
 
 static range_t zero_point(const params_t *p, range_t min, range_t scale)
 {
-    double bound, t = orc_quotient(min.v, fmax(min.v - min.low, min.high - min.v), scale.v, fmax(scale.v - scale.low, scale.high - scale.v), &bound);
+    double bound, min_bound = fmax(min.v - min.low, min.high - min.v), scale_bound = fmax(scale.v - scale.low, scale.high - scale.v);
+    double t = orc_quotient(min.v, min_bound, scale.v, scale_bound, &bound);
     /* qmin - lo / s is one more rounding in f32. */
     double v = p->lowest - t, slack = bound + orc_f32_error(v, bound);
     return (range_t){orc_round(p->type, v), orc_round(p->type, v - slack), orc_round(p->type, v + slack)};
@@ -235,8 +233,11 @@ typedef struct kind {
 } kind_t;
 
 static const kind_t kinds[] = {
-    {"dynamic_mx", derive_mx, true, 32},           {"dynamic_mx_rceil", derive_mx_rceil, true, 32}, {"dynamic_symmetric", derive_symmetric, false, 0},
-    {"dynamic_asymmetric", derive_asymmetric, false, 0}, {"dynamic_nv", derive_nv, true, 16},
+    {"dynamic_mx", derive_mx, true, 32},
+    {"dynamic_mx_rceil", derive_mx_rceil, true, 32},
+    {"dynamic_symmetric", derive_symmetric, false, 0},
+    {"dynamic_asymmetric", derive_asymmetric, false, 0},
+    {"dynamic_nv", derive_nv, true, 16},
 };
 
 /* Number of groups of each dim from the attributes, for a scales output of unknown shape. */
@@ -251,6 +252,7 @@ static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
         for (int d = 0; d < g->ndims && d < (int)shape->n; d++)
             g->groups[d] = shape->s64[d] > 0 ? g->dims[d] / shape->s64[d] : 0;
     } else if (strcmp(qtype, "per_group") == 0 && groups) {
+        memcpy(g->groups, g->dims, sizeof g->groups); /* what is not listed is not shared */
         for (size_t i = 0; i < groups->n; i++) {
             int64_t at = axes && i < axes->n ? axes->s64[i] : 1;
             at += at < 0 ? g->ndims : 0;
@@ -259,9 +261,10 @@ static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
             g->groups[at] = groups->s64[i];
         }
     } else if (strcmp(qtype, "per_group") == 0) {
+        if (!kind->group || !g->ndims)
+            return orc_fail(c, "no attribute says what the groups are");
         memcpy(g->groups, g->dims, sizeof g->groups);
-        if (g->ndims)
-            g->groups[g->ndims - 1] = g->dims[g->ndims - 1] / (kind->group ? kind->group : 1);
+        g->groups[g->ndims - 1] = g->dims[g->ndims - 1] / kind->group;
     } else if (strcmp(qtype, "per_channel") == 0) {
         axis = orc_axis(c, 1, g->ndims);
         if (axis < 0)
@@ -269,6 +272,14 @@ static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
         g->groups[axis] = g->dims[axis];
     }
     return 0;
+}
+
+static bool known_dims(const sinter_logical_tensor_t *lt)
+{
+    for (int d = 0; d < lt->ndims; d++)
+        if (lt->dims[d] < 0)
+            return false;
+    return lt->ndims >= 0;
 }
 
 static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
@@ -281,15 +292,16 @@ static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
     orc_dense_strides(g->ndims, g->dims, g->strides);
     for (int d = 0; d < g->ndims; d++)
         g->groups[d] = 1;
-    if (scales->ndims == g->ndims && orc_count(scales->dims, scales->ndims) > 1 && scales->dims[0] >= 0) {
+    if (!known_dims(scales)) {
+        if (groups_from_attrs(c, kind, g))
+            return -1;
+    } else if (orc_count(scales->dims, scales->ndims) > 1 && scales->ndims == g->ndims) {
         memcpy(g->groups, scales->dims, sizeof g->groups);
-    } else if (scales->ndims == 1 && scales->dims[0] > 1) {
+    } else if (orc_count(scales->dims, scales->ndims) > 1 && scales->ndims == 1) {
         axis = orc_axis(c, 1, g->ndims);
         if (axis < 0)
             return -1;
         g->groups[axis] = scales->dims[0];
-    } else if ((scales->ndims < 0 || (scales->ndims > 0 && scales->dims[0] < 0)) && groups_from_attrs(c, kind, g)) {
-        return -1;
     }
     for (int d = 0; d < g->ndims; d++) {
         if (g->groups[d] < 1 || g->dims[d] % g->groups[d])
@@ -299,16 +311,21 @@ static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
     return 0;
 }
 
-/* Scales and zero points are per_tensor (one element), per_channel (one dim) or have a dim for each data dim. */
-static int param_output(orc_ctx_t *c, size_t i, const geometry_t *g)
+/* Scales and zero points are a scalar (per_tensor), a list (per_channel) or have a dim for each data dim, unless a rank is declared. */
+static int param_output(orc_ctx_t *c, size_t i, const kind_t *kind, const geometry_t *g)
 {
+    const char *qtype = orc_attr_str(c, sinter_op_attr_qtype, kind->group ? "per_group" : "per_tensor");
     int64_t n = (int64_t)orc_count(g->groups, g->ndims);
-    int declared = c->out[i]->lt.ndims;
-    const char *qtype = orc_attr_str(c, sinter_op_attr_qtype, "");
-    bool flat = declared >= 0 ? declared < g->ndims : strcmp(qtype, "per_channel") == 0 || n == 1;
+    int rank = strcmp(qtype, "per_tensor") == 0 ? 0 : strcmp(qtype, "per_channel") == 0 ? 1 : g->ndims;
 
-    if (flat ? orc_shape(c, i, declared == 0 ? 0 : 1, &n) : orc_shape(c, i, g->ndims, g->groups))
+    if (c->out[i]->lt.ndims >= 0)
+        rank = c->out[i]->lt.ndims;
+    if (rank > 1 && rank != g->ndims)
+        return orc_fail(c, "output %zu has %d dims, the data %d", i, rank, g->ndims);
+    if (rank == g->ndims && rank > 0 ? orc_shape(c, i, rank, g->groups) : orc_shape(c, i, rank, &n))
         return -1;
+    if (c->out[i]->n != (size_t)n)
+        return orc_fail(c, "output %zu has %zu values for %lld groups", i, c->out[i]->n, (long long)n);
     return orc_alloc(c, c->out[i], true);
 }
 
@@ -346,9 +363,9 @@ int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
         return orc_fail(c, "unknown quantization_kind %s", name);
     if (c->n_out < 2)
         return orc_fail(c, "no output for the scales");
-    if (geometry(c, kind, &g) || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, c->out[0], true) || param_output(c, 1, &g))
+    if (geometry(c, kind, &g) || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, c->out[0], true) || param_output(c, 1, kind, &g))
         return -1;
-    if (c->n_out > 2 && param_output(c, 2, &g))
+    if (c->n_out > 2 && param_output(c, 2, kind, &g))
         return -1;
     p.type = c->out[0]->lt.data_type;
     p.scale_type = c->out[1]->lt.data_type;

@@ -1,4 +1,4 @@
-/* Double-precision matrix product of one block: packed panels and a register tile. The tile is compiled for the widest vectors the machine has. */
+/* Double-precision matrix product of one block: packed panels and a register tile, compiled for the widest vectors the machine has. */
 #include "internal.h"
 
 enum { TILE_M = 4, TILE_N = 16, LANES = 8 };
@@ -32,12 +32,20 @@ typedef void tile_fn_t(int64_t k, const double *a, const double *b, double *acc)
 static void tile_any(int64_t k, const double *a, const double *b, double *acc) { tile_body(k, a, b, acc); }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void tile_avx2(int64_t k, const double *a, const double *b, double *acc) { tile_body(k, a, b, acc); }
-__attribute__((target("avx512f"))) static void tile_avx512(int64_t k, const double *a, const double *b, double *acc) { tile_body(k, a, b, acc); }
+__attribute__((target("avx2,fma"))) static void tile_avx2(int64_t k, const double *a, const double *b, double *acc)
+{
+    tile_body(k, a, b, acc);
+}
+__attribute__((target("avx512f"))) static void tile_avx512(int64_t k, const double *a, const double *b, double *acc)
+{
+    tile_body(k, a, b, acc);
+}
 
 static tile_fn_t *best_tile(void)
 {
-    return __builtin_cpu_supports("avx512f") ? tile_avx512 : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_any;
+    if (__builtin_cpu_supports("avx512f"))
+        return tile_avx512;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_any;
 }
 #else
 static tile_fn_t *best_tile(void) { return tile_any; }

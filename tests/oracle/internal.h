@@ -39,13 +39,13 @@ typedef struct orc_value {
     sinter_logical_tensor_t lt;
     size_t n;
     double *v, *b;
-    const orc_tensor_t *source;          /* graph input, decoded when first used */
-    size_t uses;                         /* consumers still to run */
+    const orc_tensor_t *source; /* graph input, decoded when first used */
+    size_t uses;                /* consumers still to run */
     bool ready, wanted, produced;
-    bool kept;                           /* elements of a value of the same type, which went through its roundings already */
-    bool walked;                         /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
-    bool from_int;                       /* dequantised from an integer type, possibly moved or cast since */
-    int64_t group[SINTER_MAX_NDIMS];     /* from_int: elements of each dim that share a scale */
+    bool kept;                       /* elements of a value of the same type, which went through its roundings already */
+    bool walked;                     /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
+    bool from_int;                   /* dequantised from an integer type, possibly moved or cast since */
+    int64_t group[SINTER_MAX_NDIMS]; /* from_int: elements of each dim that share a scale */
 } orc_value_t;
 
 typedef struct orc_ctx {
@@ -84,7 +84,7 @@ void orc_dense_strides(int ndims, const int64_t *dims, int64_t *strides);
 /* Gives output i its dims, which must agree with what the graph declares. */
 int orc_shape(orc_ctx_t *c, size_t i, int ndims, const int64_t *dims);
 int orc_shape_like(orc_ctx_t *c, size_t i, const orc_value_t *like);
-/* Uninitialised memory for n doubles, in large pages where it is large: page faults would cost as much as the arithmetic. Freed with free. */
+/* Uninitialised memory for n doubles, to be freed with free; in large pages where it is large, as page faults cost like arithmetic. */
 double *orc_doubles(size_t n);
 /* Memory for a shaped value. */
 int orc_alloc(orc_ctx_t *c, orc_value_t *value, bool with_bound);

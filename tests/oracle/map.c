@@ -1,5 +1,5 @@
-/* The elementwise engine: operands are views (broadcast, one value per channel, one per group), work goes chunk by chunk, and a chunk kernel
- * sees plain arrays. */
+/* The elementwise engine: operands are views (broadcast, one value per channel, one per group), work goes chunk by chunk, and a chunk
+ * kernel sees plain arrays. */
 #include "internal.h"
 
 bool orc_view_broadcast(orc_view_t *view, const orc_value_t *src, int ndims, const int64_t *dims)

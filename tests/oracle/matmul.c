@@ -5,11 +5,11 @@
  *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of earlier ops) adds sum e_k b_k.
  *                  Certainly no more than |e|_2 |b|_2 (Cauchy-Schwarz).
  *                  Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4 |b|_4 (Hoeffding: beyond it with probability
- *                  2 exp(-LAMBDA^2 / 2) if all were extreme; 7 standard deviations of uniform ones). Bounds that come from such a sum already
- *                  have LAMBDA in them (`walked`) and are not multiplied again. What all errors of a row have in common is relative to the
- *                  result, (|e|_2 / |a|_2) |c|.
+ *                  2 exp(-LAMBDA^2 / 2) if all were extreme; 7 standard deviations of uniform ones). Bounds that come from such a sum
+ *                  already have LAMBDA in them (`walked`) and are not multiplied again. What all errors of a row have in common is
+ *                  relative to the result, (|e|_2 / |a|_2) |c|.
  *                  The smaller of the two bounds counts.
- * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict arithmetic is exact and so is the demand. */
+ * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict arithmetic is exact, as is the demand. */
 #include "internal.h"
 
 #define LAMBDA 4.0
@@ -102,8 +102,10 @@ static int matmul_shape(orc_ctx_t *c, shape_t *s, operand_t *a, operand_t *b)
         out[ndims++] = s->m;
     if (lb->ndims > 1)
         out[ndims++] = s->n;
-    *a = (operand_t){.t = c->in[0], .k_dim = la->ndims == 1 ? 0 : na + (ta ? 0 : 1), .rows = s->m, .row = ta ? 1 : s->k, .col = ta ? s->m : 1};
-    *b = (operand_t){.t = c->in[1], .k_dim = lb->ndims == 1 ? 0 : nb + (tb ? 1 : 0), .rows = s->n, .row = tb ? s->k : 1, .col = tb ? 1 : s->n};
+    *a = (operand_t){
+        .t = c->in[0], .k_dim = la->ndims == 1 ? 0 : na + (ta ? 0 : 1), .rows = s->m, .row = ta ? 1 : s->k, .col = ta ? s->m : 1};
+    *b = (operand_t){
+        .t = c->in[1], .k_dim = lb->ndims == 1 ? 0 : nb + (tb ? 1 : 0), .rows = s->n, .row = tb ? s->k : 1, .col = tb ? 1 : s->n};
     return orc_shape(c, 0, ndims, out);
 }
 
@@ -289,8 +291,8 @@ static double second_order(const norms_t *a, const norms_t *b)
     return random < certain ? random : certain;
 }
 
-static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob, const norms_t *b, double gamma, double limit,
-                      const double *v, double *bound)
+static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob, const norms_t *b, double gamma,
+                      double limit, const double *v, double *bound)
 {
     for (int64_t j = 0; j < s->n; j++, b++) {
         double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;

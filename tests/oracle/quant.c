@@ -1,7 +1,7 @@
-/* Quantize, Dequantize, DynamicQuantize, DynamicDequantize with given scales. The shape of the scales (and of the zero points, which may differ)
- * is the geometry: the group size of a dim is dim / scale dim. */
-#include "internal.h"
+/* Quantize, Dequantize, DynamicQuantize, DynamicDequantize with given scales. The shape of the scales (and of the zero points, which may
+ * differ) is the geometry: the group size of a dim is dim / scale dim. */
 #include "quant.h"
+#include "internal.h"
 
 /* View of scales or zero points over data of dims ndims. Keeps the group size of each dim in group, if not NULL. */
 static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, int ndims, const int64_t *dims, int64_t *group)

@@ -10,7 +10,7 @@ static double mend(double v, double b)
     return b == INFINITY ? b : 0;
 }
 
-/* Error of rounding v to `digits` significant bits, and to a multiple of unit below the normal range: Veltkamp's splitting, which vectorises. */
+/* Error of rounding v to `digits` significant bits, below the normal range to a multiple of unit. Veltkamp's splitting vectorises. */
 static inline double split_error(double v, int digits, double least_normal, double unit)
 {
     double scaled = v * (double)((INT64_C(1) << (53 - digits)) + 1), rest = scaled - v, rounded = scaled - rest, shift = unit * 0x1.8p52;
@@ -78,8 +78,8 @@ static bool rounding_is_minor(const orc_value_t *t, error_fn_t *error)
     return added < old;
 }
 
-/* A walked bound stands for some 7 standard deviations and is used as such in the next sum. A uniform rounding error's bound is 1.7 of them, so it
- * joins with a weight; where such errors prevail the tensor counts as not walked instead. */
+/* A walked bound stands for some 7 standard deviations and is used as such in the next sum. A uniform rounding error's bound is 1.7 of
+ * them, so it joins with a weight; where such errors prevail the tensor counts as not walked instead. */
 static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
 {
     double *v = t->v, *b = t->b, weight;

@@ -233,8 +233,8 @@ static int run_ops(run_t *r)
     return failed;
 }
 
-int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *inputs, size_t n_outputs, const uint64_t *ids, orc_result_t *results,
-            char *err, size_t err_size)
+int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *inputs, size_t n_outputs, const uint64_t *ids,
+            orc_result_t *results, char *err, size_t err_size)
 {
     run_t r = {.graph = graph, .n_results = n_outputs, .ids = ids, .results = results, .ctx = {.err = err, .err_size = err_size}};
     int failed;
@@ -244,7 +244,8 @@ int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *input
     for (size_t i = 0; i < r.n_values; i++) {
         orc_value_t *t = &r.values[i];
         if (!failed && t->wanted)
-            failed = !t->source ? orc_fail(&r.ctx, "tensor %llu has no producer", (unsigned long long)t->lt.id) : decode(&r.ctx, t) || deliver(&r, t);
+            failed = !t->source ? orc_fail(&r.ctx, "tensor %llu has no producer", (unsigned long long)t->lt.id)
+                                : decode(&r.ctx, t) || deliver(&r, t);
         orc_value_clear(t);
     }
     free(r.values);

@@ -62,23 +62,30 @@ static orc_tensor_t store(sinter_logical_tensor_t lt, const double *values)
     return t;
 }
 
+/* clang-format off */
 #define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
 #define SCALAR 0, NULL
 #define TENSOR(id, type, dims, ...) store(describe(id, sinter_##type, dims), (double[]){__VA_ARGS__})
 #define STR(name, text) {.id = sinter_op_attr_##name, .str = text}
 #define FLAG(name, on) {.id = sinter_op_attr_##name, .b = on}
 #define F32S(name, ...) {.id = sinter_op_attr_##name, .n = sizeof((float[]){__VA_ARGS__}) / sizeof(float), .f32 = (float[]){__VA_ARGS__}}
-#define S64S(name, ...) {.id = sinter_op_attr_##name, .n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .s64 = (int64_t[]){__VA_ARGS__}}
+#define S64S(name, ...) \
+    {.id = sinter_op_attr_##name, .n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .s64 = (int64_t[]){__VA_ARGS__}}
+#define ATTRS(...) {__VA_ARGS__}
+#define NONE {{0}}
+/* An op with one output and the inputs that follow. */
+#define CALL(op, type, attrs_, ...) \
+    &(call_t){.kind = sinter_op_##op, .attrs = attrs_, .in = {__VA_ARGS__}, .n_out = 1, .out = {sinter_##type}}
+/* clang-format on */
 
+/* Attributes and inputs end at the first that is all zero. */
 typedef struct call {
     sinter_op_kind_t kind;
-    size_t n_attrs;
-    orc_attr_t attrs[4];
-    size_t n_in, n_out;
-    orc_tensor_t in[4];
+    orc_attr_t attrs[5];
+    orc_tensor_t in[5];
+    size_t n_out;
     sinter_data_type_t out[3];
     sinter_fpmath_mode_t mode;
-    int apply_to_int;
 } call_t;
 
 /* Runs one op; outputs have the ids 100, 101, ... */
@@ -87,15 +94,17 @@ static bool run_one(const call_t *call, orc_result_t *results)
     sinter_logical_tensor_t in[4], out[3];
     uint64_t ids[3] = {100, 101, 102};
     char err[200] = "";
-    orc_op_t op = {1, call->kind, call->n_attrs, call->n_in, call->n_out, call->attrs, in, out};
-    orc_graph_t graph = {1, &op, call->mode, call->apply_to_int};
+    orc_op_t op = {.id = 1, .kind = call->kind, .n_outputs = call->n_out, .attrs = call->attrs, .inputs = in, .outputs = out};
+    orc_graph_t graph = {1, &op, call->mode, 0};
     int failed;
 
-    for (size_t i = 0; i < call->n_in; i++)
-        in[i] = call->in[i].lt;
+    for (; call->in[op.n_inputs].data; op.n_inputs++)
+        in[op.n_inputs] = call->in[op.n_inputs].lt;
+    while (call->attrs[op.n_attrs].id)
+        op.n_attrs++;
     for (size_t i = 0; i < call->n_out; i++)
         out[i] = unknown(ids[i], call->out[i]);
-    failed = orc_run(&graph, call->n_in, call->in, call->n_out, ids, results, err, sizeof err);
+    failed = orc_run(&graph, op.n_inputs, call->in, call->n_out, ids, results, err, sizeof err);
     check(!failed, "%s", err);
     pool_used = 0;
     return !failed;
@@ -112,8 +121,8 @@ static void expect(const char *what, const orc_result_t *r, size_t n, const doub
 {
     check(r->n == n, "%s: %zu elements, want %zu", what, r->n, n);
     for (size_t i = 0; i < n && i < r->n; i++) {
-        check(isnan(want[i]) ? isnan(r->value[i]) : near(r->value[i], want[i], relative) || r->value[i] == want[i], "%s[%zu] = %.17g, want %.17g", what,
-              i, r->value[i], want[i]);
+        check(isnan(want[i]) ? isnan(r->value[i]) : near(r->value[i], want[i], relative) || r->value[i] == want[i],
+              "%s[%zu] = %.17g, want %.17g", what, i, r->value[i], want[i]);
         if (exact)
             check(r->bound[i] == 0, "%s[%zu] has bound %g", what, i, r->bound[i]);
     }
@@ -149,7 +158,8 @@ static void test_encode(sinter_data_type_t type, const encode_t *pairs, size_t n
         unsigned word = bytes[0] | (unsigned)bytes[1] << 8 | (unsigned)bytes[2] << 16 | (unsigned)bytes[3] << 24;
         unsigned got = word >> bits & ((1u << bits) - 1);
         check(got == pairs[i].code, "%s of %a is code %x, want %x", orc_type_name(type), (double)x, got, pairs[i].code);
-        check((word & ((1u << bits) - 1)) == 0 && (bits == 16 || word >> 2 * bits == 0), "%s store touched its neighbours", orc_type_name(type));
+        check((word & ((1u << bits) - 1)) == 0 && (bits == 16 || word >> 2 * bits == 0), "%s store touched its neighbours",
+              orc_type_name(type));
     }
 }
 
@@ -222,26 +232,28 @@ static void test_formats(void)
 static void test_matmul(void)
 {
     orc_result_t r;
+    call_t *call;
     const int64_t da[] = {3, 5}, db[] = {5, 4};
     sinter_logical_tensor_t la = describe(1, sinter_f32, 2, da), lb = describe(2, sinter_f32, 2, db);
 
     lb.strides[0] = 1; /* column-major B */
     lb.strides[1] = 5;
-    if (run_one(&(call_t){.kind = sinter_op_matmul, .n_in = 2, .in = {store(la, matmul_a), store(lb, matmul_b)}, .n_out = 1, .out = {sinter_f32}}, &r)) {
+    if (run_one(CALL(matmul, f32, NONE, store(la, matmul_a), store(lb, matmul_b)), &r)) {
         expect("matmul", &r, 12, matmul_c, 1e-13, false);
         check(r.bound[0] > 0 && r.bound[0] < 1e-5, "matmul bound %g", r.bound[0]);
     }
     orc_result_free(&r);
     /* [2,1,2] x [2 2]^T of integers, broadcast over batch, transposed, with a bias: exact, so no tolerance at all. */
-    if (run_one(&(call_t){sinter_op_matmul, 1, {FLAG(transpose_b, 1)}, 3, 1,
-                          {TENSOR(1, f32, DIMS(2, 1, 2), 1, 2, 3, 4), TENSOR(2, f32, DIMS(3, 2), 1, 0, 0, 1, 2, -1), TENSOR(3, f32, DIMS(3), 10, 20, 30)},
-                          {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r)) {
+    if (run_one(CALL(matmul, f32, ATTRS(FLAG(transpose_b, 1)), TENSOR(1, f32, DIMS(2, 1, 2), 1, 2, 3, 4),
+                     TENSOR(2, f32, DIMS(3, 2), 1, 0, 0, 1, 2, -1), TENSOR(3, f32, DIMS(3), 10, 20, 30)),
+                &r)) {
         EXPECT("batched matmul", &r, true, 11, 22, 30, 13, 24, 32);
         check(r.lt.ndims == 3 && r.lt.dims[1] == 1 && r.lt.dims[2] == 3, "batched matmul shape");
     }
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_matmul, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(3), 1, 2, 3), TENSOR(2, f32, DIMS(3), 4, 5, 6)}, {sinter_f32},
-                          sinter_fpmath_mode_bf16, 0}, &r)) {
+    call = CALL(matmul, f32, NONE, TENSOR(1, f32, DIMS(3), 1, 2, 3), TENSOR(2, f32, DIMS(3), 4, 5, 6));
+    call->mode = sinter_fpmath_mode_bf16;
+    if (run_one(call, &r)) {
         EXPECT("dot product", &r, false, 32);
         check(r.lt.ndims == 0, "dot product has %d dims", (int)r.lt.ndims);
         check(r.bound[0] > 0.05 && r.bound[0] < 0.3, "bf16 bound %g: 2^-8 for each operand of a product of norms near 33", r.bound[0]);
@@ -254,8 +266,11 @@ static void test_softmax(void)
     orc_result_t r[2];
     const int64_t dims[] = {1, 7, 1};
 
-    if (run_one(&(call_t){.kind = sinter_op_softmax, .n_in = 1, .n_out = 2, .in = {store(describe(1, sinter_f32, 3, dims), softmax_x)},
-                          .out = {sinter_f32, sinter_f32}}, r)) {
+    if (run_one(&(call_t){.kind = sinter_op_softmax,
+                          .n_out = 2,
+                          .in = {store(describe(1, sinter_f32, 3, dims), softmax_x)},
+                          .out = {sinter_f32, sinter_f32}},
+                r)) {
         expect("softmax", &r[0], 7, softmax_y, 1e-14, false);
         expect("softmax stats", &r[1], 1, softmax_stats, 1e-14, false);
         check(r[1].lt.ndims == 3 && r[1].lt.dims[1] == 1, "stats keep the axis");
@@ -263,25 +278,24 @@ static void test_softmax(void)
             check(r[0].bound[i] < 12e-6 * softmax_y[i] + 1e-37, "softmax bound %g of %g", r[0].bound[i], softmax_y[i]);
     }
     free_results(r, 2);
-    if (run_one(&(call_t){sinter_op_softmax, 2, {STR(mode, "inf_as_zero"), S64S(axis, -1)}, 1, 1,
-                          {TENSOR(1, f32, DIMS(2, 2), -INFINITY, -INFINITY, 0, -INFINITY)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, r))
+    if (run_one(CALL(softmax, f32, ATTRS(STR(mode, "inf_as_zero"), S64S(axis, -1)),
+                     TENSOR(1, f32, DIMS(2, 2), -INFINITY, -INFINITY, 0, -INFINITY)),
+                r))
         EXPECT("masked softmax", r, false, 0, 0, 1, 0);
     orc_result_free(r);
-    if (run_one(&(call_t){sinter_op_softmax, 1, {S64S(axis, -1)}, 1, 1, {TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)}, {sinter_f32},
-                          sinter_fpmath_mode_strict, 0}, r))
+    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)), TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)), r))
         EXPECT("softmax of -inf", r, false, NAN, NAN);
     orc_result_free(r);
-    if (run_one(&(call_t){sinter_op_log_softmax, 1, {S64S(axis, 0)}, 1, 1, {TENSOR(1, f32, DIMS(2), 0, 0)}, {sinter_f32}, sinter_fpmath_mode_strict,
-                          0}, r))
+    if (run_one(CALL(log_softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(2), 0, 0)), r))
         EXPECT("log softmax", r, false, -0.69314718055994530942, -0.69314718055994530942);
     orc_result_free(r);
 }
 
-static void test_unary(sinter_op_kind_t kind, const char *what, const double *want, size_t n_attrs, orc_attr_t a, orc_attr_t b)
+static void test_unary(sinter_op_kind_t kind, const char *what, const double *want, orc_attr_t a, orc_attr_t b)
 {
     const int64_t dims[] = {8};
     orc_result_t r;
-    call_t call = {.kind = kind, .n_attrs = n_attrs, .attrs = {a, b}, .n_in = 1, .n_out = 1, .out = {sinter_f32}};
+    call_t call = {.kind = kind, .attrs = {a, b}, .n_out = 1, .out = {sinter_f32}};
 
     call.in[0] = store(describe(1, sinter_f32, 1, dims), unary_x);
     if (run_one(&call, &r)) {
@@ -295,23 +309,26 @@ static void test_unary(sinter_op_kind_t kind, const char *what, const double *wa
 static void test_unaries(void)
 {
     static const orc_attr_t none = {.id = sinter_op_attr_undef};
-    test_unary(sinter_op_exp, "exp", unary_exp, 0, none, none);
-    test_unary(sinter_op_sigmoid, "sigmoid", unary_sigmoid, 0, none, none);
-    test_unary(sinter_op_tanh, "tanh", unary_tanh, 0, none, none);
-    test_unary(sinter_op_mish, "mish", unary_mish, 0, none, none);
-    test_unary(sinter_op_hard_swish, "hard_swish", unary_hard_swish, 0, none, none);
-    test_unary(sinter_op_softplus, "softplus", unary_softplus2, 1, (orc_attr_t)F32S(beta, 2), none);
-    test_unary(sinter_op_elu, "elu", unary_elu, 1, (orc_attr_t)F32S(alpha, 0.5f), none);
-    test_unary(sinter_op_gelu, "gelu", unary_gelu_erf, 0, none, none);
-    test_unary(sinter_op_gelu, "gelu_tanh", unary_gelu_tanh, 1, (orc_attr_t)STR(mode, "gelu_tanh"), none);
-    test_unary(sinter_op_hard_sigmoid, "hard_sigmoid", unary_hard_sigmoid, 2, (orc_attr_t)F32S(alpha, 0.25f), (orc_attr_t)F32S(beta, 0.5f));
+    test_unary(sinter_op_exp, "exp", unary_exp, none, none);
+    test_unary(sinter_op_sigmoid, "sigmoid", unary_sigmoid, none, none);
+    test_unary(sinter_op_tanh, "tanh", unary_tanh, none, none);
+    test_unary(sinter_op_mish, "mish", unary_mish, none, none);
+    test_unary(sinter_op_hard_swish, "hard_swish", unary_hard_swish, none, none);
+    test_unary(sinter_op_softplus, "softplus", unary_softplus2, (orc_attr_t)F32S(beta, 2), none);
+    test_unary(sinter_op_elu, "elu", unary_elu, (orc_attr_t)F32S(alpha, 0.5f), none);
+    test_unary(sinter_op_gelu, "gelu", unary_gelu_erf, none, none);
+    test_unary(sinter_op_gelu, "gelu_tanh", unary_gelu_tanh, (orc_attr_t)STR(mode, "gelu_tanh"), none);
+    test_unary(sinter_op_hard_sigmoid, "hard_sigmoid", unary_hard_sigmoid, (orc_attr_t)F32S(alpha, 0.25f), (orc_attr_t)F32S(beta, 0.5f));
 }
 
 /* Ops whose results are exact for these operands. */
-static void test_exact_unary(sinter_op_kind_t kind, const char *what, size_t n_attrs, orc_attr_t a, orc_attr_t b, const double *want)
+static void test_exact_unary(sinter_op_kind_t kind, const char *what, orc_attr_t a, orc_attr_t b, const double *want)
 {
     orc_result_t r;
-    if (run_one(&(call_t){kind, n_attrs, {a, b}, 1, 1, {TENSOR(1, f32, DIMS(4), -2, 0.5, 1.5, 4)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+    call_t *call = CALL(abs, f32, ATTRS(a, b), TENSOR(1, f32, DIMS(4), -2, 0.5, 1.5, 4));
+
+    call->kind = kind;
+    if (run_one(call, &r))
         expect(what, &r, 4, want, 0, true);
     orc_result_free(&r);
 }
@@ -321,32 +338,30 @@ static void test_exact(void)
     static const orc_attr_t none = {.id = sinter_op_attr_undef};
     orc_result_t r;
 
-    test_exact_unary(sinter_op_abs, "abs", 0, none, none, (double[]){2, 0.5, 1.5, 4});
-    test_exact_unary(sinter_op_relu, "relu", 0, none, none, (double[]){0, 0.5, 1.5, 4});
-    test_exact_unary(sinter_op_round, "round", 0, none, none, (double[]){-2, 0, 2, 4});
-    test_exact_unary(sinter_op_square, "square", 0, none, none, (double[]){4, 0.25, 2.25, 16});
-    test_exact_unary(sinter_op_pow, "pow", 1, (orc_attr_t)F32S(beta, 2), none, (double[]){4, 0.25, 2.25, 16});
-    test_exact_unary(sinter_op_leaky_relu, "leaky_relu", 1, (orc_attr_t)F32S(alpha, 0.5f), none, (double[]){-1, 0.5, 1.5, 4});
-    test_exact_unary(sinter_op_clamp, "clamp", 2, (orc_attr_t)F32S(min, -1), (orc_attr_t)F32S(max, 2), (double[]){-1, 0.5, 1.5, 2});
-    if (run_one(&(call_t){sinter_op_subtract, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(2, 1), 3, 5), TENSOR(2, f32, DIMS(3), 1, 2, 4)}, {sinter_f32},
-                          sinter_fpmath_mode_strict, 0}, &r))
+    test_exact_unary(sinter_op_abs, "abs", none, none, (double[]){2, 0.5, 1.5, 4});
+    test_exact_unary(sinter_op_relu, "relu", none, none, (double[]){0, 0.5, 1.5, 4});
+    test_exact_unary(sinter_op_round, "round", none, none, (double[]){-2, 0, 2, 4});
+    test_exact_unary(sinter_op_square, "square", none, none, (double[]){4, 0.25, 2.25, 16});
+    test_exact_unary(sinter_op_pow, "pow", (orc_attr_t)F32S(beta, 2), none, (double[]){4, 0.25, 2.25, 16});
+    test_exact_unary(sinter_op_leaky_relu, "leaky_relu", (orc_attr_t)F32S(alpha, 0.5f), none, (double[]){-1, 0.5, 1.5, 4});
+    test_exact_unary(sinter_op_clamp, "clamp", (orc_attr_t)F32S(min, -1), (orc_attr_t)F32S(max, 2), (double[]){-1, 0.5, 1.5, 2});
+    if (run_one(CALL(subtract, f32, NONE, TENSOR(1, f32, DIMS(2, 1), 3, 5), TENSOR(2, f32, DIMS(3), 1, 2, 4)), &r))
         EXPECT("subtract", &r, true, 2, 1, -1, 4, 3, 1);
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_squared_difference, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(2), 3, 5), TENSOR(2, f32, DIMS(1), 1)}, {sinter_f32},
-                          sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(squared_difference, f32, NONE, TENSOR(1, f32, DIMS(2), 3, 5), TENSOR(2, f32, DIMS(1), 1)), &r))
         EXPECT("squared difference", &r, true, 4, 16);
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_select, 0, {{0}}, 3, 1,
-                          {TENSOR(1, boolean, DIMS(2, 1), 1, 0), TENSOR(2, f32, DIMS(2), 1, 2), TENSOR(3, f32, DIMS(1), -INFINITY)}, {sinter_f32},
-                          sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(select, f32, NONE, TENSOR(1, boolean, DIMS(2, 1), 1, 0), TENSOR(2, f32, DIMS(2), 1, 2),
+                     TENSOR(3, f32, DIMS(1), -INFINITY)),
+                &r))
         EXPECT("select", &r, true, 1, 2, -INFINITY, -INFINITY);
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_prelu, 1, {STR(data_format, "NCX")}, 2, 1,
-                          {TENSOR(1, f32, DIMS(1, 2, 2), -1, 2, -3, -4), TENSOR(2, f32, DIMS(2), 0.5, 2)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(
+            CALL(prelu, f32, ATTRS(STR(data_format, "NCX")), TENSOR(1, f32, DIMS(1, 2, 2), -1, 2, -3, -4), TENSOR(2, f32, DIMS(2), 0.5, 2)),
+            &r))
         EXPECT("prelu", &r, true, -0.5, 2, -6, -8);
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_bias_add, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(2, 2), 1, 2, 3, 4), TENSOR(2, f32, DIMS(2), 10, 20)}, {sinter_f32},
-                          sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(bias_add, f32, NONE, TENSOR(1, f32, DIMS(2, 2), 1, 2, 3, 4), TENSOR(2, f32, DIMS(2), 10, 20)), &r))
         EXPECT("bias_add", &r, true, 11, 22, 13, 24);
     orc_result_free(&r);
 }
@@ -355,26 +370,22 @@ static void test_moves(void)
 {
     orc_result_t r;
 
-    if (run_one(&(call_t){sinter_op_static_transpose, 1, {S64S(order, -1, 0)}, 1, 1, {TENSOR(1, u4, DIMS(2, 3), 1, 2, 3, 4, 5, 6)}, {sinter_u4},
-                          sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(static_transpose, u4, ATTRS(S64S(order, -1, 0)), TENSOR(1, u4, DIMS(2, 3), 1, 2, 3, 4, 5, 6)), &r))
         EXPECT("transpose", &r, true, 1, 4, 2, 5, 3, 6);
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_static_reshape, 2, {S64S(shape, 0, -1), FLAG(special_zero, 1)}, 1, 1,
-                          {TENSOR(1, f32, DIMS(2, 2, 1), 1, 2, 3, 4)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r)) {
+    if (run_one(CALL(static_reshape, f32, ATTRS(S64S(shape, 0, -1), FLAG(special_zero, 1)), TENSOR(1, f32, DIMS(2, 2, 1), 1, 2, 3, 4)),
+                &r)) {
         EXPECT("reshape", &r, true, 1, 2, 3, 4);
         check(r.lt.ndims == 2 && r.lt.dims[0] == 2 && r.lt.dims[1] == 2, "reshape shape");
     }
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_gen_index, 1, {S64S(axis, 0)}, 1, 1, {TENSOR(1, f32, DIMS(3, 2), 0, 0, 0, 0, 0, 0)}, {sinter_s32},
-                          sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(gen_index, s32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(3, 2), 0, 0, 0, 0, 0, 0)), &r))
         EXPECT("gen_index", &r, true, 0, 0, 1, 1, 2, 2);
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_greater_equal, 0, {{0}}, 2, 1, {TENSOR(1, f32, DIMS(3), 0, 1, 2), TENSOR(2, f32, SCALAR, 1)}, {sinter_boolean},
-                          sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(greater_equal, boolean, NONE, TENSOR(1, f32, DIMS(3), 0, 1, 2), TENSOR(2, f32, SCALAR, 1)), &r))
         EXPECT("greater_equal", &r, true, 0, 1, 1);
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_type_cast, 0, {{0}}, 1, 1, {TENSOR(1, f32, DIMS(4), 2.5, -3.5, 1000, NAN)}, {sinter_s8}, sinter_fpmath_mode_strict,
-                          0}, &r))
+    if (run_one(CALL(type_cast, s8, NONE, TENSOR(1, f32, DIMS(4), 2.5, -3.5, 1000, NAN)), &r))
         EXPECT("type_cast", &r, true, 2, -4, 127, 0);
     orc_result_free(&r);
 }
@@ -385,34 +396,32 @@ static void test_static_quantise(void)
     const int64_t dims[] = {1, 4, 2}, strides[] = {8, 1, 4};
     sinter_logical_tensor_t data = describe(1, sinter_u4, 3, dims);
 
-    if (run_one(&(call_t){sinter_op_quantize, 2, {F32S(scales, 0.5f), S64S(zps, 10)}, 1, 1,
-                          {TENSOR(1, f32, DIMS(6), 0.25, 0.75, -1, 200, -200, NAN)}, {sinter_u8}, sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 10)), TENSOR(1, f32, DIMS(6), 0.25, 0.75, -1, 200, -200, NAN)), &r))
         EXPECT("quantize", &r, true, 10, 12, 8, 255, 0, 0);
     orc_result_free(&r);
     /* 0.25 / f32(0.1) is 2.49999996: f32 arithmetic may see 2.5, on either side of the tie. */
-    if (run_one(&(call_t){sinter_op_quantize, 2, {F32S(scales, 0.1f), S64S(zps, 0)}, 1, 1, {TENSOR(1, f32, DIMS(2), 0.25, 0.3)}, {sinter_u8},
-                          sinter_fpmath_mode_strict, 0}, &r)) {
+    if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.1f), S64S(zps, 0)), TENSOR(1, f32, DIMS(2), 0.25, 0.3)), &r)) {
         EXPECT("quantize near a tie", &r, false, 2, 3);
         check(r.bound[0] == 1 && r.bound[1] == 0, "bounds %g %g near a tie", r.bound[0], r.bound[1]);
     }
     orc_result_free(&r);
-    if (run_one(&(call_t){sinter_op_dequantize, 4, {F32S(scales, 0.5f, 2), S64S(zps, 1, -1), S64S(axis, 0), STR(qtype, "per_channel")}, 1, 1,
-                          {TENSOR(1, s8, DIMS(2, 2), 1, 3, -128, 127)}, {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(dequantize, f32, ATTRS(F32S(scales, 0.5f, 2), S64S(zps, 1, -1), S64S(axis, 0), STR(qtype, "per_channel")),
+                     TENSOR(1, s8, DIMS(2, 2), 1, 3, -128, 127)),
+                &r))
         EXPECT("dequantize", &r, true, 0, 1, -254, 256);
     orc_result_free(&r);
     /* Groups of two along the transposed, packed dim; zero points cover all four. */
     memcpy(data.strides, strides, sizeof strides);
-    if (run_one(&(call_t){sinter_op_dynamic_dequantize, 1, {STR(qtype, "per_group")}, 3, 1,
-                          {store(data, (double[]){1, 2, 3, 4, 5, 6, 7, 15}), TENSOR(2, f16, DIMS(1, 2, 2), 1, 2, 3, 4), TENSOR(3, s8, DIMS(1, 1, 2), 1, -1)},
-                          {sinter_f32}, sinter_fpmath_mode_strict, 0}, &r))
+    if (run_one(CALL(dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")), store(data, (double[]){1, 2, 3, 4, 5, 6, 7, 15}),
+                     TENSOR(2, f16, DIMS(1, 2, 2), 1, 2, 3, 4), TENSOR(3, s8, DIMS(1, 1, 2), 1, -1)),
+                &r))
         EXPECT("grouped dequantise", &r, true, 0, 6, 2, 10, 12, 28, 18, 64);
     orc_result_free(&r);
 }
 
 static void test_dynamic(const char *kind, orc_tensor_t data, sinter_data_type_t type, sinter_data_type_t scale, orc_result_t *r)
 {
-    call_t call = {.kind = sinter_op_dynamic_quantize, .n_attrs = 2, .attrs = {STR(quantization_kind, kind), STR(qtype, "per_tensor")}};
-    call.n_in = 1;
+    call_t call = {.kind = sinter_op_dynamic_quantize, .attrs = {STR(quantization_kind, kind), STR(qtype, "per_tensor")}};
     call.n_out = 3;
     call.in[0] = data;
     call.out[0] = type;
@@ -465,6 +474,59 @@ static void test_dynamic_quantise(void)
     free_results(r, 3);
 }
 
+/* Groups from the attributes: two along the last dim, every row its own. */
+static void test_dynamic_groups(void)
+{
+    orc_result_t r[2];
+    call_t call = {.kind = sinter_op_dynamic_quantize,
+                   .n_out = 2,
+                   .out = {sinter_s8, sinter_f32},
+                   .attrs = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_group"), S64S(axis, -1), S64S(groups, 2)}};
+
+    call.in[0] = TENSOR(1, f32, DIMS(2, 4), 127, 1, 254, 2, 0, 0, -508, 4);
+    if (run_one(&call, r)) {
+        check(r[1].lt.ndims == 2 && r[1].lt.dims[0] == 2 && r[1].lt.dims[1] == 2, "one scale for each group");
+        EXPECT("group scales", &r[1], true, 1, 2, 1, 4);
+        EXPECT("grouped elements", &r[0], true, 127, 1, 127, 1, 0, 0, -127, 1);
+    }
+    free_results(r, 2);
+}
+
+/* An s8 weight dequantised and multiplied: the mode counts for it only with apply_to_int. */
+static double int_weight_bound(sinter_fpmath_mode_t mode, int apply_to_int)
+{
+    const int64_t da[] = {1, 2}, db[] = {2, 1};
+    float a[2] = {0.3f, 0.7f}, scale = 0.5f;
+    int8_t w[2] = {3, 5};
+    sinter_logical_tensor_t in[3] = {describe(1, sinter_f32, 2, da), describe(2, sinter_s8, 2, db), describe(3, sinter_f32, 0, NULL)};
+    sinter_logical_tensor_t weight = describe(4, sinter_f32, 2, db), out = unknown(5, sinter_f32), codes[2] = {in[1], in[2]};
+    sinter_logical_tensor_t factors[2] = {in[0], weight};
+    orc_op_t ops[2] = {{1, sinter_op_dynamic_dequantize, 0, 2, 1, NULL, codes, &weight},
+                       {2, sinter_op_matmul, 0, 2, 1, NULL, factors, &out}};
+    orc_graph_t graph = {2, ops, mode, apply_to_int};
+    orc_tensor_t inputs[3] = {{in[0], a}, {in[1], w}, {in[2], &scale}};
+    uint64_t id = 5;
+    orc_result_t r;
+    char err[200] = "";
+    double bound;
+
+    check(orc_run(&graph, 3, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    bound = r.n == 1 ? r.bound[0] : NAN;
+    orc_result_free(&r);
+    return bound;
+}
+
+static void test_modes(void)
+{
+    /* |a| = 0.76, |b| = 2.92 */
+    check(int_weight_bound(sinter_fpmath_mode_strict, 1) < 1e-6, "strict");
+    check(int_weight_bound(sinter_fpmath_mode_bf16, 0) < 1e-6, "bf16 not applied to int");
+    check(int_weight_bound(sinter_fpmath_mode_int8, 0) < 1e-6, "int8 not applied to int");
+    check(near(int_weight_bound(sinter_fpmath_mode_bf16, 1), 2 * 0x1p-8 * 0.7616 * 2.9155, 0.01), "bf16");
+    check(near(int_weight_bound(sinter_fpmath_mode_f16, 1), 2 * 0x1p-11 * 0.7616 * 2.9155, 0.01), "f16");
+    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1), 0x1p-7 * 0.7 * sqrt(2) * 2.9155, 0.01), "int8 of the group's largest element");
+}
+
 /* ---- bounds ------------------------------------------------------------------------------------------------------------------- */
 
 static float noise(uint64_t *state)
@@ -488,7 +550,7 @@ static void multiply_f32(const float *a, const float *b, float *c, bool bf16)
         }
 }
 
-/* (A B) B in plain f32 code, operands optionally rounded, must be within bounds that are not vastly wider; one wrong element must be found. */
+/* (A B) B in plain f32 code, operands optionally rounded, must be within bounds that are not vastly wider; a wrong element is found. */
 static void test_chain(sinter_fpmath_mode_t mode, bool bf16)
 {
     static float a[SIDE * SIDE], b[SIDE * SIDE], ab[SIDE * SIDE], c[SIDE * SIDE];
@@ -514,7 +576,8 @@ static void test_chain(sinter_fpmath_mode_t mode, bool bf16)
     multiply_f32(ab, b, c, bf16);
     check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
     check(orc_compare(&r, &out[1], c, &diff) == 0, "chain: %zu bad, worst ratio %g", diff.bad, diff.worst_ratio);
-    check(diff.worst_ratio > 1e-3 && diff.worst_ratio <= 1 && diff.n == SIDE * SIDE && diff.loose == 0, "chain: worst ratio %g", diff.worst_ratio);
+    check(diff.worst_ratio > 1e-3 && diff.worst_ratio <= 1 && diff.n == SIDE * SIDE && diff.loose == 0, "chain: worst ratio %g",
+          diff.worst_ratio);
     printf("chain of two matmuls, mode %d: worst ratio %.3g, rel l2 %.3g\n", (int)mode, diff.worst_ratio, diff.rel_l2);
     c[5] += bf16 ? 2.0f : 2e-3f; /* a typical element is 18 */
     check(orc_compare(&r, &out[1], c, &diff) != 0 && diff.bad == 1 && diff.worst == 5, "a wrong element is found");
@@ -528,7 +591,8 @@ static void test_intermediate(void)
 {
     const int64_t dims[] = {1};
     float x = 1.00390625f + 0.001f, one = 1, rounded = to_bf16(x), off = rounded + 0x1p-7f;
-    sinter_logical_tensor_t in = describe(1, sinter_f32, 1, dims), mid = describe(2, sinter_bf16, 1, dims), unit = describe(3, sinter_f32, 1, dims);
+    sinter_logical_tensor_t in = describe(1, sinter_f32, 1, dims), mid = describe(2, sinter_bf16, 1, dims),
+                            unit = describe(3, sinter_f32, 1, dims);
     sinter_logical_tensor_t out = describe(4, sinter_f32, 1, dims), factors[2] = {mid, unit};
     orc_op_t ops[2] = {{1, sinter_op_type_cast, 0, 1, 1, NULL, &in, &mid}, {2, sinter_op_multiply, 0, 2, 1, NULL, factors, &out}};
     orc_graph_t graph = {2, ops, sinter_fpmath_mode_strict, 0};
@@ -560,6 +624,8 @@ int main(void)
     test_moves();
     test_static_quantise();
     test_dynamic_quantise();
+    test_dynamic_groups();
+    test_modes();
     test_chain(sinter_fpmath_mode_strict, false);
     test_chain(sinter_fpmath_mode_bf16, true);
     test_intermediate();

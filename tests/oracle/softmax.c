@@ -1,8 +1,8 @@
 /* SoftMax and LogSoftmax along one axis.
  *
- * Errors: exponents may be off by the inputs' bounds and by f32 evaluation (x scaled by log2 e, the maximum subtracted, an exp of a few units,
- * rescaling when a running maximum moves). With y the result and d the exponent errors, the denominator lies between S (1 - sum y (1 - e^-d)) and
- * S (1 + sum y (e^d - 1)), and y' between the quotients of the extremes. */
+ * Errors: exponents may be off by the inputs' bounds and by f32 evaluation (x scaled by log2 e, the maximum subtracted, an exp of a few
+ * units, rescaling when a running maximum moves). With y the result and d the exponent errors, the denominator lies between
+ * S (1 - sum y (1 - e^-d)) and S (1 + sum y (e^d - 1)), and y' between the quotients of the extremes. */
 #include "internal.h"
 
 typedef struct row {
@@ -10,8 +10,8 @@ typedef struct row {
     const double *x, *xb; /* xb NULL: exact */
     double *y, *yb;
     double stats, stats_bound;
-    double max, sum, log_sum;          /* of the exponentials */
-    double less, more, rounding;       /* relative errors of the denominator */
+    double max, sum, log_sum;    /* of the exponentials */
+    double less, more, rounding; /* relative errors of the denominator */
 } row_t;
 
 static double exponent_error(const row_t *r, int64_t i)
@@ -99,15 +99,17 @@ static void log_softmax_row(row_t *r, bool inf_as_zero)
     for (int64_t i = 0; i < r->n; i++) {
         double x = r->x[i], y = x - r->max - r->log_sum;
         r->y[i] = y;
-        r->yb[i] = isinf(x) ? 0 : (r->xb ? r->xb[i] : 0) + log_sum_error(r) + ORC_U * (2 * fabs(r->max) + fabs(x) + 4 * r->log_sum + 2 * fabs(y) + 2);
+        r->yb[i] =
+            isinf(x) ? 0
+                     : (r->xb ? r->xb[i] : 0) + log_sum_error(r) + ORC_U * (2 * fabs(r->max) + fabs(x) + 4 * r->log_sum + 2 * fabs(y) + 2);
     }
 }
 
 typedef void row_fn_t(row_t *r, bool inf_as_zero);
 
 /* Gathers each row along the axis into scratch, so that rows of any stride look alike. */
-static void run_row(const orc_value_t *in, orc_value_t *out, orc_value_t *stats, size_t row, int64_t n, size_t inner, double *scratch, row_fn_t *fn,
-                    bool inf_as_zero)
+static void run_row(const orc_value_t *in, orc_value_t *out, orc_value_t *stats, size_t row, int64_t n, size_t inner, double *scratch,
+                    row_fn_t *fn, bool inf_as_zero)
 {
     size_t at = row / inner * (size_t)n * inner + row % inner, length = (size_t)n;
     double *x = scratch, *xb = x + length, *y = xb + length, *yb = y + length;
@@ -129,11 +131,11 @@ static void run_row(const orc_value_t *in, orc_value_t *out, orc_value_t *stats,
     }
 }
 
-static int run(orc_ctx_t *c, row_fn_t *fn)
+static int run(orc_ctx_t *c, row_fn_t *fn, int64_t default_axis)
 {
     orc_value_t *in = c->in[0], *stats = c->n_out > 1 ? c->out[1] : NULL;
     bool inf_as_zero = strcmp(orc_attr_str(c, sinter_op_attr_mode, "none"), "inf_as_zero") == 0;
-    int axis = orc_axis(c, 1, in->lt.ndims), failed = 0;
+    int axis = orc_axis(c, default_axis, in->lt.ndims), failed = 0;
     int64_t dims[SINTER_MAX_NDIMS], n;
     size_t inner, rows;
 
@@ -162,5 +164,5 @@ static int run(orc_ctx_t *c, row_fn_t *fn)
     return failed ? orc_fail(c, "out of memory for rows of %lld", (long long)n) : 0;
 }
 
-int oracle_softmax(orc_ctx_t *c) { return run(c, softmax_row); }
-int oracle_log_softmax(orc_ctx_t *c) { return run(c, log_softmax_row); }
+int oracle_softmax(orc_ctx_t *c) { return run(c, softmax_row, 1); }
+int oracle_log_softmax(orc_ctx_t *c) { return run(c, log_softmax_row, -1); }

@@ -3,8 +3,8 @@
 
 typedef struct unary {
     double (*f)(double x, const double *p);
-    /* Evaluation error in units of ORC_U beyond one rounding of the result; NULL: none. Besides the result it knows the largest number that a
-     * usual formula subtracts from: 1 - 2 / (e^2x + 1) for tanh loses units of 1, not of tanh(x). */
+    /* Evaluation error in units of ORC_U beyond one rounding of the result; NULL: none. Besides the result it knows the largest number
+     * that a usual formula subtracts from: 1 - 2 / (e^2x + 1) for tanh loses units of 1, not of tanh(x). */
     double (*units)(double x, double v, const double *p);
     bool argument; /* the argument may be scaled by one rounding first, as in e^x = 2^(x log2 e) */
     double p[2];
@@ -55,17 +55,17 @@ static int run(orc_ctx_t *c, const unary_t *u)
     }
 
 static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static double unit_clamp(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+static double clamp(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
 /* sqrt(2 / pi), sqrt(1 / 2) */
 #define GELU_TANH_SCALE 0.79788456080286535588
 #define SQRT_HALF 0.70710678118654752440
 
 UNARY_F(abs, fabs(x))
-UNARY_F(clamp, x < p[0] ? p[0] : x > p[1] ? p[1] : x)
+UNARY_F(clamp, clamp(x, p[0], p[1]))
 UNARY_F(relu, x < 0 ? 0 : x)
 UNARY_F(leaky_relu, x < 0 ? p[0] * x : x)
 UNARY_F(round, rint(x))
-UNARY_F(square, x *x)
+UNARY_F(square, (x) * x)
 
 UNARY_F(sqrt, sqrt(x))
 UNARY_E(sqrt, 2 * v)
@@ -86,11 +86,11 @@ UNARY_F(gelu_tanh, x / (1 + exp(-2 * GELU_TANH_SCALE * (x + 0.044715 * x * x * x
 UNARY_E(gelu, 4 * (fabs(v) + fabs(x)))
 UNARY_F(softplus, softplus(p[0] * x) / p[0])
 UNARY_E(softplus, 4 * fabs(v) + 2 / fabs(p[0]))
-UNARY_F(mish, x *tanh(softplus(x)))
+UNARY_F(mish, (x) * tanh(softplus(x)))
 UNARY_E(mish, 4 * (fabs(v) + fabs(x)))
-UNARY_F(hard_sigmoid, unit_clamp(p[0] * x + p[1]))
+UNARY_F(hard_sigmoid, clamp(p[0] * x + p[1], 0, 1))
 UNARY_E(hard_sigmoid, v == 0 || v == 1 ? 0 : 2 * (fabs(p[0] * x) + fabs(p[1])))
-UNARY_F(hard_swish, x *unit_clamp(x / 6 + 0.5))
+UNARY_F(hard_swish, (x) * clamp(x / 6 + 0.5, 0, 1))
 UNARY_E(hard_swish, v == 0 || v == x ? 0 : 4 * fabs(x) * (fabs(x) / 6 + 0.5))
 
 #define EXACT(name, ...) run(c, &(unary_t){f_##name, NULL, false, {__VA_ARGS__}})
