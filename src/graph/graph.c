@@ -78,8 +78,8 @@ static sinter_status_t merge_lt(const char *label, lt_t *into, const lt_t *from,
         return sinter_success;
     }
     bool is_type = into->data_type != add.data_type;
-    return sg_fail(is_type ? sinter_invalid_data_type : sinter_invalid_shape, "%s: tensor %" PRIu64 " was given before with another %s", label, from->id,
-                   what);
+    return sg_fail(is_type ? sinter_invalid_data_type : sinter_invalid_shape, "%s: tensor %" PRIu64 " was given before with different %s", label,
+                   from->id, what);
 }
 
 /* ---- adding ---- */
