@@ -175,10 +175,10 @@ void *arena_alloc(arena_t *arena, size_t count, size_t size)
 
 char *arena_strdup(arena_t *arena, const char *text)
 {
-    size_t len = strlen(text);
-    char *copy = arena_alloc(arena, len + 1, 1);
+    size_t size = strlen(text) + 1;
+    char *copy = arena_alloc(arena, size, 1);
     if (copy != NULL) {
-        memcpy(copy, text, len);
+        memcpy(copy, text, size);
     }
     return copy;
 }

@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 
 #include <sinter/sinter_graph.h>
 
@@ -88,10 +91,17 @@ bool fpmath_mode_is_valid(sinter_fpmath_mode_t mode)
 }
 
 #if defined(__x86_64__) || defined(__i386__)
+/* Not every compiler's __builtin_cpu_supports knows it. The operating system's part is that of AVX, which is checked beside it. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+}
+
 sinter_cpu_isa_t cpu_isa_detect(void)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
         return sinter_isa_generic;
     }
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||

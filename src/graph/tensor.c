@@ -343,18 +343,50 @@ static void fill_unit_strides(int ndims, const int64_t *dims, int64_t *strides)
     }
 }
 
-bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims, const int64_t *to_dims, int64_t *to_strides)
+static bool all_known(int n, const int64_t *values)
 {
-    int64_t from_dims[SINTER_MAX_NDIMS], from_strides[SINTER_MAX_NDIMS];
-    for (int i = 0; i < ndims; i++) {
-        if (dims[i] < 0 || strides[i] < 0) {
+    for (int i = 0; i < n; i++) {
+        if (values[i] < 0) {
             return false;
         }
     }
-    for (int i = 0; i < to_ndims; i++) {
-        if (to_dims[i] < 0) {
-            return false;
+    return true;
+}
+
+/* Dims without size-1 ones onto to_dims of the same product. Pairs up the shortest runs of dims from..from_end and to..to_end with the same
+ * product; each run of the old ones must be one dense piece, which the new ones split. */
+static bool map_runs(int n, const int64_t *dims, const int64_t *strides, const int64_t *to_dims, int64_t *to_strides)
+{
+    for (int from = 0, from_end, to = 0, to_end; from < n; from = from_end, to = to_end) {
+        int64_t old = dims[from], new = 1, span;
+        from_end = from + 1;
+        to_end = to;
+        while (old != new) {
+            if (old > new) {
+                new *= to_dims[to_end++];
+                continue;
+            }
+            if (!mul_i64(strides[from_end], dims[from_end], &span) || strides[from_end - 1] != span) {
+                return false;
+            }
+            old *= dims[from_end++];
         }
+        int64_t stride = strides[from_end - 1];
+        for (int i = to_end - 1; i >= to; i--) {
+            to_strides[i] = stride;
+            if (!mul_i64(stride, to_dims[i], &stride)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims, const int64_t *to_dims, int64_t *to_strides)
+{
+    int64_t from_dims[SINTER_MAX_NDIMS] = {0}, from_strides[SINTER_MAX_NDIMS] = {0};
+    if (!all_known(ndims, dims) || !all_known(ndims, strides) || !all_known(to_ndims, to_dims)) {
+        return false;
     }
     int64_t elems = product(ndims, dims);
     if (elems < 0 || elems != product(to_ndims, to_dims)) {
@@ -365,33 +397,8 @@ bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to
         return true;
     }
     int n = squeeze(ndims, dims, strides, from_dims, from_strides);
-    /* Pair up the shortest runs of dims from..from_end and to..to_end with the same product; each run of the old ones must be one dense
-     * piece. */
-    int to = 0;
-    for (int from = 0; from < n;) {
-        int64_t old = from_dims[from], new = 1;
-        int from_end = from + 1, to_end = to;
-        while (old != new) {
-            if (old < new) {
-                int64_t dim = from_dims[from_end], span;
-                if (!mul_i64(from_strides[from_end], dim, &span) || from_strides[from_end - 1] != span) {
-                    return false;
-                }
-                old *= dim;
-                from_end++;
-            } else {
-                new *= to_dims[to_end++];
-            }
-        }
-        int64_t stride = from_strides[from_end - 1];
-        for (int i = to_end - 1; i >= to; i--) {
-            to_strides[i] = stride;
-            if (!mul_i64(stride, to_dims[i], &stride)) {
-                return false;
-            }
-        }
-        from = from_end;
-        to = to_end;
+    if (!map_runs(n, from_dims, from_strides, to_dims, to_strides)) {
+        return false;
     }
     fill_unit_strides(to_ndims, to_dims, to_strides);
     return true;
