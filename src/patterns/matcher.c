@@ -365,7 +365,7 @@ bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor)
     const bool matched = try_nodes(m, anchor);
     m->near = !matched && (m->required > 1 || m->n_stops > 0);
     m->wasted += matched ? 0 : m->work;
-    if (m->wasted > 100000 + 32 * (int64_t)m->g->n_nodes) {
+    if (m->wasted > 100000 + 8 * (int64_t)m->g->n_nodes) {
         m->limit = SHORT_LIMIT;
     }
     return matched;

@@ -75,7 +75,10 @@ static int heap_pop(matcher_t *m)
 
 /* ---- outside ------------------------------------------------------------------------------------------------------------------------ */
 
-static void put_out(region_t *r, int node)
+static const char *const dependent_text = "it also needs something that the region leads to through other ops";
+
+/* dependent: because it depends on something outside. */
+static void put_out(region_t *r, int node, bool dependent)
 {
     matcher_t *m = r->m;
     if (m->owner[node] >= 0) {
@@ -94,16 +97,19 @@ static void put_out(region_t *r, int node)
     r->n_in -= state == NODE_IN;
     if (state == NODE_WAITING || state == NODE_IN) {
         m->stack[r->n_stack++] = node;
+        if (dependent) {
+            match_stop(m, "before %s: %s", node_label(&m->g->nodes[node]), dependent_text);
+        }
     }
     set_node(m, node, NODE_OUT);
     heap_push(m, m->pos[node], node);
 }
 
-static void put_out_users(region_t *r, int v)
+static void put_out_users(region_t *r, int v, bool dependent)
 {
     const int *users = value_users(r->m->g, v);
     for (int i = 0; i < value_n_users(r->m->g, v); i++) {
-        put_out(r, users[i]);
+        put_out(r, users[i], dependent);
     }
 }
 
@@ -111,7 +117,7 @@ static void close_value(region_t *r, int v)
 {
     if (value_state(r->m, v) == VALUE_OPEN) {
         set_value(r->m, v, VALUE_CLOSED);
-        put_out_users(r, v);
+        put_out_users(r, v, false);
     }
 }
 
@@ -137,7 +143,7 @@ static void spread(region_t *r, int id)
     for (int i = 0; i < n; i++) {
         const node_t *node = &g->nodes[nodes[i]];
         for (int o = 0; o < node->n_out; o++) {
-            put_out_users(r, node->out[o]);
+            put_out_users(r, node->out[o], true);
         }
         r->budget--;
         r->m->work++;
@@ -156,7 +162,7 @@ static const char *unfit(const region_t *r, int node, int v)
         return "";
     }
     if (node_state(m, node) >= NODE_OUT) {
-        return "it also needs something that the region leads to through other ops";
+        return dependent_text;
     }
     for (int i = 1; i < n->n_in && (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0; i++) {
         if (n->in[i] == v) {
@@ -218,7 +224,7 @@ static void take_in(region_t *r, int node)
     const int max = r->pat->max < m->limit ? r->pat->max : m->limit;
     if (r->n_in >= max) {
         match_stop(m, "before %s: the limit of %d ops is reached", node_label(&m->g->nodes[node]), max);
-        put_out(r, node);
+        put_out(r, node, false);
         settle(r);
         return;
     }
@@ -240,7 +246,7 @@ static void wave(region_t *r)
         if (r->budget < 0) { /* too much outside to look at: nothing more joins */
             if (id >= 0 && node_state(m, id) == NODE_WAITING) {
                 match_stop(m, "before %s: too many ops lie between", node_label(&m->g->nodes[id]));
-                put_out(r, id);
+                put_out(r, id, false);
                 settle(r);
             }
             if (r->n_waiting == 0) {
@@ -268,8 +274,9 @@ static void count_end(const matcher_t *m, int v, int *end, int *n_ends)
 
 int region_grow(matcher_t *m, int pattern_node, int source)
 {
-    enum { OUTSIDE_STEPS = 20000 };
-    region_t r = {.m = m, .pat = &m->match.pattern->nodes[pattern_node], .dims = &m->g->values[source].lt, .max_pos = -1, .budget = OUTSIDE_STEPS};
+    enum { OUTSIDE_STEPS = 20000, FEW_STEPS = 200 };
+    region_t r = {.m = m, .pat = &m->match.pattern->nodes[pattern_node], .dims = &m->g->values[source].lt, .max_pos = -1};
+    r.budget = m->limit == PAT_MANY ? OUTSIDE_STEPS : FEW_STEPS;
     m->now++;
     m->n_heap = 0;
     open_value(&r, source);
@@ -328,9 +335,9 @@ static int visit_users(matcher_t *m, int id, bool from_match, int max_pos)
 
 const char *match_cycle(matcher_t *m)
 {
-    enum { STEPS = 200000 };
+    enum { STEPS = 200000, FEW_STEPS = 2000 };
     int max_pos = -1;
-    const int64_t until = m->work + STEPS + 8 * (int64_t)m->match.n;
+    const int64_t until = m->work + (m->limit == PAT_MANY ? STEPS : FEW_STEPS) + 8 * (int64_t)m->match.n;
     m->now++;
     m->n_heap = 0;
     for (int i = 0; i < m->match.n; i++) {

@@ -1,0 +1,584 @@
+/* Patterns, matcher, partitioner: every row is reached, near-misses split with a reason, partitions never depend on each other in a circle, large graphs take
+ * near-linear time, and running out of memory leaks nothing. */
+#define _POSIX_C_SOURCE 200809L
+#include <time.h>
+
+#include "check.h"
+#include "mini_graph.h"
+#include "patterns/partition.h"
+#include "patterns/pattern.h"
+
+/* ---- what a graph became ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct result {
+    partition_list_t list;
+    char names[512]; /* "sdpa 5, single 1" in execution order */
+} result_t;
+
+static bool partition(mini_t *m, sinter_partition_policy_t policy, result_t *r)
+{
+    sinter_status_t status = mini_end(m);
+    status = status == sinter_success ? partition_graph(&m->g, policy, &r->list) : status;
+    CHECK(status == sinter_success, "partitioning: %s", sinter_last_error_message());
+    r->names[0] = '\0';
+    for (int i = 0; status == sinter_success && i < r->list.n; i++) {
+        const size_t len = strlen(r->names);
+        snprintf(r->names + len, sizeof(r->names) - len, "%s%s %d", i > 0 ? ", " : "", r->list.items[i]->pattern, graph_n_live(&r->list.items[i]->sub));
+    }
+    return status == sinter_success;
+}
+
+/* Every op in one partition; every input of a partition comes from outside or from an earlier one. */
+static void check_order(const mini_t *m, const result_t *r)
+{
+    char *made = calloc((size_t)m->g.n_values + 1, 1);
+    int n_ops = 0;
+    for (int i = 0; i < r->list.n; i++) {
+        const sinter_partition_t *p = r->list.items[i];
+        n_ops += graph_n_live(&p->sub);
+        for (int k = 0; k < p->n_inputs; k++) {
+            const int v = graph_find_value(&m->g, p->sub.values[p->inputs[k]].lt.id);
+            CHECK(m->g.values[v].producer < 0 || made[v], "partition %d reads tensor %d before it is made", i, v);
+        }
+        for (int k = 0; k < p->n_outputs; k++) {
+            made[graph_find_value(&m->g, p->sub.values[p->outputs[k]].lt.id)] = 1;
+        }
+        CHECK(p->id == (size_t)i, "partition %d has id %zu", i, p->id);
+    }
+    CHECK(n_ops == m->g.n_nodes, "%d ops in partitions, %d in the graph", n_ops, m->g.n_nodes);
+    free(made);
+}
+
+/* Ends the graph: its partitions by name, and a text that some explanation must have (NULL: none asked). */
+static void expect(mini_t *m, const char *names, const char *reason, int line)
+{
+    result_t r;
+    if (!partition(m, sinter_partition_policy_fusion, &r)) {
+        graph_free(&m->g);
+        return;
+    }
+    check_at(strcmp(r.names, names) == 0, line, "got \"%s\", expected \"%s\"", r.names, names);
+    bool found = reason == NULL;
+    for (int i = 0; i < r.list.n; i++) {
+        found = found || strstr(r.list.items[i]->explain, reason) != NULL;
+    }
+    check_at(found, line, "no partition explains \"%s\"", reason != NULL ? reason : "");
+    for (int i = 0; !found && i < r.list.n; i++) {
+        printf("%s", r.list.items[i]->explain);
+    }
+    check_order(m, &r);
+    partition_list_free(&r.list);
+    graph_free(&m->g);
+}
+#define EXPECT(m, names) expect(m, names, NULL, __LINE__)
+#define EXPECT_WHY(m, names, reason) expect(m, names, reason, __LINE__)
+
+/* ---- attention ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* What differs from the plain form. */
+typedef struct sdpa {
+    int64_t axis; /* 0: the last */
+    bool bias, transpose_a, output_score, output_prob, stats_feed_v, wide_v, shared_k;
+    const char *k_group; /* dims of K's scales [2, 4, 16, 32]; NULL: K is f16 */
+    bool k_split;        /* K arrives as [2, 64, 32] and is reshaped */
+} sdpa_t;
+
+static lt_t sdpa_key(mini_t *m, const sdpa_t *s)
+{
+    if (s->k_group == NULL) {
+        return IN(m, f16, "2x4x16x32");
+    }
+    lt_t k = OPA(m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")), IN(m, s8, s->k_split ? "2x64x32" : "2x4x16x32"), IN(m, f16, s->k_group));
+    if (s->shared_k) {
+        OP(m, abs, f16, k);
+    }
+    return s->k_split ? OPA(m, static_reshape, f16, ATTRS(S64S(shape, 2, 4, 16, 32), BOOL(special_zero, false)), k) : k;
+}
+
+static void sdpa_graph(mini_t *m, sdpa_t s)
+{
+    const lt_t q = IN(m, f16, "2x4x5x16"), k = sdpa_key(m, &s);
+    lt_t score = s.bias ? OP(m, matmul, f32, q, k, IN(m, f16, "32")) : OP(m, matmul, f32, q, k);
+    score = OP(m, divide, f32, score, IN(m, f32, ""));
+    if (s.output_score) {
+        mini_output(m, score);
+    }
+    score = OP(m, add, f32, score, IN(m, f32, "2x1x1x32"));
+    const lt_t outs[2] = {mini_tensor(m, sinter_f16, "*"), mini_tensor(m, sinter_f32, "*")};
+    const attr_t axis[] = {S64S(axis, s.axis == 0 ? -1 : s.axis)};
+    mini_add(m, sinter_op_softmax, &score, 1, outs, s.stats_feed_v ? 2 : 1, axis, 1);
+    if (s.output_prob) {
+        mini_output(m, outs[0]);
+    }
+    lt_t v = IN(m, f16, s.wide_v ? "3x2x4x32x8" : s.transpose_a ? "2x4x5x8" : "2x4x32x8");
+    if (s.stats_feed_v) {
+        v = OP(m, add, f16, v, OPA(m, static_reshape, f32, ATTRS(S64S(shape, 2, 4, 1, 5), BOOL(special_zero, false)), outs[1]));
+    }
+    OPA(m, matmul, f16, ATTRS(BOOL(transpose_a, s.transpose_a)), outs[0], v);
+}
+
+static void test_sdpa(sinter_engine_t *engine)
+{
+    mini_t m;
+#define SDPA(...) (mini_begin(&m, engine), sdpa_graph(&m, (sdpa_t){__VA_ARGS__}), &m)
+    EXPECT(SDPA(.axis = 3), "sdpa 5");
+    EXPECT(SDPA(.k_group = "2x4x2x32"), "sdpa 6");
+    /* [2, 64 in 8 groups of 8, 32] = [2, 4, 16 in 2 groups, 32] */
+    EXPECT(SDPA(.k_group = "2x8x32", .k_split = true), "sdpa 7");
+    EXPECT(SDPA(.k_group = "2x64x32", .k_split = true), "sdpa 7");
+    EXPECT(SDPA(.k_group = "2x1x1", .k_split = true), "sdpa 7");
+    /* Two groups of 32 lie across the four blocks of 16. */
+    EXPECT(SDPA(.k_group = "2x2x32", .k_split = true), "sdpa 7");
+    EXPECT_WHY(SDPA(.axis = 2), "matmul 3, single 1, single 1", "refused sdpa at op 0 (MatMul): op 3 (SoftMax) is not over the last axis");
+    EXPECT_WHY(SDPA(.bias = true), "matmul 3, single 1, single 1", "op 0 (MatMul) has a bias");
+    EXPECT_WHY(SDPA(.transpose_a = true), "matmul 3, single 1, single 1", "transposes the probabilities");
+    EXPECT_WHY(SDPA(.output_score = true), "matmul 3, single 1, single 1", "it is a graph output");
+    EXPECT_WHY(SDPA(.output_prob = true), "matmul 3, single 1, single 1", "its input is a graph output");
+    EXPECT_WHY(SDPA(.wide_v = true), "matmul 3, single 1, single 1", "batch dims that the scores lack");
+    EXPECT_WHY(SDPA(.k_group = "2x4x2x32", .shared_k = true), "single 1, single 1, sdpa 5", "its result has other uses");
+#undef SDPA
+}
+
+/* Groups that a reshape tears apart: refused when matched, not when compiled. */
+static void test_sdpa_torn_groups(sinter_engine_t *engine)
+{
+    mini_t m;
+    mini_begin(&m, engine);
+    lt_t k = OPA(&m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")), IN(&m, s4, "2x4x48x16"), IN(&m, f16, "2x4x3x16"));
+    /* 48 = 3 groups of 16, folded as 4 rows of 12: a group would end inside a row. */
+    k = OPA(&m, static_reshape, f16, ATTRS(S64S(shape, 2, 4, 4, 12, 16), BOOL(special_zero, false)), k);
+    const lt_t score = OP(&m, matmul, f32, IN(&m, f16, "2x4x1x5x12"), k);
+    const lt_t p = OPA(&m, softmax, f16, ATTRS(S64S(axis, -1)), score);
+    OP(&m, matmul, f16, p, IN(&m, f16, "2x4x4x16x8"));
+    EXPECT_WHY(&m, "matmul 3, single 1, single 1", "groups of op 0 (DynamicDequantize) do not fit op 1 (StaticReshape)");
+}
+
+static void test_sdpa_cycle(sinter_engine_t *engine)
+{
+    mini_t m;
+    mini_begin(&m, engine);
+    /* V is made from the scores' own stats: fusing would need its result before it runs. */
+    const lt_t score = OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x5"));
+    const lt_t outs[2] = {mini_tensor(&m, sinter_f32, "*"), mini_tensor(&m, sinter_f32, "*")};
+    const attr_t axis[] = {S64S(axis, -1)};
+    mini_add(&m, sinter_op_softmax, &score, 1, outs, 2, axis, 1);
+    OP(&m, matmul, f32, outs[0], OP(&m, multiply, f32, IN(&m, f32, "2x5x8"), outs[1]));
+    EXPECT_WHY(&m, "single 1, single 1, single 1, single 1", "would close a cycle");
+}
+
+static void test_sdpa_spellings(sinter_engine_t *engine)
+{
+    mini_t m;
+    /* Implicit causal mask, bottom-right: index ops over the scores, offsets as scalars; dynamic T. */
+    mini_begin(&m, engine);
+    lt_t s = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), OP(&m, multiply, f16, IN(&m, f16, "1x8x5x16"), IN(&m, f16, "")), IN(&m, f16, "1x8x?x16"));
+    const lt_t row = OP(&m, subtract, s32, OP(&m, add, s32, OPA(&m, gen_index, s32, ATTRS(S64S(axis, -2)), s), IN(&m, s32, "")), IN(&m, s32, ""));
+    const lt_t keep = OP(&m, greater_equal, boolean, row, OPA(&m, gen_index, s32, ATTRS(S64S(axis, -1)), s));
+    s = OP(&m, select, f32, keep, s, IN(&m, f32, ""));
+    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), s);
+    lt_t out = OP(&m, matmul, f16, OP(&m, type_cast, f16, s), IN(&m, f16, "1x8x?x16"));
+    out = OPA(&m, static_transpose, f16, ATTRS(S64S(order, 0, 2, 1, 3)), out);
+    OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 3)), OP(&m, type_cast, f32, out));
+    EXPECT(&m, "sdpa 14");
+    /* A quantised mask is dequantised on the fly; a mask from index ops over another tensor of the scores' dims. */
+    mini_begin(&m, engine);
+    s = OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x9"));
+    s = OP(&m, add, f32, s, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "5x9")));
+    lt_t other = IN(&m, f32, "5x9");
+    s = OP(&m, select, f32, OP(&m, greater_equal, boolean, OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), other), OPA(&m, gen_index, s32, ATTRS(S64S(axis, 1)), other)), s,
+           IN(&m, f32, "1"));
+    OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 2)), s), IN(&m, f32, "2x9x8"));
+    EXPECT(&m, "sdpa 9");
+    /* An index along a dim of 1 is no index along the scores' dim: it stays outside. */
+    mini_begin(&m, engine);
+    s = OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x9"));
+    s = OP(&m, add, f32, s, OP(&m, type_cast, f32, OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), IN(&m, f32, "1x9"))));
+    OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 2)), s), IN(&m, f32, "2x9x8"));
+    EXPECT(&m, "single 1, sdpa 5");
+    /* Probabilities through u8. */
+    mini_begin(&m, engine);
+    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x9")));
+    s = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.25f), S64S(zps, 0)), s);
+    s = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.25f), S64S(zps, 0)), s);
+    OP(&m, matmul, f32, s, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.25f)), IN(&m, f8_e4m3, "2x9x8")));
+    EXPECT(&m, "sdpa 6");
+}
+
+static lt_t mqa(mini_t *m, bool transposed)
+{
+    lt_t s = OP(m, matmul, f32, IN(m, f32, "2x6x8"), IN(m, f32, "2x8x15"));
+    s = OPA(m, static_reshape, f32, ATTRS(S64S(shape, 2, 6, 3, 5), BOOL(special_zero, false)), s);
+    s = OPA(m, static_transpose, f32, ATTRS(S64S(order, 0, 2, 1, 3)), s);
+    s = OPA(m, softmax, f32, ATTRS(S64S(axis, 3)), OP(m, add, f32, s, IN(m, f32, "2x3x6x5")));
+    s = OPA(m, static_transpose, f32, ATTRS(S64S(order, 0, 2, 1, 3)), s);
+    s = OPA(m, static_reshape, f32, ATTRS(S64S(shape, 2, 6, 15), BOOL(special_zero, false)), s);
+    return transposed ? OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), s, IN(m, f32, "2x8x15")) : OP(m, matmul, f32, IN(m, f32, "2x8x6"), s);
+}
+
+static void test_sdpa_mqa(sinter_engine_t *engine)
+{
+    mini_t m;
+    mini_begin(&m, engine);
+    mqa(&m, false);
+    EXPECT(&m, "sdpa-mqa 8");
+    mini_begin(&m, engine);
+    mqa(&m, true); /* the probabilities on the left */
+    EXPECT_WHY(&m, "matmul 4, softmax 3, single 1", "arrives at another port");
+}
+
+/* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct mlp {
+    bool add_join, other_input, no_down, output_hidden, up_first, cast;
+} mlp_t;
+
+static lt_t mlp_graph(mini_t *m, mlp_t o)
+{
+    const lt_t x = IN(m, f32, "3x24");
+    const attr_t deq[] = {STR(qtype, "per_group")};
+    const lt_t codes[2] = {IN(m, u4, "24x40"), IN(m, f16, "3x40")};
+    const lt_t xs[2] = {x, o.other_input ? IN(m, f32, "3x24") : x};
+    lt_t up = o.up_first ? OP(m, matmul, f32, xs[1], IN(m, f32, "24x40")) : x;
+    const lt_t gate = OP(m, matmul, f32, xs[0], mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, codes, 2, deq, 1));
+    if (!o.up_first) {
+        up = OP(m, matmul, f32, xs[1], IN(m, f32, "24x40"));
+    }
+    const lt_t act = OP(m, multiply, f32, gate, OP(m, sigmoid, f32, gate));
+    lt_t h = o.add_join ? OP(m, add, f32, act, up) : OP(m, multiply, f32, up, act);
+    if (o.output_hidden) {
+        mini_output(m, h);
+    }
+    if (o.cast) {
+        h = OPA(m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OPA(m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), h));
+    }
+    return o.no_down ? h : OP(m, matmul, f32, h, IN(m, f32, "40x24"));
+}
+
+static void test_mlp(sinter_engine_t *engine)
+{
+    mini_t m;
+#define MLP(...) (mini_begin(&m, engine), mlp_graph(&m, (mlp_t){__VA_ARGS__}), &m)
+    EXPECT(MLP(.cast = false), "gated-mlp 7");
+    EXPECT(MLP(.up_first = true), "gated-mlp 7");
+    EXPECT(MLP(.cast = true), "gated-mlp 9");
+    EXPECT(MLP(.no_down = true), "gated-mlp-up 6");
+    EXPECT_WHY(MLP(.output_hidden = true), "gated-mlp-up 6, single 1", "is a graph output");
+    EXPECT_WHY(MLP(.add_join = true), "single 1, matmul 5, single 1", "op 5 (Add) joins the two products, not a Multiply");
+    EXPECT_WHY(MLP(.other_input = true), "single 1, matmul 5, single 1", "project different tensors");
+#undef MLP
+    /* One dequantised activation for both projections: it is inside, because all its users are. */
+    mini_begin(&m, engine);
+    const lt_t x = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 1)), IN(&m, u8, "3x24"));
+    const lt_t gate = OP(&m, relu, f32, OP(&m, matmul, f32, x, IN(&m, f32, "24x40")));
+    OP(&m, matmul, f32, OP(&m, multiply, f32, gate, OP(&m, matmul, f32, x, IN(&m, f32, "24x40"))), IN(&m, f32, "40x24"));
+    EXPECT(&m, "gated-mlp 6");
+}
+
+/* ---- matmul ----------------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_matmul(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t y;
+    /* Everything at once: multiplies and a cast before, swish (a DAG), a dequantised residual, a cast, a quantise and a view behind. */
+    mini_begin(&m, engine);
+    y = OP(&m, type_cast, bf16, OP(&m, multiply, f32, OP(&m, multiply, f32, IN(&m, bf16, "4x7x9"), IN(&m, bf16, "7x9")), IN(&m, f32, "")));
+    const lt_t w = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "6x9"));
+    y = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), y, OP(&m, type_cast, bf16, w));
+    y = OP(&m, bias_add, f32, y, IN(&m, f32, "6"));
+    y = OP(&m, multiply, f32, y, OP(&m, sigmoid, f32, y));
+    y = OP(&m, add, f32, y, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "4x7x6")));
+    y = OPA(&m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), y);
+    OPA(&m, static_transpose, s8, ATTRS(S64S(order, 1, 0, 2)), y);
+    EXPECT(&m, "matmul 13");
+    /* The dequantise behind a quantise is the next op's. */
+    mini_begin(&m, engine);
+    y = OPA(&m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OP(&m, relu, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6"))));
+    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), y), IN(&m, f32, "6x4"));
+    EXPECT(&m, "matmul 3, matmul 2");
+    /* A graph output inside stays inside and is written. */
+    mini_begin(&m, engine);
+    y = OP(&m, relu, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6")));
+    mini_output(&m, y);
+    OP(&m, exp, f32, y);
+    EXPECT(&m, "matmul 3");
+    /* A value used outside ends the region. */
+    mini_begin(&m, engine);
+    y = OP(&m, relu, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6")));
+    OP(&m, tanh, f32, OP(&m, exp, f32, y));
+    OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), y);
+    EXPECT_WHY(&m, "matmul 2, eltwise 2, single 1", "uses it too");
+    /* A residual that broadcasts the product is no post-op. */
+    mini_begin(&m, engine);
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6")), IN(&m, f32, "3x7x6"));
+    EXPECT_WHY(&m, "single 1, single 1", "broadcasts the region to larger dims");
+    /* A residual that needs the product through another op. */
+    mini_begin(&m, engine);
+    y = OP(&m, exp, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x9")));
+    OP(&m, add, f32, OP(&m, abs, f32, y), OP(&m, matmul, f32, OP(&m, tanh, f32, y), IN(&m, f32, "9x9")));
+    EXPECT_WHY(&m, "matmul 4, matmul 2", "it also needs something that the region leads to through other ops");
+}
+
+/* ---- the rest -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_small(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x, y;
+    mini_begin(&m, engine);
+    x = OPA(&m, log_softmax, f32, ATTRS(S64S(axis, 1)), IN(&m, f32, "3x5"));
+    OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OP(&m, multiply, f32, x, IN(&m, f32, "5")));
+    EXPECT(&m, "softmax 3");
+    mini_begin(&m, engine);
+    x = OP(&m, reorder, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, u8, "3x5")));
+    OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), x);
+    EXPECT(&m, "reorder 3");
+    mini_begin(&m, engine);
+    x = OPA(&m, static_reshape, f32, ATTRS(S64S(shape, 2, 3, 5), BOOL(special_zero, false)), IN(&m, f32, "6x5"));
+    x = OPA(&m, static_reshape, f32, ATTRS(S64S(shape, 6, 5), BOOL(special_zero, false)), OPA(&m, static_transpose, f32, ATTRS(S64S(order, 1, 0, 2)), x));
+    mini_output(&m, x);
+    OP(&m, reorder, f32, x);
+    EXPECT_WHY(&m, "reorder 3, single 1", "its input is a graph output");
+    /* A DAG of elementwise ops over two tensors, with a select, a dequantised side and a cast. */
+    mini_begin(&m, engine);
+    x = OP(&m, exp, f32, IN(&m, f32, "3x5"));
+    y = OP(&m, abs, f32, IN(&m, f32, "3x5"));
+    x = OP(&m, select, f32, OP(&m, greater_equal, boolean, x, y), x, y);
+    x = OP(&m, maximum, f32, x, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, u8, "5")));
+    OP(&m, type_cast, bf16, x);
+    EXPECT(&m, "eltwise 7");
+    /* The scales of a quantise depend on the chain. */
+    mini_begin(&m, engine);
+    x = OP(&m, exp, f32, IN(&m, f32, "5"));
+    OPA(&m, dynamic_quantize, u8, ATTRS(STR(qtype, "per_channel"), S64S(axis, 0)), OP(&m, abs, f32, IN(&m, f32, "5")), x);
+    EXPECT_WHY(&m, "single 1, eltwise 2", "its scales depend on the region");
+    /* Computing scales is more than elementwise. */
+    mini_begin(&m, engine);
+    x = OP(&m, exp, f32, IN(&m, f32, "4x64"));
+    const lt_t outs[2] = {mini_tensor(&m, sinter_s8, "*"), mini_tensor(&m, sinter_e8m0, "*")};
+    const attr_t kind[] = {STR(quantization_kind, "dynamic_mx")};
+    mini_add(&m, sinter_op_dynamic_quantize, &x, 1, outs, 2, kind, 1);
+    EXPECT(&m, "single 1, single 1");
+}
+
+/* Two regions that would wait for each other: each is fine alone, only one may be fused as a whole. */
+static void test_mutual(sinter_engine_t *engine)
+{
+    mini_t m;
+    mini_begin(&m, engine);
+    const lt_t a = OP(&m, exp, f32, IN(&m, f32, "4x4")), b = OP(&m, abs, f32, IN(&m, f32, "4x4"));
+    const lt_t sa = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), OP(&m, tanh, f32, IN(&m, f32, "4x4")));
+    OP(&m, add, f32, a, sa);
+    OP(&m, add, f32, b, sa);
+    EXPECT(&m, "single 1, softmax 5");
+    /* MatMul 1 feeds the post-op of MatMul 2 and the other way round. */
+    mini_begin(&m, engine);
+    const lt_t p = OP(&m, matmul, f32, IN(&m, f32, "4x4"), IN(&m, f32, "4x4"));
+    const lt_t q = OP(&m, matmul, f32, IN(&m, f32, "4x4"), IN(&m, f32, "4x4"));
+    mini_output(&m, p);
+    mini_output(&m, q);
+    OP(&m, add, f32, p, OPA(&m, softmax, f32, ATTRS(S64S(axis, 0)), q));
+    OP(&m, add, f32, q, OPA(&m, softmax, f32, ATTRS(S64S(axis, 0)), p));
+    result_t r;
+    if (partition(&m, sinter_partition_policy_fusion, &r)) {
+        check_order(&m, &r);
+        partition_list_free(&r.list);
+    }
+    graph_free(&m.g);
+}
+
+static void test_unsupported_and_debug(sinter_engine_t *engine)
+{
+    mini_t m;
+    result_t r;
+    mini_begin(&m, engine);
+    const lt_t x = OPA(&m, concat, f32, ATTRS(S64S(axis, 0)), IN(&m, f32, "3x5"), IN(&m, f32, "2x5"));
+    OP(&m, exp, f32, OP(&m, relu, f32, x));
+    m.g.mode = sinter_fpmath_mode_bf16;
+    m.g.apply_to_int = true;
+    if (partition(&m, sinter_partition_policy_fusion, &r)) {
+        CHECK(strcmp(r.names, "single 1, eltwise 2") == 0, "%s", r.names);
+        const sinter_partition_t *concat = r.list.items[0], *chain = r.list.items[1];
+        CHECK(!concat->supported && strcmp(concat->reason, "op 0 (Concat) is checked but not executed") == 0, "Concat is refused with a reason");
+        CHECK(strstr(concat->explain, "not supported") != NULL, "and explains it");
+        CHECK(concat->family == FAMILY_SINGLE && chain->supported && chain->reason == NULL && chain->family == FAMILY_GENERAL, "families");
+        CHECK(chain->mode == sinter_fpmath_mode_bf16 && chain->apply_to_int, "the graph's mode is handed on");
+        CHECK(chain->n_inputs == 1 && chain->n_outputs == 1 && strcmp(chain->sub.nodes[0].role, "eltwise") == 0, "ports and roles");
+        partition_list_free(&r.list);
+    }
+    graph_free(&m.g);
+    mini_begin(&m, engine);
+    sdpa_graph(&m, (sdpa_t){.axis = 3});
+    if (partition(&m, sinter_partition_policy_debug, &r)) {
+        CHECK(strcmp(r.names, "single 1, single 1, single 1, single 1, single 1") == 0, "%s", r.names);
+        check_order(&m, &r);
+        partition_list_free(&r.list);
+    }
+    graph_free(&m.g);
+}
+
+/* A partition outlives its list and its graph. */
+static void test_references(sinter_engine_t *engine)
+{
+    mini_t m;
+    result_t r;
+    mini_begin(&m, engine);
+    sdpa_graph(&m, (sdpa_t){.axis = 3});
+    if (!partition(&m, sinter_partition_policy_fusion, &r)) {
+        return;
+    }
+    sinter_partition_t *p = partition_ref(r.list.items[0]);
+    partition_list_free(&r.list);
+    graph_free(&m.g);
+    CHECK(strcmp(p->pattern, "sdpa") == 0 && p->n_inputs == 5 && p->n_outputs == 1 && strstr(p->explain, "softmax") != NULL, "kept alive");
+    partition_unref(p);
+}
+
+static void test_rows(void)
+{
+    for (int i = 0; i < sinter_n_patterns; i++) {
+        const pattern_t *p = sinter_patterns[i];
+        CHECK(p->n_nodes >= 2 && p->n_nodes <= PAT_MAX_NODES && p->nodes[0].edge == PAT_ANCHOR, "%s: size and anchor", p->name);
+        for (int k = 1; k < p->n_nodes; k++) {
+            const pat_node_t *n = &p->nodes[k];
+            CHECK(n->of < k && n->min <= n->max && n->max > 0 && n->edge != PAT_ANCHOR && n->ops != 0, "%s: node %d (%s)", p->name, k, n->role);
+        }
+        for (int k = 0; k < i; k++) {
+            CHECK(strcmp(sinter_patterns[k]->name, p->name) != 0, "%s is there twice", p->name);
+        }
+    }
+}
+
+/* ---- large graphs ------------------------------------------------------------------------------------------------------------------------------ */
+
+#ifdef __SANITIZE_ADDRESS__
+enum { LARGE = 100000, MAX_SECONDS = 8 };
+#else
+enum { LARGE = 100000, MAX_SECONDS = 2 };
+#endif
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* 10^5 ops: how many partitions, in how much time. */
+static void expect_large(mini_t *m, const char *what, int min_parts, int max_parts)
+{
+    result_t r = {.names = ""};
+    const double build_end = seconds();
+    sinter_status_t status = mini_end(m);
+    const double begin = seconds();
+    status = status == sinter_success ? partition_graph(&m->g, sinter_partition_policy_fusion, &r.list) : status;
+    const double time = seconds() - begin;
+    CHECK(status == sinter_success, "%s: %s", what, sinter_last_error_message());
+    if (status == sinter_success) {
+        printf("%s: %d ops, %d partitions, sorted in %.2f s, partitioned in %.2f s\n", what, m->g.n_nodes, r.list.n, begin - build_end, time);
+        CHECK(r.list.n >= min_parts && r.list.n <= max_parts, "%s: %d partitions", what, r.list.n);
+        CHECK(time < MAX_SECONDS, "%s: %.2f s", what, time);
+        check_order(m, &r);
+        partition_list_free(&r.list);
+    }
+    graph_free(&m->g);
+}
+
+static void test_large(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x;
+    mini_begin(&m, engine);
+    x = IN(&m, f32, "4x8");
+    for (int i = 0; i < LARGE; i++) {
+        x = i % 2 ? OP(&m, relu, f32, x) : OP(&m, add, f32, x, IN(&m, f32, "8"));
+    }
+    expect_large(&m, "one chain", 1, 1);
+
+    mini_begin(&m, engine);
+    x = IN(&m, f32, "4x8");
+    for (int i = 0; i < LARGE; i++) {
+        x = OP(&m, type_cast, f32, x); /* tried as a chain of moves first */
+    }
+    expect_large(&m, "casts", 1, 1);
+
+    /* Every value is used by its neighbour and far below, where it also meets an op on the end of the chain. */
+    mini_begin(&m, engine);
+    lt_t *kept = calloc(LARGE / 4, sizeof(lt_t));
+    x = IN(&m, f32, "8x8");
+    for (int i = 0; i < LARGE / 4; i++) {
+        kept[i] = x = OP(&m, relu, f32, x);
+    }
+    x = OPA(&m, rms_norm, f32, ATTRS(BOOL(use_affine, false)), x); /* in no pattern */
+    for (int i = 0; i < LARGE / 4; i++) {
+        OP(&m, add, f32, kept[i], x);
+    }
+    free(kept);
+    expect_large(&m, "far uses of a closed chain", 1, LARGE);
+
+    /* A sum of products, each of which could grow over the whole of it. */
+    mini_begin(&m, engine);
+    x = IN(&m, f32, "8x8");
+    for (int i = 0; i < LARGE / 10; i++) {
+        x = OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "8x8"), IN(&m, f32, "8x8")), x);
+    }
+    expect_large(&m, "sum of products", 1, LARGE);
+
+    /* Transformer-like: products with post-ops in a row. */
+    mini_begin(&m, engine);
+    x = IN(&m, f32, "8x8");
+    for (int i = 0; i < 8000; i++) {
+        x = OP(&m, add, f32, x, OP(&m, tanh, f32, OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), x), IN(&m, f32, "8x8"))));
+    }
+    expect_large(&m, "residual layers", 8000, 16000);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_out_of_memory(void)
+{
+    mini_heap_t heap = {.budget = -1};
+    sinter_engine_t engine = {.refs = 1, .allocator = {mini_heap_alloc, mini_heap_free, &heap}, .isa = sinter_isa_generic};
+    bool done = false;
+    for (long n = 0; n < 10000 && !done; n++) {
+        mini_t m;
+        partition_list_t list;
+        mini_begin(&m, &engine);
+        mlp_graph(&m, (mlp_t){.cast = true});
+        sdpa_graph(&m, (sdpa_t){.axis = 2});
+        const bool made = mini_end(&m) == sinter_success;
+        heap.budget = n;
+        const sinter_status_t status = partition_graph(&m.g, sinter_partition_policy_fusion, &list);
+        heap.budget = -1;
+        CHECK(made && (status == sinter_success || status == sinter_out_of_memory), "allocation %ld: status %d", n, (int)status);
+        done = status == sinter_success;
+        if (done) {
+            partition_list_free(&list);
+        }
+        graph_free(&m.g);
+        CHECK(heap.live == 0, "allocation %ld: %ld blocks leaked", n, heap.live);
+        CHECK(engine.refs == 1, "allocation %ld: the engine is held %d times", n, (int)engine.refs);
+    }
+    CHECK(done, "partitioning never succeeded");
+}
+
+int main(void)
+{
+    sinter_engine_t *engine = engine_ref(NULL);
+    test_rows();
+    test_sdpa(engine);
+    test_sdpa_torn_groups(engine);
+    test_sdpa_cycle(engine);
+    test_sdpa_spellings(engine);
+    test_sdpa_mqa(engine);
+    test_mlp(engine);
+    test_matmul(engine);
+    test_small(engine);
+    test_mutual(engine);
+    test_unsupported_and_debug(engine);
+    test_references(engine);
+    test_large(engine);
+    test_out_of_memory();
+    engine_unref(engine);
+    return check_finish();
+}
