@@ -5,6 +5,7 @@
 #include <libxsmm.h>
 #include <limits.h>
 #include <stddef.h>
+#include <string.h>
 
 #if !defined(LIBXSMM_X86_AVX512_SKX)
 #define LIBXSMM_X86_AVX512_SKX LIBXSMM_X86_AVX512_CORE /* 1.17's name */
@@ -68,7 +69,7 @@ static target_t target_of(int archid)
     }
     if (archid < LIBXSMM_X86_AVX512_SKX) { /* AVX2; the AVX-512 of Xeon Phi is not offered */
         if (archid > LIBXSMM_X86_AVX2) {
-            return (target_t){.why = "libxsmm's target is an AVX-512 without BW, DQ and VL"};
+            return (target_t){.why = "libxsmm's target is neither AVX2 nor AVX-512 with BW, DQ and VL"};
         }
         return cpu_avx2() ? (target_t){.isa = sinter_isa_avx2} : above;
     }
@@ -156,8 +157,10 @@ static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
     libxsmm_bitfield flags = (s->beta ? 0 : LIBXSMM_GEMM_FLAG_BETA_0) | (s->kind == XS_F32 ? 0 : LIBXSMM_GEMM_FLAG_VNNI_A);
     libxsmm_gemmfunction fn = libxsmm_dispatch_brgemm(shape, flags, LIBXSMM_GEMM_PREFETCH_NONE, config);
     libxsmm_kernel_info info;
+    const void *code;
+    memcpy(&code, &fn, sizeof code); /* ISO C has no cast for this */
     /* 2.x answers what it cannot JIT with a scalar reference kernel, not with NULL. */
-    if (fn && libxsmm_get_kernel_info((const void *)fn, &info) == EXIT_SUCCESS && info.is_reference_kernel) {
+    if (fn && libxsmm_get_kernel_info(code, &info) == 0 && info.is_reference_kernel) {
         *why = "libxsmm has only a reference kernel for this shape";
         return (xs_kernel_t){0};
     }
