@@ -160,7 +160,7 @@ static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
     const void *code;
     memcpy(&code, &fn, sizeof code); /* ISO C has no cast for this */
     /* 2.x answers what it cannot JIT with a scalar reference kernel, not with NULL. */
-    if (fn && libxsmm_get_kernel_info(code, &info) == 0 && info.is_reference_kernel) {
+    if (fn && (libxsmm_get_kernel_info(code, &info) != 0 || info.is_reference_kernel)) {
         *why = "libxsmm has only a reference kernel for this shape";
         return (xs_kernel_t){0};
     }
