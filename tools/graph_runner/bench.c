@@ -174,14 +174,19 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
     return failed ? -1 : 0;
 }
 
-/* Rates are those of the median. */
+static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits)
+{
+    double flops = r->flops / seconds, bytes = r->bytes / seconds;
+
+    printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak, %.4g GB/s = %.3g of read bandwidth\n", what, 1e3 * seconds, 1e-9 * flops,
+           limits->fma_flops ? flops / limits->fma_flops : 0, 1e-9 * bytes, limits->read_bytes ? bytes / limits->read_bytes : 0);
+}
+
 static void print_result(const char *what, const result_t *r, const gr_limits_t *limits)
 {
-    double gflops = r->flops / r->median, bytes = r->bytes / r->median;
-
-    printf("    %s: compile %.3g ms, min %.4g ms, median %.4g ms, ", what, 1e3 * r->compile, 1e3 * r->min, 1e3 * r->median);
-    printf("%.4g GFLOP/s (%.3g of FMA peak), %.4g MB moved, %.4g GB/s (%.3g of read bandwidth)\n", 1e-9 * gflops,
-           limits->fma_flops ? gflops / limits->fma_flops : 0, 1e-6 * r->bytes, 1e-9 * bytes, limits->read_bytes ? bytes / limits->read_bytes : 0);
+    printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB moved\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes);
+    print_rates("min", r->min, r, limits);
+    print_rates("median", r->median, r, limits);
 }
 
 int gr_bench(gr_exec_t *x, gr_error_t *err)
