@@ -127,7 +127,8 @@ int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error
 
     *x = (gr_exec_t){.opt = opt, .model = model};
     x->buffers = gr_arena_alloc(&model->arena, model->n_tensors, sizeof *x->buffers);
-    if (!x->buffers)
+    x->settled = gr_arena_alloc(&model->arena, model->n_tensors, sizeof *x->settled);
+    if (!x->buffers || !x->settled)
         return gr_fail_memory(err);
     if (open_engine(x, err) || model_build(model, x->engine, &x->graph, err))
         return -1;
@@ -338,16 +339,25 @@ static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
 /* In execution order, with the layouts that compiling the producer has settled. */
 int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
 {
+    const model_t *m = x->model;
+
     for (size_t i = 0; i < x->n_parts; i++) {
         gr_part_t *p = &x->parts[i];
 
-        for (size_t k = 0; k < i; k++)
-            for (size_t o = 0; o < x->parts[k].n_out; o++)
-                for (size_t j = 0; j < p->n_in; j++)
-                    if (p->in[j].id == x->parts[k].out[o].id)
-                        p->in[j] = x->parts[k].out[o];
+        for (size_t j = 0; j < p->n_in; j++) {
+            const model_tensor_t *t = model_find(m, p->in[j].id);
+
+            if (t && x->settled[t - m->tensors])
+                p->in[j] = *x->settled[t - m->tensors];
+        }
         if (compile_part(x, p, err))
             return -1;
+        for (size_t j = 0; j < p->n_out; j++) {
+            const model_tensor_t *t = model_find(m, p->out[j].id);
+
+            if (t)
+                x->settled[t - m->tensors] = &p->out[j];
+        }
     }
     return 0;
 }

@@ -49,6 +49,13 @@ static int compare_uses(const void *a, const void *b)
     return x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
+static int compare_ops(const void *a, const void *b)
+{
+    const model_op_t *x = *(model_op_t *const *)a, *y = *(model_op_t *const *)b;
+
+    return (x->id > y->id) - (x->id < y->id);
+}
+
 static void collect_uses(model_t *model)
 {
     size_t n = 0;
@@ -81,8 +88,12 @@ int model_index(model_t *model, gr_error_t *err)
     model->n_uses = n;
     model->uses = gr_arena_alloc(&model->arena, n, sizeof *model->uses);
     model->tensors = gr_arena_alloc(&model->arena, n, sizeof *model->tensors);
-    if (!model->uses || !model->tensors)
+    model->by_id = gr_arena_alloc(&model->arena, model->n_ops, sizeof *model->by_id);
+    if (!model->uses || !model->tensors || !model->by_id)
         return gr_fail_memory(err);
+    for (size_t i = 0; i < model->n_ops; i++)
+        model->by_id[i] = &model->ops[i];
+    qsort(model->by_id, model->n_ops, sizeof *model->by_id, compare_ops);
     collect_uses(model);
     qsort(model->uses, n, sizeof *model->uses, compare_uses);
     for (size_t i = 0; i < n; i++) {
@@ -118,10 +129,17 @@ model_tensor_t *model_find(const model_t *model, uint64_t id)
 
 model_op_t *model_find_op(const model_t *model, uint64_t id)
 {
-    for (size_t i = 0; i < model->n_ops; i++)
-        if (model->ops[i].id == id)
-            return &model->ops[i];
-    return NULL;
+    size_t lo = 0, hi = model->n_ops;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (model->by_id[mid]->id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < model->n_ops && model->by_id[lo]->id == id ? model->by_id[lo] : NULL;
 }
 
 sinter_logical_tensor_t *model_at(const model_t *model, const model_use_t *use)

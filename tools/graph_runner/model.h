@@ -55,6 +55,7 @@ typedef struct model {
     model_op_t *ops;
     model_use_t *uses;
     model_tensor_t *tensors; /* by id */
+    model_op_t **by_id;
     size_t n_in_ports, n_out_ports;
     uint64_t *in_ports, *out_ports; /* as given */
 } model_t;
