@@ -7,6 +7,7 @@
 #include "backend_xsmm/exec.h"
 #include "graph/objects.h"
 #include "graph/status.h"
+#include "passes/pass.h"
 
 sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_engine_t *engine, size_t n_inputs, const sinter_logical_tensor_t *inputs,
                                          size_t n_outputs, const sinter_logical_tensor_t *outputs, sinter_compiled_partition_t **compiled) {
@@ -15,8 +16,16 @@ sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_e
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
     sinter_engine_t *held = engine_ref(engine);
-    const sinter_status_t status = compile_partition(partition, held, n_inputs, inputs, n_outputs, outputs, compiled);
+    sinter_compiled_partition_t *cp = NULL;
+    sinter_status_t status = compile_open(partition, held, n_inputs, inputs, n_outputs, outputs, &cp);
     engine_unref(held);
+    status = status == sinter_success ? passes_run(&cp->plan.sub) : status;
+    status = status == sinter_success ? compile_finish(cp, partition) : status;
+    if (status == sinter_success) {
+        *compiled = cp;
+    } else if (cp != NULL) {
+        compiled_free(cp);
+    }
     return status;
 }
 
@@ -351,7 +360,7 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_comp
     SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
     const sinter_status_t status = frame_layout(&compiled->plan, fm, stream->threads, &bytes);
     if (status == sinter_success) {
-        *total = bytes;
+        *total = bytes + SCRATCH_ALIGN; /* the caller's pointer may have any alignment */
         if (per_thread != NULL) {
             *per_thread = fm->thread_bytes;
         }

@@ -63,7 +63,7 @@ typedef enum sinter_engine_kind { sinter_any_engine = 0, sinter_cpu = 1, sinter_
 
 typedef enum sinter_layout_type {
     sinter_layout_type_undef = 0,
-    sinter_layout_type_any = 1,     /* the library chooses; for Sinter this is dense row-major */
+    sinter_layout_type_any = 1,     /* dense row-major; for an input with dynamic dims: whatever strides the tensor has at execute */
     sinter_layout_type_strided = 2, /* strides in elements, any order */
     sinter_layout_type_opaque = 3   /* accepted by the JSON reader, refused by add_op: Sinter has no opaque layouts */
 } sinter_layout_type_t;

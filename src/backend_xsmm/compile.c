@@ -1,4 +1,4 @@
-/* From a partition to a compiled partition: copy, specialise, rewrite, lower, select, set up, report. */
+/* From a partition to a compiled partition: copy, specialise, (passes,) lower, select, set up, report. */
 #include "compile.h"
 
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 #include "../graph/schema.h"
 #include "../graph/status.h"
-#include "../passes/pass.h"
 #include "lower.h"
 
 /* ---- ports -------------------------------------------------------------------------------------------------------------------- */
@@ -50,11 +49,16 @@ static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, 
     return sinter_success;
 }
 
-/* Ports without a layout become dense row-major. */
+/* Tensors without a layout become dense row-major; an input with dynamic dims brings its strides at execute. */
 static void settle_layouts(graph_t *sub) {
     for (int v = 0; v < sub->n_values; v++) {
         lt_t *lt = &sub->values[v].lt;
-        if (lt->ndims >= 0 && (lt->layout_type != sinter_layout_type_strided || (lt_dims_known(lt) && !lt_strides_known(lt)))) {
+        if (sub->values[v].producer < 0 && lt->layout_type != sinter_layout_type_strided && lt->ndims >= 0 && !lt_dims_known(lt)) {
+            lt->layout_type = sinter_layout_type_strided;
+            for (int d = 0; d < lt->ndims; d++) {
+                lt->strides[d] = SINTER_UNKNOWN_DIM;
+            }
+        } else if (lt->ndims >= 0 && (lt->layout_type != sinter_layout_type_strided || (lt_dims_known(lt) && !lt_strides_known(lt)))) {
             lt_set_dense(lt);
         }
     }
@@ -79,11 +83,6 @@ static sinter_status_t find_ports(sinter_compiled_partition_t *cp, const sinter_
 }
 
 /* ---- plan ---------------------------------------------------------------------------------------------------------------------- */
-
-static sinter_status_t take_subgraph(const sinter_partition_t *part, plan_t *plan) {
-    const int n = graph_n_live(&part->sub);
-    return graph_extract(&part->sub, part->sub.topo, n, &plan->sub);
-}
 
 static bool has_unknown_dims(const graph_t *g) {
     for (int t = 0; t < graph_n_live(g); t++) {
@@ -209,18 +208,46 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
 
 /* ---- all ------------------------------------------------------------------------------------------------------------------------- */
 
-static sinter_status_t build(sinter_compiled_partition_t *cp, const sinter_partition_t *part, size_t n_in, const lt_t *in, size_t n_out, const lt_t *out) {
-    plan_t *plan = &cp->plan;
-    textbuf_t why;
-    text_init(&why, &plan->arena);
-    SG_TRY(take_subgraph(part, plan));
+static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_t *part, size_t n_in, const lt_t *in, size_t n_out, const lt_t *out) {
+    SG_TRY(graph_extract(&part->sub, part->sub.topo, graph_n_live(&part->sub), &plan->sub));
     for (size_t i = 0; i < n_in; i++) {
         SG_TRY(specialise(part, &plan->sub, &in[i], false));
     }
     for (size_t i = 0; i < n_out; i++) {
         SG_TRY(specialise(part, &plan->sub, &out[i], true));
     }
-    SG_TRY(passes_run(&plan->sub));
+    return sinter_success;
+}
+
+sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in, const sinter_logical_tensor_t *in, size_t n_out,
+                             const sinter_logical_tensor_t *out, sinter_compiled_partition_t **compiled) {
+    if (!part->supported) {
+        return sg_fail(sinter_unimplemented, "partition %zu is not supported: %s", part->id, part->reason ? part->reason : "");
+    }
+    sinter_compiled_partition_t *cp = sg_alloc(engine, sizeof(*cp), SCRATCH_ALIGN);
+    if (cp == NULL) {
+        return sinter_out_of_memory;
+    }
+    memset(cp, 0, sizeof(*cp));
+    if (pthread_mutex_init(&cp->lock, NULL) != 0) {
+        sg_free(engine, cp);
+        return sg_fail(sinter_runtime_error, "no mutex");
+    }
+    plan_t *plan = &cp->plan;
+    cp->engine = plan->engine = engine_ref(engine);
+    arena_init(&plan->arena, cp->engine);
+    graph_init(&plan->sub, cp->engine);
+    plan->isa = cp->engine->isa;
+    plan->mode = part->mode;
+    plan->apply_to_int = part->apply_to_int;
+    *compiled = cp;
+    return copy_and_specialise(plan, part, n_in, in, n_out, out);
+}
+
+sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part) {
+    plan_t *plan = &cp->plan;
+    textbuf_t why;
+    text_init(&why, &plan->arena);
     settle_layouts(&plan->sub);
     SG_TRY(find_ports(cp, part));
     plan->dynamic = has_unknown_dims(&plan->sub);
@@ -230,38 +257,6 @@ static sinter_status_t build(sinter_compiled_partition_t *cp, const sinter_parti
     }
     SG_TRY(find_inplace(cp));
     return write_report(cp, &why);
-}
-
-sinter_status_t compile_partition(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in, const sinter_logical_tensor_t *in, size_t n_out,
-                                  const sinter_logical_tensor_t *out, sinter_compiled_partition_t **compiled) {
-    if (!part->supported) {
-        return sg_fail(sinter_unimplemented, "partition %zu is not supported: %s", part->id, part->reason ? part->reason : "");
-    }
-    sinter_compiled_partition_t *cp = sg_alloc(engine, sizeof(*cp), SCRATCH_ALIGN);
-    if (cp == NULL) {
-        return sinter_out_of_memory;
-    }
-    memset(cp, 0, sizeof(*cp));
-    cp->engine = engine_ref(engine);
-    if (pthread_mutex_init(&cp->lock, NULL) != 0) {
-        sg_free(engine, cp);
-        engine_unref(engine);
-        return sg_fail(sinter_runtime_error, "no mutex");
-    }
-    plan_t *plan = &cp->plan;
-    arena_init(&plan->arena, cp->engine);
-    graph_init(&plan->sub, cp->engine);
-    plan->engine = cp->engine;
-    plan->isa = cp->engine->isa;
-    plan->mode = part->mode;
-    plan->apply_to_int = part->apply_to_int;
-    const sinter_status_t status = build(cp, part, n_in, in, n_out, out);
-    if (status != sinter_success) {
-        compiled_free(cp);
-        return status;
-    }
-    *compiled = cp;
-    return sinter_success;
 }
 
 void compiled_free(sinter_compiled_partition_t *cp) {

@@ -232,7 +232,7 @@ sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, s
     }
     size_t all, frame;
     if (!mul_size(fm->thread_bytes, (size_t)threads, &all) || !add_size(all, fm->temp_bytes, &all) || !add_size(all, fm->shared_bytes, &all) ||
-        !frame_bytes(plan, &frame) || !add_size(all, frame, &all) || !add_size(all, SCRATCH_ALIGN, &all)) {
+        !frame_bytes(plan, &frame) || !add_size(all, scratch_round(frame), &all)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
     *total = all;

@@ -21,7 +21,7 @@ bool frame_bytes(const plan_t *plan, size_t *bytes);
 frame_mem_t *frame_place(const plan_t *plan, void *memory);
 /* Dims and strides of every value; the ports' entries of fm->lts must have been set to the tensors' before. Data pointers stay NULL. */
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
-/* Places temporaries, sums up scratch for a number of threads. After frame_shapes. */
+/* Places temporaries, sums up the aligned memory that an execute on so many threads takes, frame included. After frame_shapes. */
 sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
 /* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps. Views follow their bases. */
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps);

@@ -166,7 +166,7 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
 /* ---- chains ----------------------------------------------------------------------------------------------------------------------- */
 
 static sinter_status_t emit_node(emitter_t *e, const node_t *n) {
-    int regs[4] = {-1, -1, -1, -1}, reg;
+    int regs[4] = {-1, -1, -1, -1}, reg = -1;
     const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     const bool index_only = n->kind == sinter_op_gen_index;
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
