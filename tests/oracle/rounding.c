@@ -163,10 +163,12 @@ int orc_finish(orc_ctx_t *c, orc_value_t *t)
 
 int orc_finish_stored(orc_ctx_t *c, orc_value_t *t)
 {
-    switch (t->lt.data_type) {
-    case sinter_f32: overflow_f32(t); return grow(c, t, stored_f32);
-    case sinter_f16: return grow(c, t, stored_f16);
-    case sinter_bf16: return grow(c, t, stored_bf16);
-    default: return 0;
+    /* grow is inlined with its function, so one call for each. */
+    if (t->lt.data_type == sinter_f32) {
+        overflow_f32(t);
+        return grow(c, t, stored_f32);
     }
+    if (t->lt.data_type == sinter_f16)
+        return grow(c, t, stored_f16);
+    return t->lt.data_type == sinter_bf16 ? grow(c, t, stored_bf16) : 0;
 }
