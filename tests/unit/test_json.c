@@ -27,7 +27,8 @@ static const char good[] =
     "  \"input_ports\": [0, 1, 2], \"output_ports\": [4],\n"
     "  \"graph\": [\n"
     "    {\"id\": 7, \"name\": \"deq \\u00e9 \\ud83d\\ude00\", \"kind\": \"DynamicDequantize\",\n"
-    "     \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"}, \"group_shape\": {\"type\": \"s64[]\", \"value\": [32, 1]},\n"
+    "     \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"}, \"group_shape\": {\"type\": \"s64[]\", \"value\": [32, "
+    "1]},\n"
     "               \"axis\": {\"type\": \"s64\", \"value\": 0}},\n"
     "     \"inputs\": [{\"id\": 0, \"dtype\": \"s4\", \"shape\": [64, 16], \"stride\": [1, 64], \"layout_type\": \"strided\",\n"
     "                  \"property_type\": \"constant\"},\n"
@@ -88,9 +89,11 @@ static const char *const accepted[] = {
     "\xEF\xBB\xBF{\"graph\": []}",
     " \t\r\n{\"unknown\": {\"a\": [1.5e3, null, true, {}]}, \"graph\": [] }\n\n",
     "{\"graph\": [{\"kind\": \"ReLU\"}]}",
-    "{\"graph\": [{\"kind\": \"ReLU\", \"future\": 1, \"inputs\": [{\"dtype\": \"f32\", \"id\": 1, \"shape\": [], \"stride\": [], \"x\": 0}]}]}",
+    "{\"graph\": [{\"kind\": \"ReLU\", \"future\": 1, \"inputs\": [{\"dtype\": \"f32\", \"id\": 1, \"shape\": [], \"stride\": [], \"x\": "
+    "0}]}]}",
     "{\"graph\": [], \"fpmath_mode_apply_to_int\": true, \"fpmath_mode\": \"tf32\"}",
-    "{\"graph\": [{\"kind\": \"Clamp\", \"attrs\": {\"min\": {\"type\": \"f32\", \"value\": \"-inf\"}, \"max\": {\"value\": 6, \"type\": \"f32\"}}}]}",
+    "{\"graph\": [{\"kind\": \"Clamp\", \"attrs\": {\"min\": {\"type\": \"f32\", \"value\": \"-inf\"}, \"max\": {\"value\": 6, \"type\": "
+    "\"f32\"}}}]}",
 };
 
 static void test_accepted(void)
@@ -106,9 +109,10 @@ static void test_accepted(void)
 
 static void test_ids(void)
 {
-    static const char text[] = "{\"graph\": [{\"id\": 18446744073709551615, \"kind\": \"Add\", \"inputs\": ["
-                               "{\"id\": 9007199254740993, \"dtype\": \"f32\", \"shape\": [2]}, {\"id\": 9007199254740992, \"dtype\": \"f32\", \"shape\": [2]}],"
-                               "\"outputs\": [{\"id\": 9007199254740994, \"dtype\": \"f32\", \"shape\": [2]}]}]}";
+    static const char text[] =
+        "{\"graph\": [{\"id\": 18446744073709551615, \"kind\": \"Add\", \"inputs\": ["
+        "{\"id\": 9007199254740993, \"dtype\": \"f32\", \"shape\": [2]}, {\"id\": 9007199254740992, \"dtype\": \"f32\", \"shape\": [2]}],"
+        "\"outputs\": [{\"id\": 9007199254740994, \"dtype\": \"f32\", \"shape\": [2]}]}]}";
     gr_error_t err;
     model_t m;
 
@@ -291,8 +295,10 @@ static char *chain(int n, int backwards, size_t *size)
     for (int k = 0; k < n; k++) {
         int i = backwards ? n - 1 - k : k;
 
-        used += (size_t)sprintf(text + used, "%s{\"id\": %d, \"kind\": \"ReLU\", \"inputs\": [{\"id\": %d, \"dtype\": \"f32\", \"shape\": [4]}], "
-                                             "\"outputs\": [{\"id\": %d, \"dtype\": \"f32\", \"shape\": [4]}]}", k ? "," : "", i, i, i + 1);
+        used += (size_t)sprintf(text + used,
+                                "%s{\"id\": %d, \"kind\": \"ReLU\", \"inputs\": [{\"id\": %d, \"dtype\": \"f32\", \"shape\": [4]}], "
+                                "\"outputs\": [{\"id\": %d, \"dtype\": \"f32\", \"shape\": [4]}]}",
+                                k ? "," : "", i, i, i + 1);
     }
     used += (size_t)sprintf(text + used, "]}");
     *size = used;

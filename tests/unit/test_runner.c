@@ -30,16 +30,22 @@ static const char graph[] =
     " \"inputs\": [{\"id\": 0, \"dtype\": \"s4\", \"shape\": [1, 2, 64, 6], \"stride\": [768, 384, 1, 64]},"
     "  {\"id\": 1, \"dtype\": \"f16\", \"shape\": [1, 2, 2, 6]}, {\"id\": 2, \"dtype\": \"s4\", \"shape\": [1, 2, 2, 6]}],"
     " \"outputs\": [{\"id\": 3, \"dtype\": \"f16\", \"shape\": [1, 2, 64, 6]}]},"
-    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 4, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 64]}, {\"id\": 3, \"dtype\": \"f16\", \"shape\": [1, 2, 64, 6]}],"
+    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 4, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 64]}, {\"id\": 3, \"dtype\": "
+    "\"f16\", \"shape\": [1, 2, 64, 6]}],"
     " \"outputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
-    "{\"id\": 12, \"kind\": \"Divide\", \"inputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 6, \"dtype\": \"f16\", \"shape\": []}],"
+    "{\"id\": 12, \"kind\": \"Divide\", \"inputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 6, \"dtype\": "
+    "\"f16\", \"shape\": []}],"
     " \"outputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
-    "{\"id\": 13, \"kind\": \"Add\", \"inputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 8, \"dtype\": \"f16\", \"shape\": [1, 1, 5, 6]}],"
+    "{\"id\": 13, \"kind\": \"Add\", \"inputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 8, \"dtype\": "
+    "\"f16\", \"shape\": [1, 1, 5, 6]}],"
     " \"outputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
-    "{\"id\": 14, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}, \"mode\": {\"type\": \"string\", \"value\": \"inf_as_zero\"}},"
-    " \"inputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
+    "{\"id\": 14, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}, \"mode\": {\"type\": \"string\", "
+    "\"value\": \"inf_as_zero\"}},"
+    " \"inputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": "
+    "[1, 2, 5, 6]}]},"
     "{\"id\": 15, \"kind\": \"StaticReshape\", \"attrs\": {\"shape\": {\"type\": \"s64[]\", \"value\": [1, 10, 6]}},"
-    " \"inputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 16, \"dtype\": \"f16\", \"shape\": [1, 10, 6]}]}]}";
+    " \"inputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 16, \"dtype\": \"f16\", \"shape\": "
+    "[1, 10, 6]}]}]}";
 
 static int rewrite(model_t *m, gr_options_t opt, gr_error_t *err)
 {
@@ -99,7 +105,8 @@ static void test_types_and_attrs(void)
     CHECK(lt_of(&m, 1)->data_type == sinter_e8m0 && lt_of(&m, 3)->data_type == sinter_bf16 && m.ops[1].inputs[1].data_type == sinter_bf16);
     CHECK(lt_of(&m, 0)->data_type == sinter_s4);
     model_free(&m);
-    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.op_attrs = "10:group_shape:1x1x64x1*axis:-2+11:transpose_b:1+14:mode:none"}, &err), err.text);
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.op_attrs = "10:group_shape:1x1x64x1*axis:-2+11:transpose_b:1+14:mode:none"}, &err),
+                  err.text);
     CHECK(SAME(model_attr(&m.ops[0], sinter_op_attr_group_shape)->s64, 1, 1, 64, 1));
     CHECK(SAME(model_attr(&m.ops[0], sinter_op_attr_axis)->s64, -2) && m.ops[0].n_attrs == 3);
     CHECK(m.ops[1].n_attrs == 1 && model_attr(&m.ops[1], sinter_op_attr_transpose_b)->b == 1);
@@ -174,14 +181,19 @@ static void test_options(void)
 
 static sinter_logical_tensor_t make_lt(sinter_data_type_t type, int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
 {
-    return (sinter_logical_tensor_t){.id = 7, .ndims = 2, .dims = {rows, columns}, .data_type = type, .layout_type = sinter_layout_type_strided,
+    return (sinter_logical_tensor_t){.id = 7,
+                                     .ndims = 2,
+                                     .dims = {rows, columns},
+                                     .data_type = type,
+                                     .layout_type = sinter_layout_type_strided,
                                      .strides = {row_stride, column_stride}};
 }
 
 /* Written from one layout, read into another. */
 static void test_npy(void)
 {
-    static const sinter_data_type_t types[] = {sinter_f16, sinter_f32, sinter_f64, sinter_s8, sinter_u8, sinter_s32, sinter_s64, sinter_boolean};
+    static const sinter_data_type_t types[] = {sinter_f16, sinter_f32, sinter_f64, sinter_s8,
+                                               sinter_u8,  sinter_s32, sinter_s64, sinter_boolean};
 
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         sinter_logical_tensor_t from = make_lt(types[t], 3, 5, 1, 4), to = make_lt(types[t], 3, 5, 8, 1);
@@ -201,7 +213,8 @@ static void test_npy(void)
 
 static void test_npy_conversion(void)
 {
-    sinter_logical_tensor_t f32 = make_lt(sinter_f32, 2, 2, 2, 1), s4 = make_lt(sinter_s4, 2, 2, 2, 1), other = make_lt(sinter_f32, 2, 3, 3, 1);
+    sinter_logical_tensor_t f32 = make_lt(sinter_f32, 2, 2, 2, 1), s4 = make_lt(sinter_s4, 2, 2, 2, 1),
+                            other = make_lt(sinter_f32, 2, 3, 3, 1);
     float values[4] = {-8, 7, 1, -1};
     unsigned char packed[2] = {0}, back[2] = {0};
     gr_error_t err = {0};

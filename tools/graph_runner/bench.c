@@ -17,7 +17,7 @@ typedef struct set {
 typedef struct bench {
     gr_exec_t *x;
     const gr_part_t *part;
-    size_t n, n_sets;
+    size_t n, n_sets, next; /* tensors of a set, sets, the set that runs next */
     set_t sets[MAX_SETS];
     char *flush; /* read between runs where copies would be too many; NULL otherwise */
     size_t flush_bytes;
@@ -105,9 +105,9 @@ static void close_sets(bench_t *b)
 
 /* ---- timing --------------------------------------------------------------------------------------------------------------------- */
 
-static int run_once(bench_t *b, size_t run, double *seconds, gr_error_t *err)
+static int run_once(bench_t *b, double *seconds, gr_error_t *err)
 {
-    const set_t *set = &b->sets[run % b->n_sets];
+    const set_t *set = &b->sets[b->next];
     volatile unsigned long long sink = 0;
     sinter_status_t status;
     double start;
@@ -115,6 +115,7 @@ static int run_once(bench_t *b, size_t run, double *seconds, gr_error_t *err)
     if (b->flush)
         sink = gr_read_all(b->flush, b->flush_bytes, b->x->threads);
     (void)sink;
+    b->next = b->next + 1 < b->n_sets ? b->next + 1 : 0;
     start = gr_seconds();
     status = sinter_compiled_partition_execute(b->part->compiled, b->x->stream, b->part->n_in, (const sinter_tensor_t *const *)set->tensors,
                                                b->part->n_out, set->tensors + b->part->n_in, NULL, 0);
@@ -132,7 +133,7 @@ static int run_all(bench_t *b, gr_error_t *err)
     if (!b->times)
         return gr_fail_memory(err);
     for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) /* warm up code and scratch memory */
-        if (run_once(b, i, &seconds, err))
+        if (run_once(b, &seconds, err))
             return -1;
     start = progress = gr_seconds();
     for (b->n_times = 0; b->n_times < want; b->n_times++) {
@@ -144,7 +145,7 @@ static int run_all(bench_t *b, gr_error_t *err)
             gr_progress("partition %zu: %zu runs in %.0f s", b->part->id, b->n_times, now - start);
             progress = now;
         }
-        if (run_once(b, b->n_times + 1, &b->times[b->n_times], err))
+        if (run_once(b, &b->times[b->n_times], err))
             return -1;
     }
     return 0;

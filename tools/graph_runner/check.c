@@ -155,7 +155,8 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
     if (!bad)
         return 0;
     if (d.bad == 0)
-        return gr_fail(err, "output %llu is %s, expected %s", (unsigned long long)id, shape, gr_lt_text(&want->lt, expected, sizeof expected));
+        return gr_fail(err, "output %llu is %s, expected %s", (unsigned long long)id, shape,
+                       gr_lt_text(&want->lt, expected, sizeof expected));
     coordinates(&b->lt, d.worst, at, sizeof at);
     return gr_fail(err, "output %llu: %zu of %zu elements out of tolerance, worst at [%s]: got %.9g, expected %.9g within %.3g",
                    (unsigned long long)id, d.bad, d.n, at, d.got, d.want, d.tolerance);

@@ -33,9 +33,9 @@ typedef struct gr_exec {
     sinter_graph_t *graph;
     int threads;
     size_t n_parts;
-    gr_part_t *parts;     /* in execution order */
+    gr_part_t *parts;                        /* in execution order */
     const sinter_logical_tensor_t **settled; /* by index of the model's tensor: as the compiled producer has it, or NULL */
-    gr_buffer_t *buffers; /* by index of the model's tensor; base NULL where none */
+    gr_buffer_t *buffers;                    /* by index of the model's tensor; base NULL where none */
 } gr_exec_t;
 
 /* Each returns 0, or -1 with a message. Close in any state. */

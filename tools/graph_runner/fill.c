@@ -158,7 +158,9 @@ static double typical_scale(const model_op_t *op)
     const orc_attr_t *scales = model_attr(op, sinter_op_attr_scales);
     double sum = 0;
 
-    for (size_t i = 0; scales && i < scales->n; i++)
+    if (!scales)
+        return 1;
+    for (size_t i = 0; i < scales->n; i++)
         sum += fabs((double)scales->f32[i]);
     return sum > 0 ? sum / (double)scales->n : 1;
 }
@@ -170,7 +172,8 @@ static double typical_zp(const model_op_t *op)
     return zps && zps->n ? (double)zps->s64[0] : 0;
 }
 
-/* Before a MatMul around the zero point, such that real values are a few units at most: sums of products then stay inside the next integer type. */
+/* Before a MatMul around the zero point, such that real values are a few units at most: sums of products then stay inside the next
+ * integer type. */
 static rule_t static_dequantize_data(const model_t *model, const model_op_t *op, const gr_dtype_t *t)
 {
     double scale = typical_scale(op), zp = typical_zp(op), r = fmax(1, round(2 / scale));
@@ -305,7 +308,8 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     case sinter_op_pow:
         return uniform(0.25, 2);
     case sinter_op_matmul:
-        return use->slot == 1 && t->class_ == GR_FLOAT ? uniform(-weight_gain(model, tensor->id), weight_gain(model, tensor->id)) : plain_data(t);
+        return use->slot == 1 && t->class_ == GR_FLOAT ? uniform(-weight_gain(model, tensor->id), weight_gain(model, tensor->id))
+                                                       : plain_data(t);
     case sinter_op_round:
         return uniform(-8, 8);
     default:

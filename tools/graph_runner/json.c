@@ -290,7 +290,7 @@ static void link_items(json_doc_t *doc)
     const cJSON *item = doc->root;
     int depth = 0;
 
-    for (size_t i = 0; i < doc->count; i++) {
+    for (size_t i = 0; i < doc->count && item; i++) {
         doc->nodes[i].item = item;
         if (item->child) {
             parents[depth++] = item;

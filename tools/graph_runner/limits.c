@@ -13,7 +13,8 @@ enum { PASSES = 5 };
 static const size_t read_bytes = (size_t)512 << 20;
 static const long fma_rounds = 2000000;
 
-/* One column per instruction set: sum 64-bit words of whole 512-byte blocks; run rounds of 16 vector FMAs and return the operations done. */
+/* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; fma runs so many rounds of independent FMAs and
+ * returns the operations done. */
 typedef struct probe {
     const char *isa;
     unsigned long long (*read)(const void *data, size_t bytes);

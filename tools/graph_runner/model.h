@@ -8,15 +8,7 @@
 #include <sinter/sinter.h>
 
 /* The kind column of attrs.def. */
-typedef enum model_attr_kind {
-    MODEL_F32,
-    MODEL_F32S,
-    MODEL_S64,
-    MODEL_S64S,
-    MODEL_S64_OR_S64S,
-    MODEL_BOOL,
-    MODEL_STR
-} model_attr_kind_t;
+typedef enum model_attr_kind { MODEL_F32, MODEL_F32S, MODEL_S64, MODEL_S64S, MODEL_S64_OR_S64S, MODEL_BOOL, MODEL_STR } model_attr_kind_t;
 model_attr_kind_t model_attr_kind(sinter_op_attr_t attr);
 
 typedef struct model_op {

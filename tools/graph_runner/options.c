@@ -21,14 +21,17 @@ typedef struct option {
 
 #define AT(field) offsetof(gr_options_t, field)
 static const option_t options[] = {
-    {"mode", STR, AT(mode), "C|P|L|X", "C correctness against the oracle (default), P performance, L list partitions and kernels, X execute once"},
+    {"mode", STR, AT(mode), "C|P|L|X",
+     "C correctness against the oracle (default), P performance, L list partitions and kernels, X execute once"},
     {"case", STR, AT(case_file), "FILE", "the graph, JSON; a leading ${NAME} or ${NAME:-default} is taken from the environment"},
     {"batch", STR, AT(batch), "FILE", "one command line per line, '#' starts a comment; options given here are defaults of every line"},
     {"in-shapes", STR, AT(in_shapes), "ID:DIMS[*STRIDES]+...",
      "new dims of graph inputs: 0:4x16x32x256, strides as 64x4x1 or a dim order as abdc; without strides the order of the JSON's strides\n"
      "is kept where the rank is the same. Tensors computed from it get their shapes inferred anew"},
-    {"mb", INT, AT(mb), "N", "new batch: the leading dim of every input that shares rank and leading dim with the first one, and of reshapes to it"},
-    {"dt", STR, AT(dt), "[ID:]TYPE+...", "new data types; without ID, all float tensors (f32 f16 bf16) or all integer tensors (s8 u8 s4 u4)"},
+    {"mb", INT, AT(mb), "N",
+     "new batch: the leading dim of every input that shares rank and leading dim with the first one, and of reshapes to it"},
+    {"dt", STR, AT(dt), "[ID:]TYPE+...",
+     "new data types; without ID, all float tensors (f32 f16 bf16) or all integer tensors (s8 u8 s4 u4)"},
     {"op-attrs", STR, AT(op_attrs), "ID:NAME:VALUE[*NAME:VALUE]+...", "new op attributes; vectors as 1x1x32x1"},
     {"attr-fpmath", STR, AT(attr_fpmath), "MODE[:true]", "fpmath mode of the graph; :true applies it to integers as well"},
     {"partition-fpmath", STR, AT(partition_fpmath), "PID:MODE[:true]+...", "fpmath mode of single partitions"},

@@ -140,9 +140,9 @@ static int rewrite_shapes(model_t *model, const char *p, gr_error_t *err)
     for (;; p++) {
         const char *start = p;
         sinter_logical_tensor_t lt;
-        model_tensor_t *t;
+        model_tensor_t *t = NULL;
 
-        if (parse_input_id(model, &p, "in-shapes", &t, err))
+        if (parse_input_id(model, &p, "in-shapes", &t, err) || !t)
             return -1;
         if (!t->is_input)
             return gr_fail(err, "--in-shapes: tensor %llu is computed by the graph", (unsigned long long)t->id);
