@@ -75,13 +75,14 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
 
 /* ---- quantisation --------------------------------------------------------------------------------------------------------------- */
 
+/* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry groups matters here. */
 static sinter_status_t geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom) {
     lt_t in[3], out[3];
     for (int i = 0; i < n->n_in && i < 3; i++) {
-        in[i] = lo->probe[n->in[i]];
+        in[i] = lo->g->values[n->in[i]].lt;
     }
     for (int i = 0; i < n->n_out && i < 3; i++) {
-        out[i] = lo->probe[n->out[i]];
+        out[i] = lo->g->values[n->out[i]].lt;
     }
     return quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out, geom);
 }
