@@ -1,54 +1,17 @@
-/* Matmul: tiles of A and B become f32 (decoded, dequantised, transposed) in cache and go through BRGEMM; the product of a whole K stays in f32 and leaves through the
- * post chain.
- *
- * A work item is one batch, a block of up to MM_ROWS rows and a panel of MM_COLS columns:
- *
- *   acc[rows][cols] = 0;  for each K block: acc += A[rows][MM_K] B[MM_K][cols];  post chain row by row
- *
- * Items that share a panel of B follow each other, so that its codes are still in cache when the next block of rows decodes them again. */
+/* The matmul kernels: selection, setup, geometry. The arithmetic is in matmul_work.c. */
+#include "matmul.h"
+
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
 
 #include "../../graph/status.h"
-#include "../eltwise.h"
-#include "../kernel.h"
-#include "../tile.h"
-#include "../xsmm.h"
 
-enum {
-    MM_ROWS = 64,   /* most rows of a block */
-    MM_COLS = 64,   /* columns of a panel */
-    MM_K = 64,      /* a tile of B stays within 16 KiB, which decodes at L1 speed */
-    MM_LADDER = 11, /* block heights with JIT kernels */
-    MM_ALIGN = 64
-};
+/* Heights with JIT kernels; fewer rows are computed at the next height. */
+const int matmul_ladder[MM_LADDER] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+const int matmul_widths[MM_WIDTHS] = {16, 32, 64};
 
-static const int ladder[MM_LADDER] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-
-typedef struct matmul_config {
-    const tile_table_t *tile;
-    bool bf16, jit;
-    int rows, cols;                /* of the buffers */
-    xs_kernel_t kernel[MM_LADDER]; /* by ladder step, where jit */
-} matmul_config_t;
-
-typedef struct matmul_state {
-    tile_operand_t a, b;
-    chain_bound_t post;
-    int nb;                             /* batch dims */
-    int64_t batch[SINTER_MAX_NDIMS];
-    int64_t M, N, K, blocks, panels, items;
-    bool serial;                        /* outputs share bytes between rows: one thread writes them all */
-} matmul_state_t;
-
-/* ---- selection and setup --------------------------------------------------------------------------------------------------------- */
-
-static int64_t known_dim(const plan_t *plan, int value, int from_end) {
-    const lt_t *lt = &plan->values[value].lt;
-    const int64_t n = lt->ndims < from_end ? -1 : lt->dims[lt->ndims - from_end];
-    return n == SINTER_UNKNOWN_DIM ? -1 : n;
-}
+/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
 
 static const char *refuse_bf16(const plan_t *plan, const step_t *step) {
     if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
@@ -57,24 +20,54 @@ static const char *refuse_bf16(const plan_t *plan, const step_t *step) {
     return xs_refuse(XS_BF16F32, plan->isa);
 }
 
-static int buffer_rows(int64_t M) {
-    for (int i = 0; i < MM_LADDER && M >= 0; i++) {
-        if (ladder[i] >= M) {
-            return ladder[i];
-        }
-    }
-    return MM_ROWS;
+/* ---- setup ---------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t known_dim(const plan_t *plan, int value, int from_end) {
+    const lt_t *lt = &plan->values[value].lt;
+    const int64_t n = lt->ndims < from_end ? 1 : lt->dims[lt->ndims - from_end];
+    return lt->ndims < 0 || n < 0 ? -1 : n;
 }
 
-/* Kernels for every block height up to c->rows; why there are none. */
-static const char *make_kernels(matmul_config_t *c, sinter_cpu_isa_t cap) {
-    const char *why = NULL;
-    const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
-    for (int i = 0; i < MM_LADDER && ladder[i] <= c->rows && why == NULL; i++) {
-        const xs_shape_t shape = {.kind = kind, .m = ladder[i], .n = c->cols, .k = MM_K, .lda = MM_K, .ldb = c->cols, .ldc = c->cols, .beta = true};
-        c->kernel[i] = xs_dispatch(&shape, cap, &why);
+/* Rows that share one B, -1 if not known. */
+static int64_t known_rows(const plan_t *plan, const matmul_params_t *p) {
+    const int ndims = plan->values[p->out_dims].lt.ndims;
+    int64_t rows = known_dim(plan, p->out_dims, 2);
+    for (int e = 3; e <= ndims && rows >= 0; e++) {
+        const int64_t n = known_dim(plan, p->out_dims, e), own = known_dim(plan, p->b.data, e);
+        if (n < 0 || own < 0 || (own == 1 && !mul_i64(rows, n, &rows))) {
+            return -1;
+        }
     }
-    c->jit = why == NULL;
+    return ndims < 2 ? -1 : rows;
+}
+
+static int height_for(int rows) {
+    int h = 0;
+    while (matmul_ladder[h] < rows) {
+        h++;
+    }
+    return h;
+}
+
+static const char *make_kernel(matmul_config_t *c, int width, int height, sinter_cpu_isa_t cap) {
+    const int n = matmul_widths[width];
+    const char *why = NULL;
+    const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32, .m = matmul_ladder[height], .n = n, .k = MM_STEP, .lda = MM_LDA, .ldb = n,
+                              .ldc = MM_PANEL, .stride_a = MM_STEP, .stride_b = (int64_t)MM_STEP * n, .beta = true};
+    c->kernel[width][height] = xs_dispatch(&shape, cap, &why);
+    return why;
+}
+
+/* Kernels for all heights that can occur: with the number of rows known that is the full one and what is left over. NULL, or why there are none. */
+static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa_t cap) {
+    const char *why = NULL;
+    const int rest = rows < 0 || rows % MM_HEIGHT == 0 ? -1 : height_for((int)(rows % MM_HEIGHT));
+    for (int h = 0; h < MM_LADDER && why == NULL; h++) {
+        const bool full = matmul_ladder[h] == MM_HEIGHT && rows >= MM_HEIGHT;
+        for (int w = c->widest; w >= 0 && w >= c->widest - 1 && why == NULL && (rows < 0 || full || h == rest); w--) {
+            why = make_kernel(c, w, h, cap);
+        }
+    }
     return why;
 }
 
@@ -83,18 +76,19 @@ static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, b
     if (c == NULL) {
         return sinter_out_of_memory;
     }
-    const int64_t M = known_dim(plan, step->p.matmul.out_dims, 2), N = known_dim(plan, step->p.matmul.out_dims, 1);
+    const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = known_rows(plan, &step->p.matmul);
     c->tile = tile_table(isa);
     c->bf16 = bf16;
-    c->rows = buffer_rows(M);
-    c->cols = N >= 0 && N < MM_COLS ? (int)((N > 0 ? N : 1) + 15) / 16 * 16 : MM_COLS;
-    const char *why = make_kernels(c, isa);
+    c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS : rows > MM_HEIGHT ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT) : matmul_ladder[height_for((int)rows)];
+    c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
+    const char *why = make_kernels(c, rows, isa);
+    c->jit = why == NULL;
     if (bf16 && why != NULL) {
         return sg_fail(sinter_runtime_error, "bf16 matmul: %s", why);
     }
     textbuf_t note;
     text_init(&note, &plan->arena);
-    text_add(&note, "tile %dx%dx%d, ", c->rows, c->cols, MM_K);
+    text_add(&note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
     if (why != NULL) {
         text_add(&note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(isa), why);
     } else {
@@ -111,155 +105,122 @@ static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step) { return setup
 static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512, false); }
 static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512_vnni, true); }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------------ */
-
-typedef struct buffers {
-    float *a, *b, *acc;
-    uint16_t *a16, *b16;
-    void *chain;
-} buffers_t;
+/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
 
 static void *carve(unsigned char *base, size_t *at, size_t bytes) {
+    enum { ALIGN = 64 };
     void *p = base != NULL ? base + *at : NULL;
-    *at = (*at + bytes + MM_ALIGN - 1) & ~(size_t)(MM_ALIGN - 1);
+    *at = (*at + bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     return p;
 }
 
-/* Carves scratch (NULL: only counts); returns the bytes. */
-static size_t carve_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, buffers_t *out) {
-    const size_t rows = (size_t)c->rows, cols = (size_t)c->cols;
+size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, matmul_buffers_t *out) {
+    const size_t rows = (size_t)c->rows;
     size_t at = 0;
-    *out = (buffers_t){0};
-    out->a = carve(scratch, &at, rows * MM_K * sizeof(float));
-    out->b = carve(scratch, &at, MM_K * cols * sizeof(float));
-    out->acc = carve(scratch, &at, rows * cols * sizeof(float));
+    *out = (matmul_buffers_t){0};
+    out->a = carve(scratch, &at, rows * MM_LDA * sizeof(float));
+    out->b = carve(scratch, &at, MM_STRIP * sizeof(float));
+    out->acc = carve(scratch, &at, rows * MM_PANEL * sizeof(float));
     if (c->bf16) {
-        out->a16 = carve(scratch, &at, rows * MM_K * sizeof(uint16_t));
-        out->b16 = carve(scratch, &at, MM_K * cols * sizeof(uint16_t));
+        out->a16 = carve(scratch, &at, rows * MM_LDA * sizeof(uint16_t));
+        out->b16 = carve(scratch, &at, MM_STRIP * sizeof(uint16_t));
     }
     out->chain = carve(scratch, &at, chain_scratch_bytes(post));
     return at;
 }
 
 static size_t thread_bytes(const plan_t *plan, const step_t *step) {
-    buffers_t b;
+    matmul_buffers_t b;
     (void)plan;
-    return carve_buffers(step->jit, step->post, NULL, &b);
+    return matmul_buffers(step->jit, step->post, NULL, &b);
 }
 
-/* ---- prepare ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t batch_dim(const tile_operand_t *op, int from_end) { return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end]; }
+static int64_t dim_from_end(const tile_operand_t *op, int from_end) { return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end]; }
 
-static sinter_status_t check_dims(matmul_state_t *st, const bound_t *out) {
-    const tile_operand_t *a = &st->a, *b = &st->b;
+/* Dims that make rows and dims that choose B; counts both. */
+static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out) {
     if (out->ndims < 2) {
         return sg_fail(sinter_invalid_shape, "matmul: the output has fewer than 2 dims");
     }
     st->nb = out->ndims - 2;
-    st->M = batch_dim(a, 2);
-    st->K = batch_dim(a, 1);
-    st->N = batch_dim(b, 1);
-    if (batch_dim(b, 2) != st->K || out->dims[out->ndims - 2] != st->M || out->dims[out->ndims - 1] != st->N) {
+    st->M = dim_from_end(&st->a, 2);
+    st->K = dim_from_end(&st->a, 1);
+    st->N = dim_from_end(&st->b, 1);
+    if (dim_from_end(&st->b, 2) != st->K || out->dims[st->nb] != st->M || out->dims[st->nb + 1] != st->N) {
         return sg_fail(sinter_invalid_shape, "matmul: dims of the operands and the output do not fit each other");
     }
-    for (int i = 0; i < st->nb; i++) {
-        const int64_t n = st->batch[i] = out->dims[i], an = batch_dim(a, out->ndims - i), bn = batch_dim(b, out->ndims - i);
+    st->n_row = st->n_mat = 0;
+    st->rows = st->M;
+    st->items = 1;
+    for (int d = 0; d < st->nb; d++) {
+        const int64_t n = out->dims[d], an = dim_from_end(&st->a, out->ndims - d), bn = dim_from_end(&st->b, out->ndims - d);
         if ((an != 1 && an != n) || (bn != 1 && bn != n)) {
-            return sg_fail(sinter_invalid_shape, "matmul: batch dim %d does not broadcast", i);
+            return sg_fail(sinter_invalid_shape, "matmul: batch dim %d does not broadcast", d);
+        }
+        if (bn == 1) {
+            st->row_dim[st->n_row] = d;
+            st->row_extent[st->n_row++] = n;
+        } else {
+            st->mat_dim[st->n_mat] = d;
+            st->mat_extent[st->n_mat++] = n;
+        }
+        if (!mul_i64(bn == 1 ? st->rows : st->items, n, bn == 1 ? &st->rows : &st->items)) {
+            return sg_fail(sinter_invalid_shape, "matmul: batch dims overflow");
         }
     }
+    st->row_dim[st->n_row] = st->nb;
+    st->row_extent[st->n_row++] = st->M;
     return sinter_success;
+}
+
+/* Large tiles for few threads; smaller ones where there would be less than two items for each thread. */
+static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads) {
+    const int64_t mats = st->items;
+    st->width = c->widest;
+    if (st->rows <= 8 && st->width > 0 && st->b.base.rs == 1) {
+        st->width--; /* B is read along K: long, narrow strips */
+    }
+    st->strip = matmul_widths[st->width];
+    st->k_block = MM_STRIP / st->strip < MM_K ? MM_STRIP / st->strip : MM_K;
+    st->block = c->rows;
+    for (st->panel = MM_PANEL;; st->panel /= 2) {
+        st->n_panels = (st->N + st->panel - 1) / st->panel;
+        st->n_blocks = (st->rows + st->block - 1) / st->block;
+        if (st->panel / 2 < st->strip || mats * st->n_panels * st->n_blocks >= 2 * (int64_t)threads) {
+            break;
+        }
+    }
+    while (st->block > MM_HEIGHT && st->block / 2 % MM_HEIGHT == 0 && mats * st->n_panels * st->n_blocks < threads) {
+        st->block /= 2;
+        st->n_blocks = (st->rows + st->block - 1) / st->block;
+    }
 }
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state) {
     const matmul_params_t *p = &step->p.matmul;
-    const matmul_config_t *c = step->jit;
     matmul_state_t *st = state;
+    (void)plan;
     SG_TRY(tile_bind(&p->a, p->trans_a, frame, &st->a));
     SG_TRY(tile_bind(&p->b, p->trans_b, frame, &st->b));
-    SG_TRY(check_dims(st, &frame->v[p->out_dims]));
-    SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
+    SG_TRY(bind_dims(st, &frame->v[p->out_dims]));
+    SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->post));
     st->serial = chain_shares_bytes(&st->post);
-    st->blocks = (st->M + c->rows - 1) / c->rows;
-    st->panels = (st->N + c->cols - 1) / c->cols;
-    st->items = st->blocks * st->panels;
-    for (int i = 0; i < st->nb; i++) {
-        if (!mul_i64(st->items, st->batch[i], &st->items)) {
-            return sg_fail(sinter_invalid_shape, "matmul: batch dims overflow");
-        }
+    choose_tiles(st, step->jit, frame->threads);
+    if (!mul_i64(st->items, st->n_panels, &st->items) || !mul_i64(st->items, st->n_blocks, &st->items)) {
+        return sg_fail(sinter_invalid_shape, "matmul: dims overflow");
     }
     return sinter_success;
 }
 
-/* ---- work ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-static void product(const matmul_config_t *c, const buffers_t *buf, int step, int rows) {
-    if (!c->jit) {
-        c->tile->gemm(rows, c->cols, MM_K, buf->a, MM_K, buf->b, c->cols, buf->acc, c->cols, true);
-    } else if (c->bf16) {
-        c->tile->bf16_rows(buf->a, MM_K, rows, MM_K, buf->a16, MM_K);
-        c->tile->bf16_pairs(buf->b, c->cols, MM_K, c->cols, buf->b16, c->cols);
-        xs_call(c->kernel[step], buf->a16, buf->b16, buf->acc, 1);
-    } else {
-        xs_call(c->kernel[step], buf->a, buf->b, buf->acc, 1);
-    }
-}
-
-/* idx: the batch, then row and column of the item's corner. */
-static void item(const matmul_config_t *c, const matmul_state_t *st, const buffers_t *buf, int64_t *idx) {
-    const tile_src_t a = tile_at(&st->a, idx, st->nb), b = tile_at(&st->b, idx, st->nb);
-    const int64_t m0 = idx[st->nb], n0 = idx[st->nb + 1];
-    const int rows = (int)(st->M - m0 < c->rows ? st->M - m0 : c->rows), cols = (int)(st->N - n0 < c->cols ? st->N - n0 : c->cols);
-    int step = 0;
-    while (ladder[step] < rows) {
-        step++;
-    }
-    memset(buf->acc, 0, (size_t)ladder[step] * (size_t)c->cols * sizeof(float));
-    for (int64_t k = 0; k < st->K; k += MM_K) {
-        const int kn = (int)(st->K - k < MM_K ? st->K - k : MM_K);
-        c->tile->load(&b, k, kn, n0, cols, buf->b, c->cols, MM_K, c->cols);
-        c->tile->load(&a, m0, rows, k, kn, buf->a, MM_K, ladder[step], MM_K);
-        product(c, buf, step, ladder[step]);
-    }
-    for (int r = 0; r < rows; r++) {
-        idx[st->nb] = m0 + r;
-        chain_run(&st->post, idx, cols, buf->acc + (size_t)r * (size_t)c->cols, buf->chain);
-    }
-}
-
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared) {
-    const matmul_config_t *c = step->jit;
-    const matmul_state_t *st = state;
-    buffers_t buf;
-    int64_t begin, end;
-    (void)plan, (void)frame, (void)phase, (void)shared;
-    if (st->serial && tid > 0) {
-        return;
-    }
-    carve_buffers(c, step->post, scratch, &buf);
-    share(st->items, tid, st->serial ? 1 : nth, &begin, &end);
-    for (int64_t i = begin; i < end; i++) {
-        int64_t idx[SINTER_MAX_NDIMS], rest = i;
-        idx[st->nb] = rest % st->blocks * c->rows;
-        rest /= st->blocks;
-        idx[st->nb + 1] = rest % st->panels * c->cols;
-        rest /= st->panels;
-        for (int d = st->nb - 1; d >= 0; d--) {
-            idx[d] = rest % st->batch[d];
-            rest /= st->batch[d];
-        }
-        item(c, st, &buf, idx);
-    }
-}
-
-/* ---- the kernels -------------------------------------------------------------------------------------------------------------------------- */
-
-#define MATMUL_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                        \
-    extern const kernel_t kernel_matmul_panel_##id;                                                                                              \
-    const kernel_t kernel_matmul_panel_##id = {.name = "matmul_panel_" #id, .step = STEP_MATMUL, .isa = (least_isa), .cost = (its_cost),         \
-                                               .refuse = (refuse_fn), .setup = setup_##id, .thread_bytes = thread_bytes, .prepare = prepare,     \
-                                               .work = work, .phases = 1};
+#define MATMUL_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                       \
+    extern const kernel_t kernel_matmul_panel_##id;                                                                                             \
+    const kernel_t kernel_matmul_panel_##id = {.name = "matmul_panel_" #id, .step = STEP_MATMUL, .isa = (least_isa), .cost = (its_cost),        \
+                                               .refuse = (refuse_fn), .setup = setup_##id, .thread_bytes = thread_bytes, .prepare = prepare,    \
+                                               .work = matmul_work, .phases = 1};
 MATMUL_KERNEL(f32_generic, sinter_isa_generic, 400, NULL)
 MATMUL_KERNEL(f32_avx2, sinter_isa_avx2, 300, NULL)
 MATMUL_KERNEL(f32_avx512, sinter_isa_avx512, 200, NULL)

@@ -1,0 +1,126 @@
+/* Matmul: the work of one thread. */
+#include <string.h>
+
+#include "chain_walk.h"
+#include "matmul.h"
+
+/* One work item in progress. */
+typedef struct task {
+    const matmul_config_t *c;
+    const matmul_state_t *st;
+    matmul_buffers_t buf;
+    tile_src_t b;
+    int64_t idx[SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
+    int64_t row0, n0;
+    int rows, cols;
+} task_t;
+
+static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
+
+static int round_up(int n, int to) { return (n + to - 1) / to * to; }
+
+static int height_for(int rows) {
+    int h = 0;
+    while (matmul_ladder[h] < rows) {
+        h++;
+    }
+    return h;
+}
+
+/* The output index of a row. */
+static void seek_row(task_t *t, int64_t row, int64_t *at) {
+    walk_seek(t->st->n_row, t->st->row_extent, row, at);
+    for (int k = 0; k < t->st->n_row; k++) {
+        t->idx[t->st->row_dim[k]] = at[k];
+    }
+}
+
+/* A[rows][k..k + kn) into the buffer: stretches of rows of one batch. Rows up to the next height are zero. */
+static void load_a(task_t *t, int64_t k, int kn) {
+    const int k_pad = round_up(kn, MM_STEP), full = t->rows / MM_HEIGHT * MM_HEIGHT;
+    const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
+    for (int r = 0; r < t->rows;) {
+        int64_t at[SINTER_MAX_NDIMS];
+        seek_row(t, t->row0 + r, at);
+        const int64_t m = at[t->st->n_row - 1];
+        const int n = (int)at_most(t->st->M - m, t->rows - r);
+        const tile_src_t a = tile_at(&t->st->a, t->idx, t->st->nb);
+        t->c->tile->load(&a, m, n, k, kn, t->buf.a + (size_t)r * MM_LDA, MM_LDA, r + n == t->rows ? padded - r : n, k_pad);
+        r += n;
+    }
+    if (t->c->bf16) {
+        t->c->tile->bf16_rows(t->buf.a, MM_LDA, padded, k_pad, t->buf.a16, MM_LDA);
+    }
+}
+
+/* acc[rows][strip at column c] += A B, over k_pad. */
+static void product(const task_t *t, int c, int k_pad) {
+    const int strip = t->st->strip;
+    for (int r = 0; r < t->rows; r += MM_HEIGHT) {
+        const int h = height_for((int)at_most(t->rows - r, MM_HEIGHT));
+        const size_t a = (size_t)r * MM_LDA;
+        float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
+        if (!t->c->jit) {
+            t->c->tile->gemm((int)at_most(t->rows - r, MM_HEIGHT), strip, k_pad, t->buf.a + a, MM_LDA, t->buf.b, strip, acc, MM_PANEL, true);
+        } else if (t->c->bf16) {
+            xs_call(t->c->kernel[t->st->width][h], t->buf.a16 + a, t->buf.b16, acc, (uint64_t)(k_pad / MM_STEP));
+        } else {
+            xs_call(t->c->kernel[t->st->width][h], t->buf.a + a, t->buf.b, acc, (uint64_t)(k_pad / MM_STEP));
+        }
+    }
+}
+
+static void load_b(const task_t *t, int64_t k, int kn, int c) {
+    const int strip = t->st->strip, k_pad = round_up(kn, MM_STEP);
+    t->c->tile->load(&t->b, k, kn, t->n0 + c, (int)at_most(t->cols - c, strip), t->buf.b, strip, k_pad, strip);
+    if (t->c->bf16) {
+        t->c->tile->bf16_pairs(t->buf.b, strip, k_pad, strip, t->buf.b16, strip);
+    }
+}
+
+static void item(task_t *t) {
+    const matmul_state_t *st = t->st;
+    const int full = t->rows / MM_HEIGHT * MM_HEIGHT;
+    const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
+    memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
+    t->b = tile_at(&st->b, t->idx, st->nb);
+    for (int64_t k = 0; k < st->K; k += st->k_block) {
+        const int kn = (int)at_most(st->K - k, st->k_block);
+        load_a(t, k, kn);
+        for (int c = 0; c < t->cols; c += st->strip) {
+            load_b(t, k, kn, c);
+            product(t, c, round_up(kn, MM_STEP));
+        }
+    }
+    t->idx[st->nb + 1] = t->n0;
+    for (int r = 0; r < t->rows; r++) {
+        int64_t at[SINTER_MAX_NDIMS];
+        seek_row(t, t->row0 + r, at);
+        chain_run(&st->post, t->idx, t->cols, t->buf.acc + (size_t)r * MM_PANEL, t->buf.chain);
+    }
+}
+
+void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared) {
+    const matmul_state_t *st = state;
+    task_t t = {.c = step->jit, .st = st};
+    int64_t begin, end;
+    (void)plan, (void)frame, (void)phase, (void)shared;
+    share(st->items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
+    if (begin >= end || (st->serial && tid > 0)) {
+        return;
+    }
+    matmul_buffers(t.c, step->post, scratch, &t.buf);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at[SINTER_MAX_NDIMS];
+        const int64_t block = i % st->n_blocks, panel = i / st->n_blocks % st->n_panels;
+        walk_seek(st->n_mat, st->mat_extent, i / st->n_blocks / st->n_panels, at);
+        for (int k = 0; k < st->n_mat; k++) {
+            t.idx[st->mat_dim[k]] = at[k];
+        }
+        t.row0 = block * st->block;
+        t.rows = (int)at_most(st->rows - t.row0, st->block);
+        t.n0 = panel * st->panel;
+        t.cols = (int)at_most(st->N - t.n0, st->panel);
+        item(&t);
+    }
+}
