@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks. Run from anywhere; models/ is checked in."""
+"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks, and their lists in tests/lists. Run from anywhere; what it
+writes is checked in."""
 import os
 
 from graph_json import Graph, transposed
 
-MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 
 class Codes:
@@ -93,9 +94,24 @@ def models():
     return graphs
 
 
+def lists():
+    """File name -> text."""
+    check = ["# The shapes of real networks against the oracle: each is one partition, attention with less than 2 MiB of scratch memory per thread."]
+    speed = ["# Speed of the same graphs against this machine's limits."]
+    for name in sorted(models()):
+        limit = " --max-scratch-per-thread=2097151" if "decode" in name or "prefill" in name else ""
+        check.append(f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}")
+        speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache")
+    header = " Written by tools/make_models.py."
+    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in (("models.list", check), ("models_perf.list", speed))}
+
+
 def main():
     for name, graph in models().items():
-        graph.write(os.path.join(MODELS, name + ".json"))
+        graph.write(os.path.join(ROOT, "models", name + ".json"))
+    for name, text in lists().items():
+        with open(os.path.join(ROOT, "tests", "lists", name), "w", encoding="ascii") as f:
+            f.write(text)
 
 
 if __name__ == "__main__":

@@ -390,19 +390,21 @@ def graphs():
     return made
 
 
-def list_text():
+def lists():
+    """File name -> text."""
     lines = ["# Each fusion pattern: its graph is one partition, its near-miss is split. Written by tools/make_patterns.py."]
     for name, (_, nomatch_partitions) in PATTERNS.items():
         for suffix, partitions in (("", 1), (".nomatch", nomatch_partitions)):
             lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}")
-    return "\n".join(lines) + "\n"
+    return {"patterns.list": "\n".join(lines) + "\n"}
 
 
 def main():
     for name, graph in graphs().items():
         graph.write(os.path.join(ROOT, "models", "patterns", name + ".json"))
-    with open(os.path.join(ROOT, "tests", "lists", "patterns.list"), "w", encoding="ascii") as f:
-        f.write(list_text())
+    for name, text in lists().items():
+        with open(os.path.join(ROOT, "tests", "lists", name), "w", encoding="ascii") as f:
+            f.write(text)
 
 
 if __name__ == "__main__":
