@@ -7,6 +7,7 @@
 #include "../graph/schema.h"
 #include "../graph/status.h"
 #include "matcher.h"
+#include "predicates.h"
 
 /* A pattern that nearly matched at an anchor. */
 typedef struct refusal {
@@ -211,10 +212,11 @@ static sinter_status_t check_supported(sinter_partition_t *made)
     made->supported = true;
     for (int i = 0; i < made->sub.n_nodes && made->supported; i++) {
         const node_t *n = &made->sub.nodes[i];
-        if (!op_runs(n->kind)) {
+        const char *why = op_runs(n->kind) ? pat_op_limit(&made->sub, n) : "checked, but not executed by this library";
+        if (why != NULL) {
             textbuf_t text;
             text_init(&text, &made->sub.arena);
-            text_add(&text, "%s is checked but not executed", node_label(n));
+            text_add(&text, "%s: %s", node_label(n), why);
             if (text.oom) {
                 return sinter_out_of_memory;
             }

@@ -2,12 +2,41 @@
 
 #include <string.h>
 
+#include "../graph/dtype.h"
 #include "../graph/quant_view.h"
 #include "../graph/schema.h"
 
 static const lt_t *lt_of(const match_t *m, int v)
 {
     return &m->g->values[v].lt;
+}
+
+/* ---- limits --------------------------------------------------------------------------------------------------------------------------- */
+
+const char *pat_op_limit(const graph_t *g, const node_t *n)
+{
+    const bool matmul = (pat_classes(n) & PAT_MATMUL) != 0;
+    if (!matmul && (pat_classes(n) & (PAT_SOFTMAX | PAT_LOG_SOFTMAX)) == 0) {
+        return NULL;
+    }
+    for (int i = 0; i < n->n_in && i < 2; i++) {
+        if (dtype_needs_f64(g->values[n->in[i]].lt.data_type)) {
+            return "it computes in f32, but an input is f64";
+        }
+    }
+    return matmul && n->n_in > 2 && g->values[n->in[1]].lt.ndims == 1 ? "a bias over a product with a vector" : NULL;
+}
+
+const char *pat_within_limits(const match_t *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const node_t *n = &m->g->nodes[m->node[i]];
+        const char *why = pat_op_limit(m->g, n);
+        if (why != NULL) {
+            return match_reason(m, "%s: %s", node_label(n), why);
+        }
+    }
+    return NULL;
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------------------------------ */

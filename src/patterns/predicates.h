@@ -4,6 +4,10 @@
 
 #include "pattern.h"
 
+/* What the library does not execute of an op kind that it runs: NULL or static text. */
+const char *pat_op_limit(const graph_t *g, const node_t *n);
+const char *pat_within_limits(const match_t *m); /* none of the ops is beyond them, so that such an op does not take others along */
+
 /* Attention: roles qk, softmax, pv. */
 const char *pat_plain_matmuls(const match_t *m);     /* no bias, at least two dims */
 const char *pat_softmax_over_keys(const match_t *m); /* the softmax runs over the last axis, which PV reduces */

@@ -11,7 +11,8 @@ static const pat_node_t softmax[] = {
     {.role = "post", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 0, .max = PAT_MANY, .side = SIDE, .keep = true},
     {.role = "tail", .ops = PAT_VIEW | PAT_CAST | PAT_QUANT, .edge = PAT_BELOW, .of = 1, .port = 0, .max = PAT_MANY},
 };
-const pattern_t pattern_softmax = PAT_ROW("softmax", FAMILY_GENERAL, softmax, NULL);
+static const pat_check_t softmax_checks[] = {pat_within_limits, NULL};
+const pattern_t pattern_softmax = PAT_ROW("softmax", FAMILY_GENERAL, softmax, softmax_checks);
 
 /* Dequantize -> Reorder -> Quantize, reshape -> transpose -> reshape (shuffle) and the like. */
 static const pat_node_t reorder[] = {

@@ -1,4 +1,5 @@
 /* One matmul with everything that rides on it: [eltwise, dequantise] -> MatMul -> bias, activations, residuals -> [quantise]. */
+#include "predicates.h"
 #include "tables.h"
 
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT)
@@ -13,4 +14,5 @@ static const pat_node_t matmul[] = {
     {.role = "b_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
     {.role = "bias_pre", .ops = PAT_CAST | PAT_DEQUANT, .edge = PAT_ABOVE, .of = 0, .port = 2, .max = PAT_MANY},
 };
-const pattern_t pattern_matmul = PAT_ROW("matmul", FAMILY_GENERAL, matmul, NULL);
+static const pat_check_t checks[] = {pat_within_limits, NULL};
+const pattern_t pattern_matmul = PAT_ROW("matmul", FAMILY_GENERAL, matmul, checks);

@@ -8,7 +8,7 @@
 
 enum { MAX_ACT = 32, MAX_MID = 8 };
 
-static const pat_check_t checks[] = {pat_same_input, pat_joined_by_multiply, NULL};
+static const pat_check_t checks[] = {pat_within_limits, pat_same_input, pat_joined_by_multiply, NULL};
 
 static const pat_node_t gated_mlp[] = {
     {.role = "gate", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},

@@ -22,7 +22,7 @@ static const pat_node_t sdpa[] = {
     {.role = "tail", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 4, .max = PAT_MANY, .side = SIDE, .keep = true},
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 8, .port = -1, .max = PAT_MANY, .side = SIDE},
 };
-static const pat_check_t sdpa_checks[] = {pat_plain_matmuls, pat_softmax_over_keys, pat_values_batch, pat_key_geometry, NULL};
+static const pat_check_t sdpa_checks[] = {pat_within_limits, pat_plain_matmuls, pat_softmax_over_keys, pat_values_batch, pat_key_geometry, NULL};
 const pattern_t pattern_sdpa = PAT_ROW("sdpa", FAMILY_ATTENTION, sdpa, sdpa_checks);
 
 /* Multi-query attention with the heads folded into the columns of one big product, and V on the left:
@@ -40,4 +40,5 @@ static const pat_node_t sdpa_mqa[] = {
     {.role = "tail", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 5, .max = PAT_MANY, .side = SIDE, .keep = true},
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 9, .port = -1, .max = PAT_MANY, .side = SIDE},
 };
-const pattern_t pattern_sdpa_mqa = PAT_ROW("sdpa-mqa", FAMILY_GENERAL, sdpa_mqa, NULL);
+static const pat_check_t mqa_checks[] = {pat_within_limits, NULL};
+const pattern_t pattern_sdpa_mqa = PAT_ROW("sdpa-mqa", FAMILY_GENERAL, sdpa_mqa, mqa_checks);

@@ -457,11 +457,20 @@ static void test_unsupported_and_debug(sinter_engine_t *engine)
     if (partition(&m, sinter_partition_policy_fusion, &r)) {
         CHECK(strcmp(r.names, "single 1, eltwise 2") == 0, "%s", r.names);
         const sinter_partition_t *concat = r.list.items[0], *chain = r.list.items[1];
-        CHECK(!concat->supported && strcmp(concat->reason, "op 0 (Concat) is checked but not executed") == 0, "Concat is refused with a reason");
+        CHECK(!concat->supported && strcmp(concat->reason, "op 0 (Concat): checked, but not executed by this library") == 0, "Concat is refused with a reason");
         CHECK(strstr(concat->explain, "not supported") != NULL, "and explains it");
         CHECK(concat->family == FAMILY_SINGLE && chain->supported && chain->reason == NULL && chain->family == FAMILY_GENERAL, "families");
         CHECK(chain->mode == sinter_fpmath_mode_bf16 && chain->apply_to_int, "the graph's mode is handed on");
         CHECK(chain->n_inputs == 1 && chain->n_outputs == 1 && strcmp(chain->sub.nodes[0].role, "eltwise") == 0, "ports and roles");
+        partition_list_free(&r.list);
+    }
+    graph_free(&m.g);
+    /* Double precision stops at the matmul, which takes nothing else along. */
+    mini_begin(&m, engine);
+    OP(&m, exp, f64, OP(&m, abs, f64, OP(&m, matmul, f64, IN(&m, f64, "3x4"), IN(&m, f64, "4x5"))));
+    if (partition(&m, sinter_partition_policy_fusion, &r)) {
+        CHECK(strcmp(r.names, "single 1, eltwise 2") == 0, "%s", r.names);
+        CHECK(!r.list.items[0]->supported && strstr(r.list.items[0]->reason, "f64") != NULL && r.list.items[1]->supported, "only the matmul is refused");
         partition_list_free(&r.list);
     }
     graph_free(&m.g);
