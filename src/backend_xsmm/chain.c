@@ -9,14 +9,19 @@
 
 /* ---- binding ------------------------------------------------------------------------------------------------------------------- */
 
-static bool is_store(const chain_instr_t *in) { return in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT; }
-
-static sinter_status_t bad_dim(const chain_operand_t *op, int d, int64_t have, int64_t want) {
-    return sg_fail(sinter_invalid_shape, "operand %d of an elementwise chain has %lld elements along dim %d of %lld", op->value, (long long)have, d,
-                   (long long)want);
+static bool is_store(const chain_instr_t *in)
+{
+    return in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
 }
 
-static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v, const chain_bound_t *b, chain_ref_t *ref) {
+static sinter_status_t bad_dim(const chain_operand_t *op, int d, int64_t have, int64_t want)
+{
+    return sg_fail(sinter_invalid_shape, "operand %d of an elementwise chain has %lld elements along dim %d of %lld", op->value,
+                   (long long)have, d, (long long)want);
+}
+
+static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v, const chain_bound_t *b, chain_ref_t *ref)
+{
     bool mapped[SINTER_MAX_NDIMS] = {false};
     ref->data = v->data;
     ref->dtype = v->dtype;
@@ -52,7 +57,8 @@ static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
 }
 
 /* Does any instruction depend on where along dim d it runs? */
-static bool varies_along(const chain_bound_t *b, int d) {
+static bool varies_along(const chain_bound_t *b, int d)
+{
     for (int i = 0; i < b->chain->n_operands; i++) {
         if (b->refs[i].stride[d] != 0 && b->dims[d] > 1) {
             return true;
@@ -66,7 +72,8 @@ static bool varies_along(const chain_bound_t *b, int d) {
     return false;
 }
 
-sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa, chain_bound_t *out) {
+sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa, chain_bound_t *out)
+{
     const bound_t *space = &frame->v[chain->dims_value];
     out->chain = chain;
     out->fn = eltwise_table(isa);
@@ -95,7 +102,8 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sint
     return sinter_success;
 }
 
-bool chain_is_store(const chain_t *chain, int *operand) {
+bool chain_is_store(const chain_t *chain, int *operand)
+{
     if (chain->n_instrs != 1 || chain->instrs[0].op != CHAIN_STORE || chain->instrs[0].a != 0) {
         return false;
     }
@@ -103,7 +111,8 @@ bool chain_is_store(const chain_t *chain, int *operand) {
     return true;
 }
 
-size_t chain_scratch_bytes(const chain_t *chain) {
+size_t chain_scratch_bytes(const chain_t *chain)
+{
     /* One block more than registers: the codes on their way through ROUND_TO, and group values on their way to elements. */
     return ((size_t)chain->n_regs + 1) * CHAIN_BLOCK * sizeof(double);
 }
@@ -115,7 +124,8 @@ typedef struct run {
     int64_t first, stride, group, phase; /* element; step; elements that share one value; how many of those lie before the run */
 } run_t;
 
-static run_t run_of(const chain_bound_t *b, int operand, const int64_t *idx) {
+static run_t run_of(const chain_bound_t *b, int operand, const int64_t *idx)
+{
     const chain_ref_t *ref = &b->refs[operand];
     run_t r = {0, 0, 1, 0};
     if (b->ndims == 0) {
@@ -134,33 +144,36 @@ static run_t run_of(const chain_bound_t *b, int operand, const int64_t *idx) {
 }
 
 /* A run in one precision: a value for all, a value for each group, or a value for each element. */
-#define LOAD_RUN(name, real, plain)                                                                                          \
-    static void name(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, real *dst, real *tmp) {          \
-        if (r->stride == 0) {                                                                                                \
-            plain(b, ref, r->first, 0, 1, dst);                                                                              \
-            const real x = dst[0];                                                                                           \
-            for (int i = 1; i < n; i++) {                                                                                    \
-                dst[i] = x;                                                                                                  \
-            }                                                                                                                \
-        } else if (r->group > 1) {                                                                                           \
-            plain(b, ref, r->first, r->stride, (int)((r->phase + n - 1) / r->group) + 1, tmp);                               \
-            int64_t left = r->group - r->phase;                                                                              \
-            for (int i = 0; i < n; left = r->group, tmp++) {                                                                 \
-                const int end = left < n - i ? i + (int)left : n;                                                            \
-                for (; i < end; i++) {                                                                                       \
-                    dst[i] = *tmp;                                                                                           \
-                }                                                                                                            \
-            }                                                                                                                \
-        } else {                                                                                                             \
-            plain(b, ref, r->first, r->stride, n, dst);                                                                      \
-        }                                                                                                                    \
+#define LOAD_RUN(name, real, plain)                                                                                                        \
+    static void name(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, real *dst, real *tmp)                          \
+    {                                                                                                                                      \
+        if (r->stride == 0) {                                                                                                              \
+            plain(b, ref, r->first, 0, 1, dst);                                                                                            \
+            const real x = dst[0];                                                                                                         \
+            for (int i = 1; i < n; i++) {                                                                                                  \
+                dst[i] = x;                                                                                                                \
+            }                                                                                                                              \
+        } else if (r->group > 1) {                                                                                                         \
+            plain(b, ref, r->first, r->stride, (int)((r->phase + n - 1) / r->group) + 1, tmp);                                             \
+            int64_t left = r->group - r->phase;                                                                                            \
+            for (int i = 0; i < n; left = r->group, tmp++) {                                                                               \
+                const int end = left < n - i ? i + (int)left : n;                                                                          \
+                for (; i < end; i++) {                                                                                                     \
+                    dst[i] = *tmp;                                                                                                         \
+                }                                                                                                                          \
+            }                                                                                                                              \
+        } else {                                                                                                                           \
+            plain(b, ref, r->first, r->stride, n, dst);                                                                                    \
+        }                                                                                                                                  \
     }
 
-static void load_f32(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, float *dst) {
+static void load_f32(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, float *dst)
+{
     eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
 }
 
-static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, double *dst) {
+static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, double *dst)
+{
     (void)b;
     ref->traits->codec.load_f64(ref->data, first, stride, n, dst);
 }
@@ -168,7 +181,8 @@ static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t fir
 LOAD_RUN(load_run_f32, float, load_f32)
 LOAD_RUN(load_run_f64, double, load_f64)
 
-static void store_run_f32(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, const float *src, bool saturate) {
+static void store_run_f32(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, const float *src, bool saturate)
+{
     if (saturate) {
         ref->traits->codec.store_sat(ref->data, r->first, r->stride, n, src);
     } else {
@@ -176,7 +190,8 @@ static void store_run_f32(const chain_bound_t *b, const chain_ref_t *ref, const 
     }
 }
 
-static void store_run_f64(const chain_ref_t *ref, const run_t *r, int n, const double *src, bool saturate, float *tmp) {
+static void store_run_f64(const chain_ref_t *ref, const run_t *r, int n, const double *src, bool saturate, float *tmp)
+{
     if (!saturate) {
         ref->traits->codec.store_f64(ref->data, r->first, r->stride, n, src);
         return;
@@ -187,7 +202,8 @@ static void store_run_f64(const chain_ref_t *ref, const run_t *r, int n, const d
     ref->traits->codec.store_sat(ref->data, r->first, r->stride, n, tmp);
 }
 
-static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src, float *dst, void *tmp) {
+static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src, float *dst, void *tmp)
+{
     if (b->fn->load[type] && b->fn->store[type]) {
         b->fn->store[type](tmp, src, n);
         b->fn->load[type](dst, tmp, n);
@@ -198,7 +214,8 @@ static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, co
     }
 }
 
-static void round_f64(sinter_data_type_t type, int n, const double *src, double *dst, void *tmp) {
+static void round_f64(sinter_data_type_t type, int n, const double *src, double *dst, void *tmp)
+{
     const dtype_codec_t *codec = &dtype_traits(type)->codec;
     codec->store_f64(tmp, 0, 1, n, src);
     codec->load_f64(tmp, 0, 1, n, dst);
@@ -207,13 +224,15 @@ static void round_f64(sinter_data_type_t type, int n, const double *src, double 
 /* ---- the interpreter -------------------------------------------------------------------------------------------------------------- */
 
 /* Index along the chain's dim, and what it grows by from element to element. */
-static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int *step) {
+static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int *step)
+{
     const int d = b->at[dim];
     *step = d >= 0 && d == b->ndims - 1;
     return d < 0 ? 0 : idx[d];
 }
 
-static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io, float *scratch) {
+static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io, float *scratch)
+{
     const chain_t *c = b->chain;
     float *r[CHAIN_MAX_REGS], *tmp = scratch;
     for (int i = 0; i < c->n_regs; i++) {
@@ -245,14 +264,19 @@ static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io
                 dst[i] = (float)(at + i * step);
             }
             break;
-        case CHAIN_COPY: memmove(dst, r[in->a], (size_t)n * sizeof *dst); break;
-        case CHAIN_ROUND_TO: round_f32(b, in->dtype, n, r[in->a], dst, tmp); break;
+        case CHAIN_COPY:
+            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            break;
+        case CHAIN_ROUND_TO:
+            round_f32(b, in->dtype, n, r[in->a], dst, tmp);
+            break;
         case CHAIN_CONST:
             for (int i = 0; i < n; i++) {
                 dst[i] = in->p[0];
             }
             break;
-        default: b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
+        default:
+            b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
         }
     }
     if (c->result >= 0 && r[c->result] != io) {
@@ -260,7 +284,8 @@ static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io
     }
 }
 
-static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch) {
+static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch)
+{
     const chain_t *c = b->chain;
     double *r[CHAIN_MAX_REGS], *tmp = scratch;
     for (int i = 0; i < c->n_regs; i++) {
@@ -292,14 +317,19 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
                 dst[i] = (double)(at + i * step);
             }
             break;
-        case CHAIN_COPY: memmove(dst, r[in->a], (size_t)n * sizeof *dst); break;
-        case CHAIN_ROUND_TO: round_f64(in->dtype, n, r[in->a], dst, tmp); break;
+        case CHAIN_COPY:
+            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            break;
+        case CHAIN_ROUND_TO:
+            round_f64(in->dtype, n, r[in->a], dst, tmp);
+            break;
         case CHAIN_CONST:
             for (int i = 0; i < n; i++) {
                 dst[i] = in->pd[0];
             }
             break;
-        default: eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
+        default:
+            eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
         }
     }
     for (int i = 0; c->result >= 0 && i < n; i++) {
@@ -307,7 +337,8 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
     }
 }
 
-void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch) {
+void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
+{
     if (bound->chain->f64) {
         run_f64(bound, idx, n, io, scratch);
     } else {

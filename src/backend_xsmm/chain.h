@@ -1,6 +1,7 @@
-/* Elementwise programs. One program serves everywhere: as a step of its own, as the epilogue of matmul, softmax and attention, and as the score program
- * (scale, mask, soft-cap) inside the attention kernel. It runs over runs of up to CHAIN_BLOCK elements along the innermost iteration dim, registers are float
- * blocks in scratch, or double blocks where an s32, s64 or f64 tensor takes part. */
+/* Elementwise programs. One program serves everywhere: as a step of its own, as the epilogue of matmul, softmax and
+ * attention, and as the score program (scale, mask, soft-cap) inside the attention kernel. It runs over runs of up to
+ * CHAIN_BLOCK elements along the innermost iteration dim, registers are float blocks in scratch, or double blocks where
+ * an s32, s64 or f64 tensor takes part. */
 #ifndef SINTER_SRC_CHAIN_H
 #define SINTER_SRC_CHAIN_H
 
@@ -30,8 +31,8 @@ typedef struct chain_instr {
     double pd[2];         /* the same in double */
 } chain_instr_t;
 
-/* A tensor as the iteration space sees it: iteration dim d walks dim map[d] of the value (-1: broadcast), index divided by the group size where the value has
- * fewer entries than the iteration dim (scales, zero points; grouped[d]). */
+/* A tensor as the iteration space sees it: iteration dim d walks dim map[d] of the value (-1: broadcast), index divided
+ * by the group size where the value has fewer entries than the iteration dim (scales, zero points; grouped[d]). */
 typedef struct chain_operand {
     int value; /* plan value */
     int8_t map[SINTER_MAX_NDIMS];
@@ -64,34 +65,39 @@ typedef struct chain_bound {
     const struct eltwise_table *fn; /* functions for the plan's ISA */
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];
-    bool inner_scalar_only; /* no operand varies along the innermost dim: the caller may treat the program as a function of the register alone */
+    bool inner_scalar_only; /* nothing varies along the innermost dim: the program is a function of the register alone */
     int8_t at[SINTER_MAX_NDIMS]; /* INDEX along chain dim k reads idx[at[k]], -1: always 0; the identity as chain_bind leaves it */
     chain_ref_t refs[CHAIN_MAX_OPERANDS];
 } chain_bound_t;
 
-/* Binds a chain to a frame; sinter_invalid_shape with a message if an operand's dims do not broadcast to the iteration dims. No allocation. */
+/* Binds a chain to a frame; sinter_invalid_shape with a message if an operand's dims do not broadcast to the iteration
+ * dims. No allocation. */
 sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa, chain_bound_t *out);
 
 /* Scratch bytes chain_run needs. */
 size_t chain_scratch_bytes(const chain_t *chain);
 
-/* Runs n <= CHAIN_BLOCK elements starting at index idx[ndims], going along the last dim. scratch is 64-byte aligned. io, which serves as register 0 and is
- * overwritten: for epilogues the input block on entry (register 0); for score and
- * prob chains also the result on return. NULL where registers start empty. For f64 chains io is still float (converted). */
+/* Runs n <= CHAIN_BLOCK elements starting at index idx[ndims], going along the last dim. scratch is 64-byte aligned. io,
+ * which serves as register 0 and is overwritten: for epilogues the input block on entry (register 0); for score and prob
+ * chains also the result on return. NULL where registers start empty. For f64 chains io is still float (converted). */
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
 
 /* True if chain does nothing but store register 0 to one operand (a plain epilogue), giving that operand's index. */
 bool chain_is_store(const chain_t *chain, int *operand);
 
-/* True if a stored packed tensor has bytes that runs at different outer indices, or runs that start at a multiple of 4 elements along the last dim, share: only one
- * thread may then run the chain. */
+/* True if a stored packed tensor has bytes that runs at different outer indices, or runs that start at a multiple of 4
+ * elements along the last dim, share: only one thread may then run the chain. */
 bool chain_shares_bytes(const chain_bound_t *bound);
 
 /* Dim d becomes dim to[d]; -1 drops it, which is for dims of size 1 (or merged ones). */
 void chain_permute(chain_bound_t *bound, const int *to);
 
-/* Rewrites the iteration space into an equivalent one that is faster to run: dims of size 1 dropped, dims ordered by the first stored tensor's strides, neighbours
- * merged where every operand allows it. For callers that walk the whole space and have no block of their own (io). */
+/* Makes one dim of d and d + 1 if no operand tells the difference; false: nothing was changed. */
+bool chain_merge(chain_bound_t *bound, int d);
+
+/* Rewrites the iteration space into an equivalent one that is faster to run: dims of size 1 dropped, dims ordered by the
+ * first stored tensor's strides, neighbours merged where every operand allows it. For callers that walk the whole space
+ * and have no block of their own (io). */
 void chain_collapse(chain_bound_t *bound);
 
 /* ---- building, at lowering ------------------------------------------------------------------------------------------------------ */
@@ -115,13 +121,14 @@ int chain_load(chain_builder_t *b, int plan_value, int value_ndims);
 int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped);
 /* One elementwise node over registers; reads its attributes. Handles every OP_ELTWISE kind but the quantising ones, GenIndex included. */
 int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs);
-/* Codes in register x to numbers and back: (x - zp) * scale, round(x / scale) + zp rounded through `dtype`; scale, zp are registers, zp -1: none. */
+/* Codes in register x to numbers and back: (x - zp) * scale, round(x / scale) + zp rounded through `dtype`; scale, zp
+ * are registers, zp -1: none. */
 int chain_dequant(chain_builder_t *b, int x, int scale, int zp);
 int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype);
 int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype);
 sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map); /* map NULL: same rank, same dims */
-/* Colours registers, copies into the arena. result: virtual register to hand back, -1: none. sinter_unimplemented with a reason if the program does not fit
- * (registers, operands, instructions): the lowering then splits it. */
+/* Colours registers, copies into the arena. result: virtual register to hand back, -1: none. sinter_unimplemented with a
+ * reason if the program does not fit (registers, operands, instructions): the lowering then splits it. */
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out);
 
 #endif

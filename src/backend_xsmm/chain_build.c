@@ -8,14 +8,16 @@
 
 enum { MAX_VIRTUAL = 4 * CHAIN_MAX_INSTRS };
 
-void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, bool with_input) {
+void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, bool with_input)
+{
     *b = (chain_builder_t){.arena = arena, .n_virtual = with_input ? 1 : 0, .with_input = with_input};
     b->chain.ndims = ndims;
     b->chain.dims_value = dims_value;
 }
 
 /* Appends; gives the instruction its register, unless it stores. -1: out of memory. */
-static int emit(chain_builder_t *b, chain_instr_t in) {
+static int emit(chain_builder_t *b, chain_instr_t in)
+{
     const bool store = in.op == CHAIN_STORE || in.op == CHAIN_STORE_SAT;
     if (!arena_grow(b->arena, (void **)&b->instrs, &b->cap_instrs, b->chain.n_instrs, sizeof(chain_instr_t))) {
         return -1;
@@ -26,7 +28,8 @@ static int emit(chain_builder_t *b, chain_instr_t in) {
 }
 
 /* An operand of the list, an equal one that is there already if there is. */
-static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool grouped) {
+static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool grouped)
+{
     chain_operand_t op = {.value = value, .grouped = grouped};
     memset(op.map, -1, sizeof(op.map));
     memcpy(op.map, map, (size_t)b->chain.ndims * sizeof(*map));
@@ -43,26 +46,30 @@ static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool gr
     return b->chain.n_operands++;
 }
 
-int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped) {
+int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped)
+{
     const int operand = add_operand(b, plan_value, map, grouped);
     return operand < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_LOAD, .operand = operand});
 }
 
 /* Dims aligned at the right; leading dims that the iteration space does not have must turn out to be 1. */
-static void right_aligned(const chain_builder_t *b, int value_ndims, int8_t *map) {
+static void right_aligned(const chain_builder_t *b, int value_ndims, int8_t *map)
+{
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         const int m = d - (b->chain.ndims - value_ndims);
         map[d] = (int8_t)(m < 0 || d >= b->chain.ndims ? -1 : m);
     }
 }
 
-int chain_load(chain_builder_t *b, int plan_value, int value_ndims) {
+int chain_load(chain_builder_t *b, int plan_value, int value_ndims)
+{
     int8_t map[SINTER_MAX_NDIMS];
     right_aligned(b, value_ndims, map);
     return chain_load_mapped(b, plan_value, map, false);
 }
 
-sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map) {
+sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map)
+{
     int8_t same[SINTER_MAX_NDIMS];
     right_aligned(b, b->chain.ndims, same);
     const int operand = add_operand(b, plan_value, map != NULL ? map : same, false);
@@ -75,12 +82,14 @@ sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const i
 /* ---- ops -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Channels are the last dim, or dim 1 where data_format says NCX. */
-static int channel_dim(const chain_builder_t *b, const node_t *node) {
+static int channel_dim(const chain_builder_t *b, const node_t *node)
+{
     const bool ncx = strcmp(node_str(node, sinter_op_attr_data_format, "NXC"), "NCX") == 0;
     return ncx && b->chain.ndims > 1 ? 1 : b->chain.ndims - 1;
 }
 
-static const chain_instr_t *producer(const chain_builder_t *b, int reg) {
+static const chain_instr_t *producer(const chain_builder_t *b, int reg)
+{
     for (int i = b->chain.n_instrs - 1; i >= 0; i--) {
         const chain_instr_t *in = &b->instrs[i];
         if (in->dst == reg && in->op != CHAIN_STORE && in->op != CHAIN_STORE_SAT) {
@@ -90,9 +99,10 @@ static const chain_instr_t *producer(const chain_builder_t *b, int reg) {
     return NULL;
 }
 
-/* The vector in reg, which was loaded aligned at the right, along the channel dim instead. A tensor with more than one dim of its own, or a single value, stays
- * as it is. */
-static int along_channels(chain_builder_t *b, const node_t *node, int reg) {
+/* The vector in reg, which was loaded aligned at the right, along the channel dim instead. A tensor with more than one
+ * dim of its own, or a single value, stays as it is. */
+static int along_channels(chain_builder_t *b, const node_t *node, int reg)
+{
     const int dim = channel_dim(b, node), last = b->chain.ndims - 1;
     const chain_instr_t *load = producer(b, reg);
     if (dim == last || reg < 0) {
@@ -112,27 +122,45 @@ static int along_channels(chain_builder_t *b, const node_t *node, int reg) {
     return chain_load_mapped(b, op.value, map, op.grouped);
 }
 
-static void set_params(chain_instr_t *in, double p0, double p1) {
+static void set_params(chain_instr_t *in, double p0, double p1)
+{
     in->pd[0] = p0;
     in->pd[1] = p1;
     in->p[0] = (float)p0;
     in->p[1] = (float)p1;
 }
 
-static void read_attrs(chain_instr_t *in, const node_t *node) {
+static void read_attrs(chain_instr_t *in, const node_t *node)
+{
     switch (node->kind) {
-    case sinter_op_clamp: set_params(in, node_f32(node, sinter_op_attr_min, -INFINITY), node_f32(node, sinter_op_attr_max, INFINITY)); break;
-    case sinter_op_elu: set_params(in, node_f32(node, sinter_op_attr_alpha, 1), 0); break;
-    case sinter_op_leaky_relu: set_params(in, node_f32(node, sinter_op_attr_alpha, 0), 0); break;
-    case sinter_op_softplus: set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0); break;
-    case sinter_op_pow: set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0); break;
-    case sinter_op_hard_sigmoid: set_params(in, node_f32(node, sinter_op_attr_alpha, 0), node_f32(node, sinter_op_attr_beta, 0)); break;
-    case sinter_op_gelu: set_params(in, strcmp(node_str(node, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0, 0); break;
-    default: break;
+    case sinter_op_clamp:
+        set_params(in, node_f32(node, sinter_op_attr_min, -INFINITY), node_f32(node, sinter_op_attr_max, INFINITY));
+        break;
+    case sinter_op_elu:
+        set_params(in, node_f32(node, sinter_op_attr_alpha, 1), 0);
+        break;
+    case sinter_op_leaky_relu:
+        set_params(in, node_f32(node, sinter_op_attr_alpha, 0), 0);
+        break;
+    case sinter_op_softplus:
+        set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0);
+        break;
+    case sinter_op_pow:
+        set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0);
+        break;
+    case sinter_op_hard_sigmoid:
+        set_params(in, node_f32(node, sinter_op_attr_alpha, 0), node_f32(node, sinter_op_attr_beta, 0));
+        break;
+    case sinter_op_gelu:
+        set_params(in, strcmp(node_str(node, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0, 0);
+        break;
+    default:
+        break;
     }
 }
 
-static int gen_index(chain_builder_t *b, const node_t *node) {
+static int gen_index(chain_builder_t *b, const node_t *node)
+{
     const int64_t axis = node_s64(node, sinter_op_attr_axis, 0), dim = axis < 0 ? axis + b->chain.ndims : axis;
     if (dim < 0 || dim >= b->chain.ndims) {
         b->reason = "GenIndex along an axis that the tensor does not have";
@@ -140,39 +168,49 @@ static int gen_index(chain_builder_t *b, const node_t *node) {
     return emit(b, (chain_instr_t){.op = CHAIN_INDEX, .dim = (int)dim});
 }
 
-int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs) {
+int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs)
+{
     chain_instr_t in = {.op = (int)node->kind};
     int r[3] = {0, 0, 0};
     for (int i = 0; i < n_regs && i < 3; i++) {
         r[i] = regs[i];
     }
     switch (node->kind) {
-    case sinter_op_gen_index: return gen_index(b, node);
+    case sinter_op_gen_index:
+        return gen_index(b, node);
     case sinter_op_type_cast:
-    case sinter_op_reorder: in.op = CHAIN_COPY; break;
-    case sinter_op_bias_add: r[1] = along_channels(b, node, r[1]); break;
+    case sinter_op_reorder:
+        in.op = CHAIN_COPY;
+        break;
+    case sinter_op_bias_add:
+        r[1] = along_channels(b, node, r[1]);
+        break;
     case sinter_op_prelu:
         if (node_bool(node, sinter_op_attr_per_channel_broadcast, true)) {
             r[1] = along_channels(b, node, r[1]);
         }
         break;
-    default: break;
+    default:
+        break;
     }
     in.a = r[0], in.b = r[1], in.c = r[2];
     read_attrs(&in, node);
     return in.a < 0 || in.b < 0 || in.c < 0 ? -1 : emit(b, in);
 }
 
-static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y) {
+static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y)
+{
     return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = (int)kind, .a = x, .b = y});
 }
 
-int chain_dequant(chain_builder_t *b, int x, int scale, int zp) {
+int chain_dequant(chain_builder_t *b, int x, int scale, int zp)
+{
     const int q = zp < 0 ? x : binary(b, sinter_op_subtract, x, zp);
     return binary(b, sinter_op_multiply, q, scale);
 }
 
-int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype) {
+int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype)
+{
     int q = binary(b, sinter_op_divide, x, scale);
     if (dtype_traits(dtype)->cls == DTYPE_INT && q >= 0) {
         q = emit(b, (chain_instr_t){.op = sinter_op_round, .a = q});
@@ -183,31 +221,48 @@ int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t
     return q < 0 ? -1 : chain_round_to(b, q, dtype);
 }
 
-int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype) {
+int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
+{
     return emit(b, (chain_instr_t){.op = CHAIN_ROUND_TO, .a = x, .dtype = dtype});
 }
 
 /* ---- registers -------------------------------------------------------------------------------------------------------------------- */
 
 /* How many of a, b, c an instruction reads. */
-static int n_sources(const chain_instr_t *in) {
+static int n_sources(const chain_instr_t *in)
+{
     switch (in->op) {
     case CHAIN_LOAD:
     case CHAIN_INDEX:
-    case CHAIN_CONST: return 0;
+    case CHAIN_CONST:
+        return 0;
     case CHAIN_STORE:
     case CHAIN_STORE_SAT:
     case CHAIN_COPY:
-    case CHAIN_ROUND_TO: return 1;
-    case sinter_op_select: return 3;
-    case sinter_op_add: case sinter_op_subtract: case sinter_op_multiply: case sinter_op_divide: case sinter_op_maximum: case sinter_op_minimum:
-    case sinter_op_squared_difference: case sinter_op_greater_equal: case sinter_op_bias_add: case sinter_op_prelu: return 2;
-    default: return 1;
+    case CHAIN_ROUND_TO:
+        return 1;
+    case sinter_op_select:
+        return 3;
+    case sinter_op_add:
+    case sinter_op_subtract:
+    case sinter_op_multiply:
+    case sinter_op_divide:
+    case sinter_op_maximum:
+    case sinter_op_minimum:
+    case sinter_op_squared_difference:
+    case sinter_op_greater_equal:
+    case sinter_op_bias_add:
+    case sinter_op_prelu:
+        return 2;
+    default:
+        return 1;
     }
 }
 
-/* last[v]: the last instruction that reads v, n_instrs for the result, -1 for none. Instructions whose result nobody reads read nothing themselves. */
-static void last_uses(const chain_builder_t *b, int result, int *last) {
+/* last[v]: the last instruction that reads v, n_instrs for the result, -1 for none. Instructions whose result nobody
+ * reads read nothing themselves. */
+static void last_uses(const chain_builder_t *b, int result, int *last)
+{
     for (int v = 0; v < b->n_virtual; v++) {
         last[v] = -1;
     }
@@ -230,7 +285,8 @@ typedef struct colouring {
     int used;
 } colouring_t;
 
-static bool take(colouring_t *k, int v) {
+static bool take(colouring_t *k, int v)
+{
     for (int r = 0; r < CHAIN_MAX_REGS; r++) {
         if (!k->busy[r]) {
             k->busy[r] = true;
@@ -243,7 +299,8 @@ static bool take(colouring_t *k, int v) {
 }
 
 /* Renames in place, drops instructions without effect; false: too few registers. An instruction may write over what it reads last. */
-static bool colour(chain_builder_t *b, colouring_t *k) {
+static bool colour(chain_builder_t *b, colouring_t *k)
+{
     int n = 0;
     if (b->with_input && !take(k, 0)) {
         return false;
@@ -276,7 +333,8 @@ static bool colour(chain_builder_t *b, colouring_t *k) {
 }
 
 /* Operands that only dropped instructions had go too: they need not fit the iteration space. */
-static void drop_operands(chain_builder_t *b) {
+static void drop_operands(chain_builder_t *b)
+{
     int n = 0;
     for (int o = 0; o < b->chain.n_operands; o++) {
         bool used = false;
@@ -293,11 +351,13 @@ static void drop_operands(chain_builder_t *b) {
     b->chain.n_operands = n;
 }
 
-static sinter_status_t too_big(const char *what, int n, int most) {
+static sinter_status_t too_big(const char *what, int n, int most)
+{
     return sg_fail(sinter_unimplemented, "an elementwise chain needs %d %s, the most is %d", n, what, most);
 }
 
-sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out) {
+sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out)
+{
     if (b->reason != NULL) {
         return sg_fail(sinter_unimplemented, "%s", b->reason);
     }

@@ -4,9 +4,13 @@
 #include "chain.h"
 #include "plan.h"
 
-static bool is_store(const chain_instr_t *in) { return in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT; }
+static bool is_store(const chain_instr_t *in)
+{
+    return in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
+}
 
-static bool splits_bytes(const chain_bound_t *b, const chain_ref_t *ref) {
+static bool splits_bytes(const chain_bound_t *b, const chain_ref_t *ref)
+{
     const int packed = ref->traits->block_elems, last = b->ndims - 1;
     if (packed == 1 || b->ndims == 0) {
         return false;
@@ -19,7 +23,8 @@ static bool splits_bytes(const chain_bound_t *b, const chain_ref_t *ref) {
     return b->dims[last] > 1 && ref->stride[last] != 1;
 }
 
-bool chain_shares_bytes(const chain_bound_t *b) {
+bool chain_shares_bytes(const chain_bound_t *b)
+{
     for (int i = 0; i < b->chain->n_instrs; i++) {
         const chain_instr_t *in = &b->chain->instrs[i];
         if (is_store(in) && splits_bytes(b, &b->refs[in->operand])) {
@@ -33,7 +38,8 @@ bool chain_shares_bytes(const chain_bound_t *b) {
 
 enum { SHORT = 16 }; /* an inner dim below this is not worth a run of its own */
 
-static bool indexed(const chain_bound_t *b, int d) {
+static bool indexed(const chain_bound_t *b, int d)
+{
     for (int i = 0; i < b->chain->n_instrs; i++) {
         if (b->chain->instrs[i].op == CHAIN_INDEX && b->at[b->chain->instrs[i].dim] == d) {
             return true;
@@ -42,7 +48,8 @@ static bool indexed(const chain_bound_t *b, int d) {
     return false;
 }
 
-static void move_i64(int64_t *v, const int *to, int n) {
+static void move_i64(int64_t *v, const int *to, int n)
+{
     int64_t old[SINTER_MAX_NDIMS];
     memcpy(old, v, sizeof(old));
     for (int d = 0; d < n; d++) {
@@ -52,7 +59,8 @@ static void move_i64(int64_t *v, const int *to, int n) {
     }
 }
 
-void chain_permute(chain_bound_t *b, const int *to) {
+void chain_permute(chain_bound_t *b, const int *to)
+{
     const int n = b->ndims;
     move_i64(b->dims, to, n);
     for (int i = 0; i < b->chain->n_operands; i++) {
@@ -67,7 +75,8 @@ void chain_permute(chain_bound_t *b, const int *to) {
     }
 }
 
-static void drop_ones(chain_bound_t *b) {
+static void drop_ones(chain_bound_t *b)
+{
     int to[SINTER_MAX_NDIMS] = {0}, n = 0;
     for (int d = 0; d < b->ndims; d++) {
         to[d] = b->dims[d] == 1 ? -1 : n++;
@@ -75,7 +84,8 @@ static void drop_ones(chain_bound_t *b) {
     chain_permute(b, to);
 }
 
-static const chain_ref_t *first_store(const chain_bound_t *b) {
+static const chain_ref_t *first_store(const chain_bound_t *b)
+{
     for (int i = 0; i < b->chain->n_instrs; i++) {
         if (is_store(&b->chain->instrs[i])) {
             return &b->refs[b->chain->instrs[i].operand];
@@ -85,7 +95,8 @@ static const chain_ref_t *first_store(const chain_bound_t *b) {
 }
 
 /* Largest stride outermost; equal ones stay in order. */
-static void order_by_stride(chain_bound_t *b, const chain_ref_t *store) {
+static void order_by_stride(chain_bound_t *b, const chain_ref_t *store)
+{
     int to[SINTER_MAX_NDIMS] = {0};
     for (int d = 0; d < b->ndims; d++) {
         to[d] = 0;
@@ -96,9 +107,17 @@ static void order_by_stride(chain_bound_t *b, const chain_ref_t *store) {
     chain_permute(b, to);
 }
 
-/* One walk over d and d + 1 finds the same elements: either d goes on where d + 1 ends, or nothing changes along d + 1, whose elements then form a group. */
-static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_t *stride, int64_t *group) {
+/* One walk over d and d + 1 finds the same elements: either d goes on where d + 1 ends, or nothing changes along d + 1,
+ * whose elements then form a group. */
+static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_t *stride, int64_t *group)
+{
     const int64_t inner = dims[d + 1];
+    if (dims[d] == 1 || inner == 1) {
+        const int only = dims[d] == 1 ? d + 1 : d;
+        *stride = ref->stride[only];
+        *group = ref->group[only];
+        return true;
+    }
     if (ref->stride[d + 1] == 0) {
         *stride = ref->stride[d];
         *group = ref->stride[d] == 0 ? 1 : ref->group[d] * inner;
@@ -109,7 +128,8 @@ static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_
     return ref->group[d] == 1 && inner % ref->group[d + 1] == 0 && ref->stride[d] == inner / ref->group[d + 1] * ref->stride[d + 1];
 }
 
-static bool merge(chain_bound_t *b, int d) {
+bool chain_merge(chain_bound_t *b, int d)
+{
     int64_t stride[CHAIN_MAX_OPERANDS], group[CHAIN_MAX_OPERANDS];
     if (indexed(b, d) || indexed(b, d + 1)) {
         return false;
@@ -136,7 +156,8 @@ static bool merge(chain_bound_t *b, int d) {
 }
 
 /* Few elements along the last dim: run along the longest dim instead, unless packed outputs want their order. */
-static void lengthen_inner(chain_bound_t *b) {
+static void lengthen_inner(chain_bound_t *b)
+{
     const int last = b->ndims - 1;
     int longest = last, to[SINTER_MAX_NDIMS] = {0};
     for (int i = 0; i < b->chain->n_instrs; i++) {
@@ -154,7 +175,8 @@ static void lengthen_inner(chain_bound_t *b) {
     chain_permute(b, to);
 }
 
-void chain_collapse(chain_bound_t *b) {
+void chain_collapse(chain_bound_t *b)
+{
     const chain_ref_t *store = first_store(b);
     for (int d = 0; d < b->ndims; d++) {
         if (b->dims[d] == 0) {
@@ -166,7 +188,7 @@ void chain_collapse(chain_bound_t *b) {
         order_by_stride(b, store);
     }
     for (int d = b->ndims - 2; d >= 0; d--) {
-        merge(b, d);
+        chain_merge(b, d);
     }
     if (b->ndims > 1 && b->dims[b->ndims - 1] < SHORT) {
         lengthen_inner(b);

@@ -7,7 +7,8 @@
 
 #include "../graph/dtype.h"
 
-const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa) {
+const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa)
+{
 #if defined(__x86_64__)
     if (isa >= sinter_isa_avx512) {
         return &eltwise_table_avx512;
@@ -20,7 +21,9 @@ const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa) {
     return &eltwise_table_generic;
 }
 
-void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n, float *dst) {
+void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n,
+                  float *dst)
+{
     const dtype_traits_t *t = dtype_traits(type);
     if (stride == 1 && fn->load[type]) { /* types of whole bytes only */
         fn->load[type](dst, base + first * t->block_bytes, n);
@@ -29,7 +32,9 @@ void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsi
     }
 }
 
-void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n, const float *src) {
+void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
+                   const float *src)
+{
     const dtype_traits_t *t = dtype_traits(type);
     if (stride == 1 && fn->store[type]) {
         fn->store[type](base + first * t->block_bytes, src, n);
@@ -40,23 +45,32 @@ void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned 
 
 /* ---- double -------------------------------------------------------------------------------------------------------------------- */
 
-static double softplus_f64(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static double sigmoid_f64(double x) {
+static double softplus_f64(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static double sigmoid_f64(double x)
+{
     const double e = exp(-fabs(x));
     return (x < 0 ? e : 1) / (1 + e);
 }
-static double unit_clamp(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
-static double gelu_f64(double x, bool by_tanh) {
+static double unit_clamp(double x)
+{
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+static double gelu_f64(double x, bool by_tanh)
+{
     return by_tanh ? x * sigmoid_f64(1.59576912160573071176 * x * (1 + 0.044715 * x * x)) : 0.5 * x * erfc(-x * 0.70710678118654752440);
 }
 
 /* x, y, z: the operands; p: attributes. */
-#define OP_F64(name, expr)                                                                                                               \
-    static void name##_op(double *dst, const double *a, const double *b, const double *c, int n, const double *p) {                      \
-        (void)a, (void)b, (void)c, (void)p;                                                                                              \
-        for (int i = 0; i < n; i++) {                                                                                                    \
-            dst[i] = (expr);                                                                                                             \
-        }                                                                                                                                \
+#define OP_F64(name, expr)                                                                                                                 \
+    static void name##_op(double *dst, const double *a, const double *b, const double *c, int n, const double *p)                          \
+    {                                                                                                                                      \
+        (void)a, (void)b, (void)c, (void)p;                                                                                                \
+        for (int i = 0; i < n; i++) {                                                                                                      \
+            dst[i] = (expr);                                                                                                               \
+        }                                                                                                                                  \
     }
 #define x a[i]
 #define y b[i]
@@ -79,7 +93,7 @@ OP_F64(hard_sigmoid, unit_clamp(p[0] * x + p[1]))
 OP_F64(leaky_relu, x < 0 ? p[0] * x : x)
 OP_F64(elu, x < 0 ? p[0] * expm1(x) : x)
 OP_F64(softplus, softplus_f64(p[0] * x) / p[0])
-OP_F64(clamp, x < p[0] ? p[0] : x > p[1] ? p[1] : x)
+OP_F64(clamp, x<p[0] ? p[0] : x> p[1] ? p[1] : x)
 OP_F64(pow, pow(x, p[0]))
 OP_F64(add, x + y)
 OP_F64(subtract, x - y)
@@ -98,9 +112,15 @@ OP_F64(select, x != 0 ? y : z)
 
 const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS] = {
 #define ROW(name) [sinter_op_##name] = name##_op
-    ROW(abs), ROW(add), ROW(clamp), ROW(divide), ROW(elu), ROW(exp), ROW(gelu), ROW(greater_equal), ROW(hard_sigmoid), ROW(hard_swish),
-    ROW(leaky_relu), ROW(log), ROW(maximum), ROW(minimum), ROW(mish), ROW(multiply), ROW(pow), ROW(prelu), ROW(reciprocal), ROW(relu),
-    ROW(round), ROW(select), ROW(sigmoid), ROW(softplus), ROW(sqrt), ROW(square), ROW(squared_difference), ROW(subtract), ROW(tanh),
-    [sinter_op_bias_add] = add_op,
+    ROW(abs),        ROW(add),           ROW(clamp),
+    ROW(divide),     ROW(elu),           ROW(exp),
+    ROW(gelu),       ROW(greater_equal), ROW(hard_sigmoid),
+    ROW(hard_swish), ROW(leaky_relu),    ROW(log),
+    ROW(maximum),    ROW(minimum),       ROW(mish),
+    ROW(multiply),   ROW(pow),           ROW(prelu),
+    ROW(reciprocal), ROW(relu),          ROW(round),
+    ROW(select),     ROW(sigmoid),       ROW(softplus),
+    ROW(sqrt),       ROW(square),        ROW(squared_difference),
+    ROW(subtract),   ROW(tanh),          [sinter_op_bias_add] = add_op,
 #undef ROW
 };

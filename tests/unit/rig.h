@@ -1,4 +1,5 @@
-/* Runs one kernel on one step without a graph: values with memory between sentinels, their elements read and written by the oracle's codecs. */
+/* Runs one kernel on one step without a graph: values with memory between sentinels, their elements read and written by
+ * the oracle's codecs. */
 #ifndef SINTER_TESTS_RIG_H
 #define SINTER_TESTS_RIG_H
 
@@ -16,7 +17,8 @@ enum { RIG_VALUES = 24, RIG_GUARD = 64, RIG_FILL = 0xA5 };
 
 static int rig_passed, rig_failed;
 
-static inline void rig_check(int ok, const char *what, const char *detail) {
+static inline void rig_check(int ok, const char *what, const char *detail)
+{
     rig_passed += ok != 0;
     rig_failed += ok == 0;
     if (!ok && rig_failed <= 40) {
@@ -25,13 +27,17 @@ static inline void rig_check(int ok, const char *what, const char *detail) {
 }
 
 static uint64_t rig_seed = 88172645463325252u;
-static inline uint32_t rig_random(void) {
+static inline uint32_t rig_random(void)
+{
     rig_seed ^= rig_seed << 13;
     rig_seed ^= rig_seed >> 7;
     rig_seed ^= rig_seed << 17;
     return (uint32_t)(rig_seed >> 32);
 }
-static inline int rig_pick(int n) { return (int)(rig_random() % (uint32_t)n); }
+static inline int rig_pick(int n)
+{
+    return (int)(rig_random() % (uint32_t)n);
+}
 
 typedef struct rig {
     plan_t plan;
@@ -42,14 +48,16 @@ typedef struct rig {
     int n;
 } rig_t;
 
-static inline void rig_init(rig_t *r, sinter_cpu_isa_t isa) {
+static inline void rig_init(rig_t *r, sinter_cpu_isa_t isa)
+{
     memset(r, 0, sizeof *r);
     arena_init(&r->plan.arena, engine_ref(NULL));
     r->plan.values = r->values;
     r->plan.isa = isa;
 }
 
-static inline void rig_free(rig_t *r) {
+static inline void rig_free(rig_t *r)
+{
     for (int i = 0; i < r->n; i++) {
         free(r->mem[i]);
     }
@@ -57,7 +65,8 @@ static inline void rig_free(rig_t *r) {
 }
 
 /* strides NULL: dense. Memory is filled with RIG_FILL. */
-static inline int rig_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims, const int64_t *strides) {
+static inline int rig_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims, const int64_t *strides)
+{
     bound_t *b = &r->v[r->n];
     int64_t last = 0, n = 1;
     *b = (bound_t){.dtype = type, .ndims = ndims};
@@ -79,7 +88,8 @@ static inline int rig_value(rig_t *r, sinter_data_type_t type, int ndims, const 
     return r->n++;
 }
 
-static inline int64_t rig_count(const bound_t *b) {
+static inline int64_t rig_count(const bound_t *b)
+{
     int64_t n = 1;
     for (int d = 0; d < b->ndims; d++) {
         n *= b->dims[d];
@@ -87,14 +97,16 @@ static inline int64_t rig_count(const bound_t *b) {
     return n;
 }
 
-static inline void rig_index(const bound_t *b, int64_t linear, int64_t *idx) {
+static inline void rig_index(const bound_t *b, int64_t linear, int64_t *idx)
+{
     for (int d = b->ndims - 1; d >= 0; d--) {
         idx[d] = linear % b->dims[d];
         linear /= b->dims[d];
     }
 }
 
-static inline int64_t rig_offset(const bound_t *b, const int64_t *idx) {
+static inline int64_t rig_offset(const bound_t *b, const int64_t *idx)
+{
     int64_t at = 0;
     for (int d = 0; d < b->ndims; d++) {
         at += idx[d] * b->strides[d];
@@ -102,11 +114,18 @@ static inline int64_t rig_offset(const bound_t *b, const int64_t *idx) {
     return at;
 }
 
-static inline double rig_get(const rig_t *r, int v, const int64_t *idx) { return orc_decode(r->v[v].dtype, r->v[v].data, rig_offset(&r->v[v], idx)); }
-static inline void rig_set(rig_t *r, int v, const int64_t *idx, double x) { orc_encode(r->v[v].dtype, r->v[v].data, rig_offset(&r->v[v], idx), x); }
+static inline double rig_get(const rig_t *r, int v, const int64_t *idx)
+{
+    return orc_decode(r->v[v].dtype, r->v[v].data, rig_offset(&r->v[v], idx));
+}
+static inline void rig_set(rig_t *r, int v, const int64_t *idx, double x)
+{
+    orc_encode(r->v[v].dtype, r->v[v].data, rig_offset(&r->v[v], idx), x);
+}
 
 /* Whole numbers in lo..hi. */
-static inline void rig_fill(rig_t *r, int v, int lo, int hi) {
+static inline void rig_fill(rig_t *r, int v, int lo, int hi)
+{
     int64_t idx[SINTER_MAX_NDIMS];
     for (int64_t i = 0; i < rig_count(&r->v[v]); i++) {
         rig_index(&r->v[v], i, idx);
@@ -115,7 +134,8 @@ static inline void rig_fill(rig_t *r, int v, int lo, int hi) {
 }
 
 /* Strides over a random order of the dims, at times with gaps. */
-static inline void rig_strides(int ndims, const int64_t *dims, int64_t *strides) {
+static inline void rig_strides(int ndims, const int64_t *dims, int64_t *strides)
+{
     int order[SINTER_MAX_NDIMS];
     int64_t at = 1;
     for (int d = 0; d < ndims; d++) {
@@ -133,7 +153,8 @@ static inline void rig_strides(int ndims, const int64_t *dims, int64_t *strides)
 }
 
 /* The guards around a value. */
-static inline int rig_guarded(const rig_t *r, int v) {
+static inline int rig_guarded(const rig_t *r, int v)
+{
     for (int i = 0; i < RIG_GUARD; i++) {
         if (r->mem[v][i] != RIG_FILL || r->mem[v][RIG_GUARD + r->bytes[v] + (size_t)i] != RIG_FILL) {
             return 0;
@@ -142,14 +163,16 @@ static inline int rig_guarded(const rig_t *r, int v) {
     return 1;
 }
 
-static inline void *rig_alloc(size_t bytes) {
+static inline void *rig_alloc(size_t bytes)
+{
     void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
     memset(p, 0xFF, bytes); /* NaN */
     return p;
 }
 
 /* All threads of one execute, one after the other. */
-static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, step_t *step, int nth) {
+static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, step_t *step, int nth)
+{
     const frame_t frame = {.v = r->v, .threads = nth};
     step->kernel = k;
     if (k->setup) {
@@ -177,7 +200,8 @@ static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, step_t *step,
 }
 
 /* The kernels that accept the step at the plan's ISA; returns how many. */
-static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t **out) {
+static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t **out)
+{
     int n = 0;
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];

@@ -1,5 +1,6 @@
-/* Chains: the builder, the interpreter and the elementwise kernels against plain loops in double. Inputs are small whole numbers and powers of two, so that every
- * result is exact and whole buffers compare equal, gaps between elements included. */
+/* Chains: the builder, the interpreter and the elementwise kernels against plain loops in double. Inputs are small whole
+ * numbers and powers of two, so that every result is exact and whole buffers compare equal, gaps between elements
+ * included. */
 #include <math.h>
 
 #include "backend_xsmm/chain.h"
@@ -13,7 +14,8 @@ static sinter_cpu_isa_t cap;
 
 static const int64_t sizes[] = {1, 2, 3, 5, 8, 17, 33, 300};
 
-static int64_t random_dims(int ndims, int64_t *dims) {
+static int64_t random_dims(int ndims, int64_t *dims)
+{
     int64_t n;
     do {
         n = 1;
@@ -26,7 +28,8 @@ static int64_t random_dims(int ndims, int64_t *dims) {
 }
 
 /* A right-aligned operand, some dims broadcast, some leading ones missing. */
-static int broadcast_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims, int *own) {
+static int broadcast_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims, int *own)
+{
     int64_t d2[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
     const int skip = rig_pick(ndims + 1);
     *own = ndims - skip;
@@ -38,7 +41,8 @@ static int broadcast_value(rig_t *r, sinter_data_type_t type, int ndims, const i
 }
 
 /* One value for each group of neighbours: dims divided at random. */
-static int grouped_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims) {
+static int grouped_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims)
+{
     int64_t d2[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
     for (int d = 0; d < ndims; d++) {
         const int64_t by = 1 + rig_pick(17);
@@ -48,7 +52,8 @@ static int grouped_value(rig_t *r, sinter_data_type_t type, int ndims, const int
     return rig_value(r, type, ndims, d2, strides);
 }
 
-static double at_broadcast(const rig_t *r, int v, const bound_t *space, const int64_t *idx) {
+static double at_broadcast(const rig_t *r, int v, const bound_t *space, const int64_t *idx)
+{
     const bound_t *b = &r->v[v];
     int64_t own[SINTER_MAX_NDIMS];
     for (int d = 0; d < b->ndims; d++) {
@@ -58,9 +63,12 @@ static double at_broadcast(const rig_t *r, int v, const bound_t *space, const in
     return rig_get(r, v, own);
 }
 
-static void random_space(void) {
-    static const sinter_data_type_t ins[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_s8, sinter_s4, sinter_f8_e4m3, sinter_s32, sinter_f64};
-    static const sinter_data_type_t outs[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_s8, sinter_u8, sinter_u4, sinter_s4, sinter_f8_e5m2, sinter_f6_e2m3, sinter_s32};
+static void random_space(void)
+{
+    static const sinter_data_type_t ins[] = {sinter_f32, sinter_f16,     sinter_bf16, sinter_s8,
+                                             sinter_s4,  sinter_f8_e4m3, sinter_s32,  sinter_f64};
+    static const sinter_data_type_t outs[] = {sinter_f32, sinter_f16, sinter_bf16,    sinter_s8,      sinter_u8,
+                                              sinter_u4,  sinter_s4,  sinter_f8_e5m2, sinter_f6_e2m3, sinter_s32};
     rig_t r;
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
     int own;
@@ -82,7 +90,8 @@ static void random_space(void) {
     int8_t same[SINTER_MAX_NDIMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     const node_t add = {.kind = sinter_op_add, .n_in = 2}, relu = {.kind = sinter_op_relu, .n_in = 1};
     chain_begin(&bld, &r.plan.arena, ndims, out, false);
-    const int x = chain_dequant(&bld, chain_load(&bld, a, ndims), chain_load_mapped(&bld, scale, same, true), chain_load_mapped(&bld, zp, same, true));
+    const int x = chain_dequant(&bld, chain_load(&bld, a, ndims), chain_load_mapped(&bld, scale, same, true),
+                                chain_load_mapped(&bld, zp, same, true));
     const int sum = chain_op(&bld, &add, (int[]){x, chain_load(&bld, b, own)}, 2), y = chain_op(&bld, &relu, &sum, 1);
     step_t step = {.kind = STEP_CHAIN};
     rig_check(chain_store(&bld, y, out, NULL) == sinter_success, "store", "");
@@ -104,7 +113,8 @@ static void random_space(void) {
         for (int nth = 1; nth <= 3; nth++) {
             memset(r.v[out].data, RIG_FILL, r.bytes[out]);
             rig_check(rig_run(&r, kernels[k], &step, nth) == sinter_success, kernels[k]->name, sinter_last_error_message());
-            rig_check(memcmp(want, r.v[out].data, r.bytes[out]) == 0 && rig_guarded(&r, out), kernels[k]->name, dtype_traits(r.v[out].dtype)->name);
+            rig_check(memcmp(want, r.v[out].data, r.bytes[out]) == 0 && rig_guarded(&r, out), kernels[k]->name,
+                      dtype_traits(r.v[out].dtype)->name);
         }
     }
     free(want);
@@ -114,7 +124,8 @@ static void random_space(void) {
 /* ---- the threads' shares of packed outputs ------------------------------------------------------------------------------------------- */
 
 /* No byte is written by two threads: each alone must leave the others' bytes as they were. */
-static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_strides, const int64_t *strides, const char *what) {
+static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_strides, const int64_t *strides, const char *what)
+{
     rig_t r;
     rig_init(&r, cap);
     const int a = rig_value(&r, sinter_s8, ndims, dims, in_strides), out = rig_value(&r, sinter_u4, ndims, dims, strides);
@@ -122,7 +133,9 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
     chain_builder_t bld;
     chain_begin(&bld, &r.plan.arena, ndims, out, false);
     step_t step = {.kind = STEP_CHAIN};
-    rig_check(chain_store(&bld, chain_load(&bld, a, ndims), out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, what, "");
+    rig_check(chain_store(&bld, chain_load(&bld, a, ndims), out, NULL) == sinter_success &&
+                  chain_finish(&bld, -1, false, &step.post) == sinter_success,
+              what, "");
     const kernel_t *kernels[8];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     unsigned char *writer = calloc(1, r.bytes[out]);
@@ -162,7 +175,8 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
 /* ---- programs ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Runs a chain with io over all of its space, in runs of n. */
-static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, float *io) {
+static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, float *io)
+{
     const frame_t frame = {.v = r->v, .threads = 1};
     static chain_bound_t b;
     rig_check(chain_bind(chain, &frame, isa, &b) == sinter_success, "bind", sinter_last_error_message());
@@ -170,7 +184,7 @@ static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, 
     const bound_t *space = &r->v[chain->dims_value];
     int64_t idx[SINTER_MAX_NDIMS];
     const int64_t inner = space->dims[space->ndims - 1];
-    for (int64_t i = 0; i < rig_count(space); i += idx[space->ndims - 1] + n > inner ? inner - idx[space->ndims - 1] : n) {
+    for (int64_t i = 0; i<rig_count(space); i += idx[space->ndims - 1] + n> inner ? inner - idx[space->ndims - 1] : n) {
         rig_index(space, i, idx);
         const int64_t rest = inner - idx[space->ndims - 1];
         chain_run(&b, idx, rest < n ? (int)rest : n, io + i, scratch);
@@ -179,21 +193,26 @@ static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, 
 }
 
 /* The causal score: Select(row >= col, x / 4, fill), f32 and f64. */
-static void causal(bool f64) {
+static void causal(bool f64)
+{
     rig_t r;
     const int64_t dims[] = {2, 5, 300};
     rig_init(&r, cap);
-    const int space = rig_value(&r, sinter_f32, 3, dims, NULL), fill = rig_value(&r, f64 ? sinter_f64 : sinter_f32, 0, NULL, NULL), div = rig_value(&r, sinter_f32, 0, NULL, NULL);
+    const int space = rig_value(&r, sinter_f32, 3, dims, NULL), fill = rig_value(&r, f64 ? sinter_f64 : sinter_f32, 0, NULL, NULL),
+              div = rig_value(&r, sinter_f32, 0, NULL, NULL);
     rig_set(&r, fill, NULL, -1000);
     rig_set(&r, div, NULL, 4);
-    attr_t row_axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){-2}}, col_axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){2}};
-    const node_t row = {.kind = sinter_op_gen_index, .attrs = &row_axis, .n_attrs = 1}, col = {.kind = sinter_op_gen_index, .attrs = &col_axis, .n_attrs = 1};
+    attr_t row_axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){-2}},
+           col_axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){2}};
+    const node_t row = {.kind = sinter_op_gen_index, .attrs = &row_axis, .n_attrs = 1},
+                 col = {.kind = sinter_op_gen_index, .attrs = &col_axis, .n_attrs = 1};
     const node_t ge = {.kind = sinter_op_greater_equal}, divide = {.kind = sinter_op_divide}, select = {.kind = sinter_op_select};
     chain_builder_t b;
     const chain_t *chain;
     chain_begin(&b, &r.plan.arena, 3, space, true);
     const int i = chain_op(&b, &row, NULL, 0), j = chain_op(&b, &col, NULL, 0), keep = chain_op(&b, &ge, (int[]){i, j}, 2);
-    const int x = chain_op(&b, &divide, (int[]){0, chain_load(&b, div, 0)}, 2), y = chain_op(&b, &select, (int[]){keep, x, chain_load(&b, fill, 0)}, 3);
+    const int x = chain_op(&b, &divide, (int[]){0, chain_load(&b, div, 0)}, 2),
+              y = chain_op(&b, &select, (int[]){keep, x, chain_load(&b, fill, 0)}, 3);
     rig_check(chain_finish(&b, y, f64, &chain) == sinter_success && chain->result >= 0, "causal", sinter_last_error_message());
     static float io[2 * 5 * 300];
     for (int k = 0; k < 3000; k++) {
@@ -209,9 +228,11 @@ static void causal(bool f64) {
 }
 
 /* Random expressions over many values, several kept alive: colouring must keep them apart. */
-static void random_program(void) {
+static void random_program(void)
+{
     enum { NODES = 60, N = 40 };
-    static const sinter_op_kind_t kinds[] = {sinter_op_add, sinter_op_subtract, sinter_op_maximum, sinter_op_minimum, sinter_op_select, sinter_op_abs};
+    static const sinter_op_kind_t kinds[] = {sinter_op_add,     sinter_op_subtract, sinter_op_maximum,
+                                             sinter_op_minimum, sinter_op_select,   sinter_op_abs};
     rig_t r;
     const int64_t dims[] = {N};
     rig_init(&r, cap);
@@ -236,8 +257,12 @@ static void random_program(void) {
         regs[n] = chain_op(&b, &node, (int[]){regs[p], regs[q], regs[s]}, 3);
         for (int i = 0; i < N; i++) {
             const double x = ref[p][i], y = ref[q][i], z = ref[s][i];
-            ref[n][i] = node.kind == sinter_op_add ? x + y : node.kind == sinter_op_subtract ? x - y : node.kind == sinter_op_maximum ? fmax(x, y)
-                      : node.kind == sinter_op_minimum ? fmin(x, y) : node.kind == sinter_op_select ? (x != 0 ? y : z) : fabs(x);
+            ref[n][i] = node.kind == sinter_op_add        ? x + y
+                        : node.kind == sinter_op_subtract ? x - y
+                        : node.kind == sinter_op_maximum  ? fmax(x, y)
+                        : node.kind == sinter_op_minimum  ? fmin(x, y)
+                        : node.kind == sinter_op_select   ? (x != 0 ? y : z)
+                                                          : fabs(x);
             if (fabs(ref[n][i]) > 1e6) { /* stays exact */
                 n--;
                 goto done;
@@ -256,7 +281,8 @@ done:
 }
 
 /* More values alive at once than registers. */
-static void too_many_registers(void) {
+static void too_many_registers(void)
+{
     rig_t r;
     const int64_t dims[] = {4};
     const node_t add = {.kind = sinter_op_add};
@@ -274,16 +300,19 @@ static void too_many_registers(void) {
         sum = chain_op(&b, &add, (int[]){sum, regs[i]}, 2);
     }
     rig_check(chain_store(&b, sum, space, NULL) == sinter_success, "store", "");
-    rig_check(chain_finish(&b, -1, false, &chain) == sinter_unimplemented && strstr(sinter_last_error_message(), "registers") != NULL, "17 registers", sinter_last_error_message());
+    rig_check(chain_finish(&b, -1, false, &chain) == sinter_unimplemented && strstr(sinter_last_error_message(), "registers") != NULL,
+              "17 registers", sinter_last_error_message());
     rig_free(&r);
 }
 
 /* BiasAdd and PReLU along dim 1 of [N, C, H, W] and along the last dim. */
-static void channels(bool ncx, sinter_op_kind_t kind) {
+static void channels(bool ncx, sinter_op_kind_t kind)
+{
     rig_t r;
     const int64_t dims[] = {2, 3, 4, 5}, c[] = {ncx ? 3 : 5};
     rig_init(&r, cap);
-    const int x = rig_value(&r, sinter_f32, 4, dims, NULL), w = rig_value(&r, sinter_f32, 1, c, NULL), out = rig_value(&r, sinter_f32, 4, dims, NULL);
+    const int x = rig_value(&r, sinter_f32, 4, dims, NULL), w = rig_value(&r, sinter_f32, 1, c, NULL),
+              out = rig_value(&r, sinter_f32, 4, dims, NULL);
     rig_fill(&r, x, -9, 9);
     rig_fill(&r, w, -4, 4);
     attr_t format = {.id = sinter_op_attr_data_format, .str = ncx ? "NCX" : "NXC"};
@@ -292,7 +321,8 @@ static void channels(bool ncx, sinter_op_kind_t kind) {
     step_t step = {.kind = STEP_CHAIN};
     chain_begin(&b, &r.plan.arena, 4, out, false);
     const int y = chain_op(&b, &node, (int[]){chain_load(&b, x, 4), chain_load(&b, w, 1)}, 2);
-    rig_check(chain_store(&b, y, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "channels", sinter_last_error_message());
+    rig_check(chain_store(&b, y, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "channels",
+              sinter_last_error_message());
     const kernel_t *kernels[8];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
@@ -308,11 +338,13 @@ static void channels(bool ncx, sinter_op_kind_t kind) {
 }
 
 /* round(x / scale) + zp, ties to even, saturated; floats rounded through their type. */
-static void quantise(sinter_data_type_t type, double scale, double zp) {
+static void quantise(sinter_data_type_t type, double scale, double zp)
+{
     rig_t r;
     const int64_t dims[] = {401};
     rig_init(&r, cap);
-    const int x = rig_value(&r, sinter_f32, 1, dims, NULL), s = rig_value(&r, sinter_f32, 0, NULL, NULL), z = rig_value(&r, sinter_s8, 0, NULL, NULL), out = rig_value(&r, type, 1, dims, NULL);
+    const int x = rig_value(&r, sinter_f32, 1, dims, NULL), s = rig_value(&r, sinter_f32, 0, NULL, NULL),
+              z = rig_value(&r, sinter_s8, 0, NULL, NULL), out = rig_value(&r, type, 1, dims, NULL);
     for (int64_t i = 0; i < 401; i++) {
         rig_set(&r, x, &i, i == 400 ? NAN : i == 399 ? INFINITY : i == 398 ? -1e30 : ((double)i - 200) * 0.25);
     }
@@ -323,7 +355,8 @@ static void quantise(sinter_data_type_t type, double scale, double zp) {
     chain_begin(&b, &r.plan.arena, 1, out, false);
     const bool integer = dtype_traits(type)->cls == DTYPE_INT;
     const int q = chain_quant(&b, chain_load(&b, x, 1), chain_load(&b, s, 0), integer ? chain_load(&b, z, 0) : -1, type);
-    rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, dtype_needs_f64(type), &step.post) == sinter_success, "quantise", "");
+    rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, dtype_needs_f64(type), &step.post) == sinter_success,
+              "quantise", "");
     const kernel_t *kernels[8];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
@@ -340,11 +373,13 @@ static void quantise(sinter_data_type_t type, double scale, double zp) {
 }
 
 /* Exact where f32 is not. */
-static void wide_integers(void) {
+static void wide_integers(void)
+{
     rig_t r;
     const int64_t dims[] = {3};
     rig_init(&r, cap);
-    const int x = rig_value(&r, sinter_s32, 1, dims, NULL), y = rig_value(&r, sinter_s32, 1, dims, NULL), out = rig_value(&r, sinter_s32, 1, dims, NULL);
+    const int x = rig_value(&r, sinter_s32, 1, dims, NULL), y = rig_value(&r, sinter_s32, 1, dims, NULL),
+              out = rig_value(&r, sinter_s32, 1, dims, NULL);
     const node_t add = {.kind = sinter_op_add};
     for (int64_t i = 0; i < 3; i++) {
         rig_set(&r, x, &i, 2147483000 - (double)i);
@@ -365,12 +400,14 @@ static void wide_integers(void) {
 }
 
 /* Operands that do not fit the space, found at execute. */
-static void bad_binding(void) {
+static void bad_binding(void)
+{
     rig_t r;
     static chain_bound_t bound;
     const int64_t dims[] = {4, 6}, five[] = {5}, two[] = {4, 1, 6};
     rig_init(&r, cap);
-    const int space = rig_value(&r, sinter_f32, 2, dims, NULL), other = rig_value(&r, sinter_f32, 1, five, NULL), big = rig_value(&r, sinter_f32, 3, two, NULL);
+    const int space = rig_value(&r, sinter_f32, 2, dims, NULL), other = rig_value(&r, sinter_f32, 1, five, NULL),
+              big = rig_value(&r, sinter_f32, 3, two, NULL);
     const frame_t frame = {.v = r.v, .threads = 1};
     const int8_t transposed[SINTER_MAX_NDIMS] = {1, 0};
     for (int kind = 0; kind < 3; kind++) {
@@ -378,13 +415,19 @@ static void bad_binding(void) {
         const chain_t *chain;
         chain_begin(&b, &r.plan.arena, 2, space, true);
         const int x = kind == 0 ? chain_load(&b, other, 1) : kind == 1 ? chain_load(&b, big, 3) : 0;
-        rig_check(chain_store(&b, x, space, kind == 2 ? transposed : NULL) == sinter_success && chain_finish(&b, -1, false, &chain) == sinter_success, "bad binding", "");
-        rig_check(chain_bind(chain, &frame, cap, &bound) == sinter_invalid_shape, "bad binding", kind == 0 ? "5 for 6" : kind == 1 ? "leading dim" : "transposed store");
+        rig_check(chain_store(&b, x, space, kind == 2 ? transposed : NULL) == sinter_success &&
+                      chain_finish(&b, -1, false, &chain) == sinter_success,
+                  "bad binding", "");
+        rig_check(chain_bind(chain, &frame, cap, &bound) == sinter_invalid_shape, "bad binding",
+                  kind == 0   ? "5 for 6"
+                  : kind == 1 ? "leading dim"
+                              : "transposed store");
     }
     rig_free(&r);
 }
 
-static void plain_store(void) {
+static void plain_store(void)
+{
     rig_t r;
     const int64_t dims[] = {4};
     int operand = -1;
@@ -397,12 +440,15 @@ static void plain_store(void) {
     rig_check(chain_store(&b, 0, out, NULL) == sinter_success && chain_finish(&b, -1, false, &chain) == sinter_success, "plain store", "");
     rig_check(chain_is_store(chain, &operand) && chain->operands[operand].value == out, "plain store", "found");
     chain_begin(&b, &r.plan.arena, 1, out, true);
-    rig_check(chain_store(&b, chain_op(&b, &relu, (int[]){0}, 1), out, NULL) == sinter_success && chain_finish(&b, -1, false, &chain) == sinter_success, "plain store", "");
+    rig_check(chain_store(&b, chain_op(&b, &relu, (int[]){0}, 1), out, NULL) == sinter_success &&
+                  chain_finish(&b, -1, false, &chain) == sinter_success,
+              "plain store", "");
     rig_check(!chain_is_store(chain, &operand), "plain store", "with relu");
     rig_free(&r);
 }
 
-int main(void) {
+int main(void)
+{
     if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
         return 1;
     }

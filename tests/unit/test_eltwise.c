@@ -1,4 +1,5 @@
-/* Elementwise functions against the C library in double: bit patterns spread over all of f32 and the special values, at every ISA level of this machine. */
+/* Elementwise functions against the C library in double: bit patterns spread over all of f32 and the special values, at
+ * every ISA level of this machine. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 
 static int passed, failed;
 
-static void check(int ok, const char *isa, const char *what, double x, double got, double want) {
+static void check(int ok, const char *isa, const char *what, double x, double got, double want)
+{
     passed += ok;
     failed += !ok;
     if (!ok && failed <= 40) {
@@ -21,13 +23,20 @@ static void check(int ok, const char *isa, const char *what, double x, double go
 /* ---- references ---------------------------------------------------------------------------------------------------------------- */
 
 typedef double ref_t(double x, const double *p);
-#define REF(name, expr)                                     \
-    static double r_##name(double x, const double *p) {     \
-        (void)p;                                            \
-        return expr;                                        \
+#define REF(name, expr)                                                                                                                    \
+    static double r_##name(double x, const double *p)                                                                                      \
+    {                                                                                                                                      \
+        (void)p;                                                                                                                           \
+        return expr;                                                                                                                       \
     }
-static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static double unit(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+static double softplus(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static double unit(double x)
+{
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
 REF(abs, fabs(x))
 REF(exp, exp(x))
 REF(log, log(x))
@@ -46,7 +55,7 @@ REF(hard_sigmoid, unit(p[0] * x + p[1]))
 REF(leaky_relu, x < 0 ? p[0] * x : x)
 REF(elu, x < 0 ? p[0] * expm1(x) : x)
 REF(softplus, softplus(p[0] * x) / p[0])
-REF(clamp, x < p[0] ? p[0] : x > p[1] ? p[1] : x)
+REF(clamp, x<p[0] ? p[0] : x> p[1] ? p[1] : x)
 REF(pow, pow(x, p[0]))
 
 /* What the exponent's own rounding costs: e^y moves by |y| units. */
@@ -60,8 +69,8 @@ typedef struct unary_case {
     sinter_op_kind_t kind;
     const char *name;
     ref_t *ref;
-    double units;  /* error allowed, in 2^-24 of the result; 0: correctly rounded */
-    ref_t *extra;  /* further units */
+    double units; /* error allowed, in 2^-24 of the result; 0: correctly rounded */
+    ref_t *extra; /* further units */
     float p[2];
 } unary_case_t;
 
@@ -96,7 +105,8 @@ static const unary_case_t cases[] = {
 };
 
 /* Below 2^-126 the loss is absolute: units of 2^-149, times x in x * f(x). */
-static int close_to(double x, float got, double want, double units) {
+static int close_to(double x, float got, double want, double units)
+{
     if (isnan(want) || isinf((float)want) || units == 0) {
         return isnan(want) ? isnan(got) : got == (float)want || (units > 0 && !isinf(want) && got >= 0x1.FFFFFAp127f);
     }
@@ -106,12 +116,17 @@ static int close_to(double x, float got, double want, double units) {
     return fabs((double)got - want) <= units * 0x1p-24 * fabs(want) + 0x1p-148 * (1 + fmin(fabs(x), 128));
 }
 
-static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-126f, -0x1p-126f, 0x1.FFFFFEp127f, -0x1.FFFFFEp127f,
-                                1, -1, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, 88.72284f, 88.7229f, -87.33655f, -87.4f, -103.9f, -104.1f, -17.5f, 0.625f, -0.625f, 8388607.5f, 8388608, 16777216, 3, -3,
-                                0.70710677f, 0.70710683f, 1.41421354f, 1.41421366f, 0.99999994f, 1.00000012f, 9.01f, -9.01f, -13.5f, -14.2f};
+static const float special[] = {
+    0.0f,        -0.0f,           INFINITY,         -INFINITY,   NAN,         0x1p-149f,   -0x1p-149f, 0x1p-126f,
+    -0x1p-126f,  0x1.FFFFFEp127f, -0x1.FFFFFEp127f, 1,           -1,          0.5f,        -0.5f,      1.5f,
+    2.5f,        -2.5f,           88.72284f,        88.7229f,    -87.33655f,  -87.4f,      -103.9f,    -104.1f,
+    -17.5f,      0.625f,          -0.625f,          8388607.5f,  8388608,     16777216,    3,          -3,
+    0.70710677f, 0.70710683f,     1.41421354f,      1.41421366f, 0.99999994f, 1.00000012f, 9.01f,      -9.01f,
+    -13.5f,      -14.2f};
 enum { N_SPECIAL = sizeof special / sizeof special[0], BLOCK = 251 };
 
-static void run_unary(const char *isa, const eltwise_table_t *t, const unary_case_t *c, const float *x, int n) {
+static void run_unary(const char *isa, const eltwise_table_t *t, const unary_case_t *c, const float *x, int n)
+{
     float got[BLOCK];
     double p[2] = {c->p[0], c->p[1]};
     memcpy(got, x, (size_t)n * sizeof(float));
@@ -122,14 +137,16 @@ static void run_unary(const char *isa, const eltwise_table_t *t, const unary_cas
     }
 }
 
-static float of_bits(uint32_t u) {
+static float of_bits(uint32_t u)
+{
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
 /* Bit patterns `step` apart, and numbers of everyday size. */
-static void test_unary(const char *isa, const eltwise_table_t *t, uint32_t step) {
+static void test_unary(const char *isa, const eltwise_table_t *t, uint32_t step)
+{
     float x[BLOCK];
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         run_unary(isa, t, &cases[k], special, N_SPECIAL);
@@ -152,23 +169,36 @@ static void test_unary(const char *isa, const eltwise_table_t *t, uint32_t step)
 
 /* ---- binary, select -------------------------------------------------------------------------------------------------------------- */
 
-static double binary_ref(sinter_op_kind_t kind, double a, double b) {
+static double binary_ref(sinter_op_kind_t kind, double a, double b)
+{
     switch (kind) {
-    case sinter_op_add: case sinter_op_bias_add: return a + b;
-    case sinter_op_subtract: return a - b;
-    case sinter_op_multiply: return a * b;
-    case sinter_op_divide: return a / b;
-    case sinter_op_squared_difference: return (double)(float)(a - b) * (double)(float)(a - b);
-    case sinter_op_prelu: return a < 0 ? a * b : a;
-    case sinter_op_greater_equal: return a >= b;
-    case sinter_op_maximum: return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
-    default: return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+    case sinter_op_add:
+    case sinter_op_bias_add:
+        return a + b;
+    case sinter_op_subtract:
+        return a - b;
+    case sinter_op_multiply:
+        return a * b;
+    case sinter_op_divide:
+        return a / b;
+    case sinter_op_squared_difference:
+        return (double)(float)(a - b) * (double)(float)(a - b);
+    case sinter_op_prelu:
+        return a < 0 ? a * b : a;
+    case sinter_op_greater_equal:
+        return a >= b;
+    case sinter_op_maximum:
+        return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+    default:
+        return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
     }
 }
 
-static void test_binary(const char *isa, const eltwise_table_t *t) {
-    static const sinter_op_kind_t kinds[] = {sinter_op_add, sinter_op_subtract, sinter_op_multiply, sinter_op_divide, sinter_op_squared_difference, sinter_op_prelu,
-                                             sinter_op_greater_equal, sinter_op_maximum, sinter_op_minimum, sinter_op_bias_add};
+static void test_binary(const char *isa, const eltwise_table_t *t)
+{
+    static const sinter_op_kind_t kinds[] = {
+        sinter_op_add,   sinter_op_subtract,      sinter_op_multiply, sinter_op_divide,  sinter_op_squared_difference,
+        sinter_op_prelu, sinter_op_greater_equal, sinter_op_maximum,  sinter_op_minimum, sinter_op_bias_add};
     static float a[N_SPECIAL * N_SPECIAL], b[N_SPECIAL * N_SPECIAL], got[N_SPECIAL * N_SPECIAL], cond[N_SPECIAL * N_SPECIAL];
     const int n = N_SPECIAL * N_SPECIAL;
     for (int i = 0; i < n; i++) {
@@ -194,7 +224,8 @@ static void test_binary(const char *isa, const eltwise_table_t *t) {
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------------ */
 
-static void test_rows(const char *isa, const eltwise_table_t *t) {
+static void test_rows(const char *isa, const eltwise_table_t *t)
+{
     float x[300], y[300], z[300];
     for (int n = 0; n < 300; n += n < 40 ? 1 : 37) {
         double sum = 0, esum = 0, bound = 0;
@@ -238,7 +269,8 @@ static void test_rows(const char *isa, const eltwise_table_t *t) {
 
 /* ---- conversions ------------------------------------------------------------------------------------------------------------------ */
 
-static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data_type_t type, const char *name, int bytes) {
+static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data_type_t type, const char *name, int bytes)
+{
     unsigned char raw[BLOCK * 4 + 1], want[BLOCK * 4 + 1];
     float x[BLOCK];
     for (uint32_t base = 0; base < 70000 && t->load[type]; base += BLOCK) { /* all codes of up to 16 bits, at an odd address */
@@ -266,26 +298,36 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
             const double g = orc_decode(type, raw + 1, i), w = orc_decode(type, want + 1, i);
             check(isnan(w) ? isnan(g) : g == w, isa, name, x[i], g, w);
         }
-        check(memcmp(raw + 1 + n * bytes, want + 1 + n * bytes, sizeof raw - 1 - (size_t)(n * bytes)) == 0 && raw[0] == 0xA5, isa, "sentinel", n, 0, 0);
+        check(memcmp(raw + 1 + n * bytes, want + 1 + n * bytes, sizeof raw - 1 - (size_t)(n * bytes)) == 0 && raw[0] == 0xA5, isa,
+              "sentinel", n, 0, 0);
     }
 }
 
-static void test_f64(void) {
+static void test_f64(void)
+{
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         const double p[2] = {cases[k].p[0], cases[k].p[1]};
         for (int i = 0; i < 2000; i++) {
             const double x = i < N_SPECIAL ? special[i] : (rand() / (double)RAND_MAX - 0.5) * 30, want = cases[k].ref(x, p);
             double got = x;
             eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
-            check(isnan(want) ? isnan(got) : got == want || fabs(got - want) <= 1e-13 * fabs(want) + 1e-300, "f64", cases[k].name, x, got, want);
+            check(isnan(want) ? isnan(got) : got == want || fabs(got - want) <= 1e-13 * fabs(want) + 1e-300, "f64", cases[k].name, x, got,
+                  want);
         }
     }
 }
 
-int main(void) {
-    static const struct { sinter_data_type_t type; const char *name; int bytes; } types[] = {
-        {sinter_f32, "f32", 4}, {sinter_f16, "f16", 2}, {sinter_bf16, "bf16", 2}, {sinter_s8, "s8", 1}, {sinter_u8, "u8", 1}};
-    static const struct { sinter_cpu_isa_t isa; const char *name; } levels[] = {{sinter_isa_generic, "generic"}, {sinter_isa_avx2, "avx2"}, {sinter_isa_avx512, "avx512"}};
+int main(void)
+{
+    static const struct {
+        sinter_data_type_t type;
+        const char *name;
+        int bytes;
+    } types[] = {{sinter_f32, "f32", 4}, {sinter_f16, "f16", 2}, {sinter_bf16, "bf16", 2}, {sinter_s8, "s8", 1}, {sinter_u8, "u8", 1}};
+    static const struct {
+        sinter_cpu_isa_t isa;
+        const char *name;
+    } levels[] = {{sinter_isa_generic, "generic"}, {sinter_isa_avx2, "avx2"}, {sinter_isa_avx512, "avx512"}};
     sinter_cpu_isa_t cap;
     if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
         return 1;

@@ -1,5 +1,6 @@
-/* The matmul kernels against plain loops in double: batch broadcasts, transposes, strides, element types, group geometries, post chains, threads, ISA levels. Inputs are
- * small whole numbers and powers of two, so every product is exact in every arithmetic and results compare equal. */
+/* The matmul kernels against plain loops in double: batch broadcasts, transposes, strides, element types, group
+ * geometries, post chains, threads, ISA levels. Inputs are small whole numbers and powers of two, so every product is
+ * exact in every arithmetic and results compare equal. */
 #include "backend_xsmm/chain.h"
 #include "rig.h"
 
@@ -12,7 +13,8 @@ typedef struct side {
     operand_t op;
 } side_t;
 
-static int64_t divisor_of(int64_t n) {
+static int64_t divisor_of(int64_t n)
+{
     int64_t by = n > 0 ? 1 + rig_pick((int)(n < 40 ? n : 40)) : 1;
     while (n % by != 0) {
         by--;
@@ -20,7 +22,8 @@ static int64_t divisor_of(int64_t n) {
     return by;
 }
 
-static int coefficients(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims) {
+static int coefficients(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims)
+{
     int64_t own[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
     for (int d = 0; d < ndims; d++) {
         own[d] = rig_pick(4) == 0 ? 1 : rig_pick(4) == 0 ? dims[d] : dims[d] / divisor_of(dims[d]);
@@ -30,8 +33,10 @@ static int coefficients(rig_t *r, sinter_data_type_t type, int ndims, const int6
 }
 
 /* A matrix of the given rows and columns with nb batch dims (some broadcast); codes in lo..hi. */
-static side_t make_side(rig_t *r, int nb, const int64_t *batch, int64_t rows, int64_t cols, bool quantised) {
-    static const sinter_data_type_t plain[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_f8_e4m3}, codes[] = {sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_f4_e2m1};
+static side_t make_side(rig_t *r, int nb, const int64_t *batch, int64_t rows, int64_t cols, bool quantised)
+{
+    static const sinter_data_type_t plain[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_f8_e4m3},
+                                    codes[] = {sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_f4_e2m1};
     side_t s = {.scale = -1, .zp = -1, .trans = rig_pick(2)};
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
     const int own = rig_pick(3) ? nb : rig_pick(nb + 1);
@@ -59,7 +64,8 @@ static side_t make_side(rig_t *r, int nb, const int64_t *batch, int64_t rows, in
     return s;
 }
 
-static double side_at(const rig_t *r, const side_t *s, const int64_t *batch_idx, int nb, int64_t row, int64_t col) {
+static double side_at(const rig_t *r, const side_t *s, const int64_t *batch_idx, int nb, int64_t row, int64_t col)
+{
     const bound_t *b = &r->v[s->data];
     const int own = b->ndims - 2;
     int64_t idx[SINTER_MAX_NDIMS], g[SINTER_MAX_NDIMS];
@@ -85,7 +91,8 @@ static double side_at(const rig_t *r, const side_t *s, const int64_t *batch_idx,
 }
 
 /* The exact product, dense over the output's dims. */
-static double *product(const rig_t *r, const side_t *a, const side_t *b, const bound_t *out, int64_t K) {
+static double *product(const rig_t *r, const side_t *a, const side_t *b, const bound_t *out, int64_t K)
+{
     const int64_t n = rig_count(out);
     const int nb = out->ndims - 2;
     double *v = calloc((size_t)n + 1, sizeof *v);
@@ -99,7 +106,8 @@ static double *product(const rig_t *r, const side_t *a, const side_t *b, const b
     return v;
 }
 
-static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want) {
+static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want)
+{
     const kernel_t *kernels[8];
     const int n = rig_kernels(r, step, kernels);
     rig_check(n >= 1, "a kernel accepts", "");
@@ -109,15 +117,16 @@ static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want) 
             rig_check(rig_run(r, kernels[k], step, nth) == sinter_success, kernels[k]->name, sinter_last_error_message());
             char what[200];
             const bound_t *b = &r->v[out];
-            snprintf(what, sizeof what, "%s, %d threads, M %lld N %lld batch dims %d, %s", dtype_traits(b->dtype)->name, nth, (long long)b->dims[b->ndims - 2],
-                     (long long)b->dims[b->ndims - 1], b->ndims - 2, step->note);
+            snprintf(what, sizeof what, "%s, %d threads, M %lld N %lld batch dims %d, %s", dtype_traits(b->dtype)->name, nth,
+                     (long long)b->dims[b->ndims - 2], (long long)b->dims[b->ndims - 1], b->ndims - 2, step->note);
             rig_check(memcmp(want, b->data, r->bytes[out]) == 0 && rig_guarded(r, out), kernels[k]->name, what);
         }
     }
 }
 
 /* out = product + bias[N], in steps of `unit` so that it fits the output type; known: dims are known at compile. */
-static void random_matmul(int64_t M, int64_t N, int64_t K, bool known) {
+static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
+{
     static const sinter_data_type_t outs[] = {sinter_f32, sinter_f32, sinter_s32, sinter_bf16, sinter_u4};
     rig_t r;
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
@@ -146,7 +155,9 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known) {
     chain_builder_t bld;
     chain_begin(&bld, &r.plan.arena, nb + 2, out, true);
     const int y = rig_pick(2) ? chain_op(&bld, &add, (int[]){0, chain_load(&bld, bias, 1)}, 2) : 0;
-    rig_check(chain_store(&bld, y, out, NULL) == sinter_success && chain_finish(&bld, -1, r.v[out].dtype == sinter_s32, &step.post) == sinter_success, "chain", "");
+    rig_check(chain_store(&bld, y, out, NULL) == sinter_success &&
+                  chain_finish(&bld, -1, r.v[out].dtype == sinter_s32, &step.post) == sinter_success,
+              "chain", "");
     double *v = product(&r, &a, &b, &r.v[out], K);
     unsigned char *want = malloc(r.bytes[out] + 1);
     memset(want, RIG_FILL, r.bytes[out]);
@@ -161,19 +172,23 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known) {
 }
 
 /* Dims that contradict each other, found at execute. */
-static void bad_dims(void) {
+static void bad_dims(void)
+{
     rig_t r;
     const int64_t a_dims[] = {2, 3, 4}, b_dims[] = {3, 4, 5}, k_dims[] = {3, 5}, out_dims[] = {2, 3, 5};
     rig_init(&r, cap);
-    const int a = rig_value(&r, sinter_f32, 3, a_dims, NULL), b = rig_value(&r, sinter_f32, 3, b_dims, NULL), k = rig_value(&r, sinter_f32, 2, k_dims, NULL);
+    const int a = rig_value(&r, sinter_f32, 3, a_dims, NULL), b = rig_value(&r, sinter_f32, 3, b_dims, NULL),
+              k = rig_value(&r, sinter_f32, 2, k_dims, NULL);
     const int out = rig_value(&r, sinter_f32, 3, out_dims, NULL);
     chain_builder_t bld;
     step_t step = {.kind = STEP_MATMUL};
     chain_begin(&bld, &r.plan.arena, 3, out, true);
-    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, "chain", "");
+    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, "chain",
+              "");
     const kernel_t *kernels[8];
     for (int i = 0; i < 2; i++) {
-        step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1}, .b = {.data = i ? b : k, .scale = -1, .zp = -1}, .out_dims = out};
+        step.p.matmul =
+            (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1}, .b = {.data = i ? b : k, .scale = -1, .zp = -1}, .out_dims = out};
         const int n = rig_kernels(&r, &step, kernels);
         for (int j = 0; j < n; j++) {
             rig_check(rig_run(&r, kernels[j], &step, 1) == sinter_invalid_shape, kernels[j]->name, i ? "batch 2 and 3" : "K 4 and 3");
@@ -183,7 +198,8 @@ static void bad_dims(void) {
 }
 
 /* The bf16 kernel needs permission. */
-static void selection(void) {
+static void selection(void)
+{
     rig_t r;
     const int64_t dims[] = {4, 4};
     rig_init(&r, cap);
@@ -192,17 +208,21 @@ static void selection(void) {
     step_t step = {.kind = STEP_MATMUL, .mode = sinter_fpmath_mode_f16};
     step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1}, .b = {.data = a, .scale = -1, .zp = -1}, .out_dims = out};
     chain_begin(&bld, &r.plan.arena, 2, out, true);
-    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, "chain", "");
+    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, "chain",
+              "");
     textbuf_t why;
     text_init(&why, &r.plan.arena);
     const kernel_t *k = kernel_select(&r.plan, &step, &why);
-    const char *want = cap >= sinter_isa_avx512 ? "matmul_panel_f32_avx512" : cap == sinter_isa_avx2 ? "matmul_panel_f32_avx2" : "matmul_panel_f32_generic";
+    const char *want = cap >= sinter_isa_avx512 ? "matmul_panel_f32_avx512"
+                       : cap == sinter_isa_avx2 ? "matmul_panel_f32_avx2"
+                                                : "matmul_panel_f32_generic";
     rig_check(k != NULL && strcmp(k->name, want) == 0, "selected", k ? k->name : "none");
     rig_check(strstr(why.text, "matmul_panel_bf16_avx512 refused") != NULL, "bf16 refused", why.text);
     rig_free(&r);
 }
 
-int main(void) {
+int main(void)
+{
     static const int64_t sizes[] = {1, 2, 3, 5, 7, 13, 16, 31, 33, 64, 65, 100};
     if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
         return 1;
@@ -210,7 +230,8 @@ int main(void) {
     for (int i = 0; i < 250; i++) {
         random_matmul(sizes[rig_pick(12)], sizes[rig_pick(12)], sizes[rig_pick(12)], rig_pick(2));
     }
-    const int64_t big[][3] = {{1, 600, 700}, {3, 300, 513}, {150, 70, 300}, {260, 20, 40}, {33, 257, 256}, {0, 5, 7}, {5, 0, 7}, {5, 7, 0}, {129, 513, 33}};
+    const int64_t big[][3] = {{1, 600, 700}, {3, 300, 513}, {150, 70, 300}, {260, 20, 40}, {33, 257, 256},
+                              {0, 5, 7},     {5, 0, 7},     {5, 7, 0},      {129, 513, 33}};
     for (size_t i = 0; i < sizeof big / sizeof big[0]; i++) {
         random_matmul(big[i][0], big[i][1], big[i][2], true);
         random_matmul(big[i][0], big[i][1], big[i][2], false);

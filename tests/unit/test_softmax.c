@@ -1,4 +1,5 @@
-/* SoftMax, LogSoftmax and dynamic quantisation kernels against plain loops in double: any axis, strides, types, special values, threads, ISA levels. */
+/* SoftMax, LogSoftmax and dynamic quantisation kernels against plain loops in double: any axis, strides, types, special
+ * values, threads, ISA levels. */
 #include <math.h>
 
 #include "backend_xsmm/chain.h"
@@ -7,10 +8,13 @@
 
 static sinter_cpu_isa_t cap;
 
-static void store_chain(rig_t *r, step_t *step, int out, int with_input) {
+static void store_chain(rig_t *r, step_t *step, int out, int with_input)
+{
     chain_builder_t b;
     chain_begin(&b, &r->plan.arena, r->v[out].ndims, out, with_input);
-    rig_check((!with_input || chain_store(&b, 0, out, NULL) == sinter_success) && chain_finish(&b, -1, false, &step->post) == sinter_success, "chain", "");
+    rig_check((!with_input || chain_store(&b, 0, out, NULL) == sinter_success) &&
+                  chain_finish(&b, -1, false, &step->post) == sinter_success,
+              "chain", "");
 }
 
 /* ---- softmax ---------------------------------------------------------------------------------------------------------------------- */
@@ -24,7 +28,8 @@ typedef struct softmax_case {
 } softmax_case_t;
 
 /* Expected along one row, with what f32 code may be off by: the exponent's roundings, a few units, the sum's. */
-static void softmax_row(const double *x, int64_t n, bool log_form, bool zero, double *y, double *tol, double *stats, double *stats_tol) {
+static void softmax_row(const double *x, int64_t n, bool log_form, bool zero, double *y, double *tol, double *stats, double *stats_tol)
+{
     double max = -INFINITY, sum = 0, nan = 0;
     for (int64_t i = 0; i < n; i++) {
         max = x[i] > max ? x[i] : max;
@@ -36,7 +41,8 @@ static void softmax_row(const double *x, int64_t n, bool log_form, bool zero, do
     const double rel = (12 + 2 * sqrt((double)n)) * 0x1p-24;
     for (int64_t i = 0; i < n; i++) {
         y[i] = log_form ? x[i] - max - log(sum) : exp(x[i] - max) / sum;
-        tol[i] = log_form ? (fabs(x[i]) + 2 * fabs(max) + 8 * fabs(log(sum)) + 12) * 0x1p-24 + rel : (y[i] == 0 ? 0 : y[i] * (rel + 2 * fabs(x[i] - max) * 0x1p-24)) + 0x1p-140;
+        tol[i] = log_form ? (fabs(x[i]) + 2 * fabs(max) + 8 * fabs(log(sum)) + 12) * 0x1p-24 + rel
+                          : (y[i] == 0 ? 0 : y[i] * (rel + 2 * fabs(x[i] - max) * 0x1p-24)) + 0x1p-140;
     }
     *stats = max + log(sum);
     *stats_tol = (2 * fabs(max) + 8 * fabs(log(sum))) * 0x1p-24 + rel;
@@ -49,14 +55,17 @@ static void softmax_row(const double *x, int64_t n, bool log_form, bool zero, do
     }
 }
 
-static bool near(double got, double want, double tol, int digits) {
+static bool near(double got, double want, double tol, int digits)
+{
     if (isnan(want) || isinf(want)) {
         return isnan(want) ? isnan(got) : got == want;
     }
-    return fabs(got - want) <= tol + fmax(fabs(want) * ldexp(1, -digits), digits == 11 ? 0x1p-25 : 0); /* half a unit of the stored type, subnormal f16 too */
+    return fabs(got - want) <=
+           tol + fmax(fabs(want) * ldexp(1, -digits), digits == 11 ? 0x1p-25 : 0); /* half a unit of the stored type, subnormal f16 too */
 }
 
-static double sample(const softmax_case_t *c, int64_t row, int64_t i) {
+static double sample(const softmax_case_t *c, int64_t row, int64_t i)
+{
     if (c->special && row % 3 == 1) {
         return -INFINITY;
     }
@@ -66,7 +75,8 @@ static double sample(const softmax_case_t *c, int64_t row, int64_t i) {
     return c->special && rig_pick(4) == 0 ? -INFINITY : (rig_pick(4001) - 2000) / 64.0;
 }
 
-static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool stats) {
+static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool stats)
+{
     rig_t r;
     int64_t strides[4], stat_dims[4], idx[4];
     rig_init(&r, cap);
@@ -109,19 +119,27 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
             idx[c->axis] = 0;
             bad += stats && n > 0 && !near(rig_get(&r, st, idx), s, s_tol, 24);
         }
-        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, st), kernels[k]->name, log_form ? "log" : c->special ? "special" : "plain");
+        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, st), kernels[k]->name,
+                  log_form     ? "log"
+                  : c->special ? "special"
+                               : "plain");
     }
     free(x);
     rig_free(&r);
 }
 
-static void softmax_all(void) {
+static void softmax_all(void)
+{
     static const softmax_case_t cases[] = {
-        {1, {1}, 0, sinter_f32, sinter_f32, 0},           {1, {17}, 0, sinter_f32, sinter_f32, 0},           {2, {7, 256}, 1, sinter_f32, sinter_f32, 1},
-        {2, {5, 300}, 1, sinter_f16, sinter_f16, 1},      {3, {2, 3, 4097}, 2, sinter_f32, sinter_f32, 0},   {2, {3, 9000}, 1, sinter_bf16, sinter_f32, 1},
-        {2, {300, 5}, 0, sinter_f32, sinter_f32, 1},      {3, {3, 70, 33}, 1, sinter_f32, sinter_bf16, 2},   {4, {2, 9, 5, 70}, 1, sinter_f32, sinter_f32, 2},
-        {4, {2, 9, 5, 7}, 2, sinter_bf16, sinter_f16, 1}, {3, {2, 30, 300}, 0, sinter_f32, sinter_f32, 2},   {2, {20, 33}, 1, sinter_f32, sinter_f32, 2},
-        {3, {4, 0, 5}, 1, sinter_f32, sinter_f32, 0},     {3, {4, 5, 0}, 1, sinter_f32, sinter_f32, 0},      {3, {2, 5000, 17}, 1, sinter_f32, sinter_f32, 0},
+        {1, {1}, 0, sinter_f32, sinter_f32, 0},           {1, {17}, 0, sinter_f32, sinter_f32, 0},
+        {2, {7, 256}, 1, sinter_f32, sinter_f32, 1},      {2, {5, 300}, 1, sinter_f16, sinter_f16, 1},
+        {3, {2, 3, 4097}, 2, sinter_f32, sinter_f32, 0},  {2, {3, 9000}, 1, sinter_bf16, sinter_f32, 1},
+        {2, {300, 5}, 0, sinter_f32, sinter_f32, 1},      {3, {3, 70, 33}, 1, sinter_f32, sinter_bf16, 2},
+        {4, {2, 9, 5, 70}, 1, sinter_f32, sinter_f32, 2}, {4, {2, 9, 5, 7}, 2, sinter_bf16, sinter_f16, 1},
+        {3, {2, 30, 300}, 0, sinter_f32, sinter_f32, 2},  {2, {20, 33}, 1, sinter_f32, sinter_f32, 2},
+        {3, {4, 0, 5}, 1, sinter_f32, sinter_f32, 0},     {3, {4, 5, 0}, 1, sinter_f32, sinter_f32, 0},
+        {3, {2, 5000, 17}, 1, sinter_f32, sinter_f32, 0}, {4, {3, 12, 28, 28}, 1, sinter_f32, sinter_f32, 1},
+        {4, {3, 2, 12, 1}, 2, sinter_f32, sinter_f32, 1}, {4, {3, 1, 12, 20}, 2, sinter_f32, sinter_f16, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int form = 0; form < 6; form++) {
@@ -131,11 +149,13 @@ static void softmax_all(void) {
 }
 
 /* A post chain on probabilities, into packed codes: round(p * 8) is exact for uniform rows. */
-static void softmax_quantised(void) {
+static void softmax_quantised(void)
+{
     rig_t r;
     const int64_t dims[] = {9, 8};
     rig_init(&r, cap);
-    const int in = rig_value(&r, sinter_f32, 2, dims, NULL), out = rig_value(&r, sinter_u4, 2, dims, NULL), scale = rig_value(&r, sinter_f32, 0, NULL, NULL);
+    const int in = rig_value(&r, sinter_f32, 2, dims, NULL), out = rig_value(&r, sinter_u4, 2, dims, NULL),
+              scale = rig_value(&r, sinter_f32, 0, NULL, NULL);
     rig_fill(&r, in, 3, 3);
     rig_set(&r, scale, NULL, 0x1p-6);
     step_t step = {.kind = STEP_SOFTMAX};
@@ -143,7 +163,8 @@ static void softmax_quantised(void) {
     chain_builder_t b;
     chain_begin(&b, &r.plan.arena, 2, out, true);
     const int q = chain_quant(&b, 0, chain_load(&b, scale, 0), -1, sinter_u4);
-    rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "quantised", "");
+    rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "quantised",
+              "");
     const kernel_t *kernels[8];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
@@ -167,22 +188,33 @@ typedef struct quant_case {
 } quant_case_t;
 
 /* Formulas of the numeric contract in double; x is whole numbers, f32 divisions are followed by hand. */
-static double expected_scale(const quant_case_t *c, double amax, double lo, double hi, bool special) {
+static double expected_scale(const quant_case_t *c, double amax, double lo, double hi, bool special)
+{
     const dtype_traits_t *t = dtype_traits(c->type);
     unsigned char code[8];
     double s;
     switch (c->kind) {
-    case QUANT_DYNAMIC_MX: return special ? NAN : amax == 0 ? 0x1p-127 : fmax(0x1p-127, ldexp(1, (int)(floor(log2(amax)) - floor(log2(t->max)))));
-    case QUANT_DYNAMIC_MX_RCEIL: return special ? NAN : amax == 0 ? 0x1p-127 : fmax(0x1p-127, exp2(ceil(log2((float)(amax / t->max)))));
-    case QUANT_DYNAMIC_SYMMETRIC: s = amax == 0 ? 1 : (float)(amax / t->max); break;
-    case QUANT_DYNAMIC_ASYMMETRIC: s = hi == lo ? 1 : (float)((hi - lo) / (t->max - t->min)); break;
-    default: s = (float)((float)(amax / 6) / 0.5); s = s < 0x1p-9 ? 0x1p-9 : s > 448 ? 448 : s; break; /* tensor scale 0.5 */
+    case QUANT_DYNAMIC_MX:
+        return special ? NAN : amax == 0 ? 0x1p-127 : fmax(0x1p-127, ldexp(1, (int)(floor(log2(amax)) - floor(log2(t->max)))));
+    case QUANT_DYNAMIC_MX_RCEIL:
+        return special ? NAN : amax == 0 ? 0x1p-127 : fmax(0x1p-127, exp2(ceil(log2((float)(amax / t->max)))));
+    case QUANT_DYNAMIC_SYMMETRIC:
+        s = amax == 0 ? 1 : (float)(amax / t->max);
+        break;
+    case QUANT_DYNAMIC_ASYMMETRIC:
+        s = hi == lo ? 1 : (float)((hi - lo) / (t->max - t->min));
+        break;
+    default:
+        s = (float)((float)(amax / 6) / 0.5);
+        s = s < 0x1p-9 ? 0x1p-9 : s > 448 ? 448 : s;
+        break; /* tensor scale 0.5 */
     }
     orc_encode(c->scale, code, 0, s);
     return orc_decode(c->scale, code, 0);
 }
 
-static double expected_code(const quant_case_t *c, double x, double scale, double zp) {
+static double expected_code(const quant_case_t *c, double x, double scale, double zp)
+{
     const dtype_traits_t *t = dtype_traits(c->type);
     unsigned char code[8];
     double v = (float)(x / (c->kind == QUANT_DYNAMIC_NV ? scale * 0.5 : scale));
@@ -199,7 +231,8 @@ static double expected_code(const quant_case_t *c, double x, double scale, doubl
     return orc_decode(c->type, code, 0);
 }
 
-static void dynquant_one(const quant_case_t *c, int kind_of_data) {
+static void dynquant_one(const quant_case_t *c, int kind_of_data)
+{
     rig_t r;
     int64_t strides[3], idx[3], g[3];
     rig_init(&r, cap);
@@ -207,7 +240,8 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data) {
     const int in = rig_value(&r, kind_of_data == 2 ? sinter_bf16 : sinter_f32, c->ndims, c->dims, strides);
     rig_strides(c->ndims, c->dims, strides);
     const int out = rig_value(&r, c->type, c->ndims, c->dims, strides), scale = rig_value(&r, c->scale, c->ndims, c->groups, NULL);
-    const int zp = rig_value(&r, c->type == sinter_u4 ? sinter_u4 : sinter_s32, c->ndims, c->groups, NULL), t = rig_value(&r, sinter_f32, 0, NULL, NULL);
+    const int zp = rig_value(&r, c->type == sinter_u4 ? sinter_u4 : sinter_s32, c->ndims, c->groups, NULL),
+              t = rig_value(&r, sinter_f32, 0, NULL, NULL);
     const bool has_zp = c->kind == QUANT_DYNAMIC_ASYMMETRIC;
     const int64_t n = rig_count(&r.v[in]);
     rig_set(&r, t, NULL, 0.5);
@@ -215,7 +249,11 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data) {
         rig_index(&r.v[in], i, idx);
         const bool zero_group = idx[0] % 3 == 0 && kind_of_data == 1;
         const double edge = dtype_traits(c->type)->max * 8; /* some groups reach exactly what a power of two scales to the largest code */
-        rig_set(&r, in, idx, zero_group ? 0 : kind_of_data == 2 && i % 7 == 0 ? edge : kind_of_data == 2 ? floor((rig_pick(2001) - 1000) * edge / 1000) : (rig_pick(2001) - 1000) * (kind_of_data == 3 ? 0x1p-140 : 0x1p-3));
+        rig_set(&r, in, idx,
+                zero_group                        ? 0
+                : kind_of_data == 2 && i % 7 == 0 ? edge
+                : kind_of_data == 2               ? floor((rig_pick(2001) - 1000) * edge / 1000)
+                                                  : (rig_pick(2001) - 1000) * (kind_of_data == 3 ? 0x1p-140 : 0x1p-3));
     }
     if (kind_of_data == 1 && c->kind <= QUANT_DYNAMIC_MX_RCEIL) {
         memset(idx, 0, sizeof idx);
@@ -223,8 +261,14 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data) {
         rig_set(&r, in, idx, INFINITY);
     }
     step_t step = {.kind = STEP_DYNQUANT};
-    step.p.dynquant = (dynquant_params_t){.in = in, .out = out, .scale = scale, .zp = has_zp ? zp : -1, .kind = (int)c->kind,
-                                          .tensor_scale = c->kind == QUANT_DYNAMIC_NV ? t : -1, .scale_dim = {0, 1, 2}, .zp_dim = {0, 1, 2}};
+    step.p.dynquant = (dynquant_params_t){.in = in,
+                                          .out = out,
+                                          .scale = scale,
+                                          .zp = has_zp ? zp : -1,
+                                          .kind = (int)c->kind,
+                                          .tensor_scale = c->kind == QUANT_DYNAMIC_NV ? t : -1,
+                                          .scale_dim = {0, 1, 2},
+                                          .zp_dim = {0, 1, 2}};
     store_chain(&r, &step, out, false);
     const kernel_t *kernels[8];
     const int n_kernels = rig_kernels(&r, &step, kernels);
@@ -265,12 +309,14 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data) {
                 }
             }
         }
-        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, scale) && rig_guarded(&r, zp), kernels[k]->name, dtype_traits(c->type)->name);
+        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, scale) && rig_guarded(&r, zp), kernels[k]->name,
+                  dtype_traits(c->type)->name);
     }
     rig_free(&r);
 }
 
-static void dynquant_all(void) {
+static void dynquant_all(void)
+{
     static const quant_case_t cases[] = {
         {QUANT_DYNAMIC_MX, sinter_f8_e4m3, sinter_e8m0, 2, {7, 96}, {7, 3}},
         {QUANT_DYNAMIC_MX, sinter_f4_e2m1, sinter_e8m0, 2, {6, 64}, {6, 2}},
@@ -295,7 +341,8 @@ static void dynquant_all(void) {
     }
 }
 
-int main(void) {
+int main(void)
+{
     if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
         return 1;
     }

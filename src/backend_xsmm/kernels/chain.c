@@ -1,10 +1,10 @@
-/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into runs of CHAIN_BLOCK elements along its last dim, and the runs are shared out
- * among the threads.
+/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into runs of CHAIN_BLOCK elements along
+ * its last dim, and the runs are shared out among the threads.
  *
- * Where an operand is not contiguous along the last dim (a transposition), the dim before it moves faster than the blocks: a block of cache lines that one run
- * touches is then used up by the next runs. */
-#include "../../graph/status.h"
+ * Where an operand is not contiguous along the last dim (a transposition), the dim before it moves faster than the
+ * blocks: a block of cache lines that one run touches is then used up by the next runs. */
 #include "../chain.h"
+#include "../../graph/status.h"
 #include "../kernel.h"
 #include "chain_walk.h"
 
@@ -12,12 +12,13 @@ enum { MAX_WALK = SINTER_MAX_NDIMS + 1 };
 
 typedef struct chain_state {
     chain_bound_t b;
-    bool serial;                        /* stores share bytes: one thread does it all */
-    int n_walk, walk[MAX_WALK];         /* dims in the order in which they move, the last one fastest */
-    int64_t extent[MAX_WALK], n_runs;   /* by walk; the last dim counts in blocks */
+    bool serial;                      /* stores share bytes: one thread does it all */
+    int n_walk, walk[MAX_WALK];       /* dims in the order in which they move, the last one fastest */
+    int64_t extent[MAX_WALK], n_runs; /* by walk; the last dim counts in blocks */
 } chain_state_t;
 
-static bool strided_inside(const chain_bound_t *b) {
+static bool strided_inside(const chain_bound_t *b)
+{
     for (int i = 0; i < b->chain->n_operands; i++) {
         const int64_t s = b->refs[i].stride[b->ndims - 1];
         if (s != 0 && s != 1) {
@@ -27,7 +28,8 @@ static bool strided_inside(const chain_bound_t *b) {
     return false;
 }
 
-static void plan_walk(chain_state_t *st) {
+static void plan_walk(chain_state_t *st)
+{
     const chain_bound_t *b = &st->b;
     st->n_runs = 1;
     st->n_walk = b->ndims;
@@ -45,7 +47,8 @@ static void plan_walk(chain_state_t *st) {
     }
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state) {
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
     chain_state_t *st = state;
     (void)plan;
     SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->b));
@@ -55,7 +58,9 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     return sinter_success;
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared) {
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
     const chain_state_t *st = state;
     const int inner = st->b.ndims - 1;
     int64_t begin, end, at[MAX_WALK], idx[MAX_WALK] = {0};
@@ -78,33 +83,44 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     }
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step) {
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
     (void)plan;
     return chain_scratch_bytes(step->post);
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step) {
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
     (void)plan;
     step->state_bytes = sizeof(chain_state_t);
     step->note = step->post->f64 ? "elementwise in f64, runs of 256" : "elementwise in f32, runs of 256";
     return sinter_success;
 }
 
-static const char *refuse_f64(const plan_t *plan, const step_t *step) {
+static const char *refuse_f64(const plan_t *plan, const step_t *step)
+{
     (void)plan;
     return step->post->f64 ? "a tensor of the chain needs double precision" : NULL;
 }
 
-static const char *refuse_f32(const plan_t *plan, const step_t *step) {
+static const char *refuse_f32(const plan_t *plan, const step_t *step)
+{
     (void)plan;
     return step->post->f64 ? NULL : "no tensor of the chain needs double precision";
 }
 
-#define CHAIN_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                     \
-    extern const kernel_t kernel_chain_runs_##id;                                                                                            \
-    const kernel_t kernel_chain_runs_##id = {.name = "chain_runs_" #id, .step = STEP_CHAIN, .isa = (least_isa), .cost = (its_cost),           \
-                                             .refuse = (refuse_fn), .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare,         \
-                                             .work = work, .phases = 1};
+#define CHAIN_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                   \
+    extern const kernel_t kernel_chain_runs_##id;                                                                                          \
+    const kernel_t kernel_chain_runs_##id = {.name = "chain_runs_" #id,                                                                    \
+                                             .step = STEP_CHAIN,                                                                           \
+                                             .isa = (least_isa),                                                                           \
+                                             .cost = (its_cost),                                                                           \
+                                             .refuse = (refuse_fn),                                                                        \
+                                             .setup = setup,                                                                               \
+                                             .thread_bytes = thread_bytes,                                                                 \
+                                             .prepare = prepare,                                                                           \
+                                             .work = work,                                                                                 \
+                                             .phases = 1};
 CHAIN_KERNEL(f32_avx512, sinter_isa_avx512, 200, refuse_f64)
 CHAIN_KERNEL(f32_avx2, sinter_isa_avx2, 300, refuse_f64)
 CHAIN_KERNEL(f32_generic, sinter_isa_generic, 400, refuse_f64)

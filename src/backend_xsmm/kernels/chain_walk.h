@@ -5,14 +5,16 @@
 #include <stdint.h>
 
 /* at[] of an item; extents are at least 1. */
-static inline void walk_seek(int n, const int64_t *extent, int64_t item, int64_t *at) {
+static inline void walk_seek(int n, const int64_t *extent, int64_t item, int64_t *at)
+{
     for (int k = n - 1; k >= 0; k--) {
         at[k] = item % extent[k];
         item /= extent[k];
     }
 }
 
-static inline void walk_next(int n, const int64_t *extent, int64_t *at) {
+static inline void walk_next(int n, const int64_t *extent, int64_t *at)
+{
     for (int k = n - 1; k >= 0 && ++at[k] == extent[k]; k--) {
         at[k] = 0;
     }

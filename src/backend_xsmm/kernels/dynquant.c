@@ -1,5 +1,5 @@
-/* DynamicQuantize steps that compute scales (and zero points) from the data. Each group is one work item: its extremes are found in one walk over its elements, the
- * elements are quantised with the stored scale in a second. Formulas:
+/* DynamicQuantize steps that compute scales (and zero points) from the data. Each group is one work item: its extremes
+ * are found in one walk over its elements, the elements are quantised with the stored scale in a second. Formulas:
  *
  *   mx          S = 2^(floor(log2 amax) - emax), from the bits of amax           q = elem(x / S), saturating
  *   mx_rceil    S = amax / max rounded up to a power of two                      q = elem(x / S), saturating
@@ -22,15 +22,16 @@ typedef struct dynquant_state {
     bound_t in, out, scale, zp;
     bool has_zp, serial;
     float tensor_scale;
-    int ndims, inner;                                               /* inner: the dim that runs go along */
+    int ndims, inner; /* inner: the dim that runs go along */
     int64_t groups[SINTER_MAX_NDIMS], size[SINTER_MAX_NDIMS], n_groups;
     int64_t scale_stride[SINTER_MAX_NDIMS], zp_stride[SINTER_MAX_NDIMS]; /* by data dim, from group to group */
-    int64_t extent[SINTER_MAX_NDIMS], n_runs;                       /* runs of one group */
+    int64_t extent[SINTER_MAX_NDIMS], n_runs;                            /* runs of one group */
 } dynquant_state_t;
 
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
 
-static sinter_status_t bind_groups(dynquant_state_t *st, const dynquant_params_t *p) {
+static sinter_status_t bind_groups(dynquant_state_t *st, const dynquant_params_t *p)
+{
     st->n_groups = 1;
     for (int d = 0; d < st->ndims; d++) {
         const int s = p->scale_dim[d], z = p->zp_dim[d];
@@ -38,7 +39,8 @@ static sinter_status_t bind_groups(dynquant_state_t *st, const dynquant_params_t
         st->scale_stride[d] = s < 0 ? 0 : st->scale.strides[s];
         st->zp_stride[d] = st->has_zp && z >= 0 ? st->zp.strides[z] : 0;
         if (st->groups[d] < 1 ? st->in.dims[d] > 0 : st->in.dims[d] % st->groups[d] != 0) {
-            return sg_fail(sinter_invalid_shape, "dim %d of %lld elements does not divide into %lld groups", d, (long long)st->in.dims[d], (long long)st->groups[d]);
+            return sg_fail(sinter_invalid_shape, "dim %d of %lld elements does not divide into %lld groups", d, (long long)st->in.dims[d],
+                           (long long)st->groups[d]);
         }
         if (st->has_zp && (z < 0 ? 1 : st->zp.dims[z]) != st->groups[d]) {
             return sg_fail(sinter_invalid_shape, "zero points have other groups than the scales along dim %d", d);
@@ -50,7 +52,8 @@ static sinter_status_t bind_groups(dynquant_state_t *st, const dynquant_params_t
 }
 
 /* Runs go along the dim that is contiguous in the input, or the longest one if that is short. */
-static void plan_runs(dynquant_state_t *st) {
+static void plan_runs(dynquant_state_t *st)
+{
     st->inner = st->ndims - 1;
     for (int d = 0; d < st->ndims; d++) {
         if (st->in.strides[d] == 1 && st->size[d] > 1) {
@@ -68,7 +71,8 @@ static void plan_runs(dynquant_state_t *st) {
 }
 
 /* Could elements of two groups lie in one byte of the output, or two zero points? */
-static bool groups_share_bytes(const dynquant_state_t *st) {
+static bool groups_share_bytes(const dynquant_state_t *st)
+{
     const int packed = dtype_traits(st->out.dtype)->block_elems;
     if (st->has_zp && dtype_is_packed(st->zp.dtype)) {
         return true;
@@ -83,7 +87,8 @@ static bool groups_share_bytes(const dynquant_state_t *st) {
     return false;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state) {
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
     const dynquant_params_t *p = &step->p.dynquant;
     dynquant_state_t *st = state;
     (void)plan;
@@ -126,14 +131,16 @@ typedef struct formula {
     float tensor_scale;
 } formula_t;
 
-static float float_of(int32_t bits) {
+static float float_of(int32_t bits)
+{
     float x;
     memcpy(&x, &bits, sizeof(x));
     return x;
 }
 
 /* x as the scales' type stores it. */
-static float stored(const dtype_traits_t *type, float x) {
+static float stored(const dtype_traits_t *type, float x)
+{
     unsigned char code[8];
     float y;
     type->codec.store_f32(code, 0, 1, 1, &x);
@@ -141,9 +148,13 @@ static float stored(const dtype_traits_t *type, float x) {
     return y;
 }
 
-static float power_of_two(int e) { return ldexpf(1, e < -127 ? -127 : e > 127 ? 127 : e); }
+static float power_of_two(int e)
+{
+    return ldexpf(1, e < -127 ? -127 : e > 127 ? 127 : e);
+}
 
-static float mx_scale(const formula_t *f, const extremes_t *x) {
+static float mx_scale(const formula_t *f, const extremes_t *x)
+{
     int e, emax; /* frexp's exponents are both one more than floor(log2) */
     if (x->amax_bits >= 0x7F800000) {
         return NAN;
@@ -153,7 +164,8 @@ static float mx_scale(const formula_t *f, const extremes_t *x) {
     return x->amax_bits == 0 ? 0x1p-127f : power_of_two(e - emax);
 }
 
-static float rceil_scale(const formula_t *f, const extremes_t *x) {
+static float rceil_scale(const formula_t *f, const extremes_t *x)
+{
     int e;
     if (x->amax_bits >= 0x7F800000) {
         return NAN;
@@ -162,15 +174,18 @@ static float rceil_scale(const formula_t *f, const extremes_t *x) {
     return s < 0x1p-127f ? 0x1p-127f : power_of_two(fraction == 0.5f ? e - 1 : e);
 }
 
-static float symmetric_scale(const formula_t *f, const extremes_t *x) {
+static float symmetric_scale(const formula_t *f, const extremes_t *x)
+{
     return stored(f->scale, x->amax_bits == 0 ? 1 : float_of(x->amax_bits) / (float)f->elem->max);
 }
 
-static float asymmetric_scale(const formula_t *f, const extremes_t *x) {
+static float asymmetric_scale(const formula_t *f, const extremes_t *x)
+{
     return stored(f->scale, x->hi == x->lo ? 1 : (x->hi - x->lo) / (float)(f->elem->max - f->elem->min));
 }
 
-static float nv_scale(const formula_t *f, const extremes_t *x) {
+static float nv_scale(const formula_t *f, const extremes_t *x)
+{
     const float s = float_of(x->amax_bits) / (float)f->elem->max / f->tensor_scale, low = 0x1p-9f, high = 448;
     return stored(f->scale, s < low ? low : s > high ? high : s);
 }
@@ -194,7 +209,8 @@ typedef struct cursor {
     int n;
 } cursor_t;
 
-static void locate(const dynquant_state_t *st, const int64_t *group, cursor_t *c) {
+static void locate(const dynquant_state_t *st, const int64_t *group, cursor_t *c)
+{
     c->in = c->out = 0;
     c->n = 1;
     for (int d = 0; d < st->ndims; d++) {
@@ -207,9 +223,13 @@ static void locate(const dynquant_state_t *st, const int64_t *group, cursor_t *c
     }
 }
 
-static int64_t stride_at(const dynquant_state_t *st, const int64_t *strides) { return st->ndims > 0 ? strides[st->inner] : 1; }
+static int64_t stride_at(const dynquant_state_t *st, const int64_t *strides)
+{
+    return st->ndims > 0 ? strides[st->inner] : 1;
+}
 
-static void widen(extremes_t *e, const float *x, int n) {
+static void widen(extremes_t *e, const float *x, int n)
+{
     int32_t bits[RUN], amax = e->amax_bits;
     float lo = e->lo, hi = e->hi;
     memcpy(bits, x, (size_t)n * sizeof(*x));
@@ -224,7 +244,8 @@ static void widen(extremes_t *e, const float *x, int n) {
     e->hi = hi;
 }
 
-static void put(const dynquant_state_t *st, const bound_t *to, const int64_t *stride, const int64_t *group, float x) {
+static void put(const dynquant_state_t *st, const bound_t *to, const int64_t *stride, const int64_t *group, float x)
+{
     int64_t at = 0;
     for (int d = 0; d < st->ndims; d++) {
         at += group[d] * stride[d];
@@ -232,7 +253,8 @@ static void put(const dynquant_state_t *st, const bound_t *to, const int64_t *st
     eltwise_store(st->fn, to->dtype, to->data, at, 1, 1, &x);
 }
 
-static quantum_t derive(const dynquant_state_t *st, int kind, const int64_t *group, const extremes_t *x) {
+static quantum_t derive(const dynquant_state_t *st, int kind, const int64_t *group, const extremes_t *x)
+{
     const formula_t f = {dtype_traits(st->out.dtype), dtype_traits(st->scale.dtype), st->tensor_scale};
     const float scale = kinds[kind].scale(&f, x);
     quantum_t q = {scale * st->tensor_scale, 0, isnan(scale)};
@@ -244,7 +266,8 @@ static quantum_t derive(const dynquant_state_t *st, int kind, const int64_t *gro
     return q;
 }
 
-static void quantise(const dynquant_state_t *st, const quantum_t *q, float *x, int n) {
+static void quantise(const dynquant_state_t *st, const quantum_t *q, float *x, int n)
+{
     if (q->zeros) {
         memset(x, 0, (size_t)n * sizeof(*x));
         return;
@@ -260,7 +283,8 @@ static void quantise(const dynquant_state_t *st, const quantum_t *q, float *x, i
     }
 }
 
-static void one_group(const dynquant_state_t *st, int kind, const int64_t *group, float *x) {
+static void one_group(const dynquant_state_t *st, int kind, const int64_t *group, float *x)
+{
     const dtype_codec_t *codec = &dtype_traits(st->out.dtype)->codec;
     const int64_t in_step = stride_at(st, st->in.strides), out_step = stride_at(st, st->out.strides);
     extremes_t e = {0, 0, 0};
@@ -283,7 +307,9 @@ static void one_group(const dynquant_state_t *st, int kind, const int64_t *group
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared) {
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
     const dynquant_state_t *st = state;
     int64_t begin, end, group[SINTER_MAX_NDIMS] = {0};
     (void)plan, (void)frame, (void)phase, (void)shared;
@@ -299,27 +325,37 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step) {
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
     (void)plan, (void)step;
     return RUN * sizeof(float);
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step) {
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
     (void)plan;
     step->state_bytes = sizeof(dynquant_state_t);
     step->note = "two walks over each group";
     return sinter_success;
 }
 
-static const char *refuse(const plan_t *plan, const step_t *step) {
+static const char *refuse(const plan_t *plan, const step_t *step)
+{
     return dtype_needs_f64(plan->values[step->p.dynquant.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define DYNQUANT_KERNEL(id, least_isa, its_cost)                                                                                                \
-    extern const kernel_t kernel_dynquant_groups_##id;                                                                                          \
-    const kernel_t kernel_dynquant_groups_##id = {.name = "dynquant_groups_" #id, .step = STEP_DYNQUANT, .isa = (least_isa), .cost = (its_cost), \
-                                                  .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare,           \
-                                                  .work = work, .phases = 1};
+#define DYNQUANT_KERNEL(id, least_isa, its_cost)                                                                                           \
+    extern const kernel_t kernel_dynquant_groups_##id;                                                                                     \
+    const kernel_t kernel_dynquant_groups_##id = {.name = "dynquant_groups_" #id,                                                          \
+                                                  .step = STEP_DYNQUANT,                                                                   \
+                                                  .isa = (least_isa),                                                                      \
+                                                  .cost = (its_cost),                                                                      \
+                                                  .refuse = refuse,                                                                        \
+                                                  .setup = setup,                                                                          \
+                                                  .thread_bytes = thread_bytes,                                                            \
+                                                  .prepare = prepare,                                                                      \
+                                                  .work = work,                                                                            \
+                                                  .phases = 1};
 DYNQUANT_KERNEL(f32_avx512, sinter_isa_avx512, 200)
 DYNQUANT_KERNEL(f32_avx2, sinter_isa_avx2, 300)
 DYNQUANT_KERNEL(f32_generic, sinter_isa_generic, 400)

@@ -13,7 +13,8 @@ const int matmul_widths[MM_WIDTHS] = {16, 32, 64};
 
 /* ---- selection ------------------------------------------------------------------------------------------------------------------ */
 
-static const char *refuse_bf16(const plan_t *plan, const step_t *step) {
+static const char *refuse_bf16(const plan_t *plan, const step_t *step)
+{
     if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
         return "the fpmath mode does not allow bf16 products";
     }
@@ -22,14 +23,16 @@ static const char *refuse_bf16(const plan_t *plan, const step_t *step) {
 
 /* ---- setup ---------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t known_dim(const plan_t *plan, int value, int from_end) {
+static int64_t known_dim(const plan_t *plan, int value, int from_end)
+{
     const lt_t *lt = &plan->values[value].lt;
     const int64_t n = lt->ndims < from_end ? 1 : lt->dims[lt->ndims - from_end];
     return lt->ndims < 0 || n < 0 ? -1 : n;
 }
 
 /* Rows that share one B, -1 if not known. */
-static int64_t known_rows(const plan_t *plan, const matmul_params_t *p) {
+static int64_t known_rows(const plan_t *plan, const matmul_params_t *p)
+{
     const int ndims = plan->values[p->out_dims].lt.ndims;
     int64_t rows = known_dim(plan, p->out_dims, 2);
     for (int e = 3; e <= ndims && rows >= 0; e++) {
@@ -41,7 +44,8 @@ static int64_t known_rows(const plan_t *plan, const matmul_params_t *p) {
     return ndims < 2 ? -1 : rows;
 }
 
-static int height_for(int rows) {
+static int height_for(int rows)
+{
     int h = 0;
     while (matmul_ladder[h] < rows) {
         h++;
@@ -49,17 +53,28 @@ static int height_for(int rows) {
     return h;
 }
 
-static const char *make_kernel(matmul_config_t *c, int width, int height, sinter_cpu_isa_t cap) {
+static const char *make_kernel(matmul_config_t *c, int width, int height, sinter_cpu_isa_t cap)
+{
     const int n = matmul_widths[width];
     const char *why = NULL;
-    const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32, .m = matmul_ladder[height], .n = n, .k = MM_STEP, .lda = MM_LDA, .ldb = n,
-                              .ldc = MM_PANEL, .stride_a = MM_STEP, .stride_b = (int64_t)MM_STEP * n, .beta = true};
+    const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
+                              .m = matmul_ladder[height],
+                              .n = n,
+                              .k = MM_STEP,
+                              .lda = MM_LDA,
+                              .ldb = n,
+                              .ldc = MM_PANEL,
+                              .stride_a = MM_STEP,
+                              .stride_b = (int64_t)MM_STEP * n,
+                              .beta = true};
     c->kernel[width][height] = xs_dispatch(&shape, cap, &why);
     return why;
 }
 
-/* Kernels for all heights that can occur: with the number of rows known that is the full one and what is left over. NULL, or why there are none. */
-static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa_t cap) {
+/* Kernels for all heights that can occur: with the number of rows known that is the full one and what is left over.
+ * NULL, or why there are none. */
+static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa_t cap)
+{
     const char *why = NULL;
     const int rest = rows < 0 || rows % MM_HEIGHT == 0 ? -1 : height_for((int)(rows % MM_HEIGHT));
     for (int h = 0; h < MM_LADDER && why == NULL; h++) {
@@ -71,7 +86,8 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa
     return why;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, bool bf16) {
+static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, bool bf16)
+{
     matmul_config_t *c = ARENA_NEW(&plan->arena, matmul_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
@@ -79,7 +95,9 @@ static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, b
     const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = known_rows(plan, &step->p.matmul);
     c->tile = tile_table(isa);
     c->bf16 = bf16;
-    c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS : rows > MM_HEIGHT ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT) : matmul_ladder[height_for((int)rows)];
+    c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS
+              : rows > MM_HEIGHT         ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
+                                         : matmul_ladder[height_for((int)rows)];
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
     const char *why = make_kernels(c, rows, isa);
     c->jit = why == NULL;
@@ -100,21 +118,35 @@ static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, b
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-static sinter_status_t setup_f32_generic(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_generic, false); }
-static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx2, false); }
-static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512, false); }
-static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step) { return setup(plan, step, sinter_isa_avx512_vnni, true); }
+static sinter_status_t setup_f32_generic(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_generic, false);
+}
+static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_avx2, false);
+}
+static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_avx512, false);
+}
+static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step)
+{
+    return setup(plan, step, sinter_isa_avx512_vnni, true);
+}
 
 /* ---- memory --------------------------------------------------------------------------------------------------------------------- */
 
-static void *carve(unsigned char *base, size_t *at, size_t bytes) {
+static void *carve(unsigned char *base, size_t *at, size_t bytes)
+{
     enum { ALIGN = 64 };
     void *p = base != NULL ? base + *at : NULL;
     *at = (*at + bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     return p;
 }
 
-size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, matmul_buffers_t *out) {
+size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, matmul_buffers_t *out)
+{
     const size_t rows = (size_t)c->rows;
     size_t at = 0;
     *out = (matmul_buffers_t){0};
@@ -129,7 +161,8 @@ size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned ch
     return at;
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step) {
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
     matmul_buffers_t b;
     (void)plan;
     return matmul_buffers(step->jit, step->post, NULL, &b);
@@ -137,10 +170,14 @@ static size_t thread_bytes(const plan_t *plan, const step_t *step) {
 
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t dim_from_end(const tile_operand_t *op, int from_end) { return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end]; }
+static int64_t dim_from_end(const tile_operand_t *op, int from_end)
+{
+    return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end];
+}
 
 /* Dims that make rows and dims that choose B; counts both. */
-static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out) {
+static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
+{
     if (out->ndims < 2) {
         return sg_fail(sinter_invalid_shape, "matmul: the output has fewer than 2 dims");
     }
@@ -176,7 +213,8 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out) {
 }
 
 /* Large tiles for few threads; smaller ones where there would be less than two items for each thread. */
-static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads) {
+static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads)
+{
     const int64_t mats = st->items;
     st->width = c->widest;
     if (st->rows <= 8 && st->width > 0 && st->b.base.rs == 1) {
@@ -198,7 +236,8 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
     }
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state) {
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
     const matmul_params_t *p = &step->p.matmul;
     matmul_state_t *st = state;
     (void)plan;
@@ -216,11 +255,18 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-#define MATMUL_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                       \
-    extern const kernel_t kernel_matmul_panel_##id;                                                                                             \
-    const kernel_t kernel_matmul_panel_##id = {.name = "matmul_panel_" #id, .step = STEP_MATMUL, .isa = (least_isa), .cost = (its_cost),        \
-                                               .refuse = (refuse_fn), .setup = setup_##id, .thread_bytes = thread_bytes, .prepare = prepare,    \
-                                               .work = matmul_work, .phases = 1};
+#define MATMUL_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                  \
+    extern const kernel_t kernel_matmul_panel_##id;                                                                                        \
+    const kernel_t kernel_matmul_panel_##id = {.name = "matmul_panel_" #id,                                                                \
+                                               .step = STEP_MATMUL,                                                                        \
+                                               .isa = (least_isa),                                                                         \
+                                               .cost = (its_cost),                                                                         \
+                                               .refuse = (refuse_fn),                                                                      \
+                                               .setup = setup_##id,                                                                        \
+                                               .thread_bytes = thread_bytes,                                                               \
+                                               .prepare = prepare,                                                                         \
+                                               .work = matmul_work,                                                                        \
+                                               .phases = 1};
 MATMUL_KERNEL(f32_generic, sinter_isa_generic, 400, NULL)
 MATMUL_KERNEL(f32_avx2, sinter_isa_avx2, 300, NULL)
 MATMUL_KERNEL(f32_avx512, sinter_isa_avx512, 200, NULL)

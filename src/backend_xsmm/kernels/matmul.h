@@ -1,14 +1,14 @@
 /* Matmul, what setup (compile), prepare (execute, all dims known) and work (threads) of its kernels share.
  *
- * Rows are the M rows of all batches that share one B: a weight matrix meets the rows of every batch at once. A work item is one matrix B, a panel of its columns and a
- * block of rows:
+ * Rows are the M rows of all batches that share one B: a weight matrix meets the rows of every batch at once. A work
+ * item is one matrix B, a panel of its columns and a block of rows:
  *
  *   acc[rows][panel] = 0
  *   for each K block:  A[rows][K block] is loaded;  for each strip of the panel: B[K block][strip] is loaded, acc += A B
  *   post chain, row by row
  *
- * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic); a code of B is loaded once for each block of rows, a code of A once
- * for each panel. */
+ * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic); a code of B is loaded
+ * once for each block of rows, a code of A once for each panel. */
 #ifndef SINTER_SRC_KERNELS_MATMUL_H
 #define SINTER_SRC_KERNELS_MATMUL_H
 
@@ -24,7 +24,7 @@ enum {
     MM_K = 256,     /* most rows of a B strip */
     MM_STEP = 32,   /* K of one product; a block is a multiple of it, zero padded */
     MM_LDA = MM_K + 16,
-    MM_LADDER = 10, /* heights with JIT kernels */
+    MM_LADDER = 10,      /* heights with JIT kernels */
     MM_STRIP = 64 * 128, /* elements of a B strip: 32 KiB */
     MM_WIDTHS = 3
 };
@@ -32,8 +32,8 @@ enum {
 typedef struct matmul_config {
     const tile_table_t *tile;
     bool bf16, jit;
-    int rows;         /* of the buffers, a multiple of a height */
-    int widest;       /* the widest strip worth having for this N, an index into matmul_widths */
+    int rows;   /* of the buffers, a multiple of a height */
+    int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
 } matmul_config_t;
 
@@ -42,15 +42,15 @@ extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];
 typedef struct matmul_state {
     tile_operand_t a, b;
     chain_bound_t post;
-    int nb;                                     /* batch dims */
+    int nb; /* batch dims */
     int64_t M, N, K, rows;
-    int n_row, row_dim[SINTER_MAX_NDIMS];       /* output dims that make rows, M last */
+    int n_row, row_dim[SINTER_MAX_NDIMS]; /* output dims that make rows, M last */
     int64_t row_extent[SINTER_MAX_NDIMS];
-    int n_mat, mat_dim[SINTER_MAX_NDIMS];       /* batch dims that B has */
+    int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
     int64_t mat_extent[SINTER_MAX_NDIMS];
-    int width, strip, panel, block, k_block;    /* index of the strip width, it itself; columns of a panel; rows of a block */
+    int width, strip, panel, block, k_block; /* index of the strip width, it itself; columns of a panel; rows of a block */
     int64_t n_panels, n_blocks, items;
-    bool serial;                                /* outputs share bytes between rows: one thread writes them all */
+    bool serial; /* outputs share bytes between rows: one thread writes them all */
 } matmul_state_t;
 
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
@@ -63,6 +63,7 @@ typedef struct matmul_buffers {
 /* Carves scratch (NULL: only counts); returns the bytes. */
 size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, matmul_buffers_t *out);
 
-void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared);
+void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared);
 
 #endif

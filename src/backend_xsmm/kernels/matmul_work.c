@@ -15,11 +15,18 @@ typedef struct task {
     int rows, cols;
 } task_t;
 
-static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
+static int64_t at_most(int64_t n, int64_t most)
+{
+    return n < most ? n : most;
+}
 
-static int round_up(int n, int to) { return (n + to - 1) / to * to; }
+static int round_up(int n, int to)
+{
+    return (n + to - 1) / to * to;
+}
 
-static int height_for(int rows) {
+static int height_for(int rows)
+{
     int h = 0;
     while (matmul_ladder[h] < rows) {
         h++;
@@ -28,7 +35,8 @@ static int height_for(int rows) {
 }
 
 /* The output index of a row. */
-static void seek_row(task_t *t, int64_t row, int64_t *at) {
+static void seek_row(task_t *t, int64_t row, int64_t *at)
+{
     walk_seek(t->st->n_row, t->st->row_extent, row, at);
     for (int k = 0; k < t->st->n_row; k++) {
         t->idx[t->st->row_dim[k]] = at[k];
@@ -36,7 +44,8 @@ static void seek_row(task_t *t, int64_t row, int64_t *at) {
 }
 
 /* A[rows][k..k + kn) into the buffer: stretches of rows of one batch. Rows up to the next height are zero. */
-static void load_a(task_t *t, int64_t k, int kn) {
+static void load_a(task_t *t, int64_t k, int kn)
+{
     const int k_pad = round_up(kn, MM_STEP), full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
     for (int r = 0; r < t->rows;) {
@@ -54,14 +63,16 @@ static void load_a(task_t *t, int64_t k, int kn) {
 }
 
 /* acc[rows][strip at column c] += A B, over k_pad. */
-static void product(const task_t *t, int c, int k_pad) {
+static void product(const task_t *t, int c, int k_pad)
+{
     const int strip = t->st->strip;
     for (int r = 0; r < t->rows; r += MM_HEIGHT) {
         const int h = height_for((int)at_most(t->rows - r, MM_HEIGHT));
         const size_t a = (size_t)r * MM_LDA;
         float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
         if (!t->c->jit) {
-            t->c->tile->gemm((int)at_most(t->rows - r, MM_HEIGHT), strip, k_pad, t->buf.a + a, MM_LDA, t->buf.b, strip, acc, MM_PANEL, true);
+            t->c->tile->gemm((int)at_most(t->rows - r, MM_HEIGHT), strip, k_pad, t->buf.a + a, MM_LDA, t->buf.b, strip, acc, MM_PANEL,
+                             true);
         } else if (t->c->bf16) {
             xs_call(t->c->kernel[t->st->width][h], t->buf.a16 + a, t->buf.b16, acc, (uint64_t)(k_pad / MM_STEP));
         } else {
@@ -70,7 +81,8 @@ static void product(const task_t *t, int c, int k_pad) {
     }
 }
 
-static void load_b(const task_t *t, int64_t k, int kn, int c) {
+static void load_b(const task_t *t, int64_t k, int kn, int c)
+{
     const int strip = t->st->strip, k_pad = round_up(kn, MM_STEP);
     t->c->tile->load(&t->b, k, kn, t->n0 + c, (int)at_most(t->cols - c, strip), t->buf.b, strip, k_pad, strip);
     if (t->c->bf16) {
@@ -78,7 +90,8 @@ static void load_b(const task_t *t, int64_t k, int kn, int c) {
     }
 }
 
-static void item(task_t *t) {
+static void item(task_t *t)
+{
     const matmul_state_t *st = t->st;
     const int full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
@@ -100,7 +113,9 @@ static void item(task_t *t) {
     }
 }
 
-void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared) {
+void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
     const matmul_state_t *st = state;
     task_t t = {.c = step->jit, .st = st};
     int64_t begin, end;

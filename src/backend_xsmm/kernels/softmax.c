@@ -2,8 +2,9 @@
  *
  *   y = e^(x - m) / s    or    y = (x - m) - log s,    stats = m + log s
  *
- * and y goes through the post chain in runs along the last dim. Rows (the axis is last): loaded once if they fit the row buffer, read three times if not. Otherwise
- * columns: up to CHAIN_BLOCK neighbours along the last dim at once, three walks along the axis. Memory per thread does not depend on dims. */
+ * and y goes through the post chain in runs along the last dim. Rows (the axis is last): loaded once if they fit the row
+ * buffer, read three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at once, three
+ * walks along the axis. Memory per thread does not depend on dims. */
 #include <math.h>
 
 #include "../../graph/status.h"
@@ -34,14 +35,48 @@ typedef struct buffers {
 
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
 
-static void swap_i64(int64_t *v, int i, int j) {
+static void swap_i64(int64_t *v, int i, int j)
+{
     const int64_t t = v[i];
     v[i] = v[j];
     v[j] = t;
 }
 
+static bool goes_on(const softmax_state_t *st, const int64_t *stride, int d)
+{
+    return st->dims[d] == 1 || st->dims[d + 1] == 1 || stride[d] == st->dims[d + 1] * stride[d + 1];
+}
+
+static void merge_strides(const softmax_state_t *st, int64_t *stride, int d)
+{
+    stride[d] = stride[st->dims[d + 1] == 1 ? d : d + 1];
+    for (int e = d + 1; e + 1 < st->ndims; e++) {
+        stride[e] = stride[e + 1];
+    }
+}
+
+/* Neighbouring dims become one where neither is the axis and nothing tells them apart: longer columns, fewer items. */
+static void merge_dims(softmax_state_t *st)
+{
+    for (int d = st->ndims - 2; d >= 0; d--) {
+        if (d == st->axis || d + 1 == st->axis || !goes_on(st, st->stride, d) || (st->stats && !goes_on(st, st->stats_stride, d)) ||
+            !chain_merge(&st->post, d)) {
+            continue;
+        }
+        merge_strides(st, st->stride, d);
+        merge_strides(st, st->stats_stride, d);
+        st->dims[d] *= st->dims[d + 1];
+        for (int e = d + 1; e + 1 < st->ndims; e++) {
+            st->dims[e] = st->dims[e + 1];
+        }
+        st->ndims--;
+        st->axis -= d < st->axis;
+    }
+}
+
 /* The axis becomes the last dim: it is contiguous in memory, or what is last is short. */
-static void make_rows(softmax_state_t *st) {
+static void make_rows(softmax_state_t *st)
+{
     const int last = st->ndims - 1;
     int to[SINTER_MAX_NDIMS];
     for (int d = 0; d <= last; d++) {
@@ -54,7 +89,8 @@ static void make_rows(softmax_state_t *st) {
     st->axis = last;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state) {
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
     const softmax_params_t *p = &step->p.softmax;
     const bound_t *in = &frame->v[p->in];
     softmax_state_t *st = state;
@@ -80,6 +116,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         st->stats = frame->v[p->stats].data;
         st->stats_type = frame->v[p->stats].dtype;
     }
+    merge_dims(st);
     const int last = st->ndims - 1;
     if (st->axis != last && (st->stride[st->axis] == 1 || st->dims[last] < SHORT)) {
         make_rows(st);
@@ -95,7 +132,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t offset(const softmax_state_t *st, const int64_t *stride, const int64_t *idx) {
+static int64_t offset(const softmax_state_t *st, const int64_t *stride, const int64_t *idx)
+{
     int64_t at = 0;
     for (int d = 0; d < st->ndims; d++) {
         at += idx[d] * stride[d];
@@ -103,15 +141,25 @@ static int64_t offset(const softmax_state_t *st, const int64_t *stride, const in
     return at;
 }
 
-static int block_at(int64_t i, int64_t n, int most) { return n - i < most ? (int)(n - i) : most; }
+static int block_at(int64_t i, int64_t n, int most)
+{
+    return n - i < most ? (int)(n - i) : most;
+}
 
 /* A row that is -inf throughout has exponentials of 0 instead of NaN this way, which tells it from a row with a NaN. */
-static float shift_of(float max) { return max == -INFINITY ? 0 : max; }
+static float shift_of(float max)
+{
+    return max == -INFINITY ? 0 : max;
+}
 
-static float factor_of(const softmax_state_t *st, float sum) { return sum == 0 && st->inf_as_zero ? 0 : 1 / sum; }
+static float factor_of(const softmax_state_t *st, float sum)
+{
+    return sum == 0 && st->inf_as_zero ? 0 : 1 / sum;
+}
 
 /* x becomes the result. e: x is e^(x - m) already. */
-static void finish(const softmax_state_t *st, float *x, int n, float shift, float sum, bool e) {
+static void finish(const softmax_state_t *st, float *x, int n, float shift, float sum, bool e)
+{
     if (st->log) {
         const float log_sum = logf(sum);
         for (int i = 0; i < n; i++) {
@@ -125,14 +173,16 @@ static void finish(const softmax_state_t *st, float *x, int n, float shift, floa
     st->fn->scale_row(x, n, factor_of(st, sum));
 }
 
-static void put_stats(const softmax_state_t *st, const int64_t *idx, float shift, float sum) {
+static void put_stats(const softmax_state_t *st, const int64_t *idx, float shift, float sum)
+{
     if (st->stats) {
         const float v = shift + logf(sum);
         eltwise_store(st->fn, st->stats_type, st->stats, offset(st, st->stats_stride, idx), 0, 1, &v);
     }
 }
 
-static void short_row(const softmax_state_t *st, int64_t *idx, buffers_t *b) {
+static void short_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
+{
     const int last = st->ndims - 1, n = (int)st->dims[last];
     float *x = b->row, sum;
     eltwise_load(st->fn, st->in_type, st->in, offset(st, st->stride, idx), st->stride[last], n, x);
@@ -154,7 +204,8 @@ static void short_row(const softmax_state_t *st, int64_t *idx, buffers_t *b) {
     }
 }
 
-static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b) {
+static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
+{
     const int last = st->ndims - 1;
     const int64_t n = st->dims[last], step = st->stride[last], first = offset(st, st->stride, idx);
     float *x = b->row, max = -INFINITY;
@@ -184,7 +235,8 @@ static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b) {
 /* ---- columns -------------------------------------------------------------------------------------------------------------------- */
 
 /* n columns from idx on: elements idx[last] .. + n - 1 of the last dim, each with its own row along the axis. */
-static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b) {
+static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b)
+{
     const int last = st->ndims - 1;
     const int64_t rows = st->dims[st->axis], down = st->stride[st->axis], step = st->stride[last], first = offset(st, st->stride, idx);
     float *x = b->row, v;
@@ -226,7 +278,9 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared) {
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
     const softmax_state_t *st = state;
     buffers_t *b = scratch;
     const int last = st->ndims - 1;
@@ -254,27 +308,37 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step) {
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
     (void)plan;
     return (sizeof(buffers_t) + 63) / 64 * 64 + chain_scratch_bytes(step->post);
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step) {
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
     (void)plan;
     step->state_bytes = sizeof(softmax_state_t);
     step->note = "rows of up to 4096 in cache, longer ones in three passes";
     return sinter_success;
 }
 
-static const char *refuse(const plan_t *plan, const step_t *step) {
+static const char *refuse(const plan_t *plan, const step_t *step)
+{
     return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define SOFTMAX_KERNEL(id, least_isa, its_cost)                                                                                                 \
-    extern const kernel_t kernel_softmax_rows_##id;                                                                                             \
-    const kernel_t kernel_softmax_rows_##id = {.name = "softmax_rows_" #id, .step = STEP_SOFTMAX, .isa = (least_isa), .cost = (its_cost),        \
-                                               .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare,              \
-                                               .work = work, .phases = 1};
+#define SOFTMAX_KERNEL(id, least_isa, its_cost)                                                                                            \
+    extern const kernel_t kernel_softmax_rows_##id;                                                                                        \
+    const kernel_t kernel_softmax_rows_##id = {.name = "softmax_rows_" #id,                                                                \
+                                               .step = STEP_SOFTMAX,                                                                       \
+                                               .isa = (least_isa),                                                                         \
+                                               .cost = (its_cost),                                                                         \
+                                               .refuse = refuse,                                                                           \
+                                               .setup = setup,                                                                             \
+                                               .thread_bytes = thread_bytes,                                                               \
+                                               .prepare = prepare,                                                                         \
+                                               .work = work,                                                                               \
+                                               .phases = 1};
 SOFTMAX_KERNEL(f32_avx512, sinter_isa_avx512, 200)
 SOFTMAX_KERNEL(f32_avx2, sinter_isa_avx2, 300)
 SOFTMAX_KERNEL(f32_generic, sinter_isa_generic, 400)
