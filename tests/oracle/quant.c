@@ -34,10 +34,11 @@ static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, 
         return orc_fail(c, "scales or zero points have %d dims, data %d", (int)param->lt.ndims, ndims);
     orc_dense_strides(ndims, param->lt.dims, strides);
     for (int d = 0; d < ndims; d++) {
-        if (param->lt.dims[d] < 1 || dims[d] % param->lt.dims[d])
+        int64_t groups = param->lt.dims[d] == 0 && dims[d] == 0 ? 1 : param->lt.dims[d]; /* nothing to scale, no scales */
+        if (groups < 1 || dims[d] % groups)
             return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d, (long long)dims[d], (long long)param->lt.dims[d]);
-        view->div[d] = dims[d] / param->lt.dims[d];
-        view->stride[d] = param->lt.dims[d] == 1 ? 0 : strides[d];
+        view->div[d] = dims[d] / groups;
+        view->stride[d] = groups == 1 ? 0 : strides[d];
         if (group)
             group[d] = view->div[d];
     }

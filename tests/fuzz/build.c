@@ -1,0 +1,340 @@
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ------------------------------------------------------------------------------------------------------------------------------ */
+
+uint64_t fz_random(fz_t *f)
+{
+    uint64_t x = f->state += 0x9E3779B97F4A7C15u;
+
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+int fz_pick(fz_t *f, int n)
+{
+    return (int)(fz_random(f) % (uint64_t)n);
+}
+
+int fz_range(fz_t *f, int low, int high)
+{
+    return low + fz_pick(f, high - low + 1);
+}
+
+int fz_chance(fz_t *f, int percent)
+{
+    return fz_pick(f, 100) < percent;
+}
+
+void fz_init(fz_t *f, uint64_t seed)
+{
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_f16,
+                                                 sinter_fpmath_mode_any, sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
+    memset(f, 0, sizeof *f);
+    f->seed = f->state = seed;
+    f->mode = modes[fz_pick(f, 7)];
+    f->apply_to_int = fz_chance(f, 50);
+}
+
+void fz_free(fz_t *f)
+{
+    gr_arena_free(&f->arena);
+}
+
+/* ---- dims --------------------------------------------------------------------------------------------------------------------------------- */
+
+/* A symbol is SYMBOL + slot * SLOT + divisor. */
+enum { SLOT = 1 << 20 };
+static const int64_t SYMBOL = INT64_C(1) << 40;
+
+int fz_is_symbol(int64_t dim)
+{
+    return dim >= SYMBOL;
+}
+
+int64_t fz_symbol(fz_t *f, int64_t first, int64_t second, int64_t third)
+{
+    int64_t *sizes = f->sizes[f->n_symbols];
+
+    sizes[0] = first;
+    sizes[1] = second;
+    sizes[2] = third;
+    return SYMBOL + (int64_t)f->n_symbols++ * SLOT + 1;
+}
+
+int64_t fz_dim(fz_t *f, int64_t value, int64_t multiple)
+{
+    if (!f->dynamic || f->n_symbols == FZ_MAX_SYMBOLS || !fz_chance(f, 50))
+        return value;
+    return fz_symbol(f, value, multiple * fz_range(f, 1, 3), multiple * FZ_ONE_OF(f, 1, 5, 9, 17));
+}
+
+int64_t fz_divide(int64_t dim, int64_t by)
+{
+    if (!fz_is_symbol(dim))
+        return dim / by;
+    return dim - dim % SLOT + dim % SLOT * by;
+}
+
+int64_t fz_size(const fz_t *f, int64_t dim, int variant)
+{
+    return fz_is_symbol(dim) ? f->sizes[(dim - SYMBOL) / SLOT][variant] / (dim % SLOT) : dim;
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b ? gcd(b, a % b) : a;
+}
+
+int64_t fz_divisor(fz_t *f, int64_t dim)
+{
+    int64_t common = fz_size(f, dim, 0), divisor;
+
+    for (int v = 1; v < FZ_VARIANTS; v++)
+        common = gcd(common, fz_size(f, dim, v));
+    do
+        divisor = FZ_ONE_OF(f, 1, 2, 3, 4, 8, 16, 32, 64, 128, common);
+    while (divisor == 0 || common % divisor);
+    return divisor;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void shuffle(fz_t *f, int n, int *order)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int j = fz_pick(f, i + 1), t = order[i];
+
+        order[i] = order[j];
+        order[j] = t;
+    }
+}
+
+static int is_packed(sinter_data_type_t type)
+{
+    return gr_dtype(type)->bits % 8 != 0;
+}
+
+/* Packed types have stride 1 along a dim that never has size 1. */
+static void settle_packed(const fz_t *f, fz_tensor_t *t)
+{
+    for (int i = t->ndims - 1; i >= 0; i--) {
+        int d = t->order[i];
+
+        if (!fz_is_symbol(t->dims[d]) && fz_size(f, t->dims[d], 0) != 1) {
+            for (int k = i; k < t->ndims - 1; k++)
+                t->order[k] = t->order[k + 1];
+            t->order[t->ndims - 1] = d;
+            t->repeat[d] = 0;
+            return;
+        }
+    }
+    for (int d = 0; d < t->ndims; d++) {
+        t->order[d] = d;
+        t->pad[d] = t->repeat[d] = 0;
+    }
+    t->fixed = 0;
+}
+
+static void choose_layout(fz_t *f, fz_tensor_t *t)
+{
+    for (int d = 0; d < t->ndims; d++)
+        t->order[d] = d;
+    if (fz_chance(f, 40))
+        shuffle(f, t->ndims, t->order);
+    for (int d = 0; d < t->ndims; d++) {
+        if (fz_chance(f, 25))
+            t->pad[d] = is_packed(t->type) ? 2 * fz_pick(f, 5) + fz_chance(f, 20) : fz_pick(f, 9);
+        t->repeat[d] = !t->produced && fz_chance(f, 3);
+    }
+    t->fixed = fz_chance(f, 30);
+    if (is_packed(t->type))
+        settle_packed(f, t);
+}
+
+static int add_tensor(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int produced)
+{
+    fz_tensor_t *t = &f->tensors[f->n_tensors];
+
+    if (f->n_tensors == FZ_MAX_TENSORS || ndims > FZ_MAX_RANK)
+        abort();
+    *t = (fz_tensor_t){.type = type, .property = sinter_tensor_property_variable, .ndims = ndims, .produced = produced};
+    for (int d = 0; d < ndims; d++)
+        t->dims[d] = dims[d];
+    choose_layout(f, t);
+    t->declare = produced && fz_chance(f, 30) ? (fz_declare_t)fz_range(f, FZ_NO_LAYOUT, FZ_NO_RANK) : FZ_ALL;
+    if (!produced && fz_chance(f, 10))
+        t->property = sinter_tensor_property_constant;
+    return f->n_tensors++;
+}
+
+int fz_input(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims)
+{
+    return add_tensor(f, type, ndims, dims, 0);
+}
+
+/* Rank 0 or ones, in memory or by value. */
+int fz_scalar(fz_t *f, sinter_data_type_t type)
+{
+    const int64_t ones[FZ_MAX_RANK] = {1, 1, 1, 1, 1, 1};
+    int t = add_tensor(f, type, fz_chance(f, 50) ? 0 : fz_range(f, 1, 3), ones, 0);
+
+    if (fz_chance(f, 40))
+        f->tensors[t].property = sinter_tensor_property_host_scalar;
+    return t;
+}
+
+void fz_no_gaps(fz_t *f, int tensor)
+{
+    fz_tensor_t *t = &f->tensors[tensor];
+
+    for (int d = 0; d < t->ndims; d++) {
+        t->order[d] = d;
+        t->pad[d] = t->repeat[d] = 0;
+    }
+}
+
+/* ---- ops ---------------------------------------------------------------------------------------------------------------------------------- */
+
+int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims, int n_in, const int *in)
+{
+    fz_op_t *op = &f->ops[f->n_ops++];
+
+    if (f->n_ops > FZ_MAX_OPS || n_in > FZ_MAX_PORTS)
+        abort();
+    *op = (fz_op_t){.kind = kind, .n_in = n_in, .n_out = 1};
+    memcpy(op->in, in, (size_t)n_in * sizeof *in);
+    op->out[0] = add_tensor(f, type, ndims, dims, 1);
+    return op->out[0];
+}
+
+int fz_more_output(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims)
+{
+    fz_op_t *op = &f->ops[f->n_ops - 1];
+
+    return op->out[op->n_out++] = add_tensor(f, type, ndims, dims, 1);
+}
+
+static orc_attr_t *attr(fz_t *f, sinter_op_attr_t id)
+{
+    fz_op_t *op = &f->ops[f->n_ops - 1];
+
+    if (op->n_attrs == FZ_MAX_ATTRS)
+        abort();
+    op->attrs[op->n_attrs] = (orc_attr_t){.id = id};
+    return &op->attrs[op->n_attrs++];
+}
+
+static void *copy(fz_t *f, size_t n, size_t size, const void *values)
+{
+    void *to = gr_arena_alloc(&f->arena, n + 1, size);
+
+    if (!to)
+        abort();
+    return memcpy(to, values, n * size);
+}
+
+void fz_s64(fz_t *f, sinter_op_attr_t id, size_t n, const int64_t *values)
+{
+    orc_attr_t *a = attr(f, id);
+
+    a->s64 = copy(f, n, sizeof *values, values);
+    a->n = n;
+}
+
+void fz_f32(fz_t *f, sinter_op_attr_t id, size_t n, const float *values)
+{
+    orc_attr_t *a = attr(f, id);
+
+    a->f32 = copy(f, n, sizeof *values, values);
+    a->n = n;
+}
+
+void fz_str(fz_t *f, sinter_op_attr_t id, const char *value)
+{
+    attr(f, id)->str = value;
+}
+
+void fz_bool(fz_t *f, sinter_op_attr_t id, int value)
+{
+    attr(f, id)->b = value;
+}
+
+int fz_unary(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int x)
+{
+    const fz_tensor_t t = f->tensors[x];
+
+    return fz_op(f, kind, type, t.ndims, t.dims, 1, &x);
+}
+
+int fz_cast(fz_t *f, sinter_data_type_t type, int x)
+{
+    return fz_unary(f, sinter_op_type_cast, type, x);
+}
+
+int fz_binary(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int a, int b)
+{
+    const fz_tensor_t ta = f->tensors[a], tb = f->tensors[b];
+    int ndims = ta.ndims > tb.ndims ? ta.ndims : tb.ndims;
+    int64_t dims[FZ_MAX_RANK];
+
+    for (int d = 0; d < ndims; d++) {
+        int da = d - (ndims - ta.ndims), db = d - (ndims - tb.ndims);
+        int64_t x = da < 0 ? 1 : ta.dims[da], y = db < 0 ? 1 : tb.dims[db];
+
+        dims[d] = x == 1 ? y : x;
+    }
+    a = FZ_OP(f, add, type, ndims, dims, a, b);
+    f->ops[f->n_ops - 1].kind = kind;
+    if (fz_chance(f, 10))
+        fz_str(f, sinter_op_attr_auto_broadcast, "numpy");
+    return a;
+}
+
+int fz_transpose(fz_t *f, int x, const int64_t *order)
+{
+    const fz_tensor_t t = f->tensors[x];
+    int64_t dims[FZ_MAX_RANK], given[FZ_MAX_RANK];
+
+    for (int d = 0; d < t.ndims; d++) {
+        dims[d] = t.dims[order[d]];
+        given[d] = fz_chance(f, 10) ? order[d] - t.ndims : order[d];
+    }
+    x = FZ_OP(f, static_transpose, t.type, t.ndims, dims, x);
+    fz_s64(f, sinter_op_attr_order, (size_t)t.ndims, given);
+    return x;
+}
+
+int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims)
+{
+    const fz_tensor_t t = f->tensors[x];
+    int64_t shape[FZ_MAX_RANK];
+    int open = 0, zero = 0, empty = 0;
+
+    for (int d = 0; d < t.ndims; d++)
+        empty |= fz_size(f, t.dims[d], 0) == 0 || fz_size(f, t.dims[d], 1) == 0 || fz_size(f, t.dims[d], 2) == 0;
+    for (int d = 0; d < ndims; d++) {
+        int symbol = fz_is_symbol(dims[d]), same = d < t.ndims && dims[d] == t.dims[d];
+
+        shape[d] = dims[d];
+        if (same && dims[d] != 0 && (symbol || fz_chance(f, 20)))
+            shape[d] = 0;
+        else if (!open && !empty && (symbol || fz_chance(f, 15)))
+            shape[d] = -1;
+        else if (symbol)
+            return -1;
+        zero |= shape[d] == 0 && dims[d] != 0;
+        open |= shape[d] == -1;
+    }
+    for (int d = 0; zero && d < ndims; d++)
+        if (dims[d] == 0 && (d >= t.ndims || t.dims[d] != 0))
+            return -1;
+    x = FZ_OP(f, static_reshape, t.type, ndims, dims, x);
+    fz_s64(f, sinter_op_attr_shape, (size_t)ndims, shape);
+    fz_bool(f, sinter_op_attr_special_zero, zero);
+    return x;
+}

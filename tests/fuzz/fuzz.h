@@ -1,0 +1,141 @@
+/* Random graphs: a seed becomes a graph, the graph runs fused and op by op, and both answer to the oracle.
+ *
+ * A generator builds a fz_t: tensors and ops over them, where a dim may be a symbol whose size is chosen later. From it come models: one with the
+ * sizes of a variant, and one in which symbols are unknown dims, to be compiled once and run with each variant. */
+#ifndef SINTER_TESTS_FUZZ_H
+#define SINTER_TESTS_FUZZ_H
+
+#include <sinter/sinter.h>
+
+#include "fill.h"
+#include "model.h"
+
+enum { FZ_MAX_RANK = 6, FZ_MAX_TENSORS = 96, FZ_MAX_OPS = 48, FZ_MAX_PORTS = 4, FZ_MAX_ATTRS = 6, FZ_MAX_SYMBOLS = 6, FZ_VARIANTS = 3 };
+
+/* What a tensor's declaration keeps to itself, for the library to infer. */
+typedef enum fz_declare { FZ_ALL, FZ_NO_LAYOUT, FZ_NO_DIMS, FZ_NO_RANK } fz_declare_t;
+
+typedef struct fz_tensor {
+    sinter_data_type_t type;
+    sinter_tensor_property_t property;
+    int ndims, produced, keep; /* keep: a graph output even if it is consumed */
+    int64_t dims[FZ_MAX_RANK]; /* sizes or symbols */
+    int order[FZ_MAX_RANK], pad[FZ_MAX_RANK], repeat[FZ_MAX_RANK]; /* dims by falling stride; gaps in elements; stride 0 */
+    int fixed; /* strides that hold for all variants, known at compile */
+    fz_declare_t declare;
+    int specials;  /* percent of NaN, Inf, -0, subnormal and huge values among its elements */
+    int dead_rows; /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
+} fz_tensor_t;
+
+typedef struct fz_op {
+    sinter_op_kind_t kind;
+    int n_in, n_out, n_attrs;
+    int in[FZ_MAX_PORTS], out[FZ_MAX_PORTS];
+    orc_attr_t attrs[FZ_MAX_ATTRS];
+} fz_op_t;
+
+typedef struct fz {
+    uint64_t seed, state;
+    const char *generator;
+    gr_arena_t arena; /* arrays of attributes */
+    int n_tensors, n_ops;
+    fz_tensor_t tensors[FZ_MAX_TENSORS];
+    fz_op_t ops[FZ_MAX_OPS];
+    int dynamic, n_symbols;
+    int64_t sizes[FZ_MAX_SYMBOLS][FZ_VARIANTS];
+    sinter_fpmath_mode_t mode;
+    int apply_to_int;
+} fz_t;
+
+/* ---- build.c: numbers ---- */
+
+void fz_init(fz_t *f, uint64_t seed);
+void fz_free(fz_t *f);
+uint64_t fz_random(fz_t *f);
+int fz_pick(fz_t *f, int n);                       /* 0 .. n - 1 */
+int fz_range(fz_t *f, int low, int high);          /* both included */
+int fz_chance(fz_t *f, int percent);
+#define FZ_ONE_OF(f, ...) ((int64_t[]){__VA_ARGS__})[fz_pick(f, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))]
+
+/* ---- build.c: dims ---- */
+
+/* value, or in a dynamic case perhaps a symbol with value as its first size; all sizes are multiples of `multiple`. */
+int64_t fz_dim(fz_t *f, int64_t value, int64_t multiple);
+int64_t fz_symbol(fz_t *f, int64_t first, int64_t second, int64_t third);
+int fz_is_symbol(int64_t dim);
+/* dim / by, of symbols too (whose sizes must all be multiples of it). */
+int64_t fz_divide(int64_t dim, int64_t by);
+int64_t fz_size(const fz_t *f, int64_t dim, int variant);
+/* A divisor of all sizes of dim. */
+int64_t fz_divisor(fz_t *f, int64_t dim);
+
+/* ---- build.c: tensors and ops ---- */
+
+/* Both with random layouts. Give an index. */
+int fz_input(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims);
+int fz_scalar(fz_t *f, sinter_data_type_t type);
+/* An op with one output; more can be added to the last op. */
+int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims, int n_in, const int *in);
+#define FZ_OP(f, kind, type, ndims, dims, ...) \
+    fz_op(f, sinter_op_##kind, type, ndims, dims, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+int fz_more_output(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims);
+void fz_s64(fz_t *f, sinter_op_attr_t attr, size_t n, const int64_t *values);
+void fz_f32(fz_t *f, sinter_op_attr_t attr, size_t n, const float *values);
+void fz_str(fz_t *f, sinter_op_attr_t attr, const char *value);
+void fz_bool(fz_t *f, sinter_op_attr_t attr, int value);
+void fz_no_gaps(fz_t *f, int tensor); /* dense row-major */
+
+/* The output has the input's dims. */
+int fz_unary(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int x);
+/* The output has the dims of both, broadcast. */
+int fz_binary(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int a, int b);
+int fz_cast(fz_t *f, sinter_data_type_t type, int x);
+int fz_transpose(fz_t *f, int x, const int64_t *order);
+/* -1: symbols stand where the attribute cannot say it. */
+int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims);
+
+/* ---- gen_common.c ---- */
+
+sinter_data_type_t fz_float(fz_t *f);
+sinter_data_type_t fz_code_type(fz_t *f);
+/* Dims that broadcast to those of x without enlarging it. */
+int fz_side_dims(fz_t *f, int x, int64_t *dims);
+sinter_op_kind_t fz_binary_kind(fz_t *f);
+int fz_random_unary(fz_t *f, int x, sinter_data_type_t type);
+/* Codes of a random type with scales and perhaps zero points, dequantised; codes: an existing tensor, or -1 for a new input. */
+int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int codes);
+/* Static or with given scales; the output's type is a code type. */
+int fz_quantized(fz_t *f, int x);
+/* One of: unary, binary with a side input, BiasAdd, PReLU, TypeCast. */
+int fz_post_op(fz_t *f, int x);
+
+/* ---- generators ---- */
+
+void fz_gen_eltwise(fz_t *f);
+void fz_gen_matmul(fz_t *f);
+void fz_gen_attention(fz_t *f);
+void fz_gen_softmax(fz_t *f);
+void fz_gen_views(fz_t *f);
+
+/* ---- emit.c ---- */
+
+/* The model with the sizes of a variant; unknown: with symbols as unknown dims instead. */
+int fz_emit(const fz_t *f, int variant, int unknown, model_t *model, gr_error_t *err);
+/* The graph as one line per op. */
+void fz_print(const fz_t *f);
+
+/* ---- run.c ---- */
+
+typedef enum fz_outcome { FZ_PASSED, FZ_UNSUPPORTED, FZ_FAILED } fz_outcome_t;
+/* Runs all variants fused and op by op. text: the reason of a refusal or failure. */
+fz_outcome_t fz_run(fz_t *f, char *text, size_t size);
+
+/* Cases, fused partitions and ops, for the summary. */
+typedef struct fz_tally {
+    long cases[3], partitions, ops;
+    struct { char name[32]; long n; } patterns[64];
+    struct { char text[160]; long n; } refusals[64];
+} fz_tally_t;
+extern fz_tally_t fz_tally;
+
+#endif

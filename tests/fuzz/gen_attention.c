@@ -1,0 +1,287 @@
+/* Attention in the spellings that graphs of the field use. Dims in order: batch dims, then heads, then what the layout says. */
+#include "fuzz.h"
+
+#include <string.h>
+
+typedef enum layout { ROWS_3D, HEADS_4D, MULTI_QUERY_4D, GROUPS_5D, RESHAPED_5D } layout_t;
+
+typedef struct attention {
+    layout_t layout;
+    int ndims; /* of the scores */
+    int64_t lead[3];    /* the scores' dims before the last two */
+    int64_t kv_lead[3]; /* those of K and V */
+    int64_t b, heads, groups, s, t, d, dv;
+    sinter_data_type_t type; /* that most tensors have */
+} attention_t;
+
+static sinter_data_type_t type_near(fz_t *f, const attention_t *a)
+{
+    return fz_chance(f, 80) ? a->type : fz_float(f);
+}
+
+static void choose_sizes(fz_t *f, attention_t *a)
+{
+    a->layout = (layout_t)fz_pick(f, 5);
+    a->type = fz_float(f);
+    a->b = fz_dim(f, fz_range(f, 1, 2), 1);
+    a->groups = fz_range(f, 1, 4);
+    a->heads = fz_range(f, 1, 3);
+    a->s = fz_dim(f, FZ_ONE_OF(f, 1, 1, 2, 5, 17, 33, 64), 1);
+    a->t = FZ_ONE_OF(f, 1, 7, 31, 32, 33, 65, 130);
+    if (fz_chance(f, 4))
+        a->t = 0;
+    if (f->dynamic && f->n_symbols < FZ_MAX_SYMBOLS && fz_chance(f, 80))
+        a->t = fz_symbol(f, a->t, fz_chance(f, 10) ? 0 : fz_range(f, 1, 70), FZ_ONE_OF(f, 32, 33, 64, 96));
+    a->d = FZ_ONE_OF(f, 8, 16, 40, 64, 80, 96, 128);
+    a->dv = fz_chance(f, 60) ? a->d : FZ_ONE_OF(f, 8, 16, 24, 40, 64, 80, 96, 128);
+}
+
+static void choose_layout(attention_t *a)
+{
+    const int64_t all = a->heads * a->groups, three[3][3] = {{a->b, 0, 0}, {a->b, all, 0}, {a->b, a->heads, a->groups}};
+    const int n = a->layout == ROWS_3D ? 1 : a->layout <= MULTI_QUERY_4D ? 2 : 3;
+
+    a->ndims = n + 2;
+    memcpy(a->lead, three[n - 1], sizeof a->lead);
+    memcpy(a->kv_lead, three[n - 1], sizeof a->kv_lead);
+    if (a->layout >= MULTI_QUERY_4D)
+        a->kv_lead[n - 1] = 1;
+}
+
+static int with_lead(const int64_t *lead, int ndims, int64_t rows, int64_t cols, int64_t *dims)
+{
+    memcpy(dims, lead, (size_t)(ndims - 2) * sizeof *dims);
+    dims[ndims - 2] = rows;
+    dims[ndims - 1] = cols;
+    return ndims;
+}
+
+static int scaled(fz_t *f, const attention_t *a, int x)
+{
+    const int divide = fz_chance(f, 50), s = fz_scalar(f, type_near(f, a));
+
+    if (f->tensors[s].ndims > f->tensors[x].ndims)
+        return x;
+    return fz_binary(f, divide ? sinter_op_divide : sinter_op_multiply, type_near(f, a), x, s);
+}
+
+/* ---- operands ----------------------------------------------------------------------------------------------------------------------------- */
+
+static int query(fz_t *f, const attention_t *a)
+{
+    int64_t dims[FZ_MAX_RANK], flat[4] = {a->b, a->heads * a->groups, a->s, a->d};
+    int n = with_lead(a->lead, a->ndims, a->s, a->d, dims), q;
+
+    if (a->layout == RESHAPED_5D) {
+        q = fz_reshape(f, fz_input(f, type_near(f, a), 4, flat), n, dims);
+        if (q >= 0)
+            return q;
+    }
+    if (fz_chance(f, 12))
+        return fz_dequantized(f, type_near(f, a), n, dims, -1);
+    return fz_input(f, type_near(f, a), n, dims);
+}
+
+/* K or V: plain, compressed, stored without the dim of size 1, or stored as the transpose. */
+static int keys(fz_t *f, const attention_t *a, int64_t rows, int64_t cols)
+{
+    int64_t dims[FZ_MAX_RANK], stored[FZ_MAX_RANK], order[FZ_MAX_RANK];
+    int n = with_lead(a->kv_lead, a->ndims, rows, cols, dims), turn = fz_chance(f, 8), x;
+
+    if (a->layout == RESHAPED_5D && fz_chance(f, 70)) {
+        const int64_t flat[4] = {a->b, a->heads, rows, cols};
+        int y;
+
+        x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), 4, flat, -1) : fz_input(f, type_near(f, a), 4, flat);
+        y = fz_reshape(f, x, n, dims);
+        if (y >= 0)
+            return y;
+    }
+    for (int d = 0; d < n; d++) {
+        order[d] = turn && d >= n - 2 ? 2 * n - 3 - d : d;
+        stored[d] = dims[order[d]];
+    }
+    x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), n, stored, -1) : fz_input(f, type_near(f, a), n, stored);
+    if (turn)
+        x = fz_transpose(f, x, order);
+    return fz_chance(f, 10) ? fz_cast(f, type_near(f, a), x) : x;
+}
+
+/* ---- scores ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Dims that broadcast to the scores; the row dim may be one row for all. */
+static int mask_dims(fz_t *f, const attention_t *a, int64_t *dims)
+{
+    int n = with_lead(a->lead, a->ndims, fz_chance(f, 70) ? a->s : 1, fz_chance(f, 95) ? a->t : 1, dims), drop = fz_chance(f, 25) ? fz_pick(f, n - 1) : 0;
+
+    for (int d = 0; d < n - 2; d++)
+        if (fz_chance(f, 50))
+            dims[d] = 1;
+    memmove(dims, dims + drop, (size_t)(n - drop) * sizeof *dims);
+    return n - drop;
+}
+
+static int add_mask(fz_t *f, const attention_t *a, int x)
+{
+    int64_t dims[FZ_MAX_RANK];
+    int n = mask_dims(f, a, dims), mask = fz_input(f, type_near(f, a), n, dims), first = fz_chance(f, 80);
+
+    if (fz_chance(f, 10))
+        mask = fz_cast(f, fz_float(f), mask);
+    return fz_binary(f, sinter_op_add, type_near(f, a), first ? x : mask, first ? mask : x);
+}
+
+/* cap * tanh(x / cap) */
+static int soft_cap(fz_t *f, const attention_t *a, int x)
+{
+    x = fz_unary(f, sinter_op_tanh, type_near(f, a), scaled(f, a, x));
+    return scaled(f, a, x);
+}
+
+static int choose(fz_t *f, const attention_t *a, int keep, int x)
+{
+    const fz_tensor_t t = f->tensors[x];
+    int fill = fz_scalar(f, type_near(f, a)), inverted = fz_chance(f, 20);
+
+    if (f->tensors[fill].ndims > t.ndims)
+        return x;
+    return FZ_OP(f, select, type_near(f, a), t.ndims, t.dims, keep, inverted ? fill : x, inverted ? x : fill);
+}
+
+static int select_mask(fz_t *f, const attention_t *a, int x)
+{
+    int64_t dims[FZ_MAX_RANK];
+    int n = mask_dims(f, a, dims);
+
+    return choose(f, a, fz_input(f, sinter_boolean, n, dims), x);
+}
+
+static int index_along(fz_t *f, int x, int axis)
+{
+    const int n = f->tensors[x].ndims;
+    int index = fz_unary(f, sinter_op_gen_index, sinter_s32, x);
+
+    fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? axis : n + axis});
+    return index;
+}
+
+/* Top-left, shifted by scalars (bottom-right for T - S), or a window behind the diagonal. */
+static int causal(fz_t *f, const attention_t *a, int x)
+{
+    int row = index_along(f, x, -2), column = index_along(f, x, -1), keep;
+
+    for (int i = fz_chance(f, 40) ? fz_range(f, 1, 2) : 0; i > 0; i--) {
+        int shift = fz_scalar(f, sinter_s32);
+
+        if (f->tensors[shift].ndims <= f->tensors[x].ndims)
+            row = fz_binary(f, fz_chance(f, 60) ? sinter_op_add : sinter_op_subtract, sinter_s32, row, shift);
+    }
+    keep = fz_chance(f, 80) ? fz_binary(f, sinter_op_greater_equal, sinter_boolean, row, column)
+                            : fz_binary(f, sinter_op_greater_equal, sinter_boolean, column, row);
+    return choose(f, a, keep, x);
+}
+
+static int score(fz_t *f, const attention_t *a, int x)
+{
+    if (fz_chance(f, 15))
+        x = fz_cast(f, fz_float(f), x);
+    if (fz_chance(f, 75))
+        x = scaled(f, a, x);
+    if (fz_chance(f, 15))
+        x = soft_cap(f, a, x);
+    if (fz_chance(f, 45))
+        x = add_mask(f, a, x);
+    if (fz_chance(f, 12))
+        x = select_mask(f, a, x);
+    if (fz_chance(f, 25))
+        x = causal(f, a, x);
+    if (fz_chance(f, 8))
+        x = add_mask(f, a, x);
+    return x;
+}
+
+static int probabilities(fz_t *f, const attention_t *a, int x)
+{
+    const fz_tensor_t t = f->tensors[x];
+    const int safe = fz_chance(f, 50);
+    int64_t stats[FZ_MAX_RANK];
+    int p = fz_unary(f, sinter_op_softmax, type_near(f, a), x);
+
+    fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? -1 : t.ndims - 1});
+    if (safe || fz_chance(f, 30))
+        fz_str(f, sinter_op_attr_mode, safe ? "inf_as_zero" : "none");
+    if (fz_chance(f, 15)) {
+        memcpy(stats, t.dims, sizeof stats);
+        stats[t.ndims - 1] = 1;
+        fz_more_output(f, sinter_f32, t.ndims, stats);
+    }
+    if (fz_chance(f, 12))
+        p = fz_cast(f, fz_float(f), p);
+    if (fz_chance(f, 10)) {
+        const float scale = 1.0f / 128;
+        const sinter_data_type_t code = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_f8_e4m3);
+
+        p = fz_unary(f, sinter_op_quantize, code, p);
+        fz_f32(f, sinter_op_attr_scales, 1, &scale);
+        p = fz_unary(f, sinter_op_dequantize, type_near(f, a), p);
+        fz_f32(f, sinter_op_attr_scales, 1, &scale);
+    }
+    return p;
+}
+
+/* ---- behind ------------------------------------------------------------------------------------------------------------------------------- */
+
+static int tail(fz_t *f, const attention_t *a, int x)
+{
+    static const int64_t swap_heads[4] = {0, 2, 1, 3};
+    const int64_t flat[4] = {a->b, a->heads * a->groups, a->s, a->dv}, rows[3] = {a->b, a->s, a->heads * a->groups * a->dv};
+    int y;
+
+    if (a->layout == RESHAPED_5D) {
+        y = fz_reshape(f, x, 4, flat);
+        x = y < 0 ? x : y;
+    }
+    if (f->tensors[x].ndims == 4 && fz_chance(f, 35)) {
+        x = fz_transpose(f, x, swap_heads);
+        if (fz_chance(f, 50)) {
+            y = fz_reshape(f, x, 3, rows);
+            x = y < 0 ? x : y;
+        } else if (fz_chance(f, 50)) {
+            x = fz_unary(f, sinter_op_reorder, f->tensors[x].type, x);
+        }
+    }
+    if (fz_chance(f, 12))
+        x = fz_cast(f, fz_float(f), x);
+    if (fz_chance(f, 10))
+        x = fz_post_op(f, x);
+    return fz_chance(f, 10) ? fz_quantized(f, x) : x;
+}
+
+void fz_gen_attention(fz_t *f)
+{
+    attention_t a = {0};
+    int64_t dims[FZ_MAX_RANK];
+    int q, k, v, x, turned;
+
+    choose_sizes(f, &a);
+    choose_layout(&a);
+    q = query(f, &a);
+    if (fz_chance(f, 10))
+        q = scaled(f, &a, q);
+    turned = fz_chance(f, 50);
+    k = turned ? keys(f, &a, a.t, a.d) : keys(f, &a, a.d, a.t);
+    if (fz_chance(f, 5))
+        k = scaled(f, &a, k);
+    with_lead(a.lead, a.ndims, a.s, a.t, dims);
+    x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, q, k);
+    if (turned)
+        fz_bool(f, sinter_op_attr_transpose_b, 1);
+    x = probabilities(f, &a, score(f, &a, x));
+    turned = fz_chance(f, 15);
+    v = turned ? keys(f, &a, a.dv, a.t) : keys(f, &a, a.t, a.dv);
+    with_lead(a.lead, a.ndims, a.s, a.dv, dims);
+    x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, x, v);
+    if (turned)
+        fz_bool(f, sinter_op_attr_transpose_b, 1);
+    tail(f, &a, x);
+}

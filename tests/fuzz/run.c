@@ -1,0 +1,540 @@
+/* A case from its graph to its verdict. */
+#include "fuzz.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD = 192, GUARD_BYTE = 0xA5 };
+
+fz_tally_t fz_tally;
+
+/* ---- a graph, partitioned and compiled ---------------------------------------------------------------------------------------------------- */
+
+typedef struct part {
+    sinter_partition_t *partition;
+    sinter_compiled_partition_t *compiled;
+    size_t n_in, n_out;
+    sinter_logical_tensor_t *in, *out;
+} part_t;
+
+typedef struct program {
+    sinter_graph_t *graph;
+    size_t n_parts;
+    part_t *parts;
+    int refused; /* a partition that the library does not run */
+} program_t;
+
+/* One tensor's memory. base is what malloc gave, copy its bytes before execution. */
+typedef struct buffer {
+    sinter_logical_tensor_t lt;
+    unsigned char *base, *data, *copy;
+    size_t bytes, room;
+    int is_input;
+} buffer_t;
+
+typedef struct run {
+    fz_t *f;
+    sinter_stream_t *stream;
+    program_t programs[2]; /* fused, op by op */
+    model_t model;         /* of the variant */
+    int variant;
+    buffer_t *buffers;     /* by tensor id */
+    size_t n_wanted;
+    uint64_t *wanted;      /* graph outputs */
+    orc_result_t *results; /* of wanted */
+    char *text;
+    size_t size;
+} run_t;
+
+static const char *const policy_names[] = {"fused", "unfused"};
+
+__attribute__((format(printf, 2, 3))) static int fail(run_t *r, const char *format, ...)
+{
+    va_list args;
+
+    if (r->text[0])
+        return -1;
+    va_start(args, format);
+    vsnprintf(r->text, r->size, format, args);
+    va_end(args);
+    return -1;
+}
+
+static int library_failed(run_t *r, sinter_status_t status, const char *what, int policy)
+{
+    return fail(r, "%s (%s): %s: %s", what, policy_names[policy], sinter_status_name(status), sinter_last_error_message());
+}
+
+static void *take(size_t bytes)
+{
+    void *p = malloc(bytes ? bytes : 1);
+
+    if (!p)
+        abort();
+    return p;
+}
+
+static void count_pattern(const char *name, size_t ops)
+{
+    size_t i = 0;
+
+    while (fz_tally.patterns[i].n && strcmp(fz_tally.patterns[i].name, name))
+        i++;
+    snprintf(fz_tally.patterns[i].name, sizeof fz_tally.patterns[i].name, "%s", name);
+    fz_tally.patterns[i].n++;
+    fz_tally.partitions++;
+    fz_tally.ops += (long)ops;
+}
+
+static sinter_status_t open_part(run_t *r, part_t *p, int policy)
+{
+    const char *pattern = "";
+    size_t ops = 0;
+    sinter_status_t status = sinter_partition_get_input_num(p->partition, &p->n_in);
+
+    if (!status)
+        status = sinter_partition_get_output_num(p->partition, &p->n_out);
+    if (!status)
+        status = sinter_partition_get_op_num(p->partition, &ops);
+    if (!status)
+        status = sinter_partition_get_pattern(p->partition, &pattern);
+    if (status)
+        return status;
+    p->in = gr_arena_alloc(&r->f->arena, p->n_in + 1, sizeof *p->in);
+    p->out = gr_arena_alloc(&r->f->arena, p->n_out + 1, sizeof *p->out);
+    if (policy == 0)
+        count_pattern(pattern, ops);
+    status = sinter_partition_get_inputs(p->partition, p->n_in, p->in);
+    return status ? status : sinter_partition_get_outputs(p->partition, p->n_out, p->out);
+}
+
+/* The library's reason without numbers, so that like ones are counted together. */
+static void count_refusal(const char *reason)
+{
+    char text[sizeof fz_tally.refusals[0].text];
+    size_t n = 0, i = 0;
+
+    for (const char *p = reason; *p && n + 1 < sizeof text; p++) {
+        int digit = *p >= '0' && *p <= '9';
+
+        if (!digit || n == 0 || text[n - 1] != '#')
+            text[n++] = digit ? '#' : *p == '\n' ? ' ' : *p;
+    }
+    text[n] = 0;
+    while (i < 63 && fz_tally.refusals[i].n && strcmp(fz_tally.refusals[i].text, text))
+        i++;
+    memcpy(fz_tally.refusals[i].text, text, n + 1);
+    fz_tally.refusals[i].n++;
+}
+
+static int refuse(run_t *r, program_t *p, const char *reason)
+{
+    p->refused = 1;
+    if (!reason || !reason[0])
+        return fail(r, "refused without a reason");
+    count_refusal(reason);
+    return 0;
+}
+
+static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
+{
+    const char *why = "";
+    int supported = 0;
+    sinter_status_t status = sinter_partition_is_supported(part->partition, &supported);
+
+    if (!status && !supported) {
+        sinter_partition_explain(part->partition, &why);
+        return refuse(r, p, why);
+    }
+    if (!status)
+        status = sinter_partition_compile(part->partition, NULL, 0, NULL, 0, NULL, &part->compiled);
+    if (status == sinter_unimplemented)
+        return refuse(r, p, sinter_last_error_message());
+    return status ? library_failed(r, status, "compile", policy) : 0;
+}
+
+static int open_program(run_t *r, int policy)
+{
+    program_t *p = &r->programs[policy];
+    sinter_partition_t **list;
+    model_t declared;
+    gr_error_t err = {{0}, 0};
+    sinter_status_t status;
+    int failed = fz_emit(r->f, 0, 1, &declared, &err) || model_build(&declared, NULL, &p->graph, &err);
+
+    model_free(&declared);
+    if (failed)
+        return fail(r, "build: %s", err.text);
+    status = sinter_graph_filter(p->graph, policy ? sinter_partition_policy_debug : sinter_partition_policy_fusion);
+    if (!status)
+        status = sinter_graph_get_partition_num(p->graph, &p->n_parts);
+    if (status)
+        return library_failed(r, status, "filter", policy);
+    list = gr_arena_alloc(&r->f->arena, p->n_parts + 1, sizeof *list);
+    p->parts = gr_arena_alloc(&r->f->arena, p->n_parts + 1, sizeof *p->parts);
+    status = sinter_graph_get_partitions(p->graph, p->n_parts, list);
+    for (size_t i = 0; i < p->n_parts && !status; i++)
+        p->parts[i].partition = list[i];
+    for (size_t i = 0; i < p->n_parts && !status; i++)
+        status = open_part(r, &p->parts[i], policy);
+    if (status)
+        return library_failed(r, status, "partitions", policy);
+    for (size_t i = 0; i < p->n_parts && !p->refused; i++)
+        if (compile_part(r, p, &p->parts[i], policy))
+            return -1;
+    return 0;
+}
+
+static void close_program(program_t *p)
+{
+    for (size_t i = 0; p->parts && i < p->n_parts; i++) {
+        sinter_compiled_partition_destroy(&p->parts[i].compiled);
+        sinter_partition_destroy(&p->parts[i].partition);
+    }
+    sinter_graph_destroy(&p->graph);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Inputs end where their allocation ends, so that a sanitizer sees reads beyond; outputs have guards. */
+static int take_buffer(run_t *r, const sinter_logical_tensor_t *lt, int is_input)
+{
+    buffer_t *b = &r->buffers[lt->id];
+    const size_t misalign = fz_chance(r->f, 50) ? (size_t)fz_pick(r->f, 64) : 0, guard = is_input ? 0 : GUARD;
+
+    free(b->base);
+    free(b->copy);
+    *b = (buffer_t){.lt = *lt, .is_input = is_input};
+    if (sinter_logical_tensor_get_bytes(lt, &b->bytes))
+        return fail(r, "tensor %llu: %s", (unsigned long long)lt->id, sinter_last_error_message());
+    b->room = b->bytes + misalign + 2 * guard;
+    b->base = take(b->room);
+    b->data = b->base + guard + misalign;
+    memset(b->base, GUARD_BYTE, b->room);
+    return 0;
+}
+
+static void keep_copy(buffer_t *b)
+{
+    free(b->copy);
+    b->copy = take(b->room);
+    memcpy(b->copy, b->base, b->room);
+}
+
+/* What no element of the tensor owns must be as it was. */
+static int check_surroundings(run_t *r, const buffer_t *b, int policy)
+{
+    const int64_t n = gr_elements(&b->lt), bits = gr_dtype(b->lt.data_type)->bits;
+    unsigned char *owned = take(b->room);
+
+    memset(owned, 0, b->room);
+    for (int64_t i = 0; !b->is_input && i < n; i++) {
+        int64_t first = gr_offset(&b->lt, i) * bits;
+
+        for (int64_t byte = first / 8; byte <= (first + bits - 1) / 8; byte++)
+            owned[(b->data - b->base) + byte] = 1;
+    }
+    for (size_t i = 0; i < b->room; i++)
+        if (!owned[i] && b->base[i] != b->copy[i])
+            fail(r, "%s: byte %td of %s %llu, which has %zu bytes, was overwritten", policy_names[policy], (ptrdiff_t)i - (b->data - b->base),
+                 b->is_input ? "input" : "tensor", (unsigned long long)b->lt.id, b->bytes);
+    free(owned);
+    return r->text[0] ? -1 : 0;
+}
+
+/* ---- inputs and expectations -------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+/* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
+static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b)
+{
+    static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 0x1p-140, -0x1p-24, 3e4, -3e38, 1e-6};
+    const sinter_logical_tensor_t *lt = &b->lt;
+    const int64_t n = gr_elements(lt);
+
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t h = mix(f->seed ^ (lt->id << 40) ^ (uint64_t)i);
+        int64_t inner = 1, row = i;
+
+        for (int d = t->ndims - 1; t->dead_rows && d >= t->dead_rows; d--)
+            inner *= lt->dims[d];
+        if (t->dead_rows)
+            row = i / (inner * lt->dims[t->dead_rows - 1]) * inner + i % inner;
+        if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0))
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
+        else if (t->specials && (int)(h % 100) < t->specials)
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), odd[(h >> 32) % (sizeof odd / sizeof *odd)]);
+    }
+}
+
+static int make_inputs(run_t *r)
+{
+    for (size_t i = 0; i < r->model.n_tensors; i++) {
+        const model_tensor_t *t = &r->model.tensors[i];
+
+        if (!t->is_input)
+            continue;
+        if (take_buffer(r, model_lt(&r->model, t), 1))
+            return -1;
+        fill_input(&r->model, t, &r->buffers[t->id].lt, r->f->seed % 1000, r->buffers[t->id].data);
+        spoil(r->f, &r->f->tensors[t->id], &r->buffers[t->id]);
+        keep_copy(&r->buffers[t->id]);
+    }
+    return 0;
+}
+
+/* A partition that holds a MatMul but not the dequantising op before it cannot know that an operand is integer: it answers for its mode alone. */
+static int ask_oracle(run_t *r, int apply_to_int)
+{
+    orc_graph_t graph;
+    gr_error_t err = {{0}, 0};
+    char text[400] = "";
+    size_t n_in = 0;
+    orc_tensor_t *in = gr_arena_alloc(&r->model.arena, r->model.n_tensors, sizeof *in);
+
+    r->n_wanted = 0;
+    for (size_t i = 0; i < r->model.n_tensors; i++) {
+        const model_tensor_t *t = &r->model.tensors[i];
+
+        if (t->is_input)
+            in[n_in++] = (orc_tensor_t){r->buffers[t->id].lt, r->buffers[t->id].data};
+        if (t->is_output)
+            r->wanted[r->n_wanted++] = t->id;
+    }
+    if (model_to_oracle(&r->model, &graph, &err))
+        abort();
+    graph.apply_to_int = apply_to_int;
+    if (orc_run(&graph, n_in, in, r->n_wanted, r->wanted, r->results, text, sizeof text)) {
+        r->n_wanted = 0;
+        return fail(r, "oracle: %s", text);
+    }
+    return 0;
+}
+
+static void forget_oracle(run_t *r)
+{
+    for (size_t i = 0; i < r->n_wanted; i++)
+        orc_result_free(&r->results[i]);
+    r->n_wanted = 0;
+}
+
+static int compare(run_t *r, int policy)
+{
+    for (size_t i = 0; i < r->n_wanted; i++) {
+        const buffer_t *b = &r->buffers[r->wanted[i]];
+        orc_diff_t d = {0};
+
+        if (!b->base)
+            return fail(r, "%s: output %llu was not computed", policy_names[policy], (unsigned long long)r->wanted[i]);
+        if (orc_compare(&r->results[i], &b->lt, b->data, &d))
+            return fail(r, "%s, variant %d: output %llu: %zu of %zu elements wrong, worst at %zu: got %.9g, expected %.9g within %.3g", policy_names[policy],
+                        r->variant, (unsigned long long)r->wanted[i], d.bad, d.n, d.worst, d.got, d.want, d.tolerance);
+    }
+    return 0;
+}
+
+/* ---- execution ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* The input that an output may overwrite, or NULL. Not if a later partition or a comparison needs the input. */
+static const buffer_t *shared_input(run_t *r, const part_t *p, uint64_t output, int allowed)
+{
+    const sinter_inplace_pair_t *pairs = NULL;
+    size_t n = 0;
+
+    if (!allowed || sinter_compiled_partition_get_inplace_ports(p->compiled, &n, &pairs))
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        if (pairs[i].output_id == output && r->f->tensors[pairs[i].input_id].property != sinter_tensor_property_host_scalar)
+            return &r->buffers[pairs[i].input_id];
+    return NULL;
+}
+
+static sinter_status_t bind(const buffer_t *b, sinter_tensor_t **tensor)
+{
+    if (b->lt.property == sinter_tensor_property_host_scalar)
+        return sinter_tensor_create_scalar(tensor, NULL, &b->lt, b->data);
+    return sinter_tensor_create(tensor, NULL, &b->lt, b->data, b->bytes);
+}
+
+/* Outputs as the inputs lead to; an output that works in place starts as a copy of its input, which is then handed over in its stead. */
+static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, int in_place)
+{
+    sinter_status_t status = sinter_success;
+
+    for (size_t i = 0; i < p->n_in && !status; i++)
+        status = bind(&r->buffers[p->in[i].id], &tensors[i]);
+    if (!status)
+        status = sinter_compiled_partition_infer_outputs(p->compiled, p->n_in, (const sinter_tensor_t *const *)tensors, p->n_out, p->out);
+    if (status)
+        return library_failed(r, status, "inputs", policy);
+    for (size_t i = 0; i < p->n_out; i++) {
+        const buffer_t *from = shared_input(r, p, p->out[i].id, in_place);
+        buffer_t *b = &r->buffers[p->out[i].id];
+
+        if (take_buffer(r, &p->out[i], 0))
+            return -1;
+        if (from)
+            memcpy(b->data, from->data, b->bytes);
+        keep_copy(b);
+        status = bind(b, &tensors[p->n_in + i]);
+        for (size_t k = 0; from && k < p->n_in && !status; k++)
+            if (p->in[k].id == from->lt.id)
+                status = sinter_tensor_set_data(tensors[k], b->data, b->bytes);
+        if (status)
+            return library_failed(r, status, "outputs", policy);
+    }
+    return 0;
+}
+
+static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy)
+{
+    const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)tensors;
+    unsigned char *scratch = NULL;
+    size_t bytes = 0, shift = (size_t)fz_pick(r->f, 64);
+    sinter_status_t status = sinter_success;
+
+    if (fz_chance(r->f, 50)) {
+        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, r->stream, p->n_in, in, &bytes, NULL);
+        scratch = take(bytes + shift + GUARD);
+        memset(scratch, GUARD_BYTE, bytes + shift + GUARD);
+    }
+    if (!status)
+        status = sinter_compiled_partition_execute(p->compiled, r->stream, p->n_in, in, p->n_out, tensors + p->n_in, scratch ? scratch + shift : NULL, bytes);
+    for (size_t i = 0; scratch && i < GUARD; i++)
+        if (scratch[shift + bytes + i] != GUARD_BYTE)
+            fail(r, "%s: %zu bytes of scratchpad were not enough", policy_names[policy], bytes);
+    free(scratch);
+    return status ? library_failed(r, status, "execute", policy) : r->text[0] ? -1 : 0;
+}
+
+/* The same inputs give the same bits again. */
+static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy)
+{
+    int failed = 0;
+
+    for (size_t i = 0; i < p->n_out; i++) {
+        buffer_t *b = &r->buffers[p->out[i].id];
+        unsigned char *fresh = b->copy;
+
+        b->copy = b->base; /* the first result, compared with below */
+        b->base = fresh;
+        b->data = b->base + (b->data - b->copy);
+        sinter_tensor_set_data(tensors[p->n_in + i], b->data, b->bytes);
+    }
+    failed = execute(r, p, tensors, policy);
+    for (size_t i = 0; i < p->n_out && !failed; i++) {
+        const buffer_t *b = &r->buffers[p->out[i].id];
+
+        if (memcmp(b->base, b->copy, b->room))
+            failed = fail(r, "%s: a second execute gives other bits of tensor %llu", policy_names[policy], (unsigned long long)b->lt.id);
+    }
+    return failed;
+}
+
+static int run_part(run_t *r, part_t *p, int policy)
+{
+    const size_t n = p->n_in + p->n_out;
+    const int in_place = fz_chance(r->f, 40);
+    sinter_tensor_t **tensors = gr_arena_alloc(&r->model.arena, n, sizeof *tensors);
+    int failed = make_tensors(r, p, tensors, policy, in_place) || execute(r, p, tensors, policy);
+
+    for (size_t i = 0; i < p->n_out && !failed; i++)
+        failed = check_surroundings(r, &r->buffers[p->out[i].id], policy);
+    for (size_t i = 0; i < p->n_in && !failed; i++)
+        failed = r->buffers[p->in[i].id].is_input && check_surroundings(r, &r->buffers[p->in[i].id], policy);
+    if (!failed && !in_place && fz_chance(r->f, 15))
+        failed = execute_again(r, p, tensors, policy);
+    for (size_t i = 0; i < n; i++)
+        sinter_tensor_destroy(&tensors[i]);
+    return failed;
+}
+
+static int run_program(run_t *r, int policy)
+{
+    program_t *p = &r->programs[policy];
+
+    if (p->refused)
+        return 0;
+    for (size_t i = 0; i < p->n_parts; i++)
+        if (run_part(r, &p->parts[i], policy))
+            return -1;
+    if (compare(r, policy))
+        return -1;
+    for (int t = 0; t < r->f->n_tensors; t++) { /* the next program computes everything itself */
+        buffer_t *b = &r->buffers[t];
+
+        if (!b->is_input) {
+            free(b->base);
+            free(b->copy);
+            *b = (buffer_t){0};
+        }
+    }
+    return 0;
+}
+
+static int run_variant(run_t *r, int variant)
+{
+    gr_error_t err = {{0}, 0};
+    int failed = fz_emit(r->f, variant, 0, &r->model, &err) ? fail(r, "emit: %s", err.text) : 0;
+
+    r->variant = variant;
+    failed = failed || make_inputs(r);
+    for (int policy = 0; policy < 2 && !failed; policy++) {
+        failed = ask_oracle(r, r->f->apply_to_int || r->programs[policy].n_parts > 1) || run_program(r, policy);
+        forget_oracle(r);
+    }
+    model_free(&r->model);
+    return failed;
+}
+
+static void dump_graph(run_t *r)
+{
+    char path[64];
+    model_t m;
+    sinter_graph_t *graph = NULL;
+    gr_error_t err = {{0}, 0};
+
+    snprintf(path, sizeof path, "random-%016llx.json", (unsigned long long)r->f->seed);
+    if (!fz_emit(r->f, r->variant, 0, &m, &err) && !model_build(&m, NULL, &graph, &err) && !sinter_graph_dump(graph, path))
+        fprintf(stderr, "  graph written to %s; its inputs: graph_runner --seed=%llu\n", path, (unsigned long long)(r->f->seed % 1000));
+    sinter_graph_destroy(&graph);
+    model_free(&m);
+}
+
+fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
+{
+    run_t r = {.f = f, .text = text, .size = size};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = fz_range(f, 1, 3)};
+    const size_t n = (size_t)f->n_tensors;
+    int failed, refused;
+
+    text[0] = 0;
+    r.buffers = gr_arena_alloc(&f->arena, n, sizeof *r.buffers);
+    r.wanted = gr_arena_alloc(&f->arena, n, sizeof *r.wanted);
+    r.results = gr_arena_alloc(&f->arena, n, sizeof *r.results);
+    failed = sinter_stream_create(&r.stream, NULL, &desc) ? fail(&r, "stream: %s", sinter_last_error_message()) : 0;
+    failed = failed || open_program(&r, 0) || open_program(&r, 1);
+    for (int v = 0; v < (f->n_symbols ? FZ_VARIANTS : 1) && !failed; v++)
+        failed = run_variant(&r, v);
+    refused = r.programs[0].refused || r.programs[1].refused;
+    close_program(&r.programs[0]);
+    close_program(&r.programs[1]);
+    sinter_stream_destroy(&r.stream);
+    for (size_t i = 0; i < n; i++) {
+        free(r.buffers[i].base);
+        free(r.buffers[i].copy);
+    }
+    if (failed)
+        dump_graph(&r);
+    fz_tally.cases[failed ? FZ_FAILED : refused ? FZ_UNSUPPORTED : FZ_PASSED]++;
+    return failed ? FZ_FAILED : refused ? FZ_UNSUPPORTED : FZ_PASSED;
+}
