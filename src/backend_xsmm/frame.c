@@ -70,10 +70,6 @@ static void transpose_order(const node_t *op, int ndims, int *order) {
 }
 
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims, const int64_t *dims, int64_t *strides) {
-    if (op == NULL || op->kind == sinter_op_reorder) { /* the same tensor under another id */
-        memcpy(strides, base->strides, sizeof(int64_t) * (size_t)base->ndims);
-        return true;
-    }
     if (op->kind == sinter_op_static_transpose) {
         int order[SINTER_MAX_NDIMS];
         transpose_order(op, ndims, order);
@@ -94,12 +90,13 @@ static void bound_from_lt(bound_t *b, const lt_t *lt) {
     memcpy(b->strides, lt->strides, sizeof(b->strides));
 }
 
-static sinter_status_t infer(const plan_t *plan, lt_t *lts) {
-    for (int t = 0; t < graph_n_live(&plan->sub); t++) {
-        const node_t *node = &plan->sub.nodes[plan->sub.topo[t]];
-        lt_t in[8], out[3];
-        if (node->n_in > 8 || node->n_out > 3) {
-            return sg_fail(sinter_unimplemented, "%s: too many ports for dynamic dims", node_label(node));
+sinter_status_t frame_infer(const graph_t *g, lt_t *lts) {
+    enum { MOST = 4 }; /* no op that runs has more ports */
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const node_t *node = &g->nodes[g->topo[t]];
+        lt_t in[MOST], out[MOST];
+        if (node->n_in > MOST || node->n_out > MOST) {
+            return sg_fail(sinter_unimplemented, "%s: too many ports", node_label(node));
         }
         for (int i = 0; i < node->n_in; i++) {
             in[i] = lts[node->in[i]];
@@ -110,7 +107,7 @@ static sinter_status_t infer(const plan_t *plan, lt_t *lts) {
         SG_TRY(op_infer_shapes(node, in, out));
         for (int i = 0; i < node->n_out; i++) {
             if (!lt_dims_known(&out[i])) {
-                return sg_fail(sinter_invalid_shape, "%s: dims of tensor %llu do not follow from the inputs", node_label(node),
+                return sg_fail(sinter_unimplemented, "%s: dims of tensor %llu do not follow from the inputs", node_label(node),
                                (unsigned long long)out[i].id);
             }
             lts[node->out[i]] = out[i];
@@ -153,7 +150,7 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
 
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm) {
     if (plan->dynamic) {
-        SG_TRY(infer(plan, fm->lts));
+        SG_TRY(frame_infer(&plan->sub, fm->lts));
     }
     /* Bases come before their views in plan->view_order; everything else stands alone. */
     for (int i = 0; i < plan->n_values; i++) {

@@ -26,6 +26,8 @@ sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, s
 /* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps. Views follow their bases. */
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps);
 
+/* Runs the shape rules over lts (by graph value), in which the graph's inputs are known. */
+sinter_status_t frame_infer(const graph_t *g, lt_t *lts);
 /* Dims and strides of a view of (or, if inverse, under) base; false: strides cannot say it. */
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims, const int64_t *dims, int64_t *strides);
 

@@ -2,12 +2,10 @@
  * program's limits is tried again with shorter chains. */
 #include "lower.h"
 
-#include <string.h>
-
 #include <sinter/sinter_graph.h>
 
-#include "../graph/schema.h"
 #include "../graph/status.h"
+#include "frame.h"
 
 /* What every tensor would look like if each unknown dim were LOWER_PROBE_DIM. */
 static sinter_status_t infer_probe(lowering_t *lo) {
@@ -23,27 +21,7 @@ static sinter_status_t infer_probe(lowering_t *lo) {
             lt->dims[d] = lt->dims[d] == SINTER_UNKNOWN_DIM ? LOWER_PROBE_DIM : lt->dims[d];
         }
     }
-    for (int t = 0; t < graph_n_live(g); t++) {
-        const node_t *n = &g->nodes[g->topo[t]];
-        lt_t in[8], out[4];
-        if (n->n_in > 8 || n->n_out > 4) {
-            return sg_fail(sinter_unimplemented, "%s: too many ports", node_label(n));
-        }
-        for (int i = 0; i < n->n_in; i++) {
-            in[i] = lo->probe[n->in[i]];
-        }
-        for (int i = 0; i < n->n_out; i++) {
-            out[i] = lo->probe[n->out[i]];
-        }
-        SG_TRY(op_infer_shapes(n, in, out));
-        for (int i = 0; i < n->n_out; i++) {
-            if (!lt_dims_known(&out[i])) {
-                return sg_fail(sinter_unimplemented, "%s: dims of tensor %llu cannot be inferred", node_label(n), (unsigned long long)out[i].id);
-            }
-            lo->probe[n->out[i]] = out[i];
-        }
-    }
-    return sinter_success;
+    return frame_infer(g, lo->probe);
 }
 
 static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const char **why_not) {
@@ -75,9 +53,6 @@ sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why) {
     sinter_status_t status = sinter_unimplemented;
     if (family == FAMILY_ATTENTION) {
         status = attempt(plan, true, MAX_COST, &why_not);
-        if (status == sinter_success) {
-            return status;
-        }
         if (status != sinter_unimplemented) {
             return status;
         }

@@ -48,7 +48,7 @@ typedef struct lowering {
     int *ready;        /* by graph value: group after which it can be in memory; -1: from the start */
     bool *floating;    /* by node: elementwise over external tensors only, computed where it is needed */
     bool *stored;      /* by graph value: must be in memory */
-    char *spine;       /* by graph value: 's' score, 'p' probability inside attention, else 0 */
+    char *spine;       /* by graph value inside attention: score or probability, else 0 */
     attention_parts_t att;
     bound_t *bound;    /* by plan value: probe dims and strides, once placed */
     bool *placed;      /* by plan value */
@@ -57,9 +57,10 @@ typedef struct lowering {
 } lowering_t;
 
 bool lower_is_eltwise(sinter_op_kind_t kind);
+bool lower_is_view(const node_t *node);
 bool lower_same_dims(const lt_t *a, const lt_t *b);
-/* The representative value of an unknown dim. */
-enum { LOWER_PROBE_DIM = 97 };
+/* The representative value of an unknown dim: like no usual dim, but divisible by usual group sizes and by what reshapes split off. */
+enum { LOWER_PROBE_DIM = 256 * 3 * 5 * 7 };
 
 sinter_status_t lower_group(lowering_t *lo);
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos); /* -1: out of memory */

@@ -1,5 +1,5 @@
 /* Grouping. Nodes are taken in topological order. An elementwise node joins the latest group among its producers if it has that group's dims, so that it can run
- * on the registers; a node over external tensors only (a residual's dequantise, a mask) floats: it is computed inside whichever group needs it. */
+ * on the registers; a small program over external tensors only (a residual's dequantise, a mask) floats: it is computed inside whichever group needs it. */
 #include <string.h>
 
 #include "../graph/quant.h"
@@ -15,7 +15,7 @@ bool lower_same_dims(const lt_t *a, const lt_t *b) {
     return a->ndims == b->ndims && (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0);
 }
 
-static bool is_view(const node_t *n) { return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose; }
+bool lower_is_view(const node_t *n) { return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose; }
 
 static bool computes_scales(const node_t *n) {
     const char *kind = node_str(n, sinter_op_attr_quantization_kind, "static");
@@ -47,28 +47,37 @@ static sinter_status_t append(lowering_t *lo, group_t *gr, int node) {
     return sinter_success;
 }
 
+/* Vectors beside the data (scales, zero points, biases) have dims of their own and are read from memory, not from a register. */
+static bool from_memory(const node_t *n, int port) {
+    return port > 0 && ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu);
+}
+
+/* The floating node that makes an input in a register, -1 if none does. */
+static int floating_producer(const lowering_t *lo, const node_t *n, int port) {
+    const int p = from_memory(n, port) ? -1 : lo->g->values[n->in[port]].producer;
+    return p >= 0 && lo->floating[p] ? p : -1;
+}
+
 /* Instructions a node adds: itself, its loads, and the arithmetic of scales and zero points. */
 static int node_cost(const node_t *n) { return 1 + n->n_in + ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0); }
 
-/* Cost of a node with the floating producers it would pull into a group; INT_MAX/4 at most. */
-static int pull_cost(const lowering_t *lo, const group_t *gr, int node, int depth) {
+/* Cost of a node with the floating producers it would pull into a group. What floats is cheap, so the walk is short. */
+static int pull_cost(const lowering_t *lo, const group_t *gr, int node) {
     const node_t *n = &lo->g->nodes[node];
     int cost = node_cost(n);
-    for (int i = 0; i < n->n_in && cost <= lo->max_cost && depth < 256; i++) {
-        const int p = lo->g->values[n->in[i]].producer;
-        if (p >= 0 && lo->floating[p] && !in_group(gr, p)) {
-            cost += pull_cost(lo, gr, p, depth + 1);
-        }
+    for (int i = 0; i < n->n_in; i++) {
+        const int p = floating_producer(lo, n, i);
+        cost += p >= 0 && !in_group(gr, p) ? pull_cost(lo, gr, p) : 0;
     }
-    return depth >= 256 ? lo->max_cost + 1 : cost;
+    return cost;
 }
 
 /* Adds a node to a group, its floating producers first. */
 static sinter_status_t pull(lowering_t *lo, group_t *gr, int node) {
     const node_t *n = &lo->g->nodes[node];
     for (int i = 0; i < n->n_in; i++) {
-        const int p = lo->g->values[n->in[i]].producer;
-        if (p >= 0 && lo->floating[p] && !in_group(gr, p)) {
+        const int p = floating_producer(lo, n, i);
+        if (p >= 0 && !in_group(gr, p)) {
             SG_TRY(pull(lo, gr, p));
         }
     }
@@ -76,18 +85,23 @@ static sinter_status_t pull(lowering_t *lo, group_t *gr, int node) {
     return append(lo, gr, node);
 }
 
-/* Floating producers are evaluated in the group's dims; an index along a dim that is broadcast there would be another index. */
-static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims, int depth) {
+/* A node evaluated in dims that its own broadcast to gives the same, unless it counts along a dim that is then another one, or longer. */
+static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dims) {
+    const lt_t *own = &lo->probe[n->out[0]];
+    if (n->kind == sinter_op_gen_index) {
+        const int64_t axis = node_s64(n, sinter_op_attr_axis, 0), d = axis < 0 ? axis + own->ndims : axis;
+        const bool known = lo->g->values[n->out[0]].lt.ndims == own->ndims && lo->g->values[n->out[0]].lt.dims[d] != SINTER_UNKNOWN_DIM;
+        return own->ndims == dims->ndims && own->dims[d] == dims->dims[d] && (known || lower_same_dims(own, dims));
+    }
+    return own->ndims == dims->ndims || (n->kind != sinter_op_bias_add && n->kind != sinter_op_prelu);
+}
+
+/* Floating producers are evaluated in the group's dims. */
+static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims) {
     const node_t *n = &lo->g->nodes[node];
     for (int i = 0; i < n->n_in; i++) {
-        const int p = lo->g->values[n->in[i]].producer;
-        if (p < 0 || !lo->floating[p]) {
-            continue;
-        }
-        const node_t *f = &lo->g->nodes[p];
-        const bool indexed = f->kind == sinter_op_gen_index || (op_flags(f->kind) & (OP_QUANT | OP_DEQUANT)) || f->kind == sinter_op_bias_add ||
-                             f->kind == sinter_op_prelu;
-        if (depth > 64 || (indexed && !lower_same_dims(&lo->probe[f->out[0]], dims)) || !floats_broadcast(lo, p, dims, depth + 1)) {
+        const int p = floating_producer(lo, n, i);
+        if (p >= 0 && !(may_broadcast(lo, &lo->g->nodes[p], dims) && floats_broadcast(lo, p, dims))) {
             return false;
         }
     }
@@ -106,82 +120,104 @@ static sinter_status_t need_memory(lowering_t *lo, int value) {
     return sinter_success;
 }
 
+/* Everything the group's nodes from `first` on read that group gi does not have in registers; gi -1: an attention part, whose registers are the spine. All of
+ * it has a group by now. */
+static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first, int gi) {
+    for (int k = first; k < gr->n_nodes; k++) {
+        const node_t *n = &lo->g->nodes[gr->nodes[k]];
+        for (int i = 0; i < n->n_in && n->kind != sinter_op_gen_index; i++) {
+            const int v = n->in[i];
+            const bool in_register = floating_producer(lo, n, i) >= 0 || (gi >= 0 ? lo->home[v] == gi : lo->spine[v] != 0);
+            if (!in_register) {
+                SG_TRY(need_memory(lo, v));
+            }
+        }
+    }
+    return sinter_success;
+}
+
+/* The operands of a step that is more than a chain, scales and zero points that ride on them included. */
+static sinter_status_t need_operands(lowering_t *lo, const node_t *n) {
+    for (int k = 0; node_read(n, k) >= 0; k++) {
+        SG_TRY(need_memory(lo, node_read(n, k)));
+    }
+    return sinter_success;
+}
+
 /* The latest group among the producers, through floating ones; *in_registers: everything from that group is there in registers. */
-static int latest_group(const lowering_t *lo, int node, bool *in_registers, int depth) {
+static int latest_group(const lowering_t *lo, int node, bool *in_registers) {
     const node_t *n = &lo->g->nodes[node];
     int latest = -1;
     *in_registers = true;
     for (int i = 0; i < n->n_in; i++) {
-        const int v = n->in[i], p = lo->g->values[v].producer;
-        bool regs = true;
-        int r = lo->ready[v];
-        if (p >= 0 && lo->floating[p]) {
-            r = depth < 256 ? latest_group(lo, p, &regs, depth + 1) : -1;
-        } else if (r >= 0) {
-            regs = lo->home[v] == r;
-        }
-        if (r > latest) {
+        const int v = n->in[i], p = floating_producer(lo, n, i);
+        bool regs = lo->home[v] == lo->ready[v] && !from_memory(n, i);
+        const int r = p >= 0 ? latest_group(lo, p, &regs) : lo->ready[v];
+        if (r >= latest && r >= 0) {
+            *in_registers = regs && (r > latest || *in_registers);
             latest = r;
-            *in_registers = regs;
-        } else if (r == latest && r >= 0) {
-            *in_registers = *in_registers && regs;
         }
     }
     return latest;
 }
 
+/* What is needed beside the registers comes first, so that its group does. */
+static sinter_status_t need_vectors(lowering_t *lo, const node_t *n) {
+    for (int i = 0; i < n->n_in; i++) {
+        if (from_memory(n, i)) {
+            SG_TRY(need_memory(lo, n->in[i]));
+        }
+    }
+    return sinter_success;
+}
+
+/* A chain of its own for a node. Floating producers with other dims than this chain, or too many of them, become chains before it. */
+static sinter_status_t open_chain(lowering_t *lo, int node, int *gi) {
+    static const group_t none;
+    const node_t *n = &lo->g->nodes[node];
+    const bool alone = !floats_broadcast(lo, node, &lo->probe[n->out[0]]) || pull_cost(lo, &none, node) > lo->max_cost;
+    for (int i = 0; i < n->n_in && alone; i++) {
+        SG_TRY(need_memory(lo, n->in[i]));
+    }
+    *gi = lower_new_group(lo, STEP_CHAIN, -1, n->out[0], lo->n_groups);
+    return *gi < 0 ? sinter_out_of_memory : sinter_success;
+}
 
 /* An elementwise node: floats, joins, or opens a chain. force: it must have a group now. */
 static sinter_status_t place(lowering_t *lo, int node, bool force) {
+    enum { FLOAT_SHARE = 4 }; /* what floats may be computed several times: it stays below a fourth of a group */
+    static const group_t none;
     const node_t *n = &lo->g->nodes[node];
     bool in_registers;
-    int gi = latest_group(lo, node, &in_registers, 0);
-    if (gi < 0 && !force) {
+    SG_TRY(need_vectors(lo, n));
+    int gi = latest_group(lo, node, &in_registers);
+    if (gi < 0 && !force && pull_cost(lo, &none, node) <= lo->max_cost / FLOAT_SHARE) {
         lo->floating[node] = true;
         return sinter_success;
     }
     const lt_t *dims = &lo->probe[n->out[0]];
     const group_t *gr = gi >= 0 ? &lo->groups[gi] : NULL;
     const bool join = gr != NULL && in_registers && gr->kind != STEP_DYNQUANT && lower_same_dims(dims, &lo->probe[gr->dims_value]) &&
-                      gr->cost + pull_cost(lo, gr, node, 0) <= lo->max_cost && floats_broadcast(lo, node, dims, 0);
+                      gr->cost + pull_cost(lo, gr, node) <= lo->max_cost && floats_broadcast(lo, node, dims);
     lo->floating[node] = false;
     if (!join) {
-        /* Floating producers with other dims than this chain, or too many of them, become chains of their own. */
-        static const group_t none;
-        const bool alone = !floats_broadcast(lo, node, dims, 0) || pull_cost(lo, &none, node, 0) > lo->max_cost;
-        for (int i = 0; i < n->n_in && alone; i++) {
-            SG_TRY(need_memory(lo, n->in[i]));
-        }
-        gi = lower_new_group(lo, STEP_CHAIN, -1, n->out[0], lo->n_groups);
-        if (gi < 0) {
-            return sinter_out_of_memory;
-        }
+        SG_TRY(open_chain(lo, node, &gi));
     }
     const int before = lo->groups[gi].n_nodes;
     SG_TRY(pull(lo, &lo->groups[gi], node));
-    /* need_memory may open further groups and move the array: go by index. */
-    group_t added = lo->groups[gi];
-    added.nodes += before;
-    added.n_nodes -= before;
-    for (int k = 0; k < added.n_nodes; k++) {
-        const node_t *m = &lo->g->nodes[added.nodes[k]];
-        for (int i = 0; i < m->n_in; i++) {
-            const int p = lo->g->values[m->in[i]].producer;
-            if (lo->home[m->in[i]] != gi && !(p >= 0 && in_group(&lo->groups[gi], p))) {
-                SG_TRY(need_memory(lo, m->in[i]));
-            }
-        }
-    }
     lo->home[n->out[0]] = lo->ready[n->out[0]] = gi;
-    return sinter_success;
+    return need_inputs(lo, &lo->groups[gi], before, gi);
 }
 
 /* ---- attention ---------------------------------------------------------------------------------------------------------------- */
 
-static char spine_of(const lowering_t *lo, const node_t *n) {
-    char s = 0;
-    for (int i = 0; i < n->n_in; i++) {
-        s = lo->spine[n->in[i]] > s ? lo->spine[n->in[i]] : s;
+enum { SPINE_SCORE = 1, SPINE_PROB = 2 };
+
+/* Which parts of the spine a node reads. */
+static int spine_of(const lowering_t *lo, const node_t *n) {
+    int s = 0;
+    for (int k = 0; node_read(n, k) >= 0; k++) {
+        s |= lo->spine[node_read(n, k)];
     }
     return s;
 }
@@ -191,74 +227,89 @@ static sinter_status_t give_up(lowering_t *lo, const char *why) {
     return sinter_unimplemented;
 }
 
-/* Nodes between QK and PV. Called for nodes that read a score or a probability, and for the QK MatMul. */
-static sinter_status_t attention_node(lowering_t *lo, int node, char spine) {
+static sinter_status_t score_matmul(lowering_t *lo, int node) {
     const node_t *n = &lo->g->nodes[node];
-    attention_parts_t *att = &lo->att;
-    const lt_t *scores = att->qk >= 0 ? &lo->probe[lo->g->nodes[att->qk].out[0]] : NULL;
-    if (n->kind == sinter_op_matmul && spine == 0) {
-        for (int i = 0; i < n->n_in; i++) {
-            SG_TRY(need_memory(lo, n->in[i]));
-        }
-        if (n->n_in > 2) {
-            return give_up(lo, "the score matmul has a bias");
-        }
-        att->qk = node;
-        lo->spine[n->out[0]] = 's';
-        return sinter_success;
+    if (n->n_in > 2) {
+        return give_up(lo, "the score matmul has a bias");
     }
-    if (n->kind == sinter_op_softmax && spine == 's' && att->softmax < 0) {
-        const int64_t axis = node_s64(n, sinter_op_attr_axis, 1);
-        if (axis != -1 && axis != scores->ndims - 1) {
-            return give_up(lo, "softmax is not over the last axis");
-        }
-        att->softmax = node;
-        lo->spine[n->out[0]] = 'p';
-        if (n->n_out > 1) {
-            lo->stored[n->out[1]] = true;
-        }
-        return sinter_success;
+    if (lo->att.qk >= 0) {
+        return give_up(lo, "more than one score matmul");
     }
-    if (n->kind == sinter_op_matmul && spine == 'p' && lo->spine[n->in[0]] == 'p' && lo->spine[n->in[1]] == 0 && n->n_in == 2 &&
-        !node_bool(n, sinter_op_attr_transpose_a, false)) {
-        SG_TRY(need_memory(lo, n->in[1]));
-        att->pv = node;
-        const int gi = lower_new_group(lo, STEP_ATTENTION, node, n->out[0], lo->n_groups);
-        if (gi < 0) {
-            return sinter_out_of_memory;
-        }
-        lo->home[n->out[0]] = lo->ready[n->out[0]] = gi;
-        if (lo->g->nodes[att->softmax].n_out > 1) {
-            lo->ready[lo->g->nodes[att->softmax].out[1]] = gi;
-        }
-        return sinter_success;
+    SG_TRY(need_operands(lo, n));
+    lo->att.qk = node;
+    lo->spine[n->out[0]] = SPINE_SCORE;
+    return sinter_success;
+}
+
+static sinter_status_t score_softmax(lowering_t *lo, int node) {
+    const node_t *n = &lo->g->nodes[node];
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 1);
+    if (axis != -1 && axis != lo->probe[n->in[0]].ndims - 1) {
+        return give_up(lo, "softmax is not over the last axis");
     }
-    if (!lower_is_eltwise(n->kind)) {
-        return give_up(lo, "an op between the two matmuls is neither elementwise nor the softmax");
+    if (n->n_out > 1) {
+        if (lo->g->values[n->out[1]].n_uses > 0) {
+            return give_up(lo, "the softmax statistics are used inside");
+        }
+        lo->stored[n->out[1]] = true;
     }
-    if (!lower_same_dims(&lo->probe[n->out[0]], scores) || !floats_broadcast(lo, node, scores, 0)) {
+    lo->att.softmax = node;
+    lo->spine[n->out[0]] = SPINE_PROB;
+    return sinter_success;
+}
+
+static sinter_status_t value_matmul(lowering_t *lo, int node) {
+    const node_t *n = &lo->g->nodes[node];
+    if (lo->att.pv >= 0 || n->n_in > 2 || lo->spine[n->in[0]] != SPINE_PROB || lo->spine[n->in[1]] != 0 || node_bool(n, sinter_op_attr_transpose_a, false)) {
+        return give_up(lo, "the probabilities do not go as they are, on the left, into one matmul without bias");
+    }
+    SG_TRY(need_operands(lo, n));
+    const int gi = lower_new_group(lo, STEP_ATTENTION, node, n->out[0], lo->n_groups);
+    if (gi < 0) {
+        return sinter_out_of_memory;
+    }
+    lo->att.pv = node;
+    lo->home[n->out[0]] = lo->ready[n->out[0]] = gi;
+    return sinter_success;
+}
+
+/* Elementwise work on tiles of scores or probabilities. */
+static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine) {
+    const node_t *n = &lo->g->nodes[node];
+    const lt_t *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
+    group_t *part = spine == SPINE_SCORE ? &lo->att.score : &lo->att.prob;
+    const int before = part->n_nodes;
+    SG_TRY(need_vectors(lo, n));
+    if (!lower_same_dims(&lo->probe[n->out[0]], scores) || !floats_broadcast(lo, node, scores)) {
         return give_up(lo, "an op between the two matmuls changes dims");
     }
-    group_t *part = spine == 's' ? &att->score : &att->prob;
-    const int before = part->n_nodes;
     SG_TRY(pull(lo, part, node));
     if (part->cost > lo->max_cost) {
         return give_up(lo, "too many elementwise ops between the two matmuls");
     }
-    lo->spine[n->out[0]] = spine;
-    group_t added = *part;
-    added.nodes += before;
-    added.n_nodes -= before;
-    for (int k = 0; k < added.n_nodes; k++) {
-        const node_t *m = &lo->g->nodes[added.nodes[k]];
-        for (int i = 0; i < m->n_in; i++) {
-            const int p = lo->g->values[m->in[i]].producer;
-            if (lo->spine[m->in[i]] == 0 && !(p >= 0 && in_group(part, p))) {
-                SG_TRY(need_memory(lo, m->in[i]));
-            }
+    lo->spine[n->out[0]] = (char)spine;
+    return need_inputs(lo, part, before, -1);
+}
+
+/* The score MatMul, and whatever reads a score or a probability. */
+static sinter_status_t attention_node(lowering_t *lo, int node, int spine) {
+    const node_t *n = &lo->g->nodes[node];
+    for (int i = 1; i < n->n_in; i++) {
+        if (from_memory(n, i) && lo->spine[n->in[i]] != 0) {
+            return give_up(lo, "scores are used as a vector beside other data");
         }
     }
-    return sinter_success;
+    if (spine == (SPINE_SCORE | SPINE_PROB)) {
+        return give_up(lo, "scores are used beside the probabilities");
+    }
+    if (n->kind == sinter_op_matmul) {
+        return spine == 0 ? score_matmul(lo, node) : value_matmul(lo, node);
+    }
+    if (n->kind == sinter_op_softmax && spine == SPINE_SCORE && lo->att.softmax < 0) {
+        return score_softmax(lo, node);
+    }
+    return lower_is_eltwise(n->kind) ? spine_eltwise(lo, node, spine)
+                                     : give_up(lo, "an op between the two matmuls is neither elementwise nor the softmax");
 }
 
 /* Scores and probabilities exist in tiles only. */
@@ -279,9 +330,7 @@ static sinter_status_t check_spine(lowering_t *lo) {
 static sinter_status_t heavy_node(lowering_t *lo, int node) {
     const node_t *n = &lo->g->nodes[node];
     const bool softmax = n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax;
-    for (int i = 0; i < n->n_in; i++) {
-        SG_TRY(need_memory(lo, n->in[i]));
-    }
+    SG_TRY(need_operands(lo, n));
     const step_kind_t kind = n->kind == sinter_op_matmul ? STEP_MATMUL : softmax ? STEP_SOFTMAX : STEP_DYNQUANT;
     const int gi = lower_new_group(lo, kind, node, n->out[0], lo->n_groups);
     if (gi < 0) {
@@ -300,11 +349,11 @@ sinter_status_t lower_group(lowering_t *lo) {
     for (int t = 0; t < graph_n_live(g); t++) {
         const int node = g->topo[t];
         const node_t *n = &g->nodes[node];
-        const char spine = lo->attention ? spine_of(lo, n) : 0;
+        const int spine = lo->attention ? spine_of(lo, n) : 0;
         const bool qk = lo->attention && n->kind == sinter_op_matmul && n->role != NULL && strcmp(n->role, "qk") == 0;
         if (qk || spine != 0) {
             SG_TRY(attention_node(lo, node, spine));
-        } else if (is_view(n)) {
+        } else if (lower_is_view(n)) {
             SG_TRY(need_memory(lo, n->in[0]));
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
         } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax || computes_scales(n)) {

@@ -6,16 +6,14 @@
 #include "frame.h"
 #include "lower.h"
 
-static bool is_view(const node_t *n) { return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose; }
-
-/* The one view node that uses a value, NULL if anything else does. */
-static const node_t *only_view_use(const lowering_t *lo, int v) {
+/* The view over a value that nothing else uses, -1 if there is none. */
+static int only_view_of(const lowering_t *lo, int v) {
     const value_t *value = &lo->g->values[v];
     if (value->n_uses != 1 || value->is_output) {
-        return NULL;
+        return -1;
     }
     const node_t *n = &lo->g->nodes[lo->g->uses[lo->g->uses_begin[v]]];
-    return is_view(n) && n->in[0] == v ? n : NULL;
+    return lower_is_view(n) && n->in[0] == v ? n->out[0] : -1;
 }
 
 static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt) {
@@ -61,30 +59,26 @@ static int extra_value(lowering_t *lo, int like) {
     return plan->n_values++;
 }
 
-/* Where a step stores value v: the port, the memory behind the views that follow it, or a temporary. */
+/* Where a step stores value v: a port, a temporary, or the memory behind the views that follow it. The views' places are settled from the last one back; where
+ * strides cannot say one, its input becomes a temporary, and the views behind it find their places when they are looked at. */
 static void store_target(lowering_t *lo, int v) {
-    if (lo->placed[v]) {
-        return;
+    int y = v;
+    for (int next = only_view_of(lo, y); next >= 0; next = only_view_of(lo, y)) {
+        y = next;
     }
-    if (lo->g->values[v].is_output) {
-        place(lo, v, PV_OUTPUT, &lo->probe[v]);
-        return;
-    }
-    const node_t *view = only_view_use(lo, v);
-    if (view != NULL) {
-        const int y = view->out[0];
-        const int n_views = lo->plan->n_views;
-        store_target(lo, y);
-        if (place_view(lo, v, v, y, view, true)) {
-            return;
+    place(lo, y, lo->g->values[y].is_output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);
+    while (y != v) {
+        const node_t *view = &lo->g->nodes[lo->g->values[y].producer];
+        const int x = view->in[0];
+        if (!place_view(lo, x, x, y, view, true)) {
+            for (int w = y; w >= 0 && lo->placed[w]; w = only_view_of(lo, w)) {
+                lo->placed[w] = false;
+                lo->plan->n_views -= lo->plan->values[w].kind == PV_VIEW;
+            }
+            place(lo, x, PV_TEMP, &lo->probe[x]);
         }
-        /* Undo everything behind: y gets its place when the view is looked at. */
-        lo->plan->n_views = n_views;
-        for (const node_t *w = view; w != NULL; w = only_view_use(lo, w->out[0])) {
-            lo->placed[w->out[0]] = false;
-        }
+        y = x;
     }
-    place(lo, v, PV_TEMP, &lo->probe[v]);
 }
 
 static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int from, int to) {
@@ -137,7 +131,7 @@ sinter_status_t lower_memory(lowering_t *lo) {
     plan->n_values = g->n_values;
     lo->cap_values = g->n_values;
     for (int i = 0; i < g->n_nodes; i++) { /* two hidden values for each view, two kinds of two constants for each quantising node */
-        lo->cap_values += is_view(&g->nodes[i]) ? 2 : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0;
+        lo->cap_values += lower_is_view(&g->nodes[i]) ? 2 : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0;
     }
     plan->values = ARENA_NEW(&plan->arena, plan_value_t, lo->cap_values);
     plan->view_order = ARENA_NEW(&plan->arena, int, lo->cap_values);
@@ -155,7 +149,7 @@ sinter_status_t lower_memory(lowering_t *lo) {
     }
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
-        for (int o = 0; o < n->n_out && !is_view(n); o++) {
+        for (int o = 0; o < n->n_out && !lower_is_view(n); o++) {
             if (lo->stored[n->out[o]]) {
                 store_target(lo, n->out[o]);
             }
@@ -163,7 +157,7 @@ sinter_status_t lower_memory(lowering_t *lo) {
     }
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
-        if (is_view(n) && !lo->placed[n->out[0]] && (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
+        if (lower_is_view(n) && !lo->placed[n->out[0]] && (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
             SG_TRY(look_at(lo, n));
         }
     }
