@@ -234,7 +234,7 @@ static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int
 static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io, float *scratch)
 {
     const chain_t *c = b->chain;
-    float *r[CHAIN_MAX_REGS], *tmp = scratch;
+    float *r[CHAIN_MAX_REGS] = {NULL}, *tmp = scratch;
     for (int i = 0; i < c->n_regs; i++) {
         r[i] = scratch + (i + 1) * CHAIN_BLOCK;
     }
@@ -279,7 +279,7 @@ static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io
             b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
         }
     }
-    if (c->result >= 0 && r[c->result] != io) {
+    if (io != NULL && c->result >= 0 && r[c->result] != io) {
         memcpy(io, r[c->result], (size_t)n * sizeof *io);
     }
 }
@@ -287,11 +287,11 @@ static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io
 static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch)
 {
     const chain_t *c = b->chain;
-    double *r[CHAIN_MAX_REGS], *tmp = scratch;
+    double *r[CHAIN_MAX_REGS] = {NULL}, *tmp = scratch;
     for (int i = 0; i < c->n_regs; i++) {
         r[i] = scratch + (i + 1) * CHAIN_BLOCK;
     }
-    for (int i = 0; io != NULL && i < n; i++) {
+    for (int i = 0; io != NULL && r[0] != NULL && i < n; i++) {
         r[0][i] = io[i];
     }
     for (int k = 0; k < c->n_instrs; k++) {
@@ -332,7 +332,7 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
             eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
         }
     }
-    for (int i = 0; c->result >= 0 && i < n; i++) {
+    for (int i = 0; io != NULL && c->result >= 0 && i < n; i++) {
         io[i] = (float)r[c->result][i];
     }
 }

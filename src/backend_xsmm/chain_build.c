@@ -5,6 +5,7 @@
 #include "../graph/dtype.h"
 #include "../graph/status.h"
 #include "chain.h"
+#include "eltwise.h"
 
 enum { MAX_VIRTUAL = 4 * CHAIN_MAX_INSTRS };
 
@@ -73,7 +74,7 @@ sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const i
     int8_t same[SINTER_MAX_NDIMS];
     right_aligned(b, b->chain.ndims, same);
     const int operand = add_operand(b, plan_value, map != NULL ? map : same, false);
-    if (operand < 0 || emit(b, (chain_instr_t){.op = CHAIN_STORE, .a = reg, .operand = operand}) < 0) {
+    if (reg < 0 || operand < 0 || emit(b, (chain_instr_t){.op = CHAIN_STORE, .a = reg, .operand = operand}) < 0) {
         return sinter_out_of_memory;
     }
     return sinter_success;
@@ -143,8 +144,6 @@ static void read_attrs(chain_instr_t *in, const node_t *node)
         set_params(in, node_f32(node, sinter_op_attr_alpha, 0), 0);
         break;
     case sinter_op_softplus:
-        set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0);
-        break;
     case sinter_op_pow:
         set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0);
         break;
@@ -191,6 +190,9 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
         }
         break;
     default:
+        if ((int)node->kind >= ELTWISE_KINDS || eltwise_f64[node->kind] == NULL) {
+            b->reason = "an op that is no elementwise function";
+        }
         break;
     }
     in.a = r[0], in.b = r[1], in.c = r[2];
@@ -223,7 +225,7 @@ int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t
 
 int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
 {
-    return emit(b, (chain_instr_t){.op = CHAIN_ROUND_TO, .a = x, .dtype = dtype});
+    return x < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_ROUND_TO, .a = x, .dtype = dtype});
 }
 
 /* ---- registers -------------------------------------------------------------------------------------------------------------------- */
@@ -273,7 +275,7 @@ static void last_uses(const chain_builder_t *b, int result, int *last)
         const chain_instr_t *in = &b->instrs[i];
         const bool store = in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
         const int src[3] = {in->a, in->b, in->c};
-        for (int s = 0; s < n_sources(in) && (store || last[in->dst] >= 0); s++) {
+        for (int s = 0; s < 3 && s < n_sources(in) && (store || last[in->dst] >= 0); s++) {
             last[src[s]] = last[src[s]] < 0 ? i : last[src[s]];
         }
     }

@@ -130,7 +130,7 @@ static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_
 
 bool chain_merge(chain_bound_t *b, int d)
 {
-    int64_t stride[CHAIN_MAX_OPERANDS], group[CHAIN_MAX_OPERANDS];
+    int64_t stride[CHAIN_MAX_OPERANDS] = {0}, group[CHAIN_MAX_OPERANDS] = {0};
     if (indexed(b, d) || indexed(b, d + 1)) {
         return false;
     }
