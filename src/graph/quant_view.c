@@ -12,7 +12,7 @@ bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int
     for (int i = 0; i < node->n_out && i < 3; i++) {
         out[i] = g->values[node->out[i]].lt;
     }
-    if (in[0].ndims < 0 || quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom) != sinter_success) {
+    if (node->n_in < 1 || in[0].ndims < 0 || quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom) != sinter_success) {
         return false;
     }
     const int port = zero_points ? geom.zp_input : geom.scale_input;
