@@ -75,7 +75,7 @@ typedef enum sinter_tensor_property {
     sinter_tensor_property_host_scalar = 3 /* a scalar handed over by value */
 } sinter_tensor_property_t;
 
-/* How far f32/f16/bf16 arithmetic, and int x float arithmetic with apply_to_int, may depart from f32. See NUMERICS in the README. */
+/* How far f32/f16/bf16 arithmetic, and int x float arithmetic with apply_to_int, may depart from f32. The README's numeric contract has the bounds. */
 typedef enum sinter_fpmath_mode {
     sinter_fpmath_mode_strict = 0,
     sinter_fpmath_mode_bf16 = 1,
