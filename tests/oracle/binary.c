@@ -191,7 +191,7 @@ int oracle_prelu(orc_ctx_t *c)
     if (orc_shape_like(c, 0, x))
         return -1;
     orc_view_broadcast(&views[0], x, x->lt.ndims, x->lt.dims);
-    if (orc_attr_bool(c, sinter_op_attr_per_channel_broadcast, true) && slope->lt.ndims == 1 && dim >= 0 && slope->n > 1) {
+    if (orc_attr_bool(c, sinter_op_attr_per_channel_broadcast, true) && slope->lt.ndims == 1 && dim >= 0 && slope->n != 1) {
         if (slope->lt.dims[0] != x->lt.dims[dim])
             return orc_fail(c, "slope does not have one value for each channel");
         orc_view_channel(&views[1], slope, dim);

@@ -113,6 +113,16 @@ static void forget_reused(orc_ctx_t *c, const orc_value_t *out)
             c->in[k]->v = c->in[k]->b = NULL;
 }
 
+/* An operand of which nothing is known leaves nothing known of the result; chunk kernels need not see to that. The masks are taken before the
+ * output may overwrite an operand's bounds. */
+static void find_loose(const orc_chunk_t *k, size_t n_views, bool *loose)
+{
+    memset(loose, 0, k->n * sizeof *loose);
+    for (size_t view = 0; view < n_views; view++)
+        for (size_t i = 0; i < k->n; i++)
+            loose[i] = loose[i] || k->b[view][i] == INFINITY;
+}
+
 int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *views, orc_chunk_fn *fn, const void *args, bool inexact)
 {
     static const double zero[ORC_CHUNK];
@@ -131,6 +141,7 @@ int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *vi
 #pragma omp parallel for
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         double buffer[2 * ORC_MAX_VIEWS][ORC_CHUNK];
+        bool loose[ORC_CHUNK];
         size_t start = chunk * ORC_CHUNK, n = out->n - start < ORC_CHUNK ? out->n - start : ORC_CHUNK;
         orc_chunk_t k = {.n = n, .ov = out->v + start, .ob = out->b ? out->b + start : NULL, .args = args};
         for (size_t i = 0; i < n_views; i++) {
@@ -142,7 +153,12 @@ int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *vi
             if (!dense[i] && src->b)
                 fill(&to, &views[i], src->b, start, n, buffer[2 * i + 1]);
         }
+        if (k.ob)
+            find_loose(&k, n_views, loose);
         fn(&k);
+        for (size_t i = 0; k.ob && i < n; i++)
+            if (loose[i])
+                k.ob[i] = INFINITY;
     }
     if (reused)
         forget_reused(c, out);

@@ -297,6 +297,10 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
     for (int64_t j = 0; j < s->n; j++, b++) {
         double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;
         operand_error_t of_a, of_b;
+        if (isinf(a->b2) || isinf(b->b2)) {
+            bound[j] = INFINITY;
+            continue;
+        }
         if (ea == 0 && eb == 0) {
             bound[j] = a->v2 * b->v2 <= limit ? 0 : gamma * a->v2 * b->v2;
             continue;

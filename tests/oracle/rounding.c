@@ -96,8 +96,11 @@ static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t 
         t->walked = !fresh && rounding_is_minor(t, error);
     weight = t->walked ? 3 : 1;
 #pragma omp parallel for
-    for (size_t i = 0; i < t->n; i++)
-        b[i] = mend(v[i], error(v[i], fresh ? 0 : mend(v[i], b[i]), weight));
+    for (size_t i = 0; i < t->n; i++) {
+        b[i] = fresh ? 0 : mend(v[i], b[i]);
+        if (isfinite(v[i])) /* nothing rounds a NaN or an infinity, and infinite bounds stay what they are */
+            b[i] = mend(v[i], error(v[i], b[i], weight));
+    }
     return 0;
 }
 
@@ -130,6 +133,29 @@ static double snapped_bound(double v, double low, double high)
     return down > up ? down : up;
 }
 
+/* A type without NaN stores one as its largest number with the NaN's sign. IEEE arithmetic leaves the sign of a NaN open, so both are right. */
+static bool stores_signed_nan(sinter_data_type_t type)
+{
+    double stored = orc_round(type, NAN);
+    return orc_class(type) == ORC_NARROW && !isnan(stored) && stored != 0;
+}
+
+static int open_nan_signs(orc_ctx_t *c, orc_value_t *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        if (!isnan(t->v[i]))
+            continue;
+        if (!t->b) {
+            t->b = orc_doubles(t->n);
+            if (!t->b)
+                return orc_fail(c, "out of memory for %zu bounds", t->n);
+            memset(t->b, 0, t->n * sizeof *t->b);
+        }
+        t->b[i] = INFINITY;
+    }
+    return 0;
+}
+
 /* A boolean's bound above zero means either truth value; it is not a distance that could be rounded. */
 static void snap(orc_value_t *t)
 {
@@ -138,8 +164,12 @@ static void snap(orc_value_t *t)
     for (size_t i = 0; i < t->n; i++) {
         double v = t->v[i], b = t->b ? mend(v, t->b[i]) : 0;
         t->v[i] = orc_round(type, v);
-        if (t->b && orc_class(type) == ORC_BOOL)
+        if (isnan(v) && b == INFINITY && stores_signed_nan(type))
+            t->b[i] = 2 * orc_type_max(type);
+        else if (t->b && orc_class(type) == ORC_BOOL)
             t->b[i] = b > 0;
+        else if (t->b && b == INFINITY)
+            t->b[i] = b;
         else if (t->b)
             t->b[i] = b == 0 ? 0 : snapped_bound(t->v[i], orc_round(type, v - b), orc_round(type, v + b));
     }
@@ -152,7 +182,7 @@ int orc_finish(orc_ctx_t *c, orc_value_t *t)
     switch (orc_class(type)) {
     case ORC_WIDE: return type == sinter_f32 || type == sinter_f64 ? 0 : grow(c, t, f32_arithmetic);
     case ORC_NARROW:
-        if (grow(c, t, f32_arithmetic))
+        if (grow(c, t, f32_arithmetic) || (stores_signed_nan(type) && open_nan_signs(c, t)))
             return -1;
         break;
     default: break;

@@ -140,6 +140,9 @@ static int deliver(run_t *r, orc_value_t *t)
             memcpy(to->bound, t->b, t->n * sizeof(double));
         else
             memset(to->bound, 0, t->n * sizeof(double));
+        for (size_t k = 0; k < t->n; k++) /* a bound that cannot be told */
+            if (isnan(to->bound[k]))
+                to->bound[k] = isfinite(to->value[k]) ? INFINITY : 0;
     }
     t->wanted = false;
     return 0;

@@ -105,6 +105,19 @@ static void log_softmax_row(row_t *r, bool inf_as_zero)
     }
 }
 
+/* One exponent of which nothing is known leaves nothing known of the row. */
+static void loosen_row(row_t *r)
+{
+    bool loose = false;
+
+    for (int64_t i = 0; r->xb && i < r->n; i++)
+        loose = loose || r->xb[i] == INFINITY;
+    for (int64_t i = 0; loose && i < r->n; i++)
+        r->yb[i] = INFINITY;
+    if (loose)
+        r->stats_bound = INFINITY;
+}
+
 typedef void row_fn_t(row_t *r, bool inf_as_zero);
 
 /* Gathers each row along the axis into scratch, so that rows of any stride look alike. */
@@ -121,6 +134,7 @@ static void run_row(const orc_value_t *in, orc_value_t *out, orc_value_t *stats,
             xb[i] = in->b[at + i * inner];
     }
     fn(&r, inf_as_zero);
+    loosen_row(&r);
     for (size_t i = 0; i < length; i++) {
         out->v[at + i * inner] = y[i];
         out->b[at + i * inner] = yb[i];
