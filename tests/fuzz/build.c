@@ -177,11 +177,10 @@ int fz_input(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims)
     return add_tensor(f, type, ndims, dims, 0);
 }
 
-/* Rank 0 or ones, in memory or by value. */
-int fz_scalar(fz_t *f, sinter_data_type_t type)
+int fz_scalar(fz_t *f, sinter_data_type_t type, int max_ndims)
 {
     const int64_t ones[FZ_MAX_RANK] = {1, 1, 1, 1, 1, 1};
-    int t = add_tensor(f, type, fz_chance(f, 50) ? 0 : fz_range(f, 1, 3), ones, 0);
+    int t = add_tensor(f, type, fz_chance(f, 50) ? 0 : fz_range(f, 0, max_ndims), ones, 0);
 
     if (fz_chance(f, 40))
         f->tensors[t].property = sinter_tensor_property_host_scalar;

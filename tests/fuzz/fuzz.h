@@ -73,7 +73,8 @@ int64_t fz_divisor(fz_t *f, int64_t dim);
 
 /* Both with random layouts. Give an index. */
 int fz_input(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims);
-int fz_scalar(fz_t *f, sinter_data_type_t type);
+/* One element, in memory or by value; a higher rank than that of the other operand would raise the result's. */
+int fz_scalar(fz_t *f, sinter_data_type_t type, int max_ndims);
 /* An op with one output; more can be added to the last op. */
 int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims, int n_in, const int *in);
 #define FZ_OP(f, kind, type, ndims, dims, ...) \

@@ -58,10 +58,8 @@ static int with_lead(const int64_t *lead, int ndims, int64_t rows, int64_t cols,
 
 static int scaled(fz_t *f, const attention_t *a, int x)
 {
-    const int divide = fz_chance(f, 50), s = fz_scalar(f, type_near(f, a));
+    const int divide = fz_chance(f, 50), s = fz_scalar(f, type_near(f, a), f->tensors[x].ndims);
 
-    if (f->tensors[s].ndims > f->tensors[x].ndims)
-        return x;
     return fz_binary(f, divide ? sinter_op_divide : sinter_op_multiply, type_near(f, a), x, s);
 }
 
@@ -141,10 +139,8 @@ static int soft_cap(fz_t *f, const attention_t *a, int x)
 static int choose(fz_t *f, const attention_t *a, int keep, int x)
 {
     const fz_tensor_t t = f->tensors[x];
-    int fill = fz_scalar(f, type_near(f, a)), inverted = fz_chance(f, 20);
+    int fill = fz_scalar(f, type_near(f, a), t.ndims), inverted = fz_chance(f, 20);
 
-    if (f->tensors[fill].ndims > t.ndims)
-        return x;
     return FZ_OP(f, select, type_near(f, a), t.ndims, t.dims, keep, inverted ? fill : x, inverted ? x : fill);
 }
 
@@ -171,10 +167,9 @@ static int causal(fz_t *f, const attention_t *a, int x)
     int row = index_along(f, x, -2), column = index_along(f, x, -1), keep;
 
     for (int i = fz_chance(f, 40) ? fz_range(f, 1, 2) : 0; i > 0; i--) {
-        int shift = fz_scalar(f, sinter_s32);
+        int shift = fz_scalar(f, sinter_s32, f->tensors[x].ndims);
 
-        if (f->tensors[shift].ndims <= f->tensors[x].ndims)
-            row = fz_binary(f, fz_chance(f, 60) ? sinter_op_add : sinter_op_subtract, sinter_s32, row, shift);
+        row = fz_binary(f, fz_chance(f, 60) ? sinter_op_add : sinter_op_subtract, sinter_s32, row, shift);
     }
     keep = fz_chance(f, 80) ? fz_binary(f, sinter_op_greater_equal, sinter_boolean, row, column)
                             : fz_binary(f, sinter_op_greater_equal, sinter_boolean, column, row);

@@ -135,9 +135,7 @@ int fz_post_op(fz_t *f, int x)
     if (what == 6 && f->tensors[x].ndims)
         return prelu(f, x, type);
     if (fz_chance(f, 20)) {
-        side = fz_scalar(f, fz_float(f));
-        if (f->tensors[side].ndims > f->tensors[x].ndims)
-            return fz_unary(f, sinter_op_abs, type, x); /* a scalar of higher rank would raise the result's */
+        side = fz_scalar(f, fz_float(f), f->tensors[x].ndims);
     } else {
         n = fz_side_dims(f, x, dims);
         side = fz_input(f, fz_float(f), n, dims);
@@ -273,7 +271,7 @@ static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const geomet
     if (strcmp(g->qtype, "per_group"))
         return;
     for (int d = 0; d < ndims; d++) {
-        countable = countable && !fz_is_symbol(g->dims[d]) && g->dims[d] > 0;
+        countable = countable && !fz_is_symbol(g->dims[d]) && dims[d] > 0;
         sized = sized && (g->group[d] || !fz_is_symbol(dims[d])) && fz_size(f, dims[d], 0) > 0;
         shape[d] = g->group[d] ? g->group[d] : dims[d];
     }

@@ -56,7 +56,7 @@ static int new_input(fz_t *f, const dag_t *d, sinter_data_type_t type)
 static int float_operand(fz_t *f, const dag_t *d)
 {
     if (fz_chance(f, 20))
-        return fz_scalar(f, fz_float(f));
+        return fz_scalar(f, fz_float(f), d->ndims);
     return fz_chance(f, 50) ? new_input(f, d, fz_float(f)) : any_of(f, &d->floats);
 }
 

@@ -25,7 +25,7 @@ static int float_operand(fz_t *f, int ndims, const int64_t *dims)
     if (fz_chance(f, 10))
         x = fz_cast(f, fz_float(f), x);
     else if (fz_chance(f, 10))
-        x = fz_binary(f, sinter_op_multiply, fz_float(f), x, fz_scalar(f, fz_float(f)));
+        x = fz_binary(f, sinter_op_multiply, fz_float(f), x, fz_scalar(f, fz_float(f), ndims));
     else if (fz_chance(f, 5))
         x = fz_random_unary(f, x, fz_float(f));
     return x;
