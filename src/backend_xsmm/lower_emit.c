@@ -236,18 +236,29 @@ static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, ope
     return sinter_success;
 }
 
-/* What the partition's mode means for a product of these operands. */
-static sinter_fpmath_mode_t mode_for(const lowering_t *lo, const operand_t *a, const operand_t *b) {
-    const operand_t *ops[2] = {a, b};
-    for (int i = 0; i < 2; i++) {
-        const dtype_traits_t *t = dtype_traits(lo->g->values[ops[i]->data].lt.data_type);
-        if (t->cls != DTYPE_FLOAT && !lo->plan->apply_to_int) {
-            return sinter_fpmath_mode_strict;
+/* An operand dequantised from integers, here or at a step before it. */
+static bool from_int(const lowering_t *lo, const node_t *n, int port) {
+    const graph_t *g = lo->g;
+    if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
+        return dtype_traits(g->values[n->in[port]].lt.data_type)->cls == DTYPE_INT;
+    }
+    for (int p = g->values[n->in[port]].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
+        const node_t *before = &g->nodes[p];
+        if ((op_flags(before->kind) & OP_DEQUANT) != 0) {
+            return dtype_traits(g->values[before->in[0]].lt.data_type)->cls == DTYPE_INT;
+        }
+        if (before->kind != sinter_op_type_cast && (op_flags(before->kind) & OP_VIEW) == 0) {
+            break;
         }
     }
-    return lo->plan->mode;
+    return false;
 }
 
+/* What the partition's mode means for a product. */
+static sinter_fpmath_mode_t mode_for(const lowering_t *lo, const node_t *matmul) {
+    const bool integer = from_int(lo, matmul, 0) || from_int(lo, matmul, 1);
+    return integer && !lo->plan->apply_to_int ? sinter_fpmath_mode_strict : lo->plan->mode;
+}
 
 static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step) {
     lowering_t *lo = e->lo;
@@ -258,7 +269,7 @@ static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step
     p->trans_a = node_bool(n, sinter_op_attr_transpose_a, false);
     p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
     p->out_dims = n->out[0];
-    step->mode = mode_for(lo, &p->a, &p->b);
+    step->mode = mode_for(lo, n);
     set_reg(e, n->out[0], 0);
     if (n->n_in > 2) {
         const node_t add = {.kind = sinter_op_add, .n_in = 2};
@@ -361,7 +372,7 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step) {
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
     p->inf_as_zero = softmax_inf_as_zero(sm);
     find_causal(lo, p);
-    const sinter_fpmath_mode_t k_mode = mode_for(lo, &p->q, &p->k), v_mode = mode_for(lo, &p->q, &p->v);
+    const sinter_fpmath_mode_t k_mode = mode_for(lo, qk), v_mode = mode_for(lo, pv);
     step->mode = k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict;
     return sinter_success;
 }

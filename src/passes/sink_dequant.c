@@ -130,9 +130,10 @@ static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
     return true;
 }
 
-static sinter_status_t new_attrs(graph_t *g, node_t *dq, int64_t axis)
+/* The geometry at the matmul; axis -1: none. */
+static sinter_status_t new_attrs(graph_t *g, node_t *dq, const char *qtype, int64_t axis)
 {
-    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, dq->n_attrs + 1);
+    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, dq->n_attrs + 2);
     int64_t *value = ARENA_NEW(&g->arena, int64_t, 1);
     if (attrs == NULL || value == NULL) {
         return sinter_out_of_memory;
@@ -141,15 +142,13 @@ static sinter_status_t new_attrs(graph_t *g, node_t *dq, int64_t axis)
     *value = axis;
     for (int i = 0; i < dq->n_attrs; i++) {
         const sinter_op_attr_t id = dq->attrs[i].id;
-        const bool geometry = id == sinter_op_attr_axis || id == sinter_op_attr_groups || id == sinter_op_attr_group_shape;
-        if (!geometry && (axis >= 0 || id != sinter_op_attr_qtype)) {
+        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups && id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
             attrs[n++] = dq->attrs[i];
         }
     }
+    attrs[n++] = (attr_t){.id = sinter_op_attr_qtype, .n = 1, .str = qtype};
     if (axis >= 0) {
         attrs[n++] = (attr_t){.id = sinter_op_attr_axis, .n = 1, .s64 = value};
-    } else { /* with neither groups nor group_shape the scales' dims alone decide */
-        attrs[n++] = (attr_t){.id = sinter_op_attr_qtype, .n = 1, .str = "per_group"};
     }
     dq->attrs = attrs;
     dq->n_attrs = n;
@@ -170,15 +169,18 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
     for (int d = 0; d < g->values[dq->in[0]].lt.ndims; d++) {
         single = single && dims[d] == 1;
     }
-    if (single || path->n_views == 0) {
+    if (path->n_views == 0) {
         return sinter_success;
+    }
+    if (single) { /* per_channel over one channel is per_tensor, which asks for no axis */
+        return new_attrs(g, dq, "per_tensor", -1);
     }
     *done = dims_at_matmul(g, path, dims);
     for (int d = 0; d < ndims && *done; d++) {
         *done = dims[d] == 1 || axis < 0;
         axis = dims[d] != 1 ? d : axis;
     }
-    return *done ? new_attrs(g, dq, axis) : sinter_success;
+    return *done ? new_attrs(g, dq, "per_channel", axis) : sinter_success;
 }
 
 /* Scales and zero points in tensors follow the codes through the views. */
@@ -200,7 +202,8 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
             SG_TRY(view_scales(g, path, dims[i], &dq->in[1 + i]));
         }
     }
-    return *done ? new_attrs(g, dq, -1) : sinter_success;
+    /* With neither groups nor group_shape the scales' dims alone decide. */
+    return *done ? new_attrs(g, dq, "per_group", -1) : sinter_success;
 }
 
 static sinter_status_t sink(graph_t *g, int matmul, int port)

@@ -12,8 +12,8 @@ static bool is_view(const node_t *n) { return n->kind == sinter_op_static_reshap
 
 static bool is_scalar(const graph_t *g, int v) { return lt_elems(&g->values[v].lt) == 1; }
 
-/* One value per element of in[0], whatever its index. */
-static bool ignores_index(const graph_t *g, const node_t *f) {
+/* One value per element of in[0], whatever its index; ndims: the rank that in[0] would have, which a scalar of higher rank would raise. */
+static bool ignores_index(const graph_t *g, const node_t *f, int ndims) {
     const unsigned flags = op_flags(f->kind);
     if (f->kind == sinter_op_type_cast || f->kind == sinter_op_reorder || (flags & OP_UNARY)) {
         return f->kind != sinter_op_gen_index;
@@ -21,7 +21,7 @@ static bool ignores_index(const graph_t *g, const node_t *f) {
     if (f->kind == sinter_op_quantize || f->kind == sinter_op_dequantize) {
         return strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
     }
-    return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) && !is_scalar(g, f->in[0]);
+    return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) && !is_scalar(g, f->in[0]) && g->values[f->in[1]].lt.ndims <= ndims;
 }
 
 static bool only_used_here(const graph_t *g, int v) { return g->values[v].n_uses == 1 && !g->values[v].is_output; }
@@ -42,7 +42,7 @@ static int op_below(const graph_t *g, const node_t *view) {
         return -1;
     }
     const int f = g->uses[g->uses_begin[v]];
-    return g->nodes[f].in[0] == v && ignores_index(g, &g->nodes[f]) ? f : -1;
+    return g->nodes[f].in[0] == v && ignores_index(g, &g->nodes[f], g->values[view->in[0]].lt.ndims) ? f : -1;
 }
 
 /* Keeps uses[] right for what op_below asks next: the uses of the result stay its uses. */

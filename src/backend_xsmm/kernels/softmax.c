@@ -124,7 +124,10 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->serial = chain_shares_bytes(&st->post);
     st->n_items = 1;
     for (int d = 0; d <= last; d++) {
-        st->extent[d] = d == st->axis ? st->dims[d] != 0 : d == last ? (st->dims[d] + CHAIN_BLOCK - 1) / CHAIN_BLOCK : st->dims[d];
+        st->extent[d] = d == last ? (st->dims[d] + CHAIN_BLOCK - 1) / CHAIN_BLOCK : st->dims[d];
+        if (d == st->axis) { /* an empty axis leaves nothing to do but the statistics */
+            st->extent[d] = st->dims[d] != 0 || st->stats != NULL;
+        }
         st->n_items *= st->extent[d];
     }
     return sinter_success;
