@@ -21,34 +21,44 @@ sinter_status_t shape_softmax(const node_t *node, const lt_t *in, lt_t *out)
 
 /* ---- reshape ---- */
 
-/* The attribute with 0 replaced where special_zero says so; -1 becomes unknown, *open its place. */
-static sinter_status_t read_target(const node_t *node, const lt_t *in, int64_t *dims, int *n, int *open)
+/* What attribute shape asks for. */
+typedef struct target {
+    int64_t dims[SINTER_MAX_NDIMS];
+    bool copied[SINTER_MAX_NDIMS]; /* the input's dim at that place, by special_zero */
+    int n, open;                   /* open: the place of -1, or -1 */
+} target_t;
+
+static sinter_status_t read_target(const node_t *node, const lt_t *in, target_t *to)
 {
     const attr_t *shape = node_attr(node, sinter_op_attr_shape);
     bool special_zero = node_bool(node, sinter_op_attr_special_zero, false);
-    *n = (int)shape->n;
-    *open = -1;
-    for (int i = 0; i < *n; i++) {
-        dims[i] = shape->s64[i];
-        if (dims[i] == 0 && special_zero && in->ndims >= 0 && i >= in->ndims) {
+    to->n = (int)shape->n;
+    to->open = -1;
+    for (int i = 0; i < to->n; i++) {
+        to->dims[i] = shape->s64[i];
+        to->copied[i] = shape->s64[i] == 0 && special_zero;
+        if (to->copied[i] && in->ndims >= 0 && i >= in->ndims) {
             return FAIL_SHAPE(node, "special_zero asks for dimension %d of tensor %" PRIu64 ", which has %d", i, in->id, (int)in->ndims);
         }
-        if (dims[i] == 0 && special_zero) {
-            dims[i] = in->ndims < 0 ? UNKNOWN : in->dims[i];
-        } else if (dims[i] == -1) {
-            dims[i] = UNKNOWN;
-            *open = i;
+        if (to->copied[i]) {
+            to->dims[i] = in->ndims < 0 ? UNKNOWN : in->dims[i];
+        } else if (to->dims[i] == -1) {
+            to->dims[i] = UNKNOWN;
+            to->open = i;
         }
     }
     return sinter_success;
 }
 
-/* Product of the known dims, and how many are unknown. */
-static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const int64_t *dims, int64_t *product, int *unknown)
+/* Product of the known dims that are not copied, and how many are unknown. */
+static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const int64_t *dims, const target_t *to, int64_t *product, int *unknown)
 {
     *product = 1;
     *unknown = 0;
     for (int i = 0; i < n; i++) {
+        if (i < to->n && to->copied[i]) {
+            continue;
+        }
         *unknown += !dim_known(dims[i]);
         if (dim_known(dims[i]) && !mul_i64(*product, dims[i], product)) {
             return FAIL_SHAPE(node, "the number of elements of tensor %" PRIu64 " overflows when reshaped", in->id);
@@ -57,23 +67,25 @@ static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const
     return sinter_success;
 }
 
+/* Dims that are copied stand on both sides: neither they nor what is not known of them matters to the others. */
 sinter_status_t shape_reshape(const node_t *node, const lt_t *in, lt_t *out)
 {
-    int64_t dims[SINTER_MAX_NDIMS], have, want;
-    int n, open, have_unknown, want_unknown;
-    SG_TRY(read_target(node, &in[0], dims, &n, &open));
-    SG_TRY(elements(node, &in[0], in[0].ndims, in[0].dims, &have, &have_unknown));
-    SG_TRY(elements(node, &in[0], n, dims, &want, &want_unknown));
+    target_t to;
+    int64_t have, want;
+    int have_unknown, want_unknown;
+    SG_TRY(read_target(node, &in[0], &to));
+    SG_TRY(elements(node, &in[0], in[0].ndims, in[0].dims, &to, &have, &have_unknown));
+    SG_TRY(elements(node, &in[0], to.n, to.dims, &to, &want, &want_unknown));
     bool in_known = in[0].ndims >= 0 && have_unknown == 0;
-    if (in_known && open >= 0 && want_unknown == 1) {
+    if (in_known && to.open >= 0) {
         if (want == 0 || have % want != 0) {
             return FAIL_SHAPE(node, "-1 of attribute shape cannot be told from the %" PRId64 " elements of tensor %" PRIu64, have, in[0].id);
         }
-        dims[open] = have / want;
-    } else if (in_known && want_unknown == 0 && have != want) {
+        to.dims[to.open] = have / want;
+    } else if (in_known && have != want) {
         return FAIL_SHAPE(node, "tensor %" PRIu64 " has %" PRId64 " elements, attribute shape asks for %" PRId64, in[0].id, have, want);
     }
-    return shape_put(node, &out[0], n, dims);
+    return shape_put(node, &out[0], to.n, to.dims);
 }
 
 sinter_status_t shape_transpose(const node_t *node, const lt_t *in, lt_t *out)

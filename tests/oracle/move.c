@@ -30,25 +30,28 @@ int oracle_static_reshape(orc_ctx_t *c)
 {
     const orc_attr_t *shape = orc_attr(c, sinter_op_attr_shape);
     bool special_zero = orc_attr_bool(c, sinter_op_attr_special_zero, false);
-    int64_t dims[SINTER_MAX_NDIMS];
+    int64_t dims[SINTER_MAX_NDIMS], rest = 1, have = 1;
     int ndims, open = -1;
-    size_t count;
 
     if (!shape || shape->n > SINTER_MAX_NDIMS)
         return orc_fail(c, "shape attribute missing or too long");
     ndims = (int)shape->n;
     for (int d = 0; d < ndims; d++) {
         dims[d] = shape->s64[d];
-        if (dims[d] == 0 && special_zero && d < c->in[0]->lt.ndims)
+        if (dims[d] == 0 && special_zero && d < c->in[0]->lt.ndims) {
             dims[d] = c->in[0]->lt.dims[d];
-        if (dims[d] == -1) {
-            dims[d] = 1;
-            open = d;
+            continue; /* stands on both sides */
         }
+        have *= d < c->in[0]->lt.ndims ? c->in[0]->lt.dims[d] : 1;
+        if (dims[d] == -1)
+            open = d;
+        else
+            rest *= dims[d];
     }
-    count = orc_count(dims, ndims);
-    if (open >= 0 && count)
-        dims[open] = (int64_t)(c->in[0]->n / count);
+    for (int d = ndims; d < c->in[0]->lt.ndims; d++)
+        have *= c->in[0]->lt.dims[d];
+    if (open >= 0)
+        dims[open] = rest ? have / rest : 1;
     if (orc_count(dims, ndims) != c->in[0]->n)
         return orc_fail(c, "shape does not have the input's number of elements");
     if (orc_shape(c, 0, ndims, dims))
