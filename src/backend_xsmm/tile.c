@@ -65,12 +65,14 @@ sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
         const bound_t *scale = &frame->v[op->scale];
         SG_TRY(bind_groups("scales", data, scale, op->scale_dim, out->scale_stride, out->scale_group));
         b->scale = scale->data;
+        b->scale_dtype = scale->dtype;
         b->scale_type = dtype_traits(scale->dtype);
     }
     if (op->zp >= 0) {
         const bound_t *zp = &frame->v[op->zp];
         SG_TRY(bind_groups("zero points", data, zp, op->zp_dim, out->zp_stride, out->zp_group));
         b->zp = zp->data;
+        b->zp_dtype = zp->dtype;
         b->zp_type = dtype_traits(zp->dtype);
     }
     int64_t *const by_dim[] = {out->dims, out->stride, out->scale_stride, out->zp_stride, out->scale_group, out->zp_group};
@@ -101,13 +103,35 @@ tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb)
 
 /* ---- loading ---------------------------------------------------------------------------------------------------------------- */
 
-/* Scales and zero points of one stretch of a line, one for each element. */
+/* How elements c0..c0+n-1 of any line lie in groups. */
+typedef struct stretch {
+    int64_t g0;             /* the first group */
+    int groups, head, size; /* how many groups; elements in the first and in the others */
+    bool check;             /* the type has values that f32 arithmetic is not exact for */
+} stretch_t;
+
+/* Scales and zero points of one stretch of a line: one for each element, or one for each group if all groups are wide. */
 typedef struct coefs {
+    bool wide;
+    stretch_t s, z;
     int64_t scale_line, zp_line; /* the line group they are for; -1: none yet */
     bool f64;                    /* f32 arithmetic would not be exact here: see needs_f64 */
     bool scale_f64, zp_f64;
     float scale[TILE_LINE], zp[TILE_LINE];
 } coefs_t;
+
+static stretch_t stretch_of(const dtype_traits_t *type, int64_t stride, int64_t group, int64_t c0, int n)
+{
+    stretch_t s = {.groups = 1, .head = n, .size = n, .check = type->max > 0x1p22};
+    if (stride) {
+        const int64_t left = group - c0 % group;
+        s.g0 = c0 / group;
+        s.groups = (int)((c0 + n - 1) / group - s.g0) + 1;
+        s.head = left < n ? (int)left : n;
+        s.size = group < n ? (int)group : n;
+    }
+    return s;
+}
 
 /* A scale that is subnormal in f32 is lost under DAZ (e8m0 byte 0); a zero point beyond 2^22 makes q - zp inexact in f32. */
 static bool needs_f64(float x)
@@ -117,19 +141,31 @@ static bool needs_f64(float x)
     return ((u & 0x7f800000u) == 0 && (u & 0x007fffffu) != 0) || fabsf(x) > 0x1p22f;
 }
 
-/* x[i] = value of group (c0 + i) / group; returns whether any of them asks for double arithmetic. */
-static bool expand(const tile_isa_t *isa, const dtype_traits_t *type, const unsigned char *base, int64_t first, int64_t stride,
-                   int64_t group, int64_t c0, int n, float *x)
+/* Values of the groups of a stretch; returns whether any of them asks for double arithmetic. */
+static bool load_groups(const tile_isa_t *isa, const stretch_t *s, sinter_data_type_t dtype, const unsigned char *base, int64_t first,
+                        int64_t stride, float *values)
+{
+    const tile_decode_t decode = stride <= 1 && (int)dtype < isa->n_decode ? isa->decode[dtype] : NULL;
+    bool f64 = false;
+    if (decode) {
+        decode(base, first + s->g0 * stride, s->groups, values);
+    } else {
+        dtype_traits(dtype)->codec.load_f32(base, first + s->g0 * stride, stride, s->groups, values);
+    }
+    for (int g = 0; s->check && g < s->groups; g++) {
+        f64 |= needs_f64(values[g]);
+    }
+    return f64;
+}
+
+/* The same, each value as often as its group has elements in the stretch. */
+static bool spread_groups(const tile_isa_t *isa, const stretch_t *s, sinter_data_type_t dtype, const unsigned char *base, int64_t first,
+                          int64_t stride, int n, float *x)
 {
     float values[TILE_LINE];
-    const int64_t g0 = c0 / group;
-    const int groups = stride ? (int)((c0 + n - 1) / group - g0) + 1 : 1;
-    bool f64 = false;
-    type->codec.load_f32(base, first + g0 * stride, stride, groups, values);
-    int64_t left = stride ? (g0 + 1) * group - c0 : n;
-    for (int g = 0, i = 0; g < groups; g++, left = group) {
-        const int k = left < n - i ? (int)left : n - i;
-        f64 |= needs_f64(values[g]);
+    const bool f64 = load_groups(isa, s, dtype, base, first, stride, values);
+    for (int g = 0, i = 0, left = s->head; g < s->groups; g++, left = s->size) {
+        const int k = left < n - i ? left : n - i;
         if (k == 1) {
             x[i] = values[g];
         } else {
@@ -140,18 +176,53 @@ static bool expand(const tile_isa_t *isa, const dtype_traits_t *type, const unsi
     return f64;
 }
 
-static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line, int64_t c0, int n)
+static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line, int n)
 {
-    if (s->scale && line / s->scale_gr != k->scale_line) {
-        k->scale_line = line / s->scale_gr;
-        k->scale_f64 =
-            expand(isa, s->scale_type, s->scale, s->scale_first + k->scale_line * s->scale_rs, s->scale_cs, s->scale_gc, c0, n, k->scale);
+    const int64_t scale_line = s->scale_gr == 1 ? line : line / s->scale_gr, zp_line = s->zp_gr == 1 ? line : line / s->zp_gr;
+    if (s->scale && scale_line != k->scale_line) {
+        const int64_t first = s->scale_first + scale_line * s->scale_rs;
+        k->scale_line = scale_line;
+        k->scale_f64 = k->wide ? load_groups(isa, &k->s, s->scale_dtype, s->scale, first, s->scale_cs, k->scale)
+                               : spread_groups(isa, &k->s, s->scale_dtype, s->scale, first, s->scale_cs, n, k->scale);
     }
-    if (s->zp && line / s->zp_gr != k->zp_line) {
-        k->zp_line = line / s->zp_gr;
-        k->zp_f64 = expand(isa, s->zp_type, s->zp, s->zp_first + k->zp_line * s->zp_rs, s->zp_cs, s->zp_gc, c0, n, k->zp);
+    if (s->zp && zp_line != k->zp_line) {
+        const int64_t first = s->zp_first + zp_line * s->zp_rs;
+        k->zp_line = zp_line;
+        k->zp_f64 = k->wide ? load_groups(isa, &k->z, s->zp_dtype, s->zp, first, s->zp_cs, k->zp)
+                            : spread_groups(isa, &k->z, s->zp_dtype, s->zp, first, s->zp_cs, n, k->zp);
     }
     k->f64 = k->scale_f64 || k->zp_f64 || s->type->digits > 24;
+}
+
+static bool is_wide(int64_t stride, int64_t group)
+{
+    return stride == 0 || group >= TILE_WIDE_GROUP;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* x = (x - zp) * scale, over stretches of one scale and one zero point. */
+static void dequant_wide(const tile_isa_t *isa, const tile_src_t *s, const coefs_t *k, int n, float *x)
+{
+    const float none[2] = {1, 0}, *scale = s->scale ? k->scale : &none[0], *zp = s->zp ? k->zp : &none[1];
+    int scale_left = s->scale ? k->s.head : n, zp_left = s->zp ? k->z.head : n;
+    for (int i = 0, len; i < n; i += len) {
+        len = least(least(scale_left, zp_left), n - i);
+        isa->dequant_group(x + i, *zp, *scale, len);
+        scale_left -= len;
+        zp_left -= len;
+        if (i + len < n && scale_left == 0) {
+            scale++;
+            scale_left = k->s.size;
+        }
+        if (i + len < n && zp_left == 0) {
+            zp++;
+            zp_left = k->z.size;
+        }
+    }
 }
 
 /* The slow exact path, straight from the codecs in double. */
@@ -180,10 +251,17 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
     coefs_t k;
     k.scale_line = k.zp_line = -1;
     k.scale_f64 = k.zp_f64 = false;
+    if (s->scale) {
+        k.s = stretch_of(s->scale_type, s->scale_cs, s->scale_gc, c0, n);
+    }
+    if (s->zp) {
+        k.z = stretch_of(s->zp_type, s->zp_cs, s->zp_gc, c0, n);
+    }
+    k.wide = (!s->scale || is_wide(s->scale_cs, s->scale_gc)) && (!s->zp || is_wide(s->zp_cs, s->zp_gc));
     for (int l = 0; l < nl; l++, dst += ld) {
         const int64_t line = l0 + l, at = s->first + line * s->rs + c0 * s->cs;
         if (quantised) {
-            update_coefs(isa, &k, s, line, c0, n);
+            update_coefs(isa, &k, s, line, n);
             if (k.f64) {
                 line_f64(s, line, c0, n, dst);
                 continue;
@@ -194,7 +272,9 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
         } else {
             s->type->codec.load_f32(s->data, at, s->cs, n, dst);
         }
-        if (s->scale) {
+        if (quantised && k.wide) {
+            dequant_wide(isa, s, &k, n, dst);
+        } else if (s->scale) {
             isa->dequant(dst, s->zp ? k.zp : NULL, k.scale, n);
         } else if (s->zp) {
             for (int i = 0; i < n; i++) {
@@ -253,6 +333,13 @@ static void dequant_c(float *x, const float *zp, const float *scale, int n)
 {
     for (int i = 0; i < n; i++) {
         x[i] = (zp ? x[i] - zp[i] : x[i]) * scale[i];
+    }
+}
+
+static void dequant_group_c(float *x, float zp, float scale, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = (x[i] - zp) * scale;
     }
 }
 
@@ -315,7 +402,7 @@ static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float
     }
 }
 
-static const tile_isa_t isa_c = {.dequant = dequant_c, .fill = fill_c, .transpose = tile_transpose_c};
+static const tile_isa_t isa_c = {.dequant = dequant_c, .dequant_group = dequant_group_c, .fill = fill_c, .transpose = tile_transpose_c};
 
 static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc)
 {

@@ -9,7 +9,7 @@
 typedef struct tile_src {
     const unsigned char *data, *scale, *zp; /* bases; scale, zp NULL: none */
     const dtype_traits_t *type, *scale_type, *zp_type;
-    sinter_data_type_t dtype;             /* of data: picks the decoder */
+    sinter_data_type_t dtype, scale_dtype, zp_dtype; /* of data, scales, zero points: pick the decoders */
     int64_t first, scale_first, zp_first; /* element offsets of (0, 0) at this batch */
     int64_t rs, cs, scale_rs, scale_cs, zp_rs, zp_cs;
     int64_t scale_gr, scale_gc, zp_gr, zp_gc; /* group sizes, >= 1 */

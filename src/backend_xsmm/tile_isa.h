@@ -4,7 +4,8 @@
 
 #include "tile.h"
 
-enum { TILE_LINE = 256, TILE_LANES = 16 }; /* elements decoded at a time along a line; lines transposed at a time */
+/* Elements decoded at a time along a line; lines transposed at a time; from which group size on coefficients are not spread over elements. */
+enum { TILE_LINE = 256, TILE_LANES = 16, TILE_WIDE_GROUP = 16 };
 
 /* n consecutive elements from element `first` of base (packed types: any parity). */
 typedef void (*tile_decode_t)(const unsigned char *base, int64_t first, int n, float *dst);
@@ -13,6 +14,7 @@ typedef struct tile_isa {
     const tile_decode_t *decode; /* by data type; NULL entries (and types from n_decode up) go through the codec */
     int n_decode;
     void (*dequant)(float *x, const float *zp, const float *scale, int n); /* x = (x - zp) * scale; zp NULL: none */
+    void (*dequant_group)(float *x, float zp, float scale, int n); /* the same with one zero point and one scale */
     void (*fill)(float *x, float value, int n);
     /* dst[c * ldd + r] = src[r * lds + c] for r < rows <= TILE_LANES, c < cols. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);

@@ -292,6 +292,7 @@ static void test_tiny_scale(sinter_cpu_isa_t isa)
                             .type = dtype_traits(sinter_u8),
                             .dtype = sinter_u8,
                             .scale_type = dtype_traits(sinter_e8m0),
+                            .scale_dtype = sinter_e8m0,
                             .rs = 16,
                             .cs = 1,
                             .scale_gr = 1,
