@@ -120,32 +120,17 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
     const plan_value_t *pv = &plan->values[i];
     bound_t *b = &fm->v[i];
     /* A value that is no graph value has the dims of one, or is a constant. */
-    const lt_t *lt = i < plan->sub.n_values ? &fm->lts[i] : pv->kind == PV_CONST ? &pv->lt : &fm->lts[pv->port];
-    switch (pv->kind) {
-        case PV_VIEW: {
-            bound_from_lt(b, lt);
-            if (!view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
-                return sg_fail(sinter_unimplemented, "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
-                               (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt->id);
-            }
-            return sinter_success;
-        }
-        case PV_TEMP:
-        case PV_DIMS: {
-            lt_t dense = *lt;
-            lt_set_dense(&dense);
-            bound_from_lt(b, &dense);
-            return sinter_success;
-        }
-        default:
-            bound_from_lt(b, lt);
-            if (lt->layout_type != sinter_layout_type_strided) {
-                lt_t dense = *lt;
-                lt_set_dense(&dense);
-                bound_from_lt(b, &dense);
-            }
-            return sinter_success;
+    lt_t lt = i < plan->sub.n_values ? fm->lts[i] : pv->kind == PV_CONST ? pv->lt : fm->lts[pv->port];
+    /* Only ports bring strides; a query has no outputs yet. */
+    if ((pv->kind != PV_INPUT && pv->kind != PV_OUTPUT) || !lt_strides_known(&lt)) {
+        lt_set_dense(&lt);
     }
+    bound_from_lt(b, &lt);
+    if (pv->kind == PV_VIEW && !view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
+        return sg_fail(sinter_unimplemented, "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
+                       (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
+    }
+    return sinter_success;
 }
 
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm) {

@@ -5,24 +5,6 @@
 #include <sinter/sinter_graph.h>
 
 #include "../graph/status.h"
-#include "frame.h"
-
-/* What every tensor would look like if each unknown dim were LOWER_PROBE_DIM. */
-static sinter_status_t infer_probe(lowering_t *lo) {
-    const graph_t *g = lo->g;
-    for (int v = 0; v < g->n_values; v++) {
-        lt_t *lt = &lo->probe[v];
-        *lt = g->values[v].lt;
-        const bool loose = lt->ndims < 0;
-        if (loose && g->values[v].producer < 0) {
-            return sg_fail(sinter_unimplemented, "tensor %llu: its number of dims must be known to compile", (unsigned long long)lt->id);
-        }
-        for (int d = 0; d < lt->ndims && g->values[v].producer < 0; d++) {
-            lt->dims[d] = lt->dims[d] == SINTER_UNKNOWN_DIM ? LOWER_PROBE_DIM : lt->dims[d];
-        }
-    }
-    return frame_infer(g, lo->probe);
-}
 
 static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const char **why_not) {
     graph_t *g = &plan->sub;
@@ -39,7 +21,7 @@ static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const
     for (int v = 0; v < g->n_values; v++) {
         lo.home[v] = lo.ready[v] = -1;
     }
-    sinter_status_t status = infer_probe(&lo);
+    sinter_status_t status = lower_probe(g, lo.probe);
     status = status == sinter_success ? lower_group(&lo) : status;
     status = status == sinter_success ? lower_memory(&lo) : status;
     status = status == sinter_success ? lower_emit(&lo) : status;

@@ -1,4 +1,5 @@
-/* From a rewritten subgraph to steps. Three stages in three files:
+/* From a rewritten subgraph to steps. Four stages in four files:
+ *   lower_probe.c   what unknown dims are taken for while the others decide
  *   lower_group.c   which nodes run together: heavy nodes (MatMul, SoftMax, attention) with the elementwise work that can ride on them
  *   lower_memory.c  which values live where: ports, temporaries, views, and the copies no view can replace
  *   lower_emit.c    chains and kernel parameters */
@@ -41,7 +42,7 @@ typedef struct lowering {
     bool attention;    /* lower as FAMILY_ATTENTION */
     int max_cost;      /* of a group's chain */
     const char *why_not; /* why attention was given up */
-    lt_t *probe;       /* by graph value: lt with every unknown dim replaced by one and the same number, to decide views and joins */
+    lt_t *probe;       /* by graph value: lt with representative numbers for unknown dims, to decide views and joins */
     group_t *groups;
     int n_groups, cap_groups;
     int *home;         /* by graph value: group that has it in a register; -1 */
@@ -59,9 +60,11 @@ typedef struct lowering {
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
 bool lower_same_dims(const lt_t *a, const lt_t *b);
-/* The representative value of an unknown dim: like no usual dim, but divisible by usual group sizes and by what reshapes split off. */
+/* The representative value of an unknown dim that nothing known meets: like no usual dim, but divisible by usual group sizes and by what reshapes split off. */
 enum { LOWER_PROBE_DIM = 256 * 3 * 5 * 7 };
 
+/* By graph value, from the dims of the graph and LOWER_PROBE_DIM. */
+sinter_status_t lower_probe(const graph_t *g, lt_t *probe);
 sinter_status_t lower_group(lowering_t *lo);
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);

@@ -183,6 +183,16 @@ static sinter_status_t open_chain(lowering_t *lo, int node, int *gi) {
     return *gi < 0 ? sinter_out_of_memory : sinter_success;
 }
 
+/* The same iteration space at every execute: where only one of two dims is known, the other may turn out to be 1. */
+static bool same_space(const lowering_t *lo, int v, int w) {
+    const lt_t *a = &lo->g->values[v].lt, *b = &lo->g->values[w].lt;
+    bool alike = lower_same_dims(&lo->probe[v], &lo->probe[w]);
+    for (int d = 0; d < a->ndims && d < b->ndims; d++) {
+        alike = alike && (a->dims[d] == SINTER_UNKNOWN_DIM) == (b->dims[d] == SINTER_UNKNOWN_DIM);
+    }
+    return alike;
+}
+
 /* An elementwise node: floats, joins, or opens a chain. force: it must have a group now. */
 static sinter_status_t place(lowering_t *lo, int node, bool force) {
     enum { FLOAT_SHARE = 4 }; /* what floats may be computed several times: it stays below a fourth of a group */
@@ -195,10 +205,9 @@ static sinter_status_t place(lowering_t *lo, int node, bool force) {
         lo->floating[node] = true;
         return sinter_success;
     }
-    const lt_t *dims = &lo->probe[n->out[0]];
     const group_t *gr = gi >= 0 ? &lo->groups[gi] : NULL;
-    const bool join = gr != NULL && in_registers && gr->kind != STEP_DYNQUANT && lower_same_dims(dims, &lo->probe[gr->dims_value]) &&
-                      gr->cost + pull_cost(lo, gr, node) <= lo->max_cost && floats_broadcast(lo, node, dims);
+    const bool join = gr != NULL && in_registers && gr->kind != STEP_DYNQUANT && same_space(lo, n->out[0], gr->dims_value) &&
+                      gr->cost + pull_cost(lo, gr, node) <= lo->max_cost && floats_broadcast(lo, node, &lo->probe[n->out[0]]);
     lo->floating[node] = false;
     if (!join) {
         SG_TRY(open_chain(lo, node, &gi));

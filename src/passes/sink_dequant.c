@@ -176,8 +176,9 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
         return new_attrs(g, dq, "per_tensor", -1);
     }
     *done = dims_at_matmul(g, path, dims);
+    const lt_t *operand = &g->values[g->nodes[path->views[0]].out[0]].lt;
     for (int d = 0; d < ndims && *done; d++) {
-        *done = dims[d] == 1 || axis < 0;
+        *done = dims[d] == 1 || (axis < 0 && dims[d] == operand->dims[d]); /* attributes know channels, not groups */
         axis = dims[d] != 1 ? d : axis;
     }
     return *done ? new_attrs(g, dq, "per_channel", axis) : sinter_success;
