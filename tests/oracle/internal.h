@@ -52,6 +52,7 @@ typedef struct orc_ctx {
     const orc_op_t *op;
     sinter_fpmath_mode_t mode;
     int apply_to_int;
+    bool doubles; /* the graph has a type that f32 cannot hold: fused arithmetic may be in double */
     size_t n_in, n_out;
     orc_value_t *in[ORC_MAX_PORTS], *out[ORC_MAX_PORTS];
     bool dying[ORC_MAX_PORTS]; /* in[i] has no use after this op: its memory may become the output */

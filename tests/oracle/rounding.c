@@ -33,6 +33,8 @@ static double f32_arithmetic(double v, double b, double weight)
 static double stored_f32(double v, double b, double weight)
 {
     (void)weight;
+    if (fabs(v) + b >= 0x1.FFFFFFp127 && isfinite(v))
+        return INFINITY;
     return b + (b == 0 ? orc_distance((double)(float)v, v) : (fabs(v) + b) * ORC_U + 0x1p-150);
 }
 
@@ -104,7 +106,7 @@ static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t 
     return 0;
 }
 
-/* f32 has the largest range of all arithmetic here: what overflows it is infinite in every execution. */
+/* Where f32 has the largest range of all arithmetic, what overflows it is infinite in every execution. */
 static void overflow_f32(orc_value_t *t)
 {
     double *v = t->v;
@@ -195,7 +197,8 @@ int orc_finish_stored(orc_ctx_t *c, orc_value_t *t)
 {
     /* grow is inlined with its function, so one call for each. */
     if (t->lt.data_type == sinter_f32) {
-        overflow_f32(t);
+        if (!c->doubles)
+            overflow_f32(t);
         return grow(c, t, stored_f32);
     }
     if (t->lt.data_type == sinter_f16)

@@ -243,6 +243,12 @@ int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *input
     int failed;
 
     memset(results, 0, n_outputs * sizeof *results);
+    for (size_t i = 0; i < graph->n_ops; i++) {
+        for (size_t k = 0; k < graph->ops[i].n_inputs; k++)
+            r.ctx.doubles = r.ctx.doubles || orc_type_digits(graph->ops[i].inputs[k].data_type) > 24;
+        for (size_t k = 0; k < graph->ops[i].n_outputs; k++)
+            r.ctx.doubles = r.ctx.doubles || orc_type_digits(graph->ops[i].outputs[k].data_type) > 24;
+    }
     failed = collect_values(&r, n_inputs, inputs) || link_values(&r, n_inputs, inputs) || run_ops(&r);
     for (size_t i = 0; i < r.n_values; i++) {
         orc_value_t *t = &r.values[i];
