@@ -82,7 +82,7 @@ static void quantize_chunk(const orc_chunk_t *k)
             t = rint(t);
             tb = orc_distance(t, low) > orc_distance(t, high) ? orc_distance(t, low) : orc_distance(t, high);
         }
-        k->ov[i] = t + zp;
+        k->ov[i] = zp == 0 ? t : t + zp; /* -0 stays */
         k->ob[i] = tb + zb;
     }
 }

@@ -192,23 +192,46 @@ static int gather_ports(run_t *r, const orc_op_t *op, orc_ctx_t *c)
     return 0;
 }
 
+static bool has_bounds(const orc_value_t *t)
+{
+    for (size_t i = 0; t->b && i < t->n; i++)
+        if (t->b[i] > 0)
+            return true;
+    return false;
+}
+
+/* Likely errors that meet certain ones of another input are no longer all likely. A MatMul looks at its operands one by one. */
+static bool hands_on_walked(const orc_ctx_t *c)
+{
+    bool walked = false, certain = false;
+
+    for (size_t k = 0; k < c->n_in; k++)
+        walked = walked || c->in[k]->walked;
+    for (size_t k = 0; walked && k < c->n_in; k++)
+        certain = certain || (!c->in[k]->walked && has_bounds(c->in[k]));
+    return walked && (!certain || c->op->kind == sinter_op_matmul);
+}
+
 static int run_op(run_t *r, const orc_op_t *op)
 {
     orc_ctx_t c = r->ctx;
+    bool walked;
 
     c.op = op;
     c.mode = r->graph->mode;
     c.apply_to_int = r->graph->apply_to_int;
     if ((size_t)op->kind >= sizeof oracles / sizeof *oracles || !oracles[op->kind])
         return orc_fail(&c, "the oracle has no such op");
-    if (gather_ports(r, op, &c) || oracles[op->kind](&c))
+    if (gather_ports(r, op, &c))
         return -1;
-    for (size_t k = 0; k < c.n_in; k++) {
-        for (size_t i = 0; i < c.n_out; i++)
-            c.out[i]->walked = c.out[i]->walked || c.in[k]->walked;
+    walked = hands_on_walked(&c);
+    if (oracles[op->kind](&c))
+        return -1;
+    for (size_t i = 0; i < c.n_out; i++)
+        c.out[i]->walked = c.out[i]->walked || walked;
+    for (size_t k = 0; k < c.n_in; k++)
         if (c.dying[k])
             orc_value_clear(c.in[k]);
-    }
     for (size_t k = 0; k < c.n_out; k++)
         if (finish_output(r, &c, c.out[k]))
             return -1;

@@ -7,6 +7,7 @@ typedef struct unary {
      * that a usual formula subtracts from: 1 - 2 / (e^2x + 1) for tanh loses units of 1, not of tanh(x). */
     double (*units)(double x, double v, const double *p);
     bool argument; /* the argument may be scaled by one rounding first, as in e^x = 2^(x log2 e) */
+    bool pole;     /* at 0: end points of an interval around it say nothing */
     double p[2];
 } unary_t;
 
@@ -23,7 +24,7 @@ static void unary_chunk(const orc_chunk_t *k)
             if (xb > 0) {
                 double up = orc_distance(u->f(x + xb, u->p), v), down = orc_distance(u->f(x - xb, u->p), v);
                 bound = up >= down ? up : down;
-                if (isnan(up) || isnan(down))
+                if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb))
                     bound = INFINITY;
             }
             k->ob[i] = units > 0 && isfinite(v) ? bound + units * ORC_U + ORC_TINY : bound;
@@ -93,8 +94,8 @@ UNARY_E(hard_sigmoid, v == 0 || v == 1 ? 0 : 2 * (fabs(p[0] * x) + fabs(p[1])))
 UNARY_F(hard_swish, (x) * clamp(x / 6 + 0.5, 0, 1))
 UNARY_E(hard_swish, v == 0 || v == x ? 0 : 4 * fabs(x) * (fabs(x) / 6 + 0.5))
 
-#define EXACT(name, ...) run(c, &(unary_t){f_##name, NULL, false, {__VA_ARGS__}})
-#define EVALUATED(name, argument, ...) run(c, &(unary_t){f_##name, e_##name, argument, {__VA_ARGS__}})
+#define EXACT(name, ...) run(c, &(unary_t){f_##name, NULL, false, false, {__VA_ARGS__}})
+#define EVALUATED(name, argument, ...) run(c, &(unary_t){f_##name, e_##name, argument, false, {__VA_ARGS__}})
 
 int oracle_abs(orc_ctx_t *c) { return EXACT(abs, 0); }
 int oracle_relu(orc_ctx_t *c) { return EXACT(relu, 0); }
@@ -123,14 +124,14 @@ int oracle_hard_sigmoid(orc_ctx_t *c)
 int oracle_gelu(orc_ctx_t *c)
 {
     bool by_tanh = strcmp(orc_attr_str(c, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0;
-    return run(c, &(unary_t){by_tanh ? f_gelu_tanh : f_gelu_erf, e_gelu, true, {0}});
+    return run(c, &(unary_t){by_tanh ? f_gelu_tanh : f_gelu_erf, e_gelu, true, false, {0}});
 }
 
 /* Squares and first powers are plain arithmetic. */
 int oracle_pow(orc_ctx_t *c)
 {
     double beta = orc_attr_f32(c, sinter_op_attr_beta, 1);
-    return beta == 1 || beta == 2 ? EXACT(pow, beta) : EVALUATED(pow, true, beta);
+    return beta == 1 || beta == 2 ? EXACT(pow, beta) : run(c, &(unary_t){f_pow, e_pow, true, beta < 0, {beta}});
 }
 
 /* Not by end points: the interval may hold the pole. */
