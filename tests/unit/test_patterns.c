@@ -561,11 +561,7 @@ static void test_models(sinter_engine_t *engine)
 
 /* ---- large graphs ------------------------------------------------------------------------------------------------------------------------------ */
 
-#ifdef __SANITIZE_ADDRESS__
-enum { LARGE = 100000, SLOWER = 4 };
-#else
-enum { LARGE = 100000, SLOWER = 1 };
-#endif
+enum { LARGE = 100000 };
 
 static double seconds(void)
 {
@@ -574,8 +570,8 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* 10^5 ops: how many partitions, in how much time. What is quadratic takes minutes. */
-static void expect_large(mini_t *m, const char *what, int min_parts, int max_parts, double max_seconds)
+/* 10^5 ops: how many partitions. Times are printed, not judged; what is quadratic takes minutes and meets the test's time-out. */
+static void expect_large(mini_t *m, const char *what, int min_parts, int max_parts)
 {
     result_t r = {.names = ""};
     const double build_end = seconds();
@@ -587,7 +583,6 @@ static void expect_large(mini_t *m, const char *what, int min_parts, int max_par
     if (status == sinter_success) {
         printf("%s: %d ops, %d partitions, sorted in %.2f s, partitioned in %.2f s\n", what, m->g.n_nodes, r.list.n, begin - build_end, time);
         CHECK(r.list.n >= min_parts && r.list.n <= max_parts, "%s: %d partitions", what, r.list.n);
-        CHECK(time < max_seconds * SLOWER, "%s: %.2f s", what, time);
         check_order(m, &r);
         partition_list_free(&r.list);
     }
@@ -603,14 +598,14 @@ static void test_large(sinter_engine_t *engine)
     for (int i = 0; i < LARGE; i++) {
         x = i % 2 ? OP(&m, relu, f32, x) : OP(&m, add, f32, x, IN(&m, f32, "8"));
     }
-    expect_large(&m, "one chain", 1, 1, 2);
+    expect_large(&m, "one chain", 1, 1);
 
     mini_begin(&m, engine);
     x = IN(&m, f32, "4x8");
     for (int i = 0; i < LARGE; i++) {
         x = OP(&m, type_cast, f32, x); /* tried as a chain of moves first */
     }
-    expect_large(&m, "casts", 1, 1, 6);
+    expect_large(&m, "casts", 1, 1);
 
     /* Every value is used by its neighbour and far below, where it also meets an op on the end of the chain. */
     mini_begin(&m, engine);
@@ -624,7 +619,7 @@ static void test_large(sinter_engine_t *engine)
         OP(&m, add, f32, kept[i], x);
     }
     free(kept);
-    expect_large(&m, "far uses of a closed chain", 1, LARGE, 6);
+    expect_large(&m, "far uses of a closed chain", 1, LARGE);
 
     /* A sum of products, each of which could grow over the whole of it. */
     mini_begin(&m, engine);
@@ -632,7 +627,7 @@ static void test_large(sinter_engine_t *engine)
     for (int i = 0; i < LARGE / 10; i++) {
         x = OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "8x8"), IN(&m, f32, "8x8")), x);
     }
-    expect_large(&m, "sum of products", 1, LARGE, 6);
+    expect_large(&m, "sum of products", 1, LARGE);
 
     /* Transformer-like: products with post-ops in a row. */
     mini_begin(&m, engine);
@@ -640,7 +635,7 @@ static void test_large(sinter_engine_t *engine)
     for (int i = 0; i < 8000; i++) {
         x = OP(&m, add, f32, x, OP(&m, tanh, f32, OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), x), IN(&m, f32, "8x8"))));
     }
-    expect_large(&m, "residual layers", 8000, 16000, 2);
+    expect_large(&m, "residual layers", 8000, 16000);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------------------------------- */
