@@ -1,0 +1,95 @@
+/* Random graphs, fused and op by op, against the oracle. SINTER_RANDOM_SEED and SINTER_RANDOM_CASES make long runs; SINTER_RANDOM_ONLY=SEED, in hex as a
+ * failure prints it, runs one case; SINTER_RANDOM_GENERATOR=NAME one kind of graph; SINTER_RANDOM_VERBOSE shows every case before it runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../fuzz/fuzz.h"
+
+static const struct {
+    const char *name;
+    int weight;
+    void (*generate)(fz_t *f);
+} generators[] = {
+    {"eltwise", 30, fz_gen_eltwise}, {"matmul", 28, fz_gen_matmul}, {"attention", 24, fz_gen_attention}, {"softmax", 8, fz_gen_softmax}, {"views", 10, fz_gen_views},
+};
+enum { N_GENERATORS = sizeof generators / sizeof *generators };
+
+static long number(const char *name, long missing)
+{
+    const char *text = getenv(name);
+
+    return text ? strtol(text, NULL, 0) : missing;
+}
+
+static void generate(fz_t *f, const char *only)
+{
+    int at = fz_pick(f, 100), g = 0;
+
+    while (at >= generators[g].weight)
+        at -= generators[g++].weight;
+    for (int i = 0; only && i < N_GENERATORS; i++)
+        if (!strcmp(generators[i].name, only))
+            g = i;
+    f->generator = generators[g].name;
+    f->dynamic = fz_chance(f, 20);
+    generators[g].generate(f);
+}
+
+static int run_case(uint64_t seed, int verbose)
+{
+    fz_t f;
+    char text[1024];
+    fz_outcome_t outcome;
+
+    fz_init(&f, seed);
+    generate(&f, getenv("SINTER_RANDOM_GENERATOR"));
+    if (verbose) {
+        fprintf(stderr, "%016llx %s\n", (unsigned long long)seed, f.generator);
+        fz_print(&f);
+    }
+    outcome = fz_run(&f, text, sizeof text);
+    if (outcome == FZ_FAILED) {
+        fprintf(stderr, "FAILED %016llx %s: %s\n", (unsigned long long)seed, f.generator, text);
+        fz_print(&f);
+    }
+    fz_free(&f);
+    return outcome == FZ_FAILED;
+}
+
+static void report(void)
+{
+    for (int i = 0; i < 64 && fz_tally.patterns[i].n; i++)
+        printf("pattern %-14s %ld partitions\n", fz_tally.patterns[i].name, fz_tally.patterns[i].n);
+    for (int i = 0; i < 64 && fz_tally.refusals[i].n; i++)
+        printf("unsupported %ld times: %s\n", fz_tally.refusals[i].n, fz_tally.refusals[i].text);
+    printf("%ld ops in %ld partitions; %ld passed, %ld failed, %ld unsupported\n", fz_tally.ops, fz_tally.partitions, fz_tally.cases[FZ_PASSED],
+           fz_tally.cases[FZ_FAILED], fz_tally.cases[FZ_UNSUPPORTED]);
+}
+
+/* Waiting threads that spin cost ten times what the small cases do; the OpenMP runtime reads its environment before main. */
+static void wait_passively(char **argv)
+{
+    if (!getenv("OMP_WAIT_POLICY") && !setenv("OMP_WAIT_POLICY", "passive", 1))
+        execv("/proc/self/exe", argv);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    wait_passively(argv);
+    const char *only = getenv("SINTER_RANDOM_ONLY");
+    const int verbose = number("SINTER_RANDOM_VERBOSE", 0) != 0;
+    const long cases = only ? 1 : number("SINTER_RANDOM_CASES", 400), most = number("SINTER_RANDOM_FAILURES", 10);
+    fz_t seeds = {.state = (uint64_t)number("SINTER_RANDOM_SEED", 1)};
+    long failures = 0;
+
+    for (long i = 0; i < cases && failures < most; i++) {
+        uint64_t seed = fz_random(&seeds);
+
+        failures += run_case(only ? strtoull(only, NULL, 16) : seed, verbose);
+    }
+    report();
+    return failures != 0;
+}
