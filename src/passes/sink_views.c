@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "../graph/schema.h"
+#include "../graph/status.h"
 #include "passes.h"
 
 static bool is_view(const node_t *n) { return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose; }
 
 static bool is_scalar(const graph_t *g, int v) { return lt_elems(&g->values[v].lt) == 1; }
 
-/* One value per element of in[0], whatever its index; ndims: the rank that in[0] would have, which a scalar of higher rank would raise. */
+/* One value per element of in[0], whatever its index; ndims: the least rank that in[0] may have, which a scalar of higher rank would raise. */
 static bool ignores_index(const graph_t *g, const node_t *f, int ndims) {
     const unsigned flags = op_flags(f->kind);
     if (f->kind == sinter_op_type_cast || f->kind == sinter_op_reorder || (flags & OP_UNARY)) {
@@ -26,13 +27,14 @@ static bool ignores_index(const graph_t *g, const node_t *f, int ndims) {
 
 static bool only_used_here(const graph_t *g, int v) { return g->values[v].n_uses == 1 && !g->values[v].is_output; }
 
-/* Shows the result of an op, not a tensor from outside. */
-static bool over_result(const graph_t *g, const node_t *view) {
-    int p = g->values[view->in[0]].producer;
-    while (p >= 0 && is_view(&g->nodes[p])) {
-        p = g->values[g->nodes[p].in[0]].producer;
+/* By node: a view that shows the result of an op, not a tensor from outside. NULL: out of memory. */
+static bool *views_of_results(graph_t *g) {
+    bool *over = ARENA_NEW(&g->arena, bool, g->n_nodes + 1);
+    for (int t = 0; t < graph_n_live(g) && over != NULL; t++) {
+        const int node = g->topo[t], p = g->values[g->nodes[node].in[0]].producer;
+        over[node] = is_view(&g->nodes[node]) && p >= 0 && (!is_view(&g->nodes[p]) || over[p]);
     }
-    return p >= 0;
+    return over;
 }
 
 /* The op below view that can change places with it, -1 if none. */
@@ -41,8 +43,8 @@ static int op_below(const graph_t *g, const node_t *view) {
     if (!only_used_here(g, v) || !only_used_here(g, view->in[0])) {
         return -1;
     }
-    const int f = g->uses[g->uses_begin[v]];
-    return g->nodes[f].in[0] == v && ignores_index(g, &g->nodes[f], g->values[view->in[0]].lt.ndims) ? f : -1;
+    const int f = g->uses[g->uses_begin[v]], above = g->values[view->in[0]].lt.ndims, below = g->values[v].lt.ndims;
+    return g->nodes[f].in[0] == v && ignores_index(g, &g->nodes[f], above < below ? above : below) ? f : -1;
 }
 
 /* Keeps uses[] right for what op_below asks next: the uses of the result stay its uses. */
@@ -68,17 +70,14 @@ static sinter_status_t swap(graph_t *g, int view, int f) {
 }
 
 sinter_status_t pass_sink_views(graph_t *g) {
-    const int n = graph_n_live(g);
-    for (int t = n - 1; t >= 0; t--) {
+    const bool *over = views_of_results(g);
+    if (over == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int t = graph_n_live(g) - 1; t >= 0; t--) {
         const int view = g->topo[t];
-        if (!is_view(&g->nodes[view]) || !over_result(g, &g->nodes[view])) {
-            continue;
-        }
-        for (int f = op_below(g, &g->nodes[view]); f >= 0; f = op_below(g, &g->nodes[view])) {
-            const sinter_status_t status = swap(g, view, f);
-            if (status != sinter_success) {
-                return status;
-            }
+        for (int f; over[view] && (f = op_below(g, &g->nodes[view])) >= 0;) {
+            SG_TRY(swap(g, view, f));
         }
     }
     return graph_sort(g);

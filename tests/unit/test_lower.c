@@ -1,0 +1,900 @@
+/* The lowering: which steps a graph becomes, where its values live, why attention is given up; random graphs are planned soundly and compute what the oracle
+ * says. test_lower ROUNDS runs more of them. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "check.h"
+#include "plan_rig.h"
+
+/* ---- random graphs ------------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t seed = 1;
+
+static int pick(int n)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (int)((seed >> 33) % (uint64_t)n);
+}
+
+typedef struct tensor {
+    lt_t lt; /* dims known */
+    bool input;
+} tensor_t;
+
+/* A graph in the making. Tensors keep small dims, so that they meet often. */
+typedef struct maker {
+    mini_t m;
+    tensor_t t[96];
+    int n;
+    bool dynamic; /* dims of inputs are unknown to the graph */
+    int64_t attr_ints[256];
+    float attr_floats[256];
+    int n_ints, n_floats;
+} maker_t;
+
+static lt_t with_dims(maker_t *k, sinter_data_type_t type, int ndims, const int64_t *dims, bool input)
+{
+    lt_t lt = mini_tensor(&k->m, type, "");
+    lt.ndims = ndims;
+    memcpy(lt.dims, dims, sizeof(int64_t) * (size_t)ndims);
+    lt_set_dense(&lt);
+    k->t[k->n++] = (tensor_t){lt, input};
+    return lt;
+}
+
+/* What the graph is told about it. */
+static lt_t told(const maker_t *k, const lt_t *of, bool input)
+{
+    lt_t lt = *of;
+    if (k->dynamic && input && lt.ndims > 0) {
+        for (int d = 0; d < lt.ndims; d++) {
+            lt.dims[d] = (of->id * 7 + (uint64_t)d) % 3 == 0 ? SINTER_UNKNOWN_DIM : lt.dims[d];
+        }
+        lt.layout_type = sinter_layout_type_any;
+    }
+    if (!input) { /* outputs: to be inferred */
+        lt.ndims = SINTER_UNKNOWN_NDIMS;
+        lt.layout_type = sinter_layout_type_any;
+    }
+    return lt;
+}
+
+static const tensor_t *find(const maker_t *k, uint64_t id)
+{
+    for (int i = 0; i < k->n; i++) {
+        if (k->t[i].lt.id == id) {
+            return &k->t[i];
+        }
+    }
+    return NULL;
+}
+
+static void op(maker_t *k, sinter_op_kind_t kind, const lt_t *in, int n_in, lt_t out, const attr_t *attrs, int n_attrs)
+{
+    lt_t ins[4];
+    for (int i = 0; i < n_in; i++) {
+        ins[i] = told(k, &in[i], find(k, in[i].id)->input);
+    }
+    out = told(k, &out, false);
+    mini_add(&k->m, kind, ins, n_in, &out, 1, attrs, n_attrs);
+}
+
+static bool is_f32(const lt_t *lt) { return lt->data_type == sinter_f32; }
+
+/* A random f32 tensor of the graph, with preference for young ones. */
+static lt_t any_float(const maker_t *k)
+{
+    for (;;) {
+        const int i = pick(3) ? k->n - 1 - pick(k->n < 4 ? k->n : 4) : pick(k->n);
+        if (is_f32(&k->t[i].lt)) {
+            return k->t[i].lt;
+        }
+    }
+}
+
+/* An input that broadcasts to x; rank may be lower. */
+static lt_t side_input(maker_t *k, const lt_t *x, sinter_data_type_t type)
+{
+    int64_t dims[SINTER_MAX_NDIMS];
+    const int skip = pick(x->ndims + 1);
+    for (int d = skip; d < x->ndims; d++) {
+        dims[d - skip] = pick(3) ? x->dims[d] : 1;
+    }
+    return with_dims(k, type, x->ndims - skip, dims, true);
+}
+
+/* A tensor that already exists and broadcasts with x without enlarging it, else a new input. */
+static lt_t partner(maker_t *k, const lt_t *x)
+{
+    for (int tries = 0; tries < 6; tries++) {
+        const lt_t y = any_float(k);
+        bool fits = y.ndims <= x->ndims;
+        for (int d = 0; d < y.ndims && fits; d++) {
+            const int64_t mine = x->dims[x->ndims - y.ndims + d];
+            fits = y.dims[d] == mine || y.dims[d] == 1;
+        }
+        if (fits) {
+            return y;
+        }
+    }
+    return side_input(k, x, sinter_f32);
+}
+
+static void add_unary(maker_t *k)
+{
+    static const sinter_op_kind_t kinds[] = {sinter_op_relu, sinter_op_abs, sinter_op_sigmoid, sinter_op_tanh, sinter_op_hard_swish};
+    const lt_t x = any_float(k);
+    op(k, kinds[pick(5)], &x, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
+}
+
+static void add_binary(maker_t *k)
+{
+    static const sinter_op_kind_t kinds[] = {sinter_op_add, sinter_op_subtract, sinter_op_multiply, sinter_op_maximum, sinter_op_minimum};
+    const lt_t x = any_float(k), y = partner(k, &x);
+    const lt_t in[2] = {x, y}, swapped[2] = {y, x};
+    op(k, kinds[pick(5)], pick(2) ? in : swapped, 2, with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
+}
+
+static void add_view(maker_t *k)
+{
+    const lt_t x = any_float(k);
+    int64_t dims[SINTER_MAX_NDIMS], *values = k->attr_ints + k->n_ints;
+    int n = 0;
+    if (pick(2) && x.ndims > 0) {
+        int order[SINTER_MAX_NDIMS] = {0};
+        for (int d = 0; d < x.ndims; d++) {
+            const int at = pick(d + 1);
+            order[d] = order[at];
+            order[at] = d;
+        }
+        for (int d = 0; d < x.ndims; d++) {
+            dims[d] = x.dims[order[d]];
+            values[d] = pick(2) ? order[d] : order[d] - x.ndims;
+        }
+        k->n_ints += x.ndims;
+        const attr_t attr = {.id = sinter_op_attr_order, .n = (size_t)x.ndims, .s64 = values};
+        op(k, sinter_op_static_transpose, &x, 1, with_dims(k, sinter_f32, x.ndims, dims, false), &attr, 1);
+        return;
+    }
+    int64_t rest = lt_elems(&x);
+    while (n < 4 && rest > 1 && pick(4)) {
+        const int64_t f = rest % 2 == 0 && pick(2) ? 2 : rest % 3 == 0 && pick(2) ? 3 : pick(4) == 0 ? 1 : rest;
+        dims[n++] = f;
+        rest /= f;
+    }
+    if (rest > 1 || n == 0) {
+        dims[n++] = rest;
+    }
+    const int open = k->dynamic || pick(3) == 0 ? pick(n) : -1;
+    for (int d = 0; d < n; d++) {
+        values[d] = d == open ? -1 : dims[d];
+    }
+    k->n_ints += n;
+    const attr_t attrs[2] = {{.id = sinter_op_attr_shape, .n = (size_t)n, .s64 = values}, {.id = sinter_op_attr_special_zero, .n = 1, .b = false}};
+    op(k, sinter_op_static_reshape, &x, 1, with_dims(k, sinter_f32, n, dims, false), attrs, 2);
+}
+
+static void add_matmul(maker_t *k)
+{
+    const lt_t a = any_float(k);
+    if (a.ndims < 2) {
+        add_unary(k);
+        return;
+    }
+    const bool ta = pick(3) == 0, tb = pick(2), bias = pick(3) == 0, vector = pick(6) == 0;
+    const int64_t kk = a.dims[a.ndims - (ta ? 2 : 1)], mm = a.dims[a.ndims - (ta ? 1 : 2)], nn = 1 + pick(5);
+    int64_t dims[SINTER_MAX_NDIMS];
+    memcpy(dims, a.dims, sizeof(dims));
+    int n = 0;
+    int64_t b_dims[2] = {tb ? nn : kk, tb ? kk : nn};
+    lt_t in[3] = {a, {0}, {0}};
+    if (vector) {
+        in[1] = with_dims(k, sinter_f32, 1, &kk, true);
+    } else {
+        in[1] = with_dims(k, sinter_f32, 2, b_dims, true);
+    }
+    n = a.ndims - 2;
+    dims[n++] = mm;
+    if (!vector) {
+        dims[n++] = nn;
+    }
+    if (bias && !vector) {
+        in[2] = with_dims(k, sinter_f32, 1, &nn, true);
+    }
+    const attr_t attrs[2] = {BOOL(transpose_a, ta), BOOL(transpose_b, tb && !vector)};
+    op(k, sinter_op_matmul, in, bias && !vector ? 3 : 2, with_dims(k, sinter_f32, n, dims, false), attrs, 2);
+}
+
+static void add_softmax(maker_t *k)
+{
+    const lt_t x = any_float(k);
+    if (x.ndims == 0) {
+        return;
+    }
+    k->attr_ints[k->n_ints] = pick(2 * x.ndims) - x.ndims;
+    const attr_t attr = {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints++]};
+    op(k, pick(3) ? sinter_op_softmax : sinter_op_log_softmax, &x, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), &attr, 1);
+}
+
+/* Quantised to s8 and back, or codes from outside. */
+static void add_quant(maker_t *k)
+{
+    lt_t x = any_float(k);
+    if (x.ndims == 0) {
+        return;
+    }
+    const int axis = pick(x.ndims);
+    const bool channel = pick(2) && x.dims[axis] <= 16 && !k->dynamic;
+    float *scales = k->attr_floats + k->n_floats;
+    const int n = channel ? (int)x.dims[axis] : 1;
+    if (k->n_floats + n > 256) {
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        scales[i] = (float)(1 << pick(3)) / 4;
+    }
+    k->n_floats += n;
+    k->attr_ints[k->n_ints] = axis;
+    k->attr_ints[k->n_ints + 1] = 0;
+    const attr_t attrs[4] = {STR(qtype, channel ? "per_channel" : "per_tensor"),
+                             {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints]},
+                             {.id = sinter_op_attr_scales, .n = (size_t)n, .f32 = scales},
+                             {.id = sinter_op_attr_zps, .n = 1, .s64 = &k->attr_ints[k->n_ints + 1]}};
+    k->n_ints += 2;
+    const lt_t codes = with_dims(k, sinter_s8, x.ndims, x.dims, pick(2));
+    if (!k->t[k->n - 1].input) {
+        op(k, sinter_op_quantize, &x, 1, codes, attrs, 3 + !channel);
+    }
+    op(k, sinter_op_dequantize, &codes, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), attrs, 3 + !channel);
+}
+
+/* Codes whose scales are an input or computed. */
+static void add_dynamic_dequant(maker_t *k)
+{
+    const lt_t like = any_float(k);
+    int64_t dims[SINTER_MAX_NDIMS];
+    for (int d = 0; d < like.ndims; d++) {
+        dims[d] = like.dims[d] % 2 == 0 && pick(2) ? like.dims[d] / 2 : pick(2) ? 1 : like.dims[d];
+    }
+    if (like.ndims == 0) {
+        return;
+    }
+    lt_t in[2] = {with_dims(k, sinter_s8, like.ndims, like.dims, true), with_dims(k, sinter_f32, like.ndims, dims, true)};
+    if (pick(2)) {
+        const lt_t from = in[1];
+        op(k, sinter_op_abs, &from, 1, in[1] = with_dims(k, sinter_f32, like.ndims, dims, false), NULL, 0);
+    }
+    const attr_t attr = STR(qtype, "per_group");
+    op(k, sinter_op_dynamic_dequantize, in, 2, with_dims(k, sinter_f32, like.ndims, like.dims, false), &attr, 1);
+}
+
+static void add_select(maker_t *k)
+{
+    const lt_t x = any_float(k);
+    if (x.ndims < 1) {
+        return;
+    }
+    lt_t keep, fill = side_input(k, &x, sinter_f32);
+    if (pick(2) && x.ndims > 1) {
+        k->attr_ints[k->n_ints] = 0;
+        k->attr_ints[k->n_ints + 1] = -1;
+        const attr_t row = {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints]};
+        const attr_t col = {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints + 1]};
+        k->n_ints += 2;
+        lt_t in[2];
+        op(k, sinter_op_gen_index, &x, 1, in[0] = with_dims(k, sinter_s32, x.ndims, x.dims, false), &row, 1);
+        op(k, sinter_op_gen_index, &x, 1, in[1] = with_dims(k, sinter_s32, x.ndims, x.dims, false), &col, 1);
+        op(k, sinter_op_greater_equal, in, 2, keep = with_dims(k, sinter_boolean, x.ndims, x.dims, false), NULL, 0);
+    } else {
+        keep = side_input(k, &x, sinter_boolean);
+    }
+    const lt_t in[3] = {keep, x, fill};
+    op(k, sinter_op_select, in, 3, with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
+}
+
+static void add_bias(maker_t *k)
+{
+    const lt_t x = any_float(k);
+    if (x.ndims < 2) {
+        return;
+    }
+    const bool ncx = pick(2);
+    const int64_t n = x.dims[ncx ? 1 : x.ndims - 1];
+    lt_t in[2] = {x, with_dims(k, sinter_f32, 1, &n, true)};
+    if (pick(2)) {
+        const lt_t from = in[1];
+        op(k, sinter_op_relu, &from, 1, in[1] = with_dims(k, sinter_f32, 1, &n, false), NULL, 0);
+    }
+    const attr_t attr = STR(data_format, ncx ? "NCX" : "NXC");
+    op(k, sinter_op_bias_add, in, 2, with_dims(k, sinter_f32, x.ndims, x.dims, false), &attr, 1);
+}
+
+static void add_cast(maker_t *k)
+{
+    const lt_t x = any_float(k);
+    if (pick(2)) {
+        op(k, sinter_op_reorder, &x, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
+        return;
+    }
+    const lt_t half = with_dims(k, sinter_bf16, x.ndims, x.dims, false);
+    op(k, sinter_op_type_cast, &x, 1, half, NULL, 0);
+    op(k, sinter_op_type_cast, &half, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
+}
+
+static void fill(plan_buffers_t *b, int i)
+{
+    const int64_t n = (int64_t)(b->bytes[i] * 8 / (size_t)dtype_traits(b->lt[i].data_type)->bits);
+    for (int64_t e = 0; e < n; e++) {
+        const double v = b->lt[i].data_type == sinter_boolean ? pick(2) : b->lt[i].data_type == sinter_s8 ? pick(31) - 15 : (pick(33) - 16) / 8.0;
+        orc_encode(b->lt[i].data_type, b->data[i] + PLAN_GUARD, e, v);
+    }
+}
+
+/* The graph's inputs, with the dims they really have. */
+static void make_inputs(const maker_t *k, const planned_t *p, plan_buffers_t *b)
+{
+    for (int i = 0; i < p->part.n_inputs; i++) {
+        plan_buffer(b, &find(k, p->part.sub.values[p->in[i]].lt.id)->lt, 0x5A);
+        fill(b, b->n - 1);
+    }
+}
+
+static void compare(maker_t *k, planned_t *p, plan_buffers_t *in, const char *name, int round)
+{
+    plan_buffers_t out = {.n = 0};
+    orc_result_t want[PLAN_PORTS];
+    uint64_t ids[PLAN_PORTS];
+    lt_t inferred[PLAN_PORTS];
+    char err[256] = "";
+    const size_t n_out = (size_t)p->part.n_outputs;
+    const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
+    sinter_stream_t *stream = NULL;
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = round % 16 == 0 ? 3 : 1};
+    sinter_stream_create(&stream, NULL, &desc);
+    sinter_status_t status = sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);
+    for (size_t i = 0; i < n_out && status == sinter_success; i++) {
+        ids[i] = inferred[i].id;
+        plan_buffer(&out, &inferred[i], 0xA5);
+    }
+    if (status == sinter_success) {
+        status = sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out, out.tensor, NULL, 0);
+    }
+    CHECK(status == sinter_success, "%s %d: %s", name, round, sinter_last_error_message());
+    CHECK(plan_guarded(in, 0x5A) && plan_guarded(&out, 0xA5), "%s %d: written outside", name, round);
+    const int failed = status != sinter_success || plan_oracle(&k->m.g, sinter_fpmath_mode_strict, false, in, n_out, ids, want, err, sizeof(err));
+    CHECK(!failed, "%s %d: oracle: %s", name, round, err);
+    for (size_t i = 0; i < n_out && !failed; i++) {
+        orc_diff_t diff = {0};
+        const int bad = orc_compare(&want[i], &inferred[i], out.data[i] + PLAN_GUARD, &diff);
+        CHECK(!bad, "%s %d: tensor %llu: %zu of %zu wrong, at %zu got %g, want %g +- %g", name, round, (unsigned long long)ids[i], diff.bad, diff.n,
+              diff.worst, diff.got, diff.want, diff.tolerance);
+        orc_result_free(&want[i]);
+    }
+    sinter_stream_destroy(&stream);
+    plan_buffers_free(&out);
+}
+
+/* ---- plans of random graphs ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct refs {
+    int v[160], n;
+} refs_t;
+
+static void refer(const plan_t *plan, refs_t *r, int v)
+{
+    while (v >= 0 && plan->values[v].kind == PV_VIEW) {
+        v = plan->values[v].base;
+    }
+    if (v >= 0) {
+        r->v[r->n++] = v;
+    }
+}
+
+static void refer_chain(const plan_t *plan, const chain_t *c, refs_t *reads, refs_t *writes)
+{
+    for (int i = 0; c != NULL && i < c->n_instrs; i++) {
+        const chain_instr_t *in = &c->instrs[i];
+        if (in->op == CHAIN_LOAD) {
+            refer(plan, reads, c->operands[in->operand].value);
+        } else if (in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT) {
+            refer(plan, writes, c->operands[in->operand].value);
+        }
+    }
+}
+
+static void refer_operand(const plan_t *plan, const operand_t *op, refs_t *reads)
+{
+    refer(plan, reads, op->data);
+    refer(plan, reads, op->scale);
+    refer(plan, reads, op->zp);
+}
+
+/* The values with memory that a step reads and writes. */
+static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_t *writes)
+{
+    reads->n = writes->n = 0;
+    refer_chain(plan, s->post, reads, writes);
+    switch (s->kind) {
+    case STEP_MATMUL:
+        refer_operand(plan, &s->p.matmul.a, reads);
+        refer_operand(plan, &s->p.matmul.b, reads);
+        break;
+    case STEP_SOFTMAX:
+        refer(plan, reads, s->p.softmax.in);
+        refer(plan, writes, s->p.softmax.stats);
+        break;
+    case STEP_ATTENTION:
+        refer_operand(plan, &s->p.attention.q, reads);
+        refer_operand(plan, &s->p.attention.k, reads);
+        refer_operand(plan, &s->p.attention.v, reads);
+        refer_chain(plan, s->p.attention.score, reads, reads);
+        refer_chain(plan, s->p.attention.prob, reads, reads);
+        refer(plan, writes, s->p.attention.stats);
+        break;
+    case STEP_DYNQUANT:
+        refer(plan, reads, s->p.dynquant.in);
+        refer(plan, reads, s->p.dynquant.tensor_scale);
+        refer(plan, writes, s->p.dynquant.out);
+        refer(plan, writes, s->p.dynquant.scale);
+        refer(plan, writes, s->p.dynquant.zp);
+        break;
+    default: break;
+    }
+}
+
+/* Every read finds what an earlier step has written, every output is written, and temporaries are alive from the first to the last step that touches them. */
+static void check_order(const plan_t *plan, const char *name, int round)
+{
+    refs_t reads, writes;
+    bool *written = calloc((size_t)plan->n_values + 1, sizeof(bool));
+    for (int s = 0; s < plan->n_steps; s++) {
+        refer_step(plan, &plan->steps[s], &reads, &writes);
+        for (int i = 0; i < reads.n; i++) {
+            const plan_value_t *pv = &plan->values[reads.v[i]];
+            CHECK(pv->kind == PV_INPUT || pv->kind == PV_CONST || written[reads.v[i]], "%s %d: step %d reads value %d before it is written", name, round, s,
+                  reads.v[i]);
+            CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last), "%s %d: step %d reads a dead temporary", name, round, s);
+        }
+        for (int i = 0; i < writes.n; i++) {
+            const plan_value_t *pv = &plan->values[writes.v[i]];
+            written[writes.v[i]] = true;
+            CHECK(pv->kind == PV_OUTPUT || pv->kind == PV_TEMP, "%s %d: step %d writes value %d of kind %d", name, round, s, writes.v[i], pv->kind);
+            CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last), "%s %d: step %d writes a dead temporary", name, round, s);
+        }
+    }
+    for (int v = 0; v < plan->sub.n_values; v++) {
+        CHECK(plan->values[v].kind != PV_OUTPUT || written[v], "%s %d: output %d is not written", name, round, v);
+    }
+    free(written);
+}
+
+/* Temporaries that are alive in one step share no byte. Returns how many temporaries share bytes at different steps. */
+static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers_t *in, const char *name, int round)
+{
+    const plan_t *plan = &cp->plan;
+    void *memory = aligned_alloc(64, (cp->frame_bytes + 63) / 64 * 64);
+    frame_mem_t *fm = frame_place(plan, memory);
+    size_t total;
+    int shared = 0;
+    for (int i = 0; i < in->n; i++) {
+        fm->lts[graph_find_value(&plan->sub, in->lt[i].id)] = in->lt[i];
+    }
+    CHECK(frame_shapes(plan, fm) == sinter_success && frame_layout(plan, fm, 2, &total) == sinter_success, "%s %d: frame", name, round);
+    for (int i = 0; i < plan->n_values; i++) {
+        for (int j = 0; j < i; j++) {
+            const plan_value_t *a = &plan->values[i], *b = &plan->values[j];
+            if (a->kind != PV_TEMP || b->kind != PV_TEMP) {
+                continue;
+            }
+            int64_t bytes[2] = {0, 0};
+            bool together = false;
+            for (int s = 0; s < plan->n_steps; s++) {
+                together = together || (a->first <= s && s <= a->last && b->first <= s && s <= b->last);
+            }
+            for (int k = 0; k < 2; k++) {
+                const bound_t *v = &fm->v[k == 0 ? i : j];
+                int64_t n = 1;
+                for (int d = 0; d < v->ndims; d++) {
+                    n *= v->dims[d];
+                }
+                dtype_bytes(v->dtype, n, &bytes[k]);
+                CHECK(fm->temp_offset[k == 0 ? i : j] + (size_t)bytes[k] <= fm->temp_bytes, "%s %d: temporary beyond the end", name, round);
+            }
+            const size_t at = fm->temp_offset[i], other = fm->temp_offset[j];
+            const bool apart = at + (size_t)bytes[0] <= other || other + (size_t)bytes[1] <= at;
+            CHECK(apart || !together, "%s %d: temporaries %d and %d overlap", name, round, i, j);
+            shared += !apart;
+        }
+    }
+    free(memory);
+    return shared;
+}
+
+static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
+{
+    static void (*const add[])(maker_t *) = {add_unary, add_unary, add_binary, add_binary, add_binary, add_view, add_view, add_view, add_matmul,
+                                             add_softmax, add_quant, add_dynamic_dequant, add_select, add_bias, add_cast};
+    static maker_t k;
+    const char *name = dynamic ? "dynamic" : "static";
+    int refused = 0, shared = 0;
+    for (int round = 0; round < rounds; round++) {
+        seed = (uint64_t)round * 2654435761u + 12345 + dynamic;
+        k.n = k.n_ints = k.n_floats = 0;
+        k.dynamic = dynamic;
+        mini_begin(&k.m, engine);
+        const int64_t dims[4] = {1 + pick(3), 2, 1 + pick(6), 4};
+        const int skip = pick(3);
+        with_dims(&k, sinter_f32, 4 - skip, dims + skip, true);
+        const int n = 1 + pick(12);
+        for (int i = 0; i < n; i++) {
+            add[pick(MINI_N(add))](&k);
+        }
+        planned_t p;
+        sinter_status_t status = mini_end(&k.m);
+        for (int v = 0; v < k.m.g.n_values; v++) {
+            k.m.g.values[v].is_output = k.m.g.values[v].producer >= 0 && (k.m.g.values[v].n_uses == 0 || pick(6) == 0);
+        }
+        planned_part(&p, &k.m, FAMILY_GENERAL, sinter_fpmath_mode_strict, false);
+        if (p.part.n_inputs <= PLAN_PORTS && p.part.n_outputs <= PLAN_PORTS && k.m.g.n_nodes > 0) {
+            status = status == sinter_success ? planned_compile(&p, NULL, 0) : status;
+            refused += status != sinter_success;
+            CHECK(status == sinter_success || dynamic, "%s %d: %s", name, round, sinter_last_error_message());
+            if (status == sinter_success) {
+                plan_buffers_t in = {.n = 0};
+                make_inputs(&k, &p, &in);
+                check_order(&p.cp->plan, name, round);
+                shared += check_temps(p.cp, &in, name, round);
+                compare(&k, &p, &in, name, round);
+                plan_buffers_free(&in);
+            }
+        }
+        planned_free(&p);
+    }
+    /* What meets behind a reshape of unknown dims cannot be told in advance. */
+    CHECK(refused <= rounds / 12, "%s: %d of %d refused", name, refused, rounds);
+    CHECK(shared > 0, "%s: no temporaries ever share memory", name);
+}
+
+/* ---- which steps ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Compiles the graph; its steps, a text the report must have ("" if none), and how many values are views. -1: any number. */
+static void expect(mini_t *m, family_t family, const char *steps, const char *report, int n_views, int line)
+{
+    planned_t p;
+    char got[512];
+    const sinter_status_t status = planned(&p, m, family);
+    check_at(status == sinter_success, line, "compile: %s", sinter_last_error_message());
+    planned_steps(&p, got, sizeof(got));
+    check_at(strcmp(got, steps) == 0, line, "got \"%s\", expected \"%s\"", got, steps);
+    if (p.cp != NULL) {
+        check_at(strstr(p.cp->report, report) != NULL, line, "\"%s\" is not in the report:\n%s", report, p.cp->report);
+        check_at(n_views < 0 || p.cp->plan.n_views == n_views, line, "%d views, expected %d", p.cp->plan.n_views, n_views);
+        check_order(&p.cp->plan, "line", line);
+    }
+    planned_free(&p);
+}
+#define EXPECT(m, steps) expect(m, FAMILY_GENERAL, steps, "", -1, __LINE__)
+#define EXPECT_VIEWS(m, steps, n_views) expect(m, FAMILY_GENERAL, steps, "", n_views, __LINE__)
+
+#define RESHAPE(m, x, ...) OPA(m, static_reshape, f32, ATTRS(S64S(shape, __VA_ARGS__), BOOL(special_zero, false)), x)
+#define TRANSPOSE(m, x, ...) OPA(m, static_transpose, f32, ATTRS(S64S(order, __VA_ARGS__)), x)
+
+static void test_joins(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x, y;
+    mini_begin(&m, engine);
+    y = OP(&m, add, f32, OP(&m, relu, f32, IN(&m, f32, "4x8")), IN(&m, f32, "8"));
+    OP(&m, sigmoid, f32, y);
+    EXPECT(&m, "chain");
+
+    /* Bias, activation, residual and a dequantised residual, which floats, run on the product's registers. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "4x16"), IN(&m, f32, "16x8"), IN(&m, f32, "8"));
+    y = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5F), S64S(zps, 3)), IN(&m, u8, "4x8"));
+    OP(&m, add, f32, OP(&m, gelu, f32, x), y);
+    EXPECT(&m, "matmul");
+
+    /* What floats is computed wherever it is needed. */
+    mini_begin(&m, engine);
+    y = OP(&m, tanh, f32, IN(&m, f32, "8"));
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "4x16"), IN(&m, f32, "16x8")), y);
+    OP(&m, multiply, f32, OP(&m, matmul, f32, IN(&m, f32, "6x16"), IN(&m, f32, "16x8")), y);
+    EXPECT(&m, "matmul matmul");
+
+    /* It has a place in memory if a matmul reads it, or if it is an output, which no other step then waits for. */
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, OP(&m, relu, f32, IN(&m, f32, "4x16")), IN(&m, f32, "16x8"));
+    EXPECT(&m, "chain matmul");
+    mini_begin(&m, engine);
+    y = OP(&m, tanh, f32, IN(&m, f32, "8"));
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "4x16"), IN(&m, f32, "16x8")), y);
+    mini_output(&m, y);
+    EXPECT(&m, "matmul chain");
+
+    /* Larger dims than the product's do not fit its registers. */
+    mini_begin(&m, engine);
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "1x16"), IN(&m, f32, "16x8")), IN(&m, f32, "4x8"));
+    EXPECT(&m, "matmul chain");
+
+    /* An operand from another step is read from memory; the node joins the later one. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "4x16"), IN(&m, f32, "16x8"));
+    y = OP(&m, matmul, f32, IN(&m, f32, "4x16"), IN(&m, f32, "16x8"));
+    y = OP(&m, multiply, f32, OP(&m, hard_swish, f32, x), y);
+    OP(&m, matmul, f32, y, IN(&m, f32, "8x3"));
+    EXPECT(&m, "matmul matmul matmul");
+
+    mini_begin(&m, engine);
+    x = OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), IN(&m, f32, "4x8"));
+    OP(&m, multiply, f32, x, IN(&m, f32, "4x1"));
+    EXPECT(&m, "softmax");
+}
+
+/* Scales, zero points and channel vectors are read from memory even where a step could compute them. */
+static void test_vectors(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x, s;
+    mini_begin(&m, engine);
+    s = OP(&m, abs, f32, IN(&m, f32, "4x2"));
+    OPA(&m, dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")), IN(&m, s8, "4x8"), s);
+    EXPECT(&m, "chain chain");
+    mini_begin(&m, engine);
+    s = OP(&m, abs, f32, IN(&m, f32, "16x2"));
+    x = OPA(&m, dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")), IN(&m, s8, "16x8"), s);
+    OP(&m, matmul, f32, IN(&m, f32, "4x16"), x);
+    EXPECT(&m, "chain matmul");
+    mini_begin(&m, engine);
+    s = OP(&m, relu, f32, IN(&m, f32, "8"));
+    OPA(&m, bias_add, f32, ATTRS(STR(data_format, "NCX")), IN(&m, f32, "2x8x3"), s);
+    EXPECT(&m, "chain chain");
+    /* The codes and the scales from one step. */
+    mini_begin(&m, engine);
+    const lt_t outs[2] = {mini_tensor(&m, sinter_s8, "*"), mini_tensor(&m, sinter_f32, "*")}, in = IN(&m, f32, "4x32");
+    const attr_t attrs[] = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_group"), S64S(group_shape, 1, 16)};
+    mini_add(&m, sinter_op_dynamic_quantize, &in, 1, outs, 2, attrs, 3);
+    x = OPA(&m, dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")), outs[0], outs[1]);
+    OP(&m, relu, f32, x);
+    EXPECT(&m, "dynquant chain");
+}
+
+static void test_views(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x;
+    mini_begin(&m, engine);
+    OP(&m, relu, f32, TRANSPOSE(&m, IN(&m, f32, "4x6"), 1, 0));
+    EXPECT_VIEWS(&m, "chain", 1);
+
+    /* The product is written through both views into the output; no strides would say the second transposition's reshape. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "2x3x4x5"), IN(&m, f32, "5x6"));
+    RESHAPE(&m, TRANSPOSE(&m, x, 0, 2, 1, 3), 2, 4, 18);
+    EXPECT_VIEWS(&m, "matmul", 2);
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x5"), IN(&m, f32, "5x6"));
+    RESHAPE(&m, TRANSPOSE(&m, x, 1, 0), 2, 9);
+    EXPECT_VIEWS(&m, "matmul", 2);
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x5"), IN(&m, f32, "5x6"));
+    TRANSPOSE(&m, RESHAPE(&m, TRANSPOSE(&m, x, 1, 0), 9, 2), 1, 0);
+    EXPECT(&m, "matmul chain");
+
+    /* Elementwise work below a view moves above it. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x5"), IN(&m, f32, "5x6"));
+    OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5F)), OP(&m, relu, f32, TRANSPOSE(&m, x, 1, 0)));
+    EXPECT_VIEWS(&m, "matmul", 1);
+    /* ... but not if that would give it more dims. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x5"), IN(&m, f32, "5x6"));
+    OP(&m, add, f32, RESHAPE(&m, x, 18), IN(&m, f32, "1x1"));
+    EXPECT(&m, "matmul chain");
+
+    /* A view from port to port, and of an output, is a copy; a view that several read is none. */
+    mini_begin(&m, engine);
+    TRANSPOSE(&m, IN(&m, f32, "4x6"), 1, 0);
+    EXPECT_VIEWS(&m, "chain", 1);
+    mini_begin(&m, engine);
+    x = OP(&m, relu, f32, IN(&m, f32, "4x6"));
+    mini_output(&m, x);
+    RESHAPE(&m, x, 24);
+    EXPECT(&m, "chain chain");
+    mini_begin(&m, engine);
+    x = TRANSPOSE(&m, OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), IN(&m, f32, "4x6")), 1, 0);
+    OP(&m, matmul, f32, x, IN(&m, f32, "4x2"));
+    OP(&m, matmul, f32, x, IN(&m, f32, "4x3"));
+    EXPECT_VIEWS(&m, "softmax matmul matmul", 1);
+
+    /* Reshape of a transposed input: written to a temporary through the inverse view. */
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, RESHAPE(&m, TRANSPOSE(&m, IN(&m, f32, "4x6"), 1, 0), 3, 8), IN(&m, f32, "8x2"));
+    EXPECT(&m, "chain matmul");
+}
+
+/* Chains are cut where they grow too long, and neither long nor branching ones take long. */
+static void test_limits(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x;
+    /* A unary op costs 2 of at most 120. */
+    for (int n = 59; n <= 61; n++) {
+        mini_begin(&m, engine);
+        x = IN(&m, f32, "4x6");
+        for (int i = 0; i < n; i++) {
+            x = OP(&m, relu, f32, x);
+        }
+        EXPECT(&m, n <= 60 ? "chain" : "chain chain");
+    }
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x5"), IN(&m, f32, "5x6"));
+    for (int i = 0; i < 61; i++) {
+        x = OP(&m, relu, f32, x);
+    }
+    EXPECT(&m, "matmul chain");
+    /* 2^48 paths. */
+    mini_begin(&m, engine);
+    x = IN(&m, f32, "4x6");
+    for (int i = 0; i < 48; i++) {
+        x = OP(&m, add, f32, x, x);
+    }
+    EXPECT(&m, "chain chain");
+    /* More values alive at once than a program has registers: the chain is cut. */
+    mini_begin(&m, engine);
+    lt_t live[20];
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x5"), IN(&m, f32, "5x6"));
+    for (int i = 0; i < 20; i++) {
+        live[i] = x = OP(&m, tanh, f32, x);
+    }
+    for (int i = 0; i < 20; i++) {
+        x = OP(&m, add, f32, x, live[i]);
+    }
+    planned_t p;
+    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_success && p.cp->plan.n_steps > 1, "20 values alive: %s", sinter_last_error_message());
+    planned_free(&p);
+    /* Views one behind the other, deeper than any stack. */
+    mini_begin(&m, engine);
+    x = OP(&m, relu, f32, IN(&m, f32, "4x6"));
+    for (int i = 0; i < 50000; i++) {
+        x = TRANSPOSE(&m, x, 1, 0);
+    }
+    EXPECT_VIEWS(&m, "chain", 50000);
+}
+
+/* ---- attention -------------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct sdpa {
+    bool two_qk, bias, two_pv, prob_and_score, view_between, score_out, used_stats, right, long_score, larger;
+    int64_t axis;
+    int rows, cols; /* axes of the causal mask's indices; 0: no mask */
+    const char *fill;
+} sdpa_t;
+
+static void sdpa(mini_t *m, sdpa_t s)
+{
+    const lt_t q = IN(m, f32, "2x4x5x16"), k = IN(m, f32, "2x4x16x7"), v = IN(m, f32, s.right ? "2x4x8x5" : "2x4x7x8");
+    lt_t x = s.bias ? OP(m, matmul, f32, q, k, IN(m, f32, "7")) : OP(m, matmul, f32, q, k);
+    m->g.nodes[m->g.n_nodes - 1].role = "qk";
+    if (s.two_qk) {
+        x = OP(m, add, f32, x, OP(m, matmul, f32, q, k));
+        m->g.nodes[m->g.n_nodes - 2].role = "qk";
+    }
+    x = OP(m, divide, f32, x, IN(m, f32, ""));
+    if (s.score_out) {
+        mini_output(m, x);
+    }
+    if (s.view_between) {
+        x = RESHAPE(m, RESHAPE(m, x, 8, 5, 7), 2, 4, 5, 7);
+    }
+    if (s.larger) {
+        x = OP(m, add, f32, x, IN(m, f32, "3x1x1x1x1"));
+    }
+    for (int i = 0; s.long_score && i < 61; i++) {
+        x = OP(m, tanh, f32, x);
+    }
+    if (s.rows != 0) {
+        const lt_t row = OPA(m, gen_index, s32, ATTRS(S64S(axis, s.rows)), x), col = OPA(m, gen_index, s32, ATTRS(S64S(axis, s.cols)), x);
+        x = OP(m, select, f32, OP(m, greater_equal, boolean, row, col), x, IN(m, f32, s.fill));
+    }
+    lt_t p[2] = {mini_tensor(m, sinter_f32, "*"), mini_tensor(m, sinter_f32, "*")};
+    const attr_t axis[] = {S64S(axis, s.axis == 0 ? -1 : s.axis)};
+    mini_add(m, sinter_op_softmax, &x, 1, p, s.used_stats ? 2 : 1, axis, 1);
+    if (s.used_stats) {
+        OP(m, exp, f32, p[1]);
+    }
+    if (s.prob_and_score) {
+        p[0] = OP(m, multiply, f32, p[0], x);
+    }
+    if (s.right) {
+        OP(m, matmul, f32, v, p[0]);
+        return;
+    }
+    OP(m, matmul, f32, p[0], v);
+    if (s.two_pv) {
+        OP(m, matmul, f32, p[0], IN(m, f32, "2x4x7x9"));
+    }
+}
+
+static void test_give_up(sinter_engine_t *engine)
+{
+    mini_t m;
+#define SDPA(steps, text, ...) (mini_begin(&m, engine), sdpa(&m, (sdpa_t){__VA_ARGS__}), expect(&m, FAMILY_ATTENTION, steps, text, -1, __LINE__))
+    SDPA("attention", "attention_flash", .two_qk = false);
+    SDPA("matmul softmax matmul", "attention kernel refused: the score matmul has a bias", .bias = true);
+    SDPA("matmul matmul softmax matmul", "more than one score matmul", .two_qk = true);
+    SDPA("matmul softmax matmul matmul", "into one matmul", .two_pv = true);
+    SDPA("matmul softmax matmul", "on the left", .right = true);
+    SDPA("matmul softmax matmul", "scores are used beside the probabilities", .prob_and_score = true);
+    SDPA("matmul softmax matmul", "neither elementwise nor the softmax", .view_between = true);
+    SDPA("matmul softmax matmul", "scores or probabilities are an output", .score_out = true);
+    SDPA("matmul softmax chain matmul", "the softmax statistics are used inside", .used_stats = true);
+    SDPA("matmul softmax matmul", "softmax is not over the last axis", .axis = 2);
+    SDPA("matmul chain softmax matmul", "changes dims", .larger = true);
+    SDPA("matmul chain softmax matmul", "too many elementwise ops", .long_score = true);
+#undef SDPA
+}
+
+static void test_causal(sinter_engine_t *engine)
+{
+    static const struct {
+        int rows, cols;
+        const char *fill;
+        bool causal;
+    } cases[] = {{-2, -1, "", true}, {2, 3, "1", true}, {-1, -2, "", false}, {-2, -2, "", false}, {-3, -1, "", false}, {-2, -1, "7", false}, {0, 0, "", false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        mini_t m;
+        planned_t p;
+        mini_begin(&m, engine);
+        sdpa(&m, (sdpa_t){.rows = cases[i].rows, .cols = cases[i].cols, .fill = cases[i].fill});
+        CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "causal %zu: %s", i, sinter_last_error_message());
+        if (p.cp != NULL && p.cp->plan.n_steps == 1) {
+            const attention_params_t *a = &p.cp->plan.steps[0].p.attention;
+            CHECK(a->causal == cases[i].causal, "causal %zu: detected %d", i, a->causal);
+            CHECK(a->score != NULL && a->prob == NULL && a->stats == -1, "causal %zu: programs", i);
+            CHECK(!a->causal || p.cp->plan.values[a->causal_fill].lt.ndims == (int)strlen(cases[i].fill), "causal %zu: fill", i);
+        } else {
+            CHECK(false, "causal %zu: no attention step", i);
+        }
+        planned_free(&p);
+    }
+}
+
+/* ---- dims known late ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Unknown dims take what they meet; a reshape may split off a part of one. */
+static void test_unknown_dims(sinter_engine_t *engine)
+{
+    mini_t m;
+    mini_begin(&m, engine);
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "?x?"), IN(&m, f32, "16x8")), IN(&m, f32, "?"));
+    EXPECT(&m, "matmul");
+    mini_begin(&m, engine);
+    OP(&m, relu, f32, RESHAPE(&m, IN(&m, f32, "?x8"), -1, 32));
+    EXPECT(&m, "chain");
+    /* The product's dim may turn out to be 1 where the other one is 4. */
+    mini_begin(&m, engine);
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "?x16"), IN(&m, f32, "16x8")), IN(&m, f32, "4x8"));
+    EXPECT(&m, "matmul chain");
+    mini_begin(&m, engine);
+    OP(&m, relu, f32, IN(&m, f32, "*"));
+    planned_t p;
+    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_unimplemented && strstr(sinter_last_error_message(), "number of dims") != NULL, "unknown rank: %s",
+          sinter_last_error_message());
+    planned_free(&p);
+}
+
+int main(int argc, char **argv)
+{
+    sinter_engine_t *engine = engine_ref(NULL);
+    const int rounds = argc > 1 ? atoi(argv[1]) : 400;
+    test_joins(engine);
+    test_vectors(engine);
+    test_views(engine);
+    test_limits(engine);
+    test_give_up(engine);
+    test_causal(engine);
+    test_unknown_dims(engine);
+    test_random(engine, rounds, false);
+    test_random(engine, rounds, true);
+    return check_finish();
+}
