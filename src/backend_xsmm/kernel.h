@@ -11,7 +11,7 @@ typedef struct kernel {
     int cost;             /* among the kernels that accept a step the lowest cost wins; ties: earlier row */
     /* NULL if it can run the step, else the reason (static text). Must not depend on dims that may change at execute. */
     const char *(*refuse)(const plan_t *plan, const step_t *step);
-    /* Compile time: JIT, tile sizes; fills step->jit, step->state_bytes, step->note. NULL: nothing to do. */
+    /* Compile time, with step->kernel set: JIT, tile sizes; fills step->jit, step->state_bytes, step->note. NULL: nothing to do. */
     sinter_status_t (*setup)(plan_t *plan, step_t *step);
     /* Scratch for each thread / for all threads together, for this frame (shared memory lives from prepare to the end of the step's last phase). NULL: none. */
     size_t (*thread_bytes)(const plan_t *plan, const step_t *step);
@@ -21,7 +21,13 @@ typedef struct kernel {
     /* Phase p in 0..phases-1 on thread tid of nth; a barrier stands between phases and between steps. */
     void (*work)(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared);
     int phases;
+    bool bf16; /* multiplies in bf16 */
 } kernel_t;
+
+/* Defines kernel_<id> for a row of kernels.def from designated initialisers. */
+#define KERNEL(id, ...)               \
+    extern const kernel_t kernel_##id; \
+    const kernel_t kernel_##id = {.name = #id, __VA_ARGS__};
 
 /* The rows of kernels.def. */
 extern const kernel_t *const sinter_kernels[];
@@ -34,6 +40,13 @@ const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t 
 static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *end) {
     *begin = n * tid / nth;
     *end = n * (tid + 1) / nth;
+}
+
+/* The next count * size bytes, 64-byte aligned, of memory at base (NULL: only counts). */
+static inline void *carve(unsigned char *base, size_t *at, size_t count, size_t size) {
+    void *p = base != NULL ? base + *at : NULL;
+    *at = (*at + count * size + 63) & ~(size_t)63;
+    return p;
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include <sinter/sinter_graph.h>
 
 #include "../../graph/status.h"
+#include "products.h"
 
 /* Block heights with JIT kernels; a shorter block is computed at the next height, rows beyond it are not looked at. */
 static const int ladder[ATT_LADDER] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64};
@@ -16,27 +17,14 @@ static int round_up(int64_t n, int to)
     return (int)((n + to - 1) / to * to);
 }
 
-/* Dim of an operand counted from the end, as the product sees it; -1: not known at compile. */
-static int64_t known_dim(const plan_t *plan, int value, int from_end)
-{
-    const lt_t *lt = &plan->values[value].lt;
-    const int64_t n = lt->ndims < from_end ? -1 : lt->dims[lt->ndims - from_end];
-    return n == SINTER_UNKNOWN_DIM ? -1 : n;
-}
-
 /* ---- selection -------------------------------------------------------------------------------------------------------------- */
 
 static const char *refuse_bf16(const plan_t *plan, const step_t *step)
 {
     const attention_params_t *p = &step->p.attention;
-    if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
-        return "the fpmath mode does not allow bf16 products";
-    }
+    const char *why = refuse_bf16_products(plan, step);
     const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
-    if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
-        return "needs head sizes known at compile, 1 to 512";
-    }
-    return xs_refuse(XS_BF16F32, plan->isa);
+    return why == NULL && (D < 1 || Dv < 1 || D > ATT_CHUNK) ? "needs head sizes known at compile, 1 to 512" : why;
 }
 
 /* ---- setup ------------------------------------------------------------------------------------------------------------------ */
@@ -104,8 +92,9 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     return why;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, bool bf16)
+static sinter_status_t setup(plan_t *plan, step_t *step)
 {
+    const sinter_cpu_isa_t isa = step->kernel->isa;
     const attention_params_t *p = &step->p.attention;
     attention_config_t *c = ARENA_NEW(&plan->arena, attention_config_t, 1);
     if (!c) {
@@ -115,7 +104,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, b
     const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2), rows = known_rows(plan, p);
     c->tile = tile_table(isa);
     c->fn = eltwise_table(isa);
-    c->bf16 = bf16;
+    c->bf16 = step->kernel->bf16;
     c->tk = T >= 0 && T < ATT_TK ? round_up(T ? T : 1, 16) : ATT_TK;
     c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, 16) : ATT_CHUNK;
@@ -124,48 +113,20 @@ static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, b
         c->rows = ladder[i];
     }
     const char *why = jit(c, rows, D, Dv, isa);
-    if (bf16 && why) {
+    if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
     textbuf_t note;
     text_init(&note, &plan->arena);
     text_add(&note, "q-block %d, kv-tile %d, ", c->rows, c->tk);
-    if (why) {
-        text_add(&note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(isa), why);
-    } else {
-        text_add(&note, "%s brgemm libxsmm %s", bf16 ? "bf16" : "f32", xs_version());
-    }
+    note_products(&note, step->kernel, why);
     step->jit = c;
     step->state_bytes = sizeof(attention_state_t);
     step->note = note.text;
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-static sinter_status_t setup_f32_generic(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_generic, false);
-}
-static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_avx2, false);
-}
-static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_avx512, false);
-}
-static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_avx512_vnni, true);
-}
-
 /* ---- memory ----------------------------------------------------------------------------------------------------------------- */
-
-static void *carve(unsigned char *base, size_t *at, size_t count, size_t size)
-{
-    void *p = base ? base + *at : NULL;
-    *at = (*at + count * size + 63) & ~(size_t)63;
-    return p;
-}
 
 size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch,
                          attention_buffers_t *out)
@@ -357,21 +318,11 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 
 /* ---- the kernels ------------------------------------------------------------------------------------------------------------ */
 
-#define ATTENTION_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                               \
-    extern const kernel_t kernel_attention_flash_##id;                                                                                     \
-    const kernel_t kernel_attention_flash_##id = {.name = "attention_flash_" #id,                                                          \
-                                                  .step = STEP_ATTENTION,                                                                  \
-                                                  .isa = (least_isa),                                                                      \
-                                                  .cost = (its_cost),                                                                      \
-                                                  .refuse = (refuse_fn),                                                                   \
-                                                  .setup = setup_##id,                                                                     \
-                                                  .thread_bytes = thread_bytes,                                                            \
-                                                  .shared_bytes = shared_bytes,                                                            \
-                                                  .prepare = prepare,                                                                      \
-                                                  .work = attention_work,                                                                  \
-                                                  .phases = 2};
-ATTENTION_KERNEL(f32_generic, sinter_isa_generic, 400, NULL)
-ATTENTION_KERNEL(f32_avx2, sinter_isa_avx2, 300, NULL)
-ATTENTION_KERNEL(f32_avx512, sinter_isa_avx512, 200, NULL)
+#define ATTENTION                                                                                                                          \
+    .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare,                \
+    .work = attention_work, .phases = 2
+KERNEL(attention_flash_f32_generic, ATTENTION, .isa = sinter_isa_generic, .cost = 400)
+KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
+KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-ATTENTION_KERNEL(bf16_avx512, sinter_isa_avx512_vnni, 100, refuse_bf16)
+KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16, .bf16 = true)

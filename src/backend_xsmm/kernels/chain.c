@@ -109,19 +109,8 @@ static const char *refuse_f32(const plan_t *plan, const step_t *step)
     return step->post->f64 ? NULL : "no tensor of the chain needs double precision";
 }
 
-#define CHAIN_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                   \
-    extern const kernel_t kernel_chain_runs_##id;                                                                                          \
-    const kernel_t kernel_chain_runs_##id = {.name = "chain_runs_" #id,                                                                    \
-                                             .step = STEP_CHAIN,                                                                           \
-                                             .isa = (least_isa),                                                                           \
-                                             .cost = (its_cost),                                                                           \
-                                             .refuse = (refuse_fn),                                                                        \
-                                             .setup = setup,                                                                               \
-                                             .thread_bytes = thread_bytes,                                                                 \
-                                             .prepare = prepare,                                                                           \
-                                             .work = work,                                                                                 \
-                                             .phases = 1};
-CHAIN_KERNEL(f32_avx512, sinter_isa_avx512, 200, refuse_f64)
-CHAIN_KERNEL(f32_avx2, sinter_isa_avx2, 300, refuse_f64)
-CHAIN_KERNEL(f32_generic, sinter_isa_generic, 400, refuse_f64)
-CHAIN_KERNEL(f64_generic, sinter_isa_generic, 400, refuse_f32)
+#define CHAIN .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
+KERNEL(chain_runs_f32_avx512, CHAIN, .isa = sinter_isa_avx512, .cost = 200, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_avx2, CHAIN, .isa = sinter_isa_avx2, .cost = 300, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_generic, CHAIN, .isa = sinter_isa_generic, .cost = 400, .refuse = refuse_f64)
+KERNEL(chain_runs_f64_generic, CHAIN, .isa = sinter_isa_generic, .cost = 400, .refuse = refuse_f32)

@@ -344,18 +344,8 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return dtype_needs_f64(plan->values[step->p.dynquant.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define DYNQUANT_KERNEL(id, least_isa, its_cost)                                                                                           \
-    extern const kernel_t kernel_dynquant_groups_##id;                                                                                     \
-    const kernel_t kernel_dynquant_groups_##id = {.name = "dynquant_groups_" #id,                                                          \
-                                                  .step = STEP_DYNQUANT,                                                                   \
-                                                  .isa = (least_isa),                                                                      \
-                                                  .cost = (its_cost),                                                                      \
-                                                  .refuse = refuse,                                                                        \
-                                                  .setup = setup,                                                                          \
-                                                  .thread_bytes = thread_bytes,                                                            \
-                                                  .prepare = prepare,                                                                      \
-                                                  .work = work,                                                                            \
-                                                  .phases = 1};
-DYNQUANT_KERNEL(f32_avx512, sinter_isa_avx512, 200)
-DYNQUANT_KERNEL(f32_avx2, sinter_isa_avx2, 300)
-DYNQUANT_KERNEL(f32_generic, sinter_isa_generic, 400)
+#define DYNQUANT \
+    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
+KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .isa = sinter_isa_avx512, .cost = 200)
+KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .isa = sinter_isa_avx2, .cost = 300)
+KERNEL(dynquant_groups_f32_generic, DYNQUANT, .isa = sinter_isa_generic, .cost = 400)

@@ -3,32 +3,14 @@
 
 #include <string.h>
 
-#include <sinter/sinter_graph.h>
-
 #include "../../graph/status.h"
+#include "products.h"
 
 /* Heights with JIT kernels; fewer rows are computed at the next height. */
 const int matmul_ladder[MM_LADDER] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 const int matmul_widths[MM_WIDTHS] = {16, 32, 64};
 
-/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
-
-static const char *refuse_bf16(const plan_t *plan, const step_t *step)
-{
-    if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
-        return "the fpmath mode does not allow bf16 products";
-    }
-    return xs_refuse(XS_BF16F32, plan->isa);
-}
-
 /* ---- setup ---------------------------------------------------------------------------------------------------------------------- */
-
-static int64_t known_dim(const plan_t *plan, int value, int from_end)
-{
-    const lt_t *lt = &plan->values[value].lt;
-    const int64_t n = lt->ndims < from_end ? 1 : lt->dims[lt->ndims - from_end];
-    return lt->ndims < 0 || n < 0 ? -1 : n;
-}
 
 /* Rows that share one B, -1 if not known. */
 static int64_t known_rows(const plan_t *plan, const matmul_params_t *p)
@@ -86,78 +68,50 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa
     return why;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step, sinter_cpu_isa_t isa, bool bf16)
+static sinter_status_t setup(plan_t *plan, step_t *step)
 {
+    const sinter_cpu_isa_t isa = step->kernel->isa;
     matmul_config_t *c = ARENA_NEW(&plan->arena, matmul_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
     }
     const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = known_rows(plan, &step->p.matmul);
     c->tile = tile_table(isa);
-    c->bf16 = bf16;
+    c->bf16 = step->kernel->bf16;
     c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS
               : rows > MM_HEIGHT         ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                          : matmul_ladder[height_for((int)rows)];
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
     const char *why = make_kernels(c, rows, isa);
     c->jit = why == NULL;
-    if (bf16 && why != NULL) {
+    if (c->bf16 && why != NULL) {
         return sg_fail(sinter_runtime_error, "bf16 matmul: %s", why);
     }
     textbuf_t note;
     text_init(&note, &plan->arena);
     text_add(&note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
-    if (why != NULL) {
-        text_add(&note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(isa), why);
-    } else {
-        text_add(&note, "%s brgemm libxsmm %s", bf16 ? "bf16" : "f32", xs_version());
-    }
+    note_products(&note, step->kernel, why);
     step->jit = c;
     step->state_bytes = sizeof(matmul_state_t);
     step->note = note.text;
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-static sinter_status_t setup_f32_generic(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_generic, false);
-}
-static sinter_status_t setup_f32_avx2(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_avx2, false);
-}
-static sinter_status_t setup_f32_avx512(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_avx512, false);
-}
-static sinter_status_t setup_bf16_avx512(plan_t *plan, step_t *step)
-{
-    return setup(plan, step, sinter_isa_avx512_vnni, true);
-}
-
 /* ---- memory --------------------------------------------------------------------------------------------------------------------- */
-
-static void *carve(unsigned char *base, size_t *at, size_t bytes)
-{
-    enum { ALIGN = 64 };
-    void *p = base != NULL ? base + *at : NULL;
-    *at = (*at + bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    return p;
-}
 
 size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, matmul_buffers_t *out)
 {
     const size_t rows = (size_t)c->rows;
     size_t at = 0;
     *out = (matmul_buffers_t){0};
-    out->a = carve(scratch, &at, rows * MM_LDA * sizeof(float));
-    out->b = carve(scratch, &at, MM_STRIP * sizeof(float));
-    out->acc = carve(scratch, &at, rows * MM_PANEL * sizeof(float));
+    out->a = carve(scratch, &at, rows * MM_LDA, sizeof(float));
+    out->b = carve(scratch, &at, MM_STRIP, sizeof(float));
+    out->acc = carve(scratch, &at, rows * MM_PANEL, sizeof(float));
     if (c->bf16) {
-        out->a16 = carve(scratch, &at, rows * MM_LDA * sizeof(uint16_t));
-        out->b16 = carve(scratch, &at, MM_STRIP * sizeof(uint16_t));
+        out->a16 = carve(scratch, &at, rows * MM_LDA, sizeof(uint16_t));
+        out->b16 = carve(scratch, &at, MM_STRIP, sizeof(uint16_t));
     }
-    out->chain = carve(scratch, &at, chain_scratch_bytes(post));
+    out->chain = carve(scratch, &at, chain_scratch_bytes(post), 1);
     return at;
 }
 
@@ -255,20 +209,10 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-#define MATMUL_KERNEL(id, least_isa, its_cost, refuse_fn)                                                                                  \
-    extern const kernel_t kernel_matmul_panel_##id;                                                                                        \
-    const kernel_t kernel_matmul_panel_##id = {.name = "matmul_panel_" #id,                                                                \
-                                               .step = STEP_MATMUL,                                                                        \
-                                               .isa = (least_isa),                                                                         \
-                                               .cost = (its_cost),                                                                         \
-                                               .refuse = (refuse_fn),                                                                      \
-                                               .setup = setup_##id,                                                                        \
-                                               .thread_bytes = thread_bytes,                                                               \
-                                               .prepare = prepare,                                                                         \
-                                               .work = matmul_work,                                                                        \
-                                               .phases = 1};
-MATMUL_KERNEL(f32_generic, sinter_isa_generic, 400, NULL)
-MATMUL_KERNEL(f32_avx2, sinter_isa_avx2, 300, NULL)
-MATMUL_KERNEL(f32_avx512, sinter_isa_avx512, 200, NULL)
+#define MATMUL \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = matmul_work, .phases = 1
+KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
+KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
+KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-MATMUL_KERNEL(bf16_avx512, sinter_isa_avx512_vnni, 100, refuse_bf16)
+KERNEL(matmul_panel_bf16_avx512, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16_products, .bf16 = true)

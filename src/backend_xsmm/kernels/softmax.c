@@ -330,18 +330,8 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define SOFTMAX_KERNEL(id, least_isa, its_cost)                                                                                            \
-    extern const kernel_t kernel_softmax_rows_##id;                                                                                        \
-    const kernel_t kernel_softmax_rows_##id = {.name = "softmax_rows_" #id,                                                                \
-                                               .step = STEP_SOFTMAX,                                                                       \
-                                               .isa = (least_isa),                                                                         \
-                                               .cost = (its_cost),                                                                         \
-                                               .refuse = refuse,                                                                           \
-                                               .setup = setup,                                                                             \
-                                               .thread_bytes = thread_bytes,                                                               \
-                                               .prepare = prepare,                                                                         \
-                                               .work = work,                                                                               \
-                                               .phases = 1};
-SOFTMAX_KERNEL(f32_avx512, sinter_isa_avx512, 200)
-SOFTMAX_KERNEL(f32_avx2, sinter_isa_avx2, 300)
-SOFTMAX_KERNEL(f32_generic, sinter_isa_generic, 400)
+#define SOFTMAX \
+    .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
+KERNEL(softmax_rows_f32_avx512, SOFTMAX, .isa = sinter_isa_avx512, .cost = 200)
+KERNEL(softmax_rows_f32_avx2, SOFTMAX, .isa = sinter_isa_avx2, .cost = 300)
+KERNEL(softmax_rows_f32_generic, SOFTMAX, .isa = sinter_isa_generic, .cost = 400)

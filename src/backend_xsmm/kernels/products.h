@@ -1,0 +1,36 @@
+/* What the kernels with matrix products share at compile. */
+#ifndef SINTER_SRC_KERNELS_PRODUCTS_H
+#define SINTER_SRC_KERNELS_PRODUCTS_H
+
+#include <sinter/sinter_graph.h>
+
+#include "../kernel.h"
+#include "../xsmm.h"
+
+/* A dim counted from the end, 1 if the value has fewer; -1: not known at compile. */
+static inline int64_t known_dim(const plan_t *plan, int value, int from_end)
+{
+    const lt_t *lt = &plan->values[value].lt;
+    const int64_t n = lt->ndims < from_end ? 1 : lt->dims[lt->ndims - from_end];
+    return lt->ndims < 0 || n < 0 ? -1 : n;
+}
+
+static inline const char *refuse_bf16_products(const plan_t *plan, const step_t *step)
+{
+    if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
+        return "the fpmath mode does not allow bf16 products";
+    }
+    return xs_refuse(XS_BF16F32, plan->isa);
+}
+
+/* For the report; why: why there is no JIT kernel, NULL if there is. */
+static inline void note_products(textbuf_t *note, const kernel_t *kernel, const char *why)
+{
+    if (why != NULL) {
+        text_add(note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(kernel->isa), why);
+    } else {
+        text_add(note, "%s brgemm libxsmm %s", kernel->bf16 ? "bf16" : "f32", xs_version());
+    }
+}
+
+#endif
