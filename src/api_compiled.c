@@ -15,6 +15,7 @@ sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_e
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
+    SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
     sinter_compiled_partition_t *cp = NULL;
     sinter_status_t status = compile_open(partition, held, n_inputs, inputs, n_outputs, outputs, &cp);
@@ -145,44 +146,38 @@ static lt_t seen_as(const sinter_tensor_t *tensor) {
     return lt;
 }
 
+/* Finds a tensor for every port of one side. what: "input" or "output". */
+static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm, const int *ports, int n_ports, size_t n,
+                                  const sinter_tensor_t *const *tensors, const char *what) {
+    SG_TRY(check_list(n, tensors, what));
+    for (int i = 0; i < n_ports; i++) {
+        const int v = ports[i];
+        const lt_t *want = &cp->plan.sub.values[v].lt;
+        const sinter_tensor_t *tensor = find_tensor(want->id, n, tensors);
+        if (tensor == NULL) {
+            return sg_fail(sinter_invalid_arguments, "no %s with tensor id %llu", what, (unsigned long long)want->id);
+        }
+        SG_TRY(check_port(want, tensor));
+        fm->lts[v] = seen_as(tensor);
+        fm->port_data[v] = tensor->data;
+    }
+    return sinter_success;
+}
+
 static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, const sinter_tensor_t *const *tensors) {
-    SG_TRY(check_list(n, tensors, "input"));
-    for (int i = 0; i < cp->n_inputs; i++) {
-        const int v = cp->inputs[i];
-        const lt_t *want = &cp->plan.sub.values[v].lt;
-        const sinter_tensor_t *tensor = find_tensor(want->id, n, tensors);
-        if (tensor == NULL) {
-            return sg_fail(sinter_invalid_arguments, "no input with tensor id %llu", (unsigned long long)want->id);
-        }
-        SG_TRY(check_port(want, tensor));
-        fm->lts[v] = seen_as(tensor);
-        fm->port_data[v] = tensor->data;
-    }
-    return sinter_success;
+    return bind_ports(cp, fm, cp->inputs, cp->n_inputs, n, tensors, "input");
 }
 
-static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, sinter_tensor_t *const *outputs) {
-    const sinter_tensor_t *const *tensors = (const sinter_tensor_t *const *)outputs;
-    SG_TRY(check_list(n, tensors, "output"));
-    for (int i = 0; i < cp->n_outputs; i++) {
-        const int v = cp->outputs[i];
-        const lt_t *want = &cp->plan.sub.values[v].lt;
-        const sinter_tensor_t *tensor = find_tensor(want->id, n, tensors);
-        if (tensor == NULL) {
-            return sg_fail(sinter_invalid_arguments, "no output with tensor id %llu", (unsigned long long)want->id);
-        }
-        SG_TRY(check_port(want, tensor));
-        fm->lts[v] = seen_as(tensor);
-        fm->port_data[v] = tensor->data;
-    }
-    return sinter_success;
+static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, sinter_tensor_t *const *tensors) {
+    return bind_ports(cp, fm, cp->outputs, cp->n_outputs, n, (const sinter_tensor_t *const *)tensors, "output");
 }
 
-/* The shapes that the inputs lead to are the outputs'. */
-static sinter_status_t check_output_dims(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, size_t n, sinter_tensor_t *const *outputs) {
+/* With dynamic dims: the shapes that the inputs lead to are the outputs', and their strides, which nobody has seen before, are an output's. */
+static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, size_t n, sinter_tensor_t *const *outputs) {
     for (int i = 0; i < cp->n_outputs && cp->plan.dynamic; i++) {
         const lt_t *lt = &fm->lts[cp->outputs[i]];
         const sinter_tensor_t *tensor = find_tensor(lt->id, n, (const sinter_tensor_t *const *)outputs);
+        SG_TRY(lt_verify(&tensor->lt, true, "execute"));
         for (int d = 0; d < lt->ndims; d++) {
             if (lt->dims[d] != tensor->lt.dims[d]) {
                 return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, the inputs lead to %lld", (unsigned long long)lt->id, d,
@@ -280,7 +275,7 @@ static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem
     SG_TRY(bind_inputs(cp, fm, n_in, in));
     SG_TRY(bind_outputs(cp, fm, n_out, out));
     SG_TRY(frame_shapes(&cp->plan, fm));
-    SG_TRY(check_output_dims(cp, fm, n_out, out));
+    SG_TRY(check_dynamic_outputs(cp, fm, n_out, out));
     frame_data(&cp->plan, fm, fm->port_data, NULL);
     return check_aliases(cp, fm);
 }

@@ -101,12 +101,13 @@ static bool has_unknown_dims(const graph_t *g) {
     return false;
 }
 
-/* A kernel for every step; *missing: the step that has none. */
+/* A kernel for every step. Where a step has none: sinter_unimplemented, and *missing is that step (else -1), why has the reasons. */
 static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing) {
     size_t state = 0;
     *missing = -1;
     for (int s = 0; s < plan->n_steps; s++) {
         step_t *step = &plan->steps[s];
+        text_init(why, &plan->arena);
         step->kernel = kernel_select(plan, step, why);
         if (step->kernel == NULL) {
             *missing = s;
@@ -121,17 +122,19 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing) {
     return sinter_success;
 }
 
-static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t *why) {
+/* notes: what the report says about attention that is not run as such. */
+static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t *notes) {
     int missing;
-    SG_TRY(lower_plan(plan, family, why));
-    sinter_status_t status = select_all(plan, why, &missing);
+    textbuf_t why;
+    SG_TRY(lower_plan(plan, family, notes));
+    sinter_status_t status = select_all(plan, &why, &missing);
     if (status == sinter_unimplemented && missing >= 0 && family == FAMILY_ATTENTION) {
-        text_add(why, "no attention kernel took the step: run as a list of steps\n");
-        SG_TRY(lower_plan(plan, FAMILY_GENERAL, why));
-        status = select_all(plan, why, &missing);
+        text_add(notes, "no attention kernel took the step, it runs as a list of steps:\n%s", why.text);
+        SG_TRY(lower_plan(plan, FAMILY_GENERAL, notes));
+        status = select_all(plan, &why, &missing);
     }
     if (status == sinter_unimplemented && missing >= 0) {
-        return sg_fail(status, "no kernel for step %d of the partition:\n%s", missing, why->text);
+        return sg_fail(status, "no kernel for step %d of the partition:\n%s", missing, why.text);
     }
     return status;
 }
@@ -168,11 +171,12 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp) {
     if (cp->inplace == NULL) {
         return sinter_out_of_memory;
     }
-    if (plan->n_steps != 1 || plan->steps[0].kind != STEP_CHAIN || cp->n_outputs != 1 || plan->dynamic) {
+    if (plan->n_steps != 1 || plan->steps[0].kind != STEP_CHAIN || cp->n_outputs != 1 || plan->dynamic ||
+        plan->values[cp->outputs[0]].kind != PV_OUTPUT) {
         return sinter_success;
     }
     const lt_t *out = &plan->sub.values[cp->outputs[0]].lt;
-    for (int i = 0; i < cp->n_inputs && plan->values[cp->outputs[0]].kind == PV_OUTPUT; i++) {
+    for (int i = 0; i < cp->n_inputs; i++) {
         const lt_t *in = &plan->sub.values[cp->inputs[i]].lt;
         if (in->data_type == out->data_type && in->ndims == out->ndims && memcmp(in->dims, out->dims, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
             memcmp(in->strides, out->strides, sizeof(int64_t) * (size_t)in->ndims) == 0 && reads_once(plan->steps[0].post, cp->inputs[i], in->ndims) &&
@@ -185,7 +189,8 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp) {
 
 /* ---- report ---------------------------------------------------------------------------------------------------------------------- */
 
-static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *why) {
+/* One line for each step, with a line behind it for each kernel that refused it. */
+static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes) {
     plan_t *plan = &cp->plan;
     textbuf_t text;
     text_init(&text, &plan->arena);
@@ -196,10 +201,11 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         const size_t bytes = step->kernel->thread_bytes ? step->kernel->thread_bytes(plan, step) : 0;
         text_add(&text, "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n", s, step->kernel->name,
                  sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "", step->note ? step->note : "");
+        (void)kernel_select(plan, step, &text);
     }
-    text_add(&text, "%s", why->text);
+    text_add(&text, "%s", notes->text);
     cp->report = text.text;
-    if (text.oom || why->oom) {
+    if (text.oom || notes->oom) {
         return sinter_out_of_memory;
     }
     sg_log(SG_VERBOSE_DISPATCH | SG_VERBOSE_COMPILE, "%s", cp->report);
@@ -246,17 +252,17 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
 
 sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part) {
     plan_t *plan = &cp->plan;
-    textbuf_t why;
-    text_init(&why, &plan->arena);
+    textbuf_t notes;
+    text_init(&notes, &plan->arena);
     settle_layouts(&plan->sub);
     SG_TRY(find_ports(cp, part));
     plan->dynamic = has_unknown_dims(&plan->sub);
-    SG_TRY(lower_and_select(plan, part->family, &why));
+    SG_TRY(lower_and_select(plan, part->family, &notes));
     if (!frame_bytes(plan, &cp->frame_bytes)) {
         return sg_fail(sinter_invalid_shape, "frame size overflows");
     }
     SG_TRY(find_inplace(cp));
-    return write_report(cp, &why);
+    return write_report(cp, &notes);
 }
 
 void compiled_free(sinter_compiled_partition_t *cp) {

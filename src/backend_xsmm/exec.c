@@ -39,19 +39,26 @@ sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm) {
     return status;
 }
 
-void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch) {
-#pragma omp parallel num_threads(fm->frame.threads) if (fm->frame.threads > 1)
-    {
-        const unsigned old = fp_default();
-        const int tid = omp_get_thread_num(), nth = omp_get_num_threads();
-        unsigned char *scratch = threads_scratch + (size_t)tid * fm->thread_bytes;
-        for (int s = 0; s < plan->n_steps; s++) {
-            const step_t *step = &plan->steps[s];
-            for (int phase = 0; phase < step->kernel->phases; phase++) {
-                step->kernel->work(plan, step, &fm->frame, fm->state + step->state_offset, phase, tid, nth, scratch, shared);
+static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch, int tid, int nth) {
+    const unsigned old = fp_default();
+    unsigned char *scratch = threads_scratch + (size_t)tid * fm->thread_bytes;
+    for (int s = 0; s < plan->n_steps; s++) {
+        const step_t *step = &plan->steps[s];
+        for (int phase = 0; phase < step->kernel->phases; phase++) {
+            step->kernel->work(plan, step, &fm->frame, fm->state + step->state_offset, phase, tid, nth, scratch, shared);
+            if (nth > 1) {
 #pragma omp barrier
             }
         }
-        fp_restore(old);
     }
+    fp_restore(old);
+}
+
+void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch) {
+    if (fm->frame.threads == 1) { /* no team: a small graph takes a microsecond or two */
+        run_thread(plan, fm, shared, threads_scratch, 0, 1);
+        return;
+    }
+#pragma omp parallel num_threads(fm->frame.threads)
+    run_thread(plan, fm, shared, threads_scratch, omp_get_thread_num(), omp_get_num_threads());
 }

@@ -45,7 +45,7 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory) {
     if (!areas_of(plan, &a)) {
         return NULL;
     }
-    memset(base, 0, a.end);
+    memset(base, 0, a.state); /* prepare fills the states */
     frame_mem_t *fm = (frame_mem_t *)(void *)(base + a.head);
     fm->v = (bound_t *)(void *)(base + a.v);
     fm->lts = (lt_t *)(void *)(base + a.lts);

@@ -182,7 +182,6 @@ static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, step_t *step,
         }
     }
     void *state = rig_alloc(step->state_bytes);
-    memset(state, 0, step->state_bytes);
     sinter_status_t status = k->prepare ? k->prepare(&r->plan, step, &frame, state) : sinter_success;
     if (status == sinter_success) {
         void *scratch = rig_alloc(k->thread_bytes ? k->thread_bytes(&r->plan, step) : 0);
