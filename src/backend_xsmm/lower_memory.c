@@ -16,10 +16,23 @@ static int only_view_of(const lowering_t *lo, int v) {
     return lower_is_view(n) && n->in[0] == v ? n->out[0] : -1;
 }
 
+/* Strides that come with the tensor of an execute may leave gaps anywhere: a view must not count on dims that follow one another without. */
+static void set_loose(lt_t *lt) {
+    int64_t stride = 1;
+    for (int d = lt->ndims - 1; d >= 0; d--) {
+        lt->strides[d] = stride;
+        if (stride < 0 || !mul_i64(stride, lt->dims[d] > 1 ? lt->dims[d] : 1, &stride) || !add_i64(stride, 1, &stride)) {
+            stride = SINTER_UNKNOWN_DIM;
+        }
+    }
+}
+
 static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt) {
     bound_t *b = &lo->bound[v];
     lt_t probe = *lt;
-    if (kind == PV_TEMP || probe.layout_type != sinter_layout_type_strided || !lt_strides_known(&probe)) {
+    if (kind == PV_INPUT && probe.layout_type == sinter_layout_type_strided && !lt_strides_known(&probe)) {
+        set_loose(&probe);
+    } else if (kind == PV_TEMP || probe.layout_type != sinter_layout_type_strided || !lt_strides_known(&probe)) {
         lt_set_dense(&probe);
     }
     lo->plan->values[v].kind = kind;
@@ -119,7 +132,8 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view) {
     }
     place(lo, temp, PV_TEMP, &lo->probe[y]);
     if (!place_view(lo, hidden, x, temp, view, true)) {
-        return sg_fail(sinter_unimplemented, "%s: the output cannot be addressed in the dims of the input", node_label(view));
+        /* Dense memory can be seen in any dims; only strides that overflow with a representative for each unknown dim cannot. */
+        return sg_fail(sinter_unimplemented, "%s: more unknown dims than a view can be planned for", node_label(view));
     }
     SG_TRY(copy_step(lo, pos, x, x, hidden));
     return copy_step(lo, pos, y, temp, y);

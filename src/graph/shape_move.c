@@ -50,6 +50,16 @@ static sinter_status_t read_target(const node_t *node, const lt_t *in, target_t 
     return sinter_success;
 }
 
+static bool copies_zero(const target_t *to)
+{
+    for (int i = 0; i < to->n; i++) {
+        if (to->copied[i] && to->dims[i] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Product of the known dims that are not copied, and how many are unknown. */
 static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const int64_t *dims, const target_t *to, int64_t *product, int *unknown)
 {
@@ -82,7 +92,7 @@ sinter_status_t shape_reshape(const node_t *node, const lt_t *in, lt_t *out)
             return FAIL_SHAPE(node, "-1 of attribute shape cannot be told from the %" PRId64 " elements of tensor %" PRIu64, have, in[0].id);
         }
         to.dims[to.open] = have / want;
-    } else if (in_known && have != want) {
+    } else if (in_known && have != want && !copies_zero(&to)) {
         return FAIL_SHAPE(node, "tensor %" PRIu64 " has %" PRId64 " elements, attribute shape asks for %" PRId64, in[0].id, have, want);
     }
     return shape_put(node, &out[0], to.n, to.dims);

@@ -20,7 +20,7 @@ static sinter_status_t widen(graph_t *g, int node, int port) {
     shape[0] = port == 0 ? 1 : -1;
     shape[1] = port == 0 ? -1 : 1;
     const int wide = graph_add_value(g, &lt), narrow = g->nodes[node].in[port];
-    const int reshape = wide < 0 ? -1 : pass_add_reshape(g, narrow, wide, shape, 2);
+    const int reshape = wide < 0 ? -1 : pass_add_reshape(g, narrow, wide, shape, 2, false);
     if (reshape < 0) {
         return sinter_out_of_memory;
     }
@@ -34,18 +34,14 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
     const int result = g->nodes[node].out[0];
     const lt_t *to = &g->values[result].lt;
     lt_t lt = *to;
-    int unknown = 0, n = 0;
+    int n = 0;
     const int batch = to->ndims - (row ? 0 : 1) - (column ? 0 : 1);
     int64_t *shape = ARENA_NEW(&g->arena, int64_t, to->ndims + 1);
     if (shape == NULL) {
         return sinter_out_of_memory;
     }
-    for (int d = 0; d < to->ndims; d++) {
-        unknown += to->dims[d] == SINTER_UNKNOWN_DIM;
-        shape[d] = to->dims[d] == SINTER_UNKNOWN_DIM ? -1 : to->dims[d];
-    }
-    if (unknown > 1) {
-        return sg_fail(sinter_unimplemented, "%s: a vector operand with more than one dynamic dim in the result", node_label(&g->nodes[node]));
+    for (int d = 0; d < to->ndims; d++) { /* a dim that stays at its place is copied, the columns behind a missing row are what is left */
+        shape[d] = to->dims[d] > 0 ? to->dims[d] : d < batch || column ? 0 : -1;
     }
     for (; n < batch; n++) {
         lt.dims[n] = to->dims[n];
@@ -60,7 +56,7 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
     }
     g->nodes[node].out[0] = wide;
     g->values[wide].producer = node;
-    return pass_add_reshape(g, wide, result, shape, g->values[result].lt.ndims) < 0 ? sinter_out_of_memory : sinter_success;
+    return pass_add_reshape(g, wide, result, shape, g->values[result].lt.ndims, true) < 0 ? sinter_out_of_memory : sinter_success;
 }
 
 sinter_status_t pass_matmul_2d(graph_t *g) {

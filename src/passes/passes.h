@@ -14,7 +14,7 @@ sinter_status_t pass_dead_code(graph_t *sub);
 /* Appends a node of one input and one output over existing values; attrs stays where it is (the graph's arena). The node's index, -1: out of memory. */
 int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs);
 /* A StaticReshape with this shape attribute, -1 for a dim that follows from the rest; shape stays where it is. */
-int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims);
+int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims, bool special_zero);
 /* Sets a bool attribute, in a new copy of the node's attributes. */
 sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value);
 

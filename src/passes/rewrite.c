@@ -18,14 +18,14 @@ int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *a
     return index;
 }
 
-int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims)
+int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims, bool special_zero)
 {
     attr_t *attrs = ARENA_NEW(&g->arena, attr_t, 2);
     if (attrs == NULL) {
         return -1;
     }
     attrs[0] = (attr_t){.id = sinter_op_attr_shape, .n = (size_t)ndims, .s64 = shape};
-    attrs[1] = (attr_t){.id = sinter_op_attr_special_zero, .n = 1, .b = false};
+    attrs[1] = (attr_t){.id = sinter_op_attr_special_zero, .n = 1, .b = special_zero};
     return pass_add_unary(g, sinter_op_static_reshape, in, out, attrs, 2);
 }
 

@@ -67,7 +67,7 @@ static sinter_status_t add_reshape(graph_t *g, int ndims, const int64_t *dims, i
     for (int d = 0; d < ndims && shape != NULL; d++) {
         shape[d] = dims[d] == SINTER_UNKNOWN_DIM ? -1 : dims[d];
     }
-    if (out < 0 || shape == NULL || pass_add_reshape(g, *value, out, shape, ndims) < 0) {
+    if (out < 0 || shape == NULL || pass_add_reshape(g, *value, out, shape, ndims, false) < 0) {
         return sinter_out_of_memory;
     }
     *value = out;
