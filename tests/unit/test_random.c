@@ -50,6 +50,8 @@ static int run_case(uint64_t seed, int verbose)
         fz_print(&f);
     }
     outcome = fz_run(&f, text, sizeof text);
+    if (verbose && outcome == FZ_UNSUPPORTED)
+        fprintf(stderr, "UNSUPPORTED %016llx\n", (unsigned long long)seed);
     if (outcome == FZ_FAILED) {
         fprintf(stderr, "FAILED %016llx %s: %s\n", (unsigned long long)seed, f.generator, text);
         fz_print(&f);
