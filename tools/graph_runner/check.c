@@ -83,6 +83,7 @@ static uint64_t key_of(const gr_exec_t *x, const orc_graph_t *graph)
     for (size_t i = 0; i < x->model->n_tensors; i++) {
         const gr_buffer_t *b = &x->buffers[i];
 
+        h = hash(h, &x->model->tensors[i].is_output, sizeof x->model->tensors[i].is_output);
         if (!x->model->tensors[i].is_input)
             continue;
         h = hash_tensors(h, &b->lt, 1);
