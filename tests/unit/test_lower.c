@@ -164,7 +164,7 @@ static void add_view(maker_t *k)
     if (rest > 1 || n == 0) {
         dims[n++] = rest;
     }
-    const int open = k->dynamic || pick(3) == 0 ? pick(n) : -1;
+    const int open = lt_elems(&x) > 0 && (k->dynamic || pick(3) == 0) ? pick(n) : -1;
     for (int d = 0; d < n; d++) {
         values[d] = d == open ? -1 : dims[d];
     }
@@ -223,7 +223,7 @@ static void add_quant(maker_t *k)
         return;
     }
     const int axis = pick(x.ndims);
-    const bool channel = pick(2) && x.dims[axis] <= 16 && !k->dynamic;
+    const bool channel = pick(2) && x.dims[axis] > 0 && x.dims[axis] <= 16 && !k->dynamic;
     float *scales = k->attr_floats + k->n_floats;
     const int n = channel ? (int)x.dims[axis] : 1;
     if (k->n_floats + n > 256) {
@@ -521,7 +521,7 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
         k.n = k.n_ints = k.n_floats = 0;
         k.dynamic = dynamic;
         mini_begin(&k.m, engine);
-        const int64_t dims[4] = {1 + pick(3), 2, 1 + pick(6), 4};
+        const int64_t dims[4] = {round % 16 == 7 ? 0 : 1 + pick(3), 2, 1 + pick(6), 4}; /* some tensors are empty */
         const int skip = pick(3);
         with_dims(&k, sinter_f32, 4 - skip, dims + skip, true);
         const int n = 1 + pick(12);
