@@ -77,7 +77,7 @@ static void quantize_chunk(const orc_chunk_t *k)
     bool to_int = *(const bool *)k->args;
     for (size_t i = 0; i < k->n; i++) {
         double tb, t = orc_quotient(k->v[0][i], k->b[0][i], k->v[1][i], k->b[1][i], &tb), zp = k->v[2][i], zb = k->b[2][i];
-        if (to_int) {
+        if (to_int && !isinf(tb)) {
             double low = rint(t - tb), high = rint(t + tb);
             t = rint(t);
             tb = orc_distance(t, low) > orc_distance(t, high) ? orc_distance(t, low) : orc_distance(t, high);
