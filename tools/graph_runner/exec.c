@@ -170,7 +170,7 @@ static double unit_roundoff(sinter_fpmath_mode_t mode)
 void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
     *mode = x->n_parts ? x->parts[0].mode : x->model->mode;
-    *apply_to_int = 0;
+    *apply_to_int = x->n_parts > 1; /* a MatMul apart from its Dequantize cannot know that its operand is integer */
     for (size_t i = 0; i < x->n_parts; i++) {
         if (unit_roundoff(x->parts[i].mode) > unit_roundoff(*mode))
             *mode = x->parts[i].mode;
