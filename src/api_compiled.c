@@ -9,8 +9,10 @@
 #include "graph/status.h"
 #include "passes/pass.h"
 
-sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_engine_t *engine, size_t n_inputs, const sinter_logical_tensor_t *inputs,
-                                         size_t n_outputs, const sinter_logical_tensor_t *outputs, sinter_compiled_partition_t **compiled) {
+sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_engine_t *engine, size_t n_inputs,
+                                         const sinter_logical_tensor_t *inputs, size_t n_outputs, const sinter_logical_tensor_t *outputs,
+                                         sinter_compiled_partition_t **compiled)
+{
     SG_REQUIRE(partition != NULL);
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
@@ -30,7 +32,8 @@ sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_e
     return status;
 }
 
-sinter_status_t sinter_compiled_partition_destroy(sinter_compiled_partition_t **compiled) {
+sinter_status_t sinter_compiled_partition_destroy(sinter_compiled_partition_t **compiled)
+{
     SG_REQUIRE(compiled != NULL);
     if (*compiled != NULL) {
         compiled_free(*compiled);
@@ -39,7 +42,9 @@ sinter_status_t sinter_compiled_partition_destroy(sinter_compiled_partition_t **
     return sinter_success;
 }
 
-sinter_status_t sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled, uint64_t id, sinter_logical_tensor_t *lt) {
+sinter_status_t sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled, uint64_t id,
+                                                               sinter_logical_tensor_t *lt)
+{
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(lt != NULL);
     for (int i = 0; i < compiled->n_inputs + compiled->n_outputs; i++) {
@@ -53,7 +58,8 @@ sinter_status_t sinter_compiled_partition_query_logical_tensor(const sinter_comp
 }
 
 sinter_status_t sinter_compiled_partition_get_inplace_ports(const sinter_compiled_partition_t *compiled, size_t *count,
-                                                            const sinter_inplace_pair_t **pairs) {
+                                                            const sinter_inplace_pair_t **pairs)
+{
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(count != NULL);
     SG_REQUIRE(pairs != NULL);
@@ -62,7 +68,9 @@ sinter_status_t sinter_compiled_partition_get_inplace_ports(const sinter_compile
     return sinter_success;
 }
 
-sinter_status_t sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *compiled, sinter_fpmath_mode_t *mode, int *apply_to_int) {
+sinter_status_t sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *compiled, sinter_fpmath_mode_t *mode,
+                                                          int *apply_to_int)
+{
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(mode != NULL);
     SG_REQUIRE(apply_to_int != NULL);
@@ -71,7 +79,8 @@ sinter_status_t sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_
     return sinter_success;
 }
 
-sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition_t *compiled, const char **text) {
+sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition_t *compiled, const char **text)
+{
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(text != NULL);
     *text = compiled->report;
@@ -80,7 +89,8 @@ sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition
 
 /* ---- ports at execute ----------------------------------------------------------------------------------------------------------- */
 
-static bool same_strides(const lt_t *want, const lt_t *got) {
+static bool same_strides(const lt_t *want, const lt_t *got)
+{
     for (int d = 0; d < want->ndims; d++) {
         if (want->strides[d] != SINTER_UNKNOWN_DIM && got->dims[d] > 1 && want->strides[d] != got->strides[d]) {
             return false;
@@ -90,7 +100,8 @@ static bool same_strides(const lt_t *want, const lt_t *got) {
 }
 
 /* A tensor against the port it was compiled for. */
-static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tensor) {
+static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tensor)
+{
     const lt_t *got = &tensor->lt;
     const unsigned long long id = (unsigned long long)want->id;
     if (got->data_type != want->data_type) {
@@ -102,7 +113,8 @@ static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tenso
     }
     for (int d = 0; d < want->ndims; d++) {
         if (want->dims[d] != SINTER_UNKNOWN_DIM && want->dims[d] != got->dims[d]) {
-            return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, compiled for %lld", id, d, (long long)got->dims[d], (long long)want->dims[d]);
+            return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, compiled for %lld", id, d, (long long)got->dims[d],
+                           (long long)want->dims[d]);
         }
     }
     if (lt_elems(got) != 0 && !same_strides(want, got)) {
@@ -114,7 +126,8 @@ static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tenso
     return sinter_success;
 }
 
-static const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors) {
+static const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors)
+{
     for (size_t i = 0; i < n; i++) {
         if (tensors[i] != NULL && tensors[i]->lt.id == id) {
             return tensors[i];
@@ -124,21 +137,24 @@ static const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_te
 }
 
 /* One id given twice must be one buffer; a NULL entry is an error. */
-static sinter_status_t check_list(size_t n, const sinter_tensor_t *const *tensors, const char *what) {
+static sinter_status_t check_list(size_t n, const sinter_tensor_t *const *tensors, const char *what)
+{
     for (size_t i = 0; i < n; i++) {
         if (tensors[i] == NULL) {
             return sg_fail(sinter_invalid_arguments, "%s %zu is NULL", what, i);
         }
         const sinter_tensor_t *first = find_tensor(tensors[i]->lt.id, i, tensors);
         if (first != NULL && first->data != tensors[i]->data) {
-            return sg_fail(sinter_invalid_arguments, "tensor %llu is given twice with different buffers", (unsigned long long)tensors[i]->lt.id);
+            return sg_fail(sinter_invalid_arguments, "tensor %llu is given twice with different buffers",
+                           (unsigned long long)tensors[i]->lt.id);
         }
     }
     return sinter_success;
 }
 
 /* The strided port a frame sees; layouts other than strided are dense. */
-static lt_t seen_as(const sinter_tensor_t *tensor) {
+static lt_t seen_as(const sinter_tensor_t *tensor)
+{
     lt_t lt = tensor->lt;
     if (lt.layout_type != sinter_layout_type_strided) {
         lt_set_dense(&lt);
@@ -148,7 +164,8 @@ static lt_t seen_as(const sinter_tensor_t *tensor) {
 
 /* Finds a tensor for every port of one side. what: "input" or "output". */
 static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm, const int *ports, int n_ports, size_t n,
-                                  const sinter_tensor_t *const *tensors, const char *what) {
+                                  const sinter_tensor_t *const *tensors, const char *what)
+{
     SG_TRY(check_list(n, tensors, what));
     for (int i = 0; i < n_ports; i++) {
         const int v = ports[i];
@@ -164,31 +181,37 @@ static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_m
     return sinter_success;
 }
 
-static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, const sinter_tensor_t *const *tensors) {
+static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, const sinter_tensor_t *const *tensors)
+{
     return bind_ports(cp, fm, cp->inputs, cp->n_inputs, n, tensors, "input");
 }
 
-static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, sinter_tensor_t *const *tensors) {
+static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, sinter_tensor_t *const *tensors)
+{
     return bind_ports(cp, fm, cp->outputs, cp->n_outputs, n, (const sinter_tensor_t *const *)tensors, "output");
 }
 
-/* With dynamic dims: the shapes that the inputs lead to are the outputs', and their strides, which nobody has seen before, are an output's. */
-static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, size_t n, sinter_tensor_t *const *outputs) {
+/* With dynamic dims: the shapes that the inputs lead to are the outputs', and their strides, which nobody has seen before, are an
+ * output's. */
+static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, size_t n,
+                                             sinter_tensor_t *const *outputs)
+{
     for (int i = 0; i < cp->n_outputs && cp->plan.dynamic; i++) {
         const lt_t *lt = &fm->lts[cp->outputs[i]];
         const sinter_tensor_t *tensor = find_tensor(lt->id, n, (const sinter_tensor_t *const *)outputs);
         SG_TRY(lt_verify(&tensor->lt, true, "execute"));
         for (int d = 0; d < lt->ndims; d++) {
             if (lt->dims[d] != tensor->lt.dims[d]) {
-                return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, the inputs lead to %lld", (unsigned long long)lt->id, d,
-                               (long long)tensor->lt.dims[d], (long long)lt->dims[d]);
+                return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, the inputs lead to %lld", (unsigned long long)lt->id,
+                               d, (long long)tensor->lt.dims[d], (long long)lt->dims[d]);
             }
         }
     }
     return sinter_success;
 }
 
-static bool may_share(const sinter_compiled_partition_t *cp, uint64_t in, uint64_t out) {
+static bool may_share(const sinter_compiled_partition_t *cp, uint64_t in, uint64_t out)
+{
     for (size_t i = 0; i < cp->n_inplace; i++) {
         if (cp->inplace[i].input_id == in && cp->inplace[i].output_id == out) {
             return true;
@@ -201,7 +224,8 @@ typedef struct range {
     uintptr_t begin, end;
 } range_t;
 
-static sinter_status_t range_of(const frame_mem_t *fm, int v, range_t *r) {
+static sinter_status_t range_of(const frame_mem_t *fm, int v, range_t *r)
+{
     size_t bytes;
     SG_TRY(lt_bytes(&fm->lts[v], &bytes));
     r->begin = (uintptr_t)fm->v[v].data;
@@ -209,10 +233,14 @@ static sinter_status_t range_of(const frame_mem_t *fm, int v, range_t *r) {
     return sinter_success;
 }
 
-static bool disjoint(range_t a, range_t b) { return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end; }
+static bool disjoint(range_t a, range_t b)
+{
+    return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end;
+}
 
 /* No output shares memory with an input or another output, in-place pairs at one address excepted. */
-static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, const frame_mem_t *fm) {
+static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, const frame_mem_t *fm)
+{
     for (int o = 0; o < cp->n_outputs; o++) {
         range_t out, other;
         const uint64_t out_id = fm->lts[cp->outputs[o]].id;
@@ -235,7 +263,10 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
 
 /* ---- execute ---------------------------------------------------------------------------------------------------------------------- */
 
-static unsigned char *align_up(void *p) { return (unsigned char *)(((uintptr_t)p + SCRATCH_ALIGN - 1) & ~(uintptr_t)(SCRATCH_ALIGN - 1)); }
+static unsigned char *align_up(void *p)
+{
+    return (unsigned char *)(((uintptr_t)p + SCRATCH_ALIGN - 1) & ~(uintptr_t)(SCRATCH_ALIGN - 1));
+}
 
 typedef struct memory {
     scratch_block_t *block; /* the library's own; NULL: the caller's */
@@ -243,14 +274,16 @@ typedef struct memory {
     size_t bytes;
 } memory_t;
 
-static void release(sinter_compiled_partition_t *cp, memory_t *m) {
+static void release(sinter_compiled_partition_t *cp, memory_t *m)
+{
     if (m->block != NULL) {
         scratch_give(cp, m->block);
     }
 }
 
 /* Room for the frame first: only a frame knows how much the rest takes. */
-static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratchpad, size_t bytes, memory_t *m) {
+static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratchpad, size_t bytes, memory_t *m)
+{
     *m = (memory_t){0};
     if (scratchpad != NULL) {
         m->base = align_up(scratchpad);
@@ -270,8 +303,9 @@ static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratc
     return sinter_success;
 }
 
-static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n_in, const sinter_tensor_t *const *in, size_t n_out,
-                                sinter_tensor_t *const *out) {
+static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n_in, const sinter_tensor_t *const *in,
+                                size_t n_out, sinter_tensor_t *const *out)
+{
     SG_TRY(bind_inputs(cp, fm, n_in, in));
     SG_TRY(bind_outputs(cp, fm, n_out, out));
     SG_TRY(frame_shapes(&cp->plan, fm));
@@ -280,8 +314,9 @@ static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem
     return check_aliases(cp, fm);
 }
 
-static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m, size_t n_in, const sinter_tensor_t *const *in, size_t n_out,
-                               sinter_tensor_t *const *out) {
+static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m, size_t n_in, const sinter_tensor_t *const *in,
+                               size_t n_out, sinter_tensor_t *const *out)
+{
     size_t total;
     frame_mem_t *fm = frame_place(&cp->plan, m->base);
     SG_TRY(bind_all(cp, fm, n_in, in, n_out, out));
@@ -309,7 +344,8 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
 
 sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream, size_t n_inputs,
                                                   const sinter_tensor_t *const *inputs, size_t n_outputs, sinter_tensor_t *const *outputs,
-                                                  void *scratchpad, size_t scratchpad_bytes) {
+                                                  void *scratchpad, size_t scratchpad_bytes)
+{
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(stream != NULL);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
@@ -324,7 +360,9 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
 }
 
 /* A frame of its own for queries, with the inputs' dims where given. */
-static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t n, const sinter_tensor_t *const *inputs, void **memory, frame_mem_t **fm) {
+static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t n, const sinter_tensor_t *const *inputs, void **memory,
+                                   frame_mem_t **fm)
+{
     *memory = sg_alloc(cp->engine, cp->frame_bytes, SCRATCH_ALIGN);
     if (*memory == NULL) {
         return sinter_out_of_memory;
@@ -343,8 +381,10 @@ static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t
     return status;
 }
 
-sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_compiled_partition_t *compiled, const sinter_stream_t *stream, size_t n_inputs,
-                                                               const sinter_tensor_t *const *inputs, size_t *total, size_t *per_thread) {
+sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_compiled_partition_t *compiled, const sinter_stream_t *stream,
+                                                               size_t n_inputs, const sinter_tensor_t *const *inputs, size_t *total,
+                                                               size_t *per_thread)
+{
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(stream != NULL);
     SG_REQUIRE(total != NULL);
@@ -365,7 +405,9 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_comp
 }
 
 sinter_status_t sinter_compiled_partition_infer_outputs(const sinter_compiled_partition_t *compiled, size_t n_inputs,
-                                                        const sinter_tensor_t *const *inputs, size_t count, sinter_logical_tensor_t *outputs) {
+                                                        const sinter_tensor_t *const *inputs, size_t count,
+                                                        sinter_logical_tensor_t *outputs)
+{
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(outputs != NULL);

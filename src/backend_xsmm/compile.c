@@ -12,7 +12,8 @@
 
 /* ---- ports -------------------------------------------------------------------------------------------------------------------- */
 
-static bool is_port(const sinter_partition_t *part, const int *ports, int n, uint64_t id) {
+static bool is_port(const sinter_partition_t *part, const int *ports, int n, uint64_t id)
+{
     for (int i = 0; i < n; i++) {
         if (part->sub.values[ports[i]].lt.id == id) {
             return true;
@@ -22,8 +23,10 @@ static bool is_port(const sinter_partition_t *part, const int *ports, int n, uin
 }
 
 /* What the caller knows about a port now: dims must agree where both know them, the layout given wins. */
-static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, const lt_t *given, bool output) {
-    const bool ours = output ? is_port(part, part->outputs, part->n_outputs, given->id) : is_port(part, part->inputs, part->n_inputs, given->id);
+static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, const lt_t *given, bool output)
+{
+    const bool ours =
+        output ? is_port(part, part->outputs, part->n_outputs, given->id) : is_port(part, part->inputs, part->n_inputs, given->id);
     const int v = ours ? graph_find_value(sub, given->id) : -1;
     if (v < 0) {
         return sg_fail(sinter_invalid_arguments, "partition %zu has no %s port with tensor id %llu", part->id, output ? "output" : "input",
@@ -50,7 +53,8 @@ static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, 
 }
 
 /* Tensors without a layout become dense row-major; an input with dynamic dims brings its strides at execute. */
-static void settle_layouts(graph_t *sub) {
+static void settle_layouts(graph_t *sub)
+{
     for (int v = 0; v < sub->n_values; v++) {
         lt_t *lt = &sub->values[v].lt;
         if (sub->values[v].producer < 0 && lt->layout_type != sinter_layout_type_strided && lt->ndims >= 0 && !lt_dims_known(lt)) {
@@ -64,7 +68,8 @@ static void settle_layouts(graph_t *sub) {
     }
 }
 
-static sinter_status_t find_ports(sinter_compiled_partition_t *cp, const sinter_partition_t *part) {
+static sinter_status_t find_ports(sinter_compiled_partition_t *cp, const sinter_partition_t *part)
+{
     plan_t *plan = &cp->plan;
     cp->n_inputs = part->n_inputs;
     cp->n_outputs = part->n_outputs;
@@ -84,7 +89,8 @@ static sinter_status_t find_ports(sinter_compiled_partition_t *cp, const sinter_
 
 /* ---- plan ---------------------------------------------------------------------------------------------------------------------- */
 
-static bool has_unknown_dims(const graph_t *g) {
+static bool has_unknown_dims(const graph_t *g)
+{
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
         for (int i = 0; i < n->n_in; i++) {
@@ -102,7 +108,8 @@ static bool has_unknown_dims(const graph_t *g) {
 }
 
 /* A kernel for every step. Where a step has none: sinter_unimplemented, and *missing is that step (else -1), why has the reasons. */
-static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing) {
+static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
+{
     size_t state = 0;
     *missing = -1;
     for (int s = 0; s < plan->n_steps; s++) {
@@ -123,7 +130,8 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing) {
 }
 
 /* notes: what the report says about attention that is not run as such. */
-static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t *notes) {
+static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t *notes)
+{
     int missing;
     textbuf_t why;
     SG_TRY(lower_plan(plan, family, notes));
@@ -141,7 +149,8 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t
 
 /* ---- in-place ------------------------------------------------------------------------------------------------------------------- */
 
-static bool reads_once(const chain_t *c, int value, int ndims) {
+static bool reads_once(const chain_t *c, int value, int ndims)
+{
     int reads = 0;
     bool same = true;
     for (int i = 0; i < c->n_operands; i++) {
@@ -155,7 +164,8 @@ static bool reads_once(const chain_t *c, int value, int ndims) {
     return reads == 1 && same;
 }
 
-static bool views_port(const plan_t *plan, int value) {
+static bool views_port(const plan_t *plan, int value)
+{
     for (int k = 0; k < plan->n_views; k++) {
         if (plan->values[plan->view_order[k]].base == value) {
             return true;
@@ -165,7 +175,8 @@ static bool views_port(const plan_t *plan, int value) {
 }
 
 /* One elementwise step reads each element of an input once, before it writes the same element of the output. */
-static sinter_status_t find_inplace(sinter_compiled_partition_t *cp) {
+static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
+{
     const plan_t *plan = &cp->plan;
     cp->inplace = ARENA_NEW(&cp->plan.arena, sinter_inplace_pair_t, cp->n_inputs + 1);
     if (cp->inplace == NULL) {
@@ -178,9 +189,11 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp) {
     const lt_t *out = &plan->sub.values[cp->outputs[0]].lt;
     for (int i = 0; i < cp->n_inputs; i++) {
         const lt_t *in = &plan->sub.values[cp->inputs[i]].lt;
-        if (in->data_type == out->data_type && in->ndims == out->ndims && memcmp(in->dims, out->dims, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
-            memcmp(in->strides, out->strides, sizeof(int64_t) * (size_t)in->ndims) == 0 && reads_once(plan->steps[0].post, cp->inputs[i], in->ndims) &&
-            !views_port(plan, cp->inputs[i]) && !views_port(plan, cp->outputs[0])) {
+        if (in->data_type == out->data_type && in->ndims == out->ndims &&
+            memcmp(in->dims, out->dims, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
+            memcmp(in->strides, out->strides, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
+            reads_once(plan->steps[0].post, cp->inputs[i], in->ndims) && !views_port(plan, cp->inputs[i]) &&
+            !views_port(plan, cp->outputs[0])) {
             cp->inplace[cp->n_inplace++] = (sinter_inplace_pair_t){in->id, out->id};
         }
     }
@@ -190,17 +203,20 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp) {
 /* ---- report ---------------------------------------------------------------------------------------------------------------------- */
 
 /* One line for each step, with a line behind it for each kernel that refused it. */
-static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes) {
+static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes)
+{
     plan_t *plan = &cp->plan;
     textbuf_t text;
     text_init(&text, &plan->arena);
-    text_add(&text, "fpmath %s%s, isa %s, %d step%s%s\n", sinter_fpmath_mode_name(plan->mode), plan->apply_to_int ? " (applied to int)" : "",
-             sinter_cpu_isa_name(plan->isa), plan->n_steps, plan->n_steps == 1 ? "" : "s", plan->dynamic ? ", dynamic dims" : "");
+    text_add(&text, "fpmath %s%s, isa %s, %d step%s%s\n", sinter_fpmath_mode_name(plan->mode),
+             plan->apply_to_int ? " (applied to int)" : "", sinter_cpu_isa_name(plan->isa), plan->n_steps, plan->n_steps == 1 ? "" : "s",
+             plan->dynamic ? ", dynamic dims" : "");
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
         const size_t bytes = step->kernel->thread_bytes ? step->kernel->thread_bytes(plan, step) : 0;
         text_add(&text, "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n", s, step->kernel->name,
-                 sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "", step->note ? step->note : "");
+                 sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
+                 step->note ? step->note : "");
         (void)kernel_select(plan, step, &text);
     }
     text_add(&text, "%s", notes->text);
@@ -214,7 +230,9 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
 
 /* ---- all ------------------------------------------------------------------------------------------------------------------------- */
 
-static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_t *part, size_t n_in, const lt_t *in, size_t n_out, const lt_t *out) {
+static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_t *part, size_t n_in, const lt_t *in, size_t n_out,
+                                           const lt_t *out)
+{
     SG_TRY(graph_extract(&part->sub, part->sub.topo, graph_n_live(&part->sub), &plan->sub));
     for (size_t i = 0; i < n_in; i++) {
         SG_TRY(specialise(part, &plan->sub, &in[i], false));
@@ -225,8 +243,9 @@ static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_
     return sinter_success;
 }
 
-sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in, const sinter_logical_tensor_t *in, size_t n_out,
-                             const sinter_logical_tensor_t *out, sinter_compiled_partition_t **compiled) {
+sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in, const sinter_logical_tensor_t *in,
+                             size_t n_out, const sinter_logical_tensor_t *out, sinter_compiled_partition_t **compiled)
+{
     if (!part->supported) {
         return sg_fail(sinter_unimplemented, "partition %zu is not supported: %s", part->id, part->reason ? part->reason : "");
     }
@@ -250,7 +269,8 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
     return copy_and_specialise(plan, part, n_in, in, n_out, out);
 }
 
-sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part) {
+sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part)
+{
     plan_t *plan = &cp->plan;
     textbuf_t notes;
     text_init(&notes, &plan->arena);
@@ -265,7 +285,8 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
     return write_report(cp, &notes);
 }
 
-void compiled_free(sinter_compiled_partition_t *cp) {
+void compiled_free(sinter_compiled_partition_t *cp)
+{
     sinter_engine_t *engine = cp->engine;
     while (cp->idle != NULL) {
         scratch_block_t *next = cp->idle->next;
@@ -282,7 +303,8 @@ void compiled_free(sinter_compiled_partition_t *cp) {
 
 /* ---- scratch ------------------------------------------------------------------------------------------------------------------------- */
 
-bool scratch_grow(sinter_compiled_partition_t *cp, scratch_block_t *block, size_t bytes) {
+bool scratch_grow(sinter_compiled_partition_t *cp, scratch_block_t *block, size_t bytes)
+{
     if (block->bytes >= bytes) {
         return true;
     }
@@ -292,7 +314,8 @@ bool scratch_grow(sinter_compiled_partition_t *cp, scratch_block_t *block, size_
     return block->memory != NULL;
 }
 
-scratch_block_t *scratch_take(sinter_compiled_partition_t *cp, size_t bytes) {
+scratch_block_t *scratch_take(sinter_compiled_partition_t *cp, size_t bytes)
+{
     pthread_mutex_lock(&cp->lock);
     scratch_block_t *block = cp->idle;
     if (block != NULL) {
@@ -313,7 +336,8 @@ scratch_block_t *scratch_take(sinter_compiled_partition_t *cp, size_t bytes) {
     return block;
 }
 
-void scratch_give(sinter_compiled_partition_t *cp, scratch_block_t *block) {
+void scratch_give(sinter_compiled_partition_t *cp, scratch_block_t *block)
+{
     pthread_mutex_lock(&cp->lock);
     block->next = cp->idle;
     cp->idle = block;

@@ -5,10 +5,14 @@
 #include <xmmintrin.h>
 #endif
 
-int exec_default_threads(void) { return omp_get_max_threads(); }
+int exec_default_threads(void)
+{
+    return omp_get_max_threads();
+}
 
 /* Kernels count on gradual underflow and round-to-nearest, whatever the caller has set. */
-static unsigned fp_default(void) {
+static unsigned fp_default(void)
+{
 #if defined(__SSE__)
     const unsigned old = _mm_getcsr();
     _mm_setcsr(0x1F80);
@@ -18,7 +22,8 @@ static unsigned fp_default(void) {
 #endif
 }
 
-static void fp_restore(unsigned old) {
+static void fp_restore(unsigned old)
+{
 #if defined(__SSE__)
     _mm_setcsr(old);
 #else
@@ -26,7 +31,8 @@ static void fp_restore(unsigned old) {
 #endif
 }
 
-sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm) {
+sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm)
+{
     const unsigned old = fp_default();
     sinter_status_t status = sinter_success;
     for (int s = 0; s < plan->n_steps && status == sinter_success; s++) {
@@ -39,7 +45,8 @@ sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm) {
     return status;
 }
 
-static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch, int tid, int nth) {
+static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch, int tid, int nth)
+{
     const unsigned old = fp_default();
     unsigned char *scratch = threads_scratch + (size_t)tid * fm->thread_bytes;
     for (int s = 0; s < plan->n_steps; s++) {
@@ -54,7 +61,8 @@ static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char 
     fp_restore(old);
 }
 
-void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch) {
+void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch)
+{
     if (fm->frame.threads == 1) { /* no team: a small graph takes a microsecond or two */
         run_thread(plan, fm, shared, threads_scratch, 0, 1);
         return;

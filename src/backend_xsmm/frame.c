@@ -6,17 +6,20 @@
 #include "../graph/status.h"
 
 /* One area after another; false on overflow. */
-static bool reserve(size_t *at, size_t count, size_t size, size_t *offset) {
+static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
+{
     size_t bytes;
     *offset = *at;
-    return mul_size(count, size, &bytes) && add_size(*at, bytes, at) && add_size(*at, SCRATCH_ALIGN, at) && ((*at = *at & ~(size_t)(SCRATCH_ALIGN - 1)), true);
+    return mul_size(count, size, &bytes) && add_size(*at, bytes, at) && add_size(*at, SCRATCH_ALIGN, at) &&
+           ((*at = *at & ~(size_t)(SCRATCH_ALIGN - 1)), true);
 }
 
 typedef struct areas {
     size_t head, v, lts, temp_offset, port_data, state, end;
 } areas_t;
 
-static bool areas_of(const plan_t *plan, areas_t *a) {
+static bool areas_of(const plan_t *plan, areas_t *a)
+{
     size_t at = 0, states = 0;
     for (int i = 0; i < plan->n_steps; i++) {
         const size_t end = plan->steps[i].state_offset + plan->steps[i].state_bytes;
@@ -30,7 +33,8 @@ static bool areas_of(const plan_t *plan, areas_t *a) {
     return ok;
 }
 
-bool frame_bytes(const plan_t *plan, size_t *bytes) {
+bool frame_bytes(const plan_t *plan, size_t *bytes)
+{
     areas_t a;
     if (!areas_of(plan, &a)) {
         return false;
@@ -39,7 +43,8 @@ bool frame_bytes(const plan_t *plan, size_t *bytes) {
     return true;
 }
 
-frame_mem_t *frame_place(const plan_t *plan, void *memory) {
+frame_mem_t *frame_place(const plan_t *plan, void *memory)
+{
     areas_t a;
     unsigned char *base = memory;
     if (!areas_of(plan, &a)) {
@@ -61,7 +66,8 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory) {
 
 /* ---- views ------------------------------------------------------------------------------------------------------------------- */
 
-static void transpose_order(const node_t *op, int ndims, int *order) {
+static void transpose_order(const node_t *op, int ndims, int *order)
+{
     const attr_t *a = node_attr(op, sinter_op_attr_order);
     for (int i = 0; i < ndims; i++) {
         const int64_t axis = a && (size_t)i < a->n ? a->s64[i] : i;
@@ -69,7 +75,8 @@ static void transpose_order(const node_t *op, int ndims, int *order) {
     }
 }
 
-bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims, const int64_t *dims, int64_t *strides) {
+bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims, const int64_t *dims, int64_t *strides)
+{
     if (op->kind == sinter_op_static_transpose) {
         int order[SINTER_MAX_NDIMS];
         transpose_order(op, ndims, order);
@@ -83,14 +90,16 @@ bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------------ */
 
-static void bound_from_lt(bound_t *b, const lt_t *lt) {
+static void bound_from_lt(bound_t *b, const lt_t *lt)
+{
     b->dtype = lt->data_type;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));
     memcpy(b->strides, lt->strides, sizeof(b->strides));
 }
 
-sinter_status_t frame_infer(const graph_t *g, lt_t *lts) {
+sinter_status_t frame_infer(const graph_t *g, lt_t *lts)
+{
     enum { MOST = 4 }; /* no op that runs has more ports */
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *node = &g->nodes[g->topo[t]];
@@ -116,7 +125,8 @@ sinter_status_t frame_infer(const graph_t *g, lt_t *lts) {
     return sinter_success;
 }
 
-static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i) {
+static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
+{
     const plan_value_t *pv = &plan->values[i];
     bound_t *b = &fm->v[i];
     /* A value that is no graph value has the dims of one, or is a constant. */
@@ -133,7 +143,8 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
     return sinter_success;
 }
 
-sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm) {
+sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
+{
     if (plan->dynamic) {
         SG_TRY(frame_infer(&plan->sub, fm->lts));
     }
@@ -151,9 +162,13 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------------- */
 
-static bool overlap(const plan_value_t *a, const plan_value_t *b) { return a->first <= b->last && b->first <= a->last; }
+static bool overlap(const plan_value_t *a, const plan_value_t *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
 
-static bool temp_size(const frame_mem_t *fm, int i, size_t *bytes) {
+static bool temp_size(const frame_mem_t *fm, int i, size_t *bytes)
+{
     int64_t n = 1, b;
     for (int d = 0; d < fm->v[i].ndims; d++) {
         if (!mul_i64(n, fm->v[i].dims[d], &n)) {
@@ -168,7 +183,8 @@ static bool temp_size(const frame_mem_t *fm, int i, size_t *bytes) {
 }
 
 /* First fit among the temporaries already placed that live at the same time. Few temporaries, so quadratic is fine. */
-static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm) {
+static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
+{
     fm->temp_bytes = 0;
     for (int i = 0; i < plan->n_values; i++) {
         size_t bytes, at = 0;
@@ -201,7 +217,8 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm) {
     return sinter_success;
 }
 
-sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total) {
+sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total)
+{
     fm->frame.threads = threads;
     fm->shared_bytes = fm->thread_bytes = 0;
     SG_TRY(place_temps(plan, fm));
@@ -213,15 +230,16 @@ sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, s
         fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
     }
     size_t all, frame;
-    if (!mul_size(fm->thread_bytes, (size_t)threads, &all) || !add_size(all, fm->temp_bytes, &all) || !add_size(all, fm->shared_bytes, &all) ||
-        !frame_bytes(plan, &frame) || !add_size(all, scratch_round(frame), &all)) {
+    if (!mul_size(fm->thread_bytes, (size_t)threads, &all) || !add_size(all, fm->temp_bytes, &all) ||
+        !add_size(all, fm->shared_bytes, &all) || !frame_bytes(plan, &frame) || !add_size(all, scratch_round(frame), &all)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
     *total = all;
     return sinter_success;
 }
 
-void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps) {
+void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps)
+{
     for (int i = 0; i < plan->n_values; i++) {
         const plan_value_t *pv = &plan->values[i];
         if (pv->kind == PV_INPUT || pv->kind == PV_OUTPUT) {

@@ -7,11 +7,11 @@
 /* What execute places in front of the scratch memory. */
 typedef struct frame_mem {
     frame_t frame;
-    bound_t *v;           /* by plan value */
-    lt_t *lts;            /* by graph value: dims inferred for this execute */
-    size_t *temp_offset;  /* by plan value */
+    bound_t *v;                /* by plan value */
+    lt_t *lts;                 /* by graph value: dims inferred for this execute */
+    size_t *temp_offset;       /* by plan value */
     unsigned char **port_data; /* by plan value: data pointers of the ports */
-    unsigned char *state; /* step states, at step->state_offset */
+    unsigned char *state;      /* step states, at step->state_offset */
     size_t temp_bytes, shared_bytes, thread_bytes;
 } frame_mem_t;
 
@@ -32,6 +32,9 @@ sinter_status_t frame_infer(const graph_t *g, lt_t *lts);
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims, const int64_t *dims, int64_t *strides);
 
 enum { SCRATCH_ALIGN = 64 };
-static inline size_t scratch_round(size_t bytes) { return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1); }
+static inline size_t scratch_round(size_t bytes)
+{
+    return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1);
+}
 
 #endif

@@ -1,4 +1,5 @@
-/* Kernels and their registry. Kernels allocate nothing (but for setup, from the plan's arena), start no threads, keep no globals, read no environment. */
+/* Kernels and their registry. Kernels allocate nothing (but for setup, from the plan's arena), start no threads, keep no globals, read
+ * no environment. */
 #ifndef SINTER_SRC_KERNEL_H
 #define SINTER_SRC_KERNEL_H
 
@@ -13,20 +14,23 @@ typedef struct kernel {
     const char *(*refuse)(const plan_t *plan, const step_t *step);
     /* Compile time, with step->kernel set: JIT, tile sizes; fills step->jit, step->state_bytes, step->note. NULL: nothing to do. */
     sinter_status_t (*setup)(plan_t *plan, step_t *step);
-    /* Scratch for each thread / for all threads together, for this frame (shared memory lives from prepare to the end of the step's last phase). NULL: none. */
+    /* Scratch for each thread / for all threads together, for this frame (shared memory lives from prepare to the end of the step's last
+     * phase). NULL: none. */
     size_t (*thread_bytes)(const plan_t *plan, const step_t *step);
     size_t (*shared_bytes)(const plan_t *plan, const step_t *step, const frame_t *frame);
-    /* Execute, one thread, before any step runs: all dims are known, data pointers are set. Fills state, which is not cleared. Errors stop the execute before anything is written. */
+    /* Execute, one thread, before any step runs: all dims are known, data pointers are set. Fills state, which is not cleared. Errors
+     * stop the execute before anything is written. */
     sinter_status_t (*prepare)(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
     /* Phase p in 0..phases-1 on thread tid of nth; a barrier stands between phases and between steps. */
-    void (*work)(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch, void *shared);
+    void (*work)(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared);
     int phases;
     bool bf16; /* multiplies in bf16 */
 } kernel_t;
 
 /* Defines kernel_<id> for a row of kernels.def from designated initialisers. */
-#define KERNEL(id, ...)               \
-    extern const kernel_t kernel_##id; \
+#define KERNEL(id, ...)                                                                                                                    \
+    extern const kernel_t kernel_##id;                                                                                                     \
     const kernel_t kernel_##id = {.name = #id, __VA_ARGS__};
 
 /* The rows of kernels.def. */
@@ -37,13 +41,15 @@ extern const int sinter_n_kernels;
 const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why);
 
 /* An even share of n items: thread tid of nth gets [*begin, *end). */
-static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *end) {
+static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *end)
+{
     *begin = n * tid / nth;
     *end = n * (tid + 1) / nth;
 }
 
 /* The next count * size bytes, 64-byte aligned, of memory at base (NULL: only counts). */
-static inline void *carve(unsigned char *base, size_t *at, size_t count, size_t size) {
+static inline void *carve(unsigned char *base, size_t *at, size_t count, size_t size)
+{
     void *p = base != NULL ? base + *at : NULL;
     *at = (*at + count * size + 63) & ~(size_t)63;
     return p;

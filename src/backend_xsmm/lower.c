@@ -1,12 +1,13 @@
-/* Lowering: tries the attention kernel where the pattern says so, else (with the reason in the report) the general list of steps. A chain that does not fit a
- * program's limits is tried again with shorter chains. */
+/* Lowering: tries the attention kernel where the pattern says so, else (with the reason in the report) the general list of steps. A
+ * chain that does not fit a program's limits is tried again with shorter chains. */
 #include "lower.h"
 
 #include <sinter/sinter_graph.h>
 
 #include "../graph/status.h"
 
-static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const char **why_not) {
+static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const char **why_not)
+{
     graph_t *g = &plan->sub;
     lowering_t lo = {.plan = plan, .g = g, .attention = attention, .max_cost = max_cost, .att = {.qk = -1, .softmax = -1, .pv = -1}};
     lo.probe = ARENA_NEW(&plan->arena, lt_t, g->n_values + 1);
@@ -29,7 +30,8 @@ static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const
     return status;
 }
 
-sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why) {
+sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why)
+{
     enum { MAX_COST = 120 };
     const char *why_not = NULL;
     sinter_status_t status = sinter_unimplemented;

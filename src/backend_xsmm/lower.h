@@ -15,8 +15,8 @@ typedef struct group {
     int dims_value; /* graph value whose dims are the iteration space of the chain */
     int *nodes;     /* elementwise nodes in evaluation order */
     int n_nodes, cap_nodes;
-    int cost;       /* estimate of chain instructions */
-    int pos;        /* main groups: their index; copies: the group they follow */
+    int cost; /* estimate of chain instructions */
+    int pos;  /* main groups: their index; copies: the group they follow */
     /* A copy: reads plan value `copy_from`, writes `copy_to`, both in the dims of dims_value. */
     bool copy;
     int copy_from, copy_to;
@@ -38,21 +38,21 @@ typedef struct const_pair {
 
 typedef struct lowering {
     plan_t *plan;
-    graph_t *g;        /* &plan->sub */
-    bool attention;    /* lower as FAMILY_ATTENTION */
-    int max_cost;      /* of a group's chain */
+    graph_t *g;          /* &plan->sub */
+    bool attention;      /* lower as FAMILY_ATTENTION */
+    int max_cost;        /* of a group's chain */
     const char *why_not; /* why attention was given up */
-    lt_t *probe;       /* by graph value: lt with representative numbers for unknown dims, to decide views and joins */
+    lt_t *probe;         /* by graph value: lt with representative numbers for unknown dims, to decide views and joins */
     group_t *groups;
     int n_groups, cap_groups;
-    int *home;         /* by graph value: group that has it in a register; -1 */
-    int *ready;        /* by graph value: group after which it can be in memory; -1: from the start */
-    bool *floating;    /* by node: elementwise over external tensors only, computed where it is needed */
-    bool *stored;      /* by graph value: must be in memory */
-    char *spine;       /* by graph value inside attention: score or probability, else 0 */
+    int *home;      /* by graph value: group that has it in a register; -1 */
+    int *ready;     /* by graph value: group after which it can be in memory; -1: from the start */
+    bool *floating; /* by node: elementwise over external tensors only, computed where it is needed */
+    bool *stored;   /* by graph value: must be in memory */
+    char *spine;    /* by graph value inside attention: score or probability, else 0 */
     attention_parts_t att;
-    bound_t *bound;    /* by plan value: probe dims and strides, once placed */
-    bool *placed;      /* by plan value */
+    bound_t *bound; /* by plan value: probe dims and strides, once placed */
+    bool *placed;   /* by plan value */
     int cap_values;
     const_pair_t *consts;
 } lowering_t;
@@ -60,7 +60,8 @@ typedef struct lowering {
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
 bool lower_same_dims(const lt_t *a, const lt_t *b);
-/* The representative value of an unknown dim that nothing known meets: like no usual dim, but divisible by usual group sizes and by what reshapes split off. */
+/* The representative value of an unknown dim that nothing known meets: like no usual dim, but divisible by usual group sizes and by what
+ * reshapes split off. */
 enum { LOWER_PROBE_DIM = 256 * 3 * 5 * 7 };
 
 /* By graph value, from the dims of the graph and LOWER_PROBE_DIM. */

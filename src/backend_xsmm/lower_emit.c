@@ -10,20 +10,25 @@
 typedef struct emitter {
     lowering_t *lo;
     chain_builder_t b;
-    int *reg;   /* by graph value, valid where stamp says so */
+    int *reg; /* by graph value, valid where stamp says so */
     int *stamp;
     int now;
     bool f64;
 } emitter_t;
 
-static sinter_status_t oom(void) { return sinter_out_of_memory; }
+static sinter_status_t oom(void)
+{
+    return sinter_out_of_memory;
+}
 
-static void set_reg(emitter_t *e, int v, int reg) {
+static void set_reg(emitter_t *e, int v, int reg)
+{
     e->reg[v] = reg;
     e->stamp[v] = e->now;
 }
 
-static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input) {
+static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input)
+{
     e->now++;
     e->f64 = false;
     chain_begin(&e->b, &e->lo->plan->arena, e->lo->probe[dims_value].ndims, dims_value, with_input);
@@ -31,11 +36,13 @@ static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input) {
 }
 
 /* Exactness of s32 and f64 tensors needs double registers. */
-static void note_type(emitter_t *e, int value) {
+static void note_type(emitter_t *e, int value)
+{
     e->f64 = e->f64 || dtype_needs_f64(e->lo->plan->values[value].lt.data_type);
 }
 
-static sinter_status_t reg_of(emitter_t *e, int v, int *reg) {
+static sinter_status_t reg_of(emitter_t *e, int v, int *reg)
+{
     if (e->stamp[v] != e->now) {
         note_type(e, v);
         const int r = chain_load(&e->b, v, e->lo->probe[v].ndims);
@@ -51,9 +58,14 @@ static sinter_status_t reg_of(emitter_t *e, int v, int *reg) {
 /* ---- constants ------------------------------------------------------------------------------------------------------------------ */
 
 /* A constant vector (or scalar, n 1) as a plan value: f32 from floats, or f32/s32 from integers. */
-static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n, sinter_data_type_t type) {
+static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n, sinter_data_type_t type)
+{
     plan_t *plan = lo->plan;
-    union { float *f; int32_t *s; void *v; } data = {.v = arena_alloc(&plan->arena, (size_t)(n > 0 ? n : 1), 4)};
+    union {
+        float *f;
+        int32_t *s;
+        void *v;
+    } data = {.v = arena_alloc(&plan->arena, (size_t)(n > 0 ? n : 1), 4)};
     if (data.v == NULL || plan->n_values == lo->cap_values) {
         return -1;
     }
@@ -76,7 +88,8 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
 /* ---- quantisation --------------------------------------------------------------------------------------------------------------- */
 
 /* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry groups matters here. */
-static sinter_status_t geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom) {
+static sinter_status_t geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
+{
     lt_t in[3], out[3];
     for (int i = 0; i < n->n_in && i < 3; i++) {
         in[i] = lo->g->values[n->in[i]].lt;
@@ -87,14 +100,16 @@ static sinter_status_t geometry(const lowering_t *lo, const node_t *n, quant_geo
     return quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out, geom);
 }
 
-static void map_from(const int *dim_of, int8_t *map) {
+static void map_from(const int *dim_of, int8_t *map)
+{
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         map[d] = (int8_t)dim_of[d];
     }
 }
 
 /* Scale and zero-point values of a quantising node and how data dims map to theirs. int_zps: constant zero points as s32. */
-static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op) {
+static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
+{
     quant_geom_t geom;
     SG_TRY(geometry(lo, n, &geom));
     int dims[SINTER_MAX_NDIMS], zdims[SINTER_MAX_NDIMS];
@@ -136,7 +151,8 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
 }
 
 /* A per-node value (scale, zero point) in the chain's dims, where the node's data is right-aligned. */
-static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of, int data_ndims, int *reg) {
+static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of, int data_ndims, int *reg)
+{
     int8_t map[SINTER_MAX_NDIMS];
     const int shift = e->b.chain.ndims - data_ndims;
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
@@ -147,7 +163,8 @@ static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of,
     return *reg < 0 ? oom() : sinter_success;
 }
 
-static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg) {
+static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg)
+{
     operand_t op;
     int scale, zp = -1;
     const int ndims = e->lo->probe[n->in[0]].ndims;
@@ -166,7 +183,8 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
 
 /* ---- chains ----------------------------------------------------------------------------------------------------------------------- */
 
-static sinter_status_t emit_node(emitter_t *e, const node_t *n) {
+static sinter_status_t emit_node(emitter_t *e, const node_t *n)
+{
     int regs[4] = {-1, -1, -1, -1}, reg = -1;
     const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     const bool index_only = n->kind == sinter_op_gen_index;
@@ -188,20 +206,23 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n) {
     return sinter_success;
 }
 
-static sinter_status_t emit_nodes(emitter_t *e, const group_t *gr) {
+static sinter_status_t emit_nodes(emitter_t *e, const group_t *gr)
+{
     for (int i = 0; i < gr->n_nodes; i++) {
         SG_TRY(emit_node(e, &e->lo->g->nodes[gr->nodes[i]]));
     }
     return sinter_success;
 }
 
-static sinter_status_t store(emitter_t *e, int v) {
+static sinter_status_t store(emitter_t *e, int v)
+{
     note_type(e, v);
     return chain_store(&e->b, e->reg[v], v, NULL);
 }
 
 /* Everything this group has in registers that must be in memory. */
-static sinter_status_t emit_stores(emitter_t *e, int gi) {
+static sinter_status_t emit_stores(emitter_t *e, int gi)
+{
     lowering_t *lo = e->lo;
     const group_t *gr = &lo->groups[gi];
     if (gr->heavy >= 0 && gr->kind != STEP_DYNQUANT && lo->stored[lo->g->nodes[gr->heavy].out[0]]) {
@@ -218,7 +239,8 @@ static sinter_status_t emit_stores(emitter_t *e, int gi) {
 
 /* ---- heavy steps -------------------------------------------------------------------------------------------------------------------- */
 
-static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, operand_t *op) {
+static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, operand_t *op)
+{
     *op = (operand_t){.data = n->in[port], .scale = -1, .zp = -1};
     memset(op->scale_dim, -1, sizeof(op->scale_dim));
     memset(op->zp_dim, -1, sizeof(op->zp_dim));
@@ -227,8 +249,8 @@ static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, ope
     }
     const sinter_data_type_t type = lo->g->values[op->data].lt.data_type;
     if (dtype_needs_f64(type)) {
-        return sg_fail(sinter_unimplemented, "%s: tensor %llu is %s; matmul runs in f32", node_label(n), (unsigned long long)lo->g->values[op->data].lt.id,
-                       dtype_traits(type)->name);
+        return sg_fail(sinter_unimplemented, "%s: tensor %llu is %s; matmul runs in f32", node_label(n),
+                       (unsigned long long)lo->g->values[op->data].lt.id, dtype_traits(type)->name);
     }
     if (lo->probe[op->data].ndims < 2) {
         return sg_fail(sinter_unimplemented, "%s: operand of less than two dims", node_label(n));
@@ -237,7 +259,8 @@ static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, ope
 }
 
 /* An operand dequantised from integers, here or at a step before it. */
-static bool from_int(const lowering_t *lo, const node_t *n, int port) {
+static bool from_int(const lowering_t *lo, const node_t *n, int port)
+{
     const graph_t *g = lo->g;
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
         return dtype_traits(g->values[n->in[port]].lt.data_type)->cls == DTYPE_INT;
@@ -255,12 +278,14 @@ static bool from_int(const lowering_t *lo, const node_t *n, int port) {
 }
 
 /* What the partition's mode means for a product. */
-static sinter_fpmath_mode_t mode_for(const lowering_t *lo, const node_t *matmul) {
+static sinter_fpmath_mode_t mode_for(const lowering_t *lo, const node_t *matmul)
+{
     const bool integer = from_int(lo, matmul, 0) || from_int(lo, matmul, 1);
     return integer && !lo->plan->apply_to_int ? sinter_fpmath_mode_strict : lo->plan->mode;
 }
 
-static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step) {
+static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step)
+{
     lowering_t *lo = e->lo;
     const node_t *n = &lo->g->nodes[gr->heavy];
     matmul_params_t *p = &step->p.matmul;
@@ -284,9 +309,13 @@ static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step
     return sinter_success;
 }
 
-static bool softmax_inf_as_zero(const node_t *n) { return strcmp(node_str(n, sinter_op_attr_mode, "none"), "inf_as_zero") == 0; }
+static bool softmax_inf_as_zero(const node_t *n)
+{
+    return strcmp(node_str(n, sinter_op_attr_mode, "none"), "inf_as_zero") == 0;
+}
 
-static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *step) {
+static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *step)
+{
     lowering_t *lo = e->lo;
     const node_t *n = &lo->g->nodes[gr->heavy];
     const int ndims = lo->probe[n->in[0]].ndims;
@@ -295,19 +324,26 @@ static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *ste
     if (axis < 0 || axis >= ndims) {
         return sg_fail(sinter_invalid_shape, "%s: axis is outside the tensor's %d dims", node_label(n), ndims);
     }
-    step->p.softmax = (softmax_params_t){.in = n->in[0], .stats = n->n_out > 1 ? n->out[1] : -1, .axis = (int)axis,
-                                         .inf_as_zero = softmax_inf_as_zero(n), .log = n->kind == sinter_op_log_softmax};
+    step->p.softmax = (softmax_params_t){.in = n->in[0],
+                                         .stats = n->n_out > 1 ? n->out[1] : -1,
+                                         .axis = (int)axis,
+                                         .inf_as_zero = softmax_inf_as_zero(n),
+                                         .log = n->kind == sinter_op_log_softmax};
     set_reg(e, n->out[0], 0);
     return sinter_success;
 }
 
-static sinter_status_t emit_dynquant(emitter_t *e, const group_t *gr, step_t *step) {
+static sinter_status_t emit_dynquant(emitter_t *e, const group_t *gr, step_t *step)
+{
     lowering_t *lo = e->lo;
     const node_t *n = &lo->g->nodes[gr->heavy];
     quant_geom_t geom;
     SG_TRY(geometry(lo, n, &geom));
-    step->p.dynquant = (dynquant_params_t){.in = n->in[0], .out = n->out[0], .scale = n->n_out > 1 ? n->out[1] : -1,
-                                           .zp = n->n_out > 2 ? n->out[2] : -1, .kind = (int)geom.kind,
+    step->p.dynquant = (dynquant_params_t){.in = n->in[0],
+                                           .out = n->out[0],
+                                           .scale = n->n_out > 1 ? n->out[1] : -1,
+                                           .zp = n->n_out > 2 ? n->out[2] : -1,
+                                           .kind = (int)geom.kind,
                                            .tensor_scale = geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
     map_from(geom.scale_dim, step->p.dynquant.scale_dim);
     map_from(geom.zp_dim, step->p.dynquant.zp_dim);
@@ -315,7 +351,8 @@ static sinter_status_t emit_dynquant(emitter_t *e, const group_t *gr, step_t *st
 }
 
 /* The program between the two matmuls; NULL if it does nothing. */
-static sinter_status_t emit_part(emitter_t *e, const group_t *part, int from, int to, const chain_t **chain) {
+static sinter_status_t emit_part(emitter_t *e, const group_t *part, int from, int to, const chain_t **chain)
+{
     int reg;
     *chain = NULL;
     if (part->n_nodes == 0) {
@@ -328,19 +365,23 @@ static sinter_status_t emit_part(emitter_t *e, const group_t *part, int from, in
     return chain_finish(&e->b, reg, e->f64, chain);
 }
 
-static const node_t *producer(const lowering_t *lo, int v, sinter_op_kind_t kind) {
+static const node_t *producer(const lowering_t *lo, int v, sinter_op_kind_t kind)
+{
     const int p = lo->g->values[v].producer;
     return p >= 0 && lo->g->nodes[p].kind == kind ? &lo->g->nodes[p] : NULL;
 }
 
-static bool indexes(const lowering_t *lo, int v, int axis, int ndims) {
+static bool indexes(const lowering_t *lo, int v, int axis, int ndims)
+{
     const node_t *n = producer(lo, v, sinter_op_gen_index);
     const int64_t a = n ? node_s64(n, sinter_op_attr_axis, 0) : -1;
     return n != NULL && (a < 0 ? a + ndims : a) == axis;
 }
 
-/* Select(GenIndex(rows) >= GenIndex(columns), x, fill) right before the softmax: tiles above the diagonal need no work where fill is -inf. */
-static void find_causal(const lowering_t *lo, attention_params_t *p) {
+/* Select(GenIndex(rows) >= GenIndex(columns), x, fill) right before the softmax: tiles above the diagonal need no work where fill is
+ * -inf. */
+static void find_causal(const lowering_t *lo, attention_params_t *p)
+{
     const node_t *select = producer(lo, lo->g->nodes[lo->att.softmax].in[0], sinter_op_select);
     const node_t *ge = select ? producer(lo, select->in[0], sinter_op_greater_equal) : NULL;
     if (ge == NULL) {
@@ -355,7 +396,8 @@ static void find_causal(const lowering_t *lo, attention_params_t *p) {
     }
 }
 
-static sinter_status_t emit_attention(emitter_t *e, step_t *step) {
+static sinter_status_t emit_attention(emitter_t *e, step_t *step)
+{
     lowering_t *lo = e->lo;
     const node_t *qk = &lo->g->nodes[lo->att.qk], *sm = &lo->g->nodes[lo->att.softmax], *pv = &lo->g->nodes[lo->att.pv];
     attention_params_t *p = &step->p.attention;
@@ -377,7 +419,8 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step) {
     return sinter_success;
 }
 
-static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step) {
+static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step)
+{
     lowering_t *lo = e->lo;
     const group_t *gr = &lo->groups[gi];
     step->kind = gr->kind;
@@ -409,7 +452,8 @@ static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step) {
 
 /* ---- lifetimes ---------------------------------------------------------------------------------------------------------------------- */
 
-static void touch(plan_t *plan, int v, int step) {
+static void touch(plan_t *plan, int v, int step)
+{
     while (v >= 0 && plan->values[v].kind == PV_VIEW) {
         v = plan->values[v].base;
     }
@@ -420,19 +464,22 @@ static void touch(plan_t *plan, int v, int step) {
     }
 }
 
-static void touch_chain(plan_t *plan, const chain_t *c, int step) {
+static void touch_chain(plan_t *plan, const chain_t *c, int step)
+{
     for (int i = 0; c != NULL && i < c->n_operands; i++) {
         touch(plan, c->operands[i].value, step);
     }
 }
 
-static void touch_operand(plan_t *plan, const operand_t *op, int step) {
+static void touch_operand(plan_t *plan, const operand_t *op, int step)
+{
     touch(plan, op->data, step);
     touch(plan, op->scale, step);
     touch(plan, op->zp, step);
 }
 
-static void lifetimes(plan_t *plan) {
+static void lifetimes(plan_t *plan)
+{
     for (int i = 0; i < plan->n_values; i++) {
         plan->values[i].first = plan->values[i].last = -1;
     }
@@ -463,7 +510,8 @@ static void lifetimes(plan_t *plan) {
 }
 
 /* Groups in order of pos; copies behind the group they follow, in the order they were made. */
-static int next_group(const lowering_t *lo, const bool *done) {
+static int next_group(const lowering_t *lo, const bool *done)
+{
     int best = -1;
     for (int i = 0; i < lo->n_groups; i++) {
         if (!done[i] && (best < 0 || lo->groups[i].pos < lo->groups[best].pos ||
@@ -474,7 +522,8 @@ static int next_group(const lowering_t *lo, const bool *done) {
     return best;
 }
 
-sinter_status_t lower_emit(lowering_t *lo) {
+sinter_status_t lower_emit(lowering_t *lo)
+{
     plan_t *plan = lo->plan;
     emitter_t e = {.lo = lo, .now = 0};
     e.reg = ARENA_NEW(&plan->arena, int, lo->g->n_values + 1);

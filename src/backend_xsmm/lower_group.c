@@ -1,5 +1,6 @@
-/* Grouping. Nodes are taken in topological order. An elementwise node joins the latest group among its producers if it has that group's dims, so that it can run
- * on the registers; a small program over external tensors only (a residual's dequantise, a mask) floats: it is computed inside whichever group needs it. */
+/* Grouping. Nodes are taken in topological order. An elementwise node joins the latest group among its producers if it has that group's
+ * dims, so that it can run on the registers; a small program over external tensors only (a residual's dequantise, a mask) floats: it is
+ * computed inside whichever group needs it. */
 #include <string.h>
 
 #include "../graph/quant.h"
@@ -7,22 +8,29 @@
 #include "../graph/status.h"
 #include "lower.h"
 
-bool lower_is_eltwise(sinter_op_kind_t kind) {
+bool lower_is_eltwise(sinter_op_kind_t kind)
+{
     return (op_flags(kind) & (OP_ELTWISE | OP_QUANT | OP_DEQUANT)) != 0 || kind == sinter_op_type_cast || kind == sinter_op_reorder;
 }
 
-bool lower_same_dims(const lt_t *a, const lt_t *b) {
+bool lower_same_dims(const lt_t *a, const lt_t *b)
+{
     return a->ndims == b->ndims && (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0);
 }
 
-bool lower_is_view(const node_t *n) { return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose; }
+bool lower_is_view(const node_t *n)
+{
+    return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose;
+}
 
-static bool computes_scales(const node_t *n) {
+static bool computes_scales(const node_t *n)
+{
     const char *kind = node_str(n, sinter_op_attr_quantization_kind, "static");
     return n->kind == sinter_op_dynamic_quantize && strcmp(kind, "static") != 0;
 }
 
-int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos) {
+int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos)
+{
     if (!arena_grow(&lo->plan->arena, (void **)&lo->groups, &lo->cap_groups, lo->n_groups, sizeof(group_t))) {
         return -1;
     }
@@ -30,7 +38,8 @@ int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
     return lo->n_groups++;
 }
 
-static bool in_group(const group_t *gr, int node) {
+static bool in_group(const group_t *gr, int node)
+{
     for (int i = 0; i < gr->n_nodes; i++) {
         if (gr->nodes[i] == node) {
             return true;
@@ -39,7 +48,8 @@ static bool in_group(const group_t *gr, int node) {
     return false;
 }
 
-static sinter_status_t append(lowering_t *lo, group_t *gr, int node) {
+static sinter_status_t append(lowering_t *lo, group_t *gr, int node)
+{
     if (!arena_grow(&lo->plan->arena, (void **)&gr->nodes, &gr->cap_nodes, gr->n_nodes, sizeof(int))) {
         return sinter_out_of_memory;
     }
@@ -48,21 +58,27 @@ static sinter_status_t append(lowering_t *lo, group_t *gr, int node) {
 }
 
 /* Vectors beside the data (scales, zero points, biases) have dims of their own and are read from memory, not from a register. */
-static bool from_memory(const node_t *n, int port) {
+static bool from_memory(const node_t *n, int port)
+{
     return port > 0 && ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu);
 }
 
 /* The floating node that makes an input in a register, -1 if none does. */
-static int floating_producer(const lowering_t *lo, const node_t *n, int port) {
+static int floating_producer(const lowering_t *lo, const node_t *n, int port)
+{
     const int p = from_memory(n, port) ? -1 : lo->g->values[n->in[port]].producer;
     return p >= 0 && lo->floating[p] ? p : -1;
 }
 
 /* Instructions a node adds: itself, its loads, and the arithmetic of scales and zero points. */
-static int node_cost(const node_t *n) { return 1 + n->n_in + ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0); }
+static int node_cost(const node_t *n)
+{
+    return 1 + n->n_in + ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0);
+}
 
 /* Cost of a node with the floating producers it would pull into a group. What floats is cheap, so the walk is short. */
-static int pull_cost(const lowering_t *lo, const group_t *gr, int node) {
+static int pull_cost(const lowering_t *lo, const group_t *gr, int node)
+{
     const node_t *n = &lo->g->nodes[node];
     int cost = node_cost(n);
     for (int i = 0; i < n->n_in; i++) {
@@ -73,7 +89,8 @@ static int pull_cost(const lowering_t *lo, const group_t *gr, int node) {
 }
 
 /* Adds a node to a group, its floating producers first. */
-static sinter_status_t pull(lowering_t *lo, group_t *gr, int node) {
+static sinter_status_t pull(lowering_t *lo, group_t *gr, int node)
+{
     const node_t *n = &lo->g->nodes[node];
     for (int i = 0; i < n->n_in; i++) {
         const int p = floating_producer(lo, n, i);
@@ -86,7 +103,8 @@ static sinter_status_t pull(lowering_t *lo, group_t *gr, int node) {
 }
 
 /* A node evaluated in dims that its own broadcast to gives the same, unless it counts along a dim that is then another one, or longer. */
-static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dims) {
+static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dims)
+{
     const lt_t *own = &lo->probe[n->out[0]];
     if (n->kind == sinter_op_gen_index) {
         const int64_t axis = node_s64(n, sinter_op_attr_axis, 0), d = axis < 0 ? axis + own->ndims : axis;
@@ -97,7 +115,8 @@ static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dim
 }
 
 /* Floating producers are evaluated in the group's dims. */
-static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims) {
+static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims)
+{
     const node_t *n = &lo->g->nodes[node];
     for (int i = 0; i < n->n_in; i++) {
         const int p = floating_producer(lo, n, i);
@@ -111,7 +130,8 @@ static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims) {
 static sinter_status_t place(lowering_t *lo, int node, bool force);
 
 /* The value will be read from memory by something outside registers. */
-static sinter_status_t need_memory(lowering_t *lo, int value) {
+static sinter_status_t need_memory(lowering_t *lo, int value)
+{
     const int p = lo->g->values[value].producer;
     if (p >= 0 && lo->floating[p]) {
         SG_TRY(place(lo, p, true));
@@ -120,9 +140,10 @@ static sinter_status_t need_memory(lowering_t *lo, int value) {
     return sinter_success;
 }
 
-/* Everything the group's nodes from `first` on read that group gi does not have in registers; gi -1: an attention part, whose registers are the spine. All of
- * it has a group by now. */
-static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first, int gi) {
+/* Everything the group's nodes from `first` on read that group gi does not have in registers; gi -1: an attention part, whose registers
+ * are the spine. All of it has a group by now. */
+static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first, int gi)
+{
     for (int k = first; k < gr->n_nodes; k++) {
         const node_t *n = &lo->g->nodes[gr->nodes[k]];
         for (int i = 0; i < n->n_in && n->kind != sinter_op_gen_index; i++) {
@@ -137,7 +158,8 @@ static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first,
 }
 
 /* The operands of a step that is more than a chain, scales and zero points that ride on them included. */
-static sinter_status_t need_operands(lowering_t *lo, const node_t *n) {
+static sinter_status_t need_operands(lowering_t *lo, const node_t *n)
+{
     for (int k = 0; node_read(n, k) >= 0; k++) {
         SG_TRY(need_memory(lo, node_read(n, k)));
     }
@@ -145,7 +167,8 @@ static sinter_status_t need_operands(lowering_t *lo, const node_t *n) {
 }
 
 /* The latest group among the producers, through floating ones; *in_registers: everything from that group is there in registers. */
-static int latest_group(const lowering_t *lo, int node, bool *in_registers) {
+static int latest_group(const lowering_t *lo, int node, bool *in_registers)
+{
     const node_t *n = &lo->g->nodes[node];
     int latest = -1;
     *in_registers = true;
@@ -162,7 +185,8 @@ static int latest_group(const lowering_t *lo, int node, bool *in_registers) {
 }
 
 /* What is needed beside the registers comes first, so that its group does. */
-static sinter_status_t need_vectors(lowering_t *lo, const node_t *n) {
+static sinter_status_t need_vectors(lowering_t *lo, const node_t *n)
+{
     for (int i = 0; i < n->n_in; i++) {
         if (from_memory(n, i)) {
             SG_TRY(need_memory(lo, n->in[i]));
@@ -172,7 +196,8 @@ static sinter_status_t need_vectors(lowering_t *lo, const node_t *n) {
 }
 
 /* A chain of its own for a node. Floating producers with other dims than this chain, or too many of them, become chains before it. */
-static sinter_status_t open_chain(lowering_t *lo, int node, int *gi) {
+static sinter_status_t open_chain(lowering_t *lo, int node, int *gi)
+{
     static const group_t none;
     const node_t *n = &lo->g->nodes[node];
     const bool alone = !floats_broadcast(lo, node, &lo->probe[n->out[0]]) || pull_cost(lo, &none, node) > lo->max_cost;
@@ -184,7 +209,8 @@ static sinter_status_t open_chain(lowering_t *lo, int node, int *gi) {
 }
 
 /* The same iteration space at every execute: where only one of two dims is known, the other may turn out to be 1. */
-static bool same_space(const lowering_t *lo, int v, int w) {
+static bool same_space(const lowering_t *lo, int v, int w)
+{
     const lt_t *a = &lo->g->values[v].lt, *b = &lo->g->values[w].lt;
     bool alike = lower_same_dims(&lo->probe[v], &lo->probe[w]);
     for (int d = 0; d < a->ndims && d < b->ndims; d++) {
@@ -194,7 +220,8 @@ static bool same_space(const lowering_t *lo, int v, int w) {
 }
 
 /* An elementwise node: floats, joins, or opens a chain. force: it must have a group now. */
-static sinter_status_t place(lowering_t *lo, int node, bool force) {
+static sinter_status_t place(lowering_t *lo, int node, bool force)
+{
     enum { FLOAT_SHARE = 4 }; /* what floats may be computed several times: it stays below a fourth of a group */
     static const group_t none;
     const node_t *n = &lo->g->nodes[node];
@@ -223,7 +250,8 @@ static sinter_status_t place(lowering_t *lo, int node, bool force) {
 enum { SPINE_SCORE = 1, SPINE_PROB = 2 };
 
 /* Which parts of the spine a node reads. */
-static int spine_of(const lowering_t *lo, const node_t *n) {
+static int spine_of(const lowering_t *lo, const node_t *n)
+{
     int s = 0;
     for (int k = 0; node_read(n, k) >= 0; k++) {
         s |= lo->spine[node_read(n, k)];
@@ -231,12 +259,14 @@ static int spine_of(const lowering_t *lo, const node_t *n) {
     return s;
 }
 
-static sinter_status_t give_up(lowering_t *lo, const char *why) {
+static sinter_status_t give_up(lowering_t *lo, const char *why)
+{
     lo->why_not = why;
     return sinter_unimplemented;
 }
 
-static sinter_status_t score_matmul(lowering_t *lo, int node) {
+static sinter_status_t score_matmul(lowering_t *lo, int node)
+{
     const node_t *n = &lo->g->nodes[node];
     if (n->n_in > 2) {
         return give_up(lo, "the score matmul has a bias");
@@ -250,7 +280,8 @@ static sinter_status_t score_matmul(lowering_t *lo, int node) {
     return sinter_success;
 }
 
-static sinter_status_t score_softmax(lowering_t *lo, int node) {
+static sinter_status_t score_softmax(lowering_t *lo, int node)
+{
     const node_t *n = &lo->g->nodes[node];
     const int64_t axis = node_s64(n, sinter_op_attr_axis, 1);
     if (axis != -1 && axis != lo->probe[n->in[0]].ndims - 1) {
@@ -267,9 +298,11 @@ static sinter_status_t score_softmax(lowering_t *lo, int node) {
     return sinter_success;
 }
 
-static sinter_status_t value_matmul(lowering_t *lo, int node) {
+static sinter_status_t value_matmul(lowering_t *lo, int node)
+{
     const node_t *n = &lo->g->nodes[node];
-    if (lo->att.pv >= 0 || n->n_in > 2 || lo->spine[n->in[0]] != SPINE_PROB || lo->spine[n->in[1]] != 0 || node_bool(n, sinter_op_attr_transpose_a, false)) {
+    if (lo->att.pv >= 0 || n->n_in > 2 || lo->spine[n->in[0]] != SPINE_PROB || lo->spine[n->in[1]] != 0 ||
+        node_bool(n, sinter_op_attr_transpose_a, false)) {
         return give_up(lo, "the probabilities do not go as they are, on the left, into one matmul without bias");
     }
     SG_TRY(need_operands(lo, n));
@@ -283,7 +316,8 @@ static sinter_status_t value_matmul(lowering_t *lo, int node) {
 }
 
 /* Elementwise work on tiles of scores or probabilities. */
-static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine) {
+static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
+{
     const node_t *n = &lo->g->nodes[node];
     const lt_t *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
     group_t *part = spine == SPINE_SCORE ? &lo->att.score : &lo->att.prob;
@@ -301,7 +335,8 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine) {
 }
 
 /* The score MatMul, and whatever reads a score or a probability. */
-static sinter_status_t attention_node(lowering_t *lo, int node, int spine) {
+static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
+{
     const node_t *n = &lo->g->nodes[node];
     for (int i = 1; i < n->n_in; i++) {
         if (from_memory(n, i) && lo->spine[n->in[i]] != 0) {
@@ -322,7 +357,8 @@ static sinter_status_t attention_node(lowering_t *lo, int node, int spine) {
 }
 
 /* Scores and probabilities exist in tiles only. */
-static sinter_status_t check_spine(lowering_t *lo) {
+static sinter_status_t check_spine(lowering_t *lo)
+{
     if (lo->att.pv < 0) {
         return give_up(lo, "no second matmul over the softmax");
     }
@@ -336,7 +372,8 @@ static sinter_status_t check_spine(lowering_t *lo) {
 
 /* ---- all ---------------------------------------------------------------------------------------------------------------------- */
 
-static sinter_status_t heavy_node(lowering_t *lo, int node) {
+static sinter_status_t heavy_node(lowering_t *lo, int node)
+{
     const node_t *n = &lo->g->nodes[node];
     const bool softmax = n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax;
     SG_TRY(need_operands(lo, n));
@@ -353,7 +390,8 @@ static sinter_status_t heavy_node(lowering_t *lo, int node) {
     return sinter_success;
 }
 
-sinter_status_t lower_group(lowering_t *lo) {
+sinter_status_t lower_group(lowering_t *lo)
+{
     const graph_t *g = lo->g;
     for (int t = 0; t < graph_n_live(g); t++) {
         const int node = g->topo[t];

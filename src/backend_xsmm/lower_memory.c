@@ -7,7 +7,8 @@
 #include "lower.h"
 
 /* The view over a value that nothing else uses, -1 if there is none. */
-static int only_view_of(const lowering_t *lo, int v) {
+static int only_view_of(const lowering_t *lo, int v)
+{
     const value_t *value = &lo->g->values[v];
     if (value->n_uses != 1 || value->is_output) {
         return -1;
@@ -16,8 +17,10 @@ static int only_view_of(const lowering_t *lo, int v) {
     return lower_is_view(n) && n->in[0] == v ? n->out[0] : -1;
 }
 
-/* Strides that come with the tensor of an execute may leave gaps anywhere: a view must not count on dims that follow one another without. */
-static void set_loose(lt_t *lt) {
+/* Strides that come with the tensor of an execute may leave gaps anywhere: a view must not count on dims that follow one another
+ * without. */
+static void set_loose(lt_t *lt)
+{
     int64_t stride = 1;
     for (int d = lt->ndims - 1; d >= 0; d--) {
         lt->strides[d] = stride;
@@ -27,7 +30,8 @@ static void set_loose(lt_t *lt) {
     }
 }
 
-static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt) {
+static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
+{
     bound_t *b = &lo->bound[v];
     lt_t probe = *lt;
     if (kind == PV_INPUT && probe.layout_type == sinter_layout_type_strided && !lt_strides_known(&probe)) {
@@ -43,7 +47,8 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt) {
 }
 
 /* Makes plan value v a view of base; false if strides cannot say it. like: the graph value whose dims v has. */
-static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, bool inverse) {
+static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, bool inverse)
+{
     plan_value_t *pv = &lo->plan->values[v];
     const lt_t *lt = &lo->probe[like];
     bound_t b = {.dtype = lt->data_type, .ndims = lt->ndims};
@@ -63,7 +68,8 @@ static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *
 }
 
 /* A plan value that is no graph value; its lt is that of the graph value `like`. */
-static int extra_value(lowering_t *lo, int like) {
+static int extra_value(lowering_t *lo, int like)
+{
     plan_t *plan = lo->plan;
     if (plan->n_values == lo->cap_values) {
         return -1; /* the arrays are sized for the worst case */
@@ -72,9 +78,11 @@ static int extra_value(lowering_t *lo, int like) {
     return plan->n_values++;
 }
 
-/* Where a step stores value v: a port, a temporary, or the memory behind the views that follow it. The views' places are settled from the last one back; where
- * strides cannot say one, its input becomes a temporary, and the views behind it find their places when they are looked at. */
-static void store_target(lowering_t *lo, int v) {
+/* Where a step stores value v: a port, a temporary, or the memory behind the views that follow it. The views' places are settled from
+ * the last one back; where strides cannot say one, its input becomes a temporary, and the views behind it find their places when they
+ * are looked at. */
+static void store_target(lowering_t *lo, int v)
+{
     int y = v;
     for (int next = only_view_of(lo, y); next >= 0; next = only_view_of(lo, y)) {
         y = next;
@@ -94,7 +102,8 @@ static void store_target(lowering_t *lo, int v) {
     }
 }
 
-static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int from, int to) {
+static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int from, int to)
+{
     const int gi = lower_new_group(lo, STEP_CHAIN, -1, dims_value, pos);
     if (gi < 0) {
         return sinter_out_of_memory;
@@ -106,7 +115,8 @@ static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int fr
 }
 
 /* y = view(x) with x in memory. */
-static sinter_status_t look_at(lowering_t *lo, const node_t *view) {
+static sinter_status_t look_at(lowering_t *lo, const node_t *view)
+{
     const int x = view->in[0], y = view->out[0], pos = lo->ready[x];
     const bool output = lo->g->values[y].is_output;
     if (!output && place_view(lo, y, y, x, view, false)) {
@@ -139,7 +149,8 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view) {
     return copy_step(lo, pos, y, temp, y);
 }
 
-sinter_status_t lower_memory(lowering_t *lo) {
+sinter_status_t lower_memory(lowering_t *lo)
+{
     graph_t *g = lo->g;
     plan_t *plan = lo->plan;
     plan->n_values = g->n_values;

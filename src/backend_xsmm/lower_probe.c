@@ -1,5 +1,5 @@
-/* Representative dims. The lowering decides about views and joins on a graph without unknown dims: an unknown dim that meets a known one takes its value, the
- * others become LOWER_PROBE_DIM. */
+/* Representative dims. The lowering decides about views and joins on a graph without unknown dims: an unknown dim that meets a known one
+ * takes its value, the others become LOWER_PROBE_DIM. */
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
@@ -10,7 +10,8 @@
 #include "lower.h"
 
 /* Two dims that are equal. */
-static bool equate(int64_t *a, int64_t *b) {
+static bool equate(int64_t *a, int64_t *b)
+{
     if ((*a == SINTER_UNKNOWN_DIM) == (*b == SINTER_UNKNOWN_DIM)) {
         return false;
     }
@@ -19,9 +20,10 @@ static bool equate(int64_t *a, int64_t *b) {
     return true;
 }
 
-/* Dims that broadcast to those of a result, aligned at the right, but for the last `skip` ones. A 1 says nothing about the result, and an unknown dim is taken to
- * be the same. */
-static bool broadcasts_to(lt_t *in, lt_t *out, int skip) {
+/* Dims that broadcast to those of a result, aligned at the right, but for the last `skip` ones. A 1 says nothing about the result, and
+ * an unknown dim is taken to be the same. */
+static bool broadcasts_to(lt_t *in, lt_t *out, int skip)
+{
     bool changed = false;
     for (int k = skip + 1; k <= in->ndims && k <= out->ndims; k++) {
         int64_t *x = &in->dims[in->ndims - k];
@@ -30,7 +32,8 @@ static bool broadcasts_to(lt_t *in, lt_t *out, int skip) {
     return changed;
 }
 
-static bool relate_matmul(const node_t *n, lt_t *lts) {
+static bool relate_matmul(const node_t *n, lt_t *lts)
+{
     lt_t *a = &lts[n->in[0]], *b = &lts[n->in[1]], *out = &lts[n->out[0]];
     const int ta = node_bool(n, sinter_op_attr_transpose_a, false), tb = node_bool(n, sinter_op_attr_transpose_b, false);
     if (a->ndims < 2 || b->ndims < 2 || out->ndims < 2) {
@@ -45,7 +48,8 @@ static bool relate_matmul(const node_t *n, lt_t *lts) {
     return (n->n_in > 2 && broadcasts_to(&lts[n->in[2]], out, 0)) || changed;
 }
 
-static bool relate_transpose(const node_t *n, lt_t *in, lt_t *out) {
+static bool relate_transpose(const node_t *n, lt_t *in, lt_t *out)
+{
     const attr_t *order = node_attr(n, sinter_op_attr_order);
     bool changed = false;
     for (int d = 0; d < out->ndims && in->ndims == out->ndims; d++) {
@@ -56,21 +60,38 @@ static bool relate_transpose(const node_t *n, lt_t *in, lt_t *out) {
 }
 
 /* A channel vector along dim 1 or the last dim of the data. */
-static bool relate_channels(const node_t *n, lt_t *data, lt_t *vector) {
+static bool relate_channels(const node_t *n, lt_t *data, lt_t *vector)
+{
     const bool ncx = strcmp(node_str(n, sinter_op_attr_data_format, "NXC"), "NCX") == 0;
     return vector->ndims == 1 && data->ndims > 1 && equate(&data->dims[ncx ? 1 : data->ndims - 1], &vector->dims[0]);
 }
 
-static bool relate_node(const node_t *n, lt_t *lts) {
+/* One slope for each channel, or a slope that broadcasts as any operand does. */
+static bool relate_slope(const node_t *n, lt_t *data, lt_t *slope, lt_t *out)
+{
+    const bool channels = slope->ndims == 1 && slope->dims[0] != 1 && node_bool(n, sinter_op_attr_per_channel_broadcast, true);
+    return channels ? relate_channels(n, data, slope) : broadcasts_to(slope, out, 0);
+}
+
+static bool relate_node(const node_t *n, lt_t *lts)
+{
     lt_t *a = &lts[n->in[0]], *out = &lts[n->out[0]];
     bool changed = false;
     switch (n->kind) {
-    case sinter_op_matmul: return relate_matmul(n, lts);
-    case sinter_op_static_transpose: return relate_transpose(n, a, out);
-    case sinter_op_static_reshape: return false;
+    case sinter_op_matmul:
+        return relate_matmul(n, lts);
+    case sinter_op_static_transpose:
+        return relate_transpose(n, a, out);
+    case sinter_op_static_reshape:
+        return false;
     case sinter_op_bias_add:
-    case sinter_op_prelu: changed = relate_channels(n, a, &lts[n->in[1]]); break;
-    default: break;
+        changed = relate_channels(n, a, &lts[n->in[1]]);
+        break;
+    case sinter_op_prelu:
+        changed = relate_slope(n, a, &lts[n->in[1]], out);
+        break;
+    default:
+        break;
     }
     const bool broadcasts = n->kind == sinter_op_select || (op_flags(n->kind) & OP_BINARY) != 0;
     for (int i = 0; i < n->n_in && broadcasts; i++) {
@@ -82,11 +103,13 @@ static bool relate_node(const node_t *n, lt_t *lts) {
     return changed;
 }
 
-sinter_status_t lower_probe(const graph_t *g, lt_t *probe) {
+sinter_status_t lower_probe(const graph_t *g, lt_t *probe)
+{
     for (int v = 0; v < g->n_values; v++) {
         probe[v] = g->values[v].lt;
         if (probe[v].ndims < 0 && g->values[v].producer < 0) {
-            return sg_fail(sinter_unimplemented, "tensor %llu: its number of dims must be known to compile", (unsigned long long)probe[v].id);
+            return sg_fail(sinter_unimplemented, "tensor %llu: its number of dims must be known to compile",
+                           (unsigned long long)probe[v].id);
         }
     }
     for (bool changed = true; changed;) {

@@ -2,8 +2,8 @@
  *
  *   partition subgraph --passes--> --lower--> plan (steps, values) --select--> kernels --setup--> JIT handles, scratch sizes
  *
- * Dims may be unknown until execute, so nothing in a plan depends on dims that execute may bring: at execute a frame holds every value's data pointer, dims and
- * strides, and each step's kernel prepares its own state from the frame before the threads start. */
+ * Dims may be unknown until execute, so nothing in a plan depends on dims that execute may bring: at execute a frame holds every value's
+ * data pointer, dims and strides, and each step's kernel prepares its own state from the frame before the threads start. */
 #ifndef SINTER_SRC_PLAN_H
 #define SINTER_SRC_PLAN_H
 
@@ -21,12 +21,13 @@ typedef struct bound {
 } bound_t;
 
 typedef struct frame {
-    bound_t *v;  /* by plan value */
+    bound_t *v; /* by plan value */
     int threads;
 } frame_t;
 
-/* One matrix operand: codes and how they become numbers. All value indices; -1: none. scale_dim[d] is the dim of the scale value that belongs to data dim d, -1 if
- * it has none. The group size along d is dims[d] / scale dims[scale_dim[d]] (whole dim if -1). Static scales and zps are constant values (f32, s32). */
+/* One matrix operand: codes and how they become numbers. All value indices; -1: none. scale_dim[d] is the dim of the scale value that
+ * belongs to data dim d, -1 if it has none. The group size along d is dims[d] / scale dims[scale_dim[d]] (whole dim if -1). Static
+ * scales and zps are constant values (f32, s32). */
 typedef struct operand {
     int data, scale, zp;
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
@@ -34,7 +35,8 @@ typedef struct operand {
 
 typedef enum step_kind { STEP_CHAIN, STEP_MATMUL, STEP_SOFTMAX, STEP_ATTENTION, STEP_DYNQUANT, STEP_KINDS } step_kind_t;
 
-/* out[b.., M, N] = A[b.., M, K] * B[b.., K, N], numpy broadcast of b, then `post` over out's dims with the product in register 0. At least 2-D each. */
+/* out[b.., M, N] = A[b.., M, K] * B[b.., K, N], numpy broadcast of b, then `post` over out's dims with the product in register 0. At
+ * least 2-D each. */
 typedef struct matmul_params {
     operand_t a, b;
     bool trans_a, trans_b; /* the last two dims of the operand are swapped */
@@ -43,8 +45,8 @@ typedef struct matmul_params {
 
 /* Softmax over axis of in; `post` over in's dims with the probability in register 0. */
 typedef struct softmax_params {
-    int in, stats;  /* stats -1: none; else f32 max + log(sum(exp)), axis dim 1 */
-    int axis;       /* normalised; if the rank is unknown at compile it is kept as given and normalised at prepare */
+    int in, stats;         /* stats -1: none; else f32 max + log(sum(exp)), axis dim 1 */
+    int axis;              /* normalised; if the rank is unknown at compile it is kept as given and normalised at prepare */
     bool inf_as_zero, log; /* log: LogSoftmax */
 } softmax_params_t;
 
@@ -60,24 +62,25 @@ typedef struct attention_params {
     int stats;            /* f32 [b.., S, 1]; -1: none */
     bool inf_as_zero;
     /* Found by the lowering; score still holds the complete program. */
-    bool causal;          /* score ends in Select(row + causal_shift >= col, x, fill) */
+    bool causal;              /* score ends in Select(row + causal_shift >= col, x, fill) */
     bool causal_bottom_right; /* shift = T - S, else causal_shift */
     int64_t causal_shift;
-    int causal_fill;      /* the scalar value filled in where masked (tiles may be skipped if it is -inf) */
+    int causal_fill; /* the scalar value filled in where masked (tiles may be skipped if it is -inf) */
 } attention_params_t;
 
 /* DynamicQuantize that computes its scales. */
 typedef struct dynquant_params {
-    int in, out, scale, zp; /* zp -1: none */
-    int tensor_scale;       /* dynamic_nv: the scale of all scales, an input; -1: 1 */
+    int in, out, scale, zp;                                       /* zp -1: none */
+    int tensor_scale;                                             /* dynamic_nv: the scale of all scales, an input; -1: 1 */
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS]; /* as in operand_t */
-    int kind;               /* quant_kind_t */
+    int kind;                                                     /* quant_kind_t */
 } dynquant_params_t;
 
 typedef struct step {
     step_kind_t kind;
     const struct kernel *kernel;
-    const chain_t *post; /* the chain of STEP_CHAIN (registers start empty, iteration dims are those of post->dims_value) or the epilogue; never NULL */
+    /* The chain of STEP_CHAIN (registers start empty, iteration dims are those of post->dims_value) or the epilogue; never NULL. */
+    const chain_t *post;
     union {
         matmul_params_t matmul;
         softmax_params_t softmax;
@@ -88,7 +91,7 @@ typedef struct step {
     void *jit;                 /* what the kernel's setup left: handles, tile sizes; in the plan's arena */
     size_t state_offset;       /* of the kernel's state in the frame memory */
     size_t state_bytes;
-    const char *note;          /* for the report: tile sizes, arithmetic; by setup */
+    const char *note; /* for the report: tile sizes, arithmetic; by setup */
 } step_t;
 
 typedef enum pv_kind { PV_INPUT, PV_OUTPUT, PV_TEMP, PV_CONST, PV_VIEW, PV_DIMS } pv_kind_t;
@@ -115,7 +118,7 @@ typedef struct plan {
     sinter_cpu_isa_t isa;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
-    bool dynamic;            /* some dim is unknown */
+    bool dynamic; /* some dim is unknown */
 } plan_t;
 
 #endif

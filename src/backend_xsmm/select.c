@@ -1,4 +1,5 @@
-/* The kernel registry and its one selection rule: the cheapest row that accepts the step and whose ISA the plan may use; ties go to the earlier row. */
+/* The kernel registry and its one selection rule: the cheapest row that accepts the step and whose ISA the plan may use; ties go to the
+ * earlier row. */
 #include <sinter/sinter_graph.h>
 #include <sinter/sinter_partition.h>
 
@@ -16,7 +17,8 @@ const kernel_t *const sinter_kernels[] = {
 };
 const int sinter_n_kernels = (int)(sizeof(sinter_kernels) / sizeof(sinter_kernels[0]));
 
-const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why) {
+const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why)
+{
     const kernel_t *best = NULL;
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
@@ -24,7 +26,8 @@ const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t 
             continue;
         }
         if (k->isa > plan->isa) {
-            text_add(why, "  %s refused: needs %s, this engine has %s\n", k->name, sinter_cpu_isa_name(k->isa), sinter_cpu_isa_name(plan->isa));
+            text_add(why, "  %s refused: needs %s, this engine has %s\n", k->name, sinter_cpu_isa_name(k->isa),
+                     sinter_cpu_isa_name(plan->isa));
             continue;
         }
         const char *reason = k->refuse ? k->refuse(plan, step) : NULL;
@@ -37,7 +40,8 @@ const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t 
     return best;
 }
 
-const char *sinter_kernel_list(void) {
+const char *sinter_kernel_list(void)
+{
     return
 #define SINTER_KERNEL(name) #name "\n"
 #include "kernels.def"

@@ -1,11 +1,13 @@
-/* MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]: vectors become matrices, so that kernels know matrices only. */
+/* MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]: vectors become matrices, so that kernels
+ * know matrices only. */
 #include <string.h>
 
 #include "../graph/status.h"
 #include "passes.h"
 
 /* node may move: indices only. */
-static sinter_status_t widen(graph_t *g, int node, int port) {
+static sinter_status_t widen(graph_t *g, int node, int port)
+{
     const lt_t *from = &g->values[g->nodes[node].in[port]].lt;
     lt_t lt = *from;
     const int64_t n = from->dims[0];
@@ -30,7 +32,8 @@ static sinter_status_t widen(graph_t *g, int node, int port) {
 }
 
 /* The product gets the dims that the vectors lacked; a reshape takes them away again. */
-static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column) {
+static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column)
+{
     const int result = g->nodes[node].out[0];
     const lt_t *to = &g->values[result].lt;
     lt_t lt = *to;
@@ -59,7 +62,8 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
     return pass_add_reshape(g, wide, result, shape, g->values[result].lt.ndims, true) < 0 ? sinter_out_of_memory : sinter_success;
 }
 
-sinter_status_t pass_matmul_2d(graph_t *g) {
+sinter_status_t pass_matmul_2d(graph_t *g)
+{
     bool changed = false;
     for (int t = 0; t < graph_n_live(g); t++) {
         const int node = g->topo[t];

@@ -9,12 +9,20 @@
 #include "../graph/status.h"
 #include "passes.h"
 
-static bool is_view(const node_t *n) { return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose; }
+static bool is_view(const node_t *n)
+{
+    return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose;
+}
 
-static bool is_scalar(const graph_t *g, int v) { return lt_elems(&g->values[v].lt) == 1; }
+static bool is_scalar(const graph_t *g, int v)
+{
+    return lt_elems(&g->values[v].lt) == 1;
+}
 
-/* One value per element of in[0], whatever its index; ndims: the least rank that in[0] may have, which a scalar of higher rank would raise. */
-static bool ignores_index(const graph_t *g, const node_t *f, int ndims) {
+/* One value per element of in[0], whatever its index; ndims: the least rank that in[0] may have, which a scalar of higher rank would
+ * raise. */
+static bool ignores_index(const graph_t *g, const node_t *f, int ndims)
+{
     const unsigned flags = op_flags(f->kind);
     if (f->kind == sinter_op_type_cast || f->kind == sinter_op_reorder || (flags & OP_UNARY)) {
         return f->kind != sinter_op_gen_index;
@@ -22,13 +30,18 @@ static bool ignores_index(const graph_t *g, const node_t *f, int ndims) {
     if (f->kind == sinter_op_quantize || f->kind == sinter_op_dequantize) {
         return strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
     }
-    return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) && !is_scalar(g, f->in[0]) && g->values[f->in[1]].lt.ndims <= ndims;
+    return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) && !is_scalar(g, f->in[0]) &&
+           g->values[f->in[1]].lt.ndims <= ndims;
 }
 
-static bool only_used_here(const graph_t *g, int v) { return g->values[v].n_uses == 1 && !g->values[v].is_output; }
+static bool only_used_here(const graph_t *g, int v)
+{
+    return g->values[v].n_uses == 1 && !g->values[v].is_output;
+}
 
 /* By node: a view that shows the result of an op, not a tensor from outside. NULL: out of memory. */
-static bool *views_of_results(graph_t *g) {
+static bool *views_of_results(graph_t *g)
+{
     bool *over = ARENA_NEW(&g->arena, bool, g->n_nodes + 1);
     for (int t = 0; t < graph_n_live(g) && over != NULL; t++) {
         const int node = g->topo[t], p = g->values[g->nodes[node].in[0]].producer;
@@ -38,7 +51,8 @@ static bool *views_of_results(graph_t *g) {
 }
 
 /* The op below view that can change places with it, -1 if none. */
-static int op_below(const graph_t *g, const node_t *view) {
+static int op_below(const graph_t *g, const node_t *view)
+{
     const int v = view->out[0];
     if (!only_used_here(g, v) || !only_used_here(g, view->in[0])) {
         return -1;
@@ -48,7 +62,8 @@ static int op_below(const graph_t *g, const node_t *view) {
 }
 
 /* Keeps uses[] right for what op_below asks next: the uses of the result stay its uses. */
-static sinter_status_t swap(graph_t *g, int view, int f) {
+static sinter_status_t swap(graph_t *g, int view, int f)
+{
     lt_t lt = g->values[g->nodes[view].in[0]].lt;
     lt.data_type = g->values[g->nodes[f].out[0]].lt.data_type;
     lt_set_dense(&lt);
@@ -69,7 +84,8 @@ static sinter_status_t swap(graph_t *g, int view, int f) {
     return sinter_success;
 }
 
-sinter_status_t pass_sink_views(graph_t *g) {
+sinter_status_t pass_sink_views(graph_t *g)
+{
     const bool *over = views_of_results(g);
     if (over == NULL) {
         return sinter_out_of_memory;

@@ -1,4 +1,5 @@
-/* Whole graphs as one partition, past the partitioner: compiled, looked into, executed and compared with the oracle. For tests of the lowering. */
+/* Whole graphs as one partition, past the partitioner: compiled, looked into, executed and compared with the oracle. For tests of the
+ * lowering. */
 #ifndef SINTER_TESTS_PLAN_RIG_H
 #define SINTER_TESTS_PLAN_RIG_H
 
@@ -20,8 +21,15 @@ typedef struct planned {
 static inline void planned_part(planned_t *p, mini_t *m, family_t family, sinter_fpmath_mode_t mode, bool apply_to_int)
 {
     *p = (planned_t){.m = m};
-    p->part = (sinter_partition_t){.engine = m->g.engine, .pattern = "test", .family = family, .sub = m->g, .inputs = p->in, .outputs = p->out,
-                                   .supported = true, .mode = mode, .apply_to_int = apply_to_int};
+    p->part = (sinter_partition_t){.engine = m->g.engine,
+                                   .pattern = "test",
+                                   .family = family,
+                                   .sub = m->g,
+                                   .inputs = p->in,
+                                   .outputs = p->out,
+                                   .supported = true,
+                                   .mode = mode,
+                                   .apply_to_int = apply_to_int};
     for (int v = 0; v < m->g.n_values; v++) {
         const value_t *value = &m->g.values[v];
         if (value->producer < 0) {
@@ -73,7 +81,7 @@ static inline const char *planned_steps(const planned_t *p, char *text, size_t s
     return text;
 }
 
-/* ---- execute ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- execute ------------------------------------------------------------------------------------------------------------------------- */
 
 enum { PLAN_GUARD = 64 };
 
@@ -121,8 +129,8 @@ static inline bool plan_guarded(const plan_buffers_t *b, unsigned char poison)
 }
 
 /* The oracle's outputs of a graph whose dims are known; 0 or -1 with err filled. */
-static inline int plan_oracle(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int, const plan_buffers_t *in, size_t n_out, const uint64_t *ids,
-                              orc_result_t *want, char *err, size_t err_size)
+static inline int plan_oracle(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int, const plan_buffers_t *in, size_t n_out,
+                              const uint64_t *ids, orc_result_t *want, char *err, size_t err_size)
 {
     static lt_t ports[PLAN_OPS][8];
     static orc_attr_t attrs[PLAN_OPS][8];
@@ -130,8 +138,14 @@ static inline int plan_oracle(const graph_t *g, sinter_fpmath_mode_t mode, bool 
     orc_tensor_t tensors[PLAN_PORTS];
     for (int i = 0; i < g->n_nodes; i++) {
         const node_t *n = &g->nodes[i];
-        ops[i] = (orc_op_t){.id = n->id, .kind = n->kind, .n_attrs = (size_t)n->n_attrs, .n_inputs = (size_t)n->n_in, .n_outputs = (size_t)n->n_out,
-                            .attrs = attrs[i], .inputs = ports[i], .outputs = ports[i] + n->n_in};
+        ops[i] = (orc_op_t){.id = n->id,
+                            .kind = n->kind,
+                            .n_attrs = (size_t)n->n_attrs,
+                            .n_inputs = (size_t)n->n_in,
+                            .n_outputs = (size_t)n->n_out,
+                            .attrs = attrs[i],
+                            .inputs = ports[i],
+                            .outputs = ports[i] + n->n_in};
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             ports[i][k] = g->values[k < n->n_in ? n->in[k] : n->out[k - n->n_in]].lt;
         }

@@ -6,10 +6,13 @@
 #include "check.h"
 #include "rig.h"
 
-static const char *const step_names[STEP_KINDS] = {
-    [STEP_CHAIN] = "chain", [STEP_MATMUL] = "matmul", [STEP_SOFTMAX] = "softmax", [STEP_ATTENTION] = "attention", [STEP_DYNQUANT] = "dynquant"};
+static const char *const step_names[STEP_KINDS] = {[STEP_CHAIN] = "chain",
+                                                   [STEP_MATMUL] = "matmul",
+                                                   [STEP_SOFTMAX] = "softmax",
+                                                   [STEP_ATTENTION] = "attention",
+                                                   [STEP_DYNQUANT] = "dynquant"};
 
-/* ---- names ---------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- names --------------------------------------------------------------------------------------------------------------------------- */
 
 /* <step>_<algorithm>_<arithmetic>_<isa>, each of small letters and digits. */
 static void test_names(void)
@@ -73,7 +76,7 @@ static void test_generic(void)
     }
 }
 
-/* ---- selection ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- selection ----------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct problem {
     rig_t r;
@@ -103,7 +106,8 @@ static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter
         chain_begin(&b, &p->r.plan.arena, 3, a->out_dims, true);
         chain_store(&b, 0, a->out_dims, NULL);
     } else {
-        const int in = rig_value(&p->r, type, 2, mat, NULL), out = rig_value(&p->r, kind == STEP_DYNQUANT ? sinter_s8 : sinter_f32, 2, mat, NULL);
+        const int in = rig_value(&p->r, type, 2, mat, NULL),
+                  out = rig_value(&p->r, kind == STEP_DYNQUANT ? sinter_s8 : sinter_f32, 2, mat, NULL);
         chain_begin(&b, &p->r.plan.arena, 2, out, kind == STEP_MATMUL || kind == STEP_SOFTMAX);
         const int reg = kind == STEP_CHAIN ? chain_load(&b, in, 2) : 0;
         if (kind == STEP_MATMUL) {
@@ -164,7 +168,8 @@ static void test_float_steps(sinter_cpu_isa_t machine)
                 snprintf(want, sizeof(want), "%s_%s_%s", stems[kind], bf16 ? "bf16" : "f32", isa_suffix[isa]);
                 const char *got = selected(&p, &why);
                 CHECK(strcmp(got, want) == 0, "%s under %s: got %s", want, sinter_cpu_isa_name(isa), got);
-                CHECK(!products || bf16 || allowed || isa < sinter_isa_avx512_vnni || strstr(why.text, "the fpmath mode does not allow bf16") != NULL,
+                CHECK(!products || bf16 || allowed || isa < sinter_isa_avx512_vnni ||
+                          strstr(why.text, "the fpmath mode does not allow bf16") != NULL,
                       "%s: why no bf16: %s", want, why.text);
                 rig_free(&p.r);
             }
@@ -178,21 +183,25 @@ static void test_reasons(sinter_cpu_isa_t machine)
     problem_t p;
     textbuf_t why;
     make(&p, STEP_CHAIN, sinter_s32, sinter_fpmath_mode_strict, 8, machine);
-    CHECK(strcmp(selected(&p, &why), "chain_runs_f64_generic") == 0 && strstr(why.text, "needs double precision") != NULL, "s32 chain: %s", why.text);
+    CHECK(strcmp(selected(&p, &why), "chain_runs_f64_generic") == 0 && strstr(why.text, "needs double precision") != NULL, "s32 chain: %s",
+          why.text);
     rig_free(&p.r);
     make(&p, STEP_CHAIN, sinter_bf16, sinter_fpmath_mode_strict, 8, sinter_isa_generic);
-    CHECK(strcmp(selected(&p, &why), "chain_runs_f32_generic") == 0 && strstr(why.text, "chain_runs_f32_avx2 refused: needs avx2, this engine has generic"),
+    CHECK(strcmp(selected(&p, &why), "chain_runs_f32_generic") == 0 &&
+              strstr(why.text, "chain_runs_f32_avx2 refused: needs avx2, this engine has generic"),
           "bf16 chain: %s", why.text);
     rig_free(&p.r);
     for (int kind = STEP_SOFTMAX; kind <= STEP_DYNQUANT; kind += STEP_DYNQUANT - STEP_SOFTMAX) {
         make(&p, (step_kind_t)kind, sinter_f64, sinter_fpmath_mode_strict, 8, machine);
-        CHECK(strcmp(selected(&p, &why), "none") == 0 && strstr(why.text, "double precision") != NULL, "f64 %s: %s", step_names[kind], why.text);
+        CHECK(strcmp(selected(&p, &why), "none") == 0 && strstr(why.text, "double precision") != NULL, "f64 %s: %s", step_names[kind],
+              why.text);
         rig_free(&p.r);
     }
     make(&p, STEP_ATTENTION, sinter_f32, sinter_fpmath_mode_bf16, 1, machine);
     const char *got = selected(&p, &why);
     CHECK(strstr(got, "attention_flash_f32_") == got, "unknown head size: %s", got);
-    CHECK(machine < sinter_isa_avx512_vnni || xs_refuse(XS_BF16F32, machine) != NULL || strstr(why.text, "head sizes known at compile") != NULL,
+    CHECK(machine < sinter_isa_avx512_vnni || xs_refuse(XS_BF16F32, machine) != NULL ||
+              strstr(why.text, "head sizes known at compile") != NULL,
           "unknown head size: %s", why.text);
     rig_free(&p.r);
 }

@@ -1,12 +1,12 @@
-/* The lowering: which steps a graph becomes, where its values live, why attention is given up; random graphs are planned soundly and compute what the oracle
- * says. test_lower ROUNDS runs more of them. */
+/* The lowering: which steps a graph becomes, where its values live, why attention is given up; random graphs are planned soundly and
+ * compute what the oracle says. test_lower ROUNDS runs more of them. */
 #define _POSIX_C_SOURCE 200809L
 #include <omp.h>
 
 #include "check.h"
 #include "plan_rig.h"
 
-/* ---- random graphs ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- random graphs ------------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t seed = 1;
 
@@ -79,7 +79,10 @@ static void op(maker_t *k, sinter_op_kind_t kind, const lt_t *in, int n_in, lt_t
     mini_add(&k->m, kind, ins, n_in, &out, 1, attrs, n_attrs);
 }
 
-static bool is_f32(const lt_t *lt) { return lt->data_type == sinter_f32; }
+static bool is_f32(const lt_t *lt)
+{
+    return lt->data_type == sinter_f32;
+}
 
 /* A random f32 tensor of the graph, with preference for young ones. */
 static lt_t any_float(const maker_t *k)
@@ -170,7 +173,8 @@ static void add_view(maker_t *k)
         values[d] = d == open ? -1 : dims[d];
     }
     k->n_ints += n;
-    const attr_t attrs[2] = {{.id = sinter_op_attr_shape, .n = (size_t)n, .s64 = values}, {.id = sinter_op_attr_special_zero, .n = 1, .b = false}};
+    const attr_t attrs[2] = {{.id = sinter_op_attr_shape, .n = (size_t)n, .s64 = values},
+                             {.id = sinter_op_attr_special_zero, .n = 1, .b = false}};
     op(k, sinter_op_static_reshape, &x, 1, with_dims(k, sinter_f32, n, dims, false), attrs, 2);
 }
 
@@ -325,7 +329,9 @@ static void fill(plan_buffers_t *b, int i)
 {
     const int64_t n = (int64_t)(b->bytes[i] * 8 / (size_t)dtype_traits(b->lt[i].data_type)->bits);
     for (int64_t e = 0; e < n; e++) {
-        const double v = b->lt[i].data_type == sinter_boolean ? pick(2) : b->lt[i].data_type == sinter_s8 ? pick(31) - 15 : (pick(33) - 16) / 8.0;
+        const double v = b->lt[i].data_type == sinter_boolean ? pick(2)
+                         : b->lt[i].data_type == sinter_s8    ? pick(31) - 15
+                                                              : (pick(33) - 16) / 8.0;
         orc_encode(b->lt[i].data_type, b->data[i] + PLAN_GUARD, e, v);
     }
 }
@@ -361,20 +367,21 @@ static void compare(maker_t *k, planned_t *p, plan_buffers_t *in, const char *na
     }
     CHECK(status == sinter_success, "%s %d: %s", name, round, sinter_last_error_message());
     CHECK(plan_guarded(in, 0x5A) && plan_guarded(&out, 0xA5), "%s %d: written outside", name, round);
-    const int failed = status != sinter_success || plan_oracle(&k->m.g, sinter_fpmath_mode_strict, false, in, n_out, ids, want, err, sizeof(err));
+    const int failed =
+        status != sinter_success || plan_oracle(&k->m.g, sinter_fpmath_mode_strict, false, in, n_out, ids, want, err, sizeof(err));
     CHECK(!failed, "%s %d: oracle: %s", name, round, err);
     for (size_t i = 0; i < n_out && !failed; i++) {
         orc_diff_t diff = {0};
         const int bad = orc_compare(&want[i], &inferred[i], out.data[i] + PLAN_GUARD, &diff);
-        CHECK(!bad, "%s %d: tensor %llu: %zu of %zu wrong, at %zu got %g, want %g +- %g", name, round, (unsigned long long)ids[i], diff.bad, diff.n,
-              diff.worst, diff.got, diff.want, diff.tolerance);
+        CHECK(!bad, "%s %d: tensor %llu: %zu of %zu wrong, at %zu got %g, want %g +- %g", name, round, (unsigned long long)ids[i], diff.bad,
+              diff.n, diff.worst, diff.got, diff.want, diff.tolerance);
         orc_result_free(&want[i]);
     }
     sinter_stream_destroy(&stream);
     plan_buffers_free(&out);
 }
 
-/* ---- plans of random graphs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- plans of random graphs ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct refs {
     int v[160], n;
@@ -438,11 +445,13 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer(plan, writes, s->p.dynquant.scale);
         refer(plan, writes, s->p.dynquant.zp);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
-/* Every read finds what an earlier step has written, every output is written, and temporaries are alive from the first to the last step that touches them. */
+/* Every read finds what an earlier step has written, every output is written, and temporaries are alive from the first to the last step
+ * that touches them. */
 static void check_order(const plan_t *plan, const char *name, int round)
 {
     refs_t reads, writes;
@@ -451,14 +460,15 @@ static void check_order(const plan_t *plan, const char *name, int round)
         refer_step(plan, &plan->steps[s], &reads, &writes);
         for (int i = 0; i < reads.n; i++) {
             const plan_value_t *pv = &plan->values[reads.v[i]];
-            CHECK(pv->kind == PV_INPUT || pv->kind == PV_CONST || written[reads.v[i]], "%s %d: step %d reads value %d before it is written", name, round, s,
-                  reads.v[i]);
+            CHECK(pv->kind == PV_INPUT || pv->kind == PV_CONST || written[reads.v[i]], "%s %d: step %d reads value %d before it is written",
+                  name, round, s, reads.v[i]);
             CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last), "%s %d: step %d reads a dead temporary", name, round, s);
         }
         for (int i = 0; i < writes.n; i++) {
             const plan_value_t *pv = &plan->values[writes.v[i]];
             written[writes.v[i]] = true;
-            CHECK(pv->kind == PV_OUTPUT || pv->kind == PV_TEMP, "%s %d: step %d writes value %d of kind %d", name, round, s, writes.v[i], pv->kind);
+            CHECK(pv->kind == PV_OUTPUT || pv->kind == PV_TEMP, "%s %d: step %d writes value %d of kind %d", name, round, s, writes.v[i],
+                  pv->kind);
             CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last), "%s %d: step %d writes a dead temporary", name, round, s);
         }
     }
@@ -512,8 +522,9 @@ static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers
 
 static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
 {
-    static void (*const add[])(maker_t *) = {add_unary, add_unary, add_binary, add_binary, add_binary, add_view, add_view, add_view, add_matmul,
-                                             add_softmax, add_quant, add_dynamic_dequant, add_select, add_bias, add_cast};
+    static void (*const add[])(maker_t *) = {add_unary,  add_unary, add_binary, add_binary,  add_binary, add_view,
+                                             add_view,   add_view,  add_matmul, add_softmax, add_quant,  add_dynamic_dequant,
+                                             add_select, add_bias,  add_cast};
     static maker_t k;
     const char *name = dynamic ? "dynamic" : "static";
     int refused = 0, shared = 0;
@@ -555,7 +566,7 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
     CHECK(shared > 0, "%s: no temporaries ever share memory", name);
 }
 
-/* ---- which steps ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- which steps --------------------------------------------------------------------------------------------------------------------- */
 
 /* Compiles the graph; its steps, a text the report must have ("" if none), and how many values are views. -1: any number. */
 static void expect(mini_t *m, family_t family, const char *steps, const char *report, int n_views, int line)
@@ -762,7 +773,7 @@ static void test_limits(sinter_engine_t *engine)
     EXPECT_VIEWS(&m, "chain", 50000);
 }
 
-/* ---- attention -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- attention ----------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct sdpa {
     bool two_qk, bias, two_pv, prob_and_score, view_between, score_out, used_stats, right, long_score, larger;
@@ -819,7 +830,8 @@ static void sdpa(mini_t *m, sdpa_t s)
 static void test_give_up(sinter_engine_t *engine)
 {
     mini_t m;
-#define SDPA(steps, text, ...) (mini_begin(&m, engine), sdpa(&m, (sdpa_t){__VA_ARGS__}), expect(&m, FAMILY_ATTENTION, steps, text, -1, __LINE__))
+#define SDPA(steps, text, ...)                                                                                                             \
+    (mini_begin(&m, engine), sdpa(&m, (sdpa_t){__VA_ARGS__}), expect(&m, FAMILY_ATTENTION, steps, text, -1, __LINE__))
     SDPA("attention", "attention_flash", .two_qk = false);
     SDPA("matmul softmax matmul", "attention kernel refused: the score matmul has a bias", .bias = true);
     SDPA("matmul matmul softmax matmul", "more than one score matmul", .two_qk = true);
@@ -841,7 +853,8 @@ static void test_causal(sinter_engine_t *engine)
         int rows, cols;
         const char *fill;
         bool causal;
-    } cases[] = {{-2, -1, "", true}, {2, 3, "1", true}, {-1, -2, "", false}, {-2, -2, "", false}, {-3, -1, "", false}, {-2, -1, "7", false}, {0, 0, "", false}};
+    } cases[] = {{-2, -1, "", true},  {2, 3, "1", true},    {-1, -2, "", false}, {-2, -2, "", false},
+                 {-3, -1, "", false}, {-2, -1, "7", false}, {0, 0, "", false}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         mini_t m;
         planned_t p;
@@ -860,7 +873,7 @@ static void test_causal(sinter_engine_t *engine)
     }
 }
 
-/* ---- dims known late ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- dims known late ----------------------------------------------------------------------------------------------------------------- */
 
 /* Unknown dims take what they meet; a reshape may split off a part of one. */
 static void test_unknown_dims(sinter_engine_t *engine)
@@ -879,8 +892,8 @@ static void test_unknown_dims(sinter_engine_t *engine)
     mini_begin(&m, engine);
     OP(&m, relu, f32, IN(&m, f32, "*"));
     planned_t p;
-    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_unimplemented && strstr(sinter_last_error_message(), "number of dims") != NULL, "unknown rank: %s",
-          sinter_last_error_message());
+    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_unimplemented && strstr(sinter_last_error_message(), "number of dims") != NULL,
+          "unknown rank: %s", sinter_last_error_message());
     planned_free(&p);
 }
 
