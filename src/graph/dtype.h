@@ -32,6 +32,15 @@ typedef struct dtype_traits {
     dtype_codec_t codec;
 } dtype_traits_t;
 
+/* Runs of consecutive elements (stride 1), at the speed of the ISA: the same results as the codec, bit for bit. */
+typedef struct dtype_bulk {
+    void (*load)(const void *base, int64_t first, int64_t n, float *dst);
+    void (*store)(void *base, int64_t first, int64_t n, const float *src);
+    void (*store_sat)(void *base, int64_t first, int64_t n, const float *src);
+} dtype_bulk_t;
+/* The best functions at or below isa, which the machine must have. Never NULL for a data type, no function of it is NULL. */
+const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);
+
 /* NULL for a value that is no data type. */
 const dtype_traits_t *dtype_traits(sinter_data_type_t type);
 static inline bool dtype_is_float(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_FLOAT; }

@@ -1,0 +1,32 @@
+/* Choice of the bulk conversions, and the portable ones: the codec with stride 1. */
+#include "dtype.h"
+
+#include "dtype_codec.h"
+
+#define SINTER_DTYPE(value, name, ...)                                                  \
+    static void name##_load(const void *base, int64_t first, int64_t n, float *dst)     \
+    {                                                                                   \
+        sinter_codec_##name##_load_f32(base, first, 1, n, dst);                         \
+    }                                                                                   \
+    static void name##_store(void *base, int64_t first, int64_t n, const float *src)    \
+    {                                                                                   \
+        sinter_codec_##name##_store_f32(base, first, 1, n, src);                        \
+    }                                                                                   \
+    static void name##_sat(void *base, int64_t first, int64_t n, const float *src)      \
+    {                                                                                   \
+        sinter_codec_##name##_store_sat(base, first, 1, n, src);                        \
+    }
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+
+static const dtype_bulk_t portable[] = {
+#define SINTER_DTYPE(value, name, ...) [value] = {name##_load, name##_store, name##_sat},
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+};
+
+const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa)
+{
+    (void)isa;
+    return &portable[type];
+}
