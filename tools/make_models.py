@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks, and their lists in tests/lists. Run from anywhere; what it
-writes is checked in."""
+"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks, quantisation of 64 MiB, and their lists in tests/lists. Run
+from anywhere; what it writes is checked in."""
 import os
 
 from graph_json import Graph, transposed
@@ -74,8 +74,65 @@ def gated_mlp(codes, m, hidden, inner):
     return g.output(linear(g, codes, product, hidden, codes.decoded))
 
 
+# name, quantization_kind, input, codes, scales, zero points, group of each dim (0: all of it)
+QUANTISE = [
+    ("s8-symmetric-token", "dynamic_symmetric", "f32", "s8", "f32", None, [1, 0]),
+    ("s8-symmetric-token-f16", "dynamic_symmetric", "f16", "s8", "f32", None, [1, 0]),
+    ("s8-symmetric-g128", "dynamic_symmetric", "f32", "s8", "f16", None, [1, 128]),
+    ("s4-symmetric-g32", "dynamic_symmetric", "f32", "s4", "f16", None, [1, 32]),
+    ("s4-symmetric-g32-f16", "dynamic_symmetric", "f16", "s4", "f16", None, [1, 32]),
+    ("u8-asymmetric-g32", "dynamic_asymmetric", "f32", "u8", "f16", "u8", [1, 32]),
+    ("u8-asymmetric-g128", "dynamic_asymmetric", "f32", "u8", "f16", "u8", [1, 128]),
+    ("u4-asymmetric-g32", "dynamic_asymmetric", "f32", "u4", "f16", "u4", [1, 32]),
+    ("u4-asymmetric-g128", "dynamic_asymmetric", "f32", "u4", "f16", "u4", [1, 128]),
+    ("f8_e4m3-mx-g32", "dynamic_mx", "f32", "f8_e4m3", "e8m0", None, [1, 32]),
+    ("f8_e4m3-mx-g32-bf16", "dynamic_mx", "bf16", "f8_e4m3", "e8m0", None, [1, 32]),
+    ("f8_e5m2-mx-g32", "dynamic_mx", "f32", "f8_e5m2", "e8m0", None, [1, 32]),
+    ("f8_e4m3-mx_rceil-g32", "dynamic_mx_rceil", "f32", "f8_e4m3", "e8m0", None, [1, 32]),
+    ("f6_e3m2-mx-g32", "dynamic_mx", "f32", "f6_e3m2", "e8m0", None, [1, 32]),
+    ("f6_e2m3-mx-g32", "dynamic_mx", "f32", "f6_e2m3", "e8m0", None, [1, 32]),
+    ("f4_e2m1-mx-g32", "dynamic_mx", "f32", "f4_e2m1", "e8m0", None, [1, 32]),
+    ("f4_e2m1-mx-g32-bf16", "dynamic_mx", "bf16", "f4_e2m1", "e8m0", None, [1, 32]),
+    ("f4_e2m1-nv-g16", "dynamic_nv", "f32", "f4_e2m1", "f8_e4m3", None, [1, 16]),
+    ("f4_e2m1-nv-g16-bf16", "dynamic_nv", "bf16", "f4_e2m1", "f8_e4m3", None, [1, 16]),
+    ("s8-symmetric-4x4", "dynamic_symmetric", "f32", "s8", "f32", None, [4, 4]),
+    ("s4-symmetric-32x32", "dynamic_symmetric", "f32", "s4", "f16", None, [32, 32]),
+    ("f8_e4m3-mx-32x32", "dynamic_mx", "f32", "f8_e4m3", "e8m0", None, [32, 32]),
+    ("f8_e4m3-symmetric-256x256", "dynamic_symmetric", "f32", "f8_e4m3", "f32", None, [256, 256]),
+    ("f8_e4m3-mx-32x1", "dynamic_mx", "f32", "f8_e4m3", "e8m0", None, [32, 1]),
+    ("u4-asymmetric-32x1", "dynamic_asymmetric", "f32", "u4", "f16", "u4", [32, 1]),
+    ("s8-symmetric-channel", "dynamic_symmetric", "f32", "s8", "f32", None, [0, 1]),
+    ("s8-static-g128", "static", "f32", "s8", "f16", None, [1, 128]),
+    ("u8-static-token", "static", "f32", "u8", "f32", "u8", [1, 0]),
+]
+
+
+def quantise(kind, source, codes, scale, zero_point, group):
+    """DynamicQuantize of 64 MiB."""
+    g = Graph()
+    shape = [4096, 4096 if source == "f32" else 8192]
+    group = [size or dim for size, dim in zip(group, shape)]
+    scale_shape = [dim // size for size, dim in zip(group, shape)]
+    x, q = g.input(source, shape), g.tensor(codes, shape)
+    params = [g.tensor(dtype, scale_shape) for dtype in (scale, zero_point) if dtype]
+    attrs = {"quantization_kind": kind, "qtype": "per_group", "group_shape": group}
+    if kind == "static":
+        g.inputs += [t["id"] for t in params]
+        return g.output(*g.op_to("DynamicQuantize", [x, *params], [q], **attrs))
+    return g.output(*g.op_to("DynamicQuantize", [x], [q, *params], **attrs))
+
+
+def quantise_models():
+    """Name -> graph."""
+    return {"quantise-" + name: quantise(*row) for name, *row in QUANTISE}
+
+
 def models():
     """Name -> graph."""
+    return network_models() | quantise_models()
+
+
+def network_models():
     graphs = {
         "gpt-oss-20b-decode-int4": attention(INT4, 8, 8, 64, 1, 4096, False),
         "gpt-oss-20b-decode-mxfp4": attention(MXFP4, 8, 8, 64, 1, 4096, False),
@@ -98,12 +155,15 @@ def lists():
     """File name -> text."""
     check = ["# The shapes of real networks against the oracle: each is one partition, attention with less than 2 MiB of scratch memory per thread."]
     speed = ["# Speed of the same graphs against this machine's limits."]
-    for name in sorted(models()):
+    quantisation = ["# Quantisation against this machine's copy bandwidth."]
+    quantisation += [f"--mode=P --case=../../models/{name}.json --cold-cache" for name in quantise_models()]
+    for name in sorted(network_models()):
         limit = " --max-scratch-per-thread=2097151" if "decode" in name or "prefill" in name else ""
         check.append(f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}")
         speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache")
     header = " Written by tools/make_models.py."
-    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in (("models.list", check), ("models_perf.list", speed))}
+    texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
+    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
 
 
 def main():

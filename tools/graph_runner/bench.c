@@ -175,17 +175,28 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
     return failed ? -1 : 0;
 }
 
+static double fraction(double rate, double limit)
+{
+    return limit > 0 ? rate / limit : 0;
+}
+
+/* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts. */
 static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits)
 {
     double flops = r->flops / seconds, bytes = r->bytes / seconds;
 
+    if (r->flops == 0) {
+        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth\n", what, 1e3 * seconds, 1e-9 * bytes,
+               fraction(bytes, limits->copy_bytes));
+        return;
+    }
     printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak, %.4g GB/s = %.3g of read bandwidth\n", what, 1e3 * seconds, 1e-9 * flops,
-           limits->fma_flops ? flops / limits->fma_flops : 0, 1e-9 * bytes, limits->read_bytes ? bytes / limits->read_bytes : 0);
+           fraction(flops, limits->fma_flops), 1e-9 * bytes, fraction(bytes, limits->read_bytes));
 }
 
 static void print_result(const char *what, const result_t *r, const gr_limits_t *limits)
 {
-    printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB moved\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes);
+    printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB read and written\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes);
     print_rates("min", r->min, r, limits);
     print_rates("median", r->median, r, limits);
 }
@@ -195,14 +206,16 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
     const gr_limits_t *limits = gr_limits(x->threads);
     result_t sum = {0};
 
-    printf("    limits of %d threads (%s): read %.4g GB/s, FMA f32 %.4g GFLOP/s\n", x->threads, limits->isa, 1e-9 * limits->read_bytes,
-           1e-9 * limits->fma_flops);
+    printf("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s\n", x->threads, limits->isa,
+           1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes, 1e-9 * limits->fma_flops);
     for (size_t i = 0; i < x->n_parts; i++) {
         result_t r;
         char what[128];
 
         if (bench_part(x, &x->parts[i], &r, err))
             return -1;
+        if (r.flops == 0)
+            gr_limits_copy_again(x->threads);
         snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
         print_result(what, &r, limits);
         sum = (result_t){sum.compile + r.compile, sum.min + r.min, sum.median + r.median, sum.flops + r.flops, sum.bytes + r.bytes};

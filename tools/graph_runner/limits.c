@@ -9,15 +9,16 @@
 #include <immintrin.h>
 #endif
 
-enum { PASSES = 5 };
-static const size_t read_bytes = (size_t)512 << 20;
+enum { PASSES = 5, PIECE = 32 << 10 };
+static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20;
 static const long fma_rounds = 2000000;
 
-/* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; fma runs so many rounds of independent FMAs and
- * returns the operations done. */
+/* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes past the caches, whole blocks of 512
+ * bytes at addresses aligned to 64; fma runs so many rounds of independent FMAs and returns the operations done. */
 typedef struct probe {
     const char *isa;
     unsigned long long (*read)(const void *data, size_t bytes);
+    void (*copy)(void *to, const void *from, size_t bytes);
     double (*fma)(long rounds, float *sink);
 } probe_t;
 
@@ -34,6 +35,13 @@ static unsigned long long read_generic(const void *data, size_t bytes)
     return all;
 }
 
+/* In pieces so short that the C library does not write past the caches. */
+static void copy_plain(void *to, const void *from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += PIECE)
+        memcpy((char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
+}
+
 static double fma_generic(long rounds, float *sink)
 {
     float acc[64];
@@ -48,7 +56,7 @@ static double fma_generic(long rounds, float *sink)
     return (double)rounds * 64 * 2;
 }
 
-static const probe_t generic = {"generic", read_generic, fma_generic};
+static const probe_t generic = {"generic", read_generic, copy_plain, fma_generic};
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const void *data, size_t bytes)
@@ -68,6 +76,23 @@ __attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const vo
     for (int k = 0; k < 4; k++)
         all += out[k];
     return all;
+}
+
+__attribute__((target("avx2"))) static void copy_avx2(void *to, const void *from, size_t bytes)
+{
+    const __m256i *p = from;
+    __m256i *q = to;
+
+    for (size_t i = 0; i < bytes / 32; i += 4) {
+        const __m256i a = _mm256_loadu_si256(p + i), b = _mm256_loadu_si256(p + i + 1), c = _mm256_loadu_si256(p + i + 2);
+        const __m256i d = _mm256_loadu_si256(p + i + 3);
+
+        _mm256_stream_si256(q + i, a);
+        _mm256_stream_si256(q + i + 1, b);
+        _mm256_stream_si256(q + i + 2, c);
+        _mm256_stream_si256(q + i + 3, d);
+    }
+    _mm_sfence();
 }
 
 __attribute__((target("avx2,fma"))) static double fma_avx2(long rounds, float *sink)
@@ -105,6 +130,23 @@ __attribute__((target("avx512f"))) static unsigned long long read_avx512(const v
     return (unsigned long long)_mm512_reduce_add_epi64(s[0]);
 }
 
+__attribute__((target("avx512f"))) static void copy_avx512(void *to, const void *from, size_t bytes)
+{
+    const char *p = from;
+    char *q = to;
+
+    for (size_t i = 0; i < bytes; i += 256) {
+        const __m512i a = _mm512_loadu_si512(p + i), b = _mm512_loadu_si512(p + i + 64), c = _mm512_loadu_si512(p + i + 128);
+        const __m512i d = _mm512_loadu_si512(p + i + 192);
+
+        _mm512_stream_si512((__m512i *)(void *)(q + i), a);
+        _mm512_stream_si512((__m512i *)(void *)(q + i + 64), b);
+        _mm512_stream_si512((__m512i *)(void *)(q + i + 128), c);
+        _mm512_stream_si512((__m512i *)(void *)(q + i + 192), d);
+    }
+    _mm_sfence();
+}
+
 __attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *sink)
 {
     const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.5f);
@@ -122,7 +164,8 @@ __attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *
     return (double)rounds * 16 * 16 * 2;
 }
 
-static const probe_t avx2 = {"avx2", read_avx2, fma_avx2}, avx512 = {"avx512", read_avx512, fma_avx512};
+static const probe_t avx2 = {"avx2", read_avx2, copy_avx2, fma_avx2};
+static const probe_t avx512 = {"avx512", read_avx512, copy_avx512, fma_avx512};
 #endif
 
 static const probe_t *best_probe(void)
@@ -175,6 +218,42 @@ static double measure_read(int threads)
     return best;
 }
 
+static double time_copy(void (*copy)(void *to, const void *from, size_t bytes), char *to, const char *from, int threads)
+{
+    const size_t piece = (copy_bytes / (size_t)threads + 511) / 512 * 512;
+    double start = gr_seconds();
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++) {
+        size_t at = (size_t)t * piece;
+
+        if (at < copy_bytes)
+            copy(to + at, from + at, copy_bytes - at < piece ? copy_bytes - at : piece);
+    }
+    return 2 * (double)copy_bytes / (gr_seconds() - start);
+}
+
+/* The better of a copy through the caches and one past them. */
+static double measure_copy(int threads)
+{
+    const probe_t *probe = best_probe();
+    char *from = gr_malloc(copy_bytes), *to = gr_malloc(copy_bytes + 64);
+    double best = 0;
+
+    for (size_t t = 0; from && to && t < copy_bytes; t += 4096)
+        from[t] = to[t] = (char)t;
+    for (int pass = 0; from && to && pass < PASSES; pass++) {
+        char *aligned = to + (64 - (uintptr_t)to % 64) % 64;
+        double plain = time_copy(copy_plain, aligned, from, threads), past = time_copy(probe->copy, aligned, from, threads);
+
+        best = plain > best ? plain : best;
+        best = past > best ? past : best;
+    }
+    gr_free(from);
+    gr_free(to);
+    return best;
+}
+
 static double measure_fma(int threads)
 {
     const probe_t *probe = best_probe();
@@ -196,17 +275,24 @@ static double measure_fma(int threads)
     return best;
 }
 
+static gr_limits_t limits;
+static int measured_threads;
+
 const gr_limits_t *gr_limits(int threads)
 {
-    static gr_limits_t limits;
-    static int measured_threads;
-
     if (measured_threads != threads) {
-        gr_progress("measuring the read bandwidth and FMA peak of %d threads", threads);
-        limits = (gr_limits_t){measure_read(threads), measure_fma(threads), best_probe()->isa};
+        gr_progress("measuring read bandwidth, copy bandwidth and FMA peak of %d threads", threads);
+        limits = (gr_limits_t){measure_read(threads), measure_copy(threads), measure_fma(threads), best_probe()->isa};
         measured_threads = threads;
     }
     return &limits;
+}
+
+void gr_limits_copy_again(int threads)
+{
+    double rate = measured_threads == threads ? measure_copy(threads) : 0;
+
+    limits.copy_bytes = rate > limits.copy_bytes ? rate : limits.copy_bytes;
 }
 
 /* Linux's own answer first: sysconf computes a wrong one on some CPUs under a hypervisor. */

@@ -6,12 +6,15 @@
 
 typedef struct gr_limits {
     double read_bytes; /* bytes per second read from memory by all threads */
+    double copy_bytes; /* bytes per second, read and written ones counted, of the best copy between two large buffers */
     double fma_flops;  /* f32 operations per second of fused multiply-adds on registers */
     const char *isa;   /* what measured it */
 } gr_limits_t;
 
 /* Measured at the first call with a thread count and kept. All zero if there is no memory for it. */
 const gr_limits_t *gr_limits(int threads);
+/* Copies once more and keeps the better rate: between timings, so that both see the same state of the machine. */
+void gr_limits_copy_again(int threads);
 /* Bytes of the last-level cache, or a guess. */
 size_t gr_last_level_cache(void);
 /* Reads bytes of memory with the given threads and returns a sum, so that the reads cannot be dropped. */
