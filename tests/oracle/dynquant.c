@@ -1,4 +1,8 @@
-/* DynamicQuantize that derives scales and zero points from the data of each group, by the formulas of the numeric contract.
+/* DynamicQuantize that derives scales and zero points from the data of each group, by the formulas of the numeric contract:
+ *
+ *   a NaN or an infinity in the group    scale NaN, elements and zero point those of nothing: 0 and that of an all-zero group
+ *   scales                               saturate at their type's largest number; one that their type stores as 0 is 1 (nv: 2^-9 at least)
+ *   floating-point elements              saturate; all elements are made with the scale and zero point as stored
  *
  * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of the group's extremes, and the elements
  * from both ends of the scale. */
@@ -10,21 +14,27 @@ typedef struct range {
 
 typedef struct group_stats {
     range_t amax, min, max; /* of |x|, min(0, x), max(0, x) */
-    bool special;           /* a NaN or an infinity */
+    bool special, loose;    /* a NaN or an infinity; perhaps one, or anything else */
 } group_stats_t;
 
 typedef struct params {
-    sinter_data_type_t type, scale_type; /* of elements and scales */
+    sinter_data_type_t type, scale_type, zp_type; /* of elements, scales, zero points */
     double lowest, max;                  /* of the element type */
     double tensor_scale;                 /* dynamic_nv */
 } params_t;
 
 typedef struct quantum {
     range_t scale, zp;
-    bool zeros, loose; /* every element is zero; nothing is specified */
+    bool zeros, loose; /* every element is zero; a bound is infinite, so that nothing can be told */
 } quantum_t;
 
 typedef quantum_t derive_fn_t(const group_stats_t *g, const params_t *p);
+
+typedef struct kind {
+    const char *name;
+    derive_fn_t *derive;
+    int64_t group; /* along the last axis, if no attribute says otherwise; 0: the whole tensor */
+} kind_t;
 
 /* ---- scales ------------------------------------------------------------------------------------------------------------------- */
 
@@ -55,39 +65,37 @@ static double rceil_scale(double amax, const params_t *p)
 
 static quantum_t power_of_two(const group_stats_t *g, const params_t *p, double (*scale)(double amax, const params_t *p))
 {
-    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, false};
-    if (g->special) {
-        q.scale = (range_t){NAN, NAN, NAN};
-        q.zeros = true;
-        return q;
-    }
+    quantum_t q = {.zeros = g->amax.high == 0};
     q.scale = order(scale(g->amax.v, p), scale(g->amax.low, p), scale(g->amax.high, p));
-    q.zeros = g->amax.high == 0;
     return q;
 }
 
 static quantum_t derive_mx(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, mx_scale); }
 static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, rceil_scale); }
 
-/* A positive f32 expression of `steps` roundings, stored in the scale's type: exact for a single division stored as f32. */
-static range_t stored_scale(const params_t *p, double v, double low, double high, int steps)
+/* A scale is computed in f32. */
+static double stored_scale(const params_t *p, double s)
 {
-    double slack = p->scale_type == sinter_f32 ? (steps - 1) * ORC_U : steps * ORC_U;
-    return order(orc_round(p->scale_type, v), orc_round(p->scale_type, low * (1 - slack)), orc_round(p->scale_type, high * (1 + slack)));
+    double max = orc_type_max(p->scale_type), stored = orc_round(p->scale_type, s < max ? (double)(float)s : max);
+    return (float)s == 0 || stored == 0 ? 1 : stored;
+}
+
+static range_t scale_range(const params_t *p, double v, double low, double high)
+{
+    range_t r = order(stored_scale(p, v), stored_scale(p, low), stored_scale(p, high));
+    if (r.low < r.high && stored_scale(p, low) >= r.high) /* 1 in place of 0, below the smallest numbers of the type */
+        r.low = 0;
+    return r;
 }
 
 static quantum_t derive_symmetric(const group_stats_t *g, const params_t *p)
 {
-    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, g->special};
-    if (g->amax.high == 0) {
-        q.zeros = true;
-        return q;
-    }
-    q.scale = stored_scale(p, g->amax.v / p->max, g->amax.low / p->max, g->amax.high / p->max, 1);
-    if (g->amax.low == 0)
-        q.scale = order(g->amax.v == 0 ? 1 : q.scale.v, 1, q.scale.high);
+    quantum_t q = {.zeros = g->amax.high == 0};
+    q.scale = scale_range(p, g->amax.v / p->max, g->amax.low / p->max, g->amax.high / p->max);
     return q;
 }
+
+static double stored_zp(const params_t *p, double zp) { return orc_round(p->zp_type, orc_round(p->type, zp)); }
 
 static range_t zero_point(const params_t *p, range_t min, range_t scale)
 {
@@ -95,50 +103,55 @@ static range_t zero_point(const params_t *p, range_t min, range_t scale)
     double t = orc_quotient(min.v, min_bound, scale.v, scale_bound, &bound);
     /* qmin - lo / s is one more rounding in f32. */
     double v = p->lowest - t, slack = bound + orc_f32_error(v, bound);
-    return (range_t){orc_round(p->type, v), orc_round(p->type, v - slack), orc_round(p->type, v + slack)};
+    return (range_t){stored_zp(p, v), stored_zp(p, v - slack), stored_zp(p, v + slack)};
 }
 
+/* hi - lo may be beyond f32 where the scale is not, so that it may be formed in f32 or in something wider. */
 static quantum_t derive_asymmetric(const group_stats_t *g, const params_t *p)
 {
-    double levels = p->max - p->lowest, spread = g->max.v - g->min.v;
-    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, g->special};
-    if (g->max.high > g->min.low) {
-        q.scale = stored_scale(p, (double)(float)spread / levels, (g->max.low - g->min.high) / levels, (g->max.high - g->min.low) / levels,
-                               (double)(float)spread == spread ? 1 : 2);
-        if (g->max.low == g->min.high)
-            q.scale = order(spread == 0 ? 1 : q.scale.v, 1, q.scale.high);
-    }
+    double levels = p->max - p->lowest, spread = g->max.v - g->min.v, slack = (double)(float)(spread / 2) == spread / 2 ? 0 : 2 * ORC_U;
+    double low = (g->max.low - g->min.high) / levels, high = (g->max.high - g->min.low) / levels;
+    quantum_t q = {.zeros = false};
+    q.scale = scale_range(p, spread / levels, low * (1 - slack), high * (1 + slack));
     q.zp = zero_point(p, g->min, q.scale);
     return q;
 }
 
-static double nv_scale(double amax, double slack, const params_t *p)
+static double nv_scale(double amax, const params_t *p)
 {
-    double s = amax / p->max / p->tensor_scale * (1 + slack);
-    return orc_round(p->scale_type, s < 0x1p-9 ? 0x1p-9 : s > 448 ? 448 : s);
+    float s = (float)(amax / p->max);
+    s = (float)(s / p->tensor_scale);
+    return orc_round(p->scale_type, s < 0x1p-9f ? 0x1p-9 : s > 448 ? 448 : (double)s);
 }
 
 static quantum_t derive_nv(const group_stats_t *g, const params_t *p)
 {
-    quantum_t q = {{1, 1, 1}, {0, 0, 0}, false, g->special};
-    q.scale = order(nv_scale(g->amax.v, 0, p), nv_scale(g->amax.low, -2 * ORC_U, p), nv_scale(g->amax.high, 2 * ORC_U, p));
+    quantum_t q = {.zeros = false};
+    q.scale = order(nv_scale(g->amax.v, p), nv_scale(g->amax.low, p), nv_scale(g->amax.high, p));
+    return q;
+}
+
+static quantum_t derive(const kind_t *kind, const group_stats_t *g, const params_t *p)
+{
+    static const group_stats_t none = {.special = false};
+    quantum_t q = kind->derive(g->special ? &none : g, p);
+    q.loose = g->loose && !g->special;
+    if (g->special)
+        q.scale = (range_t){NAN, NAN, NAN};
+    q.zeros = q.zeros || isnan(q.scale.v);
     return q;
 }
 
 /* ---- elements ----------------------------------------------------------------------------------------------------------------- */
 
-static double element(const params_t *p, double t, double zp, bool saturate)
+static double element(const params_t *p, double t, double zp)
 {
     if (orc_class(p->type) == ORC_INT)
         return orc_round(p->type, rint(t) + zp);
-    if (saturate && t > p->max)
-        t = p->max;
-    if (saturate && t < -p->max)
-        t = -p->max;
-    return orc_round(p->type, t);
+    return orc_round(p->type, t > p->max ? p->max : t < -p->max ? -p->max : t);
 }
 
-static void quantize_element(const params_t *p, const quantum_t *q, bool saturate, double x, double xb, double *v, double *b)
+static void quantize_element(const params_t *p, const quantum_t *q, double x, double xb, double *v, double *b)
 {
     double tb, t, low, high, scale = q->scale.v * p->tensor_scale;
     double sb = fmax(q->scale.v - q->scale.low, q->scale.high - q->scale.v) * p->tensor_scale;
@@ -151,9 +164,9 @@ static void quantize_element(const params_t *p, const quantum_t *q, bool saturat
     if (p->tensor_scale != 1)
         sb += orc_f32_error(scale, 0);
     t = orc_quotient(x, xb, scale, sb, &tb);
-    *v = element(p, t, q->zp.v, saturate);
-    low = element(p, t - tb, q->zp.low, saturate);
-    high = element(p, t + tb, q->zp.high, saturate);
+    *v = element(p, t, q->zp.v);
+    low = element(p, t - tb, q->zp.low);
+    high = element(p, t + tb, q->zp.high);
     *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : fmax(orc_distance(*v, low), orc_distance(*v, high));
 }
 
@@ -175,6 +188,8 @@ static void visit_group(const geometry_t *g, size_t group, visit_fn_t *fn, void 
     for (d = g->ndims - 1; d >= 0; d--) {
         start[d] = (int64_t)(group % (size_t)g->groups[d]) * g->size[d];
         group /= (size_t)g->groups[d];
+        if (g->size[d] == 0)
+            return;
     }
     do {
         int64_t offset = 0;
@@ -192,7 +207,6 @@ typedef struct group_work {
     group_stats_t stats;
     const params_t *params;
     quantum_t quantum;
-    bool saturate;
 } group_work_t;
 
 static void widen(range_t *r, double v, double low, double high, int sign)
@@ -210,7 +224,8 @@ static void measure(size_t offset, void *arg)
     group_work_t *w = arg;
     double x = w->in->v[offset], b = w->in->b ? w->in->b[offset] : 0;
 
-    w->stats.special = w->stats.special || !isfinite(x) || isinf(b);
+    w->stats.special = w->stats.special || (!isfinite(x) && !isinf(b));
+    w->stats.loose = w->stats.loose || isinf(b);
     widen(&w->stats.amax, fabs(x), fabs(x) - b, fabs(x) + b, 1);
     widen(&w->stats.max, x, x - b, x + b, 1);
     widen(&w->stats.min, x, x - b, x + b, -1);
@@ -220,24 +235,17 @@ static void quantize_at(size_t offset, void *arg)
 {
     group_work_t *w = arg;
     double b = w->in->b ? w->in->b[offset] : 0;
-    quantize_element(w->params, &w->quantum, w->saturate, w->in->v[offset], b, &w->out->v[offset], &w->out->b[offset]);
+    quantize_element(w->params, &w->quantum, w->in->v[offset], b, &w->out->v[offset], &w->out->b[offset]);
 }
 
 /* ---- the op ------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct kind {
-    const char *name;
-    derive_fn_t *derive;
-    bool saturate;
-    int64_t group; /* along the last axis, if no attribute says otherwise; 0: the whole tensor */
-} kind_t;
-
 static const kind_t kinds[] = {
-    {"dynamic_mx", derive_mx, true, 32},
-    {"dynamic_mx_rceil", derive_mx_rceil, true, 32},
-    {"dynamic_symmetric", derive_symmetric, false, 0},
-    {"dynamic_asymmetric", derive_asymmetric, false, 0},
-    {"dynamic_nv", derive_nv, true, 16},
+    {"dynamic_mx", derive_mx, 32},
+    {"dynamic_mx_rceil", derive_mx_rceil, 32},
+    {"dynamic_symmetric", derive_symmetric, 0},
+    {"dynamic_asymmetric", derive_asymmetric, 0},
+    {"dynamic_nv", derive_nv, 16},
 };
 
 /* Number of groups of each dim from the attributes, for a scales output of unknown shape. */
@@ -304,9 +312,9 @@ static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
         g->groups[axis] = scales->dims[0];
     }
     for (int d = 0; d < g->ndims; d++) {
-        if (g->groups[d] < 1 || g->dims[d] % g->groups[d])
+        if (g->groups[d] < 1 ? g->dims[d] > 0 : g->dims[d] % g->groups[d])
             return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d, (long long)g->dims[d], (long long)g->groups[d]);
-        g->size[d] = g->dims[d] / g->groups[d];
+        g->size[d] = g->groups[d] < 1 ? 0 : g->dims[d] / g->groups[d];
     }
     return 0;
 }
@@ -340,9 +348,9 @@ static void run_groups(orc_ctx_t *c, const kind_t *kind, const geometry_t *g, co
     size_t n = orc_count(g->groups, g->ndims);
 #pragma omp parallel for
     for (size_t i = 0; i < n; i++) {
-        group_work_t w = {.in = c->in[0], .out = c->out[0], .params = p, .saturate = kind->saturate};
+        group_work_t w = {.in = c->in[0], .out = c->out[0], .params = p};
         visit_group(g, i, measure, &w);
-        w.quantum = kind->derive(&w.stats, p);
+        w.quantum = derive(kind, &w.stats, p);
         visit_group(g, i, quantize_at, &w);
         put_range(c->out[1], i, w.quantum.scale, w.quantum.loose);
         if (c->n_out > 2)
@@ -369,11 +377,11 @@ int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
         return -1;
     p.type = c->out[0]->lt.data_type;
     p.scale_type = c->out[1]->lt.data_type;
+    p.zp_type = c->n_out > 2 ? c->out[2]->lt.data_type : sinter_s32;
     p.max = orc_type_max(p.type);
     p.lowest = orc_round(p.type, -0x1p62);
     if (kind->derive == derive_nv && c->n_in > 1)
         p.tensor_scale = c->in[1]->v[0];
-    if (g.ndims == 0 || c->in[0]->n)
-        run_groups(c, kind, &g, &p);
+    run_groups(c, kind, &g, &p);
     return 0;
 }

@@ -474,6 +474,43 @@ static void test_dynamic_quantise(void)
     free_results(r, 3);
 }
 
+/* What the sources are silent about: scales that their type cannot hold, specials, zero points that their type cannot hold. */
+static void test_dynamic_choices(void)
+{
+    orc_result_t r[3];
+
+    /* 2^23 / 127 = 66052 is beyond f16: 65504, and 2^23 / 65504 = 128.06. */
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0x1p23, -65504), sinter_s8, sinter_f16, r);
+    EXPECT("saturated scale", &r[1], true, 65504);
+    EXPECT("elements of a saturated scale", &r[0], true, 127, -1);
+    free_results(r, 3);
+    /* 2^-19 / 127 is below half of 2^-24: 1. */
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0x1p-19, 0), sinter_s8, sinter_f16, r);
+    EXPECT("underflown scale", &r[1], true, 1);
+    EXPECT("elements of an underflown scale", &r[0], true, 0, 0);
+    free_results(r, 3);
+    /* 475 / 448 = 1.0603 is 1 in e4m3, where 1.0625 would be a tie: the quotient 475 saturates. */
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 475, -1), sinter_f8_e4m3, sinter_f8_e4m3, r);
+    EXPECT("e4m3 scale", &r[1], true, 1);
+    EXPECT("saturated elements", &r[0], true, 448, -1);
+    free_results(r, 3);
+    /* The spread, 255 * 2^121, is beyond f32; its 255th part is not. */
+    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), -0x1.FEp127, 0x1.FEp127, 0), sinter_u8, sinter_f32, r);
+    EXPECT("huge scale", &r[1], true, 0x1p121);
+    EXPECT("zero point of a huge scale", &r[2], true, 128); /* round(127.5) to even */
+    EXPECT("elements of a huge scale", &r[0], true, 0, 255, 128);
+    free_results(r, 3);
+    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), 1, NAN, -3), sinter_s8, sinter_f32, r);
+    EXPECT("NaN scale", &r[1], true, NAN);
+    EXPECT("zero point of nothing", &r[2], true, -128);
+    EXPECT("elements beside a NaN", &r[0], true, 0, 0, 0);
+    free_results(r, 3);
+    test_dynamic("dynamic_nv", TENSOR(1, f32, DIMS(2), 1, -INFINITY), sinter_f4_e2m1, sinter_f8_e4m3, r);
+    EXPECT("scale of an infinity", &r[1], true, NAN);
+    EXPECT("elements beside an infinity", &r[0], true, 0, 0);
+    free_results(r, 3);
+}
+
 /* Groups from the attributes: two along the last dim, every row its own. */
 static void test_dynamic_groups(void)
 {
@@ -624,6 +661,7 @@ int main(void)
     test_moves();
     test_static_quantise();
     test_dynamic_quantise();
+    test_dynamic_choices();
     test_dynamic_groups();
     test_modes();
     test_chain(sinter_fpmath_mode_strict, false);

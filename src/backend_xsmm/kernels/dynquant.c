@@ -1,11 +1,14 @@
 /* DynamicQuantize steps that compute scales (and zero points) from the data. Each group is one work item: its extremes
  * are found in one walk over its elements, the elements are quantised with the stored scale in a second. Formulas:
  *
- *   mx          S = 2^(floor(log2 amax) - emax), from the bits of amax           q = elem(x / S), saturating
- *   mx_rceil    S = amax / max rounded up to a power of two                      q = elem(x / S), saturating
- *   symmetric   S = amax / qmax; 1 where amax is 0                               q = elem(x / S)
+ *   mx          S = 2^(floor(log2 amax) - emax), from the bits of amax           q = elem(x / S)
+ *   mx_rceil    S = amax / max rounded up to a power of two                      q = elem(x / S)
+ *   symmetric   S = amax / qmax                                                  q = elem(x / S)
  *   asymmetric  S = (hi - lo) / (qmax - qmin), zp = sat(round(qmin - lo / S))    q = sat(round(x / S) + zp)
- *   nv          S = e4m3(clamp(amax / 6 / t, 2^-9, 448))                         q = elem(x / (S t)), saturating */
+ *   nv          S = e4m3(clamp(amax / 6 / t, 2^-9, 448))                         q = elem(x / (S t))
+ *
+ * Elements saturate. S saturates at the largest number of its type and is 1 where that would store 0. A NaN or an infinity in the group
+ * makes S NaN, the elements 0 and the zero point that of an all-zero group. */
 #include <math.h>
 #include <string.h>
 
@@ -156,9 +159,6 @@ static float power_of_two(int e)
 static float mx_scale(const formula_t *f, const extremes_t *x)
 {
     int e, emax; /* frexp's exponents are both one more than floor(log2) */
-    if (x->amax_bits >= 0x7F800000) {
-        return NAN;
-    }
     frexp(f->elem->max, &emax);
     frexpf(float_of(x->amax_bits), &e);
     return x->amax_bits == 0 ? 0x1p-127f : power_of_two(e - emax);
@@ -167,21 +167,26 @@ static float mx_scale(const formula_t *f, const extremes_t *x)
 static float rceil_scale(const formula_t *f, const extremes_t *x)
 {
     int e;
-    if (x->amax_bits >= 0x7F800000) {
-        return NAN;
-    }
     const float s = float_of(x->amax_bits) / (float)f->elem->max, fraction = frexpf(s, &e);
     return s < 0x1p-127f ? 0x1p-127f : power_of_two(fraction == 0.5f ? e - 1 : e);
 }
 
-static float symmetric_scale(const formula_t *f, const extremes_t *x)
+/* Saturated, and never 0. */
+static float storable(const dtype_traits_t *type, double s)
 {
-    return stored(f->scale, x->amax_bits == 0 ? 1 : float_of(x->amax_bits) / (float)f->elem->max);
+    const float f = stored(type, s > type->max ? (float)type->max : (float)s);
+    return (float)s == 0 || f == 0 ? 1 : f;
 }
 
+static float symmetric_scale(const formula_t *f, const extremes_t *x)
+{
+    return storable(f->scale, float_of(x->amax_bits) / (float)f->elem->max);
+}
+
+/* In double, as hi - lo may be beyond f32 where the scale is not. */
 static float asymmetric_scale(const formula_t *f, const extremes_t *x)
 {
-    return stored(f->scale, x->hi == x->lo ? 1 : (x->hi - x->lo) / (float)(f->elem->max - f->elem->min));
+    return storable(f->scale, ((double)x->hi - x->lo) / (f->elem->max - f->elem->min));
 }
 
 static float nv_scale(const formula_t *f, const extremes_t *x)
@@ -191,15 +196,12 @@ static float nv_scale(const formula_t *f, const extremes_t *x)
 }
 
 /* By quant_kind_t. */
-static const struct {
-    float (*scale)(const formula_t *f, const extremes_t *x);
-    bool saturate; /* floats too */
-} kinds[] = {
-    [QUANT_DYNAMIC_MX] = {mx_scale, true},
-    [QUANT_DYNAMIC_MX_RCEIL] = {rceil_scale, true},
-    [QUANT_DYNAMIC_SYMMETRIC] = {symmetric_scale, false},
-    [QUANT_DYNAMIC_ASYMMETRIC] = {asymmetric_scale, false},
-    [QUANT_DYNAMIC_NV] = {nv_scale, true},
+static float (*const scale_of[])(const formula_t *f, const extremes_t *x) = {
+    [QUANT_DYNAMIC_MX] = mx_scale,
+    [QUANT_DYNAMIC_MX_RCEIL] = rceil_scale,
+    [QUANT_DYNAMIC_SYMMETRIC] = symmetric_scale,
+    [QUANT_DYNAMIC_ASYMMETRIC] = asymmetric_scale,
+    [QUANT_DYNAMIC_NV] = nv_scale,
 };
 
 /* ---- groups --------------------------------------------------------------------------------------------------------------------- */
@@ -256,11 +258,12 @@ static void put(const dynquant_state_t *st, const bound_t *to, const int64_t *st
 static quantum_t derive(const dynquant_state_t *st, int kind, const int64_t *group, const extremes_t *x)
 {
     const formula_t f = {dtype_traits(st->out.dtype), dtype_traits(st->scale.dtype), st->tensor_scale};
-    const float scale = kinds[kind].scale(&f, x);
+    const extremes_t none = {0, 0, 0}, *seen = x->amax_bits < 0x7F800000 ? x : &none;
+    const float computed = scale_of[kind](&f, seen), scale = seen == x ? computed : NAN;
     quantum_t q = {scale * st->tensor_scale, 0, isnan(scale)};
     put(st, &st->scale, st->scale_stride, group, scale);
     if (st->has_zp) {
-        q.zp = stored(f.elem, rintf((float)f.elem->min - x->lo / scale));
+        q.zp = stored(dtype_traits(st->zp.dtype), stored(f.elem, rintf((float)f.elem->min - seen->lo / computed)));
         put(st, &st->zp, st->zp_stride, group, q.zp);
     }
     return q;
@@ -299,11 +302,7 @@ static void one_group(const dynquant_state_t *st, int kind, const int64_t *group
         locate(st, group, &c);
         eltwise_load(st->fn, st->in.dtype, st->in.data, c.in, in_step, c.n, x);
         quantise(st, &q, x, c.n);
-        if (kinds[kind].saturate) {
-            codec->store_sat(st->out.data, c.out, out_step, c.n, x);
-        } else {
-            eltwise_store(st->fn, st->out.dtype, st->out.data, c.out, out_step, c.n, x);
-        }
+        codec->store_sat(st->out.data, c.out, out_step, c.n, x);
     }
 }
 
