@@ -52,6 +52,17 @@ def dequantize_groups(g, dtype, shape, group_shape, stride=None, to="f16", prop=
     return g.op("DynamicDequantize", inputs, to, qtype="per_group", group_shape=group_shape)
 
 
+def quantize_mx(g, x, dtype, kind="dynamic_mx", scale="e8m0", group=32):
+    """A DynamicQuantize over groups along the last axis that computes its scales: codes, scales and, for dynamic_asymmetric, zero points."""
+    shape = [*x["shape"][:-1], x["shape"][-1] // group]
+    outputs = [g.tensor(dtype, x["shape"]), g.tensor(scale, shape)]
+    if kind == "dynamic_asymmetric":
+        outputs.append(g.tensor(dtype, shape))
+    g.output(*outputs)
+    g.op_to("DynamicQuantize", [x], outputs, qtype="per_group", axis=[-1], groups=[shape[-1]], quantization_kind=kind)
+    return g
+
+
 # ---- attention ------------------------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +261,15 @@ def sdpa_typecasts(g, nomatch):
     return g.output(matmul(g, g.op("TypeCast", [p], "bf16"), v, "bf16"))
 
 
+@pattern("sdpa-dynamic-quantize", 2)
+def sdpa_dynamic_quantize(g, nomatch):
+    q, k, v = g.input("bf16", [2, 3, 5, 16]), g.input("bf16", [2, 3, 16, 7]), g.input("bf16", [2, 3, 7, 64])
+    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k), g.input("f32", [1])), "bf16"), v, "bf16")
+    if nomatch:  # a SoftMax between attention and its quantisation: attention, SoftMax+DynamicQuantize
+        out = softmax(g, out)
+    return quantize_mx(g, out, "f8_e4m3")
+
+
 # ---- matmul and MLP -------------------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +308,32 @@ def matmul_typecast_quantize(g, nomatch):
         return g.output(g.op("DynamicQuantize", [y, softmax(g, y, axis=0)], "s8", qtype="per_channel", axis=0))
     y = g.op("TypeCast", [matmul(g, g.input("bf16", [7, 33]), g.input("bf16", [33, 19]), "bf16")], "f32")
     return g.output(quantize(g, y, "u8", 0.5, 128))
+
+
+def mx(g, dtype, shape, to="f32", axis=-1):
+    """An MX input with groups of 32 along one axis, and its DynamicDequantize."""
+    groups = [dim // 32 if i == axis % len(shape) else dim for i, dim in enumerate(shape)]
+    return g.op("DynamicDequantize", [g.input(dtype, shape), g.input("e8m0", groups)], to, qtype="per_group", axis=[axis], groups=[groups[axis]])
+
+
+@pattern("matmul-mx", 2)
+def matmul_mx(g, nomatch):
+    y = matmul(g, mx(g, "f8_e4m3", [7, 64]), mx(g, "f4_e2m1", [96, 64], "bf16"), "bf16", transpose_b=True)
+    if nomatch:  # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
+        y = softmax(g, y)
+    return quantize_mx(g, y, "f4_e2m1")
+
+
+@pattern("matmul-dynamic-quantize", 5)
+def matmul_dynamic_quantize(g, nomatch):
+    y = g.op("MatMul", [g.input("bf16", [7, 33]), g.input("bf16", [33, 64]), g.input("bf16", [64])], "bf16", transpose_a=False, transpose_b=False)
+    y = g.op("GELU", [y], "f32", mode="gelu_tanh")
+    if nomatch:  # the tensor scale depends on the product, fusing would close a cycle: MatMul+GELU, Reshape, SoftMax, MatMul+Reshape, DynamicQuantize
+        last = matmul(g, softmax(g, reshape(g, y, [1, 448])), g.input("f32", [448, 1]))
+        outputs = [g.tensor("f4_e2m1", [7, 64]), g.tensor("f8_e4m3", [7, 4])]
+        g.op_to("DynamicQuantize", [y, reshape(g, last, [1])], outputs, quantization_kind="dynamic_nv")
+        return g.output(*outputs)
+    return quantize_mx(g, g.op("TypeCast", [y], "f16"), "s8", "dynamic_asymmetric", "f16", 16)
 
 
 def mlp(g, activation, weights, nomatch_input=False):
@@ -336,6 +382,15 @@ def gated_mlp_int4(g, nomatch):
     return g
 
 
+@pattern("gated-mlp-dynamic-quantize", 2)
+def gated_mlp_dynamic_quantize(g, nomatch):
+    x = g.input("bf16", [3, 32])
+    gate = swish(g, matmul(g, x, g.input("bf16", [32, 64])))
+    # Gate and up project different inputs: MatMul, MatMul+Sigmoid+Multiply+Multiply+DynamicQuantize.
+    up = matmul(g, g.input("bf16", [3, 32]) if nomatch else x, g.input("bf16", [32, 64]))
+    return quantize_mx(g, binary(g, "Multiply", gate, up), "f8_e5m2")
+
+
 # ---- the rest -------------------------------------------------------------------------------------------------------------------
 
 
@@ -370,6 +425,30 @@ def quantize_chain(g, nomatch):
     if nomatch:  # the scales depend on the data, fusing would close a cycle: TypeCast, SoftMax, DynamicQuantize
         return g.output(g.op("DynamicQuantize", [x, softmax(g, x, axis=0)], "s8", qtype="per_channel", axis=0))
     return g.output(quantize(g, x, "u8", 0.0625, 100))
+
+
+@pattern("dynamic-quantize", 2)
+def dynamic_quantize(g, nomatch):
+    x = reshape(g, g.input("f16", [4, 3, 32]), [4, 96])
+    if nomatch:  # the reshaped data is an output: StaticReshape, DynamicQuantize
+        g.output(x)
+    return quantize_mx(g, x, "f8_e4m3", "dynamic_mx_rceil")
+
+
+@pattern("eltwise-dynamic-quantize", 2)
+def eltwise_dynamic_quantize(g, nomatch):
+    x = binary(g, "Multiply", g.input("bf16", [5, 64]), g.input("bf16", [1, 64]), "bf16")
+    x = binary(g, "Multiply", x, g.op("Sigmoid", [x], "bf16"), "bf16")
+    if nomatch:  # a SoftMax in between: Multiply+Sigmoid+Multiply, SoftMax+DynamicQuantize
+        x = softmax(g, x)
+    return quantize_mx(g, x, "s4", "dynamic_symmetric", "f16")
+
+
+@pattern("softmax-dynamic-quantize", 2)
+def softmax_dynamic_quantize(g, nomatch):
+    p = softmax(g, g.input("f32", [3, 5, 32]))
+    # A MatMul in between: SoftMax, MatMul+DynamicQuantize.
+    return quantize_mx(g, matmul(g, p, g.input("f32", [32, 32])) if nomatch else p, "u4", "dynamic_asymmetric", "f32")
 
 
 @pattern("shuffle", 2)

@@ -7,6 +7,7 @@
 sinter_status_t pass_infer_shapes(graph_t *sub);
 sinter_status_t pass_matmul_2d(graph_t *sub);
 sinter_status_t pass_drop_casts(graph_t *sub);
+sinter_status_t pass_widen(graph_t *sub);
 sinter_status_t pass_sink_dequant(graph_t *sub);
 sinter_status_t pass_sink_views(graph_t *sub);
 sinter_status_t pass_dead_code(graph_t *sub);
@@ -17,5 +18,11 @@ int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *a
 int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims, bool special_zero);
 /* Sets a bool attribute, in a new copy of the node's attributes. */
 sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value);
+
+/* By value: its type may change, because the views over it may change theirs with it and none of them is an output. In the graph's arena; NULL: out of
+ * memory. */
+bool *pass_find_loose(graph_t *sub);
+/* Types whose roundings a fused partition leaves out, computed in f32. */
+bool pass_is_f32_like(sinter_data_type_t type);
 
 #endif

@@ -1,5 +1,7 @@
 #include <string.h>
 
+#include "../graph/dtype.h"
+#include "../graph/schema.h"
 #include "passes.h"
 
 int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs)
@@ -47,4 +49,24 @@ sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool va
     n->attrs = attrs;
     n->n_attrs += i == n->n_attrs;
     return sinter_success;
+}
+
+bool pass_is_f32_like(sinter_data_type_t type)
+{
+    return dtype_is_wide_float(type) && !dtype_needs_f64(type);
+}
+
+bool *pass_find_loose(graph_t *sub)
+{
+    bool *loose = ARENA_NEW(&sub->arena, bool, sub->n_values + 1);
+    for (int v = 0; loose != NULL && v < sub->n_values; v++) {
+        loose[v] = !sub->values[v].is_output;
+    }
+    for (int t = graph_n_live(sub) - 1; loose != NULL && t >= 0; t--) {
+        const node_t *n = &sub->nodes[sub->topo[t]];
+        if ((op_flags(n->kind) & OP_VIEW) != 0 && !loose[n->out[0]]) {
+            loose[n->in[0]] = false;
+        }
+    }
+    return loose;
 }

@@ -224,11 +224,11 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other
     if (m->owner[c] >= 0 || m->at[c] >= 0 || (classes & pn->ops) == 0) {
         return -1;
     }
-    *why = value->is_output                                    ? "its input is a graph output"
+    *why = value->is_output && !pn->keep                       ? "its input is a graph output"
            : value_n_users(m->g, v) != n_at                    ? "its input has other uses"
            : (pn->port >= 0 && (n_at > 1 || at_port != pn->port)) || (quant && at_port != 0) ? "its input arrives at another port"
-           : n->n_out != 1 && (classes & PAT_SOFTMAX) == 0     ? "it has further outputs"
-           : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT)) != 0 && !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
+           : n->n_out != 1 && (classes & (PAT_SOFTMAX | PAT_DYNQUANT)) == 0 ? "it has further outputs"
+           : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT | PAT_DYNQUANT)) != 0 && !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
                ? "it broadcasts its input to larger dims"
                : NULL;
     *other = c;

@@ -24,7 +24,8 @@ enum {
     PAT_DEQUANT = 32, /* Dequantize, DynamicDequantize */
     PAT_MATMUL = 64,
     PAT_SOFTMAX = 128,
-    PAT_LOG_SOFTMAX = 256
+    PAT_LOG_SOFTMAX = 256,
+    PAT_DYNQUANT = 512 /* DynamicQuantize that computes its scales, which are further outputs */
 };
 unsigned pat_classes(const node_t *node);
 
@@ -46,7 +47,7 @@ typedef struct pat_node {
     int port;
     int min, max; /* number of ops; min 0: optional */
     unsigned side; /* BELOW, REGION, ANCHOR: classes of producers pulled in above the other inputs, used by the match alone and broadcasting to its dims */
-    bool keep;     /* REGION: values that are graph outputs may be consumed inside too */
+    bool keep;     /* REGION, BELOW: values that are graph outputs may be consumed inside too */
 } pat_node_t;
 
 typedef struct match match_t;

@@ -24,7 +24,7 @@ unsigned pat_classes(const node_t *node)
         return PAT_VIEW;
     }
     if ((flags & OP_QUANT) != 0) {
-        return node->n_out == 1 ? PAT_QUANT : 0; /* further outputs are scales that the op computes */
+        return node->n_out == 1 ? PAT_QUANT : PAT_DYNQUANT;
     }
     if ((flags & OP_DEQUANT) != 0) {
         return PAT_DEQUANT;

@@ -23,6 +23,7 @@ static const pat_node_t gated_mlp[] = {
     {.role = "down_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 4, .port = 1, .max = PAT_MANY},
     {.role = "post", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 4, .max = PAT_MANY, .side = SIDE, .keep = true},
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 10, .port = -1, .max = PAT_MANY, .side = SIDE},
+    PAT_QUANTISE_BELOW(11),
 };
 const pattern_t pattern_gated_mlp = PAT_ROW("gated-mlp", FAMILY_GENERAL, gated_mlp, checks);
 
@@ -36,5 +37,6 @@ static const pat_node_t gated_mlp_up[] = {
     {.role = "x_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 0, .max = PAT_MANY},
     {.role = "up_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 1, .max = PAT_MANY},
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 1, .port = -1, .max = PAT_MANY, .side = SIDE},
+    PAT_QUANTISE_BELOW(7),
 };
 const pattern_t pattern_gated_mlp_up = PAT_ROW("gated-mlp-up", FAMILY_GENERAL, gated_mlp_up, checks);

@@ -21,6 +21,7 @@ static const pat_node_t sdpa[] = {
     {.role = "v_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 4, .port = 1, .max = PAT_MANY},
     {.role = "tail", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 4, .max = PAT_MANY, .side = SIDE, .keep = true},
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 8, .port = -1, .max = PAT_MANY, .side = SIDE},
+    PAT_QUANTISE_BELOW(9),
 };
 static const pat_check_t sdpa_checks[] = {pat_within_limits, pat_plain_matmuls, pat_softmax_over_keys, pat_values_batch, pat_key_geometry, NULL};
 const pattern_t pattern_sdpa = PAT_ROW("sdpa", FAMILY_ATTENTION, sdpa, sdpa_checks);
@@ -39,6 +40,7 @@ static const pat_node_t sdpa_mqa[] = {
     {.role = "v_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 5, .port = 0, .max = PAT_MANY},
     {.role = "tail", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 5, .max = PAT_MANY, .side = SIDE, .keep = true},
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 9, .port = -1, .max = PAT_MANY, .side = SIDE},
+    PAT_QUANTISE_BELOW(10),
 };
 static const pat_check_t mqa_checks[] = {pat_within_limits, NULL};
 const pattern_t pattern_sdpa_mqa = PAT_ROW("sdpa-mqa", FAMILY_GENERAL, sdpa_mqa, mqa_checks);

@@ -153,6 +153,32 @@ static void test_drop_casts(sinter_engine_t *engine)
     EXPECT(&m, "TypeCast(f32[6]) -> bf16[6] | StaticReshape(bf16[6]) -> bf16[2 3] | StaticTranspose(bf16[2 3]) -> bf16[3 2]!");
 }
 
+/* ---- y = op(x) : f16 = op(x) : f32, y inside, bf16 alike -------------------------------------------------------------------------- */
+
+static void test_widen(sinter_engine_t *engine)
+{
+    const char *algebra = "y = op(x) : f16 = op(x) : f32, y inside, bf16 alike";
+    mini_t m;
+    lt_t x;
+    mini_begin(&m, engine);
+    OP(&m, abs, f16, OP(&m, exp, bf16, OP(&m, relu, f16, IN(&m, f16, "3"))));
+    EXPECT(&m, "ReLU(f16[3]) -> f32[3] | Exp(f32[3]) -> f32[3] | Abs(f32[3]) -> f16[3]!");
+    /* An output has its type, and so has what is its memory; double precision and codes keep theirs. */
+    mini_begin(&m, engine);
+    x = OP(&m, relu, f16, IN(&m, f16, "6"));
+    OP(&m, abs, f32, x);
+    RESHAPE(&m, f16, x, 2, 3);
+    EXPECT(&m, "ReLU(f16[6]) -> f16[6] | Abs(f16[6]) -> f32[6]! | StaticReshape(f16[6]) -> f16[2 3]!");
+    mini_begin(&m, engine);
+    OP(&m, type_cast, f16, OP(&m, type_cast, f64, OP(&m, type_cast, f8_e4m3, IN(&m, f16, "3"))));
+    EXPECT(&m, "TypeCast(f16[3]) -> f8_e4m3[3] | TypeCast(f8_e4m3[3]) -> f64[3] | TypeCast(f64[3]) -> f16[3]!");
+    /* Views of inputs show the input's type, others that of what they look at. */
+    mini_begin(&m, engine);
+    OP(&m, add, f16, RESHAPE(&m, f16, IN(&m, f16, "6"), 2, 3), RESHAPE(&m, f16, OP(&m, exp, f16, IN(&m, f16, "6")), 2, 3));
+    EXPECT(&m, "StaticReshape(f16[6]) -> f16[2 3] | Exp(f16[6]) -> f32[6] | StaticReshape(f32[6]) -> f32[2 3] | "
+               "Add(f16[2 3], f32[2 3]) -> f16[2 3]!");
+}
+
 /* ---- matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y) --------------------------------------------------- */
 
 static lt_t dequant(mini_t *m, const char *qtype, const char *data, const char *scales, const char *zps)
@@ -295,8 +321,8 @@ static void test_pipeline(sinter_engine_t *engine)
     sinter_status_t status = mini_end(&m);
     status = status == sinter_success ? passes_run(&m.g) : status;
     CHECK(status == sinter_success, "%s", sinter_last_error_message());
-    const char *end = "MatMul(u8[2 4 5 32]{}, s8[2 4 32 16]{f16[2 4 32 2], u8[2 4 1 1]}) -> f32[2 4 5 16] | SoftMax(f32[2 4 5 16]) -> f16[2 4 5 16] | "
-                      "MatMul(f16[2 4 5 16], s8[2 4 16 8]{f16[2 4 16 1]}) -> f16[2 4 5 8] | TypeCast(f16[2 4 5 8]) -> f32[2 4 5 8] | "
+    const char *end = "MatMul(u8[2 4 5 32]{}, s8[2 4 32 16]{f16[2 4 32 2], u8[2 4 1 1]}) -> f32[2 4 5 16] | SoftMax(f32[2 4 5 16]) -> f32[2 4 5 16] | "
+                      "MatMul(f32[2 4 5 16], s8[2 4 16 8]{f16[2 4 16 1]}) -> f32[2 4 5 8] | TypeCast(f32[2 4 5 8]) -> f32[2 4 5 8] | "
                       "StaticTranspose(f32[2 4 5 8]) -> f32[2 5 4 8]!";
     const char *got = describe(&m.g);
     CHECK(strlen(got) > strlen(end) && strcmp(got + strlen(got) - strlen(end), end) == 0, "got:\n  %s\nexpected at its end:\n  %s", got, end);
@@ -348,6 +374,7 @@ int main(void)
     test_infer_shapes(engine);
     test_matmul_2d(engine);
     test_drop_casts(engine);
+    test_widen(engine);
     test_sink_dequant(engine);
     test_sink_views(engine);
     test_dead_code(engine);

@@ -366,13 +366,65 @@ static void test_small(sinter_engine_t *engine)
     x = OP(&m, exp, f32, IN(&m, f32, "5"));
     OPA(&m, dynamic_quantize, u8, ATTRS(STR(qtype, "per_channel"), S64S(axis, 0)), OP(&m, abs, f32, IN(&m, f32, "5")), x);
     EXPECT_WHY(&m, "single 1, eltwise 2", "its scales depend on the region");
-    /* Computing scales is more than elementwise. */
+}
+
+/* x -> DynamicQuantize that computes scales. */
+static void quantise(mini_t *m, lt_t x)
+{
+    const lt_t outs[2] = {mini_tensor(m, sinter_s8, "*"), mini_tensor(m, sinter_e8m0, "*")};
+    const attr_t kind[] = {STR(quantization_kind, "dynamic_mx")};
+    mini_add(m, sinter_op_dynamic_quantize, &x, 1, outs, 2, kind, 1);
+}
+
+/* A DynamicQuantize that computes its scales ends every pattern. */
+static void test_dynamic_quantize(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x, y;
     mini_begin(&m, engine);
-    x = OP(&m, exp, f32, IN(&m, f32, "4x64"));
-    const lt_t outs[2] = {mini_tensor(&m, sinter_s8, "*"), mini_tensor(&m, sinter_e8m0, "*")};
+    quantise(&m, OP(&m, exp, f32, IN(&m, f32, "4x64")));
+    EXPECT(&m, "dynamic-quantize 2");
+    mini_begin(&m, engine);
+    quantise(&m, IN(&m, f32, "4x64"));
+    EXPECT(&m, "single 1");
+    /* A DAG and views, all of it used here only. */
+    mini_begin(&m, engine);
+    x = OP(&m, exp, bf16, IN(&m, bf16, "4x64"));
+    x = OP(&m, multiply, bf16, x, OP(&m, sigmoid, bf16, x));
+    quantise(&m, OPA(&m, static_reshape, bf16, ATTRS(S64S(shape, 2, 128), BOOL(special_zero, false)), x));
+    EXPECT(&m, "dynamic-quantize 5");
+    mini_begin(&m, engine);
+    x = OP(&m, type_cast, f32, OP(&m, matmul, bf16, IN(&m, bf16, "4x64"), IN(&m, bf16, "64x64")));
+    quantise(&m, x);
+    EXPECT(&m, "matmul 3");
+    /* Once as numbers and once as codes. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, bf16, "4x64"), IN(&m, bf16, "64x64"));
+    mini_output(&m, x);
+    quantise(&m, x);
+    EXPECT(&m, "matmul 2");
+    /* Two quantisations of one product: the product is a matrix in memory. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, bf16, "4x64"), IN(&m, bf16, "64x64"));
+    quantise(&m, x);
+    quantise(&m, x);
+    EXPECT_WHY(&m, "single 1, single 1, single 1", "its input has other uses");
+    /* Codes and scales both go on into the next product, whose activation they are. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, bf16, "4x64"), IN(&m, bf16, "64x64"));
+    const lt_t outs[2] = {mini_tensor(&m, sinter_f8_e4m3, "*"), mini_tensor(&m, sinter_e8m0, "*")};
     const attr_t kind[] = {STR(quantization_kind, "dynamic_mx")};
     mini_add(&m, sinter_op_dynamic_quantize, &x, 1, outs, 2, kind, 1);
-    EXPECT(&m, "single 1, single 1");
+    y = OPA(&m, dynamic_dequantize, bf16, ATTRS(STR(qtype, "per_group"), S64S(axis, 1), S64S(groups, 2)), outs[0], outs[1]);
+    OP(&m, matmul, bf16, y, IN(&m, bf16, "64x64"));
+    EXPECT(&m, "matmul 2, matmul 2");
+    /* The tensor scale comes from the product. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "16"), IN(&m, f32, "16x16"));
+    const lt_t nv[2] = {mini_tensor(&m, sinter_f4_e2m1, "*"), mini_tensor(&m, sinter_f8_e4m3, "*")};
+    const attr_t nv_kind[] = {STR(quantization_kind, "dynamic_nv")};
+    mini_add(&m, sinter_op_dynamic_quantize, (lt_t[]){x, OP(&m, matmul, f32, x, IN(&m, f32, "16x1"))}, 2, nv, 2, nv_kind, 1);
+    EXPECT_WHY(&m, "single 1, single 1, single 1", "its input has other uses");
 }
 
 /* Two regions that would wait for each other: each is fine alone, only one may be fused as a whole. */
@@ -535,7 +587,9 @@ static void test_models(sinter_engine_t *engine)
         {"sdpa-transposed-tail", "sdpa"}, {"sdpa-typecasts", "sdpa"}, {"matmul-bias-postops", "matmul"}, {"matmul-quantized-both", "matmul"},
         {"matmul-weight-int4", "matmul"}, {"matmul-typecast-quantize", "matmul"}, {"gated-mlp-swish", "gated-mlp"}, {"gated-mlp-gelu", "gated-mlp"},
         {"gated-mlp-single", "gated-mlp"}, {"gated-mlp-int4", "gated-mlp"}, {"eltwise-chain", "eltwise"}, {"softmax-postops", "softmax"},
-        {"reorder-chain", "reorder"}, {"quantize-chain", "eltwise"}, {"shuffle", "reorder"},
+        {"reorder-chain", "reorder"}, {"quantize-chain", "eltwise"}, {"shuffle", "reorder"}, {"sdpa-dynamic-quantize", "sdpa"},
+        {"matmul-mx", "matmul"}, {"matmul-dynamic-quantize", "matmul"}, {"gated-mlp-dynamic-quantize", "gated-mlp-up"},
+        {"dynamic-quantize", "dynamic-quantize"}, {"eltwise-dynamic-quantize", "dynamic-quantize"}, {"softmax-dynamic-quantize", "softmax"},
     };
     for (int i = 0; i < MINI_N(rows); i++) {
         char path[1024];
@@ -679,6 +733,7 @@ int main(void)
     test_mlp(engine);
     test_matmul(engine);
     test_small(engine);
+    test_dynamic_quantize(engine);
     test_mutual(engine);
     test_random(engine);
     test_reached();
