@@ -77,6 +77,7 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sint
     const bound_t *space = &frame->v[chain->dims_value];
     out->chain = chain;
     out->fn = eltwise_table(isa);
+    out->isa = isa;
     out->ndims = chain->ndims;
     if (space->ndims != chain->ndims) {
         return sg_fail(sinter_invalid_shape, "an elementwise chain over %d dims meets a tensor of %d", chain->ndims, space->ndims);
@@ -181,6 +182,29 @@ static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t fir
 LOAD_RUN(load_run_f32, float, load_f32)
 LOAD_RUN(load_run_f64, double, load_f64)
 
+/* Planes that both run on from element to element are joined as they are decoded, others after. */
+static void load_split_f32(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, float *dst, float *tmp)
+{
+    const chain_ref_t *low = &b->refs[in->operand], *high = &b->refs[in->high];
+    const dtype_split_t *split = dtype_split(in->dtype, b->isa);
+    const run_t l = run_of(b, in->operand, idx), h = run_of(b, in->high, idx);
+    if (l.stride == 1 && h.stride == 1) {
+        split->load(low->data, l.first, high->data, h.first, n, dst);
+        return;
+    }
+    load_run_f32(b, low, &l, n, dst, NULL);
+    load_run_f32(b, high, &h, n, tmp, NULL);
+    split->join(dst, tmp, n, dst);
+}
+
+static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, float *tmp)
+{
+    load_split_f32(b, in, idx, n, tmp, tmp + CHAIN_BLOCK); /* a block of doubles has room for two of floats */
+    for (int i = 0; i < n; i++) {
+        dst[i] = (double)tmp[i];
+    }
+}
+
 static void store_run_f32(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, const float *src, bool saturate)
 {
     if (saturate) {
@@ -253,6 +277,9 @@ static void run_f32(const chain_bound_t *b, const int64_t *idx, int n, float *io
             run = run_of(b, in->operand, idx);
             load_run_f32(b, ref, &run, n, dst, tmp);
             break;
+        case CHAIN_LOAD_SPLIT:
+            load_split_f32(b, in, idx, n, dst, tmp);
+            break;
         case CHAIN_STORE:
         case CHAIN_STORE_SAT:
             run = run_of(b, in->operand, idx);
@@ -305,6 +332,9 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
         case CHAIN_LOAD:
             run = run_of(b, in->operand, idx);
             load_run_f64(b, ref, &run, n, dst, tmp);
+            break;
+        case CHAIN_LOAD_SPLIT:
+            load_split_f64(b, in, idx, n, dst, (float *)(void *)tmp);
             break;
         case CHAIN_STORE:
         case CHAIN_STORE_SAT:

@@ -13,6 +13,7 @@ enum { CHAIN_BLOCK = 256, CHAIN_MAX_REGS = 16, CHAIN_MAX_OPERANDS = 48, CHAIN_MA
 /* Opcodes are sinter_op_kind_t for ops that are one elementwise function of their inputs, and these. */
 typedef enum chain_opcode {
     CHAIN_LOAD = 1000, /* dst = operand */
+    CHAIN_LOAD_SPLIT,  /* dst = codes of `dtype`, low bits in operand, high bits in operand `high` */
     CHAIN_STORE,       /* operand = a, converted as a plain cast; CHAIN_STORE leaves a unchanged */
     CHAIN_STORE_SAT,   /* floats saturate */
     CHAIN_INDEX,       /* dst = index along iteration dim `dim` */
@@ -24,9 +25,9 @@ typedef enum chain_opcode {
 typedef struct chain_instr {
     int op;               /* chain_opcode_t or sinter_op_kind_t */
     int dst, a, b, c;     /* registers */
-    int operand;          /* LOAD, STORE */
+    int operand, high;    /* LOAD, STORE */
     int dim;              /* INDEX */
-    sinter_data_type_t dtype; /* ROUND_TO */
+    sinter_data_type_t dtype; /* ROUND_TO, LOAD_SPLIT */
     float p[2];           /* attributes: alpha, beta, min, max; p[0] selects GELU's form (0 erf, 1 tanh) */
     double pd[2];         /* the same in double */
 } chain_instr_t;
@@ -63,6 +64,7 @@ typedef struct chain_ref {
 typedef struct chain_bound {
     const chain_t *chain;
     const struct eltwise_table *fn; /* functions for the plan's ISA */
+    sinter_cpu_isa_t isa;
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];
     bool inner_scalar_only; /* nothing varies along the innermost dim: the program is a function of the register alone */
@@ -119,6 +121,8 @@ void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, 
 int chain_load(chain_builder_t *b, int plan_value, int value_ndims);
 /* map as in chain_operand_t. */
 int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped);
+/* Two planes of split codes, both right-aligned, as the values of the codes. */
+int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims, sinter_data_type_t type);
 /* One elementwise node over registers; reads its attributes. Handles every OP_ELTWISE kind but the quantising ones, GenIndex included. */
 int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs);
 /* Codes in register x to numbers and back: (x - zp) * scale, round(x / scale) + zp rounded through `dtype`; scale, zp

@@ -69,6 +69,14 @@ int chain_load(chain_builder_t *b, int plan_value, int value_ndims)
     return chain_load_mapped(b, plan_value, map, false);
 }
 
+int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims, sinter_data_type_t type)
+{
+    int8_t map[SINTER_MAX_NDIMS];
+    right_aligned(b, value_ndims, map);
+    const int l = add_operand(b, low, map, false), h = add_operand(b, high, map, false);
+    return l < 0 || h < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_LOAD_SPLIT, .operand = l, .high = h, .dtype = type});
+}
+
 sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map)
 {
     int8_t same[SINTER_MAX_NDIMS];
@@ -235,6 +243,7 @@ static int n_sources(const chain_instr_t *in)
 {
     switch (in->op) {
     case CHAIN_LOAD:
+    case CHAIN_LOAD_SPLIT:
     case CHAIN_INDEX:
     case CHAIN_CONST:
         return 0;
@@ -342,8 +351,13 @@ static void drop_operands(chain_builder_t *b)
         bool used = false;
         for (int i = 0; i < b->chain.n_instrs; i++) {
             chain_instr_t *in = &b->instrs[i];
-            if ((in->op == CHAIN_LOAD || in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT) && in->operand == o) {
+            const bool split = in->op == CHAIN_LOAD_SPLIT;
+            if ((in->op == CHAIN_LOAD || split || in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT) && in->operand == o) {
                 in->operand = n;
+                used = true;
+            }
+            if (split && in->high == o) {
+                in->high = n;
                 used = true;
             }
         }

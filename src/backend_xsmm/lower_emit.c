@@ -90,8 +90,8 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
 /* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry groups matters here. */
 static sinter_status_t geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
 {
-    lt_t in[3], out[3];
-    for (int i = 0; i < n->n_in && i < 3; i++) {
+    lt_t in[4], out[3];
+    for (int i = 0; i < n->n_in && i < 4; i++) {
         in[i] = lo->g->values[n->in[i]].lt;
     }
     for (int i = 0; i < n->n_out && i < 3; i++) {
@@ -120,7 +120,11 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     }
     map_from(dims, op->scale_dim);
     map_from(zdims, op->zp_dim);
-    op->scale = op->zp = -1;
+    op->scale = op->zp = op->high = -1;
+    if (geom.high_input >= 0) {
+        op->high = n->in[geom.high_input];
+        op->split = quant_split_type(n->attrs, n->n_attrs);
+    }
     if (!geom.from_attrs) {
         op->scale = geom.scale_input >= 0 ? n->in[geom.scale_input] : -1;
         op->zp = geom.zp_input >= 0 ? n->in[geom.zp_input] : -1;
@@ -165,12 +169,15 @@ static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of,
 
 static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg)
 {
-    operand_t op;
+    operand_t op = {.split = sinter_data_type_undef};
     int scale, zp = -1;
     const int ndims = e->lo->probe[n->in[0]].ndims;
     SG_TRY(quant_values(e->lo, n, false, &op));
     if (op.scale < 0) {
         return sg_fail(sinter_unimplemented, "%s: no scales", node_label(n));
+    }
+    if (op.split != sinter_data_type_undef) {
+        x = chain_load_split(&e->b, n->in[0], op.high, ndims, op.split);
     }
     SG_TRY(load_quant(e, op.scale, op.scale_dim, ndims, &scale));
     if (op.zp >= 0) {
@@ -189,7 +196,8 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n)
     const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     const bool index_only = n->kind == sinter_op_gen_index;
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
-    for (int i = 0; i < n->n_in && i < (quant ? 1 : 4) && !index_only; i++) {
+    const int n_regs = quant ? quant_split_type(n->attrs, n->n_attrs) == sinter_data_type_undef : 4;
+    for (int i = 0; i < n->n_in && i < n_regs && !index_only; i++) {
         SG_TRY(reg_of(e, n->in[i], &regs[i]));
     }
     if (quant) {
@@ -241,7 +249,7 @@ static sinter_status_t emit_stores(emitter_t *e, int gi)
 
 static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, operand_t *op)
 {
-    *op = (operand_t){.data = n->in[port], .scale = -1, .zp = -1};
+    *op = (operand_t){.data = n->in[port], .scale = -1, .zp = -1, .high = -1};
     memset(op->scale_dim, -1, sizeof(op->scale_dim));
     memset(op->zp_dim, -1, sizeof(op->zp_dim));
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
@@ -258,17 +266,23 @@ static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, ope
     return sinter_success;
 }
 
+static bool codes_are_int(const graph_t *g, const node_t *dequant, int codes)
+{
+    const bool split = quant_split_type(dequant->attrs, dequant->n_attrs) != sinter_data_type_undef;
+    return !split && dtype_traits(g->values[codes].lt.data_type)->cls == DTYPE_INT;
+}
+
 /* An operand dequantised from integers, here or at a step before it. */
 static bool from_int(const lowering_t *lo, const node_t *n, int port)
 {
     const graph_t *g = lo->g;
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
-        return dtype_traits(g->values[n->in[port]].lt.data_type)->cls == DTYPE_INT;
+        return codes_are_int(g, n->in_dequant[port], n->in[port]);
     }
     for (int p = g->values[n->in[port]].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
         const node_t *before = &g->nodes[p];
         if ((op_flags(before->kind) & OP_DEQUANT) != 0) {
-            return dtype_traits(g->values[before->in[0]].lt.data_type)->cls == DTYPE_INT;
+            return codes_are_int(g, before, before->in[0]);
         }
         if (before->kind != sinter_op_type_cast && (op_flags(before->kind) & OP_VIEW) == 0) {
             break;
@@ -476,6 +490,7 @@ static void touch_operand(plan_t *plan, const operand_t *op, int step)
     touch(plan, op->data, step);
     touch(plan, op->scale, step);
     touch(plan, op->zp, step);
+    touch(plan, op->high, step);
 }
 
 static void lifetimes(plan_t *plan)

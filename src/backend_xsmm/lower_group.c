@@ -57,10 +57,11 @@ static sinter_status_t append(lowering_t *lo, group_t *gr, int node)
     return sinter_success;
 }
 
-/* Vectors beside the data (scales, zero points, biases) have dims of their own and are read from memory, not from a register. */
+/* Vectors beside the data (scales, zero points, biases) have dims of their own and are read from memory, not from a register; so are both
+ * planes of split codes. */
 static bool from_memory(const node_t *n, int port)
 {
-    return port > 0 && ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu);
+    return port >= (quant_split_type(n->attrs, n->n_attrs) == sinter_data_type_undef) && ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu);
 }
 
 /* The floating node that makes an input in a register, -1 if none does. */
@@ -338,9 +339,9 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
 static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
 {
     const node_t *n = &lo->g->nodes[node];
-    for (int i = 1; i < n->n_in; i++) {
+    for (int i = 0; i < n->n_in; i++) {
         if (from_memory(n, i) && lo->spine[n->in[i]] != 0) {
-            return give_up(lo, "scores are used as a vector beside other data");
+            return give_up(lo, "scores are used as a vector beside other data, or as a plane of codes");
         }
     }
     if (spine == (SPINE_SCORE | SPINE_PROB)) {

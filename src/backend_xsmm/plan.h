@@ -27,9 +27,10 @@ typedef struct frame {
 
 /* One matrix operand: codes and how they become numbers. All value indices; -1: none. scale_dim[d] is the dim of the scale value that
  * belongs to data dim d, -1 if it has none. The group size along d is dims[d] / scale dims[scale_dim[d]] (whole dim if -1). Static
- * scales and zps are constant values (f32, s32). */
+ * scales and zps are constant values (f32, s32). split: data (u4) and high (u2) hold the low and the high bits of codes of that type. */
 typedef struct operand {
-    int data, scale, zp;
+    int data, scale, zp, high;
+    sinter_data_type_t split; /* undef: data holds the codes, high is not used */
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
 } operand_t;
 

@@ -44,6 +44,23 @@ static void swap_i64(int64_t *v, int i, int j)
     v[j] = t;
 }
 
+static sinter_status_t bind_high(const operand_t *op, const bound_t *data, const bound_t *high, tile_operand_t *out)
+{
+    if (high->ndims != data->ndims) {
+        return sg_fail(sinter_invalid_shape, "the high plane of split codes has %d dims, the low plane %d", high->ndims, data->ndims);
+    }
+    for (int d = 0; d < data->ndims; d++) {
+        if (high->dims[d] != data->dims[d]) {
+            return sg_fail(sinter_invalid_shape, "the high plane of split codes has %lld elements along dim %d, the low plane %lld",
+                           (long long)high->dims[d], d, (long long)data->dims[d]);
+        }
+        out->high_stride[d] = high->strides[d];
+    }
+    out->base.high = high->data;
+    out->base.split = op->split;
+    return sinter_success;
+}
+
 sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame, tile_operand_t *out)
 {
     const bound_t *data = &frame->v[op->data];
@@ -75,11 +92,15 @@ sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
         b->zp_dtype = zp->dtype;
         b->zp_type = dtype_traits(zp->dtype);
     }
-    int64_t *const by_dim[] = {out->dims, out->stride, out->scale_stride, out->zp_stride, out->scale_group, out->zp_group};
+    if (op->split != sinter_data_type_undef) {
+        SG_TRY(bind_high(op, data, &frame->v[op->high], out));
+    }
+    int64_t *const by_dim[] = {out->dims, out->stride, out->high_stride, out->scale_stride, out->zp_stride, out->scale_group, out->zp_group};
     for (size_t i = 0; trans && i < sizeof by_dim / sizeof by_dim[0]; i++) {
         swap_i64(by_dim[i], r, c);
     }
     b->rs = out->stride[r], b->cs = out->stride[c];
+    b->high_rs = out->high_stride[r], b->high_cs = out->high_stride[c];
     b->scale_rs = out->scale_stride[r], b->scale_cs = out->scale_stride[c];
     b->zp_rs = out->zp_stride[r], b->zp_cs = out->zp_stride[c];
     b->scale_gr = out->scale_group[r], b->scale_gc = out->scale_group[c];
@@ -95,6 +116,7 @@ tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb)
         const int from = nb - own + d;
         const int64_t i = from < 0 || op->dims[d] == 1 ? 0 : idx[from];
         s.first += i * op->stride[d];
+        s.high_first += i * op->high_stride[d];
         s.scale_first += i / op->scale_group[d] * op->scale_stride[d];
         s.zp_first += i / op->zp_group[d] * op->zp_stride[d];
     }
@@ -225,13 +247,33 @@ static void dequant_wide(const tile_isa_t *isa, const tile_src_t *s, const coefs
     }
 }
 
+/* Elements c0..c0+n-1 of a line of split codes. */
+static void split_line(const dtype_split_t *split, const tile_src_t *s, int64_t line, int64_t c0, int n, float *dst)
+{
+    const int64_t low_at = s->first + line * s->rs + c0 * s->cs, high_at = s->high_first + line * s->high_rs + c0 * s->high_cs;
+    if (s->cs == 1 && s->high_cs == 1) {
+        split->load(s->data, low_at, s->high, high_at, n, dst);
+        return;
+    }
+    float high[TILE_LINE];
+    s->type->codec.load_f32(s->data, low_at, s->cs, n, dst);
+    dtype_traits(sinter_u2)->codec.load_f32(s->high, high_at, s->high_cs, n, high);
+    split->join(dst, high, n, dst);
+}
+
 /* The slow exact path, straight from the codecs in double. */
 static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float *dst)
 {
     for (int i = 0; i < n; i++) {
         const int64_t c = c0 + i;
         double q, zp = 0, scale = 1;
-        s->type->codec.load_f64(s->data, s->first + line * s->rs + c * s->cs, 0, 1, &q);
+        if (s->high) {
+            float x;
+            split_line(dtype_split(s->split, sinter_isa_generic), s, line, c, 1, &x);
+            q = (double)x;
+        } else {
+            s->type->codec.load_f64(s->data, s->first + line * s->rs + c * s->cs, 0, 1, &q);
+        }
         if (s->zp) {
             s->zp_type->codec.load_f64(s->zp, s->zp_first + line / s->zp_gr * s->zp_rs + c / s->zp_gc * s->zp_cs, 0, 1, &zp);
         }
@@ -247,6 +289,7 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
 static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, int nl, int64_t c0, int n, float *dst, int64_t ld)
 {
     const tile_decode_t decode = s->cs == 1 && (int)s->dtype < isa->n_decode ? isa->decode[s->dtype] : NULL;
+    const dtype_split_t *split = s->high ? dtype_split(s->split, isa->level) : NULL;
     const bool quantised = s->scale || s->zp;
     coefs_t k;
     k.scale_line = k.zp_line = -1;
@@ -267,7 +310,9 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
                 continue;
             }
         }
-        if (decode) {
+        if (split) {
+            split_line(split, s, line, c0, n, dst);
+        } else if (decode) {
             decode(s->data, at, n, dst);
         } else {
             s->type->codec.load_f32(s->data, at, s->cs, n, dst);
@@ -288,6 +333,7 @@ static tile_src_t transposed(const tile_src_t *s)
 {
     tile_src_t t = *s;
     t.rs = s->cs, t.cs = s->rs;
+    t.high_rs = s->high_cs, t.high_cs = s->high_rs;
     t.scale_rs = s->scale_cs, t.scale_cs = s->scale_rs;
     t.zp_rs = s->zp_cs, t.zp_cs = s->zp_rs;
     t.scale_gr = s->scale_gc, t.scale_gc = s->scale_gr;
@@ -402,7 +448,7 @@ static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float
     }
 }
 
-static const tile_isa_t isa_c = {.dequant = dequant_c, .dequant_group = dequant_group_c, .fill = fill_c, .transpose = tile_transpose_c};
+static const tile_isa_t isa_c = {.level = sinter_isa_generic, .dequant = dequant_c, .dequant_group = dequant_group_c, .fill = fill_c, .transpose = tile_transpose_c};
 
 static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc)
 {

@@ -8,10 +8,12 @@
  * scale_gr and c / scale_gc. */
 typedef struct tile_src {
     const unsigned char *data, *scale, *zp; /* bases; scale, zp NULL: none */
+    const unsigned char *high;              /* split codes: data has the low bits of each, this the high ones; NULL: data has all */
+    sinter_data_type_t split;               /* the type of split codes */
     const dtype_traits_t *type, *scale_type, *zp_type;
     sinter_data_type_t dtype, scale_dtype, zp_dtype; /* of data, scales, zero points: pick the decoders */
-    int64_t first, scale_first, zp_first; /* element offsets of (0, 0) at this batch */
-    int64_t rs, cs, scale_rs, scale_cs, zp_rs, zp_cs;
+    int64_t first, scale_first, zp_first, high_first; /* element offsets of (0, 0) at this batch */
+    int64_t rs, cs, scale_rs, scale_cs, zp_rs, zp_cs, high_rs, high_cs;
     int64_t scale_gr, scale_gc, zp_gr, zp_gc; /* group sizes, >= 1 */
 } tile_src_t;
 
@@ -20,6 +22,7 @@ typedef struct tile_operand {
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];
     int64_t stride[SINTER_MAX_NDIMS], scale_stride[SINTER_MAX_NDIMS], zp_stride[SINTER_MAX_NDIMS];
+    int64_t high_stride[SINTER_MAX_NDIMS];
     int64_t scale_group[SINTER_MAX_NDIMS], zp_group[SINTER_MAX_NDIMS];
     tile_src_t base; /* types, pointers and the row/column strides */
 } tile_operand_t;

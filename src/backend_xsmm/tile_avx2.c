@@ -9,6 +9,7 @@
 #define TARGET __attribute__((target("avx2,fma,f16c")))
 #define OP TARGET static inline __attribute__((always_inline))
 enum { LANES = 8, GEMM_NV = 2 };
+#define LEVEL sinter_isa_avx2
 typedef __m256 vf;
 
 /* clang-format off: a table of one-liners */

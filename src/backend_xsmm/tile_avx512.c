@@ -9,6 +9,7 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
 #define OP TARGET static inline __attribute__((always_inline))
 enum { LANES = 16, GEMM_NV = 4 };
+#define LEVEL sinter_isa_avx512
 typedef __m512 vf;
 
 /* clang-format off: a table of one-liners */

@@ -11,6 +11,7 @@ enum { TILE_LINE = 256, TILE_LANES = 16, TILE_WIDE_GROUP = 16 };
 typedef void (*tile_decode_t)(const unsigned char *base, int64_t first, int n, float *dst);
 
 typedef struct tile_isa {
+    sinter_cpu_isa_t level;
     const tile_decode_t *decode; /* by data type; NULL entries (and types from n_decode up) go through the codec */
     int n_decode;
     void (*dequant)(float *x, const float *zp, const float *scale, int n); /* x = (x - zp) * scale; zp NULL: none */

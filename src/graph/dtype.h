@@ -41,6 +41,16 @@ typedef struct dtype_bulk {
 /* The best functions at or below isa, which the machine must have. Never NULL for a data type, no function of it is NULL. */
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);
 
+/* Codes of six bits in two planes: the four low bits of each in a u4 tensor, the two high bits in a u2 tensor. */
+typedef struct dtype_split {
+    /* The values of n codes. Runs of consecutive elements, each plane from an element of its own. */
+    void (*load)(const void *low, int64_t low_first, const void *high, int64_t high_first, int64_t n, float *dst);
+    /* The same of planes that were loaded as numbers; dst may be low or high. */
+    void (*join)(const float *low, const float *high, int64_t n, float *dst);
+} dtype_split_t;
+/* The best functions at or below isa for codes of this type; NULL if it is no type of six bits. */
+const dtype_split_t *dtype_split(sinter_data_type_t type, sinter_cpu_isa_t isa);
+
 /* NULL for a value that is no data type. */
 const dtype_traits_t *dtype_traits(sinter_data_type_t type);
 static inline bool dtype_is_float(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_FLOAT; }

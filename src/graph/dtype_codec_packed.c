@@ -1,5 +1,5 @@
-/* Codecs of the types that share bytes: two 4-bit elements in a byte, four 6-bit elements in three. 4-bit loads go through a table of
- * all values. */
+/* Codecs of the types that share bytes: four 2-bit elements or two 4-bit elements in a byte, four 6-bit elements in three. 4-bit loads go
+ * through a table of all values. */
 #include "dtype_codec.h"
 
 #include "dtype_bits.h"
@@ -71,6 +71,35 @@ static const float values_f4_e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f
 static inline uint32_t f32_to_f4_e2m1(float x) { return f32_to_format(format_f4_e2m1, x); }
 static inline uint32_t f64_to_f4_e2m1(double x) { return f64_to_format(format_f4_e2m1, x); }
 CODEC_NIBBLES(f4_e2m1, f32_to_f4_e2m1, f64_to_f4_e2m1)
+
+/* ---- 2 bits: element 4i is the two low bits of byte i ---- */
+
+#define LOAD_2BIT(suffix, real)                                                                                     \
+    void sinter_codec_u2_##suffix(const void *base, int64_t first, int64_t stride, int64_t n, real *dst)            \
+    {                                                                                                               \
+        const unsigned char *bytes = base;                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                                           \
+            int64_t at = first + i * stride;                                                                        \
+            dst[i] = (real)(bytes[at / 4] >> at % 4 * 2 & 3);                                                       \
+        }                                                                                                           \
+    }
+
+#define STORE_2BIT(suffix, real, convert)                                                                           \
+    void sinter_codec_u2_##suffix(void *base, int64_t first, int64_t stride, int64_t n, const real *src)            \
+    {                                                                                                               \
+        unsigned char *bytes = base;                                                                                \
+        for (int64_t i = 0; i < n; i++) {                                                                           \
+            int64_t at = first + i * stride;                                                                        \
+            int shift = (int)(at % 4) * 2;                                                                          \
+            bytes[at / 4] = (unsigned char)((bytes[at / 4] & ~(3u << shift)) | (unsigned)convert(src[i], 0, 3) << shift); \
+        }                                                                                                           \
+    }
+
+LOAD_2BIT(load_f32, float)
+LOAD_2BIT(load_f64, double)
+STORE_2BIT(store_f32, float, f32_to_small_int)
+STORE_2BIT(store_f64, double, f64_to_int)
+STORE_2BIT(store_sat, float, f32_to_small_int) /* which saturates anyway */
 
 /* ---- 6 bits: element i is the bits 6i .. 6i+5, counted from the low end of each byte ---- */
 

@@ -33,6 +33,7 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 #define CODES (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | F8 | ONLY(f6_e3m2) | ONLY(f6_e2m3) | ONLY(f4_e2m1))
 #define SCALES (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(e8m0) | ONLY(f8_e4m3))
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
+#define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last input */
 #define NUMBER (FLT | ONLY(s32)) /* operands of binary ops: all float or all s32 (index arithmetic of masks) */
 #define INDEX (ONLY(s32) | ONLY(s64))
 
@@ -57,7 +58,8 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 #define CONV_ATTRS WINDOW, NEED_MIN(dilations, 1), AUTO_PAD, NUM_MIN(groups, 1, 1), DATA_FORMAT
 #define QTYPE_STATIC WORD(qtype, "per_tensor", "per_tensor|per_channel")
 #define QTYPE_GROUP {.id = sinter_op_attr_qtype, .words = "per_tensor|per_channel|per_group"} /* the default depends on quantization_kind: quant.c */
-#define STATIC_QUANT ATTRS(QTYPE_STATIC, NUM(axis, 1), NEED(scales), MAY(zps))
+#define STATIC_QUANT_ATTRS QTYPE_STATIC, NUM(axis, 1), NEED(scales), MAY(zps)
+#define SPLIT {.id = sinter_op_attr_split_type, .words = "f6_e3m2|f6_e2m3"}
 #define RESIZE NEED_WORD(mode, "nearest|linear|bilinear|trilinear"), \
                WORD(coordinate_transformation_mode, "half_pixel", "half_pixel|align_corners"), DATA_FORMAT, MAY_MIN(sizes, 1), MAY(scales)
 
@@ -103,15 +105,15 @@ CARD card_transpose = {1, 1, 1, 1, {ANY}, {ANY}, ATTRS(NEED(order)), check_order
 CARD card_concat = {1, OP_MAX_PORTS, 1, 1, {ANY}, {ANY}, ATTRS(NEED(axis)), check_same_type};
 
 /* quantisation */
-CARD card_quantize = {1, 1, 1, 1, {FLT}, {CODES}, STATIC_QUANT, check_quant, .flags = OP_QUANT};
-CARD card_dequantize = {1, 1, 1, 1, {CODES}, {FLT}, STATIC_QUANT, check_quant, .flags = OP_DEQUANT};
+CARD card_quantize = {1, 1, 1, 1, {FLT}, {CODES}, ATTRS(STATIC_QUANT_ATTRS), check_quant, .flags = OP_QUANT};
+CARD card_dequantize = {1, 2, 1, 1, {CODES, HIGH}, {FLT}, ATTRS(STATIC_QUANT_ATTRS, SPLIT), check_quant, .flags = OP_DEQUANT};
 CARD card_dyn_quantize = {1, 3, 1, 3, {FLT, SCALES, ZPS}, {CODES, SCALES, ZPS},
                           ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape),
                                 WORD(quantization_kind, "static",
                                      "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
                           check_quant, .flags = OP_QUANT};
-CARD card_dyn_dequantize = {2, 3, 1, 1, {CODES, SCALES, ZPS}, {FLT}, ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape)), check_quant,
-                            .flags = OP_DEQUANT};
+CARD card_dyn_dequantize = {2, 4, 1, 1, {CODES, SCALES, ZPS | HIGH, HIGH}, {FLT},
+                            ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT), check_quant, .flags = OP_DEQUANT};
 
 /* pooling and convolution */
 CARD card_avg_pool = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD)};

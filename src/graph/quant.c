@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <sinter/sinter_graph.h>
+
 #include "attr.h"
 #include "dtype.h"
 #include "status.h"
@@ -26,6 +28,7 @@ typedef struct reader {
     int n_attrs;
     const lt_t *data;
     const lt_t *codes; /* the quantised side: data, or the output of a quantising op */
+    sinter_data_type_t code_type;
     const kind_row_t *kind;
     qtype_t qtype;
     int n_axes, axes[SINTER_MAX_NDIMS]; /* normalised */
@@ -53,7 +56,7 @@ static bool known(int64_t dim) { return dim != SINTER_UNKNOWN_DIM; }
 
 static bool is_narrow_float(sinter_data_type_t type) { return dtype_is_float(type) && !dtype_is_wide_float(type); }
 
-static bool is_narrow_int(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8; }
+static bool is_narrow_int(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8 && type != sinter_u2; }
 
 static bool is_mx_element(sinter_data_type_t type) { return is_narrow_float(type) || type == sinter_s8; }
 
@@ -99,9 +102,9 @@ static sinter_status_t check_zp_type(const reader_t *r, const lt_t *zps)
         return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4 or s32", zps->id,
                          dtype_traits(zps->data_type)->name);
     }
-    if (dtype_traits(r->codes->data_type)->cls != DTYPE_INT) {
+    if (dtype_traits(r->code_type)->cls != DTYPE_INT) {
         return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", need integer data, but tensor %" PRIu64 " is %s", zps->id, r->codes->id,
-                         dtype_traits(r->codes->data_type)->name);
+                         dtype_traits(r->code_type)->name);
     }
     return sinter_success;
 }
@@ -425,7 +428,7 @@ static sinter_status_t read_zps(const reader_t *r, const lt_t *zps)
 
 static sinter_status_t check_attr_zps(const reader_t *r, const attr_t *zps)
 {
-    const dtype_traits_t *codes = dtype_traits(r->codes->data_type);
+    const dtype_traits_t *codes = dtype_traits(r->code_type);
     bool integer = codes->cls == DTYPE_INT;
     if (zps->n != (size_t)r->geom->n_scales) {
         return FAIL_ATTR(r, "zps has %zu values for %" PRId64 " scales", zps->n, r->geom->n_scales);
@@ -557,13 +560,67 @@ static sinter_status_t read_dynamic(reader_t *r, const lt_t *in, int n_in, const
     return match_zp_groups(r, &out[2]);
 }
 
+/* Split codes: the low plane is the data, the high plane comes last; *n_in becomes the number of inputs before it. least: inputs that the
+ * op has with whole codes and without zero points. */
+static sinter_status_t check_planes(const reader_t *r, const lt_t *in, int least, int n_in)
+{
+    const lt_t *low = r->data, *high = &in[n_in - 1];
+    const char *type = dtype_traits(r->code_type)->name;
+    if (low->data_type != sinter_u4) {
+        return FAIL_TYPE(r, "split_type %s: the low plane, tensor %" PRIu64 ", must be u4, not %s", type, low->id,
+                         dtype_traits(low->data_type)->name);
+    }
+    if (n_in <= least || high->data_type != sinter_u2) {
+        return FAIL_TYPE(r, "split_type %s: the last input, tensor %" PRIu64 ", must be the high plane, u2, not %s", type, high->id,
+                         dtype_traits(high->data_type)->name);
+    }
+    if (low->ndims >= 0 && high->ndims >= 0 && low->ndims != high->ndims) {
+        return FAIL_SHAPE(r, "split_type %s: the high plane, tensor %" PRIu64 ", has %d dimensions, the low plane, tensor %" PRIu64 ", %d", type,
+                          high->id, (int)high->ndims, low->id, (int)low->ndims);
+    }
+    for (int i = 0; i < low->ndims && i < high->ndims; i++) {
+        if (known(low->dims[i]) && known(high->dims[i]) && low->dims[i] != high->dims[i]) {
+            return FAIL_SHAPE(r, "split_type %s: the high plane, tensor %" PRIu64 ", has %" PRId64 " elements along dimension %d, the low plane, "
+                              "tensor %" PRIu64 ", %" PRId64, type, high->id, high->dims[i], i, low->id, low->dims[i]);
+        }
+    }
+    return sinter_success;
+}
+
+static sinter_status_t read_planes(reader_t *r, const lt_t *in, int least, int *n_in)
+{
+    const sinter_data_type_t type = quant_split_type(r->attrs, r->n_attrs);
+    const int last = *n_in - 1;
+    if (type != sinter_data_type_undef) {
+        r->code_type = type;
+        r->geom->high_input = last;
+        *n_in = last;
+        return check_planes(r, in, least, last + 1);
+    }
+    if (attr_find(r->attrs, r->n_attrs, sinter_op_attr_split_type) != NULL) {
+        return FAIL_ATTR(r, "split_type names no type of six bits: \"%s\"", attr_find(r->attrs, r->n_attrs, sinter_op_attr_split_type)->str);
+    }
+    if (last > 0 && in[last].data_type == sinter_u2) {
+        return FAIL_ATTR(r, "tensor %" PRIu64 " is u2, the high plane of split codes, but attribute split_type is missing", in[last].id);
+    }
+    return *n_in <= least + (least > 1) ? sinter_success : FAIL_ATTR(r, "%d inputs given, %d expected of whole codes", *n_in, least + (least > 1));
+}
+
 static void init_geometry(quant_geom_t *g, int ndims)
 {
-    *g = (quant_geom_t){.kind = QUANT_STATIC, .ndims = ndims, .axis = -1, .scale_input = -1, .zp_input = -1};
+    *g = (quant_geom_t){.kind = QUANT_STATIC, .ndims = ndims, .axis = -1, .scale_input = -1, .zp_input = -1, .high_input = -1};
     for (int i = 0; i < SINTER_MAX_NDIMS; i++) {
         g->scale_group[i] = g->zp_group[i] = SINTER_UNKNOWN_DIM;
         g->scale_dim[i] = g->zp_dim[i] = -1;
     }
+}
+
+sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs)
+{
+    const attr_t *attr = attr_find(attrs, n_attrs, sinter_op_attr_split_type);
+    sinter_data_type_t type;
+    const bool split = attr != NULL && sinter_data_type_parse(attr->str, &type) && dtype_split(type, sinter_isa_generic) != NULL;
+    return split ? type : sinter_data_type_undef;
 }
 
 sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
@@ -576,10 +633,14 @@ sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const a
     }
     init_geometry(geom, in[0].ndims);
     r.codes = quantises ? &out[0] : &in[0];
+    r.code_type = r.codes->data_type;
     if (kind == sinter_op_dynamic_quantize) {
         SG_TRY(read_kind(&r));
     }
     SG_TRY(read_attrs(&r));
+    if (!quantises) {
+        SG_TRY(read_planes(&r, in, kind == sinter_op_dequantize ? 1 : 2, &n_in));
+    }
     if (kind == sinter_op_quantize || kind == sinter_op_dequantize) {
         return read_static(&r);
     }

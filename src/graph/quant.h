@@ -22,15 +22,20 @@ typedef struct quant_geom {
     int64_t n_scales;
     int axis;                   /* per_channel: the axis, normalised; else -1 */
     int scale_input, zp_input;  /* input ports of the node, -1 if none */
+    int high_input;             /* the high plane of split codes, -1 if the codes are whole */
     /* Rank-1 (per_channel) or scalar scale tensors have no dim for each data dim; this maps data dim -> dim of the scales / zps tensor,
      * -1: none. */
     int scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
 } quant_geom_t;
 
 /* Reads a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node's geometry and checks every rule. in[] are the input tensors
- * (data, scales, zps), for dynamic kinds the outputs as well. Every broken rule has its own message, which starts with `label`. */
+ * (data, scales, zps,
+ * the high plane of split codes), for dynamic kinds the outputs as well. Every broken rule has its own message, which starts with `label`. */
 sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
                                const lt_t *out, int n_out, quant_geom_t *geom);
+
+/* The type that attribute split_type names: codes whose planes are the first and the last input. undef: the codes are whole. */
+sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs);
 
 /* Element offset of the scale (or zero point) of the element at index idx[], given the tensor's own strides. */
 int64_t quant_scale_index(const quant_geom_t *geom, const int64_t *idx, const int64_t *scale_strides);

@@ -4,9 +4,9 @@
 
 bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int64_t *dims)
 {
-    lt_t in[3], out[3];
+    lt_t in[4], out[3];
     quant_geom_t geom;
-    for (int i = 0; i < node->n_in && i < 3; i++) {
+    for (int i = 0; i < node->n_in && i < 4; i++) {
         in[i] = g->values[node->in[i]].lt;
     }
     for (int i = 0; i < node->n_out && i < 3; i++) {

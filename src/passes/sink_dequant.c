@@ -3,7 +3,9 @@
  *     codes -> Dequantize -> StaticReshape -> StaticTranspose -> MatMul
  *       becomes
  *     codes  -> StaticReshape -> StaticTranspose -> MatMul{in_dequant}
- *     scales -> StaticReshape -> StaticTranspose ------^                                                                                */
+ *     scales -> StaticReshape -> StaticTranspose ------^
+ *
+ * The two planes of split codes take the same way. */
 #include <string.h>
 
 #include "../graph/quant_view.h"
@@ -184,6 +186,12 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
     return *done ? new_attrs(g, dq, "per_channel", axis) : sinter_success;
 }
 
+/* The input that is the high plane of split codes, -1 if the codes are whole. */
+static int high_plane(const node_t *dq)
+{
+    return quant_split_type(dq->attrs, dq->n_attrs) != sinter_data_type_undef ? dq->n_in - 1 : -1;
+}
+
 /* Scales and zero points in tensors follow the codes through the views. */
 static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, bool *done)
 {
@@ -196,7 +204,7 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
     for (int i = 0; i < 2; i++) {
         moves[i] = quant_full_dims(g, dq, i == 1, dims[i]);
         memcpy(at_matmul, dims[i], sizeof(at_matmul));
-        *done = *done && (moves[i] ? dims_at_matmul(g, path, at_matmul) : i == 1 && dq->n_in < 3);
+        *done = *done && (moves[i] ? dims_at_matmul(g, path, at_matmul) : i == 1 && (dq->n_in < 3 || high_plane(dq) == 2));
     }
     for (int i = 0; i < 2 && *done; i++) {
         if (moves[i]) {
@@ -229,6 +237,9 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
         return sinter_success;
     }
     SG_TRY(view_codes(g, &path, &dq->in[0]));
+    if (high_plane(dq) > 0) {
+        SG_TRY(view_codes(g, &path, &dq->in[high_plane(dq)]));
+    }
     /* Nothing is produced there any more; the value keeps type and dims of the operand. */
     dq->out = ports + dq->n_in;
     dq->out[0] = v;

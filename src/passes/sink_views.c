@@ -28,7 +28,7 @@ static bool ignores_index(const graph_t *g, const node_t *f, int ndims)
         return f->kind != sinter_op_gen_index;
     }
     if (f->kind == sinter_op_quantize || f->kind == sinter_op_dequantize) {
-        return strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
+        return f->n_in == 1 && strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
     }
     return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) && !is_scalar(g, f->in[0]) &&
            g->values[f->in[1]].lt.ndims <= ndims;

@@ -295,21 +295,31 @@ static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64
     return 2;
 }
 
+/* Codes of six bits come whole or in two planes. */
+static int split_planes(fz_t *f, sinter_data_type_t code)
+{
+    return gr_dtype(code)->bits == 6 && fz_chance(f, 50);
+}
+
 int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int codes)
 {
     sinter_data_type_t code = codes < 0 ? fz_code_type(f) : f->tensors[codes].type;
     geometry_t g;
-    int in[3], n;
+    int in[FZ_MAX_PORTS], n = 1, split = codes < 0 && split_planes(f, code), given;
 
-    in[0] = codes < 0 ? fz_input(f, code, ndims, dims) : codes;
-    if (fz_chance(f, 25)) {
-        n = FZ_OP(f, dequantize, type, ndims, dims, in[0]);
+    in[0] = codes < 0 ? fz_input(f, split ? sinter_u4 : code, ndims, dims) : codes;
+    given = fz_chance(f, 25);
+    if (!given)
+        n += scale_inputs(f, code, ndims, dims, &g, in + 1);
+    if (split)
+        in[n++] = fz_input(f, sinter_u2, ndims, dims);
+    n = fz_op(f, given ? sinter_op_dequantize : sinter_op_dynamic_dequantize, type, ndims, dims, n, in);
+    if (given)
         static_attrs(f, code, ndims, dims);
-        return n;
-    }
-    n = 1 + scale_inputs(f, code, ndims, dims, &g, in + 1);
-    n = fz_op(f, sinter_op_dynamic_dequantize, type, ndims, dims, n, in);
-    geometry_attrs(f, ndims, dims, &g);
+    else
+        geometry_attrs(f, ndims, dims, &g);
+    if (split)
+        fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
     return n;
 }
 

@@ -21,40 +21,40 @@ static int turn(fz_t *f, int x)
 /* Splits a dim, merges two neighbours, adds or drops a dim of size 1, or flattens. */
 static int reshape(fz_t *f, int x)
 {
-    const fz_tensor_t t = f->tensors[x];
+    const fz_tensor_t *t = &f->tensors[x];
     int64_t dims[FZ_MAX_RANK];
-    int n = 0, d = t.ndims ? fz_pick(f, t.ndims) : 0, what = fz_pick(f, 5), y;
+    int n = 0, d = t->ndims ? fz_pick(f, t->ndims) : 0, what = fz_pick(f, 5), y;
 
-    if (what == 0 && t.ndims && t.ndims < FZ_MAX_RANK && !fz_is_symbol(t.dims[d]) && t.dims[d] > 0) {
-        int64_t by = fz_divisor(f, t.dims[d]);
+    if (what == 0 && t->ndims && t->ndims < FZ_MAX_RANK && !fz_is_symbol(t->dims[d]) && t->dims[d] > 0) {
+        int64_t by = fz_divisor(f, t->dims[d]);
 
-        for (int i = 0; i < t.ndims; i++) {
-            dims[n++] = i == d ? by : t.dims[i];
+        for (int i = 0; i < t->ndims; i++) {
+            dims[n++] = i == d ? by : t->dims[i];
             if (i == d)
-                dims[n++] = t.dims[i] / by;
+                dims[n++] = t->dims[i] / by;
         }
-    } else if (what == 1 && d + 1 < t.ndims && (!fz_is_symbol(t.dims[d]) && !fz_is_symbol(t.dims[d + 1]))) {
-        for (int i = 0; i < t.ndims; i++) {
-            dims[n++] = i == d ? t.dims[i] * t.dims[i + 1] : t.dims[i];
+    } else if (what == 1 && d + 1 < t->ndims && (!fz_is_symbol(t->dims[d]) && !fz_is_symbol(t->dims[d + 1]))) {
+        for (int i = 0; i < t->ndims; i++) {
+            dims[n++] = i == d ? t->dims[i] * t->dims[i + 1] : t->dims[i];
             i += i == d;
         }
-    } else if (what == 2 && t.ndims < FZ_MAX_RANK) {
-        for (int i = 0; i <= t.ndims; i++) {
+    } else if (what == 2 && t->ndims < FZ_MAX_RANK) {
+        for (int i = 0; i <= t->ndims; i++) {
             if (i == d)
                 dims[n++] = 1;
-            if (i < t.ndims)
-                dims[n++] = t.dims[i];
+            if (i < t->ndims)
+                dims[n++] = t->dims[i];
         }
     } else if (what == 3) {
-        for (int i = 0; i < t.ndims; i++)
-            if (t.dims[i] != 1)
-                dims[n++] = t.dims[i];
+        for (int i = 0; i < t->ndims; i++)
+            if (t->dims[i] != 1)
+                dims[n++] = t->dims[i];
     } else {
         dims[n] = 1;
-        for (int i = 0; i < t.ndims; i++) {
-            if (fz_is_symbol(t.dims[i]))
+        for (int i = 0; i < t->ndims; i++) {
+            if (fz_is_symbol(t->dims[i]))
                 return x;
-            dims[n] *= t.dims[i];
+            dims[n] *= t->dims[i];
         }
         n++;
     }

@@ -20,7 +20,8 @@ orc_class_t orc_class(sinter_data_type_t type)
     case sinter_s8:
     case sinter_u8:
     case sinter_s4:
-    case sinter_u4: return ORC_INT;
+    case sinter_u4:
+    case sinter_u2: return ORC_INT;
     case sinter_boolean: return ORC_BOOL;
     default: return ORC_NARROW;
     }
@@ -36,6 +37,18 @@ const char *orc_type_name(sinter_data_type_t type)
 #undef SINTER_DTYPE
     default: return NULL;
     }
+}
+
+bool orc_find_type(const char *name, sinter_data_type_t *type)
+{
+#define SINTER_DTYPE(value, name_, ...)       \
+    if (strcmp(name, #name_) == 0) {          \
+        *type = sinter_##name_;               \
+        return true;                          \
+    }
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+    return false;
 }
 
 int orc_type_bits(sinter_data_type_t type)
@@ -206,6 +219,7 @@ double orc_round(sinter_data_type_t type, double v)
     case sinter_e8m0: return round_e8m0(v);
     case sinter_u8: return round_int(0, 255, v);
     case sinter_u4: return round_int(0, 15, v);
+    case sinter_u2: return round_int(0, 3, v);
     case sinter_s8: return round_int(-128, 127, v);
     case sinter_s4: return round_int(-8, 7, v);
     case sinter_s32: return round_int(-0x1p31, 0x1p31 - 1, v);
@@ -219,6 +233,8 @@ double orc_round(sinter_data_type_t type, double v)
 /* The code of a type of at most 16 bits. */
 static unsigned load_code(int bits, const unsigned char *p, int64_t i)
 {
+    if (bits == 2)
+        return p[i / 4] >> i % 4 * 2 & 3;
     if (bits == 4)
         return p[i / 2] >> i % 2 * 4 & 15;
     if (bits == 6) {
@@ -250,7 +266,8 @@ static double decode_code(sinter_data_type_t type, unsigned code)
 
     switch (type) {
     case sinter_u8:
-    case sinter_u4: return code;
+    case sinter_u4:
+    case sinter_u2: return code;
     case sinter_s8: return (double)(int)(code ^ 128) - 128;
     case sinter_s4: return (double)(int)(code ^ 8) - 8;
     case sinter_boolean: return code != 0;

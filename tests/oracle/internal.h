@@ -23,6 +23,7 @@ typedef enum orc_class { ORC_WIDE, ORC_NARROW, ORC_INT, ORC_BOOL } orc_class_t;
  * value. */
 orc_class_t orc_class(sinter_data_type_t type);
 const char *orc_type_name(sinter_data_type_t type); /* NULL: no such type */
+bool orc_find_type(const char *name, sinter_data_type_t *type);
 int orc_type_bits(sinter_data_type_t type);
 double orc_type_max(sinter_data_type_t type);
 int orc_type_digits(sinter_data_type_t type);

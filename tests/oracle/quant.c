@@ -106,6 +106,48 @@ static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps
 
 /* ---- ops ---------------------------------------------------------------------------------------------------------------------- */
 
+/* The values of codes in two planes, the low four bits in a and the others in b, both as numbers. */
+static int join_planes(orc_ctx_t *c, const char *type, const orc_value_t *a, const orc_value_t *b, orc_value_t *codes)
+{
+    double table[256];
+
+    *codes = (orc_value_t){.lt = a->lt, .n = a->n};
+    if (!orc_find_type(type, &codes->lt.data_type) || a->lt.ndims != b->lt.ndims || a->n != b->n)
+        return orc_fail(c, "codes of type %s in planes of %zu and %zu elements", type, a->n, b->n);
+    for (int d = 0; d < a->lt.ndims; d++)
+        if (a->lt.dims[d] != b->lt.dims[d])
+            return orc_fail(c, "planes of %lld and %lld elements along dim %d", (long long)a->lt.dims[d], (long long)b->lt.dims[d], d);
+    if (orc_alloc(c, codes, a->b || b->b))
+        return -1;
+    orc_decode_table(codes->lt.data_type, table);
+    for (size_t i = 0; i < codes->n; i++) {
+        codes->v[i] = table[(unsigned)a->v[i] + 16 * (unsigned)b->v[i]];
+        if (codes->b) /* computed planes: which code it is may be open */
+            codes->b[i] = (a->b && a->b[i] > 0) || (b->b && b->b[i] > 0) ? INFINITY : 0;
+    }
+    return 0;
+}
+
+/* Dequantises split codes, whose high plane is the last input, as if they were whole. */
+static int with_planes(orc_ctx_t *c, int dequantize(orc_ctx_t *c, bool quantize))
+{
+    const char *type = orc_attr_str(c, sinter_op_attr_split_type, NULL);
+    orc_ctx_t whole = *c;
+    orc_value_t codes;
+    int failed;
+
+    if (!type)
+        return dequantize(c, false);
+    if (c->n_in < 2)
+        return orc_fail(c, "no high plane");
+    whole.n_in = c->n_in - 1;
+    whole.in[0] = &codes;
+    whole.dying[0] = false;
+    failed = join_planes(c, type, c->in[0], c->in[c->n_in - 1], &codes) || dequantize(&whole, false);
+    orc_value_clear(&codes);
+    return failed ? -1 : 0;
+}
+
 /* One value for each element of a list attribute; a single `missing` if it is absent. */
 static int from_attr(orc_ctx_t *c, sinter_op_attr_t id, double missing, orc_value_t *value)
 {
@@ -152,8 +194,8 @@ static int with_tensors(orc_ctx_t *c, bool quantize)
 }
 
 int oracle_quantize(orc_ctx_t *c) { return with_attrs(c, true); }
-int oracle_dequantize(orc_ctx_t *c) { return with_attrs(c, false); }
-int oracle_dynamic_dequantize(orc_ctx_t *c) { return with_tensors(c, false); }
+int oracle_dequantize(orc_ctx_t *c) { return with_planes(c, with_attrs); }
+int oracle_dynamic_dequantize(orc_ctx_t *c) { return with_planes(c, with_tensors); }
 
 int oracle_dynamic_quantize(orc_ctx_t *c)
 {

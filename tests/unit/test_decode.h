@@ -78,6 +78,8 @@ static inline double decode(sinter_data_type_t type, const unsigned char *p, int
         return (int)(bits_at(p, i, 4) ^ 8) - 8;
     case sinter_u4:
         return bits_at(p, i, 4);
+    case sinter_u2:
+        return bits_at(p, i, 2);
     case sinter_f4_e2m1:
         return minifloat(bits_at(p, i, 4), 2, 1, 1);
     case sinter_f6_e3m2:

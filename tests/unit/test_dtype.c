@@ -666,7 +666,7 @@ static void check_traits(void)
     CHECK(!dtype_bytes(sinter_##name_, INT64_MAX, &bytes) == ((block_bytes_) > (block_elems_)), "overflow %s", #name_);
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
-    static const int none[] = {-1, 0, 15, 17, 63, 68, 1000};
+    static const int none[] = {-1, 0, 15, 17, 63, 69, 1000};
     for (size_t i = 0; i < LENGTH(none); i++) {
         CHECK(dtype_traits((sinter_data_type_t)none[i]) == NULL && sinter_data_type_name((sinter_data_type_t)none[i]) == NULL,
               "%d is no type", none[i]);

@@ -178,6 +178,8 @@ static rule_t static_dequantize_data(const model_t *model, const model_op_t *op,
 {
     double scale = typical_scale(op), zp = typical_zp(op), r = fmax(1, round(2 / scale));
 
+    if (model_attr(op, sinter_op_attr_split_type))
+        return plain_data(t);
     if (t->class_ == GR_INT && !feeds_matmul(model, op->inputs[0].id))
         return plain_data(t);
     if (t->class_ != GR_INT)
@@ -196,10 +198,24 @@ static rule_t static_quantize_data(const model_op_t *op)
     return uniform(scale * (int_min(t) - zp - 0.1 * t->max), scale * (t->max - zp + 0.1 * t->max));
 }
 
+/* The type of the codes that an op's input 0 has: of split codes, whose planes are random bits, what the attribute says. */
+static const gr_dtype_t *dequantized_type(const model_op_t *op)
+{
+    const orc_attr_t *split = model_attr(op, sinter_op_attr_split_type);
+    sinter_data_type_t type;
+
+    return gr_dtype(split && split->str && sinter_data_type_parse(split->str, &type) ? type : op->inputs[0].data_type);
+}
+
+static int is_plane(const model_op_t *op, size_t slot)
+{
+    return model_attr(op, sinter_op_attr_split_type) && (slot == 0 || slot + 1 == op->n_inputs);
+}
+
 static rule_t group_scale(const model_t *model, const model_op_t *op)
 {
     int quantize = op->kind == sinter_op_dynamic_quantize;
-    double r = reach(gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type)) / weight_gain(model, op->outputs[0].id);
+    double r = reach(quantize ? gr_dtype(op->outputs[0].data_type) : dequantized_type(op)) / weight_gain(model, op->outputs[0].id);
 
     return uniform(0.5 / r, 1.5 / r);
 }
@@ -217,6 +233,8 @@ static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
 
 static rule_t quantised_group_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
 {
+    if (is_plane(op, slot))
+        return plain_data(t);
     if (slot == 1)
         return group_scale(model, op);
     if (slot == 2 && t->class_ == GR_INT)
