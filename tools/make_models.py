@@ -63,6 +63,23 @@ def matmul(codes, m, k, n):
     return g.output(linear(g, codes, g.input(codes.decoded, [m, k]), n, codes.decoded))
 
 
+def mx_operand(g, dtype, shape, named, transpose=False):
+    """A matrix with its K last: MX in groups of 32 along K, or f32 in rows of the other dim."""
+    if dtype == "f32":
+        return g.input("f32", [*reversed(shape)] if transpose else shape)
+    return dequantize(g, Codes(dtype, "e8m0", None, 32, named), shape, 1)
+
+
+def mx_matmul(a, b, out, m, k, n, named="f32"):
+    """MX or f32 operands, product quantised to MX in groups of 32 along N; no value is ever rounded to the type `named` in between."""
+    g = Graph()
+    x, w = mx_operand(g, a, [m, k], named), mx_operand(g, b, [n, k], named, True)
+    y = g.op("MatMul", [x, w], named, transpose_a=False, transpose_b=b != "f32")
+    outputs = [g.tensor(out, [m, n]), g.tensor("e8m0", [m, n // 32])]
+    g.op_to("DynamicQuantize", [y], outputs, qtype="per_group", axis=[1], groups=[n // 32], quantization_kind="dynamic_mx")
+    return g.output(*outputs)
+
+
 def gated_mlp(codes, m, hidden, inner):
     g = Graph(fpmath=codes.decoded, apply_to_int=True)
     x = g.input(codes.decoded, [m, hidden])
@@ -143,6 +160,10 @@ def network_models():
         "matmul-int4-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336),
         "matmul-int4-4096x14336-g128-m128": matmul(INT4_G128, 128, 4096, 14336),
         "matmul-mxfp4-2880x2880": matmul(MXFP4, 1, 2880, 2880),
+        "mx-matmul-mxfp4-mxfp4": mx_matmul("f4_e2m1", "f4_e2m1", "f4_e2m1", 64, 2880, 2880),
+        "mx-matmul-mxfp8-mxfp8": mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880),
+        "mx-matmul-mxfp8-mxfp8-bf16": mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880, "bf16"),
+        "mx-matmul-mxfp8-f32": mx_matmul("f8_e4m3", "f32", "f8_e4m3", 64, 2880, 2880),
         "gated-mlp-int4": gated_mlp(INT4_G128, 1, 4096, 14336),
     }
     for name, codes in (("int4", INT4), ("mxfp8", MXFP8), ("mxfp4", MXFP4)):
@@ -159,6 +180,7 @@ def lists():
     quantisation += [f"--mode=P --case=../../models/{name}.json --cold-cache" for name in quantise_models()]
     for name in sorted(network_models()):
         limit = " --max-scratch-per-thread=2097151" if "decode" in name or "prefill" in name else ""
+        limit += " --max-ambiguous=0.001" if name.startswith("mx-matmul") else ""
         check.append(f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}")
         speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache")
     header = " Written by tools/make_models.py."

@@ -3,24 +3,27 @@
 #include "internal.h"
 
 typedef struct verdict {
-    bool bad, loose;
+    bool bad, loose, differs, open; /* not the rounding of the value; more than one result is right */
     double ratio, tolerance;
 } verdict_t;
 
 static verdict_t judge(sinter_data_type_t type, double v, double b, double got)
 {
-    verdict_t r = {false, false, 0, 0};
+    const double nearest = orc_round(type, v);
+    verdict_t r = {.differs = got != nearest && !(isnan(got) && isnan(nearest))};
     double low, high;
 
     if (isinf(b)) {
-        r.loose = true;
+        r.loose = r.open = true;
         r.tolerance = INFINITY;
         return r;
     }
+    r.open = b > 0;
     if (orc_class(type) == ORC_BOOL && b > 0)
         return r;
-    low = b > 0 ? orc_round(type, v - b) : orc_round(type, v);
+    low = b > 0 ? orc_round(type, v - b) : nearest;
     high = b > 0 ? orc_round(type, v + b) : low;
+    r.open = low != high && !(isnan(low) && isnan(high));
     if (isnan(got)) {
         r.bad = !isnan(low) && !isnan(high);
         r.ratio = r.bad ? INFINITY : 0;
@@ -63,8 +66,15 @@ static void compare_chunk(const orc_result_t *want, sinter_data_type_t type, con
         verdict_t r = judge(type, v, b, got[i]);
         t->diff.bad += r.bad;
         t->diff.loose += r.loose;
-        if (r.ratio > t->diff.worst_ratio || (start == 0 && i == 0))
-            t->diff = (orc_diff_t){0, t->diff.bad, t->diff.loose, start + i, r.ratio, got[i], v, r.tolerance, 0};
+        t->diff.differ += r.differs;
+        t->diff.open += r.open;
+        if (r.ratio > t->diff.worst_ratio || (start == 0 && i == 0)) {
+            t->diff.worst = start + i;
+            t->diff.worst_ratio = r.ratio;
+            t->diff.got = got[i];
+            t->diff.want = v;
+            t->diff.tolerance = r.tolerance;
+        }
         if (isfinite(v) && isfinite(got[i])) {
             t->error2 += (got[i] - v) * (got[i] - v);
             t->value2 += v * v;
@@ -76,11 +86,14 @@ static void compare_chunk(const orc_result_t *want, sinter_data_type_t type, con
 static void merge(tally_t *to, const tally_t *from)
 {
     size_t bad = to->diff.bad + from->diff.bad, loose = to->diff.loose + from->diff.loose;
+    size_t differ = to->diff.differ + from->diff.differ, open = to->diff.open + from->diff.open;
     if (from->diff.worst_ratio > to->diff.worst_ratio ||
         (from->diff.worst_ratio == to->diff.worst_ratio && from->diff.worst < to->diff.worst))
         to->diff = from->diff;
     to->diff.bad = bad;
     to->diff.loose = loose;
+    to->diff.differ = differ;
+    to->diff.open = open;
     to->error2 += from->error2;
     to->value2 += from->value2;
 }
@@ -93,7 +106,7 @@ int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, con
 
     memset(diff, 0, sizeof *diff);
     if (!same_dims(&want->lt, lt) || lt->data_type != want->lt.data_type) {
-        diff->bad = diff->n = want->n;
+        diff->bad = diff->differ = diff->n = want->n;
         diff->worst_ratio = INFINITY;
         return -1;
     }

@@ -58,6 +58,8 @@ void orc_result_free(orc_result_t *result);
 typedef struct orc_diff {
     size_t n, bad;       /* elements compared, elements out of bound */
     size_t loose;        /* elements with an infinite bound (beyond f16's range, unspecified): accepted whatever they are */
+    size_t differ;       /* elements that are not the rounding of the value; those that are not bad lie, with their bound, across a boundary of rounding */
+    size_t open;         /* elements for which the bound leaves more than one result */
     size_t worst;        /* linear index of the largest |got - value| / tolerance */
     double worst_ratio;  /* that ratio: <= 1 passes */
     double got, want, tolerance;

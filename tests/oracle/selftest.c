@@ -641,11 +641,11 @@ static void test_intermediate(void)
     char err[200] = "";
 
     check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r[0], &out, &x, &diff) == 0, "fused value");
-    check(orc_compare(&r[0], &out, &rounded, &diff) == 0, "unfused value");
-    check(orc_compare(&r[0], &out, &off, &diff) != 0, "a step off");
+    check(orc_compare(&r[0], &out, &x, &diff) == 0 && diff.differ == 0 && diff.open == 1, "fused value");
+    check(orc_compare(&r[0], &out, &rounded, &diff) == 0 && diff.differ == 1, "unfused value");
+    check(orc_compare(&r[0], &out, &off, &diff) != 0 && diff.differ == 1, "a step off");
     check(r[1].bound[0] == 0, "the cast itself, asked for as an output, has no slack");
-    check(orc_compare(&r[1], &mid, &stored, &diff) == 0, "bf16 output %g", diff.got);
+    check(orc_compare(&r[1], &mid, &stored, &diff) == 0 && diff.differ == 0 && diff.open == 0, "bf16 output %g", diff.got);
     stored++;
     check(orc_compare(&r[1], &mid, &stored, &diff) != 0, "next bf16");
     free_results(r, 2);

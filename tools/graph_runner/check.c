@@ -141,8 +141,24 @@ static void coordinates(const sinter_logical_tensor_t *lt, size_t index, char *t
         used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)at[i]);
 }
 
+/* Codes: how many are those of the oracle's value, how many are others that its bound allows as well, and how many might have been others. */
+static int compare_codes(const gr_exec_t *x, uint64_t id, const orc_diff_t *d, gr_error_t *err)
+{
+    double share = d->n ? (double)(d->differ - d->bad) / (double)d->n : 0;
+
+    printf("    output %llu: %zu of %zu equal, %zu (%.4f %%) on the other side of a rounding boundary within the error bound, which %zu (%.4f %%) "
+           "reach over\n",
+           (unsigned long long)id, d->n - d->differ, d->n, d->differ - d->bad, 100 * share, d->open,
+           d->n ? 100 * (double)d->open / (double)d->n : 0);
+    if (share > x->opt->max_ambiguous)
+        return gr_fail(err, "output %llu: %.4f %% of the codes differ from the oracle's, the most is %.4f %%", (unsigned long long)id, 100 * share,
+                       100 * x->opt->max_ambiguous);
+    return 0;
+}
+
 static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t id, gr_error_t *err)
 {
+    const gr_dtype_t *type;
     const gr_buffer_t *b = gr_exec_buffer(x, id);
     orc_diff_t d = {0};
     char at[256], shape[256], expected[256];
@@ -153,6 +169,9 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
     bad = orc_compare(want, &b->lt, b->data, &d);
     printf("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n", (unsigned long long)id,
            gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio, d.rel_l2, d.n);
+    type = gr_dtype(b->lt.data_type);
+    if (type && type->bits <= 8 && type->class_ != GR_BOOL)
+        compare_codes(x, id, &d, err);
     if (!bad)
         return 0;
     if (d.bad == 0)

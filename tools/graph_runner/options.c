@@ -8,6 +8,7 @@ const gr_options_t gr_default_options = {
     .seed = 1,
     .expected_n_partitions = -1,
     .min_time = 0.5,
+    .max_ambiguous = 1,
 };
 
 typedef enum kind { STR, INT, REAL, FLAG } kind_t;
@@ -46,6 +47,9 @@ static const option_t options[] = {
     {"cold-cache", FLAG, AT(cold_cache), NULL, "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
     {"mem", FLAG, AT(mem), NULL, "print scratch memory"},
     {"max-scratch-per-thread", INT, AT(max_scratch), "BYTES", "fail if a partition's scratch memory per thread exceeds this"},
+    {"max-ambiguous", REAL, AT(max_ambiguous), "SHARE",
+     "mode C: fail if more than this share of an output's elements of 8 bits or less differ from the rounding of the oracle's value, even where\n"
+     "its error bound reaches over a boundary of rounding, which makes both neighbours right"},
     {"explain", FLAG, AT(explain), NULL, "print why partitions and kernels were chosen"},
     {"verbose", STR, AT(verbose), "WORDS", "the library's own messages: error,dispatch,compile,exec,all"},
     {"dump-after", STR, AT(dump_after), "PASS", "let the library print the graph after a pass"},
