@@ -1,5 +1,5 @@
-/* DynamicQuantize steps that compute scales (and zero points) from the data. Each group is one work item: its extremes
- * are found in one walk over its elements, the elements are quantised with the stored scale in a second. Formulas:
+/* DynamicQuantize steps that compute scales (and zero points) from the data. A unit (dynquant.h) is walked twice: once for the extremes of
+ * its groups, once to quantise its elements with the stored scales; units are of a size that the second walk finds in the caches. Formulas:
  *
  *   mx          S = 2^(floor(log2 amax) - emax), from the bits of amax           q = elem(x / S)
  *   mx_rceil    S = amax / max rounded up to a power of two                      q = elem(x / S)
@@ -9,300 +9,388 @@
  *
  * Elements saturate. S saturates at the largest number of its type and is 1 where that would store 0. A NaN or an infinity in the group
  * makes S NaN, the elements 0 and the zero point that of an all-zero group. */
+#include "dynquant.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "../../graph/quant.h"
 #include "../../graph/status.h"
 #include "../eltwise.h"
-#include "../kernel.h"
+#include "../quant_rows.h"
 #include "chain_walk.h"
 
-enum { RUN = 256, SHORT = 8 };
+enum { NARROW = 16, CODE_BYTES = 8 }; /* groups of fewer columns are taken column by column; bytes of the widest code */
 
 typedef struct dynquant_state {
-    const eltwise_table_t *fn;
-    bound_t in, out, scale, zp;
-    bool has_zp, serial;
-    float tensor_scale;
-    int ndims, inner; /* inner: the dim that runs go along */
-    int64_t groups[SINTER_MAX_NDIMS], size[SINTER_MAX_NDIMS], n_groups;
-    int64_t scale_stride[SINTER_MAX_NDIMS], zp_stride[SINTER_MAX_NDIMS]; /* by data dim, from group to group */
-    int64_t extent[SINTER_MAX_NDIMS], n_runs;                            /* runs of one group */
+    quant_space_t s;
+    const quant_rows_t *fn;
+    const dtype_bulk_t *in, *out, *scale, *zp;
+    quant_formula_t formula;
+    bool narrow;
 } dynquant_state_t;
 
+/* A thread's memory: a row of elements, what they become, and per group or column what they are made with. */
+typedef struct scratch {
+    float *x, *q, *by, *zp, *scale;
+    int32_t *top, *bottom, *special; /* bottom NULL: not needed */
+    unsigned char *codes;
+    bool any_special;
+} scratch_t;
+
+/* Where a unit starts in each tensor. */
+typedef struct place {
+    int64_t in, out, scale, zp, groups;
+} place_t;
+
+static size_t carve_scratch(unsigned char *base, bool bottom, scratch_t *m)
+{
+    size_t at = 0;
+    m->x = carve(base, &at, QUANT_COLUMNS, sizeof *m->x);
+    m->q = carve(base, &at, QUANT_COLUMNS, sizeof *m->q);
+    m->by = carve(base, &at, QUANT_COLUMNS, sizeof *m->by);
+    m->zp = carve(base, &at, QUANT_COLUMNS, sizeof *m->zp);
+    m->scale = carve(base, &at, QUANT_COLUMNS, sizeof *m->scale);
+    m->top = carve(base, &at, QUANT_COLUMNS, sizeof *m->top);
+    m->bottom = carve(base, &at, QUANT_COLUMNS, sizeof *m->bottom);
+    m->special = carve(base, &at, QUANT_COLUMNS, sizeof *m->special);
+    m->codes = carve(base, &at, QUANT_COLUMNS, CODE_BYTES);
+    m->bottom = bottom ? m->bottom : NULL;
+    return at;
+}
+
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
-
-static sinter_status_t bind_groups(dynquant_state_t *st, const dynquant_params_t *p)
-{
-    st->n_groups = 1;
-    for (int d = 0; d < st->ndims; d++) {
-        const int s = p->scale_dim[d], z = p->zp_dim[d];
-        st->groups[d] = s < 0 ? 1 : st->scale.dims[s];
-        st->scale_stride[d] = s < 0 ? 0 : st->scale.strides[s];
-        st->zp_stride[d] = st->has_zp && z >= 0 ? st->zp.strides[z] : 0;
-        if (st->groups[d] < 1 ? st->in.dims[d] > 0 : st->in.dims[d] % st->groups[d] != 0) {
-            return sg_fail(sinter_invalid_shape, "dim %d of %lld elements does not divide into %lld groups", d, (long long)st->in.dims[d],
-                           (long long)st->groups[d]);
-        }
-        if (st->has_zp && (z < 0 ? 1 : st->zp.dims[z]) != st->groups[d]) {
-            return sg_fail(sinter_invalid_shape, "zero points have other groups than the scales along dim %d", d);
-        }
-        st->size[d] = st->groups[d] > 0 ? st->in.dims[d] / st->groups[d] : 0;
-        st->n_groups *= st->groups[d];
-    }
-    return sinter_success;
-}
-
-/* Runs go along the dim that is contiguous in the input, or the longest one if that is short. */
-static void plan_runs(dynquant_state_t *st)
-{
-    st->inner = st->ndims - 1;
-    for (int d = 0; d < st->ndims; d++) {
-        if (st->in.strides[d] == 1 && st->size[d] > 1) {
-            st->inner = d;
-        }
-    }
-    for (int d = 0; st->ndims > 0 && st->size[st->inner] < SHORT && d < st->ndims; d++) {
-        st->inner = st->size[d] > st->size[st->inner] ? d : st->inner;
-    }
-    st->n_runs = 1;
-    for (int d = 0; d < st->ndims; d++) {
-        st->extent[d] = d == st->inner ? (st->size[d] + RUN - 1) / RUN : st->size[d];
-        st->n_runs *= st->extent[d];
-    }
-}
-
-/* Could elements of two groups lie in one byte of the output, or two zero points? */
-static bool groups_share_bytes(const dynquant_state_t *st)
-{
-    const int packed = dtype_traits(st->out.dtype)->block_elems;
-    if (st->has_zp && dtype_is_packed(st->zp.dtype)) {
-        return true;
-    }
-    for (int d = 0; d < st->ndims; d++) {
-        const int64_t step = st->out.strides[d] == 1 ? st->size[d] : st->out.strides[d];
-        const int64_t n = st->out.strides[d] == 1 ? st->groups[d] : st->out.dims[d];
-        if (n > 1 && step % packed != 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
 {
     const dynquant_params_t *p = &step->p.dynquant;
+    const sinter_cpu_isa_t isa = step->kernel->isa;
     dynquant_state_t *st = state;
     (void)plan;
-    st->fn = eltwise_table(step->kernel->isa);
-    st->in = frame->v[p->in];
-    st->out = frame->v[p->out];
-    st->scale = frame->v[p->scale];
-    st->has_zp = p->zp >= 0;
-    if (st->has_zp) {
-        st->zp = frame->v[p->zp];
-    }
-    st->ndims = st->in.ndims;
-    st->tensor_scale = 1;
+    SG_TRY(quant_space_bind(p, frame, &st->s));
+    const dtype_traits_t *elem = dtype_traits(st->s.out.dtype);
+    st->fn = quant_rows(isa);
+    st->in = dtype_bulk(st->s.in.dtype, isa);
+    st->out = dtype_bulk(st->s.out.dtype, isa);
+    st->scale = dtype_bulk(st->s.scale.dtype, isa);
+    st->zp = st->s.has_zp ? dtype_bulk(st->s.zp.dtype, isa) : NULL;
+    st->narrow = st->s.column.n < NARROW;
+    st->formula = (quant_formula_t){.kind = (quant_kind_t)p->kind,
+                                    .elem_max = (float)elem->max,
+                                    .elem_min = (float)elem->min,
+                                    .scale_max = dtype_traits(st->s.scale.dtype)->max,
+                                    .tensor_scale = 1};
     if (p->tensor_scale >= 0) {
         const bound_t *t = &frame->v[p->tensor_scale];
-        eltwise_load(st->fn, t->dtype, t->data, 0, 0, 1, &st->tensor_scale);
+        dtype_bulk(t->dtype, isa)->load(t->data, 0, 1, &st->formula.tensor_scale);
     }
-    SG_TRY(bind_groups(st, p));
-    plan_runs(st);
-    st->serial = groups_share_bytes(st);
     return sinter_success;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
+
+/* A piece of a row of a unit: elements at `in` and `out`, n columns. */
+typedef struct piece {
+    int64_t in, out, n;
+} piece_t;
+
+typedef struct cursor {
+    int64_t at[SINTER_MAX_NDIMS], chunk; /* row, piece of it */
+} cursor_t;
+
+static void seek_piece(const quant_space_t *s, int64_t i, cursor_t *c)
+{
+    c->chunk = i % s->pieces;
+    i /= s->pieces;
+    walk_seek(s->n_row, s->row_n, i, c->at);
+}
+
+static void next_piece(const quant_space_t *s, cursor_t *c)
+{
+    if (++c->chunk < s->pieces) {
+        return;
+    }
+    c->chunk = 0;
+    walk_next(s->n_row, s->row_n, c->at);
+}
+
+static piece_t piece_at(const quant_space_t *s, const place_t *u, const cursor_t *c)
+{
+    const int64_t first = c->chunk * QUANT_COLUMNS, rest = u->groups * s->column.n - first;
+    piece_t p = {u->in + first * s->column.in, u->out + first * s->column.out, rest < QUANT_COLUMNS ? rest : QUANT_COLUMNS};
+    for (int a = 0; a < s->n_row; a++) {
+        p.in += c->at[a] * s->row[a].in;
+        p.out += c->at[a] * s->row[a].out;
+    }
+    return p;
+}
+
+static const float *read_row(const dynquant_state_t *st, const piece_t *p, float *x)
+{
+    const quant_space_t *s = &st->s;
+    if (s->in.dtype == sinter_f32 && s->column.in == 1 && (uintptr_t)s->in.data % sizeof(float) == 0) {
+        return (const float *)(const void *)s->in.data + p->in;
+    }
+    if (s->column.in == 1) {
+        st->in->load(s->in.data, p->in, p->n, x);
+    } else {
+        dtype_traits(s->in.dtype)->codec.load_f32(s->in.data, p->in, s->column.in, p->n, x);
+    }
+    return x;
+}
+
+static void write_row(const dynquant_state_t *st, const piece_t *p, const float *q, unsigned char *codes)
+{
+    const quant_space_t *s = &st->s;
+    const dtype_traits_t *t = dtype_traits(s->out.dtype);
+    if (s->column.out != 1) {
+        t->codec.store_sat(s->out.data, p->out, s->column.out, p->n, q);
+    } else if (s->stream && p->out % t->block_elems == 0 && p->n % t->block_elems == 0) {
+        st->out->store_sat(codes, 0, p->n, q);
+        st->fn->stream(s->out.data + p->out / t->block_elems * t->block_bytes, codes, (size_t)(p->n / t->block_elems * t->block_bytes));
+    } else {
+        st->out->store_sat(s->out.data, p->out, p->n, q);
+    }
 }
 
 /* ---- scales --------------------------------------------------------------------------------------------------------------------- */
 
-/* Of one group: the bits of max |x| (above those of infinity: NaN), min(0, x), max(0, x). */
-typedef struct extremes {
-    int32_t amax_bits;
-    float lo, hi;
-} extremes_t;
+/* Groups of a row as the loops take them: a piece of a long group is one group, and a column is one where groups are narrow. */
+typedef struct shape {
+    int size, n;
+} shape_t;
 
-/* How the elements of a group are made: q = (x / divisor) + zp. */
-typedef struct quantum {
-    float divisor, zp;
-    bool zeros; /* every element is 0 */
-} quantum_t;
-
-typedef struct formula {
-    const dtype_traits_t *elem, *scale;
-    float tensor_scale;
-} formula_t;
-
-static float float_of(int32_t bits)
+static shape_t shape_of(const dynquant_state_t *st, const piece_t *p)
 {
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
+    const int size = st->narrow ? 1 : st->s.pieces > 1 ? (int)p->n : (int)st->s.column.n;
+    return (shape_t){size, (int)p->n / size};
 }
 
-/* x as the scales' type stores it. */
-static float stored(const dtype_traits_t *type, float x)
+static int64_t n_extremes(const dynquant_state_t *st, const place_t *u)
 {
-    unsigned char code[8];
-    float y;
-    type->codec.store_f32(code, 0, 1, 1, &x);
-    type->codec.load_f32(code, 0, 1, 1, &y);
-    return y;
+    return st->narrow ? u->groups * st->s.column.n : u->groups;
 }
 
-static float power_of_two(int e)
+static void clear_extremes(const dynquant_state_t *st, const place_t *u, scratch_t *m)
 {
-    return ldexpf(1, e < -127 ? -127 : e > 127 ? 127 : e);
-}
-
-static float mx_scale(const formula_t *f, const extremes_t *x)
-{
-    int e, emax; /* frexp's exponents are both one more than floor(log2) */
-    frexp(f->elem->max, &emax);
-    frexpf(float_of(x->amax_bits), &e);
-    return x->amax_bits == 0 ? 0x1p-127f : power_of_two(e - emax);
-}
-
-static float rceil_scale(const formula_t *f, const extremes_t *x)
-{
-    int e;
-    const float s = float_of(x->amax_bits) / (float)f->elem->max, fraction = frexpf(s, &e);
-    return s < 0x1p-127f ? 0x1p-127f : power_of_two(fraction == 0.5f ? e - 1 : e);
-}
-
-/* Saturated, and never 0. */
-static float storable(const dtype_traits_t *type, double s)
-{
-    const float f = stored(type, s > type->max ? (float)type->max : (float)s);
-    return (float)s == 0 || f == 0 ? 1 : f;
-}
-
-static float symmetric_scale(const formula_t *f, const extremes_t *x)
-{
-    return storable(f->scale, float_of(x->amax_bits) / (float)f->elem->max);
-}
-
-/* In double, as hi - lo may be beyond f32 where the scale is not. */
-static float asymmetric_scale(const formula_t *f, const extremes_t *x)
-{
-    return storable(f->scale, ((double)x->hi - x->lo) / (f->elem->max - f->elem->min));
-}
-
-static float nv_scale(const formula_t *f, const extremes_t *x)
-{
-    const float s = float_of(x->amax_bits) / (float)f->elem->max / f->tensor_scale, low = 0x1p-9f, high = 448;
-    return stored(f->scale, s < low ? low : s > high ? high : s);
-}
-
-/* By quant_kind_t. */
-static float (*const scale_of[])(const formula_t *f, const extremes_t *x) = {
-    [QUANT_DYNAMIC_MX] = mx_scale,
-    [QUANT_DYNAMIC_MX_RCEIL] = rceil_scale,
-    [QUANT_DYNAMIC_SYMMETRIC] = symmetric_scale,
-    [QUANT_DYNAMIC_ASYMMETRIC] = asymmetric_scale,
-    [QUANT_DYNAMIC_NV] = nv_scale,
-};
-
-/* ---- groups --------------------------------------------------------------------------------------------------------------------- */
-
-typedef struct cursor {
-    int64_t at[SINTER_MAX_NDIMS], in, out; /* run of the group; first elements */
-    int n;
-} cursor_t;
-
-static void locate(const dynquant_state_t *st, const int64_t *group, cursor_t *c)
-{
-    c->in = c->out = 0;
-    c->n = 1;
-    for (int d = 0; d < st->ndims; d++) {
-        const int64_t within = d == st->inner ? c->at[d] * RUN : c->at[d], i = group[d] * st->size[d] + within;
-        c->in += i * st->in.strides[d];
-        c->out += i * st->out.strides[d];
-        if (d == st->inner) {
-            c->n = st->size[d] - within < RUN ? (int)(st->size[d] - within) : RUN;
-        }
+    const size_t bytes = (size_t)n_extremes(st, u) * sizeof *m->top;
+    memset(m->top, 0, bytes);
+    if (m->bottom != NULL) {
+        memset(m->bottom, 0, bytes);
     }
 }
 
-static int64_t stride_at(const dynquant_state_t *st, const int64_t *strides)
+/* First walk, over pieces begin..end - 1. */
+static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end, scratch_t *m)
 {
-    return st->ndims > 0 ? strides[st->inner] : 1;
-}
-
-static void widen(extremes_t *e, const float *x, int n)
-{
-    int32_t bits[RUN], amax = e->amax_bits;
-    float lo = e->lo, hi = e->hi;
-    memcpy(bits, x, (size_t)n * sizeof(*x));
-    for (int i = 0; i < n; i++) {
-        const int32_t u = bits[i] & 0x7FFFFFFF;
-        amax = u > amax ? u : amax;
-        lo = x[i] < lo ? x[i] : lo;
-        hi = x[i] > hi ? x[i] : hi;
-    }
-    e->amax_bits = amax;
-    e->lo = lo;
-    e->hi = hi;
-}
-
-static void put(const dynquant_state_t *st, const bound_t *to, const int64_t *stride, const int64_t *group, float x)
-{
-    int64_t at = 0;
-    for (int d = 0; d < st->ndims; d++) {
-        at += group[d] * stride[d];
-    }
-    eltwise_store(st->fn, to->dtype, to->data, at, 1, 1, &x);
-}
-
-static quantum_t derive(const dynquant_state_t *st, int kind, const int64_t *group, const extremes_t *x)
-{
-    const formula_t f = {dtype_traits(st->out.dtype), dtype_traits(st->scale.dtype), st->tensor_scale};
-    const extremes_t none = {0, 0, 0}, *seen = x->amax_bits < 0x7F800000 ? x : &none;
-    const float computed = scale_of[kind](&f, seen), scale = seen == x ? computed : NAN;
-    quantum_t q = {scale * st->tensor_scale, 0, isnan(scale)};
-    put(st, &st->scale, st->scale_stride, group, scale);
-    if (st->has_zp) {
-        q.zp = stored(dtype_traits(st->zp.dtype), stored(f.elem, rintf((float)f.elem->min - seen->lo / computed)));
-        put(st, &st->zp, st->zp_stride, group, q.zp);
-    }
-    return q;
-}
-
-static void quantise(const dynquant_state_t *st, const quantum_t *q, float *x, int n)
-{
-    if (q->zeros) {
-        memset(x, 0, (size_t)n * sizeof(*x));
+    cursor_t c;
+    clear_extremes(st, u, m);
+    if (begin >= end) {
         return;
     }
-    for (int i = 0; i < n; i++) {
-        x[i] /= q->divisor;
+    seek_piece(&st->s, begin, &c);
+    for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
+        const piece_t p = piece_at(&st->s, u, &c);
+        const shape_t shape = shape_of(st, &p);
+        st->fn->widen(read_row(st, &p, m->x), shape.size, shape.n, m->top, m->bottom);
     }
-    if (st->has_zp) {
-        st->fn->op[sinter_op_round](x, x, NULL, NULL, n, NULL);
-        for (int i = 0; i < n; i++) {
-            x[i] += q->zp;
+}
+
+/* Extremes of columns to those of groups of them. */
+static void fold(const dynquant_state_t *st, int64_t groups, int32_t *extremes)
+{
+    int64_t size = st->s.column.n;
+    for (; size % 2 == 0; size /= 2) {
+        st->fn->halve(extremes, (int)(groups * size / 2));
+    }
+    for (int64_t g = 0; size > 1 && g < groups; g++) {
+        int32_t most = extremes[g * size];
+        for (int64_t i = 1; i < size; i++) {
+            most = extremes[g * size + i] > most ? extremes[g * size + i] : most;
+        }
+        extremes[g] = most;
+    }
+}
+
+static void spread(const dynquant_state_t *st, int64_t groups, float *x)
+{
+    const int64_t size = st->s.column.n;
+    for (int64_t g = groups - 1; size > 1 && g >= 0; g--) {
+        const float y = x[g];
+        for (int64_t i = 0; i < size; i++) {
+            x[g * size + i] = y;
         }
     }
 }
 
-static void one_group(const dynquant_state_t *st, int kind, const int64_t *group, float *x)
+/* x as its type stores it. */
+static void round_trip(const dtype_bulk_t *type, int64_t n, float *x, unsigned char *codes)
 {
-    const dtype_codec_t *codec = &dtype_traits(st->out.dtype)->codec;
-    const int64_t in_step = stride_at(st, st->in.strides), out_step = stride_at(st, st->out.strides);
-    extremes_t e = {0, 0, 0};
-    cursor_t c = {.n = 0};
-    for (int64_t run = 0; run < st->n_runs; run++, walk_next(st->ndims, st->extent, c.at)) {
-        locate(st, group, &c);
-        eltwise_load(st->fn, st->in.dtype, st->in.data, c.in, in_step, c.n, x);
-        widen(&e, x, c.n);
+    type->store(codes, 0, n, x);
+    type->load(codes, 0, n, x);
+}
+
+static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride, int64_t n, const float *x)
+{
+    if (stride == 1) {
+        type->store(to->data, first, n, x);
+    } else {
+        dtype_traits(to->dtype)->codec.store_f32(to->data, first, stride, n, x);
     }
-    const quantum_t q = derive(st, kind, group, &e);
-    for (int64_t run = 0; run < st->n_runs; run++, walk_next(st->ndims, st->extent, c.at)) {
-        locate(st, group, &c);
-        eltwise_load(st->fn, st->in.dtype, st->in.data, c.in, in_step, c.n, x);
-        quantise(st, &q, x, c.n);
-        codec->store_sat(st->out.data, c.out, out_step, c.n, x);
+}
+
+/* Scales and zero points from the extremes, and what elements are made with. */
+static void derive(const dynquant_state_t *st, const place_t *u, bool store, scratch_t *m)
+{
+    const quant_space_t *s = &st->s;
+    const int n = (int)u->groups;
+    if (st->narrow) {
+        fold(st, n, m->top);
+        if (m->bottom != NULL) {
+            fold(st, n, m->bottom);
+        }
+    }
+    st->fn->scales(&st->formula, n, m->top, m->bottom, m->scale, m->special);
+    round_trip(st->scale, n, m->scale, m->codes);
+    m->any_special = st->fn->factors(&st->formula, n, m->scale, m->by, m->special) != 0;
+    if (s->has_zp) {
+        st->fn->zero_points(&st->formula, n, m->bottom, m->scale, m->zp);
+        round_trip(st->out, n, m->zp, m->codes);
+        round_trip(st->zp, n, m->zp, m->codes);
+    }
+    for (int g = 0; m->any_special && g < n; g++) {
+        m->scale[g] = m->special[g] ? NAN : m->scale[g];
+    }
+    if (store) {
+        put(&s->scale, st->scale, u->scale, s->group.scale, n, m->scale);
+        if (s->has_zp) {
+            put(&s->zp, st->zp, u->zp, s->group.zp, n, m->zp);
+        }
+    }
+    if (st->narrow) {
+        spread(st, n, m->by);
+        spread(st, n, m->zp);
+    }
+}
+
+/* ---- elements ------------------------------------------------------------------------------------------------------------------- */
+
+static void clear_specials(const dynquant_state_t *st, const piece_t *p, const scratch_t *m)
+{
+    const int64_t size = st->s.pieces > 1 ? p->n : st->s.column.n;
+    for (int64_t g = 0; g * size < p->n; g++) {
+        if (m->special[g]) {
+            memset(m->q + g * size, 0, (size_t)size * sizeof *m->q);
+        }
+    }
+}
+
+/* Second walk. */
+static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end, scratch_t *m)
+{
+    cursor_t c;
+    if (begin >= end) {
+        return;
+    }
+    seek_piece(&st->s, begin, &c);
+    for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
+        const piece_t p = piece_at(&st->s, u, &c);
+        const shape_t shape = shape_of(st, &p);
+        const float *x = read_row(st, &p, m->x);
+        st->fn->quantise(&st->formula, x, shape.size, shape.n, m->by, st->s.has_zp ? m->zp : NULL, m->q);
+        if (m->any_special) {
+            clear_specials(st, &p, m);
+        }
+        write_row(st, &p, m->q, m->codes);
+    }
+}
+
+/* ---- work ----------------------------------------------------------------------------------------------------------------------- */
+
+static place_t place_of(const quant_space_t *s, const int64_t *at)
+{
+    place_t u = {0, 0, 0, 0, 0};
+    for (int a = 0; a < s->n_unit; a++) {
+        u.in += at[a] * s->unit[a].in;
+        u.out += at[a] * s->unit[a].out;
+        u.scale += at[a] * s->unit[a].scale;
+        u.zp += at[a] * s->unit[a].zp;
+    }
+    const int64_t rest = s->group.n - at[s->n_unit - 1] * s->tile;
+    u.groups = rest < s->tile ? rest : s->tile;
+    return u;
+}
+
+/* A box of units. */
+static void one_item(const dynquant_state_t *st, const int64_t *item, scratch_t *m)
+{
+    const quant_space_t *s = &st->s;
+    int64_t extent[SINTER_MAX_NDIMS + 1], at[SINTER_MAX_NDIMS + 1], within[SINTER_MAX_NDIMS + 1] = {0}, n = 1;
+    for (int a = 0; a < s->n_unit; a++) {
+        const int64_t rest = s->unit[a].n - item[a] * s->item[a];
+        extent[a] = rest < s->item[a] ? rest : s->item[a];
+        n *= extent[a];
+    }
+    for (int64_t i = 0; i < n; i++, walk_next(s->n_unit, extent, within)) {
+        for (int a = 0; a < s->n_unit; a++) {
+            at[a] = item[a] * s->item[a] + within[a];
+        }
+        const place_t u = place_of(s, at);
+        measure(st, &u, 0, s->rows * s->pieces, m);
+        derive(st, &u, true, m);
+        quantise(st, &u, 0, s->rows * s->pieces, m);
+    }
+}
+
+static void work_items(const dynquant_state_t *st, int tid, int nth, scratch_t *m)
+{
+    const quant_space_t *s = &st->s;
+    int64_t begin, end, n[SINTER_MAX_NDIMS + 1], item[SINTER_MAX_NDIMS + 1];
+    share(s->n_items, tid, nth, &begin, &end);
+    if (begin >= end) {
+        return;
+    }
+    for (int a = 0; a < s->n_unit; a++) {
+        n[a] = (s->unit[a].n + s->item[a] - 1) / s->item[a];
+    }
+    walk_seek(s->n_unit, n, begin, item);
+    for (int64_t i = begin; i < end; i++, walk_next(s->n_unit, n, item)) {
+        one_item(st, item, m);
+    }
+}
+
+/* All threads on every unit: each leaves the extremes of its pieces in shared memory, then merges what all have left. */
+static void work_pieces(const dynquant_state_t *st, int phase, int tid, int nth, scratch_t *m, int32_t *shared)
+{
+    const quant_space_t *s = &st->s;
+    const int64_t n_units = quant_units(s), slot = 2 * QUANT_COLUMNS;
+    int64_t begin, end, extent[SINTER_MAX_NDIMS + 1], at[SINTER_MAX_NDIMS + 1] = {0};
+    share(s->rows * s->pieces, tid, nth, &begin, &end);
+    for (int a = 0; a < s->n_unit; a++) {
+        extent[a] = s->unit[a].n;
+    }
+    for (int64_t i = 0; i < n_units; i++, walk_next(s->n_unit, extent, at)) {
+        const place_t u = place_of(s, at);
+        const int n = (int)n_extremes(st, &u);
+        if (phase == 0) {
+            int32_t *mine = shared + (i * nth + tid) * slot;
+            measure(st, &u, begin, end, m);
+            memcpy(mine, m->top, (size_t)n * sizeof *mine);
+            if (m->bottom != NULL) {
+                memcpy(mine + QUANT_COLUMNS, m->bottom, (size_t)n * sizeof *mine);
+            }
+            continue;
+        }
+        clear_extremes(st, &u, m);
+        for (int t = 0; t < nth; t++) {
+            const int32_t *theirs = shared + (i * nth + t) * slot;
+            st->fn->merge(m->top, theirs, n);
+            if (m->bottom != NULL) {
+                st->fn->merge(m->bottom, theirs + QUANT_COLUMNS, n);
+            }
+        }
+        derive(st, &u, tid == 0, m);
+        quantise(st, &u, begin, end, m);
     }
 }
 
@@ -310,15 +398,19 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
                  void *scratch, void *shared)
 {
     const dynquant_state_t *st = state;
-    int64_t begin, end, group[SINTER_MAX_NDIMS] = {0};
-    (void)plan, (void)frame, (void)phase, (void)shared;
-    share(st->n_groups, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
-    if (begin >= end || (st->serial && tid > 0)) {
+    scratch_t m;
+    (void)plan, (void)step, (void)frame;
+    if (quant_units(&st->s) == 0) {
         return;
     }
-    walk_seek(st->ndims, st->groups, begin, group);
-    for (int64_t g = begin; g < end; g++, walk_next(st->ndims, st->groups, group)) {
-        one_group(st, step->p.dynquant.kind, group, scratch);
+    carve_scratch(scratch, st->formula.kind == QUANT_DYNAMIC_ASYMMETRIC, &m);
+    if (st->s.by_pieces) {
+        work_pieces(st, phase, tid, nth, &m, shared);
+    } else if (phase == 0) {
+        work_items(st, tid, nth, &m);
+    }
+    if (st->s.stream) {
+        st->fn->stream_end();
     }
 }
 
@@ -326,15 +418,26 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 
 static size_t thread_bytes(const plan_t *plan, const step_t *step)
 {
+    scratch_t m;
     (void)plan, (void)step;
-    return RUN * sizeof(float);
+    return carve_scratch(NULL, true, &m);
+}
+
+static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
+{
+    quant_space_t s;
+    (void)plan;
+    if (quant_space_bind(&step->p.dynquant, frame, &s) != sinter_success || !s.by_pieces) {
+        return 0;
+    }
+    return (size_t)quant_units(&s) * (size_t)frame->threads * 2 * QUANT_COLUMNS * sizeof(int32_t);
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
 {
     (void)plan;
     step->state_bytes = sizeof(dynquant_state_t);
-    step->note = "two walks over each group";
+    step->note = "one pass over memory, two walks over what is in the caches";
     return sinter_success;
 }
 
@@ -343,8 +446,9 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return dtype_needs_f64(plan->values[step->p.dynquant.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define DYNQUANT \
-    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
+#define DYNQUANT                                                                                                                           \
+    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes,                   \
+    .prepare = prepare, .work = work, .phases = 2
 KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(dynquant_groups_f32_generic, DYNQUANT, .isa = sinter_isa_generic, .cost = 400)

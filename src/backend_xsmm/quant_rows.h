@@ -1,0 +1,53 @@
+/* The loops of computed quantisation over rows of floats, one table for each ISA, all compiled from quant_rows.inc.
+ *
+ * A row is n_groups groups of `size` consecutive elements. Extremes of a group are bits of non-negative floats in an int32_t: top of the
+ * largest |x| (or of the largest x above zero), bottom of the largest -x above zero. As integers they have the order of the floats, with
+ * infinities and NaNs above all numbers. */
+#ifndef SINTER_SRC_QUANT_ROWS_H
+#define SINTER_SRC_QUANT_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../graph/quant.h"
+
+/* What the scales are made from, and how. */
+typedef struct quant_formula {
+    quant_kind_t kind;
+    float elem_max, elem_min; /* of the codes' type */
+    double scale_max;         /* of the scales' type */
+    float tensor_scale;       /* dynamic_nv; else 1 */
+} quant_formula_t;
+
+typedef struct quant_rows {
+    /* Widens extremes by a row. bottom NULL: top is of |x|. */
+    void (*widen)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
+    /* a[i] = max(a[i], b[i]). */
+    void (*merge)(int32_t *a, const int32_t *b, int n);
+    /* a[i] = max(a[2 i], a[2 i + 1]) for i < n. */
+    void (*halve)(int32_t *a, int n);
+    /* Scales as the formula has them, before they are stored. Extremes beyond all numbers are marked and become 0. */
+    void (*scales)(const quant_formula_t *f, int n, int32_t *top, int32_t *bottom, float *scale, int32_t *special);
+    /* Of scales as stored, 0 becoming 1: what elements are divided by or, for the kinds of powers of two, multiplied with. Marks scales that
+     * are NaN by themselves; returns whether any is marked. */
+    int (*factors)(const quant_formula_t *f, int n, float *scale, float *by, int32_t *special);
+    /* zp = round(min + bottom / scale), not saturated. */
+    void (*zero_points)(const quant_formula_t *f, int n, const int32_t *bottom, const float *scale, float *zp);
+    /* q = x / by, or x * by for the kinds of powers of two; zp not NULL: q = round(q) + zp. One factor and zero point for each group. */
+    void (*quantise)(const quant_formula_t *f, const float *x, int size, int n_groups, const float *by, const float *zp, float *q);
+    /* Copies past the caches where `to` is aligned to cache lines; stream_end before other threads may look. */
+    void (*stream)(unsigned char *to, const unsigned char *from, size_t bytes);
+    void (*stream_end)(void);
+} quant_rows_t;
+
+static inline int quant_by_powers(quant_kind_t kind)
+{
+    return kind == QUANT_DYNAMIC_MX || kind == QUANT_DYNAMIC_MX_RCEIL;
+}
+
+/* The best table at or below isa (the plan's, which the machine has). */
+const quant_rows_t *quant_rows(sinter_cpu_isa_t isa);
+
+extern const quant_rows_t quant_rows_generic, quant_rows_avx2, quant_rows_avx512;
+
+#endif

@@ -1,0 +1,62 @@
+/* Computed quantisation with AVX-512 F, BW, DQ and VL. */
+#include "quant_rows.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define OP TARGET static inline __attribute__((always_inline))
+enum { LANES = 16 };
+typedef __m512 vf;
+typedef __m512i vi;
+
+/* clang-format off: a table of one-liners */
+OP __mmask16 below(int n) { return (__mmask16)((1u << n) - 1); }
+OP vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+OP void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+OP vf vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(below(n), p); }
+OP void vf_store_n(float *p, vf x, int n) { _mm512_mask_storeu_ps(p, below(n), x); }
+OP vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
+OP void vi_store(int32_t *p, vi x) { _mm512_storeu_si512(p, x); }
+OP vi vi_of(vf x) { return _mm512_castps_si512(x); }
+OP vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+OP vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+OP vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+OP vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
+OP vf vf_set1(float x) { return _mm512_set1_ps(x); }
+OP vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+OP vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+OP vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+OP vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* clang-format on */
+
+/* A tree: each level folds two vectors into one that holds half as many lanes of each. */
+OP vi vi_max_each(const vi *v)
+{
+    vi a[8], b[4];
+    for (int i = 0; i < 8; i++) { /* 128-bit lanes of v[i], v[i], v[i + 8], v[i + 8] */
+        a[i] = vi_max(_mm512_shuffle_i64x2(v[i], v[i + 8], 0x44), _mm512_shuffle_i64x2(v[i], v[i + 8], 0xee));
+    }
+    for (int i = 0; i < 4; i++) { /* of v[i], v[i + 8], v[i + 4], v[i + 12] */
+        b[i] = vi_max(_mm512_shuffle_i64x2(a[i], a[i + 4], 0x88), _mm512_shuffle_i64x2(a[i], a[i + 4], 0xdd));
+    }
+    const vi even = vi_max(_mm512_unpacklo_epi32(b[0], b[1]), _mm512_unpackhi_epi32(b[0], b[1]));
+    const vi odd = vi_max(_mm512_unpacklo_epi32(b[2], b[3]), _mm512_unpackhi_epi32(b[2], b[3]));
+    const vi all = vi_max(_mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd));
+    return _mm512_shuffle_i64x2(all, all, 0xd8);
+}
+
+OP void stream_line(unsigned char *to, const unsigned char *from)
+{
+    _mm512_stream_si512((__m512i *)(void *)to, _mm512_loadu_si512(from));
+}
+static void stream_end(void)
+{
+    _mm_sfence();
+}
+
+#define QUANT_ROWS quant_rows_avx512
+#include "quant_rows.inc"
+
+#endif
