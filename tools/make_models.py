@@ -11,13 +11,16 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 class Codes:
     """How compressed data is stored: element type, scale type, zero-point type or None, group size, and the float type it decodes to."""
 
-    def __init__(self, dtype, scale, zero_point, group, decoded):
+    def __init__(self, dtype, scale, zero_point, group, decoded, split=False):
         self.dtype, self.scale, self.zero_point, self.group, self.decoded = dtype, scale, zero_point, group, decoded
+        self.split = split  # six bits in two planes
 
 
 INT4 = Codes("s4", "f16", "s4", 32, "f16")
 MXFP8 = Codes("f8_e4m3", "e8m0", None, 32, "bf16")
 MXFP4 = Codes("f4_e2m1", "e8m0", None, 32, "bf16")
+MXFP6 = Codes("f6_e2m3", "e8m0", None, 32, "bf16")
+MXFP6_SPLIT = Codes("f6_e2m3", "e8m0", None, 32, "bf16", split=True)
 INT4_G128 = Codes("u4", "f16", "u4", 128, "f16")
 
 
@@ -25,10 +28,14 @@ def dequantize(g, codes, shape, axis, stride=None, scale_stride=None, prop="vari
     """A compressed input and its DynamicDequantize: groups of codes.group along axis, given as axis + groups."""
     groups = shape[axis] // codes.group
     scale_shape = [*shape[:axis], groups, *shape[axis + 1:]]
-    inputs = [g.input(codes.dtype, shape, stride, prop), g.input(codes.scale, scale_shape, scale_stride, prop)]
+    inputs = [g.input("u4" if codes.split else codes.dtype, shape, stride, prop), g.input(codes.scale, scale_shape, scale_stride, prop)]
+    attrs = {"qtype": "per_group", "axis": [axis], "groups": [groups]}
     if codes.zero_point:
         inputs.append(g.input(codes.zero_point, scale_shape, scale_stride, prop))
-    return g.op("DynamicDequantize", inputs, codes.decoded, qtype="per_group", axis=[axis], groups=[groups])
+    if codes.split:
+        inputs.append(g.input("u2", shape, stride, prop))
+        attrs["split_type"] = codes.dtype
+    return g.op("DynamicDequantize", inputs, codes.decoded, **attrs)
 
 
 def attention(codes, kv_heads, heads_per_kv, head_dim, s, t, causal):
@@ -160,6 +167,10 @@ def network_models():
         "matmul-int4-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336),
         "matmul-int4-4096x14336-g128-m128": matmul(INT4_G128, 128, 4096, 14336),
         "matmul-mxfp4-2880x2880": matmul(MXFP4, 1, 2880, 2880),
+        "matmul-mxfp6-2880x2880": matmul(MXFP6, 1, 2880, 2880),
+        "matmul-mxfp6-split-2880x2880": matmul(MXFP6_SPLIT, 1, 2880, 2880),
+        "llama3-8b-decode-mxfp6": attention(MXFP6, 8, 4, 128, 1, 4096, False),
+        "llama3-8b-decode-mxfp6-split": attention(MXFP6_SPLIT, 8, 4, 128, 1, 4096, False),
         "mx-matmul-mxfp4-mxfp4": mx_matmul("f4_e2m1", "f4_e2m1", "f4_e2m1", 64, 2880, 2880),
         "mx-matmul-mxfp8-mxfp8": mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880),
         "mx-matmul-mxfp8-mxfp8-bf16": mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880, "bf16"),

@@ -63,6 +63,13 @@ def quantize_mx(g, x, dtype, kind="dynamic_mx", scale="e8m0", group=32):
     return g
 
 
+def dequantize_planes(g, dtype, shape, group, stride=None, high_stride=None, to="f32", prop="variable"):
+    """MX codes of six bits in two planes, with groups along the last axis of the tensor's dims."""
+    scales = [*shape[:-1], shape[-1] // group]
+    inputs = [g.input("u4", shape, stride, prop), g.input("e8m0", scales, None, prop), g.input("u2", shape, high_stride, prop)]
+    return g.op("DynamicDequantize", inputs, to, qtype="per_group", group_shape=[1] * (len(shape) - 1) + [group], split_type=dtype)
+
+
 # ---- attention ------------------------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +163,17 @@ def sdpa_int4_v_only(g, nomatch):
     g.fpmath, g.apply_to_int = "f16", True
     # The probabilities must be written: MatMul+Divide+Add, SoftMax, Dequantize+MatMul.
     return compressed_sdpa(g, "f16", "s4", declare(g, "p" if nomatch else None))
+
+
+@pattern("sdpa-fp6-planes", 2)
+def sdpa_fp6_planes(g, nomatch):
+    q, cache = g.input("bf16", [1, 3, 5, 64]), [64 * 3 * 12, 64 * 12, 64, 1]
+    k = dequantize_planes(g, "f6_e3m2", [1, 3, 9, 64], 32, cache, to="bf16")
+    s = binary(g, "Multiply", matmul(g, q, k, "f32", transpose_b=True), g.input("f32", [1]))
+    v = dequantize_planes(g, "f6_e2m3", [1, 3, 9, 64], 32, None, cache, to="bf16")
+    if nomatch:  # the dequantised V must be written: DynamicDequantize, attention over a bf16 V
+        g.output(v)
+    return g.output(matmul(g, softmax(g, s, "bf16"), v, "bf16"))
 
 
 @pattern("sdpa-int8-static", 3)
@@ -314,6 +332,17 @@ def mx(g, dtype, shape, to="f32", axis=-1):
     """An MX input with groups of 32 along one axis, and its DynamicDequantize."""
     groups = [dim // 32 if i == axis % len(shape) else dim for i, dim in enumerate(shape)]
     return g.op("DynamicDequantize", [g.input(dtype, shape), g.input("e8m0", groups)], to, qtype="per_group", axis=[axis], groups=[groups[axis]])
+
+
+@pattern("matmul-fp6-planes", 3)
+def matmul_fp6_planes(g, nomatch):
+    x = dequantize_planes(g, "f6_e2m3", [7, 64], 32)
+    w = dequantize_planes(g, "f6_e3m2", [19, 64], 16, prop="constant")
+    if nomatch:  # the high plane depends on the product through a SoftMax: Dequantizes+MatMul, SoftMax+TypeCast, Dequantize+MatMul
+        bits = g.op("TypeCast", [softmax(g, matmul(g, x, w, transpose_b=True))], "u2")
+        last = g.op("Dequantize", [g.input("u4", [7, 19]), bits], "f32", qtype="per_tensor", axis=1, scales=[1.0], split_type="f6_e3m2")
+        return g.output(matmul(g, last, g.input("f32", [19, 5])))
+    return g.output(g.op("ReLU", [matmul(g, x, w, transpose_b=True)], "f32"))
 
 
 @pattern("matmul-mx", 2)

@@ -188,13 +188,14 @@ static void load_split_f32(const chain_bound_t *b, const chain_instr_t *in, cons
     const chain_ref_t *low = &b->refs[in->operand], *high = &b->refs[in->high];
     const dtype_split_t *split = dtype_split(in->dtype, b->isa);
     const run_t l = run_of(b, in->operand, idx), h = run_of(b, in->high, idx);
-    if (l.stride == 1 && h.stride == 1) {
+    if (l.stride == 1 && h.stride == 1 && l.group == 1 && h.group == 1) {
         split->load(low->data, l.first, high->data, h.first, n, dst);
         return;
     }
-    load_run_f32(b, low, &l, n, dst, NULL);
-    load_run_f32(b, high, &h, n, tmp, NULL);
-    split->join(dst, tmp, n, dst);
+    float bits[CHAIN_BLOCK];
+    load_run_f32(b, low, &l, n, dst, tmp);
+    load_run_f32(b, high, &h, n, bits, tmp);
+    split->join(dst, bits, n, dst);
 }
 
 static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, float *tmp)

@@ -95,7 +95,8 @@ sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
     if (op->split != sinter_data_type_undef) {
         SG_TRY(bind_high(op, data, &frame->v[op->high], out));
     }
-    int64_t *const by_dim[] = {out->dims, out->stride, out->high_stride, out->scale_stride, out->zp_stride, out->scale_group, out->zp_group};
+    int64_t *const by_dim[] = {out->dims,      out->stride,      out->high_stride, out->scale_stride,
+                               out->zp_stride, out->scale_group, out->zp_group};
     for (size_t i = 0; trans && i < sizeof by_dim / sizeof by_dim[0]; i++) {
         swap_i64(by_dim[i], r, c);
     }
@@ -448,7 +449,8 @@ static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float
     }
 }
 
-static const tile_isa_t isa_c = {.level = sinter_isa_generic, .dequant = dequant_c, .dequant_group = dequant_group_c, .fill = fill_c, .transpose = tile_transpose_c};
+static const tile_isa_t isa_c = {
+    .level = sinter_isa_generic, .dequant = dequant_c, .dequant_group = dequant_group_c, .fill = fill_c, .transpose = tile_transpose_c};
 
 static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc)
 {

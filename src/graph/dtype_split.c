@@ -85,7 +85,7 @@ static inline uint32_t load_u32(const unsigned char *p)
 
 #define AVX2 __attribute__((target("avx2")))
 
-/* The codes' bits are the lowest of each lane, with anything above them. A permute sees three bits, blends choose by the fourth and fifth. */
+/* The codes' bits are the lowest of each lane, with anything above them. A permute sees three bits, blends choose by the other two. */
 AVX2 static inline __m256 values_avx2(const __m256 *table, __m256i low, __m256i high)
 {
     const __m256 m3 = _mm256_castsi256_ps(_mm256_slli_epi32(low, 28)), m4 = _mm256_castsi256_ps(_mm256_slli_epi32(high, 31));

@@ -106,14 +106,14 @@ CARD card_concat = {1, OP_MAX_PORTS, 1, 1, {ANY}, {ANY}, ATTRS(NEED(axis)), chec
 
 /* quantisation */
 CARD card_quantize = {1, 1, 1, 1, {FLT}, {CODES}, ATTRS(STATIC_QUANT_ATTRS), check_quant, .flags = OP_QUANT};
-CARD card_dequantize = {1, 2, 1, 1, {CODES, HIGH}, {FLT}, ATTRS(STATIC_QUANT_ATTRS, SPLIT), check_quant, .flags = OP_DEQUANT};
+CARD card_dequantize = {1, 2, 1, 1, {CODES, HIGH}, {FLT}, ATTRS(STATIC_QUANT_ATTRS, SPLIT), check_quant, dims_planes, OP_DEQUANT};
 CARD card_dyn_quantize = {1, 3, 1, 3, {FLT, SCALES, ZPS}, {CODES, SCALES, ZPS},
                           ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape),
                                 WORD(quantization_kind, "static",
                                      "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
                           check_quant, .flags = OP_QUANT};
 CARD card_dyn_dequantize = {2, 4, 1, 1, {CODES, SCALES, ZPS | HIGH, HIGH}, {FLT},
-                            ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT), check_quant, .flags = OP_DEQUANT};
+                            ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT), check_quant, dims_planes, OP_DEQUANT};
 
 /* pooling and convolution */
 CARD card_avg_pool = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD)};

@@ -44,6 +44,7 @@ sinter_status_t dims_axis(const node_t *node, const lt_t *in, const lt_t *out);
 sinter_status_t dims_bias_add(const node_t *node, const lt_t *in, const lt_t *out);
 sinter_status_t dims_prelu(const node_t *node, const lt_t *in, const lt_t *out);
 sinter_status_t dims_channel_params(const node_t *node, const lt_t *in, const lt_t *out);
+sinter_status_t dims_planes(const node_t *node, const lt_t *in, const lt_t *out);
 sinter_status_t dims_grad(const node_t *node, const lt_t *in, const lt_t *out);
 
 #endif

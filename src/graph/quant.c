@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include <sinter/sinter_graph.h>
-
 #include "attr.h"
 #include "dtype.h"
 #include "status.h"
@@ -56,7 +54,11 @@ static bool known(int64_t dim) { return dim != SINTER_UNKNOWN_DIM; }
 
 static bool is_narrow_float(sinter_data_type_t type) { return dtype_is_float(type) && !dtype_is_wide_float(type); }
 
-static bool is_narrow_int(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8 && type != sinter_u2; }
+/* u2 holds the high bits of split codes, no numbers. */
+static bool is_narrow_int(sinter_data_type_t type)
+{
+    return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8 && type != sinter_u2;
+}
 
 static bool is_mx_element(sinter_data_type_t type) { return is_narrow_float(type) || type == sinter_s8; }
 
@@ -560,52 +562,6 @@ static sinter_status_t read_dynamic(reader_t *r, const lt_t *in, int n_in, const
     return match_zp_groups(r, &out[2]);
 }
 
-/* Split codes: the low plane is the data, the high plane comes last; *n_in becomes the number of inputs before it. least: inputs that the
- * op has with whole codes and without zero points. */
-static sinter_status_t check_planes(const reader_t *r, const lt_t *in, int least, int n_in)
-{
-    const lt_t *low = r->data, *high = &in[n_in - 1];
-    const char *type = dtype_traits(r->code_type)->name;
-    if (low->data_type != sinter_u4) {
-        return FAIL_TYPE(r, "split_type %s: the low plane, tensor %" PRIu64 ", must be u4, not %s", type, low->id,
-                         dtype_traits(low->data_type)->name);
-    }
-    if (n_in <= least || high->data_type != sinter_u2) {
-        return FAIL_TYPE(r, "split_type %s: the last input, tensor %" PRIu64 ", must be the high plane, u2, not %s", type, high->id,
-                         dtype_traits(high->data_type)->name);
-    }
-    if (low->ndims >= 0 && high->ndims >= 0 && low->ndims != high->ndims) {
-        return FAIL_SHAPE(r, "split_type %s: the high plane, tensor %" PRIu64 ", has %d dimensions, the low plane, tensor %" PRIu64 ", %d", type,
-                          high->id, (int)high->ndims, low->id, (int)low->ndims);
-    }
-    for (int i = 0; i < low->ndims && i < high->ndims; i++) {
-        if (known(low->dims[i]) && known(high->dims[i]) && low->dims[i] != high->dims[i]) {
-            return FAIL_SHAPE(r, "split_type %s: the high plane, tensor %" PRIu64 ", has %" PRId64 " elements along dimension %d, the low plane, "
-                              "tensor %" PRIu64 ", %" PRId64, type, high->id, high->dims[i], i, low->id, low->dims[i]);
-        }
-    }
-    return sinter_success;
-}
-
-static sinter_status_t read_planes(reader_t *r, const lt_t *in, int least, int *n_in)
-{
-    const sinter_data_type_t type = quant_split_type(r->attrs, r->n_attrs);
-    const int last = *n_in - 1;
-    if (type != sinter_data_type_undef) {
-        r->code_type = type;
-        r->geom->high_input = last;
-        *n_in = last;
-        return check_planes(r, in, least, last + 1);
-    }
-    if (attr_find(r->attrs, r->n_attrs, sinter_op_attr_split_type) != NULL) {
-        return FAIL_ATTR(r, "split_type names no type of six bits: \"%s\"", attr_find(r->attrs, r->n_attrs, sinter_op_attr_split_type)->str);
-    }
-    if (last > 0 && in[last].data_type == sinter_u2) {
-        return FAIL_ATTR(r, "tensor %" PRIu64 " is u2, the high plane of split codes, but attribute split_type is missing", in[last].id);
-    }
-    return *n_in <= least + (least > 1) ? sinter_success : FAIL_ATTR(r, "%d inputs given, %d expected of whole codes", *n_in, least + (least > 1));
-}
-
 static void init_geometry(quant_geom_t *g, int ndims)
 {
     *g = (quant_geom_t){.kind = QUANT_STATIC, .ndims = ndims, .axis = -1, .scale_input = -1, .zp_input = -1, .high_input = -1};
@@ -613,14 +569,6 @@ static void init_geometry(quant_geom_t *g, int ndims)
         g->scale_group[i] = g->zp_group[i] = SINTER_UNKNOWN_DIM;
         g->scale_dim[i] = g->zp_dim[i] = -1;
     }
-}
-
-sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs)
-{
-    const attr_t *attr = attr_find(attrs, n_attrs, sinter_op_attr_split_type);
-    sinter_data_type_t type;
-    const bool split = attr != NULL && sinter_data_type_parse(attr->str, &type) && dtype_split(type, sinter_isa_generic) != NULL;
-    return split ? type : sinter_data_type_undef;
 }
 
 sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
@@ -639,7 +587,7 @@ sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const a
     }
     SG_TRY(read_attrs(&r));
     if (!quantises) {
-        SG_TRY(read_planes(&r, in, kind == sinter_op_dequantize ? 1 : 2, &n_in));
+        SG_TRY(quant_read_planes(label, attrs, n_attrs, in, kind == sinter_op_dequantize ? 1 : 2, &n_in, &r.code_type, &geom->high_input));
     }
     if (kind == sinter_op_quantize || kind == sinter_op_dequantize) {
         return read_static(&r);

@@ -29,13 +29,17 @@ typedef struct quant_geom {
 } quant_geom_t;
 
 /* Reads a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node's geometry and checks every rule. in[] are the input tensors
- * (data, scales, zps,
- * the high plane of split codes), for dynamic kinds the outputs as well. Every broken rule has its own message, which starts with `label`. */
+ * (data, scales, zps, the
+ * high plane of split codes), for dynamic kinds the outputs as well. Every broken rule has its own message, which starts with `label`. */
 sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
                                const lt_t *out, int n_out, quant_geom_t *geom);
 
 /* The type that attribute split_type names: codes whose planes are the first and the last input. undef: the codes are whole. */
 sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs);
+/* Checks the planes of split codes (or that there is no high plane): *n_in loses the high plane, *codes becomes split_type, *high the input.
+ * least: how many inputs the op has with whole codes and without zero points. */
+sinter_status_t quant_read_planes(const char *label, const attr_t *attrs, int n_attrs, const lt_t *in, int least, int *n_in,
+                                  sinter_data_type_t *codes, int *high);
 
 /* Element offset of the scale (or zero point) of the element at index idx[], given the tensor's own strides. */
 int64_t quant_scale_index(const quant_geom_t *geom, const int64_t *idx, const int64_t *scale_strides);

@@ -1,0 +1,93 @@
+/* Codes of six bits in two planes, as the attribute split_type says: the low plane is the op's data, the high plane its last input. */
+#include <inttypes.h>
+
+#include <sinter/sinter_graph.h>
+
+#include "attr.h"
+#include "dtype.h"
+#include "op_schema.h"
+#include "quant.h"
+#include "status.h"
+
+#define FAIL(status, format, ...) sg_fail(status, "%s: " format, label, __VA_ARGS__)
+#define FAIL_SPLIT(status, format, ...) sg_fail(status, "%s: split_type %s: " format, label, type, __VA_ARGS__)
+
+sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs)
+{
+    const attr_t *attr = attr_find(attrs, n_attrs, sinter_op_attr_split_type);
+    sinter_data_type_t type;
+    const bool split = attr != NULL && sinter_data_type_parse(attr->str, &type) && dtype_split(type, sinter_isa_generic) != NULL;
+    return split ? type : sinter_data_type_undef;
+}
+
+static sinter_status_t same_dims(const char *label, const char *type, const lt_t *low, const lt_t *high)
+{
+    if (low->ndims < 0 || high->ndims < 0) {
+        return sinter_success;
+    }
+    if (low->ndims != high->ndims) {
+        return FAIL_SPLIT(sinter_invalid_shape,
+                          "the high plane, tensor %" PRIu64 ", has %d dimensions, the low plane, tensor %" PRIu64 ", has %d", high->id,
+                          (int)high->ndims, low->id, (int)low->ndims);
+    }
+    for (int i = 0; i < low->ndims; i++) {
+        const int64_t l = low->dims[i], h = high->dims[i];
+        if (l != h && l != SINTER_UNKNOWN_DIM && h != SINTER_UNKNOWN_DIM) {
+            return FAIL_SPLIT(sinter_invalid_shape,
+                              "the high plane, tensor %" PRIu64 ", has %" PRId64
+                              " elements along dimension %d, the low plane, tensor %" PRIu64 ", has %" PRId64,
+                              high->id, h, i, low->id, l);
+        }
+    }
+    return sinter_success;
+}
+
+sinter_status_t dims_planes(const node_t *node, const lt_t *in, const lt_t *out)
+{
+    (void)out;
+    const attr_t *type = node_attr(node, sinter_op_attr_split_type);
+    return type != NULL ? same_dims(node_label(node), type->str, &in[0], &in[node->n_in - 1]) : sinter_success;
+}
+
+/* No high plane, and not more inputs than codes, scales and zero points. */
+static sinter_status_t whole_codes(const char *label, const lt_t *in, int least, int n_in)
+{
+    const int most = least == 1 ? 1 : least + 1;
+    if (n_in > 1 && in[n_in - 1].data_type == sinter_u2) {
+        return FAIL(sinter_invalid_graph_op,
+                    "input %d, tensor %" PRIu64 ", is u2, the high plane of split codes, but attribute split_type is missing", n_in - 1,
+                    in[n_in - 1].id);
+    }
+    return n_in <= most ? sinter_success
+                        : FAIL(sinter_invalid_graph_op, "%d inputs given, %d expected where the codes are whole", n_in, most);
+}
+
+sinter_status_t quant_read_planes(const char *label, const attr_t *attrs, int n_attrs, const lt_t *in, int least, int *n_in,
+                                  sinter_data_type_t *codes, int *high)
+{
+    const attr_t *attr = attr_find(attrs, n_attrs, sinter_op_attr_split_type);
+    const int last = *n_in - 1;
+    if (attr == NULL) {
+        return whole_codes(label, in, least, *n_in);
+    }
+    const char *type = attr->str;
+    *codes = quant_split_type(attrs, n_attrs);
+    if (*codes == sinter_data_type_undef) {
+        return FAIL(sinter_invalid_graph_op, "split_type \"%s\" is no type of six bits", type);
+    }
+    if (in[0].data_type != sinter_u4) {
+        return FAIL_SPLIT(sinter_invalid_data_type, "the low plane, tensor %" PRIu64 ", must be u4, not %s", in[0].id,
+                          sinter_data_type_name(in[0].data_type));
+    }
+    if (*n_in <= least) {
+        return FAIL_SPLIT(sinter_invalid_graph_op, "the high plane of tensor %" PRIu64 " is missing: it is the last input, a u2 tensor",
+                          in[0].id);
+    }
+    if (in[last].data_type != sinter_u2) {
+        return FAIL_SPLIT(sinter_invalid_data_type, "the last input, tensor %" PRIu64 ", must be the high plane, u2, not %s", in[last].id,
+                          sinter_data_type_name(in[last].data_type));
+    }
+    *high = last;
+    *n_in = last;
+    return sinter_success;
+}
