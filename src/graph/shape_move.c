@@ -145,8 +145,8 @@ sinter_status_t shape_concat(const node_t *node, const lt_t *in, lt_t *out)
 
 /* ---- quantisation ---- */
 
-/* dims of scales or zero points that the op computes: as many as there are groups. */
-static sinter_status_t put_groups(const node_t *node, const lt_t *data, const int64_t *group, const int *to_dim, lt_t *out)
+/* dims of scales or zero points that the op computes: as many as there are groups. axis: of channels, or -1. */
+static sinter_status_t put_groups(const node_t *node, const lt_t *data, int axis, const int64_t *group, const int *to_dim, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
     int n = 0;
@@ -155,10 +155,15 @@ static sinter_status_t put_groups(const node_t *node, const lt_t *data, const in
             continue;
         }
         bool known = dim_known(data->dims[i]) && dim_known(group[i]) && group[i] > 0;
-        dims[to_dim[i]] = known ? data->dims[i] / group[i] : UNKNOWN;
+        dims[to_dim[i]] = axis >= 0 && i != axis ? 1 : known ? data->dims[i] / group[i] : UNKNOWN;
         n++;
     }
-    return out->ndims >= 0 && n == 0 ? sinter_success : shape_put(node, out, n, dims);
+    if (n == 0 && out->ndims > 0) { /* one value of whatever rank */
+        for (n = 0; n < out->ndims; n++) {
+            dims[n] = 1;
+        }
+    }
+    return shape_put(node, out, n, dims);
 }
 
 sinter_status_t shape_dyn_quantize(const node_t *node, const lt_t *in, lt_t *out)
@@ -169,6 +174,6 @@ sinter_status_t shape_dyn_quantize(const node_t *node, const lt_t *in, lt_t *out
         return sinter_success;
     }
     SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom));
-    SG_TRY(put_groups(node, &in[0], geom.scale_group, geom.scale_dim, &out[1]));
-    return node->n_out > 2 ? put_groups(node, &in[0], geom.zp_group, geom.zp_dim, &out[2]) : sinter_success;
+    SG_TRY(put_groups(node, &in[0], geom.axis, geom.scale_group, geom.scale_dim, &out[1]));
+    return node->n_out > 2 ? put_groups(node, &in[0], geom.axis, geom.zp_group, geom.zp_dim, &out[2]) : sinter_success;
 }

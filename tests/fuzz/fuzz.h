@@ -24,6 +24,7 @@ typedef struct fz_tensor {
     int fixed; /* strides that hold for all variants, known at compile */
     fz_declare_t declare;
     int specials;  /* percent of NaN, Inf, -0, subnormal and huge values among its elements */
+    int wild;      /* runs of zeros, subnormals, huge values, powers of two and their neighbours, outliers, specials */
     int dead_rows; /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
 } fz_tensor_t;
 
@@ -98,17 +99,39 @@ int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims);
 /* ---- gen_common.c ---- */
 
 sinter_data_type_t fz_float(fz_t *f);
-sinter_data_type_t fz_code_type(fz_t *f);
 /* Dims that broadcast to those of x without enlarging it. */
 int fz_side_dims(fz_t *f, int x, int64_t *dims);
 sinter_op_kind_t fz_binary_kind(fz_t *f);
 int fz_random_unary(fz_t *f, int x, sinter_data_type_t type);
-/* Codes of a random type with scales and perhaps zero points, dequantised; codes: an existing tensor, or -1 for a new input. */
-int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int codes);
-/* Static or with given scales; the output's type is a code type. */
-int fz_quantized(fz_t *f, int x);
 /* One of: unary, binary with a side input, BiasAdd, PReLU, TypeCast. */
 int fz_post_op(fz_t *f, int x);
+
+/* ---- gen_quant.c ---- */
+
+/* How one tensor of scales or zero points divides the data. */
+typedef struct fz_geometry {
+    const char *qtype;
+    int64_t axis;
+    int64_t group[FZ_MAX_RANK]; /* 0: the whole dim */
+    int ndims;
+    int64_t dims[FZ_MAX_RANK];
+} fz_geometry_t;
+
+/* What a DynamicQuantize that computes its scales made. zps: -1 without. */
+typedef struct fz_coded {
+    int codes, scales, zps;
+    fz_geometry_t geometry;
+} fz_coded_t;
+
+sinter_data_type_t fz_code_type(fz_t *f);
+/* Codes of a random type with scales and perhaps zero points, dequantised; codes: an existing tensor, or -1 for a new input. */
+int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int codes);
+/* Static, with given scales or with computed ones; the output's type is a code type. */
+int fz_quantized(fz_t *f, int x);
+/* Computed scales of a random kind. group: 0, or how many elements of the last dim share one. */
+fz_coded_t fz_computed(fz_t *f, int x, int64_t group);
+/* Dequantised with what fz_computed gave. */
+int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q);
 
 /* ---- generators ---- */
 
@@ -117,6 +140,8 @@ void fz_gen_matmul(fz_t *f);
 void fz_gen_attention(fz_t *f);
 void fz_gen_softmax(fz_t *f);
 void fz_gen_views(fz_t *f);
+void fz_gen_dynquant(fz_t *f);
+void fz_gen_mlp(fz_t *f);
 
 /* ---- emit.c ---- */
 

@@ -254,6 +254,25 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
+/* One of a run of 16 elements that have a character in common; a type that cannot hold the value makes it 0 or infinite. */
+static double wild_value(uint64_t run, uint64_t h)
+{
+    const double x = (double)(int64_t)h * 0x1p-63, sign = h & 1 ? -1 : 1;
+    const int e = (int)(run >> 8) % 40 - 20;
+
+    switch (run % 12) {
+    case 0: return 0 * sign;
+    case 1: return ldexp(x, -126);
+    case 2: return ldexp(x, 127);
+    case 3: return ldexp(sign, e + (int)(h >> 1 & 1));
+    case 4: return sign * nextafterf(ldexpf(1, e + (int)(h >> 1 & 1)), 0);
+    case 5: return h >> 4 & 15 ? ldexp(x, -10) : ldexp(x, 10);
+    case 6: return ldexp(x, (int)(h >> 8 & 63) - 32);
+    case 7: return h >> 4 & 31 ? x : h & 2 ? NAN : INFINITY;
+    default: return ldexp(x, (int)(run >> 8) % 12 - 6);
+    }
+}
+
 /* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
 static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b)
 {
@@ -269,6 +288,8 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b)
             inner *= lt->dims[d];
         if (t->dead_rows)
             row = i / (inner * lt->dims[t->dead_rows - 1]) * inner + i % inner;
+        if (t->wild)
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), wild_value(mix(f->seed + (uint64_t)(i / 16)), h));
         if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0))
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
         else if (t->specials && (int)(h % 100) < t->specials)

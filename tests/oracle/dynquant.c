@@ -303,9 +303,9 @@ static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
     if (!known_dims(scales)) {
         if (groups_from_attrs(c, kind, g))
             return -1;
-    } else if (orc_count(scales->dims, scales->ndims) > 1 && scales->ndims == g->ndims) {
+    } else if (scales->ndims == g->ndims && orc_count(scales->dims, scales->ndims) != 1) {
         memcpy(g->groups, scales->dims, sizeof g->groups);
-    } else if (orc_count(scales->dims, scales->ndims) > 1 && scales->ndims == 1) {
+    } else if (scales->ndims == 1 && scales->dims[0] != 1) {
         axis = orc_axis(c, 1, g->ndims);
         if (axis < 0)
             return -1;

@@ -10,6 +10,8 @@
  *                  relative to the result, (|e|_2 / |a|_2) |c|.
  *                  The smaller of the two bounds counts.
  * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict arithmetic is exact, as is the demand. */
+#include <float.h>
+
 #include "internal.h"
 
 #define LAMBDA 4.0
@@ -37,6 +39,7 @@ typedef struct operand {
 
 typedef struct precision {
     double a_relative, b_relative, absolute, a_group, b_group;
+    double flush; /* products and sums below this may become zero */
     bool strict;
 } precision_t;
 
@@ -58,7 +61,10 @@ static precision_t precision_of(const orc_ctx_t *c)
         p.absolute = 0x1p-25; /* half the smallest f16 subnormal */
         break;
     case sinter_fpmath_mode_bf16:
-    case sinter_fpmath_mode_any: relative = 0x1p-8; break;
+    case sinter_fpmath_mode_any:
+        relative = 0x1p-8;
+        p.absolute = p.flush = 0x1p-126; /* the processors' bf16 instructions know no subnormals */
+        break;
     case sinter_fpmath_mode_int8: /* the side that is not integer already, if the other is */
         p.a_group = b_int && !a_int ? 0x1p-7 : 0;
         p.b_group = a_int && !b_int ? 0x1p-7 : 0;
@@ -297,7 +303,8 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
     for (int64_t j = 0; j < s->n; j++, b++) {
         double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;
         operand_error_t of_a, of_b;
-        if (isinf(a->b2) || isinf(b->b2)) {
+        double most = (a->v2 + ea) * (b->v2 + eb);
+        if (isinf(a->b2) || isinf(b->b2) || (most > FLT_MAX && isfinite(most))) { /* f32 sums may overflow on the way */
             bound[j] = INFINITY;
             continue;
         }
@@ -311,18 +318,6 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
         random = sqrt(of_a.random2 + of_b.random2) + (of_a.common + of_b.common) * fabs(v[j]);
         bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) + second_order(a, b);
     }
-}
-
-/* Relative size of an operand's errors as a whole. */
-static double relative_error(const operand_t *o)
-{
-    double error = 0, value = 0;
-    for (int64_t i = 0; i < o->own_batches * o->rows; i++) {
-        double e = o->norms[i].b2 + o->norms[i].m2;
-        error += e * e;
-        value += o->norms[i].v2 * o->norms[i].v2;
-    }
-    return value > 0 ? sqrt(error / value) : 0;
 }
 
 static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t *b, const precision_t *p, orc_value_t *out)
@@ -346,8 +341,9 @@ static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t
         const norms_t *na = a->norms + own_batch(a, s, batch) * s->m + r % s->m, *nb = b->norms + own_batch(b, s, batch) * s->n;
         bound_row(s, a, na, b, nb, gamma, limit, out->v + r * s->n, out->b + r * s->n);
     }
-    /* The accumulation's bound is many standard deviations, too, but for very short sums. */
-    out->walked = s->k >= 16 || relative_error(a) > 0x1p-16 || relative_error(b) > 0x1p-16;
+    for (int64_t i = 0; p->flush > 0 && i < rows * s->n; i++)
+        out->b[i] += terms * p->flush;
+    out->walked = s->k >= 16; /* short sums have certain bounds */
     return 0;
 }
 

@@ -190,6 +190,7 @@ int orc_finish(orc_ctx_t *c, orc_value_t *t)
     default: break;
     }
     snap(t);
+    t->walked = false; /* an error is a whole step now, or none */
     return 0;
 }
 

@@ -12,7 +12,8 @@ static const struct {
     int weight;
     void (*generate)(fz_t *f);
 } generators[] = {
-    {"eltwise", 30, fz_gen_eltwise}, {"matmul", 28, fz_gen_matmul}, {"attention", 24, fz_gen_attention}, {"softmax", 8, fz_gen_softmax}, {"views", 10, fz_gen_views},
+    {"eltwise", 22, fz_gen_eltwise}, {"matmul", 20, fz_gen_matmul}, {"attention", 20, fz_gen_attention}, {"softmax", 6, fz_gen_softmax}, {"views", 8, fz_gen_views},
+    {"dynquant", 16, fz_gen_dynquant}, {"mlp", 8, fz_gen_mlp},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 

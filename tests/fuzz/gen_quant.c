@@ -1,0 +1,392 @@
+/* Quantisation for all generators: static, with given scales, and with computed ones. */
+#include "fuzz.h"
+
+#include <string.h>
+
+sinter_data_type_t fz_code_type(fz_t *f)
+{
+    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s4, sinter_u4, sinter_u4, sinter_s8, sinter_u8, sinter_f8_e4m3,
+                                         sinter_f8_e5m2, sinter_f4_e2m1, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f8_e4m3fnuz,
+                                         sinter_f8_e5m2fnuz);
+}
+
+static int is_int(sinter_data_type_t type)
+{
+    return gr_dtype(type)->class_ == GR_INT;
+}
+
+static int is_signed(sinter_data_type_t type)
+{
+    return gr_dtype(type)->digits != gr_dtype(type)->bits;
+}
+
+/* scales and zps attributes for a tensor of known channels. */
+static void static_attrs(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims)
+{
+    float scales[64];
+    int64_t zps[64], axis = ndims ? fz_pick(f, ndims) : 0;
+    int channel = ndims && !fz_is_symbol(dims[axis]) && dims[axis] > 0 && dims[axis] <= 64 && fz_chance(f, 50);
+    size_t n = channel ? (size_t)dims[axis] : 1;
+    int width = gr_dtype(code)->bits <= 4 ? 2 : 8, zp = is_int(code) && fz_chance(f, 50);
+
+    for (size_t i = 0; i < n; i++) {
+        scales[i] = (float)fz_range(f, 1, 40) / (is_int(code) ? 8 * width : 32);
+        zps[i] = zp ? (is_signed(code) ? 0 : width) + fz_range(f, -width, width) : 0;
+    }
+    fz_f32(f, sinter_op_attr_scales, n, scales);
+    if (zp || fz_chance(f, 20))
+        fz_s64(f, sinter_op_attr_zps, n, zps);
+    if (channel || fz_chance(f, 50))
+        fz_str(f, sinter_op_attr_qtype, channel ? "per_channel" : "per_tensor");
+    if (channel && (axis != 1 || fz_chance(f, 50)))
+        fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 30) ? axis - ndims : axis});
+}
+
+static sinter_data_type_t scale_type(fz_t *f)
+{
+    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3);
+}
+
+static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
+{
+    return is_signed(code) ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_s4, sinter_s32)
+                           : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u4, sinter_s32);
+}
+
+static void group_dims(const int64_t *dims, int ndims, fz_geometry_t *g)
+{
+    g->ndims = ndims;
+    for (int d = 0; d < ndims; d++)
+        g->dims[d] = g->group[d] ? fz_divide(dims[d], g->group[d]) : 1;
+}
+
+/* group 0 stands for the whole dim. */
+static void choose_groups(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t *g)
+{
+    int one = fz_chance(f, 60) ? fz_range(f, ndims > 1 ? ndims - 2 : 0, ndims - 1) : -1; /* usually along one of the two last dims */
+
+    for (int d = 0; d < ndims; d++)
+        g->group[d] = one >= 0 && d != one ? !fz_chance(f, 10) : fz_chance(f, 10) ? 0 : fz_divisor(f, dims[d]);
+    group_dims(dims, ndims, g);
+}
+
+static void choose_geometry(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t *g)
+{
+    int what = ndims == 0 ? 0 : fz_pick(f, 10);
+
+    memset(g, 0, sizeof *g);
+    g->qtype = what < 2 ? "per_tensor" : what < 4 ? "per_channel" : "per_group";
+    if (what < 2) {
+        g->ndims = fz_pick(f, 2);
+        g->dims[0] = 1;
+    } else if (what < 4) {
+        g->axis = fz_pick(f, ndims);
+        if (fz_chance(f, 70)) {
+            g->ndims = 1;
+            g->dims[0] = dims[g->axis];
+        } else {
+            g->group[g->axis] = 1;
+            group_dims(dims, ndims, g);
+        }
+    } else {
+        choose_groups(f, ndims, dims, g);
+    }
+}
+
+/* A zero point for each group of its own. */
+static void zp_geometry(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *scales, fz_geometry_t *zps)
+{
+    *zps = *scales;
+    if (strcmp(scales->qtype, "per_group"))
+        return;
+    if (fz_chance(f, 30))
+        choose_groups(f, ndims, dims, zps);
+    else if (fz_chance(f, 15))
+        zps->ndims = 0;
+}
+
+static void list_axes(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *g)
+{
+    int64_t axes[FZ_MAX_RANK], groups[FZ_MAX_RANK];
+    size_t n = 0;
+
+    for (int d = 0; d < ndims; d++) {
+        int64_t count = g->dims[d];
+
+        if ((count == 1 || count == dims[d]) && fz_chance(f, 70))
+            continue; /* need not be listed */
+        axes[n] = fz_chance(f, 20) ? d - ndims : d;
+        groups[n++] = count;
+    }
+    if (n == 0)
+        return;
+    fz_s64(f, sinter_op_attr_axis, n, axes);
+    fz_s64(f, sinter_op_attr_groups, n, groups);
+}
+
+/* Symbols can be in group_shape, if the dim is divided, but not in groups. */
+static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *g)
+{
+    int64_t shape[FZ_MAX_RANK];
+    int countable = 1, sized = 1;
+
+    if (strcmp(g->qtype, "per_tensor") || fz_chance(f, 50))
+        fz_str(f, sinter_op_attr_qtype, g->qtype);
+    if (!strcmp(g->qtype, "per_channel") && (g->axis != 1 || fz_chance(f, 50)))
+        fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 20) ? g->axis - ndims : g->axis});
+    if (strcmp(g->qtype, "per_group"))
+        return;
+    for (int d = 0; d < ndims; d++) {
+        countable = countable && !fz_is_symbol(g->dims[d]) && dims[d] > 0;
+        sized = sized && (g->group[d] || !fz_is_symbol(dims[d])) && fz_size(f, dims[d], 0) > 0;
+        shape[d] = g->group[d] ? g->group[d] : dims[d];
+    }
+    if (sized && fz_chance(f, 60))
+        fz_s64(f, sinter_op_attr_group_shape, (size_t)ndims, shape);
+    else if (countable && fz_chance(f, 80))
+        list_axes(f, ndims, dims, g);
+}
+
+/* Adds the inputs for scales and zero points; gives how many. */
+static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims, fz_geometry_t *g, int *in)
+{
+    fz_geometry_t z;
+
+    choose_geometry(f, ndims, dims, g);
+    in[0] = fz_input(f, scale_type(f), g->ndims, g->dims);
+    if (!is_int(code) || !fz_chance(f, 60))
+        return 1;
+    zp_geometry(f, ndims, dims, g, &z);
+    in[1] = fz_input(f, zp_type(f, code), z.ndims, z.dims);
+    return 2;
+}
+
+/* Codes of six bits come whole or in two planes. */
+static int split_planes(fz_t *f, sinter_data_type_t code) { return gr_dtype(code)->bits == 6 && fz_chance(f, 50); }
+
+int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int codes)
+{
+    sinter_data_type_t code = codes < 0 ? fz_code_type(f) : f->tensors[codes].type;
+    fz_geometry_t g;
+    int in[FZ_MAX_PORTS], n = 1, split = codes < 0 && split_planes(f, code), given;
+
+    in[0] = codes < 0 ? fz_input(f, split ? sinter_u4 : code, ndims, dims) : codes;
+    given = fz_chance(f, 25);
+    if (!given)
+        n += scale_inputs(f, code, ndims, dims, &g, in + 1);
+    if (split)
+        in[n++] = fz_input(f, sinter_u2, ndims, dims);
+    n = fz_op(f, given ? sinter_op_dequantize : sinter_op_dynamic_dequantize, type, ndims, dims, n, in);
+    if (given)
+        static_attrs(f, code, ndims, dims);
+    else
+        geometry_attrs(f, ndims, dims, &g);
+    if (split)
+        fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
+    return n;
+}
+
+/* ---- computed scales ---------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct kind {
+    const char *name;
+    int64_t group;                      /* of the last dim, if nothing is said */
+    sinter_data_type_t types[9], scale; /* undef: any */
+} kind_t;
+
+#define NARROW_FLOATS                                                                                                                      \
+    sinter_f8_e4m3, sinter_f8_e5m2, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz, sinter_s8
+static const kind_t kinds[] = {
+    {"dynamic_mx", 32, {NARROW_FLOATS}, sinter_e8m0},
+    {"dynamic_mx_rceil", 32, {NARROW_FLOATS}, sinter_e8m0},
+    {"dynamic_symmetric", 0, {NARROW_FLOATS, sinter_s4}, sinter_data_type_undef},
+    {"dynamic_asymmetric", 0, {sinter_u8, sinter_s8, sinter_u4, sinter_s4}, sinter_data_type_undef},
+    {"dynamic_nv", 16, {sinter_f4_e2m1}, sinter_f8_e4m3},
+};
+
+static sinter_data_type_t element_type(fz_t *f, const kind_t *k)
+{
+    int n = 0;
+
+    while (n < 9 && k->types[n])
+        n++;
+    return k->types[fz_pick(f, n)];
+}
+
+/* Can group_shape say it? Symbols need a group, empty dims have none. */
+static int shapeable(const fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *g)
+{
+    for (int d = 0; d < ndims; d++)
+        if ((!g->group[d] && fz_is_symbol(dims[d])) || fz_size(f, dims[d], 0) == 0)
+            return 0;
+    return 1;
+}
+
+/* Can axis and groups say it? */
+static int listable(int ndims, const int64_t *dims, const fz_geometry_t *g)
+{
+    int countable = 0;
+
+    for (int d = 0; d < ndims; d++) {
+        if (g->dims[d] != dims[d] && (fz_is_symbol(g->dims[d]) || g->dims[d] == 0 || dims[d] == 0))
+            return 0;
+        countable += !fz_is_symbol(g->dims[d]) && g->dims[d] > 0;
+    }
+    return countable > 0;
+}
+
+/* Dims that are not listed have a scale for each index. */
+static void list_shared(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *g)
+{
+    int64_t axes[FZ_MAX_RANK], groups[FZ_MAX_RANK];
+    size_t n = 0;
+    int left = 0;
+
+    for (int d = 0; d < ndims; d++)
+        left += !fz_is_symbol(g->dims[d]) && g->dims[d] > 0;
+    for (int d = 0; d < ndims; d++) {
+        if (fz_is_symbol(g->dims[d]) || g->dims[d] == 0)
+            continue;
+        left--;
+        if (g->dims[d] == dims[d] && fz_chance(f, 60) && (n || left))
+            continue;
+        axes[n] = fz_chance(f, 20) ? d - ndims : d;
+        groups[n++] = g->dims[d];
+    }
+    fz_s64(f, sinter_op_attr_axis, n, axes);
+    fz_s64(f, sinter_op_attr_groups, n, groups);
+}
+
+static void last_dim_groups(int ndims, const int64_t *dims, int64_t group, fz_geometry_t *g)
+{
+    memset(g, 0, sizeof *g);
+    g->qtype = "per_group";
+    for (int d = 0; d < ndims; d++)
+        g->group[d] = d == ndims - 1 ? group : 1;
+    group_dims(dims, ndims, g);
+}
+
+static int divides(const fz_t *f, int64_t dim, int64_t by)
+{
+    for (int v = 0; v < FZ_VARIANTS; v++)
+        if (by < 1 || fz_size(f, dim, v) % by || fz_size(f, dim, v) == 0)
+            return 0;
+    return 1;
+}
+
+/* A geometry that attributes can tell without the dims of the scales. */
+static void computed_geometry(fz_t *f, int ndims, const int64_t *dims, int64_t group, fz_geometry_t *g)
+{
+    if (ndims && divides(f, dims[ndims - 1], group)) {
+        last_dim_groups(ndims, dims, group, g);
+        if (shapeable(f, ndims, dims, g) || listable(ndims, dims, g))
+            return;
+    }
+    for (int i = 0; i < 8; i++) {
+        choose_geometry(f, ndims, dims, g);
+        if (strcmp(g->qtype, "per_group") || shapeable(f, ndims, dims, g) || listable(ndims, dims, g))
+            return;
+    }
+    memset(g, 0, sizeof *g);
+    g->qtype = "per_tensor";
+}
+
+/* telling: the attributes must say all. */
+static void computed_attrs(fz_t *f, const kind_t *k, int ndims, const int64_t *dims, const fz_geometry_t *g, int telling)
+{
+    const int implied = ndims && k->group && g->group[ndims - 1] == k->group && g->ndims == ndims && !strcmp(g->qtype, "per_group");
+    int own = 1, shape = shapeable(f, ndims, dims, g), list = listable(ndims, dims, g);
+
+    for (int d = 0; d < ndims - 1; d++)
+        own = own && g->dims[d] == dims[d];
+    if (implied && own && fz_chance(f, 40))
+        return;
+    fz_str(f, sinter_op_attr_qtype, g->qtype);
+    if (!strcmp(g->qtype, "per_channel") && (g->axis != 1 || fz_chance(f, 50)))
+        fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 20) ? g->axis - ndims : g->axis});
+    if (strcmp(g->qtype, "per_group"))
+        return;
+    if (!telling && fz_chance(f, 10))
+        return;
+    if (shape && (!list || fz_chance(f, 60))) {
+        int64_t sizes[FZ_MAX_RANK];
+
+        for (int d = 0; d < ndims; d++)
+            sizes[d] = g->group[d] ? g->group[d] : dims[d];
+        fz_s64(f, sinter_op_attr_group_shape, (size_t)ndims, sizes);
+    } else if (list) {
+        list_shared(f, ndims, dims, g);
+    }
+}
+
+/* Whether the rank is what the library would infer; otherwise it must be declared. */
+static int usual_rank(const fz_geometry_t *g, int ndims)
+{
+    return g->ndims == (!strcmp(g->qtype, "per_tensor") ? 0 : !strcmp(g->qtype, "per_channel") ? 1 : ndims);
+}
+
+static int param_output(fz_t *f, sinter_data_type_t type, const fz_geometry_t *g, int ndims, int *telling)
+{
+    int t = fz_more_output(f, type, g->ndims, g->dims);
+
+    if (f->tensors[t].declare >= FZ_NO_DIMS && !usual_rank(g, ndims)) /* one unknown dim means an unknown rank */
+        f->tensors[t].declare = g->ndims > 1 ? FZ_NO_DIMS : FZ_ALL;
+    *telling |= f->tensors[t].declare >= FZ_NO_DIMS;
+    for (int d = 0; d < g->ndims; d++)
+        *telling |= fz_is_symbol(g->dims[d]);
+    f->tensors[t].keep = fz_chance(f, 80);
+    return t;
+}
+
+fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
+{
+    const fz_tensor_t t = f->tensors[x];
+    const kind_t *k = &kinds[fz_pick(f, 5)];
+    const int scaled = k->scale == sinter_f8_e4m3 && fz_chance(f, 30), telling_x = t.declare >= FZ_NO_DIMS;
+    int in[2] = {x, -1}, telling = telling_x;
+    fz_coded_t q = {.zps = -1};
+
+    computed_geometry(f, t.ndims, t.dims, group, &q.geometry);
+    if (scaled) {
+        in[1] = fz_scalar(f, sinter_f32, 1);
+        f->tensors[in[1]].property = sinter_tensor_property_variable;
+    }
+    q.codes = fz_op(f, sinter_op_dynamic_quantize, element_type(f, k), t.ndims, t.dims, 1 + scaled, in);
+    f->tensors[q.codes].keep = fz_chance(f, 80);
+    q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);
+    if (!strcmp(k->name, "dynamic_asymmetric"))
+        q.zps = param_output(f, zp_type(f, f->tensors[q.codes].type), &q.geometry, t.ndims, &telling);
+    fz_str(f, sinter_op_attr_quantization_kind, k->name);
+    computed_attrs(f, k, t.ndims, t.dims, &q.geometry, telling);
+    return q;
+}
+
+int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q)
+{
+    const fz_tensor_t t = f->tensors[q->codes];
+    int in[3] = {q->codes, q->scales, q->zps};
+    int x = fz_op(f, sinter_op_dynamic_dequantize, type, t.ndims, t.dims, q->zps < 0 ? 2 : 3, in);
+
+    geometry_attrs(f, t.ndims, t.dims, &q->geometry);
+    return x;
+}
+
+int fz_quantized(fz_t *f, int x)
+{
+    const fz_tensor_t t = f->tensors[x];
+    sinter_data_type_t code = fz_code_type(f);
+    fz_geometry_t g;
+    int in[3] = {x}, n;
+
+    if (fz_chance(f, 40))
+        return fz_computed(f, x, FZ_ONE_OF(f, 0, 16, 32)).codes;
+    if (fz_chance(f, 60)) {
+        n = fz_unary(f, sinter_op_quantize, code, x);
+        static_attrs(f, code, t.ndims, t.dims);
+        return n;
+    }
+    n = 1 + scale_inputs(f, code, t.ndims, t.dims, &g, in + 1);
+    n = fz_op(f, sinter_op_dynamic_quantize, code, t.ndims, t.dims, n, in);
+    geometry_attrs(f, t.ndims, t.dims, &g);
+    return n;
+}
