@@ -86,8 +86,9 @@ def commands():
     yield from ("dequantise-u8-static.json", "quantise-u8-static.json", "quantise-s8-static-channel.json")
     for source, to in (("f32", "f32"), ("f32", "bf16"), ("f16", "f32"), ("f32", "f8_e4m3"), ("f8_e5m2", "f32"), ("f32", "s8")):
         yield f"typecast.json --dt=0:{source}+1:{to}"
-    for source, to in (("f32", "f32"), ("f32", "bf16"), ("s8", "f32"), ("s4", "f32")):
-        yield f"transpose.json --dt=0:{source}+1:{to}"
+    for source, to in (("f32", "bf16"), ("s8", "f32"), ("s4", "f32")):
+        yield f"typecast.json --in-shapes=0:{ROWS['f32']}x{COLUMNS}*ba --dt=0:{source}+1:{to}"
+    yield "transpose.json"
     for dtype in ("f16", "s8"):
         yield f"transpose.json --in-shapes=0:{ROWS[dtype]}x{COLUMNS} --dt=0:{dtype}+1:{dtype}"
 

@@ -1,14 +1,14 @@
 /* Elementwise programs. One program serves everywhere: as a step of its own, as the epilogue of matmul, softmax and
  * attention, and as the score program (scale, mask, soft-cap) inside the attention kernel. It runs over runs of up to
- * CHAIN_BLOCK elements along the innermost iteration dim, registers are float blocks in scratch, or double blocks where
- * an s32, s64 or f64 tensor takes part. */
+ * CHAIN_BLOCK elements along the innermost iteration dim, as a step of its own over tiles of the last two; registers are
+ * blocks of floats in scratch, or of doubles where an s32, s64 or f64 tensor takes part. */
 #ifndef SINTER_SRC_CHAIN_H
 #define SINTER_SRC_CHAIN_H
 
 #include "../graph/graph.h"
 #include "../graph/quant.h"
 
-enum { CHAIN_BLOCK = 256, CHAIN_MAX_REGS = 16, CHAIN_MAX_OPERANDS = 48, CHAIN_MAX_INSTRS = 192 };
+enum { CHAIN_BLOCK = 256, CHAIN_TILE = 4096, CHAIN_MAX_REGS = 16, CHAIN_MAX_OPERANDS = 48, CHAIN_MAX_INSTRS = 192 };
 
 /* Opcodes are sinter_op_kind_t for ops that are one elementwise function of their inputs, and these. */
 typedef enum chain_opcode {
@@ -19,13 +19,16 @@ typedef enum chain_opcode {
     CHAIN_INDEX,       /* dst = index along iteration dim `dim` */
     CHAIN_COPY,        /* dst = a */
     CHAIN_ROUND_TO,    /* dst = a rounded through data type `dtype` (a quantising TypeCast or an inner quantised value) */
-    CHAIN_CONST        /* dst = p[0] */
+    CHAIN_CONST,       /* dst = p[0] */
+    CHAIN_DEQUANT,     /* dst = (a - zp) * scale; the operands scale and zp (-1: none) are read here, group by group */
+    CHAIN_QUANT        /* dst = round(a / scale) + zp; not rounded where there is no zp, since ROUND_TO or STORE follow */
 } chain_opcode_t;
 
 typedef struct chain_instr {
     int op;               /* chain_opcode_t or sinter_op_kind_t */
     int dst, a, b, c;     /* registers */
-    int operand, high;    /* LOAD, STORE */
+    int operand;          /* LOAD, STORE; DEQUANT, QUANT: the scale */
+    int high, zp;         /* further operands */
     int dim;              /* INDEX */
     sinter_data_type_t dtype; /* ROUND_TO, LOAD_SPLIT */
     float p[2];           /* attributes: alpha, beta, min, max; p[0] selects GELU's form (0 erf, 1 tanh) */
@@ -59,11 +62,13 @@ typedef struct chain_ref {
     sinter_data_type_t dtype;
     int64_t stride[SINTER_MAX_NDIMS], group[SINTER_MAX_NDIMS]; /* by iteration dim; group 1 unless the operand is grouped there */
     bool grouped;                                              /* some group is larger than 1 */
+    bool stream; /* stores go past the caches; set by the kernel, which then ends with fn->stream_end */
 } chain_ref_t;
 
 typedef struct chain_bound {
     const chain_t *chain;
     const struct eltwise_table *fn; /* functions for the plan's ISA */
+    const struct tile_table *tiles;
     sinter_cpu_isa_t isa;
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];
@@ -84,6 +89,11 @@ size_t chain_scratch_bytes(const chain_t *chain);
  * chains also the result on return. NULL where registers start empty. For f64 chains io is still float (converted). */
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
 
+/* Runs a tile of the last two dims, rows x cols <= CHAIN_TILE elements from idx on, registers empty at the start. rows is 1 where the
+ * space has one dim. For f64 chains rows is 1 and cols <= CHAIN_BLOCK. */
+void chain_run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch);
+size_t chain_tile_scratch_bytes(const chain_t *chain);
+
 /* True if chain does nothing but store register 0 to one operand (a plain epilogue), giving that operand's index. */
 bool chain_is_store(const chain_t *chain, int *operand);
 
@@ -98,7 +108,8 @@ void chain_permute(chain_bound_t *bound, const int *to);
 bool chain_merge(chain_bound_t *bound, int d);
 
 /* Rewrites the iteration space into an equivalent one that is faster to run: dims of size 1 dropped, dims ordered by the
- * first stored tensor's strides, neighbours merged where every operand allows it. For callers that walk the whole space
+ * first stored tensor's strides, neighbours merged where every operand allows it, next to the last dim the one along which
+ * a transposed operand is contiguous. For callers that walk the whole space
  * and have no block of their own (io). */
 void chain_collapse(chain_bound_t *bound);
 
@@ -130,6 +141,8 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
 int chain_dequant(chain_builder_t *b, int x, int scale, int zp);
 int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype);
 int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype);
+/* The register to store as dtype instead of reg: what chain_round_to(.., dtype) made reg from, else reg. */
+int chain_unrounded(const chain_builder_t *b, int reg, sinter_data_type_t dtype);
 sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map); /* map NULL: same rank, same dims */
 /* Colours registers, copies into the arena. result: virtual register to hand back, -1: none. sinter_unimplemented with a
  * reason if the program does not fit (registers, operands, instructions): the lowering then splits it. */

@@ -213,22 +213,53 @@ static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y)
     return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = (int)kind, .a = x, .b = y});
 }
 
-int chain_dequant(chain_builder_t *b, int x, int scale, int zp)
+/* The operand that a register was loaded from; -1: it was computed. */
+static int loaded_from(const chain_builder_t *b, int reg)
+{
+    const chain_instr_t *in = reg < 0 ? NULL : producer(b, reg);
+    return in != NULL && in->op == CHAIN_LOAD ? in->operand : -1;
+}
+
+static int dequant_steps(chain_builder_t *b, int x, int scale, int zp)
 {
     const int q = zp < 0 ? x : binary(b, sinter_op_subtract, x, zp);
     return binary(b, sinter_op_multiply, q, scale);
 }
 
-int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype)
+static int quant_steps(chain_builder_t *b, int x, int scale, int zp)
 {
     int q = binary(b, sinter_op_divide, x, scale);
-    if (dtype_traits(dtype)->cls == DTYPE_INT && q >= 0) {
+    if (zp >= 0 && q >= 0) {
         q = emit(b, (chain_instr_t){.op = sinter_op_round, .a = q});
-    }
-    if (zp >= 0) {
         q = binary(b, sinter_op_add, q, zp);
     }
-    return q < 0 ? -1 : chain_round_to(b, q, dtype);
+    return q;
+}
+
+/* One instruction where scale and zero point are tensors, whose loads then fall away. */
+static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int zp)
+{
+    const int s = loaded_from(b, scale), z = loaded_from(b, zp);
+    if (x < 0 || s < 0 || (zp >= 0 && z < 0)) {
+        return op == CHAIN_DEQUANT ? dequant_steps(b, x, scale, zp) : quant_steps(b, x, scale, zp);
+    }
+    return emit(b, (chain_instr_t){.op = (int)op, .a = x, .operand = s, .zp = z});
+}
+
+int chain_dequant(chain_builder_t *b, int x, int scale, int zp)
+{
+    return rescale(b, CHAIN_DEQUANT, x, scale, zp);
+}
+
+int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype)
+{
+    return chain_round_to(b, rescale(b, CHAIN_QUANT, x, scale, zp), dtype);
+}
+
+int chain_unrounded(const chain_builder_t *b, int reg, sinter_data_type_t dtype)
+{
+    const chain_instr_t *in = producer(b, reg);
+    return in != NULL && in->op == CHAIN_ROUND_TO && in->dtype == dtype ? in->a : reg;
 }
 
 int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
@@ -251,6 +282,8 @@ static int n_sources(const chain_instr_t *in)
     case CHAIN_STORE_SAT:
     case CHAIN_COPY:
     case CHAIN_ROUND_TO:
+    case CHAIN_DEQUANT:
+    case CHAIN_QUANT:
         return 1;
     case sinter_op_select:
         return 3;
@@ -343,6 +376,18 @@ static bool colour(chain_builder_t *b, colouring_t *k)
     return true;
 }
 
+/* Renumbers operand o of an instruction if it has it. */
+static bool rename_operand(chain_instr_t *in, int o, int to)
+{
+    const bool split = in->op == CHAIN_LOAD_SPLIT, rescales = in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
+    const bool moves = in->op == CHAIN_LOAD || in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
+    const bool first = (moves || split || rescales) && in->operand == o, high = split && in->high == o, zp = rescales && in->zp == o;
+    in->operand = first ? to : in->operand;
+    in->high = high ? to : in->high;
+    in->zp = zp ? to : in->zp;
+    return first || high || zp;
+}
+
 /* Operands that only dropped instructions had go too: they need not fit the iteration space. */
 static void drop_operands(chain_builder_t *b)
 {
@@ -350,16 +395,7 @@ static void drop_operands(chain_builder_t *b)
     for (int o = 0; o < b->chain.n_operands; o++) {
         bool used = false;
         for (int i = 0; i < b->chain.n_instrs; i++) {
-            chain_instr_t *in = &b->instrs[i];
-            const bool split = in->op == CHAIN_LOAD_SPLIT;
-            if ((in->op == CHAIN_LOAD || split || in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT) && in->operand == o) {
-                in->operand = n;
-                used = true;
-            }
-            if (split && in->high == o) {
-                in->high = n;
-                used = true;
-            }
+            used = rename_operand(&b->instrs[i], o, n) || used;
         }
         b->operands[n] = b->operands[o];
         n += used;

@@ -155,6 +155,32 @@ bool chain_merge(chain_bound_t *b, int d)
     return true;
 }
 
+/* The dim along which a transposed operand is contiguous goes next to the last one, so that tiles hold runs of both. */
+static void pair_transposed(chain_bound_t *b)
+{
+    const int last = b->ndims - 1;
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        const chain_ref_t *ref = &b->refs[i];
+        for (int d = 0; d < last - 1 && ref->stride[last] != 0 && ref->stride[last] != 1; d++) {
+            if (ref->stride[d] == 1 && ref->group[d] == 1) {
+                int to[SINTER_MAX_NDIMS] = {0};
+                for (int e = 0; e <= last; e++) {
+                    to[e] = e == d ? last - 1 : e > d && e < last ? e - 1 : e;
+                }
+                chain_permute(b, to);
+                return;
+            }
+        }
+    }
+}
+
+/* Rows of the stored tensor follow each other without gaps. */
+static bool is_dense_2d(const chain_bound_t *b, const chain_ref_t *store)
+{
+    const int last = b->ndims - 1;
+    return store != NULL && store->stride[last] == 1 && store->stride[last - 1] == b->dims[last];
+}
+
 /* Few elements along the last dim: run along the longest dim instead, unless packed outputs want their order. */
 static void lengthen_inner(chain_bound_t *b)
 {
@@ -190,8 +216,9 @@ void chain_collapse(chain_bound_t *b)
     for (int d = b->ndims - 2; d >= 0; d--) {
         chain_merge(b, d);
     }
-    if (b->ndims > 1 && b->dims[b->ndims - 1] < SHORT) {
+    if (b->ndims > 1 && b->dims[b->ndims - 1] < SHORT && !is_dense_2d(b, store)) {
         lengthen_inner(b);
     }
+    pair_transposed(b);
     b->inner_scalar_only = false;
 }

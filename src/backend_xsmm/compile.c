@@ -6,6 +6,7 @@
 
 #include <sinter/sinter_graph.h>
 
+#include "../graph/cpu.h"
 #include "../graph/schema.h"
 #include "../graph/status.h"
 #include "lower.h"
@@ -263,6 +264,7 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
     arena_init(&plan->arena, cp->engine);
     graph_init(&plan->sub, cp->engine);
     plan->isa = cp->engine->isa;
+    plan->cache_bytes = cpu_last_level_cache();
     plan->mode = part->mode;
     plan->apply_to_int = part->apply_to_int;
     *compiled = cp;

@@ -225,7 +225,7 @@ static sinter_status_t emit_nodes(emitter_t *e, const group_t *gr)
 static sinter_status_t store(emitter_t *e, int v)
 {
     note_type(e, v);
-    return chain_store(&e->b, e->reg[v], v, NULL);
+    return chain_store(&e->b, chain_unrounded(&e->b, e->reg[v], e->lo->plan->values[v].lt.data_type), v, NULL);
 }
 
 /* Everything this group has in registers that must be in memory. */

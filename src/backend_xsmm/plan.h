@@ -119,7 +119,8 @@ typedef struct plan {
     sinter_cpu_isa_t isa;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
-    bool dynamic; /* some dim is unknown */
+    bool dynamic;       /* some dim is unknown */
+    size_t cache_bytes; /* of the last-level cache; 0: not known */
 } plan_t;
 
 #endif

@@ -457,7 +457,7 @@ static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc
     tile_load(&isa_c, src, r0, nr, c0, nc, dst, ld, pad_nr, pad_nc);
 }
 
-static const tile_table_t table_c = {load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c};
+static const tile_table_t table_c = {load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c, tile_transpose_c};
 
 const tile_table_t *tile_table(sinter_cpu_isa_t isa)
 {

@@ -42,6 +42,8 @@ typedef struct tile_table {
      * XS_BF16F32 wants A and B. */
     void (*bf16_rows)(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
     void (*bf16_pairs)(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
+    /* dst[c * ldd + r] = src[r * lds + c]. */
+    void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 } tile_table_t;
 /* isa: the plan's; the best table at or below it that was built for this machine. */
 const tile_table_t *tile_table(sinter_cpu_isa_t isa);

@@ -132,11 +132,15 @@ OP void transpose16(const float *src, int64_t lds, float *dst, int64_t ldd)
 
 TARGET static void transpose(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd)
 {
-    const int whole = rows == TILE_LANES ? cols & ~15 : 0;
-    for (int c = 0; c < whole; c += 16) {
-        transpose16(src + c, lds, dst + c * ldd, ldd);
+    const int whole = cols & ~15;
+    int r = 0;
+    for (; r + 16 <= rows; r += 16) {
+        for (int c = 0; c < whole; c += 16) {
+            transpose16(src + r * lds + c, lds, dst + c * ldd + r, ldd);
+        }
     }
-    tile_transpose_c(src + whole, lds, rows, cols - whole, dst + whole * ldd, ldd);
+    tile_transpose_c(src + whole, lds, r, cols - whole, dst + whole * ldd, ldd);
+    tile_transpose_c(src + r * lds, lds, rows - r, cols, dst + r, ldd);
 }
 
 /* bf16 of each lane in its upper half; the lower half is left over. */
@@ -175,6 +179,6 @@ TARGET static void bf16_pairs(const float *src, int64_t ld, int rows, int cols, 
 
 #include "tile_simd.inc"
 
-const tile_table_t tile_table_avx512 = {load, gemm, bf16_rows, bf16_pairs};
+const tile_table_t tile_table_avx512 = {load, gemm, bf16_rows, bf16_pairs, transpose};
 
 #endif

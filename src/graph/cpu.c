@@ -110,10 +110,34 @@ sinter_cpu_isa_t cpu_isa_detect(void)
     }
     return __builtin_cpu_supports("avx512vnni") ? sinter_isa_avx512_vnni : sinter_isa_avx512;
 }
+
+/* The list of caches: Intel's leaf, or AMD's, which has the same form. */
+static size_t largest_cache(unsigned leaf)
+{
+    unsigned eax, ebx, ecx, edx;
+    size_t most = 0;
+    for (unsigned i = 0; i < 16 && __get_cpuid_count(leaf, i, &eax, &ebx, &ecx, &edx) && (eax & 31) != 0; i++) {
+        const size_t ways = (ebx >> 22) + 1, partitions = (ebx >> 12 & 0x3FF) + 1, line = (ebx & 0xFFF) + 1, sets = (size_t)ecx + 1;
+        const size_t bytes = ways * partitions * line * sets;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+size_t cpu_last_level_cache(void)
+{
+    const size_t intel = largest_cache(4), amd = largest_cache(0x8000001D);
+    return intel > amd ? intel : amd;
+}
 #else
 sinter_cpu_isa_t cpu_isa_detect(void)
 {
     return sinter_isa_generic;
+}
+
+size_t cpu_last_level_cache(void)
+{
+    return 0;
 }
 #endif
 

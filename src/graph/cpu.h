@@ -4,6 +4,7 @@
 #define SINTER_SRC_CPU_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <sinter/sinter_types.h>
 
@@ -12,6 +13,8 @@ sinter_cpu_isa_t cpu_isa_detect(void);
 /* The least of the machine, max (sinter_isa_default: no cap) and SINTER_MAX_CPU_ISA; an unknown max or environment value is
  * sinter_invalid_arguments. */
 sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa);
+/* Bytes of the largest cache; 0 if the CPU does not say. */
+size_t cpu_last_level_cache(void);
 bool fpmath_mode_is_valid(sinter_fpmath_mode_t mode);
 
 #endif

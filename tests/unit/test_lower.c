@@ -401,8 +401,12 @@ static void refer_chain(const plan_t *plan, const chain_t *c, refs_t *reads, ref
 {
     for (int i = 0; c != NULL && i < c->n_instrs; i++) {
         const chain_instr_t *in = &c->instrs[i];
-        if (in->op == CHAIN_LOAD) {
+        const bool rescales = in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT, split = in->op == CHAIN_LOAD_SPLIT;
+        if (in->op == CHAIN_LOAD || rescales || split) {
             refer(plan, reads, c->operands[in->operand].value);
+        }
+        if ((rescales && in->zp >= 0) || split) {
+            refer(plan, reads, c->operands[split ? in->high : in->zp].value);
         } else if (in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT) {
             refer(plan, writes, c->operands[in->operand].value);
         }

@@ -1,26 +1,31 @@
-/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into runs of CHAIN_BLOCK elements along
- * its last dim, and the runs are shared out among the threads.
- *
- * Where an operand is not contiguous along the last dim (a transposition), the dim before it moves faster than the
- * blocks: a block of cache lines that one run touches is then used up by the next runs. */
+/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into tiles of its last two dims, and the tiles are shared out
+ * among the threads. A tile is one run along the last dim; or several, where the runs are short or share scales; or about square, where an
+ * operand is contiguous along the dim before (a transposition): each side of it then reads and writes whole cache lines. */
 #include "../chain.h"
 #include "../../graph/status.h"
+#include "../eltwise.h"
 #include "../kernel.h"
 #include "chain_walk.h"
 
-enum { MAX_WALK = SINTER_MAX_NDIMS + 1 };
+enum { RUN = 1024, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256 };
 
 typedef struct chain_state {
     chain_bound_t b;
-    bool serial;                      /* stores share bytes: one thread does it all */
-    int n_walk, walk[MAX_WALK];       /* dims in the order in which they move, the last one fastest */
-    int64_t extent[MAX_WALK], n_runs; /* by walk; the last dim counts in blocks */
+    bool serial;       /* stores share bytes: one thread does it all */
+    bool streams;      /* some store goes past the caches */
+    int64_t rows, cols; /* of a tile */
+    int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_state_t;
 
-static bool strided_inside(const chain_bound_t *b)
+static int64_t at_most(int64_t n, int64_t most)
+{
+    return n < most ? n : most;
+}
+
+static bool strided_along(const chain_bound_t *b, int d)
 {
     for (int i = 0; i < b->chain->n_operands; i++) {
-        const int64_t s = b->refs[i].stride[b->ndims - 1];
+        const int64_t s = b->refs[i].stride[d];
         if (s != 0 && s != 1) {
             return true;
         }
@@ -28,33 +33,69 @@ static bool strided_inside(const chain_bound_t *b)
     return false;
 }
 
-static void plan_walk(chain_state_t *st)
+static bool grouped_along(const chain_bound_t *b, int d)
+{
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        if (b->refs[i].group[d] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shape_tiles(chain_state_t *st)
 {
     const chain_bound_t *b = &st->b;
-    st->n_runs = 1;
-    st->n_walk = b->ndims;
-    for (int d = 0; d < b->ndims; d++) {
-        st->walk[d] = d;
+    const int last = b->ndims - 1;
+    st->rows = 1;
+    st->cols = last < 0 ? 1 : at_most(b->dims[last], b->chain->f64 ? CHAIN_BLOCK : RUN);
+    if (b->chain->f64 || b->ndims < 2 || st->cols == 0) {
+        return;
     }
-    if (b->ndims > 1 && strided_inside(b)) {
-        st->walk[b->ndims - 1] = b->ndims - 2;
-        st->walk[b->ndims - 2] = b->ndims - 1;
+    if (strided_along(b, last)) {
+        st->cols = at_most(b->dims[last], SQUARE);
+        st->rows = at_most(b->dims[last - 1], (st->cols < SQUARE ? RUN : CHAIN_TILE) / st->cols);
+    } else if (st->cols < RUN / 2) {
+        st->rows = at_most(b->dims[last - 1], RUN / st->cols);
+    } else if (grouped_along(b, last - 1)) {
+        st->rows = at_most(b->dims[last - 1], GROUP_ROWS);
     }
-    for (int k = 0; k < st->n_walk; k++) {
-        const int64_t n = b->dims[st->walk[k]];
-        st->extent[k] = st->walk[k] == b->ndims - 1 ? (n + CHAIN_BLOCK - 1) / CHAIN_BLOCK : n;
-        st->n_runs *= st->extent[k];
+}
+
+/* Outputs that do not fit the last-level cache would only push other data out of it, and be read from memory before they are written. */
+static void choose_stream(chain_state_t *st, size_t cache_bytes)
+{
+    chain_bound_t *b = &st->b;
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        chain_ref_t *ref = &b->refs[b->chain->instrs[i].operand];
+        if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 || ref->stride[b->ndims - 1] != 1) {
+            continue;
+        }
+        double bytes = (double)ref->traits->block_bytes / ref->traits->block_elems, all = bytes;
+        for (int d = 0; d < b->ndims; d++) {
+            all *= (double)b->dims[d];
+        }
+        const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == st->cols;
+        ref->stream = cache_bytes > 0 && all > 0.75 * (double)cache_bytes && bytes * (double)(st->cols * (dense ? st->rows : 1)) >= MIN_STREAM;
+        st->streams = st->streams || ref->stream;
     }
 }
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
 {
     chain_state_t *st = state;
-    (void)plan;
     SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->b));
     chain_collapse(&st->b);
     st->serial = chain_shares_bytes(&st->b);
-    plan_walk(st);
+    st->streams = false;
+    shape_tiles(st);
+    choose_stream(st, plan->cache_bytes);
+    st->n_tiles = 1;
+    for (int d = 0; d < st->b.ndims; d++) {
+        const int64_t tile = d == st->b.ndims - 1 ? st->cols : d == st->b.ndims - 2 ? st->rows : 1;
+        st->extent[d] = tile == 0 ? 0 : (st->b.dims[d] + tile - 1) / tile;
+        st->n_tiles *= st->extent[d];
+    }
     return sinter_success;
 }
 
@@ -62,38 +103,43 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
                  void *scratch, void *shared)
 {
     const chain_state_t *st = state;
-    const int inner = st->b.ndims - 1;
-    int64_t begin, end, at[MAX_WALK], idx[MAX_WALK] = {0};
+    const int n = st->b.ndims;
+    int64_t begin, end, at[SINTER_MAX_NDIMS] = {0}, idx[SINTER_MAX_NDIMS] = {0};
     (void)plan, (void)step, (void)frame, (void)phase, (void)shared;
-    share(st->n_runs, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
+    share(st->n_tiles, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
     if (begin >= end || (st->serial && tid > 0)) {
         return;
     }
-    walk_seek(st->n_walk, st->extent, begin, at);
-    for (int64_t run = begin; run < end; run++, walk_next(st->n_walk, st->extent, at)) {
-        int n = 1;
-        for (int k = 0; k < st->n_walk; k++) {
-            idx[st->walk[k]] = st->walk[k] == inner ? at[k] * CHAIN_BLOCK : at[k];
+    walk_seek(n, st->extent, begin, at);
+    for (int64_t tile = begin; tile < end; tile++, walk_next(n, st->extent, at)) {
+        int64_t rows = 1, cols = 1;
+        for (int d = 0; d < n; d++) {
+            idx[d] = at[d] * (d == n - 1 ? st->cols : d == n - 2 ? st->rows : 1);
         }
-        if (inner >= 0) {
-            const int64_t rest = st->b.dims[inner] - idx[inner];
-            n = rest < CHAIN_BLOCK ? (int)rest : CHAIN_BLOCK;
+        if (n > 0) {
+            cols = at_most(st->b.dims[n - 1] - idx[n - 1], st->cols);
         }
-        chain_run(&st->b, idx, n, NULL, scratch);
+        if (n > 1) {
+            rows = at_most(st->b.dims[n - 2] - idx[n - 2], st->rows);
+        }
+        chain_run_tile(&st->b, idx, (int)rows, (int)cols, scratch);
+    }
+    if (st->streams) {
+        st->b.fn->stream_end();
     }
 }
 
 static size_t thread_bytes(const plan_t *plan, const step_t *step)
 {
     (void)plan;
-    return chain_scratch_bytes(step->post);
+    return chain_tile_scratch_bytes(step->post);
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
 {
     (void)plan;
     step->state_bytes = sizeof(chain_state_t);
-    step->note = step->post->f64 ? "elementwise in f64, runs of 256" : "elementwise in f32, runs of 256";
+    step->note = step->post->f64 ? "elementwise in f64, runs of 256" : "elementwise in f32, tiles of up to 4096";
     return sinter_success;
 }
 

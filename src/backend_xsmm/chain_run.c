@@ -1,0 +1,465 @@
+/* Running chains: the program interpreted block by block. A block is `rows` runs of `cols` elements along the last dim, one after the other
+ * in a register. */
+#include <math.h>
+#include <string.h>
+
+#include "chain.h"
+#include "eltwise.h"
+#include "plan.h"
+#include "tile.h"
+
+/* Besides the registers: what is on its way through ROUND_TO or a store, values of groups on their way to elements, scales, zero points. */
+enum { TMP, TMP_SCALE, TMP_ZP, N_TMP, TMP_HIGH = TMP_SCALE };
+/* Registers of tiles start at different cache sets. */
+enum { TILE_STEP = CHAIN_TILE + 64 };
+
+size_t chain_scratch_bytes(const chain_t *chain)
+{
+    return ((size_t)chain->n_regs + N_TMP) * CHAIN_BLOCK * sizeof(double);
+}
+
+size_t chain_tile_scratch_bytes(const chain_t *chain)
+{
+    return chain->f64 ? chain_scratch_bytes(chain) : ((size_t)chain->n_regs + N_TMP) * TILE_STEP * sizeof(float);
+}
+
+/* ---- operands --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    const int64_t *idx;
+    int rows, cols;
+} block_t;
+
+/* Where a run starts in an operand, and how it goes on along the inner dim. */
+typedef struct run {
+    int64_t first, stride, group, phase; /* element; step; elements that share one value; how many of those lie before the run */
+} run_t;
+
+static run_t run_of(const chain_bound_t *b, const chain_ref_t *ref, const int64_t *idx)
+{
+    run_t r = {0, 0, 1, 0};
+    if (b->ndims == 0) {
+        return r;
+    }
+    const int last = b->ndims - 1;
+    for (int d = 0; d <= last; d++) {
+        r.first += (ref->group[d] > 1 ? idx[d] / ref->group[d] : idx[d]) * ref->stride[d];
+    }
+    r.stride = ref->stride[last];
+    if (ref->group[last] > 1) {
+        r.group = ref->group[last];
+        r.phase = idx[last] % r.group;
+    }
+    return r;
+}
+
+/* Row `row` of the block, if `first` is what row 0 has. */
+static int64_t row_first(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, int64_t first, int row)
+{
+    const int d = b->ndims - 2;
+    if (row == 0 || ref->stride[d] == 0) {
+        return first;
+    }
+    return first + (ref->group[d] > 1 ? (k->idx[d] + row) / ref->group[d] - k->idx[d] / ref->group[d] : row) * ref->stride[d];
+}
+
+/* All of the block is one run in memory. */
+static bool is_dense(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const run_t *r)
+{
+    if (r->stride != 1 || r->group > 1) {
+        return false;
+    }
+    return k->rows == 1 || (ref->stride[b->ndims - 2] == k->cols && ref->group[b->ndims - 2] == 1);
+}
+
+/* The runs are strided, but columns are runs. */
+static bool is_transposed(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const run_t *r)
+{
+    return k->rows > 1 && r->stride != 0 && r->stride != 1 && r->group == 1 && ref->stride[b->ndims - 2] == 1 &&
+           ref->group[b->ndims - 2] == 1;
+}
+
+/* One value stands for the whole run. */
+static bool is_one(const run_t *r, int n)
+{
+    return r->stride == 0 || (r->group > 1 && n <= r->group - r->phase);
+}
+
+static int n_groups(const run_t *r, int n)
+{
+    return (int)((r->phase + n - 1) / r->group) + 1;
+}
+
+static void load(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, float *dst)
+{
+    eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
+}
+
+static void fill(float *dst, int n, float x)
+{
+    for (int i = 0; i < n; i++) {
+        dst[i] = x;
+    }
+}
+
+static void load_run(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *dst, float *tmp)
+{
+    if (is_one(r, n)) {
+        load(b, ref, r->first, 0, 1, tmp);
+        fill(dst, n, *tmp);
+    } else if (r->group > 1) {
+        load(b, ref, r->first, r->stride, n_groups(r, n), tmp);
+        b->fn->spread(dst, tmp, n, r->group, r->phase);
+    } else {
+        load(b, ref, r->first, r->stride, n, dst);
+    }
+}
+
+static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, float *dst, float *tmp)
+{
+    const int rows = k->rows, cols = k->cols;
+    run_t r = run_of(b, ref, k->idx);
+    const int64_t first = r.first;
+    if (is_dense(b, ref, k, &r)) {
+        load(b, ref, first, 1, rows * cols, dst);
+    } else if (is_transposed(b, ref, k, &r)) {
+        for (int c = 0; c < cols; c++) {
+            load(b, ref, first + c * r.stride, 1, rows, tmp + c * rows);
+        }
+        b->tiles->transpose(tmp, rows, cols, rows, dst, cols);
+    } else {
+        for (int i = 0; i < rows; i++, dst += cols) {
+            r.first = row_first(b, ref, k, first, i);
+            load_run(b, ref, &r, cols, dst, tmp);
+        }
+    }
+}
+
+/* Planes that both run on from element to element are joined as they are decoded, others after. */
+static void load_split(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, float *const *tmp)
+{
+    const chain_ref_t *low = &b->refs[in->operand], *high = &b->refs[in->high];
+    const dtype_split_t *split = dtype_split(in->dtype, b->isa);
+    const run_t l = run_of(b, low, k->idx), h = run_of(b, high, k->idx);
+    if (l.stride != 1 || h.stride != 1 || l.group > 1 || h.group > 1) {
+        load_block(b, low, k, dst, tmp[TMP]);
+        load_block(b, high, k, tmp[TMP_HIGH], tmp[TMP]);
+        split->join(dst, tmp[TMP_HIGH], k->rows * k->cols, dst);
+        return;
+    }
+    for (int i = 0; i < k->rows; i++, dst += k->cols) {
+        split->load(low->data, row_first(b, low, k, l.first, i), high->data, row_first(b, high, k, h.first, i), k->cols, dst);
+    }
+}
+
+/* Consecutive elements past the caches: converted in tmp, unless bytes are shared with neighbours. */
+static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n, const float *src, float *tmp)
+{
+    const dtype_traits_t *t = ref->traits;
+    if (first % t->block_elems != 0 || n % t->block_elems != 0) {
+        eltwise_store(b->fn, ref->dtype, ref->data, first, 1, n, src);
+        return;
+    }
+    unsigned char *to = ref->data + first / t->block_elems * t->block_bytes;
+    const size_t bytes = (size_t)(n / t->block_elems * t->block_bytes);
+    if (ref->dtype != sinter_f32) {
+        eltwise_store(b->fn, ref->dtype, (unsigned char *)tmp, 0, 1, n, src);
+        src = tmp;
+    }
+    b->fn->stream(to, src, bytes);
+}
+
+static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src,
+                      bool saturate, float *tmp)
+{
+    if (saturate) {
+        ref->traits->codec.store_sat(ref->data, first, stride, n, src);
+    } else if (ref->stream && stride == 1) {
+        store_stream(b, ref, first, n, src, tmp);
+    } else {
+        eltwise_store(b->fn, ref->dtype, ref->data, first, stride, n, src);
+    }
+}
+
+static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const float *src, bool saturate, float *tmp)
+{
+    const int rows = k->rows, cols = k->cols;
+    const run_t r = run_of(b, ref, k->idx);
+    if (is_dense(b, ref, k, &r)) {
+        store_run(b, ref, r.first, 1, rows * cols, src, saturate, tmp);
+    } else if (is_transposed(b, ref, k, &r)) {
+        b->tiles->transpose(src, cols, rows, cols, tmp, rows);
+        for (int c = 0; c < cols; c++) {
+            eltwise_store(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows);
+        }
+    } else {
+        for (int i = 0; i < rows; i++, src += cols) {
+            store_run(b, ref, row_first(b, ref, k, r.first, i), r.stride, cols, src, saturate, tmp);
+        }
+    }
+}
+
+/* ---- scales and zero points ----------------------------------------------------------------------------------------------------------- */
+
+/* A parameter of the run r, which starts in a block at `first`. */
+static eltwise_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
+{
+    if (is_one(r, n)) {
+        load(b, ref, r->first, 0, 1, x);
+        return (eltwise_param_t){x, ELTWISE_ONE, 0};
+    }
+    if (r->group > 1 && r->group % ELTWISE_GROUP == 0 && r->phase % ELTWISE_GROUP == 0) {
+        load(b, ref, r->first, r->stride, n_groups(r, n), x);
+        return (eltwise_param_t){x, r->group, r->phase};
+    }
+    load_run(b, ref, r, n, x, tmp);
+    return (eltwise_param_t){x, 1, 0};
+}
+
+static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, const float *src, float *const *tmp)
+{
+    const chain_ref_t *s = &b->refs[in->operand], *z = in->zp < 0 ? NULL : &b->refs[in->zp];
+    run_t sr = run_of(b, s, k->idx), zr = z ? run_of(b, z, k->idx) : sr;
+    const int64_t s_first = sr.first, z_first = zr.first;
+    eltwise_param_t scale = {0}, zp = {0};
+    for (int i = 0; i < k->rows; i++, dst += k->cols, src += k->cols) {
+        const int64_t s_at = row_first(b, s, k, s_first, i), z_at = z ? row_first(b, z, k, z_first, i) : 0;
+        if (i == 0 || s_at != sr.first) {
+            sr.first = s_at;
+            scale = load_param(b, s, &sr, k->cols, tmp[TMP_SCALE], tmp[TMP]);
+        }
+        if (z && (i == 0 || z_at != zr.first)) {
+            zr.first = z_at;
+            zp = load_param(b, z, &zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
+        }
+        (in->op == CHAIN_DEQUANT ? b->fn->dequant : b->fn->quant)(dst, src, k->cols, &scale, z ? &zp : NULL);
+    }
+}
+
+/* ---- the interpreter -------------------------------------------------------------------------------------------------------------- */
+
+static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src, float *dst, float *tmp)
+{
+    eltwise_store(b->fn, type, (unsigned char *)tmp, 0, 1, n, src);
+    eltwise_load(b->fn, type, (unsigned char *)tmp, 0, 1, n, dst);
+}
+
+/* Index along the chain's dim, and what it grows by from element to element and from row to row. */
+static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int *step, int *row_step)
+{
+    const int d = b->at[dim];
+    *step = d >= 0 && d == b->ndims - 1;
+    *row_step = d >= 0 && d == b->ndims - 2;
+    return d < 0 ? 0 : idx[d];
+}
+
+static void index_block(const chain_bound_t *b, const block_t *k, int dim, float *dst)
+{
+    int step, row_step;
+    const int64_t at = index_of(b, k->idx, dim, &step, &row_step);
+    for (int r = 0; r < k->rows; r++) {
+        for (int i = 0; i < k->cols; i++) {
+            *dst++ = (float)(at + r * row_step + i * step);
+        }
+    }
+}
+
+static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch, int reg_size)
+{
+    const chain_t *c = b->chain;
+    const int n = k->rows * k->cols;
+    float *r[CHAIN_MAX_REGS] = {NULL}, *tmp[N_TMP];
+    for (int i = 0; i < N_TMP; i++) {
+        tmp[i] = scratch + (size_t)i * (size_t)reg_size;
+    }
+    for (int i = 0; i < c->n_regs; i++) {
+        r[i] = scratch + (size_t)(i + N_TMP) * (size_t)reg_size;
+    }
+    if (io != NULL) {
+        r[0] = io;
+    }
+    for (int p = 0; p < c->n_instrs; p++) {
+        const chain_instr_t *in = &c->instrs[p];
+        const chain_ref_t *ref = &b->refs[in->operand];
+        float *dst = r[in->dst];
+        switch (in->op) {
+        case CHAIN_LOAD:
+            load_block(b, ref, k, dst, tmp[TMP]);
+            break;
+        case CHAIN_LOAD_SPLIT:
+            load_split(b, in, k, dst, tmp);
+            break;
+        case CHAIN_STORE:
+        case CHAIN_STORE_SAT:
+            store_block(b, ref, k, r[in->a], in->op == CHAIN_STORE_SAT, tmp[TMP]);
+            break;
+        case CHAIN_DEQUANT:
+        case CHAIN_QUANT:
+            rescale(b, in, k, dst, r[in->a], tmp);
+            break;
+        case CHAIN_INDEX:
+            index_block(b, k, in->dim, dst);
+            break;
+        case CHAIN_COPY:
+            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            break;
+        case CHAIN_ROUND_TO:
+            round_f32(b, in->dtype, n, r[in->a], dst, tmp[TMP]);
+            break;
+        case CHAIN_CONST:
+            fill(dst, n, in->p[0]);
+            break;
+        default:
+            b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
+        }
+    }
+    if (io != NULL && c->result >= 0 && r[c->result] != io) {
+        memcpy(io, r[c->result], (size_t)n * sizeof *io);
+    }
+}
+
+/* ---- double --------------------------------------------------------------------------------------------------------------------------- */
+
+static void load_run_f64(const chain_ref_t *ref, const run_t *r, int n, double *dst, double *tmp)
+{
+    const dtype_codec_t *codec = &ref->traits->codec;
+    if (is_one(r, n)) {
+        codec->load_f64(ref->data, r->first, 0, n, dst);
+    } else if (r->group > 1) {
+        codec->load_f64(ref->data, r->first, r->stride, n_groups(r, n), tmp);
+        for (int i = 0; i < n; i++) {
+            dst[i] = tmp[(r->phase + i) / r->group];
+        }
+    } else {
+        codec->load_f64(ref->data, r->first, r->stride, n, dst);
+    }
+}
+
+static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, double *const *tmp)
+{
+    float *const blocks[N_TMP] = {(float *)(void *)tmp[TMP], (float *)(void *)tmp[TMP_HIGH]};
+    float *x = (float *)(void *)tmp[TMP_ZP];
+    load_split(b, in, &(block_t){idx, 1, n}, x, blocks);
+    for (int i = 0; i < n; i++) {
+        dst[i] = (double)x[i];
+    }
+}
+
+static void store_run_f64(const chain_ref_t *ref, const run_t *r, int n, const double *src, bool saturate, float *tmp)
+{
+    if (!saturate) {
+        ref->traits->codec.store_f64(ref->data, r->first, r->stride, n, src);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        tmp[i] = (float)src[i];
+    }
+    ref->traits->codec.store_sat(ref->data, r->first, r->stride, n, tmp);
+}
+
+static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, const double *src,
+                        double *const *tmp)
+{
+    const double *s = tmp[TMP_SCALE], *z = tmp[TMP_ZP];
+    run_t run = run_of(b, &b->refs[in->operand], idx);
+    load_run_f64(&b->refs[in->operand], &run, n, tmp[TMP_SCALE], tmp[TMP]);
+    if (in->zp >= 0) {
+        run = run_of(b, &b->refs[in->zp], idx);
+        load_run_f64(&b->refs[in->zp], &run, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    for (int i = 0; i < n; i++) {
+        if (in->op == CHAIN_DEQUANT) {
+            dst[i] = (in->zp < 0 ? src[i] : src[i] - z[i]) * s[i];
+        } else {
+            dst[i] = in->zp < 0 ? src[i] / s[i] : rint(src[i] / s[i]) + z[i];
+        }
+    }
+}
+
+static void round_f64(sinter_data_type_t type, int n, const double *src, double *dst, void *tmp)
+{
+    const dtype_codec_t *codec = &dtype_traits(type)->codec;
+    codec->store_f64(tmp, 0, 1, n, src);
+    codec->load_f64(tmp, 0, 1, n, dst);
+}
+
+static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch)
+{
+    const chain_t *c = b->chain;
+    double *r[CHAIN_MAX_REGS] = {NULL}, *tmp[N_TMP];
+    for (int i = 0; i < N_TMP; i++) {
+        tmp[i] = scratch + i * CHAIN_BLOCK;
+    }
+    for (int i = 0; i < c->n_regs; i++) {
+        r[i] = scratch + (i + N_TMP) * CHAIN_BLOCK;
+    }
+    for (int i = 0; io != NULL && r[0] != NULL && i < n; i++) {
+        r[0][i] = io[i];
+    }
+    for (int p = 0; p < c->n_instrs; p++) {
+        const chain_instr_t *in = &c->instrs[p];
+        const chain_ref_t *ref = &b->refs[in->operand];
+        double *dst = r[in->dst];
+        run_t run;
+        int step, row_step;
+        int64_t at;
+        switch (in->op) {
+        case CHAIN_LOAD:
+            run = run_of(b, ref, idx);
+            load_run_f64(ref, &run, n, dst, tmp[TMP]);
+            break;
+        case CHAIN_LOAD_SPLIT:
+            load_split_f64(b, in, idx, n, dst, tmp);
+            break;
+        case CHAIN_STORE:
+        case CHAIN_STORE_SAT:
+            run = run_of(b, ref, idx);
+            store_run_f64(ref, &run, n, r[in->a], in->op == CHAIN_STORE_SAT, (float *)(void *)tmp[TMP]);
+            break;
+        case CHAIN_DEQUANT:
+        case CHAIN_QUANT:
+            rescale_f64(b, in, idx, n, dst, r[in->a], tmp);
+            break;
+        case CHAIN_INDEX:
+            at = index_of(b, idx, in->dim, &step, &row_step);
+            for (int i = 0; i < n; i++) {
+                dst[i] = (double)(at + i * step);
+            }
+            break;
+        case CHAIN_COPY:
+            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            break;
+        case CHAIN_ROUND_TO:
+            round_f64(in->dtype, n, r[in->a], dst, tmp[TMP]);
+            break;
+        case CHAIN_CONST:
+            for (int i = 0; i < n; i++) {
+                dst[i] = in->pd[0];
+            }
+            break;
+        default:
+            eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
+        }
+    }
+    for (int i = 0; io != NULL && c->result >= 0 && i < n; i++) {
+        io[i] = (float)r[c->result][i];
+    }
+}
+
+void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
+{
+    if (bound->chain->f64) {
+        run_f64(bound, idx, n, io, scratch);
+    } else {
+        run_f32(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
+    }
+}
+
+void chain_run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    if (bound->chain->f64) {
+        run_f64(bound, idx, cols, NULL, scratch);
+    } else {
+        run_f32(bound, &(block_t){idx, rows, cols}, NULL, scratch, TILE_STEP);
+    }
+}
