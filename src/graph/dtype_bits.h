@@ -1,5 +1,5 @@
 /* Conversions of one element between f32 / f64 and the formats, on bits: no arithmetic ever sees or makes a subnormal, so that a caller's
- * FTZ/DAZ changes nothing. Straight-line code with selects, which compilers vectorise. Only dtype_codec*.c include this. */
+ * FTZ/DAZ changes nothing. Straight-line code with selects, which compilers vectorise. Only dtype_codec*.c and dtype_bulk*.c include this. */
 #ifndef SINTER_SRC_DTYPE_BITS_H
 #define SINTER_SRC_DTYPE_BITS_H
 
@@ -47,6 +47,19 @@ typedef struct format {
     bool inf;         /* max + 1 is Inf, what follows is NaN */
     bool one_zero;    /* FNUZ: the code of -0 is the only NaN */
 } format_t;
+
+static const format_t format_f32 = {24, -126, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3FFFFF, true, false};
+static const format_t format_f16 = {11, -14, 0x8000, 0x7BFF, 0x7C00, 0x7E00, 0x1FF, true, false};
+static const format_t format_bf16 = {8, -126, 0x8000, 0x7F7F, 0x7F80, 0x7FC0, 0x3F, true, false};
+static const format_t format_f8_e5m2 = {3, -14, 0x80, 0x7B, 0x7C, 0x7E, 0, true, false};
+static const format_t format_f8_e4m3 = {4, -6, 0x80, 0x7E, 0x7F, 0x7F, 0, false, false};
+static const format_t format_f8_e5m2fnuz = {3, -15, 0x80, 0x7F, 0x80, 0x80, 0, false, true};
+static const format_t format_f8_e4m3fnuz = {4, -7, 0x80, 0x7F, 0x80, 0x80, 0, false, true};
+static const format_t format_f6_e3m2 = {3, -2, 0x20, 0x1F, 0x1F, 0x1F, 0, false, false};
+static const format_t format_f6_e2m3 = {4, 0, 0x20, 0x1F, 0x1F, 0x1F, 0, false, false};
+static const format_t format_f4_e2m1 = {2, 0, 0x8, 0x7, 0x7, 0x7, 0, false, false};
+static const float values_f4_e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                         -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
 static inline format_t saturating(format_t f)
 {
@@ -104,7 +117,8 @@ static inline float format_to_f32(format_t f, uint32_t code)
     uint32_t quantum = (uint32_t)(f.emin - f.digits + 1 + 127) << 23;
     uint32_t subnormal = bits_of_f32((float)(int32_t)fraction * f32_of_bits(quantum));
     uint32_t bits = magnitude >> (f.digits - 1) != 0 ? normal : subnormal;
-    uint32_t special = f.inf ? 0x7F800000 | fraction << (24 - f.digits) : 0x7FC00000;
+    uint32_t quiet = fraction != 0 ? 0x00400000 : 0; /* as the hardware converts a signalling NaN */
+    uint32_t special = f.inf ? 0x7F800000 | fraction << (24 - f.digits) | quiet : 0x7FC00000;
     bits = magnitude > f.max ? special : bits;
     bits |= code & f.sign ? 0x80000000 : 0;
     return f32_of_bits(f.one_zero && code == f.sign ? 0x7FC00000 : bits);

@@ -1,5 +1,5 @@
 /* Choice of the bulk conversions, and the portable ones: the codec with stride 1. */
-#include "dtype.h"
+#include "dtype_bulk.h"
 
 #include "dtype_codec.h"
 
@@ -19,7 +19,7 @@
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 
-static const dtype_bulk_t portable[] = {
+static const dtype_bulk_t portable[DTYPE_BULK_ROWS] = {
 #define SINTER_DTYPE(value, name, ...) [value] = {name##_load, name##_store, name##_sat},
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
@@ -27,6 +27,14 @@ static const dtype_bulk_t portable[] = {
 
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa)
 {
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512 && dtype_bulk_avx512[type].load != NULL) {
+        return &dtype_bulk_avx512[type];
+    }
+    if (isa >= sinter_isa_avx2 && dtype_bulk_avx2[type].load != NULL) {
+        return &dtype_bulk_avx2[type];
+    }
+#endif
     (void)isa;
     return &portable[type];
 }

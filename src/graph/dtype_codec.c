@@ -50,14 +50,6 @@
 
 /* ---- floats by format ---- */
 
-static const format_t format_f16 = {11, -14, 0x8000, 0x7BFF, 0x7C00, 0x7E00, 0x1FF, true, false};
-static const format_t format_f8_e5m2 = {3, -14, 0x80, 0x7B, 0x7C, 0x7E, 0, true, false};
-static const format_t format_f8_e4m3 = {4, -6, 0x80, 0x7E, 0x7F, 0x7F, 0, false, false};
-static const format_t format_f8_e5m2fnuz = {3, -15, 0x80, 0x7F, 0x80, 0x80, 0, false, true};
-static const format_t format_f8_e4m3fnuz = {4, -7, 0x80, 0x7F, 0x80, 0x80, 0, false, true};
-static const format_t format_bf16 = {8, -126, 0x8000, 0x7F7F, 0x7F80, 0x7FC0, 0x3F, true, false};
-static const format_t format_f32 = {24, -126, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3FFFFF, true, false};
-
 /* Every value of these formats is zero or normal in f32, so that the hardware may widen it. */
 #define FORMAT_CODEC(type, storage)                                                                         \
     static inline float type##_to_f32(storage code) { return format_to_f32(format_##type, code); }          \

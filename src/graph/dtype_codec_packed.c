@@ -65,9 +65,6 @@ static inline int32_t f32_to_u4(float x) { return f32_to_small_int(x, 0.0f, 15.0
 static inline int64_t f64_to_u4(double x) { return f64_to_int(x, 0.0, 15.0); }
 CODEC_NIBBLES(u4, f32_to_u4, f64_to_u4)
 
-static const format_t format_f4_e2m1 = {2, 0, 0x8, 0x7, 0x7, 0x7, 0, false, false};
-static const float values_f4_e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                         -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 static inline uint32_t f32_to_f4_e2m1(float x) { return f32_to_format(format_f4_e2m1, x); }
 static inline uint32_t f64_to_f4_e2m1(double x) { return f64_to_format(format_f4_e2m1, x); }
 CODEC_NIBBLES(f4_e2m1, f32_to_f4_e2m1, f64_to_f4_e2m1)
@@ -149,8 +146,5 @@ static inline void put_6bit(unsigned char *bytes, int64_t at, unsigned code)
     STORE_6BIT(store_f64, type, double, f64_to_format) \
     STORE_6BIT(store_sat, type, float, f32_to_format) /* which saturates anyway */
 
-static const format_t format_f6_e3m2 = {3, -2, 0x20, 0x1F, 0x1F, 0x1F, 0, false, false};
 CODEC_6BIT(f6_e3m2)
-
-static const format_t format_f6_e2m3 = {4, 0, 0x20, 0x1F, 0x1F, 0x1F, 0, false, false};
 CODEC_6BIT(f6_e2m3)

@@ -1,0 +1,146 @@
+/* Bulk conversions with AVX2 and F16C. */
+#include "dtype_bulk.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+#include <string.h>
+
+#define TARGET __attribute__((target("avx2,fma,f16c")))
+#define OP TARGET static inline __attribute__((always_inline))
+enum { LANES = 8 };
+typedef __m256 vf;
+typedef uint32_t vu __attribute__((vector_size(32)));
+typedef __m256i vm;
+
+/* n below 0 counts as 0, above 8 as 8. */
+OP __m256i below(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+OP vf vf_load(const void *p)
+{
+    return _mm256_loadu_ps(p);
+}
+OP void vf_store(void *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+OP vf vf_load_n(const void *p, int64_t n)
+{
+    return _mm256_maskload_ps(p, below(n));
+}
+OP void vf_store_n(void *p, vf x, int64_t n)
+{
+    _mm256_maskstore_ps(p, below(n), x);
+}
+OP __m128i bytes_load_n(const unsigned char *p, int64_t n)
+{
+    __m128i x = _mm_setzero_si128();
+    memcpy(&x, p, (size_t)n);
+    return x;
+}
+OP void bytes_store_n(unsigned char *p, __m128i x, int64_t n)
+{
+    memcpy(p, &x, (size_t)n);
+}
+OP __m256i words_load_n(const unsigned char *p, int64_t n)
+{
+    __m256i x = _mm256_setzero_si256();
+    memcpy(&x, p, (size_t)n * 2);
+    return x;
+}
+OP void words_store_n(unsigned char *p, __m256i x, int64_t n)
+{
+    memcpy(p, &x, (size_t)n * 2);
+}
+
+OP vf vf_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+OP vf vf_clamp(vf x, float low, float high)
+{
+    return _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high));
+}
+OP vm vf_ordered(vf x)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
+}
+OP vm vf_ge(vf a, vf b)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GE_OQ));
+}
+OP vm vu_gt(vu a, vu b)
+{
+    return _mm256_cmpgt_epi32((__m256i)a, (__m256i)b);
+}
+OP vm vu_eq(vu a, vu b)
+{
+    return _mm256_cmpeq_epi32((__m256i)a, (__m256i)b);
+}
+OP vu vu_select(vm m, vu a, vu b)
+{
+    return (vu)_mm256_blendv_epi8((__m256i)b, (__m256i)a, m);
+}
+OP vu vu_min(vu a, vu b)
+{
+    return (vu)_mm256_min_epu32((__m256i)a, (__m256i)b);
+}
+OP vf vf_of_int(vu x)
+{
+    return _mm256_cvtepi32_ps((__m256i)x);
+}
+OP vu vf_to_int(vf x)
+{
+    return (vu)_mm256_cvtps_epi32(x);
+}
+/* The permutes see the low three bits of the index, the blend bit 3. */
+OP vf lut16(vu index, const float *values)
+{
+    const vf low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(values), (__m256i)index);
+    const vf high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(values + 8), (__m256i)index);
+    return _mm256_blendv_ps(low, high, (vf)(index << 28));
+}
+
+/* Vector h of a block. */
+OP vu widen_8(__m128i codes, int h)
+{
+    return (vu)_mm256_cvtepu8_epi32(h == 0 ? codes : _mm_unpackhi_epi64(codes, codes));
+}
+OP vu widen_s8(__m128i codes, int h)
+{
+    return (vu)_mm256_cvtepi8_epi32(h == 0 ? codes : _mm_unpackhi_epi64(codes, codes));
+}
+OP __m128i half_of(__m256i x, int h)
+{
+    return h == 0 ? _mm256_castsi256_si128(x) : _mm256_extracti128_si256(x, 1);
+}
+OP vu widen_16(__m256i codes, int h)
+{
+    return (vu)_mm256_cvtepu16_epi32(half_of(codes, h));
+}
+OP vf vf_of_f16(__m256i codes, int h)
+{
+    return _mm256_cvtph_ps(half_of(codes, h));
+}
+
+/* All vectors of a block, of codes without bits above the low 8 or 16. */
+OP __m256i narrow_16(const vu *x)
+{
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)x[0], (__m256i)x[1]), 0xD8);
+}
+OP __m128i narrow_8(const vu *x)
+{
+    const __m256i words = narrow_16(x);
+    return _mm_packus_epi16(half_of(words, 0), half_of(words, 1));
+}
+OP __m256i f16_of_vf(const vf *x)
+{
+    return _mm256_set_m128i(_mm256_cvtps_ph(x[1], _MM_FROUND_TO_NEAREST_INT), _mm256_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT));
+}
+
+#define BULK_TABLE dtype_bulk_avx2
+#include "dtype_bulk_simd.inc"
+
+#endif

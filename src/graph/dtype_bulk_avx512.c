@@ -1,0 +1,136 @@
+/* Bulk conversions with AVX-512 F, BW, DQ and VL. */
+#include "dtype_bulk.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define OP TARGET static inline __attribute__((always_inline))
+enum { LANES = 16 };
+typedef __m512 vf;
+typedef uint32_t vu __attribute__((vector_size(64)));
+typedef __mmask16 vm;
+
+OP __mmask16 below(int64_t n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+OP vf vf_load(const void *p)
+{
+    return _mm512_loadu_ps(p);
+}
+OP void vf_store(void *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+OP vf vf_load_n(const void *p, int64_t n)
+{
+    return _mm512_maskz_loadu_ps(below(n), p);
+}
+OP void vf_store_n(void *p, vf x, int64_t n)
+{
+    _mm512_mask_storeu_ps(p, below(n), x);
+}
+OP __m128i bytes_load_n(const unsigned char *p, int64_t n)
+{
+    return _mm_maskz_loadu_epi8(below(n), p);
+}
+OP void bytes_store_n(unsigned char *p, __m128i x, int64_t n)
+{
+    _mm_mask_storeu_epi8(p, below(n), x);
+}
+OP __m256i words_load_n(const unsigned char *p, int64_t n)
+{
+    return _mm256_maskz_loadu_epi16(below(n), p);
+}
+OP void words_store_n(unsigned char *p, __m256i x, int64_t n)
+{
+    _mm256_mask_storeu_epi16(p, below(n), x);
+}
+
+OP vf vf_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+OP vf vf_clamp(vf x, float low, float high)
+{
+    return _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(low)), _mm512_set1_ps(high));
+}
+OP vm vf_ordered(vf x)
+{
+    return _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+}
+OP vm vf_ge(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
+}
+OP vm vu_gt(vu a, vu b)
+{
+    return _mm512_cmpgt_epi32_mask((__m512i)a, (__m512i)b);
+}
+OP vm vu_eq(vu a, vu b)
+{
+    return _mm512_cmpeq_epi32_mask((__m512i)a, (__m512i)b);
+}
+OP vu vu_select(vm m, vu a, vu b)
+{
+    return (vu)_mm512_mask_mov_epi32((__m512i)b, m, (__m512i)a);
+}
+OP vu vu_min(vu a, vu b)
+{
+    return (vu)_mm512_min_epu32((__m512i)a, (__m512i)b);
+}
+OP vf vf_of_int(vu x)
+{
+    return _mm512_cvtepi32_ps((__m512i)x);
+}
+OP vu vf_to_int(vf x)
+{
+    return (vu)_mm512_cvtps_epi32(x);
+}
+OP vf lut16(vu index, const float *values)
+{
+    return _mm512_permutexvar_ps((__m512i)index, _mm512_loadu_ps(values));
+}
+
+/* Vector h of a block. */
+OP vu widen_8(__m128i codes, int h)
+{
+    (void)h;
+    return (vu)_mm512_cvtepu8_epi32(codes);
+}
+OP vu widen_s8(__m128i codes, int h)
+{
+    (void)h;
+    return (vu)_mm512_cvtepi8_epi32(codes);
+}
+OP vu widen_16(__m256i codes, int h)
+{
+    (void)h;
+    return (vu)_mm512_cvtepu16_epi32(codes);
+}
+OP vf vf_of_f16(__m256i codes, int h)
+{
+    (void)h;
+    return _mm512_cvtph_ps(codes);
+}
+
+/* All vectors of a block, of codes without bits above the low 8 or 16. */
+OP __m128i narrow_8(const vu *x)
+{
+    return _mm512_cvtepi32_epi8((__m512i)x[0]);
+}
+OP __m256i narrow_16(const vu *x)
+{
+    return _mm512_cvtepi32_epi16((__m512i)x[0]);
+}
+OP __m256i f16_of_vf(const vf *x)
+{
+    return _mm512_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT);
+}
+
+#define BULK_TABLE dtype_bulk_avx512
+#include "dtype_bulk_simd.inc"
+
+#endif
