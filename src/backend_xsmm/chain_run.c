@@ -173,7 +173,7 @@ static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t fi
                       bool saturate, float *tmp)
 {
     if (saturate) {
-        ref->traits->codec.store_sat(ref->data, first, stride, n, src);
+        eltwise_store_sat(b->fn, ref->dtype, ref->data, first, stride, n, src);
     } else if (ref->stream && stride == 1) {
         store_stream(b, ref, first, n, src, tmp);
     } else {
@@ -190,7 +190,7 @@ static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const bl
     } else if (is_transposed(b, ref, k, &r)) {
         b->tiles->transpose(src, cols, rows, cols, tmp, rows);
         for (int c = 0; c < cols; c++) {
-            eltwise_store(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows);
+            (saturate ? eltwise_store_sat : eltwise_store)(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows);
         }
     } else {
         for (int i = 0; i < rows; i++, src += cols) {

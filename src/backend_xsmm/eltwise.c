@@ -24,22 +24,30 @@ const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa)
 void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n,
                   float *dst)
 {
-    const dtype_traits_t *t = dtype_traits(type);
-    if (stride == 1 && fn->load[type]) { /* types of whole bytes only */
-        fn->load[type](dst, base + first * t->block_bytes, n);
+    if (stride == 1) {
+        dtype_bulk(type, fn->isa)->load(base, first, n, dst);
     } else {
-        t->codec.load_f32(base, first, stride, n, dst);
+        dtype_traits(type)->codec.load_f32(base, first, stride, n, dst);
     }
 }
 
 void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
                    const float *src)
 {
-    const dtype_traits_t *t = dtype_traits(type);
-    if (stride == 1 && fn->store[type]) {
-        fn->store[type](base + first * t->block_bytes, src, n);
+    if (stride == 1) {
+        dtype_bulk(type, fn->isa)->store(base, first, n, src);
     } else {
-        t->codec.store_f32(base, first, stride, n, src);
+        dtype_traits(type)->codec.store_f32(base, first, stride, n, src);
+    }
+}
+
+void eltwise_store_sat(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
+                       const float *src)
+{
+    if (stride == 1) {
+        dtype_bulk(type, fn->isa)->store_sat(base, first, n, src);
+    } else {
+        dtype_traits(type)->codec.store_sat(base, first, stride, n, src);
     }
 }
 

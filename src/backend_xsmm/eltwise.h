@@ -9,7 +9,7 @@
 
 #include <sinter/sinter_types.h>
 
-enum { ELTWISE_KINDS = sinter_op_last_symbol, ELTWISE_TYPES = sinter_f6_e2m3 + 1 };
+enum { ELTWISE_KINDS = sinter_op_last_symbol };
 
 /* dst[i] = f(a[i], b[i], c[i]) for i < n; dst may be any of a, b, c but not overlap them otherwise. Operands that f does
  * not have are not read. p: attributes as in chain_instr_t. */
@@ -26,6 +26,7 @@ enum { ELTWISE_GROUP = 16 };
 #define ELTWISE_ONE (INT64_MAX / ELTWISE_GROUP * ELTWISE_GROUP)
 
 typedef struct eltwise_table {
+    sinter_cpu_isa_t isa;           /* what it was built for */
     eltwise_fn_t op[ELTWISE_KINDS]; /* by sinter_op_kind_t; NULL: no elementwise function */
 
     /* dst = (src - zp) * scale; dst = round(src / scale) + zp, without zp (NULL) src / scale, as a store rounds it anyway. dst may be src. */
@@ -45,21 +46,19 @@ typedef struct eltwise_table {
     void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
     void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */
     void (*max_row)(float *dst, const float *src, int n);                        /* dst = max(dst, src), src NaN passed over */
-
-    /* n consecutive elements at a byte address of any alignment, by data type; NULL: use the type's codec. Stores
-     * convert as plain casts do. */
-    void (*load[ELTWISE_TYPES])(float *dst, const void *src, int n);
-    void (*store[ELTWISE_TYPES])(void *dst, const float *src, int n);
 } eltwise_table_t;
 
 /* The best table at or below isa (the plan's, which the machine has). */
 const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa);
 
-/* n elements of a tensor as f32, from element `first` on, `stride` elements apart. */
+/* n elements of a tensor as f32, from element `first` on, `stride` elements apart: dtype_bulk if they are consecutive, else the codec. */
 void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n,
                   float *dst);
 void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
                    const float *src);
+/* The same with overflow to the largest finite value. */
+void eltwise_store_sat(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
+                       const float *src);
 
 /* The same ops in double, portable C: by sinter_op_kind_t. */
 extern const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS];

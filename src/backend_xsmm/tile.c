@@ -1,7 +1,7 @@
 /* Binding of matrix operands, and loading of tiles. A tile is loaded line by line, lines running along whichever of rows and columns is
  * contiguous in memory:
  *
- *   codes --decode--> f32 line --(x - zp) * scale--> dst row,     or 16 such lines --transpose--> 16 dst columns
+ *   codes --dtype_bulk--> f32 line --(x - zp) * scale--> dst row,     or 16 such lines --transpose--> 16 dst columns
  */
 #include "tile.h"
 
@@ -10,10 +10,6 @@
 
 #include "../graph/status.h"
 #include "tile_isa.h"
-
-const float tile_lut_s4[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
-const float tile_lut_u4[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-const float tile_lut_e2m1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 /* ---- binding ---------------------------------------------------------------------------------------------------------------- */
 
@@ -164,17 +160,22 @@ static bool needs_f64(float x)
     return ((u & 0x7f800000u) == 0 && (u & 0x007fffffu) != 0) || fabsf(x) > 0x1p22f;
 }
 
+static void load_elems(const tile_isa_t *isa, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n,
+                       float *dst)
+{
+    if (stride == 1 || n == 1) {
+        dtype_bulk(type, isa->level)->load(base, first, n, dst);
+    } else {
+        dtype_traits(type)->codec.load_f32(base, first, stride, n, dst);
+    }
+}
+
 /* Values of the groups of a stretch; returns whether any of them asks for double arithmetic. */
 static bool load_groups(const tile_isa_t *isa, const stretch_t *s, sinter_data_type_t dtype, const unsigned char *base, int64_t first,
                         int64_t stride, float *values)
 {
-    const tile_decode_t decode = stride <= 1 && (int)dtype < isa->n_decode ? isa->decode[dtype] : NULL;
     bool f64 = false;
-    if (decode) {
-        decode(base, first + s->g0 * stride, s->groups, values);
-    } else {
-        dtype_traits(dtype)->codec.load_f32(base, first + s->g0 * stride, stride, s->groups, values);
-    }
+    load_elems(isa, dtype, base, first + s->g0 * stride, stride, s->groups, values);
     for (int g = 0; s->check && g < s->groups; g++) {
         f64 |= needs_f64(values[g]);
     }
@@ -289,7 +290,6 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
 /* Lines l0..l0+nl-1, elements c0..c0+n-1 of each (n <= TILE_LINE), lines being the rows of s. */
 static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, int nl, int64_t c0, int n, float *dst, int64_t ld)
 {
-    const tile_decode_t decode = s->cs == 1 && (int)s->dtype < isa->n_decode ? isa->decode[s->dtype] : NULL;
     const dtype_split_t *split = s->high ? dtype_split(s->split, isa->level) : NULL;
     const bool quantised = s->scale || s->zp;
     coefs_t k;
@@ -313,10 +313,8 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
         }
         if (split) {
             split_line(split, s, line, c0, n, dst);
-        } else if (decode) {
-            decode(s->data, at, n, dst);
         } else {
-            s->type->codec.load_f32(s->data, at, s->cs, n, dst);
+            load_elems(isa, s->dtype, s->data, at, s->cs, n, dst);
         }
         if (quantised && k.wide) {
             dequant_wide(isa, s, &k, n, dst);

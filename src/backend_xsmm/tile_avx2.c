@@ -50,55 +50,7 @@ OP void vf_store_n(float *p, vf x, int n)
     _mm256_maskstore_ps(p, lanes_below(n), x);
 }
 
-OP __m128i load8(const unsigned char *p)
-{
-    return _mm_loadl_epi64((const __m128i *)(const void *)p);
-}
-OP __m128i load16(const unsigned char *p)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
-OP vf cvt_s8(const unsigned char *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load8(p)));
-}
-OP vf cvt_u8(const unsigned char *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load8(p)));
-}
-OP vf cvt_f16(const unsigned char *p)
-{
-    return _mm256_cvtph_ps(load16(p));
-}
-OP vf cvt_bf16(const unsigned char *p)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
-}
-/* f8_e5m2 is the upper half of an f16. */
-OP vf cvt_f8_e5m2(const unsigned char *p)
-{
-    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(load8(p)), 8));
-}
-/* f8_e4m3 one bit lower in an f16 is 2^-8 of its value; 0x7f there is made the f16 NaN. */
-OP vf cvt_f8_e4m3(const unsigned char *p)
-{
-    const __m128i x = _mm_cvtepu8_epi16(load8(p)), magnitude = _mm_and_si128(x, _mm_set1_epi16(0x7f));
-    const __m128i nan = _mm_and_si128(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7e00));
-    const __m128i sign = _mm_slli_epi16(_mm_and_si128(x, _mm_set1_epi16(0x80)), 8);
-    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(_mm_or_si128(_mm_slli_epi16(magnitude, 7), nan), sign)), _mm256_set1_ps(256));
-}
 /* clang-format on */
-/* Bytes become byte pairs (low nibble, high nibble), then dwords; permutes see the low three bits of those, bit 3 picks the table half. */
-OP vf cvt_nibbles(const unsigned char *p, const float *lut)
-{
-    int four;
-    memcpy(&four, p, sizeof four);
-    const __m128i x = _mm_cvtepu8_epi16(_mm_cvtsi32_si128(four));
-    const __m256i code = _mm256_cvtepu8_epi32(_mm_or_si128(x, _mm_slli_epi16(x, 4)));
-    const vf low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(lut), code), high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(lut + 8), code);
-    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(code, 28)));
-}
-
 OP void transpose8(const float *src, int64_t lds, float *dst, int64_t ldd)
 {
     __m256 r[8], t[8];

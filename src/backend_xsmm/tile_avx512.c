@@ -50,56 +50,7 @@ OP void vf_store_n(float *p, vf x, int n)
     _mm512_mask_storeu_ps(p, lanes_below(n), x);
 }
 
-OP __m128i load8(const unsigned char *p)
-{
-    return _mm_loadl_epi64((const __m128i *)(const void *)p);
-}
-OP __m128i load16(const unsigned char *p)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
-OP __m256i load32(const unsigned char *p)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
-}
-OP vf cvt_s8(const unsigned char *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p)));
-}
-OP vf cvt_u8(const unsigned char *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p)));
-}
-OP vf cvt_f16(const unsigned char *p)
-{
-    return _mm512_cvtph_ps(load32(p));
-}
-OP vf cvt_bf16(const unsigned char *p)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load32(p)), 16));
-}
-/* f8_e5m2 is the upper half of an f16. */
-OP vf cvt_f8_e5m2(const unsigned char *p)
-{
-    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(load16(p)), 8));
-}
-/* f8_e4m3 one bit lower in an f16 is 2^-8 of its value; 0x7f there is made the f16 NaN. */
-OP vf cvt_f8_e4m3(const unsigned char *p)
-{
-    const __m256i x = _mm256_cvtepu8_epi16(load16(p)), magnitude = _mm256_and_si256(x, _mm256_set1_epi16(0x7f));
-    const __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f)), _mm256_set1_epi16(0x7e00));
-    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x80)), 8);
-    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(magnitude, 7), nan), sign)),
-                         _mm512_set1_ps(256));
-}
 /* clang-format on */
-/* Bytes become byte pairs (low nibble, high nibble), then dwords, of which the permute sees the low four bits. */
-OP vf cvt_nibbles(const unsigned char *p, const float *lut)
-{
-    const __m128i x = _mm_cvtepu8_epi16(load8(p));
-    return _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_or_si128(x, _mm_slli_epi16(x, 4))), _mm512_loadu_ps(lut));
-}
-
 OP void transpose16(const float *src, int64_t lds, float *dst, int64_t ldd)
 {
     __m512 r[16], t[16];

@@ -7,13 +7,8 @@
 /* Elements decoded at a time along a line; lines transposed at a time; from which group size on coefficients are not spread over elements. */
 enum { TILE_LINE = 256, TILE_LANES = 16, TILE_WIDE_GROUP = 16 };
 
-/* n consecutive elements from element `first` of base (packed types: any parity). */
-typedef void (*tile_decode_t)(const unsigned char *base, int64_t first, int n, float *dst);
-
 typedef struct tile_isa {
-    sinter_cpu_isa_t level;
-    const tile_decode_t *decode; /* by data type; NULL entries (and types from n_decode up) go through the codec */
-    int n_decode;
+    sinter_cpu_isa_t level; /* picks the conversions */
     void (*dequant)(float *x, const float *zp, const float *scale, int n); /* x = (x - zp) * scale; zp NULL: none */
     void (*dequant_group)(float *x, float zp, float scale, int n); /* the same with one zero point and one scale */
     void (*fill)(float *x, float value, int n);
@@ -27,9 +22,6 @@ void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr,
 void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
 void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
-
-/* Values of the 4-bit types by code. */
-extern const float tile_lut_s4[16], tile_lut_u4[16], tile_lut_e2m1[16];
 
 extern const tile_table_t tile_table_avx2, tile_table_avx512;
 

@@ -3,18 +3,18 @@
 
 #include "dtype_codec.h"
 
-#define SINTER_DTYPE(value, name, ...)                                                  \
-    static void name##_load(const void *base, int64_t first, int64_t n, float *dst)     \
-    {                                                                                   \
-        sinter_codec_##name##_load_f32(base, first, 1, n, dst);                         \
-    }                                                                                   \
-    static void name##_store(void *base, int64_t first, int64_t n, const float *src)    \
-    {                                                                                   \
-        sinter_codec_##name##_store_f32(base, first, 1, n, src);                        \
-    }                                                                                   \
-    static void name##_sat(void *base, int64_t first, int64_t n, const float *src)      \
-    {                                                                                   \
-        sinter_codec_##name##_store_sat(base, first, 1, n, src);                        \
+#define SINTER_DTYPE(value, name, ...)                                                                                                     \
+    static void name##_load(const void *base, int64_t first, int64_t n, float *dst)                                                        \
+    {                                                                                                                                      \
+        sinter_codec_##name##_load_f32(base, first, 1, n, dst);                                                                            \
+    }                                                                                                                                      \
+    static void name##_store(void *base, int64_t first, int64_t n, const float *src)                                                       \
+    {                                                                                                                                      \
+        sinter_codec_##name##_store_f32(base, first, 1, n, src);                                                                           \
+    }                                                                                                                                      \
+    static void name##_sat(void *base, int64_t first, int64_t n, const float *src)                                                         \
+    {                                                                                                                                      \
+        sinter_codec_##name##_store_sat(base, first, 1, n, src);                                                                           \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE

@@ -273,18 +273,18 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
 {
     unsigned char raw[BLOCK * 4 + 1], want[BLOCK * 4 + 1];
     float x[BLOCK];
-    for (uint32_t base = 0; base < 70000 && t->load[type]; base += BLOCK) { /* all codes of up to 16 bits, at an odd address */
+    for (uint32_t base = 0; base < 70000; base += BLOCK) { /* all codes of up to 16 bits, at an odd address */
         for (int i = 0; i < BLOCK; i++) {
             const uint32_t code = base + (uint32_t)i;
             memcpy(raw + 1 + i * bytes, &code, (size_t)bytes);
         }
-        t->load[type](x, raw + 1, BLOCK);
+        eltwise_load(t, type, raw + 1, 0, 1, BLOCK, x);
         for (int i = 0; i < BLOCK; i++) {
             const double w = orc_decode(type, raw + 1, i);
             check(isnan(w) ? isnan(x[i]) : x[i] == w && !signbit(x[i]) == !signbit(w), isa, name, i, x[i], w);
         }
     }
-    for (uint64_t u = 0; u < 0x100000000u && t->store[type];) {
+    for (uint64_t u = 0; u < 0x100000000u;) {
         const int n = 1 + (int)(u / 7 % BLOCK);
         for (int i = 0; i < n; i++, u += 16381) {
             x[i] = of_bits((uint32_t)u);
@@ -292,7 +292,7 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
         }
         memset(raw, 0xA5, sizeof raw);
         memset(want, 0xA5, sizeof want);
-        t->store[type](raw + 1, x, n);
+        eltwise_store(t, type, raw + 1, 0, 1, n, x);
         for (int i = 0; i < n; i++) {
             orc_encode(type, want + 1, i, x[i]);
             const double g = orc_decode(type, raw + 1, i), w = orc_decode(type, want + 1, i);
@@ -323,7 +323,8 @@ int main(void)
         sinter_data_type_t type;
         const char *name;
         int bytes;
-    } types[] = {{sinter_f32, "f32", 4}, {sinter_f16, "f16", 2}, {sinter_bf16, "bf16", 2}, {sinter_s8, "s8", 1}, {sinter_u8, "u8", 1}};
+    } types[] = {{sinter_f32, "f32", 4}, {sinter_f16, "f16", 2}, {sinter_bf16, "bf16", 2}, {sinter_s8, "s8", 1}, {sinter_u8, "u8", 1},
+                 {sinter_f8_e5m2, "f8_e5m2", 1}, {sinter_f8_e4m3fnuz, "f8_e4m3fnuz", 1}};
     static const struct {
         sinter_cpu_isa_t isa;
         const char *name;
