@@ -30,15 +30,31 @@ OP vf vf_load_n(const void *p, int64_t n)
 {
     return _mm256_maskload_ps(p, below(n));
 }
-OP void vf_store_n(void *p, vf x, int64_t n)
+OP __m256 vf_half(vf x, int h)
 {
-    _mm256_maskstore_ps(p, below(n), x);
+    (void)h;
+    return x;
+}
+/* n <= 8 bytes, in loads of at most three: a copy in memory could not be loaded as a vector at once. */
+static inline uint64_t short_load(const unsigned char *p, int64_t n)
+{
+    uint64_t all = 0;
+    uint32_t low, high;
+    if (n == 8) {
+        memcpy(&all, p, sizeof all);
+    } else if (n >= 4) { /* two that overlap */
+        memcpy(&low, p, sizeof low);
+        memcpy(&high, p + n - 4, sizeof high);
+        all = low | (uint64_t)high << 8 * (n - 4);
+    } else if (n > 0) {
+        all = p[0] | (uint64_t)p[n / 2] << 8 * (n / 2) | (uint64_t)p[n - 1] << 8 * (n - 1);
+    }
+    return all;
 }
 OP __m128i bytes_load_n(const unsigned char *p, int64_t n)
 {
-    __m128i x = _mm_setzero_si128();
-    memcpy(&x, p, (size_t)n);
-    return x;
+    const int64_t low = n < 8 ? n : 8;
+    return _mm_set_epi64x((long long)short_load(p + low, n - low), (long long)short_load(p, low));
 }
 OP void bytes_store_n(unsigned char *p, __m128i x, int64_t n)
 {
@@ -46,9 +62,8 @@ OP void bytes_store_n(unsigned char *p, __m128i x, int64_t n)
 }
 OP __m256i words_load_n(const unsigned char *p, int64_t n)
 {
-    __m256i x = _mm256_setzero_si256();
-    memcpy(&x, p, (size_t)n * 2);
-    return x;
+    const int64_t low = n < 8 ? n : 8;
+    return _mm256_set_m128i(bytes_load_n(p + 2 * low, 2 * (n - low)), bytes_load_n(p, 2 * low));
 }
 OP void words_store_n(unsigned char *p, __m256i x, int64_t n)
 {

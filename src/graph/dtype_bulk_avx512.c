@@ -28,9 +28,10 @@ OP vf vf_load_n(const void *p, int64_t n)
 {
     return _mm512_maskz_loadu_ps(below(n), p);
 }
-OP void vf_store_n(void *p, vf x, int64_t n)
+/* Half h of a vector that has two. */
+OP __m256 vf_half(vf x, int h)
 {
-    _mm512_mask_storeu_ps(p, below(n), x);
+    return h == 0 ? _mm512_castps512_ps256(x) : _mm512_extractf32x8_ps(x, 1);
 }
 OP __m128i bytes_load_n(const unsigned char *p, int64_t n)
 {
