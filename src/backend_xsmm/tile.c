@@ -122,11 +122,31 @@ tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb)
 
 /* ---- loading ---------------------------------------------------------------------------------------------------------------- */
 
-/* How elements c0..c0+n-1 of any line lie in groups. */
+/* A type with its conversion of consecutive elements, looked up once for each tile. */
+typedef struct reader {
+    const dtype_traits_t *type;
+    const dtype_bulk_t *bulk;
+} reader_t;
+
+static reader_t reader_of(const tile_isa_t *isa, sinter_data_type_t type)
+{
+    return (reader_t){dtype_traits(type), dtype_bulk(type, isa->level)};
+}
+
+static void read_elems(const reader_t *from, const unsigned char *base, int64_t first, int64_t stride, int n, float *dst)
+{
+    if (stride == 1 || n == 1) {
+        from->bulk->load(base, first, n, dst);
+    } else {
+        from->type->codec.load_f32(base, first, stride, n, dst);
+    }
+}
+
+/* The scales or zero points that elements c0..c0+n-1 of any line have. */
 typedef struct stretch {
+    reader_t from;
     int64_t g0;             /* the first group */
     int groups, head, size; /* how many groups; elements in the first and in the others */
-    bool check;             /* the type has values that f32 arithmetic is not exact for */
 } stretch_t;
 
 /* Scales and zero points of one stretch of a line: one for each element, or one for each group if all groups are wide. */
@@ -134,14 +154,13 @@ typedef struct coefs {
     bool wide;
     stretch_t s, z;
     int64_t scale_line, zp_line; /* the line group they are for; -1: none yet */
-    bool f64;                    /* f32 arithmetic would not be exact here: see needs_f64 */
-    bool scale_f64, zp_f64;
+    bool f64;                    /* q - zp would not be exact in f32 */
     float scale[TILE_LINE], zp[TILE_LINE];
 } coefs_t;
 
-static stretch_t stretch_of(const dtype_traits_t *type, int64_t stride, int64_t group, int64_t c0, int n)
+static stretch_t stretch_of(const tile_isa_t *isa, sinter_data_type_t type, int64_t stride, int64_t group, int64_t c0, int n)
 {
-    stretch_t s = {.groups = 1, .head = n, .size = n, .check = type->max > 0x1p22};
+    stretch_t s = {.from = reader_of(isa, type), .groups = 1, .head = n, .size = n};
     if (stride) {
         const int64_t left = group - c0 % group;
         s.g0 = c0 / group;
@@ -152,42 +171,18 @@ static stretch_t stretch_of(const dtype_traits_t *type, int64_t stride, int64_t 
     return s;
 }
 
-/* A scale that is subnormal in f32 is lost under DAZ (e8m0 byte 0); a zero point beyond 2^22 makes q - zp inexact in f32. */
-static bool needs_f64(float x)
+/* Values of the groups of a stretch. */
+static void load_groups(const stretch_t *s, const unsigned char *base, int64_t first, int64_t stride, float *values)
 {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return ((u & 0x7f800000u) == 0 && (u & 0x007fffffu) != 0) || fabsf(x) > 0x1p22f;
-}
-
-static void load_elems(const tile_isa_t *isa, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n,
-                       float *dst)
-{
-    if (stride == 1 || n == 1) {
-        dtype_bulk(type, isa->level)->load(base, first, n, dst);
-    } else {
-        dtype_traits(type)->codec.load_f32(base, first, stride, n, dst);
-    }
-}
-
-/* Values of the groups of a stretch; returns whether any of them asks for double arithmetic. */
-static bool load_groups(const tile_isa_t *isa, const stretch_t *s, sinter_data_type_t dtype, const unsigned char *base, int64_t first,
-                        int64_t stride, float *values)
-{
-    bool f64 = false;
-    load_elems(isa, dtype, base, first + s->g0 * stride, stride, s->groups, values);
-    for (int g = 0; s->check && g < s->groups; g++) {
-        f64 |= needs_f64(values[g]);
-    }
-    return f64;
+    read_elems(&s->from, base, first + s->g0 * stride, stride, s->groups, values);
 }
 
 /* The same, each value as often as its group has elements in the stretch. */
-static bool spread_groups(const tile_isa_t *isa, const stretch_t *s, sinter_data_type_t dtype, const unsigned char *base, int64_t first,
-                          int64_t stride, int n, float *x)
+static void spread_groups(const tile_isa_t *isa, const stretch_t *s, const unsigned char *base, int64_t first, int64_t stride, int n,
+                          float *x)
 {
     float values[TILE_LINE];
-    const bool f64 = load_groups(isa, s, dtype, base, first, stride, values);
+    load_groups(s, base, first, stride, values);
     for (int g = 0, i = 0, left = s->head; g < s->groups; g++, left = s->size) {
         const int k = left < n - i ? left : n - i;
         if (k == 1) {
@@ -197,7 +192,16 @@ static bool spread_groups(const tile_isa_t *isa, const stretch_t *s, sinter_data
         }
         i += k;
     }
-    return f64;
+}
+
+/* Zero points of 32 bits may be so large that f32 does not hold them, or not their difference to a code. */
+static bool needs_f64(const float *zp, int n)
+{
+    bool large = false;
+    for (int i = 0; i < n; i++) {
+        large |= fabsf(zp[i]) > 0x1p22f;
+    }
+    return large;
 }
 
 static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line, int n)
@@ -206,16 +210,22 @@ static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s,
     if (s->scale && scale_line != k->scale_line) {
         const int64_t first = s->scale_first + scale_line * s->scale_rs;
         k->scale_line = scale_line;
-        k->scale_f64 = k->wide ? load_groups(isa, &k->s, s->scale_dtype, s->scale, first, s->scale_cs, k->scale)
-                               : spread_groups(isa, &k->s, s->scale_dtype, s->scale, first, s->scale_cs, n, k->scale);
+        if (k->wide) {
+            load_groups(&k->s, s->scale, first, s->scale_cs, k->scale);
+        } else {
+            spread_groups(isa, &k->s, s->scale, first, s->scale_cs, n, k->scale);
+        }
     }
     if (s->zp && zp_line != k->zp_line) {
         const int64_t first = s->zp_first + zp_line * s->zp_rs;
         k->zp_line = zp_line;
-        k->zp_f64 = k->wide ? load_groups(isa, &k->z, s->zp_dtype, s->zp, first, s->zp_cs, k->zp)
-                            : spread_groups(isa, &k->z, s->zp_dtype, s->zp, first, s->zp_cs, n, k->zp);
+        if (k->wide) {
+            load_groups(&k->z, s->zp, first, s->zp_cs, k->zp);
+        } else {
+            spread_groups(isa, &k->z, s->zp, first, s->zp_cs, n, k->zp);
+        }
+        k->f64 = s->type->digits > 24 || (s->zp_type->digits > 24 && needs_f64(k->zp, k->wide ? k->z.groups : n));
     }
-    k->f64 = k->scale_f64 || k->zp_f64 || s->type->digits > 24;
 }
 
 static bool is_wide(int64_t stride, int64_t group)
@@ -293,13 +303,14 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
     const dtype_split_t *split = s->high ? dtype_split(s->split, isa->level) : NULL;
     const bool quantised = s->scale || s->zp;
     coefs_t k;
+    const reader_t data = reader_of(isa, s->dtype);
     k.scale_line = k.zp_line = -1;
-    k.scale_f64 = k.zp_f64 = false;
+    k.f64 = s->type->digits > 24;
     if (s->scale) {
-        k.s = stretch_of(s->scale_type, s->scale_cs, s->scale_gc, c0, n);
+        k.s = stretch_of(isa, s->scale_dtype, s->scale_cs, s->scale_gc, c0, n);
     }
     if (s->zp) {
-        k.z = stretch_of(s->zp_type, s->zp_cs, s->zp_gc, c0, n);
+        k.z = stretch_of(isa, s->zp_dtype, s->zp_cs, s->zp_gc, c0, n);
     }
     k.wide = (!s->scale || is_wide(s->scale_cs, s->scale_gc)) && (!s->zp || is_wide(s->zp_cs, s->zp_gc));
     for (int l = 0; l < nl; l++, dst += ld) {
@@ -314,7 +325,7 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
         if (split) {
             split_line(split, s, line, c0, n, dst);
         } else {
-            load_elems(isa, s->dtype, s->data, at, s->cs, n, dst);
+            read_elems(&data, s->data, at, s->cs, n, dst);
         }
         if (quantised && k.wide) {
             dequant_wide(isa, s, &k, n, dst);

@@ -6,7 +6,7 @@
 
 #include "dtype.h"
 
-enum { DTYPE_BULK_ROWS = sinter_f6_e2m3 + 1 }; /* the highest value of dtypes.def; a row beyond it does not compile */
+enum { DTYPE_BULK_ROWS = sinter_u2 + 1 }; /* the highest value of dtypes.def; a row beyond it does not compile */
 
 extern const dtype_bulk_t dtype_bulk_avx2[DTYPE_BULK_ROWS], dtype_bulk_avx512[DTYPE_BULK_ROWS];
 
