@@ -48,7 +48,7 @@ typedef struct chain {
     int dims_value; /* plan value whose dims are the iteration space */
     bool f64;
     int n_regs, n_instrs, n_operands;
-    int result;     /* register that holds the value handed back to the kernel (score and prob chains); -1 if none */
+    int result;     /* register that holds the value handed back to the kernel (score and prob chains, chains with a quantising tail); -1 if none */
     const chain_instr_t *instrs;
     const chain_operand_t *operands;
 } chain_t;
@@ -85,8 +85,8 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sint
 size_t chain_scratch_bytes(const chain_t *chain);
 
 /* Runs n <= CHAIN_BLOCK elements starting at index idx[ndims], going along the last dim. scratch is 64-byte aligned. io,
- * which serves as register 0 and is overwritten: for epilogues the input block on entry (register 0); for score and prob
- * chains also the result on return. NULL where registers start empty. For f64 chains io is still float (converted). */
+ * which serves as register 0 and is overwritten: for epilogues the input block on entry (register 0); the result on
+ * return, where the chain has one. NULL where registers start empty. For f64 chains io is still float (converted). */
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
 
 /* Runs a tile of the last two dims, rows x cols <= CHAIN_TILE elements from idx on, registers empty at the start. rows is 1 where the

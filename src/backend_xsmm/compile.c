@@ -183,7 +183,7 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
     if (cp->inplace == NULL) {
         return sinter_out_of_memory;
     }
-    if (plan->n_steps != 1 || plan->steps[0].kind != STEP_CHAIN || cp->n_outputs != 1 || plan->dynamic ||
+    if (plan->n_steps != 1 || plan->steps[0].kind != STEP_CHAIN || plan->steps[0].tail != NULL || cp->n_outputs != 1 || plan->dynamic ||
         plan->values[cp->outputs[0]].kind != PV_OUTPUT) {
         return sinter_success;
     }
@@ -218,6 +218,13 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         text_add(&text, "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n", s, step->kernel->name,
                  sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
                  step->note ? step->note : "");
+        if (step->tail != NULL) {
+            text_add(&text, "  quantises its result to %s before it leaves the step\n",
+                     dtype_traits(plan->values[step->tail->out].lt.data_type)->name);
+        }
+        if (step->apart != NULL) {
+            text_add(&text, "  no part of the step that makes its data: %s\n", step->apart);
+        }
         (void)kernel_select(plan, step, &text);
     }
     text_add(&text, "%s", notes->text);

@@ -15,6 +15,8 @@ typedef struct group {
     int dims_value; /* graph value whose dims are the iteration space of the chain */
     int *nodes;     /* elementwise nodes in evaluation order */
     int n_nodes, cap_nodes;
+    int tail;           /* node: a DynamicQuantize run on the results of this step; -1: none */
+    const char *apart;  /* of a DynamicQuantize: why it is a step of its own */
     int cost; /* estimate of chain instructions */
     int pos;  /* main groups: their index; copies: the group they follow */
     /* A copy: reads plan value `copy_from`, writes `copy_to`, both in the dims of dims_value. */
@@ -70,6 +72,7 @@ sinter_status_t lower_group(lowering_t *lo);
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
+sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom); /* of a quantising node; unknown dims stay unknown */
 
 /* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the report go to why. */
 sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why);

@@ -88,7 +88,7 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
 /* ---- quantisation --------------------------------------------------------------------------------------------------------------- */
 
 /* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry groups matters here. */
-static sinter_status_t geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
+sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
 {
     lt_t in[4], out[3];
     for (int i = 0; i < n->n_in && i < 4; i++) {
@@ -111,7 +111,7 @@ static void map_from(const int *dim_of, int8_t *map)
 static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
 {
     quant_geom_t geom;
-    SG_TRY(geometry(lo, n, &geom));
+    SG_TRY(lower_quant_geometry(lo, n, &geom));
     int dims[SINTER_MAX_NDIMS], zdims[SINTER_MAX_NDIMS];
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         const bool on_axis = geom.from_attrs && geom.n_scales > 1 && d == geom.axis;
@@ -347,21 +347,36 @@ static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *ste
     return sinter_success;
 }
 
-static sinter_status_t emit_dynquant(emitter_t *e, const group_t *gr, step_t *step)
+static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_params_t *p)
 {
-    lowering_t *lo = e->lo;
-    const node_t *n = &lo->g->nodes[gr->heavy];
+    const node_t *n = &lo->g->nodes[node];
     quant_geom_t geom;
-    SG_TRY(geometry(lo, n, &geom));
-    step->p.dynquant = (dynquant_params_t){.in = n->in[0],
-                                           .out = n->out[0],
-                                           .scale = n->n_out > 1 ? n->out[1] : -1,
-                                           .zp = n->n_out > 2 ? n->out[2] : -1,
-                                           .kind = (int)geom.kind,
-                                           .tensor_scale = geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
-    map_from(geom.scale_dim, step->p.dynquant.scale_dim);
-    map_from(geom.zp_dim, step->p.dynquant.zp_dim);
+    SG_TRY(lower_quant_geometry(lo, n, &geom));
+    *p = (dynquant_params_t){.in = n->in[0],
+                             .out = n->out[0],
+                             .scale = n->n_out > 1 ? n->out[1] : -1,
+                             .zp = n->n_out > 2 ? n->out[2] : -1,
+                             .kind = (int)geom.kind,
+                             .tensor_scale = geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
+    map_from(geom.scale_dim, p->scale_dim);
+    map_from(geom.zp_dim, p->zp_dim);
     return sinter_success;
+}
+
+/* The end of a group's program: what a quantising tail takes stays in its register. */
+static sinter_status_t finish(emitter_t *e, const group_t *gr, step_t *step)
+{
+    int result = -1;
+    if (gr->tail >= 0) {
+        dynquant_params_t *tail = ARENA_NEW(&e->lo->plan->arena, dynquant_params_t, 1);
+        if (tail == NULL) {
+            return oom();
+        }
+        SG_TRY(dynquant_params(e->lo, gr->tail, tail));
+        SG_TRY(reg_of(e, tail->in, &result));
+        step->tail = tail;
+    }
+    return chain_finish(&e->b, result, e->f64, &step->post);
 }
 
 /* The program between the two matmuls; NULL if it does nothing. */
@@ -457,11 +472,12 @@ static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step)
     } else if (gr->kind == STEP_SOFTMAX) {
         SG_TRY(emit_softmax(e, gr, step));
     } else if (gr->kind == STEP_DYNQUANT) {
-        SG_TRY(emit_dynquant(e, gr, step));
+        step->apart = gr->apart;
+        SG_TRY(dynquant_params(lo, gr->heavy, &step->p.dynquant));
     }
     SG_TRY(emit_nodes(e, gr));
     SG_TRY(emit_stores(e, gi));
-    return chain_finish(&e->b, -1, e->f64, &step->post);
+    return finish(e, gr, step);
 }
 
 /* ---- lifetimes ---------------------------------------------------------------------------------------------------------------------- */
@@ -493,6 +509,15 @@ static void touch_operand(plan_t *plan, const operand_t *op, int step)
     touch(plan, op->high, step);
 }
 
+static void touch_dynquant(plan_t *plan, const dynquant_params_t *p, int step)
+{
+    touch(plan, p->in, step);
+    touch(plan, p->out, step);
+    touch(plan, p->scale, step);
+    touch(plan, p->zp, step);
+    touch(plan, p->tensor_scale, step);
+}
+
 static void lifetimes(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
@@ -515,11 +540,10 @@ static void lifetimes(plan_t *plan)
             touch_chain(plan, step->p.attention.prob, s);
             touch(plan, step->p.attention.stats, s);
         } else if (step->kind == STEP_DYNQUANT) {
-            touch(plan, step->p.dynquant.in, s);
-            touch(plan, step->p.dynquant.out, s);
-            touch(plan, step->p.dynquant.scale, s);
-            touch(plan, step->p.dynquant.zp, s);
-            touch(plan, step->p.dynquant.tensor_scale, s);
+            touch_dynquant(plan, &step->p.dynquant, s);
+        }
+        if (step->tail != NULL) {
+            touch_dynquant(plan, step->tail, s);
         }
     }
 }

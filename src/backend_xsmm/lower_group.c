@@ -7,6 +7,7 @@
 #include "../graph/schema.h"
 #include "../graph/status.h"
 #include "lower.h"
+#include "quant_tail.h"
 
 bool lower_is_eltwise(sinter_op_kind_t kind)
 {
@@ -34,7 +35,7 @@ int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
     if (!arena_grow(&lo->plan->arena, (void **)&lo->groups, &lo->cap_groups, lo->n_groups, sizeof(group_t))) {
         return -1;
     }
-    lo->groups[lo->n_groups] = (group_t){.kind = kind, .heavy = heavy, .dims_value = dims_value, .pos = pos};
+    lo->groups[lo->n_groups] = (group_t){.kind = kind, .heavy = heavy, .dims_value = dims_value, .tail = -1, .pos = pos};
     return lo->n_groups++;
 }
 
@@ -373,21 +374,73 @@ static sinter_status_t check_spine(lowering_t *lo)
 
 /* ---- all ---------------------------------------------------------------------------------------------------------------------- */
 
+/* The group whose step has the data of a DynamicQuantize in registers and can quantise it there; -1 with the reason in *why, NULL if there is
+ * no such step. */
+static sinter_status_t tail_group(lowering_t *lo, const node_t *n, int *group, const char **why)
+{
+    const int p = lo->g->values[n->in[0]].producer;
+    quant_geom_t geom;
+    *group = -1;
+    *why = NULL;
+    for (int i = 1; i < n->n_in; i++) {
+        SG_TRY(need_memory(lo, n->in[i]));
+    }
+    if (p >= 0 && lo->floating[p]) {
+        SG_TRY(place(lo, p, true));
+    }
+    const int gi = lo->home[n->in[0]];
+    if (p < 0 || gi < 0) {
+        *why = p >= 0 && lower_is_view(&lo->g->nodes[p]) ? "its data is a view" : NULL;
+        return sinter_success;
+    }
+    SG_TRY(lower_quant_geometry(lo, n, &geom));
+    *why = quant_tail_refuse(lo->groups[gi].kind, &lo->g->values[n->in[0]].lt, &geom);
+    if (*why == NULL && lo->groups[gi].tail >= 0) {
+        *why = "its data is quantised once already";
+    }
+    if (*why == NULL && n->n_in > 1 && lo->ready[n->in[1]] >= gi) {
+        *why = "its tensor scale is computed after its data";
+    }
+    *group = *why == NULL ? gi : -1;
+    return sinter_success;
+}
+
+static sinter_status_t quantise_node(lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const char *why;
+    int gi;
+    SG_TRY(tail_group(lo, n, &gi, &why));
+    if (gi >= 0) {
+        lo->groups[gi].tail = node;
+    } else {
+        SG_TRY(need_operands(lo, n));
+        gi = lower_new_group(lo, STEP_DYNQUANT, node, n->out[0], lo->n_groups);
+        if (gi < 0) {
+            return sinter_out_of_memory;
+        }
+        lo->groups[gi].apart = why;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        lo->ready[n->out[o]] = gi;
+        lo->stored[n->out[o]] = true;
+    }
+    return sinter_success;
+}
+
 static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
-    const bool softmax = n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax;
     SG_TRY(need_operands(lo, n));
-    const step_kind_t kind = n->kind == sinter_op_matmul ? STEP_MATMUL : softmax ? STEP_SOFTMAX : STEP_DYNQUANT;
-    const int gi = lower_new_group(lo, kind, node, n->out[0], lo->n_groups);
+    const int gi = lower_new_group(lo, n->kind == sinter_op_matmul ? STEP_MATMUL : STEP_SOFTMAX, node, n->out[0], lo->n_groups);
     if (gi < 0) {
         return sinter_out_of_memory;
     }
     for (int o = 0; o < n->n_out; o++) {
         lo->ready[n->out[o]] = gi;
-        lo->stored[n->out[o]] = o > 0 || kind == STEP_DYNQUANT;
+        lo->stored[n->out[o]] = o > 0;
     }
-    lo->home[n->out[0]] = kind == STEP_DYNQUANT ? -1 : gi;
+    lo->home[n->out[0]] = gi;
     return sinter_success;
 }
 
@@ -404,8 +457,10 @@ sinter_status_t lower_group(lowering_t *lo)
         } else if (lower_is_view(n)) {
             SG_TRY(need_memory(lo, n->in[0]));
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
-        } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax || computes_scales(n)) {
+        } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax) {
             SG_TRY(heavy_node(lo, node));
+        } else if (computes_scales(n)) {
+            SG_TRY(quantise_node(lo, node));
         } else if (lower_is_eltwise(n->kind)) {
             SG_TRY(place(lo, node, false));
         } else {

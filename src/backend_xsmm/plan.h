@@ -69,7 +69,7 @@ typedef struct attention_params {
     int causal_fill; /* the scalar value filled in where masked (tiles may be skipped if it is -inf) */
 } attention_params_t;
 
-/* DynamicQuantize that computes its scales. */
+/* DynamicQuantize that computes its scales: a step that reads `in`, or the tail of the step that makes it. */
 typedef struct dynquant_params {
     int in, out, scale, zp;                                       /* zp -1: none */
     int tensor_scale;                                             /* dynamic_nv: the scale of all scales, an input; -1: 1 */
@@ -82,6 +82,8 @@ typedef struct step {
     const struct kernel *kernel;
     /* The chain of STEP_CHAIN (registers start empty, iteration dims are those of post->dims_value) or the epilogue; never NULL. */
     const chain_t *post;
+    const dynquant_params_t *tail; /* quantises post->result where it is made (quant_tail.h); NULL: none */
+    const char *apart;             /* STEP_DYNQUANT: why it is no tail of the step before; NULL: nothing to say */
     union {
         matmul_params_t matmul;
         softmax_params_t softmax;

@@ -128,13 +128,12 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 /* ---- memory ----------------------------------------------------------------------------------------------------------------- */
 
-size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch,
-                         attention_buffers_t *out)
+size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch, attention_buffers_t *out)
 {
     /* Scratch has any alignment; vectors are happier on 64 bytes. */
     unsigned char *base = scratch ? scratch + (64 - (uintptr_t)scratch % 64) % 64 : NULL;
     const size_t rows = (size_t)c->rows, tk = (size_t)c->tk, dk = (size_t)c->dk, dv = (size_t)c->dv;
-    const chain_t *const chains[] = {p->score, p->prob, post};
+    const chain_t *const chains[] = {step->p.attention.score, step->p.attention.prob, step->post};
     size_t at = 0, chain = 0;
     for (int i = 0; i < 3; i++) {
         const size_t bytes = chains[i] ? chain_scratch_bytes(chains[i]) : 0;
@@ -155,6 +154,7 @@ size_t attention_buffers(const attention_config_t *c, const attention_params_t *
         out->p16 = carve(base, &at, rows * tk, sizeof(uint16_t));
     }
     out->chain = carve(base, &at, chain, 1);
+    out->tail = carve(base, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
     return at + 64;
 }
 
@@ -162,7 +162,7 @@ static size_t thread_bytes(const plan_t *plan, const step_t *step)
 {
     attention_buffers_t b;
     (void)plan;
-    return attention_buffers(step->jit, &step->p.attention, step->post, NULL, &b);
+    return attention_buffers(step->jit, step, NULL, &b);
 }
 
 /* ---- geometry --------------------------------------------------------------------------------------------------------------- */
@@ -309,6 +309,10 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     }
     SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
     st->serial = stores_share_bytes(&st->post);
+    if (step->tail != NULL) {
+        SG_TRY(quant_tail_bind(step->tail, frame, plan->isa, &st->tail));
+        st->serial = st->serial || quant_tail_shares_bytes(&st->tail, ((const attention_config_t *)step->jit)->dv);
+    }
     st->skip = p->causal && fill_is_minus_inf(p, frame);
     /* Clamped so that adding a row to it cannot overflow. */
     const int64_t far = INT64_MAX / 4, shift = p->causal_bottom_right ? st->d.T - st->d.S : p->causal_shift;

@@ -7,13 +7,14 @@
  *   s[rows][TK] = q[rows][D] k[D][TK];  score chain;  m' = max(m, row max);  p = exp(s - m');  l = l exp(m - m') + sum p;
  *   acc[rows][Dv] = acc exp(m - m') + p v[TK][Dv]
  *
- * and at the end acc / l goes through the post chain. When there are fewer items than threads, T is split: each part leaves (m, l, acc) in
+ * and at the end acc / l goes through the post chain and the quantising tail, if any. When there are fewer items than threads, T is split: each part leaves (m, l, acc) in
  * shared memory, phase 1 merges them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
 #include "../eltwise.h"
 #include "../kernel.h"
+#include "../quant_tail.h"
 #include "../tile.h"
 #include "../xsmm.h"
 
@@ -56,6 +57,7 @@ typedef struct attention_state {
     attention_dims_t d;
     tile_operand_t q, k, v;
     chain_bound_t score, prob, post;
+    quant_tail_t tail;          /* if the step has one */
     bool score_flat, prob_flat; /* the chain is one function for all elements: it may run over any stretch of them */
     bool skip;                  /* tiles that the causal mask removes wholly are skipped */
     int64_t causal_shift;
@@ -66,12 +68,11 @@ typedef struct attention_state {
 typedef struct attention_buffers {
     float *q, *k, *v, *s, *acc, *m, *l;
     uint16_t *q16, *k16, *v16, *p16;
-    void *chain;
+    void *chain, *tail;
 } attention_buffers_t;
 
 /* Carves scratch (NULL: only counts); returns the bytes. */
-size_t attention_buffers(const attention_config_t *c, const attention_params_t *p, const chain_t *post, unsigned char *scratch,
-                         attention_buffers_t *out);
+size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch, attention_buffers_t *out);
 
 void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                     void *scratch, void *shared);

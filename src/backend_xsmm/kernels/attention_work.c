@@ -13,6 +13,7 @@ typedef struct task {
     attention_buffers_t b;
     const attention_jit_t *jit; /* for this block's height; NULL: own GEMM */
     tile_src_t k, v;
+    bool tail;
     int rows; /* in this block */
     int64_t row0, dv0;
     int dv;                                  /* columns of this chunk of Dv */
@@ -289,6 +290,10 @@ static void finish_row(task_t *t, int r, float m, float l, float *acc)
         t->idx[r][nb + 1] = t->dv0 + i;
         chain_run(&t->st->post, t->idx[r], t->dv - i < CHAIN_BLOCK ? t->dv - i : CHAIN_BLOCK, acc + i, t->b.chain);
     }
+    if (t->tail && t->dv > 0) {
+        t->idx[r][nb + 1] = t->dv0;
+        quant_tail_run(&t->st->tail, t->idx[r], t->dv, acc, 0, t->b.tail);
+    }
     t->idx[r][nb + 1] = 0;
 }
 
@@ -369,7 +374,8 @@ void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame
     t.p = &step->p.attention;
     t.st = st;
     t.frame = frame;
-    attention_buffers(t.c, t.p, step->post, scratch, &t.b);
+    t.tail = step->tail != NULL;
+    attention_buffers(t.c, step, scratch, &t.b);
     if (phase == 0 && d->splits > 1) {
         for (int64_t u = tid; u < d->items * d->splits; u += nth) {
             split_item(&t, u / d->splits, u % d->splits, shared);

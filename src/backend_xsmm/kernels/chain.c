@@ -146,13 +146,13 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 static const char *refuse_f64(const plan_t *plan, const step_t *step)
 {
     (void)plan;
-    return step->post->f64 ? "a tensor of the chain needs double precision" : NULL;
+    return step->tail != NULL ? "the step quantises its results" : step->post->f64 ? "a tensor of the chain needs double precision" : NULL;
 }
 
 static const char *refuse_f32(const plan_t *plan, const step_t *step)
 {
     (void)plan;
-    return step->post->f64 ? NULL : "no tensor of the chain needs double precision";
+    return step->tail != NULL ? "the step quantises its results" : step->post->f64 ? NULL : "no tensor of the chain needs double precision";
 }
 
 #define CHAIN .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1

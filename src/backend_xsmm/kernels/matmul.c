@@ -99,7 +99,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 /* ---- memory --------------------------------------------------------------------------------------------------------------------- */
 
-size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, matmul_buffers_t *out)
+size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch, matmul_buffers_t *out)
 {
     const size_t rows = (size_t)c->rows;
     size_t at = 0;
@@ -111,7 +111,8 @@ size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned ch
         out->a16 = carve(scratch, &at, rows * MM_LDA, sizeof(uint16_t));
         out->b16 = carve(scratch, &at, MM_STRIP, sizeof(uint16_t));
     }
-    out->chain = carve(scratch, &at, chain_scratch_bytes(post), 1);
+    out->chain = carve(scratch, &at, chain_scratch_bytes(step->post), 1);
+    out->tail = carve(scratch, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
     return at;
 }
 
@@ -119,7 +120,7 @@ static size_t thread_bytes(const plan_t *plan, const step_t *step)
 {
     matmul_buffers_t b;
     (void)plan;
-    return matmul_buffers(step->jit, step->post, NULL, &b);
+    return matmul_buffers(step->jit, step, NULL, &b);
 }
 
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
@@ -166,8 +167,19 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
     return sinter_success;
 }
 
-/* Large tiles for few threads; smaller ones where there would be less than two items for each thread. */
-static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads)
+/* Columns that a panel is a multiple of: whole strips and whole groups of the tail. */
+static int panel_unit(const matmul_state_t *st, int group)
+{
+    int unit = st->strip;
+    while (unit % group != 0) {
+        unit += st->strip;
+    }
+    return unit;
+}
+
+/* Large tiles for few threads; smaller ones where there would be less than two items for each thread. Blocks hold whole groups of rows and of
+ * columns. */
+static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads, int group_rows, int group_cols)
 {
     const int64_t mats = st->items;
     st->width = c->widest;
@@ -177,14 +189,16 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
     st->strip = matmul_widths[st->width];
     st->k_block = MM_STRIP / st->strip < MM_K ? MM_STRIP / st->strip : MM_K;
     st->block = c->rows;
-    for (st->panel = MM_PANEL;; st->panel /= 2) {
+    const int unit = panel_unit(st, group_cols);
+    for (st->panel = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;; st->panel = st->panel / unit / 2 * unit) {
         st->n_panels = (st->N + st->panel - 1) / st->panel;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
-        if (st->panel / 2 < st->strip || mats * st->n_panels * st->n_blocks >= 2 * (int64_t)threads) {
+        if (st->panel < 2 * unit || mats * st->n_panels * st->n_blocks >= 2 * (int64_t)threads) {
             break;
         }
     }
-    while (st->block > MM_HEIGHT && st->block / 2 % MM_HEIGHT == 0 && mats * st->n_panels * st->n_blocks < threads) {
+    while (st->block > MM_HEIGHT && st->block / 2 % MM_HEIGHT == 0 && st->block / 2 % group_rows == 0 &&
+           mats * st->n_panels * st->n_blocks < threads) {
         st->block /= 2;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
     }
@@ -199,8 +213,12 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     SG_TRY(tile_bind(&p->b, p->trans_b, frame, &st->b));
     SG_TRY(bind_dims(st, &frame->v[p->out_dims]));
     SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->post));
-    st->serial = chain_shares_bytes(&st->post);
-    choose_tiles(st, step->jit, frame->threads);
+    st->tail.rows = st->tail.cols = 1;
+    if (step->tail != NULL) {
+        SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->isa, &st->tail));
+    }
+    choose_tiles(st, step->jit, frame->threads, st->tail.rows, st->tail.cols);
+    st->serial = chain_shares_bytes(&st->post) || (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
     if (!mul_i64(st->items, st->n_panels, &st->items) || !mul_i64(st->items, st->n_blocks, &st->items)) {
         return sg_fail(sinter_invalid_shape, "matmul: dims overflow");
     }

@@ -5,7 +5,7 @@
  *
  *   acc[rows][panel] = 0
  *   for each K block:  A[rows][K block] is loaded;  for each strip of the panel: B[K block][strip] is loaded, acc += A B
- *   post chain, row by row
+ *   post chain, row by row; then the quantising tail, if any, over the rows of a group
  *
  * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic); a code of B is loaded
  * once for each block of rows, a code of A once for each panel. */
@@ -14,6 +14,7 @@
 
 #include "../eltwise.h"
 #include "../kernel.h"
+#include "../quant_tail.h"
 #include "../tile.h"
 #include "../xsmm.h"
 
@@ -42,6 +43,7 @@ extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];
 typedef struct matmul_state {
     tile_operand_t a, b;
     chain_bound_t post;
+    quant_tail_t tail; /* if the step has one */
     int nb; /* batch dims */
     int64_t M, N, K, rows;
     int n_row, row_dim[SINTER_MAX_NDIMS]; /* output dims that make rows, M last */
@@ -57,11 +59,11 @@ typedef struct matmul_state {
 typedef struct matmul_buffers {
     float *a, *b, *acc;
     uint16_t *a16, *b16;
-    void *chain;
+    void *chain, *tail;
 } matmul_buffers_t;
 
 /* Carves scratch (NULL: only counts); returns the bytes. */
-size_t matmul_buffers(const matmul_config_t *c, const chain_t *post, unsigned char *scratch, matmul_buffers_t *out);
+size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch, matmul_buffers_t *out);
 
 void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                  void *scratch, void *shared);

@@ -13,6 +13,7 @@ typedef struct task {
     int64_t idx[SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
     int64_t row0, n0;
     int rows, cols;
+    bool tail;
 } task_t;
 
 static int64_t at_most(int64_t n, int64_t most)
@@ -90,6 +91,22 @@ static void load_b(const task_t *t, int64_t k, int kn, int c)
     }
 }
 
+/* The rows of one group of the tail, or one row, through the post chain and to the outputs. */
+static void finish_rows(task_t *t, int r)
+{
+    const matmul_state_t *st = t->st;
+    float *acc = t->buf.acc + (size_t)r * MM_PANEL;
+    int64_t at[SINTER_MAX_NDIMS];
+    for (int k = 0; k < st->tail.rows; k++) {
+        seek_row(t, t->row0 + r + k, at);
+        chain_run(&st->post, t->idx, t->cols, acc + (size_t)k * MM_PANEL, t->buf.chain);
+    }
+    if (t->tail) {
+        seek_row(t, t->row0 + r, at);
+        quant_tail_run(&st->tail, t->idx, t->cols, acc, MM_PANEL, t->buf.tail);
+    }
+}
+
 static void item(task_t *t)
 {
     const matmul_state_t *st = t->st;
@@ -106,10 +123,8 @@ static void item(task_t *t)
         }
     }
     t->idx[st->nb + 1] = t->n0;
-    for (int r = 0; r < t->rows; r++) {
-        int64_t at[SINTER_MAX_NDIMS];
-        seek_row(t, t->row0 + r, at);
-        chain_run(&st->post, t->idx, t->cols, t->buf.acc + (size_t)r * MM_PANEL, t->buf.chain);
+    for (int r = 0; r < t->rows; r += st->tail.rows) {
+        finish_rows(t, r);
     }
 }
 
@@ -117,14 +132,14 @@ void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, c
                  void *scratch, void *shared)
 {
     const matmul_state_t *st = state;
-    task_t t = {.c = step->jit, .st = st};
+    task_t t = {.c = step->jit, .st = st, .tail = step->tail != NULL};
     int64_t begin, end;
     (void)plan, (void)frame, (void)phase, (void)shared;
     share(st->items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
     if (begin >= end || (st->serial && tid > 0)) {
         return;
     }
-    matmul_buffers(t.c, step->post, scratch, &t.buf);
+    matmul_buffers(t.c, step, scratch, &t.buf);
     for (int64_t i = begin; i < end; i++) {
         int64_t at[SINTER_MAX_NDIMS];
         const int64_t block = i % st->n_blocks, panel = i / st->n_blocks % st->n_panels;
