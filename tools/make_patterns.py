@@ -345,6 +345,15 @@ def matmul_fp6_planes(g, nomatch):
     return g.output(g.op("ReLU", [matmul(g, x, w, transpose_b=True)], "f32"))
 
 
+@pattern("matmul-quantize-planes", 2)
+def matmul_quantize_planes(g, nomatch):
+    y = matmul(g, g.input("f32", [7, 33]), g.input("f32", [33, 64]))
+    if nomatch:  # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
+        y = softmax(g, y)
+    outputs = [g.tensor("u4", [7, 64], [80, 1]), g.tensor("e8m0", [7, 2]), g.tensor("u2", [7, 64], [64, 1])]
+    return g.output(*g.op_to("DynamicQuantize", [y], outputs, quantization_kind="dynamic_mx", split_type="f6_e3m2"))
+
+
 @pattern("matmul-mx", 2)
 def matmul_mx(g, nomatch):
     y = matmul(g, mx(g, "f8_e4m3", [7, 64]), mx(g, "f4_e2m1", [96, 64], "bf16"), "bf16", transpose_b=True)

@@ -121,8 +121,8 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     map_from(dims, op->scale_dim);
     map_from(zdims, op->zp_dim);
     op->scale = op->zp = op->high = -1;
-    if (geom.high_input >= 0) {
-        op->high = n->in[geom.high_input];
+    if (geom.high_port >= 0) {
+        op->high = n->in[geom.high_port];
         op->split = quant_split_type(n->attrs, n->n_attrs);
     }
     if (!geom.from_attrs) {
@@ -355,7 +355,9 @@ static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_
     *p = (dynquant_params_t){.in = n->in[0],
                              .out = n->out[0],
                              .scale = n->n_out > 1 ? n->out[1] : -1,
-                             .zp = n->n_out > 2 ? n->out[2] : -1,
+                             .zp = geom.has_zp ? n->out[2] : -1,
+                             .high = geom.high_port >= 0 ? n->out[geom.high_port] : -1,
+                             .split = quant_split_type(n->attrs, n->n_attrs),
                              .kind = (int)geom.kind,
                              .tensor_scale = geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
     map_from(geom.scale_dim, p->scale_dim);
@@ -515,6 +517,7 @@ static void touch_dynquant(plan_t *plan, const dynquant_params_t *p, int step)
     touch(plan, p->out, step);
     touch(plan, p->scale, step);
     touch(plan, p->zp, step);
+    touch(plan, p->high, step);
     touch(plan, p->tensor_scale, step);
 }
 

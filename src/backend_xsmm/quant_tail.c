@@ -84,13 +84,18 @@ static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
 sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *t)
 {
     *t = (quant_tail_t){.fn = quant_rows(isa), .out = frame->v[p->out], .scale = frame->v[p->scale]};
-    const dtype_traits_t *elem = dtype_traits(t->out.dtype);
+    t->split = p->split != sinter_data_type_undef;
+    if (t->split) {
+        t->high = frame->v[p->high];
+    }
+    const sinter_data_type_t codes = t->split ? p->split : t->out.dtype;
+    const dtype_traits_t *elem = dtype_traits(codes);
     t->formula = (quant_formula_t){.kind = (quant_kind_t)p->kind,
                                    .elem_max = (float)elem->max,
                                    .elem_min = (float)elem->min,
                                    .scale_max = dtype_traits(t->scale.dtype)->max,
                                    .tensor_scale = 1};
-    t->elem = dtype_bulk(t->out.dtype, isa);
+    t->elem = dtype_bulk(codes, isa);
     t->scale_type = dtype_bulk(t->scale.dtype, isa);
     if (p->zp >= 0) {
         t->zp = frame->v[p->zp];
@@ -127,6 +132,7 @@ bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols)
         groups[d] = t->out.dims[d] / t->size[d];
     }
     return splits(&t->out, t->out.dims, t->out.strides, t->out.ndims, block_cols) ||
+           (t->split && splits(&t->high, t->out.dims, t->high.strides, t->out.ndims, block_cols)) ||
            (t->zp_type != NULL && splits(&t->zp, groups, t->zp_stride, t->out.ndims, block_cols / t->cols));
 }
 
@@ -136,12 +142,12 @@ bool quant_tail_merges(const quant_tail_t *t, int d)
 {
     const int64_t n = t->out.dims[d + 1], groups = n / t->size[d + 1];
     return t->size[d] == 1 && t->out.strides[d] == n * t->out.strides[d + 1] && t->scale_stride[d] == groups * t->scale_stride[d + 1] &&
-           t->zp_stride[d] == groups * t->zp_stride[d + 1];
+           t->zp_stride[d] == groups * t->zp_stride[d + 1] && t->high.strides[d] == n * t->high.strides[d + 1];
 }
 
 void quant_tail_merge(quant_tail_t *t, int d)
 {
-    int64_t *const arrays[] = {t->out.dims, t->out.strides, t->size, t->scale_stride, t->zp_stride};
+    int64_t *const arrays[] = {t->out.dims, t->out.strides, t->size, t->scale_stride, t->zp_stride, t->high.strides};
     t->out.dims[d + 1] *= t->out.dims[d];
     t->out.ndims--;
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
@@ -176,6 +182,18 @@ static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int6
         type->store_sat(to->data, first, n, x);
     } else {
         dtype_traits(to->dtype)->codec.store_sat(to->data, first, stride, n, x);
+    }
+}
+
+/* Codes at elements `low` (of whole codes, all their bits) and `high` of the outputs. */
+static void put_codes(const quant_tail_t *t, int64_t low, int64_t high, int n, const float *x, unsigned char *code)
+{
+    const int last = t->out.ndims - 1;
+    if (t->split) {
+        t->elem->store_sat(code, 0, n, x);
+        dtype_part(code, n, t->out.data, low, t->out.strides[last], t->high.data, high, t->high.strides[last]);
+    } else {
+        put(&t->out, t->elem, low, t->out.strides[last], n, x);
     }
 }
 
@@ -218,8 +236,8 @@ void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *
         t->fn->widen(x + r * ld, t->cols, n, g->top, t->zp_type != NULL ? g->bottom : NULL);
     }
     derive(t, idx, n, g);
-    int64_t at = offset(t, idx, t->out.strides, false);
-    for (int r = 0; r < t->rows; r++, at += t->out.strides[last - 1]) {
+    const int64_t at = offset(t, idx, t->out.strides, false), high = offset(t, idx, t->high.strides, false);
+    for (int r = 0; r < t->rows; r++) {
         float *row = x + r * ld;
         t->fn->quantise(&t->formula, row, t->cols, n, g->by, t->zp_type != NULL ? g->zp : NULL, row);
         for (int i = 0; g->any_special && i < n; i++) {
@@ -227,6 +245,7 @@ void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *
                 memset(row + i * t->cols, 0, (size_t)t->cols * sizeof(*row));
             }
         }
-        put(&t->out, t->elem, at, t->out.strides[last], cols, row);
+        const int64_t low_step = r > 0 ? r * t->out.strides[last - 1] : 0, high_step = r > 0 ? r * t->high.strides[last - 1] : 0;
+        put_codes(t, at + low_step, high + high_step, cols, row, g->code);
     }
 }

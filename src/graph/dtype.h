@@ -50,6 +50,9 @@ typedef struct dtype_split {
 } dtype_split_t;
 /* The best functions at or below isa for codes of this type; NULL if it is no type of six bits. */
 const dtype_split_t *dtype_split(sinter_data_type_t type, sinter_cpu_isa_t isa);
+/* n packed codes of six bits, from element 0, into elements first, first + stride ... of each plane; neighbours keep their bits. */
+void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int64_t low_stride, void *high, int64_t high_first,
+                int64_t high_stride);
 
 /* NULL for a value that is no data type. */
 const dtype_traits_t *dtype_traits(sinter_data_type_t type);

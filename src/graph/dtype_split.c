@@ -169,6 +169,39 @@ AVX512 static int64_t join_avx512(magnitudes_t table, const float *low, const fl
 
 #endif
 
+/* ---- storing ------------------------------------------------------------------------------------------------------------------------ */
+
+static void put_bits(unsigned char *plane, int64_t at, int bits, unsigned value)
+{
+    const int shift = (int)(at % (8 / bits)) * bits;
+    unsigned char *byte = &plane[at / (8 / bits)];
+    *byte = (unsigned char)((*byte & ~(((1u << bits) - 1) << shift)) | value << shift);
+}
+
+void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int64_t low_stride, void *high, int64_t high_first,
+                int64_t high_stride)
+{
+    const unsigned char *from = codes;
+    unsigned char *l = low, *h = high;
+    int64_t i = 0;
+    if (low_stride == 1 && high_stride == 1 && low_first % 2 == 0 && high_first % 4 == 0) {
+        l += low_first / 2;
+        h += high_first / 4;
+        for (; i + 4 <= n; i += 4, from += 3, l += 2, h++) {
+            const unsigned c = from[0] | (unsigned)from[1] << 8 | (unsigned)from[2] << 16;
+            l[0] = (unsigned char)((c & 15) | (c >> 2 & 0xF0));
+            l[1] = (unsigned char)((c >> 12 & 15) | (c >> 14 & 0xF0));
+            *h = (unsigned char)((c >> 4 & 3) | (c >> 8 & 12) | (c >> 12 & 0x30) | (c >> 16 & 0xC0));
+        }
+    }
+    for (from = codes, l = low, h = high; i < n; i++) {
+        const int64_t bit = i * 6;
+        const unsigned next = bit % 8 > 2 ? from[bit / 8 + 1] : 0, code = (from[bit / 8] | next << 8) >> bit % 8 & 63;
+        put_bits(l, low_first + i * low_stride, 4, code & 15);
+        put_bits(h, high_first + i * high_stride, 2, code >> 4);
+    }
+}
+
 /* ---- choice ------------------------------------------------------------------------------------------------------------------------- */
 
 #define SPLIT(type, isa)                                                                                                                   \

@@ -33,7 +33,7 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 #define CODES (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | F8 | ONLY(f6_e3m2) | ONLY(f6_e2m3) | ONLY(f4_e2m1))
 #define SCALES (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(e8m0) | ONLY(f8_e4m3))
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
-#define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last input */
+#define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last port */
 #define NUMBER (FLT | ONLY(s32)) /* operands of binary ops: all float or all s32 (index arithmetic of masks) */
 #define INDEX (ONLY(s32) | ONLY(s64))
 
@@ -107,8 +107,8 @@ CARD card_concat = {1, OP_MAX_PORTS, 1, 1, {ANY}, {ANY}, ATTRS(NEED(axis)), chec
 /* quantisation */
 CARD card_quantize = {1, 1, 1, 1, {FLT}, {CODES}, ATTRS(STATIC_QUANT_ATTRS), check_quant, .flags = OP_QUANT};
 CARD card_dequantize = {1, 2, 1, 1, {CODES, HIGH}, {FLT}, ATTRS(STATIC_QUANT_ATTRS, SPLIT), check_quant, dims_planes, OP_DEQUANT};
-CARD card_dyn_quantize = {1, 3, 1, 3, {FLT, SCALES, ZPS}, {CODES, SCALES, ZPS},
-                          ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape),
+CARD card_dyn_quantize = {1, 3, 1, 3, {FLT, SCALES, ZPS}, {CODES, SCALES | HIGH, ZPS | HIGH},
+                          ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
                                 WORD(quantization_kind, "static",
                                      "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
                           check_quant, .flags = OP_QUANT};

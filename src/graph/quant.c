@@ -550,9 +550,9 @@ static sinter_status_t read_dynamic(reader_t *r, const lt_t *in, int n_in, const
     if (!r->kind->has_zp && n_out > 2) {
         return FAIL_ATTR(r, "quantization_kind %s has no zero points to put into tensor %" PRIu64, r->kind->name, out[2].id);
     }
-    if (!r->kind->element_ok(r->codes->data_type)) {
+    if (!r->kind->element_ok(r->code_type)) {
         return FAIL_TYPE(r, "quantization_kind %s does not make %s, the type of tensor %" PRIu64, r->kind->name,
-                         dtype_traits(r->codes->data_type)->name, r->codes->id);
+                         dtype_traits(r->code_type)->name, r->codes->id);
     }
     SG_TRY(read_scales(r, &out[1]));
     if (!r->kind->has_zp) {
@@ -564,7 +564,7 @@ static sinter_status_t read_dynamic(reader_t *r, const lt_t *in, int n_in, const
 
 static void init_geometry(quant_geom_t *g, int ndims)
 {
-    *g = (quant_geom_t){.kind = QUANT_STATIC, .ndims = ndims, .axis = -1, .scale_input = -1, .zp_input = -1, .high_input = -1};
+    *g = (quant_geom_t){.kind = QUANT_STATIC, .ndims = ndims, .axis = -1, .scale_input = -1, .zp_input = -1, .high_port = -1};
     for (int i = 0; i < SINTER_MAX_NDIMS; i++) {
         g->scale_group[i] = g->zp_group[i] = SINTER_UNKNOWN_DIM;
         g->scale_dim[i] = g->zp_dim[i] = -1;
@@ -586,11 +586,16 @@ sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const a
         SG_TRY(read_kind(&r));
     }
     SG_TRY(read_attrs(&r));
-    if (!quantises) {
-        SG_TRY(quant_read_planes(label, attrs, n_attrs, in, kind == sinter_op_dequantize ? 1 : 2, &n_in, &r.code_type, &geom->high_input));
+    if (kind != sinter_op_quantize) {
+        const bool scales = kind == sinter_op_dynamic_dequantize || r.kind->kind != QUANT_STATIC;
+        SG_TRY(quant_read_planes(label, attrs, n_attrs, quantises, quantises ? out : in, scales ? 2 : 1, quantises ? &n_out : &n_in, &r.code_type,
+                                 &geom->high_port));
     }
     if (kind == sinter_op_quantize || kind == sinter_op_dequantize) {
         return read_static(&r);
+    }
+    if (quantises && geom->high_port >= 0 && r.kind->kind == QUANT_STATIC) {
+        return FAIL_ATTR(&r, "split_type %s needs a quantization_kind that computes its scales", dtype_traits(r.code_type)->name);
     }
     return r.kind->kind == QUANT_STATIC ? read_given(&r, in, n_in) : read_dynamic(&r, in, n_in, out, n_out);
 }

@@ -22,7 +22,7 @@ typedef struct quant_geom {
     int64_t n_scales;
     int axis;                   /* per_channel: the axis, normalised; else -1 */
     int scale_input, zp_input;  /* input ports of the node, -1 if none */
-    int high_input;             /* the high plane of split codes, -1 if the codes are whole */
+    int high_port;              /* the input (of a quantising op, the output) that is the high plane of split codes; -1: whole codes */
     /* Rank-1 (per_channel) or scalar scale tensors have no dim for each data dim; this maps data dim -> dim of the scales / zps tensor,
      * -1: none. */
     int scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
@@ -34,11 +34,11 @@ typedef struct quant_geom {
 sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
                                const lt_t *out, int n_out, quant_geom_t *geom);
 
-/* The type that attribute split_type names: codes whose planes are the first and the last input. undef: the codes are whole. */
+/* The type that attribute split_type names: codes whose planes are the first and the last input (output). undef: the codes are whole. */
 sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs);
-/* Checks the planes of split codes (or that there is no high plane): *n_in loses the high plane, *codes becomes split_type, *high the input.
- * least: how many inputs the op has with whole codes and without zero points. */
-sinter_status_t quant_read_planes(const char *label, const attr_t *attrs, int n_attrs, const lt_t *in, int least, int *n_in,
+/* Checks the planes of split codes, or that there is no high plane, among the inputs (outputs, if quantises): *n loses the high plane, *codes
+ * becomes split_type, *high the port. least: how many ports there are with whole codes and without zero points. */
+sinter_status_t quant_read_planes(const char *label, const attr_t *attrs, int n_attrs, bool quantises, const lt_t *ports, int least, int *n,
                                   sinter_data_type_t *codes, int *high);
 
 /* Element offset of the scale (or zero point) of the element at index idx[], given the tensor's own strides. */

@@ -49,45 +49,45 @@ sinter_status_t dims_planes(const node_t *node, const lt_t *in, const lt_t *out)
     return type != NULL ? same_dims(node_label(node), type->str, &in[0], &in[node->n_in - 1]) : sinter_success;
 }
 
-/* No high plane, and not more inputs than codes, scales and zero points. */
-static sinter_status_t whole_codes(const char *label, const lt_t *in, int least, int n_in)
+/* No high plane, and not more inputs than codes, scales and zero points. (quant_geometry counts the outputs.) */
+static sinter_status_t whole_codes(const char *label, bool quantises, const lt_t *ports, int least, int n)
 {
     const int most = least == 1 ? 1 : least + 1;
-    if (n_in > 1 && in[n_in - 1].data_type == sinter_u2) {
+    if (n > 1 && ports[n - 1].data_type == sinter_u2) {
         return FAIL(sinter_invalid_graph_op,
-                    "input %d, tensor %" PRIu64 ", is u2, the high plane of split codes, but attribute split_type is missing", n_in - 1,
-                    in[n_in - 1].id);
+                    "%s %d, tensor %" PRIu64 ", is u2, the high plane of split codes, but attribute split_type is missing",
+                    quantises ? "output" : "input", n - 1, ports[n - 1].id);
     }
-    return n_in <= most ? sinter_success
-                        : FAIL(sinter_invalid_graph_op, "%d inputs given, %d expected where the codes are whole", n_in, most);
+    return quantises || n <= most ? sinter_success
+                                  : FAIL(sinter_invalid_graph_op, "%d inputs given, %d expected where the codes are whole", n, most);
 }
 
-sinter_status_t quant_read_planes(const char *label, const attr_t *attrs, int n_attrs, const lt_t *in, int least, int *n_in,
+sinter_status_t quant_read_planes(const char *label, const attr_t *attrs, int n_attrs, bool quantises, const lt_t *ports, int least, int *n,
                                   sinter_data_type_t *codes, int *high)
 {
     const attr_t *attr = attr_find(attrs, n_attrs, sinter_op_attr_split_type);
-    const int last = *n_in - 1;
+    const lt_t *low = &ports[0], *last = &ports[*n - 1];
+    const char *port = quantises ? "output" : "input";
     if (attr == NULL) {
-        return whole_codes(label, in, least, *n_in);
+        return whole_codes(label, quantises, ports, least, *n);
     }
     const char *type = attr->str;
     *codes = quant_split_type(attrs, n_attrs);
     if (*codes == sinter_data_type_undef) {
         return FAIL(sinter_invalid_graph_op, "split_type \"%s\" is no type of six bits", type);
     }
-    if (in[0].data_type != sinter_u4) {
-        return FAIL_SPLIT(sinter_invalid_data_type, "the low plane, tensor %" PRIu64 ", must be u4, not %s", in[0].id,
-                          sinter_data_type_name(in[0].data_type));
+    if (low->data_type != sinter_u4) {
+        return FAIL_SPLIT(sinter_invalid_data_type, "the low plane, tensor %" PRIu64 ", must be u4, not %s", low->id,
+                          sinter_data_type_name(low->data_type));
     }
-    if (*n_in <= least) {
-        return FAIL_SPLIT(sinter_invalid_graph_op, "the high plane of tensor %" PRIu64 " is missing: it is the last input, a u2 tensor",
-                          in[0].id);
+    if (*n <= least) {
+        return FAIL_SPLIT(sinter_invalid_graph_op, "the high plane of tensor %" PRIu64 " is missing: it is the last %s, a u2 tensor",
+                          low->id, port);
     }
-    if (in[last].data_type != sinter_u2) {
-        return FAIL_SPLIT(sinter_invalid_data_type, "the last input, tensor %" PRIu64 ", must be the high plane, u2, not %s", in[last].id,
-                          sinter_data_type_name(in[last].data_type));
+    if (last->data_type != sinter_u2) {
+        return FAIL_SPLIT(sinter_invalid_data_type, "the last %s, tensor %" PRIu64 ", must be the high plane, u2, not %s", port, last->id,
+                          sinter_data_type_name(last->data_type));
     }
-    *high = last;
-    *n_in = last;
+    *high = --*n;
     return sinter_success;
 }

@@ -170,10 +170,13 @@ sinter_status_t shape_dyn_quantize(const node_t *node, const lt_t *in, lt_t *out
 {
     quant_geom_t geom;
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
+    if (quant_split_type(node->attrs, node->n_attrs) != sinter_data_type_undef) {
+        SG_TRY(shape_put(node, &out[node->n_out - 1], in[0].ndims, in[0].dims));
+    }
     if (node->n_out < 2 || in[0].ndims < 0) {
         return sinter_success;
     }
     SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom));
     SG_TRY(put_groups(node, &in[0], geom.axis, geom.scale_group, geom.scale_dim, &out[1]));
-    return node->n_out > 2 ? put_groups(node, &in[0], geom.axis, geom.zp_group, geom.zp_dim, &out[2]) : sinter_success;
+    return geom.has_zp ? put_groups(node, &in[0], geom.axis, geom.zp_group, geom.zp_dim, &out[2]) : sinter_success;
 }

@@ -358,7 +358,7 @@ static void run_groups(orc_ctx_t *c, const kind_t *kind, const geometry_t *g, co
     }
 }
 
-int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
+static int whole_codes(orc_ctx_t *c, const char *name)
 {
     const kind_t *kind = NULL;
     params_t p = {.tensor_scale = 1};
@@ -384,4 +384,41 @@ int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
         p.tensor_scale = c->in[1]->v[0];
     run_groups(c, kind, &g, &p);
     return 0;
+}
+
+/* Codes into planes: four bits into output 0, the others into the last one. A code that a bound leaves open may be anything in both. */
+static int part_codes(orc_ctx_t *c, const orc_value_t *codes, orc_value_t *low, size_t high_output)
+{
+    orc_value_t *high = c->out[high_output];
+
+    if (orc_shape(c, 0, codes->lt.ndims, codes->lt.dims) || orc_alloc(c, low, true) ||
+        orc_shape(c, high_output, codes->lt.ndims, codes->lt.dims) || orc_alloc(c, high, true))
+        return -1;
+    for (size_t i = 0; i < codes->n; i++) {
+        unsigned char byte = 0;
+        orc_encode(codes->lt.data_type, &byte, 0, codes->v[i]);
+        low->v[i] = byte & 15;
+        high->v[i] = byte >> 4 & 3;
+        low->b[i] = high->b[i] = codes->b && codes->b[i] > 0 ? INFINITY : 0;
+    }
+    return 0;
+}
+
+int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
+{
+    const char *type = orc_attr_str(c, sinter_op_attr_split_type, NULL);
+    orc_ctx_t whole = *c;
+    orc_value_t codes;
+    int failed;
+
+    if (!type)
+        return whole_codes(c, name);
+    codes = (orc_value_t){.lt = c->out[0]->lt};
+    if (c->n_out < 3 || !orc_find_type(type, &codes.lt.data_type))
+        return orc_fail(c, "no planes of type %s", type);
+    whole.n_out = c->n_out - 1;
+    whole.out[0] = &codes;
+    failed = whole_codes(&whole, name) || orc_finish(&whole, &codes) || part_codes(c, &codes, c->out[0], c->n_out - 1);
+    orc_value_clear(&codes);
+    return failed ? -1 : 0;
 }

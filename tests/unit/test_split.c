@@ -392,14 +392,14 @@ static void leave_open(ports_t *p, int64_t size)
 }
 
 /* The one partition, compiled with dims of size `unknown` left open, over the buffers. */
-static void execute(const graph_case_t *c, sinter_partition_t *partition, int64_t unknown, sinter_fpmath_mode_t mode, buffers_t *b)
+static void execute(const char *want, sinter_partition_t *partition, int64_t unknown, sinter_fpmath_mode_t mode, buffers_t *b)
 {
     sinter_compiled_partition_t *compiled = NULL;
     sinter_stream_t *stream = NULL;
     ports_t in = {0}, out = {0};
     const char *pattern = "";
     sinter_partition_get_pattern(partition, &pattern);
-    CHECK(strcmp(pattern, c->pattern) == 0, "pattern %s, not %s", pattern, c->pattern);
+    CHECK(strcmp(pattern, want) == 0, "pattern %s, not %s", pattern, want);
     sinter_partition_get_input_num(partition, &in.n);
     sinter_partition_get_output_num(partition, &out.n);
     sinter_partition_get_inputs(partition, in.n, in.lt);
@@ -412,7 +412,7 @@ static void execute(const graph_case_t *c, sinter_partition_t *partition, int64_
     leave_open(&in, unknown);
     leave_open(&out, unknown);
     sinter_partition_set_fpmath_mode(partition, mode, 0);
-    CHECK(sinter_partition_compile(partition, NULL, in.n, in.lt, out.n, out.lt, &compiled) == sinter_success, "%s: %s", c->dq[0].op,
+    CHECK(sinter_partition_compile(partition, NULL, in.n, in.lt, out.n, out.lt, &compiled) == sinter_success, "%s: %s", want,
           sinter_last_error_message());
     CHECK(sinter_stream_create(&stream, NULL, &(sinter_stream_desc_t){sizeof(sinter_stream_desc_t), 2}) == sinter_success, "stream");
     if (compiled != NULL) {
@@ -426,7 +426,7 @@ static void execute(const graph_case_t *c, sinter_partition_t *partition, int64_
     sinter_compiled_partition_destroy(&compiled);
 }
 
-static void run_graph(const graph_case_t *c, const char *spec, int64_t unknown, sinter_fpmath_mode_t mode, buffers_t *b)
+static void run_graph(const char *pattern, const char *spec, int64_t unknown, sinter_fpmath_mode_t mode, buffers_t *b)
 {
     sinter_graph_t *graph = NULL;
     sinter_partition_t *partition = NULL;
@@ -438,7 +438,7 @@ static void run_graph(const graph_case_t *c, const char *spec, int64_t unknown, 
         CHECK(n == 1, "%s: %zu partitions", spec, n);
     }
     if (n == 1 && sinter_graph_get_partitions(graph, 1, &partition) == sinter_success) {
-        execute(c, partition, unknown, mode, b);
+        execute(pattern, partition, unknown, mode, b);
         sinter_partition_destroy(&partition);
     }
     sinter_graph_destroy(&graph);
@@ -460,7 +460,7 @@ static void check_graph(const graph_case_t *c, sinter_data_type_t type, int64_t 
     char spec[1024];
     planes = whole = (buffers_t){0};
     write_spec(c, dtype_traits(type)->name, true, spec, sizeof spec);
-    run_graph(c, spec, unknown, mode, &planes);
+    run_graph(c->pattern, spec, unknown, mode, &planes);
     if (planes.mem[c->dq[0].codes].map == NULL) {
         return; /* did not run, which has been counted */
     }
@@ -469,7 +469,7 @@ static void check_graph(const graph_case_t *c, sinter_data_type_t type, int64_t 
     }
     copy_shared(&planes, &whole);
     write_spec(c, dtype_traits(type)->name, false, spec, sizeof spec);
-    run_graph(c, spec, unknown, mode, &whole);
+    run_graph(c->pattern, spec, unknown, mode, &whole);
     for (int id = 0; id < HIGH; id++) {
         const bool codes = id == c->dq[0].codes || id == c->dq[1].codes;
         if (planes.mem[id].map != NULL && !codes) {
@@ -488,6 +488,96 @@ static void check_graphs(void)
             check_graph(&cases[i], formats[f], 0, sinter_fpmath_mode_bf16);
             if (cases[i].unknown > 0) {
                 check_graph(&cases[i], formats[f], cases[i].unknown, sinter_fpmath_mode_strict);
+            }
+        }
+    }
+}
+
+/* ---- quantising into planes --------------------------------------------------------------------------------------------------------- */
+
+typedef struct quant_case {
+    const char *pattern, *before; /* the ops above */
+    const char *op, *in;
+    const char *dims, *strides, *high_strides, *scales; /* low plane 1, high plane 1 + HIGH, whole codes 3 */
+    int64_t unknown;
+} quant_case_t;
+
+#define MX "DynamicQuantize quantization_kind=dynamic_mx "
+
+static const quant_case_t quant_cases[] = {
+    {"single", "", MX, "8:f32:24x64", "24x64", "64x1", "64x1", "2:e8m0:24x2", 24},
+    {"single", "", MX, "8:bf16:24x64", "24x64", "66x1", "68x1", "2:e8m0:24x2", 0},
+    {"single", "", MX, "8:f32:24x64", "24x64", "67x1", "65x1", "2:e8m0:24x2", 0},
+    {"single", "", MX, "8:f32:24x64", "24x64", "1x24", "64x1", "2:e8m0:24x2", 0},
+    {"single", "", MX, "8:f32:24x64", "24x64", "64x1", "1x25", "2:e8m0:24x2", 0},
+    {"single", "", MX "qtype=per_group axis=0 groups=3", "8:f16:96x35", "96x35", "35x1", "36x1", "2:e8m0:3x35", 0},
+    {"single", "", MX "qtype=per_group group_shape=4,4", "8:f32:12x20", "12x20", "20x1", "20x1", "2:e8m0:3x5", 0},
+    {"single", "", "DynamicQuantize quantization_kind=dynamic_mx_rceil", "8:f32:3x5x32", "3x5x32", "200x40x1", "160x32x1", "2:e8m0:3x5x1",
+     5},
+    {"single", "", "DynamicQuantize quantization_kind=dynamic_symmetric", "8:f32:5x33", "5x33", "33x1", "33x1", "2:f32:1", 0},
+    {"single", "", "DynamicQuantize quantization_kind=dynamic_symmetric", "8:f32:70001", "70001", "1", "1", "2:f16:1", 0},
+    {"single", "", "DynamicQuantize quantization_kind=dynamic_symmetric", "8:f32:250x402", "250x402", "403x1", "402x1", "2:f16:1", 0},
+    {"single", "", "DynamicQuantize quantization_kind=dynamic_symmetric qtype=per_channel axis=0", "8:f32:7x2050", "7x2050", "2050x1",
+     "2050x1", "2:bf16:7", 7},
+    {"matmul", "MatMul 9:f32:7x40 10:f32:40x96 -> 8:f32:7x96; ", MX, "8:f32:7x96", "7x96", "96x1", "100x1", "2:e8m0:7x3", 7},
+};
+
+/* Every bit of a plane: what its gaps had before, and the codes of the whole tensor. */
+static bool plane_holds(const buffers_t *b, int id, int shift, int bits, const buffers_t *whole)
+{
+    const sinter_logical_tensor_t *lt = &b->lt[id], *codes = &whole->lt[3];
+    unsigned char *want = malloc(b->bytes[id]);
+    int64_t n = 1;
+    memset(want, 0xEE, b->bytes[id]);
+    for (int d = 0; d < lt->ndims; d++) {
+        n *= lt->dims[d];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0, from = 0, rest = i;
+        for (int d = lt->ndims - 1; d >= 0; rest /= lt->dims[d], d--) {
+            at += rest % lt->dims[d] * lt->strides[d];
+            from += rest % lt->dims[d] * codes->strides[d];
+        }
+        put_bits(want, at, bits, bits_at(whole->mem[3].data, from, 6) >> shift & ((1u << bits) - 1));
+    }
+    const bool same = memcmp(want, b->mem[id].data, b->bytes[id]) == 0;
+    free(want);
+    return same;
+}
+
+static void check_quantised(const quant_case_t *c, sinter_data_type_t type, int64_t unknown)
+{
+    static buffers_t planes, whole;
+    const char *name = dtype_traits(type)->name;
+    char spec[1024];
+    planes = whole = (buffers_t){0};
+    snprintf(spec, sizeof spec, "%s%s split_type=%s %s -> 1:u4:%s:%s %s %d:u2:%s:%s", c->before, c->op, name, c->in, c->dims, c->strides,
+             c->scales, 1 + HIGH, c->dims, c->high_strides);
+    run_graph(c->pattern, spec, unknown, sinter_fpmath_mode_strict, &planes);
+    if (planes.mem[1].map == NULL) {
+        return; /* did not run, which has been counted */
+    }
+    for (int id = 8; id <= 10; id++) {
+        if (planes.mem[id].map != NULL) {
+            memcpy(buffer(&whole, &planes.lt[id]), planes.mem[id].data, planes.bytes[id]);
+        }
+    }
+    snprintf(spec, sizeof spec, "%s%s %s -> 3:%s:%s %s", c->before, c->op, c->in, name, c->dims, c->scales);
+    run_graph(c->pattern, spec, unknown, sinter_fpmath_mode_strict, &whole);
+    CHECK(planes.bytes[2] == whole.bytes[2] && memcmp(planes.mem[2].data, whole.mem[2].data, whole.bytes[2]) == 0, "scales of %s", spec);
+    CHECK(plane_holds(&planes, 1, 0, 4, &whole), "low plane of %s, strides %s", spec, c->strides);
+    CHECK(plane_holds(&planes, 1 + HIGH, 4, 2, &whole), "high plane of %s, strides %s", spec, c->high_strides);
+    buffers_free(&planes);
+    buffers_free(&whole);
+}
+
+static void check_quantising(void)
+{
+    for (size_t i = 0; i < sizeof quant_cases / sizeof *quant_cases; i++) {
+        for (int f = 0; f < 2; f++) {
+            check_quantised(&quant_cases[i], formats[f], 0);
+            if (quant_cases[i].unknown > 0) {
+                check_quantised(&quant_cases[i], formats[f], quant_cases[i].unknown);
             }
         }
     }
@@ -514,6 +604,22 @@ static void check_refusals(void)
         {"Quantize scales=1 split_type=f6_e3m2 1:f32:4x8 -> 3:f6_e3m2:4x8", sinter_invalid_graph_op,
          "attribute split_type is unknown to this op"},
         {"TypeCast split_type=f6_e3m2 1:u4:4x8 -> 3:f32:4x8", sinter_invalid_graph_op, "attribute split_type is unknown to this op"},
+        {"DynamicQuantize quantization_kind=dynamic_mx split_type=f6_e3m2 1:f32:4x32 -> 2:u4:4x32 3:e8m0:4x1 4:u2:4x32", sinter_success,
+         ""},
+        {"DynamicQuantize quantization_kind=dynamic_mx split_type=f6_e3m2 1:f32:4x32 -> 2:u4:4x32 3:e8m0:4x1", sinter_invalid_graph_op,
+         "op 100 (DynamicQuantize): split_type f6_e3m2: the high plane of tensor 2 is missing: it is the last output, a u2 tensor"},
+        {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x32 -> 2:u4:4x32 3:e8m0:4x1 4:u2:4x32", sinter_invalid_graph_op,
+         "op 100 (DynamicQuantize): output 2, tensor 4, is u2, the high plane of split codes, but attribute split_type is missing"},
+        {"DynamicQuantize quantization_kind=dynamic_mx split_type=f6_e3m2 1:f32:4x32 -> 2:s8:4x32 3:e8m0:4x1 4:u2:4x32",
+         sinter_invalid_data_type, "split_type f6_e3m2: the low plane, tensor 2, must be u4, not s8"},
+        {"DynamicQuantize quantization_kind=dynamic_mx split_type=f6_e3m2 1:f32:4x32 -> 2:u4:4x32 3:e8m0:4x1 4:u2:4x31",
+         sinter_invalid_shape, "tensor 4"},
+        {"DynamicQuantize quantization_kind=dynamic_asymmetric split_type=f6_e3m2 1:f32:4x32 -> 2:u4:4x32 3:f32:1 4:u2:4x32",
+         sinter_invalid_graph_op, "quantization_kind dynamic_asymmetric needs an output for its zero points"},
+        {"DynamicQuantize quantization_kind=dynamic_nv split_type=f6_e3m2 1:f32:4x32 -> 2:u4:4x32 3:f8_e4m3:4x2 4:u2:4x32",
+         sinter_invalid_data_type, "quantization_kind dynamic_nv does not make f6_e3m2, the type of tensor 2"},
+        {"DynamicQuantize split_type=f6_e3m2 1:f32:4x32 5:f32:1 -> 2:u4:4x32 4:u2:4x32", sinter_invalid_graph_op,
+         "op 100 (DynamicQuantize): split_type f6_e3m2 needs a quantization_kind that computes its scales"},
         /* one without the other */
         {"Dequantize scales=1 split_type=f6_e3m2 1:u4:4x8 -> 3:f32:4x8", sinter_invalid_graph_op,
          "op 100 (Dequantize): split_type f6_e3m2: the high plane of tensor 1 is missing: it is the last input, a u2 tensor"},
@@ -636,5 +742,6 @@ int main(void)
     check_u2_stores();
     check_codecs();
     check_graphs();
+    check_quantising();
     return check_finish();
 }

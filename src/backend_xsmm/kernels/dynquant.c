@@ -40,7 +40,7 @@ typedef struct scratch {
 
 /* Where a unit starts in each tensor. */
 typedef struct place {
-    int64_t in, out, scale, zp, groups;
+    int64_t in, out, high, scale, zp, groups;
 } place_t;
 
 static size_t carve_scratch(unsigned char *base, bool bottom, scratch_t *m)
@@ -68,10 +68,11 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     dynquant_state_t *st = state;
     (void)plan;
     SG_TRY(quant_space_bind(p, frame, &st->s));
-    const dtype_traits_t *elem = dtype_traits(st->s.out.dtype);
+    const sinter_data_type_t codes = st->s.split ? p->split : st->s.out.dtype;
+    const dtype_traits_t *elem = dtype_traits(codes);
     st->fn = quant_rows(isa);
     st->in = dtype_bulk(st->s.in.dtype, isa);
-    st->out = dtype_bulk(st->s.out.dtype, isa);
+    st->out = dtype_bulk(codes, isa);
     st->scale = dtype_bulk(st->s.scale.dtype, isa);
     st->zp = st->s.has_zp ? dtype_bulk(st->s.zp.dtype, isa) : NULL;
     st->narrow = st->s.column.n < NARROW;
@@ -89,9 +90,9 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
 
-/* A piece of a row of a unit: elements at `in` and `out`, n columns. */
+/* A piece of a row of a unit: elements at `in`, `out` and `high`, n columns. */
 typedef struct piece {
-    int64_t in, out, n;
+    int64_t in, out, high, n;
 } piece_t;
 
 typedef struct cursor {
@@ -117,10 +118,12 @@ static void next_piece(const quant_space_t *s, cursor_t *c)
 static piece_t piece_at(const quant_space_t *s, const place_t *u, const cursor_t *c)
 {
     const int64_t first = c->chunk * QUANT_COLUMNS, rest = u->groups * s->column.n - first;
-    piece_t p = {u->in + first * s->column.in, u->out + first * s->column.out, rest < QUANT_COLUMNS ? rest : QUANT_COLUMNS};
+    piece_t p = {u->in + first * s->column.in, u->out + first * s->column.out, u->high + first * s->column.high,
+                 rest < QUANT_COLUMNS ? rest : QUANT_COLUMNS};
     for (int a = 0; a < s->n_row; a++) {
         p.in += c->at[a] * s->row[a].in;
         p.out += c->at[a] * s->row[a].out;
+        p.high += c->at[a] * s->row[a].high;
     }
     return p;
 }
@@ -143,7 +146,10 @@ static void write_row(const dynquant_state_t *st, const piece_t *p, const float 
 {
     const quant_space_t *s = &st->s;
     const dtype_traits_t *t = dtype_traits(s->out.dtype);
-    if (s->column.out != 1) {
+    if (s->split) {
+        st->out->store_sat(codes, 0, p->n, q);
+        dtype_part(codes, p->n, s->out.data, p->out, s->column.out, s->high.data, p->high, s->column.high);
+    } else if (s->column.out != 1) {
         t->codec.store_sat(s->out.data, p->out, s->column.out, p->n, q);
     } else if (s->stream && p->out % t->block_elems == 0 && p->n % t->block_elems == 0) {
         st->out->store_sat(codes, 0, p->n, q);
@@ -309,10 +315,11 @@ static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin
 
 static place_t place_of(const quant_space_t *s, const int64_t *at)
 {
-    place_t u = {0, 0, 0, 0, 0};
+    place_t u = {0};
     for (int a = 0; a < s->n_unit; a++) {
         u.in += at[a] * s->unit[a].in;
         u.out += at[a] * s->unit[a].out;
+        u.high += at[a] * s->unit[a].high;
         u.scale += at[a] * s->unit[a].scale;
         u.zp += at[a] * s->unit[a].zp;
     }

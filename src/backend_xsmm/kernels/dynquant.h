@@ -16,12 +16,12 @@ enum { QUANT_COLUMNS = 1024 };
 
 /* Elements from one index to the next in each tensor. */
 typedef struct quant_axis {
-    int64_t n, in, out, scale, zp;
+    int64_t n, in, out, scale, zp, high;
 } quant_axis_t;
 
 typedef struct quant_space {
-    bound_t in, out, scale, zp;
-    bool has_zp;
+    bound_t in, out, scale, zp, high; /* high: split codes, whose low bits are in out */
+    bool has_zp, split;
     quant_axis_t column; /* of a group */
     quant_axis_t group;  /* of a row of a unit; n: of the whole row */
     quant_axis_t row[SINTER_MAX_NDIMS];

@@ -23,7 +23,7 @@ typedef struct axes {
 static bool follows(const quant_axis_t *outer, const quant_axis_t *inner)
 {
     return outer->in == inner->n * inner->in && outer->out == inner->n * inner->out && outer->scale == inner->n * inner->scale &&
-           outer->zp == inner->n * inner->zp;
+           outer->zp == inner->n * inner->zp && outer->high == inner->n * inner->high;
 }
 
 /* By descending input stride, so that neighbours in memory are neighbours; one axis where two are one run. */
@@ -71,12 +71,13 @@ static sinter_status_t bind_axes(const dynquant_params_t *p, const quant_space_t
             return sg_fail(sinter_invalid_shape, "zero points have other groups than the scales along dim %d", d);
         }
         const int64_t size = groups < 1 ? 0 : dim / groups, in = s->in.strides[d], out = s->out.strides[d];
+        const int64_t high = s->split ? s->high.strides[d] : 0;
         if (groups != 1) {
             add_axis(outer, (quant_axis_t){groups, size * in, size * out, c < 0 ? 0 : s->scale.strides[c],
-                                           s->has_zp && z >= 0 ? s->zp.strides[z] : 0});
+                                           s->has_zp && z >= 0 ? s->zp.strides[z] : 0, size * high});
         }
         if (size != 1) {
-            add_axis(inner, (quant_axis_t){size, in, out, 0, 0});
+            add_axis(inner, (quant_axis_t){size, in, out, 0, 0, high});
         }
     }
     merge_axes(inner);
@@ -89,7 +90,8 @@ static sinter_status_t bind_axes(const dynquant_params_t *p, const quant_space_t
 static int next_to(const axes_t *outer, const quant_axis_t *column)
 {
     for (int i = 0; i < outer->n; i++) {
-        if (outer->a[i].in == column->n * column->in && outer->a[i].out == column->n * column->out) {
+        if (outer->a[i].in == column->n * column->in && outer->a[i].out == column->n * column->out &&
+            outer->a[i].high == column->n * column->high) {
             return i;
         }
     }
@@ -119,11 +121,11 @@ static void choose_columns(quant_space_t *s, axes_t *inner, axes_t *outer)
             best = merit(&outer->a[i], outer->a[i].n), best_inner = -1, best_outer = i;
         }
     }
-    s->column = (quant_axis_t){.n = 1, .in = 1, .out = 1};
+    s->column = (quant_axis_t){.n = 1, .in = 1, .out = 1, .high = 1};
     s->group = (quant_axis_t){.n = 1};
     if (best_outer >= 0) {
         s->group = take_axis(outer, best_outer);
-        s->column.in = s->group.in, s->column.out = s->group.out;
+        s->column.in = s->group.in, s->column.out = s->group.out, s->column.high = s->group.high;
     }
     if (best_inner >= 0) {
         s->column = take_axis(inner, best_inner);
@@ -165,7 +167,7 @@ static void place_units(quant_space_t *s, const axes_t *inner, const axes_t *out
     }
     choose_tile(s);
     s->unit[outer->n] = (quant_axis_t){s->group.n > 0 ? (s->group.n + s->tile - 1) / s->tile : 0, s->tile * s->group.in, s->tile * s->group.out,
-                                       s->tile * s->group.scale, s->tile * s->group.zp};
+                                       s->tile * s->group.scale, s->tile * s->group.zp, s->tile * s->group.high};
 }
 
 /* ---- items -------------------------------------------------------------------------------------------------------------------------- */
@@ -205,24 +207,45 @@ static void keep_blocks(const span_t *spans, int n, int64_t block, const quant_s
     }
 }
 
-static void choose_items(quant_space_t *s, int threads)
+static int64_t code_stride(const quant_axis_t *axis, bool high)
+{
+    return high ? axis->high : axis->out;
+}
+
+/* Cuts for the codes, or for the high plane of split ones; whether rows and units all begin with a block, whose elements are neighbours. */
+static bool cut_codes(quant_space_t *s, bool high)
 {
     span_t spans[2 * SINTER_MAX_NDIMS + 2];
-    const int64_t block = dtype_traits(s->out.dtype)->block_elems;
+    const int64_t block = dtype_traits(high ? s->high.dtype : s->out.dtype)->block_elems;
+    bool whole = block == 1 || code_stride(&s->column, high) == 1;
     int n = 0;
     for (int a = 0; a < s->n_unit; a++) {
-        s->item[a] = 1;
-        add_span(spans, &n, s->unit[a].n, s->unit[a].out, a);
+        const int64_t stride = code_stride(&s->unit[a], high);
+        add_span(spans, &n, s->unit[a].n, stride, a);
+        whole = whole && (s->unit[a].n == 1 || stride % block == 0);
     }
     for (int a = 0; a < s->n_row; a++) {
-        add_span(spans, &n, s->row[a].n, s->row[a].out, -1);
+        const int64_t stride = code_stride(&s->row[a], high);
+        add_span(spans, &n, s->row[a].n, stride, -1);
+        whole = whole && stride % block == 0;
     }
-    add_span(spans, &n, s->tile * s->column.n, s->column.out, -1);
+    add_span(spans, &n, s->tile * s->column.n, code_stride(&s->column, high), -1);
     if (block > 1) {
         keep_blocks(spans, n, block, s, s->item);
     }
+    return whole;
+}
+
+static void choose_items(quant_space_t *s, int threads)
+{
+    span_t spans[2 * SINTER_MAX_NDIMS + 2];
+    for (int a = 0; a < s->n_unit; a++) {
+        s->item[a] = 1;
+    }
+    bool whole = cut_codes(s, false);
+    whole = (!s->split || cut_codes(s, true)) && whole;
     if (s->has_zp && dtype_is_packed(s->zp.dtype)) {
-        n = 0;
+        int n = 0;
         for (int a = 0; a < s->n_unit; a++) {
             add_span(spans, &n, s->unit[a].n, s->unit[a].zp, a);
         }
@@ -232,13 +255,6 @@ static void choose_items(quant_space_t *s, int threads)
     s->n_items = 1;
     for (int a = 0; a < s->n_unit; a++) {
         s->n_items *= (s->unit[a].n + s->item[a] - 1) / s->item[a];
-    }
-    bool whole = block == 1 || s->column.out == 1;
-    for (int a = 0; a < s->n_row; a++) {
-        whole = whole && s->row[a].out % block == 0;
-    }
-    for (int a = 0; a < s->n_unit; a++) {
-        whole = whole && (s->unit[a].n == 1 || s->unit[a].out % block == 0);
     }
     s->by_pieces = threads > 1 && whole && s->n_items < 4 * (int64_t)threads && s->rows * s->tile * s->column.n >= MIN_SHARED_UNIT &&
                    s->rows * s->pieces >= threads;
@@ -258,6 +274,10 @@ sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *fram
     if (out->has_zp) {
         out->zp = frame->v[p->zp];
     }
+    out->split = p->split != sinter_data_type_undef;
+    if (out->split) {
+        out->high = frame->v[p->high];
+    }
     SG_TRY(bind_axes(p, out, &inner, &outer));
     choose_columns(out, &inner, &outer);
     place_units(out, &inner, &outer);
@@ -265,6 +285,6 @@ sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *fram
     for (int d = 0; d < out->in.ndims; d++) {
         elements *= out->in.dims[d];
     }
-    out->stream = elements / 8 * (dtype_traits(out->in.dtype)->bits + dtype_traits(out->out.dtype)->bits) >= STREAM_BYTES;
+    out->stream = !out->split && elements / 8 * (dtype_traits(out->in.dtype)->bits + dtype_traits(out->out.dtype)->bits) >= STREAM_BYTES;
     return sinter_success;
 }
