@@ -236,7 +236,8 @@ void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *
         t->fn->widen(x + r * ld, t->cols, n, g->top, t->zp_type != NULL ? g->bottom : NULL);
     }
     derive(t, idx, n, g);
-    const int64_t at = offset(t, idx, t->out.strides, false), high = offset(t, idx, t->high.strides, false);
+    const int64_t low = offset(t, idx, t->out.strides, false), high = offset(t, idx, t->high.strides, false);
+    const int64_t low_down = last > 0 ? t->out.strides[last - 1] : 0, high_down = last > 0 ? t->high.strides[last - 1] : 0;
     for (int r = 0; r < t->rows; r++) {
         float *row = x + r * ld;
         t->fn->quantise(&t->formula, row, t->cols, n, g->by, t->zp_type != NULL ? g->zp : NULL, row);
@@ -245,7 +246,6 @@ void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *
                 memset(row + i * t->cols, 0, (size_t)t->cols * sizeof(*row));
             }
         }
-        const int64_t low_step = r > 0 ? r * t->out.strides[last - 1] : 0, high_step = r > 0 ? r * t->high.strides[last - 1] : 0;
-        put_codes(t, at + low_step, high + high_step, cols, row, g->code);
+        put_codes(t, low + r * low_down, high + r * high_down, cols, row, g->code);
     }
 }

@@ -520,6 +520,17 @@ static const quant_case_t quant_cases[] = {
     {"single", "", "DynamicQuantize quantization_kind=dynamic_symmetric qtype=per_channel axis=0", "8:f32:7x2050", "7x2050", "2050x1",
      "2050x1", "2:bf16:7", 7},
     {"matmul", "MatMul 9:f32:7x40 10:f32:40x96 -> 8:f32:7x96; ", MX, "8:f32:7x96", "7x96", "96x1", "100x1", "2:e8m0:7x3", 7},
+    {"matmul", "MatMul 9:f32:7x40 10:f32:40x96 -> 8:f32:7x96; ", MX, "8:f32:7x96", "7x96", "97x1", "99x1", "2:e8m0:7x3", 0},
+    {"matmul", "MatMul 9:f32:64x40 10:f32:40x96 -> 8:f32:64x96; ", MX "qtype=per_group axis=0 groups=2", "8:f32:64x96", "64x96", "1x64",
+     "96x1", "2:e8m0:2x96", 0},
+    {"dynamic-quantize", "Add 9:f32:3x5x64 10:f32:64 -> 11:f32:3x5x64; ReLU 11:f32:3x5x64 -> 8:f32:3x5x64; ", MX, "8:f32:3x5x64", "3x5x64",
+     "320x64x1", "320x64x1", "2:e8m0:3x5x2", 5},
+    {"dynamic-quantize", "Add 9:f32:3x5x64 10:f32:64 -> 11:f32:3x5x64; ReLU 11:f32:3x5x64 -> 8:f32:3x5x64; ", MX, "8:f32:3x5x64", "3x5x64",
+     "330x66x1", "345x69x1", "2:e8m0:3x5x2", 0},
+    {"sdpa",
+     "MatMul transpose_b=1 9:f32:2x5x16 10:f32:2x9x16 -> 11:f32:2x5x9; SoftMax axis=-1 11:f32:2x5x9 -> 12:f32:2x5x9; "
+     "MatMul 12:f32:2x5x9 13:f32:2x9x64 -> 8:f32:2x5x64; ",
+     MX, "8:f32:2x5x64", "2x5x64", "400x70x1", "320x64x1", "2:e8m0:2x5x2", 5},
 };
 
 /* Every bit of a plane: what its gaps had before, and the codes of the whole tensor. */
@@ -557,7 +568,7 @@ static void check_quantised(const quant_case_t *c, sinter_data_type_t type, int6
     if (planes.mem[1].map == NULL) {
         return; /* did not run, which has been counted */
     }
-    for (int id = 8; id <= 10; id++) {
+    for (int id = 8; id <= 13; id++) {
         if (planes.mem[id].map != NULL) {
             memcpy(buffer(&whole, &planes.lt[id]), planes.mem[id].data, planes.bytes[id]);
         }
