@@ -50,6 +50,9 @@ const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_ge
         if (group == SINTER_UNKNOWN_DIM || group < 1) {
             return "the size of the groups is not known at compile";
         }
+        if (data->dims[d] == 0) {
+            return "groups of no elements have scales, too";
+        }
         if (d < last - 1 && group > 1) {
             return "groups lie across other dims than the last two";
         }
