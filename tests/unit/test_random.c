@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../fuzz/fuzz.h"
+#include "passive.h"
 
 static const struct {
     const char *name;
@@ -69,13 +69,6 @@ static void report(void)
         printf("unsupported %ld times: %s\n", fz_tally.refusals[i].n, fz_tally.refusals[i].text);
     printf("%ld ops in %ld partitions; %ld passed, %ld failed, %ld unsupported\n", fz_tally.ops, fz_tally.partitions, fz_tally.cases[FZ_PASSED],
            fz_tally.cases[FZ_FAILED], fz_tally.cases[FZ_UNSUPPORTED]);
-}
-
-/* Waiting threads that spin cost ten times what the small cases do; the OpenMP runtime reads its environment before main. */
-static void wait_passively(char **argv)
-{
-    if (!getenv("OMP_WAIT_POLICY") && !setenv("OMP_WAIT_POLICY", "passive", 1))
-        execv("/proc/self/exe", argv);
 }
 
 int main(int argc, char **argv)
