@@ -6,6 +6,7 @@
 #include "../graph/status.h"
 #include "eltwise.h"
 #include "plan.h"
+#include "quant_rows.h"
 #include "tile.h"
 
 /* ---- binding ------------------------------------------------------------------------------------------------------------------- */
@@ -79,6 +80,7 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sint
     out->chain = chain;
     out->fn = eltwise_table(isa);
     out->tiles = tile_table(isa);
+    out->quant = quant_rows(isa);
     out->isa = isa;
     out->ndims = chain->ndims;
     if (space->ndims != chain->ndims) {

@@ -62,13 +62,14 @@ typedef struct chain_ref {
     sinter_data_type_t dtype;
     int64_t stride[SINTER_MAX_NDIMS], group[SINTER_MAX_NDIMS]; /* by iteration dim; group 1 unless the operand is grouped there */
     bool grouped;                                              /* some group is larger than 1 */
-    bool stream; /* stores go past the caches; set by the kernel, which then ends with fn->stream_end */
+    bool stream; /* stores go past the caches; set by the kernel, which then ends with quant->stream_end */
 } chain_ref_t;
 
 typedef struct chain_bound {
     const chain_t *chain;
     const struct eltwise_table *fn; /* functions for the plan's ISA */
     const struct tile_table *tiles;
+    const struct quant_rows *quant;
     sinter_cpu_isa_t isa;
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];

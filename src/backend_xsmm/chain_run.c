@@ -6,6 +6,7 @@
 #include "chain.h"
 #include "eltwise.h"
 #include "plan.h"
+#include "quant_rows.h"
 #include "tile.h"
 
 /* Besides the registers: what is on its way through ROUND_TO or a store, values of groups on their way to elements, scales, zero points. */
@@ -109,7 +110,7 @@ static void load_run(const chain_bound_t *b, const chain_ref_t *ref, const run_t
         fill(dst, n, *tmp);
     } else if (r->group > 1) {
         load(b, ref, r->first, r->stride, n_groups(r, n), tmp);
-        b->fn->spread(dst, tmp, n, r->group, r->phase);
+        b->quant->spread(tmp, n, r->group, r->phase, dst);
     } else {
         load(b, ref, r->first, r->stride, n, dst);
     }
@@ -160,13 +161,14 @@ static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t
         eltwise_store(b->fn, ref->dtype, ref->data, first, 1, n, src);
         return;
     }
+    const unsigned char *from = (const unsigned char *)src;
     unsigned char *to = ref->data + first / t->block_elems * t->block_bytes;
     const size_t bytes = (size_t)(n / t->block_elems * t->block_bytes);
     if (ref->dtype != sinter_f32) {
         eltwise_store(b->fn, ref->dtype, (unsigned char *)tmp, 0, 1, n, src);
-        src = tmp;
+        from = (const unsigned char *)tmp;
     }
-    b->fn->stream(to, src, bytes);
+    b->quant->stream(to, from, bytes);
 }
 
 static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src,
@@ -202,18 +204,18 @@ static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const bl
 /* ---- scales and zero points ----------------------------------------------------------------------------------------------------------- */
 
 /* A parameter of the run r, which starts in a block at `first`. */
-static eltwise_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
+static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
 {
     if (is_one(r, n)) {
         load(b, ref, r->first, 0, 1, x);
-        return (eltwise_param_t){x, ELTWISE_ONE, 0};
+        return (quant_param_t){x, QUANT_ONE, 0};
     }
-    if (r->group > 1 && r->group % ELTWISE_GROUP == 0 && r->phase % ELTWISE_GROUP == 0) {
+    if (r->group > 1 && r->group % QUANT_GROUP == 0 && r->phase % QUANT_GROUP == 0) {
         load(b, ref, r->first, r->stride, n_groups(r, n), x);
-        return (eltwise_param_t){x, r->group, r->phase};
+        return (quant_param_t){x, r->group, r->phase};
     }
     load_run(b, ref, r, n, x, tmp);
-    return (eltwise_param_t){x, 1, 0};
+    return (quant_param_t){x, 1, 0};
 }
 
 static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, const float *src, float *const *tmp)
@@ -221,7 +223,7 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
     const chain_ref_t *s = &b->refs[in->operand], *z = in->zp < 0 ? NULL : &b->refs[in->zp];
     run_t sr = run_of(b, s, k->idx), zr = z ? run_of(b, z, k->idx) : sr;
     const int64_t s_first = sr.first, z_first = zr.first;
-    eltwise_param_t scale = {0}, zp = {0};
+    quant_param_t scale = {0}, zp = {0};
     for (int i = 0; i < k->rows; i++, dst += k->cols, src += k->cols) {
         const int64_t s_at = row_first(b, s, k, s_first, i), z_at = z ? row_first(b, z, k, z_first, i) : 0;
         if (i == 0 || s_at != sr.first) {
@@ -232,7 +234,7 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
             zr.first = z_at;
             zp = load_param(b, z, &zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
         }
-        (in->op == CHAIN_DEQUANT ? b->fn->dequant : b->fn->quant)(dst, src, k->cols, &scale, z ? &zp : NULL);
+        (in->op == CHAIN_DEQUANT ? b->quant->dequant_run : b->quant->quant_run)(src, k->cols, &scale, z ? &zp : NULL, dst);
     }
 }
 

@@ -4,7 +4,6 @@
 #ifndef SINTER_SRC_ELTWISE_H
 #define SINTER_SRC_ELTWISE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include <sinter/sinter_types.h>
@@ -16,27 +15,9 @@ enum { ELTWISE_KINDS = sinter_op_last_symbol };
 typedef void (*eltwise_fn_t)(float *dst, const float *a, const float *b, const float *c, int n, const float *p);
 typedef void (*eltwise_f64_fn_t)(double *dst, const double *a, const double *b, const double *c, int n, const double *p);
 
-/* Scales or zero points of a run: element i has x[(phase + i) / group]. Groups of more than one element are multiples of
- * ELTWISE_GROUP, phase too; ELTWISE_ONE: x[0] for all. */
-typedef struct eltwise_param {
-    const float *x;
-    int64_t group, phase;
-} eltwise_param_t;
-enum { ELTWISE_GROUP = 16 };
-#define ELTWISE_ONE (INT64_MAX / ELTWISE_GROUP * ELTWISE_GROUP)
-
 typedef struct eltwise_table {
     sinter_cpu_isa_t isa;           /* what it was built for */
     eltwise_fn_t op[ELTWISE_KINDS]; /* by sinter_op_kind_t; NULL: no elementwise function */
-
-    /* dst = (src - zp) * scale; dst = round(src / scale) + zp, without zp (NULL) src / scale, as a store rounds it anyway. dst may be src. */
-    void (*dequant)(float *dst, const float *src, int n, const eltwise_param_t *scale, const eltwise_param_t *zp);
-    void (*quant)(float *dst, const float *src, int n, const eltwise_param_t *scale, const eltwise_param_t *zp);
-    void (*spread)(float *dst, const float *src, int n, int64_t group, int64_t phase); /* dst[i] = src[(phase + i) / group] */
-
-    /* Copies past the caches where the ISA can; stream_end before another thread may read what was written. */
-    void (*stream)(void *dst, const void *src, size_t bytes);
-    void (*stream_end)(void);
 
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */

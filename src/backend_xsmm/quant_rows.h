@@ -1,4 +1,4 @@
-/* The loops of computed quantisation over rows of floats, one table for each ISA, all compiled from quant_rows.inc.
+/* The loops of quantisation over rows of floats, one table for each ISA, all compiled from quant_rows.inc.
  *
  * A row is n_groups groups of `size` consecutive elements. Extremes of a group are bits of non-negative floats in an int32_t: top of the
  * largest |x| (or of the largest x above zero), bottom of the largest -x above zero. As integers they have the order of the floats, with
@@ -19,6 +19,15 @@ typedef struct quant_formula {
     float tensor_scale;       /* dynamic_nv; else 1 */
 } quant_formula_t;
 
+/* Scales or zero points of a run: element i has x[(phase + i) / group]. Groups of more than one element and their phases are multiples of
+ * QUANT_GROUP; QUANT_ONE: x[0] for all. */
+typedef struct quant_param {
+    const float *x;
+    int64_t group, phase;
+} quant_param_t;
+enum { QUANT_GROUP = 16 };
+#define QUANT_ONE (INT64_MAX / QUANT_GROUP * QUANT_GROUP)
+
 typedef struct quant_rows {
     /* Widens extremes by a row. bottom NULL: top is of |x|. */
     void (*widen)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
@@ -35,6 +44,10 @@ typedef struct quant_rows {
     void (*zero_points)(const quant_formula_t *f, int n, const int32_t *bottom, const float *scale, float *zp);
     /* q = x / by, or x * by for the kinds of powers of two; zp not NULL: q = round(q) + zp. One factor and zero point for each group. */
     void (*quantise)(const quant_formula_t *f, const float *x, int size, int n_groups, const float *by, const float *zp, float *q);
+    /* n elements by given scales: to = (x - zp) * scale; to = round(x / scale) + zp, without zp (NULL) x / scale. to may be x. */
+    void (*dequant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp, float *to);
+    void (*quant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp, float *to);
+    void (*spread)(const float *x, int n, int64_t group, int64_t phase, float *to); /* to[i] = x[(phase + i) / group] */
     /* Copies past the caches where `to` is aligned to cache lines; stream_end before other threads may look. */
     void (*stream)(unsigned char *to, const unsigned char *from, size_t bytes);
     void (*stream_end)(void);

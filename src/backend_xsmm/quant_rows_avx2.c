@@ -26,6 +26,7 @@ OP vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 OP vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
 OP vf vf_set1(float x) { return _mm256_set1_ps(x); }
 OP vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+OP vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 OP vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 OP vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 OP vf vf_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }

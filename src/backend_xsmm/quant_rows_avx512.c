@@ -26,6 +26,7 @@ OP vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 OP vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
 OP vf vf_set1(float x) { return _mm512_set1_ps(x); }
 OP vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+OP vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 OP vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 OP vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 OP vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }

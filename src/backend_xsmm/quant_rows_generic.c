@@ -29,6 +29,7 @@ OP_2(vi, vi_and, i, a.i[k] & b.i[k])
 OP_2(vi, vi_xor, i, a.i[k] ^ b.i[k])
 OP_2(vi, vi_max, i, a.i[k] > b.i[k] ? a.i[k] : b.i[k])
 OP_2(vf, vf_add, f, a.f[k] + b.f[k])
+OP_2(vf, vf_sub, f, a.f[k] - b.f[k])
 OP_2(vf, vf_mul, f, a.f[k] * b.f[k])
 OP_2(vf, vf_div, f, a.f[k] / b.f[k])
 

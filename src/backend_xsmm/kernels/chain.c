@@ -3,8 +3,8 @@
  * operand is contiguous along the dim before (a transposition): each side of it then reads and writes whole cache lines. */
 #include "../chain.h"
 #include "../../graph/status.h"
-#include "../eltwise.h"
 #include "../kernel.h"
+#include "../quant_rows.h"
 #include "chain_walk.h"
 
 enum { RUN = 1024, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256 };
@@ -125,7 +125,7 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
         chain_run_tile(&st->b, idx, (int)rows, (int)cols, scratch);
     }
     if (st->streams) {
-        st->b.fn->stream_end();
+        st->b.quant->stream_end();
     }
 }
 
