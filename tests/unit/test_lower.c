@@ -272,6 +272,28 @@ static void add_dynamic_dequant(maker_t *k)
     op(k, sinter_op_dynamic_dequantize, in, 2, with_dims(k, sinter_f32, like.ndims, like.dims, false), &attr, 1);
 }
 
+/* Codes and scales computed from a tensor, and numbers again. */
+static void add_computed(maker_t *k)
+{
+    const lt_t x = any_float(k);
+    int64_t *shape = &k->attr_ints[k->n_ints], dims[SINTER_MAX_NDIMS];
+    if (x.ndims == 0 || lt_elems(&x) == 0) {
+        return;
+    }
+    for (int d = 0; d < x.ndims; d++) {
+        shape[d] = d + 1 == x.ndims || (d + 2 == x.ndims && pick(2)) ? x.dims[d] : 1;
+        dims[d] = x.dims[d] / shape[d];
+    }
+    k->n_ints += x.ndims;
+    const attr_t attrs[3] = {STR(qtype, "per_group"),
+                             {.id = sinter_op_attr_group_shape, .n = (size_t)x.ndims, .s64 = shape},
+                             STR(quantization_kind, "dynamic_symmetric")};
+    const lt_t in[2] = {with_dims(k, sinter_s8, x.ndims, x.dims, false), with_dims(k, sinter_bf16, x.ndims, dims, false)};
+    const lt_t from = told(k, &x, find(k, x.id)->input), outs[2] = {told(k, &in[0], false), told(k, &in[1], false)};
+    mini_add(&k->m, sinter_op_dynamic_quantize, &from, 1, outs, 2, attrs, 3);
+    op(k, sinter_op_dynamic_dequantize, in, 2, with_dims(k, sinter_f32, x.ndims, x.dims, false), attrs, 1);
+}
+
 static void add_select(maker_t *k)
 {
     const lt_t x = any_float(k);
@@ -420,11 +442,22 @@ static void refer_operand(const plan_t *plan, const operand_t *op, refs_t *reads
     refer(plan, reads, op->zp);
 }
 
+static void refer_quantised(const plan_t *plan, const dynquant_params_t *p, refs_t *reads, refs_t *writes)
+{
+    refer(plan, reads, p->tensor_scale);
+    refer(plan, writes, p->out);
+    refer(plan, writes, p->scale);
+    refer(plan, writes, p->zp);
+}
+
 /* The values with memory that a step reads and writes. */
 static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_t *writes)
 {
     reads->n = writes->n = 0;
     refer_chain(plan, s->post, reads, writes);
+    if (s->tail != NULL) {
+        refer_quantised(plan, s->tail, reads, writes);
+    }
     switch (s->kind) {
     case STEP_MATMUL:
         refer_operand(plan, &s->p.matmul.a, reads);
@@ -444,10 +477,7 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         break;
     case STEP_DYNQUANT:
         refer(plan, reads, s->p.dynquant.in);
-        refer(plan, reads, s->p.dynquant.tensor_scale);
-        refer(plan, writes, s->p.dynquant.out);
-        refer(plan, writes, s->p.dynquant.scale);
-        refer(plan, writes, s->p.dynquant.zp);
+        refer_quantised(plan, &s->p.dynquant, reads, writes);
         break;
     default:
         break;
@@ -528,7 +558,7 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
 {
     static void (*const add[])(maker_t *) = {add_unary,  add_unary, add_binary, add_binary,  add_binary, add_view,
                                              add_view,   add_view,  add_matmul, add_softmax, add_quant,  add_dynamic_dequant,
-                                             add_select, add_bias,  add_cast};
+                                             add_select, add_bias,  add_cast,   add_computed};
     static maker_t k;
     const char *name = dynamic ? "dynamic" : "static";
     int refused = 0, shared = 0;

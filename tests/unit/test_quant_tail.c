@@ -1,0 +1,314 @@
+/* Quantising tails: what fits a step's blocks is quantised there, what does not is a step of its own and says why; both give what the oracle
+ * gives, with any number of threads, and strict products are never rounded to the type that the graph names for them. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <math.h>
+
+#include "check.h"
+#include "plan_rig.h"
+
+/* ---- graphs ------------------------------------------------------------------------------------------------------------------------- */
+
+typedef enum maker { MATMUL, PLAIN, BATCHED, SHARED, CHAIN, KEPT, ATTENTION, GQA, MLP } maker_t;
+
+typedef struct tail_case {
+    maker_t maker;
+    const char *out;  /* dims of the quantised value; ? is not known at compile */
+    int unknown;      /* what ? turns out to be */
+    const char *kind; /* quantization_kind */
+    sinter_data_type_t code, scale, zp;
+    int group[2];             /* rows, columns */
+    sinter_data_type_t named; /* of what is quantised */
+    sinter_fpmath_mode_t mode;
+    const char *steps, *reason; /* the plan; why the quantisation is a step of its own */
+} tail_case_t;
+
+static lt_t in_dims(mini_t *m, sinter_data_type_t type, int ndims, const int64_t *dims)
+{
+    lt_t lt = mini_tensor(m, type, "");
+    lt.ndims = ndims;
+    memcpy(lt.dims, dims, sizeof(int64_t) * (size_t)ndims);
+    return lt;
+}
+
+/* a[.., rows, k] b[.., k, cols]; shared: b has no batch dims. */
+static lt_t product(mini_t *m, const tail_case_t *c, const lt_t *out, int64_t k, bool shared)
+{
+    int64_t a[SINTER_MAX_NDIMS], b[SINTER_MAX_NDIMS];
+    const int n = out->ndims;
+    memcpy(a, out->dims, sizeof(a));
+    memcpy(b, out->dims, sizeof(b));
+    a[n - 1] = k;
+    b[n - 2] = k;
+    const lt_t x = in_dims(m, sinter_bf16, n, a), w = shared ? in_dims(m, sinter_f32, 2, b + n - 2) : in_dims(m, sinter_f32, n, b);
+    return mini_op(m, sinter_op_matmul, c->named, (lt_t[]){x, w}, 2, NULL, 0);
+}
+
+/* Q K and V with `heads` of their own for each head of K and V. */
+static lt_t attention(mini_t *m, const tail_case_t *c, const lt_t *out, bool gqa)
+{
+    enum { D = 24, T = 300 };
+    const int n = out->ndims;
+    int64_t q[SINTER_MAX_NDIMS], k[SINTER_MAX_NDIMS], v[SINTER_MAX_NDIMS];
+    memcpy(q, out->dims, sizeof(q));
+    memcpy(k, out->dims, sizeof(k));
+    memcpy(v, out->dims, sizeof(v));
+    q[n - 1] = k[n - 2] = D;
+    k[n - 1] = v[n - 2] = T;
+    k[n - 3] = v[n - 3] = gqa ? 1 : k[n - 3];
+    const lt_t s = OP(m, matmul, f32, in_dims(m, sinter_f32, n, q), in_dims(m, sinter_f32, n, k));
+    const lt_t scaled = OP(m, multiply, f32, s, IN(m, f32, "1"));
+    const lt_t p = OPA(m, softmax, f32, ATTRS(S64S(axis, -1)), scaled);
+    return mini_op(m, sinter_op_matmul, c->named, (lt_t[]){p, in_dims(m, sinter_bf16, n, v)}, 2, NULL, 0);
+}
+
+static lt_t make(mini_t *m, const tail_case_t *c)
+{
+    const lt_t out = mini_tensor(m, c->named, c->out);
+    lt_t x, y;
+    switch (c->maker) {
+    case MATMUL:
+        x = product(m, c, &out, 65, false);
+        x = OP(m, add, f32, x, in_dims(m, sinter_f32, 1, out.dims + out.ndims - 1));
+        return mini_op(m, sinter_op_abs, c->named, &x, 1, NULL, 0);
+    case PLAIN:
+    case BATCHED:
+        return product(m, c, &out, 130, false);
+    case SHARED:
+        return product(m, c, &out, 40, true);
+    case CHAIN:
+    case KEPT:
+        x = in_dims(m, sinter_bf16, out.ndims, out.dims);
+        y = OP(m, sigmoid, f32, x);
+        x = mini_op(m, sinter_op_multiply, c->named, (lt_t[]){x, y}, 2, NULL, 0);
+        if (c->maker == KEPT) {
+            mini_output(m, x);
+        }
+        return x;
+    case ATTENTION:
+    case GQA:
+        return attention(m, c, &out, c->maker == GQA);
+    default:
+        x = OP(m, sigmoid, f32, product(m, c, &out, 48, true));
+        return mini_op(m, sinter_op_multiply, c->named, (lt_t[]){x, product(m, c, &out, 48, true)}, 2, NULL, 0);
+    }
+}
+
+static void quantise(mini_t *m, const tail_case_t *c, lt_t x)
+{
+    const lt_t outs[3] = {mini_tensor(m, c->code, "*"), mini_tensor(m, c->scale, "*"), mini_tensor(m, c->zp, "*")};
+    const bool zp = c->zp != sinter_data_type_undef;
+    int64_t shape[SINTER_MAX_NDIMS];
+    const lt_t out = mini_tensor(m, c->named, c->out);
+    for (int d = 0; d < out.ndims; d++) {
+        shape[d] = d == out.ndims - 1 ? c->group[1] : d == out.ndims - 2 ? c->group[0] : 1;
+    }
+    const attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .n = 1, .str = c->kind},
+                            STR(qtype, "per_group"),
+                            {.id = sinter_op_attr_group_shape, .n = (size_t)out.ndims, .s64 = shape}};
+    mini_add(m, sinter_op_dynamic_quantize, &x, 1, outs, zp ? 3 : 2, attrs, 3);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t state = 1;
+
+static double uniform(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(state >> 11) * 0x1p-52 - 1;
+}
+
+/* Some rows are larger than others by powers of two, so that scales differ. */
+static void fill(plan_buffers_t *b, int i, bool special)
+{
+    const lt_t *lt = &b->lt[i];
+    const int64_t n = lt_elems(lt), cols = lt->ndims > 0 ? lt->dims[lt->ndims - 1] : 1;
+    for (int64_t e = 0; e < n; e++) {
+        const double v = uniform() * ldexp(1, (int)(e / (cols > 0 ? cols : 1) % 5) - 2);
+        orc_encode(lt->data_type, b->data[i] + PLAN_GUARD, e, v);
+    }
+    if (special && i == 0 && n > 2) {
+        orc_encode(lt->data_type, b->data[i] + PLAN_GUARD, n / 2, NAN);
+        orc_encode(lt->data_type, b->data[i] + PLAN_GUARD, n - 1, INFINITY);
+    }
+}
+
+static void make_inputs(const tail_case_t *c, const planned_t *p, plan_buffers_t *in, bool special)
+{
+    for (int i = 0; i < p->part.n_inputs; i++) {
+        lt_t lt = p->part.sub.values[p->in[i]].lt;
+        for (int d = 0; d < lt.ndims; d++) {
+            lt.dims[d] = lt.dims[d] == SINTER_UNKNOWN_DIM ? c->unknown : lt.dims[d];
+        }
+        lt.layout_type = sinter_layout_type_strided;
+        lt_set_dense(&lt);
+        plan_buffer(in, &lt, 0x5A);
+        fill(in, in->n - 1, special);
+    }
+}
+
+static void check_output(const tail_case_t *c, const orc_result_t *want, const lt_t *lt, const unsigned char *data, bool special, int line)
+{
+    orc_diff_t diff = {0};
+    const int bad = orc_compare(want, lt, data, &diff);
+    check_at(!bad, line, "tensor %llu: %zu of %zu wrong, at %zu got %g, want %g +- %g", (unsigned long long)lt->id, diff.bad, diff.n,
+             diff.worst, diff.got, diff.want, diff.tolerance);
+    /* A rounding to bf16 would move one code in thirty. */
+    check_at(lt->data_type != c->code || c->mode != sinter_fpmath_mode_strict || special || diff.differ <= diff.n / 400 + 2, line,
+             "%zu of %zu codes differ", diff.differ, diff.n);
+}
+
+/* Executes on so many threads and compares with the oracle's results. */
+static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in, const orc_result_t *want, int threads, bool special, int line)
+{
+    plan_buffers_t out = {.n = 0};
+    lt_t inferred[PLAN_PORTS];
+    const size_t n_out = (size_t)p->part.n_outputs;
+    sinter_stream_t *stream = NULL;
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads};
+    const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
+    sinter_stream_create(&stream, NULL, &desc);
+    sinter_status_t status = sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);
+    for (size_t i = 0; i < n_out && status == sinter_success; i++) {
+        plan_buffer(&out, &inferred[i], 0xA5);
+    }
+    status = status == sinter_success ? sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out, out.tensor, NULL, 0)
+                                      : status;
+    check_at(status == sinter_success, line, "%s", sinter_last_error_message());
+    check_at(plan_guarded(in, 0x5A) && plan_guarded(&out, 0xA5), line, "written outside");
+    for (size_t i = 0; i < n_out && status == sinter_success; i++) {
+        check_output(c, &want[i], &inferred[i], out.data[i] + PLAN_GUARD, special, line);
+    }
+    sinter_stream_destroy(&stream);
+    plan_buffers_free(&out);
+}
+
+static void check_results(const tail_case_t *c, planned_t *p, bool special, int line)
+{
+    plan_buffers_t in = {.n = 0};
+    orc_result_t want[PLAN_PORTS];
+    uint64_t ids[PLAN_PORTS];
+    char err[256] = "";
+    const size_t n_out = (size_t)p->part.n_outputs;
+    make_inputs(c, p, &in, special);
+    for (size_t i = 0; i < n_out; i++) {
+        ids[i] = p->part.sub.values[p->out[i]].lt.id;
+    }
+    const int failed = plan_oracle(&p->m->g, c->mode, false, &in, n_out, ids, want, err, sizeof(err));
+    check_at(!failed, line, "oracle: %s", err);
+    for (int threads = 1; threads <= 3 && !failed; threads += 2) {
+        execute(c, p, &in, want, threads, special, line);
+    }
+    for (size_t i = 0; i < n_out && !failed; i++) {
+        orc_result_free(&want[i]);
+    }
+    plan_buffers_free(&in);
+}
+
+static void run(const tail_case_t *c, sinter_engine_t *engine, int line)
+{
+    mini_t m;
+    planned_t p;
+    char steps[256];
+    mini_begin(&m, engine);
+    quantise(&m, c, make(&m, c));
+    sinter_status_t status = mini_end(&m);
+    planned_part(&p, &m, c->maker == ATTENTION || c->maker == GQA ? FAMILY_ATTENTION : FAMILY_GENERAL, c->mode, false);
+    for (int i = 0; i < m.g.n_nodes; i++) { /* the first product is the scores */
+        m.g.nodes[i].role = i == 0 ? "qk" : "";
+    }
+    status = status == sinter_success ? planned_compile(&p, NULL, 0) : status;
+    check_at(status == sinter_success, line, "%s", sinter_last_error_message());
+    if (status == sinter_success) {
+        check_at(strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0, line, "steps \"%s\", not \"%s\"", steps, c->steps);
+        const char *report = p.cp->report, *why = strstr(report, "no part of the step that makes its data: ");
+        check_at((c->reason == NULL) == (why == NULL) && (why == NULL || strstr(why, c->reason) != NULL), line, "report:\n%s", report);
+        check_at((strstr(report, "quantises its result to") != NULL) == (c->reason == NULL), line, "report:\n%s", report);
+        check_results(c, &p, false, line);
+        check_results(c, &p, true, line);
+    }
+    planned_free(&p);
+}
+
+/* ---- cases -------------------------------------------------------------------------------------------------------------------------- */
+
+#define MX "dynamic_mx", sinter_f8_e4m3, sinter_e8m0, 0
+#define MX4 "dynamic_mx", sinter_f4_e2m1, sinter_e8m0, 0
+#define RCEIL "dynamic_mx_rceil", sinter_f8_e5m2, sinter_e8m0, 0
+#define SYM "dynamic_symmetric", sinter_s8, sinter_f32, 0
+#define SYM6 "dynamic_symmetric", sinter_f6_e2m3, sinter_bf16, 0
+#define ASYM "dynamic_asymmetric", sinter_u4, sinter_f16, sinter_u4
+#define ASYM8 "dynamic_asymmetric", sinter_u8, sinter_f32, sinter_s32
+#define NV "dynamic_nv", sinter_f4_e2m1, sinter_f8_e4m3, 0
+#define STRICT sinter_f32, sinter_fpmath_mode_strict
+#define NAMED sinter_bf16, sinter_fpmath_mode_strict
+#define BF16 sinter_bf16, sinter_fpmath_mode_bf16
+
+static const tail_case_t cases[] = {
+    /* groups along the columns: several panels, and rows of several blocks */
+    {MATMUL, "9x320", 0, MX, {1, 32}, STRICT, "matmul", NULL},
+    {MATMUL, "150x96", 0, MX4, {1, 32}, NAMED, "matmul", NULL},
+    {MATMUL, "33x576", 0, RCEIL, {1, 64}, NAMED, "matmul", NULL},
+    {PLAIN, "40x768", 0, SYM, {1, 128}, NAMED, "matmul", NULL},
+    {PLAIN, "5x512", 0, ASYM, {1, 16}, BF16, "matmul", NULL},
+    {PLAIN, "12x384", 0, NV, {1, 16}, NAMED, "matmul", NULL},
+    {PLAIN, "12x768", 0, SYM6, {1, 192}, NAMED, "matmul", NULL},
+    {MATMUL, "7x96", 0, ASYM8, {1, 48}, BF16, "matmul", NULL},
+    {PLAIN, "6x45", 0, ASYM, {1, 15}, NAMED, "matmul", NULL}, /* nibbles shared by rows and by groups */
+    {PLAIN, "30x250", 0, MX4, {1, 125}, NAMED, "matmul", NULL},
+    {PLAIN, "4x200", 0, SYM, {1, 200}, NAMED, "matmul", NULL}, /* a token of few columns */
+    {PLAIN, "70x33", 0, SYM, {1, 1}, NAMED, "matmul", NULL},
+    /* groups of several rows */
+    {PLAIN, "64x96", 0, SYM, {4, 4}, NAMED, "matmul", NULL},
+    {PLAIN, "160x80", 0, MX, {32, 1}, NAMED, "matmul", NULL},
+    {MATMUL, "256x64", 0, ASYM, {128, 2}, NAMED, "matmul", NULL},
+    {BATCHED, "3x8x64", 0, MX, {8, 32}, NAMED, "matmul", NULL},
+    {SHARED, "5x16x64", 0, SYM, {16, 16}, NAMED, "matmul", NULL}, /* rows of all batches in one block */
+    {SHARED, "2x3x70x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},
+    /* dims that come later */
+    {PLAIN, "?x320", 17, MX, {1, 32}, NAMED, "matmul", NULL},
+    {SHARED, "3x?x64", 40, SYM, {8, 32}, NAMED, "matmul", NULL},
+    {PLAIN, "6x?", 640, MX, {1, 32}, NAMED, "matmul", NULL},
+    {MATMUL, "?x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},
+    /* what does not fit */
+    {PLAIN, "4x640", 0, SYM, {1, 640}, NAMED, "matmul dynquant", "groups of so many columns reach over panels"},
+    {PLAIN, "48x64", 0, SYM, {48, 1}, NAMED, "matmul dynquant", "groups of so many rows do not divide a block of rows"},
+    {PLAIN, "256x64", 0, MX, {256, 32}, NAMED, "matmul dynquant", "groups of so many rows do not divide a block of rows"},
+    /* elementwise */
+    {CHAIN, "9x320", 0, MX, {1, 32}, NAMED, "chain", NULL},
+    {CHAIN, "2x3x4x32", 0, MX4, {1, 32}, NAMED, "chain", NULL},
+    {CHAIN, "70x45", 0, ASYM, {1, 9}, NAMED, "chain", NULL},
+    {CHAIN, "16x12", 0, SYM6, {4, 4}, NAMED, "chain", NULL},
+    {CHAIN, "3x128x7", 0, SYM, {64, 1}, NAMED, "chain", NULL},
+    {CHAIN, "1000", 0, SYM, {1, 250}, NAMED, "chain", NULL},
+    {CHAIN, "?x64", 50, NV, {1, 16}, NAMED, "chain", NULL},
+    {KEPT, "6x96", 0, RCEIL, {1, 32}, NAMED, "chain", NULL},
+    {CHAIN, "4x512", 0, SYM, {1, 512}, NAMED, "chain dynquant", "groups longer than a run of 256 elements"},
+    {CHAIN, "256x8", 0, SYM, {128, 4}, NAMED, "chain dynquant", "groups of so many rows"},
+    /* attention */
+    {ATTENTION, "2x3x70x64", 0, MX, {1, 32}, NAMED, "attention", NULL},
+    {ATTENTION, "1x2x1x96", 0, SYM, {1, 32}, NAMED, "attention", NULL}, /* keys are split among threads */
+    {ATTENTION, "1x2x5x48", 0, SYM, {1, 48}, BF16, "attention", NULL},
+    {GQA, "1x4x9x64", 0, MX4, {1, 32}, NAMED, "attention", NULL},
+    {GQA, "1x4x?x64", 3, ASYM, {1, 16}, NAMED, "attention", NULL},
+    {ATTENTION, "1x1x2x1024", 0, MX, {1, 32}, NAMED, "attention", NULL}, /* the head in chunks */
+    {ATTENTION, "1x2x4x64", 0, SYM, {4, 32}, NAMED, "attention dynquant", "rows of attention are computed in an order of their own"},
+    {ATTENTION, "1x1x2x1024", 0, SYM, {1, 1024}, NAMED, "attention dynquant", "groups of so many columns reach over chunks of the head"},
+    /* two products, the second with the gate's result beside it */
+    {MLP, "7x96", 0, MX, {1, 32}, NAMED, "matmul matmul", NULL},
+    {MLP, "130x64", 0, SYM, {1, 64}, BF16, "matmul matmul", NULL},
+};
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    plan_wait_passively(argv);
+    sinter_engine_t *engine = engine_ref(NULL);
+    for (int i = 0; i < MINI_N(cases); i++) {
+        state = (uint64_t)i + 1;
+        run(&cases[i], engine, i);
+    }
+    engine_unref(engine);
+    return check_finish();
+}
