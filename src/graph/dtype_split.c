@@ -3,6 +3,8 @@
  *     high plane  s m4       low plane  m3 m2 m1 m0       value = +-magnitude[m] */
 #include "dtype.h"
 
+#include <string.h>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -16,14 +18,19 @@ static magnitudes_t magnitudes_f6_e2m3 = {0,      0.125f, 0.25f,  0.375f, 0.5f, 
                                           1.375f, 1.5f,   1.625f, 1.75f,  1.875f, 2,      2.25f, 2.5f,   2.75f, 3,      3.25f,
                                           3.5f,   3.75f,  4,      4.5f,   5,      5.5f,   6,     6.5f,   7,     7.5f};
 
-/* What one ISA has: runs of whole vectors, returning how many elements they did. */
+/* What one ISA has: runs of whole vectors (of bytes, in the portable form), returning how many elements they did. */
 typedef int64_t load_vectors_t(magnitudes_t table, const unsigned char *low, const unsigned char *high, int64_t n, float *dst);
 typedef int64_t join_vectors_t(magnitudes_t table, const float *low, const float *high, int64_t n, float *dst);
 
 static float value_of(magnitudes_t table, unsigned low, unsigned high)
 {
-    const float magnitude = table[low | (high & 1) << 4];
-    return high & 2 ? -magnitude : magnitude;
+    const uint32_t sign = high >> 1 << 31;
+    uint32_t bits;
+    float value = table[low | (high & 1) << 4];
+    memcpy(&bits, &value, sizeof bits);
+    bits |= sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 static void load_each(magnitudes_t table, const unsigned char *low, int64_t low_at, const unsigned char *high, int64_t high_at, int64_t n,
@@ -57,13 +64,19 @@ static inline void join_run(join_vectors_t *vectors, magnitudes_t table, const f
 
 /* ---- portable ----------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t load_none(magnitudes_t table, const unsigned char *low, const unsigned char *high, int64_t n, float *dst)
+static int64_t load_generic(magnitudes_t table, const unsigned char *low, const unsigned char *high, int64_t n, float *dst)
 {
-    (void)table, (void)low, (void)high, (void)n, (void)dst;
-    return 0;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4, low += 2, high++) {
+        dst[i] = value_of(table, low[0] & 15, *high & 3);
+        dst[i + 1] = value_of(table, low[0] >> 4, *high >> 2 & 3);
+        dst[i + 2] = value_of(table, low[1] & 15, *high >> 4 & 3);
+        dst[i + 3] = value_of(table, low[1] >> 4, *high >> 6);
+    }
+    return i;
 }
 
-static int64_t join_none(magnitudes_t table, const float *low, const float *high, int64_t n, float *dst)
+static int64_t join_generic(magnitudes_t table, const float *low, const float *high, int64_t n, float *dst)
 {
     (void)table, (void)low, (void)high, (void)n, (void)dst;
     return 0;
@@ -215,8 +228,8 @@ void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int6
     }                                                                                                                                      \
     static const dtype_split_t split_##type##_##isa = {load_##type##_##isa, join_##type##_##isa};
 
-SPLIT(f6_e3m2, none)
-SPLIT(f6_e2m3, none)
+SPLIT(f6_e3m2, generic)
+SPLIT(f6_e2m3, generic)
 #if defined(__x86_64__)
 SPLIT(f6_e3m2, avx2)
 SPLIT(f6_e2m3, avx2)
@@ -237,8 +250,8 @@ const dtype_split_t *dtype_split(sinter_data_type_t type, sinter_cpu_isa_t isa)
         {sinter_isa_avx2, sinter_f6_e3m2, &split_f6_e3m2_avx2},
         {sinter_isa_avx2, sinter_f6_e2m3, &split_f6_e2m3_avx2},
 #endif
-        {sinter_isa_generic, sinter_f6_e3m2, &split_f6_e3m2_none},
-        {sinter_isa_generic, sinter_f6_e2m3, &split_f6_e2m3_none},
+        {sinter_isa_generic, sinter_f6_e3m2, &split_f6_e3m2_generic},
+        {sinter_isa_generic, sinter_f6_e2m3, &split_f6_e2m3_generic},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].type == type && rows[i].isa <= isa) {

@@ -121,6 +121,8 @@ typedef struct fz_geometry {
 typedef struct fz_coded {
     int codes, scales, zps;
     fz_geometry_t geometry;
+    int high; /* the high plane of split codes, else -1 */
+    sinter_data_type_t split;
 } fz_coded_t;
 
 sinter_data_type_t fz_code_type(fz_t *f);

@@ -344,18 +344,24 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
     const kind_t *k = &kinds[fz_pick(f, 5)];
     const int scaled = k->scale == sinter_f8_e4m3 && fz_chance(f, 30), telling_x = t.declare >= FZ_NO_DIMS;
     int in[2] = {x, -1}, telling = telling_x;
-    fz_coded_t q = {.zps = -1};
+    const sinter_data_type_t code = element_type(f, k);
+    fz_coded_t q = {.zps = -1, .high = -1, .split = split_planes(f, code) ? code : sinter_data_type_undef};
 
     computed_geometry(f, t.ndims, t.dims, group, &q.geometry);
     if (scaled) {
         in[1] = fz_scalar(f, sinter_f32, 1);
         f->tensors[in[1]].property = sinter_tensor_property_variable;
     }
-    q.codes = fz_op(f, sinter_op_dynamic_quantize, element_type(f, k), t.ndims, t.dims, 1 + scaled, in);
+    q.codes = fz_op(f, sinter_op_dynamic_quantize, q.split ? sinter_u4 : code, t.ndims, t.dims, 1 + scaled, in);
     f->tensors[q.codes].keep = fz_chance(f, 80);
     q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);
     if (!strcmp(k->name, "dynamic_asymmetric"))
         q.zps = param_output(f, zp_type(f, f->tensors[q.codes].type), &q.geometry, t.ndims, &telling);
+    if (q.split) {
+        q.high = fz_more_output(f, sinter_u2, t.ndims, t.dims);
+        f->tensors[q.high].keep = fz_chance(f, 80);
+        fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
+    }
     fz_str(f, sinter_op_attr_quantization_kind, k->name);
     computed_attrs(f, k, t.ndims, t.dims, &q.geometry, telling);
     return q;
@@ -364,9 +370,11 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
 int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q)
 {
     const fz_tensor_t t = f->tensors[q->codes];
-    int in[3] = {q->codes, q->scales, q->zps};
-    int x = fz_op(f, sinter_op_dynamic_dequantize, type, t.ndims, t.dims, q->zps < 0 ? 2 : 3, in);
+    int in[3] = {q->codes, q->scales, q->split ? q->high : q->zps};
+    int x = fz_op(f, sinter_op_dynamic_dequantize, type, t.ndims, t.dims, in[2] < 0 ? 2 : 3, in);
 
+    if (q->split)
+        fz_str(f, sinter_op_attr_split_type, gr_dtype(q->split)->name);
     geometry_attrs(f, t.ndims, t.dims, &q->geometry);
     return x;
 }
