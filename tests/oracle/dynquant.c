@@ -157,7 +157,7 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
     double sb = fmax(q->scale.v - q->scale.low, q->scale.high - q->scale.v) * p->tensor_scale;
 
     if (q->zeros || q->loose) {
-        *v = copysign(0, x);
+        *v = isnan(q->scale.v) ? 0 : copysign(0, x);
         *b = q->loose ? INFINITY : 0;
         return;
     }
@@ -386,7 +386,8 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     return 0;
 }
 
-/* Codes into planes: four bits into output 0, the others into the last one. A code that a bound leaves open may be anything in both. */
+/* Codes into planes: four bits into output 0, the others into the last one. A code that a bound leaves open may be anything in both; a zero
+ * that was computed may have either sign, which is the upper bit of the last one. */
 static int part_codes(orc_ctx_t *c, const orc_value_t *codes, orc_value_t *low, size_t high_output)
 {
     orc_value_t *high = c->out[high_output];
@@ -400,6 +401,8 @@ static int part_codes(orc_ctx_t *c, const orc_value_t *codes, orc_value_t *low, 
         low->v[i] = byte & 15;
         high->v[i] = byte >> 4 & 3;
         low->b[i] = high->b[i] = codes->b && codes->b[i] > 0 ? INFINITY : 0;
+        if (codes->v[i] == 0 && low->b[i] == 0 && c->in[0]->b)
+            high->b[i] = 2;
     }
     return 0;
 }
