@@ -70,6 +70,32 @@ def dequantize_planes(g, dtype, shape, group, stride=None, high_stride=None, to=
     return g.op("DynamicDequantize", inputs, to, qtype="per_group", group_shape=[1] * (len(shape) - 1) + [group], split_type=dtype)
 
 
+def mx(g, dtype, shape, to="f32", axis=-1):
+    """An MX input with groups of 32 along one axis, and its DynamicDequantize."""
+    groups = [dim // 32 if i == axis % len(shape) else dim for i, dim in enumerate(shape)]
+    return g.op("DynamicDequantize", [g.input(dtype, shape), g.input("e8m0", groups)], to, qtype="per_group", axis=[axis], groups=[groups[axis]])
+
+
+@pattern("matmul-fp6-planes", 3)
+def matmul_fp6_planes(g, nomatch):
+    x = dequantize_planes(g, "f6_e2m3", [7, 64], 32)
+    w = dequantize_planes(g, "f6_e3m2", [19, 64], 16, prop="constant")
+    if nomatch:  # the high plane depends on the product through a SoftMax: Dequantizes+MatMul, SoftMax+TypeCast, Dequantize+MatMul
+        bits = g.op("TypeCast", [softmax(g, matmul(g, x, w, transpose_b=True))], "u2")
+        last = g.op("Dequantize", [g.input("u4", [7, 19]), bits], "f32", qtype="per_tensor", axis=1, scales=[1.0], split_type="f6_e3m2")
+        return g.output(matmul(g, last, g.input("f32", [19, 5])))
+    return g.output(g.op("ReLU", [matmul(g, x, w, transpose_b=True)], "f32"))
+
+
+@pattern("matmul-quantize-planes", 2)
+def matmul_quantize_planes(g, nomatch):
+    y = matmul(g, g.input("f32", [7, 33]), g.input("f32", [33, 64]))
+    if nomatch:  # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
+        y = softmax(g, y)
+    outputs = [g.tensor("u4", [7, 64], [80, 1]), g.tensor("e8m0", [7, 2]), g.tensor("u2", [7, 64], [64, 1])]
+    return g.output(*g.op_to("DynamicQuantize", [y], outputs, quantization_kind="dynamic_mx", split_type="f6_e3m2"))
+
+
 # ---- attention ------------------------------------------------------------------------------------------------------------------
 
 
@@ -279,6 +305,14 @@ def sdpa_typecasts(g, nomatch):
     return g.output(matmul(g, g.op("TypeCast", [p], "bf16"), v, "bf16"))
 
 
+@pattern("sdpa-mx", 2)
+def sdpa_mx(g, nomatch):
+    q, k, v = mx(g, "f8_e4m3", [2, 3, 5, 32]), mx(g, "f4_e2m1", [2, 3, 7, 32], "bf16"), mx(g, "f8_e5m2", [2, 3, 7, 64])
+    if nomatch:  # the dequantised V must be written: DynamicDequantize, attention over it
+        g.output(v)
+    return g.output(matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))), v))
+
+
 @pattern("sdpa-dynamic-quantize", 2)
 def sdpa_dynamic_quantize(g, nomatch):
     q, k, v = g.input("bf16", [2, 3, 5, 16]), g.input("bf16", [2, 3, 16, 7]), g.input("bf16", [2, 3, 7, 64])
@@ -326,32 +360,6 @@ def matmul_typecast_quantize(g, nomatch):
         return g.output(g.op("DynamicQuantize", [y, softmax(g, y, axis=0)], "s8", qtype="per_channel", axis=0))
     y = g.op("TypeCast", [matmul(g, g.input("bf16", [7, 33]), g.input("bf16", [33, 19]), "bf16")], "f32")
     return g.output(quantize(g, y, "u8", 0.5, 128))
-
-
-def mx(g, dtype, shape, to="f32", axis=-1):
-    """An MX input with groups of 32 along one axis, and its DynamicDequantize."""
-    groups = [dim // 32 if i == axis % len(shape) else dim for i, dim in enumerate(shape)]
-    return g.op("DynamicDequantize", [g.input(dtype, shape), g.input("e8m0", groups)], to, qtype="per_group", axis=[axis], groups=[groups[axis]])
-
-
-@pattern("matmul-fp6-planes", 3)
-def matmul_fp6_planes(g, nomatch):
-    x = dequantize_planes(g, "f6_e2m3", [7, 64], 32)
-    w = dequantize_planes(g, "f6_e3m2", [19, 64], 16, prop="constant")
-    if nomatch:  # the high plane depends on the product through a SoftMax: Dequantizes+MatMul, SoftMax+TypeCast, Dequantize+MatMul
-        bits = g.op("TypeCast", [softmax(g, matmul(g, x, w, transpose_b=True))], "u2")
-        last = g.op("Dequantize", [g.input("u4", [7, 19]), bits], "f32", qtype="per_tensor", axis=1, scales=[1.0], split_type="f6_e3m2")
-        return g.output(matmul(g, last, g.input("f32", [19, 5])))
-    return g.output(g.op("ReLU", [matmul(g, x, w, transpose_b=True)], "f32"))
-
-
-@pattern("matmul-quantize-planes", 2)
-def matmul_quantize_planes(g, nomatch):
-    y = matmul(g, g.input("f32", [7, 33]), g.input("f32", [33, 64]))
-    if nomatch:  # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
-        y = softmax(g, y)
-    outputs = [g.tensor("u4", [7, 64], [80, 1]), g.tensor("e8m0", [7, 2]), g.tensor("u2", [7, 64], [64, 1])]
-    return g.output(*g.op_to("DynamicQuantize", [y], outputs, quantization_kind="dynamic_mx", split_type="f6_e3m2"))
 
 
 @pattern("matmul-mx", 2)
@@ -513,7 +521,24 @@ def lists():
     for name, (_, nomatch_partitions) in PATTERNS.items():
         for suffix, partitions in (("", 1), (".nomatch", nomatch_partitions)):
             lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}")
-    return {"patterns.list": "\n".join(lines) + "\n"}
+    return {"patterns.list": "\n".join(lines) + "\n", "mx_types.list": mx_types()}
+
+
+def mx_types():
+    """Every type of codes with every type of scales on every side of a matmul and of attention, the other sides going round through the types."""
+    codes = ["f8_e4m3", "f8_e5m2", "f8_e4m3fnuz", "f8_e5m2fnuz", "f6_e3m2", "f6_e2m3", "f4_e2m1", "s8", "u8", "s4", "u4"]
+    scales = ["e8m0", "f32", "f16", "bf16", "f8_e4m3"]
+    lines = ["# Any type of codes with any type of scales on any side of one partition. Written by tools/make_patterns.py."]
+    for i, code in enumerate(codes):
+        for k, scale in enumerate(scales):
+            other, third = codes[(i + 3 * k + 1) % len(codes)], codes[(i + 5 * k + 2) % len(codes)]
+            pairs = [(code, scale), (other, scales[(k + i + 1) % len(scales)]), (third, scales[(k + 2 * i + 3) % len(scales)])]
+            for name, n in (("matmul-mx", 2), ("sdpa-mx", 3)):
+                for turn in range(n):
+                    turned = pairs[turn:n] + pairs[:turn]
+                    dt = "+".join(f"{3 * t}:{c}+{3 * t + 1}:{s}" for t, (c, s) in enumerate(turned))
+                    lines.append(f"--mode=C --case=../../models/patterns/{name}.json --expected-n-partitions=1 --dt={dt}")
+    return "\n".join(lines) + "\n"
 
 
 def main():

@@ -46,15 +46,12 @@ const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_ge
         return "the data is a scalar";
     }
     for (int d = 0; d <= last; d++) {
-        if (data->dims[d] == 0) {
-            return "the data is empty, its groups are not";
-        }
         const int64_t group = data->dims[d] == 1 ? 1 : geom->scale_group[d];
-        if (group == SINTER_UNKNOWN_DIM || group < 1) {
-            return "the size of the groups is not known at compile";
-        }
         if (data->dims[d] == 0) {
             return "groups of no elements have scales, too";
+        }
+        if (group == SINTER_UNKNOWN_DIM || group < 1) {
+            return "the size of the groups is not known at compile";
         }
         if (d < last - 1 && group > 1) {
             return "groups lie across other dims than the last two";
