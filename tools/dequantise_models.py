@@ -33,14 +33,10 @@ DEQUANTISE = [
 ]
 
 
-def sizes(group, rows):
-    return [size or dim for size, dim in zip(group, [rows, COLUMNS])]
-
-
 def dequantise(codes, scale, zero_point, group):
     g = Graph()
     shape = [ROWS["f32"], COLUMNS]
-    group = sizes(group, shape[0])
+    group = [size or dim for size, dim in zip(group, shape)]
     inputs = [g.input(codes, shape)] + [g.input(dtype, [dim // n for dim, n in zip(shape, group)]) for dtype in (scale, zero_point) if dtype]
     return g.output(g.op("DynamicDequantize", inputs, "f32", qtype="per_group", group_shape=group))
 
@@ -70,19 +66,33 @@ def models():
     return graphs
 
 
-def wider(rows, group):
-    """Knobs that give a model of DEQUANTISE so many rows."""
-    group = sizes(group, rows)
-    scales = f"{rows // group[0]}x{COLUMNS // group[1]}"
-    return f"--in-shapes=0:{rows}x{COLUMNS}+1:{scales}", f"+2:{scales}", f"--op-attrs=0:group_shape:{group[0]}x{group[1]}"
+def resized(zero_point, group, rows, columns, strides=""):
+    """Knobs that give a model of DEQUANTISE another shape."""
+    group = [size or dim for size, dim in zip(group, [rows, columns])]
+    scales = f"{rows // group[0]}x{columns // group[1]}"
+    shapes = f"--in-shapes=0:{rows}x{columns}{strides}+1:{scales}" + (f"+2:{scales}" if zero_point else "")
+    return f"{shapes} --op-attrs=0:group_shape:{group[0]}x{group[1]}"
+
+
+def small_commands():
+    for name, _, _, zero_point, group in DEQUANTISE:
+        for i, out in enumerate(("f32", "f16", "bf16")):
+            rows, columns, strides = 256 if group[0] == 256 else 32, 256 if group[1] == 256 else 384, ("", "*ba", f"*{448}x1")[i]
+            yield f"dequantise-{name}.json {resized(zero_point, group, rows, columns, strides)} --dt={3 if zero_point else 2}:{out}"
+    yield from ("dequantise-u8-static.json --in-shapes=0:33x70", "quantise-u8-static.json --in-shapes=0:33x70")
+    yield "quantise-s8-static-channel.json --in-shapes=0:4096x5"
+    types = ("f32", "f16", "bf16", "s8", "u8", "s4", "u4", "f8_e5m2", "f8_e4m3", "f8_e5m2fnuz", "f8_e4m3fnuz", "f6_e3m2", "f6_e2m3", "f4_e2m1")
+    for i, source in enumerate(types):
+        yield f"transpose.json --in-shapes=0:76x144 --dt=0:{source}+1:{source}"
+        to = types[(i + 3) % len(types)]
+        yield f"typecast.json --in-shapes=0:77x146{'*ba' if i % 2 else ''} --dt=0:{source}+1:{to}"
 
 
 def commands():
     for name, _, _, zero_point, group in DEQUANTISE:
         yield f"dequantise-{name}.json"
         for out in ("f16", "bf16") if group[0] == 1 and group[1] != 0 else ():
-            shapes, zero_point_shape, attrs = wider(ROWS[out], group)
-            yield f"dequantise-{name}.json {shapes}{zero_point_shape if zero_point else ''} {attrs} --dt={3 if zero_point else 2}:{out}"
+            yield f"dequantise-{name}.json {resized(zero_point, group, ROWS[out], COLUMNS)} --dt={3 if zero_point else 2}:{out}"
     yield from ("dequantise-u8-static.json", "quantise-u8-static.json", "quantise-s8-static-channel.json")
     for source, to in (("f32", "f32"), ("f32", "bf16"), ("f16", "f32"), ("f32", "f8_e4m3"), ("f8_e5m2", "f32"), ("f32", "s8")):
         yield f"typecast.json --dt=0:{source}+1:{to}"
@@ -96,4 +106,7 @@ def commands():
 def lists():
     """File name -> text."""
     lines = ["# Decoding, encoding by given scales, casts and transpositions against this machine's copy bandwidth. Written by tools/make_models.py."]
-    return {"perf_dequantise.list": "\n".join(lines + [f"--mode=P --case=../../models/{command} --cold-cache" for command in commands()]) + "\n"}
+    check = ["# The same graphs in small, with transposed and loose inputs, against the oracle. Written by tools/make_models.py."]
+    lines += [f"--mode=P --case=../../models/{command} --cold-cache" for command in commands()]
+    check += [f"--mode=C --case=../../models/{command} --expected-n-partitions=1" for command in small_commands()]
+    return {"perf_dequantise.list": "\n".join(lines) + "\n", "dequantise.list": "\n".join(check) + "\n"}
