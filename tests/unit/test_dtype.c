@@ -1,5 +1,6 @@
 /* Every number format: all codes, all midpoints and their neighbours, special values, strides and offsets, against formulas of the test's
- * own, literal values of the numeric contract, and recorded vectors of ml_dtypes. All of it with FTZ/DAZ off and on. */
+ * own, literal values of the numeric contract, and recorded vectors of ml_dtypes. All of it with FTZ/DAZ off and on, what one element shows
+ * also through the bulk conversions of each ISA level. */
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -13,11 +14,13 @@
 
 #include "check.h"
 #include "dtype_vectors.h"
+#include "graph/cpu.h"
 #include "graph/dtype.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-static bool flush; /* run the codec under FTZ/DAZ */
+static bool flush;             /* run the codec under FTZ/DAZ */
+static sinter_cpu_isa_t level; /* run through dtype_bulk of this level; sinter_isa_default: through the codec */
 
 static unsigned enter_mode(void)
 {
@@ -39,9 +42,15 @@ static void leave_mode(unsigned csr)
 #endif
 }
 
-static const dtype_codec_t *codec(sinter_data_type_t type) { return &dtype_traits(type)->codec; }
+static const dtype_codec_t *codec(sinter_data_type_t type)
+{
+    return &dtype_traits(type)->codec;
+}
 
-static const char *name_of(sinter_data_type_t type) { return dtype_traits(type)->name; }
+static const char *name_of(sinter_data_type_t type)
+{
+    return dtype_traits(type)->name;
+}
 
 static uint32_t f32_bits(float x)
 {
@@ -66,9 +75,71 @@ static float f32_from(uint32_t bits)
 
 /* ---- one element through the codec under test ---- */
 
+/* Bulk conversions see the element often enough for whole vectors and a rest, at an odd place. */
+enum { COPIES = 37, FIRST = 1 };
+
+static uint64_t code_at(const unsigned char *bytes, int bits, int64_t i)
+{
+    uint64_t word = 0;
+    memcpy(&word, bytes + i * bits / 8, (size_t)(bits + 15) / 8 > 8 ? 8 : (size_t)(bits + 15) / 8);
+    return bits == 64 ? word : word >> i * bits % 8 & ((UINT64_C(1) << bits) - 1);
+}
+
+static void put_code(unsigned char *bytes, int bits, int64_t i, const unsigned char *code)
+{
+    for (int b = 0; b < bits; b++) {
+        const int64_t to = i * bits + b;
+        const unsigned mask = 1u << to % 8;
+        bytes[to / 8] = (unsigned char)((bytes[to / 8] & ~mask) | (code[b / 8] >> b % 8 & 1 ? mask : 0));
+    }
+}
+
+static float bulk_load(sinter_data_type_t type, const unsigned char *code)
+{
+    unsigned char bytes[(FIRST + COPIES) * 8] = {0};
+    float x[COPIES];
+    const int bits = dtype_traits(type)->bits;
+    for (int64_t i = FIRST; i < FIRST + COPIES; i++) {
+        if (bits % 8 == 0) {
+            memcpy(bytes + i * bits / 8, code, (size_t)bits / 8);
+        } else {
+            put_code(bytes, bits, i, code);
+        }
+    }
+    unsigned csr = enter_mode();
+    dtype_bulk(type, level)->load(bytes, FIRST, COPIES, x);
+    leave_mode(csr);
+    CHECK(memcmp(x, x + 1, sizeof x - sizeof x[0]) == 0, "%s load of equal codes at level %d: elements differ", name_of(type), (int)level);
+    return x[0];
+}
+
+static uint64_t bulk_store(bool saturate, sinter_data_type_t type, float x)
+{
+    unsigned char bytes[(FIRST + COPIES + 1) * 8] = {0};
+    float src[COPIES];
+    const dtype_bulk_t *bulk = dtype_bulk(type, level);
+    const int bits = dtype_traits(type)->bits;
+    for (int i = 0; i < COPIES; i++) {
+        src[i] = x;
+    }
+    unsigned csr = enter_mode();
+    (saturate ? bulk->store_sat : bulk->store)(bytes, FIRST, COPIES, src);
+    leave_mode(csr);
+    const uint64_t code = code_at(bytes, bits, FIRST);
+    bool equal = true;
+    for (int i = FIRST; i < FIRST + COPIES; i++) {
+        equal = equal && code_at(bytes, bits, i) == code;
+    }
+    CHECK(equal, "%s store of equal floats at level %d: elements differ", name_of(type), (int)level);
+    return code;
+}
+
 static float load32(sinter_data_type_t type, const void *base)
 {
     float x;
+    if (level != sinter_isa_default) {
+        return bulk_load(type, base);
+    }
     unsigned csr = enter_mode();
     codec(type)->load_f32(base, 0, 1, 1, &x);
     leave_mode(csr);
@@ -93,6 +164,9 @@ static uint64_t store(store_t how, sinter_data_type_t type, double x)
     unsigned char bytes[8] = {0};
     float f = (float)x;
     uint64_t code;
+    if (level != sinter_isa_default && how != STORE_F64) {
+        return bulk_store(how == STORE_SAT, type, f);
+    }
     unsigned csr = enter_mode();
     if (how == STORE_F64) {
         codec(type)->store_f64(bytes, 0, 1, 1, &x);
@@ -128,7 +202,10 @@ static double magnitude_of(const definition_t *d, unsigned code)
     return e == 0 ? ldexp(m, 1 - d->bias - d->mbits) : ldexp(m + (1u << d->mbits), (int)e - d->bias - d->mbits);
 }
 
-static unsigned sign_bit(const definition_t *d) { return 1u << (d->ebits + d->mbits); }
+static unsigned sign_bit(const definition_t *d)
+{
+    return 1u << (d->ebits + d->mbits);
+}
 
 /* The first magnitude code that is no finite value. */
 static unsigned end_of(const definition_t *d)
@@ -176,7 +253,10 @@ static unsigned code_of(const definition_t *d, double x, bool saturate)
 }
 
 /* Equal, or both NaN. */
-static bool same(double a, double b) { return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b); }
+static bool same(double a, double b)
+{
+    return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
+}
 
 static bool same_f32(double want, float got) /* compares bits: got may be subnormal */
 {
@@ -494,9 +574,9 @@ static void check_nan_payloads(void)
 
 /* ---- recorded vectors ---- */
 
-#define VECTORS(name)                                                                          \
-    {                                                                                          \
-        sinter_##name, vector_codes_##name, vector_values_##name, LENGTH(vector_values_##name) \
+#define VECTORS(name)                                                                                                                      \
+    {                                                                                                                                      \
+        sinter_##name, vector_codes_##name, vector_values_##name, LENGTH(vector_values_##name)                                             \
     }
 static const struct {
     sinter_data_type_t type;
@@ -544,7 +624,10 @@ static void check_vectors(void)
 
 /* ---- strides, offsets, neighbours ---- */
 
-static bool get_bit(const unsigned char *bytes, int64_t bit) { return bytes[bit / 8] >> bit % 8 & 1; }
+static bool get_bit(const unsigned char *bytes, int64_t bit)
+{
+    return bytes[bit / 8] >> bit % 8 & 1;
+}
 
 /* Element i of a type of this many bits starts at bit i * bits, for all types. */
 static bool copy_is_right(const unsigned char *before, const unsigned char *after, size_t size, int bits, int64_t first, int64_t stride,
@@ -608,24 +691,24 @@ static void check_layout(sinter_data_type_t type, int64_t first, int64_t stride,
 
 static void check_layouts(void)
 {
-#define SINTER_DTYPE(value, name, ...)                                        \
-    for (int64_t first = 0; first < 6; first++) {                             \
-        for (int64_t stride = 1; stride < 6; stride++) {                      \
-            for (int64_t n = 0; n <= MAX_N; n++) {                            \
-                check_layout(sinter_##name, first, stride, n, (size_t)n % 3); \
-            }                                                                 \
-        }                                                                     \
+#define SINTER_DTYPE(value, name, ...)                                                                                                     \
+    for (int64_t first = 0; first < 6; first++) {                                                                                          \
+        for (int64_t stride = 1; stride < 6; stride++) {                                                                                   \
+            for (int64_t n = 0; n <= MAX_N; n++) {                                                                                         \
+                check_layout(sinter_##name, first, stride, n, (size_t)n % 3);                                                              \
+            }                                                                                                                              \
+        }                                                                                                                                  \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     unsigned char bytes[64];
     memset(bytes, 0x12, sizeof bytes);
-#define SINTER_DTYPE(value, name, ...)                                                        \
-    {                                                                                         \
-        float one, many[3];                                                                   \
-        codec(sinter_##name)->load_f32(bytes, 3, 1, 1, &one);                                 \
-        codec(sinter_##name)->load_f32(bytes, 3, 0, 3, many);                                 \
-        CHECK(many[0] == one && many[1] == one && many[2] == one, "%s with stride 0", #name); \
+#define SINTER_DTYPE(value, name, ...)                                                                                                     \
+    {                                                                                                                                      \
+        float one, many[3];                                                                                                                \
+        codec(sinter_##name)->load_f32(bytes, 3, 1, 1, &one);                                                                              \
+        codec(sinter_##name)->load_f32(bytes, 3, 0, 3, many);                                                                              \
+        CHECK(many[0] == one && many[1] == one && many[2] == one, "%s with stride 0", #name);                                              \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
@@ -634,18 +717,18 @@ static void check_layouts(void)
 /* The last elements of a buffer: no byte behind them is touched (run under ASan, heap blocks end where they end). */
 static void check_ends(void)
 {
-#define SINTER_DTYPE(value, name, ...)                                                    \
-    for (int64_t n = 1; n < 10; n++) {                                                    \
-        int64_t size = 0;                                                                 \
-        float values[10] = {0};                                                           \
-        CHECK(dtype_bytes(sinter_##name, n, &size), "%s size", #name);                    \
-        CHECK(size == (n * dtype_traits(sinter_##name)->bits + 7) / 8, "%s size", #name); \
-        void *heap = calloc(1, (size_t)size);                                             \
-        codec(sinter_##name)->store_f32(heap, 0, 1, n, values);                           \
-        codec(sinter_##name)->load_f32(heap, 0, 1, n, values);                            \
-        codec(sinter_##name)->store_f32(heap, n - 1, 1, 1, values);                       \
-        codec(sinter_##name)->load_f32(heap, n - 1, 1, 1, values);                        \
-        free(heap);                                                                       \
+#define SINTER_DTYPE(value, name, ...)                                                                                                     \
+    for (int64_t n = 1; n < 10; n++) {                                                                                                     \
+        int64_t size = 0;                                                                                                                  \
+        float values[10] = {0};                                                                                                            \
+        CHECK(dtype_bytes(sinter_##name, n, &size), "%s size", #name);                                                                     \
+        CHECK(size == (n * dtype_traits(sinter_##name)->bits + 7) / 8, "%s size", #name);                                                  \
+        void *heap = calloc(1, (size_t)size);                                                                                              \
+        codec(sinter_##name)->store_f32(heap, 0, 1, n, values);                                                                            \
+        codec(sinter_##name)->load_f32(heap, 0, 1, n, values);                                                                             \
+        codec(sinter_##name)->store_f32(heap, n - 1, 1, 1, values);                                                                        \
+        codec(sinter_##name)->load_f32(heap, n - 1, 1, 1, values);                                                                         \
+        free(heap);                                                                                                                        \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
@@ -657,12 +740,12 @@ static void check_traits(void)
 {
     int64_t bytes;
     sinter_data_type_t type = sinter_data_type_undef;
-#define SINTER_DTYPE(value, name_, cls_, bits_, block_elems_, block_bytes_, digits_, max_)                      \
-    CHECK(dtype_traits(value) != NULL && strcmp(dtype_traits(value)->name, #name_) == 0, "name of %s", #name_); \
-    CHECK(sinter_data_type_parse(#name_, &type) == 1 && type == sinter_##name_, "parse %s", #name_);            \
-    CHECK(strcmp(sinter_data_type_name(sinter_##name_), #name_) == 0, "name %s", #name_);                       \
-    CHECK((block_bytes_)*8 == (block_elems_) * (bits_), "block of %s", #name_);                                 \
-    CHECK(dtype_is_packed(sinter_##name_) == ((bits_) < 8), "packed %s", #name_);                               \
+#define SINTER_DTYPE(value, name_, cls_, bits_, block_elems_, block_bytes_, digits_, max_)                                                 \
+    CHECK(dtype_traits(value) != NULL && strcmp(dtype_traits(value)->name, #name_) == 0, "name of %s", #name_);                            \
+    CHECK(sinter_data_type_parse(#name_, &type) == 1 && type == sinter_##name_, "parse %s", #name_);                                       \
+    CHECK(strcmp(sinter_data_type_name(sinter_##name_), #name_) == 0, "name %s", #name_);                                                  \
+    CHECK((block_bytes_)*8 == (block_elems_) * (bits_), "block of %s", #name_);                                                            \
+    CHECK(dtype_is_packed(sinter_##name_) == ((bits_) < 8), "packed %s", #name_);                                                          \
     CHECK(!dtype_bytes(sinter_##name_, INT64_MAX, &bytes) == ((block_bytes_) > (block_elems_)), "overflow %s", #name_);
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
@@ -688,22 +771,34 @@ static void check_traits(void)
           "lowest");
 }
 
+static void check_elements(void)
+{
+    for (size_t i = 0; i < LENGTH(definitions); i++) {
+        check_codes(&definitions[i]);
+        check_midpoints(&definitions[i]);
+    }
+    check_literals();
+    check_byte_codes();
+    check_f32_values();
+    check_nan_payloads();
+    check_vectors();
+}
+
 int main(void)
 {
     check_traits();
-    for (int mode = 0; mode < 2; mode++) {
-        flush = mode != 0;
-        for (size_t i = 0; i < LENGTH(definitions); i++) {
-            check_codes(&definitions[i]);
-            check_midpoints(&definitions[i]);
+    sinter_cpu_isa_t top;
+    if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
+        return 1;
+    }
+    for (int i = 0; i < 2 * ((int)top + 1); i++) {
+        flush = i % 2 != 0;
+        level = (sinter_cpu_isa_t)(i / 2);
+        check_elements();
+        if (level == sinter_isa_default) {
+            check_layouts();
+            check_ends();
         }
-        check_literals();
-        check_byte_codes();
-        check_f32_values();
-        check_nan_payloads();
-        check_vectors();
-        check_layouts();
-        check_ends();
     }
     return check_finish();
 }
