@@ -1,4 +1,21 @@
-/* Made by gen_dtype_vectors.py with ml_dtypes 0.6.0. */
+/* Made by gen_dtype_vectors.py with ml_dtypes 0.6.0, NumPy 2.4.6.
+ * SHA-256 of what follows the mark: 0b1c014f3fdaa5d537cf555cde32ca8a81d5a55961c5730265e821a24eed8ecc */
+/* clang-format off */
+enum { RULE_NO_NAN, RULE_NAN_BITS, RULE_SCALE_TIE, RULE_SCALE_NEAREST, RULE_SCALE_CLAMP };
+static const char *const vector_rules[] = {
+    [RULE_NO_NAN] = "f6 and f4 have no NaN: it becomes the largest value, the sign kept; ml_dtypes gives a zero of the other sign",
+    [RULE_NAN_BITS] = "a NaN keeps its upper bits and is made quiet; ml_dtypes' bf16 drops them, NumPy's f16 leaves a signalling NaN",
+    [RULE_SCALE_TIE] = "e8m0 rounds a tie to the even code; ml_dtypes rounds it up",
+    [RULE_SCALE_NEAREST] = "e8m0 rounds f32 subnormals to the nearest scale like all others; ml_dtypes rounds all of them above 2^-127 up",
+    [RULE_SCALE_CLAMP] = "e8m0 clamps what lies outside to 0x00 or 0xFE, zero and negative numbers to 0x00; ml_dtypes gives NaN",
+};
+typedef struct vector_difference {
+    sinter_data_type_t type;
+    uint32_t input;
+    unsigned theirs, ours;
+    int rule;
+} vector_difference_t;
+/* data */
 static const uint32_t vector_inputs[] = {
     0x00000000, 0x80000000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x00000001, 0x007FFFFF, 0x00800000, 0x47700000, 0x476FFFFD, 0x43E80000,
     0x43E80003, 0xB6C8DBAC, 0x428F17F6, 0x3B536766, 0xC0BE7216, 0x34CDC087, 0x3BA2171F, 0xB57361FA, 0xC58341CF, 0xC0F8360A, 0xB57C0986,
@@ -407,4 +424,43 @@ static const uint32_t vector_values_e8m0[] = {
     0x73800000, 0x74000000, 0x74800000, 0x75000000, 0x75800000, 0x76000000, 0x76800000, 0x77000000, 0x77800000, 0x78000000, 0x78800000,
     0x79000000, 0x79800000, 0x7A000000, 0x7A800000, 0x7B000000, 0x7B800000, 0x7C000000, 0x7C800000, 0x7D000000, 0x7D800000, 0x7E000000,
     0x7E800000, 0x7F000000, 0x7FC00000,
+};
+static const vector_difference_t vector_differences[] = {
+    {sinter_f6_e3m2, 0x7FC00000, 0x20, 0x1F, RULE_NO_NAN},
+    {sinter_f6_e3m2, 0xFFC00000, 0x00, 0x3F, RULE_NO_NAN},
+    {sinter_f6_e3m2, 0x7F812345, 0x20, 0x1F, RULE_NO_NAN},
+    {sinter_f6_e3m2, 0xFFFFFFFF, 0x00, 0x3F, RULE_NO_NAN},
+    {sinter_f6_e2m3, 0x7FC00000, 0x20, 0x1F, RULE_NO_NAN},
+    {sinter_f6_e2m3, 0xFFC00000, 0x00, 0x3F, RULE_NO_NAN},
+    {sinter_f6_e2m3, 0x7F812345, 0x20, 0x1F, RULE_NO_NAN},
+    {sinter_f6_e2m3, 0xFFFFFFFF, 0x00, 0x3F, RULE_NO_NAN},
+    {sinter_f4_e2m1, 0x7FC00000, 0x08, 0x07, RULE_NO_NAN},
+    {sinter_f4_e2m1, 0xFFC00000, 0x00, 0x0F, RULE_NO_NAN},
+    {sinter_f4_e2m1, 0x7F812345, 0x08, 0x07, RULE_NO_NAN},
+    {sinter_f4_e2m1, 0xFFFFFFFF, 0x00, 0x0F, RULE_NO_NAN},
+    {sinter_bf16, 0x7FD20000, 0x7FC0, 0x7FD2, RULE_NAN_BITS},
+    {sinter_bf16, 0xFFE54321, 0xFFC0, 0xFFE5, RULE_NAN_BITS},
+    {sinter_bf16, 0x7F812345, 0x7FC0, 0x7FC1, RULE_NAN_BITS},
+    {sinter_f16, 0x7F812345, 0x7C09, 0x7E09, RULE_NAN_BITS},
+    {sinter_e8m0, 0x7F800000, 0xFF, 0xFE, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0xFF800000, 0xFF, 0x00, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0x00000000, 0xFF, 0x00, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0x80000000, 0xFF, 0x00, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0xBF800000, 0xFF, 0x00, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0x80080000, 0xFF, 0x00, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0xFF61B1E6, 0xFF, 0x00, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0x7F400000, 0xFF, 0xFE, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0x7F7FFFFF, 0xFF, 0xFE, RULE_SCALE_CLAMP},
+    {sinter_e8m0, 0x01400000, 0x03, 0x02, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x21400000, 0x43, 0x42, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x3E400000, 0x7D, 0x7C, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x3F400000, 0x7F, 0x7E, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x40400000, 0x81, 0x80, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x41400000, 0x83, 0x82, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x42400000, 0x85, 0x84, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x7E400000, 0xFD, 0xFC, RULE_SCALE_TIE},
+    {sinter_e8m0, 0x00480000, 0x01, 0x00, RULE_SCALE_NEAREST},
+    {sinter_e8m0, 0x00500000, 0x01, 0x00, RULE_SCALE_NEAREST},
+    {sinter_e8m0, 0x005FFE5D, 0x01, 0x00, RULE_SCALE_NEAREST},
+    {sinter_e8m0, 0x00600000, 0x01, 0x00, RULE_SCALE_NEAREST},
 };
