@@ -1,4 +1,5 @@
 /* graph_runner's knobs, tensor files and inputs: what needs no execution. */
+#include "dtypes.h"
 #include "fill.h"
 #include "npy.h"
 #include "rewrite.h"
@@ -306,6 +307,56 @@ static void test_fill(void)
     model_free(&m);
 }
 
+/* The table of the numeric contract, and the casts that it names. */
+static void test_describe(void)
+{
+    static const struct {
+        const char *name, *lines[12];
+    } rows[] = {
+        {"f8_e5m2",
+         {"bits         8\n", "bias 15, emin -14, emax 15\n", "max          57344\n", "= 2^-14\n", "= 2^-16\n", "Inf          0x7C 0xFC\n",
+          "NaN          0x7D 0x7E 0x7F 0xFD 0xFE 0xFF\n", "zeros        0x00 0x80\n", "    beyond max 0x7C inf\n", "    0x3D 1.25\n", "    0xFB -57344\n"}},
+        {"f8_e4m3",
+         {"bias 7, emin -6, emax 8\n", "max          448\n", "= 2^-6\n", "= 2^-9\n", "Inf          none\n", "NaN          0x7F 0xFF\n",
+          "    Inf        0x7F nan\n", "    0x7E 448\n", "    0x80 -0\n"}},
+        {"f8_e5m2fnuz",
+         {"bias 16, emin -15, emax 15\n", "max          57344\n", "= 2^-15\n", "= 2^-17\n", "Inf          none\n", "NaN          0x80\n",
+          "zeros        0x00\n", "    -0         0x00 0\n", "    -beyond    0x80 nan\n", "    0x7F 57344\n"}},
+        {"f8_e4m3fnuz", {"bias 8, emin -7, emax 7\n", "max          240\n", "= 2^-7\n", "= 2^-10\n", "NaN          0x80\n", "    0xFF -240\n"}},
+        {"f6_e3m2",
+         {"bits         6\n", "4 elements in 3 bytes", "bias 3, emin -2, emax 4\n", "max          28\n", "0.25 = 2^-2\n", "0.0625 = 2^-4\n",
+          "NaN          none\n", "    NaN        0x1F 28\n", "    0x3F -28\n"}},
+        {"f6_e2m3", {"bias 1, emin 0, emax 2\n", "max          7.5\n", "1 = 2^0\n", "0.125 = 2^-3\n", "    -Inf       0x3F -7.5\n"}},
+        {"f4_e2m1",
+         {"2 elements in 1 byte", "bias 1, emin 0, emax 2\n", "max          6\n", "0.5 = 2^-1\n", "    2.5        0x4 2\n", "    0x3 1.5\n", "    0x8 -0\n"}},
+        {"e8m0", {"bias 127, emin -127, emax 127\n", "NaN          0xFF\n", "zeros        none\n", "    0x7F 1\n", "    0x80 2\n", "    0xFF nan\n"}},
+        {"f16", {"bits         16\n", "bias 15, emin -14, emax 15\n", "max          65504\n", "= 2^-24\n", "Inf          0x7C00 0xFC00\n"}},
+        {"f64", {"bias 1023, emin -1022, emax 1023\n", "digits       53"}},
+        {"s4", {"range        -8 to 7\n", "    NaN        0x0 0\n", "    1.5        0x2 2\n", "    0xF -1\n"}},
+        {"u8", {"range        0 to 255\n", "    beyond max 0xFF 255\n", "    0x80 128\n"}},
+        {"boolean", {"    0.5        0x01 1\n"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        gr_error_t err = {0};
+        char *text = gr_describe_dtype(rows[i].name, &err);
+        CHECK_MESSAGE(text != NULL, err.text);
+        for (int k = 0; text && k < 12 && rows[i].lines[k]; k++)
+            check(strstr(text, rows[i].lines[k]) != NULL, __LINE__, rows[i].name, rows[i].lines[k]);
+        gr_free(text);
+    }
+    gr_error_t err = {0};
+    CHECK(!gr_describe_dtype("f17", &err) && strstr(err.text, "f17") && strstr(err.text, " f8_e5m2fnuz "));
+#define SINTER_DTYPE(value, name, ...)                  \
+    {                                                   \
+        gr_error_t why = {0};                           \
+        char *text = gr_describe_dtype(#name, &why);    \
+        CHECK_MESSAGE(text && strlen(text) > 100, why.text); \
+        gr_free(text);                                  \
+    }
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+}
+
 int main(void)
 {
     gr_alloc_set(NULL);
@@ -317,6 +368,7 @@ int main(void)
     test_npy_conversion();
     test_npy_truncated();
     test_fill();
+    test_describe();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

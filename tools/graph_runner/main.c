@@ -1,6 +1,7 @@
 /* graph_runner: one graph per command line, or many from a list. */
 #include "bench.h"
 #include "check.h"
+#include "dtypes.h"
 #include "exec.h"
 #include "report.h"
 #include "rewrite.h"
@@ -198,6 +199,20 @@ static int run_batch(const gr_options_t *defaults)
     return counts[0] == 0 && counts[2] ? SKIPPED : PASSED;
 }
 
+static int describe_dtype(const char *name)
+{
+    gr_error_t err = {0};
+    char *text = gr_describe_dtype(name, &err);
+
+    if (!text) {
+        fprintf(stderr, "graph_runner: %s\n", err.text);
+        return FAILED;
+    }
+    fputs(text, stdout);
+    gr_free(text);
+    return PASSED;
+}
+
 int main(int argc, char **argv)
 {
     gr_options_t opt = gr_default_options;
@@ -215,6 +230,8 @@ int main(int argc, char **argv)
         gr_list_ops();
     else if (opt.list_kernels)
         fputs(sinter_kernel_list(), stdout);
+    else if (opt.describe_dtype)
+        result = describe_dtype(opt.describe_dtype);
     else
         result = opt.batch ? run_batch(&opt) : run_case(&opt, "");
     gr_check_forget();

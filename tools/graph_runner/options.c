@@ -58,6 +58,7 @@ static const option_t options[] = {
     {"dot", STR, AT(dot), "FILE", "write ops and partitions for Graphviz"},
     {"list-ops", FLAG, AT(list_ops), NULL, "list the op kinds"},
     {"list-kernels", FLAG, AT(list_kernels), NULL, "list the library's kernels"},
+    {"describe-dtype", STR, AT(describe_dtype), "NAME", "a data type's storage, limits, special values and rounding, and the codes of types of up to 8 bits"},
     {"help", FLAG, AT(help), NULL, "this text"},
 };
 #undef AT

@@ -10,7 +10,7 @@ typedef struct gr_options {
     int64_t mb, seed, threads, expected_n_partitions, max_scratch, repeat;
     double min_time, max_ambiguous;
     int no_fuse, cold_cache, explain, mem;
-    const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dot;
+    const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dot, *describe_dtype;
     int list_ops, list_kernels, help;
 } gr_options_t;
 
