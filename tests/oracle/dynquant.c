@@ -168,6 +168,10 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
     low = element(p, t - tb, q->zp.low);
     high = element(p, t + tb, q->zp.high);
     *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : fmax(orc_distance(*v, low), orc_distance(*v, high));
+    if (isfinite(*b) && fabs(*v) + *b > p->max && orc_class(p->type) != ORC_INT) { /* nothing is beyond the largest number */
+        *v = (low + high) / 2;
+        *b = (high - low) / 2;
+    }
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,117 @@
+/* Ops that both the library, through its API, and the oracle run. */
+#ifndef SINTER_TESTS_NODE_H
+#define SINTER_TESTS_NODE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include <sinter/sinter.h>
+
+#include "check.h"
+#include "oracle.h"
+
+enum { NODE_MAX_OUTPUTS = 3 };
+
+#define OK(call)                                                                                                                           \
+    do {                                                                                                                                   \
+        const sinter_status_t ok_status = (call);                                                                                          \
+        CHECK(ok_status == sinter_success, "%s: %s", #call, sinter_last_error_message());                                                  \
+    } while (0)
+
+/* An op as the library and as the oracle take it. */
+typedef struct node {
+    sinter_op_kind_t kind;
+    int n_in, n_out, n_attrs;
+    sinter_logical_tensor_t in[3], out[3];
+    orc_attr_t attrs[3];
+} node_t;
+
+static inline void node_add(sinter_graph_t *graph, const node_t *n, uint64_t id)
+{
+    sinter_op_t *op = NULL;
+
+    OK(sinter_op_create(&op, NULL, id, n->kind, NULL));
+    for (int i = 0; i < n->n_in; i++)
+        OK(sinter_op_add_input(op, &n->in[i]));
+    for (int i = 0; i < n->n_out; i++)
+        OK(sinter_op_add_output(op, &n->out[i]));
+    for (int i = 0; i < n->n_attrs; i++) {
+        const orc_attr_t *a = &n->attrs[i];
+        if (a->str)
+            OK(sinter_op_set_attr_str(op, a->id, a->str));
+        else if (a->s64)
+            OK(sinter_op_set_attr_s64(op, a->id, a->s64, a->n));
+        else
+            OK(sinter_op_set_attr_bool(op, a->id, a->b));
+    }
+    OK(sinter_graph_add_op(graph, op));
+    sinter_op_destroy(&op);
+}
+
+static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, int n, const char *pattern)
+{
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *partition = NULL;
+    sinter_compiled_partition_t *result = NULL;
+    const char *name = "";
+    size_t count = 0;
+
+    OK(sinter_graph_create(&graph, NULL, sinter_cpu));
+    for (int i = 0; i < n; i++)
+        node_add(graph, &nodes[i], (uint64_t)i);
+    OK(sinter_graph_finalize(graph));
+    OK(sinter_graph_filter(graph, sinter_partition_policy_fusion));
+    OK(sinter_graph_get_partition_num(graph, &count));
+    CHECK(count == 1, "%zu partitions", count);
+    OK(sinter_graph_get_partitions(graph, 1, &partition));
+    OK(sinter_partition_get_pattern(partition, &name));
+    CHECK(strcmp(name, pattern) == 0, "pattern %s, not %s", name, pattern);
+    OK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &result));
+    sinter_partition_destroy(&partition);
+    sinter_graph_destroy(&graph);
+    return result;
+}
+
+/* Runs the oracle and compares n_out outputs. */
+static inline void node_compare(const char *what, const node_t *nodes, int n, const orc_tensor_t *in, size_t n_in, const orc_tensor_t *out,
+                                size_t n_out)
+{
+    orc_op_t ops[8];
+    orc_graph_t graph = {(size_t)n, ops, sinter_fpmath_mode_strict, 0};
+    orc_result_t results[NODE_MAX_OUTPUTS];
+    uint64_t ids[NODE_MAX_OUTPUTS];
+    orc_diff_t diff;
+    char err[300] = "";
+
+    for (int i = 0; i < n; i++)
+        ops[i] =
+            (orc_op_t){(uint64_t)i, nodes[i].kind, (size_t)nodes[i].n_attrs, (size_t)nodes[i].n_in, (size_t)nodes[i].n_out, nodes[i].attrs,
+                       nodes[i].in, nodes[i].out};
+    for (size_t i = 0; i < n_out; i++)
+        ids[i] = out[i].lt.id;
+    const int failed = orc_run(&graph, n_in, in, n_out, ids, results, err, sizeof err);
+    CHECK(!failed, "%s: %s", what, err);
+    for (size_t i = 0; !failed && i < n_out; i++) {
+        const int wrong = orc_compare(&results[i], &out[i].lt, out[i].data, &diff);
+        CHECK(!wrong, "%s, output %zu: %zu of %zu wrong, at %zu %g, not %g +- %g", what, i, diff.bad, diff.n, diff.worst, diff.got,
+              diff.want, diff.tolerance);
+        CHECK(diff.loose == 0, "%s, output %zu: %zu elements without a bound", what, i, diff.loose);
+        orc_result_free(&results[i]);
+    }
+}
+
+static inline void node_execute(const sinter_compiled_partition_t *what, sinter_stream_t *stream, const orc_tensor_t *in, int n_in,
+                                const orc_tensor_t *out, int n_out)
+{
+    sinter_tensor_t *t[10];
+
+    for (int i = 0; i < n_in + n_out; i++) {
+        const orc_tensor_t *from = i < n_in ? &in[i] : &out[i - n_in];
+        OK(sinter_tensor_create(&t[i], NULL, &from->lt, (void *)(uintptr_t)from->data, SINTER_BYTES_TRUSTED));
+    }
+    OK(sinter_compiled_partition_execute(what, stream, (size_t)n_in, (const sinter_tensor_t *const *)t, (size_t)n_out, t + n_in, NULL, 0));
+    for (int i = 0; i < n_in + n_out; i++)
+        sinter_tensor_destroy(&t[i]);
+}
+
+#endif
