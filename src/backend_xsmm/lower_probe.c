@@ -4,6 +4,7 @@
 
 #include <sinter/sinter_graph.h>
 
+#include "../graph/quant.h"
 #include "../graph/schema.h"
 #include "../graph/status.h"
 #include "frame.h"
@@ -32,6 +33,20 @@ static bool broadcasts_to(lt_t *in, lt_t *out, int skip)
     return changed;
 }
 
+/* The planes of split codes have the same dims. */
+static bool relate_planes(const node_t *dequant, lt_t *lts)
+{
+    if (quant_split_type(dequant->attrs, dequant->n_attrs) == sinter_data_type_undef) {
+        return false;
+    }
+    lt_t *low = &lts[dequant->in[0]], *high = &lts[dequant->in[dequant->n_in - 1]];
+    bool changed = false;
+    for (int d = 0; d < low->ndims && d < high->ndims; d++) {
+        changed = equate(&low->dims[d], &high->dims[d]) || changed;
+    }
+    return changed;
+}
+
 static bool relate_matmul(const node_t *n, lt_t *lts)
 {
     lt_t *a = &lts[n->in[0]], *b = &lts[n->in[1]], *out = &lts[n->out[0]];
@@ -41,6 +56,9 @@ static bool relate_matmul(const node_t *n, lt_t *lts)
     }
     int64_t *am = a->dims + a->ndims - 2, *bm = b->dims + b->ndims - 2, *om = out->dims + out->ndims - 2;
     bool changed = equate(&am[!ta], &bm[tb]);
+    for (int i = 0; i < 2 && n->in_dequant != NULL; i++) {
+        changed = (n->in_dequant[i] != NULL && relate_planes(n->in_dequant[i], lts)) || changed;
+    }
     changed = equate(&am[ta], &om[0]) || changed;
     changed = equate(&bm[!tb], &om[1]) || changed;
     changed = broadcasts_to(a, out, 2) || changed;
@@ -93,6 +111,7 @@ static bool relate_node(const node_t *n, lt_t *lts)
     default:
         break;
     }
+    changed = ((op_flags(n->kind) & OP_DEQUANT) != 0 && relate_planes(n, lts)) || changed;
     const bool broadcasts = n->kind == sinter_op_select || (op_flags(n->kind) & OP_BINARY) != 0;
     for (int i = 0; i < n->n_in && broadcasts; i++) {
         changed = broadcasts_to(&lts[n->in[i]], out, 0) || changed;

@@ -252,7 +252,19 @@ static void add_quant(maker_t *k)
     op(k, sinter_op_dequantize, &codes, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), attrs, 3 + !channel);
 }
 
-/* Codes whose scales are an input or computed. */
+/* One plane of split codes, an input or computed. */
+static lt_t plane(maker_t *k, sinter_data_type_t type, const lt_t *like)
+{
+    const bool input = pick(2) != 0;
+    const lt_t codes = with_dims(k, type, like->ndims, like->dims, input);
+    if (!input) {
+        const lt_t from = with_dims(k, sinter_f32, like->ndims, like->dims, true);
+        op(k, sinter_op_type_cast, &from, 1, codes, NULL, 0);
+    }
+    return codes;
+}
+
+/* Codes, perhaps in two planes, whose scales are an input or computed. */
 static void add_dynamic_dequant(maker_t *k)
 {
     const lt_t like = any_float(k);
@@ -263,13 +275,18 @@ static void add_dynamic_dequant(maker_t *k)
     if (like.ndims == 0) {
         return;
     }
-    lt_t in[2] = {with_dims(k, sinter_s8, like.ndims, like.dims, true), with_dims(k, sinter_f32, like.ndims, dims, true)};
+    const bool split = pick(3) == 0;
+    lt_t in[3] = {split ? plane(k, sinter_u4, &like) : with_dims(k, sinter_s8, like.ndims, like.dims, true),
+                  with_dims(k, sinter_f32, like.ndims, dims, true)};
     if (pick(2)) {
         const lt_t from = in[1];
         op(k, sinter_op_abs, &from, 1, in[1] = with_dims(k, sinter_f32, like.ndims, dims, false), NULL, 0);
     }
-    const attr_t attr = STR(qtype, "per_group");
-    op(k, sinter_op_dynamic_dequantize, in, 2, with_dims(k, sinter_f32, like.ndims, like.dims, false), &attr, 1);
+    if (split) {
+        in[2] = plane(k, sinter_u2, &like);
+    }
+    const attr_t attrs[2] = {STR(qtype, "per_group"), STR(split_type, "f6_e2m3")};
+    op(k, sinter_op_dynamic_dequantize, in, 2 + split, with_dims(k, sinter_f32, like.ndims, like.dims, false), attrs, 1 + split);
 }
 
 /* Codes and scales computed from a tensor, and numbers again. */
@@ -688,6 +705,16 @@ static void test_vectors(sinter_engine_t *engine)
     mini_begin(&m, engine);
     s = OP(&m, abs, f32, IN(&m, f32, "16x2"));
     x = OPA(&m, dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")), IN(&m, s8, "16x8"), s);
+    OP(&m, matmul, f32, IN(&m, f32, "4x16"), x);
+    EXPECT(&m, "chain matmul");
+    /* So are both planes of split codes. */
+    mini_begin(&m, engine);
+    x = OP(&m, type_cast, u4, IN(&m, f32, "4x8"));
+    OPA(&m, dequantize, f32, ATTRS(F32S(scales, 1), STR(split_type, "f6_e3m2")), x, IN(&m, u2, "4x8"));
+    EXPECT(&m, "chain chain");
+    mini_begin(&m, engine);
+    s = OP(&m, type_cast, u2, IN(&m, f32, "16x8"));
+    x = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 1), STR(split_type, "f6_e3m2")), IN(&m, u4, "16x8"), s);
     OP(&m, matmul, f32, IN(&m, f32, "4x16"), x);
     EXPECT(&m, "chain matmul");
     mini_begin(&m, engine);
