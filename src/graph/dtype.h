@@ -32,13 +32,24 @@ typedef struct dtype_traits {
     dtype_codec_t codec;
 } dtype_traits_t;
 
+/* Groups of floats on their way to scaled elements. */
+typedef enum dtype_way { DTYPE_MULTIPLIED, DTYPE_DIVIDED, DTYPE_SHIFTED } dtype_way_t;
+typedef struct dtype_scaled {
+    dtype_way_t way;      /* x * by, x / by, round(x / by) + zp; the last for integers only */
+    int size, n_groups;   /* groups of a multiple of 16 floats; size 1: a multiple of 16 groups */
+    const float *by, *zp; /* a value for each group; zp NULL: none */
+    int64_t ahead;        /* floats so far ahead of the source are fetched into the cache; may lie outside of memory */
+} dtype_scaled_t;
+
 /* Runs of consecutive elements (stride 1), at the speed of the ISA: the same results as the codec, bit for bit. */
 typedef struct dtype_bulk {
     void (*load)(const void *base, int64_t first, int64_t n, float *dst);
     void (*store)(void *base, int64_t first, int64_t n, const float *src);
     void (*store_sat)(void *base, int64_t first, int64_t n, const float *src);
+    /* Scales and does what store_sat does, where all that comes of it is finite and `first` begins a byte. May be NULL. */
+    void (*store_scaled)(void *base, int64_t first, const float *src, const dtype_scaled_t *how);
 } dtype_bulk_t;
-/* The best functions at or below isa, which the machine must have. Never NULL for a data type, no function of it is NULL. */
+/* The best functions at or below isa, which the machine must have. Never NULL for a data type, nor is a function but for store_scaled. */
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);
 
 /* Codes of six bits in two planes: the four low bits of each in a u4 tensor, the two high bits in a u2 tensor. */

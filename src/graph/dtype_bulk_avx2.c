@@ -78,6 +78,10 @@ OP vf vf_clamp(vf x, float low, float high)
 {
     return _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high));
 }
+OP vf vf_round(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 OP vm vf_ordered(vf x)
 {
     return _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));

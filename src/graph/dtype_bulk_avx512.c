@@ -58,6 +58,10 @@ OP vf vf_clamp(vf x, float low, float high)
 {
     return _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(low)), _mm512_set1_ps(high));
 }
+OP vf vf_round(vf x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 OP vm vf_ordered(vf x)
 {
     return _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);

@@ -20,7 +20,11 @@
 #include "../quant_rows.h"
 #include "chain_walk.h"
 
-enum { NARROW = 16, CODE_BYTES = 8 }; /* groups of fewer columns are taken column by column; bytes of the widest code */
+enum {
+    NARROW = 16,          /* groups of fewer columns are taken column by column */
+    CODE_BYTES = 8,       /* of the widest code */
+    FETCH_COLUMNS = 4096, /* how far ahead of short units memory is fetched */
+};
 
 typedef struct dynquant_state {
     quant_space_t s;
@@ -28,6 +32,7 @@ typedef struct dynquant_state {
     const dtype_bulk_t *in, *out, *scale, *zp;
     quant_formula_t formula;
     bool narrow;
+    int64_t ahead; /* from a column of a unit to that of the next one */
 } dynquant_state_t;
 
 /* A thread's memory: a row of elements, what they become, and per group or column what they are made with. */
@@ -59,6 +64,13 @@ static size_t carve_scratch(unsigned char *base, bool bottom, scratch_t *m)
     return at;
 }
 
+/* Columns from what is being encoded to what is fetched meanwhile: the unit after the next one if units are short. */
+static int64_t fetch_ahead(const quant_space_t *s)
+{
+    const int64_t columns = s->tile * s->column.n;
+    return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns : columns;
+}
+
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
@@ -76,6 +88,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->scale = dtype_bulk(st->s.scale.dtype, isa);
     st->zp = st->s.has_zp ? dtype_bulk(st->s.zp.dtype, isa) : NULL;
     st->narrow = st->s.column.n < NARROW;
+    st->ahead = fetch_ahead(&st->s);
     st->formula = (quant_formula_t){.kind = (quant_kind_t)p->kind,
                                     .elem_max = (float)elem->max,
                                     .elem_min = (float)elem->min,
@@ -142,18 +155,29 @@ static const float *read_row(const dynquant_state_t *st, const piece_t *p, float
     return x;
 }
 
+static bool passes_caches(const quant_space_t *s, const piece_t *p)
+{
+    const int64_t block = dtype_traits(s->out.dtype)->block_elems;
+    return s->stream && p->out % block == 0 && p->n % block == 0;
+}
+
+static void stream_codes(const dynquant_state_t *st, const piece_t *p, const unsigned char *codes)
+{
+    const dtype_traits_t *t = dtype_traits(st->s.out.dtype);
+    st->fn->stream(st->s.out.data + p->out / t->block_elems * t->block_bytes, codes, (size_t)(p->n / t->block_elems * t->block_bytes));
+}
+
 static void write_row(const dynquant_state_t *st, const piece_t *p, const float *q, unsigned char *codes)
 {
     const quant_space_t *s = &st->s;
-    const dtype_traits_t *t = dtype_traits(s->out.dtype);
     if (s->split) {
         st->out->store_sat(codes, 0, p->n, q);
         dtype_part(codes, p->n, s->out.data, p->out, s->column.out, s->high.data, p->high, s->column.high);
     } else if (s->column.out != 1) {
-        t->codec.store_sat(s->out.data, p->out, s->column.out, p->n, q);
-    } else if (s->stream && p->out % t->block_elems == 0 && p->n % t->block_elems == 0) {
+        dtype_traits(s->out.dtype)->codec.store_sat(s->out.data, p->out, s->column.out, p->n, q);
+    } else if (passes_caches(s, p)) {
         st->out->store_sat(codes, 0, p->n, q);
-        st->fn->stream(s->out.data + p->out / t->block_elems * t->block_bytes, codes, (size_t)(p->n / t->block_elems * t->block_bytes));
+        stream_codes(st, p, codes);
     } else {
         st->out->store_sat(s->out.data, p->out, p->n, q);
     }
@@ -218,17 +242,6 @@ static void fold(const dynquant_state_t *st, int64_t groups, int32_t *extremes)
     }
 }
 
-static void spread(const dynquant_state_t *st, int64_t groups, float *x)
-{
-    const int64_t size = st->s.column.n;
-    for (int64_t g = groups - 1; size > 1 && g >= 0; g--) {
-        const float y = x[g];
-        for (int64_t i = 0; i < size; i++) {
-            x[g * size + i] = y;
-        }
-    }
-}
-
 /* x as its type stores it. */
 static void round_trip(const dtype_bulk_t *type, int64_t n, float *x, unsigned char *codes)
 {
@@ -243,6 +256,13 @@ static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int6
     } else {
         dtype_traits(to->dtype)->codec.store_f32(to->data, first, stride, n, x);
     }
+}
+
+/* Values of groups to their columns. */
+static void spread(const dynquant_state_t *st, int n, float *x, float *tmp)
+{
+    memcpy(tmp, x, (size_t)n * sizeof *x);
+    st->fn->spread(tmp, n * (int)st->s.column.n, st->s.column.n, 0, x);
 }
 
 /* Scales and zero points from the extremes, and what elements are made with. */
@@ -273,9 +293,11 @@ static void derive(const dynquant_state_t *st, const place_t *u, bool store, scr
             put(&s->zp, st->zp, u->zp, s->group.zp, n, m->zp);
         }
     }
-    if (st->narrow) {
-        spread(st, n, m->by);
-        spread(st, n, m->zp);
+    if (st->narrow && s->column.n > 1) {
+        spread(st, n, m->by, m->q);
+        if (s->has_zp) {
+            spread(st, n, m->zp, m->q);
+        }
     }
 }
 
@@ -291,6 +313,48 @@ static void clear_specials(const dynquant_state_t *st, const piece_t *p, const s
     }
 }
 
+/* Columns of a row that take the fast way: in registers from floats to codes. */
+static int64_t fused_columns(const dynquant_state_t *st, const piece_t *p, const shape_t *shape, const scratch_t *m)
+{
+    const bool plain = st->out->store_scaled != NULL && st->s.column.out == 1 && !st->s.split && !m->any_special;
+    if (!plain || p->out % dtype_traits(st->s.out.dtype)->block_elems != 0) {
+        return 0;
+    }
+    return shape->size == 1 ? p->n / 16 * 16 : shape->size % 16 == 0 ? p->n : 0;
+}
+
+static void quantise_row(const dynquant_state_t *st, const piece_t *p, const float *x, scratch_t *m)
+{
+    const quant_space_t *s = &st->s;
+    const shape_t shape = shape_of(st, p);
+    const float *zp = s->has_zp ? m->zp : NULL;
+    const int64_t fused = fused_columns(st, p, &shape, m);
+    if (fused > 0) {
+        const dtype_scaled_t how = {.way = zp != NULL                          ? DTYPE_SHIFTED
+                                           : quant_by_powers(st->formula.kind) ? DTYPE_MULTIPLIED
+                                                                               : DTYPE_DIVIDED,
+                                    .size = shape.size,
+                                    .n_groups = (int)(fused / shape.size),
+                                    .by = m->by,
+                                    .zp = zp,
+                                    .ahead = x == m->x ? 0 : st->ahead};
+        const piece_t done = {p->in, p->out, p->high, fused};
+        const bool past = passes_caches(s, &done);
+        st->out->store_scaled(past ? m->codes : s->out.data, past ? 0 : p->out, x, &how);
+        if (past) {
+            stream_codes(st, &done, m->codes);
+        }
+    }
+    if (fused < p->n) { /* whole rows, or single columns at the end */
+        const piece_t rest = {p->in, p->out + fused * s->column.out, p->high + fused * s->column.high, p->n - fused};
+        st->fn->quantise(&st->formula, x + fused, shape.size, (int)(rest.n / shape.size), m->by + fused, zp != NULL ? zp + fused : NULL, m->q);
+        if (m->any_special) {
+            clear_specials(st, &rest, m);
+        }
+        write_row(st, &rest, m->q, m->codes);
+    }
+}
+
 /* Second walk. */
 static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end, scratch_t *m)
 {
@@ -301,13 +365,7 @@ static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin
     seek_piece(&st->s, begin, &c);
     for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
         const piece_t p = piece_at(&st->s, u, &c);
-        const shape_t shape = shape_of(st, &p);
-        const float *x = read_row(st, &p, m->x);
-        st->fn->quantise(&st->formula, x, shape.size, shape.n, m->by, st->s.has_zp ? m->zp : NULL, m->q);
-        if (m->any_special) {
-            clear_specials(st, &p, m);
-        }
-        write_row(st, &p, m->q, m->codes);
+        quantise_row(st, &p, read_row(st, &p, m->x), m);
     }
 }
 

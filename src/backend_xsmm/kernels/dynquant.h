@@ -12,7 +12,7 @@
 #include "../kernel.h"
 
 /* Columns of a unit, or of a piece of one group that is longer. */
-enum { QUANT_COLUMNS = 1024 };
+enum { QUANT_COLUMNS = 2048 };
 
 /* Elements from one index to the next in each tensor. */
 typedef struct quant_axis {

@@ -7,7 +7,8 @@
 
 enum {
     LINE_COLUMNS = 128,          /* as many columns fill whole cache lines of any type */
-    SLAB_BYTES = 512 << 10,      /* of a unit of many rows, which is walked twice */
+    SLAB_BYTES = 256 << 10,      /* of a unit of many rows, which is walked twice while the next one is fetched */
+    MAX_SLAB_COLUMNS = 1024,     /* of which first-level caches hold several numbers each */
     MIN_SLAB_COLUMNS = 64,       /* shorter runs of memory are read too slowly */
     MIN_SHARED_UNIT = 32 << 10,  /* elements of a unit that are worth a second barrier */
     STREAM_BYTES = 32 << 20,     /* input and output together beyond which nothing stays in the caches */
@@ -144,9 +145,9 @@ static void choose_tile(quant_space_t *s)
 {
     const int64_t size = s->column.n, line = size / common(size, LINE_COLUMNS) * LINE_COLUMNS;
     int64_t columns = QUANT_COLUMNS;
-    if (s->rows > 1) {
-        const int64_t fit = SLAB_BYTES / (int64_t)sizeof(float) / s->rows;
-        columns = fit < MIN_SLAB_COLUMNS ? MIN_SLAB_COLUMNS : fit < QUANT_COLUMNS ? fit : QUANT_COLUMNS;
+    if (s->rows > 1 || size < 16) {
+        const int64_t fit = s->rows > 0 ? SLAB_BYTES / (int64_t)sizeof(float) / s->rows : columns;
+        columns = fit < MIN_SLAB_COLUMNS ? MIN_SLAB_COLUMNS : fit < MAX_SLAB_COLUMNS ? fit : MAX_SLAB_COLUMNS;
     }
     columns = line <= columns ? columns / line * line : columns;
     s->pieces = (size + QUANT_COLUMNS - 1) / QUANT_COLUMNS;
