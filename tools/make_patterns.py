@@ -322,6 +322,17 @@ def sdpa_dynamic_quantize(g, nomatch):
     return quantize_mx(g, out, "f8_e4m3")
 
 
+@pattern("sdpa-merged-heads-quantize", 2)
+def sdpa_merged_heads_quantize(g, nomatch):
+    q, k, v = g.input("f16", [2, 3, 5, 16]), g.input("f16", [2, 3, 16, 7]), g.input("f16", [2, 3, 7, 64])
+    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k), g.input("f32", [1])), "f16"), v, "f16")
+    if nomatch:  # the heads beside each other are an output, which the codes are made from: attention with its tail, DynamicQuantize
+        out = reshape(g, transpose(g, out, [0, 2, 1, 3]), [2, 5, 192])
+        g.output(out)
+        return quantize_mx(g, reshape(g, out, [10, 192]), "f8_e4m3")
+    return quantize_mx(g, reshape(g, transpose(g, out, [0, 2, 1, 3]), [2, 5, 192]), "f8_e4m3")
+
+
 # ---- matmul and MLP -------------------------------------------------------------------------------------------------------------
 
 

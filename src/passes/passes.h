@@ -10,6 +10,7 @@ sinter_status_t pass_drop_casts(graph_t *sub);
 sinter_status_t pass_widen(graph_t *sub);
 sinter_status_t pass_sink_dequant(graph_t *sub);
 sinter_status_t pass_sink_views(graph_t *sub);
+sinter_status_t pass_sink_quantise(graph_t *sub);
 sinter_status_t pass_dead_code(graph_t *sub);
 
 /* Appends a node of one input and one output over existing values; attrs stays where it is (the graph's arena). The node's index, -1: out of memory. */

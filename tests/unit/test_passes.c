@@ -281,6 +281,59 @@ static void test_sink_views(sinter_engine_t *engine)
     EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | StaticTranspose(f32[5 2]) -> f32[2 5]! | ReLU(f32[2 5]) -> f32[2 5]!");
 }
 
+/* ---- {q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales ------------------- */
+
+/* x -> DynamicQuantize in groups of 1 x .. x 32 or of all, zero points too. */
+static void computed(mini_t *m, lt_t x, const char *kind, bool groups)
+{
+    const lt_t outs[3] = {mini_tensor(m, sinter_s8, "*"), mini_tensor(m, strcmp(kind, "dynamic_mx") == 0 ? sinter_e8m0 : sinter_f32, "*"),
+                          mini_tensor(m, sinter_s8, "*")};
+    const attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .n = 1, .str = kind}, STR(qtype, groups ? "per_group" : "per_tensor")};
+    mini_add(m, sinter_op_dynamic_quantize, &x, 1, outs, strcmp(kind, "dynamic_asymmetric") == 0 ? 3 : 2, attrs, 2);
+}
+
+static void test_sink_quantise(sinter_engine_t *engine)
+{
+    const char *algebra = "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales";
+    mini_t m;
+    lt_t x;
+    /* Heads beside each other behind attention; groups of 32 stay inside a head. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "2x3x5x7"), IN(&m, f32, "2x3x7x64"));
+    computed(&m, RESHAPE(&m, f32, TRANSPOSE(&m, f32, x, 0, 2, 1, 3), 2, 5, 192), "dynamic_mx", true);
+    EXPECT(&m, "MatMul(f32[2 3 5 7], f32[2 3 7 64]) -> f32[2 3 5 64] | DynamicQuantize(f32[2 3 5 64]) -> s8[2 3 5 64] | "
+               "StaticTranspose(s8[2 3 5 64]) -> s8[2 5 3 64] | StaticReshape(s8[2 5 3 64]) -> s8[2 5 192]! | "
+               "StaticTranspose(e8m0[2 3 5 2]) -> e8m0[2 5 3 2] | StaticReshape(e8m0[2 5 3 2]) -> e8m0[2 5 6]!");
+    /* A dim that is not known yet. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x?x7"), IN(&m, f32, "3x7x64"));
+    computed(&m, TRANSPOSE(&m, f32, x, 1, 0, 2), "dynamic_mx", true);
+    EXPECT(&m, "MatMul(f32[3 ? 7], f32[3 7 64]) -> f32[3 ? 64] | DynamicQuantize(f32[3 ? 64]) -> s8[3 ? 64] | "
+               "StaticTranspose(s8[3 ? 64]) -> s8[? 3 64]! | StaticTranspose(e8m0[3 ? 2]) -> e8m0[? 3 2]!");
+    /* Groups of 32 across heads of 16. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "5x3x7"), IN(&m, f32, "5x7x16"));
+    computed(&m, RESHAPE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "5x4x7"), IN(&m, f32, "5x7x16")), 5, 64), "dynamic_mx", true);
+    EXPECT(&m, "MatMul(f32[5 3 7], f32[5 7 16]) -> f32[5 3 16]! | MatMul(f32[5 4 7], f32[5 7 16]) -> f32[5 4 16] | "
+               "DynamicQuantize(f32[5 4 16]) -> s8[5 4 16] | StaticReshape(s8[5 4 16]) -> s8[5 64]! | StaticReshape(e8m0[5 2 1]) -> e8m0[5 2]!");
+    /* A scalar has no dims to look through, the last dim stays where it is, a split may not be seen in the output's strides, an input needs no kernel. */
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x7"), IN(&m, f32, "7x64"));
+    computed(&m, RESHAPE(&m, f32, x, 192), "dynamic_symmetric", false);
+    EXPECT(&m, "MatMul(f32[3 7], f32[7 64]) -> f32[3 64] | StaticReshape(f32[3 64]) -> f32[192] | DynamicQuantize(f32[192]) -> s8[192]!");
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "32x7"), IN(&m, f32, "7x64"));
+    computed(&m, TRANSPOSE(&m, f32, x, 1, 0), "dynamic_mx", true);
+    EXPECT(&m, "MatMul(f32[32 7], f32[7 64]) -> f32[32 64] | StaticTranspose(f32[32 64]) -> f32[64 32] | DynamicQuantize(f32[64 32]) -> s8[64 32]!");
+    mini_begin(&m, engine);
+    x = OP(&m, matmul, f32, IN(&m, f32, "3x7"), IN(&m, f32, "7x64"));
+    computed(&m, RESHAPE(&m, f32, x, 3, 2, 32), "dynamic_mx", true);
+    EXPECT(&m, "MatMul(f32[3 7], f32[7 64]) -> f32[3 64] | StaticReshape(f32[3 64]) -> f32[3 2 32] | DynamicQuantize(f32[3 2 32]) -> s8[3 2 32]!");
+    mini_begin(&m, engine);
+    computed(&m, TRANSPOSE(&m, f32, IN(&m, f32, "3x2x32"), 1, 0, 2), "dynamic_mx", true);
+    EXPECT(&m, "StaticTranspose(f32[3 2 32]) -> f32[2 3 32] | DynamicQuantize(f32[2 3 32]) -> s8[2 3 32]!");
+}
+
 /* ---- {y = op(x); } = {}, y unused ------------------------------------------------------------------------------------------------------------- */
 
 static void test_dead_code(sinter_engine_t *engine)
@@ -377,6 +430,7 @@ int main(void)
     test_widen(engine);
     test_sink_dequant(engine);
     test_sink_views(engine);
+    test_sink_quantise(engine);
     test_dead_code(engine);
     test_all_tested();
     test_pipeline(engine);

@@ -588,7 +588,7 @@ static void test_models(sinter_engine_t *engine)
         {"matmul-weight-int4", "matmul"}, {"matmul-typecast-quantize", "matmul"}, {"gated-mlp-swish", "gated-mlp"}, {"gated-mlp-gelu", "gated-mlp"},
         {"gated-mlp-single", "gated-mlp"}, {"gated-mlp-int4", "gated-mlp"}, {"eltwise-chain", "eltwise"}, {"softmax-postops", "softmax"},
         {"reorder-chain", "reorder"}, {"quantize-chain", "eltwise"}, {"shuffle", "reorder"}, {"sdpa-dynamic-quantize", "sdpa"},
-        {"sdpa-mx", "sdpa"}, {"matmul-mx", "matmul"}, {"matmul-dynamic-quantize", "matmul"}, {"gated-mlp-dynamic-quantize", "gated-mlp-up"},
+        {"sdpa-mx", "sdpa"}, {"sdpa-merged-heads-quantize", "sdpa"}, {"matmul-mx", "matmul"}, {"matmul-dynamic-quantize", "matmul"}, {"gated-mlp-dynamic-quantize", "gated-mlp-up"},
         {"dynamic-quantize", "dynamic-quantize"}, {"eltwise-dynamic-quantize", "dynamic-quantize"}, {"softmax-dynamic-quantize", "softmax"},
     };
     for (int i = 0; i < MINI_N(rows); i++) {

@@ -1,0 +1,212 @@
+/* {q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales
+ *
+ *   MatMul -> StaticTranspose -> StaticReshape -> DynamicQuantize -> codes, scales
+ *     becomes
+ *   MatMul -> DynamicQuantize -> StaticTranspose -> StaticReshape -> codes
+ *                             -> StaticTranspose -> StaticReshape -> scales
+ *
+ * so that the product is quantised in the kernel that makes it, and the views are only a matter of where codes and scales are stored. A view moves
+ * if any tensor can be stored through it, whatever its strides, in runs along the last dim: transpositions of the others, reshapes that merge dims. */
+#include <string.h>
+
+#include "../graph/quant.h"
+#include "../graph/schema.h"
+#include "../graph/status.h"
+#include "passes.h"
+
+/* Group sizes at the view's input, from those at its output. False: the groups cannot be said there. */
+static bool sizes_through_transpose(const node_t *view, int ndims, const int64_t *below, int64_t *above)
+{
+    const attr_t *order = node_attr(view, sinter_op_attr_order);
+    int64_t from = -1;
+    for (int d = 0; d < ndims; d++) {
+        from = order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d];
+        above[from] = below[d];
+    }
+    return from == ndims - 1;
+}
+
+/* The dims [begin, end) are one dim below, in groups of `group` neighbours. */
+static bool split_group(const lt_t *in, int begin, int end, int64_t group, int64_t *above)
+{
+    for (int d = end - 1; d >= begin; d--) {
+        const int64_t n = in->dims[d];
+        if (n % group != 0 && group % n != 0) {
+            return false;
+        }
+        above[d] = n % group == 0 ? group : n;
+        group /= above[d];
+    }
+    return group == 1;
+}
+
+static bool sizes_through_merge(const lt_t *in, const lt_t *out, const int64_t *below, int64_t *above)
+{
+    int i = 0;
+    for (int j = 0; j < out->ndims; j++) {
+        const int begin = i;
+        if (i < in->ndims && in->dims[i] == out->dims[j]) { /* known or not */
+            above[i++] = below[j];
+            continue;
+        }
+        int64_t n = 1;
+        while (i < in->ndims && n != out->dims[j] && in->dims[i] > 0 && mul_i64(n, in->dims[i], &n)) {
+            i++;
+        }
+        if (n != out->dims[j] || !split_group(in, begin, i, below[j], above)) {
+            return false;
+        }
+    }
+    return i == in->ndims;
+}
+
+static bool sizes_above(const graph_t *g, const node_t *view, const quant_geom_t *geom, int64_t *above)
+{
+    const lt_t *in = &g->values[view->in[0]].lt, *out = &g->values[view->out[0]].lt;
+    int64_t below[SINTER_MAX_NDIMS];
+    for (int d = 0; d < out->ndims; d++) {
+        below[d] = out->dims[d] == 1 ? 1 : geom->scale_group[d];
+        if (below[d] < 1) { /* not known */
+            return false;
+        }
+    }
+    return view->kind == sinter_op_static_transpose ? sizes_through_transpose(view, in->ndims, below, above)
+                                                    : sizes_through_merge(in, out, below, above);
+}
+
+/* A new value of the type of another. */
+static int value_like(graph_t *g, int like, int ndims, const int64_t *dims)
+{
+    lt_t lt = {.ndims = ndims, .data_type = g->values[like].lt.data_type, .property = g->values[like].lt.property};
+    memcpy(lt.dims, dims, sizeof(int64_t) * (size_t)ndims);
+    lt_set_dense(&lt);
+    return graph_add_value(g, &lt);
+}
+
+/* The view of scales whose dims were divided by group sizes: dims that are not known must be where they were. */
+static bool scales_can_follow(const graph_t *g, const node_t *view, int scales)
+{
+    const lt_t *to = &g->values[scales].lt;
+    int n_unknown = 0;
+    for (int d = 0; d < to->ndims; d++) {
+        n_unknown += to->dims[d] == SINTER_UNKNOWN_DIM;
+    }
+    return to->ndims == g->values[view->out[0]].lt.ndims && (view->kind == sinter_op_static_transpose || n_unknown <= 1);
+}
+
+static int add_view(graph_t *g, const node_t *view, int from, int to, bool data)
+{
+    if (data || view->kind == sinter_op_static_transpose) {
+        return pass_add_unary(g, view->kind, from, to, view->attrs, view->n_attrs);
+    }
+    const lt_t lt = g->values[to].lt;
+    int64_t *shape = ARENA_NEW(&g->arena, int64_t, lt.ndims + 1);
+    for (int d = 0; d < lt.ndims && shape != NULL; d++) {
+        shape[d] = lt.dims[d] == SINTER_UNKNOWN_DIM ? -1 : lt.dims[d];
+    }
+    return shape == NULL ? -1 : pass_add_reshape(g, from, to, shape, lt.ndims, false);
+}
+
+static sinter_status_t set_geometry(graph_t *g, node_t *n, int ndims, const int64_t *size)
+{
+    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, n->n_attrs + 2);
+    int64_t *shape = ARENA_NEW(&g->arena, int64_t, ndims + 1);
+    int n_attrs = 0;
+    if (attrs == NULL || shape == NULL) {
+        return sinter_out_of_memory;
+    }
+    memcpy(shape, size, sizeof(int64_t) * (size_t)ndims);
+    for (int i = 0; i < n->n_attrs; i++) {
+        const sinter_op_attr_t id = n->attrs[i].id;
+        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups && id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
+            attrs[n_attrs++] = n->attrs[i];
+        }
+    }
+    attrs[n_attrs++] = (attr_t){.id = sinter_op_attr_qtype, .n = 1, .str = "per_group"};
+    attrs[n_attrs++] = (attr_t){.id = sinter_op_attr_group_shape, .n = (size_t)ndims, .s64 = shape};
+    n->attrs = attrs;
+    n->n_attrs = n_attrs;
+    return sinter_success;
+}
+
+/* Lets the quantising node read what the view reads, and hangs views of its new outputs before the old ones. */
+static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_port, const int64_t *size)
+{
+    const node_t view = g->nodes[view_node];
+    const lt_t in = g->values[view.in[0]].lt;
+    int64_t groups[SINTER_MAX_NDIMS];
+    for (int d = 0; d < in.ndims; d++) {
+        groups[d] = in.dims[d] == SINTER_UNKNOWN_DIM ? SINTER_UNKNOWN_DIM : in.dims[d] / size[d];
+    }
+    g->nodes[view_node].dead = true;
+    g->values[view.out[0]].producer = -1;
+    g->nodes[quantise].in[0] = view.in[0];
+    for (int o = 0; o < g->nodes[quantise].n_out; o++) {
+        const bool data = o == 0 || o == high_port;
+        const int old = g->nodes[quantise].out[o], made = value_like(g, old, in.ndims, data ? in.dims : groups);
+        if (made < 0 || add_view(g, &view, made, old, data) < 0) {
+            return sinter_out_of_memory;
+        }
+        g->nodes[quantise].out[o] = made;
+        g->values[made].producer = quantise;
+        g->values[made].producer_port = o;
+    }
+    SG_TRY(set_geometry(g, &g->nodes[quantise], in.ndims, size));
+    return graph_sort(g);
+}
+
+/* The view of a result that only this node looks through; -1: none. */
+static int view_above(const graph_t *g, const node_t *n)
+{
+    const int p = g->values[n->in[0]].producer;
+    if (p < 0 || g->values[n->in[0]].n_uses != 1 || g->values[n->in[0]].is_output) {
+        return -1;
+    }
+    const node_t *view = &g->nodes[p];
+    const bool moves = view->kind == sinter_op_static_transpose || view->kind == sinter_op_static_reshape;
+    int above = moves ? g->values[view->in[0]].producer : -1;
+    while (above >= 0 && (op_flags(g->nodes[above].kind) & OP_VIEW) != 0) {
+        above = g->values[g->nodes[above].in[0]].producer;
+    }
+    return above >= 0 ? p : -1;
+}
+
+static sinter_status_t sink_one(graph_t *g, int node, bool *done)
+{
+    const node_t *n = &g->nodes[node];
+    const int view = view_above(g, n);
+    lt_t in[2], out[4];
+    quant_geom_t geom;
+    int64_t size[SINTER_MAX_NDIMS];
+    *done = false;
+    if (view < 0 || n->n_in > 2 || n->n_out > 4) {
+        return sinter_success;
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = g->values[n->in[i]].lt;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        out[o] = g->values[n->out[o]].lt;
+    }
+    SG_TRY(quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out, &geom));
+    bool fits = geom.kind != QUANT_STATIC && in[0].ndims >= 0 && g->values[g->nodes[view].in[0]].lt.ndims >= 0;
+    for (int o = 1; o < n->n_out && fits; o++) {
+        fits = o == geom.high_port || scales_can_follow(g, &g->nodes[view], n->out[o]);
+    }
+    if (fits && sizes_above(g, &g->nodes[view], &geom, size)) {
+        *done = true;
+        return swap(g, view, node, geom.high_port, size);
+    }
+    return sinter_success;
+}
+
+sinter_status_t pass_sink_quantise(graph_t *g)
+{
+    for (int node = 0, n = g->n_nodes; node < n; node++) {
+        bool again = g->nodes[node].kind == sinter_op_dynamic_quantize && !g->nodes[node].dead;
+        while (again) {
+            SG_TRY(sink_one(g, node, &again));
+        }
+    }
+    return sinter_success;
+}
