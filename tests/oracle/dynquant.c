@@ -74,16 +74,18 @@ static quantum_t derive_mx(const group_stats_t *g, const params_t *p) { return p
 static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, rceil_scale); }
 
 /* A scale is computed in f32. */
+static bool stores_zero(const params_t *p, double s) { return (float)s == 0 || orc_round(p->scale_type, (double)(float)s) == 0; }
+
 static double stored_scale(const params_t *p, double s)
 {
-    double max = orc_type_max(p->scale_type), stored = orc_round(p->scale_type, s < max ? (double)(float)s : max);
-    return (float)s == 0 || stored == 0 ? 1 : stored;
+    double max = orc_type_max(p->scale_type);
+    return stores_zero(p, s) ? 1 : orc_round(p->scale_type, s < max ? (double)(float)s : max);
 }
 
 static range_t scale_range(const params_t *p, double v, double low, double high)
 {
     range_t r = order(stored_scale(p, v), stored_scale(p, low), stored_scale(p, high));
-    if (r.low < r.high && stored_scale(p, low) >= r.high) /* 1 in place of 0, below the smallest numbers of the type */
+    if (stores_zero(p, low) && !stores_zero(p, high)) /* from 1 in place of 0 over the smallest numbers of the type */
         r.low = 0;
     return r;
 }
