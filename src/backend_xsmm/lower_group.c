@@ -62,7 +62,9 @@ static sinter_status_t append(lowering_t *lo, group_t *gr, int node)
  * planes of split codes. */
 static bool from_memory(const node_t *n, int port)
 {
-    return port >= (quant_split_type(n->attrs, n->n_attrs) == sinter_data_type_undef) && ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu);
+    const unsigned quant = op_flags(n->kind) & (OP_QUANT | OP_DEQUANT);
+    const bool plane = (quant & OP_DEQUANT) != 0 && quant_split_type(n->attrs, n->n_attrs) != sinter_data_type_undef;
+    return plane || (port > 0 && (quant != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu));
 }
 
 /* The floating node that makes an input in a register, -1 if none does. */

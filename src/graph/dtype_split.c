@@ -191,6 +191,26 @@ static void put_bits(unsigned char *plane, int64_t at, int bits, unsigned value)
     *byte = (unsigned char)((*byte & ~(((1u << bits) - 1) << shift)) | value << shift);
 }
 
+/* Eight codes, their low four bits and their high two bits moved together: halves of pairs, of fours, of all. */
+static uint64_t eight_codes(const unsigned char *p)
+{
+    return p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 | (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40;
+}
+
+static uint32_t low_bits(uint64_t codes)
+{
+    uint64_t x = (codes & 0x00F00F00F00F) | (codes >> 2 & 0x0F00F00F00F0);
+    x = (x & 0x0000FF0000FF) | (x >> 4 & 0x00FF0000FF00);
+    return (uint32_t)((x & 0xFFFF) | (x >> 8 & 0xFFFF0000));
+}
+
+static uint32_t high_bits(uint64_t codes)
+{
+    uint64_t x = (codes >> 4 & 0x003003003003) | (codes >> 8 & 0x00C00C00C00C);
+    x = (x & 0x00000F00000F) | (x >> 8 & 0x0000F00000F0);
+    return (uint32_t)((x & 0xFF) | (x >> 16 & 0xFF00));
+}
+
 void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int64_t low_stride, void *high, int64_t high_first,
                 int64_t high_stride)
 {
@@ -200,11 +220,14 @@ void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int6
     if (low_stride == 1 && high_stride == 1 && low_first % 2 == 0 && high_first % 4 == 0) {
         l += low_first / 2;
         h += high_first / 4;
-        for (; i + 4 <= n; i += 4, from += 3, l += 2, h++) {
-            const unsigned c = from[0] | (unsigned)from[1] << 8 | (unsigned)from[2] << 16;
-            l[0] = (unsigned char)((c & 15) | (c >> 2 & 0xF0));
-            l[1] = (unsigned char)((c >> 12 & 15) | (c >> 14 & 0xF0));
-            *h = (unsigned char)((c >> 4 & 3) | (c >> 8 & 12) | (c >> 12 & 0x30) | (c >> 16 & 0xC0));
+        for (; i + 8 <= n; i += 8, from += 6, l += 4, h += 2) {
+            const uint64_t eight = eight_codes(from);
+            const uint32_t x = low_bits(eight), y = high_bits(eight);
+            for (int k = 0; k < 4; k++) {
+                l[k] = (unsigned char)(x >> 8 * k);
+            }
+            h[0] = (unsigned char)y;
+            h[1] = (unsigned char)(y >> 8);
         }
     }
     for (from = codes, l = low, h = high; i < n; i++) {

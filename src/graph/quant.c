@@ -588,8 +588,8 @@ sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const a
     SG_TRY(read_attrs(&r));
     if (kind != sinter_op_quantize) {
         const bool scales = kind == sinter_op_dynamic_dequantize || r.kind->kind != QUANT_STATIC;
-        SG_TRY(quant_read_planes(label, attrs, n_attrs, quantises, quantises ? out : in, scales ? 2 : 1, quantises ? &n_out : &n_in, &r.code_type,
-                                 &geom->high_port));
+        SG_TRY(quant_read_planes(label, attrs, n_attrs, quantises, quantises ? out : in, scales ? 2 : 1, quantises ? &n_out : &n_in,
+                                 &r.code_type, &geom->high_port));
     }
     if (kind == sinter_op_quantize || kind == sinter_op_dequantize) {
         return read_static(&r);

@@ -1,5 +1,5 @@
-/* Codes of six bits in two planes: the codec, every code in both formats, and whole graphs, in which planes must give the bits that the same
- * codes give in one tensor. */
+/* Codes of six bits in two planes: the codec, every code in both formats, and whole graphs, in which planes must give the bits that the
+ * same codes give in one tensor. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -123,6 +123,38 @@ static void check_run(sinter_data_type_t type, const dtype_split_t *split, int l
     unguard(&l), unguard(&h);
 }
 
+/* Random codes parted into planes with gaps; every bit of both planes, neighbours included. */
+static void check_part(int n, int low_first, int high_first, int low_stride, int high_stride)
+{
+    enum { MOST = 400 };
+    guarded_t codes = guarded((size_t)(n * 6 + 7) / 8), l = guarded((size_t)(low_first + n * low_stride) / 2 + 1),
+              h = guarded((size_t)(high_first + n * high_stride) / 4 + 1);
+    unsigned char low[MOST], high[MOST];
+    memcpy(low, l.data, (size_t)(low_first + n * low_stride) / 2 + 1);
+    memcpy(high, h.data, (size_t)(high_first + n * high_stride) / 4 + 1);
+    for (int i = 0; i < n; i++) {
+        put_bits(low, low_first + i * low_stride, 4, bits_at(codes.data, i, 6) & 15);
+        put_bits(high, high_first + i * high_stride, 2, bits_at(codes.data, i, 6) >> 4);
+    }
+    dtype_part(codes.data, n, l.data, low_first, low_stride, h.data, high_first, high_stride);
+    CHECK(memcmp(low, l.data, (size_t)(low_first + n * low_stride) / 2 + 1) == 0 &&
+              memcmp(high, h.data, (size_t)(high_first + n * high_stride) / 4 + 1) == 0,
+          "part %d at %d and %d, strides %d and %d", n, low_first, high_first, low_stride, high_stride);
+    unguard(&codes), unguard(&l), unguard(&h);
+}
+
+static void check_parts(void)
+{
+    for (int n = 0; n < 80; n += n < 20 ? 1 : 7) {
+        for (int first = 0; first < 8; first++) {
+            check_part(n, first, first, 1, 1);
+            check_part(n, first, 8 - first, 1, 1);
+            check_part(n, first, first, 1, 3);
+            check_part(n, first, first, 5, 1);
+        }
+    }
+}
+
 static void check_codec(sinter_data_type_t type, sinter_cpu_isa_t isa)
 {
     static const int lengths[] = {0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 71, 200};
@@ -158,7 +190,7 @@ static void check_codecs(void)
 #undef SINTER_DTYPE
 }
 
-/* ---- graphs --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------------------------ */
 
 /* A dequantising op whose codes come whole or in two planes; the high plane is tensor codes + HIGH. */
 typedef struct dequant {
@@ -594,7 +626,7 @@ static void check_quantising(void)
     }
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------------------------------------------- */
 
 static void check_refusals(void)
 {
@@ -752,6 +784,7 @@ int main(void)
     check_u2_loads();
     check_u2_stores();
     check_codecs();
+    check_parts();
     check_graphs();
     check_quantising();
     return check_finish();
