@@ -219,8 +219,9 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
                  sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
                  step->note ? step->note : "");
         if (step->tail != NULL) {
-            text_add(&text, "  quantises its result to %s before it leaves the step\n",
-                     dtype_traits(plan->values[step->tail->out].lt.data_type)->name);
+            const bool split = step->tail->split != sinter_data_type_undef;
+            text_add(&text, "  quantises its result to %s%s before it leaves the step\n",
+                     dtype_traits(split ? step->tail->split : plan->values[step->tail->out].lt.data_type)->name, split ? " in two planes" : "");
         }
         if (step->apart != NULL) {
             text_add(&text, "  no part of the step that makes its data: %s\n", step->apart);
