@@ -27,6 +27,20 @@ static void set_reg(emitter_t *e, int v, int reg)
     e->stamp[v] = e->now;
 }
 
+/* What an op computes. A float type of few bits is what the graph wants to see; wide ones are rounded when they are stored. */
+static sinter_status_t set_result(emitter_t *e, int v, int reg)
+{
+    const sinter_data_type_t type = e->lo->g->values[v].lt.data_type;
+    if (reg >= 0 && dtype_is_float(type) && !dtype_is_wide_float(type)) {
+        reg = chain_round_to(&e->b, reg, type);
+    }
+    if (reg < 0) {
+        return oom();
+    }
+    set_reg(e, v, reg);
+    return sinter_success;
+}
+
 static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input)
 {
     e->now++;
@@ -205,7 +219,7 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n)
     } else if (n->kind == sinter_op_reorder || n->kind == sinter_op_type_cast) {
         reg = dtype_is_wide_float(type) ? regs[0] : chain_round_to(&e->b, regs[0], type);
     } else {
-        reg = chain_op(&e->b, n, regs, n->n_in);
+        return set_result(e, n->out[0], chain_op(&e->b, n, regs, n->n_in));
     }
     if (reg < 0) {
         return oom();
@@ -309,18 +323,14 @@ static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step
     p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
     p->out_dims = n->out[0];
     step->mode = mode_for(lo, n);
-    set_reg(e, n->out[0], 0);
+    int sum = 0;
     if (n->n_in > 2) {
         const node_t add = {.kind = sinter_op_add, .n_in = 2};
         int regs[2] = {0, -1};
         SG_TRY(reg_of(e, n->in[2], &regs[1]));
-        const int sum = chain_op(&e->b, &add, regs, 2);
-        if (sum < 0) {
-            return oom();
-        }
-        set_reg(e, n->out[0], sum);
+        sum = chain_op(&e->b, &add, regs, 2);
     }
-    return sinter_success;
+    return set_result(e, n->out[0], sum);
 }
 
 static bool softmax_inf_as_zero(const node_t *n)
@@ -390,7 +400,7 @@ static sinter_status_t emit_part(emitter_t *e, const group_t *part, int from, in
         return sinter_success;
     }
     SG_TRY(begin(e, from, true));
-    set_reg(e, from, 0);
+    SG_TRY(set_result(e, from, 0));
     SG_TRY(emit_nodes(e, part));
     SG_TRY(reg_of(e, to, &reg));
     return chain_finish(&e->b, reg, e->f64, chain);
@@ -468,7 +478,7 @@ static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step)
         }
         SG_TRY(chain_store(&e->b, r, gr->copy_to, NULL));
     } else if (gr->kind == STEP_ATTENTION) {
-        set_reg(e, lo->g->nodes[gr->heavy].out[0], 0);
+        SG_TRY(set_result(e, lo->g->nodes[gr->heavy].out[0], 0));
     } else if (gr->kind == STEP_MATMUL) {
         SG_TRY(emit_matmul(e, gr, step));
     } else if (gr->kind == STEP_SOFTMAX) {

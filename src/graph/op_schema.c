@@ -34,7 +34,8 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 #define SCALES (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(e8m0) | ONLY(f8_e4m3))
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
 #define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last port */
-#define NUMBER (FLT | ONLY(s32)) /* operands of binary ops: all float or all s32 (index arithmetic of masks) */
+#define REAL (FLT | F8) /* what elementwise ops and MatMul take and give; they compute in f32 */
+#define NUMBER (REAL | ONLY(s32)) /* operands of binary ops: all float or all s32 (index arithmetic of masks) */
 #define INDEX (ONLY(s32) | ONLY(s64))
 
 /* ---- attribute rules ---- */
@@ -68,33 +69,33 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 #define CARD static const op_card_t
 
 /* eltwise */
-CARD card_unary = {1, 1, 1, 1, {FLT}, {FLT}, .flags = OP_ELTWISE | OP_UNARY};
+CARD card_unary = {1, 1, 1, 1, {REAL}, {REAL}, .flags = OP_ELTWISE | OP_UNARY};
 CARD card_unary_bwd = {2, 2, 1, 1, {FLT}, {FLT}, .dims = dims_grad};
 CARD card_unary_dst_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NUM(use_dst, 1)), .dims = dims_grad};
-CARD card_clamp = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NEED(min), NEED(max)), check_clamp, .flags = OP_ELTWISE | OP_UNARY};
+CARD card_clamp = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(min), NEED(max)), check_clamp, .flags = OP_ELTWISE | OP_UNARY};
 CARD card_clamp_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(min), NEED(max), NUM(use_dst, 1)), check_clamp, dims_grad};
-CARD card_elu = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_elu = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
 CARD card_elu_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NUM(use_dst, 1)), .dims = dims_grad};
-CARD card_leaky_relu = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_gelu = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_leaky_relu = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_gelu = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")), .flags = OP_ELTWISE | OP_UNARY};
 CARD card_gelu_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")), .dims = dims_grad};
-CARD card_hard_sigmoid = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_hard_sigmoid = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha), NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
 CARD card_hard_sigmoid_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NEED(beta)), .dims = dims_grad};
-CARD card_softplus = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NUM(beta, 1)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_softplus = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NUM(beta, 1)), .flags = OP_ELTWISE | OP_UNARY};
 CARD card_softplus_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NUM(beta, 1)), .dims = dims_grad};
-CARD card_pow = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_pow = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
 CARD card_type_cast = {1, 1, 1, 1, {ANY}, {ANY}, .flags = OP_ELTWISE | OP_UNARY};
 CARD card_gen_index = {1, 1, 1, 1, {ANY}, {ONLY(s32)}, ATTRS(NEED(axis)), .dims = dims_axis, .flags = OP_ELTWISE};
 CARD card_binary = {2, 2, 1, 1, {NUMBER}, {NUMBER}, ATTRS(BROADCAST), check_binary_types, .flags = OP_ELTWISE | OP_BINARY};
 CARD card_compare = {2, 2, 1, 1, {NUMBER}, {ONLY(boolean)}, ATTRS(BROADCAST), check_binary_types, .flags = OP_ELTWISE | OP_BINARY};
 CARD card_select = {3, 3, 1, 1, {ONLY(boolean), NUMBER}, {NUMBER}, ATTRS(BROADCAST), check_select_types, .flags = OP_ELTWISE};
-CARD card_bias_add = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(DATA_FORMAT), .dims = dims_bias_add, .flags = OP_ELTWISE};
+CARD card_bias_add = {2, 2, 1, 1, {REAL}, {REAL}, ATTRS(DATA_FORMAT), .dims = dims_bias_add, .flags = OP_ELTWISE};
 CARD card_bias_add_bwd = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(DATA_FORMAT)};
-CARD card_prelu = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(DATA_FORMAT, NUM(per_channel_broadcast, 1)), .dims = dims_prelu, .flags = OP_ELTWISE};
+CARD card_prelu = {2, 2, 1, 1, {REAL}, {REAL}, ATTRS(DATA_FORMAT, NUM(per_channel_broadcast, 1)), .dims = dims_prelu, .flags = OP_ELTWISE};
 CARD card_prelu_bwd = {3, 3, 2, 2, {FLT}, {FLT}, ATTRS(DATA_FORMAT)};
 
 /* matmul, softmax, moves */
-CARD card_matmul = {2, 3, 1, 1, {FLT | F8, FLT | F8, FLT}, {FLT | F8},
+CARD card_matmul = {2, 3, 1, 1, {REAL, REAL, FLT}, {REAL},
                     ATTRS(NUM(transpose_a, 0), NUM(transpose_b, 0), WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16"))};
 CARD card_softmax = {1, 1, 1, 2, {FLT}, {FLT, ONLY(f32)}, ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero"))};
 CARD card_log_softmax = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NUM(axis, -1)), .dims = dims_axis};

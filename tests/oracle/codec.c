@@ -131,8 +131,8 @@ static double decode_small(const format_t *f, unsigned code)
     if (f->top == TOP_FNUZ && sign && !man && !exp)
         return NAN;
     if (f->top == TOP_FN && exp == exp_mask && man == man_mask)
-        return NAN;
-    if (f->top == TOP_IEEE && exp == exp_mask)
+        magnitude = NAN;
+    else if (f->top == TOP_IEEE && exp == exp_mask)
         magnitude = man ? NAN : INFINITY;
     else if (exp == 0)
         magnitude = man * two_to(1 - f->bias - f->man_bits);

@@ -26,7 +26,7 @@ static const struct {
 
     /* data types */
     {"Exp 1:s8:2 -> 2:f32:2", TYPE, "op 100 (Exp): input 0, tensor 1: data type s8 is not allowed here"},
-    {"Exp 1:f32:2 -> 2:f8_e4m3:2", TYPE, "output 0, tensor 2: data type f8_e4m3"},
+    {"Exp 1:f32:2 -> 2:f6_e3m2:2", TYPE, "output 0, tensor 2: data type f6_e3m2"},
     {"Add 1:f32:2 2:s32:2 -> 3:f32:2", TYPE, "integer and float do not mix"},
     {"Select 1:u8:2 2:f32:2 3:f32:2 -> 4:f32:2", TYPE, "input 0, tensor 1: data type u8"},
     {"GreaterEqual 1:f32:2 2:f32:2 -> 3:u8:2", TYPE, "output 0, tensor 3: data type u8"},
