@@ -21,14 +21,15 @@ typedef enum chain_opcode {
     CHAIN_ROUND_TO,    /* dst = a rounded through data type `dtype` (a quantising TypeCast or an inner quantised value) */
     CHAIN_CONST,       /* dst = p[0] */
     CHAIN_DEQUANT,     /* dst = (a - zp) * scale; the operands scale and zp (-1: none) are read here, group by group */
+    CHAIN_LOAD_DEQUANT, /* dst = (operand - zp) * scale */
     CHAIN_QUANT        /* dst = round(a / scale) + zp; not rounded where there is no zp, since ROUND_TO or STORE follow */
 } chain_opcode_t;
 
 typedef struct chain_instr {
     int op;               /* chain_opcode_t or sinter_op_kind_t */
     int dst, a, b, c;     /* registers */
-    int operand;          /* LOAD, STORE; DEQUANT, QUANT: the scale */
-    int high, zp;         /* further operands */
+    int operand, high;    /* LOAD, STORE */
+    int scale, zp;        /* DEQUANT, QUANT: operands */
     int dim;              /* INDEX */
     sinter_data_type_t dtype; /* ROUND_TO, LOAD_SPLIT */
     float p[2];           /* attributes: alpha, beta, min, max; p[0] selects GELU's form (0 erf, 1 tanh) */

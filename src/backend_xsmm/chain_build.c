@@ -236,14 +236,18 @@ static int quant_steps(chain_builder_t *b, int x, int scale, int zp)
     return q;
 }
 
-/* One instruction where scale and zero point are tensors, whose loads then fall away. */
+/* One instruction where scale and zero point are tensors, codes too if they are decoded, whose loads then fall away. */
 static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int zp)
 {
     const int s = loaded_from(b, scale), z = loaded_from(b, zp);
     if (x < 0 || s < 0 || (zp >= 0 && z < 0)) {
         return op == CHAIN_DEQUANT ? dequant_steps(b, x, scale, zp) : quant_steps(b, x, scale, zp);
     }
-    return emit(b, (chain_instr_t){.op = (int)op, .a = x, .operand = s, .zp = z});
+    const int codes = op == CHAIN_DEQUANT ? loaded_from(b, x) : -1;
+    if (codes >= 0) {
+        return emit(b, (chain_instr_t){.op = CHAIN_LOAD_DEQUANT, .operand = codes, .scale = s, .zp = z});
+    }
+    return emit(b, (chain_instr_t){.op = (int)op, .a = x, .scale = s, .zp = z});
 }
 
 int chain_dequant(chain_builder_t *b, int x, int scale, int zp)
@@ -275,6 +279,7 @@ static int n_sources(const chain_instr_t *in)
     switch (in->op) {
     case CHAIN_LOAD:
     case CHAIN_LOAD_SPLIT:
+    case CHAIN_LOAD_DEQUANT:
     case CHAIN_INDEX:
     case CHAIN_CONST:
         return 0;
@@ -376,16 +381,22 @@ static bool colour(chain_builder_t *b, colouring_t *k)
     return true;
 }
 
+static bool rename_field(int *field, bool has, int o, int to)
+{
+    const bool same = has && *field == o;
+    *field = same ? to : *field;
+    return same;
+}
+
 /* Renumbers operand o of an instruction if it has it. */
 static bool rename_operand(chain_instr_t *in, int o, int to)
 {
-    const bool split = in->op == CHAIN_LOAD_SPLIT, rescales = in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
-    const bool moves = in->op == CHAIN_LOAD || in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
-    const bool first = (moves || split || rescales) && in->operand == o, high = split && in->high == o, zp = rescales && in->zp == o;
-    in->operand = first ? to : in->operand;
-    in->high = high ? to : in->high;
-    in->zp = zp ? to : in->zp;
-    return first || high || zp;
+    const bool split = in->op == CHAIN_LOAD_SPLIT, fused = in->op == CHAIN_LOAD_DEQUANT;
+    const bool rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
+    const bool moves = fused || split || in->op == CHAIN_LOAD || in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
+    const bool a = rename_field(&in->operand, moves, o, to), b = rename_field(&in->high, split, o, to);
+    const bool c = rename_field(&in->scale, rescales, o, to), d = rename_field(&in->zp, rescales, o, to);
+    return a || b || c || d;
 }
 
 /* Operands that only dropped instructions had go too: they need not fit the iteration space. */

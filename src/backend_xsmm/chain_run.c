@@ -171,8 +171,8 @@ static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t
     b->quant->stream(to, from, bytes);
 }
 
-static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src,
-                      bool saturate, float *tmp)
+static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src, bool saturate,
+                      float *tmp)
 {
     if (saturate) {
         eltwise_store_sat(b->fn, ref->dtype, ref->data, first, stride, n, src);
@@ -218,13 +218,48 @@ static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, 
     return (quant_param_t){x, 1, 0};
 }
 
+/* Both parameters' groups as load_scaled takes them; false: they differ, or vary from element to element. */
+static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dtype_groups_t *g)
+{
+    static const float no_zp = 0;
+    const bool one = zp == NULL || zp->group == QUANT_ONE;
+    *g = (dtype_groups_t){scale->x, zp == NULL ? &no_zp : zp->x, !one, scale->group, scale->phase};
+    return scale->group > 1 && (one || (zp->group == scale->group && zp->phase == scale->phase));
+}
+
+/* One row: from codes in memory (data not NULL, element `first` on) or in src. */
+static void rescale_run(const chain_bound_t *b, int op, const chain_ref_t *data, int64_t first, int n, const quant_param_t *scale,
+                        const quant_param_t *zp, const float *src, float *dst)
+{
+    dtype_groups_t groups;
+    const dtype_bulk_t *bulk = data ? dtype_bulk(data->dtype, b->isa) : NULL;
+    if (bulk && bulk->load_scaled && same_groups(scale, zp, &groups)) {
+        bulk->load_scaled(data->data, first, n, &groups, dst);
+        return;
+    }
+    if (bulk) {
+        bulk->load(data->data, first, n, dst);
+        src = dst;
+    }
+    (op == CHAIN_QUANT ? b->quant->quant_run : b->quant->dequant_run)(src, n, scale, zp, dst);
+}
+
 static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, const float *src, float *const *tmp)
 {
-    const chain_ref_t *s = &b->refs[in->operand], *z = in->zp < 0 ? NULL : &b->refs[in->zp];
-    run_t sr = run_of(b, s, k->idx), zr = z ? run_of(b, z, k->idx) : sr;
+    const chain_ref_t *s = &b->refs[in->scale], *z = in->zp < 0 ? NULL : &b->refs[in->zp], *data = NULL;
+    run_t sr = run_of(b, s, k->idx), zr = z ? run_of(b, z, k->idx) : sr, dr = sr;
     const int64_t s_first = sr.first, z_first = zr.first;
     quant_param_t scale = {0}, zp = {0};
-    for (int i = 0; i < k->rows; i++, dst += k->cols, src += k->cols) {
+    if (in->op == CHAIN_LOAD_DEQUANT) {
+        data = &b->refs[in->operand];
+        dr = run_of(b, data, k->idx);
+        if (dr.stride != 1 || dr.group > 1) {
+            load_block(b, data, k, dst, tmp[TMP]);
+            src = dst;
+            data = NULL;
+        }
+    }
+    for (int i = 0; i < k->rows; i++, dst += k->cols, src = data ? NULL : src + k->cols) {
         const int64_t s_at = row_first(b, s, k, s_first, i), z_at = z ? row_first(b, z, k, z_first, i) : 0;
         if (i == 0 || s_at != sr.first) {
             sr.first = s_at;
@@ -234,7 +269,7 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
             zr.first = z_at;
             zp = load_param(b, z, &zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
         }
-        (in->op == CHAIN_DEQUANT ? b->quant->dequant_run : b->quant->quant_run)(src, k->cols, &scale, z ? &zp : NULL, dst);
+        rescale_run(b, in->op, data, data ? row_first(b, data, k, dr.first, i) : 0, k->cols, &scale, z ? &zp : NULL, src, dst);
     }
 }
 
@@ -270,7 +305,7 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
 {
     const chain_t *c = b->chain;
     const int n = k->rows * k->cols;
-    float *r[CHAIN_MAX_REGS] = {NULL}, *tmp[N_TMP];
+    float *r[CHAIN_MAX_REGS], *tmp[N_TMP];
     for (int i = 0; i < N_TMP; i++) {
         tmp[i] = scratch + (size_t)i * (size_t)reg_size;
     }
@@ -296,6 +331,7 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
             store_block(b, ref, k, r[in->a], in->op == CHAIN_STORE_SAT, tmp[TMP]);
             break;
         case CHAIN_DEQUANT:
+        case CHAIN_LOAD_DEQUANT:
         case CHAIN_QUANT:
             rescale(b, in, k, dst, r[in->a], tmp);
             break;
@@ -363,14 +399,19 @@ static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const i
                         double *const *tmp)
 {
     const double *s = tmp[TMP_SCALE], *z = tmp[TMP_ZP];
-    run_t run = run_of(b, &b->refs[in->operand], idx);
-    load_run_f64(&b->refs[in->operand], &run, n, tmp[TMP_SCALE], tmp[TMP]);
+    run_t run = run_of(b, &b->refs[in->scale], idx);
+    load_run_f64(&b->refs[in->scale], &run, n, tmp[TMP_SCALE], tmp[TMP]);
+    if (in->op == CHAIN_LOAD_DEQUANT) {
+        run = run_of(b, &b->refs[in->operand], idx);
+        load_run_f64(&b->refs[in->operand], &run, n, dst, tmp[TMP]);
+        src = dst;
+    }
     if (in->zp >= 0) {
         run = run_of(b, &b->refs[in->zp], idx);
         load_run_f64(&b->refs[in->zp], &run, n, tmp[TMP_ZP], tmp[TMP]);
     }
     for (int i = 0; i < n; i++) {
-        if (in->op == CHAIN_DEQUANT) {
+        if (in->op != CHAIN_QUANT) {
             dst[i] = (in->zp < 0 ? src[i] : src[i] - z[i]) * s[i];
         } else {
             dst[i] = in->zp < 0 ? src[i] / s[i] : rint(src[i] / s[i]) + z[i];
@@ -388,14 +429,14 @@ static void round_f64(sinter_data_type_t type, int n, const double *src, double 
 static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch)
 {
     const chain_t *c = b->chain;
-    double *r[CHAIN_MAX_REGS] = {NULL}, *tmp[N_TMP];
+    double *r[CHAIN_MAX_REGS], *tmp[N_TMP];
     for (int i = 0; i < N_TMP; i++) {
         tmp[i] = scratch + i * CHAIN_BLOCK;
     }
     for (int i = 0; i < c->n_regs; i++) {
         r[i] = scratch + (i + N_TMP) * CHAIN_BLOCK;
     }
-    for (int i = 0; io != NULL && r[0] != NULL && i < n; i++) {
+    for (int i = 0; io != NULL && i < n; i++) {
         r[0][i] = io[i];
     }
     for (int p = 0; p < c->n_instrs; p++) {
@@ -419,6 +460,7 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
             store_run_f64(ref, &run, n, r[in->a], in->op == CHAIN_STORE_SAT, (float *)(void *)tmp[TMP]);
             break;
         case CHAIN_DEQUANT:
+        case CHAIN_LOAD_DEQUANT:
         case CHAIN_QUANT:
             rescale_f64(b, in, idx, n, dst, r[in->a], tmp);
             break;

@@ -41,6 +41,14 @@ typedef struct dtype_scaled {
     int64_t ahead;        /* floats so far ahead of the source are fetched into the cache; may lie outside of memory */
 } dtype_scaled_t;
 
+/* Scales and zero points of a run of codes: element i has those of group (phase + i) / group, both multiples of DTYPE_GROUP. */
+typedef struct dtype_groups {
+    const float *scale, *zp;
+    int zp_step; /* 1: one zero point for each group, 0: for all */
+    int64_t group, phase;
+} dtype_groups_t;
+enum { DTYPE_GROUP = 16 };
+
 /* Runs of consecutive elements (stride 1), at the speed of the ISA: the same results as the codec, bit for bit. */
 typedef struct dtype_bulk {
     void (*load)(const void *base, int64_t first, int64_t n, float *dst);
@@ -48,8 +56,10 @@ typedef struct dtype_bulk {
     void (*store_sat)(void *base, int64_t first, int64_t n, const float *src);
     /* Scales and does what store_sat does, where all that comes of it is finite and `first` begins a byte. May be NULL. */
     void (*store_scaled)(void *base, int64_t first, const float *src, const dtype_scaled_t *how);
+    /* load, then (x - zp) * scale as floats have it, in one pass. May be NULL. */
+    void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
 } dtype_bulk_t;
-/* The best functions at or below isa, which the machine must have. Never NULL for a data type, nor is a function but for store_scaled. */
+/* The best functions at or below isa, which the machine must have. Never NULL for a data type; functions are not but for the scaled ones. */
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);
 
 /* Codes of six bits in two planes: the four low bits of each in a u4 tensor, the two high bits in a u2 tensor. */

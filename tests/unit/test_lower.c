@@ -440,12 +440,18 @@ static void refer_chain(const plan_t *plan, const chain_t *c, refs_t *reads, ref
 {
     for (int i = 0; c != NULL && i < c->n_instrs; i++) {
         const chain_instr_t *in = &c->instrs[i];
-        const bool rescales = in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT, split = in->op == CHAIN_LOAD_SPLIT;
-        if (in->op == CHAIN_LOAD || rescales || split) {
+        const bool fused = in->op == CHAIN_LOAD_DEQUANT, rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
+        if (in->op == CHAIN_LOAD || fused || in->op == CHAIN_LOAD_SPLIT) {
             refer(plan, reads, c->operands[in->operand].value);
         }
-        if ((rescales && in->zp >= 0) || split) {
-            refer(plan, reads, c->operands[split ? in->high : in->zp].value);
+        if (in->op == CHAIN_LOAD_SPLIT) {
+            refer(plan, reads, c->operands[in->high].value);
+        }
+        if (rescales) {
+            refer(plan, reads, c->operands[in->scale].value);
+        }
+        if (rescales && in->zp >= 0) {
+            refer(plan, reads, c->operands[in->zp].value);
         } else if (in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT) {
             refer(plan, writes, c->operands[in->operand].value);
         }
