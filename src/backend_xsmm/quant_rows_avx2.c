@@ -12,24 +12,78 @@ typedef __m256 vf;
 typedef __m256i vi;
 
 /* clang-format off: a table of one-liners */
-OP vi below(int n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
-OP vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
-OP void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
-OP vf vf_load_n(const float *p, int n) { return _mm256_maskload_ps(p, below(n)); }
-OP void vf_store_n(float *p, vf x, int n) { _mm256_maskstore_ps(p, below(n), x); }
-OP vi vi_load(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-OP void vi_store(int32_t *p, vi x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
-OP vi vi_of(vf x) { return _mm256_castps_si256(x); }
-OP vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
-OP vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
-OP vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
-OP vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
-OP vf vf_set1(float x) { return _mm256_set1_ps(x); }
-OP vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
-OP vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
-OP vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
-OP vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
-OP vf vf_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+OP vi below(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+OP vf vf_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+OP void vf_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+OP vf vf_load_n(const float *p, int n)
+{
+    return _mm256_maskload_ps(p, below(n));
+}
+OP void vf_store_n(float *p, vf x, int n)
+{
+    _mm256_maskstore_ps(p, below(n), x);
+}
+OP vi vi_load(const int32_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+OP void vi_store(int32_t *p, vi x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, x);
+}
+OP vi vi_of(vf x)
+{
+    return _mm256_castps_si256(x);
+}
+OP vi vi_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+OP vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+OP vi vi_xor(vi a, vi b)
+{
+    return _mm256_xor_si256(a, b);
+}
+OP vi vi_max(vi a, vi b)
+{
+    return _mm256_max_epi32(a, b);
+}
+OP vf vf_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+OP vf vf_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+OP vf vf_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+OP vf vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+OP vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+OP vf vf_round(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 /* clang-format on */
 
 /* A tree: each level folds two vectors into one that holds half as many lanes of each. */

@@ -12,24 +12,78 @@ typedef __m512 vf;
 typedef __m512i vi;
 
 /* clang-format off: a table of one-liners */
-OP __mmask16 below(int n) { return (__mmask16)((1u << n) - 1); }
-OP vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
-OP void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
-OP vf vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(below(n), p); }
-OP void vf_store_n(float *p, vf x, int n) { _mm512_mask_storeu_ps(p, below(n), x); }
-OP vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
-OP void vi_store(int32_t *p, vi x) { _mm512_storeu_si512(p, x); }
-OP vi vi_of(vf x) { return _mm512_castps_si512(x); }
-OP vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
-OP vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
-OP vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
-OP vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
-OP vf vf_set1(float x) { return _mm512_set1_ps(x); }
-OP vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
-OP vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
-OP vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
-OP vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
-OP vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+OP __mmask16 below(int n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+OP vf vf_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+OP void vf_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+OP vf vf_load_n(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps(below(n), p);
+}
+OP void vf_store_n(float *p, vf x, int n)
+{
+    _mm512_mask_storeu_ps(p, below(n), x);
+}
+OP vi vi_load(const int32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+OP void vi_store(int32_t *p, vi x)
+{
+    _mm512_storeu_si512(p, x);
+}
+OP vi vi_of(vf x)
+{
+    return _mm512_castps_si512(x);
+}
+OP vi vi_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+OP vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+OP vi vi_xor(vi a, vi b)
+{
+    return _mm512_xor_si512(a, b);
+}
+OP vi vi_max(vi a, vi b)
+{
+    return _mm512_max_epi32(a, b);
+}
+OP vf vf_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+OP vf vf_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+OP vf vf_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+OP vf vf_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+OP vf vf_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+OP vf vf_round(vf x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 /* clang-format on */
 
 /* A tree: each level folds two vectors into one that holds half as many lanes of each. */

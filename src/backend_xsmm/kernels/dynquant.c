@@ -347,7 +347,8 @@ static void quantise_row(const dynquant_state_t *st, const piece_t *p, const flo
     }
     if (fused < p->n) { /* whole rows, or single columns at the end */
         const piece_t rest = {p->in, p->out + fused * s->column.out, p->high + fused * s->column.high, p->n - fused};
-        st->fn->quantise(&st->formula, x + fused, shape.size, (int)(rest.n / shape.size), m->by + fused, zp != NULL ? zp + fused : NULL, m->q);
+        st->fn->quantise(&st->formula, x + fused, shape.size, (int)(rest.n / shape.size), m->by + fused, zp != NULL ? zp + fused : NULL,
+                         m->q);
         if (m->any_special) {
             clear_specials(st, &rest, m);
         }

@@ -25,7 +25,7 @@ typedef struct quant_space {
     quant_axis_t column; /* of a group */
     quant_axis_t group;  /* of a row of a unit; n: of the whole row */
     quant_axis_t row[SINTER_MAX_NDIMS];
-    int64_t row_n[SINTER_MAX_NDIMS]; /* row[].n */
+    int64_t row_n[SINTER_MAX_NDIMS];         /* row[].n */
     quant_axis_t unit[SINTER_MAX_NDIMS + 1]; /* where units lie; the last axis goes over the tiles of a row */
     int n_row, n_unit;
     int64_t rows, tile, pieces; /* of a unit; pieces: of a row */

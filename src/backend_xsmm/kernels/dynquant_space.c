@@ -6,12 +6,12 @@
 #include "../../graph/status.h"
 
 enum {
-    LINE_COLUMNS = 128,          /* as many columns fill whole cache lines of any type */
-    SLAB_BYTES = 256 << 10,      /* of a unit of many rows, which is walked twice while the next one is fetched */
-    MAX_SLAB_COLUMNS = 1024,     /* of which first-level caches hold several numbers each */
-    MIN_SLAB_COLUMNS = 64,       /* shorter runs of memory are read too slowly */
-    MIN_SHARED_UNIT = 32 << 10,  /* elements of a unit that are worth a second barrier */
-    STREAM_BYTES = 32 << 20,     /* input and output together beyond which nothing stays in the caches */
+    LINE_COLUMNS = 128,         /* as many columns fill whole cache lines of any type */
+    SLAB_BYTES = 256 << 10,     /* of a unit of many rows, which is walked twice while the next one is fetched */
+    MAX_SLAB_COLUMNS = 1024,    /* of which first-level caches hold several numbers each */
+    MIN_SLAB_COLUMNS = 64,      /* shorter runs of memory are read too slowly */
+    MIN_SHARED_UNIT = 32 << 10, /* elements of a unit that are worth a second barrier */
+    STREAM_BYTES = 32 << 20,    /* input and output together beyond which nothing stays in the caches */
 };
 
 /* ---- axes --------------------------------------------------------------------------------------------------------------------------- */
@@ -167,8 +167,12 @@ static void place_units(quant_space_t *s, const axes_t *inner, const axes_t *out
         s->rows *= s->row[a].n;
     }
     choose_tile(s);
-    s->unit[outer->n] = (quant_axis_t){s->group.n > 0 ? (s->group.n + s->tile - 1) / s->tile : 0, s->tile * s->group.in, s->tile * s->group.out,
-                                       s->tile * s->group.scale, s->tile * s->group.zp, s->tile * s->group.high};
+    s->unit[outer->n] = (quant_axis_t){s->group.n > 0 ? (s->group.n + s->tile - 1) / s->tile : 0,
+                                       s->tile * s->group.in,
+                                       s->tile * s->group.out,
+                                       s->tile * s->group.scale,
+                                       s->tile * s->group.zp,
+                                       s->tile * s->group.high};
 }
 
 /* ---- items -------------------------------------------------------------------------------------------------------------------------- */

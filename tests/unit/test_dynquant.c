@@ -1,0 +1,421 @@
+/* The kernels of computed quantisation against the oracle: kinds, types of codes, scales and zero points, geometries with loose strides,
+ * kinds of data; every kernel with 1, 2 and 3 threads must give the same bytes, and no two threads may write to one byte. */
+#include <math.h>
+
+#include "graph/quant.h"
+#include "rig.h"
+
+enum { MAX_DIMS = 3, THREADS = 3 };
+
+static sinter_cpu_isa_t cap;
+
+typedef struct geometry {
+    int ndims;
+    int64_t dims[MAX_DIMS], groups[MAX_DIMS];
+} geometry_t;
+
+typedef struct dynquant_case {
+    quant_kind_t kind;
+    sinter_data_type_t in, code, scale, zp; /* zp undef: none */
+    bool tensor_scale;
+    geometry_t g;
+    int data;
+    bool loose; /* strides */
+} dynquant_case_t;
+
+/* ---- data ------------------------------------------------------------------------------------------------------------------------- */
+
+enum { RANDOM, SUBNORMAL, HUGE_VALUES, ZERO, OUTLIER, SPECIAL, EDGE, POSITIVE, DATA_KINDS };
+
+static double uniform(void)
+{
+    return (double)(int32_t)rig_random() / 2147483648.0;
+}
+
+/* Magnitudes at which the exponent of mx scales changes, and their neighbours just below. */
+static double edge(void)
+{
+    const double power = ldexp(rig_pick(2) ? 1 : -1, rig_pick(12) - 6);
+    return rig_pick(3) == 0 ? power : power * (1 - ldexp(1, -1 - rig_pick(24)));
+}
+
+static double sample(int data, int64_t i)
+{
+    static const double specials[] = {NAN, INFINITY, -INFINITY};
+    switch (data) {
+    case SUBNORMAL:
+        return rig_pick(4) ? uniform() * 0x1p-126 : uniform() * 0x1p-20;
+    case HUGE_VALUES:
+        return uniform() * 0x1p127 * 1.99;
+    case ZERO:
+        return rig_pick(2) ? 0.0 : -0.0;
+    case OUTLIER:
+        return i % 97 == 5 ? 1000 * uniform() : uniform() * 0x1p-10;
+    case SPECIAL:
+        return rig_pick(200) == 0 ? specials[rig_pick(3)] : uniform() * 8;
+    case EDGE:
+        return edge();
+    case POSITIVE:
+        return 3 + uniform();
+    default:
+        return uniform() * 8;
+    }
+}
+
+/* ---- one case ----------------------------------------------------------------------------------------------------------------------- */
+
+static const char *kind_name(quant_kind_t kind)
+{
+    static const char *const names[] = {"static",    "dynamic_mx", "dynamic_mx_rceil", "dynamic_symmetric", "dynamic_asymmetric",
+                                        "dynamic_nv"};
+    return names[kind];
+}
+
+static const char *case_text(const dynquant_case_t *c)
+{
+    static char text[256];
+    int n = snprintf(text, sizeof text, "%s %s to %s, scales %s, zero points %s, data %d%s,", kind_name(c->kind), dtype_traits(c->in)->name,
+                     dtype_traits(c->code)->name, dtype_traits(c->scale)->name, c->zp ? dtype_traits(c->zp)->name : "none", c->data,
+                     c->loose ? ", loose" : "");
+    for (int d = 0; d < c->g.ndims; d++) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " %lld/%lld", (long long)c->g.dims[d], (long long)c->g.groups[d]);
+    }
+    return text;
+}
+
+static int add_value(rig_t *r, const dynquant_case_t *c, sinter_data_type_t type, const int64_t *dims)
+{
+    int64_t strides[MAX_DIMS];
+    rig_strides(c->g.ndims, dims, strides);
+    return rig_value(r, type, c->g.ndims, dims, c->loose ? strides : NULL);
+}
+
+static sinter_logical_tensor_t tensor_of(const bound_t *b, uint64_t id)
+{
+    sinter_logical_tensor_t lt = {.id = id, .ndims = b->ndims, .data_type = b->dtype, .layout_type = sinter_layout_type_strided};
+    memcpy(lt.dims, b->dims, sizeof lt.dims);
+    memcpy(lt.strides, b->strides, sizeof lt.strides);
+    return lt;
+}
+
+static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynquant_params_t *p)
+{
+    const int outs[] = {p->out, p->scale, p->zp}, n_out = p->zp >= 0 ? 3 : 2, n_in = p->tensor_scale >= 0 ? 2 : 1;
+    const orc_attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .str = kind_name(c->kind)},
+                                {.id = sinter_op_attr_qtype, .str = "per_group"}};
+    sinter_logical_tensor_t in[2], out[3];
+    orc_tensor_t tensors[2];
+    orc_result_t want[3];
+    uint64_t ids[3];
+    char err[256];
+    for (int i = 0; i < n_in; i++) {
+        const bound_t *b = &r->v[i == 0 ? p->in : p->tensor_scale];
+        in[i] = tensor_of(b, (uint64_t)i);
+        tensors[i] = (orc_tensor_t){in[i], b->data};
+    }
+    for (int i = 0; i < n_out; i++) {
+        ids[i] = (uint64_t)i + 10;
+        out[i] = tensor_of(&r->v[outs[i]], ids[i]);
+    }
+    const orc_op_t op = {.kind = sinter_op_dynamic_quantize,
+                         .n_attrs = 2,
+                         .n_inputs = (size_t)n_in,
+                         .n_outputs = (size_t)n_out,
+                         .attrs = attrs,
+                         .inputs = in,
+                         .outputs = out};
+    const orc_graph_t graph = {.n_ops = 1, .ops = &op, .mode = sinter_fpmath_mode_strict};
+    if (orc_run(&graph, (size_t)n_in, tensors, (size_t)n_out, ids, want, err, sizeof err)) {
+        rig_check(0, case_text(c), err);
+        return;
+    }
+    for (int i = 0; i < n_out; i++) {
+        orc_diff_t diff;
+        char text[160];
+        const int differs = orc_compare(&want[i], &out[i], r->v[outs[i]].data, &diff);
+        snprintf(text, sizeof text, "output %d: %zu of %zu wrong, at %zu got %g, want %g +- %g", i, diff.bad, diff.n, diff.worst, diff.got,
+                 diff.want, diff.tolerance);
+        rig_check(!differs && diff.loose == 0, case_text(c), text);
+        orc_result_free(&want[i]);
+    }
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------------------------------ */
+
+enum { N_OUTPUTS = 3 };
+
+typedef struct outputs {
+    int value[N_OUTPUTS], n;
+    unsigned char *before[N_OUTPUTS], *owner[N_OUTPUTS]; /* owner: 1 + the thread that changed the byte */
+} outputs_t;
+
+static void open_outputs(outputs_t *o, const rig_t *r, const dynquant_params_t *p)
+{
+    const int values[N_OUTPUTS] = {p->out, p->scale, p->zp};
+    o->n = p->zp >= 0 ? 3 : 2;
+    for (int i = 0; i < o->n; i++) {
+        o->value[i] = values[i];
+        o->before[i] = malloc(r->bytes[values[i]] + 1);
+        o->owner[i] = malloc(r->bytes[values[i]] + 1);
+    }
+}
+
+static void close_outputs(outputs_t *o)
+{
+    for (int i = 0; i < o->n; i++) {
+        free(o->before[i]);
+        free(o->owner[i]);
+    }
+}
+
+static void refill(outputs_t *o, const rig_t *r, int fill)
+{
+    for (int i = 0; i < o->n; i++) {
+        memset(r->v[o->value[i]].data, fill, r->bytes[o->value[i]]);
+        memset(o->owner[i], 0, r->bytes[o->value[i]]);
+    }
+}
+
+static int take_ownership(outputs_t *o, const rig_t *r, int tid)
+{
+    int shared = 0;
+    for (int i = 0; i < o->n; i++) {
+        const unsigned char *now = r->v[o->value[i]].data;
+        for (size_t k = 0; k < r->bytes[o->value[i]]; k++) {
+            if (now[k] != o->before[i][k]) {
+                shared += o->owner[i][k] != 0 && o->owner[i][k] != 1 + tid;
+                o->owner[i][k] = (unsigned char)(1 + tid);
+            }
+        }
+    }
+    return shared;
+}
+
+/* One thread after the other; returns how many bytes two of them changed, -1 on failure. */
+static int run_threads(rig_t *r, outputs_t *o, const kernel_t *k, step_t *step, int nth, int fill)
+{
+    const frame_t frame = {.v = r->v, .threads = nth};
+    int shared = 0;
+    step->kernel = k;
+    if (k->setup(&r->plan, step) != sinter_success) {
+        return -1;
+    }
+    void *state = rig_alloc(step->state_bytes), *scratch = rig_alloc(k->thread_bytes(&r->plan, step));
+    void *memory = rig_alloc(k->shared_bytes(&r->plan, step, &frame));
+    refill(o, r, fill);
+    if (k->prepare(&r->plan, step, &frame, state) != sinter_success) {
+        shared = -1;
+    }
+    for (int item = 0; shared >= 0 && item < k->phases * nth; item++) {
+        for (int i = 0; i < o->n; i++) {
+            memcpy(o->before[i], r->v[o->value[i]].data, r->bytes[o->value[i]]);
+        }
+        k->work(&r->plan, step, &frame, state, item / nth, item % nth, nth, scratch, memory);
+        shared += take_ownership(o, r, item % nth);
+    }
+    free(state);
+    free(scratch);
+    free(memory);
+    return shared;
+}
+
+static bool guarded(const rig_t *r)
+{
+    bool ok = true;
+    for (int i = 0; i < r->n; i++) {
+        ok = ok && rig_guarded(r, i);
+    }
+    return ok;
+}
+
+static void run_case(const dynquant_case_t *c)
+{
+    rig_t r;
+    rig_init(&r, cap);
+    const int in = add_value(&r, c, c->in, c->g.dims), out = add_value(&r, c, c->code, c->g.dims);
+    const int scale = add_value(&r, c, c->scale, c->g.groups), zp = c->zp ? add_value(&r, c, c->zp, c->g.groups) : -1;
+    const int t = c->tensor_scale ? rig_value(&r, sinter_f32, 0, NULL, NULL) : -1;
+    int64_t idx[SINTER_MAX_NDIMS];
+    if (t >= 0) {
+        rig_set(&r, t, NULL, 0.0375);
+    }
+    for (int64_t i = 0; i < rig_count(&r.v[in]); i++) {
+        rig_index(&r.v[in], i, idx);
+        rig_set(&r, in, idx, sample(c->data, i));
+    }
+    step_t step = {.kind = STEP_DYNQUANT};
+    step.p.dynquant = (dynquant_params_t){.in = in,
+                                          .out = out,
+                                          .scale = scale,
+                                          .zp = zp,
+                                          .high = -1,
+                                          .tensor_scale = t,
+                                          .kind = (int)c->kind,
+                                          .scale_dim = {0, 1, 2},
+                                          .zp_dim = {0, 1, 2}};
+    const kernel_t *kernels[8];
+    const int n_kernels = rig_kernels(&r, &step, kernels);
+    unsigned char *first[N_OUTPUTS] = {NULL};
+    outputs_t o;
+    open_outputs(&o, &r, &step.p.dynquant);
+    rig_check(n_kernels >= 1, case_text(c), "no kernel");
+    for (int run = 0; run < n_kernels * THREADS; run++) {
+        const kernel_t *k = kernels[run / THREADS];
+        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, 0x5A) == 0, case_text(c), "two threads in one byte");
+        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, RIG_FILL) == 0, case_text(c), "two threads in one byte");
+        rig_check(guarded(&r), case_text(c), k->name);
+        if (run == 0) {
+            check_by_oracle(c, &r, &step.p.dynquant);
+        }
+        for (int i = 0; i < o.n; i++) {
+            const size_t bytes = r.bytes[o.value[i]];
+            if (run == 0) {
+                first[i] = malloc(bytes + 1);
+                memcpy(first[i], r.v[o.value[i]].data, bytes);
+            }
+            rig_check(memcmp(first[i], r.v[o.value[i]].data, bytes) == 0, case_text(c), k->name);
+        }
+    }
+    for (int i = 0; i < o.n; i++) {
+        free(first[i]);
+    }
+    close_outputs(&o);
+    rig_free(&r);
+}
+
+/* ---- the matrix --------------------------------------------------------------------------------------------------------------------- */
+
+static const geometry_t geometries[] = {
+    {2, {7, 96}, {7, 3}},       /* 32 along the last dim */
+    {2, {5, 320}, {5, 1}},      /* per token */
+    {2, {3, 48}, {3, 3}},       /* 16 */
+    {1, {256}, {1}},            /* one group of 256 */
+    {2, {9, 35}, {3, 7}},       /* tiles of 3 x 5 */
+    {2, {8, 64}, {2, 16}},      /* tiles of 4 x 4 */
+    {2, {33, 5}, {3, 5}},       /* 11 along dim 0 */
+    {2, {64, 70}, {2, 70}},     /* 32 along dim 0 */
+    {3, {2, 6, 32}, {2, 3, 2}}, /* 2 x 16 inside */
+    {3, {4, 5, 6}, {1, 5, 1}},  /* per channel in the middle */
+    {2, {70, 3}, {1, 3}},       /* per channel, more rows than columns */
+    {2, {5, 37}, {5, 37}},      /* every element a group */
+    {2, {3, 35}, {3, 1}},       /* rows of odd length */
+    {3, {3, 5, 7}, {3, 5, 1}},  /* the same, with two dims outside */
+    {2, {2, 600}, {2, 3}},      /* groups of 200 */
+    {0, {0}, {0}},              /* a scalar */
+};
+
+static const geometry_t large[] = {
+    {2, {3, 4099}, {3, 1}},                            /* rows in pieces, the last one short */
+    {2, {1, 40000}, {1, 1}},                           /* one group for all threads */
+    {2, {130, 260}, {1, 1}}, {2, {17000, 2}, {1, 2}},  /* columns for all threads */
+    {2, {260, 520}, {1, 2}}, {2, {6, 4160}, {6, 130}}, /* several units in a row */
+};
+
+static const sinter_data_type_t inputs[] = {sinter_f32, sinter_f16, sinter_bf16};
+static const sinter_data_type_t mx_codes[] = {sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz,
+                                              sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1,     sinter_s8};
+static const sinter_data_type_t symmetric_codes[] = {sinter_s8,          sinter_s4,      sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz,
+                                                     sinter_f8_e4m3fnuz, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1};
+static const sinter_data_type_t asymmetric_codes[] = {sinter_u8, sinter_s8, sinter_u4, sinter_s4};
+static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3};
+static const sinter_data_type_t zero_points[] = {sinter_u8, sinter_s8, sinter_u4, sinter_s4, sinter_s32};
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* Everything that the kind, the codes and the scales leave open, from a counter, so that all values meet. */
+static void run_one(dynquant_case_t c, const geometry_t *g)
+{
+    static int count;
+    c.g = *g;
+    c.in = inputs[count % COUNT(inputs)];
+    c.data = count % DATA_KINDS;
+    c.loose = count / 3 % 2;
+    count++;
+    run_case(&c);
+}
+
+static void run_types(const geometry_t *g)
+{
+    for (int i = 0; i < COUNT(mx_codes); i++) {
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = mx_codes[i], .scale = sinter_e8m0}, g);
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX_RCEIL, .code = mx_codes[i], .scale = sinter_e8m0}, g);
+    }
+    for (int i = 0; i < COUNT(symmetric_codes); i++) {
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_SYMMETRIC, .code = symmetric_codes[i], .scale = scales[rig_pick(COUNT(scales))]},
+                g);
+    }
+    for (int i = 0; i < COUNT(asymmetric_codes); i++) {
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC,
+                                  .code = asymmetric_codes[i],
+                                  .scale = scales[rig_pick(COUNT(scales))],
+                                  .zp = zero_points[rig_pick(COUNT(zero_points))]},
+                g);
+    }
+    for (int i = 0; i < 2; i++) {
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_NV, .code = sinter_f4_e2m1, .scale = sinter_f8_e4m3, .tensor_scale = i == 1}, g);
+    }
+}
+
+/* All scale types with all codes and all data, over one small geometry. */
+static void run_scales(void)
+{
+    static const geometry_t g = {2, {3, 64}, {3, 2}};
+    for (int s = 0; s < COUNT(scales); s++) {
+        for (int data = 0; data < DATA_KINDS; data++) {
+            for (int i = 0; i < COUNT(symmetric_codes); i++) {
+                run_case(&(dynquant_case_t){.kind = QUANT_DYNAMIC_SYMMETRIC,
+                                            .in = sinter_f32,
+                                            .code = symmetric_codes[i],
+                                            .scale = scales[s],
+                                            .g = g,
+                                            .data = data});
+            }
+            for (int i = 0; i < COUNT(asymmetric_codes); i++) {
+                run_case(&(dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC,
+                                            .in = sinter_f32,
+                                            .code = asymmetric_codes[i],
+                                            .scale = scales[s],
+                                            .zp = zero_points[(i + s) % COUNT(zero_points)],
+                                            .g = g,
+                                            .data = data});
+            }
+        }
+    }
+}
+
+static void run_sizes(void)
+{
+    for (int64_t size = 1; size <= 256; size++) {
+        const geometry_t g = {2, {3, 2 * size}, {3, 2}};
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = mx_codes[size % COUNT(mx_codes)], .scale = sinter_e8m0}, &g);
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC,
+                                  .code = asymmetric_codes[size % COUNT(asymmetric_codes)],
+                                  .scale = sinter_f16,
+                                  .zp = sinter_s32},
+                &g);
+    }
+}
+
+/* Too large for all codes: one of each class. */
+static void run_large(const geometry_t *g)
+{
+    run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = sinter_f6_e3m2, .scale = sinter_e8m0}, g);
+    run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_SYMMETRIC, .code = sinter_s8, .scale = sinter_f32}, g);
+    run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC, .code = sinter_u4, .scale = sinter_f16, .zp = sinter_u4}, g);
+}
+
+int main(void)
+{
+    if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
+        return 1;
+    }
+    for (int i = 0; i < COUNT(geometries); i++) {
+        run_types(&geometries[i]);
+    }
+    run_scales();
+    run_sizes();
+    for (int i = 0; i < COUNT(large); i++) {
+        run_large(&large[i]);
+    }
+    printf("dynquant: %d passed, %d failed\n", rig_passed, rig_failed);
+    return rig_failed != 0;
+}
