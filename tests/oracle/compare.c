@@ -7,7 +7,8 @@ typedef struct verdict {
     double ratio, tolerance;
 } verdict_t;
 
-static verdict_t judge(sinter_data_type_t type, double v, double b, double got)
+/* most: no result is beyond it. */
+static verdict_t judge(sinter_data_type_t type, double v, double b, double most, double got)
 {
     const double nearest = orc_round(type, v);
     verdict_t r = {.differs = got != nearest && !(isnan(got) && isnan(nearest))};
@@ -21,8 +22,8 @@ static verdict_t judge(sinter_data_type_t type, double v, double b, double got)
     r.open = b > 0;
     if (orc_class(type) == ORC_BOOL && b > 0)
         return r;
-    low = b > 0 ? orc_round(type, v - b) : nearest;
-    high = b > 0 ? orc_round(type, v + b) : low;
+    low = b > 0 ? orc_round(type, orc_cut(v - b, most)) : nearest;
+    high = b > 0 ? orc_round(type, orc_cut(v + b, most)) : low;
     r.open = low != high && !(isnan(low) && isnan(high));
     if (isnan(got)) {
         r.bad = !isnan(low) && !isnan(high);
@@ -61,9 +62,10 @@ typedef struct tally {
 
 static void compare_chunk(const orc_result_t *want, sinter_data_type_t type, const double *got, size_t start, size_t n, tally_t *t)
 {
+    double most = want->saturates ? orc_type_max(type) : INFINITY;
     for (size_t i = 0; i < n; i++) {
         double v = want->value[start + i], b = want->bound ? want->bound[start + i] : 0;
-        verdict_t r = judge(type, v, b, got[i]);
+        verdict_t r = judge(type, v, b, most, got[i]);
         t->diff.bad += r.bad;
         t->diff.loose += r.loose;
         t->diff.differ += r.differs;

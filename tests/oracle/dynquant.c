@@ -170,10 +170,6 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
     low = element(p, t - tb, q->zp.low);
     high = element(p, t + tb, q->zp.high);
     *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : fmax(orc_distance(*v, low), orc_distance(*v, high));
-    if (isfinite(*b) && fabs(*v) + *b > p->max && orc_class(p->type) != ORC_INT) { /* nothing is beyond the largest number */
-        *v = (low + high) / 2;
-        *b = (high - low) / 2;
-    }
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------------------------- */
@@ -382,6 +378,7 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     if (c->n_out > 2 && param_output(c, 2, kind, &g))
         return -1;
     p.type = c->out[0]->lt.data_type;
+    c->out[0]->saturates = orc_class(p.type) != ORC_INT; /* rounding to those saturates in any case */
     p.scale_type = c->out[1]->lt.data_type;
     p.zp_type = c->n_out > 2 ? c->out[2]->lt.data_type : sinter_s32;
     p.max = orc_type_max(p.type);

@@ -43,6 +43,7 @@ typedef struct orc_value {
     const orc_tensor_t *source; /* graph input, decoded when first used */
     size_t uses;                /* consumers still to run */
     bool ready, wanted, produced;
+    bool saturates;                  /* what lies beyond the type's largest number was stored as that */
     bool kept;                       /* elements of a value of the same type, which went through its roundings already */
     bool walked;                     /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
     bool from_int;                   /* dequantised from an integer type, possibly moved or cast since */
@@ -101,6 +102,8 @@ int orc_finish(orc_ctx_t *c, orc_value_t *value);
 /* Before consumers: the rounding to a declared wide float that an unfused execution makes. */
 int orc_finish_stored(orc_ctx_t *c, orc_value_t *value);
 
+/* x, but no further from 0 than most; a NaN stays one. */
+static inline double orc_cut(double x, double most) { return x > most ? most : x < -most ? -most : x; }
 /* |a - b|, with equal infinities at distance 0. */
 static inline double orc_distance(double a, double b) { return a == b ? 0 : fabs(a - b); }
 static inline bool orc_is_pow2(double x)

@@ -48,6 +48,7 @@ typedef struct orc_result {
     sinter_logical_tensor_t lt; /* dims inferred by the oracle */
     size_t n;
     double *value, *bound;
+    int saturates; /* no result lies beyond the largest number of the type, even where value and bound together do */
 } orc_result_t;
 
 /* Runs the graph on inputs (every tensor without producer) and fills results[i] for ids[i]. 0, or -1 with a message in err. Uses OpenMP. */

@@ -162,6 +162,7 @@ static int open_nan_signs(orc_ctx_t *c, orc_value_t *t)
 static void snap(orc_value_t *t)
 {
     sinter_data_type_t type = t->lt.data_type;
+    double most = t->saturates ? orc_type_max(type) : INFINITY;
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++) {
         double v = t->v[i], b = t->b ? mend(v, t->b[i]) : 0;
@@ -173,7 +174,7 @@ static void snap(orc_value_t *t)
         else if (t->b && b == INFINITY)
             t->b[i] = b;
         else if (t->b)
-            t->b[i] = b == 0 ? 0 : snapped_bound(t->v[i], orc_round(type, v - b), orc_round(type, v + b));
+            t->b[i] = b == 0 ? 0 : snapped_bound(t->v[i], orc_round(type, orc_cut(v - b, most)), orc_round(type, orc_cut(v + b, most)));
     }
 }
 

@@ -131,6 +131,7 @@ static int deliver(run_t *r, orc_value_t *t)
             continue;
         to->lt = t->lt;
         to->n = t->n;
+        to->saturates = t->saturates;
         to->value = orc_doubles(t->n);
         to->bound = orc_doubles(t->n);
         if (!to->value || !to->bound)

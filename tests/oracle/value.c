@@ -142,6 +142,7 @@ int orc_take(orc_ctx_t *c, size_t i, orc_value_t *value)
 {
     orc_value_t *from = c->in[i];
 
+    value->saturates = from->saturates && value->lt.data_type == from->lt.data_type;
     if (c->dying[i]) {
         value->v = from->v;
         value->b = from->b;
