@@ -20,7 +20,7 @@
 #undef SINTER_DTYPE
 
 static const dtype_bulk_t portable[DTYPE_BULK_ROWS] = {
-#define SINTER_DTYPE(value, name, ...) [value] = {name##_load, name##_store, name##_sat},
+#define SINTER_DTYPE(value, name, ...) [value] = {.load = name##_load, .store = name##_store, .store_sat = name##_sat},
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 };

@@ -1,8 +1,7 @@
 /* The bulk conversions of every ISA level against the codec, bit for bit, with FTZ/DAZ off and on: all codes, f32 inputs of every exponent,
  * offsets, lengths, neighbours, ends of memory. Against the formats' definitions both stand in test_dtype.c.
  *
- *   test_dtype_bulk --all [TYPE...]    encodes all 2^32 floats instead of a sample of 2^24; takes about a quarter of an
- *   hour on two cores */
+ *   test_dtype_bulk --all [TYPE...]    encodes all 2^32 floats instead of a sample of 2^24; half an hour on one core */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
