@@ -231,6 +231,83 @@ static void run(const tail_case_t *c, sinter_engine_t *engine, int line)
     planned_free(&p);
 }
 
+/* ---- into a cache ------------------------------------------------------------------------------------------------------------------- */
+
+/* Three tokens of a cache with room for CAPACITY, dims [batch, token, width]. */
+enum { CAPACITY = 9 };
+
+static lt_t slice(const lt_t *dense)
+{
+    lt_t lt = *dense;
+    lt.layout_type = sinter_layout_type_strided;
+    lt.strides[2] = 1;
+    lt.strides[1] = lt.dims[2];
+    lt.strides[0] = CAPACITY * lt.dims[2];
+    return lt;
+}
+
+static void run_slice(planned_t *p, plan_buffers_t *in, const lt_t *lts, plan_buffers_t *out, int threads, unsigned char poison, int line)
+{
+    sinter_stream_t *stream = NULL;
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads};
+    const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
+    for (int i = 0; i < p->part.n_outputs; i++) {
+        plan_buffer(out, &lts[i], poison);
+    }
+    sinter_stream_create(&stream, NULL, &desc);
+    const sinter_status_t status =
+        sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, (size_t)p->part.n_outputs, out->tensor, NULL, 0);
+    check_at(status == sinter_success && plan_guarded(out, poison), line, "%s", sinter_last_error_message());
+    sinter_stream_destroy(&stream);
+}
+
+/* A projection into a slice of a cache: codes, scales and zero points are what the oracle says, all other bytes stay. */
+static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, int line)
+{
+    mini_t m;
+    planned_t p;
+    plan_buffers_t in = {.n = 0}, out[2] = {{.n = 0}, {.n = 0}};
+    orc_result_t want[PLAN_PORTS];
+    uint64_t ids[PLAN_PORTS];
+    lt_t lts[PLAN_PORTS];
+    char err[256] = "", steps[64];
+    mini_begin(&m, engine);
+    quantise(&m, c, make(&m, c));
+    sinter_status_t status = mini_end(&m);
+    planned_part(&p, &m, FAMILY_GENERAL, c->mode, false);
+    const size_t n = (size_t)p.part.n_outputs;
+    for (size_t i = 0; i < n; i++) {
+        lts[i] = slice(&m.g.values[p.out[i]].lt);
+        ids[i] = lts[i].id;
+    }
+    status = status == sinter_success ? compile_open(&p.part, engine, 0, NULL, n, lts, &p.cp) : status;
+    status = status == sinter_success ? passes_run(&p.cp->plan.sub) : status;
+    status = status == sinter_success ? compile_finish(p.cp, &p.part) : status;
+    check_at(status == sinter_success && strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0, line, "%s",
+             sinter_last_error_message());
+    make_inputs(c, &p, &in, false);
+    run_slice(&p, &in, lts, &out[0], threads, 0xA5, line);
+    run_slice(&p, &in, lts, &out[1], threads, 0x5A, line);
+    const int failed = plan_oracle(&m.g, c->mode, false, &in, n, ids, want, err, sizeof(err));
+    check_at(!failed, line, "oracle: %s", err);
+    for (size_t i = 0; i < n && !failed; i++) {
+        lt_t dense = m.g.values[p.out[i]].lt;
+        size_t bytes = 0, written = 0;
+        lt_set_dense(&dense);
+        lt_bytes(&dense, &bytes);
+        for (size_t k = 0; k < out[0].bytes[i]; k++) { /* what is not written differs */
+            written += out[0].data[i][PLAN_GUARD + k] == out[1].data[i][PLAN_GUARD + k];
+        }
+        check_at(written == bytes, line, "%zu of %zu bytes written", written, bytes);
+        check_output(c, &want[i], &lts[i], out[0].data[i] + PLAN_GUARD, false, line);
+        orc_result_free(&want[i]);
+    }
+    plan_buffers_free(&in);
+    plan_buffers_free(&out[0]);
+    plan_buffers_free(&out[1]);
+    planned_free(&p);
+}
+
 /* ---- cases -------------------------------------------------------------------------------------------------------------------------- */
 
 #define MX "dynamic_mx", sinter_f8_e4m3, sinter_e8m0, 0
@@ -300,6 +377,13 @@ static const tail_case_t cases[] = {
     {MLP, "130x64", 0, SYM, {1, 64}, BF16, "matmul matmul", NULL},
 };
 
+static const tail_case_t appends[] = {
+    {SHARED, "2x3x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},   {SHARED, "2x3x64", 0, MX4, {1, 32}, NAMED, "matmul", NULL},
+    {SHARED, "2x3x64", 0, SYM6, {1, 32}, NAMED, "matmul", NULL}, {SHARED, "2x3x64", 0, ASYM, {1, 16}, NAMED, "matmul", NULL},
+    {SHARED, "2x3x64", 0, NV, {1, 16}, BF16, "matmul", NULL},    {CHAIN, "2x3x64", 0, SYM, {1, 64}, NAMED, "chain", NULL},
+    {CHAIN, "2x3x64", 0, ASYM, {1, 32}, NAMED, "chain", NULL},   {CHAIN, "2x3x64", 0, MX4, {1, 32}, NAMED, "chain", NULL},
+};
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -308,6 +392,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < MINI_N(cases); i++) {
         state = (uint64_t)i + 1;
         run(&cases[i], engine, i);
+    }
+    for (int i = 0; i < MINI_N(appends); i++) {
+        append(&appends[i], engine, 1, i);
+        append(&appends[i], engine, 3, i);
     }
     engine_unref(engine);
     return check_finish();
