@@ -40,6 +40,14 @@ static void base_dims(fz_t *f, dag_t *d)
     }
 }
 
+/* Arithmetic takes f8, too. */
+static sinter_data_type_t arith(fz_t *f)
+{
+    if (fz_chance(f, 90))
+        return fz_float(f);
+    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz);
+}
+
 static int new_input(fz_t *f, const dag_t *d, sinter_data_type_t type)
 {
     int64_t dims[FZ_MAX_RANK];
@@ -56,8 +64,8 @@ static int new_input(fz_t *f, const dag_t *d, sinter_data_type_t type)
 static int float_operand(fz_t *f, const dag_t *d)
 {
     if (fz_chance(f, 20))
-        return fz_scalar(f, fz_float(f), d->ndims);
-    return fz_chance(f, 50) ? new_input(f, d, fz_float(f)) : any_of(f, &d->floats);
+        return fz_scalar(f, arith(f), d->ndims);
+    return fz_chance(f, 50) ? new_input(f, d, arith(f)) : any_of(f, &d->floats);
 }
 
 static int int_operand(fz_t *f, dag_t *d)
@@ -123,7 +131,7 @@ static void add_select(fz_t *f, dag_t *d)
     } else {
         int c = condition(f, d), a = float_operand(f, d), b = any_of(f, &d->floats), swap = fz_chance(f, 50);
 
-        put(&d->floats, choose(f, c, swap ? b : a, swap ? a : b, fz_float(f)));
+        put(&d->floats, choose(f, c, swap ? b : a, swap ? a : b, arith(f)));
     }
 }
 
@@ -157,7 +165,9 @@ static void add_quantisation(fz_t *f, dag_t *d)
     } else if (fz_chance(f, 50)) {
         put(&d->floats, fz_dequantized(f, fz_float(f), d->ndims, d->dims, -1));
     } else {
-        put(&d->codes, fz_quantized(f, any_of(f, &d->floats)));
+        int x = any_of(f, &d->floats);
+
+        put(&d->codes, fz_quantized(f, gr_dtype(f->tensors[x].type)->bits > 8 ? x : fz_cast(f, fz_float(f), x)));
     }
 }
 
@@ -166,11 +176,11 @@ static void add_op(fz_t *f, dag_t *d)
     int what = fz_pick(f, 20), x = any_of(f, &d->floats);
 
     if (what < 6) {
-        put(&d->floats, fz_random_unary(f, x, fz_chance(f, 60) ? f->tensors[x].type : fz_float(f)));
+        put(&d->floats, fz_random_unary(f, x, fz_chance(f, 60) ? f->tensors[x].type : arith(f)));
     } else if (what < 10) {
         int y = float_operand(f, d), swap = fz_chance(f, 40);
 
-        put(&d->floats, fz_binary(f, fz_binary_kind(f), fz_float(f), swap ? y : x, swap ? x : y));
+        put(&d->floats, fz_binary(f, fz_binary_kind(f), arith(f), swap ? y : x, swap ? x : y));
     } else if (what < 12) {
         put(&d->floats, fz_post_op(f, x));
     } else if (what < 14) {
@@ -193,7 +203,7 @@ void fz_gen_eltwise(fz_t *f)
     int n = fz_range(f, 2, 12);
 
     base_dims(f, &d);
-    put(&d.floats, new_input(f, &d, fz_float(f)));
+    put(&d.floats, new_input(f, &d, arith(f)));
     while (f->n_ops < n && f->n_tensors < FZ_MAX_TENSORS - 16)
         add_op(f, &d);
     for (int i = 0; i < f->n_tensors; i++)

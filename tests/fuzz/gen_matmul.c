@@ -49,10 +49,10 @@ static int compressed_operand(fz_t *f, int ndims, const int64_t *dims)
 
 static int operand(fz_t *f, int ndims, const int64_t *dims, int percent_compressed)
 {
-    static const sinter_data_type_t f8[] = {sinter_f8_e4m3, sinter_f8_e5m2};
+    static const sinter_data_type_t f8[] = {sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz};
 
     if (fz_chance(f, 3))
-        return fz_input(f, f8[fz_pick(f, 2)], ndims, dims);
+        return fz_input(f, f8[fz_pick(f, 4)], ndims, dims);
     return fz_chance(f, percent_compressed) ? compressed_operand(f, ndims, dims) : float_operand(f, ndims, dims);
 }
 
@@ -87,7 +87,7 @@ static int multiply(fz_t *f, const product_t *p)
     int na = a_vector ? 1 : operand_dims(f, p, p->m, p->k, ta, a_dims);
     int nb = b_vector ? 1 : operand_dims(f, p, p->k, p->n, tb, b_dims);
     int percent = fz_chance(f, 65) ? 100 : 0, n = 0, batch_dims, in[3], n_in = 2;
-    sinter_data_type_t type = fz_float(f);
+    sinter_data_type_t type = fz_chance(f, 95) ? fz_float(f) : (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2fnuz);
 
     if (a_vector)
         a_dims[0] = p->k;
@@ -128,5 +128,5 @@ void fz_gen_matmul(fz_t *f)
         x = fz_post_op(f, x);
     }
     if (fz_chance(f, 12))
-        fz_quantized(f, x);
+        fz_quantized(f, gr_dtype(f->tensors[x].type)->bits > 8 ? x : fz_cast(f, fz_float(f), x));
 }
