@@ -32,11 +32,12 @@ static double uniform(void)
     return (double)(int32_t)rig_random() / 2147483648.0;
 }
 
-/* Magnitudes at which the exponent of mx scales changes, and their neighbours just below. */
+/* Magnitudes at which the exponent of a scale changes, powers of two and their multiples of largest codes, and their neighbours. */
 static double edge(void)
 {
-    const double power = ldexp(rig_pick(2) ? 1 : -1, rig_pick(12) - 6);
-    return rig_pick(3) == 0 ? power : power * (1 - ldexp(1, -1 - rig_pick(24)));
+    static const double largest[] = {1, 6, 7.5, 28, 127, 240, 448, 57344};
+    const double power = ldexp(largest[rig_pick(8)] * (rig_pick(2) ? 1 : -1), rig_pick(12) - 6);
+    return power * (1 + (rig_pick(3) - 1) * ldexp(1, -1 - rig_pick(23)));
 }
 
 static double sample(int data, int64_t i)

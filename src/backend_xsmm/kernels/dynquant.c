@@ -21,7 +21,8 @@
 #include "chain_walk.h"
 
 enum {
-    NARROW = 16,          /* groups of fewer columns are taken column by column */
+    NARROW = 16, /* groups of fewer columns are taken column by column */
+    CACHE_LINE = 64,
     CODE_BYTES = 8,       /* of the widest code */
     FETCH_COLUMNS = 4096, /* how far ahead of short units memory is fetched */
 };
@@ -40,6 +41,7 @@ typedef struct scratch {
     float *x, *q, *by, *zp, *scale;
     int32_t *top, *bottom, *special; /* bottom NULL: not needed */
     unsigned char *codes;
+    const float *row; /* the last one that was measured */
     bool any_special;
 } scratch_t;
 
@@ -61,13 +63,18 @@ static size_t carve_scratch(unsigned char *base, bool bottom, scratch_t *m)
     m->special = carve(base, &at, QUANT_COLUMNS, sizeof *m->special);
     m->codes = carve(base, &at, QUANT_COLUMNS, CODE_BYTES);
     m->bottom = bottom ? m->bottom : NULL;
+    m->row = NULL;
     return at;
 }
 
-/* Columns from what is being encoded to what is fetched meanwhile: the unit after the next one if units are short. */
+/* Columns from what is being encoded to what is fetched meanwhile: the next row where rows are read once more, else the next unit, or one
+ * further on if units are short. */
 static int64_t fetch_ahead(const quant_space_t *s)
 {
     const int64_t columns = s->tile * s->column.n;
+    if (s->by_pieces && s->n_row > 0) {
+        return s->row[s->n_row - 1].in;
+    }
     return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns : columns;
 }
 
@@ -210,6 +217,22 @@ static void clear_extremes(const dynquant_state_t *st, const place_t *u, scratch
     }
 }
 
+/* What is read soon, where neither the hardware nor the encoding loop foresees it: rows of a unit, which are short and far apart, and rows
+ * that are converted first. */
+static void fetch_row(const dynquant_state_t *st, const piece_t *p)
+{
+    const quant_space_t *s = &st->s;
+    const int bytes = dtype_traits(s->in.dtype)->block_bytes;
+    const int64_t rows = (FETCH_COLUMNS / 4 + p->n - 1) / p->n;
+    const int64_t ahead = s->n_row > 0 ? rows * s->row[s->n_row - 1].in : s->in.dtype == sinter_f32 ? 0 : st->ahead;
+    if (ahead != 0 && s->column.in == 1) {
+        const unsigned char *data = s->in.data + (p->in + ahead) * bytes;
+        for (int64_t i = 0; i < p->n * bytes; i += CACHE_LINE) {
+            __builtin_prefetch(data + i);
+        }
+    }
+}
+
 /* First walk, over pieces begin..end - 1. */
 static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end, scratch_t *m)
 {
@@ -222,7 +245,9 @@ static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin,
     for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
         const piece_t p = piece_at(&st->s, u, &c);
         const shape_t shape = shape_of(st, &p);
-        st->fn->widen(read_row(st, &p, m->x), shape.size, shape.n, m->top, m->bottom);
+        fetch_row(st, &p);
+        m->row = read_row(st, &p, m->x);
+        st->fn->widen(m->row, shape.size, shape.n, m->top, m->bottom);
     }
 }
 
@@ -366,7 +391,7 @@ static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin
     seek_piece(&st->s, begin, &c);
     for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
         const piece_t p = piece_at(&st->s, u, &c);
-        quantise_row(st, &p, read_row(st, &p, m->x), m);
+        quantise_row(st, &p, m->row != NULL && st->s.rows * st->s.pieces == 1 ? m->row : read_row(st, &p, m->x), m);
     }
 }
 

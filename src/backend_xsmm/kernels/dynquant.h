@@ -31,7 +31,7 @@ typedef struct quant_space {
     int64_t rows, tile, pieces; /* of a unit; pieces: of a row */
     /* Threads share items: boxes of units, cut so that no two touch one byte of a packed output. */
     int64_t item[SINTER_MAX_NDIMS + 1], n_items;
-    bool by_pieces; /* too few units for the threads: all threads work on each, first on its extremes, then on its elements */
+    bool by_pieces; /* units too few for the threads or too tall for a cache: all threads on each, on extremes, then on elements */
     bool stream;    /* the output is too large to be kept in a cache */
 } quant_space_t;
 

@@ -7,9 +7,9 @@
 
 enum {
     LINE_COLUMNS = 128,         /* as many columns fill whole cache lines of any type */
-    SLAB_BYTES = 256 << 10,     /* of a unit of many rows, which is walked twice while the next one is fetched */
-    MAX_SLAB_COLUMNS = 1024,    /* of which first-level caches hold several numbers each */
-    MIN_SLAB_COLUMNS = 64,      /* shorter runs of memory are read too slowly */
+    SLAB_BYTES = 512 << 10,     /* of a unit of many rows, which is walked twice while the next one is fetched */
+    MAX_SLAB_COLUMNS = 512,     /* of which first-level caches hold several numbers each */
+    MIN_SLAB_COLUMNS = 128,     /* shorter runs of memory are read too slowly */
     MIN_SHARED_UNIT = 32 << 10, /* elements of a unit that are worth a second barrier */
     STREAM_BYTES = 32 << 20,    /* input and output together beyond which nothing stays in the caches */
 };
@@ -140,12 +140,19 @@ static int64_t common(int64_t a, int64_t b)
     return b == 0 ? a : common(b, a % b);
 }
 
-/* Columns of a unit: what stays in the second-level cache, in whole cache lines if groups allow it. */
-static void choose_tile(quant_space_t *s)
+/* Are there so many rows that even the fewest columns outgrow the second-level cache? */
+static bool is_tall(const quant_space_t *s)
+{
+    const int64_t columns = s->group.n * s->column.n, least = columns < MIN_SLAB_COLUMNS ? columns : MIN_SLAB_COLUMNS;
+    return s->rows > 2 * SLAB_BYTES / (int64_t)sizeof(float) / (least > 0 ? least : 1);
+}
+
+/* Columns of a unit: what stays in the second-level cache, in whole cache lines if groups allow it; many if memory is read twice anyway. */
+static void choose_tile(quant_space_t *s, bool twice)
 {
     const int64_t size = s->column.n, line = size / common(size, LINE_COLUMNS) * LINE_COLUMNS;
     int64_t columns = QUANT_COLUMNS;
-    if (s->rows > 1 || size < 16) {
+    if (!twice && (s->rows > 1 || size < LINE_COLUMNS / 8)) {
         const int64_t fit = s->rows > 0 ? SLAB_BYTES / (int64_t)sizeof(float) / s->rows : columns;
         columns = fit < MIN_SLAB_COLUMNS ? MIN_SLAB_COLUMNS : fit < MAX_SLAB_COLUMNS ? fit : MAX_SLAB_COLUMNS;
     }
@@ -155,18 +162,22 @@ static void choose_tile(quant_space_t *s)
     s->tile = s->tile < 1 ? 1 : s->tile > s->group.n ? s->group.n : s->tile;
 }
 
-static void place_units(quant_space_t *s, const axes_t *inner, const axes_t *outer)
+static void place_rows(quant_space_t *s, const axes_t *inner)
 {
     s->n_row = inner->n;
-    s->n_unit = outer->n + 1;
-    memcpy(s->row, inner->a, sizeof s->row);
-    memcpy(s->unit, outer->a, (size_t)outer->n * sizeof *outer->a);
+    memcpy(s->row, inner->a, (size_t)inner->n * sizeof *inner->a);
     s->rows = 1;
     for (int a = 0; a < s->n_row; a++) {
         s->row_n[a] = s->row[a].n;
         s->rows *= s->row[a].n;
     }
-    choose_tile(s);
+}
+
+static void place_units(quant_space_t *s, const axes_t *outer, bool twice)
+{
+    s->n_unit = outer->n + 1;
+    memcpy(s->unit, outer->a, (size_t)outer->n * sizeof *outer->a);
+    choose_tile(s, twice);
     s->unit[outer->n] = (quant_axis_t){s->group.n > 0 ? (s->group.n + s->tile - 1) / s->tile : 0,
                                        s->tile * s->group.in,
                                        s->tile * s->group.out,
@@ -241,7 +252,8 @@ static bool cut_codes(quant_space_t *s, bool high)
     return whole;
 }
 
-static void choose_items(quant_space_t *s, int threads)
+/* False: threads cannot share pieces of units. */
+static bool choose_items(quant_space_t *s, int threads)
 {
     span_t spans[2 * SINTER_MAX_NDIMS + 2];
     for (int a = 0; a < s->n_unit; a++) {
@@ -263,6 +275,7 @@ static void choose_items(quant_space_t *s, int threads)
     }
     s->by_pieces = threads > 1 && whole && s->n_items < 4 * (int64_t)threads && s->rows * s->tile * s->column.n >= MIN_SHARED_UNIT &&
                    s->rows * s->pieces >= threads;
+    return whole;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------------------------- */
@@ -285,8 +298,15 @@ sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *fram
     }
     SG_TRY(bind_axes(p, out, &inner, &outer));
     choose_columns(out, &inner, &outer);
-    place_units(out, &inner, &outer);
-    choose_items(out, frame->threads);
+    place_rows(out, &inner);
+    const bool tall = is_tall(out);
+    place_units(out, &outer, tall);
+    if (choose_items(out, frame->threads)) {
+        out->by_pieces = out->by_pieces || tall;
+    } else if (tall) {
+        place_units(out, &outer, false);
+        choose_items(out, frame->threads);
+    }
     for (int d = 0; d < out->in.ndims; d++) {
         elements *= out->in.dims[d];
     }
