@@ -125,11 +125,12 @@ static void overflow_f32(orc_value_t *t)
     }
 }
 
-static double snapped_bound(double v, double low, double high)
+/* one_side: 0 is not between low and high. Far from it, types without infinities have NaNs on both sides. */
+static double snapped_bound(double v, double low, double high, bool one_side)
 {
     double down, up;
     if (isnan(v) || isnan(low) || isnan(high))
-        return isnan(v) && isnan(low) && isnan(high) ? 0 : INFINITY;
+        return isnan(v) && isnan(low) && isnan(high) && one_side ? 0 : INFINITY;
     down = orc_distance(v, low);
     up = orc_distance(v, high);
     return down > up ? down : up;
@@ -174,7 +175,9 @@ static void snap(orc_value_t *t)
         else if (t->b && b == INFINITY)
             t->b[i] = b;
         else if (t->b)
-            t->b[i] = b == 0 ? 0 : snapped_bound(t->v[i], orc_round(type, orc_cut(v - b, most)), orc_round(type, orc_cut(v + b, most)));
+            t->b[i] = b == 0 ? 0
+                             : snapped_bound(t->v[i], orc_round(type, orc_cut(v - b, most)), orc_round(type, orc_cut(v + b, most)),
+                                             isnan(v) || b < fabs(v));
     }
 }
 
