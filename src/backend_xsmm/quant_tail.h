@@ -1,16 +1,17 @@
-/* The quantising tail of a step: a DynamicQuantize that computes its scales, run on blocks of results while they are in the caches. Groups are
- * a number of rows and columns of the last two dims; a block holds whole groups. What does not fit is a step of its own (lower_group.c). */
+/* The quantising tail of a step: a DynamicQuantize that computes its scales, run on blocks of results while they are in the caches. Groups
+ * are a number of rows and columns of the last two dims; a block holds whole groups. What does not fit is a step of its own (lower_group.c). */
 #ifndef SINTER_SRC_QUANT_TAIL_H
 #define SINTER_SRC_QUANT_TAIL_H
 
 #include "plan.h"
 #include "quant_rows.h"
 
-/* Columns of a block: at most. What kernels hold to: matmul keeps blocks of a multiple of 128 rows, or of all of them, and of 256 columns or
- * the next smaller multiple of a group; attention single rows of 512 columns; chains 64 rows of 256 columns. */
+/* Columns of a block: at most. What kernels hold to: matmul keeps blocks of a divisor of 128 rows that is a multiple of a group, or of all
+ * rows, and of 256 columns or the next smaller multiple of a group; attention single rows of 512 columns; chains 64 rows of 256 columns. */
 enum { TAIL_COLUMNS = 512 };
 
-/* NULL if the groups fit the blocks of such a step for all dims that execute may bring, else why not (static text). data: the quantised value. */
+/* NULL if the groups fit the blocks of such a step for all dims that execute may bring, else why not (static text). data: the quantised
+ * value. */
 const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_geom_t *geom);
 
 typedef struct quant_tail {
@@ -33,8 +34,8 @@ bool quant_tail_merges(const quant_tail_t *t, int d);
 void quant_tail_merge(quant_tail_t *t, int d);
 
 size_t quant_tail_scratch(void);
-/* Codes, scales and zero points of t->rows rows, ld apart, of cols columns (a multiple of t->cols, at most TAIL_COLUMNS) from index idx on. x is
- * overwritten. scratch is 64-byte aligned. */
+/* Codes, scales and zero points of t->rows rows, ld apart, of cols columns (a multiple of t->cols, at most TAIL_COLUMNS) from index idx on. x
+ * is overwritten. scratch is 64-byte aligned. */
 void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld, void *scratch);
 
 #endif

@@ -10,7 +10,8 @@ const pass_t sinter_passes[] = {
     {"widen", pass_widen, "y = op(x) : f16 = op(x) : f32, y inside, bf16 alike"},
     {"sink_dequant", pass_sink_dequant, "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)"},
     {"sink_views", pass_sink_views, "f(view(x)) = view(f(x)) for elementwise f of one tensor"},
-    {"sink_quantise", pass_sink_quantise, "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales"},
+    {"sink_quantise", pass_sink_quantise,
+     "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales"},
     {"dead_code", pass_dead_code, "{y = op(x); } = {}, y unused"},
 };
 const int sinter_n_passes = (int)(sizeof(sinter_passes) / sizeof(sinter_passes[0]));

@@ -5,8 +5,9 @@
  *   MatMul -> DynamicQuantize -> StaticTranspose -> StaticReshape -> codes
  *                             -> StaticTranspose -> StaticReshape -> scales
  *
- * so that the product is quantised in the kernel that makes it, and the views are only a matter of where codes and scales are stored. A view moves
- * if any tensor can be stored through it, whatever its strides, in runs along the last dim: transpositions of the others, reshapes that merge dims. */
+ * so that the product is quantised in the kernel that makes it, and the views are only a matter of where codes and scales are stored. A
+ * view moves if any tensor can be stored through it, whatever its strides, in runs along the last dim: transpositions of the others, reshapes
+ * that merge dims. */
 #include <string.h>
 
 #include "../graph/quant.h"

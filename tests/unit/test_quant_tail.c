@@ -9,7 +9,7 @@
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------------------------- */
 
-typedef enum maker { MATMUL, PLAIN, BATCHED, SHARED, CHAIN, KEPT, ATTENTION, GQA, MLP } maker_t;
+typedef enum maker { MATMUL, PLAIN, BATCHED, SHARED, CHAIN, KEPT, ATTENTION, GQA, MERGED, MLP } maker_t;
 
 typedef struct tail_case {
     maker_t maker;
@@ -62,6 +62,19 @@ static lt_t attention(mini_t *m, const tail_case_t *c, const lt_t *out, bool gqa
     return mini_op(m, sinter_op_matmul, c->named, (lt_t[]){p, in_dims(m, sinter_bf16, n, v)}, 2, NULL, 0);
 }
 
+/* Attention of three heads with the heads beside each other, out[batch, queries, 3 columns]; an unknown number of queries stays where it is. */
+static lt_t merged_heads(mini_t *m, const tail_case_t *c, const lt_t *out)
+{
+    lt_t heads = *out;
+    heads.ndims = 4;
+    heads.dims[1] = 3;
+    heads.dims[2] = out->dims[1];
+    heads.dims[3] = out->dims[2] / 3;
+    const lt_t y = attention(m, c, &heads, false);
+    const lt_t turned = mini_op(m, sinter_op_static_transpose, c->named, &y, 1, ATTRS(S64S(order, 0, 2, 1, 3)));
+    return mini_op(m, sinter_op_static_reshape, c->named, &turned, 1, ATTRS(S64S(shape, 0, 0, -1), BOOL(special_zero, true)));
+}
+
 static lt_t make(mini_t *m, const tail_case_t *c)
 {
     const lt_t out = mini_tensor(m, c->named, c->out);
@@ -85,6 +98,8 @@ static lt_t make(mini_t *m, const tail_case_t *c)
             mini_output(m, x);
         }
         return x;
+    case MERGED:
+        return merged_heads(m, c, &out);
     case ATTENTION:
     case GQA:
         return attention(m, c, &out, c->maker == GQA);
@@ -214,7 +229,7 @@ static void run(const tail_case_t *c, sinter_engine_t *engine, int line)
     mini_begin(&m, engine);
     quantise(&m, c, make(&m, c));
     sinter_status_t status = mini_end(&m);
-    planned_part(&p, &m, c->maker == ATTENTION || c->maker == GQA ? FAMILY_ATTENTION : FAMILY_GENERAL, c->mode, false);
+    planned_part(&p, &m, c->maker >= ATTENTION && c->maker <= MERGED ? FAMILY_ATTENTION : FAMILY_GENERAL, c->mode, false);
     for (int i = 0; i < m.g.n_nodes; i++) { /* the first product is the scores */
         m.g.nodes[i].role = i == 0 ? "qk" : "";
     }
@@ -372,6 +387,13 @@ static const tail_case_t cases[] = {
     {ATTENTION, "1x1x2x1024", 0, MX, {1, 32}, NAMED, "attention", NULL}, /* the head in chunks */
     {ATTENTION, "1x2x4x64", 0, SYM, {4, 32}, NAMED, "attention dynquant", "rows of attention are computed in an order of their own"},
     {ATTENTION, "1x1x2x1024", 0, SYM, {1, 1024}, NAMED, "attention dynquant", "groups of so many columns reach over chunks of the head"},
+    /* heads beside each other */
+    {MERGED, "2x5x192", 0, MX, {1, 32}, NAMED, "attention", NULL},
+    {MERGED, "2x1x96", 0, ASYM, {1, 16}, NAMED, "attention", NULL},
+    {MERGED, "1x?x144", 6, SYM6, {1, 48}, NAMED, "attention", NULL},
+    {MERGED, "2x7x144", 0, NV, {1, 16}, BF16, "attention", NULL},
+    {MERGED, "2x7x96", 0, SYM, {1, 96}, NAMED, "attention dynquant", "groups lie across other dims than the last two"},
+    {MERGED, "2x7x96", 0, MX, {1, 12}, NAMED, "attention dynquant", "its data is a view"},
     /* two products, the second with the gate's result beside it */
     {MLP, "7x96", 0, MX, {1, 32}, NAMED, "matmul matmul", NULL},
     {MLP, "130x64", 0, SYM, {1, 64}, BF16, "matmul matmul", NULL},
