@@ -24,7 +24,7 @@ size_t chain_tile_scratch_bytes(const chain_t *chain)
     return chain->f64 ? chain_scratch_bytes(chain) : ((size_t)chain->n_regs + N_TMP) * TILE_STEP * sizeof(float);
 }
 
-/* ---- operands --------------------------------------------------------------------------------------------------------------------- */
+/* ---- operands --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct block {
     const int64_t *idx;
@@ -201,7 +201,7 @@ static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const bl
     }
 }
 
-/* ---- scales and zero points ----------------------------------------------------------------------------------------------------------- */
+/* ---- scales and zero points ----------------------------------------------------------------------------------------------------- */
 
 /* A parameter of the run r, which starts in a block at `first`. */
 static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
@@ -273,7 +273,7 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
     }
 }
 
-/* ---- the interpreter -------------------------------------------------------------------------------------------------------------- */
+/* ---- the interpreter -------------------------------------------------------------------------------------------------------- */
 
 static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src, float *dst, float *tmp)
 {
@@ -356,7 +356,7 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
     }
 }
 
-/* ---- double --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- double --------------------------------------------------------------------------------------------------------------------- */
 
 static void load_run_f64(const chain_ref_t *ref, const run_t *r, int n, double *dst, double *tmp)
 {

@@ -59,7 +59,7 @@ typedef struct dtype_bulk {
     /* load, then (x - zp) * scale as floats have it, in one pass. May be NULL. */
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
 } dtype_bulk_t;
-/* The best functions at or below isa, which the machine must have. Never NULL for a data type; functions are not but for the scaled ones. */
+/* The best functions at or below isa, which the machine must have. Never NULL for a data type, nor are functions but the scaled ones. */
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);
 
 /* Codes of six bits in two planes: the four low bits of each in a u4 tensor, the two high bits in a u2 tensor. */

@@ -1,6 +1,6 @@
-/* Decoding by scales and zero points and encoding by given ones, as chains: every element type, scale type, zero-point type, output type and
- * geometry against the formula in double with the oracle's codecs. Scales have so few bits that no step but the last rounds, so that results
- * equal; codes are all bit patterns. */
+/* Decoding by scales and zero points and encoding by given ones, as chains: every element type, scale type, zero-point type, output type
+ * and geometry against the formula in double with the oracle's codecs. Scales have so few bits that no step but the last rounds, so that
+ * results equal; codes are all bit patterns. */
 #include <math.h>
 
 #include "backend_xsmm/chain.h"
@@ -48,7 +48,7 @@ static const sinter_data_type_t floats[] = {sinter_f32, sinter_f16, sinter_bf16}
 
 #define EACH(type, list) for (size_t type##_i = 0; type##_i < sizeof(list) / sizeof *(list); type##_i++)
 
-/* ---- values --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- values --------------------------------------------------------------------------------------------------------------------- */
 
 static bool is_int(sinter_data_type_t type)
 {
@@ -126,7 +126,7 @@ static double of_group(const rig_t *r, int v, int ndims, const int64_t *idx, con
     return rig_get(r, v, own);
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- one case ------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct test_case {
     rig_t r;

@@ -1,13 +1,13 @@
-/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into tiles of its last two dims, and the tiles are shared out
- * among the threads. A tile is one run along the last dim; or several, where the runs are short or share scales; or about square, where an
- * operand is contiguous along the dim before (a transposition): each side of it then reads and writes whole cache lines. */
+/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into tiles of its last two dims, and the tiles are shared
+ * out among the threads. A tile is one run along the last dim; or several, where the runs are short or share scales; or about square, where
+ * an operand is contiguous along the dim before (a transposition): each side of it then reads and writes whole cache lines. */
 #include "../chain.h"
 #include "../../graph/status.h"
 #include "../kernel.h"
 #include "../quant_rows.h"
 #include "chain_walk.h"
 
-enum { RUN = 1024, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256 };
+enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256 };
 
 typedef struct chain_state {
     chain_bound_t b;
@@ -58,7 +58,7 @@ static void shape_tiles(chain_state_t *st)
     } else if (st->cols < RUN / 2) {
         st->rows = at_most(b->dims[last - 1], RUN / st->cols);
     } else if (grouped_along(b, last - 1)) {
-        st->rows = at_most(b->dims[last - 1], GROUP_ROWS);
+        st->rows = at_most(b->dims[last - 1], at_most(CHAIN_TILE / st->cols, GROUP_ROWS));
     }
 }
 
@@ -76,7 +76,8 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
             all *= (double)b->dims[d];
         }
         const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == st->cols;
-        ref->stream = cache_bytes > 0 && all > 0.75 * (double)cache_bytes && bytes * (double)(st->cols * (dense ? st->rows : 1)) >= MIN_STREAM;
+        const double run = bytes * (double)(st->cols * (dense ? st->rows : 1));
+        ref->stream = cache_bytes > 0 && all > 0.75 * (double)cache_bytes && run >= MIN_STREAM;
         st->streams = st->streams || ref->stream;
     }
 }
