@@ -528,7 +528,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 {
     (void)plan;
     step->state_bytes = sizeof(dynquant_state_t);
-    step->note = "one pass over memory, two walks over what is in the caches";
+    step->note = "units that stay in a cache, walked twice";
     return sinter_success;
 }
 
