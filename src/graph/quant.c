@@ -373,7 +373,8 @@ static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
             return FAIL_SHAPE(r, "dimension %d (%" PRId64 ") of tensor %" PRIu64 " is no multiple of the default group %" PRId64, i, dim,
                               r->data->id, wanted);
         }
-        p->group[i] = wanted;
+        /* So many scales over a dim that is not known yet: no default says how many elements each has. */
+        p->group[i] = known(n) && r->group_shape == NULL ? SINTER_UNKNOWN_DIM : wanted;
         return known(n) && p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
     }
     if (n < 1 && dim > 0) {
