@@ -247,6 +247,7 @@ static const quant_case_t valid[] = {
      .out = {T(u4, 4, 8), T(f32, 2, 2), T(u4, U, U)}, .scale_group = {2, 4}, .zp_group = {2, 4}},
     {DYN, .kind = "dynamic_asymmetric", .qtype = "per_channel", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), T(f16, 8), T(u8, 8)},
      .scale_group = {4, 1}, .zp_group = {4, 1}},
+    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, U)}, .out = {T(f8_e4m3, 4, U), T(e8m0, 4, 1)}, .scale_group = {1, U}},
 };
 
 /* ---- running a case ---- */
