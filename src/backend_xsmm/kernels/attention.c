@@ -55,6 +55,44 @@ static int64_t known_rows(const plan_t *plan, const attention_params_t *p)
     return rows < 0 ? -1 : rows;
 }
 
+/* True if a dim is known to be unable to stand at stride 1 where that of the head must. */
+static bool head_strided(const plan_t *plan, int value, int from_end)
+{
+    const lt_t *lt = &plan->values[value].lt;
+    if (lt->ndims < from_end || lt->layout_type != sinter_layout_type_strided) {
+        return false;
+    }
+    const int64_t stride = lt->strides[lt->ndims - from_end];
+    return stride >= 0 && stride != 1 && lt->dims[lt->ndims - from_end] != 1;
+}
+
+static const char *refuse_decode(const plan_t *plan, const step_t *step)
+{
+    const attention_params_t *p = &step->p.attention;
+    const decode_table_t *table = decode_table(plan->isa);
+    const int64_t rows = known_rows(plan, p), T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
+    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
+    const int k = (int)plan->values[p->k.data].lt.data_type, v = (int)plan->values[p->v.data].lt.data_type;
+    if (table == NULL) {
+        return "no decoding kernels for this ISA";
+    }
+    if (rows < 1 || rows > DECODE_ROWS || D < 1 || D > DECODE_HEAD || Dv < 1 || Dv > DECODE_HEAD) {
+        return "needs 1 to 8 query rows for each K and V and heads of 1 to 256, known at compile";
+    }
+    if (T >= 0 && T < DECODE_LANES) {
+        return "too few tokens";
+    }
+    if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
+        return "K or V is in two planes";
+    }
+    if (k >= table->n_ops || v >= table->n_ops || !table->ops[k].qk || !table->ops[v].pv || D % table->ops[k].multiple ||
+        Dv % table->ops[v].multiple) {
+        return "no decoder for these data types and head sizes";
+    }
+    return head_strided(plan, p->k.data, p->trans_k ? 1 : 2) || head_strided(plan, p->v.data, p->trans_v ? 2 : 1)
+               ? "a head is not contiguous" : NULL;
+}
+
 static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_isa_t cap)
 {
     const char *why = NULL;
@@ -105,9 +143,11 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->tile = tile_table(isa);
     c->fn = eltwise_table(isa);
     c->bf16 = step->kernel->bf16;
-    c->tk = T >= 0 && T < ATT_TK ? round_up(T ? T : 1, 16) : ATT_TK;
+    c->decode = step->kernel->refuse == refuse_decode ? decode_table(isa) : NULL;
+    const int tk = c->decode ? DECODE_TOKENS : ATT_TK, dv_step = c->decode ? 128 : 16; /* a chunk of decoding order has up to 128 elements */
+    c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, 16) : tk;
     c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
-    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, 16) : ATT_CHUNK;
+    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, dv_step) : ATT_CHUNK;
     c->rows = ATT_ROWS;
     for (int i = ATT_LADDER - 1; i >= 0 && rows >= 0 && ladder[i] >= rows; i--) {
         c->rows = ladder[i];
@@ -118,8 +158,12 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     }
     textbuf_t note;
     text_init(&note, &plan->arena);
-    text_add(&note, "q-block %d, kv-tile %d, ", c->rows, c->tk);
-    note_products(&note, step->kernel, why);
+    if (c->decode) {
+        text_add(&note, "%d query rows, kv-tile %d, f32 FMA on decoded registers", c->rows, c->tk);
+    } else {
+        text_add(&note, "q-block %d, kv-tile %d, ", c->rows, c->tk);
+        note_products(&note, step->kernel, why);
+    }
     step->jit = c;
     step->state_bytes = sizeof(attention_state_t);
     step->note = note.text;
@@ -152,6 +196,10 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
         out->k16 = carve(base, &at, dk * tk, sizeof(uint16_t));
         out->v16 = carve(base, &at, tk * dv, sizeof(uint16_t));
         out->p16 = carve(base, &at, rows * tk, sizeof(uint16_t));
+    }
+    if (c->decode) {
+        const size_t from = at;
+        at = from + decode_buffers(c->rows, base ? base + from : NULL, &out->decode);
     }
     out->chain = carve(base, &at, chain, 1);
     out->tail = carve(base, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
@@ -313,6 +361,11 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         SG_TRY(quant_tail_bind(step->tail, frame, plan->isa, &st->tail));
         st->serial = st->serial || quant_tail_shares_bytes(&st->tail, ((const attention_config_t *)step->jit)->dv);
     }
+    st->k_side.ops = st->v_side.ops = NULL;
+    if (((const attention_config_t *)step->jit)->decode) {
+        decode_bind(((const attention_config_t *)step->jit)->decode, &st->k, false, &st->k_side);
+        decode_bind(((const attention_config_t *)step->jit)->decode, &st->v, true, &st->v_side);
+    }
     st->skip = p->causal && fill_is_minus_inf(p, frame);
     /* Clamped so that adding a row to it cannot overflow. */
     const int64_t far = INT64_MAX / 4, shift = p->causal_bottom_right ? st->d.T - st->d.S : p->causal_shift;
@@ -328,5 +381,6 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 KERNEL(attention_flash_f32_generic, ATTENTION, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)
+KERNEL(attention_decode_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 80, .refuse = refuse_decode)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
 KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16, .bf16 = true)

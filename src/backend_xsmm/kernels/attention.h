@@ -17,6 +17,7 @@
 #include "../quant_tail.h"
 #include "../tile.h"
 #include "../xsmm.h"
+#include "attention_decode.h"
 
 enum {
     ATT_ROWS = 64,   /* most query rows in a block */
@@ -35,6 +36,7 @@ typedef struct attention_jit {
 typedef struct attention_config {
     const tile_table_t *tile;
     const eltwise_table_t *fn;
+    const decode_table_t *decode; /* NULL: K and V go through tiles */
     bool bf16;
     int rows, tk, dk, dv; /* of the buffers: dk, dv are multiples of 16 */
     int n_jit;            /* 0: tile->gemm does the products */
@@ -56,6 +58,7 @@ typedef struct attention_dims {
 typedef struct attention_state {
     attention_dims_t d;
     tile_operand_t q, k, v;
+    decode_side_t k_side, v_side; /* ops NULL: through tiles */
     chain_bound_t score, prob, post;
     quant_tail_t tail;          /* if the step has one */
     bool score_flat, prob_flat; /* the chain is one function for all elements: it may run over any stretch of them */
@@ -68,6 +71,7 @@ typedef struct attention_state {
 typedef struct attention_buffers {
     float *q, *k, *v, *s, *acc, *m, *l;
     uint16_t *q16, *k16, *v16, *p16;
+    decode_buffers_t decode;
     void *chain, *tail;
 } attention_buffers_t;
 

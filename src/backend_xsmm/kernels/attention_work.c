@@ -76,6 +76,9 @@ static void start(task_t *t, int64_t item)
     if (d->D <= t->c->dk) {
         load_q(t, 0, (int)d->D);
     }
+    if (t->st->k_side.ops) {
+        decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->dk);
+    }
 }
 
 /* Columns to go through: up to the end of the last tile of which some row sees something. Inside a tile 0 * NaN stays NaN. */
@@ -99,6 +102,10 @@ static void scores(task_t *t, int64_t t0, int nt)
     const attention_dims_t *d = &t->st->d;
     const attention_buffers_t *b = &t->b;
     int64_t d0 = 0;
+    if (t->st->k_side.ops) {
+        decode_scores(c->tile, &t->st->k_side, &t->k, &b->decode, t->rows, b->q, c->dk, t0, nt, b->s, c->tk);
+        return;
+    }
     do { /* also once for D = 0, which gives zeros */
         const int n = (int)(d->D - d0 < c->dk ? d->D - d0 : c->dk), pad = n + n % 2;
         if (d->D > c->dk) {
@@ -123,6 +130,10 @@ static void accumulate(task_t *t, int64_t t0, int nt)
     const attention_config_t *c = t->c;
     const attention_buffers_t *b = &t->b;
     if (t->dv == 0) {
+        return;
+    }
+    if (t->st->v_side.ops) {
+        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s, c->tk, t0, nt, b->acc, c->dv);
         return;
     }
     c->tile->load(&t->v, t0, nt, t->dv0, t->dv, b->v, c->dv, c->tk, c->dv);
@@ -260,6 +271,19 @@ static void prob_pass(task_t *t)
     }
 }
 
+/* The complete sums of an item, or of its part. */
+static void passes(task_t *t, int64_t begin, int64_t end)
+{
+    clear(t);
+    online_pass(t, begin, end);
+    if (t->p->prob) {
+        prob_pass(t);
+    }
+    if (t->st->v_side.ops) {
+        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->dv);
+    }
+}
+
 /* ---- results ------------------------------------------------------------------------------------------------------------------ */
 
 static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
@@ -342,11 +366,7 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
 static void whole_item(task_t *t, int64_t item)
 {
     start(t, item);
-    clear(t);
-    online_pass(t, 0, columns(t));
-    if (t->p->prob) {
-        prob_pass(t);
-    }
+    passes(t, 0, columns(t));
     for (int r = 0; r < t->rows; r++) {
         finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->dv);
     }
@@ -358,8 +378,7 @@ static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
     const int64_t step = d->split_tiles * t->c->tk, begin = split * step;
     start(t, item);
     const int64_t all = columns(t), end = begin + step < all ? begin + step : all;
-    clear(t);
-    online_pass(t, begin, end);
+    passes(t, begin, end);
     save_part(t, part(t->c, d, shared, item, split));
 }
 

@@ -1,0 +1,393 @@
+/* Decoding attention: which operands it takes, and the work around the micro-kernels. */
+#include "attention_decode.h"
+
+#include <string.h>
+
+#include "../kernel.h"
+
+const decode_table_t *decode_table(sinter_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512) {
+        return &decode_table_avx512;
+    }
+#endif
+    (void)isa;
+    return NULL;
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------------------ */
+
+/* Along the head and along the tokens: strides and group sizes of scales or zero points. */
+typedef struct grouping {
+    bool there;
+    int64_t head_stride, head_group, token_stride, token_group;
+    int groups; /* along the head */
+} grouping_t;
+
+static grouping_t grouping(const void *data, bool tokens_are_rows, int64_t rs, int64_t cs, int64_t gr, int64_t gc, int64_t head)
+{
+    grouping_t g = {.there = data != NULL};
+    g.head_stride = tokens_are_rows ? cs : rs;
+    g.head_group = tokens_are_rows ? gc : gr;
+    g.token_stride = tokens_are_rows ? rs : cs;
+    g.token_group = tokens_are_rows ? gr : gc;
+    g.groups = !g.there || g.head_stride == 0 || head == 0 ? 1 : (int)(head / g.head_group);
+    return g;
+}
+
+static grouping_t scales_of(const tile_src_t *s, bool tokens_are_rows, int64_t head)
+{
+    return grouping(s->scale, tokens_are_rows, s->scale_rs, s->scale_cs, s->scale_gr, s->scale_gc, head);
+}
+
+static grouping_t zps_of(const tile_src_t *s, bool tokens_are_rows, int64_t head)
+{
+    return grouping(s->zp, tokens_are_rows, s->zp_rs, s->zp_cs, s->zp_gr, s->zp_gc, head);
+}
+
+static bool varies_by_token(const grouping_t *g)
+{
+    return g->there && g->token_stride != 0 && g->token_group < DECODE_LANES;
+}
+
+/* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit each other or the lanes. */
+static int common_groups(const grouping_t *scale, const grouping_t *zp, const decode_ops_t *ops, int lanes, int64_t head)
+{
+    const int s = scale->there ? scale->groups : 1, z = zp->there ? zp->groups : 1, n = s > z ? s : z;
+    return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
+}
+
+/* Whole bytes: where every row starts. */
+static bool rows_on_bytes(const tile_operand_t *op, const tile_src_t *s, int64_t row_stride)
+{
+    const int bits = s->type->bits;
+    bool ok = s->first * bits % 8 == 0 && row_stride * bits % 8 == 0;
+    for (int d = 0; d + 2 < op->ndims; d++) {
+        ok = ok && (op->dims[d] == 1 || op->stride[d] * bits % 8 == 0);
+    }
+    return ok;
+}
+
+static void fill_order(decode_side_t *side)
+{
+    const decode_ops_t *o = side->ops;
+    for (int at = 0; at < side->padded; at++) {
+        const int in_chunk = at % o->elems, e = at / o->elems * o->elems + o->element(in_chunk / side->lanes, in_chunk % side->lanes);
+        side->order[at] = (int16_t)(e < side->head ? e : -1);
+    }
+}
+
+/* The group of each lane of each class: that of the element of its first vector. */
+static void fill_groups(decode_side_t *side)
+{
+    const int per_class = side->ops->vectors / side->ops->classes, size = side->head / side->groups;
+    for (int i = 0; i < side->classes * side->lanes; i++) {
+        const int e = side->order[i / side->lanes * per_class * side->lanes + i % side->lanes];
+        side->group_at[i] = e < 0 ? 0 : e / size;
+    }
+    for (int i = 0; i < side->groups * side->lanes; i++) {
+        side->group_row[i] = i / side->groups;
+    }
+}
+
+const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side)
+{
+    const tile_src_t *s = &op->base;
+    const int n = op->ndims;
+    const int64_t head = tokens_are_rows ? op->dims[n - 1] : op->dims[n - 2], along = tokens_are_rows ? s->cs : s->rs;
+    const grouping_t scale = scales_of(s, tokens_are_rows, head), zp = zps_of(s, tokens_are_rows, head);
+    side->ops = NULL;
+    if ((int)s->dtype >= table->n_ops || table->ops[s->dtype].qk == NULL) {
+        return "no decoder for the data type";
+    }
+    const decode_ops_t *o = &table->ops[s->dtype];
+    if (s->high != NULL) {
+        return "split codes";
+    }
+    if ((along != 1 && head > 1) || head < 1 || head > DECODE_HEAD || head % o->multiple != 0) {
+        return "the head is not contiguous, longer than 256 or no multiple of 8";
+    }
+    if (!rows_on_bytes(op, s, tokens_are_rows ? s->rs : s->cs)) {
+        return "rows do not start at whole bytes";
+    }
+    side->lanes = table->lanes;
+    side->quantised = scale.there || zp.there;
+    side->by_lane = varies_by_token(&scale) || varies_by_token(&zp);
+    side->groups = common_groups(&scale, &zp, o, table->lanes, head);
+    if (side->by_lane && side->groups == 0) {
+        return "groups along the head do not fall on lanes";
+    }
+    side->ops = o;
+    side->head = (int)head;
+    side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
+    side->classes = side->padded / o->elems * o->classes;
+    fill_order(side);
+    if (s->type->bits == 4) {
+        static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+        s->type->codec.load_f32(codes, 0, 1, 16, side->values);
+    }
+    if (side->by_lane) {
+        fill_groups(side);
+    }
+    return NULL;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------------- */
+
+size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out)
+{
+    const size_t r = (size_t)rows;
+    size_t at = 0;
+    out->q = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
+    out->sum = carve(scratch, &at, r * DECODE_SUMS, sizeof(float));
+    out->scale = carve(scratch, &at, DECODE_TOKENS * DECODE_LANES + 16, sizeof(float));
+    out->zp = carve(scratch, &at, DECODE_TOKENS * DECODE_LANES + 16, sizeof(float));
+    out->folded = carve(scratch, &at, r * DECODE_HEAD, sizeof(float));
+    out->run = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
+    out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
+    out->zp_coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
+    return at;
+}
+
+/* ---- coefficients ------------------------------------------------------------------------------------------------------------- */
+
+/* A matrix of scales or zero points alone: rows are token groups, columns groups along the head. */
+static tile_src_t coefs_of(const tile_src_t *s, bool zps, const grouping_t *g)
+{
+    tile_src_t m = {.data = zps ? s->zp : s->scale,
+                    .type = zps ? s->zp_type : s->scale_type,
+                    .dtype = zps ? s->zp_dtype : s->scale_dtype,
+                    .first = zps ? s->zp_first : s->scale_first,
+                    .rs = g->token_stride,
+                    .cs = g->head_stride,
+                    .scale_gr = 1,
+                    .scale_gc = 1,
+                    .zp_gr = 1,
+                    .zp_gc = 1};
+    return m;
+}
+
+/* One row of coefficients for each token: [nt][groups]. */
+static void coefs_by_token(const tile_table_t *tile, const tile_src_t *s, bool zps, const grouping_t *g, int64_t t0, int nt, float *to)
+{
+    tile_src_t m = coefs_of(s, zps, g);
+    const int n = g->groups;
+    if (!g->there) {
+        for (int i = 0; i < nt * n; i++) {
+            to[i] = zps ? 0 : 1;
+        }
+    } else if (g->token_group == 1 && (n == 1 ? m.rs == 1 : m.cs == 1 && m.rs == n)) { /* one run */
+        m.first += t0 * m.rs;
+        m.cs = 1;
+        const unsigned char *next = m.data + (m.first + nt * n) * m.type->bits / 8;
+        for (int64_t i = 0; i < (int64_t)nt * n * m.type->bits / 8; i += 64) {
+            __builtin_prefetch(next + i);
+        }
+        tile->load(&m, 0, 1, 0, nt * n, to, nt * n, 1, nt * n);
+    } else if (g->token_group == 1) {
+        tile->load(&m, t0, nt, 0, n, to, n, nt, n);
+    } else {
+        for (int t = 0; t < nt; t++) {
+            if (t == 0 || (t0 + t) % g->token_group == 0) {
+                tile->load(&m, (t0 + t) / g->token_group, 1, 0, n, to + t * n, n, 1, n);
+            } else {
+                memcpy(to + t * n, to + (t - 1) * n, (size_t)n * sizeof(float));
+            }
+        }
+    }
+}
+
+/* The coefficients of one token spread over the head. */
+static void coefs_by_element(const tile_table_t *tile, const tile_src_t *s, bool zps, const grouping_t *g, int64_t t, int head, float *to)
+{
+    const tile_src_t m = coefs_of(s, zps, g);
+    float values[DECODE_HEAD];
+    if (!g->there) {
+        for (int e = 0; e < head; e++) {
+            to[e] = zps ? 0 : 1;
+        }
+        return;
+    }
+    tile->load(&m, t / g->token_group, 1, 0, g->groups, values, DECODE_HEAD, 1, g->groups);
+    for (int e = 0; e < head; e++) {
+        to[e] = values[g->groups == 1 ? 0 : e / g->head_group];
+    }
+}
+
+/* Tokens from t on (fewer than n) that have the same coefficients. */
+static int stretch(const grouping_t *scale, const grouping_t *zp, int64_t t, int n)
+{
+    const grouping_t *const both[] = {scale, zp};
+    for (int i = 0; i < 2; i++) {
+        if (both[i]->there && both[i]->token_stride != 0) {
+            const int64_t left = both[i]->token_group - t % both[i]->token_group;
+            n = left < n ? (int)left : n;
+        }
+    }
+    return n;
+}
+
+/* ---- the query ---------------------------------------------------------------------------------------------------------------- */
+
+/* Query r of all, from src in the order of the head, to its places among its batch. */
+static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r, const float *src)
+{
+    const int lanes = k->lanes, per = k->ops->vectors / k->ops->classes;
+    int first = 0, batch = decode_batch(rows);
+    for (; r >= first + batch; batch = decode_batch(rows - first)) {
+        first += batch;
+    }
+    float *to = b->q + first * DECODE_ORDER + (r - first) * lanes, *sum = b->sum + first * DECODE_SUMS + (r - first) * lanes;
+    for (int i = 0; i < k->padded; i++) {
+        const int vector = i / lanes, lane = i % lanes, cls = vector / per;
+        const float x = k->order[i] < 0 ? 0 : src[k->order[i]];
+        to[vector * batch * lanes + lane] = x;
+        sum[cls * batch * lanes + lane] = vector % per ? sum[cls * batch * lanes + lane] + x : x;
+    }
+}
+
+void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q, int64_t ld)
+{
+    for (int r = 0; r < rows; r++) {
+        place_query(k, b, rows, r, q + r * ld);
+    }
+}
+
+/* ---- the products ------------------------------------------------------------------------------------------------------------- */
+
+static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, bool tokens_are_rows, int64_t t, int nt)
+{
+    const int64_t step = tokens_are_rows ? s->rs : s->cs;
+    return (decode_rows_t){.data = s->data + (s->first + t * step) * s->type->bits / 8,
+                           .stride = step * s->type->bits / 8,
+                           .rows = nt,
+                           .n = side->head,
+                           .values = side->values};
+}
+
+/* Rows of n coefficients become rows of n * times, each one repeated. */
+static void refine(float *x, int rows, int n, int times)
+{
+    for (int i = times > 1 ? rows * n - 1 : -1; i >= 0; i--) {
+        const float value = x[i];
+        for (int k = 0; k < times; k++) {
+            x[i * times + k] = value;
+        }
+    }
+}
+
+static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, const grouping_t *scale,
+                      const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt, decode_rows_t *rows)
+{
+    coefs_by_token(tile, s, false, scale, t0, nt, b->scale);
+    refine(b->scale, nt, scale->groups, side->groups / scale->groups);
+    rows->scale = b->scale;
+    rows->groups = side->groups;
+    rows->group_at = side->group_at;
+    rows->group_row = side->group_row;
+    if (zp->there) {
+        coefs_by_token(tile, s, true, zp, t0, nt, b->zp);
+        refine(b->zp, nt, zp->groups, side->groups / zp->groups);
+        rows->zp = b->zp;
+    }
+}
+
+/* Scores of a stretch of tokens with the same coefficients: the scales go into the query, zero points make one number for each query. */
+static void folded_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const grouping_t *scale,
+                          const grouping_t *zp, const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t, int nt,
+                          float *s, int64_t lds)
+{
+    const decode_rows_t at = rows_at(side, k, false, t, nt);
+    float shift[DECODE_ROWS] = {0}, out[DECODE_ROWS * DECODE_TOKENS];
+    coefs_by_element(tile, k, false, scale, t, side->head, b->coef);
+    coefs_by_element(tile, k, true, zp, t, side->head, b->zp_coef);
+    for (int r = 0; r < rows; r++) {
+        float *x = b->folded;
+        for (int e = 0; e < side->head; e++) {
+            x[e] = q[r * ldq + e] * b->coef[e];
+            shift[r] += x[e] * b->zp_coef[e];
+        }
+        place_query(side, b, rows, r, x);
+    }
+    side->ops->qk(&at, rows, b->q, b->sum, out, DECODE_TOKENS);
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < nt; i++) {
+            s[r * lds + i] = out[r * DECODE_TOKENS + i] - shift[r];
+        }
+    }
+}
+
+void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const decode_buffers_t *b, int rows,
+                   const float *q, int64_t ldq, int64_t t0, int nt, float *s, int64_t lds)
+{
+    const grouping_t scale = scales_of(k, false, side->head), zp = zps_of(k, false, side->head);
+    decode_rows_t at = rows_at(side, k, false, t0, nt);
+    if (side->quantised && !side->by_lane) {
+        for (int done = 0, n; done < nt; done += n) {
+            n = stretch(&scale, &zp, t0 + done, nt - done);
+            folded_scores(tile, side, k, &scale, &zp, b, rows, q, ldq, t0 + done, n, s + done, lds);
+        }
+        return;
+    }
+    if (side->by_lane) {
+        add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
+    }
+    side->ops->qk(&at, rows, b->q, b->sum, s, lds);
+}
+
+static void folded_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const grouping_t *scale,
+                          const grouping_t *zp, const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t, int nt,
+                          float *acc, int64_t ldacc)
+{
+    const decode_rows_t at = rows_at(side, v, true, t, nt);
+    coefs_by_element(tile, v, false, scale, t, side->head, b->coef);
+    coefs_by_element(tile, v, true, zp, t, side->head, b->zp_coef);
+    memset(b->run, 0, (size_t)rows * DECODE_ORDER * sizeof(float));
+    side->ops->pv(&at, rows, p, ldp, b->run, DECODE_ORDER);
+    for (int r = 0; r < rows; r++) {
+        float sum = 0;
+        for (int i = 0; zp->there && i < nt; i++) {
+            sum += p[r * ldp + i];
+        }
+        for (int i = 0; i < side->padded; i++) {
+            const int e = side->order[i];
+            if (e >= 0) {
+                acc[r * ldacc + e] += (b->run[r * DECODE_ORDER + i] - sum * b->zp_coef[e]) * b->coef[e];
+            }
+        }
+    }
+}
+
+void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
+                       const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
+{
+    const grouping_t scale = scales_of(v, true, side->head), zp = zps_of(v, true, side->head);
+    decode_rows_t at = rows_at(side, v, true, t0, nt);
+    if (side->quantised && !side->by_lane) {
+        for (int done = 0, n; done < nt; done += n) {
+            n = stretch(&scale, &zp, t0 + done, nt - done);
+            folded_values(tile, side, v, &scale, &zp, b, rows, p + done, ldp, t0 + done, n, acc, ldacc);
+        }
+        return;
+    }
+    if (side->by_lane) {
+        add_lanes(tile, side, v, &scale, &zp, b, t0, nt, &at);
+    }
+    side->ops->pv(&at, rows, p, ldp, acc, ldacc);
+}
+
+void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc)
+{
+    if (v->quantised && !v->by_lane) {
+        return;
+    }
+    for (int r = 0; r < rows; r++) {
+        memcpy(b->run, acc + r * ldacc, (size_t)v->padded * sizeof(float));
+        for (int i = 0; i < v->padded; i++) {
+            if (v->order[i] >= 0) {
+                acc[r * ldacc + v->order[i]] = b->run[i];
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+/* Attention with few query rows: K and V are read once, element by element, straight from their codes.
+ *
+ * A row of K or V (one token's head) is cut into chunks of one vector register of bytes. A chunk decodes into `vectors` vectors of floats, in
+ * whatever order is cheapest: the query (and the result) is brought into that order instead, once. Vectors whose lanes belong to the same
+ * groups make a class, which has one vector of scales and one of zero points:
+ *
+ *   q.k  = sum over classes of  scale * (sum over its vectors of  q (x - zp))
+ *   out += (p scale) (x - zp)
+ *
+ * where a class of many vectors takes zp out of the sums: zp * (sum of q), (sum of p scale zp) once for all of them. */
+#ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
+#define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
+
+#include "../tile.h"
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Makes p's value unknown: addresses are then made from p where they are needed instead of being kept, all of them, in registers. */
+#define HIDE(p) __asm__("" : "+r"(p))
+
+enum {
+    DECODE_ROWS = 8,      /* most query rows */
+    DECODE_TOKENS = 256,  /* tokens in a tile */
+    DECODE_HEAD = 256,    /* longest head */
+    DECODE_LANES = 16,    /* of the widest ISA */
+    DECODE_CLASSES = 32,  /* in a row: a head of 256 floats in vectors of 8 */
+    DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
+    DECODE_SUMS = DECODE_CLASSES * DECODE_LANES,
+    DECODE_AHEAD = 2048 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
+};
+
+/* Queries that are worked off together of n that are left. */
+static inline int decode_batch(int n)
+{
+    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+/* Rows of K or V as a micro-kernel reads them. scale, zp: [rows][groups] floats, then 16 more that may be read, NULL: none; zp only with
+ * scale. */
+typedef struct decode_rows {
+    const unsigned char *data;
+    int64_t stride; /* bytes from row to row */
+    int rows, n;    /* n: elements of a row */
+    int groups;     /* along a row; at most the lanes of a vector */
+    const float *scale, *zp;
+    const float *values;      /* of the 16 codes of a 4-bit type */
+    const int32_t *group_at;  /* [class][lanes]: the group of each lane */
+    const int32_t *group_row; /* [groups][lanes]: the row of each of lanes * groups consecutive coefficients */
+} decode_rows_t;
+
+/* One data type on one ISA. Reads no byte beyond the n elements of a row. */
+typedef struct decode_ops {
+    int vectors, classes; /* of a chunk; NULL functions: no such type */
+    int elems;            /* of a chunk */
+    int unit;             /* a group of scales or zero points is a multiple of this many elements */
+    int multiple;         /* so is the head */
+    int (*element)(int vector, int lane);
+    /* s[q][t] = q . row t; q: queries in decoding order, sum: their sums over the vectors of each class. Both are [vector or class][query]
+     * [lane] for each batch of queries, DECODE_ORDER and DECODE_SUMS floats for each query apart, so that what is loaded together lies
+     * together. lds >= rows rounded up to the lanes, all of which are written. */
+    void (*qk)(const decode_rows_t *k, int nq, const float *q, const float *sum, float *s, int64_t lds);
+    /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
+    void (*pv)(const decode_rows_t *v, int nq, const float *p, int64_t ldp, float *acc, int64_t ldacc);
+} decode_ops_t;
+
+typedef struct decode_table {
+    int lanes, n_ops;
+    const decode_ops_t *ops; /* by data type */
+} decode_table_t;
+
+/* NULL: this ISA has none. */
+const decode_table_t *decode_table(sinter_cpu_isa_t isa);
+extern const decode_table_t decode_table_avx2, decode_table_avx512;
+
+/* K or V of one execute. */
+typedef struct decode_side {
+    const decode_ops_t *ops; /* NULL: through tiles of floats */
+    int lanes;
+    int head, padded; /* elements; rounded up to chunks */
+    int classes;      /* of a row */
+    int groups;       /* along the head: the finer ones of scales and zero points */
+    bool by_lane;     /* scales change from token to token; otherwise they are folded into the query or the result, stretch by stretch */
+    bool quantised;
+    float values[16]; /* of the codes of a 4-bit type */
+    int16_t order[DECODE_ORDER]; /* the element at each place in decoding order; -1: padding */
+    int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
+} decode_side_t;
+
+/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL with the reason returned where it must go through tiles. */
+const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side);
+
+/* One thread's buffers. */
+typedef struct decode_buffers {
+    float *q, *sum;         /* [rows][padded], [rows][classes * lanes] */
+    float *scale, *zp;      /* [tokens][groups] */
+    float *folded, *run;    /* [rows][head]; [rows][padded] */
+    float *coef, *zp_coef;  /* [head] of a stretch */
+} decode_buffers_t;
+
+size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out);
+
+/* q: [rows][ld] floats of the item. */
+void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q, int64_t ld);
+/* Scores of tokens t0..t0+nt-1. src as bound for the item, tokens being columns. q: as for decode_query, needed where scales are folded. */
+void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const decode_buffers_t *b, int rows,
+                   const float *q, int64_t ldq, int64_t t0, int nt, float *s, int64_t lds);
+/* acc += p V; acc is in decoding order where scales go by lanes. */
+void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
+                       const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc);
+/* Brings rows of acc from decoding order into that of the head. */
+void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc);
+
+#endif

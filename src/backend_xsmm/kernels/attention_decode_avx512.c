@@ -1,0 +1,192 @@
+/* Decoding attention with AVX-512 F, BW, DQ and VL. */
+#include "attention_decode.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+#include <string.h>
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define OP TARGET static inline __attribute__((always_inline))
+enum { LANES = 16, ACCS = 16 };
+typedef __m512 vf;
+
+OP vf vf_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+OP void vf_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+OP vf vf_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+OP vf vf_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+OP vf vf_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+OP vf vf_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+OP vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+OP vf vf_fms(vf a, vf b, vf c)
+{
+    return _mm512_fmsub_ps(a, b, c);
+}
+OP __mmask16 lanes_below(int n)
+{
+    return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
+}
+OP vf vf_load_n(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps(lanes_below(n), p);
+}
+/* Short loads seldom cross a cache line. */
+OP vf vf_groups(const float *p, bool few)
+{
+    return few ? _mm512_castps128_ps512(_mm_loadu_ps(p)) : _mm512_loadu_ps(p);
+}
+OP vf vf_pick(vf v, const int32_t *at)
+{
+    return _mm512_permutexvar_ps(_mm512_loadu_si512(at), v);
+}
+
+OP void prefetch(const unsigned char *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
+/* Pairs of rows are folded into one until each lane holds one row's sum. */
+OP void reduce(const float *rows, float *s)
+{
+    vf x[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        const vf a = _mm512_loadu_ps(rows + i * 16), b = _mm512_loadu_ps(rows + i * 16 + 16);
+        x[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
+        x[i] = _mm512_add_ps(_mm512_shuffle_ps(x[i], x[i + 2], 0x44), _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 8) {
+        x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
+    }
+    _mm512_storeu_ps(s, _mm512_add_ps(_mm512_shuffle_f32x4(x[0], x[8], 0x88), _mm512_shuffle_f32x4(x[0], x[8], 0xdd)));
+}
+
+typedef enum form { NIBBLES, BYTES_S8, BYTES_U8, BYTES_E5M2, BYTES_E4M3, HALVES, BRAINS, WORDS } form_t;
+
+/* What the vectors of a chunk are made from. */
+typedef struct chunk {
+    const unsigned char *p;
+    int left;       /* elements that are there */
+    vf values;      /* nibbles: by code */
+    __m512i a, b;   /* nibbles: the chunk; eight-bit floats: f16 of the lower and the upper halves of each 128 bits */
+} chunk_t;
+
+/* f8_e4m3 in the upper byte of each word: one bit lower it is an f16 of 2^-8 of the value; NaN is rare. */
+OP __m512i halves_of_e4m3(__m512i x)
+{
+    const __m512i magnitude = _mm512_set1_epi16(0x7f00);
+    const __mmask32 nan = _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, magnitude), magnitude);
+    const __m512i half = _mm512_and_si512(_mm512_srai_epi16(x, 1), _mm512_set1_epi16((short)0xbfff));
+    return _mm512_mask_mov_epi16(half, nan, _mm512_set1_epi16(0x7e00));
+}
+
+OP chunk_t chunk_load(form_t form, const unsigned char *p, int left, vf values)
+{
+    chunk_t c = {.p = p, .left = left, .values = values};
+    if (form == NIBBLES) {
+        c.a = left == 128 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi32(lanes_below(left / 8), p);
+    } else if (form == BYTES_E5M2 || form == BYTES_E4M3) {
+        const __m512i x = left == 64 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8((1ull << left) - 1, p);
+        c.a = _mm512_unpacklo_epi8(_mm512_setzero_si512(), x);
+        c.b = _mm512_unpackhi_epi8(_mm512_setzero_si512(), x);
+        if (form == BYTES_E4M3) {
+            c.a = halves_of_e4m3(c.a);
+            c.b = halves_of_e4m3(c.b);
+        }
+    }
+    return c;
+}
+
+OP vf chunk_vector(form_t form, const chunk_t *c, int v)
+{
+    const __mmask16 m = lanes_below(c->left - 16 * v);
+    if (form == NIBBLES) {
+        return _mm512_permutexvar_ps(_mm512_srli_epi32(c->a, (unsigned)(4 * v)), c->values);
+    }
+    if (form == BYTES_S8) {
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(m, c->p + 16 * v)));
+    }
+    if (form == BYTES_U8) {
+        return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, c->p + 16 * v)));
+    }
+    if (form == BYTES_E5M2 || form == BYTES_E4M3) {
+        const __m512i x = v % 2 ? c->b : c->a;
+        const vf y = _mm512_cvtph_ps(v < 2 ? _mm512_castsi512_si256(x) : _mm512_extracti64x4_epi64(x, 1));
+        return form == BYTES_E4M3 ? _mm512_mul_ps(y, _mm512_set1_ps(256)) : y;
+    }
+    if (form == HALVES) {
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, c->p + 32 * v));
+    }
+    if (form == BRAINS) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, c->p + 32 * v)), 16));
+    }
+    return _mm512_maskz_loadu_ps(m, c->p + 64 * v);
+}
+
+#include "attention_decode.inc"
+
+/* Dword i of a chunk holds elements 8i to 8i + 7. */
+static int nibble_at(int v, int lane)
+{
+    return 8 * lane + v;
+}
+static int in_order(int v, int lane)
+{
+    return 16 * v + lane;
+}
+/* Unpacking works within 128 bits. */
+static int unpacked_at(int v, int lane)
+{
+    return 16 * (lane / 8 + 2 * (v / 2)) + 8 * (v % 2) + lane % 8;
+}
+
+FORM(nibbles, NIBBLES, 8, 1, 128)
+FORM(s8, BYTES_S8, 4, 4, 64)
+FORM(u8, BYTES_U8, 4, 4, 64)
+FORM(e5m2, BYTES_E5M2, 4, 2, 64)
+FORM(e4m3, BYTES_E4M3, 4, 2, 64)
+FORM(f16, HALVES, 2, 2, 32)
+FORM(bf16, BRAINS, 2, 2, 32)
+FORM(f32, WORDS, 1, 1, 16)
+
+static const decode_ops_t ops[] = {
+    [sinter_s4] = {8, 1, 128, 8, 8, nibble_at, qk_nibbles, pv_nibbles},
+    [sinter_u4] = {8, 1, 128, 8, 8, nibble_at, qk_nibbles, pv_nibbles},
+    [sinter_f4_e2m1] = {8, 1, 128, 8, 8, nibble_at, qk_nibbles, pv_nibbles},
+    [sinter_s8] = {4, 4, 64, 1, 1, in_order, qk_s8, pv_s8},
+    [sinter_u8] = {4, 4, 64, 1, 1, in_order, qk_u8, pv_u8},
+    [sinter_f8_e5m2] = {4, 2, 64, 16, 1, unpacked_at, qk_e5m2, pv_e5m2},
+    [sinter_f8_e4m3] = {4, 2, 64, 16, 1, unpacked_at, qk_e4m3, pv_e4m3},
+    [sinter_f16] = {2, 2, 32, 1, 1, in_order, qk_f16, pv_f16},
+    [sinter_bf16] = {2, 2, 32, 1, 1, in_order, qk_bf16, pv_bf16},
+    [sinter_f32] = {1, 1, 16, 1, 1, in_order, qk_f32, pv_f32},
+};
+
+const decode_table_t decode_table_avx512 = {LANES, sizeof ops / sizeof *ops, ops};
+
+#endif
