@@ -119,6 +119,7 @@ const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, b
         return "groups along the head do not fall on lanes";
     }
     side->ops = o;
+    side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100 ? NULL : table->any_tiny;
     side->head = (int)head;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
     side->classes = side->padded / o->elems * o->classes;
@@ -147,6 +148,7 @@ size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out)
     out->run = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
     out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
     out->zp_coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
+    out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
     return at;
 }
 
@@ -359,6 +361,22 @@ static void folded_values(const tile_table_t *tile, const decode_side_t *side, c
     }
 }
 
+/* Values first, then weights: for scales that p must not be multiplied with. */
+static void slow_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
+                        const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
+{
+    for (int t = 0; t < nt; t += DECODE_SLOW) {
+        const int n = nt - t < DECODE_SLOW ? nt - t : DECODE_SLOW;
+        tile->load(v, t0 + t, n, 0, side->head, b->tile, DECODE_HEAD, n, side->head);
+        tile->gemm(rows, side->head, n, p + t, ldp, b->tile, DECODE_HEAD, b->folded, DECODE_HEAD, t > 0);
+    }
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < side->padded; i++) {
+            acc[r * ldacc + i] += side->order[i] < 0 ? 0 : b->folded[r * DECODE_HEAD + side->order[i]];
+        }
+    }
+}
+
 void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
                        const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
 {
@@ -373,6 +391,10 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
     }
     if (side->by_lane) {
         add_lanes(tile, side, v, &scale, &zp, b, t0, nt, &at);
+        if (side->any_tiny && side->any_tiny(b->scale, nt * side->groups)) {
+            slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
+            return;
+        }
     }
     side->ops->pv(&at, rows, p, ldp, acc, ldacc);
 }

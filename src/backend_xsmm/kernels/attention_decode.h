@@ -30,6 +30,7 @@ enum {
     DECODE_CLASSES = 32,  /* in a row: a head of 256 floats in vectors of 8 */
     DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
     DECODE_SUMS = DECODE_CLASSES * DECODE_LANES,
+    DECODE_SLOW = 16, /* tokens at a time where values go through floats */
     DECODE_AHEAD = 2048 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
 };
 
@@ -69,7 +70,8 @@ typedef struct decode_ops {
 
 typedef struct decode_table {
     int lanes, n_ops;
-    const decode_ops_t *ops; /* by data type */
+    const decode_ops_t *ops;                      /* by data type */
+    bool (*any_tiny)(const float *scale, int n); /* weighting rows by p * scale would lose bits to underflow */
 } decode_table_t;
 
 /* NULL: this ISA has none. */
@@ -79,6 +81,7 @@ extern const decode_table_t decode_table_avx2, decode_table_avx512;
 /* K or V of one execute. */
 typedef struct decode_side {
     const decode_ops_t *ops; /* NULL: through tiles of floats */
+    bool (*any_tiny)(const float *scale, int n); /* NULL: the type of the scales has no such values */
     int lanes;
     int head, padded; /* elements; rounded up to chunks */
     int classes;      /* of a row */
@@ -99,6 +102,7 @@ typedef struct decode_buffers {
     float *scale, *zp;      /* [tokens][groups] */
     float *folded, *run;    /* [rows][head]; [rows][padded] */
     float *coef, *zp_coef;  /* [head] of a stretch */
+    float *tile;            /* [DECODE_SLOW][head] floats */
 } decode_buffers_t;
 
 size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out);

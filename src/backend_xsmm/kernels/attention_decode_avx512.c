@@ -187,6 +187,6 @@ static const decode_ops_t ops[] = {
     [sinter_f32] = {1, 1, 16, 1, 1, in_order, qk_f32, pv_f32},
 };
 
-const decode_table_t decode_table_avx512 = {LANES, sizeof ops / sizeof *ops, ops};
+const decode_table_t decode_table_avx512 = {LANES, sizeof ops / sizeof *ops, ops, any_tiny};
 
 #endif
