@@ -69,7 +69,7 @@ static bool head_strided(const plan_t *plan, int value, int from_end)
 static const char *refuse_decode(const plan_t *plan, const step_t *step)
 {
     const attention_params_t *p = &step->p.attention;
-    const decode_table_t *table = decode_table(plan->isa);
+    const decode_table_t *table = decode_table(step->kernel ? step->kernel->isa : plan->isa);
     const int64_t rows = known_rows(plan, p), T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
     const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
     const int k = (int)plan->values[p->k.data].lt.data_type, v = (int)plan->values[p->v.data].lt.data_type;
@@ -381,6 +381,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 KERNEL(attention_flash_f32_generic, ATTENTION, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)
+KERNEL(attention_decode_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 90, .refuse = refuse_decode)
 KERNEL(attention_decode_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 80, .refuse = refuse_decode)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
 KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16, .bf16 = true)

@@ -11,6 +11,9 @@ const decode_table_t *decode_table(sinter_cpu_isa_t isa)
     if (isa >= sinter_isa_avx512) {
         return &decode_table_avx512;
     }
+    if (isa >= sinter_isa_avx2) {
+        return &decode_table_avx2;
+    }
 #endif
     (void)isa;
     return NULL;

@@ -8,7 +8,7 @@
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
 #define OP TARGET static inline __attribute__((always_inline))
-enum { LANES = 16, ACCS = 16 };
+enum { LANES = 16, ACCS = 16, PAIR = 2 };
 typedef __m512 vf;
 
 OP vf vf_load(const float *p)

@@ -1,0 +1,212 @@
+/* Decoding attention with AVX2, FMA and F16C. */
+#include "attention_decode.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+#include <string.h>
+
+#define TARGET __attribute__((target("avx2,fma,f16c")))
+#define OP TARGET static inline __attribute__((always_inline))
+enum { LANES = 8, ACCS = 8, PAIR = 1 };
+typedef __m256 vf;
+
+OP vf vf_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+OP void vf_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+OP vf vf_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+OP vf vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+OP vf vf_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+OP vf vf_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+OP vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+OP vf vf_fms(vf a, vf b, vf c)
+{
+    return _mm256_fmsub_ps(a, b, c);
+}
+OP __m256i lanes_below(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+OP vf vf_load_n(const float *p, int n)
+{
+    return _mm256_maskload_ps(p, lanes_below(n));
+}
+/* Short loads seldom cross a cache line. */
+OP vf vf_groups(const float *p, bool few)
+{
+    return few ? _mm256_castps128_ps256(_mm_loadu_ps(p)) : _mm256_loadu_ps(p);
+}
+OP vf vf_pick(vf v, const int32_t *at)
+{
+    return _mm256_permutevar8x32_ps(v, _mm256_loadu_si256((const __m256i *)(const void *)at));
+}
+OP void prefetch(const unsigned char *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
+/* Pairs of rows are folded into one until each lane holds one row's sum. */
+OP void reduce(const float *rows, float *s)
+{
+    vf x[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        const vf a = _mm256_loadu_ps(rows + i * 8), b = _mm256_loadu_ps(rows + i * 8 + 8);
+        x[i] = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
+        x[i] = _mm256_add_ps(_mm256_shuffle_ps(x[i], x[i + 2], 0x44), _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
+    }
+    _mm256_storeu_ps(s, _mm256_add_ps(_mm256_permute2f128_ps(x[0], x[4], 0x20), _mm256_permute2f128_ps(x[0], x[4], 0x31)));
+}
+
+typedef enum form { NIBBLES_S4, NIBBLES_U4, NIBBLES_E2M1, BYTES_S8, BYTES_U8, BYTES_E5M2, BYTES_E4M3, HALVES, BRAINS, WORDS } form_t;
+
+/* What the vectors of a chunk are made from. */
+typedef struct chunk {
+    const unsigned char *p;
+    int left;     /* elements that are there: whole vectors */
+    __m256i a, b; /* nibbles: the chunk; eight-bit floats: f16 of the lower and the upper halves of each 128 bits */
+} chunk_t;
+
+/* f8_e4m3 in the upper byte of each word: one bit lower it is an f16 of 2^-8 of the value, but for NaN. */
+OP __m256i halves_of_e4m3(__m256i x)
+{
+    const __m256i magnitude = _mm256_set1_epi16(0x7f00), nan = _mm256_cmpeq_epi16(_mm256_and_si256(x, magnitude), magnitude);
+    const __m256i half = _mm256_and_si256(_mm256_srai_epi16(x, 1), _mm256_set1_epi16((short)0xbfff));
+    return _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
+}
+
+OP chunk_t chunk_load(form_t form, const unsigned char *p, int left, vf values)
+{
+    chunk_t c = {.p = p, .left = left};
+    (void)values;
+    if (form <= NIBBLES_E2M1) {
+        c.a = left == 64 ? _mm256_loadu_si256((const __m256i *)(const void *)p)
+                         : _mm256_maskload_epi32((const int *)(const void *)p, lanes_below(left / 8));
+    } else if (form == BYTES_E5M2 || form == BYTES_E4M3) {
+        const __m256i there = _mm256_cmpgt_epi64(_mm256_set1_epi64x(left), _mm256_setr_epi64x(0, 8, 16, 24));
+        const __m256i x = left == 32 ? _mm256_loadu_si256((const __m256i *)(const void *)p)
+                                     : _mm256_maskload_epi64((const long long *)(const void *)p, there);
+        c.a = _mm256_unpacklo_epi8(_mm256_setzero_si256(), x);
+        c.b = _mm256_unpackhi_epi8(_mm256_setzero_si256(), x);
+        if (form == BYTES_E4M3) {
+            c.a = halves_of_e4m3(c.a);
+            c.b = halves_of_e4m3(c.b);
+        }
+    }
+    return c;
+}
+
+OP __m128i load8(const unsigned char *p)
+{
+    return _mm_loadl_epi64((const __m128i *)(const void *)p);
+}
+OP __m128i load16(const unsigned char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* Vector v of a chunk of nibbles: nibble v of each dword. */
+OP vf nibbles(form_t form, __m256i x, int v)
+{
+    const __m256i top = _mm256_slli_epi32(x, 28 - 4 * v);
+    if (form == NIBBLES_S4) {
+        return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 28));
+    }
+    if (form == NIBBLES_U4) {
+        return _mm256_cvtepi32_ps(_mm256_srli_epi32(top, 28));
+    }
+    const vf magnitudes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6); /* f4_e2m1, the sign is its top bit */
+    const vf sign = _mm256_and_ps(_mm256_castsi256_ps(top), _mm256_set1_ps(-0.0f));
+    return _mm256_xor_ps(_mm256_permutevar8x32_ps(magnitudes, _mm256_srli_epi32(x, 4 * v)), sign);
+}
+
+OP vf chunk_vector(form_t form, const chunk_t *c, int v)
+{
+    if (form <= NIBBLES_E2M1) {
+        return nibbles(form, c->a, v);
+    }
+    if (form != BYTES_E5M2 && form != BYTES_E4M3 && 8 * v >= c->left) {
+        return _mm256_setzero_ps();
+    }
+    if (form == BYTES_S8) {
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load8(c->p + 8 * v)));
+    }
+    if (form == BYTES_U8) {
+        return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load8(c->p + 8 * v)));
+    }
+    if (form == BYTES_E5M2 || form == BYTES_E4M3) {
+        const __m256i x = v % 2 ? c->b : c->a;
+        const vf y = _mm256_cvtph_ps(v < 2 ? _mm256_castsi256_si128(x) : _mm256_extracti128_si256(x, 1));
+        return form == BYTES_E4M3 ? _mm256_mul_ps(y, _mm256_set1_ps(256)) : y;
+    }
+    if (form == HALVES) {
+        return _mm256_cvtph_ps(load16(c->p + 16 * v));
+    }
+    if (form == BRAINS) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(c->p + 16 * v)), 16));
+    }
+    return _mm256_loadu_ps((const float *)(const void *)c->p);
+}
+
+#include "attention_decode.inc"
+
+/* Dword i of a chunk holds elements 8i to 8i + 7. */
+static int nibble_at(int v, int lane)
+{
+    return 8 * lane + v;
+}
+static int in_order(int v, int lane)
+{
+    return 8 * v + lane;
+}
+
+FORM(s4, NIBBLES_S4, 8, 1, 64)
+FORM(u4, NIBBLES_U4, 8, 1, 64)
+FORM(e2m1, NIBBLES_E2M1, 8, 1, 64)
+FORM(s8, BYTES_S8, 4, 4, 32)
+FORM(u8, BYTES_U8, 4, 4, 32)
+FORM(e5m2, BYTES_E5M2, 4, 2, 32)
+FORM(e4m3, BYTES_E4M3, 4, 2, 32)
+FORM(f16, HALVES, 2, 2, 16)
+FORM(bf16, BRAINS, 2, 2, 16)
+FORM(f32, WORDS, 1, 1, 8)
+
+static const decode_ops_t ops[] = {
+    [sinter_s4] = {8, 1, 64, 8, 8, nibble_at, qk_s4, pv_s4},
+    [sinter_u4] = {8, 1, 64, 8, 8, nibble_at, qk_u4, pv_u4},
+    [sinter_f4_e2m1] = {8, 1, 64, 8, 8, nibble_at, qk_e2m1, pv_e2m1},
+    [sinter_s8] = {4, 4, 32, 1, 8, in_order, qk_s8, pv_s8},
+    [sinter_u8] = {4, 4, 32, 1, 8, in_order, qk_u8, pv_u8},
+    [sinter_f8_e5m2] = {4, 2, 32, 16, 8, in_order, qk_e5m2, pv_e5m2},
+    [sinter_f8_e4m3] = {4, 2, 32, 16, 8, in_order, qk_e4m3, pv_e4m3},
+    [sinter_f16] = {2, 2, 16, 1, 8, in_order, qk_f16, pv_f16},
+    [sinter_bf16] = {2, 2, 16, 1, 8, in_order, qk_bf16, pv_bf16},
+    [sinter_f32] = {1, 1, 8, 1, 8, in_order, qk_f32, pv_f32},
+};
+
+const decode_table_t decode_table_avx2 = {LANES, sizeof ops / sizeof *ops, ops, any_tiny};
+
+#endif
