@@ -19,14 +19,15 @@ typedef struct bench {
     const gr_part_t *part;
     size_t n, n_sets, next; /* tensors of a set, sets, the set that runs next */
     set_t sets[MAX_SETS];
-    char *flush; /* read between runs where copies would be too many; NULL otherwise */
-    size_t flush_bytes;
-    double *times;
+    gr_meter_t meter; /* with --cold-cache: alternates with the runs, and leaves nothing of theirs in the caches */
+    int metered;
+    double *times, *rates; /* of the runs, of the meter before each */
     size_t n_times;
 } bench_t;
 
 typedef struct result {
     double compile, min, median, flops, bytes;
+    double best_rate, median_rate; /* of the meter; 0: none */
 } result_t;
 
 static const sinter_logical_tensor_t *port(const gr_part_t *p, size_t i)
@@ -71,21 +72,17 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
     return 0;
 }
 
-/* With --cold-cache: as many sets as make twice the last-level cache, or, for small partitions, memory that is read between runs. */
-static int open_sets(bench_t *b, gr_error_t *err)
+/* With --cold-cache: as many sets as make twice the last-level cache, as far as that is not left to the meter. */
+static int open_sets(bench_t *b, int copies, gr_error_t *err)
 {
     size_t bytes = (size_t)port_bytes(b->part) + 1, twice = 2 * gr_last_level_cache();
 
     b->n_sets = 1;
     if (b->x->opt->cold_cache && bytes >= twice / (MAX_SETS - 1))
         b->n_sets = twice / bytes + 2;
-    if (b->x->opt->cold_cache && b->n_sets == 1) {
-        b->flush_bytes = twice;
-        b->flush = gr_malloc(twice);
-        if (!b->flush)
-            return gr_fail_memory(err);
-        memset(b->flush, 1, twice);
-    }
+    b->metered = b->x->opt->cold_cache;
+    if (b->metered && gr_meter_open(&b->meter, copies, b->x->threads))
+        return gr_fail_memory(err);
     for (size_t s = 0; s < b->n_sets; s++)
         if (open_set(b, &b->sets[s], s > 0, err))
             return -1;
@@ -99,22 +96,20 @@ static void close_sets(bench_t *b)
             sinter_tensor_destroy(&b->sets[s].tensors[i]);
             gr_buffer_free(&b->sets[s].buffers[i]);
         }
-    gr_free(b->flush);
+    gr_meter_close(&b->meter);
     gr_free(b->times);
+    gr_free(b->rates);
 }
 
 /* ---- timing --------------------------------------------------------------------------------------------------------------------- */
 
-static int run_once(bench_t *b, double *seconds, gr_error_t *err)
+static int run_once(bench_t *b, double *seconds, double *rate, gr_error_t *err)
 {
     const set_t *set = &b->sets[b->next];
-    volatile unsigned long long sink = 0;
     sinter_status_t status;
     double start;
 
-    if (b->flush)
-        sink = gr_read_all(b->flush, b->flush_bytes, b->x->threads);
-    (void)sink;
+    *rate = b->metered ? gr_meter_rate(&b->meter) : 0;
     b->next = b->next + 1 < b->n_sets ? b->next + 1 : 0;
     start = gr_seconds();
     status = sinter_compiled_partition_execute(b->part->compiled, b->x->stream, b->part->n_in, (const sinter_tensor_t *const *)set->tensors,
@@ -127,13 +122,14 @@ static int run_all(bench_t *b, gr_error_t *err)
 {
     const gr_options_t *opt = b->x->opt;
     size_t want = opt->repeat ? (size_t)opt->repeat : MAX_RUNS;
-    double start, progress, seconds;
+    double start, progress, seconds, rate;
 
     b->times = gr_malloc(want * sizeof *b->times);
-    if (!b->times)
+    b->rates = gr_malloc(want * sizeof *b->rates);
+    if (!b->times || !b->rates)
         return gr_fail_memory(err);
     for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) /* warm up code and scratch memory */
-        if (run_once(b, &seconds, err))
+        if (run_once(b, &seconds, &rate, err))
             return -1;
     start = progress = gr_seconds();
     for (b->n_times = 0; b->n_times < want; b->n_times++) {
@@ -145,7 +141,7 @@ static int run_all(bench_t *b, gr_error_t *err)
             gr_progress("partition %zu: %zu runs in %.0f s", b->part->id, b->n_times, now - start);
             progress = now;
         }
-        if (run_once(b, &b->times[b->n_times], err))
+        if (run_once(b, &b->times[b->n_times], &b->rates[b->n_times], err))
             return -1;
     }
     return 0;
@@ -161,15 +157,19 @@ static int compare_doubles(const void *a, const void *b)
 static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t *err)
 {
     bench_t b = {.x = x, .part = p, .n = p->n_in + p->n_out};
-    int failed = open_sets(&b, err) || run_all(&b, err);
+    int failed;
 
     *r = (result_t){.compile = p->compile_seconds, .bytes = port_bytes(p)};
     for (size_t i = 0; i < p->n_ops; i++)
         r->flops += gr_exec_flops(x, p->ops[i]);
+    failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
     if (!failed) {
         qsort(b.times, b.n_times, sizeof *b.times, compare_doubles);
         r->min = b.times[0];
         r->median = b.times[b.n_times / 2];
+        qsort(b.rates, b.n_times, sizeof *b.rates, compare_doubles);
+        r->best_rate = b.rates[b.n_times - 1];
+        r->median_rate = b.rates[b.n_times / 2];
     }
     close_sets(&b);
     return failed ? -1 : 0;
@@ -180,25 +180,30 @@ static double fraction(double rate, double limit)
     return limit > 0 ? rate / limit : 0;
 }
 
-/* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts. */
-static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits)
+/* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts. memory: the rate that
+ * a copy, or else reading, has. */
+static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits, double memory)
 {
     double flops = r->flops / seconds, bytes = r->bytes / seconds;
 
     if (r->flops == 0) {
-        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth\n", what, 1e3 * seconds, 1e-9 * bytes,
-               fraction(bytes, limits->copy_bytes));
+        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth\n", what, 1e3 * seconds, 1e-9 * bytes, fraction(bytes, memory));
         return;
     }
     printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak, %.4g GB/s = %.3g of read bandwidth\n", what, 1e3 * seconds, 1e-9 * flops,
-           fraction(flops, limits->fma_flops), 1e-9 * bytes, fraction(bytes, limits->read_bytes));
+           fraction(flops, limits->fma_flops), 1e-9 * bytes, fraction(bytes, memory));
 }
 
 static void print_result(const char *what, const result_t *r, const gr_limits_t *limits)
 {
+    const double memory = r->flops == 0 ? limits->copy_bytes : limits->read_bytes;
+
     printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB read and written\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes);
-    print_rates("min", r->min, r, limits);
-    print_rates("median", r->median, r, limits);
+    if (r->best_rate > 0)
+        printf("        %s between the runs: best %.4g, median %.4g GB/s\n", r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate,
+               1e-9 * r->median_rate);
+    print_rates("min", r->min, r, limits, r->best_rate > 0 ? r->best_rate : memory);
+    print_rates("median", r->median, r, limits, r->median_rate > 0 ? r->median_rate : memory);
 }
 
 int gr_bench(gr_exec_t *x, gr_error_t *err)
@@ -214,11 +219,9 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
 
         if (bench_part(x, &x->parts[i], &r, err))
             return -1;
-        if (r.flops == 0)
-            gr_limits_copy_again(x->threads);
         snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
         print_result(what, &r, limits);
-        sum = (result_t){sum.compile + r.compile, sum.min + r.min, sum.median + r.median, sum.flops + r.flops, sum.bytes + r.bytes};
+        sum = (result_t){sum.compile + r.compile, sum.min + r.min, sum.median + r.median, sum.flops + r.flops, sum.bytes + r.bytes, 0, 0};
     }
     if (x->n_parts > 1)
         print_result("all partitions", &sum, limits);

@@ -10,7 +10,7 @@
 #endif
 
 enum { PASSES = 5, PIECE = 32 << 10 };
-static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20;
+static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20, meter_bytes = (size_t)256 << 20;
 static const long fma_rounds = 2000000;
 
 /* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes past the caches, whole blocks of 512
@@ -218,19 +218,20 @@ static double measure_read(int threads)
     return best;
 }
 
-static double time_copy(void (*copy)(void *to, const void *from, size_t bytes), char *to, const char *from, int threads)
+static double time_copy(void (*copy)(void *to, const void *from, size_t bytes), char *to, const char *from, size_t bytes,
+                        int threads)
 {
-    const size_t piece = (copy_bytes / (size_t)threads + 511) / 512 * 512;
+    const size_t piece = (bytes / (size_t)threads + 511) / 512 * 512;
     double start = gr_seconds();
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; t++) {
         size_t at = (size_t)t * piece;
 
-        if (at < copy_bytes)
-            copy(to + at, from + at, copy_bytes - at < piece ? copy_bytes - at : piece);
+        if (at < bytes)
+            copy(to + at, from + at, bytes - at < piece ? bytes - at : piece);
     }
-    return 2 * (double)copy_bytes / (gr_seconds() - start);
+    return 2 * (double)bytes / (gr_seconds() - start);
 }
 
 /* The better of a copy through the caches and one past them. */
@@ -244,7 +245,7 @@ static double measure_copy(int threads)
         from[t] = to[t] = (char)t;
     for (int pass = 0; from && to && pass < PASSES; pass++) {
         char *aligned = to + (64 - (uintptr_t)to % 64) % 64;
-        double plain = time_copy(copy_plain, aligned, from, threads), past = time_copy(probe->copy, aligned, from, threads);
+        double plain = time_copy(copy_plain, aligned, from, copy_bytes, threads), past = time_copy(probe->copy, aligned, from, copy_bytes, threads);
 
         best = plain > best ? plain : best;
         best = past > best ? past : best;
@@ -288,11 +289,38 @@ const gr_limits_t *gr_limits(int threads)
     return &limits;
 }
 
-void gr_limits_copy_again(int threads)
+int gr_meter_open(gr_meter_t *m, int copies, int threads)
 {
-    double rate = measured_threads == threads ? measure_copy(threads) : 0;
+    const size_t least = 8 * gr_last_level_cache(), bytes = least > meter_bytes ? least : meter_bytes;
 
-    limits.copy_bytes = rate > limits.copy_bytes ? rate : limits.copy_bytes;
+    *m = (gr_meter_t){gr_malloc(bytes), copies ? gr_malloc(bytes + 64) : NULL, bytes, threads};
+    if (!m->from || (copies && !m->to)) {
+        gr_meter_close(m);
+        return -1;
+    }
+    memset(m->from, 1, bytes);
+    if (copies)
+        memset(m->to, 2, bytes + 64);
+    return 0;
+}
+
+double gr_meter_rate(const gr_meter_t *m)
+{
+    volatile unsigned long long sink;
+    double start = gr_seconds();
+
+    if (m->to)
+        return time_copy(best_probe()->copy, m->to + (64 - (uintptr_t)m->to % 64) % 64, m->from, m->bytes, m->threads);
+    sink = gr_read_all(m->from, m->bytes, m->threads);
+    (void)sink;
+    return (double)m->bytes / (gr_seconds() - start);
+}
+
+void gr_meter_close(gr_meter_t *m)
+{
+    gr_free(m->from);
+    gr_free(m->to);
+    *m = (gr_meter_t){0};
 }
 
 /* Linux's own answer first: sysconf computes a wrong one on some CPUs under a hypervisor. */

@@ -13,8 +13,20 @@ typedef struct gr_limits {
 
 /* Measured at the first call with a thread count and kept. All zero if there is no memory for it. */
 const gr_limits_t *gr_limits(int threads);
-/* Copies once more and keeps the better rate: between timings, so that both see the same state of the machine. */
-void gr_limits_copy_again(int threads);
+
+/* Passes over memory that alternate with what is timed, so that both see the same state of the machine: reads, or copies past the caches,
+ * of memory that the caches can hold little of. */
+typedef struct gr_meter {
+    char *from, *to; /* to NULL: reads */
+    size_t bytes;
+    int threads;
+} gr_meter_t;
+
+/* 0, or -1 without memory for it. */
+int gr_meter_open(gr_meter_t *m, int copies, int threads);
+/* One pass; bytes per second, read and written ones counted. It leaves nothing of other memory in the caches. */
+double gr_meter_rate(const gr_meter_t *m);
+void gr_meter_close(gr_meter_t *m);
 /* Bytes of the last-level cache, or a guess. */
 size_t gr_last_level_cache(void);
 /* Reads bytes of memory with the given threads and returns a sum, so that the reads cannot be dropped. */
