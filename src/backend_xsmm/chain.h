@@ -5,6 +5,7 @@
 #ifndef SINTER_SRC_CHAIN_H
 #define SINTER_SRC_CHAIN_H
 
+#include "../graph/dtype.h"
 #include "../graph/graph.h"
 #include "../graph/quant.h"
 
@@ -95,6 +96,12 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
  * space has one dim. For f64 chains rows is 1 and cols <= CHAIN_BLOCK. */
 void chain_run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch);
 size_t chain_tile_scratch_bytes(const chain_t *chain);
+
+/* For chains that do nothing but rescale codes into a tensor that streams: the function that does so for a row, if there is one (NULL) for
+ * these types and strides. */
+dtype_stream_t *chain_stream(const chain_bound_t *bound);
+/* As chain_run_tile with such a function: any number of rows, cols a multiple of DTYPE_STREAM up to CHAIN_TILE, as is where they begin. */
+void chain_stream_tile(const chain_bound_t *bound, dtype_stream_t *stream, const int64_t *idx, int rows, int cols, void *scratch);
 
 /* True if chain does nothing but store register 0 to one operand (a plain epilogue), giving that operand's index. */
 bool chain_is_store(const chain_t *chain, int *operand);

@@ -273,6 +273,84 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
     }
 }
 
+/* ---- codes to numbers past the caches ----------------------------------------------------------------------------------------- */
+
+/* Rows of whole cache lines, and of whole bytes of codes. */
+static bool streams_rows(const chain_bound_t *b, const chain_ref_t *to, const chain_ref_t *codes)
+{
+    const int last = b->ndims - 1;
+    if ((uintptr_t)to->data % 64 != 0 || to->stride[last] != 1 || codes->stride[last] != 1 || b->dims[last] % DTYPE_STREAM != 0) {
+        return false;
+    }
+    for (int d = 0; d <= last; d++) {
+        const bool whole = d == last || (to->stride[d] % DTYPE_STREAM == 0 && codes->stride[d] % DTYPE_STREAM == 0);
+        if (!whole || to->group[d] > 1 || codes->group[d] > 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+dtype_stream_t *chain_stream(const chain_bound_t *b)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    if (b->chain->n_instrs != 2 || in[0].op != CHAIN_LOAD_DEQUANT || in[1].op != CHAIN_STORE || !b->refs[in[1].operand].stream) {
+        return NULL;
+    }
+    const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
+    const dtype_bulk_t *bulk = dtype_bulk(codes->dtype, b->isa);
+    return bulk->stream_scaled != NULL && streams_rows(b, to, codes) ? bulk->stream_scaled(to->dtype) : NULL;
+}
+
+/* A parameter that changes within groups of the other: a value for each element. */
+static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
+{
+    load_run(b, ref, r, n, x, tmp);
+    return (quant_param_t){x, 1, 0};
+}
+
+/* Scales and zero points of a row, in groups of one size. */
+static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr, const chain_ref_t *z, const run_t *zr, int n,
+                                  float *const *tmp)
+{
+    dtype_groups_t g;
+    quant_param_t scale = load_param(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]), zp = {0};
+    if (z != NULL) {
+        zp = load_param(b, z, zr, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    if (!same_groups(&scale, z ? &zp : NULL, &g) && scale.group > 1) {
+        scale = load_each(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]);
+    }
+    if (z != NULL && scale.group == 1 && zp.group != QUANT_ONE && zp.group > 1) {
+        zp = load_each(b, z, zr, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    (void)same_groups(&scale, z ? &zp : NULL, &g);
+    return g;
+}
+
+void chain_stream_tile(const chain_bound_t *b, dtype_stream_t *stream, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand], *s = &b->refs[in[0].scale];
+    const chain_ref_t *z = in[0].zp < 0 ? NULL : &b->refs[in[0].zp];
+    const block_t k = {idx, rows, cols};
+    const int64_t from = run_of(b, codes, idx).first, first = run_of(b, to, idx).first;
+    run_t sr = run_of(b, s, idx), zr = z ? run_of(b, z, idx) : sr;
+    const int64_t s_first = sr.first, z_first = zr.first;
+    dtype_groups_t groups = {0};
+    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
+    for (int i = 0; i < rows; i++) {
+        const int64_t s_at = row_first(b, s, &k, s_first, i), z_at = z ? row_first(b, z, &k, z_first, i) : s_at;
+        if (i == 0 || s_at != sr.first || z_at != zr.first) {
+            sr.first = s_at;
+            zr.first = z_at;
+            groups = load_groups(b, s, &sr, z, &zr, cols, tmp);
+        }
+        stream(codes->data + row_first(b, codes, &k, from, i) * codes->traits->bits / 8, cols, &groups,
+               to->data + row_first(b, to, &k, first, i) * to->traits->block_bytes);
+    }
+}
+
 /* ---- the interpreter -------------------------------------------------------------------------------------------------------- */
 
 static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src, float *dst, float *tmp)

@@ -49,6 +49,12 @@ typedef struct dtype_groups {
 } dtype_groups_t;
 enum { DTYPE_GROUP = 16 };
 
+/* What load_scaled does, with results converted as store does, to `to` past the caches; a fence before other threads may look. p is the
+ * byte that the first code begins; n is a multiple of DTYPE_STREAM, `to` aligned to cache lines. Group 1, a scale for each element, is
+ * allowed too. */
+typedef void dtype_stream_t(const unsigned char *p, int64_t n, const dtype_groups_t *groups, unsigned char *to);
+enum { DTYPE_STREAM = 32 };
+
 /* Runs of consecutive elements (stride 1), at the speed of the ISA: the same results as the codec, bit for bit. */
 typedef struct dtype_bulk {
     void (*load)(const void *base, int64_t first, int64_t n, float *dst);
@@ -58,6 +64,8 @@ typedef struct dtype_bulk {
     void (*store_scaled)(void *base, int64_t first, const float *src, const dtype_scaled_t *how);
     /* load, then (x - zp) * scale as floats have it, in one pass. May be NULL. */
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
+    /* The function for results of a type; NULL if there is none. May be NULL. */
+    dtype_stream_t *(*stream_scaled)(sinter_data_type_t type);
 } dtype_bulk_t;
 /* The best functions at or below isa, which the machine must have. Never NULL for a data type, nor are functions but the scaled ones. */
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);

@@ -26,6 +26,10 @@ OP void vf_store(void *p, vf x)
 {
     _mm256_storeu_ps(p, x);
 }
+OP void vf_stream(void *p, vf x)
+{
+    _mm256_stream_ps(p, x);
+}
 OP vf vf_load_n(const void *p, int64_t n)
 {
     return _mm256_maskload_ps(p, below(n));

@@ -24,6 +24,10 @@ OP void vf_store(void *p, vf x)
 {
     _mm512_storeu_ps(p, x);
 }
+OP void vf_stream(void *p, vf x)
+{
+    _mm512_stream_ps(p, x);
+}
 OP vf vf_load_n(const void *p, int64_t n)
 {
     return _mm512_maskz_loadu_ps(below(n), p);

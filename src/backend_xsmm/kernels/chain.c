@@ -7,13 +7,14 @@
 #include "../quant_rows.h"
 #include "chain_walk.h"
 
-enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256 };
+enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256, STREAM_ROWS = 32 };
 
 typedef struct chain_state {
     chain_bound_t b;
     bool serial;       /* stores share bytes: one thread does it all */
     bool streams;      /* some store goes past the caches */
-    int64_t rows, cols; /* of a tile */
+    dtype_stream_t *stream; /* not NULL: does it all */
+    int64_t rows, cols;     /* of a tile */
     int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_state_t;
 
@@ -82,6 +83,17 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
     }
 }
 
+/* Tiles that are larger than registers, whose scales are loaded once for all rows. */
+static void choose_direct(chain_state_t *st)
+{
+    const chain_bound_t *b = &st->b;
+    st->stream = st->streams && !b->chain->f64 ? chain_stream(b) : NULL;
+    if (st->stream != NULL) {
+        st->cols = at_most(b->dims[b->ndims - 1], CHAIN_TILE);
+        st->rows = b->ndims > 1 ? at_most(b->dims[b->ndims - 2], STREAM_ROWS) : 1;
+    }
+}
+
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
 {
     chain_state_t *st = state;
@@ -91,6 +103,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->streams = false;
     shape_tiles(st);
     choose_stream(st, plan->cache_bytes);
+    choose_direct(st);
     st->n_tiles = 1;
     for (int d = 0; d < st->b.ndims; d++) {
         const int64_t tile = d == st->b.ndims - 1 ? st->cols : d == st->b.ndims - 2 ? st->rows : 1;
@@ -123,7 +136,11 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
         if (n > 1) {
             rows = at_most(st->b.dims[n - 2] - idx[n - 2], st->rows);
         }
-        chain_run_tile(&st->b, idx, (int)rows, (int)cols, scratch);
+        if (st->stream != NULL) {
+            chain_stream_tile(&st->b, st->stream, idx, (int)rows, (int)cols, scratch);
+        } else {
+            chain_run_tile(&st->b, idx, (int)rows, (int)cols, scratch);
+        }
     }
     if (st->streams) {
         st->b.quant->stream_end();
