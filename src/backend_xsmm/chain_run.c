@@ -310,8 +310,8 @@ static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, c
 }
 
 /* Scales and zero points of a row, in groups of one size. */
-static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr, const chain_ref_t *z, const run_t *zr, int n,
-                                  float *const *tmp)
+static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr, const chain_ref_t *z, const run_t *zr,
+                                  int n, float *const *tmp)
 {
     dtype_groups_t g;
     quant_param_t scale = load_param(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]), zp = {0};

@@ -36,6 +36,11 @@ static const geometry_t geometries[] = {
     {3, {2, 32, 48}, {1, 32, 1}, {1, 16, 1}},
     {3, {3, 1, 130}, {3, 1, 13}, {1, 1, 26}},
     {4, {2, 3, 4, 80}, {1, 1, 1, 16}, {1, 3, 1, 8}},
+    {1, {8256}, {48}, {48}},
+    {1, {8256}, {48}, {96}},
+    {2, {3, 4192}, {1, 16}, {1, 16}},
+    {2, {35, 192}, {35, 1}, {35, 1}},
+    {2, {40, 160}, {4, 4}, {8, 160}},
 };
 enum { N_GEOMETRIES = sizeof geometries / sizeof *geometries };
 
@@ -279,10 +284,11 @@ int main(void)
     }
     EACH(c, codes)
     EACH(g, geometries)
+    EACH(f, floats)
     {
         const sinter_data_type_t zp = is_int(codes[c_i]) ? zps[rig_pick(6)] : sinter_data_type_undef;
-        dequantise(&geometries[g_i], codes[c_i], scales[rig_pick(5)], zp, floats[rig_pick(3)]);
-        quantise(&geometries[g_i], floats[rig_pick(3)], scales[rig_pick(5)], zp, codes[c_i]);
+        dequantise(&geometries[g_i], codes[c_i], scales[rig_pick(5)], zp, floats[f_i]);
+        quantise(&geometries[g_i], floats[f_i], scales[rig_pick(5)], zp, codes[c_i]);
     }
     printf("dequantise: %d passed, %d failed\n", rig_passed, rig_failed);
     return rig_failed != 0 || rig_passed == 0;
