@@ -7,12 +7,12 @@ import os
 from graph_json import Graph, transposed
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-PATTERNS = {}  # name -> (builder, partitions of the near-miss)
+PATTERNS = {}  # name -> (builder, partitions of the near-miss, values of inputs)
 
 
-def pattern(name, nomatch_partitions):
+def pattern(name, nomatch_partitions, inputs=""):
     def register(builder):
-        PATTERNS[name] = (builder, nomatch_partitions)
+        PATTERNS[name] = (builder, nomatch_partitions, inputs)
         return builder
     return register
 
@@ -267,6 +267,38 @@ def sdpa_causal_bottom_right(g, nomatch):
     return causal_sdpa(g, 1 if nomatch else -1, True)
 
 
+def boolean(g, kind, a, b):
+    return g.op(kind, [a, b], "boolean", auto_broadcast="numpy")
+
+
+@pattern("sdpa-window", 3, " --in=8:=3+10:=3")
+def sdpa_window(g, nomatch):
+    # Bottom-right, row + T - S, with a window: column + W - 1 >= row. The softmax runs over the queries: MatMul with masks, SoftMax, MatMul.
+    q, k, v = g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 10, 16]), g.input("f32", [2, 3, 10, 16])
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    row, column = g.op("GenIndex", [s], "s32", axis=2), g.op("GenIndex", [s], "s32", axis=3)
+    row = binary(g, "Add", row, g.input("s32", [], prop="host_scalar"), "s32")
+    near = boolean(g, "GreaterEqual", binary(g, "Add", column, g.input("s32", [], prop="host_scalar"), "s32"), row)
+    fill = g.input("f32", [1])
+    for keep in (near, boolean(g, "GreaterEqual", row, column)):
+        s = g.op("Select", [keep, s, fill], "f32", auto_broadcast="numpy")
+    return g.output(matmul(g, softmax(g, s, axis=2 if nomatch else -1), v))
+
+
+@pattern("sdpa-window-product", 3, " --in=6:=4")
+def sdpa_window_product(g, nomatch):
+    # One mask: both conditions as numbers, multiplied.
+    q, k, v = g.input("f32", [2, 3, 12, 16]), g.input("f32", [2, 3, 12, 16]), g.input("f32", [2, 3, 12, 16])
+    s = matmul(g, q, k, transpose_b=True)
+    row, column = g.op("GenIndex", [s], "s32", axis=2), g.op("GenIndex", [s], "s32", axis=3)
+    first = binary(g, "Subtract", row, g.input("s32", [], prop="host_scalar"), "s32")
+    keep = [g.op("TypeCast", [boolean(g, "GreaterEqual", a, b)], "f32") for a, b in ((row, column), (column, first))]
+    keep = binary(g, "Multiply", *keep)
+    s = g.op("Select", [g.op("TypeCast", [keep], "boolean"), s, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    # The softmax runs over the queries: MatMul with the mask, SoftMax, MatMul.
+    return g.output(matmul(g, softmax(g, s, axis=2 if nomatch else -1), v))
+
+
 @pattern("sdpa-select-mask", 3)
 def sdpa_select_mask(g, nomatch):
     q, k, v = g.input("f32", [1, 4, 5, 16]), g.input("f32", [1, 4, 16, 9]), g.input("f32", [1, 4, 9, 16])
@@ -519,7 +551,7 @@ def shuffle(g, nomatch):
 def graphs():
     """Name -> graph, matches and near-misses."""
     made = {}
-    for name, (builder, _) in PATTERNS.items():
+    for name, (builder, *_) in PATTERNS.items():
         for suffix in ("", ".nomatch"):
             made[name + suffix] = Graph()
             builder(made[name + suffix], suffix != "")
@@ -529,9 +561,9 @@ def graphs():
 def lists():
     """File name -> text."""
     lines = ["# Each fusion pattern: its graph is one partition, its near-miss is split. Written by tools/make_patterns.py."]
-    for name, (_, nomatch_partitions) in PATTERNS.items():
+    for name, (_, nomatch_partitions, inputs) in PATTERNS.items():
         for suffix, partitions in (("", 1), (".nomatch", nomatch_partitions)):
-            lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}")
+            lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}{inputs}")
     return {"patterns.list": "\n".join(lines) + "\n", "mx_types.list": mx_types()}
 
 

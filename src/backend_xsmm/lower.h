@@ -1,8 +1,9 @@
-/* From a rewritten subgraph to steps. Four stages in four files:
+/* From a rewritten subgraph to steps. Four stages, a file each, and one that looks at masks:
  *   lower_probe.c   what unknown dims are taken for while the others decide
  *   lower_group.c   which nodes run together: heavy nodes (MatMul, SoftMax, attention) with the elementwise work that can ride on them
  *   lower_memory.c  which values live where: ports, temporaries, views, and the copies no view can replace
- *   lower_emit.c    chains and kernel parameters */
+ *   lower_emit.c    chains and kernel parameters
+ *   lower_mask.c    which columns the masks of an attention group leave to each row */
 #ifndef SINTER_SRC_LOWER_H
 #define SINTER_SRC_LOWER_H
 
@@ -72,6 +73,7 @@ sinter_status_t lower_group(lowering_t *lo);
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
+void lower_mask_limits(const lowering_t *lo, attention_params_t *p);
 sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom); /* of a quantising node; unknown dims stay unknown */
 
 /* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the report go to why. */

@@ -406,37 +406,6 @@ static sinter_status_t emit_part(emitter_t *e, const group_t *part, int from, in
     return chain_finish(&e->b, reg, e->f64, chain);
 }
 
-static const node_t *producer(const lowering_t *lo, int v, sinter_op_kind_t kind)
-{
-    const int p = lo->g->values[v].producer;
-    return p >= 0 && lo->g->nodes[p].kind == kind ? &lo->g->nodes[p] : NULL;
-}
-
-static bool indexes(const lowering_t *lo, int v, int axis, int ndims)
-{
-    const node_t *n = producer(lo, v, sinter_op_gen_index);
-    const int64_t a = n ? node_s64(n, sinter_op_attr_axis, 0) : -1;
-    return n != NULL && (a < 0 ? a + ndims : a) == axis;
-}
-
-/* Select(GenIndex(rows) >= GenIndex(columns), x, fill) right before the softmax: tiles above the diagonal need no work where fill is
- * -inf. */
-static void find_causal(const lowering_t *lo, attention_params_t *p)
-{
-    const node_t *select = producer(lo, lo->g->nodes[lo->att.softmax].in[0], sinter_op_select);
-    const node_t *ge = select ? producer(lo, select->in[0], sinter_op_greater_equal) : NULL;
-    if (ge == NULL) {
-        return;
-    }
-    const lt_t *fill = &lo->probe[select->in[2]];
-    const int ndims = lo->probe[lo->g->nodes[lo->att.qk].out[0]].ndims;
-    if (lt_elems(fill) == 1 && lo->g->values[select->in[2]].producer < 0 && indexes(lo, ge->in[0], ndims - 2, ndims) &&
-        indexes(lo, ge->in[1], ndims - 1, ndims)) {
-        p->causal = true;
-        p->causal_fill = select->in[2];
-    }
-}
-
 static sinter_status_t emit_attention(emitter_t *e, step_t *step)
 {
     lowering_t *lo = e->lo;
@@ -454,7 +423,7 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step)
     p->out_dims = pv->out[0];
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
     p->inf_as_zero = softmax_inf_as_zero(sm);
-    find_causal(lo, p);
+    lower_mask_limits(lo, p);
     const sinter_fpmath_mode_t k_mode = mode_for(lo, qk), v_mode = mode_for(lo, pv);
     step->mode = k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict;
     return sinter_success;

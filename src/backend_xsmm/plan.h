@@ -51,6 +51,15 @@ typedef struct softmax_params {
     bool inf_as_zero, log; /* log: LogSoftmax */
 } softmax_params_t;
 
+/* Where a mask leaves score (r, c) as it is:  c <= s, or c >= s if lower, with s = (moves ? r : 0) + shift + sum of sign[i] * scalar term[i].
+ * Elsewhere it puts the scalar `fill`. none: nothing is known of where. */
+enum { MASK_LIMITS = 6, LIMIT_TERMS = 4 };
+typedef struct column_limit {
+    bool none, lower, moves;
+    int shift, n_terms, term[LIMIT_TERMS], sign[LIMIT_TERMS];
+    int fill;
+} column_limit_t;
+
 /* Rows of Q against K^T, score chain, softmax over T, probability chain, times V, `post` over [b.., S, Dv] with the result in register 0.
  * q [b.., S, D], k [b.., D, T], v [b.., T, Dv] after trans flags; numpy broadcast of b: heads that share K and V are extra rows. */
 typedef struct attention_params {
@@ -62,11 +71,10 @@ typedef struct attention_params {
     int out_dims;         /* a value of dims [b.., S, Dv] */
     int stats;            /* f32 [b.., S, 1]; -1: none */
     bool inf_as_zero;
-    /* Found by the lowering; score still holds the complete program. */
-    bool causal;              /* score ends in Select(row + causal_shift >= col, x, fill) */
-    bool causal_bottom_right; /* shift = T - S, else causal_shift */
-    int64_t causal_shift;
-    int causal_fill; /* the scalar value filled in where masked (tiles may be skipped if it is -inf) */
+    /* The masks that score ends in, last one first. score still holds the complete program; tiles may be skipped where a mask fills in -inf,
+     * and all masks after it do. */
+    int n_limits;
+    column_limit_t limits[MASK_LIMITS];
 } attention_params_t;
 
 /* DynamicQuantize that computes its scales: a step that reads `in`, or the tail of the step that makes it. */

@@ -26,9 +26,9 @@ static bool check(bool ok, const char *what, const char *detail)
 
 /* ---- a problem ---------------------------------------------------------------------------------------------------------------------- */
 
-enum { Q, K, KS, KZ, V, VS, VZ, SCALE, MASK, FILL, SHIFT, OUT, STATS, SCORES, N_VALUES };
+enum { Q, K, KS, KZ, V, VS, VZ, SCALE, MASK, FILL, SHIFT, WINDOW, OUT, STATS, SCORES, N_VALUES };
 enum { MAX_NB = 3 };
-typedef enum mask { MASK_NONE, MASK_FULL, MASK_ROW, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT } mask_t;
+typedef enum mask { MASK_NONE, MASK_FULL, MASK_ROW, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT, MASKS } mask_t;
 /* Memory order of a K/V cache: dense; with room for more tokens; tokens outside the last batch dim ([B][T][H][D]). */
 typedef enum cache { CACHE_DENSE, CACHE_ROOM, CACHE_TOKENS_OUTSIDE } cache_t;
 
@@ -41,6 +41,7 @@ typedef struct problem {
     bool trans_q, trans_k, trans_v;
     cache_t cache;
     mask_t mask;
+    int window; /* of a causal mask: so many columns up to the diagonal; 0: all */
     float fill;
     bool inf_as_zero, stats, prob, dynamic, plain; /* plain: no score chain at all */
     int threads;
@@ -53,8 +54,8 @@ typedef struct world {
     guarded_t mem[N_VALUES];
     unsigned char *out_copy;
     size_t out_bytes;
-    chain_instr_t score_code[16], prob_code[4], post_code[1];
-    chain_operand_t score_ops[4], post_ops[1];
+    chain_instr_t score_code[24], prob_code[4], post_code[1];
+    chain_operand_t score_ops[8], post_ops[1];
     chain_t score, prob, post;
 } world_t;
 
@@ -207,7 +208,26 @@ static int load(world_t *w, int n, int reg, int value, int nd)
     return n + 1;
 }
 
-/* score = Select(row + shift >= col, score * SCALE + MASK, FILL), each part if the problem has it. */
+/* Select(row + shift >= col, score, FILL), or Select(col + window - 1 >= row + shift, score, FILL). */
+static int make_limit(world_t *w, int n, bool lower)
+{
+    const int nd = w->p->nb + 2;
+    chain_instr_t *code = w->score_code;
+    code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 1, .dim = nd - 2};
+    n = load(w, n, 2, SHIFT, nd);
+    code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 1, .a = 1, .b = 2};
+    code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 2, .dim = nd - 1};
+    if (lower) {
+        n = load(w, n, 3, WINDOW, nd);
+        code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 2, .a = 2, .b = 3};
+    }
+    code[n++] = (chain_instr_t){.op = sinter_op_greater_equal, .dst = 1, .a = lower ? 2 : 1, .b = lower ? 1 : 2};
+    n = load(w, n, 2, FILL, nd);
+    code[n++] = (chain_instr_t){.op = sinter_op_select, .dst = 0, .a = 1, .b = 0, .c = 2};
+    return n;
+}
+
+/* The masks over score * SCALE + MASK, each part if the problem has it. */
 static void make_score(world_t *w)
 {
     const problem_t *p = w->p;
@@ -220,17 +240,12 @@ static void make_score(world_t *w)
         code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 0, .a = 0, .b = 1};
     }
     if (p->mask >= MASK_CAUSAL) {
-        code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 1, .dim = nd - 2};
-        n = load(w, n, 2, SHIFT, nd);
-        code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 1, .a = 1, .b = 2};
-        code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 2, .dim = nd - 1};
-        code[n++] = (chain_instr_t){.op = sinter_op_greater_equal, .dst = 1, .a = 1, .b = 2};
-        n = load(w, n, 2, FILL, nd);
-        code[n++] = (chain_instr_t){.op = sinter_op_select, .dst = 0, .a = 1, .b = 0, .c = 2};
+        n = p->window ? make_limit(w, n, true) : n;
+        n = make_limit(w, n, false);
     }
     w->score = (chain_t){.ndims = nd,
                          .dims_value = SCORES,
-                         .n_regs = 3,
+                         .n_regs = 4,
                          .n_instrs = n,
                          .n_operands = w->score.n_operands,
                          .instrs = code,
@@ -306,6 +321,7 @@ static void build(world_t *w, const problem_t *p)
     scalar(w, SCALE, p->D ? 1 / sqrtf((float)p->D) : 1);
     scalar(w, FILL, p->fill);
     scalar(w, SHIFT, p->mask == MASK_CAUSAL_BOTTOM_RIGHT ? (float)(p->T - p->S) : 0);
+    scalar(w, WINDOW, (float)(p->window - 1));
     make_mask(w);
     for (int d = 0; d < nb; d++) {
         dims[d] = out_batch(p, d);
@@ -419,9 +435,14 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                                             .out_dims = OUT,
                                             .stats = p->stats ? STATS : -1,
                                             .inf_as_zero = p->inf_as_zero,
-                                            .causal = p->mask >= MASK_CAUSAL && !p->plain,
-                                            .causal_bottom_right = p->mask == MASK_CAUSAL_BOTTOM_RIGHT,
-                                            .causal_fill = FILL};
+                                            .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0 : p->window ? 2 : 1,
+                                            .limits = {{.moves = true, .n_terms = 1, .term = {SHIFT}, .sign = {1}, .fill = FILL},
+                                                       {.lower = true,
+                                                        .moves = true,
+                                                        .n_terms = 2,
+                                                        .term = {SHIFT, WINDOW},
+                                                        .sign = {1, -1},
+                                                        .fill = FILL}}};
     const frame_t frame = {.v = w->v, .threads = p->threads};
     memcpy(w->v[OUT].data, w->out_copy, w->out_bytes);
     if (is_decode(k) && k->refuse(&plan, &step) != NULL) { /* it counts on what it refuses */
@@ -500,7 +521,8 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
             mask = ((const float *)(const void *)w->v[MASK].data)[p->mask == MASK_FULL ? s * p->T + t : t];
             x += mask;
         } else if (!p->plain && p->mask >= MASK_CAUSAL) {
-            x = s + (p->mask == MASK_CAUSAL ? 0 : p->T - p->S) >= t ? x : (double)p->fill;
+            const int64_t row = s + (p->mask == MASK_CAUSAL ? 0 : p->T - p->S);
+            x = row >= t && (p->window == 0 || t > row - p->window) ? x : (double)p->fill;
         }
         r->s[t] = x;
         max = x > max ? x : max;
@@ -600,12 +622,12 @@ static void describe(const problem_t *p, const char *kernel, char *what, size_t 
     snprintf(what, n,
              "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V %s scale %s zp %s groups %d %d trans "
              "%d%d%d cache %d mask %d "
-             "fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
+             "window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
              kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1], (long long)p->q_batch[2], (long long)p->kv_batch[0],
              (long long)p->kv_batch[1], (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D, (long long)p->Dv,
              dtype_traits(p->q)->name, dtype_traits(p->k)->name, dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
              p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache,
-             (int)p->mask, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
+             (int)p->mask, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
 }
 
 static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -649,13 +671,14 @@ static problem_t random_problem(void)
                    .trans_k = rnd() % 2,
                    .trans_v = rnd() % 4 == 0,
                    .cache = (cache_t)(rnd() % 3),
-                   .mask = (mask_t)(rnd() % 5),
+                   .mask = (mask_t)(rnd() % MASKS),
                    .inf_as_zero = rnd() % 2,
                    .stats = rnd() % 2,
                    .prob = rnd() % 6 == 0,
                    .dynamic = rnd() % 3 == 0,
                    .plain = rnd() % 8 == 0,
                    .threads = 1 + (int)(rnd() % 5)};
+    p.window = rnd() % 2 ? 0 : (int[]){1, 2, 16, 40, 64, 100}[rnd() % 6];
     p.fill = rnd() % 4 ? -INFINITY : -1e4f;
     p.k_group = p.D % 4 == 0 && rnd() % 2 ? (int)(p.D % 8 || rnd() % 2 ? 4 : 8) : rnd() % 3 ? 0 : 1;
     p.v_group = p.Dv % 8 == 0 && rnd() % 2 ? 8 : rnd() % 3 ? 0 : 1;
@@ -754,6 +777,17 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
     p.S = 100, p.T = 150, p.mask = MASK_CAUSAL, p.inf_as_zero = false;
     run(&p, k, isa);
     p.prob = true;
+    run(&p, k, isa);
+    p = base; /* a window with tiles to skip on both sides */
+    p.S = 150, p.T = 300, p.mask = MASK_CAUSAL_BOTTOM_RIGHT, p.window = 40, p.stats = true;
+    run(&p, k, isa);
+    p.T = 100, p.inf_as_zero = true; /* rows before the first column */
+    run(&p, k, isa);
+    p.S = 300, p.T = 150, p.mask = MASK_CAUSAL; /* and behind the last */
+    run(&p, k, isa);
+    p = base; /* decode */
+    p.S = 1, p.T = 1000, p.D = 64, p.Dv = 64, p.q_batch[1] = 8, p.kv_batch[1] = 1, p.k = p.v = sinter_f4_e2m1, p.scale = sinter_e8m0,
+    p.k_group = p.v_group = 32, p.trans_k = true, p.mask = MASK_CAUSAL_BOTTOM_RIGHT, p.window = 100, p.stats = true, p.threads = 4;
     run(&p, k, isa);
     if (mode == sinter_fpmath_mode_strict) {
         p = base; /* D in chunks */
@@ -897,6 +931,53 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
     }
 }
 
+/* K and V before the window, and from a tile behind it on, are not looked at: NaN there changes nothing. */
+static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    const float shift = 700;
+    const int64_t tile = is_decode(k) ? 256 : 64, most = is_decode(k) ? 1 : 70;
+    for (int64_t S = 1; S <= most; S += 23) {
+        const problem_t p = {.nb = 1,
+                             .q_batch = {4},
+                             .kv_batch = {1},
+                             .S = S,
+                             .T = 1500,
+                             .D = 64,
+                             .Dv = 64,
+                             .q = sinter_f32,
+                             .k = sinter_f32,
+                             .v = sinter_f32,
+                             .out = sinter_f32,
+                             .trans_k = true,
+                             .mask = MASK_CAUSAL,
+                             .window = 128,
+                             .fill = -INFINITY,
+                             .threads = 1 + (int)(S % 3),
+                             .mode = mode};
+        static world_t w;
+        char what[80];
+        snprintf(what, sizeof what, "%s untouched S %lld", k->name, (long long)S);
+        build(&w, &p);
+        memcpy(w.v[SHIFT].data, &shift, sizeof shift);
+        float *kd = (float *)(void *)w.v[K].data, *vd = (float *)(void *)w.v[V].data;
+        bool ok = execute(&w, k, isa, what) == sinter_success;
+        float *first = malloc(w.out_bytes);
+        memcpy(first, w.v[OUT].data, w.out_bytes);
+        for (int64_t t = 0; t < p.T; t++) {
+            for (int64_t d = 0; d < 64 && (t < 700 - 128 - 16 || t > 700 + S + tile); d++) {
+                kd[t * w.v[K].strides[1] + d * w.v[K].strides[2]] = vd[t * w.v[V].strides[1] + d * w.v[V].strides[2]] = NAN;
+            }
+        }
+        ok = ok && execute(&w, k, isa, what) == sinter_success && memcmp(first, w.v[OUT].data, w.out_bytes) == 0;
+        for (int64_t i = 0; ok && i < 64; i++) {
+            ok = !isnan(first[i]);
+        }
+        check(ok, what, "what the mask hides is read, or matters");
+        free(first);
+        destroy(&w);
+    }
+}
+
 static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     const problem_t p = {.nb = 1,
@@ -995,6 +1076,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
         test_packed_output(k, isa, mode);
     }
     test_nan(k, isa, mode);
+    test_untouched(k, isa, mode);
     test_repeatable(k, isa, mode);
 }
 

@@ -930,11 +930,154 @@ static void test_causal(sinter_engine_t *engine)
         CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "causal %zu: %s", i, sinter_last_error_message());
         if (p.cp != NULL && p.cp->plan.n_steps == 1) {
             const attention_params_t *a = &p.cp->plan.steps[0].p.attention;
-            CHECK(a->causal == cases[i].causal, "causal %zu: detected %d", i, a->causal);
+            const bool found = a->n_limits == 1 && !a->limits[0].none && !a->limits[0].lower && a->limits[0].moves;
+            CHECK(found == cases[i].causal, "causal %zu: detected %d", i, found);
             CHECK(a->score != NULL && a->prob == NULL && a->stats == -1, "causal %zu: programs", i);
-            CHECK(!a->causal || p.cp->plan.values[a->causal_fill].lt.ndims == (int)strlen(cases[i].fill), "causal %zu: fill", i);
+            CHECK(!found || p.cp->plan.values[a->limits[0].fill].lt.ndims == (int)strlen(cases[i].fill), "causal %zu: fill", i);
         } else {
             CHECK(false, "causal %zu: no attention step", i);
+        }
+        planned_free(&p);
+    }
+}
+
+/* ---- masks --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Everything a mask is made of, over scores [2 4 5 7]. */
+typedef struct mask_parts {
+    mini_t *m;
+    lt_t score, row, col, shift, other, fill, zero;
+} mask_parts_t;
+
+static lt_t ge(const mask_parts_t *k, lt_t a, lt_t b)
+{
+    return OP(k->m, greater_equal, boolean, a, b);
+}
+
+static lt_t plus(const mask_parts_t *k, lt_t a, lt_t b)
+{
+    return OP(k->m, add, s32, a, b);
+}
+
+static lt_t minus(const mask_parts_t *k, lt_t a, lt_t b)
+{
+    return OP(k->m, subtract, s32, a, b);
+}
+
+static lt_t keep(const mask_parts_t *k, lt_t condition, lt_t x)
+{
+    return OP(k->m, select, f32, condition, x, k->fill);
+}
+
+static lt_t drop(const mask_parts_t *k, lt_t condition, lt_t x)
+{
+    return OP(k->m, select, f32, condition, k->fill, x);
+}
+
+static lt_t mask_nested(const mask_parts_t *k)
+{
+    return keep(k, ge(k, k->row, k->col), keep(k, ge(k, plus(k, k->col, k->shift), k->row), k->score));
+}
+
+static lt_t mask_bottom_right(const mask_parts_t *k)
+{
+    const lt_t row = minus(k, plus(k, k->row, k->shift), k->other);
+    return keep(k, ge(k, row, k->col), drop(k, ge(k, minus(k, row, k->shift), k->col), k->score));
+}
+
+static lt_t mask_product(const mask_parts_t *k)
+{
+    const lt_t a = OP(k->m, type_cast, f32, ge(k, k->row, k->col)), b = OP(k->m, type_cast, f32, ge(k, k->col, minus(k, k->row, k->shift)));
+    return keep(k, OP(k->m, type_cast, boolean, OP(k->m, multiply, f32, a, b)), k->score);
+}
+
+static lt_t mask_distance(const mask_parts_t *k)
+{
+    const lt_t d = minus(k, k->row, k->col);
+    return keep(k, ge(k, d, k->other), keep(k, ge(k, k->shift, d), k->score));
+}
+
+static lt_t mask_added(const mask_parts_t *k)
+{
+    return OP(k->m, add, f32, k->score, OP(k->m, select, f32, ge(k, k->row, k->col), k->zero, k->fill));
+}
+
+static lt_t mask_length(const mask_parts_t *k)
+{
+    return keep(k, ge(k, k->shift, k->col), drop(k, ge(k, k->other, k->col), k->score));
+}
+
+static lt_t mask_unknown_on_top(const mask_parts_t *k)
+{
+    return keep(k, IN(k->m, boolean, "5x7"), keep(k, ge(k, k->row, k->col), k->score));
+}
+
+/* Not these: the row counts twice; the mask's result is changed afterwards; a vector of lengths; or of several conditions. */
+static lt_t mask_twice(const mask_parts_t *k)
+{
+    return keep(k, ge(k, plus(k, k->row, k->row), k->col), k->score);
+}
+
+static lt_t mask_not_last(const mask_parts_t *k)
+{
+    return OP(k->m, tanh, f32, keep(k, ge(k, k->row, k->col), k->score));
+}
+
+static lt_t mask_vector(const mask_parts_t *k)
+{
+    return keep(k, ge(k, IN(k->m, s32, "2x1x1x1"), k->col), k->score);
+}
+
+static lt_t mask_or(const mask_parts_t *k)
+{
+    const lt_t a = OP(k->m, type_cast, f32, ge(k, k->row, k->col)), b = OP(k->m, type_cast, f32, ge(k, k->col, k->shift));
+    return keep(k, OP(k->m, type_cast, boolean, OP(k->m, maximum, f32, a, b)), k->score);
+}
+
+/* What limits there are, last mask first: c <= or c >=, r if they move, the shift, + and - for scalars. */
+static void text_of_limits(const attention_params_t *a, char *text, size_t size)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; i < a->n_limits && at < size; i++) {
+        const column_limit_t *l = &a->limits[i];
+        at += (size_t)snprintf(text + at, size - at, l->none ? "?" : "%s%s%+d", l->lower ? ">=" : "<=", l->moves ? "r" : "", l->shift);
+        for (int k = 0; k < l->n_terms && at < size; k++) {
+            at += (size_t)snprintf(text + at, size - at, l->sign[k] > 0 ? "+" : "-");
+        }
+        at += at < size ? (size_t)snprintf(text + at, size - at, " ") : 0;
+    }
+}
+
+static void test_masks(sinter_engine_t *engine)
+{
+    static const struct {
+        lt_t (*mask)(const mask_parts_t *);
+        const char *limits;
+        bool no_rows;
+    } cases[] = {{mask_nested, "<=r+0 >=r+0- ", false},  {mask_bottom_right, "<=r+0+- >=r+1+-- ", false},
+                 {mask_product, "<=r+0 >=r+0- ", false}, {mask_distance, "<=r+0- >=r+0- ", false},
+                 {mask_added, "<=r+0 ", false},          {mask_length, "<=+0+ >=+1+ ", true},
+                 {mask_twice, "? ", false},              {mask_unknown_on_top, "? <=r+0 ", false},
+                 {mask_not_last, "", false},             {mask_vector, "? ", true},
+                 {mask_or, "? ", false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        mini_t m;
+        planned_t p;
+        char text[200];
+        mini_begin(&m, engine);
+        mask_parts_t k = {.m = &m};
+        k.score = OP(&m, matmul, f32, IN(&m, f32, "2x4x5x16"), IN(&m, f32, "2x4x16x7"));
+        m.g.nodes[m.g.n_nodes - 1].role = "qk";
+        k.row = cases[i].no_rows ? k.score : OPA(&m, gen_index, s32, ATTRS(S64S(axis, -2)), k.score), k.col = OPA(&m, gen_index, s32, ATTRS(S64S(axis, 3)), k.score);
+        k.shift = IN(&m, s32, ""), k.other = IN(&m, s32, "1"), k.fill = IN(&m, f32, "1"), k.zero = IN(&m, f32, "");
+        OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), cases[i].mask(&k)), IN(&m, f32, "2x4x7x8"));
+        CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "mask %zu: %s", i, sinter_last_error_message());
+        if (p.cp != NULL && p.cp->plan.n_steps == 1) {
+            text_of_limits(&p.cp->plan.steps[0].p.attention, text, sizeof text);
+            CHECK(strcmp(text, cases[i].limits) == 0, "mask %zu: %s, not %s", i, text, cases[i].limits);
+        } else {
+            CHECK(false, "mask %zu: no attention step", i);
         }
         planned_free(&p);
     }
@@ -975,6 +1118,7 @@ int main(int argc, char **argv)
     test_limits(engine);
     test_give_up(engine);
     test_causal(engine);
+    test_masks(engine);
     test_unknown_dims(engine);
     test_random(engine, rounds, false);
     test_random(engine, rounds, true);

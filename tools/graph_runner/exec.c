@@ -1,5 +1,6 @@
 #include "exec.h"
 
+#include "../../tests/oracle/oracle.h"
 #include "fill.h"
 #include "npy.h"
 #include "rewrite.h"
@@ -248,6 +249,20 @@ int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const 
     return status ? gr_library_failure(status, "tensor", err) : 0;
 }
 
+/* =VALUE: the same in every element. */
+static int read_value(const char *text, gr_buffer_t *b, gr_error_t *err)
+{
+    char *end;
+    const double value = strtod(text + 1, &end);
+    const int64_t n = gr_elements(&b->lt);
+
+    if (end == text + 1 || *end)
+        return gr_fail(err, "--in: expected a number at \"%s\"", text);
+    for (int64_t i = 0; i < n; i++)
+        orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i), value);
+    return 0;
+}
+
 /* --in=ID:FILE+... */
 static int read_inputs(gr_exec_t *x, gr_error_t *err)
 {
@@ -268,7 +283,7 @@ static int read_inputs(gr_exec_t *x, gr_error_t *err)
         b = gr_exec_buffer(x, id);
         if (!b)
             return gr_fail(err, "--in: the graph has no input %llu", (unsigned long long)id);
-        if (npy_read(path, &b->lt, b->data, b->bytes, err))
+        if (*path == '=' ? read_value(path, b, err) : npy_read(path, &b->lt, b->data, b->bytes, err))
             return -1;
     }
     return 0;

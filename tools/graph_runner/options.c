@@ -41,7 +41,7 @@ static const option_t options[] = {
     {"threads", INT, AT(threads), "N", "threads of the stream; 0 (default): what OpenMP would use"},
     {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA", "generic, avx2, avx512, avx512_vnni: use no more than that"},
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
-    {"in", STR, AT(in), "ID:FILE+...", "inputs from .npy files, or from raw bytes where NumPy lacks the type"},
+    {"in", STR, AT(in), "ID:FILE+...", "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE instead of a file: in every element"},
     {"repeat", INT, AT(repeat), "N", "mode P: exactly N timed runs; 0 (default): by --min-time"},
     {"min-time", REAL, AT(min_time), "SECONDS", "mode P: time to spend on each partition (default 0.5)"},
     {"cold-cache", FLAG, AT(cold_cache), NULL, "mode P: rotate over copies of the inputs that together exceed the last-level cache"},

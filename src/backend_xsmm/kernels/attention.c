@@ -273,8 +273,7 @@ static sinter_status_t geometry(const step_t *step, const frame_t *frame, attent
      * split. */
     int64_t splits = d->items && !p->prob ? frame->threads / d->items : 1;
     splits = splits > tiles / 2 ? tiles / 2 : splits;
-    d->split_tiles = splits > 1 ? (tiles + splits - 1) / splits : tiles;
-    d->splits = d->split_tiles ? (tiles + d->split_tiles - 1) / d->split_tiles : 1;
+    d->splits = splits > 1 ? splits : 1;
     return sinter_success;
 }
 
@@ -331,12 +330,34 @@ static bool stores_share_bytes(const chain_bound_t *b)
     return false;
 }
 
-static bool fill_is_minus_inf(const attention_params_t *p, const frame_t *frame)
+static double scalar(const frame_t *frame, int value)
 {
-    const bound_t *fill = &frame->v[p->causal_fill];
-    float x;
-    dtype_traits(fill->dtype)->codec.load_f32(fill->data, 0, 0, 1, &x);
-    return x == -INFINITY;
+    const bound_t *b = &frame->v[value];
+    double x;
+    dtype_traits(b->dtype)->codec.load_f64(b->data, 0, 0, 1, &x);
+    return x;
+}
+
+static void bind_limits(const attention_params_t *p, const frame_t *frame, attention_state_t *st)
+{
+    const int64_t far = (int64_t)1 << 60; /* a row index added to it does not overflow */
+    st->first_all = st->first_row = -far;
+    st->end_all = st->end_row = far;
+    for (int i = 0; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
+        const column_limit_t *limit = &p->limits[i];
+        int64_t s = limit->shift, *first = limit->moves ? &st->first_row : &st->first_all, *end = limit->moves ? &st->end_row : &st->end_all;
+        for (int k = 0; k < limit->n_terms; k++) {
+            s += limit->sign[k] * (int64_t)scalar(frame, limit->term[k]);
+        }
+        if (limit->none) {
+            continue;
+        }
+        if (limit->lower) {
+            *first = s > *first ? s : *first;
+        } else {
+            *end = s + 1 < *end ? s + 1 : *end;
+        }
+    }
 }
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
@@ -366,10 +387,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         decode_bind(((const attention_config_t *)step->jit)->decode, &st->k, false, &st->k_side);
         decode_bind(((const attention_config_t *)step->jit)->decode, &st->v, true, &st->v_side);
     }
-    st->skip = p->causal && fill_is_minus_inf(p, frame);
-    /* Clamped so that adding a row to it cannot overflow. */
-    const int64_t far = INT64_MAX / 4, shift = p->causal_bottom_right ? st->d.T - st->d.S : p->causal_shift;
-    st->causal_shift = shift > far ? far : shift < -far ? -far : shift;
+    bind_limits(p, frame, st);
     return sinter_success;
 }
 

@@ -22,6 +22,7 @@
 enum {
     ATT_ROWS = 64,   /* most query rows in a block */
     ATT_TK = 64,     /* most columns in a K tile */
+    ATT_FIRST = 16,  /* the first tile begins at a multiple of this */
     ATT_CHUNK = 512, /* D and Dv beyond this are worked off in chunks */
     ATT_LADDER = 11  /* block heights that get JIT kernels */
 };
@@ -52,7 +53,7 @@ typedef struct attention_dims {
     int64_t group, rows;                     /* G; S * G */
     int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
     int block;                               /* rows in a block */
-    int64_t splits, split_tiles;             /* parts of T, K tiles in a part */
+    int64_t splits;                          /* parts of T */
 } attention_dims_t;
 
 typedef struct attention_state {
@@ -62,8 +63,8 @@ typedef struct attention_state {
     chain_bound_t score, prob, post;
     quant_tail_t tail;          /* if the step has one */
     bool score_flat, prob_flat; /* the chain is one function for all elements: it may run over any stretch of them */
-    bool skip;                  /* tiles that the causal mask removes wholly are skipped */
-    int64_t causal_shift;
+    /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s + end_row). Tiles outside are skipped. */
+    int64_t first_all, first_row, end_all, end_row;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } attention_state_t;
 

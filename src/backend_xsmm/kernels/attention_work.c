@@ -81,16 +81,39 @@ static void start(task_t *t, int64_t item)
     }
 }
 
-/* Columns to go through: up to the end of the last tile of which some row sees something. Inside a tile 0 * NaN stays NaN. */
-static int64_t columns(const task_t *t)
+typedef struct span {
+    int64_t begin, end;
+} span_t;
+
+static int64_t least(int64_t a, int64_t b)
 {
-    const attention_dims_t *d = &t->st->d;
-    const int64_t tk = t->c->tk, seen = t->idx[t->rows - 1][d->nb] + t->st->causal_shift + 1;
-    if (!t->st->skip || seen >= d->T) {
-        return d->T;
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Columns to go through: whole tiles, of each of which some row sees something. Inside a tile 0 * NaN stays NaN. */
+static span_t columns(const task_t *t)
+{
+    const attention_state_t *st = t->st;
+    const int64_t T = st->d.T, tk = t->c->tk, first_row = t->idx[0][st->d.nb], last_row = t->idx[t->rows - 1][st->d.nb];
+    int64_t begin = most(most(st->first_all, first_row + st->first_row), 0), end = least(least(st->end_all, last_row + st->end_row), T);
+    if (begin >= end) {
+        return (span_t){0, 0};
     }
-    const int64_t end = seen <= 0 ? 0 : (seen + tk - 1) / tk * tk;
-    return end < d->T ? end : d->T;
+    begin = begin / ATT_FIRST * ATT_FIRST;
+    end = begin + (end - begin + tk - 1) / tk * tk;
+    return (span_t){begin, least(end, T)};
+}
+
+/* A part of the tiles of a span; the last parts may be empty. */
+static span_t part_of(span_t all, int64_t tk, int64_t i, int64_t n)
+{
+    const int64_t tiles = (all.end - all.begin + tk - 1) / tk, step = (tiles + n - 1) / n * tk;
+    return (span_t){least(all.begin + i * step, all.end), least(all.begin + (i + 1) * step, all.end)};
 }
 
 /* ---- the two products -------------------------------------------------------------------------------------------------------- */
@@ -241,11 +264,11 @@ static void score_tile(task_t *t, int64_t t0, int nt)
 }
 
 /* m and l, and acc unless a probability chain wants a second pass. */
-static void online_pass(task_t *t, int64_t begin, int64_t end)
+static void online_pass(task_t *t, span_t span)
 {
     const int tk = t->c->tk;
-    for (int64_t t0 = begin; t0 < end; t0 += tk) {
-        const int nt = (int)(end - t0 < tk ? end - t0 : tk);
+    for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
+        const int nt = (int)least(span.end - t0, tk);
         score_tile(t, t0, nt);
         update(t, nt, !t->p->prob);
         if (!t->p->prob) {
@@ -272,10 +295,10 @@ static void prob_pass(task_t *t)
 }
 
 /* The complete sums of an item, or of its part. */
-static void passes(task_t *t, int64_t begin, int64_t end)
+static void passes(task_t *t, span_t span)
 {
     clear(t);
-    online_pass(t, begin, end);
+    online_pass(t, span);
     if (t->p->prob) {
         prob_pass(t);
     }
@@ -366,7 +389,7 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
 static void whole_item(task_t *t, int64_t item)
 {
     start(t, item);
-    passes(t, 0, columns(t));
+    passes(t, columns(t));
     for (int r = 0; r < t->rows; r++) {
         finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->dv);
     }
@@ -375,10 +398,8 @@ static void whole_item(task_t *t, int64_t item)
 static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
 {
     const attention_dims_t *d = &t->st->d;
-    const int64_t step = d->split_tiles * t->c->tk, begin = split * step;
     start(t, item);
-    const int64_t all = columns(t), end = begin + step < all ? begin + step : all;
-    passes(t, begin, end);
+    passes(t, part_of(columns(t), t->c->tk, split, d->splits));
     save_part(t, part(t->c, d, shared, item, split));
 }
 
