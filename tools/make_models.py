@@ -60,6 +60,36 @@ def attention(codes, kv_heads, heads_per_kv, head_dim, s, t, causal):
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 
 
+def window_attention(codes, kv_heads, heads_per_kv, head_dim, s, t):
+    """As attention(), with one sink logit for each head. Query i is token i + input PAST and sees WINDOW + 1 tokens up to itself."""
+    float_type = codes.decoded
+    g = Graph(fpmath=float_type, apply_to_int=True)
+    past, window = (g.input("s32", [], prop="host_scalar") for _ in range(2))
+    q = g.input(float_type, [1, kv_heads, heads_per_kv, s, head_dim])
+    k_shape = [1, kv_heads, 1, head_dim, t]
+    k = dequantize(g, codes, k_shape, 3, transposed(k_shape), transposed([1, kv_heads, 1, head_dim // codes.group, t]))
+    scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
+    scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    row, column = g.op("GenIndex", [scores], "s32", axis=3), g.op("GenIndex", [scores], "s32", axis=4)
+    row = g.op("Add", [row, past], "s32", auto_broadcast="numpy")
+    first = g.op("Subtract", [row, window], "s32", auto_broadcast="numpy")
+    fill = g.input("f32", [1])
+    for a, b in ((column, first), (row, column)):
+        keep = g.op("GreaterEqual", [a, b], "boolean", auto_broadcast="numpy")
+        scores = g.op("Select", [keep, scores, fill], "f32", auto_broadcast="numpy")
+    sinks = g.op("TypeCast", [g.input(float_type, [1, kv_heads, heads_per_kv, 1, 1], prop="constant")], "f32")
+    p = g.op("SoftMax", [scores, sinks], float_type, axis=-1, mode="none")
+    v = dequantize(g, codes, [1, kv_heads, 1, t, head_dim], 4)
+    return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
+
+
+# The values of the first two inputs of models that have them: PAST and WINDOW.
+INPUTS = {
+    "gpt-oss-20b-decode-window-mxfp4": " --in=0:=4095+1:=127",
+    "gpt-oss-20b-prefill-window-mxfp4": " --in=0:=0+1:=127",
+}
+
+
 def linear(g, codes, x, n, out_type):
     """x times a constant weight stored [n][k], groups along k."""
     w = dequantize(g, codes, [n, x["shape"][-1]], 1, prop="constant")
@@ -168,6 +198,8 @@ def network_models():
     graphs = {
         "gpt-oss-20b-decode-int4": attention(INT4, 8, 8, 64, 1, 4096, False),
         "gpt-oss-20b-decode-mxfp4": attention(MXFP4, 8, 8, 64, 1, 4096, False),
+        "gpt-oss-20b-decode-window-mxfp4": window_attention(MXFP4, 8, 8, 64, 1, 4096),
+        "gpt-oss-20b-prefill-window-mxfp4": window_attention(MXFP4, 8, 8, 64, 512, 512),
         "qwen2.5-0.5b-decode-int4": attention(INT4, 2, 7, 64, 1, 4096, False),
         "qwen2.5-0.5b-prefill-int4": attention(INT4, 2, 7, 64, 512, 512, True),
         "phi3-mini-decode-int4": attention(INT4, 32, 1, 96, 1, 4096, False),
@@ -201,9 +233,10 @@ def lists():
     for name in sorted(network_models()):
         limit = " --max-scratch-per-thread=2097151" if "decode" in name or "prefill" in name else ""
         limit += " --max-ambiguous=0.001" if name.startswith("mx-matmul") else ""
-        check.append(f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}")
+        inputs = INPUTS.get(name, "")
+        check.append(f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}{inputs}")
         if name != "fnuz-square":
-            speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache")
+            speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache{inputs}")
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
     return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()} | dequantise_models.lists()

@@ -299,6 +299,35 @@ def sdpa_window_product(g, nomatch):
     return g.output(matmul(g, softmax(g, s, axis=2 if nomatch else -1), v))
 
 
+@pattern("sdpa-sinks", 3)
+def sdpa_sinks(g, nomatch):
+    # One logit for each of the heads, learned as a vector of bf16. The softmax runs over the queries: MatMul+Multiply, SoftMax, MatMul.
+    q, k, v = g.input("f32", [2, 3, 5, 16]), g.input("f32", [2, 3, 9, 16]), g.input("f32", [2, 3, 9, 16])
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    sinks = g.input("bf16", [1, 3, 1, 1], prop="constant")
+    if not nomatch:
+        sinks = g.op("TypeCast", [sinks], "f32")
+    p = g.op("SoftMax", [s, sinks], "f32", axis=2 if nomatch else -1, mode="none")
+    return g.output(matmul(g, p, v))
+
+
+@pattern("sdpa-window-sinks", 4, " --in=8:=3+10:=3")
+def sdpa_window_sinks(g, nomatch):
+    # Grouped heads, a window and sinks.
+    q, k, v = g.input("f32", [2, 3, 2, 7, 16]), g.input("f32", [2, 3, 1, 10, 16]), g.input("f32", [2, 3, 1, 10, 16])
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    row, column = g.op("GenIndex", [s], "s32", axis=3), g.op("GenIndex", [s], "s32", axis=4)
+    row = binary(g, "Add", row, g.input("s32", [], prop="host_scalar"), "s32")
+    first = binary(g, "Subtract", row, g.input("s32", [], prop="host_scalar"), "s32")
+    fill = g.input("f32", [1])
+    for a, b in ((column, first), (row, column)):
+        s = g.op("Select", [boolean(g, "GreaterEqual", a, b), s, fill], "f32", auto_broadcast="numpy")
+    p = g.op("SoftMax", [s, g.input("f32", [3, 2, 1, 1])], "bf16", axis=-1, mode="inf_as_zero")
+    if nomatch:  # a second SoftMax stands between: MatMul with masks, SoftMax, SoftMax, MatMul
+        p = g.op("SoftMax", [p], "bf16", axis=-1, mode="none")
+    return g.output(matmul(g, p, v))
+
+
 @pattern("sdpa-select-mask", 3)
 def sdpa_select_mask(g, nomatch):
     q, k, v = g.input("f32", [1, 4, 5, 16]), g.input("f32", [1, 4, 16, 9]), g.input("f32", [1, 4, 9, 16])

@@ -333,6 +333,11 @@ static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step
     return set_result(e, n->out[0], sum);
 }
 
+static int softmax_sink(const node_t *n)
+{
+    return n->kind == sinter_op_softmax && n->n_in > 1 ? n->in[1] : -1;
+}
+
 static bool softmax_inf_as_zero(const node_t *n)
 {
     return strcmp(node_str(n, sinter_op_attr_mode, "none"), "inf_as_zero") == 0;
@@ -350,6 +355,7 @@ static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *ste
     }
     step->p.softmax = (softmax_params_t){.in = n->in[0],
                                          .stats = n->n_out > 1 ? n->out[1] : -1,
+                                         .sink = softmax_sink(n),
                                          .axis = (int)axis,
                                          .inf_as_zero = softmax_inf_as_zero(n),
                                          .log = n->kind == sinter_op_log_softmax};
@@ -422,6 +428,7 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step)
     p->score_dims = qk->out[0];
     p->out_dims = pv->out[0];
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
+    p->sink = softmax_sink(sm);
     p->inf_as_zero = softmax_inf_as_zero(sm);
     lower_mask_limits(lo, p);
     const sinter_fpmath_mode_t k_mode = mode_for(lo, qk), v_mode = mode_for(lo, pv);
@@ -514,6 +521,7 @@ static void lifetimes(plan_t *plan)
         } else if (step->kind == STEP_SOFTMAX) {
             touch(plan, step->p.softmax.in, s);
             touch(plan, step->p.softmax.stats, s);
+            touch(plan, step->p.softmax.sink, s);
         } else if (step->kind == STEP_ATTENTION) {
             touch_operand(plan, &step->p.attention.q, s);
             touch_operand(plan, &step->p.attention.k, s);
@@ -521,6 +529,7 @@ static void lifetimes(plan_t *plan)
             touch_chain(plan, step->p.attention.score, s);
             touch_chain(plan, step->p.attention.prob, s);
             touch(plan, step->p.attention.stats, s);
+            touch(plan, step->p.attention.sink, s);
         } else if (step->kind == STEP_DYNQUANT) {
             touch_dynquant(plan, &step->p.dynquant, s);
         }

@@ -291,6 +291,12 @@ static sinter_status_t score_softmax(lowering_t *lo, int node)
     if (axis != -1 && axis != lo->probe[n->in[0]].ndims - 1) {
         return give_up(lo, "softmax is not over the last axis");
     }
+    if (n->n_in > 1) {
+        if (lo->spine[n->in[1]] != 0) {
+            return give_up(lo, "the softmax's sinks depend on the scores");
+        }
+        SG_TRY(need_memory(lo, n->in[1]));
+    }
     if (n->n_out > 1) {
         if (lo->g->values[n->out[1]].n_uses > 0) {
             return give_up(lo, "the softmax statistics are used inside");

@@ -47,6 +47,7 @@ typedef struct matmul_params {
 /* Softmax over axis of in; `post` over in's dims with the probability in register 0. */
 typedef struct softmax_params {
     int in, stats;         /* stats -1: none; else f32 max + log(sum(exp)), axis dim 1 */
+    int sink;              /* -1: none; else one more logit for each row, which broadcasts to the dims of stats */
     int axis;              /* normalised; if the rank is unknown at compile it is kept as given and normalised at prepare */
     bool inf_as_zero, log; /* log: LogSoftmax */
 } softmax_params_t;
@@ -70,6 +71,7 @@ typedef struct attention_params {
     int score_dims;       /* a dims-only value of dims [b.., S, T] */
     int out_dims;         /* a value of dims [b.., S, Dv] */
     int stats;            /* f32 [b.., S, 1]; -1: none */
+    int sink;             /* one more logit for each row, without a value: broadcasts to [b.., S, 1]; -1: none */
     bool inf_as_zero;
     /* The masks that score ends in, last one first. score still holds the complete program; tiles may be skipped where a mask fills in -inf,
      * and all masks after it do. */

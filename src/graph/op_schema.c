@@ -97,7 +97,7 @@ CARD card_prelu_bwd = {3, 3, 2, 2, {FLT}, {FLT}, ATTRS(DATA_FORMAT)};
 /* matmul, softmax, moves */
 CARD card_matmul = {2, 3, 1, 1, {REAL, REAL, FLT}, {REAL},
                     ATTRS(NUM(transpose_a, 0), NUM(transpose_b, 0), WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16"))};
-CARD card_softmax = {1, 1, 1, 2, {FLT}, {FLT, ONLY(f32)}, ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero"))};
+CARD card_softmax = {1, 2, 1, 2, {FLT}, {FLT, ONLY(f32)}, ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero"))};
 CARD card_log_softmax = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NUM(axis, -1)), .dims = dims_axis};
 CARD card_softmax_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(MAY(axis)), .dims = dims_grad};
 CARD card_reorder = {1, 1, 1, 1, {ANY}, {ANY}, .check = check_same_type, .flags = OP_VIEW};

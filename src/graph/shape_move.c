@@ -5,7 +5,14 @@
 #include "quant.h"
 #include "shape.h"
 
-/* The statistics have one value for each row along the axis. */
+/* The statistics have one value for each row along the axis; sinks broadcast to them. */
+static sinter_status_t check_sink(const node_t *node, const lt_t *sink, const lt_t *stats)
+{
+    return sink->ndims < 0 || shape_broadcasts_to(sink, stats)
+               ? sinter_success
+               : FAIL_SHAPE(node, "sinks (tensor %" PRIu64 ") do not broadcast to one value for each row", sink->id);
+}
+
 sinter_status_t shape_softmax(const node_t *node, const lt_t *in, lt_t *out)
 {
     int axis;
@@ -16,6 +23,9 @@ sinter_status_t shape_softmax(const node_t *node, const lt_t *in, lt_t *out)
     SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_axis, 1), &in[0], &axis));
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
     stats.dims[axis] = 1;
+    if (node->n_in > 1) {
+        SG_TRY(check_sink(node, &in[1], &stats));
+    }
     return node->n_out > 1 ? shape_put(node, &out[1], stats.ndims, stats.dims) : sinter_success;
 }
 

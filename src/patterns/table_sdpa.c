@@ -13,7 +13,7 @@ enum { MAX_SCORE = 32, MAX_PROB = 8 };
 static const pat_node_t sdpa[] = {
     {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
     {.role = "score", .ops = PAT_ELTWISE | PAT_CAST, .edge = PAT_REGION, .of = 0, .max = MAX_SCORE, .side = SIDE},
-    {.role = "softmax", .ops = PAT_SOFTMAX, .edge = PAT_BELOW, .of = 1, .port = 0, .min = 1, .max = 1},
+    {.role = "softmax", .ops = PAT_SOFTMAX, .edge = PAT_BELOW, .of = 1, .port = 0, .min = 1, .max = 1, .side = SIDE},
     {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
     {.role = "pv", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
     {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
@@ -32,7 +32,7 @@ static const pat_node_t sdpa_mqa[] = {
     {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
     {.role = "score_views", .ops = PAT_VIEW, .edge = PAT_BELOW, .of = 0, .min = 1, .max = PAT_MANY},
     {.role = "score", .ops = PAT_ELTWISE | PAT_CAST, .edge = PAT_REGION, .of = 1, .max = MAX_SCORE, .side = SIDE},
-    {.role = "softmax", .ops = PAT_SOFTMAX, .edge = PAT_BELOW, .of = 2, .port = 0, .min = 1, .max = 1},
+    {.role = "softmax", .ops = PAT_SOFTMAX, .edge = PAT_BELOW, .of = 2, .port = 0, .min = 1, .max = 1, .side = SIDE},
     {.role = "p_post", .ops = PROB | PAT_VIEW, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = PAT_MANY},
     {.role = "pv", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 4, .port = 1, .min = 1, .max = 1},
     {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},

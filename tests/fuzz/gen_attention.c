@@ -161,6 +161,28 @@ static int index_along(fz_t *f, int x, int axis)
     return index;
 }
 
+/* Columns up to the row, and so many before it, both from where scalars say: conditions one after the other, or multiplied. */
+static int window(fz_t *f, const attention_t *a, int x)
+{
+    const int n = f->tensors[x].ndims;
+    int row = index_along(f, x, -2), column = index_along(f, x, -1), first, late, near;
+
+    if (fz_chance(f, 60))
+        row = fz_binary(f, sinter_op_add, sinter_s32, row, fz_scalar(f, sinter_s32, n));
+    if (fz_chance(f, 50)) {
+        first = fz_binary(f, sinter_op_subtract, sinter_s32, row, fz_scalar(f, sinter_s32, n));
+        near = fz_binary(f, sinter_op_greater_equal, sinter_boolean, column, first);
+    } else {
+        first = fz_binary(f, sinter_op_add, sinter_s32, column, fz_scalar(f, sinter_s32, n));
+        near = fz_binary(f, sinter_op_greater_equal, sinter_boolean, first, row);
+    }
+    late = fz_binary(f, sinter_op_greater_equal, sinter_boolean, row, column);
+    if (fz_chance(f, 60))
+        return choose(f, a, late, choose(f, a, near, x));
+    late = fz_binary(f, sinter_op_multiply, sinter_f32, fz_cast(f, sinter_f32, late), fz_cast(f, sinter_f32, near));
+    return choose(f, a, fz_cast(f, sinter_boolean, late), x);
+}
+
 /* Top-left, shifted by scalars (bottom-right for T - S), or a window behind the diagonal. */
 static int causal(fz_t *f, const attention_t *a, int x)
 {
@@ -190,6 +212,8 @@ static int score(fz_t *f, const attention_t *a, int x)
         x = select_mask(f, a, x);
     if (fz_chance(f, 25))
         x = causal(f, a, x);
+    if (fz_chance(f, 15))
+        x = window(f, a, x);
     if (fz_chance(f, 8))
         x = add_mask(f, a, x);
     return x;
@@ -200,7 +224,15 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
     const fz_tensor_t t = f->tensors[x];
     const int safe = fz_chance(f, 50);
     int64_t stats[FZ_MAX_RANK];
-    int p = fz_unary(f, sinter_op_softmax, type_near(f, a), x);
+    int p;
+
+    if (fz_chance(f, 25)) {
+        for (int d = 0; d < t.ndims; d++)
+            stats[d] = d + 1 < t.ndims && fz_chance(f, 50) ? t.dims[d] : 1;
+        p = FZ_OP(f, softmax, type_near(f, a), t.ndims, t.dims, x, fz_input(f, type_near(f, a), t.ndims, stats));
+    } else {
+        p = fz_unary(f, sinter_op_softmax, type_near(f, a), x);
+    }
 
     fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? -1 : t.ndims - 1});
     if (safe || fz_chance(f, 30))

@@ -29,7 +29,15 @@ void fz_gen_softmax(fz_t *f)
     if (fz_chance(f, 20))
         x = fz_post_op(f, x);
     type = fz_chance(f, 70) ? f->tensors[x].type : fz_float(f);
-    x = fz_unary(f, log ? sinter_op_log_softmax : sinter_op_softmax, type, x);
+    if (!log && fz_chance(f, 25)) {
+        int64_t sinks[FZ_MAX_RANK];
+
+        for (int d = 0; d < ndims; d++)
+            sinks[d] = fz_chance(f, 60) ? stats[d] : 1;
+        x = FZ_OP(f, softmax, type, ndims, dims, x, fz_input(f, fz_float(f), ndims, sinks));
+    } else {
+        x = fz_unary(f, log ? sinter_op_log_softmax : sinter_op_softmax, type, x);
+    }
     if (given)
         fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? axis : axis - ndims});
     if (safe || (!log && fz_chance(f, 30)))

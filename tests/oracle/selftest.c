@@ -304,6 +304,15 @@ static void test_softmax(void)
     if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)), TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)), r))
         EXPECT("softmax of -inf", r, false, NAN, NAN);
     orc_result_free(r);
+    /* Sinks: log 2 beside 0 and 0 takes half; alone, everything. */
+    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)), TENSOR(1, f32, DIMS(2, 2), 0, 0, -INFINITY, -INFINITY),
+                     TENSOR(2, f64, DIMS(1), 0.69314718055994530942)),
+                r))
+        EXPECT("softmax with a sink", r, false, 0.25, 0.25, 0, 0);
+    orc_result_free(r);
+    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(1, 2), 5, 5), TENSOR(2, f32, DIMS(1, 2), 5, -INFINITY)), r))
+        EXPECT("softmax with a sink for each column", r, false, 0.5, 1);
+    orc_result_free(r);
     if (run_one(CALL(log_softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(2), 0, 0)), r))
         EXPECT("log softmax", r, false, -0.69314718055994530942, -0.69314718055994530942);
     orc_result_free(r);

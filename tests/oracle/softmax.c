@@ -2,24 +2,35 @@
  *
  * Errors: exponents may be off by the inputs' bounds and by f32 evaluation (x scaled by log2 e, the maximum subtracted, an exp of a few
  * units, rescaling when a running maximum moves). With y the result and d the exponent errors, the denominator lies between
- * S (1 - sum y (1 - e^-d)) and S (1 + sum y (e^d - 1)), and y' between the quotients of the extremes. */
+ * S (1 - sum y (1 - e^-d)) and S (1 + sum y (e^d - 1)), and y' between the quotients of the extremes. A row's sink is one more exponent. */
 #include "internal.h"
 
 typedef struct row {
     int64_t n;
     const double *x, *xb; /* xb NULL: exact */
     double *y, *yb;
+    double sink, sink_bound; /* -inf, 0 if there is none */
     double stats, stats_bound;
     double max, sum, log_sum;    /* of the exponentials */
     double less, more, rounding; /* relative errors of the denominator */
 } row_t;
 
+static double error_of(const row_t *r, double x, double bound)
+{
+    return isinf(x) ? bound : bound + ORC_U * (8 + 2 * fabs(x) + fabs(x - r->max));
+}
+
 static double exponent_error(const row_t *r, int64_t i)
 {
-    double x = r->x[i];
-    if (isinf(x))
-        return r->xb ? r->xb[i] : 0;
-    return (r->xb ? r->xb[i] : 0) + ORC_U * (8 + 2 * fabs(x) + fabs(x - r->max));
+    return error_of(r, r->x[i], r->xb ? r->xb[i] : 0);
+}
+
+/* The share y of a term in the denominator, whose exponent x may be off by d. */
+static void add_error(row_t *r, double x, double y, double d)
+{
+    /* e^d - 1 <= d + d^2 up to d = 1; beyond, y may have underflowed while y e^d has not. */
+    r->more += d <= 1 ? y * (d + d * d) : exp(x - r->max + d) / r->sum;
+    r->less += y * (d < 1 ? d : 1);
 }
 
 /* y = e^(x - max) / sum, and the denominator's errors. False for a row that is -inf throughout. */
@@ -27,7 +38,7 @@ static bool exponentials(row_t *r)
 {
     double terms;
 
-    r->max = -INFINITY;
+    r->max = r->sink;
     r->sum = r->less = r->more = 0;
     for (int64_t i = 0; i < r->n; i++)
         r->max = r->x[i] > r->max ? r->x[i] : r->max;
@@ -35,16 +46,16 @@ static bool exponentials(row_t *r)
         r->sum += r->y[i] = exp(r->x[i] - r->max);
     if (r->max == -INFINITY && r->n && !isnan(r->x[0]))
         return false;
+    r->sum += r->sink == -INFINITY ? 0 : exp(r->sink - r->max);
     r->log_sum = log(r->sum);
     for (int64_t i = 0; i < r->n; i++) {
-        double d = exponent_error(r, i);
         r->y[i] /= r->sum;
-        /* e^d - 1 <= d + d^2 up to d = 1; beyond, y may have underflowed while y e^d has not. */
-        r->more += d <= 1 ? r->y[i] * (d + d * d) : exp(r->x[i] - r->max + d) / r->sum;
-        r->less += r->y[i] * (d < 1 ? d : 1);
+        add_error(r, r->x[i], r->y[i], exponent_error(r, i));
     }
+    if (r->sink != -INFINITY)
+        add_error(r, r->sink, exp(r->sink - r->max) / r->sum, error_of(r, r->sink, r->sink_bound));
     /* Equal terms, as constant masks make them, round the same way again and again: more than a random walk. */
-    terms = (double)r->n;
+    terms = (double)r->n + (r->sink != -INFINITY);
     r->rounding = (terms < 6 * sqrt(terms) ? terms : 6 * sqrt(terms)) * ORC_U + 4 * ORC_U;
     return true;
 }
@@ -108,7 +119,7 @@ static void log_softmax_row(row_t *r, bool inf_as_zero)
 /* One exponent of which nothing is known leaves nothing known of the row. */
 static void loosen_row(row_t *r)
 {
-    bool loose = false;
+    bool loose = r->sink_bound == INFINITY;
 
     for (int64_t i = 0; r->xb && i < r->n; i++)
         loose = loose || r->xb[i] == INFINITY;
@@ -118,16 +129,31 @@ static void loosen_row(row_t *r)
         r->stats_bound = INFINITY;
 }
 
+/* dims: those of one value for each row. */
+static void sink_of(row_t *r, const orc_view_t *sink, int ndims, const int64_t *dims, size_t row)
+{
+    int64_t at = 0, rest = (int64_t)row;
+
+    for (int d = ndims - 1; d >= 0; d--) {
+        at += rest % dims[d] / sink->div[d] * sink->stride[d];
+        rest /= dims[d];
+    }
+    r->sink = sink->src->v[at];
+    r->sink_bound = sink->src->b ? sink->src->b[at] : 0;
+}
+
 typedef void row_fn_t(row_t *r, bool inf_as_zero);
 
 /* Gathers each row along the axis into scratch, so that rows of any stride look alike. */
-static void run_row(const orc_value_t *in, orc_value_t *out, orc_value_t *stats, size_t row, int64_t n, size_t inner, double *scratch,
+static void run_row(const orc_value_t *in, const orc_view_t *sink, const int64_t *row_dims, orc_value_t *out, orc_value_t *stats, size_t row, int64_t n, size_t inner, double *scratch,
                     row_fn_t *fn, bool inf_as_zero)
 {
     size_t at = row / inner * (size_t)n * inner + row % inner, length = (size_t)n;
     double *x = scratch, *xb = x + length, *y = xb + length, *yb = y + length;
-    row_t r = {.n = n, .x = x, .xb = in->b ? xb : NULL, .y = y, .yb = yb};
+    row_t r = {.n = n, .x = x, .xb = in->b ? xb : NULL, .y = y, .yb = yb, .sink = -INFINITY};
 
+    if (sink->src)
+        sink_of(&r, sink, in->lt.ndims, row_dims, row);
     for (size_t i = 0; i < length; i++) {
         x[i] = in->v[at + i * inner];
         if (in->b)
@@ -151,6 +177,7 @@ static int run(orc_ctx_t *c, row_fn_t *fn, int64_t default_axis)
     bool inf_as_zero = strcmp(orc_attr_str(c, sinter_op_attr_mode, "none"), "inf_as_zero") == 0;
     int axis = orc_axis(c, default_axis, in->lt.ndims), failed = 0;
     int64_t dims[SINTER_MAX_NDIMS], n;
+    orc_view_t sink = {0};
     size_t inner, rows;
 
     if (axis < 0 || orc_shape_like(c, 0, in) || orc_alloc(c, c->out[0], true))
@@ -160,6 +187,8 @@ static int run(orc_ctx_t *c, row_fn_t *fn, int64_t default_axis)
     rows = orc_count(in->lt.dims, axis) * inner;
     memcpy(dims, in->lt.dims, sizeof dims);
     dims[axis] = 1;
+    if (c->n_in > 1 && !orc_view_broadcast(&sink, c->in[1], in->lt.ndims, dims))
+        return orc_fail(c, "sinks do not broadcast to one value for each row");
     if (stats && (orc_shape(c, 1, in->lt.ndims, dims) || orc_alloc(c, stats, true)))
         return -1;
 #pragma omp parallel
@@ -172,7 +201,7 @@ static int run(orc_ctx_t *c, row_fn_t *fn, int64_t default_axis)
 #pragma omp for
         for (size_t row = 0; row < rows; row++)
             if (scratch)
-                run_row(in, c->out[0], stats, row, n, inner, scratch, fn, inf_as_zero);
+                run_row(in, &sink, dims, c->out[0], stats, row, n, inner, scratch, fn, inf_as_zero);
         free(scratch);
     }
     return failed ? orc_fail(c, "out of memory for rows of %lld", (long long)n) : 0;

@@ -26,8 +26,10 @@ static bool check(bool ok, const char *what, const char *detail)
 
 /* ---- a problem ---------------------------------------------------------------------------------------------------------------------- */
 
-enum { Q, K, KS, KZ, V, VS, VZ, SCALE, MASK, FILL, SHIFT, WINDOW, OUT, STATS, SCORES, N_VALUES };
+enum { Q, K, KS, KZ, V, VS, VZ, SCALE, MASK, FILL, SHIFT, WINDOW, SINK, OUT, STATS, SCORES, N_VALUES };
 enum { MAX_NB = 3 };
+/* One sink for all rows, for each index of the last batch dim, for each row. */
+typedef enum sink { SINK_NONE, SINK_ONE, SINK_HEAD, SINK_ROW, SINKS } sink_t;
 typedef enum mask { MASK_NONE, MASK_FULL, MASK_ROW, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT, MASKS } mask_t;
 /* Memory order of a K/V cache: dense; with room for more tokens; tokens outside the last batch dim ([B][T][H][D]). */
 typedef enum cache { CACHE_DENSE, CACHE_ROOM, CACHE_TOKENS_OUTSIDE } cache_t;
@@ -40,6 +42,7 @@ typedef struct problem {
     int t_group;                                /* along T; 0: each token; -1: whole */
     bool trans_q, trans_k, trans_v;
     cache_t cache;
+    sink_t sink;
     mask_t mask;
     int window; /* of a causal mask: so many columns up to the diagonal; 0: all */
     float fill;
@@ -305,6 +308,15 @@ static void scalar(world_t *w, int value, float x)
     memcpy(w->v[value].data, &x, 4);
 }
 
+static void make_sink(world_t *w)
+{
+    static const sinter_data_type_t types[] = {sinter_f32, sinter_bf16, sinter_f16};
+    const problem_t *p = w->p;
+    const int64_t dims[] = {p->nb && p->sink >= SINK_HEAD ? out_batch(p, p->nb - 1) : 1, p->sink == SINK_ROW ? p->S : 1, 1};
+    shape(w, SINK, types[(p->S + p->T) % 3], p->nb ? 3 : 2, p->nb ? dims : dims + 1, NULL, -1);
+    fill(w, SINK);
+}
+
 static void build(world_t *w, const problem_t *p)
 {
     const int nb = p->nb,
@@ -323,6 +335,7 @@ static void build(world_t *w, const problem_t *p)
     scalar(w, SHIFT, p->mask == MASK_CAUSAL_BOTTOM_RIGHT ? (float)(p->T - p->S) : 0);
     scalar(w, WINDOW, (float)(p->window - 1));
     make_mask(w);
+    make_sink(w);
     for (int d = 0; d < nb; d++) {
         dims[d] = out_batch(p, d);
     }
@@ -434,6 +447,7 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                                             .score_dims = SCORES,
                                             .out_dims = OUT,
                                             .stats = p->stats ? STATS : -1,
+                                            .sink = p->sink ? SINK : -1,
                                             .inf_as_zero = p->inf_as_zero,
                                             .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0 : p->window ? 2 : 1,
                                             .limits = {{.moves = true, .n_terms = 1, .term = {SHIFT}, .sign = {1}, .fill = FILL},
@@ -504,11 +518,20 @@ static double unit(const problem_t *p)
     return p->mode == sinter_fpmath_mode_bf16 ? 0x1p-9 : 0;
 }
 
+static double sink_of(const world_t *w, const int64_t *batch, int64_t s)
+{
+    const bound_t *b = &w->v[SINK];
+    const int nb = w->p->nb, head = nb && b->dims[0] > 1, row = b->dims[b->ndims - 2] > 1;
+    const int64_t at = (head ? batch[nb - 1] * b->strides[0] : 0) + (row ? s * b->strides[b->ndims - 2] : 0);
+    return w->p->sink ? decode(b->dtype, b->data, at) : -INFINITY;
+}
+
 static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row_ref_t *r)
 {
     const problem_t *p = w->p;
     const double scale = p->plain ? 1 : decode(sinter_f32, w->v[SCALE].data, 0);
-    double max = -INFINITY, magnitude = 0, sum = 0;
+    const double sink = sink_of(w, batch, s);
+    double max = sink, magnitude = 0, sum = 0;
     for (int64_t t = 0; t < p->T; t++) {
         double x = 0, abs = 0, mask = 0;
         for (int64_t d = 0; d < p->D; d++) {
@@ -532,6 +555,7 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
         r->p[t] = max == -INFINITY && p->inf_as_zero && !isnan(r->s[t]) ? 0 : exp(r->s[t] - max);
         sum += r->p[t];
     }
+    sum += p->sink ? exp(sink - max) : 0;
     for (int64_t t = 0; t < p->T; t++) {
         r->p[t] = sum == 0 && p->inf_as_zero ? 0 : r->p[t] / sum;
         r->p[t] = p->prob ? r->p[t] * r->p[t] + 0.5 : r->p[t];
@@ -622,12 +646,12 @@ static void describe(const problem_t *p, const char *kernel, char *what, size_t 
     snprintf(what, n,
              "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V %s scale %s zp %s groups %d %d trans "
              "%d%d%d cache %d mask %d "
-             "window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
+             "sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
              kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1], (long long)p->q_batch[2], (long long)p->kv_batch[0],
              (long long)p->kv_batch[1], (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D, (long long)p->Dv,
              dtype_traits(p->q)->name, dtype_traits(p->k)->name, dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
              p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache,
-             (int)p->mask, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
+             (int)p->mask, (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
 }
 
 static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -672,6 +696,7 @@ static problem_t random_problem(void)
                    .trans_v = rnd() % 4 == 0,
                    .cache = (cache_t)(rnd() % 3),
                    .mask = (mask_t)(rnd() % MASKS),
+                   .sink = rnd() % 2 ? SINK_NONE : (sink_t)(rnd() % SINKS),
                    .inf_as_zero = rnd() % 2,
                    .stats = rnd() % 2,
                    .prob = rnd() % 6 == 0,
@@ -777,6 +802,13 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
     p.S = 100, p.T = 150, p.mask = MASK_CAUSAL, p.inf_as_zero = false;
     run(&p, k, isa);
     p.prob = true;
+    run(&p, k, isa);
+    p = base; /* sinks: of a row with nothing else, of no columns at all, of parts of T that see nothing */
+    p.sink = SINK_HEAD, p.stats = true, p.S = 80, p.T = 40, p.mask = MASK_CAUSAL_BOTTOM_RIGHT;
+    run(&p, k, isa);
+    p.T = 0;
+    run(&p, k, isa);
+    p.S = 1, p.T = 700, p.mask = MASK_CAUSAL, p.threads = 8, p.sink = SINK_ROW;
     run(&p, k, isa);
     p = base; /* a window with tiles to skip on both sides */
     p.S = 150, p.T = 300, p.mask = MASK_CAUSAL_BOTTOM_RIGHT, p.window = 40, p.stats = true;

@@ -94,7 +94,7 @@ static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter
     if (kind == STEP_ATTENTION) {
         const int64_t score[3] = {2, 4, 4};
         attention_params_t *a = &p->step.p.attention;
-        *a = (attention_params_t){.q = none, .k = none, .v = none, .trans_k = true, .stats = -1};
+        *a = (attention_params_t){.q = none, .k = none, .v = none, .trans_k = true, .stats = -1, .sink = -1};
         a->q.data = rig_value(&p->r, type, 3, dims, NULL);
         a->k.data = rig_value(&p->r, type, 3, dims, NULL);
         a->v.data = rig_value(&p->r, type, 3, dims, NULL);
@@ -114,7 +114,7 @@ static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter
             p->step.p.matmul = (matmul_params_t){.a = none, .b = none, .out_dims = out};
             p->step.p.matmul.a.data = p->step.p.matmul.b.data = in;
         } else if (kind == STEP_SOFTMAX) {
-            p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .axis = 1};
+            p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};
         } else if (kind == STEP_DYNQUANT) {
             p->step.p.dynquant = (dynquant_params_t){.in = in, .out = out, .scale = -1, .zp = -1, .tensor_scale = -1};
         }

@@ -27,10 +27,10 @@ typedef struct softmax_case {
     int special; /* 1: some rows of -inf, 2: also NaN and +inf here and there */
 } softmax_case_t;
 
-/* Expected along one row, with what f32 code may be off by: the exponent's roundings, a few units, the sum's. */
-static void softmax_row(const double *x, int64_t n, bool log_form, bool zero, double *y, double *tol, double *stats, double *stats_tol)
+/* Expected along one row, with what f32 code may be off by: the exponent's roundings, a few units, the sum's. sink: -inf is none. */
+static void softmax_row(const double *x, int64_t n, double sink, bool log_form, bool zero, double *y, double *tol, double *stats, double *stats_tol)
 {
-    double max = -INFINITY, sum = 0, nan = 0;
+    double max = sink, sum = 0, nan = isnan(sink);
     for (int64_t i = 0; i < n; i++) {
         max = x[i] > max ? x[i] : max;
         nan += isnan(x[i]);
@@ -38,6 +38,7 @@ static void softmax_row(const double *x, int64_t n, bool log_form, bool zero, do
     for (int64_t i = 0; i < n; i++) {
         sum += exp(x[i] - max);
     }
+    sum += sink == -INFINITY ? 0 : exp(sink - max);
     const double rel = (12 + 2 * sqrt((double)n)) * 0x1p-24;
     for (int64_t i = 0; i < n; i++) {
         y[i] = log_form ? x[i] - max - log(sum) : exp(x[i] - max) / sum;
@@ -75,7 +76,32 @@ static double sample(const softmax_case_t *c, int64_t row, int64_t i)
     return c->special && rig_pick(4) == 0 ? -INFINITY : (rig_pick(4001) - 2000) / 64.0;
 }
 
-static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool stats)
+/* Sinks for each row, or shared along the dims whose bit is set in `shared`; some are -inf. */
+static int sinks(rig_t *r, const softmax_case_t *c, const int64_t *row_dims, int shared)
+{
+    int64_t dims[4], idx[4];
+    for (int d = 0; d < c->ndims; d++) {
+        dims[d] = shared >> d & 1 ? 1 : row_dims[d];
+    }
+    const int sink = rig_value(r, sinter_f32, c->ndims, dims, NULL);
+    for (int64_t row = 0, n = rig_count(&r->v[sink]); row < n; row++) {
+        rig_index(&r->v[sink], row, idx);
+        rig_set(r, sink, idx, row % 4 == 3 ? -INFINITY : (rig_pick(4001) - 2000) / 64.0);
+    }
+    return sink;
+}
+
+static double sink_of(rig_t *r, int sink, const int64_t *row)
+{
+    int64_t idx[4];
+    for (int d = 0; sink >= 0 && d < r->v[sink].ndims; d++) {
+        idx[d] = r->v[sink].dims[d] == 1 ? 0 : row[d];
+    }
+    return sink >= 0 ? rig_get(r, sink, idx) : -INFINITY;
+}
+
+/* shared: see sinks(); -1: no sinks. */
+static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool stats, int shared)
 {
     rig_t r;
     int64_t strides[4], stat_dims[4], idx[4];
@@ -87,6 +113,7 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
     memcpy(stat_dims, c->dims, sizeof stat_dims);
     stat_dims[c->axis] = 1;
     const int st = rig_value(&r, sinter_f32, c->ndims, stat_dims, NULL);
+    const int sink = shared >= 0 ? sinks(&r, c, stat_dims, shared) : -1;
     const int64_t n = c->dims[c->axis], rows = rig_count(&r.v[st]);
     for (int64_t row = 0; row < rows; row++) {
         rig_index(&r.v[st], row, idx);
@@ -95,7 +122,7 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
         }
     }
     step_t step = {.kind = STEP_SOFTMAX};
-    step.p.softmax = (softmax_params_t){.in = in, .stats = stats ? st : -1, .axis = c->axis, .inf_as_zero = zero, .log = log_form};
+    step.p.softmax = (softmax_params_t){.in = in, .stats = stats ? st : -1, .sink = sink, .axis = c->axis, .inf_as_zero = zero, .log = log_form};
     store_chain(&r, &step, out, true);
     const kernel_t *kernels[8];
     const int n_kernels = rig_kernels(&r, &step, kernels);
@@ -111,7 +138,8 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
                 idx[c->axis] = i;
                 x[i] = rig_get(&r, in, idx);
             }
-            softmax_row(x, n, log_form, zero && !log_form, y, tol, &s, &s_tol);
+            idx[c->axis] = 0;
+            softmax_row(x, n, sink_of(&r, sink, idx), log_form, zero && !log_form, y, tol, &s, &s_tol);
             for (int64_t i = 0; i < n; i++) {
                 idx[c->axis] = i;
                 bad += !near(rig_get(&r, out, idx), y[i], tol[i], dtype_traits(c->out)->digits);
@@ -143,7 +171,10 @@ static void softmax_all(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int form = 0; form < 6; form++) {
-            softmax_one(&cases[i], form >= 4, form & 1, form & 2);
+            softmax_one(&cases[i], form >= 4, form & 1, form & 2, -1);
+        }
+        for (int shared = 0; shared < 1 << cases[i].ndims; shared += 1 + (int)(i % 2)) {
+            softmax_one(&cases[i], false, shared & 1, true, shared);
         }
     }
 }
@@ -159,7 +190,7 @@ static void softmax_quantised(void)
     rig_fill(&r, in, 3, 3);
     rig_set(&r, scale, NULL, 0x1p-6);
     step_t step = {.kind = STEP_SOFTMAX};
-    step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .axis = 1};
+    step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};
     chain_builder_t b;
     chain_begin(&b, &r.plan.arena, 2, out, true);
     const int q = chain_quant(&b, 0, chain_load(&b, scale, 0), -1, sinter_u4);

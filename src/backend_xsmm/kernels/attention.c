@@ -330,6 +330,22 @@ static bool stores_share_bytes(const chain_bound_t *b)
     return false;
 }
 
+static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
+{
+    const attention_dims_t *d = &st->d;
+    const int shift = d->nb + 2 - sink->ndims;
+    memset(st->sink_stride, 0, sizeof(st->sink_stride));
+    for (int i = 0; i < sink->ndims; i++) {
+        const int at = i + shift;
+        const int64_t n = at < 0 ? 0 : at < d->nb ? d->batch[at] : at == d->nb ? d->S : 1;
+        if (at < 0 || (sink->dims[i] != 1 && sink->dims[i] != n)) {
+            return sg_fail(sinter_invalid_shape, "attention: sinks do not broadcast to one value for each row");
+        }
+        st->sink_stride[at] = sink->dims[i] == 1 ? 0 : sink->strides[i];
+    }
+    return sinter_success;
+}
+
 static double scalar(const frame_t *frame, int value)
 {
     const bound_t *b = &frame->v[value];
@@ -388,6 +404,9 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         decode_bind(((const attention_config_t *)step->jit)->decode, &st->v, true, &st->v_side);
     }
     bind_limits(p, frame, st);
+    if (p->sink >= 0) {
+        SG_TRY(bind_sink(&frame->v[p->sink], st));
+    }
     return sinter_success;
 }
 

@@ -7,7 +7,7 @@
  *   s[rows][TK] = q[rows][D] k[D][TK];  score chain;  m' = max(m, row max);  p = exp(s - m');  l = l exp(m - m') + sum p;
  *   acc[rows][Dv] = acc exp(m - m') + p v[TK][Dv]
  *
- * and at the end acc / l goes through the post chain and the quantising tail, if any. When there are fewer items than threads, T is split: each part leaves (m, l, acc) in
+ * from m = -inf and l = 0, or m = sink and l = 1 where a row has a sink, and at the end acc / l goes through the post chain and the quantising tail, if any. When there are fewer items than threads, T is split: each part leaves (m, l, acc) in
  * shared memory, phase 1 merges them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
@@ -59,6 +59,7 @@ typedef struct attention_dims {
 typedef struct attention_state {
     attention_dims_t d;
     tile_operand_t q, k, v;
+    int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side; /* ops NULL: through tiles */
     chain_bound_t score, prob, post;
     quant_tail_t tail;          /* if the step has one */

@@ -246,11 +246,25 @@ static void normalise(task_t *t, int nt)
 
 /* ---- passes over T ------------------------------------------------------------------------------------------------------------ */
 
-static void clear(task_t *t)
+static float sink_of(const task_t *t, int r)
+{
+    const bound_t *sink = &t->frame->v[t->p->sink];
+    int64_t at = 0;
+    float x;
+    for (int d = 0; d <= t->st->d.nb; d++) {
+        at += t->idx[r][d] * t->st->sink_stride[d];
+    }
+    dtype_traits(sink->dtype)->codec.load_f32(sink->data, at, 0, 1, &x);
+    return x;
+}
+
+/* with_sink: in one part of T only. */
+static void clear(task_t *t, bool with_sink)
 {
     for (int r = 0; r < t->rows; r++) {
-        t->b.m[r] = -INFINITY;
-        t->b.l[r] = 0;
+        const float sink = with_sink && t->p->sink >= 0 ? sink_of(t, r) : -INFINITY;
+        t->b.m[r] = sink;
+        t->b.l[r] = sink == -INFINITY ? 0 : sink - sink + 1; /* e^0, NaN for +inf and NaN */
     }
     memset(t->b.acc, 0, (size_t)t->c->rows * (size_t)t->c->dv * sizeof(float));
 }
@@ -295,9 +309,9 @@ static void prob_pass(task_t *t)
 }
 
 /* The complete sums of an item, or of its part. */
-static void passes(task_t *t, span_t span)
+static void passes(task_t *t, span_t span, bool with_sink)
 {
-    clear(t);
+    clear(t, with_sink);
     online_pass(t, span);
     if (t->p->prob) {
         prob_pass(t);
@@ -389,7 +403,7 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
 static void whole_item(task_t *t, int64_t item)
 {
     start(t, item);
-    passes(t, columns(t));
+    passes(t, columns(t), true);
     for (int r = 0; r < t->rows; r++) {
         finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->dv);
     }
@@ -399,7 +413,7 @@ static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
 {
     const attention_dims_t *d = &t->st->d;
     start(t, item);
-    passes(t, part_of(columns(t), t->c->tk, split, d->splits));
+    passes(t, part_of(columns(t), t->c->tk, split, d->splits), split == 0);
     save_part(t, part(t->c, d, shared, item, split));
 }
 

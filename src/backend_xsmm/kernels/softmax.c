@@ -2,10 +2,11 @@
  *
  *   y = e^(x - m) / s    or    y = (x - m) - log s,    stats = m + log s
  *
- * and y goes through the post chain in runs along the last dim. Rows (the axis is last): loaded once if they fit the row
+ * with a row's sink as one more x, which gives no y, and y goes through the post chain in runs along the last dim. Rows (the axis is last): loaded once if they fit the row
  * buffer, read three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at once, three
  * walks along the axis. Memory per thread does not depend on dims. */
 #include <math.h>
+#include <string.h>
 
 #include "../../graph/status.h"
 #include "../chain.h"
@@ -19,10 +20,11 @@ typedef struct softmax_state {
     chain_bound_t post;
     const eltwise_table_t *fn;
     const unsigned char *in;
+    const unsigned char *sink; /* NULL: none */
     unsigned char *stats;
-    sinter_data_type_t in_type, stats_type;
+    sinter_data_type_t in_type, sink_type, stats_type;
     int ndims, axis;
-    int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], stats_stride[SINTER_MAX_NDIMS];
+    int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS], stats_stride[SINTER_MAX_NDIMS];
     int64_t extent[SINTER_MAX_NDIMS], n_items; /* the last dim in blocks, the axis once */
     bool inf_as_zero, log, serial;
 } softmax_state_t;
@@ -60,11 +62,12 @@ static void merge_dims(softmax_state_t *st)
 {
     for (int d = st->ndims - 2; d >= 0; d--) {
         if (d == st->axis || d + 1 == st->axis || !goes_on(st, st->stride, d) || (st->stats && !goes_on(st, st->stats_stride, d)) ||
-            !chain_merge(&st->post, d)) {
+            (st->sink && !goes_on(st, st->sink_stride, d)) || !chain_merge(&st->post, d)) {
             continue;
         }
         merge_strides(st, st->stride, d);
         merge_strides(st, st->stats_stride, d);
+        merge_strides(st, st->sink_stride, d);
         st->dims[d] *= st->dims[d + 1];
         for (int e = d + 1; e + 1 < st->ndims; e++) {
             st->dims[e] = st->dims[e + 1];
@@ -85,8 +88,23 @@ static void make_rows(softmax_state_t *st)
     swap_i64(st->dims, st->axis, last);
     swap_i64(st->stride, st->axis, last);
     swap_i64(st->stats_stride, st->axis, last);
+    swap_i64(st->sink_stride, st->axis, last);
     chain_permute(&st->post, to);
     st->axis = last;
+}
+
+static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
+{
+    const int shift = st->ndims - sink->ndims;
+    for (int d = 0; d < sink->ndims; d++) {
+        if (shift < 0 || (sink->dims[d] != 1 && (sink->dims[d] != st->dims[d + shift] || d + shift == st->axis))) {
+            return sg_fail(sinter_invalid_shape, "softmax: sinks do not broadcast to one value for each row");
+        }
+        st->sink_stride[d + shift] = sink->dims[d] == 1 ? 0 : sink->strides[d];
+    }
+    st->sink = sink->data;
+    st->sink_type = sink->dtype;
+    return sinter_success;
 }
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
@@ -111,6 +129,11 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         st->dims[d] = in->dims[d];
         st->stride[d] = in->strides[d];
         st->stats_stride[d] = p->stats >= 0 && d != st->axis ? frame->v[p->stats].strides[d] : 0;
+        st->sink_stride[d] = 0;
+    }
+    st->sink = NULL;
+    if (p->sink >= 0) {
+        SG_TRY(bind_sink(&frame->v[p->sink], st));
     }
     if (p->stats >= 0) {
         st->stats = frame->v[p->stats].data;
@@ -147,6 +170,18 @@ static int64_t offset(const softmax_state_t *st, const int64_t *stride, const in
 static int block_at(int64_t i, int64_t n, int most)
 {
     return n - i < most ? (int)(n - i) : most;
+}
+
+/* n sinks along the last dim, -inf where there are none. */
+static void load_sinks(const softmax_state_t *st, const int64_t *idx, int n, float *x)
+{
+    const int last = st->ndims - 1;
+    if (st->sink) {
+        eltwise_load(st->fn, st->sink_type, st->sink, offset(st, st->sink_stride, idx), st->sink_stride[last], n, x);
+    }
+    for (int i = 0; !st->sink && i < n; i++) {
+        x[i] = -INFINITY;
+    }
 }
 
 /* A row that is -inf throughout has exponentials of 0 instead of NaN this way, which tells it from a row with a NaN. */
@@ -187,9 +222,10 @@ static void put_stats(const softmax_state_t *st, const int64_t *idx, float shift
 static void short_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
 {
     const int last = st->ndims - 1, n = (int)st->dims[last];
-    float *x = b->row, sum;
+    float *x = b->row, sink, sum;
+    load_sinks(st, idx, 1, &sink);
     eltwise_load(st->fn, st->in_type, st->in, offset(st, st->stride, idx), st->stride[last], n, x);
-    const float shift = shift_of(st->fn->row_max(x, n));
+    const float max = st->fn->row_max(x, n), shift = shift_of(max > sink ? max : sink);
     if (st->log) { /* keeps x */
         double s = 0;
         for (int i = 0; i < n; i += CHAIN_BLOCK) {
@@ -197,7 +233,7 @@ static void short_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
         }
         sum = (float)s;
     } else {
-        sum = st->fn->exp_sub_sum(x, x, n, shift);
+        sum = st->fn->exp_sub_sum(x, x, n, shift) + st->fn->exp_sub_sum(&sink, &sink, 1, shift);
     }
     put_stats(st, idx, shift, sum);
     finish(st, x, n, shift, sum, true);
@@ -211,8 +247,9 @@ static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
 {
     const int last = st->ndims - 1;
     const int64_t n = st->dims[last], step = st->stride[last], first = offset(st, st->stride, idx);
-    float *x = b->row, max = -INFINITY;
-    double sum = 0;
+    float *x = b->row, sink, max;
+    load_sinks(st, idx, 1, &sink);
+    max = sink;
     for (int64_t i = 0; i < n; i += ROW) {
         const int k = block_at(i, n, ROW);
         eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
@@ -220,6 +257,7 @@ static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
         max = m > max ? m : max;
     }
     const float shift = shift_of(max);
+    double sum = st->fn->exp_sub_sum(&sink, &sink, 1, shift);
     for (int64_t i = 0; i < n; i += ROW) {
         const int k = block_at(i, n, ROW);
         eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
@@ -243,10 +281,8 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     const int last = st->ndims - 1;
     const int64_t rows = st->dims[st->axis], down = st->stride[st->axis], step = st->stride[last], first = offset(st, st->stride, idx);
     float *x = b->row, v;
-    for (int i = 0; i < n; i++) {
-        b->max[i] = -INFINITY;
-        b->sum[i] = 0;
-    }
+    load_sinks(st, idx, n, b->sum);
+    memcpy(b->max, b->sum, sizeof(float) * (size_t)n);
     for (int64_t r = 0; r < rows; r++) {
         eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
         st->fn->max_row(b->max, x, n);
@@ -254,6 +290,8 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     for (int i = 0; i < n; i++) {
         b->max[i] = shift_of(b->max[i]);
     }
+    st->fn->op[sinter_op_subtract](b->sum, b->sum, b->max, NULL, n, NULL);
+    st->fn->op[sinter_op_exp](b->sum, b->sum, NULL, NULL, n, NULL);
     for (int64_t r = 0; r < rows; r++) {
         eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
         st->fn->op[sinter_op_subtract](x, x, b->max, NULL, n, NULL);
