@@ -78,7 +78,7 @@ def window_attention(codes, kv_heads, heads_per_kv, head_dim, s, t):
         keep = g.op("GreaterEqual", [a, b], "boolean", auto_broadcast="numpy")
         scores = g.op("Select", [keep, scores, fill], "f32", auto_broadcast="numpy")
     sinks = g.op("TypeCast", [g.input(float_type, [1, kv_heads, heads_per_kv, 1, 1], prop="constant")], "f32")
-    p = g.op("SoftMax", [scores, sinks], float_type, axis=-1, mode="none")
+    p = g.op("SoftMax", [scores, sinks], float_type, axis=-1, mode="inf_as_zero")
     v = dequantize(g, codes, [1, kv_heads, 1, t, head_dim], 4)
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 

@@ -73,7 +73,8 @@ sinter_status_t lower_group(lowering_t *lo);
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
-void lower_mask_limits(const lowering_t *lo, attention_params_t *p);
+/* The limits, and the graph value under the masks of which all is known (n_bare limits); -1: there is none. */
+int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
 sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom); /* of a quantising node; unknown dims stay unknown */
 
 /* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the report go to why. */

@@ -397,11 +397,37 @@ static sinter_status_t finish(emitter_t *e, const group_t *gr, step_t *step)
     return chain_finish(&e->b, result, e->f64, &step->post);
 }
 
+/* The nodes of a part that value `to` depends on, in their order. */
+static sinter_status_t needed(lowering_t *lo, const group_t *part, int to, group_t *out)
+{
+    bool *need = ARENA_NEW(&lo->plan->arena, bool, lo->g->n_values + 1);
+    *out = (group_t){.nodes = ARENA_NEW(&lo->plan->arena, int, part->n_nodes + 1)};
+    if (need == NULL || out->nodes == NULL) {
+        return oom();
+    }
+    need[to] = true;
+    for (int i = part->n_nodes - 1; i >= 0; i--) {
+        const node_t *n = &lo->g->nodes[part->nodes[i]];
+        for (int k = 0; need[n->out[0]] && k < n->n_in; k++) {
+            need[n->in[k]] = true;
+        }
+    }
+    for (int i = 0; i < part->n_nodes; i++) {
+        if (need[lo->g->nodes[part->nodes[i]].out[0]]) {
+            out->nodes[out->n_nodes++] = part->nodes[i];
+        }
+    }
+    return sinter_success;
+}
+
 /* The program between the two matmuls; NULL if it does nothing. */
-static sinter_status_t emit_part(emitter_t *e, const group_t *part, int from, int to, const chain_t **chain)
+static sinter_status_t emit_part(emitter_t *e, const group_t *all, int from, int to, const chain_t **chain)
 {
     int reg;
+    group_t some;
+    const group_t *part = &some;
     *chain = NULL;
+    SG_TRY(needed(e->lo, all, to, &some));
     if (part->n_nodes == 0) {
         return sinter_success;
     }
@@ -430,7 +456,10 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step)
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
     p->sink = softmax_sink(sm);
     p->inf_as_zero = softmax_inf_as_zero(sm);
-    lower_mask_limits(lo, p);
+    const int bare = lower_mask_limits(lo, p);
+    if (bare >= 0) {
+        SG_TRY(emit_part(e, &lo->att.score, qk->out[0], bare, &p->bare));
+    }
     const sinter_fpmath_mode_t k_mode = mode_for(lo, qk), v_mode = mode_for(lo, pv);
     step->mode = k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict;
     return sinter_success;

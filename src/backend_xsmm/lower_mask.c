@@ -60,49 +60,54 @@ static bool add_affine(const lowering_t *lo, int v, int sign, affine_t *a, int d
            add_affine(lo, n->in[1], n->kind == sinter_op_add ? sign : -sign, a, depth + 1);
 }
 
-static void add_limit(attention_params_t *p, const column_limit_t *limit)
+static bool add_limit(attention_params_t *p, const column_limit_t *limit)
 {
-    if (p->n_limits < MASK_LIMITS) {
-        p->limits[p->n_limits++] = *limit;
+    if (p->n_limits == MASK_LIMITS) {
+        return false;
     }
+    p->limits[p->n_limits++] = *limit;
+    return true;
 }
 
-/* a >= b, or not: a <= b - 1. */
-static void compare(const lowering_t *lo, const node_t *ge, bool keep, int fill, attention_params_t *p)
+/* a >= b, or not: a <= b - 1. False if it is no limit. */
+static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill, attention_params_t *p)
 {
     affine_t a = {0};
     const int sign = keep ? 1 : -1;
     if (!add_affine(lo, ge->in[0], sign, &a, 0) || !add_affine(lo, ge->in[1], -sign, &a, 0)) {
-        return;
+        return false;
     }
     /* Now: a.row * r + a.col * c + shift + terms >= 0. */
     const int side = a.col == -1 ? 1 : -1;
     if ((a.col != 1 && a.col != -1) || (a.row != 0 && a.row != side)) {
-        return;
+        return false;
     }
     column_limit_t limit = {.lower = side < 0, .moves = a.row != 0, .shift = keep ? 0 : -side, .n_terms = a.n_terms, .fill = fill};
     for (int i = 0; i < a.n_terms; i++) {
         limit.term[i] = a.term[i];
         limit.sign[i] = side * a.sign[i];
     }
-    add_limit(p, &limit);
+    return add_limit(p, &limit);
 }
 
-/* Limits that hold wherever a condition, 0 or 1 of any type, does (keep) or does not. Parts that set none are left out. */
-static void condition(const lowering_t *lo, int v, bool keep, int fill, attention_params_t *p, int depth)
+/* Limits that hold wherever a condition, 0 or 1 of any type, does (keep) or does not. Parts that set none are left out: false. */
+static bool condition(const lowering_t *lo, int v, bool keep, int fill, attention_params_t *p, int depth)
 {
     const node_t *n = producer(lo, v);
     if (n == NULL || depth == MAX_DEPTH) {
-        return;
+        return false;
     }
     if (n->kind == sinter_op_greater_equal) {
-        compare(lo, n, keep, fill, p);
-    } else if (n->kind == sinter_op_type_cast) {
-        condition(lo, n->in[0], keep, fill, p, depth + 1);
-    } else if (keep && (n->kind == sinter_op_multiply || n->kind == sinter_op_minimum)) {
-        condition(lo, n->in[0], keep, fill, p, depth + 1);
-        condition(lo, n->in[1], keep, fill, p, depth + 1);
+        return compare(lo, n, keep, fill, p);
     }
+    if (n->kind == sinter_op_type_cast) {
+        return condition(lo, n->in[0], keep, fill, p, depth + 1);
+    }
+    if (keep && (n->kind == sinter_op_multiply || n->kind == sinter_op_minimum)) {
+        const bool first = condition(lo, n->in[0], keep, fill, p, depth + 1);
+        return condition(lo, n->in[1], keep, fill, p, depth + 1) && first;
+    }
+    return false;
 }
 
 /* A mask to be added: Select(keep, scalar, fill). */
@@ -112,8 +117,8 @@ static const node_t *added_mask(const lowering_t *lo, int v)
     return n != NULL && n->kind == sinter_op_select && is_scalar(lo, n->in[1]) && is_scalar(lo, n->in[2]) ? n : NULL;
 }
 
-/* What the mask on top of value v hides; the value under it, -1 if there is none. */
-static int under_mask(const lowering_t *lo, int v, attention_params_t *p)
+/* The value under the mask on top of value v, -1 if there is none. *whole: the mask is a Select of which all is known. */
+static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *whole)
 {
     const node_t *n = producer(lo, v), *mask = NULL;
     int port = 0, fill = -1;
@@ -136,17 +141,26 @@ static int under_mask(const lowering_t *lo, int v, attention_params_t *p)
         return -1;
     }
     const int before = p->n_limits;
-    condition(lo, mask->in[0], mask != n || port == 1, fill, p, 0);
+    *whole = condition(lo, mask->in[0], mask != n || port == 1, fill, p, 0) && mask == n;
     if (p->n_limits == before) { /* limits of masks below hold only where this one fills in -inf too */
         add_limit(p, &(column_limit_t){.none = true, .fill = fill});
     }
     return n->in[port];
 }
 
-void lower_mask_limits(const lowering_t *lo, attention_params_t *p)
+int lower_mask_limits(const lowering_t *lo, attention_params_t *p)
 {
-    p->n_limits = 0;
+    int bare = -1;
+    bool whole = true;
+    p->n_limits = p->n_bare = 0;
     for (int v = lo->g->nodes[lo->att.softmax].in[0]; v >= 0 && p->n_limits < MASK_LIMITS;) {
-        v = under_mask(lo, v, p);
+        bool mask = true;
+        v = under_mask(lo, v, p, &mask);
+        whole = whole && mask;
+        if (whole && v >= 0) {
+            bare = v;
+            p->n_bare = p->n_limits;
+        }
     }
+    return bare;
 }

@@ -77,6 +77,10 @@ typedef struct attention_params {
      * and all masks after it do. */
     int n_limits;
     column_limit_t limits[MASK_LIMITS];
+    /* The first n_bare limits are all there is to the masks that score ends in: where those fill in -inf, bare with the limits gives what score
+     * gives. bare NULL: the identity. */
+    int n_bare;
+    const chain_t *bare;
 } attention_params_t;
 
 /* DynamicQuantize that computes its scales: a step that reads `in`, or the tail of the step that makes it. */

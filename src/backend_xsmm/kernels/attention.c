@@ -177,9 +177,9 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     /* Scratch has any alignment; vectors are happier on 64 bytes. */
     unsigned char *base = scratch ? scratch + (64 - (uintptr_t)scratch % 64) % 64 : NULL;
     const size_t rows = (size_t)c->rows, tk = (size_t)c->tk, dk = (size_t)c->dk, dv = (size_t)c->dv;
-    const chain_t *const chains[] = {step->p.attention.score, step->p.attention.prob, step->post};
+    const chain_t *const chains[] = {step->p.attention.score, step->p.attention.bare, step->p.attention.prob, step->post};
     size_t at = 0, chain = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const size_t bytes = chains[i] ? chain_scratch_bytes(chains[i]) : 0;
         chain = bytes > chain ? bytes : chain;
     }
@@ -354,12 +354,14 @@ static double scalar(const frame_t *frame, int value)
     return x;
 }
 
-static void bind_limits(const attention_params_t *p, const frame_t *frame, attention_state_t *st)
+/* True if the limits are the masks. */
+static bool bind_limits(const attention_params_t *p, const frame_t *frame, attention_state_t *st)
 {
     const int64_t far = (int64_t)1 << 60; /* a row index added to it does not overflow */
     st->first_all = st->first_row = -far;
     st->end_all = st->end_row = far;
-    for (int i = 0; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
+    int i = 0;
+    for (; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
         const column_limit_t *limit = &p->limits[i];
         int64_t s = limit->shift, *first = limit->moves ? &st->first_row : &st->first_all, *end = limit->moves ? &st->end_row : &st->end_all;
         for (int k = 0; k < limit->n_terms; k++) {
@@ -374,6 +376,7 @@ static void bind_limits(const attention_params_t *p, const frame_t *frame, atten
             *end = s + 1 < *end ? s + 1 : *end;
         }
     }
+    return p->n_bare > 0 && i >= p->n_bare;
 }
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
@@ -384,8 +387,11 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     SG_TRY(tile_bind(&p->q, p->trans_q, frame, &st->q));
     SG_TRY(tile_bind(&p->k, p->trans_k, frame, &st->k));
     SG_TRY(tile_bind(&p->v, p->trans_v, frame, &st->v));
-    if (p->score) {
-        SG_TRY(chain_bind(p->score, frame, plan->isa, &st->score));
+    st->masked = bind_limits(p, frame, st);
+    const chain_t *score = st->masked ? p->bare : p->score;
+    st->scored = score != NULL;
+    if (score) {
+        SG_TRY(chain_bind(score, frame, plan->isa, &st->score));
         st->score_flat = is_flat(&st->score);
     }
     if (p->prob) {
@@ -403,7 +409,6 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         decode_bind(((const attention_config_t *)step->jit)->decode, &st->k, false, &st->k_side);
         decode_bind(((const attention_config_t *)step->jit)->decode, &st->v, true, &st->v_side);
     }
-    bind_limits(p, frame, st);
     if (p->sink >= 0) {
         SG_TRY(bind_sink(&frame->v[p->sink], st));
     }

@@ -62,6 +62,7 @@ typedef struct attention_state {
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side; /* ops NULL: through tiles */
     chain_bound_t score, prob, post;
+    bool scored, masked; /* there is a score chain; it leaves masking by the limits to the kernel */
     quant_tail_t tail;          /* if the step has one */
     bool score_flat, prob_flat; /* the chain is one function for all elements: it may run over any stretch of them */
     /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s + end_row). Tiles outside are skipped. */

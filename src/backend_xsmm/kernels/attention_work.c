@@ -269,11 +269,31 @@ static void clear(task_t *t, bool with_sink)
     memset(t->b.acc, 0, (size_t)t->c->rows * (size_t)t->c->dv * sizeof(float));
 }
 
+/* -inf outside of what the masks leave. */
+static void mask(task_t *t, int64_t t0, int nt)
+{
+    const attention_state_t *st = t->st;
+    for (int r = 0; r < t->rows; r++) {
+        const int64_t s = t->idx[r][st->d.nb], first = most(st->first_all, s + st->first_row), end = least(st->end_all, s + st->end_row);
+        const int from = (int)least(most(first - t0, 0), nt), to = (int)least(most(end - t0, from), nt);
+        float *x = t->b.s + r * t->c->tk;
+        for (int i = 0; i < from; i++) {
+            x[i] = -INFINITY;
+        }
+        for (int i = to; i < nt; i++) {
+            x[i] = -INFINITY;
+        }
+    }
+}
+
 static void score_tile(task_t *t, int64_t t0, int nt)
 {
     scores(t, t0, nt);
-    if (t->p->score) {
+    if (t->st->scored) {
         run_chain(t, &t->st->score, t->st->score_flat, t0, nt);
+    }
+    if (t->st->masked) {
+        mask(t, t0, nt);
     }
 }
 
