@@ -134,6 +134,12 @@ OP __m256i narrow_16(const vu *x)
 {
     return _mm512_cvtepi32_epi16((__m512i)x[0]);
 }
+/* The upper 16 bits of each. */
+OP __m256i narrow_high(const vu *x)
+{
+    const __m256i odd = _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(_mm512_castsi256_si512(odd), (__m512i)x[0]));
+}
 OP __m256i f16_of_vf(const vf *x)
 {
     return _mm512_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT);
