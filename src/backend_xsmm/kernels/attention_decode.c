@@ -77,7 +77,7 @@ static void fill_order(decode_side_t *side)
     const decode_ops_t *o = side->ops;
     for (int at = 0; at < side->padded; at++) {
         const int in_chunk = at % o->elems, e = at / o->elems * o->elems + o->element(in_chunk / side->lanes, in_chunk % side->lanes);
-        side->order[at] = (int16_t)(e < side->head ? e : -1);
+        side->order[at] = (int16_t)(e < side->head * side->fold ? e : -1);
     }
 }
 
@@ -87,9 +87,9 @@ static void fill_groups(decode_side_t *side)
     const int per_class = side->ops->vectors / side->ops->classes, size = side->head / side->groups;
     for (int i = 0; i < side->classes * side->lanes; i++) {
         const int e = side->order[i / side->lanes * per_class * side->lanes + i % side->lanes];
-        side->group_at[i] = e < 0 ? 0 : e / size;
+        side->group_at[i] = e < 0 ? 0 : e / size; /* of two tokens: one's groups after the other's */
     }
-    for (int i = 0; i < side->groups * side->lanes; i++) {
+    for (int i = 0; i < side->groups * side->lanes; i++) { /* by token */
         side->group_row[i] = i / side->groups;
     }
 }
@@ -124,6 +124,11 @@ const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, b
     side->ops = o;
     side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100 ? NULL : table->any_tiny;
     side->head = (int)head;
+    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2; /* of a chunk are those of its vectors */
+    side->fold = side->by_lane && halves && 2 * head == o->elems && (tokens_are_rows ? s->rs : s->cs) == head &&
+                         2 * side->groups <= table->lanes
+                     ? 2
+                     : 1;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
     side->classes = side->padded / o->elems * o->classes;
     fill_order(side);
@@ -246,7 +251,7 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes, *sum = b->sum + first * DECODE_SUMS + (r - first) * lanes;
     for (int i = 0; i < k->padded; i++) {
         const int vector = i / lanes, lane = i % lanes, cls = vector / per;
-        const float x = k->order[i] < 0 ? 0 : src[k->order[i]];
+        const float x = k->order[i] < 0 ? 0 : src[k->order[i] % k->head];
         to[vector * batch * lanes + lane] = x;
         sum[cls * batch * lanes + lane] = vector % per ? sum[cls * batch * lanes + lane] + x : x;
     }
@@ -265,9 +270,10 @@ static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, boo
 {
     const int64_t step = tokens_are_rows ? s->rs : s->cs;
     return (decode_rows_t){.data = s->data + (s->first + t * step) * s->type->bits / 8,
-                           .stride = step * s->type->bits / 8,
-                           .rows = nt,
-                           .n = side->head,
+                           .stride = side->fold * step * s->type->bits / 8,
+                           .rows = nt / side->fold,
+                           .n = side->fold * side->head,
+                           .fold = side->fold,
                            .values = side->values};
 }
 
@@ -288,7 +294,7 @@ static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const
     coefs_by_token(tile, s, false, scale, t0, nt, b->scale);
     refine(b->scale, nt, scale->groups, side->groups / scale->groups);
     rows->scale = b->scale;
-    rows->groups = side->groups;
+    rows->groups = side->fold * side->groups;
     rows->group_at = side->group_at;
     rows->group_row = side->group_row;
     if (zp->there) {
@@ -339,6 +345,10 @@ void decode_scores(const tile_table_t *tile, const decode_side_t *side, const ti
         add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
     }
     side->ops->qk(&at, rows, b->q, b->sum, s, lds);
+    if (nt % side->fold != 0) { /* the last token alone */
+        tile->load(k, 0, side->head, t0 + nt - 1, 1, b->tile, 1, side->head, 1);
+        tile->gemm(rows, 1, side->head, q, ldq, b->tile, 1, s + nt - 1, lds, false);
+    }
 }
 
 static void folded_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const grouping_t *scale,
@@ -375,7 +385,8 @@ static void slow_values(const tile_table_t *tile, const decode_side_t *side, con
     }
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < side->padded; i++) {
-            acc[r * ldacc + i] += side->order[i] < 0 ? 0 : b->folded[r * DECODE_HEAD + side->order[i]];
+            const int e = side->order[i];
+            acc[r * ldacc + i] += e < 0 || e >= side->head ? 0 : b->folded[r * DECODE_HEAD + e];
         }
     }
 }
@@ -400,6 +411,9 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
         }
     }
     side->ops->pv(&at, rows, p, ldp, acc, ldacc);
+    if (nt % side->fold != 0) { /* the last token alone */
+        slow_values(tile, side, v, b, rows, p + nt - 1, ldp, t0 + nt - 1, 1, acc, ldacc);
+    }
 }
 
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc)
@@ -409,9 +423,10 @@ void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows,
     }
     for (int r = 0; r < rows; r++) {
         memcpy(b->run, acc + r * ldacc, (size_t)v->padded * sizeof(float));
+        memset(acc + r * ldacc, 0, (size_t)v->head * sizeof(float));
         for (int i = 0; i < v->padded; i++) {
             if (v->order[i] >= 0) {
-                acc[r * ldacc + v->order[i]] = b->run[i];
+                acc[r * ldacc + v->order[i] % v->head] += b->run[i];
             }
         }
     }

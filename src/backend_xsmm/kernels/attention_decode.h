@@ -46,6 +46,7 @@ typedef struct decode_rows {
     const unsigned char *data;
     int64_t stride; /* bytes from row to row */
     int rows, n;    /* n: elements of a row */
+    int fold;       /* 2: a row is two tokens, which fill a chunk together; scores and weights are by token */
     int groups;     /* along a row; at most the lanes of a vector */
     const float *scale, *zp;
     const float *values;      /* of the 16 codes of a 4-bit type */
@@ -62,7 +63,7 @@ typedef struct decode_ops {
     int (*element)(int vector, int lane);
     /* s[q][t] = q . row t; q: queries in decoding order, sum: their sums over the vectors of each class. Both are [vector or class][query]
      * [lane] for each batch of queries, DECODE_ORDER and DECODE_SUMS floats for each query apart, so that what is loaded together lies
-     * together. lds >= rows rounded up to the lanes, all of which are written. */
+     * together. lds >= the tokens rounded up to twice the lanes, all of which are written. */
     void (*qk)(const decode_rows_t *k, int nq, const float *q, const float *sum, float *s, int64_t lds);
     /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
     void (*pv)(const decode_rows_t *v, int nq, const float *p, int64_t ldp, float *acc, int64_t ldacc);
@@ -85,11 +86,12 @@ typedef struct decode_side {
     int lanes;
     int head, padded; /* elements; rounded up to chunks */
     int classes;      /* of a row */
+    int fold;         /* tokens in a row: 2 where two short heads fill a chunk */
     int groups;       /* along the head: the finer ones of scales and zero points */
     bool by_lane;     /* scales change from token to token; otherwise they are folded into the query or the result, stretch by stretch */
     bool quantised;
     float values[16]; /* of the codes of a 4-bit type */
-    int16_t order[DECODE_ORDER]; /* the element at each place in decoding order; -1: padding */
+    int16_t order[DECODE_ORDER]; /* the element (of the second token: head more) at each place in decoding order; -1: padding */
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
 } decode_side_t;
 
