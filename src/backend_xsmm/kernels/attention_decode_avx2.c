@@ -39,10 +39,6 @@ OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
-OP vf vf_fms(vf a, vf b, vf c)
-{
-    return _mm256_fmsub_ps(a, b, c);
-}
 OP __m256i lanes_below(int n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

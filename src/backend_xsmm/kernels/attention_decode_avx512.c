@@ -39,10 +39,6 @@ OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
-OP vf vf_fms(vf a, vf b, vf c)
-{
-    return _mm512_fmsub_ps(a, b, c);
-}
 OP __mmask16 lanes_below(int n)
 {
     return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
