@@ -158,6 +158,12 @@ OP __m128i narrow_8(const vu *x)
     const __m256i words = narrow_16(x);
     return _mm_packus_epi16(half_of(words, 0), half_of(words, 1));
 }
+/* The upper 16 bits of each. */
+OP __m256i narrow_high(const vu *x)
+{
+    const vu high[2] = {x[0] >> 16, x[1] >> 16};
+    return narrow_16(high);
+}
 OP __m256i f16_of_vf(const vf *x)
 {
     return _mm256_set_m128i(_mm256_cvtps_ph(x[1], _MM_FROUND_TO_NEAREST_INT), _mm256_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT));

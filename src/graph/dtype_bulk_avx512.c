@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
+#include <string.h>
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
 #define OP TARGET static inline __attribute__((always_inline))
@@ -102,7 +103,6 @@ OP vf lut16(vu index, const float *values)
 {
     return _mm512_permutexvar_ps((__m512i)index, _mm512_loadu_ps(values));
 }
-
 /* Vector h of a block. */
 OP vu widen_8(__m128i codes, int h)
 {
@@ -134,9 +134,53 @@ OP __m256i narrow_16(const vu *x)
 {
     return _mm512_cvtepi32_epi16((__m512i)x[0]);
 }
+/* The upper 16 bits of each. */
+OP __m256i narrow_high(const vu *x)
+{
+    const __m256i odd = _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(_mm512_castsi256_si512(odd), (__m512i)x[0]));
+}
 OP __m256i f16_of_vf(const vf *x)
 {
     return _mm512_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT);
+}
+
+/* Codes of six bits by their magnitudes. */
+#define SIXES
+static const float magnitudes_f6_e3m2[32] = {0.0f,   0.0625f, 0.125f, 0.1875f, 0.25f, 0.3125f, 0.375f, 0.4375f, 0.5f,  0.625f, 0.75f,
+                                             0.875f, 1.0f,    1.25f,  1.5f,    1.75f, 2.0f,    2.5f,   3.0f,    3.5f,  4.0f,   5.0f,
+                                             6.0f,   7.0f,    8.0f,   10.0f,   12.0f, 14.0f,   16.0f,  20.0f,   24.0f, 28.0f};
+static const float magnitudes_f6_e2m3[32] = {0.0f,   0.125f, 0.25f,  0.375f, 0.5f,   0.625f, 0.75f, 0.875f, 1.0f,  1.125f, 1.25f,
+                                             1.375f, 1.5f,   1.625f, 1.75f,  1.875f, 2.0f,   2.25f, 2.5f,   2.75f, 3.0f,   3.25f,
+                                             3.5f,   3.75f,  4.0f,   4.5f,   5.0f,   5.5f,   6.0f,  6.5f,   7.0f,  7.5f};
+OP vf six_to_vf(vu code, const float *magnitudes)
+{
+    const __m512 magnitude = _mm512_permutex2var_ps(_mm512_loadu_ps(magnitudes), (__m512i)code, _mm512_loadu_ps(magnitudes + 16));
+    return (vf)((vu)magnitude | (code << 26 & 0x80000000));
+}
+
+/* 16 nibbles, each in the low bits of its lane, as numbers of `values`. */
+#define NIBBLES
+static const float values_s4[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
+static const float values_u4[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+OP vf nibbles_f32(vf values, const unsigned char *p)
+{
+    int low, high;
+    memcpy(&low, p, sizeof low);
+    memcpy(&high, p + 4, sizeof high);
+    const __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    const __m512i both = _mm512_mask_set1_epi32(_mm512_set1_epi32(low), 0xFF00, high);
+    return _mm512_permutexvar_ps(_mm512_srlv_epi32(both, shifts), values);
+}
+/* The same of 32, whose values have 16 bits. */
+OP vf nibbles_16(__m256i values, const unsigned char *p)
+{
+    const __m512i pairs = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const __m512i each = _mm512_add_epi8(_mm512_set4_epi32(0x01000100 + 0x02020202, 0x01000100 + 0x02020202, 0x01000100, 0x01000100),
+                                         _mm512_setr_epi64(0, 0, 0x0404040404040404, 0x0404040404040404, 0x0808080808080808,
+                                                           0x0808080808080808, 0x0C0C0C0C0C0C0C0C, 0x0C0C0C0C0C0C0C0C));
+    const __m512i words = _mm512_srlv_epi16(_mm512_shuffle_epi8(pairs, each), _mm512_set1_epi64(0x000C000800040000));
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(words, _mm512_broadcast_i64x4(values)));
 }
 
 #define BULK_TABLE dtype_bulk_avx512

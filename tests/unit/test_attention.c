@@ -726,7 +726,7 @@ static problem_t random_problem(void)
 /* One to eight query rows for each K and V, heads that decoding takes. */
 static problem_t random_decode(void)
 {
-    static const int64_t columns[] = {16, 31, 32, 33, 127, 256, 257, 513, 600}, sizes[] = {8, 16, 40, 64, 80, 96, 128, 192, 256};
+    static const int64_t columns[] = {16, 31, 32, 33, 127, 256, 257, 513, 600}, sizes[] = {8, 16, 32, 40, 64, 64, 80, 96, 128, 192, 256};
     static const sinter_data_type_t types[] = {sinter_f32, sinter_f16, sinter_bf16,    sinter_s8,      sinter_u8,     sinter_s4,
                                                sinter_u4,  sinter_s4,  sinter_f8_e5m2, sinter_f8_e4m3, sinter_f4_e2m1};
     static const int groups[] = {0, 1, 8, 16, 16, 32, 32, 64, 128};

@@ -145,7 +145,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->bf16 = step->kernel->bf16;
     c->decode = step->kernel->refuse == refuse_decode ? decode_table(isa) : NULL;
     const int tk = c->decode ? DECODE_TOKENS : ATT_TK, dv_step = c->decode ? 128 : 16; /* a chunk of decoding order has up to 128 elements */
-    c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, 16) : tk;
+    c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, c->decode ? 2 * DECODE_LANES : 16) : tk;
     c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, dv_step) : ATT_CHUNK;
     c->rows = ATT_ROWS;

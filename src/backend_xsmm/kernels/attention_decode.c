@@ -77,7 +77,7 @@ static void fill_order(decode_side_t *side)
     const decode_ops_t *o = side->ops;
     for (int at = 0; at < side->padded; at++) {
         const int in_chunk = at % o->elems, e = at / o->elems * o->elems + o->element(in_chunk / side->lanes, in_chunk % side->lanes);
-        side->order[at] = (int16_t)(e < side->head ? e : -1);
+        side->order[at] = (int16_t)(e < side->head * side->fold ? e : -1);
     }
 }
 
@@ -87,9 +87,9 @@ static void fill_groups(decode_side_t *side)
     const int per_class = side->ops->vectors / side->ops->classes, size = side->head / side->groups;
     for (int i = 0; i < side->classes * side->lanes; i++) {
         const int e = side->order[i / side->lanes * per_class * side->lanes + i % side->lanes];
-        side->group_at[i] = e < 0 ? 0 : e / size;
+        side->group_at[i] = e < 0 ? 0 : e / size; /* of two tokens: one's groups after the other's */
     }
-    for (int i = 0; i < side->groups * side->lanes; i++) {
+    for (int i = 0; i < side->groups * side->lanes; i++) { /* by token */
         side->group_row[i] = i / side->groups;
     }
 }
@@ -116,14 +116,19 @@ const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, b
     }
     side->lanes = table->lanes;
     side->quantised = scale.there || zp.there;
-    side->by_lane = varies_by_token(&scale) || varies_by_token(&zp);
     side->groups = common_groups(&scale, &zp, o, table->lanes, head);
+    side->by_lane = varies_by_token(&scale) || zp.there; /* codes less zero points are exact only before anything is multiplied with them */
     if (side->by_lane && side->groups == 0) {
         return "groups along the head do not fall on lanes";
     }
     side->ops = o;
     side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100 ? NULL : table->any_tiny;
     side->head = (int)head;
+    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2; /* of a chunk are those of its vectors */
+    side->fold = side->by_lane && halves && 2 * head == o->elems && (tokens_are_rows ? s->rs : s->cs) == head &&
+                         2 * side->groups <= table->lanes
+                     ? 2
+                     : 1;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
     side->classes = side->padded / o->elems * o->classes;
     fill_order(side);
@@ -144,13 +149,11 @@ size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out)
     const size_t r = (size_t)rows;
     size_t at = 0;
     out->q = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
-    out->sum = carve(scratch, &at, r * DECODE_SUMS, sizeof(float));
     out->scale = carve(scratch, &at, DECODE_TOKENS * DECODE_LANES + 16, sizeof(float));
     out->zp = carve(scratch, &at, DECODE_TOKENS * DECODE_LANES + 16, sizeof(float));
     out->folded = carve(scratch, &at, r * DECODE_HEAD, sizeof(float));
     out->run = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
     out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
-    out->zp_coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
     return at;
 }
@@ -203,34 +206,22 @@ static void coefs_by_token(const tile_table_t *tile, const tile_src_t *s, bool z
     }
 }
 
-/* The coefficients of one token spread over the head. */
-static void coefs_by_element(const tile_table_t *tile, const tile_src_t *s, bool zps, const grouping_t *g, int64_t t, int head, float *to)
+/* The scales of one token spread over the head. */
+static void coefs_by_element(const tile_table_t *tile, const tile_src_t *s, const grouping_t *g, int64_t t, int head, float *to)
 {
-    const tile_src_t m = coefs_of(s, zps, g);
+    const tile_src_t m = coefs_of(s, false, g);
     float values[DECODE_HEAD];
-    if (!g->there) {
-        for (int e = 0; e < head; e++) {
-            to[e] = zps ? 0 : 1;
-        }
-        return;
-    }
     tile->load(&m, t / g->token_group, 1, 0, g->groups, values, DECODE_HEAD, 1, g->groups);
     for (int e = 0; e < head; e++) {
         to[e] = values[g->groups == 1 ? 0 : e / g->head_group];
     }
 }
 
-/* Tokens from t on (fewer than n) that have the same coefficients. */
-static int stretch(const grouping_t *scale, const grouping_t *zp, int64_t t, int n)
+/* Tokens from t on (fewer than n) that have the same scales. */
+static int stretch(const grouping_t *scale, int64_t t, int n)
 {
-    const grouping_t *const both[] = {scale, zp};
-    for (int i = 0; i < 2; i++) {
-        if (both[i]->there && both[i]->token_stride != 0) {
-            const int64_t left = both[i]->token_group - t % both[i]->token_group;
-            n = left < n ? (int)left : n;
-        }
-    }
-    return n;
+    const int64_t left = scale->token_stride != 0 ? scale->token_group - t % scale->token_group : n;
+    return left < n ? (int)left : n;
 }
 
 /* ---- the query ---------------------------------------------------------------------------------------------------------------- */
@@ -238,17 +229,14 @@ static int stretch(const grouping_t *scale, const grouping_t *zp, int64_t t, int
 /* Query r of all, from src in the order of the head, to its places among its batch. */
 static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r, const float *src)
 {
-    const int lanes = k->lanes, per = k->ops->vectors / k->ops->classes;
+    const int lanes = k->lanes;
     int first = 0, batch = decode_batch(rows);
     for (; r >= first + batch; batch = decode_batch(rows - first)) {
         first += batch;
     }
-    float *to = b->q + first * DECODE_ORDER + (r - first) * lanes, *sum = b->sum + first * DECODE_SUMS + (r - first) * lanes;
+    float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
     for (int i = 0; i < k->padded; i++) {
-        const int vector = i / lanes, lane = i % lanes, cls = vector / per;
-        const float x = k->order[i] < 0 ? 0 : src[k->order[i]];
-        to[vector * batch * lanes + lane] = x;
-        sum[cls * batch * lanes + lane] = vector % per ? sum[cls * batch * lanes + lane] + x : x;
+        to[i / lanes * batch * lanes + i % lanes] = k->order[i] < 0 ? 0 : src[k->order[i] % k->head];
     }
 }
 
@@ -265,9 +253,10 @@ static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, boo
 {
     const int64_t step = tokens_are_rows ? s->rs : s->cs;
     return (decode_rows_t){.data = s->data + (s->first + t * step) * s->type->bits / 8,
-                           .stride = step * s->type->bits / 8,
-                           .rows = nt,
-                           .n = side->head,
+                           .stride = side->fold * step * s->type->bits / 8,
+                           .rows = nt / side->fold,
+                           .n = side->fold * side->head,
+                           .fold = side->fold,
                            .values = side->values};
 }
 
@@ -288,7 +277,7 @@ static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const
     coefs_by_token(tile, s, false, scale, t0, nt, b->scale);
     refine(b->scale, nt, scale->groups, side->groups / scale->groups);
     rows->scale = b->scale;
-    rows->groups = side->groups;
+    rows->groups = side->fold * side->groups;
     rows->group_at = side->group_at;
     rows->group_row = side->group_row;
     if (zp->there) {
@@ -298,28 +287,22 @@ static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const
     }
 }
 
-/* Scores of a stretch of tokens with the same coefficients: the scales go into the query, zero points make one number for each query. */
+/* Scores of a stretch of tokens with the same scales, which go into the query. */
 static void folded_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const grouping_t *scale,
-                          const grouping_t *zp, const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t, int nt,
-                          float *s, int64_t lds)
+                          const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t, int nt, float *s, int64_t lds)
 {
     const decode_rows_t at = rows_at(side, k, false, t, nt);
-    float shift[DECODE_ROWS] = {0}, out[DECODE_ROWS * DECODE_TOKENS];
-    coefs_by_element(tile, k, false, scale, t, side->head, b->coef);
-    coefs_by_element(tile, k, true, zp, t, side->head, b->zp_coef);
+    float out[DECODE_ROWS * DECODE_TOKENS];
+    coefs_by_element(tile, k, scale, t, side->head, b->coef);
     for (int r = 0; r < rows; r++) {
-        float *x = b->folded;
         for (int e = 0; e < side->head; e++) {
-            x[e] = q[r * ldq + e] * b->coef[e];
-            shift[r] += x[e] * b->zp_coef[e];
+            b->folded[e] = q[r * ldq + e] * b->coef[e];
         }
-        place_query(side, b, rows, r, x);
+        place_query(side, b, rows, r, b->folded);
     }
-    side->ops->qk(&at, rows, b->q, b->sum, out, DECODE_TOKENS);
+    side->ops->qk(&at, rows, b->q, out, DECODE_TOKENS);
     for (int r = 0; r < rows; r++) {
-        for (int i = 0; i < nt; i++) {
-            s[r * lds + i] = out[r * DECODE_TOKENS + i] - shift[r];
-        }
+        memcpy(s + r * lds, out + r * DECODE_TOKENS, (size_t)nt * sizeof(float));
     }
 }
 
@@ -330,35 +313,33 @@ void decode_scores(const tile_table_t *tile, const decode_side_t *side, const ti
     decode_rows_t at = rows_at(side, k, false, t0, nt);
     if (side->quantised && !side->by_lane) {
         for (int done = 0, n; done < nt; done += n) {
-            n = stretch(&scale, &zp, t0 + done, nt - done);
-            folded_scores(tile, side, k, &scale, &zp, b, rows, q, ldq, t0 + done, n, s + done, lds);
+            n = stretch(&scale, t0 + done, nt - done);
+            folded_scores(tile, side, k, &scale, b, rows, q, ldq, t0 + done, n, s + done, lds);
         }
         return;
     }
     if (side->by_lane) {
         add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
     }
-    side->ops->qk(&at, rows, b->q, b->sum, s, lds);
+    side->ops->qk(&at, rows, b->q, s, lds);
+    if (nt % side->fold != 0) { /* the last token alone */
+        tile->load(k, 0, side->head, t0 + nt - 1, 1, b->tile, 1, side->head, 1);
+        tile->gemm(rows, 1, side->head, q, ldq, b->tile, 1, s + nt - 1, lds, false);
+    }
 }
 
 static void folded_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const grouping_t *scale,
-                          const grouping_t *zp, const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t, int nt,
-                          float *acc, int64_t ldacc)
+                          const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t, int nt, float *acc, int64_t ldacc)
 {
     const decode_rows_t at = rows_at(side, v, true, t, nt);
-    coefs_by_element(tile, v, false, scale, t, side->head, b->coef);
-    coefs_by_element(tile, v, true, zp, t, side->head, b->zp_coef);
+    coefs_by_element(tile, v, scale, t, side->head, b->coef);
     memset(b->run, 0, (size_t)rows * DECODE_ORDER * sizeof(float));
     side->ops->pv(&at, rows, p, ldp, b->run, DECODE_ORDER);
     for (int r = 0; r < rows; r++) {
-        float sum = 0;
-        for (int i = 0; zp->there && i < nt; i++) {
-            sum += p[r * ldp + i];
-        }
         for (int i = 0; i < side->padded; i++) {
             const int e = side->order[i];
             if (e >= 0) {
-                acc[r * ldacc + e] += (b->run[r * DECODE_ORDER + i] - sum * b->zp_coef[e]) * b->coef[e];
+                acc[r * ldacc + e] += b->run[r * DECODE_ORDER + i] * b->coef[e];
             }
         }
     }
@@ -375,7 +356,8 @@ static void slow_values(const tile_table_t *tile, const decode_side_t *side, con
     }
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < side->padded; i++) {
-            acc[r * ldacc + i] += side->order[i] < 0 ? 0 : b->folded[r * DECODE_HEAD + side->order[i]];
+            const int e = side->order[i];
+            acc[r * ldacc + i] += e < 0 || e >= side->head ? 0 : b->folded[r * DECODE_HEAD + e];
         }
     }
 }
@@ -387,8 +369,8 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
     decode_rows_t at = rows_at(side, v, true, t0, nt);
     if (side->quantised && !side->by_lane) {
         for (int done = 0, n; done < nt; done += n) {
-            n = stretch(&scale, &zp, t0 + done, nt - done);
-            folded_values(tile, side, v, &scale, &zp, b, rows, p + done, ldp, t0 + done, n, acc, ldacc);
+            n = stretch(&scale, t0 + done, nt - done);
+            folded_values(tile, side, v, &scale, b, rows, p + done, ldp, t0 + done, n, acc, ldacc);
         }
         return;
     }
@@ -400,6 +382,9 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
         }
     }
     side->ops->pv(&at, rows, p, ldp, acc, ldacc);
+    if (nt % side->fold != 0) { /* the last token alone */
+        slow_values(tile, side, v, b, rows, p + nt - 1, ldp, t0 + nt - 1, 1, acc, ldacc);
+    }
 }
 
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc)
@@ -409,9 +394,10 @@ void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows,
     }
     for (int r = 0; r < rows; r++) {
         memcpy(b->run, acc + r * ldacc, (size_t)v->padded * sizeof(float));
+        memset(acc + r * ldacc, 0, (size_t)v->head * sizeof(float));
         for (int i = 0; i < v->padded; i++) {
             if (v->order[i] >= 0) {
-                acc[r * ldacc + v->order[i]] = b->run[i];
+                acc[r * ldacc + v->order[i] % v->head] += b->run[i];
             }
         }
     }

@@ -6,8 +6,7 @@
  *
  *   q.k  = sum over classes of  scale * (sum over its vectors of  q (x - zp))
  *   out += (p scale) (x - zp)
- *
- * where a class of many vectors takes zp out of the sums: zp * (sum of q), (sum of p scale zp) once for all of them. */
+ */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
@@ -15,6 +14,8 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__SANITIZE_ADDRESS__)
+#define UNROLL /* at -O1 GCC warns where there is nothing to unroll */
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
@@ -29,7 +30,6 @@ enum {
     DECODE_LANES = 16,    /* of the widest ISA */
     DECODE_CLASSES = 32,  /* in a row: a head of 256 floats in vectors of 8 */
     DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
-    DECODE_SUMS = DECODE_CLASSES * DECODE_LANES,
     DECODE_SLOW = 16, /* tokens at a time where values go through floats */
     DECODE_AHEAD = 2048 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
 };
@@ -46,6 +46,7 @@ typedef struct decode_rows {
     const unsigned char *data;
     int64_t stride; /* bytes from row to row */
     int rows, n;    /* n: elements of a row */
+    int fold;       /* 2: a row is two tokens, which fill a chunk together; scores and weights are by token */
     int groups;     /* along a row; at most the lanes of a vector */
     const float *scale, *zp;
     const float *values;      /* of the 16 codes of a 4-bit type */
@@ -60,10 +61,9 @@ typedef struct decode_ops {
     int unit;             /* a group of scales or zero points is a multiple of this many elements */
     int multiple;         /* so is the head */
     int (*element)(int vector, int lane);
-    /* s[q][t] = q . row t; q: queries in decoding order, sum: their sums over the vectors of each class. Both are [vector or class][query]
-     * [lane] for each batch of queries, DECODE_ORDER and DECODE_SUMS floats for each query apart, so that what is loaded together lies
-     * together. lds >= rows rounded up to the lanes, all of which are written. */
-    void (*qk)(const decode_rows_t *k, int nq, const float *q, const float *sum, float *s, int64_t lds);
+    /* s[q][t] = q . row t; q: queries in decoding order, [vector][query][lane] for each batch of queries, so that what is loaded together
+     * lies together, DECODE_ORDER floats for each query. lds >= the tokens rounded up to twice the lanes, all of which are written. */
+    void (*qk)(const decode_rows_t *k, int nq, const float *q, float *s, int64_t lds);
     /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
     void (*pv)(const decode_rows_t *v, int nq, const float *p, int64_t ldp, float *acc, int64_t ldacc);
 } decode_ops_t;
@@ -85,11 +85,13 @@ typedef struct decode_side {
     int lanes;
     int head, padded; /* elements; rounded up to chunks */
     int classes;      /* of a row */
+    int fold;         /* tokens in a row: 2 where two short heads fill a chunk */
     int groups;       /* along the head: the finer ones of scales and zero points */
-    bool by_lane;     /* scales change from token to token; otherwise they are folded into the query or the result, stretch by stretch */
+    bool by_lane;     /* scales change from token to token, or there are zero points; otherwise scales are folded into the query or
+                         the result, stretch by stretch */
     bool quantised;
     float values[16]; /* of the codes of a 4-bit type */
-    int16_t order[DECODE_ORDER]; /* the element at each place in decoding order; -1: padding */
+    int16_t order[DECODE_ORDER]; /* the element (of the second token: head more) at each place in decoding order; -1: padding */
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
 } decode_side_t;
 
@@ -98,10 +100,10 @@ const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, b
 
 /* One thread's buffers. */
 typedef struct decode_buffers {
-    float *q, *sum;         /* [rows][padded], [rows][classes * lanes] */
+    float *q;               /* [rows][padded] */
     float *scale, *zp;      /* [tokens][groups] */
     float *folded, *run;    /* [rows][head]; [rows][padded] */
-    float *coef, *zp_coef;  /* [head] of a stretch */
+    float *coef;            /* [head], the scales of a stretch */
     float *tile;            /* [DECODE_SLOW][head] floats */
 } decode_buffers_t;
 

@@ -39,10 +39,6 @@ OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
-OP vf vf_fms(vf a, vf b, vf c)
-{
-    return _mm256_fmsub_ps(a, b, c);
-}
 OP __m256i lanes_below(int n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -79,6 +75,22 @@ OP void reduce(const float *rows, float *s)
         x[i] = _mm256_add_ps(_mm256_shuffle_ps(x[i], x[i + 2], 0x44), _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
     }
     _mm256_storeu_ps(s, _mm256_add_ps(_mm256_permute2f128_ps(x[0], x[4], 0x20), _mm256_permute2f128_ps(x[0], x[4], 0x31)));
+}
+
+/* As above up to 128-bit lanes, which are the halves. */
+OP void reduce_halves(const float *rows, float *s)
+{
+    vf x[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        const vf a = _mm256_loadu_ps(rows + i * 8), b = _mm256_loadu_ps(rows + i * 8 + 8);
+        x[i] = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        const vf y = _mm256_add_ps(_mm256_shuffle_ps(x[i], x[i + 2], 0x44), _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
+        _mm256_storeu_ps(s + 2 * i, _mm256_permutevar8x32_ps(y, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+    }
 }
 
 typedef enum form { NIBBLES_S4, NIBBLES_U4, NIBBLES_E2M1, BYTES_S8, BYTES_U8, BYTES_E5M2, BYTES_E4M3, HALVES, BRAINS, WORDS } form_t;

@@ -39,10 +39,6 @@ OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
-OP vf vf_fms(vf a, vf b, vf c)
-{
-    return _mm512_fmsub_ps(a, b, c);
-}
 OP __mmask16 lanes_below(int n)
 {
     return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
@@ -84,6 +80,28 @@ OP void reduce(const float *rows, float *s)
         x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
     }
     _mm512_storeu_ps(s, _mm512_add_ps(_mm512_shuffle_f32x4(x[0], x[8], 0x88), _mm512_shuffle_f32x4(x[0], x[8], 0xdd)));
+}
+
+/* As above up to 128-bit lanes, of which two make a half. */
+OP void reduce_halves(const float *rows, float *s)
+{
+    vf x[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        const vf a = _mm512_loadu_ps(rows + i * 16), b = _mm512_loadu_ps(rows + i * 16 + 16);
+        x[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) {
+        x[i] = _mm512_add_ps(_mm512_shuffle_ps(x[i], x[i + 2], 0x44), _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 8) { /* 128-bit lanes: lower and upper halves of rows i.., then of rows i + 4.. */
+        x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
+    }
+    const __m512i low = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+    _mm512_storeu_ps(s, _mm512_permutexvar_ps(low, x[0]));
+    _mm512_storeu_ps(s + 16, _mm512_permutexvar_ps(low, x[8]));
 }
 
 typedef enum form { NIBBLES, BYTES_S8, BYTES_U8, BYTES_E5M2, BYTES_E4M3, HALVES, BRAINS, WORDS } form_t;
