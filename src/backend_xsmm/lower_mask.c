@@ -122,11 +122,11 @@ static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *
 {
     const node_t *n = producer(lo, v), *mask = NULL;
     int port = 0, fill = -1;
-    if (n == NULL || lo->spine[v] == 0) {
+    if (n == NULL || lo->spine[v] == 0 || !dtype_is_wide_float(lo->g->values[v].lt.data_type)) { /* narrow ones round, and lose -inf */
         return -1;
     }
     if (n->kind == sinter_op_type_cast) {
-        return dtype_is_wide_float(lo->g->values[v].lt.data_type) ? n->in[0] : -1;
+        return n->in[0];
     }
     if (n->kind == sinter_op_select) {
         port = is_scalar(lo, n->in[2]) ? 1 : 2;
@@ -157,7 +157,7 @@ int lower_mask_limits(const lowering_t *lo, attention_params_t *p)
         bool mask = true;
         v = under_mask(lo, v, p, &mask);
         whole = whole && mask;
-        if (whole && v >= 0) {
+        if (whole && v >= 0 && lo->spine[v] != 0 && p->n_limits > 0) {
             bare = v;
             p->n_bare = p->n_limits;
         }

@@ -44,6 +44,7 @@ typedef struct problem {
     cache_t cache;
     sink_t sink;
     mask_t mask;
+    bool bare;  /* the kernel may put the masks itself */
     int window; /* of a causal mask: so many columns up to the diagonal; 0: all */
     float fill;
     bool inf_as_zero, stats, prob, dynamic, plain; /* plain: no score chain at all */
@@ -59,7 +60,7 @@ typedef struct world {
     size_t out_bytes;
     chain_instr_t score_code[24], prob_code[4], post_code[1];
     chain_operand_t score_ops[8], post_ops[1];
-    chain_t score, prob, post;
+    chain_t score, bare, prob, post;
 } world_t;
 
 static size_t bytes_of(sinter_data_type_t type, int64_t n)
@@ -242,6 +243,7 @@ static void make_score(world_t *w)
         n = load(w, n, 1, MASK, nd);
         code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 0, .a = 0, .b = 1};
     }
+    const int n_bare = n, n_bare_operands = w->score.n_operands;
     if (p->mask >= MASK_CAUSAL) {
         n = p->window ? make_limit(w, n, true) : n;
         n = make_limit(w, n, false);
@@ -253,6 +255,9 @@ static void make_score(world_t *w)
                          .n_operands = w->score.n_operands,
                          .instrs = code,
                          .operands = w->score_ops};
+    w->bare = w->score;
+    w->bare.n_instrs = n_bare;
+    w->bare.n_operands = n_bare_operands;
 }
 
 /* prob = p^2 + 1/2: smooth, so that no rounding flips, and not 0 at 0. */
@@ -450,6 +455,8 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                                             .sink = p->sink ? SINK : -1,
                                             .inf_as_zero = p->inf_as_zero,
                                             .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0 : p->window ? 2 : 1,
+                                            .n_bare = p->plain || !p->bare || p->mask < MASK_CAUSAL ? 0 : p->window ? 2 : 1,
+                                            .bare = &w->bare,
                                             .limits = {{.moves = true, .n_terms = 1, .term = {SHIFT}, .sign = {1}, .fill = FILL},
                                                        {.lower = true,
                                                         .moves = true,
@@ -646,12 +653,12 @@ static void describe(const problem_t *p, const char *kernel, char *what, size_t 
     snprintf(what, n,
              "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V %s scale %s zp %s groups %d %d trans "
              "%d%d%d cache %d mask %d "
-             "sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
+             "bare %d sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
              kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1], (long long)p->q_batch[2], (long long)p->kv_batch[0],
              (long long)p->kv_batch[1], (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D, (long long)p->Dv,
              dtype_traits(p->q)->name, dtype_traits(p->k)->name, dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
              p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache,
-             (int)p->mask, (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
+             (int)p->mask, p->bare, (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
 }
 
 static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -703,6 +710,7 @@ static problem_t random_problem(void)
                    .dynamic = rnd() % 3 == 0,
                    .plain = rnd() % 8 == 0,
                    .threads = 1 + (int)(rnd() % 5)};
+    p.bare = rnd() % 2;
     p.window = rnd() % 2 ? 0 : (int[]){1, 2, 16, 40, 64, 100}[rnd() % 6];
     p.fill = rnd() % 4 ? -INFINITY : -1e4f;
     p.k_group = p.D % 4 == 0 && rnd() % 2 ? (int)(p.D % 8 || rnd() % 2 ? 4 : 8) : rnd() % 3 ? 0 : 1;
@@ -813,9 +821,11 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
     p = base; /* a window with tiles to skip on both sides */
     p.S = 150, p.T = 300, p.mask = MASK_CAUSAL_BOTTOM_RIGHT, p.window = 40, p.stats = true;
     run(&p, k, isa);
-    p.T = 100, p.inf_as_zero = true; /* rows before the first column */
+    p.T = 100, p.inf_as_zero = true, p.bare = true; /* rows before the first column */
     run(&p, k, isa);
-    p.S = 300, p.T = 150, p.mask = MASK_CAUSAL; /* and behind the last */
+    p.S = 200, p.T = 100, p.mask = MASK_CAUSAL; /* and behind the last */
+    run(&p, k, isa);
+    p.prob = true;
     run(&p, k, isa);
     p = base; /* decode */
     p.S = 1, p.T = 1000, p.D = 64, p.Dv = 64, p.q_batch[1] = 8, p.kv_batch[1] = 1, p.k = p.v = sinter_f4_e2m1, p.scale = sinter_e8m0,

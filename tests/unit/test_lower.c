@@ -1034,6 +1034,13 @@ static lt_t mask_or(const mask_parts_t *k)
     return keep(k, OP(k->m, type_cast, boolean, OP(k->m, maximum, f32, a, b)), k->score);
 }
 
+/* The second mask's second condition is of rows alone. */
+static lt_t mask_partly(const mask_parts_t *k)
+{
+    const lt_t a = OP(k->m, type_cast, f32, ge(k, plus(k, k->row, k->shift), k->col)), b = OP(k->m, type_cast, f32, ge(k, k->row, k->other));
+    return keep(k, ge(k, k->row, k->col), keep(k, OP(k->m, type_cast, boolean, OP(k->m, minimum, f32, a, b)), k->score));
+}
+
 /* What limits there are, last mask first: c <= or c >=, r if they move, the shift, + and - for scalars. */
 static void text_of_limits(const attention_params_t *a, char *text, size_t size)
 {
@@ -1055,12 +1062,13 @@ static void test_masks(sinter_engine_t *engine)
         lt_t (*mask)(const mask_parts_t *);
         const char *limits;
         bool no_rows;
-    } cases[] = {{mask_nested, "<=r+0 >=r+0- ", false},  {mask_bottom_right, "<=r+0+- >=r+1+-- ", false},
-                 {mask_product, "<=r+0 >=r+0- ", false}, {mask_distance, "<=r+0- >=r+0- ", false},
-                 {mask_added, "<=r+0 ", false},          {mask_length, "<=+0+ >=+1+ ", true},
-                 {mask_twice, "? ", false},              {mask_unknown_on_top, "? <=r+0 ", false},
-                 {mask_not_last, "", false},             {mask_vector, "? ", true},
-                 {mask_or, "? ", false}};
+        int bare; /* of them */
+    } cases[] = {{mask_nested, "<=r+0 >=r+0- ", false, 2},  {mask_bottom_right, "<=r+0+- >=r+1+-- ", false, 2},
+                 {mask_product, "<=r+0 >=r+0- ", false, 2}, {mask_distance, "<=r+0- >=r+0- ", false, 2},
+                 {mask_added, "<=r+0 ", false, 0},          {mask_length, "<=+0+ >=+1+ ", true, 2},
+                 {mask_twice, "? ", false, 0},              {mask_unknown_on_top, "? <=r+0 ", false, 0},
+                 {mask_not_last, "", false, 0},             {mask_vector, "? ", true, 0},
+                 {mask_or, "? ", false, 0},                 {mask_partly, "<=r+0 <=r+0+ ", false, 1}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         mini_t m;
         planned_t p;
@@ -1074,7 +1082,10 @@ static void test_masks(sinter_engine_t *engine)
         OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), cases[i].mask(&k)), IN(&m, f32, "2x4x7x8"));
         CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "mask %zu: %s", i, sinter_last_error_message());
         if (p.cp != NULL && p.cp->plan.n_steps == 1) {
-            text_of_limits(&p.cp->plan.steps[0].p.attention, text, sizeof text);
+            const attention_params_t *a = &p.cp->plan.steps[0].p.attention;
+            text_of_limits(a, text, sizeof text);
+            CHECK(a->n_bare == cases[i].bare && a->sink == -1, "mask %zu: %d limits are the masks", i, a->n_bare);
+            CHECK(a->n_bare == 0 || (a->bare == NULL) == (a->n_bare == a->n_limits), "mask %zu: what is left without them", i);
             CHECK(strcmp(text, cases[i].limits) == 0, "mask %zu: %s, not %s", i, text, cases[i].limits);
         } else {
             CHECK(false, "mask %zu: no attention step", i);

@@ -583,7 +583,8 @@ static void test_models(sinter_engine_t *engine)
     static const char *const rows[][2] = {
         {"sdpa", "sdpa"}, {"sdpa-5d-gqa", "sdpa"}, {"sdpa-reshape-gqa", "sdpa"}, {"sdpa-mqa-jax", "sdpa-mqa"}, {"sdpa-int4-kv", "sdpa"},
         {"sdpa-int4-k-only", "sdpa"}, {"sdpa-int4-v-only", "sdpa"}, {"sdpa-int8-static", "sdpa"}, {"sdpa-f8-static", "sdpa"}, {"sdpa-softcap", "sdpa"},
-        {"sdpa-causal", "sdpa"}, {"sdpa-causal-bottom-right", "sdpa"}, {"sdpa-select-mask", "sdpa"}, {"sdpa-stats", "sdpa"},
+        {"sdpa-causal", "sdpa"}, {"sdpa-causal-bottom-right", "sdpa"}, {"sdpa-select-mask", "sdpa"}, {"sdpa-window", "sdpa"}, {"sdpa-window-product", "sdpa"},
+        {"sdpa-sinks", "sdpa"}, {"sdpa-window-sinks", "sdpa"}, {"sdpa-stats", "sdpa"},
         {"sdpa-transposed-tail", "sdpa"}, {"sdpa-typecasts", "sdpa"}, {"matmul-bias-postops", "matmul"}, {"matmul-quantized-both", "matmul"},
         {"matmul-weight-int4", "matmul"}, {"matmul-typecast-quantize", "matmul"}, {"gated-mlp-swish", "gated-mlp"}, {"gated-mlp-gelu", "gated-mlp"},
         {"gated-mlp-single", "gated-mlp"}, {"gated-mlp-int4", "gated-mlp"}, {"eltwise-chain", "eltwise"}, {"softmax-postops", "softmax"},

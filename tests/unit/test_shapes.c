@@ -53,6 +53,8 @@ static const struct {
 
     /* softmax */
     {"SoftMax 1:f32:2x3x4 -> 90:f32:* 91:f32:*", {"2x3x4", "2x1x4"}},
+    {"SoftMax axis=-1 1:f32:2x3x? 2:bf16:3x1 -> 90:f32:* 91:f32:*", {"2x3x?", "2x3x1"}},
+    {"SoftMax axis=0 1:f32:2x3 2:f32:? -> 90:f32:*", {"2x3"}},
     {"SoftMax axis=-1 1:f32:2x3x4 -> 90:bf16:* 91:f32:*", {"2x3x4", "2x3x1"}},
     {"LogSoftmax 1:f32:5 -> 90:f32:*", {"5"}},
 
