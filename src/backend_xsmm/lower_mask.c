@@ -56,8 +56,7 @@ static bool add_affine(const lowering_t *lo, int v, int sign, affine_t *a, int d
     if ((n->kind != sinter_op_add && n->kind != sinter_op_subtract) || depth == MAX_DEPTH) {
         return false;
     }
-    return add_affine(lo, n->in[0], sign, a, depth + 1) &&
-           add_affine(lo, n->in[1], n->kind == sinter_op_add ? sign : -sign, a, depth + 1);
+    return add_affine(lo, n->in[0], sign, a, depth + 1) && add_affine(lo, n->in[1], n->kind == sinter_op_add ? sign : -sign, a, depth + 1);
 }
 
 static bool add_limit(attention_params_t *p, const column_limit_t *limit)

@@ -368,7 +368,7 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define SOFTMAX \
+#define SOFTMAX                                                                                                                            \
     .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
 KERNEL(softmax_rows_f32_avx512, SOFTMAX, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(softmax_rows_f32_avx2, SOFTMAX, .isa = sinter_isa_avx2, .cost = 300)
