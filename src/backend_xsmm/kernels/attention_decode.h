@@ -31,7 +31,7 @@ enum {
     DECODE_CLASSES = 32,  /* in a row: a head of 256 floats in vectors of 8 */
     DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
     DECODE_SLOW = 16, /* tokens at a time where values go through floats */
-    DECODE_AHEAD = 2048 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
+    DECODE_AHEAD = 6144 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
 };
 
 /* Queries that are worked off together of n that are left. */
