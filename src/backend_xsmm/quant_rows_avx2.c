@@ -3,35 +3,11 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
+#include "simd_avx2.h"
 
-#define TARGET __attribute__((target("avx2,fma,f16c")))
-#define OP TARGET static inline __attribute__((always_inline))
-enum { LANES = 8 };
-typedef __m256 vf;
 typedef __m256i vi;
 
 /* clang-format off: a table of one-liners */
-OP vi below(int n)
-{
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-OP vf vf_load(const float *p)
-{
-    return _mm256_loadu_ps(p);
-}
-OP void vf_store(float *p, vf x)
-{
-    _mm256_storeu_ps(p, x);
-}
-OP vf vf_load_n(const float *p, int n)
-{
-    return _mm256_maskload_ps(p, below(n));
-}
-OP void vf_store_n(float *p, vf x, int n)
-{
-    _mm256_maskstore_ps(p, below(n), x);
-}
 OP vi vi_load(const int32_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
@@ -59,22 +35,6 @@ OP vi vi_xor(vi a, vi b)
 OP vi vi_max(vi a, vi b)
 {
     return _mm256_max_epi32(a, b);
-}
-OP vf vf_set1(float x)
-{
-    return _mm256_set1_ps(x);
-}
-OP vf vf_add(vf a, vf b)
-{
-    return _mm256_add_ps(a, b);
-}
-OP vf vf_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-OP vf vf_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
 }
 OP vf vf_div(vf a, vf b)
 {

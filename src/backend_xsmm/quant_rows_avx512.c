@@ -3,35 +3,11 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
+#include "simd_avx512.h"
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
-#define OP TARGET static inline __attribute__((always_inline))
-enum { LANES = 16 };
-typedef __m512 vf;
 typedef __m512i vi;
 
 /* clang-format off: a table of one-liners */
-OP __mmask16 below(int n)
-{
-    return (__mmask16)((1u << n) - 1);
-}
-OP vf vf_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-OP void vf_store(float *p, vf x)
-{
-    _mm512_storeu_ps(p, x);
-}
-OP vf vf_load_n(const float *p, int n)
-{
-    return _mm512_maskz_loadu_ps(below(n), p);
-}
-OP void vf_store_n(float *p, vf x, int n)
-{
-    _mm512_mask_storeu_ps(p, below(n), x);
-}
 OP vi vi_load(const int32_t *p)
 {
     return _mm512_loadu_si512(p);
@@ -59,22 +35,6 @@ OP vi vi_xor(vi a, vi b)
 OP vi vi_max(vi a, vi b)
 {
     return _mm512_max_epi32(a, b);
-}
-OP vf vf_set1(float x)
-{
-    return _mm512_set1_ps(x);
-}
-OP vf vf_add(vf a, vf b)
-{
-    return _mm512_add_ps(a, b);
-}
-OP vf vf_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-OP vf vf_mul(vf a, vf b)
-{
-    return _mm512_mul_ps(a, b);
 }
 OP vf vf_div(vf a, vf b)
 {

@@ -3,54 +3,13 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
 #include <string.h>
 
-#define TARGET __attribute__((target("avx2,fma,f16c")))
-#define OP TARGET static inline __attribute__((always_inline))
-enum { LANES = 8, GEMM_NV = 2 };
+#include "simd_avx2.h"
+
+enum { GEMM_NV = 2 };
 #define LEVEL sinter_isa_avx2
-typedef __m256 vf;
 
-/* clang-format off: a table of one-liners */
-OP vf vf_load(const float *p)
-{
-    return _mm256_loadu_ps(p);
-}
-OP void vf_store(float *p, vf x)
-{
-    _mm256_storeu_ps(p, x);
-}
-OP vf vf_set1(float x)
-{
-    return _mm256_set1_ps(x);
-}
-OP vf vf_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-OP vf vf_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-OP vf vf_fma(vf a, vf b, vf c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-OP __m256i lanes_below(int n)
-{
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-OP vf vf_load_n(const float *p, int n)
-{
-    return _mm256_maskload_ps(p, lanes_below(n));
-}
-OP void vf_store_n(float *p, vf x, int n)
-{
-    _mm256_maskstore_ps(p, lanes_below(n), x);
-}
-
-/* clang-format on */
 OP void transpose8(const float *src, int64_t lds, float *dst, int64_t ldd)
 {
     __m256 r[8], t[8];

@@ -3,54 +3,13 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
 #include <string.h>
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
-#define OP TARGET static inline __attribute__((always_inline))
-enum { LANES = 16, GEMM_NV = 4 };
+#include "simd_avx512.h"
+
+enum { GEMM_NV = 4 };
 #define LEVEL sinter_isa_avx512
-typedef __m512 vf;
 
-/* clang-format off: a table of one-liners */
-OP vf vf_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-OP void vf_store(float *p, vf x)
-{
-    _mm512_storeu_ps(p, x);
-}
-OP vf vf_set1(float x)
-{
-    return _mm512_set1_ps(x);
-}
-OP vf vf_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-OP vf vf_mul(vf a, vf b)
-{
-    return _mm512_mul_ps(a, b);
-}
-OP vf vf_fma(vf a, vf b, vf c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-OP __mmask16 lanes_below(int n)
-{
-    return (__mmask16)((1u << n) - 1);
-}
-OP vf vf_load_n(const float *p, int n)
-{
-    return _mm512_maskz_loadu_ps(lanes_below(n), p);
-}
-OP void vf_store_n(float *p, vf x, int n)
-{
-    _mm512_mask_storeu_ps(p, lanes_below(n), x);
-}
-
-/* clang-format on */
 OP void transpose16(const float *src, int64_t lds, float *dst, int64_t ldd)
 {
     __m512 r[16], t[16];

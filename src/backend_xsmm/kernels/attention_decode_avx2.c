@@ -3,50 +3,12 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
 #include <string.h>
 
-#define TARGET __attribute__((target("avx2,fma,f16c")))
-#define OP TARGET static inline __attribute__((always_inline))
-enum { LANES = 8, ACCS = 8, PAIR = 1 };
-typedef __m256 vf;
+#include "../simd_avx2.h"
 
-OP vf vf_load(const float *p)
-{
-    return _mm256_loadu_ps(p);
-}
-OP void vf_store(float *p, vf x)
-{
-    _mm256_storeu_ps(p, x);
-}
-OP vf vf_set1(float x)
-{
-    return _mm256_set1_ps(x);
-}
-OP vf vf_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-OP vf vf_add(vf a, vf b)
-{
-    return _mm256_add_ps(a, b);
-}
-OP vf vf_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-OP vf vf_fma(vf a, vf b, vf c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-OP __m256i lanes_below(int n)
-{
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-OP vf vf_load_n(const float *p, int n)
-{
-    return _mm256_maskload_ps(p, lanes_below(n));
-}
+enum { ACCS = 8, PAIR = 1 };
+
 /* Short loads seldom cross a cache line. */
 OP vf vf_groups(const float *p, bool few)
 {
@@ -61,36 +23,35 @@ OP void prefetch(const unsigned char *p)
     _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
-/* Pairs of rows are folded into one until each lane holds one row's sum. */
-OP void reduce(const float *rows, float *s)
+/* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of rows 0 to 3 and 4 to 7. */
+OP void fold(const float *rows, vf *to)
 {
     vf x[8];
     UNROLL
     for (int i = 0; i < 8; i += 2) {
-        const vf a = _mm256_loadu_ps(rows + i * 8), b = _mm256_loadu_ps(rows + i * 8 + 8);
-        x[i] = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        const vf a = vf_load(rows + i * 8), b = vf_load(rows + i * 8 + 8);
+        x[i] = vf_add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
     }
     UNROLL
     for (int i = 0; i < 8; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
-        x[i] = _mm256_add_ps(_mm256_shuffle_ps(x[i], x[i + 2], 0x44), _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
+        to[i / 4] = vf_add(_mm256_shuffle_ps(x[i], x[i + 2], 0x44), _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
     }
-    _mm256_storeu_ps(s, _mm256_add_ps(_mm256_permute2f128_ps(x[0], x[4], 0x20), _mm256_permute2f128_ps(x[0], x[4], 0x31)));
 }
 
-/* As above up to 128-bit lanes, which are the halves. */
+OP void reduce(const float *rows, float *s)
+{
+    vf x[2];
+    fold(rows, x);
+    vf_store(s, vf_add(_mm256_permute2f128_ps(x[0], x[1], 0x20), _mm256_permute2f128_ps(x[0], x[1], 0x31)));
+}
+
 OP void reduce_halves(const float *rows, float *s)
 {
-    vf x[8];
-    UNROLL
-    for (int i = 0; i < 8; i += 2) {
-        const vf a = _mm256_loadu_ps(rows + i * 8), b = _mm256_loadu_ps(rows + i * 8 + 8);
-        x[i] = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-    }
-    UNROLL
-    for (int i = 0; i < 8; i += 4) {
-        const vf y = _mm256_add_ps(_mm256_shuffle_ps(x[i], x[i + 2], 0x44), _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
-        _mm256_storeu_ps(s + 2 * i, _mm256_permutevar8x32_ps(y, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
-    }
+    const __m256i low = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    vf x[2];
+    fold(rows, x);
+    vf_store(s, _mm256_permutevar8x32_ps(x[0], low));
+    vf_store(s + 8, _mm256_permutevar8x32_ps(x[1], low));
 }
 
 typedef enum form { NIBBLES_S4, NIBBLES_U4, NIBBLES_E2M1, BYTES_S8, BYTES_U8, BYTES_E5M2, BYTES_E4M3, HALVES, BRAINS, WORDS } form_t;

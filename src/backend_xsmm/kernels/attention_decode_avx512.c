@@ -3,50 +3,12 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
 #include <string.h>
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
-#define OP TARGET static inline __attribute__((always_inline))
-enum { LANES = 16, ACCS = 16, PAIR = 2 };
-typedef __m512 vf;
+#include "../simd_avx512.h"
 
-OP vf vf_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-OP void vf_store(float *p, vf x)
-{
-    _mm512_storeu_ps(p, x);
-}
-OP vf vf_set1(float x)
-{
-    return _mm512_set1_ps(x);
-}
-OP vf vf_mul(vf a, vf b)
-{
-    return _mm512_mul_ps(a, b);
-}
-OP vf vf_add(vf a, vf b)
-{
-    return _mm512_add_ps(a, b);
-}
-OP vf vf_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-OP vf vf_fma(vf a, vf b, vf c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-OP __mmask16 lanes_below(int n)
-{
-    return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
-}
-OP vf vf_load_n(const float *p, int n)
-{
-    return _mm512_maskz_loadu_ps(lanes_below(n), p);
-}
+enum { ACCS = 16, PAIR = 2 };
+
 /* Short loads seldom cross a cache line. */
 OP vf vf_groups(const float *p, bool few)
 {
@@ -62,46 +24,40 @@ OP void prefetch(const unsigned char *p)
     _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
-/* Pairs of rows are folded into one until each lane holds one row's sum. */
-OP void reduce(const float *rows, float *s)
+/* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors, of lower and upper halves of rows i.. and of
+ * rows i + 4.. in turn, i = 0 and 8. */
+OP void fold(const float *rows, vf *to)
 {
     vf x[16];
     UNROLL
     for (int i = 0; i < 16; i += 2) {
-        const vf a = _mm512_loadu_ps(rows + i * 16), b = _mm512_loadu_ps(rows + i * 16 + 16);
-        x[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        const vf a = vf_load(rows + i * 16), b = vf_load(rows + i * 16 + 16);
+        x[i] = vf_add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     }
     UNROLL
     for (int i = 0; i < 16; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
-        x[i] = _mm512_add_ps(_mm512_shuffle_ps(x[i], x[i + 2], 0x44), _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
+        x[i] = vf_add(_mm512_shuffle_ps(x[i], x[i + 2], 0x44), _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
     }
     UNROLL
     for (int i = 0; i < 16; i += 8) {
-        x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
+        to[i / 8] = vf_add(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
     }
-    _mm512_storeu_ps(s, _mm512_add_ps(_mm512_shuffle_f32x4(x[0], x[8], 0x88), _mm512_shuffle_f32x4(x[0], x[8], 0xdd)));
 }
 
-/* As above up to 128-bit lanes, of which two make a half. */
+OP void reduce(const float *rows, float *s)
+{
+    vf x[2];
+    fold(rows, x);
+    vf_store(s, vf_add(_mm512_shuffle_f32x4(x[0], x[1], 0x88), _mm512_shuffle_f32x4(x[0], x[1], 0xdd)));
+}
+
 OP void reduce_halves(const float *rows, float *s)
 {
-    vf x[16];
-    UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        const vf a = _mm512_loadu_ps(rows + i * 16), b = _mm512_loadu_ps(rows + i * 16 + 16);
-        x[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    }
-    UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        x[i] = _mm512_add_ps(_mm512_shuffle_ps(x[i], x[i + 2], 0x44), _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
-    }
-    UNROLL
-    for (int i = 0; i < 16; i += 8) { /* 128-bit lanes: lower and upper halves of rows i.., then of rows i + 4.. */
-        x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
-    }
     const __m512i low = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-    _mm512_storeu_ps(s, _mm512_permutexvar_ps(low, x[0]));
-    _mm512_storeu_ps(s + 16, _mm512_permutexvar_ps(low, x[8]));
+    vf x[2];
+    fold(rows, x);
+    vf_store(s, _mm512_permutexvar_ps(low, x[0]));
+    vf_store(s + 16, _mm512_permutexvar_ps(low, x[1]));
 }
 
 typedef enum form { NIBBLES, BYTES_S8, BYTES_U8, BYTES_E5M2, BYTES_E4M3, HALVES, BRAINS, WORDS } form_t;
