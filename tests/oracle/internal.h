@@ -40,14 +40,17 @@ typedef struct orc_value {
     sinter_logical_tensor_t lt;
     size_t n;
     double *v, *b;
+    double *scale;              /* small_codes, and a mode that lets kernels fold scales: the scale of each element; else NULL */
     const orc_tensor_t *source; /* graph input, decoded when first used */
     size_t uses;                /* consumers still to run */
     bool ready, wanted, produced;
     bool saturates;                  /* what lies beyond the type's largest number was stored as that */
     bool kept;                       /* elements of a value of the same type, which went through its roundings already */
     bool walked;                     /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
+    bool probabilities;              /* of a SoftMax, possibly changed by elementwise ops since */
     bool from_int;                   /* dequantised from an integer type, possibly moved or cast since */
-    int64_t group[SINTER_MAX_NDIMS]; /* from_int: elements of each dim that share a scale */
+    bool small_codes;                /* likewise, from codes that are integers of 8 bits at most, up to a power of two */
+    int64_t group[SINTER_MAX_NDIMS]; /* dequantised: elements of each dim that share a scale */
 } orc_value_t;
 
 typedef struct orc_ctx {

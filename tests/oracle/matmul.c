@@ -9,12 +9,24 @@
  *                  already have LAMBDA in them (`walked`) and are not multiplied again. What all errors of a row have in common is
  *                  relative to the result, (|e|_2 / |a|_2) |c|.
  *                  The smaller of the two bounds counts.
+ *   limbs          where one operand B has small codes, b_kn = s_kn c_kn with integers c_kn (code - zero point), every mode below strict lets
+ *                  a kernel multiply the codes exactly with integers that stand for the other operand: two int8 limbs in tf32, f16, bf16
+ *                  and any, one in int8. Each element of A may then be off by LIMB times the largest magnitude of its group:
+ *                    - those of the row that share a scale of B along k (the query and K: groups along D), or
+ *                    - where every element along k has a scale of its own (K per channel, V per token), and for probabilities with any
+ *                      scales along k: the whole row, with the scale folded in before. What is split is a_mk s_kn, and off by
+ *                      LIMB max_k |a_mk s_kn|; the products c_kn come after. A kernel that takes the maximum of a tile of k only, or
+ *                      keeps the scale out, errs less. Columns n may share limbs only where they share all scales s_kn.
+ *                  This comes on top of the roundings of the mode. Sums of the integer products are exact or in f32.
  * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict arithmetic is exact, as is the demand. */
 #include <float.h>
 
 #include "internal.h"
 
 #define LAMBDA 4.0
+/* A signed limb of 8 bits has 127 steps on either side, two have 2^15: twice the largest rounding error of each. */
+#define ONE_LIMB 0x1p-7
+#define TWO_LIMBS 0x1p-15
 
 typedef struct shape {
     int batch_dims;
@@ -24,12 +36,13 @@ typedef struct shape {
 /* 2- and 4-norms of a row's values, of their bounds, and of what the mode may do to them. */
 typedef struct norms {
     double v2, v4, b2, b4, m2, m4;
+    double c1, c2; /* 1- and 2-norm of the codes, where scales are folded into the other operand */
 } norms_t;
 
 /* Operand as batches of matrices (row: m or n, col: k), with the batch strides that broadcasting leaves. */
 typedef struct operand {
     const orc_value_t *t;
-    int k_dim;
+    int k_dim, row_dim; /* of the tensor; row_dim -1: none */
     int64_t rows, row, col, own_batches;
     int64_t batch_stride[SINTER_MAX_NDIMS]; /* in matrices of the operand, 0 where broadcast */
     int64_t group;                          /* neighbours along k that share a quantisation group of the other operand */
@@ -38,7 +51,8 @@ typedef struct operand {
 } operand_t;
 
 typedef struct precision {
-    double a_relative, b_relative, absolute, a_group, b_group;
+    double a_relative, b_relative, absolute;
+    double a_limbs, b_limbs; /* relative to the largest of a group; 0: no limbs */
     double flush; /* products and sums below this may become zero */
     bool strict;
 } precision_t;
@@ -47,8 +61,9 @@ typedef struct precision {
 static precision_t precision_of(const orc_ctx_t *c)
 {
     bool a_int = c->in[0]->from_int, b_int = c->in[1]->from_int;
+    bool a_codes = c->in[0]->small_codes, b_codes = c->in[1]->small_codes;
     precision_t p = {0};
-    double relative = 0;
+    double relative = 0, limbs = TWO_LIMBS;
 
     if ((a_int || b_int) && !c->apply_to_int) {
         p.strict = true;
@@ -65,14 +80,13 @@ static precision_t precision_of(const orc_ctx_t *c)
         relative = 0x1p-8;
         p.absolute = p.flush = 0x1p-126; /* the processors' bf16 instructions know no subnormals */
         break;
-    case sinter_fpmath_mode_int8: /* the side that is not integer already, if the other is */
-        p.a_group = b_int && !a_int ? 0x1p-7 : 0;
-        p.b_group = a_int && !b_int ? 0x1p-7 : 0;
-        break;
-    default: break;
+    case sinter_fpmath_mode_int8: limbs = ONE_LIMB; break;
+    default: limbs = 0; break;
     }
     p.a_relative = p.b_relative = relative;
-    p.strict = relative == 0 && p.a_group == 0 && p.b_group == 0;
+    p.a_limbs = b_codes && !a_codes ? limbs : 0; /* the side that has no codes, if the other has */
+    p.b_limbs = a_codes && !b_codes ? limbs : 0;
+    p.strict = relative == 0 && p.a_limbs == 0 && p.b_limbs == 0;
     return p;
 }
 
@@ -112,6 +126,8 @@ static int matmul_shape(orc_ctx_t *c, shape_t *s, operand_t *a, operand_t *b)
         .t = c->in[0], .k_dim = la->ndims == 1 ? 0 : na + (ta ? 0 : 1), .rows = s->m, .row = ta ? 1 : s->k, .col = ta ? s->m : 1};
     *b = (operand_t){
         .t = c->in[1], .k_dim = lb->ndims == 1 ? 0 : nb + (tb ? 1 : 0), .rows = s->n, .row = tb ? s->k : 1, .col = tb ? 1 : s->n};
+    a->row_dim = la->ndims == 1 ? -1 : na + (ta ? 1 : 0);
+    b->row_dim = lb->ndims == 1 ? -1 : nb + (tb ? 0 : 1);
     return orc_shape(c, 0, ndims, out);
 }
 
@@ -207,7 +223,7 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
         power_sums_t s = block_sums(o, batch * o->rows * k + row * o->row, rows, k);
         for (int64_t r = 0; r < rows; r++) {
             norms_t *n = &o->norms[batch * o->rows + row + r];
-            *n = (norms_t){sqrt(s.v2[r]), fourth_root(s.v4[r]), sqrt(s.b2[r]), fourth_root(s.b4[r]), 0, 0};
+            *n = (norms_t){.v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b2 = sqrt(s.b2[r]), .b4 = fourth_root(s.b4[r])};
             n->m2 = o->mode_relative * n->v2 + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
             n->m4 = o->mode_relative * n->v4 + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
         }
@@ -320,17 +336,90 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
     }
 }
 
+/* ---- limbs with folded scales ----------------------------------------------------------------------------------------------------- */
+
+/* Whether the scales of codes are folded into x before it is split: see the head of the file. */
+static bool folds(const operand_t *x, const operand_t *codes, const shape_t *s)
+{
+    int64_t group = group_along_k(codes, s);
+    return codes->t->scale && group < s->k && (group == 1 || x->t->probabilities);
+}
+
+/* 1- and 2-norms of a column of codes. */
+static void code_norms(const operand_t *codes, int64_t at, int64_t k, double *norm1, double *norm2)
+{
+    double sum = 0, sum2 = 0;
+
+    for (int64_t i = 0; i < k; i++) {
+        double scale = codes->t->scale[at + i * codes->col], c = scale != 0 ? fabs(codes->t->v[at + i * codes->col] / scale) : 0;
+        sum += c;
+        sum2 += c * c;
+    }
+    *norm1 = sum;
+    *norm2 = sqrt(sum2);
+}
+
+/* The largest |x s| of a row of x and a column of scales. */
+static double folded_max(const operand_t *x, int64_t x_at, const operand_t *codes, int64_t at, int64_t k)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < k; i++) {
+        int64_t j = x_at + i * x->col;
+        double w = (fabs(x->t->v[j]) + (x->t->b ? x->t->b[j] : 0)) * fabs(codes->t->scale[at + i * codes->col]);
+        most = w > most ? w : most;
+    }
+    return most;
+}
+
+/* One matrix: adds the error of row r of x and column j of codes to bound[r * x_step + j * code_step]. */
+static void add_folded(double limbs, int64_t k, const operand_t *x, int64_t x_at, const operand_t *codes, int64_t code_at, double *bound,
+                       int64_t x_step, int64_t code_step)
+{
+    int64_t shared = codes->row_dim >= 0 && codes->t->group[codes->row_dim] > 0 ? codes->t->group[codes->row_dim] : 1;
+
+#pragma omp parallel for collapse(2)
+    for (int64_t first = 0; first < codes->rows; first += shared)
+        for (int64_t r = 0; r < x->rows; r++) {
+            double e = limbs * folded_max(x, x_at + r * x->row, codes, code_at + first * codes->row, k);
+            for (int64_t j = first; j < first + shared && j < codes->rows; j++) {
+                const norms_t *n = &codes->norms[code_at / (codes->rows * k) * codes->rows + j];
+                double random = LAMBDA * e * n->c2, certain = e * n->c1;
+                bound[r * x_step + j * code_step] += random < certain ? random : certain;
+            }
+        }
+}
+
+static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *b, const precision_t *p, double *bound)
+{
+    const operand_t *codes = p->a_limbs > 0 ? b : a;
+
+#pragma omp parallel for
+    for (int64_t i = 0; i < codes->own_batches * codes->rows; i++) {
+        int64_t at = i / codes->rows * codes->rows * s->k + i % codes->rows * codes->row;
+        code_norms(codes, at, s->k, &codes->norms[i].c1, &codes->norms[i].c2);
+    }
+    for (int64_t i = 0; i < s->batches; i++) {
+        int64_t at_a = own_batch(a, s, i) * s->m * s->k, at_b = own_batch(b, s, i) * s->n * s->k;
+        if (codes == b)
+            add_folded(p->a_limbs, s->k, a, at_a, b, at_b, bound + i * s->m * s->n, s->n, 1);
+        else
+            add_folded(p->b_limbs, s->k, b, at_b, a, at_a, bound + i * s->m * s->n, 1, s->n);
+    }
+}
+
 static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t *b, const precision_t *p, orc_value_t *out)
 {
     double terms = (double)s->k, walk = 2 * sqrt(terms) + 2, gamma = (walk < terms ? walk : terms) * ORC_U, limit;
     int64_t rows = s->batches * s->m;
+    bool folded = (p->a_limbs > 0 && folds(a, b, s)) || (p->b_limbs > 0 && folds(b, a, s));
 
     a->group = group_along_k(b, s);
     b->group = group_along_k(a, s);
     a->mode_relative = p->a_relative;
     b->mode_relative = p->b_relative;
-    a->mode_group = p->a_group;
-    b->mode_group = p->b_group;
+    a->mode_group = folded ? 0 : p->a_limbs;
+    b->mode_group = folded ? 0 : p->b_limbs;
     a->mode_absolute = b->mode_absolute = p->absolute;
     if (operand_norms(c, a, s->k) || operand_norms(c, b, s->k))
         return -1;
@@ -341,6 +430,8 @@ static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t
         const norms_t *na = a->norms + own_batch(a, s, batch) * s->m + r % s->m, *nb = b->norms + own_batch(b, s, batch) * s->n;
         bound_row(s, a, na, b, nb, gamma, limit, out->v + r * s->n, out->b + r * s->n);
     }
+    if (folded)
+        bound_folded(s, a, b, p, out->b);
     for (int64_t i = 0; p->flush > 0 && i < rows * s->n; i++)
         out->b[i] += terms * p->flush;
     out->walked = s->k >= 16; /* short sums have certain bounds */

@@ -4,6 +4,7 @@
 static void keep_origin(orc_ctx_t *c)
 {
     c->out[0]->from_int = c->in[0]->from_int;
+    c->out[0]->small_codes = c->in[0]->small_codes;
     c->out[0]->kept = c->out[0]->lt.data_type == c->in[0]->lt.data_type;
     memcpy(c->out[0]->group, c->in[0]->group, sizeof c->in[0]->group);
 }
@@ -69,6 +70,18 @@ static void copy_chunk(const orc_chunk_t *k)
     memmove(k->ov, k->v[0], k->n * sizeof(double));
 }
 
+/* The scales of the elements go with them. */
+static int move_scales(orc_ctx_t *c, orc_view_t view)
+{
+    orc_value_t from = {.lt = c->in[0]->lt, .n = c->in[0]->n, .v = c->in[0]->scale}, to = {.lt = c->out[0]->lt, .n = c->out[0]->n};
+
+    view.src = &from;
+    if (from.v && orc_map(c, &to, 1, &view, copy_chunk, NULL, false))
+        return -1;
+    c->out[0]->scale = to.v;
+    return 0;
+}
+
 int oracle_static_transpose(orc_ctx_t *c)
 {
     const orc_attr_t *order = orc_attr(c, sinter_op_attr_order);
@@ -93,7 +106,7 @@ int oracle_static_transpose(orc_ctx_t *c)
     keep_origin(c);
     for (int d = 0; d < ndims; d++)
         c->out[0]->group[d] = c->in[0]->group[order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d]];
-    if (orc_shape(c, 0, ndims, dims))
+    if (orc_shape(c, 0, ndims, dims) || move_scales(c, view))
         return -1;
     return orc_map(c, c->out[0], 1, &view, copy_chunk, NULL, false);
 }

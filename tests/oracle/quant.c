@@ -87,6 +87,31 @@ static void quantize_chunk(const orc_chunk_t *k)
     }
 }
 
+/* Up to a power of two, the codes are integers of 8 bits at most: int8 limbs of the other operand of a product multiply them exactly. */
+static bool has_small_codes(sinter_data_type_t type)
+{
+    return type == sinter_f4_e2m1 || type == sinter_f6_e2m3 || (orc_class(type) == ORC_INT && orc_type_bits(type) <= 8);
+}
+
+static void copy_scales(const orc_chunk_t *k) { memcpy(k->ov, k->v[0], k->n * sizeof(double)); }
+
+/* The scale of each element, for the modes in which products may fold them into the other operand. */
+static int keep_scales(orc_ctx_t *c, const orc_view_t *scales)
+{
+    orc_value_t each = {.lt = c->out[0]->lt, .n = c->out[0]->n};
+    bool dying = c->dying[1];
+    int failed;
+
+    if (c->mode == sinter_fpmath_mode_strict)
+        return 0;
+    c->dying[1] = false; /* still to be used */
+    failed = orc_map(c, &each, 1, scales, copy_scales, NULL, false);
+    c->dying[1] = dying;
+    free(each.b);
+    c->out[0]->scale = each.v;
+    return failed;
+}
+
 static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps, bool quantize)
 {
     const sinter_logical_tensor_t *lt = &c->in[0]->lt;
@@ -101,6 +126,9 @@ static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps
         param_view(c, &views[2], zps, lt->ndims, lt->dims, NULL))
         return -1;
     out->from_int = !quantize && orc_class(lt->data_type) == ORC_INT;
+    out->small_codes = !quantize && has_small_codes(lt->data_type);
+    if (out->small_codes && keep_scales(c, &views[1]))
+        return -1;
     return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &to_int, quantize);
 }
 

@@ -228,8 +228,11 @@ static int run_op(run_t *r, const orc_op_t *op)
     walked = hands_on_walked(&c);
     if (oracles[op->kind](&c))
         return -1;
-    for (size_t i = 0; i < c.n_out; i++)
+    for (size_t i = 0; i < c.n_out; i++) {
         c.out[i]->walked = c.out[i]->walked || walked;
+        for (size_t k = 0; k < c.n_in && op->kind != sinter_op_matmul; k++)
+            c.out[i]->probabilities = c.out[i]->probabilities || c.in[k]->probabilities;
+    }
     for (size_t k = 0; k < c.n_in; k++)
         if (c.dying[k])
             orc_value_clear(c.in[k]);

@@ -602,19 +602,20 @@ static void test_dynamic_groups(void)
     free_results(r, 2);
 }
 
-/* An s8 weight dequantised and multiplied: the mode counts for it only with apply_to_int. */
-static double int_weight_bound(sinter_fpmath_mode_t mode, int apply_to_int)
+/* An s8 weight dequantised by one scale, or one for each row of it, and multiplied: the mode counts for it only with apply_to_int. */
+static double int_weight_bound(sinter_fpmath_mode_t mode, int apply_to_int, int n_scales)
 {
     const int64_t da[] = {1, 2}, db[] = {2, 1};
-    float a[2] = {0.3f, 0.7f}, scale = 0.5f;
+    float a[2] = {0.3f, 0.7f}, scale[2] = {0.5f, 2};
     int8_t w[2] = {3, 5};
-    sinter_logical_tensor_t in[3] = {describe(1, sinter_f32, 2, da), describe(2, sinter_s8, 2, db), describe(3, sinter_f32, 0, NULL)};
+    sinter_logical_tensor_t in[3] = {describe(1, sinter_f32, 2, da), describe(2, sinter_s8, 2, db),
+                                     describe(3, sinter_f32, n_scales > 1 ? 2 : 0, db)};
     sinter_logical_tensor_t weight = describe(4, sinter_f32, 2, db), out = unknown(5, sinter_f32), codes[2] = {in[1], in[2]};
     sinter_logical_tensor_t factors[2] = {in[0], weight};
     orc_op_t ops[2] = {{1, sinter_op_dynamic_dequantize, 0, 2, 1, NULL, codes, &weight},
                        {2, sinter_op_matmul, 0, 2, 1, NULL, factors, &out}};
     orc_graph_t graph = {2, ops, mode, apply_to_int};
-    orc_tensor_t inputs[3] = {{in[0], a}, {in[1], w}, {in[2], &scale}};
+    orc_tensor_t inputs[3] = {{in[0], a}, {in[1], w}, {in[2], scale}};
     uint64_t id = 5;
     orc_result_t r;
     char err[200] = "";
@@ -628,22 +629,101 @@ static double int_weight_bound(sinter_fpmath_mode_t mode, int apply_to_int)
 
 static void test_modes(void)
 {
-    /* |a| = 0.76, |b| = 2.92 */
-    check(int_weight_bound(sinter_fpmath_mode_strict, 1) < 1e-6, "strict");
-    check(int_weight_bound(sinter_fpmath_mode_bf16, 0) < 1e-6, "bf16 not applied to int");
-    check(int_weight_bound(sinter_fpmath_mode_int8, 0) < 1e-6, "int8 not applied to int");
-    check(near(int_weight_bound(sinter_fpmath_mode_bf16, 1), 2 * 0x1p-8 * 0.7616 * 2.9155, 0.01), "bf16");
-    check(near(int_weight_bound(sinter_fpmath_mode_f16, 1), 2 * 0x1p-11 * 0.7616 * 2.9155, 0.01), "f16");
-    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1), 0x1p-7 * 0.7 * sqrt(2) * 2.9155, 0.01), "int8 of the group's largest element");
-}
+    /* |a| = 0.76, |b| = 2.92; its limbs are off by parts of 0.7 in each of two elements */
+    const double largest = 0.7 * sqrt(2) * 2.9155, folded = 0.7 * 2 * (3 + 5);
 
-/* ---- bounds ------------------------------------------------------------------------------------------------------------------- */
+    check(int_weight_bound(sinter_fpmath_mode_strict, 1, 1) < 1e-6, "strict");
+    check(int_weight_bound(sinter_fpmath_mode_bf16, 0, 1) < 1e-6, "bf16 not applied to int");
+    check(int_weight_bound(sinter_fpmath_mode_int8, 0, 1) < 1e-6, "int8 not applied to int");
+    check(near(int_weight_bound(sinter_fpmath_mode_bf16, 1, 1), 2 * 0x1p-8 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004), "bf16");
+    check(near(int_weight_bound(sinter_fpmath_mode_f16, 1, 1), 2 * 0x1p-11 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004), "f16");
+    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 1), 0x1p-7 * largest, 0.004), "int8 of the group's largest element");
+    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 2), 0x1p-7 * folded, 0.004), "int8 of the largest product with a scale");
+    check(int_weight_bound(sinter_fpmath_mode_strict, 1, 2) < 1e-5, "strict, two scales");
+}
 
 static float noise(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (float)((double)(*state >> 33) * 0x1p-30 - 1);
 }
+
+/* ---- limbs ---------------------------------------------------------------------------------------------------------------------- */
+
+enum { TOKENS = 300, COLS = 64, COL_GROUP = 16, COL_GROUPS = COLS / COL_GROUP };
+
+/* Weights of very different size times s4 codes with a scale for each token and group of columns. */
+typedef struct limb_case {
+    float p[TOKENS], scale[TOKENS * COL_GROUPS], out[COLS];
+    unsigned char codes[TOKENS * COLS / 2];
+} limb_case_t;
+
+static int code_of(const limb_case_t *l, int t, int j)
+{
+    int nibble = l->codes[(t * COLS + j) / 2] >> (j % 2 ? 4 : 0) & 15;
+    return nibble > 7 ? nibble - 16 : nibble;
+}
+
+/* What a kernel of limbs does: weights times scales as integers of so many steps, exact products, one scale after them. */
+static void multiply_limbs(limb_case_t *l, double steps)
+{
+    for (int j = 0; j < COLS; j++) {
+        double most = 0, sum = 0;
+        for (int t = 0; t < TOKENS; t++)
+            most = fmax(most, fabs((double)(l->p[t] * l->scale[t * COL_GROUPS + j / COL_GROUP])));
+        for (int t = 0; t < TOKENS; t++)
+            sum += rint((double)(l->p[t] * l->scale[t * COL_GROUPS + j / COL_GROUP]) / most * steps) * code_of(l, t, j);
+        l->out[j] = (float)(sum * most / steps);
+    }
+}
+
+/* Ratio of the worst error to the bound of a mode. */
+static double limb_ratio(const limb_case_t *l, sinter_fpmath_mode_t mode)
+{
+    const int64_t da[] = {1, TOKENS}, db[] = {TOKENS, COLS}, ds[] = {TOKENS, COL_GROUPS}, dc[] = {1, COLS};
+    sinter_logical_tensor_t in[3] = {describe(1, sinter_f32, 2, da), describe(2, sinter_s4, 2, db), describe(3, sinter_f32, 2, ds)};
+    sinter_logical_tensor_t values = describe(4, sinter_f32, 2, db), out = describe(5, sinter_f32, 2, dc), codes[2] = {in[1], in[2]};
+    sinter_logical_tensor_t factors[2] = {in[0], values};
+    orc_op_t ops[2] = {{1, sinter_op_dynamic_dequantize, 0, 2, 1, NULL, codes, &values},
+                       {2, sinter_op_matmul, 0, 2, 1, NULL, factors, &out}};
+    orc_graph_t graph = {2, ops, mode, 1};
+    orc_tensor_t inputs[3] = {{in[0], l->p}, {in[1], l->codes}, {in[2], l->scale}};
+    uint64_t id = 5;
+    orc_result_t r;
+    orc_diff_t diff;
+    char err[200] = "";
+
+    check(orc_run(&graph, 3, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    orc_compare(&r, &out, l->out, &diff);
+    check(diff.n == COLS && diff.loose == 0, "limbs: %zu results, %zu of them loose", diff.n, diff.loose);
+    orc_result_free(&r);
+    return diff.worst_ratio;
+}
+
+/* Two limbs are within the bounds of the modes that allow them and one limb is not; one is in int8 mode, and 4 bits are not. */
+static void test_limbs(void)
+{
+    limb_case_t l;
+    uint64_t state = 11;
+
+    for (int t = 0; t < TOKENS; t++)
+        l.p[t] = expf(-6 * fabsf(noise(&state)));
+    for (int i = 0; i < TOKENS * COL_GROUPS; i++)
+        l.scale[i] = exp2f(4 * noise(&state));
+    for (int i = 0; i < TOKENS * COLS / 2; i++)
+        l.codes[i] = (unsigned char)(128 * (noise(&state) + 1));
+    multiply_limbs(&l, 127 * 256);
+    check(limb_ratio(&l, sinter_fpmath_mode_strict) > 1, "two limbs are not strict");
+    check(limb_ratio(&l, sinter_fpmath_mode_f16) <= 1 && limb_ratio(&l, sinter_fpmath_mode_bf16) <= 1, "two limbs");
+    check(limb_ratio(&l, sinter_fpmath_mode_tf32) > 1e-3, "the bound is not vastly wider");
+    multiply_limbs(&l, 127);
+    check(limb_ratio(&l, sinter_fpmath_mode_f16) > 1, "one limb is not f16");
+    check(limb_ratio(&l, sinter_fpmath_mode_int8) <= 1, "one limb");
+    multiply_limbs(&l, 7);
+    check(limb_ratio(&l, sinter_fpmath_mode_int8) > 1, "4 bits are not int8");
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------------------- */
 
 static float to_bf16(float x)
 {
@@ -741,6 +821,7 @@ int main(void)
     test_dynamic_vectors();
     test_dynamic_groups();
     test_modes();
+    test_limbs();
     test_chain(sinter_fpmath_mode_strict, false);
     test_chain(sinter_fpmath_mode_bf16, true);
     test_intermediate();

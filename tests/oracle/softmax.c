@@ -207,5 +207,10 @@ static int run(orc_ctx_t *c, row_fn_t *fn, int64_t default_axis)
     return failed ? orc_fail(c, "out of memory for rows of %lld", (long long)n) : 0;
 }
 
-int oracle_softmax(orc_ctx_t *c) { return run(c, softmax_row, 1); }
+int oracle_softmax(orc_ctx_t *c)
+{
+    c->out[0]->probabilities = true;
+    return run(c, softmax_row, 1);
+}
+
 int oracle_log_softmax(orc_ctx_t *c) { return run(c, log_softmax_row, -1); }

@@ -146,11 +146,18 @@ int orc_take(orc_ctx_t *c, size_t i, orc_value_t *value)
     if (c->dying[i]) {
         value->v = from->v;
         value->b = from->b;
-        from->v = from->b = NULL;
+        value->scale = from->scale;
+        from->v = from->b = from->scale = NULL;
         return 0;
     }
     if (orc_alloc(c, value, from->b != NULL))
         return -1;
+    if (from->scale) {
+        value->scale = orc_doubles(from->n);
+        if (!value->scale)
+            return orc_fail(c, "out of memory for scales");
+        memcpy(value->scale, from->scale, from->n * sizeof(double));
+    }
     memcpy(value->v, from->v, from->n * sizeof(double));
     if (from->b)
         memcpy(value->b, from->b, from->n * sizeof(double));
@@ -161,7 +168,8 @@ void orc_value_clear(orc_value_t *value)
 {
     free(value->v);
     free(value->b);
-    value->v = value->b = NULL;
+    free(value->scale);
+    value->v = value->b = value->scale = NULL;
 }
 
 int orc_broadcast_shape(orc_ctx_t *c, size_t first, size_t n)
