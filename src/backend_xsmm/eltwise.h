@@ -23,6 +23,7 @@ typedef struct eltwise_table {
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */
     float (*row_sum)(const float *x, int n);
     float (*exp_sub_sum)(float *dst, const float *src, int n, float max);        /* dst = exp(src - max), returns the sum; dst may be src */
+    float (*exp_mul_sub_sum)(float *dst, const float *src, int n, float mul, float max); /* dst = exp(src * mul - max), as exp_sub_sum */
     void (*scale_row)(float *dst, int n, float f);                               /* dst *= f */
     void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
     void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */

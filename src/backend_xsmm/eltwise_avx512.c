@@ -38,19 +38,30 @@ static inline __m512 exp_16(__m512 x)
     return _mm512_scalef_ps(_mm512_add_ps(_mm512_set1_ps(1), _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r)), n);
 }
 
-static float exp_sub_sum(float *dst, const float *src, int n, float max)
+static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, float max)
 {
-    const __m512 top = _mm512_set1_ps(max);
+    const __m512 f = _mm512_set1_ps(mul), top = _mm512_set1_ps(max);
     __m512 sum = _mm512_setzero_ps();
     float lane[LANES];
-    for (int i = 0; i < n; i += LANES) {
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const __m512 y = exp_16(_mm512_fmsub_ps(_mm512_loadu_ps(src + i), f, top));
+        _mm512_storeu_ps(dst + i, y);
+        sum = _mm512_add_ps(sum, y);
+    }
+    if (i < n) {
         const __mmask16 there = lanes_below(n - i);
-        const __m512 y = exp_16(_mm512_sub_ps(_mm512_maskz_loadu_ps(there, src + i), top));
+        const __m512 y = exp_16(_mm512_fmsub_ps(_mm512_maskz_loadu_ps(there, src + i), f, top));
         _mm512_mask_storeu_ps(dst + i, there, y);
         sum = _mm512_mask_add_ps(sum, there, sum, y);
     }
     _mm512_storeu_ps(lane, sum);
     return lanes_sum(lane);
+}
+
+static float exp_sub_sum(float *dst, const float *src, int n, float max)
+{
+    return exp_mul_sub_sum(dst, src, n, 1, max);
 }
 
 #endif

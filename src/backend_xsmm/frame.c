@@ -188,7 +188,8 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
     fm->temp_bytes = 0;
     for (int i = 0; i < plan->n_values; i++) {
         size_t bytes, at = 0;
-        if (plan->values[i].kind != PV_TEMP) {
+        if (plan->values[i].kind != PV_TEMP || plan->values[i].first < 0) { /* no step has it in memory */
+            fm->temp_offset[i] = 0;
             continue;
         }
         if (!temp_size(fm, i, &bytes)) {

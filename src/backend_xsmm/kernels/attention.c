@@ -9,8 +9,8 @@
 #include "../../graph/status.h"
 #include "products.h"
 
-/* Block heights with JIT kernels; a shorter block is computed at the next height, rows beyond it are not looked at. */
-static const int ladder[ATT_LADDER] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+/* Strip heights with JIT kernels; a shorter strip is computed at the next height, rows beyond it are not looked at. */
+static const int ladder[ATT_LADDER] = {1, 2, 4, 6, 8, 12, 16, ATT_STRIP};
 
 static int round_up(int64_t n, int to)
 {
@@ -90,7 +90,8 @@ static const char *refuse_decode(const plan_t *plan, const step_t *step)
         return "no decoder for these data types and head sizes";
     }
     return head_strided(plan, p->k.data, p->trans_k ? 1 : 2) || head_strided(plan, p->v.data, p->trans_v ? 2 : 1)
-               ? "a head is not contiguous" : NULL;
+               ? "a head is not contiguous"
+               : NULL;
 }
 
 static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_isa_t cap)
@@ -98,11 +99,24 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_i
     const char *why = NULL;
     attention_jit_t *j = &c->jit[c->n_jit];
     const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
-    const xs_shape_t qk = {
-        .kind = kind, .m = rows, .n = c->tk, .k = c->bf16 ? round_up(D, 2) : D, .lda = c->dk, .ldb = c->tk, .ldc = c->tk};
-    const xs_shape_t pv = {.kind = kind, .m = rows, .n = c->dv, .k = c->tk, .lda = c->tk, .ldb = c->dv, .ldc = c->dv, .beta = true};
+    xs_shape_t qk = {
+        .kind = kind, .m = rows, .n = ATT_STEP, .k = c->bf16 ? round_up(D, 2) : D, .lda = c->ld_q, .ldb = c->ld_k, .ldc = c->ld_s};
+    const xs_shape_t pv = {.kind = kind,
+                           .m = rows,
+                           .n = c->dv,
+                           .k = ATT_STEP,
+                           .lda = c->ld_s,
+                           .ldb = c->ld_v,
+                           .ldc = c->ld_v,
+                           .stride_a = ATT_STEP,
+                           .stride_b = (int64_t)ATT_STEP * c->ld_v,
+                           .beta = true};
     j->rows = rows;
-    j->qk = xs_dispatch(&qk, cap, &why);
+    j->qk = j->qk_step = xs_dispatch(&qk, cap, &why);
+    if (!why && c->tk >= ATT_QK) {
+        qk.n = ATT_QK;
+        j->qk = xs_dispatch(&qk, cap, &why);
+    }
     if (!why) {
         j->pv = xs_dispatch(&pv, cap, &why);
     }
@@ -110,17 +124,17 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_i
     return why;
 }
 
-/* JIT kernels for all heights that can occur: with the number of rows known that is the full block and what is left over. */
+/* JIT kernels for all heights that can occur: with the number of rows known that is the full strip and what is left over. */
 static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv, sinter_cpu_isa_t cap)
 {
     const char *why = NULL;
     if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
         return D > ATT_CHUNK ? "head size above 512" : "head size not known at compile or 0";
     }
-    const int rest = rows > 0 ? (int)(rows % c->rows) : 0;
-    for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->rows; i++) {
+    const int rest = rows > 0 ? (int)(rows % c->strip) : 0;
+    for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->strip; i++) {
         const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);
-        if (rows < 0 || ladder[i] == c->rows || covers_rest) {
+        if (rows < 0 || ladder[i] == c->strip || covers_rest) {
             why = jit_rows(c, ladder[i], (int)D, cap);
         }
     }
@@ -128,6 +142,30 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
         c->n_jit = 0;
     }
     return why;
+}
+
+/* Tile and block sizes. Wider heads get fewer rows and columns, for a block and its tiles to stay in L2; those that are worked off in chunks
+ * load K for one strip at a time. */
+static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
+{
+    const bool decode = c->decode != NULL, chunks = D < 0 || D > ATT_CHUNK;
+    c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
+    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16) : ATT_CHUNK; /* decoding order: up to 128 elements */
+    const int wide = c->dk > c->dv ? c->dk : c->dv, part = wide <= 128 ? 1 : wide <= 256 ? 2 : 4;
+    const int tk = decode ? DECODE_TOKENS : ATT_TK / part;
+    c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, decode ? 2 * DECODE_LANES : 16) : tk;
+    c->rows = chunks ? ATT_STRIP : round_up(ATT_ROWS / part, ATT_STRIP);
+    if (rows >= 0 && rows < c->rows) {
+        c->rows = round_up(rows ? rows : 1, ATT_STRIP);
+    }
+    for (int i = ATT_LADDER - 1; i >= 0 && rows >= 0 && ladder[i] >= rows; i--) {
+        c->rows = ladder[i];
+    }
+    c->strip = c->rows < ATT_STRIP ? c->rows : ATT_STRIP;
+    const int pad = decode ? 0 : 16;
+    c->ld_q = c->dk + pad;
+    c->ld_k = c->ld_s = c->tk + pad;
+    c->ld_v = c->dv + pad;
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
@@ -144,14 +182,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->fn = eltwise_table(isa);
     c->bf16 = step->kernel->bf16;
     c->decode = step->kernel->refuse == refuse_decode ? decode_table(isa) : NULL;
-    const int tk = c->decode ? DECODE_TOKENS : ATT_TK, dv_step = c->decode ? 128 : 16; /* a chunk of decoding order has up to 128 elements */
-    c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, c->decode ? 2 * DECODE_LANES : 16) : tk;
-    c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
-    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, dv_step) : ATT_CHUNK;
-    c->rows = ATT_ROWS;
-    for (int i = ATT_LADDER - 1; i >= 0 && rows >= 0 && ladder[i] >= rows; i--) {
-        c->rows = ladder[i];
-    }
+    size_blocks(c, rows, T, D, Dv);
     const char *why = jit(c, rows, D, Dv, isa);
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
@@ -161,7 +192,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     if (c->decode) {
         text_add(&note, "%d query rows, kv-tile %d, f32 FMA on decoded registers", c->rows, c->tk);
     } else {
-        text_add(&note, "q-block %d, kv-tile %d, ", c->rows, c->tk);
+        text_add(&note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
         note_products(&note, step->kernel, why);
     }
     step->jit = c;
@@ -176,7 +207,8 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
 {
     /* Scratch has any alignment; vectors are happier on 64 bytes. */
     unsigned char *base = scratch ? scratch + (64 - (uintptr_t)scratch % 64) % 64 : NULL;
-    const size_t rows = (size_t)c->rows, tk = (size_t)c->tk, dk = (size_t)c->dk, dv = (size_t)c->dv;
+    const size_t q = (size_t)c->rows * (size_t)c->ld_q, k = (size_t)c->dk * (size_t)c->ld_k, v = (size_t)c->tk * (size_t)c->ld_v;
+    const size_t s = (size_t)c->strip * (size_t)c->ld_s, acc = (size_t)c->rows * (size_t)c->ld_v, rows = (size_t)c->rows;
     const chain_t *const chains[] = {step->p.attention.score, step->p.attention.bare, step->p.attention.prob, step->post};
     size_t at = 0, chain = 0;
     for (int i = 0; i < 4; i++) {
@@ -184,18 +216,18 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
         chain = bytes > chain ? bytes : chain;
     }
     *out = (attention_buffers_t){0};
-    out->q = carve(base, &at, rows * dk, sizeof(float));
-    out->k = carve(base, &at, dk * tk, sizeof(float));
-    out->v = carve(base, &at, tk * dv, sizeof(float));
-    out->s = carve(base, &at, rows * tk, sizeof(float));
-    out->acc = carve(base, &at, rows * dv, sizeof(float));
+    out->q = carve(base, &at, q, sizeof(float));
+    out->k = carve(base, &at, k, sizeof(float));
+    out->v = carve(base, &at, v, sizeof(float));
+    out->s = carve(base, &at, s, sizeof(float));
+    out->acc = carve(base, &at, acc, sizeof(float));
     out->m = carve(base, &at, rows, sizeof(float));
     out->l = carve(base, &at, rows, sizeof(float));
     if (c->bf16) {
-        out->q16 = carve(base, &at, rows * dk, sizeof(uint16_t));
-        out->k16 = carve(base, &at, dk * tk, sizeof(uint16_t));
-        out->v16 = carve(base, &at, tk * dv, sizeof(uint16_t));
-        out->p16 = carve(base, &at, rows * tk, sizeof(uint16_t));
+        out->q16 = carve(base, &at, q, sizeof(uint16_t));
+        out->k16 = carve(base, &at, k, sizeof(uint16_t));
+        out->v16 = carve(base, &at, v, sizeof(uint16_t));
+        out->p16 = carve(base, &at, s, sizeof(uint16_t));
     }
     if (c->decode) {
         const size_t from = at;
@@ -261,11 +293,15 @@ static sinter_status_t geometry(const step_t *step, const frame_t *frame, attent
         }
     }
     d->rows = d->S * d->group;
-    d->block = c->rows;
-    d->n_blocks = (d->rows + d->block - 1) / d->block;
     d->n_chunks = (d->Dv + c->dv - 1) / c->dv;
     if (d->n_chunks == 0 && p->stats >= 0) {
         d->n_chunks = 1; /* no output element, but the statistics are still due */
+    }
+    d->block = c->rows;
+    d->n_blocks = (d->rows + d->block - 1) / d->block;
+    while (frame->threads > 1 && d->block > c->strip && d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->threads) {
+        d->block = round_up(d->block / 2, c->strip);
+        d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
     const int64_t tiles = (d->T + c->tk - 1) / c->tk;
@@ -285,28 +321,27 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     if (geometry(step, frame, &d) != sinter_success || d.splits < 2) {
         return 0;
     }
-    return (size_t)(d.items * d.splits) * (size_t)c->rows * ((size_t)c->dv + 2) * sizeof(float) + 64;
+    return (size_t)(d.items * d.splits) * (size_t)c->rows * ((size_t)c->ld_v + 2) * sizeof(float) + 64;
 }
 
 /* ---- prepare ---------------------------------------------------------------------------------------------------------------- */
 
-/* True if the program gives the same function at every index: nothing varies, nothing is stored. */
-static bool is_flat(const chain_bound_t *b)
+/* True if the program does nothing but multiply by one positive number. */
+static bool is_scale(const chain_bound_t *b, float *scale)
 {
-    for (int i = 0; i < b->chain->n_instrs; i++) {
-        const int op = b->chain->instrs[i].op;
-        if (op == CHAIN_INDEX || op == CHAIN_STORE || op == CHAIN_STORE_SAT) {
+    const chain_instr_t *load = b->chain->instrs, *mul = load + 1;
+    if (b->chain->f64 || b->chain->n_instrs != 2 || load->op != CHAIN_LOAD || mul->op != sinter_op_multiply ||
+        b->chain->result != mul->dst || load->dst == 0 || !((mul->a == 0 && mul->b == load->dst) || (mul->a == load->dst && mul->b == 0))) {
+        return false;
+    }
+    const chain_ref_t *ref = &b->refs[load->operand];
+    for (int d = 0; d < b->ndims; d++) {
+        if (ref->stride[d] != 0 && b->dims[d] != 1) {
             return false;
         }
     }
-    for (int i = 0; i < b->chain->n_operands; i++) {
-        for (int d = 0; d < b->ndims; d++) {
-            if (b->refs[i].stride[d] != 0 && (b->dims[d] != 1 || d + 1 == b->ndims)) {
-                return false;
-            }
-        }
-    }
-    return true;
+    ref->traits->codec.load_f32(ref->data, 0, 0, 1, scale);
+    return *scale > 0 && *scale < INFINITY;
 }
 
 /* True if rows of a stored packed tensor may share bytes: threads would then write each other's elements. */
@@ -363,7 +398,8 @@ static bool bind_limits(const attention_params_t *p, const frame_t *frame, atten
     int i = 0;
     for (; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
         const column_limit_t *limit = &p->limits[i];
-        int64_t s = limit->shift, *first = limit->moves ? &st->first_row : &st->first_all, *end = limit->moves ? &st->end_row : &st->end_all;
+        int64_t s = limit->shift, *first = limit->moves ? &st->first_row : &st->first_all,
+                *end = limit->moves ? &st->end_row : &st->end_all;
         for (int k = 0; k < limit->n_terms; k++) {
             s += limit->sign[k] * (int64_t)scalar(frame, limit->term[k]);
         }
@@ -390,13 +426,17 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->masked = bind_limits(p, frame, st);
     const chain_t *score = st->masked ? p->bare : p->score;
     st->scored = score != NULL;
+    st->scale = 1;
     if (score) {
+        float scale;
         SG_TRY(chain_bind(score, frame, plan->isa, &st->score));
-        st->score_flat = is_flat(&st->score);
+        if (is_scale(&st->score, &scale)) {
+            st->scored = false;
+            st->scale = scale;
+        }
     }
     if (p->prob) {
         SG_TRY(chain_bind(p->prob, frame, plan->isa, &st->prob));
-        st->prob_flat = is_flat(&st->prob);
     }
     SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
     st->serial = stores_share_bytes(&st->post);

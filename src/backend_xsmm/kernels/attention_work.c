@@ -4,6 +4,27 @@
 #include <math.h>
 #include <string.h>
 
+typedef struct span {
+    int64_t begin, end;
+} span_t;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Rows r0..r0+n-1 of a block. */
+typedef struct strip {
+    int r0, n;
+    span_t columns;
+    const attention_jit_t *jit; /* for this height; NULL: own GEMM */
+} strip_t;
+
 /* One thread at one work item. */
 typedef struct task {
     const attention_config_t *c;
@@ -11,7 +32,6 @@ typedef struct task {
     const attention_state_t *st;
     const frame_t *frame;
     attention_buffers_t b;
-    const attention_jit_t *jit; /* for this block's height; NULL: own GEMM */
     tile_src_t k, v;
     bool tail;
     int rows; /* in this block */
@@ -33,19 +53,15 @@ static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *
     }
 }
 
-/* Q rows as f32 [rows][dk], columns d0..d0+n-1. */
+/* Q rows as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and group rows apart here. */
 static void load_q(task_t *t, int64_t d0, int n)
 {
     const attention_dims_t *d = &t->st->d;
-    const int ld = t->c->dk, pad = n + n % 2;
-    if (d->group == 1) { /* the rows are consecutive in Q */
-        const tile_src_t q = tile_at(&t->st->q, t->idx[0], d->nb);
-        t->c->tile->load(&q, t->idx[0][d->nb], t->rows, d0, n, t->b.q, ld, t->rows, pad);
-    } else {
-        for (int r = 0; r < t->rows; r++) {
-            const tile_src_t q = tile_at(&t->st->q, t->idx[r], d->nb);
-            t->c->tile->load(&q, t->idx[r][d->nb], 1, d0, n, t->b.q + r * ld, ld, 1, pad);
-        }
+    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)least(d->group, t->rows);
+    for (int h = 0; h < heads; h++) {
+        const int rows = (t->rows - h + heads - 1) / heads;
+        const tile_src_t q = tile_at(&t->st->q, t->idx[h], d->nb);
+        t->c->tile->load(&q, t->idx[h][d->nb], rows, d0, n, t->b.q + h * ld, (int64_t)heads * ld, rows, pad);
     }
     if (t->c->bf16) {
         t->c->tile->bf16_rows(t->b.q, ld, t->rows, pad, t->b.q16, ld);
@@ -62,6 +78,11 @@ static void start(task_t *t, int64_t item)
     t->rows = (int)(d->rows - t->row0 < d->block ? d->rows - t->row0 : d->block);
     for (int r = 0; r < t->rows; r++) {
         const int64_t row = t->row0 + r;
+        if (r >= d->group) { /* the next position of the same head */
+            memcpy(t->idx[r], t->idx[r - d->group], sizeof(t->idx[r]));
+            t->idx[r][d->nb]++;
+            continue;
+        }
         spread(d, false, kv, t->idx[r]);
         spread(d, true, row % d->group, t->idx[r]);
         t->idx[r][d->nb] = row / d->group;
@@ -69,44 +90,32 @@ static void start(task_t *t, int64_t item)
     }
     t->k = tile_at(&t->st->k, t->idx[0], d->nb);
     t->v = tile_at(&t->st->v, t->idx[0], d->nb);
-    t->jit = NULL;
-    for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= t->rows; i--) {
-        t->jit = &t->c->jit[i];
-    }
     if (d->D <= t->c->dk) {
         load_q(t, 0, (int)d->D);
     }
     if (t->st->k_side.ops) {
-        decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->dk);
+        decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
     }
 }
 
-typedef struct span {
-    int64_t begin, end;
-} span_t;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Columns to go through: whole tiles, of each of which some row sees something. Inside a tile 0 * NaN stays NaN. */
-static span_t columns(const task_t *t)
+/* Columns that some of n rows from r0 on see, from a whole step on. */
+static span_t columns(const task_t *t, int r0, int n)
 {
     const attention_state_t *st = t->st;
-    const int64_t T = st->d.T, tk = t->c->tk, first_row = t->idx[0][st->d.nb], last_row = t->idx[t->rows - 1][st->d.nb];
-    int64_t begin = most(most(st->first_all, first_row + st->first_row), 0), end = least(least(st->end_all, last_row + st->end_row), T);
-    if (begin >= end) {
-        return (span_t){0, 0};
+    const int64_t first_row = t->idx[r0][st->d.nb], last_row = t->idx[r0 + n - 1][st->d.nb];
+    const int64_t begin = most(most(st->first_all, first_row + st->first_row), 0);
+    const int64_t end = least(least(st->end_all, last_row + st->end_row), st->d.T);
+    return begin < end ? (span_t){begin / ATT_STEP * ATT_STEP, end} : (span_t){0, 0};
+}
+
+static strip_t strip_at(const task_t *t, int r0)
+{
+    strip_t s = {.r0 = r0, .n = (int)least(t->rows - r0, t->c->strip)};
+    for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= s.n; i--) {
+        s.jit = &t->c->jit[i];
     }
-    begin = begin / ATT_FIRST * ATT_FIRST;
-    end = begin + (end - begin + tk - 1) / tk * tk;
-    return (span_t){begin, least(end, T)};
+    s.columns = columns(t, r0, s.n);
+    return s;
 }
 
 /* A part of the tiles of a span; the last parts may be empty. */
@@ -118,76 +127,121 @@ static span_t part_of(span_t all, int64_t tk, int64_t i, int64_t n)
 
 /* ---- the two products -------------------------------------------------------------------------------------------------------- */
 
-/* s[rows][tk] = Q K over columns t0..t0+nt-1; columns beyond are Q times zero. */
-static void scores(task_t *t, int64_t t0, int nt)
+static int round_step(int n)
 {
-    const attention_config_t *c = t->c;
-    const attention_dims_t *d = &t->st->d;
-    const attention_buffers_t *b = &t->b;
-    int64_t d0 = 0;
-    if (t->st->k_side.ops) {
-        decode_scores(c->tile, &t->st->k_side, &t->k, &b->decode, t->rows, b->q, c->dk, t0, nt, b->s, c->tk);
-        return;
-    }
-    do { /* also once for D = 0, which gives zeros */
-        const int n = (int)(d->D - d0 < c->dk ? d->D - d0 : c->dk), pad = n + n % 2;
-        if (d->D > c->dk) {
-            load_q(t, d0, n);
-        }
-        c->tile->load(&t->k, d0, n, t0, nt, b->k, c->tk, pad, c->tk);
-        if (c->bf16) {
-            c->tile->bf16_pairs(b->k, c->tk, pad, c->tk, b->k16, c->tk);
-            xs_call(t->jit->qk, b->q16, b->k16, b->s, 1);
-        } else if (t->jit) {
-            xs_call(t->jit->qk, b->q, b->k, b->s, 1);
-        } else {
-            c->tile->gemm(t->rows, c->tk, n, b->q, c->dk, b->k, c->tk, b->s, c->tk, d0 > 0);
-        }
-        d0 += n;
-    } while (d0 < d->D);
+    return (n + ATT_STEP - 1) / ATT_STEP * ATT_STEP;
 }
 
-/* acc += P V over rows t0..t0+nt-1 of V; P is zero beyond them. */
-static void accumulate(task_t *t, int64_t t0, int nt)
+/* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole step. */
+static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
+{
+    const attention_config_t *c = t->c;
+    const int pad = n + n % 2, columns = round_step(nt);
+    c->tile->load(&t->k, d0, n, t0, nt, t->b.k, c->ld_k, pad, columns);
+    if (c->bf16) {
+        c->tile->bf16_pairs(t->b.k, c->ld_k, pad, columns, t->b.k16, c->ld_k);
+    }
+}
+
+/* Rows t0..t0+nt-1 of V; zeros up to a whole step. */
+static void load_v(task_t *t, int64_t t0, int nt)
+{
+    const attention_config_t *c = t->c;
+    const int rows = round_step(nt);
+    c->tile->load(&t->v, t0, nt, t->dv0, t->dv, t->b.v, c->ld_v, rows, c->dv);
+    if (c->bf16) {
+        c->tile->bf16_pairs(t->b.v, c->ld_v, rows, c->dv, t->b.v16, c->ld_v);
+    }
+}
+
+static bool in_chunks(const task_t *t)
+{
+    return t->st->d.D > t->c->dk;
+}
+
+/* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from where they are. */
+static void load_tiles(task_t *t, int64_t t0, int nt, bool with_v)
+{
+    if (!t->st->k_side.ops && !in_chunks(t)) {
+        load_k(t, t0, nt, 0, (int)t->st->d.D);
+    }
+    if (!t->st->v_side.ops && with_v && t->dv > 0) {
+        load_v(t, t0, nt);
+    }
+}
+
+/* Q times n elements of K for a strip and the columns at..at+nt-1 of a tile. */
+static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, bool add)
 {
     const attention_config_t *c = t->c;
     const attention_buffers_t *b = &t->b;
+    const int64_t q = (int64_t)strip->r0 * c->ld_q;
+    if (!strip->jit) {
+        c->tile->gemm(strip->n, nt, n, b->q + q, c->ld_q, b->k + at, c->ld_k, b->s + at, c->ld_s, add);
+        return;
+    }
+    const bool wide = c->tk >= ATT_QK;
+    for (int i = at, step; i < at + nt; i += step) {
+        step = wide && at + nt - i >= ATT_QK ? ATT_QK : ATT_STEP;
+        const xs_kernel_t kernel = step == ATT_QK ? strip->jit->qk : strip->jit->qk_step;
+        xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q, c->bf16 ? (void *)(b->k16 + 2 * i) : b->k + i, b->s + i, 1);
+    }
+}
+
+/* s = Q K for a strip and the columns at..at+nt-1 of the tile at t0; whole steps are written. */
+static void scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const int64_t D = t->st->d.D;
+    if (t->st->k_side.ops) {
+        decode_scores(c->tile, &t->st->k_side, &t->k, &t->b.decode, t->rows, t->b.q, c->ld_q, t0 + at, nt, t->b.s + at, c->ld_s);
+        return;
+    }
+    if (!in_chunks(t)) {
+        multiply_k(t, strip, at, round_step(nt), (int)D, false);
+        return;
+    }
+    for (int64_t d0 = 0; d0 < D; d0 += c->dk) {
+        const int n = (int)least(D - d0, c->dk);
+        load_q(t, d0, n);
+        load_k(t, t0, at + nt, d0, n);
+        multiply_k(t, strip, at, round_step(nt), n, d0 > 0);
+    }
+}
+
+/* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole step. */
+static void accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const attention_buffers_t *b = &t->b;
+    const int columns = round_step(nt);
+    float *acc = b->acc + (int64_t)strip->r0 * c->ld_v;
     if (t->dv == 0) {
         return;
     }
     if (t->st->v_side.ops) {
-        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s, c->tk, t0, nt, b->acc, c->dv);
-        return;
-    }
-    c->tile->load(&t->v, t0, nt, t->dv0, t->dv, b->v, c->dv, c->tk, c->dv);
-    if (c->bf16) {
-        c->tile->bf16_pairs(b->v, c->dv, c->tk, c->dv, b->v16, c->dv);
-        c->tile->bf16_rows(b->s, c->tk, t->rows, c->tk, b->p16, c->tk);
-        xs_call(t->jit->pv, b->p16, b->v16, b->acc, 1);
-    } else if (t->jit) {
-        xs_call(t->jit->pv, b->s, b->v, b->acc, 1);
+        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s + at, c->ld_s, t0 + at, nt, b->acc, c->ld_v);
+    } else if (c->bf16) {
+        c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
+        xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
+    } else if (strip->jit) {
+        xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
     } else {
-        c->tile->gemm(t->rows, c->dv, c->tk, b->s, c->tk, b->v, c->dv, b->acc, c->dv, true);
+        c->tile->gemm(strip->n, c->dv, columns, b->s + at, c->ld_s, b->v + (int64_t)at * c->ld_v, c->ld_v, acc, c->ld_v, true);
     }
 }
 
 /* ---- scores to probabilities --------------------------------------------------------------------------------------------------- */
 
-/* Runs the score or probability chain over the tile; columns from nt on hold anything afterwards. */
-static void run_chain(task_t *t, const chain_bound_t *chain, bool flat, int64_t t0, int nt)
+/* Runs a chain over columns at..at+nt-1 of a strip's scores. */
+static void run_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0, int at, int nt)
 {
-    const int tk = t->c->tk, nb = t->st->d.nb;
-    if (flat) {
-        const int all = t->rows * tk;
-        for (int i = 0; i < all; i += CHAIN_BLOCK) {
-            chain_run(chain, t->idx[0], all - i < CHAIN_BLOCK ? all - i : CHAIN_BLOCK, t->b.s + i, t->b.chain);
-        }
-        return;
-    }
-    for (int r = 0; r < t->rows; r++) {
-        t->idx[r][nb + 1] = t0;
-        chain_run(chain, t->idx[r], nt, t->b.s + r * tk, t->b.chain);
-        t->idx[r][nb + 1] = 0;
+    const int nb = t->st->d.nb;
+    for (int r = 0; r < strip->n; r++) {
+        int64_t *idx = t->idx[strip->r0 + r];
+        idx[nb + 1] = t0 + at;
+        chain_run(chain, idx, nt, t->b.s + r * t->c->ld_s + at, t->b.chain);
+        idx[nb + 1] = 0;
     }
 }
 
@@ -202,15 +256,56 @@ static float weigh_empty(float *x, int n)
     return sum;
 }
 
-/* One online-softmax step: s becomes p, m and l move on, acc is rescaled to the new maximum. */
-static void update(task_t *t, int nt, bool with_acc)
+/* Which of the columns at..at+nt-1 of the tile at t0 masks leave to row r. */
+static span_t visible(const task_t *t, int r, int64_t t0, int at, int nt)
 {
-    const int tk = t->c->tk, dv = t->c->dv;
-    for (int r = 0; r < t->rows; r++) {
-        float *x = t->b.s + r * tk, old = t->b.m[r], max = t->c->fn->row_max(x, nt), sum, scale = 0;
+    const attention_state_t *st = t->st;
+    if (!st->masked) {
+        return (span_t){at, at + nt};
+    }
+    const int64_t s = t->idx[r][st->d.nb], first = most(st->first_all, s + st->first_row), end = least(st->end_all, s + st->end_row);
+    const int64_t from = least(most(first - t0, at), at + nt);
+    return (span_t){from, least(most(end - t0, from), at + nt)};
+}
+
+static void zero(float *x, int64_t begin, int64_t end)
+{
+    if (begin < end) {
+        memset(x + begin, 0, (size_t)(end - begin) * sizeof(float));
+    }
+}
+
+/* n scores become weights exp(scale x - max); returns their sum. */
+static float weigh(const task_t *t, float *x, int n, float max)
+{
+    if (max == -INFINITY) {
+        return weigh_empty(x, n);
+    }
+    if (max < INFINITY) {
+        return t->c->fn->exp_mul_sub_sum(x, x, n, t->st->scale, max);
+    }
+    t->c->fn->scale_row(x, n, t->st->scale);
+    return t->c->fn->exp_sub_sum(x, x, n, max);
+}
+
+/* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l move on, acc is rescaled to the new
+ * maximum. */
+static void update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
+{
+    const int ld_v = t->c->ld_v, end = at + round_step(nt);
+    for (int i = 0; i < strip->n; i++) {
+        const int r = strip->r0 + i;
+        const span_t see = visible(t, r, t0, at, nt);
+        const int n = (int)(see.end - see.begin);
+        float *x = t->b.s + i * t->c->ld_s, old = t->b.m[r], scale = 0;
+        zero(x, at, see.begin);
+        zero(x, see.end, end);
+        if (n == 0) {
+            continue;
+        }
+        float max = t->c->fn->row_max(x + see.begin, n) * t->st->scale;
         max = max > old ? max : old;
-        sum = max == -INFINITY ? weigh_empty(x, nt) : t->c->fn->exp_sub_sum(x, x, nt, max);
-        memset(x + nt, 0, (size_t)(tk - nt) * sizeof(float));
+        const float sum = weigh(t, x + see.begin, n, max);
         if (max == old && max > -INFINITY && max < INFINITY) {
             t->b.l[r] += sum;
             continue;
@@ -221,25 +316,24 @@ static void update(task_t *t, int nt, bool with_acc)
         t->b.m[r] = max;
         t->b.l[r] = t->b.l[r] * scale + sum;
         if (with_acc) {
-            t->c->fn->scale_row(t->b.acc + r * dv, dv, scale);
+            t->c->fn->scale_row(t->b.acc + (int64_t)r * ld_v, t->c->dv, scale);
         }
     }
 }
 
 /* Normalised probabilities with m and l final; what a row of nothing but -inf gives is the caller's choice. */
-static void normalise(task_t *t, int nt)
+static void normalise(task_t *t, const strip_t *strip, int64_t t0, int nt)
 {
-    const int tk = t->c->tk;
-    for (int r = 0; r < t->rows; r++) {
-        float *x = t->b.s + r * tk;
-        if (t->b.m[r] == -INFINITY) {
-            weigh_empty(x, nt);
-        } else {
-            t->c->fn->exp_sub_sum(x, x, nt, t->b.m[r]);
-        }
+    for (int i = 0; i < strip->n; i++) {
+        const int r = strip->r0 + i;
+        const span_t see = visible(t, r, t0, 0, nt);
+        float *x = t->b.s + i * t->c->ld_s;
+        zero(x, 0, see.begin);
+        zero(x, see.end, nt);
+        weigh(t, x + see.begin, (int)(see.end - see.begin), t->b.m[r]);
         const float l = t->b.m[r] == -INFINITY && t->p->inf_as_zero && !isnan(t->b.l[r]) ? 1 : t->b.l[r];
-        for (int i = 0; i < nt; i++) {
-            x[i] /= l;
+        for (int k = 0; k < nt; k++) {
+            x[k] /= l;
         }
     }
 }
@@ -266,34 +360,14 @@ static void clear(task_t *t, bool with_sink)
         t->b.m[r] = sink;
         t->b.l[r] = sink == -INFINITY ? 0 : sink - sink + 1; /* e^0, NaN for +inf and NaN */
     }
-    memset(t->b.acc, 0, (size_t)t->c->rows * (size_t)t->c->dv * sizeof(float));
+    memset(t->b.acc, 0, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
 }
 
-/* -inf outside of what the masks leave. */
-static void mask(task_t *t, int64_t t0, int nt)
+static void score_tile(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
 {
-    const attention_state_t *st = t->st;
-    for (int r = 0; r < t->rows; r++) {
-        const int64_t s = t->idx[r][st->d.nb], first = most(st->first_all, s + st->first_row), end = least(st->end_all, s + st->end_row);
-        const int from = (int)least(most(first - t0, 0), nt), to = (int)least(most(end - t0, from), nt);
-        float *x = t->b.s + r * t->c->tk;
-        for (int i = 0; i < from; i++) {
-            x[i] = -INFINITY;
-        }
-        for (int i = to; i < nt; i++) {
-            x[i] = -INFINITY;
-        }
-    }
-}
-
-static void score_tile(task_t *t, int64_t t0, int nt)
-{
-    scores(t, t0, nt);
+    scores(t, strip, t0, at, nt);
     if (t->st->scored) {
-        run_chain(t, &t->st->score, t->st->score_flat, t0, nt);
-    }
-    if (t->st->masked) {
-        mask(t, t0, nt);
+        run_chain(t, &t->st->score, strip, t0, at, nt);
     }
 }
 
@@ -302,11 +376,19 @@ static void online_pass(task_t *t, span_t span)
 {
     const int tk = t->c->tk;
     for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
-        const int nt = (int)least(span.end - t0, tk);
-        score_tile(t, t0, nt);
-        update(t, nt, !t->p->prob);
-        if (!t->p->prob) {
-            accumulate(t, t0, nt);
+        const int64_t end = least(span.end, t0 + tk);
+        load_tiles(t, t0, (int)(end - t0), !t->p->prob);
+        for (int r = 0; r < t->rows; r += t->c->strip) {
+            const strip_t strip = strip_at(t, r);
+            const int at = (int)(most(strip.columns.begin, t0) - t0), nt = (int)(least(strip.columns.end, end) - t0) - at;
+            if (nt <= 0) {
+                continue;
+            }
+            score_tile(t, &strip, t0, at, nt);
+            update(t, &strip, t0, at, nt, !t->p->prob);
+            if (!t->p->prob) {
+                accumulate(t, &strip, t0, at, nt);
+            }
         }
     }
 }
@@ -317,14 +399,18 @@ static void prob_pass(task_t *t)
     const int tk = t->c->tk;
     const int64_t T = t->st->d.T;
     for (int64_t t0 = 0; t0 < T; t0 += tk) {
-        const int nt = (int)(T - t0 < tk ? T - t0 : tk);
-        score_tile(t, t0, nt);
-        normalise(t, nt);
-        run_chain(t, &t->st->prob, t->st->prob_flat, t0, nt);
-        for (int r = 0; r < t->rows; r++) {
-            memset(t->b.s + r * tk + nt, 0, (size_t)(tk - nt) * sizeof(float));
+        const int nt = (int)least(T - t0, tk);
+        load_tiles(t, t0, nt, true);
+        for (int r = 0; r < t->rows; r += t->c->strip) {
+            const strip_t strip = strip_at(t, r);
+            score_tile(t, &strip, t0, 0, nt);
+            normalise(t, &strip, t0, nt);
+            run_chain(t, &t->st->prob, &strip, t0, 0, nt);
+            for (int i = 0; i < strip.n; i++) {
+                zero(t->b.s + i * t->c->ld_s, nt, round_step(nt));
+            }
+            accumulate(t, &strip, t0, 0, nt);
         }
-        accumulate(t, t0, nt);
     }
 }
 
@@ -337,7 +423,7 @@ static void passes(task_t *t, span_t span, bool with_sink)
         prob_pass(t);
     }
     if (t->st->v_side.ops) {
-        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->dv);
+        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
     }
 }
 
@@ -384,7 +470,7 @@ static void finish_row(task_t *t, int r, float m, float l, float *acc)
 static float *part(const attention_config_t *c, const attention_dims_t *d, void *shared, int64_t item, int64_t split)
 {
     float *base = (float *)(void *)((unsigned char *)shared + (64 - (uintptr_t)shared % 64) % 64);
-    return base + (item * d->splits + split) * c->rows * (c->dv + 2);
+    return base + (item * d->splits + split) * c->rows * (c->ld_v + 2);
 }
 
 static void save_part(const task_t *t, float *to)
@@ -392,7 +478,7 @@ static void save_part(const task_t *t, float *to)
     const size_t rows = (size_t)t->c->rows;
     memcpy(to, t->b.m, rows * sizeof(float));
     memcpy(to + rows, t->b.l, rows * sizeof(float));
-    memcpy(to + 2 * rows, t->b.acc, rows * (size_t)t->c->dv * sizeof(float));
+    memcpy(to + 2 * rows, t->b.acc, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
 }
 
 /* Exact: each part is rescaled from its own maximum to the row's. */
@@ -407,7 +493,7 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
     }
     memset(acc, 0, (size_t)c->dv * sizeof(float));
     for (int64_t i = 0; i < d->splits; i++) {
-        float *from = part(c, d, shared, item, i), *part_acc = from + 2 * c->rows + (int64_t)r * c->dv, scale = 0;
+        float *from = part(c, d, shared, item, i), *part_acc = from + 2 * c->rows + (int64_t)r * c->ld_v, scale = 0;
         if (from[r] > -INFINITY) {
             c->fn->exp_sub_sum(&scale, &from[r], 1, m);
         }
@@ -423,9 +509,9 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
 static void whole_item(task_t *t, int64_t item)
 {
     start(t, item);
-    passes(t, columns(t), true);
+    passes(t, columns(t, 0, t->rows), true);
     for (int r = 0; r < t->rows; r++) {
-        finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->dv);
+        finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->ld_v);
     }
 }
 
@@ -433,7 +519,7 @@ static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
 {
     const attention_dims_t *d = &t->st->d;
     start(t, item);
-    passes(t, part_of(columns(t), t->c->tk, split, d->splits), split == 0);
+    passes(t, part_of(columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0);
     save_part(t, part(t->c, d, shared, item, split));
 }
 
@@ -460,8 +546,12 @@ void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame
         return;
     }
     if (phase == 0) {
-        for (int64_t i = tid; i < d->items; i += st->serial ? 1 : nth) {
-            whole_item(&t, i);
+        const int stride = st->serial ? 1 : nth;
+        for (int64_t i = 0; i < d->items; i += stride) { /* there and back: later blocks of a causal mask are longer */
+            const int64_t item = i + (i / stride % 2 ? stride - 1 - tid : tid);
+            if (item < d->items) {
+                whole_item(&t, item);
+            }
         }
         return;
     }
