@@ -3,6 +3,7 @@
 from anywhere; what it writes is checked in."""
 import os
 
+import attention_models
 import dequantise_models
 from graph_json import Graph, transposed
 
@@ -191,7 +192,7 @@ def quantise_models():
 
 def models():
     """Name -> graph."""
-    return network_models() | quantise_models() | dequantise_models.models()
+    return network_models() | quantise_models() | dequantise_models.models() | attention_models.models()
 
 
 def network_models():
@@ -239,7 +240,7 @@ def lists():
             speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache{inputs}")
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
-    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()} | dequantise_models.lists()
+    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()} | dequantise_models.lists() | attention_models.lists()
 
 
 def main():

@@ -3,6 +3,7 @@
 #include "fill.h"
 #include "npy.h"
 #include "rewrite.h"
+#include "work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -357,9 +358,71 @@ static void test_describe(void)
 #undef SINTER_DTYPE
 }
 
+/* ---- work ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Three query heads for each of two s8 KV heads, 5 queries, 6 tokens, head sizes 64 and 32; masked where not row + a >= column, and, with
+ * the second Select, where not column + b >= row + a. */
+static const char attention[] =
+    "{\"graph\": ["
+    "{\"id\": 0, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"},"
+    " \"group_shape\": {\"type\": \"s64[]\", \"value\": [1, 1, 1, 32, 1]}},"
+    " \"inputs\": [{\"id\": 0, \"dtype\": \"s8\", \"shape\": [1, 2, 1, 64, 6]}, {\"id\": 1, \"dtype\": \"f32\", \"shape\": [1, 2, 1, 2, 6]}],"
+    " \"outputs\": [{\"id\": 2, \"dtype\": \"f32\"}]},"
+    "{\"id\": 1, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 3, \"dtype\": \"f32\", \"shape\": [1, 2, 3, 5, 64]}, {\"id\": 2, \"dtype\": \"f32\"}],"
+    " \"outputs\": [{\"id\": 4, \"dtype\": \"f32\"}]},"
+    "{\"id\": 2, \"kind\": \"GenIndex\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}}, \"inputs\": [{\"id\": 4, \"dtype\": \"f32\"}],"
+    " \"outputs\": [{\"id\": 5, \"dtype\": \"s32\"}]},"
+    "{\"id\": 3, \"kind\": \"GenIndex\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": -1}}, \"inputs\": [{\"id\": 4, \"dtype\": \"f32\"}],"
+    " \"outputs\": [{\"id\": 6, \"dtype\": \"s32\"}]},"
+    "{\"id\": 4, \"kind\": \"Add\", \"inputs\": [{\"id\": 5, \"dtype\": \"s32\"}, {\"id\": 7, \"dtype\": \"s32\", \"shape\": [], \"property_type\": "
+    "\"host_scalar\"}], \"outputs\": [{\"id\": 8, \"dtype\": \"s32\"}]},"
+    "{\"id\": 5, \"kind\": \"GreaterEqual\", \"inputs\": [{\"id\": 8, \"dtype\": \"s32\"}, {\"id\": 6, \"dtype\": \"s32\"}],"
+    " \"outputs\": [{\"id\": 9, \"dtype\": \"boolean\"}]},"
+    "{\"id\": 6, \"kind\": \"Select\", \"inputs\": [{\"id\": 9, \"dtype\": \"boolean\"}, {\"id\": 4, \"dtype\": \"f32\"}, {\"id\": 10, \"dtype\": "
+    "\"f32\", \"shape\": [1]}], \"outputs\": [{\"id\": 11, \"dtype\": \"f32\"}]},"
+    "{\"id\": 7, \"kind\": \"Add\", \"inputs\": [{\"id\": 6, \"dtype\": \"s32\"}, {\"id\": 12, \"dtype\": \"s32\", \"shape\": [], \"property_type\": "
+    "\"host_scalar\"}], \"outputs\": [{\"id\": 13, \"dtype\": \"s32\"}]},"
+    "{\"id\": 8, \"kind\": \"GreaterEqual\", \"inputs\": [{\"id\": 13, \"dtype\": \"s32\"}, {\"id\": 8, \"dtype\": \"s32\"}],"
+    " \"outputs\": [{\"id\": 14, \"dtype\": \"boolean\"}]},"
+    "{\"id\": 9, \"kind\": \"Select\", \"inputs\": [{\"id\": 14, \"dtype\": \"boolean\"}, {\"id\": 11, \"dtype\": \"f32\"}, {\"id\": 10, \"dtype\": "
+    "\"f32\", \"shape\": [1]}], \"outputs\": [{\"id\": 15, \"dtype\": \"f32\"}]},"
+    "{\"id\": 10, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": -1}, \"mode\": {\"type\": \"string\", \"value\": "
+    "\"inf_as_zero\"}}, \"inputs\": [{\"id\": 15, \"dtype\": \"f32\"}], \"outputs\": [{\"id\": 16, \"dtype\": \"f32\"}]},"
+    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 16, \"dtype\": \"f32\"}, {\"id\": 17, \"dtype\": \"f16\", \"shape\": [1, 2, 1, 6, 32]}],"
+    " \"outputs\": [{\"id\": 18, \"dtype\": \"f32\"}]}]}";
+
+/* a and b as --in takes them; visible: pairs of a query and a token it sees; tokens: that some query sees. */
+static void test_work_of(const char *in, double visible, double tokens)
+{
+    gr_options_t opt = gr_default_options;
+    gr_error_t err = {0};
+    gr_work_t work;
+    gr_exec_t x;
+    model_t m;
+
+    opt.in = in;
+    CHECK_MESSAGE(!model_load_text(&m, "attention.json", attention, strlen(attention), &err), err.text);
+    CHECK_MESSAGE(!gr_exec_open(&x, &m, &opt, &err) && x.n_parts == 1 && !gr_exec_compile(&x, &err) && !gr_exec_inputs(&x, &err), err.text);
+    CHECK_MESSAGE(x.n_parts && !gr_part_work(&x, &x.parts[0], &work, &err), err.text);
+    CHECK(work.attention && llround(1000 * work.flops) == llround(1000 * 2 * visible * (2 * 3) * (64 + 32)));
+    CHECK(llround(1000 * work.bytes) == llround(1000 * tokens * 2 * (64 + 2 * 4 + 32 * 2))); /* codes and two scales of K, f16 of V */
+    gr_exec_close(&x);
+    model_free(&m);
+}
+
+static void test_work(void)
+{
+    test_work_of("7:=100+12:=200", 5 * 6, 6);        /* everything */
+    test_work_of("7:=0+12:=200", 1 + 2 + 3 + 4 + 5, 5); /* causal: the last token stays unseen */
+    test_work_of("7:=1+12:=200", 2 + 3 + 4 + 5 + 6, 6); /* bottom-right */
+    test_work_of("7:=1+12:=2", 2 + 3 + 3 + 3 + 3, 6);   /* a window of three */
+    test_work_of("7:=5+12:=1", 2 + 1 + 0 + 0 + 0, 2);   /* the first query is token 5 and sees two tokens, the third sees none */
+}
+
 int main(void)
 {
     gr_alloc_set(NULL);
+    test_work();
     test_shapes();
     test_types_and_attrs();
     test_bad_knobs();

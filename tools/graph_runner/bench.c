@@ -1,6 +1,7 @@
 #include "bench.h"
 
 #include "limits.h"
+#include "work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ typedef struct bench {
 typedef struct result {
     double compile, min, median, flops, bytes;
     double best_rate, median_rate; /* of the meter; 0: none */
+    int attention;
 } result_t;
 
 static const sinter_logical_tensor_t *port(const gr_part_t *p, size_t i)
@@ -157,11 +159,12 @@ static int compare_doubles(const void *a, const void *b)
 static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t *err)
 {
     bench_t b = {.x = x, .part = p, .n = p->n_in + p->n_out};
+    gr_work_t work;
     int failed;
 
-    *r = (result_t){.compile = p->compile_seconds, .bytes = port_bytes(p)};
-    for (size_t i = 0; i < p->n_ops; i++)
-        r->flops += gr_exec_flops(x, p->ops[i]);
+    if (gr_part_work(x, p, &work, err))
+        return -1;
+    *r = (result_t){.compile = p->compile_seconds, .flops = work.flops, .bytes = work.bytes, .attention = work.attention};
     failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
     if (!failed) {
         qsort(b.times, b.n_times, sizeof *b.times, compare_doubles);
@@ -198,7 +201,8 @@ static void print_result(const char *what, const result_t *r, const gr_limits_t 
 {
     const double memory = r->flops == 0 ? limits->copy_bytes : limits->read_bytes;
 
-    printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB read and written\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes);
+    printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes,
+           r->attention ? "of K and V" : "read and written");
     if (r->best_rate > 0)
         printf("        %s between the runs: best %.4g, median %.4g GB/s\n", r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate,
                1e-9 * r->median_rate);
@@ -221,7 +225,7 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
             return -1;
         snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
         print_result(what, &r, limits);
-        sum = (result_t){sum.compile + r.compile, sum.min + r.min, sum.median + r.median, sum.flops + r.flops, sum.bytes + r.bytes, 0, 0};
+        sum = (result_t){sum.compile + r.compile, sum.min + r.min, sum.median + r.median, sum.flops + r.flops, sum.bytes + r.bytes, 0, 0, 0};
     }
     if (x->n_parts > 1)
         print_result("all partitions", &sum, limits);

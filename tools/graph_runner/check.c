@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "npy.h"
+#include "work.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -108,7 +109,7 @@ static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t
         return gr_fail_memory(err);
     memset(kept.results, 0, (m->n_tensors + 1) * sizeof *kept.results);
     for (size_t i = 0; i < m->n_ops; i++)
-        flops += gr_exec_flops(x, m->ops[i].id);
+        flops += gr_matmul_flops(x, &m->ops[i]);
     for (size_t i = 0; i < m->n_tensors; i++) {
         if (m->tensors[i].is_input)
             inputs[n_in++] = (orc_tensor_t){x->buffers[i].lt, x->buffers[i].data};

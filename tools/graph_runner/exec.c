@@ -179,20 +179,6 @@ void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *a
     }
 }
 
-double gr_exec_flops(const gr_exec_t *x, uint64_t op_id)
-{
-    const model_op_t *op = model_find_op(x->model, op_id);
-    const orc_attr_t *transpose = op ? model_attr(op, sinter_op_attr_transpose_a) : NULL;
-    sinter_logical_tensor_t a, c;
-    int64_t k;
-
-    if (!op || op->kind != sinter_op_matmul || sinter_graph_query_logical_tensor(x->graph, op->inputs[0].id, &a) ||
-        sinter_graph_query_logical_tensor(x->graph, op->outputs[0].id, &c) || a.ndims < 1 || c.ndims < 0)
-        return 0;
-    k = transpose && transpose->b && a.ndims > 1 ? a.dims[a.ndims - 2] : a.dims[a.ndims - 1];
-    return k > 0 && gr_elements(&c) > 0 ? 2.0 * (double)gr_elements(&c) * (double)k : 0;
-}
-
 /* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
 
 int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err)

@@ -53,8 +53,6 @@ void gr_buffer_free(gr_buffer_t *b);
 gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id);
 /* A tensor over a buffer; host scalars by value. */
 int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b, sinter_tensor_t **tensor, gr_error_t *err);
-/* Floating-point operations of a MatMul, 0 for other ops and unknown shapes. */
-double gr_exec_flops(const gr_exec_t *x, uint64_t op_id);
 /* The fpmath mode that results must answer for: the loosest of all partitions. */
 void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *apply_to_int);
 /* "what: status: message" of a failed library call. */

@@ -1,0 +1,287 @@
+#include "work.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Operands of a mask's expression, and how deep it may be; a deeper one counts as no mask. */
+enum { MAX_OPERANDS = 3, MAX_DEPTH = 10, MAX_STEPS = 16 };
+
+/* The scores of one SoftMax, its last two dims: S rows of T columns. */
+typedef struct scores {
+    const gr_exec_t *x;
+    int ndims;
+    int64_t s, t;
+    double *stack; /* MAX_OPERANDS rows of t for each depth */
+    unsigned char *keep, *seen;
+} scores_t;
+
+typedef struct seen {
+    double products, tokens; /* shares of all */
+} seen_t;
+
+static const model_op_t *producer(const gr_exec_t *x, uint64_t id)
+{
+    const model_tensor_t *t = model_find(x->model, id);
+
+    return !t || t->producer == MODEL_NONE ? NULL : &x->model->ops[t->producer];
+}
+
+static int has_op(const gr_part_t *part, uint64_t id)
+{
+    for (size_t i = 0; i < part->n_ops; i++)
+        if (part->ops[i] == id)
+            return 1;
+    return 0;
+}
+
+double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
+{
+    const orc_attr_t *transpose = model_attr(op, sinter_op_attr_transpose_a);
+    sinter_logical_tensor_t a, c;
+    int64_t k;
+
+    if (op->kind != sinter_op_matmul || sinter_graph_query_logical_tensor(x->graph, op->inputs[0].id, &a) ||
+        sinter_graph_query_logical_tensor(x->graph, op->outputs[0].id, &c) || a.ndims < 1 || c.ndims < 0)
+        return 0;
+    k = transpose && transpose->b && a.ndims > 1 ? a.dims[a.ndims - 2] : a.dims[a.ndims - 1];
+    return k > 0 && gr_elements(&c) > 0 ? 2.0 * (double)gr_elements(&c) * (double)k : 0;
+}
+
+/* ---- masks of row and column indices -------------------------------------------------------------------------------------------- */
+
+/* The only value of an input of the graph; -1 if it has several. */
+static int single_value(const gr_exec_t *x, uint64_t id, double *value)
+{
+    const gr_buffer_t *b = gr_exec_buffer(x, id);
+
+    if (!b || !b->base || gr_elements(&b->lt) != 1)
+        return -1;
+    *value = orc_decode(b->lt.data_type, b->data, 0);
+    return 0;
+}
+
+static double apply(sinter_op_kind_t kind, double a, double b, double c)
+{
+    switch (kind) {
+    case sinter_op_add: return a + b;
+    case sinter_op_subtract: return a - b;
+    case sinter_op_multiply: return a * b;
+    case sinter_op_greater_equal: return a >= b;
+    case sinter_op_select: return a != 0 ? b : c;
+    default: return a; /* TypeCast */
+    }
+}
+
+static int is_index_op(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_add || kind == sinter_op_subtract || kind == sinter_op_multiply || kind == sinter_op_greater_equal ||
+           kind == sinter_op_select || kind == sinter_op_type_cast;
+}
+
+/* A tensor's values in one row of the scores; -1 if it is not made of indices and single values. */
+static int evaluate(const scores_t *s, uint64_t id, int64_t row, int depth, double *out)
+{
+    const model_op_t *op = producer(s->x, id);
+    double *in[MAX_OPERANDS], value;
+
+    if (!op) {
+        if (single_value(s->x, id, &value))
+            return -1;
+        for (int64_t i = 0; i < s->t; i++)
+            out[i] = value;
+        return 0;
+    }
+    if (op->kind == sinter_op_gen_index) {
+        const orc_attr_t *axis = model_attr(op, sinter_op_attr_axis);
+        int64_t dim = axis && axis->n ? axis->s64[0] : 0;
+
+        dim -= dim < 0 ? 0 : s->ndims;
+        for (int64_t i = 0; i < s->t; i++)
+            out[i] = (double)(dim == -1 ? i : row);
+        return dim == -1 || dim == -2 ? 0 : -1;
+    }
+    if (!is_index_op(op->kind) || op->n_inputs > MAX_OPERANDS || depth == MAX_DEPTH)
+        return -1;
+    for (size_t k = 0; k < MAX_OPERANDS; k++) {
+        in[k] = s->stack + (depth * MAX_OPERANDS + (int64_t)k) * s->t;
+        if (k < op->n_inputs && evaluate(s, op->inputs[k].id, row, depth + 1, in[k]))
+            return -1;
+    }
+    for (int64_t i = 0; i < s->t; i++)
+        out[i] = apply(op->kind, in[0][i], in[1][i], in[2][i]);
+    return 0;
+}
+
+static int is_lowest(const gr_exec_t *x, uint64_t id)
+{
+    double value;
+
+    return !producer(x, id) && !single_value(x, id, &value) && value == -INFINITY;
+}
+
+/* Clears keep[] where one Select puts -inf for a row; where the scores come from otherwise. */
+static void mask_row(const scores_t *s, const model_op_t *select, int64_t row)
+{
+    const int keeps = is_lowest(s->x, select->inputs[2].id); /* else the condition says what to mask */
+    double *condition = s->stack + (int64_t)MAX_OPERANDS * MAX_DEPTH * s->t;
+
+    if (evaluate(s, select->inputs[0].id, row, 0, condition))
+        return;
+    for (int64_t i = 0; i < s->t; i++)
+        s->keep[i] &= (condition[i] != 0) == keeps;
+}
+
+/* The Selects between a SoftMax and its MatMul that put -inf. Returns the MatMul, or NULL. */
+static const model_op_t *find_masks(const gr_exec_t *x, const model_op_t *softmax, const model_op_t **selects, int *n)
+{
+    uint64_t id = softmax->inputs[0].id;
+
+    *n = 0;
+    for (int step = 0; step < MAX_STEPS; step++) {
+        const model_op_t *op = producer(x, id);
+        size_t next = 0;
+
+        if (!op || op->kind == sinter_op_matmul || op->n_inputs == 0)
+            return op && op->kind == sinter_op_matmul ? op : NULL;
+        if (op->kind == sinter_op_select && op->n_inputs == 3) {
+            next = is_lowest(x, op->inputs[1].id) ? 2 : 1;
+            if (next == 2 || is_lowest(x, op->inputs[2].id))
+                selects[(*n)++] = op;
+        } else {
+            while (next + 1 < op->n_inputs && !producer(x, op->inputs[next].id))
+                next++;
+        }
+        id = op->inputs[next].id;
+    }
+    return NULL;
+}
+
+static seen_t count(const scores_t *s, const model_op_t *const *selects, int n)
+{
+    double products = 0, tokens = 0;
+
+    memset(s->seen, 0, (size_t)s->t);
+    for (int64_t row = 0; row < s->s; row++) {
+        memset(s->keep, 1, (size_t)s->t);
+        for (int i = 0; i < n; i++)
+            mask_row(s, selects[i], row);
+        for (int64_t i = 0; i < s->t; i++) {
+            products += s->keep[i];
+            s->seen[i] |= s->keep[i];
+        }
+    }
+    for (int64_t i = 0; i < s->t; i++)
+        tokens += s->seen[i];
+    return (seen_t){products / ((double)s->s * (double)s->t), tokens / (double)s->t};
+}
+
+static int count_seen(const gr_exec_t *x, const model_op_t *softmax, const model_op_t *const *selects, int n, seen_t *seen, gr_error_t *err)
+{
+    scores_t s = {.x = x};
+    sinter_logical_tensor_t lt;
+    int failed;
+
+    *seen = (seen_t){1, 1};
+    if (n == 0 || sinter_graph_query_logical_tensor(x->graph, softmax->inputs[0].id, &lt) || lt.ndims < 2 || gr_elements(&lt) <= 0)
+        return 0;
+    s.ndims = lt.ndims;
+    s.s = lt.dims[lt.ndims - 2];
+    s.t = lt.dims[lt.ndims - 1];
+    s.stack = gr_malloc((size_t)s.t * (MAX_OPERANDS * MAX_DEPTH + 1) * sizeof *s.stack);
+    s.keep = gr_malloc((size_t)s.t);
+    s.seen = gr_malloc((size_t)s.t);
+    failed = !s.stack || !s.keep || !s.seen;
+    if (!failed)
+        *seen = count(&s, selects, n);
+    gr_free(s.stack);
+    gr_free(s.keep);
+    gr_free(s.seen);
+    return failed ? gr_fail_memory(err) : 0;
+}
+
+/* ---- K and V -------------------------------------------------------------------------------------------------------------------- */
+
+static int moves_data(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_dynamic_dequantize || kind == sinter_op_dequantize || kind == sinter_op_type_cast ||
+           kind == sinter_op_static_reshape || kind == sinter_op_static_transpose || kind == sinter_op_reorder;
+}
+
+/* Bytes of the partition's inputs that a tensor is decoded from. */
+static double bytes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t id)
+{
+    const model_op_t *op = producer(x, id);
+    double sum = 0;
+
+    for (size_t i = 0; i < part->n_in; i++) {
+        size_t bytes = 0;
+
+        if (part->in[i].id == id)
+            return sinter_logical_tensor_get_bytes(&part->in[i], &bytes) ? 0 : (double)bytes;
+    }
+    for (size_t i = 0; op && moves_data(op->kind) && i < op->n_inputs; i++)
+        sum += bytes_behind(x, part, op->inputs[i].id);
+    return sum;
+}
+
+/* The MatMul that a SoftMax's probabilities go to, through elementwise steps; NULL: none in the partition. */
+static const model_op_t *next_matmul(const gr_exec_t *x, const gr_part_t *part, const model_op_t *softmax)
+{
+    uint64_t id = softmax->outputs[0].id;
+
+    for (int step = 0; step < MAX_STEPS; step++) {
+        const model_tensor_t *t = model_find(x->model, id);
+        const model_use_t *use = &x->model->uses[t->first + t->n - 1];
+        const model_op_t *op = &x->model->ops[use->op];
+
+        if (use->output || op->n_outputs == 0 || !has_op(part, op->id))
+            return NULL;
+        if (op->kind == sinter_op_matmul)
+            return use->slot == 0 ? op : NULL;
+        id = op->outputs[0].id;
+    }
+    return NULL;
+}
+
+static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_op_t *softmax, gr_work_t *work, gr_error_t *err)
+{
+    const model_op_t *selects[MAX_STEPS];
+    int n;
+    const model_op_t *first = find_masks(x, softmax, selects, &n), *second = next_matmul(x, part, softmax);
+    seen_t seen;
+
+    if (!first || !second || !has_op(part, first->id))
+        return 0;
+    if (count_seen(x, softmax, selects, n, &seen, err))
+        return -1;
+    work->flops -= (1 - seen.products) * (gr_matmul_flops(x, first) + gr_matmul_flops(x, second));
+    work->bytes = work->attention ? work->bytes : 0;
+    work->bytes += seen.tokens * (bytes_behind(x, part, first->inputs[1].id) + bytes_behind(x, part, second->inputs[1].id));
+    work->attention = 1;
+    return 0;
+}
+
+/* ---- partitions ----------------------------------------------------------------------------------------------------------------- */
+
+int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_error_t *err)
+{
+    *work = (gr_work_t){0};
+    for (size_t i = 0; i < part->n_in + part->n_out; i++) {
+        size_t bytes = 0;
+
+        sinter_logical_tensor_get_bytes(i < part->n_in ? &part->in[i] : &part->out[i - part->n_in], &bytes);
+        work->bytes += (double)bytes;
+    }
+    for (size_t i = 0; i < part->n_ops; i++) {
+        const model_op_t *op = model_find_op(x->model, part->ops[i]);
+
+        work->flops += op ? gr_matmul_flops(x, op) : 0;
+    }
+    for (size_t i = 0; i < part->n_ops; i++) {
+        const model_op_t *op = model_find_op(x->model, part->ops[i]);
+
+        if (op && op->kind == sinter_op_softmax && add_attention(x, part, op, work, err))
+            return -1;
+    }
+    return 0;
+}
