@@ -26,6 +26,7 @@ typedef struct fz_tensor {
     int specials;  /* percent of NaN, Inf, -0, subnormal and huge values among its elements */
     int wild;      /* runs of zeros, subnormals, huge values, powers of two and their neighbours, outliers, specials */
     int dead_rows; /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
+    const double *value; /* for each variant: what all elements are; NULL: random */
 } fz_tensor_t;
 
 typedef struct fz_op {
@@ -46,6 +47,7 @@ typedef struct fz {
     int64_t sizes[FZ_MAX_SYMBOLS][FZ_VARIANTS];
     sinter_fpmath_mode_t mode;
     int apply_to_int;
+    int fused_only; /* not op by op as well */
 } fz_t;
 
 /* ---- build.c: numbers ---- */

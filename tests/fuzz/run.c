@@ -274,7 +274,7 @@ static double wild_value(uint64_t run, uint64_t h)
 }
 
 /* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
-static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b)
+static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int variant)
 {
     static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 0x1p-140, -0x1p-24, 3e4, -3e38, 1e-6};
     const sinter_logical_tensor_t *lt = &b->lt;
@@ -284,6 +284,8 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b)
         const uint64_t h = mix(f->seed ^ (lt->id << 40) ^ (uint64_t)i);
         int64_t inner = 1, row = i;
 
+        if (t->value)
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), t->value[variant]);
         for (int d = t->ndims - 1; t->dead_rows && d >= t->dead_rows; d--)
             inner *= lt->dims[d];
         if (t->dead_rows)
@@ -307,7 +309,7 @@ static int make_inputs(run_t *r)
         if (take_buffer(r, model_lt(&r->model, t), 1))
             return -1;
         fill_input(&r->model, t, &r->buffers[t->id].lt, r->f->seed % 1000, r->buffers[t->id].data);
-        spoil(r->f, &r->f->tensors[t->id], &r->buffers[t->id]);
+        spoil(r->f, &r->f->tensors[t->id], &r->buffers[t->id], r->variant);
         keep_copy(&r->buffers[t->id]);
     }
     return 0;
@@ -509,7 +511,7 @@ static int run_variant(run_t *r, int variant)
 
     r->variant = variant;
     failed = failed || make_inputs(r);
-    for (int policy = 0; policy < 2 && !failed; policy++) {
+    for (int policy = 0; policy < (r->f->fused_only ? 1 : 2) && !failed; policy++) {
         failed = ask_oracle(r, r->f->apply_to_int || r->programs[policy].n_parts > 1) || run_program(r, policy);
         forget_oracle(r);
     }
@@ -543,7 +545,7 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
     r.wanted = gr_arena_alloc(&f->arena, n, sizeof *r.wanted);
     r.results = gr_arena_alloc(&f->arena, n, sizeof *r.results);
     failed = sinter_stream_create(&r.stream, NULL, &desc) ? fail(&r, "stream: %s", sinter_last_error_message()) : 0;
-    failed = failed || open_program(&r, 0) || open_program(&r, 1);
+    failed = failed || open_program(&r, 0) || (!f->fused_only && open_program(&r, 1));
     for (int v = 0; v < (f->n_symbols ? FZ_VARIANTS : 1) && !failed; v++)
         failed = run_variant(&r, v);
     refused = r.programs[0].refused || r.programs[1].refused;

@@ -1,0 +1,455 @@
+/* Attention against the oracle over a covering design: of every two properties below, every two values meet in at least one case (where they fit
+ * together, and the case is not too large). SINTER_MATRIX=full takes long caches in as well, SINTER_MATRIX_ONLY=N runs one case, SINTER_RANDOM_SEED
+ * makes another design. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../fuzz/fuzz.h"
+#include "passive.h"
+
+/* ---- properties ------------------------------------------------------------------------------------------------------------------- */
+
+enum { T, S, D, DV, HEADS, K_TYPE, V_TYPE, K_GROUP, V_GROUP, SCALE, ZP, MASK, MODE, QUERY, STORED, DYNAMIC, N_PROPERTIES, MAX_VALUES = 16 };
+/* Groups: so many along the head, so many tokens, or one scale for each channel, for each token, for all. */
+enum { CHANNEL = -1, TOKEN = -2, TENSOR = -3 };
+enum mask { NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW };
+enum stored { TOKEN_ROWS, TRANSPOSED_K, ANY_LAYOUT };
+
+typedef struct property {
+    const char *name;
+    int n, full; /* values, and those that only the full design has, at the end */
+    int64_t values[MAX_VALUES];
+} property_t;
+
+static const property_t properties[N_PROPERTIES] = {
+    [T] = {"T", 10, 2, {0, 1, 31, 32, 33, 127, 128, 513, 4096, 16384}},
+    [S] = {"S", 7, 0, {1, 2, 4, 5, 16, 128, 512}},
+    [D] = {"D", 6, 0, {40, 64, 80, 96, 128, 256}},
+    [DV] = {"Dv", 7, 0, {0, 40, 64, 80, 96, 128, 256}}, /* 0: as D */
+    [HEADS] = {"heads", 4, 0, {14 << 8 | 2, 28 << 8 | 4, 9 << 8 | 3, 32 << 8 | 1}},
+    [K_TYPE] = {"K", 13, 0, {sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f16, sinter_bf16,
+                             sinter_f32, sinter_f6_e2m3, sinter_f6_e3m2, sinter_f8_e4m3fnuz}},
+    [V_TYPE] = {"V", 13, 0, {sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f16, sinter_bf16,
+                             sinter_f32, sinter_f6_e2m3, sinter_f6_e3m2, sinter_f8_e4m3fnuz}},
+    [K_GROUP] = {"K groups", 11, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
+    [V_GROUP] = {"V groups", 11, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
+    [SCALE] = {"scales", 5, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3}},
+    [ZP] = {"zero points", 4, 0, {0, 8, 4, 32}}, /* bits; signed as the codes */
+    [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
+    [MODE] = {"mode", 6, 0, {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_bf16, sinter_fpmath_mode_any,
+                             sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8}},
+    [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
+    [STORED] = {"stored", 3, 0, {TOKEN_ROWS, TRANSPOSED_K, ANY_LAYOUT}},
+    [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
+};
+
+#if defined(__SANITIZE_ADDRESS__)
+static double most_flops = 2e7; /* of a case */
+#else
+static double most_flops = 4e8;
+#endif
+static int full;
+
+static int n_values(int p)
+{
+    return properties[p].n - (full ? 0 : properties[p].full);
+}
+
+/* ---- the covering design: one greedy row after the other --------------------------------------------------------------------------- */
+
+typedef struct design {
+    unsigned char met[N_PROPERTIES][MAX_VALUES][N_PROPERTIES][MAX_VALUES];
+    long left, dropped;
+    uint64_t state;
+} design_t;
+
+static int pick(design_t *d, int n)
+{
+    uint64_t x = d->state += 0x9E3779B97F4A7C15u;
+
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return (int)((x ^ x >> 31) % (uint64_t)n);
+}
+
+/* Of a row in which some values are still open (-1): the least work that it can become. */
+static int is_feasible(const signed char *row)
+{
+    int64_t v[N_PROPERTIES];
+    double head;
+
+    for (int p = 0; p < N_PROPERTIES; p++)
+        v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
+    v[D] = row[D] < 0 ? 40 : v[D];
+    head = (double)(v[D] + (v[DV] ? v[DV] : row[DV] < 0 ? 40 : v[D]));
+    return 2.0 * (double)(row[HEADS] < 0 ? 9 : v[HEADS] >> 8) * (double)v[S] * (double)v[T] * head <= most_flops;
+}
+
+static int gain(const design_t *d, const signed char *row, int p, int value)
+{
+    int n = 0;
+
+    for (int q = 0; q < N_PROPERTIES; q++)
+        n += q != p && row[q] >= 0 && !d->met[p][value][q][(int)row[q]];
+    return n;
+}
+
+static void fill_row(design_t *d, signed char *row)
+{
+    int order[N_PROPERTIES];
+
+    for (int p = 0; p < N_PROPERTIES; p++)
+        order[p] = p;
+    for (int i = N_PROPERTIES - 1; i > 0; i--) {
+        int j = pick(d, i + 1), p = order[i];
+
+        order[i] = order[j];
+        order[j] = p;
+    }
+    for (int i = 0; i < N_PROPERTIES; i++) {
+        int p = order[i], best = -1, most = -1, first = pick(d, n_values(p));
+
+        for (int k = 0; row[p] < 0 && k < n_values(p); k++) {
+            int value = (first + k) % n_values(p), won;
+
+            row[p] = (signed char)value;
+            won = is_feasible(row) ? gain(d, row, p, value) : -1;
+            row[p] = -1;
+            if (won > most) {
+                most = won;
+                best = value;
+            }
+        }
+        if (best >= 0)
+            row[p] = (signed char)best;
+    }
+}
+
+static void mark(design_t *d, const signed char *row)
+{
+    for (int p = 0; p < N_PROPERTIES; p++)
+        for (int q = 0; q < N_PROPERTIES; q++)
+            if (p != q && !d->met[p][(int)row[p]][q][(int)row[q]]) {
+                d->met[p][(int)row[p]][q][(int)row[q]] = 1;
+                d->left--;
+            }
+}
+
+/* The next two values that have not met; marks those that never can. */
+static int next_pair(design_t *d, signed char *row)
+{
+    for (int p = 0; p < N_PROPERTIES; p++)
+        for (int a = 0; a < n_values(p); a++)
+            for (int q = p + 1; q < N_PROPERTIES; q++)
+                for (int b = 0; b < n_values(q); b++) {
+                    if (d->met[p][a][q][b])
+                        continue;
+                    memset(row, -1, N_PROPERTIES);
+                    row[p] = (signed char)a;
+                    row[q] = (signed char)b;
+                    if (is_feasible(row))
+                        return 1;
+                    d->met[p][a][q][b] = d->met[q][b][p][a] = 1;
+                    d->left -= 2;
+                    d->dropped++;
+                }
+    return 0;
+}
+
+static int next_row(design_t *d, signed char *row)
+{
+    enum { TRIES = 12 };
+    signed char start[N_PROPERTIES], best[N_PROPERTIES] = {0};
+    int most = -1;
+
+    if (!next_pair(d, start))
+        return 0;
+    for (int i = 0; i < TRIES; i++) {
+        signed char tried[N_PROPERTIES];
+        int won = 0;
+
+        memcpy(tried, start, sizeof tried);
+        fill_row(d, tried);
+        for (int p = 0; p < N_PROPERTIES; p++)
+            won += gain(d, tried, p, tried[p]);
+        if (won > most) {
+            most = won;
+            memcpy(best, tried, sizeof best);
+        }
+    }
+    memcpy(row, best, sizeof best);
+    mark(d, row);
+    return 1;
+}
+
+static void open_design(design_t *d, uint64_t seed)
+{
+    long all = 0, same = 0;
+
+    memset(d, 0, sizeof *d);
+    d->state = seed;
+    for (int p = 0; p < N_PROPERTIES; p++) {
+        all += n_values(p);
+        same += (long)n_values(p) * n_values(p);
+    }
+    d->left = all * all - same;
+}
+
+/* ---- a case as a graph --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct matrix_case {
+    int64_t v[N_PROPERTIES];
+    int64_t kv_heads, per_kv, t;            /* t: T or a symbol */
+    double past[FZ_VARIANTS], window[FZ_VARIANTS]; /* of masks that need them */
+} matrix_case_t;
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b ? gcd(b, a % b) : a;
+}
+
+/* Elements that share a scale along the head and along tokens, as far as they divide the dims. */
+static void group_sizes(const matrix_case_t *c, int64_t group, int64_t head, int64_t *along_head, int64_t *along_t)
+{
+    *along_head = group == TOKEN || group == TENSOR ? head : group == CHANNEL || group >= 256 ? 1 : gcd(head, group);
+    *along_t = 1;
+    if (group == CHANNEL || group == TENSOR)
+        *along_t = 0; /* all */
+    else if (group >= 256 && c->v[T] > 0)
+        *along_t = fz_is_symbol(c->t) ? 1 : gcd(c->v[T], group >> 8);
+}
+
+static int is_code(sinter_data_type_t type)
+{
+    return type != sinter_f32 && type != sinter_f16 && type != sinter_bf16;
+}
+
+static sinter_data_type_t zp_type(sinter_data_type_t code, int64_t bits)
+{
+    const int is_signed = gr_dtype(code)->digits != gr_dtype(code)->bits;
+
+    if (gr_dtype(code)->class_ != GR_INT || bits == 0)
+        return sinter_data_type_undef;
+    return bits == 32 ? sinter_s32 : bits == 8 ? (is_signed ? sinter_s8 : sinter_u8) : is_signed ? sinter_s4 : sinter_u4;
+}
+
+/* An input over rows of the head in memory, one for each token, whichever of the dims that is. */
+static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const int64_t *dims, int head_dim)
+{
+    const int x = fz_input(f, type, 5, dims);
+    fz_tensor_t *t = &f->tensors[x];
+
+    memset(t->repeat, 0, sizeof t->repeat);
+    if (c->v[STORED] == ANY_LAYOUT)
+        return x;
+    fz_no_gaps(f, x);
+    t->fixed = dims[head_dim] > 1; /* else packed along tokens, and one token has no stride 1 of its own */
+    t->order[3] = t->fixed ? 7 - head_dim : head_dim;
+    t->order[4] = t->fixed ? head_dim : 7 - head_dim;
+    return x;
+}
+
+/* K or V dequantised; head_dim: 3 or 4, the other one counts tokens. */
+static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64_t group, int64_t head, int head_dim)
+{
+    const int token_dim = 7 - head_dim;
+    const sinter_data_type_t zp = zp_type(type, c->v[ZP]);
+    int64_t dims[5] = {1, c->kv_heads, 1}, sides[5] = {1, c->kv_heads, 1}, shape[5] = {1, 1, 1}, along_head, along_t;
+    int in[3], x;
+
+    dims[head_dim] = head;
+    dims[token_dim] = c->t;
+    x = input(f, c, type, dims, head_dim);
+    if (!is_code(type))
+        return x;
+    group_sizes(c, group, head, &along_head, &along_t);
+    sides[head_dim] = head / along_head;
+    sides[token_dim] = along_t ? fz_divide(c->t, along_t) : 1;
+    in[0] = x;
+    in[1] = input(f, c, (sinter_data_type_t)c->v[SCALE], sides, head_dim);
+    if (zp)
+        in[2] = input(f, c, zp, sides, head_dim);
+    x = fz_op(f, sinter_op_dynamic_dequantize, sinter_f32, 5, dims, zp ? 3 : 2, in);
+    fz_str(f, sinter_op_attr_qtype, "per_group");
+    if (along_t) { /* a dim that is unknown has no group shape; the scales' shape says it all */
+        shape[head_dim] = along_head;
+        shape[token_dim] = along_t;
+        fz_s64(f, sinter_op_attr_group_shape, 5, shape);
+    }
+    return x;
+}
+
+static int scalar(fz_t *f, sinter_data_type_t type, const double *values)
+{
+    const int x = fz_scalar(f, type, 5);
+    f->tensors[x].value = values;
+    return x;
+}
+
+static int indices(fz_t *f, int x, int64_t axis)
+{
+    const int index = fz_unary(f, sinter_op_gen_index, sinter_s32, x);
+    fz_s64(f, sinter_op_attr_axis, 1, &axis);
+    return index;
+}
+
+static int keep_where(fz_t *f, int a, int b, int x)
+{
+    static const double lowest[FZ_VARIANTS] = {-INFINITY, -INFINITY, -INFINITY};
+    const fz_tensor_t t = f->tensors[x];
+    const int keep = fz_binary(f, sinter_op_greater_equal, sinter_boolean, a, b);
+
+    return FZ_OP(f, select, sinter_f32, t.ndims, t.dims, keep, x, scalar(f, sinter_f32, lowest));
+}
+
+static int masked(fz_t *f, matrix_case_t *c, int x)
+{
+    const int64_t dims[5] = {1, 1, 1, c->v[S], c->t};
+    int row, column;
+
+    if (c->v[MASK] == NO_MASK)
+        return x;
+    if (c->v[MASK] == ADDED || c->v[MASK] == DEAD_ROWS) {
+        const int mask = fz_input(f, (sinter_data_type_t)c->v[QUERY], 5, dims);
+        f->tensors[mask].dead_rows = c->v[MASK] == DEAD_ROWS ? 5 : 0;
+        return fz_binary(f, sinter_op_add, sinter_f32, x, mask);
+    }
+    row = indices(f, x, 3);
+    column = indices(f, x, 4);
+    if (c->v[MASK] != CAUSAL)
+        row = fz_binary(f, sinter_op_add, sinter_s32, row, scalar(f, sinter_s32, c->past));
+    if (c->v[MASK] == WINDOW)
+        x = keep_where(f, column, fz_binary(f, sinter_op_subtract, sinter_s32, row, scalar(f, sinter_s32, c->window)), x);
+    return keep_where(f, row, column, x);
+}
+
+static void settle(fz_t *f, matrix_case_t *c)
+{
+    static const int64_t others[][2] = {{1, 65}, {33, 0}, {127, 32}};
+
+    c->kv_heads = c->v[HEADS] & 255;
+    c->per_kv = (c->v[HEADS] >> 8) / c->kv_heads;
+    c->v[DV] = c->v[DV] ? c->v[DV] : c->v[D];
+    c->t = c->v[T];
+    f->mode = (sinter_fpmath_mode_t)c->v[MODE];
+    f->apply_to_int = 1;
+    f->fused_only = 1;
+    if (c->v[DYNAMIC]) {
+        const int64_t *other = others[fz_pick(f, 3)];
+        c->t = fz_symbol(f, c->v[T], other[0], other[1]);
+    }
+    for (int i = 0; i < FZ_VARIANTS; i++) {
+        c->past[i] = c->v[MASK] == LATE ? -3 : (double)(fz_size(f, c->t, i) - c->v[S]); /* the first rows see nothing; the last one all */
+        c->window[i] = 40;
+    }
+}
+
+static void build(fz_t *f, matrix_case_t *c)
+{
+    const sinter_data_type_t query = (sinter_data_type_t)c->v[QUERY];
+    const int64_t last = -1;
+    int q, k, v, x;
+
+    settle(f, c);
+    const int64_t q_dims[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->v[D]}, scores[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->t},
+                  out[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->v[DV]};
+    q = fz_input(f, query, 5, q_dims);
+    k = cache(f, c, (sinter_data_type_t)c->v[K_TYPE], c->v[K_GROUP], c->v[D], c->v[STORED] == TRANSPOSED_K ? 4 : 3);
+    if (f->tensors[q].type != f->tensors[k].type) { /* MatMul wants one type */
+        q = query == sinter_f32 ? q : fz_cast(f, sinter_f32, q);
+        k = f->tensors[k].type == sinter_f32 ? k : fz_cast(f, sinter_f32, k);
+    }
+    x = FZ_OP(f, matmul, sinter_f32, 5, scores, q, k);
+    if (c->v[STORED] == TRANSPOSED_K)
+        fz_bool(f, sinter_op_attr_transpose_b, 1);
+    x = masked(f, c, fz_binary(f, sinter_op_multiply, sinter_f32, x, fz_scalar(f, sinter_f32, 5)));
+    x = fz_unary(f, sinter_op_softmax, sinter_f32, x);
+    fz_s64(f, sinter_op_attr_axis, 1, &last);
+    fz_str(f, sinter_op_attr_mode, "inf_as_zero");
+    v = cache(f, c, (sinter_data_type_t)c->v[V_TYPE], c->v[V_GROUP], c->v[DV], 4);
+    if (f->tensors[v].type != sinter_f32)
+        x = fz_cast(f, f->tensors[v].type, x);
+    x = FZ_OP(f, matmul, f->tensors[v].type, 5, out, x, v);
+    if (f->tensors[x].type != query)
+        fz_cast(f, query, x);
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------------------------- */
+
+static void print_case(const signed char *row, int number)
+{
+    printf("case %d:", number);
+    for (int p = 0; p < N_PROPERTIES; p++) {
+        const int64_t value = properties[p].values[(int)row[p]];
+        const int is_type = p == K_TYPE || p == V_TYPE || p == SCALE || p == QUERY;
+
+        if (is_type)
+            printf(" %s %s", properties[p].name, sinter_data_type_name((sinter_data_type_t)value));
+        else if (p == MODE)
+            printf(" %s %s", properties[p].name, sinter_fpmath_mode_name((sinter_fpmath_mode_t)value));
+        else if (p == HEADS)
+            printf(" %s %d/%d", properties[p].name, (int)(value >> 8), (int)(value & 255));
+        else
+            printf(" %s %lld", properties[p].name, (long long)value);
+    }
+    printf("\n");
+}
+
+static fz_outcome_t run_case(const signed char *row, uint64_t seed, char *text, size_t size)
+{
+    matrix_case_t c = {{0}, 0, 0, 0, {0}, {0}};
+    fz_outcome_t outcome;
+    fz_t f;
+
+    fz_init(&f, seed);
+    f.generator = "matrix";
+    for (int p = 0; p < N_PROPERTIES; p++)
+        c.v[p] = properties[p].values[(int)row[p]];
+    build(&f, &c);
+    outcome = fz_run(&f, text, size);
+    if (outcome == FZ_FAILED)
+        fz_print(&f);
+    fz_free(&f);
+    return outcome;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    wait_passively(argv);
+    const char *what = getenv("SINTER_MATRIX"), *only = getenv("SINTER_MATRIX_ONLY"), *seed_text = getenv("SINTER_RANDOM_SEED");
+    const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
+    static design_t design;
+    signed char row[N_PROPERTIES];
+    int cases = 0, failed = 0, split = 0;
+
+    full = what && strcmp(what, "full") == 0;
+    most_flops = full ? 3e10 : most_flops;
+    open_design(&design, seed);
+    while (next_row(&design, row)) {
+        char text[1024] = "";
+        const long before = fz_tally.partitions;
+        fz_outcome_t outcome;
+
+        cases++;
+        if (only && strtol(only, NULL, 0) != cases)
+            continue;
+        outcome = run_case(row, seed * 1000 + (uint64_t)cases, text, sizeof text);
+        split += fz_tally.partitions != before + 1;
+        if (outcome != FZ_PASSED || fz_tally.partitions != before + 1 || only) {
+            failed += outcome != FZ_PASSED;
+            printf("%s%s: %ld partitions: ", outcome == FZ_PASSED ? "passed" : outcome == FZ_FAILED ? "FAILED" : "UNSUPPORTED ", text,
+                   fz_tally.partitions - before);
+            print_case(row, cases);
+        }
+        fflush(stdout);
+    }
+    if (design.left != 0) {
+        printf("FAILED: %ld pairs were not covered\n", design.left);
+        failed++;
+    }
+    printf("%d cases over all pairs but %ld too large ones; %d are not one partition; %d failed\n", cases, design.dropped, split, failed);
+    return failed != 0 || split != 0;
+}
