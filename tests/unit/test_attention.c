@@ -9,8 +9,8 @@
 #include "test_decode.h"
 
 extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2, kernel_attention_flash_f32_avx512,
-    kernel_attention_flash_bf16_avx512, kernel_attention_decode_f32_avx2,
-    kernel_attention_decode_f32_avx512;
+    kernel_attention_flash_bf16_avx512, kernel_attention_decode_f32_avx2, kernel_attention_decode_f32_avx512,
+    kernel_attention_decode_codes_avx512_vnni;
 
 static int passed, failed, refused;
 
@@ -441,29 +441,29 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
     arena_init(&plan.arena, plan.engine);
     compile_time_view(w, values);
     step_t step = {.kind = STEP_ATTENTION, .kernel = k, .post = &w->post, .mode = p->mode};
-    step.p.attention = (attention_params_t){.q = operand_of(w, Q),
-                                            .k = operand_of(w, K),
-                                            .v = operand_of(w, V),
-                                            .trans_q = p->trans_q,
-                                            .trans_k = p->trans_k,
-                                            .trans_v = p->trans_v,
-                                            .score = p->plain ? NULL : &w->score,
-                                            .prob = p->prob ? &w->prob : NULL,
-                                            .score_dims = SCORES,
-                                            .out_dims = OUT,
-                                            .stats = p->stats ? STATS : -1,
-                                            .sink = p->sink ? SINK : -1,
-                                            .inf_as_zero = p->inf_as_zero,
-                                            .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0 : p->window ? 2 : 1,
-                                            .n_bare = p->plain || !p->bare || p->mask < MASK_CAUSAL ? 0 : p->window ? 2 : 1,
-                                            .bare = &w->bare,
-                                            .limits = {{.moves = true, .n_terms = 1, .term = {SHIFT}, .sign = {1}, .fill = FILL},
-                                                       {.lower = true,
-                                                        .moves = true,
-                                                        .n_terms = 2,
-                                                        .term = {SHIFT, WINDOW},
-                                                        .sign = {1, -1},
-                                                        .fill = FILL}}};
+    step.p.attention = (attention_params_t){
+        .q = operand_of(w, Q),
+        .k = operand_of(w, K),
+        .v = operand_of(w, V),
+        .trans_q = p->trans_q,
+        .trans_k = p->trans_k,
+        .trans_v = p->trans_v,
+        .score = p->plain ? NULL : &w->score,
+        .prob = p->prob ? &w->prob : NULL,
+        .score_dims = SCORES,
+        .out_dims = OUT,
+        .stats = p->stats ? STATS : -1,
+        .sink = p->sink ? SINK : -1,
+        .inf_as_zero = p->inf_as_zero,
+        .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0
+                    : p->window                       ? 2
+                                                      : 1,
+        .n_bare = p->plain || !p->bare || p->mask < MASK_CAUSAL ? 0
+                  : p->window                                   ? 2
+                                                                : 1,
+        .bare = &w->bare,
+        .limits = {{.moves = true, .n_terms = 1, .term = {SHIFT}, .sign = {1}, .fill = FILL},
+                   {.lower = true, .moves = true, .n_terms = 2, .term = {SHIFT, WINDOW}, .sign = {1, -1}, .fill = FILL}}};
     const frame_t frame = {.v = w->v, .threads = p->threads};
     memcpy(w->v[OUT].data, w->out_copy, w->out_bytes);
     if (is_decode(k) && k->refuse(&plan, &step) != NULL) { /* it counts on what it refuses */
@@ -525,6 +525,26 @@ static double unit(const problem_t *p)
     return p->mode == sinter_fpmath_mode_bf16 ? 0x1p-9 : 0;
 }
 
+/* Of the largest activation of a group: what limbs of 8 bits may lose of each. */
+static double limb(const problem_t *p)
+{
+    return p->mode == sinter_fpmath_mode_f16 ? 0x1p-15 : p->mode == sinter_fpmath_mode_int8 ? 0x1p-7 : 0;
+}
+
+/* The scale of an element of K or V; 1: none. */
+static double scale_at(const world_t *w, int value, const int64_t *batch, int64_t t, int64_t d)
+{
+    const bound_t *b = &w->v[value];
+    const bool trans = value == K ? w->p->trans_k : w->p->trans_v;
+    const int64_t r = value == K ? d : t, c = value == K ? t : d;
+    int64_t idx[MAX_NB + 2];
+    for (int i = 0; i < w->p->nb; i++) {
+        idx[i] = b->dims[i] == 1 ? 0 : batch[i];
+    }
+    idx[w->p->nb] = trans ? c : r, idx[w->p->nb + 1] = trans ? r : c;
+    return w->mem[value + 1].map ? decode(w->v[value + 1].dtype, w->v[value + 1].data, at(b, &w->v[value + 1], idx)) : 1;
+}
+
 static double sink_of(const world_t *w, const int64_t *batch, int64_t s)
 {
     const bound_t *b = &w->v[SINK];
@@ -538,15 +558,20 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
     const problem_t *p = w->p;
     const double scale = p->plain ? 1 : decode(sinter_f32, w->v[SCALE].data, 0);
     const double sink = sink_of(w, batch, s);
-    double max = sink, magnitude = 0, sum = 0;
+    double max = sink, magnitude = 0, sum = 0, qmax = 0, lost = 0;
+    for (int64_t d = 0; d < p->D; d++) {
+        qmax = fmax(qmax, fabs(element(w, Q, p->trans_q, batch, s, d)));
+    }
     for (int64_t t = 0; t < p->T; t++) {
-        double x = 0, abs = 0, mask = 0;
+        double x = 0, abs = 0, mask = 0, ks = 0;
         for (int64_t d = 0; d < p->D; d++) {
             const double term = element(w, Q, p->trans_q, batch, s, d) * element(w, K, p->trans_k, batch, d, t);
             x += term;
             abs += fabs(term);
+            ks += limb(p) > 0 ? fabs(element(w, K, p->trans_k, batch, d, t)) : 0;
         }
         x *= scale;
+        lost = fmax(lost, ks * qmax * limb(p) * scale);
         if (!p->plain && (p->mask == MASK_FULL || p->mask == MASK_ROW)) {
             mask = ((const float *)(const void *)w->v[MASK].data)[p->mask == MASK_FULL ? s * p->T + t : t];
             x += mask;
@@ -568,7 +593,7 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
         r->p[t] = p->prob ? r->p[t] * r->p[t] + 0.5 : r->p[t];
     }
     r->stats = max + log(sum);
-    r->delta = magnitude * (2.1 * unit(p) + 0x1p-24 * (double)(p->D + 8)) + 0x1p-22;
+    r->delta = magnitude * (2.1 * unit(p) + 0x1p-24 * (double)(p->D + 8)) + lost + 0x1p-22;
     r->rel = 2 * r->delta + 2.1 * unit(p) + 0x1p-24 * (double)(p->T + 32);
 }
 
@@ -596,14 +621,19 @@ static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const
         stat += batch[d] * w->v[STATS].strides[d];
     }
     for (int64_t c = 0; c < p->Dv; c++) {
-        double want = 0, abs = 0;
+        double want = 0, abs = 0, most = 0, codes = 0;
         for (int64_t t = 0; t < p->T; t++) {
             const double v = element(w, V, p->trans_v, batch, t, c);
             want += r->p[t] * v;
             abs += fabs(r->p[t] * v);
+            if (limb(p) > 0) {
+                const double by = scale_at(w, V, batch, t, c);
+                most = fmax(most, fabs(r->p[t] * by));
+                codes += by != 0 ? fabs(v / by) : 0;
+            }
         }
         const double got = decode(p->out, out->data, first + c * out->strides[p->nb + 1]);
-        const double bound = abs * r->rel * (p->prob ? 3 : 1) + output_error(p->out, want) + 1e-12;
+        const double bound = abs * r->rel * (p->prob ? 3 : 1) + limb(p) * most * codes * (1 + r->rel) + output_error(p->out, want) + 1e-12;
         if (!close_to(got, want, bound)) {
             if (failed < 10) {
                 printf("  row %lld column %lld: got %.9g, want %.9g, bound %.3g\n", (long long)s, (long long)c, got, want, bound);
@@ -658,7 +688,8 @@ static void describe(const problem_t *p, const char *kernel, char *what, size_t 
              (long long)p->kv_batch[1], (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D, (long long)p->Dv,
              dtype_traits(p->q)->name, dtype_traits(p->k)->name, dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
              p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache,
-             (int)p->mask, p->bare, (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads, (int)p->mode);
+             (int)p->mask, p->bare, (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain,
+             p->threads, (int)p->mode);
 }
 
 static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -1122,6 +1153,94 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     test_repeatable(k, isa, mode);
 }
 
+/* Heads of the types that are worked off in integers. */
+static problem_t random_codes(sinter_fpmath_mode_t mode)
+{
+    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1};
+    problem_t p = random_decode();
+    if (mode == sinter_fpmath_mode_int8) {
+        p.k = types[rnd() % 4], p.v = types[rnd() % 4];
+    } else if (rnd() % 2) {
+        p.k = PICK(types), p.v = PICK(types);
+    } else if (rnd() % 2) {
+        p.k = PICK(types);
+    } else {
+        p.v = PICK(types);
+    }
+    p.mode = mode;
+    p.k_group = p.k_group && p.k_group < 32 ? 32 : p.k_group;
+    p.v_group = p.v_group && p.v_group < 32 ? 32 : p.v_group;
+    p.k_group = p.k_group > 0 && p.D % p.k_group ? 0 : p.k_group;
+    p.v_group = p.v_group > 0 && p.Dv % p.v_group ? 0 : p.v_group;
+    return p;
+}
+
+/* Queries that no limb holds: all results are as NaN, infinity and subnormals have them. */
+static void test_codes_specials(const kernel_t *k)
+{
+    static const float specials[] = {NAN, INFINITY, 1e-40f, 0x1p-110f, 1e30f};
+    for (int i = 0; i < 10; i++) {
+        problem_t p = random_codes(sinter_fpmath_mode_f16);
+        p.q = sinter_f32;
+        p.k = p.v = i % 2 ? sinter_s4 : sinter_s8;
+        p.scale = sinter_f32;
+        static world_t w;
+        char what[80];
+        build(&w, &p);
+        float *q = (float *)(void *)w.v[Q].data;
+        q[0] = specials[i / 2];
+        snprintf(what, sizeof what, "%s q %g", k->name, (double)q[0]);
+        const sinter_status_t status = execute(&w, k, sinter_isa_avx512_vnni, what);
+        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what, "differs from op-by-op arithmetic");
+        destroy(&w);
+    }
+}
+
+/* Codes that are all their zero point are exactly zero, whatever the limbs round. */
+static void test_codes_zero(const kernel_t *k)
+{
+    problem_t p = random_codes(sinter_fpmath_mode_f16);
+    p.nb = 1, p.q_batch[0] = p.kv_batch[0] = 2, p.S = 3, p.T = 300, p.D = p.Dv = 128, p.k = p.v = sinter_s8, p.zp = sinter_s8,
+    p.scale = sinter_f32, p.k_group = p.v_group = 32, p.t_group = 0, p.out = sinter_f32, p.mask = 0, p.sink = SINK_NONE, p.prob = false,
+    p.plain = true, p.stats = false;
+    static world_t w;
+    char what[] = "zero codes";
+    build(&w, &p);
+    memset(w.v[V].data, 5, bytes_of(sinter_s8, extent(&w.v[V])));
+    memset(w.v[V + 2].data, 5, bytes_of(sinter_s8, extent(&w.v[V + 2])));
+    bool ok = execute(&w, k, sinter_isa_avx512_vnni, what) == sinter_success;
+    const int64_t n = p.S * 2;
+    for (int64_t i = 0; ok && i < n; i++) {
+        for (int64_t c = 0; ok && c < p.Dv; c++) {
+            ok = decode(p.out, w.v[OUT].data, i / p.S * w.v[OUT].strides[0] + i % p.S * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]) == 0;
+        }
+    }
+    check(ok, k->name, "codes at their zero point give 0");
+    destroy(&w);
+}
+
+static void test_codes(sinter_cpu_isa_t isa)
+{
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_f16, sinter_fpmath_mode_int8};
+    const kernel_t *k = &kernel_attention_decode_codes_avx512_vnni;
+    for (int m = 0; m < 2; m++) {
+        refused = 0;
+        for (int i = 0; i < 200; i++) {
+            const problem_t p = random_codes(modes[m]);
+            run(&p, k, isa);
+        }
+        check(refused < 60, k->name, "refuses what it is made for");
+        problem_t strict = random_codes(modes[m]);
+        strict.mode = sinter_fpmath_mode_strict;
+        refused = 0;
+        run(&strict, k, isa);
+        check(refused == 1, k->name, "strict products are not for integers");
+    }
+    printf("%s\n", last_note);
+    test_codes_specials(k);
+    test_codes_zero(k);
+}
+
 int main(void)
 {
     static const kernel_t *const kernels[] = {&kernel_attention_flash_f32_generic, &kernel_attention_flash_f32_avx2,
@@ -1145,6 +1264,9 @@ int main(void)
         refused = 0;
         test_kernel(decoding[i], decoding[i]->isa, sinter_fpmath_mode_strict, 200);
         check(refused < 40, "attention_decode", "refuses what it is made for");
+    }
+    if (top >= sinter_isa_avx512_vnni) {
+        test_codes(top);
     }
     test_refusals(top);
     printf("%d passed, %d failed\n", passed, failed);

@@ -94,6 +94,68 @@ static const char *refuse_decode(const plan_t *plan, const step_t *step)
                : NULL;
 }
 
+/* Groups along the head of an operand's scales or zero points; -1: not known. */
+static int64_t known_groups(const plan_t *plan, int data, int coef, const int8_t *coef_dim, int from_end)
+{
+    const int ndims = plan->values[data].lt.ndims;
+    if (coef < 0) {
+        return 1;
+    }
+    if (ndims < from_end || plan->values[coef].lt.ndims < 0) {
+        return -1;
+    }
+    const int d = coef_dim[ndims - from_end];
+    return d < 0 ? 1 : plan->values[coef].lt.dims[d];
+}
+
+/* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11, of 8 bits for integer codes in mode int8. */
+static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand_t *o, int from_end, int64_t head)
+{
+    static const int limbs_of[] = {[sinter_fpmath_mode_tf32] = 2,
+                                   [sinter_fpmath_mode_f16] = 2,
+                                   [sinter_fpmath_mode_bf16] = 2,
+                                   [sinter_fpmath_mode_any] = 2,
+                                   [sinter_fpmath_mode_int8] = 1};
+    const codes_table_t *table = codes_table(plan->isa);
+    const lt_t *lt = &plan->values[o->data].lt;
+    const int limbs = (size_t)step->mode < sizeof limbs_of / sizeof *limbs_of ? limbs_of[step->mode] : 0;
+    const decode_how_t floats = {NULL, 0};
+    if (!table || !limbs || (int)lt->data_type >= table->n_ops || table->ops[lt->data_type].elems == 0 ||
+        (limbs == 1 && dtype_traits(lt->data_type)->cls != DTYPE_INT)) {
+        return floats;
+    }
+    const codes_ops_t *codes = &table->ops[lt->data_type];
+    const int64_t s = known_groups(plan, o->data, o->scale, o->scale_dim, from_end);
+    const int64_t z = known_groups(plan, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
+    if (s < 1 || z < 1 || (n > 1 && (head % n != 0 || head / n % codes->quad != 0))) {
+        return floats;
+    }
+    if (o->zp >= 0 && dtype_traits(plan->values[o->zp].lt.data_type)->bits > 8) {
+        return floats;
+    }
+    return (decode_how_t){codes, limbs};
+}
+
+static decode_how_t how_of_k(const plan_t *plan, const step_t *step)
+{
+    const attention_params_t *p = &step->p.attention;
+    return how_of(plan, step, &p->k, p->trans_k ? 1 : 2, known_dim(plan, p->k.data, p->trans_k ? 1 : 2));
+}
+
+static decode_how_t how_of_v(const plan_t *plan, const step_t *step)
+{
+    const attention_params_t *p = &step->p.attention;
+    return how_of(plan, step, &p->v, p->trans_v ? 2 : 1, known_dim(plan, p->v.data, p->trans_v ? 2 : 1));
+}
+
+static const char *refuse_codes(const plan_t *plan, const step_t *step)
+{
+    const char *why = refuse_decode(plan, step);
+    return why != NULL || how_of_k(plan, step).codes || how_of_v(plan, step).codes
+               ? why
+               : "the fpmath mode, the types or the groups do not allow products of integers";
+}
+
 static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_isa_t cap)
 {
     const char *why = NULL;
@@ -168,6 +230,13 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
     c->ld_v = c->dv + pad;
 }
 
+static const char *how_name(const decode_how_t *how)
+{
+    return !how->codes       ? "f32 FMA on decoded registers"
+           : how->limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)"
+                             : "8-bit integers (VNNI)";
+}
+
 static sinter_status_t setup(plan_t *plan, step_t *step)
 {
     const sinter_cpu_isa_t isa = step->kernel->isa;
@@ -181,7 +250,10 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->tile = tile_table(isa);
     c->fn = eltwise_table(isa);
     c->bf16 = step->kernel->bf16;
-    c->decode = step->kernel->refuse == refuse_decode ? decode_table(isa) : NULL;
+    const bool codes = step->kernel->refuse == refuse_codes;
+    c->decode = codes || step->kernel->refuse == refuse_decode ? decode_table(isa) : NULL;
+    c->k_how = codes ? how_of_k(plan, step) : (decode_how_t){NULL, 0};
+    c->v_how = codes ? how_of_v(plan, step) : (decode_how_t){NULL, 0};
     size_blocks(c, rows, T, D, Dv);
     const char *why = jit(c, rows, D, Dv, isa);
     if (c->bf16 && why) {
@@ -190,7 +262,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     textbuf_t note;
     text_init(&note, &plan->arena);
     if (c->decode) {
-        text_add(&note, "%d query rows, kv-tile %d, f32 FMA on decoded registers", c->rows, c->tk);
+        text_add(&note, "%d query rows, kv-tile %d, K by %s, V by %s", c->rows, c->tk, how_name(&c->k_how), how_name(&c->v_how));
     } else {
         text_add(&note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
         note_products(&note, step->kernel, why);
@@ -231,7 +303,7 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     }
     if (c->decode) {
         const size_t from = at;
-        at = from + decode_buffers(c->rows, base ? base + from : NULL, &out->decode);
+        at = from + decode_buffers(c->rows, c->k_how.codes || c->v_how.codes, base ? base + from : NULL, &out->decode);
     }
     out->chain = carve(base, &at, chain, 1);
     out->tail = carve(base, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
@@ -445,9 +517,10 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         st->serial = st->serial || quant_tail_shares_bytes(&st->tail, ((const attention_config_t *)step->jit)->dv);
     }
     st->k_side.ops = st->v_side.ops = NULL;
-    if (((const attention_config_t *)step->jit)->decode) {
-        decode_bind(((const attention_config_t *)step->jit)->decode, &st->k, false, &st->k_side);
-        decode_bind(((const attention_config_t *)step->jit)->decode, &st->v, true, &st->v_side);
+    const attention_config_t *c = step->jit;
+    if (c->decode) {
+        decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side);
+        decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
     }
     if (p->sink >= 0) {
         SG_TRY(bind_sink(&frame->v[p->sink], st));
@@ -465,5 +538,6 @@ KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(attention_decode_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 90, .refuse = refuse_decode)
 KERNEL(attention_decode_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 80, .refuse = refuse_decode)
+KERNEL(attention_decode_codes_avx512_vnni, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 70, .refuse = refuse_codes)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
 KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16, .bf16 = true)

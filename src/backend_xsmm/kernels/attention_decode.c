@@ -19,6 +19,17 @@ const decode_table_t *decode_table(sinter_cpu_isa_t isa)
     return NULL;
 }
 
+const codes_table_t *codes_table(sinter_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512_vnni) {
+        return &codes_table_avx512_vnni;
+    }
+#endif
+    (void)isa;
+    return NULL;
+}
+
 /* ---- binding ------------------------------------------------------------------------------------------------------------------ */
 
 /* Along the head and along the tokens: strides and group sizes of scales or zero points. */
@@ -76,7 +87,9 @@ static void fill_order(decode_side_t *side)
 {
     const decode_ops_t *o = side->ops;
     for (int at = 0; at < side->padded; at++) {
-        const int in_chunk = at % o->elems, e = at / o->elems * o->elems + o->element(in_chunk / side->lanes, in_chunk % side->lanes);
+        const int in_chunk = at % o->elems,
+                  place = side->codes ? side->codes->element(in_chunk) : o->element(in_chunk / side->lanes, in_chunk % side->lanes);
+        const int e = at / o->elems * o->elems + place;
         side->order[at] = (int16_t)(e < side->head * side->fold ? e : -1);
     }
 }
@@ -94,7 +107,27 @@ static void fill_groups(decode_side_t *side)
     }
 }
 
-const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side)
+/* Where the coefficients of each corner are. */
+static void fill_corners(decode_side_t *side)
+{
+    const int quad = side->codes->quad, size = side->head / side->groups, chunks = side->padded / side->codes->elems;
+    side->near = true;
+    for (int i = 0; i < chunks * 16; i++) {
+        const int e = i / 4 * quad, token = i % 4 * side->fold + (e < side->fold * side->head ? e / side->head : 0);
+        side->corner[i] = token * side->groups + (e < side->fold * side->head ? e % side->head / size : 0);
+        side->near = side->near && side->corner[i] < 16;
+    }
+}
+
+/* Integers want whole quads in a group and zero points as small as codes. */
+static bool fits_codes(const codes_ops_t *o, const tile_src_t *s, const decode_side_t *side)
+{
+    const bool small = s->zp == NULL || (s->zp_type->cls == DTYPE_INT && s->zp_type->bits <= 8);
+    return small && side->groups > 0 && (side->groups == 1 || side->head / side->groups % o->quad == 0);
+}
+
+const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const tile_operand_t *op, bool tokens_are_rows,
+                        decode_side_t *side)
 {
     const tile_src_t *s = &op->base;
     const int n = op->ndims;
@@ -122,11 +155,13 @@ const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, b
         return "groups along the head do not fall on lanes";
     }
     side->ops = o;
+    side->codes = how->codes && fits_codes(how->codes, s, side) ? how->codes : NULL;
+    side->limbs = how->limbs;
     side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100 ? NULL : table->any_tiny;
     side->head = (int)head;
     const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2; /* of a chunk are those of its vectors */
-    side->fold = side->by_lane && halves && 2 * head == o->elems && (tokens_are_rows ? s->rs : s->cs) == head &&
-                         2 * side->groups <= table->lanes
+    side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == o->elems &&
+                         (tokens_are_rows ? s->rs : s->cs) == head && 2 * side->groups <= table->lanes
                      ? 2
                      : 1;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
@@ -136,7 +171,12 @@ const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, b
         static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
         s->type->codec.load_f32(codes, 0, 1, 16, side->values);
     }
-    if (side->by_lane) {
+    if (side->codes) {
+        for (int i = 0; i < 16; i++) {
+            side->table[i] = (unsigned char)(side->values[i] / side->codes->unit + (float)side->codes->offset);
+        }
+        fill_corners(side);
+    } else if (side->by_lane) {
         fill_groups(side);
     }
     return NULL;
@@ -144,7 +184,7 @@ const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, b
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------------- */
 
-size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out)
+size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffers_t *out)
 {
     const size_t r = (size_t)rows;
     size_t at = 0;
@@ -155,6 +195,8 @@ size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out)
     out->run = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
     out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
+    out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
+    out->weights = codes ? carve(scratch, &at, 1, sizeof(codes_weights_t)) : NULL;
     return at;
 }
 
@@ -240,8 +282,27 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
     }
 }
 
+static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, const float *q)
+{
+    const int elems = k->codes->elems;
+    float x[DECODE_ORDER];
+    for (int e = 0; e < k->padded; e++) {
+        x[e] = e < k->fold * k->head ? q[e % k->head] : 0;
+    }
+    for (int c = 0; c < k->padded / elems; c++) {
+        codes->usable = k->codes->quantise(x + c * elems, k->limbs, r, c, codes) && codes->usable;
+    }
+}
+
 void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q, int64_t ld)
 {
+    if (k->codes) {
+        b->codes->usable = true;
+        for (int r = 0; r < rows; r++) {
+            query_codes(k, b->codes, r, q + r * ld);
+        }
+        return;
+    }
     for (int r = 0; r < rows; r++) {
         place_query(k, b, rows, r, q + r * ld);
     }
@@ -249,10 +310,15 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
 
 /* ---- the products ------------------------------------------------------------------------------------------------------------- */
 
+static const unsigned char *row_of(const tile_src_t *s, int64_t step, int64_t t)
+{
+    return s->data + (s->first + t * step) * s->type->bits / 8;
+}
+
 static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, bool tokens_are_rows, int64_t t, int nt)
 {
     const int64_t step = tokens_are_rows ? s->rs : s->cs;
-    return (decode_rows_t){.data = s->data + (s->first + t * step) * s->type->bits / 8,
+    return (decode_rows_t){.data = row_of(s, step, t),
                            .stride = side->fold * step * s->type->bits / 8,
                            .rows = nt / side->fold,
                            .n = side->fold * side->head,
@@ -271,20 +337,49 @@ static void refine(float *x, int rows, int n, int times)
     }
 }
 
-static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, const grouping_t *scale,
-                      const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt, decode_rows_t *rows)
+static void load_coefs(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, const grouping_t *scale,
+                       const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt)
 {
     coefs_by_token(tile, s, false, scale, t0, nt, b->scale);
     refine(b->scale, nt, scale->groups, side->groups / scale->groups);
+    if (zp->there) {
+        coefs_by_token(tile, s, true, zp, t0, nt, b->zp);
+        refine(b->zp, nt, zp->groups, side->groups / zp->groups);
+    }
+}
+
+static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, const grouping_t *scale,
+                      const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt, decode_rows_t *rows)
+{
+    load_coefs(tile, side, s, scale, zp, b, t0, nt);
     rows->scale = b->scale;
     rows->groups = side->fold * side->groups;
     rows->group_at = side->group_at;
     rows->group_row = side->group_row;
-    if (zp->there) {
-        coefs_by_token(tile, s, true, zp, t0, nt, b->zp);
-        refine(b->zp, nt, zp->groups, side->groups / zp->groups);
-        rows->zp = b->zp;
-    }
+    rows->zp = zp->there ? b->zp : NULL;
+}
+
+static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, bool tokens_are_rows,
+                             const grouping_t *scale, const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt)
+{
+    const int64_t step = tokens_are_rows ? s->rs : s->cs;
+    const int rows = nt / side->fold, n = rows * side->fold, end = (rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * side->fold;
+    load_coefs(tile, side, s, scale, zp, b, t0, nt);
+    memset(b->scale + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
+    memset(b->zp + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
+    return (codes_rows_t){.data = row_of(s, step, t0),
+                          .stride = side->fold * step * s->type->bits / 8,
+                          .rows = rows,
+                          .bytes = side->fold * side->head * s->type->bits / 8,
+                          .fold = side->fold,
+                          .groups = side->groups,
+                          .scale = b->scale,
+                          .zp = zp->there ? b->zp : NULL,
+                          .corner = side->corner,
+                          .near = side->near,
+                          .flip = side->codes->flip,
+                          .table = side->codes->table ? side->table : NULL,
+                          .offset = side->codes->offset};
 }
 
 /* Scores of a stretch of tokens with the same scales, which go into the query. */
@@ -306,25 +401,44 @@ static void folded_scores(const tile_table_t *tile, const decode_side_t *side, c
     }
 }
 
+/* Values first, then products. */
+static void slow_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const decode_buffers_t *b, int rows,
+                        const float *q, int64_t ldq, int64_t t0, int nt, float *s, int64_t lds)
+{
+    for (int t = 0; t < nt; t += DECODE_SLOW) {
+        const int n = nt - t < DECODE_SLOW ? nt - t : DECODE_SLOW;
+        tile->load(k, 0, side->head, t0 + t, n, b->tile, DECODE_SLOW, side->head, n);
+        tile->gemm(rows, n, side->head, q, ldq, b->tile, DECODE_SLOW, s + t, lds, false);
+    }
+}
+
 void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const decode_buffers_t *b, int rows,
                    const float *q, int64_t ldq, int64_t t0, int nt, float *s, int64_t lds)
 {
     const grouping_t scale = scales_of(k, false, side->head), zp = zps_of(k, false, side->head);
     decode_rows_t at = rows_at(side, k, false, t0, nt);
-    if (side->quantised && !side->by_lane) {
+    if (side->codes && !b->codes->usable) {
+        slow_scores(tile, side, k, b, rows, q, ldq, t0, nt, s, lds);
+        return;
+    }
+    if (!side->codes && side->quantised && !side->by_lane) {
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&scale, t0 + done, nt - done);
             folded_scores(tile, side, k, &scale, b, rows, q, ldq, t0 + done, n, s + done, lds);
         }
         return;
     }
-    if (side->by_lane) {
-        add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
+    if (side->codes) {
+        const codes_rows_t codes = codes_at(tile, side, k, false, &scale, &zp, b, t0, nt);
+        side->codes->qk(&codes, rows, side->limbs, b->codes, s, lds);
+    } else {
+        if (side->by_lane) {
+            add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
+        }
+        side->ops->qk(&at, rows, b->q, s, lds);
     }
-    side->ops->qk(&at, rows, b->q, s, lds);
     if (nt % side->fold != 0) { /* the last token alone */
-        tile->load(k, 0, side->head, t0 + nt - 1, 1, b->tile, 1, side->head, 1);
-        tile->gemm(rows, 1, side->head, q, ldq, b->tile, 1, s + nt - 1, lds, false);
+        slow_scores(tile, side, k, b, rows, q, ldq, t0 + nt - 1, 1, s + nt - 1, lds);
     }
 }
 
@@ -362,26 +476,52 @@ static void slow_values(const tile_table_t *tile, const decode_side_t *side, con
     }
 }
 
+static void codes_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
+                         const codes_rows_t *all, const float *p, int64_t ldp, int64_t t0, float *acc, int64_t ldacc)
+{
+    for (int row = 0; row < all->rows; row += CODES_BLOCK) {
+        const int t = row * side->fold;
+        codes_rows_t at = *all;
+        at.data += row * all->stride;
+        at.rows = all->rows - row < CODES_BLOCK ? all->rows - row : CODES_BLOCK;
+        at.scale += t * all->groups;
+        at.zp = all->zp ? all->zp + t * all->groups : NULL;
+        for (int r = 0, n; r < rows; r += n) {
+            n = decode_batch(rows - r);
+            if (!side->codes->pv(&at, n, side->limbs, p + r * ldp + t, ldp, b->weights, acc + r * ldacc, ldacc)) {
+                slow_values(tile, side, v, b, n, p + r * ldp + t, ldp, t0 + t, at.rows * side->fold, acc + r * ldacc, ldacc);
+            }
+        }
+    }
+}
+
 void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
                        const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
 {
     const grouping_t scale = scales_of(v, true, side->head), zp = zps_of(v, true, side->head);
     decode_rows_t at = rows_at(side, v, true, t0, nt);
-    if (side->quantised && !side->by_lane) {
+    if (!side->codes && side->quantised && !side->by_lane) {
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&scale, t0 + done, nt - done);
             folded_values(tile, side, v, &scale, b, rows, p + done, ldp, t0 + done, n, acc, ldacc);
         }
         return;
     }
-    if (side->by_lane) {
+    codes_rows_t codes;
+    if (side->codes) {
+        codes = codes_at(tile, side, v, true, &scale, &zp, b, t0, nt);
+    } else if (side->by_lane) {
         add_lanes(tile, side, v, &scale, &zp, b, t0, nt, &at);
-        if (side->any_tiny && side->any_tiny(b->scale, nt * side->groups)) {
-            slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
-            return;
-        }
     }
-    side->ops->pv(&at, rows, p, ldp, acc, ldacc);
+    if ((side->codes || side->by_lane) && side->any_tiny && side->any_tiny(b->scale, nt * side->groups)) {
+        slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
+        return;
+    }
+    if (side->codes) {
+        codes_values(tile, side, v, b, rows, &codes, p, ldp, t0, acc, ldacc);
+    } else {
+        side->ops->pv(&at, rows, p, ldp, acc, ldacc);
+    }
     if (nt % side->fold != 0) { /* the last token alone */
         slow_values(tile, side, v, b, rows, p + nt - 1, ldp, t0 + nt - 1, 1, acc, ldacc);
     }
@@ -389,7 +529,7 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
 
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc)
 {
-    if (v->quantised && !v->by_lane) {
+    if (!v->codes && v->quantised && !v->by_lane) {
         return;
     }
     for (int r = 0; r < rows; r++) {

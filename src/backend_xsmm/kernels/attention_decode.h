@@ -11,6 +11,7 @@
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
 #include "../tile.h"
+#include "attention_codes.h"
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -24,13 +25,13 @@
 #define HIDE(p) __asm__("" : "+r"(p))
 
 enum {
-    DECODE_ROWS = 8,      /* most query rows */
-    DECODE_TOKENS = 256,  /* tokens in a tile */
-    DECODE_HEAD = 256,    /* longest head */
-    DECODE_LANES = 16,    /* of the widest ISA */
-    DECODE_CLASSES = 32,  /* in a row: a head of 256 floats in vectors of 8 */
+    DECODE_ROWS = 8,                  /* most query rows */
+    DECODE_TOKENS = 256,              /* tokens in a tile */
+    DECODE_HEAD = 256,                /* longest head */
+    DECODE_LANES = 16,                /* of the widest ISA */
+    DECODE_CLASSES = 32,              /* in a row: a head of 256 floats in vectors of 8 */
     DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
-    DECODE_SLOW = 16, /* tokens at a time where values go through floats */
+    DECODE_SLOW = 16,                 /* tokens at a time where values go through floats */
     DECODE_AHEAD = 6144 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
 };
 
@@ -70,7 +71,7 @@ typedef struct decode_ops {
 
 typedef struct decode_table {
     int lanes, n_ops;
-    const decode_ops_t *ops;                      /* by data type */
+    const decode_ops_t *ops;                     /* by data type */
     bool (*any_tiny)(const float *scale, int n); /* weighting rows by p * scale would lose bits to underflow */
 } decode_table_t;
 
@@ -80,7 +81,9 @@ extern const decode_table_t decode_table_avx2, decode_table_avx512;
 
 /* K or V of one execute. */
 typedef struct decode_side {
-    const decode_ops_t *ops; /* NULL: through tiles of floats */
+    const decode_ops_t *ops;  /* NULL: through tiles of floats */
+    const codes_ops_t *codes; /* in integers; NULL: in floats */
+    int limbs;
     bool (*any_tiny)(const float *scale, int n); /* NULL: the type of the scales has no such values */
     int lanes;
     int head, padded; /* elements; rounded up to chunks */
@@ -90,24 +93,37 @@ typedef struct decode_side {
     bool by_lane;     /* scales change from token to token, or there are zero points; otherwise scales are folded into the query or
                          the result, stretch by stretch */
     bool quantised;
-    float values[16]; /* of the codes of a 4-bit type */
+    float values[16];            /* of the codes of a 4-bit type */
     int16_t order[DECODE_ORDER]; /* the element (of the second token: head more) at each place in decoding order; -1: padding */
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
+    /* codes only: see codes_rows_t */
+    int32_t corner[CODES_CHUNKS * 16];
+    bool near;
+    unsigned char table[16];
 } decode_side_t;
 
+/* How one operand is multiplied, as far as that is known at compile. */
+typedef struct decode_how {
+    const codes_ops_t *codes; /* NULL: in floats */
+    int limbs;
+} decode_how_t;
+
 /* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL with the reason returned where it must go through tiles. */
-const char *decode_bind(const decode_table_t *table, const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side);
+const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const tile_operand_t *op, bool tokens_are_rows,
+                        decode_side_t *side);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {
-    float *q;               /* [rows][padded] */
-    float *scale, *zp;      /* [tokens][groups] */
-    float *folded, *run;    /* [rows][head]; [rows][padded] */
-    float *coef;            /* [head], the scales of a stretch */
-    float *tile;            /* [DECODE_SLOW][head] floats */
+    float *q;             /* [rows][padded] */
+    float *scale, *zp;    /* [tokens][groups] */
+    float *folded, *run;  /* [rows][head]; [rows][padded] */
+    float *coef;          /* [head], the scales of a stretch */
+    float *tile;          /* [DECODE_SLOW][head] floats */
+    codes_query_t *codes; /* NULL where neither K nor V is worked off in integers */
+    codes_weights_t *weights;
 } decode_buffers_t;
 
-size_t decode_buffers(int rows, unsigned char *scratch, decode_buffers_t *out);
+size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffers_t *out);
 
 /* q: [rows][ld] floats of the item. */
 void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q, int64_t ld);
