@@ -10,7 +10,7 @@
 
 extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2, kernel_attention_flash_f32_avx512,
     kernel_attention_flash_bf16_avx512, kernel_attention_decode_f32_avx2, kernel_attention_decode_f32_avx512,
-    kernel_attention_decode_codes_avx512_vnni;
+    kernel_attention_decode_int8_vnni;
 
 static int passed, failed, refused;
 
@@ -1222,7 +1222,7 @@ static void test_codes_zero(const kernel_t *k)
 static void test_codes(sinter_cpu_isa_t isa)
 {
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_f16, sinter_fpmath_mode_int8};
-    const kernel_t *k = &kernel_attention_decode_codes_avx512_vnni;
+    const kernel_t *k = &kernel_attention_decode_int8_vnni;
     for (int m = 0; m < 2; m++) {
         refused = 0;
         for (int i = 0; i < 200; i++) {

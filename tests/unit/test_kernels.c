@@ -17,7 +17,7 @@ static const char *const step_names[STEP_KINDS] = {[STEP_CHAIN] = "chain",
 /* <step>_<algorithm>_<arithmetic>_<isa>, each of small letters and digits. */
 static void test_names(void)
 {
-    static const char *const arithmetics[] = {"f32", "f64", "bf16"}, *const isas[] = {"generic", "avx2", "avx512"};
+    static const char *const arithmetics[] = {"f32", "f64", "bf16", "int8"}, *const isas[] = {"generic", "avx2", "avx512", "vnni"};
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
         char parts[4][32] = {"", "", "", ""}, tail = 0;

@@ -538,6 +538,6 @@ KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(attention_decode_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 90, .refuse = refuse_decode)
 KERNEL(attention_decode_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 80, .refuse = refuse_decode)
-KERNEL(attention_decode_codes_avx512_vnni, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 70, .refuse = refuse_codes)
+KERNEL(attention_decode_int8_vnni, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 70, .refuse = refuse_codes)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
 KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16, .bf16 = true)
