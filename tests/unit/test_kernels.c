@@ -28,13 +28,14 @@ static void test_names(void)
         for (size_t a = 0; a < sizeof(arithmetics) / sizeof(*arithmetics); a++) {
             arithmetic = arithmetic || strcmp(parts[2], arithmetics[a]) == 0;
         }
-        for (int a = 0; a < 3; a++) {
+        for (size_t a = 0; a < sizeof(isas) / sizeof(*isas); a++) {
             isa = isa || strcmp(parts[3], isas[a]) == 0;
         }
         CHECK(arithmetic && isa, "%s: arithmetic or isa", k->name);
         CHECK(strcmp(parts[3], "generic") != 0 || k->isa == sinter_isa_generic, "%s: needs more than generic", k->name);
         CHECK(strcmp(parts[3], "avx2") != 0 || k->isa == sinter_isa_avx2, "%s: isa", k->name);
         CHECK(strcmp(parts[3], "avx512") != 0 || k->isa >= sinter_isa_avx512, "%s: isa", k->name);
+        CHECK(strcmp(parts[3], "vnni") != 0 || k->isa == sinter_isa_avx512_vnni, "%s: isa", k->name);
         CHECK(k->bf16 == (strcmp(parts[2], "bf16") == 0), "%s: bf16", k->name);
         CHECK(k->work != NULL && k->phases >= 1 && k->cost > 0, "%s: no work", k->name);
         for (int j = 0; j < i; j++) {
