@@ -75,6 +75,9 @@ static int64_t fetch_ahead(const quant_space_t *s)
     if (s->by_pieces && s->n_row > 0) {
         return s->row[s->n_row - 1].in;
     }
+    if (s->tall) {
+        return 0; /* fetch_row does it */
+    }
     return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns : columns;
 }
 
@@ -223,7 +226,7 @@ static void fetch_row(const dynquant_state_t *st, const piece_t *p)
 {
     const quant_space_t *s = &st->s;
     const int bytes = dtype_traits(s->in.dtype)->block_bytes;
-    const int64_t rows = (FETCH_COLUMNS / 4 + p->n - 1) / p->n;
+    const int64_t rows = (FETCH_COLUMNS / (s->tall ? 1 : 4) + p->n - 1) / p->n;
     const int64_t ahead = s->n_row > 0 ? rows * s->row[s->n_row - 1].in : s->in.dtype == sinter_f32 ? 0 : st->ahead;
     if (ahead != 0 && s->column.in == 1) {
         const unsigned char *data = s->in.data + (p->in + ahead) * bytes;
@@ -391,6 +394,9 @@ static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin
     seek_piece(&st->s, begin, &c);
     for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
         const piece_t p = piece_at(&st->s, u, &c);
+        if (st->s.tall && !st->s.by_pieces) {
+            fetch_row(st, &p);
+        }
         quantise_row(st, &p, m->row != NULL && st->s.rows * st->s.pieces == 1 ? m->row : read_row(st, &p, m->x), m);
     }
 }

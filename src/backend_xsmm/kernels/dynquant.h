@@ -32,6 +32,7 @@ typedef struct quant_space {
     /* Threads share items: boxes of units, cut so that no two touch one byte of a packed output. */
     int64_t item[SINTER_MAX_NDIMS + 1], n_items;
     bool by_pieces; /* units too few for the threads or too tall for a cache: all threads on each, on extremes, then on elements */
+    bool tall;      /* units outgrow the second-level cache: the second walk fetches them again */
     bool stream;    /* the output is too large to be kept in a cache */
 } quant_space_t;
 

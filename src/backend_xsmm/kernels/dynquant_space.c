@@ -8,6 +8,7 @@
 enum {
     LINE_COLUMNS = 128,         /* as many columns fill whole cache lines of any type */
     SLAB_BYTES = 512 << 10,     /* of a unit of many rows, which is walked twice while the next one is fetched */
+    TALL_BYTES = 4 << 20,       /* of one that only the last-level cache can hold for a thread */
     MAX_SLAB_COLUMNS = 512,     /* of which first-level caches hold several numbers each */
     MIN_SLAB_COLUMNS = 128,     /* shorter runs of memory are read too slowly */
     MIN_SHARED_UNIT = 32 << 10, /* elements of a unit that are worth a second barrier */
@@ -140,20 +141,21 @@ static int64_t common(int64_t a, int64_t b)
     return b == 0 ? a : common(b, a % b);
 }
 
-/* Are there so many rows that even the fewest columns outgrow the second-level cache? */
-static bool is_tall(const quant_space_t *s)
+/* Are there so many rows that even the fewest columns outgrow a cache? */
+static bool outgrows(const quant_space_t *s, int64_t bytes)
 {
     const int64_t columns = s->group.n * s->column.n, least = columns < MIN_SLAB_COLUMNS ? columns : MIN_SLAB_COLUMNS;
-    return s->rows > 2 * SLAB_BYTES / (int64_t)sizeof(float) / (least > 0 ? least : 1);
+    return s->rows > bytes / (int64_t)sizeof(float) / (least > 0 ? least : 1);
 }
 
-/* Columns of a unit: what stays in the second-level cache, in whole cache lines if groups allow it; many if memory is read twice anyway. */
-static void choose_tile(quant_space_t *s, bool twice)
+/* Columns of a unit: what stays in a cache of so many bytes, in whole cache lines if groups allow it; many if memory is read twice anyway
+ * (0 bytes). */
+static void choose_tile(quant_space_t *s, int64_t bytes)
 {
     const int64_t size = s->column.n, line = size / common(size, LINE_COLUMNS) * LINE_COLUMNS;
     int64_t columns = QUANT_COLUMNS;
-    if (!twice && (s->rows > 1 || size < LINE_COLUMNS / 8)) {
-        const int64_t fit = s->rows > 0 ? SLAB_BYTES / (int64_t)sizeof(float) / s->rows : columns;
+    if (bytes > 0 && (s->rows > 1 || size < LINE_COLUMNS / 8)) {
+        const int64_t fit = s->rows > 0 ? bytes / (int64_t)sizeof(float) / s->rows : columns;
         columns = fit < MIN_SLAB_COLUMNS ? MIN_SLAB_COLUMNS : fit < MAX_SLAB_COLUMNS ? fit : MAX_SLAB_COLUMNS;
     }
     columns = line <= columns ? columns / line * line : columns;
@@ -173,11 +175,11 @@ static void place_rows(quant_space_t *s, const axes_t *inner)
     }
 }
 
-static void place_units(quant_space_t *s, const axes_t *outer, bool twice)
+static void place_units(quant_space_t *s, const axes_t *outer, int64_t bytes)
 {
     s->n_unit = outer->n + 1;
     memcpy(s->unit, outer->a, (size_t)outer->n * sizeof *outer->a);
-    choose_tile(s, twice);
+    choose_tile(s, bytes);
     s->unit[outer->n] = (quant_axis_t){s->group.n > 0 ? (s->group.n + s->tile - 1) / s->tile : 0,
                                        s->tile * s->group.in,
                                        s->tile * s->group.out,
@@ -278,6 +280,25 @@ static bool choose_items(quant_space_t *s, int threads)
     return whole;
 }
 
+/* Units of the second-level cache, else of the last-level one, else all threads read memory twice, in long rows, where they can share
+ * units. */
+static void place_in_cache(quant_space_t *s, const axes_t *outer, int threads)
+{
+    s->tall = outgrows(s, 2 * SLAB_BYTES);
+    const bool twice = outgrows(s, TALL_BYTES);
+    const int64_t bytes = s->tall ? TALL_BYTES : SLAB_BYTES;
+    place_units(s, outer, twice ? 0 : bytes);
+    const bool whole = choose_items(s, threads);
+    if (whole && s->tall && (twice || s->by_pieces)) {
+        place_units(s, outer, 0);
+        choose_items(s, threads);
+        s->by_pieces = true;
+    } else if (twice) {
+        place_units(s, outer, bytes);
+        choose_items(s, threads);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------------------------------------------- */
 
 sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *frame, quant_space_t *out)
@@ -299,14 +320,7 @@ sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *fram
     SG_TRY(bind_axes(p, out, &inner, &outer));
     choose_columns(out, &inner, &outer);
     place_rows(out, &inner);
-    const bool tall = is_tall(out);
-    place_units(out, &outer, tall);
-    if (choose_items(out, frame->threads)) {
-        out->by_pieces = out->by_pieces || tall;
-    } else if (tall) {
-        place_units(out, &outer, false);
-        choose_items(out, frame->threads);
-    }
+    place_in_cache(out, &outer, frame->threads);
     for (int d = 0; d < out->in.ndims; d++) {
         elements *= out->in.dims[d];
     }
