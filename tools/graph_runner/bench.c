@@ -22,13 +22,15 @@ typedef struct bench {
     set_t sets[MAX_SETS];
     gr_meter_t meter; /* with --cold-cache: alternates with the runs, and leaves nothing of theirs in the caches */
     int metered;
-    double *times, *rates; /* of the runs, of the meter before each */
+    double *times, *rates, *mixed; /* of the runs, of the meter before each */
+    double read, written;          /* bytes of the inputs, of the outputs */
     size_t n_times;
 } bench_t;
 
 typedef struct result {
     double compile, min, median, flops, bytes;
-    double best_rate, median_rate; /* of the meter; 0: none */
+    double best_rate, median_rate;   /* of the meter; 0: none */
+    double best_mixed, median_mixed; /* of its passes that read and write as the partition does; 0: none */
     int attention;
 } result_t;
 
@@ -37,11 +39,12 @@ static const sinter_logical_tensor_t *port(const gr_part_t *p, size_t i)
     return i < p->n_in ? &p->in[i] : &p->out[i - p->n_in];
 }
 
-static double port_bytes(const gr_part_t *p)
+/* Bytes of ports from..to - 1. */
+static double port_bytes(const gr_part_t *p, size_t from, size_t to)
 {
     double sum = 0;
 
-    for (size_t i = 0; i < p->n_in + p->n_out; i++) {
+    for (size_t i = from; i < to; i++) {
         size_t bytes = 0;
 
         sinter_logical_tensor_get_bytes(port(p, i), &bytes);
@@ -77,7 +80,7 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
 /* With --cold-cache: as many sets as make twice the last-level cache, as far as that is not left to the meter. */
 static int open_sets(bench_t *b, int copies, gr_error_t *err)
 {
-    size_t bytes = (size_t)port_bytes(b->part) + 1, twice = 2 * gr_last_level_cache();
+    size_t bytes = (size_t)(b->read + b->written) + 1, twice = 2 * gr_last_level_cache();
 
     b->n_sets = 1;
     if (b->x->opt->cold_cache && bytes >= twice / (MAX_SETS - 1))
@@ -101,16 +104,18 @@ static void close_sets(bench_t *b)
     gr_meter_close(&b->meter);
     gr_free(b->times);
     gr_free(b->rates);
+    gr_free(b->mixed);
 }
 
 /* ---- timing --------------------------------------------------------------------------------------------------------------------- */
 
-static int run_once(bench_t *b, double *seconds, double *rate, gr_error_t *err)
+static int run_once(bench_t *b, double *seconds, double *rate, double *mixed, gr_error_t *err)
 {
     const set_t *set = &b->sets[b->next];
     sinter_status_t status;
     double start;
 
+    *mixed = b->metered ? gr_meter_mixed(&b->meter, b->read, b->written) : 0;
     *rate = b->metered ? gr_meter_rate(&b->meter) : 0;
     b->next = b->next + 1 < b->n_sets ? b->next + 1 : 0;
     start = gr_seconds();
@@ -124,14 +129,15 @@ static int run_all(bench_t *b, gr_error_t *err)
 {
     const gr_options_t *opt = b->x->opt;
     size_t want = opt->repeat ? (size_t)opt->repeat : MAX_RUNS;
-    double start, progress, seconds, rate;
+    double start, progress, seconds, rate, mixed;
 
     b->times = gr_malloc(want * sizeof *b->times);
     b->rates = gr_malloc(want * sizeof *b->rates);
-    if (!b->times || !b->rates)
+    b->mixed = gr_malloc(want * sizeof *b->mixed);
+    if (!b->times || !b->rates || !b->mixed)
         return gr_fail_memory(err);
     for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) /* warm up code and scratch memory */
-        if (run_once(b, &seconds, &rate, err))
+        if (run_once(b, &seconds, &rate, &mixed, err))
             return -1;
     start = progress = gr_seconds();
     for (b->n_times = 0; b->n_times < want; b->n_times++) {
@@ -143,7 +149,7 @@ static int run_all(bench_t *b, gr_error_t *err)
             gr_progress("partition %zu: %zu runs in %.0f s", b->part->id, b->n_times, now - start);
             progress = now;
         }
-        if (run_once(b, &b->times[b->n_times], &b->rates[b->n_times], err))
+        if (run_once(b, &b->times[b->n_times], &b->rates[b->n_times], &b->mixed[b->n_times], err))
             return -1;
     }
     return 0;
@@ -164,6 +170,8 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
 
     if (gr_part_work(x, p, &work, err))
         return -1;
+    b.read = port_bytes(p, 0, p->n_in);
+    b.written = port_bytes(p, p->n_in, b.n);
     *r = (result_t){.compile = p->compile_seconds, .flops = work.flops, .bytes = work.bytes, .attention = work.attention};
     failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
     if (!failed) {
@@ -173,6 +181,9 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
         qsort(b.rates, b.n_times, sizeof *b.rates, compare_doubles);
         r->best_rate = b.rates[b.n_times - 1];
         r->median_rate = b.rates[b.n_times / 2];
+        qsort(b.mixed, b.n_times, sizeof *b.mixed, compare_doubles);
+        r->best_mixed = b.mixed[b.n_times - 1];
+        r->median_mixed = b.mixed[b.n_times / 2];
     }
     close_sets(&b);
     return failed ? -1 : 0;
@@ -184,13 +195,16 @@ static double fraction(double rate, double limit)
 }
 
 /* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts. memory: the rate that
- * a copy, or else reading, has. */
-static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits, double memory)
+ * a copy, or else reading, has; mixed: that of a pass which reads and writes as many bytes as the partition does, 0: not measured. */
+static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits, double memory, double mixed)
 {
     double flops = r->flops / seconds, bytes = r->bytes / seconds;
 
     if (r->flops == 0) {
-        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth\n", what, 1e3 * seconds, 1e-9 * bytes, fraction(bytes, memory));
+        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what, 1e3 * seconds, 1e-9 * bytes, fraction(bytes, memory));
+        if (mixed > 0)
+            printf(", %.3g of its read and write limit", fraction(bytes, mixed));
+        printf("\n");
         return;
     }
     printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak, %.4g GB/s = %.3g of read bandwidth\n", what, 1e3 * seconds, 1e-9 * flops,
@@ -206,8 +220,10 @@ static void print_result(const char *what, const result_t *r, const gr_limits_t 
     if (r->best_rate > 0)
         printf("        %s between the runs: best %.4g, median %.4g GB/s\n", r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate,
                1e-9 * r->median_rate);
-    print_rates("min", r->min, r, limits, r->best_rate > 0 ? r->best_rate : memory);
-    print_rates("median", r->median, r, limits, r->median_rate > 0 ? r->median_rate : memory);
+    if (r->best_mixed > 0)
+        printf("        passes that read and write as it does: best %.4g, median %.4g GB/s\n", 1e-9 * r->best_mixed, 1e-9 * r->median_mixed);
+    print_rates("min", r->min, r, limits, r->best_rate > 0 ? r->best_rate : memory, r->best_mixed);
+    print_rates("median", r->median, r, limits, r->median_rate > 0 ? r->median_rate : memory, r->median_mixed);
 }
 
 int gr_bench(gr_exec_t *x, gr_error_t *err)
@@ -225,7 +241,8 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
             return -1;
         snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
         print_result(what, &r, limits);
-        sum = (result_t){sum.compile + r.compile, sum.min + r.min, sum.median + r.median, sum.flops + r.flops, sum.bytes + r.bytes, 0, 0, 0};
+        sum = (result_t){.compile = sum.compile + r.compile, .min = sum.min + r.min, .median = sum.median + r.median,
+                         .flops = sum.flops + r.flops, .bytes = sum.bytes + r.bytes};
     }
     if (x->n_parts > 1)
         print_result("all partitions", &sum, limits);

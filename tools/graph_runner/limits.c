@@ -14,11 +14,13 @@ static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 
 static const long fma_rounds = 2000000;
 
 /* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes past the caches, whole blocks of 512
- * bytes at addresses aligned to 64; fma runs so many rounds of independent FMAs and returns the operations done. */
+ * bytes at addresses aligned to 64; mixed reads so many lines of 64 bytes and writes no more of them, evenly spread and past the caches,
+ * where the instruction set can; fma runs so many rounds of independent FMAs and returns the operations done. */
 typedef struct probe {
     const char *isa;
     unsigned long long (*read)(const void *data, size_t bytes);
     void (*copy)(void *to, const void *from, size_t bytes);
+    void (*mixed)(void *to, const void *from, size_t read, size_t written);
     double (*fma)(long rounds, float *sink);
 } probe_t;
 
@@ -42,6 +44,25 @@ static void copy_plain(void *to, const void *from, size_t bytes)
         memcpy((char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
 
+/* A line is written whenever enough were read; what it holds depends on all that were, so that none can be dropped. */
+static void mixed_generic(void *to, const void *from, size_t read, size_t written)
+{
+    const unsigned long long *p = from;
+    unsigned long long *q = to, sum[8] = {0};
+    size_t due = 0;
+
+    for (size_t i = 0; i < read; i++, p += 8) {
+        for (int k = 0; k < 8; k++)
+            sum[k] ^= p[k];
+        due += written;
+        if (due >= read) {
+            memcpy(q, sum, sizeof sum);
+            q += 8;
+            due -= read;
+        }
+    }
+}
+
 static double fma_generic(long rounds, float *sink)
 {
     float acc[64];
@@ -56,7 +77,7 @@ static double fma_generic(long rounds, float *sink)
     return (double)rounds * 64 * 2;
 }
 
-static const probe_t generic = {"generic", read_generic, copy_plain, fma_generic};
+static const probe_t generic = {"generic", read_generic, copy_plain, mixed_generic, fma_generic};
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const void *data, size_t bytes)
@@ -91,6 +112,26 @@ __attribute__((target("avx2"))) static void copy_avx2(void *to, const void *from
         _mm256_stream_si256(q + i + 1, b);
         _mm256_stream_si256(q + i + 2, c);
         _mm256_stream_si256(q + i + 3, d);
+    }
+    _mm_sfence();
+}
+
+__attribute__((target("avx2"))) static void mixed_avx2(void *to, const void *from, size_t read, size_t written)
+{
+    const __m256i *p = from;
+    __m256i *q = to, a = _mm256_setzero_si256(), b = a;
+    size_t due = 0;
+
+    for (size_t i = 0; i < read; i++, p += 2) {
+        a = _mm256_xor_si256(a, _mm256_loadu_si256(p));
+        b = _mm256_xor_si256(b, _mm256_loadu_si256(p + 1));
+        due += written;
+        if (due >= read) {
+            _mm256_stream_si256(q, a);
+            _mm256_stream_si256(q + 1, b);
+            q += 2;
+            due -= read;
+        }
     }
     _mm_sfence();
 }
@@ -147,6 +188,25 @@ __attribute__((target("avx512f"))) static void copy_avx512(void *to, const void 
     _mm_sfence();
 }
 
+__attribute__((target("avx512f"))) static void mixed_avx512(void *to, const void *from, size_t read, size_t written)
+{
+    const char *p = from;
+    char *q = to;
+    __m512i all = _mm512_setzero_si512();
+    size_t due = 0;
+
+    for (size_t i = 0; i < read; i++, p += 64) {
+        all = _mm512_xor_si512(all, _mm512_loadu_si512(p));
+        due += written;
+        if (due >= read) {
+            _mm512_stream_si512((__m512i *)(void *)q, all);
+            q += 64;
+            due -= read;
+        }
+    }
+    _mm_sfence();
+}
+
 __attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *sink)
 {
     const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.5f);
@@ -164,8 +224,8 @@ __attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *
     return (double)rounds * 16 * 16 * 2;
 }
 
-static const probe_t avx2 = {"avx2", read_avx2, copy_avx2, fma_avx2};
-static const probe_t avx512 = {"avx512", read_avx512, copy_avx512, fma_avx512};
+static const probe_t avx2 = {"avx2", read_avx2, copy_avx2, mixed_avx2, fma_avx2};
+static const probe_t avx512 = {"avx512", read_avx512, copy_avx512, mixed_avx512, fma_avx512};
 #endif
 
 static const probe_t *best_probe(void)
@@ -304,13 +364,32 @@ int gr_meter_open(gr_meter_t *m, int copies, int threads)
     return 0;
 }
 
+static char *aligned_to(const gr_meter_t *m)
+{
+    return m->to + (64 - (uintptr_t)m->to % 64) % 64;
+}
+
+double gr_meter_mixed(const gr_meter_t *m, double read, double written)
+{
+    const probe_t *probe = best_probe();
+    const size_t lines = m->bytes / 64 / (size_t)m->threads, writes = read > 0 ? (size_t)((double)lines * written / read) : lines + 1;
+    double start = gr_seconds();
+
+    if (!m->to || writes > lines)
+        return 0;
+#pragma omp parallel for num_threads(m->threads) schedule(static)
+    for (int t = 0; t < m->threads; t++)
+        probe->mixed(aligned_to(m) + (size_t)t * writes * 64, m->from + (size_t)t * lines * 64, lines, writes);
+    return 64.0 * (double)(lines + writes) * m->threads / (gr_seconds() - start);
+}
+
 double gr_meter_rate(const gr_meter_t *m)
 {
     volatile unsigned long long sink;
     double start = gr_seconds();
 
     if (m->to)
-        return time_copy(best_probe()->copy, m->to + (64 - (uintptr_t)m->to % 64) % 64, m->from, m->bytes, m->threads);
+        return time_copy(best_probe()->copy, aligned_to(m), m->from, m->bytes, m->threads);
     sink = gr_read_all(m->from, m->bytes, m->threads);
     (void)sink;
     return (double)m->bytes / (gr_seconds() - start);

@@ -26,6 +26,9 @@ typedef struct gr_meter {
 int gr_meter_open(gr_meter_t *m, int copies, int threads);
 /* One pass; bytes per second, read and written ones counted. It leaves nothing of other memory in the caches. */
 double gr_meter_rate(const gr_meter_t *m);
+/* One pass that reads and writes memory past the caches in this proportion, without arithmetic: what a conversion of `read` bytes to
+ * `written` bytes could reach. Bytes per second, read and written ones counted. Not of a meter of reads; 0 if it writes more than it reads. */
+double gr_meter_mixed(const gr_meter_t *m, double read, double written);
 void gr_meter_close(gr_meter_t *m);
 /* Bytes of the last-level cache, or a guess. */
 size_t gr_last_level_cache(void);
