@@ -28,9 +28,13 @@ typedef struct quant_param {
 enum { QUANT_GROUP = 16 };
 #define QUANT_ONE (INT64_MAX / QUANT_GROUP * QUANT_GROUP)
 
+typedef void quant_widen16_t(const uint16_t *x, int size, int n_groups, int32_t *top, int32_t *bottom);
+
 typedef struct quant_rows {
     /* Widens extremes by a row. bottom NULL: top is of |x|. */
     void (*widen)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
+    /* The same of a row of f16 or bf16, in groups of multiples of QUANT_GROUP. NULL: nothing better than a row of floats. */
+    quant_widen16_t *widen_f16, *widen_bf16;
     /* a[i] = max(a[i], b[i]). */
     void (*merge)(int32_t *a, const int32_t *b, int n);
     /* a[i] = max(a[2 i], a[2 i + 1]) for i < n. */

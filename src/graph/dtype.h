@@ -32,13 +32,14 @@ typedef struct dtype_traits {
     dtype_codec_t codec;
 } dtype_traits_t;
 
-/* Groups of floats on their way to scaled elements. */
+/* Groups of floats of 16 or 32 bits on their way to scaled elements. */
 typedef enum dtype_way { DTYPE_MULTIPLIED, DTYPE_DIVIDED, DTYPE_SHIFTED } dtype_way_t;
 typedef struct dtype_scaled {
-    dtype_way_t way;      /* x * by, x / by, round(x / by) + zp; the last for integers only */
-    int size, n_groups;   /* groups of a multiple of 16 floats; size 1: a multiple of 16 groups */
-    const float *by, *zp; /* a value for each group; zp NULL: none */
-    int64_t ahead;        /* floats so far ahead of the source are fetched into the cache; may lie outside of memory */
+    dtype_way_t way;         /* x * by, x / by, round(x / by) + zp; the last for integers only */
+    int size, n_groups;      /* groups of a multiple of 16 elements; size 1: a multiple of 16 groups */
+    const float *by, *zp;    /* a value for each group; zp NULL: none */
+    sinter_data_type_t from; /* of the source: f32, f16 or bf16 */
+    int64_t ahead;           /* bytes so far ahead of the source are fetched into the cache; may lie outside of memory */
 } dtype_scaled_t;
 
 /* Scales and zero points of a run of codes: element i has those of group (phase + i) / group, both multiples of DTYPE_GROUP. */
@@ -61,7 +62,7 @@ typedef struct dtype_bulk {
     void (*store)(void *base, int64_t first, int64_t n, const float *src);
     void (*store_sat)(void *base, int64_t first, int64_t n, const float *src);
     /* Scales and does what store_sat does, where all that comes of it is finite and `first` begins a byte. May be NULL. */
-    void (*store_scaled)(void *base, int64_t first, const float *src, const dtype_scaled_t *how);
+    void (*store_scaled)(void *base, int64_t first, const void *src, const dtype_scaled_t *how);
     /* load, then (x - zp) * scale as floats have it, in one pass. May be NULL. */
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
     /* The function for results of a type; NULL if there is none. May be NULL. */

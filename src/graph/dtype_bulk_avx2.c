@@ -106,6 +106,10 @@ OP vu vu_select(vm m, vu a, vu b)
 {
     return (vu)_mm256_blendv_epi8((__m256i)b, (__m256i)a, m);
 }
+OP vu vu_max(vu a, vu b)
+{
+    return (vu)_mm256_max_epu32((__m256i)a, (__m256i)b);
+}
 OP vu vu_min(vu a, vu b)
 {
     return (vu)_mm256_min_epu32((__m256i)a, (__m256i)b);

@@ -87,6 +87,10 @@ OP vu vu_select(vm m, vu a, vu b)
 {
     return (vu)_mm512_mask_mov_epi32((__m512i)b, m, (__m512i)a);
 }
+OP vu vu_max(vu a, vu b)
+{
+    return (vu)_mm512_max_epu32((__m512i)a, (__m512i)b);
+}
 OP vu vu_min(vu a, vu b)
 {
     return (vu)_mm512_min_epu32((__m512i)a, (__m512i)b);

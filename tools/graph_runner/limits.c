@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-enum { PASSES = 5, PIECE = 32 << 10 };
+enum { PASSES = 5, PIECE = 32 << 10, AHEAD = 4096 };
 static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20, meter_bytes = (size_t)256 << 20;
 static const long fma_rounds = 2000000;
 
@@ -52,6 +52,7 @@ static void mixed_generic(void *to, const void *from, size_t read, size_t writte
     size_t due = 0;
 
     for (size_t i = 0; i < read; i++, p += 8) {
+        __builtin_prefetch((const char *)p + AHEAD);
         for (int k = 0; k < 8; k++)
             sum[k] ^= p[k];
         due += written;
@@ -123,6 +124,7 @@ __attribute__((target("avx2"))) static void mixed_avx2(void *to, const void *fro
     size_t due = 0;
 
     for (size_t i = 0; i < read; i++, p += 2) {
+        __builtin_prefetch((const char *)p + AHEAD);
         a = _mm256_xor_si256(a, _mm256_loadu_si256(p));
         b = _mm256_xor_si256(b, _mm256_loadu_si256(p + 1));
         due += written;
@@ -196,6 +198,7 @@ __attribute__((target("avx512f"))) static void mixed_avx512(void *to, const void
     size_t due = 0;
 
     for (size_t i = 0; i < read; i++, p += 64) {
+        __builtin_prefetch((const char *)p + AHEAD);
         all = _mm512_xor_si512(all, _mm512_loadu_si512(p));
         due += written;
         if (due >= read) {

@@ -24,6 +24,7 @@ enum {
     NARROW = 16, /* groups of fewer columns are taken column by column */
     CACHE_LINE = 64,
     CODE_BYTES = 8,       /* of the widest code */
+    STREAM_RUN = 512,     /* columns */
     FETCH_COLUMNS = 4096, /* how far ahead of short units memory is fetched */
 };
 
@@ -33,6 +34,7 @@ typedef struct dynquant_state {
     const dtype_bulk_t *in, *out, *scale, *zp;
     quant_formula_t formula;
     bool narrow;
+    quant_widen16_t *straight; /* measures elements of 16 bits where they do not become a row of floats first; else NULL */
     int64_t ahead; /* from a column of a unit to that of the next one */
 } dynquant_state_t;
 
@@ -81,6 +83,16 @@ static int64_t fetch_ahead(const quant_space_t *s)
     return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns : columns;
 }
 
+static quant_widen16_t *goes_straight(const dynquant_state_t *st)
+{
+    const quant_space_t *s = &st->s;
+    const bool dense = s->column.in == 1 && s->column.out == 1 && (uintptr_t)s->in.data % sizeof(uint16_t) == 0;
+    if (st->out->store_scaled == NULL || s->split || s->column.n % QUANT_GROUP != 0 || !dense) {
+        return NULL;
+    }
+    return s->in.dtype == sinter_f16 ? st->fn->widen_f16 : s->in.dtype == sinter_bf16 ? st->fn->widen_bf16 : NULL;
+}
+
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
@@ -98,6 +110,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->scale = dtype_bulk(st->s.scale.dtype, isa);
     st->zp = st->s.has_zp ? dtype_bulk(st->s.zp.dtype, isa) : NULL;
     st->narrow = st->s.column.n < NARROW;
+    st->straight = goes_straight(st);
     st->ahead = fetch_ahead(&st->s);
     st->formula = (quant_formula_t){.kind = (quant_kind_t)p->kind,
                                     .elem_max = (float)elem->max,
@@ -227,7 +240,7 @@ static void fetch_row(const dynquant_state_t *st, const piece_t *p)
     const quant_space_t *s = &st->s;
     const int bytes = dtype_traits(s->in.dtype)->block_bytes;
     const int64_t rows = (FETCH_COLUMNS / (s->tall ? 1 : 4) + p->n - 1) / p->n;
-    const int64_t ahead = s->n_row > 0 ? rows * s->row[s->n_row - 1].in : s->in.dtype == sinter_f32 ? 0 : st->ahead;
+    const int64_t ahead = s->n_row > 0 ? rows * s->row[s->n_row - 1].in : s->in.dtype == sinter_f32 || st->straight != NULL ? 0 : st->ahead;
     if (ahead != 0 && s->column.in == 1) {
         const unsigned char *data = s->in.data + (p->in + ahead) * bytes;
         for (int64_t i = 0; i < p->n * bytes; i += CACHE_LINE) {
@@ -249,6 +262,10 @@ static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin,
         const piece_t p = piece_at(&st->s, u, &c);
         const shape_t shape = shape_of(st, &p);
         fetch_row(st, &p);
+        if (st->straight != NULL) {
+            st->straight((const uint16_t *)(const void *)st->s.in.data + p.in, shape.size, shape.n, m->top, m->bottom);
+            continue;
+        }
         m->row = read_row(st, &p, m->x);
         st->fn->widen(m->row, shape.size, shape.n, m->top, m->bottom);
     }
@@ -351,6 +368,36 @@ static int64_t fused_columns(const dynquant_state_t *st, const piece_t *p, const
     return shape->size == 1 ? p->n / 16 * 16 : shape->size % 16 == 0 ? p->n : 0;
 }
 
+/* Codes of n columns, x NULL: of elements that go straight. Those that go past the caches do so in short runs, so that memory writes one run while the next is computed. */
+static void encode(const dynquant_state_t *st, const piece_t *p, const float *x, const shape_t *shape, int64_t n, const scratch_t *m)
+{
+    const quant_space_t *s = &st->s;
+    const float *zp = s->has_zp ? m->zp : NULL;
+    const sinter_data_type_t from = x != NULL ? sinter_f32 : s->in.dtype;
+    const int bytes = dtype_traits(from)->block_bytes;
+    const unsigned char *src = x != NULL ? (const unsigned char *)x : s->in.data + p->in * bytes;
+    const bool past = passes_caches(s, &(piece_t){p->in, p->out, p->high, n});
+    const int64_t run = past && STREAM_RUN % shape->size == 0 ? STREAM_RUN : past && shape->size > STREAM_RUN ? STREAM_RUN : n;
+    for (int64_t i = 0; i < n; i += run) {
+        const int64_t k = n - i < run ? n - i : run, group = i / shape->size;
+        const dtype_scaled_t how = {.way = zp != NULL                          ? DTYPE_SHIFTED
+                                           : quant_by_powers(st->formula.kind) ? DTYPE_MULTIPLIED
+                                                                               : DTYPE_DIVIDED,
+                                    .size = shape->size < k ? shape->size : (int)k,
+                                    .n_groups = shape->size < k ? (int)(k / shape->size) : 1,
+                                    .by = m->by + group,
+                                    .zp = zp != NULL ? zp + group : NULL,
+                                    .from = from,
+                                    .ahead = x == m->x ? 0 : st->ahead * bytes};
+        const piece_t part = {p->in + i, p->out + i, p->high, k};
+        st->out->store_scaled(past ? m->codes : s->out.data, past ? 0 : part.out, src + i * bytes, &how);
+        if (past) {
+            stream_codes(st, &part, m->codes);
+        }
+    }
+}
+
+/* x NULL: of a row that goes straight. */
 static void quantise_row(const dynquant_state_t *st, const piece_t *p, const float *x, scratch_t *m)
 {
     const quant_space_t *s = &st->s;
@@ -358,21 +405,9 @@ static void quantise_row(const dynquant_state_t *st, const piece_t *p, const flo
     const float *zp = s->has_zp ? m->zp : NULL;
     const int64_t fused = fused_columns(st, p, &shape, m);
     if (fused > 0) {
-        const dtype_scaled_t how = {.way = zp != NULL                          ? DTYPE_SHIFTED
-                                           : quant_by_powers(st->formula.kind) ? DTYPE_MULTIPLIED
-                                                                               : DTYPE_DIVIDED,
-                                    .size = shape.size,
-                                    .n_groups = (int)(fused / shape.size),
-                                    .by = m->by,
-                                    .zp = zp,
-                                    .ahead = x == m->x ? 0 : st->ahead};
-        const piece_t done = {p->in, p->out, p->high, fused};
-        const bool past = passes_caches(s, &done);
-        st->out->store_scaled(past ? m->codes : s->out.data, past ? 0 : p->out, x, &how);
-        if (past) {
-            stream_codes(st, &done, m->codes);
-        }
+        encode(st, p, x, &shape, fused, m);
     }
+    x = x == NULL && fused < p->n ? read_row(st, p, m->x) : x;
     if (fused < p->n) { /* whole rows, or single columns at the end */
         const piece_t rest = {p->in, p->out + fused * s->column.out, p->high + fused * s->column.high, p->n - fused};
         st->fn->quantise(&st->formula, x + fused, shape.size, (int)(rest.n / shape.size), m->by + fused, zp != NULL ? zp + fused : NULL,
@@ -397,7 +432,8 @@ static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin
         if (st->s.tall && !st->s.by_pieces) {
             fetch_row(st, &p);
         }
-        quantise_row(st, &p, m->row != NULL && st->s.rows * st->s.pieces == 1 ? m->row : read_row(st, &p, m->x), m);
+        const bool again = m->row == NULL || st->s.rows * st->s.pieces > 1;
+        quantise_row(st, &p, st->straight != NULL ? NULL : again ? read_row(st, &p, m->x) : m->row, m);
     }
 }
 
