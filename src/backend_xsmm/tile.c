@@ -142,89 +142,104 @@ static void read_elems(const reader_t *from, const unsigned char *base, int64_t 
     }
 }
 
-/* The scales or zero points that elements c0..c0+n-1 of any line have. */
-typedef struct stretch {
+/* The scales or zero points that elements c0..c0+n-1 of any line have, and those of some lines. */
+typedef struct param {
     reader_t from;
-    int64_t g0;             /* the first group */
-    int groups, head, size; /* how many groups; elements in the first and in the others */
-} stretch_t;
+    const unsigned char *base; /* NULL: there are none */
+    int64_t first, stride, line_stride; /* of group 0 of line 0; from group to group; from line to line */
+    int64_t g0;                         /* the first group */
+    int groups, head, size;             /* how many groups; elements in the first and in the others */
+    int64_t line, lines;                /* those that x is for */
+    const float *now;                   /* of the current line */
+    float x[TILE_LINE];
+} param_t;
 
 /* Scales and zero points of one stretch of a line: one for each element, or one for each group if all groups are wide. */
 typedef struct coefs {
     bool wide;
-    stretch_t s, z;
-    int64_t scale_line, zp_line; /* the line group they are for; -1: none yet */
-    bool f64;                    /* q - zp would not be exact in f32 */
-    float scale[TILE_LINE], zp[TILE_LINE];
+    param_t s, z;
+    bool f64; /* q - zp would not be exact in f32 */
 } coefs_t;
 
-static stretch_t stretch_of(const tile_isa_t *isa, sinter_data_type_t type, int64_t stride, int64_t group, int64_t c0, int n)
+static void param_begin(param_t *p, const tile_isa_t *isa, sinter_data_type_t type, int64_t group, int64_t c0, int n)
 {
-    stretch_t s = {.from = reader_of(isa, type), .groups = 1, .head = n, .size = n};
-    if (stride) {
+    p->from = reader_of(isa, type);
+    p->g0 = 0;
+    p->groups = 1;
+    p->head = p->size = n;
+    p->lines = 0;
+    if (p->stride) {
         const int64_t left = group - c0 % group;
-        s.g0 = c0 / group;
-        s.groups = (int)((c0 + n - 1) / group - s.g0) + 1;
-        s.head = left < n ? (int)left : n;
-        s.size = group < n ? (int)group : n;
+        p->g0 = c0 / group;
+        p->groups = (int)((c0 + n - 1) / group - p->g0) + 1;
+        p->head = left < n ? (int)left : n;
+        p->size = group < n ? (int)group : n;
     }
-    return s;
 }
 
-/* Values of the groups of a stretch. */
-static void load_groups(const stretch_t *s, const unsigned char *base, int64_t first, int64_t stride, float *values)
+/* Values of the groups of lines, as many before `end` as have them at one stride. */
+static void load_groups(param_t *p, int64_t line, int64_t end)
 {
-    read_elems(&s->from, base, first + s->g0 * stride, stride, s->groups, values);
+    const bool one = p->groups == 1, dense = p->stride == 1 && p->line_stride == p->groups;
+    const int64_t most = one || dense ? TILE_LINE / p->groups : 1;
+    p->lines = end - line < most ? end - line : most;
+    read_elems(&p->from, p->base, p->first + line * p->line_stride + p->g0 * p->stride, one ? p->line_stride : p->stride,
+               (int)p->lines * p->groups, p->x);
 }
 
-/* The same, each value as often as its group has elements in the stretch. */
-static void spread_groups(const tile_isa_t *isa, const stretch_t *s, const unsigned char *base, int64_t first, int64_t stride, int n,
-                          float *x)
+/* Those of one line, each value as often as its group has elements in the stretch. */
+static void spread_groups(const tile_isa_t *isa, param_t *p, int64_t line, int n)
 {
     float values[TILE_LINE];
-    load_groups(s, base, first, stride, values);
-    for (int g = 0, i = 0, left = s->head; g < s->groups; g++, left = s->size) {
+    p->lines = 1;
+    read_elems(&p->from, p->base, p->first + line * p->line_stride + p->g0 * p->stride, p->stride, p->groups, values);
+    for (int g = 0, i = 0, left = p->head; g < p->groups; g++, left = p->size) {
         const int k = left < n - i ? left : n - i;
         if (k == 1) {
-            x[i] = values[g];
+            p->x[i] = values[g];
         } else {
-            isa->fill(x + i, values[g], k);
+            isa->fill(p->x + i, values[g], k);
         }
         i += k;
     }
 }
 
 /* Zero points of 32 bits may be so large that f32 does not hold them, or not their difference to a code. */
-static bool needs_f64(const float *zp, int n)
+static bool needs_f64(const float *zp, int64_t n)
 {
     bool large = false;
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         large |= fabsf(zp[i]) > 0x1p22f;
     }
     return large;
 }
 
-static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line, int n)
+/* Makes p->now those of a line; those before end may be loaded with it. True if any were. */
+static bool param_at(const tile_isa_t *isa, param_t *p, bool wide, int64_t line, int64_t end, int n)
 {
-    const int64_t scale_line = s->scale_gr == 1 ? line : line / s->scale_gr, zp_line = s->zp_gr == 1 ? line : line / s->zp_gr;
-    if (s->scale && scale_line != k->scale_line) {
-        const int64_t first = s->scale_first + scale_line * s->scale_rs;
-        k->scale_line = scale_line;
-        if (k->wide) {
-            load_groups(&k->s, s->scale, first, s->scale_cs, k->scale);
-        } else {
-            spread_groups(isa, &k->s, s->scale, first, s->scale_cs, n, k->scale);
-        }
+    const int each = wide ? p->groups : n;
+    const bool load = p->lines == 0 || line < p->line || line >= p->line + p->lines;
+    if (load && wide) {
+        load_groups(p, line, end);
+    } else if (load) {
+        spread_groups(isa, p, line, n);
     }
-    if (s->zp && zp_line != k->zp_line) {
-        const int64_t first = s->zp_first + zp_line * s->zp_rs;
-        k->zp_line = zp_line;
-        if (k->wide) {
-            load_groups(&k->z, s->zp, first, s->zp_cs, k->zp);
-        } else {
-            spread_groups(isa, &k->z, s->zp, first, s->zp_cs, n, k->zp);
+    p->line = load ? line : p->line;
+    p->now = p->x + (line - p->line) * each;
+    return load;
+}
+
+static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line, int64_t end, int n)
+{
+    if (s->scale) {
+        const int64_t g = s->scale_gr;
+        param_at(isa, &k->s, k->wide, g == 1 ? line : line / g, g == 1 ? end : (end - 1) / g + 1, n);
+    }
+    if (s->zp) {
+        const int64_t g = s->zp_gr;
+        if (param_at(isa, &k->z, k->wide, g == 1 ? line : line / g, g == 1 ? end : (end - 1) / g + 1, n)) {
+            k->f64 = s->type->digits > 24 || (s->zp_type->digits > 24 && needs_f64(k->z.x, k->z.lines * (k->wide ? k->z.groups : n)));
         }
-        k->f64 = s->type->digits > 24 || (s->zp_type->digits > 24 && needs_f64(k->zp, k->wide ? k->z.groups : n));
     }
 }
 
@@ -241,7 +256,7 @@ static int least(int a, int b)
 /* x = (x - zp) * scale, over stretches of one scale and one zero point. */
 static void dequant_wide(const tile_isa_t *isa, const tile_src_t *s, const coefs_t *k, int n, float *x)
 {
-    const float none[2] = {1, 0}, *scale = s->scale ? k->scale : &none[0], *zp = s->zp ? k->zp : &none[1];
+    const float none[2] = {1, 0}, *scale = s->scale ? k->s.now : &none[0], *zp = s->zp ? k->z.now : &none[1];
     int scale_left = s->scale ? k->s.head : n, zp_left = s->zp ? k->z.head : n;
     for (int i = 0, len; i < n; i += len) {
         len = least(least(scale_left, zp_left), n - i);
@@ -297,30 +312,58 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
     }
 }
 
+static void coefs_begin(coefs_t *k, const tile_isa_t *isa, const tile_src_t *s, int64_t c0, int n)
+{
+    k->f64 = s->type->digits > 24;
+    k->s.base = s->scale, k->s.first = s->scale_first, k->s.stride = s->scale_cs, k->s.line_stride = s->scale_rs;
+    k->z.base = s->zp, k->z.first = s->zp_first, k->z.stride = s->zp_cs, k->z.line_stride = s->zp_rs;
+    if (s->scale) {
+        param_begin(&k->s, isa, s->scale_dtype, s->scale_gc, c0, n);
+    }
+    if (s->zp) {
+        param_begin(&k->z, isa, s->zp_dtype, s->zp_gc, c0, n);
+    }
+    k->wide = (!s->scale || is_wide(s->scale_cs, s->scale_gc)) && (!s->zp || is_wide(s->zp_cs, s->zp_gc));
+}
+
+/* The groups of a stretch as load_scaled takes them; false: scales and zero points differ in them, or there are no scales. */
+static bool same_groups(const tile_src_t *s, const coefs_t *k, int n, dtype_groups_t *g)
+{
+    const bool zps = s->zp && k->z.groups > 1, one = k->s.groups == 1;
+    if (!s->scale || !k->wide || (zps && (k->z.groups != k->s.groups || k->z.head != k->s.head || k->z.size != k->s.size))) {
+        return false;
+    }
+    g->zp_step = zps;
+    g->group = one ? (n + DTYPE_GROUP - 1) / DTYPE_GROUP * DTYPE_GROUP : k->s.size;
+    g->phase = one ? 0 : k->s.size - k->s.head;
+    return g->group % DTYPE_GROUP == 0 && g->phase % DTYPE_GROUP == 0;
+}
+
 /* Lines l0..l0+nl-1, elements c0..c0+n-1 of each (n <= TILE_LINE), lines being the rows of s. */
 static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, int nl, int64_t c0, int n, float *dst, int64_t ld)
 {
+    static const float no_zp = 0;
     const dtype_split_t *split = s->high ? dtype_split(s->split, isa->level) : NULL;
     const bool quantised = s->scale || s->zp;
-    coefs_t k;
     const reader_t data = reader_of(isa, s->dtype);
-    k.scale_line = k.zp_line = -1;
-    k.f64 = s->type->digits > 24;
-    if (s->scale) {
-        k.s = stretch_of(isa, s->scale_dtype, s->scale_cs, s->scale_gc, c0, n);
-    }
-    if (s->zp) {
-        k.z = stretch_of(isa, s->zp_dtype, s->zp_cs, s->zp_gc, c0, n);
-    }
-    k.wide = (!s->scale || is_wide(s->scale_cs, s->scale_gc)) && (!s->zp || is_wide(s->zp_cs, s->zp_gc));
+    coefs_t k;
+    dtype_groups_t groups;
+    coefs_begin(&k, isa, s, c0, n);
+    const bool scaled = !split && s->cs == 1 && data.bulk->load_scaled && same_groups(s, &k, n, &groups);
     for (int l = 0; l < nl; l++, dst += ld) {
         const int64_t line = l0 + l, at = s->first + line * s->rs + c0 * s->cs;
         if (quantised) {
-            update_coefs(isa, &k, s, line, n);
+            update_coefs(isa, &k, s, line, l0 + nl, n);
             if (k.f64) {
                 line_f64(s, line, c0, n, dst);
                 continue;
             }
+        }
+        if (scaled) {
+            groups.scale = k.s.now;
+            groups.zp = s->zp ? k.z.now : &no_zp;
+            data.bulk->load_scaled(s->data, at, n, &groups, dst);
+            continue;
         }
         if (split) {
             split_line(split, s, line, c0, n, dst);
@@ -330,10 +373,10 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
         if (quantised && k.wide) {
             dequant_wide(isa, s, &k, n, dst);
         } else if (s->scale) {
-            isa->dequant(dst, s->zp ? k.zp : NULL, k.scale, n);
+            isa->dequant(dst, s->zp ? k.z.now : NULL, k.s.now, n);
         } else if (s->zp) {
             for (int i = 0; i < n; i++) {
-                dst[i] -= k.zp[i];
+                dst[i] -= k.z.now[i];
             }
         }
     }
@@ -354,13 +397,14 @@ static tile_src_t transposed(const tile_src_t *s)
 static void load_transposed(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld)
 {
     const tile_src_t t = transposed(src);
-    _Alignas(64) float lines[TILE_LANES * TILE_LINE];
+    enum { LD = TILE_LINE + TILE_LANES }; /* lines do not meet in the same cache sets */
+    _Alignas(64) float lines[TILE_LANES * LD];
     for (int r = 0; r < nr; r += TILE_LINE) {
         const int n = nr - r < TILE_LINE ? nr - r : TILE_LINE;
         for (int c = 0; c < nc; c += TILE_LANES) {
             const int nl = nc - c < TILE_LANES ? nc - c : TILE_LANES;
-            load_lines(isa, &t, c0 + c, nl, r0 + r, n, lines, TILE_LINE);
-            isa->transpose(lines, TILE_LINE, nl, n, dst + r * ld + c, ld);
+            load_lines(isa, &t, c0 + c, nl, r0 + r, n, lines, LD);
+            isa->transpose(lines, LD, nl, n, dst + r * ld + c, ld);
         }
     }
 }

@@ -22,7 +22,7 @@
 #include "attention_decode.h"
 
 enum {
-    ATT_ROWS = 240,  /* most query rows in a block, whole strips */
+    ATT_ROWS = 480,  /* most query rows in a block, whole strips */
     ATT_STRIP = 24,  /* most rows in a strip; own products go by 6 rows */
     ATT_TK = 256,    /* most columns in a K tile; a chain's block */
     ATT_STEP = 16,   /* strips see whole steps of columns */

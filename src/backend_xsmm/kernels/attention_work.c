@@ -288,35 +288,44 @@ static float weigh(const task_t *t, float *x, int n, float max)
     return t->c->fn->exp_sub_sum(x, x, n, max);
 }
 
+/* Row r's m and l move on to max with sum more, and acc with them if it is given. */
+static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
+{
+    const float old = t->b.m[r];
+    float scale = 0;
+    if (max == old && max > -INFINITY && max < INFINITY) {
+        t->b.l[r] += sum;
+        return;
+    }
+    if (old > -INFINITY) {
+        t->c->fn->exp_sub_sum(&scale, &old, 1, max);
+    }
+    t->b.m[r] = max;
+    t->b.l[r] = t->b.l[r] * scale + sum;
+    if (with_acc) {
+        t->c->fn->scale_row(t->b.acc + (int64_t)r * t->c->ld_v, t->c->dv, scale);
+    }
+}
+
 /* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l move on, acc is rescaled to the new
- * maximum. */
+ * maximum. First all maxima, whose latency would otherwise hold up each row's exponentials. */
 static void update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
 {
-    const int ld_v = t->c->ld_v, end = at + round_step(nt);
+    const int end = at + round_step(nt), ld = t->c->ld_s;
+    span_t see[ATT_STRIP];
+    float max[ATT_STRIP];
     for (int i = 0; i < strip->n; i++) {
-        const int r = strip->r0 + i;
-        const span_t see = visible(t, r, t0, at, nt);
-        const int n = (int)(see.end - see.begin);
-        float *x = t->b.s + i * t->c->ld_s, old = t->b.m[r], scale = 0;
-        zero(x, at, see.begin);
-        zero(x, see.end, end);
-        if (n == 0) {
-            continue;
-        }
-        float max = t->c->fn->row_max(x + see.begin, n) * t->st->scale;
-        max = max > old ? max : old;
-        const float sum = weigh(t, x + see.begin, n, max);
-        if (max == old && max > -INFINITY && max < INFINITY) {
-            t->b.l[r] += sum;
-            continue;
-        }
-        if (old > -INFINITY) {
-            t->c->fn->exp_sub_sum(&scale, &old, 1, max);
-        }
-        t->b.m[r] = max;
-        t->b.l[r] = t->b.l[r] * scale + sum;
-        if (with_acc) {
-            t->c->fn->scale_row(t->b.acc + (int64_t)r * ld_v, t->c->dv, scale);
+        see[i] = visible(t, strip->r0 + i, t0, at, nt);
+        max[i] = t->c->fn->row_max(t->b.s + i * ld + see[i].begin, (int)(see[i].end - see[i].begin)) * t->st->scale;
+    }
+    for (int i = 0; i < strip->n; i++) {
+        const int r = strip->r0 + i, n = (int)(see[i].end - see[i].begin);
+        float *x = t->b.s + i * ld;
+        zero(x, at, see[i].begin);
+        zero(x, see[i].end, end);
+        if (n > 0) {
+            const float m = max[i] > t->b.m[r] ? max[i] : t->b.m[r];
+            move_on(t, r, m, weigh(t, x + see[i].begin, n, m), with_acc);
         }
     }
 }
