@@ -22,12 +22,12 @@ typedef struct eltwise_table {
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */
     float (*row_sum)(const float *x, int n);
-    float (*exp_sub_sum)(float *dst, const float *src, int n, float max);        /* dst = exp(src - max), returns the sum; dst may be src */
+    float (*exp_sub_sum)(float *dst, const float *src, int n, float max); /* dst = exp(src - max), returns the sum; dst may be src; max >= src */
     float (*exp_mul_sub_sum)(float *dst, const float *src, int n, float mul, float max); /* dst = exp(src * mul - max), as exp_sub_sum */
-    void (*scale_row)(float *dst, int n, float f);                               /* dst *= f */
-    void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
-    void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */
-    void (*max_row)(float *dst, const float *src, int n);                        /* dst = max(dst, src), src NaN passed over */
+    void (*scale_row)(float *dst, int n, float f);                                       /* dst *= f */
+    void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f);         /* row r *= f[r] */
+    void (*add_row)(float *dst, const float *src, int n);                                /* dst += src */
+    void (*max_row)(float *dst, const float *src, int n);                                /* dst = max(dst, src), src NaN passed over */
 } eltwise_table_t;
 
 /* The best table at or below isa (the plan's, which the machine has). */

@@ -145,7 +145,7 @@ static void read_elems(const reader_t *from, const unsigned char *base, int64_t 
 /* The scales or zero points that elements c0..c0+n-1 of any line have, and those of some lines. */
 typedef struct param {
     reader_t from;
-    const unsigned char *base; /* NULL: there are none */
+    const unsigned char *base;          /* NULL: there are none */
     int64_t first, stride, line_stride; /* of group 0 of line 0; from group to group; from line to line */
     int64_t g0;                         /* the first group */
     int groups, head, size;             /* how many groups; elements in the first and in the others */

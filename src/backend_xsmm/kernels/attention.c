@@ -512,6 +512,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     }
     SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
     st->serial = stores_share_bytes(&st->post);
+    int out;
+    st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1 ? &st->post.refs[out] : NULL;
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, plan->isa, &st->tail));
         st->serial = st->serial || quant_tail_shares_bytes(&st->tail, ((const attention_config_t *)step->jit)->dv);

@@ -70,9 +70,10 @@ typedef struct attention_state {
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
     chain_bound_t score, prob, post;
-    bool scored, masked; /* there is a score chain to run; it leaves masking by the limits to the kernel */
-    float scale;         /* of scores where no chain is to run */
-    quant_tail_t tail;   /* if the step has one */
+    bool scored, masked;    /* there is a score chain to run; it leaves masking by the limits to the kernel */
+    const chain_ref_t *out; /* where results go if the post chain does nothing but store them, along Dv; else NULL */
+    float scale;            /* of scores where no chain is to run */
+    quant_tail_t tail;      /* if the step has one */
     /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s + end_row). Tiles outside are skipped. */
     int64_t first_all, first_row, end_all, end_row;
     bool serial; /* outputs share bytes between rows: one thread writes them all */

@@ -347,95 +347,6 @@ static void normalise(task_t *t, const strip_t *strip, int64_t t0, int nt)
     }
 }
 
-/* ---- passes over T ------------------------------------------------------------------------------------------------------------ */
-
-static float sink_of(const task_t *t, int r)
-{
-    const bound_t *sink = &t->frame->v[t->p->sink];
-    int64_t at = 0;
-    float x;
-    for (int d = 0; d <= t->st->d.nb; d++) {
-        at += t->idx[r][d] * t->st->sink_stride[d];
-    }
-    dtype_traits(sink->dtype)->codec.load_f32(sink->data, at, 0, 1, &x);
-    return x;
-}
-
-/* with_sink: in one part of T only. */
-static void clear(task_t *t, bool with_sink)
-{
-    for (int r = 0; r < t->rows; r++) {
-        const float sink = with_sink && t->p->sink >= 0 ? sink_of(t, r) : -INFINITY;
-        t->b.m[r] = sink;
-        t->b.l[r] = sink == -INFINITY ? 0 : sink - sink + 1; /* e^0, NaN for +inf and NaN */
-    }
-    memset(t->b.acc, 0, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
-}
-
-static void score_tile(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
-{
-    scores(t, strip, t0, at, nt);
-    if (t->st->scored) {
-        run_chain(t, &t->st->score, strip, t0, at, nt);
-    }
-}
-
-/* m and l, and acc unless a probability chain wants a second pass. */
-static void online_pass(task_t *t, span_t span)
-{
-    const int tk = t->c->tk;
-    for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
-        const int64_t end = least(span.end, t0 + tk);
-        load_tiles(t, t0, (int)(end - t0), !t->p->prob);
-        for (int r = 0; r < t->rows; r += t->c->strip) {
-            const strip_t strip = strip_at(t, r);
-            const int at = (int)(most(strip.columns.begin, t0) - t0), nt = (int)(least(strip.columns.end, end) - t0) - at;
-            if (nt <= 0) {
-                continue;
-            }
-            score_tile(t, &strip, t0, at, nt);
-            update(t, &strip, t0, at, nt, !t->p->prob);
-            if (!t->p->prob) {
-                accumulate(t, &strip, t0, at, nt);
-            }
-        }
-    }
-}
-
-/* acc = chain(p) V. Not limited to the columns that a mask leaves: the chain need not map 0 to 0. */
-static void prob_pass(task_t *t)
-{
-    const int tk = t->c->tk;
-    const int64_t T = t->st->d.T;
-    for (int64_t t0 = 0; t0 < T; t0 += tk) {
-        const int nt = (int)least(T - t0, tk);
-        load_tiles(t, t0, nt, true);
-        for (int r = 0; r < t->rows; r += t->c->strip) {
-            const strip_t strip = strip_at(t, r);
-            score_tile(t, &strip, t0, 0, nt);
-            normalise(t, &strip, t0, nt);
-            run_chain(t, &t->st->prob, &strip, t0, 0, nt);
-            for (int i = 0; i < strip.n; i++) {
-                zero(t->b.s + i * t->c->ld_s, nt, round_step(nt));
-            }
-            accumulate(t, &strip, t0, 0, nt);
-        }
-    }
-}
-
-/* The complete sums of an item, or of its part. */
-static void passes(task_t *t, span_t span, bool with_sink)
-{
-    clear(t, with_sink);
-    online_pass(t, span);
-    if (t->p->prob) {
-        prob_pass(t);
-    }
-    if (t->st->v_side.ops) {
-        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
-    }
-}
-
 /* ---- results ------------------------------------------------------------------------------------------------------------------ */
 
 static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
@@ -471,6 +382,161 @@ static void finish_row(task_t *t, int r, float m, float l, float *acc)
         quant_tail_run(&t->st->tail, t->idx[r], t->dv, acc, 0, t->b.tail);
     }
     t->idx[r][nb + 1] = 0;
+}
+
+static void finish_rows(task_t *t, int r0, int n)
+{
+    for (int r = r0; r < r0 + n; r++) {
+        finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->ld_v);
+    }
+}
+
+/* ---- passes over T ------------------------------------------------------------------------------------------------------------ */
+
+static float sink_of(const task_t *t, int r)
+{
+    const bound_t *sink = &t->frame->v[t->p->sink];
+    int64_t at = 0;
+    float x;
+    for (int d = 0; d <= t->st->d.nb; d++) {
+        at += t->idx[r][d] * t->st->sink_stride[d];
+    }
+    dtype_traits(sink->dtype)->codec.load_f32(sink->data, at, 0, 1, &x);
+    return x;
+}
+
+/* with_sink: in one part of T only. */
+static void clear(task_t *t, bool with_sink)
+{
+    for (int r = 0; r < t->rows; r++) {
+        const float sink = with_sink && t->p->sink >= 0 ? sink_of(t, r) : -INFINITY;
+        t->b.m[r] = sink;
+        t->b.l[r] = sink == -INFINITY ? 0 : sink - sink + 1; /* e^0, NaN for +inf and NaN */
+    }
+    memset(t->b.acc, 0, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
+}
+
+static void score_tile(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    scores(t, strip, t0, at, nt);
+    if (t->st->scored) {
+        run_chain(t, &t->st->score, strip, t0, at, nt);
+    }
+}
+
+/* ---- prefetching --------------------------------------------------------------------------------------------------------------- */
+
+static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
+{
+    for (const unsigned char *p = begin; p < end; p += 64) {
+        __builtin_prefetch(p);
+    }
+}
+
+/* Columns c0..c1-1 of rows r0..r1-1, whose columns are consecutive. */
+static void fetch_rows(const tile_src_t *s, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+{
+    for (int64_t r = r0; r < r1; r++) {
+        const int64_t first = s->first + r * s->rs;
+        fetch_bytes(s->data + (first + c0) * s->type->bits / 8, s->data + (first + c1) * s->type->bits / 8);
+    }
+}
+
+/* Strip r0's share of the tiles of K and V that follow t0: the products leave the memory idle otherwise. */
+static void fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
+{
+    const int64_t n = least(end - t0, t->c->tk), from = t0 + n * r0 / t->rows, to = t0 + n * least(r0 + t->c->strip, t->rows) / t->rows;
+    if (!t->st->k_side.ops && t->k.rs == 1) {
+        tile_src_t k = t->k;
+        k.rs = t->k.cs;
+        fetch_rows(&k, from, to, 0, t->st->d.D);
+    }
+    if (!t->st->v_side.ops && t->v.cs == 1) {
+        fetch_rows(&t->v, from, to, t->dv0, t->dv0 + t->dv);
+    }
+}
+
+/* Where a strip's results go. */
+static void fetch_results(const task_t *t, const strip_t *strip)
+{
+    const chain_ref_t *out = t->st->out;
+    for (int r = strip->r0; out && r < strip->r0 + strip->n; r++) {
+        int64_t at = t->dv0;
+        for (int d = 0; d <= t->st->d.nb; d++) {
+            at += t->idx[r][d] * out->stride[d];
+        }
+        fetch_bytes(out->data + at * out->traits->bits / 8, out->data + (at + t->dv) * out->traits->bits / 8);
+    }
+}
+
+/* A strip's step over the tile at t0, of which it may see nothing. */
+static void online_step(task_t *t, const strip_t *strip, int64_t t0, int64_t end)
+{
+    const int at = (int)(most(strip->columns.begin, t0) - t0), nt = (int)(least(strip->columns.end, end) - t0) - at;
+    if (nt <= 0) {
+        return;
+    }
+    score_tile(t, strip, t0, at, nt);
+    update(t, strip, t0, at, nt, !t->p->prob);
+    if (!t->p->prob) {
+        accumulate(t, strip, t0, at, nt);
+    }
+}
+
+/* m and l, and acc unless a probability chain wants a second pass. finish: results as soon as a strip has them, while they are in L1. */
+static void online_pass(task_t *t, span_t span, bool finish)
+{
+    const int tk = t->c->tk;
+    for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
+        const int64_t end = least(span.end, t0 + tk);
+        load_tiles(t, t0, (int)(end - t0), !t->p->prob);
+        for (int r = 0; r < t->rows; r += t->c->strip) {
+            const strip_t strip = strip_at(t, r);
+            if (end < span.end) {
+                fetch_tiles(t, r, end, span.end);
+            } else {
+                fetch_results(t, &strip);
+            }
+            online_step(t, &strip, t0, end);
+            if (finish && end == span.end) {
+                finish_rows(t, strip.r0, strip.n);
+            }
+        }
+    }
+}
+
+/* acc = chain(p) V. Not limited to the columns that a mask leaves: the chain need not map 0 to 0. */
+static void prob_pass(task_t *t)
+{
+    const int tk = t->c->tk;
+    const int64_t T = t->st->d.T;
+    for (int64_t t0 = 0; t0 < T; t0 += tk) {
+        const int nt = (int)least(T - t0, tk);
+        load_tiles(t, t0, nt, true);
+        for (int r = 0; r < t->rows; r += t->c->strip) {
+            const strip_t strip = strip_at(t, r);
+            score_tile(t, &strip, t0, 0, nt);
+            normalise(t, &strip, t0, nt);
+            run_chain(t, &t->st->prob, &strip, t0, 0, nt);
+            for (int i = 0; i < strip.n; i++) {
+                zero(t->b.s + i * t->c->ld_s, nt, round_step(nt));
+            }
+            accumulate(t, &strip, t0, 0, nt);
+        }
+    }
+}
+
+/* The sums of an item, or of its part. */
+static void passes(task_t *t, span_t span, bool with_sink, bool finish)
+{
+    clear(t, with_sink);
+    online_pass(t, span, finish);
+    if (t->p->prob) {
+        prob_pass(t);
+    }
+    if (t->st->v_side.ops) {
+        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
+    }
 }
 
 /* ---- splits of T -------------------------------------------------------------------------------------------------------------- */
@@ -518,9 +584,11 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
 static void whole_item(task_t *t, int64_t item)
 {
     start(t, item);
-    passes(t, columns(t, 0, t->rows), true);
-    for (int r = 0; r < t->rows; r++) {
-        finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->ld_v);
+    const span_t span = columns(t, 0, t->rows);
+    const bool finish = span.begin < span.end && !t->p->prob && !t->st->v_side.ops;
+    passes(t, span, true, finish);
+    if (!finish) {
+        finish_rows(t, 0, t->rows);
     }
 }
 
@@ -528,7 +596,7 @@ static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
 {
     const attention_dims_t *d = &t->st->d;
     start(t, item);
-    passes(t, part_of(columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0);
+    passes(t, part_of(columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0, false);
     save_part(t, part(t->c, d, shared, item, split));
 }
 
