@@ -50,19 +50,20 @@ static inline float vector_sum(__m512 x)
     return _mm_cvtss_f32(_mm_add_ss(w, _mm_movehdup_ps(w)));
 }
 
+/* Products are rounded before max, itself one of them, is subtracted: what is left then never exceeds 0. */
 static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, float max)
 {
     const __m512 f = _mm512_set1_ps(mul), top = _mm512_set1_ps(max);
     __m512 sum = _mm512_setzero_ps();
     int i = 0;
     for (; i + LANES <= n; i += LANES) {
-        const __m512 y = exp_16(_mm512_fmsub_ps(_mm512_loadu_ps(src + i), f, top));
+        const __m512 y = exp_16(_mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(src + i), f), top));
         _mm512_storeu_ps(dst + i, y);
         sum = _mm512_add_ps(sum, y);
     }
     if (i < n) {
         const __mmask16 there = lanes_below(n - i);
-        const __m512 y = exp_16(_mm512_fmsub_ps(_mm512_maskz_loadu_ps(there, src + i), f, top));
+        const __m512 y = exp_16(_mm512_sub_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, src + i), f), top));
         _mm512_mask_storeu_ps(dst + i, there, y);
         sum = _mm512_mask_add_ps(sum, there, sum, y);
     }

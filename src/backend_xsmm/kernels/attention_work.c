@@ -311,7 +311,7 @@ static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
  * maximum. First all maxima, whose latency would otherwise hold up each row's exponentials. */
 static void update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
 {
-    const int end = at + round_step(nt), ld = t->c->ld_s;
+    const int ld = t->c->ld_s, end = t->st->v_side.ops ? ld : at + round_step(nt); /* decoders read beyond a step */
     span_t see[ATT_STRIP];
     float max[ATT_STRIP];
     for (int i = 0; i < strip->n; i++) {
@@ -519,7 +519,7 @@ static void prob_pass(task_t *t)
             normalise(t, &strip, t0, nt);
             run_chain(t, &t->st->prob, &strip, t0, 0, nt);
             for (int i = 0; i < strip.n; i++) {
-                zero(t->b.s + i * t->c->ld_s, nt, round_step(nt));
+                zero(t->b.s + i * t->c->ld_s, nt, t->st->v_side.ops ? t->c->ld_s : round_step(nt));
             }
             accumulate(t, &strip, t0, 0, nt);
         }
