@@ -4,10 +4,8 @@ See README.md next to it."""
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import time
-import venv
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
@@ -20,16 +18,6 @@ SHAPES = {
 }
 # onnxruntime's cache -> how Sinter stores it (tools/attention_models.py)
 STORED = {"f32": "f32", "int8": "s8-g32", "int4": "s4-zp-g32"}
-
-
-def ensure_packages(folder):
-    """Runs this script again inside a virtual environment that has the packages."""
-    python = os.path.join(folder, "bin", "python")
-    if not os.path.exists(python):
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-    if os.path.realpath(sys.prefix) != os.path.realpath(folder):
-        os.execv(python, [python, "-B", *sys.argv])
 
 
 class Onnx:
@@ -231,8 +219,10 @@ def parse_options():
 
 def main():
     options = parse_options()
-    ensure_packages(options.venv)
     sys.path.insert(0, os.path.join(ROOT, "tools"))
+    import scratch_venv
+
+    scratch_venv.enter(options.venv, PACKAGES)
     import numpy as np
     import onnxruntime
     from sinter import Library
