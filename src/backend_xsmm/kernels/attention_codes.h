@@ -23,7 +23,7 @@ enum {
     CODES_CHUNK = 64,  /* bytes */
     CODES_CHUNKS = 4,  /* most in a row: a head of 256 bytes */
     CODES_ROWS = 4,    /* rows of K or V at a time */
-    CODES_BLOCK = 64,  /* rows of V whose weights share a scale */
+    CODES_BLOCK = 128, /* rows of V whose weights share a scale */
     CODES_QUERIES = 4, /* most queries that V is read for at a time */
 };
 

@@ -235,33 +235,35 @@ OP void coefs_of_chunk(const codes_rows_t *v, int chunk, coefs_t *to)
     }
 }
 
-/* Weights of one query for one chunk. False: not all are numbers. */
-OP bool weigh(int limbs, int fold, int n, const coefs_t *coefs, const float *p, int chunk, int r, float unit, codes_weights_t *w)
+/* p * scale of four rows, by corner. */
+OP vf weights_of(int fold, const coefs_t *coefs, const float *p, int b)
 {
     const vi by_token = _mm512_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6, 1, 3, 5, 7, 1, 3, 5, 7);
-    _Alignas(64) float x[BLOCKS][16];
+    const vf here = fold == 2 ? _mm512_permutexvar_ps(by_token, _mm512_loadu_ps(p + b * CODES_ROWS * 2))
+                              : _mm512_broadcast_f32x4(_mm_loadu_ps(p + b * CODES_ROWS));
+    return _mm512_mul_ps(here, _mm512_load_ps(coefs->scale[b]));
+}
+
+/* Weights of one query for one chunk. False: not all are numbers, or they are too small for their reciprocals. */
+OP bool weigh(int limbs, int fold, int n, const coefs_t *coefs, const float *p, int chunk, int r, float unit, codes_weights_t *w)
+{
     vi most = _mm512_setzero_si512(), shift = _mm512_setzero_si512();
     for (int b = 0; b < n; b++) {
-        const vf here = fold == 2 ? _mm512_permutexvar_ps(by_token, _mm512_loadu_ps(p + b * CODES_ROWS * 2))
-                                  : _mm512_broadcast_f32x4(_mm_loadu_ps(p + b * CODES_ROWS));
-        const vf y = _mm512_mul_ps(here, _mm512_load_ps(coefs->scale[b]));
-        _mm512_store_ps(x[b], y);
-        most = _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(y), _mm512_set1_epi32(INT32_MAX)));
+        const vi y = _mm512_castps_si512(weights_of(fold, coefs, p, b));
+        most = _mm512_max_epi32(most, _mm512_and_si512(y, _mm512_set1_epi32(INT32_MAX)));
     }
     most = quad_max(most);
     if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(0x7f800000))) {
         return false;
     }
-    /* The reciprocal of a small number would be infinite. */
+    /* A power of two lifts small numbers, whose reciprocals would be infinite. */
     const vf amax = _mm512_castsi512_ps(most), most_int = _mm512_set1_ps(limbs == 2 ? MOST_2 : MOST_1);
     const __mmask16 some = _mm512_test_epi32_mask(most, most);
     const bool small = _mm512_mask_cmp_ps_mask(some, amax, _mm512_set1_ps(0x1p-60f), _CMP_LT_OQ) != 0;
-    const vf by = _mm512_maskz_div_ps(some, most_int, small ? _mm512_mul_ps(amax, _mm512_set1_ps(0x1p64f)) : amax);
-    for (int b = 0; small && b < n; b++) {
-        _mm512_store_ps(x[b], _mm512_mul_ps(_mm512_load_ps(x[b]), _mm512_set1_ps(0x1p64f)));
-    }
+    const vf lift = _mm512_set1_ps(small ? 0x1p64f : 1), by = _mm512_maskz_div_ps(some, most_int, _mm512_mul_ps(amax, lift));
     for (int b = 0; b < n; b++) {
-        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(by, _mm512_load_ps(x[b])));
+        const vf x = weights_of(fold, coefs, p, b);
+        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(small ? _mm512_mul_ps(x, lift) : x, by));
         shift = _mm512_add_epi32(shift, _mm512_mullo_epi32(y, _mm512_load_si512(coefs->shift[b])));
         if (limbs == 2) {
             _mm512_store_si512(w->byte[chunk][b][r][0], quad_bytes(_mm512_add_epi32(y, _mm512_set1_epi32(128)), 1));
