@@ -2,17 +2,16 @@
 """Measures decoding over caches of several types and lengths with graph_runner and draws docs/decode.svg: time against the number of tokens, and
 what reading the cache once takes on the same machine. Takes a minute or two."""
 import argparse
-import fcntl
+import functools
 import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import attention_models
+import quiet
 import scratch_venv
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -22,28 +21,6 @@ MODES = {"strict": "strict", "f16": "fpmath mode f16"}
 CACHES = {"f16": "f16", "s8-g32": "s8, groups of 32", "mxfp8-e4m3": "MXFP8", "s4-zp-g32": "s4 + zero points, groups of 32", "mxfp4": "MXFP4"}
 
 
-def seconds_of_others():
-    """Processor time of everything but the commands that this script ran."""
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system = (int(n) for n in file.readline().split()[1:4])
-    own = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (user + nice + system) / os.sysconf("SC_CLK_TCK") - own.ru_utime - own.ru_stime
-
-
-def run_alone(command, lock):
-    """The output of a command; again, up to a point, where other programs took more than a tenth of a processor meanwhile."""
-    for _ in range(8):
-        with open(lock, "a", encoding="ascii") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            start, before = time.monotonic(), seconds_of_others()
-            text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
-            if seconds_of_others() - before < 0.1 * (time.monotonic() - start):
-                return text
-        print("the machine was busy: again", flush=True)
-        time.sleep(5)
-    return text
-
-
 def measure(options, stored, mode):
     """[(tokens, milliseconds of an execute, MB of K and V, GB/s that reading has between the executes)]"""
     lists = os.path.join(ROOT, "tests", "lists")  # the paths of lines start there
@@ -51,7 +28,8 @@ def measure(options, stored, mode):
         file.writelines(attention_models.line("decode", stored, (*HEADS, 1, tokens), mode) + "\n" for tokens in options.tokens)
         file.flush()
         command = [options.runner, f"--threads={options.threads}", f"--min-time={options.min_time}", f"--batch={file.name}"]
-        text = run_alone(command, options.lock)
+        run = functools.partial(subprocess.run, command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+        text = quiet.measure(run, options.lock).stdout
     found = re.findall(r"MFLOP, ([\d.e+-]+) MB of K and V.*?between the runs: best [\d.e+-]+, median ([\d.e+-]+).*?median +([\d.e+-]+) ms", text, re.DOTALL)
     return [(tokens, float(ms), float(megabytes), float(rate)) for tokens, (megabytes, rate, ms) in zip(options.tokens, found, strict=True)]
 

@@ -184,6 +184,7 @@ def compare(library, cache, shape, threads):
 
 def time_case(library, what, cache, options, memory):
     import numpy as np
+    import quiet
     from sinter import Compiled
 
     shape = SHAPES[what]
@@ -198,7 +199,7 @@ def time_case(library, what, cache, options, memory):
     kv_heads, per_kv, head, s, t, causal = shape
     their_bytes = arrays["past_key"].nbytes * 2
     flops = 4 * kv_heads * per_kv * head * (s * (s + 1) / 2 if causal else s * t)
-    medians = time_all(runs, options.repeat, memory)
+    medians = quiet.measure(lambda: time_all(runs, options.repeat, memory), options.lock)
     for name, seconds in medians.items():
         rate = f"{flops / seconds * 1e-9:7.1f} GFLOP/s" if causal else \
             f"{(their_bytes if name == 'onnxruntime' else n_bytes) / seconds * 1e-9:7.2f} GB/s"
@@ -209,6 +210,7 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", default=os.path.join(ROOT, "build", "release", "libsinter.so"))
     parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"), help="made if it is not there")
+    parser.add_argument("--lock", default=os.devnull, help="a file to lock while measuring, where others measure too")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=SHAPES)
