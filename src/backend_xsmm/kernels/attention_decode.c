@@ -148,6 +148,7 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
         return "rows do not start at whole bytes";
     }
     side->lanes = table->lanes;
+    side->head = (int)head;
     side->quantised = scale.there || zp.there;
     side->groups = common_groups(&scale, &zp, o, table->lanes, head);
     side->by_lane = varies_by_token(&scale) || zp.there; /* codes less zero points are exact only before anything is multiplied with them */
@@ -158,7 +159,6 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     side->codes = how->codes && fits_codes(how->codes, s, side) ? how->codes : NULL;
     side->limbs = how->limbs;
     side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100 ? NULL : table->any_tiny;
-    side->head = (int)head;
     const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2; /* of a chunk are those of its vectors */
     side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == o->elems &&
                          (tokens_are_rows ? s->rs : s->cs) == head && 2 * side->groups <= table->lanes
