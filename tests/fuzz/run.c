@@ -418,17 +418,19 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
     return 0;
 }
 
-static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy)
+/* In scratch memory full of `fill`, or in the library's own for -1. */
+static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, int fill)
 {
     const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)tensors;
     unsigned char *scratch = NULL;
     size_t bytes = 0, shift = (size_t)fz_pick(r->f, 64);
     sinter_status_t status = sinter_success;
 
-    if (fz_chance(r->f, 50)) {
+    if (fill >= 0) {
         status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, r->stream, p->n_in, in, &bytes, NULL);
         scratch = take(bytes + shift + GUARD);
-        memset(scratch, GUARD_BYTE, bytes + shift + GUARD);
+        memset(scratch, fill, bytes + shift);
+        memset(scratch + shift + bytes, GUARD_BYTE, GUARD);
     }
     if (!status)
         status = sinter_compiled_partition_execute(p->compiled, r->stream, p->n_in, in, p->n_out, tensors + p->n_in, scratch ? scratch + shift : NULL, bytes);
@@ -439,7 +441,7 @@ static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy)
     return status ? library_failed(r, status, "execute", policy) : r->text[0] ? -1 : 0;
 }
 
-/* The same inputs give the same bits again. */
+/* The same inputs give the same bits again, whatever scratch memory held. */
 static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy)
 {
     int failed = 0;
@@ -453,7 +455,7 @@ static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int pol
         b->data = b->base + (b->data - b->copy);
         sinter_tensor_set_data(tensors[p->n_in + i], b->data, b->bytes);
     }
-    failed = execute(r, p, tensors, policy);
+    failed = execute(r, p, tensors, policy, (int)fz_pick(r->f, 256));
     for (size_t i = 0; i < p->n_out && !failed; i++) {
         const buffer_t *b = &r->buffers[p->out[i].id];
 
@@ -468,13 +470,13 @@ static int run_part(run_t *r, part_t *p, int policy)
     const size_t n = p->n_in + p->n_out;
     const int in_place = fz_chance(r->f, 40);
     sinter_tensor_t **tensors = gr_arena_alloc(&r->model.arena, n, sizeof *tensors);
-    int failed = make_tensors(r, p, tensors, policy, in_place) || execute(r, p, tensors, policy);
+    int failed = make_tensors(r, p, tensors, policy, in_place) || execute(r, p, tensors, policy, fz_chance(r->f, 50) ? GUARD_BYTE : -1);
 
     for (size_t i = 0; i < p->n_out && !failed; i++)
         failed = check_surroundings(r, &r->buffers[p->out[i].id], policy);
     for (size_t i = 0; i < p->n_in && !failed; i++)
         failed = r->buffers[p->in[i].id].is_input && check_surroundings(r, &r->buffers[p->in[i].id], policy);
-    if (!failed && !in_place && fz_chance(r->f, 15))
+    if (!failed && !in_place && fz_chance(r->f, 70))
         failed = execute_again(r, p, tensors, policy);
     for (size_t i = 0; i < n; i++)
         sinter_tensor_destroy(&tensors[i]);
