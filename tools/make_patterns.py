@@ -442,6 +442,41 @@ def matmul_mx(g, nomatch):
     return quantize_mx(g, y, "f4_e2m1")
 
 
+def quantize_on_the_fly(g, x, dtype, group, to="f32", zp=True, keep=False):
+    """x through codes with computed scales, and perhaps zero points, for groups along the last axis; keep: codes and scales are outputs too."""
+    shape = [*x["shape"][:-1], x["shape"][-1] // group]
+    attrs = {"qtype": "per_group", "group_shape": [1] * (len(shape) - 1) + [group]}
+    made = [g.tensor(dtype, x["shape"]), g.tensor("f16", shape)] + ([g.tensor("u8", shape)] if zp else [])
+    g.op_to("DynamicQuantize", [x], made, quantization_kind="dynamic_asymmetric" if zp else "dynamic_symmetric", **attrs)
+    if keep:
+        g.output(*made)
+    return g.op("DynamicDequantize", made, to, **attrs)
+
+
+@pattern("matmul-quantized-activation", 4)
+def matmul_quantized_activation(g, nomatch):
+    x = binary(g, "Multiply", g.op("TypeCast", [g.input("bf16", [5, 64])], "f32"), g.input("f32", [64]))
+    x = g.op("TypeCast", [quantize_on_the_fly(g, x, "u8", 32)], "f16")
+    if nomatch:  # the recovered activation has two uses: TypeCast+Multiply+DynamicQuantize, DynamicDequantize+TypeCast, MatMul+ReLU, twice
+        w = dequantize_groups(g, "s4", [9, 64], [1, 32], prop="constant")
+        g.output(g.op("ReLU", [matmul(g, x, w, "f16", transpose_b=True)], "f16"))
+    w = dequantize_groups(g, "s4", [19, 64], [1, 32], prop="constant")
+    return g.output(g.op("ReLU", [matmul(g, x, w, "f16", transpose_b=True)], "f16"))
+
+
+@pattern("matmul-sums", 2)
+def matmul_sums(g, nomatch):
+    """Scale groups of 128, zero-point groups of 64 whose sums over the activation are an input."""
+    x = dequantize(g, "u8", [5, 256], 0.25, 3)
+    scales, shape = g.input("f16", [2, 19], prop="constant"), {"qtype": "per_group"}
+    w = g.op("DynamicDequantize", [g.input("s8", [256, 19], prop="constant"), scales], "f32", group_shape=[128, 1], **shape)
+    zps = g.op("DynamicDequantize", [g.input("s8", [4, 19], prop="constant"), scales], "f32", group_shape=[2, 1], **shape)
+    sums = g.op("TypeCast", [g.input("s32", [5, 4])], "f32")
+    y = binary(g, "Multiply", matmul(g, sums, zps), g.input("f32", [5, 1]))
+    # What is added is no correction: MatMul+Multiply, MatMul+Add+ReLU.
+    return g.output(g.op("ReLU", [binary(g, "Add" if nomatch else "Subtract", matmul(g, x, w), y)], "f32"))
+
+
 @pattern("matmul-dynamic-quantize", 5)
 def matmul_dynamic_quantize(g, nomatch):
     y = g.op("MatMul", [g.input("bf16", [7, 33]), g.input("bf16", [33, 64]), g.input("bf16", [64])], "bf16", transpose_a=False, transpose_b=False)
@@ -498,6 +533,38 @@ def gated_mlp_int4(g, nomatch):
     if nomatch:  # the dequantised gate weight must be written: DynamicDequantize, gated MLP with that weight in f32
         g.output(made[0])
     return g
+
+
+@pattern("gated-mlp-clamped", 3)
+def gated_mlp_clamped(g, nomatch):
+    """The experts of gpt-oss: gate <= 7, -7 <= up <= 7, gate * sigmoid(1.702 gate) * (up + 1), rows of the two in turn in one weight."""
+    x = g.input("bf16", [2, 3, 64])
+
+    def linear(x, n, apart=1):
+        shape, groups = [2, n, x["shape"][-1]], [2, n, x["shape"][-1] // 32]
+        strides = [[s[1] * s[2] * apart, s[2] * apart, 1] for s in (shape, groups)]
+        codes, scales = (g.input(t, s, stride, "constant") for t, s, stride in zip(("f4_e2m1", "e8m0"), (shape, groups), strides))
+        w = g.op("DynamicDequantize", [codes, scales], "bf16", qtype="per_group", group_shape=[1, 1, 32])
+        return binary(g, "Add", matmul(g, x, w, "bf16", transpose_b=True), g.input("bf16", [2, 1, n]), "bf16")
+
+    gate = binary(g, "Minimum", linear(x, 96, 2), g.input("bf16", [1], prop="host_scalar"), "bf16")
+    gate = binary(g, "Multiply", gate, g.op("Sigmoid", [binary(g, "Multiply", gate, g.input("bf16", [1], prop="host_scalar"), "bf16")], "bf16"), "bf16")
+    up = binary(g, "Add", g.op("Clamp", [linear(x, 96, 2)], "bf16", min=-7.0, max=7.0), g.input("bf16", [1], prop="host_scalar"), "bf16")
+    # A sum of both is no gate: MatMul+Add+Minimum+Multiply+Sigmoid+Multiply, MatMul+Add+Clamp+Add+Add, MatMul+Add+Multiply.
+    y = linear(binary(g, "Add" if nomatch else "Multiply", up, gate, "bf16"), 64)
+    return g.output(binary(g, "Multiply", y, g.input("bf16", [2, 3, 1]), "bf16"))
+
+
+@pattern("gated-mlp-quantized", 2)
+def gated_mlp_quantized(g, nomatch):
+    def linear(x, n):
+        return matmul(g, x, dequantize_groups(g, "s4", [n, x["shape"][-1]], [1, 32], to="f32", prop="constant"), transpose_b=True)
+
+    x = quantize_on_the_fly(g, g.input("f32", [3, 64]), "s8", 64, zp=False)
+    gate = swish(g, linear(x, 96))
+    # The codes between the layers must be written: gated MLP without its last layer, MatMul.
+    y = quantize_on_the_fly(g, binary(g, "Multiply", linear(x, 96), gate), "u8", 32, keep=nomatch)
+    return g.output(linear(y, 64))
 
 
 @pattern("gated-mlp-dynamic-quantize", 2)

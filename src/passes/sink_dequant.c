@@ -5,7 +5,7 @@
  *     codes  -> StaticReshape -> StaticTranspose -> MatMul{in_dequant}
  *     scales -> StaticReshape -> StaticTranspose ------^
  *
- * The two planes of split codes take the same way. */
+ * The two planes of split codes take the same way. Activations that are quantised inside the partition are codes like any others. */
 #include <string.h>
 
 #include "../graph/quant_view.h"
@@ -22,14 +22,22 @@ typedef struct path {
     int n_views;
 } path_t;
 
-static path_t find_path(const graph_t *g, int v)
+/* Codes that a matmul may read: they come from outside, or a step before it quantises into memory. Quantised probabilities stay elementwise
+ * work of the attention step. */
+static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
+{
+    const int p = g->values[codes].producer;
+    return p < 0 || ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && (matmul->role == NULL || strcmp(matmul->role, "pv") != 0));
+}
+
+static path_t find_path(const graph_t *g, int matmul, int port)
 {
     path_t path = {.dequant = -1};
+    const int v = g->nodes[matmul].in[port];
     for (int p = g->values[v].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
         const node_t *n = &g->nodes[p];
         if ((op_flags(n->kind) & OP_DEQUANT) != 0) {
-            /* Codes made inside (quantised probabilities) stay elementwise work of their step. */
-            path.dequant = g->values[n->in[0]].producer < 0 ? p : -1;
+            path.dequant = codes_in_memory(g, &g->nodes[matmul], n->in[0]) ? p : -1;
             break;
         }
         if ((op_flags(n->kind) & OP_VIEW) == 0 || path.n_views == MAX_VIEWS) {
@@ -218,7 +226,7 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
 static sinter_status_t sink(graph_t *g, int matmul, int port)
 {
     const int v = g->nodes[matmul].in[port];
-    const path_t path = find_path(g, v);
+    const path_t path = find_path(g, matmul, port);
     if (path.dequant < 0 || g->values[v].lt.ndims < 0) {
         return sinter_success;
     }

@@ -101,7 +101,7 @@ bool match_same_dims(const lt_t *a, const lt_t *b)
 
 /* ---- producers ------------------------------------------------------------------------------------------------------------------------ */
 
-static bool used_by_match_only(const matcher_t *m, int v)
+static bool all_users_match(const matcher_t *m, int v)
 {
     const int *users = value_users(m->g, v);
     for (int i = 0; i < value_n_users(m->g, v); i++) {
@@ -109,7 +109,44 @@ static bool used_by_match_only(const matcher_t *m, int v)
             return false;
         }
     }
-    return !m->g->values[v].is_output;
+    return true;
+}
+
+static bool used_by_match_only(const matcher_t *m, int v)
+{
+    return all_users_match(m, v) && !m->g->values[v].is_output;
+}
+
+/* Whether v is made elementwise from the result of a product that no partition has yet: that one's step will quantise it. */
+static bool rides_on_product(const matcher_t *m, int v)
+{
+    enum { MOST = 16 };
+    int stack[MOST] = {v}, n = 1;
+    for (int step = 0; n > 0 && step < MOST; step++) {
+        const int p = m->g->values[stack[--n]].producer;
+        const unsigned classes = p >= 0 && m->owner[p] < 0 ? pat_classes(&m->g->nodes[p]) : 0;
+        if ((classes & (PAT_MATMUL | PAT_SOFTMAX | PAT_LOG_SOFTMAX)) != 0) {
+            return true;
+        }
+        for (int i = 0; (classes & (PAT_ELTWISE | PAT_CAST | PAT_VIEW)) != 0 && i < m->g->nodes[p].n_in && n < MOST; i++) {
+            stack[n++] = m->g->nodes[p].in[i];
+        }
+    }
+    return false;
+}
+
+/* All that n makes is used by the match alone. Codes and scales are in memory anyway, so they may be graph outputs too. */
+static bool made_for_match(const matcher_t *m, const node_t *n, bool leave)
+{
+    if ((pat_classes(n) & (PAT_QUANT | PAT_DYNQUANT)) == 0) {
+        return n->n_out == 1 && used_by_match_only(m, n->out[0]);
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        if (!all_users_match(m, n->out[o])) {
+            return false;
+        }
+    }
+    return !leave || !rides_on_product(m, n->in[0]);
 }
 
 /* Evaluated for each element of `to`: dims broadcast to it, and an index counts along a dim that is really there. */
@@ -128,14 +165,14 @@ static bool broadcasts_to(const node_t *n, const lt_t *from, const lt_t *to)
     return shift >= 0;
 }
 
-static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *space)
+static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *space, bool leave)
 {
     const int p = m->g->values[v].producer;
     if (p < 0 || m->owner[p] >= 0 || m->at[p] >= 0) {
         return false;
     }
     const node_t *n = &m->g->nodes[p];
-    if ((pat_classes(n) & classes) == 0 || n->n_out != 1 || !used_by_match_only(m, v)) {
+    if ((pat_classes(n) & classes) == 0 || !made_for_match(m, n, leave)) {
         return false;
     }
     for (int i = 0; i < n->n_in; i++) { /* what the match computes is not brought in again from above */
@@ -150,11 +187,12 @@ static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *
 /* Takes the tree of producers above the values in work_values[0..n). space: they are evaluated in these dims, so over a view only views may stand. */
 static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt_t *space, int n, int max)
 {
+    const bool leave = m->match.pattern->nodes[pattern_node].leave;
     int taken = 0;
     while (n > 0 && taken < max) {
         const int item = m->work_values[--n], v = item >= 0 ? item : ~item;
         m->work++;
-        if (!fits_above(m, v, item >= 0 ? classes : classes & PAT_VIEW, space)) {
+        if (!fits_above(m, v, item >= 0 ? classes : classes & PAT_VIEW, space, leave)) {
             continue;
         }
         const int p = m->g->values[v].producer;

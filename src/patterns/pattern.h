@@ -48,6 +48,7 @@ typedef struct pat_node {
     int min, max; /* number of ops; min 0: optional */
     unsigned side; /* BELOW, REGION, ANCHOR: classes of producers pulled in above the other inputs, used by the match alone and broadcasting to its dims */
     bool keep;     /* REGION, BELOW: values that are graph outputs may be consumed inside too */
+    bool leave;    /* ABOVE: a quantisation whose data is a product's or a softmax's is left to the step that makes it */
 } pat_node_t;
 
 typedef struct match match_t;

@@ -134,12 +134,14 @@ const char *pat_key_geometry(const match_t *m)
 
 /* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------ */
 
-/* What an operand is before the casts, views and dequantisations of the match. */
+/* What an operand is before the casts, views, quantisations and dequantisations of the match. */
 static int origin(const match_t *m, int v)
 {
-    for (int p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0 && (pat_classes(&m->g->nodes[p]) & (PAT_CAST | PAT_VIEW | PAT_DEQUANT)) != 0;
-         p = m->g->values[v].producer) {
+    const unsigned pass = PAT_CAST | PAT_VIEW | PAT_QUANT | PAT_DYNQUANT | PAT_DEQUANT;
+    int p = m->g->values[v].producer;
+    while (p >= 0 && m->at[p] >= 0 && (pat_classes(&m->g->nodes[p]) & pass) != 0) {
         v = m->g->nodes[p].in[0];
+        p = m->g->values[v].producer;
     }
     return v;
 }
@@ -152,16 +154,16 @@ const char *pat_same_input(const match_t *m)
                : match_reason(m, "%s and %s project different tensors", node_label(gate), node_label(up));
 }
 
-enum { FROM_GATE = 1, FROM_UP = 2, MAX_JOIN_OPS = 256 };
+enum { FROM_FIRST = 1, FROM_SECOND = 2, MAX_JOIN_OPS = 256 };
 
-/* Which of the two products each op of the match is computed from, until nothing changes. */
-static void trace_products(const match_t *m, const node_t *gate, const node_t *up, unsigned char *from)
+/* Which of two products each op of the match is computed from, until nothing changes. */
+static void trace_products(const match_t *m, const node_t *first, const node_t *second, unsigned char *from)
 {
     for (bool changed = true; changed;) {
         changed = false;
         for (int k = 0; k < m->n; k++) {
             const node_t *n = &m->g->nodes[m->node[k]];
-            unsigned char now = n == gate ? FROM_GATE : n == up ? FROM_UP : 0;
+            unsigned char now = n == first ? FROM_FIRST : n == second ? FROM_SECOND : 0;
             for (int i = 0; i < n->n_in && (pat_classes(n) & PAT_MATMUL) == 0; i++) {
                 const int p = m->g->values[n->in[i]].producer;
                 now |= p >= 0 && m->at[p] >= 0 ? from[m->at[p]] : 0;
@@ -172,27 +174,88 @@ static void trace_products(const match_t *m, const node_t *gate, const node_t *u
     }
 }
 
-const char *pat_joined_by_multiply(const match_t *m)
+/* The ports at which an op takes something made from one product alone, -1: none. */
+typedef struct join {
+    int first, second;
+} join_t;
+
+static join_t ports_of(const match_t *m, const node_t *n, const unsigned char *from)
+{
+    join_t join = {-1, -1};
+    for (int i = 0; i < n->n_in && (pat_classes(n) & PAT_MATMUL) == 0; i++) {
+        const int p = m->g->values[n->in[i]].producer;
+        const unsigned char source = p >= 0 && m->at[p] >= 0 ? from[m->at[p]] : 0;
+        join.first = source == FROM_FIRST ? i : join.first;
+        join.second = source == FROM_SECOND ? i : join.second;
+    }
+    return join;
+}
+
+/* The op where the products of two roles meet, NULL with *why if there is none. */
+static const node_t *joining_op(const match_t *m, const char *first, const char *second, join_t *join, const char **why)
 {
     unsigned char from[MAX_JOIN_OPS] = {0};
+    *why = "too many ops to see where the two products meet";
     if (m->n > MAX_JOIN_OPS) {
-        return "too many ops to see where the two products meet";
+        return NULL;
     }
-    trace_products(m, match_role(m, "gate", 0), match_role(m, "up", 0), from);
+    trace_products(m, match_role(m, first, 0), match_role(m, second, 0), from);
     for (int k = 0; k < m->n; k++) {
         const node_t *n = &m->g->nodes[m->node[k]];
-        bool gate = false, up = false;
-        for (int i = 0; i < n->n_in && (pat_classes(n) & PAT_MATMUL) == 0; i++) {
-            const int p = m->g->values[n->in[i]].producer;
-            const unsigned char source = p >= 0 && m->at[p] >= 0 ? from[m->at[p]] : 0;
-            gate = gate || source == FROM_GATE;
-            up = up || source == FROM_UP;
-        }
-        if (gate && up) {
-            return n->kind == sinter_op_multiply ? NULL : match_reason(m, "%s joins the two products, not a Multiply", node_label(n));
+        *join = ports_of(m, n, from);
+        if (join->first >= 0 && join->second >= 0) {
+            return n;
         }
     }
-    return "no Multiply joins the two products";
+    *why = "no op joins the two products";
+    return NULL;
+}
+
+const char *pat_joined_by_multiply(const match_t *m)
+{
+    const char *why;
+    join_t join;
+    const node_t *n = joining_op(m, "gate", "up", &join, &why);
+    if (n == NULL) {
+        return why;
+    }
+    return n->kind == sinter_op_multiply ? NULL : match_reason(m, "%s joins the two products, not a Multiply", node_label(n));
+}
+
+/* ---- zero points apart ------------------------------------------------------------------------------------------------------------------ */
+
+static int64_t reduced(const match_t *m, const node_t *matmul)
+{
+    const lt_t *a = lt_of(m, matmul->in[0]);
+    const int from_end = node_bool(matmul, sinter_op_attr_transpose_a, false) && a->ndims > 1 ? 2 : 1;
+    return a->ndims < 1 ? SINTER_UNKNOWN_DIM : a->dims[a->ndims - from_end];
+}
+
+const char *pat_sums_of_groups(const match_t *m)
+{
+    const node_t *matmul = match_role(m, "matmul", 0), *sums = match_role(m, "sums", 0);
+    const int64_t k = reduced(m, matmul), groups = reduced(m, sums);
+    if (k <= 0 || groups <= 0 || groups >= k || k % groups != 0) {
+        return match_reason(m, "%s does not reduce one element for each group of those of %s", node_label(sums), node_label(matmul));
+    }
+    for (int v = sums->in[1], p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0; p = m->g->values[m->g->nodes[p].in[0]].producer) {
+        if ((pat_classes(&m->g->nodes[p]) & PAT_DEQUANT) != 0) {
+            return NULL;
+        }
+    }
+    return match_reason(m, "%s has no dequantised zero points", node_label(sums));
+}
+
+const char *pat_subtracts_sums(const match_t *m)
+{
+    const char *why;
+    join_t join;
+    const node_t *n = joining_op(m, "matmul", "sums", &join, &why);
+    if (n == NULL) {
+        return why;
+    }
+    const bool subtracts = n->kind == sinter_op_subtract && join.second == 1;
+    return subtracts ? NULL : match_reason(m, "%s does not subtract the product of sums", node_label(n));
 }
 
 /* ---- chains ----------------------------------------------------------------------------------------------------------------------------- */

@@ -18,6 +18,10 @@ const char *pat_key_geometry(const match_t *m);      /* the groups of Q, K and V
 const char *pat_same_input(const match_t *m);         /* both matmuls project one tensor */
 const char *pat_joined_by_multiply(const match_t *m); /* up meets gate in a Multiply */
 
+/* Zero points apart: roles matmul, sums. */
+const char *pat_sums_of_groups(const match_t *m); /* sums reduces fewer elements than matmul, each standing for a group, with dequantised codes */
+const char *pat_subtracts_sums(const match_t *m); /* sums is subtracted from matmul */
+
 const char *pat_moves_elements(const match_t *m); /* the chain has a view */
 
 #endif

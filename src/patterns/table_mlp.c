@@ -3,7 +3,9 @@
 #include "tables.h"
 
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT)
+#define INPUT (OPERAND | PAT_QUANT | PAT_DYNQUANT) /* may be quantised on the fly */
 #define SIDE (PAT_ELTWISE | PAT_CAST | PAT_DEQUANT)
+#define MID (PAT_CAST | PAT_VIEW | PAT_QUANT | PAT_DYNQUANT | PAT_DEQUANT)
 #define TAIL (PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE)
 
 enum { MAX_ACT = 32, MAX_MID = 8 };
@@ -14,11 +16,11 @@ static const pat_node_t gated_mlp[] = {
     {.role = "gate", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
     {.role = "act", .ops = PAT_ELTWISE | PAT_CAST, .edge = PAT_REGION, .of = 0, .min = 1, .max = MAX_ACT, .side = SIDE},
     {.role = "up", .ops = PAT_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
-    {.role = "mid", .ops = PAT_CAST | PAT_QUANT | PAT_DEQUANT, .edge = PAT_BELOW, .of = 1, .port = 0, .max = MAX_MID},
+    {.role = "mid", .ops = MID, .edge = PAT_BELOW, .of = 1, .port = 0, .max = MAX_MID},
     {.role = "down", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
-    {.role = "x_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
+    {.role = "x_pre", .ops = INPUT, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY, .leave = true},
     {.role = "gate_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
-    {.role = "x_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 0, .max = PAT_MANY},
+    {.role = "x_pre", .ops = INPUT, .edge = PAT_ABOVE, .of = 2, .port = 0, .max = PAT_MANY, .leave = true},
     {.role = "up_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 1, .max = PAT_MANY},
     {.role = "down_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 4, .port = 1, .max = PAT_MANY},
     {.role = "post", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 4, .max = PAT_MANY, .side = SIDE, .keep = true},
@@ -32,9 +34,9 @@ static const pat_node_t gated_mlp_up[] = {
     {.role = "gate", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
     {.role = "act", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION, .of = 0, .min = 1, .max = MAX_ACT, .side = SIDE, .keep = true},
     {.role = "up", .ops = PAT_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
-    {.role = "x_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
+    {.role = "x_pre", .ops = INPUT, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY, .leave = true},
     {.role = "gate_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
-    {.role = "x_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 0, .max = PAT_MANY},
+    {.role = "x_pre", .ops = INPUT, .edge = PAT_ABOVE, .of = 2, .port = 0, .max = PAT_MANY, .leave = true},
     {.role = "up_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 1, .max = PAT_MANY},
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 1, .port = -1, .max = PAT_MANY, .side = SIDE},
     PAT_QUANTISE_BELOW(7),

@@ -249,11 +249,15 @@ static void test_sink_dequant(sinter_engine_t *engine)
     OP(&m, abs, f16, k);
     EXPECT(&m, "DynamicDequantize(s8[16 16], f16[2 16]) -> f16[16 16] | MatMul(s8[16 16]{f16[2 16]}, s8[16 16]{f16[2 16]}) -> f32[16 16]! | "
                "Abs(f16[16 16]) -> f16[16 16]!");
-    /* Codes made inside stay elementwise work. */
+    /* Codes that are quantised inside are in memory; those of another op stay elementwise work. */
     mini_begin(&m, engine);
     k = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OP(&m, abs, f32, IN(&m, f32, "5x3")));
     OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), k), IN(&m, f32, "3x2"));
-    EXPECT(&m, "Abs(f32[5 3]) -> f32[5 3] | Quantize(f32[5 3]) -> u8[5 3] | Dequantize(u8[5 3]) -> f32[5 3] | "
+    EXPECT(&m, "Abs(f32[5 3]) -> f32[5 3] | Quantize(f32[5 3]) -> u8[5 3] | MatMul(u8[5 3]{}, f32[3 2]) -> f32[5 2]!");
+    mini_begin(&m, engine);
+    k = OP(&m, type_cast, u8, OP(&m, abs, f32, IN(&m, f32, "5x3")));
+    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), k), IN(&m, f32, "3x2"));
+    EXPECT(&m, "Abs(f32[5 3]) -> f32[5 3] | TypeCast(f32[5 3]) -> u8[5 3] | Dequantize(u8[5 3]) -> f32[5 3] | "
                "MatMul(f32[5 3], f32[3 2]) -> f32[5 2]!");
 }
 

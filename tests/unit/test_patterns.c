@@ -333,6 +333,87 @@ static void test_matmul(sinter_engine_t *engine)
     EXPECT_WHY(&m, "matmul 4, matmul 2", "it also needs something that the region leads to through other ops");
 }
 
+/* x through codes with computed scales. */
+static lt_t on_the_fly(mini_t *m, lt_t x, bool output)
+{
+    const lt_t made[2] = {mini_tensor(m, sinter_s8, "*"), mini_tensor(m, sinter_e8m0, "*")};
+    const attr_t kind[] = {STR(quantization_kind, "dynamic_mx")}, qtype[] = {STR(qtype, "per_group")};
+    mini_add(m, sinter_op_dynamic_quantize, &x, 1, made, 2, kind, 1);
+    if (output) {
+        mini_output(m, made[0]);
+    }
+    return mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, made, 2, qtype, 1);
+}
+
+/* An activation that is quantised for one product belongs to it, unless another product makes it. */
+static void test_quantised_activation(sinter_engine_t *engine)
+{
+    mini_t m;
+    lt_t x, y;
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, on_the_fly(&m, OP(&m, exp, f32, IN(&m, f32, "7x64")), false), IN(&m, f32, "64x6"));
+    EXPECT(&m, "matmul 4");
+    mini_begin(&m, engine); /* written as well */
+    OP(&m, matmul, f32, on_the_fly(&m, IN(&m, f32, "7x64"), true), IN(&m, f32, "64x6"));
+    EXPECT(&m, "matmul 3");
+    mini_begin(&m, engine); /* for two products */
+    x = on_the_fly(&m, IN(&m, f32, "7x64"), false);
+    OP(&m, relu, f32, OP(&m, matmul, f32, x, IN(&m, f32, "64x6")));
+    OP(&m, relu, f32, OP(&m, matmul, f32, x, IN(&m, f32, "64x5")));
+    EXPECT_WHY(&m, "single 1, single 1, matmul 2, matmul 2", "its result has other uses");
+    /* Given scales, by attribute. */
+    mini_begin(&m, engine);
+    x = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, f32, "7x64"));
+    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), x), IN(&m, f32, "64x4"));
+    EXPECT(&m, "matmul 3");
+    /* The gated MLP leaves it to the product before; what has other uses there, that one cannot quantise. */
+    for (int other_use = 0; other_use < 2; other_use++) {
+        mini_begin(&m, engine);
+        y = OP(&m, type_cast, f32, OP(&m, matmul, bf16, IN(&m, bf16, "3x32"), IN(&m, bf16, "32x64")));
+        x = on_the_fly(&m, y, false);
+        if (other_use) {
+            x = OP(&m, matmul, f32, x, IN(&m, f32, "64x64"));
+            OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), y);
+        } else {
+            const lt_t gate = OP(&m, relu, f32, OP(&m, matmul, f32, x, IN(&m, f32, "64x40")));
+            OP(&m, matmul, f32, OP(&m, multiply, f32, gate, OP(&m, matmul, f32, x, IN(&m, f32, "64x40"))), IN(&m, f32, "40x24"));
+        }
+        EXPECT(&m, other_use ? "matmul 2, matmul 3, single 1" : "matmul 3, gated-mlp 6");
+    }
+}
+
+typedef struct sums {
+    bool add, swapped, as_many, plain, first;
+} sums_t;
+
+static void sums_graph(mini_t *m, sums_t o)
+{
+    const attr_t deq[] = {STR(qtype, "per_group")};
+    const char *groups = o.as_many ? "64x6" : "4x6";
+    const lt_t scales = IN(m, f16, "2x6"), codes[2] = {IN(m, s8, "64x6"), scales}, zps[2] = {IN(m, s8, groups), scales};
+    const lt_t z = o.plain ? IN(m, f32, groups) : mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, zps, 2, deq, 1);
+    const lt_t sums = OP(m, type_cast, f32, o.as_many ? IN(m, s32, "7x64") : IN(m, s32, "7x4")), w_in = IN(m, f32, "7x64");
+    lt_t first = o.first ? OP(m, matmul, f32, sums, z) : z, y;
+    const lt_t product = OP(m, matmul, f32, w_in, mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, codes, 2, deq, 1));
+    first = o.first ? first : OP(m, matmul, f32, sums, z);
+    first = OP(m, multiply, f32, first, IN(m, f32, "7x1"));
+    y = o.add ? OP(m, add, f32, product, first) : o.swapped ? OP(m, subtract, f32, first, product) : OP(m, subtract, f32, product, first);
+    OP(m, relu, f32, y);
+}
+
+static void test_sums(sinter_engine_t *engine)
+{
+    mini_t m;
+#define SUMS(...) (mini_begin(&m, engine), sums_graph(&m, (sums_t){__VA_ARGS__}), &m)
+    EXPECT(SUMS(.add = false), "matmul-sums 8");
+    EXPECT(SUMS(.first = true), "matmul-sums 8");
+    EXPECT_WHY(SUMS(.add = true), "matmul 3, matmul 5", "(Add) does not subtract the product of sums");
+    EXPECT_WHY(SUMS(.swapped = true), "matmul 3, matmul 5", "(Subtract) does not subtract the product of sums");
+    EXPECT_WHY(SUMS(.as_many = true), "matmul 3, matmul 5", "does not reduce one element for each group");
+    EXPECT_WHY(SUMS(.plain = true), "matmul 2, matmul 5", "has no dequantised zero points");
+#undef SUMS
+}
+
 /* ---- the rest -------------------------------------------------------------------------------------------------------------------------------- */
 
 static void test_small(sinter_engine_t *engine)
@@ -590,6 +671,7 @@ static void test_models(sinter_engine_t *engine)
         {"gated-mlp-single", "gated-mlp"}, {"gated-mlp-int4", "gated-mlp"}, {"eltwise-chain", "eltwise"}, {"softmax-postops", "softmax"},
         {"reorder-chain", "reorder"}, {"quantize-chain", "eltwise"}, {"shuffle", "reorder"}, {"sdpa-dynamic-quantize", "sdpa"},
         {"sdpa-mx", "sdpa"}, {"sdpa-merged-heads-quantize", "sdpa"}, {"matmul-mx", "matmul"}, {"matmul-dynamic-quantize", "matmul"}, {"gated-mlp-dynamic-quantize", "gated-mlp-up"},
+        {"matmul-quantized-activation", "matmul"}, {"matmul-sums", "matmul-sums"}, {"gated-mlp-clamped", "gated-mlp"}, {"gated-mlp-quantized", "gated-mlp"},
         {"dynamic-quantize", "dynamic-quantize"}, {"eltwise-dynamic-quantize", "dynamic-quantize"}, {"softmax-dynamic-quantize", "softmax"},
     };
     for (int i = 0; i < MINI_N(rows); i++) {
@@ -733,6 +815,8 @@ int main(void)
     test_sdpa_mqa(engine);
     test_mlp(engine);
     test_matmul(engine);
+    test_quantised_activation(engine);
+    test_sums(engine);
     test_small(engine);
     test_dynamic_quantize(engine);
     test_mutual(engine);
