@@ -33,7 +33,9 @@ typedef void quant_widen16_t(const uint16_t *x, int size, int n_groups, int32_t 
 typedef struct quant_rows {
     /* Widens extremes by a row. bottom NULL: top is of |x|. */
     void (*widen)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
-    /* The same of a row of f16 or bf16, in groups of multiples of QUANT_GROUP. NULL: nothing better than a row of floats. */
+    /* The same of rows of columns that are groups, so many floats apart; what lies `ahead` floats of each is fetched into the cache. */
+    void (*widen_rows)(const float *x, int64_t stride, int64_t rows, int n, int64_t ahead, int32_t *top, int32_t *bottom);
+    /* Widens by a row of f16 or bf16, in groups of multiples of QUANT_GROUP. NULL: nothing better than a row of floats. */
     quant_widen16_t *widen_f16, *widen_bf16;
     /* a[i] = max(a[i], b[i]). */
     void (*merge)(int32_t *a, const int32_t *b, int n);

@@ -26,6 +26,7 @@ enum {
     CODE_BYTES = 8,       /* of the widest code */
     STREAM_RUN = 512,     /* columns */
     FETCH_COLUMNS = 4096, /* how far ahead of short units memory is fetched */
+    TALL_AHEAD = 8,       /* and the last-level cache in rows of tall ones */
 };
 
 typedef struct dynquant_state {
@@ -78,7 +79,7 @@ static int64_t fetch_ahead(const quant_space_t *s)
         return s->row[s->n_row - 1].in;
     }
     if (s->tall) {
-        return 0; /* fetch_row does it */
+        return s->n_row > 0 ? TALL_AHEAD * s->row[s->n_row - 1].in : 0;
     }
     return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns : columns;
 }
@@ -164,10 +165,36 @@ static piece_t piece_at(const quant_space_t *s, const place_t *u, const cursor_t
     return p;
 }
 
+/* Rows after this one, it included, that lie at equal distances. */
+static int64_t rows_in_line(const quant_space_t *s, const cursor_t *c, int64_t most)
+{
+    const int64_t n = s->n_row == 0 || s->pieces > 1 ? 1 : s->row_n[s->n_row - 1] - c->at[s->n_row - 1];
+    return n < most ? n : most;
+}
+
+static void skip_rows(const quant_space_t *s, cursor_t *c, int64_t n)
+{
+    if (n > 1) {
+        c->at[s->n_row - 1] += n - 1;
+    }
+    next_piece(s, c);
+}
+
+static int64_t row_stride(const quant_space_t *s)
+{
+    return s->n_row > 0 ? s->row[s->n_row - 1].in : 0;
+}
+
+/* Rows that are floats in memory. */
+static bool are_floats(const quant_space_t *s)
+{
+    return s->in.dtype == sinter_f32 && s->column.in == 1 && (uintptr_t)s->in.data % sizeof(float) == 0;
+}
+
 static const float *read_row(const dynquant_state_t *st, const piece_t *p, float *x)
 {
     const quant_space_t *s = &st->s;
-    if (s->in.dtype == sinter_f32 && s->column.in == 1 && (uintptr_t)s->in.data % sizeof(float) == 0) {
+    if (are_floats(s)) {
         return (const float *)(const void *)s->in.data + p->in;
     }
     if (s->column.in == 1) {
@@ -184,10 +211,11 @@ static bool passes_caches(const quant_space_t *s, const piece_t *p)
     return s->stream && p->out % block == 0 && p->n % block == 0;
 }
 
-static void stream_codes(const dynquant_state_t *st, const piece_t *p, const unsigned char *codes)
+/* Of so many codes. */
+static int64_t code_bytes(const quant_space_t *s, int64_t n)
 {
-    const dtype_traits_t *t = dtype_traits(st->s.out.dtype);
-    st->fn->stream(st->s.out.data + p->out / t->block_elems * t->block_bytes, codes, (size_t)(p->n / t->block_elems * t->block_bytes));
+    const dtype_traits_t *t = dtype_traits(s->out.dtype);
+    return n / t->block_elems * t->block_bytes;
 }
 
 static void write_row(const dynquant_state_t *st, const piece_t *p, const float *q, unsigned char *codes)
@@ -200,7 +228,7 @@ static void write_row(const dynquant_state_t *st, const piece_t *p, const float 
         dtype_traits(s->out.dtype)->codec.store_sat(s->out.data, p->out, s->column.out, p->n, q);
     } else if (passes_caches(s, p)) {
         st->out->store_sat(codes, 0, p->n, q);
-        stream_codes(st, p, codes);
+        st->fn->stream(s->out.data + code_bytes(s, p->out), codes, (size_t)code_bytes(s, p->n));
     } else {
         st->out->store_sat(s->out.data, p->out, p->n, q);
     }
@@ -233,14 +261,19 @@ static void clear_extremes(const dynquant_state_t *st, const place_t *u, scratch
     }
 }
 
-/* What is read soon, where neither the hardware nor the encoding loop foresees it: rows of a unit, which are short and far apart, and rows
- * that are converted first. */
+/* Elements from a row of n columns to one that is read soon, where neither the hardware nor the encoding loop foresees it: rows of a unit,
+ * which are short and far apart. */
+static int64_t rows_ahead(const quant_space_t *s, int64_t n)
+{
+    return (FETCH_COLUMNS / (s->tall ? 1 : 4) + n - 1) / n * row_stride(s);
+}
+
+/* Such a row, or, where rows are converted first, one of the next unit. */
 static void fetch_row(const dynquant_state_t *st, const piece_t *p)
 {
     const quant_space_t *s = &st->s;
     const int bytes = dtype_traits(s->in.dtype)->block_bytes;
-    const int64_t rows = (FETCH_COLUMNS / (s->tall ? 1 : 4) + p->n - 1) / p->n;
-    const int64_t ahead = s->n_row > 0 ? rows * s->row[s->n_row - 1].in : s->in.dtype == sinter_f32 || st->straight != NULL ? 0 : st->ahead;
+    const int64_t ahead = s->n_row > 0 ? rows_ahead(s, p->n) : s->in.dtype == sinter_f32 || st->straight != NULL ? 0 : st->ahead;
     if (ahead != 0 && s->column.in == 1) {
         const unsigned char *data = s->in.data + (p->in + ahead) * bytes;
         for (int64_t i = 0; i < p->n * bytes; i += CACHE_LINE) {
@@ -258,9 +291,15 @@ static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin,
         return;
     }
     seek_piece(&st->s, begin, &c);
-    for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
+    for (int64_t i = begin, rows = 1; i < end; i += rows, skip_rows(&st->s, &c, rows)) {
         const piece_t p = piece_at(&st->s, u, &c);
         const shape_t shape = shape_of(st, &p);
+        if (shape.size == 1 && are_floats(&st->s)) {
+            rows = rows_in_line(&st->s, &c, end - i);
+            m->row = read_row(st, &p, m->x);
+            st->fn->widen_rows(m->row, row_stride(&st->s), rows, shape.n, rows_ahead(&st->s, p.n), m->top, m->bottom);
+            continue;
+        }
         fetch_row(st, &p);
         if (st->straight != NULL) {
             st->straight((const uint16_t *)(const void *)st->s.in.data + p.in, shape.size, shape.n, m->top, m->bottom);
@@ -368,8 +407,10 @@ static int64_t fused_columns(const dynquant_state_t *st, const piece_t *p, const
     return shape->size == 1 ? p->n / 16 * 16 : shape->size % 16 == 0 ? p->n : 0;
 }
 
-/* Codes of n columns, x NULL: of elements that go straight. Those that go past the caches do so in short runs, so that memory writes one run while the next is computed. */
-static void encode(const dynquant_state_t *st, const piece_t *p, const float *x, const shape_t *shape, int64_t n, const scratch_t *m)
+/* Codes of n columns of rows, x NULL: of elements that go straight. Those that go past the caches do so in short runs, so that memory writes
+ * one run while the next is computed. */
+static void encode(const dynquant_state_t *st, const piece_t *p, const float *x, const shape_t *shape, int64_t n, int64_t rows,
+                   const scratch_t *m)
 {
     const quant_space_t *s = &st->s;
     const float *zp = s->has_zp ? m->zp : NULL;
@@ -378,8 +419,9 @@ static void encode(const dynquant_state_t *st, const piece_t *p, const float *x,
     const unsigned char *src = x != NULL ? (const unsigned char *)x : s->in.data + p->in * bytes;
     const bool past = passes_caches(s, &(piece_t){p->in, p->out, p->high, n});
     const int64_t run = past && STREAM_RUN % shape->size == 0 ? STREAM_RUN : past && shape->size > STREAM_RUN ? STREAM_RUN : n;
+    const int64_t step = row_stride(s) * bytes, out_step = rows > 1 ? s->row[s->n_row - 1].out : 0;
     for (int64_t i = 0; i < n; i += run) {
-        const int64_t k = n - i < run ? n - i : run, group = i / shape->size;
+        const int64_t k = n - i < run ? n - i : run, group = i / shape->size, k_bytes = code_bytes(s, k);
         const dtype_scaled_t how = {.way = zp != NULL                          ? DTYPE_SHIFTED
                                            : quant_by_powers(st->formula.kind) ? DTYPE_MULTIPLIED
                                                                                : DTYPE_DIVIDED,
@@ -389,23 +431,36 @@ static void encode(const dynquant_state_t *st, const piece_t *p, const float *x,
                                     .zp = zp != NULL ? zp + group : NULL,
                                     .from = from,
                                     .ahead = x == m->x ? 0 : st->ahead * bytes};
-        const piece_t part = {p->in + i, p->out + i, p->high, k};
-        st->out->store_scaled(past ? m->codes : s->out.data, past ? 0 : part.out, src + i * bytes, &how);
-        if (past) {
-            stream_codes(st, &part, m->codes);
+        unsigned char *to = s->out.data + code_bytes(s, p->out + i);
+        const int64_t to_step = code_bytes(s, out_step);
+        for (int64_t r = 0; r < rows; r++, to += to_step) {
+            unsigned char *codes = past ? m->codes : to;
+            st->out->store_scaled(codes, 0, src + i * bytes + r * step, &how);
+            if (past) {
+                st->fn->stream(to, codes, (size_t)k_bytes);
+            }
         }
     }
 }
 
-/* x NULL: of a row that goes straight. */
-static void quantise_row(const dynquant_state_t *st, const piece_t *p, const float *x, scratch_t *m)
+/* Rows that are encoded at once: those in line that begin with whole bytes, where no row is so long that runs of it are better. */
+static int64_t rows_encoded(const dynquant_state_t *st, const piece_t *p, const scratch_t *m, int64_t rows)
+{
+    const quant_space_t *s = &st->s;
+    const shape_t shape = shape_of(st, p);
+    const bool same = rows > 1 && p->n <= STREAM_RUN && s->row[s->n_row - 1].out % dtype_traits(s->out.dtype)->block_elems == 0;
+    return same && are_floats(s) && fused_columns(st, p, &shape, m) == p->n ? rows : 1;
+}
+
+/* x NULL: of a row that goes straight. More than one: rows_encoded. */
+static void quantise_rows(const dynquant_state_t *st, const piece_t *p, const float *x, int64_t rows, scratch_t *m)
 {
     const quant_space_t *s = &st->s;
     const shape_t shape = shape_of(st, p);
     const float *zp = s->has_zp ? m->zp : NULL;
     const int64_t fused = fused_columns(st, p, &shape, m);
     if (fused > 0) {
-        encode(st, p, x, &shape, fused, m);
+        encode(st, p, x, &shape, fused, rows, m);
     }
     x = x == NULL && fused < p->n ? read_row(st, p, m->x) : x;
     if (fused < p->n) { /* whole rows, or single columns at the end */
@@ -427,13 +482,14 @@ static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin
         return;
     }
     seek_piece(&st->s, begin, &c);
-    for (int64_t i = begin; i < end; i++, next_piece(&st->s, &c)) {
+    for (int64_t i = begin, rows = 1; i < end; i += rows, skip_rows(&st->s, &c, rows)) {
         const piece_t p = piece_at(&st->s, u, &c);
-        if (st->s.tall && !st->s.by_pieces) {
+        rows = rows_encoded(st, &p, m, rows_in_line(&st->s, &c, end - i));
+        if (st->s.tall && !st->s.by_pieces && rows == 1) {
             fetch_row(st, &p);
         }
         const bool again = m->row == NULL || st->s.rows * st->s.pieces > 1;
-        quantise_row(st, &p, st->straight != NULL ? NULL : again ? read_row(st, &p, m->x) : m->row, m);
+        quantise_rows(st, &p, st->straight != NULL ? NULL : again ? read_row(st, &p, m->x) : m->row, rows, m);
     }
 }
 
