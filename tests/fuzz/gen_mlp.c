@@ -26,8 +26,29 @@ static int linear(fz_t *f, const mlp_t *m, int x, int64_t from, int64_t to)
     return x;
 }
 
+/* Of gpt-oss: min(x, 7) sigmoid(1.702 min(x, 7)), with factors that are inputs here. */
+static int clamped_swish(fz_t *f, const mlp_t *m, int x)
+{
+    const int y = fz_binary(f, sinter_op_minimum, type_near(f, m), x, fz_scalar(f, type_near(f, m), 2));
+    const int z = fz_binary(f, sinter_op_multiply, type_near(f, m), y, fz_scalar(f, type_near(f, m), 2));
+
+    return fz_binary(f, sinter_op_multiply, type_near(f, m), y, fz_unary(f, sinter_op_sigmoid, type_near(f, m), z));
+}
+
+static int clamped_up(fz_t *f, const mlp_t *m, int x)
+{
+    const float limit = 0.5f * (float)fz_range(f, 1, 4), lower = -limit;
+
+    x = fz_unary(f, sinter_op_clamp, type_near(f, m), x);
+    fz_f32(f, sinter_op_attr_min, 1, &lower);
+    fz_f32(f, sinter_op_attr_max, 1, &limit);
+    return fz_binary(f, sinter_op_add, type_near(f, m), x, fz_scalar(f, type_near(f, m), 2));
+}
+
 static int activation(fz_t *f, const mlp_t *m, int x)
 {
+    if (fz_chance(f, 20))
+        return clamped_swish(f, m, x);
     const sinter_op_kind_t kind =
         (sinter_op_kind_t)FZ_ONE_OF(f, sinter_op_gelu, sinter_op_relu, sinter_op_tanh, sinter_op_hard_swish, sinter_op_sigmoid);
     const int y = fz_unary(f, kind, type_near(f, m), x);
@@ -54,6 +75,8 @@ void fz_gen_mlp(fz_t *f)
     up = linear(f, &m, x, m.outer, m.inner);
     if (fz_chance(f, 60)) {
         gate = activation(f, &m, linear(f, &m, x, m.outer, m.inner));
+        if (fz_chance(f, 25))
+            up = clamped_up(f, &m, up);
         up = fz_chance(f, 50) ? fz_binary(f, sinter_op_multiply, type_near(f, &m), gate, up)
                               : fz_binary(f, sinter_op_multiply, type_near(f, &m), up, gate);
     } else {
