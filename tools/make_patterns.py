@@ -560,7 +560,7 @@ def gated_mlp_quantized(g, nomatch):
     def linear(x, n):
         return matmul(g, x, dequantize_groups(g, "s4", [n, x["shape"][-1]], [1, 32], to="f32", prop="constant"), transpose_b=True)
 
-    x = quantize_on_the_fly(g, g.input("f32", [3, 64]), "s8", 64, zp=False)
+    x = quantize_on_the_fly(g, g.input("f32", [5, 64]), "s8", 64, zp=False)
     gate = swish(g, linear(x, 96))
     # The codes between the layers must be written: gated MLP without its last layer, MatMul.
     y = quantize_on_the_fly(g, binary(g, "Multiply", linear(x, 96), gate), "u8", 32, keep=nomatch)

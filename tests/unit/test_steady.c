@@ -1,5 +1,6 @@
-/* Decoding with a length that changes from execute to execute, compiled once: after an execute of the largest length, none allocates, whether through
- * the library's allocator or otherwise, and none generates code. Asserts no times; --time prints what an execute costs besides its kernel. */
+/* Decoding with a length that changes from execute to execute, matmul and gated MLPs with a number of rows that does, compiled once: after an execute
+ * of the largest size, none allocates, whether through the library's allocator or otherwise, and none generates code; results are right at every
+ * size. Asserts no times; --time prints what an execute of attention costs besides its kernel. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
@@ -61,79 +62,115 @@ static int code_mappings(void)
     return n;
 }
 
-/* ---- a compiled decode and its tensors ------------------------------------------------------------------------------------------------ */
+/* ---- a compiled graph and its tensors ----------------------------------------------------------------------------------------------- */
 
-enum { LONGEST = 700, N_LENGTHS = 9 };
-static const int64_t lengths[N_LENGTHS] = {LONGEST, 1, 33, 0, 257, 512, 31, LONGEST - 1, 64};
+enum { N_SIZES = 9 };
 
-typedef struct decode {
+/* A model made smaller: wherever a dim is the first number, it becomes the second; then `varying` becomes unknown, or one of the sizes. */
+typedef struct subject {
+    const char *name;
+    int64_t dims[4][2], varying;
+    const int64_t *sizes;
+} subject_t;
+
+enum { LONGEST = 700 };
+static const int64_t lengths[N_SIZES] = {LONGEST, 1, 33, 0, 257, 512, 31, LONGEST - 1, 64};
+static const int64_t rows[N_SIZES] = {512, 1, 33, 2, 257, 128, 16, 15, 4};
+
+static const subject_t subjects[] = {
+    {"attention-decode-zp.json", {{32, 4}}, 4096, lengths},
+    {"attention-decode-scaled.json", {{32, 4}}, 4096, lengths},
+    {"attention-decode-float.json", {{32, 4}}, 4096, lengths},
+    {"matmul-int4-4096x14336-g128-m128.json", {{14336, 321}, {4096, 512}}, 128, rows},
+    {"gated-mlp-int4.json", {{14336, 448}, {4096, 512}}, 1, rows},
+    {"patterns/matmul-quantized-activation.json", {{19, 65}}, 5, rows},
+    {"patterns/matmul-sums.json", {{19, 65}}, 5, rows},
+    {"patterns/gated-mlp-quantized.json", {{0}}, 5, rows},
+};
+enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
+
+/* One head of one group, the smallest there is. */
+static const subject_t one_head[] = {
+    {"attention-decode-zp.json", {{32, 1}, {128, 32}, {4, 1}}, 4096, lengths},
+    {"attention-decode-scaled.json", {{32, 1}, {128, 32}, {4, 1}}, 4096, lengths},
+    {"attention-decode-float.json", {{32, 1}, {128, 32}, {4, 1}}, 4096, lengths},
+};
+
+typedef struct program {
     sinter_partition_t *partition;
     sinter_compiled_partition_t *compiled;
     sinter_stream_t *stream;
-} decode_t;
+} program_t;
 
-/* So many heads; a single one is of one group, the smallest there is. */
-static void resize(model_t *m, const char *name, int64_t heads, int64_t t)
+static void resize(model_t *m, const subject_t *s, int64_t size)
 {
-    e2e_load(m, name);
-    e2e_replace_dim(m, 32, heads);
-    if (heads == 1) {
-        e2e_replace_dim(m, 128, 32);
-        e2e_replace_dim(m, 4, 1);
-    }
-    e2e_replace_dim(m, 4096, t);
+    e2e_load(m, s->name);
+    for (int i = 0; i < 4 && s->dims[i][0]; i++)
+        e2e_replace_dim(m, s->dims[i][0], s->dims[i][1]);
+    e2e_replace_dim(m, s->varying, size);
 }
 
-static void open_decode(decode_t *d, sinter_engine_t *engine, const char *name, int64_t heads, int64_t t, sinter_fpmath_mode_t mode, int threads)
+static void open_program(program_t *p, sinter_engine_t *engine, const subject_t *s, int64_t size, sinter_fpmath_mode_t mode, int threads)
 {
     const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
     model_t m;
 
-    *d = (decode_t){0};
-    resize(&m, name, heads, t);
-    d->partition = e2e_partition(&m, engine);
+    *p = (program_t){0};
+    resize(&m, s, size);
+    p->partition = e2e_partition(&m, engine);
     model_free(&m);
-    CHECK(sinter_partition_set_fpmath_mode(d->partition, mode, 1) == sinter_success);
-    CHECK(sinter_partition_compile(d->partition, engine, 0, NULL, 0, NULL, &d->compiled) == sinter_success);
-    CHECK(sinter_stream_create(&d->stream, engine, &desc) == sinter_success);
+    CHECK(sinter_partition_set_fpmath_mode(p->partition, mode, 1) == sinter_success);
+    CHECK(sinter_partition_compile(p->partition, engine, 0, NULL, 0, NULL, &p->compiled) == sinter_success);
+    CHECK(sinter_stream_create(&p->stream, engine, &desc) == sinter_success);
 }
 
-static void close_decode(decode_t *d)
+static void close_program(program_t *p)
 {
-    sinter_compiled_partition_destroy(&d->compiled);
-    sinter_partition_destroy(&d->partition);
-    sinter_stream_destroy(&d->stream);
+    sinter_compiled_partition_destroy(&p->compiled);
+    sinter_partition_destroy(&p->partition);
+    sinter_stream_destroy(&p->stream);
 }
 
-static void make_ports(e2e_ports_t *p, sinter_engine_t *engine, const char *name, int64_t heads, int64_t t)
+static void make_ports(e2e_ports_t *ports, sinter_engine_t *engine, const subject_t *s, int64_t size)
 {
     model_t m;
 
-    resize(&m, name, heads, t);
-    e2e_ports_make(p, &m, engine, 7, 0);
+    resize(&m, s, size);
+    e2e_ports_make(ports, &m, engine, 7, 0);
     model_free(&m);
 }
 
-static void test_steady(const char *name, sinter_fpmath_mode_t mode, int threads)
+static int is_right(const e2e_ports_t *ports, const subject_t *s, int64_t size, sinter_fpmath_mode_t mode)
+{
+    model_t m;
+    int bad;
+
+    resize(&m, s, size);
+    bad = e2e_compare(&m, ports, mode, 1);
+    model_free(&m);
+    return !bad;
+}
+
+static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threads)
 {
     const sinter_engine_desc_t desc = {.size = sizeof desc, .allocator = {counted_alloc, counted_free, NULL}};
     sinter_engine_t *engine = NULL;
-    static e2e_ports_t ports[N_LENGTHS];
+    static e2e_ports_t ports[N_SIZES];
     long library, process;
     int code, failed = 0;
-    decode_t d;
+    program_t p;
 
     CHECK(sinter_engine_create(&engine, &desc) == sinter_success);
-    open_decode(&d, engine, name, 4, SINTER_UNKNOWN_DIM, mode, threads);
-    for (int i = 0; i < N_LENGTHS; i++)
-        make_ports(&ports[i], engine, name, 4, lengths[i]);
+    open_program(&p, engine, s, SINTER_UNKNOWN_DIM, mode, threads);
+    for (int i = 0; i < N_SIZES; i++)
+        make_ports(&ports[i], engine, s, s->sizes[i]);
     CHECK(library_calls > 0);
-    CHECK(e2e_execute(d.compiled, d.stream, &ports[0]) == sinter_success);
+    CHECK(e2e_execute(p.compiled, p.stream, &ports[0]) == sinter_success);
     code = code_mappings();
     library = library_calls;
     process = process_calls;
-    for (int k = 0; k < 3 * N_LENGTHS; k++)
-        failed += e2e_execute(d.compiled, d.stream, &ports[k * 5 % N_LENGTHS]) != sinter_success;
+    for (int k = 0; k < 3 * N_SIZES; k++)
+        failed += e2e_execute(p.compiled, p.stream, &ports[k * 5 % N_SIZES]) != sinter_success;
     library = library_calls - library;
     process = process_calls - process;
     CHECK(failed == 0);
@@ -141,10 +178,12 @@ static void test_steady(const char *name, sinter_fpmath_mode_t mode, int threads
     CHECK(process == 0);
     CHECK(code_mappings() == code);
     if (library || process)
-        printf("%s, %d threads: %ld allocations by the library, %ld by the process\n", name, threads, library, process);
-    for (int i = 0; i < N_LENGTHS; i++)
+        printf("%s, %d threads: %ld allocations by the library, %ld by the process\n", s->name, threads, library, process);
+    for (int i = 0; i < N_SIZES; i++) {
+        CHECK(is_right(&ports[i], s, s->sizes[i], mode));
         e2e_ports_free(&ports[i]);
-    close_decode(&d);
+    }
+    close_program(&p);
     sinter_engine_destroy(&engine);
 }
 
@@ -166,54 +205,55 @@ static int by_value(const void *a, const void *b)
 enum { SHORTEST_T = 1, LONGEST_T = 32, ROUNDS = 400 };
 
 /* The median over rounds of an execute's time, averaged over T = 1 ... 32 in turn. */
-static double seconds_per_execute(const decode_t *d, size_t n, e2e_ports_t *ports)
+static double seconds_per_execute(const program_t *p, size_t n, e2e_ports_t *ports)
 {
     static double times[ROUNDS];
 
     for (int r = 0; r < ROUNDS; r++) {
         const double start = now();
         for (int t = SHORTEST_T; t <= LONGEST_T; t++)
-            CHECK(e2e_execute(d[n > 1 ? t - 1 : 0].compiled, d->stream, &ports[t - 1]) == sinter_success);
+            CHECK(e2e_execute(p[n > 1 ? t - 1 : 0].compiled, p->stream, &ports[t - 1]) == sinter_success);
         times[r] = (now() - start) / (LONGEST_T - SHORTEST_T + 1);
     }
     qsort(times, ROUNDS, sizeof *times, by_value);
     return times[ROUNDS / 2];
 }
 
-static void print_times(const char *name, int threads)
+static void print_times(const subject_t *s, int threads)
 {
     static e2e_ports_t ports[LONGEST_T];
-    static decode_t fixed[LONGEST_T];
-    decode_t dynamic;
+    static program_t fixed[LONGEST_T];
+    program_t dynamic;
     double seconds[2];
 
-    open_decode(&dynamic, NULL, name, 1, SINTER_UNKNOWN_DIM, sinter_fpmath_mode_strict, threads);
+    open_program(&dynamic, NULL, s, SINTER_UNKNOWN_DIM, sinter_fpmath_mode_strict, threads);
     for (int t = SHORTEST_T; t <= LONGEST_T; t++) {
-        open_decode(&fixed[t - 1], NULL, name, 1, t, sinter_fpmath_mode_strict, threads);
-        make_ports(&ports[t - 1], NULL, name, 1, t);
+        open_program(&fixed[t - 1], NULL, s, t, sinter_fpmath_mode_strict, threads);
+        make_ports(&ports[t - 1], NULL, s, t);
     }
     seconds[0] = seconds_per_execute(&dynamic, 1, ports);
     seconds[1] = seconds_per_execute(fixed, LONGEST_T, ports);
-    printf("%s, one head of 32, T = 1 ... 32, %d thread%s: %.2f us for each execute with dynamic T, %.2f us with fixed T\n", name, threads,
+    printf("%s, one head of 32, T = 1 ... 32, %d thread%s: %.2f us for each execute with dynamic T, %.2f us with fixed T\n", s->name, threads,
            threads > 1 ? "s" : "", 1e6 * seconds[0], 1e6 * seconds[1]);
     for (int t = SHORTEST_T; t <= LONGEST_T; t++) {
-        close_decode(&fixed[t - 1]);
+        close_program(&fixed[t - 1]);
         e2e_ports_free(&ports[t - 1]);
     }
-    close_decode(&dynamic);
+    close_program(&dynamic);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const models[] = {"attention-decode-zp.json", "attention-decode-scaled.json", "attention-decode-float.json"};
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_int8};
 
     if (argc > 1 && strcmp(argv[1], "--time") == 0) {
         for (int i = 0; i < 6; i++)
-            print_times(models[i / 2], 1 + i % 2);
+            print_times(&one_head[i / 2], 1 + i % 2);
         return 0;
     }
     wait_passively(argv);
-    for (int i = 0; i < 12; i++)
-        test_steady(models[i / 4], i & 1 ? sinter_fpmath_mode_f16 : sinter_fpmath_mode_strict, i & 2 ? 2 : 1);
+    for (int i = 0; i < N_SUBJECTS; i++)
+        for (int k = 0; k < 6; k++)
+            test_steady(&subjects[i], modes[k / 2], 1 + k % 2);
     return e2e_finish();
 }
