@@ -106,12 +106,21 @@ static double *product(const rig_t *r, const side_t *a, const side_t *b, const b
     return v;
 }
 
+/* Rounds the rows of A to limbs: not exact. tests/unit/test_matmul_rows.c has bounds for it. */
+static bool in_limbs(const kernel_t *k)
+{
+    return strstr(k->name, "int8") != NULL;
+}
+
 static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want)
 {
     const kernel_t *kernels[8];
     const int n = rig_kernels(r, step, kernels);
     rig_check(n >= 1, "a kernel accepts", "");
     for (int k = 0; k < n; k++) {
+        if (in_limbs(kernels[k])) {
+            continue;
+        }
         for (int nth = 1; nth <= 3; nth++) {
             memset(r->v[out].data, RIG_FILL, r->bytes[out]);
             rig_check(rig_run(r, kernels[k], step, nth) == sinter_success, kernels[k]->name, sinter_last_error_message());

@@ -265,7 +265,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
         text_add(&note, "%d query rows, kv-tile %d, K by %s, V by %s", c->rows, c->tk, how_name(&c->k_how), how_name(&c->v_how));
     } else {
         text_add(&note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
-        note_products(&note, step->kernel, why);
+        note_products(&note, c->bf16, step->kernel, why);
     }
     step->jit = c;
     step->state_bytes = sizeof(attention_state_t);

@@ -9,56 +9,18 @@
 #include "../../graph/dtype.h"
 #include "attention_decode.h"
 
-#include <immintrin.h>
-
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")))
-#define OP TARGET static inline __attribute__((always_inline))
-
-typedef __m512i vi;
-typedef __m512 vf;
-typedef enum form { NIBBLES, TABLE, BYTES } form_t;
+#include "codes_vnni.h"
 
 enum {
     ACCS = 16,                /* sums of V in registers */
-    MOST_2 = 127 * 256 + 127, /* of two limbs, the lower one from -128 to 127 */
-    MOST_1 = 127,
     BLOCKS = CODES_BLOCK / CODES_ROWS
 };
 
-/* sum + u * bytes: GCC copies the sums around each intrinsic. */
-OP vi dp(vi sum, vi u, const int8_t *bytes)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "m"(*(const vi *)(const void *)bytes));
-    return sum;
-}
-OP vi dp_of(vi sum, vi u, vi bytes)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(bytes));
-    return sum;
-}
-
 /* ---- codes ---------------------------------------------------------------------------------------------------------------------- */
 
-/* What makes bytes of codes. */
-typedef struct unpack {
-    vi flip, table;
-} unpack_t;
-
-OP unpack_t unpack_of(form_t form, const codes_rows_t *r)
+OP unpack_t unpack_rows(form_t form, const codes_rows_t *r)
 {
-    const vi flip = _mm512_set1_epi8((char)r->flip);
-    return (unpack_t){flip, form == TABLE ? _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)r->table)) : flip};
-}
-
-/* The even or the odd codes of 4 bits, or all of 8. */
-OP vi bytes_of(form_t form, const unpack_t *un, vi x, int odd)
-{
-    if (form == BYTES) {
-        return _mm512_xor_si512(x, un->flip);
-    }
-    const vi low = _mm512_set1_epi8(15), y = odd ? _mm512_srli_epi16(x, 4) : x;
-    return form == NIBBLES ? _mm512_ternarylogic_epi32(y, low, un->flip, 0x6a) /* (y & low) ^ flip */
-                           : _mm512_shuffle_epi8(un->table, _mm512_and_si512(y, low));
+    return unpack_of(form, r->flip, r->table);
 }
 
 /* What is known of rows where code is made for it: all else is looked up. */
@@ -106,30 +68,6 @@ OP vi shifts(const known_t *is, const int32_t *corner, const float *zp, vi offse
 }
 
 /* ---- q . k ---------------------------------------------------------------------------------------------------------------------- */
-
-/* Corners of the dot products of four rows' bytes, u[row * halves + half], with one query. */
-OP vi dots(int halves, int limbs, const vi *u, const int8_t (*q)[2][CODES_CHUNK])
-{
-    vi a[4];
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        a[i] = _mm512_setzero_si512();
-    }
-    UNROLL
-    for (int l = 0; l < limbs; l++) {
-        UNROLL
-        for (int h = 0; h < halves; h++) {
-            const vi y = _mm512_load_si512(q[l][h]);
-            UNROLL
-            for (int i = 0; i < 4; i++) {
-                a[i] = dp_of(l && !h ? _mm512_slli_epi32(a[i], 8) : a[i], u[i * halves + h], y);
-            }
-        }
-    }
-    const vi ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a[0], a[1]), _mm512_unpackhi_epi32(a[0], a[1]));
-    const vi cd = _mm512_add_epi32(_mm512_unpacklo_epi32(a[2], a[3]), _mm512_unpackhi_epi32(a[2], a[3]));
-    return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-}
 
 /* Scores of 16 rows from corners of four times four. */
 OP void sum_quads(float (*part)[16], int fold, float *s)
@@ -179,7 +117,7 @@ OP void qk_four(form_t form, int limbs, const known_t *is, const codes_rows_t *k
 OP void qk_rows(form_t form, int limbs, known_t is, const codes_rows_t *rows, int nq, const codes_query_t *q, float *s, int64_t lds)
 {
     const codes_rows_t k = *rows; /* a copy that no store can alias */
-    const unpack_t un = unpack_of(form, &k);
+    const unpack_t un = unpack_rows(form, &k);
     const unsigned char *p = k.data;
     const float *scale = k.scale, *zp = k.zp;
     const int64_t step = CODES_ROWS * k.fold * k.groups;
@@ -345,7 +283,7 @@ OP void pv_vectors(form_t form, int limbs, const known_t *is, int v0, int np, in
                    const codes_weights_t *w, float *acc, int64_t ldacc)
 {
     const int vectors = form == BYTES ? 4 : 8, left = v->bytes - c * CODES_CHUNK;
-    const unpack_t un = unpack_of(form, v);
+    const unpack_t un = unpack_rows(form, v);
     const unsigned char *p = v->data + c * CODES_CHUNK;
     vi sum[ACCS];
     UNROLL

@@ -12,17 +12,7 @@
 
 #include "../tile.h"
 #include "attention_codes.h"
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__SANITIZE_ADDRESS__)
-#define UNROLL /* at -O1 GCC warns where there is nothing to unroll */
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-/* Makes p's value unknown: addresses are then made from p where they are needed instead of being kept, all of them, in registers. */
-#define HIDE(p) __asm__("" : "+r"(p))
+#include "unroll.h"
 
 enum {
     DECODE_ROWS = 8,                  /* most query rows */

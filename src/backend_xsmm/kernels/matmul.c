@@ -12,9 +12,9 @@ const int matmul_widths[MM_WIDTHS] = {16, 32, 64};
 
 /* ---- setup ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Rows that share one B, -1 if not known. */
-static int64_t known_rows(const plan_t *plan, const matmul_params_t *p)
+int64_t matmul_known_rows(const plan_t *plan, const step_t *step)
 {
+    const matmul_params_t *p = &step->p.matmul;
     const int ndims = plan->values[p->out_dims].lt.ndims;
     int64_t rows = known_dim(plan, p->out_dims, 2);
     for (int e = 3; e <= ndims && rows >= 0; e++) {
@@ -68,29 +68,35 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa
     return why;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step)
+const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, matmul_config_t *c)
 {
     const sinter_cpu_isa_t isa = step->kernel->isa;
-    matmul_config_t *c = ARENA_NEW(&plan->arena, matmul_config_t, 1);
-    if (c == NULL) {
-        return sinter_out_of_memory;
-    }
-    const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = known_rows(plan, &step->p.matmul);
+    const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = matmul_known_rows(plan, step);
     c->tile = tile_table(isa);
-    c->bf16 = step->kernel->bf16;
+    c->bf16 = bf16;
     c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS
               : rows > MM_HEIGHT         ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                          : matmul_ladder[height_for((int)rows)];
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
     const char *why = make_kernels(c, rows, isa);
     c->jit = why == NULL;
+    return why;
+}
+
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
+    matmul_config_t *c = ARENA_NEW(&plan->arena, matmul_config_t, 1);
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    const char *why = matmul_configure(plan, step, step->kernel->bf16, c);
     if (c->bf16 && why != NULL) {
         return sg_fail(sinter_runtime_error, "bf16 matmul: %s", why);
     }
     textbuf_t note;
     text_init(&note, &plan->arena);
     text_add(&note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
-    note_products(&note, step->kernel, why);
+    note_products(&note, c->bf16, step->kernel, why);
     step->jit = c;
     step->state_bytes = sizeof(matmul_state_t);
     step->note = note.text;
@@ -145,7 +151,7 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
     }
     st->n_row = st->n_mat = 0;
     st->rows = st->M;
-    st->items = 1;
+    st->mats = 1;
     for (int d = 0; d < st->nb; d++) {
         const int64_t n = out->dims[d], an = dim_from_end(&st->a, out->ndims - d), bn = dim_from_end(&st->b, out->ndims - d);
         if ((an != 1 && an != n) || (bn != 1 && bn != n)) {
@@ -158,7 +164,7 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
             st->mat_dim[st->n_mat] = d;
             st->mat_extent[st->n_mat++] = n;
         }
-        if (!mul_i64(bn == 1 ? st->rows : st->items, n, bn == 1 ? &st->rows : &st->items)) {
+        if (!mul_i64(bn == 1 ? st->rows : st->mats, n, bn == 1 ? &st->rows : &st->mats)) {
             return sg_fail(sinter_invalid_shape, "matmul: batch dims overflow");
         }
     }
@@ -181,7 +187,7 @@ static int panel_unit(const matmul_state_t *st, int group)
  * columns. */
 static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads, int group_rows, int group_cols)
 {
-    const int64_t mats = st->items;
+    const int64_t mats = st->mats;
     st->width = c->widest;
     if (st->rows <= 8 && st->width > 0 && st->b.base.rs == 1) {
         st->width--; /* B is read along K: long, narrow strips */
@@ -204,31 +210,41 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
     }
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st)
 {
     const matmul_params_t *p = &step->p.matmul;
-    matmul_state_t *st = state;
-    (void)plan;
     SG_TRY(tile_bind(&p->a, p->trans_a, frame, &st->a));
     SG_TRY(tile_bind(&p->b, p->trans_b, frame, &st->b));
-    SG_TRY(bind_dims(st, &frame->v[p->out_dims]));
+    return bind_dims(st, &frame->v[p->out_dims]);
+}
+
+sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
+{
+    st->serial = chain_shares_bytes(&st->post) || (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
+    if (!mul_i64(st->mats, st->n_panels, &st->items) || !mul_i64(st->items, st->n_blocks, &st->items)) {
+        return sg_fail(sinter_invalid_shape, "matmul: dims overflow");
+    }
+    return sinter_success;
+}
+
+sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
+    matmul_state_t *st = state;
+    (void)plan;
+    SG_TRY(matmul_bind(step, frame, st));
     SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->post));
     st->tail.rows = st->tail.cols = 1;
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->isa, &st->tail));
     }
     choose_tiles(st, step->jit, frame->threads, st->tail.rows, st->tail.cols);
-    st->serial = chain_shares_bytes(&st->post) || (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
-    if (!mul_i64(st->items, st->n_panels, &st->items) || !mul_i64(st->items, st->n_blocks, &st->items)) {
-        return sg_fail(sinter_invalid_shape, "matmul: dims overflow");
-    }
-    return sinter_success;
+    return matmul_count(step, st);
 }
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
 #define MATMUL \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = matmul_work, .phases = 1
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .prepare = matmul_prepare, .work = matmul_work, .phases = 1
 KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)

@@ -51,7 +51,7 @@ typedef struct matmul_state {
     int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
     int64_t mat_extent[SINTER_MAX_NDIMS];
     int width, strip, panel, block, k_block; /* index of the strip width, it itself; columns of a panel; rows of a block */
-    int64_t n_panels, n_blocks, items;
+    int64_t n_panels, n_blocks, mats, items;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } matmul_state_t;
 
@@ -65,6 +65,34 @@ typedef struct matmul_buffers {
 /* Carves scratch (NULL: only counts); returns the bytes. */
 size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch, matmul_buffers_t *out);
 
+/* What a work item is, and what it is computed in. */
+typedef struct matmul_task {
+    const matmul_config_t *c;
+    const matmul_state_t *st;
+    matmul_buffers_t buf;
+    tile_src_t b;
+    int64_t idx[SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
+    int64_t row0, n0;
+    int rows, cols;
+    bool tail;
+} matmul_task_t;
+
+/* For kernels that have other ways besides panels; state begins with a matmul_state_t, step->jit with a matmul_config_t. */
+const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, matmul_config_t *c); /* NULL, or why there is no JIT kernel */
+/* The operands and dims of st alone, from what is known before data is. */
+sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st);
+sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
+int64_t matmul_known_rows(const plan_t *plan, const step_t *step); /* that share one B; -1: not known at compile */
+/* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
+sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
+/* Item i of st->items. */
+void matmul_seek(matmul_task_t *t, int64_t i);
+/* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
+void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
+/* buf.acc = the product, by panels. */
+void matmul_panel(matmul_task_t *t);
+/* buf.acc through the post chain and the tail to the outputs. */
+void matmul_finish(matmul_task_t *t);
 void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                  void *scratch, void *shared);
 

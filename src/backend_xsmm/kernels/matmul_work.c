@@ -4,18 +4,6 @@
 #include "chain_walk.h"
 #include "matmul.h"
 
-/* One work item in progress. */
-typedef struct task {
-    const matmul_config_t *c;
-    const matmul_state_t *st;
-    matmul_buffers_t buf;
-    tile_src_t b;
-    int64_t idx[SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
-    int64_t row0, n0;
-    int rows, cols;
-    bool tail;
-} task_t;
-
 static int64_t at_most(int64_t n, int64_t most)
 {
     return n < most ? n : most;
@@ -36,7 +24,7 @@ static int height_for(int rows)
 }
 
 /* The output index of a row. */
-static void seek_row(task_t *t, int64_t row, int64_t *at)
+static void seek_row(matmul_task_t *t, int64_t row, int64_t *at)
 {
     walk_seek(t->st->n_row, t->st->row_extent, row, at);
     for (int k = 0; k < t->st->n_row; k++) {
@@ -44,8 +32,8 @@ static void seek_row(task_t *t, int64_t row, int64_t *at)
     }
 }
 
-/* A[rows][k..k + kn) into the buffer: stretches of rows of one batch. Rows up to the next height are zero. */
-static void load_a(task_t *t, int64_t k, int kn)
+/* Stretches of rows of one batch. */
+void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
 {
     const int k_pad = round_up(kn, MM_STEP), full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
@@ -64,7 +52,7 @@ static void load_a(task_t *t, int64_t k, int kn)
 }
 
 /* acc[rows][strip at column c] += A B, over k_pad. */
-static void product(const task_t *t, int c, int k_pad)
+static void product(const matmul_task_t *t, int c, int k_pad)
 {
     const int strip = t->st->strip;
     for (int r = 0; r < t->rows; r += MM_HEIGHT) {
@@ -82,7 +70,7 @@ static void product(const task_t *t, int c, int k_pad)
     }
 }
 
-static void load_b(const task_t *t, int64_t k, int kn, int c)
+static void load_b(const matmul_task_t *t, int64_t k, int kn, int c)
 {
     const int strip = t->st->strip, k_pad = round_up(kn, MM_STEP);
     t->c->tile->load(&t->b, k, kn, t->n0 + c, (int)at_most(t->cols - c, strip), t->buf.b, strip, k_pad, strip);
@@ -92,7 +80,7 @@ static void load_b(const task_t *t, int64_t k, int kn, int c)
 }
 
 /* The rows of one group of the tail, or one row, through the post chain and to the outputs. */
-static void finish_rows(task_t *t, int r)
+static void finish_rows(matmul_task_t *t, int r)
 {
     const matmul_state_t *st = t->st;
     float *acc = t->buf.acc + (size_t)r * MM_PANEL;
@@ -107,32 +95,52 @@ static void finish_rows(task_t *t, int r)
     }
 }
 
-static void item(task_t *t)
+void matmul_panel(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     const int full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
     memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
-    t->b = tile_at(&st->b, t->idx, st->nb);
     for (int64_t k = 0; k < st->K; k += st->k_block) {
         const int kn = (int)at_most(st->K - k, st->k_block);
-        load_a(t, k, kn);
+        matmul_load_a(t, k, kn);
         for (int c = 0; c < t->cols; c += st->strip) {
             load_b(t, k, kn, c);
             product(t, c, round_up(kn, MM_STEP));
         }
     }
+}
+
+void matmul_finish(matmul_task_t *t)
+{
+    const matmul_state_t *st = t->st;
     t->idx[st->nb + 1] = t->n0;
     for (int r = 0; r < t->rows; r += st->tail.rows) {
         finish_rows(t, r);
     }
 }
 
+void matmul_seek(matmul_task_t *t, int64_t i)
+{
+    const matmul_state_t *st = t->st;
+    int64_t at[SINTER_MAX_NDIMS];
+    const int64_t block = i % st->n_blocks, panel = i / st->n_blocks % st->n_panels;
+    walk_seek(st->n_mat, st->mat_extent, i / st->n_blocks / st->n_panels, at);
+    for (int k = 0; k < st->n_mat; k++) {
+        t->idx[st->mat_dim[k]] = at[k];
+    }
+    t->row0 = block * st->block;
+    t->rows = (int)at_most(st->rows - t->row0, st->block);
+    t->n0 = panel * st->panel;
+    t->cols = (int)at_most(st->N - t->n0, st->panel);
+    t->b = tile_at(&st->b, t->idx, st->nb);
+}
+
 void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                  void *scratch, void *shared)
 {
     const matmul_state_t *st = state;
-    task_t t = {.c = step->jit, .st = st, .tail = step->tail != NULL};
+    matmul_task_t t = {.c = step->jit, .st = st, .tail = step->tail != NULL};
     int64_t begin, end;
     (void)plan, (void)frame, (void)phase, (void)shared;
     share(st->items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
@@ -141,16 +149,8 @@ void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     }
     matmul_buffers(t.c, step, scratch, &t.buf);
     for (int64_t i = begin; i < end; i++) {
-        int64_t at[SINTER_MAX_NDIMS];
-        const int64_t block = i % st->n_blocks, panel = i / st->n_blocks % st->n_panels;
-        walk_seek(st->n_mat, st->mat_extent, i / st->n_blocks / st->n_panels, at);
-        for (int k = 0; k < st->n_mat; k++) {
-            t.idx[st->mat_dim[k]] = at[k];
-        }
-        t.row0 = block * st->block;
-        t.rows = (int)at_most(st->rows - t.row0, st->block);
-        t.n0 = panel * st->panel;
-        t.cols = (int)at_most(st->N - t.n0, st->panel);
-        item(&t);
+        matmul_seek(&t, i);
+        matmul_panel(&t);
+        matmul_finish(&t);
     }
 }

@@ -24,12 +24,12 @@ static inline const char *refuse_bf16_products(const plan_t *plan, const step_t 
 }
 
 /* For the report; why: why there is no JIT kernel, NULL if there is. */
-static inline void note_products(textbuf_t *note, const kernel_t *kernel, const char *why)
+static inline void note_products(textbuf_t *note, bool bf16, const kernel_t *kernel, const char *why)
 {
     if (why != NULL) {
         text_add(note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(kernel->isa), why);
     } else {
-        text_add(note, "%s brgemm libxsmm %s", kernel->bf16 ? "bf16" : "f32", xs_version());
+        text_add(note, "%s brgemm libxsmm %s", bf16 ? "bf16" : "f32", xs_version());
     }
 }
 

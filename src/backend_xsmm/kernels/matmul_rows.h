@@ -1,0 +1,71 @@
+/* Matmul with few rows: a weight is read once, straight from its code, and the memory it comes from is what bounds the time.
+ *
+ * Weights lie one after the other along K: a column of B, called a line here, is a row in memory. Four lines are worked off together along the
+ * whole of K, in chunks of 64 bytes. A chunk is four quads of 16 bytes; scales and zero points change from chunk to chunk or from quad to quad.
+ *
+ * In integers, each quad of a row of A becomes `limbs` signed bytes q = x / scale = 256 * high + low, or high, and
+ *
+ *   c = sum over quads of  scale * scale_b * (sum over the quad of q (u - zp - offset)),   u = code + offset >= 0 */
+#ifndef SINTER_SRC_KERNELS_MATMUL_ROWS_H
+#define SINTER_SRC_KERNELS_MATMUL_ROWS_H
+
+#include "matmul.h"
+
+enum {
+    ROWS_MOST = 16, /* rows of A */
+    ROWS_LINES = 4,
+    ROWS_CHUNK = 64, /* bytes */
+    ROWS_QUADS = 4,
+    ROWS_AHEAD = 6144 /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
+};
+
+/* Coefficients of four lines: so many floats on for each chunk, which has one vector of 4 lines (steps 0, 4) or one for each quad (step 16). */
+typedef struct rows_coefs {
+    const float *at; /* NULL: none */
+    int step;
+} rows_coefs_t;
+
+/* Four lines; those beyond the last one stand on it. */
+typedef struct rows_four {
+    const unsigned char *line[ROWS_LINES];
+    int64_t bytes; /* of a line */
+    int64_t ahead;
+    rows_coefs_t scale, zp;     /* zp with the offset of codes, as s32 */
+    int flip;                   /* u = code ^ flip, by byte */
+    const unsigned char *table; /* or u = table[code] */
+    int32_t offset;
+} rows_four_t;
+
+/* One chunk of one row of A. */
+typedef struct rows_codes {
+    int8_t byte[2][2][ROWS_CHUNK]; /* [high, low][even, odd codes of 4 bits] */
+    float scale[16];               /* by 4 * quad + line */
+    int32_t sum[16];               /* of the quad */
+} rows_codes_t;
+
+/* One data type of weights. */
+typedef struct rows_ops {
+    int elems; /* of a chunk; 0: no such type */
+    int flip, offset;
+    bool table; /* codes are values of `unit` times an integer */
+    float unit;
+    /* Rows of `elems` floats, ldx apart. False: some are no numbers, or too small. */
+    bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q);
+    /* out[row][line] for all lines of w; q: [chunk][rows]. */
+    void (*run)(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out, int64_t ldo);
+} rows_ops_t;
+
+typedef struct rows_table {
+    int n_ops;
+    const rows_ops_t *ops; /* by data type */
+    /* [line][ld] to [unit][line]; ld and out have room for a multiple of 16 units, those from n on become zeros. shift: the same as s32, with this
+     * added. */
+    void (*by_unit)(const float *x, int64_t ld, int n, float *out);
+    void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
+} rows_table_t;
+
+/* NULL: this ISA has none. */
+const rows_table_t *rows_table(sinter_cpu_isa_t isa);
+extern const rows_table_t rows_table_avx512_vnni;
+
+#endif

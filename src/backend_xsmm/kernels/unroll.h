@@ -1,0 +1,16 @@
+/* For loops over vectors that live in registers. */
+#ifndef SINTER_SRC_KERNELS_UNROLL_H
+#define SINTER_SRC_KERNELS_UNROLL_H
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__SANITIZE_ADDRESS__)
+#define UNROLL /* at -O1 GCC warns where there is nothing to unroll */
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Makes p's value unknown: addresses are then made from p where they are needed instead of being kept, all of them, in registers. */
+#define HIDE(p) __asm__("" : "+r"(p))
+
+#endif
