@@ -24,6 +24,7 @@ typedef struct fz_tensor {
     int fixed; /* strides that hold for all variants, known at compile */
     fz_declare_t declare;
     int specials;  /* percent of NaN, Inf, -0, subnormal and huge values among its elements */
+    int nonfinite; /* percent of NaN and Inf */
     int wild;      /* runs of zeros, subnormals, huge values, powers of two and their neighbours, outliers, specials */
     int dead_rows; /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
     const double *value; /* for each variant: what all elements are; NULL: random */

@@ -296,6 +296,8 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
         else if (t->specials && (int)(h % 100) < t->specials)
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), odd[(h >> 32) % (sizeof odd / sizeof *odd)]);
+        else if (t->nonfinite && (int)(h % 100) < t->nonfinite)
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), odd[(h >> 32) % 3]);
     }
 }
 

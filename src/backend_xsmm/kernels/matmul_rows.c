@@ -32,8 +32,8 @@ typedef struct rows_groups {
     const dtype_codec_t *codec;
     const unsigned char *base;
     int64_t stride, line_stride, line_group; /* from group to group; from line group to line group; lines in one */
-    int64_t groups, times;                   /* of a line; units in a group */
-    int step;                                /* as in rows_coefs_t */
+    int64_t groups, times;                   /* of a line; units that each becomes */
+    int step, shift;                         /* as in rows_coefs_t */
 } rows_groups_t;
 
 typedef struct rows_state {
@@ -153,9 +153,15 @@ static rows_groups_t groups_of(const tile_src_t *b, bool zps, const rows_ops_t *
     g.line_stride = zps ? b->zp_cs : b->scale_cs;
     g.line_group = zps ? b->zp_gc : b->scale_gc;
     g.groups = g.stride == 0 ? 1 : K / group;
-    const int64_t unit = g.groups == 1 ? K : group % ops->elems == 0 ? ops->elems : group % quad == 0 ? quad : 0;
-    g.times = unit > 0 ? (g.groups == 1 ? 1 : group / unit) : 0;
-    g.step = g.groups == 1 ? 0 : unit == quad ? ROWS_LINES * ROWS_QUADS : ROWS_LINES;
+    if (g.groups == 1) {
+        g.times = 1;
+        return g;
+    }
+    const int64_t unit = group % ops->elems == 0 ? ops->elems : group % (2 * quad) == 0 ? 2 * quad : quad, units = group / unit;
+    const bool shifts = unit == ops->elems && (units & (units - 1)) == 0;
+    g.times = group % unit != 0 ? 0 : shifts ? 1 : units;
+    g.step = (int)(ROWS_LINES * ops->elems / unit);
+    g.shift = shifts ? __builtin_ctzll((unsigned long long)units) : 0;
     return g;
 }
 
@@ -312,17 +318,17 @@ static void refine(float *x, int64_t n, int64_t times)
     }
 }
 
-/* [line][st->units], n lines from `line` on; the last one stands for those that are missing. */
-static void load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n)
+/* [line][*ld], n lines from `line` on; the last one stands for those that are missing. */
+static void load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n, int64_t *ld)
 {
-    const int64_t ld = w->st->units;
-    const bool one_run = n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && ld == g->groups;
+    const bool one_run = n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && g->times == 1;
+    *ld = one_run ? g->groups : w->st->units;
     if (one_run) {
-        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * ld, w->buf.raw);
+        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups, w->buf.raw);
         return;
     }
     for (int i = 0; i < ROWS_LINES; i++) {
-        float *to = w->buf.raw + i * ld;
+        float *to = w->buf.raw + i * *ld;
         load_groups(g, first, line + (i < n ? i : n - 1), to);
         refine(to, g->groups, g->times);
     }
@@ -334,17 +340,18 @@ static rows_four_t four_at(const rows_task_t *w, int64_t n, int there)
     const rows_state_t *st = w->st;
     const tile_src_t *b = &w->t.b;
     const int bits = b->type->bits;
+    int64_t ld;
     rows_four_t f = {.bytes = st->bytes, .ahead = st->ahead, .flip = w->c->ops->flip, .offset = w->c->ops->offset, .table = st->table};
     for (int i = 0; i < ROWS_LINES; i++) {
         f.line[i] = b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * bits / 8;
     }
-    load_coefs(w, &st->scale, b->scale_first, n, there);
-    w->c->table->by_unit(w->buf.raw, st->units, (int)(st->scale.groups * st->scale.times), w->buf.scale);
-    f.scale = (rows_coefs_t){w->buf.scale, st->scale.step};
+    load_coefs(w, &st->scale, b->scale_first, n, there, &ld);
+    w->c->table->by_unit(w->buf.raw, ld, (int)(st->scale.groups * st->scale.times), w->buf.scale);
+    f.scale = (rows_coefs_t){w->buf.scale, st->scale.step, st->scale.shift};
     if (st->zp.bulk) {
-        load_coefs(w, &st->zp, b->zp_first, n, there);
-        w->c->table->by_unit_s32(w->buf.raw, st->units, (int)(st->zp.groups * st->zp.times), f.offset, w->buf.zp);
-        f.zp = (rows_coefs_t){(const float *)(const void *)w->buf.zp, st->zp.step};
+        load_coefs(w, &st->zp, b->zp_first, n, there, &ld);
+        w->c->table->by_unit_s32(w->buf.raw, ld, (int)(st->zp.groups * st->zp.times), f.offset, w->buf.zp);
+        f.zp = (rows_coefs_t){(const float *)(const void *)w->buf.zp, st->zp.step, st->zp.shift};
     }
     return f;
 }

@@ -19,10 +19,11 @@ enum {
     ROWS_AHEAD = 6144 /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
 };
 
-/* Coefficients of four lines: so many floats on for each chunk, which has one vector of 4 lines (steps 0, 4) or one for each quad (step 16). */
+/* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on, 4 for all of it (steps 0, 4), 4 for each half (8) or 4 for
+ * each quad (16). */
 typedef struct rows_coefs {
     const float *at; /* NULL: none */
-    int step;
+    int step, shift;
 } rows_coefs_t;
 
 /* Four lines; those beyond the last one stand on it. */
@@ -49,7 +50,7 @@ typedef struct rows_ops {
     int flip, offset;
     bool table; /* codes are values of `unit` times an integer */
     float unit;
-    /* Rows of `elems` floats, ldx apart. False: some are no numbers, or too small. */
+    /* Rows of `elems` floats, ldx apart. False: some are no numbers, or too small or large. */
     bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q);
     /* out[row][line] for all lines of w; q: [chunk][rows]. */
     void (*run)(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out, int64_t ldo);

@@ -9,8 +9,15 @@
 
 OP vf scales_at(const rows_coefs_t *c, int64_t chunk)
 {
-    const float *p = c->at + chunk * c->step;
-    return c->step == 16 ? _mm512_loadu_ps(p) : _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+    const float *p = c->at + (chunk >> c->shift) * c->step;
+    if (c->step == 16) {
+        return _mm512_loadu_ps(p);
+    }
+    if (c->step == 8) {
+        const vf halves = _mm512_castps256_ps512(_mm256_loadu_ps(p));
+        return _mm512_shuffle_f32x4(halves, halves, 0x50);
+    }
+    return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
 }
 
 /* The sum over a quad of q (zp + offset). */
@@ -87,7 +94,8 @@ static void run(const lines_t *fn, const rows_four_t *w, int rows, const rows_co
 
 /* ---- rows of A ------------------------------------------------------------------------------------------------------------------ */
 
-/* One quad, of 16 or 32 floats, as `limbs` bytes each. False: not numbers, or so small that the reciprocal of the scale would be infinite. */
+/* One quad, of 16 or 32 floats, as `limbs` bytes each. False: not numbers, so small that the reciprocal of the scale would be infinite, or so
+ * large that sums would be before they are scaled. */
 OP bool quantise_quad(form_t form, float unit, const float *x, int limbs, int quad, rows_codes_t *q)
 {
     const int n = form == BYTES ? 1 : 2;
@@ -101,7 +109,7 @@ OP bool quantise_quad(form_t form, float unit, const float *x, int limbs, int qu
         largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(v[i]), magnitude));
     }
     const int bits = _mm512_reduce_max_epi32(largest);
-    if (bits >= 0x7f800000 || (bits > 0 && bits < 0x0d800000 /* 2^-100 */)) {
+    if (bits >= 0x71800000 /* 2^100 */ || (bits > 0 && bits < 0x0d800000 /* 2^-100 */)) {
         return false;
     }
     const vf amax = _mm512_castsi512_ps(_mm512_set1_epi32(bits));
