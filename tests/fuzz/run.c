@@ -273,6 +273,16 @@ static double wild_value(uint64_t run, uint64_t h)
     }
 }
 
+/* What products can take without an overflow of any sum. */
+static double spread_value(uint64_t run, uint64_t h, int specials)
+{
+    const double x = (double)(int64_t)h * 0x1p-63;
+
+    if (specials && (h >> 8) % 211 == 0)
+        return h & 1 ? NAN : h & 2 ? INFINITY : -INFINITY;
+    return run % 9 == 0 ? 0 : h >> 3 & 31 ? ldexp(x, (int)(run >> 8) % 12 - 10) : ldexp(x, 8);
+}
+
 /* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
 static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int variant)
 {
@@ -292,6 +302,8 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
             row = i / (inner * lt->dims[t->dead_rows - 1]) * inner + i % inner;
         if (t->wild)
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), wild_value(mix(f->seed + (uint64_t)(i / 16)), h));
+        if (t->spread)
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), spread_value(mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
         if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0))
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
         else if (t->specials && (int)(h % 100) < t->specials)

@@ -196,6 +196,15 @@ static int on_the_fly(fz_t *f, product_t *p, int x)
     return fz_recovered(f, fz_float(f), &q);
 }
 
+/* Numbers of many magnitudes, and some that are none. */
+static int numbers(fz_t *f, int ndims, const int64_t *dims)
+{
+    const int x = fz_input(f, fz_float(f), ndims, dims);
+
+    f->tensors[x].spread = fz_chance(f, 30) ? fz_range(f, 1, 2) : 0;
+    return x;
+}
+
 static int activation(fz_t *f, product_t *p, int ndims, const int64_t *dims, int k_dim)
 {
     const int what = fz_pick(f, 10);
@@ -205,8 +214,8 @@ static int activation(fz_t *f, product_t *p, int ndims, const int64_t *dims, int
     if (what == 1 || what == 2)
         return coded(f, fz_code_type(f), ndims, dims, k_dim, fz_chance(f, 50) ? p->group : p->k);
     if (what == 3)
-        return on_the_fly(f, p, fz_input(f, fz_float(f), ndims, dims));
-    return fz_input(f, fz_float(f), ndims, dims);
+        return on_the_fly(f, p, numbers(f, ndims, dims));
+    return numbers(f, ndims, dims);
 }
 
 static int weight(fz_t *f, const product_t *p, int ndims, const int64_t *dims, int k_dim)
