@@ -126,7 +126,13 @@ def fnuz_square():
     return g.output(g.op("MatMul", [x, y], "f8_e5m2fnuz"))
 
 
-def gated_mlp(codes, m, hidden, inner):
+def linear_rows(g, codes, x, n, out_type):
+    """x times a constant weight stored [k][n], groups along n."""
+    w = dequantize(g, codes, [x["shape"][-1], n], 1, prop="constant")
+    return g.op("MatMul", [x, w], out_type, transpose_a=False, transpose_b=False)
+
+
+def gated_mlp(codes, m, hidden, inner, linear=linear):
     g = Graph(fpmath=codes.decoded, apply_to_int=True)
     x = g.input(codes.decoded, [m, hidden])
     gate = linear(g, codes, x, inner, "f32")
@@ -135,6 +141,59 @@ def gated_mlp(codes, m, hidden, inner):
     product = g.op("Multiply", [gate, up], "f32", auto_broadcast="numpy")
     product = g.op("TypeCast", [product], codes.decoded)
     return g.output(linear(g, codes, product, hidden, codes.decoded))
+
+
+def guide_operands(g, m, k, n):
+    """u8 activations with one scale and zero point, s8 weights [k][n] and f16 scales of 128 rows each."""
+    x = g.op("Dequantize", [g.input("u8", [m, k])], "f32", qtype="per_tensor", axis=1, scales=[0.125], zps=[8])
+    return x, g.input("s8", [k, n], prop="constant"), g.input("f16", [k // 128, n], prop="constant")
+
+
+def guide_per_channel(m, k, n):
+    """A scale for each column of the weights, in attributes; the product goes on in 8 bits."""
+    g = Graph()
+    x = g.op("Dequantize", [g.input("u8", [m, k])], "f32", qtype="per_tensor", axis=1, scales=[0.125], zps=[8])
+    w = g.op("Dequantize", [g.input("s8", [k, n], prop="constant")], "f32", qtype="per_channel", axis=1,
+             scales=[2.0**-(4 + i % 4) for i in range(n)], zps=[0] * n)
+    y = g.op("MatMul", [x, w, g.input("f32", [n], prop="constant")], "f32", transpose_a=False, transpose_b=False)
+    return g.output(g.op("Quantize", [g.op("ReLU", [y], "f32")], "s8", qtype="per_tensor", axis=1, scales=[0.5], zps=[0]))
+
+
+def guide_weight_only(m, k, n):
+    g = Graph(fpmath="f16", apply_to_int=True)
+    codes = Codes("s8", "f16", None, 128, "f16")
+    w = dequantize(g, codes, [k, n], 0, prop="constant")
+    return g.output(g.op("MatMul", [g.input("f16", [m, k]), w], "f16", transpose_a=False, transpose_b=False))
+
+
+def guide_zero_points(m, k, n):
+    """Scales of 128 rows each, zero points of 64."""
+    g = Graph()
+    x, codes, scales = guide_operands(g, m, k, n)
+    w = g.op("DynamicDequantize", [codes, scales, g.input("s8", [k // 64, n], prop="constant")], "f32", qtype="per_group")
+    return g.output(g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=False))
+
+
+def guide_sums(m, k, n):
+    """The same with the sums of code - zero point over 64 elements of a row each, which the caller has already."""
+    g = Graph()
+    x, codes, scales = guide_operands(g, m, k, n)
+    w = g.op("DynamicDequantize", [codes, scales], "f32", qtype="per_group", group_shape=[128, 1])
+    zps = g.op("DynamicDequantize", [g.input("s8", [k // 64, n], prop="constant"), scales], "f32", qtype="per_group", group_shape=[2, 1])
+    sums = g.op("TypeCast", [g.input("s32", [m, k // 64])], "f32")
+    sums = g.op("Multiply", [sums, g.input("f32", [1], prop="host_scalar")], "f32", auto_broadcast="numpy")
+    y, z = (g.op("MatMul", pair, "f32", transpose_a=False, transpose_b=False) for pair in ([x, w], [sums, zps]))
+    return g.output(g.op("Subtract", [y, z], "f32", auto_broadcast="numpy"))
+
+
+def guide_models():
+    """The worked examples of oneDNN's guide to quantisation as graphs. Name -> graph."""
+    return {
+        "guide-per-channel": guide_per_channel(5, 256, 12),
+        "guide-weight-only": guide_weight_only(5, 256, 512),
+        "guide-zero-points": guide_zero_points(5, 256, 64),
+        "guide-sums": guide_sums(5, 256, 64),
+    }
 
 
 # name, quantization_kind, input, codes, scales, zero points, group of each dim (0: all of it)
@@ -192,7 +251,7 @@ def quantise_models():
 
 def models():
     """Name -> graph."""
-    return network_models() | quantise_models() | dequantise_models.models() | attention_models.models()
+    return network_models() | guide_models() | quantise_models() | dequantise_models.models() | attention_models.models()
 
 
 def network_models():
@@ -218,6 +277,8 @@ def network_models():
         "mx-matmul-mxfp8-mxfp8-bf16": mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880, "bf16"),
         "mx-matmul-mxfp8-f32": mx_matmul("f8_e4m3", "f32", "f8_e4m3", 64, 2880, 2880),
         "gated-mlp-int4": gated_mlp(INT4_G128, 1, 4096, 14336),
+        "gated-mlp-int4-groups-n": gated_mlp(Codes("u4", "f16", "u8", 128, "f16"), 1, 4096, 14336, linear_rows),
+        "gated-mlp-s4": gated_mlp(Codes("s4", "f16", None, 128, "f16"), 1, 4096, 14336),
     }
     for name, codes in (("int4", INT4), ("mxfp8", MXFP8), ("mxfp4", MXFP4)):
         graphs[f"llama3-8b-decode-{name}"] = attention(codes, 8, 4, 128, 1, 4096, False)
@@ -238,6 +299,7 @@ def lists():
         check.append(f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}{inputs}")
         if name != "fnuz-square":
             speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache{inputs}")
+    check += [f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1" for name in guide_models()]
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
     return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()} | dequantise_models.lists() | attention_models.lists()
