@@ -111,14 +111,9 @@ static int64_t known_groups(const plan_t *plan, int data, int coef, const int8_t
 /* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11, of 8 bits for integer codes in mode int8. */
 static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand_t *o, int from_end, int64_t head)
 {
-    static const int limbs_of[] = {[sinter_fpmath_mode_tf32] = 2,
-                                   [sinter_fpmath_mode_f16] = 2,
-                                   [sinter_fpmath_mode_bf16] = 2,
-                                   [sinter_fpmath_mode_any] = 2,
-                                   [sinter_fpmath_mode_int8] = 1};
     const codes_table_t *table = codes_table(plan->isa);
     const lt_t *lt = &plan->values[o->data].lt;
-    const int limbs = (size_t)step->mode < sizeof limbs_of / sizeof *limbs_of ? limbs_of[step->mode] : 0;
+    const int limbs = limbs_of(step->mode);
     const decode_how_t floats = {NULL, 0};
     if (!table || !limbs || (int)lt->data_type >= table->n_ops || table->ops[lt->data_type].elems == 0 ||
         (limbs == 1 && dtype_traits(lt->data_type)->cls != DTYPE_INT)) {

@@ -68,12 +68,14 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa
     return why;
 }
 
-const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, matmul_config_t *c)
+const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers, matmul_config_t *c)
 {
     const sinter_cpu_isa_t isa = step->kernel->isa;
     const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = matmul_known_rows(plan, step);
     c->tile = tile_table(isa);
     c->bf16 = bf16;
+    c->limbs = limbs_of(step->mode);
+    c->blocks = integers ? blocks_table(isa) : NULL;
     c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS
               : rows > MM_HEIGHT         ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                          : matmul_ladder[height_for((int)rows)];
@@ -89,12 +91,16 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     if (c == NULL) {
         return sinter_out_of_memory;
     }
-    const char *why = matmul_configure(plan, step, step->kernel->bf16, c);
+    const char *why = matmul_configure(plan, step, step->kernel->bf16, step->kernel->refuse == blocks_refuse, c);
     if (c->bf16 && why != NULL) {
         return sg_fail(sinter_runtime_error, "bf16 matmul: %s", why);
     }
     textbuf_t note;
     text_init(&note, &plan->arena);
+    if (c->blocks != NULL) {
+        text_add(&note, "%s where groups along K are blocks of whole %d; else ",
+                 c->limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)" : "8-bit integers (VNNI)", 4);
+    }
     text_add(&note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
     note_products(&note, c->bf16, step->kernel, why);
     step->jit = c;
@@ -116,6 +122,9 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     if (c->bf16) {
         out->a16 = carve(scratch, &at, rows * MM_LDA, sizeof(uint16_t));
         out->b16 = carve(scratch, &at, MM_STRIP, sizeof(uint16_t));
+    }
+    if (c->blocks != NULL) {
+        blocks_buffers(c->rows, c->limbs, scratch, &at, &out->blocks);
     }
     out->chain = carve(scratch, &at, chain_scratch_bytes(step->post), 1);
     out->tail = carve(scratch, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
@@ -237,6 +246,7 @@ sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const fra
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->isa, &st->tail));
     }
+    blocks_bind(step->jit, &st->b.base, st->K, &st->blocks);
     choose_tiles(st, step->jit, frame->threads, st->tail.rows, st->tail.cols);
     return matmul_count(step, st);
 }
@@ -249,4 +259,5 @@ KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
+KERNEL(matmul_blocks_int8_vnni, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 80, .refuse = blocks_refuse)
 KERNEL(matmul_panel_bf16_avx512, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16_products, .bf16 = true)

@@ -17,9 +17,10 @@
 #include "../quant_tail.h"
 #include "../tile.h"
 #include "../xsmm.h"
+#include "matmul_blocks.h"
 
 enum {
-    MM_ROWS = 128,  /* most rows of a block */
+    MM_ROWS = 512,  /* most rows of a block */
     MM_HEIGHT = 32, /* most rows of one product */
     MM_PANEL = 256, /* most columns of a panel */
     MM_K = 256,     /* most rows of a B strip */
@@ -33,6 +34,8 @@ enum {
 typedef struct matmul_config {
     const tile_table_t *tile;
     bool bf16, jit;
+    const blocks_table_t *blocks; /* NULL: floats only */
+    int limbs;
     int rows;   /* of the buffers, a multiple of a height */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
@@ -52,6 +55,7 @@ typedef struct matmul_state {
     int64_t mat_extent[SINTER_MAX_NDIMS];
     int width, strip, panel, block, k_block; /* index of the strip width, it itself; columns of a panel; rows of a block */
     int64_t n_panels, n_blocks, mats, items;
+    blocks_state_t blocks;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } matmul_state_t;
 
@@ -59,6 +63,7 @@ typedef struct matmul_state {
 typedef struct matmul_buffers {
     float *a, *b, *acc;
     uint16_t *a16, *b16;
+    blocks_buffers_t blocks;
     void *chain, *tail;
 } matmul_buffers_t;
 
@@ -78,7 +83,8 @@ typedef struct matmul_task {
 } matmul_task_t;
 
 /* For kernels that have other ways besides panels; state begins with a matmul_state_t, step->jit with a matmul_config_t. */
-const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, matmul_config_t *c); /* NULL, or why there is no JIT kernel */
+/* integers: where blocks_refuse has nothing against them. NULL, or why there is no JIT kernel. */
+const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers, matmul_config_t *c);
 /* The operands and dims of st alone, from what is known before data is. */
 sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st);
 sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
@@ -89,6 +95,8 @@ sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
 void matmul_seek(matmul_task_t *t, int64_t i);
 /* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
+/* The product of kn elements of K and n columns of the panel from c on, in floats, is added to buf.acc. buf.a and buf.b are overwritten. */
+void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
 /* buf.acc = the product, by panels. */
 void matmul_panel(matmul_task_t *t);
 /* buf.acc through the post chain and the tail to the outputs. */

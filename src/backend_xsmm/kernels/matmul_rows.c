@@ -53,17 +53,6 @@ static bool has_small_codes(sinter_data_type_t type)
     return dtype_traits(type)->bits < 16;
 }
 
-/* Bytes of an activation in integers: 2 where the mode rounds floats to 8 or 11 bits, 1 in mode int8. 0: the mode does not allow them. */
-static int limbs_of(sinter_fpmath_mode_t mode)
-{
-    static const int limbs[] = {[sinter_fpmath_mode_tf32] = 2,
-                                [sinter_fpmath_mode_f16] = 2,
-                                [sinter_fpmath_mode_bf16] = 2,
-                                [sinter_fpmath_mode_any] = 2,
-                                [sinter_fpmath_mode_int8] = 1};
-    return (size_t)mode < sizeof limbs / sizeof *limbs ? limbs[mode] : 0;
-}
-
 static const rows_ops_t *ops_of(const plan_t *plan, int value)
 {
     const rows_table_t *table = rows_table(plan->isa);
@@ -109,9 +98,9 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     }
     textbuf_t note;
     const bool bf16 = refuse_bf16_products(plan, step) == NULL;
-    const char *why = matmul_configure(plan, step, bf16, &c->panel);
+    const char *why = matmul_configure(plan, step, bf16, blocks_refuse(plan, step) == NULL, &c->panel);
     if (bf16 && why != NULL) {
-        why = matmul_configure(plan, step, false, &c->panel);
+        why = matmul_configure(plan, step, false, blocks_refuse(plan, step) == NULL, &c->panel);
     }
     c->table = rows_table(plan->isa);
     c->ops = ops_of(plan, step->p.matmul.b.data);

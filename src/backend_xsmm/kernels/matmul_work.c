@@ -95,19 +95,31 @@ static void finish_rows(matmul_task_t *t, int r)
     }
 }
 
+void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
+{
+    const matmul_state_t *st = t->st;
+    for (int at = 0; at < kn; at += st->k_block) {
+        const int some = (int)at_most(kn - at, st->k_block);
+        matmul_load_a(t, k + at, some);
+        for (int i = c; i < c + n; i += st->strip) {
+            load_b(t, k + at, some, i);
+            product(t, i, round_up(some, MM_STEP));
+        }
+    }
+}
+
 void matmul_panel(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     const int full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
     memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
+    if (st->blocks.block > 0) {
+        blocks_panel(t);
+        return;
+    }
     for (int64_t k = 0; k < st->K; k += st->k_block) {
-        const int kn = (int)at_most(st->K - k, st->k_block);
-        matmul_load_a(t, k, kn);
-        for (int c = 0; c < t->cols; c += st->strip) {
-            load_b(t, k, kn, c);
-            product(t, c, round_up(kn, MM_STEP));
-        }
+        matmul_add(t, k, (int)at_most(st->K - k, st->k_block), 0, t->cols);
     }
 }
 

@@ -15,6 +15,17 @@ static inline int64_t known_dim(const plan_t *plan, int value, int from_end)
     return lt->ndims < 0 || n < 0 ? -1 : n;
 }
 
+/* Bytes of an activation in integers: 2 where the mode rounds floats to 8 or 11 bits, 1 in mode int8. 0: the mode does not allow them. */
+static inline int limbs_of(sinter_fpmath_mode_t mode)
+{
+    static const int limbs[] = {[sinter_fpmath_mode_tf32] = 2,
+                                [sinter_fpmath_mode_f16] = 2,
+                                [sinter_fpmath_mode_bf16] = 2,
+                                [sinter_fpmath_mode_any] = 2,
+                                [sinter_fpmath_mode_int8] = 1};
+    return (size_t)mode < sizeof limbs / sizeof *limbs ? limbs[mode] : 0;
+}
+
 static inline const char *refuse_bf16_products(const plan_t *plan, const step_t *step)
 {
     if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {

@@ -1,0 +1,214 @@
+/* Matmul of many rows in integers: what it takes, and the work around the micro-kernels. What it does not take goes by panels of floats. */
+#include "matmul_blocks.h"
+
+#include <math.h>
+
+#include "matmul.h"
+#include "products.h"
+
+enum { ZP_MOST = 255 }; /* sums stay below 2^31 */
+
+const blocks_table_t *blocks_table(sinter_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512_vnni) {
+        return &blocks_table_avx512_vnni;
+    }
+#endif
+    (void)isa;
+    return NULL;
+}
+
+static int64_t at_most(int64_t n, int64_t most)
+{
+    return n < most ? n : most;
+}
+
+/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
+
+/* What a value of B is multiplied with to be an integer; 0: none of 8 bits. */
+static float steps_of(sinter_data_type_t type)
+{
+    const dtype_traits_t *t = dtype_traits(type);
+    return t->cls == DTYPE_INT && t->bits <= 8 ? 1 : type == sinter_f4_e2m1 ? 2 : 0;
+}
+
+const char *blocks_refuse(const plan_t *plan, const step_t *step)
+{
+    const operand_t *a = &step->p.matmul.a, *b = &step->p.matmul.b;
+    const dtype_traits_t *zp = b->zp < 0 ? NULL : dtype_traits(plan->values[b->zp].lt.data_type);
+    const sinter_data_type_t type = plan->values[b->data].lt.data_type;
+    if (limbs_of(step->mode) == 0) {
+        return "the fpmath mode does not allow products of integers";
+    }
+    if (steps_of(type) == 0 || b->split != sinter_data_type_undef) {
+        return "codes of B are no small integers";
+    }
+    if (b->scale < 0 || (zp != NULL && zp->cls != DTYPE_INT)) {
+        return "B has no scales, or zero points that are no integers";
+    }
+    if (a->scale >= 0 || a->zp >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16) {
+        return "A is codes";
+    }
+    return blocks_table(plan->isa) == NULL ? "no VNNI" : NULL;
+}
+
+/* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
+
+/* The longest block that groups of n elements are made of; 0: none. */
+static int64_t longest_block(int64_t n)
+{
+    for (int64_t parts = 1; n / parts >= BLOCKS_LEAST; parts++) {
+        if (n % parts == 0 && n / parts <= BLOCKS_LONGEST && n / parts % 4 == 0) {
+            return n / parts;
+        }
+    }
+    return 0;
+}
+
+/* Elements of K with one coefficient; 0: all. */
+static int64_t group_of(const void *data, int64_t stride, int64_t group, int64_t K)
+{
+    return data == NULL || stride == 0 || group >= K ? 0 : group;
+}
+
+void blocks_bind(const matmul_config_t *c, const tile_src_t *b, int64_t K, blocks_state_t *st)
+{
+    *st = (blocks_state_t){0};
+    if (c->blocks == NULL || K < 1) {
+        return;
+    }
+    const int64_t scale = group_of(b->scale_type, b->scale_rs, b->scale_gr, K), zp = group_of(b->zp_type, b->zp_rs, b->zp_gr, K);
+    const int64_t small = scale == 0 || (zp != 0 && zp < scale) ? zp : scale, large = small == zp ? scale : zp;
+    if (small != 0 && large % small != 0) {
+        return;
+    }
+    st->block = small == 0 ? BLOCKS_LONGEST : (int)longest_block(small);
+    if (st->block == 0) {
+        return;
+    }
+    st->k = BLOCKS_K / st->block * st->block;
+    st->steps = steps_of(b->dtype);
+    st->folded = b->type->bits <= 4 && (b->zp_type == NULL || b->zp_type->bits <= 4);
+    st->offset = b->dtype == sinter_u8 ? 128 : 0;
+    st->shifted = !st->folded && (b->zp_type != NULL || st->offset != 0);
+}
+
+void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks_buffers_t *out)
+{
+    const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP, r = (size_t)rows;
+    out->a.byte = carve(base, at, r * (size_t)limbs, BLOCKS_K);
+    out->a.scale = carve(base, at, r * BLOCKS_MOST, sizeof(float));
+    out->a.sum = carve(base, at, r * BLOCKS_MOST, sizeof(int32_t));
+    out->b.byte = carve(base, at, BLOCKS_K, BLOCKS_STRIP);
+    out->b.start = carve(base, at, coefs, sizeof(int32_t));
+    out->b.scale = carve(base, at, coefs, sizeof(float));
+    out->b.zp = carve(base, at, coefs, sizeof(int32_t));
+}
+
+/* ---- A -------------------------------------------------------------------------------------------------------------------------- */
+
+/* kn elements of all rows, some at a time by way of floats. False: some are not for integers. */
+static bool load_a(const matmul_task_t *t, int64_t k, int kn)
+{
+    const int limbs = t->c->limbs;
+    matmul_task_t some = *t;
+    bool usable = true;
+    for (int r = 0; r < t->rows && usable; r += MM_HEIGHT) {
+        const blocks_a_t *all = &t->buf.blocks.a;
+        const blocks_a_t to = {all->byte + (size_t)r * (size_t)limbs * BLOCKS_K, all->scale + r * BLOCKS_MOST, all->sum + r * BLOCKS_MOST};
+        some.row0 = t->row0 + r;
+        some.rows = (int)at_most(t->rows - r, MM_HEIGHT);
+        matmul_load_a(&some, k, kn);
+        usable = t->c->blocks->quantise(t->buf.a, MM_LDA, some.rows, kn, t->st->blocks.block, limbs, &to);
+    }
+    return usable;
+}
+
+/* ---- B -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Scales or zero points of n columns from column c of B on, for element k of K. */
+static void load_coefs(const matmul_task_t *t, bool zps, int64_t k, int64_t c, int n, float *to)
+{
+    const tile_src_t *b = &t->b;
+    const int64_t gr = zps ? b->zp_gr : b->scale_gr, gc = zps ? b->zp_gc : b->scale_gc, first = c / gc, last = (c + n - 1) / gc;
+    const tile_src_t m = {.data = zps ? b->zp : b->scale,
+                          .type = zps ? b->zp_type : b->scale_type,
+                          .dtype = zps ? b->zp_dtype : b->scale_dtype,
+                          .first = zps ? b->zp_first : b->scale_first,
+                          .rs = zps ? b->zp_rs : b->scale_rs,
+                          .cs = zps ? b->zp_cs : b->scale_cs,
+                          .scale_gr = 1,
+                          .scale_gc = 1,
+                          .zp_gr = 1,
+                          .zp_gc = 1};
+    t->c->tile->load(&m, k / gr, 1, first, (int)(last - first + 1), to, BLOCKS_STRIP, 1, (int)(last - first + 1));
+    for (int i = gc > 1 ? n - 1 : -1; i >= 0; i--) {
+        to[i] = to[(c + i) / gc - first];
+    }
+}
+
+/* Coefficients of block i, at element k of K. False: they are not for integers. */
+static bool load_block_coefs(const matmul_task_t *t, int64_t k, int i, int64_t c, int n)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const blocks_b_t *b = &t->buf.blocks.b;
+    float *scale = b->scale + i * BLOCKS_STRIP, zp[BLOCKS_STRIP] = {0};
+    bool usable = true;
+    load_coefs(t, false, k, c, n, scale);
+    if (st->shifted && t->b.zp != NULL) {
+        load_coefs(t, true, k, c, n, zp);
+    }
+    for (int e = 0; e < BLOCKS_STRIP; e++) {
+        scale[e] = e < n ? scale[e] / st->steps : 0;
+        usable = usable && fabsf(scale[e]) < INFINITY && fabsf(zp[e]) <= ZP_MOST;
+    }
+    for (int e = 0; st->shifted && usable && e < BLOCKS_STRIP; e++) {
+        b->zp[i * BLOCKS_STRIP + e] = (int32_t)(zp[e] - st->offset);
+    }
+    return usable;
+}
+
+/* kn elements of the strip at column c of the panel. */
+static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const blocks_b_t *b = &t->buf.blocks.b;
+    const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP), some = BLOCKS_LONGEST / st->block * st->block;
+    tile_src_t codes = t->b;
+    bool usable = true;
+    codes.scale = NULL;
+    codes.zp = st->folded ? codes.zp : NULL;
+    for (int at = 0; at < kn && usable; at += some) {
+        const int n = (int)at_most(kn - at, some), n_pad = (n + 3) / 4 * 4;
+        t->c->tile->load(&codes, k + at, n, t->n0 + c, cols, t->buf.b, BLOCKS_STRIP, n_pad, BLOCKS_STRIP);
+        for (int e = 0; e < n && usable; e += st->block) {
+            const int i = (at + e) / st->block;
+            t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n_pad - e, st->block), st->steps, st->offset,
+                               b->byte + (at + e) * BLOCKS_STRIP, b->start + i * BLOCKS_STRIP);
+            usable = load_block_coefs(t, k + at + e, i, t->n0 + c, cols);
+        }
+    }
+    return usable;
+}
+
+/* ---- the product ---------------------------------------------------------------------------------------------------------------- */
+
+void blocks_panel(matmul_task_t *t)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const int64_t K = t->st->K;
+    blocks_b_t b = t->buf.blocks.b;
+    b.shifted = st->shifted;
+    for (int64_t k = 0; k < K; k += st->k) {
+        const int kn = (int)at_most(K - k, st->k);
+        const bool usable = load_a(t, k, kn);
+        for (int c = 0; c < t->cols; c += BLOCKS_STRIP) {
+            if (usable && load_b(t, k, kn, c)) {
+                t->c->blocks->product(t->rows, kn, st->block, t->c->limbs, &t->buf.blocks.a, &b, t->buf.acc + c, MM_PANEL);
+            } else {
+                matmul_add(t, k, kn, c, (int)at_most(t->cols - c, BLOCKS_STRIP));
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+/* Matmul of many rows in integers, for the fpmath modes that allow it: products of codes with activations of 8 or 16 bits are exact, and so are
+ * their sums over a block of K, inside which no scale and no zero point changes.
+ *
+ * Each row of A is quantised block by block, by its largest element there, to `limbs` signed bytes: x = scale * (256 * high + low), or scale *
+ * high. They are kept with 128 added, since one factor of a VNNI product must not be negative; B is kept as signed bytes w. With z what w is
+ * more than the code's value in units of its scale:
+ *
+ *   c += scale_a * scale_b * (sum over the block of (a + 128) w  -  128 * sum of w  -  z * sum of a)
+ *
+ * The second term depends on B alone and is what the sums start from. */
+#ifndef SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
+#define SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
+
+#include "../kernel.h"
+#include "../tile.h"
+
+enum {
+    BLOCKS_K = 256,     /* most elements of K worked off together */
+    BLOCKS_STRIP = 64,  /* columns of B */
+    BLOCKS_LEAST = 16,  /* elements of a block, but for the last one, */
+    BLOCKS_LONGEST = 128,
+    BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST
+};
+
+/* Rows of A over at most BLOCKS_K elements. */
+typedef struct blocks_a {
+    uint8_t *byte; /* [row][high, low][BLOCKS_K] */
+    float *scale;  /* [row][BLOCKS_MOST] */
+    int32_t *sum;  /* [row][BLOCKS_MOST] */
+} blocks_a_t;
+
+/* A strip of B over as many. */
+typedef struct blocks_b {
+    int8_t *byte;   /* [k / 4][column][4] */
+    int32_t *start; /* [block][column] */
+    float *scale;   /* [block][column] */
+    int32_t *zp;    /* [block][column]: z */
+    bool shifted;   /* there is a z */
+} blocks_b_t;
+
+typedef struct blocks_table {
+    /* n elements of each of so many rows. False: some are no numbers, or too small. */
+    bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs, const blocks_a_t *to);
+    /* byte and start of one block, from rows of BLOCKS_STRIP values: w = value * by - offset. n: a multiple of 4. */
+    void (*pack)(const float *x, int n, float by, float offset, int8_t *byte, int32_t *start);
+    /* c[row][column] += the products of n elements of K. */
+    void (*product)(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc);
+} blocks_table_t;
+
+/* One execute. */
+typedef struct blocks_state {
+    int block, k;        /* elements of a block, 0: not for integers; of blocks worked off together */
+    float steps, offset; /* w = value * steps - offset */
+    bool folded;         /* values are less their zero points: z is zero */
+    bool shifted;
+} blocks_state_t;
+
+typedef struct blocks_buffers {
+    blocks_a_t a;
+    blocks_b_t b;
+} blocks_buffers_t;
+
+struct matmul_config;
+struct matmul_task;
+
+const char *blocks_refuse(const plan_t *plan, const step_t *step);
+/* b: of the operand, at no batch in particular. */
+void blocks_bind(const struct matmul_config *c, const tile_src_t *b, int64_t K, blocks_state_t *st);
+/* Carves from base (NULL: only counts) on. */
+void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks_buffers_t *out);
+/* Adds the product to the task's sums. */
+void blocks_panel(struct matmul_task *t);
+
+/* NULL: this ISA has none. */
+const blocks_table_t *blocks_table(sinter_cpu_isa_t isa);
+extern const blocks_table_t blocks_table_avx512_vnni;
+
+#endif

@@ -1,0 +1,217 @@
+/* Matmul of many rows in integers with AVX-512 VNNI. */
+#include "matmul_blocks.h"
+
+#if defined(__x86_64__)
+
+#include <string.h>
+
+#include <immintrin.h>
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")))
+#define OP TARGET static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef __m512i vi;
+typedef __m512 vf;
+
+enum {
+    ROWS = 6, /* of bytes: their sums fill 24 registers */
+    VECTORS = BLOCKS_STRIP / 16,
+    MOST_2 = 127 * 256 + 127, /* of two limbs, the lower one from -128 to 127 */
+    MOST_1 = 127,
+};
+
+static inline int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- A -------------------------------------------------------------------------------------------------------------------------- */
+
+OP __mmask16 lanes(int n)
+{
+    return n >= 16 ? 0xffff : (__mmask16)((1 << n) - 1);
+}
+
+/* Up to a block of one row, zeros up to a multiple of 4 elements. */
+OP bool quantise_block(const float *x, int n, int limbs, uint8_t *to, float *scale, int32_t *sum)
+{
+    vi most = _mm512_setzero_si512(), total = most;
+    for (int i = 0; i < n; i += 16) {
+        const vi bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(lanes(n - i), x + i));
+        most = _mm512_max_epi32(most, _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MAX)));
+    }
+    const float amax = _mm512_reduce_max_ps(_mm512_castsi512_ps(most)), most_int = limbs == 2 ? MOST_2 : MOST_1;
+    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(0x7f800000)) || (amax > 0 && amax < 0x1p-100f)) {
+        return false;
+    }
+    const vf by = _mm512_set1_ps(amax > 0 ? most_int / amax : 0);
+    const vi half = _mm512_set1_epi32(128);
+    for (int i = 0; i < n; i += 16) {
+        const __mmask16 there = lanes(n - i), kept = lanes((n - i + 3) / 4 * 4);
+        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, x + i), by)), up = _mm512_add_epi32(y, half);
+        total = _mm512_add_epi32(total, y);
+        if (limbs == 2) {
+            _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, _mm512_add_epi32(_mm512_srai_epi32(up, 8), half));
+            _mm512_mask_cvtepi32_storeu_epi8(to + BLOCKS_K + i, kept, up);
+        } else {
+            _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, up);
+        }
+    }
+    *scale = amax / most_int;
+    *sum = _mm512_reduce_add_epi32(total);
+    return true;
+}
+
+OP bool quantise_rows(const float *x, int64_t ldx, int rows, int n, int block, int limbs, const blocks_a_t *to)
+{
+    bool ok = true;
+    for (int r = 0; r < rows && ok; r++) {
+        uint8_t *byte = to->byte + r * limbs * BLOCKS_K;
+        for (int k = 0, b = 0; k < n && ok; k += block, b++) {
+            const int at = r * BLOCKS_MOST + b;
+            ok = quantise_block(x + r * ldx + k, least(block, n - k), limbs, byte + k, to->scale + at, to->sum + at);
+        }
+    }
+    return ok;
+}
+
+TARGET static bool quantise(const float *x, int64_t ldx, int rows, int n, int block, int limbs, const blocks_a_t *to)
+{
+    return limbs == 2 ? quantise_rows(x, ldx, rows, n, block, 2, to) : quantise_rows(x, ldx, rows, n, block, 1, to);
+}
+
+/* ---- B -------------------------------------------------------------------------------------------------------------------------- */
+
+TARGET static void pack(const float *x, int n, float by, float offset, int8_t *byte, int32_t *start)
+{
+    const vi by_column = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const vf factor = _mm512_set1_ps(by), less = _mm512_set1_ps(offset);
+    vi sum[VECTORS];
+    UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+        sum[v] = _mm512_setzero_si512();
+    }
+    for (int k = 0; k < n; k += 4, byte += 4 * BLOCKS_STRIP) {
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            vi w[4];
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                w[i] = _mm512_cvtps_epi32(_mm512_fmsub_ps(_mm512_loadu_ps(x + (k + i) * BLOCKS_STRIP + v * 16), factor, less));
+            }
+            const vi rows = _mm512_packs_epi16(_mm512_packs_epi32(w[0], w[1]), _mm512_packs_epi32(w[2], w[3]));
+            const vi columns = _mm512_shuffle_epi8(rows, by_column);
+            _mm512_store_si512(byte + v * 64, columns);
+            sum[v] = _mm512_dpbusd_epi32(sum[v], _mm512_set1_epi8((char)128), columns);
+        }
+    }
+    UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+        _mm512_store_si512(start + v * 16, _mm512_sub_epi32(_mm512_setzero_si512(), sum[v]));
+    }
+}
+
+/* ---- A B ------------------------------------------------------------------------------------------------------------------------ */
+
+/* sum + u * s: GCC copies the sums around the intrinsic. */
+OP vi dp(vi sum, vi u, vi s)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
+    return sum;
+}
+
+/* One block of n rows of one or two rows of bytes each. */
+OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, const float *scale_a, const int32_t *sum_a, const int8_t *w,
+                 const blocks_b_t *b, int at, float *c, int64_t ldc)
+{
+    vi acc[ROWS][VECTORS];
+    UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+        const vi start = _mm512_load_si512(b->start + at + v * 16);
+        UNROLL
+        for (int r = 0; r < n * limbs; r++) {
+            acc[r][v] = start;
+        }
+    }
+    for (int k = 0; k < length; k += 4, w += 4 * BLOCKS_STRIP) {
+        vi y[VECTORS];
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            y[v] = _mm512_load_si512(w + v * 64);
+        }
+        UNROLL
+        for (int r = 0; r < n * limbs; r++) {
+            int32_t x;
+            memcpy(&x, a + r * BLOCKS_K + k, sizeof x);
+            const vi u = _mm512_set1_epi32(x);
+            UNROLL
+            for (int v = 0; v < VECTORS; v++) {
+                acc[r][v] = dp(acc[r][v], u, y[v]);
+            }
+        }
+    }
+    UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+        const vf scale = _mm512_load_ps(b->scale + at + v * 16);
+        UNROLL
+        for (int r = 0; r < n; r++) {
+            float *to = c + r * ldc + v * 16;
+            vi x = limbs == 2 ? _mm512_add_epi32(_mm512_slli_epi32(acc[2 * r][v], 8), acc[2 * r + 1][v]) : acc[r][v];
+            if (shifted) {
+                x = _mm512_sub_epi32(x, _mm512_mullo_epi32(_mm512_load_si512(b->zp + at + v * 16), _mm512_set1_epi32(sum_a[r * BLOCKS_MOST])));
+            }
+            const vf y = _mm512_mul_ps(_mm512_cvtepi32_ps(x), scale);
+            _mm512_storeu_ps(to, _mm512_fmadd_ps(y, _mm512_set1_ps(scale_a[r * BLOCKS_MOST]), _mm512_loadu_ps(to)));
+        }
+    }
+}
+
+/* All blocks of n rows. */
+OP void rows_of(int n, int limbs, bool shifted, int length, int block, const uint8_t *a, const float *scale, const int32_t *sum,
+                const blocks_b_t *b, float *c, int64_t ldc)
+{
+    for (int k = 0, i = 0; k < length; k += block, i++) {
+        block_of(n, limbs, shifted, least(block, length - k), a + k, scale + i, sum + i, b->byte + k * BLOCKS_STRIP, b, i * BLOCKS_STRIP, c,
+                 ldc);
+    }
+}
+
+OP void product_of(int limbs, bool shifted, int rows, int length, int block, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
+{
+    const int step = ROWS / limbs;
+    const uint8_t *byte = a->byte;
+    const float *scale = a->scale;
+    const int32_t *sum = a->sum;
+    for (int r = 0, n; r < rows; r += n, byte += n * limbs * BLOCKS_K, scale += n * BLOCKS_MOST, sum += n * BLOCKS_MOST, c += n * ldc) {
+        n = rows - r >= step ? step : rows - r >= 2 ? 2 : 1;
+        if (n == step) {
+            rows_of(step, limbs, shifted, length, block, byte, scale, sum, b, c, ldc);
+        } else if (n == 2) {
+            rows_of(2, limbs, shifted, length, block, byte, scale, sum, b, c, ldc);
+        } else {
+            rows_of(1, limbs, shifted, length, block, byte, scale, sum, b, c, ldc);
+        }
+    }
+}
+
+#define PRODUCT(limbs, shifted)                                                                                                            \
+    TARGET static void product_##limbs##shifted(int rows, int n, int block, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc) \
+    {                                                                                                                                      \
+        product_of(limbs, shifted, rows, n, block, a, b, c, ldc);                                                                          \
+    }
+PRODUCT(1, 0)
+PRODUCT(1, 1)
+PRODUCT(2, 0)
+PRODUCT(2, 1)
+
+static void product(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
+{
+    static void (*const of[2][2])(int, int, int, const blocks_a_t *, const blocks_b_t *, float *, int64_t) = {{product_10, product_11},
+                                                                                                             {product_20, product_21}};
+    of[limbs - 1][b->shifted](rows, n, block, a, b, c, ldc);
+}
+
+const blocks_table_t blocks_table_avx512_vnni = {quantise, pack, product};
+
+#endif
