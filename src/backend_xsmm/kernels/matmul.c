@@ -246,15 +246,30 @@ sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const fra
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->isa, &st->tail));
     }
-    blocks_bind(step->jit, &st->b.base, st->K, &st->blocks);
     choose_tiles(st, step->jit, frame->threads, st->tail.rows, st->tail.cols);
+    blocks_bind(step->jit, st);
     return matmul_count(step, st);
+}
+
+size_t matmul_shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
+{
+    const matmul_config_t *c = step->jit;
+    matmul_state_t st;
+    blocks_whole_t whole;
+    (void)plan;
+    if (c->blocks == NULL || matmul_bind(step, frame, &st) != sinter_success) {
+        return 0; /* prepare says what is wrong */
+    }
+    st.n_panels = 2; /* as if there were more than one */
+    blocks_bind(c, &st);
+    return blocks_share(c, &st.blocks, NULL, &whole);
 }
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
 #define MATMUL \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .prepare = matmul_prepare, .work = matmul_work, .phases = 1
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = matmul_shared_bytes, .prepare = matmul_prepare, \
+    .work = matmul_work, .phases = 2
 KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)

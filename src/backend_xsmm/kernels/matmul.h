@@ -64,6 +64,7 @@ typedef struct matmul_buffers {
     float *a, *b, *acc;
     uint16_t *a16, *b16;
     blocks_buffers_t blocks;
+    blocks_whole_t whole;
     void *chain, *tail;
 } matmul_buffers_t;
 
@@ -77,7 +78,7 @@ typedef struct matmul_task {
     matmul_buffers_t buf;
     tile_src_t b;
     int64_t idx[SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
-    int64_t row0, n0;
+    int64_t mat, row0, n0;
     int rows, cols;
     bool tail;
 } matmul_task_t;
@@ -91,6 +92,8 @@ sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const fra
 int64_t matmul_known_rows(const plan_t *plan, const step_t *step); /* that share one B; -1: not known at compile */
 /* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
+/* n rows from row0 on of matrix mat. */
+void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
 /* Item i of st->items. */
 void matmul_seek(matmul_task_t *t, int64_t i);
 /* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
@@ -101,6 +104,7 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
 void matmul_panel(matmul_task_t *t);
 /* buf.acc through the post chain and the tail to the outputs. */
 void matmul_finish(matmul_task_t *t);
+size_t matmul_shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame);
 void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                  void *scratch, void *shared);
 

@@ -6,7 +6,10 @@
 #include "matmul.h"
 #include "products.h"
 
-enum { ZP_MOST = 255 }; /* sums stay below 2^31 */
+enum {
+    ZP_MOST = 255,        /* sums stay below 2^31 */
+    WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
+};
 
 const blocks_table_t *blocks_table(sinter_cpu_isa_t isa)
 {
@@ -72,8 +75,23 @@ static int64_t group_of(const void *data, int64_t stride, int64_t group, int64_t
     return data == NULL || stride == 0 || group >= K ? 0 : group;
 }
 
-void blocks_bind(const matmul_config_t *c, const tile_src_t *b, int64_t K, blocks_state_t *st)
+/* Whether all of A is quantised before anything else, and what it takes. */
+static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, blocks_state_t *st)
 {
+    const int64_t row_bytes = (int64_t)c->limbs * BLOCKS_K + BLOCKS_MOST * (int64_t)(sizeof(float) + sizeof(int32_t)) + 1;
+    int64_t bytes;
+    st->pieces = (all->K + st->k - 1) / st->k;
+    st->mats = all->mats;
+    st->rows = (all->rows / MM_HEIGHT + 1) * MM_HEIGHT;
+    st->once = all->n_panels > 1 && mul_i64(st->pieces, st->mats, &bytes) && mul_i64(bytes, st->rows, &bytes) &&
+               mul_i64(bytes, row_bytes, &bytes) && bytes <= WHOLE_MOST;
+}
+
+void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
+{
+    const tile_src_t *b = &all->b.base;
+    const int64_t K = all->K;
+    blocks_state_t *st = &all->blocks;
     *st = (blocks_state_t){0};
     if (c->blocks == NULL || K < 1) {
         return;
@@ -92,6 +110,18 @@ void blocks_bind(const matmul_config_t *c, const tile_src_t *b, int64_t K, block
     st->folded = b->type->bits <= 4 && (b->zp_type == NULL || b->zp_type->bits <= 4);
     st->offset = b->dtype == sinter_u8 ? 128 : 0;
     st->shifted = !st->folded && (b->zp_type != NULL || st->offset != 0);
+    bind_whole(c, all, st);
+}
+
+size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned char *base, blocks_whole_t *out)
+{
+    const size_t rows = st->once ? (size_t)(st->pieces * st->mats * st->rows) : 0;
+    size_t at = 0;
+    out->a.byte = carve(base, &at, rows * (size_t)c->limbs, BLOCKS_K);
+    out->a.scale = carve(base, &at, rows * BLOCKS_MOST, sizeof(float));
+    out->a.sum = carve(base, &at, rows * BLOCKS_MOST, sizeof(int32_t));
+    out->usable = carve(base, &at, rows / MM_HEIGHT, sizeof(bool));
+    return at;
 }
 
 void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks_buffers_t *out)
@@ -108,19 +138,55 @@ void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks
 
 /* ---- A -------------------------------------------------------------------------------------------------------------------------- */
 
-/* kn elements of all rows, some at a time by way of floats. False: some are not for integers. */
-static bool load_a(const matmul_task_t *t, int64_t k, int kn)
+static blocks_a_t rows_from(const blocks_a_t *a, int limbs, int64_t row)
 {
-    const int limbs = t->c->limbs;
+    return (blocks_a_t){a->byte + row * limbs * BLOCKS_K, a->scale + row * BLOCKS_MOST, a->sum + row * BLOCKS_MOST};
+}
+
+/* kn elements of a task's rows, at most MM_HEIGHT of them, by way of floats. False: some are not for integers. */
+static bool quantise_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
+{
+    matmul_load_a(t, k, kn);
+    return t->c->blocks->quantise(t->buf.a, MM_LDA, t->rows, kn, t->st->blocks.block, t->c->limbs, to);
+}
+
+/* Of a matrix, from a multiple of MM_HEIGHT on. */
+static int64_t whole_row(const blocks_state_t *st, int64_t piece, int64_t mat, int64_t row)
+{
+    return (piece * st->mats + mat) * st->rows + row;
+}
+
+void blocks_quantise(matmul_task_t *t, int tid, int nth)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const blocks_whole_t *whole = &t->buf.whole;
+    const int64_t heights = (t->st->rows + MM_HEIGHT - 1) / MM_HEIGHT, all = t->st->rows > 0 ? st->mats * heights : 0;
+    int64_t begin, end;
+    share(all, tid, nth, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t mat = i / heights, row = i % heights * MM_HEIGHT;
+        matmul_seek_rows(t, mat, row, (int)at_most(t->st->rows - row, MM_HEIGHT));
+        for (int64_t p = 0; p < st->pieces; p++) {
+            const int64_t k = p * st->k, to = whole_row(st, p, mat, row);
+            const blocks_a_t a = rows_from(&whole->a, t->c->limbs, to);
+            whole->usable[to / MM_HEIGHT] = quantise_rows(t, k, (int)at_most(t->st->K - k, st->k), &a);
+        }
+    }
+}
+
+/* kn elements of all rows of a task. False: some are not for integers. */
+static bool load_a(const matmul_task_t *t, int64_t k, int kn, blocks_a_t *a)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const int64_t first = st->once ? whole_row(st, k / st->k, t->mat, t->row0) : 0;
     matmul_task_t some = *t;
     bool usable = true;
+    *a = st->once ? rows_from(&t->buf.whole.a, t->c->limbs, first) : t->buf.blocks.a;
     for (int r = 0; r < t->rows && usable; r += MM_HEIGHT) {
-        const blocks_a_t *all = &t->buf.blocks.a;
-        const blocks_a_t to = {all->byte + (size_t)r * (size_t)limbs * BLOCKS_K, all->scale + r * BLOCKS_MOST, all->sum + r * BLOCKS_MOST};
+        const blocks_a_t to = rows_from(a, t->c->limbs, r);
         some.row0 = t->row0 + r;
         some.rows = (int)at_most(t->rows - r, MM_HEIGHT);
-        matmul_load_a(&some, k, kn);
-        usable = t->c->blocks->quantise(t->buf.a, MM_LDA, some.rows, kn, t->st->blocks.block, limbs, &to);
+        usable = st->once ? t->buf.whole.usable[(first + r) / MM_HEIGHT] : quantise_rows(&some, k, kn, &to);
     }
     return usable;
 }
@@ -202,10 +268,11 @@ void blocks_panel(matmul_task_t *t)
     b.shifted = st->shifted;
     for (int64_t k = 0; k < K; k += st->k) {
         const int kn = (int)at_most(K - k, st->k);
-        const bool usable = load_a(t, k, kn);
+        blocks_a_t a;
+        const bool usable = load_a(t, k, kn, &a);
         for (int c = 0; c < t->cols; c += BLOCKS_STRIP) {
             if (usable && load_b(t, k, kn, c)) {
-                t->c->blocks->product(t->rows, kn, st->block, t->c->limbs, &t->buf.blocks.a, &b, t->buf.acc + c, MM_PANEL);
+                t->c->blocks->product(t->rows, kn, st->block, t->c->limbs, &a, &b, t->buf.acc + c, MM_PANEL);
             } else {
                 matmul_add(t, k, kn, c, (int)at_most(t->cols - c, BLOCKS_STRIP));
             }

@@ -53,7 +53,15 @@ typedef struct blocks_state {
     float steps, offset; /* w = value * steps - offset */
     bool folded;         /* values are less their zero points: z is zero */
     bool shifted;
+    bool once;                  /* A is quantised once, for all threads and panels */
+    int64_t pieces, mats, rows; /* then: of K, each of st->k; rows of each matrix, whole heights */
 } blocks_state_t;
+
+/* All of A, in memory that threads share. */
+typedef struct blocks_whole {
+    blocks_a_t a; /* [piece][matrix][row]... */
+    bool *usable; /* [piece][matrix][row / MM_HEIGHT] */
+} blocks_whole_t;
 
 typedef struct blocks_buffers {
     blocks_a_t a;
@@ -61,11 +69,16 @@ typedef struct blocks_buffers {
 } blocks_buffers_t;
 
 struct matmul_config;
+struct matmul_state;
 struct matmul_task;
 
 const char *blocks_refuse(const plan_t *plan, const step_t *step);
-/* b: of the operand, at no batch in particular. */
-void blocks_bind(const struct matmul_config *c, const tile_src_t *b, int64_t K, blocks_state_t *st);
+/* st->blocks, from the rest of the state. */
+void blocks_bind(const struct matmul_config *c, struct matmul_state *st);
+/* Bytes of shared memory at base (NULL: only counts). */
+size_t blocks_share(const struct matmul_config *c, const blocks_state_t *st, unsigned char *base, blocks_whole_t *out);
+/* This thread's part of A. */
+void blocks_quantise(struct matmul_task *t, int tid, int nth);
 /* Carves from base (NULL: only counts) on. */
 void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks_buffers_t *out);
 /* Adds the product to the task's sums. */

@@ -213,6 +213,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     if (!st->few) {
         return sinter_success;
     }
+    st->panel.blocks = (blocks_state_t){0}; /* rows that are not for integers here are not for them there */
     fill_table(c->ops, st->panel.b.base.type, st->table);
     choose_panel(st, frame->threads);
     return matmul_count(step, &st->panel);
@@ -252,7 +253,7 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     rows_buffers_t b;
     (void)plan;
     if (matmul_bind(step, frame, &st.panel) != sinter_success || !bind_rows(step->jit, step->kernel->isa, &st)) {
-        return 0; /* prepare says what is wrong */
+        return matmul_shared_bytes(plan, step, frame);
     }
     return rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
 }
@@ -363,6 +364,9 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
         matmul_work(plan, step, frame, state, phase, tid, nth, scratch, shared);
         return;
     }
+    if (phase == 0) {
+        return;
+    }
     rows_task_t w = {.t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
     int64_t begin, end, mat = -1;
     bool usable = false;
@@ -391,5 +395,5 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 
 #define ROWS                                                                                                                               \
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare, .work = work,     \
-    .phases = 1
+    .phases = 2
 KERNEL(matmul_rows_int8_vnni, ROWS, .isa = sinter_isa_avx512_vnni, .cost = 50, .refuse = refuse_codes)

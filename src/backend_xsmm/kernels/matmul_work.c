@@ -132,20 +132,38 @@ void matmul_finish(matmul_task_t *t)
     }
 }
 
+void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    walk_seek(t->st->n_mat, t->st->mat_extent, mat, at);
+    for (int k = 0; k < t->st->n_mat; k++) {
+        t->idx[t->st->mat_dim[k]] = at[k];
+    }
+    t->mat = mat;
+    t->row0 = row0;
+    t->rows = n;
+}
+
 void matmul_seek(matmul_task_t *t, int64_t i)
 {
     const matmul_state_t *st = t->st;
-    int64_t at[SINTER_MAX_NDIMS];
-    const int64_t block = i % st->n_blocks, panel = i / st->n_blocks % st->n_panels;
-    walk_seek(st->n_mat, st->mat_extent, i / st->n_blocks / st->n_panels, at);
-    for (int k = 0; k < st->n_mat; k++) {
-        t->idx[st->mat_dim[k]] = at[k];
-    }
-    t->row0 = block * st->block;
-    t->rows = (int)at_most(st->rows - t->row0, st->block);
+    const int64_t row0 = i % st->n_blocks * st->block, panel = i / st->n_blocks % st->n_panels;
+    matmul_seek_rows(t, i / st->n_blocks / st->n_panels, row0, (int)at_most(st->rows - row0, st->block));
     t->n0 = panel * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
     t->b = tile_at(&st->b, t->idx, st->nb);
+}
+
+static void items(matmul_task_t *t, int tid, int nth)
+{
+    const matmul_state_t *st = t->st;
+    int64_t begin, end;
+    share(st->items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
+    for (int64_t i = begin; i < end && (!st->serial || tid == 0); i++) {
+        matmul_seek(t, i);
+        matmul_panel(t);
+        matmul_finish(t);
+    }
 }
 
 void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
@@ -153,16 +171,12 @@ void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 {
     const matmul_state_t *st = state;
     matmul_task_t t = {.c = step->jit, .st = st, .tail = step->tail != NULL};
-    int64_t begin, end;
-    (void)plan, (void)frame, (void)phase, (void)shared;
-    share(st->items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
-    if (begin >= end || (st->serial && tid > 0)) {
-        return;
-    }
+    (void)plan, (void)frame;
     matmul_buffers(t.c, step, scratch, &t.buf);
-    for (int64_t i = begin; i < end; i++) {
-        matmul_seek(&t, i);
-        matmul_panel(&t);
-        matmul_finish(&t);
+    blocks_share(t.c, &st->blocks, shared, &t.buf.whole);
+    if (phase == 1) {
+        items(&t, tid, nth);
+    } else if (st->blocks.once) {
+        blocks_quantise(&t, tid, nth);
     }
 }
