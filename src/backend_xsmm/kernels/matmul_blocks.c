@@ -87,6 +87,20 @@ static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, bloc
                mul_i64(bytes, row_bytes, &bytes) && bytes <= WHOLE_MOST;
 }
 
+/* Codes of 4 bits that are contiguous along K, in columns that begin with whole bytes. */
+static void bind_direct(const tile_src_t *b, blocks_state_t *st)
+{
+    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+    float x[16];
+    st->direct = st->folded && b->type->bits == 4 && b->rs == 1 && b->cs % 2 == 0 && b->cs > 0 && b->cs < INT32_MAX / 16 && st->block % 8 == 0;
+    if (st->direct) {
+        b->type->codec.load_f32(codes, 0, 1, 16, x);
+        for (int i = 0; i < 16; i++) {
+            st->table[i] = (int8_t)(x[i] * st->steps);
+        }
+    }
+}
+
 void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
 {
     const tile_src_t *b = &all->b.base;
@@ -110,6 +124,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     st->folded = b->type->bits <= 4 && (b->zp_type == NULL || b->zp_type->bits <= 4);
     st->offset = b->dtype == sinter_u8 ? 128 : 0;
     st->shifted = !st->folded && (b->zp_type != NULL || st->offset != 0);
+    bind_direct(b, st);
     bind_whole(c, all, st);
 }
 
@@ -235,25 +250,50 @@ static bool load_block_coefs(const matmul_task_t *t, int64_t k, int i, int64_t c
     return usable;
 }
 
-/* kn elements of the strip at column c of the panel. */
-static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
+/* n elements of a strip of B, whole blocks but for the end of K, from block i on. */
+static void pack(const matmul_task_t *t, const tile_src_t *codes, int64_t k, int n, int i, int64_t c, int cols)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_b_t *b = &t->buf.blocks.b;
+    const int n_pad = (n + 3) / 4 * 4;
+    t->c->tile->load(codes, k, n, c, cols, t->buf.b, BLOCKS_STRIP, n_pad, BLOCKS_STRIP);
+    for (int e = 0; e < n; e += st->block) {
+        t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n_pad - e, st->block), st->steps, st->offset,
+                           b->byte + (i * st->block + e) * BLOCKS_STRIP, b->start + (i + e / st->block) * BLOCKS_STRIP);
+    }
+}
+
+/* The same of one block without a detour by floats. */
+static void pack_codes(const matmul_task_t *t, int64_t k, int n, int i, int64_t c, int cols)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const blocks_b_t *b = &t->buf.blocks.b;
+    float zp[BLOCKS_STRIP] = {0};
+    if (t->b.zp != NULL) {
+        load_coefs(t, true, k, c, cols, zp);
+    }
+    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n, st->table, zp,
+                             b->byte + i * st->block * BLOCKS_STRIP, b->start + i * BLOCKS_STRIP);
+}
+
+/* kn elements of the strip at column c of the panel. False: some coefficients are not for integers. */
+static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
+{
+    const blocks_state_t *st = &t->st->blocks;
     const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP), some = BLOCKS_LONGEST / st->block * st->block;
+    const bool direct = st->direct && kn % 8 == 0 && t->b.first % 2 == 0;
     tile_src_t codes = t->b;
     bool usable = true;
     codes.scale = NULL;
     codes.zp = st->folded ? codes.zp : NULL;
-    for (int at = 0; at < kn && usable; at += some) {
-        const int n = (int)at_most(kn - at, some), n_pad = (n + 3) / 4 * 4;
-        t->c->tile->load(&codes, k + at, n, t->n0 + c, cols, t->buf.b, BLOCKS_STRIP, n_pad, BLOCKS_STRIP);
-        for (int e = 0; e < n && usable; e += st->block) {
-            const int i = (at + e) / st->block;
-            t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n_pad - e, st->block), st->steps, st->offset,
-                               b->byte + (at + e) * BLOCKS_STRIP, b->start + i * BLOCKS_STRIP);
-            usable = load_block_coefs(t, k + at + e, i, t->n0 + c, cols);
+    for (int at = 0; at < kn && !direct; at += some) {
+        pack(t, &codes, k + at, (int)at_most(kn - at, some), at / st->block, t->n0 + c, cols);
+    }
+    for (int at = 0, i = 0; at < kn && usable; at += st->block, i++) {
+        if (direct) {
+            pack_codes(t, k + at, (int)at_most(kn - at, st->block), i, t->n0 + c, cols);
         }
+        usable = load_block_coefs(t, k + at, i, t->n0 + c, cols);
     }
     return usable;
 }

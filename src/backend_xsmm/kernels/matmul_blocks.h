@@ -43,6 +43,9 @@ typedef struct blocks_table {
     bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs, const blocks_a_t *to);
     /* byte and start of one block, from rows of BLOCKS_STRIP values: w = value * by - offset. n: a multiple of 4. */
     void (*pack)(const float *x, int n, float by, float offset, int8_t *byte, int32_t *start);
+    /* The same of codes of 4 bits in columns, so many bytes apart, that are contiguous along K; w = table[code] - zp. n: a multiple of 8. */
+    void (*pack_codes)(const unsigned char *p, int64_t stride, int columns, int n, const int8_t *table, const float *zp, int8_t *byte,
+                       int32_t *start);
     /* c[row][column] += the products of n elements of K. */
     void (*product)(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc);
 } blocks_table_t;
@@ -53,6 +56,8 @@ typedef struct blocks_state {
     float steps, offset; /* w = value * steps - offset */
     bool folded;         /* values are less their zero points: z is zero */
     bool shifted;
+    bool direct;         /* codes go straight to bytes, by the table */
+    int8_t table[16];
     bool once;                  /* A is quantised once, for all threads and panels */
     int64_t pieces, mats, rows; /* then: of K, each of st->k; rows of each matrix, whole heights */
 } blocks_state_t;

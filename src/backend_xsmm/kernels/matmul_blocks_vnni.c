@@ -30,7 +30,7 @@ static inline int least(int a, int b)
 
 OP __mmask16 lanes(int n)
 {
-    return n >= 16 ? 0xffff : (__mmask16)((1 << n) - 1);
+    return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1 << n) - 1);
 }
 
 /* Up to a block of one row, zeros up to a multiple of 4 elements. */
@@ -109,6 +109,41 @@ TARGET static void pack(const float *x, int n, float by, float offset, int8_t *b
     UNROLL
     for (int v = 0; v < VECTORS; v++) {
         _mm512_store_si512(start + v * 16, _mm512_sub_epi32(_mm512_setzero_si512(), sum[v]));
+    }
+}
+
+/* Sixteen columns. */
+OP void pack_lanes(const unsigned char *p, vi at, __mmask16 there, int n, vi table, vi zp, int8_t *byte, int32_t *start)
+{
+    const vi low = _mm512_set1_epi8(15);
+    vi sum = _mm512_setzero_si512();
+    for (int k = 0; k < n; k += 8, p += 4, byte += 8 * BLOCKS_STRIP) {
+        const vi x = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, at, p, 1);
+        const vi even = _mm512_shuffle_epi8(table, _mm512_and_si512(x, low));
+        const vi odd = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(x, 4), low));
+        const vf ab = _mm512_castsi512_ps(_mm512_unpacklo_epi8(even, odd)), cd = _mm512_castsi512_ps(_mm512_unpackhi_epi8(even, odd));
+        const vi first = _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0x88)), last = _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0xdd));
+        const vi w[2] = {_mm512_maskz_sub_epi8(_mm512_movepi8_mask(_mm512_movm_epi32(there)), first, zp),
+                         _mm512_maskz_sub_epi8(_mm512_movepi8_mask(_mm512_movm_epi32(there)), last, zp)};
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            _mm512_store_si512(byte + i * 4 * BLOCKS_STRIP, w[i]);
+            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8((char)128), w[i]);
+        }
+    }
+    _mm512_store_si512(start, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
+}
+
+TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, const int8_t *table, const float *zp, int8_t *byte,
+                              int32_t *start)
+{
+    const vi values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
+    const vi lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const vi at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)stride));
+    for (int v = 0; v < VECTORS; v++, p += 16 * stride) {
+        const vi z = _mm512_and_si512(_mm512_cvtps_epi32(_mm512_loadu_ps(zp + v * 16)), _mm512_set1_epi32(255));
+        pack_lanes(p, at, lanes(least(columns - v * 16, 16)), n, values, _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101)), byte + v * 64,
+                   start + v * 16);
     }
 }
 
@@ -212,6 +247,6 @@ static void product(int rows, int n, int block, int limbs, const blocks_a_t *a, 
     of[limbs - 1][b->shifted](rows, n, block, a, b, c, ldc);
 }
 
-const blocks_table_t blocks_table_avx512_vnni = {quantise, pack, product};
+const blocks_table_t blocks_table_avx512_vnni = {quantise, pack, pack_codes, product};
 
 #endif
