@@ -95,6 +95,23 @@ static void finish_rows(matmul_task_t *t, int r)
     }
 }
 
+/* Part `part` of `parts` of the rows of A, from element k on: the products leave memory idle otherwise. */
+static void fetch_a(const matmul_task_t *t, int64_t k, int part, int parts)
+{
+    const matmul_state_t *st = t->st;
+    const tile_src_t a = tile_at(&st->a, t->idx, st->nb);
+    if (a.cs != 1 || st->n_row != 1) {
+        return;
+    }
+    const int64_t bytes = at_most(st->K - k, st->k_block) * a.type->bits / 8;
+    for (int r = t->rows * part / parts; r < t->rows * (part + 1) / parts; r++) {
+        const unsigned char *p = a.data + (a.first + (t->row0 + r) * a.rs + k) * a.type->bits / 8;
+        for (int64_t i = 0; i < bytes; i += 64) {
+            __builtin_prefetch(p + i);
+        }
+    }
+}
+
 void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
 {
     const matmul_state_t *st = t->st;
@@ -103,6 +120,9 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
         matmul_load_a(t, k + at, some);
         for (int i = c; i < c + n; i += st->strip) {
             load_b(t, k + at, some, i);
+            if (k + at + some < st->K) {
+                fetch_a(t, k + at + some, (i - c) / st->strip, (n + st->strip - 1) / st->strip);
+            }
             product(t, i, round_up(some, MM_STEP));
         }
     }
