@@ -227,9 +227,7 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
 
 static const char *how_name(const decode_how_t *how)
 {
-    return !how->codes       ? "f32 FMA on decoded registers"
-           : how->limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)"
-                             : "8-bit integers (VNNI)";
+    return how->codes ? limbs_name(how->limbs) : "f32 FMA on decoded registers";
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)

@@ -85,6 +85,16 @@ const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, 
     return why;
 }
 
+void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, const char *why)
+{
+    text_add(note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
+    if (c->blocks != NULL) {
+        text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ", limbs_name(c->limbs), BLOCKS_LEAST,
+                 BLOCKS_LONGEST);
+    }
+    note_products(note, c->bf16, step->kernel, why);
+}
+
 static sinter_status_t setup(plan_t *plan, step_t *step)
 {
     matmul_config_t *c = ARENA_NEW(&plan->arena, matmul_config_t, 1);
@@ -97,12 +107,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     }
     textbuf_t note;
     text_init(&note, &plan->arena);
-    if (c->blocks != NULL) {
-        text_add(&note, "%s where groups along K are blocks of whole %d; else ",
-                 c->limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)" : "8-bit integers (VNNI)", 4);
-    }
-    text_add(&note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
-    note_products(&note, c->bf16, step->kernel, why);
+    matmul_note(&note, step, c, why);
     step->jit = c;
     step->state_bytes = sizeof(matmul_state_t);
     step->note = note.text;
@@ -267,8 +272,8 @@ size_t matmul_shared_bytes(const plan_t *plan, const step_t *step, const frame_t
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-#define MATMUL \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = matmul_shared_bytes, .prepare = matmul_prepare, \
+#define MATMUL                                                                                                                             \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = matmul_shared_bytes, .prepare = matmul_prepare,     \
     .work = matmul_work, .phases = 2
 KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)

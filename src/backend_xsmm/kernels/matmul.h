@@ -47,7 +47,7 @@ typedef struct matmul_state {
     tile_operand_t a, b;
     chain_bound_t post;
     quant_tail_t tail; /* if the step has one */
-    int nb; /* batch dims */
+    int nb;            /* batch dims */
     int64_t M, N, K, rows;
     int n_row, row_dim[SINTER_MAX_NDIMS]; /* output dims that make rows, M last */
     int64_t row_extent[SINTER_MAX_NDIMS];
@@ -86,6 +86,8 @@ typedef struct matmul_task {
 /* For kernels that have other ways besides panels; state begins with a matmul_state_t, step->jit with a matmul_config_t. */
 /* integers: where blocks_refuse has nothing against them. NULL, or why there is no JIT kernel. */
 const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers, matmul_config_t *c);
+/* For the report, with what matmul_configure returned. */
+void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, const char *why);
 /* The operands and dims of st alone, from what is known before data is. */
 sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st);
 sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);

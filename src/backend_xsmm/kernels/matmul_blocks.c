@@ -92,7 +92,8 @@ static void bind_direct(const tile_src_t *b, blocks_state_t *st)
 {
     static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
     float x[16];
-    st->direct = st->folded && b->type->bits == 4 && b->rs == 1 && b->cs % 2 == 0 && b->cs > 0 && b->cs < INT32_MAX / 16 && st->block % 8 == 0;
+    st->direct =
+        st->folded && b->type->bits == 4 && b->rs == 1 && b->cs % 2 == 0 && b->cs > 0 && b->cs < INT32_MAX / 16 && st->block % 8 == 0;
     if (st->direct) {
         b->type->codec.load_f32(codes, 0, 1, 16, x);
         for (int i = 0; i < 16; i++) {

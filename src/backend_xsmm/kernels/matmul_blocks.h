@@ -15,9 +15,9 @@
 #include "../tile.h"
 
 enum {
-    BLOCKS_K = 256,     /* most elements of K worked off together */
-    BLOCKS_STRIP = 64,  /* columns of B */
-    BLOCKS_LEAST = 16,  /* elements of a block, but for the last one, */
+    BLOCKS_K = 256,    /* most elements of K worked off together */
+    BLOCKS_STRIP = 64, /* columns of B */
+    BLOCKS_LEAST = 16, /* elements of a block, but for the last one, */
     BLOCKS_LONGEST = 128,
     BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST
 };
@@ -56,7 +56,7 @@ typedef struct blocks_state {
     float steps, offset; /* w = value * steps - offset */
     bool folded;         /* values are less their zero points: z is zero */
     bool shifted;
-    bool direct;         /* codes go straight to bytes, by the table */
+    bool direct; /* codes go straight to bytes, by the table */
     int8_t table[16];
     bool once;                  /* A is quantised once, for all threads and panels */
     int64_t pieces, mats, rows; /* then: of K, each of st->k; rows of each matrix, whole heights */

@@ -134,16 +134,16 @@ OP void pack_lanes(const unsigned char *p, vi at, __mmask16 there, int n, vi tab
     _mm512_store_si512(start, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
 }
 
-TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, const int8_t *table, const float *zp, int8_t *byte,
-                              int32_t *start)
+TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, const int8_t *table, const float *zp,
+                              int8_t *byte, int32_t *start)
 {
     const vi values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
     const vi lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const vi at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)stride));
     for (int v = 0; v < VECTORS; v++, p += 16 * stride) {
         const vi z = _mm512_and_si512(_mm512_cvtps_epi32(_mm512_loadu_ps(zp + v * 16)), _mm512_set1_epi32(255));
-        pack_lanes(p, at, lanes(least(columns - v * 16, 16)), n, values, _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101)), byte + v * 64,
-                   start + v * 16);
+        pack_lanes(p, at, lanes(least(columns - v * 16, 16)), n, values, _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101)),
+                   byte + v * 64, start + v * 16);
     }
 }
 
@@ -194,7 +194,8 @@ OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, c
             float *to = c + r * ldc + v * 16;
             vi x = limbs == 2 ? _mm512_add_epi32(_mm512_slli_epi32(acc[2 * r][v], 8), acc[2 * r + 1][v]) : acc[r][v];
             if (shifted) {
-                x = _mm512_sub_epi32(x, _mm512_mullo_epi32(_mm512_load_si512(b->zp + at + v * 16), _mm512_set1_epi32(sum_a[r * BLOCKS_MOST])));
+                x = _mm512_sub_epi32(x,
+                                     _mm512_mullo_epi32(_mm512_load_si512(b->zp + at + v * 16), _mm512_set1_epi32(sum_a[r * BLOCKS_MOST])));
             }
             const vf y = _mm512_mul_ps(_mm512_cvtepi32_ps(x), scale);
             _mm512_storeu_ps(to, _mm512_fmadd_ps(y, _mm512_set1_ps(scale_a[r * BLOCKS_MOST]), _mm512_loadu_ps(to)));
@@ -212,7 +213,8 @@ OP void rows_of(int n, int limbs, bool shifted, int length, int block, const uin
     }
 }
 
-OP void product_of(int limbs, bool shifted, int rows, int length, int block, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
+OP void product_of(int limbs, bool shifted, int rows, int length, int block, const blocks_a_t *a, const blocks_b_t *b, float *c,
+                   int64_t ldc)
 {
     const int step = ROWS / limbs;
     const uint8_t *byte = a->byte;
@@ -231,7 +233,8 @@ OP void product_of(int limbs, bool shifted, int rows, int length, int block, con
 }
 
 #define PRODUCT(limbs, shifted)                                                                                                            \
-    TARGET static void product_##limbs##shifted(int rows, int n, int block, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc) \
+    TARGET static void product_##limbs##shifted(int rows, int n, int block, const blocks_a_t *a, const blocks_b_t *b, float *c,            \
+                                                int64_t ldc)                                                                               \
     {                                                                                                                                      \
         product_of(limbs, shifted, rows, n, block, a, b, c, ldc);                                                                          \
     }
@@ -243,7 +246,7 @@ PRODUCT(2, 1)
 static void product(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
 {
     static void (*const of[2][2])(int, int, int, const blocks_a_t *, const blocks_b_t *, float *, int64_t) = {{product_10, product_11},
-                                                                                                             {product_20, product_21}};
+                                                                                                              {product_20, product_21}};
     of[limbs - 1][b->shifted](rows, n, block, a, b, c, ldc);
 }
 

@@ -37,8 +37,8 @@ typedef struct rows_groups {
 } rows_groups_t;
 
 typedef struct rows_state {
-    matmul_state_t panel; /* first: see matmul.h */
-    bool few;             /* this execute is one for the micro-kernels */
+    matmul_state_t panel;  /* first: see matmul.h */
+    bool few;              /* this execute is one for the micro-kernels */
     int64_t chunks, bytes; /* of a line */
     int64_t units;         /* room for the units of a line */
     int64_t ahead;
@@ -106,10 +106,9 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->ops = ops_of(plan, step->p.matmul.b.data);
     c->limbs = limbs_of(step->mode);
     text_init(&note, &plan->arena);
-    text_add(&note, "up to %d rows of A, where K is contiguous in B and groups along it are whole quads of %d: %s; else blocks of %d rows, ",
-             ROWS_MOST, c->ops->elems / ROWS_QUADS, c->limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)" : "8-bit integers (VNNI)",
-             c->panel.rows);
-    note_products(&note, c->panel.bf16, step->kernel, why);
+    text_add(&note, "up to %d rows of A, where K is contiguous in B and groups along it are whole quads of %d: %s; else ", ROWS_MOST,
+             c->ops->elems / ROWS_QUADS, limbs_name(c->limbs));
+    matmul_note(&note, step, &c->panel, why);
     step->jit = c;
     step->state_bytes = sizeof(rows_state_t);
     step->note = note.text;
@@ -355,8 +354,8 @@ static void multiply(rows_task_t *w)
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch,
-                 void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
 {
     const rows_state_t *st = state;
     const matmul_state_t *m = &st->panel;

@@ -26,6 +26,11 @@ static inline int limbs_of(sinter_fpmath_mode_t mode)
     return (size_t)mode < sizeof limbs / sizeof *limbs ? limbs[mode] : 0;
 }
 
+static inline const char *limbs_name(int limbs)
+{
+    return limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)" : "8-bit integers (VNNI)";
+}
+
 static inline const char *refuse_bf16_products(const plan_t *plan, const step_t *step)
 {
     if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
