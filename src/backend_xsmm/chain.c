@@ -115,3 +115,18 @@ bool chain_is_store(const chain_t *chain, int *operand)
     *operand = chain->instrs[0].operand;
     return true;
 }
+
+bool chain_touches_once(const chain_t *chain, int value, int ndims)
+{
+    int n = 0;
+    bool same = true;
+    for (int i = 0; i < chain->n_operands; i++) {
+        if (chain->operands[i].value == value) {
+            n++;
+            for (int d = 0; d < ndims; d++) {
+                same = same && chain->operands[i].map[d] == d;
+            }
+        }
+    }
+    return n == 1 && same;
+}

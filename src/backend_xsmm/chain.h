@@ -155,6 +155,8 @@ int chain_unrounded(const chain_builder_t *b, int reg, sinter_data_type_t dtype)
 sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map); /* map NULL: same rank, same dims */
 /* Colours registers, copies into the arena. result: virtual register to hand back, -1: none. sinter_unimplemented with a
  * reason if the program does not fit (registers, operands, instructions): the lowering then splits it. */
+/* The one access to a value is at the index of the iteration space. */
+bool chain_touches_once(const chain_t *chain, int value, int ndims);
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out);
 
 #endif

@@ -150,21 +150,6 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t
 
 /* ---- in-place ------------------------------------------------------------------------------------------------------------------- */
 
-static bool reads_once(const chain_t *c, int value, int ndims)
-{
-    int reads = 0;
-    bool same = true;
-    for (int i = 0; i < c->n_operands; i++) {
-        if (c->operands[i].value == value) {
-            reads++;
-            for (int d = 0; d < ndims; d++) {
-                same = same && c->operands[i].map[d] == d;
-            }
-        }
-    }
-    return reads == 1 && same;
-}
-
 static bool views_port(const plan_t *plan, int value)
 {
     for (int k = 0; k < plan->n_views; k++) {
@@ -193,7 +178,7 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
         if (in->data_type == out->data_type && in->ndims == out->ndims &&
             memcmp(in->dims, out->dims, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
             memcmp(in->strides, out->strides, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
-            reads_once(plan->steps[0].post, cp->inputs[i], in->ndims) && !views_port(plan, cp->inputs[i]) &&
+            chain_touches_once(plan->steps[0].post, cp->inputs[i], in->ndims) && !views_port(plan, cp->inputs[i]) &&
             !views_port(plan, cp->outputs[0])) {
             cp->inplace[cp->n_inplace++] = (sinter_inplace_pair_t){in->id, out->id};
         }

@@ -182,12 +182,50 @@ static bool temp_size(const frame_mem_t *fm, int i, size_t *bytes)
     return true;
 }
 
-/* First fit among the temporaries already placed that live at the same time. Few temporaries, so quadratic is fine. */
+static bool same_memory(const plan_t *plan, const frame_mem_t *fm, int i, int j)
+{
+    const bound_t *a = &fm->v[i], *b = &fm->v[j];
+    return (plan->values[i].heir == j || plan->values[j].heir == i) && a->ndims == b->ndims &&
+           memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0;
+}
+
+/* Where temporary i meets none before it that lives at the same time, but for `beside`, from *at on; false: *at has moved. */
+static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes, int beside, size_t *at)
+{
+    const size_t from = *at;
+    for (int j = 0; j < i; j++) {
+        size_t other;
+        if (j == beside || plan->values[j].kind != PV_TEMP || !overlap(&plan->values[i], &plan->values[j]) || !temp_size(fm, j, &other)) {
+            continue;
+        }
+        if (*at < fm->temp_offset[j] + other && fm->temp_offset[j] < *at + bytes) {
+            *at = fm->temp_offset[j] + other;
+        }
+    }
+    return *at == from;
+}
+
+/* The memory of the one that i is heir of, or that is i's heir; else first fit. Few temporaries, so quadratic is fine. */
+static size_t find_place(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes)
+{
+    size_t at = 0;
+    for (int j = 0; j < i; j++) {
+        at = fm->temp_offset[j];
+        if (same_memory(plan, fm, i, j) && fits_at(plan, fm, i, bytes, j, &at)) {
+            return at;
+        }
+    }
+    at = 0;
+    while (!fits_at(plan, fm, i, bytes, -1, &at)) {
+    }
+    return at;
+}
+
 static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
 {
     fm->temp_bytes = 0;
     for (int i = 0; i < plan->n_values; i++) {
-        size_t bytes, at = 0;
+        size_t bytes, end;
         if (plan->values[i].kind != PV_TEMP || plan->values[i].first < 0) { /* no step has it in memory */
             fm->temp_offset[i] = 0;
             continue;
@@ -195,22 +233,8 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
         if (!temp_size(fm, i, &bytes)) {
             return sg_fail(sinter_invalid_shape, "tensor %llu: size of the temporary overflows", (unsigned long long)plan->values[i].lt.id);
         }
-        for (bool moved = true; moved;) {
-            moved = false;
-            for (int j = 0; j < i; j++) {
-                size_t other;
-                if (plan->values[j].kind != PV_TEMP || !overlap(&plan->values[i], &plan->values[j]) || !temp_size(fm, j, &other)) {
-                    continue;
-                }
-                if (at < fm->temp_offset[j] + other && fm->temp_offset[j] < at + bytes) {
-                    at = fm->temp_offset[j] + other;
-                    moved = true;
-                }
-            }
-        }
-        fm->temp_offset[i] = at;
-        size_t end;
-        if (!add_size(at, bytes, &end)) {
+        fm->temp_offset[i] = find_place(plan, fm, i, bytes);
+        if (!add_size(fm->temp_offset[i], bytes, &end)) {
             return sg_fail(sinter_invalid_shape, "temporaries overflow");
         }
         fm->temp_bytes = end > fm->temp_bytes ? end : fm->temp_bytes;

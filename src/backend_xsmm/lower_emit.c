@@ -539,7 +539,7 @@ static void touch_dynquant(plan_t *plan, const dynquant_params_t *p, int step)
 static void lifetimes(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
-        plan->values[i].first = plan->values[i].last = -1;
+        plan->values[i].first = plan->values[i].last = plan->values[i].heir = -1;
     }
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
@@ -564,6 +564,52 @@ static void lifetimes(plan_t *plan)
         }
         if (step->tail != NULL) {
             touch_dynquant(plan, step->tail, s);
+        }
+    }
+}
+
+static bool is_operand(const operand_t *op, int v)
+{
+    return op->data == v || op->scale == v || op->zp == v || op->high == v;
+}
+
+static bool in_tail(const dynquant_params_t *p, int v)
+{
+    return p != NULL && (p->out == v || p->scale == v || p->zp == v || p->high == v || p->tensor_scale == v);
+}
+
+/* Step s touches temporary v in its chain alone, once for each element, as it is in memory. */
+static bool only_in_chain(const plan_t *plan, int v, int s)
+{
+    const step_t *step = &plan->steps[s];
+    const plan_value_t *pv = &plan->values[v];
+    if (pv->kind != PV_TEMP || pv->lt.ndims < 0 || !chain_touches_once(step->post, v, pv->lt.ndims) || in_tail(step->tail, v)) {
+        return false;
+    }
+    for (int k = 0; k < plan->n_views; k++) {
+        if (plan->values[plan->view_order[k]].base == v) {
+            return false;
+        }
+    }
+    const matmul_params_t *p = &step->p.matmul;
+    return step->kind == STEP_CHAIN || (step->kind == STEP_MATMUL && !is_operand(&p->a, v) && !is_operand(&p->b, v));
+}
+
+/* A chain reads all of a run before it writes it: what it writes may stand where it reads for the last time. */
+static void find_heirs(plan_t *plan)
+{
+    for (int i = 0; i < plan->n_values; i++) {
+        const int s = plan->values[i].first;
+        if (s < 0 || !only_in_chain(plan, i, s)) {
+            continue;
+        }
+        for (int j = 0; j < plan->n_values; j++) {
+            plan_value_t *dies = &plan->values[j];
+            if (dies->last == s && dies->first >= 0 && dies->first < s && dies->heir < 0 &&
+                dies->lt.data_type == plan->values[i].lt.data_type && only_in_chain(plan, j, s)) {
+                dies->heir = i;
+                break;
+            }
         }
     }
 }
@@ -599,5 +645,6 @@ sinter_status_t lower_emit(lowering_t *lo)
         SG_TRY(emit_group(&e, gi, &plan->steps[plan->n_steps++]));
     }
     lifetimes(plan);
+    find_heirs(plan);
     return sinter_success;
 }

@@ -124,6 +124,7 @@ typedef struct plan_value {
     bool inverse;
     const void *data; /* CONST */
     int first, last;  /* TEMP: live steps */
+    int heir;         /* TEMP: one that may have the same memory if its dims are the same, though both live in step `last`; -1 */
 } plan_value_t;
 
 typedef struct plan {
