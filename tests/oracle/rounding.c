@@ -114,8 +114,8 @@ static void overflow_f32(orc_value_t *t)
     for (size_t i = 0; i < t->n; i++) {
         if (fabs(v[i]) < 0x1.FFFFFEp127 || !isfinite(v[i]))
             continue;
-        double b = t->b ? t->b[i] : 0;
-        if (isinf((float)(fabs(v[i]) - b))) {
+        double b = t->b ? t->b[i] : 0, least = fabs(v[i]) - b;
+        if (least > 0 && isinf((float)least)) {
             v[i] = copysign(INFINITY, v[i]);
             if (t->b)
                 t->b[i] = 0;

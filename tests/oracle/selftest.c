@@ -807,6 +807,33 @@ static void test_intermediate(void)
     free_results(r, 2);
 }
 
+/* 1 / e^(x^5) of an x halfway between two bf16, rounded or not, and of a bf16: where f32 may overflow and may not, nothing is demanded; where it does
+ * in any case, 0 is. */
+static void test_overflow(void)
+{
+    const int64_t dims[] = {2};
+    const float x[2] = {2.4609375f, 2.5f}, finite[2] = {5e-39f, 0}, wrong[2] = {5e-39f, 5e-39f};
+    const float five = 5;
+    sinter_logical_tensor_t t[5];
+    orc_attr_t beta = {.id = sinter_op_attr_beta, .n = 1, .f32 = &five};
+    orc_op_t ops[4] = {{1, sinter_op_type_cast, 0, 1, 1, NULL, &t[0], &t[1]},
+                       {2, sinter_op_pow, 1, 1, 1, &beta, &t[1], &t[2]},
+                       {3, sinter_op_exp, 0, 1, 1, NULL, &t[2], &t[3]},
+                       {4, sinter_op_reciprocal, 0, 1, 1, NULL, &t[3], &t[4]}};
+    orc_graph_t graph = {4, ops, sinter_fpmath_mode_strict, 0};
+    uint64_t id = 5;
+    orc_result_t r;
+    orc_diff_t diff;
+    char err[200] = "";
+
+    for (int i = 0; i < 5; i++)
+        t[i] = describe((uint64_t)i + 1, i == 1 ? sinter_bf16 : sinter_f32, 1, dims);
+    check(orc_run(&graph, 1, &(orc_tensor_t){t[0], (void *)x}, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    check(orc_compare(&r, &t[4], finite, &diff) == 0, "what may overflow need not: got %g, want %g", diff.got, diff.want);
+    check(orc_compare(&r, &t[4], wrong, &diff) != 0 && diff.bad == 1 && diff.worst == 1, "what must overflow does");
+    orc_result_free(&r);
+}
+
 int main(void)
 {
     test_formats();
@@ -825,6 +852,7 @@ int main(void)
     test_chain(sinter_fpmath_mode_strict, false);
     test_chain(sinter_fpmath_mode_bf16, true);
     test_intermediate();
+    test_overflow();
     printf("%u checks, %u failed\n", checks, failures);
     return failures != 0;
 }
