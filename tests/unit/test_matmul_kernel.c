@@ -222,8 +222,8 @@ static void selection(void)
     textbuf_t why;
     text_init(&why, &r.plan.arena);
     const kernel_t *k = kernel_select(&r.plan, &step, &why);
-    const char *want = cap >= sinter_isa_avx512 ? "matmul_panel_f32_avx512"
-                       : cap == sinter_isa_avx2 ? "matmul_panel_f32_avx2"
+    const char *want = cap >= sinter_isa_avx512 ? "matmul_rows_f32_avx512"
+                       : cap == sinter_isa_avx2 ? "matmul_rows_f32_avx2"
                                                 : "matmul_panel_f32_generic";
     rig_check(k != NULL && strcmp(k->name, want) == 0, "selected", k ? k->name : "none");
     rig_check(strstr(why.text, "matmul_panel_bf16_avx512 refused") != NULL, "bf16 refused", why.text);

@@ -19,12 +19,33 @@ const rows_table_t *rows_table(sinter_cpu_isa_t isa)
     return NULL;
 }
 
+const rows_floats_table_t *rows_floats_table(sinter_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512) {
+        return &rows_floats_avx512;
+    }
+    if (isa >= sinter_isa_avx2) {
+        return &rows_floats_avx2;
+    }
+#endif
+    (void)isa;
+    return NULL;
+}
+
+enum { WIDEST_CHUNK = 128 }; /* elements */
+
 typedef struct rows_config {
     matmul_config_t panel; /* first: see matmul.h */
     const rows_table_t *table;
-    const rows_ops_t *ops;
+    const rows_ops_t *ops; /* in integers, NULL: not */
     int limbs;
+    const rows_floats_t *floats; /* NULL: not */
+    int lanes;
 } rows_config_t;
+
+/* How one execute is done. */
+typedef enum rows_way { BY_PANELS, IN_INTEGERS, IN_FLOATS } rows_way_t;
 
 /* Scales or zero points of one execute. */
 typedef struct rows_groups {
@@ -34,28 +55,34 @@ typedef struct rows_groups {
     int64_t stride, line_stride, line_group; /* from group to group; from line group to line group; lines in one */
     int64_t groups, times;                   /* of a line; units that each becomes */
     int step, shift;                         /* as in rows_coefs_t */
+    int32_t pick[WIDEST_CHUNK];              /* in floats: [class][lane] */
 } rows_groups_t;
 
 typedef struct rows_state {
-    matmul_state_t panel;  /* first: see matmul.h */
-    bool few;              /* this execute is one for the micro-kernels */
+    matmul_state_t panel; /* first: see matmul.h */
+    rows_way_t way;
+    int elems;             /* of a chunk */
     int64_t chunks, bytes; /* of a line */
     int64_t units;         /* room for the units of a line */
     int64_t ahead;
     rows_groups_t scale, zp;
-    unsigned char table[16]; /* of 4-bit types: bytes of codes */
+    unsigned char table[16];      /* of 4-bit types: bytes of codes */
+    float values[16];             /* and what they stand for */
+    int16_t order[WIDEST_CHUNK];  /* in floats: the element of a chunk at each place */
 } rows_state_t;
 
 /* ---- selection ------------------------------------------------------------------------------------------------------------------ */
 
-static bool has_small_codes(sinter_data_type_t type)
-{
-    return dtype_traits(type)->bits < 16;
-}
-
 static const rows_ops_t *ops_of(const plan_t *plan, int value)
 {
     const rows_table_t *table = rows_table(plan->isa);
+    const sinter_data_type_t type = plan->values[value].lt.data_type;
+    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
+}
+
+static const rows_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, int value)
+{
+    const rows_floats_table_t *table = rows_floats_table(isa);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
     return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
 }
@@ -68,26 +95,41 @@ static int64_t stride_along_k(const plan_t *plan, const matmul_params_t *p)
     return known ? v->lt.strides[v->lt.ndims - (p->trans_b ? 1 : 2)] : -1;
 }
 
-static const char *refuse_codes(const plan_t *plan, const step_t *step)
+static bool is_small_int(const plan_t *plan, int value)
 {
-    const matmul_params_t *p = &step->p.matmul;
-    if (limbs_of(step->mode) == 0) {
-        return "the fpmath mode does not allow products of integers";
-    }
+    const dtype_traits_t *t = dtype_traits(plan->values[value].lt.data_type);
+    return t->cls == DTYPE_INT && t->bits <= 8;
+}
+
+static const char *refuse_floats(const plan_t *plan, const step_t *step)
+{
+    const operand_t *b = &step->p.matmul.b;
+    const rows_floats_t *floats = floats_of(plan->isa, plan, b->data);
     if (matmul_known_rows(plan, step) > ROWS_MOST) {
         return "more than 16 rows share one B";
     }
-    if (!ops_of(plan, p->b.data) || p->b.split != sinter_data_type_undef) {
+    if (!floats || b->split != sinter_data_type_undef) {
         return "no decoder for the data type of B";
     }
-    if (p->b.scale < 0 || (p->b.zp >= 0 && (dtype_traits(plan->values[p->b.zp].lt.data_type)->cls != DTYPE_INT ||
-                                            dtype_traits(plan->values[p->b.zp].lt.data_type)->bits > 8))) {
-        return "B has no scales, or zero points of more than 8 bits";
+    if ((floats->unit > 0) != (b->scale >= 0) || (b->zp >= 0 && !is_small_int(plan, b->zp))) {
+        return "B has codes without scales, scales without codes, or zero points of more than 8 bits";
     }
-    if (p->a.scale >= 0 || has_small_codes(plan->values[p->a.data].lt.data_type)) {
+    return stride_along_k(plan, &step->p.matmul) > 1 ? "B is not contiguous along K" : NULL;
+}
+
+static const char *refuse_codes(const plan_t *plan, const step_t *step)
+{
+    const operand_t *a = &step->p.matmul.a;
+    if (limbs_of(step->mode) == 0) {
+        return "the fpmath mode does not allow products of integers";
+    }
+    if (!ops_of(plan, step->p.matmul.b.data)) {
+        return "no decoder for the data type of B";
+    }
+    if (a->scale >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16) {
         return "A is codes";
     }
-    return stride_along_k(plan, p) > 1 ? "B is not contiguous along K" : NULL;
+    return refuse_floats(plan, step);
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
@@ -97,17 +139,28 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
         return sinter_out_of_memory;
     }
     textbuf_t note;
-    const bool bf16 = refuse_bf16_products(plan, step) == NULL;
-    const char *why = matmul_configure(plan, step, bf16, blocks_refuse(plan, step) == NULL, &c->panel);
+    const bool bf16 = refuse_bf16_products(plan, step) == NULL, integers = blocks_refuse(plan, step) == NULL;
+    const char *why = matmul_configure(plan, step, bf16, integers, &c->panel);
     if (bf16 && why != NULL) {
-        why = matmul_configure(plan, step, false, blocks_refuse(plan, step) == NULL, &c->panel);
+        why = matmul_configure(plan, step, false, integers, &c->panel);
     }
-    c->table = rows_table(plan->isa);
-    c->ops = ops_of(plan, step->p.matmul.b.data);
-    c->limbs = limbs_of(step->mode);
+    if (step->kernel->refuse == refuse_codes) {
+        c->table = rows_table(plan->isa);
+        c->ops = ops_of(plan, step->p.matmul.b.data);
+        c->limbs = limbs_of(step->mode);
+    }
+    c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
+    c->lanes = rows_floats_table(step->kernel->isa)->lanes;
     text_init(&note, &plan->arena);
-    text_add(&note, "up to %d rows of A, where K is contiguous in B and groups along it are whole quads of %d: %s; else ", ROWS_MOST,
-             c->ops->elems / ROWS_QUADS, limbs_name(c->limbs));
+    text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
+    if (c->ops) {
+        text_add(&note, "%s if groups along K are multiples of %d, else ", limbs_name(c->limbs), c->ops->elems / ROWS_QUADS);
+    }
+    text_add(&note, "f32 FMA on decoded registers");
+    if (c->floats->unit > 1) {
+        text_add(&note, " if they are multiples of %d", c->floats->unit);
+    }
+    text_add(&note, "; all else: ");
     matmul_note(&note, step, &c->panel, why);
     step->jit = c;
     step->state_bytes = sizeof(rows_state_t);
@@ -128,11 +181,16 @@ static bool lines_on_bytes(const tile_operand_t *b)
     return ok;
 }
 
-static rows_groups_t groups_of(const tile_src_t *b, bool zps, const rows_ops_t *ops, sinter_cpu_isa_t isa, int64_t K)
+static int64_t gcd(int64_t a, int64_t b)
 {
-    const unsigned char *base = zps ? b->zp : b->scale;
-    const int64_t group = zps ? b->zp_gr : b->scale_gr, quad = ops->elems / ROWS_QUADS;
-    rows_groups_t g = {.base = base, .stride = zps ? b->zp_rs : b->scale_rs};
+    return b ? gcd(b, a % b) : a;
+}
+
+/* Scales or zero points by units, which are multiples of `least`; times 0: they are not. per: floats of a unit. */
+static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int least, int per, sinter_cpu_isa_t isa, int64_t K)
+{
+    const int64_t group = zps ? b->zp_gr : b->scale_gr;
+    rows_groups_t g = {.base = zps ? b->zp : b->scale, .stride = zps ? b->zp_rs : b->scale_rs, .times = 1};
     if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
         return g;
     }
@@ -142,36 +200,74 @@ static rows_groups_t groups_of(const tile_src_t *b, bool zps, const rows_ops_t *
     g.line_group = zps ? b->zp_gc : b->scale_gc;
     g.groups = g.stride == 0 ? 1 : K / group;
     if (g.groups == 1) {
-        g.times = 1;
         return g;
     }
-    const int64_t unit = group % ops->elems == 0 ? ops->elems : group % (2 * quad) == 0 ? 2 * quad : quad, units = group / unit;
-    const bool shifts = unit == ops->elems && (units & (units - 1)) == 0;
-    g.times = group % unit != 0 ? 0 : shifts ? 1 : units;
-    g.step = (int)(ROWS_LINES * ops->elems / unit);
+    const int64_t unit = gcd(group, elems), units = group / unit;
+    const bool shifts = unit == elems && (units & (units - 1)) == 0;
+    g.times = unit % least != 0 ? 0 : shifts ? 1 : units;
+    g.step = (int)(per * elems / unit);
     g.shift = shifts ? __builtin_ctzll((unsigned long long)units) : 0;
     return g;
 }
 
-/* Whether the micro-kernels can do this execute. */
-static bool bind_rows(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+static bool bind_integers(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+{
+    const tile_src_t *b = &st->panel.b.base;
+    const int elems = c->ops ? c->ops->elems : 0, quad = elems / ROWS_QUADS;
+    if (!c->ops) {
+        return false;
+    }
+    st->elems = elems;
+    st->scale = groups_of(b, false, elems, quad, ROWS_LINES, isa, st->panel.K);
+    st->zp = groups_of(b, true, elems, quad, ROWS_LINES, isa, st->panel.K);
+    return st->scale.times > 0 && st->zp.times > 0;
+}
+
+/* The unit in its chunk that lanes of a class get their coefficient from. */
+static void fill_pick(const rows_config_t *c, rows_groups_t *g)
+{
+    const rows_floats_t *f = c->floats;
+    const int unit = f->elems / (g->step > 1 ? g->step : 1);
+    for (int i = 0; i < f->classes * c->lanes; i++) {
+        g->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / unit;
+    }
+}
+
+static bool bind_floats(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+{
+    const rows_floats_t *f = c->floats;
+    const tile_src_t *b = &st->panel.b.base;
+    if (st->panel.K % f->multiple != 0) {
+        return false;
+    }
+    st->elems = f->elems;
+    st->scale = groups_of(b, false, f->elems, f->unit, 1, isa, st->panel.K);
+    st->zp = groups_of(b, true, f->elems, f->unit, 1, isa, st->panel.K);
+    for (int i = 0; i < f->vectors * c->lanes; i++) {
+        st->order[i] = (int16_t)f->element(i / c->lanes, i % c->lanes);
+    }
+    fill_pick(c, &st->scale);
+    fill_pick(c, &st->zp);
+    return st->scale.times > 0 && st->zp.times > 0;
+}
+
+/* How the micro-kernels can do this execute, if they can. */
+static void bind_rows(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
 {
     const tile_operand_t *b = &st->panel.b;
-    const int64_t K = st->panel.K;
+    const int64_t K = st->panel.K, four = ROWS_LINES * (b->base.cs * b->base.type->bits / 8);
+    st->way = BY_PANELS;
     if (st->panel.rows < 1 || st->panel.rows > ROWS_MOST || K < 1 || b->base.rs != 1 || !lines_on_bytes(b)) {
-        return false;
+        return;
     }
-    st->scale = groups_of(&b->base, false, c->ops, isa, K);
-    st->zp = groups_of(&b->base, true, c->ops, isa, K);
-    if (st->scale.times == 0 || (st->zp.bulk && st->zp.times == 0)) {
-        return false;
+    st->way = bind_integers(c, isa, st) ? IN_INTEGERS : bind_floats(c, isa, st) ? IN_FLOATS : BY_PANELS;
+    if (st->way == BY_PANELS) {
+        return;
     }
-    const int64_t four = ROWS_LINES * (b->base.cs * b->base.type->bits / 8);
-    st->chunks = (K + c->ops->elems - 1) / c->ops->elems;
+    st->chunks = (K + st->elems - 1) / st->elems;
     st->bytes = (K * b->base.type->bits + 7) / 8;
-    st->units = (st->chunks * ROWS_QUADS + 15) / 16 * 16;
+    st->units = (st->chunks * 16 + 31) / 16 * 16;
     st->ahead = four > 0 ? (ROWS_AHEAD + four - 1) / four * four : ROWS_AHEAD;
-    return true;
 }
 
 /* Panels of whole fours and whole groups of the tail, small enough for threads to end together, large enough for what each costs. */
@@ -191,15 +287,14 @@ static void choose_panel(rows_state_t *st, int threads)
     m->n_blocks = 1;
 }
 
-static void fill_table(const rows_ops_t *ops, const dtype_traits_t *type, unsigned char *table)
+static void fill_table(const rows_ops_t *ops, rows_state_t *st)
 {
     static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
-    float x[16];
-    if (ops->table) {
-        type->codec.load_f32(codes, 0, 1, 16, x);
-        for (int i = 0; i < 16; i++) {
-            table[i] = (unsigned char)(x[i] / ops->unit + (float)ops->offset);
-        }
+    if (st->panel.b.base.type->bits == 4) {
+        st->panel.b.base.type->codec.load_f32(codes, 0, 1, 16, st->values);
+    }
+    for (int i = 0; i < 16 && ops && ops->table; i++) {
+        st->table[i] = (unsigned char)(st->values[i] / ops->unit + (float)ops->offset);
     }
 }
 
@@ -208,34 +303,39 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const rows_config_t *c = step->jit;
     rows_state_t *st = state;
     SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    st->few = bind_rows(c, step->kernel->isa, st);
-    if (!st->few) {
+    bind_rows(c, step->kernel->isa, st);
+    if (st->way == BY_PANELS) {
         return sinter_success;
     }
     st->panel.blocks = (blocks_state_t){0}; /* rows that are not for integers here are not for them there */
-    fill_table(c->ops, st->panel.b.base.type, st->table);
+    memset(st->values, 0, sizeof st->values);
+    fill_table(c->ops, st);
     choose_panel(st, frame->threads);
     return matmul_count(step, &st->panel);
 }
 
 /* ---- memory --------------------------------------------------------------------------------------------------------------------- */
 
-/* One thread's: A in integers, and coefficients of four lines as they are stored and as the micro-kernels want them. */
+/* One thread's: A as the micro-kernels want it, and coefficients of four lines. */
 typedef struct rows_buffers {
     rows_codes_t *codes; /* [chunk][row] */
-    float *raw;          /* [line][units] */
+    float *q;            /* see rows_floats_t */
+    float *raw, *raw_zp; /* [line][units] */
     float *scale;        /* [unit][line] */
     int32_t *zp;
 } rows_buffers_t;
 
 static size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t *out)
 {
-    const size_t units = (size_t)st->units * ROWS_LINES;
+    const size_t units = (size_t)st->units * ROWS_LINES, chunks = (size_t)st->chunks * (size_t)st->panel.rows;
+    const bool integers = st->way == IN_INTEGERS;
     size_t at = 0;
-    out->codes = carve(base, &at, (size_t)st->chunks * (size_t)st->panel.rows, sizeof(rows_codes_t));
+    out->codes = carve(base, &at, integers ? chunks : 0, sizeof(rows_codes_t));
+    out->scale = carve(base, &at, integers ? units : 0, sizeof(float));
+    out->zp = carve(base, &at, integers ? units : 0, sizeof(int32_t));
+    out->q = carve(base, &at, integers ? 0 : chunks * (size_t)st->elems, sizeof(float));
     out->raw = carve(base, &at, units, sizeof(float));
-    out->scale = carve(base, &at, units, sizeof(float));
-    out->zp = carve(base, &at, units, sizeof(int32_t));
+    out->raw_zp = carve(base, &at, units, sizeof(float));
     return at;
 }
 
@@ -251,10 +351,11 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     rows_state_t st;
     rows_buffers_t b;
     (void)plan;
-    if (matmul_bind(step, frame, &st.panel) != sinter_success || !bind_rows(step->jit, step->kernel->isa, &st)) {
-        return matmul_shared_bytes(plan, step, frame);
+    if (matmul_bind(step, frame, &st.panel) != sinter_success) {
+        return 0; /* prepare says what is wrong */
     }
-    return rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
+    bind_rows(step->jit, step->kernel->isa, &st);
+    return st.way == BY_PANELS ? matmul_shared_bytes(plan, step, frame) : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
 }
 
 /* ---- work ----------------------------------------------------------------------------------------------------------------------- */
@@ -266,21 +367,62 @@ typedef struct rows_task {
     rows_buffers_t buf;
 } rows_task_t;
 
-/* All of A as integers. False: not all rows are for them. */
+/* Numbers of a size at which neither products with codes nor their sums leave the range of floats before they are scaled. */
+static bool is_usable(const float *x, int n)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most == 0 || (most > 0x0d800000 && most < 0x71800000); /* 2^-100, 2^100 */
+}
+
+/* Chunk c of each row from src to its places in decoding order, among those of its batch. */
+static void place_chunk(const rows_task_t *w, int64_t c, const float *src)
+{
+    const int rows = w->t.rows, lanes = w->c->lanes, elems = w->st->elems;
+    for (int r = 0, n; r < rows; r += n) {
+        n = rows_batch(rows - r);
+        float *to = w->buf.q + (r * w->st->chunks + c * n) * elems;
+        for (int i = 0; i < n; i++) {
+            const float *from = src + (size_t)(r + i) * MM_LDA;
+            for (int k = 0; k < elems; k++) {
+                to[(k / lanes * n + i) * lanes + k % lanes] = from[w->st->order[k]];
+            }
+        }
+    }
+}
+
+static bool load_chunk(rows_task_t *w, int64_t c, const float *src, int n)
+{
+    const int rows = w->t.rows;
+    bool usable = true;
+    if (w->st->way == IN_INTEGERS) {
+        return w->c->ops->quantise(src, MM_LDA, rows, w->c->limbs, w->buf.codes + c * rows);
+    }
+    for (int r = 0; r < rows && w->c->floats->unit > 0; r++) {
+        usable = is_usable(src + (size_t)r * MM_LDA, n) && usable;
+    }
+    place_chunk(w, c, src);
+    return usable;
+}
+
+/* All of A as the micro-kernels want it. False: not all rows are for them. */
 static bool load_rows(rows_task_t *w)
 {
-    const rows_ops_t *ops = w->c->ops;
-    const int rows = w->t.rows;
     const int64_t K = w->st->panel.K;
     bool usable = true;
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)(K - k < MM_K ? K - k : MM_K);
         matmul_load_a(&w->t, k, kn);
-        for (int r = 0; r < rows && kn < MM_K; r++) {
+        for (int r = 0; r < w->t.rows && kn < MM_K; r++) {
             memset(w->t.buf.a + (size_t)r * MM_LDA + kn, 0, (size_t)(MM_K - kn) * sizeof(float));
         }
-        for (int e = 0; e < kn; e += ops->elems) {
-            usable = ops->quantise(w->t.buf.a + e, MM_LDA, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows) && usable;
+        for (int e = 0; e < kn; e += w->st->elems) {
+            usable = load_chunk(w, (k + e) / w->st->elems, w->t.buf.a + e, w->st->elems) && usable;
         }
     }
     return usable;
@@ -307,20 +449,42 @@ static void refine(float *x, int64_t n, int64_t times)
     }
 }
 
-/* [line][*ld], n lines from `line` on; the last one stands for those that are missing. */
-static void load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n, int64_t *ld)
+/* [line][ld], n lines from `line` on; the last one stands for those that are missing. Units that a last chunk lacks are zero. Gives ld. */
+static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n, float *raw)
 {
-    const bool one_run = n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && g->times == 1;
-    *ld = one_run ? g->groups : w->st->units;
-    if (one_run) {
-        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups, w->buf.raw);
-        return;
+    const int64_t units = g->groups * g->times, chunks = w->st->chunks, ld = w->st->units;
+    const int64_t need = w->st->way == IN_FLOATS && g->step > 0 ? ((chunks - 1) >> g->shift) * g->step + g->step : units;
+    if (n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && g->times == 1 && need <= units) {
+        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups, raw); /* one run */
+        return g->groups;
     }
     for (int i = 0; i < ROWS_LINES; i++) {
-        float *to = w->buf.raw + i * *ld;
+        float *to = raw + i * ld;
         load_groups(g, first, line + (i < n ? i : n - 1), to);
         refine(to, g->groups, g->times);
+        for (int64_t k = units; k < need; k++) {
+            to[k] = 0;
+        }
     }
+    return ld;
+}
+
+static rows_coefs_t coefs_at(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t n, int there, float *raw, bool zps)
+{
+    if (!g->bulk) {
+        return (rows_coefs_t){NULL, 0, 0, 0, NULL};
+    }
+    const int64_t ld = load_coefs(w, g, first, n, there, raw);
+    const int units = (int)(g->groups * g->times);
+    if (w->st->way == IN_FLOATS) {
+        return (rows_coefs_t){raw, g->step, g->shift, ld, g->pick};
+    }
+    if (zps) {
+        w->c->table->by_unit_s32(raw, ld, units, w->c->ops->offset, w->buf.zp);
+    } else {
+        w->c->table->by_unit(raw, ld, units, w->buf.scale);
+    }
+    return (rows_coefs_t){zps ? (const float *)(const void *)w->buf.zp : w->buf.scale, g->step, g->shift, 0, NULL};
 }
 
 /* Four lines from column n of B on, of which `there` exist. */
@@ -329,19 +493,16 @@ static rows_four_t four_at(const rows_task_t *w, int64_t n, int there)
     const rows_state_t *st = w->st;
     const tile_src_t *b = &w->t.b;
     const int bits = b->type->bits;
-    int64_t ld;
-    rows_four_t f = {.bytes = st->bytes, .ahead = st->ahead, .flip = w->c->ops->flip, .offset = w->c->ops->offset, .table = st->table};
+    rows_four_t f = {.bytes = st->bytes, .n = st->panel.K, .ahead = st->ahead, .table = st->table, .values = st->values};
+    if (st->way == IN_INTEGERS) {
+        f.flip = w->c->ops->flip;
+        f.offset = w->c->ops->offset;
+    }
     for (int i = 0; i < ROWS_LINES; i++) {
         f.line[i] = b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * bits / 8;
     }
-    load_coefs(w, &st->scale, b->scale_first, n, there, &ld);
-    w->c->table->by_unit(w->buf.raw, ld, (int)(st->scale.groups * st->scale.times), w->buf.scale);
-    f.scale = (rows_coefs_t){w->buf.scale, st->scale.step, st->scale.shift};
-    if (st->zp.bulk) {
-        load_coefs(w, &st->zp, b->zp_first, n, there, &ld);
-        w->c->table->by_unit_s32(w->buf.raw, ld, (int)(st->zp.groups * st->zp.times), f.offset, w->buf.zp);
-        f.zp = (rows_coefs_t){(const float *)(const void *)w->buf.zp, st->zp.step, st->zp.shift};
-    }
+    f.scale = coefs_at(w, &st->scale, b->scale_first, n, there, w->buf.raw, false);
+    f.zp = coefs_at(w, &st->zp, b->zp_first, n, there, w->buf.raw_zp, true);
     return f;
 }
 
@@ -350,16 +511,20 @@ static void multiply(rows_task_t *w)
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         const rows_four_t four = four_at(w, w->t.n0 + c, there);
-        w->c->ops->run(&four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c, MM_PANEL);
+        if (w->st->way == IN_INTEGERS) {
+            w->c->ops->run(&four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c, MM_PANEL);
+        } else {
+            w->c->floats->run(&four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems, w->t.buf.acc + c, MM_PANEL);
+        }
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch,
+                 void *shared)
 {
     const rows_state_t *st = state;
     const matmul_state_t *m = &st->panel;
-    if (!st->few) {
+    if (st->way == BY_PANELS) {
         matmul_work(plan, step, frame, state, phase, tid, nth, scratch, shared);
         return;
     }
@@ -396,3 +561,5 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare, .work = work,     \
     .phases = 2
 KERNEL(matmul_rows_int8_vnni, ROWS, .isa = sinter_isa_avx512_vnni, .cost = 50, .refuse = refuse_codes)
+KERNEL(matmul_rows_f32_avx512, ROWS, .isa = sinter_isa_avx512, .cost = 60, .refuse = refuse_floats)
+KERNEL(matmul_rows_f32_avx2, ROWS, .isa = sinter_isa_avx2, .cost = 70, .refuse = refuse_floats)

@@ -5,7 +5,11 @@
  *
  * In integers, each quad of a row of A becomes `limbs` signed bytes q = x / scale = 256 * high + low, or high, and
  *
- *   c = sum over quads of  scale * scale_b * (sum over the quad of q (u - zp - offset)),   u = code + offset >= 0 */
+ *   c = sum over quads of  scale * scale_b * (sum over the quad of q (u - zp - offset)),   u = code + offset >= 0
+ *
+ * In floats, a chunk (of one vector register) is decoded into vectors, in whatever order is cheapest, which A is brought into instead, once:
+ *
+ *   c = sum over classes of vectors of  scale_b * (sum over the vectors of x (code - zp)) */
 #ifndef SINTER_SRC_KERNELS_MATMUL_ROWS_H
 #define SINTER_SRC_KERNELS_MATMUL_ROWS_H
 
@@ -19,23 +23,34 @@ enum {
     ROWS_AHEAD = 6144 /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
 };
 
-/* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on, 4 for all of it (steps 0, 4), 4 for each half (8) or 4 for
- * each quad (16). */
+/* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In integers [unit][line]: 4 for all of a chunk (steps 0, 4),
+ * 4 for each half (8) or 4 for each quad (16). In floats [line][ld], 16 more may be read: one for all of a chunk (steps 0, 1), or those that
+ * pick[class][lane] names. */
 typedef struct rows_coefs {
     const float *at; /* NULL: none */
     int step, shift;
+    int64_t ld;
+    const int32_t *pick;
 } rows_coefs_t;
 
 /* Four lines; those beyond the last one stand on it. */
 typedef struct rows_four {
     const unsigned char *line[ROWS_LINES];
-    int64_t bytes; /* of a line */
+    int64_t bytes, n; /* of a line; n: elements */
     int64_t ahead;
-    rows_coefs_t scale, zp;     /* zp with the offset of codes, as s32 */
-    int flip;                   /* u = code ^ flip, by byte */
-    const unsigned char *table; /* or u = table[code] */
+    rows_coefs_t scale, zp; /* in integers, zp is s32 and has the offset of codes */
+    /* In integers: u = code ^ flip, by byte, or u = table[code]. */
+    int flip;
+    const unsigned char *table;
     int32_t offset;
+    const float *values; /* in floats: of the 16 codes of a 4-bit type */
 } rows_four_t;
+
+/* Rows of A that are worked off together of n that are left. */
+static inline int rows_batch(int n)
+{
+    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
 
 /* One chunk of one row of A. */
 typedef struct rows_codes {
@@ -44,7 +59,7 @@ typedef struct rows_codes {
     int32_t sum[16];               /* of the quad */
 } rows_codes_t;
 
-/* One data type of weights. */
+/* One data type of weights in integers. */
 typedef struct rows_ops {
     int elems; /* of a chunk; 0: no such type */
     int flip, offset;
@@ -68,5 +83,25 @@ typedef struct rows_table {
 /* NULL: this ISA has none. */
 const rows_table_t *rows_table(sinter_cpu_isa_t isa);
 extern const rows_table_t rows_table_avx512_vnni;
+
+/* One data type of weights in floats. Reads nothing beyond the elements of a line. */
+typedef struct rows_floats {
+    int elems; /* of a chunk, which is one vector register of bytes; 0: no such type */
+    int vectors, classes; /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common are a class */
+    int unit;             /* a group of scales or zero points is a multiple of so many elements; 0: there are none */
+    int multiple;         /* so is K */
+    int (*element)(int vector, int lane);
+    /* out[row][line] for all lines of w; q: [chunk][vector][row][lane] for each batch of rows, ldq floats for each row. */
+    void (*run)(const rows_four_t *w, int rows, const float *q, int64_t ldq, float *out, int64_t ldo);
+} rows_floats_t;
+
+typedef struct rows_floats_table {
+    int lanes, n_ops;
+    const rows_floats_t *ops; /* by data type */
+} rows_floats_table_t;
+
+/* NULL: this ISA has none. */
+const rows_floats_table_t *rows_floats_table(sinter_cpu_isa_t isa);
+extern const rows_floats_table_t rows_floats_avx2, rows_floats_avx512;
 
 #endif

@@ -87,7 +87,7 @@ typedef void (*lines_t)(const rows_four_t *w, const rows_codes_t *q, int ldq, fl
 static void run(const lines_t *fn, const rows_four_t *w, int rows, const rows_codes_t *q, float *out, int64_t ldo)
 {
     for (int r = 0, n; r < rows; r += n) {
-        n = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
+        n = rows_batch(rows - r);
         fn[n / 2](w, q + r, rows, out + r * ldo, ldo);
     }
 }
