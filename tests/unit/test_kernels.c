@@ -84,10 +84,11 @@ typedef struct problem {
     step_t step;
 } problem_t;
 
-/* One step over dense tensors; heads: Q, K, V and output of attention are [2][4][heads]. */
+/* One step over dense tensors, matrices of more rows than the kernels for few of them take; heads: Q, K, V and output of attention are
+ * [2][4][heads]. */
 static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter_fpmath_mode_t mode, int64_t heads, sinter_cpu_isa_t isa)
 {
-    const int64_t dims[3] = {2, 4, heads}, mat[2] = {4, 4};
+    const int64_t dims[3] = {2, 4, heads}, mat[2] = {20, 20};
     rig_init(&p->r, isa);
     p->step = (step_t){.kind = kind, .mode = mode};
     const operand_t none = {.scale = -1, .zp = -1};
