@@ -346,16 +346,20 @@ static size_t thread_bytes(const plan_t *plan, const step_t *step)
     return matmul_buffers(step->jit, step, NULL, &b);
 }
 
+/* Where M is not known at compile, as much as the most rows need, however many there are now: engines that call with a few rows and then with
+ * more allocate once. */
 static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
 {
+    const size_t panel = matmul_shared_bytes(plan, step, frame);
     rows_state_t st;
     rows_buffers_t b;
-    (void)plan;
     if (matmul_bind(step, frame, &st.panel) != sinter_success) {
         return 0; /* prepare says what is wrong */
     }
+    st.panel.rows = matmul_known_rows(plan, step) < 0 ? ROWS_MOST : st.panel.rows;
     bind_rows(step->jit, step->kernel->isa, &st);
-    return st.way == BY_PANELS ? matmul_shared_bytes(plan, step, frame) : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
+    const size_t own = st.way == BY_PANELS ? 0 : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
+    return own > panel ? own : panel;
 }
 
 /* ---- work ----------------------------------------------------------------------------------------------------------------------- */
