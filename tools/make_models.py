@@ -5,6 +5,7 @@ import os
 
 import attention_models
 import dequantise_models
+import matmul_models
 from graph_json import Graph, transposed
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -302,7 +303,8 @@ def lists():
     check += [f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1" for name in guide_models()]
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
-    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()} | dequantise_models.lists() | attention_models.lists()
+    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()} | dequantise_models.lists() | attention_models.lists() | \
+        matmul_models.lists()
 
 
 def main():

@@ -1,0 +1,35 @@
+"""A part of make_models.py: the list that measures matmuls with compressed weights over shapes, types, modes and numbers of rows. Lines are rewrites of
+two graphs, one with zero points and one without."""
+
+SHAPES = [(4096, 4096), (14336, 4096), (4096, 14336), (2880, 2880)]  # N, K
+ROWS = (1, 4)
+# name: type, scales, zero points, group along K
+STORED = {
+    "s4-g128": ("s4", "f16", None, 128),
+    "s4-g32": ("s4", "f16", None, 32),
+    "u4-zp-g128": ("u4", "f16", "u4", 128),
+    "u4-zp-g32": ("u4", "f16", "u4", 32),
+    "mxfp4": ("f4_e2m1", "e8m0", None, 32),
+    "s8-g128": ("s8", "f16", None, 128),
+}
+ZERO_POINTS, SCALED = "matmul-int4-4096x14336-g128", "matmul-mxfp4-2880x2880"
+
+
+def line(stored, n, k, m, mode):
+    dtype, scale, zero_point, group = STORED[stored]
+    groups = k // group
+    sides = [scale, zero_point] if zero_point else [scale]
+    shapes = [f"0:{m}x{k}", f"1:{n}x{k}"] + [f"{2 + i}:{n}x{groups}" for i in range(len(sides))]
+    types = [f"{1 + i}:{name}" for i, name in enumerate([dtype, *sides])]
+    words = ["--mode=P", f"--case=../../models/{ZERO_POINTS if zero_point else SCALED}.json", "--in-shapes=" + "+".join(shapes),
+             f"--op-attrs=0:groups:{groups}", "--dt=" + "+".join(types), "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"]
+    return " ".join(words + ["--cold-cache"])
+
+
+def lists():
+    """File name -> text."""
+    head = ["# Matmul with few rows and compressed weights against reading them: N x K of 4096 x 4096, 14336 x 4096, 4096 x 14336, 2880 x 2880. Written by "
+            "tools/make_models.py."]
+    lines = [line(stored, n, k, m, mode) for m in ROWS for stored in STORED for n, k in SHAPES if k % STORED[stored][3] == 0
+             for mode in ("strict", "f16", "bf16", "int8")]
+    return {"perf_matmul.list": "\n".join(head + lines) + "\n"}
