@@ -278,6 +278,6 @@ size_t matmul_shared_bytes(const plan_t *plan, const step_t *step, const frame_t
 KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)
-/* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
 KERNEL(matmul_blocks_int8_vnni, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 80, .refuse = blocks_refuse)
+/* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
 KERNEL(matmul_panel_bf16_avx512, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16_products, .bf16 = true)
