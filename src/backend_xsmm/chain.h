@@ -110,6 +110,9 @@ bool chain_is_store(const chain_t *chain, int *operand);
  * elements along the last dim, share: only one thread may then run the chain. */
 bool chain_shares_bytes(const chain_bound_t *bound);
 
+/* The one access to a value is at the index of the iteration space. */
+bool chain_touches_once(const chain_t *chain, int value, int ndims);
+
 /* Dim d becomes dim to[d]; -1 drops it, which is for dims of size 1 (or merged ones). */
 void chain_permute(chain_bound_t *bound, const int *to);
 
@@ -155,8 +158,6 @@ int chain_unrounded(const chain_builder_t *b, int reg, sinter_data_type_t dtype)
 sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map); /* map NULL: same rank, same dims */
 /* Colours registers, copies into the arena. result: virtual register to hand back, -1: none. sinter_unimplemented with a
  * reason if the program does not fit (registers, operands, instructions): the lowering then splits it. */
-/* The one access to a value is at the index of the iteration space. */
-bool chain_touches_once(const chain_t *chain, int value, int ndims);
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out);
 
 #endif

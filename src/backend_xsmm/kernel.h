@@ -47,6 +47,11 @@ static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *e
     *end = n * (tid + 1) / nth;
 }
 
+static inline int64_t at_most(int64_t n, int64_t most)
+{
+    return n < most ? n : most;
+}
+
 /* The next count * size bytes, 64-byte aligned, of memory at base (NULL: only counts). */
 static inline void *carve(unsigned char *base, size_t *at, size_t count, size_t size)
 {

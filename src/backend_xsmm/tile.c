@@ -120,6 +120,20 @@ tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb)
     return s;
 }
 
+tile_src_t tile_coefs(const tile_src_t *src, bool zps)
+{
+    return (tile_src_t){.data = zps ? src->zp : src->scale,
+                        .type = zps ? src->zp_type : src->scale_type,
+                        .dtype = zps ? src->zp_dtype : src->scale_dtype,
+                        .first = zps ? src->zp_first : src->scale_first,
+                        .rs = zps ? src->zp_rs : src->scale_rs,
+                        .cs = zps ? src->zp_cs : src->scale_cs,
+                        .scale_gr = 1,
+                        .scale_gc = 1,
+                        .zp_gr = 1,
+                        .zp_gc = 1};
+}
+
 /* ---- loading ---------------------------------------------------------------------------------------------------------------- */
 
 /* A type with its conversion of consecutive elements, looked up once for each tile. */

@@ -32,6 +32,9 @@ sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
 /* The matrix at batch index idx[] (in the broadcast batch space of nb dims, right-aligned; size-1 dims broadcast). */
 tile_src_t tile_at(const tile_operand_t *op, const int64_t *idx, int nb);
 
+/* The scales or the zero points of src alone, by groups. */
+tile_src_t tile_coefs(const tile_src_t *src, bool zps);
+
 /* Functions for one ISA. They touch nothing beyond the operands' elements, with any alignment. */
 typedef struct tile_table {
     /* dst[r * ld + c] = value(r0 + r, c0 + c) for r < nr, c < nc; columns nc..pad_nc-1 and rows nr..pad_nr-1 are set to zero. */

@@ -84,6 +84,13 @@ const dtype_split_t *dtype_split(sinter_data_type_t type, sinter_cpu_isa_t isa);
 void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int64_t low_stride, void *high, int64_t high_first,
                 int64_t high_stride);
 
+/* The values of all codes of a type of four bits. */
+static inline void dtype_nibble_values(const dtype_codec_t *codec, float values[16])
+{
+    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+    codec->load_f32(codes, 0, 1, 16, values);
+}
+
 /* NULL for a value that is no data type. */
 const dtype_traits_t *dtype_traits(sinter_data_type_t type);
 static inline bool dtype_is_float(sinter_data_type_t type) { return dtype_traits(type)->cls == DTYPE_FLOAT; }

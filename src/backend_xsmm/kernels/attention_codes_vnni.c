@@ -344,33 +344,12 @@ static bool pv_rows(const pv_part_t *parts, int limbs, int nq, float unit, const
 
 OP bool quantise(form_t form, float unit, const float *x, int limbs, int query, int chunk, codes_query_t *q)
 {
-    const int quad = form == BYTES ? 16 : 32;
-    const float most = limbs == 2 ? MOST_2 : MOST_1;
-    for (int i = 0; i < 4; i++, x += quad) {
-        float amax = 0;
-        int32_t sum = 0, specials = 0;
-        for (int e = 0; e < quad; e++) {
-            const float a = fabsf(x[e]);
-            amax = a > amax ? a : amax;
-            specials |= !(a < INFINITY);
-        }
-        if (specials || (amax > 0 && amax < 0x1p-100f)) {
-            return false;
-        }
-        const float by = amax > 0 ? most / amax : 0;
-        for (int e = 0; e < quad; e++) {
-            const int32_t y = (int32_t)rintf(x[e] * by), high = limbs == 2 ? (y + 128) >> 8 : y;
-            const int at = form == BYTES ? i * 16 + e : i * 16 + e / 2, half = form == BYTES ? 0 : e % 2;
-            q->byte[chunk][query][0][half][at] = (int8_t)high;
-            q->byte[chunk][query][1][half][at] = (int8_t)(y - high * 256);
-            sum += y;
-        }
-        for (int k = 0; k < 4; k++) {
-            q->scale[chunk][query][i * 4 + k] = amax / most * unit;
-            q->sum[chunk][query][i * 4 + k] = sum;
-        }
+    bool usable = true;
+    for (int i = 0; i < 4; i++) {
+        const float *quad = x + i * (form == BYTES ? 16 : 32);
+        usable = quantise_quad(form, unit, quad, limbs, i, q->byte[chunk][query], q->scale[chunk][query], q->sum[chunk][query]) && usable;
     }
-    return true;
+    return usable;
 }
 
 /* ---- the types ------------------------------------------------------------------------------------------------------------------ */

@@ -168,8 +168,7 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     side->classes = side->padded / o->elems * o->classes;
     fill_order(side);
     if (s->type->bits == 4) {
-        static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
-        s->type->codec.load_f32(codes, 0, 1, 16, side->values);
+        dtype_nibble_values(&s->type->codec, side->values);
     }
     if (side->codes) {
         for (int i = 0; i < 16; i++) {
@@ -205,16 +204,9 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
 /* A matrix of scales or zero points alone: rows are token groups, columns groups along the head. */
 static tile_src_t coefs_of(const tile_src_t *s, bool zps, const grouping_t *g)
 {
-    tile_src_t m = {.data = zps ? s->zp : s->scale,
-                    .type = zps ? s->zp_type : s->scale_type,
-                    .dtype = zps ? s->zp_dtype : s->scale_dtype,
-                    .first = zps ? s->zp_first : s->scale_first,
-                    .rs = g->token_stride,
-                    .cs = g->head_stride,
-                    .scale_gr = 1,
-                    .scale_gc = 1,
-                    .zp_gr = 1,
-                    .zp_gc = 1};
+    tile_src_t m = tile_coefs(s, zps);
+    m.rs = g->token_stride;
+    m.cs = g->head_stride;
     return m;
 }
 
@@ -272,8 +264,8 @@ static int stretch(const grouping_t *scale, int64_t t, int n)
 static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r, const float *src)
 {
     const int lanes = k->lanes;
-    int first = 0, batch = decode_batch(rows);
-    for (; r >= first + batch; batch = decode_batch(rows - first)) {
+    int first = 0, batch = rows_batch(rows);
+    for (; r >= first + batch; batch = rows_batch(rows - first)) {
         first += batch;
     }
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
@@ -326,25 +318,14 @@ static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, boo
                            .values = side->values};
 }
 
-/* Rows of n coefficients become rows of n * times, each one repeated. */
-static void refine(float *x, int rows, int n, int times)
-{
-    for (int i = times > 1 ? rows * n - 1 : -1; i >= 0; i--) {
-        const float value = x[i];
-        for (int k = 0; k < times; k++) {
-            x[i * times + k] = value;
-        }
-    }
-}
-
 static void load_coefs(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, const grouping_t *scale,
                        const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt)
 {
     coefs_by_token(tile, s, false, scale, t0, nt, b->scale);
-    refine(b->scale, nt, scale->groups, side->groups / scale->groups);
+    repeat_each(b->scale, (int64_t)nt * scale->groups, side->groups / scale->groups);
     if (zp->there) {
         coefs_by_token(tile, s, true, zp, t0, nt, b->zp);
-        refine(b->zp, nt, zp->groups, side->groups / zp->groups);
+        repeat_each(b->zp, (int64_t)nt * zp->groups, side->groups / zp->groups);
     }
 }
 
@@ -487,7 +468,7 @@ static void codes_values(const tile_table_t *tile, const decode_side_t *side, co
         at.scale += t * all->groups;
         at.zp = all->zp ? all->zp + t * all->groups : NULL;
         for (int r = 0, n; r < rows; r += n) {
-            n = decode_batch(rows - r);
+            n = rows_batch(rows - r);
             if (!side->codes->pv(&at, n, side->limbs, p + r * ldp + t, ldp, b->weights, acc + r * ldacc, ldacc)) {
                 slow_values(tile, side, v, b, n, p + r * ldp + t, ldp, t0 + t, at.rows * side->fold, acc + r * ldacc, ldacc);
             }

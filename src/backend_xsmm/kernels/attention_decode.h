@@ -12,6 +12,7 @@
 
 #include "../tile.h"
 #include "attention_codes.h"
+#include "few_rows.h"
 #include "unroll.h"
 
 enum {
@@ -24,12 +25,6 @@ enum {
     DECODE_SLOW = 16,                 /* tokens at a time where values go through floats */
     DECODE_AHEAD = 6144 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
 };
-
-/* Queries that are worked off together of n that are left. */
-static inline int decode_batch(int n)
-{
-    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
-}
 
 /* Rows of K or V as a micro-kernel reads them. scale, zp: [rows][groups] floats, then 16 more that may be read, NULL: none; zp only with
  * scale. */

@@ -18,11 +18,6 @@ typedef struct chain_state {
     int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_state_t;
 
-static int64_t at_most(int64_t n, int64_t most)
-{
-    return n < most ? n : most;
-}
-
 static bool strided_along(const chain_bound_t *b, int d)
 {
     for (int i = 0; i < b->chain->n_operands; i++) {

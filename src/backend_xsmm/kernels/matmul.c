@@ -136,7 +136,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     return at;
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
+size_t matmul_thread_bytes(const plan_t *plan, const step_t *step)
 {
     matmul_buffers_t b;
     (void)plan;
@@ -256,24 +256,25 @@ sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const fra
     return matmul_count(step, st);
 }
 
-size_t matmul_shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
+size_t matmul_shared_of(const matmul_config_t *c, matmul_state_t *st)
 {
-    const matmul_config_t *c = step->jit;
-    matmul_state_t st;
     blocks_whole_t whole;
+    st->n_panels = 2; /* as if there were more than one */
+    blocks_bind(c, st);
+    return blocks_share(c, &st->blocks, NULL, &whole);
+}
+
+static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
+{
+    matmul_state_t st;
     (void)plan;
-    if (c->blocks == NULL || matmul_bind(step, frame, &st) != sinter_success) {
-        return 0; /* prepare says what is wrong */
-    }
-    st.n_panels = 2; /* as if there were more than one */
-    blocks_bind(c, &st);
-    return blocks_share(c, &st.blocks, NULL, &whole);
+    return matmul_bind(step, frame, &st) == sinter_success ? matmul_shared_of(step->jit, &st) : 0; /* prepare says what is wrong */
 }
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
 #define MATMUL                                                                                                                             \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = matmul_shared_bytes, .prepare = matmul_prepare,     \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, .shared_bytes = shared_bytes, .prepare = matmul_prepare,     \
     .work = matmul_work, .phases = 2
 KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)

@@ -106,7 +106,9 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
 void matmul_panel(matmul_task_t *t);
 /* buf.acc through the post chain and the tail to the outputs. */
 void matmul_finish(matmul_task_t *t);
-size_t matmul_shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame);
+size_t matmul_thread_bytes(const plan_t *plan, const step_t *step);
+/* Shared memory at most, of what matmul_bind found out. */
+size_t matmul_shared_of(const matmul_config_t *c, matmul_state_t *st);
 void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                  void *scratch, void *shared);
 

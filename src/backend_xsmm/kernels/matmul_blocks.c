@@ -22,11 +22,6 @@ const blocks_table_t *blocks_table(sinter_cpu_isa_t isa)
     return NULL;
 }
 
-static int64_t at_most(int64_t n, int64_t most)
-{
-    return n < most ? n : most;
-}
-
 /* ---- selection ------------------------------------------------------------------------------------------------------------------ */
 
 /* What a value of B is multiplied with to be an integer; 0: none of 8 bits. */
@@ -90,12 +85,11 @@ static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, bloc
 /* Codes of 4 bits that are contiguous along K, in columns that begin with whole bytes. */
 static void bind_direct(const tile_src_t *b, blocks_state_t *st)
 {
-    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
     float x[16];
     st->direct =
         st->folded && b->type->bits == 4 && b->rs == 1 && b->cs % 2 == 0 && b->cs > 0 && b->cs < INT32_MAX / 16 && st->block % 8 == 0;
     if (st->direct) {
-        b->type->codec.load_f32(codes, 0, 1, 16, x);
+        dtype_nibble_values(&b->type->codec, x);
         for (int i = 0; i < 16; i++) {
             st->table[i] = (int8_t)(x[i] * st->steps);
         }
@@ -129,23 +123,29 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     bind_whole(c, all, st);
 }
 
+/* Room for so many rows. */
+static blocks_a_t carve_rows(size_t rows, int limbs, unsigned char *base, size_t *at)
+{
+    blocks_a_t a;
+    a.byte = carve(base, at, rows * (size_t)limbs, BLOCKS_K);
+    a.scale = carve(base, at, rows * BLOCKS_MOST, sizeof(float));
+    a.sum = carve(base, at, rows * BLOCKS_MOST, sizeof(int32_t));
+    return a;
+}
+
 size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned char *base, blocks_whole_t *out)
 {
     const size_t rows = st->once ? (size_t)(st->pieces * st->mats * st->rows) : 0;
     size_t at = 0;
-    out->a.byte = carve(base, &at, rows * (size_t)c->limbs, BLOCKS_K);
-    out->a.scale = carve(base, &at, rows * BLOCKS_MOST, sizeof(float));
-    out->a.sum = carve(base, &at, rows * BLOCKS_MOST, sizeof(int32_t));
+    out->a = carve_rows(rows, c->limbs, base, &at);
     out->usable = carve(base, &at, rows / MM_HEIGHT, sizeof(bool));
     return at;
 }
 
 void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks_buffers_t *out)
 {
-    const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP, r = (size_t)rows;
-    out->a.byte = carve(base, at, r * (size_t)limbs, BLOCKS_K);
-    out->a.scale = carve(base, at, r * BLOCKS_MOST, sizeof(float));
-    out->a.sum = carve(base, at, r * BLOCKS_MOST, sizeof(int32_t));
+    const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP;
+    out->a = carve_rows((size_t)rows, limbs, base, at);
     out->b.byte = carve(base, at, BLOCKS_K, BLOCKS_STRIP);
     out->b.start = carve(base, at, coefs, sizeof(int32_t));
     out->b.scale = carve(base, at, coefs, sizeof(float));
@@ -214,16 +214,7 @@ static void load_coefs(const matmul_task_t *t, bool zps, int64_t k, int64_t c, i
 {
     const tile_src_t *b = &t->b;
     const int64_t gr = zps ? b->zp_gr : b->scale_gr, gc = zps ? b->zp_gc : b->scale_gc, first = c / gc, last = (c + n - 1) / gc;
-    const tile_src_t m = {.data = zps ? b->zp : b->scale,
-                          .type = zps ? b->zp_type : b->scale_type,
-                          .dtype = zps ? b->zp_dtype : b->scale_dtype,
-                          .first = zps ? b->zp_first : b->scale_first,
-                          .rs = zps ? b->zp_rs : b->scale_rs,
-                          .cs = zps ? b->zp_cs : b->scale_cs,
-                          .scale_gr = 1,
-                          .scale_gc = 1,
-                          .zp_gr = 1,
-                          .zp_gc = 1};
+    const tile_src_t m = tile_coefs(b, zps);
     t->c->tile->load(&m, k / gr, 1, first, (int)(last - first + 1), to, BLOCKS_STRIP, 1, (int)(last - first + 1));
     for (int i = gc > 1 ? n - 1 : -1; i >= 0; i--) {
         to[i] = to[(c + i) / gc - first];

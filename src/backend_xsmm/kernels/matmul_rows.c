@@ -66,9 +66,9 @@ typedef struct rows_state {
     int64_t units;         /* room for the units of a line */
     int64_t ahead;
     rows_groups_t scale, zp;
-    unsigned char table[16];      /* of 4-bit types: bytes of codes */
-    float values[16];             /* and what they stand for */
-    int16_t order[WIDEST_CHUNK];  /* in floats: the element of a chunk at each place */
+    unsigned char table[16];     /* of 4-bit types: bytes of codes */
+    float values[16];            /* and what they stand for */
+    int16_t order[WIDEST_CHUNK]; /* in floats: the element of a chunk at each place */
 } rows_state_t;
 
 /* ---- selection ------------------------------------------------------------------------------------------------------------------ */
@@ -289,9 +289,8 @@ static void choose_panel(rows_state_t *st, int threads)
 
 static void fill_table(const rows_ops_t *ops, rows_state_t *st)
 {
-    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
     if (st->panel.b.base.type->bits == 4) {
-        st->panel.b.base.type->codec.load_f32(codes, 0, 1, 16, st->values);
+        dtype_nibble_values(&st->panel.b.base.type->codec, st->values);
     }
     for (int i = 0; i < 16 && ops && ops->table; i++) {
         st->table[i] = (unsigned char)(st->values[i] / ops->unit + (float)ops->offset);
@@ -339,25 +338,19 @@ static size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buf
     return at;
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
-{
-    matmul_buffers_t b;
-    (void)plan;
-    return matmul_buffers(step->jit, step, NULL, &b);
-}
-
 /* Where M is not known at compile, as much as the most rows need, however many there are now: engines that call with a few rows and then with
  * more allocate once. */
 static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
 {
-    const size_t panel = matmul_shared_bytes(plan, step, frame);
     rows_state_t st;
     rows_buffers_t b;
     if (matmul_bind(step, frame, &st.panel) != sinter_success) {
         return 0; /* prepare says what is wrong */
     }
+    const rows_config_t *c = step->jit;
+    const size_t panel = matmul_shared_of(&c->panel, &st.panel);
     st.panel.rows = matmul_known_rows(plan, step) < 0 ? ROWS_MOST : st.panel.rows;
-    bind_rows(step->jit, step->kernel->isa, &st);
+    bind_rows(c, step->kernel->isa, &st);
     const size_t own = st.way == BY_PANELS ? 0 : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
     return own > panel ? own : panel;
 }
@@ -400,7 +393,7 @@ static void place_chunk(const rows_task_t *w, int64_t c, const float *src)
     }
 }
 
-static bool load_chunk(rows_task_t *w, int64_t c, const float *src, int n)
+static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
 {
     const int rows = w->t.rows;
     bool usable = true;
@@ -408,7 +401,7 @@ static bool load_chunk(rows_task_t *w, int64_t c, const float *src, int n)
         return w->c->ops->quantise(src, MM_LDA, rows, w->c->limbs, w->buf.codes + c * rows);
     }
     for (int r = 0; r < rows && w->c->floats->unit > 0; r++) {
-        usable = is_usable(src + (size_t)r * MM_LDA, n) && usable;
+        usable = is_usable(src + (size_t)r * MM_LDA, w->st->elems) && usable;
     }
     place_chunk(w, c, src);
     return usable;
@@ -426,7 +419,7 @@ static bool load_rows(rows_task_t *w)
             memset(w->t.buf.a + (size_t)r * MM_LDA + kn, 0, (size_t)(MM_K - kn) * sizeof(float));
         }
         for (int e = 0; e < kn; e += w->st->elems) {
-            usable = load_chunk(w, (k + e) / w->st->elems, w->t.buf.a + e, w->st->elems) && usable;
+            usable = load_chunk(w, (k + e) / w->st->elems, w->t.buf.a + e) && usable;
         }
     }
     return usable;
@@ -442,17 +435,6 @@ static void load_groups(const rows_groups_t *g, int64_t first, int64_t line, flo
     }
 }
 
-/* Each of n groups becomes `times` units. */
-static void refine(float *x, int64_t n, int64_t times)
-{
-    for (int64_t i = times > 1 ? n - 1 : -1; i >= 0; i--) {
-        const float value = x[i];
-        for (int64_t k = 0; k < times; k++) {
-            x[i * times + k] = value;
-        }
-    }
-}
-
 /* [line][ld], n lines from `line` on; the last one stands for those that are missing. Units that a last chunk lacks are zero. Gives ld. */
 static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n, float *raw)
 {
@@ -465,7 +447,7 @@ static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t 
     for (int i = 0; i < ROWS_LINES; i++) {
         float *to = raw + i * ld;
         load_groups(g, first, line + (i < n ? i : n - 1), to);
-        refine(to, g->groups, g->times);
+        repeat_each(to, g->groups, g->times);
         for (int64_t k = units; k < need; k++) {
             to[k] = 0;
         }
@@ -523,8 +505,8 @@ static void multiply(rows_task_t *w)
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth, void *scratch,
-                 void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
 {
     const rows_state_t *st = state;
     const matmul_state_t *m = &st->panel;
@@ -562,8 +544,8 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
 #define ROWS                                                                                                                               \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare, .work = work,     \
-    .phases = 2
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare,            \
+    .work = work, .phases = 2
 KERNEL(matmul_rows_int8_vnni, ROWS, .isa = sinter_isa_avx512_vnni, .cost = 50, .refuse = refuse_codes)
 KERNEL(matmul_rows_f32_avx512, ROWS, .isa = sinter_isa_avx512, .cost = 60, .refuse = refuse_floats)
 KERNEL(matmul_rows_f32_avx2, ROWS, .isa = sinter_isa_avx2, .cost = 70, .refuse = refuse_floats)

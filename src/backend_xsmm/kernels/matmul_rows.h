@@ -13,6 +13,7 @@
 #ifndef SINTER_SRC_KERNELS_MATMUL_ROWS_H
 #define SINTER_SRC_KERNELS_MATMUL_ROWS_H
 
+#include "few_rows.h"
 #include "matmul.h"
 
 enum {
@@ -45,12 +46,6 @@ typedef struct rows_four {
     int32_t offset;
     const float *values; /* in floats: of the 16 codes of a 4-bit type */
 } rows_four_t;
-
-/* Rows of A that are worked off together of n that are left. */
-static inline int rows_batch(int n)
-{
-    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
-}
 
 /* One chunk of one row of A. */
 typedef struct rows_codes {

@@ -94,58 +94,13 @@ static void run(const lines_t *fn, const rows_four_t *w, int rows, const rows_co
 
 /* ---- rows of A ------------------------------------------------------------------------------------------------------------------ */
 
-/* One quad, of 16 or 32 floats, as `limbs` bytes each. False: not numbers, so small that the reciprocal of the scale would be infinite, or so
- * large that sums would be before they are scaled. */
-OP bool quantise_quad(form_t form, float unit, const float *x, int limbs, int quad, rows_codes_t *q)
-{
-    const int n = form == BYTES ? 1 : 2;
-    const vf most = _mm512_set1_ps(limbs == 2 ? MOST_2 : MOST_1);
-    const vi magnitude = _mm512_set1_epi32(INT32_MAX);
-    vf v[2];
-    vi largest = _mm512_setzero_si512(), sum = largest;
-    UNROLL
-    for (int i = 0; i < n; i++) {
-        v[i] = _mm512_loadu_ps(x + i * 16);
-        largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(v[i]), magnitude));
-    }
-    const int bits = _mm512_reduce_max_epi32(largest);
-    if (bits >= 0x71800000 /* 2^100 */ || (bits > 0 && bits < 0x0d800000 /* 2^-100 */)) {
-        return false;
-    }
-    const vf amax = _mm512_castsi512_ps(_mm512_set1_epi32(bits));
-    const vf by = bits > 0 ? _mm512_div_ps(most, amax) : _mm512_setzero_ps();
-    __m128i high[2], low[2];
-    UNROLL
-    for (int i = 0; i < n; i++) {
-        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], by));
-        sum = _mm512_add_epi32(sum, y);
-        low[i] = _mm512_cvtepi32_epi8(y);
-        high[i] = limbs == 2 ? _mm512_cvtepi32_epi8(_mm512_srai_epi32(_mm512_add_epi32(y, _mm512_set1_epi32(128)), 8)) : low[i];
-    }
-    const __m128i *limb[2] = {high, low};
-    UNROLL
-    for (int l = 0; l < limbs; l++) {
-        int8_t *to = &q->byte[l][0][quad * 16];
-        if (form == BYTES) {
-            _mm_store_si128((__m128i *)(void *)to, limb[l][0]);
-        } else {
-            const __m128i byte = _mm_set1_epi16(255), a = limb[l][0], b = limb[l][1];
-            _mm_store_si128((__m128i *)(void *)to, _mm_packus_epi16(_mm_and_si128(a, byte), _mm_and_si128(b, byte)));
-            _mm_store_si128((__m128i *)(void *)(to + ROWS_CHUNK), _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8)));
-        }
-    }
-    _mm_store_ps(q->scale + quad * 4, _mm_set1_ps(_mm512_cvtss_f32(_mm512_div_ps(amax, most)) * unit));
-    _mm_store_si128((__m128i *)(void *)(q->sum + quad * 4), _mm_set1_epi32(_mm512_reduce_add_epi32(sum)));
-    return true;
-}
-
 OP bool quantise(form_t form, float unit, const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q)
 {
     bool usable = true;
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < ROWS_QUADS; i++) {
             const float *quad = x + r * ldx + i * (form == BYTES ? 16 : 32);
-            usable = (limbs == 2 ? quantise_quad(form, unit, quad, 2, i, q + r) : quantise_quad(form, unit, quad, 1, i, q + r)) && usable;
+            usable = quantise_quad(form, unit, quad, limbs, i, q[r].byte, q[r].scale, q[r].sum) && usable;
         }
     }
     return usable;

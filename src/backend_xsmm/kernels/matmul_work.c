@@ -4,11 +4,6 @@
 #include "chain_walk.h"
 #include "matmul.h"
 
-static int64_t at_most(int64_t n, int64_t most)
-{
-    return n < most ? n : most;
-}
-
 static int round_up(int n, int to)
 {
     return (n + to - 1) / to * to;

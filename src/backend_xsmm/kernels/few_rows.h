@@ -1,0 +1,24 @@
+/* What the kernels that read codes straight from memory, for few rows of the other operand, share. */
+#ifndef SINTER_SRC_KERNELS_FEW_ROWS_H
+#define SINTER_SRC_KERNELS_FEW_ROWS_H
+
+#include <stdint.h>
+
+/* Rows that are worked off together of n that are left. */
+static inline int rows_batch(int n)
+{
+    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+/* Each of n values becomes `times` of them. */
+static inline void repeat_each(float *x, int64_t n, int64_t times)
+{
+    for (int64_t i = times > 1 ? n - 1 : -1; i >= 0; i--) {
+        const float value = x[i];
+        for (int64_t k = 0; k < times; k++) {
+            x[i * times + k] = value;
+        }
+    }
+}
+
+#endif
