@@ -1,0 +1,550 @@
+/* The matmul kernels for few rows and weights along N: selection, geometry, and the work around the micro-kernels. What they cannot do goes
+ * by panels. */
+#include "matmul_columns.h"
+
+#include <string.h>
+
+#include "../../graph/status.h"
+#include "../../graph/tensor.h"
+#include "products.h"
+
+const columns_table_t *columns_table(sinter_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512) {
+        return &columns_avx512;
+    }
+    if (isa >= sinter_isa_avx2) {
+        return &columns_avx2;
+    }
+#endif
+    (void)isa;
+    return NULL;
+}
+
+enum { WIDEST_CHUNK = 128 }; /* elements */
+
+typedef struct columns_config {
+    matmul_config_t panel; /* first: see matmul.h */
+    const columns_floats_t *floats;
+    int lanes;
+} columns_config_t;
+
+/* Scales or zero points of one execute. */
+typedef struct columns_side {
+    const dtype_bulk_t *bulk; /* NULL: there are none */
+    const dtype_codec_t *codec;
+    const unsigned char *base;
+    int64_t k_stride, k_group, n_stride, n_group; /* from group to group; elements in one */
+} columns_side_t;
+
+typedef struct columns_state {
+    matmul_state_t panel; /* first: see matmul.h; its panels are ranges of columns here */
+    bool sweeps;          /* else by panels */
+    columns_by_t by;
+    int unit; /* columns that have one coefficient: 1 where they are by column, all of a chunk where they are by chunk */
+    int part; /* columns of a range that end in outputs together */
+    columns_side_t scale, zp;
+    float values[16];            /* of the codes of a 4-bit type */
+    int16_t order[WIDEST_CHUNK]; /* the element of a chunk at each place */
+    int16_t place[WIDEST_CHUNK]; /* the place of each element */
+    int32_t pick[WIDEST_CHUNK];  /* by lane: [class][lane] */
+} columns_state_t;
+
+/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
+
+static const columns_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, int value)
+{
+    const columns_table_t *table = columns_table(isa);
+    const sinter_data_type_t type = plan->values[value].lt.data_type;
+    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
+}
+
+static bool is_small_int(const plan_t *plan, int value)
+{
+    const dtype_traits_t *t = dtype_traits(plan->values[value].lt.data_type);
+    return t->cls == DTYPE_INT && t->bits <= 8;
+}
+
+/* The stride of B along its dim `from_end` as it is multiplied, -1 if it is not known. */
+static int64_t stride_of_b(const plan_t *plan, const matmul_params_t *p, int from_end)
+{
+    const plan_value_t *v = &plan->values[p->b.data];
+    const bool known = v->kind != PV_VIEW && v->lt.ndims >= 2 && lt_strides_known(&v->lt);
+    return known ? v->lt.strides[v->lt.ndims - (p->trans_b ? 3 - from_end : from_end)] : -1;
+}
+
+static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa_t isa)
+{
+    const matmul_params_t *p = &step->p.matmul;
+    const operand_t *b = &p->b;
+    const columns_floats_t *floats = floats_of(isa, plan, b->data);
+    const int64_t N = known_dim(plan, p->out_dims, 1), along_k = stride_of_b(plan, p, 2);
+    if (matmul_known_rows(plan, step) > COLUMNS_MOST) {
+        return "more than 16 rows share one B";
+    }
+    if (!floats || b->split != sinter_data_type_undef) {
+        return "no decoder for the data type of B";
+    }
+    if ((floats->unit > 0) != (b->scale >= 0) || (b->zp >= 0 && !is_small_int(plan, b->zp))) {
+        return "B has codes without scales, scales without codes, or zero points of more than 8 bits";
+    }
+    if (stride_of_b(plan, p, 1) != 1) {
+        return "B is not contiguous along N";
+    }
+    if (N >= 0 && N < floats->elems) {
+        return "B has fewer columns than a vector register has codes";
+    }
+    return along_k * dtype_traits(plan->values[b->data].lt.data_type)->bits % 8 != 0 ? "rows of B begin within bytes" : NULL;
+}
+
+static const char *refuse_avx512(const plan_t *plan, const step_t *step)
+{
+    return refuse(plan, step, sinter_isa_avx512);
+}
+
+static const char *refuse_avx2(const plan_t *plan, const step_t *step)
+{
+    return refuse(plan, step, sinter_isa_avx2);
+}
+
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
+    columns_config_t *c = ARENA_NEW(&plan->arena, columns_config_t, 1);
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    textbuf_t note;
+    const bool bf16 = refuse_bf16_products(plan, step) == NULL, integers = blocks_refuse(plan, step) == NULL;
+    const char *why = matmul_configure(plan, step, bf16, integers, &c->panel);
+    if (bf16 && why != NULL) {
+        why = matmul_configure(plan, step, false, integers, &c->panel);
+    }
+    c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
+    c->lanes = columns_table(step->kernel->isa)->lanes;
+    text_init(&note, &plan->arena);
+    text_add(&note, "up to %d rows of A where B is contiguous along N: f32 FMA on decoded registers", COLUMNS_MOST);
+    if (c->floats->unit > 0) {
+        text_add(&note, " if groups along K are of at least %d rows, or those along N are multiples of %d", COLUMNS_GROUP, c->floats->unit);
+    }
+    text_add(&note, "; all else: ");
+    matmul_note(&note, step, &c->panel, why);
+    step->jit = c;
+    step->state_bytes = sizeof(columns_state_t);
+    step->note = note.text;
+    return note.oom ? sinter_out_of_memory : sinter_success;
+}
+
+/* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
+
+/* Every row starts at a whole byte. */
+static bool rows_on_bytes(const tile_operand_t *b)
+{
+    const int bits = b->base.type->bits;
+    bool ok = b->base.rs * bits % 8 == 0 || b->dims[b->ndims - 2] == 1;
+    for (int d = 0; d + 2 < b->ndims; d++) {
+        ok = ok && (b->dims[d] == 1 || b->stride[d] * bits % 8 == 0);
+    }
+    return ok;
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b ? gcd(b, a % b) : a;
+}
+
+static columns_side_t side_of(const tile_src_t *b, bool zps, sinter_cpu_isa_t isa)
+{
+    if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
+        return (columns_side_t){.bulk = NULL};
+    }
+    return (columns_side_t){.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, isa),
+                            .codec = &(zps ? b->zp_type : b->scale_type)->codec,
+                            .base = zps ? b->zp : b->scale,
+                            .k_stride = zps ? b->zp_rs : b->scale_rs,
+                            .k_group = zps ? b->zp_gr : b->scale_gr,
+                            .n_stride = zps ? b->zp_cs : b->scale_cs,
+                            .n_group = zps ? b->zp_gc : b->scale_gc};
+}
+
+static bool is_long(const columns_side_t *s, int64_t K)
+{
+    return !s->bulk || s->k_group >= COLUMNS_GROUP || s->k_group >= K;
+}
+
+/* How coefficients reach lanes. False: in no way that is here. */
+static bool bind_sides(const columns_config_t *c, sinter_cpu_isa_t isa, columns_state_t *st)
+{
+    const tile_src_t *b = &st->panel.b.base;
+    const columns_floats_t *f = c->floats;
+    const int64_t K = st->panel.K, N = st->panel.N;
+    st->scale = side_of(b, false, isa);
+    st->zp = side_of(b, true, isa);
+    st->by = !st->scale.bulk ? BY_NONE : st->zp.bulk ? BY_COLUMN_SHIFT : BY_COLUMN;
+    st->unit = 1;
+    if (!st->scale.bulk || (is_long(&st->scale, K) && is_long(&st->zp, K))) {
+        return true;
+    }
+    int64_t unit = st->scale.n_group < N ? gcd(st->scale.n_group, f->elems) : f->elems;
+    unit = st->zp.bulk && st->zp.n_group < N ? gcd(st->zp.n_group, unit) : unit;
+    st->unit = (int)unit;
+    st->by = unit == f->elems ? BY_CHUNK : BY_LANE;
+    return unit % f->unit == 0;
+}
+
+static void fill_order(const columns_config_t *c, columns_state_t *st)
+{
+    const columns_floats_t *f = c->floats;
+    for (int i = 0; i < f->elems; i++) {
+        st->order[i] = (int16_t)f->element(i / c->lanes, i % c->lanes);
+        st->place[st->order[i]] = (int16_t)i;
+    }
+    for (int i = 0; i < f->classes * c->lanes; i++) {
+        st->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / st->unit;
+    }
+}
+
+/* Columns that ranges are multiples of: whole chunks and whole groups of the tail. */
+static int64_t range_unit(const columns_config_t *c, const matmul_state_t *m)
+{
+    return c->floats->elems / gcd(c->floats->elems, m->tail.cols) * m->tail.cols;
+}
+
+/* Columns of the widest range. */
+static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
+{
+    const int64_t unit = range_unit(c, m), most = COLUMNS_SUMS / m->rows / unit * unit;
+    return most > unit ? most : unit;
+}
+
+/* How the micro-kernels can do this execute, if they can. */
+static void bind_columns(const columns_config_t *c, sinter_cpu_isa_t isa, columns_state_t *st)
+{
+    const matmul_state_t *m = &st->panel;
+    st->sweeps = m->rows >= 1 && m->rows <= COLUMNS_MOST && m->K >= 1 && m->N >= c->floats->elems && m->b.base.cs == 1 &&
+                 rows_on_bytes(&m->b) && bind_sides(c, isa, st);
+}
+
+/* As many ranges for each thread, about equal. */
+static void choose_ranges(const columns_config_t *c, int threads, columns_state_t *st)
+{
+    matmul_state_t *m = &st->panel;
+    const int64_t unit = range_unit(c, m), most = widest(c, m), units = (m->N + unit - 1) / unit;
+    const int64_t rounds = (units * unit + most * threads - 1) / (most * threads), ranges = rounds * threads;
+    m->panel = (int)((units + ranges - 1) / ranges * unit);
+    m->n_panels = (m->N + m->panel - 1) / m->panel;
+    m->block = COLUMNS_MOST;
+    m->n_blocks = 1;
+    st->part = m->tail.cols < MM_PANEL ? MM_PANEL / m->tail.cols * m->tail.cols : MM_PANEL;
+}
+
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
+    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+    const columns_config_t *c = step->jit;
+    columns_state_t *st = state;
+    SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
+    bind_columns(c, step->kernel->isa, st);
+    if (!st->sweeps) {
+        return sinter_success;
+    }
+    st->panel.blocks = (blocks_state_t){0};
+    memset(st->values, 0, sizeof st->values);
+    if (st->panel.b.base.type->bits == 4) {
+        st->panel.b.base.type->codec.load_f32(codes, 0, 1, 16, st->values);
+    }
+    fill_order(c, st);
+    choose_ranges(c, frame->threads, st);
+    return matmul_count(step, &st->panel);
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+
+/* One thread's. */
+typedef struct columns_buffers {
+    float *acc;              /* for each batch of rows [chunk][vector][row][lane] */
+    float *a;                /* for each batch of rows [k][row] */
+    float *scale, *zp;       /* as in columns_sweep_t */
+    float *natural, *groups; /* of one row of B: by column, by group */
+} columns_buffers_t;
+
+/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. */
+static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m, unsigned char *base, columns_buffers_t *out)
+{
+    matmul_state_t one = *m;
+    one.rows = 1;
+    const int64_t elems = c->floats->elems, unit = range_unit(c, m), all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
+    const int64_t cols = all < most ? all : most, few = (all < unit ? all : unit) * COLUMNS_MOST;
+    const size_t coefs = (size_t)cols + WIDEST_CHUNK, sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
+    size_t at = 0;
+    out->acc = carve(base, &at, sums, sizeof(float));
+    out->a = carve(base, &at, COLUMNS_MOST * MM_K, sizeof(float));
+    out->scale = carve(base, &at, coefs, sizeof(float));
+    out->zp = carve(base, &at, coefs, sizeof(float));
+    out->natural = carve(base, &at, coefs, sizeof(float));
+    out->groups = carve(base, &at, coefs, sizeof(float));
+    return at;
+}
+
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
+    matmul_buffers_t b;
+    (void)plan;
+    return matmul_buffers(step->jit, step, NULL, &b);
+}
+
+static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
+{
+    const size_t panel = matmul_shared_bytes(plan, step, frame);
+    matmul_state_t st;
+    columns_buffers_t b;
+    if (matmul_bind(step, frame, &st) != sinter_success) {
+        return 0; /* prepare says what is wrong */
+    }
+    st.tail.cols = 1;
+    if (step->tail != NULL && quant_tail_bind(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
+        return 0;
+    }
+    const size_t own = columns_buffers(step->jit, &st, NULL, &b) * (size_t)frame->threads;
+    return own > panel ? own : panel;
+}
+
+/* ---- work ----------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct columns_task {
+    matmul_task_t t; /* of the range */
+    const columns_config_t *c;
+    const columns_state_t *st;
+    columns_buffers_t buf;
+    int chunks;
+    int64_t last;                /* column of the range where the last chunk begins; it may be before the range */
+    int64_t first;               /* the first column that is decoded: that of the range or that one */
+    int64_t scale_line, zp_line; /* by column: the groups along K that are there, -1: none */
+} columns_task_t;
+
+static int64_t chunk_begin(const columns_task_t *w, int c)
+{
+    return c + 1 < w->chunks ? (int64_t)c * w->c->floats->elems : w->last;
+}
+
+/* The last chunk ends with the byte that the range ends in. */
+static void seek_range(columns_task_t *w)
+{
+    const int elems = w->c->floats->elems, per = w->t.b.type->bits == 4 ? 2 : 1;
+    w->chunks = (w->t.cols + elems - 1) / elems;
+    w->last = (w->t.cols + per - 1) / per * per - elems;
+    w->first = w->last < 0 ? w->last : 0;
+    w->scale_line = w->zp_line = -1;
+}
+
+/* to[i] is of column n0 + i * unit and of the groups of line `line`, i < n. */
+static void load_units(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, int64_t n0, int64_t unit, int n,
+                       float *to)
+{
+    const int64_t g0 = n0 / s->n_group, groups = (n0 + (n - 1) * unit) / s->n_group - g0 + 1;
+    const int64_t from = first + line * s->k_stride + g0 * s->n_stride;
+    float *values = s->n_group == unit ? to : w->buf.groups;
+    if (s->n_stride == 1 || groups == 1) {
+        s->bulk->load(s->base, from, groups, values);
+    } else {
+        s->codec->load_f32(s->base, from, s->n_stride, groups, values);
+    }
+    for (int64_t g = 0, i = 0, column = n0; values != to && g < groups; g++) {
+        for (; i < n && column < (g0 + g + 1) * s->n_group; i++, column += unit) {
+            to[i] = values[g];
+        }
+    }
+}
+
+/* From the order of columns to that of places, chunk by chunk. */
+static void arrange(const columns_task_t *w, const float *from, float *to)
+{
+    const columns_floats_t *f = w->c->floats;
+    const tile_table_t *tile = tile_table(sinter_isa_avx2);
+    for (int c = 0; c < w->chunks; c++, to += f->elems) {
+        const float *src = from + chunk_begin(w, c) - w->first;
+        if (w->st->order[1] != 1) { /* element lane * vectors + vector */
+            tile->transpose(src, f->vectors, w->c->lanes, f->vectors, to, w->c->lanes);
+            continue;
+        }
+        for (int i = 0; i < f->elems; i += 8) {
+            memcpy(to + i, src + w->st->order[i], 8 * sizeof *to);
+        }
+    }
+}
+
+/* Coefficients of one group along K, for all columns. */
+static void load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, float *to)
+{
+    const int n = (int)(w->t.cols - w->first);
+    load_units(w, s, first, line, w->t.n0 + w->first, 1, n, w->buf.natural);
+    w->buf.natural[n] = 0;
+    arrange(w, w->buf.natural, to);
+}
+
+/* Rows k to k + n of B: those of each chunk, next to each other. */
+static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t k, int n, int64_t ld, float *to)
+{
+    const int unit = w->st->unit, step = w->c->floats->elems / unit, units = (int)((w->t.cols - w->first + unit - 1) / unit);
+    for (int i = 0; i < n; i++, to += ld) {
+        if (!s->bulk) {
+            memset(to, 0, (size_t)ld * sizeof *to);
+            continue;
+        }
+        if (i > 0 && (k + i) % s->k_group != 0) {
+            memcpy(to, to - ld, (size_t)ld * sizeof *to);
+            continue;
+        }
+        load_units(w, s, first, (k + i) / s->k_group, w->t.n0 + w->first, unit, units, to);
+        const int64_t last = (w->last - w->first) / unit, place = (int64_t)(w->chunks - 1) * step;
+        if (last != place) {
+            memmove(to + place, to + last, (size_t)step * sizeof *to);
+        }
+    }
+}
+
+/* Coefficients from row k of B on; gives how many of n rows they are for. */
+static int load_coefs(columns_task_t *w, int64_t k, int n, columns_sweep_t *sweep)
+{
+    const columns_state_t *st = w->st;
+    const tile_src_t *b = &w->t.b;
+    const columns_side_t *const sides[] = {&st->scale, &st->zp};
+    const int64_t firsts[] = {b->scale_first, b->zp_first};
+    float *const to[] = {w->buf.scale, w->buf.zp};
+    int64_t *const lines[] = {&w->scale_line, &w->zp_line};
+    sweep->scale = w->buf.scale;
+    sweep->zp = w->buf.zp;
+    sweep->pick = st->pick;
+    sweep->step = w->c->floats->elems / st->unit;
+    sweep->ld = (int64_t)w->chunks * sweep->step;
+    for (int i = 0; i < 2; i++) {
+        const columns_side_t *s = sides[i];
+        if (st->by == BY_CHUNK || st->by == BY_LANE) {
+            load_rows(w, s, firsts[i], k, n, sweep->ld, to[i]);
+        } else if (s->bulk) {
+            const int64_t line = k / s->k_group, left = (line + 1) * s->k_group - k;
+            if (line != *lines[i]) {
+                load_columns(w, s, firsts[i], line, to[i]);
+                *lines[i] = line;
+            }
+            n = left < n ? (int)left : n;
+        }
+    }
+    return n;
+}
+
+static int rows_batch(int n)
+{
+    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+/* Elements k to k + kn of all rows of A, to where the micro-kernels want them. */
+static void load_a(columns_task_t *w, int64_t k, int kn)
+{
+    matmul_load_a(&w->t, k, kn);
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        float *to = w->buf.a + (size_t)r * MM_K;
+        n = rows_batch(w->t.rows - r);
+        for (int i = 0; i < n; i++) {
+            for (int e = 0; e < kn; e++) {
+                to[e * n + i] = w->t.buf.a[(size_t)(r + i) * MM_LDA + e];
+            }
+        }
+    }
+}
+
+/* The product of kn elements of K from k on is added to the sums. */
+static void add(columns_task_t *w, int64_t k, int kn)
+{
+    const tile_src_t *b = &w->t.b;
+    const int bits = b->type->bits;
+    const columns_floats_t *f = w->c->floats;
+    const size_t sums = (size_t)w->chunks * (size_t)f->elems;
+    columns_sweep_t sweep = {.stride = b->rs * bits / 8,
+                             .chunks = w->chunks,
+                             .last = w->last * bits / 8,
+                             .ahead = b->rs * bits / 8 * COLUMNS_STEP,
+                             .values = w->st->values};
+    for (int e = 0; e < kn; e += sweep.rows) {
+        const int left = kn - e < COLUMNS_STEP ? kn - e : COLUMNS_STEP;
+        sweep.rows = load_coefs(w, k + e, left, &sweep);
+        sweep.codes = b->data + (b->first + (k + e) * b->rs + w->t.n0) * bits / 8;
+        for (int r = 0, n; r < w->t.rows; r += n) {
+            n = rows_batch(w->t.rows - r);
+            f->run[w->st->by](&sweep, n, w->buf.a + (size_t)r * MM_K + (size_t)(e * n), w->buf.acc + (size_t)r * sums);
+        }
+    }
+}
+
+/* Sums of columns from c on, in their order, to where the post chain wants them. */
+static void collect(columns_task_t *w, int c, int cols)
+{
+    const columns_floats_t *f = w->c->floats;
+    const size_t sums = (size_t)w->chunks * (size_t)f->elems;
+    const int lanes = w->c->lanes;
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        const float *acc = w->buf.acc + (size_t)r * sums;
+        n = rows_batch(w->t.rows - r);
+        for (int i = 0; i < cols; i++) {
+            const int chunk = (c + i) / f->elems < w->chunks - 1 ? (c + i) / f->elems : w->chunks - 1;
+            const int place = w->st->place[c + i - chunk_begin(w, chunk)];
+            const float *from = acc + ((size_t)chunk * (size_t)f->elems + (size_t)(place / lanes * lanes)) * (size_t)n + place % lanes;
+            for (int k = 0; k < n; k++) {
+                w->t.buf.acc[(size_t)(r + k) * MM_PANEL + i] = from[k * lanes];
+            }
+        }
+    }
+}
+
+static void range(columns_task_t *w)
+{
+    const int64_t K = w->st->panel.K, n0 = w->t.n0;
+    const int cols = w->t.cols;
+    seek_range(w);
+    memset(w->buf.acc, 0, (size_t)w->chunks * (size_t)w->c->floats->elems * (size_t)w->t.rows * sizeof(float));
+    for (int64_t k = 0; k < K; k += MM_K) {
+        const int kn = (int)(K - k < MM_K ? K - k : MM_K);
+        load_a(w, k, kn);
+        add(w, k, kn);
+    }
+    for (int c = 0; c < cols; c += w->st->part) {
+        const int n = cols - c < w->st->part ? cols - c : w->st->part;
+        collect(w, c, n);
+        w->t.n0 = n0 + c;
+        w->t.cols = n;
+        matmul_finish(&w->t);
+        w->t.n0 = n0;
+        w->t.cols = cols;
+    }
+}
+
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
+    const columns_state_t *st = state;
+    const matmul_state_t *m = &st->panel;
+    if (!st->sweeps) {
+        matmul_work(plan, step, frame, state, phase, tid, nth, scratch, shared);
+        return;
+    }
+    if (phase == 0 || (m->serial && tid > 0)) {
+        return;
+    }
+    columns_task_t w = {.t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
+    int64_t begin, end;
+    share(m->items, m->serial ? 0 : tid, m->serial ? 1 : nth, &begin, &end);
+    matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
+    columns_buffers(w.c, m, (unsigned char *)shared + columns_buffers(w.c, m, NULL, &w.buf) * (size_t)tid, &w.buf);
+    for (int64_t i = begin; i < end; i++) {
+        matmul_seek(&w.t, i);
+        range(&w);
+    }
+}
+
+/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+
+#define COLUMNS                                                                                                                            \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare, .work = work,     \
+    .phases = 2
+KERNEL(matmul_columns_f32_avx512, COLUMNS, .isa = sinter_isa_avx512, .cost = 65, .refuse = refuse_avx512)
+KERNEL(matmul_columns_f32_avx2, COLUMNS, .isa = sinter_isa_avx2, .cost = 75, .refuse = refuse_avx2)
