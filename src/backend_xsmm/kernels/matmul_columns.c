@@ -240,7 +240,6 @@ static void choose_ranges(const columns_config_t *c, int threads, columns_state_
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
 {
-    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
     const columns_config_t *c = step->jit;
     columns_state_t *st = state;
     SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
@@ -251,7 +250,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->panel.blocks = (blocks_state_t){0};
     memset(st->values, 0, sizeof st->values);
     if (st->panel.b.base.type->bits == 4) {
-        st->panel.b.base.type->codec.load_f32(codes, 0, 1, 16, st->values);
+        dtype_nibble_values(&st->panel.b.base.type->codec, st->values);
     }
     fill_order(c, st);
     choose_ranges(c, frame->threads, st);
@@ -286,18 +285,12 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
     return at;
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
-{
-    matmul_buffers_t b;
-    (void)plan;
-    return matmul_buffers(step->jit, step, NULL, &b);
-}
-
 static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
 {
-    const size_t panel = matmul_shared_bytes(plan, step, frame);
+    const columns_config_t *c = step->jit;
     matmul_state_t st;
     columns_buffers_t b;
+    (void)plan;
     if (matmul_bind(step, frame, &st) != sinter_success) {
         return 0; /* prepare says what is wrong */
     }
@@ -305,7 +298,7 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     if (step->tail != NULL && quant_tail_bind(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
         return 0;
     }
-    const size_t own = columns_buffers(step->jit, &st, NULL, &b) * (size_t)frame->threads;
+    const size_t panel = matmul_shared_of(&c->panel, &st), own = columns_buffers(c, &st, NULL, &b) * (size_t)frame->threads;
     return own > panel ? own : panel;
 }
 
@@ -433,11 +426,6 @@ static int load_coefs(columns_task_t *w, int64_t k, int n, columns_sweep_t *swee
     return n;
 }
 
-static int rows_batch(int n)
-{
-    return n >= 4 ? 4 : n >= 2 ? 2 : 1;
-}
-
 /* Elements k to k + kn of all rows of A, to where the micro-kernels want them. */
 static void load_a(columns_task_t *w, int64_t k, int kn)
 {
@@ -544,7 +532,7 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
 #define COLUMNS                                                                                                                            \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare, .work = work,     \
-    .phases = 2
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare,            \
+    .work = work, .phases = 2
 KERNEL(matmul_columns_f32_avx512, COLUMNS, .isa = sinter_isa_avx512, .cost = 65, .refuse = refuse_avx512)
 KERNEL(matmul_columns_f32_avx2, COLUMNS, .isa = sinter_isa_avx2, .cost = 75, .refuse = refuse_avx2)

@@ -8,6 +8,7 @@
 #ifndef SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 #define SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 
+#include "few_rows.h"
 #include "matmul.h"
 
 enum {
