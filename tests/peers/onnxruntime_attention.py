@@ -1,15 +1,10 @@
 #!/usr/bin/env python3
 """Times attention of onnxruntime's CPU GroupQueryAttention and of Sinter on the same shapes, run by run alternating, and prints medians and ratios.
 See README.md next to it."""
-import argparse
-import os
 import statistics
-import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..", "..")
-PACKAGES = ["onnxruntime==1.31.1", "onnx==1.23.2", "numpy==2.4.6"]
+import peers
 
 # What is timed: kv heads, query heads for each, head, queries, tokens, causal
 SHAPES = {
@@ -148,8 +143,8 @@ def sinter_arrays(graph, rng, arrays, same):
 
 
 def settle(memory):
-    """Threads that wait for work in a loop fall asleep (onnxruntime's take the other's processors for 10 ms and more), then the caches are emptied."""
-    time.sleep(0.06)
+    """Waiting threads fall asleep, then the caches are emptied."""
+    peers.rest()
     return memory.max()
 
 
@@ -207,11 +202,7 @@ def time_case(library, what, cache, options, memory):
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", default=os.path.join(ROOT, "build", "release", "libsinter.so"))
-    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"), help="made if it is not there")
-    parser.add_argument("--lock", default=os.devnull, help="a file to lock while measuring, where others measure too")
-    parser.add_argument("--threads", type=int, default=2)
+    parser = peers.options(__doc__)
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=SHAPES)
     parser.add_argument("--caches", nargs="+", default=list(STORED), choices=STORED)
@@ -221,10 +212,7 @@ def parse_options():
 
 def main():
     options = parse_options()
-    sys.path.insert(0, os.path.join(ROOT, "tools"))
-    import scratch_venv
-
-    scratch_venv.enter(options.venv, PACKAGES)
+    peers.enter(options.venv)
     import numpy as np
     import onnxruntime
     from sinter import Library

@@ -3,7 +3,8 @@ import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 MAX_NDIMS = 12
-FUSION, STRIDED, HOST_SCALAR, TRUSTED = 1, 2, 3, c_size_t(-1)
+FUSION, STRIDED, TRUSTED = 1, 2, c_size_t(-1)
+PROPERTIES = {"variable": 1, "constant": 2, "host_scalar": 3}
 
 
 class LogicalTensor(ctypes.Structure):
@@ -32,10 +33,8 @@ class Library:
 
     def logical(self, tensor):
         n = len(tensor["shape"])
-        lt = LogicalTensor(tensor["id"], n, (c_int64 * MAX_NDIMS)(*tensor["shape"]), self.parse("data_type", tensor["dtype"]).value, 0, STRIDED,
-                           (c_int64 * MAX_NDIMS)(*tensor["stride"]))
-        lt.property = HOST_SCALAR if tensor["property_type"] == "host_scalar" else 0
-        return lt
+        return LogicalTensor(tensor["id"], n, (c_int64 * MAX_NDIMS)(*tensor["shape"]), self.parse("data_type", tensor["dtype"]).value,
+                             PROPERTIES[tensor["property_type"]], STRIDED, (c_int64 * MAX_NDIMS)(*tensor["stride"]))
 
     def set_attr(self, op, name, value):
         attr = self.parse("op_attr", name)
