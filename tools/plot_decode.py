@@ -1,21 +1,13 @@
 #!/usr/bin/env python3
 """Measures decoding over caches of several types and lengths with graph_runner and draws docs/decode.svg: time against the number of tokens, and
 what reading the cache once takes on the same machine. Takes a minute or two."""
-import argparse
-import functools
-import os
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
 
 import attention_models
-import quiet
-import scratch_venv
+import plotting
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-PACKAGES = ["matplotlib==3.11.2"]
 HEADS = (8, 4, 128)  # of K and V, queries for each, size
 MODES = {"strict": "strict", "f16": "fpmath mode f16"}
 CACHES = {"f16": "f16", "s8-g32": "s8, groups of 32", "mxfp8-e4m3": "MXFP8", "s4-zp-g32": "s4 + zero points, groups of 32", "mxfp4": "MXFP4"}
@@ -23,13 +15,7 @@ CACHES = {"f16": "f16", "s8-g32": "s8, groups of 32", "mxfp8-e4m3": "MXFP8", "s4
 
 def measure(options, stored, mode):
     """[(tokens, milliseconds of an execute, MB of K and V, GB/s that reading has between the executes)]"""
-    lists = os.path.join(ROOT, "tests", "lists")  # the paths of lines start there
-    with tempfile.NamedTemporaryFile("w", suffix=".list", dir=lists) as file:
-        file.writelines(attention_models.line("decode", stored, (*HEADS, 1, tokens), mode) + "\n" for tokens in options.tokens)
-        file.flush()
-        command = [options.runner, f"--threads={options.threads}", f"--min-time={options.min_time}", f"--batch={file.name}"]
-        run = functools.partial(subprocess.run, command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-        text = quiet.measure(run, options.lock).stdout
+    text = plotting.measure(options, [attention_models.line("decode", stored, (*HEADS, 1, tokens), mode) for tokens in options.tokens])
     found = re.findall(r"MFLOP, ([\d.e+-]+) MB of K and V.*?between the runs: best [\d.e+-]+, median ([\d.e+-]+).*?median +([\d.e+-]+) ms", text, re.DOTALL)
     return [(tokens, float(ms), float(megabytes), float(rate)) for tokens, (megabytes, rate, ms) in zip(options.tokens, found, strict=True)]
 
@@ -46,13 +32,8 @@ def measure_all(options):
     return rows, statistics.median(reads)
 
 
-def draw(rows, rate, path):
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "decode", "font.size": 9})
-    import matplotlib.pyplot as plt
-
+def draw(rows, rate, options):
+    plt = plotting.pyplot(options)
     figure, axes = plt.subplots(1, len(MODES), figsize=(9, 4), sharey=True)
     for axis, (mode, title) in zip(axes, MODES.items()):
         for i, (stored, label) in enumerate(CACHES.items()):
@@ -66,28 +47,15 @@ def draw(rows, rate, path):
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("milliseconds for one token")
     axes[0].legend(fontsize=8, title=f"dotted: reading the cache at {rate:.0f} GB/s", title_fontsize=8)
-    figure.tight_layout()
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-
-
-def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runner", default=os.path.abspath(os.path.join(ROOT, "build", "release", "graph_runner")))
-    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "plot-venv"), help="made if it is not there")
-    parser.add_argument("--out", default=os.path.join(ROOT, "docs", "decode.svg"))
-    parser.add_argument("--lock", default=os.devnull, help="a file to lock while measuring, where others measure too")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--min-time", type=float, default=0.3, help="seconds for each point")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[512 << i for i in range(8)])
-    return parser.parse_args()
+    plotting.save(figure, options)
 
 
 def main():
-    options = parse_options()
-    scratch_venv.enter(options.venv, PACKAGES)
-    rows, rate = measure_all(options)
-    draw(rows, rate, os.path.abspath(options.out))
+    parser = plotting.options(__doc__, "decode", 0.3)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[512 << i for i in range(8)])
+    options = parser.parse_args()
+    plotting.enter(options)
+    draw(*measure_all(options), options)
     return 0
 
 

@@ -192,9 +192,10 @@ def main():
                 print(f"{shape}: no groups of {group}")
                 continue
             for with_zero_points in options.zero_points:
-                case = Case(shape, group, with_zero_points == "with", max(options.rows))
-                numbers = {case.copies(m) for m in options.rows}
-                sessions = {(name, n): Onnx(case, n, level, options.threads) for name, level in LEVELS.items() for n in numbers}
+                with peers.preparing(options.lock):
+                    case = Case(shape, group, with_zero_points == "with", max(options.rows))
+                    numbers = {case.copies(m) for m in options.rows}
+                    sessions = {(name, n): Onnx(case, n, level, options.threads) for name, level in LEVELS.items() for n in numbers}
                 title = f"{shape} g{group}{'+zp' if case.has_zero_points else ''}"
                 for m in options.rows:
                     wrong += time_rows(library, case, m, sessions, options, title)

@@ -1,5 +1,7 @@
 """What the scripts that time other libraries share."""
 import argparse
+import contextlib
+import fcntl
 import os
 import sys
 import time
@@ -23,6 +25,14 @@ def enter(folder):
     import scratch_venv
 
     scratch_venv.enter(folder, PACKAGES)
+
+
+@contextlib.contextmanager
+def preparing(lock):
+    """Work between measurements, which others may do meanwhile too but not measure."""
+    with open(lock, "a", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield
 
 
 def rest():

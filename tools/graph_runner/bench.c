@@ -207,8 +207,10 @@ static void print_rates(const char *what, double seconds, const result_t *r, con
         printf("\n");
         return;
     }
-    printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak, %.4g GB/s = %.3g of read bandwidth\n", what, 1e3 * seconds, 1e-9 * flops,
-           fraction(flops, limits->fma_flops), 1e-9 * bytes, fraction(bytes, memory));
+    printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * seconds, 1e-9 * flops, fraction(flops, limits->fma_flops));
+    if (limits->dot_ops > 0)
+        printf(" = %.3g of VNNI peak", fraction(flops, limits->dot_ops));
+    printf(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * bytes, fraction(bytes, memory));
 }
 
 static void print_result(const char *what, const result_t *r, const gr_limits_t *limits)
@@ -231,8 +233,8 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
     const gr_limits_t *limits = gr_limits(x->threads);
     result_t sum = {0};
 
-    printf("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s\n", x->threads, limits->isa,
-           1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes, 1e-9 * limits->fma_flops);
+    printf("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s, VNNI int8 %.4g GOP/s\n", x->threads, limits->isa,
+           1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes, 1e-9 * limits->fma_flops, 1e-9 * limits->dot_ops);
     for (size_t i = 0; i < x->n_parts; i++) {
         result_t r;
         char what[128];

@@ -11,17 +11,19 @@
 
 enum { PASSES = 5, PIECE = 32 << 10, AHEAD = 4096 };
 static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20, meter_bytes = (size_t)256 << 20;
-static const long fma_rounds = 2000000;
+static const long op_rounds = 2000000;
 
 /* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes past the caches, whole blocks of 512
  * bytes at addresses aligned to 64; mixed reads so many lines of 64 bytes and writes no more of them, evenly spread and past the caches,
- * where the instruction set can; fma runs so many rounds of independent FMAs and returns the operations done. */
+ * where the instruction set can; fma and dot run so many rounds of independent FMAs, or dot products of 8-bit integers (NULL: no such
+ * instruction), and return the operations done. */
 typedef struct probe {
     const char *isa;
     unsigned long long (*read)(const void *data, size_t bytes);
     void (*copy)(void *to, const void *from, size_t bytes);
     void (*mixed)(void *to, const void *from, size_t read, size_t written);
     double (*fma)(long rounds, float *sink);
+    double (*dot)(long rounds, float *sink);
 } probe_t;
 
 static unsigned long long read_generic(const void *data, size_t bytes)
@@ -78,7 +80,7 @@ static double fma_generic(long rounds, float *sink)
     return (double)rounds * 64 * 2;
 }
 
-static const probe_t generic = {"generic", read_generic, copy_plain, mixed_generic, fma_generic};
+static const probe_t generic = {"generic", read_generic, copy_plain, mixed_generic, fma_generic, NULL};
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const void *data, size_t bytes)
@@ -227,15 +229,33 @@ __attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *
     return (double)rounds * 16 * 16 * 2;
 }
 
-static const probe_t avx2 = {"avx2", read_avx2, copy_avx2, mixed_avx2, fma_avx2};
-static const probe_t avx512 = {"avx512", read_avx512, copy_avx512, mixed_avx512, fma_avx512};
+__attribute__((target("avx512f,avx512vnni"))) static double dot_vnni(long rounds, float *sink)
+{
+    const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2);
+    __m512i acc[16];
+
+    for (int k = 0; k < 16; k++)
+        acc[k] = _mm512_set1_epi32(k);
+    for (long i = 0; i < rounds; i++) {
+#pragma GCC unroll 16
+        for (int k = 0; k < 16; k++)
+            acc[k] = _mm512_dpbusd_epi32(acc[k], a, b);
+    }
+    for (int k = 0; k < 16; k++)
+        *sink += (float)_mm512_reduce_add_epi32(acc[k]);
+    return (double)rounds * 16 * 64 * 2;
+}
+
+static const probe_t avx2 = {"avx2", read_avx2, copy_avx2, mixed_avx2, fma_avx2, NULL};
+static const probe_t avx512 = {"avx512", read_avx512, copy_avx512, mixed_avx512, fma_avx512, NULL};
+static const probe_t avx512_vnni = {"avx512_vnni", read_avx512, copy_avx512, mixed_avx512, fma_avx512, dot_vnni};
 #endif
 
 static const probe_t *best_probe(void)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f"))
-        return &avx512;
+        return __builtin_cpu_supports("avx512vnni") ? &avx512_vnni : &avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return &avx2;
 #endif
@@ -318,19 +338,19 @@ static double measure_copy(int threads)
     return best;
 }
 
-static double measure_fma(int threads)
+/* op: fma or dot of the probe. */
+static double measure_ops(double (*op)(long rounds, float *sink), int threads)
 {
-    const probe_t *probe = best_probe();
     volatile float sink;
     double best = 0;
 
-    for (int pass = 0; pass < PASSES; pass++) {
+    for (int pass = 0; op && pass < PASSES; pass++) {
         double start = gr_seconds(), done = 0, rate;
         float all = 0;
 
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : done, all)
         for (int t = 0; t < threads; t++)
-            done += probe->fma(fma_rounds, &all);
+            done += op(op_rounds, &all);
         rate = done / (gr_seconds() - start);
         best = rate > best ? rate : best;
         sink = all;
@@ -342,13 +362,22 @@ static double measure_fma(int threads)
 static gr_limits_t limits;
 static int measured_threads;
 
+static void keep_best(double *best, double rate)
+{
+    *best = rate > *best ? rate : *best;
+}
+
 const gr_limits_t *gr_limits(int threads)
 {
+    const probe_t *probe = best_probe();
+
     if (measured_threads != threads) {
-        gr_progress("measuring read bandwidth, copy bandwidth and FMA peak of %d threads", threads);
-        limits = (gr_limits_t){measure_read(threads), measure_copy(threads), measure_fma(threads), best_probe()->isa};
+        gr_progress("measuring bandwidth and peak of %d threads", threads);
+        limits = (gr_limits_t){.read_bytes = measure_read(threads), .copy_bytes = measure_copy(threads), .isa = probe->isa};
         measured_threads = threads;
     }
+    keep_best(&limits.fma_flops, measure_ops(probe->fma, threads));
+    keep_best(&limits.dot_ops, measure_ops(probe->dot, threads));
     return &limits;
 }
 

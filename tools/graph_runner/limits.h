@@ -8,10 +8,12 @@ typedef struct gr_limits {
     double read_bytes; /* bytes per second read from memory by all threads */
     double copy_bytes; /* bytes per second, read and written ones counted, of the best copy between two large buffers */
     double fma_flops;  /* f32 operations per second of fused multiply-adds on registers */
+    double dot_ops;    /* 8-bit operations per second of dot products (VNNI) on registers; 0: no such instruction */
     const char *isa;   /* what measured it */
 } gr_limits_t;
 
-/* Measured at the first call with a thread count and kept. All zero if there is no memory for it. */
+/* Measured at the first call with a thread count and kept; each call measures the arithmetic again and keeps the best, as other guests of a
+ * virtual machine's host can take half of it for a while. Zero where there is no memory for it. */
 const gr_limits_t *gr_limits(int threads);
 
 /* Passes over memory that alternate with what is timed, so that both see the same state of the machine: reads, or copies past the caches,
