@@ -1,13 +1,17 @@
 /* Matmul of many rows in integers: what it takes, and the work around the micro-kernels. What it does not take goes by panels of floats. */
 #include "matmul_blocks.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "matmul.h"
 #include "products.h"
 
 enum {
     ZP_MOST = 255,        /* sums stay below 2^31 */
+    PART_ROWS = 24,       /* of A that are multiplied between prefetches */
+    LINE_BYTES = 64,      /* of a cache */
     WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
 };
 
@@ -150,6 +154,7 @@ void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks
     out->b.start = carve(base, at, coefs, sizeof(int32_t));
     out->b.scale = carve(base, at, coefs, sizeof(float));
     out->b.zp = carve(base, at, coefs, sizeof(int32_t));
+    out->zp = carve(base, at, coefs, sizeof(float));
 }
 
 /* ---- A -------------------------------------------------------------------------------------------------------------------------- */
@@ -209,37 +214,62 @@ static bool load_a(const matmul_task_t *t, int64_t k, int kn, blocks_a_t *a)
 
 /* ---- B -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Scales or zero points of n columns from column c of B on, for element k of K. */
-static void load_coefs(const matmul_task_t *t, bool zps, int64_t k, int64_t c, int n, float *to)
+/* Scales or zero points of n columns from column c of B on, for the blocks of kn elements from k on: [block][column]. */
+static void load_coefs(const matmul_task_t *t, bool zps, int64_t k, int kn, int64_t c, int n, float *to)
 {
-    const tile_src_t *b = &t->b;
-    const int64_t gr = zps ? b->zp_gr : b->scale_gr, gc = zps ? b->zp_gc : b->scale_gc, first = c / gc, last = (c + n - 1) / gc;
-    const tile_src_t m = tile_coefs(b, zps);
-    t->c->tile->load(&m, k / gr, 1, first, (int)(last - first + 1), to, BLOCKS_STRIP, 1, (int)(last - first + 1));
-    for (int i = gc > 1 ? n - 1 : -1; i >= 0; i--) {
-        to[i] = to[(c + i) / gc - first];
+    const tile_src_t *b = &t->b, m = tile_coefs(b, zps);
+    const int block = t->st->blocks.block, blocks = (kn + block - 1) / block;
+    const int64_t gr = m.rs == 0 ? t->st->K : zps ? b->zp_gr : b->scale_gr, gc = zps ? b->zp_gc : b->scale_gc;
+    const int64_t row = k / gr, rows = (k + kn - 1) / gr - row + 1, first = c / gc, columns = (c + n - 1) / gc - first + 1;
+    t->c->tile->load(&m, row, (int)rows, first, (int)columns, to, BLOCKS_STRIP, (int)rows, BLOCKS_STRIP);
+    for (int64_t r = gc > 1 ? rows - 1 : -1; r >= 0; r--) {
+        for (int i = n - 1; i >= 0; i--) {
+            to[r * BLOCKS_STRIP + i] = to[r * BLOCKS_STRIP + (c + i) / gc - first];
+        }
+    }
+    for (int64_t i = rows < blocks ? blocks - 1 : -1; i >= 0; i--) {
+        memmove(to + i * BLOCKS_STRIP, to + ((k + i * block) / gr - row) * BLOCKS_STRIP, BLOCKS_STRIP * sizeof *to);
     }
 }
 
-/* Coefficients of block i, at element k of K. False: they are not for integers. */
-static bool load_block_coefs(const matmul_task_t *t, int64_t k, int i, int64_t c, int n)
+/* Whether all are numbers of at most this magnitude. */
+static bool within(const float *x, int n, float most)
+{
+    int beyond = 0;
+    for (int i = 0; i < n; i++) {
+        beyond |= !(fabsf(x[i]) <= most);
+    }
+    return beyond == 0;
+}
+
+/* Coefficients of kn elements from k on of n columns. False: they are not for integers. */
+static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c, int n)
 {
     const blocks_state_t *st = &t->st->blocks;
-    const blocks_b_t *b = &t->buf.blocks.b;
-    float *scale = b->scale + i * BLOCKS_STRIP, zp[BLOCKS_STRIP] = {0};
-    bool usable = true;
-    load_coefs(t, false, k, c, n, scale);
-    if (st->shifted && t->b.zp != NULL) {
-        load_coefs(t, true, k, c, n, zp);
+    const blocks_buffers_t *buf = &t->buf.blocks;
+    const int all = (kn + st->block - 1) / st->block * BLOCKS_STRIP;
+    load_coefs(t, false, k, kn, c, n, buf->b.scale);
+    if (!within(buf->b.scale, all, FLT_MAX)) {
+        return false;
     }
-    for (int e = 0; e < BLOCKS_STRIP; e++) {
-        scale[e] = e < n ? scale[e] / st->steps : 0;
-        usable = usable && fabsf(scale[e]) < INFINITY && fabsf(zp[e]) <= ZP_MOST;
+    for (int i = 0; i < all; i++) {
+        buf->b.scale[i] *= 1 / st->steps;
     }
-    for (int e = 0; st->shifted && usable && e < BLOCKS_STRIP; e++) {
-        b->zp[i * BLOCKS_STRIP + e] = (int32_t)(zp[e] - st->offset);
+    if (t->b.zp == NULL) {
+        memset(buf->zp, 0, (size_t)all * sizeof *buf->zp);
+    } else {
+        load_coefs(t, true, k, kn, c, n, buf->zp);
     }
-    return usable;
+    if (!st->shifted) {
+        return true;
+    }
+    if (!within(buf->zp, all, ZP_MOST)) {
+        return false;
+    }
+    for (int i = 0; i < all; i++) {
+        buf->b.zp[i] = (int32_t)(buf->zp[i] - st->offset);
+    }
+    return true;
 }
 
 /* n elements of a strip of B, whole blocks but for the end of K, from block i on. */
@@ -259,13 +289,9 @@ static void pack(const matmul_task_t *t, const tile_src_t *codes, int64_t k, int
 static void pack_codes(const matmul_task_t *t, int64_t k, int n, int i, int64_t c, int cols)
 {
     const blocks_state_t *st = &t->st->blocks;
-    const blocks_b_t *b = &t->buf.blocks.b;
-    float zp[BLOCKS_STRIP] = {0};
-    if (t->b.zp != NULL) {
-        load_coefs(t, true, k, c, cols, zp);
-    }
-    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n, st->table, zp,
-                             b->byte + i * st->block * BLOCKS_STRIP, b->start + i * BLOCKS_STRIP);
+    const blocks_buffers_t *buf = &t->buf.blocks;
+    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n, st->table, buf->zp + i * BLOCKS_STRIP,
+                             buf->b.byte + i * st->block * BLOCKS_STRIP, buf->b.start + i * BLOCKS_STRIP);
 }
 
 /* kn elements of the strip at column c of the panel. False: some coefficients are not for integers. */
@@ -275,36 +301,83 @@ static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
     const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP), some = BLOCKS_LONGEST / st->block * st->block;
     const bool direct = st->direct && kn % 8 == 0 && t->b.first % 2 == 0;
     tile_src_t codes = t->b;
-    bool usable = true;
     codes.scale = NULL;
     codes.zp = st->folded ? codes.zp : NULL;
+    if (!load_all_coefs(t, k, kn, t->n0 + c, cols)) {
+        return false;
+    }
     for (int at = 0; at < kn && !direct; at += some) {
         pack(t, &codes, k + at, (int)at_most(kn - at, some), at / st->block, t->n0 + c, cols);
     }
-    for (int at = 0, i = 0; at < kn && usable; at += st->block, i++) {
-        if (direct) {
-            pack_codes(t, k + at, (int)at_most(kn - at, st->block), i, t->n0 + c, cols);
-        }
-        usable = load_block_coefs(t, k + at, i, t->n0 + c, cols);
+    for (int at = 0, i = 0; at < kn && direct; at += st->block, i++) {
+        pack_codes(t, k + at, (int)at_most(kn - at, st->block), i, t->n0 + c, cols);
     }
-    return usable;
+    return true;
+}
+
+/* Part `part` of `parts` of n lines of some elements each, stride elements apart. */
+static void fetch_lines(const unsigned char *base, int bits, int64_t first, int64_t stride, int64_t n, int64_t elems, int part, int parts)
+{
+    for (int64_t i = n * part / parts; i < n * (part + 1) / parts; i++) {
+        const unsigned char *p = base + (first + i * stride) * bits / 8, *end = p + elems * bits / 8;
+        for (; p < end; p += LINE_BYTES) {
+            __builtin_prefetch(p, 0, 2);
+        }
+        __builtin_prefetch(end, 0, 2);
+    }
+}
+
+/* rows x cols elements at (r, c) of a matrix that is contiguous along one of both. */
+static void fetch_matrix(const tile_src_t *m, int64_t r, int64_t rows, int64_t c, int64_t cols, int part, int parts)
+{
+    const int64_t first = m->first + r * m->rs + c * m->cs;
+    if (m->data != NULL && (m->rs == 1 || m->cs == 1)) {
+        const bool down = m->rs == 1;
+        fetch_lines(m->data, m->type->bits, first, down ? m->cs : m->rs, down ? cols : rows, down ? rows : cols, part, parts);
+    }
+}
+
+/* The next strip of B: the products leave memory idle otherwise. */
+static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int parts)
+{
+    const tile_src_t *b = &t->b, scale = tile_coefs(b, false), zp = tile_coefs(b, true);
+    const int64_t kn = at_most(t->st->K - k, t->st->blocks.k), n = at_most(t->cols - c, BLOCKS_STRIP), at = t->n0 + c;
+    if (kn > 0) {
+        fetch_matrix(b, k, kn, at, n, part, parts);
+        fetch_matrix(&scale, k / b->scale_gr, (kn - 1) / b->scale_gr + 1, at / b->scale_gc, (n - 1) / b->scale_gc + 1, part, parts);
+        fetch_matrix(&zp, k / b->zp_gr, (kn - 1) / b->zp_gr + 1, at / b->zp_gc, (n - 1) / b->zp_gc + 1, part, parts);
+    }
 }
 
 /* ---- the product ---------------------------------------------------------------------------------------------------------------- */
+
+/* All rows by the strip at column c, while what comes next is fetched. */
+static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blocks_a_t *a)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const bool last = c + BLOCKS_STRIP >= t->cols;
+    const int parts = (t->rows + PART_ROWS - 1) / PART_ROWS;
+    blocks_b_t b = t->buf.blocks.b;
+    b.shifted = st->shifted;
+    for (int r = 0; r < t->rows; r += PART_ROWS) {
+        const blocks_a_t rows = rows_from(a, t->c->limbs, r);
+        fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts);
+        t->c->blocks->product((int)at_most(t->rows - r, PART_ROWS), kn, st->block, t->c->limbs, &rows, &b,
+                              t->buf.acc + (size_t)r * MM_PANEL + c, MM_PANEL);
+    }
+}
 
 void blocks_panel(matmul_task_t *t)
 {
     const blocks_state_t *st = &t->st->blocks;
     const int64_t K = t->st->K;
-    blocks_b_t b = t->buf.blocks.b;
-    b.shifted = st->shifted;
     for (int64_t k = 0; k < K; k += st->k) {
         const int kn = (int)at_most(K - k, st->k);
         blocks_a_t a;
         const bool usable = load_a(t, k, kn, &a);
         for (int c = 0; c < t->cols; c += BLOCKS_STRIP) {
             if (usable && load_b(t, k, kn, c)) {
-                t->c->blocks->product(t->rows, kn, st->block, t->c->limbs, &a, &b, t->buf.acc + c, MM_PANEL);
+                multiply(t, k, kn, c, &a);
             } else {
                 matmul_add(t, k, kn, c, (int)at_most(t->cols - c, BLOCKS_STRIP));
             }

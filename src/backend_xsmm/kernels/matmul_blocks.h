@@ -71,6 +71,7 @@ typedef struct blocks_whole {
 typedef struct blocks_buffers {
     blocks_a_t a;
     blocks_b_t b;
+    float *zp; /* as in memory: [block][column] */
 } blocks_buffers_t;
 
 struct matmul_config;

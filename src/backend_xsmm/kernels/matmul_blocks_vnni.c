@@ -15,7 +15,10 @@ typedef __m512i vi;
 typedef __m512 vf;
 
 enum {
-    ROWS = 6, /* of bytes: their sums fill 24 registers */
+    ROWS_1 = 6, /* of one limb, */
+    ROWS_2 = 4, /* of two: with HELD vectors of floats and of integers for each, 24 registers */
+    ROWS = 8,   /* of bytes, at most */
+    HELD = 2,
     VECTORS = BLOCKS_STRIP / 16,
     MOST_2 = 127 * 256 + 127, /* of two limbs, the lower one from -128 to 127 */
     MOST_1 = 127,
@@ -156,13 +159,13 @@ OP vi dp(vi sum, vi u, vi s)
     return sum;
 }
 
-/* One block of n rows of one or two rows of bytes each. */
+/* sum += one block of n rows of one or two rows of bytes each. */
 OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, const float *scale_a, const int32_t *sum_a, const int8_t *w,
-                 const blocks_b_t *b, int at, float *c, int64_t ldc)
+                 const blocks_b_t *b, int at, vf sum[][HELD])
 {
-    vi acc[ROWS][VECTORS];
+    vi acc[ROWS][HELD];
     UNROLL
-    for (int v = 0; v < VECTORS; v++) {
+    for (int v = 0; v < HELD; v++) {
         const vi start = _mm512_load_si512(b->start + at + v * 16);
         UNROLL
         for (int r = 0; r < n * limbs; r++) {
@@ -170,9 +173,9 @@ OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, c
         }
     }
     for (int k = 0; k < length; k += 4, w += 4 * BLOCKS_STRIP) {
-        vi y[VECTORS];
+        vi y[HELD];
         UNROLL
-        for (int v = 0; v < VECTORS; v++) {
+        for (int v = 0; v < HELD; v++) {
             y[v] = _mm512_load_si512(w + v * 64);
         }
         UNROLL
@@ -181,53 +184,65 @@ OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, c
             memcpy(&x, a + r * BLOCKS_K + k, sizeof x);
             const vi u = _mm512_set1_epi32(x);
             UNROLL
-            for (int v = 0; v < VECTORS; v++) {
+            for (int v = 0; v < HELD; v++) {
                 acc[r][v] = dp(acc[r][v], u, y[v]);
             }
         }
     }
     UNROLL
-    for (int v = 0; v < VECTORS; v++) {
+    for (int v = 0; v < HELD; v++) {
         const vf scale = _mm512_load_ps(b->scale + at + v * 16);
         UNROLL
         for (int r = 0; r < n; r++) {
-            float *to = c + r * ldc + v * 16;
             vi x = limbs == 2 ? _mm512_add_epi32(_mm512_slli_epi32(acc[2 * r][v], 8), acc[2 * r + 1][v]) : acc[r][v];
             if (shifted) {
                 x = _mm512_sub_epi32(x,
                                      _mm512_mullo_epi32(_mm512_load_si512(b->zp + at + v * 16), _mm512_set1_epi32(sum_a[r * BLOCKS_MOST])));
             }
             const vf y = _mm512_mul_ps(_mm512_cvtepi32_ps(x), scale);
-            _mm512_storeu_ps(to, _mm512_fmadd_ps(y, _mm512_set1_ps(scale_a[r * BLOCKS_MOST]), _mm512_loadu_ps(to)));
+            sum[r][v] = _mm512_fmadd_ps(y, _mm512_set1_ps(scale_a[r * BLOCKS_MOST]), sum[r][v]);
         }
     }
 }
 
 /* All blocks of n rows. */
 OP void rows_of(int n, int limbs, bool shifted, int length, int block, const uint8_t *a, const float *scale, const int32_t *sum,
-                const blocks_b_t *b, float *c, int64_t ldc)
+                const blocks_b_t *b, int column, float *c, int64_t ldc)
 {
+    vf held[ROWS][HELD];
+    UNROLL
+    for (int r = 0; r < n * HELD; r++) {
+        held[r / HELD][r % HELD] = _mm512_loadu_ps(c + r / HELD * ldc + r % HELD * 16);
+    }
     for (int k = 0, i = 0; k < length; k += block, i++) {
-        block_of(n, limbs, shifted, least(block, length - k), a + k, scale + i, sum + i, b->byte + k * BLOCKS_STRIP, b, i * BLOCKS_STRIP, c,
-                 ldc);
+        block_of(n, limbs, shifted, least(block, length - k), a + k, scale + i, sum + i, b->byte + k * BLOCKS_STRIP + column * 4, b,
+                 i * BLOCKS_STRIP + column, held);
+    }
+    UNROLL
+    for (int r = 0; r < n * HELD; r++) {
+        _mm512_storeu_ps(c + r / HELD * ldc + r % HELD * 16, held[r / HELD][r % HELD]);
     }
 }
 
 OP void product_of(int limbs, bool shifted, int rows, int length, int block, const blocks_a_t *a, const blocks_b_t *b, float *c,
                    int64_t ldc)
 {
-    const int step = ROWS / limbs;
-    const uint8_t *byte = a->byte;
-    const float *scale = a->scale;
-    const int32_t *sum = a->sum;
-    for (int r = 0, n; r < rows; r += n, byte += n * limbs * BLOCKS_K, scale += n * BLOCKS_MOST, sum += n * BLOCKS_MOST, c += n * ldc) {
-        n = rows - r >= step ? step : rows - r >= 2 ? 2 : 1;
-        if (n == step) {
-            rows_of(step, limbs, shifted, length, block, byte, scale, sum, b, c, ldc);
-        } else if (n == 2) {
-            rows_of(2, limbs, shifted, length, block, byte, scale, sum, b, c, ldc);
-        } else {
-            rows_of(1, limbs, shifted, length, block, byte, scale, sum, b, c, ldc);
+    const int step = limbs == 2 ? ROWS_2 : ROWS_1;
+    for (int v = 0; v < BLOCKS_STRIP; v += HELD * 16) {
+        const uint8_t *byte = a->byte;
+        const float *scale = a->scale;
+        const int32_t *sum = a->sum;
+        float *to = c + v;
+        for (int r = 0, n; r < rows;
+             r += n, byte += n * limbs * BLOCKS_K, scale += n * BLOCKS_MOST, sum += n * BLOCKS_MOST, to += n * ldc) {
+            n = rows - r >= step ? step : rows - r >= 2 ? 2 : 1;
+            if (n == step) {
+                rows_of(step, limbs, shifted, length, block, byte, scale, sum, b, v, to, ldc);
+            } else if (n == 2) {
+                rows_of(2, limbs, shifted, length, block, byte, scale, sum, b, v, to, ldc);
+            } else {
+                rows_of(1, limbs, shifted, length, block, byte, scale, sum, b, v, to, ldc);
+            }
         }
     }
 }
