@@ -35,7 +35,7 @@ int sinter_op_attr_parse(const char *name, sinter_op_attr_t *out)
     return 0;
 }
 
-/* ---- engine and stream -------------------------------------------------------------------------------------------------------------- */
+/* ---- engine ------------------------------------------------------------------------------------------------------------------------- */
 
 sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engine_desc_t *desc)
 {
@@ -69,6 +69,41 @@ sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine)
     engine_unref(fallback);
     return isa;
 }
+
+/* ---- constant cache ------------------------------------------------------------------------------------------------------------------- */
+
+sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine, size_t bytes)
+{
+    sinter_engine_t *held = engine_ref(engine);
+    constants_set_budget(held, bytes);
+    engine_unref(held);
+    return sinter_success;
+}
+
+sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *engine, sinter_constant_cache_stats_t *stats)
+{
+    SG_REQUIRE(stats != NULL);
+    SG_REQUIRE(stats->size >= sizeof(sinter_constant_cache_stats_t));
+    const size_t size = stats->size;
+    sinter_engine_t *held = engine_ref((sinter_engine_t *)(uintptr_t)engine); /* its lock and its count of references change */
+    pthread_mutex_lock(&held->constants.lock);
+    *stats = held->constants.stats;
+    pthread_mutex_unlock(&held->constants.lock);
+    engine_unref(held);
+    stats->size = size;
+    return sinter_success;
+}
+
+sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data, size_t bytes)
+{
+    SG_REQUIRE(data != NULL || bytes == 0);
+    sinter_engine_t *held = engine_ref(engine);
+    constants_invalidate(held, data, bytes);
+    engine_unref(held);
+    return sinter_success;
+}
+
+/* ---- stream -------------------------------------------------------------------------------------------------------------------------- */
 
 sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine, const sinter_stream_desc_t *desc)
 {

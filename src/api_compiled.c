@@ -337,9 +337,13 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
     }
     unsigned char *temps = m->base + scratch_round(cp->frame_bytes), *shared = temps + scratch_round(fm->temp_bytes);
     frame_data(&cp->plan, fm, fm->port_data, temps);
-    SG_TRY(exec_prepare(&cp->plan, fm));
-    exec_run(&cp->plan, fm, shared, shared + fm->shared_bytes);
-    return sinter_success;
+    sinter_status_t status = frame_pack(&cp->plan, fm, cp);
+    status = status == sinter_success ? exec_prepare(&cp->plan, fm) : status;
+    if (status == sinter_success) {
+        exec_run(&cp->plan, fm, shared, shared + fm->shared_bytes);
+    }
+    frame_unpack(&cp->plan, fm);
+    return status;
 }
 
 sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream, size_t n_inputs,

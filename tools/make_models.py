@@ -98,9 +98,15 @@ def linear(g, codes, x, n, out_type):
     return g.op("MatMul", [x, w], out_type, transpose_a=False, transpose_b=True)
 
 
-def matmul(codes, m, k, n):
+def linear_kn(g, codes, x, n, out_type):
+    """x times a constant weight stored [k][n], groups along k."""
+    w = dequantize(g, codes, [x["shape"][-1], n], 0, prop="constant")
+    return g.op("MatMul", [x, w], out_type, transpose_a=False, transpose_b=False)
+
+
+def matmul(codes, m, k, n, layer=linear):
     g = Graph(fpmath=codes.decoded, apply_to_int=True)
-    return g.output(linear(g, codes, g.input(codes.decoded, [m, k]), n, codes.decoded))
+    return g.output(layer(g, codes, g.input(codes.decoded, [m, k]), n, codes.decoded))
 
 
 def mx_operand(g, dtype, shape, named, transpose=False):
@@ -267,6 +273,7 @@ def network_models():
         "phi3-mini-prefill-int4": attention(INT4, 32, 1, 96, 512, 512, True),
         "matmul-int4-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336),
         "matmul-int4-4096x14336-g128-m128": matmul(INT4_G128, 128, 4096, 14336),
+        "matmul-int4-kn-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336, linear_kn),
         "matmul-mxfp4-2880x2880": matmul(MXFP4, 1, 2880, 2880),
         "matmul-mxfp6-2880x2880": matmul(MXFP6, 1, 2880, 2880),
         "matmul-mxfp6-split-2880x2880": matmul(MXFP6_SPLIT, 1, 2880, 2880),

@@ -425,6 +425,15 @@ def matmul_weight_int4(g, nomatch):
     return g.output(matmul(g, g.input("f16", [3, 64]), w, "f16", transpose_b=True))
 
 
+@pattern("matmul-weight-int4-kn", 2)
+def matmul_weight_int4_kn(g, nomatch):
+    g.fpmath, g.apply_to_int = "int8", True
+    w = dequantize_groups(g, "u4", [160, 38], [32, 1], prop="constant")
+    if nomatch:  # the dequantised weight must be written: DynamicDequantize, MatMul
+        g.output(w)
+    return g.output(matmul(g, g.input("f16", [3, 160]), w, "f16"))
+
+
 @pattern("matmul-typecast-quantize", 3)
 def matmul_typecast_quantize(g, nomatch):
     if nomatch:  # the scales depend on the product, fusing would close a cycle: MatMul+TypeCast, SoftMax, DynamicQuantize

@@ -56,6 +56,25 @@ SINTER_API sinter_status_t sinter_engine_destroy(sinter_engine_t **engine);
 /* The level in use: the least of the machine's, the engine's and SINTER_MAX_CPU_ISA's. engine may be NULL. */
 SINTER_API sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine);
 
+/* The constant cache. Where a kernel wants an input of property `constant` (weights) in another layout than the tensor's, the first execute makes a
+ * copy in that layout; later ones, of all compiled partitions of the engine, find it by the tensor's data pointer, dims and strides. A copy
+ * goes when the last compiled partition that has used it is destroyed, or by invalidation. Whoever changes or frees the buffer of a constant
+ * before that must say so, or executes with that address read the copy of what was there. engine may be NULL; all are thread-safe. */
+typedef struct sinter_constant_cache_stats {
+    size_t size;            /* sizeof(sinter_constant_cache_stats_t), set by the caller */
+    size_t budget, bytes;   /* of copies: most that are kept, and those there are, ones in use by an execute included */
+    size_t entries;         /* copies that can be found */
+    uint64_t packed, hits;  /* copies made; times one was found */
+    uint64_t refused;       /* times the budget had no room, and the kernel read the tensor as it is, which may be much slower */
+    uint64_t evicted;       /* copies that had to go to make room */
+} sinter_constant_cache_stats_t;
+
+/* At first there is no limit (SIZE_MAX). 0: no copies. Those used longest ago go first. */
+SINTER_API sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine, size_t bytes);
+SINTER_API sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *engine, sinter_constant_cache_stats_t *stats);
+/* Forgets all copies of data in [data, data + bytes); executes that read one at this moment finish with it. */
+SINTER_API sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data, size_t bytes);
+
 typedef struct sinter_stream_desc {
     size_t size;
     int threads; /* threads per execute; 0: as many as OpenMP would use by default when the stream is created */

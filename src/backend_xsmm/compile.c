@@ -203,6 +203,11 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         text_add(&text, "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n", s, step->kernel->name,
                  sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
                  step->note ? step->note : "");
+        const plan_value_t *b = step->kind == STEP_MATMUL ? &plan->values[step->p.matmul.b.data] : NULL;
+        if (b != NULL && b->kind == PV_PACKED) {
+            text_add(&text, "  reads tensor %llu, which is constant, with dim %d contiguous: a copy in the constant cache\n",
+                     (unsigned long long)b->lt.id, b->along);
+        }
         if (step->tail != NULL) {
             const bool split = step->tail->split != sinter_data_type_undef;
             text_add(&text, "  quantises its result to %s%s before it leaves the step\n",
@@ -283,6 +288,7 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
 void compiled_free(sinter_compiled_partition_t *cp)
 {
     sinter_engine_t *engine = cp->engine;
+    constants_disown(engine, cp);
     while (cp->idle != NULL) {
         scratch_block_t *next = cp->idle->next;
         sg_free(engine, cp->idle->memory);

@@ -15,7 +15,7 @@ static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
 }
 
 typedef struct areas {
-    size_t head, v, lts, temp_offset, port_data, state, end;
+    size_t head, v, lts, temp_offset, port_data, constants, state, end;
 } areas_t;
 
 static bool areas_of(const plan_t *plan, areas_t *a)
@@ -28,7 +28,8 @@ static bool areas_of(const plan_t *plan, areas_t *a)
     const bool ok = reserve(&at, 1, sizeof(frame_mem_t), &a->head) && reserve(&at, (size_t)plan->n_values, sizeof(bound_t), &a->v) &&
                     reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
-                    reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) && reserve(&at, 1, states, &a->state);
+                    reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) &&
+                    reserve(&at, (size_t)plan->n_values, sizeof(constant_t *), &a->constants) && reserve(&at, 1, states, &a->state);
     a->end = at;
     return ok;
 }
@@ -56,6 +57,7 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory)
     fm->lts = (lt_t *)(void *)(base + a.lts);
     fm->temp_offset = (size_t *)(void *)(base + a.temp_offset);
     fm->port_data = (unsigned char **)(void *)(base + a.port_data);
+    fm->constants = (constant_t **)(void *)(base + a.constants);
     fm->state = base + a.state;
     fm->frame.v = fm->v;
     for (int i = 0; i < plan->sub.n_values; i++) {
@@ -150,14 +152,14 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
     }
     /* Bases come before their views in plan->view_order; everything else stands alone. */
     for (int i = 0; i < plan->n_values; i++) {
-        if (plan->values[i].kind != PV_VIEW) {
+        if (plan->values[i].kind != PV_VIEW && plan->values[i].kind != PV_PACKED) {
             SG_TRY(resolve_value(plan, fm, i));
         }
     }
     for (int k = 0; k < plan->n_views; k++) {
         SG_TRY(resolve_value(plan, fm, plan->view_order[k]));
     }
-    return sinter_success;
+    return frame_packed_shapes(plan, fm);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------------- */
@@ -279,5 +281,10 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
     for (int k = 0; k < plan->n_views; k++) {
         const int i = plan->view_order[k];
         fm->v[i].data = fm->v[plan->values[i].base].data;
+    }
+    for (int i = 0; i < plan->n_values; i++) {
+        if (plan->values[i].kind == PV_PACKED) {
+            fm->v[i].data = fm->v[plan->values[i].base].data;
+        }
     }
 }

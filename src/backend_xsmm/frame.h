@@ -2,6 +2,7 @@
 #ifndef SINTER_SRC_FRAME_H
 #define SINTER_SRC_FRAME_H
 
+#include "../graph/constants.h"
 #include "kernel.h"
 
 /* What execute places in front of the scratch memory. */
@@ -11,6 +12,7 @@ typedef struct frame_mem {
     lt_t *lts;                 /* by graph value: dims inferred for this execute */
     size_t *temp_offset;       /* by plan value */
     unsigned char **port_data; /* by plan value: data pointers of the ports */
+    constant_t **constants;    /* by plan value: copies that this execute reads */
     unsigned char *state;      /* step states, at step->state_offset */
     size_t temp_bytes, shared_bytes, thread_bytes;
 } frame_mem_t;
@@ -23,8 +25,15 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory);
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Places temporaries, sums up the aligned memory that an execute on so many threads takes, frame included. After frame_shapes. */
 sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
-/* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps. Views follow their bases. */
+/* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps. Views follow their bases; so do packed values, until
+ * frame_pack. */
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps);
+
+/* frame_shapes for packed values, whose bases have their dims and strides. */
+sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
+/* Takes packed values from the constant cache; where it has no room they become their bases. To be followed by frame_unpack, even if it fails. */
+sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner);
+void frame_unpack(const plan_t *plan, frame_mem_t *fm);
 
 /* Runs the shape rules over lts (by graph value), in which the graph's inputs are known. */
 sinter_status_t frame_infer(const graph_t *g, lt_t *lts);

@@ -40,6 +40,9 @@ extern const int sinter_n_kernels;
 /* Pure: the cheapest kernel with isa <= plan->isa that does not refuse; appends every refusal to why. NULL: none. */
 const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why);
 
+/* The dim of B that the step's kernels want to be contiguous where B is constant; -1: they take it as it is. */
+int matmul_packs_along(const plan_t *plan, const step_t *step);
+
 /* An even share of n items: thread tid of nth gets [*begin, *end). */
 static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *end)
 {

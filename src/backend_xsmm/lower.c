@@ -27,6 +27,9 @@ static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const
     status = status == sinter_success ? lower_memory(&lo) : status;
     status = status == sinter_success ? lower_emit(&lo) : status;
     *why_not = lo.why_not;
+    if (status == sinter_success) {
+        lower_constants(plan);
+    }
     return status;
 }
 

@@ -1,8 +1,9 @@
-/* From a rewritten subgraph to steps. Four stages, a file each, and one that looks at masks:
+/* From a rewritten subgraph to steps. Five stages, a file each, and one that looks at masks:
  *   lower_probe.c   what unknown dims are taken for while the others decide
  *   lower_group.c   which nodes run together: heavy nodes (MatMul, SoftMax, attention) with the elementwise work that can ride on them
  *   lower_memory.c  which values live where: ports, temporaries, views, and the copies no view can replace
  *   lower_emit.c    chains and kernel parameters
+ *   lower_constants.c  which constant weights are read from the constant cache
  *   lower_mask.c    which columns the masks of an attention group leave to each row */
 #ifndef SINTER_SRC_LOWER_H
 #define SINTER_SRC_LOWER_H
@@ -16,10 +17,10 @@ typedef struct group {
     int dims_value; /* graph value whose dims are the iteration space of the chain */
     int *nodes;     /* elementwise nodes in evaluation order */
     int n_nodes, cap_nodes;
-    int tail;           /* node: a DynamicQuantize run on the results of this step; -1: none */
-    const char *apart;  /* of a DynamicQuantize: why it is a step of its own */
-    int cost; /* estimate of chain instructions */
-    int pos;  /* main groups: their index; copies: the group they follow */
+    int tail;          /* node: a DynamicQuantize run on the results of this step; -1: none */
+    const char *apart; /* of a DynamicQuantize: why it is a step of its own */
+    int cost;          /* estimate of chain instructions */
+    int pos;           /* main groups: their index; copies: the group they follow */
     /* A copy: reads plan value `copy_from`, writes `copy_to`, both in the dims of dims_value. */
     bool copy;
     int copy_from, copy_to;
@@ -73,9 +74,11 @@ sinter_status_t lower_group(lowering_t *lo);
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
+void lower_constants(plan_t *plan);
 /* The limits, and the graph value under the masks of which all is known (n_bare limits); -1: there is none. */
 int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
-sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom); /* of a quantising node; unknown dims stay unknown */
+sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n,
+                                     quant_geom_t *geom); /* of a quantising node; unknown dims stay unknown */
 
 /* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the report go to why. */
 sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why);

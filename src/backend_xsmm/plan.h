@@ -85,8 +85,8 @@ typedef struct attention_params {
 
 /* DynamicQuantize that computes its scales: a step that reads `in`, or the tail of the step that makes it. */
 typedef struct dynquant_params {
-    int in, out, scale, zp;                                       /* zp -1: none */
-    int high;                                                     /* of split codes, as in operand_t */
+    int in, out, scale, zp; /* zp -1: none */
+    int high;               /* of split codes, as in operand_t */
     sinter_data_type_t split;
     int tensor_scale;                                             /* dynamic_nv: the scale of all scales, an input; -1: 1 */
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS]; /* as in operand_t */
@@ -113,13 +113,15 @@ typedef struct step {
     const char *note; /* for the report: tile sizes, arithmetic; by setup */
 } step_t;
 
-typedef enum pv_kind { PV_INPUT, PV_OUTPUT, PV_TEMP, PV_CONST, PV_VIEW, PV_DIMS } pv_kind_t;
+/* PV_PACKED: a constant input, or a view of one, with dim `along` contiguous: itself where it is, else a copy from the engine's constant cache. */
+typedef enum pv_kind { PV_INPUT, PV_OUTPUT, PV_TEMP, PV_CONST, PV_VIEW, PV_PACKED, PV_DIMS } pv_kind_t;
 
 typedef struct plan_value {
     pv_kind_t kind;
     lt_t lt;          /* what is known at compile */
     int port;         /* VIEW that is no graph value: the graph value whose dims it has */
-    int base;         /* VIEW: the value looked at */
+    int base;         /* VIEW, PACKED: the value looked at */
+    int along;        /* PACKED */
     const node_t *op; /* VIEW: StaticReshape or StaticTranspose that made this from base, or base from this if inverse */
     bool inverse;
     const void *data; /* CONST */

@@ -27,7 +27,7 @@ static void default_free(void *ptr, void *user)
     free(ptr);
 }
 
-static sinter_engine_t default_engine = {1, {default_alloc, default_free, NULL}, sinter_isa_generic};
+static sinter_engine_t default_engine = {1, {default_alloc, default_free, NULL}, sinter_isa_generic, CONSTANTS_INITIALIZER};
 static sinter_status_t default_engine_status;
 static once_flag default_engine_once = ONCE_FLAG_INIT;
 
@@ -63,14 +63,18 @@ sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t
         }
         use = *allocator;
     }
-    sinter_engine_t made = {1, use, sinter_isa_generic};
-    SG_TRY(cpu_isa_cap(max_isa, &made.isa));
-    sinter_engine_t *new_engine = sg_alloc(&made, sizeof made, 64);
+    sinter_cpu_isa_t isa;
+    SG_TRY(cpu_isa_cap(max_isa, &isa));
+    sinter_engine_t *new_engine = use.alloc(sizeof *new_engine, 64, use.user);
     if (new_engine == NULL) {
-        return sinter_out_of_memory;
+        return sg_fail(sinter_out_of_memory, "out of memory: %zu bytes", sizeof *new_engine);
     }
-    new_engine->allocator = made.allocator;
-    new_engine->isa = made.isa;
+    if (!constants_init(&new_engine->constants)) {
+        use.free(new_engine, use.user);
+        return sg_fail(sinter_runtime_error, "engine: no mutex");
+    }
+    new_engine->allocator = use;
+    new_engine->isa = isa;
     atomic_init(&new_engine->refs, 1);
     *engine = new_engine;
     return sinter_success;
@@ -91,6 +95,7 @@ void engine_unref(sinter_engine_t *engine)
         return;
     }
     sinter_allocator_t allocator = engine->allocator;
+    constants_end(&engine->constants);
     allocator.free(engine, allocator.user);
 }
 

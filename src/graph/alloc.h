@@ -10,11 +10,14 @@
 
 #include <sinter/sinter_types.h>
 
+#include "constants.h"
+
 /* Reference-counted: every object made from an engine holds it. */
 struct sinter_engine {
     atomic_int refs;
     sinter_allocator_t allocator;
     sinter_cpu_isa_t isa; /* already the least of machine, desc and environment */
+    constants_t constants;
 };
 
 /* NULL gives the default engine, which is never freed. With a SINTER_MAX_CPU_ISA that names no ISA the default engine is generic;

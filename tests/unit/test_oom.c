@@ -127,6 +127,7 @@ int main(void)
     test_model("sdpa-int4-kv.json");
     test_model("sdpa-int8-static.json");
     test_model("matmul-weight-int4.json");
+    test_model("matmul-weight-int4-kn.json");
     test_model("gated-mlp-swish.json");
     test_model("eltwise-chain.json");
     test_model("shuffle.json");

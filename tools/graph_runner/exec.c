@@ -36,6 +36,8 @@ static int open_engine(gr_exec_t *x, gr_error_t *err)
     if (status)
         return gr_library_failure(status, "--verbose", err);
     status = sinter_engine_create(&x->engine, &desc);
+    if (!status && x->opt->constant_cache >= 0)
+        status = sinter_engine_set_constant_cache_budget(x->engine, (size_t)x->opt->constant_cache);
     if (!status)
         status = sinter_stream_create(&x->stream, x->engine, &stream);
     if (!status)

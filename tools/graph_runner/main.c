@@ -89,6 +89,8 @@ static int run_mode(gr_exec_t *x, gr_error_t *err)
     if (gr_exec_inputs(x, err) || gr_exec_run(x, err))
         return -1;
     failed = (mode == 'C' && gr_check(x, err)) || (mode == 'P' && gr_bench(x, err));
+    if (x->opt->mem)
+        gr_report_constants(x);
     if (x->opt->dump_tensors && gr_dump_tensors(x, err))
         return -1;
     return failed ? -1 : 0;

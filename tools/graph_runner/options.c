@@ -9,6 +9,7 @@ const gr_options_t gr_default_options = {
     .expected_n_partitions = -1,
     .min_time = 0.5,
     .max_ambiguous = 1,
+    .constant_cache = -1,
 };
 
 typedef enum kind { STR, INT, REAL, FLAG } kind_t;
@@ -45,7 +46,8 @@ static const option_t options[] = {
     {"repeat", INT, AT(repeat), "N", "mode P: exactly N timed runs; 0 (default): by --min-time"},
     {"min-time", REAL, AT(min_time), "SECONDS", "mode P: time to spend on each partition (default 0.5)"},
     {"cold-cache", FLAG, AT(cold_cache), NULL, "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
-    {"mem", FLAG, AT(mem), NULL, "print scratch memory"},
+    {"constant-cache-bytes", INT, AT(constant_cache), "BYTES", "most that copies of constant weights take; -1 (default): no limit"},
+    {"mem", FLAG, AT(mem), NULL, "print scratch memory, and what is in the constant cache after the runs"},
     {"max-scratch-per-thread", INT, AT(max_scratch), "BYTES", "fail if a partition's scratch memory per thread exceeds this"},
     {"max-ambiguous", REAL, AT(max_ambiguous), "SHARE",
      "mode C: fail if more than this share of an output's elements of 8 bits or less differ from the rounding of the oracle's value, even where\n"

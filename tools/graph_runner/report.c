@@ -56,6 +56,15 @@ void gr_report_memory(const gr_exec_t *x)
                x->parts[i].scratch, x->parts[i].scratch_per_thread, x->threads);
 }
 
+void gr_report_constants(const gr_exec_t *x)
+{
+    sinter_constant_cache_stats_t s = {.size = sizeof s};
+
+    if (!sinter_engine_get_constant_cache_stats(x->engine, &s))
+        printf("    constant cache: %zu tensors in %zu bytes, %llu packed, %llu found again, %llu without room, %llu evicted\n", s.entries, s.bytes,
+               (unsigned long long)s.packed, (unsigned long long)s.hits, (unsigned long long)s.refused, (unsigned long long)s.evicted);
+}
+
 /* ---- Graphviz ------------------------------------------------------------------------------------------------------------------- */
 
 static void dot_partition(FILE *f, const gr_exec_t *x, const gr_part_t *p)

@@ -55,6 +55,25 @@ const char *blocks_refuse(const plan_t *plan, const step_t *step)
     return blocks_table(plan->isa) == NULL ? "no VNNI" : NULL;
 }
 
+/* Scales or zero points do not change inside a block of K, as far as is known. */
+static bool fit_blocks(const plan_t *plan, int data, int coefs, const int8_t *dim_of, int dim)
+{
+    const int own = coefs < 0 ? -1 : dim_of[dim];
+    const int64_t K = plan->values[data].lt.dims[dim], groups = own < 0 ? 1 : plan->values[coefs].lt.dims[own];
+    return K < 0 || groups < 1 || K / groups >= BLOCKS_LEAST;
+}
+
+int matmul_packs_along(const plan_t *plan, const step_t *step)
+{
+    const operand_t *b = &step->p.matmul.b;
+    const lt_t *lt = &plan->values[b->data].lt;
+    const int dim = lt->ndims - (step->p.matmul.trans_b ? 1 : 2);
+    if (lt->ndims < 2 || dtype_traits(lt->data_type)->bits < 4 || blocks_refuse(plan, step) != NULL) {
+        return -1;
+    }
+    return fit_blocks(plan, b->data, b->scale, b->scale_dim, dim) && fit_blocks(plan, b->data, b->zp, b->zp_dim, dim) ? dim : -1;
+}
+
 /* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
 
 /* The longest block that groups of n elements are made of; 0: none. */

@@ -1,0 +1,55 @@
+/* The constant cache of an engine: copies of users' constant tensors in the layouts that kernels want, made when a compiled partition first meets
+ * them and shared by all that want the same. A copy lives as long as one of the compiled partitions that have used it, unless the budget or the user
+ * ends it before. */
+#ifndef SINTER_SRC_CONSTANTS_H
+#define SINTER_SRC_CONSTANTS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sinter/sinter_graph.h>
+
+/* What a copy is of, and how it lies in memory. Compared byte by byte: to be cleared before it is filled. */
+typedef struct constant_key {
+    const void *data;
+    size_t extent; /* bytes from data on that the copy was made from */
+    int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS], packed[SINTER_MAX_NDIMS]; /* strides of the data, strides of the copy */
+    int32_t type, ndims;
+} constant_key_t;
+
+typedef struct constant constant_t;
+
+enum { CONSTANT_BUCKETS = 256 };
+
+typedef struct constants {
+    pthread_mutex_t lock; /* of all that follows */
+    constant_t *bucket[CONSTANT_BUCKETS];
+    constant_t *dropped; /* out of the buckets, but in use */
+    sinter_constant_cache_stats_t stats;
+    uint64_t clock;
+} constants_t;
+
+#define CONSTANTS_INITIALIZER                                                                                                              \
+    {                                                                                                                                      \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .stats = {.size = sizeof(sinter_constant_cache_stats_t), .budget = SIZE_MAX }                   \
+    }
+
+/* False: no mutex. */
+bool constants_init(constants_t *c);
+void constants_end(constants_t *c);
+
+/* The copy, held until constants_give; made by `fill` under the lock if there is none. owner: the compiled partition. *out NULL: the budget has no
+ * room. Fails only for want of memory. */
+sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
+                               void (*fill)(const constant_key_t *key, void *memory, const void *user), const void *user, constant_t **out);
+void *constant_memory(const constant_t *constant);
+void constants_give(sinter_engine_t *engine, constant_t *constant); /* NULL: nothing to do */
+/* The owner is no more. */
+void constants_disown(sinter_engine_t *engine, const void *owner);
+/* Whatever was made from some of these bytes. */
+void constants_invalidate(sinter_engine_t *engine, const void *data, size_t bytes);
+void constants_set_budget(sinter_engine_t *engine, size_t bytes);
+
+#endif

@@ -1,0 +1,301 @@
+/* The constant cache: weights that are packed once, shared by compiled partitions of any M, kept within the budget, and forgotten when their buffer
+ * is; results are the oracle's whether it has room or not, and with many threads. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "e2e.h"
+
+enum { WEIGHTS = 0, K = 160, N = 38 }; /* the input that it is */
+static const char name[] = "patterns/matmul-weight-int4-kn.json";
+
+/* ---- an engine that counts, and fails, allocations --------------------------------------------------------------------------------- */
+
+#define NO_LIMIT (1L << 40)
+static atomic_long calls, blocks, left = NO_LIMIT;
+
+static void *counted_alloc(size_t bytes, size_t alignment, void *user)
+{
+    void *p = NULL;
+
+    (void)user;
+    calls++;
+    if (left-- <= 0 || posix_memalign(&p, alignment < sizeof p ? sizeof p : alignment, bytes))
+        return NULL;
+    blocks++;
+    return p;
+}
+
+static void counted_free(void *p, void *user)
+{
+    (void)user;
+    blocks -= p != NULL;
+    free(p);
+}
+
+static sinter_engine_t *engine;
+static sinter_stream_t *stream;
+static int packs; /* this engine's kernels want weights along K */
+
+static void open_engine(void)
+{
+    const sinter_engine_desc_t desc = {.size = sizeof desc, .allocator = {counted_alloc, counted_free, NULL}};
+    const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1};
+
+    CHECK(sinter_engine_create(&engine, &desc) == sinter_success);
+    CHECK(sinter_stream_create(&stream, engine, &one) == sinter_success);
+    packs = sinter_engine_get_isa(engine) >= sinter_isa_avx512_vnni;
+}
+
+static void close_engine(void)
+{
+    sinter_stream_destroy(&stream);
+    sinter_engine_destroy(&engine);
+    CHECK(blocks == 0);
+}
+
+static sinter_constant_cache_stats_t stats(void)
+{
+    sinter_constant_cache_stats_t s = {.size = sizeof s};
+
+    CHECK(sinter_engine_get_constant_cache_stats(engine, &s) == sinter_success);
+    return s;
+}
+
+/* ---- one matmul ---------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct matmul {
+    model_t model;
+    sinter_compiled_partition_t *compiled;
+    e2e_ports_t ports;
+} matmul_t;
+
+static void set_property(model_t *m, sinter_tensor_property_t property)
+{
+    for (size_t o = 0; o < m->n_ops; o++)
+        for (size_t i = 0; i < m->ops[o].n_inputs; i++)
+            if (m->ops[o].inputs[i].property == sinter_tensor_property_constant)
+                m->ops[o].inputs[i].property = property;
+}
+
+/* rows of A, at execute; where they are `known`, at compile too. */
+static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_property_t property, uint64_t seed)
+{
+    sinter_partition_t *partition;
+    model_t m;
+
+    e2e_load(&m, name);
+    set_property(&m, property);
+    e2e_replace_dim(&m, 3, known ? rows : SINTER_UNKNOWN_DIM);
+    partition = e2e_partition(&m, engine);
+    CHECK(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &x->compiled) == sinter_success);
+    sinter_partition_destroy(&partition);
+    model_free(&m);
+    e2e_load(&x->model, name);
+    set_property(&x->model, property);
+    e2e_replace_dim(&x->model, 3, rows);
+    e2e_ports_make(&x->ports, &x->model, engine, seed, 0);
+}
+
+static void close_matmul(matmul_t *x)
+{
+    sinter_compiled_partition_destroy(&x->compiled);
+    e2e_ports_free(&x->ports);
+    model_free(&x->model);
+}
+
+static sinter_status_t execute(matmul_t *x)
+{
+    return e2e_execute(x->compiled, stream, &x->ports);
+}
+
+static int runs_right(matmul_t *x)
+{
+    return execute(x) == sinter_success && !e2e_compare(&x->model, &x->ports, sinter_fpmath_mode_int8, 1);
+}
+
+static void *weights_of(const matmul_t *x)
+{
+    CHECK(x->ports.in_lt[WEIGHTS].data_type == sinter_u4 && x->ports.in_lt[WEIGHTS].dims[0] == K && x->ports.in_lt[WEIGHTS].dims[1] == N);
+    return x->ports.in_data[WEIGHTS];
+}
+
+/* x reads y's weights. */
+static void share_weights(matmul_t *x, const matmul_t *y)
+{
+    memcpy(weights_of(x), weights_of(y), K * N / 2); /* what the oracle reads */
+    CHECK(sinter_tensor_set_data(x->ports.in[WEIGHTS], weights_of(y), K * N / 2) == sinter_success);
+}
+
+/* ---- tests --------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_once_for_all(void)
+{
+    matmul_t any, many;
+
+    open_matmul(&any, 1, 0, sinter_tensor_property_constant, 5);
+    open_matmul(&many, 77, 1, sinter_tensor_property_constant, 6);
+    share_weights(&many, &any);
+    CHECK(stats().packed == 0 && stats().bytes == 0);
+    CHECK(runs_right(&any));
+    CHECK(stats().packed == (uint64_t)packs && stats().entries == (uint64_t)packs && stats().hits == 0);
+    CHECK((stats().bytes >= K * N / 2) == packs);
+    CHECK(runs_right(&any));
+    CHECK(runs_right(&many)); /* its scratch memory comes with its first execute */
+    CHECK(runs_right(&many));
+    CHECK(stats().packed == (uint64_t)packs && stats().hits == 3 * (uint64_t)packs);
+    const long before = calls;
+    for (int i = 0; i < 10; i++)
+        CHECK(execute(i % 2 ? &any : &many) == sinter_success);
+    CHECK(calls == before);
+    CHECK(stats().packed == (uint64_t)packs && stats().refused == 0 && stats().evicted == 0);
+    sinter_compiled_partition_destroy(&any.compiled);
+    CHECK(stats().entries == (uint64_t)packs); /* the other one has it yet */
+    sinter_compiled_partition_destroy(&many.compiled);
+    CHECK(stats().entries == 0 && stats().bytes == 0);
+    close_matmul(&any);
+    close_matmul(&many);
+}
+
+static void test_invalidate(void)
+{
+    matmul_t x;
+
+    open_matmul(&x, 3, 1, sinter_tensor_property_constant, 5);
+    unsigned char *w = weights_of(&x);
+    CHECK(runs_right(&x));
+    CHECK(sinter_engine_invalidate_constants(engine, w + K * N / 2, 100) == sinter_success); /* what is behind it */
+    CHECK(sinter_engine_invalidate_constants(engine, w - 100, 100) == sinter_success);
+    CHECK(sinter_engine_invalidate_constants(engine, w + 10, 0) == sinter_success);
+    CHECK(stats().entries == (uint64_t)packs);
+    for (int i = 0; i < K * N / 2; i++)
+        w[i] = (unsigned char)(w[i] * 3 + 1);
+    CHECK(sinter_engine_invalidate_constants(engine, w + K * N / 2 - 1, 1) == sinter_success);
+    CHECK(stats().entries == 0 && stats().bytes == 0);
+    CHECK(runs_right(&x));
+    CHECK(stats().packed == 2 * (uint64_t)packs);
+    close_matmul(&x);
+}
+
+static void test_budget(void)
+{
+    matmul_t x, y;
+
+    open_matmul(&x, 3, 1, sinter_tensor_property_constant, 5);
+    open_matmul(&y, 40, 1, sinter_tensor_property_constant, 6);
+    CHECK(runs_right(&x));
+    const size_t one = stats().bytes;
+    CHECK(sinter_engine_set_constant_cache_budget(engine, one + one / 2) == sinter_success);
+    CHECK(runs_right(&y));
+    CHECK(stats().entries == (uint64_t)packs && stats().evicted == (uint64_t)packs && stats().bytes == one);
+    CHECK(runs_right(&x));
+    CHECK(stats().packed == 3 * (uint64_t)packs && stats().evicted == 2 * (uint64_t)packs && stats().refused == 0);
+    CHECK(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
+    CHECK(stats().entries == 0 && stats().bytes == 0 && stats().budget == 0);
+    CHECK(runs_right(&x));
+    CHECK(runs_right(&y));
+    CHECK(stats().refused == 2 * (uint64_t)packs && stats().entries == 0);
+    CHECK(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
+    close_matmul(&x);
+    close_matmul(&y);
+}
+
+static void test_variable(void)
+{
+    matmul_t x;
+
+    open_matmul(&x, 3, 1, sinter_tensor_property_variable, 5);
+    CHECK(runs_right(&x));
+    CHECK(stats().packed == 0 && stats().entries == 0);
+    close_matmul(&x);
+}
+
+/* The n-th allocation of a first execute fails, for every n. */
+static void test_out_of_memory(void)
+{
+    sinter_status_t status = sinter_out_of_memory;
+    long n = 0;
+
+    for (; n < 100 && status == sinter_out_of_memory; n++) {
+        matmul_t x;
+        open_matmul(&x, 3, 1, sinter_tensor_property_constant, 5);
+        const uint64_t packed = stats().packed;
+        left = n;
+        status = execute(&x);
+        left = NO_LIMIT;
+        CHECK(status == sinter_success || status == sinter_out_of_memory);
+        CHECK(status == sinter_success || stats().packed == packed);
+        CHECK(runs_right(&x));
+        close_matmul(&x);
+    }
+    CHECK(status == sinter_success && n > 2);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, ROUNDS = 200, OUT_BYTES = 3 * N * 2 };
+static matmul_t shared[THREADS];
+static unsigned char with[THREADS][OUT_BYTES], without[THREADS][OUT_BYTES]; /* results with a copy and without */
+static atomic_int wrong;
+
+static void *worker(void *user)
+{
+    matmul_t *x = user;
+    const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1};
+    const long t = x - shared;
+    sinter_stream_t *own = NULL;
+
+    sinter_stream_create(&own, engine, &one);
+    for (int i = 0; i < ROUNDS; i++) {
+        const unsigned char *out = x->ports.out_data[0];
+        memset(x->ports.out_data[0], 0, OUT_BYTES);
+        wrong += e2e_execute(shared[0].compiled, own, &x->ports) != sinter_success;
+        wrong += memcmp(out, with[t], OUT_BYTES) != 0 && memcmp(out, without[t], OUT_BYTES) != 0;
+        if (t == 0 && i % 2)
+            sinter_engine_invalidate_constants(engine, weights_of(x), 1);
+        if (t == 1 && i % 8 == 0)
+            sinter_engine_set_constant_cache_budget(engine, i % 16 ? SIZE_MAX : K * N);
+    }
+    sinter_stream_destroy(&own);
+    return NULL;
+}
+
+/* All read the weights of the first, which are invalidated again and again while the budget changes. */
+static void test_threads(void)
+{
+    pthread_t id[THREADS];
+
+    for (int i = 0; i < THREADS; i++) {
+        open_matmul(&shared[i], 3, 1, sinter_tensor_property_constant, 5);
+        share_weights(&shared[i], &shared[0]);
+        CHECK(e2e_execute(shared[0].compiled, stream, &shared[i].ports) == sinter_success);
+        memcpy(with[i], shared[i].ports.out_data[0], OUT_BYTES);
+        CHECK(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
+        CHECK(e2e_execute(shared[0].compiled, stream, &shared[i].ports) == sinter_success);
+        memcpy(without[i], shared[i].ports.out_data[0], OUT_BYTES);
+        CHECK(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&id[i], NULL, worker, &shared[i]) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(id[i], NULL) == 0);
+    CHECK(wrong == 0);
+    for (int i = 0; i < THREADS; i++)
+        close_matmul(&shared[i]);
+    CHECK(stats().entries == 0 && stats().bytes == 0);
+}
+
+int main(void)
+{
+    static void (*const tests[])(void) = {test_once_for_all, test_invalidate, test_budget, test_variable, test_out_of_memory, test_threads};
+
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        open_engine();
+        tests[i]();
+        close_engine();
+    }
+    CHECK(sinter_engine_get_constant_cache_stats(NULL, NULL) == sinter_invalid_arguments);
+    return e2e_finish();
+}
