@@ -61,12 +61,12 @@ SINTER_API sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine)
  * goes when the last compiled partition that has used it is destroyed, or by invalidation. Whoever changes or frees the buffer of a constant
  * before that must say so, or executes with that address read the copy of what was there. engine may be NULL; all are thread-safe. */
 typedef struct sinter_constant_cache_stats {
-    size_t size;            /* sizeof(sinter_constant_cache_stats_t), set by the caller */
-    size_t budget, bytes;   /* of copies: most that are kept, and those there are, ones in use by an execute included */
-    size_t entries;         /* copies that can be found */
-    uint64_t packed, hits;  /* copies made; times one was found */
-    uint64_t refused;       /* times the budget had no room, and the kernel read the tensor as it is, which may be much slower */
-    uint64_t evicted;       /* copies that had to go to make room */
+    size_t size;           /* sizeof(sinter_constant_cache_stats_t), set by the caller */
+    size_t budget, bytes;  /* of copies: most that are kept, and those there are, ones in use by an execute included */
+    size_t entries;        /* copies that can be found */
+    uint64_t packed, hits; /* copies made; times one was found */
+    uint64_t refused;      /* times the budget had no room, and the kernel read the tensor as it is, which may be much slower */
+    uint64_t evicted;      /* copies that had to go to make room */
 } sinter_constant_cache_stats_t;
 
 /* At first there is no limit (SIZE_MAX). 0: no copies. Those used longest ago go first. */
