@@ -5,6 +5,7 @@ import os
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import peers
 
@@ -84,16 +85,20 @@ class Onnx:
         self.session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self.case, self.copies = case, copies
 
-    def bind(self, m):
+
+class Bound:
+    """An Onnx with m rows."""
+
+    def __init__(self, onnx, m):
         import numpy as np
         import onnxruntime as ort
 
-        self.values = [ort.OrtValue.ortvalue_from_numpy(np.zeros((m, self.case.n), np.float32)) for _ in range(self.copies)]
+        self.session = onnx.session
+        self.values = [ort.OrtValue.ortvalue_from_numpy(np.zeros((m, onnx.case.n), np.float32)) for _ in range(onnx.copies)]
         self.binding = self.session.io_binding()
-        self.binding.bind_ortvalue_input("a", ort.OrtValue.ortvalue_from_numpy(self.case.a[:m]))
+        self.binding.bind_ortvalue_input("a", ort.OrtValue.ortvalue_from_numpy(onnx.case.a[:m]))
         for i, value in enumerate(self.values):
             self.binding.bind_ortvalue_output(f"out{i}", value)
-        return self
 
     def run(self):
         self.session.run_with_iobinding(self.binding)
@@ -133,6 +138,20 @@ class Sinter:
         return self.results
 
 
+class Reading:
+    """What memory gives: all copies of the weights, read and nothing else."""
+
+    def __init__(self, case, copies, threads):
+        import numpy as np
+
+        arrays = [array.reshape(-1).view(np.uint64) for weights in case.weights[:copies] for array in weights if array is not None]
+        self.shares = [[np.array_split(array, threads)[i] for array in arrays] for i in range(threads)]
+        self.pool = ThreadPoolExecutor(threads)
+
+    def run(self):
+        list(self.pool.map(lambda arrays: [array.max() for array in arrays], self.shares))
+
+
 def time_all(sides, repeat):
     """Medians of the seconds of a pass. A pass that does not count wakes each side's threads before the ones that do."""
     times = {name: [] for name in sides}
@@ -147,18 +166,25 @@ def time_all(sides, repeat):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def time_rows(library, case, m, sessions, options, title):
-    """Returns what is further from the products than its class allows."""
-    import quiet
+def make_sides(library, case, options):
+    """M -> name -> what runs."""
+    numbers = {case.copies(m) for m in options.rows}
+    sessions = {(name, n): Onnx(case, n, level, options.threads) for name, level in LEVELS.items() for n in numbers}
+    return {m: {"reading": Reading(case, case.copies(m), options.threads)} |
+               {f"onnxruntime {name}": Bound(sessions[name, case.copies(m)], m) for name in LEVELS} |
+               {f"sinter {mode}": Sinter(library, case, m, mode, options.threads) for mode in options.modes} for m in options.rows}
 
-    copies = case.copies(m)
-    sides = {f"onnxruntime {name}": (sessions[name, copies].bind(m), name, None) for name in LEVELS}
-    for mode in options.modes:
-        sides[f"sinter {mode}"] = (Sinter(library, case, m, mode, options.threads), mode, f"onnxruntime {MODES[mode]}")
-    medians = quiet.measure(lambda: time_all({name: side for name, (side, *_) in sides.items()}, options.repeat), options.lock)
+
+def report(title, case, m, sides, medians):
+    """Prints a line for each side. Returns what is further from the products than its class allows."""
     wrong = []
-    for name, (side, kind, other) in sides.items():
-        seconds, off = medians[name] / copies, case.difference(side.outputs())
+    for name, side in sides.items():
+        seconds, kind = medians[name] / case.copies(m), name.split()[-1]
+        if name == "reading":
+            print(f"{title} M {m:3} {name:16} {1e3 * seconds:9.3f} ms {case.bytes / seconds * 1e-9:6.2f} GB/s", flush=True)
+            continue
+        off = case.difference(side.outputs())
+        other = "" if name.startswith("onnxruntime") else "onnxruntime " + MODES[kind]
         ratio = f"x{medians[other] / medians[name]:.2f} of {other}" if other else ""
         print(f"{title} M {m:3} {name:16} {1e3 * seconds:9.3f} ms {case.bytes / seconds * 1e-9:6.2f} GB/s {2e-9 * m * case.n * case.k / seconds:7.1f} GOP/s  "
               f"off by {off:.1e}  {ratio}", flush=True)
@@ -167,9 +193,20 @@ def time_rows(library, case, m, sessions, options, title):
     return wrong
 
 
+def time_case(library, shape, group, zero_points, options):
+    import quiet
+
+    with peers.preparing(options.lock):
+        case = Case(shape, group, zero_points, max(options.rows))
+        sides = make_sides(library, case, options)
+    medians = quiet.measure(lambda: {m: time_all(some, options.repeat) for m, some in sides.items()}, options.lock)
+    title = f"{shape} g{group}{'+zp' if zero_points else ''}"
+    return [line for m in options.rows for line in report(title, case, m, sides[m], medians[m])]
+
+
 def parse_options():
     parser = peers.options(__doc__)
-    parser.add_argument("--repeat", type=int, default=5, help=f"rounds of {PASSES} passes of each")
+    parser.add_argument("--repeat", type=int, default=3, help=f"rounds of {PASSES} passes of each")
     parser.add_argument("--shapes", nargs="+", default=["4096x14336"], choices=SHAPES, help="N x K")
     parser.add_argument("--groups", nargs="+", type=int, default=[128, 32])
     parser.add_argument("--zero-points", nargs="+", default=["without", "with"], choices=["without", "with"])
@@ -191,14 +228,8 @@ def main():
             if SHAPES[shape][1] % group:
                 print(f"{shape}: no groups of {group}")
                 continue
-            for with_zero_points in options.zero_points:
-                with peers.preparing(options.lock):
-                    case = Case(shape, group, with_zero_points == "with", max(options.rows))
-                    numbers = {case.copies(m) for m in options.rows}
-                    sessions = {(name, n): Onnx(case, n, level, options.threads) for name, level in LEVELS.items() for n in numbers}
-                title = f"{shape} g{group}{'+zp' if case.has_zero_points else ''}"
-                for m in options.rows:
-                    wrong += time_rows(library, case, m, sessions, options, title)
+            for zero_points in options.zero_points:
+                wrong += time_case(library, shape, group, zero_points == "with", options)
     for line in wrong:
         print(line)
     return 1 if wrong else 0
