@@ -54,6 +54,7 @@ typedef struct rows_groups {
     const unsigned char *base;
     int64_t stride, line_stride, line_group; /* from group to group; from line group to line group; lines in one */
     int64_t groups, times;                   /* of a line; units that each becomes */
+    int bits;                                /* of each */
     int step, shift;                         /* as in rows_coefs_t */
     int32_t pick[WIDEST_CHUNK];              /* in floats: [class][lane] */
 } rows_groups_t;
@@ -64,11 +65,10 @@ typedef struct rows_state {
     int elems;             /* of a chunk */
     int64_t chunks, bytes; /* of a line */
     int64_t units;         /* room for the units of a line */
-    int64_t ahead;
+    int64_t ahead, ahead_lines; /* bytes, and lines that they are */
     rows_groups_t scale, zp;
     unsigned char table[16];     /* of 4-bit types: bytes of codes */
     float values[16];            /* and what they stand for */
-    int16_t order[WIDEST_CHUNK]; /* in floats: the element of a chunk at each place */
 } rows_state_t;
 
 /* ---- selection ------------------------------------------------------------------------------------------------------------------ */
@@ -196,6 +196,7 @@ static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int lea
     }
     g.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, isa);
     g.codec = &(zps ? b->zp_type : b->scale_type)->codec;
+    g.bits = (zps ? b->zp_type : b->scale_type)->bits;
     g.line_stride = zps ? b->zp_cs : b->scale_cs;
     g.line_group = zps ? b->zp_gc : b->scale_gc;
     g.groups = g.stride == 0 ? 1 : K / group;
@@ -243,9 +244,6 @@ static bool bind_floats(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state
     st->elems = f->elems;
     st->scale = groups_of(b, false, f->elems, f->unit, 1, isa, st->panel.K);
     st->zp = groups_of(b, true, f->elems, f->unit, 1, isa, st->panel.K);
-    for (int i = 0; i < f->vectors * c->lanes; i++) {
-        st->order[i] = (int16_t)f->element(i / c->lanes, i % c->lanes);
-    }
     fill_pick(c, &st->scale);
     fill_pick(c, &st->zp);
     return st->scale.times > 0 && st->zp.times > 0;
@@ -268,9 +266,17 @@ static void bind_rows(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t
     st->bytes = (K * b->base.type->bits + 7) / 8;
     st->units = (st->chunks * 16 + 31) / 16 * 16;
     st->ahead = four > 0 ? (ROWS_AHEAD + four - 1) / four * four : ROWS_AHEAD;
+    st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
 }
 
-/* Panels of whole fours and whole groups of the tail, small enough for threads to end together, large enough for what each costs. */
+/* Columns of the thread that has most of them. */
+static int64_t most_columns(const matmul_state_t *m, int64_t panel, int threads)
+{
+    const int64_t all = (m->N + panel - 1) / panel * m->mats;
+    return (all + threads - 1) / threads * panel;
+}
+
+/* Panels of whole fours and whole groups of the tail, large enough for what each costs, of which threads have the same number. */
 static void choose_panel(rows_state_t *st, int threads)
 {
     matmul_state_t *m = &st->panel;
@@ -278,10 +284,14 @@ static void choose_panel(rows_state_t *st, int threads)
     while (unit % m->tail.cols != 0 && unit < MM_PANEL) {
         unit += 16;
     }
-    const int64_t most = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL, share = m->N / (8 * (int64_t)threads) / unit * unit;
+    const int64_t most = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;
     const int64_t least = (((int64_t)1 << 16) / (st->bytes > 0 ? st->bytes : 1) + unit - 1) / unit * unit;
-    const int64_t wish = share > least ? share : least;
-    m->panel = (int)(wish < unit ? (unit < most ? unit : most) : wish < most ? wish : most);
+    m->panel = (int)most;
+    for (int64_t panel = most - unit; panel >= least && panel >= unit; panel -= unit) {
+        if (most_columns(m, panel, threads) < most_columns(m, m->panel, threads)) {
+            m->panel = (int)panel;
+        }
+    }
     m->n_panels = (m->N + m->panel - 1) / m->panel;
     m->block = ROWS_MOST;
     m->n_blocks = 1;
@@ -364,47 +374,31 @@ typedef struct rows_task {
     rows_buffers_t buf;
 } rows_task_t;
 
-/* Numbers of a size at which neither products with codes nor their sums leave the range of floats before they are scaled. */
-static bool is_usable(const float *x, int n)
+/* Chunk c of each row from src to its places in decoding order, among those of its batch. False: numbers of a size at which products with codes
+ * or their sums may leave the range of floats before they are scaled. */
+static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
 {
-    uint32_t most = 0;
-    for (int i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    return most == 0 || (most > 0x0d800000 && most < 0x71800000); /* 2^-100, 2^100 */
-}
-
-/* Chunk c of each row from src to its places in decoding order, among those of its batch. */
-static void place_chunk(const rows_task_t *w, int64_t c, const float *src)
-{
-    const int rows = w->t.rows, lanes = w->c->lanes, elems = w->st->elems;
+    const rows_floats_t *f = w->c->floats;
+    const int rows = w->t.rows, lanes = w->c->lanes;
+    bool usable = true;
     for (int r = 0, n; r < rows; r += n) {
         n = rows_batch(rows - r);
-        float *to = w->buf.q + (r * w->st->chunks + c * n) * elems;
+        float *to = w->buf.q + (r * w->st->chunks + c * n) * f->elems;
         for (int i = 0; i < n; i++) {
-            const float *from = src + (size_t)(r + i) * MM_LDA;
-            for (int k = 0; k < elems; k++) {
-                to[(k / lanes * n + i) * lanes + k % lanes] = from[w->st->order[k]];
-            }
+            const int32_t most = f->place(src + (size_t)(r + i) * MM_LDA, f->vectors, to + i * lanes, n * lanes);
+            usable = usable && (most == 0 || (most > 0x0d800000 && most < 0x71800000)); /* 2^-100, 2^100 */
         }
     }
+    return usable || f->unit == 0;
 }
 
 static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
 {
     const int rows = w->t.rows;
-    bool usable = true;
     if (w->st->way == IN_INTEGERS) {
         return w->c->ops->quantise(src, MM_LDA, rows, w->c->limbs, w->buf.codes + c * rows);
     }
-    for (int r = 0; r < rows && w->c->floats->unit > 0; r++) {
-        usable = is_usable(src + (size_t)r * MM_LDA, w->st->elems) && usable;
-    }
-    place_chunk(w, c, src);
-    return usable;
+    return place_chunk(w, c, src);
 }
 
 /* All of A as the micro-kernels want it. False: not all rows are for them. */
@@ -423,6 +417,17 @@ static bool load_rows(rows_task_t *w)
         }
     }
     return usable;
+}
+
+/* Those of n lines from `line` on are on their way into the cache when they are wanted. */
+static void fetch_groups(const rows_groups_t *g, int64_t first, int64_t line, int n)
+{
+    for (int i = 0; i < n && g->stride == 1; i++) {
+        const unsigned char *p = g->base + (first + (line + i) / g->line_group * g->line_stride) * g->bits / 8;
+        for (int64_t at = 0; at < (g->groups * g->bits + 7) / 8; at += 64) {
+            __builtin_prefetch(p + at);
+        }
+    }
 }
 
 static void load_groups(const rows_groups_t *g, int64_t first, int64_t line, float *to)
@@ -460,6 +465,7 @@ static rows_coefs_t coefs_at(const rows_task_t *w, const rows_groups_t *g, int64
     if (!g->bulk) {
         return (rows_coefs_t){NULL, 0, 0, 0, NULL};
     }
+    fetch_groups(g, first, n + w->st->ahead_lines, ROWS_LINES);
     const int64_t ld = load_coefs(w, g, first, n, there, raw);
     const int units = (int)(g->groups * g->times);
     if (w->st->way == IN_FLOATS) {

@@ -86,6 +86,8 @@ typedef struct rows_floats {
     int unit;             /* a group of scales or zero points is a multiple of so many elements; 0: there are none */
     int multiple;         /* so is K */
     int (*element)(int vector, int lane);
+    /* The elements of a chunk as so many vectors, `step` floats apart. Gives the bits of the one of largest magnitude, without its sign. */
+    int32_t (*place)(const float *x, int vectors, float *to, int64_t step);
     /* out[row][line] for all lines of w; q: [chunk][vector][row][lane] for each batch of rows, ldq floats for each row. */
     void (*run)(const rows_four_t *w, int rows, const float *q, int64_t ldq, float *out, int64_t ldo);
 } rows_floats_t;
