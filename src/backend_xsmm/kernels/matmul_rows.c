@@ -372,6 +372,7 @@ typedef struct rows_task {
     const rows_config_t *c;
     const rows_state_t *st;
     rows_buffers_t buf;
+    rows_four_t four;
 } rows_task_t;
 
 /* Chunk c of each row from src to its places in decoding order, among those of its batch. False: numbers of a size at which products with codes
@@ -460,53 +461,59 @@ static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t 
     return ld;
 }
 
-static rows_coefs_t coefs_at(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t n, int there, float *raw, bool zps)
+/* What coefficients of all fours have in common. */
+static rows_coefs_t coefs_of(const rows_task_t *w, const rows_groups_t *g, const float *raw, const void *by_unit)
 {
-    if (!g->bulk) {
-        return (rows_coefs_t){NULL, 0, 0, 0, NULL};
+    const float *at = w->st->way == IN_FLOATS ? raw : by_unit;
+    return g->bulk ? (rows_coefs_t){at, g->step, g->shift, 0, g->pick} : (rows_coefs_t){NULL, 0, 0, 0, NULL};
+}
+
+static void begin_fours(rows_task_t *w)
+{
+    const rows_state_t *st = w->st;
+    w->four = (rows_four_t){.bytes = st->bytes, .n = st->panel.K, .ahead = st->ahead, .table = st->table, .values = st->values};
+    if (st->way == IN_INTEGERS) {
+        w->four.flip = w->c->ops->flip;
+        w->four.offset = w->c->ops->offset;
     }
-    fetch_groups(g, first, n + w->st->ahead_lines, ROWS_LINES);
-    const int64_t ld = load_coefs(w, g, first, n, there, raw);
-    const int units = (int)(g->groups * g->times);
-    if (w->st->way == IN_FLOATS) {
-        return (rows_coefs_t){raw, g->step, g->shift, ld, g->pick};
-    }
-    if (zps) {
-        w->c->table->by_unit_s32(raw, ld, units, w->c->ops->offset, w->buf.zp);
-    } else {
-        w->c->table->by_unit(raw, ld, units, w->buf.scale);
-    }
-    return (rows_coefs_t){zps ? (const float *)(const void *)w->buf.zp : w->buf.scale, g->step, g->shift, 0, NULL};
+    w->four.scale = coefs_of(w, &st->scale, w->buf.raw, w->buf.scale);
+    w->four.zp = coefs_of(w, &st->zp, w->buf.raw_zp, w->buf.zp);
 }
 
 /* Four lines from column n of B on, of which `there` exist. */
-static rows_four_t four_at(const rows_task_t *w, int64_t n, int there)
+static void next_four(rows_task_t *w, int64_t n, int there)
 {
     const rows_state_t *st = w->st;
     const tile_src_t *b = &w->t.b;
-    const int bits = b->type->bits;
-    rows_four_t f = {.bytes = st->bytes, .n = st->panel.K, .ahead = st->ahead, .table = st->table, .values = st->values};
-    if (st->way == IN_INTEGERS) {
-        f.flip = w->c->ops->flip;
-        f.offset = w->c->ops->offset;
-    }
+    const rows_groups_t *scale = &st->scale, *zp = &st->zp;
     for (int i = 0; i < ROWS_LINES; i++) {
-        f.line[i] = b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * bits / 8;
+        w->four.line[i] = b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * b->type->bits / 8;
     }
-    f.scale = coefs_at(w, &st->scale, b->scale_first, n, there, w->buf.raw, false);
-    f.zp = coefs_at(w, &st->zp, b->zp_first, n, there, w->buf.raw_zp, true);
-    return f;
+    if (scale->bulk) {
+        fetch_groups(scale, b->scale_first, n + st->ahead_lines, ROWS_LINES);
+        w->four.scale.ld = load_coefs(w, scale, b->scale_first, n, there, w->buf.raw);
+    }
+    if (zp->bulk) {
+        fetch_groups(zp, b->zp_first, n + st->ahead_lines, ROWS_LINES);
+        w->four.zp.ld = load_coefs(w, zp, b->zp_first, n, there, w->buf.raw_zp);
+    }
+    if (scale->bulk && st->way == IN_INTEGERS) {
+        w->c->table->by_unit(w->buf.raw, w->four.scale.ld, (int)(scale->groups * scale->times), w->buf.scale);
+    }
+    if (zp->bulk && st->way == IN_INTEGERS) {
+        w->c->table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(zp->groups * zp->times), w->four.offset, w->buf.zp);
+    }
 }
 
 static void multiply(rows_task_t *w)
 {
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
-        const rows_four_t four = four_at(w, w->t.n0 + c, there);
+        next_four(w, w->t.n0 + c, there);
         if (w->st->way == IN_INTEGERS) {
-            w->c->ops->run(&four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c, MM_PANEL);
+            w->c->ops->run(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c, MM_PANEL);
         } else {
-            w->c->floats->run(&four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems, w->t.buf.acc + c, MM_PANEL);
+            w->c->floats->run(&w->four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems, w->t.buf.acc + c, MM_PANEL);
         }
     }
 }
@@ -532,6 +539,7 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     }
     matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
     rows_buffers(st, (unsigned char *)shared + rows_buffers(st, NULL, &w.buf) * (size_t)tid, &w.buf);
+    begin_fours(&w);
     for (int64_t i = begin; i < end; i++) {
         matmul_seek(&w.t, i);
         if (i / m->n_panels != mat) {
