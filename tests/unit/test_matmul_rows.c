@@ -1,5 +1,5 @@
-/* Matmul with few rows against the oracle: graphs drawn at random over types, groups, layouts, modes and sizes at which its kernels change their
- * ways. SINTER_RANDOM_SEED makes others, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one. */
+/* Matmul with few and with some rows against the oracle: graphs drawn at random over types (codes on one or both sides), groups, layouts, modes and
+ * sizes at which its kernels change their ways. SINTER_RANDOM_SEED makes others, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,6 +16,7 @@ typedef struct weights {
     sinter_data_type_t type, scale, zp; /* undef: none */
     int64_t scale_group, zp_group;      /* along K; 0: all of it */
     int turned;                         /* [N, K]: contiguous along K */
+    int one_scale, one_zp;              /* for all lines along K */
 } weights_t;
 
 static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
@@ -32,13 +33,28 @@ static weights_t choose_weights(fz_t *f, int64_t groups_of)
 {
     weights_t w = {.turned = fz_chance(f, 80)};
 
-    w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8, sinter_u8, sinter_f8_e4m3,
-                                           sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32);
+    w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8, sinter_u8,
+                                           sinter_f8_e4m3, sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32);
     w.scale = (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0);
     w.zp = zp_type(f, w.type);
     w.scale_group = groups_of;
     w.zp_group = fz_chance(f, 60) || groups_of == 0 ? groups_of : fz_chance(f, 50) ? 2 * groups_of : groups_of / 2;
     return w;
+}
+
+/* Rows of codes, with scales and zero points for all of them, for each or for groups along K. */
+static weights_t choose_codes(fz_t *f, int64_t groups_of)
+{
+    weights_t a = choose_weights(f, fz_chance(f, 40) ? 0 : groups_of);
+
+    a.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_s8, sinter_u4, sinter_s4, sinter_f4_e2m1);
+    a.zp = zp_type(f, a.type);
+    a.turned = 1;
+    if (a.scale_group == 0)
+        a.zp_group = fz_chance(f, 70) ? 0 : groups_of;
+    a.one_scale = fz_chance(f, 30);
+    a.one_zp = fz_chance(f, 30);
+    return a;
 }
 
 static int is_plain(sinter_data_type_t type)
@@ -47,13 +63,13 @@ static int is_plain(sinter_data_type_t type)
 }
 
 /* The dims of scales or zero points, and what that makes a group along K. */
-static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, const int64_t *dims, int64_t group)
+static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, const int64_t *dims, int64_t group, int one)
 {
     int64_t own[FZ_MAX_RANK];
     const int k = n - (w->turned ? 1 : 2);
 
     for (int d = 0; d < n; d++)
-        own[d] = dims[d];
+        own[d] = one ? 1 : dims[d];
     own[k] = group ? dims[k] / group : 1;
     return fz_input(f, type, n, own);
 }
@@ -71,12 +87,12 @@ static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n
     if (is_plain(w->type))
         return w->type == to ? x : fz_cast(f, to, x);
     for (int d = 0; d < n; d++)
-        shape[d] = 1;
+        shape[d] = w->one_scale ? dims[d] : 1;
     shape[k] = w->scale_group ? w->scale_group : dims[k];
     in[0] = x;
-    in[1] = side(f, w, w->scale, n, dims, w->scale_group);
+    in[1] = side(f, w, w->scale, n, dims, w->scale_group, w->one_scale);
     if (w->zp)
-        in[2] = side(f, w, w->zp, n, dims, w->zp_group);
+        in[2] = side(f, w, w->zp, n, dims, w->zp_group, w->one_zp);
     x = fz_op(f, sinter_op_dynamic_dequantize, to, n, dims, w->zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
     fz_s64(f, sinter_op_attr_group_shape, (size_t)n, shape);
@@ -89,8 +105,9 @@ static void build(fz_t *f)
                                                  sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
     static const double odd[][FZ_VARIANTS] = {{0, 0, 0}, {0x1p-120, 0x1p-120, 0x1p-120}, {0x1p120, 0x1p120, 0x1p120}};
     const int64_t group = FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256), whole = group ? 2 * group : 1;
-    const int64_t N = FZ_ONE_OF(f, 1, 2, 3, 4, 5, 15, 17, 33, 64, 67, 130, 259), M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17);
-    const int64_t K = group ? whole * (1 + fz_pick(f, (int)(700 / whole) + 1)) : FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577),
+    const int64_t N = FZ_ONE_OF(f, 1, 2, 3, 4, 5, 15, 17, 33, 64, 67, 130, 259), M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 39);
+    const int64_t K = group ? whole * (1 + fz_pick(f, (int)(700 / whole) + 1))
+                            : FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577),
                   E = FZ_ONE_OF(f, 1, 1, 3);
     const int batch = fz_chance(f, 30), shared = fz_chance(f, 50), dynamic = fz_chance(f, 30);
     const sinter_data_type_t a_type = fz_float(f);
@@ -100,11 +117,15 @@ static void build(fz_t *f)
     f->apply_to_int = fz_chance(f, 90);
     f->fused_only = 1;
     const int64_t m = dynamic ? fz_symbol(f, M, 1, 33) : M, n = batch ? 3 : 2;
-    const int64_t a_dims[3] = {batch && !shared ? E : 1, m, K}, w_dims[3] = {batch ? E : 1, w.turned ? N : K, w.turned ? K : N}, out[3] = {E, m, N};
-    const int a = fz_input(f, a_type, (int)n, a_dims + 3 - n);
-    if (fz_chance(f, 10))
+    const int64_t a_dims[3] = {batch && !shared ? E : 1, m, K}, w_dims[3] = {batch ? E : 1, w.turned ? N : K, w.turned ? K : N},
+                  out[3] = {E, m, N};
+    const int codes = fz_chance(f, 30);
+    weights_t rows = choose_codes(f, group);
+    rows.one_scale = rows.one_scale && !dynamic;
+    const int a = codes ? dequantised(f, &rows, a_type, (int)n, a_dims + 3 - n) : fz_input(f, a_type, (int)n, a_dims + 3 - n);
+    if (!codes && fz_chance(f, 10))
         f->tensors[a].nonfinite = 2;
-    else if (fz_chance(f, 10))
+    else if (!codes && fz_chance(f, 10))
         f->tensors[a].value = odd[fz_pick(f, 3)];
     const int b = dequantised(f, &w, a_type, (int)n, w_dims + 3 - n);
     int x = FZ_OP(f, matmul, a_type, (int)n, out + 3 - n, a, b);

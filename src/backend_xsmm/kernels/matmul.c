@@ -74,7 +74,8 @@ const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, 
     const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = matmul_known_rows(plan, step);
     c->tile = tile_table(isa);
     c->bf16 = bf16;
-    c->limbs = limbs_of(step->mode);
+    c->codes = integers && blocks_of_codes(plan, step);
+    c->limbs = c->codes ? 1 : limbs_of(step->mode);
     c->blocks = integers ? blocks_table(isa) : NULL;
     c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS
               : rows > MM_HEIGHT         ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
@@ -89,8 +90,8 @@ void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, 
 {
     text_add(note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
     if (c->blocks != NULL) {
-        text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ", limbs_name(c->limbs), BLOCKS_LEAST,
-                 BLOCKS_LONGEST);
+        text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ",
+                 c->codes ? "exact products of codes (VNNI)" : limbs_name(c->limbs), BLOCKS_LEAST, BLOCKS_LONGEST);
     }
     note_products(note, c->bf16, step->kernel, why);
 }
@@ -129,7 +130,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
         out->b16 = carve(scratch, &at, MM_STRIP, sizeof(uint16_t));
     }
     if (c->blocks != NULL) {
-        blocks_buffers(c->rows, c->limbs, scratch, &at, &out->blocks);
+        blocks_buffers(c, scratch, &at, &out->blocks);
     }
     out->chain = carve(scratch, &at, chain_scratch_bytes(step->post), 1);
     out->tail = carve(scratch, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);

@@ -36,6 +36,7 @@ typedef struct matmul_config {
     bool bf16, jit;
     const blocks_table_t *blocks; /* NULL: floats only */
     int limbs;
+    bool codes; /* A is codes for them */
     int rows;   /* of the buffers, a multiple of a height */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
@@ -98,6 +99,8 @@ sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
 void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
 /* Item i of st->items. */
 void matmul_seek(matmul_task_t *t, int64_t i);
+/* The matrix that row r of the task is row m of; returns how many more of the task's rows, with it, are. */
+int matmul_stretch(matmul_task_t *t, int r, tile_src_t *a, int64_t *m);
 /* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
 /* The product of kn elements of K and n columns of the panel from c on, in floats, is added to buf.acc. buf.a and buf.b are overwritten. */

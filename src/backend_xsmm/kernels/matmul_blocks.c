@@ -8,8 +8,10 @@
 #include "matmul.h"
 #include "products.h"
 
+#define SCALE_MOST 0x1p100f /* products with sums stay in range, like those of quantised floats */
+
 enum {
-    ZP_MOST = 255,        /* sums stay below 2^31 */
+    ZP_MOST = 255,        /* sums stay below 2^31, and those of codes and zero points of A below 2^24 */
     PART_ROWS = 24,       /* of A that are multiplied between prefetches */
     LINE_BYTES = 64,      /* of a cache */
     WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
@@ -35,22 +37,34 @@ static float steps_of(sinter_data_type_t type)
     return t->cls == DTYPE_INT && t->bits <= 8 ? 1 : type == sinter_f4_e2m1 ? 2 : 0;
 }
 
+static bool are_integers(const plan_t *plan, int value)
+{
+    return value < 0 || dtype_traits(plan->values[value].lt.data_type)->cls == DTYPE_INT;
+}
+
+bool blocks_of_codes(const plan_t *plan, const step_t *step)
+{
+    const operand_t *a = &step->p.matmul.a;
+    return a->scale >= 0 && a->split == sinter_data_type_undef && steps_of(plan->values[a->data].lt.data_type) > 0 &&
+           are_integers(plan, a->zp);
+}
+
 const char *blocks_refuse(const plan_t *plan, const step_t *step)
 {
     const operand_t *a = &step->p.matmul.a, *b = &step->p.matmul.b;
-    const dtype_traits_t *zp = b->zp < 0 ? NULL : dtype_traits(plan->values[b->zp].lt.data_type);
     const sinter_data_type_t type = plan->values[b->data].lt.data_type;
-    if (limbs_of(step->mode) == 0) {
-        return "the fpmath mode does not allow products of integers";
+    const bool codes = blocks_of_codes(plan, step);
+    if (!codes && limbs_of(step->mode) == 0) {
+        return "the fpmath mode does not allow products of integers with floats";
     }
     if (steps_of(type) == 0 || b->split != sinter_data_type_undef) {
         return "codes of B are no small integers";
     }
-    if (b->scale < 0 || (zp != NULL && zp->cls != DTYPE_INT)) {
+    if (b->scale < 0 || !are_integers(plan, b->zp)) {
         return "B has no scales, or zero points that are no integers";
     }
-    if (a->scale >= 0 || a->zp >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16) {
-        return "A is codes";
+    if (!codes && (a->scale >= 0 || a->zp >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
+        return "codes of A are no small integers, or their zero points none";
     }
     return blocks_table(plan->isa) == NULL ? "no VNNI" : NULL;
 }
@@ -77,26 +91,41 @@ int matmul_packs_along(const plan_t *plan, const step_t *step)
 /* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
 
 /* The longest block that groups of n elements are made of; 0: none. */
-static int64_t longest_block(int64_t n)
+static int longest_block(int64_t n)
 {
     for (int64_t parts = 1; n / parts >= BLOCKS_LEAST; parts++) {
         if (n % parts == 0 && n / parts <= BLOCKS_LONGEST && n / parts % 4 == 0) {
-            return n / parts;
+            return (int)(n / parts);
         }
     }
     return 0;
 }
 
-/* Elements of K with one coefficient; 0: all. */
-static int64_t group_of(const void *data, int64_t stride, int64_t group, int64_t K)
+static int64_t gcd(int64_t a, int64_t b)
 {
-    return data == NULL || stride == 0 || group >= K ? 0 : group;
+    return b ? gcd(b, a % b) : a;
+}
+
+/* Elements of K with one coefficient each, of these groups and of other ones; 0: all. */
+static int64_t common_group(int64_t others, const void *type, int64_t stride, int64_t group, int64_t K)
+{
+    return type == NULL || stride == 0 || group >= K ? others : gcd(others, group);
+}
+
+/* The groups of both operands along K. */
+static int64_t group_of(const matmul_state_t *st, bool a_codes)
+{
+    const tile_src_t *a = &st->a.base, *b = &st->b.base;
+    int64_t g = common_group(0, b->scale_type, b->scale_rs, b->scale_gr, st->K);
+    g = common_group(g, b->zp_type, b->zp_rs, b->zp_gr, st->K);
+    g = a_codes ? common_group(g, a->scale_type, a->scale_cs, a->scale_gc, st->K) : g;
+    return a_codes ? common_group(g, a->zp_type, a->zp_cs, a->zp_gc, st->K) : g;
 }
 
 /* Whether all of A is quantised before anything else, and what it takes. */
 static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, blocks_state_t *st)
 {
-    const int64_t row_bytes = (int64_t)c->limbs * BLOCKS_K + BLOCKS_MOST * (int64_t)(sizeof(float) + sizeof(int32_t)) + 1;
+    const int64_t row_bytes = (int64_t)c->limbs * BLOCKS_K + BLOCKS_MOST * (int64_t)(2 * sizeof(float) + sizeof(int32_t)) + 1;
     int64_t bytes;
     st->pieces = (all->K + st->k - 1) / st->k;
     st->mats = all->mats;
@@ -119,6 +148,25 @@ static void bind_direct(const tile_src_t *b, blocks_state_t *st)
     }
 }
 
+/* Whether zero points of A differ in one execute. */
+static bool has_many_zps(const tile_operand_t *a)
+{
+    int64_t strides = a->base.zp_rs | a->base.zp_cs;
+    for (int d = 0; d + 2 < a->ndims; d++) {
+        strides |= a->zp_stride[d];
+    }
+    return a->base.zp_type != NULL && strides != 0;
+}
+
+static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
+{
+    const dtype_traits_t *type = all->a.base.type;
+    st->codes = true;
+    st->a_steps = steps_of(all->a.base.dtype);
+    st->a_bias = type->cls == DTYPE_INT && type->digits == type->bits ? 0 : 128;
+    st->own = has_many_zps(&all->a);
+}
+
 void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
 {
     const tile_src_t *b = &all->b.base;
@@ -128,12 +176,8 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     if (c->blocks == NULL || K < 1) {
         return;
     }
-    const int64_t scale = group_of(b->scale_type, b->scale_rs, b->scale_gr, K), zp = group_of(b->zp_type, b->zp_rs, b->zp_gr, K);
-    const int64_t small = scale == 0 || (zp != 0 && zp < scale) ? zp : scale, large = small == zp ? scale : zp;
-    if (small != 0 && large % small != 0) {
-        return;
-    }
-    st->block = small == 0 ? BLOCKS_LONGEST : (int)longest_block(small);
+    const int64_t group = group_of(all, c->codes);
+    st->block = group == 0 ? BLOCKS_LONGEST : longest_block(group);
     if (st->block == 0) {
         return;
     }
@@ -142,17 +186,21 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     st->folded = b->type->bits <= 4 && (b->zp_type == NULL || b->zp_type->bits <= 4);
     st->offset = b->dtype == sinter_u8 ? 128 : 0;
     st->shifted = !st->folded && (b->zp_type != NULL || st->offset != 0);
+    if (c->codes) {
+        bind_codes(all, st);
+    }
     bind_direct(b, st);
     bind_whole(c, all, st);
 }
 
 /* Room for so many rows. */
-static blocks_a_t carve_rows(size_t rows, int limbs, unsigned char *base, size_t *at)
+static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned char *base, size_t *at)
 {
     blocks_a_t a;
-    a.byte = carve(base, at, rows * (size_t)limbs, BLOCKS_K);
+    a.byte = carve(base, at, rows * (size_t)c->limbs, BLOCKS_K);
     a.scale = carve(base, at, rows * BLOCKS_MOST, sizeof(float));
     a.sum = carve(base, at, rows * BLOCKS_MOST, sizeof(int32_t));
+    a.offset = c->codes ? carve(base, at, rows * BLOCKS_MOST, sizeof(float)) : NULL;
     return a;
 }
 
@@ -160,15 +208,15 @@ size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned
 {
     const size_t rows = st->once ? (size_t)(st->pieces * st->mats * st->rows) : 0;
     size_t at = 0;
-    out->a = carve_rows(rows, c->limbs, base, &at);
+    out->a = carve_rows(c, rows, base, &at);
     out->usable = carve(base, &at, rows / MM_HEIGHT, sizeof(bool));
     return at;
 }
 
-void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks_buffers_t *out)
+void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at, blocks_buffers_t *out)
 {
     const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP;
-    out->a = carve_rows((size_t)rows, limbs, base, at);
+    out->a = carve_rows(c, (size_t)c->rows, base, at);
     out->b.byte = carve(base, at, BLOCKS_K, BLOCKS_STRIP);
     out->b.start = carve(base, at, coefs, sizeof(int32_t));
     out->b.scale = carve(base, at, coefs, sizeof(float));
@@ -176,16 +224,111 @@ void blocks_buffers(int rows, int limbs, unsigned char *base, size_t *at, blocks
     out->zp = carve(base, at, coefs, sizeof(float));
 }
 
+/* ---- coefficients --------------------------------------------------------------------------------------------------------------- */
+
+/* n places of a matrix, from one on, `step` apart. */
+typedef struct places {
+    int64_t from;
+    int n, step;
+} places_t;
+
+/* The groups that places are in: the first one, how many, and which one each is in, unless it is one for each, in order (true). */
+static bool find_groups(const places_t *p, int64_t stride, int64_t group, int64_t *first, int *count, int16_t *of)
+{
+    const int64_t size = stride == 0 ? INT64_MAX : group;
+    *first = p->from / size;
+    *count = (int)((p->from + (int64_t)(p->n - 1) * p->step) / size - *first) + 1;
+    if (*count == p->n) { /* groups are no smaller than steps */
+        return true;
+    }
+    for (int i = 0; i < p->n; i++) {
+        of[i] = (int16_t)((p->from + (int64_t)i * p->step) / size - *first);
+    }
+    return false;
+}
+
+/* Scales or zero points of a grid of elements, in rows of ld floats, of which those behind the last column become zero. */
+static void load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps, const places_t *rows, const places_t *columns, float *to,
+                       int ld)
+{
+    const tile_src_t m = tile_coefs(of, zps);
+    int16_t row[MM_HEIGHT] = {0}, column[BLOCKS_STRIP] = {0};
+    int64_t row0, column0;
+    int n_rows, n_columns;
+    const bool all_rows = find_groups(rows, m.rs, zps ? of->zp_gr : of->scale_gr, &row0, &n_rows, row);
+    const bool all_columns = find_groups(columns, m.cs, zps ? of->zp_gc : of->scale_gc, &column0, &n_columns, column);
+    t->c->tile->load(&m, row0, n_rows, column0, n_columns, to, ld, n_rows, ld);
+    for (int r = all_columns ? -1 : n_rows - 1; r >= 0; r--) {
+        for (int i = columns->n - 1; i >= 0; i--) {
+            to[r * ld + i] = to[r * ld + column[i]];
+        }
+    }
+    for (int r = all_rows ? -1 : rows->n - 1; r >= 0; r--) {
+        memmove(to + r * ld, to + row[r] * ld, (size_t)ld * sizeof *to);
+    }
+}
+
+/* Whether all are numbers of at most this magnitude. */
+static bool within(const float *x, int n, float most)
+{
+    int beyond = 0;
+    for (int i = 0; i < n; i++) {
+        beyond |= !(fabsf(x[i]) <= most);
+    }
+    return beyond == 0;
+}
+
 /* ---- A -------------------------------------------------------------------------------------------------------------------------- */
 
 static blocks_a_t rows_from(const blocks_a_t *a, int limbs, int64_t row)
 {
-    return (blocks_a_t){a->byte + row * limbs * BLOCKS_K, a->scale + row * BLOCKS_MOST, a->sum + row * BLOCKS_MOST};
+    return (blocks_a_t){a->byte + row * limbs * BLOCKS_K, a->scale + row * BLOCKS_MOST, a->sum + row * BLOCKS_MOST,
+                        a->offset ? a->offset + row * BLOCKS_MOST : NULL};
+}
+
+/* Scale and offset of n rows of a, from row m on, for the blocks of kn elements. */
+static bool load_a_coefs(const matmul_task_t *t, const tile_src_t *a, int64_t m, int n, int64_t k, int kn, const blocks_a_t *to)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const places_t rows = {m, n, 1}, columns = {k, (kn + st->block - 1) / st->block, st->block};
+    const int all = n * BLOCKS_MOST;
+    load_coefs(t, a, false, &rows, &columns, to->scale, BLOCKS_MOST);
+    if (a->zp) {
+        load_coefs(t, a, true, &rows, &columns, to->offset, BLOCKS_MOST);
+    } else {
+        memset(to->offset, 0, (size_t)all * sizeof *to->offset);
+    }
+    const bool usable = within(to->scale, all, SCALE_MOST) && within(to->offset, all, ZP_MOST);
+    for (int i = 0; i < all; i++) {
+        to->scale[i] *= 1 / st->a_steps;
+        to->offset[i] = usable ? to->offset[i] * st->a_steps + st->a_bias : 0;
+    }
+    return usable;
+}
+
+static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    bool usable = true;
+    for (int r = 0, n; r < t->rows; r += n) {
+        tile_src_t a;
+        int64_t m;
+        n = matmul_stretch(t, r, &a, &m);
+        const blocks_a_t rows = rows_from(to, 1, r);
+        usable = load_a_coefs(t, &a, m, n, k, kn, &rows) && usable;
+        a.scale = a.zp = NULL;
+        t->c->tile->load(&a, m, n, k, kn, t->buf.a, MM_LDA, n, kn);
+        t->c->blocks->encode(t->buf.a, MM_LDA, n, kn, st->block, st->a_steps, st->a_bias, &rows);
+    }
+    return usable;
 }
 
 /* kn elements of a task's rows, at most MM_HEIGHT of them, by way of floats. False: some are not for integers. */
 static bool quantise_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
 {
+    if (t->st->blocks.codes) {
+        return encode_rows(t, k, kn, to);
+    }
     matmul_load_a(t, k, kn);
     return t->c->blocks->quantise(t->buf.a, MM_LDA, t->rows, kn, t->st->blocks.block, t->c->limbs, to);
 }
@@ -233,41 +376,14 @@ static bool load_a(const matmul_task_t *t, int64_t k, int kn, blocks_a_t *a)
 
 /* ---- B -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Scales or zero points of n columns from column c of B on, for the blocks of kn elements from k on: [block][column]. */
-static void load_coefs(const matmul_task_t *t, bool zps, int64_t k, int kn, int64_t c, int n, float *to)
-{
-    const tile_src_t *b = &t->b, m = tile_coefs(b, zps);
-    const int block = t->st->blocks.block, blocks = (kn + block - 1) / block;
-    const int64_t gr = m.rs == 0 ? t->st->K : zps ? b->zp_gr : b->scale_gr, gc = zps ? b->zp_gc : b->scale_gc;
-    const int64_t row = k / gr, rows = (k + kn - 1) / gr - row + 1, first = c / gc, columns = (c + n - 1) / gc - first + 1;
-    t->c->tile->load(&m, row, (int)rows, first, (int)columns, to, BLOCKS_STRIP, (int)rows, BLOCKS_STRIP);
-    for (int64_t r = gc > 1 ? rows - 1 : -1; r >= 0; r--) {
-        for (int i = n - 1; i >= 0; i--) {
-            to[r * BLOCKS_STRIP + i] = to[r * BLOCKS_STRIP + (c + i) / gc - first];
-        }
-    }
-    for (int64_t i = rows < blocks ? blocks - 1 : -1; i >= 0; i--) {
-        memmove(to + i * BLOCKS_STRIP, to + ((k + i * block) / gr - row) * BLOCKS_STRIP, BLOCKS_STRIP * sizeof *to);
-    }
-}
-
-/* Whether all are numbers of at most this magnitude. */
-static bool within(const float *x, int n, float most)
-{
-    int beyond = 0;
-    for (int i = 0; i < n; i++) {
-        beyond |= !(fabsf(x[i]) <= most);
-    }
-    return beyond == 0;
-}
-
 /* Coefficients of kn elements from k on of n columns. False: they are not for integers. */
 static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c, int n)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
-    const int all = (kn + st->block - 1) / st->block * BLOCKS_STRIP;
-    load_coefs(t, false, k, kn, c, n, buf->b.scale);
+    const places_t rows = {k, (kn + st->block - 1) / st->block, st->block}, columns = {c, n, 1};
+    const int all = rows.n * BLOCKS_STRIP;
+    load_coefs(t, &t->b, false, &rows, &columns, buf->b.scale, BLOCKS_STRIP);
     if (!within(buf->b.scale, all, FLT_MAX)) {
         return false;
     }
@@ -277,7 +393,7 @@ static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c,
     if (t->b.zp == NULL) {
         memset(buf->zp, 0, (size_t)all * sizeof *buf->zp);
     } else {
-        load_coefs(t, true, k, kn, c, n, buf->zp);
+        load_coefs(t, &t->b, true, &rows, &columns, buf->zp, BLOCKS_STRIP);
     }
     if (!st->shifted) {
         return true;
@@ -296,10 +412,9 @@ static void pack(const matmul_task_t *t, const tile_src_t *codes, int64_t k, int
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_b_t *b = &t->buf.blocks.b;
-    const int n_pad = (n + 3) / 4 * 4;
-    t->c->tile->load(codes, k, n, c, cols, t->buf.b, BLOCKS_STRIP, n_pad, BLOCKS_STRIP);
+    t->c->tile->load(codes, k, n, c, cols, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4, BLOCKS_STRIP);
     for (int e = 0; e < n; e += st->block) {
-        t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n_pad - e, st->block), st->steps, st->offset,
+        t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n - e, st->block), st->steps, st->offset, t->buf.blocks.times,
                            b->byte + (i * st->block + e) * BLOCKS_STRIP, b->start + (i + e / st->block) * BLOCKS_STRIP);
     }
 }
@@ -310,7 +425,7 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int i, int64_t 
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
     t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n, st->table, buf->zp + i * BLOCKS_STRIP,
-                             buf->b.byte + i * st->block * BLOCKS_STRIP, buf->b.start + i * BLOCKS_STRIP);
+                             buf->times, buf->b.byte + i * st->block * BLOCKS_STRIP, buf->b.start + i * BLOCKS_STRIP);
 }
 
 /* kn elements of the strip at column c of the panel. False: some coefficients are not for integers. */
@@ -378,6 +493,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blo
     const int parts = (t->rows + PART_ROWS - 1) / PART_ROWS;
     blocks_b_t b = t->buf.blocks.b;
     b.shifted = st->shifted;
+    b.own = st->own;
     for (int r = 0; r < t->rows; r += PART_ROWS) {
         const blocks_a_t rows = rows_from(a, t->c->limbs, r);
         fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts);
@@ -386,10 +502,29 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blo
     }
 }
 
+/* What the sums of w are multiplied with to be what sums start from: those of rows with the same offset. */
+static int32_t start_times(const matmul_task_t *t)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const tile_src_t *a = &t->st->a.base;
+    float zp = 0;
+    if (st->own) {
+        return 1;
+    }
+    if (!st->codes) {
+        return -128;
+    }
+    if (a->zp != NULL) {
+        a->zp_type->codec.load_f32(a->zp, a->zp_first, 0, 1, &zp);
+    }
+    return fabsf(zp) <= ZP_MOST ? -(int32_t)(zp * st->a_steps + st->a_bias) : 0;
+}
+
 void blocks_panel(matmul_task_t *t)
 {
     const blocks_state_t *st = &t->st->blocks;
     const int64_t K = t->st->K;
+    t->buf.blocks.times = start_times(t);
     for (int64_t k = 0; k < K; k += st->k) {
         const int kn = (int)at_most(K - k, st->k);
         blocks_a_t a;

@@ -45,7 +45,7 @@ OP bool quantise_block(const float *x, int n, int limbs, uint8_t *to, float *sca
         most = _mm512_max_epi32(most, _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MAX)));
     }
     const float amax = _mm512_reduce_max_ps(_mm512_castsi512_ps(most)), most_int = limbs == 2 ? MOST_2 : MOST_1;
-    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(0x7f800000)) || (amax > 0 && amax < 0x1p-100f)) {
+    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(0x71800000 /* 2^100 */)) || (amax > 0 && amax < 0x1p-100f)) {
         return false;
     }
     const vf by = _mm512_set1_ps(amax > 0 ? most_int / amax : 0);
@@ -84,12 +84,36 @@ TARGET static bool quantise(const float *x, int64_t ldx, int rows, int n, int bl
     return limbs == 2 ? quantise_rows(x, ldx, rows, n, block, 2, to) : quantise_rows(x, ldx, rows, n, block, 1, to);
 }
 
+/* Up to a block of one row of codes; the sum of its bytes. */
+OP int32_t encode_block(const float *x, int n, vf by, vf bias, uint8_t *to)
+{
+    vi total = _mm512_setzero_si512();
+    for (int i = 0; i < n; i += 16) {
+        const __mmask16 there = lanes(n - i), kept = lanes((n - i + 3) / 4 * 4);
+        const vi y = _mm512_cvtps_epi32(_mm512_fmadd_ps(_mm512_maskz_loadu_ps(there, x + i), by, bias));
+        total = _mm512_mask_add_epi32(total, there, total, y);
+        _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, y);
+    }
+    return _mm512_reduce_add_epi32(total);
+}
+
+TARGET static void encode(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias, const blocks_a_t *to)
+{
+    for (int r = 0; r < rows; r++) {
+        for (int k = 0, b = r * BLOCKS_MOST; k < n; k += block, b++) {
+            const int some = least(block, n - k);
+            to->sum[b] = encode_block(x + r * ldx + k, some, _mm512_set1_ps(by), _mm512_set1_ps(bias), to->byte + r * BLOCKS_K + k) -
+                         some * (int32_t)to->offset[b];
+        }
+    }
+}
+
 /* ---- B -------------------------------------------------------------------------------------------------------------------------- */
 
-TARGET static void pack(const float *x, int n, float by, float offset, int8_t *byte, int32_t *start)
+TARGET static void pack(const float *x, int n, float by, float offset, int32_t times, int8_t *byte, int32_t *start)
 {
     const vi by_column = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-    const vf factor = _mm512_set1_ps(by), less = _mm512_set1_ps(offset);
+    const vf factor = _mm512_set1_ps(by);
     vi sum[VECTORS];
     UNROLL
     for (int v = 0; v < VECTORS; v++) {
@@ -101,22 +125,23 @@ TARGET static void pack(const float *x, int n, float by, float offset, int8_t *b
             vi w[4];
             UNROLL
             for (int i = 0; i < 4; i++) {
+                const vf less = _mm512_set1_ps(k + i < n ? offset : 0);
                 w[i] = _mm512_cvtps_epi32(_mm512_fmsub_ps(_mm512_loadu_ps(x + (k + i) * BLOCKS_STRIP + v * 16), factor, less));
             }
             const vi rows = _mm512_packs_epi16(_mm512_packs_epi32(w[0], w[1]), _mm512_packs_epi32(w[2], w[3]));
             const vi columns = _mm512_shuffle_epi8(rows, by_column);
             _mm512_store_si512(byte + v * 64, columns);
-            sum[v] = _mm512_dpbusd_epi32(sum[v], _mm512_set1_epi8((char)128), columns);
+            sum[v] = _mm512_dpbusd_epi32(sum[v], _mm512_set1_epi8(1), columns);
         }
     }
     UNROLL
     for (int v = 0; v < VECTORS; v++) {
-        _mm512_store_si512(start + v * 16, _mm512_sub_epi32(_mm512_setzero_si512(), sum[v]));
+        _mm512_store_si512(start + v * 16, _mm512_mullo_epi32(sum[v], _mm512_set1_epi32(times)));
     }
 }
 
 /* Sixteen columns. */
-OP void pack_lanes(const unsigned char *p, vi at, __mmask16 there, int n, vi table, vi zp, int8_t *byte, int32_t *start)
+OP void pack_lanes(const unsigned char *p, vi at, __mmask16 there, int n, vi table, vi zp, int32_t times, int8_t *byte, int32_t *start)
 {
     const vi low = _mm512_set1_epi8(15);
     vi sum = _mm512_setzero_si512();
@@ -131,21 +156,21 @@ OP void pack_lanes(const unsigned char *p, vi at, __mmask16 there, int n, vi tab
         UNROLL
         for (int i = 0; i < 2; i++) {
             _mm512_store_si512(byte + i * 4 * BLOCKS_STRIP, w[i]);
-            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8((char)128), w[i]);
+            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), w[i]);
         }
     }
-    _mm512_store_si512(start, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
+    _mm512_store_si512(start, _mm512_mullo_epi32(sum, _mm512_set1_epi32(times)));
 }
 
 TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, const int8_t *table, const float *zp,
-                              int8_t *byte, int32_t *start)
+                              int32_t times, int8_t *byte, int32_t *start)
 {
     const vi values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
     const vi lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const vi at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)stride));
     for (int v = 0; v < VECTORS; v++, p += 16 * stride) {
         const vi z = _mm512_and_si512(_mm512_cvtps_epi32(_mm512_loadu_ps(zp + v * 16)), _mm512_set1_epi32(255));
-        pack_lanes(p, at, lanes(least(columns - v * 16, 16)), n, values, _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101)),
+        pack_lanes(p, at, lanes(least(columns - v * 16, 16)), n, values, _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101)), times,
                    byte + v * 64, start + v * 16);
     }
 }
@@ -159,16 +184,33 @@ OP vi dp(vi sum, vi u, vi s)
     return sum;
 }
 
+/* What a micro-kernel is compiled for. */
+typedef struct variant {
+    int limbs;
+    bool shifted, own;
+} variant_t;
+
+/* n rows of A from some element on, and columns of B. */
+typedef struct factors {
+    const uint8_t *a;
+    const float *scale_a, *offset_a;
+    const int32_t *sum_a;
+    const int8_t *w;
+    const int32_t *start, *zp;
+    const float *scale;
+} factors_t;
+
 /* sum += one block of n rows of one or two rows of bytes each. */
-OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, const float *scale_a, const int32_t *sum_a, const int8_t *w,
-                 const blocks_b_t *b, int at, vf sum[][HELD])
+OP void block_of(variant_t is, int n, int length, const factors_t *f, vf sum[][HELD])
 {
+    const int bytes = n * is.limbs;
+    const int8_t *w = f->w;
     vi acc[ROWS][HELD];
     UNROLL
     for (int v = 0; v < HELD; v++) {
-        const vi start = _mm512_load_si512(b->start + at + v * 16);
+        const vi start = is.own ? _mm512_setzero_si512() : _mm512_load_si512(f->start + v * 16);
         UNROLL
-        for (int r = 0; r < n * limbs; r++) {
+        for (int r = 0; r < bytes; r++) {
             acc[r][v] = start;
         }
     }
@@ -179,9 +221,9 @@ OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, c
             y[v] = _mm512_load_si512(w + v * 64);
         }
         UNROLL
-        for (int r = 0; r < n * limbs; r++) {
+        for (int r = 0; r < bytes; r++) {
             int32_t x;
-            memcpy(&x, a + r * BLOCKS_K + k, sizeof x);
+            memcpy(&x, f->a + r * BLOCKS_K + k, sizeof x);
             const vi u = _mm512_set1_epi32(x);
             UNROLL
             for (int v = 0; v < HELD; v++) {
@@ -191,80 +233,90 @@ OP void block_of(int n, int limbs, bool shifted, int length, const uint8_t *a, c
     }
     UNROLL
     for (int v = 0; v < HELD; v++) {
-        const vf scale = _mm512_load_ps(b->scale + at + v * 16);
+        const vf scale = _mm512_load_ps(f->scale + v * 16);
         UNROLL
         for (int r = 0; r < n; r++) {
-            vi x = limbs == 2 ? _mm512_add_epi32(_mm512_slli_epi32(acc[2 * r][v], 8), acc[2 * r + 1][v]) : acc[r][v];
-            if (shifted) {
-                x = _mm512_sub_epi32(x,
-                                     _mm512_mullo_epi32(_mm512_load_si512(b->zp + at + v * 16), _mm512_set1_epi32(sum_a[r * BLOCKS_MOST])));
+            vi x = is.limbs == 2 ? _mm512_add_epi32(_mm512_slli_epi32(acc[2 * r][v], 8), acc[2 * r + 1][v]) : acc[r][v];
+            if (is.shifted) {
+                const vi zp = _mm512_load_si512(f->zp + v * 16);
+                x = _mm512_sub_epi32(x, _mm512_mullo_epi32(zp, _mm512_set1_epi32(f->sum_a[r * BLOCKS_MOST])));
             }
-            const vf y = _mm512_mul_ps(_mm512_cvtepi32_ps(x), scale);
-            sum[r][v] = _mm512_fmadd_ps(y, _mm512_set1_ps(scale_a[r * BLOCKS_MOST]), sum[r][v]);
+            vf y = _mm512_cvtepi32_ps(x);
+            if (is.own) { /* a product of integers below 2^24 */
+                y = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(f->start + v * 16)), _mm512_set1_ps(f->offset_a[r * BLOCKS_MOST]),
+                                     y);
+            }
+            sum[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(y, _mm512_set1_ps(f->scale_a[r * BLOCKS_MOST])), scale, sum[r][v]);
         }
     }
 }
 
-/* All blocks of n rows. */
-OP void rows_of(int n, int limbs, bool shifted, int length, int block, const uint8_t *a, const float *scale, const int32_t *sum,
-                const blocks_b_t *b, int column, float *c, int64_t ldc)
+/* All blocks of n rows from row r on. */
+OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_a_t *a, const blocks_b_t *b, int column, float *c,
+                int64_t ldc)
 {
     vf held[ROWS][HELD];
+    factors_t f = {.a = a->byte + r * is.limbs * BLOCKS_K,
+                   .scale_a = a->scale + r * BLOCKS_MOST,
+                   .offset_a = is.own ? a->offset + r * BLOCKS_MOST : NULL,
+                   .sum_a = a->sum + r * BLOCKS_MOST,
+                   .w = b->byte + column * 4,
+                   .start = b->start + column,
+                   .zp = b->zp + column,
+                   .scale = b->scale + column};
+    c += r * ldc + column;
     UNROLL
-    for (int r = 0; r < n * HELD; r++) {
-        held[r / HELD][r % HELD] = _mm512_loadu_ps(c + r / HELD * ldc + r % HELD * 16);
+    for (int i = 0; i < n * HELD; i++) {
+        held[i / HELD][i % HELD] = _mm512_loadu_ps(c + i / HELD * ldc + i % HELD * 16);
     }
-    for (int k = 0, i = 0; k < length; k += block, i++) {
-        block_of(n, limbs, shifted, least(block, length - k), a + k, scale + i, sum + i, b->byte + k * BLOCKS_STRIP + column * 4, b,
-                 i * BLOCKS_STRIP + column, held);
+    for (int k = 0; k < length; k += block) {
+        block_of(is, n, least(block, length - k), &f, held);
+        f.a += block, f.scale_a++, f.offset_a += is.own, f.sum_a++;
+        f.w += block * BLOCKS_STRIP, f.start += BLOCKS_STRIP, f.zp += BLOCKS_STRIP, f.scale += BLOCKS_STRIP;
     }
     UNROLL
-    for (int r = 0; r < n * HELD; r++) {
-        _mm512_storeu_ps(c + r / HELD * ldc + r % HELD * 16, held[r / HELD][r % HELD]);
+    for (int i = 0; i < n * HELD; i++) {
+        _mm512_storeu_ps(c + i / HELD * ldc + i % HELD * 16, held[i / HELD][i % HELD]);
     }
 }
 
-OP void product_of(int limbs, bool shifted, int rows, int length, int block, const blocks_a_t *a, const blocks_b_t *b, float *c,
-                   int64_t ldc)
+OP void product_of(variant_t is, int rows, int length, int block, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
 {
-    const int step = limbs == 2 ? ROWS_2 : ROWS_1;
+    const int step = is.limbs == 2 ? ROWS_2 : ROWS_1;
     for (int v = 0; v < BLOCKS_STRIP; v += HELD * 16) {
-        const uint8_t *byte = a->byte;
-        const float *scale = a->scale;
-        const int32_t *sum = a->sum;
-        float *to = c + v;
-        for (int r = 0, n; r < rows;
-             r += n, byte += n * limbs * BLOCKS_K, scale += n * BLOCKS_MOST, sum += n * BLOCKS_MOST, to += n * ldc) {
+        for (int r = 0, n; r < rows; r += n) {
             n = rows - r >= step ? step : rows - r >= 2 ? 2 : 1;
             if (n == step) {
-                rows_of(step, limbs, shifted, length, block, byte, scale, sum, b, v, to, ldc);
+                rows_of(is, step, r, length, block, a, b, v, c, ldc);
             } else if (n == 2) {
-                rows_of(2, limbs, shifted, length, block, byte, scale, sum, b, v, to, ldc);
+                rows_of(is, 2, r, length, block, a, b, v, c, ldc);
             } else {
-                rows_of(1, limbs, shifted, length, block, byte, scale, sum, b, v, to, ldc);
+                rows_of(is, 1, r, length, block, a, b, v, c, ldc);
             }
         }
     }
 }
 
-#define PRODUCT(limbs, shifted)                                                                                                            \
-    TARGET static void product_##limbs##shifted(int rows, int n, int block, const blocks_a_t *a, const blocks_b_t *b, float *c,            \
-                                                int64_t ldc)                                                                               \
+#define PRODUCT(limbs, shifted, own)                                                                                                       \
+    TARGET static void product_##limbs##shifted##own(int rows, int n, int block, const blocks_a_t *a, const blocks_b_t *b, float *c,       \
+                                                     int64_t ldc)                                                                          \
     {                                                                                                                                      \
-        product_of(limbs, shifted, rows, n, block, a, b, c, ldc);                                                                          \
+        product_of((variant_t){limbs, shifted, own}, rows, n, block, a, b, c, ldc);                                                        \
     }
-PRODUCT(1, 0)
-PRODUCT(1, 1)
-PRODUCT(2, 0)
-PRODUCT(2, 1)
+PRODUCT(1, 0, 0)
+PRODUCT(1, 1, 0)
+PRODUCT(1, 0, 1)
+PRODUCT(1, 1, 1)
+PRODUCT(2, 0, 0)
+PRODUCT(2, 1, 0)
 
 static void product(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
 {
-    static void (*const of[2][2])(int, int, int, const blocks_a_t *, const blocks_b_t *, float *, int64_t) = {{product_10, product_11},
-                                                                                                              {product_20, product_21}};
-    of[limbs - 1][b->shifted](rows, n, block, a, b, c, ldc);
+    typedef void (*product_t)(int, int, int, const blocks_a_t *, const blocks_b_t *, float *, int64_t);
+    static const product_t one[2][2] = {{product_100, product_101}, {product_110, product_111}}, two[2] = {product_200, product_210};
+    (limbs == 1 ? one[b->shifted][b->own] : two[b->shifted])(rows, n, block, a, b, c, ldc);
 }
 
-const blocks_table_t blocks_table_avx512_vnni = {quantise, pack, pack_codes, product};
+const blocks_table_t blocks_table_avx512_vnni = {quantise, encode, pack, pack_codes, product};
 
 #endif

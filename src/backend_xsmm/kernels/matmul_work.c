@@ -27,17 +27,23 @@ static void seek_row(matmul_task_t *t, int64_t row, int64_t *at)
     }
 }
 
-/* Stretches of rows of one batch. */
+int matmul_stretch(matmul_task_t *t, int r, tile_src_t *a, int64_t *m)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    seek_row(t, t->row0 + r, at);
+    *m = at[t->st->n_row - 1];
+    *a = tile_at(&t->st->a, t->idx, t->st->nb);
+    return (int)at_most(t->st->M - *m, t->rows - r);
+}
+
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
 {
     const int k_pad = round_up(kn, MM_STEP), full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
     for (int r = 0; r < t->rows;) {
-        int64_t at[SINTER_MAX_NDIMS];
-        seek_row(t, t->row0 + r, at);
-        const int64_t m = at[t->st->n_row - 1];
-        const int n = (int)at_most(t->st->M - m, t->rows - r);
-        const tile_src_t a = tile_at(&t->st->a, t->idx, t->st->nb);
+        tile_src_t a;
+        int64_t m;
+        const int n = matmul_stretch(t, r, &a, &m);
         t->c->tile->load(&a, m, n, k, kn, t->buf.a + (size_t)r * MM_LDA, MM_LDA, r + n == t->rows ? padded - r : n, k_pad);
         r += n;
     }
