@@ -441,14 +441,32 @@ static void load_groups(const rows_groups_t *g, int64_t first, int64_t line, flo
     }
 }
 
-/* [line][ld], n lines from `line` on; the last one stands for those that are missing. Units that a last chunk lacks are zero. Gives ld. */
+/* Units that the last chunk of a line lacks are those of the next line where lines follow one another: they meet zeros of A, and numbers
+ * will do. */
+static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
+{
+    bool numbers = true;
+    for (int i = 1; i < ROWS_LINES; i++) {
+        for (int64_t k = 0; k < need - units; k++) {
+            numbers = numbers && raw[i * units + k] - raw[i * units + k] == 0;
+        }
+    }
+    return numbers;
+}
+
+/* [line][ld], n lines from `line` on; the last one stands for those that are missing. Gives ld. */
 static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n, float *raw)
 {
     const int64_t units = g->groups * g->times, chunks = w->st->chunks, ld = w->st->units;
     const int64_t need = w->st->way == IN_FLOATS && g->step > 0 ? ((chunks - 1) >> g->shift) * g->step + g->step : units;
-    if (n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && g->times == 1 && need <= units) {
+    if (n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && g->times == 1) {
         g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups, raw); /* one run */
-        return g->groups;
+        for (int64_t k = units; k < need; k++) {
+            raw[(ROWS_LINES - 1) * units + k] = 0;
+        }
+        if (lines_may_follow(raw, units, need)) {
+            return units;
+        }
     }
     for (int i = 0; i < ROWS_LINES; i++) {
         float *to = raw + i * ld;
