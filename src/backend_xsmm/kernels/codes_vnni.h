@@ -78,33 +78,15 @@ OP vi dots(int halves, int limbs, const vi *u, const int8_t (*q)[2][64])
     return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
 }
 
-/* One quad, of 16 or 32 floats, as `limbs` bytes each. False: not numbers, so small that the reciprocal of the scale would be infinite, or so
- * large that sums would be before they are scaled. */
-OP bool quantise_quad(form_t form, float unit, const float *x, int limbs, int quad, int8_t (*byte)[2][64], float *scale, int32_t *sums)
+/* One quad, 16 or 32 integers, as `limbs` bytes each. */
+OP void place_quad(form_t form, const vi *y, int limbs, int quad, int8_t (*byte)[2][64], float scale, float *scales, int32_t *sums)
 {
     const int n = form == BYTES ? 1 : 2;
-    const vf most = _mm512_set1_ps(limbs == 2 ? MOST_2 : MOST_1);
-    const vi magnitude = _mm512_set1_epi32(INT32_MAX);
-    vf v[2];
-    vi largest = _mm512_setzero_si512(), sum = largest;
-    UNROLL
-    for (int i = 0; i < n; i++) {
-        v[i] = _mm512_loadu_ps(x + i * 16);
-        largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(v[i]), magnitude));
-    }
-    const int bits = _mm512_reduce_max_epi32(largest);
-    if (bits >= 0x71800000 /* 2^100 */ || (bits > 0 && bits < 0x0d800000 /* 2^-100 */)) {
-        return false;
-    }
-    const vf amax = _mm512_castsi512_ps(_mm512_set1_epi32(bits));
-    const vf by = bits > 0 ? _mm512_div_ps(most, amax) : _mm512_setzero_ps();
     __m128i high[2], low[2];
     UNROLL
     for (int i = 0; i < n; i++) {
-        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], by));
-        sum = _mm512_add_epi32(sum, y);
-        low[i] = _mm512_cvtepi32_epi8(y);
-        high[i] = limbs == 2 ? _mm512_cvtepi32_epi8(_mm512_srai_epi32(_mm512_add_epi32(y, _mm512_set1_epi32(128)), 8)) : low[i];
+        low[i] = _mm512_cvtepi32_epi8(y[i]);
+        high[i] = limbs == 2 ? _mm512_cvtepi32_epi8(_mm512_srai_epi32(_mm512_add_epi32(y[i], _mm512_set1_epi32(128)), 8)) : low[i];
     }
     const __m128i *limb[2] = {high, low};
     UNROLL
@@ -118,8 +100,36 @@ OP bool quantise_quad(form_t form, float unit, const float *x, int limbs, int qu
             _mm_store_si128((__m128i *)(void *)(to + 64), _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8)));
         }
     }
-    _mm_store_ps(scale + quad * 4, _mm_set1_ps(_mm512_cvtss_f32(_mm512_div_ps(amax, most)) * unit));
-    _mm_store_si128((__m128i *)(void *)(sums + quad * 4), _mm_set1_epi32(_mm512_reduce_add_epi32(sum)));
+    _mm_store_ps(scales + quad * 4, _mm_set1_ps(scale));
+    _mm_store_si128((__m128i *)(void *)(sums + quad * 4),
+                    _mm_set1_epi32(_mm512_reduce_add_epi32(n == 1 ? y[0] : _mm512_add_epi32(y[0], y[1]))));
+}
+
+/* One quad, of 16 or 32 floats, as `limbs` bytes each. False: not numbers, so small that the reciprocal of the scale would be infinite, or so
+ * large that sums would be before they are scaled. */
+OP bool quantise_quad(form_t form, float unit, const float *x, int limbs, int quad, int8_t (*byte)[2][64], float *scale, int32_t *sums)
+{
+    const int n = form == BYTES ? 1 : 2;
+    const vf most = _mm512_set1_ps(limbs == 2 ? MOST_2 : MOST_1);
+    const vi magnitude = _mm512_set1_epi32(INT32_MAX);
+    vf v[2];
+    vi y[2], largest = _mm512_setzero_si512();
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        v[i] = _mm512_loadu_ps(x + i * 16);
+        largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(v[i]), magnitude));
+    }
+    const int bits = _mm512_reduce_max_epi32(largest);
+    if (bits >= 0x71800000 /* 2^100 */ || (bits > 0 && bits < 0x0d800000 /* 2^-100 */)) {
+        return false;
+    }
+    const vf amax = _mm512_castsi512_ps(_mm512_set1_epi32(bits));
+    const vf by = bits > 0 ? _mm512_div_ps(most, amax) : _mm512_setzero_ps();
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        y[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], by));
+    }
+    place_quad(form, y, limbs, quad, byte, _mm512_cvtss_f32(_mm512_div_ps(amax, most)) * unit, scale, sums);
     return true;
 }
 

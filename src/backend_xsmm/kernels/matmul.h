@@ -28,8 +28,15 @@ enum {
     MM_LDA = MM_K + 16,
     MM_LADDER = 10,      /* heights with JIT kernels */
     MM_STRIP = 64 * 128, /* elements of a B strip: 32 KiB */
-    MM_WIDTHS = 3
+    MM_WIDTHS = 3,
+    MATMUL_ZP_MOST = 255 /* for integers: sums stay below 2^31, and those of codes and zero points of both sides below 2^24 */
 };
+
+/* n places along one dim of a matrix, from one on, `step` apart. */
+typedef struct matmul_places {
+    int64_t from;
+    int n, step;
+} matmul_places_t;
 
 typedef struct matmul_config {
     const tile_table_t *tile;
@@ -103,6 +110,15 @@ void matmul_seek(matmul_task_t *t, int64_t i);
 int matmul_stretch(matmul_task_t *t, int r, tile_src_t *a, int64_t *m);
 /* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
+/* Scales or zero points of a grid of elements of an operand, in rows of ld floats, of which those behind the last column become zero. Groups are no
+ * smaller than steps; at most MM_HEIGHT rows, BLOCKS_STRIP columns. */
+void matmul_load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps, const matmul_places_t *rows, const matmul_places_t *columns,
+                       float *to, int ld);
+/* Whether all are numbers of at most this magnitude. */
+bool matmul_within(const float *x, int n, float most);
+/* Codes of A[rows][k..k + kn) into buf.a, at most MM_HEIGHT rows, and their scales and zero points (0 if there are none) for every `step` of them, in
+ * rows of ld floats. False: those are not for integers. */
+bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp, int ld);
 /* The product of kn elements of K and n columns of the panel from c on, in floats, is added to buf.acc. buf.a and buf.b are overwritten. */
 void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
 /* buf.acc = the product, by panels. */

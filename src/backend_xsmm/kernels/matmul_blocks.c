@@ -8,10 +8,7 @@
 #include "matmul.h"
 #include "products.h"
 
-#define SCALE_MOST 0x1p100f /* products with sums stay in range, like those of quantised floats */
-
 enum {
-    ZP_MOST = 255,        /* sums stay below 2^31, and those of codes and zero points of A below 2^24 */
     PART_ROWS = 24,       /* of A that are multiplied between prefetches */
     LINE_BYTES = 64,      /* of a cache */
     WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
@@ -30,8 +27,7 @@ const blocks_table_t *blocks_table(sinter_cpu_isa_t isa)
 
 /* ---- selection ------------------------------------------------------------------------------------------------------------------ */
 
-/* What a value of B is multiplied with to be an integer; 0: none of 8 bits. */
-static float steps_of(sinter_data_type_t type)
+float blocks_steps(sinter_data_type_t type)
 {
     const dtype_traits_t *t = dtype_traits(type);
     return t->cls == DTYPE_INT && t->bits <= 8 ? 1 : type == sinter_f4_e2m1 ? 2 : 0;
@@ -45,7 +41,7 @@ static bool are_integers(const plan_t *plan, int value)
 bool blocks_of_codes(const plan_t *plan, const step_t *step)
 {
     const operand_t *a = &step->p.matmul.a;
-    return a->scale >= 0 && a->split == sinter_data_type_undef && steps_of(plan->values[a->data].lt.data_type) > 0 &&
+    return a->scale >= 0 && a->split == sinter_data_type_undef && blocks_steps(plan->values[a->data].lt.data_type) > 0 &&
            are_integers(plan, a->zp);
 }
 
@@ -57,7 +53,7 @@ const char *blocks_refuse(const plan_t *plan, const step_t *step)
     if (!codes && limbs_of(step->mode) == 0) {
         return "the fpmath mode does not allow products of integers with floats";
     }
-    if (steps_of(type) == 0 || b->split != sinter_data_type_undef) {
+    if (blocks_steps(type) == 0 || b->split != sinter_data_type_undef) {
         return "codes of B are no small integers";
     }
     if (b->scale < 0 || !are_integers(plan, b->zp)) {
@@ -162,7 +158,7 @@ static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
 {
     const dtype_traits_t *type = all->a.base.type;
     st->codes = true;
-    st->a_steps = steps_of(all->a.base.dtype);
+    st->a_steps = blocks_steps(all->a.base.dtype);
     st->a_bias = type->cls == DTYPE_INT && type->digits == type->bits ? 0 : 128;
     st->own = has_many_zps(&all->a);
 }
@@ -182,7 +178,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
         return;
     }
     st->k = BLOCKS_K / st->block * st->block;
-    st->steps = steps_of(b->dtype);
+    st->steps = blocks_steps(b->dtype);
     st->folded = b->type->bits <= 4 && (b->zp_type == NULL || b->zp_type->bits <= 4);
     st->offset = b->dtype == sinter_u8 ? 128 : 0;
     st->shifted = !st->folded && (b->zp_type != NULL || st->offset != 0);
@@ -224,60 +220,6 @@ void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at, b
     out->zp = carve(base, at, coefs, sizeof(float));
 }
 
-/* ---- coefficients --------------------------------------------------------------------------------------------------------------- */
-
-/* n places of a matrix, from one on, `step` apart. */
-typedef struct places {
-    int64_t from;
-    int n, step;
-} places_t;
-
-/* The groups that places are in: the first one, how many, and which one each is in, unless it is one for each, in order (true). */
-static bool find_groups(const places_t *p, int64_t stride, int64_t group, int64_t *first, int *count, int16_t *of)
-{
-    const int64_t size = stride == 0 ? INT64_MAX : group;
-    *first = p->from / size;
-    *count = (int)((p->from + (int64_t)(p->n - 1) * p->step) / size - *first) + 1;
-    if (*count == p->n) { /* groups are no smaller than steps */
-        return true;
-    }
-    for (int i = 0; i < p->n; i++) {
-        of[i] = (int16_t)((p->from + (int64_t)i * p->step) / size - *first);
-    }
-    return false;
-}
-
-/* Scales or zero points of a grid of elements, in rows of ld floats, of which those behind the last column become zero. */
-static void load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps, const places_t *rows, const places_t *columns, float *to,
-                       int ld)
-{
-    const tile_src_t m = tile_coefs(of, zps);
-    int16_t row[MM_HEIGHT] = {0}, column[BLOCKS_STRIP] = {0};
-    int64_t row0, column0;
-    int n_rows, n_columns;
-    const bool all_rows = find_groups(rows, m.rs, zps ? of->zp_gr : of->scale_gr, &row0, &n_rows, row);
-    const bool all_columns = find_groups(columns, m.cs, zps ? of->zp_gc : of->scale_gc, &column0, &n_columns, column);
-    t->c->tile->load(&m, row0, n_rows, column0, n_columns, to, ld, n_rows, ld);
-    for (int r = all_columns ? -1 : n_rows - 1; r >= 0; r--) {
-        for (int i = columns->n - 1; i >= 0; i--) {
-            to[r * ld + i] = to[r * ld + column[i]];
-        }
-    }
-    for (int r = all_rows ? -1 : rows->n - 1; r >= 0; r--) {
-        memmove(to + r * ld, to + row[r] * ld, (size_t)ld * sizeof *to);
-    }
-}
-
-/* Whether all are numbers of at most this magnitude. */
-static bool within(const float *x, int n, float most)
-{
-    int beyond = 0;
-    for (int i = 0; i < n; i++) {
-        beyond |= !(fabsf(x[i]) <= most);
-    }
-    return beyond == 0;
-}
-
 /* ---- A -------------------------------------------------------------------------------------------------------------------------- */
 
 static blocks_a_t rows_from(const blocks_a_t *a, int limbs, int64_t row)
@@ -286,41 +228,18 @@ static blocks_a_t rows_from(const blocks_a_t *a, int limbs, int64_t row)
                         a->offset ? a->offset + row * BLOCKS_MOST : NULL};
 }
 
-/* Scale and offset of n rows of a, from row m on, for the blocks of kn elements. */
-static bool load_a_coefs(const matmul_task_t *t, const tile_src_t *a, int64_t m, int n, int64_t k, int kn, const blocks_a_t *to)
-{
-    const blocks_state_t *st = &t->st->blocks;
-    const places_t rows = {m, n, 1}, columns = {k, (kn + st->block - 1) / st->block, st->block};
-    const int all = n * BLOCKS_MOST;
-    load_coefs(t, a, false, &rows, &columns, to->scale, BLOCKS_MOST);
-    if (a->zp) {
-        load_coefs(t, a, true, &rows, &columns, to->offset, BLOCKS_MOST);
-    } else {
-        memset(to->offset, 0, (size_t)all * sizeof *to->offset);
-    }
-    const bool usable = within(to->scale, all, SCALE_MOST) && within(to->offset, all, ZP_MOST);
-    for (int i = 0; i < all; i++) {
-        to->scale[i] *= 1 / st->a_steps;
-        to->offset[i] = usable ? to->offset[i] * st->a_steps + st->a_bias : 0;
-    }
-    return usable;
-}
-
 static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
 {
     const blocks_state_t *st = &t->st->blocks;
-    bool usable = true;
-    for (int r = 0, n; r < t->rows; r += n) {
-        tile_src_t a;
-        int64_t m;
-        n = matmul_stretch(t, r, &a, &m);
-        const blocks_a_t rows = rows_from(to, 1, r);
-        usable = load_a_coefs(t, &a, m, n, k, kn, &rows) && usable;
-        a.scale = a.zp = NULL;
-        t->c->tile->load(&a, m, n, k, kn, t->buf.a, MM_LDA, n, kn);
-        t->c->blocks->encode(t->buf.a, MM_LDA, n, kn, st->block, st->a_steps, st->a_bias, &rows);
+    if (!matmul_load_codes(t, k, kn, st->block, to->scale, to->offset, BLOCKS_MOST)) {
+        return false;
     }
-    return usable;
+    for (int i = 0; i < t->rows * BLOCKS_MOST; i++) {
+        to->scale[i] *= 1 / st->a_steps;
+        to->offset[i] = to->offset[i] * st->a_steps + st->a_bias;
+    }
+    t->c->blocks->encode(t->buf.a, MM_LDA, t->rows, kn, st->block, st->a_steps, st->a_bias, to);
+    return true;
 }
 
 /* kn elements of a task's rows, at most MM_HEIGHT of them, by way of floats. False: some are not for integers. */
@@ -381,10 +300,10 @@ static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c,
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
-    const places_t rows = {k, (kn + st->block - 1) / st->block, st->block}, columns = {c, n, 1};
+    const matmul_places_t rows = {k, (kn + st->block - 1) / st->block, st->block}, columns = {c, n, 1};
     const int all = rows.n * BLOCKS_STRIP;
-    load_coefs(t, &t->b, false, &rows, &columns, buf->b.scale, BLOCKS_STRIP);
-    if (!within(buf->b.scale, all, FLT_MAX)) {
+    matmul_load_coefs(t, &t->b, false, &rows, &columns, buf->b.scale, BLOCKS_STRIP);
+    if (!matmul_within(buf->b.scale, all, FLT_MAX)) {
         return false;
     }
     for (int i = 0; i < all; i++) {
@@ -393,12 +312,12 @@ static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c,
     if (t->b.zp == NULL) {
         memset(buf->zp, 0, (size_t)all * sizeof *buf->zp);
     } else {
-        load_coefs(t, &t->b, true, &rows, &columns, buf->zp, BLOCKS_STRIP);
+        matmul_load_coefs(t, &t->b, true, &rows, &columns, buf->zp, BLOCKS_STRIP);
     }
     if (!st->shifted) {
         return true;
     }
-    if (!within(buf->zp, all, ZP_MOST)) {
+    if (!matmul_within(buf->zp, all, MATMUL_ZP_MOST)) {
         return false;
     }
     for (int i = 0; i < all; i++) {
@@ -517,7 +436,7 @@ static int32_t start_times(const matmul_task_t *t)
     if (a->zp != NULL) {
         a->zp_type->codec.load_f32(a->zp, a->zp_first, 0, 1, &zp);
     }
-    return fabsf(zp) <= ZP_MOST ? -(int32_t)(zp * st->a_steps + st->a_bias) : 0;
+    return fabsf(zp) <= MATMUL_ZP_MOST ? -(int32_t)(zp * st->a_steps + st->a_bias) : 0;
 }
 
 void blocks_panel(matmul_task_t *t)

@@ -89,6 +89,8 @@ struct matmul_state;
 struct matmul_task;
 
 const char *blocks_refuse(const plan_t *plan, const step_t *step);
+/* What a code is multiplied with to be an integer; 0: none of 8 bits. */
+float blocks_steps(sinter_data_type_t type);
 /* Whether A is codes of integers. */
 bool blocks_of_codes(const plan_t *plan, const step_t *step);
 /* st->blocks, from the rest of the state. */

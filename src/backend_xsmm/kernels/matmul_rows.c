@@ -40,6 +40,7 @@ typedef struct rows_config {
     const rows_table_t *table;
     const rows_ops_t *ops; /* in integers, NULL: not */
     int limbs;
+    bool codes;                  /* A is codes */
     const rows_floats_t *floats; /* NULL: not */
     int lanes;
 } rows_config_t;
@@ -62,13 +63,13 @@ typedef struct rows_groups {
 typedef struct rows_state {
     matmul_state_t panel; /* first: see matmul.h */
     rows_way_t way;
-    int elems;             /* of a chunk */
-    int64_t chunks, bytes; /* of a line */
-    int64_t units;         /* room for the units of a line */
+    int elems;                  /* of a chunk */
+    int64_t chunks, bytes;      /* of a line */
+    int64_t units;              /* room for the units of a line */
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
     rows_groups_t scale, zp;
-    unsigned char table[16];     /* of 4-bit types: bytes of codes */
-    float values[16];            /* and what they stand for */
+    unsigned char table[16]; /* of 4-bit types: bytes of codes */
+    float values[16];        /* and what they stand for */
 } rows_state_t;
 
 /* ---- selection ------------------------------------------------------------------------------------------------------------------ */
@@ -120,16 +121,44 @@ static const char *refuse_floats(const plan_t *plan, const step_t *step)
 static const char *refuse_codes(const plan_t *plan, const step_t *step)
 {
     const operand_t *a = &step->p.matmul.a;
-    if (limbs_of(step->mode) == 0) {
-        return "the fpmath mode does not allow products of integers";
+    const bool codes = blocks_of_codes(plan, step);
+    if (!codes && limbs_of(step->mode) == 0) {
+        return "the fpmath mode does not allow products of integers with floats";
     }
     if (!ops_of(plan, step->p.matmul.b.data)) {
         return "no decoder for the data type of B";
     }
-    if (a->scale >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16) {
-        return "A is codes";
+    if (!codes && (a->scale >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
+        return "codes of A are no small integers, or their zero points none";
     }
     return refuse_floats(plan, step);
+}
+
+/* What codes less their zero points are within. */
+typedef struct range {
+    int least, most;
+} range_t;
+
+static range_t range_of(sinter_data_type_t type, int steps)
+{
+    const dtype_traits_t *t = dtype_traits(type);
+    const bool is_signed = t->digits < t->bits;
+    if (t->cls != DTYPE_INT) {
+        return (range_t){-6 * steps, 6 * steps}; /* f4_e2m1 */
+    }
+    return t->bits > 8 ? (range_t){-MATMUL_ZP_MOST * steps, MATMUL_ZP_MOST * steps}
+           : is_signed ? (range_t){-(steps << (t->bits - 1)), steps * ((1 << (t->bits - 1)) - 1)}
+                       : (range_t){0, steps * ((1 << t->bits) - 1)};
+}
+
+/* Bytes of a code of A less its zero point. */
+static int code_limbs(const plan_t *plan, const step_t *step)
+{
+    const operand_t *a = &step->p.matmul.a;
+    const sinter_data_type_t type = plan->values[a->data].lt.data_type;
+    const int steps = (int)blocks_steps(type);
+    const range_t code = range_of(type, steps), none = {0, 0}, zp = a->zp < 0 ? none : range_of(plan->values[a->zp].lt.data_type, steps);
+    return code.least - zp.most >= -128 && code.most - zp.least <= 127 ? 1 : 2;
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
@@ -147,14 +176,16 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     if (step->kernel->refuse == refuse_codes) {
         c->table = rows_table(plan->isa);
         c->ops = ops_of(plan, step->p.matmul.b.data);
-        c->limbs = limbs_of(step->mode);
+        c->codes = blocks_of_codes(plan, step);
+        c->limbs = c->codes ? code_limbs(plan, step) : limbs_of(step->mode);
     }
     c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
     c->lanes = rows_floats_table(step->kernel->isa)->lanes;
     text_init(&note, &plan->arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->ops) {
-        text_add(&note, "%s if groups along K are multiples of %d, else ", limbs_name(c->limbs), c->ops->elems / ROWS_QUADS);
+        text_add(&note, "%s if groups along K are multiples of %d, else ",
+                 c->codes ? "exact products of codes (VNNI)" : limbs_name(c->limbs), c->ops->elems / ROWS_QUADS);
     }
     text_add(&note, "f32 FMA on decoded registers");
     if (c->floats->unit > 1) {
@@ -211,6 +242,13 @@ static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int lea
     return g;
 }
 
+/* Whether scales and zero points of A change between quads only. */
+static bool codes_by_quads(const tile_src_t *a, int quad, int64_t K)
+{
+    const bool scale = a->scale_cs == 0 || a->scale_gc >= K || a->scale_gc % quad == 0;
+    return scale && (a->zp_type == NULL || a->zp_cs == 0 || a->zp_gc >= K || a->zp_gc % quad == 0);
+}
+
 static bool bind_integers(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
 {
     const tile_src_t *b = &st->panel.b.base;
@@ -221,7 +259,7 @@ static bool bind_integers(const rows_config_t *c, sinter_cpu_isa_t isa, rows_sta
     st->elems = elems;
     st->scale = groups_of(b, false, elems, quad, ROWS_LINES, isa, st->panel.K);
     st->zp = groups_of(b, true, elems, quad, ROWS_LINES, isa, st->panel.K);
-    return st->scale.times > 0 && st->zp.times > 0;
+    return st->scale.times > 0 && st->zp.times > 0 && (!c->codes || codes_by_quads(&st->panel.a.base, quad, st->panel.K));
 }
 
 /* The unit in its chunk that lanes of a class get their coefficient from. */
@@ -393,6 +431,26 @@ static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
     return usable || f->unit == 0;
 }
 
+/* All of A as integers. False: its scales or zero points are not for them. */
+static bool load_codes(rows_task_t *w)
+{
+    const rows_ops_t *ops = w->c->ops;
+    const int64_t K = w->st->panel.K;
+    const int rows = w->t.rows, quad = ops->elems / ROWS_QUADS;
+    float scale[ROWS_MOST * ROWS_COEFS], zp[ROWS_MOST * ROWS_COEFS];
+    for (int64_t k = 0; k < K; k += MM_K) {
+        const int kn = (int)at_most(K - k, MM_K);
+        if (!matmul_load_codes(&w->t, k, kn, quad, scale, zp, ROWS_COEFS)) {
+            return false;
+        }
+        for (int e = 0; e < kn; e += ops->elems) {
+            const rows_raw_t raw = {w->t.buf.a + e, scale + e / quad, zp + e / quad, kn - e, blocks_steps(w->st->panel.a.base.dtype)};
+            ops->encode(&raw, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows);
+        }
+    }
+    return true;
+}
+
 static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
 {
     const int rows = w->t.rows;
@@ -407,6 +465,9 @@ static bool load_rows(rows_task_t *w)
 {
     const int64_t K = w->st->panel.K;
     bool usable = true;
+    if (w->st->way == IN_INTEGERS && w->c->codes) {
+        return load_codes(w);
+    }
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)(K - k < MM_K ? K - k : MM_K);
         matmul_load_a(&w->t, k, kn);

@@ -21,7 +21,8 @@ enum {
     ROWS_LINES = 4,
     ROWS_CHUNK = 64, /* bytes */
     ROWS_QUADS = 4,
-    ROWS_AHEAD = 6144 /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
+    ROWS_COEFS = MM_K / 16, /* quads in MM_K elements, at most */
+    ROWS_AHEAD = 6144       /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
 };
 
 /* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In integers [unit][line]: 4 for all of a chunk (steps 0, 4),
@@ -54,6 +55,13 @@ typedef struct rows_codes {
     int32_t sum[16];               /* of the quad */
 } rows_codes_t;
 
+/* A chunk of rows of codes, MM_LDA apart, of which n are there: integers once multiplied with `by`; [row][ROWS_COEFS] by quads. */
+typedef struct rows_raw {
+    const float *x, *scale, *zp;
+    int n;
+    float by;
+} rows_raw_t;
+
 /* One data type of weights in integers. */
 typedef struct rows_ops {
     int elems; /* of a chunk; 0: no such type */
@@ -62,6 +70,8 @@ typedef struct rows_ops {
     float unit;
     /* Rows of `elems` floats, ldx apart. False: some are no numbers, or too small or large. */
     bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q);
+    /* The same of codes: exact, if they less their zero points are integers of that many bytes. */
+    void (*encode)(const rows_raw_t *a, int rows, int limbs, rows_codes_t *q);
     /* out[row][line] for all lines of w; q: [chunk][rows]. */
     void (*run)(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out, int64_t ldo);
 } rows_ops_t;
@@ -81,7 +91,7 @@ extern const rows_table_t rows_table_avx512_vnni;
 
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
 typedef struct rows_floats {
-    int elems; /* of a chunk, which is one vector register of bytes; 0: no such type */
+    int elems;            /* of a chunk, which is one vector register of bytes; 0: no such type */
     int vectors, classes; /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common are a class */
     int unit;             /* a group of scales or zero points is a multiple of so many elements; 0: there are none */
     int multiple;         /* so is K */

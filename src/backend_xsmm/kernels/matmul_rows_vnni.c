@@ -106,6 +106,26 @@ OP bool quantise(form_t form, float unit, const float *x, int64_t ldx, int rows,
     return usable;
 }
 
+/* Codes less their zero points. */
+OP void encode(form_t form, float unit, const rows_raw_t *a, int rows, int limbs, rows_codes_t *q)
+{
+    const int elems = form == BYTES ? 16 : 32;
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < ROWS_QUADS; i++) {
+            const float *x = a->x + r * MM_LDA + i * elems, zp = a->zp[r * ROWS_COEFS + i], scale = a->scale[r * ROWS_COEFS + i];
+            const vf by = _mm512_set1_ps(a->by), less = _mm512_set1_ps(zp * a->by);
+            vi y[2];
+            UNROLL
+            for (int v = 0; v < elems / 16; v++) {
+                const int left = a->n - i * elems - v * 16;
+                const __mmask16 there = left >= 16 ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
+                y[v] = _mm512_maskz_cvtps_epi32(there, _mm512_fmsub_ps(_mm512_maskz_loadu_ps(there, x + v * 16), by, less));
+            }
+            place_quad(form, y, limbs, i, q[r].byte, scale / a->by * unit, q[r].scale, q[r].sum);
+        }
+    }
+}
+
 /* ---- coefficients --------------------------------------------------------------------------------------------------------------- */
 
 /* 16 units of four lines. */
@@ -177,6 +197,10 @@ TARGET static void by_unit_s32(const float *x, int64_t ld, int n, int32_t shift,
     TARGET static bool quantise_##name(const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q)                                  \
     {                                                                                                                                      \
         return quantise(form, unit, x, ldx, rows, limbs, q);                                                                               \
+    }                                                                                                                                      \
+    TARGET static void encode_##name(const rows_raw_t *a, int rows, int limbs, rows_codes_t *q)                                            \
+    {                                                                                                                                      \
+        encode(form, unit, a, rows, limbs, q);                                                                                             \
     }
 
 FORM(nibbles, NIBBLES, 1)
@@ -184,11 +208,11 @@ FORM(f4, TABLE, 0.5f)
 FORM(bytes, BYTES, 1)
 
 static const rows_ops_t ops[] = {
-    [sinter_s4] = {128, 8, 8, false, 1, quantise_nibbles, run_nibbles},
-    [sinter_u4] = {128, 0, 0, false, 1, quantise_nibbles, run_nibbles},
-    [sinter_f4_e2m1] = {128, 0, 12, true, 0.5f, quantise_f4, run_f4},
-    [sinter_s8] = {64, 0x80, 128, false, 1, quantise_bytes, run_bytes},
-    [sinter_u8] = {64, 0, 0, false, 1, quantise_bytes, run_bytes},
+    [sinter_s4] = {128, 8, 8, false, 1, quantise_nibbles, encode_nibbles, run_nibbles},
+    [sinter_u4] = {128, 0, 0, false, 1, quantise_nibbles, encode_nibbles, run_nibbles},
+    [sinter_f4_e2m1] = {128, 0, 12, true, 0.5f, quantise_f4, encode_f4, run_f4},
+    [sinter_s8] = {64, 0x80, 128, false, 1, quantise_bytes, encode_bytes, run_bytes},
+    [sinter_u8] = {64, 0, 0, false, 1, quantise_bytes, encode_bytes, run_bytes},
 };
 
 const rows_table_t rows_table_avx512_vnni = {sizeof ops / sizeof *ops, ops, by_unit, by_unit_s32};
