@@ -584,6 +584,26 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     }
 }
 
+/* The first lines are on their way into the cache while A is loaded. */
+static void fetch_first(const rows_task_t *w)
+{
+    const rows_state_t *st = w->st;
+    const tile_src_t *b = &w->t.b;
+    const int64_t n = at_most(w->t.cols, st->ahead_lines);
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned char *p = b->data + (b->first + (w->t.n0 + i) * b->cs) * b->type->bits / 8;
+        for (int64_t at = 0; at < st->bytes; at += ROWS_CHUNK) {
+            __builtin_prefetch(p + at);
+        }
+    }
+    if (st->scale.bulk) {
+        fetch_groups(&st->scale, b->scale_first, w->t.n0, (int)n);
+    }
+    if (st->zp.bulk) {
+        fetch_groups(&st->zp, b->zp_first, w->t.n0, (int)n);
+    }
+}
+
 static void multiply(rows_task_t *w)
 {
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
@@ -623,6 +643,7 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
         matmul_seek(&w.t, i);
         if (i / m->n_panels != mat) {
             mat = i / m->n_panels;
+            fetch_first(&w);
             usable = load_rows(&w);
         }
         if (usable) {
