@@ -1,5 +1,5 @@
-/* Matmul with few and with some rows against the oracle: graphs drawn at random over types (codes on one or both sides), groups, layouts, modes and
- * sizes at which its kernels change their ways. SINTER_RANDOM_SEED makes others, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one. */
+/* Matmul with few and with some rows against the oracle: graphs drawn at random over types (codes on one or both sides), groups along K, N or
+ * both, layouts, modes and sizes at which its kernels change their ways. SINTER_RANDOM_SEED makes others, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +15,7 @@ enum { CASES = 500 };
 typedef struct weights {
     sinter_data_type_t type, scale, zp; /* undef: none */
     int64_t scale_group, zp_group;      /* along K; 0: all of it */
+    int64_t scale_cols, zp_cols;        /* along N; 0: all of it */
     int turned;                         /* [N, K]: contiguous along K */
     int one_scale, one_zp;              /* for all lines along K */
 } weights_t;
@@ -29,27 +30,37 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
                      : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u4, sinter_u8, sinter_u8, sinter_s32);
 }
 
-static weights_t choose_weights(fz_t *f, int64_t groups_of)
+/* The groups of zero points, usually those of the scales. */
+static int64_t other_group(fz_t *f, int64_t group)
 {
-    weights_t w = {.turned = fz_chance(f, 80)};
+    return fz_chance(f, 60) || group < 2 ? group : fz_chance(f, 50) ? 2 * group : group / 2;
+}
 
+/* Those along N change along K too, some of them with every row. */
+static weights_t choose_weights(fz_t *f, int turned, int64_t groups_of)
+{
+    weights_t w = {.turned = turned, .scale_group = groups_of};
+
+    w.scale_cols = turned ? 1 : FZ_ONE_OF(f, 1, 1, 1, 0, 6, 8, 16, 24, 32, 64, 128, 128, 256);
+    if (w.scale_cols != 1 && fz_chance(f, 70))
+        w.scale_group = FZ_ONE_OF(f, 1, 1, 1, 4, 12);
     w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8, sinter_u8,
                                            sinter_f8_e4m3, sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32);
     w.scale = (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0);
     w.zp = zp_type(f, w.type);
-    w.scale_group = groups_of;
-    w.zp_group = fz_chance(f, 60) || groups_of == 0 ? groups_of : fz_chance(f, 50) ? 2 * groups_of : groups_of / 2;
+    w.zp_group = other_group(f, w.scale_group);
+    w.zp_cols = fz_chance(f, 10) ? 0 : other_group(f, w.scale_cols);
     return w;
 }
 
 /* Rows of codes, with scales and zero points for all of them, for each or for groups along K. */
 static weights_t choose_codes(fz_t *f, int64_t groups_of)
 {
-    weights_t a = choose_weights(f, fz_chance(f, 40) ? 0 : groups_of);
+    weights_t a = choose_weights(f, 1, fz_chance(f, 40) ? 0 : groups_of);
 
     a.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_s8, sinter_u4, sinter_s4, sinter_f4_e2m1);
     a.zp = zp_type(f, a.type);
-    a.turned = 1;
+    a.zp_cols = 1;
     if (a.scale_group == 0)
         a.zp_group = fz_chance(f, 70) ? 0 : groups_of;
     a.one_scale = fz_chance(f, 30);
@@ -62,22 +73,24 @@ static int is_plain(sinter_data_type_t type)
     return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
 }
 
-/* The dims of scales or zero points, and what that makes a group along K. */
-static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, const int64_t *dims, int64_t group, int one)
+/* Scales or zero points of groups of `group` elements along K and `cols` along N, or of all that is not along K. */
+static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, const int64_t *dims, int64_t group, int64_t cols, int one)
 {
     int64_t own[FZ_MAX_RANK];
-    const int k = n - (w->turned ? 1 : 2);
+    const int k = n - (w->turned ? 1 : 2), column = 2 * n - 3 - k;
 
     for (int d = 0; d < n; d++)
         own[d] = one ? 1 : dims[d];
     own[k] = group ? dims[k] / group : 1;
+    if (!one && cols != 1)
+        own[column] = cols ? dims[column] / cols : 1;
     return fz_input(f, type, n, own);
 }
 
 static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n, const int64_t *dims)
 {
     int64_t shape[FZ_MAX_RANK];
-    const int k = n - (w->turned ? 1 : 2);
+    const int k = n - (w->turned ? 1 : 2), column = 2 * n - 3 - k;
     int in[3], x = fz_input(f, w->type, n, dims);
 
     if (fz_chance(f, 90)) {
@@ -89,14 +102,22 @@ static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n
     for (int d = 0; d < n; d++)
         shape[d] = w->one_scale ? dims[d] : 1;
     shape[k] = w->scale_group ? w->scale_group : dims[k];
+    if (!w->one_scale && w->scale_cols != 1)
+        shape[column] = w->scale_cols ? w->scale_cols : dims[column];
     in[0] = x;
-    in[1] = side(f, w, w->scale, n, dims, w->scale_group, w->one_scale);
+    in[1] = side(f, w, w->scale, n, dims, w->scale_group, w->scale_cols, w->one_scale);
     if (w->zp)
-        in[2] = side(f, w, w->zp, n, dims, w->zp_group, w->one_zp);
+        in[2] = side(f, w, w->zp, n, dims, w->zp_group, w->zp_cols, w->one_zp);
     x = fz_op(f, sinter_op_dynamic_dequantize, to, n, dims, w->zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
     fz_s64(f, sinter_op_attr_group_shape, (size_t)n, shape);
     return x;
+}
+
+/* A multiple of a group and of that twice as large; or some size. */
+static int64_t size_of(fz_t *f, int64_t group, int64_t most, int64_t other)
+{
+    return group > 1 ? 2 * group * (1 + fz_pick(f, (int)(most / (2 * group)) + 1)) : other;
 }
 
 static void build(fz_t *f)
@@ -104,14 +125,12 @@ static void build(fz_t *f)
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16,  sinter_fpmath_mode_bf16,
                                                  sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
     static const double odd[][FZ_VARIANTS] = {{0, 0, 0}, {0x1p-120, 0x1p-120, 0x1p-120}, {0x1p120, 0x1p120, 0x1p120}};
-    const int64_t group = FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256), whole = group ? 2 * group : 1;
-    const int64_t N = FZ_ONE_OF(f, 1, 2, 3, 4, 5, 15, 17, 33, 64, 67, 130, 259), M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 39);
-    const int64_t K = group ? whole * (1 + fz_pick(f, (int)(700 / whole) + 1))
-                            : FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577),
-                  E = FZ_ONE_OF(f, 1, 1, 3);
+    const weights_t w = choose_weights(f, fz_chance(f, 55), FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256));
+    const int64_t M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 39), E = FZ_ONE_OF(f, 1, 1, 3),
+                  N = size_of(f, w.scale_cols, 900, FZ_ONE_OF(f, 1, 2, 3, 4, 5, 15, 17, 33, 64, 67, 128, 130, 259, 386)),
+                  K = size_of(f, w.scale_group, 700, FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577));
     const int batch = fz_chance(f, 30), shared = fz_chance(f, 50), dynamic = fz_chance(f, 30);
     const sinter_data_type_t a_type = fz_float(f);
-    const weights_t w = choose_weights(f, group);
 
     f->mode = modes[fz_pick(f, 6)];
     f->apply_to_int = fz_chance(f, 90);
@@ -120,7 +139,7 @@ static void build(fz_t *f)
     const int64_t a_dims[3] = {batch && !shared ? E : 1, m, K}, w_dims[3] = {batch ? E : 1, w.turned ? N : K, w.turned ? K : N},
                   out[3] = {E, m, N};
     const int codes = fz_chance(f, 30);
-    weights_t rows = choose_codes(f, group);
+    weights_t rows = choose_codes(f, w.scale_group < 16 ? 0 : w.scale_group);
     rows.one_scale = rows.one_scale && !dynamic;
     const int a = codes ? dequantised(f, &rows, a_type, (int)n, a_dims + 3 - n) : fz_input(f, a_type, (int)n, a_dims + 3 - n);
     if (!codes && fz_chance(f, 10))

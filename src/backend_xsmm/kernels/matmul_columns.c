@@ -180,7 +180,7 @@ static bool bind_sides(const columns_config_t *c, sinter_cpu_isa_t isa, columns_
     const int64_t K = st->panel.K, N = st->panel.N;
     st->scale = side_of(b, false, isa);
     st->zp = side_of(b, true, isa);
-    st->by = !st->scale.bulk ? BY_NONE : st->zp.bulk ? BY_COLUMN_SHIFT : BY_COLUMN;
+    st->by = !st->scale.bulk ? BY_NONE : st->zp.bulk || f->bias ? BY_COLUMN_SHIFT : BY_COLUMN;
     st->unit = 1;
     if (!st->scale.bulk || (is_long(&st->scale, K) && is_long(&st->zp, K))) {
         return true;
@@ -313,6 +313,7 @@ typedef struct columns_task {
     int64_t last;                /* column of the range where the last chunk begins; it may be before the range */
     int64_t first;               /* the first column that is decoded: that of the range or that one */
     int64_t scale_line, zp_line; /* by column: the groups along K that are there, -1: none */
+    bool tame_a, tame_scale;     /* sums may be scaled */
 } columns_task_t;
 
 static int64_t chunk_begin(const columns_task_t *w, int c)
@@ -349,30 +350,58 @@ static void load_units(const columns_task_t *w, const columns_side_t *s, int64_t
     }
 }
 
-/* From the order of columns to that of places, chunk by chunk. */
-static void arrange(const columns_task_t *w, const float *from, float *to)
+/* No numbers, but for zero, below 2^-100 or from 2^100 on. */
+static bool is_tame(const float *x, int64_t n)
 {
-    const columns_floats_t *f = w->c->floats;
-    const tile_table_t *tile = tile_table(sinter_isa_avx2);
-    for (int c = 0; c < w->chunks; c++, to += f->elems) {
-        const float *src = from + chunk_begin(w, c) - w->first;
-        if (w->st->order[1] != 1) { /* element lane * vectors + vector */
-            tile->transpose(src, f->vectors, w->c->lanes, f->vectors, to, w->c->lanes);
-            continue;
-        }
-        for (int i = 0; i < f->elems; i += 8) {
-            memcpy(to + i, src + w->st->order[i], 8 * sizeof *to);
-        }
+    bool tame = true;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        tame = tame & (bits == 0 || bits - 0x0d800000 < 0x71800000 - 0x0d800000);
+    }
+    return tame;
+}
+
+/* Coefficients of one group along K, for all columns. False: some are not finite. */
+static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, const float *bias, float *to)
+{
+    const int n = (int)(w->t.cols - w->first), elems = w->c->floats->elems;
+    float *x = w->buf.natural;
+    bool finite = true;
+    if (s->bulk) {
+        load_units(w, s, first, line, w->t.n0 + w->first, 1, n, x);
+        x[n] = 0; /* a neighbour that is decoded */
+    } else {
+        memset(x, 0, (size_t)(n + 1) * sizeof *x);
+    }
+    for (int c = 0; c < w->chunks; c++) {
+        finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias, to + (size_t)c * (size_t)elems) && finite;
+    }
+    return finite;
+}
+
+static void load_scales(columns_task_t *w, int64_t line)
+{
+    if (line != w->scale_line) {
+        w->tame_scale = load_columns(w, &w->st->scale, w->t.b.scale_first, line, NULL, w->buf.scale);
+        w->scale_line = line;
     }
 }
 
-/* Coefficients of one group along K, for all columns. */
-static void load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, float *to)
+static void load_zps(columns_task_t *w, int64_t line)
 {
-    const int n = (int)(w->t.cols - w->first);
-    load_units(w, s, first, line, w->t.n0 + w->first, 1, n, w->buf.natural);
-    w->buf.natural[n] = 0;
-    arrange(w, w->buf.natural, to);
+    if (line != w->zp_line) {
+        load_columns(w, &w->st->zp, w->t.b.zp_first, line, w->c->floats->bias, w->buf.zp);
+        w->zp_line = line;
+    }
+}
+
+/* Rows from k on, at most n, that have the coefficients of a side in common. */
+static int rows_left(const columns_side_t *s, int64_t k, int n)
+{
+    const int64_t left = s->bulk ? s->k_group - k % s->k_group : n;
+    return left < n ? (int)left : n;
 }
 
 /* Rows k to k + n of B: those of each chunk, next to each other. */
@@ -399,29 +428,14 @@ static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t 
 /* Coefficients from row k of B on; gives how many of n rows they are for. */
 static int load_coefs(columns_task_t *w, int64_t k, int n, columns_sweep_t *sweep)
 {
-    const columns_state_t *st = w->st;
-    const tile_src_t *b = &w->t.b;
-    const columns_side_t *const sides[] = {&st->scale, &st->zp};
-    const int64_t firsts[] = {b->scale_first, b->zp_first};
-    float *const to[] = {w->buf.scale, w->buf.zp};
-    int64_t *const lines[] = {&w->scale_line, &w->zp_line};
-    sweep->scale = w->buf.scale;
-    sweep->zp = w->buf.zp;
-    sweep->pick = st->pick;
-    sweep->step = w->c->floats->elems / st->unit;
-    sweep->ld = (int64_t)w->chunks * sweep->step;
-    for (int i = 0; i < 2; i++) {
-        const columns_side_t *s = sides[i];
-        if (st->by == BY_CHUNK || st->by == BY_LANE) {
-            load_rows(w, s, firsts[i], k, n, sweep->ld, to[i]);
-        } else if (s->bulk) {
-            const int64_t line = k / s->k_group, left = (line + 1) * s->k_group - k;
-            if (line != *lines[i]) {
-                load_columns(w, s, firsts[i], line, to[i]);
-                *lines[i] = line;
-            }
-            n = left < n ? (int)left : n;
-        }
+    const columns_side_t *scale = &w->st->scale, *zp = &w->st->zp;
+    if (w->st->by == BY_CHUNK || w->st->by == BY_LANE) {
+        load_rows(w, scale, w->t.b.scale_first, k, n, sweep->ld, w->buf.scale);
+        load_rows(w, zp, w->t.b.zp_first, k, n, sweep->ld, w->buf.zp);
+    } else if (w->st->by != BY_NONE) {
+        load_scales(w, k / scale->k_group);
+        load_zps(w, zp->bulk ? k / zp->k_group : 0);
+        n = rows_left(zp, k, rows_left(scale, k, n));
     }
     return n;
 }
@@ -430,6 +444,10 @@ static int load_coefs(columns_task_t *w, int64_t k, int n, columns_sweep_t *swee
 static void load_a(columns_task_t *w, int64_t k, int kn)
 {
     matmul_load_a(&w->t, k, kn);
+    w->tame_a = true;
+    for (int r = 0; r < w->t.rows; r++) {
+        w->tame_a = is_tame(w->t.buf.a + (size_t)r * MM_LDA, kn) && w->tame_a;
+    }
     for (int r = 0, n; r < w->t.rows; r += n) {
         float *to = w->buf.a + (size_t)r * MM_K;
         n = rows_batch(w->t.rows - r);
@@ -447,19 +465,26 @@ static void add(columns_task_t *w, int64_t k, int kn)
     const tile_src_t *b = &w->t.b;
     const int bits = b->type->bits;
     const columns_floats_t *f = w->c->floats;
+    const columns_by_t by = w->st->by;
     const size_t sums = (size_t)w->chunks * (size_t)f->elems;
     columns_sweep_t sweep = {.stride = b->rs * bits / 8,
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
                              .ahead = b->rs * bits / 8 * COLUMNS_STEP,
-                             .values = w->st->values};
+                             .values = w->st->values,
+                             .scale = w->buf.scale,
+                             .zp = w->buf.zp,
+                             .ld = (int64_t)w->chunks * (f->elems / w->st->unit),
+                             .step = f->elems / w->st->unit,
+                             .pick = w->st->pick};
     for (int e = 0; e < kn; e += sweep.rows) {
         const int left = kn - e < COLUMNS_STEP ? kn - e : COLUMNS_STEP;
         sweep.rows = load_coefs(w, k + e, left, &sweep);
         sweep.codes = b->data + (b->first + (k + e) * b->rs + w->t.n0) * bits / 8;
+        const bool exact = (by == BY_COLUMN || by == BY_COLUMN_SHIFT) && !(w->tame_a && w->tame_scale);
         for (int r = 0, n; r < w->t.rows; r += n) {
             n = rows_batch(w->t.rows - r);
-            f->run[w->st->by](&sweep, n, w->buf.a + (size_t)r * MM_K + (size_t)(e * n), w->buf.acc + (size_t)r * sums);
+            f->run[exact ? BY_COLUMN_EXACT : by](&sweep, n, w->buf.a + (size_t)r * MM_K + (size_t)(e * n), w->buf.acc + (size_t)r * sums);
         }
     }
 }

@@ -4,7 +4,8 @@
  *   for each step of K:  for each chunk of the columns:  acc[chunk] += sum over the rows of the step of  a * ((code - zp) * scale)
  *
  * A chunk is one vector register of bytes. It is decoded into vectors of floats in whatever order of columns is cheapest, in which sums
- * stay until they are complete. Weights are the floats that dequantising gives, whatever A and the coefficients are. */
+ * stay until they are complete. Weights are the floats that dequantising gives; where a step has one scale for each column and neither
+ * A nor the scales could leave the range of floats by it, sums over the step are scaled instead. */
 #ifndef SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 #define SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 
@@ -21,8 +22,9 @@ enum {
 /* What scales and zero points are stored by. */
 typedef enum columns_by {
     BY_NONE,         /* numbers that are what they are */
-    BY_COLUMN,       /* [chunk][vector][lane], the same for all rows; zero points NULL: none */
-    BY_COLUMN_SHIFT, /* the same with zero points */
+    BY_COLUMN,       /* [chunk][vector][lane], the same for all rows; no zero points. Sums of codes are scaled, */
+    BY_COLUMN_SHIFT, /* with zero points, */
+    BY_COLUMN_EXACT, /* or weights are, each of its own */
     BY_CHUNK,        /* [row][ld], one for each chunk */
     BY_LANE,         /* [row][ld], `step` for each chunk: pick[class][lane] says which; 16 more may be read */
     COLUMNS_BYS
@@ -48,6 +50,9 @@ typedef struct columns_floats {
     int vectors, classes; /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common are a class */
     int unit;             /* a group along N is a multiple of so many columns wherever those along K are small; 0: no coefficients */
     int (*element)(int vector, int lane);
+    const float *bias; /* of each vector, to be added to zero points by column, which there must be then; NULL: none */
+    /* x of the columns of a chunk, to[vector][lane] = x + bias of the vector. False: some are not finite. */
+    bool (*arrange)(const float *x, const float *bias, float *to);
     /* acc[chunk][vector][row][lane] += for `rows` rows of A, 1, 2 or 4; a: [row of B][row]. Sparse. */
     void (*run[COLUMNS_BYS])(const columns_sweep_t *w, int rows, const float *a, float *acc);
 } columns_floats_t;
