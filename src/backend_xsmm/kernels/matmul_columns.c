@@ -274,7 +274,7 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
     one.rows = 1;
     const int64_t elems = c->floats->elems, unit = range_unit(c, m), all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
     const int64_t cols = all < most ? all : most, few = (all < unit ? all : unit) * COLUMNS_MOST;
-    const size_t coefs = (size_t)cols + WIDEST_CHUNK, sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
+    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK, sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
     size_t at = 0;
     out->acc = carve(base, &at, sums, sizeof(float));
     out->a = carve(base, &at, COLUMNS_MOST * MM_K, sizeof(float));
@@ -363,10 +363,13 @@ static bool is_tame(const float *x, int64_t n)
     return tame;
 }
 
-/* Coefficients of one group along K, for all columns. False: some are not finite. */
-static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, const float *bias, float *to)
+/* Coefficients of one group along K, for all columns; half of the codes of the step are fetched meanwhile. False: some are not finite. */
+static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, const float *bias,
+                         const columns_sweep_t *next, float *to)
 {
     const int n = (int)(w->t.cols - w->first), elems = w->c->floats->elems;
+    const int64_t bytes = elems * w->t.b.type->bits / 8;
+    const unsigned char *codes = next->codes + (s == &w->st->zp ? COLUMNS_STEP / 2 * next->stride : 0);
     float *x = w->buf.natural;
     bool finite = true;
     if (s->bulk) {
@@ -376,23 +379,26 @@ static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64
         memset(x, 0, (size_t)(n + 1) * sizeof *x);
     }
     for (int c = 0; c < w->chunks; c++) {
+        for (int k = 0; k < COLUMNS_STEP / 2; k++) {
+            __builtin_prefetch(codes + k * next->stride + c * bytes);
+        }
         finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias, to + (size_t)c * (size_t)elems) && finite;
     }
     return finite;
 }
 
-static void load_scales(columns_task_t *w, int64_t line)
+static void load_scales(columns_task_t *w, int64_t line, const columns_sweep_t *next)
 {
     if (line != w->scale_line) {
-        w->tame_scale = load_columns(w, &w->st->scale, w->t.b.scale_first, line, NULL, w->buf.scale);
+        w->tame_scale = load_columns(w, &w->st->scale, w->t.b.scale_first, line, NULL, next, w->buf.scale);
         w->scale_line = line;
     }
 }
 
-static void load_zps(columns_task_t *w, int64_t line)
+static void load_zps(columns_task_t *w, int64_t line, const columns_sweep_t *next)
 {
     if (line != w->zp_line) {
-        load_columns(w, &w->st->zp, w->t.b.zp_first, line, w->c->floats->bias, w->buf.zp);
+        load_columns(w, &w->st->zp, w->t.b.zp_first, line, w->c->floats->bias, next, w->buf.zp);
         w->zp_line = line;
     }
 }
@@ -426,15 +432,15 @@ static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t 
 }
 
 /* Coefficients from row k of B on; gives how many of n rows they are for. */
-static int load_coefs(columns_task_t *w, int64_t k, int n, columns_sweep_t *sweep)
+static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t *sweep)
 {
     const columns_side_t *scale = &w->st->scale, *zp = &w->st->zp;
     if (w->st->by == BY_CHUNK || w->st->by == BY_LANE) {
         load_rows(w, scale, w->t.b.scale_first, k, n, sweep->ld, w->buf.scale);
         load_rows(w, zp, w->t.b.zp_first, k, n, sweep->ld, w->buf.zp);
     } else if (w->st->by != BY_NONE) {
-        load_scales(w, k / scale->k_group);
-        load_zps(w, zp->bulk ? k / zp->k_group : 0);
+        load_scales(w, k / scale->k_group, sweep);
+        load_zps(w, zp->bulk ? k / zp->k_group : 0, sweep);
         n = rows_left(zp, k, rows_left(scale, k, n));
     }
     return n;
@@ -467,10 +473,12 @@ static void add(columns_task_t *w, int64_t k, int kn)
     const columns_floats_t *f = w->c->floats;
     const columns_by_t by = w->st->by;
     const size_t sums = (size_t)w->chunks * (size_t)f->elems;
+    const int distance = COLUMNS_AHEAD / (f->elems * bits / 8);
     columns_sweep_t sweep = {.stride = b->rs * bits / 8,
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
-                             .ahead = b->rs * bits / 8 * COLUMNS_STEP,
+                             .distance = distance < w->chunks ? distance : w->chunks,
+                             .next = b->rs * bits / 8 * COLUMNS_STEP,
                              .values = w->st->values,
                              .scale = w->buf.scale,
                              .zp = w->buf.zp,
@@ -479,8 +487,8 @@ static void add(columns_task_t *w, int64_t k, int kn)
                              .pick = w->st->pick};
     for (int e = 0; e < kn; e += sweep.rows) {
         const int left = kn - e < COLUMNS_STEP ? kn - e : COLUMNS_STEP;
-        sweep.rows = load_coefs(w, k + e, left, &sweep);
         sweep.codes = b->data + (b->first + (k + e) * b->rs + w->t.n0) * bits / 8;
+        sweep.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact = (by == BY_COLUMN || by == BY_COLUMN_SHIFT) && !(w->tame_a && w->tame_scale);
         for (int r = 0, n; r < w->t.rows; r += n) {
             n = rows_batch(w->t.rows - r);

@@ -14,7 +14,8 @@
 
 enum {
     COLUMNS_MOST = 16,   /* rows of A */
-    COLUMNS_STEP = 8,    /* rows of B that are swept at a time, at most */
+    COLUMNS_STEP = 16,   /* rows of B that are swept at a time, at most */
+    COLUMNS_AHEAD = 768, /* bytes of each of these that are prefetched: memory is that far away */
     COLUMNS_SUMS = 8192, /* of a range of columns, for all rows of A: they stay in the nearest cache */
     COLUMNS_GROUP = 16   /* least group along K whose coefficients are spread over columns once for all of its rows */
 };
@@ -36,7 +37,8 @@ typedef struct columns_sweep {
     int64_t stride;             /* bytes from row to row */
     int rows, chunks;
     int64_t last;        /* byte of a row where the last chunk begins: it may overlap the one before */
-    int64_t ahead;       /* bytes to what is prefetched */
+    int distance;        /* chunks that are prefetched ahead of their use, at most all of them; */
+    int64_t next;        /* bytes from a row to the one that those of the next step follow in */
     const float *values; /* of the 16 codes of a 4-bit type */
     const float *scale, *zp;
     int64_t ld;
