@@ -93,7 +93,7 @@ static int multiply(fz_t *f, const product_t *p)
         a_dims[0] = p->k;
     if (b_vector)
         b_dims[0] = p->k;
-    in[0] = operand(f, na, a_dims, percent / 5);
+    in[0] = operand(f, na, a_dims, percent / 3);
     in[1] = operand(f, nb, b_dims, percent);
     batch_dims = na > nb ? na - 2 : nb - 2;
     for (int d = 0; d < batch_dims; d++) {
