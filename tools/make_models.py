@@ -109,6 +109,13 @@ def matmul(codes, m, k, n, layer=linear):
     return g.output(layer(g, codes, g.input(codes.decoded, [m, k]), n, codes.decoded))
 
 
+def matmul_codes(m, k, n):
+    """Bytes with a scale and a zero point for each row times 4 bits: exact in integers whatever the fpmath mode."""
+    g = Graph()
+    x = dequantize(g, Codes("u8", "f32", "u8", k, "f32"), [m, k], 1)
+    return g.output(linear(g, Codes("s4", "f16", None, 128, "f32"), x, n, "f32"))
+
+
 def mx_operand(g, dtype, shape, named, transpose=False):
     """A matrix with its K last: MX in groups of 32 along K, or f32 in rows of the other dim."""
     if dtype == "f32":
@@ -274,6 +281,7 @@ def network_models():
         "matmul-int4-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336),
         "matmul-int4-4096x14336-g128-m128": matmul(INT4_G128, 128, 4096, 14336),
         "matmul-int4-kn-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336, linear_kn),
+        "matmul-u8-s4-4096x4096-g128": matmul_codes(1, 4096, 4096),
         "matmul-mxfp4-2880x2880": matmul(MXFP4, 1, 2880, 2880),
         "matmul-mxfp6-2880x2880": matmul(MXFP6, 1, 2880, 2880),
         "matmul-mxfp6-split-2880x2880": matmul(MXFP6_SPLIT, 1, 2880, 2880),
