@@ -230,6 +230,43 @@ static void selection(void)
     rig_free(&r);
 }
 
+/* Few rows: B's layout, type and size choose the kernel. */
+static void selection_of_rows(void)
+{
+    static const struct {
+        sinter_data_type_t type;
+        int64_t M, N;
+        bool turned;
+        const char *avx512, *avx2, *why;
+    } cases[] = {
+        {sinter_f32, 4, 64, false, "matmul_columns_f32_avx512", "matmul_columns_f32_avx2", "_avx512 refused: B is not contiguous along K"},
+        {sinter_f16, 16, 24, false, "matmul_columns_f32_avx2", "matmul_columns_f32_avx2", "fewer columns than a vector register has codes"},
+        {sinter_f32, 17, 64, false, "matmul_panel_f32_avx512", "matmul_panel_f32_avx2", "more than 16 rows share one B"},
+        {sinter_f32, 4, 64, true, "matmul_rows_f32_avx512", "matmul_rows_f32_avx2", "_avx512 refused: B is not contiguous along N"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig_t r;
+        const int64_t K = 40, N = cases[i].N, a_dims[] = {cases[i].M, K}, b_dims[] = {K, N}, out_dims[] = {cases[i].M, N};
+        const int64_t along_k[] = {1, K};
+        rig_init(&r, cap);
+        const int a = rig_value(&r, sinter_f32, 2, a_dims, NULL), out = rig_value(&r, sinter_f32, 2, out_dims, NULL);
+        const int b = rig_value(&r, cases[i].type, 2, b_dims, cases[i].turned ? along_k : NULL);
+        r.values[b].lt.layout_type = sinter_layout_type_strided;
+        memcpy(r.values[b].lt.strides, r.v[b].strides, sizeof r.v[b].strides);
+        step_t step = {.kind = STEP_MATMUL, .mode = sinter_fpmath_mode_strict};
+        step.p.matmul.a = step.p.matmul.b = (operand_t){.data = a, .scale = -1, .zp = -1};
+        step.p.matmul.b.data = b;
+        step.p.matmul.out_dims = out;
+        textbuf_t why;
+        text_init(&why, &r.plan.arena);
+        const kernel_t *k = kernel_select(&r.plan, &step, &why);
+        const char *want = cap >= sinter_isa_avx512 ? cases[i].avx512 : cap == sinter_isa_avx2 ? cases[i].avx2 : "matmul_panel_f32_generic";
+        rig_check(k != NULL && strcmp(k->name, want) == 0, "selected for few rows", k ? k->name : "none");
+        rig_check(cap < sinter_isa_avx512 || strstr(why.text, cases[i].why) != NULL, "refused for few rows", why.text);
+        rig_free(&r);
+    }
+}
+
 int main(void)
 {
     static const int64_t sizes[] = {1, 2, 3, 5, 7, 13, 16, 31, 33, 64, 65, 100};
@@ -247,6 +284,7 @@ int main(void)
     }
     bad_dims();
     selection();
+    selection_of_rows();
     printf("matmul: %d passed, %d failed\n", rig_passed, rig_failed);
     return rig_failed != 0;
 }

@@ -89,13 +89,13 @@ static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa
     if ((floats->unit > 0) != (b->scale >= 0) || (b->zp >= 0 && !is_small_int(plan, b->zp))) {
         return "B has codes without scales, scales without codes, or zero points of more than 8 bits";
     }
-    if (stride_of_b(plan, p, 1) != 1) {
+    if (stride_of_b(plan, p, 1) > 1) {
         return "B is not contiguous along N";
     }
     if (N >= 0 && N < floats->elems) {
         return "B has fewer columns than a vector register has codes";
     }
-    return along_k * dtype_traits(plan->values[b->data].lt.data_type)->bits % 8 != 0 ? "rows of B begin within bytes" : NULL;
+    return along_k > 0 && along_k * dtype_traits(plan->values[b->data].lt.data_type)->bits % 8 != 0 ? "rows of B begin within bytes" : NULL;
 }
 
 static const char *refuse_avx512(const plan_t *plan, const step_t *step)
