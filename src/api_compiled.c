@@ -337,8 +337,7 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
     }
     unsigned char *temps = m->base + scratch_round(cp->frame_bytes), *shared = temps + scratch_round(fm->temp_bytes);
     frame_data(&cp->plan, fm, fm->port_data, temps);
-    sinter_status_t status = frame_pack(&cp->plan, fm, cp);
-    status = status == sinter_success ? exec_prepare(&cp->plan, fm) : status;
+    const sinter_status_t status = exec_prepare(&cp->plan, fm, cp);
     if (status == sinter_success) {
         exec_run(&cp->plan, fm, shared, shared + fm->shared_bytes);
     }

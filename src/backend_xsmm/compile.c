@@ -188,6 +188,19 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
 
 /* ---- report ---------------------------------------------------------------------------------------------------------------------- */
 
+/* Operands that are read from the constant cache. */
+static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    const operand_t *b = step->kind == STEP_MATMUL ? &step->p.matmul.b : NULL;
+    for (int i = 0; i < 3 && b != NULL; i++) {
+        const int value = i == 0 ? b->data : i == 1 ? b->scale : b->zp;
+        if (value >= 0 && plan->values[value].kind == PV_PACKED) {
+            text_add(text, "  reads tensor %llu, which is constant, with dim %d contiguous: a copy in the constant cache\n",
+                     (unsigned long long)plan->values[value].lt.id, plan->values[value].along);
+        }
+    }
+}
+
 /* One line for each step, with a line behind it for each kernel that refused it. */
 static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes)
 {
@@ -203,11 +216,7 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         text_add(&text, "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n", s, step->kernel->name,
                  sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
                  step->note ? step->note : "");
-        const plan_value_t *b = step->kind == STEP_MATMUL ? &plan->values[step->p.matmul.b.data] : NULL;
-        if (b != NULL && b->kind == PV_PACKED) {
-            text_add(&text, "  reads tensor %llu, which is constant, with dim %d contiguous: a copy in the constant cache\n",
-                     (unsigned long long)b->lt.id, b->along);
-        }
+        report_packed(plan, step, &text);
         if (step->tail != NULL) {
             const bool split = step->tail->split != sinter_data_type_undef;
             text_add(&text, "  quantises its result to %s%s before it leaves the step\n",

@@ -31,10 +31,10 @@ static void fp_restore(unsigned old)
 #endif
 }
 
-sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm)
+sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *owner)
 {
     const unsigned old = fp_default();
-    sinter_status_t status = sinter_success;
+    sinter_status_t status = frame_pack(plan, fm, owner);
     for (int s = 0; s < plan->n_steps && status == sinter_success; s++) {
         const step_t *step = &plan->steps[s];
         if (step->kernel->prepare) {

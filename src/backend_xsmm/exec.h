@@ -6,8 +6,9 @@
 
 /* Threads OpenMP would use by default; reads, never sets. */
 int exec_default_threads(void);
-/* Every step's prepare, in the calling thread. Shapes are resolved and data pointers set. */
-sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm);
+/* Packed values and every step's prepare, in the calling thread. Shapes are resolved and data pointers set. owner: as in frame_pack, and as there
+ * frame_unpack must follow. */
+sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *owner);
 /* All steps, on fm->frame.threads threads. shared and each thread's scratch are 64-byte aligned and of fm's sizes. */
 void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch);
 

@@ -31,7 +31,7 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
 
 /* frame_shapes for packed values, whose bases have their dims and strides. */
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
-/* Takes packed values from the constant cache; where it has no room they become their bases. To be followed by frame_unpack, even if it fails. */
+/* Takes packed values from the constant cache (the copies of owner, the compiled partition); where it has no room they become their bases. To be followed by frame_unpack, even if it fails. */
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner);
 void frame_unpack(const plan_t *plan, frame_mem_t *fm);
 

@@ -18,16 +18,15 @@ static bool wants_copy(const plan_t *plan, const frame_mem_t *fm, int i)
     return some;
 }
 
-/* Lines along the dim begin cache lines; the other dims keep their order. */
+/* The other dims keep their order. */
 static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i)
 {
-    const int along = plan->values[i].along;
+    const int along = plan->values[i].along, line = plan->values[i].line;
     bound_t *b = &fm->v[i];
     *b = fm->v[plan->values[i].base];
     if (!wants_copy(plan, fm, i)) {
         return sinter_success;
     }
-    const int64_t line = 64 * 8 / dtype_traits(b->dtype)->bits;
     int64_t stride = (b->dims[along] + line - 1) / line * line;
     b->strides[along] = 1;
     for (int d = b->ndims - 1; d >= 0; d--) {

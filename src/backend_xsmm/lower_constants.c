@@ -24,18 +24,31 @@ static bool is_along(const plan_t *plan, int value, int dim)
     return v->kind == PV_INPUT && lt_strides_known(&v->lt) && v->lt.strides[dim] == 1;
 }
 
+/* The value packed along dim, with lines that begin at multiples of so many elements, or itself. lower_memory has left room for three of each
+ * MatMul. */
+static int pack(plan_t *plan, int value, int dim, int line)
+{
+    const int ndims = value < 0 ? 0 : plan->values[value].lt.ndims;
+    if (ndims < 2 || dim < ndims - 2 || !is_constant(plan, value) || is_along(plan, value, dim)) {
+        return value;
+    }
+    plan_value_t *packed = &plan->values[plan->n_values];
+    *packed = (plan_value_t){.kind = PV_PACKED, .lt = plan->values[value].lt, .port = -1, .base = value, .along = dim, .line = line};
+    packed->lt.layout_type = sinter_layout_type_any;
+    return plan->n_values++;
+}
+
 void lower_constants(plan_t *plan)
 {
     for (int s = 0; s < plan->n_steps; s++) {
         step_t *step = &plan->steps[s];
         const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1;
-        if (dim < 0 || !is_constant(plan, step->p.matmul.b.data) || is_along(plan, step->p.matmul.b.data, dim)) {
+        if (dim < 0) {
             continue;
         }
-        plan_value_t *packed = &plan->values[plan->n_values]; /* lower_memory has left room for one of each MatMul */
-        *packed = (plan_value_t){
-            .kind = PV_PACKED, .lt = plan->values[step->p.matmul.b.data].lt, .port = -1, .base = step->p.matmul.b.data, .along = dim};
-        packed->lt.layout_type = sinter_layout_type_any;
-        step->p.matmul.b.data = plan->n_values++;
+        operand_t *b = &step->p.matmul.b;
+        b->data = pack(plan, b->data, dim, 64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
+        b->scale = pack(plan, b->scale, b->scale_dim[dim], 1);
+        b->zp = b->zp < 0 ? b->zp : pack(plan, b->zp, b->zp_dim[dim], 1);
     }
 }

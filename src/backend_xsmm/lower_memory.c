@@ -155,11 +155,11 @@ sinter_status_t lower_memory(lowering_t *lo)
     plan_t *plan = lo->plan;
     plan->n_values = g->n_values;
     lo->cap_values = g->n_values;
-    /* Two hidden values for each view, two kinds of two constants for each quantising node, a packed value for each MatMul. */
+    /* Two hidden values for each view, two kinds of two constants for each quantising node, three packed values for each MatMul. */
     for (int i = 0; i < g->n_nodes; i++) {
         lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
                           : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4
-                                                                                   : g->nodes[i].kind == sinter_op_matmul;
+                                                                                   : g->nodes[i].kind == sinter_op_matmul ? 3 : 0;
     }
     plan->values = ARENA_NEW(&plan->arena, plan_value_t, lo->cap_values);
     plan->view_order = ARENA_NEW(&plan->arena, int, lo->cap_values);

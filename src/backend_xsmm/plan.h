@@ -121,7 +121,7 @@ typedef struct plan_value {
     lt_t lt;          /* what is known at compile */
     int port;         /* VIEW that is no graph value: the graph value whose dims it has */
     int base;         /* VIEW, PACKED: the value looked at */
-    int along;        /* PACKED */
+    int along, line;  /* PACKED: lines along that dim begin at multiples of so many elements */
     const node_t *op; /* VIEW: StaticReshape or StaticTranspose that made this from base, or base from this if inverse */
     bool inverse;
     const void *data; /* CONST */
