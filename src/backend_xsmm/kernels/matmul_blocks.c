@@ -338,13 +338,13 @@ static void pack(const matmul_task_t *t, const tile_src_t *codes, int64_t k, int
     }
 }
 
-/* The same of one block without a detour by floats. */
-static void pack_codes(const matmul_task_t *t, int64_t k, int n, int i, int64_t c, int cols)
+/* The same without a detour by floats. */
+static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int cols)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
-    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n, st->table, buf->zp + i * BLOCKS_STRIP,
-                             buf->times, buf->b.byte + i * st->block * BLOCKS_STRIP, buf->b.start + i * BLOCKS_STRIP);
+    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n, st->block, st->table, buf->zp,
+                             buf->times, buf->b.byte, buf->b.start);
 }
 
 /* kn elements of the strip at column c of the panel. False: some coefficients are not for integers. */
@@ -362,8 +362,8 @@ static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
     for (int at = 0; at < kn && !direct; at += some) {
         pack(t, &codes, k + at, (int)at_most(kn - at, some), at / st->block, t->n0 + c, cols);
     }
-    for (int at = 0, i = 0; at < kn && direct; at += st->block, i++) {
-        pack_codes(t, k + at, (int)at_most(kn - at, st->block), i, t->n0 + c, cols);
+    if (direct) {
+        pack_codes(t, k, kn, t->n0 + c, cols);
     }
     return true;
 }

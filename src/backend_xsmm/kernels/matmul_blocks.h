@@ -50,8 +50,9 @@ typedef struct blocks_table {
     void (*encode)(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias, const blocks_a_t *to);
     /* byte and start = times * (sum of w) of one block, from rows of BLOCKS_STRIP values: w = value * by - offset, 0 up to a multiple of 4 rows. */
     void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte, int32_t *start);
-    /* The same of codes of 4 bits in columns, so many bytes apart, that are contiguous along K; w = table[code] - zp. n: a multiple of 8. */
-    void (*pack_codes)(const unsigned char *p, int64_t stride, int columns, int n, const int8_t *table, const float *zp, int32_t times,
+    /* The same of codes of 4 bits in columns, so many bytes apart, that are contiguous along K, in blocks, zp and start being [block][column];
+     * w = table[code] - zp. n, block: multiples of 8. */
+    void (*pack_codes)(const unsigned char *p, int64_t stride, int columns, int n, int block, const int8_t *table, const float *zp, int32_t times,
                        int8_t *byte, int32_t *start);
     /* c[row][column] += the products of n elements of K. */
     void (*product)(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc);

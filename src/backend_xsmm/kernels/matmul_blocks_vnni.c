@@ -140,38 +140,90 @@ TARGET static void pack(const float *x, int n, float by, float offset, int32_t t
     }
 }
 
-/* Sixteen columns. */
-OP void pack_lanes(const unsigned char *p, vi at, __mmask16 there, int n, vi table, vi zp, int32_t times, int8_t *byte, int32_t *start)
+/* out[i]: lane c is dword i of row c. */
+OP void transpose_dwords(const vi *row, vi *out)
 {
-    const vi low = _mm512_set1_epi8(15);
-    vi sum = _mm512_setzero_si512();
-    for (int k = 0; k < n; k += 8, p += 4, byte += 8 * BLOCKS_STRIP) {
-        const vi x = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, at, p, 1);
-        const vi even = _mm512_shuffle_epi8(table, _mm512_and_si512(x, low));
-        const vi odd = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(x, 4), low));
-        const vf ab = _mm512_castsi512_ps(_mm512_unpacklo_epi8(even, odd)), cd = _mm512_castsi512_ps(_mm512_unpackhi_epi8(even, odd));
-        const vi first = _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0x88)), last = _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0xdd));
-        const vi w[2] = {_mm512_maskz_sub_epi8(_mm512_movepi8_mask(_mm512_movm_epi32(there)), first, zp),
-                         _mm512_maskz_sub_epi8(_mm512_movepi8_mask(_mm512_movm_epi32(there)), last, zp)};
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            _mm512_store_si512(byte + i * 4 * BLOCKS_STRIP, w[i]);
-            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), w[i]);
-        }
+    vi pair[16], quad[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        pair[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
+        pair[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
     }
-    _mm512_store_si512(start, _mm512_mullo_epi32(sum, _mm512_set1_epi32(times)));
+    UNROLL
+    for (int i = 0; i < 16; i += 4) { /* 128-bit lane l of quad[i + j]: dword 4 l + j of rows i ... i + 3 */
+        quad[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
+        quad[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
+        quad[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
+        quad[i + 3] = _mm512_unpackhi_epi64(pair[i + 1], pair[i + 3]);
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        const vi low_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x44), high_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xee);
+        const vi low_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x44), high_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xee);
+        out[j] = _mm512_shuffle_i32x4(low_a, low_b, 0x88);
+        out[4 + j] = _mm512_shuffle_i32x4(low_a, low_b, 0xdd);
+        out[8 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0x88);
+        out[12 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0xdd);
+    }
 }
 
-TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, const int8_t *table, const float *zp,
+/* Eight codes of each of sixteen columns. */
+OP vi pack_dword(vi x, vi table, vi zp, __mmask64 there, vi sum, int8_t *byte)
+{
+    const vi low = _mm512_set1_epi8(15);
+    const vi even = _mm512_shuffle_epi8(table, _mm512_and_si512(x, low));
+    const vi odd = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(x, 4), low));
+    const vf ab = _mm512_castsi512_ps(_mm512_unpacklo_epi8(even, odd)), cd = _mm512_castsi512_ps(_mm512_unpackhi_epi8(even, odd));
+    const vi first = _mm512_maskz_sub_epi8(there, _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0x88)), zp);
+    const vi last = _mm512_maskz_sub_epi8(there, _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0xdd)), zp);
+    const vi ones = _mm512_set1_epi8(1);
+    _mm512_store_si512(byte, first);
+    _mm512_store_si512(byte + 4 * BLOCKS_STRIP, last);
+    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, ones, first), ones, last);
+}
+
+OP vi zp_bytes(const float *zp)
+{
+    const vi z = _mm512_and_si512(_mm512_cvtps_epi32(_mm512_loadu_ps(zp)), _mm512_set1_epi32(255));
+    return _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101));
+}
+
+/* Sixteen columns, in whole cache lines: where lines are some power of two apart, few of them stay in the first cache at once. */
+OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, int block, vi table, const float *zp, int32_t times,
+                   int8_t *byte, int32_t *start)
+{
+    const __mmask64 there = _mm512_movepi8_mask(_mm512_movm_epi32(lanes(columns)));
+    int end = least(block, n);
+    vi sum = _mm512_setzero_si512(), z = zp_bytes(zp);
+    for (int line = 0; line < n; line += 128) {
+        const int left = least(n - line, 128);
+        const __mmask64 some = left == 128 ? ~0ull : (1ull << left / 2) - 1;
+        vi row[16], x[16];
+        UNROLL
+        for (int i = 0; i < 16; i++) {
+            row[i] = _mm512_maskz_loadu_epi8(i < columns ? some : 0, p + (i < columns ? i : 0) * stride + line / 2);
+        }
+        transpose_dwords(row, x);
+        for (int k = line; k < line + left; k += 8, byte += 8 * BLOCKS_STRIP) {
+            sum = pack_dword(x[(k - line) / 8], table, z, there, sum, byte);
+            if (k + 8 == end) {
+                _mm512_store_si512(start, _mm512_mullo_epi32(sum, _mm512_set1_epi32(times)));
+                sum = _mm512_setzero_si512();
+                start += BLOCKS_STRIP;
+                zp += BLOCKS_STRIP;
+                z = end < n ? zp_bytes(zp) : z;
+                end = least(end + block, n);
+            }
+        }
+    }
+}
+
+TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, int block, const int8_t *table, const float *zp,
                               int32_t times, int8_t *byte, int32_t *start)
 {
     const vi values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
-    const vi lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const vi at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)stride));
     for (int v = 0; v < VECTORS; v++, p += 16 * stride) {
-        const vi z = _mm512_and_si512(_mm512_cvtps_epi32(_mm512_loadu_ps(zp + v * 16)), _mm512_set1_epi32(255));
-        pack_lanes(p, at, lanes(least(columns - v * 16, 16)), n, values, _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101)), times,
-                   byte + v * 64, start + v * 16);
+        pack_lanes(p, stride, least(columns - v * 16, 16), n, block, values, zp + v * 16, times, byte + v * 64, start + v * 16);
     }
 }
 
