@@ -11,14 +11,6 @@
 
 #include "../graph/quant.h"
 
-/* What the scales are made from, and how. */
-typedef struct quant_formula {
-    quant_kind_t kind;
-    float elem_max, elem_min; /* of the codes' type */
-    double scale_max;         /* of the scales' type */
-    float tensor_scale;       /* dynamic_nv; else 1 */
-} quant_formula_t;
-
 /* Scales or zero points of a run: element i has x[(phase + i) / group]. Groups of more than one element and their phases are multiples of
  * QUANT_GROUP; QUANT_ONE: x[0] for all. */
 typedef struct quant_param {
@@ -58,11 +50,6 @@ typedef struct quant_rows {
     void (*stream)(unsigned char *to, const unsigned char *from, size_t bytes);
     void (*stream_end)(void);
 } quant_rows_t;
-
-static inline int quant_by_powers(quant_kind_t kind)
-{
-    return kind == QUANT_DYNAMIC_MX || kind == QUANT_DYNAMIC_MX_RCEIL;
-}
 
 /* The best table at or below isa (the plan's, which the machine has). */
 const quant_rows_t *quant_rows(sinter_cpu_isa_t isa);

@@ -56,6 +56,23 @@ enum { DTYPE_GROUP = 16 };
 typedef void dtype_stream_t(const unsigned char *p, int64_t n, const dtype_groups_t *groups, unsigned char *to);
 enum { DTYPE_STREAM = 32 };
 
+/* Blocks of DTYPE_BLOCK consecutive elements on their way to codes with scales of their own, read once. */
+typedef struct dtype_blocks {
+    const struct quant_formula *formula; /* neither dynamic_asymmetric nor dynamic_nv */
+    sinter_data_type_t from;             /* of the source: f32, f16 or bf16 */
+    sinter_data_type_t scale_type;
+    int scale_bytes;
+    int size;                            /* of a group: 16, 32, 64 or 128 */
+    const unsigned char *x;
+    unsigned char *codes;
+    bool past;            /* codes are aligned to cache lines and go past the caches: a fence before other threads may look */
+    unsigned char *scale; /* one for each group */
+    int64_t n;            /* blocks */
+} dtype_blocks_t;
+enum { DTYPE_BLOCK = 128 };
+/* Returns how many blocks were done: it stops at one whose extremes or scales are infinite or NaN. */
+typedef int64_t dtype_quantise_t(const dtype_blocks_t *b);
+
 /* Runs of consecutive elements (stride 1), at the speed of the ISA: the same results as the codec, bit for bit. */
 typedef struct dtype_bulk {
     void (*load)(const void *base, int64_t first, int64_t n, float *dst);
@@ -67,6 +84,8 @@ typedef struct dtype_bulk {
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
     /* The function for results of a type; NULL if there is none. May be NULL. */
     dtype_stream_t *(*stream_scaled)(sinter_data_type_t type);
+    /* The function for scales of a type; NULL if there is none. May be NULL. */
+    dtype_quantise_t *(*quantise)(sinter_data_type_t scale);
 } dtype_bulk_t;
 /* The best functions at or below isa, which the machine must have. Never NULL for a data type, nor are functions but the scaled ones. */
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);

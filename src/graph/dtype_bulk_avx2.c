@@ -82,6 +82,11 @@ OP vf vf_clamp(vf x, float low, float high)
 {
     return _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high));
 }
+/* min(|x|, high) */
+OP vf vf_magnitude(vf x, float high)
+{
+    return _mm256_min_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), _mm256_set1_ps(high));
+}
 OP vf vf_round(vf x)
 {
     return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -105,6 +110,11 @@ OP vm vu_eq(vu a, vu b)
 OP vu vu_select(vm m, vu a, vu b)
 {
     return (vu)_mm256_blendv_epi8((__m256i)b, (__m256i)a, m);
+}
+/* Bits of a where mask has ones, else of b. */
+OP vu vu_merge(uint32_t mask, vu a, vu b)
+{
+    return (a & mask) | (b & ~mask);
 }
 OP vu vu_max(vu a, vu b)
 {

@@ -63,6 +63,11 @@ OP vf vf_clamp(vf x, float low, float high)
 {
     return _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(low)), _mm512_set1_ps(high));
 }
+/* min(|x|, high) */
+OP vf vf_magnitude(vf x, float high)
+{
+    return _mm512_range_ps(x, _mm512_set1_ps(high), 0xA);
+}
 OP vf vf_round(vf x)
 {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -86,6 +91,11 @@ OP vm vu_eq(vu a, vu b)
 OP vu vu_select(vm m, vu a, vu b)
 {
     return (vu)_mm512_mask_mov_epi32((__m512i)b, m, (__m512i)a);
+}
+/* Bits of a where mask has ones, else of b. */
+OP vu vu_merge(uint32_t mask, vu a, vu b)
+{
+    return (vu)_mm512_ternarylogic_epi32((__m512i)a, (__m512i)b, _mm512_set1_epi32((int)mask), 0xE4);
 }
 OP vu vu_max(vu a, vu b)
 {
@@ -187,6 +197,7 @@ OP vf nibbles_16(__m256i values, const unsigned char *p)
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(words, _mm512_broadcast_i64x4(values)));
 }
 
+#define BLOCKS
 #define BULK_TABLE dtype_bulk_avx512
 #include "dtype_bulk_simd.inc"
 

@@ -1,5 +1,6 @@
 /* DynamicQuantize steps that compute scales (and zero points) from the data. A unit (dynquant.h) is walked twice: once for the extremes of
- * its groups, once to quantise its elements with the stored scales; units are of a size that the second walk finds in the caches. Formulas:
+ * its groups, once to quantise its elements with the stored scales; units are of a size that the second walk finds in the caches. Short
+ * groups side by side need one walk where the codes' type has a function for blocks of them, which stay in registers. Formulas:
  *
  *   mx          S = 2^(floor(log2 amax) - emax), from the bits of amax           q = elem(x / S)
  *   mx_rceil    S = amax / max rounded up to a power of two                      q = elem(x / S)
@@ -36,6 +37,7 @@ typedef struct dynquant_state {
     quant_formula_t formula;
     bool narrow;
     quant_widen16_t *straight; /* measures elements of 16 bits where they do not become a row of floats first; else NULL */
+    dtype_quantise_t *blocks;  /* takes whole units that are one row; else NULL */
     int64_t ahead; /* from a column of a unit to that of the next one */
 } dynquant_state_t;
 
@@ -94,6 +96,21 @@ static quant_widen16_t *goes_straight(const dynquant_state_t *st)
     return s->in.dtype == sinter_f16 ? st->fn->widen_f16 : s->in.dtype == sinter_bf16 ? st->fn->widen_bf16 : NULL;
 }
 
+/* Units that are runs of blocks: groups of a few vectors side by side. */
+static dtype_quantise_t *takes_blocks(const dynquant_state_t *st)
+{
+    const quant_space_t *s = &st->s;
+    const int64_t size = s->column.n;
+    const sinter_data_type_t in = s->in.dtype;
+    const bool one_factor = st->formula.kind != QUANT_DYNAMIC_ASYMMETRIC && st->formula.kind != QUANT_DYNAMIC_NV;
+    const bool floats = in == sinter_f32 || in == sinter_f16 || in == sinter_bf16;
+    const bool dense = s->column.in == 1 && s->column.out == 1 && s->group.in == size && s->group.out == size && s->group.scale == 1;
+    if (!floats || !dense || s->split || s->rows != 1 || !one_factor || st->out->quantise == NULL) {
+        return NULL;
+    }
+    return size == 16 || size == 32 || size == 64 || size == 128 ? st->out->quantise(s->scale.dtype) : NULL;
+}
+
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
 
 static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
@@ -118,6 +135,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
                                     .elem_min = (float)elem->min,
                                     .scale_max = dtype_traits(st->s.scale.dtype)->max,
                                     .tensor_scale = 1};
+    st->blocks = takes_blocks(st);
     if (p->tensor_scale >= 0) {
         const bound_t *t = &frame->v[p->tensor_scale];
         dtype_bulk(t->dtype, isa)->load(t->data, 0, 1, &st->formula.tensor_scale);
@@ -510,6 +528,53 @@ static place_t place_of(const quant_space_t *s, const int64_t *at)
     return u;
 }
 
+static void one_unit(const dynquant_state_t *st, const place_t *u, scratch_t *m)
+{
+    measure(st, u, 0, st->s.rows * st->s.pieces, m);
+    derive(st, u, true, m);
+    quantise(st, u, 0, st->s.rows * st->s.pieces, m);
+}
+
+static place_t groups_of(const quant_space_t *s, const place_t *u, int64_t from, int64_t n)
+{
+    return (place_t){.in = u->in + from * s->group.in,
+                     .out = u->out + from * s->group.out,
+                     .scale = u->scale + from * s->group.scale,
+                     .groups = n};
+}
+
+/* A unit by blocks. Those that hold what is no number, and what does not fill one, go the usual way. */
+static void unit_by_blocks(const dynquant_state_t *st, const place_t *u, scratch_t *m)
+{
+    const quant_space_t *s = &st->s;
+    const bool whole = u->out % dtype_traits(s->out.dtype)->block_elems == 0;
+    const int64_t size = s->column.n, each = DTYPE_BLOCK / size, n = whole ? u->groups / each : 0;
+    const int in_bytes = dtype_traits(s->in.dtype)->block_bytes, scale_bytes = dtype_traits(s->scale.dtype)->block_bytes;
+    dtype_blocks_t b = {.formula = &st->formula,
+                        .from = s->in.dtype,
+                        .scale_type = s->scale.dtype,
+                        .scale_bytes = scale_bytes,
+                        .size = (int)size};
+    int64_t done = 0;
+    while (done < n) {
+        const place_t at = groups_of(s, u, done * each, each);
+        b.codes = s->out.data + code_bytes(s, at.out);
+        b.past = s->stream && (uintptr_t)b.codes % CACHE_LINE == 0;
+        b.x = s->in.data + at.in * in_bytes;
+        b.scale = s->scale.data + at.scale * scale_bytes;
+        b.n = n - done;
+        done += st->blocks(&b);
+        if (done < n) {
+            const place_t special = groups_of(s, u, done++ * each, each);
+            one_unit(st, &special, m);
+        }
+    }
+    if (done * each < u->groups) {
+        const place_t rest = groups_of(s, u, done * each, u->groups - done * each);
+        one_unit(st, &rest, m);
+    }
+}
+
 /* A box of units. */
 static void one_item(const dynquant_state_t *st, const int64_t *item, scratch_t *m)
 {
@@ -525,9 +590,11 @@ static void one_item(const dynquant_state_t *st, const int64_t *item, scratch_t 
             at[a] = item[a] * s->item[a] + within[a];
         }
         const place_t u = place_of(s, at);
-        measure(st, &u, 0, s->rows * s->pieces, m);
-        derive(st, &u, true, m);
-        quantise(st, &u, 0, s->rows * s->pieces, m);
+        if (st->blocks != NULL) {
+            unit_by_blocks(st, &u, m);
+        } else {
+            one_unit(st, &u, m);
+        }
     }
 }
 
