@@ -26,6 +26,34 @@ int64_t matmul_known_rows(const plan_t *plan, const step_t *step)
     return ndims < 2 ? -1 : rows;
 }
 
+int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end)
+{
+    const plan_value_t *v = &plan->values[step->p.matmul.b.data];
+    const bool known = v->kind != PV_VIEW && v->lt.ndims >= 2 && lt_strides_known(&v->lt);
+    return known ? v->lt.strides[v->lt.ndims - (step->p.matmul.trans_b ? 3 - from_end : from_end)] : -1;
+}
+
+const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder, bool scaled)
+{
+    const dtype_traits_t *zp = b->zp < 0 ? NULL : dtype_traits(plan->values[b->zp].lt.data_type);
+    if (!decoder || b->split != sinter_data_type_undef) {
+        return "no decoder for the data type of B";
+    }
+    return scaled != (b->scale >= 0) || (zp != NULL && (zp->cls != DTYPE_INT || zp->bits > 8))
+               ? "B has codes without scales, scales without codes, or zero points of more than 8 bits"
+               : NULL;
+}
+
+bool matmul_on_bytes(const tile_operand_t *b, int64_t stride, int64_t lines)
+{
+    const int bits = b->base.type->bits;
+    bool ok = stride * bits % 8 == 0 || lines == 1;
+    for (int d = 0; d + 2 < b->ndims; d++) {
+        ok = ok && (b->dims[d] == 1 || b->stride[d] * bits % 8 == 0);
+    }
+    return ok;
+}
+
 static int height_for(int rows)
 {
     int h = 0;
@@ -84,6 +112,13 @@ const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, 
     const char *why = make_kernels(c, rows, isa);
     c->jit = why == NULL;
     return why;
+}
+
+const char *matmul_configure_best(const plan_t *plan, const step_t *step, matmul_config_t *c)
+{
+    const bool bf16 = refuse_bf16_products(plan, step) == NULL, integers = blocks_refuse(plan, step) == NULL;
+    const char *why = matmul_configure(plan, step, bf16, integers, c);
+    return bf16 && why != NULL ? matmul_configure(plan, step, false, integers, c) : why;
 }
 
 void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, const char *why)

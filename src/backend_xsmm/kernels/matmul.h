@@ -67,6 +67,11 @@ typedef struct matmul_state {
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } matmul_state_t;
 
+static inline int64_t common_divisor(int64_t a, int64_t b)
+{
+    return b ? common_divisor(b, a % b) : a;
+}
+
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct matmul_buffers {
     float *a, *b, *acc;
@@ -94,11 +99,19 @@ typedef struct matmul_task {
 /* For kernels that have other ways besides panels; state begins with a matmul_state_t, step->jit with a matmul_config_t. */
 /* integers: where blocks_refuse has nothing against them. NULL, or why there is no JIT kernel. */
 const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers, matmul_config_t *c);
+/* With bf16 products where the mode allows them and there is a kernel, and integers where they are not refused. */
+const char *matmul_configure_best(const plan_t *plan, const step_t *step, matmul_config_t *c);
 /* For the report, with what matmul_configure returned. */
 void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, const char *why);
 /* The operands and dims of st alone, from what is known before data is. */
 sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st);
 sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
+/* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not known. */
+int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end);
+/* Why a kernel that reads B straight from its codes does not: whether it has a decoder for the type, and whether that is for codes with scales. */
+const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder, bool scaled);
+/* Lines of B, so many elements apart, and its matrices start at whole bytes. */
+bool matmul_on_bytes(const tile_operand_t *b, int64_t stride, int64_t lines);
 int64_t matmul_known_rows(const plan_t *plan, const step_t *step); /* that share one B; -1: not known at compile */
 /* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);

@@ -97,15 +97,10 @@ static int longest_block(int64_t n)
     return 0;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    return b ? gcd(b, a % b) : a;
-}
-
 /* Elements of K with one coefficient each, of these groups and of other ones; 0: all. */
 static int64_t common_group(int64_t others, const void *type, int64_t stride, int64_t group, int64_t K)
 {
-    return type == NULL || stride == 0 || group >= K ? others : gcd(others, group);
+    return type == NULL || stride == 0 || group >= K ? others : common_divisor(others, group);
 }
 
 /* The groups of both operands along K. */

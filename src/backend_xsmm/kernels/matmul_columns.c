@@ -60,36 +60,20 @@ static const columns_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *pla
     return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
 }
 
-static bool is_small_int(const plan_t *plan, int value)
-{
-    const dtype_traits_t *t = dtype_traits(plan->values[value].lt.data_type);
-    return t->cls == DTYPE_INT && t->bits <= 8;
-}
-
-/* The stride of B along its dim `from_end` as it is multiplied, -1 if it is not known. */
-static int64_t stride_of_b(const plan_t *plan, const matmul_params_t *p, int from_end)
-{
-    const plan_value_t *v = &plan->values[p->b.data];
-    const bool known = v->kind != PV_VIEW && v->lt.ndims >= 2 && lt_strides_known(&v->lt);
-    return known ? v->lt.strides[v->lt.ndims - (p->trans_b ? 3 - from_end : from_end)] : -1;
-}
-
 static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa_t isa)
 {
     const matmul_params_t *p = &step->p.matmul;
     const operand_t *b = &p->b;
     const columns_floats_t *floats = floats_of(isa, plan, b->data);
-    const int64_t N = known_dim(plan, p->out_dims, 1), along_k = stride_of_b(plan, p, 2);
+    const int64_t N = known_dim(plan, p->out_dims, 1), along_k = matmul_stride_of_b(plan, step, 2);
     if (matmul_known_rows(plan, step) > COLUMNS_MOST) {
         return "more than 16 rows share one B";
     }
-    if (!floats || b->split != sinter_data_type_undef) {
-        return "no decoder for the data type of B";
+    const char *why = matmul_refuse_b(plan, b, floats != NULL, floats && floats->unit > 0);
+    if (why != NULL) {
+        return why;
     }
-    if ((floats->unit > 0) != (b->scale >= 0) || (b->zp >= 0 && !is_small_int(plan, b->zp))) {
-        return "B has codes without scales, scales without codes, or zero points of more than 8 bits";
-    }
-    if (stride_of_b(plan, p, 1) > 1) {
+    if (matmul_stride_of_b(plan, step, 1) > 1) {
         return "B is not contiguous along N";
     }
     if (N >= 0 && N < floats->elems) {
@@ -115,11 +99,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
         return sinter_out_of_memory;
     }
     textbuf_t note;
-    const bool bf16 = refuse_bf16_products(plan, step) == NULL, integers = blocks_refuse(plan, step) == NULL;
-    const char *why = matmul_configure(plan, step, bf16, integers, &c->panel);
-    if (bf16 && why != NULL) {
-        why = matmul_configure(plan, step, false, integers, &c->panel);
-    }
+    const char *why = matmul_configure_best(plan, step, &c->panel);
     c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
     c->lanes = columns_table(step->kernel->isa)->lanes;
     text_init(&note, &plan->arena);
@@ -136,22 +116,6 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 }
 
 /* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
-
-/* Every row starts at a whole byte. */
-static bool rows_on_bytes(const tile_operand_t *b)
-{
-    const int bits = b->base.type->bits;
-    bool ok = b->base.rs * bits % 8 == 0 || b->dims[b->ndims - 2] == 1;
-    for (int d = 0; d + 2 < b->ndims; d++) {
-        ok = ok && (b->dims[d] == 1 || b->stride[d] * bits % 8 == 0);
-    }
-    return ok;
-}
-
-static int64_t gcd(int64_t a, int64_t b)
-{
-    return b ? gcd(b, a % b) : a;
-}
 
 static columns_side_t side_of(const tile_src_t *b, bool zps, sinter_cpu_isa_t isa)
 {
@@ -185,8 +149,8 @@ static bool bind_sides(const columns_config_t *c, sinter_cpu_isa_t isa, columns_
     if (!st->scale.bulk || (is_long(&st->scale, K) && is_long(&st->zp, K))) {
         return true;
     }
-    int64_t unit = st->scale.n_group < N ? gcd(st->scale.n_group, f->elems) : f->elems;
-    unit = st->zp.bulk && st->zp.n_group < N ? gcd(st->zp.n_group, unit) : unit;
+    int64_t unit = st->scale.n_group < N ? common_divisor(st->scale.n_group, f->elems) : f->elems;
+    unit = st->zp.bulk && st->zp.n_group < N ? common_divisor(st->zp.n_group, unit) : unit;
     st->unit = (int)unit;
     st->by = unit == f->elems ? BY_CHUNK : BY_LANE;
     return unit % f->unit == 0;
@@ -207,7 +171,7 @@ static void fill_order(const columns_config_t *c, columns_state_t *st)
 /* Columns that ranges are multiples of: whole chunks and whole groups of the tail. */
 static int64_t range_unit(const columns_config_t *c, const matmul_state_t *m)
 {
-    return c->floats->elems / gcd(c->floats->elems, m->tail.cols) * m->tail.cols;
+    return c->floats->elems / common_divisor(c->floats->elems, m->tail.cols) * m->tail.cols;
 }
 
 /* Columns of the widest range. */
@@ -222,7 +186,7 @@ static void bind_columns(const columns_config_t *c, sinter_cpu_isa_t isa, column
 {
     const matmul_state_t *m = &st->panel;
     st->sweeps = m->rows >= 1 && m->rows <= COLUMNS_MOST && m->K >= 1 && m->N >= c->floats->elems && m->b.base.cs == 1 &&
-                 rows_on_bytes(&m->b) && bind_sides(c, isa, st);
+                 matmul_on_bytes(&m->b, m->b.base.rs, m->b.dims[m->b.ndims - 2]) && bind_sides(c, isa, st);
 }
 
 /* As many ranges for each thread, about equal. */

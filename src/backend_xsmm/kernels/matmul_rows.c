@@ -88,20 +88,6 @@ static const rows_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, 
     return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
 }
 
-/* The stride of B along K, -1 if it is not known. */
-static int64_t stride_along_k(const plan_t *plan, const matmul_params_t *p)
-{
-    const plan_value_t *v = &plan->values[p->b.data];
-    const bool known = v->kind != PV_VIEW && v->lt.ndims >= 2 && lt_strides_known(&v->lt);
-    return known ? v->lt.strides[v->lt.ndims - (p->trans_b ? 1 : 2)] : -1;
-}
-
-static bool is_small_int(const plan_t *plan, int value)
-{
-    const dtype_traits_t *t = dtype_traits(plan->values[value].lt.data_type);
-    return t->cls == DTYPE_INT && t->bits <= 8;
-}
-
 static const char *refuse_floats(const plan_t *plan, const step_t *step)
 {
     const operand_t *b = &step->p.matmul.b;
@@ -109,13 +95,11 @@ static const char *refuse_floats(const plan_t *plan, const step_t *step)
     if (matmul_known_rows(plan, step) > ROWS_MOST) {
         return "more than 16 rows share one B";
     }
-    if (!floats || b->split != sinter_data_type_undef) {
-        return "no decoder for the data type of B";
+    const char *why = matmul_refuse_b(plan, b, floats != NULL, floats && floats->unit > 0);
+    if (why != NULL) {
+        return why;
     }
-    if ((floats->unit > 0) != (b->scale >= 0) || (b->zp >= 0 && !is_small_int(plan, b->zp))) {
-        return "B has codes without scales, scales without codes, or zero points of more than 8 bits";
-    }
-    return stride_along_k(plan, &step->p.matmul) > 1 ? "B is not contiguous along K" : NULL;
+    return matmul_stride_of_b(plan, step, 2) > 1 ? "B is not contiguous along K" : NULL;
 }
 
 static const char *refuse_codes(const plan_t *plan, const step_t *step)
@@ -168,11 +152,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
         return sinter_out_of_memory;
     }
     textbuf_t note;
-    const bool bf16 = refuse_bf16_products(plan, step) == NULL, integers = blocks_refuse(plan, step) == NULL;
-    const char *why = matmul_configure(plan, step, bf16, integers, &c->panel);
-    if (bf16 && why != NULL) {
-        why = matmul_configure(plan, step, false, integers, &c->panel);
-    }
+    const char *why = matmul_configure_best(plan, step, &c->panel);
     if (step->kernel->refuse == refuse_codes) {
         c->table = rows_table(plan->isa);
         c->ops = ops_of(plan, step->p.matmul.b.data);
@@ -201,22 +181,6 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 /* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
 
-/* Every line starts at a whole byte. */
-static bool lines_on_bytes(const tile_operand_t *b)
-{
-    const int bits = b->base.type->bits;
-    bool ok = b->base.cs * bits % 8 == 0 || b->dims[b->ndims - 1] == 1;
-    for (int d = 0; d + 2 < b->ndims; d++) {
-        ok = ok && (b->dims[d] == 1 || b->stride[d] * bits % 8 == 0);
-    }
-    return ok;
-}
-
-static int64_t gcd(int64_t a, int64_t b)
-{
-    return b ? gcd(b, a % b) : a;
-}
-
 /* Scales or zero points by units, which are multiples of `least`; times 0: they are not. per: floats of a unit. */
 static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int least, int per, sinter_cpu_isa_t isa, int64_t K)
 {
@@ -234,7 +198,7 @@ static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int lea
     if (g.groups == 1) {
         return g;
     }
-    const int64_t unit = gcd(group, elems), units = group / unit;
+    const int64_t unit = common_divisor(group, elems), units = group / unit;
     const bool shifts = unit == elems && (units & (units - 1)) == 0;
     g.times = unit % least != 0 ? 0 : shifts ? 1 : units;
     g.step = (int)(per * elems / unit);
@@ -293,7 +257,7 @@ static void bind_rows(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t
     const tile_operand_t *b = &st->panel.b;
     const int64_t K = st->panel.K, four = ROWS_LINES * (b->base.cs * b->base.type->bits / 8);
     st->way = BY_PANELS;
-    if (st->panel.rows < 1 || st->panel.rows > ROWS_MOST || K < 1 || b->base.rs != 1 || !lines_on_bytes(b)) {
+    if (st->panel.rows < 1 || st->panel.rows > ROWS_MOST || K < 1 || b->base.rs != 1 || !matmul_on_bytes(b, b->base.cs, b->dims[b->ndims - 1])) {
         return;
     }
     st->way = bind_integers(c, isa, st) ? IN_INTEGERS : bind_floats(c, isa, st) ? IN_FLOATS : BY_PANELS;
