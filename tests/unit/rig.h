@@ -198,13 +198,18 @@ static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, step_t *step,
     return status;
 }
 
-/* The kernels that accept the step at the plan's ISA; returns how many. */
+enum { RIG_KERNELS = 16 };
+
+/* The kernels that accept the step at the plan's ISA, at most RIG_KERNELS; returns how many. */
 static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t **out)
 {
     int n = 0;
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
         if (k->step == step->kind && k->isa <= r->plan.isa && (k->refuse == NULL || k->refuse(&r->plan, step) == NULL)) {
+            if (n == RIG_KERNELS) {
+                abort();
+            }
             out[n++] = k;
         }
     }

@@ -106,7 +106,7 @@ static void random_space(void)
                          at_broadcast(&r, b, &r.v[out], idx);
         orc_encode(r.v[out].dtype, want, rig_offset(&r.v[out], idx), v > 0 ? v : 0);
     }
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     rig_check(n_kernels >= 1, "a kernel accepts", "");
     for (int k = 0; k < n_kernels; k++) {
@@ -136,7 +136,7 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
     rig_check(chain_store(&bld, chain_load(&bld, a, ndims), out, NULL) == sinter_success &&
                   chain_finish(&bld, -1, false, &step.post) == sinter_success,
               what, "");
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     unsigned char *writer = calloc(1, r.bytes[out]);
     for (int k = 0; k < n_kernels; k++) {
@@ -323,7 +323,7 @@ static void channels(bool ncx, sinter_op_kind_t kind)
     const int y = chain_op(&b, &node, (int[]){chain_load(&b, x, 4), chain_load(&b, w, 1)}, 2);
     rig_check(chain_store(&b, y, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "channels",
               sinter_last_error_message());
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
         rig_check(rig_run(&r, kernels[k], &step, 2) == sinter_success, "channels", sinter_last_error_message());
@@ -357,7 +357,7 @@ static void quantise(sinter_data_type_t type, double scale, double zp)
     const int q = chain_quant(&b, chain_load(&b, x, 1), chain_load(&b, s, 0), integer ? chain_load(&b, z, 0) : -1, type);
     rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, dtype_needs_f64(type), &step.post) == sinter_success,
               "quantise", "");
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
         rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, "quantise", sinter_last_error_message());
@@ -390,7 +390,7 @@ static void wide_integers(void)
     chain_begin(&b, &r.plan.arena, 1, out, false);
     const int sum = chain_op(&b, &add, (int[]){chain_load(&b, x, 1), chain_load(&b, y, 1)}, 2);
     rig_check(chain_store(&b, sum, out, NULL) == sinter_success && chain_finish(&b, -1, true, &step.post) == sinter_success, "s32", "");
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     rig_check(rig_kernels(&r, &step, kernels) == 1, "one f64 kernel", "");
     rig_check(rig_run(&r, kernels[0], &step, 2) == sinter_success, "s32", sinter_last_error_message());
     for (int64_t i = 0; i < 3; i++) {

@@ -208,7 +208,7 @@ static void close_case(test_case_t *t)
 {
     rig_t *r = &t->r;
     unsigned char *buffer = malloc(r->bytes[t->out] + 1);
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     build(t);
     const int n_kernels = rig_kernels(r, &t->step, kernels);
     rig_check(n_kernels >= 1, t->name, "no kernel accepts");

@@ -254,7 +254,7 @@ static void run_case(const dynquant_case_t *c)
                                           .kind = (int)c->kind,
                                           .scale_dim = {0, 1, 2},
                                           .zp_dim = {0, 1, 2}};
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     unsigned char *first[N_OUTPUTS] = {NULL};
     outputs_t o;

@@ -114,7 +114,7 @@ static bool in_limbs(const kernel_t *k)
 
 static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want)
 {
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n = rig_kernels(r, step, kernels);
     rig_check(n >= 1, "a kernel accepts", "");
     for (int k = 0; k < n; k++) {
@@ -194,7 +194,7 @@ static void bad_dims(void)
     chain_begin(&bld, &r.plan.arena, 3, out, true);
     rig_check(chain_store(&bld, 0, out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, "chain",
               "");
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     for (int i = 0; i < 2; i++) {
         step.p.matmul =
             (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1}, .b = {.data = i ? b : k, .scale = -1, .zp = -1}, .out_dims = out};

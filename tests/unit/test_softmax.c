@@ -124,7 +124,7 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
     step_t step = {.kind = STEP_SOFTMAX};
     step.p.softmax = (softmax_params_t){.in = in, .stats = stats ? st : -1, .sink = sink, .axis = c->axis, .inf_as_zero = zero, .log = log_form};
     store_chain(&r, &step, out, true);
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     double *x = malloc(sizeof(double) * 3 * (size_t)(n + 1)), *y = x + n, *tol = y + n, s, s_tol;
     rig_check(n_kernels >= 1, "a kernel accepts", "");
@@ -196,7 +196,7 @@ static void softmax_quantised(void)
     const int q = chain_quant(&b, 0, chain_load(&b, scale, 0), -1, sinter_u4);
     rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "quantised",
               "");
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
         rig_check(rig_run(&r, kernels[k], &step, 3) == sinter_success, "quantised", sinter_last_error_message());
@@ -301,7 +301,7 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
                                           .scale_dim = {0, 1, 2},
                                           .zp_dim = {0, 1, 2}};
     store_chain(&r, &step, out, false);
-    const kernel_t *kernels[8];
+    const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     rig_check(n_kernels >= 1, "a kernel accepts", "");
     for (int k = 0; k < n_kernels; k++) {
