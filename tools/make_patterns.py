@@ -416,22 +416,22 @@ def matmul_quantized_both(g, nomatch):
     return g.output(quantize(g, g.op("ReLU", [matmul(g, x, w)], "f32"), "s8", 0.5))
 
 
-@pattern("matmul-weight-int4", 2)
-def matmul_weight_int4(g, nomatch):
-    g.fpmath, g.apply_to_int = "f16", True
-    w = dequantize_groups(g, "u4", [19, 64], [1, 32], prop="constant")
+def weight_int4(g, nomatch, mode, x_shape, shape, group_shape, transpose_b):
+    g.fpmath, g.apply_to_int = mode, True
+    w = dequantize_groups(g, "u4", shape, group_shape, prop="constant")
     if nomatch:  # the dequantised weight must be written: DynamicDequantize, MatMul
         g.output(w)
-    return g.output(matmul(g, g.input("f16", [3, 64]), w, "f16", transpose_b=True))
+    return g.output(matmul(g, g.input("f16", x_shape), w, "f16", transpose_b=transpose_b))
+
+
+@pattern("matmul-weight-int4", 2)
+def matmul_weight_int4(g, nomatch):
+    return weight_int4(g, nomatch, "f16", [3, 64], [19, 64], [1, 32], True)
 
 
 @pattern("matmul-weight-int4-kn", 2)
 def matmul_weight_int4_kn(g, nomatch):
-    g.fpmath, g.apply_to_int = "int8", True
-    w = dequantize_groups(g, "u4", [160, 38], [32, 1], prop="constant")
-    if nomatch:  # the dequantised weight must be written: DynamicDequantize, MatMul
-        g.output(w)
-    return g.output(matmul(g, g.input("f16", [3, 160]), w, "f16"))
+    return weight_int4(g, nomatch, "int8", [3, 160], [160, 38], [32, 1], False)
 
 
 @pattern("matmul-typecast-quantize", 3)

@@ -77,8 +77,8 @@ sinter_status_t lower_emit(lowering_t *lo);
 void lower_constants(plan_t *plan);
 /* The limits, and the graph value under the masks of which all is known (n_bare limits); -1: there is none. */
 int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
-sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n,
-                                     quant_geom_t *geom); /* of a quantising node; unknown dims stay unknown */
+/* Of a quantising node; unknown dims stay unknown. */
+sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom);
 
 /* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the report go to why. */
 sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why);

@@ -10,6 +10,7 @@
 
 #include <immintrin.h>
 
+#include "few_rows.h"
 #include "unroll.h"
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")))
@@ -120,7 +121,7 @@ OP bool quantise_quad(form_t form, float unit, const float *x, int limbs, int qu
         largest = _mm512_max_epi32(largest, _mm512_and_si512(_mm512_castps_si512(v[i]), magnitude));
     }
     const int bits = _mm512_reduce_max_epi32(largest);
-    if (bits >= 0x71800000 /* 2^100 */ || (bits > 0 && bits < 0x0d800000 /* 2^-100 */)) {
+    if (bits >= TAME_BEYOND || (bits > 0 && bits < TAME_LEAST)) {
         return false;
     }
     const vf amax = _mm512_castsi512_ps(_mm512_set1_epi32(bits));

@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+/* Bits of 2^-100 and of 2^100: between them, products with codes and their sums stay floats, whatever they are scaled with later. */
+enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
+
 /* Rows that are worked off together of n that are left. */
 static inline int rows_batch(int n)
 {

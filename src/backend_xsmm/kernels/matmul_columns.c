@@ -237,7 +237,7 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
     matmul_state_t one = *m;
     one.rows = 1;
     const int64_t elems = c->floats->elems, unit = range_unit(c, m), all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
-    const int64_t cols = all < most ? all : most, few = (all < unit ? all : unit) * COLUMNS_MOST;
+    const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
     const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK, sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
     size_t at = 0;
     out->acc = carve(base, &at, sums, sizeof(float));
@@ -322,7 +322,7 @@ static bool is_tame(const float *x, int64_t n)
         uint32_t bits;
         memcpy(&bits, x + i, sizeof bits);
         bits &= 0x7fffffff;
-        tame = tame & (bits == 0 || bits - 0x0d800000 < 0x71800000 - 0x0d800000);
+        tame = tame & (bits == 0 || bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
     }
     return tame;
 }
@@ -370,8 +370,7 @@ static void load_zps(columns_task_t *w, int64_t line, const columns_sweep_t *nex
 /* Rows from k on, at most n, that have the coefficients of a side in common. */
 static int rows_left(const columns_side_t *s, int64_t k, int n)
 {
-    const int64_t left = s->bulk ? s->k_group - k % s->k_group : n;
-    return left < n ? (int)left : n;
+    return s->bulk ? (int)at_most(s->k_group - k % s->k_group, n) : n;
 }
 
 /* Rows k to k + n of B: those of each chunk, next to each other. */
@@ -450,7 +449,7 @@ static void add(columns_task_t *w, int64_t k, int kn)
                              .step = f->elems / w->st->unit,
                              .pick = w->st->pick};
     for (int e = 0; e < kn; e += sweep.rows) {
-        const int left = kn - e < COLUMNS_STEP ? kn - e : COLUMNS_STEP;
+        const int left = (int)at_most(kn - e, COLUMNS_STEP);
         sweep.codes = b->data + (b->first + (k + e) * b->rs + w->t.n0) * bits / 8;
         sweep.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact = (by == BY_COLUMN || by == BY_COLUMN_SHIFT) && !(w->tame_a && w->tame_scale);
@@ -488,12 +487,12 @@ static void range(columns_task_t *w)
     seek_range(w);
     memset(w->buf.acc, 0, (size_t)w->chunks * (size_t)w->c->floats->elems * (size_t)w->t.rows * sizeof(float));
     for (int64_t k = 0; k < K; k += MM_K) {
-        const int kn = (int)(K - k < MM_K ? K - k : MM_K);
+        const int kn = (int)at_most(K - k, MM_K);
         load_a(w, k, kn);
         add(w, k, kn);
     }
     for (int c = 0; c < cols; c += w->st->part) {
-        const int n = cols - c < w->st->part ? cols - c : w->st->part;
+        const int n = (int)at_most(cols - c, w->st->part);
         collect(w, c, n);
         w->t.n0 = n0 + c;
         w->t.cols = n;
