@@ -36,7 +36,7 @@ static verdict_t judge(sinter_data_type_t type, double v, double b, double most,
         return r;
     }
     r.bad = got < low || got > high; /* an end that is NaN bounds nothing */
-    r.tolerance = got < v ? v - low : high - v;
+    r.tolerance = got < v ? orc_distance(v, low) : orc_distance(high, v);
     r.ratio = got == v || isinf(got) ? 0 : fabs(got - v) / r.tolerance;
     if (!r.bad && !(r.ratio <= 1))
         r.ratio = 1;

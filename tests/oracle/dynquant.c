@@ -169,7 +169,7 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
     *v = element(p, t, q->zp.v);
     low = element(p, t - tb, q->zp.low);
     high = element(p, t + tb, q->zp.high);
-    *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : fmax(orc_distance(*v, low), orc_distance(*v, high));
+    *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : orc_reach(*v, low, high);
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------------------------- */

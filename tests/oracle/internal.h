@@ -13,6 +13,8 @@
 #define ORC_U 0x1p-24
 /* What evaluating a transcendental function near the f32 underflow threshold may lose. */
 #define ORC_TINY 0x1p-126
+/* The bound of a zero of either sign, which a later pole tells apart: beyond no type's rounding but f64's, and it outlives products. */
+#define ORC_ZERO_SIGN 0x1p-900
 #define ORC_MAX_PORTS 8
 
 /* ---- codec.c -------------------------------------------------------------------------------------------------------------------- */
@@ -109,6 +111,14 @@ int orc_finish_stored(orc_ctx_t *c, orc_value_t *value);
 static inline double orc_cut(double x, double most) { return x > most ? most : x < -most ? -most : x; }
 /* |a - b|, with equal infinities at distance 0. */
 static inline double orc_distance(double a, double b) { return a == b ? 0 : fabs(a - b); }
+/* How far v may be from low and high, the ends of its interval, all as a type stores them. */
+static inline double orc_reach(double v, double low, double high)
+{
+    double down = orc_distance(v, low), up = orc_distance(v, high);
+    if (low == 0 && high == 0 && !signbit(low) != !signbit(high))
+        return ORC_ZERO_SIGN;
+    return down > up ? down : up;
+}
 static inline bool orc_is_pow2(double x)
 {
     int e;

@@ -128,12 +128,9 @@ static void overflow_f32(orc_value_t *t)
 /* one_side: 0 is not between low and high. Far from it, types without infinities have NaNs on both sides. */
 static double snapped_bound(double v, double low, double high, bool one_side)
 {
-    double down, up;
     if (isnan(v) || isnan(low) || isnan(high))
         return isnan(v) && isnan(low) && isnan(high) && one_side ? 0 : INFINITY;
-    down = orc_distance(v, low);
-    up = orc_distance(v, high);
-    return down > up ? down : up;
+    return orc_reach(v, low, high);
 }
 
 /* A type without NaN stores one as its largest number with the NaN's sign. IEEE arithmetic leaves the sign of a NaN open, so both are right. */

@@ -834,6 +834,38 @@ static void test_overflow(void)
     orc_result_free(&r);
 }
 
+/* 1 / (0.3 * f4(leaky(f16(x)))): where f16 stores a zero and a fused execution has a number, f4's zero has either sign; that of a certain zero is
+ * certain. */
+static void test_zero_sign(void)
+{
+    const int64_t dims[] = {3};
+    const float x[3] = {-1e-30f, 2, -0.0f}, scale = 0.3f, slope = -0.5f;
+    float got[2][3] = {{INFINITY, 1 / (0.3f * 2), -INFINITY}, {-INFINITY, 1 / (0.3f * 2), INFINITY}};
+    sinter_logical_tensor_t t[7];
+    orc_attr_t alpha = {.id = sinter_op_attr_alpha, .n = 1, .f32 = &slope};
+    orc_op_t ops[5] = {{1, sinter_op_type_cast, 0, 1, 1, NULL, &t[0], &t[1]},
+                       {2, sinter_op_leaky_relu, 1, 1, 1, &alpha, &t[1], &t[2]},
+                       {3, sinter_op_type_cast, 0, 1, 1, NULL, &t[2], &t[3]},
+                       {4, sinter_op_multiply, 0, 2, 1, NULL, &t[3], &t[5]},
+                       {5, sinter_op_reciprocal, 0, 1, 1, NULL, &t[5], &t[6]}};
+    orc_graph_t graph = {5, ops, sinter_fpmath_mode_strict, 0};
+    orc_tensor_t inputs[2];
+    uint64_t id = 7;
+    orc_result_t r;
+    orc_diff_t diff;
+    char err[200] = "";
+
+    for (int i = 0; i < 7; i++)
+        t[i] = describe((uint64_t)i + 1, i == 1 || i == 2 ? sinter_f16 : i == 3 ? sinter_f4_e2m1 : sinter_f32, i == 4 ? 0 : 1, dims);
+    inputs[0] = (orc_tensor_t){t[0], x};
+    inputs[1] = (orc_tensor_t){t[4], &scale};
+    check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    check(orc_compare(&r, &t[6], got[0], &diff) == 0, "a zero of either sign: got %g, want %g", diff.got, diff.want);
+    check(orc_compare(&r, &t[6], got[1], &diff) != 0 && diff.bad == 1 && diff.worst == 2, "a certain sign: %zu wrong, worst %zu", diff.bad,
+          diff.worst);
+    orc_result_free(&r);
+}
+
 int main(void)
 {
     test_formats();
@@ -853,6 +885,7 @@ int main(void)
     test_chain(sinter_fpmath_mode_bf16, true);
     test_intermediate();
     test_overflow();
+    test_zero_sign();
     printf("%u checks, %u failed\n", checks, failures);
     return failures != 0;
 }

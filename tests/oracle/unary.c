@@ -26,8 +26,8 @@ static void unary_chunk(const orc_chunk_t *k)
                 bound = up >= down ? up : down;
                 if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb))
                     bound = INFINITY;
-                else if (v == 0 && bound == 0 && fabs(x) <= xb) /* a zero of either sign, which a later pole tells apart */
-                    bound = 0x1p-1074;
+                else if (v == 0 && bound == 0 && fabs(x) <= xb)
+                    bound = ORC_ZERO_SIGN;
             }
             k->ob[i] = units > 0 && isfinite(v) ? bound + units * ORC_U + ORC_TINY : bound;
         }
