@@ -14,12 +14,12 @@ typedef struct kernel {
     const char *(*refuse)(const plan_t *plan, const step_t *step);
     /* Compile time, with step->kernel set: JIT, tile sizes; fills step->jit, step->state_bytes, step->note. NULL: nothing to do. */
     sinter_status_t (*setup)(plan_t *plan, step_t *step);
-    /* Scratch for each thread / for all threads together, for this frame (shared memory lives from prepare to the end of the step's last
-     * phase). NULL: none. */
+    /* Scratch for each thread / for all threads together, for this frame, whose data pointers are not set (shared memory lives from prepare to
+     * the end of the step's last phase). NULL: none. */
     size_t (*thread_bytes)(const plan_t *plan, const step_t *step);
     size_t (*shared_bytes)(const plan_t *plan, const step_t *step, const frame_t *frame);
-    /* Execute, one thread, before any step runs: all dims are known, data pointers are set. Fills state, which is not cleared. Errors
-     * stop the execute before anything is written. */
+    /* Execute, one thread, before any step runs: all dims are known, data pointers are set, but only inputs and constants have their
+     * elements. Fills state, which is not cleared. Errors stop the execute before anything is written. */
     sinter_status_t (*prepare)(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
     /* Phase p in 0..phases-1 on thread tid of nth; a barrier stands between phases and between steps. */
     void (*work)(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,

@@ -390,7 +390,10 @@ static sinter_status_t tail_group(lowering_t *lo, const node_t *n, int *group, c
     quant_geom_t geom;
     *group = -1;
     *why = NULL;
-    for (int i = 1; i < n->n_in; i++) {
+    for (int i = 1; i < n->n_in; i++) { /* a tensor scale, which prepare reads */
+        if (lo->g->values[n->in[i]].producer >= 0) {
+            return sg_fail(sinter_unimplemented, "%s: its tensor scale is computed in the same partition", node_label(n));
+        }
         SG_TRY(need_memory(lo, n->in[i]));
     }
     if (p >= 0 && lo->floating[p]) {
@@ -405,9 +408,6 @@ static sinter_status_t tail_group(lowering_t *lo, const node_t *n, int *group, c
     *why = quant_tail_refuse(lo->groups[gi].kind, &lo->g->values[n->in[0]].lt, &geom);
     if (*why == NULL && lo->groups[gi].tail >= 0) {
         *why = "its data is quantised once already";
-    }
-    if (*why == NULL && n->n_in > 1 && lo->ready[n->in[1]] >= gi) {
-        *why = "its tensor scale is computed after its data";
     }
     *group = *why == NULL ? gi : -1;
     return sinter_success;

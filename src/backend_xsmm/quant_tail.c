@@ -84,7 +84,7 @@ static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
     return sinter_success;
 }
 
-sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *t)
+sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *t)
 {
     *t = (quant_tail_t){.fn = quant_rows(isa), .out = frame->v[p->out], .scale = frame->v[p->scale]};
     t->split = p->split != sinter_data_type_undef;
@@ -104,14 +104,20 @@ sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame
         t->zp = frame->v[p->zp];
         t->zp_type = dtype_bulk(t->zp.dtype, isa);
     }
-    if (p->tensor_scale >= 0) {
-        const bound_t *ts = &frame->v[p->tensor_scale];
-        dtype_traits(ts->dtype)->codec.load_f32(ts->data, 0, 0, 1, &t->formula.tensor_scale);
-    }
     SG_TRY(bind_groups(p, t));
     const int n = t->out.ndims;
     t->cols = (int)t->size[n - 1];
     t->rows = n > 1 ? (int)t->size[n - 2] : 1;
+    return sinter_success;
+}
+
+sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *t)
+{
+    SG_TRY(quant_tail_bind_dims(p, frame, isa, t));
+    if (p->tensor_scale >= 0) {
+        const bound_t *ts = &frame->v[p->tensor_scale];
+        dtype_traits(ts->dtype)->codec.load_f32(ts->data, 0, 0, 1, &t->formula.tensor_scale);
+    }
     return sinter_success;
 }
 

@@ -149,6 +149,19 @@ static bool made_for_match(const matcher_t *m, const node_t *n, bool leave)
     return !leave || !rides_on_product(m, n->in[0]);
 }
 
+/* Whether an op of the match that computes its scales takes v as their scale. Steps read that before any of them has run, so it comes from outside. */
+static bool scales_scales(const matcher_t *m, int v)
+{
+    const int *users = value_users(m->g, v);
+    for (int i = 0; i < value_n_users(m->g, v); i++) {
+        const node_t *n = &m->g->nodes[users[i]];
+        if (m->at[users[i]] >= 0 && (pat_classes(n) & PAT_DYNQUANT) != 0 && n->n_in > 1 && n->in[1] == v) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Evaluated for each element of `to`: dims broadcast to it, and an index counts along a dim that is really there. */
 static bool broadcasts_to(const node_t *n, const lt_t *from, const lt_t *to)
 {
@@ -172,7 +185,7 @@ static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *
         return false;
     }
     const node_t *n = &m->g->nodes[p];
-    if ((pat_classes(n) & classes) == 0 || !made_for_match(m, n, leave)) {
+    if ((pat_classes(n) & classes) == 0 || !made_for_match(m, n, leave) || scales_scales(m, v)) {
         return false;
     }
     for (int i = 0; i < n->n_in; i++) { /* what the match computes is not brought in again from above */
@@ -343,6 +356,7 @@ static void note_above(matcher_t *m, int v, unsigned classes)
         match_stop(m, "below %s: %s", node_label(&m->g->nodes[p]),
                    m->g->values[v].is_output   ? "its result is a graph output"
                    : !used_by_match_only(m, v) ? "its result has other uses"
+                   : scales_scales(m, v)       ? "its result scales the scales that an op below computes"
                                                : "it depends on the ops below");
     }
 }

@@ -49,7 +49,8 @@ typedef struct fz {
     int64_t sizes[FZ_MAX_SYMBOLS][FZ_VARIANTS];
     sinter_fpmath_mode_t mode;
     int apply_to_int;
-    int fused_only; /* not op by op as well */
+    int fused_only;     /* not op by op as well */
+    int compute_scales; /* of tensors, for dynamic_nv: these ops are partitions of their own */
 } fz_t;
 
 /* ---- build.c: numbers ---- */

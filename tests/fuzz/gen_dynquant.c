@@ -116,6 +116,7 @@ void fz_gen_dynquant(fz_t *f)
 {
     int x = source(f), rounds = fz_range(f, 1, 3);
 
+    f->compute_scales = 1;
     if (fz_chance(f, 10))
         x = turned(f, x);
     while (rounds-- > 0) {

@@ -338,20 +338,30 @@ static int param_output(fz_t *f, sinter_data_type_t type, const fz_geometry_t *g
     return t;
 }
 
+/* An input, or computed, exactly; the data may be made with it. */
+static int tensor_scale(fz_t *f, int *x)
+{
+    int s = fz_scalar(f, sinter_f32, f->tensors[*x].ndims > 0);
+
+    f->tensors[s].property = sinter_tensor_property_variable;
+    if (!f->compute_scales || fz_chance(f, 70))
+        return s;
+    s = fz_unary(f, sinter_op_abs, sinter_f32, s);
+    if (fz_chance(f, 70))
+        *x = fz_binary(f, sinter_op_multiply, f->tensors[*x].type, *x, s);
+    return s;
+}
+
 fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
 {
-    const fz_tensor_t t = f->tensors[x];
     const kind_t *k = &kinds[fz_pick(f, 5)];
-    const int scaled = k->scale == sinter_f8_e4m3 && fz_chance(f, 30), telling_x = t.declare >= FZ_NO_DIMS;
-    int in[2] = {x, -1}, telling = telling_x;
+    const int scaled = k->scale == sinter_f8_e4m3 && fz_chance(f, 30), scale = scaled ? tensor_scale(f, &x) : -1;
+    const fz_tensor_t t = f->tensors[x];
+    int in[2] = {x, scale}, telling = t.declare >= FZ_NO_DIMS;
     const sinter_data_type_t code = element_type(f, k);
     fz_coded_t q = {.zps = -1, .high = -1, .split = split_planes(f, code) ? code : sinter_data_type_undef};
 
     computed_geometry(f, t.ndims, t.dims, group, &q.geometry);
-    if (scaled) {
-        in[1] = fz_scalar(f, sinter_f32, 1);
-        f->tensors[in[1]].property = sinter_tensor_property_variable;
-    }
     q.codes = fz_op(f, sinter_op_dynamic_quantize, q.split ? sinter_u4 : code, t.ndims, t.dims, 1 + scaled, in);
     f->tensors[q.codes].keep = fz_chance(f, 80);
     q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);

@@ -499,13 +499,31 @@ static void test_dynamic_quantize(sinter_engine_t *engine)
     y = OPA(&m, dynamic_dequantize, bf16, ATTRS(STR(qtype, "per_group"), S64S(axis, 1), S64S(groups, 2)), outs[0], outs[1]);
     OP(&m, matmul, bf16, y, IN(&m, bf16, "64x64"));
     EXPECT(&m, "matmul 2, matmul 2");
-    /* The tensor scale comes from the product. */
-    mini_begin(&m, engine);
-    x = OP(&m, matmul, f32, IN(&m, f32, "16"), IN(&m, f32, "16x16"));
-    const lt_t nv[2] = {mini_tensor(&m, sinter_f4_e2m1, "*"), mini_tensor(&m, sinter_f8_e4m3, "*")};
-    const attr_t nv_kind[] = {STR(quantization_kind, "dynamic_nv")};
-    mini_add(&m, sinter_op_dynamic_quantize, (lt_t[]){x, OP(&m, matmul, f32, x, IN(&m, f32, "16x1"))}, 2, nv, 2, nv_kind, 1);
+}
+
+static void quantise_scaled(mini_t *m, lt_t x, lt_t scale)
+{
+    const lt_t outs[2] = {mini_tensor(m, sinter_f4_e2m1, "*"), mini_tensor(m, sinter_f8_e4m3, "*")};
+    const attr_t kind[] = {STR(quantization_kind, "dynamic_nv")};
+    mini_add(m, sinter_op_dynamic_quantize, (lt_t[]){x, scale}, 2, outs, 2, kind, 1);
+}
+
+/* Steps read the scale of a tensor before any of them runs. */
+static void test_tensor_scale(sinter_engine_t *engine)
+{
+    mini_t m;
+    mini_begin(&m, engine); /* it comes from the product */
+    const lt_t x = OP(&m, matmul, f32, IN(&m, f32, "16"), IN(&m, f32, "16x16"));
+    quantise_scaled(&m, x, OP(&m, matmul, f32, x, IN(&m, f32, "16x1")));
     EXPECT_WHY(&m, "single 1, single 1, single 1", "its input has other uses");
+    mini_begin(&m, engine); /* from an op that makes the data, too */
+    lt_t s = OP(&m, exp, f32, IN(&m, f32, "1"));
+    quantise_scaled(&m, OP(&m, multiply, f32, IN(&m, f32, "4x64"), s), s);
+    EXPECT(&m, "single 1, dynamic-quantize 2");
+    mini_begin(&m, engine); /* from one that makes an operand of the product */
+    s = OP(&m, exp, f32, IN(&m, f32, "1x1"));
+    quantise_scaled(&m, OP(&m, matmul, f32, s, IN(&m, f32, "1x16")), s);
+    EXPECT(&m, "single 1, matmul 2");
 }
 
 /* Two regions that would wait for each other: each is fine alone, only one may be fused as a whole. */
@@ -819,6 +837,7 @@ int main(void)
     test_sums(engine);
     test_small(engine);
     test_dynamic_quantize(engine);
+    test_tensor_scale(engine);
     test_mutual(engine);
     test_random(engine);
     test_reached();

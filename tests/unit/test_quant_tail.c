@@ -17,6 +17,7 @@ typedef struct tail_case {
     int unknown;      /* what ? turns out to be */
     const char *kind; /* quantization_kind */
     sinter_data_type_t code, scale, zp;
+    bool tensor_scale;
     int group[2];             /* rows, columns */
     sinter_data_type_t named; /* of what is quantised */
     sinter_fpmath_mode_t mode;
@@ -121,7 +122,8 @@ static void quantise(mini_t *m, const tail_case_t *c, lt_t x)
     const attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .n = 1, .str = c->kind},
                             STR(qtype, "per_group"),
                             {.id = sinter_op_attr_group_shape, .n = (size_t)out.ndims, .s64 = shape}};
-    mini_add(m, sinter_op_dynamic_quantize, &x, 1, outs, zp ? 3 : 2, attrs, 3);
+    const lt_t ins[2] = {x, mini_tensor(m, sinter_f32, "")};
+    mini_add(m, sinter_op_dynamic_quantize, ins, c->tensor_scale ? 2 : 1, outs, zp ? 3 : 2, attrs, 3);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------------------------ */
@@ -134,13 +136,13 @@ static double uniform(void)
     return (double)(state >> 11) * 0x1p-52 - 1;
 }
 
-/* Some rows are larger than others by powers of two, so that scales differ. */
+/* Some rows are larger than others by powers of two, so that scales differ. A scalar is the scale of the tensor. */
 static void fill(plan_buffers_t *b, int i, bool special)
 {
     const lt_t *lt = &b->lt[i];
     const int64_t n = lt_elems(lt), cols = lt->ndims > 0 ? lt->dims[lt->ndims - 1] : 1;
     for (int64_t e = 0; e < n; e++) {
-        const double v = uniform() * ldexp(1, (int)(e / (cols > 0 ? cols : 1) % 5) - 2);
+        const double v = lt->ndims == 0 ? 0.375 : uniform() * ldexp(1, (int)(e / (cols > 0 ? cols : 1) % 5) - 2);
         orc_encode(lt->data_type, b->data[i] + PLAN_GUARD, e, v);
     }
     if (special && i == 0 && n > 2) {
@@ -174,7 +176,7 @@ static void check_output(const tail_case_t *c, const orc_result_t *want, const l
              "%zu of %zu codes differ", diff.differ, diff.n);
 }
 
-/* Executes on so many threads and compares with the oracle's results. */
+/* Executes on so many threads, in scratch memory of the size that was asked for, and compares with the oracle's results. */
 static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in, const orc_result_t *want, int threads, bool special, int line)
 {
     plan_buffers_t out = {.n = 0};
@@ -183,14 +185,20 @@ static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in, cons
     sinter_stream_t *stream = NULL;
     const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads};
     const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
+    size_t bytes = 0;
     sinter_stream_create(&stream, NULL, &desc);
-    sinter_status_t status = sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);
+    sinter_status_t status = sinter_compiled_partition_get_scratchpad_bytes(p->cp, stream, (size_t)in->n, ins, &bytes, NULL);
+    check_at(status == sinter_success, line, "%s", sinter_last_error_message());
+    unsigned char *scratch = malloc(bytes);
+    status = sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);
     for (size_t i = 0; i < n_out && status == sinter_success; i++) {
         plan_buffer(&out, &inferred[i], 0xA5);
     }
-    status = status == sinter_success ? sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out, out.tensor, NULL, 0)
-                                      : status;
+    status = status == sinter_success
+                 ? sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out, out.tensor, scratch, bytes)
+                 : status;
     check_at(status == sinter_success, line, "%s", sinter_last_error_message());
+    free(scratch);
     check_at(plan_guarded(in, 0x5A) && plan_guarded(&out, 0xA5), line, "written outside");
     for (size_t i = 0; i < n_out && status == sinter_success; i++) {
         check_output(c, &want[i], &inferred[i], out.data[i] + PLAN_GUARD, special, line);
@@ -325,14 +333,15 @@ static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, i
 
 /* ---- cases -------------------------------------------------------------------------------------------------------------------------- */
 
-#define MX "dynamic_mx", sinter_f8_e4m3, sinter_e8m0, 0
-#define MX4 "dynamic_mx", sinter_f4_e2m1, sinter_e8m0, 0
-#define RCEIL "dynamic_mx_rceil", sinter_f8_e5m2, sinter_e8m0, 0
-#define SYM "dynamic_symmetric", sinter_s8, sinter_f32, 0
-#define SYM6 "dynamic_symmetric", sinter_f6_e2m3, sinter_bf16, 0
-#define ASYM "dynamic_asymmetric", sinter_u4, sinter_f16, sinter_u4
-#define ASYM8 "dynamic_asymmetric", sinter_u8, sinter_f32, sinter_s32
-#define NV "dynamic_nv", sinter_f4_e2m1, sinter_f8_e4m3, 0
+#define MX "dynamic_mx", sinter_f8_e4m3, sinter_e8m0, 0, false
+#define MX4 "dynamic_mx", sinter_f4_e2m1, sinter_e8m0, 0, false
+#define RCEIL "dynamic_mx_rceil", sinter_f8_e5m2, sinter_e8m0, 0, false
+#define SYM "dynamic_symmetric", sinter_s8, sinter_f32, 0, false
+#define SYM6 "dynamic_symmetric", sinter_f6_e2m3, sinter_bf16, 0, false
+#define ASYM "dynamic_asymmetric", sinter_u4, sinter_f16, sinter_u4, false
+#define ASYM8 "dynamic_asymmetric", sinter_u8, sinter_f32, sinter_s32, false
+#define NV "dynamic_nv", sinter_f4_e2m1, sinter_f8_e4m3, 0, false
+#define NV_SCALED "dynamic_nv", sinter_f4_e2m1, sinter_f8_e4m3, 0, true
 #define STRICT sinter_f32, sinter_fpmath_mode_strict
 #define NAMED sinter_bf16, sinter_fpmath_mode_strict
 #define BF16 sinter_bf16, sinter_fpmath_mode_bf16
@@ -351,6 +360,11 @@ static const tail_case_t cases[] = {
     {PLAIN, "30x250", 0, MX4, {1, 125}, NAMED, "matmul", NULL},
     {PLAIN, "4x200", 0, SYM, {1, 200}, NAMED, "matmul", NULL}, /* a token of few columns */
     {PLAIN, "70x33", 0, SYM, {1, 1}, NAMED, "matmul", NULL},
+    /* with a scale of the tensor, which is read once there is data: few rows, many, elementwise, attention */
+    {PLAIN, "3x512", 0, NV_SCALED, {1, 16}, NAMED, "matmul", NULL},
+    {PLAIN, "40x384", 0, NV_SCALED, {1, 16}, NAMED, "matmul", NULL},
+    {CHAIN, "5x64", 0, NV_SCALED, {1, 16}, NAMED, "chain", NULL},
+    {ATTENTION, "1x2x5x48", 0, NV_SCALED, {1, 16}, NAMED, "attention", NULL},
     /* groups of several rows */
     {PLAIN, "64x96", 0, SYM, {4, 4}, NAMED, "matmul", NULL},
     {PLAIN, "160x80", 0, MX, {32, 1}, NAMED, "matmul", NULL},

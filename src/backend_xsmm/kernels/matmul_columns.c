@@ -259,7 +259,7 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
         return 0; /* prepare says what is wrong */
     }
     st.tail.cols = 1;
-    if (step->tail != NULL && quant_tail_bind(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
+    if (step->tail != NULL && quant_tail_bind_dims(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
         return 0;
     }
     const size_t panel = matmul_shared_of(&c->panel, &st), own = columns_buffers(c, &st, NULL, &b) * (size_t)frame->threads;
