@@ -173,30 +173,7 @@ OP vf six_to_vf(vu code, const float *magnitudes)
     return (vf)((vu)magnitude | (code << 26 & 0x80000000));
 }
 
-/* 16 nibbles, each in the low bits of its lane, as numbers of `values`. */
-#define NIBBLES
-static const float values_s4[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
-static const float values_u4[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-OP vf nibbles_f32(vf values, const unsigned char *p)
-{
-    int low, high;
-    memcpy(&low, p, sizeof low);
-    memcpy(&high, p + 4, sizeof high);
-    const __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-    const __m512i both = _mm512_mask_set1_epi32(_mm512_set1_epi32(low), 0xFF00, high);
-    return _mm512_permutexvar_ps(_mm512_srlv_epi32(both, shifts), values);
-}
-/* The same of 32, whose values have 16 bits. */
-OP vf nibbles_16(__m256i values, const unsigned char *p)
-{
-    const __m512i pairs = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)p));
-    const __m512i each = _mm512_add_epi8(_mm512_set4_epi32(0x01000100 + 0x02020202, 0x01000100 + 0x02020202, 0x01000100, 0x01000100),
-                                         _mm512_setr_epi64(0, 0, 0x0404040404040404, 0x0404040404040404, 0x0808080808080808,
-                                                           0x0808080808080808, 0x0C0C0C0C0C0C0C0C, 0x0C0C0C0C0C0C0C0C));
-    const __m512i words = _mm512_srlv_epi16(_mm512_shuffle_epi8(pairs, each), _mm512_set1_epi64(0x000C000800040000));
-    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(words, _mm512_broadcast_i64x4(values)));
-}
-
+#define PAIRS
 #define BLOCKS
 #define BULK_TABLE dtype_bulk_avx512
 #include "dtype_bulk_simd.inc"
