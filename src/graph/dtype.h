@@ -42,7 +42,7 @@ typedef struct dtype_scaled {
     int64_t ahead;           /* bytes so far ahead of the source are fetched into the cache; may lie outside of memory */
 } dtype_scaled_t;
 
-/* Scales and zero points of a run of codes: element i has those of group (phase + i) / group, both multiples of DTYPE_GROUP. */
+/* Scales and zero points, integers, of a run of codes: element i has those of group (phase + i) / group, both multiples of DTYPE_GROUP. */
 typedef struct dtype_groups {
     const float *scale, *zp;
     int zp_step; /* 1: one zero point for each group, 0: for all */
