@@ -5,6 +5,8 @@
 
 #include "simd_avx512.h"
 
+#include "../graph/max_each_avx512.h"
+
 typedef __m512i vi;
 
 /* clang-format off: a table of one-liners */
@@ -55,21 +57,7 @@ OP vf vf_load_bf16(const uint16_t *p)
 }
 /* clang-format on */
 
-/* A tree: each level folds two vectors into one that holds half as many lanes of each. */
-OP vi vi_max_each(const vi *v)
-{
-    vi a[8], b[4];
-    for (int i = 0; i < 8; i++) { /* 128-bit lanes of v[i], v[i], v[i + 8], v[i + 8] */
-        a[i] = vi_max(_mm512_shuffle_i64x2(v[i], v[i + 8], 0x44), _mm512_shuffle_i64x2(v[i], v[i + 8], 0xee));
-    }
-    for (int i = 0; i < 4; i++) { /* of v[i], v[i + 8], v[i + 4], v[i + 12] */
-        b[i] = vi_max(_mm512_shuffle_i64x2(a[i], a[i + 4], 0x88), _mm512_shuffle_i64x2(a[i], a[i + 4], 0xdd));
-    }
-    const vi even = vi_max(_mm512_unpacklo_epi32(b[0], b[1]), _mm512_unpackhi_epi32(b[0], b[1]));
-    const vi odd = vi_max(_mm512_unpacklo_epi32(b[2], b[3]), _mm512_unpackhi_epi32(b[2], b[3]));
-    const vi all = vi_max(_mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd));
-    return _mm512_shuffle_i64x2(all, all, 0xd8);
-}
+#define vi_max_each max_each_epi32
 
 OP void stream_line(unsigned char *to, const unsigned char *from)
 {

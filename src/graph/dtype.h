@@ -56,22 +56,26 @@ enum { DTYPE_GROUP = 16 };
 typedef void dtype_stream_t(const unsigned char *p, int64_t n, const dtype_groups_t *groups, unsigned char *to);
 enum { DTYPE_STREAM = 32 };
 
-/* Blocks of DTYPE_BLOCK consecutive elements on their way to codes with scales of their own, read once. */
+/* Consecutive elements on their way to codes with scales of their own: chunks of whole groups. */
 typedef struct dtype_blocks {
-    const struct quant_formula *formula; /* neither dynamic_asymmetric nor dynamic_nv */
+    const struct quant_formula *formula; /* not static */
     sinter_data_type_t from;             /* of the source: f32, f16 or bf16 */
-    sinter_data_type_t scale_type;
-    int scale_bytes;
-    int size;                            /* of a group: 16, 32, 64 or 128 */
+    int64_t size;                        /* of a group: 16, 32, 64 or a multiple of 128 */
     const unsigned char *x;
     unsigned char *codes;
-    bool past;            /* codes are aligned to cache lines and go past the caches: a fence before other threads may look */
-    unsigned char *scale; /* one for each group */
-    int64_t n;            /* blocks */
+    bool past; /* codes are aligned to cache lines and go past the caches: a fence before other threads may look */
+    sinter_data_type_t scale_type, zp_type;
+    int scale_bytes, zp_bits;
+    unsigned char *scale, *zp; /* one for each group; zp: of dynamic_asymmetric, 4 bits only where chunks have an even number of groups */
+    float zp_min, zp_max;
+    int64_t n; /* chunks */
 } dtype_blocks_t;
-enum { DTYPE_BLOCK = 128 };
-/* Returns how many blocks were done: it stops at one whose extremes or scales are infinite or NaN. */
-typedef int64_t dtype_quantise_t(const dtype_blocks_t *b);
+enum { DTYPE_BLOCK = 128, DTYPE_CHUNK = 1024 };
+/* Elements of a chunk, blocks of DTYPE_BLOCK, at most DTYPE_CHUNK unless one group has more. */
+static inline int64_t dtype_chunk(int64_t size)
+{
+    return size > DTYPE_BLOCK ? size : DTYPE_CHUNK;
+}
 
 /* Runs of consecutive elements (stride 1), at the speed of the ISA: the same results as the codec, bit for bit. */
 typedef struct dtype_bulk {
@@ -84,8 +88,9 @@ typedef struct dtype_bulk {
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
     /* The function for results of a type; NULL if there is none. May be NULL. */
     dtype_stream_t *(*stream_scaled)(sinter_data_type_t type);
-    /* The function for scales of a type; NULL if there is none. May be NULL. */
-    dtype_quantise_t *(*quantise)(sinter_data_type_t scale);
+    /* How many chunks were done: it stops at one whose extremes or scales are infinite, NaN or far from 1; -1: no such scales or zero
+     * points. May be NULL. */
+    int64_t (*quantise)(const dtype_blocks_t *b);
 } dtype_bulk_t;
 /* The best functions at or below isa, which the machine must have. Never NULL for a data type, nor are functions but the scaled ones. */
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);

@@ -1,6 +1,6 @@
 /* DynamicQuantize steps that compute scales (and zero points) from the data. A unit (dynquant.h) is walked twice: once for the extremes of
- * its groups, once to quantise its elements with the stored scales; units are of a size that the second walk finds in the caches. Short
- * groups side by side need one walk where the codes' type has a function for blocks of them, which stay in registers. Formulas:
+ * its groups, once to quantise its elements with the stored scales; units are of a size that the second walk finds in the caches. Groups side
+ * by side in one row go by chunks where the codes' type has a function for that, which does all of it. Formulas:
  *
  *   mx          S = 2^(floor(log2 amax) - emax), from the bits of amax           q = elem(x / S)
  *   mx_rceil    S = amax / max rounded up to a power of two                      q = elem(x / S)
@@ -37,7 +37,7 @@ typedef struct dynquant_state {
     quant_formula_t formula;
     bool narrow;
     quant_widen16_t *straight; /* measures elements of 16 bits where they do not become a row of floats first; else NULL */
-    dtype_quantise_t *blocks;  /* takes whole units that are one row; else NULL */
+    bool by_chunks;            /* units are runs of groups that out->quantise takes */
     int64_t ahead; /* from a column of a unit to that of the next one */
 } dynquant_state_t;
 
@@ -96,19 +96,39 @@ static quant_widen16_t *goes_straight(const dynquant_state_t *st)
     return s->in.dtype == sinter_f16 ? st->fn->widen_f16 : s->in.dtype == sinter_bf16 ? st->fn->widen_bf16 : NULL;
 }
 
-/* Units that are runs of blocks: groups of a few vectors side by side. */
-static dtype_quantise_t *takes_blocks(const dynquant_state_t *st)
+static dtype_blocks_t as_blocks(const dynquant_state_t *st)
+{
+    const quant_space_t *s = &st->s;
+    const dtype_traits_t *elem = dtype_traits(s->out.dtype), *zp = s->has_zp ? dtype_traits(s->zp.dtype) : elem;
+    return (dtype_blocks_t){.formula = &st->formula,
+                            .from = s->in.dtype,
+                            .size = s->column.n,
+                            .scale_type = s->scale.dtype,
+                            .zp_type = s->has_zp ? s->zp.dtype : sinter_data_type_undef,
+                            .scale_bytes = dtype_traits(s->scale.dtype)->block_bytes,
+                            .zp_bits = zp->bits,
+                            .zp_min = (float)(elem->min > zp->min ? elem->min : zp->min),
+                            .zp_max = (float)(elem->max < zp->max ? elem->max : zp->max)};
+}
+
+/* Units that are runs of groups in all tensors, each of which a thread may have for itself. */
+static bool goes_by_chunks(const dynquant_state_t *st)
 {
     const quant_space_t *s = &st->s;
     const int64_t size = s->column.n;
     const sinter_data_type_t in = s->in.dtype;
-    const bool one_factor = st->formula.kind != QUANT_DYNAMIC_ASYMMETRIC && st->formula.kind != QUANT_DYNAMIC_NV;
     const bool floats = in == sinter_f32 || in == sinter_f16 || in == sinter_bf16;
     const bool dense = s->column.in == 1 && s->column.out == 1 && s->group.in == size && s->group.out == size && s->group.scale == 1;
-    if (!floats || !dense || s->split || s->rows != 1 || !one_factor || st->out->quantise == NULL) {
-        return NULL;
+    const bool even = size == 16 || size == 32 || size == 64 || (size > 0 && size % DTYPE_BLOCK == 0);
+    const dtype_blocks_t b = as_blocks(st);
+    bool alone = !s->by_pieces;
+    for (int a = 0; a < s->n_unit; a++) {
+        alone = alone && s->item[a] == 1;
     }
-    return size == 16 || size == 32 || size == 64 || size == 128 ? st->out->quantise(s->scale.dtype) : NULL;
+    if (s->has_zp && (s->group.zp != 1 || (dtype_is_packed(s->zp.dtype) && even && dtype_chunk(size) / size % 2 != 0))) {
+        return false;
+    }
+    return floats && dense && even && alone && !s->split && s->rows == 1 && st->out->quantise != NULL && st->out->quantise(&b) == 0;
 }
 
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
@@ -135,11 +155,11 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
                                     .elem_min = (float)elem->min,
                                     .scale_max = dtype_traits(st->s.scale.dtype)->max,
                                     .tensor_scale = 1};
-    st->blocks = takes_blocks(st);
     if (p->tensor_scale >= 0) {
         const bound_t *t = &frame->v[p->tensor_scale];
         dtype_bulk(t->dtype, isa)->load(t->data, 0, 1, &st->formula.tensor_scale);
     }
+    st->by_chunks = goes_by_chunks(st);
     return sinter_success;
 }
 
@@ -540,37 +560,34 @@ static place_t groups_of(const quant_space_t *s, const place_t *u, int64_t from,
     return (place_t){.in = u->in + from * s->group.in,
                      .out = u->out + from * s->group.out,
                      .scale = u->scale + from * s->group.scale,
+                     .zp = u->zp + from * s->group.zp,
                      .groups = n};
 }
 
-/* A unit by blocks. Those that hold what is no number, and what does not fill one, go the usual way. */
-static void unit_by_blocks(const dynquant_state_t *st, const place_t *u, scratch_t *m)
+/* A run of groups by chunks. Those that hold what is no number, and what does not fill one, go the usual way. */
+static void run_by_chunks(const dynquant_state_t *st, const place_t *u, scratch_t *m)
 {
     const quant_space_t *s = &st->s;
-    const bool whole = u->out % dtype_traits(s->out.dtype)->block_elems == 0;
-    const int64_t size = s->column.n, each = DTYPE_BLOCK / size, n = whole ? u->groups / each : 0;
-    const int in_bytes = dtype_traits(s->in.dtype)->block_bytes, scale_bytes = dtype_traits(s->scale.dtype)->block_bytes;
-    dtype_blocks_t b = {.formula = &st->formula,
-                        .from = s->in.dtype,
-                        .scale_type = s->scale.dtype,
-                        .scale_bytes = scale_bytes,
-                        .size = (int)size};
+    dtype_blocks_t b = as_blocks(st);
+    const bool whole = u->out % dtype_traits(s->out.dtype)->block_elems == 0 && u->zp * b.zp_bits % 8 == 0;
+    const int64_t each = dtype_chunk(b.size) / b.size, n = whole ? u->groups / each : 0;
     int64_t done = 0;
     while (done < n) {
         const place_t at = groups_of(s, u, done * each, each);
         b.codes = s->out.data + code_bytes(s, at.out);
         b.past = s->stream && (uintptr_t)b.codes % CACHE_LINE == 0;
-        b.x = s->in.data + at.in * in_bytes;
-        b.scale = s->scale.data + at.scale * scale_bytes;
+        b.x = s->in.data + at.in * dtype_traits(s->in.dtype)->block_bytes;
+        b.scale = s->scale.data + at.scale * b.scale_bytes;
+        b.zp = s->has_zp ? s->zp.data + at.zp * b.zp_bits / 8 : NULL;
         b.n = n - done;
-        done += st->blocks(&b);
+        done += st->out->quantise(&b);
         if (done < n) {
             const place_t special = groups_of(s, u, done++ * each, each);
             one_unit(st, &special, m);
         }
     }
-    if (done * each < u->groups) {
-        const place_t rest = groups_of(s, u, done * each, u->groups - done * each);
+    for (int64_t g = done * each; g < u->groups; g += s->tile) {
+        const place_t rest = groups_of(s, u, g, u->groups - g < s->tile ? u->groups - g : s->tile);
         one_unit(st, &rest, m);
     }
 }
@@ -590,11 +607,26 @@ static void one_item(const dynquant_state_t *st, const int64_t *item, scratch_t 
             at[a] = item[a] * s->item[a] + within[a];
         }
         const place_t u = place_of(s, at);
-        if (st->blocks != NULL) {
-            unit_by_blocks(st, &u, m);
-        } else {
-            one_unit(st, &u, m);
-        }
+        one_unit(st, &u, m);
+    }
+}
+
+/* Units begin..end - 1, those that are neighbours as one run. */
+static void runs_by_chunks(const dynquant_state_t *st, int64_t begin, int64_t end, scratch_t *m)
+{
+    const quant_space_t *s = &st->s;
+    const int last = s->n_unit - 1;
+    int64_t n[SINTER_MAX_NDIMS + 1], at[SINTER_MAX_NDIMS + 1], units;
+    for (int a = 0; a < s->n_unit; a++) {
+        n[a] = s->unit[a].n;
+    }
+    for (int64_t i = begin; i < end; i += units) {
+        walk_seek(s->n_unit, n, i, at);
+        place_t u = place_of(s, at);
+        const int64_t groups = s->group.n - at[last] * s->tile;
+        units = n[last] - at[last] < end - i ? n[last] - at[last] : end - i;
+        u.groups = units * s->tile < groups ? units * s->tile : groups;
+        run_by_chunks(st, &u, m);
     }
 }
 
@@ -604,6 +636,10 @@ static void work_items(const dynquant_state_t *st, int tid, int nth, scratch_t *
     int64_t begin, end, n[SINTER_MAX_NDIMS + 1], item[SINTER_MAX_NDIMS + 1];
     share(s->n_items, tid, nth, &begin, &end);
     if (begin >= end) {
+        return;
+    }
+    if (st->by_chunks) {
+        runs_by_chunks(st, begin, end, m);
         return;
     }
     for (int a = 0; a < s->n_unit; a++) {
