@@ -9,8 +9,9 @@
 
 #include "oracle.h"
 
-/* Largest relative error of one rounding to f32. */
+/* Largest error of one rounding to f32: relative, and absolute where it is below the normal numbers. */
 #define ORC_U 0x1p-24
+#define ORC_UNDERFLOW 0x1p-150
 /* What evaluating a transcendental function near the f32 underflow threshold may lose. */
 #define ORC_TINY 0x1p-126
 /* The bound of a zero of either sign, which a later pole tells apart: beyond no type's rounding but f64's, and it outlives products. */
@@ -125,7 +126,11 @@ static inline bool orc_is_pow2(double x)
     return fabs(frexp(x, &e)) == 0.5;
 }
 /* Error of rounding v, itself off by up to b, to f32: the actual one where v is certain. */
-static inline double orc_f32_error(double v, double b) { return b == 0 ? orc_distance((double)(float)v, v) : (fabs(v) + b) * ORC_U; }
+static inline double orc_f32_error(double v, double b)
+{
+    double most = fabs(v) + b;
+    return b == 0 ? orc_distance((double)(float)v, v) : most * ORC_U + (most < ORC_UNDERFLOW ? most : ORC_UNDERFLOW);
+}
 
 /* ---- map.c: elementwise work ---------------------------------------------------------------------------------------------------- */
 

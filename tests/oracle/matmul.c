@@ -1,7 +1,8 @@
 /* MatMul in double, and the error that f32 or reduced-precision arithmetic may make in it.
  *
  * With u the rounding unit, for each output element, a a row of A, b a column of B, K terms:
- *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave like a random walk
+ *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave like a random walk; and K 2^-150 for products
+ *                  below the normal numbers
  *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of earlier ops) adds sum e_k b_k.
  *                  Certainly no more than |e|_2 |b|_2 (Cauchy-Schwarz).
  *                  Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4 |b|_4 (Hoeffding: beyond it with probability
@@ -261,7 +262,7 @@ static double exact_limit(const operand_t *a, const operand_t *b, bool strict)
     gb = grid_exponent(b->t);
     if (ga == INT32_MAX || gb == INT32_MAX)
         return INFINITY;
-    if (ga < -500 || gb < -500)
+    if (ga < -500 || gb < -500 || ga + gb < -149)
         return 0;
     return ldexp(0x1p24, ga + gb);
 }
@@ -325,14 +326,15 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
             continue;
         }
         if (ea == 0 && eb == 0) {
-            bound[j] = a->v2 * b->v2 <= limit ? 0 : gamma * a->v2 * b->v2;
+            bound[j] = a->v2 * b->v2 <= limit ? 0 : gamma * a->v2 * b->v2 + (double)s->k * ORC_UNDERFLOW;
             continue;
         }
         of_a = error_of(a, oa->t->walked, b);
         of_b = error_of(b, ob->t->walked, a);
         certain = of_a.certain + of_b.certain;
         random = sqrt(of_a.random2 + of_b.random2) + (of_a.common + of_b.common) * fabs(v[j]);
-        bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) + second_order(a, b);
+        bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) + second_order(a, b) +
+                   (double)s->k * ORC_UNDERFLOW;
     }
 }
 

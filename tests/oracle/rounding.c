@@ -35,7 +35,7 @@ static double stored_f32(double v, double b, double weight)
     (void)weight;
     if (fabs(v) + b >= 0x1.FFFFFFp127 && isfinite(v))
         return INFINITY;
-    return b + (b == 0 ? orc_distance((double)(float)v, v) : (fabs(v) + b) * ORC_U + 0x1p-150);
+    return b + orc_f32_error(v, b);
 }
 
 /* Above the largest f16 an unfused execution has Inf and a fused one the number itself: nothing can be demanded. */
