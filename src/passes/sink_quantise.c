@@ -67,7 +67,7 @@ static bool sizes_above(const graph_t *g, const node_t *view, const quant_geom_t
     int64_t below[SINTER_MAX_NDIMS];
     for (int d = 0; d < out->ndims; d++) {
         below[d] = out->dims[d] == 1 ? 1 : geom->scale_group[d];
-        if (below[d] < 1) { /* not known */
+        if (below[d] < 1 || out->dims[d] == 0) { /* not known; groups of no elements have scales, too */
             return false;
         }
     }

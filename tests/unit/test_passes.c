@@ -336,6 +336,13 @@ static void test_sink_quantise(sinter_engine_t *engine)
     mini_begin(&m, engine);
     computed(&m, TRANSPOSE(&m, f32, IN(&m, f32, "3x2x32"), 1, 0, 2), "dynamic_mx", true);
     EXPECT(&m, "StaticTranspose(f32[3 2 32]) -> f32[2 3 32] | DynamicQuantize(f32[2 3 32]) -> s8[2 3 32]!");
+    /* No elements have one scale, which is no view of the scales of none. */
+    mini_begin(&m, engine);
+    x = RESHAPE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "7"), IN(&m, f32, "7x0")), 0);
+    const lt_t outs[2] = {mini_tensor(&m, sinter_s8, "*"), mini_tensor(&m, sinter_f32, "1")};
+    const attr_t attrs[] = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_tensor")};
+    mini_add(&m, sinter_op_dynamic_quantize, &x, 1, outs, 2, attrs, 2);
+    EXPECT(&m, "MatMul(f32[7], f32[7 0]) -> f32[0] | StaticReshape(f32[0]) -> f32[0] | DynamicQuantize(f32[0]) -> s8[0]!");
 }
 
 /* ---- {y = op(x); } = {}, y unused ------------------------------------------------------------------------------------------------------------- */
