@@ -27,6 +27,7 @@ typedef struct fz_tensor {
     int nonfinite; /* percent of NaN and Inf */
     int wild;      /* runs of zeros, subnormals, huge values, powers of two and their neighbours, outliers, specials */
     int spread;    /* magnitudes from 2^-10 to 2^8, the same in runs; zeros; 2: and a NaN or an infinity here and there */
+    int vast;      /* magnitudes near both ends of the type's range, the same in runs */
     int dead_rows; /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
     const double *value; /* for each variant: what all elements are; NULL: random */
 } fz_tensor_t;

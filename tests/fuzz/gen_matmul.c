@@ -22,6 +22,7 @@ static int float_operand(fz_t *f, int ndims, const int64_t *dims)
 {
     int x = fz_input(f, fz_float(f), ndims, dims);
 
+    f->tensors[x].vast = fz_chance(f, 10);
     if (fz_chance(f, 10))
         x = fz_cast(f, fz_float(f), x);
     else if (fz_chance(f, 10))

@@ -70,6 +70,7 @@ void fz_gen_mlp(fz_t *f)
     const int64_t dims[2] = {m.rows, m.outer};
     int x = fz_input(f, type_near(f, &m), 2, dims), first = x, up, gate;
 
+    f->tensors[x].vast = fz_chance(f, 10);
     if (fz_chance(f, 30))
         x = squeezed(f, &m, x);
     up = linear(f, &m, x, m.outer, m.inner);

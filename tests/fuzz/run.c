@@ -283,10 +283,25 @@ static double spread_value(uint64_t run, uint64_t h, int specials)
     return run % 9 == 0 ? 0 : h >> 3 & 31 ? ldexp(x, (int)(run >> 8) % 12 - 10) : ldexp(x, 8);
 }
 
+/* Up to the largest bf16, which rounds to no infinity in bf16 arithmetic. */
+static double vast_value(sinter_data_type_t type, uint64_t run, uint64_t h)
+{
+    const double x = (double)(int64_t)h * (0x1.FEp0 * 0x1p-63);
+    const int top = type == sinter_f16 ? 15 : 127;
+
+    switch (run % 5) {
+    case 0: return ldexp(x, top);
+    case 1: return ldexp(h & 1 ? 1.9921875 : -1.9921875, top - (int)(run >> 8 & 7));
+    case 2: return ldexp(x, top - (int)(run >> 8 & 31));
+    case 3: return ldexp(x, -top);
+    default: return x;
+    }
+}
+
 /* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
 static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int variant)
 {
-    static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 0x1p-140, -0x1p-24, 3e4, -3e38, 1e-6};
+    static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 0x1p-140, -0x1p-24, 3e4, -3e38, 3e38, 1e-6};
     const sinter_logical_tensor_t *lt = &b->lt;
     const int64_t n = gr_elements(lt);
 
@@ -304,6 +319,8 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), wild_value(mix(f->seed + (uint64_t)(i / 16)), h));
         if (t->spread)
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), spread_value(mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
+        if (t->vast)
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), vast_value(lt->data_type, mix(f->seed + (uint64_t)(i / 16)), h));
         if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0))
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
         else if (t->specials && (int)(h % 100) < t->specials)

@@ -1,8 +1,8 @@
 /* MatMul in double, and the error that f32 or reduced-precision arithmetic may make in it.
  *
  * With u the rounding unit, for each output element, a a row of A, b a column of B, K terms:
- *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave like a random walk; and K 2^-150 for products
- *                  below the normal numbers
+ *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave like a random walk, but those of a sum of equal
+ *                  terms are alike: K u |a|_2 |b|_2; and K 2^-150 for products below the normal numbers
  *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of earlier ops) adds sum e_k b_k.
  *                  Certainly no more than |e|_2 |b|_2 (Cauchy-Schwarz).
  *                  Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4 |b|_4 (Hoeffding: beyond it with probability
@@ -34,9 +34,11 @@ typedef struct shape {
     int64_t batch[SINTER_MAX_NDIMS], m, n, k, batches;
 } shape_t;
 
-/* 2- and 4-norms of a row's values, of their bounds, and of what the mode may do to them. */
+/* 2- and 4-norms of a row's finite values, of their bounds, and of what the mode may do to them. */
 typedef struct norms {
     double v2, v4, b2, b4, m2, m4;
+    bool equal;    /* in magnitude, all values */
+    bool unsure;   /* of the sign of some value, so that its product with an infinity is open */
     double c1, c2; /* 1- and 2-norm of the codes, where scales are folded into the other operand */
 } norms_t;
 
@@ -167,9 +169,10 @@ static int64_t group_along_k(const operand_t *o, const shape_t *s)
 
 enum { BLOCK = 16 };
 
-/* Of BLOCK rows at once: sums of the second and fourth powers of values, bounds, and group maxima (each counted once per element). */
+/* Of BLOCK rows at once: sums of the second and fourth powers of finite values, bounds, and group maxima (each counted once per element). */
 typedef struct power_sums {
     double v2[BLOCK], v4[BLOCK], b2[BLOCK], b4[BLOCK], g2[BLOCK], g4[BLOCK];
+    double b2_max[BLOCK], unsure[BLOCK];
 } power_sums_t;
 
 static void add_powers(const double *p, int64_t stride, int64_t rows, double *sum2, double *sum4, double *amax)
@@ -180,22 +183,30 @@ static void add_powers(const double *p, int64_t stride, int64_t rows, double *su
         x[r] = p[r * stride];
 #pragma omp simd
     for (int r = 0; r < BLOCK; r++) {
-        double x2 = x[r] * x[r];
-        sum2[r] += x2;
-        sum4[r] += x2 * x2;
+        double x2 = x[r] * x[r], finite = x2 <= DBL_MAX ? x2 : 0;
+        sum2[r] += finite;
+        sum4[r] += finite * finite;
         amax[r] = x2 > amax[r] ? x2 : amax[r];
     }
 }
 
+static void add_unsure(const double *v, const double *b, int64_t stride, int64_t rows, double *unsure)
+{
+    for (int64_t r = 0; r < rows; r++)
+        unsure[r] += b[r * stride] > 0 && fabs(v[r * stride]) <= b[r * stride];
+}
+
 static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int64_t k)
 {
-    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}};
-    double amax[BLOCK] = {0}, unused[BLOCK] = {0};
+    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    double amax[BLOCK] = {0};
 
     for (int64_t i = 0; i < k; i++) {
         add_powers(o->t->v + at + i * o->col, o->row, rows, s.v2, s.v4, amax);
-        if (o->t->b)
-            add_powers(o->t->b + at + i * o->col, o->row, rows, s.b2, s.b4, unused);
+        if (o->t->b) {
+            add_powers(o->t->b + at + i * o->col, o->row, rows, s.b2, s.b4, s.b2_max);
+            add_unsure(o->t->v + at + i * o->col, o->t->b + at + i * o->col, o->row, rows, s.unsure);
+        }
         if (o->mode_group > 0 && ((i + 1) % o->group == 0 || i + 1 == k)) {
             double count = (double)(i % o->group + 1);
             for (int r = 0; r < BLOCK; r++) {
@@ -224,7 +235,10 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
         power_sums_t s = block_sums(o, batch * o->rows * k + row * o->row, rows, k);
         for (int64_t r = 0; r < rows; r++) {
             norms_t *n = &o->norms[batch * o->rows + row + r];
-            *n = (norms_t){.v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b2 = sqrt(s.b2[r]), .b4 = fourth_root(s.b4[r])};
+            *n = (norms_t){.v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b4 = fourth_root(s.b4[r])};
+            n->b2 = isinf(s.b2_max[r]) ? INFINITY : sqrt(s.b2[r]);
+            n->equal = (double)k * s.v4[r] <= s.v2[r] * s.v2[r] * (1 + 1e-12);
+            n->unsure = s.unsure[r] > 0 || o->mode_absolute > 0 || o->mode_group > 0;
             n->m2 = o->mode_relative * n->v2 + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
             n->m4 = o->mode_relative * n->v4 + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
         }
@@ -314,27 +328,40 @@ static double second_order(const norms_t *a, const norms_t *b)
     return random < certain ? random : certain;
 }
 
-static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob, const norms_t *b, double gamma,
-                      double limit, const double *v, double *bound)
+/* Whether an order of summation in f32 may overflow that another does not, or to the other side. most: what the magnitudes of the finite terms add
+ * up to at most. */
+static bool may_overflow(double v, double bound, double most)
 {
+    if (!(most > FLT_MAX) || isnan(v))
+        return false;
+    return isinf(v) || (most - fabs(v)) / 2 > FLT_MAX || !(fabs(v) - bound >= 0x1.FFFFFFp127);
+}
+
+static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob, const norms_t *b, double limit,
+                      const double *v, double *bound)
+{
+    double terms = (double)s->k, walk = 2 * sqrt(terms) + 2;
+
     for (int64_t j = 0; j < s->n; j++, b++) {
+        double gamma = (walk < terms && !(a->equal && b->equal) ? walk : terms) * ORC_U;
         double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;
         operand_error_t of_a, of_b;
-        double most = (a->v2 + ea) * (b->v2 + eb);
-        if (isinf(a->b2) || isinf(b->b2) || (most > FLT_MAX && isfinite(most))) { /* f32 sums may overflow on the way */
+        if (isinf(a->b2) || isinf(b->b2)) {
             bound[j] = INFINITY;
             continue;
         }
         if (ea == 0 && eb == 0) {
-            bound[j] = a->v2 * b->v2 <= limit ? 0 : gamma * a->v2 * b->v2 + (double)s->k * ORC_UNDERFLOW;
-            continue;
+            bound[j] = a->v2 * b->v2 <= limit ? 0 : gamma * a->v2 * b->v2 + terms * ORC_UNDERFLOW;
+        } else {
+            of_a = error_of(a, oa->t->walked, b);
+            of_b = error_of(b, ob->t->walked, a);
+            certain = of_a.certain + of_b.certain;
+            random = sqrt(of_a.random2 + of_b.random2) + (of_a.common + of_b.common) * fabs(v[j]);
+            bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) + second_order(a, b) +
+                       terms * ORC_UNDERFLOW;
         }
-        of_a = error_of(a, oa->t->walked, b);
-        of_b = error_of(b, ob->t->walked, a);
-        certain = of_a.certain + of_b.certain;
-        random = sqrt(of_a.random2 + of_b.random2) + (of_a.common + of_b.common) * fabs(v[j]);
-        bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) + second_order(a, b) +
-                   (double)s->k * ORC_UNDERFLOW;
+        if (may_overflow(v[j], bound[j], (a->v2 + ea) * (b->v2 + eb)) || (!isfinite(v[j]) && (a->unsure || b->unsure)))
+            bound[j] = INFINITY;
     }
 }
 
@@ -412,7 +439,7 @@ static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *
 
 static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t *b, const precision_t *p, orc_value_t *out)
 {
-    double terms = (double)s->k, walk = 2 * sqrt(terms) + 2, gamma = (walk < terms ? walk : terms) * ORC_U, limit;
+    double limit;
     int64_t rows = s->batches * s->m;
     bool folded = (p->a_limbs > 0 && folds(a, b, s)) || (p->b_limbs > 0 && folds(b, a, s));
 
@@ -430,12 +457,15 @@ static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t
     for (int64_t r = 0; r < rows; r++) {
         int64_t batch = r / s->m;
         const norms_t *na = a->norms + own_batch(a, s, batch) * s->m + r % s->m, *nb = b->norms + own_batch(b, s, batch) * s->n;
-        bound_row(s, a, na, b, nb, gamma, limit, out->v + r * s->n, out->b + r * s->n);
+        bound_row(s, a, na, b, nb, limit, out->v + r * s->n, out->b + r * s->n);
     }
     if (folded)
         bound_folded(s, a, b, p, out->b);
     for (int64_t i = 0; p->flush > 0 && i < rows * s->n; i++)
-        out->b[i] += terms * p->flush;
+        out->b[i] += (double)s->k * p->flush;
+    for (int64_t i = 0; c->doubles && i < rows * s->n; i++)
+        if (fabs(out->v[i]) > FLT_MAX && isfinite(out->v[i])) /* not for arithmetic in double */
+            out->b[i] = INFINITY;
     out->walked = s->k >= 16; /* short sums have certain bounds */
     return 0;
 }

@@ -1,4 +1,5 @@
 /* Checks the oracle against hand-derived values and against vectors.h, which other software computed. Exit status 0 if all hold. */
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -834,6 +835,68 @@ static void test_overflow(void)
     orc_result_free(&r);
 }
 
+/* Products near the ends of f32: the result in any order of summation, or nothing. */
+static void test_range(void)
+{
+    const float big = 3e38f, inf = INFINITY, least = 0x1p-149f, third = 1 / 3.0f;
+    const struct {
+        float a[3], b[3], got;
+        bool right, loose;
+    } cases[] = {
+        {{big, big, 0}, {1, 1, 1}, inf, true, false},
+        {{big, big, 0}, {1, 1, 1}, FLT_MAX, false, false},
+        {{-big, -big, 1}, {1, 1, 1}, inf, false, false},
+        {{big, big, -big}, {1, 1, 1}, big, true, true},
+        {{big, -1, 0}, {1, 0, 0}, big, true, false},
+        {{big, big, 0}, {0.1f, 0.1f, 0}, 6e37f, true, false},
+        {{inf, 1, 1}, {1, 1, 1}, inf, true, false},
+        {{inf, 1, 1}, {1, 1, 1}, -inf, false, false},
+        {{inf, big, big}, {1, -1, -1}, NAN, true, true},
+        {{least, least, least}, {third, third, third}, 0, true, false},
+        {{least, least, least}, {third, third, third}, 2 * least, true, false},
+        {{least, least, least}, {third, third, third}, 4 * least, false, false},
+    };
+    const int64_t dims[] = {1, 3, 1};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims), describe(2, sinter_f32, 2, dims + 1)},
+                                out = unknown(3, sinter_f32);
+        orc_op_t op = {1, sinter_op_matmul, 0, 2, 1, NULL, in, &out};
+        orc_graph_t graph = {1, &op, sinter_fpmath_mode_strict, 0};
+        orc_tensor_t inputs[2] = {{in[0], cases[i].a}, {in[1], cases[i].b}};
+        uint64_t id = 3;
+        orc_result_t r;
+        orc_diff_t diff;
+        char err[200] = "";
+
+        check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+        orc_compare(&r, &r.lt, &cases[i].got, &diff);
+        check((diff.bad == 0) == cases[i].right && (diff.loose == 1) == cases[i].loose, "range, case %zu: got %g, want %g within %g", i,
+              diff.got, diff.want, diff.tolerance);
+        orc_result_free(&r);
+    }
+}
+
+/* Ends of an interval beside the minimum of HardSwish, which is -0.375 at -1.5, say too little. */
+static void test_dip(void)
+{
+    const int64_t dims[] = {1, 2, 1};
+    const float a[2] = {1000, -1000}, b[2] = {1, 1.0171f};
+    sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims), describe(2, sinter_f32, 2, dims + 1)};
+    sinter_logical_tensor_t x = describe(3, sinter_f32, 2, (int64_t[]){1, 1}), out = unknown(4, sinter_f32);
+    orc_op_t ops[2] = {{1, sinter_op_matmul, 0, 2, 1, NULL, in, &x}, {2, sinter_op_hard_swish, 0, 1, 1, NULL, &x, &out}};
+    orc_graph_t graph = {2, ops, sinter_fpmath_mode_bf16, 0};
+    orc_tensor_t inputs[2] = {{in[0], a}, {in[1], b}};
+    uint64_t ids[2] = {3, 4};
+    orc_result_t r[2];
+    char err[200] = "";
+
+    check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+    check(fabs(r[0].value[0] + r[0].bound[0] + 1) < 0.5, "an end is beside the dip: %g +- %g", r[0].value[0], r[0].bound[0]);
+    check(r[1].bound[0] >= 0.375, "the dip is within %g", r[1].bound[0]);
+    free_results(r, 2);
+}
+
 /* 1 / (0.3 * f4(leaky(f16(x)))): where f16 stores a zero and a fused execution has a number, f4's zero has either sign; that of a certain zero is
  * certain. */
 static void test_zero_sign(void)
@@ -885,6 +948,8 @@ int main(void)
     test_chain(sinter_fpmath_mode_bf16, true);
     test_intermediate();
     test_overflow();
+    test_range();
+    test_dip();
     test_zero_sign();
     printf("%u checks, %u failed\n", checks, failures);
     return failures != 0;

@@ -9,6 +9,7 @@ typedef struct unary {
     bool argument; /* the argument may be scaled by one rounding first, as in e^x = 2^(x log2 e) */
     bool pole;     /* at 0: end points of an interval around it say nothing */
     double p[2];
+    double dip; /* where the function has its minimum, below both ends of an interval around it; 0: it has none inside */
 } unary_t;
 
 static void unary_chunk(const orc_chunk_t *k)
@@ -24,6 +25,8 @@ static void unary_chunk(const orc_chunk_t *k)
             if (xb > 0) {
                 double up = orc_distance(u->f(x + xb, u->p), v), down = orc_distance(u->f(x - xb, u->p), v);
                 bound = up >= down ? up : down;
+                if (u->dip != 0 && fabs(x - u->dip) < xb)
+                    bound = fmax(bound, orc_distance(u->f(u->dip, u->p), v));
                 if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb))
                     bound = INFINITY;
                 else if (v == 0 && bound == 0 && fabs(x) <= xb)
@@ -96,8 +99,9 @@ UNARY_E(hard_sigmoid, v == 0 || v == 1 ? 0 : 2 * (fabs(p[0] * x) + fabs(p[1])))
 UNARY_F(hard_swish, (x) * clamp(x / 6 + 0.5, 0, 1))
 UNARY_E(hard_swish, v == 0 || v == x ? 0 : 4 * fabs(x) * (fabs(x) / 6 + 0.5))
 
-#define EXACT(name, ...) run(c, &(unary_t){f_##name, NULL, false, false, {__VA_ARGS__}})
-#define EVALUATED(name, argument, ...) run(c, &(unary_t){f_##name, e_##name, argument, false, {__VA_ARGS__}})
+#define EXACT(name, ...) run(c, &(unary_t){f_##name, NULL, false, false, {__VA_ARGS__}, 0})
+#define EVALUATED(name, argument, ...) run(c, &(unary_t){f_##name, e_##name, argument, false, {__VA_ARGS__}, 0})
+#define DIPPING(name, argument, at) run(c, &(unary_t){f_##name, e_##name, argument, false, {0}, at})
 
 int oracle_abs(orc_ctx_t *c) { return EXACT(abs, 0); }
 int oracle_relu(orc_ctx_t *c) { return EXACT(relu, 0); }
@@ -114,8 +118,8 @@ int oracle_exp(orc_ctx_t *c) { return EVALUATED(exp, true, 0); }
 int oracle_log(orc_ctx_t *c) { return EVALUATED(log, true, 0); }
 int oracle_tanh(orc_ctx_t *c) { return EVALUATED(tanh, true, 0); }
 int oracle_sigmoid(orc_ctx_t *c) { return EVALUATED(sigmoid, true, 0); }
-int oracle_mish(orc_ctx_t *c) { return EVALUATED(mish, true, 0); }
-int oracle_hard_swish(orc_ctx_t *c) { return EVALUATED(hard_swish, false, 0); }
+int oracle_mish(orc_ctx_t *c) { return DIPPING(mish, true, -1.1924311818572); }
+int oracle_hard_swish(orc_ctx_t *c) { return DIPPING(hard_swish, false, -1.5); }
 int oracle_elu(orc_ctx_t *c) { return EVALUATED(elu, true, orc_attr_f32(c, sinter_op_attr_alpha, 1)); }
 int oracle_softplus(orc_ctx_t *c) { return EVALUATED(softplus, true, orc_attr_f32(c, sinter_op_attr_beta, 1)); }
 int oracle_hard_sigmoid(orc_ctx_t *c)
@@ -126,14 +130,14 @@ int oracle_hard_sigmoid(orc_ctx_t *c)
 int oracle_gelu(orc_ctx_t *c)
 {
     bool by_tanh = strcmp(orc_attr_str(c, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0;
-    return run(c, &(unary_t){by_tanh ? f_gelu_tanh : f_gelu_erf, e_gelu, true, false, {0}});
+    return run(c, &(unary_t){by_tanh ? f_gelu_tanh : f_gelu_erf, e_gelu, true, false, {0}, by_tanh ? -0.7524614261796 : -0.7517915226835});
 }
 
 /* Squares and first powers are plain arithmetic. */
 int oracle_pow(orc_ctx_t *c)
 {
     double beta = orc_attr_f32(c, sinter_op_attr_beta, 1);
-    return beta == 1 || beta == 2 ? EXACT(pow, beta) : run(c, &(unary_t){f_pow, e_pow, true, beta < 0, {beta}});
+    return beta == 1 || beta == 2 ? EXACT(pow, beta) : run(c, &(unary_t){f_pow, e_pow, true, beta < 0, {beta}, 0});
 }
 
 /* Not by end points: the interval may hold the pole. */

@@ -202,6 +202,7 @@ static int numbers(fz_t *f, int ndims, const int64_t *dims)
     const int x = fz_input(f, fz_float(f), ndims, dims);
 
     f->tensors[x].spread = fz_chance(f, 30) ? fz_range(f, 1, 2) : 0;
+    f->tensors[x].vast = fz_chance(f, 10);
     return x;
 }
 
