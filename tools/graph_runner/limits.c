@@ -14,8 +14,8 @@ static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 
 static const long op_rounds = 2000000;
 
 /* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes past the caches, whole blocks of 512
- * bytes at addresses aligned to 64; mixed reads so many lines of 64 bytes and writes no more of them, evenly spread and past the caches,
- * where the instruction set can; fma and dot run so many rounds of independent FMAs, or dot products of 8-bit integers (NULL: no such
+ * bytes at addresses aligned to 64; mixed reads and writes so many lines of 64 bytes, evenly spread and past the caches, where the
+ * instruction set can; fma and dot run so many rounds of independent FMAs, or dot products of 8-bit integers (NULL: no such
  * instruction), and return the operations done. */
 typedef struct probe {
     const char *isa;
@@ -46,7 +46,8 @@ static void copy_plain(void *to, const void *from, size_t bytes)
         memcpy((char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
 
-/* A line is written whenever enough were read; what it holds depends on all that were, so that none can be dropped. */
+/* Lines are written whenever enough were read; what they hold depends on all that were, so that none can be dropped, and is
+ * not zero: some machines write zeros faster than anything else. */
 static void mixed_generic(void *to, const void *from, size_t read, size_t written)
 {
     const unsigned long long *p = from;
@@ -56,12 +57,10 @@ static void mixed_generic(void *to, const void *from, size_t read, size_t writte
     for (size_t i = 0; i < read; i++, p += 8) {
         __builtin_prefetch((const char *)p + AHEAD);
         for (int k = 0; k < 8; k++)
-            sum[k] ^= p[k];
-        due += written;
-        if (due >= read) {
+            sum[k] += p[k];
+        for (due += written; due >= read; due -= read) {
             memcpy(q, sum, sizeof sum);
             q += 8;
-            due -= read;
         }
     }
 }
@@ -127,14 +126,12 @@ __attribute__((target("avx2"))) static void mixed_avx2(void *to, const void *fro
 
     for (size_t i = 0; i < read; i++, p += 2) {
         __builtin_prefetch((const char *)p + AHEAD);
-        a = _mm256_xor_si256(a, _mm256_loadu_si256(p));
-        b = _mm256_xor_si256(b, _mm256_loadu_si256(p + 1));
-        due += written;
-        if (due >= read) {
+        a = _mm256_add_epi64(a, _mm256_loadu_si256(p));
+        b = _mm256_add_epi64(b, _mm256_loadu_si256(p + 1));
+        for (due += written; due >= read; due -= read) {
             _mm256_stream_si256(q, a);
             _mm256_stream_si256(q + 1, b);
             q += 2;
-            due -= read;
         }
     }
     _mm_sfence();
@@ -201,12 +198,10 @@ __attribute__((target("avx512f"))) static void mixed_avx512(void *to, const void
 
     for (size_t i = 0; i < read; i++, p += 64) {
         __builtin_prefetch((const char *)p + AHEAD);
-        all = _mm512_xor_si512(all, _mm512_loadu_si512(p));
-        due += written;
-        if (due >= read) {
+        all = _mm512_add_epi64(all, _mm512_loadu_si512(p));
+        for (due += written; due >= read; due -= read) {
             _mm512_stream_si512((__m512i *)(void *)q, all);
             q += 64;
-            due -= read;
         }
     }
     _mm_sfence();
@@ -404,15 +399,16 @@ static char *aligned_to(const gr_meter_t *m)
 double gr_meter_mixed(const gr_meter_t *m, double read, double written)
 {
     const probe_t *probe = best_probe();
-    const size_t lines = m->bytes / 64 / (size_t)m->threads, writes = read > 0 ? (size_t)((double)lines * written / read) : lines + 1;
+    const double lines = (double)(m->bytes / 64 / (size_t)m->threads), most = read > written ? read : written;
+    const size_t reads = most > 0 ? (size_t)(lines * read / most) : 0, writes = most > 0 ? (size_t)(lines * written / most) : 0;
     double start = gr_seconds();
 
-    if (!m->to || writes > lines)
+    if (!m->to || reads == 0)
         return 0;
 #pragma omp parallel for num_threads(m->threads) schedule(static)
     for (int t = 0; t < m->threads; t++)
-        probe->mixed(aligned_to(m) + (size_t)t * writes * 64, m->from + (size_t)t * lines * 64, lines, writes);
-    return 64.0 * (double)(lines + writes) * m->threads / (gr_seconds() - start);
+        probe->mixed(aligned_to(m) + (size_t)t * writes * 64, m->from + (size_t)t * reads * 64, reads, writes);
+    return 64.0 * (double)(reads + writes) * m->threads / (gr_seconds() - start);
 }
 
 double gr_meter_rate(const gr_meter_t *m)

@@ -29,7 +29,7 @@ int gr_meter_open(gr_meter_t *m, int copies, int threads);
 /* One pass; bytes per second, read and written ones counted. It leaves nothing of other memory in the caches. */
 double gr_meter_rate(const gr_meter_t *m);
 /* One pass that reads and writes memory past the caches in this proportion, without arithmetic: what a conversion of `read` bytes to
- * `written` bytes could reach. Bytes per second, read and written ones counted. Not of a meter of reads; 0 if it writes more than it reads. */
+ * `written` bytes could reach. Bytes per second, read and written ones counted. Not of a meter of reads; 0 if `read` is 0. */
 double gr_meter_mixed(const gr_meter_t *m, double read, double written);
 void gr_meter_close(gr_meter_t *m);
 /* Bytes of the last-level cache, or a guess. */
