@@ -1,4 +1,4 @@
-/* The attention kernels: selection, setup, geometry. The arithmetic is in attention_work.c. */
+/* The attention kernels: selection, setup, geometry. The arithmetic begins in attention_work.c. */
 #include "attention.h"
 
 #include <math.h>

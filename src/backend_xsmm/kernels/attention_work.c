@@ -1,351 +1,8 @@
-/* The work of the attention kernels: see attention.h for the algorithm. */
-#include "attention.h"
+/* The work of the attention kernels, from passes over T to results: see attention.h for the algorithm. */
+#include "attention_task.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef struct span {
-    int64_t begin, end;
-} span_t;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Rows r0..r0+n-1 of a block. */
-typedef struct strip {
-    int r0, n;
-    span_t columns;
-    const attention_jit_t *jit; /* for this height; NULL: own GEMM */
-} strip_t;
-
-/* One thread at one work item. */
-typedef struct task {
-    const attention_config_t *c;
-    const attention_params_t *p;
-    const attention_state_t *st;
-    const frame_t *frame;
-    attention_buffers_t b;
-    tile_src_t k, v;
-    bool tail;
-    int rows; /* in this block */
-    int64_t row0, dv0;
-    int dv;                                  /* columns of this chunk of Dv */
-    int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
-} task_t;
-
-/* ---- setting up an item ------------------------------------------------------------------------------------------------------ */
-
-/* Spreads a linear index over the batch dims that are (not) grouped. */
-static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *idx)
-{
-    for (int n = d->nb - 1; n >= 0; n--) {
-        if (d->grouped[n] == grouped) {
-            idx[n] = i % d->batch[n];
-            i /= d->batch[n];
-        }
-    }
-}
-
-/* Q rows as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and group rows apart here. */
-static void load_q(task_t *t, int64_t d0, int n)
-{
-    const attention_dims_t *d = &t->st->d;
-    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)least(d->group, t->rows);
-    for (int h = 0; h < heads; h++) {
-        const int rows = (t->rows - h + heads - 1) / heads;
-        const tile_src_t q = tile_at(&t->st->q, t->idx[h], d->nb);
-        t->c->tile->load(&q, t->idx[h][d->nb], rows, d0, n, t->b.q + h * ld, (int64_t)heads * ld, rows, pad);
-    }
-    if (t->c->bf16) {
-        t->c->tile->bf16_rows(t->b.q, ld, t->rows, pad, t->b.q16, ld);
-    }
-}
-
-static void start(task_t *t, int64_t item)
-{
-    const attention_dims_t *d = &t->st->d;
-    const int64_t chunk = item % d->n_chunks, block = item / d->n_chunks % d->n_blocks, kv = item / d->n_chunks / d->n_blocks;
-    t->dv0 = chunk * t->c->dv;
-    t->dv = (int)(d->Dv - t->dv0 < t->c->dv ? d->Dv - t->dv0 : t->c->dv);
-    t->row0 = block * d->block;
-    t->rows = (int)(d->rows - t->row0 < d->block ? d->rows - t->row0 : d->block);
-    for (int r = 0; r < t->rows; r++) {
-        const int64_t row = t->row0 + r;
-        if (r >= d->group) { /* the next position of the same head */
-            memcpy(t->idx[r], t->idx[r - d->group], sizeof(t->idx[r]));
-            t->idx[r][d->nb]++;
-            continue;
-        }
-        spread(d, false, kv, t->idx[r]);
-        spread(d, true, row % d->group, t->idx[r]);
-        t->idx[r][d->nb] = row / d->group;
-        t->idx[r][d->nb + 1] = 0;
-    }
-    t->k = tile_at(&t->st->k, t->idx[0], d->nb);
-    t->v = tile_at(&t->st->v, t->idx[0], d->nb);
-    if (d->D <= t->c->dk) {
-        load_q(t, 0, (int)d->D);
-    }
-    if (t->st->k_side.ops) {
-        decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
-    }
-}
-
-/* Columns that some of n rows from r0 on see, from a whole step on. */
-static span_t columns(const task_t *t, int r0, int n)
-{
-    const attention_state_t *st = t->st;
-    const int64_t first_row = t->idx[r0][st->d.nb], last_row = t->idx[r0 + n - 1][st->d.nb];
-    const int64_t begin = most(most(st->first_all, first_row + st->first_row), 0);
-    const int64_t end = least(least(st->end_all, last_row + st->end_row), st->d.T);
-    return begin < end ? (span_t){begin / ATT_STEP * ATT_STEP, end} : (span_t){0, 0};
-}
-
-static strip_t strip_at(const task_t *t, int r0)
-{
-    strip_t s = {.r0 = r0, .n = (int)least(t->rows - r0, t->c->strip)};
-    for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= s.n; i--) {
-        s.jit = &t->c->jit[i];
-    }
-    s.columns = columns(t, r0, s.n);
-    return s;
-}
-
-/* A part of the tiles of a span; the last parts may be empty. */
-static span_t part_of(span_t all, int64_t tk, int64_t i, int64_t n)
-{
-    const int64_t tiles = (all.end - all.begin + tk - 1) / tk, step = (tiles + n - 1) / n * tk;
-    return (span_t){least(all.begin + i * step, all.end), least(all.begin + (i + 1) * step, all.end)};
-}
-
-/* ---- the two products -------------------------------------------------------------------------------------------------------- */
-
-static int round_step(int n)
-{
-    return (n + ATT_STEP - 1) / ATT_STEP * ATT_STEP;
-}
-
-/* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole step. */
-static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
-{
-    const attention_config_t *c = t->c;
-    const int pad = n + n % 2, columns = round_step(nt);
-    c->tile->load(&t->k, d0, n, t0, nt, t->b.k, c->ld_k, pad, columns);
-    if (c->bf16) {
-        c->tile->bf16_pairs(t->b.k, c->ld_k, pad, columns, t->b.k16, c->ld_k);
-    }
-}
-
-/* Rows t0..t0+nt-1 of V; zeros up to a whole step. */
-static void load_v(task_t *t, int64_t t0, int nt)
-{
-    const attention_config_t *c = t->c;
-    const int rows = round_step(nt);
-    c->tile->load(&t->v, t0, nt, t->dv0, t->dv, t->b.v, c->ld_v, rows, c->dv);
-    if (c->bf16) {
-        c->tile->bf16_pairs(t->b.v, c->ld_v, rows, c->dv, t->b.v16, c->ld_v);
-    }
-}
-
-static bool in_chunks(const task_t *t)
-{
-    return t->st->d.D > t->c->dk;
-}
-
-/* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from where they are. */
-static void load_tiles(task_t *t, int64_t t0, int nt, bool with_v)
-{
-    if (!t->st->k_side.ops && !in_chunks(t)) {
-        load_k(t, t0, nt, 0, (int)t->st->d.D);
-    }
-    if (!t->st->v_side.ops && with_v && t->dv > 0) {
-        load_v(t, t0, nt);
-    }
-}
-
-/* Q times n elements of K for a strip and the columns at..at+nt-1 of a tile. */
-static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, bool add)
-{
-    const attention_config_t *c = t->c;
-    const attention_buffers_t *b = &t->b;
-    const int64_t q = (int64_t)strip->r0 * c->ld_q;
-    if (!strip->jit) {
-        c->tile->gemm(strip->n, nt, n, b->q + q, c->ld_q, b->k + at, c->ld_k, b->s + at, c->ld_s, add);
-        return;
-    }
-    const bool wide = c->tk >= ATT_QK;
-    for (int i = at, step; i < at + nt; i += step) {
-        step = wide && at + nt - i >= ATT_QK ? ATT_QK : ATT_STEP;
-        const xs_kernel_t kernel = step == ATT_QK ? strip->jit->qk : strip->jit->qk_step;
-        xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q, c->bf16 ? (void *)(b->k16 + 2 * i) : b->k + i, b->s + i, 1);
-    }
-}
-
-/* s = Q K for a strip and the columns at..at+nt-1 of the tile at t0; whole steps are written. */
-static void scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
-{
-    const attention_config_t *c = t->c;
-    const int64_t D = t->st->d.D;
-    if (t->st->k_side.ops) {
-        decode_scores(c->tile, &t->st->k_side, &t->k, &t->b.decode, t->rows, t->b.q, c->ld_q, t0 + at, nt, t->b.s + at, c->ld_s);
-        return;
-    }
-    if (!in_chunks(t)) {
-        multiply_k(t, strip, at, round_step(nt), (int)D, false);
-        return;
-    }
-    for (int64_t d0 = 0; d0 < D; d0 += c->dk) {
-        const int n = (int)least(D - d0, c->dk);
-        load_q(t, d0, n);
-        load_k(t, t0, at + nt, d0, n);
-        multiply_k(t, strip, at, round_step(nt), n, d0 > 0);
-    }
-}
-
-/* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole step. */
-static void accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
-{
-    const attention_config_t *c = t->c;
-    const attention_buffers_t *b = &t->b;
-    const int columns = round_step(nt);
-    float *acc = b->acc + (int64_t)strip->r0 * c->ld_v;
-    if (t->dv == 0) {
-        return;
-    }
-    if (t->st->v_side.ops) {
-        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s + at, c->ld_s, t0 + at, nt, b->acc, c->ld_v);
-    } else if (c->bf16) {
-        c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
-        xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
-    } else if (strip->jit) {
-        xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
-    } else {
-        c->tile->gemm(strip->n, c->dv, columns, b->s + at, c->ld_s, b->v + (int64_t)at * c->ld_v, c->ld_v, acc, c->ld_v, true);
-    }
-}
-
-/* ---- scores to probabilities --------------------------------------------------------------------------------------------------- */
-
-/* Runs a chain over columns at..at+nt-1 of a strip's scores. */
-static void run_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0, int at, int nt)
-{
-    const int nb = t->st->d.nb;
-    for (int r = 0; r < strip->n; r++) {
-        int64_t *idx = t->idx[strip->r0 + r];
-        idx[nb + 1] = t0 + at;
-        chain_run(chain, idx, nt, t->b.s + r * t->c->ld_s + at, t->b.chain);
-        idx[nb + 1] = 0;
-    }
-}
-
-/* exp(x - max) for a row whose maximum is -inf: zero weight, but NaN stays. */
-static float weigh_empty(float *x, int n)
-{
-    float sum = 0;
-    for (int i = 0; i < n; i++) {
-        x[i] = isnan(x[i]) ? x[i] : 0;
-        sum += x[i];
-    }
-    return sum;
-}
-
-/* Which of the columns at..at+nt-1 of the tile at t0 masks leave to row r. */
-static span_t visible(const task_t *t, int r, int64_t t0, int at, int nt)
-{
-    const attention_state_t *st = t->st;
-    if (!st->masked) {
-        return (span_t){at, at + nt};
-    }
-    const int64_t s = t->idx[r][st->d.nb], first = most(st->first_all, s + st->first_row), end = least(st->end_all, s + st->end_row);
-    const int64_t from = least(most(first - t0, at), at + nt);
-    return (span_t){from, least(most(end - t0, from), at + nt)};
-}
-
-static void zero(float *x, int64_t begin, int64_t end)
-{
-    if (begin < end) {
-        memset(x + begin, 0, (size_t)(end - begin) * sizeof(float));
-    }
-}
-
-/* n scores become weights exp(scale x - max); returns their sum. */
-static float weigh(const task_t *t, float *x, int n, float max)
-{
-    if (max == -INFINITY) {
-        return weigh_empty(x, n);
-    }
-    if (max < INFINITY) {
-        return t->c->fn->exp_mul_sub_sum(x, x, n, t->st->scale, max);
-    }
-    t->c->fn->scale_row(x, n, t->st->scale);
-    return t->c->fn->exp_sub_sum(x, x, n, max);
-}
-
-/* Row r's m and l move on to max with sum more, and acc with them if it is given. */
-static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
-{
-    const float old = t->b.m[r];
-    float scale = 0;
-    if (max == old && max > -INFINITY && max < INFINITY) {
-        t->b.l[r] += sum;
-        return;
-    }
-    if (old > -INFINITY) {
-        t->c->fn->exp_sub_sum(&scale, &old, 1, max);
-    }
-    t->b.m[r] = max;
-    t->b.l[r] = t->b.l[r] * scale + sum;
-    if (with_acc) {
-        t->c->fn->scale_row(t->b.acc + (int64_t)r * t->c->ld_v, t->c->dv, scale);
-    }
-}
-
-/* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l move on, acc is rescaled to the new
- * maximum. First all maxima, whose latency would otherwise hold up each row's exponentials. */
-static void update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
-{
-    const int ld = t->c->ld_s, end = t->st->v_side.ops ? ld : at + round_step(nt); /* decoders read beyond a step */
-    span_t see[ATT_STRIP];
-    float max[ATT_STRIP];
-    for (int i = 0; i < strip->n; i++) {
-        see[i] = visible(t, strip->r0 + i, t0, at, nt);
-        max[i] = t->c->fn->row_max(t->b.s + i * ld + see[i].begin, (int)(see[i].end - see[i].begin)) * t->st->scale;
-    }
-    for (int i = 0; i < strip->n; i++) {
-        const int r = strip->r0 + i, n = (int)(see[i].end - see[i].begin);
-        float *x = t->b.s + i * ld;
-        zero(x, at, see[i].begin);
-        zero(x, see[i].end, end);
-        if (n > 0) {
-            const float m = max[i] > t->b.m[r] ? max[i] : t->b.m[r];
-            move_on(t, r, m, weigh(t, x + see[i].begin, n, m), with_acc);
-        }
-    }
-}
-
-/* Normalised probabilities with m and l final; what a row of nothing but -inf gives is the caller's choice. */
-static void normalise(task_t *t, const strip_t *strip, int64_t t0, int nt)
-{
-    for (int i = 0; i < strip->n; i++) {
-        const int r = strip->r0 + i;
-        const span_t see = visible(t, r, t0, 0, nt);
-        float *x = t->b.s + i * t->c->ld_s;
-        zero(x, 0, see.begin);
-        zero(x, see.end, nt);
-        weigh(t, x + see.begin, (int)(see.end - see.begin), t->b.m[r]);
-        const float l = t->b.m[r] == -INFINITY && t->p->inf_as_zero && !isnan(t->b.l[r]) ? 1 : t->b.l[r];
-        for (int k = 0; k < nt; k++) {
-            x[k] /= l;
-        }
-    }
-}
 
 /* ---- results ------------------------------------------------------------------------------------------------------------------ */
 
@@ -418,68 +75,23 @@ static void clear(task_t *t, bool with_sink)
 
 static void score_tile(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
 {
-    scores(t, strip, t0, at, nt);
+    attention_scores(t, strip, t0, at, nt);
     if (t->st->scored) {
-        run_chain(t, &t->st->score, strip, t0, at, nt);
-    }
-}
-
-/* ---- prefetching --------------------------------------------------------------------------------------------------------------- */
-
-static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
-{
-    for (const unsigned char *p = begin; p < end; p += 64) {
-        __builtin_prefetch(p);
-    }
-}
-
-/* Columns c0..c1-1 of rows r0..r1-1, whose columns are consecutive. */
-static void fetch_rows(const tile_src_t *s, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
-{
-    for (int64_t r = r0; r < r1; r++) {
-        const int64_t first = s->first + r * s->rs;
-        fetch_bytes(s->data + (first + c0) * s->type->bits / 8, s->data + (first + c1) * s->type->bits / 8);
-    }
-}
-
-/* Strip r0's share of the tiles of K and V that follow t0: the products leave the memory idle otherwise. */
-static void fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
-{
-    const int64_t n = least(end - t0, t->c->tk), from = t0 + n * r0 / t->rows, to = t0 + n * least(r0 + t->c->strip, t->rows) / t->rows;
-    if (!t->st->k_side.ops && t->k.rs == 1) {
-        tile_src_t k = t->k;
-        k.rs = t->k.cs;
-        fetch_rows(&k, from, to, 0, t->st->d.D);
-    }
-    if (!t->st->v_side.ops && t->v.cs == 1) {
-        fetch_rows(&t->v, from, to, t->dv0, t->dv0 + t->dv);
-    }
-}
-
-/* Where a strip's results go. */
-static void fetch_results(const task_t *t, const strip_t *strip)
-{
-    const chain_ref_t *out = t->st->out;
-    for (int r = strip->r0; out && r < strip->r0 + strip->n; r++) {
-        int64_t at = t->dv0;
-        for (int d = 0; d <= t->st->d.nb; d++) {
-            at += t->idx[r][d] * out->stride[d];
-        }
-        fetch_bytes(out->data + at * out->traits->bits / 8, out->data + (at + t->dv) * out->traits->bits / 8);
+        attention_chain(t, &t->st->score, strip, t0, at, nt);
     }
 }
 
 /* A strip's step over the tile at t0, of which it may see nothing. */
 static void online_step(task_t *t, const strip_t *strip, int64_t t0, int64_t end)
 {
-    const int at = (int)(most(strip->columns.begin, t0) - t0), nt = (int)(least(strip->columns.end, end) - t0) - at;
+    const int at = (int)(at_least(strip->columns.begin, t0) - t0), nt = (int)(at_most(strip->columns.end, end) - t0) - at;
     if (nt <= 0) {
         return;
     }
     score_tile(t, strip, t0, at, nt);
-    update(t, strip, t0, at, nt, !t->p->prob);
+    attention_update(t, strip, t0, at, nt, !t->p->prob);
     if (!t->p->prob) {
-        accumulate(t, strip, t0, at, nt);
+        attention_accumulate(t, strip, t0, at, nt);
     }
 }
 
@@ -488,14 +100,14 @@ static void online_pass(task_t *t, span_t span, bool finish)
 {
     const int tk = t->c->tk;
     for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
-        const int64_t end = least(span.end, t0 + tk);
-        load_tiles(t, t0, (int)(end - t0), !t->p->prob);
+        const int64_t end = at_most(span.end, t0 + tk);
+        attention_load(t, t0, (int)(end - t0), !t->p->prob);
         for (int r = 0; r < t->rows; r += t->c->strip) {
-            const strip_t strip = strip_at(t, r);
+            const strip_t strip = attention_strip(t, r);
             if (end < span.end) {
-                fetch_tiles(t, r, end, span.end);
+                attention_fetch_tiles(t, r, end, span.end);
             } else {
-                fetch_results(t, &strip);
+                attention_fetch_results(t, &strip);
             }
             online_step(t, &strip, t0, end);
             if (finish && end == span.end) {
@@ -511,17 +123,17 @@ static void prob_pass(task_t *t)
     const int tk = t->c->tk;
     const int64_t T = t->st->d.T;
     for (int64_t t0 = 0; t0 < T; t0 += tk) {
-        const int nt = (int)least(T - t0, tk);
-        load_tiles(t, t0, nt, true);
+        const int nt = (int)at_most(T - t0, tk);
+        attention_load(t, t0, nt, true);
         for (int r = 0; r < t->rows; r += t->c->strip) {
-            const strip_t strip = strip_at(t, r);
+            const strip_t strip = attention_strip(t, r);
             score_tile(t, &strip, t0, 0, nt);
-            normalise(t, &strip, t0, nt);
-            run_chain(t, &t->st->prob, &strip, t0, 0, nt);
+            attention_normalise(t, &strip, t0, nt);
+            attention_chain(t, &t->st->prob, &strip, t0, 0, nt);
             for (int i = 0; i < strip.n; i++) {
-                zero(t->b.s + i * t->c->ld_s, nt, t->st->v_side.ops ? t->c->ld_s : round_step(nt));
+                zero_columns(t->b.s + i * t->c->ld_s, nt, t->st->v_side.ops ? t->c->ld_s : round_step(nt));
             }
-            accumulate(t, &strip, t0, 0, nt);
+            attention_accumulate(t, &strip, t0, 0, nt);
         }
     }
 }
@@ -583,8 +195,8 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
 
 static void whole_item(task_t *t, int64_t item)
 {
-    start(t, item);
-    const span_t span = columns(t, 0, t->rows);
+    attention_start(t, item);
+    const span_t span = attention_columns(t, 0, t->rows);
     const bool finish = span.begin < span.end && !t->p->prob && !t->st->v_side.ops;
     passes(t, span, true, finish);
     if (!finish) {
@@ -592,11 +204,18 @@ static void whole_item(task_t *t, int64_t item)
     }
 }
 
+/* A part of the tiles of a span; the last parts may be empty. */
+static span_t part_of(span_t all, int64_t tk, int64_t i, int64_t n)
+{
+    const int64_t tiles = (all.end - all.begin + tk - 1) / tk, step = (tiles + n - 1) / n * tk;
+    return (span_t){at_most(all.begin + i * step, all.end), at_most(all.begin + (i + 1) * step, all.end)};
+}
+
 static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
 {
     const attention_dims_t *d = &t->st->d;
-    start(t, item);
-    passes(t, part_of(columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0, false);
+    attention_start(t, item);
+    passes(t, part_of(attention_columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0, false);
     save_part(t, part(t->c, d, shared, item, split));
 }
 
@@ -635,7 +254,7 @@ void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame
     for (int64_t u = tid, item = -1; u < d->items * d->block; u += st->serial ? 1 : nth) { /* over rows, of which a last block has fewer */
         if (u / d->block != item) {
             item = u / d->block;
-            start(&t, item);
+            attention_start(&t, item);
         }
         if (u % d->block < t.rows) {
             merge_row(&t, shared, item, (int)(u % d->block));
