@@ -7,6 +7,8 @@
 /* Bits of 2^-100 and of 2^100: between them, products with codes and their sums stay floats, whatever they are scaled with later. */
 enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
 
+enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
+
 /* Rows that are worked off together of n that are left. */
 static inline int rows_batch(int n)
 {

@@ -22,8 +22,6 @@ const columns_table_t *columns_table(sinter_cpu_isa_t isa)
     return NULL;
 }
 
-enum { WIDEST_CHUNK = 128 }; /* elements */
-
 typedef struct columns_config {
     matmul_config_t panel; /* first: see matmul.h */
     const columns_floats_t *floats;
