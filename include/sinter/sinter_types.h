@@ -103,7 +103,7 @@ typedef int64_t sinter_dim_t;
 
 /* A tensor without data. Two logical tensors with one id in one graph are the same tensor and must agree in data type, dims and strides
  * wherever both know them. Strides are in elements, also for types narrower than a byte; the packed dimension of those is the one of
- * stride 1. A scalar has ndims 0. */
+ * stride 1, whether it has several elements or one. A scalar has ndims 0. */
 typedef struct sinter_logical_tensor {
     uint64_t id;
     int32_t ndims; /* 0..SINTER_MAX_NDIMS, or SINTER_UNKNOWN_NDIMS */

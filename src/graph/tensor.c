@@ -128,13 +128,13 @@ static sinter_status_t verify_dims(const lt_t *lt, const char *where)
     return sinter_success;
 }
 
-/* Two elements along a dimension share bytes' storage only by design of a packed type, so one dimension must run through its blocks. */
+/* Two elements along a dimension share bytes' storage only by design of a packed type, so one dimension must run through its blocks; it may have
+ * one element, as a dynamic one has at times. */
 static bool packed_dim_ok(const lt_t *lt)
 {
     bool single = true;
     for (int i = 0; i < lt->ndims; i++) {
-        bool dim_unknown = lt->dims[i] == SINTER_UNKNOWN_DIM, stride_unknown = lt->strides[i] == SINTER_UNKNOWN_DIM;
-        if (lt->dims[i] == 0 || stride_unknown || (lt->strides[i] == 1 && (dim_unknown || lt->dims[i] > 1))) {
+        if (lt->dims[i] == 0 || lt->strides[i] == SINTER_UNKNOWN_DIM || lt->strides[i] == 1) {
             return true;
         }
         single = single && lt->dims[i] == 1;

@@ -119,27 +119,6 @@ static int is_packed(sinter_data_type_t type)
     return gr_dtype(type)->bits % 8 != 0;
 }
 
-/* Packed types have stride 1 along a dim that never has size 1. */
-static void settle_packed(const fz_t *f, fz_tensor_t *t)
-{
-    for (int i = t->ndims - 1; i >= 0; i--) {
-        int d = t->order[i];
-
-        if (!fz_is_symbol(t->dims[d]) && fz_size(f, t->dims[d], 0) != 1) {
-            for (int k = i; k < t->ndims - 1; k++)
-                t->order[k] = t->order[k + 1];
-            t->order[t->ndims - 1] = d;
-            t->repeat[d] = 0;
-            return;
-        }
-    }
-    for (int d = 0; d < t->ndims; d++) {
-        t->order[d] = d;
-        t->pad[d] = t->repeat[d] = 0;
-    }
-    t->fixed = 0;
-}
-
 static void choose_layout(fz_t *f, fz_tensor_t *t)
 {
     for (int d = 0; d < t->ndims; d++)
@@ -152,8 +131,8 @@ static void choose_layout(fz_t *f, fz_tensor_t *t)
         t->repeat[d] = !t->produced && fz_chance(f, 3);
     }
     t->fixed = fz_chance(f, 30);
-    if (is_packed(t->type))
-        settle_packed(f, t);
+    if (is_packed(t->type) && t->ndims > 0) /* one dim has stride 1 */
+        t->repeat[t->order[t->ndims - 1]] = 0;
 }
 
 static int add_tensor(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int produced)

@@ -272,9 +272,9 @@ static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const
     if (c->v[STORED] == ANY_LAYOUT)
         return x;
     fz_no_gaps(f, x);
-    t->fixed = dims[head_dim] > 1; /* else packed along tokens, and one token has no stride 1 of its own */
-    t->order[3] = t->fixed ? 7 - head_dim : head_dim;
-    t->order[4] = t->fixed ? head_dim : 7 - head_dim;
+    t->fixed = 1;
+    t->order[3] = 7 - head_dim;
+    t->order[4] = head_dim;
     return x;
 }
 

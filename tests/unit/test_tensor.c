@@ -59,6 +59,8 @@ static const rule_t rules[] = {
     {sinter_s4, 2, {4, U}, {2, 1}, true, sinter_success, ""},
     {sinter_s4, 1, {0}, {5}, true, sinter_success, ""},
     {sinter_f6_e3m2, 2, {3, 4}, {8, 1}, true, sinter_success, ""},
+    {sinter_f4_e2m1, 2, {3, 1}, {2, 1}, true, sinter_success, ""}, /* a slice of one */
+    {sinter_s4, 2, {1, 1}, {7, 5}, true, sinter_success, ""},
     {(sinter_data_type_t)99, 1, {1}, {1}, false, sinter_invalid_data_type, "unknown data type 99"},
     {sinter_data_type_undef, 1, {1}, {1}, false, sinter_invalid_data_type, "unknown data type 0"},
     {sinter_f32, 13, {1}, {1}, false, sinter_invalid_shape, "rank 13"},
@@ -72,7 +74,7 @@ static const rule_t rules[] = {
     {sinter_f32, 2, {3, 4}, {BIG, INT64_C(1) << 61}, false, sinter_invalid_shape, "offset of the last element overflows"},
     {sinter_f32, 1, {2}, {INT64_C(1) << 61}, false, sinter_invalid_shape, "overflows in bytes"},
     {sinter_s4, 2, {3, 4}, {8, 2}, false, sinter_invalid_shape, "packed type s4 needs a dimension of stride 1"},
-    {sinter_f4_e2m1, 2, {3, 1}, {2, 1}, false, sinter_invalid_shape, "packed type f4_e2m1 needs a dimension of stride 1"},
+    {sinter_f4_e2m1, 2, {3, 1}, {2, 5}, false, sinter_invalid_shape, "packed type f4_e2m1 needs a dimension of stride 1"},
     {sinter_f6_e2m3, 1, {3}, {0}, false, sinter_invalid_shape, "packed type f6_e2m3 needs a dimension of stride 1"},
     {sinter_f32, 2, {3, 4}, {0, 1}, true, sinter_invalid_shape, "elements overlap"},
     {sinter_f32, 2, {3, 4}, {3, 1}, true, sinter_invalid_shape, "elements overlap"},
