@@ -29,7 +29,7 @@ static bool areas_of(const plan_t *plan, areas_t *a)
                     reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) &&
-                    reserve(&at, (size_t)plan->n_values, sizeof(constant_t *), &a->constants) && reserve(&at, 1, states, &a->state);
+                    reserve(&at, (size_t)plan->n_packed, sizeof(constant_t *), &a->constants) && reserve(&at, 1, states, &a->state);
     a->end = at;
     return ok;
 }
@@ -151,8 +151,8 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
         SG_TRY(frame_infer(&plan->sub, fm->lts));
     }
     /* Bases come before their views in plan->view_order; everything else stands alone. */
-    for (int i = 0; i < plan->n_values; i++) {
-        if (plan->values[i].kind != PV_VIEW && plan->values[i].kind != PV_PACKED) {
+    for (int i = 0; i < plan->n_values - plan->n_packed; i++) {
+        if (plan->values[i].kind != PV_VIEW) {
             SG_TRY(resolve_value(plan, fm, i));
         }
     }
@@ -282,9 +282,7 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
         const int i = plan->view_order[k];
         fm->v[i].data = fm->v[plan->values[i].base].data;
     }
-    for (int i = 0; i < plan->n_values; i++) {
-        if (plan->values[i].kind == PV_PACKED) {
-            fm->v[i].data = fm->v[plan->values[i].base].data;
-        }
+    for (int i = plan->n_values - plan->n_packed; i < plan->n_values; i++) {
+        fm->v[i].data = fm->v[plan->values[i].base].data;
     }
 }

@@ -12,7 +12,7 @@ typedef struct frame_mem {
     lt_t *lts;                 /* by graph value: dims inferred for this execute */
     size_t *temp_offset;       /* by plan value */
     unsigned char **port_data; /* by plan value: data pointers of the ports */
-    constant_t **constants;    /* by plan value: copies that this execute reads */
+    constant_t **constants;    /* by packed value: copies that this execute reads */
     unsigned char *state;      /* step states, at step->state_offset */
     size_t temp_bytes, shared_bytes, thread_bytes;
 } frame_mem_t;

@@ -43,10 +43,8 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
 
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm)
 {
-    for (int i = 0; i < plan->n_values; i++) {
-        if (plan->values[i].kind == PV_PACKED) {
-            SG_TRY(resolve_packed(plan, fm, i));
-        }
+    for (int i = plan->n_values - plan->n_packed; i < plan->n_values; i++) {
+        SG_TRY(resolve_packed(plan, fm, i));
     }
     return sinter_success;
 }
@@ -127,10 +125,11 @@ static bool key_of(const bound_t *base, const bound_t *packed, constant_key_t *k
 
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner)
 {
-    for (int i = 0; i < plan->n_values; i++) {
+    for (int k = 0; k < plan->n_packed; k++) {
+        const int i = plan->n_values - plan->n_packed + k;
         constant_key_t key;
         size_t bytes;
-        if (plan->values[i].kind != PV_PACKED || !wants_copy(plan, fm, i)) {
+        if (!wants_copy(plan, fm, i)) {
             continue;
         }
         const bound_t *base = &fm->v[plan->values[i].base];
@@ -138,9 +137,9 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
             return sg_fail(sinter_invalid_shape, "tensor %llu: size of the packed weights overflows",
                            (unsigned long long)plan->values[plan->values[i].base].lt.id);
         }
-        SG_TRY(constants_take(plan->engine, &key, bytes, owner, pack, plan, &fm->constants[i]));
-        if (fm->constants[i] != NULL) {
-            fm->v[i].data = constant_memory(fm->constants[i]);
+        SG_TRY(constants_take(plan->engine, &key, bytes, owner, pack, plan, &fm->constants[k]));
+        if (fm->constants[k] != NULL) {
+            fm->v[i].data = constant_memory(fm->constants[k]);
         } else {
             fm->v[i] = *base;
         }
@@ -150,8 +149,8 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
 
 void frame_unpack(const plan_t *plan, frame_mem_t *fm)
 {
-    for (int i = 0; i < plan->n_values; i++) {
-        constants_give(plan->engine, fm->constants[i]);
-        fm->constants[i] = NULL;
+    for (int k = 0; k < plan->n_packed; k++) {
+        constants_give(plan->engine, fm->constants[k]);
+        fm->constants[k] = NULL;
     }
 }

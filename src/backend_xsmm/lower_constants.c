@@ -40,6 +40,7 @@ static int pack(plan_t *plan, int value, int dim, int line)
 
 void lower_constants(plan_t *plan)
 {
+    const int before = plan->n_values;
     for (int s = 0; s < plan->n_steps; s++) {
         step_t *step = &plan->steps[s];
         const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1;
@@ -51,4 +52,5 @@ void lower_constants(plan_t *plan)
         b->scale = pack(plan, b->scale, b->scale_dim[dim], 1);
         b->zp = b->zp < 0 ? b->zp : pack(plan, b->zp, b->zp_dim[dim], 1);
     }
+    plan->n_packed = plan->n_values - before;
 }

@@ -136,6 +136,7 @@ typedef struct plan {
     plan_value_t *values;
     step_t *steps;
     int n_values, n_steps;
+    int n_packed;             /* PV_PACKED values, the last ones */
     int *view_order, n_views; /* PV_VIEW values, bases first */
     sinter_cpu_isa_t isa;
     sinter_fpmath_mode_t mode;
