@@ -50,7 +50,8 @@ SINTER_API sinter_status_t sinter_compiled_partition_get_inplace_ports(const sin
                                                                        const sinter_inplace_pair_t **pairs);
 SINTER_API sinter_status_t sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *compiled, sinter_fpmath_mode_t *mode,
                                                                      int *apply_to_int);
-/* One line per step: kernel name, ISA, arithmetic, tile sizes, scratch, and why better kernels were refused. Borrowed. */
+/* A line for each step: kernel name, mode, arithmetic, scratch, tile sizes; below it what the step does besides and why better kernels were
+ * refused. Borrowed. */
 SINTER_API sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition_t *compiled, const char **text);
 /* The kernels the library has, one per line, for --list-kernels. Static text. */
 SINTER_API const char *sinter_kernel_list(void);
@@ -63,9 +64,9 @@ SINTER_API sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const 
                                                                           const sinter_stream_t *stream, size_t n_inputs,
                                                                           const sinter_tensor_t *const *inputs, size_t *total, size_t *per_thread);
 /* Runs it and returns when the outputs are written. Tensors are matched to ports by id, in any order; an id given twice must be the same
- * buffer. With dynamic dims, outputs must have the dims that sinter_compiled_partition_infer_outputs tells. A tensor of another data type, other dims or strides than compiled, a NULL pointer, or an output
- * that overlaps an input or another output (unless they are an in-place pair with the same address) is sinter_invalid_arguments, and nothing
- * is written. scratchpad: at least the queried bytes, any alignment, one execute at a time; NULL: the library's own, which is kept for the next
+ * buffer. With dynamic dims, outputs must have the dims that sinter_compiled_partition_infer_outputs tells. A tensor of another data type, other
+ * dims or strides than compiled, a NULL pointer, or an output that overlaps an input or another output (unless they are an in-place pair with
+ * the same address) is sinter_invalid_arguments, and nothing is written. scratchpad: at least the queried bytes, any alignment, one execute at a time; NULL: the library's own, which is kept for the next
  * execute, so that steady state allocates nothing. */
 SINTER_API sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream, size_t n_inputs,
                                                              const sinter_tensor_t *const *inputs, size_t n_outputs,
