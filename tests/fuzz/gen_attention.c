@@ -77,7 +77,9 @@ static int query(fz_t *f, const attention_t *a)
     }
     if (fz_chance(f, 12))
         return fz_dequantized(f, type_near(f, a), n, dims, -1);
-    return fz_input(f, type_near(f, a), n, dims);
+    q = fz_input(f, type_near(f, a), n, dims);
+    f->tensors[q].vast = fz_chance(f, 10);
+    return q;
 }
 
 /* K or V: plain, compressed, stored without the dim of size 1, or stored as the transpose. */

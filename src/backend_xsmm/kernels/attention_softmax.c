@@ -91,17 +91,17 @@ void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     }
 }
 
-void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int nt)
+void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, int end)
 {
     for (int i = 0; i < strip->n; i++) {
         const int r = strip->r0 + i;
-        const span_t see = visible(t, r, t0, 0, nt);
+        const span_t see = visible(t, r, t0, at, nt);
         float *x = t->b.s + i * t->c->ld_s;
         zero_columns(x, 0, see.begin);
-        zero_columns(x, see.end, nt);
+        zero_columns(x, see.end, end);
         weigh(t, x + see.begin, (int)(see.end - see.begin), t->b.m[r]);
         const float l = t->b.m[r] == -INFINITY && t->p->inf_as_zero && !isnan(t->b.l[r]) ? 1 : t->b.l[r];
-        for (int k = 0; k < nt; k++) {
+        for (int k = 0; k < end; k++) { /* 0 / 0 where there is nothing */
             x[k] /= l;
         }
     }

@@ -78,7 +78,8 @@ void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip
 /* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l move on, acc is rescaled to the new
  * maximum. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc);
-/* Normalised probabilities with m and l final; what a row of nothing but -inf gives is the caller's choice. */
-void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int nt);
+/* Normalised probabilities of columns at..at+nt-1 with m and l final, zeros beside them, up to `end`; what a row of nothing but -inf gives is
+ * the caller's choice. */
+void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, int end);
 
 #endif

@@ -81,14 +81,24 @@ static void score_tile(task_t *t, const strip_t *strip, int64_t t0, int at, int 
     }
 }
 
-/* A strip's step over the tile at t0, of which it may see nothing. */
+/* Scores of what a strip sees of the tile at t0, columns at..at+nt-1; gives nt, which may be 0. */
+static int score_visible(task_t *t, const strip_t *strip, int64_t t0, int64_t end, int *at)
+{
+    *at = (int)(at_most(at_least(strip->columns.begin, t0), end) - t0);
+    const int nt = (int)(at_most(strip->columns.end, end) - t0) - *at;
+    if (nt > 0) {
+        score_tile(t, strip, t0, *at, nt);
+    }
+    return nt > 0 ? nt : 0;
+}
+
 static void online_step(task_t *t, const strip_t *strip, int64_t t0, int64_t end)
 {
-    const int at = (int)(at_least(strip->columns.begin, t0) - t0), nt = (int)(at_most(strip->columns.end, end) - t0) - at;
-    if (nt <= 0) {
+    int at;
+    const int nt = score_visible(t, strip, t0, end, &at);
+    if (nt == 0) {
         return;
     }
-    score_tile(t, strip, t0, at, nt);
     attention_update(t, strip, t0, at, nt, !t->p->prob);
     if (!t->p->prob) {
         attention_accumulate(t, strip, t0, at, nt);
@@ -127,8 +137,9 @@ static void prob_pass(task_t *t)
         attention_load(t, t0, nt, true);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
-            score_tile(t, &strip, t0, 0, nt);
-            attention_normalise(t, &strip, t0, nt);
+            int at;
+            const int seen = score_visible(t, &strip, t0, t0 + nt, &at);
+            attention_normalise(t, &strip, t0, at, seen, nt);
             attention_chain(t, &t->st->prob, &strip, t0, 0, nt);
             for (int i = 0; i < strip.n; i++) {
                 zero_columns(t->b.s + i * t->c->ld_s, nt, t->st->v_side.ops ? t->c->ld_s : round_step(nt));
