@@ -70,11 +70,11 @@ typedef struct dtype_blocks {
     float zp_min, zp_max;
     int64_t n; /* chunks */
 } dtype_blocks_t;
-enum { DTYPE_BLOCK = 128, DTYPE_CHUNK = 1024 };
-/* Elements of a chunk, blocks of DTYPE_BLOCK, at most DTYPE_CHUNK unless one group has more. */
-static inline int64_t dtype_chunk(int64_t size)
+enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 2048 };
+/* Elements of a chunk, whole blocks of DTYPE_BLOCK: so many bytes of the source, or one group that has more than a block. */
+static inline int64_t dtype_chunk(int64_t size, sinter_data_type_t from)
 {
-    return size > DTYPE_BLOCK ? size : DTYPE_CHUNK;
+    return size > DTYPE_BLOCK ? size : DTYPE_CHUNK_BYTES / (from == sinter_f32 ? 4 : 2);
 }
 
 /* Runs of consecutive elements (stride 1), at the speed of the ISA: the same results as the codec, bit for bit. */

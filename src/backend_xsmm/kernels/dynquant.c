@@ -125,7 +125,7 @@ static bool goes_by_chunks(const dynquant_state_t *st)
     for (int a = 0; a < s->n_unit; a++) {
         alone = alone && s->item[a] == 1;
     }
-    if (s->has_zp && (s->group.zp != 1 || (dtype_is_packed(s->zp.dtype) && even && dtype_chunk(size) / size % 2 != 0))) {
+    if (s->has_zp && (s->group.zp != 1 || (dtype_is_packed(s->zp.dtype) && even && dtype_chunk(size, in) / size % 2 != 0))) {
         return false;
     }
     return floats && dense && even && alone && !s->split && s->rows == 1 && st->out->quantise != NULL && st->out->quantise(&b) == 0;
@@ -570,7 +570,7 @@ static void run_by_chunks(const dynquant_state_t *st, const place_t *u, scratch_
     const quant_space_t *s = &st->s;
     dtype_blocks_t b = as_blocks(st);
     const bool whole = u->out % dtype_traits(s->out.dtype)->block_elems == 0 && u->zp * b.zp_bits % 8 == 0;
-    const int64_t each = dtype_chunk(b.size) / b.size, n = whole ? u->groups / each : 0;
+    const int64_t each = dtype_chunk(b.size, b.from) / b.size, n = whole ? u->groups / each : 0;
     int64_t done = 0;
     while (done < n) {
         const place_t at = groups_of(s, u, done * each, each);
