@@ -9,15 +9,10 @@
 
 /* ---- what fits ---------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    return b == 0 ? a : gcd(b, a % b);
-}
-
 /* A block is all columns if those are few, else as many as fit `most` and are a multiple of `unit`. */
 static bool columns_fit(int64_t n, int64_t group, int64_t unit, int64_t most)
 {
-    return (n >= 0 && n <= most) || group / gcd(group, unit) * unit <= most;
+    return (n >= 0 && n <= most) || group / common_divisor(group, unit) * unit <= most;
 }
 
 static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64_t cols)

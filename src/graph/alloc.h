@@ -66,4 +66,7 @@ static inline bool add_i64(int64_t a, int64_t b, int64_t *out) { return !__built
 static inline bool mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
 
+/* The greatest common divisor of non-negative values. */
+static inline int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
+
 #endif

@@ -136,11 +136,6 @@ static void choose_columns(quant_space_t *s, axes_t *inner, axes_t *outer)
 
 /* ---- units -------------------------------------------------------------------------------------------------------------------------- */
 
-static int64_t common(int64_t a, int64_t b)
-{
-    return b == 0 ? a : common(b, a % b);
-}
-
 /* Are there so many rows that even the fewest columns outgrow a cache? */
 static bool outgrows(const quant_space_t *s, int64_t bytes)
 {
@@ -152,7 +147,7 @@ static bool outgrows(const quant_space_t *s, int64_t bytes)
  * (0 bytes). */
 static void choose_tile(quant_space_t *s, int64_t bytes)
 {
-    const int64_t size = s->column.n, line = size / common(size, LINE_COLUMNS) * LINE_COLUMNS;
+    const int64_t size = s->column.n, line = size / common_divisor(size, LINE_COLUMNS) * LINE_COLUMNS;
     int64_t columns = QUANT_COLUMNS;
     if (bytes > 0 && (s->rows > 1 || size < LINE_COLUMNS / 8)) {
         const int64_t fit = s->rows > 0 ? bytes / (int64_t)sizeof(float) / s->rows : columns;
@@ -216,7 +211,7 @@ static void keep_blocks(const span_t *spans, int n, int64_t block, const quant_s
         for (int k = i + 1; k < n; k++) {
             inside += (spans[k].n - 1) * spans[k].stride;
         }
-        const int64_t together = spans[i].stride >= inside ? block / common(block, spans[i].stride % block) : spans[i].n;
+        const int64_t together = spans[i].stride >= inside ? block / common_divisor(block, spans[i].stride % block) : spans[i].n;
         if (spans[i].unit >= 0) {
             const int64_t have = least[spans[i].unit], want = cut ? together : s->unit[spans[i].unit].n;
             least[spans[i].unit] = have > want ? have : want; /* powers of two, or everything */

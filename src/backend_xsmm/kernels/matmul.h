@@ -67,11 +67,6 @@ typedef struct matmul_state {
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } matmul_state_t;
 
-static inline int64_t common_divisor(int64_t a, int64_t b)
-{
-    return b ? common_divisor(b, a % b) : a;
-}
-
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct matmul_buffers {
     float *a, *b, *acc;
