@@ -88,8 +88,8 @@ typedef struct dtype_bulk {
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
     /* The function for results of a type; NULL if there is none. May be NULL. */
     dtype_stream_t *(*stream_scaled)(sinter_data_type_t type);
-    /* How many chunks were done: it stops at one whose extremes or scales are infinite, NaN or far from 1; -1: no such scales or zero
-     * points. May be NULL. */
+    /* Scales, zero points and codes of chunks. Returns how many were done: it stops at one whose extremes or scales are infinite, NaN or far
+     * from 1; -1: no such scales or zero points. May be NULL. */
     int64_t (*quantise)(const dtype_blocks_t *b);
 } dtype_bulk_t;
 /* The best functions at or below isa, which the machine must have. Never NULL for a data type, nor are functions but the scaled ones. */

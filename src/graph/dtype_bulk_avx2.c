@@ -153,9 +153,10 @@ OP __m128i half_of(__m256i x, int h)
 {
     return h == 0 ? _mm256_castsi256_si128(x) : _mm256_extracti128_si256(x, 1);
 }
-OP vu widen_16(__m256i codes, int h)
+/* To the upper halves. */
+OP vu widen_high(__m256i codes, int h)
 {
-    return (vu)_mm256_cvtepu16_epi32(half_of(codes, h));
+    return (vu)_mm256_cvtepu16_epi32(half_of(codes, h)) << 16;
 }
 OP vf vf_of_f16(__m256i codes, int h)
 {

@@ -128,10 +128,12 @@ OP vu widen_s8(__m128i codes, int h)
     (void)h;
     return (vu)_mm512_cvtepi8_epi32(codes);
 }
-OP vu widen_16(__m256i codes, int h)
+/* To the upper halves. */
+OP vu widen_high(__m256i codes, int h)
 {
     (void)h;
-    return (vu)_mm512_cvtepu16_epi32(codes);
+    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return (vu)_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, _mm512_slli_epi32(low, 16), _mm512_castsi256_si512(codes));
 }
 OP vf vf_of_f16(__m256i codes, int h)
 {
