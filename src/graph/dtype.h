@@ -70,7 +70,7 @@ typedef struct dtype_blocks {
     float zp_min, zp_max;
     int64_t n; /* chunks */
 } dtype_blocks_t;
-enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 4096 };
+enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 2048 };
 /* Elements of a chunk, whole blocks of DTYPE_BLOCK: so many bytes of the source, or one group that has more than a block. */
 static inline int64_t dtype_chunk(int64_t size, sinter_data_type_t from)
 {

@@ -1,7 +1,9 @@
 /* Division by a reciprocal that is rounded, as the AVX-512 quantisation does it: x r, the exact remainder of that times r added, is x / y as
  * division rounds it. The result can differ only where x / y lies so near the middle of two floats that the error of the last step, of a
  * first quotient that is off by 1.5 ulp at most, reaches it: |x 2^k - m y| <= 8 for significands x, y of 24 bits and a middle m of 25. All
- * of those are tried. Scaling by powers of two changes nothing where nothing overflows or is subnormal. */
+ * of those are tried. Scaling by powers of two changes nothing where nothing overflows or is subnormal.
+ *
+ * In double precision by small odd numbers, as scales of dynamic_asymmetric are made, no quotient comes that near; some are tried. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,8 +47,29 @@ static void try_near(uint32_t y, int k, int d)
     }
 }
 
+static double next_double(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 11);
+}
+
+static void try_levels(double levels)
+{
+    uint64_t state = 1;
+
+    for (int i = 0; i < 2000000; i++) {
+        const double x = next_double(&state), r = 1 / levels, q = x * r;
+
+        tried++;
+        wrong += fma(fma(-q, levels, x), r, q) != x / levels;
+    }
+}
+
 int main(void)
 {
+    try_levels(15);
+    try_levels(255);
+
     for (uint32_t y = 1u << 23; y < 1u << 24; y++)
         for (int d = -8; d <= 8; d++)
             if (d != 0) {
