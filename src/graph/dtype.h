@@ -66,12 +66,13 @@ typedef struct dtype_blocks {
     bool past; /* codes are aligned to cache lines and go past the caches: a fence before other threads may look */
     sinter_data_type_t scale_type, zp_type;
     int scale_bytes, zp_bits;
-    unsigned char *scale, *zp; /* one for each group; zp: of dynamic_asymmetric, 4 bits only where chunks have an even number of groups */
+    unsigned char *scale, *zp; /* one for each group; zp: of dynamic_asymmetric, those of a chunk whole bytes */
     float zp_min, zp_max;
-    int64_t n; /* chunks */
+    int64_t chunk; /* elements: dtype_chunk, or half of that and so on, at least DTYPE_BLOCK and a group */
+    int64_t n;     /* chunks */
 } dtype_blocks_t;
-enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 2048 };
-/* Elements of a chunk, whole blocks of DTYPE_BLOCK: so many bytes of the source, or one group that has more than a block. */
+enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 4096 };
+/* Elements of the largest chunk, whole blocks of DTYPE_BLOCK: so many bytes of the source, or one group that has more than a block. */
 static inline int64_t dtype_chunk(int64_t size, sinter_data_type_t from)
 {
     return size > DTYPE_BLOCK ? size : DTYPE_CHUNK_BYTES / (from == sinter_f32 ? 4 : 2);

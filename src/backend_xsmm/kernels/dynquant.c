@@ -106,9 +106,15 @@ static dtype_blocks_t as_blocks(const dynquant_state_t *st)
                             .scale_type = s->scale.dtype,
                             .zp_type = s->has_zp ? s->zp.dtype : sinter_data_type_undef,
                             .scale_bytes = dtype_traits(s->scale.dtype)->block_bytes,
-                            .zp_bits = zp->bits,
+                            .zp_bits = s->has_zp ? zp->bits : 8,
                             .zp_min = (float)(elem->min > zp->min ? elem->min : zp->min),
                             .zp_max = (float)(elem->max < zp->max ? elem->max : zp->max)};
+}
+
+/* Whole blocks of whole groups, whose zero points are whole bytes. */
+static bool is_chunk(const dtype_blocks_t *b, int64_t elements)
+{
+    return elements >= DTYPE_BLOCK && elements >= b->size && elements / b->size * b->zp_bits % 8 == 0;
 }
 
 /* Units that are runs of groups in all tensors, each of which a thread may have for itself. */
@@ -125,10 +131,8 @@ static bool goes_by_chunks(const dynquant_state_t *st)
     for (int a = 0; a < s->n_unit; a++) {
         alone = alone && s->item[a] == 1;
     }
-    if (s->has_zp && (s->group.zp != 1 || (dtype_is_packed(s->zp.dtype) && even && dtype_chunk(size, in) / size % 2 != 0))) {
-        return false;
-    }
-    return floats && dense && even && alone && !s->split && s->rows == 1 && st->out->quantise != NULL && st->out->quantise(&b) == 0;
+    return floats && dense && even && alone && !s->split && s->rows == 1 && (!s->has_zp || s->group.zp == 1) &&
+           is_chunk(&b, dtype_chunk(size, in)) && st->out->quantise != NULL && st->out->quantise(&b) == 0;
 }
 
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
@@ -570,23 +574,26 @@ static void run_by_chunks(const dynquant_state_t *st, const place_t *u, scratch_
     const quant_space_t *s = &st->s;
     dtype_blocks_t b = as_blocks(st);
     const bool whole = u->out % dtype_traits(s->out.dtype)->block_elems == 0 && u->zp * b.zp_bits % 8 == 0;
-    const int64_t each = dtype_chunk(b.size, b.from) / b.size, n = whole ? u->groups / each : 0;
     int64_t done = 0;
-    while (done < n) {
-        const place_t at = groups_of(s, u, done * each, each);
-        b.codes = s->out.data + code_bytes(s, at.out);
-        b.past = s->stream && (uintptr_t)b.codes % CACHE_LINE == 0;
-        b.x = s->in.data + at.in * dtype_traits(s->in.dtype)->block_bytes;
-        b.scale = s->scale.data + at.scale * b.scale_bytes;
-        b.zp = s->has_zp ? s->zp.data + at.zp * b.zp_bits / 8 : NULL;
-        b.n = n - done;
-        done += st->out->quantise(&b);
-        if (done < n) {
-            const place_t special = groups_of(s, u, done++ * each, each);
-            one_unit(st, &special, m);
+    for (b.chunk = dtype_chunk(b.size, b.from); whole && is_chunk(&b, b.chunk); b.chunk /= 2) {
+        const int64_t each = b.chunk / b.size;
+        while ((b.n = (u->groups - done) / each) > 0) {
+            const place_t at = groups_of(s, u, done, each);
+            b.codes = s->out.data + code_bytes(s, at.out);
+            b.past = s->stream && (uintptr_t)b.codes % CACHE_LINE == 0;
+            b.x = s->in.data + at.in * dtype_traits(s->in.dtype)->block_bytes;
+            b.scale = s->scale.data + at.scale * b.scale_bytes;
+            b.zp = s->has_zp ? s->zp.data + at.zp * b.zp_bits / 8 : NULL;
+            const int64_t n = st->out->quantise(&b);
+            done += n * each;
+            if (n < b.n) {
+                const place_t special = groups_of(s, u, done, each);
+                one_unit(st, &special, m);
+                done += each;
+            }
         }
     }
-    for (int64_t g = done * each; g < u->groups; g += s->tile) {
+    for (int64_t g = done; g < u->groups; g += s->tile) {
         const place_t rest = groups_of(s, u, g, u->groups - g < s->tile ? u->groups - g : s->tile);
         one_unit(st, &rest, m);
     }
