@@ -71,7 +71,7 @@ typedef struct dtype_blocks {
     int64_t chunk; /* elements: dtype_chunk, or half of that and so on, at least DTYPE_BLOCK and a group */
     int64_t n;     /* chunks */
 } dtype_blocks_t;
-enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 4096 };
+enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 2048 };
 /* Elements of the largest chunk, whole blocks of DTYPE_BLOCK: so many bytes of the source, or one group that has more than a block. */
 static inline int64_t dtype_chunk(int64_t size, sinter_data_type_t from)
 {
