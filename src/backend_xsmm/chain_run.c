@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../graph/cpu.h"
 #include "chain.h"
 #include "eltwise.h"
 #include "plan.h"
@@ -299,7 +300,8 @@ dtype_stream_t *chain_stream(const chain_bound_t *b)
     }
     const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
     const dtype_bulk_t *bulk = dtype_bulk(codes->dtype, b->isa);
-    return bulk->stream_scaled != NULL && streams_rows(b, to, codes) ? bulk->stream_scaled(to->dtype) : NULL;
+    const bool native_bf16 = b->isa >= sinter_isa_avx512_vnni && cpu_has_bf16();
+    return bulk->stream_scaled != NULL && streams_rows(b, to, codes) ? bulk->stream_scaled(to->dtype, native_bf16) : NULL;
 }
 
 /* A parameter that changes within groups of the other: a value for each element. */

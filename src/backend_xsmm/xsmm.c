@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "../graph/cpu.h"
+
 #if !defined(LIBXSMM_X86_AVX512_SKX)
 #define LIBXSMM_X86_AVX512_SKX LIBXSMM_X86_AVX512_CORE /* 1.17's name */
 #endif
@@ -32,10 +34,6 @@ static bool cpu_vnni(void)
 {
     return __builtin_cpu_supports("avx512vnni");
 }
-static bool cpu_bf16(void)
-{
-    return __builtin_cpu_supports("avx512bf16");
-}
 #else
 static bool cpu_avx2(void)
 {
@@ -46,10 +44,6 @@ static bool cpu_avx512(void)
     return false;
 }
 static bool cpu_vnni(void)
-{
-    return false;
-}
-static bool cpu_bf16(void)
 {
     return false;
 }
@@ -73,7 +67,7 @@ static target_t target_of(int archid)
         }
         return cpu_avx2() ? (target_t){.isa = sinter_isa_avx2} : above;
     }
-    if (!cpu_avx512() || (archid >= LIBXSMM_X86_AVX512_CLX && !cpu_vnni()) || (archid >= LIBXSMM_X86_AVX512_CPX && !cpu_bf16())) {
+    if (!cpu_avx512() || (archid >= LIBXSMM_X86_AVX512_CLX && !cpu_vnni()) || (archid >= LIBXSMM_X86_AVX512_CPX && !cpu_has_bf16())) {
         return above;
     }
     return (target_t){.isa = archid >= LIBXSMM_X86_AVX512_CLX ? sinter_isa_avx512_vnni : sinter_isa_avx512,

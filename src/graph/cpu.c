@@ -111,6 +111,11 @@ sinter_cpu_isa_t cpu_isa_detect(void)
     return __builtin_cpu_supports("avx512vnni") ? sinter_isa_avx512_vnni : sinter_isa_avx512;
 }
 
+bool cpu_has_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16");
+}
+
 /* The list of caches: Intel's leaf, or AMD's, which has the same form. */
 static size_t largest_cache(unsigned leaf)
 {
@@ -133,6 +138,11 @@ size_t cpu_last_level_cache(void)
 sinter_cpu_isa_t cpu_isa_detect(void)
 {
     return sinter_isa_generic;
+}
+
+bool cpu_has_bf16(void)
+{
+    return false;
 }
 
 size_t cpu_last_level_cache(void)

@@ -10,6 +10,8 @@
 
 /* The highest level of this machine; never sinter_isa_default. */
 sinter_cpu_isa_t cpu_isa_detect(void);
+/* AVX512_BF16, which is no level of its own: code may use it from avx512_vnni on. */
+bool cpu_has_bf16(void);
 /* The least of the machine, max (sinter_isa_default: no cap) and SINTER_MAX_CPU_ISA; an unknown max or environment value is
  * sinter_invalid_arguments. */
 sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa);

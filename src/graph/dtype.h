@@ -87,8 +87,8 @@ typedef struct dtype_bulk {
     void (*store_scaled)(void *base, int64_t first, const void *src, const dtype_scaled_t *how);
     /* load, then (x - zp) * scale as floats have it, in one pass. May be NULL. */
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);
-    /* The function for results of a type; NULL if there is none. May be NULL. */
-    dtype_stream_t *(*stream_scaled)(sinter_data_type_t type);
+    /* The function for results of a type; NULL if there is none. native_bf16: it may use AVX512_BF16. May be NULL. */
+    dtype_stream_t *(*stream_scaled)(sinter_data_type_t type, bool native_bf16);
     /* Scales, zero points and codes of chunks. Returns how many were done: it stops at one whose extremes or scales are infinite, NaN or far
      * from 1; -1: no such scales or zero points. May be NULL. */
     int64_t (*quantise)(const dtype_blocks_t *b);

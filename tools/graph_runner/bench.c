@@ -22,7 +22,8 @@ typedef struct bench {
     set_t sets[MAX_SETS];
     gr_meter_t meter; /* with --cold-cache: alternates with the runs, and leaves nothing of theirs in the caches */
     int metered;
-    double *times, *rates, *mixed; /* of the runs, of the meter before each */
+    double *times, *rates, *mixed;   /* of the runs, of the meter before each */
+    double *of_rate, *of_mixed;      /* the rate of each run as a fraction of those */
     double read, written;          /* bytes of the inputs, of the outputs */
     size_t n_times;
 } bench_t;
@@ -31,6 +32,7 @@ typedef struct result {
     double compile, min, median, flops, bytes;
     double best_rate, median_rate;   /* of the meter; 0: none */
     double best_mixed, median_mixed; /* of its passes that read and write as the partition does; 0: none */
+    double of_rate, of_mixed;        /* median of the runs' fractions of what was measured beside each */
     int attention;
 } result_t;
 
@@ -105,6 +107,8 @@ static void close_sets(bench_t *b)
     gr_free(b->times);
     gr_free(b->rates);
     gr_free(b->mixed);
+    gr_free(b->of_rate);
+    gr_free(b->of_mixed);
 }
 
 /* ---- timing --------------------------------------------------------------------------------------------------------------------- */
@@ -134,7 +138,9 @@ static int run_all(bench_t *b, gr_error_t *err)
     b->times = gr_malloc(want * sizeof *b->times);
     b->rates = gr_malloc(want * sizeof *b->rates);
     b->mixed = gr_malloc(want * sizeof *b->mixed);
-    if (!b->times || !b->rates || !b->mixed)
+    b->of_rate = gr_malloc(want * sizeof *b->of_rate);
+    b->of_mixed = gr_malloc(want * sizeof *b->of_mixed);
+    if (!b->times || !b->rates || !b->mixed || !b->of_rate || !b->of_mixed)
         return gr_fail_memory(err);
     for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) /* warm up code and scratch memory */
         if (run_once(b, &seconds, &rate, &mixed, err))
@@ -162,6 +168,34 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double fraction(double rate, double limit)
+{
+    return limit > 0 ? rate / limit : 0;
+}
+
+static double median(double *x, size_t n)
+{
+    qsort(x, n, sizeof *x, compare_doubles);
+    return x[n / 2];
+}
+
+/* Memory may be twice as fast a second later, so each run is compared with what was measured just before it. */
+static void summarise(bench_t *b, result_t *r)
+{
+    for (size_t i = 0; i < b->n_times; i++) {
+        b->of_rate[i] = fraction(r->bytes / b->times[i], b->rates[i]);
+        b->of_mixed[i] = fraction(r->bytes / b->times[i], b->mixed[i]);
+    }
+    r->median = median(b->times, b->n_times);
+    r->median_rate = median(b->rates, b->n_times);
+    r->median_mixed = median(b->mixed, b->n_times);
+    r->of_rate = median(b->of_rate, b->n_times);
+    r->of_mixed = median(b->of_mixed, b->n_times);
+    r->min = b->times[0];
+    r->best_rate = b->rates[b->n_times - 1];
+    r->best_mixed = b->mixed[b->n_times - 1];
+}
+
 static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t *err)
 {
     bench_t b = {.x = x, .part = p, .n = p->n_in + p->n_out};
@@ -174,58 +208,46 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
     b.written = port_bytes(p, p->n_in, b.n);
     *r = (result_t){.compile = p->compile_seconds, .flops = work.flops, .bytes = work.bytes, .attention = work.attention};
     failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
-    if (!failed) {
-        qsort(b.times, b.n_times, sizeof *b.times, compare_doubles);
-        r->min = b.times[0];
-        r->median = b.times[b.n_times / 2];
-        qsort(b.rates, b.n_times, sizeof *b.rates, compare_doubles);
-        r->best_rate = b.rates[b.n_times - 1];
-        r->median_rate = b.rates[b.n_times / 2];
-        qsort(b.mixed, b.n_times, sizeof *b.mixed, compare_doubles);
-        r->best_mixed = b.mixed[b.n_times - 1];
-        r->median_mixed = b.mixed[b.n_times / 2];
-    }
+    if (!failed)
+        summarise(&b, r);
     close_sets(&b);
     return failed ? -1 : 0;
 }
 
-static double fraction(double rate, double limit)
-{
-    return limit > 0 ? rate / limit : 0;
-}
-
-/* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts. memory: the rate that
- * a copy, or else reading, has; mixed: that of a pass which reads and writes as many bytes as the partition does, 0: not measured. */
-static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits, double memory, double mixed)
+/* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts. of_memory: what it has
+ * of the rate of a copy, or else of reading; of_mixed: of that of a pass which reads and writes as many bytes, 0: not measured. */
+static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits, double of_memory, double of_mixed)
 {
     double flops = r->flops / seconds, bytes = r->bytes / seconds;
 
     if (r->flops == 0) {
-        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what, 1e3 * seconds, 1e-9 * bytes, fraction(bytes, memory));
-        if (mixed > 0)
-            printf(", %.3g of its read and write limit", fraction(bytes, mixed));
+        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what, 1e3 * seconds, 1e-9 * bytes, of_memory);
+        if (of_mixed > 0)
+            printf(", %.3g of its read and write limit", of_mixed);
         printf("\n");
         return;
     }
     printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * seconds, 1e-9 * flops, fraction(flops, limits->fma_flops));
     if (limits->dot_ops > 0)
         printf(" = %.3g of VNNI peak", fraction(flops, limits->dot_ops));
-    printf(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * bytes, fraction(bytes, memory));
+    printf(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * bytes, of_memory);
 }
 
 static void print_result(const char *what, const result_t *r, const gr_limits_t *limits)
 {
     const double memory = r->flops == 0 ? limits->copy_bytes : limits->read_bytes;
+    const double best = r->bytes / r->min, typical = r->bytes / r->median;
+    const int metered = r->best_rate > 0;
 
     printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes,
            r->attention ? "of K and V" : "read and written");
-    if (r->best_rate > 0)
+    if (metered)
         printf("        %s between the runs: best %.4g, median %.4g GB/s\n", r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate,
                1e-9 * r->median_rate);
     if (r->best_mixed > 0)
         printf("        passes that read and write as it does: best %.4g, median %.4g GB/s\n", 1e-9 * r->best_mixed, 1e-9 * r->median_mixed);
-    print_rates("min", r->min, r, limits, r->best_rate > 0 ? r->best_rate : memory, r->best_mixed);
-    print_rates("median", r->median, r, limits, r->median_rate > 0 ? r->median_rate : memory, r->median_mixed);
+    print_rates("min", r->min, r, limits, fraction(best, metered ? r->best_rate : memory), fraction(best, r->best_mixed));
+    print_rates("median", r->median, r, limits, metered ? r->of_rate : fraction(typical, memory), r->of_mixed);
 }
 
 int gr_bench(gr_exec_t *x, gr_error_t *err)
