@@ -10,6 +10,7 @@ enum {
     SLAB_BYTES = 512 << 10,     /* of a unit of many rows, which is walked twice while the next one is fetched */
     TALL_BYTES = 4 << 20,       /* of one that only the last-level cache can hold for a thread */
     MAX_SLAB_COLUMNS = 512,     /* of which first-level caches hold several numbers each */
+    MIN_SLAB = 8 << 10,         /* elements of a unit, where what all of it waits for, its scales, takes as long as some thousand of them */
     MIN_SLAB_COLUMNS = 128,     /* shorter runs of memory are read too slowly */
     MIN_SHARED_UNIT = 32 << 10, /* elements of a unit that are worth a second barrier */
     STREAM_BYTES = 32 << 20,    /* input and output together beyond which nothing stays in the caches */
@@ -150,8 +151,10 @@ static void choose_tile(quant_space_t *s, int64_t bytes)
     const int64_t size = s->column.n, line = size / common_divisor(size, LINE_COLUMNS) * LINE_COLUMNS;
     int64_t columns = QUANT_COLUMNS;
     if (bytes > 0 && (s->rows > 1 || size < LINE_COLUMNS / 8)) {
-        const int64_t fit = s->rows > 0 ? bytes / (int64_t)sizeof(float) / s->rows : columns;
-        columns = fit < MIN_SLAB_COLUMNS ? MIN_SLAB_COLUMNS : fit < MAX_SLAB_COLUMNS ? fit : MAX_SLAB_COLUMNS;
+        const int64_t rows = s->rows > 0 ? s->rows : 1, fit = bytes / (int64_t)sizeof(float) / rows;
+        const int64_t most = MIN_SLAB / rows > MAX_SLAB_COLUMNS ? MIN_SLAB / rows : MAX_SLAB_COLUMNS;
+        columns = fit < MIN_SLAB_COLUMNS ? MIN_SLAB_COLUMNS : fit < most ? fit : most;
+        columns = columns < QUANT_COLUMNS ? columns : QUANT_COLUMNS;
     }
     columns = line <= columns ? columns / line * line : columns;
     s->pieces = (size + QUANT_COLUMNS - 1) / QUANT_COLUMNS;
