@@ -94,13 +94,15 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
 
 /* Runs a tile of the last two dims, rows x cols <= CHAIN_TILE elements from idx on, registers empty at the start. rows is 1 where the
  * space has one dim. For f64 chains rows is 1 and cols <= CHAIN_BLOCK. */
-void chain_run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch);
+typedef void chain_run_t(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch);
+/* The best for this chain: one that goes instruction by instruction, or, where it does no more than convert or quantise rows, at once. */
+chain_run_t *chain_runner(const chain_bound_t *bound);
 size_t chain_tile_scratch_bytes(const chain_t *chain);
 
 /* For chains that do nothing but rescale codes into a tensor that streams: the function that does so for a row, if there is one (NULL) for
  * these types and strides. */
 dtype_stream_t *chain_stream(const chain_bound_t *bound);
-/* As chain_run_tile with such a function: any number of rows, cols a multiple of DTYPE_STREAM up to CHAIN_TILE, as is where they begin. */
+/* As a chain_run_t with such a function: any number of rows, cols a multiple of DTYPE_STREAM up to CHAIN_TILE, as is where they begin. */
 void chain_stream_tile(const chain_bound_t *bound, dtype_stream_t *stream, const int64_t *idx, int rows, int cols, void *scratch);
 
 /* True if chain does nothing but store register 0 to one operand (a plain epilogue), giving that operand's index. */

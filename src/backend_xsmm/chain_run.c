@@ -1,5 +1,6 @@
 /* Running chains: the program interpreted block by block. A block is `rows` runs of `cols` elements along the last dim, one after the other
  * in a register. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 
 /* Besides the registers: what is on its way through ROUND_TO or a store, values of groups on their way to elements, scales, zero points. */
 enum { TMP, TMP_SCALE, TMP_ZP, N_TMP, TMP_HIGH = TMP_SCALE };
+enum { CONVERTED = 512, CONVERTED_AHEAD = 4096 }; /* elements at once, and bytes from what is converted to what is fetched */
 /* Registers of tiles start at different cache sets. */
 enum { TILE_STEP = CHAIN_TILE + 64 };
 
@@ -579,11 +581,151 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
     }
 }
 
-void chain_run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch)
+static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch)
 {
     if (bound->chain->f64) {
         run_f64(bound, idx, cols, NULL, scratch);
     } else {
         run_f32(bound, &(block_t){idx, rows, cols}, NULL, scratch, TILE_STEP);
     }
+}
+
+/* ---- rows at once: floats to codes by given scales ------------------------------------------------------------------------------ */
+
+/* Neither Inf nor NaN among n elements, a multiple of QUANT_GROUP. */
+static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const void *x, int n)
+{
+    int32_t top = 0;
+    if (type == sinter_f32) {
+        b->quant->widen(x, n, 1, &top, NULL);
+    } else {
+        (type == sinter_f16 ? b->quant->widen_f16 : b->quant->widen_bf16)(x, n, 1, &top, NULL);
+    }
+    return top < 0x7F800000;
+}
+
+/* How store_scaled quantises n elements; size 0: it does not. Zero points that are one are written to zps for each group. */
+static dtype_scaled_t how_scaled(const dtype_groups_t *g, bool shift, int n, float *zps)
+{
+    dtype_scaled_t how = {.way = shift ? DTYPE_SHIFTED : DTYPE_DIVIDED, .by = g->scale, .zp = shift ? g->zp : NULL};
+    const int size = g->group < n ? (int)g->group : n, count = n / size;
+    bool numbers = true; /* what finite elements divided by them are no NaNs */
+    for (int i = 0; i < count; i++) {
+        numbers &= fabsf(g->scale[i]) > 0 && fabsf(g->scale[i]) <= FLT_MAX;
+    }
+    if (shift && !g->zp_step) {
+        fill(zps, count, *g->zp);
+        how.zp = zps;
+    }
+    how.size = numbers && n % DTYPE_GROUP == 0 && n % size == 0 && (g->phase == 0 || g->phase + n <= g->group) ? size : 0;
+    how.n_groups = count;
+    return how;
+}
+
+static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[2].operand], *s = &b->refs[in[1].scale];
+    const chain_ref_t *z = in[1].zp < 0 ? NULL : &b->refs[in[1].zp];
+    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
+    const block_t k = {idx, rows, cols};
+    const int64_t from = run_of(b, x, idx).first, first = run_of(b, to, idx).first;
+    const int per_byte = to->traits->block_elems, width = x->traits->block_bytes;
+    run_t sr = run_of(b, s, idx), zr = z ? run_of(b, z, idx) : sr;
+    const int64_t s_first = sr.first, z_first = zr.first;
+    dtype_scaled_t how = {0};
+    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
+    unsigned char *const codes = (unsigned char *)((float *)scratch + N_TMP * TILE_STEP); /* the first register */
+    bool stale = true;
+    for (int i = 0; i < rows; i++) {
+        const int64_t s_at = row_first(b, s, &k, s_first, i), z_at = z ? row_first(b, z, &k, z_first, i) : s_at;
+        const int64_t at = row_first(b, to, &k, first, i);
+        const unsigned char *row = x->data + row_first(b, x, &k, from, i) * width;
+        if (stale || s_at != sr.first || z_at != zr.first) {
+            sr.first = s_at;
+            zr.first = z_at;
+            const dtype_groups_t groups = load_groups(b, s, &sr, z, &zr, cols, tmp);
+            how = how_scaled(&groups, z != NULL, cols, tmp[TMP]);
+            how.from = x->dtype;
+            how.ahead = (int64_t)cols * width;
+            stale = false;
+        }
+        if (how.size == 0 || at % per_byte != 0 || cols % per_byte != 0 || !all_finite(b, x->dtype, row, cols)) {
+            int64_t row_idx[SINTER_MAX_NDIMS];
+            memcpy(row_idx, idx, (size_t)b->ndims * sizeof *idx);
+            row_idx[b->ndims > 1 ? b->ndims - 2 : 0] += i;
+            run_f32(b, &(block_t){row_idx, 1, cols}, NULL, scratch, TILE_STEP);
+            stale = true; /* what it loads lies where the parameters were */
+            continue;
+        }
+        unsigned char *const out = to->data + at / per_byte * to->traits->block_bytes;
+        bulk->store_scaled(to->stream ? codes : out, 0, row, &how);
+        if (to->stream) {
+            b->quant->stream(out, codes, (size_t)(cols / per_byte * to->traits->block_bytes));
+        }
+    }
+}
+
+/* ---- rows at once: conversion --------------------------------------------------------------------------------------------------- */
+
+static void fetch(const unsigned char *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(p + i);
+    }
+}
+
+static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
+    const block_t k = {idx, rows, cols};
+    const int64_t from = run_of(b, x, idx).first, first = run_of(b, to, idx).first;
+    const bool floats = x->dtype == sinter_f32 && (uintptr_t)x->data % sizeof(float) == 0;
+    float *const loaded = scratch, *const tmp = loaded + TILE_STEP;
+    for (int i = 0; i < rows; i++) {
+        const int64_t row = row_first(b, x, &k, from, i), at = row_first(b, to, &k, first, i);
+        for (int c = 0, n; c < cols; c += n) {
+            const unsigned char *p = x->data + (row + c) * x->traits->bits / 8;
+            n = cols - c < CONVERTED ? cols - c : CONVERTED;
+            fetch(p + CONVERTED_AHEAD, (int64_t)n * x->traits->bits / 8);
+            if (!floats) {
+                load(b, x, row + c, 1, n, loaded);
+            }
+            store_run(b, to, at + c, 1, n, floats ? (const float *)(const void *)p : loaded, in[1].op == CHAIN_STORE_SAT, tmp);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Rows follow each other in memory element by element. */
+static bool runs_on(const chain_bound_t *b, const chain_ref_t *ref)
+{
+    return ref->stride[b->ndims - 1] == 1 && !ref->grouped;
+}
+
+static bool encodes(const chain_bound_t *b, const chain_ref_t *x, const chain_ref_t *to, int store)
+{
+    const bool saturates = store == CHAIN_STORE_SAT || !dtype_is_float(to->dtype);
+    const bool measured = x->dtype == sinter_f32 || (x->dtype == sinter_f16 && b->quant->widen_f16 != NULL) ||
+                          (x->dtype == sinter_bf16 && b->quant->widen_bf16 != NULL);
+    return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 &&
+           dtype_bulk(to->dtype, b->isa)->store_scaled != NULL;
+}
+
+chain_run_t *chain_runner(const chain_bound_t *b)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const int n = b->chain->n_instrs, store = n > 0 ? in[n - 1].op : 0;
+    if (b->chain->f64 || b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD || (store != CHAIN_STORE && store != CHAIN_STORE_SAT)) {
+        return run_tile;
+    }
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[n - 1].operand];
+    if (!runs_on(b, x) || !runs_on(b, to)) {
+        return run_tile;
+    }
+    return n == 2                                                            ? convert_tile
+           : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to, store) ? encode_tile
+                                                                             : run_tile;
 }

@@ -14,6 +14,7 @@ typedef struct chain_state {
     bool serial;       /* stores share bytes: one thread does it all */
     bool streams;      /* some store goes past the caches */
     dtype_stream_t *stream; /* not NULL: does it all */
+    chain_run_t *run;       /* else */
     int64_t rows, cols;     /* of a tile */
     int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_state_t;
@@ -58,22 +59,39 @@ static void shape_tiles(chain_state_t *st)
     }
 }
 
-/* Outputs that do not fit the last-level cache would only push other data out of it, and be read from memory before they are written. */
+static double element_bytes(const chain_ref_t *ref)
+{
+    return (double)ref->traits->block_bytes / ref->traits->block_elems;
+}
+
+/* Of an operand, without those that all indices of a dim or of a group share. */
+static double touched_bytes(const chain_bound_t *b, const chain_ref_t *ref)
+{
+    double bytes = element_bytes(ref);
+    for (int d = 0; d < b->ndims; d++) {
+        bytes *= ref->stride[d] == 0 ? 1 : (double)b->dims[d] / (double)ref->group[d];
+    }
+    return bytes;
+}
+
+/* Outputs that do not fit the last-level cache, or of which what is read leaves little there, would only push other data out of it, and be
+ * read from memory before they are written. */
 static void choose_stream(chain_state_t *st, size_t cache_bytes)
 {
     chain_bound_t *b = &st->b;
+    const double cache = (double)cache_bytes;
+    double touched = 0;
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        touched += touched_bytes(b, &b->refs[i]);
+    }
     for (int i = 0; i < b->chain->n_instrs; i++) {
         chain_ref_t *ref = &b->refs[b->chain->instrs[i].operand];
         if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 || ref->stride[b->ndims - 1] != 1) {
             continue;
         }
-        double bytes = (double)ref->traits->block_bytes / ref->traits->block_elems, all = bytes;
-        for (int d = 0; d < b->ndims; d++) {
-            all *= (double)b->dims[d];
-        }
         const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == st->cols;
-        const double run = bytes * (double)(st->cols * (dense ? st->rows : 1));
-        ref->stream = cache_bytes > 0 && all > 0.75 * (double)cache_bytes && run >= MIN_STREAM;
+        const double run = element_bytes(ref) * (double)(st->cols * (dense ? st->rows : 1));
+        ref->stream = cache > 0 && (touched_bytes(b, ref) > 0.75 * cache || touched >= 1.5 * cache) && run >= MIN_STREAM;
         st->streams = st->streams || ref->stream;
     }
 }
@@ -82,6 +100,7 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
 static void choose_direct(chain_state_t *st)
 {
     const chain_bound_t *b = &st->b;
+    st->run = chain_runner(b);
     st->stream = st->streams && !b->chain->f64 ? chain_stream(b) : NULL;
     if (st->stream != NULL) {
         st->cols = at_most(b->dims[b->ndims - 1], CHAIN_TILE);
@@ -134,7 +153,7 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
         if (st->stream != NULL) {
             chain_stream_tile(&st->b, st->stream, idx, (int)rows, (int)cols, scratch);
         } else {
-            chain_run_tile(&st->b, idx, (int)rows, (int)cols, scratch);
+            st->run(&st->b, idx, (int)rows, (int)cols, scratch);
         }
     }
     if (st->streams) {
