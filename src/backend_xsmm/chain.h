@@ -100,8 +100,8 @@ chain_run_t *chain_runner(const chain_bound_t *bound);
 size_t chain_tile_scratch_bytes(const chain_t *chain);
 
 /* For chains that do nothing but rescale codes into a tensor that streams: the function that does so for a row, if there is one (NULL) for
- * these types and strides. */
-dtype_stream_t *chain_stream(const chain_bound_t *bound);
+ * these types and strides. native_bf16: as dtype_bulk_t has it. */
+dtype_stream_t *chain_stream(const chain_bound_t *bound, bool native_bf16);
 /* As a chain_run_t with such a function: any number of rows, cols a multiple of DTYPE_STREAM up to CHAIN_TILE, as is where they begin. */
 void chain_stream_tile(const chain_bound_t *bound, dtype_stream_t *stream, const int64_t *idx, int rows, int cols, void *scratch);
 

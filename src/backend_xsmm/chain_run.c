@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "../graph/cpu.h"
 #include "chain.h"
 #include "eltwise.h"
 #include "plan.h"
@@ -294,7 +293,7 @@ static bool streams_rows(const chain_bound_t *b, const chain_ref_t *to, const ch
     return true;
 }
 
-dtype_stream_t *chain_stream(const chain_bound_t *b)
+dtype_stream_t *chain_stream(const chain_bound_t *b, bool native_bf16)
 {
     const chain_instr_t *in = b->chain->instrs;
     if (b->chain->n_instrs != 2 || in[0].op != CHAIN_LOAD_DEQUANT || in[1].op != CHAIN_STORE || !b->refs[in[1].operand].stream) {
@@ -302,7 +301,6 @@ dtype_stream_t *chain_stream(const chain_bound_t *b)
     }
     const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
     const dtype_bulk_t *bulk = dtype_bulk(codes->dtype, b->isa);
-    const bool native_bf16 = b->isa >= sinter_isa_avx512_vnni && cpu_has_bf16();
     return bulk->stream_scaled != NULL && streams_rows(b, to, codes) ? bulk->stream_scaled(to->dtype, native_bf16) : NULL;
 }
 

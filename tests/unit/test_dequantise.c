@@ -41,6 +41,7 @@ static const geometry_t geometries[] = {
     {2, {3, 4192}, {1, 16}, {1, 16}},
     {2, {35, 192}, {35, 1}, {35, 1}},
     {2, {40, 160}, {4, 4}, {8, 160}},
+    {1, {6144}, {3072}, {3072}},
 };
 enum { N_GEOMETRIES = sizeof geometries / sizeof *geometries };
 
@@ -248,6 +249,18 @@ static void fill_multiples(test_case_t *t)
     }
 }
 
+/* What is no number, or beyond all codes: here and there among elements, and among scales. */
+static void scatter(rig_t *r, int v, int one_in, const double *list, int n)
+{
+    int64_t idx[SINTER_MAX_NDIMS];
+    for (int64_t i = 0; i < rig_count(&r->v[v]); i++) {
+        if (rig_pick(one_in) == 0) {
+            rig_index(&r->v[v], i, idx);
+            rig_set(r, v, idx, list[rig_pick(n)]);
+        }
+    }
+}
+
 static void quantise(const geometry_t *g, sinter_data_type_t in, sinter_data_type_t scale, sinter_data_type_t zp, sinter_data_type_t type)
 {
     test_case_t t;
@@ -261,6 +274,14 @@ static void quantise(const geometry_t *g, sinter_data_type_t in, sinter_data_typ
         fill_zps(&t.r, t.zp);
     }
     fill_multiples(&t);
+    if (rig_pick(2)) {
+        static const double far[] = {NAN, INFINITY, -INFINITY, 60000, -60000, 0, -0.0};
+        scatter(&t.r, t.in, 300, far, 7);
+    }
+    if (rig_pick(4) == 0) {
+        static const double bad[] = {NAN, INFINITY, 0, -0.0, -1};
+        scatter(&t.r, t.scale, 20, bad, 5);
+    }
     close_case(&t);
 }
 

@@ -2,6 +2,7 @@
  * out among the threads. A tile is one run along the last dim; or several, where the runs are short or share scales; or about square, where
  * an operand is contiguous along the dim before (a transposition): each side of it then reads and writes whole cache lines. */
 #include "../chain.h"
+#include "../../graph/cpu.h"
 #include "../../graph/status.h"
 #include "../kernel.h"
 #include "../quant_rows.h"
@@ -97,11 +98,12 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
 }
 
 /* Tiles that are larger than registers, whose scales are loaded once for all rows. */
-static void choose_direct(chain_state_t *st)
+static void choose_direct(chain_state_t *st, sinter_cpu_isa_t isa)
 {
     const chain_bound_t *b = &st->b;
+    const bool native_bf16 = isa >= sinter_isa_avx512_vnni && cpu_has_bf16();
     st->run = chain_runner(b);
-    st->stream = st->streams && !b->chain->f64 ? chain_stream(b) : NULL;
+    st->stream = st->streams && !b->chain->f64 ? chain_stream(b, native_bf16) : NULL;
     if (st->stream != NULL) {
         st->cols = at_most(b->dims[b->ndims - 1], CHAIN_TILE);
         st->rows = b->ndims > 1 ? at_most(b->dims[b->ndims - 2], STREAM_ROWS) : 1;
@@ -117,7 +119,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->streams = false;
     shape_tiles(st);
     choose_stream(st, plan->cache_bytes);
-    choose_direct(st);
+    choose_direct(st, plan->isa);
     st->n_tiles = 1;
     for (int d = 0; d < st->b.ndims; d++) {
         const int64_t tile = d == st->b.ndims - 1 ? st->cols : d == st->b.ndims - 2 ? st->rows : 1;
