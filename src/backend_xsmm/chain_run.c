@@ -155,19 +155,25 @@ static void load_split(const chain_bound_t *b, const chain_instr_t *in, const bl
     }
 }
 
+static void store_plain(const chain_bound_t *b, sinter_data_type_t type, void *to, int64_t first, int64_t stride, int n, const float *src,
+                        bool saturate)
+{
+    (saturate ? eltwise_store_sat : eltwise_store)(b->fn, type, to, first, stride, n, src);
+}
+
 /* Consecutive elements past the caches: converted in tmp, unless bytes are shared with neighbours. */
-static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n, const float *src, float *tmp)
+static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n, const float *src, bool saturate, float *tmp)
 {
     const dtype_traits_t *t = ref->traits;
     if (first % t->block_elems != 0 || n % t->block_elems != 0) {
-        eltwise_store(b->fn, ref->dtype, ref->data, first, 1, n, src);
+        store_plain(b, ref->dtype, ref->data, first, 1, n, src, saturate);
         return;
     }
     const unsigned char *from = (const unsigned char *)src;
     unsigned char *to = ref->data + first / t->block_elems * t->block_bytes;
     const size_t bytes = (size_t)(n / t->block_elems * t->block_bytes);
-    if (ref->dtype != sinter_f32) {
-        eltwise_store(b->fn, ref->dtype, (unsigned char *)tmp, 0, 1, n, src);
+    if (ref->dtype != sinter_f32 || saturate) {
+        store_plain(b, ref->dtype, tmp, 0, 1, n, src, saturate);
         from = (const unsigned char *)tmp;
     }
     b->quant->stream(to, from, bytes);
@@ -176,12 +182,10 @@ static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t
 static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src, bool saturate,
                       float *tmp)
 {
-    if (saturate) {
-        eltwise_store_sat(b->fn, ref->dtype, ref->data, first, stride, n, src);
-    } else if (ref->stream && stride == 1) {
-        store_stream(b, ref, first, n, src, tmp);
+    if (ref->stream && stride == 1) {
+        store_stream(b, ref, first, n, src, saturate, tmp);
     } else {
-        eltwise_store(b->fn, ref->dtype, ref->data, first, stride, n, src);
+        store_plain(b, ref->dtype, ref->data, first, stride, n, src, saturate);
     }
 }
 
@@ -194,7 +198,7 @@ static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const bl
     } else if (is_transposed(b, ref, k, &r)) {
         b->tiles->transpose(src, cols, rows, cols, tmp, rows);
         for (int c = 0; c < cols; c++) {
-            (saturate ? eltwise_store_sat : eltwise_store)(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows);
+            store_plain(b, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows, saturate);
         }
     } else {
         for (int i = 0; i < rows; i++, src += cols) {
@@ -602,7 +606,7 @@ static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const vo
     return top < 0x7F800000;
 }
 
-/* How store_scaled quantises n elements; size 0: it does not. Zero points that are one are written to zps for each group. */
+/* How store_scaled quantises n elements; size 0: it does not. A zero point of all groups is written to zps for each. */
 static dtype_scaled_t how_scaled(const dtype_groups_t *g, bool shift, int n, float *zps)
 {
     dtype_scaled_t how = {.way = shift ? DTYPE_SHIFTED : DTYPE_DIVIDED, .by = g->scale, .zp = shift ? g->zp : NULL};
@@ -723,7 +727,5 @@ chain_run_t *chain_runner(const chain_bound_t *b)
     if (!runs_on(b, x) || !runs_on(b, to)) {
         return run_tile;
     }
-    return n == 2                                                            ? convert_tile
-           : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to, store) ? encode_tile
-                                                                             : run_tile;
+    return n == 2 ? convert_tile : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to, store) ? encode_tile : run_tile;
 }

@@ -22,8 +22,8 @@ typedef struct bench {
     set_t sets[MAX_SETS];
     gr_meter_t meter; /* with --cold-cache: alternates with the runs, and leaves nothing of theirs in the caches */
     int metered;
-    double *times, *rates, *mixed;   /* of the runs, of the meter before each */
-    double *of_rate, *of_mixed;      /* the rate of each run as a fraction of those */
+    double *times, *rates, *mixed; /* of the runs, of the meter before each */
+    double *of_rate, *of_mixed;    /* the rate of each run as a fraction of those */
     double read, written;          /* bytes of the inputs, of the outputs */
     size_t n_times;
 } bench_t;
