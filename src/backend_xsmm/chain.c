@@ -11,11 +11,6 @@
 
 /* ---- binding ------------------------------------------------------------------------------------------------------------------- */
 
-static bool is_store(const chain_instr_t *in)
-{
-    return in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
-}
-
 static sinter_status_t bad_dim(const chain_operand_t *op, int d, int64_t have, int64_t want)
 {
     return sg_fail(sinter_invalid_shape, "operand %d of an elementwise chain has %lld elements along dim %d of %lld", op->value,
@@ -95,7 +90,7 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sint
     }
     /* Every element is written once: a store has all dims of the iteration space. */
     for (int i = 0; i < chain->n_instrs; i++) {
-        for (int d = 0; d < out->ndims && is_store(&chain->instrs[i]); d++) {
+        for (int d = 0; d < out->ndims && chain->instrs[i].op == CHAIN_STORE; d++) {
             const chain_operand_t *op = &chain->operands[chain->instrs[i].operand];
             const int64_t have = op->map[d] < 0 ? 1 : frame->v[op->value].dims[op->map[d]];
             if (have != out->dims[d]) {

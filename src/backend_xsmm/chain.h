@@ -15,8 +15,7 @@ enum { CHAIN_BLOCK = 256, CHAIN_TILE = 4096, CHAIN_MAX_REGS = 16, CHAIN_MAX_OPER
 typedef enum chain_opcode {
     CHAIN_LOAD = 1000, /* dst = operand */
     CHAIN_LOAD_SPLIT,  /* dst = codes of `dtype`, low bits in operand, high bits in operand `high` */
-    CHAIN_STORE,       /* operand = a, converted as a plain cast; CHAIN_STORE leaves a unchanged */
-    CHAIN_STORE_SAT,   /* floats saturate */
+    CHAIN_STORE,       /* operand = a, converted as a plain cast; a stays as it is */
     CHAIN_INDEX,       /* dst = index along iteration dim `dim` */
     CHAIN_COPY,        /* dst = a */
     CHAIN_ROUND_TO,    /* dst = a rounded through data type `dtype` (a quantising TypeCast or an inner quantised value) */

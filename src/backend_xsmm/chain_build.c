@@ -19,7 +19,7 @@ void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, 
 /* Appends; gives the instruction its register, unless it stores. -1: out of memory. */
 static int emit(chain_builder_t *b, chain_instr_t in)
 {
-    const bool store = in.op == CHAIN_STORE || in.op == CHAIN_STORE_SAT;
+    const bool store = in.op == CHAIN_STORE;
     if (!arena_grow(b->arena, (void **)&b->instrs, &b->cap_instrs, b->chain.n_instrs, sizeof(chain_instr_t))) {
         return -1;
     }
@@ -101,7 +101,7 @@ static const chain_instr_t *producer(const chain_builder_t *b, int reg)
 {
     for (int i = b->chain.n_instrs - 1; i >= 0; i--) {
         const chain_instr_t *in = &b->instrs[i];
-        if (in->dst == reg && in->op != CHAIN_STORE && in->op != CHAIN_STORE_SAT) {
+        if (in->dst == reg && in->op != CHAIN_STORE) {
             return in;
         }
     }
@@ -284,7 +284,6 @@ static int n_sources(const chain_instr_t *in)
     case CHAIN_CONST:
         return 0;
     case CHAIN_STORE:
-    case CHAIN_STORE_SAT:
     case CHAIN_COPY:
     case CHAIN_ROUND_TO:
     case CHAIN_DEQUANT:
@@ -320,7 +319,7 @@ static void last_uses(const chain_builder_t *b, int result, int *last)
     }
     for (int i = b->chain.n_instrs - 1; i >= 0; i--) {
         const chain_instr_t *in = &b->instrs[i];
-        const bool store = in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
+        const bool store = in->op == CHAIN_STORE;
         const int src[3] = {in->a, in->b, in->c};
         for (int s = 0; s < 3 && s < n_sources(in) && (store || last[in->dst] >= 0); s++) {
             last[src[s]] = last[src[s]] < 0 ? i : last[src[s]];
@@ -359,7 +358,7 @@ static bool colour(chain_builder_t *b, colouring_t *k)
     }
     for (int i = 0; i < b->chain.n_instrs; i++) {
         chain_instr_t in = b->instrs[i];
-        const bool store = in.op == CHAIN_STORE || in.op == CHAIN_STORE_SAT;
+        const bool store = in.op == CHAIN_STORE;
         int *const src[3] = {&in.a, &in.b, &in.c};
         if (!store && k->last[in.dst] < 0) {
             continue;
@@ -393,7 +392,7 @@ static bool rename_operand(chain_instr_t *in, int o, int to)
 {
     const bool split = in->op == CHAIN_LOAD_SPLIT, fused = in->op == CHAIN_LOAD_DEQUANT;
     const bool rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
-    const bool moves = fused || split || in->op == CHAIN_LOAD || in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
+    const bool moves = fused || split || in->op == CHAIN_LOAD || in->op == CHAIN_STORE;
     const bool a = rename_field(&in->operand, moves, o, to), b = rename_field(&in->high, split, o, to);
     const bool c = rename_field(&in->scale, rescales, o, to), d = rename_field(&in->zp, rescales, o, to);
     return a || b || c || d;

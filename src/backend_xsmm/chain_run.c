@@ -155,54 +155,47 @@ static void load_split(const chain_bound_t *b, const chain_instr_t *in, const bl
     }
 }
 
-static void store_plain(const chain_bound_t *b, sinter_data_type_t type, void *to, int64_t first, int64_t stride, int n, const float *src,
-                        bool saturate)
-{
-    (saturate ? eltwise_store_sat : eltwise_store)(b->fn, type, to, first, stride, n, src);
-}
-
 /* Consecutive elements past the caches: converted in tmp, unless bytes are shared with neighbours. */
-static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n, const float *src, bool saturate, float *tmp)
+static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n, const float *src, float *tmp)
 {
     const dtype_traits_t *t = ref->traits;
     if (first % t->block_elems != 0 || n % t->block_elems != 0) {
-        store_plain(b, ref->dtype, ref->data, first, 1, n, src, saturate);
+        eltwise_store(b->fn, ref->dtype, ref->data, first, 1, n, src);
         return;
     }
     const unsigned char *from = (const unsigned char *)src;
     unsigned char *to = ref->data + first / t->block_elems * t->block_bytes;
     const size_t bytes = (size_t)(n / t->block_elems * t->block_bytes);
-    if (ref->dtype != sinter_f32 || saturate) {
-        store_plain(b, ref->dtype, tmp, 0, 1, n, src, saturate);
+    if (ref->dtype != sinter_f32) {
+        eltwise_store(b->fn, ref->dtype, (unsigned char *)tmp, 0, 1, n, src);
         from = (const unsigned char *)tmp;
     }
     b->quant->stream(to, from, bytes);
 }
 
-static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src, bool saturate,
-                      float *tmp)
+static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src, float *tmp)
 {
     if (ref->stream && stride == 1) {
-        store_stream(b, ref, first, n, src, saturate, tmp);
+        store_stream(b, ref, first, n, src, tmp);
     } else {
-        store_plain(b, ref->dtype, ref->data, first, stride, n, src, saturate);
+        eltwise_store(b->fn, ref->dtype, ref->data, first, stride, n, src);
     }
 }
 
-static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const float *src, bool saturate, float *tmp)
+static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const float *src, float *tmp)
 {
     const int rows = k->rows, cols = k->cols;
     const run_t r = run_of(b, ref, k->idx);
     if (is_dense(b, ref, k, &r)) {
-        store_run(b, ref, r.first, 1, rows * cols, src, saturate, tmp);
+        store_run(b, ref, r.first, 1, rows * cols, src, tmp);
     } else if (is_transposed(b, ref, k, &r)) {
         b->tiles->transpose(src, cols, rows, cols, tmp, rows);
         for (int c = 0; c < cols; c++) {
-            store_plain(b, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows, saturate);
+            eltwise_store(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows);
         }
     } else {
         for (int i = 0; i < rows; i++, src += cols) {
-            store_run(b, ref, row_first(b, ref, k, r.first, i), r.stride, cols, src, saturate, tmp);
+            store_run(b, ref, row_first(b, ref, k, r.first, i), r.stride, cols, src, tmp);
         }
     }
 }
@@ -411,8 +404,7 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
             load_split(b, in, k, dst, tmp);
             break;
         case CHAIN_STORE:
-        case CHAIN_STORE_SAT:
-            store_block(b, ref, k, r[in->a], in->op == CHAIN_STORE_SAT, tmp[TMP]);
+            store_block(b, ref, k, r[in->a], tmp[TMP]);
             break;
         case CHAIN_DEQUANT:
         case CHAIN_LOAD_DEQUANT:
@@ -465,18 +457,6 @@ static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, cons
     for (int i = 0; i < n; i++) {
         dst[i] = (double)x[i];
     }
-}
-
-static void store_run_f64(const chain_ref_t *ref, const run_t *r, int n, const double *src, bool saturate, float *tmp)
-{
-    if (!saturate) {
-        ref->traits->codec.store_f64(ref->data, r->first, r->stride, n, src);
-        return;
-    }
-    for (int i = 0; i < n; i++) {
-        tmp[i] = (float)src[i];
-    }
-    ref->traits->codec.store_sat(ref->data, r->first, r->stride, n, tmp);
 }
 
 static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, const double *src,
@@ -539,9 +519,8 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
             load_split_f64(b, in, idx, n, dst, tmp);
             break;
         case CHAIN_STORE:
-        case CHAIN_STORE_SAT:
             run = run_of(b, ref, idx);
-            store_run_f64(ref, &run, n, r[in->a], in->op == CHAIN_STORE_SAT, (float *)(void *)tmp[TMP]);
+            ref->traits->codec.store_f64(ref->data, run.first, run.stride, n, r[in->a]);
             break;
         case CHAIN_DEQUANT:
         case CHAIN_LOAD_DEQUANT:
@@ -694,7 +673,7 @@ static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, i
             if (!floats) {
                 load(b, x, row + c, 1, n, loaded);
             }
-            store_run(b, to, at + c, 1, n, floats ? (const float *)(const void *)p : loaded, in[1].op == CHAIN_STORE_SAT, tmp);
+            store_run(b, to, at + c, 1, n, floats ? (const float *)(const void *)p : loaded, tmp);
         }
     }
 }
@@ -707,25 +686,25 @@ static bool runs_on(const chain_bound_t *b, const chain_ref_t *ref)
     return ref->stride[b->ndims - 1] == 1 && !ref->grouped;
 }
 
-static bool encodes(const chain_bound_t *b, const chain_ref_t *x, const chain_ref_t *to, int store)
+static bool encodes(const chain_bound_t *b, const chain_ref_t *x, const chain_ref_t *to)
 {
-    const bool saturates = store == CHAIN_STORE_SAT || !dtype_is_float(to->dtype);
+    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
+    const bool saturates = bulk->store_sat == bulk->store; /* as store_scaled does */
     const bool measured = x->dtype == sinter_f32 || (x->dtype == sinter_f16 && b->quant->widen_f16 != NULL) ||
                           (x->dtype == sinter_bf16 && b->quant->widen_bf16 != NULL);
-    return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 &&
-           dtype_bulk(to->dtype, b->isa)->store_scaled != NULL;
+    return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 && bulk->store_scaled != NULL;
 }
 
 chain_run_t *chain_runner(const chain_bound_t *b)
 {
     const chain_instr_t *in = b->chain->instrs;
-    const int n = b->chain->n_instrs, store = n > 0 ? in[n - 1].op : 0;
-    if (b->chain->f64 || b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD || (store != CHAIN_STORE && store != CHAIN_STORE_SAT)) {
+    const int n = b->chain->n_instrs;
+    if (b->chain->f64 || b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD || in[n - 1].op != CHAIN_STORE) {
         return run_tile;
     }
     const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[n - 1].operand];
     if (!runs_on(b, x) || !runs_on(b, to)) {
         return run_tile;
     }
-    return n == 2 ? convert_tile : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to, store) ? encode_tile : run_tile;
+    return n == 2 ? convert_tile : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to) ? encode_tile : run_tile;
 }

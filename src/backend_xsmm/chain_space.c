@@ -4,11 +4,6 @@
 #include "chain.h"
 #include "plan.h"
 
-static bool is_store(const chain_instr_t *in)
-{
-    return in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT;
-}
-
 static bool splits_bytes(const chain_bound_t *b, const chain_ref_t *ref)
 {
     const int packed = ref->traits->block_elems, last = b->ndims - 1;
@@ -27,7 +22,7 @@ bool chain_shares_bytes(const chain_bound_t *b)
 {
     for (int i = 0; i < b->chain->n_instrs; i++) {
         const chain_instr_t *in = &b->chain->instrs[i];
-        if (is_store(in) && splits_bytes(b, &b->refs[in->operand])) {
+        if (in->op == CHAIN_STORE && splits_bytes(b, &b->refs[in->operand])) {
             return true;
         }
     }
@@ -87,7 +82,7 @@ static void drop_ones(chain_bound_t *b)
 static const chain_ref_t *first_store(const chain_bound_t *b)
 {
     for (int i = 0; i < b->chain->n_instrs; i++) {
-        if (is_store(&b->chain->instrs[i])) {
+        if (b->chain->instrs[i].op == CHAIN_STORE) {
             return &b->refs[b->chain->instrs[i].operand];
         }
     }
@@ -188,7 +183,7 @@ static void lengthen_inner(chain_bound_t *b)
     int longest = last, to[SINTER_MAX_NDIMS] = {0};
     for (int i = 0; i < b->chain->n_instrs; i++) {
         const chain_instr_t *in = &b->chain->instrs[i];
-        if (is_store(in) && b->refs[in->operand].traits->block_elems > 1) {
+        if (in->op == CHAIN_STORE && b->refs[in->operand].traits->block_elems > 1) {
             return;
         }
     }

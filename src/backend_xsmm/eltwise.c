@@ -41,16 +41,6 @@ void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned 
     }
 }
 
-void eltwise_store_sat(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
-                       const float *src)
-{
-    if (stride == 1) {
-        dtype_bulk(type, fn->isa)->store_sat(base, first, n, src);
-    } else {
-        dtype_traits(type)->codec.store_sat(base, first, stride, n, src);
-    }
-}
-
 /* ---- double -------------------------------------------------------------------------------------------------------------------- */
 
 static double softplus_f64(double x)

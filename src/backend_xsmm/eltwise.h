@@ -38,9 +38,6 @@ void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsi
                   float *dst);
 void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
                    const float *src);
-/* The same with overflow to the largest finite value. */
-void eltwise_store_sat(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
-                       const float *src);
 
 /* The same ops in double, portable C: by sinter_op_kind_t. */
 extern const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS];

@@ -1,4 +1,4 @@
-/* Decoding by scales and zero points and encoding by given ones, as chains: every element type, scale type, zero-point type, output type
+/* Decoding by scales and zero points, encoding by given ones and plain conversion, as chains: every element type, scale type, zero-point type, output type
  * and geometry against the formula in double with the oracle's codecs. Scales have so few bits that no step but the last rounds, so that
  * results equal; codes are all bit patterns. */
 #include <math.h>
@@ -138,7 +138,7 @@ typedef struct test_case {
     rig_t r;
     const geometry_t *g;
     int in, scale, zp, out; /* values; zp -1: none */
-    bool quantise;
+    enum { DEQUANTISE, QUANTISE, CONVERT } what;
     step_t step;
     char name[160];
 } test_case_t;
@@ -149,11 +149,11 @@ static int typed(sinter_data_type_t type)
 }
 
 static void open_case(test_case_t *t, const geometry_t *g, sinter_data_type_t in, sinter_data_type_t scale, sinter_data_type_t zp,
-                      sinter_data_type_t out, bool quantise)
+                      sinter_data_type_t out, int what)
 {
     const char *names[] = {dtype_traits(in)->name, dtype_traits(scale)->name, typed(zp) ? dtype_traits(zp)->name : "none",
                            dtype_traits(out)->name};
-    *t = (test_case_t){.g = g, .quantise = quantise, .step = {.kind = STEP_CHAIN}};
+    *t = (test_case_t){.g = g, .what = what, .step = {.kind = STEP_CHAIN}};
     rig_init(&t->r, cap);
     t->r.plan.cache_bytes = (size_t)rig_pick(2); /* 1: everything is too large for it */
     t->in = value_of(&t->r, in, g->ndims, g->dims);
@@ -172,7 +172,9 @@ static void build(test_case_t *t)
     chain_begin(&b, &t->r.plan.arena, t->g->ndims, t->out, false);
     const int x = chain_load(&b, t->in, t->g->ndims), s = chain_load_mapped(&b, t->scale, same, true),
               z = t->zp < 0 ? -1 : chain_load_mapped(&b, t->zp, same, true);
-    const int y = t->quantise ? chain_unrounded(&b, chain_quant(&b, x, s, z, out), out) : chain_dequant(&b, x, s, z);
+    const int y = t->what == QUANTISE     ? chain_unrounded(&b, chain_quant(&b, x, s, z, out), out)
+                  : t->what == DEQUANTISE ? chain_dequant(&b, x, s, z)
+                                          : x;
     const bool f64 = t->zp >= 0 && dtype_needs_f64(t->r.v[t->zp].dtype);
     rig_check(chain_store(&b, y, t->out, NULL) == sinter_success && chain_finish(&b, -1, f64, &t->step.post) == sinter_success, t->name,
               sinter_last_error_message());
@@ -182,7 +184,10 @@ static double expected(const test_case_t *t, const int64_t *idx)
 {
     const double x = rig_get(&t->r, t->in, idx), s = of_group(&t->r, t->scale, t->g->ndims, idx, t->g->scale);
     const double z = t->zp < 0 ? 0 : of_group(&t->r, t->zp, t->g->ndims, idx, t->g->zp);
-    if (!t->quantise) {
+    if (t->what == CONVERT) {
+        return x;
+    }
+    if (t->what == DEQUANTISE) {
         return (t->zp < 0 ? x : x - z) * s;
     }
     return is_int(t->r.v[t->out].dtype) ? rint(x / s) + z : x / s;
@@ -229,7 +234,7 @@ static void dequantise(const geometry_t *g, sinter_data_type_t type, sinter_data
                        sinter_data_type_t out)
 {
     test_case_t t;
-    open_case(&t, g, type, scale, zp, out, false);
+    open_case(&t, g, type, scale, zp, out, DEQUANTISE);
     fill_bits(&t.r, t.in);
     fill_scales(&t.r, t.scale);
     if (t.zp >= 0) {
@@ -265,7 +270,7 @@ static void quantise(const geometry_t *g, sinter_data_type_t in, sinter_data_typ
 {
     test_case_t t;
     int64_t idx[SINTER_MAX_NDIMS];
-    open_case(&t, g, in, scale, zp, type, true);
+    open_case(&t, g, in, scale, zp, type, QUANTISE);
     for (int64_t i = 0; i < rig_count(&t.r.v[t.scale]); i++) {
         rig_index(&t.r.v[t.scale], i, idx);
         rig_set(&t.r, t.scale, idx, ldexp(1, rig_pick(9) - 6)); /* in the range of all types */
@@ -282,6 +287,14 @@ static void quantise(const geometry_t *g, sinter_data_type_t in, sinter_data_typ
         static const double bad[] = {NAN, INFINITY, 0, -0.0, -1};
         scatter(&t.r, t.scale, 20, bad, 5);
     }
+    close_case(&t);
+}
+
+static void convert(const geometry_t *g, sinter_data_type_t in, sinter_data_type_t out)
+{
+    test_case_t t;
+    open_case(&t, g, in, sinter_f32, sinter_data_type_undef, out, CONVERT);
+    fill_bits(&t.r, t.in);
     close_case(&t);
 }
 
@@ -302,6 +315,14 @@ int main(void)
             dequantise(any_geometry(), codes[c_i], scales[s_i], zps[z_i], floats[f_i]);
             quantise(any_geometry(), floats[f_i], scales[s_i], zps[z_i], codes[c_i]);
         }
+    }
+    EACH(g, geometries)
+    EACH(c, codes)
+    EACH(f, floats)
+    {
+        convert(&geometries[g_i], floats[f_i], codes[c_i]);
+        convert(&geometries[g_i], codes[c_i], floats[f_i]);
+        convert(&geometries[g_i], floats[f_i], floats[rig_pick(3)]);
     }
     EACH(c, codes)
     EACH(g, geometries)

@@ -452,7 +452,7 @@ static void refer_chain(const plan_t *plan, const chain_t *c, refs_t *reads, ref
         }
         if (rescales && in->zp >= 0) {
             refer(plan, reads, c->operands[in->zp].value);
-        } else if (in->op == CHAIN_STORE || in->op == CHAIN_STORE_SAT) {
+        } else if (in->op == CHAIN_STORE) {
             refer(plan, writes, c->operands[in->operand].value);
         }
     }

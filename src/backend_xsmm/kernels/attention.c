@@ -414,7 +414,7 @@ static bool stores_share_bytes(const chain_bound_t *b)
 {
     for (int i = 0; i < b->chain->n_instrs; i++) {
         const chain_instr_t *in = &b->chain->instrs[i];
-        if (in->op != CHAIN_STORE && in->op != CHAIN_STORE_SAT) {
+        if (in->op != CHAIN_STORE) {
             continue;
         }
         const chain_ref_t *ref = &b->refs[in->operand];
