@@ -327,25 +327,50 @@ static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, 
     return g;
 }
 
+/* Scales and zero points of the rows of a block, loaded where a row has others than the one before. */
+typedef struct row_params {
+    const chain_ref_t *s, *z; /* z NULL: none */
+    run_t sr, zr;
+    int64_t s_first, z_first; /* of row 0 */
+    bool loaded;
+    dtype_groups_t groups;
+} row_params_t;
+
+static row_params_t params_of(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx)
+{
+    row_params_t p = {.s = &b->refs[in->scale], .z = in->zp < 0 ? NULL : &b->refs[in->zp]};
+    p.sr = run_of(b, p.s, idx);
+    p.zr = p.z ? run_of(b, p.z, idx) : p.sr;
+    p.s_first = p.sr.first;
+    p.z_first = p.zr.first;
+    return p;
+}
+
+/* Those of a row, in tmp; false: they are there already. */
+static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, float *const *tmp, row_params_t *p)
+{
+    const int64_t s_at = row_first(b, p->s, k, p->s_first, row), z_at = p->z ? row_first(b, p->z, k, p->z_first, row) : s_at;
+    if (p->loaded && s_at == p->sr.first && z_at == p->zr.first) {
+        return false;
+    }
+    p->sr.first = s_at;
+    p->zr.first = z_at;
+    p->groups = load_groups(b, p->s, &p->sr, p->z, &p->zr, k->cols, tmp);
+    p->loaded = true;
+    return true;
+}
+
 void chain_stream_tile(const chain_bound_t *b, dtype_stream_t *stream, const int64_t *idx, int rows, int cols, void *scratch)
 {
     const chain_instr_t *in = b->chain->instrs;
-    const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand], *s = &b->refs[in[0].scale];
-    const chain_ref_t *z = in[0].zp < 0 ? NULL : &b->refs[in[0].zp];
+    const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
     const block_t k = {idx, rows, cols};
     const int64_t from = run_of(b, codes, idx).first, first = run_of(b, to, idx).first;
-    run_t sr = run_of(b, s, idx), zr = z ? run_of(b, z, idx) : sr;
-    const int64_t s_first = sr.first, z_first = zr.first;
-    dtype_groups_t groups = {0};
+    row_params_t params = params_of(b, &in[0], idx);
     float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
     for (int i = 0; i < rows; i++) {
-        const int64_t s_at = row_first(b, s, &k, s_first, i), z_at = z ? row_first(b, z, &k, z_first, i) : s_at;
-        if (i == 0 || s_at != sr.first || z_at != zr.first) {
-            sr.first = s_at;
-            zr.first = z_at;
-            groups = load_groups(b, s, &sr, z, &zr, cols, tmp);
-        }
-        stream(codes->data + row_first(b, codes, &k, from, i) * codes->traits->bits / 8, cols, &groups,
+        (void)load_row_params(b, &k, i, tmp, &params);
+        stream(codes->data + row_first(b, codes, &k, from, i) * codes->traits->bits / 8, cols, &params.groups,
                to->data + row_first(b, to, &k, first, i) * to->traits->block_bytes);
     }
 }
@@ -580,7 +605,7 @@ static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const vo
     if (type == sinter_f32) {
         b->quant->widen(x, n, 1, &top, NULL);
     } else {
-        (type == sinter_f16 ? b->quant->widen_f16 : b->quant->widen_bf16)(x, n, 1, &top, NULL);
+        quant_widen16(b->quant, type)(x, n, 1, &top, NULL);
     }
     return top < 0x7F800000;
 }
@@ -606,37 +631,31 @@ static dtype_scaled_t how_scaled(const dtype_groups_t *g, bool shift, int n, flo
 static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols, void *scratch)
 {
     const chain_instr_t *in = b->chain->instrs;
-    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[2].operand], *s = &b->refs[in[1].scale];
-    const chain_ref_t *z = in[1].zp < 0 ? NULL : &b->refs[in[1].zp];
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[2].operand];
     const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
     const block_t k = {idx, rows, cols};
     const int64_t from = run_of(b, x, idx).first, first = run_of(b, to, idx).first;
     const int per_byte = to->traits->block_elems, width = x->traits->block_bytes;
-    run_t sr = run_of(b, s, idx), zr = z ? run_of(b, z, idx) : sr;
-    const int64_t s_first = sr.first, z_first = zr.first;
+    row_params_t params = params_of(b, &in[1], idx);
     dtype_scaled_t how = {0};
     float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
     unsigned char *const codes = (unsigned char *)((float *)scratch + N_TMP * TILE_STEP); /* the first register */
-    bool stale = true;
-    for (int i = 0; i < rows; i++) {
-        const int64_t s_at = row_first(b, s, &k, s_first, i), z_at = z ? row_first(b, z, &k, z_first, i) : s_at;
+    for (int i = 0, n; i < rows; i += n) {
         const int64_t at = row_first(b, to, &k, first, i);
         const unsigned char *row = x->data + row_first(b, x, &k, from, i) * width;
-        if (stale || s_at != sr.first || z_at != zr.first) {
-            sr.first = s_at;
-            zr.first = z_at;
-            const dtype_groups_t groups = load_groups(b, s, &sr, z, &zr, cols, tmp);
-            how = how_scaled(&groups, z != NULL, cols, tmp[TMP]);
+        if (load_row_params(b, &k, i, tmp, &params)) {
+            how = how_scaled(&params.groups, params.z != NULL, cols, tmp[TMP]);
             how.from = x->dtype;
             how.ahead = (int64_t)cols * width;
-            stale = false;
         }
-        if (how.size == 0 || at % per_byte != 0 || cols % per_byte != 0 || !all_finite(b, x->dtype, row, cols)) {
+        const bool fits = how.size > 0 && cols % per_byte == 0;
+        n = fits ? 1 : rows - i;
+        if (!fits || at % per_byte != 0 || !all_finite(b, x->dtype, row, cols)) {
             int64_t row_idx[SINTER_MAX_NDIMS];
             memcpy(row_idx, idx, (size_t)b->ndims * sizeof *idx);
             row_idx[b->ndims > 1 ? b->ndims - 2 : 0] += i;
-            run_f32(b, &(block_t){row_idx, 1, cols}, NULL, scratch, TILE_STEP);
-            stale = true; /* what it loads lies where the parameters were */
+            run_f32(b, &(block_t){row_idx, n, cols}, NULL, scratch, TILE_STEP);
+            params.loaded = false; /* what that loads lies in their place */
             continue;
         }
         unsigned char *const out = to->data + at / per_byte * to->traits->block_bytes;
@@ -690,8 +709,7 @@ static bool encodes(const chain_bound_t *b, const chain_ref_t *x, const chain_re
 {
     const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
     const bool saturates = bulk->store_sat == bulk->store; /* as store_scaled does */
-    const bool measured = x->dtype == sinter_f32 || (x->dtype == sinter_f16 && b->quant->widen_f16 != NULL) ||
-                          (x->dtype == sinter_bf16 && b->quant->widen_bf16 != NULL);
+    const bool measured = x->dtype == sinter_f32 || quant_widen16(b->quant, x->dtype) != NULL;
     return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 && bulk->store_scaled != NULL;
 }
 

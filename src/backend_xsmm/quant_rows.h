@@ -51,6 +51,12 @@ typedef struct quant_rows {
     void (*stream_end)(void);
 } quant_rows_t;
 
+/* What widens by a row of f16 or bf16; NULL for other types too. */
+static inline quant_widen16_t *quant_widen16(const quant_rows_t *fn, sinter_data_type_t type)
+{
+    return type == sinter_f16 ? fn->widen_f16 : type == sinter_bf16 ? fn->widen_bf16 : NULL;
+}
+
 /* The best table at or below isa (the plan's, which the machine has). */
 const quant_rows_t *quant_rows(sinter_cpu_isa_t isa);
 

@@ -1,5 +1,5 @@
-/* Decoding by scales and zero points, encoding by given ones and plain conversion, as chains: every element type, scale type, zero-point type, output type
- * and geometry against the formula in double with the oracle's codecs. Scales have so few bits that no step but the last rounds, so that
+/* Decoding by scales and zero points, encoding by given ones and plain conversion, as chains: every element type, scale type, zero-point
+ * type, output type and geometry against the formula in double with the oracle's codecs. Scales have so few bits that no step but the last rounds, so that
  * results equal; codes are all bit patterns. */
 #include <math.h>
 

@@ -86,9 +86,8 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
         touched += touched_bytes(b, &b->refs[i]);
     }
     for (int i = 0; i < b->chain->n_instrs; i++) {
-        const int op = b->chain->instrs[i].op;
         chain_ref_t *ref = &b->refs[b->chain->instrs[i].operand];
-        if (op != CHAIN_STORE || b->ndims == 0 || ref->stride[b->ndims - 1] != 1) {
+        if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 || ref->stride[b->ndims - 1] != 1) {
             continue;
         }
         const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == st->cols;

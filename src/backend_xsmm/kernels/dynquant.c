@@ -93,7 +93,7 @@ static quant_widen16_t *goes_straight(const dynquant_state_t *st)
     if (st->out->store_scaled == NULL || s->split || s->column.n % QUANT_GROUP != 0 || !dense) {
         return NULL;
     }
-    return s->in.dtype == sinter_f16 ? st->fn->widen_f16 : s->in.dtype == sinter_bf16 ? st->fn->widen_bf16 : NULL;
+    return quant_widen16(st->fn, s->in.dtype);
 }
 
 static dtype_blocks_t as_blocks(const dynquant_state_t *st)
