@@ -123,7 +123,12 @@ static int verdict(int result, const gr_options_t *opt, gr_record_t *record, dou
     const int at = result == PASSED ? 0 : result == FAILED ? 1 : 2;
 
     if (record) {
-        gr_record_print(record, opt, words[at], seconds, result == PASSED ? NULL : message);
+        char *text = gr_record_text(record, opt, words[at], seconds, result == PASSED ? NULL : message);
+
+        if (!text)
+            result = FAILED;
+        puts(text ? text : "{\"schema\":1,\"verdict\":\"FAILED\",\"message\":\"out of memory for this document\"}");
+        gr_free(text);
     } else {
         printf("%s (%.2f s): ", words[at], seconds);
         gr_options_print(stdout, opt);

@@ -464,7 +464,7 @@ static char *command_of(const gr_options_t *opt)
     return fclose(f) ? NULL : text;
 }
 
-void gr_record_print(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds, const char *message)
+char *gr_record_text(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds, const char *message)
 {
     char *command = command_of(opt), *text;
 
@@ -474,8 +474,7 @@ void gr_record_print(gr_record_t *r, const gr_options_t *opt, const char *verdic
     put_text(r, r->root, "verdict", verdict);
     put_text(r, r->root, "message", message);
     put_number(r, r->root, "seconds", seconds);
-    text = r->failed ? NULL : cJSON_PrintUnformatted(r->root);
-    puts(text ? text : "{\"schema\":1,\"verdict\":\"failed\",\"message\":\"out of memory for this document\"}");
-    cJSON_free(text);
+    text = r->failed || !command ? NULL : cJSON_PrintUnformatted(r->root);
     free(command);
+    return text;
 }

@@ -42,7 +42,7 @@ void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const o
 void gr_record_limits(gr_record_t *r, const gr_limits_t *limits);
 /* Mode P: a partition by its place in x->parts, or -1 for the sum of all. */
 void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f);
-/* Adds the verdict and prints the document. message: NULL if there is none. */
-void gr_record_print(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds, const char *message);
+/* Adds the verdict and returns the document, which ends in gr_free(); NULL without memory for all of it. message: NULL if there is none. */
+char *gr_record_text(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds, const char *message);
 
 #endif
