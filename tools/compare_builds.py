@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Compares the speed of two builds of graph_runner on each line of a list, and fails if the new one is slower.
+"""Compares the speed of two builds of graph_runner on each line of a list.
 
-Both builds run each line in mode P, in turn as old, new, new, old, so that a machine that gets slower
-or faster meanwhile favours neither. A line's ratio is the old median time over the new one: above 1 the
-new build is faster. Lines are those of --batch: options, and a case relative to the list's folder. An
-old build may lack --json: its text is read instead.
+Both builds run each line in mode P, in turn as old, new, new, old, so that a machine that gets
+slower or faster meanwhile favours neither. A line's ratio is the old median time over the new one:
+above 1 the new build is faster. Lines are those of --batch: options, and a case relative to the
+list's folder. An old build may lack --json: its text is read instead.
 
-Exit status: 0 if every line is at least --factor times as fast, 1 if one is slower or fails, 2 if there
-is nothing to compare.
+Exit status: 0 if every line is at least --factor times as fast, 1 if one is slower or fails, 2 if
+there is nothing to compare.
 """
+
 import argparse
 import json
 import math
@@ -39,7 +40,9 @@ class Runner:
     def __init__(self, name, path):
         self.name, self.path = name, os.path.abspath(path)
         try:
-            text = subprocess.run([self.path, "--help"], capture_output=True, text=True, check=True).stdout
+            text = subprocess.run(
+                [self.path, "--help"], capture_output=True, text=True, check=True
+            ).stdout
         except (OSError, subprocess.CalledProcessError) as error:
             sys.exit(f"compare_builds: {path}: {error}")
         self.has_json = "--json" in text
@@ -78,7 +81,7 @@ def expand(path):
     found = VARIABLE.match(path)
     if not found:
         return path
-    return (os.environ.get(found[1]) or found[2] or "") + path[found.end():]
+    return (os.environ.get(found[1]) or found[2] or "") + path[found.end() :]
 
 
 def find_case(word, folder):
@@ -99,7 +102,12 @@ def read_list(path):
             if words and words[0] == "graph_runner":
                 words = words[1:]
             if words:
-                lines.append((" ".join(words), [find_case(w, folder) if w.startswith("--case=") else w for w in words]))
+                lines.append(
+                    (
+                        " ".join(words),
+                        [find_case(w, folder) if w.startswith("--case=") else w for w in words],
+                    )
+                )
     return lines
 
 
@@ -120,6 +128,7 @@ def compare(options, old, new, lines):
     ratios, bad = [], 0
     print(" ratio      old us      new us  line")
     for i, (line, arguments) in enumerate(lines):
+
         def tell(text, at=i + 1):
             print(f"[{at} of {len(lines)}] {text}", file=sys.stderr, flush=True)
 
@@ -140,32 +149,61 @@ def compare(options, old, new, lines):
         ratio = before / after
         ratios.append(ratio)
         bad += ratio < options.factor
-        print(f"{ratio:6.3f}  {before:10.2f}  {after:10.2f}  {line}{'  SLOWER' if ratio < options.factor else ''}", flush=True)
+        note = "  SLOWER" if ratio < options.factor else ""
+        print(f"{ratio:6.3f}  {before:10.2f}  {after:10.2f}  {line}{note}", flush=True)
     return ratios, bad
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old", metavar="OLD_RUNNER", help="graph_runner of the build to compare with")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "old", metavar="OLD_RUNNER", help="graph_runner of the build to compare with"
+    )
     parser.add_argument("new", metavar="NEW_RUNNER")
     parser.add_argument("list", metavar="LIST", help="command lines, as for graph_runner --batch")
-    parser.add_argument("--factor", type=float, default=0.93, help="least ratio of a line that passes (default 0.93)")
-    parser.add_argument("--rounds", type=int, default=2, help="times old, new, new, old for each line (default 2)")
-    parser.add_argument("--min-time", type=float, metavar="S", help="seconds for each partition of a run, in place of those of the line")
-    parser.add_argument("--max-cpu-isa", metavar="ISA", help="the highest instruction set of both builds")
+    parser.add_argument(
+        "--factor",
+        type=float,
+        default=0.93,
+        help="least ratio of a line that passes (default 0.93)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="times old, new, new, old for each line (default 2)"
+    )
+    parser.add_argument(
+        "--min-time",
+        type=float,
+        metavar="S",
+        help="seconds for each partition of a run, in place of those of the line",
+    )
+    parser.add_argument(
+        "--max-cpu-isa", metavar="ISA", help="the highest instruction set of both builds"
+    )
     parser.add_argument("--only", metavar="REGEX", help="only the lines that contain it")
-    parser.add_argument("--wait-for-quiet", action="store_true", help="measure a line again while other programs are busy")
+    parser.add_argument(
+        "--wait-for-quiet",
+        action="store_true",
+        help="measure a line again while other programs are busy",
+    )
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds: expected at least 1")
 
     old, new = Runner("old", options.old), Runner("new", options.new)
-    lines = [line for line in read_list(options.list) if not options.only or re.search(options.only, line[0])]
+    lines = [
+        line
+        for line in read_list(options.list)
+        if not options.only or re.search(options.only, line[0])
+    ]
     ratios, bad = compare(options, old, new, lines)
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
-        print(f"{mean:6.3f}  geometric mean of {len(ratios)} lines; lowest {min(ratios):.3f}, highest {max(ratios):.3f}")
-    print(f"{len(ratios)} of {len(lines)} lines compared, {bad} slower than {options.factor} or failed")
+        extremes = f"lowest {min(ratios):.3f}, highest {max(ratios):.3f}"
+        print(f"{mean:6.3f}  geometric mean of {len(ratios)} lines; {extremes}")
+    compared = f"{len(ratios)} of {len(lines)} lines compared"
+    print(f"{compared}, {bad} slower than {options.factor} or failed")
     return 1 if bad else 0 if ratios else 2
 
 

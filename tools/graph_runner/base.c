@@ -266,7 +266,8 @@ void gr_index_text(const sinter_logical_tensor_t *lt, int64_t index, char *text,
     }
     text[0] = 0;
     for (int i = 0; i < lt->ndims && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)at[i]);
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)at[i]);
 }
 
 static int append_dims(char *text, size_t size, int n, const int64_t *dims)
@@ -299,7 +300,7 @@ const char *gr_lt_text(const sinter_logical_tensor_t *lt, char *text, size_t siz
     return text;
 }
 
-/* ---- time and text ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- time and text --------------------------------------------------------------------------- */
 
 double gr_seconds(void)
 {

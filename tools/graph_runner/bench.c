@@ -75,7 +75,8 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
                 return -1;
             memcpy(set->buffers[i].data, from->data, from->bytes);
         }
-        if (gr_make_tensor(b->x, port(b->x, b->part, i), copy ? &set->buffers[i] : from, &set->tensors[i], err))
+        if (gr_make_tensor(b->x, port(b->x, b->part, i), copy ? &set->buffers[i] : from,
+                           &set->tensors[i], err))
             return -1;
     }
     return 0;
@@ -217,11 +218,16 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
     return failed ? -1 : 0;
 }
 
-/* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts, so it is compared with
- * copies, and others with reads. of_memory: its fraction of those; of_mixed: of passes that read and write as many bytes, 0: not measured. */
-static gr_rate_t rate_of(double seconds, const result_t *r, const gr_limits_t *limits, double of_memory, double of_mixed)
+/* A partition without products (quantisation, reorders, elementwise chains) does no more than a
+ * copy that converts, so it is compared with copies, and others with reads. of_memory: its fraction
+ * of those; of_mixed: of passes that read and write as many bytes, 0: not measured. */
+static gr_rate_t rate_of(double seconds, const result_t *r, const gr_limits_t *limits,
+                         double of_memory, double of_mixed)
 {
-    gr_rate_t rate = {.seconds = seconds, .flops = r->flops / seconds, .bytes = r->bytes / seconds, .of_mixed = of_mixed};
+    gr_rate_t rate = {.seconds = seconds,
+                      .flops = r->flops / seconds,
+                      .bytes = r->bytes / seconds,
+                      .of_mixed = of_mixed};
 
     if (r->flops == 0) {
         rate.of_copy = of_memory;
@@ -238,23 +244,31 @@ static gr_figures_t figures_of(const result_t *r, const gr_limits_t *limits)
     const double memory = r->flops == 0 ? limits->copy_bytes : limits->read_bytes;
     const double best = r->bytes / r->min, typical = r->bytes / r->median;
     const int metered = r->best_rate > 0;
-    gr_figures_t f = {.runs = r->runs, .flops = r->flops, .bytes = r->bytes, .attention = r->attention, .compile_seconds = r->compile};
+    gr_figures_t f = {.runs = r->runs,
+                      .flops = r->flops,
+                      .bytes = r->bytes,
+                      .attention = r->attention,
+                      .compile_seconds = r->compile};
 
-    f.min = rate_of(r->min, r, limits, fraction(best, metered ? r->best_rate : memory), fraction(best, r->best_mixed));
-    f.median = rate_of(r->median, r, limits, metered ? r->of_rate : fraction(typical, memory), r->of_mixed);
+    f.min = rate_of(r->min, r, limits, fraction(best, metered ? r->best_rate : memory),
+                    fraction(best, r->best_mixed));
+    f.median = rate_of(r->median, r, limits, metered ? r->of_rate : fraction(typical, memory),
+                       r->of_mixed);
     return f;
 }
 
 static void print_rate(const char *what, const result_t *r, const gr_rate_t *rate)
 {
     if (r->flops == 0) {
-        gr_print("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what, 1e3 * rate->seconds, 1e-9 * rate->bytes, rate->of_copy);
+        gr_print("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what,
+                 1e3 * rate->seconds, 1e-9 * rate->bytes, rate->of_copy);
         if (rate->of_mixed > 0)
             gr_print(", %.3g of its read and write limit", rate->of_mixed);
         gr_print("\n");
         return;
     }
-    gr_print("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * rate->seconds, 1e-9 * rate->flops, rate->of_fma);
+    gr_print("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * rate->seconds,
+             1e-9 * rate->flops, rate->of_fma);
     if (rate->of_vnni > 0)
         gr_print(" = %.3g of VNNI peak", rate->of_vnni);
     gr_print(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * rate->bytes, rate->of_read);
@@ -262,14 +276,14 @@ static void print_rate(const char *what, const result_t *r, const gr_rate_t *rat
 
 static void print_result(const char *what, const result_t *r, const gr_figures_t *f)
 {
-    gr_print("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes,
-             r->attention ? "of K and V" : "read and written");
+    gr_print("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile,
+             1e-6 * r->flops, 1e-6 * r->bytes, r->attention ? "of K and V" : "read and written");
     if (r->best_rate > 0)
-        gr_print("        %s between the runs: best %.4g, median %.4g GB/s\n", r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate,
-                 1e-9 * r->median_rate);
+        gr_print("        %s between the runs: best %.4g, median %.4g GB/s\n",
+                 r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate, 1e-9 * r->median_rate);
     if (r->best_mixed > 0)
-        gr_print("        passes that read and write as it does: best %.4g, median %.4g GB/s\n", 1e-9 * r->best_mixed,
-                 1e-9 * r->median_mixed);
+        gr_print("        passes that read and write as it does: best %.4g, median %.4g GB/s\n",
+                 1e-9 * r->best_mixed, 1e-9 * r->median_mixed);
     print_rate("min", r, &f->min);
     print_rate("median", r, &f->median);
 }
@@ -280,8 +294,10 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
     result_t sum = {0};
     gr_figures_t figures = {0};
 
-    gr_print("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s, VNNI int8 %.4g GOP/s\n", x->threads, limits->isa,
-           1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes, 1e-9 * limits->fma_flops, 1e-9 * limits->dot_ops);
+    gr_print("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s, "
+             "VNNI int8 %.4g GOP/s\n",
+             x->threads, limits->isa, 1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes,
+             1e-9 * limits->fma_flops, 1e-9 * limits->dot_ops);
     gr_record_limits(x->record, limits);
     for (size_t i = 0; i < x->n_parts; i++) {
         result_t r;

@@ -134,10 +134,11 @@ static int compare_codes(const gr_exec_t *x, uint64_t id, const orc_diff_t *d, g
 {
     double share = d->n ? (double)(d->differ - d->bad) / (double)d->n : 0;
 
-    gr_print("    output %llu: %zu of %zu equal, %zu (%.4f %%) on the other side of a rounding boundary within the error bound, which %zu (%.4f %%) "
-           "reach over\n",
-           (unsigned long long)id, d->n - d->differ, d->n, d->differ - d->bad, 100 * share, d->open,
-           d->n ? 100 * (double)d->open / (double)d->n : 0);
+    gr_print("    output %llu: %zu of %zu equal, %zu (%.4f %%) on the other side of a rounding "
+             "boundary within the error bound, which %zu (%.4f %%) "
+             "reach over\n",
+             (unsigned long long)id, d->n - d->differ, d->n, d->differ - d->bad, 100 * share,
+             d->open, d->n ? 100 * (double)d->open / (double)d->n : 0);
     if (share > x->opt->max_ambiguous)
         return gr_fail(err, "output %llu: %.4f %% of the codes differ from the oracle's, the most is %.4f %%", (unsigned long long)id, 100 * share,
                        100 * x->opt->max_ambiguous);
@@ -155,8 +156,9 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
     if (!b)
         return gr_fail(err, "output %llu was not computed", (unsigned long long)id);
     bad = orc_compare(want, &b->lt, b->data, &d);
-    gr_print("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n", (unsigned long long)id,
-           gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio, d.rel_l2, d.n);
+    gr_print("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n",
+             (unsigned long long)id, gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio,
+             d.rel_l2, d.n);
     type = gr_dtype(b->lt.data_type);
     if (type && type->bits <= 8 && type->class_ != GR_BOOL)
         too_many = compare_codes(x, id, &d, err);
@@ -222,13 +224,18 @@ static int check_chosen(const gr_exec_t *x, gr_error_t *err)
     }
     for (;; p++) {
         if (gr_parse_u64(&p, &id) || (*p && *p != '+')) {
-            return gr_fail(err, "--dump-tensor-ids=%s: expected ID+ID... or all", x->opt->dump_tensor_ids);
+            return gr_fail(err, "--dump-tensor-ids=%s: expected ID+ID... or all",
+                           x->opt->dump_tensor_ids);
         }
         if (!model_find(x->model, id)) {
-            return gr_fail(err, "--dump-tensor-ids: the graph has no tensor %llu", (unsigned long long)id);
+            return gr_fail(err, "--dump-tensor-ids: the graph has no tensor %llu",
+                           (unsigned long long)id);
         }
         if (!gr_exec_buffer(x, id)) {
-            return gr_fail(err, "--dump-tensor-ids: tensor %llu is inside a partition and in no memory; see --no-fuse", (unsigned long long)id);
+            return gr_fail(err,
+                           "--dump-tensor-ids: tensor %llu is inside a partition and in no memory; "
+                           "see --no-fuse",
+                           (unsigned long long)id);
         }
         if (!*p) {
             return 0;

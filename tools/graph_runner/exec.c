@@ -124,7 +124,8 @@ static int set_partition_modes(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
-/* The graph with the dims of --dynamic unknown. The model keeps the real ones: inputs, oracle and figures need them. */
+/* The graph with the dims of --dynamic unknown. The model keeps the real ones: inputs, oracle and
+ * figures need them. */
 static int build_dynamic(gr_exec_t *x, gr_error_t *err)
 {
     model_t *m = x->model;
@@ -138,7 +139,8 @@ static int build_dynamic(gr_exec_t *x, gr_error_t *err)
         real[i] = *model_at(m, &m->uses[i]);
     }
     x->graph = NULL;
-    failed = gr_rewrite_dynamic(m, x->opt->dynamic, err) || model_build(m, x->engine, &x->graph, err);
+    failed =
+        gr_rewrite_dynamic(m, x->opt->dynamic, err) || model_build(m, x->engine, &x->graph, err);
     for (size_t i = 0; i < m->n_uses; i++) {
         *model_at(m, &m->uses[i]) = real[i];
     }
@@ -224,8 +226,8 @@ int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_
     b->base = b->bytes < SIZE_MAX / 2 ? gr_malloc(b->bytes + 2 * GUARD + 64) : NULL;
     if (!b->base) {
         err->out_of_memory = 1;
-        return gr_fail(err, "tensor %llu %s: out of memory for its %zu bytes", (unsigned long long)lt->id,
-                       gr_lt_text(lt, text, sizeof text), b->bytes);
+        return gr_fail(err, "tensor %llu %s: out of memory for its %zu bytes",
+                       (unsigned long long)lt->id, gr_lt_text(lt, text, sizeof text), b->bytes);
     }
     b->data = b->base + GUARD + (64 - (uintptr_t)b->base % 64) % 64;
     memset(b->data - GUARD, GUARD_BYTE, GUARD);
@@ -367,8 +369,9 @@ static int check_scratch(const gr_exec_t *x, const gr_part_t *p, gr_error_t *err
 {
     if (!x->opt->max_scratch || p->scratch_per_thread <= (size_t)x->opt->max_scratch)
         return 0;
-    return gr_fail(err, "partition %zu (%s) takes %zu bytes of scratch memory per thread, more than %lld", p->id, p->pattern,
-                   p->scratch_per_thread, (long long)x->opt->max_scratch);
+    return gr_fail(
+        err, "partition %zu (%s) takes %zu bytes of scratch memory per thread, more than %lld",
+        p->id, p->pattern, p->scratch_per_thread, (long long)x->opt->max_scratch);
 }
 
 static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
@@ -420,8 +423,8 @@ int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
 }
 
 /* The outputs' logical tensors at this execute; with dynamic dims they follow from the inputs. */
-static int settle_outputs(const gr_exec_t *x, gr_part_t *p, sinter_tensor_t *const *inputs, sinter_logical_tensor_t *outputs,
-                          gr_error_t *err)
+static int settle_outputs(const gr_exec_t *x, gr_part_t *p, sinter_tensor_t *const *inputs,
+                          sinter_logical_tensor_t *outputs, gr_error_t *err)
 {
     const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)inputs;
     sinter_status_t status = sinter_success;
@@ -432,12 +435,14 @@ static int settle_outputs(const gr_exec_t *x, gr_part_t *p, sinter_tensor_t *con
     }
     status = sinter_compiled_partition_infer_outputs(p->compiled, p->n_in, in, p->n_out, outputs);
     if (!status)
-        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, x->stream, p->n_in, in, &p->scratch, &p->scratch_per_thread);
+        status = sinter_compiled_partition_get_scratchpad_bytes(
+            p->compiled, x->stream, p->n_in, in, &p->scratch, &p->scratch_per_thread);
     return status ? gr_library_failure(status, "dynamic dims", err) : check_scratch(x, p, err);
 }
 
 /* outputs: room for the partition's. */
-static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors, sinter_logical_tensor_t *outputs, gr_error_t *err)
+static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors,
+                        sinter_logical_tensor_t *outputs, gr_error_t *err)
 {
     for (size_t i = 0; i < p->n_in; i++) {
         const gr_buffer_t *b = gr_exec_buffer(x, p->in[i].id);
@@ -457,7 +462,8 @@ static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors, s
             return gr_fail(err, "partition %zu: output %llu is not in the graph", p->id, (unsigned long long)p->out[i].id);
         b = &x->buffers[t - x->model->tensors];
         gr_buffer_free(b);
-        if (gr_buffer_alloc(b, &outputs[i], err) || gr_make_tensor(x, &outputs[i], b, &tensors[p->n_in + i], err))
+        if (gr_buffer_alloc(b, &outputs[i], err) ||
+            gr_make_tensor(x, &outputs[i], b, &tensors[p->n_in + i], err))
             return -1;
     }
     return 0;

@@ -166,7 +166,9 @@ static int scan_number(scan_t *s)
         if (scan_digits(s))
             return -1;
     }
-    return s->at - start < 64 ? 0 : expected_at(s->doc, start, "a number of at most 63 characters"); /* number_text */
+    if (s->at - start < 64) /* the room that number_text has */
+        return 0;
+    return expected_at(s->doc, start, "a number of at most 63 characters");
 }
 
 static int scan_word(scan_t *s)
@@ -270,7 +272,7 @@ static int scan(const json_doc_t *doc)
     return s.at == doc->size ? 0 : expected_at(doc, s.at, "the end of the file");
 }
 
-/* ---- walking over text that the scan has found to be right ----------------------------------------------------------------------- */
+/* ---- walking over text that the scan has found to be right ----------------------------------- */
 
 static size_t behind_space(const json_doc_t *doc, size_t at)
 {
@@ -280,7 +282,8 @@ static size_t behind_space(const json_doc_t *doc, size_t at)
     return s.at;
 }
 
-/* at: a string's opening quote. Returns the place behind the closing one; *escapes says whether there is a backslash between them. */
+/* at: a string's opening quote. Returns the place behind the closing one; *escapes says whether
+ * there is a backslash between them. */
 static size_t behind_string(const json_doc_t *doc, size_t at, bool *escapes)
 {
     *escapes = false;
@@ -374,7 +377,7 @@ size_t json_count(const json_doc_t *doc, const json_node_t *node)
     return n;
 }
 
-/* ---- document ------------------------------------------------------------------------------------------------------------------- */
+/* ---- document -------------------------------------------------------------------------------- */
 
 int json_open(json_doc_t *doc, const char *file, const char *text, size_t size, gr_error_t *err)
 {
@@ -405,7 +408,8 @@ bool json_is_array(const json_doc_t *doc, const json_node_t *node)
     return doc->text[node->at] == '[';
 }
 
-/* A string with escapes as cJSON decodes it; NULL without memory, as all that cJSON refuses is refused by the scan already. */
+/* A string with escapes as cJSON decodes it; NULL without memory, as all that cJSON refuses is
+ * refused by the scan already. */
 static cJSON *decode(const json_doc_t *doc, size_t at, size_t end)
 {
     cJSON *item = cJSON_ParseWithLength(doc->text + at, end - at);

@@ -1,8 +1,9 @@
 /* Reading JSON with positions and exact integers, in no memory beyond the text.
  *
- * An iterative scan checks the grammar of the whole text first and refuses deep nesting. A node is a place in that text: children and members
- * are found by walking over it, and integers are read from it. No tree is built, so that a file takes little more memory than its size, however
- * many values it packs into a byte. Strings with escapes are decoded by cJSON. */
+ * An iterative scan checks the grammar of the whole text first and refuses deep nesting. A node is
+ * a place in that text: children and members are found by walking over it, and integers are read
+ * from it. No tree is built, so that a file takes little more memory than its size, however many
+ * values it packs into a byte. Strings with escapes are decoded by cJSON. */
 #ifndef GR_JSON_H
 #define GR_JSON_H
 
@@ -40,21 +41,22 @@ size_t json_count(const json_doc_t *doc, const json_node_t *node);
 
 bool json_is_object(const json_doc_t *doc, const json_node_t *node);
 bool json_is_array(const json_doc_t *doc, const json_node_t *node);
-/* A member's key, and the text of a string; both live until the document is closed. NULL without memory, which is then in the document's error,
- * and for a node that is no string. */
+/* A member's key, and the text of a string; both live until the document is closed. NULL without
+ * memory, which is then in the document's error, and for a node that is no string. */
 const char *json_key(json_doc_t *doc, const json_node_t *node);
 const char *json_text(json_doc_t *doc, const json_node_t *node);
 
 /* member->at = 0 if obj has no such key; a key given twice fails. */
-int json_member(const json_doc_t *doc, const json_node_t *obj, const char *key, json_node_t *member);
+int json_member(const json_doc_t *doc, const json_node_t *obj, const char *key,
+                json_node_t *member);
 
 /* Each fails with a position unless the node is exactly that. */
 int json_s64(const json_doc_t *doc, const json_node_t *node, int64_t *value);
 int json_u64(const json_doc_t *doc, const json_node_t *node, uint64_t *value);
 /* Numbers within f32, and the strings "inf", "-inf", "nan". */
-int json_f32( json_doc_t *doc, const json_node_t *node, float *value);
+int json_f32(json_doc_t *doc, const json_node_t *node, float *value);
 /* 0, 1, true, false, "true", "false". */
-int json_bool( json_doc_t *doc, const json_node_t *node, int *value);
-int json_string( json_doc_t *doc, const json_node_t *node, const char **value);
+int json_bool(json_doc_t *doc, const json_node_t *node, int *value);
+int json_string(json_doc_t *doc, const json_node_t *node, const char **value);
 
 #endif

@@ -171,7 +171,8 @@ static int load_attr(loader_t *l, const json_node_t *node, orc_attr_t *attr)
     }
     if (!json_is_object(&l->doc, node))
         return json_expected(&l->doc, node, "an attribute object with \"type\" and \"value\"");
-    if (need(l, node, "type", &type) || need(l, node, "value", &value) || json_string(&l->doc, &type, &name))
+    if (need(l, node, "type", &type) || need(l, node, "value", &value) ||
+        json_string(&l->doc, &type, &name))
         return -1;
     while (form < FORMS && strcmp(attr_forms[form].type, name))
         form++;
@@ -232,7 +233,8 @@ static int word_member(loader_t *l, const json_node_t *obj, const char *key, con
 }
 
 /* An array of at most SINTER_MAX_NDIMS integers; *n = -1 without it. */
-static int dims_member(loader_t *l, const json_node_t *obj, const char *key, int64_t *dims, int *n, json_node_t *node)
+static int dims_member(loader_t *l, const json_node_t *obj, const char *key, int64_t *dims, int *n,
+                       json_node_t *node)
 {
     json_node_t c;
 
@@ -301,7 +303,8 @@ static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tenso
     *lt = (sinter_logical_tensor_t){0};
     if (!json_is_object(&l->doc, obj))
         return json_expected(&l->doc, obj, "a tensor object");
-    if (need(l, obj, "id", &id) || json_u64(&l->doc, &id, &lt->id) || need(l, obj, "dtype", &dtype) || json_string(&l->doc, &dtype, &name))
+    if (need(l, obj, "id", &id) || json_u64(&l->doc, &id, &lt->id) ||
+        need(l, obj, "dtype", &dtype) || json_string(&l->doc, &dtype, &name))
         return -1;
     if (!sinter_data_type_parse(name, &lt->data_type))
         return json_expected(&l->doc, &dtype, "a data type");
@@ -324,9 +327,11 @@ static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, si
         return 0;
     if (!json_is_array(&l->doc, &list))
         return json_expected(&l->doc, &list, "an array of tensors");
-    /* Elements that are no tensors are refused before there is memory for a tensor in place of each. */
+    /* Elements that are no tensors are refused before there is memory for a tensor in place of
+     * each. */
     for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), ++*n)
-        if (!json_is_object(&l->doc, &c) || need(l, &c, "id", &member) || need(l, &c, "dtype", &member))
+        if (!json_is_object(&l->doc, &c) || need(l, &c, "id", &member) ||
+            need(l, &c, "dtype", &member))
             return json_expected(&l->doc, &c, "a tensor object");
     *tensors = take(l, *n, sizeof **tensors);
     if (!*tensors)
@@ -456,7 +461,8 @@ static int check_ports(loader_t *l, const char *key, bool inputs)
         t = model_find(l->model, id);
         if ((t && t->is_input == inputs) || ignored++ >= MOST_WARNINGS)
             continue;
-        snprintf(text, sizeof text, "%s names tensor %llu, which %s; the port is ignored", key, (unsigned long long)id,
+        snprintf(text, sizeof text, "%s names tensor %llu, which %s; the port is ignored", key,
+                 (unsigned long long)id,
                  !t       ? "the graph does not have"
                  : inputs ? "an op of the graph computes"
                           : "no op of the graph computes");
@@ -484,7 +490,8 @@ static int load_root(loader_t *l)
     if (!json_is_array(&l->doc, &list))
         return json_expected(&l->doc, &list, "an array of ops");
     /* Elements that are no ops are refused before there is memory for an op in place of each. */
-    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), l->model->n_ops++)
+    for (bool more = json_first(&l->doc, &list, &c); more;
+         more = json_next(&l->doc, &c), l->model->n_ops++)
         if (!json_is_object(&l->doc, &c) || need(l, &c, "kind", &member))
             return json_expected(&l->doc, &c, "an op object");
     l->model->ops = take(l, l->model->n_ops, sizeof *l->model->ops);
@@ -493,7 +500,10 @@ static int load_root(loader_t *l)
     for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), i++)
         if (load_op(l, &c, i, &counter, &l->model->ops[i]))
             return -1;
-    return model_index(l->model, l->err) || check_ports(l, "input_ports", true) || check_ports(l, "output_ports", false) ? -1 : 0;
+    return model_index(l->model, l->err) || check_ports(l, "input_ports", true) ||
+                   check_ports(l, "output_ports", false)
+               ? -1
+               : 0;
 }
 
 int model_load_text(model_t *model, const char *file, const char *text, size_t size, gr_error_t *err)

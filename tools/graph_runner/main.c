@@ -117,17 +117,21 @@ static int run_model(model_t *model, const gr_options_t *opt, gr_record_t *recor
 }
 
 /* record: NULL, or what --json prints. */
-static int verdict(int result, const gr_options_t *opt, gr_record_t *record, double seconds, const char *message)
+static int verdict(int result, const gr_options_t *opt, gr_record_t *record, double seconds,
+                   const char *message)
 {
     const char *const words[] = {"PASSED", "FAILED", "SKIPPED"};
     const int at = result == PASSED ? 0 : result == FAILED ? 1 : 2;
 
     if (record) {
-        char *text = gr_record_text(record, opt, words[at], seconds, result == PASSED ? NULL : message);
+        char *text =
+            gr_record_text(record, opt, words[at], seconds, result == PASSED ? NULL : message);
 
         if (!text)
             result = FAILED;
-        puts(text ? text : "{\"schema\":1,\"verdict\":\"FAILED\",\"message\":\"out of memory for this document\"}");
+        puts(text ? text
+                  : "{\"schema\":1,\"verdict\":\"FAILED\",\"message\":\"out of memory for this "
+                    "document\"}");
         gr_free(text);
     } else {
         printf("%s (%.2f s): ", words[at], seconds);
@@ -160,7 +164,8 @@ static int run_case(gr_options_t *opt, const char *folder)
     else if (find_case(opt, folder, &arena, path, sizeof path)) {
         result = is_outside(opt->case_file) ? SKIPPED : FAILED;
         gr_fail(&err, "%s: not found", opt->case_file);
-    } else if (!model_load_file(&model, path, &err) && !gr_rewrite(&model, opt, &err) && !run_model(&model, opt, json, &err))
+    } else if (!model_load_file(&model, path, &err) && !gr_rewrite(&model, opt, &err) &&
+               !run_model(&model, opt, json, &err))
         result = PASSED;
     for (size_t i = 0; i < model.n_warnings; i++)
         gr_progress("%s", model.warnings[i]);
@@ -200,7 +205,8 @@ static int run_line(const gr_options_t *defaults, char *line, const char *folder
     opt.batch = NULL;
     if (!gr_options_parse(&opt, n - skip, words + skip, &err) && !opt.batch)
         return run_case(&opt, folder);
-    snprintf(message, sizeof message, "line %d: %s", number, err.text[0] ? err.text : "a list inside a list");
+    snprintf(message, sizeof message, "line %d: %s", number,
+             err.text[0] ? err.text : "a list inside a list");
     if (opt.json) {
         gr_record_open(&record);
         verdict(FAILED, &opt, &record, 0, message);
@@ -230,7 +236,8 @@ static int run_batch(const gr_options_t *defaults)
             counts[result == PASSED ? 0 : result == FAILED ? 1 : 2]++;
     }
     fclose(f);
-    fprintf(defaults->json ? stderr : stdout, "%d passed, %d failed, %d skipped\n", counts[0], counts[1], counts[2]);
+    fprintf(defaults->json ? stderr : stdout, "%d passed, %d failed, %d skipped\n", counts[0],
+            counts[1], counts[2]);
     if (counts[1])
         return FAILED;
     return counts[0] == 0 && counts[2] ? SKIPPED : PASSED;

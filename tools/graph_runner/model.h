@@ -51,7 +51,8 @@ typedef struct model {
     size_t n_in_ports, n_out_ports;
     uint64_t *in_ports, *out_ports; /* as given */
     size_t n_warnings;
-    const char *warnings[MODEL_MAX_WARNINGS]; /* "file:line:col: ..." about what was accepted and has no effect */
+    const char *warnings[MODEL_MAX_WARNINGS]; /* "file:line:col: ..." about what was accepted and
+                                                 has no effect */
 } model_t;
 
 /* JSON text to a model. file is used in messages and copied. Free the model also after a failure. */

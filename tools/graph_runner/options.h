@@ -12,7 +12,8 @@ typedef struct gr_options {
     int64_t mb, seed, threads, expected_n_partitions, max_scratch, runs, repeat, constant_cache;
     double min_time, max_ambiguous;
     int no_fuse, same_bits, cold_cache, explain, json, mem;
-    const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dump_tensor_ids, *dot, *describe_dtype;
+    const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dump_tensor_ids,
+        *dot, *describe_dtype;
     int list_ops, list_kernels, help;
 } gr_options_t;
 

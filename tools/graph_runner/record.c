@@ -13,8 +13,9 @@ enum { SCHEMA = 1 };
 /* Puts item into parent, an object if there is a name, else an array. Returns item. */
 static cJSON *put(gr_record_t *r, cJSON *parent, const char *name, cJSON *item)
 {
-    const bool done = item && parent &&
-                      (name ? cJSON_AddItemToObject(parent, name, item) : cJSON_AddItemToArray(parent, item));
+    const bool done =
+        item && parent &&
+        (name ? cJSON_AddItemToObject(parent, name, item) : cJSON_AddItemToArray(parent, item));
 
     if (done) {
         return item;
@@ -38,7 +39,11 @@ static cJSON *put_array(gr_record_t *r, cJSON *parent, const char *name)
 static size_t utf8_bytes(const char *text)
 {
     const unsigned char c = (unsigned char)*text;
-    const size_t n = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+    const size_t n = c < 0x80                ? 1
+                     : c >= 0xC2 && c < 0xE0 ? 2
+                     : c >= 0xE0 && c < 0xF0 ? 3
+                     : c >= 0xF0 && c < 0xF5 ? 4
+                                             : 0;
 
     for (size_t i = 1; i < n; i++) {
         if (((unsigned char)text[i] & 0xC0) != 0x80) {
@@ -48,7 +53,8 @@ static size_t utf8_bytes(const char *text)
     return n;
 }
 
-/* NULL becomes null. Messages may quote any bytes of a file; those that are not UTF-8 become '?'. */
+/* NULL becomes null. Messages may quote any bytes of a file; those that are not UTF-8 become '?'.
+ */
 static void put_text(gr_record_t *r, cJSON *parent, const char *name, const char *text)
 {
     cJSON *item = put(r, parent, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
@@ -98,7 +104,8 @@ static void put_dims(gr_record_t *r, cJSON *parent, const char *name, int n, con
 
     for (int i = 0; i < n; i++) {
         snprintf(digits, sizeof digits, "%lld", (long long)dims[i]);
-        put(r, list, NULL, dims[i] == SINTER_UNKNOWN_DIM ? cJSON_CreateNull() : cJSON_CreateRaw(digits));
+        put(r, list, NULL,
+            dims[i] == SINTER_UNKNOWN_DIM ? cJSON_CreateNull() : cJSON_CreateRaw(digits));
     }
 }
 
@@ -120,7 +127,8 @@ static void put_tensor(gr_record_t *r, cJSON *parent, const sinter_logical_tenso
     put_bool(r, port, "host_scalar", lt->property == sinter_tensor_property_host_scalar);
 }
 
-static void put_tensors(gr_record_t *r, cJSON *parent, const char *name, size_t n, const sinter_logical_tensor_t *lts)
+static void put_tensors(gr_record_t *r, cJSON *parent, const char *name, size_t n,
+                        const sinter_logical_tensor_t *lts)
 {
     cJSON *list = put_array(r, parent, name);
 
@@ -129,7 +137,7 @@ static void put_tensors(gr_record_t *r, cJSON *parent, const char *name, size_t 
     }
 }
 
-/* ---- the library's texts ----------------------------------------------------------------------- */
+/* ---- the library's texts --------------------------------------------------------------------- */
 
 /* The next line of text without its end, cut to the buffer; false behind the last one. */
 static bool next_line(const char **text, char *line, size_t size)
@@ -165,10 +173,12 @@ static char *cut(char *line, const char *separator)
     return at ? at + strlen(separator) : NULL;
 }
 
-/* "step N: KERNEL, DETAIL" lines, and "  KERNEL refused: REASON" lines, which belong to all steps together. */
+/* "step N: KERNEL, DETAIL" lines, and "  KERNEL refused: REASON" lines, which belong to all steps
+ * together. */
 static void put_steps(gr_record_t *r, cJSON *parent, const char *report)
 {
-    cJSON *steps = put_array(r, parent, "steps"), *refused = put_array(r, parent, "refused_kernels");
+    cJSON *steps = put_array(r, parent, "steps"),
+          *refused = put_array(r, parent, "refused_kernels");
     char line[1024];
 
     while (next_line(&report, line, sizeof line)) {
@@ -189,10 +199,12 @@ static void put_steps(gr_record_t *r, cJSON *parent, const char *report)
     }
 }
 
-/* Why larger patterns did not match: "  refused PATTERN at OP: REASON" and "  stopped WHERE AND WHY" lines. */
+/* Why larger patterns did not match: "  refused PATTERN at OP: REASON" and "  stopped WHERE AND
+ * WHY" lines. */
 static void put_refusals(gr_record_t *r, cJSON *parent, const char *explain)
 {
-    cJSON *refused = put_array(r, parent, "refused_patterns"), *stopped = put_array(r, parent, "stopped");
+    cJSON *refused = put_array(r, parent, "refused_patterns"),
+          *stopped = put_array(r, parent, "stopped");
     const char *reason = NULL;
     char line[1024], why[1024];
 
@@ -204,7 +216,8 @@ static void put_refusals(gr_record_t *r, cJSON *parent, const char *explain)
         } else if (!strncmp(text, "not supported: ", 15)) {
             snprintf(why, sizeof why, "%s", text + 15);
             reason = why;
-        } else if (!strncmp(text, "refused ", 8) && (at = cut(text, " at ")) && (because = cut(at, ": "))) {
+        } else if (!strncmp(text, "refused ", 8) && (at = cut(text, " at ")) &&
+                   (because = cut(at, ": "))) {
             cJSON *item = put_object(r, refused, NULL);
 
             put_text(r, item, "pattern", text + 8);
@@ -236,9 +249,10 @@ static const char *role_of(const char *explain, uint64_t id, char *line, size_t 
     return NULL;
 }
 
-/* ---- graph and partitions ---------------------------------------------------------------------- */
+/* ---- graph and partitions -------------------------------------------------------------------- */
 
-static void put_op(gr_record_t *r, cJSON *list, const gr_exec_t *x, uint64_t id, const char *explain)
+static void put_op(gr_record_t *r, cJSON *list, const gr_exec_t *x, uint64_t id,
+                   const char *explain)
 {
     const model_op_t *op = model_find_op(x->model, id);
     cJSON *item = put_object(r, list, NULL);
@@ -349,7 +363,7 @@ void gr_record_warnings(gr_record_t *r, const model_t *model)
     }
 }
 
-/* ---- what was run ------------------------------------------------------------------------------ */
+/* ---- what was run ---------------------------------------------------------------------------- */
 
 void gr_record_runs(gr_record_t *r, const gr_exec_t *x, size_t tensors, size_t bytes)
 {
@@ -367,7 +381,8 @@ void gr_record_runs(gr_record_t *r, const gr_exec_t *x, size_t tensors, size_t b
     }
 }
 
-void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const orc_diff_t *d, int passed)
+void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const orc_diff_t *d,
+                      int passed)
 {
     cJSON *list, *item;
 
@@ -426,7 +441,8 @@ void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f)
     if (!r) {
         return;
     }
-    item = put_object(r, part < 0 ? r->root : cJSON_GetArrayItem(r->partitions, part), "performance");
+    item =
+        put_object(r, part < 0 ? r->root : cJSON_GetArrayItem(r->partitions, part), "performance");
     put_measured(r, item, "runs", (double)f->runs);
     put_number(r, item, "flops", f->flops);
     put_number(r, item, "bytes", f->bytes);
@@ -436,7 +452,7 @@ void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f)
     put_rate(r, item, "median", &f->median);
 }
 
-/* ---- document ---------------------------------------------------------------------------------- */
+/* ---- document -------------------------------------------------------------------------------- */
 
 void gr_record_open(gr_record_t *r)
 {
@@ -464,7 +480,8 @@ static char *command_of(const gr_options_t *opt)
     return fclose(f) ? NULL : text;
 }
 
-char *gr_record_text(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds, const char *message)
+char *gr_record_text(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds,
+                     const char *message)
 {
     char *command = command_of(opt), *text;
 

@@ -1,5 +1,6 @@
-/* --json: everything that the text output says about a case, as one JSON document on one line of stdout. Numbers are in seconds' and bytes'
- * units as their names say; a figure that was not measured is absent. tests/README.md has the list of members. */
+/* --json: everything that the text output says about a case, as one JSON document on one line of
+ * stdout. Numbers are in seconds' and bytes' units as their names say; a figure that was not
+ * measured is absent. tests/README.md has the list of members. */
 #ifndef GR_RECORD_H
 #define GR_RECORD_H
 
@@ -14,7 +15,8 @@ typedef struct gr_record {
     int failed; /* no memory for some member: the document is not complete */
 } gr_record_t;
 
-/* A time and what it is of the machine's limits; fractions are 0 where nothing was measured to compare with. */
+/* A time and what it is of the machine's limits; fractions are 0 where nothing was measured to
+ * compare with. */
 typedef struct gr_rate {
     double seconds, flops, bytes; /* flops and bytes per second */
     double of_fma, of_vnni, of_read, of_copy;
@@ -38,11 +40,14 @@ void gr_record_graph(gr_record_t *r, const gr_exec_t *x);
 void gr_record_memory(gr_record_t *r, const gr_exec_t *x);
 void gr_record_runs(gr_record_t *r, const gr_exec_t *x, size_t tensors, size_t bytes);
 /* Mode C: one output against the oracle. d: what the comparison counted. */
-void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const orc_diff_t *d, int passed);
+void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const orc_diff_t *d,
+                      int passed);
 void gr_record_limits(gr_record_t *r, const gr_limits_t *limits);
 /* Mode P: a partition by its place in x->parts, or -1 for the sum of all. */
 void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f);
-/* Adds the verdict and returns the document, which ends in gr_free(); NULL without memory for all of it. message: NULL if there is none. */
-char *gr_record_text(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds, const char *message);
+/* Adds the verdict and returns the document, which ends in gr_free(); NULL without memory for all
+ * of it. message: NULL if there is none. */
+char *gr_record_text(gr_record_t *r, const gr_options_t *opt, const char *verdict, double seconds,
+                     const char *message);
 
 #endif

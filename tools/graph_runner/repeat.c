@@ -23,8 +23,8 @@ int gr_keep(const gr_exec_t *x, gr_kept_t *kept, gr_error_t *err)
         }
         if (!kept->data[kept->n]) {
             err->out_of_memory = 1;
-            return gr_fail(err, "--same-bits: out of memory for a copy of tensor %llu, %zu bytes", (unsigned long long)b->lt.id,
-                           b->bytes);
+            return gr_fail(err, "--same-bits: out of memory for a copy of tensor %llu, %zu bytes",
+                           (unsigned long long)b->lt.id, b->bytes);
         }
         memcpy(kept->data[kept->n], b->data, b->bytes);
         kept->tensors++;
@@ -55,7 +55,8 @@ static uint64_t bits_of(const sinter_logical_tensor_t *lt, const unsigned char *
     return value;
 }
 
-static int describe_difference(const gr_buffer_t *b, const unsigned char *first, int64_t run, gr_error_t *err)
+static int describe_difference(const gr_buffer_t *b, const unsigned char *first, int64_t run,
+                               gr_error_t *err)
 {
     const int64_t n = gr_elements(&b->lt);
     const unsigned long long id = b->lt.id;
@@ -69,15 +70,20 @@ static int describe_difference(const gr_buffer_t *b, const unsigned char *first,
         count += differs;
     }
     if (count == 0) {
-        return gr_fail(err, "run %lld: tensor %llu has other bytes between its elements than in the first run", (long long)run, id);
+        return gr_fail(
+            err, "run %lld: tensor %llu has other bytes between its elements than in the first run",
+            (long long)run, id);
     }
     gr_index_text(&b->lt, at, where, sizeof where);
     return gr_fail(err,
-                   "run %lld: tensor %llu has other bits than in the first run in %lld of %lld elements, first at [%s]: "
+                   "run %lld: tensor %llu has other bits than in the first run in %lld of %lld "
+                   "elements, first at [%s]: "
                    "0x%llX (%.9g), in the first run 0x%llX (%.9g)",
                    (long long)run, id, (long long)count, (long long)n, where,
-                   (unsigned long long)bits_of(&b->lt, b->data, at), orc_decode(b->lt.data_type, b->data, gr_offset(&b->lt, at)),
-                   (unsigned long long)bits_of(&b->lt, first, at), orc_decode(b->lt.data_type, first, gr_offset(&b->lt, at)));
+                   (unsigned long long)bits_of(&b->lt, b->data, at),
+                   orc_decode(b->lt.data_type, b->data, gr_offset(&b->lt, at)),
+                   (unsigned long long)bits_of(&b->lt, first, at),
+                   orc_decode(b->lt.data_type, first, gr_offset(&b->lt, at)));
 }
 
 int gr_compare_kept(const gr_exec_t *x, const gr_kept_t *kept, int64_t run, gr_error_t *err)
@@ -101,7 +107,8 @@ int gr_run_all(gr_exec_t *x, gr_error_t *err)
         failed = gr_exec_run(x, err) || gr_compare_kept(x, &kept, run, err);
     }
     if (!failed && x->opt->same_bits) {
-        gr_print("    %lld runs: the same bits in %zu tensors of %zu bytes\n", (long long)x->opt->runs, kept.tensors, kept.bytes);
+        gr_print("    %lld runs: the same bits in %zu tensors of %zu bytes\n",
+                 (long long)x->opt->runs, kept.tensors, kept.bytes);
     }
     if (!failed && x->opt->runs > 1) {
         gr_record_runs(x->record, x, kept.tensors, kept.bytes);

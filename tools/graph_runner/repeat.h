@@ -4,13 +4,15 @@
 
 #include "exec.h"
 
-/* Copies of what the partitions have written, by index of the model's tensor; NULL where nothing was. */
+/* Copies of what the partitions have written, by index of the model's tensor; NULL where nothing
+ * was. */
 typedef struct gr_kept {
     unsigned char **data;
     size_t n, tensors, bytes;
 } gr_kept_t;
 
-/* Runs the graph --runs times; with --same-bits every tensor that a partition writes must have the same bits each time. */
+/* Runs the graph --runs times; with --same-bits every tensor that a partition writes must have the
+ * same bits each time. */
 int gr_run_all(gr_exec_t *x, gr_error_t *err);
 
 /* Copies after a run, to compare with later ones. Free also after a failure. */

@@ -157,8 +157,9 @@ static int rewrite_shapes(model_t *model, const char *p, gr_error_t *err)
     }
 }
 
-/* "1x?x128" onto lt: '?' makes a dim unknown, a number must be the dim. -1 if the text is no such list. *wrong: the first dim that differs, or
- * the number of dims where they are more or fewer, else -1. */
+/* "1x?x128" onto lt: '?' makes a dim unknown, a number must be the dim. -1 if the text is no such
+ * list. *wrong: the first dim that differs, or the number of dims where they are more or fewer,
+ * else -1. */
 static int parse_unknown_dims(const char **p, sinter_logical_tensor_t *lt, int *wrong)
 {
     int n = 0, unknown = 0;
@@ -202,16 +203,19 @@ int gr_rewrite_dynamic(model_t *model, const char *p, gr_error_t *err)
             return -1;
         }
         if (!t->is_input) {
-            return gr_fail(err, "--dynamic: tensor %llu is computed by the graph", (unsigned long long)t->id);
+            return gr_fail(err, "--dynamic: tensor %llu is computed by the graph",
+                           (unsigned long long)t->id);
         }
         lt = *model_lt(model, t);
         gr_lt_text(&lt, text, sizeof text);
         if (parse_unknown_dims(&p, &lt, &wrong) || (*p && *p != '+')) {
-            return gr_fail(err, "--dynamic: expected ID:DIMS with a '?' for each unknown dim at \"%s\"", start);
+            return gr_fail(err,
+                           "--dynamic: expected ID:DIMS with a '?' for each unknown dim at \"%s\"",
+                           start);
         }
         if (wrong >= 0) {
-            return gr_fail(err, "--dynamic: tensor %llu is %s, which differs at dim %d from \"%s\"", (unsigned long long)t->id, text,
-                           wrong, start);
+            return gr_fail(err, "--dynamic: tensor %llu is %s, which differs at dim %d from \"%s\"",
+                           (unsigned long long)t->id, text, wrong, start);
         }
         set_everywhere(model, t, &lt);
         if (forget_downstream(model, t->id, err)) {

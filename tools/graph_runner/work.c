@@ -221,7 +221,9 @@ static double bytes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t i
         size_t bytes = 0;
 
         if (part->in[i].id == id)
-            return sinter_logical_tensor_get_bytes(gr_exec_port(x, &part->in[i]), &bytes) ? 0 : (double)bytes;
+            return sinter_logical_tensor_get_bytes(gr_exec_port(x, &part->in[i]), &bytes)
+                       ? 0
+                       : (double)bytes;
     }
     for (size_t i = 0; op && moves_data(op->kind) && i < op->n_inputs; i++)
         sum += bytes_behind(x, part, op->inputs[i].id);
@@ -273,7 +275,8 @@ int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_
     for (size_t i = 0; i < part->n_in + part->n_out; i++) {
         size_t bytes = 0;
 
-        sinter_logical_tensor_get_bytes(gr_exec_port(x, i < part->n_in ? &part->in[i] : &part->out[i - part->n_in]), &bytes);
+        sinter_logical_tensor_get_bytes(
+            gr_exec_port(x, i < part->n_in ? &part->in[i] : &part->out[i - part->n_in]), &bytes);
         work->bytes += (double)bytes;
     }
     for (size_t i = 0; i < part->n_ops; i++) {
