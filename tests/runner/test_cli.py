@@ -172,6 +172,18 @@ class Cli(unittest.TestCase):
         self.assertEqual(failed["verdict"], "FAILED")
         self.assertIn("expected 9 partitions, got 1: sdpa", failed["message"])
 
+    def test_verdict_of_outputs(self):
+        """With --max-ambiguous=0 an output passes if all of its codes are the rounded values."""
+        path = os.path.join(ROOT, "models", "patterns", "sdpa-dynamic-quantize.json")
+        options = (f"--case={path}", "--attr-fpmath=bf16:true", "--max-ambiguous=0", "--json")
+        done = run("--mode=C", *options)
+        found = json.loads(done.stdout)
+        self.assertEqual([output["id"] for output in found["outputs"]], [8, 9])
+        right = [output["not_the_rounded_value"] == 0 for output in found["outputs"]]
+        self.assertEqual([output["passed"] for output in found["outputs"]], right)
+        self.assertEqual(found["verdict"], "PASSED" if all(right) else "FAILED")
+        self.assertEqual(done.returncode, 0 if all(right) else 1)
+
     def test_performance(self):
         found = document("--mode=P", f"--case={SDPA}", "--no-fuse", "--repeat=3")
         parts = found["partitions"]
