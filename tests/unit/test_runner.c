@@ -4,8 +4,8 @@
 #include "fill.h"
 #include "npy.h"
 #include "record.h"
-#include "repeat.h"
 #include "rewrite.h"
+#include "runs.h"
 #include "work.h"
 
 #include <cjson/cJSON.h>

@@ -20,7 +20,7 @@ typedef struct gr_part {
     sinter_logical_tensor_t *in, *out; /* ports; after compile with everything filled in */
     sinter_fpmath_mode_t mode;
     int apply_to_int, supported;
-    int dynamic; /* some dims of inputs are unknown until execute */
+    bool dynamic; /* some dims of inputs are unknown until execute */
     const char *pattern;
     double compile_seconds;
     size_t scratch, scratch_per_thread;
@@ -32,7 +32,7 @@ typedef struct gr_exec {
     sinter_engine_t *engine;
     sinter_stream_t *stream;
     sinter_graph_t *graph;
-    sinter_graph_t *shapes; /* has the dims that --dynamic hides from graph; else the same */
+    sinter_graph_t *shapes;   /* has the dims that --dynamic hides from graph; else the same */
     struct gr_record *record; /* what --json prints, or NULL; belongs to the caller */
     int threads;
     size_t n_parts;

@@ -4,9 +4,9 @@
 #include "dtypes.h"
 #include "exec.h"
 #include "record.h"
-#include "repeat.h"
 #include "report.h"
 #include "rewrite.h"
+#include "runs.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@ static cJSON *put(gr_record_t *r, cJSON *parent, const char *name, cJSON *item)
     if (done) {
         return item;
     }
-    r->failed = 1;
+    r->failed = true;
     cJSON_Delete(item);
     return NULL;
 }
@@ -382,7 +382,7 @@ void gr_record_runs(gr_record_t *r, const gr_exec_t *x, size_t tensors, size_t b
 }
 
 void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const orc_diff_t *d,
-                      int passed)
+                      bool passed)
 {
     cJSON *list, *item;
 

@@ -1,6 +1,6 @@
 /* --json: everything that the text output says about a case, as one JSON document on one line of
- * stdout. Numbers are in seconds' and bytes' units as their names say; a figure that was not
- * measured is absent. tests/README.md has the list of members. */
+ * stdout. Names of numbers end in their unit. A figure that was not measured is absent.
+ * tests/README.md has the list of members. */
 #ifndef GR_RECORD_H
 #define GR_RECORD_H
 
@@ -9,10 +9,10 @@
 
 struct cJSON;
 
-/* All functions take NULL, which records nothing. */
+/* NULL as the record of a function that adds something: nothing is recorded. */
 typedef struct gr_record {
     struct cJSON *root, *partitions;
-    int failed; /* no memory for some member: the document is not complete */
+    bool failed; /* no memory for some member: the document is not complete */
 } gr_record_t;
 
 /* A time and what it is of the machine's limits; fractions are 0 where nothing was measured to
@@ -26,7 +26,7 @@ typedef struct gr_rate {
 typedef struct gr_figures {
     size_t runs;
     double flops, bytes; /* of one execute */
-    int attention;       /* the bytes are those of K and V, not of all ports */
+    bool attention;      /* the bytes are those of K and V, not of all ports */
     double compile_seconds;
     gr_rate_t min, median;
 } gr_figures_t;
@@ -41,7 +41,7 @@ void gr_record_memory(gr_record_t *r, const gr_exec_t *x);
 void gr_record_runs(gr_record_t *r, const gr_exec_t *x, size_t tensors, size_t bytes);
 /* Mode C: one output against the oracle. d: what the comparison counted. */
 void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const orc_diff_t *d,
-                      int passed);
+                      bool passed);
 void gr_record_limits(gr_record_t *r, const gr_limits_t *limits);
 /* Mode P: a partition by its place in x->parts, or -1 for the sum of all. */
 void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f);

@@ -1,6 +1,6 @@
 /* --runs and --same-bits: the same graph several times in one process. */
-#ifndef GR_REPEAT_H
-#define GR_REPEAT_H
+#ifndef GR_RUNS_H
+#define GR_RUNS_H
 
 #include "exec.h"
 

@@ -1,4 +1,4 @@
-#include "repeat.h"
+#include "runs.h"
 
 #include "record.h"
 
