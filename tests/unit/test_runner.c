@@ -1,10 +1,14 @@
-/* graph_runner's knobs, tensor files and inputs: what needs no execution. */
+/* graph_runner's knobs, tensor files, inputs, dynamic dims, repeated runs and its JSON document. */
+#include "../../tools/graph_runner/check.h" /* tests/unit has one too */
 #include "dtypes.h"
 #include "fill.h"
 #include "npy.h"
+#include "record.h"
 #include "rewrite.h"
+#include "runs.h"
 #include "work.h"
 
+#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,11 +171,33 @@ static void test_bad_knobs(void)
 static void test_options(void)
 {
     char *good[] = {"--case=a.json", "--mode=P", "--no-fuse", "--threads=3", "--min-time=0.25"};
-    char *bad[] = {"--no-such=1", "case=a", "--mode=Q", "--threads=x", "--threads", "--threads=-1", "--case=", "--no-fuse=7", "--", ""};
+    char *repeated[] = {"--case=a.json",        "--dynamic=0:?x4", "--runs=3",
+                        "--same-bits",          "--json",          "--dump-tensors=d",
+                        "--dump-tensor-ids=1+2"};
+    static const char printed[] = "graph_runner --mode=C --case=a.json --dynamic='0:?x4' --runs=3 "
+                                  "--same-bits --json --dump-tensors=d "
+                                  "--dump-tensor-ids=1+2";
+    char *bad[] = {
+        "--no-such=1",  "case=a",      "--mode=Q",    "--threads=x", "--threads",
+        "--threads=-1", "--case=",     "--no-fuse=7", "--",          "",
+        "--runs=0",     "--same-bits", "--json=1",    "--dynamic=",  "--dump-tensor-ids=1"};
     gr_options_t opt = gr_default_options;
     gr_error_t err = {0};
+    char *text = NULL;
+    size_t size;
+    FILE *f;
 
     CHECK(!gr_options_parse(&opt, 5, good, &err) && opt.threads == 3 && opt.no_fuse && opt.min_time == 0.25 && *opt.mode == 'P');
+    opt = gr_default_options;
+    CHECK(!gr_options_parse(&opt, sizeof repeated / sizeof *repeated, repeated, &err) &&
+          opt.runs == 3 && opt.same_bits && opt.json);
+    f = open_memstream(&text, &size);
+    if (f) {
+        gr_options_print(f, &opt);
+        fclose(f);
+    }
+    CHECK_MESSAGE(text && !strcmp(text, printed), text ? text : "");
+    free(text);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         opt = gr_default_options;
         err = (gr_error_t){0};
@@ -419,9 +445,368 @@ static void test_work(void)
     test_work_of("7:=5+12:=1", 2 + 1 + 0 + 0 + 0, 2);   /* the first query is token 5 and sees two tokens, the third sees none */
 }
 
+/* ---- one graph, executed --------------------------------------------------------------------- */
+
+/* "attention" above with options; the caller closes it. 0, or -1 where opening it or compiling it
+ * fails. */
+static int open_attention(gr_exec_t *x, model_t *m, const gr_options_t *opt, gr_error_t *err)
+{
+    *err = (gr_error_t){0};
+    CHECK_MESSAGE(!model_load_text(m, "attention.json", attention, strlen(attention), err),
+                  err->text);
+    return gr_exec_open(x, m, opt, err) || gr_exec_compile(x, err) ? -1 : 0;
+}
+
+static void close_attention(gr_exec_t *x, model_t *m)
+{
+    gr_exec_close(x);
+    model_free(m);
+}
+
+/* 5 queries and 6 tokens that compile does not know: the library must see unknown dims, execute
+ * with the real ones and be right. */
+static void test_dynamic(void)
+{
+    gr_options_t opt = gr_default_options;
+    sinter_logical_tensor_t lt, real;
+    gr_error_t err;
+    gr_work_t work;
+    gr_exec_t x;
+    model_t m;
+
+    opt.in = "7:=0+12:=200";
+    opt.dynamic = "0:1x2x1x64x?+1:1x2x1x2x?+3:1x2x3x?x64+17:1x2x1x?x32";
+    CHECK_MESSAGE(!open_attention(&x, &m, &opt, &err) && x.n_parts == 1, err.text);
+    CHECK(!sinter_graph_query_logical_tensor(x.graph, 0, &lt) && lt.dims[4] == SINTER_UNKNOWN_DIM &&
+          lt.dims[3] == 64);
+    CHECK(!sinter_graph_query_logical_tensor(x.graph, 18, &lt) && lt.ndims == 5 &&
+          lt.dims[3] == SINTER_UNKNOWN_DIM);
+    CHECK(x.parts[0].dynamic && x.parts[0].out[0].dims[3] == SINTER_UNKNOWN_DIM &&
+          x.parts[0].out[0].dims[4] == 32);
+    gr_exec_lt(&x, 18, &real); /* before the run from the inputs' dims, after it from the buffer */
+    CHECK(SAME(real.dims, 1, 2, 3, 5, 32) && SAME(lt_of(&m, 0)->dims, 1, 2, 1, 64, 6));
+    CHECK_MESSAGE(!gr_exec_inputs(&x, &err) && !gr_exec_run(&x, &err) && !gr_check(&x, &err),
+                  err.text);
+    CHECK(gr_exec_buffer(&x, 18) && SAME(gr_exec_buffer(&x, 18)->lt.dims, 1, 2, 3, 5, 32));
+    CHECK(x.parts[0].scratch > 0 && x.parts[0].out[0].dims[3] == SINTER_UNKNOWN_DIM);
+    CHECK_MESSAGE(!gr_part_work(&x, &x.parts[0], &work, &err), err.text);
+    /* As in test_work: causal. */
+    CHECK(work.attention);
+    CHECK(llround(work.flops) == 2 * (1 + 2 + 3 + 4 + 5) * (2 * 3) * (64 + 32));
+    CHECK(llround(work.bytes) == 5 * 2 * (64 + 2 * 4 + 32 * 2));
+    close_attention(&x, &m);
+    gr_check_forget();
+
+    opt.max_scratch = 1; /* a limit holds for dynamic dims too: at execute */
+    CHECK_MESSAGE(!open_attention(&x, &m, &opt, &err) && !gr_exec_inputs(&x, &err), err.text);
+    CHECK_MESSAGE(gr_exec_run(&x, &err) == -1 &&
+                      strstr(err.text, "bytes of scratch memory per thread, more than 1"),
+                  err.text);
+    close_attention(&x, &m);
+}
+
+static void test_bad_dynamic(void)
+{
+    static const struct {
+        const char *dynamic, *message;
+    } bads[] = {
+        {"0", "--dynamic: expected ID: at \"0\""},
+        {"99:?", "--dynamic: the graph has no tensor 99"},
+        {"2:1x2x1x64x?", "--dynamic: tensor 2 is computed by the graph"},
+        {"0:1x2x1x64x6", "with a '?' for each unknown dim at \"0:1x2x1x64x6\""},
+        {"0:1x2x1x64x?x", "with a '?' for each unknown dim"},
+        {"0:1x2x1x64x?,3:?", "with a '?' for each unknown dim"},
+        {"0:1x2x1x64x?+", "--dynamic: expected ID: at \"\""},
+        {"0:1x2x1x63x?",
+         "--dynamic: tensor 0 is s8[1x2x1x64x6], which differs at dim 3 from \"0:1x2x1x63x?\""},
+        {"0:1x2x1x?", "differs at dim 4"},
+        {"0:1x2x1x64x6x?", "differs at dim 5"},
+        {"7:?", "tensor 7 is s32[], which differs at dim 0"},
+    };
+
+    for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+        gr_options_t opt = gr_default_options;
+        gr_error_t err;
+        gr_exec_t x;
+        model_t m;
+
+        opt.dynamic = bads[i].dynamic;
+        CHECK(open_attention(&x, &m, &opt, &err) == -1);
+        CHECK_MESSAGE(strstr(err.text, bads[i].message), err.text);
+        CHECK(lt_of(&m, 0)->dims[4] == 6); /* the model stays as it was */
+        close_attention(&x, &m);
+    }
+}
+
+/* A run with one bit changed, in any element of any type, is told from the first. */
+static void test_same_bits(void)
+{
+    gr_options_t opt = gr_default_options;
+    gr_kept_t kept = {0};
+    gr_error_t err;
+    gr_buffer_t *b;
+    gr_exec_t x;
+    model_t m;
+
+    opt.runs = 3;
+    opt.same_bits = 1;
+    opt.no_fuse = 1; /* twelve partitions: tensors between them are compared as well */
+    CHECK_MESSAGE(!open_attention(&x, &m, &opt, &err) && !gr_exec_inputs(&x, &err) &&
+                      !gr_run_all(&x, &err),
+                  err.text);
+    CHECK_MESSAGE(!gr_keep(&x, &kept, &err) && !gr_compare_kept(&x, &kept, 2, &err), err.text);
+    CHECK(kept.tensors == 12 && kept.bytes > 0);
+    b = gr_exec_buffer(&x, 18);
+    if (b) {
+        b->data[4 * 100 + 1] ^= 0x20; /* f32 [1,2,3,5,32] */
+    }
+    CHECK(gr_compare_kept(&x, &kept, 2, &err) == -1);
+    CHECK_MESSAGE(strstr(err.text, "run 2: tensor 18 has other bits than in the first run in 1 of "
+                                   "960 elements, first at [0,0,0,3,4]: 0x"),
+                  err.text);
+    err = (gr_error_t){0};
+    if (b) {
+        b->data[4 * 100 + 1] ^= 0x20;
+    }
+    b = gr_exec_buffer(&x, 9); /* boolean */
+    if (b) {
+        b->data[7] ^= 1;
+    }
+    CHECK(gr_compare_kept(&x, &kept, 5, &err) == -1 &&
+          strstr(err.text, "run 5: tensor 9 has other bits"));
+    gr_kept_free(&kept);
+    close_attention(&x, &m);
+}
+
+/* Packed elements: the message names the element whose bits differ, not its byte. */
+static void test_same_bits_packed(void)
+{
+    static const char text[] =
+        "{\"graph\": [{\"id\": 0, \"kind\": \"TypeCast\", \"inputs\": [{\"id\": 0, \"dtype\": "
+        "\"f32\", \"shape\": [3, 8]}],"
+        " \"outputs\": [{\"id\": 1, \"dtype\": \"f6_e2m3\", \"shape\": [3, 8]}]}]}";
+    gr_options_t opt = gr_default_options;
+    gr_kept_t kept = {0};
+    gr_error_t err = {0};
+    gr_buffer_t *b;
+    gr_exec_t x;
+    model_t m;
+
+    CHECK_MESSAGE(!model_load_text(&m, "cast.json", text, strlen(text), &err) &&
+                      !gr_exec_open(&x, &m, &opt, &err),
+                  err.text);
+    CHECK_MESSAGE(!gr_exec_compile(&x, &err) && !gr_exec_inputs(&x, &err) &&
+                      !gr_exec_run(&x, &err) && !gr_keep(&x, &kept, &err),
+                  err.text);
+    b = gr_exec_buffer(&x, 1);
+    if (b) {
+        b->data[7] ^= 0x10; /* bit 60 is the lowest of element 10: row 1, column 2 */
+    }
+    CHECK_MESSAGE(gr_compare_kept(&x, &kept, 2, &err) == -1 &&
+                      strstr(err.text, "in 1 of 24 elements, first at [1,2]"),
+                  err.text);
+    gr_kept_free(&kept);
+    close_attention(&x, &m);
+}
+
+/* Allocations of a certain size fail. */
+static void *picky_alloc(size_t bytes, void *user)
+{
+    return bytes >= *(const size_t *)user ? NULL : malloc(bytes ? bytes : 1);
+}
+
+static void plain_free(void *ptr, void *user)
+{
+    (void)user;
+    free(ptr);
+}
+
+static void test_no_memory_for_tensor(void)
+{
+    size_t most = 1u << 20;
+    gr_alloc_t alloc = {picky_alloc, plain_free, &most};
+    gr_options_t opt = gr_default_options;
+    gr_error_t err = {0};
+    gr_exec_t x;
+    model_t m;
+
+    gr_alloc_set(&alloc);
+    opt.in_shapes = "3:1x2x3x5000x64";
+    CHECK(!model_load_text(&m, "attention.json", attention, strlen(attention), &err) &&
+          !gr_rewrite(&m, &opt, &err));
+    CHECK_MESSAGE(!gr_exec_open(&x, &m, &opt, &err) && !gr_exec_compile(&x, &err), err.text);
+    CHECK(gr_exec_inputs(&x, &err) == -1 && err.out_of_memory);
+    CHECK_MESSAGE(
+        !strcmp(err.text, "tensor 3 f32[1x2x3x5000x64]: out of memory for its 7680000 bytes"),
+        err.text);
+    close_attention(&x, &m);
+    gr_alloc_set(NULL);
+}
+
+static bool exists(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+
+    if (f)
+        fclose(f);
+    return f != NULL;
+}
+
+static void test_dump(void)
+{
+    gr_options_t opt = gr_default_options;
+    gr_error_t err;
+    gr_exec_t x;
+    model_t m;
+
+    opt.mode = "X";
+    opt.no_fuse = 1;
+    opt.dump_tensors = ".";
+    CHECK_MESSAGE(!open_attention(&x, &m, &opt, &err) && !gr_exec_inputs(&x, &err) &&
+                      !gr_exec_run(&x, &err),
+                  err.text);
+    CHECK_MESSAGE(!gr_dump_tensors(&x, &err), err.text);
+    CHECK(exists("3.npy") && exists("18.npy") && !exists("4.npy") &&
+          !exists("16.npy")); /* inputs and outputs */
+    remove("18.npy");
+    x.opt = &opt;
+    opt.dump_tensor_ids = "4+16";
+    CHECK_MESSAGE(!gr_dump_tensors(&x, &err), err.text);
+    CHECK(exists("4.npy") && exists("16.npy") && !exists("18.npy"));
+    opt.dump_tensor_ids = "all";
+    CHECK_MESSAGE(!gr_dump_tensors(&x, &err), err.text);
+    CHECK(exists("18.npy") && exists("5.npy"));
+    opt.dump_tensor_ids = "4+77";
+    CHECK(gr_dump_tensors(&x, &err) == -1 && strstr(err.text, "the graph has no tensor 77"));
+    err = (gr_error_t){0};
+    opt.dump_tensor_ids = "4;5";
+    CHECK(gr_dump_tensors(&x, &err) == -1 && strstr(err.text, "expected ID+ID... or all"));
+    close_attention(&x, &m);
+    for (int id = 0; id <= 18; id++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "%d.npy", id);
+        remove(name);
+    }
+
+    opt.no_fuse = 0;
+    opt.dump_tensor_ids = "4";
+    CHECK_MESSAGE(!open_attention(&x, &m, &opt, &err) && !gr_exec_inputs(&x, &err) &&
+                      !gr_exec_run(&x, &err),
+                  err.text);
+    CHECK(gr_dump_tensors(&x, &err) == -1 && strstr(err.text, "tensor 4 is inside a partition"));
+    close_attention(&x, &m);
+}
+
+/* ---- the JSON document ----------------------------------------------------------------------- */
+
+/* A document with everything of mode C in it; NULL without memory. The caller frees it. */
+static char *document_of(gr_exec_t *x, const gr_options_t *opt, const char *message)
+{
+    gr_record_t r;
+    char *text;
+
+    gr_record_open(&r);
+    gr_record_graph(&r, x);
+    gr_record_output(&r, &gr_exec_buffer(x, 18)->lt, &(orc_diff_t){.n = 960, .worst_ratio = 0.5},
+                     1);
+    gr_record_memory(&r, x);
+    gr_record_warnings(&r, x->model);
+    text = gr_record_text(&r, opt, "PASSED", 1.5, message);
+    gr_record_close(&r);
+    return text;
+}
+
+static const char *text_at(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+typedef struct counted {
+    long left, live;
+} counted_t;
+
+static void *counted_alloc(size_t bytes, void *user)
+{
+    counted_t *c = user;
+    void *ptr = c->left-- > 0 ? malloc(bytes ? bytes : 1) : NULL;
+
+    c->live += ptr != NULL;
+    return ptr;
+}
+
+static void counted_free(void *ptr, void *user)
+{
+    counted_t *c = user;
+
+    c->live--;
+    free(ptr);
+}
+
+static void test_document(void)
+{
+    gr_options_t opt = gr_default_options;
+    counted_t counted = {.left = 0};
+    gr_alloc_t alloc = {counted_alloc, counted_free, &counted};
+    cJSON *root, *part, *op;
+    gr_error_t err;
+    gr_exec_t x;
+    model_t m;
+    char *text, *whole = NULL;
+    long n = 0;
+    int wrong = 0;
+
+    opt.case_file = "attention.json";
+    CHECK_MESSAGE(!open_attention(&x, &m, &opt, &err) && !gr_exec_inputs(&x, &err) &&
+                      !gr_exec_run(&x, &err),
+                  err.text);
+    text = document_of(&x, &opt, "a \"quoted\" byte \xC3 and \xC3\xA9");
+    root = text ? cJSON_Parse(text) : NULL;
+    CHECK(root && !strchr(text, '\n'));
+    CHECK(!strcmp(text_at(root, "message"), "a \"quoted\" byte ? and \xC3\xA9") &&
+          !strcmp(text_at(root, "verdict"), "PASSED"));
+    CHECK(!strcmp(text_at(root, "command"), "graph_runner --mode=C --case=attention.json"));
+    part = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(root, "partitions"), 0);
+    CHECK(!strcmp(text_at(part, "pattern"), "sdpa"));
+    op = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(part, "ops"), 10);
+    CHECK(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(part, "ops")) == 12 &&
+          strlen(text_at(op, "kind")) > 0);
+    for (int i = 0; i < 12; i++)
+        wrong +=
+            strlen(text_at(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(part, "ops"), i),
+                           "role")) == 0;
+    CHECK(wrong == 0); /* every op of the pattern has its role */
+    CHECK(strlen(text_at(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(part, "steps"), 0),
+                         "kernel")) > 0);
+    CHECK(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(part, "report")) > 1);
+    cJSON_Delete(root);
+    cJSON_free(text);
+
+    /* without memory for some of it there is no document rather than half of one */
+    gr_alloc_set(&alloc);
+    for (n = 0; !whole && n < 100000; n++) {
+        counted = (counted_t){.left = n};
+        whole = document_of(&x, &opt, NULL);
+        gr_free(whole);
+        CHECK(counted.live == 0);
+    }
+    gr_alloc_set(NULL);
+    CHECK(n > 200 && n < 100000);
+    close_attention(&x, &m);
+}
+
 int main(void)
 {
     gr_alloc_set(NULL);
+    test_dynamic();
+    test_bad_dynamic();
+    test_same_bits();
+    test_same_bits_packed();
+    test_no_memory_for_tensor();
+    test_dump();
+    test_document();
     test_work();
     test_shapes();
     test_types_and_attrs();

@@ -255,6 +255,21 @@ int gr_is_dense(const sinter_logical_tensor_t *lt)
     return 1;
 }
 
+void gr_index_text(const sinter_logical_tensor_t *lt, int64_t index, char *text, size_t size)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    size_t used = 0;
+
+    for (int i = lt->ndims - 1; i >= 0; i--) {
+        at[i] = lt->dims[i] ? index % lt->dims[i] : 0;
+        index = lt->dims[i] ? index / lt->dims[i] : 0;
+    }
+    text[0] = 0;
+    for (int i = 0; i < lt->ndims && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)at[i]);
+}
+
 static int append_dims(char *text, size_t size, int n, const int64_t *dims)
 {
     int used = 0;
@@ -285,7 +300,7 @@ const char *gr_lt_text(const sinter_logical_tensor_t *lt, char *text, size_t siz
     return text;
 }
 
-/* ---- time ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- time and text --------------------------------------------------------------------------- */
 
 double gr_seconds(void)
 {
@@ -293,6 +308,25 @@ double gr_seconds(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool print_muted;
+
+void gr_print_mute(bool mute)
+{
+    print_muted = mute;
+}
+
+void gr_print(const char *format, ...)
+{
+    va_list args;
+
+    if (print_muted) {
+        return;
+    }
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
 }
 
 void gr_progress(const char *format, ...)

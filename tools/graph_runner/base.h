@@ -3,6 +3,7 @@
 #define GR_BASE_H
 
 #include <sinter/sinter_types.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -63,10 +64,15 @@ int gr_is_dense(const sinter_logical_tensor_t *lt);
 int64_t gr_offset(const sinter_logical_tensor_t *lt, int64_t index);
 /* Dense strides in the given order of dims (outermost first); NULL: row-major. -1 if they overflow. */
 int gr_set_dense(sinter_logical_tensor_t *lt, const int *order);
+/* "0,3,17": the coordinates of the logical (row-major) index. */
+void gr_index_text(const sinter_logical_tensor_t *lt, int64_t index, char *text, size_t size);
 /* "f16[1x32x128x32]*131072x4096x1x128"; strides only if not dense. */
 const char *gr_lt_text(const sinter_logical_tensor_t *lt, char *text, size_t size);
 
 double gr_seconds(void);
+/* The text of results on stdout; nothing while muted, as --json has a document there instead. */
+void gr_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void gr_print_mute(bool mute);
 /* A line on stderr. */
 void gr_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -1,6 +1,7 @@
 #include "bench.h"
 
 #include "limits.h"
+#include "record.h"
 #include "work.h"
 
 #include <stdio.h>
@@ -34,22 +35,23 @@ typedef struct result {
     double best_mixed, median_mixed; /* of its passes that read and write as the partition does; 0: none */
     double of_rate, of_mixed;        /* median of the runs' fractions of what was measured beside each */
     int attention;
+    size_t runs;
 } result_t;
 
-static const sinter_logical_tensor_t *port(const gr_part_t *p, size_t i)
+static const sinter_logical_tensor_t *port(const gr_exec_t *x, const gr_part_t *p, size_t i)
 {
-    return i < p->n_in ? &p->in[i] : &p->out[i - p->n_in];
+    return gr_exec_port(x, i < p->n_in ? &p->in[i] : &p->out[i - p->n_in]);
 }
 
 /* Bytes of ports from..to - 1. */
-static double port_bytes(const gr_part_t *p, size_t from, size_t to)
+static double port_bytes(const gr_exec_t *x, const gr_part_t *p, size_t from, size_t to)
 {
     double sum = 0;
 
     for (size_t i = from; i < to; i++) {
         size_t bytes = 0;
 
-        sinter_logical_tensor_get_bytes(port(p, i), &bytes);
+        sinter_logical_tensor_get_bytes(port(x, p, i), &bytes);
         sum += (double)bytes;
     }
     return sum;
@@ -66,14 +68,15 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
     if (!set->buffers || !set->tensors)
         return gr_fail_memory(err);
     for (size_t i = 0; i < b->n; i++) {
-        const gr_buffer_t *from = gr_exec_buffer(b->x, port(b->part, i)->id);
+        const gr_buffer_t *from = gr_exec_buffer(b->x, port(b->x, b->part, i)->id);
 
         if (copy) {
             if (gr_buffer_alloc(&set->buffers[i], &from->lt, err))
                 return -1;
             memcpy(set->buffers[i].data, from->data, from->bytes);
         }
-        if (gr_make_tensor(b->x, port(b->part, i), copy ? &set->buffers[i] : from, &set->tensors[i], err))
+        if (gr_make_tensor(b->x, port(b->x, b->part, i), copy ? &set->buffers[i] : from,
+                           &set->tensors[i], err))
             return -1;
     }
     return 0;
@@ -191,6 +194,7 @@ static void summarise(bench_t *b, result_t *r)
     r->median_mixed = median(b->mixed, b->n_times);
     r->of_rate = median(b->of_rate, b->n_times);
     r->of_mixed = median(b->of_mixed, b->n_times);
+    r->runs = b->n_times;
     r->min = b->times[0];
     r->best_rate = b->rates[b->n_times - 1];
     r->best_mixed = b->mixed[b->n_times - 1];
@@ -204,8 +208,8 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
 
     if (gr_part_work(x, p, &work, err))
         return -1;
-    b.read = port_bytes(p, 0, p->n_in);
-    b.written = port_bytes(p, p->n_in, b.n);
+    b.read = port_bytes(x, p, 0, p->n_in);
+    b.written = port_bytes(x, p, p->n_in, b.n);
     *r = (result_t){.compile = p->compile_seconds, .flops = work.flops, .bytes = work.bytes, .attention = work.attention};
     failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
     if (!failed)
@@ -214,49 +218,87 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
     return failed ? -1 : 0;
 }
 
-/* A partition without products (quantisation, reorders, elementwise chains) does no more than a copy that converts. of_memory: what it has
- * of the rate of a copy, or else of reading; of_mixed: of that of a pass which reads and writes as many bytes, 0: not measured. */
-static void print_rates(const char *what, double seconds, const result_t *r, const gr_limits_t *limits, double of_memory, double of_mixed)
+/* A partition without products (quantisation, reorders, elementwise chains) does no more than a
+ * copy that converts, so it is compared with copies, and others with reads. of_memory: its fraction
+ * of those; of_mixed: of passes that read and write as many bytes, 0: not measured. */
+static gr_rate_t rate_of(double seconds, const result_t *r, const gr_limits_t *limits,
+                         double of_memory, double of_mixed)
 {
-    double flops = r->flops / seconds, bytes = r->bytes / seconds;
+    gr_rate_t rate = {.seconds = seconds,
+                      .flops = r->flops / seconds,
+                      .bytes = r->bytes / seconds,
+                      .of_mixed = of_mixed};
 
     if (r->flops == 0) {
-        printf("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what, 1e3 * seconds, 1e-9 * bytes, of_memory);
-        if (of_mixed > 0)
-            printf(", %.3g of its read and write limit", of_mixed);
-        printf("\n");
-        return;
+        rate.of_copy = of_memory;
+        return rate;
     }
-    printf("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * seconds, 1e-9 * flops, fraction(flops, limits->fma_flops));
-    if (limits->dot_ops > 0)
-        printf(" = %.3g of VNNI peak", fraction(flops, limits->dot_ops));
-    printf(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * bytes, of_memory);
+    rate.of_read = of_memory;
+    rate.of_fma = fraction(rate.flops, limits->fma_flops);
+    rate.of_vnni = fraction(rate.flops, limits->dot_ops);
+    return rate;
 }
 
-static void print_result(const char *what, const result_t *r, const gr_limits_t *limits)
+static gr_figures_t figures_of(const result_t *r, const gr_limits_t *limits)
 {
     const double memory = r->flops == 0 ? limits->copy_bytes : limits->read_bytes;
     const double best = r->bytes / r->min, typical = r->bytes / r->median;
     const int metered = r->best_rate > 0;
+    gr_figures_t f = {.runs = r->runs,
+                      .flops = r->flops,
+                      .bytes = r->bytes,
+                      .attention = r->attention,
+                      .compile_seconds = r->compile};
 
-    printf("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile, 1e-6 * r->flops, 1e-6 * r->bytes,
-           r->attention ? "of K and V" : "read and written");
-    if (metered)
-        printf("        %s between the runs: best %.4g, median %.4g GB/s\n", r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate,
-               1e-9 * r->median_rate);
+    f.min = rate_of(r->min, r, limits, fraction(best, metered ? r->best_rate : memory),
+                    fraction(best, r->best_mixed));
+    f.median = rate_of(r->median, r, limits, metered ? r->of_rate : fraction(typical, memory),
+                       r->of_mixed);
+    return f;
+}
+
+static void print_rate(const char *what, const result_t *r, const gr_rate_t *rate)
+{
+    if (r->flops == 0) {
+        gr_print("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what,
+                 1e3 * rate->seconds, 1e-9 * rate->bytes, rate->of_copy);
+        if (rate->of_mixed > 0)
+            gr_print(", %.3g of its read and write limit", rate->of_mixed);
+        gr_print("\n");
+        return;
+    }
+    gr_print("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * rate->seconds,
+             1e-9 * rate->flops, rate->of_fma);
+    if (rate->of_vnni > 0)
+        gr_print(" = %.3g of VNNI peak", rate->of_vnni);
+    gr_print(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * rate->bytes, rate->of_read);
+}
+
+static void print_result(const char *what, const result_t *r, const gr_figures_t *f)
+{
+    gr_print("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile,
+             1e-6 * r->flops, 1e-6 * r->bytes, r->attention ? "of K and V" : "read and written");
+    if (r->best_rate > 0)
+        gr_print("        %s between the runs: best %.4g, median %.4g GB/s\n",
+                 r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate, 1e-9 * r->median_rate);
     if (r->best_mixed > 0)
-        printf("        passes that read and write as it does: best %.4g, median %.4g GB/s\n", 1e-9 * r->best_mixed, 1e-9 * r->median_mixed);
-    print_rates("min", r->min, r, limits, fraction(best, metered ? r->best_rate : memory), fraction(best, r->best_mixed));
-    print_rates("median", r->median, r, limits, metered ? r->of_rate : fraction(typical, memory), r->of_mixed);
+        gr_print("        passes that read and write as it does: best %.4g, median %.4g GB/s\n",
+                 1e-9 * r->best_mixed, 1e-9 * r->median_mixed);
+    print_rate("min", r, &f->min);
+    print_rate("median", r, &f->median);
 }
 
 int gr_bench(gr_exec_t *x, gr_error_t *err)
 {
     const gr_limits_t *limits = gr_limits(x->threads);
     result_t sum = {0};
+    gr_figures_t figures = {0};
 
-    printf("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s, VNNI int8 %.4g GOP/s\n", x->threads, limits->isa,
-           1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes, 1e-9 * limits->fma_flops, 1e-9 * limits->dot_ops);
+    gr_print("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s, "
+             "VNNI int8 %.4g GOP/s\n",
+             x->threads, limits->isa, 1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes,
+             1e-9 * limits->fma_flops, 1e-9 * limits->dot_ops);
+    gr_record_limits(x->record, limits);
     for (size_t i = 0; i < x->n_parts; i++) {
         result_t r;
         char what[128];
@@ -264,11 +306,16 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
         if (bench_part(x, &x->parts[i], &r, err))
             return -1;
         snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
-        print_result(what, &r, limits);
+        figures = figures_of(&r, limits);
+        print_result(what, &r, &figures);
+        gr_record_figures(x->record, (int)i, &figures);
         sum = (result_t){.compile = sum.compile + r.compile, .min = sum.min + r.min, .median = sum.median + r.median,
                          .flops = sum.flops + r.flops, .bytes = sum.bytes + r.bytes};
     }
-    if (x->n_parts > 1)
-        print_result("all partitions", &sum, limits);
+    if (x->n_parts > 1) {
+        figures = figures_of(&sum, limits);
+        print_result("all partitions", &sum, &figures);
+    }
+    gr_record_figures(x->record, -1, &figures);
     return 0;
 }

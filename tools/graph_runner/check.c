@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "npy.h"
+#include "record.h"
 #include "work.h"
 
 #include <errno.h>
@@ -128,29 +129,16 @@ static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t
 
 /* ---- comparison ----------------------------------------------------------------------------------------------------------------- */
 
-static void coordinates(const sinter_logical_tensor_t *lt, size_t index, char *text, size_t size)
-{
-    int64_t at[SINTER_MAX_NDIMS], rest = (int64_t)index;
-    size_t used = 0;
-
-    for (int i = lt->ndims - 1; i >= 0; i--) {
-        at[i] = lt->dims[i] ? rest % lt->dims[i] : 0;
-        rest = lt->dims[i] ? rest / lt->dims[i] : 0;
-    }
-    text[0] = 0;
-    for (int i = 0; i < lt->ndims && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)at[i]);
-}
-
 /* Codes: how many are those of the oracle's value, how many are others that its bound allows as well, and how many might have been others. */
 static int compare_codes(const gr_exec_t *x, uint64_t id, const orc_diff_t *d, gr_error_t *err)
 {
     double share = d->n ? (double)(d->differ - d->bad) / (double)d->n : 0;
 
-    printf("    output %llu: %zu of %zu equal, %zu (%.4f %%) on the other side of a rounding boundary within the error bound, which %zu (%.4f %%) "
-           "reach over\n",
-           (unsigned long long)id, d->n - d->differ, d->n, d->differ - d->bad, 100 * share, d->open,
-           d->n ? 100 * (double)d->open / (double)d->n : 0);
+    gr_print("    output %llu: %zu of %zu equal, %zu (%.4f %%) on the other side of a rounding "
+             "boundary within the error bound, which %zu (%.4f %%) "
+             "reach over\n",
+             (unsigned long long)id, d->n - d->differ, d->n, d->differ - d->bad, 100 * share,
+             d->open, d->n ? 100 * (double)d->open / (double)d->n : 0);
     if (share > x->opt->max_ambiguous)
         return gr_fail(err, "output %llu: %.4f %% of the codes differ from the oracle's, the most is %.4f %%", (unsigned long long)id, 100 * share,
                        100 * x->opt->max_ambiguous);
@@ -163,22 +151,24 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
     const gr_buffer_t *b = gr_exec_buffer(x, id);
     orc_diff_t d = {0};
     char at[256], shape[256], expected[256];
-    int bad;
+    int bad, too_many = 0;
 
     if (!b)
         return gr_fail(err, "output %llu was not computed", (unsigned long long)id);
     bad = orc_compare(want, &b->lt, b->data, &d);
-    printf("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n", (unsigned long long)id,
-           gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio, d.rel_l2, d.n);
+    gr_print("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n",
+             (unsigned long long)id, gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio,
+             d.rel_l2, d.n);
     type = gr_dtype(b->lt.data_type);
     if (type && type->bits <= 8 && type->class_ != GR_BOOL)
-        compare_codes(x, id, &d, err);
+        too_many = compare_codes(x, id, &d, err);
+    gr_record_output(x->record, &b->lt, &d, !bad && !too_many);
     if (!bad)
         return 0;
     if (d.bad == 0)
         return gr_fail(err, "output %llu is %s, expected %s", (unsigned long long)id, shape,
                        gr_lt_text(&want->lt, expected, sizeof expected));
-    coordinates(&b->lt, d.worst, at, sizeof at);
+    gr_index_text(&b->lt, (int64_t)d.worst, at, sizeof at);
     return gr_fail(err, "output %llu: %zu of %zu elements out of tolerance, worst at [%s]: got %.9g, expected %.9g within %.3g",
                    (unsigned long long)id, d.bad, d.n, at, d.got, d.want, d.tolerance);
 }
@@ -203,17 +193,69 @@ int gr_check(gr_exec_t *x, gr_error_t *err)
 
 /* ---- dump ----------------------------------------------------------------------------------------------------------------------- */
 
+/* --dump-tensor-ids=ID+ID or all; without it the graph's inputs and outputs. */
+static bool is_chosen(const gr_exec_t *x, const model_tensor_t *t)
+{
+    const char *p = x->opt->dump_tensor_ids;
+    uint64_t id;
+
+    if (!p) {
+        return t->is_input || t->is_output;
+    }
+    if (!strcmp(p, "all")) {
+        return true;
+    }
+    for (; !gr_parse_u64(&p, &id); p += *p == '+') {
+        if (id == t->id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every id that was asked for must be a tensor that execution leaves in memory. */
+static int check_chosen(const gr_exec_t *x, gr_error_t *err)
+{
+    const char *p = x->opt->dump_tensor_ids;
+    uint64_t id;
+
+    if (!p || !strcmp(p, "all")) {
+        return 0;
+    }
+    for (;; p++) {
+        if (gr_parse_u64(&p, &id) || (*p && *p != '+')) {
+            return gr_fail(err, "--dump-tensor-ids=%s: expected ID+ID... or all",
+                           x->opt->dump_tensor_ids);
+        }
+        if (!model_find(x->model, id)) {
+            return gr_fail(err, "--dump-tensor-ids: the graph has no tensor %llu",
+                           (unsigned long long)id);
+        }
+        if (!gr_exec_buffer(x, id)) {
+            return gr_fail(err,
+                           "--dump-tensor-ids: tensor %llu is inside a partition and in no memory; "
+                           "see --no-fuse",
+                           (unsigned long long)id);
+        }
+        if (!*p) {
+            return 0;
+        }
+    }
+}
+
 int gr_dump_tensors(const gr_exec_t *x, gr_error_t *err)
 {
     const char *dir = x->opt->dump_tensors;
     char name[64];
 
+    if (check_chosen(x, err))
+        return -1;
     if (mkdir(dir, 0777) && errno != EEXIST)
         return gr_fail(err, "%s: %s", dir, strerror(errno));
     for (size_t i = 0; i < x->model->n_tensors; i++) {
         const gr_buffer_t *b = &x->buffers[i];
 
-        if (!b->base)
+        if (!b->base || !is_chosen(x, &x->model->tensors[i]))
             continue;
         snprintf(name, sizeof name, "%llu", (unsigned long long)b->lt.id);
         if (npy_write(dir, name, &b->lt, b->data, b->bytes, err))
@@ -222,6 +264,8 @@ int gr_dump_tensors(const gr_exec_t *x, gr_error_t *err)
     for (size_t i = 0; *x->opt->mode == 'C' && i < kept.n; i++) {
         sinter_logical_tensor_t lt = kept.results[i].lt;
 
+        if (!is_chosen(x, model_find(x->model, kept.ids[i])))
+            continue;
         lt.data_type = sinter_f64;
         gr_set_dense(&lt, NULL);
         snprintf(name, sizeof name, "%llu.expected", (unsigned long long)kept.ids[i]);

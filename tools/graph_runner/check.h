@@ -9,7 +9,8 @@
 int gr_check(gr_exec_t *x, gr_error_t *err);
 void gr_check_forget(void);
 
-/* --dump-tensors: every buffer, and what the oracle expected of the outputs. */
+/* --dump-tensors: the graph's inputs and outputs, or the tensors of --dump-tensor-ids, and what the
+ * oracle expected of the outputs. */
 int gr_dump_tensors(const gr_exec_t *x, gr_error_t *err);
 
 #endif

@@ -124,6 +124,29 @@ static int set_partition_modes(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
+/* The graph with the dims of --dynamic unknown. The model keeps the real ones: inputs, oracle and
+ * figures need them. */
+static int build_dynamic(gr_exec_t *x, gr_error_t *err)
+{
+    model_t *m = x->model;
+    sinter_logical_tensor_t *real = gr_arena_alloc(&m->arena, m->n_uses, sizeof *real);
+    int failed;
+
+    if (!real) {
+        return gr_fail_memory(err);
+    }
+    for (size_t i = 0; i < m->n_uses; i++) {
+        real[i] = *model_at(m, &m->uses[i]);
+    }
+    x->graph = NULL;
+    failed =
+        gr_rewrite_dynamic(m, x->opt->dynamic, err) || model_build(m, x->engine, &x->graph, err);
+    for (size_t i = 0; i < m->n_uses; i++) {
+        *model_at(m, &m->uses[i]) = real[i];
+    }
+    return failed ? -1 : 0;
+}
+
 int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error_t *err)
 {
     sinter_status_t status;
@@ -133,7 +156,10 @@ int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error
     x->settled = gr_arena_alloc(&model->arena, model->n_tensors, sizeof *x->settled);
     if (!x->buffers || !x->settled)
         return gr_fail_memory(err);
-    if (open_engine(x, err) || model_build(model, x->engine, &x->graph, err))
+    if (open_engine(x, err) || model_build(model, x->engine, &x->shapes, err))
+        return -1;
+    x->graph = x->shapes;
+    if (opt->dynamic && build_dynamic(x, err))
         return -1;
     status = opt->dump_graph ? sinter_graph_dump(x->graph, opt->dump_graph) : sinter_success;
     if (status)
@@ -148,6 +174,9 @@ void gr_exec_close(gr_exec_t *x)
     for (size_t i = 0; x->parts && i < x->n_parts; i++) {
         sinter_compiled_partition_destroy(&x->parts[i].compiled);
         sinter_partition_destroy(&x->parts[i].partition);
+    }
+    if (x->shapes != x->graph) {
+        sinter_graph_destroy(&x->shapes);
     }
     sinter_graph_destroy(&x->graph);
     sinter_stream_destroy(&x->stream);
@@ -186,14 +215,20 @@ void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *a
 int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err)
 {
     sinter_status_t status;
+    char text[256];
 
     *b = (gr_buffer_t){.lt = *lt};
     status = sinter_logical_tensor_get_bytes(lt, &b->bytes);
-    if (status)
-        return gr_library_failure(status, "buffer", err);
+    if (status) {
+        snprintf(text, sizeof text, "tensor %llu", (unsigned long long)lt->id);
+        return gr_library_failure(status, text, err);
+    }
     b->base = b->bytes < SIZE_MAX / 2 ? gr_malloc(b->bytes + 2 * GUARD + 64) : NULL;
-    if (!b->base)
-        return gr_fail_memory(err);
+    if (!b->base) {
+        err->out_of_memory = 1;
+        return gr_fail(err, "tensor %llu %s: out of memory for its %zu bytes",
+                       (unsigned long long)lt->id, gr_lt_text(lt, text, sizeof text), b->bytes);
+    }
     b->data = b->base + GUARD + (64 - (uintptr_t)b->base % 64) % 64;
     memset(b->data - GUARD, GUARD_BYTE, GUARD);
     memset(b->data, POISON, b->bytes);
@@ -224,6 +259,24 @@ gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id)
     gr_buffer_t *b = t ? &x->buffers[t - x->model->tensors] : NULL;
 
     return b && b->base ? b : NULL;
+}
+
+void gr_exec_lt(const gr_exec_t *x, uint64_t id, sinter_logical_tensor_t *lt)
+{
+    const gr_buffer_t *b = gr_exec_buffer(x, id);
+
+    if (b) {
+        *lt = b->lt;
+    } else if (sinter_graph_query_logical_tensor(x->shapes, id, lt)) {
+        *lt = *model_lt(x->model, model_find(x->model, id));
+    }
+}
+
+const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x, const sinter_logical_tensor_t *port)
+{
+    const gr_buffer_t *b = gr_is_known(port) ? NULL : gr_exec_buffer(x, port->id);
+
+    return b ? &b->lt : port;
 }
 
 int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b, sinter_tensor_t **tensor, gr_error_t *err)
@@ -285,8 +338,7 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
 
         if (!t->is_input)
             continue;
-        if (sinter_graph_query_logical_tensor(x->graph, t->id, &lt))
-            lt = *model_lt(x->model, t);
+        gr_exec_lt(x, t->id, &lt);
         if (!gr_is_known(&lt))
             return gr_fail(err, "input %llu has unknown dims: give them with --in-shapes", (unsigned long long)t->id);
         if (gr_buffer_alloc(&x->buffers[i], &lt, err))
@@ -307,11 +359,19 @@ static sinter_status_t query_ports(gr_exec_t *x, gr_part_t *p)
     for (size_t i = 0; i < p->n_out && !status; i++)
         status = sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
     for (size_t i = 0; i < p->n_in; i++)
-        if (!gr_is_known(&p->in[i]))
-            return status; /* dynamic: scratch memory is known with the tensors only */
-    if (!status)
+        p->dynamic |= !gr_is_known(&p->in[i]);
+    if (!status && !p->dynamic) /* else scratch memory is known with the tensors only */
         status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, x->stream, 0, NULL, &p->scratch, &p->scratch_per_thread);
     return status;
+}
+
+static int check_scratch(const gr_exec_t *x, const gr_part_t *p, gr_error_t *err)
+{
+    if (!x->opt->max_scratch || p->scratch_per_thread <= (size_t)x->opt->max_scratch)
+        return 0;
+    return gr_fail(
+        err, "partition %zu (%s) takes %zu bytes of scratch memory per thread, more than %lld",
+        p->id, p->pattern, p->scratch_per_thread, (long long)x->opt->max_scratch);
 }
 
 static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
@@ -333,10 +393,7 @@ static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
         status = query_ports(x, p);
     if (status)
         return gr_library_failure(status, what, err);
-    if (x->opt->max_scratch && p->scratch_per_thread > (size_t)x->opt->max_scratch)
-        return gr_fail(err, "%s takes %zu bytes of scratch memory per thread, more than %lld", what, p->scratch_per_thread,
-                       (long long)x->opt->max_scratch);
-    return 0;
+    return check_scratch(x, p, err);
 }
 
 /* In execution order, with the layouts that compiling the producer has settled. */
@@ -365,16 +422,38 @@ int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
-static int make_tensors(gr_exec_t *x, const gr_part_t *p, sinter_tensor_t **tensors, gr_error_t *err)
+/* The outputs' logical tensors at this execute; with dynamic dims they follow from the inputs. */
+static int settle_outputs(const gr_exec_t *x, gr_part_t *p, sinter_tensor_t *const *inputs,
+                          sinter_logical_tensor_t *outputs, gr_error_t *err)
+{
+    const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)inputs;
+    sinter_status_t status = sinter_success;
+
+    if (!p->dynamic) {
+        memcpy(outputs, p->out, p->n_out * sizeof *outputs);
+        return 0;
+    }
+    status = sinter_compiled_partition_infer_outputs(p->compiled, p->n_in, in, p->n_out, outputs);
+    if (!status)
+        status = sinter_compiled_partition_get_scratchpad_bytes(
+            p->compiled, x->stream, p->n_in, in, &p->scratch, &p->scratch_per_thread);
+    return status ? gr_library_failure(status, "dynamic dims", err) : check_scratch(x, p, err);
+}
+
+/* outputs: room for the partition's. */
+static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors,
+                        sinter_logical_tensor_t *outputs, gr_error_t *err)
 {
     for (size_t i = 0; i < p->n_in; i++) {
         const gr_buffer_t *b = gr_exec_buffer(x, p->in[i].id);
 
         if (!b)
             return gr_fail(err, "partition %zu: input %llu was not computed", p->id, (unsigned long long)p->in[i].id);
-        if (gr_make_tensor(x, &p->in[i], b, &tensors[i], err))
+        if (gr_make_tensor(x, gr_exec_port(x, &p->in[i]), b, &tensors[i], err))
             return -1;
     }
+    if (settle_outputs(x, p, tensors, outputs, err))
+        return -1;
     for (size_t i = 0; i < p->n_out; i++) {
         const model_tensor_t *t = model_find(x->model, p->out[i].id);
         gr_buffer_t *b;
@@ -383,24 +462,29 @@ static int make_tensors(gr_exec_t *x, const gr_part_t *p, sinter_tensor_t **tens
             return gr_fail(err, "partition %zu: output %llu is not in the graph", p->id, (unsigned long long)p->out[i].id);
         b = &x->buffers[t - x->model->tensors];
         gr_buffer_free(b);
-        if (gr_buffer_alloc(b, &p->out[i], err) || gr_make_tensor(x, &p->out[i], b, &tensors[p->n_in + i], err))
+        if (gr_buffer_alloc(b, &outputs[i], err) ||
+            gr_make_tensor(x, &outputs[i], b, &tensors[p->n_in + i], err))
             return -1;
     }
     return 0;
 }
 
-static int run_part(gr_exec_t *x, const gr_part_t *p, gr_error_t *err)
+static int run_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
 {
     size_t n = p->n_in + p->n_out;
     sinter_tensor_t **tensors = gr_malloc(n * sizeof *tensors);
+    sinter_logical_tensor_t *outputs = gr_malloc(p->n_out * sizeof *outputs);
     sinter_status_t status;
     int failed;
 
-    if (!tensors)
+    if (!tensors || !outputs) {
+        gr_free(tensors);
+        gr_free(outputs);
         return gr_fail_memory(err);
+    }
     for (size_t i = 0; i < n; i++)
         tensors[i] = NULL;
-    failed = make_tensors(x, p, tensors, err);
+    failed = make_tensors(x, p, tensors, outputs, err);
     if (!failed) {
         status = sinter_compiled_partition_execute(p->compiled, x->stream, p->n_in, (const sinter_tensor_t *const *)tensors, p->n_out,
                                                    tensors + p->n_in, NULL, 0);
@@ -409,6 +493,7 @@ static int run_part(gr_exec_t *x, const gr_part_t *p, gr_error_t *err)
     for (size_t i = 0; i < n; i++)
         sinter_tensor_destroy(&tensors[i]);
     gr_free(tensors);
+    gr_free(outputs);
     return failed;
 }
 

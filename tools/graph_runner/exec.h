@@ -20,6 +20,7 @@ typedef struct gr_part {
     sinter_logical_tensor_t *in, *out; /* ports; after compile with everything filled in */
     sinter_fpmath_mode_t mode;
     int apply_to_int, supported;
+    bool dynamic; /* some dims of inputs are unknown until execute */
     const char *pattern;
     double compile_seconds;
     size_t scratch, scratch_per_thread;
@@ -31,6 +32,8 @@ typedef struct gr_exec {
     sinter_engine_t *engine;
     sinter_stream_t *stream;
     sinter_graph_t *graph;
+    sinter_graph_t *shapes;   /* has the dims that --dynamic hides from graph; else the same */
+    struct gr_record *record; /* what --json prints, or NULL; belongs to the caller */
     int threads;
     size_t n_parts;
     gr_part_t *parts;                        /* in execution order */
@@ -49,6 +52,12 @@ void gr_exec_close(gr_exec_t *x);
 
 int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err);
 void gr_buffer_free(gr_buffer_t *b);
+/* A tensor as it is at execute: its buffer's description, or where it has none the shape that the
+ * graph infers from its inputs' real dims. */
+void gr_exec_lt(const gr_exec_t *x, uint64_t id, sinter_logical_tensor_t *lt);
+/* A partition's port as it is at execute: with the dims of its buffer where compile knows none. */
+const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x,
+                                            const sinter_logical_tensor_t *port);
 /* NULL if the graph has no such tensor or nothing is allocated for it. */
 gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id);
 /* A tensor over a buffer; host scalars by value. */

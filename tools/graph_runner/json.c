@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- positions and errors ------------------------------------------------------------------------------------------------------- */
@@ -61,11 +62,8 @@ void json_position(const json_doc_t *doc, const json_node_t *node, int *line, in
 typedef struct scan {
     const json_doc_t *doc;
     size_t at;
-    json_node_t *nodes; /* NULL while counting */
-    size_t count;
     int depth;
     char kind[JSON_MAX_DEPTH]; /* '{' or '[' of each open container */
-    size_t node[JSON_MAX_DEPTH];
 } scan_t;
 
 static int peek(const scan_t *s)
@@ -168,7 +166,9 @@ static int scan_number(scan_t *s)
         if (scan_digits(s))
             return -1;
     }
-    return s->at - start < 64 ? 0 : expected_at(s->doc, start, "a number of at most 63 characters"); /* cJSON's limit */
+    if (s->at - start < 64) /* the room that number_text has */
+        return 0;
+    return expected_at(s->doc, start, "a number of at most 63 characters");
 }
 
 static int scan_word(scan_t *s)
@@ -204,8 +204,7 @@ static int scan_open(scan_t *s)
 {
     if (s->depth == JSON_MAX_DEPTH)
         return expected_at(s->doc, s->at, "at most 64 levels of nesting");
-    s->kind[s->depth] = s->doc->text[s->at++];
-    s->node[s->depth++] = s->count - 1;
+    s->kind[s->depth++] = s->doc->text[s->at++];
     return 0;
 }
 
@@ -213,8 +212,6 @@ static void scan_close(scan_t *s)
 {
     s->depth--;
     s->at++;
-    if (s->nodes)
-        s->nodes[s->node[s->depth]].span = s->count - s->node[s->depth];
 }
 
 /* Reads the start of one value. *open = 1 if it is a container that is not closed at once. */
@@ -225,9 +222,6 @@ static int scan_value(scan_t *s, int *open)
     skip_space(s);
     c = peek(s);
     *open = 0;
-    if (s->nodes)
-        s->nodes[s->count] = (json_node_t){.at = s->at, .span = 1};
-    s->count++;
     if (c == '"')
         return scan_string(s);
     if (c == '-' || is_digit(c))
@@ -261,13 +255,11 @@ static int scan_after(scan_t *s, int *more)
     return 0;
 }
 
-static int scan(const json_doc_t *doc, json_node_t *nodes, size_t *count)
+static int scan(const json_doc_t *doc)
 {
-    scan_t s = {.doc = doc, .nodes = nodes};
+    scan_t s = {.doc = doc, .at = doc->root.at};
     int more = 1;
 
-    if (doc->size >= 3 && !memcmp(doc->text, "\xEF\xBB\xBF", 3))
-        s.at = 3;
     while (more) {
         if (s.depth && s.kind[s.depth - 1] == '{' && scan_key(&s))
             return -1;
@@ -277,117 +269,243 @@ static int scan(const json_doc_t *doc, json_node_t *nodes, size_t *count)
             return -1;
     }
     skip_space(&s);
-    *count = s.count;
     return s.at == doc->size ? 0 : expected_at(doc, s.at, "the end of the file");
 }
 
-/* ---- document ------------------------------------------------------------------------------------------------------------------- */
+/* ---- walking over text that the scan has found to be right ----------------------------------- */
 
-/* Pairs nodes with cJSON's items, both in document order. */
-static void link_items(json_doc_t *doc)
+static size_t behind_space(const json_doc_t *doc, size_t at)
 {
-    const cJSON *parents[JSON_MAX_DEPTH + 1];
-    const cJSON *item = doc->root;
-    int depth = 0;
+    scan_t s = {.doc = doc, .at = at};
 
-    for (size_t i = 0; i < doc->count && item; i++) {
-        doc->nodes[i].item = item;
-        if (item->child) {
-            parents[depth++] = item;
-            item = item->child;
-            continue;
-        }
-        while (!item->next && depth)
-            item = parents[--depth];
-        item = item->next;
-    }
+    skip_space(&s);
+    return s.at;
 }
+
+/* at: a string's opening quote. Returns the place behind the closing one; *escapes says whether
+ * there is a backslash between them. */
+static size_t behind_string(const json_doc_t *doc, size_t at, bool *escapes)
+{
+    *escapes = false;
+    for (at++; doc->text[at] != '"'; at++) {
+        if (doc->text[at] == '\\') {
+            *escapes = true;
+            at++;
+        }
+    }
+    return at + 1;
+}
+
+static size_t behind_value(const json_doc_t *doc, size_t at)
+{
+    int depth = 0;
+    bool escapes;
+
+    do {
+        switch (doc->text[at]) {
+        case '"':
+            at = behind_string(doc, at, &escapes);
+            break;
+        case '{':
+        case '[':
+            depth++;
+            at++;
+            break;
+        case '}':
+        case ']':
+            depth--;
+            at++;
+            break;
+        default:
+            at++;
+            while (at < doc->size && !strchr("\"[]{},: \t\r\n", doc->text[at])) {
+                at++;
+            }
+            break;
+        }
+    } while (depth > 0);
+    return at;
+}
+
+/* The child that begins at a place: a member with its key, or an element. */
+static void begin_child(const json_doc_t *doc, size_t at, bool member, json_node_t *child)
+{
+    bool escapes;
+
+    child->key = member ? at : 0;
+    if (member) {
+        at = behind_space(doc, behind_string(doc, at, &escapes)) + 1; /* behind the colon */
+    }
+    child->at = behind_space(doc, at);
+}
+
+bool json_first(const json_doc_t *doc, const json_node_t *node, json_node_t *child)
+{
+    const bool object = json_is_object(doc, node);
+    size_t at;
+
+    if (!object && !json_is_array(doc, node)) {
+        return false;
+    }
+    at = behind_space(doc, node->at + 1);
+    if (doc->text[at] == '}' || doc->text[at] == ']') {
+        return false;
+    }
+    begin_child(doc, at, object, child);
+    return true;
+}
+
+bool json_next(const json_doc_t *doc, json_node_t *child)
+{
+    const size_t at = behind_space(doc, behind_value(doc, child->at));
+
+    if (doc->text[at] != ',') {
+        return false;
+    }
+    begin_child(doc, behind_space(doc, at + 1), child->key != 0, child);
+    return true;
+}
+
+size_t json_count(const json_doc_t *doc, const json_node_t *node)
+{
+    json_node_t c;
+    size_t n = 0;
+
+    for (bool more = json_first(doc, node, &c); more; more = json_next(doc, &c)) {
+        n++;
+    }
+    return n;
+}
+
+/* ---- document -------------------------------------------------------------------------------- */
 
 int json_open(json_doc_t *doc, const char *file, const char *text, size_t size, gr_error_t *err)
 {
+    const bool mark = size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3);
+
     *doc = (json_doc_t){.file = file, .text = text, .size = size, .err = err};
-    if (scan(doc, NULL, &doc->count))
+    doc->root.at = mark ? 3 : 0;
+    if (scan(doc)) {
         return -1;
-    doc->nodes = gr_malloc(doc->count * sizeof *doc->nodes);
-    if (!doc->nodes)
-        return gr_fail_memory(err);
-    scan(doc, doc->nodes, &doc->count);
-    doc->root = cJSON_ParseWithLength(text, size);
-    if (!doc->root)
-        return gr_fail_memory(err); /* all that cJSON refuses is refused by the scan already */
-    link_items(doc);
+    }
+    doc->root.at = behind_space(doc, doc->root.at);
     return 0;
 }
 
 void json_close(json_doc_t *doc)
 {
-    cJSON_Delete(doc->root);
-    gr_free(doc->nodes);
+    gr_arena_free(&doc->strings);
     *doc = (json_doc_t){0};
 }
 
-const json_node_t *json_first(const json_node_t *node)
+bool json_is_object(const json_doc_t *doc, const json_node_t *node)
 {
-    return node->span > 1 ? node + 1 : NULL;
+    return doc->text[node->at] == '{';
 }
 
-const json_node_t *json_next(const json_node_t *parent, const json_node_t *child)
+bool json_is_array(const json_doc_t *doc, const json_node_t *node)
 {
-    const json_node_t *next = child + child->span;
-
-    return next < parent + parent->span ? next : NULL;
+    return doc->text[node->at] == '[';
 }
 
-size_t json_count(const json_node_t *node)
+/* A string with escapes as cJSON decodes it; NULL without memory, as all that cJSON refuses is
+ * refused by the scan already. */
+static cJSON *decode(const json_doc_t *doc, size_t at, size_t end)
 {
-    size_t n = 0;
+    cJSON *item = cJSON_ParseWithLength(doc->text + at, end - at);
 
-    for (const json_node_t *c = json_first(node); c; c = json_next(node, c))
-        n++;
-    return n;
+    if (!item) {
+        gr_fail_memory(doc->err);
+    }
+    return item;
 }
 
-const char *json_key(const json_node_t *node)
+static const char *string_at(json_doc_t *doc, size_t at)
 {
-    return node->item->string ? node->item->string : "";
+    bool escapes;
+    const size_t end = behind_string(doc, at, &escapes);
+    cJSON *item = escapes ? decode(doc, at, end) : NULL;
+    char *copy = NULL;
+
+    if (item) {
+        copy = gr_arena_strdup(&doc->strings, item->valuestring);
+    } else if (!escapes) {
+        copy = gr_arena_alloc(&doc->strings, end - at - 1, 1);
+        if (copy) {
+            memcpy(copy, doc->text + at + 1, end - at - 2);
+        }
+    }
+    cJSON_Delete(item);
+    if (!copy) {
+        gr_fail_memory(doc->err);
+    }
+    return copy;
 }
 
-int json_is_object(const json_node_t *node)
+const char *json_key(json_doc_t *doc, const json_node_t *node)
 {
-    return cJSON_IsObject(node->item);
+    return node->key ? string_at(doc, node->key) : "";
 }
 
-int json_is_array(const json_node_t *node)
+const char *json_text(json_doc_t *doc, const json_node_t *node)
 {
-    return cJSON_IsArray(node->item);
+    return doc->text[node->at] == '"' ? string_at(doc, node->at) : NULL;
 }
 
-const char *json_text(const json_node_t *node)
+/* 1 if a member has this key, which is written without escapes; -1 without memory. */
+static int has_key(const json_doc_t *doc, const json_node_t *node, const char *key)
 {
-    return cJSON_IsString(node->item) ? node->item->valuestring : NULL;
+    bool escapes;
+    const size_t n = strlen(key), end = behind_string(doc, node->key, &escapes);
+    cJSON *item;
+    int equal;
+
+    if (!escapes) {
+        return end - node->key - 2 == n && !memcmp(doc->text + node->key + 1, key, n);
+    }
+    item = decode(doc, node->key, end);
+    if (!item) {
+        return -1;
+    }
+    equal = !strcmp(item->valuestring, key);
+    cJSON_Delete(item);
+    return equal;
 }
 
-int json_member(const json_doc_t *doc, const json_node_t *obj, const char *key, const json_node_t **member)
+int json_member(const json_doc_t *doc, const json_node_t *obj, const char *key, json_node_t *member)
 {
-    *member = NULL;
-    for (const json_node_t *c = json_first(obj); c; c = json_next(obj, c)) {
-        if (strcmp(json_key(c), key))
-            continue;
-        if (*member)
-            return json_expected(doc, c, "each key only once");
-        *member = c;
+    json_node_t c;
+
+    *member = (json_node_t){0};
+    for (bool more = json_first(doc, obj, &c); more; more = json_next(doc, &c)) {
+        const int equal = c.key ? has_key(doc, &c, key) : 0;
+
+        if (equal < 0) {
+            return -1;
+        }
+        if (equal && member->at) {
+            return json_expected(doc, &c, "each key only once");
+        }
+        if (equal) {
+            *member = c;
+        }
     }
     return 0;
 }
 
 /* ---- values --------------------------------------------------------------------------------------------------------------------- */
 
+static bool is_number(const json_doc_t *doc, const json_node_t *node)
+{
+    return doc->text[node->at] == '-' || is_digit((unsigned char)doc->text[node->at]);
+}
+
 /* The scanned text of a number, ended by NUL; at most 63 characters. */
 static int number_text(const json_doc_t *doc, const json_node_t *node, char text[64])
 {
     size_t n = 0;
 
-    if (!cJSON_IsNumber(node->item))
+    if (!is_number(doc, node))
         return -1;
     while (n < 63 && node->at + n < doc->size && strchr("+-.eE0123456789", doc->text[node->at + n]) && doc->text[node->at + n]) {
         text[n] = doc->text[node->at + n];
@@ -395,6 +513,13 @@ static int number_text(const json_doc_t *doc, const json_node_t *node, char text
     }
     text[n] = 0;
     return 0;
+}
+
+static bool is_word(const json_doc_t *doc, const json_node_t *node, const char *word)
+{
+    const size_t n = strlen(word);
+
+    return doc->size - node->at >= n && !memcmp(doc->text + node->at, word, n);
 }
 
 int json_s64(const json_doc_t *doc, const json_node_t *node, int64_t *value)
@@ -417,9 +542,11 @@ int json_u64(const json_doc_t *doc, const json_node_t *node, uint64_t *value)
     return 0;
 }
 
-int json_f32(const json_doc_t *doc, const json_node_t *node, float *value)
+int json_f32(json_doc_t *doc, const json_node_t *node, float *value)
 {
-    const char *text = json_text(node);
+    const char *text = json_text(doc, node);
+    char digits[64];
+    double number;
 
     if (text && (!strcmp(text, "inf") || !strcmp(text, "-inf"))) {
         *value = *text == '-' ? -INFINITY : INFINITY;
@@ -429,21 +556,25 @@ int json_f32(const json_doc_t *doc, const json_node_t *node, float *value)
         *value = NAN;
         return 0;
     }
-    if (!cJSON_IsNumber(node->item) || fabs(node->item->valuedouble) > FLT_MAX)
+    if (number_text(doc, node, digits))
         return json_expected(doc, node, "a number within f32");
-    *value = (float)node->item->valuedouble;
+    number = strtod(digits, NULL);
+    if (fabs(number) > FLT_MAX)
+        return json_expected(doc, node, "a number within f32");
+    *value = (float)number;
     return 0;
 }
 
-int json_bool(const json_doc_t *doc, const json_node_t *node, int *value)
+int json_bool(json_doc_t *doc, const json_node_t *node, int *value)
 {
-    const char *text = json_text(node);
-    int yes = cJSON_IsTrue(node->item) || (text && !strcmp(text, "true"));
-    int no = cJSON_IsFalse(node->item) || (text && !strcmp(text, "false"));
+    const char *text = json_text(doc, node);
+    int yes = is_word(doc, node, "true") || (text && !strcmp(text, "true"));
+    int no = is_word(doc, node, "false") || (text && !strcmp(text, "false"));
+    char digits[64];
 
-    if (cJSON_IsNumber(node->item)) {
-        yes = node->item->valuedouble == 1;
-        no = node->item->valuedouble == 0;
+    if (!number_text(doc, node, digits)) {
+        yes = strtod(digits, NULL) == 1;
+        no = strtod(digits, NULL) == 0;
     }
     if (!yes && !no)
         return json_expected(doc, node, "0, 1, true or false");
@@ -451,8 +582,8 @@ int json_bool(const json_doc_t *doc, const json_node_t *node, int *value)
     return 0;
 }
 
-int json_string(const json_doc_t *doc, const json_node_t *node, const char **value)
+int json_string(json_doc_t *doc, const json_node_t *node, const char **value)
 {
-    *value = json_text(node);
+    *value = json_text(doc, node);
     return *value ? 0 : json_expected(doc, node, "a string");
 }

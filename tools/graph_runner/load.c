@@ -21,60 +21,82 @@ static void *take(loader_t *l, size_t count, size_t size)
     return ptr;
 }
 
-static int get(loader_t *l, const json_node_t *obj, const char *key, const json_node_t **member)
+static int get(loader_t *l, const json_node_t *obj, const char *key, json_node_t *member)
 {
     return json_member(&l->doc, obj, key, member);
 }
 
+/* Notes something that is accepted and has no effect. */
+static int warn(loader_t *l, const json_node_t *node, const char *text)
+{
+    model_t *m = l->model;
+    int line, column;
+    char *warning;
+    size_t size;
+
+    if (m->n_warnings == MODEL_MAX_WARNINGS)
+        return 0;
+    json_position(&l->doc, node, &line, &column);
+    size = strlen(l->doc.file) + strlen(text) + 64;
+    warning = take(l, size, 1);
+    if (!warning)
+        return -1;
+    snprintf(warning, size, "%s:%d:%d: warning: %s", l->doc.file, line, column, text);
+    m->warnings[m->n_warnings++] = warning;
+    return 0;
+}
+
 /* The member must be there. */
-static int need(loader_t *l, const json_node_t *obj, const char *key, const json_node_t **member)
+static int need(loader_t *l, const json_node_t *obj, const char *key, json_node_t *member)
 {
     char what[64];
 
     if (get(l, obj, key, member))
         return -1;
     snprintf(what, sizeof what, "an object with \"%s\"", key);
-    return *member ? 0 : json_expected(&l->doc, obj, what);
+    return member->at ? 0 : json_expected(&l->doc, obj, what);
 }
 
 static int string_member(loader_t *l, const json_node_t *obj, const char *key, const char **value)
 {
-    const json_node_t *node;
+    json_node_t node;
 
     *value = NULL;
     if (get(l, obj, key, &node))
         return -1;
-    return node ? json_string(&l->doc, node, value) : 0;
+    return node.at ? json_string(&l->doc, &node, value) : 0;
 }
 
 static int s64_list(loader_t *l, const json_node_t *node, size_t *n, int64_t **values)
 {
+    json_node_t c;
     size_t i = 0;
 
-    if (!json_is_array(node))
+    if (!json_is_array(&l->doc, node))
         return json_expected(&l->doc, node, "an array of integers");
-    *n = json_count(node);
+    *n = json_count(&l->doc, node);
     *values = take(l, *n, sizeof **values);
     if (!*values)
         return -1;
-    for (const json_node_t *c = json_first(node); c; c = json_next(node, c))
-        if (json_s64(&l->doc, c, &(*values)[i++]))
+    for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c))
+        if (json_s64(&l->doc, &c, &(*values)[i++]))
             return -1;
     return 0;
 }
 
 static int f32_list(loader_t *l, const json_node_t *node, size_t *n, float **values)
 {
+    json_node_t c;
     size_t i = 0;
 
-    if (!json_is_array(node))
+    if (!json_is_array(&l->doc, node))
         return json_expected(&l->doc, node, "an array of numbers");
-    *n = json_count(node);
+    *n = json_count(&l->doc, node);
     *values = take(l, *n, sizeof **values);
     if (!*values)
         return -1;
-    for (const json_node_t *c = json_first(node); c; c = json_next(node, c))
-        if (json_f32(&l->doc, c, &(*values)[i++]))
+    for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c))
+        if (json_f32(&l->doc, &c, &(*values)[i++]))
             return -1;
     return 0;
 }
@@ -135,50 +157,53 @@ static int attr_value(loader_t *l, int form, const json_node_t *node, orc_attr_t
 
 static int load_attr(loader_t *l, const json_node_t *node, orc_attr_t *attr)
 {
-    const json_node_t *type, *value;
-    const char *name;
+    const char *name, *key = json_key(&l->doc, node);
+    json_node_t type, value;
     int form = 0;
 
-    if (!sinter_op_attr_parse(json_key(node), &attr->id)) {
+    if (!key)
+        return -1;
+    if (!sinter_op_attr_parse(key, &attr->id)) {
         char what[128];
 
-        snprintf(what, sizeof what, "a known attribute instead of \"%.40s\"", json_key(node));
+        snprintf(what, sizeof what, "a known attribute instead of \"%.40s\"", key);
         return json_expected(&l->doc, node, what);
     }
-    if (!json_is_object(node))
+    if (!json_is_object(&l->doc, node))
         return json_expected(&l->doc, node, "an attribute object with \"type\" and \"value\"");
-    if (need(l, node, "type", &type) || need(l, node, "value", &value) || json_string(&l->doc, type, &name))
+    if (need(l, node, "type", &type) || need(l, node, "value", &value) ||
+        json_string(&l->doc, &type, &name))
         return -1;
     while (form < FORMS && strcmp(attr_forms[form].type, name))
         form++;
     if (form == FORMS)
-        return json_expected(&l->doc, type, "one of bool, s64, s64[], f32, f32[], string");
+        return json_expected(&l->doc, &type, "one of bool, s64, s64[], f32, f32[], string");
     if (!(attr_forms[form].kinds & 1u << model_attr_kind(attr->id)))
-        return json_expected(&l->doc, type, "the type that this attribute has");
-    return attr_value(l, form, value, attr);
+        return json_expected(&l->doc, &type, "the type that this attribute has");
+    return attr_value(l, form, &value, attr);
 }
 
 static int load_attrs(loader_t *l, const json_node_t *obj, model_op_t *op)
 {
-    const json_node_t *attrs;
+    json_node_t attrs, c;
     size_t i = 0;
 
     if (get(l, obj, "attrs", &attrs))
         return -1;
-    if (!attrs)
+    if (!attrs.at)
         return 0;
-    if (!json_is_object(attrs))
-        return json_expected(&l->doc, attrs, "an object of attributes");
-    op->n_attrs = json_count(attrs);
+    if (!json_is_object(&l->doc, &attrs))
+        return json_expected(&l->doc, &attrs, "an object of attributes");
+    op->n_attrs = json_count(&l->doc, &attrs);
     op->attrs = take(l, op->n_attrs, sizeof *op->attrs);
     if (!op->attrs)
         return -1;
-    for (const json_node_t *c = json_first(attrs); c; c = json_next(attrs, c), i++) {
-        if (load_attr(l, c, &op->attrs[i]))
+    for (bool more = json_first(&l->doc, &attrs, &c); more; more = json_next(&l->doc, &c), i++) {
+        if (load_attr(l, &c, &op->attrs[i]))
             return -1;
         for (size_t j = 0; j < i; j++)
             if (op->attrs[j].id == op->attrs[i].id)
-                return json_expected(&l->doc, c, "each attribute only once");
+                return json_expected(&l->doc, &c, "each attribute only once");
     }
     return 0;
 }
@@ -191,42 +216,48 @@ static const char *const properties[] = {"undef", "variable", "constant", "host_
 /* The index of an optional string member in a list; leaves *value alone without it. */
 static int word_member(loader_t *l, const json_node_t *obj, const char *key, const char *const *words, const char *what, int *value)
 {
-    const json_node_t *node;
+    json_node_t node;
     const char *text;
 
     if (get(l, obj, key, &node))
         return -1;
-    if (!node)
+    if (!node.at)
         return 0;
-    text = json_text(node);
+    text = json_text(&l->doc, &node);
     for (int i = 0; text && i < 4; i++)
         if (!strcmp(text, words[i])) {
             *value = i;
             return 0;
         }
-    return json_expected(&l->doc, node, what);
+    return json_expected(&l->doc, &node, what);
 }
 
 /* An array of at most SINTER_MAX_NDIMS integers; *n = -1 without it. */
-static int dims_member(loader_t *l, const json_node_t *obj, const char *key, int64_t *dims, int *n, const json_node_t **node)
+static int dims_member(loader_t *l, const json_node_t *obj, const char *key, int64_t *dims, int *n,
+                       json_node_t *node)
 {
+    json_node_t c;
+
     *n = -1;
     if (get(l, obj, key, node))
         return -1;
-    if (!*node)
+    if (!node->at)
         return 0;
-    if (!json_is_array(*node) || json_count(*node) > SINTER_MAX_NDIMS)
-        return json_expected(&l->doc, *node, "an array of at most 12 integers");
+    if (!json_is_array(&l->doc, node))
+        return json_expected(&l->doc, node, "an array of at most 12 integers");
     *n = 0;
-    for (const json_node_t *c = json_first(*node); c; c = json_next(*node, c))
-        if (json_s64(&l->doc, c, &dims[(*n)++]))
+    for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c)) {
+        if (*n == SINTER_MAX_NDIMS)
+            return json_expected(&l->doc, node, "an array of at most 12 integers");
+        if (json_s64(&l->doc, &c, &dims[(*n)++]))
             return -1;
+    }
     return 0;
 }
 
 static int load_shape(loader_t *l, const json_node_t *obj, sinter_logical_tensor_t *lt)
 {
-    const json_node_t *node;
+    json_node_t node;
     int n;
 
     if (dims_member(l, obj, "shape", lt->dims, &n, &node))
@@ -235,14 +266,14 @@ static int load_shape(loader_t *l, const json_node_t *obj, sinter_logical_tensor
     lt->ndims = n == 1 && lt->dims[0] == SINTER_UNKNOWN_DIM ? SINTER_UNKNOWN_NDIMS : n;
     for (int i = 0; i < lt->ndims; i++)
         if (lt->dims[i] < 0 && lt->dims[i] != SINTER_UNKNOWN_DIM)
-            return json_expected(&l->doc, node, "dims of at least 0");
+            return json_expected(&l->doc, &node, "dims of at least 0");
     return 0;
 }
 
 /* Strides as given; without them dense ones if the dims are known, else layout any. */
 static int load_strides(loader_t *l, const json_node_t *obj, sinter_logical_tensor_t *lt)
 {
-    const json_node_t *node;
+    json_node_t node;
     int n, known = lt->ndims >= 0, unknown_stride = 0;
 
     for (int i = 0; i < lt->ndims; i++)
@@ -260,22 +291,23 @@ static int load_strides(loader_t *l, const json_node_t *obj, sinter_logical_tens
     if (n < 0 || (n == 0 && lt->ndims > 0))
         return gr_set_dense(lt, NULL) ? json_expected(&l->doc, obj, "dims whose product fits 64 bits") : 0;
     lt->layout_type = sinter_layout_type_strided;
-    return n == lt->ndims ? 0 : json_expected(&l->doc, node, "as many strides as dims");
+    return n == lt->ndims ? 0 : json_expected(&l->doc, &node, "as many strides as dims");
 }
 
 static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tensor_t *lt)
 {
-    const json_node_t *id, *dtype;
+    json_node_t id, dtype;
     int layout = sinter_layout_type_undef, property = sinter_tensor_property_undef;
     const char *name;
 
     *lt = (sinter_logical_tensor_t){0};
-    if (!json_is_object(obj))
+    if (!json_is_object(&l->doc, obj))
         return json_expected(&l->doc, obj, "a tensor object");
-    if (need(l, obj, "id", &id) || json_u64(&l->doc, id, &lt->id) || need(l, obj, "dtype", &dtype) || json_string(&l->doc, dtype, &name))
+    if (need(l, obj, "id", &id) || json_u64(&l->doc, &id, &lt->id) ||
+        need(l, obj, "dtype", &dtype) || json_string(&l->doc, &dtype, &name))
         return -1;
     if (!sinter_data_type_parse(name, &lt->data_type))
-        return json_expected(&l->doc, dtype, "a data type");
+        return json_expected(&l->doc, &dtype, "a data type");
     if (word_member(l, obj, "layout_type", layouts, "one of undef, any, strided, opaque", &layout) ||
         word_member(l, obj, "property_type", properties, "one of undef, variable, constant, host_scalar", &property))
         return -1;
@@ -286,21 +318,26 @@ static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tenso
 
 static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, size_t *n, sinter_logical_tensor_t **tensors)
 {
-    const json_node_t *list;
+    json_node_t list, c, member;
     size_t i = 0;
 
     if (get(l, obj, key, &list))
         return -1;
-    if (!list)
+    if (!list.at)
         return 0;
-    if (!json_is_array(list))
-        return json_expected(&l->doc, list, "an array of tensors");
-    *n = json_count(list);
+    if (!json_is_array(&l->doc, &list))
+        return json_expected(&l->doc, &list, "an array of tensors");
+    /* Elements that are no tensors are refused before there is memory for a tensor in place of
+     * each. */
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), ++*n)
+        if (!json_is_object(&l->doc, &c) || need(l, &c, "id", &member) ||
+            need(l, &c, "dtype", &member))
+            return json_expected(&l->doc, &c, "a tensor object");
     *tensors = take(l, *n, sizeof **tensors);
     if (!*tensors)
         return -1;
-    for (const json_node_t *c = json_first(list); c; c = json_next(list, c))
-        if (load_tensor(l, c, &(*tensors)[i++]))
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c))
+        if (load_tensor(l, &c, &(*tensors)[i++]))
             return -1;
     return 0;
 }
@@ -322,24 +359,24 @@ static int line_of(const json_doc_t *doc, const json_node_t *node, line_counter_
 
 static int load_op(loader_t *l, const json_node_t *obj, size_t index, line_counter_t *counter, model_op_t *op)
 {
-    const json_node_t *node;
+    json_node_t node;
     const char *kind, *name;
 
-    if (!json_is_object(obj))
+    if (!json_is_object(&l->doc, obj))
         return json_expected(&l->doc, obj, "an op object");
     op->line = line_of(&l->doc, obj, counter);
     op->id = index;
-    if (get(l, obj, "id", &node) || (node && json_u64(&l->doc, node, &op->id)))
+    if (get(l, obj, "id", &node) || (node.at && json_u64(&l->doc, &node, &op->id)))
         return -1;
     if (string_member(l, obj, "name", &name))
         return -1;
     op->name = name ? gr_arena_strdup(&l->model->arena, name) : NULL;
     if (name && !op->name)
         return gr_fail_memory(l->err);
-    if (need(l, obj, "kind", &node) || json_string(&l->doc, node, &kind))
+    if (need(l, obj, "kind", &node) || json_string(&l->doc, &node, &kind))
         return -1;
     if (!sinter_op_kind_parse(kind, &op->kind))
-        return json_expected(&l->doc, node, "an op kind");
+        return json_expected(&l->doc, &node, "an op kind");
     return load_attrs(l, obj, op) || load_tensors(l, obj, "inputs", &op->n_inputs, &op->inputs) ||
                    load_tensors(l, obj, "outputs", &op->n_outputs, &op->outputs)
                ? -1
@@ -348,39 +385,54 @@ static int load_op(loader_t *l, const json_node_t *obj, size_t index, line_count
 
 static int load_ports(loader_t *l, const json_node_t *root, const char *key, size_t *n, uint64_t **ids)
 {
-    const json_node_t *list;
+    json_node_t list, c;
     size_t i = 0;
 
     if (get(l, root, key, &list))
         return -1;
-    if (!list)
+    if (!list.at)
         return 0;
-    if (!json_is_array(list))
-        return json_expected(&l->doc, list, "an array of tensor ids");
-    *n = json_count(list);
+    if (!json_is_array(&l->doc, &list))
+        return json_expected(&l->doc, &list, "an array of tensor ids");
+    *n = json_count(&l->doc, &list);
     *ids = take(l, *n, sizeof **ids);
     if (!*ids)
         return -1;
-    for (const json_node_t *c = json_first(list); c; c = json_next(list, c))
-        if (json_u64(&l->doc, c, &(*ids)[i++]))
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c))
+        if (json_u64(&l->doc, &c, &(*ids)[i++]))
             return -1;
     return 0;
 }
 
+/* Dumps of graphs that were made for a GPU are loaded as well: the ops are the same. */
+static int load_engine_kind(loader_t *l, const json_node_t *root)
+{
+    json_node_t node;
+    const char *kind;
+
+    if (get(l, root, "engine_kind", &node) || (node.at && json_string(&l->doc, &node, &kind)))
+        return -1;
+    if (!node.at || !strcmp(kind, "cpu"))
+        return 0;
+    if (strcmp(kind, "gpu"))
+        return json_expected(&l->doc, &node, "the engine_kind \"cpu\" or \"gpu\"");
+    return warn(l, &node, "the graph was made for engine_kind \"gpu\", it runs on the CPU");
+}
+
 static int load_header(loader_t *l, const json_node_t *root)
 {
-    const json_node_t *mode, *apply;
+    json_node_t mode, apply;
     const char *text;
 
-    if (string_member(l, root, "version", &text) || string_member(l, root, "engine_kind", &text))
+    if (string_member(l, root, "version", &text) || load_engine_kind(l, root))
         return -1;
     if (get(l, root, "fpmath_mode", &mode) || get(l, root, "fpmath_mode_apply_to_int", &apply))
         return -1;
-    if (mode && json_string(&l->doc, mode, &text))
+    if (mode.at && json_string(&l->doc, &mode, &text))
         return -1;
-    if (mode && !sinter_fpmath_mode_parse(text, &l->model->mode))
-        return json_expected(&l->doc, mode, "an fpmath mode");
-    if (apply && json_bool(&l->doc, apply, &l->model->apply_to_int))
+    if (mode.at && !sinter_fpmath_mode_parse(text, &l->model->mode))
+        return json_expected(&l->doc, &mode, "an fpmath mode");
+    if (apply.at && json_bool(&l->doc, &apply, &l->model->apply_to_int))
         return -1;
     return load_ports(l, root, "input_ports", &l->model->n_in_ports, &l->model->in_ports) ||
                    load_ports(l, root, "output_ports", &l->model->n_out_ports, &l->model->out_ports)
@@ -388,26 +440,70 @@ static int load_header(loader_t *l, const json_node_t *root)
                : 0;
 }
 
+/* Listed ports that the graph does not have are ignored, and the user is told so. */
+static int check_ports(loader_t *l, const char *key, bool inputs)
+{
+    enum { MOST_WARNINGS = 6 };
+    size_t ignored = 0;
+    json_node_t list, c;
+    char text[160];
+    uint64_t id;
+
+    if (get(l, &l->doc.root, key, &list))
+        return -1;
+    if (!list.at)
+        return 0;
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c)) {
+        const model_tensor_t *t;
+
+        if (json_u64(&l->doc, &c, &id))
+            return -1;
+        t = model_find(l->model, id);
+        if ((t && t->is_input == inputs) || ignored++ >= MOST_WARNINGS)
+            continue;
+        snprintf(text, sizeof text, "%s names tensor %llu, which %s; the port is ignored", key,
+                 (unsigned long long)id,
+                 !t       ? "the graph does not have"
+                 : inputs ? "an op of the graph computes"
+                          : "no op of the graph computes");
+        if (warn(l, &c, text))
+            return -1;
+    }
+    if (ignored > MOST_WARNINGS) {
+        snprintf(text, sizeof text, "%s: %zu more ports are ignored", key, ignored - MOST_WARNINGS);
+        return warn(l, &list, text);
+    }
+    return 0;
+}
+
 static int load_root(loader_t *l)
 {
-    const json_node_t *root = l->doc.nodes, *list;
+    const json_node_t *root = &l->doc.root;
+    json_node_t list, c, member;
     line_counter_t counter = {0, 1};
     size_t i = 0;
 
-    if (!json_is_object(root))
+    if (!json_is_object(&l->doc, root))
         return json_expected(&l->doc, root, "an object");
     if (load_header(l, root) || need(l, root, "graph", &list))
         return -1;
-    if (!json_is_array(list))
-        return json_expected(&l->doc, list, "an array of ops");
-    l->model->n_ops = json_count(list);
+    if (!json_is_array(&l->doc, &list))
+        return json_expected(&l->doc, &list, "an array of ops");
+    /* Elements that are no ops are refused before there is memory for an op in place of each. */
+    for (bool more = json_first(&l->doc, &list, &c); more;
+         more = json_next(&l->doc, &c), l->model->n_ops++)
+        if (!json_is_object(&l->doc, &c) || need(l, &c, "kind", &member))
+            return json_expected(&l->doc, &c, "an op object");
     l->model->ops = take(l, l->model->n_ops, sizeof *l->model->ops);
     if (!l->model->ops)
         return -1;
-    for (const json_node_t *c = json_first(list); c; c = json_next(list, c), i++)
-        if (load_op(l, c, i, &counter, &l->model->ops[i]))
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), i++)
+        if (load_op(l, &c, i, &counter, &l->model->ops[i]))
             return -1;
-    return model_index(l->model, l->err);
+    return model_index(l->model, l->err) || check_ports(l, "input_ports", true) ||
+                   check_ports(l, "output_ports", false)
+               ? -1
+               : 0;
 }
 
 int model_load_text(model_t *model, const char *file, const char *text, size_t size, gr_error_t *err)

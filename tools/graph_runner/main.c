@@ -3,8 +3,10 @@
 #include "check.h"
 #include "dtypes.h"
 #include "exec.h"
+#include "record.h"
 #include "report.h"
 #include "rewrite.h"
+#include "runs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -80,13 +82,14 @@ static int run_mode(gr_exec_t *x, gr_error_t *err)
     char mode = *x->opt->mode;
     int failed = gr_exec_compile(x, err);
 
+    gr_record_graph(x->record, x);
     if (mode == 'L' || x->opt->explain)
         gr_report_partitions(x, x->opt->explain);
     if (x->opt->mem && !failed)
         gr_report_memory(x);
     if (failed || mode == 'L')
         return failed;
-    if (gr_exec_inputs(x, err) || gr_exec_run(x, err))
+    if (gr_exec_inputs(x, err) || gr_run_all(x, err))
         return -1;
     failed = (mode == 'C' && gr_check(x, err)) || (mode == 'P' && gr_bench(x, err));
     if (x->opt->mem)
@@ -96,28 +99,47 @@ static int run_mode(gr_exec_t *x, gr_error_t *err)
     return failed ? -1 : 0;
 }
 
-static int run_model(model_t *model, const gr_options_t *opt, gr_error_t *err)
+static int run_model(model_t *model, const gr_options_t *opt, gr_record_t *record, gr_error_t *err)
 {
     gr_exec_t x;
     int failed = gr_exec_open(&x, model, opt, err);
 
+    x.record = record;
     if (!failed && opt->dot)
         failed = gr_write_dot(&x, opt->dot, err);
     if (!failed) {
         check_count(&x, err); /* a wrong count fails the case, but the rest is still worth seeing */
         failed = run_mode(&x, err);
+        gr_record_memory(record, &x);
     }
     gr_exec_close(&x);
     return failed || err->text[0] ? -1 : 0;
 }
 
-static int verdict(int result, const gr_options_t *opt, double seconds, const char *message)
+/* record: NULL, or what --json prints. */
+static int verdict(int result, const gr_options_t *opt, gr_record_t *record, double seconds,
+                   const char *message)
 {
-    printf("%s (%.2f s): ", result == PASSED ? "PASSED" : result == FAILED ? "FAILED" : "SKIPPED", seconds);
-    gr_options_print(opt);
-    putchar('\n');
-    if (result != PASSED)
-        printf("    %s\n", message);
+    const char *const words[] = {"PASSED", "FAILED", "SKIPPED"};
+    const int at = result == PASSED ? 0 : result == FAILED ? 1 : 2;
+
+    if (record) {
+        char *text =
+            gr_record_text(record, opt, words[at], seconds, result == PASSED ? NULL : message);
+
+        if (!text)
+            result = FAILED;
+        puts(text ? text
+                  : "{\"schema\":1,\"verdict\":\"FAILED\",\"message\":\"out of memory for this "
+                    "document\"}");
+        gr_free(text);
+    } else {
+        printf("%s (%.2f s): ", words[at], seconds);
+        gr_options_print(stdout, opt);
+        putchar('\n');
+        if (result != PASSED)
+            printf("    %s\n", message);
+    }
     fflush(stdout);
     return result;
 }
@@ -128,19 +150,29 @@ static int run_case(gr_options_t *opt, const char *folder)
     gr_arena_t arena = {0};
     gr_error_t err = {0};
     model_t model = {0};
+    gr_record_t record = {0}, *json = opt->json ? &record : NULL;
     char path[4096];
     double start = gr_seconds();
     int result = FAILED;
+
+    gr_print_mute(opt->json);
+    if (json)
+        gr_record_open(json);
 
     if (!opt->case_file)
         gr_fail(&err, "expected --case=FILE, see --help");
     else if (find_case(opt, folder, &arena, path, sizeof path)) {
         result = is_outside(opt->case_file) ? SKIPPED : FAILED;
         gr_fail(&err, "%s: not found", opt->case_file);
-    } else if (!model_load_file(&model, path, &err) && !gr_rewrite(&model, opt, &err) && !run_model(&model, opt, &err))
+    } else if (!model_load_file(&model, path, &err) && !gr_rewrite(&model, opt, &err) &&
+               !run_model(&model, opt, json, &err))
         result = PASSED;
+    for (size_t i = 0; i < model.n_warnings; i++)
+        gr_progress("%s", model.warnings[i]);
+    gr_record_warnings(json, &model);
     model_free(&model);
-    result = verdict(result, opt, gr_seconds() - start, err.text);
+    result = verdict(result, opt, json, gr_seconds() - start, err.text);
+    gr_record_close(&record);
     gr_arena_free(&arena);
     return result;
 }
@@ -164,7 +196,8 @@ static int run_line(const gr_options_t *defaults, char *line, const char *folder
 {
     gr_options_t opt = *defaults;
     gr_error_t err = {0};
-    char *words[MAX_WORDS];
+    gr_record_t record;
+    char *words[MAX_WORDS], message[sizeof err.text + 32];
     int n = split(line, words), skip = n && !strcmp(words[0], "graph_runner");
 
     if (n == 0)
@@ -172,7 +205,15 @@ static int run_line(const gr_options_t *defaults, char *line, const char *folder
     opt.batch = NULL;
     if (!gr_options_parse(&opt, n - skip, words + skip, &err) && !opt.batch)
         return run_case(&opt, folder);
-    printf("FAILED: line %d: %s\n", number, err.text[0] ? err.text : "a list inside a list");
+    snprintf(message, sizeof message, "line %d: %s", number,
+             err.text[0] ? err.text : "a list inside a list");
+    if (opt.json) {
+        gr_record_open(&record);
+        verdict(FAILED, &opt, &record, 0, message);
+        gr_record_close(&record);
+    } else {
+        printf("FAILED: %s\n", message);
+    }
     return FAILED;
 }
 
@@ -195,7 +236,8 @@ static int run_batch(const gr_options_t *defaults)
             counts[result == PASSED ? 0 : result == FAILED ? 1 : 2]++;
     }
     fclose(f);
-    printf("%d passed, %d failed, %d skipped\n", counts[0], counts[1], counts[2]);
+    fprintf(defaults->json ? stderr : stdout, "%d passed, %d failed, %d skipped\n", counts[0],
+            counts[1], counts[2]);
     if (counts[1])
         return FAILED;
     return counts[0] == 0 && counts[2] ? SKIPPED : PASSED;

@@ -28,7 +28,7 @@ typedef struct model_use {
     int output;
 } model_use_t;
 
-enum { MODEL_NONE = -1 };
+enum { MODEL_NONE = -1, MODEL_MAX_WARNINGS = 16 };
 
 /* A tensor id with all its places: uses[first .. first + n), producers first, then by op. */
 typedef struct model_tensor {
@@ -50,6 +50,9 @@ typedef struct model {
     model_op_t **by_id;
     size_t n_in_ports, n_out_ports;
     uint64_t *in_ports, *out_ports; /* as given */
+    size_t n_warnings;
+    const char *warnings[MODEL_MAX_WARNINGS]; /* "file:line:col: ..." about what was accepted and
+                                                 has no effect */
 } model_t;
 
 /* JSON text to a model. file is used in messages and copied. Free the model also after a failure. */

@@ -6,6 +6,7 @@
 const gr_options_t gr_default_options = {
     .mode = "C",
     .seed = 1,
+    .runs = 1,
     .expected_n_partitions = -1,
     .min_time = 0.5,
     .max_ambiguous = 1,
@@ -30,6 +31,10 @@ static const option_t options[] = {
     {"in-shapes", STR, AT(in_shapes), "ID:DIMS[*STRIDES]+...",
      "new dims of graph inputs: 0:4x16x32x256, strides as 64x4x1 or a dim order as abdc; without strides the order of the JSON's strides\n"
      "is kept where the rank is the same. Tensors computed from it get their shapes inferred anew"},
+    {"dynamic", STR, AT(dynamic), "ID:DIMS+...",
+     "dims of graph inputs that stay unknown until execute: 0:1x8x?x128, with '?' for an unknown dim "
+     "and the others\nas they are. Build, partition and compile do not see the unknown dims; execute "
+     "gets the real ones of the JSON\nor --in-shapes"},
     {"mb", INT, AT(mb), "N",
      "new batch: the leading dim of every input that shares rank and leading dim with the first one, and of reshapes to it"},
     {"dt", STR, AT(dt), "[ID:]TYPE+...",
@@ -43,6 +48,11 @@ static const option_t options[] = {
     {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA", "generic, avx2, avx512, avx512_vnni: use no more than that"},
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
     {"in", STR, AT(in), "ID:FILE+...", "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE instead of a file: in every element"},
+    {"runs", INT, AT(runs), "N",
+     "modes C, P, X: run the graph N times before anything is checked or measured (default 1)"},
+    {"same-bits", FLAG, AT(same_bits), NULL,
+     "with --runs: fail unless every tensor that a partition writes has the same bits in each run; "
+     "the message names tensor and element"},
     {"repeat", INT, AT(repeat), "N", "mode P: exactly N timed runs; 0 (default): by --min-time"},
     {"min-time", REAL, AT(min_time), "SECONDS", "mode P: time to spend on each partition (default 0.5)"},
     {"cold-cache", FLAG, AT(cold_cache), NULL, "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
@@ -53,10 +63,18 @@ static const option_t options[] = {
      "mode C: fail if more than this share of an output's elements of 8 bits or less differ from the rounding of the oracle's value, even where\n"
      "its error bound reaches over a boundary of rounding, which makes both neighbours right"},
     {"explain", FLAG, AT(explain), NULL, "print why partitions and kernels were chosen"},
+    {"json", FLAG, AT(json), NULL,
+     "print one JSON document for each case, on a line of its own, instead of text: graph, partitions, "
+     "kernels, reasons,\nin mode C the verdict of each output, in mode P the measured figures. "
+     "tests/README.md lists its members"},
     {"verbose", STR, AT(verbose), "WORDS", "the library's own messages: error,dispatch,compile,exec,all"},
     {"dump-after", STR, AT(dump_after), "PASS", "let the library print the graph after a pass"},
     {"dump-graph", STR, AT(dump_graph), "FILE", "write the graph as the library dumps it"},
-    {"dump-tensors", STR, AT(dump_tensors), "DIR", "write all tensors as .npy; types that NumPy lacks as raw bytes with a .json note"},
+    {"dump-tensors", STR, AT(dump_tensors), "DIR",
+     "write the graph's inputs and outputs as .npy; types that NumPy lacks as raw bytes with a "
+     ".json note"},
+    {"dump-tensor-ids", STR, AT(dump_tensor_ids), "ID+ID...",
+     "with --dump-tensors: write these tensors instead; all: every tensor that is in memory"},
     {"dot", STR, AT(dot), "FILE", "write ops and partitions for Graphviz"},
     {"list-ops", FLAG, AT(list_ops), NULL, "list the op kinds"},
     {"list-kernels", FLAG, AT(list_kernels), NULL, "list the library's kernels"},
@@ -111,6 +129,12 @@ static int check(const gr_options_t *opt, gr_error_t *err)
         return gr_fail(err, "--threads: expected 0 to 4096");
     if (opt->mb < 0 || opt->repeat < 0 || opt->repeat > 1000000 || opt->max_scratch < 0)
         return gr_fail(err, "--mb, --repeat, --max-scratch-per-thread: expected 0 or more");
+    if (opt->runs < 1 || opt->runs > 1000000)
+        return gr_fail(err, "--runs: expected 1 to 1000000");
+    if (opt->same_bits && opt->runs < 2)
+        return gr_fail(err, "--same-bits: expected --runs=N with N of at least 2");
+    if (opt->dump_tensor_ids && !opt->dump_tensors)
+        return gr_fail(err, "--dump-tensor-ids: expected --dump-tensors=DIR as well");
     return 0;
 }
 
@@ -158,35 +182,35 @@ static int differs(const gr_options_t *opt, const option_t *o)
 }
 
 /* Single quotes where a shell would take a character for its own. */
-static void print_quoted(const char *text)
+static void print_quoted(FILE *f, const char *text)
 {
     if (!strpbrk(text, " \t*$&;|<>()?[]~#\"\\`!")) {
-        fputs(text, stdout);
+        fputs(text, f);
         return;
     }
-    putchar('\'');
+    fputc('\'', f);
     for (; *text; text++)
         if (*text == '\'')
-            fputs("'\\''", stdout);
+            fputs("'\\''", f);
         else
-            putchar(*text);
-    putchar('\'');
+            fputc(*text, f);
+    fputc('\'', f);
 }
 
-void gr_options_print(const gr_options_t *opt)
+void gr_options_print(FILE *f, const gr_options_t *opt)
 {
-    fputs("graph_runner", stdout);
+    fputs("graph_runner", f);
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const void *field = (const char *)opt + options[i].offset;
 
         if (!differs(opt, &options[i]) || options[i].offset == offsetof(gr_options_t, batch))
             continue;
-        printf(" --%s%s", options[i].name, options[i].kind == FLAG ? "" : "=");
+        fprintf(f, " --%s%s", options[i].name, options[i].kind == FLAG ? "" : "=");
         if (options[i].kind == STR)
-            print_quoted(*(const char *const *)field);
+            print_quoted(f, *(const char *const *)field);
         else if (options[i].kind == INT)
-            printf("%lld", (long long)*(const int64_t *)field);
+            fprintf(f, "%lld", (long long)*(const int64_t *)field);
         else if (options[i].kind == REAL)
-            printf("%g", *(const double *)field);
+            fprintf(f, "%g", *(const double *)field);
     }
 }

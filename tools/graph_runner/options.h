@@ -4,13 +4,16 @@
 
 #include "base.h"
 
+#include <stdio.h>
+
 typedef struct gr_options {
     const char *mode, *case_file, *batch;
-    const char *in_shapes, *dt, *op_attrs, *attr_fpmath, *partition_fpmath, *in;
-    int64_t mb, seed, threads, expected_n_partitions, max_scratch, repeat, constant_cache;
+    const char *in_shapes, *dynamic, *dt, *op_attrs, *attr_fpmath, *partition_fpmath, *in;
+    int64_t mb, seed, threads, expected_n_partitions, max_scratch, runs, repeat, constant_cache;
     double min_time, max_ambiguous;
-    int no_fuse, cold_cache, explain, mem;
-    const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dot, *describe_dtype;
+    int no_fuse, same_bits, cold_cache, explain, json, mem;
+    const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dump_tensor_ids,
+        *dot, *describe_dtype;
     int list_ops, list_kernels, help;
 } gr_options_t;
 
@@ -20,6 +23,6 @@ extern const gr_options_t gr_default_options;
 int gr_options_parse(gr_options_t *opt, int argc, char *const *argv, gr_error_t *err);
 void gr_options_help(void);
 /* The command line of opt on one line, without newline. */
-void gr_options_print(const gr_options_t *opt);
+void gr_options_print(FILE *f, const gr_options_t *opt);
 
 #endif

@@ -9,7 +9,7 @@ static void print_indented(const char *text, int indent)
     while (*text) {
         size_t n = strcspn(text, "\n");
 
-        printf("%*s%.*s\n", indent, "", (int)n, text);
+        gr_print("%*s%.*s\n", indent, "", (int)n, text);
         text += n + (text[n] == '\n');
     }
 }
@@ -18,19 +18,22 @@ static void print_port(const char *what, const sinter_logical_tensor_t *lt)
 {
     char text[256];
 
-    printf("        %-6s %llu %s\n", what, (unsigned long long)lt->id, gr_lt_text(lt, text, sizeof text));
+    gr_print("        %-6s %llu %s\n", what, (unsigned long long)lt->id,
+             gr_lt_text(lt, text, sizeof text));
 }
 
 static void print_partition(const gr_exec_t *x, const gr_part_t *p, int explain)
 {
     const char *text;
 
-    printf("    partition %zu %s: %zu ops, fpmath %s%s%s\n", p->id, p->pattern, p->n_ops, sinter_fpmath_mode_name(p->mode),
-           p->apply_to_int ? " on integers too" : "", p->supported ? "" : ", not supported");
+    gr_print("    partition %zu %s: %zu ops, fpmath %s%s%s\n", p->id, p->pattern, p->n_ops,
+             sinter_fpmath_mode_name(p->mode), p->apply_to_int ? " on integers too" : "",
+             p->supported ? "" : ", not supported");
     for (size_t i = 0; i < p->n_ops; i++) {
         const model_op_t *op = model_find_op(x->model, p->ops[i]);
 
-        printf("        op     %llu %s\n", (unsigned long long)p->ops[i], op ? sinter_op_kind_name(op->kind) : "?");
+        gr_print("        op     %llu %s\n", (unsigned long long)p->ops[i],
+                 op ? sinter_op_kind_name(op->kind) : "?");
     }
     for (size_t i = 0; i < p->n_in; i++)
         print_port("input", &p->in[i]);
@@ -44,16 +47,25 @@ static void print_partition(const gr_exec_t *x, const gr_part_t *p, int explain)
 
 void gr_report_partitions(const gr_exec_t *x, int explain)
 {
-    printf("    %zu ops in %zu partitions\n", x->model->n_ops, x->n_parts);
+    gr_print("    %zu ops in %zu partitions\n", x->model->n_ops, x->n_parts);
     for (size_t i = 0; i < x->n_parts; i++)
         print_partition(x, &x->parts[i], explain);
 }
 
 void gr_report_memory(const gr_exec_t *x)
 {
-    for (size_t i = 0; i < x->n_parts; i++)
-        printf("    partition %zu %s: scratch %zu bytes, of which %zu for each of %d threads\n", x->parts[i].id, x->parts[i].pattern,
-               x->parts[i].scratch, x->parts[i].scratch_per_thread, x->threads);
+    for (size_t i = 0; i < x->n_parts; i++) {
+        const gr_part_t *p = &x->parts[i];
+
+        if (p->dynamic && p->scratch == 0) {
+            gr_print(
+                "    partition %zu %s: scratch depends on dims that are unknown until execute\n",
+                p->id, p->pattern);
+            continue;
+        }
+        gr_print("    partition %zu %s: scratch %zu bytes, of which %zu for each of %d threads\n",
+                 p->id, p->pattern, p->scratch, p->scratch_per_thread, x->threads);
+    }
 }
 
 void gr_report_constants(const gr_exec_t *x)
@@ -61,8 +73,10 @@ void gr_report_constants(const gr_exec_t *x)
     sinter_constant_cache_stats_t s = {.size = sizeof s};
 
     if (!sinter_engine_get_constant_cache_stats(x->engine, &s))
-        printf("    constant cache: %zu tensors in %zu bytes, %llu packed, %llu found again, %llu without room, %llu evicted\n", s.entries, s.bytes,
-               (unsigned long long)s.packed, (unsigned long long)s.hits, (unsigned long long)s.refused, (unsigned long long)s.evicted);
+        gr_print("    constant cache: %zu tensors in %zu bytes, %llu packed, %llu found again, "
+                 "%llu without room, %llu evicted\n",
+                 s.entries, s.bytes, (unsigned long long)s.packed, (unsigned long long)s.hits,
+                 (unsigned long long)s.refused, (unsigned long long)s.evicted);
 }
 
 /* ---- Graphviz ------------------------------------------------------------------------------------------------------------------- */
@@ -86,8 +100,7 @@ static void dot_tensor(FILE *f, const gr_exec_t *x, const model_tensor_t *t)
     sinter_logical_tensor_t lt;
     char text[256], from[32];
 
-    if (sinter_graph_query_logical_tensor(x->graph, t->id, &lt))
-        lt = *model_lt(m, t);
+    gr_exec_lt(x, t->id, &lt);
     gr_lt_text(&lt, text, sizeof text);
     snprintf(from, sizeof from, "t%llu", id);
     if (t->is_input || t->is_output)

@@ -157,6 +157,76 @@ static int rewrite_shapes(model_t *model, const char *p, gr_error_t *err)
     }
 }
 
+/* "1x?x128" onto lt: '?' makes a dim unknown, a number must be the dim. -1 if the text is no such
+ * list. *wrong: the first dim that differs, or the number of dims where they are more or fewer,
+ * else -1. */
+static int parse_unknown_dims(const char **p, sinter_logical_tensor_t *lt, int *wrong)
+{
+    int n = 0, unknown = 0;
+
+    *wrong = -1;
+    for (;; ++*p, n++) {
+        int64_t dim = SINTER_UNKNOWN_DIM;
+
+        if (**p == '?') {
+            ++*p;
+            unknown++;
+        } else if (gr_parse_s64(p, &dim) || dim < 0) {
+            return -1;
+        }
+        if (n < lt->ndims && dim == SINTER_UNKNOWN_DIM) {
+            lt->dims[n] = dim;
+        } else if (*wrong < 0 && (n >= lt->ndims || lt->dims[n] != dim)) {
+            *wrong = n;
+        }
+        if (**p != 'x') {
+            break;
+        }
+    }
+    if (*wrong < 0 && n + 1 < lt->ndims) {
+        *wrong = n + 1;
+    }
+    lt->layout_type = sinter_layout_type_any;
+    return unknown ? 0 : -1;
+}
+
+int gr_rewrite_dynamic(model_t *model, const char *p, gr_error_t *err)
+{
+    for (;; p++) {
+        const char *start = p;
+        sinter_logical_tensor_t lt;
+        model_tensor_t *t = NULL;
+        char text[256];
+        int wrong;
+
+        if (parse_input_id(model, &p, "dynamic", &t, err) || !t) {
+            return -1;
+        }
+        if (!t->is_input) {
+            return gr_fail(err, "--dynamic: tensor %llu is computed by the graph",
+                           (unsigned long long)t->id);
+        }
+        lt = *model_lt(model, t);
+        gr_lt_text(&lt, text, sizeof text);
+        if (parse_unknown_dims(&p, &lt, &wrong) || (*p && *p != '+')) {
+            return gr_fail(err,
+                           "--dynamic: expected ID:DIMS with a '?' for each unknown dim at \"%s\"",
+                           start);
+        }
+        if (wrong >= 0) {
+            return gr_fail(err, "--dynamic: tensor %llu is %s, which differs at dim %d from \"%s\"",
+                           (unsigned long long)t->id, text, wrong, start);
+        }
+        set_everywhere(model, t, &lt);
+        if (forget_downstream(model, t->id, err)) {
+            return -1;
+        }
+        if (!*p) {
+            return 0;
+        }
+    }
+}
+
 /* ---- batch ---------------------------------------------------------------------------------------------------------------------- */
 
 static const sinter_logical_tensor_t *first_input(const model_t *model)

@@ -9,6 +9,10 @@
 /* All rewriting options, in the order: batch, shapes, data types, op attributes, graph fpmath mode. */
 int gr_rewrite(model_t *model, const gr_options_t *opt, gr_error_t *err);
 
+/* --dynamic: makes dims of graph inputs unknown, and forgets the shapes that are computed from
+ * them. */
+int gr_rewrite_dynamic(model_t *model, const char *text, gr_error_t *err);
+
 /* "MODE[:true|:false]" */
 int gr_parse_fpmath(const char **p, sinter_fpmath_mode_t *mode, int *apply_to_int);
 

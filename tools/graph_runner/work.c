@@ -40,8 +40,11 @@ double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
     sinter_logical_tensor_t a, c;
     int64_t k;
 
-    if (op->kind != sinter_op_matmul || sinter_graph_query_logical_tensor(x->graph, op->inputs[0].id, &a) ||
-        sinter_graph_query_logical_tensor(x->graph, op->outputs[0].id, &c) || a.ndims < 1 || c.ndims < 0)
+    if (op->kind != sinter_op_matmul || op->n_inputs < 1 || op->n_outputs < 1)
+        return 0;
+    gr_exec_lt(x, op->inputs[0].id, &a);
+    gr_exec_lt(x, op->outputs[0].id, &c);
+    if (a.ndims < 1 || c.ndims < 0)
         return 0;
     k = transpose && transpose->b && a.ndims > 1 ? a.dims[a.ndims - 2] : a.dims[a.ndims - 1];
     return k > 0 && gr_elements(&c) > 0 ? 2.0 * (double)gr_elements(&c) * (double)k : 0;
@@ -182,7 +185,8 @@ static int count_seen(const gr_exec_t *x, const model_op_t *softmax, const model
     int failed;
 
     *seen = (seen_t){1, 1};
-    if (n == 0 || sinter_graph_query_logical_tensor(x->graph, softmax->inputs[0].id, &lt) || lt.ndims < 2 || gr_elements(&lt) <= 0)
+    gr_exec_lt(x, softmax->inputs[0].id, &lt);
+    if (n == 0 || lt.ndims < 2 || gr_elements(&lt) <= 0)
         return 0;
     s.ndims = lt.ndims;
     s.s = lt.dims[lt.ndims - 2];
@@ -217,7 +221,9 @@ static double bytes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t i
         size_t bytes = 0;
 
         if (part->in[i].id == id)
-            return sinter_logical_tensor_get_bytes(&part->in[i], &bytes) ? 0 : (double)bytes;
+            return sinter_logical_tensor_get_bytes(gr_exec_port(x, &part->in[i]), &bytes)
+                       ? 0
+                       : (double)bytes;
     }
     for (size_t i = 0; op && moves_data(op->kind) && i < op->n_inputs; i++)
         sum += bytes_behind(x, part, op->inputs[i].id);
@@ -269,7 +275,8 @@ int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_
     for (size_t i = 0; i < part->n_in + part->n_out; i++) {
         size_t bytes = 0;
 
-        sinter_logical_tensor_get_bytes(i < part->n_in ? &part->in[i] : &part->out[i - part->n_in], &bytes);
+        sinter_logical_tensor_get_bytes(
+            gr_exec_port(x, i < part->n_in ? &part->in[i] : &part->out[i - part->n_in]), &bytes);
         work->bytes += (double)bytes;
     }
     for (size_t i = 0; i < part->n_ops; i++) {

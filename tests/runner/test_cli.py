@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""graph_runner as a program: what it prints in each mode, the options of its runs, its warnings.
+
+test_cli.py GRAPH_RUNNER"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+RUNNER = os.path.abspath(sys.argv.pop(1))
+SDPA = os.path.join(ROOT, "models", "patterns", "sdpa-int4-kv.json")
+# Every dim of SDPA that follows from the number of tokens, 9.
+UNKNOWN_TOKENS = "1:1x3x16x?+2:1x3x2x?+3:1x3x2x?+8:1x1x5x?+11:1x3x?x16+12:1x3x?x2+13:1x3x?x2"
+NEW_OPTIONS = ("--runs", "--same-bits", "--dynamic", "--json", "--dump-tensor-ids")
+
+
+# AddressSanitizer would end the process where malloc refuses.
+ENVIRONMENT = os.environ | {
+    "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":allocator_may_return_null=1"
+}
+
+
+def run(*arguments):
+    return subprocess.run(
+        [RUNNER, *arguments], capture_output=True, text=True, check=False, env=ENVIRONMENT
+    )
+
+
+def document(*arguments, status=0):
+    """The only line of stdout, as JSON."""
+    done = run(*arguments, "--json")
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, lines
+    return json.loads(lines[0])
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.folder = self.scratch.name
+
+    def tearDown(self):
+        self.scratch.cleanup()
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_help_and_documents(self):
+        help_text = run("--help").stdout
+        texts = {"--help": help_text}
+        for name in ("README.md", "tests/README.md"):
+            with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+                texts[name] = file.read()
+        for name, text in texts.items():
+            for option in NEW_OPTIONS:
+                self.assertTrue(option in text, f"{option} is not in {name}")
+
+    def test_explain(self):
+        found = document("--mode=L", f"--case={SDPA}")
+        self.assertEqual(
+            (found["schema"], found["verdict"], found["mode"], found["message"]),
+            (1, "PASSED", "L", None),
+        )
+        self.assertIn("--mode=L", found["command"])
+        self.assertEqual(
+            (found["graph"]["ops"], found["graph"]["fpmath_mode"], found["graph"]["apply_to_int"]),
+            (7, "f16", True),
+        )
+        self.assertEqual(
+            [port["id"] for port in found["graph"]["inputs"]], [0, 1, 2, 3, 6, 8, 11, 12, 13]
+        )
+        (part,) = found["partitions"]
+        self.assertEqual(
+            (part["id"], part["pattern"], part["supported"], part["compiled"], part["reason"]),
+            (0, "sdpa", True, True, None),
+        )
+        self.assertEqual(
+            [(op["id"], op["kind"], op["role"]) for op in part["ops"]],
+            [
+                (0, "DynamicDequantize", "k_pre"),
+                (1, "MatMul", "qk"),
+                (2, "Divide", "score"),
+                (3, "Add", "score"),
+                (4, "SoftMax", "softmax"),
+                (5, "DynamicDequantize", "v_pre"),
+                (6, "MatMul", "pv"),
+            ],
+        )
+        (key,) = [port for port in part["inputs"] if port["id"] == 1]
+        self.assertEqual(
+            (key["data_type"], key["dims"], key["strides"]),
+            ("s4", [1, 3, 16, 9], [432, 144, 1, 16]),
+        )
+        kernels = {
+            name for name in run("--list-kernels").stdout.split() if name.startswith("attention")
+        }
+        self.assertEqual(len(part["steps"]), 1)
+        self.assertIn(part["steps"][0]["kernel"], kernels)
+        self.assertGreater(part["scratch_bytes"], 0)
+        # The same lines as the text has.
+        text = run("--mode=L", "--explain", f"--case={SDPA}").stdout
+        for line in part["explain"] + part["report"]:
+            self.assertIn(line, text)
+        for refused in part["refused_kernels"]:
+            self.assertIn(f"{refused['kernel']} refused: {refused['reason']}", text)
+
+    def test_refused_patterns(self):
+        """Of graphs that only look like a pattern, the document says why it refused them."""
+        refused = 0
+        for path in glob.glob(os.path.join(ROOT, "models", "patterns", "sdpa*.nomatch.json")):
+            text = run("--mode=L", "--explain", f"--case={path}").stdout
+            for part in document("--mode=L", f"--case={path}")["partitions"]:
+                for item in part["refused_patterns"]:
+                    refused += 1
+                    self.assertIn(
+                        f"  refused {item['pattern']} at {item['at']}: {item['reason']}", text
+                    )
+        self.assertGreater(refused, 0)
+
+    def test_not_supported(self):
+        graph = {
+            "graph": [
+                {
+                    "id": 0,
+                    "kind": "Concat",
+                    "attrs": {"axis": {"type": "s64", "value": 0}},
+                    "inputs": [
+                        {"id": 0, "dtype": "f32", "shape": [2]},
+                        {"id": 1, "dtype": "f32", "shape": [2]},
+                    ],
+                    "outputs": [{"id": 2, "dtype": "f32", "shape": [4]}],
+                }
+            ]
+        }
+        found = document(
+            "--mode=L", "--case=" + self.write("concat.json", json.dumps(graph)), status=1
+        )
+        (part,) = found["partitions"]
+        self.assertEqual(
+            (found["verdict"], part["supported"], part["compiled"], part["steps"]),
+            ("FAILED", False, False, []),
+        )
+        self.assertTrue(part["reason"])
+        self.assertIn(part["reason"], found["message"])
+
+    def test_correctness(self):
+        found = document("--mode=C", f"--case={SDPA}", "--runs=3", "--same-bits")
+        self.assertEqual(
+            (found["runs"]["count"], found["runs"]["same_bits"], found["runs"]["tensors"]),
+            (3, True, 1),
+        )
+        (output,) = found["outputs"]
+        self.assertEqual(
+            (output["id"], output["data_type"], output["dims"], output["elements"]),
+            (15, "f16", [1, 3, 5, 16], 240),
+        )
+        self.assertTrue(
+            output["passed"]
+            and output["out_of_tolerance"] == 0
+            and 0 <= output["worst_error_over_tolerance"] <= 1
+        )
+        failed = document("--mode=C", f"--case={SDPA}", "--expected-n-partitions=9", status=1)
+        self.assertEqual(failed["verdict"], "FAILED")
+        self.assertIn("expected 9 partitions, got 1: sdpa", failed["message"])
+
+    def test_verdict_of_outputs(self):
+        """With --max-ambiguous=0 an output passes if all of its codes are the rounded values."""
+        path = os.path.join(ROOT, "models", "patterns", "sdpa-dynamic-quantize.json")
+        options = (f"--case={path}", "--attr-fpmath=bf16:true", "--max-ambiguous=0", "--json")
+        done = run("--mode=C", *options)
+        found = json.loads(done.stdout)
+        self.assertEqual([output["id"] for output in found["outputs"]], [8, 9])
+        right = [output["not_the_rounded_value"] == 0 for output in found["outputs"]]
+        self.assertEqual([output["passed"] for output in found["outputs"]], right)
+        self.assertEqual(found["verdict"], "PASSED" if all(right) else "FAILED")
+        self.assertEqual(done.returncode, 0 if all(right) else 1)
+
+    def test_performance(self):
+        found = document("--mode=P", f"--case={SDPA}", "--no-fuse", "--repeat=3")
+        parts = found["partitions"]
+        self.assertEqual(len(parts), 7)
+        for part in parts:
+            figures = part["performance"]
+            self.assertEqual(figures["runs"], 3)
+            self.assertTrue(0 < figures["min"]["us"] <= figures["median"]["us"])
+            fraction = "of_fma_peak" if part["ops"][0]["kind"] == "MatMul" else "of_copy_bandwidth"
+            self.assertGreater(figures["median"][fraction], 0)
+        for which in ("min", "median"):
+            together = sum(part["performance"][which]["us"] for part in parts)
+            self.assertAlmostEqual(
+                found["performance"][which]["us"], together, delta=1e-6 * together
+            )
+        self.assertEqual(parts[1]["performance"]["flops"], 2 * 3 * 5 * 16 * 9)
+        self.assertGreater(found["limits"]["read_bytes_per_second"], 0)
+
+    def test_batch(self):
+        """One document a line, in the order of the list; the count is not among them."""
+        self.write(
+            "x.list",
+            f"--mode=X --case={SDPA}\n--no-such-option\n"
+            f"--mode=L --case={SDPA}\n--case=nowhere.json\n",
+        )
+        done = run("--json", "--batch=" + os.path.join(self.folder, "x.list"))
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(
+            [(d["verdict"], d["mode"]) for d in found],
+            [("PASSED", "X"), ("FAILED", "C"), ("PASSED", "L"), ("FAILED", "C")],
+        )
+        self.assertIn("line 2: --no-such-option", found[1]["message"])
+        self.assertIn("2 passed, 2 failed, 0 skipped", done.stderr)
+        self.assertEqual(done.returncode, 1)
+
+    def test_dynamic(self):
+        found = document(
+            "--mode=C", f"--case={SDPA}", f"--dynamic={UNKNOWN_TOKENS}", "--runs=2", "--same-bits"
+        )
+        (part,) = found["partitions"]
+        (key,) = [port for port in part["inputs"] if port["id"] == 1]
+        self.assertEqual(key["dims"], [1, 3, 16, None])
+        self.assertNotIn("strides", key)
+        self.assertIn(f"--dynamic='{UNKNOWN_TOKENS}'", found["command"])
+        self.assertTrue(found["outputs"][0]["passed"] and part["scratch_bytes"] > 0)
+        measured = document(
+            "--mode=P", f"--case={SDPA}", f"--dynamic={UNKNOWN_TOKENS}", "--repeat=1"
+        )
+        self.assertEqual(measured["performance"]["flops"], 2 * 2 * 3 * 5 * 16 * 9)
+        wrong = run(f"--case={SDPA}", "--dynamic=1:1x3x17x?")
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn(
+            "--dynamic: tensor 1 is s4[1x3x16x9]*432x144x1x16, which differs at dim 2", wrong.stdout
+        )
+
+    def test_dump(self):
+        folder = os.path.join(self.folder, "dump")
+        self.assertEqual(
+            run("--mode=C", f"--case={SDPA}", f"--dump-tensors={folder}", "--no-fuse").returncode, 0
+        )
+        self.assertEqual(
+            sorted(name for name in os.listdir(folder) if name.endswith(".npy")),
+            sorted(["0.npy", "2.npy", "6.npy", "8.npy", "12.npy", "15.npy", "15.expected.npy"]),
+        )
+        os.rename(folder, folder + "-1")
+        self.assertEqual(
+            run(
+                "--mode=X",
+                f"--case={SDPA}",
+                f"--dump-tensors={folder}",
+                "--no-fuse",
+                "--dump-tensor-ids=5+9",
+            ).returncode,
+            0,
+        )
+        self.assertEqual(sorted(os.listdir(folder)), ["5.npy", "9.npy"])
+
+    def test_warnings(self):
+        with open(SDPA, encoding="utf-8") as file:
+            graph = json.load(file)
+        graph |= {"engine_kind": "gpu", "input_ports": [0, 77], "output_ports": [15]}
+        done = run("--mode=L", "--case=" + self.write("g.json", json.dumps(graph)))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn('warning: the graph was made for engine_kind "gpu"', done.stderr)
+        self.assertIn(
+            "input_ports names tensor 77, which the graph does not have; the port is ignored",
+            done.stderr,
+        )
+        self.assertNotIn("tensor 0", done.stderr)
+        found = document("--mode=L", "--case=" + os.path.join(self.folder, "g.json"))
+        self.assertEqual(len(found["warnings"]), 2)
+        graph["engine_kind"] = "npu"
+        refused = run("--mode=L", "--case=" + self.write("g.json", json.dumps(graph, indent=1)))
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(
+            refused.stdout,
+            r'g\.json:\d+:\d+: expected the engine_kind "cpu" or "gpu", found \'"npu"\'',
+        )
+
+    def test_too_large(self):
+        """A tensor that no machine has memory for is named."""
+        tensor = {"dtype": "f32", "shape": [1 << 20, 1 << 20, 1 << 10]}
+        graph = {
+            "graph": [
+                {
+                    "id": 0,
+                    "kind": "ReLU",
+                    "inputs": [{"id": 7} | tensor],
+                    "outputs": [{"id": 8} | tensor],
+                }
+            ]
+        }
+        failed = run("--mode=X", "--case=" + self.write("large.json", json.dumps(graph)))
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn(
+            "tensor 7 f32[1048576x1048576x1024]: out of memory for its 4503599627370496 bytes",
+            failed.stdout,
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

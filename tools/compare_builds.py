@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Compares the speed of two builds of graph_runner on each line of a list.
+
+Both builds run each line in mode P, in turn as old, new, new, old, so that a machine that gets
+slower or faster meanwhile favours neither. A line's ratio is the old median time over the new one:
+above 1 the new build is faster. Lines are those of --batch: options, and a case relative to the
+list's folder. An old build may lack --json: its text is read instead.
+
+Exit status: 0 if every line is at least --factor times as fast, 1 if one is slower or fails, 2 if
+there is nothing to compare.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+import quiet
+
+SKIPPED = 77
+MEDIAN = re.compile(r"^ +median +([\d.e+-]+) ms:", re.MULTILINE)
+VARIABLE = re.compile(r"^\$\{(\w+)(?::-([^}]*))?\}")
+
+
+class Failure(Exception):
+    """A run that has no time, with the reason."""
+
+
+class Skip(Exception):
+    """A line whose graph is not on this machine."""
+
+
+class Runner:
+    """One build of graph_runner."""
+
+    def __init__(self, name, path):
+        self.name, self.path = name, os.path.abspath(path)
+        try:
+            text = subprocess.run(
+                [self.path, "--help"], capture_output=True, text=True, check=True
+            ).stdout
+        except (OSError, subprocess.CalledProcessError) as error:
+            sys.exit(f"compare_builds: {path}: {error}")
+        self.has_json = "--json" in text
+
+    def microseconds(self, arguments):
+        """The median time of an execute of all partitions together."""
+        command = [self.path, *arguments, "--mode=P", *(["--json"] if self.has_json else [])]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode == SKIPPED:
+            raise Skip()
+        if run.returncode != 0:
+            raise Failure(f"{self.name} build, exit status {run.returncode}: {last_words(run)}")
+        return self.from_json(run.stdout) if self.has_json else self.from_text(run.stdout)
+
+    def from_json(self, text):
+        try:
+            return json.loads(text)["performance"]["median"]["us"]
+        except (ValueError, KeyError) as error:
+            raise Failure(f"{self.name} build: no time in its document ({error!r})") from error
+
+    def from_text(self, text):
+        """The last line of this form is that of the only partition, or of all together."""
+        found = MEDIAN.findall(text)
+        if not found:
+            raise Failure(f"{self.name} build: no time in its output")
+        return 1e3 * float(found[-1])
+
+
+def last_words(run):
+    lines = [line.strip() for line in (run.stdout + run.stderr).splitlines() if line.strip()]
+    return " | ".join(lines[-2:])
+
+
+def expand(path):
+    """A leading ${NAME} or ${NAME:-default}, as graph_runner replaces it."""
+    found = VARIABLE.match(path)
+    if not found:
+        return path
+    return (os.environ.get(found[1]) or found[2] or "") + path[found.end() :]
+
+
+def find_case(word, folder):
+    """--case=FILE with a FILE that does not depend on the working directory."""
+    path = expand(word.removeprefix("--case="))
+    for place in (path, os.path.join(folder, path)):
+        if os.access(place, os.R_OK):
+            return "--case=" + os.path.abspath(place)
+    return word
+
+
+def read_list(path):
+    """[(line as it stands, its arguments)]"""
+    folder, lines = os.path.dirname(os.path.abspath(path)), []
+    with open(path, encoding="utf-8") as file:
+        for text in file:
+            words = text.split("#")[0].split()
+            if words and words[0] == "graph_runner":
+                words = words[1:]
+            if words:
+                lines.append(
+                    (
+                        " ".join(words),
+                        [find_case(w, folder) if w.startswith("--case=") else w for w in words],
+                    )
+                )
+    return lines
+
+
+def measure(old, new, arguments, rounds, tell):
+    """The median microseconds of the old build and of the new one."""
+    times = {old: [], new: []}
+    for turn in range(rounds):
+        tell(f"round {turn + 1} of {rounds}")
+        for runner in (old, new, new, old):
+            times[runner].append(runner.microseconds(arguments))
+    return statistics.median(times[old]), statistics.median(times[new])
+
+
+def compare(options, old, new, lines):
+    """Prints a line for each; returns the ratios, and how many lines are slower or failed."""
+    extra = [f"--min-time={options.min_time}"] if options.min_time is not None else []
+    extra += [f"--max-cpu-isa={options.max_cpu_isa}"] if options.max_cpu_isa else []
+    ratios, bad = [], 0
+    print(" ratio      old us      new us  line")
+    for i, (line, arguments) in enumerate(lines):
+
+        def tell(text, at=i + 1):
+            print(f"[{at} of {len(lines)}] {text}", file=sys.stderr, flush=True)
+
+        def once(words=arguments, say=tell):
+            return measure(old, new, [*words, *extra], options.rounds, say)
+
+        try:
+            before, after = quiet.measure(once) if options.wait_for_quiet else once()
+            if not (before > 0 and after > 0):
+                raise Failure("a time of 0")
+        except Skip:
+            print(f"     -           -           -  {line}  SKIPPED", flush=True)
+            continue
+        except Failure as failure:
+            bad += 1
+            print(f"     -           -           -  {line}  FAILED: {failure}", flush=True)
+            continue
+        ratio = before / after
+        ratios.append(ratio)
+        bad += ratio < options.factor
+        note = "  SLOWER" if ratio < options.factor else ""
+        print(f"{ratio:6.3f}  {before:10.2f}  {after:10.2f}  {line}{note}", flush=True)
+    return ratios, bad
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "old", metavar="OLD_RUNNER", help="graph_runner of the build to compare with"
+    )
+    parser.add_argument("new", metavar="NEW_RUNNER")
+    parser.add_argument("list", metavar="LIST", help="command lines, as for graph_runner --batch")
+    parser.add_argument(
+        "--factor",
+        type=float,
+        default=0.93,
+        help="least ratio of a line that passes (default 0.93)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="times old, new, new, old for each line (default 2)"
+    )
+    parser.add_argument(
+        "--min-time",
+        type=float,
+        metavar="S",
+        help="seconds for each partition of a run, in place of those of the line",
+    )
+    parser.add_argument(
+        "--max-cpu-isa", metavar="ISA", help="the highest instruction set of both builds"
+    )
+    parser.add_argument("--only", metavar="REGEX", help="only the lines that contain it")
+    parser.add_argument(
+        "--wait-for-quiet",
+        action="store_true",
+        help="measure a line again while other programs are busy",
+    )
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: expected at least 1")
+
+    old, new = Runner("old", options.old), Runner("new", options.new)
+    lines = [
+        line
+        for line in read_list(options.list)
+        if not options.only or re.search(options.only, line[0])
+    ]
+    ratios, bad = compare(options, old, new, lines)
+    if ratios:
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        extremes = f"lowest {min(ratios):.3f}, highest {max(ratios):.3f}"
+        print(f"{mean:6.3f}  geometric mean of {len(ratios)} lines; {extremes}")
+    compared = f"{len(ratios)} of {len(lines)} lines compared"
+    print(f"{compared}, {bad} slower than {options.factor} or failed")
+    return 1 if bad else 0 if ratios else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
