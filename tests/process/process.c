@@ -26,6 +26,14 @@
 
 #include "product.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED false
+#endif
+
 enum { PASSED = 0, FAILED = 1, SKIPPED = 77, HANGS_AFTER = 30 /* seconds */ };
 
 extern char **environ;
@@ -44,15 +52,6 @@ static bool expect(bool ok, const char *what)
         printf("FAILED: %s\n", what);
     }
     return ok;
-}
-
-static bool has_sanitizer(void)
-{
-#if defined(__SANITIZE_ADDRESS__)
-    return true;
-#else
-    return false;
-#endif
 }
 
 static sinter_stream_t *new_stream(sinter_engine_t *engine, int threads)
@@ -386,7 +385,7 @@ static int case_threads_refused(void)
 /* Room for two or three of the usual stacks of 8 MiB. */
 static int case_threads_without_memory(void)
 {
-    if (has_sanitizer()) {
+    if (SANITIZED) {
         return skip("sanitizers map more than any limit allows");
     }
     if (!limit(RLIMIT_STACK, 8 << 20) || !product_open(&product, NULL) ||
@@ -401,7 +400,7 @@ static int case_threads_without_memory(void)
 /* OMP_STACKSIZE is read when OpenMP is loaded, so it must be set before this program starts. */
 static int case_threads_with_large_stacks(void)
 {
-    if (has_sanitizer()) {
+    if (SANITIZED) {
         return skip("sanitizers map more than any limit allows");
     }
     if (getenv("OMP_STACKSIZE") == NULL) {
@@ -422,7 +421,7 @@ static int case_threads_with_large_stacks(void)
 /* libxsmm's tables take 9 MiB. */
 static int case_tables_without_memory(void)
 {
-    if (has_sanitizer()) {
+    if (SANITIZED) {
         return skip("sanitizers map more than any limit allows");
     }
     const bool would = would_generate_code();
@@ -440,7 +439,7 @@ static int case_code_without_memory(void)
 {
     enum { BLOCKS = 256, BLOCK = 1 << 16 };
     static void *blocks[BLOCKS];
-    if (has_sanitizer()) {
+    if (SANITIZED) {
         return skip("sanitizers map more than any limit allows");
     }
     const bool would = would_generate_code();
