@@ -4,6 +4,7 @@
 #include <sinter/sinter.h>
 
 #include "backend_xsmm/exec.h"
+#include "backend_xsmm/xsmm.h"
 #include "graph/alloc.h"
 #include "graph/attr.h"
 #include "graph/dtype.h"
@@ -48,7 +49,11 @@ sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engi
     }
     if ((d.allocator.alloc == NULL) != (d.allocator.free == NULL))
         return sg_fail(sinter_invalid_arguments, "engine: alloc and free go together");
-    return engine_new(&d.allocator, d.max_isa, engine);
+    SG_TRY(engine_new(&d.allocator, d.max_isa, engine));
+    if ((*engine)->isa != sinter_isa_generic) {
+        xs_start();
+    }
+    return sinter_success;
 }
 
 sinter_status_t sinter_engine_destroy(sinter_engine_t **engine)
@@ -107,7 +112,6 @@ sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, cons
 
 sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine, const sinter_stream_desc_t *desc)
 {
-    enum { MOST_THREADS = 4096 };
     int threads = 0;
 
     SG_REQUIRE(stream != NULL);
@@ -115,7 +119,7 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
         SG_REQUIRE(desc->size >= sizeof(sinter_stream_desc_t));
         threads = desc->threads;
     }
-    if (threads < 0 || threads > MOST_THREADS)
+    if (threads < 0 || threads > EXEC_MOST_THREADS)
         return sg_fail(sinter_invalid_arguments, "stream: %d threads", threads);
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
@@ -124,7 +128,7 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
         engine_unref(held);
         return sinter_out_of_memory;
     }
-    *s = (sinter_stream_t){.engine = held, .threads = threads > 0 ? threads : exec_default_threads()};
+    *s = (sinter_stream_t){.engine = held, .threads = exec_take_threads(threads)};
     *stream = s;
     return sinter_success;
 }
@@ -145,7 +149,7 @@ sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *th
 {
     SG_REQUIRE(stream != NULL);
     SG_REQUIRE(threads != NULL);
-    *threads = stream->threads;
+    *threads = exec_usable_threads(stream->threads);
     return sinter_success;
 }
 

@@ -357,7 +357,8 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
     sinter_compiled_partition_t *cp = (sinter_compiled_partition_t *)(uintptr_t)compiled;
     memory_t m;
     SG_TRY(take_memory(cp, scratchpad, scratchpad_bytes, &m));
-    const sinter_status_t status = execute(cp, stream->threads, &m, n_inputs, inputs, n_outputs, outputs);
+    const int threads = exec_usable_threads(stream->threads);
+    const sinter_status_t status = execute(cp, threads, &m, n_inputs, inputs, n_outputs, outputs);
     release(cp, &m);
     return status;
 }
@@ -396,7 +397,8 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_comp
     frame_mem_t *fm;
     size_t bytes;
     SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
-    const sinter_status_t status = frame_layout(&compiled->plan, fm, stream->threads, &bytes);
+    const int threads = exec_usable_threads(stream->threads);
+    const sinter_status_t status = frame_layout(&compiled->plan, fm, threads, &bytes);
     if (status == sinter_success) {
         *total = bytes + SCRATCH_ALIGN; /* the caller's pointer may have any alignment */
         if (per_thread != NULL) {

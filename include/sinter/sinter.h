@@ -15,6 +15,20 @@
  *               sinter_last_error_message() names the op id, the tensor id and the rule that was broken.
  * Threads       Engines, partitions and compiled partitions may be used by many threads at once once created; a compiled partition can be
  *               executed concurrently. Ops and graphs being built, streams and tensors belong to one thread at a time.
+ * Process       The first sinter_engine_create, or the first compile for the default engine, starts
+ *               libxsmm (some 10 ms). That changes the environment for a moment and restores it: no
+ *               other thread may use the environment meanwhile. Where the system refuses executable
+ *               memory, no code is generated; the kernel reports say so.
+ *               Executes use threads of OpenMP, which ends the process where the system refuses
+ *               it a thread. So sinter_stream_create tries how many threads there can be, and takes
+ *               no more. It cannot foresee later changes, nor executes from other threads.
+ *               In the child of a fork, the thread that called fork executes alone if it executed
+ *               with more threads before. Other threads of the child have all threads of a stream.
+ *               Call fork while no other thread is inside a call of this library; otherwise the
+ *               child may wait for a lock for ever.
+ *               The shared library stays in memory after dlclose, because its threads do. A plugin
+ *               that links the static library must itself be linked with -Wl,-z,nodelete, or never
+ *               be unloaded.
  * Units         dims and strides in elements, sizes in bytes.
  * Versions      Structs named *_desc_t start with their size: set it with sizeof, zero the rest; a zero field means the default. */
 #ifndef SINTER_SINTER_H

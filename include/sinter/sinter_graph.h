@@ -82,6 +82,8 @@ typedef struct sinter_stream_desc {
 
 SINTER_API sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine, const sinter_stream_desc_t *desc);
 SINTER_API sinter_status_t sinter_stream_destroy(sinter_stream_t **stream);
+/* The threads that an execute from this thread uses: fewer than the desc's where the system refused
+ * them (SINTER_VERBOSE=exec prints that), 1 where a fork has taken them away. */
 SINTER_API sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *threads);
 
 /* ---- logical tensors ---------------------------------------------------------------------------------------------------------- */

@@ -4,8 +4,14 @@
 
 #include "frame.h"
 
-/* Threads OpenMP would use by default; reads, never sets. */
-int exec_default_threads(void);
+enum { EXEC_MOST_THREADS = 4096 };
+
+/* The threads that a stream takes: `wanted` (0: as many as OpenMP would use by default), or as
+ * many as the system lets the process have now if those are fewer. At most EXEC_MOST_THREADS. */
+int exec_take_threads(int wanted);
+/* How many of a stream's threads the calling thread can execute with: all, or 1 if a fork has
+ * taken its team away. */
+int exec_usable_threads(int threads);
 /* Packed values and every step's prepare, in the calling thread. Shapes are resolved and data pointers set. owner: as in frame_pack, and as there
  * frame_unpack must follow. */
 sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *owner);

@@ -1,11 +1,20 @@
 /* The libxsmm adaptor. libxsmm is column-major, so a row-major product is asked for with its operands swapped: its first operand is our
  * B. Everything that libxsmm accepts but gets wrong is refused here before it is asked. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, P_tmpdir */
 #include "xsmm.h"
 
+#include <fcntl.h>
 #include <libxsmm.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <threads.h>
+#include <unistd.h>
 
 #include "../graph/cpu.h"
 
@@ -49,6 +58,9 @@ static bool cpu_vnni(void)
 }
 #endif
 
+static const char NO_CODE_MEMORY[] = "the system refuses executable memory";
+static target_t usable; /* set by xs_start */
+
 static target_t target_of(int archid)
 {
     const target_t above = {.why = "libxsmm's target is above what the CPU has"};
@@ -85,7 +97,8 @@ const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap)
     if (cap == sinter_isa_generic) {
         return "ISA capped at generic";
     }
-    target_t t = target_of(libxsmm_get_target_archid());
+    xs_start();
+    const target_t t = usable;
     if (!t.isa) {
         return t.why;
     }
@@ -180,6 +193,8 @@ void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t
 
 #else
 
+static atomic_bool no_code_memory; /* libxsmm found no executable memory, and will not look again */
+
 static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
 {
     const int m = s->n, n = s->m, k = s->k, lda = s->ldb, ldb = s->lda, ldc = s->ldc, size = size_of_input(s->kind);
@@ -203,7 +218,8 @@ static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
                                                                      &prefetch);
     }
     if (!fn) {
-        *why = "libxsmm has no kernel for this shape";
+        const bool no_memory = atomic_load(&no_code_memory);
+        *why = no_memory ? NO_CODE_MEMORY : "libxsmm has no kernel for this shape";
     }
     return (xs_kernel_t){fn, false};
 }
@@ -218,6 +234,117 @@ void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t
 
 #endif
 
+/* ---- start ----------------------------------------------------------------------------------- */
+
+#if defined(SINTER_LIBXSMM_2)
+
+static bool lock_file_is_safe(void)
+{
+    return true; /* libxsmm 2.x has started before main */
+}
+
+static const char *refuse_code(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const int access = PROT_READ | PROT_WRITE | PROT_EXEC;
+    void *code = mmap(NULL, page, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (code == MAP_FAILED) {
+        return NO_CODE_MEMORY;
+    }
+    munmap(code, page);
+    return NULL;
+}
+
+#else
+
+/* When libxsmm starts, it opens .libxsmm.UID among the temporary files for writing, and locks it.
+ * It follows whatever another user has planted there: it would wait at a FIFO for ever, or create
+ * a file at the end of a link. A regular file is harmless. A missing file is created here, so that
+ * nobody can plant anything before libxsmm opens it. */
+static bool lock_file_is_safe(void)
+{
+    char name[64];
+    struct stat status;
+    snprintf(name, sizeof name, P_tmpdir "/.libxsmm.%u", (unsigned)getuid()); /* as libxsmm does */
+    if (lstat(name, &status) != 0) {
+        const int file = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+        if (file >= 0) {
+            close(file);
+        }
+    }
+    return lstat(name, &status) != 0 || S_ISREG(status.st_mode);
+}
+
+/* libxsmm maps executable pages. Where the system refuses them, libxsmm puts the code into memory
+ * of its allocator, asks the system to make that executable, and ignores the answer: the kernel
+ * would crash. This allocator never has memory, so that libxsmm has no kernel then. */
+static void *no_memory_for_code(size_t bytes)
+{
+    (void)bytes;
+    atomic_store(&no_code_memory, true);
+    return NULL;
+}
+
+static void free_nothing(void *memory)
+{
+    (void)memory;
+}
+
+/* NULL if a kernel can be generated, else why not. */
+static const char *refuse_code(void)
+{
+    const xs_shape_t any = {.m = 1, .n = 16, .k = 1, .lda = 1, .ldb = 16, .ldc = 16};
+    const libxsmm_malloc_function allocate = {.function = no_memory_for_code};
+    const libxsmm_free_function release = {.function = free_nothing};
+    const char *why = NULL;
+    libxsmm_set_default_allocator(NULL, allocate, release);
+    dispatch(&any, &why);
+    return why;
+}
+
+#endif
+
+/* False: libxsmm has no tables, and a dispatch would crash. libxsmm also puts OMP_PROC_BIND=TRUE
+ * into the environment if the variable is unset or empty. Nothing needs it: OpenMP read its
+ * variables when it was loaded. So the environment is restored. */
+static bool init_libxsmm(void)
+{
+    libxsmm_registry_info info;
+    const char *before = getenv("OMP_PROC_BIND");
+    const bool unset = before == NULL, empty = before != NULL && *before == '\0';
+    libxsmm_init();
+    const bool has_tables = libxsmm_get_registry_info(&info) == EXIT_SUCCESS;
+    if (unset) {
+        unsetenv("OMP_PROC_BIND");
+    } else if (empty) {
+        setenv("OMP_PROC_BIND", "", 1);
+    }
+    return has_tables;
+}
+
+static void start_once(void)
+{
+    if (!lock_file_is_safe()) {
+        usable.why = "libxsmm's lock file in /tmp is not a regular file";
+        return;
+    }
+    if (!init_libxsmm()) {
+        usable.why = "libxsmm has no memory for its tables";
+        return;
+    }
+    usable = target_of(libxsmm_get_target_archid());
+    if (usable.isa) {
+        const char *why = refuse_code();
+        usable = why != NULL ? (target_t){.why = why} : usable;
+    }
+}
+
+void xs_start(void)
+{
+    static once_flag once = ONCE_FLAG_INIT;
+    call_once(&once, start_once);
+}
+
 xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why)
 {
     *why = xs_refuse(shape->kind, cap);
@@ -231,7 +358,8 @@ const char *xs_version(void)
 {
     /* One literal for each target, so that nothing has to be formatted into static memory. */
 #define XS_NAME(target) LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MAJOR) "." LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MINOR) " " target
-    int id = libxsmm_get_target_archid();
+    xs_start();
+    const int id = usable.isa ? libxsmm_get_target_archid() : LIBXSMM_X86_GENERIC;
     return id < LIBXSMM_X86_AVX2          ? XS_NAME("no JIT")
            : id == LIBXSMM_X86_AVX2       ? XS_NAME("hsw")
            : id < LIBXSMM_X86_AVX512_SKX  ? XS_NAME("avx512 subset")

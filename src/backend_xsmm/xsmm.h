@@ -26,6 +26,10 @@ typedef struct xs_kernel {
     bool two;         /* libxsmm 2.x calling convention */
 } xs_kernel_t;
 
+/* Starts libxsmm, once for the process, and finds out whether it can generate code. The other
+ * functions call it themselves. Changes the environment for a moment and restores it. Thread-safe,
+ * except against threads that use the environment meanwhile. */
+void xs_start(void);
 /* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the caller then uses its own code and reports
  * why. cap: the plan's ISA; libxsmm's own target is global to the process and emits up to its level, so a plan capped below that level
  * gets no JIT kernel. */
