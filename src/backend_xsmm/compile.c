@@ -267,6 +267,8 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
         return sg_fail(sinter_runtime_error, "no mutex");
     }
     plan_t *plan = &cp->plan;
+    cp->id = part->id;
+    cp->pattern = part->pattern;
     cp->engine = plan->engine = engine_ref(engine);
     arena_init(&plan->arena, cp->engine);
     graph_init(&plan->sub, cp->engine);

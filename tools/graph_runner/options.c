@@ -53,7 +53,10 @@ static const option_t options[] = {
      "mode C: fail if more than this share of an output's elements of 8 bits or less differ from the rounding of the oracle's value, even where\n"
      "its error bound reaches over a boundary of rounding, which makes both neighbours right"},
     {"explain", FLAG, AT(explain), NULL, "print why partitions and kernels were chosen"},
-    {"verbose", STR, AT(verbose), "WORDS", "the library's own messages: error,dispatch,compile,exec,all"},
+    {"verbose", STR, AT(verbose), "WORDS",
+     "the library's own messages: error,dispatch,compile,exec,all; exec prints a line for each\n"
+     "execute: dims, threads, microseconds, kernels, the code path that each kernel took and why\n"
+     "not a faster one"},
     {"dump-after", STR, AT(dump_after), "PASS", "let the library print the graph after a pass"},
     {"dump-graph", STR, AT(dump_graph), "FILE", "write the graph as the library dumps it"},
     {"dump-tensors", STR, AT(dump_tensors), "DIR", "write all tensors as .npy; types that NumPy lacks as raw bytes with a .json note"},
