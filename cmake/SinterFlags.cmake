@@ -8,8 +8,13 @@ if(SINTER_WERROR)
     target_compile_options(sinter_flags INTERFACE -Werror)
 endif()
 if(SINTER_SANITIZE)
-    target_compile_options(sinter_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-    target_link_options(sinter_flags INTERFACE -fsanitize=address,undefined)
+    set(SINTER_SANITIZERS address,undefined)
+    if(SINTER_SANITIZE STREQUAL "thread")
+        set(SINTER_SANITIZERS thread,undefined)
+    endif()
+    target_compile_options(sinter_flags INTERFACE -fsanitize=${SINTER_SANITIZERS}
+        -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(sinter_flags INTERFACE -fsanitize=${SINTER_SANITIZERS})
 endif()
 
 # Only files named *_avx2.c, *_avx512.c and *_vnni.c may use these instructions; they are entered after a run-time check.
@@ -17,10 +22,16 @@ set(SINTER_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(SINTER_FLAGS_avx512 ${SINTER_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 set(SINTER_FLAGS_vnni ${SINTER_FLAGS_avx512} -mavx512vnni)
 
+# Clang takes ten times as long for these files with both sanitizers as with ThreadSanitizer alone.
+if(SINTER_SANITIZE STREQUAL "thread")
+    set(SINTER_FLAGS_SANITIZE -fno-sanitize=undefined)
+endif()
+
 function(sinter_isa_flags)
     foreach(file ${ARGN})
         if(file MATCHES "_(avx2|avx512|vnni)\\.c$")
-            set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${SINTER_FLAGS_${CMAKE_MATCH_1}}")
+            set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
+                "${SINTER_FLAGS_${CMAKE_MATCH_1}};${SINTER_FLAGS_SANITIZE}")
         endif()
     endforeach()
 endfunction()

@@ -36,6 +36,22 @@ int sinter_op_attr_parse(const char *name, sinter_op_attr_t *out)
     return 0;
 }
 
+/* ---- structs that begin with their size ------------------------------------------------------ */
+
+/* Copies a public struct between the caller and the library. The caller's headers may be older or
+ * newer than the library, so its struct may be shorter or longer than ours: the fields that both
+ * have are copied, the others are left alone. size: the caller's. */
+static sinter_status_t copy_sized(void *to, const void *from, size_t size, size_t ours,
+                                  const char *name)
+{
+    if (size < sizeof(size_t)) {
+        return sg_fail(sinter_invalid_arguments, "%s: its field size is %zu, set it to sizeof(%s)",
+                       name, size, name);
+    }
+    memcpy(to, from, size < ours ? size : ours);
+    return sinter_success;
+}
+
 /* ---- engine ------------------------------------------------------------------------------------------------------------------------- */
 
 sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engine_desc_t *desc)
@@ -44,8 +60,7 @@ sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engi
 
     SG_REQUIRE(engine != NULL);
     if (desc != NULL) {
-        SG_REQUIRE(desc->size >= sizeof(size_t));
-        memcpy(&d, desc, desc->size < sizeof(d) ? desc->size : sizeof(d));
+        SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_engine_desc_t"));
     }
     if ((d.allocator.alloc == NULL) != (d.allocator.free == NULL))
         return sg_fail(sinter_invalid_arguments, "engine: alloc and free go together");
@@ -88,15 +103,13 @@ sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine,
 sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *engine, sinter_constant_cache_stats_t *stats)
 {
     SG_REQUIRE(stats != NULL);
-    SG_REQUIRE(stats->size >= sizeof(sinter_constant_cache_stats_t));
-    const size_t size = stats->size;
     sinter_engine_t *held = engine_ref((sinter_engine_t *)(uintptr_t)engine); /* its lock and its count of references change */
     pthread_mutex_lock(&held->constants.lock);
-    *stats = held->constants.stats;
+    sinter_constant_cache_stats_t now = held->constants.stats;
     pthread_mutex_unlock(&held->constants.lock);
     engine_unref(held);
-    stats->size = size;
-    return sinter_success;
+    now.size = stats->size;
+    return copy_sized(stats, &now, stats->size, sizeof(now), "sinter_constant_cache_stats_t");
 }
 
 sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data, size_t bytes)
@@ -112,15 +125,14 @@ sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, cons
 
 sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine, const sinter_stream_desc_t *desc)
 {
-    int threads = 0;
+    sinter_stream_desc_t d = {.size = sizeof(d)};
 
     SG_REQUIRE(stream != NULL);
     if (desc != NULL) {
-        SG_REQUIRE(desc->size >= sizeof(sinter_stream_desc_t));
-        threads = desc->threads;
+        SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_stream_desc_t"));
     }
-    if (threads < 0 || threads > EXEC_MOST_THREADS)
-        return sg_fail(sinter_invalid_arguments, "stream: %d threads", threads);
+    if (d.threads < 0 || d.threads > EXEC_MOST_THREADS)
+        return sg_fail(sinter_invalid_arguments, "stream: %d threads", d.threads);
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
     sinter_stream_t *s = sg_alloc(held, sizeof(*s), _Alignof(sinter_stream_t));
@@ -128,7 +140,7 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
         engine_unref(held);
         return sinter_out_of_memory;
     }
-    *s = (sinter_stream_t){.engine = held, .threads = exec_take_threads(threads)};
+    *s = (sinter_stream_t){.engine = held, .threads = exec_take_threads(d.threads)};
     *stream = s;
     return sinter_success;
 }

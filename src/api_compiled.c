@@ -318,6 +318,8 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
                                size_t n_out, sinter_tensor_t *const *out)
 {
     size_t total;
+    const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
+    const int64_t begin = logged ? exec_clock() : 0;
     frame_mem_t *fm = frame_place(&cp->plan, m->base);
     SG_TRY(bind_all(cp, fm, n_in, in, n_out, out));
     SG_TRY(frame_layout(&cp->plan, fm, threads, &total));
@@ -342,6 +344,9 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
         exec_run(&cp->plan, fm, shared, shared + fm->shared_bytes);
     }
     frame_unpack(&cp->plan, fm);
+    if (logged && status == sinter_success) {
+        exec_log(cp, fm, begin);
+    }
     return status;
 }
 

@@ -389,7 +389,7 @@ sinter_status_t sinter_graph_dump(const sinter_graph_t *graph, const char *path)
     SG_REQUIRE(graph != NULL);
     SG_REQUIRE(path != NULL);
     SG_TRY(check_finalized(graph));
-    return graph_write_json(&graph->g, path);
+    return graph_write_json(&graph->g, graph->g.mode, graph->g.apply_to_int, path);
 }
 
 sinter_status_t sinter_graph_finalize(sinter_graph_t *graph)
@@ -407,7 +407,8 @@ sinter_status_t sinter_graph_finalize(sinter_graph_t *graph)
     graph->serial = dump_serial++;
     if (dump_mode() & DUMP_GRAPH) {
         snprintf(path, sizeof(path), "sinter-graph-%d.json", graph->serial);
-        (void)graph_write_json(&graph->g, path); /* a dump that cannot be written says so and spoils nothing */
+        (void)sinter_graph_dump(
+            graph, path); /* a dump that cannot be written says so and spoils nothing */
     }
     return sinter_success;
 }
@@ -460,7 +461,7 @@ sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
         return sg_fail(sinter_invalid_arguments, "room for %zu partitions, the graph has %d", count, graph->partitions.n);
     for (int i = 0; i < graph->partitions.n && (dump_mode() & DUMP_SUBGRAPH); i++) {
         snprintf(path, sizeof(path), "sinter-subgraph-%d-%d.json", graph->serial, i);
-        (void)graph_write_json(&graph->partitions.items[i]->sub, path);
+        (void)partition_write_json(graph->partitions.items[i], path);
     }
     for (int i = 0; i < graph->partitions.n; i++)
         partitions[i] = partition_ref(graph->partitions.items[i]);
@@ -564,8 +565,7 @@ sinter_status_t sinter_partition_set_fpmath_mode(sinter_partition_t *partition, 
 {
     SG_REQUIRE(partition != NULL);
     SG_TRY(check_mode(mode));
-    partition->mode = mode;
-    partition->apply_to_int = apply_to_int != 0;
+    partition_set_fpmath(partition, mode, apply_to_int != 0);
     return sinter_success;
 }
 
@@ -574,8 +574,9 @@ sinter_status_t sinter_partition_get_fpmath_mode(const sinter_partition_t *parti
     SG_REQUIRE(partition != NULL);
     SG_REQUIRE(mode != NULL);
     SG_REQUIRE(apply_to_int != NULL);
-    *mode = partition->mode;
-    *apply_to_int = partition->apply_to_int;
+    bool to_int;
+    partition_get_fpmath(partition, mode, &to_int);
+    *apply_to_int = to_int;
     return sinter_success;
 }
 
@@ -599,5 +600,5 @@ sinter_status_t sinter_partition_dump(const sinter_partition_t *partition, const
 {
     SG_REQUIRE(partition != NULL);
     SG_REQUIRE(path != NULL);
-    return graph_write_json(&partition->sub, path);
+    return partition_write_json(partition, path);
 }

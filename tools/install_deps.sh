@@ -1,7 +1,9 @@
 #!/bin/sh
 # Makes sure that everything the build and the tests need is there: installs missing Debian or Ubuntu packages where it can (apt, and root or sudo),
-# otherwise says exactly what is missing and fails.
+# otherwise says exactly what is missing and fails. With the argument "clang": also clang and LLVM's
+# OpenMP, for tests/tsan.sh.
 set -u
+compilers=${1-}
 
 compiles() { # header [library]
     printf '#include <stdio.h>\n#include <%s>\nint main(void) { return 0; }\n' "$1" | cc -x c - ${2:+-l"$2"} -o /dev/null 2>/dev/null
@@ -18,6 +20,13 @@ missing() {
     command -v python3 >/dev/null || echo "python3"
     compiles libxsmm.h || echo "libxsmm-dev"
     compiles cjson/cJSON.h cjson || echo "libcjson-dev"
+    if [ "$compilers" = clang ]; then
+        command -v clang++ >/dev/null || echo "clang" # clang comes with it
+        echo 'int main(void) { return 0; }' |
+            clang -fsanitize=thread -x c - -o /dev/null 2>/dev/null || echo "libclang-rt-dev"
+        # Archer comes with the OpenMP runtime of the same version.
+        [ -e "$(clang -print-resource-dir 2>/dev/null)/../../libarcher.so" ] || echo "libomp-dev"
+    fi
 }
 
 packages=$(missing)

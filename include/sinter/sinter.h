@@ -14,7 +14,9 @@
  * Errors        Every call returns a sinter_status_t. Nothing aborts. On failure the output arguments are untouched and
  *               sinter_last_error_message() names the op id, the tensor id and the rule that was broken.
  * Threads       Engines, partitions and compiled partitions may be used by many threads at once once created; a compiled partition can be
- *               executed concurrently. Ops and graphs being built, streams and tensors belong to one thread at a time.
+ *               executed concurrently. A partition's fpmath mode may be set while other threads
+ *               compile it: each compile uses the old one or the new one. Ops, graphs being built,
+ *               streams and tensors belong to one thread at a time.
  * Process       The first sinter_engine_create, or the first compile for the default engine, starts
  *               libxsmm (some 10 ms). That changes the environment for a moment and restores it: no
  *               other thread may use the environment meanwhile. Where the system refuses executable
@@ -30,7 +32,9 @@
  *               that links the static library must itself be linked with -Wl,-z,nodelete, or never
  *               be unloaded.
  * Units         dims and strides in elements, sizes in bytes.
- * Versions      Structs named *_desc_t start with their size: set it with sizeof, zero the rest; a zero field means the default. */
+ * Versions      Structs named *_desc_t or *_stats_t start with their size: set it with sizeof. Zero
+ *               the rest of a *_desc_t; a zero field means the default. The library may be older or
+ *               newer than its user's headers: fields that one of them lacks are ignored. */
 #ifndef SINTER_SINTER_H
 #define SINTER_SINTER_H
 

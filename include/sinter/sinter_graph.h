@@ -35,7 +35,9 @@ SINTER_API int sinter_cpu_isa_parse(const char *name, sinter_cpu_isa_t *out);
 SINTER_API int sinter_op_kind_is_executed(sinter_op_kind_t kind);
 
 /* Messages on stderr: a comma-separated list of "error", "dispatch" (why a partition or kernel was chosen or refused), "compile", "exec",
- * "all", or "none". Overrides SINTER_VERBOSE. NULL or an unknown word: sinter_invalid_arguments. */
+ * "all", or "none". "exec" prints a line for each execute: dims, threads, time, and for each step
+ * its kernel, the code path that it took and why not a faster one. Overrides SINTER_VERBOSE.
+ * NULL or an unknown word: sinter_invalid_arguments. */
 SINTER_API sinter_status_t sinter_set_verbose(const char *words);
 
 /* A list of "graph" and "subgraph", or "none": finalize writes the graph, get_partitions each partition, as JSON files
@@ -76,7 +78,7 @@ SINTER_API sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_e
 SINTER_API sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data, size_t bytes);
 
 typedef struct sinter_stream_desc {
-    size_t size;
+    size_t size; /* sizeof(sinter_stream_desc_t) */
     int threads; /* threads per execute; 0: as many as OpenMP would use by default when the stream is created */
 } sinter_stream_desc_t;
 

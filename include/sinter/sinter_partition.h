@@ -23,7 +23,8 @@ SINTER_API sinter_status_t sinter_partition_get_outputs(const sinter_partition_t
 /* 1 if compile can succeed for it; explain has the reason otherwise. */
 SINTER_API sinter_status_t sinter_partition_is_supported(const sinter_partition_t *partition, int *supported);
 /* The mode that later compiles of this partition use. It wins over the graph's mode, which a partition starts with. Compiled partitions keep
- * the mode they were compiled with. apply_to_int extends the mode to integer x float arithmetic. */
+ * the mode they were compiled with. apply_to_int extends the mode to integer x float arithmetic.
+ * Any thread may set and read both at any time; they change together. */
 SINTER_API sinter_status_t sinter_partition_set_fpmath_mode(sinter_partition_t *partition, sinter_fpmath_mode_t mode, int apply_to_int);
 SINTER_API sinter_status_t sinter_partition_get_fpmath_mode(const sinter_partition_t *partition, sinter_fpmath_mode_t *mode, int *apply_to_int);
 /* Which pattern matched with which role for each op, and why larger patterns were refused. Borrowed text, lines ended by \n. */

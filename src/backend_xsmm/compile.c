@@ -267,13 +267,14 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
         return sg_fail(sinter_runtime_error, "no mutex");
     }
     plan_t *plan = &cp->plan;
+    cp->id = part->id;
+    cp->pattern = part->pattern;
     cp->engine = plan->engine = engine_ref(engine);
     arena_init(&plan->arena, cp->engine);
     graph_init(&plan->sub, cp->engine);
     plan->isa = cp->engine->isa;
     plan->cache_bytes = cpu_last_level_cache();
-    plan->mode = part->mode;
-    plan->apply_to_int = part->apply_to_int;
+    partition_get_fpmath(part, &plan->mode, &plan->apply_to_int);
     *compiled = cp;
     return copy_and_specialise(plan, part, n_in, in, n_out, out);
 }

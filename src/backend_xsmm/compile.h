@@ -15,6 +15,8 @@ typedef struct scratch_block {
 
 struct sinter_compiled_partition {
     sinter_engine_t *engine; /* held */
+    size_t id;               /* of the partition */
+    const char *pattern;     /* static text */
     plan_t plan;
     int n_inputs, n_outputs;
     int *inputs, *outputs; /* graph values of plan.sub */

@@ -18,4 +18,10 @@ sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *ow
 /* All steps, on fm->frame.threads threads. shared and each thread's scratch are 64-byte aligned and of fm's sizes. */
 void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch);
 
+/* For SINTER_VERBOSE=exec: a line on stderr for an execute that ran from `begin` (of exec_clock)
+ * until now. Allocates nothing; a line that is too long ends in "...". */
+void exec_log(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, int64_t begin);
+/* Nanoseconds since some moment. */
+int64_t exec_clock(void);
+
 #endif

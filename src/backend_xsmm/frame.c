@@ -272,7 +272,7 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
         if (pv->kind == PV_INPUT || pv->kind == PV_OUTPUT) {
             fm->v[i].data = data[i];
         } else if (pv->kind == PV_TEMP) {
-            fm->v[i].data = temps + fm->temp_offset[i];
+            fm->v[i].data = temps != NULL ? temps + fm->temp_offset[i] : NULL;
         } else if (pv->kind == PV_CONST) {
             /* Kernels take non-const pointers for all values and only read this one. */
             memcpy(&fm->v[i].data, &pv->data, sizeof(pv->data));

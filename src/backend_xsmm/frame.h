@@ -25,8 +25,8 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory);
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Places temporaries, sums up the aligned memory that an execute on so many threads takes, frame included. After frame_shapes. */
 sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
-/* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps. Views follow their bases; so do packed values, until
- * frame_pack. */
+/* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps, or NULL
+ * where temps is NULL. Views follow their bases; so do packed values, until frame_pack. */
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps);
 
 /* frame_shapes for packed values, whose bases have their dims and strides. */

@@ -5,6 +5,15 @@
 
 #include "plan.h"
 
+/* A code path that prepare chose for one execute. All texts are static. */
+typedef struct way {
+    const char *of; /* the operand that it is about; NULL: the whole step */
+    const char *name;
+    const char *why; /* why not a faster one; NULL: there is none, or setup ruled it out */
+} way_t;
+
+enum { KERNEL_WAYS = 3 };
+
 typedef struct kernel {
     const char *name; /* <step>_<algorithm>_<arithmetic>_<isa> */
     step_kind_t step;
@@ -24,6 +33,9 @@ typedef struct kernel {
     /* Phase p in 0..phases-1 on thread tid of nth; a barrier stands between phases and between steps. */
     void (*work)(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                  void *scratch, void *shared);
+    /* The ways that prepare chose, from its state: at most KERNEL_WAYS of them; returns how many.
+     * NULL: there is only one way. */
+    int (*ways)(const step_t *step, const void *state, way_t *ways);
     int phases;
     bool bf16; /* multiplies in bf16 */
 } kernel_t;
@@ -53,6 +65,15 @@ static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *e
 static inline int64_t at_most(int64_t n, int64_t most)
 {
     return n < most ? n : most;
+}
+
+/* For kernel_t.ways: one thread does all the work where outputs share bytes. Returns 1 then. */
+static inline int serial_way(bool serial, way_t *way)
+{
+    if (serial) {
+        *way = (way_t){.name = "one thread", .why = "rows of an output share bytes"};
+    }
+    return serial;
 }
 
 /* The next count * size bytes, 64-byte aligned, of memory at base (NULL: only counts). */

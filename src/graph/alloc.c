@@ -71,7 +71,7 @@ sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t
     }
     if (!constants_init(&new_engine->constants)) {
         use.free(new_engine, use.user);
-        return sg_fail(sinter_runtime_error, "engine: no mutex");
+        return sg_fail(sinter_runtime_error, "engine: no mutex or condition variable");
     }
     new_engine->allocator = use;
     new_engine->isa = isa;

@@ -14,7 +14,8 @@ struct constant {
     constant_key_t key;
     void *memory;
     size_t bytes;
-    int users;         /* executes that read it */
+    int users;         /* executes that read it, make it or wait for it */
+    bool made;         /* its memory has been filled */
     bool dropped;      /* to be freed by the last of them */
     uint64_t last_use; /* by the cache's clock */
     owner_t *owners;
@@ -23,12 +24,21 @@ struct constant {
 bool constants_init(constants_t *c)
 {
     *c = (constants_t)CONSTANTS_INITIALIZER;
-    return pthread_mutex_init(&c->lock, NULL) == 0;
+    if (pthread_mutex_init(&c->lock, NULL) != 0) {
+        return false;
+    }
+    if (pthread_cond_init(&c->made, NULL) != 0) {
+        pthread_mutex_destroy(&c->lock);
+        return false;
+    }
+    return true;
 }
 
 void constants_end(constants_t *c)
 {
-    pthread_mutex_destroy(&c->lock); /* compiled partitions hold the engine, so there are no copies any more */
+    /* Compiled partitions hold the engine, so there are no copies any more. */
+    pthread_cond_destroy(&c->made);
+    pthread_mutex_destroy(&c->lock);
 }
 
 void *constant_memory(const constant_t *constant)
@@ -168,7 +178,7 @@ sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *ke
     while (k != NULL && memcmp(&k->key, key, sizeof(*key)) != 0) {
         k = k->next;
     }
-    const bool found = k != NULL;
+    const bool found = k != NULL; /* perhaps still being made by another thread */
     if (!found && !make_room(engine, bytes)) {
         c->stats.refused++;
     } else if ((!found && (k = add_constant(engine, key, bytes)) == NULL) || !add_owner(engine, k, owner)) {
@@ -177,13 +187,20 @@ sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *ke
             drop(engine, bucket_of(c, key->data)); /* where it is the first */
         }
     } else {
+        k->users++; /* nobody frees it now, even if it is invalidated while it is being made */
         if (!found) {
+            pthread_mutex_unlock(&c->lock);
             fill(key, k->memory, user);
+            pthread_mutex_lock(&c->lock);
+            k->made = true;
+            pthread_cond_broadcast(&c->made);
+        }
+        while (!k->made) {
+            pthread_cond_wait(&c->made, &c->lock);
         }
         c->stats.hits += found;
         c->stats.packed += !found;
         k->last_use = ++c->clock;
-        k->users++;
         *out = k;
     }
     pthread_mutex_unlock(&c->lock);

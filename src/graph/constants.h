@@ -25,23 +25,25 @@ enum { CONSTANT_BUCKETS = 256 };
 
 typedef struct constants {
     pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t made;  /* a copy has been filled */
     constant_t *bucket[CONSTANT_BUCKETS];
     constant_t *dropped; /* out of the buckets, but in use */
     sinter_constant_cache_stats_t stats;
     uint64_t clock;
 } constants_t;
 
-#define CONSTANTS_INITIALIZER                                                                                                              \
-    {                                                                                                                                      \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .stats = {.size = sizeof(sinter_constant_cache_stats_t), .budget = SIZE_MAX }                   \
-    }
+/* For an engine that is static. */
+#define CONSTANTS_INITIALIZER                                                    \
+    {.lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER,        \
+     .stats = {.size = sizeof(sinter_constant_cache_stats_t), .budget = SIZE_MAX}}
 
-/* False: no mutex. */
+/* False: the system has no mutex or no condition variable left. */
 bool constants_init(constants_t *c);
 void constants_end(constants_t *c);
 
-/* The copy, held until constants_give; made by `fill` under the lock if there is none. owner: the compiled partition. *out NULL: the budget has no
- * room. Fails only for want of memory. */
+/* The copy, held until constants_give. If there is none yet, `fill` makes it in the calling thread
+ * and without the lock: threads that want the same copy wait until it is made, all others go on.
+ * owner: the compiled partition. *out NULL: the budget has no room. Fails only without memory. */
 sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
                                void (*fill)(const constant_key_t *key, void *memory, const void *user), const void *user, constant_t **out);
 void *constant_memory(const constant_t *constant);

@@ -73,7 +73,9 @@ sinter_status_t graph_infer_shapes(graph_t *g);
 /* Copies the nodes (indices, in this order) and their values into an initialised, empty graph; ports keep their ids, values used outside the set become
  * is_output. Roles are copied. Ends sorted. */
 sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, graph_t *out);
-sinter_status_t graph_write_json(const graph_t *g, const char *path);
+/* mode and apply_to_int: what the file says. A partition has other ones than its graph. */
+sinter_status_t graph_write_json(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int,
+                                 const char *path);
 void graph_print(const graph_t *g, const char *title); /* text on stderr, for SINTER_DUMP_AFTER */
 
 /* Reads of one attribute with the schema's default applied. */

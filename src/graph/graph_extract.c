@@ -74,8 +74,6 @@ static bool reserve(const graph_t *g, const int *nodes, int n_nodes, graph_t *ou
 
 sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, graph_t *out)
 {
-    out->mode = g->mode;
-    out->apply_to_int = g->apply_to_int;
     if (!reserve(g, nodes, n_nodes, out)) {
         return sinter_out_of_memory;
     }

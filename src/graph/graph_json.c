@@ -145,15 +145,17 @@ static void write_ports(FILE *f, const graph_t *g, const char *key, bool outputs
     fputs("],\n", f);
 }
 
-sinter_status_t graph_write_json(const graph_t *g, const char *path)
+sinter_status_t graph_write_json(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int,
+                                 const char *path)
 {
     FILE *f = fopen(path, "w");
 
     if (f == NULL)
         return sg_fail(sinter_runtime_error, "%s: cannot be written", path);
-    fprintf(f, "{\n  \"version\": \"%s\",\n  \"engine_kind\": \"cpu\",\n  \"fpmath_mode\": \"%s\",\n", SINTER_VERSION_STRING,
-            sinter_fpmath_mode_name(g->mode));
-    fprintf(f, "  \"fpmath_mode_apply_to_int\": \"%s\",\n", g->apply_to_int ? "true" : "false");
+    fprintf(f,
+            "{\n  \"version\": \"%s\",\n  \"engine_kind\": \"cpu\",\n  \"fpmath_mode\": \"%s\",\n",
+            SINTER_VERSION_STRING, sinter_fpmath_mode_name(mode));
+    fprintf(f, "  \"fpmath_mode_apply_to_int\": \"%s\",\n", apply_to_int ? "true" : "false");
     write_ports(f, g, "input_ports", false);
     write_ports(f, g, "output_ports", true);
     fputs("  \"graph\": [", f);

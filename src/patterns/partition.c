@@ -238,8 +238,7 @@ static sinter_status_t fill(const partitioner_t *p, int part, sinter_partition_t
     }
     made->pattern = pattern != NULL ? pattern->name : "single";
     made->family = pattern != NULL ? pattern->family : FAMILY_SINGLE;
-    made->mode = g->mode;
-    made->apply_to_int = g->apply_to_int;
+    partition_set_fpmath(made, g->mode, g->apply_to_int);
     SG_TRY(find_ports(made));
     SG_TRY(check_supported(made));
     made->explain = explain_text(p, part, made, &made->sub.arena);
@@ -326,6 +325,26 @@ void partition_list_free(partition_list_t *list)
     arena_free(&list->arena);
     list->items = NULL;
     list->n = 0;
+}
+
+void partition_set_fpmath(sinter_partition_t *p, sinter_fpmath_mode_t mode, bool apply_to_int)
+{
+    atomic_store(&p->fpmath, 2 * (int)mode + apply_to_int);
+}
+
+void partition_get_fpmath(const sinter_partition_t *p, sinter_fpmath_mode_t *mode, bool *to_int)
+{
+    const int both = atomic_load(&p->fpmath);
+    *mode = (sinter_fpmath_mode_t)(both / 2);
+    *to_int = both % 2 != 0;
+}
+
+sinter_status_t partition_write_json(const sinter_partition_t *p, const char *path)
+{
+    sinter_fpmath_mode_t mode;
+    bool apply_to_int;
+    partition_get_fpmath(p, &mode, &apply_to_int);
+    return graph_write_json(&p->sub, mode, apply_to_int, path);
 }
 
 sinter_partition_t *partition_ref(sinter_partition_t *p)

@@ -19,8 +19,9 @@ struct sinter_partition {
     bool supported;
     const char *reason; /* why not supported; NULL */
     const char *explain;
-    sinter_fpmath_mode_t mode;
-    bool apply_to_int;
+    /* The mode, and whether it extends to integers, in one word: one thread may set them while
+     * another one compiles, which must not see one of them new and the other one old. */
+    atomic_int fpmath;
 };
 
 typedef struct partition_list {
@@ -32,6 +33,12 @@ typedef struct partition_list {
 /* Partitions a sorted, shape-inferred graph. Near-linear in the number of nodes. */
 sinter_status_t partition_graph(const graph_t *g, sinter_partition_policy_t policy, partition_list_t *out);
 void partition_list_free(partition_list_t *list);
+
+/* May be called by any thread at any time. */
+void partition_set_fpmath(sinter_partition_t *p, sinter_fpmath_mode_t mode, bool apply_to_int);
+void partition_get_fpmath(const sinter_partition_t *p, sinter_fpmath_mode_t *mode, bool *to_int);
+/* Writes the partition as a JSON graph with the partition's fpmath mode. */
+sinter_status_t partition_write_json(const sinter_partition_t *p, const char *path);
 
 sinter_partition_t *partition_ref(sinter_partition_t *p);
 void partition_unref(sinter_partition_t *p);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int e2e_passed, e2e_failed;
+atomic_int e2e_passed, e2e_failed;
 
 void e2e_check(int ok, const char *file, int line, const char *what)
 {

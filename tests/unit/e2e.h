@@ -2,6 +2,8 @@
 #ifndef SINTER_TESTS_E2E_H
 #define SINTER_TESTS_E2E_H
 
+#include <stdatomic.h>
+
 #include <sinter/sinter.h>
 
 #include "fill.h"
@@ -9,7 +11,7 @@
 
 enum { E2E_MAX_PORTS = 32 };
 
-extern int e2e_passed, e2e_failed;
+extern atomic_int e2e_passed, e2e_failed; /* threads may check, too */
 void e2e_check(int ok, const char *file, int line, const char *what);
 #define CHECK(cond) e2e_check((cond) != 0, __FILE__, __LINE__, #cond)
 /* Prints the line that test runners read; the process's exit status. */

@@ -37,9 +37,8 @@ static inline void planned_part(planned_t *p, mini_t *m, family_t family, sinter
                                    .sub = m->g,
                                    .inputs = p->in,
                                    .outputs = p->out,
-                                   .supported = true,
-                                   .mode = mode,
-                                   .apply_to_int = apply_to_int};
+                                   .supported = true};
+    partition_set_fpmath(&p->part, mode, apply_to_int);
     for (int v = 0; v < m->g.n_values; v++) {
         const value_t *value = &m->g.values[v];
         if (value->producer < 0) {

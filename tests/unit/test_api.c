@@ -100,6 +100,81 @@ static void check_engine(void)
     GOOD(sinter_stream_destroy(&stream));
 }
 
+/* Callers whose headers have fewer fields than the library, or more. */
+static void check_sizes(void)
+{
+    struct {
+        sinter_engine_desc_t desc;
+        uint64_t later[4];
+    } engine_desc = {.desc = {.size = sizeof engine_desc, .max_isa = sinter_isa_generic}};
+    struct {
+        sinter_stream_desc_t desc;
+        uint64_t later[4];
+    } stream_desc = {.desc = {.size = sizeof stream_desc, .threads = 3}};
+    struct {
+        sinter_constant_cache_stats_t stats;
+        unsigned char later[32];
+    } stats;
+    const sinter_stream_desc_t only_size = {.size = sizeof(size_t), .threads = 3};
+    const sinter_stream_desc_t exact = {
+        .size = offsetof(sinter_stream_desc_t, threads) + sizeof(int), .threads = 3};
+    const sinter_stream_desc_t none = {.size = 0, .threads = 3},
+                               less = {.size = sizeof(size_t) - 1, .threads = 3};
+    sinter_engine_desc_t old_engine = {.size = offsetof(sinter_engine_desc_t, max_isa),
+                                       .max_isa = (sinter_cpu_isa_t)99};
+    sinter_engine_t *engine = NULL;
+    sinter_stream_t *stream = NULL;
+    int n = 0, by_default = 0;
+    GOOD(sinter_engine_create(&engine, &old_engine));
+    CHECK(sinter_engine_get_isa(engine) == sinter_engine_get_isa(NULL),
+          "a field that the caller lacks is not read");
+    GOOD(sinter_engine_destroy(&engine));
+    GOOD(sinter_engine_create(&engine, &engine_desc.desc));
+    CHECK(sinter_engine_get_isa(engine) == sinter_isa_generic, "a longer description of an engine");
+    GOOD(sinter_stream_create(&stream, NULL, NULL));
+    GOOD(sinter_stream_get_threads(stream, &by_default));
+    GOOD(sinter_stream_destroy(&stream));
+    GOOD(sinter_stream_create(&stream, engine, &only_size));
+    GOOD(sinter_stream_get_threads(stream, &n));
+    CHECK(n == by_default, "a stream's description without threads: %d threads", n);
+    GOOD(sinter_stream_destroy(&stream));
+    GOOD(sinter_stream_create(&stream, engine, &exact));
+    GOOD(sinter_stream_get_threads(stream, &n));
+    CHECK(n == 3, "a stream's description without padding: %d threads", n);
+    GOOD(sinter_stream_destroy(&stream));
+    GOOD(sinter_stream_create(&stream, engine, &stream_desc.desc));
+    GOOD(sinter_stream_get_threads(stream, &n));
+    CHECK(n == 3, "a longer description of a stream: %d threads", n);
+    GOOD(sinter_stream_destroy(&stream));
+    BAD(sinter_stream_create(&stream, engine, &none));
+    CHECK(strstr(sinter_last_error_message(), "sinter_stream_desc_t") != NULL, "%s",
+          sinter_last_error_message());
+    BAD(sinter_stream_create(&stream, engine, &less));
+    /* Statistics of an empty cache are zeros but for the budget. Bytes behind size stay. */
+    const size_t sizes[] = {sizeof(size_t), offsetof(sinter_constant_cache_stats_t, bytes),
+                            offsetof(sinter_constant_cache_stats_t, refused), sizeof stats.stats,
+                            sizeof stats};
+    GOOD(sinter_engine_set_constant_cache_budget(engine, 12345));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t end = sizes[i] < sizeof stats.stats ? sizes[i] : sizeof stats.stats;
+        memset(&stats, 0x5A, sizeof stats);
+        stats.stats.size = sizes[i];
+        GOOD(sinter_engine_get_constant_cache_stats(engine, &stats.stats));
+        CHECK(stats.stats.size == sizes[i], "size stays %zu", sizes[i]);
+        CHECK(sizes[i] == sizeof(size_t) || stats.stats.budget == 12345, "size %zu: budget",
+              sizes[i]);
+        CHECK(sizes[i] < sizeof stats.stats ||
+                  (stats.stats.refused == 0 && stats.stats.evicted == 0),
+              "size %zu: counts", sizes[i]);
+        for (size_t at = end; at < sizeof stats; at++)
+            CHECK(((const unsigned char *)&stats)[at] == 0x5A, "size %zu: byte %zu is written",
+                  sizes[i], at);
+    }
+    stats.stats.size = 0;
+    BAD(sinter_engine_get_constant_cache_stats(engine, &stats.stats));
+    GOOD(sinter_engine_destroy(&engine));
+}
+
 /* ---- logical tensors and tensors ---- */
 
 static void check_logical_tensors(void)
@@ -521,6 +596,7 @@ int main(void)
 {
     check_names();
     check_engine();
+    check_sizes();
     check_logical_tensors();
     check_tensors();
     check_ops();

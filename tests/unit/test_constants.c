@@ -1,12 +1,17 @@
-/* The constant cache: weights that are packed once, shared by compiled partitions of any M, kept within the budget, and forgotten when their buffer
+/* The constant cache: weights that are packed once, while threads that want other ones go on,
+ * shared by compiled partitions of any M, kept within the budget, and forgotten when their buffer
  * is; results are the oracle's whether it has room or not, and with many threads. */
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "e2e.h"
+#include "graph/alloc.h"
 
 enum { WEIGHTS, SCALES, ZPS, PARTS, K = 160, N = 38, GROUPS = 5 }; /* the first inputs */
 static const char name[] = "patterns/matmul-weight-int4-kn.json";
@@ -290,13 +295,171 @@ static void test_threads(void)
     CHECK(stats().entries == 0 && stats().bytes == 0);
 }
 
+/* ---- packing without the lock ---------------------------------------------------------------- */
+
+enum { COPY = 4096 };
+
+/* A thread that takes one constant, tells when it has it, and gives it back when it may. */
+typedef struct taker {
+    pthread_t id;
+    constant_key_t key;
+    sem_t filling, fill, taken, give; /* fill: filling may go on; give: it may give the copy back */
+    atomic_int fills;
+    sinter_status_t status;
+    constant_t *got;
+    int byte; /* what a filled copy has in each byte */
+} taker_t;
+
+static void slow_fill(const constant_key_t *key, void *memory, const void *user)
+{
+    taker_t *t = (taker_t *)(uintptr_t)user; /* its own thread's */
+    CHECK(key->data == t->key.data);
+    t->fills++;
+    sem_post(&t->filling);
+    while (sem_wait(&t->fill) != 0) {
+    }
+    memset(memory, t->byte, COPY);
+}
+
+static void *take(void *user)
+{
+    taker_t *t = user;
+    t->status = constants_take(engine, &t->key, COPY, t, slow_fill, t, &t->got);
+    sem_post(&t->taken);
+    while (sem_wait(&t->give) != 0) {
+    }
+    constants_give(engine, t->got);
+    return NULL;
+}
+
+/* Takes the constant of these bytes. */
+static void start(taker_t *t, const void *data, int byte)
+{
+    memset(t, 0, sizeof *t);
+    t->key = (constant_key_t){.data = data, .extent = 1};
+    t->byte = byte;
+    sem_init(&t->filling, 0, 0);
+    sem_init(&t->fill, 0, 0);
+    sem_init(&t->taken, 0, 0);
+    sem_init(&t->give, 0, 0);
+    CHECK(pthread_create(&t->id, NULL, take, t) == 0);
+}
+
+/* Within ten seconds, for the failure to be told instead of hanging. */
+static int happens(sem_t *event)
+{
+    struct timespec until;
+    int status;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    while ((status = sem_timedwait(event, &until)) != 0 && errno == EINTR) {
+    }
+    return status == 0;
+}
+
+static void end(taker_t *t)
+{
+    sem_post(&t->give);
+    CHECK(pthread_join(t->id, NULL) == 0);
+    constants_disown(engine, t);
+}
+
+static int holds(const taker_t *t, int byte)
+{
+    const unsigned char *p = t->got != NULL ? constant_memory(t->got) : NULL;
+    return t->status == sinter_success && p != NULL && p[0] == byte && p[COPY - 1] == byte;
+}
+
+/* While one thread packs, others get other constants; those that want the same one wait for it. */
+static void test_packs_without_lock(void)
+{
+    static const unsigned char data[2];
+    taker_t maker, waiter, other;
+
+    start(&maker, &data[0], 1);
+    CHECK(happens(&maker.filling));
+    start(&other, &data[1], 3);
+    sem_post(&other.fill);
+    CHECK(happens(&other.taken)); /* though maker still packs */
+    start(&waiter, &data[0], 2);
+    sem_post(&maker.fill);
+    CHECK(happens(&maker.taken) && happens(&waiter.taken));
+    CHECK(waiter.fills == 0 && waiter.got == maker.got && holds(&maker, 1) && holds(&waiter, 1) &&
+          holds(&other, 3));
+    CHECK(stats().packed == 2 && stats().hits == 1 && stats().entries == 2 &&
+          stats().bytes == 2 * COPY);
+    end(&maker);
+    CHECK(stats().entries == 2); /* the waiter has used it too */
+    end(&waiter);
+    end(&other);
+    CHECK(stats().entries == 0 && stats().bytes == 0);
+}
+
+/* A constant that is invalidated while it is packed serves only those who wanted it before. */
+static void test_invalidated_while_packed(void)
+{
+    static const unsigned char data[1];
+    taker_t before, after;
+
+    start(&before, &data[0], 1);
+    CHECK(happens(&before.filling));
+    CHECK(sinter_engine_invalidate_constants(engine, data, 1) == sinter_success);
+    CHECK(stats().entries == 0 && stats().bytes == COPY);
+    start(&after, &data[0], 2);
+    sem_post(&after.fill);
+    CHECK(happens(&after.taken));
+    CHECK(holds(&after, 2) && after.fills == 1 && stats().entries == 1 &&
+          stats().bytes == 2 * COPY);
+    sem_post(&before.fill);
+    CHECK(happens(&before.taken));
+    CHECK(holds(&before, 1) && holds(&after, 2) && stats().packed == 2 && stats().hits == 0);
+    end(&before);
+    CHECK(stats().entries == 1 && stats().bytes == COPY);
+    end(&after);
+    CHECK(stats().entries == 0 && stats().bytes == 0);
+}
+
+/* What is being packed counts, and does not go to make room. */
+static void test_budget_while_packed(void)
+{
+    static const unsigned char data[2];
+    taker_t maker, refused;
+
+    CHECK(sinter_engine_set_constant_cache_budget(engine, COPY) == sinter_success);
+    start(&maker, &data[0], 1);
+    CHECK(happens(&maker.filling));
+    start(&refused, &data[1], 2);
+    sem_post(&refused.fill);
+    CHECK(happens(&refused.taken));
+    CHECK(refused.status == sinter_success && refused.got == NULL && refused.fills == 0);
+    CHECK(stats().refused == 1 && stats().evicted == 0 && stats().entries == 1);
+    CHECK(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
+    CHECK(stats().entries == 1 && stats().bytes == COPY);
+    sem_post(&maker.fill);
+    CHECK(happens(&maker.taken));
+    CHECK(holds(&maker, 1));
+    end(&refused);
+    end(&maker);
+    CHECK(stats().entries == 0 && stats().bytes == 0);
+}
+
 int main(void)
 {
-    static void (*const tests[])(void) = {test_once_for_all, test_invalidate, test_budget, test_variable, test_out_of_memory, test_threads};
+    static void (*const tests[])(void) = {test_once_for_all,
+                                          test_invalidate,
+                                          test_budget,
+                                          test_variable,
+                                          test_out_of_memory,
+                                          test_threads,
+                                          test_packs_without_lock,
+                                          test_invalidated_while_packed,
+                                          test_budget_while_packed};
 
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         open_engine();
         tests[i]();
+        if (e2e_failed > 0)
+            return e2e_finish(); /* its threads may still hold the lock */
         close_engine();
     }
     CHECK(sinter_engine_get_constant_cache_stats(NULL, NULL) == sinter_invalid_arguments);

@@ -1,10 +1,12 @@
-/* Compiling and executing through the API: dynamic dims, fpmath modes, threads, scratch, in-place ports, and every wrong way to call execute. */
+/* Compiling and executing through the API: dynamic dims, fpmath modes, threads, scratch, in-place
+ * ports, dumps, the line that is printed for each execute, and every wrong way to call execute. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "e2e.h"
 
 static const char *const ATTENTION = "llama3-8b-decode-int4.json";
@@ -291,6 +293,180 @@ static void test_inplace(void)
     model_free(&model);
 }
 
+/* ---- a partition's dump ---------------------------------------------------------------------- */
+
+/* A dumped partition that is loaded again has the partition's mode, not the graph's. */
+static void test_dump(void)
+{
+    static const char file[] = "partition.json";
+    model_t model, again = {0};
+    gr_error_t err = {{0}, 0};
+    e2e_load(&model, ATTENTION);
+    model.mode = sinter_fpmath_mode_tf32;
+    model.apply_to_int = 0;
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    CHECK(sinter_partition_dump(partition, file) == sinter_success);
+    CHECK(model_load_file(&again, file, &err) == 0);
+    CHECK(again.mode == sinter_fpmath_mode_tf32 && !again.apply_to_int &&
+          again.n_ops == model.n_ops);
+    model_free(&again);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) ==
+          sinter_success);
+    CHECK(sinter_partition_dump(partition, file) == sinter_success);
+    CHECK(model_load_file(&again, file, &err) == 0);
+    CHECK(again.mode == sinter_fpmath_mode_bf16 && again.apply_to_int == 1 &&
+          again.n_ops == model.n_ops);
+    model_free(&again);
+    sinter_partition_destroy(&partition);
+    model_free(&model);
+}
+
+/* ---- the line for each execute --------------------------------------------------------------- */
+
+/* What one execute prints with the class exec on. */
+static void logged_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream,
+                           e2e_ports_t *ports, char *text, size_t size)
+{
+    capture_t c;
+    CHECK(sinter_set_verbose("exec") == sinter_success);
+    capture_begin(&c);
+    const sinter_status_t status = e2e_execute(compiled, stream, ports);
+    capture_end(&c, text, size);
+    CHECK(sinter_set_verbose("none") == sinter_success);
+    CHECK(status == sinter_success);
+}
+
+static void check_line(const char *line, const char *const *words)
+{
+    const size_t n = strlen(line);
+    CHECK(n > 0 && strchr(line, '\n') == line + n - 1); /* one line */
+    CHECK(strncmp(line, "sinter: exec partition 0 (", 26) == 0 && strstr(line, " us: ") != NULL);
+    for (; *words != NULL; words++) {
+        CHECK(strstr(line, *words) != NULL);
+        if (strstr(line, *words) == NULL)
+            fprintf(stderr, "\"%s\" is missing in: %s", *words, line);
+    }
+}
+
+/* Decoding with a length and strides that compile does not know: the decoding kernel takes K as it
+ * usually lies, and refuses it at execute where the tokens are contiguous. */
+static void test_decode_line(void)
+{
+    enum { T = 64, HEADS = 32, D = 128, K_ID = 1 };
+    static const char *const yes[] = {
+        "(sdpa), 2 threads, ", " 1:f16[1,32,1,128,64]",
+        "-> 7:f16[1,32,1,1,128]; step 0: attention_decode_f32_",
+        ", K by f32 FMA on decoded registers, V by f32 FMA on decoded registers\n", NULL};
+    static const char *const no[] = {
+        "step 0: attention_decode_f32_",
+        ", K by tiles of floats (the head is not contiguous),"
+        " V by f32 FMA on decoded registers\n",
+        NULL};
+    static const char *const flash[] = {"step 0: attention_flash_f32_generic\n", NULL};
+    const sinter_dim_t dims[] = {1, HEADS, 1, D, T},
+                       strides[] = {HEADS * D * T, D * T, D * T, T, 1};
+    model_t model;
+    e2e_ports_t ports;
+    char text[8192];
+    const int decodes = sinter_engine_get_isa(NULL) >= sinter_isa_avx2;
+    e2e_load(&model, "attention-decode-float.json");
+    e2e_replace_dim(&model, 4096, SINTER_UNKNOWN_DIM);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+          sinter_success);
+    sinter_compiled_partition_t *compiled = compile(partition);
+    sinter_stream_t *stream = stream_of(2);
+    model_free(&model);
+    e2e_load(&model, "attention-decode-float.json");
+    e2e_replace_dim(&model, 4096, T);
+    e2e_ports_make(&ports, &model, NULL, 7, 0);
+    logged_execute(compiled, stream, &ports, text, sizeof text);
+    check_line(text, decodes ? yes : flash);
+    for (size_t i = 0; i < ports.n_in; i++)
+        CHECK(ports.in_lt[i].id != K_ID ||
+              sinter_tensor_set_dims(ports.in[i], dims, strides) == sinter_success);
+    logged_execute(compiled, stream, &ports, text, sizeof text);
+    check_line(text, decodes ? no : flash);
+    e2e_ports_free(&ports);
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&stream);
+    model_free(&model);
+}
+
+/* 256 columns, and rows that compile may not know. */
+static void load_matmul(model_t *model, int64_t rows)
+{
+    e2e_load(model, "patterns/matmul-weight-int4-kn.json");
+    e2e_replace_dim(model, 38, 256);
+    e2e_replace_dim(model, 3, rows);
+}
+
+/* A kernel for few rows whose number of rows only execute knows. */
+static void test_rows_line(void)
+{
+    static const char *const few[] = {"(matmul), 1 thread, ", "step 0: matmul_columns_f32_",
+                                      ", by f32 FMA on decoded registers\n", NULL};
+    static const char *const many[] = {"step 0: matmul_columns_f32_",
+                                       ", by panels (more than 16 rows share one B)", NULL};
+    static const char *const panels[] = {"step 0: matmul_panel_f32_generic\n", NULL};
+    static const int64_t rows[] = {3, 77};
+    char text[8192];
+    model_t model;
+    load_matmul(&model, SINTER_UNKNOWN_DIM);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+          sinter_success);
+    sinter_compiled_partition_t *compiled = compile(partition);
+    sinter_stream_t *stream = stream_of(1);
+    model_free(&model);
+    for (int i = 0; i < 2; i++) {
+        e2e_ports_t ports;
+        load_matmul(&model, rows[i]);
+        e2e_ports_make(&ports, &model, NULL, 7, 0);
+        logged_execute(compiled, stream, &ports, text, sizeof text);
+        check_line(text, sinter_engine_get_isa(NULL) < sinter_isa_avx2 ? panels
+                         : i == 0                                      ? few
+                                                                       : many);
+        e2e_ports_free(&ports);
+        model_free(&model);
+    }
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&stream);
+}
+
+/* Without the class nothing is printed, and an execute that fails prints no line either. */
+static void test_no_line(void)
+{
+    model_t model;
+    e2e_ports_t ports;
+    capture_t c;
+    char text[8192];
+    e2e_load(&model, "attention-decode-float.json");
+    e2e_replace_dim(&model, 4096, 64);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    sinter_compiled_partition_t *compiled = compile(partition);
+    sinter_stream_t *stream = stream_of(1);
+    e2e_ports_make(&ports, &model, NULL, 7, 0);
+    capture_begin(&c);
+    CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
+    capture_end(&c, text, sizeof text);
+    CHECK(text[0] == '\0');
+    CHECK(sinter_set_verbose("exec") == sinter_success);
+    capture_begin(&c);
+    const sinter_status_t status =
+        sinter_compiled_partition_execute(compiled, stream, 0, NULL, 0, NULL, NULL, 0);
+    capture_end(&c, text, sizeof text);
+    CHECK(sinter_set_verbose("none") == sinter_success);
+    CHECK(status == sinter_invalid_arguments && text[0] == '\0');
+    e2e_ports_free(&ports);
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&stream);
+    model_free(&model);
+}
+
 int main(void)
 {
     test_dynamic_length();
@@ -298,5 +474,9 @@ int main(void)
     test_concurrent();
     test_wrong_calls();
     test_inplace();
+    test_dump();
+    test_decode_line();
+    test_rows_line();
+    test_no_line();
     return e2e_finish();
 }

@@ -611,7 +611,10 @@ static void test_unsupported_and_debug(sinter_engine_t *engine)
         CHECK(!concat->supported && strcmp(concat->reason, "op 0 (Concat): checked, but not executed by this library") == 0, "Concat is refused with a reason");
         CHECK(strstr(concat->explain, "not supported") != NULL, "and explains it");
         CHECK(concat->family == FAMILY_SINGLE && chain->supported && chain->reason == NULL && chain->family == FAMILY_GENERAL, "families");
-        CHECK(chain->mode == sinter_fpmath_mode_bf16 && chain->apply_to_int, "the graph's mode is handed on");
+        sinter_fpmath_mode_t mode;
+        bool apply_to_int;
+        partition_get_fpmath(chain, &mode, &apply_to_int);
+        CHECK(mode == sinter_fpmath_mode_bf16 && apply_to_int, "the graph's mode is handed on");
         CHECK(chain->n_inputs == 1 && chain->n_outputs == 1 && strcmp(chain->sub.nodes[0].role, "eltwise") == 0, "ports and roles");
         partition_list_free(&r.list);
     }

@@ -1,6 +1,7 @@
 /* Decoding with a length that changes from execute to execute, matmul and gated MLPs with a number of rows that does, compiled once: after an execute
  * of the largest size, none allocates, whether through the library's allocator or otherwise, and none generates code; results are right at every
- * size. Asserts no times; --time prints what an execute of attention costs besides its kernel. */
+ * size. Nor does the line that SINTER_VERBOSE=exec prints allocate.
+ * Asserts no times; --time prints what an execute of attention costs besides its kernel. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "capture.h"
 #include "e2e.h"
 #include "passive.h"
 
@@ -172,6 +174,8 @@ static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threa
     static e2e_ports_t ports[N_SIZES];
     long library, process;
     int code, failed = 0;
+    char text[256];
+    capture_t lines;
     program_t p;
 
     CHECK(sinter_engine_create(&engine, &desc) == sinter_success);
@@ -189,6 +193,17 @@ static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threa
         failed += e2e_execute(p.compiled, p.stream, &ports[k * 5 % N_SIZES]) != sinter_success;
     library = library_calls - library;
     process = process_calls - process;
+    capture_begin(&lines);
+    library -= library_calls;
+    process -= process_calls;
+    CHECK(sinter_set_verbose("exec") == sinter_success);
+    for (int k = 0; k < N_SIZES; k++)
+        failed += e2e_execute(p.compiled, p.stream, &ports[k]) != sinter_success;
+    CHECK(sinter_set_verbose("none") == sinter_success);
+    library += library_calls;
+    process += process_calls;
+    capture_end(&lines, text, sizeof text);
+    CHECK(strstr(text, "exec partition 0 (") != NULL);
     CHECK(failed == 0);
     CHECK(library == 0);
     CHECK(process == 0);

@@ -227,7 +227,7 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
 
 static const char *how_name(const decode_how_t *how)
 {
-    return how->codes ? limbs_name(how->limbs) : "f32 FMA on decoded registers";
+    return how->codes ? limbs_name(how->limbs) : DECODED_FMA;
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
@@ -514,8 +514,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->k_side.ops = st->v_side.ops = NULL;
     const attention_config_t *c = step->jit;
     if (c->decode) {
-        decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side);
-        decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
+        st->k_why = decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side);
+        st->v_why = decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
     }
     if (p->sink >= 0) {
         SG_TRY(bind_sink(&frame->v[p->sink], st));
@@ -523,11 +523,36 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     return sinter_success;
 }
 
+static way_t way_of(const char *of, const decode_how_t *how, const decode_side_t *side,
+                    const char *why)
+{
+    const char *name = side->ops == NULL     ? "tiles of floats"
+                       : side->codes != NULL ? how_name(how)
+                                             : DECODED_FMA;
+    if (side->ops != NULL && how->codes != NULL && side->codes == NULL) {
+        why = "groups or zero points do not allow products of integers";
+    }
+    return (way_t){.of = of, .name = name, .why = why};
+}
+
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    const attention_config_t *c = step->jit;
+    const attention_state_t *st = state;
+    int n = 0;
+    if (c->decode != NULL) {
+        out[n++] = way_of("K", &c->k_how, &st->k_side, st->k_why);
+        out[n++] = way_of("V", &c->v_how, &st->v_side, st->v_why);
+    }
+    return n + serial_way(st->serial, &out[n]);
+}
+
 /* ---- the kernels ------------------------------------------------------------------------------------------------------------ */
 
-#define ATTENTION                                                                                                                          \
-    .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare,                \
-    .work = attention_work, .phases = 2
+#define ATTENTION                                                                                  \
+    .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes,                          \
+    .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .ways = ways,        \
+    .phases = 2
 KERNEL(attention_flash_f32_generic, ATTENTION, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)

@@ -69,6 +69,7 @@ typedef struct attention_state {
     tile_operand_t q, k, v;
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
+    const char *k_why, *v_why;             /* why through tiles */
     chain_bound_t score, prob, post;
     bool scored, masked;    /* there is a score chain to run; it leaves masking by the limits to the kernel */
     const chain_ref_t *out; /* where results go if the post chain does nothing but store them, along Dv; else NULL */

@@ -141,8 +141,11 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     if (s->high != NULL) {
         return "split codes";
     }
-    if ((along != 1 && head > 1) || head < 1 || head > DECODE_HEAD || head % o->multiple != 0) {
-        return "the head is not contiguous, longer than 256 or no multiple of 8";
+    if (along != 1 && head > 1) {
+        return "the head is not contiguous";
+    }
+    if (head < 1 || head > DECODE_HEAD || head % o->multiple != 0) {
+        return "the head is longer than 256 or not a multiple of what the decoder takes at once";
     }
     if (!rows_on_bytes(op, s, tokens_are_rows ? s->rs : s->cs)) {
         return "rows do not start at whole bytes";

@@ -129,6 +129,12 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     return sinter_success;
 }
 
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    (void)step;
+    return serial_way(((const chain_state_t *)state)->serial, out);
+}
+
 static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
                  void *scratch, void *shared)
 {
@@ -189,7 +195,9 @@ static const char *refuse_f32(const plan_t *plan, const step_t *step)
     return step->tail != NULL ? "the step quantises its results" : step->post->f64 ? NULL : "no tensor of the chain needs double precision";
 }
 
-#define CHAIN .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
+#define CHAIN                                                                                      \
+    .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare,          \
+    .work = work, .ways = ways, .phases = 1
 KERNEL(chain_runs_f32_avx512, CHAIN, .isa = sinter_isa_avx512, .cost = 200, .refuse = refuse_f64)
 KERNEL(chain_runs_f32_avx2, CHAIN, .isa = sinter_isa_avx2, .cost = 300, .refuse = refuse_f64)
 KERNEL(chain_runs_f32_generic, CHAIN, .isa = sinter_isa_generic, .cost = 400, .refuse = refuse_f64)

@@ -71,6 +71,12 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     return sinter_success;
 }
 
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    (void)step;
+    return serial_way(((const chain_quantise_state_t *)state)->serial, out);
+}
+
 static void one_tile(const chain_quantise_state_t *st, const int64_t *at, const buffers_t *b)
 {
     const int last = st->ndims - 1;
@@ -121,8 +127,9 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return step->tail == NULL ? "the step quantises nothing" : NULL;
 }
 
-#define CHAIN_QUANTISE                                                                                                                     \
-    .step = STEP_CHAIN, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
+#define CHAIN_QUANTISE                                                                             \
+    .step = STEP_CHAIN, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes,            \
+    .prepare = prepare, .work = work, .ways = ways, .phases = 1
 KERNEL(chain_quantise_f32_avx512, CHAIN_QUANTISE, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(chain_quantise_f32_avx2, CHAIN_QUANTISE, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(chain_quantise_f32_generic, CHAIN_QUANTISE, .isa = sinter_isa_generic, .cost = 400)

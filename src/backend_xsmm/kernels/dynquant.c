@@ -38,6 +38,7 @@ typedef struct dynquant_state {
     bool narrow;
     quant_widen16_t *straight; /* measures elements of 16 bits where they do not become a row of floats first; else NULL */
     bool by_chunks;            /* units are runs of groups that out->quantise takes */
+    const char *why;           /* why not */
     int64_t ahead; /* from a column of a unit to that of the next one */
 } dynquant_state_t;
 
@@ -117,22 +118,37 @@ static bool is_chunk(const dtype_blocks_t *b, int64_t elements)
     return elements >= DTYPE_BLOCK && elements >= b->size && elements / b->size * b->zp_bits % 8 == 0;
 }
 
-/* Units that are runs of groups in all tensors, each of which a thread may have for itself. */
-static bool goes_by_chunks(const dynquant_state_t *st)
+/* NULL if units are runs of groups in all tensors, each of which a thread may have for itself, and
+ * there is a function that takes them; else the reason. */
+static const char *refuse_chunks(const dynquant_state_t *st)
 {
     const quant_space_t *s = &st->s;
     const int64_t size = s->column.n;
     const sinter_data_type_t in = s->in.dtype;
-    const bool floats = in == sinter_f32 || in == sinter_f16 || in == sinter_bf16;
-    const bool dense = s->column.in == 1 && s->column.out == 1 && s->group.in == size && s->group.out == size && s->group.scale == 1;
-    const bool even = size == 16 || size == 32 || size == 64 || (size > 0 && size % DTYPE_BLOCK == 0);
+    const bool dense = s->column.in == 1 && s->column.out == 1 && s->group.in == size &&
+                       s->group.out == size && s->group.scale == 1;
     const dtype_blocks_t b = as_blocks(st);
     bool alone = !s->by_pieces;
     for (int a = 0; a < s->n_unit; a++) {
         alone = alone && s->item[a] == 1;
     }
-    return floats && dense && even && alone && !s->split && s->rows == 1 && (!s->has_zp || s->group.zp == 1) &&
-           is_chunk(&b, dtype_chunk(size, in)) && st->out->quantise != NULL && st->out->quantise(&b) == 0;
+    if (in != sinter_f32 && in != sinter_f16 && in != sinter_bf16) {
+        return "elements are not f32, f16 or bf16";
+    }
+    if (s->split) {
+        return "split codes";
+    }
+    if (!dense || s->rows != 1 || !alone || (s->has_zp && s->group.zp != 1)) {
+        return "groups do not lie one after the other in all tensors";
+    }
+    if (size != 16 && size != 32 && size != 64 && (size <= 0 || size % DTYPE_BLOCK != 0)) {
+        return "groups are not of 16, 32, 64 or a multiple of 128 elements";
+    }
+    if (!is_chunk(&b, dtype_chunk(size, in))) {
+        return "zero points of a chunk are not whole bytes";
+    }
+    return st->out->quantise == NULL || st->out->quantise(&b) != 0 ? "no function for these types"
+                                                                   : NULL;
 }
 
 /* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
@@ -163,8 +179,17 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         const bound_t *t = &frame->v[p->tensor_scale];
         dtype_bulk(t->dtype, isa)->load(t->data, 0, 1, &st->formula.tensor_scale);
     }
-    st->by_chunks = goes_by_chunks(st);
+    st->why = refuse_chunks(st);
+    st->by_chunks = st->why == NULL;
     return sinter_success;
+}
+
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    const dynquant_state_t *st = state;
+    (void)step;
+    out[0] = (way_t){.name = st->by_chunks ? "chunks of groups" : "rows of groups", .why = st->why};
+    return 1;
 }
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
@@ -745,9 +770,9 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return dtype_needs_f64(plan->values[step->p.dynquant.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define DYNQUANT                                                                                                                           \
-    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .shared_bytes = shared_bytes,                   \
-    .prepare = prepare, .work = work, .phases = 2
+#define DYNQUANT                                                                                   \
+    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes,         \
+    .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
 KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(dynquant_groups_f32_generic, DYNQUANT, .isa = sinter_isa_generic, .cost = 400)

@@ -126,7 +126,7 @@ void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, 
     text_add(note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
     if (c->blocks != NULL) {
         text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ",
-                 c->codes ? "exact products of codes (VNNI)" : limbs_name(c->limbs), BLOCKS_LEAST, BLOCKS_LONGEST);
+                 integers_name(c->codes, c->limbs), BLOCKS_LEAST, BLOCKS_LONGEST);
     }
     note_products(note, c->bf16, step->kernel, why);
 }
@@ -292,6 +292,19 @@ sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const fra
     return matmul_count(step, st);
 }
 
+int matmul_ways(const step_t *step, const void *state, way_t *ways)
+{
+    const matmul_config_t *c = step->jit;
+    const matmul_state_t *st = state;
+    int n = 0;
+    if (st->blocks.block > 0) {
+        ways[n++] = (way_t){.name = integers_name(c->codes, c->limbs)};
+    } else if (st->blocks.why != NULL) {
+        ways[n++] = (way_t){.name = "panels of floats", .why = st->blocks.why};
+    }
+    return n + serial_way(st->serial, &ways[n]);
+}
+
 size_t matmul_shared_of(const matmul_config_t *c, matmul_state_t *st)
 {
     blocks_whole_t whole;
@@ -309,9 +322,10 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-#define MATMUL                                                                                                                             \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, .shared_bytes = shared_bytes, .prepare = matmul_prepare,     \
-    .work = matmul_work, .phases = 2
+#define MATMUL                                                                                     \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                      \
+    .shared_bytes = shared_bytes, .prepare = matmul_prepare, .work = matmul_work,                  \
+    .ways = matmul_ways, .phases = 2
 KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)

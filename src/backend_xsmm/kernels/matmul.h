@@ -101,6 +101,7 @@ void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, 
 /* The operands and dims of st alone, from what is known before data is. */
 sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st);
 sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
+int matmul_ways(const step_t *step, const void *state, way_t *ways);
 /* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not known. */
 int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end);
 /* Why a kernel that reads B straight from its codes does not: whether it has a decoder for the type, and whether that is for codes with scales. */

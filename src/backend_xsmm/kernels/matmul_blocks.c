@@ -170,6 +170,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     const int64_t group = group_of(all, c->codes);
     st->block = group == 0 ? BLOCKS_LONGEST : longest_block(group);
     if (st->block == 0) {
+        st->why = "groups along K are not made of blocks of 16 to 128 elements";
         return;
     }
     st->k = BLOCKS_K / st->block * st->block;

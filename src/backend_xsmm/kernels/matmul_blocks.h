@@ -61,6 +61,7 @@ typedef struct blocks_table {
 /* One execute. */
 typedef struct blocks_state {
     int block, k;        /* elements of a block, 0: not for integers; of blocks worked off together */
+    const char *why;     /* why not for integers, where the kernel could have been; NULL */
     float steps, offset; /* w = value * steps - offset */
     bool folded;         /* values are less their zero points: z is zero */
     bool shifted;

@@ -39,6 +39,7 @@ typedef struct columns_side {
 typedef struct columns_state {
     matmul_state_t panel; /* first: see matmul.h; its panels are ranges of columns here */
     bool sweeps;          /* else by panels */
+    const char *why;      /* why by panels */
     columns_by_t by;
     int unit; /* columns that have one coefficient: 1 where they are by column, all of a chunk where they are by chunk */
     int part; /* columns of a range that end in outputs together */
@@ -101,7 +102,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
     c->lanes = columns_table(step->kernel->isa)->lanes;
     text_init(&note, &plan->arena);
-    text_add(&note, "up to %d rows of A where B is contiguous along N: f32 FMA on decoded registers", COLUMNS_MOST);
+    text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
     if (c->floats->unit > 0) {
         text_add(&note, " if groups along K are of at least %d rows, or those along N are multiples of %d", COLUMNS_GROUP, c->floats->unit);
     }
@@ -179,12 +180,29 @@ static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
     return most > unit ? most : unit;
 }
 
-/* How the micro-kernels can do this execute, if they can. */
-static void bind_columns(const columns_config_t *c, sinter_cpu_isa_t isa, columns_state_t *st)
+/* How the micro-kernels can do this execute; NULL, or why they cannot. */
+static const char *bind_columns(const columns_config_t *c, sinter_cpu_isa_t isa,
+                                columns_state_t *st)
 {
     const matmul_state_t *m = &st->panel;
-    st->sweeps = m->rows >= 1 && m->rows <= COLUMNS_MOST && m->K >= 1 && m->N >= c->floats->elems && m->b.base.cs == 1 &&
-                 matmul_on_bytes(&m->b, m->b.base.rs, m->b.dims[m->b.ndims - 2]) && bind_sides(c, isa, st);
+    if (m->rows < 1 || m->K < 1) {
+        return "there is nothing to multiply";
+    }
+    if (m->rows > COLUMNS_MOST) {
+        return "more than 16 rows share one B";
+    }
+    if (m->N < c->floats->elems) {
+        return "B has fewer columns than a vector register has codes";
+    }
+    if (m->b.base.cs != 1) {
+        return "B is not contiguous along N";
+    }
+    if (!matmul_on_bytes(&m->b, m->b.base.rs, m->b.dims[m->b.ndims - 2])) {
+        return "rows of B begin within bytes";
+    }
+    return bind_sides(c, isa, st)
+               ? NULL
+               : "groups along K are short and groups along N do not fall on lanes";
 }
 
 /* As many ranges for each thread, about equal. */
@@ -205,7 +223,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const columns_config_t *c = step->jit;
     columns_state_t *st = state;
     SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    bind_columns(c, step->kernel->isa, st);
+    st->why = bind_columns(c, step->kernel->isa, st);
+    st->sweeps = st->why == NULL;
     if (!st->sweeps) {
         return sinter_success;
     }
@@ -217,6 +236,13 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     fill_order(c, st);
     choose_ranges(c, frame->threads, st);
     return matmul_count(step, &st->panel);
+}
+
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    const columns_state_t *st = state;
+    out[0] = (way_t){.name = st->sweeps ? DECODED_FMA : "panels", .why = st->why};
+    return 1 + matmul_ways(step, state, out + 1);
 }
 
 /* ---- memory --------------------------------------------------------------------------------------------------------------------- */
@@ -525,8 +551,8 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-#define COLUMNS                                                                                                                            \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare,            \
-    .work = work, .phases = 2
+#define COLUMNS                                                                                    \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                      \
+    .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
 KERNEL(matmul_columns_f32_avx512, COLUMNS, .isa = sinter_isa_avx512, .cost = 65, .refuse = refuse_avx512)
 KERNEL(matmul_columns_f32_avx2, COLUMNS, .isa = sinter_isa_avx2, .cost = 75, .refuse = refuse_avx2)

@@ -126,9 +126,9 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->ops) {
         text_add(&note, "%s if groups along K are multiples of %d, else ",
-                 c->codes ? "exact products of codes (VNNI)" : limbs_name(c->limbs), c->ops->elems / ROWS_QUADS);
+                 integers_name(c->codes, c->limbs), c->ops->elems / ROWS_QUADS);
     }
-    text_add(&note, "f32 FMA on decoded registers");
+    text_add(&note, DECODED_FMA);
     if (c->floats->unit > 1) {
         text_add(&note, " if they are multiples of %d", c->floats->unit);
     }
@@ -174,17 +174,21 @@ static bool codes_by_quads(const tile_src_t *a, int quad, int64_t K)
     return scale && (a->zp_type == NULL || a->zp_cs == 0 || a->zp_gc >= K || a->zp_gc % quad == 0);
 }
 
-static bool bind_integers(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+/* NULL, or why products of integers cannot do this execute. */
+static const char *bind_integers(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
 {
     const tile_src_t *b = &st->panel.b.base;
-    const int elems = c->ops ? c->ops->elems : 0, quad = elems / ROWS_QUADS;
-    if (!c->ops) {
-        return false;
-    }
+    const int elems = c->ops->elems, quad = elems / ROWS_QUADS;
     st->elems = elems;
     st->scale = groups_of(b, false, elems, quad, ROWS_LINES, isa, st->panel.K);
     st->zp = groups_of(b, true, elems, quad, ROWS_LINES, isa, st->panel.K);
-    return st->scale.times > 0 && st->zp.times > 0 && (!c->codes || codes_by_quads(&st->panel.a.base, quad, st->panel.K));
+    if (st->scale.times == 0 || st->zp.times == 0) {
+        return "groups of B along K are not whole runs of 16 bytes";
+    }
+    return c->codes && !codes_by_quads(&st->panel.a.base, quad, st->panel.K)
+               ? "groups of A are not whole runs of the codes that 16 bytes of B are multiplied "
+                 "with"
+               : NULL;
 }
 
 /* The unit in its chunk that lanes of a class get their coefficient from. */
@@ -197,19 +201,40 @@ static void fill_pick(const rows_config_t *c, rows_groups_t *g)
     }
 }
 
-static bool bind_floats(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+/* NULL, or why the decoders cannot do this execute. */
+static const char *bind_floats(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
 {
     const rows_floats_t *f = c->floats;
     const tile_src_t *b = &st->panel.b.base;
     if (st->panel.K % f->multiple != 0) {
-        return false;
+        return "K is not a whole number of what the decoder takes at once";
     }
     st->elems = f->elems;
     st->scale = groups_of(b, false, f->elems, f->unit, 1, isa, st->panel.K);
     st->zp = groups_of(b, true, f->elems, f->unit, 1, isa, st->panel.K);
     fill_pick(c, &st->scale);
     fill_pick(c, &st->zp);
-    return st->scale.times > 0 && st->zp.times > 0;
+    return st->scale.times > 0 && st->zp.times > 0
+               ? NULL
+               : "groups of B along K are too short for the decoder";
+}
+
+/* NULL, or why no micro-kernel can read B. */
+static const char *refuse_lines(const matmul_state_t *m)
+{
+    const tile_operand_t *b = &m->b;
+    if (m->rows < 1 || m->K < 1) {
+        return "there is nothing to multiply";
+    }
+    if (m->rows > ROWS_MOST) {
+        return "more than 16 rows share one B";
+    }
+    if (b->base.rs != 1) {
+        return "B is not contiguous along K";
+    }
+    return matmul_on_bytes(b, b->base.cs, b->dims[b->ndims - 1])
+               ? NULL
+               : "columns of B begin within bytes";
 }
 
 /* How the micro-kernels can do this execute, if they can. */
@@ -218,13 +243,19 @@ static void bind_rows(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t
     const tile_operand_t *b = &st->panel.b;
     const int64_t K = st->panel.K, four = ROWS_LINES * (b->base.cs * b->base.type->bits / 8);
     st->way = BY_PANELS;
-    if (st->panel.rows < 1 || st->panel.rows > ROWS_MOST || K < 1 || b->base.rs != 1 ||
-        !matmul_on_bytes(b, b->base.cs, b->dims[b->ndims - 1])) {
+    st->why = refuse_lines(&st->panel);
+    if (st->why != NULL) {
         return;
     }
-    st->way = bind_integers(c, isa, st) ? IN_INTEGERS : bind_floats(c, isa, st) ? IN_FLOATS : BY_PANELS;
-    if (st->way == BY_PANELS) {
-        return;
+    st->why = c->ops != NULL ? bind_integers(c, isa, st) : NULL;
+    st->way = c->ops != NULL && st->why == NULL ? IN_INTEGERS : IN_FLOATS;
+    if (st->way == IN_FLOATS) {
+        const char *why = bind_floats(c, isa, st);
+        if (why != NULL) {
+            st->way = BY_PANELS;
+            st->why = why;
+            return;
+        }
     }
     st->chunks = (K + st->elems - 1) / st->elems;
     st->bytes = (K * b->base.type->bits + 7) / 8;
@@ -287,6 +318,17 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     return matmul_count(step, &st->panel);
 }
 
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    const rows_config_t *c = step->jit;
+    const rows_state_t *st = state;
+    const char *const names[] = {[BY_PANELS] = "panels",
+                                 [IN_INTEGERS] = integers_name(c->codes, c->limbs),
+                                 [IN_FLOATS] = DECODED_FMA};
+    out[0] = (way_t){.name = names[st->way], .why = st->why};
+    return 1 + matmul_ways(step, state, out + 1);
+}
+
 /* ---- memory --------------------------------------------------------------------------------------------------------------------- */
 
 size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t *out)
@@ -322,9 +364,10 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
 
-#define ROWS                                                                                                                               \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, .shared_bytes = shared_bytes, .prepare = prepare,            \
-    .work = matmul_rows_work, .phases = 2
+#define ROWS                                                                                       \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                      \
+    .shared_bytes = shared_bytes, .prepare = prepare, .work = matmul_rows_work, .ways = ways,      \
+    .phases = 2
 KERNEL(matmul_rows_int8_vnni, ROWS, .isa = sinter_isa_avx512_vnni, .cost = 50, .refuse = refuse_codes)
 KERNEL(matmul_rows_f32_avx512, ROWS, .isa = sinter_isa_avx512, .cost = 60, .refuse = refuse_floats)
 KERNEL(matmul_rows_f32_avx2, ROWS, .isa = sinter_isa_avx2, .cost = 70, .refuse = refuse_floats)

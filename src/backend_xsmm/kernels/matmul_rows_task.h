@@ -32,6 +32,7 @@ typedef struct rows_groups {
 typedef struct rows_state {
     matmul_state_t panel; /* first: see matmul.h */
     rows_way_t way;
+    const char *why; /* why not a faster way; NULL */
     int elems;                  /* of a chunk */
     int64_t chunks, bytes;      /* of a line */
     int64_t units;              /* room for the units of a line */

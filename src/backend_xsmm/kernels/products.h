@@ -31,6 +31,14 @@ static inline const char *limbs_name(int limbs)
     return limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)" : "8-bit integers (VNNI)";
 }
 
+#define DECODED_FMA "f32 FMA on decoded registers"
+
+/* Products of integers; codes: A is codes too. */
+static inline const char *integers_name(bool codes, int limbs)
+{
+    return codes ? "exact products of codes (VNNI)" : limbs_name(limbs);
+}
+
 static inline const char *refuse_bf16_products(const plan_t *plan, const step_t *step)
 {
     if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {

@@ -156,6 +156,12 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     return sinter_success;
 }
 
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    (void)step;
+    return serial_way(((const softmax_state_t *)state)->serial, out);
+}
+
 /* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
 
 static int64_t offset(const softmax_state_t *st, const int64_t *stride, const int64_t *idx)
@@ -368,8 +374,9 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type) ? "the input needs double precision" : NULL;
 }
 
-#define SOFTMAX                                                                                                                            \
-    .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, .work = work, .phases = 1
+#define SOFTMAX                                                                                    \
+    .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes,          \
+    .prepare = prepare, .work = work, .ways = ways, .phases = 1
 KERNEL(softmax_rows_f32_avx512, SOFTMAX, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(softmax_rows_f32_avx2, SOFTMAX, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(softmax_rows_f32_generic, SOFTMAX, .isa = sinter_isa_generic, .cost = 400)
