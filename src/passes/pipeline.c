@@ -6,6 +6,8 @@
 const pass_t sinter_passes[] = {
     {"infer_shapes", pass_infer_shapes, "op(x : dims) = op(x) : shape_rule(op, dims)"},
     {"matmul_2d", pass_matmul_2d, "MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]"},
+    {"plain_attention", pass_plain_attention,
+     "MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))), f(transpose(s)) = transpose(f(s))"},
     {"drop_casts", pass_drop_casts, "op(cast(x)) = op(x), both types wide floats"},
     {"widen", pass_widen, "y = op(x) : f16 = op(x) : f32, y inside, bf16 alike"},
     {"sink_dequant", pass_sink_dequant, "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)"},
