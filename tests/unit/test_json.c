@@ -175,7 +175,7 @@ static const bad_t bads[] = {
     {"\"kind\": \"MatMul\"", "\"kin\": 0", "expected an object with \"kind\""},
     {"\"qtype\":", "\"qtyp\":", "known attribute instead of \"qtyp\""},
     {"\"s64[]\"", "\"s32[]\"", "one of bool, s64"},
-    {"\"s64[]\"", "\"f32[]\"", "expected the type s64[] of attribute group_shape, found '\"f32[]\"'"},
+    {"\"s64[]\"", "\"f32[]\"", "expected the type s64[] of attribute group_shape, found '\"f32["},
     {"{\"type\": \"bool\", \"value\": 0}", "{\"type\": \"s64\", \"value\": 0}",
      "expected the type bool of attribute transpose_b, found '\"s64\"'"},
     {"\"axis\": {\"type\": \"s64\"", "\"axis\": {\"type\": \"bool\"",
