@@ -239,15 +239,19 @@ static bool disjoint(range_t a, range_t b)
     return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end;
 }
 
-/* What an output may share memory with, to follow "it may share memory". A text too long for its room is cut off. */
-static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t out, char *text, size_t size)
+/* What an output may share memory with, to follow "it may share memory". A text too long for its
+ * room is cut off. */
+static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t out, char *text,
+                                size_t size)
 {
     size_t len = 0;
     text[0] = '\0';
     for (size_t i = 0; i < cp->n_inplace && len < size; i++) {
         if (cp->inplace[i].output_id == out) {
-            len += (size_t)snprintf(text + len, size - len, "%s %llu", len == 0 ? "from the same address on, with input tensor" : " or",
-                                    (unsigned long long)cp->inplace[i].input_id);
+            len +=
+                (size_t)snprintf(text + len, size - len, "%s %llu",
+                                 len == 0 ? "from the same address on, with input tensor" : " or",
+                                 (unsigned long long)cp->inplace[i].input_id);
         }
     }
     return len > 0 ? text : "with no input";
@@ -272,7 +276,8 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
                 return sg_fail(sinter_invalid_arguments,
                                "output tensor %llu overlaps %s tensor %llu; it may share memory %s "
                                "(sinter_compiled_partition_get_inplace_ports)",
-                               (unsigned long long)out_id, k < cp->n_inputs ? "input" : "output", (unsigned long long)fm->lts[v].id,
+                               (unsigned long long)out_id, k < cp->n_inputs ? "input" : "output",
+                               (unsigned long long)fm->lts[v].id,
                                sharing_text(cp, out_id, sharing, sizeof(sharing)));
             }
         }

@@ -337,8 +337,9 @@ static sinter_status_t settle_ports(sinter_graph_t *graph)
     return sinter_success;
 }
 
-/* Without a list of outputs everything unread is an output. With one, ops on which no listed output depends are left out: exporters leave
- * such ops behind. What other ops make besides stays an output. */
+/* Without a list of outputs everything unread is an output. With one, ops on which no listed output
+ * depends are left out: exporters leave such ops behind. What other ops make besides stays an
+ * output. */
 static sinter_status_t drop_unlisted(sinter_graph_t *graph)
 {
     graph_t *g = &graph->g;
@@ -360,7 +361,8 @@ static sinter_status_t drop_unlisted(sinter_graph_t *graph)
         g->values[v].is_output = was_output[v] && g->values[v].producer >= 0;
     for (int i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].dead)
-            sg_log(SG_VERBOSE_DISPATCH, "%s is left out: no listed output depends on it", node_label(&g->nodes[i]));
+            sg_log(SG_VERBOSE_DISPATCH, "%s is left out: no listed output depends on it",
+                   node_label(&g->nodes[i]));
     return sinter_success;
 }
 

@@ -104,7 +104,8 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
 enum { MOST_PORTS = 4 }; /* no op that runs has more */
 
 /* What a node reads and makes, with the tensor ids that messages name. */
-static sinter_status_t take_ports(const graph_t *g, const node_t *node, const lt_t *lts, lt_t *in, lt_t *out)
+static sinter_status_t take_ports(const graph_t *g, const node_t *node, const lt_t *lts, lt_t *in,
+                                  lt_t *out)
 {
     if (node->n_in > MOST_PORTS || node->n_out > MOST_PORTS) {
         return sg_fail(sinter_unimplemented, "%s: too many ports", node_label(node));
@@ -139,17 +140,20 @@ sinter_status_t frame_infer(const graph_t *g, lt_t *lts)
     return sinter_success;
 }
 
-/* The groups of quantising ops for the dims of this execute. dead: of the dequantisations that ride on matmul operands, over the tensors of
- * the caller, because views of their scales would name others. */
+/* The groups of quantising ops for the dims of this execute. dead: of the dequantisations that ride
+ * on matmul operands, over the tensors of the caller, because views of their scales would name
+ * others. */
 static sinter_status_t check_groups(const graph_t *g, const lt_t *lts, bool dead)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const node_t *node = &g->nodes[i];
         lt_t in[MOST_PORTS], out[MOST_PORTS];
         quant_geom_t geom;
-        if (node->dead == dead && (op_flags(node->kind) & (dead ? OP_DEQUANT : OP_QUANT | OP_DEQUANT)) != 0) {
+        if (node->dead == dead &&
+            (op_flags(node->kind) & (dead ? OP_DEQUANT : OP_QUANT | OP_DEQUANT)) != 0) {
             SG_TRY(take_ports(g, node, lts, in, out));
-            SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom));
+            SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in,
+                                  node->n_in, out, node->n_out, &geom));
         }
     }
     return sinter_success;

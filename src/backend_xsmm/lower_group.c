@@ -366,7 +366,8 @@ static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
                                      : give_up(lo, "an op between the two matmuls is neither elementwise nor the softmax");
 }
 
-/* An index over the scores that no work on them reads. It needs their dims alone, so it is a chain of its own. */
+/* An index over the scores that no work on them reads. It needs their dims alone, so it is a chain
+ * of its own. */
 static bool index_apart(const lowering_t *lo, const node_t *n)
 {
     const graph_t *g = lo->g;

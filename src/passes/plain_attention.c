@@ -1,11 +1,13 @@
-/* MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))), f(transpose(s)) = transpose(f(s))
+/* MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))),
+ * f(transpose(s)) = transpose(f(s))
  *
  *   MatMul(K, Q) -> scale, mask -> SoftMax over the rows -> MatMul(V, .)
  *     becomes
- *   MatMul(Q, K) -> scale, transposed mask -> SoftMax over the columns -> MatMul(., V) -> StaticTranspose
+ *   MatMul(Q, K) -> scale, turned mask -> SoftMax over the columns -> MatMul(., V) -> transpose
  *
- * so that kernels know one form of attention: rows of queries, columns of keys. Transposes of the scores or probabilities cancel, those of the
- * operands become flags of the matmuls. The pattern sdpa-transposed has checked that this leads to the plain form. */
+ * so that kernels know one form of attention: rows of queries, columns of keys. Transposes of the
+ * scores or probabilities cancel, those of the operands become flags of the matmuls. The pattern
+ * sdpa-transposed has checked that this leads to the plain form. */
 #include <string.h>
 
 #include "../graph/schema.h"
@@ -66,43 +68,53 @@ static sinter_status_t add_transpose(graph_t *g, int in, int out)
     if (ndims == 1) {
         numbers[0] = -1;
         numbers[1] = 1;
-        return pass_add_reshape(g, in, out, numbers, 2, false) < 0 ? sinter_out_of_memory : sinter_success;
+        return pass_add_reshape(g, in, out, numbers, 2, false) < 0 ? sinter_out_of_memory
+                                                                   : sinter_success;
     }
     for (int d = 0; d < ndims; d++) {
         numbers[d] = d < ndims - 2 ? d : 2 * ndims - 3 - d;
     }
     *attr = (attr_t){.id = sinter_op_attr_order, .n = (size_t)ndims, .s64 = numbers};
-    return pass_add_unary(g, sinter_op_static_transpose, in, out, attr, 1) < 0 ? sinter_out_of_memory : sinter_success;
+    return pass_add_unary(g, sinter_op_static_transpose, in, out, attr, 1) < 0
+               ? sinter_out_of_memory
+               : sinter_success;
 }
 
-/* Ops of which op(transpose(x), ...) = transpose(op(x, ...)), with another axis or other flags if they have any. */
+/* Ops of which op(transpose(x), ...) = transpose(op(x, ...)), with another axis or other flags if
+ * they have any. */
 static bool turns(const node_t *n)
 {
     if (n->kind == sinter_op_matmul) {
         return n->role != NULL && strcmp(n->role, "qk") == 0;
     }
     if (n->kind == sinter_op_quantize || n->kind == sinter_op_dequantize) {
-        return n->n_in == 1 && strcmp(node_str(n, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
+        return n->n_in == 1 &&
+               strcmp(node_str(n, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
     }
-    return (n->kind == sinter_op_softmax && n->n_out == 1) || n->kind == sinter_op_type_cast || n->kind == sinter_op_reorder ||
-           ((op_flags(n->kind) & OP_ELTWISE) != 0 && n->kind != sinter_op_bias_add && n->kind != sinter_op_prelu);
+    return (n->kind == sinter_op_softmax && n->n_out == 1) || n->kind == sinter_op_type_cast ||
+           n->kind == sinter_op_reorder ||
+           ((op_flags(n->kind) & OP_ELTWISE) != 0 && n->kind != sinter_op_bias_add &&
+            n->kind != sinter_op_prelu);
 }
 
 static sinter_status_t turn(turner_t *t, int v, int *out);
 
-/* The flags and axes that change with the dims; node is the new op, ndims the rank of what the old one made. */
+/* The flags and axes that change with the dims; node is the new op, ndims the rank of what the old
+ * one made. */
 static sinter_status_t turn_attrs(graph_t *g, int node, int ndims)
 {
     const node_t n = g->nodes[node];
     if (n.kind == sinter_op_matmul) {
-        const bool a = node_bool(&n, sinter_op_attr_transpose_a, false), b = node_bool(&n, sinter_op_attr_transpose_b, false);
+        const bool a = node_bool(&n, sinter_op_attr_transpose_a, false),
+                   b = node_bool(&n, sinter_op_attr_transpose_b, false);
         SG_TRY(pass_set_bool(g, node, sinter_op_attr_transpose_a, !b));
         return pass_set_bool(g, node, sinter_op_attr_transpose_b, !a);
     }
     if (n.kind == sinter_op_softmax || n.kind == sinter_op_gen_index) {
         const int64_t axis = node_s64(&n, sinter_op_attr_axis, n.kind == sinter_op_softmax ? 1 : 0);
         const int64_t d = axis < 0 ? axis + ndims : axis;
-        return pass_set_s64(g, node, sinter_op_attr_axis, d < ndims - 2 || ndims == 1 ? d : 2 * ndims - 3 - d);
+        return pass_set_s64(g, node, sinter_op_attr_axis,
+                            d < ndims - 2 || ndims == 1 ? d : 2 * ndims - 3 - d);
     }
     return sinter_success;
 }
@@ -149,13 +161,17 @@ static sinter_status_t turn(turner_t *t, int v, int *out)
         return sinter_success;
     }
     if (lt->ndims < 0) {
-        return sg_fail(sinter_unimplemented, "tensor %llu: its number of dims must be known to compile", (unsigned long long)lt->id);
+        return sg_fail(sinter_unimplemented,
+                       "tensor %llu: its number of dims must be known to compile",
+                       (unsigned long long)lt->id);
     }
-    if (lt->ndims == 0 || (lt_elems(lt) == 1 && (n == NULL || lt->ndims == 1))) { /* the same for each element */
+    if (lt->ndims == 0 ||
+        (lt_elems(lt) == 1 && (n == NULL || lt->ndims == 1))) { /* the same for each element */
         *out = v;
         return note(t, v, v);
     }
-    const int swaps = n != NULL && n->kind == sinter_op_static_transpose ? node_swaps_matrix(n, lt->ndims) : -1;
+    const int swaps =
+        n != NULL && n->kind == sinter_op_static_transpose ? node_swaps_matrix(n, lt->ndims) : -1;
     if (swaps >= 0) {
         *out = n->in[0];
         if (swaps == 0) {
@@ -172,13 +188,14 @@ static sinter_status_t turn(turner_t *t, int v, int *out)
     return n != NULL && turns(n) ? turn_op(t, v, *out) : add_transpose(g, v, *out);
 }
 
-/* ---- the second matmul ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the second matmul ----------------------------------------------------------------------- */
 
 /* The port at which the probabilities arrive, -1 if neither or both. */
 static int probability_port(const graph_t *g, int pv)
 {
     for (int port = 0; port < 2; port++) {
-        for (int p = g->values[g->nodes[pv].in[port]].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
+        for (int p = g->values[g->nodes[pv].in[port]].producer; p >= 0;
+             p = g->values[g->nodes[p].in[0]].producer) {
             if (g->nodes[p].kind == sinter_op_softmax) {
                 return port;
             }
@@ -205,7 +222,8 @@ static sinter_status_t turn_second(turner_t *t, int pv)
     if (port == 1) {
         const int result = g->nodes[pv].out[0];
         int64_t dims[SINTER_MAX_NDIMS + 1];
-        const int ndims = turned_dims(&g->values[result].lt, dims), out = pass_value_like(g, result, ndims, dims);
+        const int ndims = turned_dims(&g->values[result].lt, dims),
+                  out = pass_value_like(g, result, ndims, dims);
         if (out < 0) {
             return sinter_out_of_memory;
         }
@@ -225,7 +243,8 @@ static bool has_role(const node_t *n, const char *role)
     return n->role != NULL && strcmp(n->role, role) == 0;
 }
 
-/* Transposes that are left among the scores or probabilities: they move up into the first matmul. */
+/* Transposes that are left among the scores or probabilities: they move up into the first
+ * matmul. */
 static sinter_status_t cancel_transposes(turner_t *t)
 {
     graph_t *g = t->g;
@@ -233,7 +252,8 @@ static sinter_status_t cancel_transposes(turner_t *t)
         const node_t *n = &g->nodes[g->topo[i]];
         const int v = n->out[0];
         int turned;
-        if (n->kind != sinter_op_static_transpose || !(has_role(n, "score_views") || has_role(n, "p_post")) ||
+        if (n->kind != sinter_op_static_transpose ||
+            !(has_role(n, "score_views") || has_role(n, "p_post")) ||
             node_swaps_matrix(n, g->values[v].lt.ndims) != 1) {
             continue;
         }
@@ -255,7 +275,8 @@ static sinter_status_t turn_indices(turner_t *t)
     for (int i = 0; i < graph_n_live(g); i++) {
         const int node = g->topo[i], v = g->nodes[node].out[0];
         int turned;
-        if (g->nodes[node].kind == sinter_op_gen_index && g->values[v].n_uses == 0 && known(t, g->nodes[node].in[0]) >= 0) {
+        if (g->nodes[node].kind == sinter_op_gen_index && g->values[v].n_uses == 0 &&
+            known(t, g->nodes[node].in[0]) >= 0) {
             SG_TRY(turn(t, v, &turned));
             SG_TRY(add_transpose(g, turned, v));
             g->nodes[node].dead = true;
@@ -264,7 +285,8 @@ static sinter_status_t turn_indices(turner_t *t)
     return sinter_success;
 }
 
-/* MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))), f(transpose(s)) = transpose(f(s)) */
+/* MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))), f(transpose(s)) =
+ * transpose(f(s)) */
 sinter_status_t pass_plain_attention(graph_t *sub)
 {
     turner_t t = {.g = sub};

@@ -135,7 +135,8 @@ static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_po
     g->nodes[quantise].in[0] = view.in[0];
     for (int o = 0; o < g->nodes[quantise].n_out; o++) {
         const bool data = o == 0 || o == high_port;
-        const int old = g->nodes[quantise].out[o], made = pass_value_like(g, old, in.ndims, data ? in.dims : groups);
+        const int old = g->nodes[quantise].out[o],
+                  made = pass_value_like(g, old, in.ndims, data ? in.dims : groups);
         if (made < 0 || add_view(g, &view, made, old, data) < 0) {
             return sinter_out_of_memory;
         }

@@ -283,7 +283,8 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other
         return -1;
     }
     int c = users[0];
-    for (int i = 0; i < value_n_users(m, v); i++) { /* with several, the one that the pattern asks for, to say so */
+    /* With several, the one that the pattern asks for, to say so. */
+    for (int i = 0; i < value_n_users(m, v); i++) {
         if ((pat_classes(&m->g->nodes[users[i]]) & pn->ops) != 0) {
             c = users[i];
             break;
@@ -300,11 +301,14 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other
     if (m->owner[c] >= 0 || m->at[c] >= 0 || (classes & pn->ops) == 0) {
         return -1;
     }
-    *why = value->is_output && !pn->keep                       ? "its input is a graph output"
-           : value_n_users(m, v) != n_at                    ? "its input has other uses"
-           : (pn->port >= 0 && (n_at > 1 || at_port != pn->port)) || (quant && at_port != 0) ? "its input arrives at another port"
-           : n->n_out != 1 && (classes & (PAT_SOFTMAX | PAT_DYNQUANT)) == 0 ? "it has further outputs"
-           : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT | PAT_DYNQUANT)) != 0 && !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
+    *why = value->is_output && !pn->keep ? "its input is a graph output"
+           : value_n_users(m, v) != n_at ? "its input has other uses"
+           : (pn->port >= 0 && (n_at > 1 || at_port != pn->port)) || (quant && at_port != 0)
+               ? "its input arrives at another port"
+           : n->n_out != 1 && (classes & (PAT_SOFTMAX | PAT_DYNQUANT)) == 0
+               ? "it has further outputs"
+           : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT | PAT_DYNQUANT)) != 0 &&
+                   !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
                ? "it broadcasts its input to larger dims"
                : NULL;
     *other = c;
@@ -370,7 +374,8 @@ static bool take_below(matcher_t *m, int i)
         m->required = 0;
         return fail(m, "no %s below %s: nothing follows", pn->role, hook_label(m, pn->of));
     }
-    return fail(m, "no %s below %s: %s follows", pn->role, hook_label(m, pn->of), node_label(&m->g->nodes[value_users(m, v)[0]]));
+    return fail(m, "no %s below %s: %s follows", pn->role, hook_label(m, pn->of),
+                node_label(&m->g->nodes[value_users(m, v)[0]]));
 }
 
 /* Why a fitting producer was left out. */

@@ -53,7 +53,8 @@ static const node_t *second_matmul(const match_t *m, int *port)
     *port = 0;
     if (turned != NULL) {
         const int p = m->g->values[turned->in[1]].producer;
-        *port = p >= 0 && (strcmp(role_of(m, p), "p_post") == 0 || strcmp(role_of(m, p), "softmax") == 0);
+        *port = p >= 0 &&
+                (strcmp(role_of(m, p), "p_post") == 0 || strcmp(role_of(m, p), "softmax") == 0);
     }
     return pv != NULL ? pv : turned;
 }
@@ -79,7 +80,9 @@ const char *pat_plain_matmuls(const match_t *m)
 
 const char *pat_plain_probabilities(const match_t *m)
 {
-    return node_bool(match_role(m, "pv", 0), sinter_op_attr_transpose_a, false) ? "the second matmul transposes the probabilities" : NULL;
+    return node_bool(match_role(m, "pv", 0), sinter_op_attr_transpose_a, false)
+               ? "the second matmul transposes the probabilities"
+               : NULL;
 }
 
 const char *pat_softmax_over_keys(const match_t *m)
@@ -160,8 +163,10 @@ static const char *refuse_score_view(const match_t *m, const node_t *n)
     if (n->kind == sinter_op_static_reshape) {
         return match_reason(m, "%s reshapes the scores", node_label(n));
     }
-    return n->kind == sinter_op_static_transpose && node_swaps_matrix(n, lt_of(m, n->in[0])->ndims) < 0
-               ? match_reason(m, "%s moves more than the last two dims of the scores", node_label(n))
+    return n->kind == sinter_op_static_transpose &&
+                   node_swaps_matrix(n, lt_of(m, n->in[0])->ndims) < 0
+               ? match_reason(m, "%s moves more than the last two dims of the scores",
+                              node_label(n))
                : NULL;
 }
 
@@ -181,10 +186,13 @@ static const char *refuse_to_turn(const match_t *m, int i)
         return match_reason(m, "%s works on channels", node_label(n));
     }
     if (post && (pat_classes(n) & (PAT_QUANT | PAT_DEQUANT)) != 0 &&
-        (n->n_in > 1 || strcmp(node_str(n, sinter_op_attr_qtype, "per_tensor"), "per_tensor") != 0)) {
+        (n->n_in > 1 ||
+         strcmp(node_str(n, sinter_op_attr_qtype, "per_tensor"), "per_tensor") != 0)) {
         return match_reason(m, "%s has more than one scale", node_label(n));
     }
-    return n->kind == sinter_op_softmax && n->n_out > 1 ? match_reason(m, "%s has statistics", node_label(n)) : NULL;
+    return n->kind == sinter_op_softmax && n->n_out > 1
+               ? match_reason(m, "%s has statistics", node_label(n))
+               : NULL;
 }
 
 const char *pat_turns_to_plain(const match_t *m)
@@ -204,17 +212,20 @@ const char *pat_turns_to_plain(const match_t *m)
             return why;
         }
     }
-    bool turned = node_bool(pv, port == 0 ? sinter_op_attr_transpose_a : sinter_op_attr_transpose_b, false) == (port == 0);
+    bool turned = node_bool(pv, port == 0 ? sinter_op_attr_transpose_a : sinter_op_attr_transpose_b,
+                            false) == (port == 0);
     for (const node_t *n = pv; n != softmax;) {
         const int v = n->in[n == pv ? port : 0];
         n = &m->g->nodes[m->g->values[v].producer];
-        turned = turned != (n->kind == sinter_op_static_transpose && node_swaps_matrix(n, lt_of(m, v)->ndims) == 1);
+        turned = turned != (n->kind == sinter_op_static_transpose &&
+                            node_swaps_matrix(n, lt_of(m, v)->ndims) == 1);
     }
     const int ndims = lt_of(m, softmax->in[0])->ndims;
     const int64_t axis = node_s64(softmax, sinter_op_attr_axis, 1);
     return (axis < 0 ? axis + ndims : axis) == ndims - (turned ? 2 : 1)
                ? NULL
-               : match_reason(m, "%s is not over the axis that %s reduces", node_label(softmax), node_label(pv));
+               : match_reason(m, "%s is not over the axis that %s reduces", node_label(softmax),
+                              node_label(pv));
 }
 
 /* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------ */

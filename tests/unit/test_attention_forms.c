@@ -1,5 +1,6 @@
-/* Attention spelled with transposes, swapped operands and ops that nobody reads: one partition each, run by the kernel that runs the plain
- * form of the same size, right against the oracle, with static and with dynamic numbers of keys. */
+/* Attention spelled with transposes, swapped operands and ops that nobody reads: one partition
+ * each, run by the kernel that runs the plain form of the same size, right against the oracle, with
+ * static and with dynamic numbers of keys. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,9 @@ static void attention_kernel(const sinter_compiled_partition_t *compiled, char *
     const char *report = "", *at;
     CHECK(sinter_compiled_partition_report(compiled, &report) == sinter_success);
     at = strstr(report, "attention_");
-    snprintf(name, NAME, "%.*s", at != NULL ? (int)strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0, at != NULL ? at : "");
+    snprintf(name, NAME, "%.*s",
+             at != NULL ? (int)strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0,
+             at != NULL ? at : "");
 }
 
 static void load(model_t *model, const char *name, int64_t queries, int64_t keys)
@@ -24,11 +27,14 @@ static void load(model_t *model, const char *name, int64_t queries, int64_t keys
     snprintf(path, sizeof(path), "patterns/%s.json", name);
     e2e_load(model, path);
     e2e_replace_dim(model, QUERIES, queries);
-    e2e_replace_dim(model, KEYS, keys); /* last: it takes strides from tensors whose number of keys is not known */
+    e2e_replace_dim(
+        model, KEYS,
+        keys); /* last: it takes strides from tensors whose number of keys is not known */
 }
 
 /* Compiles for compile_keys (SINTER_UNKNOWN_DIM: dynamic), runs with `keys`. */
-static void run(const char *name, int64_t queries, int64_t compile_keys, int64_t keys, sinter_fpmath_mode_t mode, char *kernel)
+static void run(const char *name, int64_t queries, int64_t compile_keys, int64_t keys,
+                sinter_fpmath_mode_t mode, char *kernel)
 {
     model_t model;
     e2e_ports_t ports;
@@ -48,7 +54,8 @@ static void run(const char *name, int64_t queries, int64_t compile_keys, int64_t
         CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
         if (e2e_compare(&model, &ports, mode, 1) != 0) {
             CHECK(!"within the oracle's bounds");
-            fprintf(stderr, "  %s, %lld queries, %lld keys, mode %d\n", name, (long long)queries, (long long)keys, (int)mode);
+            fprintf(stderr, "  %s, %lld queries, %lld keys, mode %d\n", name, (long long)queries,
+                    (long long)keys, (int)mode);
         }
         e2e_ports_free(&ports);
         model_free(&model);
@@ -58,7 +65,8 @@ static void run(const char *name, int64_t queries, int64_t compile_keys, int64_t
     CHECK(sinter_stream_destroy(&stream) == sinter_success);
 }
 
-static void same_kernel(const char *name, int64_t queries, int64_t compile_keys, int64_t keys, sinter_fpmath_mode_t mode)
+static void same_kernel(const char *name, int64_t queries, int64_t compile_keys, int64_t keys,
+                        sinter_fpmath_mode_t mode)
 {
     char plain[NAME] = "", kernel[NAME] = "";
     run("sdpa", queries, compile_keys, keys, mode, plain);
@@ -66,11 +74,12 @@ static void same_kernel(const char *name, int64_t queries, int64_t compile_keys,
     CHECK(plain[0] != '\0');
     if (strcmp(plain, kernel) != 0) {
         CHECK(!"the kernel of the plain form");
-        fprintf(stderr, "  %s, %lld queries, %lld keys, mode %d: \"%s\", not \"%s\"\n", name, (long long)queries, (long long)keys, (int)mode, kernel, plain);
+        fprintf(stderr, "  %s, %lld queries, %lld keys, mode %d: \"%s\", not \"%s\"\n", name,
+                (long long)queries, (long long)keys, (int)mode, kernel, plain);
     }
 }
 
-/* ---- ops on which no listed output depends --------------------------------------------------------------------------------------------------- */
+/* ---- ops on which no listed output depends --------------------------------------------------- */
 
 /* The bytes of output 7 of a graph that must be one partition with one output. */
 static void run_spec(const char *spec, float *result, size_t bytes)
@@ -101,7 +110,8 @@ static void run_spec(const char *spec, float *result, size_t bytes)
     }
     memset(result, 0xFF, bytes);
     CHECK(sinter_tensor_create(&out, NULL, &out_lt, result, bytes) == sinter_success);
-    CHECK(sinter_compiled_partition_execute(compiled, stream, 3, (const sinter_tensor_t *const *)in, 1, &out, NULL, 0) == sinter_success);
+    CHECK(sinter_compiled_partition_execute(compiled, stream, 3, (const sinter_tensor_t *const *)in,
+                                            1, &out, NULL, 0) == sinter_success);
     for (int i = 0; i < 3; i++) {
         sinter_tensor_destroy(&in[i]);
     }
@@ -113,18 +123,23 @@ static void run_spec(const char *spec, float *result, size_t bytes)
 }
 
 #define QK "MatMul transpose_b=1 1:f32:2x5x16 2:f32:2x7x16 -> 4:f32:*; "
-#define PV "MatMul 5:f32:* 3:f32:2x7x16 -> 7:f32:*; "
+#define PV "MatMul 5:f32:* 3:f32:2x7x16 -> 7:f32:*"
 
 static void test_dead_ops(void)
 {
     static const char *const dead[] = {
-        /* an index over the scores; the scores themselves; probabilities; an op that reads inputs alone */
-        QK "GenIndex axis=2 4:f32:* -> 8:s32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV "ports -> 7",
-        QK "Abs 4:f32:* -> 8:f32:*; Exp 8:f32:* -> 9:f32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV "ports -> 7",
-        QK "SoftMax axis=-1 4:f32:* -> 5:f32:*; StaticReshape shape=-1 special_zero=0 5:f32:* -> 8:f32:*; " PV "ports -> 7",
-        QK "SoftMax axis=-1 4:f32:* -> 5:f32:*; MatMul transpose_b=1 1:f32:2x5x16 3:f32:2x7x16 -> 8:f32:*; " PV "ports -> 7",
+        /* an index over the scores; the scores themselves; probabilities; an op that reads inputs
+         * alone */
+        QK "GenIndex axis=2 4:f32:* -> 8:s32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV
+           "; ports -> 7",
+        QK "Abs 4:f32:* -> 8:f32:*; Exp 8:f32:* -> 9:f32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV
+           "; ports -> 7",
+        QK "SoftMax axis=-1 4:f32:* -> 5:f32:*; StaticReshape shape=-1 special_zero=0 5:f32:* -> "
+           "8:f32:*; " PV "; ports -> 7",
+        QK "SoftMax axis=-1 4:f32:* -> 5:f32:*; MatMul transpose_b=1 1:f32:2x5x16 3:f32:2x7x16 -> "
+           "8:f32:*; " PV "; ports -> 7",
         /* the last reader of the statistics */
-        QK "SoftMax axis=-1 4:f32:* -> 5:f32:* 6:f32:*; Abs 6:f32:* -> 8:f32:*; " PV "ports -> 7",
+        QK "SoftMax axis=-1 4:f32:* -> 5:f32:* 6:f32:*; Abs 6:f32:* -> 8:f32:*; " PV "; ports -> 7",
     };
     float want[2 * 5 * 16], got[2 * 5 * 16];
     run_spec(QK "SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV, want, sizeof(want));
@@ -135,7 +150,9 @@ static void test_dead_ops(void)
     /* Without a list they are outputs. */
     sinter_graph_t *graph = NULL;
     size_t n = 0;
-    CHECK(spec_graph(&graph, NULL, QK "Abs 4:f32:* -> 8:f32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV) == sinter_success);
+    CHECK(spec_graph(&graph, NULL,
+                     QK "Abs 4:f32:* -> 8:f32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV) ==
+          sinter_success);
     CHECK(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
     CHECK(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 4);
     sinter_graph_destroy(&graph);
@@ -143,9 +160,12 @@ static void test_dead_ops(void)
 
 int main(void)
 {
-    static const char *const same_types[] = {"sdpa-jax", "sdpa-keys-queries", "sdpa-dead-ops", "sdpa-index-output"};
-    static const char *const others[] = {"sdpa-transposed-scores", "sdpa-keys-queries-int4", "sdpa-transposed-causal"};
-    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_any};
+    static const char *const same_types[] = {"sdpa-jax", "sdpa-keys-queries", "sdpa-dead-ops",
+                                             "sdpa-index-output"};
+    static const char *const others[] = {"sdpa-transposed-scores", "sdpa-keys-queries-int4",
+                                         "sdpa-transposed-causal"};
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16,
+                                                 sinter_fpmath_mode_any};
     for (size_t k = 0; k < sizeof(modes) / sizeof(modes[0]); k++) {
         for (size_t i = 0; i < sizeof(same_types) / sizeof(same_types[0]); i++) {
             same_kernel(same_types[i], QUERIES, KEYS, KEYS, modes[k]);

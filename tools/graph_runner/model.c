@@ -79,7 +79,8 @@ static void describe_tensor(const model_t *model, model_tensor_t *t)
     t->is_output = last->output; /* nobody consumes it */
 }
 
-/* Whether every listed output is one. Dumps in the wild carry stale lists; with such a list everything unread is an output. */
+/* Whether every listed output is one. Dumps in the wild carry stale lists; with such a list
+ * everything unread is an output. */
 static int lists_outputs(const model_t *model)
 {
     for (size_t i = 0; i < model->n_out_ports; i++) {
@@ -95,7 +96,8 @@ static int lists_outputs(const model_t *model)
 static int drop_unlisted(model_t *model, gr_error_t *err)
 {
     unsigned char *needed = gr_arena_alloc(&model->arena, model->n_ops, sizeof *needed);
-    size_t *stack = gr_arena_alloc(&model->arena, model->n_ops + model->n_out_ports, sizeof *stack), n = 0;
+    size_t *stack = gr_arena_alloc(&model->arena, model->n_ops + model->n_out_ports, sizeof *stack),
+           n = 0;
 
     if (!needed || !stack)
         return gr_fail_memory(err);

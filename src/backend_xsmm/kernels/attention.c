@@ -29,7 +29,8 @@ static const char *refuse_bf16(const plan_t *plan, const step_t *step)
 
 /* ---- setup ------------------------------------------------------------------------------------------------------------------ */
 
-/* Query rows that share one K and V, -1 if not known, with the reason. K or V may lack leading dims or have 1 there. */
+/* Query rows that share one K and V, -1 if not known, with the reason. K or V may lack leading dims
+ * or have 1 there. */
 static int64_t known_rows(const plan_t *plan, const attention_params_t *p, const char **why)
 {
     const lt_t *out = &plan->values[p->out_dims].lt;
@@ -49,7 +50,8 @@ static int64_t known_rows(const plan_t *plan, const attention_params_t *p, const
         for (int i = 0; i < 2; i++) {
             const lt_t *lt = &plan->values[operands[i]].lt;
             if (lt->ndims < 0 || n < 0 || (lt->ndims >= from_end && lt->dims[lt->ndims - from_end] < 0)) {
-                *why = "a batch dim of Q, K or V is unknown at compile, and with it how many query rows share one K and V";
+                *why = "a batch dim of Q, K or V is unknown at compile, and with it how many query "
+                       "rows share one K and V";
                 return -1;
             }
             shared = shared && (lt->ndims < from_end || lt->dims[lt->ndims - from_end] == 1);
@@ -77,7 +79,8 @@ static const char *refuse_decode(const plan_t *plan, const step_t *step)
     const attention_params_t *p = &step->p.attention;
     const decode_table_t *table = decode_table(step->kernel ? step->kernel->isa : plan->isa);
     const char *rows_unknown;
-    const int64_t rows = known_rows(plan, p, &rows_unknown), T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
+    const int64_t rows = known_rows(plan, p, &rows_unknown),
+                  T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
     const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
     const int k = (int)plan->values[p->k.data].lt.data_type, v = (int)plan->values[p->v.data].lt.data_type;
     if (table == NULL) {
@@ -250,7 +253,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     }
     const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
     const char *rows_unknown;
-    const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2), rows = known_rows(plan, p, &rows_unknown);
+    const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2),
+                  rows = known_rows(plan, p, &rows_unknown);
     c->tile = tile_table(isa);
     c->fn = eltwise_table(isa);
     c->bf16 = step->kernel->bf16;
