@@ -1,4 +1,5 @@
 /* The public functions of compiled partitions: port matching and checks in front of the executor. */
+#include <stdio.h>
 #include <string.h>
 
 #include <sinter/sinter.h>
@@ -238,6 +239,24 @@ static bool disjoint(range_t a, range_t b)
     return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end;
 }
 
+/* What an output may share memory with, to follow "it may share memory". A text too long for its
+ * room is cut off. */
+static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t out, char *text,
+                                size_t size)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < cp->n_inplace && len < size; i++) {
+        if (cp->inplace[i].output_id == out) {
+            len +=
+                (size_t)snprintf(text + len, size - len, "%s %llu",
+                                 len == 0 ? "from the same address on, with input tensor" : " or",
+                                 (unsigned long long)cp->inplace[i].input_id);
+        }
+    }
+    return len > 0 ? text : "with no input";
+}
+
 /* No output shares memory with an input or another output, in-place pairs at one address excepted. */
 static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, const frame_mem_t *fm)
 {
@@ -253,8 +272,13 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
             SG_TRY(range_of(fm, v, &other));
             const bool shared = k < cp->n_inputs && out.begin == other.begin && may_share(cp, fm->lts[v].id, out_id);
             if (!disjoint(out, other) && !shared) {
-                return sg_fail(sinter_invalid_arguments, "output tensor %llu overlaps tensor %llu", (unsigned long long)out_id,
-                               (unsigned long long)fm->lts[v].id);
+                char sharing[160];
+                return sg_fail(sinter_invalid_arguments,
+                               "output tensor %llu overlaps %s tensor %llu; it may share memory %s "
+                               "(sinter_compiled_partition_get_inplace_ports)",
+                               (unsigned long long)out_id, k < cp->n_inputs ? "input" : "output",
+                               (unsigned long long)fm->lts[v].id,
+                               sharing_text(cp, out_id, sharing, sizeof(sharing)));
             }
         }
     }

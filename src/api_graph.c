@@ -337,6 +337,35 @@ static sinter_status_t settle_ports(sinter_graph_t *graph)
     return sinter_success;
 }
 
+/* Without a list of outputs everything unread is an output. With one, ops on which no listed output
+ * depends are left out: exporters leave such ops behind. What other ops make besides stays an
+ * output. */
+static sinter_status_t drop_unlisted(sinter_graph_t *graph)
+{
+    graph_t *g = &graph->g;
+
+    if (graph->n_outputs == 0)
+        return sinter_success;
+    bool *was_output = ARENA_NEW(&g->arena, bool, g->n_values + 1);
+    if (was_output == NULL)
+        return sinter_out_of_memory;
+    for (int v = 0; v < g->n_values; v++) {
+        was_output[v] = g->values[v].is_output;
+        g->values[v].is_output = false;
+    }
+    for (size_t i = 0; i < graph->n_outputs; i++)
+        g->values[graph_find_value(g, graph->outputs[i])].is_output = true;
+    SG_TRY(graph_prune(g));
+    SG_TRY(graph_sort(g));
+    for (int v = 0; v < g->n_values; v++)
+        g->values[v].is_output = was_output[v] && g->values[v].producer >= 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].dead)
+            sg_log(SG_VERBOSE_DISPATCH, "%s is left out: no listed output depends on it",
+                   node_label(&g->nodes[i]));
+    return sinter_success;
+}
+
 /* ---- dumping -------------------------------------------------------------------------------------------------------------------------- */
 
 enum { DUMP_GRAPH = 1, DUMP_SUBGRAPH = 2, DUMP_UNREAD = 1 << 30 };
@@ -403,6 +432,7 @@ sinter_status_t sinter_graph_finalize(sinter_graph_t *graph)
     SG_TRY(settle_ports(graph));
     SG_TRY(graph_verify(&graph->g, "finalize"));
     SG_TRY(graph_infer_shapes(&graph->g));
+    SG_TRY(drop_unlisted(graph));
     graph->finalized = true;
     graph->serial = dump_serial++;
     if (dump_mode() & DUMP_GRAPH) {

@@ -21,8 +21,8 @@ def binary(g, kind, a, b, dtype="f32"):
     return g.op(kind, [a, b], dtype, auto_broadcast="numpy")
 
 
-def matmul(g, a, b, dtype="f32", transpose_b=False):
-    return g.op("MatMul", [a, b], dtype, transpose_a=False, transpose_b=transpose_b)
+def matmul(g, a, b, dtype="f32", transpose_b=False, transpose_a=False):
+    return g.op("MatMul", [a, b], dtype, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 def softmax(g, x, dtype="f32", axis=-1):
@@ -148,6 +148,96 @@ def sdpa_mqa_jax(g, nomatch):
         g.output(scores)
     p = reshape(g, transpose(g, softmax(g, scores, axis=3), [0, 2, 1, 3]), [2, s, heads * t])
     return g.output(matmul(g, g.input("f32", [2, d, s]), p))
+
+
+@pattern("sdpa-jax", 3)
+def sdpa_jax(g, nomatch):
+    # Tensors [b, t, h, d]; the second product is V^T P^T, its result is transposed back to that.
+    sizes = ((5, 16), (7, 16), (7, 12))
+    q, k, v = (transpose(g, g.input("f32", [2, t, 3, d]), [0, 2, 1, 3]) for t, d in sizes)
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    s = [g.input("boolean", [2, 1, 5, 7]), s, g.input("f32", [1])]
+    s = g.op("Select", s, "f32", auto_broadcast="numpy")
+    # The softmax runs over the queries: MatMul+Multiply+Select, SoftMax+StaticTranspose+Reorder,
+    # MatMul+StaticTranspose.
+    p = transpose(g, softmax(g, s, axis=2 if nomatch else -1), [0, 1, 3, 2])
+    out = matmul(g, v, g.op("Reorder", [p], "f32"), transpose_a=True)
+    return g.output(transpose(g, out, [0, 3, 1, 2]))
+
+
+@pattern("sdpa-keys-queries", 3)
+def sdpa_keys_queries(g, nomatch):
+    # Scores [.., keys, queries], with masks over keys, over both and over queries.
+    q, k, v = (g.input("f32", [2, 3, t, d]) for t, d in ((5, 16), (7, 16), (7, 12)))
+    s = binary(g, "Divide", matmul(g, k, q, transpose_b=True), g.input("f32", [1]))
+    for mask in ([2, 1, 7, 1], [7, 5], [5]):
+        s = binary(g, "Add", s, g.input("f32", mask))
+    # The softmax runs over the queries: MatMul+Divide+Adds, SoftMax, MatMul.
+    return g.output(matmul(g, softmax(g, s, axis=-1 if nomatch else 2), v, transpose_a=True))
+
+
+@pattern("sdpa-keys-queries-int4", 2)
+def sdpa_keys_queries_int4(g, nomatch):
+    g.fpmath, g.apply_to_int = "f16", True
+    q = g.input("f16", [1, 3, 5, 16])
+    k = dequantize_groups(g, "s4", [1, 3, 9, 16], [1, 1, 1, 8])
+    s = binary(g, "Multiply", matmul(g, k, q, "f32", transpose_b=True), g.input("f32", [1]))
+    p = softmax(g, binary(g, "Add", s, g.input("f16", [1, 1, 9, 5])), "f16", axis=-2)
+    v = dequantize_groups(g, "s8", [1, 3, 9, 16], [1, 1, 1, 8])
+    if nomatch:  # the dequantised V must be written: DynamicDequantize, attention over an f16 V
+        g.output(v)
+    return g.output(matmul(g, transpose(g, v, [0, 1, 3, 2]), p, "f16"))
+
+
+@pattern("sdpa-transposed-scores", 3)
+def sdpa_transposed_scores(g, nomatch):
+    q, k, v = (g.input("bf16", [2, 3, t, 16]) for t in (5, 7, 7))
+    s = transpose(g, matmul(g, k, q, transpose_b=True), [0, 1, 3, 2])
+    s = binary(g, "Multiply", s, g.input("f32", [1]))
+    if nomatch:  # a reshape tears the rows: MatMul to StaticReshape, SoftMax to TypeCast, MatMul
+        s = g.op("StaticReshape", [s], "f32", shape=[2, 3, 7, 5], special_zero=False)
+        p = g.op("StaticReshape", [softmax(g, s)], "f32", shape=[2, 3, 5, 7], special_zero=False)
+    else:
+        p = softmax(g, s)
+    return g.output(matmul(g, g.op("TypeCast", [p], "bf16"), v, "bf16"))
+
+
+@pattern("sdpa-transposed-causal", 3)
+def sdpa_transposed_causal(g, nomatch):
+    # Causal masks made of indices over [.., keys, queries], with sinks; an index is an output, too.
+    q, k, v = (g.input("f32", [2, 3, t, 16]) for t in (7, 10, 10))
+    s = binary(g, "Multiply", matmul(g, k, q, transpose_b=True), g.input("f32", [1]))
+    key, query = g.op("GenIndex", [s], "s32", axis=-2), g.op("GenIndex", [s], "s32", axis=3)
+    s = [boolean(g, "GreaterEqual", query, key), s, g.input("f32", [1])]
+    s = [g.op("Select", s, "f32", auto_broadcast="numpy"), g.input("f32", [3, 1, 1])]
+    # The softmax runs over the queries: MatMul with the mask, SoftMax, MatMul.
+    p = g.op("SoftMax", s, "f32", axis=3 if nomatch else 2, mode="inf_as_zero")
+    return g.output(matmul(g, p, v, transpose_a=True), g.op("GenIndex", s[:1], "s32", axis=2))
+
+
+@pattern("sdpa-dead-ops", 3)
+def sdpa_dead_ops(g, nomatch):
+    # Exporters leave ops behind that nobody reads: they are in no partition.
+    q, k, v = (g.input("f32", [2, 3, t, d]) for t, d in ((5, 16), (7, 16), (7, 12)))
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    g.op("Tanh", [g.op("Abs", [s], "f32")], "f32")
+    s = binary(g, "Add", s, g.input("f32", [2, 1, 1, 7]))
+    index = g.op("GenIndex", [s], "s32", axis=3)
+    dead = g.op("TypeCast", [index], "f32")
+    p = softmax(g, s)
+    if nomatch:  # the index is added to the probabilities: MatMul to Add, SoftMax to Add, MatMul
+        p = binary(g, "Add", p, dead)
+    return g.output(matmul(g, p, v))
+
+
+@pattern("sdpa-index-output", 4)
+def sdpa_index_output(g, nomatch):
+    # An index over the scores needs their dims alone, so such an output does not stand in the way.
+    q, k, v = (g.input("f32", [2, 3, t, d]) for t, d in ((5, 16), (7, 16), (7, 12)))
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    # Abs needs the scores: MatMul+Multiply, Abs, SoftMax, MatMul.
+    other = g.op("Abs", [s], "f32") if nomatch else g.op("GenIndex", [s], "s32", axis=3)
+    return g.output(matmul(g, softmax(g, s), v), other)
 
 
 def compressed_sdpa(g, k_type, v_type, outputs=lambda name, tensor: None):
@@ -669,7 +759,30 @@ def lists():
     for name, (_, nomatch_partitions, inputs) in PATTERNS.items():
         for suffix, partitions in (("", 1), (".nomatch", nomatch_partitions)):
             lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}{inputs}")
-    return {"patterns.list": "\n".join(lines) + "\n", "mx_types.list": mx_types()}
+    return {"patterns.list": "\n".join(lines) + "\n", "mx_types.list": mx_types(),
+            "attention_forms.list": attention_forms()}
+
+
+def attention_forms():
+    """Attention with transposed scores or probabilities, with float types and types of codes."""
+    made = graphs()
+    lines = ["# Attention with transposed scores or probabilities, one partition and op by op. "
+             "Written by tools/make_patterns.py."]
+    forms = {"sdpa-jax": (), "sdpa-keys-queries": (), "sdpa-transposed-scores": (),
+             "sdpa-transposed-causal": (),
+             "sdpa-keys-queries-int4": (("s4", "s4"), ("u4", "u4"), ("s8", "u8"))}
+    for name, codes in forms.items():
+        n_ops = len(made[name].ops)
+        for dt in ("f32", "f16", "bf16"):
+            for k, v in codes or ((None, None),):
+                types = dt if k is None else f"{dt}+1:{k}+3:{k}+11:{v}+13:{v}"
+                for mode in ("strict", "bf16:true") if k is None else ("strict:true", "any:true"):
+                    line = f"--mode=C --case=../../models/patterns/{name}.json --dt={types}"
+                    line += f" --attr-fpmath={mode}"
+                    lines.append(f"{line} --expected-n-partitions=1")
+                    if mode.startswith("strict"):
+                        lines.append(f"{line} --expected-n-partitions={n_ops} --no-fuse")
+    return "\n".join(lines) + "\n"
 
 
 def mx_types():

@@ -151,10 +151,12 @@ SINTER_API sinter_status_t sinter_graph_set_fpmath_mode(sinter_graph_t *graph, s
 SINTER_API sinter_status_t sinter_graph_get_fpmath_mode(const sinter_graph_t *graph, sinter_fpmath_mode_t *mode, int *apply_to_int);
 /* Checks the op against its schema and copies it in; the op stays the caller's. A failing op leaves the graph as it was. */
 SINTER_API sinter_status_t sinter_graph_add_op(sinter_graph_t *graph, const sinter_op_t *op);
-/* Which graph inputs and outputs exist, by tensor id. Optional: without it every tensor without producer is an input and every tensor
- * without consumer an output. An id that the graph does not have is sinter_invalid_graph at finalize. A listed output may also be
- * consumed inside: it is then kept as an output of its partition. With a count of 0 that side stays as without the call; a list of inputs must
- * be complete (else sinter_invalid_graph at finalize). */
+/* Which graph inputs and outputs exist, by tensor id. Optional: without it every tensor without
+ * producer is an input and every tensor without consumer an output. An id that the graph does not
+ * have is sinter_invalid_graph at finalize. A listed output may also be consumed inside: it is then
+ * kept as an output of its partition. Ops on which no listed output depends are left out: they are
+ * in no partition. With a count of 0 that side stays as without the call; a list of inputs must be
+ * complete (else sinter_invalid_graph at finalize). */
 SINTER_API sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs, const uint64_t *inputs, size_t n_outputs,
                                                   const uint64_t *outputs);
 /* Ends building: checks producers, cycles and that tensors agree, and infers shapes. add_op afterwards is sinter_invalid_arguments. */

@@ -366,6 +366,19 @@ static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
                                      : give_up(lo, "an op between the two matmuls is neither elementwise nor the softmax");
 }
 
+/* An index over the scores that no work on them reads. It needs their dims alone, so it is a chain
+ * of its own. */
+static bool index_apart(const lowering_t *lo, const node_t *n)
+{
+    const graph_t *g = lo->g;
+    const int v = n->out[0];
+    bool apart = n->kind == sinter_op_gen_index;
+    for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1]; u++) {
+        apart = apart && lower_is_view(&g->nodes[g->uses[u]]);
+    }
+    return apart;
+}
+
 /* Scores and probabilities exist in tiles only. */
 static sinter_status_t check_spine(lowering_t *lo)
 {
@@ -458,7 +471,7 @@ sinter_status_t lower_group(lowering_t *lo)
     for (int t = 0; t < graph_n_live(g); t++) {
         const int node = g->topo[t];
         const node_t *n = &g->nodes[node];
-        const int spine = lo->attention ? spine_of(lo, n) : 0;
+        const int spine = lo->attention && !index_apart(lo, n) ? spine_of(lo, n) : 0;
         const bool qk = lo->attention && n->kind == sinter_op_matmul && n->role != NULL && strcmp(n->role, "qk") == 0;
         if (qk || spine != 0) {
             SG_TRY(attention_node(lo, node, spine));

@@ -117,3 +117,20 @@ const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherw
     const attr_rule_t *rule = op_attr_rule(node->kind, id);
     return rule != NULL && rule->text != NULL ? rule->text : otherwise;
 }
+
+int node_swaps_matrix(const node_t *node, int ndims)
+{
+    const attr_t *order = node_attr(node, sinter_op_attr_order);
+    int n_swapped = 0;
+    if (order == NULL || ndims < 0 || order->n != (size_t)ndims) {
+        return -1;
+    }
+    for (int d = 0; d < ndims; d++) {
+        const int64_t from = order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d];
+        if (from != d && d < ndims - 2) {
+            return -1;
+        }
+        n_swapped += from != d;
+    }
+    return n_swapped > 0;
+}

@@ -230,7 +230,16 @@ int graph_add_value(graph_t *g, const lt_t *lt)
         !arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values, sizeof *g->values) || !idmap_put(g->ids, id, g->n_values)) {
         return -1;
     }
-    g->values[g->n_values] = (value_t){.lt = *lt, .producer = -1};
+    const int like = graph_find_value(g, lt->id);
+    g->values[g->n_values] = (value_t){.lt = *lt, .producer = -1, .stands_for = like + 1};
     g->values[g->n_values].lt.id = id;
     return g->n_values++;
+}
+
+uint64_t graph_message_id(const graph_t *g, int value)
+{
+    while (g->values[value].stands_for > 0) {
+        value = g->values[value].stands_for - 1;
+    }
+    return g->values[value].lt.id;
 }

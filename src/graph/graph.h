@@ -25,7 +25,7 @@ typedef struct node {
     /* Set by the pass sink_dequant on MatMul nodes, else NULL: in_dequant[port] is the (removed) [Dynamic]Dequantize node that the operand's codes go
      * through; its in[] still name the values of data, scales and zero points. */
     struct node **in_dequant;
-    bool dead;            /* removed by a pass */
+    bool dead;            /* left out: by a pass, or because no listed output depends on it */
 } node_t;
 
 typedef struct value {
@@ -33,6 +33,8 @@ typedef struct value {
     int producer, producer_port; /* node index or -1 */
     int n_uses;                  /* uses by live nodes, one for each read (node_read) */
     bool is_output;              /* must be written for the outside */
+    /* Made by a pass: the value whose tensor id messages name instead, plus one; 0: its own. */
+    int stands_for;
 } value_t;
 
 typedef struct graph {
@@ -55,13 +57,18 @@ void graph_free(graph_t *g);
 
 /* Appends; ids of tensors are resolved to values, which are merged. On failure the graph is as before. */
 sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op);
-/* A new value that has no public id (ids from 2^63 up). -1: out of memory. For passes. */
+/* A new value that has no public id (ids from 2^63 up). -1: out of memory. For passes. lt->id: the
+ * tensor that it stands for in messages. */
 int graph_add_value(graph_t *g, const lt_t *lt);
+uint64_t graph_message_id(const graph_t *g, int value); /* the public id to name in messages */
 int graph_find_value(const graph_t *g, uint64_t id); /* -1: none */
 
 /* Topological order (stable: keeps insertion order where it can), uses and use counts. invalid_graph on a cycle. Dead nodes are left out of topo
  * (n_topo live ones). */
 sinter_status_t graph_sort(graph_t *g);
+/* Makes the ops on which no output of the sorted graph depends dead. The caller sorts the graph
+ * again. */
+sinter_status_t graph_prune(graph_t *g);
 static inline int graph_n_live(const graph_t *g) /* length of topo */
 {
     return g->n_topo;
@@ -84,6 +91,10 @@ int64_t node_s64(const node_t *node, sinter_op_attr_t id, int64_t otherwise);
 float node_f32(const node_t *node, sinter_op_attr_t id, float otherwise);
 bool node_bool(const node_t *node, sinter_op_attr_t id, bool otherwise);
 const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherwise);
+
+/* What a StaticTranspose over a tensor of ndims dims does to the last two of them, if it moves no
+ * other: 0 nothing, 1 it swaps them; -1: it moves others too. */
+int node_swaps_matrix(const node_t *node, int ndims);
 
 /* The k-th value that a node reads: its inputs, then the scales and zero points behind in_dequant; -1 behind the last. */
 int node_read(const node_t *node, int k);

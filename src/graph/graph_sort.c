@@ -159,3 +159,25 @@ sinter_status_t graph_sort(graph_t *g)
     }
     return order_nodes(g, g->topo + g->n_nodes, g->topo + 2 * g->n_nodes, n_live);
 }
+
+sinter_status_t graph_prune(graph_t *g)
+{
+    bool *used = ARENA_NEW(&g->arena, bool, g->n_values + 1);
+    if (used == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int t = graph_n_live(g) - 1; t >= 0; t--) {
+        node_t *n = &g->nodes[g->topo[t]];
+        n->dead = true;
+        for (int o = 0; o < n->n_out; o++) {
+            n->dead = n->dead && !used[n->out[o]] && !g->values[n->out[o]].is_output;
+        }
+        for (int o = 0; o < n->n_out && n->dead; o++) {
+            g->values[n->out[o]].producer = -1;
+        }
+        for (int k = 0, v; !n->dead && (v = node_read(n, k)) >= 0; k++) {
+            used[v] = true;
+        }
+    }
+    return sinter_success;
+}

@@ -6,6 +6,7 @@
 
 sinter_status_t pass_infer_shapes(graph_t *sub);
 sinter_status_t pass_matmul_2d(graph_t *sub);
+sinter_status_t pass_plain_attention(graph_t *sub);
 sinter_status_t pass_drop_casts(graph_t *sub);
 sinter_status_t pass_widen(graph_t *sub);
 sinter_status_t pass_sink_dequant(graph_t *sub);
@@ -17,8 +18,11 @@ sinter_status_t pass_dead_code(graph_t *sub);
 int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs);
 /* A StaticReshape with this shape attribute, -1 for a dim that follows from the rest; shape stays where it is. */
 int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims, bool special_zero);
-/* Sets a bool attribute, in a new copy of the node's attributes. */
+/* Set an attribute, in a new copy of the node's attributes. */
 sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value);
+sinter_status_t pass_set_s64(graph_t *g, int node, sinter_op_attr_t id, int64_t value);
+/* A new value `like` another, with other dims and no layout of its own. -1: out of memory. */
+int pass_value_like(graph_t *g, int like, int ndims, const int64_t *dims);
 
 /* By value: its type may change, because the views over it may change theirs with it and none of them is an output. In the graph's arena; NULL: out of
  * memory. */

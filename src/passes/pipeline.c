@@ -5,13 +5,19 @@
 
 const pass_t sinter_passes[] = {
     {"infer_shapes", pass_infer_shapes, "op(x : dims) = op(x) : shape_rule(op, dims)"},
-    {"matmul_2d", pass_matmul_2d, "MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]"},
+    {"matmul_2d", pass_matmul_2d,
+     "MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]"},
+    {"plain_attention", pass_plain_attention,
+     "MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))), "
+     "f(transpose(s)) = transpose(f(s))"},
     {"drop_casts", pass_drop_casts, "op(cast(x)) = op(x), both types wide floats"},
     {"widen", pass_widen, "y = op(x) : f16 = op(x) : f32, y inside, bf16 alike"},
-    {"sink_dequant", pass_sink_dequant, "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)"},
+    {"sink_dequant", pass_sink_dequant,
+     "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)"},
     {"sink_views", pass_sink_views, "f(view(x)) = view(f(x)) for elementwise f of one tensor"},
     {"sink_quantise", pass_sink_quantise,
-     "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales"},
+     "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise "
+     "computes its scales"},
     {"dead_code", pass_dead_code, "{y = op(x); } = {}, y unused"},
 };
 const int sinter_n_passes = (int)(sizeof(sinter_passes) / sizeof(sinter_passes[0]));

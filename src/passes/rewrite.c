@@ -31,7 +31,7 @@ int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndim
     return pass_add_unary(g, sinter_op_static_reshape, in, out, attrs, 2);
 }
 
-sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value)
+static sinter_status_t set_attr(graph_t *g, int node, const attr_t *attr)
 {
     node_t *n = &g->nodes[node];
     attr_t *attrs = ARENA_NEW(&g->arena, attr_t, n->n_attrs + 1);
@@ -42,13 +42,37 @@ sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool va
     if (n->n_attrs > 0) {
         memcpy(attrs, n->attrs, sizeof(attr_t) * (size_t)n->n_attrs);
     }
-    while (i < n->n_attrs && attrs[i].id != id) {
+    while (i < n->n_attrs && attrs[i].id != attr->id) {
         i++;
     }
-    attrs[i] = (attr_t){.id = id, .n = 1, .b = value};
+    attrs[i] = *attr;
     n->attrs = attrs;
     n->n_attrs += i == n->n_attrs;
     return sinter_success;
+}
+
+sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value)
+{
+    return set_attr(g, node, &(attr_t){.id = id, .n = 1, .b = value});
+}
+
+sinter_status_t pass_set_s64(graph_t *g, int node, sinter_op_attr_t id, int64_t value)
+{
+    int64_t *copy = ARENA_NEW(&g->arena, int64_t, 1);
+    if (copy == NULL) {
+        return sinter_out_of_memory;
+    }
+    *copy = value;
+    return set_attr(g, node, &(attr_t){.id = id, .n = 1, .s64 = copy});
+}
+
+int pass_value_like(graph_t *g, int like, int ndims, const int64_t *dims)
+{
+    const lt_t *of = &g->values[like].lt;
+    lt_t lt = {.id = of->id, .ndims = ndims, .data_type = of->data_type, .property = of->property};
+    memcpy(lt.dims, dims, sizeof(int64_t) * (size_t)ndims);
+    lt_set_dense(&lt);
+    return graph_add_value(g, &lt);
 }
 
 bool pass_is_f32_like(sinter_data_type_t type)

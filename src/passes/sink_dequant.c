@@ -48,20 +48,10 @@ static path_t find_path(const graph_t *g, int matmul, int port)
     return path;
 }
 
-/* A new value `like` another, with other dims and no layout of its own. */
-static int inner_value(graph_t *g, int like, int ndims, const int64_t *dims)
-{
-    const lt_t *of = &g->values[like].lt;
-    lt_t lt = {.ndims = ndims, .data_type = of->data_type, .property = of->property};
-    memcpy(lt.dims, dims, sizeof(int64_t) * (size_t)ndims);
-    lt_set_dense(&lt);
-    return graph_add_value(g, &lt);
-}
-
 /* The same view over another value; *value becomes its result. */
 static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const int64_t *dims, int *value)
 {
-    const int out = inner_value(g, *value, ndims, dims);
+    const int out = pass_value_like(g, *value, ndims, dims);
     if (out < 0 || pass_add_unary(g, view->kind, *value, out, view->attrs, view->n_attrs) < 0) {
         return sinter_out_of_memory;
     }
@@ -72,7 +62,7 @@ static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const
 /* A StaticReshape of a value to dims of which one may be unknown. */
 static sinter_status_t add_reshape(graph_t *g, int ndims, const int64_t *dims, int *value)
 {
-    const int out = inner_value(g, *value, ndims, dims);
+    const int out = pass_value_like(g, *value, ndims, dims);
     int64_t *shape = ARENA_NEW(&g->arena, int64_t, ndims + 1);
     for (int d = 0; d < ndims && shape != NULL; d++) {
         shape[d] = dims[d] == SINTER_UNKNOWN_DIM ? -1 : dims[d];

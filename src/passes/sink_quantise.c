@@ -75,15 +75,6 @@ static bool sizes_above(const graph_t *g, const node_t *view, const quant_geom_t
                                                     : sizes_through_merge(in, out, below, above);
 }
 
-/* A new value of the type of another. */
-static int value_like(graph_t *g, int like, int ndims, const int64_t *dims)
-{
-    lt_t lt = {.ndims = ndims, .data_type = g->values[like].lt.data_type, .property = g->values[like].lt.property};
-    memcpy(lt.dims, dims, sizeof(int64_t) * (size_t)ndims);
-    lt_set_dense(&lt);
-    return graph_add_value(g, &lt);
-}
-
 /* The view of scales whose dims were divided by group sizes: dims that are not known must be where they were. */
 static bool scales_can_follow(const graph_t *g, const node_t *view, int scales)
 {
@@ -144,7 +135,8 @@ static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_po
     g->nodes[quantise].in[0] = view.in[0];
     for (int o = 0; o < g->nodes[quantise].n_out; o++) {
         const bool data = o == 0 || o == high_port;
-        const int old = g->nodes[quantise].out[o], made = value_like(g, old, in.ndims, data ? in.dims : groups);
+        const int old = g->nodes[quantise].out[o],
+                  made = pass_value_like(g, old, in.ndims, data ? in.dims : groups);
         if (made < 0 || add_view(g, &view, made, old, data) < 0) {
             return sinter_out_of_memory;
         }

@@ -7,6 +7,31 @@
 #include "../graph/schema.h"
 #include "../graph/status.h"
 
+bool match_is_idle(const graph_t *g, int node)
+{
+    const node_t *n = &g->nodes[node];
+    return n->kind == sinter_op_gen_index && g->values[n->out[0]].n_uses == 0;
+}
+
+static sinter_status_t collect_readers(matcher_t *m, arena_t *arena)
+{
+    const graph_t *g = m->g;
+    m->readers = ARENA_NEW(arena, int, g->uses_begin[g->n_values] + 1);
+    m->readers_begin = ARENA_NEW(arena, int, g->n_values + 1);
+    if (m->readers == NULL || m->readers_begin == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int v = 0, n = 0; v < g->n_values; v++) {
+        for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1]; u++) {
+            if (!match_is_idle(g, g->uses[u])) {
+                m->readers[n++] = g->uses[u];
+            }
+        }
+        m->readers_begin[v + 1] = n;
+    }
+    return sinter_success;
+}
+
 sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
 {
     const int n = g->n_nodes + 1, n_live = graph_n_live(g);
@@ -39,7 +64,7 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
         m->pos[g->topo[t]] = t;
     }
     m->match = (match_t){.g = g, .node = m->node, .of = m->of, .at = m->at, .text = m->reason};
-    return sinter_success;
+    return collect_readers(m, arena);
 }
 
 /* ---- the match in the making ------------------------------------------------------------------------------------------------------- */
@@ -103,8 +128,8 @@ bool match_same_dims(const lt_t *a, const lt_t *b)
 
 static bool all_users_match(const matcher_t *m, int v)
 {
-    const int *users = value_users(m->g, v);
-    for (int i = 0; i < value_n_users(m->g, v); i++) {
+    const int *users = value_users(m, v);
+    for (int i = 0; i < value_n_users(m, v); i++) {
         if (m->at[users[i]] < 0) {
             return false;
         }
@@ -152,8 +177,8 @@ static bool made_for_match(const matcher_t *m, const node_t *n, bool leave)
 /* Whether an op of the match that computes its scales takes v as their scale. Steps read that before any of them has run, so it comes from outside. */
 static bool scales_scales(const matcher_t *m, int v)
 {
-    const int *users = value_users(m->g, v);
-    for (int i = 0; i < value_n_users(m->g, v); i++) {
+    const int *users = value_users(m, v);
+    for (int i = 0; i < value_n_users(m, v); i++) {
         const node_t *n = &m->g->nodes[users[i]];
         if (m->at[users[i]] >= 0 && (pat_classes(n) & PAT_DYNQUANT) != 0 && n->n_in > 1 && n->in[1] == v) {
             return true;
@@ -252,13 +277,14 @@ static void take_sides(matcher_t *m, int pattern_node, int from, const lt_t *spa
 static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other, const char **why)
 {
     const value_t *value = &m->g->values[v];
-    const int *users = value_users(m->g, v);
+    const int *users = value_users(m, v);
     *why = "";
-    if (value_n_users(m->g, v) == 0) {
+    if (value_n_users(m, v) == 0) {
         return -1;
     }
     int c = users[0];
-    for (int i = 0; i < value_n_users(m->g, v); i++) { /* with several, the one that the pattern asks for, to say so */
+    /* With several, the one that the pattern asks for, to say so. */
+    for (int i = 0; i < value_n_users(m, v); i++) {
         if ((pat_classes(&m->g->nodes[users[i]]) & pn->ops) != 0) {
             c = users[i];
             break;
@@ -275,11 +301,14 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other
     if (m->owner[c] >= 0 || m->at[c] >= 0 || (classes & pn->ops) == 0) {
         return -1;
     }
-    *why = value->is_output && !pn->keep                       ? "its input is a graph output"
-           : value_n_users(m->g, v) != n_at                    ? "its input has other uses"
-           : (pn->port >= 0 && (n_at > 1 || at_port != pn->port)) || (quant && at_port != 0) ? "its input arrives at another port"
-           : n->n_out != 1 && (classes & (PAT_SOFTMAX | PAT_DYNQUANT)) == 0 ? "it has further outputs"
-           : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT | PAT_DYNQUANT)) != 0 && !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
+    *why = value->is_output && !pn->keep ? "its input is a graph output"
+           : value_n_users(m, v) != n_at ? "its input has other uses"
+           : (pn->port >= 0 && (n_at > 1 || at_port != pn->port)) || (quant && at_port != 0)
+               ? "its input arrives at another port"
+           : n->n_out != 1 && (classes & (PAT_SOFTMAX | PAT_DYNQUANT)) == 0
+               ? "it has further outputs"
+           : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT | PAT_DYNQUANT)) != 0 &&
+                   !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
                ? "it broadcasts its input to larger dims"
                : NULL;
     *other = c;
@@ -341,11 +370,12 @@ static bool take_below(matcher_t *m, int i)
     if (m->n_stops > 0) {
         return fail(m, "no %s below %s; stopped %s", pn->role, hook_label(m, pn->of), m->stops[m->n_stops - 1]);
     }
-    if (value_n_users(m->g, v) == 0) {
+    if (value_n_users(m, v) == 0) {
         m->required = 0;
         return fail(m, "no %s below %s: nothing follows", pn->role, hook_label(m, pn->of));
     }
-    return fail(m, "no %s below %s: %s follows", pn->role, hook_label(m, pn->of), node_label(&m->g->nodes[value_users(m->g, v)[0]]));
+    return fail(m, "no %s below %s: %s follows", pn->role, hook_label(m, pn->of),
+                node_label(&m->g->nodes[value_users(m, v)[0]]));
 }
 
 /* Why a fitting producer was left out. */
@@ -473,8 +503,24 @@ static void add_part(matcher_t *m, const int *nodes, int n)
     m->n_parts++;
 }
 
+static void add_idle(matcher_t *m, int v)
+{
+    for (int u = m->g->uses_begin[v]; u < m->g->uses_begin[v + 1]; u++) {
+        const int node = m->g->uses[u];
+        if (match_is_idle(m->g, node) && m->owner[node] < 0 && m->at[node] < 0) {
+            match_add(m, node, -1);
+        }
+    }
+}
+
 void matcher_take(matcher_t *m)
 {
+    for (int i = 0, n = m->match.n; i < n; i++) {
+        const node_t *node = &m->g->nodes[m->node[i]];
+        for (int o = 0; o < node->n_out; o++) {
+            add_idle(m, node->out[o]);
+        }
+    }
     add_part(m, m->node, m->match.n);
 }
 

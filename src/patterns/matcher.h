@@ -23,6 +23,8 @@ typedef struct heap_item {
 
 typedef struct matcher {
     const graph_t *g;
+    /* By value, like uses and uses_begin of the graph; idle ops are left out. */
+    int *readers, *readers_begin;
     int *pos;   /* by node: place in topological order */
     int *owner; /* by node: its partition, -1 */
     part_t *parts;
@@ -52,7 +54,8 @@ typedef struct matcher {
 sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena);
 /* Tries the pattern at a free node. On success m->match holds the match; else m->reason says why not. */
 bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor);
-/* Makes the match, or a node alone, a partition. */
+/* Makes the match, or a node alone, a partition. The match gets the idle ops that read its values,
+ * which belong to no pattern node (of[] is -1). */
 void matcher_take(matcher_t *m);
 void matcher_take_single(matcher_t *m, int node);
 /* Before each row: failures of one row do not limit the next. */
@@ -69,13 +72,17 @@ int region_grow(matcher_t *m, int pattern_node, int source);
 /* NULL, or why fusing the match would close a cycle. */
 const char *match_cycle(matcher_t *m);
 
-static inline int value_n_users(const graph_t *g, int v)
+/* An index that nobody reads. It needs the dims of its input alone, so it stands in no pattern's
+ * way and joins the partition that makes its input. */
+bool match_is_idle(const graph_t *g, int node);
+/* The ops that read a value, one entry for each read; idle ops are left out. */
+static inline int value_n_users(const matcher_t *m, int v)
 {
-    return g->uses_begin[v + 1] - g->uses_begin[v];
+    return m->readers_begin[v + 1] - m->readers_begin[v];
 }
-static inline const int *value_users(const graph_t *g, int v)
+static inline const int *value_users(const matcher_t *m, int v)
 {
-    return g->uses + g->uses_begin[v];
+    return m->readers + m->readers_begin[v];
 }
 
 #endif

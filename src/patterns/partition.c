@@ -45,9 +45,11 @@ static sinter_status_t add_refusal(partitioner_t *p, int node, const pattern_t *
 static sinter_status_t take(partitioner_t *p, const pattern_t *pattern)
 {
     matcher_t *m = &p->m;
-    p->pattern[m->n_parts] = pattern;
+    const int part = m->n_parts;
+    matcher_take(m);
+    p->pattern[part] = pattern;
     for (int i = 0; i < m->match.n; i++) {
-        p->role[m->node[i]] = pattern->nodes[m->of[i]].role;
+        p->role[m->node[i]] = m->of[i] < 0 ? "idle" : pattern->nodes[m->of[i]].role;
     }
     if (m->n_stops > 0) {
         textbuf_t text;
@@ -58,9 +60,8 @@ static sinter_status_t take(partitioner_t *p, const pattern_t *pattern)
         if (text.oom) {
             return sinter_out_of_memory;
         }
-        p->stops[m->n_parts] = text.text;
+        p->stops[part] = text.text;
     }
-    matcher_take(m);
     return sinter_success;
 }
 
@@ -122,9 +123,8 @@ static void release(const partitioner_t *p, int part, int by, int *waiting, read
     for (int i = 0; i < m->parts[part].n; i++) {
         const node_t *n = &g->nodes[m->members[m->parts[part].first + i]];
         for (int o = 0; o < n->n_out; o++) {
-            const int *users = value_users(g, n->out[o]);
-            for (int u = 0; u < value_n_users(g, n->out[o]); u++) {
-                const int q = m->owner[users[u]];
+            for (int u = g->uses_begin[n->out[o]]; u < g->uses_begin[n->out[o] + 1]; u++) {
+                const int q = m->owner[g->uses[u]];
                 if (q != part) {
                     waiting[q] += by;
                     if (by < 0 && waiting[q] == 0) {

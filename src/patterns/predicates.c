@@ -41,11 +41,30 @@ const char *pat_within_limits(const match_t *m)
 
 /* ---- attention ------------------------------------------------------------------------------------------------------------------------ */
 
+static const char *role_of(const match_t *m, int node)
+{
+    return m->at[node] >= 0 ? m->pattern->nodes[m->of[m->at[node]]].role : "";
+}
+
+/* The second matmul and the port at which the probabilities arrive; the other one has V. */
+static const node_t *second_matmul(const match_t *m, int *port)
+{
+    const node_t *pv = match_role(m, "pv", 0), *turned = match_role(m, "turned_pv", 0);
+    *port = 0;
+    if (turned != NULL) {
+        const int p = m->g->values[turned->in[1]].producer;
+        *port = p >= 0 &&
+                (strcmp(role_of(m, p), "p_post") == 0 || strcmp(role_of(m, p), "softmax") == 0);
+    }
+    return pv != NULL ? pv : turned;
+}
+
 const char *pat_plain_matmuls(const match_t *m)
 {
-    static const char *const roles[] = {"qk", "pv"};
+    int port;
+    const node_t *const matmuls[] = {match_role(m, "qk", 0), second_matmul(m, &port)};
     for (int r = 0; r < 2; r++) {
-        const node_t *n = match_role(m, roles[r], 0);
+        const node_t *n = matmuls[r];
         if (n->n_in > 2) {
             return match_reason(m, "%s has a bias", node_label(n));
         }
@@ -56,10 +75,14 @@ const char *pat_plain_matmuls(const match_t *m)
             }
         }
     }
-    if (node_bool(match_role(m, "pv", 0), sinter_op_attr_transpose_a, false)) {
-        return "the second matmul transposes the probabilities";
-    }
     return NULL;
+}
+
+const char *pat_plain_probabilities(const match_t *m)
+{
+    return node_bool(match_role(m, "pv", 0), sinter_op_attr_transpose_a, false)
+               ? "the second matmul transposes the probabilities"
+               : NULL;
 }
 
 const char *pat_softmax_over_keys(const match_t *m)
@@ -72,8 +95,9 @@ const char *pat_softmax_over_keys(const match_t *m)
 
 const char *pat_values_batch(const match_t *m)
 {
-    const node_t *pv = match_role(m, "pv", 0);
-    const lt_t *p = lt_of(m, pv->in[0]), *v = lt_of(m, pv->in[1]);
+    int port;
+    const node_t *pv = second_matmul(m, &port);
+    const lt_t *p = lt_of(m, pv->in[port]), *v = lt_of(m, pv->in[1 - port]);
     const int shift = p->ndims - v->ndims;
     for (int d = 0; d < v->ndims - 2; d++) {
         const int64_t b = shift + d >= 0 ? p->dims[shift + d] : 1, c = v->dims[d];
@@ -121,8 +145,9 @@ static const char *operand_geometry(const match_t *m, int v)
 
 const char *pat_key_geometry(const match_t *m)
 {
-    const node_t *qk = match_role(m, "qk", 0), *pv = match_role(m, "pv", 0);
-    const int operands[] = {qk->in[0], qk->in[1], pv->in[1]};
+    int port;
+    const node_t *qk = match_role(m, "qk", 0), *pv = second_matmul(m, &port);
+    const int operands[] = {qk->in[0], qk->in[1], pv->in[1 - port]};
     for (int i = 0; i < 3; i++) {
         const char *why = operand_geometry(m, operands[i]);
         if (why != NULL) {
@@ -130,6 +155,77 @@ const char *pat_key_geometry(const match_t *m)
         }
     }
     return NULL;
+}
+
+/* Why a view between the matmuls is none that the operands can take over. */
+static const char *refuse_score_view(const match_t *m, const node_t *n)
+{
+    if (n->kind == sinter_op_static_reshape) {
+        return match_reason(m, "%s reshapes the scores", node_label(n));
+    }
+    return n->kind == sinter_op_static_transpose &&
+                   node_swaps_matrix(n, lt_of(m, n->in[0])->ndims) < 0
+               ? match_reason(m, "%s moves more than the last two dims of the scores",
+                              node_label(n))
+               : NULL;
+}
+
+/* Why an op between the matmuls, or one beside them, cannot be moved over a transpose. */
+static const char *refuse_to_turn(const match_t *m, int i)
+{
+    const node_t *n = &m->g->nodes[m->node[i]];
+    const char *role = role_of(m, m->node[i]);
+    const bool post = strcmp(role, "p_post") == 0;
+    if (strcmp(role, "score_views") == 0 || (post && pat_classes(n) == PAT_VIEW)) {
+        return refuse_score_view(m, n);
+    }
+    if (!post && strcmp(role, "score") != 0 && strcmp(role, "softmax") != 0) {
+        return NULL;
+    }
+    if (n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu) {
+        return match_reason(m, "%s works on channels", node_label(n));
+    }
+    if (post && (pat_classes(n) & (PAT_QUANT | PAT_DEQUANT)) != 0 &&
+        (n->n_in > 1 ||
+         strcmp(node_str(n, sinter_op_attr_qtype, "per_tensor"), "per_tensor") != 0)) {
+        return match_reason(m, "%s has more than one scale", node_label(n));
+    }
+    return n->kind == sinter_op_softmax && n->n_out > 1
+               ? match_reason(m, "%s has statistics", node_label(n))
+               : NULL;
+}
+
+const char *pat_turns_to_plain(const match_t *m)
+{
+    enum { MAX_OPS = 256 }; /* the pass calls itself for each op above another one */
+    int port;
+    const node_t *pv = second_matmul(m, &port), *softmax = match_role(m, "softmax", 0);
+    if (m->n > MAX_OPS) {
+        return "too many ops to move over a transpose";
+    }
+    if (pv->in[0] == pv->in[1]) {
+        return match_reason(m, "%s multiplies the probabilities with themselves", node_label(pv));
+    }
+    for (int i = 0; i < m->n; i++) {
+        const char *why = refuse_to_turn(m, i);
+        if (why != NULL) {
+            return why;
+        }
+    }
+    bool turned = node_bool(pv, port == 0 ? sinter_op_attr_transpose_a : sinter_op_attr_transpose_b,
+                            false) == (port == 0);
+    for (const node_t *n = pv; n != softmax;) {
+        const int v = n->in[n == pv ? port : 0];
+        n = &m->g->nodes[m->g->values[v].producer];
+        turned = turned != (n->kind == sinter_op_static_transpose &&
+                            node_swaps_matrix(n, lt_of(m, v)->ndims) == 1);
+    }
+    const int ndims = lt_of(m, softmax->in[0])->ndims;
+    const int64_t axis = node_s64(softmax, sinter_op_attr_axis, 1);
+    return (axis < 0 ? axis + ndims : axis) == ndims - (turned ? 2 : 1)
+               ? NULL
+               : match_reason(m, "%s is not over the axis that %s reduces", node_label(softmax),
+                              node_label(pv));
 }
 
 /* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------ */

@@ -107,8 +107,8 @@ static void put_out(region_t *r, int node, bool dependent)
 
 static void put_out_users(region_t *r, int v, bool dependent)
 {
-    const int *users = value_users(r->m->g, v);
-    for (int i = 0; i < value_n_users(r->m->g, v); i++) {
+    const int *users = value_users(r->m, v);
+    for (int i = 0; i < value_n_users(r->m, v); i++) {
         put_out(r, users[i], dependent);
     }
 }
@@ -180,8 +180,8 @@ static void note_stop(region_t *r, int v, int node, const char *why)
         match_stop(r->m, "before %s: %s", node_label(&g->nodes[node]), why);
         return;
     }
-    for (int i = 0; i < value_n_users(g, v); i++) {
-        if (unfit(r, value_users(g, v)[i], v) == NULL) {
+    for (int i = 0; i < value_n_users(r->m, v); i++) {
+        if (unfit(r, value_users(r->m, v)[i], v) == NULL) {
             match_stop(r->m, "at tensor %llu: %s uses it too", (unsigned long long)g->values[v].lt.id, node_label(&g->nodes[node]));
             return;
         }
@@ -192,7 +192,7 @@ static void note_stop(region_t *r, int v, int node, const char *why)
 static void open_value(region_t *r, int v)
 {
     matcher_t *m = r->m;
-    const int n = value_n_users(m->g, v), *users = value_users(m->g, v);
+    const int n = value_n_users(m, v), *users = value_users(m, v);
     set_value(m, v, VALUE_OPEN);
     if (m->g->values[v].is_output && !r->pat->keep) {
         if (n > 0) {
@@ -266,7 +266,7 @@ static void wave(region_t *r)
 /* A value is an end if nothing inside uses it. */
 static void count_end(const matcher_t *m, int v, int *end, int *n_ends)
 {
-    if (value_n_users(m->g, v) == 0 || value_state(m, v) == VALUE_CLOSED) {
+    if (value_n_users(m, v) == 0 || value_state(m, v) == VALUE_CLOSED) {
         *end = v;
         ++*n_ends;
     }
@@ -319,8 +319,8 @@ static int visit_users(matcher_t *m, int id, bool from_match, int max_pos)
     for (int i = 0; i < n; i++) {
         const node_t *node = &m->g->nodes[nodes[i]];
         for (int o = 0; o < node->n_out; o++) {
-            const int *users = value_users(m->g, node->out[o]);
-            for (int u = 0; u < value_n_users(m->g, node->out[o]); u++) {
+            const int *users = value_users(m, node->out[o]);
+            for (int u = 0; u < value_n_users(m, node->out[o]); u++) {
                 m->work++;
                 if (m->match.at[users[u]] < 0) {
                     visit(m, users[u], max_pos);

@@ -23,8 +23,81 @@ static const pat_node_t sdpa[] = {
     {.role = "tail", .ops = TAIL, .edge = PAT_BELOW, .of = 8, .port = -1, .max = PAT_MANY, .side = SIDE},
     PAT_QUANTISE_BELOW(9),
 };
-static const pat_check_t sdpa_checks[] = {pat_within_limits, pat_plain_matmuls, pat_softmax_over_keys, pat_values_batch, pat_key_geometry, NULL};
+static const pat_check_t sdpa_checks[] = {pat_within_limits,
+                                          pat_plain_matmuls,
+                                          pat_plain_probabilities,
+                                          pat_softmax_over_keys,
+                                          pat_values_batch,
+                                          pat_key_geometry,
+                                          NULL};
 const pattern_t pattern_sdpa = PAT_ROW("sdpa", FAMILY_ATTENTION, sdpa, sdpa_checks);
+
+/* The same with scores or probabilities as [keys, queries] somewhere, and with V on either side of
+ * the second matmul:
+ *   MatMul(V, StaticTranspose(SoftMax(MatMul(Q, K))))
+ *   MatMul(V, SoftMax over the rows of MatMul(K, Q))
+ * The pass plain_attention makes the plain form of it. */
+static const pat_node_t sdpa_transposed[] = {
+    {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "score_views", .ops = PAT_VIEW, .edge = PAT_BELOW, .of = 0, .max = PAT_MANY},
+    {.role = "score",
+     .ops = PAT_ELTWISE | PAT_CAST,
+     .edge = PAT_REGION,
+     .of = 1,
+     .max = MAX_SCORE,
+     .side = SIDE},
+    {.role = "score_views", .ops = PAT_VIEW, .edge = PAT_BELOW, .of = 2, .max = PAT_MANY},
+    {.role = "score",
+     .ops = PAT_ELTWISE | PAT_CAST,
+     .edge = PAT_REGION,
+     .of = 3,
+     .max = MAX_SCORE,
+     .side = SIDE},
+    {.role = "softmax",
+     .ops = PAT_SOFTMAX,
+     .edge = PAT_BELOW,
+     .of = 4,
+     .port = 0,
+     .min = 1,
+     .max = 1,
+     .side = SIDE},
+    {.role = "p_post",
+     .ops = PROB | PAT_VIEW,
+     .edge = PAT_BELOW,
+     .of = 5,
+     .port = 0,
+     .max = MAX_PROB},
+    {.role = "turned_pv",
+     .ops = PAT_MATMUL,
+     .edge = PAT_BELOW,
+     .of = 6,
+     .port = -1,
+     .min = 1,
+     .max = 1},
+    {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
+    {.role = "k_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
+    {.role = "v_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 7, .port = -1, .max = PAT_MANY},
+    {.role = "tail",
+     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
+     .edge = PAT_REGION,
+     .of = 7,
+     .max = PAT_MANY,
+     .side = SIDE,
+     .keep = true},
+    {.role = "tail",
+     .ops = TAIL,
+     .edge = PAT_BELOW,
+     .of = 11,
+     .port = -1,
+     .max = PAT_MANY,
+     .side = SIDE},
+    PAT_QUANTISE_BELOW(12),
+};
+static const pat_check_t transposed_checks[] = {pat_within_limits,  pat_plain_matmuls,
+                                                pat_turns_to_plain, pat_values_batch,
+                                                pat_key_geometry,   NULL};
+const pattern_t pattern_sdpa_transposed =
+    PAT_ROW("sdpa-transposed", FAMILY_ATTENTION, sdpa_transposed, transposed_checks);
 
 /* Multi-query attention with the heads folded into the columns of one big product, and V on the left:
  *   MatMul(V, reshape(transpose(SoftMax(score(transpose(reshape(MatMul(Q, K)))))))) */

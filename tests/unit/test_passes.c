@@ -120,6 +120,66 @@ static void test_matmul_2d(sinter_engine_t *engine)
     EXPECT(&m, "MatMul(f32[4 5], f32[5 3]) -> f32[4 3]!");
 }
 
+/* ---- MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))),
+ * ---- f(transpose(s)) = transpose(f(s)) ------------------------------------------------------ */
+
+static void set_roles(mini_t *m, int qk, int softmax, int pv, int view)
+{
+    m->g.nodes[qk].role = "qk";
+    m->g.nodes[softmax].role = "softmax";
+    m->g.nodes[pv].role = "turned_pv";
+    if (view >= 0) {
+        m->g.nodes[view].role = "score_views";
+    }
+}
+
+static void test_plain_attention(sinter_engine_t *engine)
+{
+    const char *algebra = "MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), "
+                          "transpose(v))), f(transpose(s)) = transpose(f(s))";
+    mini_t m;
+    lt_t s;
+    /* Scores as [keys, queries], and a mask over queries. */
+    mini_begin(&m, engine);
+    s = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(&m, f32, "2x7x16"),
+            IN(&m, f32, "2x5x16"));
+    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), OP(&m, add, f32, s, IN(&m, f32, "5")));
+    OPA(&m, matmul, f32, ATTRS(BOOL(transpose_a, true)), IN(&m, f32, "2x7x8"), s);
+    set_roles(&m, 0, 2, 3, -1);
+    EXPECT(&m, "MatMul(f32[2 5 16], f32[2 7 16]) -> f32[2 5 7] | StaticReshape(f32[5]) -> f32[5 1] "
+               "| Add(f32[2 5 7], f32[5 1]) -> f32[2 5 7] | "
+               "SoftMax(f32[2 5 7]) -> f32[2 5 7] | MatMul(f32[2 5 7], f32[2 7 8]) -> f32[2 5 8] | "
+               "StaticTranspose(f32[2 5 8]) -> f32[2 8 5]!");
+    /* Transposed probabilities. */
+    mini_begin(&m, engine);
+    s = OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x7"));
+    s = OPA(&m, static_transpose, f32, ATTRS(S64S(order, 0, 2, 1)),
+            OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), s));
+    OP(&m, matmul, f32, IN(&m, f32, "2x8x7"), OP(&m, reorder, f32, s));
+    set_roles(&m, 0, 1, 4, -1);
+    EXPECT(&m, "MatMul(f32[2 5 16], f32[2 16 7]) -> f32[2 5 7] | SoftMax(f32[2 5 7]) -> f32[2 5 7] "
+               "| Reorder(f32[2 5 7]) -> f32[2 5 7] | "
+               "MatMul(f32[2 5 7], f32[2 8 7]) -> f32[2 5 8] | StaticTranspose(f32[2 5 8]) -> "
+               "f32[2 8 5]!");
+    /* Transposed scores, and an index over them as they were. */
+    mini_begin(&m, engine);
+    s = OP(&m, matmul, f32, IN(&m, f32, "2x7x16"), IN(&m, f32, "2x16x5"));
+    OPA(&m, gen_index, s32, ATTRS(S64S(axis, 1)), s);
+    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, 2)),
+            OPA(&m, static_transpose, f32, ATTRS(S64S(order, 0, 2, 1)), s));
+    OP(&m, matmul, f32, s, IN(&m, f32, "2x7x8"));
+    set_roles(&m, 0, 3, 4, 2);
+    EXPECT(&m, "MatMul(f32[2 16 5], f32[2 7 16]) -> f32[2 5 7] | SoftMax(f32[2 5 7]) -> f32[2 5 7] "
+               "| MatMul(f32[2 5 7], f32[2 7 8]) -> f32[2 5 8]! | "
+               "GenIndex(f32[2 5 7]) -> s32[2 5 7] | StaticTranspose(s32[2 5 7]) -> s32[2 7 5]!");
+    /* No attention: nothing changes. */
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, IN(&m, f32, "2x8x7"),
+       OPA(&m, static_transpose, f32, ATTRS(S64S(order, 0, 2, 1)), IN(&m, f32, "2x5x7")));
+    EXPECT(&m, "StaticTranspose(f32[2 5 7]) -> f32[2 7 5] | MatMul(f32[2 8 7], f32[2 7 5]) -> "
+               "f32[2 8 5]!");
+}
+
 /* ---- op(cast(x)) = op(x), both types wide floats ------------------------------------------------------------------------------------------- */
 
 static void test_drop_casts(sinter_engine_t *engine)
@@ -437,6 +497,7 @@ int main(void)
     sinter_engine_t *engine = engine_ref(NULL);
     test_infer_shapes(engine);
     test_matmul_2d(engine);
+    test_plain_attention(engine);
     test_drop_casts(engine);
     test_widen(engine);
     test_sink_dequant(engine);

@@ -240,6 +240,118 @@ static void test_sdpa_mqa(sinter_engine_t *engine)
     EXPECT_WHY(&m, "matmul 4, softmax 3, single 1", "arrives at another port");
 }
 
+/* ---- attention with transposed scores or probabilities --------------------------------------- */
+
+/* What differs from MatMul(V, transpose(SoftMax(MatMul(Q, K)))). */
+typedef struct turned {
+    bool keys_queries; /* scores as [keys, queries] */
+    int64_t axis;      /* of the softmax; 0: that of the keys */
+    bool left;         /* P on the left of the second matmul */
+    bool bias_add, stats, twice, quantise;
+} turned_t;
+
+static void turned_graph(mini_t *m, turned_t o)
+{
+    const lt_t q = IN(m, f32, "2x3x5x16"), k = IN(m, f32, "2x3x7x16"), v = IN(m, f32, "2x3x7x8");
+    lt_t s = OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), o.keys_queries ? k : q,
+                 o.keys_queries ? q : k);
+    s = OP(m, multiply, f32, s, IN(m, f32, ""));
+    s = o.bias_add ? OP(m, bias_add, f32, s, IN(m, f32, o.keys_queries ? "5" : "7")) : s;
+    const lt_t outs[2] = {mini_tensor(m, sinter_f32, "*"), mini_tensor(m, sinter_f32, "*")};
+    const attr_t axis[] = {S64S(axis, o.axis != 0 ? o.axis : o.keys_queries ? 2 : 3)};
+    mini_add(m, sinter_op_softmax, &s, 1, outs, o.stats ? 2 : 1, axis, 1);
+    lt_t p = outs[0];
+    for (int i = 0; i < (o.twice ? 3 : !o.keys_queries); i++) {
+        p = OPA(m, static_transpose, f32, ATTRS(S64S(order, 0, 1, 3, 2)), p);
+    }
+    if (o.quantise) {
+        const float scales[] = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f};
+        const int64_t zps[] = {0, 0, 0, 0, 0, 0, 0}, two[] = {2};
+        const attr_t attrs[] = {STR(qtype, "per_channel"),
+                                {.id = sinter_op_attr_axis, .n = 1, .s64 = two},
+                                {.id = sinter_op_attr_scales, .n = 7, .f32 = scales},
+                                {.id = sinter_op_attr_zps, .n = 7, .s64 = zps}};
+        p = mini_op(m, sinter_op_quantize, sinter_u8, &p, 1, attrs, 4);
+        p = mini_op(m, sinter_op_dequantize, sinter_f32, &p, 1, attrs, 4);
+    }
+    if (o.left) {
+        OPA(m, matmul, f32, ATTRS(BOOL(transpose_a, true)), p, v);
+    } else {
+        OPA(m, matmul, f32, ATTRS(BOOL(transpose_a, true)), v, p);
+    }
+}
+
+static void test_sdpa_transposed(sinter_engine_t *engine)
+{
+    mini_t m;
+#define TURNED(...) (mini_begin(&m, engine), turned_graph(&m, (turned_t){__VA_ARGS__}), &m)
+    EXPECT(TURNED(.left = false), "sdpa-transposed 5");
+    EXPECT(TURNED(.keys_queries = true), "sdpa-transposed 4");
+    EXPECT(TURNED(.keys_queries = true, .left = true), "sdpa-transposed 4");
+    EXPECT(TURNED(.left = true), "sdpa-transposed 5");
+    EXPECT(TURNED(.twice = true), "sdpa-transposed 7");
+    /* The softmax over the axis that the second matmul keeps. */
+    EXPECT_WHY(TURNED(.axis = 2), "matmul 2, softmax 2, single 1",
+               "op 2 (SoftMax) is not over the axis that op 4 (MatMul) reduces");
+    EXPECT_WHY(TURNED(.keys_queries = true, .axis = 3), "matmul 2, single 1, single 1",
+               "is not over the axis that op 3 (MatMul) reduces");
+    EXPECT_WHY(TURNED(.keys_queries = true, .axis = 1), "matmul 2, single 1, single 1",
+               "is not over the axis that op 3 (MatMul) reduces");
+    EXPECT_WHY(TURNED(.bias_add = true), "matmul 3, softmax 2, single 1",
+               "op 2 (BiasAdd) works on channels");
+    EXPECT_WHY(TURNED(.stats = true), "matmul 2, softmax 2, single 1",
+               "op 2 (SoftMax) has statistics");
+    EXPECT_WHY(TURNED(.quantise = true), "matmul 2, softmax 3, matmul 2",
+               "op 4 (Quantize) has more than one scale");
+#undef TURNED
+    mini_begin(&m, engine); /* heads and queries change places */
+    lt_t s = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(&m, f32, "2x3x5x16"),
+                 IN(&m, f32, "2x3x7x16"));
+    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)),
+            OPA(&m, static_transpose, f32, ATTRS(S64S(order, 0, 2, 1, 3)), s));
+    OP(&m, matmul, f32, s, IN(&m, f32, "2x5x7x8"));
+    EXPECT_WHY(&m, "matmul 2, single 1, single 1",
+               "op 1 (StaticTranspose) moves more than the last two dims of the scores");
+}
+
+/* ---- indices that nobody reads --------------------------------------------------------------- */
+
+/* An index over the scores at every place; kind: what reads them instead. */
+static void idle_graph(mini_t *m, int place, sinter_op_kind_t kind)
+{
+    const attr_t axis[] = {S64S(axis, 3)};
+    lt_t values[5];
+    values[0] = OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(m, f32, "2x3x5x16"),
+                    IN(m, f32, "2x3x7x16"));
+    values[1] = OP(m, multiply, f32, values[0], IN(m, f32, ""));
+    values[2] = OP(m, add, f32, values[1], IN(m, f32, "2x1x1x7"));
+    values[3] = OPA(m, softmax, f32, ATTRS(S64S(axis, -1)), values[2]);
+    values[4] = OP(m, matmul, f32, values[3], IN(m, f32, "2x3x7x8"));
+    const lt_t out = mini_tensor(m, kind == sinter_op_gen_index ? sinter_s32 : sinter_f32, "*");
+    mini_add(m, kind, &values[place], 1, &out, 1, axis, kind == sinter_op_gen_index);
+}
+
+static void test_idle(sinter_engine_t *engine)
+{
+    mini_t m;
+    for (int place = 0; place < 5; place++) {
+        mini_begin(&m, engine);
+        idle_graph(&m, place, sinter_op_gen_index);
+        EXPECT_WHY(&m, "sdpa 6", "idle         op 5 (GenIndex)");
+    }
+    /* What needs the data of the scores is in the way. */
+    mini_begin(&m, engine);
+    idle_graph(&m, 2, sinter_op_abs);
+    EXPECT_WHY(&m, "matmul 3, single 1, single 1, single 1", "no softmax below op 2 (Add)");
+    /* An index over an input is a partition of its own. */
+    mini_begin(&m, engine);
+    const lt_t x = IN(&m, f32, "4x7"), y = OP(&m, matmul, f32, x, IN(&m, f32, "7x7"));
+    OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), x);
+    OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), OP(&m, relu, f32, y));
+    OPA(&m, gen_index, s32, ATTRS(S64S(axis, 1)), y);
+    EXPECT(&m, "matmul 4, single 1");
+}
+
 /* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct mlp {
@@ -683,17 +795,59 @@ static void test_reached(void)
 static void test_models(sinter_engine_t *engine)
 {
     static const char *const rows[][2] = {
-        {"sdpa", "sdpa"}, {"sdpa-5d-gqa", "sdpa"}, {"sdpa-reshape-gqa", "sdpa"}, {"sdpa-mqa-jax", "sdpa-mqa"}, {"sdpa-int4-kv", "sdpa"},
-        {"sdpa-int4-k-only", "sdpa"}, {"sdpa-int4-v-only", "sdpa"}, {"sdpa-int8-static", "sdpa"}, {"sdpa-f8-static", "sdpa"}, {"sdpa-softcap", "sdpa"},
-        {"sdpa-causal", "sdpa"}, {"sdpa-causal-bottom-right", "sdpa"}, {"sdpa-select-mask", "sdpa"}, {"sdpa-window", "sdpa"}, {"sdpa-window-product", "sdpa"},
-        {"sdpa-sinks", "sdpa"}, {"sdpa-window-sinks", "sdpa"}, {"sdpa-stats", "sdpa"},
-        {"sdpa-transposed-tail", "sdpa"}, {"sdpa-typecasts", "sdpa"}, {"matmul-bias-postops", "matmul"}, {"matmul-quantized-both", "matmul"},
-        {"matmul-weight-int4", "matmul"}, {"matmul-typecast-quantize", "matmul"}, {"gated-mlp-swish", "gated-mlp"}, {"gated-mlp-gelu", "gated-mlp"},
-        {"gated-mlp-single", "gated-mlp"}, {"gated-mlp-int4", "gated-mlp"}, {"eltwise-chain", "eltwise"}, {"softmax-postops", "softmax"},
-        {"reorder-chain", "reorder"}, {"quantize-chain", "eltwise"}, {"shuffle", "reorder"}, {"sdpa-dynamic-quantize", "sdpa"},
-        {"sdpa-mx", "sdpa"}, {"sdpa-merged-heads-quantize", "sdpa"}, {"matmul-mx", "matmul"}, {"matmul-dynamic-quantize", "matmul"}, {"gated-mlp-dynamic-quantize", "gated-mlp-up"},
-        {"matmul-quantized-activation", "matmul"}, {"matmul-sums", "matmul-sums"}, {"gated-mlp-clamped", "gated-mlp"}, {"gated-mlp-quantized", "gated-mlp"},
-        {"dynamic-quantize", "dynamic-quantize"}, {"eltwise-dynamic-quantize", "dynamic-quantize"}, {"softmax-dynamic-quantize", "softmax"},
+        {"sdpa", "sdpa"},
+        {"sdpa-5d-gqa", "sdpa"},
+        {"sdpa-reshape-gqa", "sdpa"},
+        {"sdpa-mqa-jax", "sdpa-mqa"},
+        {"sdpa-int4-kv", "sdpa"},
+        {"sdpa-int4-k-only", "sdpa"},
+        {"sdpa-int4-v-only", "sdpa"},
+        {"sdpa-int8-static", "sdpa"},
+        {"sdpa-f8-static", "sdpa"},
+        {"sdpa-softcap", "sdpa"},
+        {"sdpa-causal", "sdpa"},
+        {"sdpa-causal-bottom-right", "sdpa"},
+        {"sdpa-select-mask", "sdpa"},
+        {"sdpa-window", "sdpa"},
+        {"sdpa-window-product", "sdpa"},
+        {"sdpa-sinks", "sdpa"},
+        {"sdpa-window-sinks", "sdpa"},
+        {"sdpa-stats", "sdpa"},
+        {"sdpa-jax", "sdpa-transposed"},
+        {"sdpa-keys-queries", "sdpa-transposed"},
+        {"sdpa-keys-queries-int4", "sdpa-transposed"},
+        {"sdpa-transposed-scores", "sdpa-transposed"},
+        {"sdpa-transposed-causal", "sdpa-transposed"},
+        {"sdpa-dead-ops", "sdpa"},
+        {"sdpa-index-output", "sdpa"},
+        {"sdpa-transposed-tail", "sdpa"},
+        {"sdpa-typecasts", "sdpa"},
+        {"matmul-bias-postops", "matmul"},
+        {"matmul-quantized-both", "matmul"},
+        {"matmul-weight-int4", "matmul"},
+        {"matmul-typecast-quantize", "matmul"},
+        {"gated-mlp-swish", "gated-mlp"},
+        {"gated-mlp-gelu", "gated-mlp"},
+        {"gated-mlp-single", "gated-mlp"},
+        {"gated-mlp-int4", "gated-mlp"},
+        {"eltwise-chain", "eltwise"},
+        {"softmax-postops", "softmax"},
+        {"reorder-chain", "reorder"},
+        {"quantize-chain", "eltwise"},
+        {"shuffle", "reorder"},
+        {"sdpa-dynamic-quantize", "sdpa"},
+        {"sdpa-mx", "sdpa"},
+        {"sdpa-merged-heads-quantize", "sdpa"},
+        {"matmul-mx", "matmul"},
+        {"matmul-dynamic-quantize", "matmul"},
+        {"gated-mlp-dynamic-quantize", "gated-mlp-up"},
+        {"matmul-quantized-activation", "matmul"},
+        {"matmul-sums", "matmul-sums"},
+        {"gated-mlp-clamped", "gated-mlp"},
+        {"gated-mlp-quantized", "gated-mlp"},
+        {"dynamic-quantize", "dynamic-quantize"},
+        {"eltwise-dynamic-quantize", "dynamic-quantize"},
+        {"softmax-dynamic-quantize", "softmax"},
     };
     for (int i = 0; i < MINI_N(rows); i++) {
         char path[1024];
@@ -834,6 +988,8 @@ int main(void)
     test_sdpa_cycle(engine);
     test_sdpa_spellings(engine);
     test_sdpa_mqa(engine);
+    test_sdpa_transposed(engine);
+    test_idle(engine);
     test_mlp(engine);
     test_matmul(engine);
     test_quantised_activation(engine);

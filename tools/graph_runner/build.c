@@ -52,7 +52,8 @@ static int add_op(const model_t *model, const model_op_t *m, sinter_engine_t *en
     return status ? -1 : 0;
 }
 
-/* Listed ports that the graph does not have are dropped and unlisted ones added: dumps in the wild carry stale lists. */
+/* Dumps in the wild carry stale lists: ports that the graph does not have are dropped, and further
+ * outputs are added (see model_index). */
 static sinter_status_t set_ports(const model_t *model, sinter_graph_t *graph, uint64_t *ids)
 {
     size_t n_in = 0, n_out = 0;

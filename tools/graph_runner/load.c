@@ -155,6 +155,21 @@ static int attr_value(loader_t *l, int form, const json_node_t *node, orc_attr_t
     return status;
 }
 
+/* "the type s64 or s64[] of attribute axis" */
+static void expected_form(sinter_op_attr_t id, char *text, size_t size)
+{
+    size_t len = (size_t)snprintf(text, size, "the type");
+    const char *between = " ";
+
+    for (int form = 0; form < FORMS; form++) {
+        if (attr_forms[form].kinds & 1u << model_attr_kind(id)) {
+            len += (size_t)snprintf(text + len, size - len, "%s%s", between, attr_forms[form].type);
+            between = " or ";
+        }
+    }
+    snprintf(text + len, size - len, " of attribute %s", sinter_op_attr_name(id));
+}
+
 static int load_attr(loader_t *l, const json_node_t *node, orc_attr_t *attr)
 {
     const char *name, *key = json_key(&l->doc, node);
@@ -178,8 +193,12 @@ static int load_attr(loader_t *l, const json_node_t *node, orc_attr_t *attr)
         form++;
     if (form == FORMS)
         return json_expected(&l->doc, &type, "one of bool, s64, s64[], f32, f32[], string");
-    if (!(attr_forms[form].kinds & 1u << model_attr_kind(attr->id)))
-        return json_expected(&l->doc, &type, "the type that this attribute has");
+    if (!(attr_forms[form].kinds & 1u << model_attr_kind(attr->id))) {
+        char what[128];
+
+        expected_form(attr->id, what, sizeof what);
+        return json_expected(&l->doc, &type, what);
+    }
     return attr_value(l, form, &value, attr);
 }
 

@@ -79,6 +79,56 @@ static void describe_tensor(const model_t *model, model_tensor_t *t)
     t->is_output = last->output; /* nobody consumes it */
 }
 
+/* Whether every listed output is one. Dumps in the wild carry stale lists; with such a list
+ * everything unread is an output. */
+static int lists_outputs(const model_t *model)
+{
+    for (size_t i = 0; i < model->n_out_ports; i++) {
+        const model_tensor_t *t = model_find(model, model->out_ports[i]);
+
+        if (!t || t->is_input)
+            return 0;
+    }
+    return model->n_out_ports > 0;
+}
+
+/* The library leaves out ops on which no listed output depends, so what they make is no output. */
+static int drop_unlisted(model_t *model, gr_error_t *err)
+{
+    unsigned char *needed = gr_arena_alloc(&model->arena, model->n_ops, sizeof *needed);
+    size_t *stack = gr_arena_alloc(&model->arena, model->n_ops + model->n_out_ports, sizeof *stack),
+           n = 0;
+
+    if (!needed || !stack)
+        return gr_fail_memory(err);
+    memset(needed, 0, model->n_ops);
+    for (size_t i = 0; i < model->n_out_ports; i++) {
+        const size_t op = (size_t)model_find(model, model->out_ports[i])->producer;
+
+        if (!needed[op])
+            stack[n++] = op;
+        needed[op] = 1;
+    }
+    while (n > 0) {
+        const model_op_t *op = &model->ops[stack[--n]];
+
+        for (size_t j = 0; j < op->n_inputs; j++) {
+            const int64_t p = model_find(model, op->inputs[j].id)->producer;
+
+            if (p != MODEL_NONE && !needed[p]) {
+                stack[n++] = (size_t)p;
+                needed[p] = 1;
+            }
+        }
+    }
+    for (size_t i = 0; i < model->n_tensors; i++) {
+        model_tensor_t *t = &model->tensors[i];
+
+        t->is_output = t->is_output && needed[t->producer];
+    }
+    return 0;
+}
+
 int model_index(model_t *model, gr_error_t *err)
 {
     size_t n = 0;
@@ -109,7 +159,7 @@ int model_index(model_t *model, gr_error_t *err)
         if (t && !t->is_input)
             t->is_output = 1;
     }
-    return 0;
+    return lists_outputs(model) ? drop_unlisted(model, err) : 0;
 }
 
 model_tensor_t *model_find(const model_t *model, uint64_t id)

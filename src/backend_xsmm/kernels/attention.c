@@ -29,21 +29,29 @@ static const char *refuse_bf16(const plan_t *plan, const step_t *step)
 
 /* ---- setup ------------------------------------------------------------------------------------------------------------------ */
 
-/* Query rows that share one K and V, -1 if not known. K or V may lack leading dims or have 1 there. */
-static int64_t known_rows(const plan_t *plan, const attention_params_t *p)
+/* Query rows that share one K and V, -1 if not known, with the reason. K or V may lack leading dims
+ * or have 1 there. */
+static int64_t known_rows(const plan_t *plan, const attention_params_t *p, const char **why)
 {
     const lt_t *out = &plan->values[p->out_dims].lt;
     const int operands[] = {p->k.data, p->v.data};
+    *why = NULL;
     if (out->ndims < 2) {
+        *why = "the rank of the result is unknown at compile";
         return -1;
     }
     int64_t rows = out->dims[out->ndims - 2];
+    if (rows < 0) {
+        *why = "the number of query rows, the last but one dim of Q, is unknown at compile";
+    }
     for (int from_end = 3; from_end <= out->ndims && rows >= 0; from_end++) {
         const int64_t n = out->dims[out->ndims - from_end];
         bool shared = true;
         for (int i = 0; i < 2; i++) {
             const lt_t *lt = &plan->values[operands[i]].lt;
             if (lt->ndims < 0 || n < 0 || (lt->ndims >= from_end && lt->dims[lt->ndims - from_end] < 0)) {
+                *why = "a batch dim of Q, K or V is unknown at compile, and with it how many query "
+                       "rows share one K and V";
                 return -1;
             }
             shared = shared && (lt->ndims < from_end || lt->dims[lt->ndims - from_end] == 1);
@@ -70,11 +78,16 @@ static const char *refuse_decode(const plan_t *plan, const step_t *step)
 {
     const attention_params_t *p = &step->p.attention;
     const decode_table_t *table = decode_table(step->kernel ? step->kernel->isa : plan->isa);
-    const int64_t rows = known_rows(plan, p), T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
+    const char *rows_unknown;
+    const int64_t rows = known_rows(plan, p, &rows_unknown),
+                  T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
     const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
     const int k = (int)plan->values[p->k.data].lt.data_type, v = (int)plan->values[p->v.data].lt.data_type;
     if (table == NULL) {
         return "no decoding kernels for this ISA";
+    }
+    if (rows_unknown != NULL) {
+        return rows_unknown;
     }
     if (rows < 1 || rows > DECODE_ROWS || D < 1 || D > DECODE_HEAD || Dv < 1 || Dv > DECODE_HEAD) {
         return "needs 1 to 8 query rows for each K and V and heads of 1 to 256, known at compile";
@@ -239,7 +252,9 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
         return sinter_out_of_memory;
     }
     const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
-    const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2), rows = known_rows(plan, p);
+    const char *rows_unknown;
+    const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2),
+                  rows = known_rows(plan, p, &rows_unknown);
     c->tile = tile_table(isa);
     c->fn = eltwise_table(isa);
     c->bf16 = step->kernel->bf16;
