@@ -1,8 +1,8 @@
 /* Checks the oracle against hand-derived values and against vectors.h, which other software computed. Exit status 0 if all hold. */
 #include <float.h>
-#include <stdarg.h>
 #include <stdio.h>
 
+#include "../unit/check.h"
 #include "internal.h"
 #include "vectors.h"
 
@@ -18,20 +18,7 @@ typedef struct dynquant_vector {
 } dynquant_vector_t;
 #include "dynquant_vectors.h"
 
-static unsigned checks, failures;
-
-static void check(bool ok, const char *format, ...)
-{
-    va_list args;
-    checks++;
-    if (ok)
-        return;
-    failures++;
-    va_start(args, format);
-    vprintf(format, args);
-    va_end(args);
-    putchar('\n');
-}
+#define check(ok, ...) CHECK(ok, __VA_ARGS__)
 
 static bool same(double a, double b)
 {
@@ -951,6 +938,5 @@ int main(void)
     test_range();
     test_dip();
     test_zero_sign();
-    printf("%u checks, %u failed\n", checks, failures);
-    return failures != 0;
+    return check_finish();
 }

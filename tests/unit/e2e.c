@@ -4,24 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int e2e_passed, e2e_failed;
-
-void e2e_check(int ok, const char *file, int line, const char *what)
-{
-    if (ok) {
-        e2e_passed++;
-        return;
-    }
-    e2e_failed++;
-    fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", file, line, what, sinter_last_error_message());
-}
-
-int e2e_finish(void)
-{
-    printf("%d passed, %d failed\n", e2e_passed, e2e_failed);
-    return e2e_failed != 0;
-}
-
 static void stop(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why);

@@ -300,5 +300,5 @@ int main(void)
         close_engine();
     }
     CHECK(sinter_engine_get_constant_cache_stats(NULL, NULL) == sinter_invalid_arguments);
-    return e2e_finish();
+    return check_finish();
 }

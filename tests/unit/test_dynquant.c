@@ -417,6 +417,5 @@ int main(void)
     for (int i = 0; i < COUNT(large); i++) {
         run_large(&large[i]);
     }
-    printf("dynquant: %d passed, %d failed\n", rig_passed, rig_failed);
-    return rig_failed != 0;
+    return check_finish();
 }

@@ -22,7 +22,7 @@ static sinter_compiled_partition_t *compile(sinter_partition_t *partition)
     sinter_compiled_partition_t *compiled = NULL;
     CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
     if (!compiled)
-        exit(e2e_finish());
+        exit(check_finish());
     return compiled;
 }
 
@@ -298,5 +298,5 @@ int main(void)
     test_concurrent();
     test_wrong_calls();
     test_inplace();
-    return e2e_finish();
+    return check_finish();
 }

@@ -1,0 +1,53 @@
+#include "check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_PRINTED = 40, SKIPPED = 77 };
+
+long check_passed, check_failed;
+static long skipped;
+
+void check_at(bool ok, const char *file, int line, const char *format, ...)
+{
+    check_passed += ok;
+    check_failed += !ok;
+    if (ok || check_failed > MOST_PRINTED) {
+        return;
+    }
+    const char *slash = file != NULL ? strrchr(file, '/') : NULL;
+    printf("FAILED ");
+    if (file != NULL) {
+        printf("%s:%d: ", slash != NULL ? slash + 1 : file, line);
+    }
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+}
+
+void check_skip(const char *format, ...)
+{
+    skipped++;
+    printf("not tested: ");
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+}
+
+int check_finish(void)
+{
+    printf("%ld passed, %ld failed\n", check_passed, check_failed);
+    if (check_passed + check_failed > 0) {
+        return check_failed != 0;
+    }
+    if (skipped > 0) {
+        return SKIPPED;
+    }
+    printf("FAILED: no checks made\n");
+    return 1;
+}
