@@ -817,7 +817,7 @@ static void test_overflow(void)
     for (int i = 0; i < 5; i++)
         t[i] = describe((uint64_t)i + 1, i == 1 ? sinter_bf16 : sinter_f32, 1, dims);
     check(orc_run(&graph, 1, &(orc_tensor_t){t[0], (void *)x}, 1, &id, &r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r, &t[4], finite, &diff) == 0, "what may overflow need not: got %g, want %g", diff.got, diff.want);
+    check(orc_compare(&r, &t[4], finite, &diff) != 0 && diff.bad == 0 && diff.loose > 0, "what may overflow need not: got %g, want %g", diff.got, diff.want);
     check(orc_compare(&r, &t[4], wrong, &diff) != 0 && diff.bad == 1 && diff.worst == 1, "what must overflow does");
     orc_result_free(&r);
 }
@@ -910,7 +910,7 @@ static void test_zero_sign(void)
     inputs[0] = (orc_tensor_t){t[0], x};
     inputs[1] = (orc_tensor_t){t[4], &scale};
     check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r, &t[6], got[0], &diff) == 0, "a zero of either sign: got %g, want %g", diff.got, diff.want);
+    check(orc_compare_loosely(&r, &t[6], got[0], 0.4, &diff) == 0 && diff.loose == 1, "a zero of either sign: got %g, want %g", diff.got, diff.want);
     check(orc_compare(&r, &t[6], got[1], &diff) != 0 && diff.bad == 1 && diff.worst == 2, "a certain sign: %zu wrong, worst %zu", diff.bad,
           diff.worst);
     orc_result_free(&r);

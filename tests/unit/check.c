@@ -2,24 +2,22 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { MOST_PRINTED = 40, SKIPPED = 77 };
 
 long check_passed, check_failed;
 static long skipped;
 
-void check_at(bool ok, const char *file, int line, const char *format, ...)
+void check_at(bool ok, int line, const char *format, ...)
 {
     check_passed += ok;
     check_failed += !ok;
     if (ok || check_failed > MOST_PRINTED) {
         return;
     }
-    const char *slash = file != NULL ? strrchr(file, '/') : NULL;
     printf("FAILED ");
-    if (file != NULL) {
-        printf("%s:%d: ", slash != NULL ? slash + 1 : file, line);
+    if (line > 0) {
+        printf("line %d: ", line);
     }
     va_list args;
     va_start(args, format);

@@ -1,6 +1,6 @@
-/* The checks of a test program, counted in one place for all of its files: CHECK(condition, "what
- * %d", ...), and at the end of main `return check_finish();`. A program that made no check has
- * failed, unless check_skip said why there was nothing to check. */
+/* The checks of a test program, counted in one place for all of its files:
+ * CHECK(condition, "what %d", ...), and at the end of main `return check_finish();`. A program that
+ * made no check has failed, unless check_skip said why there was nothing to check. */
 #ifndef SINTER_TESTS_CHECK_H
 #define SINTER_TESTS_CHECK_H
 
@@ -9,16 +9,14 @@
 
 extern long check_passed, check_failed;
 
-/* Counts one check and prints a failure, with the file's name and the line (NULL and 0: neither);
- * no more than 40 of them. */
-__attribute__((format(printf, 4, 5))) void check_at(bool ok, const char *file, int line,
-                                                    const char *format, ...);
+/* Counts one check and prints a failure, at most 40 of them. line: of the program's file; 0: none. */
+__attribute__((format(printf, 3, 4))) void check_at(bool ok, int line, const char *format, ...);
 /* Something that this machine or this build cannot test, and why. */
 __attribute__((format(printf, 1, 2))) void check_skip(const char *format, ...);
 /* Prints the count that test runners read. The exit status of the program: 0 passed, 1 failed or
  * nothing checked, 77 skipped. */
 int check_finish(void);
 
-#define CHECK(ok, ...) check_at((ok), __FILE__, __LINE__, __VA_ARGS__)
+#define CHECK(ok, ...) check_at((ok), __LINE__, __VA_ARGS__)
 
 #endif

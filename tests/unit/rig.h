@@ -18,7 +18,7 @@ enum { RIG_VALUES = 24, RIG_GUARD = 64, RIG_FILL = 0xA5 };
 
 static inline void rig_check(bool ok, const char *what, const char *detail)
 {
-    check_at(ok, NULL, 0, "%s: %s", what, detail);
+    check_at(ok, 0, "%s: %s", what, detail);
 }
 
 static uint64_t rig_seed = 88172645463325252u;

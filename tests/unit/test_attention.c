@@ -17,7 +17,7 @@ static int refused;
 
 static bool check(bool ok, const char *what, const char *detail)
 {
-    check_at(ok, NULL, 0, "%s: %s", what, detail);
+    check_at(ok, 0, "%s: %s", what, detail);
     return ok;
 }
 

@@ -12,7 +12,7 @@
 
 static void check(bool ok, const char *isa, const char *what, double x, double got, double want)
 {
-    check_at(ok, NULL, 0, "%s %s(%a = %.9g): got %.9g, want %.9g", isa, what, x, x, got, want);
+    check_at(ok, 0, "%s %s(%a = %.9g): got %.9g, want %.9g", isa, what, x, x, got, want);
 }
 
 /* ---- references ---------------------------------------------------------------------------------------------------------------- */

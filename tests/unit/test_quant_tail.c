@@ -168,9 +168,10 @@ static void make_inputs(const tail_case_t *c, const planned_t *p, plan_buffers_t
 static void check_output(const tail_case_t *c, const orc_result_t *want, const lt_t *lt, const unsigned char *data, bool special, int line)
 {
     orc_diff_t diff = {0};
-    const int bad = orc_compare(want, lt, data, &diff);
-    check_at(!bad, line, "tensor %llu: %zu of %zu wrong, at %zu got %g, want %g +- %g", (unsigned long long)lt->id, diff.bad, diff.n,
-             diff.worst, diff.got, diff.want, diff.tolerance);
+    /* Of special inputs up to two of seven groups have sums beyond f32, which may overflow or not. */
+    const int bad = orc_compare_loosely(want, lt, data, special ? 0.29 : 0, &diff);
+    char text[300];
+    check_at(!bad, line, "tensor %llu: %s", (unsigned long long)lt->id, orc_diff_text(&diff, text, sizeof text));
     /* A rounding to bf16 would move one code in thirty. */
     check_at(lt->data_type != c->code || c->mode != sinter_fpmath_mode_strict || special || diff.differ <= diff.n / 400 + 2, line,
              "%zu of %zu codes differ", diff.differ, diff.n);

@@ -13,7 +13,7 @@
 
 static void check(bool ok, int line, const char *what, const char *detail)
 {
-    check_at(ok, __FILE__, line, "%s%s%s", what, *detail ? ": " : "", detail);
+    check_at(ok, line, "%s%s%s", what, *detail ? ": " : "", detail);
 }
 /* Here a check names its condition. */
 #undef CHECK

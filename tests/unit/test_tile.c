@@ -16,7 +16,7 @@
 
 static void check(bool ok, const char *what, const char *detail)
 {
-    check_at(ok, NULL, 0, "%s: %s", what, detail);
+    check_at(ok, 0, "%s: %s", what, detail);
 }
 
 static size_t bytes_of(sinter_data_type_t type, int64_t elems)

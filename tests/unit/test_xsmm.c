@@ -12,7 +12,7 @@
 
 static void check(bool ok, const char *what)
 {
-    check_at(ok, NULL, 0, "%s", what);
+    check_at(ok, 0, "%s", what);
 }
 
 static uint64_t rng = 1;

@@ -8,7 +8,7 @@ typedef struct gr_options {
     const char *mode, *case_file, *batch;
     const char *in_shapes, *dt, *op_attrs, *attr_fpmath, *partition_fpmath, *in;
     int64_t mb, seed, threads, expected_n_partitions, max_scratch, repeat, constant_cache;
-    double min_time, max_ambiguous;
+    double min_time, max_ambiguous, max_loose;
     int no_fuse, cold_cache, explain, mem;
     const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dot, *describe_dtype;
     int list_ops, list_kernels, help;
