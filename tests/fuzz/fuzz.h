@@ -173,7 +173,8 @@ typedef struct fz_tally {
     struct { char text[160]; long n; } refusals[64];
 } fz_tally_t;
 extern fz_tally_t fz_tally;
-/* Prints what share of an output's elements was loose, on average; more than `most` is a failed check. */
+/* Prints what share of an output's elements was loose, on average; more than `most` is a failed check, but for runs of a
+ * few cases, whose share says nothing. */
 void fz_check_loose(double most);
 
 #endif

@@ -174,6 +174,7 @@ enum { BLOCK = 16 };
 typedef struct power_sums {
     double v2[BLOCK], v4[BLOCK], b2[BLOCK], b4[BLOCK], g2[BLOCK], g4[BLOCK];
     double b2_max[BLOCK], unsure[BLOCK], nans[BLOCK];
+    double least[BLOCK]; /* magnitude but 0, which stays what it is in every mode */
 } power_sums_t;
 
 static void add_powers(const double *p, int64_t stride, int64_t rows, double *sum2, double *sum4, double *amax)
@@ -198,22 +199,27 @@ static void add_unsure(const double *v, const double *b, int64_t stride, int64_t
 }
 
 /* b NULL: every value is certain. */
-static void add_nans(const double *v, const double *b, int64_t stride, int64_t rows, double *nans)
+static void add_nans(const double *v, const double *b, int64_t stride, int64_t rows, double *nans, double *least)
 {
     for (int64_t r = 0; r < rows; r++) {
-        nans[r] += isnan(v[r * stride]) && (b == NULL || b[r * stride] != INFINITY);
+        const double x = fabs(v[r * stride]);
+        nans[r] += isnan(x) && (b == NULL || b[r * stride] != INFINITY);
+        least[r] = x > 0 && x < least[r] ? x : least[r];
     }
 }
 
 static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int64_t k)
 {
-    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
     double amax[BLOCK] = {0};
+    for (int r = 0; r < BLOCK; r++) {
+        s.least[r] = INFINITY;
+    }
 
     for (int64_t i = 0; i < k; i++) {
         const double *b = o->t->b ? o->t->b + at + i * o->col : NULL;
         add_powers(o->t->v + at + i * o->col, o->row, rows, s.v2, s.v4, amax);
-        add_nans(o->t->v + at + i * o->col, b, o->row, rows, s.nans);
+        add_nans(o->t->v + at + i * o->col, b, o->row, rows, s.nans, s.least);
         if (o->t->b) {
             add_powers(o->t->b + at + i * o->col, o->row, rows, s.b2, s.b4, s.b2_max);
             add_unsure(o->t->v + at + i * o->col, o->t->b + at + i * o->col, o->row, rows, s.unsure);
@@ -250,7 +256,7 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
             n->b2 = isinf(s.b2_max[r]) ? INFINITY : sqrt(s.b2[r]);
             n->equal = (double)k * s.v4[r] <= s.v2[r] * s.v2[r] * (1 + 1e-12);
             n->has_nan = s.nans[r] > 0;
-            n->unsure = s.unsure[r] > 0 || o->mode_absolute > 0 || o->mode_group > 0;
+            n->unsure = s.unsure[r] > 0 || s.least[r] <= o->mode_absolute || o->mode_group > 0;
             n->m2 = o->mode_relative * n->v2 + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
             n->m4 = o->mode_relative * n->v4 + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
         }

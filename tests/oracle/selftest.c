@@ -969,6 +969,29 @@ static void test_certain(void)
     }
 }
 
+/* exp of infinity is infinite, and infinity times a bf16 that is not tiny as well. */
+static void test_certain_infinity(void)
+{
+    const int64_t dims[] = {1, 2, 1}, one[] = {1, 1};
+    const float a[2] = {INFINITY, 3}, b[2] = {1, 1.0171f}, right = INFINITY, wrong = 1;
+    const sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims), describe(2, sinter_f32, 2, dims + 1)};
+    const sinter_logical_tensor_t x = describe(3, sinter_f32, 2, one), y = describe(4, sinter_f32, 2, one);
+    const orc_op_t ops[2] = {{1, sinter_op_matmul, 0, 2, 1, NULL, in, &x}, {2, sinter_op_exp, 0, 1, 1, NULL, &x, &y}};
+    const orc_graph_t graph = {2, ops, sinter_fpmath_mode_bf16, 0};
+    const orc_tensor_t inputs[2] = {{in[0], a}, {in[1], b}};
+    const uint64_t ids[2] = {3, 4};
+    orc_result_t r[2];
+    orc_diff_t diff;
+    char err[200] = "";
+
+    check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+    for (int i = 0; i < 2; i++) {
+        check(orc_compare(&r[i], &r[i].lt, &right, &diff) == 0 && diff.loose == 0, "infinity, op %d", i);
+        check(orc_compare(&r[i], &r[i].lt, &wrong, &diff) != 0 && diff.bad == 1, "infinity is not 1, op %d", i);
+    }
+    free_results(r, 2);
+}
+
 /* A NaN in a row makes the sum NaN, whatever the sign of another element that meets an infinity. */
 static void test_certain_sum(void)
 {
@@ -1074,6 +1097,7 @@ int main(void)
     test_dip();
     test_zero_sign();
     test_certain();
+    test_certain_infinity();
     test_certain_sum();
     test_uncertain_scale();
     test_loose();

@@ -20,7 +20,7 @@ static void unary_chunk(const orc_chunk_t *k)
         double x = k->v[0][i], v = u->f(x, u->p);
         if (k->ob) {
             double units = u->units ? u->units(x, v, u->p) : 0, xb = k->b[0][i], bound = 0;
-            if (units > 0 && u->argument)
+            if (units > 0 && u->argument && isfinite(x))
                 xb += fabs(x) * ORC_U;
             if (xb > 0) {
                 double up = orc_distance(u->f(x + xb, u->p), v), down = orc_distance(u->f(x - xb, u->p), v);

@@ -341,7 +341,7 @@ int main(int argc, char **argv)
         run_case(only ? strtoull(only, NULL, 16) : next, getenv("SINTER_RANDOM_VERBOSE") != NULL);
     }
     printf("%ld ops in %ld partitions\n", fz_tally.ops, fz_tally.partitions);
-    /* Activations near the ends of f32: sums may overflow or not; 3 to 10 % in runs of 300 cases. */
-    fz_check_loose(0.15);
+    /* Activations near the ends of f32: sums may overflow or not; 4 to 10 % in runs of 300 cases. */
+    fz_check_loose(0.14);
     return check_finish();
 }

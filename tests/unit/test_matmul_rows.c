@@ -179,7 +179,7 @@ int main(int argc, char **argv)
             fz_print(&f);
         fz_free(&f);
     }
-    /* Activations with NaN and infinities whose products have an open sign; 1 to 2 % in runs of 300 cases. */
-    fz_check_loose(0.05);
+    /* Activations with NaN and infinities whose products have an open sign; up to 2 % in runs of 300 cases. */
+    fz_check_loose(0.04);
     return check_finish();
 }
