@@ -392,7 +392,8 @@ static int compare(run_t *r, int policy)
 
         if (!b->base)
             return fail(r, "%s: output %llu was not computed", policy_names[policy], (unsigned long long)r->wanted[i]);
-        /* Random graphs reach the ends of their types' ranges: fz_check_loose limits what all cases leave unchecked. */
+        /* Random graphs reach the ends of their types' ranges: fz_check_loose limits what all cases
+         * leave unchecked. */
         const int wrong = orc_compare_loosely(&r->results[i], &b->lt, b->data, 1, &d);
         fz_tally.outputs++;
         fz_tally.loose += d.n > 0 ? (double)d.loose / (double)d.n : 0;
@@ -606,10 +607,13 @@ void fz_check_loose(double most)
 {
     const double share = fz_tally.outputs > 0 ? fz_tally.loose / (double)fz_tally.outputs : 0;
 
-    printf("%ld outputs compared; %.3f %% of an output's elements, on average, have a bound that checks nothing\n",
+    printf("%ld outputs compared; %.3f %% of an output's elements, on average, have a bound that "
+           "checks nothing\n",
            fz_tally.outputs, 100 * share);
     if (share > most && fz_tally.outputs >= FEW_OUTPUTS) {
-        CHECK(false, "%.3f %% of an output's elements have a bound that checks nothing, at most %.3f %% may", 100 * share,
-              100 * most);
+        CHECK(
+            false,
+            "%.3f %% of an output's elements have a bound that checks nothing, at most %.3f %% may",
+            100 * share, 100 * most);
     }
 }

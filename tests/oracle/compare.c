@@ -1,13 +1,15 @@
 /* Checks packed bytes against values and bounds. Rounding is monotone, so a result is right if and only if it lies between the roundings of
- * value - bound and value + bound to the output's type; that covers saturation, overflow and integer types alike.
+ * value - bound and value + bound to the output's type; that covers saturation, overflow and integer
+ * types alike.
  *
  * An element is loose where its bound leaves so much open that comparing says nothing about it:
  *   - the bound is infinite;
  *   - no value of the type is wrong (of a boolean: both are right);
- *   - the bound is larger than every magnitude of the output, so that 0 and a value of the wrong sign are right. This does not count
- *     where the output is 0 throughout, and for bounds below the normal numbers of f32, which underflow alone makes.
- * A loose element is never bad, so that it has to be allowed: a comparison with more loose elements than the caller
- * allows fails. */
+ *   - the bound is larger than every magnitude of the output, so that 0 and a value of the wrong
+ *     sign are right. This does not count where the output is 0 throughout, and for bounds below the
+ *     normal numbers of f32, which underflow alone makes.
+ * A loose element is never bad, so that it has to be allowed: a comparison with more loose elements
+ * than the caller allows fails. */
 #include <float.h>
 #include <stdio.h>
 
@@ -57,7 +59,8 @@ static verdict_t judge(const scale_t *s, double v, double b, double got)
     low = b > 0 ? orc_round(type, orc_cut(v - b, most)) : nearest;
     high = b > 0 ? orc_round(type, orc_cut(v + b, most)) : low;
     r.open = low != high && !(isnan(low) && isnan(high));
-    r.loose = b > 0 && ((low <= s->least && high >= s->largest) || (s->amax > 0 && b > fmax(s->amax, FLT_MIN)));
+    r.loose = b > 0 && ((low <= s->least && high >= s->largest) ||
+                        (s->amax > 0 && b > fmax(s->amax, FLT_MIN)));
     if (isnan(got)) {
         r.bad = !isnan(low) && !isnan(high);
         r.ratio = r.bad ? INFINITY : 0;
@@ -113,7 +116,8 @@ static void count_loose(tally_t *t, const verdict_t *r, size_t at, double value,
     }
 }
 
-static void compare_chunk(const orc_result_t *want, const scale_t *s, const double *got, size_t start, size_t n, tally_t *t)
+static void compare_chunk(const orc_result_t *want, const scale_t *s, const double *got,
+                          size_t start, size_t n, tally_t *t)
 {
     for (size_t i = 0; i < n; i++) {
         double v = want->value[start + i], b = want->bound ? want->bound[start + i] : 0;
@@ -139,9 +143,10 @@ static void compare_chunk(const orc_result_t *want, const scale_t *s, const doub
 /* The first of equally bad elements stays, whatever the threads do. */
 static void merge(tally_t *to, const tally_t *from)
 {
-    const orc_diff_t first = from->diff.loose > 0 && (to->diff.loose == 0 || from->diff.loose_at < to->diff.loose_at)
-                                 ? from->diff
-                                 : to->diff;
+    const orc_diff_t first =
+        from->diff.loose > 0 && (to->diff.loose == 0 || from->diff.loose_at < to->diff.loose_at)
+            ? from->diff
+            : to->diff;
     size_t bad = to->diff.bad + from->diff.bad, loose = to->diff.loose + from->diff.loose;
     size_t differ = to->diff.differ + from->diff.differ, open = to->diff.open + from->diff.open;
     if (from->diff.worst_ratio > to->diff.worst_ratio ||
@@ -163,8 +168,8 @@ int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, con
     return orc_compare_loosely(want, lt, data, 0, diff);
 }
 
-int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data, double max_loose,
-                        orc_diff_t *diff)
+int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t *lt,
+                        const void *data, double max_loose, orc_diff_t *diff)
 {
     size_t chunks = (want->n + ORC_CHUNK - 1) / ORC_CHUNK;
     tally_t total = {{0}, 0, 0};
@@ -211,11 +216,16 @@ const char *orc_diff_text(const orc_diff_t *d, char *text, size_t size)
 
     text[0] = 0;
     if (d->bad > 0) {
-        used = (size_t)snprintf(text, size, "%zu of %zu elements out of tolerance, worst at %zu: got %.9g, expected %.9g within %.3g%s",
-                                d->bad, d->n, d->worst, d->got, d->want, d->tolerance, d->loose > 0 ? "; " : "");
+        used = (size_t)snprintf(text, size,
+                                "%zu of %zu elements out of tolerance, worst at %zu: got %.9g, "
+                                "expected %.9g within %.3g%s",
+                                d->bad, d->n, d->worst, d->got, d->want, d->tolerance,
+                                d->loose > 0 ? "; " : "");
     }
     if (d->loose > 0 && used < size) {
-        snprintf(text + used, size - used, "%zu of %zu elements with a bound that checks nothing, first at %zu: expected %.9g within %.3g",
+        snprintf(text + used, size - used,
+                 "%zu of %zu elements with a bound that checks nothing, first at %zu: expected "
+                 "%.9g within %.3g",
                  d->loose, d->n, d->loose_at, d->loose_want, d->loose_bound);
     }
     return text;

@@ -153,7 +153,8 @@ static double element(const params_t *p, double t, double zp)
     return orc_round(p->type, t > p->max ? p->max : t < -p->max ? -p->max : t);
 }
 
-/* x / s with x off by xb and s within a range of positive numbers; it may be computed as x * (1 / s). */
+/* x / s with x off by xb and s within a range of positive numbers. It may be computed as
+ * x * (1 / s). */
 static range_t quotient(double x, double xb, range_t s)
 {
     const double a = x - xb, b = x + xb;

@@ -199,7 +199,8 @@ static void add_unsure(const double *v, const double *b, int64_t stride, int64_t
 }
 
 /* b NULL: every value is certain. */
-static void add_nans(const double *v, const double *b, int64_t stride, int64_t rows, double *nans, double *least)
+static void add_nans(const double *v, const double *b, int64_t stride, int64_t rows, double *nans,
+                     double *least)
 {
     for (int64_t r = 0; r < rows; r++) {
         const double x = fabs(v[r * stride]);

@@ -69,12 +69,12 @@ typedef struct orc_diff {
     double rel_l2;       /* ||got - value|| / ||value|| over finite elements: a second look at systematic errors */
 } orc_diff_t;
 
-/* Compares packed bytes laid out as lt against a result; NaN equals NaN, Inf equals Inf of the same sign. Returns 0 if nothing is bad,
- * nothing is loose and the dims agree. */
+/* Compares packed bytes laid out as lt against a result; NaN equals NaN, Inf equals Inf of the same
+ * sign. Returns 0 if nothing is bad, nothing is loose and the dims agree. */
 int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data, orc_diff_t *diff);
 /* The same where a share of the elements may be loose: the caller says why. */
-int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data, double max_loose,
-                        orc_diff_t *diff);
+int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t *lt,
+                        const void *data, double max_loose, orc_diff_t *diff);
 /* What is wrong, by linear index; returns text. */
 const char *orc_diff_text(const orc_diff_t *diff, char *text, size_t size);
 

@@ -139,7 +139,8 @@ bool orc_stores_signed_nan(sinter_data_type_t type)
     return orc_class(type) == ORC_NARROW && !isnan(stored) && stored != 0;
 }
 
-/* Such a NaN is one until the value has consumers: they see the number that is stored, of either sign. */
+/* Such a NaN is one until the value has consumers: they see the number that is stored, of either
+ * sign. */
 static int store_nans(orc_ctx_t *c, orc_value_t *t)
 {
     for (size_t i = 0; i < t->n; i++) {

@@ -27,8 +27,10 @@ static void unary_chunk(const orc_chunk_t *k)
                 bound = up >= down ? up : down;
                 if (u->dip != 0 && fabs(x - u->dip) < xb)
                     bound = fmax(bound, orc_distance(u->f(u->dip, u->p), v));
-                if (isnan(v) && isfinite(x) && isnan(u->f(x + xb, u->p)) && isnan(u->f(x - xb, u->p)))
-                    bound = 0; /* all of the interval is outside of the domain, as that of a root below 0 */
+                const bool outside = isnan(v) && isfinite(x) && isnan(u->f(x + xb, u->p)) &&
+                                     isnan(u->f(x - xb, u->p));
+                if (outside)
+                    bound = 0; /* the whole interval is outside of the domain: a root below 0 */
                 else if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb))
                     bound = INFINITY;
                 else if (v == 0 && bound == 0 && fabs(x) <= xb)

@@ -9,7 +9,7 @@
 
 extern long check_passed, check_failed;
 
-/* Counts one check and prints a failure, at most 40 of them. line: of the program's file; 0: none. */
+/* Counts one check and prints a failure, at most 40 of them. line: in the program's file, or 0. */
 __attribute__((format(printf, 3, 4))) void check_at(bool ok, int line, const char *format, ...);
 /* Something that this machine or this build cannot test, and why. */
 __attribute__((format(printf, 1, 2))) void check_skip(const char *format, ...);

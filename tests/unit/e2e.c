@@ -153,7 +153,8 @@ int e2e_compare(model_t *model, const e2e_ports_t *ports, sinter_fpmath_mode_t m
         sinter_tensor_get_data(ports->out[i], &data);
         if (orc_compare(&want[i], &ports->out_lt[i], data, &diff)) {
             bad = 1;
-            fprintf(stderr, "tensor %llu: %s\n", (unsigned long long)ids[i], orc_diff_text(&diff, text, sizeof text));
+            fprintf(stderr, "tensor %llu: %s\n", (unsigned long long)ids[i],
+                    orc_diff_text(&diff, text, sizeof text));
         }
         orc_result_free(&want[i]);
     }

@@ -12,7 +12,7 @@ enum { E2E_MAX_PORTS = 32 };
 
 /* Here a check names its condition, and the library's last message if it fails. */
 #undef CHECK
-#define CHECK(cond) \
+#define CHECK(cond)                                                                                \
     check_at((cond) != 0, __LINE__, "%s (last error: %s)", #cond, sinter_last_error_message())
 
 /* models/NAME; stops the test if it does not load. */

@@ -412,7 +412,8 @@ static void compare(maker_t *k, planned_t *p, plan_buffers_t *in, const char *na
     for (size_t i = 0; i < n_out && !failed; i++) {
         orc_diff_t diff = {0};
         const int bad = orc_compare(&want[i], &inferred[i], out.data[i] + PLAN_GUARD, &diff);
-        CHECK(!bad, "%s %d: tensor %llu: %s", name, round, (unsigned long long)ids[i], orc_diff_text(&diff, err, sizeof(err)));
+        CHECK(!bad, "%s %d: tensor %llu: %s", name, round, (unsigned long long)ids[i],
+              orc_diff_text(&diff, err, sizeof(err)));
         orc_result_free(&want[i]);
     }
     sinter_stream_destroy(&stream);

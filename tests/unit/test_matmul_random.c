@@ -318,7 +318,10 @@ static void run_case(uint64_t seed, int verbose)
     outcome = fz_run(&f, text, sizeof text);
     const bool ok = outcome == FZ_PASSED && fz_tally.partitions == before + 1;
     CHECK(ok, "%016llx %s, in %ld partitions: %s", (unsigned long long)seed,
-          outcome == FZ_PASSED ? "passed" : outcome == FZ_FAILED ? "failed" : "is unsupported", fz_tally.partitions - before, text);
+          outcome == FZ_PASSED   ? "passed"
+          : outcome == FZ_FAILED ? "failed"
+                                 : "is unsupported",
+          fz_tally.partitions - before, text);
     if (!ok)
         fz_print(&f);
     fz_free(&f);
@@ -341,7 +344,7 @@ int main(int argc, char **argv)
         run_case(only ? strtoull(only, NULL, 16) : next, getenv("SINTER_RANDOM_VERBOSE") != NULL);
     }
     printf("%ld ops in %ld partitions\n", fz_tally.ops, fz_tally.partitions);
-    /* Activations near the ends of f32: sums may overflow or not; 4 to 10 % in runs of 300 cases. */
+    /* Activations near the ends of f32: sums may overflow or not; 4 to 10 % of 300 cases. */
     fz_check_loose(0.14);
     return check_finish();
 }

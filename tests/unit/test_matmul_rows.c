@@ -174,12 +174,14 @@ int main(int argc, char **argv)
         f.generator = "rows";
         build(&f);
         outcome = fz_run(&f, text, sizeof text);
-        CHECK(outcome == FZ_PASSED, "case %ld %s: %s", i, outcome == FZ_FAILED ? "failed" : "is unsupported", text);
+        CHECK(outcome == FZ_PASSED, "case %ld %s: %s", i,
+              outcome == FZ_FAILED ? "failed" : "is unsupported", text);
         if (outcome != FZ_PASSED)
             fz_print(&f);
         fz_free(&f);
     }
-    /* Activations with NaN and infinities whose products have an open sign; up to 2 % in runs of 300 cases. */
+    /* Activations with NaN and infinities whose products have an open sign; up to 2 % in runs of
+     * 300 cases. */
     fz_check_loose(0.04);
     return check_finish();
 }

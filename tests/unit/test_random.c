@@ -86,8 +86,8 @@ int main(int argc, char **argv)
         run_case(only ? strtoull(only, NULL, 16) : seed, verbose);
     }
     report();
-    /* Reciprocals of zeros of open sign, sums beyond f32, f16 intermediates beyond 65504, both planes of split codes
-     * where a code may be its neighbour; 4 to 7 % in runs of 300 cases. */
+    /* Reciprocals of zeros of open sign, sums beyond f32, f16 intermediates beyond 65504, both
+     * planes of split codes where a code may be its neighbour; 4 to 7 % in runs of 300 cases. */
     fz_check_loose(0.1);
     return check_finish();
 }

@@ -388,7 +388,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < n_files; i++)
         free(files[i].bytes);
-    printf("%ld of %ld texts load, %ld graphs build, %ld compile, %ld execute\n", n_loaded / 2, cases, n_built, n_compiled,
-           n_executed);
+    printf("%ld of %ld texts load, %ld graphs build, %ld compile, %ld execute\n", n_loaded / 2,
+           cases, n_built, n_compiled, n_executed);
     return check_finish();
 }

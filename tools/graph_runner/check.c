@@ -171,7 +171,8 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
     printf("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n", (unsigned long long)id,
            gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio, d.rel_l2, d.n);
     if (d.loose > 0) {
-        printf("    output %llu: %zu of %zu elements (%.4f %%) have an error bound that checks nothing\n",
+        printf("    output %llu: %zu of %zu elements (%.4f %%) have an error bound that checks "
+               "nothing\n",
                (unsigned long long)id, d.loose, d.n, 100 * (double)d.loose / (double)d.n);
     }
     type = gr_dtype(b->lt.data_type);
@@ -182,7 +183,8 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
     if (d.bad == 0 && d.loose > 0) {
         coordinates(&b->lt, d.loose_at, at, sizeof at);
         return gr_fail(err,
-                       "output %llu: %zu of %zu elements have an error bound that checks nothing, the first at [%s]: expected %.9g "
+                       "output %llu: %zu of %zu elements have an error bound that checks nothing, "
+                       "the first at [%s]: expected %.9g "
                        "within %.3g (--max-loose allows a share)",
                        (unsigned long long)id, d.loose, d.n, at, d.loose_want, d.loose_bound);
     }

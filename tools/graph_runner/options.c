@@ -53,8 +53,9 @@ static const option_t options[] = {
      "mode C: fail if more than this share of an output's elements of 8 bits or less differ from the rounding of the oracle's value, even where\n"
      "its error bound reaches over a boundary of rounding, which makes both neighbours right"},
     {"max-loose", REAL, AT(max_loose), "SHARE",
-     "mode C: fail if more than this share (default 0) of an output's elements have an error bound that checks nothing: infinite, beyond every\n"
-     "magnitude of the output, or with every value of the type inside"},
+     "mode C: fail if more than this share (default 0) of an output's elements have an error bound\n"
+     "that checks nothing: infinite, beyond every magnitude of the output, or with every value of the\n"
+     "type inside"},
     {"explain", FLAG, AT(explain), NULL, "print why partitions and kernels were chosen"},
     {"verbose", STR, AT(verbose), "WORDS", "the library's own messages: error,dispatch,compile,exec,all"},
     {"dump-after", STR, AT(dump_after), "PASS", "let the library print the graph after a pass"},
