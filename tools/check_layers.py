@@ -14,6 +14,7 @@ ROOMS = {
     "src/passes/": PUBLIC + ["src/graph/", "src/patterns/partition.h"],
     "src/backend_xsmm/": PUBLIC + ["src/graph/", "src/patterns/partition.h", "omp.h"],
     "src/": PUBLIC + ["src/graph/", "src/patterns/", "src/passes/", "src/backend_xsmm/"],
+    "tests/oracle/selftest.c": ["tests/oracle/", "tests/unit/check.h"],
     "tests/oracle/": ["include/sinter/sinter_types.h", "include/sinter/dtypes.def", "include/sinter/ops.def", "include/sinter/attrs.def", "omp.h"],
     "tools/graph_runner/": PUBLIC + ["tests/oracle/oracle.h", "cjson/", "omp.h"],
     "examples/": PUBLIC,

@@ -167,9 +167,14 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size);
 /* Cases, fused partitions and ops, for the summary. */
 typedef struct fz_tally {
     long cases[3], partitions, ops;
+    long outputs; /* compared */
+    double loose; /* the sum of their shares of elements with a bound that checks nothing */
     struct { char name[32]; long n; } patterns[64];
     struct { char text[160]; long n; } refusals[64];
 } fz_tally_t;
 extern fz_tally_t fz_tally;
+/* Prints what share of an output's elements was loose, on average; more than `most` is a failed
+ * check, but for runs of a few cases, whose share says nothing. */
+void fz_check_loose(double most);
 
 #endif

@@ -1,13 +1,15 @@
 /* A case from its graph to its verdict. */
 #include "fuzz.h"
 
+#include "check.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD = 192, GUARD_BYTE = 0xA5 };
+enum { GUARD = 192, GUARD_BYTE = 0xA5, FEW_OUTPUTS = 200 };
 
 fz_tally_t fz_tally;
 
@@ -386,12 +388,18 @@ static int compare(run_t *r, int policy)
     for (size_t i = 0; i < r->n_wanted; i++) {
         const buffer_t *b = &r->buffers[r->wanted[i]];
         orc_diff_t d = {0};
+        char text[300];
 
         if (!b->base)
             return fail(r, "%s: output %llu was not computed", policy_names[policy], (unsigned long long)r->wanted[i]);
-        if (orc_compare(&r->results[i], &b->lt, b->data, &d))
-            return fail(r, "%s, variant %d: output %llu: %zu of %zu elements wrong, worst at %zu: got %.9g, expected %.9g within %.3g", policy_names[policy],
-                        r->variant, (unsigned long long)r->wanted[i], d.bad, d.n, d.worst, d.got, d.want, d.tolerance);
+        /* Random graphs reach the ends of their types' ranges: fz_check_loose limits what all cases
+         * leave unchecked. */
+        const int wrong = orc_compare_loosely(&r->results[i], &b->lt, b->data, 1, &d);
+        fz_tally.outputs++;
+        fz_tally.loose += d.n > 0 ? (double)d.loose / (double)d.n : 0;
+        if (wrong)
+            return fail(r, "%s, variant %d: output %llu: %s", policy_names[policy], r->variant,
+                        (unsigned long long)r->wanted[i], orc_diff_text(&d, text, sizeof text));
     }
     return 0;
 }
@@ -593,4 +601,19 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
         dump_graph(&r);
     fz_tally.cases[failed ? FZ_FAILED : refused ? FZ_UNSUPPORTED : FZ_PASSED]++;
     return failed ? FZ_FAILED : refused ? FZ_UNSUPPORTED : FZ_PASSED;
+}
+
+void fz_check_loose(double most)
+{
+    const double share = fz_tally.outputs > 0 ? fz_tally.loose / (double)fz_tally.outputs : 0;
+
+    printf("%ld outputs compared; %.3f %% of an output's elements, on average, have a bound that "
+           "checks nothing\n",
+           fz_tally.outputs, 100 * share);
+    if (share > most && fz_tally.outputs >= FEW_OUTPUTS) {
+        CHECK(
+            false,
+            "%.3f %% of an output's elements have a bound that checks nothing, at most %.3f %% may",
+            100 * share, 100 * most);
+    }
 }

@@ -26,12 +26,21 @@ static void subtract_chunk(const orc_chunk_t *k)
 /* 0 if the error is 0, even where the factor is infinite. */
 static double scaled(double error, double factor) { return error == 0 ? 0 : error * fabs(factor); }
 
+/* An infinite factor, and another one that is certainly on one side of 0. */
+static bool is_certain_infinity(double factor, double other, double bound)
+{
+    return isinf(factor) && fabs(other) > bound;
+}
+
 static void multiply_chunk(const orc_chunk_t *k)
 {
     for (size_t i = 0; i < k->n; i++) {
-        double a = k->v[0][i], b = k->v[1][i];
-        if (k->ob)
-            k->ob[i] = scaled(k->b[0][i], b) + scaled(k->b[1][i], a) + scaled(k->b[0][i], k->b[1][i]);
+        double a = k->v[0][i], b = k->v[1][i], ab = k->b[0][i], bb = k->b[1][i];
+        if (k->ob) {
+            k->ob[i] = is_certain_infinity(a, b, bb) || is_certain_infinity(b, a, ab)
+                           ? 0
+                           : scaled(ab, b) + scaled(bb, a) + scaled(ab, bb);
+        }
         k->ov[i] = a * b;
     }
 }
@@ -43,7 +52,7 @@ static void divide_chunk(const orc_chunk_t *k)
         double a = k->v[0][i], b = k->v[1][i], ab = k->b[0][i], bb = k->b[1][i], v = a / b;
         if (k->ob) {
             k->ob[i] = orc_is_pow2(b) || !isfinite(v) ? 0 : 2 * ORC_U * fabs(v);
-            if (ab > 0 || bb > 0)
+            if ((ab > 0 || bb > 0) && !isnan(a) && !isnan(b) && !is_certain_infinity(a, b, bb))
                 k->ob[i] += fabs(b) > bb ? (ab + scaled(bb, v)) / (fabs(b) - bb) : INFINITY;
         }
         k->ov[i] = v;
@@ -79,7 +88,7 @@ static void squared_difference_chunk(const orc_chunk_t *k)
         if (k->ob) {
             double db = k->b[0][i] + k->b[1][i];
             db += orc_f32_error(d, db);
-            k->ob[i] = scaled(db, 2 * d) + db * db;
+            k->ob[i] = isinf(d) ? 0 : scaled(db, 2 * d) + db * db;
         }
         k->ov[i] = d * d;
     }

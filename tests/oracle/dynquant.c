@@ -153,10 +153,20 @@ static double element(const params_t *p, double t, double zp)
     return orc_round(p->type, t > p->max ? p->max : t < -p->max ? -p->max : t);
 }
 
+/* x / s with x off by xb and s within a range of positive numbers. It may be computed as
+ * x * (1 / s). */
+static range_t quotient(double x, double xb, range_t s)
+{
+    const double a = x - xb, b = x + xb;
+    const double low = a / (a < 0 ? s.low : s.high), high = b / (b < 0 ? s.high : s.low);
+
+    return (range_t){x / s.v, low - 2 * ORC_U * fabs(low), high + 2 * ORC_U * fabs(high)};
+}
+
 static void quantize_element(const params_t *p, const quantum_t *q, double x, double xb, double *v, double *b)
 {
-    double tb, t, low, high, scale = q->scale.v * p->tensor_scale;
-    double sb = fmax(q->scale.v - q->scale.low, q->scale.high - q->scale.v) * p->tensor_scale;
+    double tb, t, low, high, scale = q->scale.v * p->tensor_scale, error = 0;
+    range_t s = {scale, q->scale.low * p->tensor_scale, q->scale.high * p->tensor_scale}, ends;
 
     if (q->zeros || q->loose) {
         *v = isnan(q->scale.v) ? 0 : copysign(0, x);
@@ -164,11 +174,19 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
         return;
     }
     if (p->tensor_scale != 1)
-        sb += orc_f32_error(scale, 0);
-    t = orc_quotient(x, xb, scale, sb, &tb);
+        error = orc_f32_error(scale, 0);
+    s.low -= error;
+    s.high += error;
+    if (s.low < s.high && s.low > 0) {
+        ends = quotient(x, xb, s);
+        t = ends.v;
+    } else {
+        t = orc_quotient(x, xb, scale, fmax(s.v - s.low, s.high - s.v), &tb);
+        ends = (range_t){t, t - tb, t + tb};
+    }
     *v = element(p, t, q->zp.v);
-    low = element(p, t - tb, q->zp.low);
-    high = element(p, t + tb, q->zp.high);
+    low = element(p, ends.low, q->zp.low);
+    high = element(p, ends.high, q->zp.high);
     *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : orc_reach(*v, low, high);
 }
 

@@ -29,6 +29,9 @@ const char *orc_type_name(sinter_data_type_t type); /* NULL: no such type */
 bool orc_find_type(const char *name, sinter_data_type_t *type);
 int orc_type_bits(sinter_data_type_t type);
 double orc_type_max(sinter_data_type_t type);
+/* A type without NaN stores one as its largest number with the NaN's sign. IEEE arithmetic leaves
+ * the sign of a NaN open. */
+bool orc_stores_signed_nan(sinter_data_type_t type);
 int orc_type_digits(sinter_data_type_t type);
 /* The value of type that a plain cast of v gives. */
 double orc_round(sinter_data_type_t type, double v);

@@ -39,6 +39,7 @@ typedef struct norms {
     double v2, v4, b2, b4, m2, m4;
     bool equal;    /* in magnitude, all values */
     bool unsure;   /* of the sign of some value, so that its product with an infinity is open */
+    bool has_nan;  /* a certain one, which makes every sum with this row a certain NaN */
     double c1, c2; /* 1- and 2-norm of the codes, where scales are folded into the other operand */
 } norms_t;
 
@@ -172,7 +173,8 @@ enum { BLOCK = 16 };
 /* Of BLOCK rows at once: sums of the second and fourth powers of finite values, bounds, and group maxima (each counted once per element). */
 typedef struct power_sums {
     double v2[BLOCK], v4[BLOCK], b2[BLOCK], b4[BLOCK], g2[BLOCK], g4[BLOCK];
-    double b2_max[BLOCK], unsure[BLOCK];
+    double b2_max[BLOCK], unsure[BLOCK], nans[BLOCK];
+    double least[BLOCK]; /* magnitude but 0, which stays what it is in every mode */
 } power_sums_t;
 
 static void add_powers(const double *p, int64_t stride, int64_t rows, double *sum2, double *sum4, double *amax)
@@ -196,13 +198,29 @@ static void add_unsure(const double *v, const double *b, int64_t stride, int64_t
         unsure[r] += b[r * stride] > 0 && fabs(v[r * stride]) <= b[r * stride];
 }
 
+/* b NULL: every value is certain. */
+static void add_nans(const double *v, const double *b, int64_t stride, int64_t rows, double *nans,
+                     double *least)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        const double x = fabs(v[r * stride]);
+        nans[r] += isnan(x) && (b == NULL || b[r * stride] != INFINITY);
+        least[r] = x > 0 && x < least[r] ? x : least[r];
+    }
+}
+
 static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int64_t k)
 {
-    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
     double amax[BLOCK] = {0};
+    for (int r = 0; r < BLOCK; r++) {
+        s.least[r] = INFINITY;
+    }
 
     for (int64_t i = 0; i < k; i++) {
+        const double *b = o->t->b ? o->t->b + at + i * o->col : NULL;
         add_powers(o->t->v + at + i * o->col, o->row, rows, s.v2, s.v4, amax);
+        add_nans(o->t->v + at + i * o->col, b, o->row, rows, s.nans, s.least);
         if (o->t->b) {
             add_powers(o->t->b + at + i * o->col, o->row, rows, s.b2, s.b4, s.b2_max);
             add_unsure(o->t->v + at + i * o->col, o->t->b + at + i * o->col, o->row, rows, s.unsure);
@@ -238,7 +256,8 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
             *n = (norms_t){.v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b4 = fourth_root(s.b4[r])};
             n->b2 = isinf(s.b2_max[r]) ? INFINITY : sqrt(s.b2[r]);
             n->equal = (double)k * s.v4[r] <= s.v2[r] * s.v2[r] * (1 + 1e-12);
-            n->unsure = s.unsure[r] > 0 || o->mode_absolute > 0 || o->mode_group > 0;
+            n->has_nan = s.nans[r] > 0;
+            n->unsure = s.unsure[r] > 0 || s.least[r] <= o->mode_absolute || o->mode_group > 0;
             n->m2 = o->mode_relative * n->v2 + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
             n->m4 = o->mode_relative * n->v4 + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
         }
@@ -346,6 +365,10 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
         double gamma = (walk < terms && !(a->equal && b->equal) ? walk : terms) * ORC_U;
         double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;
         operand_error_t of_a, of_b;
+        if (a->has_nan || b->has_nan) {
+            bound[j] = 0;
+            continue;
+        }
         if (isinf(a->b2) || isinf(b->b2)) {
             bound[j] = INFINITY;
             continue;

@@ -58,7 +58,9 @@ void orc_result_free(orc_result_t *result);
 
 typedef struct orc_diff {
     size_t n, bad;       /* elements compared, elements out of bound */
-    size_t loose;        /* elements with an infinite bound (beyond f16's range, unspecified): accepted whatever they are */
+    size_t loose;        /* elements with a bound that checks nothing: compare.c says which are */
+    size_t loose_at;     /* linear index of the first of them, its value and its bound */
+    double loose_want, loose_bound;
     size_t differ;       /* elements that are not the rounding of the value; those that are not bad lie, with their bound, across a boundary of rounding */
     size_t open;         /* elements for which the bound leaves more than one result */
     size_t worst;        /* linear index of the largest |got - value| / tolerance */
@@ -67,9 +69,14 @@ typedef struct orc_diff {
     double rel_l2;       /* ||got - value|| / ||value|| over finite elements: a second look at systematic errors */
 } orc_diff_t;
 
-/* Compares packed bytes laid out as lt against a result; NaN equals NaN, Inf equals Inf of the same sign. Returns 0 if nothing is bad and the
- * dims agree. */
+/* Compares packed bytes laid out as lt against a result; NaN equals NaN, Inf equals Inf of the same
+ * sign. Returns 0 if nothing is bad, nothing is loose and the dims agree. */
 int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data, orc_diff_t *diff);
+/* The same where a share of the elements may be loose: the caller says why. */
+int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t *lt,
+                        const void *data, double max_loose, orc_diff_t *diff);
+/* What is wrong, by linear index; returns text. */
+const char *orc_diff_text(const orc_diff_t *diff, char *text, size_t size);
 
 /* One element of packed bytes at an element offset (not logical index) as double. */
 double orc_decode(sinter_data_type_t type, const void *data, int64_t element);

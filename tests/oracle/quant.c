@@ -66,7 +66,7 @@ double orc_quotient(double x, double xb, double s, double sb, double *bound)
     *bound = 0;
     if (isfinite(t) && !orc_is_pow2(s))
         *bound = 2 * ORC_U * fabs(t);
-    if (xb > 0 || sb > 0)
+    if ((xb > 0 || sb > 0) && !isnan(x) && !isnan(s))
         *bound += fabs(s) > sb ? (xb + sb * fabs(t)) / (fabs(s) - sb) : INFINITY;
     return t;
 }

@@ -133,25 +133,29 @@ static double snapped_bound(double v, double low, double high, bool one_side)
     return orc_reach(v, low, high);
 }
 
-/* A type without NaN stores one as its largest number with the NaN's sign. IEEE arithmetic leaves the sign of a NaN open, so both are right. */
-static bool stores_signed_nan(sinter_data_type_t type)
+bool orc_stores_signed_nan(sinter_data_type_t type)
 {
     double stored = orc_round(type, NAN);
     return orc_class(type) == ORC_NARROW && !isnan(stored) && stored != 0;
 }
 
-static int open_nan_signs(orc_ctx_t *c, orc_value_t *t)
+/* Such a NaN is one until the value has consumers: they see the number that is stored, of either
+ * sign. */
+static int store_nans(orc_ctx_t *c, orc_value_t *t)
 {
     for (size_t i = 0; i < t->n; i++) {
-        if (!isnan(t->v[i]))
+        if (!isnan(t->v[i])) {
             continue;
+        }
         if (!t->b) {
             t->b = orc_doubles(t->n);
-            if (!t->b)
+            if (!t->b) {
                 return orc_fail(c, "out of memory for %zu bounds", t->n);
+            }
             memset(t->b, 0, t->n * sizeof *t->b);
         }
-        t->b[i] = INFINITY;
+        t->v[i] = orc_round(t->lt.data_type, t->v[i]);
+        t->b[i] = 2 * orc_type_max(t->lt.data_type);
     }
     return 0;
 }
@@ -164,10 +168,13 @@ static void snap(orc_value_t *t)
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++) {
         double v = t->v[i], b = t->b ? mend(v, t->b[i]) : 0;
+        if (isnan(v) && b == 0 && orc_stores_signed_nan(type)) {
+            if (t->b)
+                t->b[i] = 0;
+            continue;
+        }
         t->v[i] = orc_round(type, v);
-        if (isnan(v) && b == INFINITY && stores_signed_nan(type))
-            t->b[i] = 2 * orc_type_max(type);
-        else if (t->b && orc_class(type) == ORC_BOOL)
+        if (t->b && orc_class(type) == ORC_BOOL)
             t->b[i] = b > 0;
         else if (t->b && b == INFINITY)
             t->b[i] = b;
@@ -185,7 +192,7 @@ int orc_finish(orc_ctx_t *c, orc_value_t *t)
     switch (orc_class(type)) {
     case ORC_WIDE: return type == sinter_f32 || type == sinter_f64 ? 0 : grow(c, t, f32_arithmetic);
     case ORC_NARROW:
-        if (grow(c, t, f32_arithmetic) || (stores_signed_nan(type) && open_nan_signs(c, t)))
+        if (grow(c, t, f32_arithmetic))
             return -1;
         break;
     default: break;
@@ -205,5 +212,7 @@ int orc_finish_stored(orc_ctx_t *c, orc_value_t *t)
     }
     if (t->lt.data_type == sinter_f16)
         return grow(c, t, stored_f16);
+    if (orc_stores_signed_nan(t->lt.data_type))
+        return store_nans(c, t);
     return t->lt.data_type == sinter_bf16 ? grow(c, t, stored_bf16) : 0;
 }

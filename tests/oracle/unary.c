@@ -20,14 +20,18 @@ static void unary_chunk(const orc_chunk_t *k)
         double x = k->v[0][i], v = u->f(x, u->p);
         if (k->ob) {
             double units = u->units ? u->units(x, v, u->p) : 0, xb = k->b[0][i], bound = 0;
-            if (units > 0 && u->argument)
+            if (units > 0 && u->argument && isfinite(x))
                 xb += fabs(x) * ORC_U;
             if (xb > 0) {
                 double up = orc_distance(u->f(x + xb, u->p), v), down = orc_distance(u->f(x - xb, u->p), v);
                 bound = up >= down ? up : down;
                 if (u->dip != 0 && fabs(x - u->dip) < xb)
                     bound = fmax(bound, orc_distance(u->f(u->dip, u->p), v));
-                if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb))
+                const bool outside = isnan(v) && isfinite(x) && isnan(u->f(x + xb, u->p)) &&
+                                     isnan(u->f(x - xb, u->p));
+                if (outside)
+                    bound = 0; /* the whole interval is outside of the domain: a root below 0 */
+                else if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb))
                     bound = INFINITY;
                 else if (v == 0 && bound == 0 && fabs(x) <= xb)
                     bound = ORC_ZERO_SIGN;

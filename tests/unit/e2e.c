@@ -4,24 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-atomic_int e2e_passed, e2e_failed;
-
-void e2e_check(int ok, const char *file, int line, const char *what)
-{
-    if (ok) {
-        e2e_passed++;
-        return;
-    }
-    e2e_failed++;
-    fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", file, line, what, sinter_last_error_message());
-}
-
-int e2e_finish(void)
-{
-    printf("%d passed, %d failed\n", e2e_passed, e2e_failed);
-    return e2e_failed != 0;
-}
-
 static void stop(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why);
@@ -171,8 +153,8 @@ int e2e_compare(model_t *model, const e2e_ports_t *ports, sinter_fpmath_mode_t m
         sinter_tensor_get_data(ports->out[i], &data);
         if (orc_compare(&want[i], &ports->out_lt[i], data, &diff)) {
             bad = 1;
-            fprintf(stderr, "tensor %llu: %zu of %zu wrong, worst at %zu: got %g, want %g +- %g\n", (unsigned long long)ids[i], diff.bad, diff.n, diff.worst,
-                    diff.got, diff.want, diff.tolerance);
+            fprintf(stderr, "tensor %llu: %s\n", (unsigned long long)ids[i],
+                    orc_diff_text(&diff, text, sizeof text));
         }
         orc_result_free(&want[i]);
     }

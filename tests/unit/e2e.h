@@ -2,20 +2,18 @@
 #ifndef SINTER_TESTS_E2E_H
 #define SINTER_TESTS_E2E_H
 
-#include <stdatomic.h>
-
 #include <sinter/sinter.h>
 
+#include "check.h"
 #include "fill.h"
 #include "model.h"
 
 enum { E2E_MAX_PORTS = 32 };
 
-extern atomic_int e2e_passed, e2e_failed; /* threads may check, too */
-void e2e_check(int ok, const char *file, int line, const char *what);
-#define CHECK(cond) e2e_check((cond) != 0, __FILE__, __LINE__, #cond)
-/* Prints the line that test runners read; the process's exit status. */
-int e2e_finish(void);
+/* Here a check names its condition, and the library's last message if it fails. */
+#undef CHECK
+#define CHECK(cond)                                                                                \
+    check_at((cond) != 0, __LINE__, "%s (last error: %s)", #cond, sinter_last_error_message())
 
 /* models/NAME; stops the test if it does not load. */
 void e2e_load(model_t *model, const char *name);

@@ -10,20 +10,15 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/kernel.h"
+#include "check.h"
 #include "graph/cpu.h"
 #include "oracle.h"
 
 enum { RIG_VALUES = 24, RIG_GUARD = 64, RIG_FILL = 0xA5 };
 
-static int rig_passed, rig_failed;
-
-static inline void rig_check(int ok, const char *what, const char *detail)
+static inline void rig_check(bool ok, const char *what, const char *detail)
 {
-    rig_passed += ok != 0;
-    rig_failed += ok == 0;
-    if (!ok && rig_failed <= 40) {
-        printf("FAILED %s: %s\n", what, detail);
-    }
+    check_at(ok, 0, "%s: %s", what, detail);
 }
 
 static uint64_t rig_seed = 88172645463325252u;

@@ -5,6 +5,7 @@
 
 #include "backend_xsmm/eltwise.h"
 #include "backend_xsmm/kernel.h"
+#include "check.h"
 #include "graph/cpu.h"
 #include "test_decode.h"
 
@@ -12,15 +13,11 @@ extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash
     kernel_attention_flash_bf16_avx512, kernel_attention_decode_f32_avx2, kernel_attention_decode_f32_avx512,
     kernel_attention_decode_int8_vnni;
 
-static int passed, failed, refused;
+static int refused;
 
 static bool check(bool ok, const char *what, const char *detail)
 {
-    passed += ok;
-    failed += !ok;
-    if (!ok && failed <= 40) {
-        printf("FAILED %s: %s\n", what, detail);
-    }
+    check_at(ok, 0, "%s: %s", what, detail);
     return ok;
 }
 
@@ -635,7 +632,7 @@ static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const
         const double got = decode(p->out, out->data, first + c * out->strides[p->nb + 1]);
         const double bound = abs * r->rel * (p->prob ? 3 : 1) + limb(p) * most * codes * (1 + r->rel) + output_error(p->out, want) + 1e-12;
         if (!close_to(got, want, bound)) {
-            if (failed < 10) {
+            if (check_failed < 10) {
                 printf("  row %lld column %lld: got %.9g, want %.9g, bound %.3g\n", (long long)s, (long long)c, got, want, bound);
             }
             ok = false;
@@ -1257,7 +1254,7 @@ int main(void)
         test_kernel(&kernel_attention_flash_bf16_avx512, top, sinter_fpmath_mode_bf16, 100);
         test_bf16_differs(top);
     } else {
-        printf("attention_flash_bf16_avx512 not tested: %s\n", why);
+        check_skip("attention_flash_bf16_avx512: %s", why);
     }
     static const kernel_t *const decoding[] = {&kernel_attention_decode_f32_avx2, &kernel_attention_decode_f32_avx512};
     for (int i = 0; i < 2 && decoding[i]->isa <= top; i++) {
@@ -1269,6 +1266,5 @@ int main(void)
         test_codes(top);
     }
     test_refusals(top);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return check_finish();
 }

@@ -181,5 +181,5 @@ int main(void)
         }
     }
     test_dead_ops();
-    return e2e_finish();
+    return check_finish();
 }

@@ -458,10 +458,10 @@ int main(void)
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         open_engine();
         tests[i]();
-        if (e2e_failed > 0)
-            return e2e_finish(); /* its threads may still hold the lock */
+        if (check_failed > 0)
+            return check_finish(); /* its threads may still hold the lock */
         close_engine();
     }
     CHECK(sinter_engine_get_constant_cache_stats(NULL, NULL) == sinter_invalid_arguments);
-    return e2e_finish();
+    return check_finish();
 }

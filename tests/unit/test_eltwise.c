@@ -6,18 +6,13 @@
 #include <string.h>
 
 #include "backend_xsmm/eltwise.h"
+#include "check.h"
 #include "graph/cpu.h"
 #include "oracle.h"
 
-static int passed, failed;
-
-static void check(int ok, const char *isa, const char *what, double x, double got, double want)
+static void check(bool ok, const char *isa, const char *what, double x, double got, double want)
 {
-    passed += ok;
-    failed += !ok;
-    if (!ok && failed <= 40) {
-        printf("FAILED %s %s(%a = %.9g): got %.9g, want %.9g\n", isa, what, x, x, got, want);
-    }
+    check_at(ok, 0, "%s %s(%a = %.9g): got %.9g, want %.9g", isa, what, x, x, got, want);
 }
 
 /* ---- references ---------------------------------------------------------------------------------------------------------------- */
@@ -343,6 +338,5 @@ int main(void)
         }
     }
     test_f64();
-    printf("eltwise: %d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return check_finish();
 }

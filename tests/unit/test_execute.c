@@ -24,7 +24,7 @@ static sinter_compiled_partition_t *compile(sinter_partition_t *partition)
     sinter_compiled_partition_t *compiled = NULL;
     CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
     if (!compiled)
-        exit(e2e_finish());
+        exit(check_finish());
     return compiled;
 }
 
@@ -478,5 +478,5 @@ int main(void)
     test_decode_line();
     test_rows_line();
     test_no_line();
-    return e2e_finish();
+    return check_finish();
 }

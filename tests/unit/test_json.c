@@ -1,4 +1,5 @@
 /* The JSON reader of graph_runner: what it accepts, what bad input gets, and that it survives having no memory. */
+#include "check.h"
 #include "json.h"
 #include "model.h"
 
@@ -6,17 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int passed, failed;
-
-static void check(int ok, int line, const char *what, const char *detail)
+static void check(bool ok, int line, const char *what, const char *detail)
 {
-    if (ok) {
-        passed++;
-        return;
-    }
-    failed++;
-    printf("test_json.c:%d: %s%s%s\n", line, what, *detail ? ": " : "", detail);
+    check_at(ok, line, "%s%s%s", what, *detail ? ": " : "", detail);
 }
+/* Here a check names its condition. */
+#undef CHECK
 #define CHECK(cond) check((cond) != 0, __LINE__, #cond, "")
 #define CHECK_MESSAGE(cond, detail) check((cond) != 0, __LINE__, #cond, detail)
 
@@ -590,6 +586,5 @@ int main(void)
     test_dense_lists();
     test_warnings();
     test_library_refusals();
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return check_finish();
 }

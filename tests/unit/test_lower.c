@@ -412,8 +412,8 @@ static void compare(maker_t *k, planned_t *p, plan_buffers_t *in, const char *na
     for (size_t i = 0; i < n_out && !failed; i++) {
         orc_diff_t diff = {0};
         const int bad = orc_compare(&want[i], &inferred[i], out.data[i] + PLAN_GUARD, &diff);
-        CHECK(!bad, "%s %d: tensor %llu: %zu of %zu wrong, at %zu got %g, want %g +- %g", name, round, (unsigned long long)ids[i], diff.bad,
-              diff.n, diff.worst, diff.got, diff.want, diff.tolerance);
+        CHECK(!bad, "%s %d: tensor %llu: %s", name, round, (unsigned long long)ids[i],
+              orc_diff_text(&diff, err, sizeof(err)));
         orc_result_free(&want[i]);
     }
     sinter_stream_destroy(&stream);

@@ -285,6 +285,5 @@ int main(void)
     bad_dims();
     selection();
     selection_of_rows();
-    printf("matmul: %d passed, %d failed\n", rig_passed, rig_failed);
-    return rig_failed != 0;
+    return check_finish();
 }

@@ -131,5 +131,5 @@ int main(void)
     test_model("gated-mlp-swish.json");
     test_model("eltwise-chain.json");
     test_model("shuffle.json");
-    return e2e_finish();
+    return check_finish();
 }

@@ -165,12 +165,20 @@ static void make_inputs(const tail_case_t *c, const planned_t *p, plan_buffers_t
     }
 }
 
+/* The share of elements whose bound may check nothing: where scores of some hundred are rounded to
+ * bf16, softmax is open in one row of ten. */
+static double most_loose(const tail_case_t *c)
+{
+    return c->maker == ATTENTION && c->mode == sinter_fpmath_mode_bf16 ? 0.12 : 0;
+}
+
 static void check_output(const tail_case_t *c, const orc_result_t *want, const lt_t *lt, const unsigned char *data, bool special, int line)
 {
     orc_diff_t diff = {0};
-    const int bad = orc_compare(want, lt, data, &diff);
-    check_at(!bad, line, "tensor %llu: %zu of %zu wrong, at %zu got %g, want %g +- %g", (unsigned long long)lt->id, diff.bad, diff.n,
-             diff.worst, diff.got, diff.want, diff.tolerance);
+    const int bad = orc_compare_loosely(want, lt, data, most_loose(c), &diff);
+    char text[300];
+    check_at(!bad, line, "tensor %llu: %s", (unsigned long long)lt->id,
+             orc_diff_text(&diff, text, sizeof text));
     /* A rounding to bf16 would move one code in thirty. */
     check_at(lt->data_type != c->code || c->mode != sinter_fpmath_mode_strict || special || diff.differ <= diff.n / 400 + 2, line,
              "%zu of %zu codes differ", diff.differ, diff.n);

@@ -173,5 +173,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
         for (size_t k = 0; k < sizeof modes / sizeof *modes; k++)
             run(&examples[i], modes[k], 1 + (int)k % 2);
-    return e2e_finish();
+    return check_finish();
 }

@@ -249,5 +249,5 @@ int main(int argc, char **argv)
     CHECK(stats.entries == 0 && stats.bytes == 0);
     sinter_stream_destroy(&stream);
     sinter_engine_destroy(&engine);
-    return e2e_finish();
+    return check_finish();
 }

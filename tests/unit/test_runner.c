@@ -1,5 +1,6 @@
 /* graph_runner's knobs, tensor files, inputs, dynamic dims, repeated runs and its JSON document. */
 #include "../../tools/graph_runner/check.h" /* tests/unit has one too */
+#include "check.h"
 #include "dtypes.h"
 #include "fill.h"
 #include "npy.h"
@@ -14,17 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int passed, failed;
-
-static void check(int ok, int line, const char *what, const char *detail)
+static void check(bool ok, int line, const char *what, const char *detail)
 {
-    if (ok) {
-        passed++;
-        return;
-    }
-    failed++;
-    printf("test_runner.c:%d: %s%s%s\n", line, what, *detail ? ": " : "", detail);
+    check_at(ok, line, "%s%s%s", what, *detail ? ": " : "", detail);
 }
+/* Here a check names its condition. */
+#undef CHECK
 #define CHECK(cond) check((cond) != 0, __LINE__, #cond, "")
 #define CHECK_MESSAGE(cond, detail) check((cond) != 0, __LINE__, #cond, detail)
 
@@ -817,6 +813,5 @@ int main(void)
     test_npy_truncated();
     test_fill();
     test_describe();
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return check_finish();
 }

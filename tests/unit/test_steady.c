@@ -286,5 +286,5 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_SUBJECTS; i++)
         for (int k = 0; k < 6; k++)
             test_steady(&subjects[i], modes[k / 2], 1 + k % 2);
-    return e2e_finish();
+    return check_finish();
 }

@@ -9,19 +9,14 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/tile.h"
+#include "check.h"
 #include "graph/cpu.h"
 #include "graph/status.h"
 #include "test_decode.h"
 
-static int passed, failed;
-
 static void check(bool ok, const char *what, const char *detail)
 {
-    passed += ok;
-    failed += !ok;
-    if (!ok && failed <= 40) {
-        printf("FAILED %s: %s\n", what, detail);
-    }
+    check_at(ok, 0, "%s: %s", what, detail);
 }
 
 static size_t bytes_of(sinter_data_type_t type, int64_t elems)
@@ -132,7 +127,7 @@ static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bo
         } else {
             ok = same(dst[i], expected(v, g, b, r0 + r, c0 + c));
         }
-        if (!ok && failed < 20) {
+        if (!ok && check_failed < 20) {
             printf("  tile (%d, %d): got %.9g, want %.9g\n", r, c, dst[i], expected(v, g, b, r0 + r, c0 + c));
         }
     }
@@ -431,6 +426,5 @@ int main(void)
         test_bf16((sinter_cpu_isa_t)isa);
     }
     test_bad_groups();
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return check_finish();
 }

@@ -7,17 +7,12 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/xsmm.h"
+#include "check.h"
 #include "graph/cpu.h"
-
-static int passed, failed;
 
 static void check(bool ok, const char *what)
 {
-    passed += ok;
-    failed += !ok;
-    if (!ok && failed <= 40) {
-        printf("FAILED %s\n", what);
-    }
+    check_at(ok, 0, "%s", what);
 }
 
 static uint64_t rng = 1;
@@ -179,6 +174,5 @@ int main(void)
         test_random((sinter_cpu_isa_t)isa);
     }
     test_refusals(top);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return check_finish();
 }

@@ -62,6 +62,10 @@ static const option_t options[] = {
     {"max-ambiguous", REAL, AT(max_ambiguous), "SHARE",
      "mode C: fail if more than this share of an output's elements of 8 bits or less differ from the rounding of the oracle's value, even where\n"
      "its error bound reaches over a boundary of rounding, which makes both neighbours right"},
+    {"max-loose", REAL, AT(max_loose), "SHARE",
+     "mode C: fail if more than this share (default 0) of an output's elements have an error bound\n"
+     "that checks nothing: infinite, beyond every magnitude of the output, or with every value of the\n"
+     "type inside"},
     {"explain", FLAG, AT(explain), NULL, "print why partitions and kernels were chosen"},
     {"json", FLAG, AT(json), NULL,
      "print one JSON document for each case, on a line of its own, instead of text: graph, partitions, "

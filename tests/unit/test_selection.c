@@ -1,0 +1,497 @@
+/* Which kernel runs a graph: each case is a graph with the kernels that it must get at each ISA
+ * level, the reasons that better kernels were refused and the arithmetic that the report names. A
+ * fast path that is no longer chosen fails here by its name. Every row of kernels.def that this
+ * machine can run must be chosen by some case. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sinter/sinter.h>
+
+#include "backend_xsmm/kernel.h"
+#include "check.h"
+#include "spec.h"
+
+enum { LEVELS = sinter_isa_avx512_vnni + 1, MOST_TEXTS = 3 };
+
+typedef struct expected {
+    const char *steps;             /* kernels of the steps in order, separated by spaces */
+    const char *texts[MOST_TEXTS]; /* parts of the report */
+} expected_t;
+
+typedef struct selection {
+    const char *what, *graph;
+    sinter_fpmath_mode_t mode;
+    bool apply_to_int;
+    expected_t at[LEVELS];   /* by sinter_cpu_isa_t */
+    expected_t without_bf16; /* at avx512_vnni where CPU or libxsmm have no bf16 products; no steps:
+                                the same as with them */
+    bool products;           /* the report says whether libxsmm multiplies */
+} selection_t;
+
+/* ---- the graphs ------------------------------------------------------------------------------ */
+
+#define ATTENTION(s, t, k, v)                                                                      \
+    "MatMul transpose_b=1 1:f32:1x4x" s "x64 " k " -> 3:f32:1x4x" s "x" t "; "                     \
+    "SoftMax axis=-1 3:f32:1x4x" s "x" t " -> 4:f32:1x4x" s "x" t "; "                             \
+    "MatMul 4:f32:1x4x" s "x" t " " v " -> 6:f32:1x4x" s "x64"
+#define FLOATS(s, t) ATTENTION(s, t, "2:f32:1x4x" t "x64", "5:f32:1x4x" t "x64")
+/* K and V in s4 with a scale for each 32 elements of a head. */
+#define CODES(s, t)                                                                                \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 10:s4:1x4x" t "x64 11:f16:1x4x" t      \
+    "x2 -> 2:f32:1x4x" t "x64; "                                                                   \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 12:s4:1x4x" t "x64 13:f16:1x4x" t      \
+    "x2 -> 5:f32:1x4x" t "x64; " FLOATS(s, t)
+/* K with the tokens contiguous. */
+#define TURNED_K                                                                                   \
+    "MatMul 1:f32:1x4x1x64 2:f32:1x4x64x96 -> 3:f32:1x4x1x96; SoftMax axis=-1 3:f32:1x4x1x96 -> "  \
+    "4:f32:1x4x1x96; "                                                                             \
+    "MatMul 4:f32:1x4x1x96 5:f32:1x4x96x64 -> 6:f32:1x4x1x64"
+
+/* Weights of s4 with a scale for each 32 elements of K, stored [N, K] or [K, N]. */
+#define ALONG_K(m, a)                                                                              \
+    "DynamicDequantize qtype=per_group group_shape=1,32 10:s4:160x128 11:f16:160x4 -> "            \
+    "2:f32:160x128; "                                                                              \
+    "MatMul transpose_b=1 " a " 2:f32:160x128 -> 3:f32:" m "x160"
+#define ALONG_N(m)                                                                                 \
+    "DynamicDequantize qtype=per_group group_shape=32,1 10:s4:128x160 11:f16:4x160 -> "            \
+    "2:f32:128x160; "                                                                              \
+    "MatMul 1:f32:" m "x128 2:f32:128x160 -> 3:f32:" m "x160"
+#define FLOAT_A(m) "1:f32:" m "x128"
+#define CODES_OF_A(m)                                                                              \
+    "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:" m "x128 21:f32:" m                 \
+    "x4 -> 1:f32:" m "x128; "
+#define DENSE(m) "MatMul " FLOAT_A(m) " 2:f32:128x160 -> 3:f32:" m "x160"
+
+#define QUANTISE(in, kind) "DynamicQuantize quantization_kind=" kind " qtype=per_group " in
+
+/* Texts of the report that several cases expect. */
+#define NO_INT8_ATTENTION                                                                          \
+    "attention_decode_int8_vnni refused: the fpmath mode, the types or the groups do not allow "   \
+    "products of integers"
+#define MODE_HAS_NO_INTEGERS                                                                       \
+    "refused: the fpmath mode does not allow products of integers with floats"
+#define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
+#define NEEDS(kernel, has) kernel " refused: needs avx512_vnni, this engine has " has
+#define MANY_QUERIES(kernel) kernel " refused: needs 1 to 8 query rows for each K and V"
+#define MANY_ROWS(kernel) kernel " refused: more than 16 rows share one B"
+#define TWO_LIMBS "16-bit integers (two 8-bit limbs, VNNI)"
+#define FLOAT_K_V "K by f32 FMA on decoded registers, V by f32 FMA on decoded registers"
+
+#define GENERIC [sinter_isa_generic]
+#define AVX2 [sinter_isa_avx2]
+#define AVX512 [sinter_isa_avx512]
+#define VNNI [sinter_isa_avx512_vnni]
+/* One kernel for each instruction set, whatever the mode allows. */
+#define BY_ISA(stem)                                                                               \
+    {                                                                                              \
+        GENERIC = {stem "_generic", {0}}, AVX2 = {stem "_avx2", {0}},                              \
+        AVX512 = {stem "_avx512", {0}}, VNNI = {                                                   \
+            stem "_avx512",                                                                        \
+            {0}                                                                                    \
+        }                                                                                          \
+    }
+
+static const selection_t cases[] = {
+    /* ---- attention ---- */
+    {.what = "decode, floats",
+     .graph = FLOATS("1", "96"),
+     .at = {GENERIC = {"attention_flash_f32_generic",
+                       {"attention_decode_f32_avx2 refused: needs avx2, this engine has generic"}},
+            AVX2 = {"attention_decode_f32_avx2",
+                    {NEEDS("attention_decode_int8_vnni", "avx2"), "1 query rows", FLOAT_K_V}},
+            AVX512 = {"attention_decode_f32_avx512",
+                      {NEEDS("attention_decode_int8_vnni", "avx512"), "1 query rows", FLOAT_K_V}},
+            VNNI = {"attention_decode_f32_avx512",
+                    {NO_INT8_ATTENTION, "1 query rows", FLOAT_K_V}}}},
+    {.what = "decode, codes, strict",
+     .graph = CODES("1", "96"),
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_decode_f32_avx2", {FLOAT_K_V}},
+            AVX512 = {"attention_decode_f32_avx512", {FLOAT_K_V}},
+            VNNI = {"attention_decode_f32_avx512", {NO_INT8_ATTENTION, FLOAT_K_V}}}},
+    {.what = "decode, codes, f16",
+     .graph = CODES("1", "96"),
+     .mode = sinter_fpmath_mode_f16,
+     .apply_to_int = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_decode_f32_avx2", {FLOAT_K_V}},
+            AVX512 = {"attention_decode_f32_avx512", {FLOAT_K_V}},
+            VNNI = {"attention_decode_int8_vnni", {"K by " TWO_LIMBS, "V by " TWO_LIMBS}}}},
+    {.what = "decode of 8 rows, codes, int8",
+     .graph = CODES("8", "96"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_decode_f32_avx2", {0}},
+            AVX512 = {"attention_decode_f32_avx512", {0}},
+            VNNI = {"attention_decode_int8_vnni",
+                    {"8 query rows", "K by 8-bit integers (VNNI)", "V by 8-bit integers (VNNI)"}}}},
+    {.what = "decode, codes, a mode that does not apply to integers",
+     .graph = CODES("1", "96"),
+     .mode = sinter_fpmath_mode_f16,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_decode_f32_avx2", {0}},
+            AVX512 = {"attention_decode_f32_avx512", {0}},
+            VNNI = {"attention_decode_f32_avx512", {NO_INT8_ATTENTION}}}},
+    {.what = "decode, K with the tokens contiguous",
+     .graph = TURNED_K,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_flash_f32_avx2",
+                    {"attention_decode_f32_avx2 refused: a head is not contiguous"}},
+            AVX512 = {"attention_flash_f32_avx512",
+                      {"attention_decode_f32_avx512 refused: a head is not contiguous"}},
+            VNNI = {"attention_flash_f32_avx512",
+                    {"attention_decode_int8_vnni refused: a head is not contiguous"}}}},
+    {.what = "prefill, floats",
+     .graph = FLOATS("64", "96"),
+     .products = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_flash_f32_avx2", {MANY_QUERIES("attention_decode_f32_avx2")}},
+            AVX512 = {"attention_flash_f32_avx512", {MANY_QUERIES("attention_decode_f32_avx512")}},
+            VNNI = {"attention_flash_f32_avx512",
+                    {MANY_QUERIES("attention_decode_int8_vnni"),
+                     "attention_flash_bf16_avx512 " MODE_HAS_NO_BF16}}}},
+    {.what = "prefill, floats, bf16",
+     .graph = FLOATS("64", "96"),
+     .mode = sinter_fpmath_mode_bf16,
+     .products = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_flash_f32_avx2", {0}},
+            AVX512 = {"attention_flash_f32_avx512",
+                      {NEEDS("attention_flash_bf16_avx512", "avx512")}},
+            VNNI = {"attention_flash_bf16_avx512", {"bf16 brgemm libxsmm"}}},
+     .without_bf16 = {"attention_flash_f32_avx512", {"attention_flash_bf16_avx512 refused: "}}},
+    {.what = "prefill, codes, any",
+     .graph = CODES("64", "96"),
+     .mode = sinter_fpmath_mode_any,
+     .apply_to_int = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_flash_f32_avx2", {0}}, AVX512 = {"attention_flash_f32_avx512", {0}},
+            VNNI = {"attention_flash_bf16_avx512", {"bf16 brgemm libxsmm"}}},
+     .without_bf16 = {"attention_flash_f32_avx512", {"attention_flash_bf16_avx512 refused: "}}},
+    {.what = "prefill, a number of queries not known at compile",
+     .graph = FLOATS("?", "96"),
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_flash_f32_avx2", {MANY_QUERIES("attention_decode_f32_avx2")}},
+            AVX512 = {"attention_flash_f32_avx512", {MANY_QUERIES("attention_decode_f32_avx512")}},
+            VNNI = {"attention_flash_f32_avx512", {MANY_QUERIES("attention_decode_int8_vnni")}}}},
+
+    /* ---- matmul ---- */
+    {.what = "one row, codes along K, strict",
+     .graph = ALONG_K("1", FLOAT_A("1")),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_rows_f32_avx2",
+                    {NEEDS("matmul_rows_int8_vnni", "avx2"), "K: f32 FMA on decoded registers"}},
+            AVX512 = {"matmul_rows_f32_avx512",
+                      {NEEDS("matmul_rows_int8_vnni", "avx512"),
+                       "K: f32 FMA on decoded registers"}},
+            VNNI = {"matmul_rows_f32_avx512",
+                    {"matmul_rows_int8_vnni " MODE_HAS_NO_INTEGERS,
+                     "K: f32 FMA on decoded registers"}}}},
+    {.what = "one row, codes along K, bf16",
+     .graph = ALONG_K("1", FLOAT_A("1")),
+     .mode = sinter_fpmath_mode_bf16,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
+            AVX512 = {"matmul_rows_f32_avx512", {0}},
+            VNNI = {"matmul_rows_int8_vnni", {"K: " TWO_LIMBS}}}},
+    {.what = "16 rows, codes along K, int8",
+     .graph = ALONG_K("16", FLOAT_A("16")),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
+            AVX512 = {"matmul_rows_f32_avx512", {0}},
+            VNNI = {"matmul_rows_int8_vnni", {"K: 8-bit integers (VNNI)"}}}},
+    {.what = "rows not known at compile, codes along K, f16",
+     .graph = ALONG_K("?", FLOAT_A("?")),
+     .mode = sinter_fpmath_mode_f16,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
+            AVX512 = {"matmul_rows_f32_avx512", {0}},
+            VNNI = {"matmul_rows_int8_vnni",
+                    {"K: " TWO_LIMBS, TWO_LIMBS " where groups along K are made of blocks"}}}},
+    {.what = "one row of codes, codes along K, strict",
+     .graph = CODES_OF_A("1") ALONG_K("1", FLOAT_A("1")),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
+            AVX512 = {"matmul_rows_f32_avx512", {0}},
+            VNNI = {"matmul_rows_int8_vnni", {"K: exact products of codes (VNNI)"}}}},
+    {.what = "one row, floats along K",
+     .graph = "MatMul transpose_b=1 1:f32:1x128 2:f32:160x128 -> 3:f32:1x160",
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
+            AVX512 = {"matmul_rows_f32_avx512", {0}}, VNNI = {"matmul_rows_f32_avx512", {0}}}},
+    {.what = "one row, codes along N, strict",
+     .graph = ALONG_N("1"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_columns_f32_avx2",
+                    {"matmul_rows_f32_avx2 refused: B is not contiguous along K", "N: f32 FMA"}},
+            AVX512 = {"matmul_columns_f32_avx512",
+                      {"matmul_rows_f32_avx512 refused: B is not contiguous along K",
+                       "N: f32 FMA"}},
+            VNNI = {"matmul_columns_f32_avx512",
+                    {"matmul_blocks_int8_vnni " MODE_HAS_NO_INTEGERS, "N: f32 FMA"}}}},
+    {.what = "one row, codes along N, f16",
+     .graph = ALONG_N("1"),
+     .mode = sinter_fpmath_mode_f16,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_columns_f32_avx2", {0}},
+            AVX512 = {"matmul_columns_f32_avx512", {0}},
+            VNNI = {"matmul_columns_f32_avx512",
+                    {"matmul_rows_int8_vnni refused: B is not contiguous along K"}}}},
+    {.what = "64 rows, codes along K, strict",
+     .graph = ALONG_K("64", FLOAT_A("64")),
+     .products = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_panel_f32_avx2",
+                    {MANY_ROWS("matmul_rows_f32_avx2"), MANY_ROWS("matmul_columns_f32_avx2")}},
+            AVX512 = {"matmul_panel_f32_avx512",
+                      {MANY_ROWS("matmul_rows_f32_avx512"),
+                       MANY_ROWS("matmul_columns_f32_avx512")}},
+            VNNI = {"matmul_panel_f32_avx512", {"matmul_blocks_int8_vnni " MODE_HAS_NO_INTEGERS}}}},
+    {.what = "64 rows, codes along K, tf32",
+     .graph = ALONG_K("64", FLOAT_A("64")),
+     .mode = sinter_fpmath_mode_tf32,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_panel_f32_avx2", {0}},
+            AVX512 = {"matmul_panel_f32_avx512", {NEEDS("matmul_blocks_int8_vnni", "avx512")}},
+            VNNI = {"matmul_blocks_int8_vnni",
+                    {MANY_ROWS("matmul_rows_int8_vnni"),
+                     TWO_LIMBS " where groups along K are made of blocks"}}}},
+    {.what = "64 rows of codes, codes along K, strict",
+     .graph = CODES_OF_A("64") ALONG_K("64", FLOAT_A("64")),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_panel_f32_avx2", {0}},
+            AVX512 = {"matmul_panel_f32_avx512", {0}},
+            VNNI = {"matmul_blocks_int8_vnni",
+                    {"exact products of codes (VNNI) where groups along K are made of blocks"}}}},
+    {.what = "64 rows, codes along K, bf16 for floats alone",
+     .graph = ALONG_K("64", FLOAT_A("64")),
+     .mode = sinter_fpmath_mode_bf16,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_panel_f32_avx2", {0}},
+            AVX512 = {"matmul_panel_f32_avx512", {0}},
+            VNNI = {"matmul_panel_f32_avx512", {"matmul_panel_bf16_avx512 " MODE_HAS_NO_BF16}}}},
+    {.what = "64 rows, floats, strict",
+     .graph = DENSE("64"),
+     .products = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_panel_f32_avx2", {0}},
+            AVX512 = {"matmul_panel_f32_avx512", {0}},
+            VNNI = {"matmul_panel_f32_avx512", {"matmul_panel_bf16_avx512 " MODE_HAS_NO_BF16}}}},
+    {.what = "64 rows, floats, bf16",
+     .graph = DENSE("64"),
+     .mode = sinter_fpmath_mode_bf16,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_panel_f32_avx2", {0}},
+            AVX512 = {"matmul_panel_f32_avx512", {NEEDS("matmul_panel_bf16_avx512", "avx512")}},
+            VNNI = {"matmul_panel_bf16_avx512", {"bf16 brgemm libxsmm"}}},
+     .without_bf16 = {"matmul_panel_f32_avx512", {"matmul_panel_bf16_avx512 refused: "}}},
+    {.what = "a product that is quantised in its panels",
+     .graph = DENSE("64") "; " QUANTISE("group_shape=1,32 3:f32:64x160",
+                                        "dynamic_mx") " -> 4:f8_e4m3:64x160 5:e8m0:64x5",
+     .at = {GENERIC = {"matmul_panel_f32_generic",
+                       {"quantises its result to f8_e4m3 before it leaves the step"}},
+            AVX2 = {"matmul_panel_f32_avx2",
+                    {"quantises its result to f8_e4m3 before it leaves the step"}},
+            AVX512 = {"matmul_panel_f32_avx512",
+                      {"quantises its result to f8_e4m3 before it leaves the step"}},
+            VNNI = {"matmul_panel_f32_avx512",
+                    {"quantises its result to f8_e4m3 before it leaves the step"}}}},
+    {.what = "a product whose groups of rows divide no block",
+     .graph = DENSE("96") "; " QUANTISE("group_shape=96,1 3:f32:96x160",
+                                        "dynamic_symmetric") " -> 4:s8:96x160 5:f32:1x160",
+     .at = {GENERIC = {"matmul_panel_f32_generic dynquant_groups_f32_generic",
+                       {"groups of so many rows do not divide a block of rows"}},
+            AVX2 = {"matmul_panel_f32_avx2 dynquant_groups_f32_avx2",
+                    {"groups of so many rows do not divide a block of rows"}},
+            AVX512 = {"matmul_panel_f32_avx512 dynquant_groups_f32_avx512",
+                      {"groups of so many rows do not divide a block of rows"}},
+            VNNI = {"matmul_panel_f32_avx512 dynquant_groups_f32_avx512",
+                    {"groups of so many rows do not divide a block of rows"}}}},
+
+    /* ---- all else ---- */
+    {.what = "elementwise, floats",
+     .graph = "Add 1:f32:8x96 2:f32:8x96 -> 3:f32:8x96; ReLU 3:f32:8x96 -> 4:bf16:8x96",
+     .at = {GENERIC = {"chain_runs_f32_generic", {"elementwise in f32"}},
+            AVX2 = {"chain_runs_f32_avx2",
+                    {"elementwise in f32",
+                     "chain_quantise_f32_avx2 refused: the step quantises nothing"}},
+            AVX512 = {"chain_runs_f32_avx512", {"elementwise in f32"}},
+            VNNI = {"chain_runs_f32_avx512",
+                    {"elementwise in f32",
+                     "chain_quantise_f32_avx512 refused: the step quantises nothing"}}}},
+    {.what = "elementwise, integers of 32 bits",
+     .graph = "Add 1:s32:8x96 2:s32:8x96 -> 3:s32:8x96",
+     .at =
+         {GENERIC = {"chain_runs_f64_generic", {"elementwise in f64"}},
+          AVX2 = {"chain_runs_f64_generic",
+                  {"chain_runs_f32_avx2 refused: a tensor of the chain needs double precision"}},
+          AVX512 =
+              {"chain_runs_f64_generic",
+               {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}},
+          VNNI =
+              {"chain_runs_f64_generic",
+               {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}}}},
+    {.what = "elementwise, quantised",
+     .graph = "GELU 1:f32:8x96 -> 2:f32:8x96; " QUANTISE(
+         "group_shape=1,32 2:f32:8x96", "dynamic_mx") " -> 3:f8_e4m3:8x96 4:e8m0:8x3",
+     .at = BY_ISA("chain_quantise_f32")},
+    {.what = "elementwise, quantised in groups longer than a run",
+     .graph = "GELU 1:f32:8x512 -> 2:f32:8x512; " QUANTISE(
+         "group_shape=1,512 2:f32:8x512", "dynamic_symmetric") " -> 3:s8:8x512 4:f32:8x1",
+     .at = {GENERIC = {"chain_runs_f32_generic dynquant_groups_f32_generic",
+                       {"groups longer than a run of 256 elements"}},
+            AVX2 = {"chain_runs_f32_avx2 dynquant_groups_f32_avx2",
+                    {"groups longer than a run of 256 elements"}},
+            AVX512 = {"chain_runs_f32_avx512 dynquant_groups_f32_avx512",
+                      {"groups longer than a run of 256 elements"}},
+            VNNI = {"chain_runs_f32_avx512 dynquant_groups_f32_avx512",
+                    {"groups longer than a run of 256 elements"}}}},
+    {.what = "quantised alone",
+     .graph = QUANTISE("group_shape=1,32 1:f32:8x96",
+                       "dynamic_asymmetric") " -> 2:u8:8x96 3:f32:8x3 4:u8:8x3",
+     .at = BY_ISA("dynquant_groups_f32")},
+    {.what = "softmax",
+     .graph = "SoftMax axis=-1 1:f32:8x96 -> 2:f32:8x96",
+     .at = BY_ISA("softmax_rows_f32")},
+};
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static bool jit_is_off(void)
+{
+    const char *target = getenv("LIBXSMM_TARGET");
+    return target != NULL && (strcmp(target, "none") == 0 || strcmp(target, "0") == 0);
+}
+
+/* By CPU and by the target that libxsmm was given; it finds the CPU's own where it was given none.
+ */
+static bool has_bf16(void)
+{
+#if defined(__x86_64__)
+    const char *target = getenv("LIBXSMM_TARGET");
+    const bool allowed = target == NULL || strcmp(target, "cpx") == 0 || strcmp(target, "spr") == 0;
+    return allowed && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
+/* Names of the kernels in the lines "step N: NAME, ..." of a report. */
+static const char *kernels_of(const char *report, char *names, size_t size)
+{
+    names[0] = '\0';
+    for (const char *at = report; at != NULL; at = strchr(at, '\n')) {
+        char name[64];
+        at += *at == '\n';
+        if (sscanf(at, "step %*d: %63[a-z0-9_]", name) == 1) {
+            const size_t len = strlen(names);
+            snprintf(names + len, size - len, "%s%s", len > 0 ? " " : "", name);
+        }
+    }
+    return names;
+}
+
+static void mark_chosen(const char *names, bool *chosen)
+{
+    for (int i = 0; i < sinter_n_kernels; i++) {
+        const char *name = sinter_kernels[i]->name, *at = strstr(names, name);
+        const char end = at != NULL ? at[strlen(name)] : '?';
+        chosen[i] = chosen[i] || end == ' ' || end == '\0';
+    }
+}
+
+/* At the machine's own level libxsmm makes the products of floats, unless its code generation is
+ * off. */
+static void check_products(const char *report, const char *what, const char *level)
+{
+    const char *text =
+        jit_is_off() ? "no brgemm: libxsmm's JIT is off (LIBXSMM_TARGET)" : "brgemm libxsmm";
+    CHECK(strstr(report, text) != NULL, "%s at %s: the report does not say \"%s\":\n%s", what,
+          level, text, report);
+}
+
+static void check_report(const selection_t *c, const expected_t *want, const char *report,
+                         sinter_cpu_isa_t isa, bool own, bool *chosen)
+{
+    const char *level = sinter_cpu_isa_name(isa);
+    char names[256];
+    kernels_of(report, names, sizeof names);
+    CHECK(strcmp(names, want->steps) == 0, "%s at %s: %s was chosen, expected %s; the report:\n%s",
+          c->what, level, names, want->steps, report);
+    for (int i = 0; i < MOST_TEXTS && want->texts[i] != NULL; i++) {
+        CHECK(strstr(report, want->texts[i]) != NULL,
+              "%s at %s: the report does not say \"%s\":\n%s", c->what, level, want->texts[i],
+              report);
+    }
+    if (c->products && own && isa > sinter_isa_generic) {
+        check_products(report, c->what, level);
+    }
+    mark_chosen(names, chosen);
+}
+
+/* own: this is the machine's own level, not a cap. */
+static void run(const selection_t *c, sinter_engine_t *engine, bool own, bool *chosen)
+{
+    const sinter_cpu_isa_t isa = sinter_engine_get_isa(engine);
+    const bool other =
+        isa == sinter_isa_avx512_vnni && c->without_bf16.steps != NULL && !has_bf16();
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *partition = NULL;
+    sinter_compiled_partition_t *compiled = NULL;
+    const char *report = NULL;
+    size_t n = 0;
+    sinter_status_t status = spec_graph(&graph, engine, c->graph);
+    status = status == sinter_success ? sinter_graph_filter(graph, sinter_partition_policy_fusion)
+                                      : status;
+    status = status == sinter_success ? sinter_graph_get_partition_num(graph, &n) : status;
+    CHECK(status == sinter_success && n == 1, "%s: %zu partitions: %s", c->what, n,
+          sinter_last_error_message());
+    if (status == sinter_success && n == 1) {
+        status = sinter_graph_get_partitions(graph, 1, &partition);
+        status = status == sinter_success
+                     ? sinter_partition_set_fpmath_mode(partition, c->mode, c->apply_to_int)
+                     : status;
+        status = status == sinter_success
+                     ? sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled)
+                     : status;
+        status =
+            status == sinter_success ? sinter_compiled_partition_report(compiled, &report) : status;
+        CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
+    }
+    if (report != NULL) {
+        check_report(c, other ? &c->without_bf16 : &c->at[isa], report, isa, own, chosen);
+    }
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&partition);
+    sinter_graph_destroy(&graph);
+}
+
+int main(void)
+{
+    const sinter_cpu_isa_t top = sinter_engine_get_isa(NULL);
+    bool *chosen = calloc((size_t)sinter_n_kernels, sizeof *chosen);
+    if (chosen == NULL) {
+        return 1;
+    }
+    for (int isa = sinter_isa_generic; isa < LEVELS; isa++) {
+        const sinter_engine_desc_t desc = {.size = sizeof desc, .max_isa = (sinter_cpu_isa_t)isa};
+        sinter_engine_t *engine = NULL;
+        if (isa > (int)top) {
+            check_skip("%s: this process has %s", sinter_cpu_isa_name((sinter_cpu_isa_t)isa),
+                       sinter_cpu_isa_name(top));
+            continue;
+        }
+        CHECK(sinter_engine_create(&engine, &desc) == sinter_success, "engine: %s",
+              sinter_last_error_message());
+        for (size_t i = 0; i < sizeof cases / sizeof *cases && engine != NULL; i++) {
+            run(&cases[i], engine, isa == (int)top && getenv("SINTER_MAX_CPU_ISA") == NULL, chosen);
+        }
+        sinter_engine_destroy(&engine);
+    }
+    for (int i = 0; i < sinter_n_kernels; i++) {
+        const kernel_t *k = sinter_kernels[i];
+        if (k->isa > top || (k->bf16 && !has_bf16())) {
+            check_skip("%s: this process cannot run it", k->name);
+        } else {
+            CHECK(chosen[i], "%s: no case chooses it", k->name);
+        }
+    }
+    free(chosen);
+    return check_finish();
+}
