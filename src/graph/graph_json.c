@@ -149,7 +149,7 @@ static void write_ports(FILE *f, const graph_t *g, const char *key, bool outputs
     fputs("],\n", f);
 }
 
-/* In execution order, then those that are left out. A graph that is still being built has no order. */
+/* In execution order, then those that are left out. A graph still being built has no order. */
 static void write_nodes(FILE *f, const graph_t *g)
 {
     const bool sorted = g->n_topo > 0;
