@@ -343,26 +343,31 @@ static sinter_status_t settle_ports(sinter_graph_t *graph)
 static sinter_status_t drop_unlisted(sinter_graph_t *graph)
 {
     graph_t *g = &graph->g;
-
-    if (graph->n_outputs == 0)
+    if (graph->n_outputs == 0) {
         return sinter_success;
+    }
     bool *was_output = ARENA_NEW(&g->arena, bool, g->n_values + 1);
-    if (was_output == NULL)
+    if (was_output == NULL) {
         return sinter_out_of_memory;
+    }
     for (int v = 0; v < g->n_values; v++) {
         was_output[v] = g->values[v].is_output;
         g->values[v].is_output = false;
     }
-    for (size_t i = 0; i < graph->n_outputs; i++)
+    for (size_t i = 0; i < graph->n_outputs; i++) {
         g->values[graph_find_value(g, graph->outputs[i])].is_output = true;
+    }
     SG_TRY(graph_prune(g));
     SG_TRY(graph_sort(g));
-    for (int v = 0; v < g->n_values; v++)
+    for (int v = 0; v < g->n_values; v++) {
         g->values[v].is_output = was_output[v] && g->values[v].producer >= 0;
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].dead)
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].dead) {
             sg_log(SG_VERBOSE_DISPATCH, "%s is left out: no listed output depends on it",
                    node_label(&g->nodes[i]));
+        }
+    }
     return sinter_success;
 }
 

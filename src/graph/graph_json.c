@@ -129,7 +129,11 @@ static void write_node(FILE *f, const graph_t *g, const node_t *n)
     fputs("\n    }", f);
 }
 
-static void write_ports(FILE *f, const graph_t *g, const char *key, bool outputs)
+/* By value: ops that are left out read and make values, too. */
+enum { VALUE_READ = 1, VALUE_MADE = 2 };
+
+static void write_ports(FILE *f, const graph_t *g, const char *key, bool outputs,
+                        const unsigned char *touched)
 {
     const char *between = "";
 
@@ -137,7 +141,7 @@ static void write_ports(FILE *f, const graph_t *g, const char *key, bool outputs
     for (int v = 0; v < g->n_values; v++) {
         const value_t *value = &g->values[v];
         bool is_output = value->is_output || (value->producer >= 0 && value->n_uses == 0);
-        if (outputs ? is_output : value->producer < 0 && value->n_uses > 0) {
+        if (outputs ? is_output : touched[v] == VALUE_READ) {
             fprintf(f, "%s%llu", between, (unsigned long long)value->lt.id);
             between = ", ";
         }
@@ -145,26 +149,58 @@ static void write_ports(FILE *f, const graph_t *g, const char *key, bool outputs
     fputs("],\n", f);
 }
 
+/* In execution order, then those that are left out. A graph still being built has no order. */
+static void write_nodes(FILE *f, const graph_t *g)
+{
+    const bool sorted = g->n_topo > 0;
+    const char *between = "\n";
+
+    for (int t = 0; t < g->n_topo; t++) {
+        fputs(between, f);
+        write_node(f, g, &g->nodes[g->topo[t]]);
+        between = ",\n";
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].dead || !sorted) {
+            fputs(between, f);
+            write_node(f, g, &g->nodes[i]);
+            between = ",\n";
+        }
+    }
+}
+
 sinter_status_t graph_write_json(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int,
                                  const char *path)
 {
+    unsigned char *touched = sg_alloc(g->engine, (size_t)g->n_values + 1, 1);
+
+    if (touched == NULL) {
+        return sinter_out_of_memory;
+    }
+    memset(touched, 0, (size_t)g->n_values + 1);
+    for (int i = 0; i < g->n_nodes; i++) {
+        for (int k = 0; k < g->nodes[i].n_in; k++) {
+            touched[g->nodes[i].in[k]] |= VALUE_READ;
+        }
+        for (int k = 0; k < g->nodes[i].n_out; k++) {
+            touched[g->nodes[i].out[k]] |= VALUE_MADE;
+        }
+    }
     FILE *f = fopen(path, "w");
 
-    if (f == NULL)
+    if (f == NULL) {
+        sg_free(g->engine, touched);
         return sg_fail(sinter_runtime_error, "%s: cannot be written", path);
+    }
     fprintf(f,
             "{\n  \"version\": \"%s\",\n  \"engine_kind\": \"cpu\",\n  \"fpmath_mode\": \"%s\",\n",
             SINTER_VERSION_STRING, sinter_fpmath_mode_name(mode));
     fprintf(f, "  \"fpmath_mode_apply_to_int\": \"%s\",\n", apply_to_int ? "true" : "false");
-    write_ports(f, g, "input_ports", false);
-    write_ports(f, g, "output_ports", true);
+    write_ports(f, g, "input_ports", false, touched);
+    write_ports(f, g, "output_ports", true, touched);
+    sg_free(g->engine, touched);
     fputs("  \"graph\": [", f);
-    const bool sorted = g->n_topo > 0; /* a graph that is still being built is not */
-    const int n = sorted ? g->n_topo : g->n_nodes;
-    for (int t = 0; t < n; t++) {
-        fputs(t ? ",\n" : "\n", f);
-        write_node(f, g, &g->nodes[sorted ? g->topo[t] : t]);
-    }
+    write_nodes(f, g);
     fputs("\n  ]\n}\n", f);
     const bool bad = ferror(f) != 0;
     if (fclose(f) != 0 || bad) {

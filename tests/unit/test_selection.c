@@ -73,6 +73,8 @@ typedef struct selection {
 #define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
 #define NEEDS(kernel, has) kernel " refused: needs avx512_vnni, this engine has " has
 #define MANY_QUERIES(kernel) kernel " refused: needs 1 to 8 query rows for each K and V"
+#define UNKNOWN_QUERIES(kernel)                                                                    \
+    kernel " refused: the number of query rows, the last but one dim of Q, is unknown at compile"
 #define MANY_ROWS(kernel) kernel " refused: more than 16 rows share one B"
 #define TWO_LIMBS "16-bit integers (two 8-bit limbs, VNNI)"
 #define FLOAT_K_V "K by f32 FMA on decoded registers, V by f32 FMA on decoded registers"
@@ -172,9 +174,10 @@ static const selection_t cases[] = {
     {.what = "prefill, a number of queries not known at compile",
      .graph = FLOATS("?", "96"),
      .at = {GENERIC = {"attention_flash_f32_generic", {0}},
-            AVX2 = {"attention_flash_f32_avx2", {MANY_QUERIES("attention_decode_f32_avx2")}},
-            AVX512 = {"attention_flash_f32_avx512", {MANY_QUERIES("attention_decode_f32_avx512")}},
-            VNNI = {"attention_flash_f32_avx512", {MANY_QUERIES("attention_decode_int8_vnni")}}}},
+            AVX2 = {"attention_flash_f32_avx2", {UNKNOWN_QUERIES("attention_decode_f32_avx2")}},
+            AVX512 = {"attention_flash_f32_avx512",
+                      {UNKNOWN_QUERIES("attention_decode_f32_avx512")}},
+            VNNI = {"attention_flash_f32_avx512", {UNKNOWN_QUERIES("attention_decode_int8_vnni")}}}},
 
     /* ---- matmul ---- */
     {.what = "one row, codes along K, strict",
