@@ -1170,6 +1170,9 @@ static void test_range(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
         p.k = p.v = types[i / RANGES / 4 % 6];
         p.t_group = tokens[i / RANGES % 4];
         p.q = p.out = p.scale = sinter_f32;
+        p.T = (int64_t[]){16, 31, 70, 257}[rnd() % 4];
+        p.D = p.Dv = (int64_t[]){16, 40, 64, 128}[rnd() % 4];
+        p.k_group = p.v_group = p.D % 32 == 0 ? (int)(rnd() % 2) * 32 : 0;
         p.zp = i / RANGES / 4 / 6 ? sinter_s32 : 0;
         p.mode = mode;
         p.prob = range == WEIGHTS_BY_SCALES || range == WEIGHTS_BY_ZEROS;
