@@ -280,13 +280,6 @@ static int32_t largest(const float *x, int64_t n)
     return most;
 }
 
-/* True if products of x with codes, and sums of them, stay numbers and lose no bits before they are scaled. */
-static bool is_tame(const float *x, int n)
-{
-    const int32_t most = largest(x, n);
-    return most == 0 || (most > TAME_LEAST && most < TAME_BEYOND);
-}
-
 /* True if weights that are no probabilities stay numbers when they are multiplied with codes, or with n scales before that. */
 static bool weights_are_tame(int rows, const float *p, int64_t ldp, int nt, const float *scale, int n)
 {
@@ -343,7 +336,7 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
     }
     *b->tame = true;
     for (int r = 0; r < rows; r++) {
-        *b->tame = is_tame(q + r * ld, k->head) && *b->tame;
+        *b->tame = is_tame(largest(q + r * ld, k->head)) && *b->tame;
         place_query(k, b, rows, r, q + r * ld);
     }
 }
@@ -422,7 +415,7 @@ static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, c
         for (int e = 0; e < side->head; e++) {
             b->folded[e] = q[r * ldq + e] * b->coef[e];
         }
-        if (!is_tame(b->folded, side->head)) {
+        if (!is_tame(largest(b->folded, side->head))) {
             return false;
         }
         place_query(side, b, rows, r, b->folded);
