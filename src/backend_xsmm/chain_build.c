@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../graph/dtype.h"
+#include "../graph/op_schema.h"
 #include "../graph/status.h"
 #include "chain.h"
 #include "eltwise.h"
@@ -273,10 +274,13 @@ int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
 
 /* ---- registers -------------------------------------------------------------------------------------------------------------------- */
 
-/* How many of a, b, c an instruction reads. */
+/* How many of a, b, c an instruction reads; of an op as many as its card says that it has inputs. */
 static int n_sources(const chain_instr_t *in)
 {
-    switch (in->op) {
+    if (in->op < CHAIN_LOAD) {
+        return op_card((sinter_op_kind_t)in->op)->max_in;
+    }
+    switch ((chain_opcode_t)in->op) {
     case CHAIN_LOAD:
     case CHAIN_LOAD_SPLIT:
     case CHAIN_LOAD_DEQUANT:
@@ -289,22 +293,8 @@ static int n_sources(const chain_instr_t *in)
     case CHAIN_DEQUANT:
     case CHAIN_QUANT:
         return 1;
-    case sinter_op_select:
-        return 3;
-    case sinter_op_add:
-    case sinter_op_subtract:
-    case sinter_op_multiply:
-    case sinter_op_divide:
-    case sinter_op_maximum:
-    case sinter_op_minimum:
-    case sinter_op_squared_difference:
-    case sinter_op_greater_equal:
-    case sinter_op_bias_add:
-    case sinter_op_prelu:
-        return 2;
-    default:
-        return 1;
     }
+    return 0; /* no other opcode exists */
 }
 
 /* last[v]: the last instruction that reads v, n_instrs for the result, -1 for none. Instructions whose result nobody

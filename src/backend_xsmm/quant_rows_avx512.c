@@ -42,6 +42,10 @@ OP vf vf_div(vf a, vf b)
 {
     return _mm512_div_ps(a, b);
 }
+OP vf vf_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
 OP vf vf_round(vf x)
 {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -32,6 +32,7 @@ OP_2(vf, vf_add, f, a.f[k] + b.f[k])
 OP_2(vf, vf_sub, f, a.f[k] - b.f[k])
 OP_2(vf, vf_mul, f, a.f[k] * b.f[k])
 OP_2(vf, vf_div, f, a.f[k] / b.f[k])
+OP_2(vf, vf_max, f, a.f[k] > b.f[k] ? a.f[k] : b.f[k])
 
 OP vf vf_load_n(const float *p, int n)
 {

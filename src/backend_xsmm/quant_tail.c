@@ -112,6 +112,7 @@ sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame
     if (p->tensor_scale >= 0) {
         const bound_t *ts = &frame->v[p->tensor_scale];
         dtype_traits(ts->dtype)->codec.load_f32(ts->data, 0, 0, 1, &t->formula.tensor_scale);
+        t->formula.tensor_scale = quant_tensor_scale(t->formula.tensor_scale);
     }
     return sinter_success;
 }

@@ -1,8 +1,10 @@
 /* DynamicQuantize that derives scales and zero points from the data of each group, by the formulas of the numeric contract:
  *
  *   a NaN or an infinity in the group    scale NaN, elements and zero point those of nothing: 0 and that of an all-zero group
- *   scales                               saturate at their type's largest number; one that their type stores as 0 is 1 (nv: 2^-9 at least)
+ *   scales                               saturate at their type's largest number; one that their type stores as 0 is 1 (nv: 2^-9 at least);
+ *                                        e8m0 has no 0: what is below 2^-127 is 2^-127 there
  *   floating-point elements              saturate; all elements are made with the scale and zero point as stored
+ *   elements of the mx kinds             saturate to the largest number with either sign: -127 is the least s8
  *
  * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of the group's extremes, and the elements
  * from both ends of the scale. */
@@ -20,6 +22,7 @@ typedef struct group_stats {
 typedef struct params {
     sinter_data_type_t type, scale_type, zp_type; /* of elements, scales, zero points */
     double lowest, max;                  /* of the element type */
+    double least;                        /* the lowest number that the kind stores */
     double tensor_scale;                 /* dynamic_nv */
 } params_t;
 
@@ -73,8 +76,8 @@ static quantum_t power_of_two(const group_stats_t *g, const params_t *p, double 
 static quantum_t derive_mx(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, mx_scale); }
 static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, rceil_scale); }
 
-/* A scale is computed in f32. */
-static bool stores_zero(const params_t *p, double s) { return (float)s == 0 || orc_round(p->scale_type, (double)(float)s) == 0; }
+/* True for the scale of zeros, too, which is 0 before anything is rounded. A scale is computed in f32. */
+static bool stores_zero(const params_t *p, double s) { return s == 0 || orc_round(p->scale_type, (double)(float)s) == 0; }
 
 static double stored_scale(const params_t *p, double s)
 {
@@ -149,7 +152,7 @@ static quantum_t derive(const kind_t *kind, const group_stats_t *g, const params
 static double element(const params_t *p, double t, double zp)
 {
     if (orc_class(p->type) == ORC_INT)
-        return orc_round(p->type, rint(t) + zp);
+        return fmax(p->least, orc_round(p->type, rint(t) + zp));
     return orc_round(p->type, t > p->max ? p->max : t < -p->max ? -p->max : t);
 }
 
@@ -401,8 +404,9 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     p.zp_type = c->n_out > 2 ? c->out[2]->lt.data_type : sinter_s32;
     p.max = orc_type_max(p.type);
     p.lowest = orc_round(p.type, -0x1p62);
+    p.least = kind->derive == derive_mx || kind->derive == derive_mx_rceil ? -p.max : p.lowest;
     if (kind->derive == derive_nv && c->n_in > 1)
-        p.tensor_scale = c->in[1]->v[0];
+        p.tensor_scale = c->in[1]->v[0] == 0 ? NAN : c->in[1]->v[0]; /* nothing is 0 times a scale */
     run_groups(c, kind, &g, &p);
     return 0;
 }

@@ -59,10 +59,11 @@ def clamp(x, low, high):
     return min(max(x, low), high)
 
 
-def element(x, name, zp=0):
-    """Saturating."""
+def element(x, name, zp=0, symmetric=False):
+    """Saturating; symmetric: to the largest number with either sign."""
     if name in INTS:
-        return F(clamp(half_even(x) + zp, *INTS[name]))
+        low, high = INTS[name]
+        return F(clamp(half_even(x) + zp, -high if symmetric else low, high))
     top = FLOATS[name][2]
     return round_float(clamp(x, -top, top), *FLOATS[name])
 
@@ -77,19 +78,21 @@ def to_e8m0(x):
 
 
 def stored_scale(x, name):
-    """Saturating; 1 in place of 0."""
-    x = f32(x)
+    """Saturating; 1 in place of 0, which e8m0 does not have."""
     if x == 0:
         return F(1)
+    x = f32(x)
     if name == "e8m0":
         return to_e8m0(x)
-    r = round_float(min(x, FLOATS[name][2]), *FLOATS[name])
+    r = round_float(min(x, FLOATS[name][2]), *FLOATS[name]) if x else x
     return F(1) if r == 0 else r
 
 
 def quantise(kind, x, elem, scale, zp_type, t):
     """Scale, zero point, elements."""
     zp = F(0)
+    if t == 0:
+        return NAN, zp, [zp] * len(x)
     if NAN in x or INF in x:
         return NAN, quantise(kind, [zp], elem, scale, zp_type, t)[1], [zp] * len(x)
     amax = max(abs(v) for v in x)
@@ -107,7 +110,7 @@ def quantise(kind, x, elem, scale, zp_type, t):
         zp = F(clamp(clamp(half_even(low - lo / s), low, high), *INTS[zp_type]))
     else:
         s = round_float(clamp(f32(f32(amax / 6) / t), power(-9), F(448)), *FLOATS["f8_e4m3"])
-    return s, zp, [element(v / (s * t), elem, int(zp)) for v in x]
+    return s, zp, [element(v / (s * t), elem, int(zp), kind.startswith("dynamic_mx")) for v in x]
 
 
 # ---- groups ------------------------------------------------------------------------------------------------------------------------
@@ -131,6 +134,8 @@ def groups(rng):
     yield [random_f32(rng, 15)] + [random_f32(rng, rng.randint(-5, 0)) for _ in range(GROUP - 1)]
     yield [F(rng.randint(-127, 127), 4) for _ in range(GROUP)]  # ties
     yield [random_f32(rng, 0) for _ in range(GROUP - 1)] + [rng.choice([NAN, INF])]
+    yield [F(n) * power(-149) for n in (1, -7, 0, 3, -30, 12, 5, -2)]  # a scale that f32 has as 0
+    yield [-just_below * power(3), F(255, 256) * power(3), -F(509, 512) * power(3)] + [F(n, 16) for n in (-127, 127, 1, -1, 0)]
 
 
 SETS = (
@@ -141,7 +146,7 @@ SETS = (
                                                           ("f8_e4m3fnuz", "bf16"), ("f6_e3m2", "f32"), ("f4_e2m1", "f16"))]
     + [("dynamic_asymmetric", e, s, z, 1) for e, s, z in (("u8", "f32", "u8"), ("u4", "f16", "u4"), ("s8", "bf16", "s8"), ("s4", "f32", "s4"),
                                                           ("u8", "e8m0", "s32"), ("u8", "f32", "s8"), ("s8", "f8_e4m3", "s4"))]
-    + [("dynamic_nv", "f4_e2m1", "f8_e4m3", "s32", t) for t in (F(1), F(1, 4), F(3, 2))]
+    + [("dynamic_nv", "f4_e2m1", "f8_e4m3", "s32", t) for t in (F(1), F(1, 4), F(3, 2), F(0))]
 )  # fmt: skip
 
 

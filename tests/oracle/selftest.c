@@ -6,7 +6,7 @@
 #include "internal.h"
 #include "vectors.h"
 
-enum { DYNQUANT_GROUPS = 12 };
+enum { DYNQUANT_GROUPS = 14 };
 typedef struct dynquant_result {
     double scale, zp, elements[8];
 } dynquant_result_t;

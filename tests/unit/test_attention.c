@@ -45,6 +45,7 @@ typedef struct problem {
     int window; /* of a causal mask: so many columns up to the diagonal; 0: all */
     float fill;
     bool inf_as_zero, stats, prob, dynamic, plain; /* plain: no score chain at all */
+    int gain; /* what the chain on probabilities makes is multiplied with 2^gain */
     int threads;
     sinter_fpmath_mode_t mode;
 } problem_t;
@@ -55,7 +56,7 @@ typedef struct world {
     guarded_t mem[N_VALUES];
     unsigned char *out_copy;
     size_t out_bytes;
-    chain_instr_t score_code[24], prob_code[4], post_code[1];
+    chain_instr_t score_code[24], prob_code[5], post_code[1];
     chain_operand_t score_ops[8], post_ops[1];
     chain_t score, bare, prob, post;
 } world_t;
@@ -257,13 +258,16 @@ static void make_score(world_t *w)
     w->bare.n_operands = n_bare_operands;
 }
 
-/* prob = p^2 + 1/2: smooth, so that no rounding flips, and not 0 at 0. */
+/* prob = (p^2 + 1/2) 2^gain: smooth, so that no rounding flips, and not 0 at 0. */
 static void make_prob(world_t *w)
 {
+    const double gain = ldexp(1, w->p->gain);
     w->prob_code[0] = (chain_instr_t){.op = sinter_op_square, .dst = 0, .a = 0};
     w->prob_code[1] = (chain_instr_t){.op = CHAIN_CONST, .dst = 1, .p = {0.5f}, .pd = {0.5}};
     w->prob_code[2] = (chain_instr_t){.op = sinter_op_add, .dst = 0, .a = 0, .b = 1};
-    w->prob = (chain_t){.ndims = w->p->nb + 2, .dims_value = SCORES, .n_regs = 2, .n_instrs = 3, .instrs = w->prob_code};
+    w->prob_code[3] = (chain_instr_t){.op = CHAIN_CONST, .dst = 1, .p = {(float)gain}, .pd = {gain}};
+    w->prob_code[4] = (chain_instr_t){.op = sinter_op_multiply, .dst = 0, .a = 0, .b = 1};
+    w->prob = (chain_t){.ndims = w->p->nb + 2, .dims_value = SCORES, .n_regs = 2, .n_instrs = 5, .instrs = w->prob_code};
 }
 
 static void make_post(world_t *w)
@@ -587,7 +591,7 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
     sum += p->sink ? exp(sink - max) : 0;
     for (int64_t t = 0; t < p->T; t++) {
         r->p[t] = sum == 0 && p->inf_as_zero ? 0 : r->p[t] / sum;
-        r->p[t] = p->prob ? r->p[t] * r->p[t] + 0.5 : r->p[t];
+        r->p[t] = p->prob ? ldexp(r->p[t] * r->p[t] + 0.5, p->gain) : r->p[t];
     }
     r->stats = max + log(sum);
     r->delta = magnitude * (2.1 * unit(p) + 0x1p-24 * (double)(p->D + 8)) + lost + 0x1p-22;
@@ -596,7 +600,7 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
 
 static bool close_to(double got, double want, double bound)
 {
-    return isnan(want) ? isnan(got) : isinf(want) ? got == want : fabs(got - want) <= bound;
+    return isnan(want) ? isnan(got) : got == want || (isfinite(want) && fabs(got - want) <= bound);
 }
 
 /* Rounding of the output: half a unit in the last place, f16 subnormals included. */
@@ -1127,6 +1131,73 @@ static void test_refusals(sinter_cpu_isa_t isa)
           "any is as bf16");
 }
 
+/* All values of a tensor in f32 times 2^e. */
+static void raise_by(world_t *w, int value, int e)
+{
+    float *x = (float *)(void *)w->v[value].data;
+    for (int64_t i = 0; i < extent(&w->v[value]); i++) {
+        x[i] = ldexpf(x[i], e);
+    }
+}
+
+static void clear_value(world_t *w, int value)
+{
+    if (w->mem[value].map) {
+        memset(w->v[value].data, 0, bytes_of(w->v[value].dtype, extent(&w->v[value])));
+    }
+}
+
+/* Which operand is near the ends of the range of floats, and what is at the other end, so that op-by-op arithmetic stays inside. */
+typedef enum range { QUERY_BY_SCALES, QUERY_BY_ZEROS, WEIGHTS_BY_SCALES, WEIGHTS_BY_ZEROS, RANGES } range_t;
+
+/* Products of activations with codes, and of activations with scales, that leave the range of floats where those of activations with scaled
+ * codes do not. */
+static void test_range(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8, sinter_f8_e5m2, sinter_f8_e4m3, sinter_f4_e2m1};
+    static const int tokens[] = {0, 8, 64, -1};
+    static const char *const names[RANGES] = {"query, tiny scales", "query, zero codes", "weights, tiny scales", "weights, zero codes"};
+    enum { CASES = RANGES * 4 * 6 * 2 };
+    int taken = 0;
+    for (int i = 0; i < CASES; i++) {
+        static world_t w;
+        char what[700], text[600];
+        problem_t p = random_decode();
+        const range_t range = (range_t)(i % RANGES);
+        p.k = p.v = types[i / RANGES / 4 % 6];
+        p.t_group = tokens[i / RANGES % 4];
+        p.q = p.out = p.scale = sinter_f32;
+        p.T = (int64_t[]){16, 31, 70, 257}[rnd() % 4];
+        p.D = p.Dv = (int64_t[]){16, 40, 64, 128}[rnd() % 4];
+        p.k_group = p.v_group = p.D % 32 == 0 ? (int)(rnd() % 2) * 32 : 0;
+        p.zp = i / RANGES / 4 / 6 ? sinter_s32 : 0;
+        p.mode = mode;
+        p.prob = range == WEIGHTS_BY_SCALES || range == WEIGHTS_BY_ZEROS;
+        p.gain = range == WEIGHTS_BY_SCALES ? 125 : range == WEIGHTS_BY_ZEROS ? 60 : 0;
+        describe(&p, k->name, text, sizeof text);
+        snprintf(what, sizeof what, "%s: %s", names[range], text);
+        build(&w, &p);
+        if (p.zp) {
+            clear_value(&w, K + 2);
+            clear_value(&w, V + 2);
+        }
+        if (range == QUERY_BY_SCALES || range == QUERY_BY_ZEROS) {
+            raise_by(&w, Q, 125);
+            raise_by(&w, K + 1, range == QUERY_BY_SCALES ? -125 : 12);
+        } else {
+            raise_by(&w, V + 1, range == WEIGHTS_BY_SCALES ? -125 : 90);
+        }
+        if (range == QUERY_BY_ZEROS || range == WEIGHTS_BY_ZEROS) {
+            clear_value(&w, range == QUERY_BY_ZEROS ? K : V);
+        }
+        const sinter_status_t status = execute(&w, k, isa, what);
+        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what, "differs from op-by-op arithmetic");
+        taken += status == sinter_success;
+        destroy(&w);
+    }
+    check(4 * taken > CASES, k->name, "takes few of the cases near the ends of the range");
+}
+
 static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode, int rounds)
 {
     static char before[200];
@@ -1148,6 +1219,9 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     test_nan(k, isa, mode);
     test_untouched(k, isa, mode);
     test_repeatable(k, isa, mode);
+    if (is_decode(k)) {
+        test_range(k, isa, mode);
+    }
 }
 
 /* Heads of the types that are worked off in integers. */
@@ -1236,6 +1310,7 @@ static void test_codes(sinter_cpu_isa_t isa)
     printf("%s\n", last_note);
     test_codes_specials(k);
     test_codes_zero(k);
+    test_range(k, isa, sinter_fpmath_mode_f16);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 
 #include "backend_xsmm/chain.h"
 #include "backend_xsmm/eltwise.h"
+#include "graph/op_schema.h"
 #include "graph/status.h"
 #include "rig.h"
 
@@ -447,6 +448,101 @@ static void plain_store(void)
     rig_free(&r);
 }
 
+/* ---- every op of several inputs ------------------------------------------------------------------------------------------------------ */
+
+/* Exact on small whole numbers, of which b is not 0. */
+static double of_inputs(sinter_op_kind_t kind, double a, double b, double c, bool *known)
+{
+    *known = true;
+    switch (kind) {
+    case sinter_op_add:
+    case sinter_op_bias_add:
+        return a + b;
+    case sinter_op_subtract:
+        return a - b;
+    case sinter_op_multiply:
+        return a * b;
+    case sinter_op_divide:
+        return a / b;
+    case sinter_op_maximum:
+        return fmax(a, b);
+    case sinter_op_minimum:
+        return fmin(a, b);
+    case sinter_op_squared_difference:
+        return a * a - 2 * a * b + b * b;
+    case sinter_op_greater_equal:
+        return a >= b ? 1 : 0;
+    case sinter_op_prelu:
+        return fmax(a, 0) + b * fmin(a, 0);
+    case sinter_op_select:
+        return a != 0 ? b : c;
+    default:
+        *known = false;
+        return NAN;
+    }
+}
+
+/* op(x, y, z) of values that each take a register, with others between that would take the register of one that was given back too soon. */
+static void several_inputs(sinter_op_kind_t kind, int n_in)
+{
+    enum { N = 40 };
+    rig_t r;
+    chain_builder_t b;
+    const int64_t dims[] = {N};
+    const node_t node = {.kind = kind, .n_in = n_in}, square = {.kind = sinter_op_square, .n_in = 1};
+    int in[3], regs[3], squares[3];
+    bool known = true;
+    rig_init(&r, cap);
+    for (int i = 0; i < n_in; i++) {
+        in[i] = rig_value(&r, sinter_f32, 1, dims, NULL);
+        for (int64_t k = 0; k < N; k++) {
+            const double choices[] = {1, -2, 4, -8, 0.5, 2};
+            rig_set(&r, in[i], &k, i == 0 ? (double)(rig_pick(9) - 4) : choices[rig_pick(6)]);
+        }
+    }
+    const int out = rig_value(&r, sinter_f32, 1, dims, NULL), other = rig_value(&r, sinter_f32, 1, dims, NULL);
+    chain_begin(&b, &r.plan.arena, 1, out, false);
+    for (int i = 0; i < n_in; i++) {
+        regs[i] = chain_load(&b, in[i], 1);
+    }
+    for (int i = 0; i < n_in; i++) {
+        squares[i] = chain_op(&b, &square, &regs[i], 1);
+    }
+    step_t step = {.kind = STEP_CHAIN};
+    const int y = chain_op(&b, &node, regs, n_in);
+    rig_check(chain_store(&b, y, out, NULL) == sinter_success && chain_store(&b, squares[n_in - 1], other, NULL) == sinter_success &&
+                  chain_finish(&b, -1, false, &step.post) == sinter_success,
+              sinter_op_kind_name(kind), sinter_last_error_message());
+    const kernel_t *kernels[RIG_KERNELS];
+    const int n_kernels = rig_kernels(&r, &step, kernels);
+    for (int k = 0; k < n_kernels; k++) {
+        int wrong = 0;
+        rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, sinter_op_kind_name(kind), kernels[k]->name);
+        for (int64_t i = 0; i < N; i++) {
+            const double third = n_in > 2 ? rig_get(&r, in[2], &i) : 0;
+            wrong += rig_get(&r, out, &i) != of_inputs(kind, rig_get(&r, in[0], &i), rig_get(&r, in[1], &i), third, &known);
+        }
+        rig_check(known, sinter_op_kind_name(kind), "no reference for this op: of_inputs lacks it");
+        rig_check(wrong == 0, sinter_op_kind_name(kind), kernels[k]->name);
+    }
+    rig_check(n_kernels > 0, sinter_op_kind_name(kind), "no kernel");
+    rig_free(&r);
+}
+
+static void ops_of_several_inputs(void)
+{
+    int n = 0;
+    for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
+        const op_card_t *card = op_card((sinter_op_kind_t)kind);
+        if (card != NULL && (card->flags & OP_ELTWISE) != 0 && card->max_in > 1) {
+            rig_check(card->min_in == card->max_in && card->max_in <= 3, sinter_op_kind_name((sinter_op_kind_t)kind), "number of inputs");
+            several_inputs((sinter_op_kind_t)kind, card->max_in);
+            n++;
+        }
+    }
+    rig_check(n >= 11, "ops of several inputs", "some are missing");
+}
+
 int main(void)
 {
     if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
@@ -467,6 +563,7 @@ int main(void)
         random_program();
     }
     too_many_registers();
+    ops_of_several_inputs();
     for (int ncx = 0; ncx < 2; ncx++) {
         channels(ncx, sinter_op_bias_add);
         channels(ncx, sinter_op_prelu);

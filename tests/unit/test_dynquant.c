@@ -17,7 +17,7 @@ typedef struct geometry {
 typedef struct dynquant_case {
     quant_kind_t kind;
     sinter_data_type_t in, code, scale, zp; /* zp undef: none */
-    bool tensor_scale;
+    const float *tensor_scale; /* NULL: none */
     geometry_t g;
     int data;
     bool loose; /* strides */
@@ -25,7 +25,8 @@ typedef struct dynquant_case {
 
 /* ---- data ------------------------------------------------------------------------------------------------------------------------- */
 
-enum { RANDOM, SUBNORMAL, HUGE_VALUES, ZERO, OUTLIER, SPECIAL, EDGE, POSITIVE, DATA_KINDS };
+/* TINY: so small that f32 has the scale as 0. */
+enum { RANDOM, SUBNORMAL, HUGE_VALUES, ZERO, OUTLIER, SPECIAL, EDGE, POSITIVE, TINY, DATA_KINDS };
 
 static double uniform(void)
 {
@@ -58,6 +59,8 @@ static double sample(int data, int64_t i)
         return edge();
     case POSITIVE:
         return 3 + uniform();
+    case TINY:
+        return ldexp(rig_pick(127) - 63, -149);
     default:
         return uniform() * 8;
     }
@@ -237,7 +240,7 @@ static void run_case(const dynquant_case_t *c)
     const int t = c->tensor_scale ? rig_value(&r, sinter_f32, 0, NULL, NULL) : -1;
     int64_t idx[SINTER_MAX_NDIMS];
     if (t >= 0) {
-        rig_set(&r, t, NULL, 0.0375);
+        rig_set(&r, t, NULL, *c->tensor_scale);
     }
     for (int64_t i = 0; i < rig_count(&r.v[in]); i++) {
         rig_index(&r.v[in], i, idx);
@@ -318,6 +321,7 @@ static const sinter_data_type_t symmetric_codes[] = {sinter_s8,          sinter_
                                                      sinter_f8_e4m3fnuz, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1};
 static const sinter_data_type_t asymmetric_codes[] = {sinter_u8, sinter_s8, sinter_u4, sinter_s4};
 static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3};
+static const float tensor_scales[] = {0.0375f, 0, NAN, -0.0f}; /* the first one is usual */
 static const sinter_data_type_t zero_points[] = {sinter_u8, sinter_s8, sinter_u4, sinter_s4, sinter_s32};
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -350,8 +354,12 @@ static void run_types(const geometry_t *g)
                                   .zp = zero_points[rig_pick(COUNT(zero_points))]},
                 g);
     }
-    for (int i = 0; i < 2; i++) {
-        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_NV, .code = sinter_f4_e2m1, .scale = sinter_f8_e4m3, .tensor_scale = i == 1}, g);
+    for (int i = -1; i < COUNT(tensor_scales); i++) {
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_NV,
+                                  .code = sinter_f4_e2m1,
+                                  .scale = sinter_f8_e4m3,
+                                  .tensor_scale = i < 0 ? NULL : &tensor_scales[i]},
+                g);
     }
 }
 

@@ -53,7 +53,8 @@ static double noise(void)
     return (double)(int64_t)(bits() % 0x2000001) * 0x1p-24 - 1;
 }
 
-enum { RANDOM, WIDE, SUBNORMAL, HUGE_ONES, ZEROS, OUTLIER, POWER, BELOW_POWER, TIES, POSITIVE, WITH_NAN, WITH_INF, N_CLASSES };
+/* TINY: so small that f32 has the scale as 0. */
+enum { RANDOM, WIDE, SUBNORMAL, TINY, HUGE_ONES, ZEROS, OUTLIER, POWER, BELOW_POWER, TIES, POSITIVE, WITH_NAN, WITH_INF, N_CLASSES };
 
 /* Element i of a group of n. top: the largest number of the input's type. */
 static double value(int class, uint64_t seed, int64_t i, int64_t n, double top)
@@ -66,6 +67,8 @@ static double value(int class, uint64_t seed, int64_t i, int64_t n, double top)
         return ldexp(noise(), (int)(bits() % 30) - 20);
     case SUBNORMAL:
         return top > 1e6 ? ldexp(noise(), -126 - (int)(bits() % 20)) : ldexp(noise(), -14 - (int)(bits() % 8));
+    case TINY:
+        return ldexp((double)((int64_t)(bits() % 127) - 63), -149);
     case HUGE_ONES:
         return noise() * top;
     case ZEROS:
@@ -95,7 +98,7 @@ static int class_of(int64_t g, const int64_t dims[2], const int64_t group[2])
     const int class = (int)(g % N_CLASSES);
     const bool long_run = group[0] == 1 && dims[0] * dims[1] > 6000, plain = g * group[1] / (group[1] > 1024 ? group[1] : 1024) % 4 != 3;
 
-    return long_run && plain && (class == SUBNORMAL || class == HUGE_ONES || class >= WITH_NAN) ? RANDOM : class;
+    return long_run && plain && (class == SUBNORMAL || class == TINY || class == HUGE_ONES || class >= WITH_NAN) ? RANDOM : class;
 }
 
 static void fill(sinter_data_type_t type, void *data, const int64_t dims[2], const int64_t group[2])

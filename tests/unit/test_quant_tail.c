@@ -110,8 +110,17 @@ static lt_t make(mini_t *m, const tail_case_t *c)
     }
 }
 
+/* Signed integers of the mx kinds get numbers of which the largest, 127.5 times their scale, would round to 128. */
+static lt_t bounded(mini_t *m, const tail_case_t *c, lt_t x)
+{
+    const bool mx = strncmp(c->kind, "dynamic_mx", strlen("dynamic_mx")) == 0;
+    const attr_t ends[] = {F32S(min, -1.9921875f), F32S(max, 1.9921875f)};
+    return mx && c->code == sinter_s8 ? mini_op(m, sinter_op_clamp, c->named, &x, 1, ends, 2) : x;
+}
+
 static void quantise(mini_t *m, const tail_case_t *c, lt_t x)
 {
+    x = bounded(m, c, x);
     const lt_t outs[3] = {mini_tensor(m, c->code, "*"), mini_tensor(m, c->scale, "*"), mini_tensor(m, c->zp, "*")};
     const bool zp = c->zp != sinter_data_type_undef;
     int64_t shape[SINTER_MAX_NDIMS];
@@ -136,13 +145,13 @@ static double uniform(void)
     return (double)(state >> 11) * 0x1p-52 - 1;
 }
 
-/* Some rows are larger than others by powers of two, so that scales differ. A scalar is the scale of the tensor. */
+/* Some rows are larger than others by powers of two, so that scales differ. A scalar is the scale of the tensor, a special one is 0. */
 static void fill(plan_buffers_t *b, int i, bool special)
 {
     const lt_t *lt = &b->lt[i];
     const int64_t n = lt_elems(lt), cols = lt->ndims > 0 ? lt->dims[lt->ndims - 1] : 1;
     for (int64_t e = 0; e < n; e++) {
-        const double v = lt->ndims == 0 ? 0.375 : uniform() * ldexp(1, (int)(e / (cols > 0 ? cols : 1) % 5) - 2);
+        const double v = lt->ndims == 0 ? (special ? 0 : 0.375) : uniform() * ldexp(1, (int)(e / (cols > 0 ? cols : 1) % 5) - 2);
         orc_encode(lt->data_type, b->data[i] + PLAN_GUARD, e, v);
     }
     if (special && i == 0 && n > 2) {
@@ -343,6 +352,7 @@ static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, i
 
 #define MX "dynamic_mx", sinter_f8_e4m3, sinter_e8m0, 0, false
 #define MX4 "dynamic_mx", sinter_f4_e2m1, sinter_e8m0, 0, false
+#define MX8 "dynamic_mx", sinter_s8, sinter_e8m0, 0, false
 #define RCEIL "dynamic_mx_rceil", sinter_f8_e5m2, sinter_e8m0, 0, false
 #define SYM "dynamic_symmetric", sinter_s8, sinter_f32, 0, false
 #define SYM6 "dynamic_symmetric", sinter_f6_e2m3, sinter_bf16, 0, false
@@ -416,6 +426,14 @@ static const tail_case_t cases[] = {
     {MERGED, "2x7x144", 0, NV, {1, 16}, BF16, "attention", NULL},
     {MERGED, "2x7x96", 0, SYM, {1, 96}, NAMED, "attention dynquant", "groups lie across other dims than the last two"},
     {MERGED, "2x7x96", 0, MX, {1, 12}, NAMED, "attention dynquant", "its data is a view"},
+    /* as MX: integers whose least code is not their type's */
+    {MATMUL, "9x320", 0, MX8, {1, 32}, STRICT, "matmul", NULL},
+    {PLAIN, "64x96", 0, MX8, {4, 8}, STRICT, "matmul", NULL},
+    {PLAIN, "48x640", 0, MX8, {48, 1}, STRICT, "matmul dynquant", "groups of so many rows do not divide a block of rows"},
+    {CHAIN, "9x320", 0, MX8, {1, 32}, STRICT, "chain", NULL},
+    {CHAIN, "70x45", 0, MX8, {1, 9}, STRICT, "chain", NULL},
+    {ATTENTION, "2x3x70x64", 0, MX8, {1, 32}, STRICT, "attention", NULL},
+    {GQA, "1x4x1x64", 0, MX8, {1, 16}, STRICT, "attention", NULL},
     /* two products, the second with the gate's result beside it */
     {MLP, "7x96", 0, MX, {1, 32}, NAMED, "matmul matmul", NULL},
     {MLP, "130x64", 0, SYM, {1, 64}, BF16, "matmul matmul", NULL},

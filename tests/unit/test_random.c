@@ -18,6 +18,10 @@ static const struct {
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 
+/* Cases that have failed before, each run first: a zero of either sign behind which there is a pole, and queries near the ends of f32 times
+ * codes that small scales follow. */
+static const uint64_t known[] = {0xc938c9a131dbdf70, 0x8ebd6799b8ba3667};
+
 static long number(const char *name, long missing)
 {
     const char *text = getenv(name);
@@ -78,8 +82,12 @@ int main(int argc, char **argv)
     const char *only = getenv("SINTER_RANDOM_ONLY");
     const int verbose = number("SINTER_RANDOM_VERBOSE", 0) != 0;
     const long cases = only ? 1 : number("SINTER_RANDOM_CASES", 400), most = number("SINTER_RANDOM_FAILURES", 10);
+    const bool all = only == NULL && cases > 0 && getenv("SINTER_RANDOM_GENERATOR") == NULL;
     fz_t seeds = {.state = (uint64_t)number("SINTER_RANDOM_SEED", 1)};
 
+    for (size_t i = 0; all && i < sizeof known / sizeof *known; i++) {
+        run_case(known[i], verbose);
+    }
     for (long i = 0; i < cases && check_failed < most; i++) {
         uint64_t seed = fz_random(&seeds);
 

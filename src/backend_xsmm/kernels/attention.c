@@ -531,6 +531,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     if (c->decode) {
         st->k_why = decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side);
         st->v_why = decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
+        st->v_side.any_weight = p->prob != NULL;
     }
     if (p->sink >= 0) {
         SG_TRY(bind_sink(&frame->v[p->sink], st));

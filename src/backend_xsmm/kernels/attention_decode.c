@@ -197,6 +197,7 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
     out->run = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
     out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
+    out->tame = carve(scratch, &at, 1, sizeof(bool));
     out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
     out->weights = codes ? carve(scratch, &at, 1, sizeof(codes_weights_t)) : NULL;
     return at;
@@ -211,6 +212,12 @@ static tile_src_t coefs_of(const tile_src_t *s, bool zps, const grouping_t *g)
     m.rs = g->token_stride;
     m.cs = g->head_stride;
     return m;
+}
+
+/* True if scales are folded into the query, or into a result in the order of the head. */
+static bool is_folded(const decode_side_t *side)
+{
+    return !side->codes && side->quantised && !side->by_lane;
 }
 
 /* One row of coefficients for each token: [nt][groups]. */
@@ -261,6 +268,38 @@ static int stretch(const grouping_t *scale, int64_t t, int n)
     return left < n ? (int)left : n;
 }
 
+/* ---- what stays in the range of floats ------------------------------------------------------------------------------------------ */
+
+/* The bits of the largest |x|; infinities and NaNs are above all numbers. */
+static int32_t largest(const float *x, int64_t n)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, &x[i], sizeof(bits));
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* True if weights that are no probabilities stay numbers when they are multiplied with codes, or with n scales before that. */
+static bool weights_are_tame(int rows, const float *p, int64_t ldp, int nt, const float *scale, int n)
+{
+    int32_t most = 0;
+    float p_most, scale_most = 1;
+    for (int r = 0; r < rows; r++) {
+        const int32_t of_row = largest(p + r * ldp, nt);
+        most = of_row > most ? of_row : most;
+    }
+    memcpy(&p_most, &most, sizeof(p_most));
+    if (n > 0) {
+        most = largest(scale, n);
+        memcpy(&scale_most, &most, sizeof(scale_most));
+    }
+    return p_most < 0x1p100f && scale_most < 0x1p100f && p_most * scale_most < 0x1p100f;
+}
+
 /* ---- the query ---------------------------------------------------------------------------------------------------------------- */
 
 /* Query r of all, from src in the order of the head, to its places among its batch. */
@@ -298,7 +337,9 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
         }
         return;
     }
+    *b->tame = true;
     for (int r = 0; r < rows; r++) {
+        *b->tame = is_tame(largest(q + r * ld, k->head)) && *b->tame;
         place_query(k, b, rows, r, q + r * ld);
     }
 }
@@ -366,8 +407,8 @@ static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side
                           .offset = side->codes->offset};
 }
 
-/* Scores of a stretch of tokens with the same scales, which go into the query. */
-static void folded_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const grouping_t *scale,
+/* Scores of a stretch of tokens with the same scales, which go into the query. False, and nothing done: the query then is not tame. */
+static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const grouping_t *scale,
                           const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t, int nt, float *s, int64_t lds)
 {
     const decode_rows_t at = rows_at(side, k, false, t, nt);
@@ -377,12 +418,16 @@ static void folded_scores(const tile_table_t *tile, const decode_side_t *side, c
         for (int e = 0; e < side->head; e++) {
             b->folded[e] = q[r * ldq + e] * b->coef[e];
         }
+        if (!is_tame(largest(b->folded, side->head))) {
+            return false;
+        }
         place_query(side, b, rows, r, b->folded);
     }
     side->ops->qk(&at, rows, b->q, out, DECODE_TOKENS);
     for (int r = 0; r < rows; r++) {
         memcpy(s + r * lds, out + r * DECODE_TOKENS, (size_t)nt * sizeof(float));
     }
+    return true;
 }
 
 /* Values first, then products. */
@@ -401,14 +446,16 @@ void decode_scores(const tile_table_t *tile, const decode_side_t *side, const ti
 {
     const grouping_t scale = scales_of(k, false, side->head), zp = zps_of(k, false, side->head);
     decode_rows_t at = rows_at(side, k, false, t0, nt);
-    if (side->codes && !b->codes->usable) {
+    if (side->codes ? !b->codes->usable : side->by_lane && !*b->tame) {
         slow_scores(tile, side, k, b, rows, q, ldq, t0, nt, s, lds);
         return;
     }
-    if (!side->codes && side->quantised && !side->by_lane) {
+    if (is_folded(side)) {
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&scale, t0 + done, nt - done);
-            folded_scores(tile, side, k, &scale, b, rows, q, ldq, t0 + done, n, s + done, lds);
+            if (!folded_scores(tile, side, k, &scale, b, rows, q, ldq, t0 + done, n, s + done, lds)) {
+                slow_scores(tile, side, k, b, rows, q, ldq, t0 + done, n, s + done, lds);
+            }
         }
         return;
     }
@@ -443,7 +490,7 @@ static void folded_values(const tile_table_t *tile, const decode_side_t *side, c
     }
 }
 
-/* Values first, then weights: for scales that p must not be multiplied with. */
+/* Values first, then weights: for scales that p must not be multiplied with, weights that codes must not be. */
 static void slow_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
                         const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
 {
@@ -454,7 +501,7 @@ static void slow_values(const tile_table_t *tile, const decode_side_t *side, con
     }
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < side->padded; i++) {
-            const int e = side->order[i];
+            const int e = is_folded(side) ? i : side->order[i];
             acc[r * ldacc + i] += e < 0 || e >= side->head ? 0 : b->folded[r * DECODE_HEAD + e];
         }
     }
@@ -484,7 +531,11 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
 {
     const grouping_t scale = scales_of(v, true, side->head), zp = zps_of(v, true, side->head);
     decode_rows_t at = rows_at(side, v, true, t0, nt);
-    if (!side->codes && side->quantised && !side->by_lane) {
+    if (is_folded(side)) {
+        if (side->any_weight && !weights_are_tame(rows, p, ldp, nt, NULL, 0)) {
+            slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
+            return;
+        }
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&scale, t0 + done, nt - done);
             folded_values(tile, side, v, &scale, b, rows, p + done, ldp, t0 + done, n, acc, ldacc);
@@ -497,7 +548,9 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
     } else if (side->by_lane) {
         add_lanes(tile, side, v, &scale, &zp, b, t0, nt, &at);
     }
-    if ((side->codes || side->by_lane) && side->any_tiny && side->any_tiny(b->scale, nt * side->groups)) {
+    const int n_scales = side->codes || side->by_lane ? nt * side->groups : 0;
+    const bool tiny = n_scales > 0 && side->any_tiny && side->any_tiny(b->scale, n_scales);
+    if (tiny || (side->by_lane && side->any_weight && !weights_are_tame(rows, p, ldp, nt, b->scale, n_scales))) {
         slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
         return;
     }
@@ -513,7 +566,7 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
 
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc)
 {
-    if (!v->codes && v->quantised && !v->by_lane) {
+    if (is_folded(v)) {
         return;
     }
     for (int r = 0; r < rows; r++) {

@@ -8,8 +8,9 @@
  *   asymmetric  S = (hi - lo) / (qmax - qmin), zp = sat(round(qmin - lo / S))    q = sat(round(x / S) + zp)
  *   nv          S = e4m3(clamp(amax / 6 / t, 2^-9, 448))                         q = elem(x / (S t))
  *
- * Elements saturate. S saturates at the largest number of its type and is 1 where that would store 0. A NaN or an infinity in the group
- * makes S NaN, the elements 0 and the zero point that of an all-zero group. */
+ * Elements saturate, those of mx and mx_rceil to the largest number with either sign (s8: -127). S saturates at the largest number of its
+ * type and is 1 where that would store 0, which e8m0 never does. A NaN or an infinity in the group makes S NaN, the elements 0 and the zero
+ * point that of an all-zero group. */
 #include "dynquant.h"
 
 #include <math.h>
@@ -178,6 +179,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     if (p->tensor_scale >= 0) {
         const bound_t *t = &frame->v[p->tensor_scale];
         dtype_bulk(t->dtype, isa)->load(t->data, 0, 1, &st->formula.tensor_scale);
+        st->formula.tensor_scale = quant_tensor_scale(st->formula.tensor_scale);
     }
     st->why = refuse_chunks(st);
     st->by_chunks = st->why == NULL;

@@ -2,10 +2,17 @@
 #ifndef SINTER_SRC_KERNELS_FEW_ROWS_H
 #define SINTER_SRC_KERNELS_FEW_ROWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Bits of 2^-100 and of 2^100: between them, products with codes and their sums stay floats, whatever they are scaled with later. */
 enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
+
+/* Of the bits of the largest magnitude in a row, whose other elements may be anything below it. */
+static inline bool is_tame(int32_t most)
+{
+    return most == 0 || (most > TAME_LEAST && most < TAME_BEYOND);
+}
 
 enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
 
