@@ -274,7 +274,7 @@ int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
 
 /* ---- registers -------------------------------------------------------------------------------------------------------------------- */
 
-/* How many of a, b, c an instruction reads; of an op as many as its card says that it has inputs. */
+/* How many of a, b, c an instruction reads: an op as many as its card gives it inputs. */
 static int n_sources(const chain_instr_t *in)
 {
     if (in->op < CHAIN_LOAD) {

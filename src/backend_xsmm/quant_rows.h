@@ -34,16 +34,16 @@ typedef struct quant_rows {
     void (*merge)(int32_t *a, const int32_t *b, int n);
     /* a[i] = max(a[2 i], a[2 i + 1]) for i < n. */
     void (*halve)(int32_t *a, int n);
-    /* Scales as the formula has them, before they are stored: 1 for zeros, 0 where f32 underflows. Extremes beyond all numbers are marked and
-     * become 0. */
+    /* Scales as the formula has them, before they are stored: 1 for zeros, 0 where f32 underflows.
+     * Extremes beyond all numbers are marked and become 0. */
     void (*scales)(const quant_formula_t *f, int n, int32_t *top, int32_t *bottom, float *scale, int32_t *special);
     /* Of scales as stored, 0 becoming 1: what elements are divided by or, for the kinds of powers of two, multiplied with. Marks scales that
      * are NaN by themselves; returns whether any is marked. */
     int (*factors)(const quant_formula_t *f, int n, float *scale, float *by, int32_t *special);
     /* zp = round(min + bottom / scale), not saturated. */
     void (*zero_points)(const quant_formula_t *f, int n, const int32_t *bottom, const float *scale, float *zp);
-    /* q = x / by, or x * by for the kinds of powers of two, at least -elem_max where elem_min lies below; zp not NULL: q = round(q) + zp.
-     * One factor and zero point for each group. */
+    /* q = x / by, or x * by for the kinds of powers of two, then at least -elem_max where elem_min
+     * is less; zp not NULL: q = round(q) + zp. One factor and zero point for each group. */
     void (*quantise)(const quant_formula_t *f, const float *x, int size, int n_groups, const float *by, const float *zp, float *q);
     /* n elements by given scales: to = (x - zp) * scale; to = round(x / scale) + zp, without zp (NULL) x / scale. to may be x. */
     void (*dequant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp, float *to);
@@ -54,8 +54,8 @@ typedef struct quant_rows {
     void (*stream_end)(void);
 } quant_rows_t;
 
-/* A scale of the tensor as the formula of dynamic_nv takes it: no number is 0 times another one, so that 0 makes
- * scales NaN and codes 0, as NaN does. */
+/* A scale of the tensor as the formula of dynamic_nv takes it: 0, like NaN, makes scales NaN and
+ * codes 0. */
 static inline float quant_tensor_scale(float x)
 {
     return x == 0 ? NAN : x;

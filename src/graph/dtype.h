@@ -83,8 +83,9 @@ typedef struct dtype_bulk {
     void (*load)(const void *base, int64_t first, int64_t n, float *dst);
     void (*store)(void *base, int64_t first, int64_t n, const float *src);
     void (*store_sat)(void *base, int64_t first, int64_t n, const float *src);
-    /* Scales and does what store_sat does, where all that comes of it is finite and `first` begins a byte; what is multiplied saturates to
-     * the largest number with either sign, also where the type has one more below. May be NULL. */
+    /* Scales and does what store_sat does, where all results are finite and `first` begins a byte.
+     * Multiplied elements saturate to the largest number with either sign, even where the type has
+     * one more number below. May be NULL. */
     void (*store_scaled)(void *base, int64_t first, const void *src, const dtype_scaled_t *how);
     /* load, then (x - zp) * scale as floats have it, in one pass. May be NULL. */
     void (*load_scaled)(const void *base, int64_t first, int64_t n, const dtype_groups_t *groups, float *dst);

@@ -76,8 +76,12 @@ static quantum_t power_of_two(const group_stats_t *g, const params_t *p, double 
 static quantum_t derive_mx(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, mx_scale); }
 static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, rceil_scale); }
 
-/* True for the scale of zeros, too, which is 0 before anything is rounded. A scale is computed in f32. */
-static bool stores_zero(const params_t *p, double s) { return s == 0 || orc_round(p->scale_type, (double)(float)s) == 0; }
+/* True for the scale of zeros too, which is 0 before anything is rounded. A scale is computed in
+ * f32. */
+static bool stores_zero(const params_t *p, double s)
+{
+    return s == 0 || orc_round(p->scale_type, (double)(float)s) == 0;
+}
 
 static double stored_scale(const params_t *p, double s)
 {
@@ -406,7 +410,7 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     p.lowest = orc_round(p.type, -0x1p62);
     p.least = kind->derive == derive_mx || kind->derive == derive_mx_rceil ? -p.max : p.lowest;
     if (kind->derive == derive_nv && c->n_in > 1)
-        p.tensor_scale = c->in[1]->v[0] == 0 ? NAN : c->in[1]->v[0]; /* nothing is 0 times a scale */
+        p.tensor_scale = c->in[1]->v[0] == 0 ? NAN : c->in[1]->v[0];
     run_groups(c, kind, &g, &p);
     return 0;
 }

@@ -265,9 +265,14 @@ static void make_prob(world_t *w)
     w->prob_code[0] = (chain_instr_t){.op = sinter_op_square, .dst = 0, .a = 0};
     w->prob_code[1] = (chain_instr_t){.op = CHAIN_CONST, .dst = 1, .p = {0.5f}, .pd = {0.5}};
     w->prob_code[2] = (chain_instr_t){.op = sinter_op_add, .dst = 0, .a = 0, .b = 1};
-    w->prob_code[3] = (chain_instr_t){.op = CHAIN_CONST, .dst = 1, .p = {(float)gain}, .pd = {gain}};
+    w->prob_code[3] =
+        (chain_instr_t){.op = CHAIN_CONST, .dst = 1, .p = {(float)gain}, .pd = {gain}};
     w->prob_code[4] = (chain_instr_t){.op = sinter_op_multiply, .dst = 0, .a = 0, .b = 1};
-    w->prob = (chain_t){.ndims = w->p->nb + 2, .dims_value = SCORES, .n_regs = 2, .n_instrs = 5, .instrs = w->prob_code};
+    w->prob = (chain_t){.ndims = w->p->nb + 2,
+                        .dims_value = SCORES,
+                        .n_regs = 2,
+                        .n_instrs = 5,
+                        .instrs = w->prob_code};
 }
 
 static void make_post(world_t *w)
@@ -1147,16 +1152,24 @@ static void clear_value(world_t *w, int value)
     }
 }
 
-/* Which operand is near the ends of the range of floats, and what is at the other end, so that op-by-op arithmetic stays inside. */
-typedef enum range { QUERY_BY_SCALES, QUERY_BY_ZEROS, WEIGHTS_BY_SCALES, WEIGHTS_BY_ZEROS, RANGES } range_t;
+/* Which operand is near the ends of the range of floats, and what keeps op-by-op results inside. */
+typedef enum range {
+    QUERY_BY_SCALES,
+    QUERY_BY_ZEROS,
+    WEIGHTS_BY_SCALES,
+    WEIGHTS_BY_ZEROS,
+    RANGES
+} range_t;
 
-/* Products of activations with codes, and of activations with scales, that leave the range of floats where those of activations with scaled
- * codes do not. */
+/* Products of activations with codes, or with scales, that leave the range of floats where products
+ * of activations with scaled codes do not. */
 static void test_range(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
-    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8, sinter_f8_e5m2, sinter_f8_e4m3, sinter_f4_e2m1};
+    static const sinter_data_type_t types[] = {sinter_s4,      sinter_u4,      sinter_s8,
+                                               sinter_f8_e5m2, sinter_f8_e4m3, sinter_f4_e2m1};
     static const int tokens[] = {0, 8, 64, -1};
-    static const char *const names[RANGES] = {"query, tiny scales", "query, zero codes", "weights, tiny scales", "weights, zero codes"};
+    static const char *const names[RANGES] = {"query, tiny scales", "query, zero codes",
+                                              "weights, tiny scales", "weights, zero codes"};
     enum { CASES = RANGES * 4 * 6 * 2 };
     int taken = 0;
     for (int i = 0; i < CASES; i++) {
@@ -1191,7 +1204,8 @@ static void test_range(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
             clear_value(&w, range == QUERY_BY_ZEROS ? K : V);
         }
         const sinter_status_t status = execute(&w, k, isa, what);
-        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what, "differs from op-by-op arithmetic");
+        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what,
+              "differs from op-by-op arithmetic");
         taken += status == sinter_success;
         destroy(&w);
     }

@@ -448,7 +448,7 @@ static void plain_store(void)
     rig_free(&r);
 }
 
-/* ---- every op of several inputs ------------------------------------------------------------------------------------------------------ */
+/* ---- every op of several inputs -------------------------------------------------------------- */
 
 /* Exact on small whole numbers, of which b is not 0. */
 static double of_inputs(sinter_op_kind_t kind, double a, double b, double c, bool *known)
@@ -482,14 +482,16 @@ static double of_inputs(sinter_op_kind_t kind, double a, double b, double c, boo
     }
 }
 
-/* op(x, y, z) of values that each take a register, with others between that would take the register of one that was given back too soon. */
+/* op(x, y, z) of values that each take a register, with other results between that would take the
+ * register of an operand that was given back too soon. */
 static void several_inputs(sinter_op_kind_t kind, int n_in)
 {
     enum { N = 40 };
     rig_t r;
     chain_builder_t b;
     const int64_t dims[] = {N};
-    const node_t node = {.kind = kind, .n_in = n_in}, square = {.kind = sinter_op_square, .n_in = 1};
+    const node_t node = {.kind = kind, .n_in = n_in},
+                 square = {.kind = sinter_op_square, .n_in = 1};
     int in[3], regs[3], squares[3];
     bool known = true;
     rig_init(&r, cap);
@@ -500,7 +502,8 @@ static void several_inputs(sinter_op_kind_t kind, int n_in)
             rig_set(&r, in[i], &k, i == 0 ? (double)(rig_pick(9) - 4) : choices[rig_pick(6)]);
         }
     }
-    const int out = rig_value(&r, sinter_f32, 1, dims, NULL), other = rig_value(&r, sinter_f32, 1, dims, NULL);
+    const int out = rig_value(&r, sinter_f32, 1, dims, NULL),
+              other = rig_value(&r, sinter_f32, 1, dims, NULL);
     chain_begin(&b, &r.plan.arena, 1, out, false);
     for (int i = 0; i < n_in; i++) {
         regs[i] = chain_load(&b, in[i], 1);
@@ -510,17 +513,20 @@ static void several_inputs(sinter_op_kind_t kind, int n_in)
     }
     step_t step = {.kind = STEP_CHAIN};
     const int y = chain_op(&b, &node, regs, n_in);
-    rig_check(chain_store(&b, y, out, NULL) == sinter_success && chain_store(&b, squares[n_in - 1], other, NULL) == sinter_success &&
+    rig_check(chain_store(&b, y, out, NULL) == sinter_success &&
+                  chain_store(&b, squares[n_in - 1], other, NULL) == sinter_success &&
                   chain_finish(&b, -1, false, &step.post) == sinter_success,
               sinter_op_kind_name(kind), sinter_last_error_message());
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
         int wrong = 0;
-        rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, sinter_op_kind_name(kind), kernels[k]->name);
+        rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, sinter_op_kind_name(kind),
+                  kernels[k]->name);
         for (int64_t i = 0; i < N; i++) {
             const double third = n_in > 2 ? rig_get(&r, in[2], &i) : 0;
-            wrong += rig_get(&r, out, &i) != of_inputs(kind, rig_get(&r, in[0], &i), rig_get(&r, in[1], &i), third, &known);
+            wrong += rig_get(&r, out, &i) !=
+                     of_inputs(kind, rig_get(&r, in[0], &i), rig_get(&r, in[1], &i), third, &known);
         }
         rig_check(known, sinter_op_kind_name(kind), "no reference for this op: of_inputs lacks it");
         rig_check(wrong == 0, sinter_op_kind_name(kind), kernels[k]->name);
@@ -535,7 +541,8 @@ static void ops_of_several_inputs(void)
     for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
         const op_card_t *card = op_card((sinter_op_kind_t)kind);
         if (card != NULL && (card->flags & OP_ELTWISE) != 0 && card->max_in > 1) {
-            rig_check(card->min_in == card->max_in && card->max_in <= 3, sinter_op_kind_name((sinter_op_kind_t)kind), "number of inputs");
+            rig_check(card->min_in == card->max_in && card->max_in <= 3,
+                      sinter_op_kind_name((sinter_op_kind_t)kind), "number of inputs");
             several_inputs((sinter_op_kind_t)kind, card->max_in);
             n++;
         }

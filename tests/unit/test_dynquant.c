@@ -17,7 +17,7 @@ typedef struct geometry {
 typedef struct dynquant_case {
     quant_kind_t kind;
     sinter_data_type_t in, code, scale, zp; /* zp undef: none */
-    const float *tensor_scale; /* NULL: none */
+    const float *tensor_scale;              /* NULL: none */
     geometry_t g;
     int data;
     bool loose; /* strides */

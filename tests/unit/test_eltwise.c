@@ -1,6 +1,7 @@
-/* Elementwise functions at every ISA level of this machine and in double: against results of 1000-bit arithmetic by the published
- * definitions (eltwise_vectors.h), and, over bit patterns spread over all of f32, against references in double that those results prove
- * first. */
+/* Elementwise functions at every ISA level of this machine and in double: against results of
+ * 1000-bit arithmetic by the published definitions (eltwise_vectors.h), and, over bit patterns
+ * spread over all of f32, against references in double, which are themselves compared with those
+ * results. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static void check(bool ok, const char *isa, const char *what, double x, double g
 
 /* ---- references ---------------------------------------------------------------------------------------------------------------- */
 
-/* Each in another form than the library's where there is one; test_references shows that they are right. */
+/* test_references compares them with results from outside. */
 
 typedef double ref_t(double x, const double *p);
 #define REF(name, expr)                                                                                                                    \
@@ -125,7 +126,7 @@ static const float special[] = {
     -13.5f,      -14.2f};
 enum { N_SPECIAL = sizeof special / sizeof special[0], BLOCK = 251 };
 
-/* ---- results from outside ------------------------------------------------------------------------------------------------------- */
+/* ---- results from outside -------------------------------------------------------------------- */
 
 static const eltwise_vectors_of_t *vectors_of(const unary_case_t *c)
 {
@@ -138,10 +139,11 @@ static const eltwise_vectors_of_t *vectors_of(const unary_case_t *c)
     return NULL;
 }
 
-/* In double: to within some hundred units in the last place, which an exponent of that size costs. */
+/* In double: some hundred units in the last place are what a large exponent costs. */
 static int near_double(double got, double want)
 {
-    return isnan(want) ? isnan(got) : got == want || fabs(got - want) <= 1e-13 * fabs(want) + 1e-300;
+    return isnan(want) ? isnan(got)
+                       : got == want || fabs(got - want) <= 1e-13 * fabs(want) + 1e-300;
 }
 
 /* The references, and the library's functions in double. */
@@ -154,7 +156,8 @@ static void test_references(void)
         for (int i = 0; v != NULL && i < v->n; i++) {
             const eltwise_vector_t *e = &eltwise_vectors[v->first + i];
             double got = e->x;
-            check(near_double(cases[k].ref(e->x, p), e->y), "reference", cases[k].name, e->x, cases[k].ref(e->x, p), e->y);
+            check(near_double(cases[k].ref(e->x, p), e->y), "reference", cases[k].name, e->x,
+                  cases[k].ref(e->x, p), e->y);
             eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
             check(near_double(got, e->y), "f64", cases[k].name, e->x, got, e->y);
         }
@@ -171,19 +174,24 @@ static void test_vectors(const char *isa, const eltwise_table_t *t)
             const double extra = cases[k].extra ? cases[k].extra(e->x, p) : 0;
             float got;
             t->op[cases[k].kind](&got, &e->x, NULL, NULL, 1, cases[k].p);
-            check(close_to(e->x, got, e->y, cases[k].units + (isfinite(extra) ? extra : 0)), isa, cases[k].name, e->x, got, e->y);
+            check(close_to(e->x, got, e->y, cases[k].units + (isfinite(extra) ? extra : 0)), isa,
+                  cases[k].name, e->x, got, e->y);
         }
     }
 }
 
-/* What the schema calls elementwise has a function in every table, unless it moves, converts or indexes; nothing else has one. */
+/* What the schema calls elementwise has a function in every table, unless it converts or indexes;
+ * nothing else has one. */
 static void test_tables(const char *isa, const eltwise_table_t *t)
 {
     for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
         const op_card_t *card = op_card((sinter_op_kind_t)kind);
-        const int computes = card != NULL && (card->flags & OP_ELTWISE) != 0 && kind != sinter_op_type_cast && kind != sinter_op_gen_index;
-        check((t->op[kind] != NULL) == computes, isa, sinter_op_kind_name((sinter_op_kind_t)kind), kind, t->op[kind] != NULL, computes);
-        check((eltwise_f64[kind] != NULL) == computes, "f64", sinter_op_kind_name((sinter_op_kind_t)kind), kind, eltwise_f64[kind] != NULL,
+        const int computes = card != NULL && (card->flags & OP_ELTWISE) != 0 &&
+                             kind != sinter_op_type_cast && kind != sinter_op_gen_index;
+        check((t->op[kind] != NULL) == computes, isa, sinter_op_kind_name((sinter_op_kind_t)kind),
+              kind, t->op[kind] != NULL, computes);
+        check((eltwise_f64[kind] != NULL) == computes, "f64",
+              sinter_op_kind_name((sinter_op_kind_t)kind), kind, eltwise_f64[kind] != NULL,
               computes);
     }
 }
@@ -246,7 +254,7 @@ static double binary_ref(sinter_op_kind_t kind, double a, double b)
         return a / b;
     case sinter_op_squared_difference:
         return pow(a - b, 2);
-    case sinter_op_prelu: /* max(0, a) + b min(0, a), where 0 times a slope that is no number has no place */
+    case sinter_op_prelu: /* the slope counts for negative numbers only */
         return a < 0 ? a * b : a;
     case sinter_op_greater_equal:
         return a >= b;
@@ -274,9 +282,10 @@ static void test_binary(const char *isa, const eltwise_table_t *t)
         t->op[kinds[k]](got, a, got, NULL, n, NULL);
         for (int i = 0; i < n; i++) {
             const double want = binary_ref(kinds[k], a[i], b[i]);
-            /* A difference that is rounded before it is squared is off by two units, its square by one more. */
+            /* Rounding the difference costs two units of its square, rounding the square one. */
             const double units = kinds[k] == sinter_op_squared_difference ? 3.01 : 0;
-            check(close_to(a[i], got[i], want, units), isa, sinter_op_kind_name(kinds[k]), a[i], got[i], want);
+            check(close_to(a[i], got[i], want, units), isa, sinter_op_kind_name(kinds[k]), a[i],
+                  got[i], want);
         }
     }
     memcpy(got, cond, sizeof got);

@@ -151,8 +151,8 @@ static const char *selected(problem_t *p, textbuf_t *why)
     return best != NULL ? best->name : "none";
 }
 
-/* What the fpmath modes, the CPU and the JIT allow, from their documents: bf16 products need the instruction of AVX512_BF16 (CPUID leaf 7,
- * subleaf 1, EAX bit 5), which libxsmm makes code for unless its environment variable names an older target. */
+/* From the manuals: bf16 products need AVX512_BF16 (CPUID leaf 7, subleaf 1, EAX bit 5), for which
+ * libxsmm makes code unless its environment variable names an older target. */
 static bool has_bf16_products(void)
 {
     const char *target = getenv("LIBXSMM_TARGET");
@@ -161,7 +161,8 @@ static bool has_bf16_products(void)
     unsigned ebx = 0, ecx = 0, edx = 0;
     eax = __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) ? eax : 0;
 #endif
-    return (eax >> 5 & 1) != 0 && (target == NULL || strcmp(target, "cpx") == 0 || strcmp(target, "spr") == 0);
+    return (eax >> 5 & 1) != 0 &&
+           (target == NULL || strcmp(target, "cpx") == 0 || strcmp(target, "spr") == 0);
 }
 
 static const char *const isa_suffix[] = {"", "generic", "avx2", "avx512", "avx512"};
@@ -181,7 +182,8 @@ static void test_float_steps(sinter_cpu_isa_t machine)
                 make(&p, (step_kind_t)kind, sinter_f32, modes[m], 8, isa);
                 const bool products = kind == STEP_MATMUL || kind == STEP_ATTENTION;
                 const bool allowed = modes[m] == sinter_fpmath_mode_bf16 || modes[m] == sinter_fpmath_mode_any;
-                const bool bf16 = products && allowed && isa == sinter_isa_avx512_vnni && has_bf16_products();
+                const bool bf16 =
+                    products && allowed && isa == sinter_isa_avx512_vnni && has_bf16_products();
                 snprintf(want, sizeof(want), "%s_%s_%s", stems[kind], bf16 ? "bf16" : "f32", isa_suffix[isa]);
                 const char *got = selected(&p, &why);
                 CHECK(strcmp(got, want) == 0, "%s under %s: got %s", want, sinter_cpu_isa_name(isa), got);

@@ -54,7 +54,22 @@ static double noise(void)
 }
 
 /* TINY: so small that f32 has the scale as 0. */
-enum { RANDOM, WIDE, SUBNORMAL, TINY, HUGE_ONES, ZEROS, OUTLIER, POWER, BELOW_POWER, TIES, POSITIVE, WITH_NAN, WITH_INF, N_CLASSES };
+enum {
+    RANDOM,
+    WIDE,
+    SUBNORMAL,
+    TINY,
+    HUGE_ONES,
+    ZEROS,
+    OUTLIER,
+    POWER,
+    BELOW_POWER,
+    TIES,
+    POSITIVE,
+    WITH_NAN,
+    WITH_INF,
+    N_CLASSES
+};
 
 /* Element i of a group of n. top: the largest number of the input's type. */
 static double value(int class, uint64_t seed, int64_t i, int64_t n, double top)
@@ -98,7 +113,10 @@ static int class_of(int64_t g, const int64_t dims[2], const int64_t group[2])
     const int class = (int)(g % N_CLASSES);
     const bool long_run = group[0] == 1 && dims[0] * dims[1] > 6000, plain = g * group[1] / (group[1] > 1024 ? group[1] : 1024) % 4 != 3;
 
-    return long_run && plain && (class == SUBNORMAL || class == TINY || class == HUGE_ONES || class >= WITH_NAN) ? RANDOM : class;
+    return long_run && plain &&
+                   (class == SUBNORMAL || class == TINY || class == HUGE_ONES || class >= WITH_NAN)
+               ? RANDOM
+               : class;
 }
 
 static void fill(sinter_data_type_t type, void *data, const int64_t dims[2], const int64_t group[2])

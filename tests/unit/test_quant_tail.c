@@ -110,7 +110,8 @@ static lt_t make(mini_t *m, const tail_case_t *c)
     }
 }
 
-/* Signed integers of the mx kinds get numbers of which the largest, 127.5 times their scale, would round to 128. */
+/* Signed integers of the mx kinds get numbers of which the largest, 127.5 times their scale, would
+ * round to 128. */
 static lt_t bounded(mini_t *m, const tail_case_t *c, lt_t x)
 {
     const bool mx = strncmp(c->kind, "dynamic_mx", strlen("dynamic_mx")) == 0;
@@ -145,13 +146,16 @@ static double uniform(void)
     return (double)(state >> 11) * 0x1p-52 - 1;
 }
 
-/* Some rows are larger than others by powers of two, so that scales differ. A scalar is the scale of the tensor, a special one is 0. */
+/* Some rows are larger than others by powers of two, so that scales differ. A scalar is the scale
+ * of the tensor, a special one is 0. */
 static void fill(plan_buffers_t *b, int i, bool special)
 {
     const lt_t *lt = &b->lt[i];
     const int64_t n = lt_elems(lt), cols = lt->ndims > 0 ? lt->dims[lt->ndims - 1] : 1;
     for (int64_t e = 0; e < n; e++) {
-        const double v = lt->ndims == 0 ? (special ? 0 : 0.375) : uniform() * ldexp(1, (int)(e / (cols > 0 ? cols : 1) % 5) - 2);
+        const double v = lt->ndims == 0
+                             ? (special ? 0 : 0.375)
+                             : uniform() * ldexp(1, (int)(e / (cols > 0 ? cols : 1) % 5) - 2);
         orc_encode(lt->data_type, b->data[i] + PLAN_GUARD, e, v);
     }
     if (special && i == 0 && n > 2) {
@@ -374,7 +378,14 @@ static const tail_case_t cases[] = {
     {PLAIN, "12x384", 0, NV, {1, 16}, NAMED, "matmul", NULL},
     {PLAIN, "12x768", 0, SYM6, {1, 192}, NAMED, "matmul", NULL},
     {MATMUL, "7x96", 0, ASYM8, {1, 48}, BF16, "matmul", NULL},
-    {PLAIN, "6x45", 0, ASYM, {1, 15}, NAMED, "matmul", NULL}, /* nibbles shared by rows and by groups */
+    {PLAIN,
+     "6x45",
+     0,
+     ASYM,
+     {1, 15},
+     NAMED,
+     "matmul",
+     NULL}, /* nibbles shared by rows and by groups */
     {PLAIN, "30x250", 0, MX4, {1, 125}, NAMED, "matmul", NULL},
     {PLAIN, "4x200", 0, SYM, {1, 200}, NAMED, "matmul", NULL}, /* a token of few columns */
     {PLAIN, "70x33", 0, SYM, {1, 1}, NAMED, "matmul", NULL},
@@ -388,7 +399,14 @@ static const tail_case_t cases[] = {
     {PLAIN, "160x80", 0, MX, {32, 1}, NAMED, "matmul", NULL},
     {MATMUL, "256x64", 0, ASYM, {128, 2}, NAMED, "matmul", NULL},
     {BATCHED, "3x8x64", 0, MX, {8, 32}, NAMED, "matmul", NULL},
-    {SHARED, "5x16x64", 0, SYM, {16, 16}, NAMED, "matmul", NULL}, /* rows of all batches in one block */
+    {SHARED,
+     "5x16x64",
+     0,
+     SYM,
+     {16, 16},
+     NAMED,
+     "matmul",
+     NULL}, /* rows of all batches in one block */
     {SHARED, "2x3x70x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},
     /* dims that come later */
     {PLAIN, "?x320", 17, MX, {1, 32}, NAMED, "matmul", NULL},
@@ -396,9 +414,30 @@ static const tail_case_t cases[] = {
     {PLAIN, "6x?", 640, MX, {1, 32}, NAMED, "matmul", NULL},
     {MATMUL, "?x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},
     /* what does not fit */
-    {PLAIN, "4x640", 0, SYM, {1, 640}, NAMED, "matmul dynquant", "groups of so many columns reach over panels"},
-    {PLAIN, "48x64", 0, SYM, {48, 1}, NAMED, "matmul dynquant", "groups of so many rows do not divide a block of rows"},
-    {PLAIN, "256x64", 0, MX, {256, 32}, NAMED, "matmul dynquant", "groups of so many rows do not divide a block of rows"},
+    {PLAIN,
+     "4x640",
+     0,
+     SYM,
+     {1, 640},
+     NAMED,
+     "matmul dynquant",
+     "groups of so many columns reach over panels"},
+    {PLAIN,
+     "48x64",
+     0,
+     SYM,
+     {48, 1},
+     NAMED,
+     "matmul dynquant",
+     "groups of so many rows do not divide a block of rows"},
+    {PLAIN,
+     "256x64",
+     0,
+     MX,
+     {256, 32},
+     NAMED,
+     "matmul dynquant",
+     "groups of so many rows do not divide a block of rows"},
     /* elementwise */
     {CHAIN, "9x320", 0, MX, {1, 32}, NAMED, "chain", NULL},
     {CHAIN, "2x3x4x32", 0, MX4, {1, 32}, NAMED, "chain", NULL},
@@ -408,28 +447,70 @@ static const tail_case_t cases[] = {
     {CHAIN, "1000", 0, SYM, {1, 250}, NAMED, "chain", NULL},
     {CHAIN, "?x64", 50, NV, {1, 16}, NAMED, "chain", NULL},
     {KEPT, "6x96", 0, RCEIL, {1, 32}, NAMED, "chain", NULL},
-    {CHAIN, "4x512", 0, SYM, {1, 512}, NAMED, "chain dynquant", "groups longer than a run of 256 elements"},
+    {CHAIN,
+     "4x512",
+     0,
+     SYM,
+     {1, 512},
+     NAMED,
+     "chain dynquant",
+     "groups longer than a run of 256 elements"},
     {CHAIN, "256x8", 0, SYM, {128, 4}, NAMED, "chain dynquant", "groups of so many rows"},
     /* attention */
     {ATTENTION, "2x3x70x64", 0, MX, {1, 32}, NAMED, "attention", NULL},
-    {ATTENTION, "1x2x1x96", 0, SYM, {1, 32}, NAMED, "attention", NULL}, /* keys are split among threads */
+    {ATTENTION,
+     "1x2x1x96",
+     0,
+     SYM,
+     {1, 32},
+     NAMED,
+     "attention",
+     NULL}, /* keys are split among threads */
     {ATTENTION, "1x2x5x48", 0, SYM, {1, 48}, BF16, "attention", NULL},
     {GQA, "1x4x9x64", 0, MX4, {1, 32}, NAMED, "attention", NULL},
     {GQA, "1x4x?x64", 3, ASYM, {1, 16}, NAMED, "attention", NULL},
     {ATTENTION, "1x1x2x1024", 0, MX, {1, 32}, NAMED, "attention", NULL}, /* the head in chunks */
-    {ATTENTION, "1x2x4x64", 0, SYM, {4, 32}, NAMED, "attention dynquant", "rows of attention are computed in an order of their own"},
-    {ATTENTION, "1x1x2x1024", 0, SYM, {1, 1024}, NAMED, "attention dynquant", "groups of so many columns reach over chunks of the head"},
+    {ATTENTION,
+     "1x2x4x64",
+     0,
+     SYM,
+     {4, 32},
+     NAMED,
+     "attention dynquant",
+     "rows of attention are computed in an order of their own"},
+    {ATTENTION,
+     "1x1x2x1024",
+     0,
+     SYM,
+     {1, 1024},
+     NAMED,
+     "attention dynquant",
+     "groups of so many columns reach over chunks of the head"},
     /* heads beside each other */
     {MERGED, "2x5x192", 0, MX, {1, 32}, NAMED, "attention", NULL},
     {MERGED, "2x1x96", 0, ASYM, {1, 16}, NAMED, "attention", NULL},
     {MERGED, "1x?x144", 6, SYM6, {1, 48}, NAMED, "attention", NULL},
     {MERGED, "2x7x144", 0, NV, {1, 16}, BF16, "attention", NULL},
-    {MERGED, "2x7x96", 0, SYM, {1, 96}, NAMED, "attention dynquant", "groups lie across other dims than the last two"},
+    {MERGED,
+     "2x7x96",
+     0,
+     SYM,
+     {1, 96},
+     NAMED,
+     "attention dynquant",
+     "groups lie across other dims than the last two"},
     {MERGED, "2x7x96", 0, MX, {1, 12}, NAMED, "attention dynquant", "its data is a view"},
     /* as MX: integers whose least code is not their type's */
     {MATMUL, "9x320", 0, MX8, {1, 32}, STRICT, "matmul", NULL},
     {PLAIN, "64x96", 0, MX8, {4, 8}, STRICT, "matmul", NULL},
-    {PLAIN, "48x640", 0, MX8, {48, 1}, STRICT, "matmul dynquant", "groups of so many rows do not divide a block of rows"},
+    {PLAIN,
+     "48x640",
+     0,
+     MX8,
+     {48, 1},
+     STRICT,
+     "matmul dynquant",
+     "groups of so many rows do not divide a block of rows"},
     {CHAIN, "9x320", 0, MX8, {1, 32}, STRICT, "chain", NULL},
     {CHAIN, "70x45", 0, MX8, {1, 9}, STRICT, "chain", NULL},
     {ATTENTION, "2x3x70x64", 0, MX8, {1, 32}, STRICT, "attention", NULL},

@@ -18,8 +18,8 @@ static const struct {
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 
-/* Cases that have failed before, each run first: a zero of either sign behind which there is a pole, and queries near the ends of f32 times
- * codes that small scales follow. */
+/* Cases that have failed before run first: a reciprocal of a zero of either sign, and queries near
+ * the ends of f32 times codes that small scales follow. */
 static const uint64_t known[] = {0xc938c9a131dbdf70, 0x8ebd6799b8ba3667};
 
 static long number(const char *name, long missing)

@@ -268,7 +268,7 @@ static int stretch(const grouping_t *scale, int64_t t, int n)
     return left < n ? (int)left : n;
 }
 
-/* ---- what stays in the range of floats ------------------------------------------------------------------------------------------ */
+/* ---- what stays in the range of floats ------------------------------------------------------- */
 
 /* The bits of the largest |x|; infinities and NaNs are above all numbers. */
 static int32_t largest(const float *x, int64_t n)
@@ -283,8 +283,10 @@ static int32_t largest(const float *x, int64_t n)
     return most;
 }
 
-/* True if weights that are no probabilities stay numbers when they are multiplied with codes, or with n scales before that. */
-static bool weights_are_tame(int rows, const float *p, int64_t ldp, int nt, const float *scale, int n)
+/* True if weights that are no probabilities stay numbers when they are multiplied with codes, or
+ * with n scales before that. */
+static bool weights_are_tame(int rows, const float *p, int64_t ldp, int nt, const float *scale,
+                             int n)
 {
     int32_t most = 0;
     float p_most, scale_most = 1;
@@ -339,7 +341,7 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
     }
     *b->tame = true;
     for (int r = 0; r < rows; r++) {
-        *b->tame = is_tame(largest(q + r * ld, k->head)) && *b->tame;
+        *b->tame = is_tame_bits(largest(q + r * ld, k->head)) && *b->tame;
         place_query(k, b, rows, r, q + r * ld);
     }
 }
@@ -407,9 +409,11 @@ static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side
                           .offset = side->codes->offset};
 }
 
-/* Scores of a stretch of tokens with the same scales, which go into the query. False, and nothing done: the query then is not tame. */
-static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const grouping_t *scale,
-                          const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t, int nt, float *s, int64_t lds)
+/* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
+ * does nothing if the query then is not tame. */
+static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
+                          const grouping_t *scale, const decode_buffers_t *b, int rows,
+                          const float *q, int64_t ldq, int64_t t, int nt, float *s, int64_t lds)
 {
     const decode_rows_t at = rows_at(side, k, false, t, nt);
     float out[DECODE_ROWS * DECODE_TOKENS];
@@ -418,7 +422,7 @@ static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, c
         for (int e = 0; e < side->head; e++) {
             b->folded[e] = q[r * ldq + e] * b->coef[e];
         }
-        if (!is_tame(largest(b->folded, side->head))) {
+        if (!is_tame_bits(largest(b->folded, side->head))) {
             return false;
         }
         place_query(side, b, rows, r, b->folded);
@@ -453,7 +457,8 @@ void decode_scores(const tile_table_t *tile, const decode_side_t *side, const ti
     if (is_folded(side)) {
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&scale, t0 + done, nt - done);
-            if (!folded_scores(tile, side, k, &scale, b, rows, q, ldq, t0 + done, n, s + done, lds)) {
+            if (!folded_scores(tile, side, k, &scale, b, rows, q, ldq, t0 + done, n, s + done,
+                               lds)) {
                 slow_scores(tile, side, k, b, rows, q, ldq, t0 + done, n, s + done, lds);
             }
         }
@@ -490,7 +495,8 @@ static void folded_values(const tile_table_t *tile, const decode_side_t *side, c
     }
 }
 
-/* Values first, then weights: for scales that p must not be multiplied with, weights that codes must not be. */
+/* Values first, then weights: for scales that p must not be multiplied with, and for weights that
+ * codes must not be multiplied with. */
 static void slow_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
                         const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
 {
@@ -550,7 +556,8 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
     }
     const int n_scales = side->codes || side->by_lane ? nt * side->groups : 0;
     const bool tiny = n_scales > 0 && side->any_tiny && side->any_tiny(b->scale, n_scales);
-    if (tiny || (side->by_lane && side->any_weight && !weights_are_tame(rows, p, ldp, nt, b->scale, n_scales))) {
+    if (tiny || (side->by_lane && side->any_weight &&
+                 !weights_are_tame(rows, p, ldp, nt, b->scale, n_scales))) {
         slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
         return;
     }

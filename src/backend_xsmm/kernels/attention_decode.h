@@ -78,7 +78,7 @@ typedef struct decode_side {
     bool by_lane;     /* scales change from token to token, or there are zero points; otherwise scales are folded into the query or
                          the result, stretch by stretch */
     bool quantised;
-    bool any_weight; /* V: weights need not be probabilities, which are at most 1 */
+    bool any_weight;             /* V: weights need not be probabilities, which are at most 1 */
     float values[16];            /* of the codes of a 4-bit type */
     int16_t order[DECODE_ORDER]; /* the element (of the second token: head more) at each place in decoding order; -1: padding */
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
@@ -105,7 +105,7 @@ typedef struct decode_buffers {
     float *folded, *run;  /* [rows][head]; [rows][padded] */
     float *coef;          /* [head], the scales of a stretch */
     float *tile;          /* [DECODE_SLOW][head] floats */
-    bool *tame;           /* products of the query with codes, and their sums, are floats before they are scaled */
+    bool *tame;           /* queries are of a size that codes may be multiplied with (few_rows.h) */
     codes_query_t *codes; /* NULL where neither K nor V is worked off in integers */
     codes_weights_t *weights;
 } decode_buffers_t;

@@ -8,9 +8,10 @@
  *   asymmetric  S = (hi - lo) / (qmax - qmin), zp = sat(round(qmin - lo / S))    q = sat(round(x / S) + zp)
  *   nv          S = e4m3(clamp(amax / 6 / t, 2^-9, 448))                         q = elem(x / (S t))
  *
- * Elements saturate, those of mx and mx_rceil to the largest number with either sign (s8: -127). S saturates at the largest number of its
- * type and is 1 where that would store 0, which e8m0 never does. A NaN or an infinity in the group makes S NaN, the elements 0 and the zero
- * point that of an all-zero group. */
+ * Elements saturate, those of mx and mx_rceil to the largest number with either sign (s8: -127). S
+ * saturates at the largest number of its type and is 1 where that type would store 0, which e8m0
+ * never does. A NaN or an infinity in the group makes S NaN, the elements 0 and the zero point that of an
+ * all-zero group. A tensor's scale t of 0 or NaN makes S NaN and the elements 0. */
 #include "dynquant.h"
 
 #include <math.h>

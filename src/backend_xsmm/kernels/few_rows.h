@@ -9,7 +9,7 @@
 enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
 
 /* Of the bits of the largest magnitude in a row, whose other elements may be anything below it. */
-static inline bool is_tame(int32_t most)
+static inline bool is_tame_bits(int32_t most)
 {
     return most == 0 || (most > TAME_LEAST && most < TAME_BEYOND);
 }

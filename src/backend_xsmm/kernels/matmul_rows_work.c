@@ -26,7 +26,7 @@ static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
         float *to = w->buf.q + (r * w->st->chunks + c * n) * f->elems;
         for (int i = 0; i < n; i++) {
             const int32_t most = f->place(src + (size_t)(r + i) * MM_LDA, f->vectors, to + i * lanes, n * lanes);
-            usable = usable && is_tame(most);
+            usable = usable && is_tame_bits(most);
         }
     }
     return usable || f->unit == 0;
