@@ -168,7 +168,7 @@ static int64_t group_along_k(const operand_t *o, const shape_t *s)
 
 /* ---- norms -------------------------------------------------------------------------------------------------------------------- */
 
-enum { BLOCK = 16 };
+enum { BLOCK = 16, GATHERED = 64 };
 
 /* Of BLOCK rows at once: sums of the second and fourth powers of finite values, bounds, and group maxima (each counted once per element). */
 typedef struct power_sums {
@@ -177,12 +177,38 @@ typedef struct power_sums {
     double least[BLOCK]; /* magnitude but 0, which stays what it is in every mode */
 } power_sums_t;
 
-static void add_powers(const double *p, int64_t stride, int64_t rows, double *sum2, double *sum4, double *amax)
-{
-    double x[BLOCK] = {0};
+/* Columns of up to BLOCK rows with the rows side by side, and zeros for rows that do not exist. Walking down a column whose stride is a
+ * power of two would leave only a few cache lines for it, so rows are read along their memory. */
+typedef double gathered_t[GATHERED][BLOCK];
 
-    for (int64_t r = 0; r < rows; r++)
-        x[r] = p[r * stride];
+static void gather(const double *p, int64_t row, int64_t col, int64_t rows, int64_t n, gathered_t to)
+{
+    if (rows < BLOCK) {
+        memset(to, 0, (size_t)n * sizeof to[0]);
+    }
+    if (col == 1) {
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t i = 0; i < n; i++) {
+                to[i][r] = p[r * row + i];
+            }
+        }
+    } else if (rows == BLOCK) {
+        for (int64_t i = 0; i < n; i++) {
+            for (int r = 0; r < BLOCK; r++) {
+                to[i][r] = p[r * row + i * col];
+            }
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t r = 0; r < rows; r++) {
+                to[i][r] = p[r * row + i * col];
+            }
+        }
+    }
+}
+
+static void add_powers(const double *x, double *sum2, double *sum4, double *amax)
+{
 #pragma omp simd
     for (int r = 0; r < BLOCK; r++) {
         double x2 = x[r] * x[r], finite = x2 <= DBL_MAX ? x2 : 0;
@@ -192,19 +218,21 @@ static void add_powers(const double *p, int64_t stride, int64_t rows, double *su
     }
 }
 
-static void add_unsure(const double *v, const double *b, int64_t stride, int64_t rows, double *unsure)
+static void add_unsure(const double *v, const double *b, double *unsure)
 {
-    for (int64_t r = 0; r < rows; r++)
-        unsure[r] += b[r * stride] > 0 && fabs(v[r * stride]) <= b[r * stride];
+#pragma omp simd
+    for (int r = 0; r < BLOCK; r++) {
+        unsure[r] += b[r] > 0 && fabs(v[r]) <= b[r] ? 1 : 0;
+    }
 }
 
 /* b NULL: every value is certain. */
-static void add_nans(const double *v, const double *b, int64_t stride, int64_t rows, double *nans,
-                     double *least)
+static void add_nans(const double *v, const double *b, double *nans, double *least)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        const double x = fabs(v[r * stride]);
-        nans[r] += isnan(x) && (b == NULL || b[r * stride] != INFINITY);
+#pragma omp simd
+    for (int r = 0; r < BLOCK; r++) {
+        const double x = fabs(v[r]);
+        nans[r] += isnan(x) && (b == NULL || b[r] != INFINITY) ? 1 : 0;
         least[r] = x > 0 && x < least[r] ? x : least[r];
     }
 }
@@ -213,17 +241,24 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
 {
     power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
     double amax[BLOCK] = {0};
+    gathered_t values, bounds;
     for (int r = 0; r < BLOCK; r++) {
         s.least[r] = INFINITY;
     }
 
     for (int64_t i = 0; i < k; i++) {
-        const double *b = o->t->b ? o->t->b + at + i * o->col : NULL;
-        add_powers(o->t->v + at + i * o->col, o->row, rows, s.v2, s.v4, amax);
-        add_nans(o->t->v + at + i * o->col, b, o->row, rows, s.nans, s.least);
+        const int64_t in = i % GATHERED, n = k - i < GATHERED ? k - i : GATHERED;
+        if (in == 0) {
+            gather(o->t->v + at + i * o->col, o->row, o->col, rows, n, values);
+        }
+        if (in == 0 && o->t->b) {
+            gather(o->t->b + at + i * o->col, o->row, o->col, rows, n, bounds);
+        }
+        add_powers(values[in], s.v2, s.v4, amax);
+        add_nans(values[in], o->t->b ? bounds[in] : NULL, s.nans, s.least);
         if (o->t->b) {
-            add_powers(o->t->b + at + i * o->col, o->row, rows, s.b2, s.b4, s.b2_max);
-            add_unsure(o->t->v + at + i * o->col, o->t->b + at + i * o->col, o->row, rows, s.unsure);
+            add_powers(bounds[in], s.b2, s.b4, s.b2_max);
+            add_unsure(values[in], bounds[in], s.unsure);
         }
         if (o->mode_group > 0 && ((i + 1) % o->group == 0 || i + 1 == k)) {
             double count = (double)(i % o->group + 1);
@@ -397,66 +432,99 @@ static bool folds(const operand_t *x, const operand_t *codes, const shape_t *s)
     return codes->t->scale && group < s->k && (group == 1 || x->t->probabilities);
 }
 
-/* 1- and 2-norms of a column of codes. */
-static void code_norms(const operand_t *codes, int64_t at, int64_t k, double *norm1, double *norm2)
+/* 1- and 2-norms of up to BLOCK columns of codes. */
+static void code_norms(const operand_t *codes, int64_t at, int64_t rows, int64_t k, norms_t *norms)
 {
-    double sum = 0, sum2 = 0;
+    double sum[BLOCK] = {0}, sum2[BLOCK] = {0};
+    gathered_t values, scales;
 
     for (int64_t i = 0; i < k; i++) {
-        double scale = codes->t->scale[at + i * codes->col], c = scale != 0 ? fabs(codes->t->v[at + i * codes->col] / scale) : 0;
-        sum += c;
-        sum2 += c * c;
+        const int64_t in = i % GATHERED, n = k - i < GATHERED ? k - i : GATHERED;
+        if (in == 0) {
+            gather(codes->t->v + at + i * codes->col, codes->row, codes->col, rows, n, values);
+            gather(codes->t->scale + at + i * codes->col, codes->row, codes->col, rows, n, scales);
+        }
+#pragma omp simd
+        for (int r = 0; r < BLOCK; r++) {
+            double scale = scales[in][r], c = scale != 0 ? fabs(values[in][r] / scale) : 0;
+            sum[r] += c;
+            sum2[r] += c * c;
+        }
     }
-    *norm1 = sum;
-    *norm2 = sqrt(sum2);
+    for (int64_t r = 0; r < rows; r++) {
+        norms[r].c1 = sum[r];
+        norms[r].c2 = sqrt(sum2[r]);
+    }
 }
 
-/* The largest |x s| of a row of x and a column of scales. */
-static double folded_max(const operand_t *x, int64_t x_at, const operand_t *codes, int64_t at, int64_t k)
+/* The largest |x s| of up to BLOCK rows of x from x_at on and up to BLOCK columns of scales, `step` apart. */
+static void folded_max(const operand_t *x, int64_t x_at, int64_t rows, const operand_t *codes, int64_t at, int64_t step, int64_t columns,
+                       int64_t k, double most[BLOCK][BLOCK])
 {
-    double most = 0;
+    gathered_t scales, values, bounds = {{0}};
 
+    memset(most, 0, BLOCK * sizeof most[0]);
     for (int64_t i = 0; i < k; i++) {
-        int64_t j = x_at + i * x->col;
-        double w = (fabs(x->t->v[j]) + (x->t->b ? x->t->b[j] : 0)) * fabs(codes->t->scale[at + i * codes->col]);
-        most = w > most ? w : most;
+        const int64_t in = i % GATHERED, n = k - i < GATHERED ? k - i : GATHERED;
+        if (in == 0) {
+            gather(codes->t->scale + at + i * codes->col, step, codes->col, columns, n, scales);
+            gather(x->t->v + x_at + i * x->col, x->row, x->col, rows, n, values);
+        }
+        if (in == 0 && x->t->b) {
+            gather(x->t->b + x_at + i * x->col, x->row, x->col, rows, n, bounds);
+        }
+        for (int64_t r = 0; r < rows; r++) {
+            const double v = fabs(values[in][r]) + bounds[in][r];
+#pragma omp simd
+            for (int c = 0; c < BLOCK; c++) {
+                const double w = v * fabs(scales[in][c]);
+                most[r][c] = w > most[r][c] ? w : most[r][c];
+            }
+        }
     }
-    return most;
 }
 
 /* One matrix: adds the error of row r of x and column j of codes to bound[r * x_step + j * code_step]. */
 static void add_folded(double limbs, int64_t k, const operand_t *x, int64_t x_at, const operand_t *codes, int64_t code_at, double *bound,
                        int64_t x_step, int64_t code_step)
 {
-    int64_t shared = codes->row_dim >= 0 && codes->t->group[codes->row_dim] > 0 ? codes->t->group[codes->row_dim] : 1;
+    const int64_t shared = codes->row_dim >= 0 && codes->t->group[codes->row_dim] > 0 ? codes->t->group[codes->row_dim] : 1;
+    const int64_t firsts = (codes->rows + shared - 1) / shared; /* columns with scales of their own */
+    const norms_t *norms = codes->norms + code_at / (codes->rows * k) * codes->rows;
 
 #pragma omp parallel for collapse(2)
-    for (int64_t first = 0; first < codes->rows; first += shared)
-        for (int64_t r = 0; r < x->rows; r++) {
-            double e = limbs * folded_max(x, x_at + r * x->row, codes, code_at + first * codes->row, k);
-            for (int64_t j = first; j < first + shared && j < codes->rows; j++) {
-                const norms_t *n = &codes->norms[code_at / (codes->rows * k) * codes->rows + j];
-                double random = LAMBDA * e * n->c2, certain = e * n->c1;
-                bound[r * x_step + j * code_step] += random < certain ? random : certain;
+    for (int64_t f0 = 0; f0 < firsts; f0 += BLOCK) {
+        for (int64_t r0 = 0; r0 < x->rows; r0 += BLOCK) {
+            const int64_t columns = firsts - f0 < BLOCK ? firsts - f0 : BLOCK, rows = x->rows - r0 < BLOCK ? x->rows - r0 : BLOCK;
+            double most[BLOCK][BLOCK];
+            folded_max(x, x_at + r0 * x->row, rows, codes, code_at + f0 * shared * codes->row, shared * codes->row, columns, k, most);
+            for (int64_t j = f0 * shared; j < (f0 + columns) * shared && j < codes->rows; j++) {
+                for (int64_t r = 0; r < rows; r++) {
+                    const double e = limbs * most[r][j / shared - f0], random = LAMBDA * e * norms[j].c2, certain = e * norms[j].c1;
+                    bound[(r0 + r) * x_step + j * code_step] += random < certain ? random : certain;
+                }
             }
         }
+    }
 }
 
 static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *b, const precision_t *p, double *bound)
 {
     const operand_t *codes = p->a_limbs > 0 ? b : a;
+    const int64_t blocks = (codes->rows + BLOCK - 1) / BLOCK;
 
 #pragma omp parallel for
-    for (int64_t i = 0; i < codes->own_batches * codes->rows; i++) {
-        int64_t at = i / codes->rows * codes->rows * s->k + i % codes->rows * codes->row;
-        code_norms(codes, at, s->k, &codes->norms[i].c1, &codes->norms[i].c2);
+    for (int64_t i = 0; i < codes->own_batches * blocks; i++) {
+        const int64_t batch = i / blocks, row = i % blocks * BLOCK, rows = codes->rows - row < BLOCK ? codes->rows - row : BLOCK;
+        code_norms(codes, batch * codes->rows * s->k + row * codes->row, rows, s->k, &codes->norms[batch * codes->rows + row]);
     }
     for (int64_t i = 0; i < s->batches; i++) {
         int64_t at_a = own_batch(a, s, i) * s->m * s->k, at_b = own_batch(b, s, i) * s->n * s->k;
-        if (codes == b)
+        if (codes == b) {
             add_folded(p->a_limbs, s->k, a, at_a, b, at_b, bound + i * s->m * s->n, s->n, 1);
-        else
+        } else {
             add_folded(p->b_limbs, s->k, b, at_b, a, at_a, bound + i * s->m * s->n, 1, s->n);
+        }
     }
 }
 
