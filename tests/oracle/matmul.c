@@ -513,6 +513,9 @@ static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *
     const operand_t *codes = p->a_limbs > 0 ? b : a;
     const int64_t blocks = (codes->rows + BLOCK - 1) / BLOCK;
 
+    if (s->k == 0 || codes->rows == 0) {
+        return;
+    }
 #pragma omp parallel for
     for (int64_t i = 0; i < codes->own_batches * blocks; i++) {
         const int64_t batch = i / blocks, row = i % blocks * BLOCK, rows = codes->rows - row < BLOCK ? codes->rows - row : BLOCK;

@@ -31,7 +31,7 @@ static int64_t random_dims(int ndims, int64_t *dims)
 /* A right-aligned operand, some dims broadcast, some leading ones missing. */
 static int broadcast_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims, int *own)
 {
-    int64_t d2[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+    int64_t d2[SINTER_MAX_NDIMS] = {0}, strides[SINTER_MAX_NDIMS];
     const int skip = rig_pick(ndims + 1);
     *own = ndims - skip;
     for (int d = 0; d < *own; d++) {
@@ -44,7 +44,7 @@ static int broadcast_value(rig_t *r, sinter_data_type_t type, int ndims, const i
 /* One value for each group of neighbours: dims divided at random. */
 static int grouped_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims)
 {
-    int64_t d2[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+    int64_t d2[SINTER_MAX_NDIMS] = {0}, strides[SINTER_MAX_NDIMS];
     for (int d = 0; d < ndims; d++) {
         const int64_t by = 1 + rig_pick(17);
         d2[d] = dims[d] % by == 0 ? dims[d] / by : rig_pick(2) ? dims[d] : 1;

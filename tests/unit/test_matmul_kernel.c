@@ -24,7 +24,7 @@ static int64_t divisor_of(int64_t n)
 
 static int coefficients(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims)
 {
-    int64_t own[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+    int64_t own[SINTER_MAX_NDIMS] = {0}, strides[SINTER_MAX_NDIMS];
     for (int d = 0; d < ndims; d++) {
         own[d] = rig_pick(4) == 0 ? 1 : rig_pick(4) == 0 ? dims[d] : dims[d] / divisor_of(dims[d]);
     }
