@@ -22,7 +22,8 @@ set(SINTER_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(SINTER_FLAGS_avx512 ${SINTER_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 set(SINTER_FLAGS_vnni ${SINTER_FLAGS_avx512} -mavx512vnni)
 
-# These files are many instances of inlined functions. All checks and all debug information would make compiling one of them take minutes.
+# These files are many instances of inlined functions. With all checks and all debug information,
+# compiling one of them would take minutes.
 if(SINTER_SANITIZE STREQUAL "thread")
     set(SINTER_FLAGS_SANITIZE -fno-sanitize=undefined)
 elseif(SINTER_SANITIZE)

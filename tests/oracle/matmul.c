@@ -177,8 +177,9 @@ typedef struct power_sums {
     double least[BLOCK]; /* magnitude but 0, which stays what it is in every mode */
 } power_sums_t;
 
-/* Columns of up to BLOCK rows with the rows side by side, and zeros for rows that do not exist. Walking down a column whose stride is a
- * power of two would leave only a few cache lines for it, so rows are read along their memory. */
+/* Columns of up to BLOCK rows with the rows side by side, and zeros for rows that do not exist.
+ * Walking down a column whose stride is a power of two would leave only a few cache lines for it,
+ * so rows are read along their memory. */
 typedef double gathered_t[GATHERED][BLOCK];
 
 static void gather(const double *p, int64_t row, int64_t col, int64_t rows, int64_t n, gathered_t to)
@@ -441,8 +442,9 @@ static void code_norms(const operand_t *codes, int64_t at, int64_t rows, int64_t
     for (int64_t i = 0; i < k; i++) {
         const int64_t in = i % GATHERED, n = k - i < GATHERED ? k - i : GATHERED;
         if (in == 0) {
-            gather(codes->t->v + at + i * codes->col, codes->row, codes->col, rows, n, values);
-            gather(codes->t->scale + at + i * codes->col, codes->row, codes->col, rows, n, scales);
+            const int64_t from = at + i * codes->col;
+            gather(codes->t->v + from, codes->row, codes->col, rows, n, values);
+            gather(codes->t->scale + from, codes->row, codes->col, rows, n, scales);
         }
 #pragma omp simd
         for (int r = 0; r < BLOCK; r++) {
@@ -457,9 +459,11 @@ static void code_norms(const operand_t *codes, int64_t at, int64_t rows, int64_t
     }
 }
 
-/* The largest |x s| of up to BLOCK rows of x from x_at on and up to BLOCK columns of scales, `step` apart. */
-static void folded_max(const operand_t *x, int64_t x_at, int64_t rows, const operand_t *codes, int64_t at, int64_t step, int64_t columns,
-                       int64_t k, double most[BLOCK][BLOCK])
+/* The largest |x s| of up to BLOCK rows of x from x_at on and up to BLOCK columns of scales, `step`
+ * apart. */
+static void folded_max(const operand_t *x, int64_t x_at, int64_t rows, const operand_t *codes,
+                       int64_t at, int64_t step, int64_t columns, int64_t k,
+                       double most[BLOCK][BLOCK])
 {
     gathered_t scales, values, bounds = {{0}};
 
@@ -484,23 +488,29 @@ static void folded_max(const operand_t *x, int64_t x_at, int64_t rows, const ope
     }
 }
 
-/* One matrix: adds the error of row r of x and column j of codes to bound[r * x_step + j * code_step]. */
-static void add_folded(double limbs, int64_t k, const operand_t *x, int64_t x_at, const operand_t *codes, int64_t code_at, double *bound,
-                       int64_t x_step, int64_t code_step)
+/* One matrix: adds the error of row r of x and column j of codes to bound[r * x_step + j *
+ * code_step]. */
+static void add_folded(double limbs, int64_t k, const operand_t *x, int64_t x_at,
+                       const operand_t *codes, int64_t code_at, double *bound, int64_t x_step,
+                       int64_t code_step)
 {
-    const int64_t shared = codes->row_dim >= 0 && codes->t->group[codes->row_dim] > 0 ? codes->t->group[codes->row_dim] : 1;
-    const int64_t firsts = (codes->rows + shared - 1) / shared; /* columns with scales of their own */
+    const int64_t group = codes->row_dim >= 0 ? codes->t->group[codes->row_dim] : 1;
+    const int64_t shared = group > 0 ? group : 1; /* neighbouring columns with the same scales */
+    const int64_t groups = (codes->rows + shared - 1) / shared, step = shared * codes->row;
     const norms_t *norms = codes->norms + code_at / (codes->rows * k) * codes->rows;
 
 #pragma omp parallel for collapse(2)
-    for (int64_t f0 = 0; f0 < firsts; f0 += BLOCK) {
+    for (int64_t g0 = 0; g0 < groups; g0 += BLOCK) {
         for (int64_t r0 = 0; r0 < x->rows; r0 += BLOCK) {
-            const int64_t columns = firsts - f0 < BLOCK ? firsts - f0 : BLOCK, rows = x->rows - r0 < BLOCK ? x->rows - r0 : BLOCK;
+            const int64_t columns = groups - g0 < BLOCK ? groups - g0 : BLOCK;
+            const int64_t rows = x->rows - r0 < BLOCK ? x->rows - r0 : BLOCK;
             double most[BLOCK][BLOCK];
-            folded_max(x, x_at + r0 * x->row, rows, codes, code_at + f0 * shared * codes->row, shared * codes->row, columns, k, most);
-            for (int64_t j = f0 * shared; j < (f0 + columns) * shared && j < codes->rows; j++) {
+            folded_max(x, x_at + r0 * x->row, rows, codes, code_at + g0 * step, step, columns, k,
+                       most);
+            for (int64_t j = g0 * shared; j < (g0 + columns) * shared && j < codes->rows; j++) {
                 for (int64_t r = 0; r < rows; r++) {
-                    const double e = limbs * most[r][j / shared - f0], random = LAMBDA * e * norms[j].c2, certain = e * norms[j].c1;
+                    const double e = limbs * most[r][j / shared - g0];
+                    const double random = LAMBDA * e * norms[j].c2, certain = e * norms[j].c1;
                     bound[(r0 + r) * x_step + j * code_step] += random < certain ? random : certain;
                 }
             }
@@ -518,8 +528,10 @@ static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *
     }
 #pragma omp parallel for
     for (int64_t i = 0; i < codes->own_batches * blocks; i++) {
-        const int64_t batch = i / blocks, row = i % blocks * BLOCK, rows = codes->rows - row < BLOCK ? codes->rows - row : BLOCK;
-        code_norms(codes, batch * codes->rows * s->k + row * codes->row, rows, s->k, &codes->norms[batch * codes->rows + row]);
+        const int64_t batch = i / blocks, row = i % blocks * BLOCK;
+        code_norms(codes, batch * codes->rows * s->k + row * codes->row,
+                   codes->rows - row < BLOCK ? codes->rows - row : BLOCK, s->k,
+                   &codes->norms[batch * codes->rows + row]);
     }
     for (int64_t i = 0; i < s->batches; i++) {
         int64_t at_a = own_batch(a, s, i) * s->m * s->k, at_b = own_batch(b, s, i) * s->n * s->k;
