@@ -64,6 +64,17 @@ class Cli(unittest.TestCase):
             for option in NEW_OPTIONS:
                 self.assertTrue(option in text, f"{option} is not in {name}")
 
+    def test_verbose(self):
+        """The option wins over the environment, which counts without it."""
+        for option, wanted in (([], True), (["--verbose=none"], False)):
+            done = subprocess.run(
+                [RUNNER, "--mode=X", f"--case={SDPA}", *option],
+                capture_output=True, text=True, check=False,
+                env=ENVIRONMENT | {"SINTER_VERBOSE": "exec"},
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("sinter: exec partition 0 (sdpa)" in done.stderr, wanted, done.stderr)
+
     def test_explain(self):
         found = document("--mode=L", f"--case={SDPA}")
         self.assertEqual(

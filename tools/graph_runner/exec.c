@@ -32,7 +32,9 @@ static int open_engine(gr_exec_t *x, gr_error_t *err)
         setenv("SINTER_DUMP_AFTER", x->opt->dump_after, 1);
     else
         unsetenv("SINTER_DUMP_AFTER");
-    status = sinter_set_verbose(x->opt->verbose ? x->opt->verbose : "none");
+    /* Set for each case, since the line before it in a batch may have had other words. */
+    const char *words = x->opt->verbose ? x->opt->verbose : getenv("SINTER_VERBOSE");
+    status = sinter_set_verbose(words ? words : "none");
     if (status)
         return gr_library_failure(status, "--verbose", err);
     status = sinter_engine_create(&x->engine, &desc);
