@@ -239,8 +239,8 @@ static bool disjoint(range_t a, range_t b)
     return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end;
 }
 
-/* What an output may share memory with, to follow "it may share memory". A text too long for its
- * room is cut off. */
+/* Names the inputs that an output may share memory with, to follow "it may share memory". A text
+ * that is too long for its room is cut off. */
 static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t out, char *text,
                                 size_t size)
 {

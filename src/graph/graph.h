@@ -57,8 +57,8 @@ void graph_free(graph_t *g);
 
 /* Appends; ids of tensors are resolved to values, which are merged. On failure the graph is as before. */
 sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op);
-/* A new value that has no public id (ids from 2^63 up). -1: out of memory. For passes. lt->id: the
- * tensor that it stands for in messages. */
+/* For passes: a new value with an internal id, from 2^63 up; messages name the tensor lt->id in its
+ * place. -1: out of memory. */
 int graph_add_value(graph_t *g, const lt_t *lt);
 uint64_t graph_message_id(const graph_t *g, int value); /* the public id to name in messages */
 int graph_find_value(const graph_t *g, uint64_t id); /* -1: none */
@@ -80,7 +80,7 @@ sinter_status_t graph_infer_shapes(graph_t *g);
 /* Copies the nodes (indices, in this order) and their values into an initialised, empty graph; ports keep their ids, values used outside the set become
  * is_output. Roles are copied. Ends sorted. */
 sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, graph_t *out);
-/* mode and apply_to_int: what the file says. A partition has other ones than its graph. */
+/* Writes this mode and apply_to_int: those of a partition may differ from those of its graph. */
 sinter_status_t graph_write_json(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int,
                                  const char *path);
 void graph_print(const graph_t *g, const char *title); /* text on stderr, for SINTER_DUMP_AFTER */

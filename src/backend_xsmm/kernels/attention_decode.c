@@ -283,8 +283,8 @@ static int32_t largest(const float *x, int64_t n)
     return most;
 }
 
-/* True if weights that are no probabilities stay numbers when they are multiplied with codes, or
- * with n scales before that. */
+/* Weights other than probabilities may be large. True if they stay finite when they are multiplied
+ * with codes, or with n scales and then with codes. */
 static bool weights_are_tame(int rows, const float *p, int64_t ldp, int nt, const float *scale,
                              int n)
 {
