@@ -11,7 +11,7 @@ ABSOLUTE_PATH = re.compile(r"(?<![\w.$})])/(?:home|root|work|tmp|mnt|opt|Users|u
 NATIVE = re.compile("-m(?:arch|tune)=" + "native")
 # The codecs are where one function for each data type belongs; unit tests may have decoders of their own to compare with.
 CODE = re.compile(r"^(src|include|tools|examples|tests/oracle)/.*\.(c|h|inc)$")
-CODECS = re.compile(r"^(src/graph/dtype[^/]*|tests/oracle/[^/]*codec[^/]*)\.[ch]$")
+CODECS = re.compile(r"^(src/numeric/dtype[^/]*|tests/oracle/[^/]*codec[^/]*)\.[ch]$")
 
 
 def dtype_names():

@@ -7,10 +7,10 @@
 #ifndef SINTER_SRC_PLAN_H
 #define SINTER_SRC_PLAN_H
 
-#include "../graph/alloc.h"
-#include "../graph/dtype.h"
-#include "../patterns/partition.h"
-#include "chain.h"
+#include "base/alloc.h"
+#include "numeric/dtype.h"
+#include "patterns/partition.h"
+#include "backend_xsmm/chain/chain.h"
 
 /* A value bound for one execute. Strides in elements of dtype, for the dims as the reader sees them (views applied). */
 typedef struct bound {

@@ -1,8 +1,8 @@
-#include "attr.h"
+#include "graph/attr.h"
 
 #include <string.h>
 
-#include "schema.h"
+#include "graph/schema.h"
 
 static const struct {
     const char *name;

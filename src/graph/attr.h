@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_ATTR_H
 #define SINTER_SRC_ATTR_H
 
-#include "graph.h"
+#include "graph/graph.h"
 
 typedef enum attr_kind { ATTR_NONE, ATTR_F32, ATTR_F32S, ATTR_S64, ATTR_S64S, ATTR_S64_OR_S64S, ATTR_BOOL, ATTR_STR } attr_kind_t;
 

@@ -1,13 +1,13 @@
-#include "graph.h"
+#include "graph/graph.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "attr.h"
-#include "idmap.h"
-#include "schema.h"
-#include "status.h"
+#include "graph/attr.h"
+#include "base/idmap.h"
+#include "graph/schema.h"
+#include "base/status.h"
 
 void graph_init(graph_t *g, sinter_engine_t *engine)
 {

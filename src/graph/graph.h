@@ -2,8 +2,8 @@
 #ifndef SINTER_SRC_GRAPH_H
 #define SINTER_SRC_GRAPH_H
 
-#include "alloc.h"
-#include "tensor.h"
+#include "base/alloc.h"
+#include "graph/tensor.h"
 
 typedef struct attr {
     sinter_op_attr_t id;

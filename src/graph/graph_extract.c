@@ -1,10 +1,10 @@
 /* Copies of parts of a graph. Time and memory follow the part, not the whole. */
 #include <string.h>
 
-#include "attr.h"
-#include "graph.h"
-#include "idmap.h"
-#include "status.h"
+#include "graph/attr.h"
+#include "graph/graph.h"
+#include "base/idmap.h"
+#include "base/status.h"
 
 /* The value of the copy for value v of g; -1: out of memory. */
 static int take_value(const graph_t *g, int v, graph_t *out)

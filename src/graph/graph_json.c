@@ -7,11 +7,11 @@
 #include <sinter/sinter_graph.h>
 #include <sinter/sinter_version.h>
 
-#include "attr.h"
-#include "dtype.h"
-#include "graph.h"
-#include "schema.h"
-#include "status.h"
+#include "graph/attr.h"
+#include "numeric/dtype.h"
+#include "graph/graph.h"
+#include "graph/schema.h"
+#include "base/status.h"
 
 static void write_string(FILE *f, const char *text)
 {

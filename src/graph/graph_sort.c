@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "graph.h"
-#include "status.h"
+#include "graph/graph.h"
+#include "base/status.h"
 
 /* A heap of node indices, least first: among the nodes that are ready the one added first comes first. */
 static void heap_push(int *heap, int *n, int item)

@@ -2,10 +2,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "attr.h"
-#include "graph.h"
-#include "schema.h"
-#include "status.h"
+#include "graph/attr.h"
+#include "graph/graph.h"
+#include "graph/schema.h"
+#include "base/status.h"
 
 static void gather(const graph_t *g, const int *ports, int n, lt_t *lts)
 {

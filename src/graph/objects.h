@@ -2,8 +2,8 @@
 #ifndef SINTER_SRC_OBJECTS_H
 #define SINTER_SRC_OBJECTS_H
 
-#include "alloc.h"
-#include "tensor.h"
+#include "base/alloc.h"
+#include "graph/tensor.h"
 
 struct sinter_stream {
     sinter_engine_t *engine; /* held */

@@ -1,11 +1,11 @@
 /* The cards, and the projections of ops.def onto them. A row whose card is missing does not compile; one whose shape rule is missing does not link. */
-#include "op_schema.h"
+#include "graph/op_schema.h"
 
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
 
-#include "shape.h"
+#include "graph/shape.h"
 
 /* ---- sets of data types ---- */
 

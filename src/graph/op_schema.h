@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_OP_SCHEMA_H
 #define SINTER_SRC_OP_SCHEMA_H
 
-#include "schema.h"
+#include "graph/schema.h"
 
 /* A set of data types, one bit each. */
 typedef uint32_t dtype_set_t;

@@ -1,11 +1,11 @@
-#include "quant.h"
+#include "graph/quant.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "attr.h"
-#include "dtype.h"
-#include "status.h"
+#include "graph/attr.h"
+#include "numeric/dtype.h"
+#include "base/status.h"
 
 typedef enum qtype { PER_TENSOR, PER_CHANNEL, PER_GROUP } qtype_t;
 

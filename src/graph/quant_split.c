@@ -3,11 +3,11 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "attr.h"
-#include "dtype.h"
-#include "op_schema.h"
-#include "quant.h"
-#include "status.h"
+#include "graph/attr.h"
+#include "numeric/dtype.h"
+#include "graph/op_schema.h"
+#include "graph/quant.h"
+#include "base/status.h"
 
 #define FAIL(status, format, ...) sg_fail(status, "%s: " format, label, __VA_ARGS__)
 #define FAIL_SPLIT(status, format, ...) sg_fail(status, "%s: split_type %s: " format, label, type, __VA_ARGS__)

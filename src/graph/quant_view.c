@@ -1,4 +1,4 @@
-#include "quant_view.h"
+#include "graph/quant_view.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef SINTER_SRC_QUANT_VIEW_H
 #define SINTER_SRC_QUANT_VIEW_H
 
-#include "quant.h"
+#include "graph/quant.h"
 
 /* The dims that the scales (or zero points) of a quantising node have when written with one dim for each dim of the data: 1 where one value covers the whole
  * dim. data_dims and dims have room for SINTER_MAX_NDIMS. False: the node has none, or its geometry is broken or not known yet. */

@@ -1,5 +1,5 @@
 /* The schema check: an op against its card. Each broken rule has its own message, which names the op and, where there is one, the tensor. */
-#include "schema.h"
+#include "graph/schema.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,10 +7,10 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "attr.h"
-#include "op_schema.h"
-#include "quant.h"
-#include "status.h"
+#include "graph/attr.h"
+#include "graph/op_schema.h"
+#include "graph/quant.h"
+#include "base/status.h"
 
 #define FAIL_OP(node, format, ...) sg_fail(sinter_invalid_graph_op, "%s: " format, node_label(node), __VA_ARGS__)
 #define FAIL_TYPE(node, format, ...) sg_fail(sinter_invalid_data_type, "%s: " format, node_label(node), __VA_ARGS__)

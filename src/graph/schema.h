@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_SCHEMA_H
 #define SINTER_SRC_SCHEMA_H
 
-#include "graph.h"
+#include "graph/graph.h"
 
 typedef enum op_flags {
     OP_ELTWISE = 1,      /* one output, each element from the same element of the (broadcast) inputs */

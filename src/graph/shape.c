@@ -1,4 +1,4 @@
-#include "shape.h"
+#include "graph/shape.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 
 #include <inttypes.h>
 
-#include "op_schema.h"
-#include "status.h"
+#include "graph/op_schema.h"
+#include "base/status.h"
 
 /* Every rule of ops.def's shape column: shape_<rule>. */
 #define SINTER_OP(value, name, spelling, schema, shape, run) sinter_status_t shape_##shape(const node_t *node, const lt_t *in, lt_t *out);

@@ -1,9 +1,9 @@
 /* Shape rules over sliding windows: pooling, convolution and its gradients, interpolation. */
 #include <string.h>
 
-#include "alloc.h"
-#include "attr.h"
-#include "shape.h"
+#include "base/alloc.h"
+#include "graph/attr.h"
+#include "graph/shape.h"
 
 /* Where a tensor keeps its channels and its spatial dims. */
 typedef struct image {

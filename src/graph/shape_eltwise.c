@@ -1,7 +1,7 @@
 /* Shape rules of elementwise ops, their gradients, and side inputs that follow the channels. */
 #include <string.h>
 
-#include "shape.h"
+#include "graph/shape.h"
 
 sinter_status_t shape_none(const node_t *node, const lt_t *in, lt_t *out)
 {

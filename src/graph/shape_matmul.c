@@ -1,7 +1,7 @@
 /* MatMul: numpy's matmul with transposes. */
 #include <string.h>
 
-#include "shape.h"
+#include "graph/shape.h"
 
 /* An operand as batch dims and a matrix; a vector is one row (of a) or one column (of b), which the output does not have. */
 typedef struct side {

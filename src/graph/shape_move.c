@@ -1,9 +1,9 @@
 /* Shape rules of ops that move elements, of softmax and of quantisation. */
 #include <string.h>
 
-#include "alloc.h"
-#include "quant.h"
-#include "shape.h"
+#include "base/alloc.h"
+#include "graph/quant.h"
+#include "graph/shape.h"
 
 /* The statistics have one value for each row along the axis; sinks broadcast to them. */
 static sinter_status_t check_sink(const node_t *node, const lt_t *sink, const lt_t *stats)

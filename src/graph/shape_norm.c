@@ -1,5 +1,5 @@
 /* Shape rules of reductions and norms. */
-#include "shape.h"
+#include "graph/shape.h"
 
 /* ---- reductions ---- */
 

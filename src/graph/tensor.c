@@ -1,11 +1,11 @@
-#include "tensor.h"
+#include "graph/tensor.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "alloc.h"
-#include "dtype.h"
-#include "status.h"
+#include "base/alloc.h"
+#include "numeric/dtype.h"
+#include "base/status.h"
 
 bool lt_dims_known(const lt_t *lt)
 {

@@ -1,4 +1,4 @@
-#include "passes.h"
+#include "passes/passes.h"
 
 /* {y = op(x); } = {}, y unused
  *

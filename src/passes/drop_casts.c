@@ -1,5 +1,5 @@
-#include "../graph/schema.h"
-#include "passes.h"
+#include "graph/schema.h"
+#include "passes/passes.h"
 
 /* op(cast(x)) = op(x), both types wide floats
  *

@@ -2,8 +2,8 @@
  * know matrices only. */
 #include <string.h>
 
-#include "../graph/status.h"
-#include "passes.h"
+#include "base/status.h"
+#include "passes/passes.h"
 
 /* node may move: indices only. */
 static sinter_status_t widen(graph_t *g, int node, int port)

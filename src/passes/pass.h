@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_PASS_H
 #define SINTER_SRC_PASS_H
 
-#include "../patterns/partition.h"
+#include "patterns/partition.h"
 
 typedef struct pass {
     const char *name;

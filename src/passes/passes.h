@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_PASSES_H
 #define SINTER_SRC_PASSES_H
 
-#include "pass.h"
+#include "passes/pass.h"
 
 sinter_status_t pass_infer_shapes(graph_t *sub);
 sinter_status_t pass_matmul_2d(graph_t *sub);

@@ -10,9 +10,9 @@
  * sdpa-transposed has checked that this leads to the plain form. */
 #include <string.h>
 
-#include "../graph/schema.h"
-#include "../graph/status.h"
-#include "passes.h"
+#include "graph/schema.h"
+#include "base/status.h"
+#include "passes/passes.h"
 
 typedef struct turner {
     graph_t *g;

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "../graph/dtype.h"
-#include "../graph/schema.h"
-#include "passes.h"
+#include "numeric/dtype.h"
+#include "graph/schema.h"
+#include "passes/passes.h"
 
 int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs)
 {

@@ -8,10 +8,10 @@
  * The two planes of split codes take the same way. Activations that are quantised inside the partition are codes like any others. */
 #include <string.h>
 
-#include "../graph/quant_view.h"
-#include "../graph/schema.h"
-#include "../graph/status.h"
-#include "passes.h"
+#include "graph/quant_view.h"
+#include "graph/schema.h"
+#include "base/status.h"
+#include "passes/passes.h"
 
 enum { MAX_VIEWS = 32 };
 

@@ -10,10 +10,10 @@
  * that merge dims. */
 #include <string.h>
 
-#include "../graph/quant.h"
-#include "../graph/schema.h"
-#include "../graph/status.h"
-#include "passes.h"
+#include "graph/quant.h"
+#include "graph/schema.h"
+#include "base/status.h"
+#include "passes/passes.h"
 
 /* Group sizes at the view's input, from those at its output. False: the groups cannot be said there. */
 static bool sizes_through_transpose(const node_t *view, int ndims, const int64_t *below, int64_t *above)

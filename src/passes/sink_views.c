@@ -5,9 +5,9 @@
  * so that the elementwise tail of a product runs on its registers and the view is only a matter of where the result is stored. */
 #include <string.h>
 
-#include "../graph/schema.h"
-#include "../graph/status.h"
-#include "passes.h"
+#include "graph/schema.h"
+#include "base/status.h"
+#include "passes/passes.h"
 
 static bool is_view(const node_t *n)
 {

@@ -1,5 +1,5 @@
-#include "../graph/schema.h"
-#include "passes.h"
+#include "graph/schema.h"
+#include "passes/passes.h"
 
 /* y = op(x) : f16 = op(x) : f32, y inside, bf16 alike
  *

@@ -1,11 +1,11 @@
-#include "matcher.h"
+#include "patterns/matcher.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "../graph/schema.h"
-#include "../graph/status.h"
+#include "graph/schema.h"
+#include "base/status.h"
 
 bool match_is_idle(const graph_t *g, int node)
 {

@@ -6,7 +6,7 @@
 #ifndef SINTER_SRC_MATCHER_H
 #define SINTER_SRC_MATCHER_H
 
-#include "pattern.h"
+#include "patterns/pattern.h"
 
 enum { MATCH_TEXT = 240, MATCH_STOPS = 4 };
 

@@ -1,13 +1,13 @@
 /* The partitioner: rows of patterns.def in order, anchors in topological order, what fits is taken; the rest becomes partitions of one op. */
-#include "partition.h"
+#include "patterns/partition.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "../graph/schema.h"
-#include "../graph/status.h"
-#include "matcher.h"
-#include "predicates.h"
+#include "graph/schema.h"
+#include "base/status.h"
+#include "patterns/matcher.h"
+#include "patterns/predicates.h"
 
 /* A pattern that nearly matched at an anchor. */
 typedef struct refusal {

@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_PARTITION_H
 #define SINTER_SRC_PARTITION_H
 
-#include "../graph/graph.h"
+#include "graph/graph.h"
 
 /* What the backend makes of a pattern. FAMILY_GENERAL covers everything that runs as a list of steps with elementwise work attached to them. */
 typedef enum family { FAMILY_SINGLE, FAMILY_GENERAL, FAMILY_ATTENTION } family_t;

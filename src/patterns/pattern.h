@@ -12,7 +12,7 @@
 #ifndef SINTER_SRC_PATTERN_H
 #define SINTER_SRC_PATTERN_H
 
-#include "partition.h"
+#include "patterns/partition.h"
 
 /* Classes of op kinds; op sets are sets of classes, so that a new elementwise op extends every pattern at once. */
 enum {

@@ -1,10 +1,10 @@
-#include "predicates.h"
+#include "patterns/predicates.h"
 
 #include <string.h>
 
-#include "../graph/dtype.h"
-#include "../graph/quant_view.h"
-#include "../graph/schema.h"
+#include "numeric/dtype.h"
+#include "graph/quant_view.h"
+#include "graph/schema.h"
 
 static const lt_t *lt_of(const match_t *m, int v)
 {

@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_PREDICATES_H
 #define SINTER_SRC_PREDICATES_H
 
-#include "pattern.h"
+#include "patterns/pattern.h"
 
 /* What the library does not execute of an op kind that it runs: NULL or static text. */
 const char *pat_op_limit(const graph_t *g, const node_t *n);

@@ -3,12 +3,12 @@
  * A region grows over a value as a wave in topological order. A user that cannot join is outside, and so is everything that depends on it; an op that depends on
  * the outside cannot join either. A value with an outside user is closed: none of its users may be inside, those that were already are put out again. What
  * remains is the largest set of ops in which every value is used inside only or outside only, and no path leads out and back in. */
-#include "matcher.h"
+#include "patterns/matcher.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "../graph/schema.h"
+#include "graph/schema.h"
 
 enum { NODE_FREE, NODE_WAITING, NODE_IN, NODE_OUT, NODE_OUT_DONE };
 enum { VALUE_FREE, VALUE_OPEN, VALUE_CLOSED };

@@ -1,6 +1,6 @@
 /* What needs no matmul: softmax with its post-ops, chains that move elements, elementwise regions. */
-#include "predicates.h"
-#include "tables.h"
+#include "patterns/predicates.h"
+#include "patterns/tables.h"
 
 #define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
 #define MOVE (PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_DEQUANT)

@@ -1,7 +1,7 @@
 /* One matmul with everything that rides on it: [eltwise, quantise, dequantise] -> MatMul -> bias, activations, residuals -> [quantise, with given or with
  * computed scales]. */
-#include "predicates.h"
-#include "tables.h"
+#include "patterns/predicates.h"
+#include "patterns/tables.h"
 
 /* Activations may be quantised on the fly: [Quantize, DynamicQuantize] -> [Dequantize, DynamicDequantize]. */
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT | PAT_QUANT | PAT_DYNQUANT)

@@ -1,6 +1,6 @@
 /* Gated MLP: (act(x Wg) * x Wu) Wd. Which of the two products is the gate is the graph's affair: the first in order anchors. */
-#include "predicates.h"
-#include "tables.h"
+#include "patterns/predicates.h"
+#include "patterns/tables.h"
 
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT)
 #define INPUT (OPERAND | PAT_QUANT | PAT_DYNQUANT) /* may be quantised on the fly */

@@ -1,6 +1,6 @@
 /* Attention: softmax(score(Q K)) V, over float, static 8-bit and compressed operands alike. */
-#include "predicates.h"
-#include "tables.h"
+#include "patterns/predicates.h"
+#include "patterns/tables.h"
 
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT | PAT_SCALE)
 #define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)

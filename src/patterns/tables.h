@@ -2,10 +2,10 @@
 #ifndef SINTER_SRC_PATTERN_TABLES_H
 #define SINTER_SRC_PATTERN_TABLES_H
 
-#include "pattern.h"
+#include "patterns/pattern.h"
 
 #define SINTER_PATTERN(row) extern const pattern_t pattern_##row;
-#include "patterns.def"
+#include "patterns/patterns.def"
 #undef SINTER_PATTERN
 
 /* A DynamicQuantize that computes its scales, over the end of node `of`: its groups see the numbers before any rounding. */

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "backend_xsmm/compile.h"
+#include "backend_xsmm/plan/compile.h"
 #include "mini_graph.h"
 #include "oracle.h"
 #include "passes/pass.h"

@@ -11,7 +11,7 @@
 
 #include "backend_xsmm/kernel.h"
 #include "check.h"
-#include "graph/cpu.h"
+#include "base/cpu.h"
 #include "oracle.h"
 
 enum { RIG_VALUES = 24, RIG_GUARD = 64, RIG_FILL = 0xA5 };

@@ -8,10 +8,10 @@
 #include <sinter/sinter_graph.h>
 
 #include "check.h"
-#include "graph/alloc.h"
-#include "graph/cpu.h"
-#include "graph/idmap.h"
-#include "graph/status.h"
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/idmap.h"
+#include "base/status.h"
 
 typedef struct counter {
     long calls, live, fail_at; /* fail_at: the number of the call that gets NULL, 0: none */

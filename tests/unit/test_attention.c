@@ -3,10 +3,10 @@
 #define _GNU_SOURCE
 #include <sinter/sinter_graph.h>
 
-#include "backend_xsmm/eltwise.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/kernel.h"
 #include "check.h"
-#include "graph/cpu.h"
+#include "base/cpu.h"
 #include "test_decode.h"
 
 extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2, kernel_attention_flash_f32_avx512,

@@ -3,10 +3,10 @@
  * included. */
 #include <math.h>
 
-#include "backend_xsmm/chain.h"
-#include "backend_xsmm/eltwise.h"
+#include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "graph/op_schema.h"
-#include "graph/status.h"
+#include "base/status.h"
 #include "rig.h"
 
 static sinter_cpu_isa_t cap;

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "e2e.h"
-#include "graph/alloc.h"
+#include "base/alloc.h"
 
 enum { WEIGHTS, SCALES, ZPS, PARTS, K = 160, N = 38, GROUPS = 5 }; /* the first inputs */
 static const char name[] = "patterns/matmul-weight-int4-kn.json";

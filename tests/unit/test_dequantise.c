@@ -3,8 +3,8 @@
  * results equal; codes are all bit patterns. */
 #include <math.h>
 
-#include "backend_xsmm/chain.h"
-#include "graph/status.h"
+#include "backend_xsmm/chain/chain.h"
+#include "base/status.h"
 #include "rig.h"
 
 static sinter_cpu_isa_t cap;

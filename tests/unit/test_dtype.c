@@ -14,8 +14,8 @@
 
 #include "check.h"
 #include "dtype_vectors.h"
-#include "graph/cpu.h"
-#include "graph/dtype.h"
+#include "base/cpu.h"
+#include "numeric/dtype.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 

@@ -14,8 +14,8 @@
 #include <sinter/sinter_graph.h>
 
 #include "check.h"
-#include "graph/cpu.h"
-#include "graph/dtype.h"
+#include "base/cpu.h"
+#include "numeric/dtype.h"
 #include "test_decode.h"
 
 static const sinter_data_type_t types[] = {

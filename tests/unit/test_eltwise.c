@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend_xsmm/eltwise.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "check.h"
 #include "eltwise_vectors.h"
-#include "graph/cpu.h"
+#include "base/cpu.h"
 #include "graph/op_schema.h"
 #include "oracle.h"
 

@@ -3,7 +3,7 @@
 
 #include "check.h"
 #include "graph/graph.h"
-#include "graph/idmap.h"
+#include "base/idmap.h"
 #include "spec.h"
 
 /* ---- building the IR itself ---- */

@@ -1,7 +1,7 @@
 /* The matmul kernels against plain loops in double: batch broadcasts, transposes, strides, element types, group
  * geometries, post chains, threads, ISA levels. Inputs are small whole numbers and powers of two, so every product is
  * exact in every arithmetic and results compare equal. */
-#include "backend_xsmm/chain.h"
+#include "backend_xsmm/chain/chain.h"
 #include "rig.h"
 
 static sinter_cpu_isa_t cap;

@@ -2,7 +2,7 @@
  * values, threads, ISA levels. */
 #include <math.h>
 
-#include "backend_xsmm/chain.h"
+#include "backend_xsmm/chain/chain.h"
 #include "graph/quant.h"
 #include "rig.h"
 

@@ -10,8 +10,8 @@
 #include <sinter/sinter.h>
 
 #include "check.h"
-#include "graph/cpu.h"
-#include "graph/dtype.h"
+#include "base/cpu.h"
+#include "numeric/dtype.h"
 #include "spec.h"
 #include "test_decode.h"
 

@@ -5,7 +5,7 @@
 #include <sinter/sinter_graph.h>
 
 #include "check.h"
-#include "graph/dtype.h"
+#include "numeric/dtype.h"
 #include "graph/tensor.h"
 
 #define U SINTER_UNKNOWN_DIM

@@ -8,10 +8,10 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "backend_xsmm/tile.h"
+#include "backend_xsmm/ukernels/tile.h"
 #include "check.h"
-#include "graph/cpu.h"
-#include "graph/status.h"
+#include "base/cpu.h"
+#include "base/status.h"
 #include "test_decode.h"
 
 static void check(bool ok, const char *what, const char *detail)

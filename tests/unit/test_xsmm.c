@@ -6,9 +6,9 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "backend_xsmm/xsmm.h"
+#include "backend_xsmm/ukernels/xsmm.h"
 #include "check.h"
-#include "graph/cpu.h"
+#include "base/cpu.h"
 
 static void check(bool ok, const char *what)
 {

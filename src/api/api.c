@@ -1,0 +1,374 @@
+/* The public functions of engines, streams, logical tensors and tensors. */
+#include <string.h>
+
+#include <sinter/sinter.h>
+
+#include "backend_xsmm/exec/exec.h"
+#include "backend_xsmm/ukernels/xsmm.h"
+#include "base/alloc.h"
+#include "graph/attr.h"
+#include "numeric/dtype.h"
+#include "graph/objects.h"
+#include "graph/schema.h"
+#include "base/status.h"
+
+int sinter_version(void)
+{
+    return SINTER_VERSION_MAJOR * 10000 + SINTER_VERSION_MINOR * 100 + SINTER_VERSION_PATCH;
+}
+
+/* ---- names ---------------------------------------------------------------------------------------------------------------------- */
+
+const char *sinter_op_attr_name(sinter_op_attr_t attr)
+{
+    return attr_name(attr);
+}
+
+int sinter_op_attr_parse(const char *name, sinter_op_attr_t *out)
+{
+    for (int a = 1; name != NULL && out != NULL && a < sinter_op_attr_end; a++) {
+        const char *known = attr_name((sinter_op_attr_t)a);
+        if (known != NULL && strcmp(known, name) == 0) {
+            *out = (sinter_op_attr_t)a;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- structs that begin with their size ------------------------------------------------------ */
+
+/* Copies a public struct between the caller and the library. The caller's headers may be older or
+ * newer than the library, so its struct may be shorter or longer than ours: the fields that both
+ * have are copied, the others are left alone. size: the caller's. */
+static sinter_status_t copy_sized(void *to, const void *from, size_t size, size_t ours,
+                                  const char *name)
+{
+    if (size < sizeof(size_t)) {
+        return sg_fail(sinter_invalid_arguments, "%s: its field size is %zu, set it to sizeof(%s)",
+                       name, size, name);
+    }
+    memcpy(to, from, size < ours ? size : ours);
+    return sinter_success;
+}
+
+/* ---- engine ------------------------------------------------------------------------------------------------------------------------- */
+
+sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engine_desc_t *desc)
+{
+    sinter_engine_desc_t d = {.size = sizeof(d)};
+
+    SG_REQUIRE(engine != NULL);
+    if (desc != NULL) {
+        SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_engine_desc_t"));
+    }
+    if ((d.allocator.alloc == NULL) != (d.allocator.free == NULL))
+        return sg_fail(sinter_invalid_arguments, "engine: alloc and free go together");
+    SG_TRY(engine_new(&d.allocator, d.max_isa, engine));
+    if ((*engine)->isa != sinter_isa_generic) {
+        xs_start();
+    }
+    return sinter_success;
+}
+
+sinter_status_t sinter_engine_destroy(sinter_engine_t **engine)
+{
+    SG_REQUIRE(engine != NULL);
+    if (*engine != NULL)
+        engine_unref(*engine);
+    *engine = NULL;
+    return sinter_success;
+}
+
+sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine)
+{
+    if (engine != NULL)
+        return engine->isa;
+    sinter_engine_t *fallback = engine_ref(NULL);
+    const sinter_cpu_isa_t isa = fallback->isa;
+    engine_unref(fallback);
+    return isa;
+}
+
+/* ---- constant cache ------------------------------------------------------------------------------------------------------------------- */
+
+sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine, size_t bytes)
+{
+    sinter_engine_t *held = engine_ref(engine);
+    constants_set_budget(held, bytes);
+    engine_unref(held);
+    return sinter_success;
+}
+
+sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *engine, sinter_constant_cache_stats_t *stats)
+{
+    SG_REQUIRE(stats != NULL);
+    sinter_engine_t *held = engine_ref((sinter_engine_t *)(uintptr_t)engine); /* its lock and its count of references change */
+    pthread_mutex_lock(&held->constants.lock);
+    sinter_constant_cache_stats_t now = held->constants.stats;
+    pthread_mutex_unlock(&held->constants.lock);
+    engine_unref(held);
+    now.size = stats->size;
+    return copy_sized(stats, &now, stats->size, sizeof(now), "sinter_constant_cache_stats_t");
+}
+
+sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data, size_t bytes)
+{
+    SG_REQUIRE(data != NULL || bytes == 0);
+    sinter_engine_t *held = engine_ref(engine);
+    constants_invalidate(held, data, bytes);
+    engine_unref(held);
+    return sinter_success;
+}
+
+/* ---- stream -------------------------------------------------------------------------------------------------------------------------- */
+
+sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine, const sinter_stream_desc_t *desc)
+{
+    sinter_stream_desc_t d = {.size = sizeof(d)};
+
+    SG_REQUIRE(stream != NULL);
+    if (desc != NULL) {
+        SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_stream_desc_t"));
+    }
+    if (d.threads < 0 || d.threads > EXEC_MOST_THREADS)
+        return sg_fail(sinter_invalid_arguments, "stream: %d threads", d.threads);
+    SG_TRY(engine_check(engine));
+    sinter_engine_t *held = engine_ref(engine);
+    sinter_stream_t *s = sg_alloc(held, sizeof(*s), _Alignof(sinter_stream_t));
+    if (s == NULL) {
+        engine_unref(held);
+        return sinter_out_of_memory;
+    }
+    *s = (sinter_stream_t){.engine = held, .threads = exec_take_threads(d.threads)};
+    *stream = s;
+    return sinter_success;
+}
+
+sinter_status_t sinter_stream_destroy(sinter_stream_t **stream)
+{
+    SG_REQUIRE(stream != NULL);
+    if (*stream != NULL) {
+        sinter_engine_t *engine = (*stream)->engine;
+        sg_free(engine, *stream);
+        engine_unref(engine);
+    }
+    *stream = NULL;
+    return sinter_success;
+}
+
+sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *threads)
+{
+    SG_REQUIRE(stream != NULL);
+    SG_REQUIRE(threads != NULL);
+    *threads = exec_usable_threads(stream->threads);
+    return sinter_success;
+}
+
+/* ---- logical tensors ------------------------------------------------------------------------------------------------------------------ */
+
+static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims, const sinter_dim_t *dims,
+                            const sinter_dim_t *strides, sinter_tensor_property_t property)
+{
+    sinter_logical_tensor_t t;
+
+    memset(&t, 0, sizeof(t));
+    if (ndims < 0 || ndims > SINTER_MAX_NDIMS)
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: %d dims, at most %d", (unsigned long long)id, ndims, SINTER_MAX_NDIMS);
+    SG_REQUIRE(ndims == 0 || dims != NULL);
+    t.id = id;
+    t.ndims = ndims;
+    t.data_type = type;
+    t.property = property;
+    t.layout_type = sinter_layout_type_strided;
+    for (int d = 0; d < ndims; d++) {
+        t.dims[d] = dims[d];
+        t.strides[d] = strides != NULL ? strides[d] : 0;
+    }
+    if (strides == NULL)
+        lt_set_dense(&t);
+    SG_TRY(lt_verify(&t, false, "logical tensor"));
+    *lt = t;
+    return sinter_success;
+}
+
+sinter_status_t sinter_logical_tensor_init(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims, const sinter_dim_t *dims,
+                                           sinter_tensor_property_t property)
+{
+    SG_REQUIRE(lt != NULL);
+    return init(lt, id, type, ndims, dims, NULL, property);
+}
+
+sinter_status_t sinter_logical_tensor_init_with_strides(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims,
+                                                        const sinter_dim_t *dims, const sinter_dim_t *strides, sinter_tensor_property_t property)
+{
+    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE(ndims == 0 || strides != NULL);
+    return init(lt, id, type, ndims, dims, strides, property);
+}
+
+sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims,
+                                                   sinter_tensor_property_t property)
+{
+    sinter_logical_tensor_t t;
+
+    SG_REQUIRE(lt != NULL);
+    memset(&t, 0, sizeof(t));
+    t.id = id;
+    t.ndims = ndims;
+    t.data_type = type;
+    t.property = property;
+    t.layout_type = sinter_layout_type_any;
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++)
+        t.dims[d] = t.strides[d] = SINTER_UNKNOWN_DIM;
+    SG_TRY(lt_verify(&t, false, "logical tensor"));
+    *lt = t;
+    return sinter_success;
+}
+
+sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_tensor_t *lt, size_t *bytes)
+{
+    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE(bytes != NULL);
+    SG_TRY(lt_verify(lt, false, "logical tensor"));
+    return lt_bytes(lt, bytes);
+}
+
+sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a, const sinter_logical_tensor_t *b, int *equal)
+{
+    SG_REQUIRE(a != NULL);
+    SG_REQUIRE(b != NULL);
+    SG_REQUIRE(equal != NULL);
+    const size_t n = a->ndims > 0 && a->ndims <= SINTER_MAX_NDIMS ? (size_t)a->ndims * sizeof(sinter_dim_t) : 0;
+    *equal = a->id == b->id && a->ndims == b->ndims && a->data_type == b->data_type && a->layout_type == b->layout_type &&
+             memcmp(a->dims, b->dims, n) == 0 && (a->layout_type != sinter_layout_type_strided || memcmp(a->strides, b->strides, n) == 0);
+    return sinter_success;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------------------------------ */
+
+static sinter_status_t check_buffer(const lt_t *lt, const void *data, size_t bytes)
+{
+    size_t need;
+
+    if (!lt_dims_known(lt))
+        return sg_fail(sinter_invalid_shape, "tensor %llu: dims must be known", (unsigned long long)lt->id);
+    SG_TRY(lt_bytes(lt, &need));
+    if (data != NULL && bytes != SINTER_BYTES_TRUSTED && bytes < need)
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed", (unsigned long long)lt->id, bytes, need);
+    return sinter_success;
+}
+
+/* What the rest of the library sees: dense where the caller named no strides. */
+static lt_t with_strides(const lt_t *lt)
+{
+    lt_t t = *lt;
+
+    if (t.layout_type != sinter_layout_type_strided && t.ndims >= 0)
+        lt_set_dense(&t);
+    return t;
+}
+
+static sinter_status_t new_tensor(sinter_tensor_t **tensor, sinter_engine_t *engine, const lt_t *lt)
+{
+    SG_TRY(engine_check(engine));
+    sinter_engine_t *held = engine_ref(engine);
+    sinter_tensor_t *t = sg_alloc(held, sizeof(*t), _Alignof(sinter_tensor_t));
+    if (t == NULL) {
+        engine_unref(held);
+        return sinter_out_of_memory;
+    }
+    memset(t, 0, sizeof(*t));
+    t->engine = held;
+    t->lt = *lt;
+    *tensor = t;
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *engine, const sinter_logical_tensor_t *lt, void *data, size_t bytes)
+{
+    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE(lt != NULL);
+    SG_TRY(lt_verify(lt, false, "tensor"));
+    const lt_t strided = with_strides(lt);
+    SG_TRY(check_buffer(&strided, data, bytes));
+    SG_TRY(new_tensor(tensor, engine, &strided));
+    (*tensor)->data = data;
+    (*tensor)->bytes = bytes;
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_engine_t *engine, const sinter_logical_tensor_t *lt, const void *value)
+{
+    int64_t bytes = 0;
+
+    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE(value != NULL);
+    SG_TRY(lt_verify(lt, false, "tensor"));
+    const lt_t strided = with_strides(lt);
+    if (!lt_dims_known(&strided) || lt_elems(&strided) != 1 || !dtype_bytes(lt->data_type, 1, &bytes))
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: a host scalar has one element", (unsigned long long)lt->id);
+    SG_TRY(new_tensor(tensor, engine, &strided));
+    memcpy((*tensor)->scalar, value, (size_t)bytes);
+    (*tensor)->data = (*tensor)->scalar;
+    (*tensor)->bytes = (size_t)bytes;
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_destroy(sinter_tensor_t **tensor)
+{
+    SG_REQUIRE(tensor != NULL);
+    if (*tensor != NULL) {
+        sinter_engine_t *engine = (*tensor)->engine;
+        sg_free(engine, *tensor);
+        engine_unref(engine);
+    }
+    *tensor = NULL;
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_set_data(sinter_tensor_t *tensor, void *data, size_t bytes)
+{
+    SG_REQUIRE(tensor != NULL);
+    SG_TRY(check_buffer(&tensor->lt, data, bytes));
+    tensor->data = data;
+    tensor->bytes = bytes;
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, const sinter_dim_t *dims, const sinter_dim_t *strides)
+{
+    lt_t t;
+
+    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE(tensor->lt.ndims == 0 || dims != NULL);
+    t = tensor->lt;
+    t.layout_type = sinter_layout_type_strided;
+    for (int d = 0; d < t.ndims; d++) {
+        t.dims[d] = dims[d];
+        t.strides[d] = strides != NULL ? strides[d] : 0;
+    }
+    if (strides == NULL)
+        lt_set_dense(&t);
+    SG_TRY(lt_verify(&t, false, "tensor"));
+    SG_TRY(check_buffer(&t, tensor->data, tensor->bytes));
+    tensor->lt = t;
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_get_data(const sinter_tensor_t *tensor, void **data)
+{
+    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE(data != NULL);
+    *data = tensor->data;
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_get_logical_tensor(const sinter_tensor_t *tensor, sinter_logical_tensor_t *lt)
+{
+    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE(lt != NULL);
+    *lt = tensor->lt;
+    return sinter_success;
+}

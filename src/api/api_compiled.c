@@ -1,0 +1,463 @@
+/* The public functions of compiled partitions: port matching and checks in front of the executor. */
+#include <stdio.h>
+#include <string.h>
+
+#include <sinter/sinter.h>
+
+#include "backend_xsmm/plan/compile.h"
+#include "backend_xsmm/exec/exec.h"
+#include "graph/objects.h"
+#include "base/status.h"
+#include "passes/pass.h"
+
+sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_engine_t *engine, size_t n_inputs,
+                                         const sinter_logical_tensor_t *inputs, size_t n_outputs, const sinter_logical_tensor_t *outputs,
+                                         sinter_compiled_partition_t **compiled)
+{
+    SG_REQUIRE(partition != NULL);
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(n_inputs == 0 || inputs != NULL);
+    SG_REQUIRE(n_outputs == 0 || outputs != NULL);
+    SG_TRY(engine_check(engine));
+    sinter_engine_t *held = engine_ref(engine);
+    sinter_compiled_partition_t *cp = NULL;
+    sinter_status_t status = compile_open(partition, held, n_inputs, inputs, n_outputs, outputs, &cp);
+    engine_unref(held);
+    status = status == sinter_success ? passes_run(&cp->plan.sub) : status;
+    status = status == sinter_success ? compile_finish(cp, partition) : status;
+    if (status == sinter_success) {
+        *compiled = cp;
+    } else if (cp != NULL) {
+        compiled_free(cp);
+    }
+    return status;
+}
+
+sinter_status_t sinter_compiled_partition_destroy(sinter_compiled_partition_t **compiled)
+{
+    SG_REQUIRE(compiled != NULL);
+    if (*compiled != NULL) {
+        compiled_free(*compiled);
+        *compiled = NULL;
+    }
+    return sinter_success;
+}
+
+sinter_status_t sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled, uint64_t id,
+                                                               sinter_logical_tensor_t *lt)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(lt != NULL);
+    for (int i = 0; i < compiled->n_inputs + compiled->n_outputs; i++) {
+        const int v = i < compiled->n_inputs ? compiled->inputs[i] : compiled->outputs[i - compiled->n_inputs];
+        if (compiled->plan.sub.values[v].lt.id == id) {
+            *lt = compiled->plan.sub.values[v].lt;
+            return sinter_success;
+        }
+    }
+    return sg_fail(sinter_invalid_arguments, "the compiled partition has no port with tensor id %llu", (unsigned long long)id);
+}
+
+sinter_status_t sinter_compiled_partition_get_inplace_ports(const sinter_compiled_partition_t *compiled, size_t *count,
+                                                            const sinter_inplace_pair_t **pairs)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(count != NULL);
+    SG_REQUIRE(pairs != NULL);
+    *count = compiled->n_inplace;
+    *pairs = compiled->inplace;
+    return sinter_success;
+}
+
+sinter_status_t sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *compiled, sinter_fpmath_mode_t *mode,
+                                                          int *apply_to_int)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(mode != NULL);
+    SG_REQUIRE(apply_to_int != NULL);
+    *mode = compiled->plan.mode;
+    *apply_to_int = compiled->plan.apply_to_int;
+    return sinter_success;
+}
+
+sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition_t *compiled, const char **text)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(text != NULL);
+    *text = compiled->report;
+    return sinter_success;
+}
+
+/* ---- ports at execute ----------------------------------------------------------------------------------------------------------- */
+
+static bool same_strides(const lt_t *want, const lt_t *got)
+{
+    for (int d = 0; d < want->ndims; d++) {
+        if (want->strides[d] != SINTER_UNKNOWN_DIM && got->dims[d] > 1 && want->strides[d] != got->strides[d]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A tensor against the port it was compiled for. */
+static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tensor)
+{
+    const lt_t *got = &tensor->lt;
+    const unsigned long long id = (unsigned long long)want->id;
+    if (got->data_type != want->data_type) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu is %s, compiled for %s", id, sinter_data_type_name(got->data_type),
+                       sinter_data_type_name(want->data_type));
+    }
+    if (got->ndims != want->ndims) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, compiled for %d", id, (int)got->ndims, (int)want->ndims);
+    }
+    for (int d = 0; d < want->ndims; d++) {
+        if (want->dims[d] != SINTER_UNKNOWN_DIM && want->dims[d] != got->dims[d]) {
+            return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, compiled for %lld", id, d, (long long)got->dims[d],
+                           (long long)want->dims[d]);
+        }
+    }
+    if (lt_elems(got) != 0 && !same_strides(want, got)) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has other strides than it was compiled for", id);
+    }
+    if (tensor->data == NULL && lt_elems(got) != 0) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has no data", id);
+    }
+    return sinter_success;
+}
+
+static const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i] != NULL && tensors[i]->lt.id == id) {
+            return tensors[i];
+        }
+    }
+    return NULL;
+}
+
+/* One id given twice must be one buffer; a NULL entry is an error. */
+static sinter_status_t check_list(size_t n, const sinter_tensor_t *const *tensors, const char *what)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i] == NULL) {
+            return sg_fail(sinter_invalid_arguments, "%s %zu is NULL", what, i);
+        }
+        const sinter_tensor_t *first = find_tensor(tensors[i]->lt.id, i, tensors);
+        if (first != NULL && first->data != tensors[i]->data) {
+            return sg_fail(sinter_invalid_arguments, "tensor %llu is given twice with different buffers",
+                           (unsigned long long)tensors[i]->lt.id);
+        }
+    }
+    return sinter_success;
+}
+
+/* The strided port a frame sees; layouts other than strided are dense. */
+static lt_t seen_as(const sinter_tensor_t *tensor)
+{
+    lt_t lt = tensor->lt;
+    if (lt.layout_type != sinter_layout_type_strided) {
+        lt_set_dense(&lt);
+    }
+    return lt;
+}
+
+/* Finds a tensor for every port of one side. what: "input" or "output". */
+static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm, const int *ports, int n_ports, size_t n,
+                                  const sinter_tensor_t *const *tensors, const char *what)
+{
+    SG_TRY(check_list(n, tensors, what));
+    for (int i = 0; i < n_ports; i++) {
+        const int v = ports[i];
+        const lt_t *want = &cp->plan.sub.values[v].lt;
+        const sinter_tensor_t *tensor = find_tensor(want->id, n, tensors);
+        if (tensor == NULL) {
+            return sg_fail(sinter_invalid_arguments, "no %s with tensor id %llu", what, (unsigned long long)want->id);
+        }
+        SG_TRY(check_port(want, tensor));
+        fm->lts[v] = seen_as(tensor);
+        fm->port_data[v] = tensor->data;
+    }
+    return sinter_success;
+}
+
+static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, const sinter_tensor_t *const *tensors)
+{
+    return bind_ports(cp, fm, cp->inputs, cp->n_inputs, n, tensors, "input");
+}
+
+static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, sinter_tensor_t *const *tensors)
+{
+    return bind_ports(cp, fm, cp->outputs, cp->n_outputs, n, (const sinter_tensor_t *const *)tensors, "output");
+}
+
+/* With dynamic dims: the shapes that the inputs lead to are the outputs', and their strides, which nobody has seen before, are an
+ * output's. */
+static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, size_t n,
+                                             sinter_tensor_t *const *outputs)
+{
+    for (int i = 0; i < cp->n_outputs && cp->plan.dynamic; i++) {
+        const lt_t *lt = &fm->lts[cp->outputs[i]];
+        const sinter_tensor_t *tensor = find_tensor(lt->id, n, (const sinter_tensor_t *const *)outputs);
+        SG_TRY(lt_verify(&tensor->lt, true, "execute"));
+        for (int d = 0; d < lt->ndims; d++) {
+            if (lt->dims[d] != tensor->lt.dims[d]) {
+                return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, the inputs lead to %lld", (unsigned long long)lt->id,
+                               d, (long long)tensor->lt.dims[d], (long long)lt->dims[d]);
+            }
+        }
+    }
+    return sinter_success;
+}
+
+static bool may_share(const sinter_compiled_partition_t *cp, uint64_t in, uint64_t out)
+{
+    for (size_t i = 0; i < cp->n_inplace; i++) {
+        if (cp->inplace[i].input_id == in && cp->inplace[i].output_id == out) {
+            return true;
+        }
+    }
+    return false;
+}
+
+typedef struct range {
+    uintptr_t begin, end;
+} range_t;
+
+static sinter_status_t range_of(const frame_mem_t *fm, int v, range_t *r)
+{
+    size_t bytes;
+    SG_TRY(lt_bytes(&fm->lts[v], &bytes));
+    r->begin = (uintptr_t)fm->v[v].data;
+    r->end = r->begin + bytes;
+    return sinter_success;
+}
+
+static bool disjoint(range_t a, range_t b)
+{
+    return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end;
+}
+
+/* Names the inputs that an output may share memory with, to follow "it may share memory". A text
+ * that is too long for its room is cut off. */
+static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t out, char *text,
+                                size_t size)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < cp->n_inplace && len < size; i++) {
+        if (cp->inplace[i].output_id == out) {
+            len +=
+                (size_t)snprintf(text + len, size - len, "%s %llu",
+                                 len == 0 ? "from the same address on, with input tensor" : " or",
+                                 (unsigned long long)cp->inplace[i].input_id);
+        }
+    }
+    return len > 0 ? text : "with no input";
+}
+
+/* No output shares memory with an input or another output, in-place pairs at one address excepted. */
+static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, const frame_mem_t *fm)
+{
+    for (int o = 0; o < cp->n_outputs; o++) {
+        range_t out, other;
+        const uint64_t out_id = fm->lts[cp->outputs[o]].id;
+        SG_TRY(range_of(fm, cp->outputs[o], &out));
+        for (int k = 0; k < cp->n_inputs + o; k++) {
+            const int v = k < cp->n_inputs ? cp->inputs[k] : cp->outputs[k - cp->n_inputs];
+            if (v == cp->outputs[o]) {
+                continue;
+            }
+            SG_TRY(range_of(fm, v, &other));
+            const bool shared = k < cp->n_inputs && out.begin == other.begin && may_share(cp, fm->lts[v].id, out_id);
+            if (!disjoint(out, other) && !shared) {
+                char sharing[160];
+                return sg_fail(sinter_invalid_arguments,
+                               "output tensor %llu overlaps %s tensor %llu; it may share memory %s "
+                               "(sinter_compiled_partition_get_inplace_ports)",
+                               (unsigned long long)out_id, k < cp->n_inputs ? "input" : "output",
+                               (unsigned long long)fm->lts[v].id,
+                               sharing_text(cp, out_id, sharing, sizeof(sharing)));
+            }
+        }
+    }
+    return sinter_success;
+}
+
+/* ---- execute ---------------------------------------------------------------------------------------------------------------------- */
+
+static unsigned char *align_up(void *p)
+{
+    return (unsigned char *)(((uintptr_t)p + SCRATCH_ALIGN - 1) & ~(uintptr_t)(SCRATCH_ALIGN - 1));
+}
+
+typedef struct memory {
+    scratch_block_t *block; /* the library's own; NULL: the caller's */
+    unsigned char *base;
+    size_t bytes;
+} memory_t;
+
+static void release(sinter_compiled_partition_t *cp, memory_t *m)
+{
+    if (m->block != NULL) {
+        scratch_give(cp, m->block);
+    }
+}
+
+/* Room for the frame first: only a frame knows how much the rest takes. */
+static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratchpad, size_t bytes, memory_t *m)
+{
+    *m = (memory_t){0};
+    if (scratchpad != NULL) {
+        m->base = align_up(scratchpad);
+        const size_t lost = (size_t)(m->base - (unsigned char *)scratchpad);
+        m->bytes = bytes > lost ? bytes - lost : 0;
+        if (m->bytes < cp->frame_bytes) {
+            return sg_fail(sinter_invalid_arguments, "scratchpad of %zu bytes is too small", bytes);
+        }
+        return sinter_success;
+    }
+    m->block = scratch_take(cp, cp->frame_bytes);
+    if (m->block == NULL) {
+        return sinter_out_of_memory;
+    }
+    m->base = m->block->memory;
+    m->bytes = m->block->bytes;
+    return sinter_success;
+}
+
+static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n_in, const sinter_tensor_t *const *in,
+                                size_t n_out, sinter_tensor_t *const *out)
+{
+    SG_TRY(bind_inputs(cp, fm, n_in, in));
+    SG_TRY(bind_outputs(cp, fm, n_out, out));
+    SG_TRY(frame_shapes(&cp->plan, fm));
+    SG_TRY(check_dynamic_outputs(cp, fm, n_out, out));
+    frame_data(&cp->plan, fm, fm->port_data, NULL);
+    return check_aliases(cp, fm);
+}
+
+static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m, size_t n_in, const sinter_tensor_t *const *in,
+                               size_t n_out, sinter_tensor_t *const *out)
+{
+    size_t total;
+    const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
+    const int64_t begin = logged ? exec_clock() : 0;
+    frame_mem_t *fm = frame_place(&cp->plan, m->base);
+    SG_TRY(bind_all(cp, fm, n_in, in, n_out, out));
+    SG_TRY(frame_layout(&cp->plan, fm, threads, &total));
+    if (total > m->bytes) {
+        if (m->block == NULL) {
+            return sg_fail(sinter_invalid_arguments, "scratchpad of %zu bytes is too small, this execute needs %zu", m->bytes, total);
+        }
+        /* The block is moved: bind again in the new one. Happens once per size. */
+        if (!scratch_grow(cp, m->block, total)) {
+            return sinter_out_of_memory;
+        }
+        m->base = m->block->memory;
+        m->bytes = m->block->bytes;
+        fm = frame_place(&cp->plan, m->base);
+        SG_TRY(bind_all(cp, fm, n_in, in, n_out, out));
+        SG_TRY(frame_layout(&cp->plan, fm, threads, &total));
+    }
+    unsigned char *temps = m->base + scratch_round(cp->frame_bytes), *shared = temps + scratch_round(fm->temp_bytes);
+    frame_data(&cp->plan, fm, fm->port_data, temps);
+    const sinter_status_t status = exec_prepare(&cp->plan, fm, cp);
+    if (status == sinter_success) {
+        exec_run(&cp->plan, fm, shared, shared + fm->shared_bytes);
+    }
+    frame_unpack(&cp->plan, fm);
+    if (logged && status == sinter_success) {
+        exec_log(cp, fm, begin);
+    }
+    return status;
+}
+
+sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream, size_t n_inputs,
+                                                  const sinter_tensor_t *const *inputs, size_t n_outputs, sinter_tensor_t *const *outputs,
+                                                  void *scratchpad, size_t scratchpad_bytes)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(stream != NULL);
+    SG_REQUIRE(n_inputs == 0 || inputs != NULL);
+    SG_REQUIRE(n_outputs == 0 || outputs != NULL);
+    /* The only thing that changes in a compiled partition is its pool of idle scratch blocks, under its lock. */
+    sinter_compiled_partition_t *cp = (sinter_compiled_partition_t *)(uintptr_t)compiled;
+    memory_t m;
+    SG_TRY(take_memory(cp, scratchpad, scratchpad_bytes, &m));
+    const int threads = exec_usable_threads(stream->threads);
+    const sinter_status_t status = execute(cp, threads, &m, n_inputs, inputs, n_outputs, outputs);
+    release(cp, &m);
+    return status;
+}
+
+/* A frame of its own for queries, with the inputs' dims where given. */
+static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t n, const sinter_tensor_t *const *inputs, void **memory,
+                                   frame_mem_t **fm)
+{
+    *memory = sg_alloc(cp->engine, cp->frame_bytes, SCRATCH_ALIGN);
+    if (*memory == NULL) {
+        return sinter_out_of_memory;
+    }
+    *fm = frame_place(&cp->plan, *memory);
+    sinter_status_t status = sinter_success;
+    if (n > 0) {
+        status = bind_inputs(cp, *fm, n, inputs);
+    } else if (cp->plan.dynamic) {
+        status = sg_fail(sinter_invalid_arguments, "dims are dynamic: the query needs the input tensors");
+    }
+    status = status == sinter_success ? frame_shapes(&cp->plan, *fm) : status;
+    if (status != sinter_success) {
+        sg_free(cp->engine, *memory);
+    }
+    return status;
+}
+
+sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_compiled_partition_t *compiled, const sinter_stream_t *stream,
+                                                               size_t n_inputs, const sinter_tensor_t *const *inputs, size_t *total,
+                                                               size_t *per_thread)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(stream != NULL);
+    SG_REQUIRE(total != NULL);
+    SG_REQUIRE(n_inputs == 0 || inputs != NULL);
+    void *memory;
+    frame_mem_t *fm;
+    size_t bytes;
+    SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
+    const int threads = exec_usable_threads(stream->threads);
+    const sinter_status_t status = frame_layout(&compiled->plan, fm, threads, &bytes);
+    if (status == sinter_success) {
+        *total = bytes + SCRATCH_ALIGN; /* the caller's pointer may have any alignment */
+        if (per_thread != NULL) {
+            *per_thread = fm->thread_bytes;
+        }
+    }
+    sg_free(compiled->engine, memory);
+    return status;
+}
+
+sinter_status_t sinter_compiled_partition_infer_outputs(const sinter_compiled_partition_t *compiled, size_t n_inputs,
+                                                        const sinter_tensor_t *const *inputs, size_t count,
+                                                        sinter_logical_tensor_t *outputs)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(n_inputs == 0 || inputs != NULL);
+    SG_REQUIRE(outputs != NULL);
+    if (count != (size_t)compiled->n_outputs) {
+        return sg_fail(sinter_invalid_arguments, "the partition has %d outputs, not %zu", compiled->n_outputs, count);
+    }
+    void *memory;
+    frame_mem_t *fm;
+    SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
+    for (int i = 0; i < compiled->n_outputs; i++) {
+        lt_t *lt = &outputs[i];
+        *lt = fm->lts[compiled->outputs[i]];
+        if (!lt_strides_known(lt)) {
+            lt_set_dense(lt);
+        }
+    }
+    sg_free(compiled->engine, memory);
+    return sinter_success;
+}

@@ -1,0 +1,127 @@
+/* Binding the operands of chains to tensors. */
+#include "backend_xsmm/chain/chain.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/plan.h"
+#include "numeric/quant_rows.h"
+#include "backend_xsmm/ukernels/tile.h"
+
+/* ---- binding ------------------------------------------------------------------------------------------------------------------- */
+
+static sinter_status_t bad_dim(const chain_operand_t *op, int d, int64_t have, int64_t want)
+{
+    return sg_fail(sinter_invalid_shape, "operand %d of an elementwise chain has %lld elements along dim %d of %lld", op->value,
+                   (long long)have, d, (long long)want);
+}
+
+static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v, const chain_bound_t *b, chain_ref_t *ref)
+{
+    bool mapped[SINTER_MAX_NDIMS] = {false};
+    ref->data = v->data;
+    ref->dtype = v->dtype;
+    ref->traits = dtype_traits(v->dtype);
+    ref->grouped = ref->stream = false;
+    for (int d = 0; d < b->ndims; d++) {
+        const int m = op->map[d];
+        ref->stride[d] = 0;
+        ref->group[d] = 1;
+        if (m < 0) {
+            continue;
+        }
+        if (m >= v->ndims) {
+            return bad_dim(op, d, 0, b->dims[d]);
+        }
+        mapped[m] = true;
+        if (v->dims[m] == b->dims[d]) {
+            ref->stride[d] = v->strides[m];
+        } else if (op->grouped && v->dims[m] > 1 && b->dims[d] % v->dims[m] == 0) {
+            ref->stride[d] = v->strides[m];
+            ref->group[d] = b->dims[d] / v->dims[m];
+            ref->grouped = ref->grouped || ref->group[d] > 1;
+        } else if (v->dims[m] != 1) {
+            return bad_dim(op, d, v->dims[m], b->dims[d]);
+        }
+    }
+    for (int m = 0; m < v->ndims; m++) {
+        if (!mapped[m] && v->dims[m] > 1) {
+            return bad_dim(op, m, v->dims[m], 1);
+        }
+    }
+    return sinter_success;
+}
+
+/* Does any instruction depend on where along dim d it runs? */
+static bool varies_along(const chain_bound_t *b, int d)
+{
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        if (b->refs[i].stride[d] != 0 && b->dims[d] > 1) {
+            return true;
+        }
+    }
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        if (b->chain->instrs[i].op == CHAIN_INDEX && b->chain->instrs[i].dim == d) {
+            return true;
+        }
+    }
+    return false;
+}
+
+sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa, chain_bound_t *out)
+{
+    const bound_t *space = &frame->v[chain->dims_value];
+    out->chain = chain;
+    out->fn = eltwise_table(isa);
+    out->tiles = tile_table(isa);
+    out->quant = quant_rows(isa);
+    out->isa = isa;
+    out->ndims = chain->ndims;
+    if (space->ndims != chain->ndims) {
+        return sg_fail(sinter_invalid_shape, "an elementwise chain over %d dims meets a tensor of %d", chain->ndims, space->ndims);
+    }
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+        out->dims[d] = d < out->ndims ? space->dims[d] : 1;
+        out->at[d] = (int8_t)d;
+    }
+    for (int i = 0; i < chain->n_operands; i++) {
+        SG_TRY(bind_operand(&chain->operands[i], &frame->v[chain->operands[i].value], out, &out->refs[i]));
+    }
+    /* Every element is written once: a store has all dims of the iteration space. */
+    for (int i = 0; i < chain->n_instrs; i++) {
+        for (int d = 0; d < out->ndims && chain->instrs[i].op == CHAIN_STORE; d++) {
+            const chain_operand_t *op = &chain->operands[chain->instrs[i].operand];
+            const int64_t have = op->map[d] < 0 ? 1 : frame->v[op->value].dims[op->map[d]];
+            if (have != out->dims[d]) {
+                return bad_dim(op, d, have, out->dims[d]);
+            }
+        }
+    }
+    out->inner_scalar_only = out->ndims == 0 || !varies_along(out, out->ndims - 1);
+    return sinter_success;
+}
+
+bool chain_is_store(const chain_t *chain, int *operand)
+{
+    if (chain->n_instrs != 1 || chain->instrs[0].op != CHAIN_STORE || chain->instrs[0].a != 0) {
+        return false;
+    }
+    *operand = chain->instrs[0].operand;
+    return true;
+}
+
+bool chain_touches_once(const chain_t *chain, int value, int ndims)
+{
+    int n = 0;
+    bool same = true;
+    for (int i = 0; i < chain->n_operands; i++) {
+        if (chain->operands[i].value == value) {
+            n++;
+            for (int d = 0; d < ndims; d++) {
+                same = same && chain->operands[i].map[d] == d;
+            }
+        }
+    }
+    return n == 1 && same;
+}

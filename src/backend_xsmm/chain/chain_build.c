@@ -1,0 +1,443 @@
+/* Building chains: instructions over virtual registers, each assigned once, then coloured into CHAIN_MAX_REGS by a linear scan. */
+#include <math.h>
+#include <string.h>
+
+#include "numeric/dtype.h"
+#include "graph/op_schema.h"
+#include "base/status.h"
+#include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+
+enum { MAX_VIRTUAL = 4 * CHAIN_MAX_INSTRS };
+
+void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, bool with_input)
+{
+    *b = (chain_builder_t){.arena = arena, .n_virtual = with_input ? 1 : 0, .with_input = with_input};
+    b->chain.ndims = ndims;
+    b->chain.dims_value = dims_value;
+}
+
+/* Appends; gives the instruction its register, unless it stores. -1: out of memory. */
+static int emit(chain_builder_t *b, chain_instr_t in)
+{
+    const bool store = in.op == CHAIN_STORE;
+    if (!arena_grow(b->arena, (void **)&b->instrs, &b->cap_instrs, b->chain.n_instrs, sizeof(chain_instr_t))) {
+        return -1;
+    }
+    in.dst = store ? 0 : b->n_virtual++;
+    b->instrs[b->chain.n_instrs++] = in;
+    return in.dst;
+}
+
+/* An operand of the list, an equal one that is there already if there is. */
+static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool grouped)
+{
+    chain_operand_t op = {.value = value, .grouped = grouped};
+    memset(op.map, -1, sizeof(op.map));
+    memcpy(op.map, map, (size_t)b->chain.ndims * sizeof(*map));
+    for (int i = 0; i < b->chain.n_operands; i++) {
+        const chain_operand_t *o = &b->operands[i];
+        if (o->value == value && o->grouped == grouped && memcmp(o->map, op.map, sizeof(op.map)) == 0) {
+            return i;
+        }
+    }
+    if (!arena_grow(b->arena, (void **)&b->operands, &b->cap_operands, b->chain.n_operands, sizeof(chain_operand_t))) {
+        return -1;
+    }
+    b->operands[b->chain.n_operands] = op;
+    return b->chain.n_operands++;
+}
+
+int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped)
+{
+    const int operand = add_operand(b, plan_value, map, grouped);
+    return operand < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_LOAD, .operand = operand});
+}
+
+/* Dims aligned at the right; leading dims that the iteration space does not have must turn out to be 1. */
+static void right_aligned(const chain_builder_t *b, int value_ndims, int8_t *map)
+{
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+        const int m = d - (b->chain.ndims - value_ndims);
+        map[d] = (int8_t)(m < 0 || d >= b->chain.ndims ? -1 : m);
+    }
+}
+
+int chain_load(chain_builder_t *b, int plan_value, int value_ndims)
+{
+    int8_t map[SINTER_MAX_NDIMS];
+    right_aligned(b, value_ndims, map);
+    return chain_load_mapped(b, plan_value, map, false);
+}
+
+int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims, sinter_data_type_t type)
+{
+    int8_t map[SINTER_MAX_NDIMS];
+    right_aligned(b, value_ndims, map);
+    const int l = add_operand(b, low, map, false), h = add_operand(b, high, map, false);
+    return l < 0 || h < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_LOAD_SPLIT, .operand = l, .high = h, .dtype = type});
+}
+
+sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map)
+{
+    int8_t same[SINTER_MAX_NDIMS];
+    right_aligned(b, b->chain.ndims, same);
+    const int operand = add_operand(b, plan_value, map != NULL ? map : same, false);
+    if (reg < 0 || operand < 0 || emit(b, (chain_instr_t){.op = CHAIN_STORE, .a = reg, .operand = operand}) < 0) {
+        return sinter_out_of_memory;
+    }
+    return sinter_success;
+}
+
+/* ---- ops -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Channels are the last dim, or dim 1 where data_format says NCX. */
+static int channel_dim(const chain_builder_t *b, const node_t *node)
+{
+    const bool ncx = strcmp(node_str(node, sinter_op_attr_data_format, "NXC"), "NCX") == 0;
+    return ncx && b->chain.ndims > 1 ? 1 : b->chain.ndims - 1;
+}
+
+static const chain_instr_t *producer(const chain_builder_t *b, int reg)
+{
+    for (int i = b->chain.n_instrs - 1; i >= 0; i--) {
+        const chain_instr_t *in = &b->instrs[i];
+        if (in->dst == reg && in->op != CHAIN_STORE) {
+            return in;
+        }
+    }
+    return NULL;
+}
+
+/* The vector in reg, which was loaded aligned at the right, along the channel dim instead. A tensor with more than one
+ * dim of its own, or a single value, stays as it is. */
+static int along_channels(chain_builder_t *b, const node_t *node, int reg)
+{
+    const int dim = channel_dim(b, node), last = b->chain.ndims - 1;
+    const chain_instr_t *load = producer(b, reg);
+    if (dim == last || reg < 0) {
+        return reg;
+    }
+    if (load == NULL || load->op != CHAIN_LOAD) {
+        b->reason = "a computed per-channel vector along dim 1 of an elementwise chain";
+        return reg;
+    }
+    const chain_operand_t op = b->operands[load->operand];
+    if (op.map[last] != 0) {
+        return reg;
+    }
+    int8_t map[SINTER_MAX_NDIMS];
+    memset(map, -1, sizeof(map));
+    map[dim] = 0;
+    return chain_load_mapped(b, op.value, map, op.grouped);
+}
+
+static void set_params(chain_instr_t *in, double p0, double p1)
+{
+    in->pd[0] = p0;
+    in->pd[1] = p1;
+    in->p[0] = (float)p0;
+    in->p[1] = (float)p1;
+}
+
+static void read_attrs(chain_instr_t *in, const node_t *node)
+{
+    switch (node->kind) {
+    case sinter_op_clamp:
+        set_params(in, node_f32(node, sinter_op_attr_min, -INFINITY), node_f32(node, sinter_op_attr_max, INFINITY));
+        break;
+    case sinter_op_elu:
+        set_params(in, node_f32(node, sinter_op_attr_alpha, 1), 0);
+        break;
+    case sinter_op_leaky_relu:
+        set_params(in, node_f32(node, sinter_op_attr_alpha, 0), 0);
+        break;
+    case sinter_op_softplus:
+    case sinter_op_pow:
+        set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0);
+        break;
+    case sinter_op_hard_sigmoid:
+        set_params(in, node_f32(node, sinter_op_attr_alpha, 0), node_f32(node, sinter_op_attr_beta, 0));
+        break;
+    case sinter_op_gelu:
+        set_params(in, strcmp(node_str(node, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0, 0);
+        break;
+    default:
+        break;
+    }
+}
+
+static int gen_index(chain_builder_t *b, const node_t *node)
+{
+    const int64_t axis = node_s64(node, sinter_op_attr_axis, 0), dim = axis < 0 ? axis + b->chain.ndims : axis;
+    if (dim < 0 || dim >= b->chain.ndims) {
+        b->reason = "GenIndex along an axis that the tensor does not have";
+    }
+    return emit(b, (chain_instr_t){.op = CHAIN_INDEX, .dim = (int)dim});
+}
+
+int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs)
+{
+    chain_instr_t in = {.op = (int)node->kind};
+    int r[3] = {0, 0, 0};
+    for (int i = 0; i < n_regs && i < 3; i++) {
+        r[i] = regs[i];
+    }
+    switch (node->kind) {
+    case sinter_op_gen_index:
+        return gen_index(b, node);
+    case sinter_op_type_cast:
+    case sinter_op_reorder:
+        in.op = CHAIN_COPY;
+        break;
+    case sinter_op_bias_add:
+        r[1] = along_channels(b, node, r[1]);
+        break;
+    case sinter_op_prelu:
+        if (node_bool(node, sinter_op_attr_per_channel_broadcast, true)) {
+            r[1] = along_channels(b, node, r[1]);
+        }
+        break;
+    default:
+        if ((int)node->kind >= ELTWISE_KINDS || eltwise_f64[node->kind] == NULL) {
+            b->reason = "an op that is no elementwise function";
+        }
+        break;
+    }
+    in.a = r[0], in.b = r[1], in.c = r[2];
+    read_attrs(&in, node);
+    return in.a < 0 || in.b < 0 || in.c < 0 ? -1 : emit(b, in);
+}
+
+static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y)
+{
+    return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = (int)kind, .a = x, .b = y});
+}
+
+/* The operand that a register was loaded from; -1: it was computed. */
+static int loaded_from(const chain_builder_t *b, int reg)
+{
+    const chain_instr_t *in = reg < 0 ? NULL : producer(b, reg);
+    return in != NULL && in->op == CHAIN_LOAD ? in->operand : -1;
+}
+
+static int dequant_steps(chain_builder_t *b, int x, int scale, int zp)
+{
+    const int q = zp < 0 ? x : binary(b, sinter_op_subtract, x, zp);
+    return binary(b, sinter_op_multiply, q, scale);
+}
+
+static int quant_steps(chain_builder_t *b, int x, int scale, int zp)
+{
+    int q = binary(b, sinter_op_divide, x, scale);
+    if (zp >= 0 && q >= 0) {
+        q = emit(b, (chain_instr_t){.op = sinter_op_round, .a = q});
+        q = binary(b, sinter_op_add, q, zp);
+    }
+    return q;
+}
+
+/* One instruction where scale and zero point are tensors, codes too if they are decoded, whose loads then fall away. */
+static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int zp)
+{
+    const int s = loaded_from(b, scale), z = loaded_from(b, zp);
+    if (x < 0 || s < 0 || (zp >= 0 && z < 0)) {
+        return op == CHAIN_DEQUANT ? dequant_steps(b, x, scale, zp) : quant_steps(b, x, scale, zp);
+    }
+    const int codes = op == CHAIN_DEQUANT ? loaded_from(b, x) : -1;
+    if (codes >= 0) {
+        return emit(b, (chain_instr_t){.op = CHAIN_LOAD_DEQUANT, .operand = codes, .scale = s, .zp = z});
+    }
+    return emit(b, (chain_instr_t){.op = (int)op, .a = x, .scale = s, .zp = z});
+}
+
+int chain_dequant(chain_builder_t *b, int x, int scale, int zp)
+{
+    return rescale(b, CHAIN_DEQUANT, x, scale, zp);
+}
+
+int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype)
+{
+    return chain_round_to(b, rescale(b, CHAIN_QUANT, x, scale, zp), dtype);
+}
+
+int chain_unrounded(const chain_builder_t *b, int reg, sinter_data_type_t dtype)
+{
+    const chain_instr_t *in = producer(b, reg);
+    return in != NULL && in->op == CHAIN_ROUND_TO && in->dtype == dtype ? in->a : reg;
+}
+
+int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
+{
+    return x < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_ROUND_TO, .a = x, .dtype = dtype});
+}
+
+/* ---- registers -------------------------------------------------------------------------------------------------------------------- */
+
+/* How many of a, b, c an instruction reads: an op as many as its card gives it inputs. */
+static int n_sources(const chain_instr_t *in)
+{
+    if (in->op < CHAIN_LOAD) {
+        return op_card((sinter_op_kind_t)in->op)->max_in;
+    }
+    switch ((chain_opcode_t)in->op) {
+    case CHAIN_LOAD:
+    case CHAIN_LOAD_SPLIT:
+    case CHAIN_LOAD_DEQUANT:
+    case CHAIN_INDEX:
+    case CHAIN_CONST:
+        return 0;
+    case CHAIN_STORE:
+    case CHAIN_COPY:
+    case CHAIN_ROUND_TO:
+    case CHAIN_DEQUANT:
+    case CHAIN_QUANT:
+        return 1;
+    }
+    return 0; /* no other opcode exists */
+}
+
+/* last[v]: the last instruction that reads v, n_instrs for the result, -1 for none. Instructions whose result nobody
+ * reads read nothing themselves. */
+static void last_uses(const chain_builder_t *b, int result, int *last)
+{
+    for (int v = 0; v < b->n_virtual; v++) {
+        last[v] = -1;
+    }
+    if (result >= 0) {
+        last[result] = b->chain.n_instrs;
+    }
+    for (int i = b->chain.n_instrs - 1; i >= 0; i--) {
+        const chain_instr_t *in = &b->instrs[i];
+        const bool store = in->op == CHAIN_STORE;
+        const int src[3] = {in->a, in->b, in->c};
+        for (int s = 0; s < 3 && s < n_sources(in) && (store || last[in->dst] >= 0); s++) {
+            last[src[s]] = last[src[s]] < 0 ? i : last[src[s]];
+        }
+    }
+}
+
+typedef struct colouring {
+    int reg[MAX_VIRTUAL], last[MAX_VIRTUAL];
+    bool busy[CHAIN_MAX_REGS];
+    int used;
+} colouring_t;
+
+static bool take(colouring_t *k, int v)
+{
+    for (int r = 0; r < CHAIN_MAX_REGS; r++) {
+        if (!k->busy[r]) {
+            k->busy[r] = true;
+            k->reg[v] = r;
+            k->used = r + 1 > k->used ? r + 1 : k->used;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Renames in place, drops instructions without effect; false: too few registers. An instruction may write over what it reads last. */
+static bool colour(chain_builder_t *b, colouring_t *k)
+{
+    int n = 0;
+    if (b->with_input && !take(k, 0)) {
+        return false;
+    }
+    if (b->with_input && k->last[0] < 0) {
+        k->busy[0] = false;
+    }
+    for (int i = 0; i < b->chain.n_instrs; i++) {
+        chain_instr_t in = b->instrs[i];
+        const bool store = in.op == CHAIN_STORE;
+        int *const src[3] = {&in.a, &in.b, &in.c};
+        if (!store && k->last[in.dst] < 0) {
+            continue;
+        }
+        for (int s = 0; s < 3; s++) {
+            const int v = *src[s];
+            *src[s] = s < n_sources(&in) ? k->reg[v] : 0;
+            if (s < n_sources(&in) && k->last[v] == i) {
+                k->busy[k->reg[v]] = false;
+            }
+        }
+        if (!store && !take(k, in.dst)) {
+            return false;
+        }
+        in.dst = store ? 0 : k->reg[in.dst];
+        b->instrs[n++] = in;
+    }
+    b->chain.n_instrs = n;
+    return true;
+}
+
+static bool rename_field(int *field, bool has, int o, int to)
+{
+    const bool same = has && *field == o;
+    *field = same ? to : *field;
+    return same;
+}
+
+/* Renumbers operand o of an instruction if it has it. */
+static bool rename_operand(chain_instr_t *in, int o, int to)
+{
+    const bool split = in->op == CHAIN_LOAD_SPLIT, fused = in->op == CHAIN_LOAD_DEQUANT;
+    const bool rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
+    const bool moves = fused || split || in->op == CHAIN_LOAD || in->op == CHAIN_STORE;
+    const bool a = rename_field(&in->operand, moves, o, to), b = rename_field(&in->high, split, o, to);
+    const bool c = rename_field(&in->scale, rescales, o, to), d = rename_field(&in->zp, rescales, o, to);
+    return a || b || c || d;
+}
+
+/* Operands that only dropped instructions had go too: they need not fit the iteration space. */
+static void drop_operands(chain_builder_t *b)
+{
+    int n = 0;
+    for (int o = 0; o < b->chain.n_operands; o++) {
+        bool used = false;
+        for (int i = 0; i < b->chain.n_instrs; i++) {
+            used = rename_operand(&b->instrs[i], o, n) || used;
+        }
+        b->operands[n] = b->operands[o];
+        n += used;
+    }
+    b->chain.n_operands = n;
+}
+
+static sinter_status_t too_big(const char *what, int n, int most)
+{
+    return sg_fail(sinter_unimplemented, "an elementwise chain needs %d %s, the most is %d", n, what, most);
+}
+
+sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out)
+{
+    if (b->reason != NULL) {
+        return sg_fail(sinter_unimplemented, "%s", b->reason);
+    }
+    if (b->n_virtual > MAX_VIRTUAL) {
+        return too_big("instructions", b->chain.n_instrs, CHAIN_MAX_INSTRS);
+    }
+    colouring_t *k = ARENA_NEW(b->arena, colouring_t, 1);
+    chain_t *chain = ARENA_NEW(b->arena, chain_t, 1);
+    if (k == NULL || chain == NULL) {
+        return sinter_out_of_memory;
+    }
+    last_uses(b, result, k->last);
+    if (!colour(b, k)) {
+        return too_big("registers at once, more", CHAIN_MAX_REGS + 1, CHAIN_MAX_REGS);
+    }
+    drop_operands(b);
+    if (b->chain.n_instrs > CHAIN_MAX_INSTRS) {
+        return too_big("instructions", b->chain.n_instrs, CHAIN_MAX_INSTRS);
+    }
+    if (b->chain.n_operands > CHAIN_MAX_OPERANDS) {
+        return too_big("operands", b->chain.n_operands, CHAIN_MAX_OPERANDS);
+    }
+    *chain = b->chain;
+    chain->f64 = f64;
+    chain->n_regs = k->used > 0 ? k->used : 1;
+    chain->result = result < 0 ? -1 : k->reg[result];
+    chain->instrs = b->instrs;
+    chain->operands = b->operands;
+    *out = chain;
+    return sinter_success;
+}

@@ -1,0 +1,728 @@
+/* Running chains: the program interpreted block by block. A block is `rows` runs of `cols` elements along the last dim, one after the other
+ * in a register. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/plan.h"
+#include "numeric/quant_rows.h"
+#include "backend_xsmm/ukernels/tile.h"
+
+/* Besides the registers: what is on its way through ROUND_TO or a store, values of groups on their way to elements, scales, zero points. */
+enum { TMP, TMP_SCALE, TMP_ZP, N_TMP, TMP_HIGH = TMP_SCALE };
+enum { CONVERTED = 512, CONVERTED_AHEAD = 4096 }; /* elements at once, and bytes from what is converted to what is fetched */
+/* Registers of tiles start at different cache sets. */
+enum { TILE_STEP = CHAIN_TILE + 64 };
+
+size_t chain_scratch_bytes(const chain_t *chain)
+{
+    return ((size_t)chain->n_regs + N_TMP) * CHAIN_BLOCK * sizeof(double);
+}
+
+size_t chain_tile_scratch_bytes(const chain_t *chain)
+{
+    return chain->f64 ? chain_scratch_bytes(chain) : ((size_t)chain->n_regs + N_TMP) * TILE_STEP * sizeof(float);
+}
+
+/* ---- operands --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    const int64_t *idx;
+    int rows, cols;
+} block_t;
+
+/* Where a run starts in an operand, and how it goes on along the inner dim. */
+typedef struct run {
+    int64_t first, stride, group, phase; /* element; step; elements that share one value; how many of those lie before the run */
+} run_t;
+
+static run_t run_of(const chain_bound_t *b, const chain_ref_t *ref, const int64_t *idx)
+{
+    run_t r = {0, 0, 1, 0};
+    if (b->ndims == 0) {
+        return r;
+    }
+    const int last = b->ndims - 1;
+    for (int d = 0; d <= last; d++) {
+        r.first += (ref->group[d] > 1 ? idx[d] / ref->group[d] : idx[d]) * ref->stride[d];
+    }
+    r.stride = ref->stride[last];
+    if (ref->group[last] > 1) {
+        r.group = ref->group[last];
+        r.phase = idx[last] % r.group;
+    }
+    return r;
+}
+
+/* Row `row` of the block, if `first` is what row 0 has. */
+static int64_t row_first(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, int64_t first, int row)
+{
+    const int d = b->ndims - 2;
+    if (row == 0 || ref->stride[d] == 0) {
+        return first;
+    }
+    return first + (ref->group[d] > 1 ? (k->idx[d] + row) / ref->group[d] - k->idx[d] / ref->group[d] : row) * ref->stride[d];
+}
+
+/* All of the block is one run in memory. */
+static bool is_dense(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const run_t *r)
+{
+    if (r->stride != 1 || r->group > 1) {
+        return false;
+    }
+    return k->rows == 1 || (ref->stride[b->ndims - 2] == k->cols && ref->group[b->ndims - 2] == 1);
+}
+
+/* The runs are strided, but columns are runs. */
+static bool is_transposed(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const run_t *r)
+{
+    return k->rows > 1 && r->stride != 0 && r->stride != 1 && r->group == 1 && ref->stride[b->ndims - 2] == 1 &&
+           ref->group[b->ndims - 2] == 1;
+}
+
+/* One value stands for the whole run. */
+static bool is_one(const run_t *r, int n)
+{
+    return r->stride == 0 || (r->group > 1 && n <= r->group - r->phase);
+}
+
+static int n_groups(const run_t *r, int n)
+{
+    return (int)((r->phase + n - 1) / r->group) + 1;
+}
+
+static void load(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, float *dst)
+{
+    eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
+}
+
+static void fill(float *dst, int n, float x)
+{
+    for (int i = 0; i < n; i++) {
+        dst[i] = x;
+    }
+}
+
+static void load_run(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *dst, float *tmp)
+{
+    if (is_one(r, n)) {
+        load(b, ref, r->first, 0, 1, tmp);
+        fill(dst, n, *tmp);
+    } else if (r->group > 1) {
+        load(b, ref, r->first, r->stride, n_groups(r, n), tmp);
+        b->quant->spread(tmp, n, r->group, r->phase, dst);
+    } else {
+        load(b, ref, r->first, r->stride, n, dst);
+    }
+}
+
+static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, float *dst, float *tmp)
+{
+    const int rows = k->rows, cols = k->cols;
+    run_t r = run_of(b, ref, k->idx);
+    const int64_t first = r.first;
+    if (is_dense(b, ref, k, &r)) {
+        load(b, ref, first, 1, rows * cols, dst);
+    } else if (is_transposed(b, ref, k, &r)) {
+        for (int c = 0; c < cols; c++) {
+            load(b, ref, first + c * r.stride, 1, rows, tmp + c * rows);
+        }
+        b->tiles->transpose(tmp, rows, cols, rows, dst, cols);
+    } else {
+        for (int i = 0; i < rows; i++, dst += cols) {
+            r.first = row_first(b, ref, k, first, i);
+            load_run(b, ref, &r, cols, dst, tmp);
+        }
+    }
+}
+
+/* Planes that both run on from element to element are joined as they are decoded, others after. */
+static void load_split(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, float *const *tmp)
+{
+    const chain_ref_t *low = &b->refs[in->operand], *high = &b->refs[in->high];
+    const dtype_split_t *split = dtype_split(in->dtype, b->isa);
+    const run_t l = run_of(b, low, k->idx), h = run_of(b, high, k->idx);
+    if (l.stride != 1 || h.stride != 1 || l.group > 1 || h.group > 1) {
+        load_block(b, low, k, dst, tmp[TMP]);
+        load_block(b, high, k, tmp[TMP_HIGH], tmp[TMP]);
+        split->join(dst, tmp[TMP_HIGH], k->rows * k->cols, dst);
+        return;
+    }
+    for (int i = 0; i < k->rows; i++, dst += k->cols) {
+        split->load(low->data, row_first(b, low, k, l.first, i), high->data, row_first(b, high, k, h.first, i), k->cols, dst);
+    }
+}
+
+/* Consecutive elements past the caches: converted in tmp, unless bytes are shared with neighbours. */
+static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n, const float *src, float *tmp)
+{
+    const dtype_traits_t *t = ref->traits;
+    if (first % t->block_elems != 0 || n % t->block_elems != 0) {
+        eltwise_store(b->fn, ref->dtype, ref->data, first, 1, n, src);
+        return;
+    }
+    const unsigned char *from = (const unsigned char *)src;
+    unsigned char *to = ref->data + first / t->block_elems * t->block_bytes;
+    const size_t bytes = (size_t)(n / t->block_elems * t->block_bytes);
+    if (ref->dtype != sinter_f32) {
+        eltwise_store(b->fn, ref->dtype, (unsigned char *)tmp, 0, 1, n, src);
+        from = (const unsigned char *)tmp;
+    }
+    b->quant->stream(to, from, bytes);
+}
+
+static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src, float *tmp)
+{
+    if (ref->stream && stride == 1) {
+        store_stream(b, ref, first, n, src, tmp);
+    } else {
+        eltwise_store(b->fn, ref->dtype, ref->data, first, stride, n, src);
+    }
+}
+
+static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const float *src, float *tmp)
+{
+    const int rows = k->rows, cols = k->cols;
+    const run_t r = run_of(b, ref, k->idx);
+    if (is_dense(b, ref, k, &r)) {
+        store_run(b, ref, r.first, 1, rows * cols, src, tmp);
+    } else if (is_transposed(b, ref, k, &r)) {
+        b->tiles->transpose(src, cols, rows, cols, tmp, rows);
+        for (int c = 0; c < cols; c++) {
+            eltwise_store(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows);
+        }
+    } else {
+        for (int i = 0; i < rows; i++, src += cols) {
+            store_run(b, ref, row_first(b, ref, k, r.first, i), r.stride, cols, src, tmp);
+        }
+    }
+}
+
+/* ---- scales and zero points ----------------------------------------------------------------------------------------------------- */
+
+/* A parameter of the run r, which starts in a block at `first`. */
+static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
+{
+    if (is_one(r, n)) {
+        load(b, ref, r->first, 0, 1, x);
+        return (quant_param_t){x, QUANT_ONE, 0};
+    }
+    if (r->group > 1 && r->group % QUANT_GROUP == 0 && r->phase % QUANT_GROUP == 0) {
+        load(b, ref, r->first, r->stride, n_groups(r, n), x);
+        return (quant_param_t){x, r->group, r->phase};
+    }
+    load_run(b, ref, r, n, x, tmp);
+    return (quant_param_t){x, 1, 0};
+}
+
+/* Both parameters' groups as load_scaled takes them; false: they differ, or vary from element to element. */
+static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dtype_groups_t *g)
+{
+    static const float no_zp = 0;
+    const bool one = zp == NULL || zp->group == QUANT_ONE;
+    *g = (dtype_groups_t){scale->x, zp == NULL ? &no_zp : zp->x, !one, scale->group, scale->phase};
+    return scale->group > 1 && (one || (zp->group == scale->group && zp->phase == scale->phase));
+}
+
+/* One row: from codes in memory (data not NULL, element `first` on) or in src. */
+static void rescale_run(const chain_bound_t *b, int op, const chain_ref_t *data, int64_t first, int n, const quant_param_t *scale,
+                        const quant_param_t *zp, const float *src, float *dst)
+{
+    dtype_groups_t groups;
+    const dtype_bulk_t *bulk = data ? dtype_bulk(data->dtype, b->isa) : NULL;
+    if (bulk && bulk->load_scaled && same_groups(scale, zp, &groups)) {
+        bulk->load_scaled(data->data, first, n, &groups, dst);
+        return;
+    }
+    if (bulk) {
+        bulk->load(data->data, first, n, dst);
+        src = dst;
+    }
+    (op == CHAIN_QUANT ? b->quant->quant_run : b->quant->dequant_run)(src, n, scale, zp, dst);
+}
+
+static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, const float *src, float *const *tmp)
+{
+    const chain_ref_t *s = &b->refs[in->scale], *z = in->zp < 0 ? NULL : &b->refs[in->zp], *data = NULL;
+    run_t sr = run_of(b, s, k->idx), zr = z ? run_of(b, z, k->idx) : sr, dr = sr;
+    const int64_t s_first = sr.first, z_first = zr.first;
+    quant_param_t scale = {0}, zp = {0};
+    if (in->op == CHAIN_LOAD_DEQUANT) {
+        data = &b->refs[in->operand];
+        dr = run_of(b, data, k->idx);
+        if (dr.stride != 1 || dr.group > 1) {
+            load_block(b, data, k, dst, tmp[TMP]);
+            src = dst;
+            data = NULL;
+        }
+    }
+    for (int i = 0; i < k->rows; i++, dst += k->cols, src = data ? NULL : src + k->cols) {
+        const int64_t s_at = row_first(b, s, k, s_first, i), z_at = z ? row_first(b, z, k, z_first, i) : 0;
+        if (i == 0 || s_at != sr.first) {
+            sr.first = s_at;
+            scale = load_param(b, s, &sr, k->cols, tmp[TMP_SCALE], tmp[TMP]);
+        }
+        if (z && (i == 0 || z_at != zr.first)) {
+            zr.first = z_at;
+            zp = load_param(b, z, &zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
+        }
+        rescale_run(b, in->op, data, data ? row_first(b, data, k, dr.first, i) : 0, k->cols, &scale, z ? &zp : NULL, src, dst);
+    }
+}
+
+/* ---- codes to numbers past the caches ----------------------------------------------------------------------------------------- */
+
+/* Rows of whole cache lines, and of whole bytes of codes. */
+static bool streams_rows(const chain_bound_t *b, const chain_ref_t *to, const chain_ref_t *codes)
+{
+    const int last = b->ndims - 1;
+    if ((uintptr_t)to->data % 64 != 0 || to->stride[last] != 1 || codes->stride[last] != 1 || b->dims[last] % DTYPE_STREAM != 0) {
+        return false;
+    }
+    for (int d = 0; d <= last; d++) {
+        const bool whole = d == last || (to->stride[d] % DTYPE_STREAM == 0 && codes->stride[d] % DTYPE_STREAM == 0);
+        if (!whole || to->group[d] > 1 || codes->group[d] > 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+dtype_stream_t *chain_stream(const chain_bound_t *b, bool native_bf16)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    if (b->chain->n_instrs != 2 || in[0].op != CHAIN_LOAD_DEQUANT || in[1].op != CHAIN_STORE || !b->refs[in[1].operand].stream) {
+        return NULL;
+    }
+    const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
+    const dtype_bulk_t *bulk = dtype_bulk(codes->dtype, b->isa);
+    return bulk->stream_scaled != NULL && streams_rows(b, to, codes) ? bulk->stream_scaled(to->dtype, native_bf16) : NULL;
+}
+
+/* A parameter that changes within groups of the other: a value for each element. */
+static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
+{
+    load_run(b, ref, r, n, x, tmp);
+    return (quant_param_t){x, 1, 0};
+}
+
+/* Scales and zero points of a row, in groups of one size. */
+static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr, const chain_ref_t *z, const run_t *zr,
+                                  int n, float *const *tmp)
+{
+    dtype_groups_t g;
+    quant_param_t scale = load_param(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]), zp = {0};
+    if (z != NULL) {
+        zp = load_param(b, z, zr, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    if (!same_groups(&scale, z ? &zp : NULL, &g) && scale.group > 1) {
+        scale = load_each(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]);
+    }
+    if (z != NULL && scale.group == 1 && zp.group != QUANT_ONE && zp.group > 1) {
+        zp = load_each(b, z, zr, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    (void)same_groups(&scale, z ? &zp : NULL, &g);
+    return g;
+}
+
+/* Scales and zero points of the rows of a block, loaded where a row has others than the one before. */
+typedef struct row_params {
+    const chain_ref_t *s, *z; /* z NULL: none */
+    run_t sr, zr;
+    int64_t s_first, z_first; /* of row 0 */
+    bool loaded;
+    dtype_groups_t groups;
+} row_params_t;
+
+static row_params_t params_of(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx)
+{
+    row_params_t p = {.s = &b->refs[in->scale], .z = in->zp < 0 ? NULL : &b->refs[in->zp]};
+    p.sr = run_of(b, p.s, idx);
+    p.zr = p.z ? run_of(b, p.z, idx) : p.sr;
+    p.s_first = p.sr.first;
+    p.z_first = p.zr.first;
+    return p;
+}
+
+/* Those of a row, in tmp; false: they are there already. */
+static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, float *const *tmp, row_params_t *p)
+{
+    const int64_t s_at = row_first(b, p->s, k, p->s_first, row), z_at = p->z ? row_first(b, p->z, k, p->z_first, row) : s_at;
+    if (p->loaded && s_at == p->sr.first && z_at == p->zr.first) {
+        return false;
+    }
+    p->sr.first = s_at;
+    p->zr.first = z_at;
+    p->groups = load_groups(b, p->s, &p->sr, p->z, &p->zr, k->cols, tmp);
+    p->loaded = true;
+    return true;
+}
+
+void chain_stream_tile(const chain_bound_t *b, dtype_stream_t *stream, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
+    const block_t k = {idx, rows, cols};
+    const int64_t from = run_of(b, codes, idx).first, first = run_of(b, to, idx).first;
+    row_params_t params = params_of(b, &in[0], idx);
+    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
+    for (int i = 0; i < rows; i++) {
+        (void)load_row_params(b, &k, i, tmp, &params);
+        stream(codes->data + row_first(b, codes, &k, from, i) * codes->traits->bits / 8, cols, &params.groups,
+               to->data + row_first(b, to, &k, first, i) * to->traits->block_bytes);
+    }
+}
+
+/* ---- the interpreter -------------------------------------------------------------------------------------------------------- */
+
+static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src, float *dst, float *tmp)
+{
+    eltwise_store(b->fn, type, (unsigned char *)tmp, 0, 1, n, src);
+    eltwise_load(b->fn, type, (unsigned char *)tmp, 0, 1, n, dst);
+}
+
+/* Index along the chain's dim, and what it grows by from element to element and from row to row. */
+static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int *step, int *row_step)
+{
+    const int d = b->at[dim];
+    *step = d >= 0 && d == b->ndims - 1;
+    *row_step = d >= 0 && d == b->ndims - 2;
+    return d < 0 ? 0 : idx[d];
+}
+
+static void index_block(const chain_bound_t *b, const block_t *k, int dim, float *dst)
+{
+    int step, row_step;
+    const int64_t at = index_of(b, k->idx, dim, &step, &row_step);
+    for (int r = 0; r < k->rows; r++) {
+        for (int i = 0; i < k->cols; i++) {
+            *dst++ = (float)(at + r * row_step + i * step);
+        }
+    }
+}
+
+static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch, int reg_size)
+{
+    const chain_t *c = b->chain;
+    const int n = k->rows * k->cols;
+    float *r[CHAIN_MAX_REGS], *tmp[N_TMP];
+    for (int i = 0; i < N_TMP; i++) {
+        tmp[i] = scratch + (size_t)i * (size_t)reg_size;
+    }
+    for (int i = 0; i < c->n_regs; i++) {
+        r[i] = scratch + (size_t)(i + N_TMP) * (size_t)reg_size;
+    }
+    if (io != NULL) {
+        r[0] = io;
+    }
+    for (int p = 0; p < c->n_instrs; p++) {
+        const chain_instr_t *in = &c->instrs[p];
+        const chain_ref_t *ref = &b->refs[in->operand];
+        float *dst = r[in->dst];
+        switch (in->op) {
+        case CHAIN_LOAD:
+            load_block(b, ref, k, dst, tmp[TMP]);
+            break;
+        case CHAIN_LOAD_SPLIT:
+            load_split(b, in, k, dst, tmp);
+            break;
+        case CHAIN_STORE:
+            store_block(b, ref, k, r[in->a], tmp[TMP]);
+            break;
+        case CHAIN_DEQUANT:
+        case CHAIN_LOAD_DEQUANT:
+        case CHAIN_QUANT:
+            rescale(b, in, k, dst, r[in->a], tmp);
+            break;
+        case CHAIN_INDEX:
+            index_block(b, k, in->dim, dst);
+            break;
+        case CHAIN_COPY:
+            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            break;
+        case CHAIN_ROUND_TO:
+            round_f32(b, in->dtype, n, r[in->a], dst, tmp[TMP]);
+            break;
+        case CHAIN_CONST:
+            fill(dst, n, in->p[0]);
+            break;
+        default:
+            b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
+        }
+    }
+    if (io != NULL && c->result >= 0 && r[c->result] != io) {
+        memcpy(io, r[c->result], (size_t)n * sizeof *io);
+    }
+}
+
+/* ---- double --------------------------------------------------------------------------------------------------------------------- */
+
+static void load_run_f64(const chain_ref_t *ref, const run_t *r, int n, double *dst, double *tmp)
+{
+    const dtype_codec_t *codec = &ref->traits->codec;
+    if (is_one(r, n)) {
+        codec->load_f64(ref->data, r->first, 0, n, dst);
+    } else if (r->group > 1) {
+        codec->load_f64(ref->data, r->first, r->stride, n_groups(r, n), tmp);
+        for (int i = 0; i < n; i++) {
+            dst[i] = tmp[(r->phase + i) / r->group];
+        }
+    } else {
+        codec->load_f64(ref->data, r->first, r->stride, n, dst);
+    }
+}
+
+static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, double *const *tmp)
+{
+    float *const blocks[N_TMP] = {(float *)(void *)tmp[TMP], (float *)(void *)tmp[TMP_HIGH]};
+    float *x = (float *)(void *)tmp[TMP_ZP];
+    load_split(b, in, &(block_t){idx, 1, n}, x, blocks);
+    for (int i = 0; i < n; i++) {
+        dst[i] = (double)x[i];
+    }
+}
+
+static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, const double *src,
+                        double *const *tmp)
+{
+    const double *s = tmp[TMP_SCALE], *z = tmp[TMP_ZP];
+    run_t run = run_of(b, &b->refs[in->scale], idx);
+    load_run_f64(&b->refs[in->scale], &run, n, tmp[TMP_SCALE], tmp[TMP]);
+    if (in->op == CHAIN_LOAD_DEQUANT) {
+        run = run_of(b, &b->refs[in->operand], idx);
+        load_run_f64(&b->refs[in->operand], &run, n, dst, tmp[TMP]);
+        src = dst;
+    }
+    if (in->zp >= 0) {
+        run = run_of(b, &b->refs[in->zp], idx);
+        load_run_f64(&b->refs[in->zp], &run, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    for (int i = 0; i < n; i++) {
+        if (in->op != CHAIN_QUANT) {
+            dst[i] = (in->zp < 0 ? src[i] : src[i] - z[i]) * s[i];
+        } else {
+            dst[i] = in->zp < 0 ? src[i] / s[i] : rint(src[i] / s[i]) + z[i];
+        }
+    }
+}
+
+static void round_f64(sinter_data_type_t type, int n, const double *src, double *dst, void *tmp)
+{
+    const dtype_codec_t *codec = &dtype_traits(type)->codec;
+    codec->store_f64(tmp, 0, 1, n, src);
+    codec->load_f64(tmp, 0, 1, n, dst);
+}
+
+static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch)
+{
+    const chain_t *c = b->chain;
+    double *r[CHAIN_MAX_REGS], *tmp[N_TMP];
+    for (int i = 0; i < N_TMP; i++) {
+        tmp[i] = scratch + i * CHAIN_BLOCK;
+    }
+    for (int i = 0; i < c->n_regs; i++) {
+        r[i] = scratch + (i + N_TMP) * CHAIN_BLOCK;
+    }
+    for (int i = 0; io != NULL && i < n; i++) {
+        r[0][i] = io[i];
+    }
+    for (int p = 0; p < c->n_instrs; p++) {
+        const chain_instr_t *in = &c->instrs[p];
+        const chain_ref_t *ref = &b->refs[in->operand];
+        double *dst = r[in->dst];
+        run_t run;
+        int step, row_step;
+        int64_t at;
+        switch (in->op) {
+        case CHAIN_LOAD:
+            run = run_of(b, ref, idx);
+            load_run_f64(ref, &run, n, dst, tmp[TMP]);
+            break;
+        case CHAIN_LOAD_SPLIT:
+            load_split_f64(b, in, idx, n, dst, tmp);
+            break;
+        case CHAIN_STORE:
+            run = run_of(b, ref, idx);
+            ref->traits->codec.store_f64(ref->data, run.first, run.stride, n, r[in->a]);
+            break;
+        case CHAIN_DEQUANT:
+        case CHAIN_LOAD_DEQUANT:
+        case CHAIN_QUANT:
+            rescale_f64(b, in, idx, n, dst, r[in->a], tmp);
+            break;
+        case CHAIN_INDEX:
+            at = index_of(b, idx, in->dim, &step, &row_step);
+            for (int i = 0; i < n; i++) {
+                dst[i] = (double)(at + i * step);
+            }
+            break;
+        case CHAIN_COPY:
+            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            break;
+        case CHAIN_ROUND_TO:
+            round_f64(in->dtype, n, r[in->a], dst, tmp[TMP]);
+            break;
+        case CHAIN_CONST:
+            for (int i = 0; i < n; i++) {
+                dst[i] = in->pd[0];
+            }
+            break;
+        default:
+            eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
+        }
+    }
+    for (int i = 0; io != NULL && c->result >= 0 && i < n; i++) {
+        io[i] = (float)r[c->result][i];
+    }
+}
+
+void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
+{
+    if (bound->chain->f64) {
+        run_f64(bound, idx, n, io, scratch);
+    } else {
+        run_f32(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
+    }
+}
+
+static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    if (bound->chain->f64) {
+        run_f64(bound, idx, cols, NULL, scratch);
+    } else {
+        run_f32(bound, &(block_t){idx, rows, cols}, NULL, scratch, TILE_STEP);
+    }
+}
+
+/* ---- rows at once: floats to codes by given scales ------------------------------------------------------------------------------ */
+
+/* Neither Inf nor NaN among n elements, a multiple of QUANT_GROUP. */
+static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const void *x, int n)
+{
+    int32_t top = 0;
+    if (type == sinter_f32) {
+        b->quant->widen(x, n, 1, &top, NULL);
+    } else {
+        quant_widen16(b->quant, type)(x, n, 1, &top, NULL);
+    }
+    return top < 0x7F800000;
+}
+
+/* How store_scaled quantises n elements; size 0: it does not. A zero point of all groups is written to zps for each. */
+static dtype_scaled_t how_scaled(const dtype_groups_t *g, bool shift, int n, float *zps)
+{
+    dtype_scaled_t how = {.way = shift ? DTYPE_SHIFTED : DTYPE_DIVIDED, .by = g->scale, .zp = shift ? g->zp : NULL};
+    const int size = g->group < n ? (int)g->group : n, count = n / size;
+    bool numbers = true; /* what finite elements divided by them are no NaNs */
+    for (int i = 0; i < count; i++) {
+        numbers &= fabsf(g->scale[i]) > 0 && fabsf(g->scale[i]) <= FLT_MAX;
+    }
+    if (shift && !g->zp_step) {
+        fill(zps, count, *g->zp);
+        how.zp = zps;
+    }
+    how.size = numbers && n % DTYPE_GROUP == 0 && n % size == 0 && (g->phase == 0 || g->phase + n <= g->group) ? size : 0;
+    how.n_groups = count;
+    return how;
+}
+
+static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[2].operand];
+    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
+    const block_t k = {idx, rows, cols};
+    const int64_t from = run_of(b, x, idx).first, first = run_of(b, to, idx).first;
+    const int per_byte = to->traits->block_elems, width = x->traits->block_bytes;
+    row_params_t params = params_of(b, &in[1], idx);
+    dtype_scaled_t how = {0};
+    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
+    unsigned char *const codes = (unsigned char *)((float *)scratch + N_TMP * TILE_STEP); /* the first register */
+    for (int i = 0, n; i < rows; i += n) {
+        const int64_t at = row_first(b, to, &k, first, i);
+        const unsigned char *row = x->data + row_first(b, x, &k, from, i) * width;
+        if (load_row_params(b, &k, i, tmp, &params)) {
+            how = how_scaled(&params.groups, params.z != NULL, cols, tmp[TMP]);
+            how.from = x->dtype;
+            how.ahead = (int64_t)cols * width;
+        }
+        const bool fits = how.size > 0 && cols % per_byte == 0;
+        n = fits ? 1 : rows - i;
+        if (!fits || at % per_byte != 0 || !all_finite(b, x->dtype, row, cols)) {
+            int64_t row_idx[SINTER_MAX_NDIMS];
+            memcpy(row_idx, idx, (size_t)b->ndims * sizeof *idx);
+            row_idx[b->ndims > 1 ? b->ndims - 2 : 0] += i;
+            run_f32(b, &(block_t){row_idx, n, cols}, NULL, scratch, TILE_STEP);
+            params.loaded = false; /* what that loads lies in their place */
+            continue;
+        }
+        unsigned char *const out = to->data + at / per_byte * to->traits->block_bytes;
+        bulk->store_scaled(to->stream ? codes : out, 0, row, &how);
+        if (to->stream) {
+            b->quant->stream(out, codes, (size_t)(cols / per_byte * to->traits->block_bytes));
+        }
+    }
+}
+
+/* ---- rows at once: conversion --------------------------------------------------------------------------------------------------- */
+
+static void fetch(const unsigned char *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(p + i);
+    }
+}
+
+static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols, void *scratch)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
+    const block_t k = {idx, rows, cols};
+    const int64_t from = run_of(b, x, idx).first, first = run_of(b, to, idx).first;
+    const bool floats = x->dtype == sinter_f32 && (uintptr_t)x->data % sizeof(float) == 0;
+    float *const loaded = scratch, *const tmp = loaded + TILE_STEP;
+    for (int i = 0; i < rows; i++) {
+        const int64_t row = row_first(b, x, &k, from, i), at = row_first(b, to, &k, first, i);
+        for (int c = 0, n; c < cols; c += n) {
+            const unsigned char *p = x->data + (row + c) * x->traits->bits / 8;
+            n = cols - c < CONVERTED ? cols - c : CONVERTED;
+            fetch(p + CONVERTED_AHEAD, (int64_t)n * x->traits->bits / 8);
+            if (!floats) {
+                load(b, x, row + c, 1, n, loaded);
+            }
+            store_run(b, to, at + c, 1, n, floats ? (const float *)(const void *)p : loaded, tmp);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Rows follow each other in memory element by element. */
+static bool runs_on(const chain_bound_t *b, const chain_ref_t *ref)
+{
+    return ref->stride[b->ndims - 1] == 1 && !ref->grouped;
+}
+
+static bool encodes(const chain_bound_t *b, const chain_ref_t *x, const chain_ref_t *to)
+{
+    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
+    const bool saturates = bulk->store_sat == bulk->store; /* as store_scaled does */
+    const bool measured = x->dtype == sinter_f32 || quant_widen16(b->quant, x->dtype) != NULL;
+    return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 && bulk->store_scaled != NULL;
+}
+
+chain_run_t *chain_runner(const chain_bound_t *b)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const int n = b->chain->n_instrs;
+    if (b->chain->f64 || b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD || in[n - 1].op != CHAIN_STORE) {
+        return run_tile;
+    }
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[n - 1].operand];
+    if (!runs_on(b, x) || !runs_on(b, to)) {
+        return run_tile;
+    }
+    return n == 2 ? convert_tile : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to) ? encode_tile : run_tile;
+}

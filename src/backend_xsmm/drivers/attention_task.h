@@ -1,0 +1,85 @@
+/* One thread at one work item of attention, what tiles (attention_tiles.c), the online softmax (attention_softmax.c) and the passes over them
+ * (attention_work.c) share. See attention.h for the algorithm. */
+#ifndef SINTER_SRC_KERNELS_ATTENTION_TASK_H
+#define SINTER_SRC_KERNELS_ATTENTION_TASK_H
+
+#include <string.h>
+
+#include "backend_xsmm/drivers/attention.h"
+
+typedef struct span {
+    int64_t begin, end;
+} span_t;
+
+/* Rows r0..r0+n-1 of a block. */
+typedef struct strip {
+    int r0, n;
+    span_t columns;
+    const attention_jit_t *jit; /* for this height; NULL: own GEMM */
+} strip_t;
+
+/* One thread at one work item. */
+typedef struct task {
+    const attention_config_t *c;
+    const attention_params_t *p;
+    const attention_state_t *st;
+    const frame_t *frame;
+    attention_buffers_t b;
+    tile_src_t k, v;
+    bool tail;
+    int rows; /* in this block */
+    int64_t row0, dv0;
+    int dv;                                  /* columns of this chunk of Dv */
+    int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
+} task_t;
+
+static inline int64_t at_least(int64_t n, int64_t least)
+{
+    return n > least ? n : least;
+}
+
+static inline int round_step(int n)
+{
+    return (n + ATT_STEP - 1) / ATT_STEP * ATT_STEP;
+}
+
+static inline void zero_columns(float *x, int64_t begin, int64_t end)
+{
+    if (begin < end) {
+        memset(x + begin, 0, (size_t)(end - begin) * sizeof(float));
+    }
+}
+
+/* ---- attention_tiles.c -------------------------------------------------------------------------------------------------------- */
+
+/* Takes up an item: rows, their indices, Q. */
+void attention_start(task_t *t, int64_t item);
+/* Columns that some of n rows from r0 on see, from a whole step on. */
+span_t attention_columns(const task_t *t, int r0, int n);
+/* The strip that begins with row r0. */
+strip_t attention_strip(const task_t *t, int r0);
+
+/* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from where they are. */
+void attention_load(task_t *t, int64_t t0, int nt, bool with_v);
+/* s = Q K for a strip and the columns at..at+nt-1 of the tile at t0; whole steps are written. */
+void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
+/* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole step. */
+void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
+
+/* Prefetches strip r0's share of the tiles of K and V that follow t0: the products leave the memory idle otherwise. */
+void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end);
+/* And where a strip's results go. */
+void attention_fetch_results(const task_t *t, const strip_t *strip);
+
+/* ---- attention_softmax.c ------------------------------------------------------------------------------------------------------ */
+
+/* Runs a chain over columns at..at+nt-1 of a strip's scores. */
+void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0, int at, int nt);
+/* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l move on, acc is rescaled to the new
+ * maximum. */
+void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc);
+/* Normalised probabilities of columns at..at+nt-1 with m and l final, zeros beside them, up to `end`; what a row of nothing but -inf gives is
+ * the caller's choice. */
+void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, int end);
+
+#endif

@@ -1,0 +1,220 @@
+/* Work items of attention, their tiles of K and V, and the two products: see attention.h. */
+#include "backend_xsmm/drivers/attention_task.h"
+
+/* ---- setting up an item ------------------------------------------------------------------------------------------------------ */
+
+/* Spreads a linear index over the batch dims that are (not) grouped. */
+static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *idx)
+{
+    for (int n = d->nb - 1; n >= 0; n--) {
+        if (d->grouped[n] == grouped) {
+            idx[n] = i % d->batch[n];
+            i /= d->batch[n];
+        }
+    }
+}
+
+/* Q rows as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and group rows apart here. */
+static void load_q(task_t *t, int64_t d0, int n)
+{
+    const attention_dims_t *d = &t->st->d;
+    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)at_most(d->group, t->rows);
+    for (int h = 0; h < heads; h++) {
+        const int rows = (t->rows - h + heads - 1) / heads;
+        const tile_src_t q = tile_at(&t->st->q, t->idx[h], d->nb);
+        t->c->tile->load(&q, t->idx[h][d->nb], rows, d0, n, t->b.q + h * ld, (int64_t)heads * ld, rows, pad);
+    }
+    if (t->c->bf16) {
+        t->c->tile->bf16_rows(t->b.q, ld, t->rows, pad, t->b.q16, ld);
+    }
+}
+
+void attention_start(task_t *t, int64_t item)
+{
+    const attention_dims_t *d = &t->st->d;
+    const int64_t chunk = item % d->n_chunks, block = item / d->n_chunks % d->n_blocks, kv = item / d->n_chunks / d->n_blocks;
+    t->dv0 = chunk * t->c->dv;
+    t->dv = (int)(d->Dv - t->dv0 < t->c->dv ? d->Dv - t->dv0 : t->c->dv);
+    t->row0 = block * d->block;
+    t->rows = (int)(d->rows - t->row0 < d->block ? d->rows - t->row0 : d->block);
+    for (int r = 0; r < t->rows; r++) {
+        const int64_t row = t->row0 + r;
+        if (r >= d->group) { /* the next position of the same head */
+            memcpy(t->idx[r], t->idx[r - d->group], sizeof(t->idx[r]));
+            t->idx[r][d->nb]++;
+            continue;
+        }
+        spread(d, false, kv, t->idx[r]);
+        spread(d, true, row % d->group, t->idx[r]);
+        t->idx[r][d->nb] = row / d->group;
+        t->idx[r][d->nb + 1] = 0;
+    }
+    t->k = tile_at(&t->st->k, t->idx[0], d->nb);
+    t->v = tile_at(&t->st->v, t->idx[0], d->nb);
+    if (d->D <= t->c->dk) {
+        load_q(t, 0, (int)d->D);
+    }
+    if (t->st->k_side.ops) {
+        decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
+    }
+}
+
+span_t attention_columns(const task_t *t, int r0, int n)
+{
+    const attention_state_t *st = t->st;
+    const int64_t first_row = t->idx[r0][st->d.nb], last_row = t->idx[r0 + n - 1][st->d.nb];
+    const int64_t begin = at_least(at_least(st->first_all, first_row + st->first_row), 0);
+    const int64_t end = at_most(at_most(st->end_all, last_row + st->end_row), st->d.T);
+    return begin < end ? (span_t){begin / ATT_STEP * ATT_STEP, end} : (span_t){0, 0};
+}
+
+strip_t attention_strip(const task_t *t, int r0)
+{
+    strip_t s = {.r0 = r0, .n = (int)at_most(t->rows - r0, t->c->strip)};
+    for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= s.n; i--) {
+        s.jit = &t->c->jit[i];
+    }
+    s.columns = attention_columns(t, r0, s.n);
+    return s;
+}
+
+/* ---- the two products -------------------------------------------------------------------------------------------------------- */
+
+/* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole step. */
+static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
+{
+    const attention_config_t *c = t->c;
+    const int pad = n + n % 2, columns = round_step(nt);
+    c->tile->load(&t->k, d0, n, t0, nt, t->b.k, c->ld_k, pad, columns);
+    if (c->bf16) {
+        c->tile->bf16_pairs(t->b.k, c->ld_k, pad, columns, t->b.k16, c->ld_k);
+    }
+}
+
+/* Rows t0..t0+nt-1 of V; zeros up to a whole step. */
+static void load_v(task_t *t, int64_t t0, int nt)
+{
+    const attention_config_t *c = t->c;
+    const int rows = round_step(nt);
+    c->tile->load(&t->v, t0, nt, t->dv0, t->dv, t->b.v, c->ld_v, rows, c->dv);
+    if (c->bf16) {
+        c->tile->bf16_pairs(t->b.v, c->ld_v, rows, c->dv, t->b.v16, c->ld_v);
+    }
+}
+
+static bool in_chunks(const task_t *t)
+{
+    return t->st->d.D > t->c->dk;
+}
+
+void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
+{
+    if (!t->st->k_side.ops && !in_chunks(t)) {
+        load_k(t, t0, nt, 0, (int)t->st->d.D);
+    }
+    if (!t->st->v_side.ops && with_v && t->dv > 0) {
+        load_v(t, t0, nt);
+    }
+}
+
+/* Q times n elements of K for a strip and the columns at..at+nt-1 of a tile. */
+static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, bool add)
+{
+    const attention_config_t *c = t->c;
+    const attention_buffers_t *b = &t->b;
+    const int64_t q = (int64_t)strip->r0 * c->ld_q;
+    if (!strip->jit) {
+        c->tile->gemm(strip->n, nt, n, b->q + q, c->ld_q, b->k + at, c->ld_k, b->s + at, c->ld_s, add);
+        return;
+    }
+    const bool wide = c->tk >= ATT_QK;
+    for (int i = at, step; i < at + nt; i += step) {
+        step = wide && at + nt - i >= ATT_QK ? ATT_QK : ATT_STEP;
+        const xs_kernel_t kernel = step == ATT_QK ? strip->jit->qk : strip->jit->qk_step;
+        xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q, c->bf16 ? (void *)(b->k16 + 2 * i) : b->k + i, b->s + i, 1);
+    }
+}
+
+void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const int64_t D = t->st->d.D;
+    if (t->st->k_side.ops) {
+        decode_scores(c->tile, &t->st->k_side, &t->k, &t->b.decode, t->rows, t->b.q, c->ld_q, t0 + at, nt, t->b.s + at, c->ld_s);
+        return;
+    }
+    if (!in_chunks(t)) {
+        multiply_k(t, strip, at, round_step(nt), (int)D, false);
+        return;
+    }
+    for (int64_t d0 = 0; d0 < D; d0 += c->dk) {
+        const int n = (int)at_most(D - d0, c->dk);
+        load_q(t, d0, n);
+        load_k(t, t0, at + nt, d0, n);
+        multiply_k(t, strip, at, round_step(nt), n, d0 > 0);
+    }
+}
+
+void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const attention_buffers_t *b = &t->b;
+    const int columns = round_step(nt);
+    float *acc = b->acc + (int64_t)strip->r0 * c->ld_v;
+    if (t->dv == 0) {
+        return;
+    }
+    if (t->st->v_side.ops) {
+        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s + at, c->ld_s, t0 + at, nt, b->acc, c->ld_v);
+    } else if (c->bf16) {
+        c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
+        xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
+    } else if (strip->jit) {
+        xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
+    } else {
+        c->tile->gemm(strip->n, c->dv, columns, b->s + at, c->ld_s, b->v + (int64_t)at * c->ld_v, c->ld_v, acc, c->ld_v, true);
+    }
+}
+
+/* ---- prefetching --------------------------------------------------------------------------------------------------------------- */
+
+static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
+{
+    for (const unsigned char *p = begin; p < end; p += 64) {
+        __builtin_prefetch(p);
+    }
+}
+
+/* Columns c0..c1-1 of rows r0..r1-1, whose columns are consecutive. */
+static void fetch_rows(const tile_src_t *s, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+{
+    for (int64_t r = r0; r < r1; r++) {
+        const int64_t first = s->first + r * s->rs;
+        fetch_bytes(s->data + (first + c0) * s->type->bits / 8, s->data + (first + c1) * s->type->bits / 8);
+    }
+}
+
+void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
+{
+    const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows, to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
+    if (!t->st->k_side.ops && t->k.rs == 1) {
+        tile_src_t k = t->k;
+        k.rs = t->k.cs;
+        fetch_rows(&k, from, to, 0, t->st->d.D);
+    }
+    if (!t->st->v_side.ops && t->v.cs == 1) {
+        fetch_rows(&t->v, from, to, t->dv0, t->dv0 + t->dv);
+    }
+}
+
+void attention_fetch_results(const task_t *t, const strip_t *strip)
+{
+    const chain_ref_t *out = t->st->out;
+    for (int r = strip->r0; out && r < strip->r0 + strip->n; r++) {
+        int64_t at = t->dv0;
+        for (int d = 0; d <= t->st->d.nb; d++) {
+            at += t->idx[r][d] * out->stride[d];
+        }
+        fetch_bytes(out->data + at * out->traits->bits / 8, out->data + (at + t->dv) * out->traits->bits / 8);
+    }
+}

@@ -1,0 +1,204 @@
+/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into tiles of its last two dims, and the tiles are shared
+ * out among the threads. A tile is one run along the last dim; or several, where the runs are short or share scales; or about square, where
+ * an operand is contiguous along the dim before (a transposition): each side of it then reads and writes whole cache lines. */
+#include "backend_xsmm/chain/chain.h"
+#include "base/cpu.h"
+#include "base/status.h"
+#include "backend_xsmm/kernel.h"
+#include "numeric/quant_rows.h"
+#include "backend_xsmm/drivers/chain_walk.h"
+
+enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256, STREAM_ROWS = 32 };
+
+typedef struct chain_state {
+    chain_bound_t b;
+    bool serial;       /* stores share bytes: one thread does it all */
+    bool streams;      /* some store goes past the caches */
+    dtype_stream_t *stream; /* not NULL: does it all */
+    chain_run_t *run;       /* else */
+    int64_t rows, cols;     /* of a tile */
+    int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
+} chain_state_t;
+
+static bool strided_along(const chain_bound_t *b, int d)
+{
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        const int64_t s = b->refs[i].stride[d];
+        if (s != 0 && s != 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool grouped_along(const chain_bound_t *b, int d)
+{
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        if (b->refs[i].group[d] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shape_tiles(chain_state_t *st)
+{
+    const chain_bound_t *b = &st->b;
+    const int last = b->ndims - 1;
+    st->rows = 1;
+    st->cols = last < 0 ? 1 : at_most(b->dims[last], b->chain->f64 ? CHAIN_BLOCK : RUN);
+    if (b->chain->f64 || b->ndims < 2 || st->cols == 0) {
+        return;
+    }
+    if (strided_along(b, last)) {
+        st->cols = at_most(b->dims[last], SQUARE);
+        st->rows = at_most(b->dims[last - 1], (st->cols < SQUARE ? RUN : CHAIN_TILE) / st->cols);
+    } else if (st->cols < RUN / 2) {
+        st->rows = at_most(b->dims[last - 1], RUN / st->cols);
+    } else if (grouped_along(b, last - 1)) {
+        st->rows = at_most(b->dims[last - 1], at_most(CHAIN_TILE / st->cols, GROUP_ROWS));
+    }
+}
+
+static double element_bytes(const chain_ref_t *ref)
+{
+    return (double)ref->traits->block_bytes / ref->traits->block_elems;
+}
+
+/* Of an operand, without those that all indices of a dim or of a group share. */
+static double touched_bytes(const chain_bound_t *b, const chain_ref_t *ref)
+{
+    double bytes = element_bytes(ref);
+    for (int d = 0; d < b->ndims; d++) {
+        bytes *= ref->stride[d] == 0 ? 1 : (double)b->dims[d] / (double)ref->group[d];
+    }
+    return bytes;
+}
+
+/* Outputs that do not fit the last-level cache, or of which what is read leaves little there, would only push other data out of it, and be
+ * read from memory before they are written. */
+static void choose_stream(chain_state_t *st, size_t cache_bytes)
+{
+    chain_bound_t *b = &st->b;
+    const double cache = (double)cache_bytes;
+    double touched = 0;
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        touched += touched_bytes(b, &b->refs[i]);
+    }
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        chain_ref_t *ref = &b->refs[b->chain->instrs[i].operand];
+        if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 || ref->stride[b->ndims - 1] != 1) {
+            continue;
+        }
+        const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == st->cols;
+        const double run = element_bytes(ref) * (double)(st->cols * (dense ? st->rows : 1));
+        ref->stream = cache > 0 && (touched_bytes(b, ref) > 0.75 * cache || touched >= 1.5 * cache) && run >= MIN_STREAM;
+        st->streams = st->streams || ref->stream;
+    }
+}
+
+/* Tiles that are larger than registers, whose scales are loaded once for all rows. */
+static void choose_direct(chain_state_t *st, sinter_cpu_isa_t isa)
+{
+    const chain_bound_t *b = &st->b;
+    const bool native_bf16 = isa >= sinter_isa_avx512_vnni && cpu_has_bf16();
+    st->run = chain_runner(b);
+    st->stream = st->streams && !b->chain->f64 ? chain_stream(b, native_bf16) : NULL;
+    if (st->stream != NULL) {
+        st->cols = at_most(b->dims[b->ndims - 1], CHAIN_TILE);
+        st->rows = b->ndims > 1 ? at_most(b->dims[b->ndims - 2], STREAM_ROWS) : 1;
+    }
+}
+
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
+    chain_state_t *st = state;
+    SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->b));
+    chain_collapse(&st->b);
+    st->serial = chain_shares_bytes(&st->b);
+    st->streams = false;
+    shape_tiles(st);
+    choose_stream(st, plan->cache_bytes);
+    choose_direct(st, plan->isa);
+    st->n_tiles = 1;
+    for (int d = 0; d < st->b.ndims; d++) {
+        const int64_t tile = d == st->b.ndims - 1 ? st->cols : d == st->b.ndims - 2 ? st->rows : 1;
+        st->extent[d] = tile == 0 ? 0 : (st->b.dims[d] + tile - 1) / tile;
+        st->n_tiles *= st->extent[d];
+    }
+    return sinter_success;
+}
+
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    (void)step;
+    return serial_way(((const chain_state_t *)state)->serial, out);
+}
+
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
+    const chain_state_t *st = state;
+    const int n = st->b.ndims;
+    int64_t begin, end, at[SINTER_MAX_NDIMS] = {0}, idx[SINTER_MAX_NDIMS] = {0};
+    (void)plan, (void)step, (void)frame, (void)phase, (void)shared;
+    share(st->n_tiles, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
+    if (begin >= end || (st->serial && tid > 0)) {
+        return;
+    }
+    walk_seek(n, st->extent, begin, at);
+    for (int64_t tile = begin; tile < end; tile++, walk_next(n, st->extent, at)) {
+        int64_t rows = 1, cols = 1;
+        for (int d = 0; d < n; d++) {
+            idx[d] = at[d] * (d == n - 1 ? st->cols : d == n - 2 ? st->rows : 1);
+        }
+        if (n > 0) {
+            cols = at_most(st->b.dims[n - 1] - idx[n - 1], st->cols);
+        }
+        if (n > 1) {
+            rows = at_most(st->b.dims[n - 2] - idx[n - 2], st->rows);
+        }
+        if (st->stream != NULL) {
+            chain_stream_tile(&st->b, st->stream, idx, (int)rows, (int)cols, scratch);
+        } else {
+            st->run(&st->b, idx, (int)rows, (int)cols, scratch);
+        }
+    }
+    if (st->streams) {
+        st->b.quant->stream_end();
+    }
+}
+
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
+    (void)plan;
+    return chain_tile_scratch_bytes(step->post);
+}
+
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
+    (void)plan;
+    step->state_bytes = sizeof(chain_state_t);
+    step->note = step->post->f64 ? "elementwise in f64, runs of 256" : "elementwise in f32, tiles of up to 4096";
+    return sinter_success;
+}
+
+static const char *refuse_f64(const plan_t *plan, const step_t *step)
+{
+    (void)plan;
+    return step->tail != NULL ? "the step quantises its results" : step->post->f64 ? "a tensor of the chain needs double precision" : NULL;
+}
+
+static const char *refuse_f32(const plan_t *plan, const step_t *step)
+{
+    (void)plan;
+    return step->tail != NULL ? "the step quantises its results" : step->post->f64 ? NULL : "no tensor of the chain needs double precision";
+}
+
+#define CHAIN                                                                                      \
+    .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare,          \
+    .work = work, .ways = ways, .phases = 1
+KERNEL(chain_runs_f32_avx512, CHAIN, .isa = sinter_isa_avx512, .cost = 200, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_avx2, CHAIN, .isa = sinter_isa_avx2, .cost = 300, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_generic, CHAIN, .isa = sinter_isa_generic, .cost = 400, .refuse = refuse_f64)
+KERNEL(chain_runs_f64_generic, CHAIN, .isa = sinter_isa_generic, .cost = 400, .refuse = refuse_f32)

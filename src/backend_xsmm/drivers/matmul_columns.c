@@ -1,0 +1,558 @@
+/* The matmul kernels for few rows and weights along N: selection, geometry, and the work around the micro-kernels. What they cannot do goes
+ * by panels. */
+#include "backend_xsmm/drivers/matmul_columns.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "graph/tensor.h"
+#include "backend_xsmm/drivers/products.h"
+
+const columns_table_t *columns_table(sinter_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512) {
+        return &columns_avx512;
+    }
+    if (isa >= sinter_isa_avx2) {
+        return &columns_avx2;
+    }
+#endif
+    (void)isa;
+    return NULL;
+}
+
+typedef struct columns_config {
+    matmul_config_t panel; /* first: see matmul.h */
+    const columns_floats_t *floats;
+    int lanes;
+} columns_config_t;
+
+/* Scales or zero points of one execute. */
+typedef struct columns_side {
+    const dtype_bulk_t *bulk; /* NULL: there are none */
+    const dtype_codec_t *codec;
+    const unsigned char *base;
+    int64_t k_stride, k_group, n_stride, n_group; /* from group to group; elements in one */
+} columns_side_t;
+
+typedef struct columns_state {
+    matmul_state_t panel; /* first: see matmul.h; its panels are ranges of columns here */
+    bool sweeps;          /* else by panels */
+    const char *why;      /* why by panels */
+    columns_by_t by;
+    int unit; /* columns that have one coefficient: 1 where they are by column, all of a chunk where they are by chunk */
+    int part; /* columns of a range that end in outputs together */
+    columns_side_t scale, zp;
+    float values[16];            /* of the codes of a 4-bit type */
+    int16_t order[WIDEST_CHUNK]; /* the element of a chunk at each place */
+    int16_t place[WIDEST_CHUNK]; /* the place of each element */
+    int32_t pick[WIDEST_CHUNK];  /* by lane: [class][lane] */
+} columns_state_t;
+
+/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
+
+static const columns_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, int value)
+{
+    const columns_table_t *table = columns_table(isa);
+    const sinter_data_type_t type = plan->values[value].lt.data_type;
+    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
+}
+
+static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa_t isa)
+{
+    const matmul_params_t *p = &step->p.matmul;
+    const operand_t *b = &p->b;
+    const columns_floats_t *floats = floats_of(isa, plan, b->data);
+    const int64_t N = known_dim(plan, p->out_dims, 1), along_k = matmul_stride_of_b(plan, step, 2);
+    if (matmul_known_rows(plan, step) > COLUMNS_MOST) {
+        return "more than 16 rows share one B";
+    }
+    const char *why = matmul_refuse_b(plan, b, floats != NULL, floats && floats->unit > 0);
+    if (why != NULL) {
+        return why;
+    }
+    if (matmul_stride_of_b(plan, step, 1) > 1) {
+        return "B is not contiguous along N";
+    }
+    if (N >= 0 && N < floats->elems) {
+        return "B has fewer columns than a vector register has codes";
+    }
+    return along_k > 0 && along_k * dtype_traits(plan->values[b->data].lt.data_type)->bits % 8 != 0 ? "rows of B begin within bytes" : NULL;
+}
+
+static const char *refuse_avx512(const plan_t *plan, const step_t *step)
+{
+    return refuse(plan, step, sinter_isa_avx512);
+}
+
+static const char *refuse_avx2(const plan_t *plan, const step_t *step)
+{
+    return refuse(plan, step, sinter_isa_avx2);
+}
+
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
+    columns_config_t *c = ARENA_NEW(&plan->arena, columns_config_t, 1);
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    textbuf_t note;
+    const char *why = matmul_configure_best(plan, step, &c->panel);
+    c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
+    c->lanes = columns_table(step->kernel->isa)->lanes;
+    text_init(&note, &plan->arena);
+    text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
+    if (c->floats->unit > 0) {
+        text_add(&note, " if groups along K are of at least %d rows, or those along N are multiples of %d", COLUMNS_GROUP, c->floats->unit);
+    }
+    text_add(&note, "; all else: ");
+    matmul_note(&note, step, &c->panel, why);
+    step->jit = c;
+    step->state_bytes = sizeof(columns_state_t);
+    step->note = note.text;
+    return note.oom ? sinter_out_of_memory : sinter_success;
+}
+
+/* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
+
+static columns_side_t side_of(const tile_src_t *b, bool zps, sinter_cpu_isa_t isa)
+{
+    if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
+        return (columns_side_t){.bulk = NULL};
+    }
+    return (columns_side_t){.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, isa),
+                            .codec = &(zps ? b->zp_type : b->scale_type)->codec,
+                            .base = zps ? b->zp : b->scale,
+                            .k_stride = zps ? b->zp_rs : b->scale_rs,
+                            .k_group = zps ? b->zp_gr : b->scale_gr,
+                            .n_stride = zps ? b->zp_cs : b->scale_cs,
+                            .n_group = zps ? b->zp_gc : b->scale_gc};
+}
+
+static bool is_long(const columns_side_t *s, int64_t K)
+{
+    return !s->bulk || s->k_group >= COLUMNS_GROUP || s->k_group >= K;
+}
+
+/* How coefficients reach lanes. False: in no way that is here. */
+static bool bind_sides(const columns_config_t *c, sinter_cpu_isa_t isa, columns_state_t *st)
+{
+    const tile_src_t *b = &st->panel.b.base;
+    const columns_floats_t *f = c->floats;
+    const int64_t K = st->panel.K, N = st->panel.N;
+    st->scale = side_of(b, false, isa);
+    st->zp = side_of(b, true, isa);
+    st->by = !st->scale.bulk ? BY_NONE : st->zp.bulk || f->bias ? BY_COLUMN_SHIFT : BY_COLUMN;
+    st->unit = 1;
+    if (!st->scale.bulk || (is_long(&st->scale, K) && is_long(&st->zp, K))) {
+        return true;
+    }
+    int64_t unit = st->scale.n_group < N ? common_divisor(st->scale.n_group, f->elems) : f->elems;
+    unit = st->zp.bulk && st->zp.n_group < N ? common_divisor(st->zp.n_group, unit) : unit;
+    st->unit = (int)unit;
+    st->by = unit == f->elems ? BY_CHUNK : BY_LANE;
+    return unit % f->unit == 0;
+}
+
+static void fill_order(const columns_config_t *c, columns_state_t *st)
+{
+    const columns_floats_t *f = c->floats;
+    for (int i = 0; i < f->elems; i++) {
+        st->order[i] = (int16_t)f->element(i / c->lanes, i % c->lanes);
+        st->place[st->order[i]] = (int16_t)i;
+    }
+    for (int i = 0; i < f->classes * c->lanes; i++) {
+        st->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / st->unit;
+    }
+}
+
+/* Columns that ranges are multiples of: whole chunks and whole groups of the tail. */
+static int64_t range_unit(const columns_config_t *c, const matmul_state_t *m)
+{
+    return c->floats->elems / common_divisor(c->floats->elems, m->tail.cols) * m->tail.cols;
+}
+
+/* Columns of the widest range. */
+static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
+{
+    const int64_t unit = range_unit(c, m), most = COLUMNS_SUMS / m->rows / unit * unit;
+    return most > unit ? most : unit;
+}
+
+/* How the micro-kernels can do this execute; NULL, or why they cannot. */
+static const char *bind_columns(const columns_config_t *c, sinter_cpu_isa_t isa,
+                                columns_state_t *st)
+{
+    const matmul_state_t *m = &st->panel;
+    if (m->rows < 1 || m->K < 1) {
+        return "there is nothing to multiply";
+    }
+    if (m->rows > COLUMNS_MOST) {
+        return "more than 16 rows share one B";
+    }
+    if (m->N < c->floats->elems) {
+        return "B has fewer columns than a vector register has codes";
+    }
+    if (m->b.base.cs != 1) {
+        return "B is not contiguous along N";
+    }
+    if (!matmul_on_bytes(&m->b, m->b.base.rs, m->b.dims[m->b.ndims - 2])) {
+        return "rows of B begin within bytes";
+    }
+    return bind_sides(c, isa, st)
+               ? NULL
+               : "groups along K are short and groups along N do not fall on lanes";
+}
+
+/* As many ranges for each thread, about equal. */
+static void choose_ranges(const columns_config_t *c, int threads, columns_state_t *st)
+{
+    matmul_state_t *m = &st->panel;
+    const int64_t unit = range_unit(c, m), most = widest(c, m), units = (m->N + unit - 1) / unit;
+    const int64_t rounds = (units * unit + most * threads - 1) / (most * threads), ranges = rounds * threads;
+    m->panel = (int)((units + ranges - 1) / ranges * unit);
+    m->n_panels = (m->N + m->panel - 1) / m->panel;
+    m->block = COLUMNS_MOST;
+    m->n_blocks = 1;
+    st->part = m->tail.cols < MM_PANEL ? MM_PANEL / m->tail.cols * m->tail.cols : MM_PANEL;
+}
+
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
+    const columns_config_t *c = step->jit;
+    columns_state_t *st = state;
+    SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
+    st->why = bind_columns(c, step->kernel->isa, st);
+    st->sweeps = st->why == NULL;
+    if (!st->sweeps) {
+        return sinter_success;
+    }
+    st->panel.blocks = (blocks_state_t){0};
+    memset(st->values, 0, sizeof st->values);
+    if (st->panel.b.base.type->bits == 4) {
+        dtype_nibble_values(&st->panel.b.base.type->codec, st->values);
+    }
+    fill_order(c, st);
+    choose_ranges(c, frame->threads, st);
+    return matmul_count(step, &st->panel);
+}
+
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    const columns_state_t *st = state;
+    out[0] = (way_t){.name = st->sweeps ? DECODED_FMA : "panels", .why = st->why};
+    return 1 + matmul_ways(step, state, out + 1);
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+
+/* One thread's. */
+typedef struct columns_buffers {
+    float *acc;              /* for each batch of rows [chunk][vector][row][lane] */
+    float *a;                /* for each batch of rows [k][row] */
+    float *scale, *zp;       /* as in columns_sweep_t */
+    float *natural, *groups; /* of one row of B: by column, by group */
+} columns_buffers_t;
+
+/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. */
+static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m, unsigned char *base, columns_buffers_t *out)
+{
+    matmul_state_t one = *m;
+    one.rows = 1;
+    const int64_t elems = c->floats->elems, unit = range_unit(c, m), all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
+    const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
+    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK, sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
+    size_t at = 0;
+    out->acc = carve(base, &at, sums, sizeof(float));
+    out->a = carve(base, &at, COLUMNS_MOST * MM_K, sizeof(float));
+    out->scale = carve(base, &at, coefs, sizeof(float));
+    out->zp = carve(base, &at, coefs, sizeof(float));
+    out->natural = carve(base, &at, coefs, sizeof(float));
+    out->groups = carve(base, &at, coefs, sizeof(float));
+    return at;
+}
+
+static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
+{
+    const columns_config_t *c = step->jit;
+    matmul_state_t st;
+    columns_buffers_t b;
+    (void)plan;
+    if (matmul_bind(step, frame, &st) != sinter_success) {
+        return 0; /* prepare says what is wrong */
+    }
+    st.tail.cols = 1;
+    if (step->tail != NULL && quant_tail_bind_dims(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
+        return 0;
+    }
+    const size_t panel = matmul_shared_of(&c->panel, &st), own = columns_buffers(c, &st, NULL, &b) * (size_t)frame->threads;
+    return own > panel ? own : panel;
+}
+
+/* ---- work ----------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct columns_task {
+    matmul_task_t t; /* of the range */
+    const columns_config_t *c;
+    const columns_state_t *st;
+    columns_buffers_t buf;
+    int chunks;
+    int64_t last;                /* column of the range where the last chunk begins; it may be before the range */
+    int64_t first;               /* the first column that is decoded: that of the range or that one */
+    int64_t scale_line, zp_line; /* by column: the groups along K that are there, -1: none */
+    bool tame_a, tame_scale;     /* sums may be scaled */
+} columns_task_t;
+
+static int64_t chunk_begin(const columns_task_t *w, int c)
+{
+    return c + 1 < w->chunks ? (int64_t)c * w->c->floats->elems : w->last;
+}
+
+/* The last chunk ends with the byte that the range ends in. */
+static void seek_range(columns_task_t *w)
+{
+    const int elems = w->c->floats->elems, per = w->t.b.type->bits == 4 ? 2 : 1;
+    w->chunks = (w->t.cols + elems - 1) / elems;
+    w->last = (w->t.cols + per - 1) / per * per - elems;
+    w->first = w->last < 0 ? w->last : 0;
+    w->scale_line = w->zp_line = -1;
+}
+
+/* to[i] is of column n0 + i * unit and of the groups of line `line`, i < n. */
+static void load_units(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, int64_t n0, int64_t unit, int n,
+                       float *to)
+{
+    const int64_t g0 = n0 / s->n_group, groups = (n0 + (n - 1) * unit) / s->n_group - g0 + 1;
+    const int64_t from = first + line * s->k_stride + g0 * s->n_stride;
+    float *values = s->n_group == unit ? to : w->buf.groups;
+    if (s->n_stride == 1 || groups == 1) {
+        s->bulk->load(s->base, from, groups, values);
+    } else {
+        s->codec->load_f32(s->base, from, s->n_stride, groups, values);
+    }
+    for (int64_t g = 0, i = 0, column = n0; values != to && g < groups; g++) {
+        for (; i < n && column < (g0 + g + 1) * s->n_group; i++, column += unit) {
+            to[i] = values[g];
+        }
+    }
+}
+
+/* No numbers, but for zero, below 2^-100 or from 2^100 on. */
+static bool is_tame(const float *x, int64_t n)
+{
+    bool tame = true;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        tame = tame & (bits == 0 || bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
+    }
+    return tame;
+}
+
+/* Coefficients of one group along K, for all columns; half of the codes of the step are fetched meanwhile. False: some are not finite. */
+static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, const float *bias,
+                         const columns_sweep_t *next, float *to)
+{
+    const int n = (int)(w->t.cols - w->first), elems = w->c->floats->elems;
+    const int64_t bytes = elems * w->t.b.type->bits / 8;
+    const unsigned char *codes = next->codes + (s == &w->st->zp ? COLUMNS_STEP / 2 * next->stride : 0);
+    float *x = w->buf.natural;
+    bool finite = true;
+    if (s->bulk) {
+        load_units(w, s, first, line, w->t.n0 + w->first, 1, n, x);
+        x[n] = 0; /* a neighbour that is decoded */
+    } else {
+        memset(x, 0, (size_t)(n + 1) * sizeof *x);
+    }
+    for (int c = 0; c < w->chunks; c++) {
+        for (int k = 0; k < COLUMNS_STEP / 2; k++) {
+            __builtin_prefetch(codes + k * next->stride + c * bytes);
+        }
+        finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias, to + (size_t)c * (size_t)elems) && finite;
+    }
+    return finite;
+}
+
+static void load_scales(columns_task_t *w, int64_t line, const columns_sweep_t *next)
+{
+    if (line != w->scale_line) {
+        w->tame_scale = load_columns(w, &w->st->scale, w->t.b.scale_first, line, NULL, next, w->buf.scale);
+        w->scale_line = line;
+    }
+}
+
+static void load_zps(columns_task_t *w, int64_t line, const columns_sweep_t *next)
+{
+    if (line != w->zp_line) {
+        load_columns(w, &w->st->zp, w->t.b.zp_first, line, w->c->floats->bias, next, w->buf.zp);
+        w->zp_line = line;
+    }
+}
+
+/* Rows from k on, at most n, that have the coefficients of a side in common. */
+static int rows_left(const columns_side_t *s, int64_t k, int n)
+{
+    return s->bulk ? (int)at_most(s->k_group - k % s->k_group, n) : n;
+}
+
+/* Rows k to k + n of B: those of each chunk, next to each other. */
+static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t k, int n, int64_t ld, float *to)
+{
+    const int unit = w->st->unit, step = w->c->floats->elems / unit, units = (int)((w->t.cols - w->first + unit - 1) / unit);
+    for (int i = 0; i < n; i++, to += ld) {
+        if (!s->bulk) {
+            memset(to, 0, (size_t)ld * sizeof *to);
+            continue;
+        }
+        if (i > 0 && (k + i) % s->k_group != 0) {
+            memcpy(to, to - ld, (size_t)ld * sizeof *to);
+            continue;
+        }
+        load_units(w, s, first, (k + i) / s->k_group, w->t.n0 + w->first, unit, units, to);
+        const int64_t last = (w->last - w->first) / unit, place = (int64_t)(w->chunks - 1) * step;
+        if (last != place) {
+            memmove(to + place, to + last, (size_t)step * sizeof *to);
+        }
+    }
+}
+
+/* Coefficients from row k of B on; gives how many of n rows they are for. */
+static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t *sweep)
+{
+    const columns_side_t *scale = &w->st->scale, *zp = &w->st->zp;
+    if (w->st->by == BY_CHUNK || w->st->by == BY_LANE) {
+        load_rows(w, scale, w->t.b.scale_first, k, n, sweep->ld, w->buf.scale);
+        load_rows(w, zp, w->t.b.zp_first, k, n, sweep->ld, w->buf.zp);
+    } else if (w->st->by != BY_NONE) {
+        load_scales(w, k / scale->k_group, sweep);
+        load_zps(w, zp->bulk ? k / zp->k_group : 0, sweep);
+        n = rows_left(zp, k, rows_left(scale, k, n));
+    }
+    return n;
+}
+
+/* Elements k to k + kn of all rows of A, to where the micro-kernels want them. */
+static void load_a(columns_task_t *w, int64_t k, int kn)
+{
+    matmul_load_a(&w->t, k, kn);
+    w->tame_a = true;
+    for (int r = 0; r < w->t.rows; r++) {
+        w->tame_a = is_tame(w->t.buf.a + (size_t)r * MM_LDA, kn) && w->tame_a;
+    }
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        float *to = w->buf.a + (size_t)r * MM_K;
+        n = rows_batch(w->t.rows - r);
+        for (int i = 0; i < n; i++) {
+            for (int e = 0; e < kn; e++) {
+                to[e * n + i] = w->t.buf.a[(size_t)(r + i) * MM_LDA + e];
+            }
+        }
+    }
+}
+
+/* The product of kn elements of K from k on is added to the sums. */
+static void add(columns_task_t *w, int64_t k, int kn)
+{
+    const tile_src_t *b = &w->t.b;
+    const int bits = b->type->bits;
+    const columns_floats_t *f = w->c->floats;
+    const columns_by_t by = w->st->by;
+    const size_t sums = (size_t)w->chunks * (size_t)f->elems;
+    const int distance = COLUMNS_AHEAD / (f->elems * bits / 8);
+    columns_sweep_t sweep = {.stride = b->rs * bits / 8,
+                             .chunks = w->chunks,
+                             .last = w->last * bits / 8,
+                             .distance = distance < w->chunks ? distance : w->chunks,
+                             .next = b->rs * bits / 8 * COLUMNS_STEP,
+                             .values = w->st->values,
+                             .scale = w->buf.scale,
+                             .zp = w->buf.zp,
+                             .ld = (int64_t)w->chunks * (f->elems / w->st->unit),
+                             .step = f->elems / w->st->unit,
+                             .pick = w->st->pick};
+    for (int e = 0; e < kn; e += sweep.rows) {
+        const int left = (int)at_most(kn - e, COLUMNS_STEP);
+        sweep.codes = b->data + (b->first + (k + e) * b->rs + w->t.n0) * bits / 8;
+        sweep.rows = load_coefs(w, k + e, left, &sweep);
+        const bool exact = (by == BY_COLUMN || by == BY_COLUMN_SHIFT) && !(w->tame_a && w->tame_scale);
+        for (int r = 0, n; r < w->t.rows; r += n) {
+            n = rows_batch(w->t.rows - r);
+            f->run[exact ? BY_COLUMN_EXACT : by](&sweep, n, w->buf.a + (size_t)r * MM_K + (size_t)(e * n), w->buf.acc + (size_t)r * sums);
+        }
+    }
+}
+
+/* Sums of columns from c on, in their order, to where the post chain wants them. */
+static void collect(columns_task_t *w, int c, int cols)
+{
+    const columns_floats_t *f = w->c->floats;
+    const size_t sums = (size_t)w->chunks * (size_t)f->elems;
+    const int lanes = w->c->lanes;
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        const float *acc = w->buf.acc + (size_t)r * sums;
+        n = rows_batch(w->t.rows - r);
+        for (int i = 0; i < cols; i++) {
+            const int chunk = (c + i) / f->elems < w->chunks - 1 ? (c + i) / f->elems : w->chunks - 1;
+            const int place = w->st->place[c + i - chunk_begin(w, chunk)];
+            const float *from = acc + ((size_t)chunk * (size_t)f->elems + (size_t)(place / lanes * lanes)) * (size_t)n + place % lanes;
+            for (int k = 0; k < n; k++) {
+                w->t.buf.acc[(size_t)(r + k) * MM_PANEL + i] = from[k * lanes];
+            }
+        }
+    }
+}
+
+static void range(columns_task_t *w)
+{
+    const int64_t K = w->st->panel.K, n0 = w->t.n0;
+    const int cols = w->t.cols;
+    seek_range(w);
+    memset(w->buf.acc, 0, (size_t)w->chunks * (size_t)w->c->floats->elems * (size_t)w->t.rows * sizeof(float));
+    for (int64_t k = 0; k < K; k += MM_K) {
+        const int kn = (int)at_most(K - k, MM_K);
+        load_a(w, k, kn);
+        add(w, k, kn);
+    }
+    for (int c = 0; c < cols; c += w->st->part) {
+        const int n = (int)at_most(cols - c, w->st->part);
+        collect(w, c, n);
+        w->t.n0 = n0 + c;
+        w->t.cols = n;
+        matmul_finish(&w->t);
+        w->t.n0 = n0;
+        w->t.cols = cols;
+    }
+}
+
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
+    const columns_state_t *st = state;
+    const matmul_state_t *m = &st->panel;
+    if (!st->sweeps) {
+        matmul_work(plan, step, frame, state, phase, tid, nth, scratch, shared);
+        return;
+    }
+    if (phase == 0 || (m->serial && tid > 0)) {
+        return;
+    }
+    columns_task_t w = {.t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
+    int64_t begin, end;
+    share(m->items, m->serial ? 0 : tid, m->serial ? 1 : nth, &begin, &end);
+    matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
+    columns_buffers(w.c, m, (unsigned char *)shared + columns_buffers(w.c, m, NULL, &w.buf) * (size_t)tid, &w.buf);
+    for (int64_t i = begin; i < end; i++) {
+        matmul_seek(&w.t, i);
+        range(&w);
+    }
+}
+
+/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+
+#define COLUMNS                                                                                    \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                      \
+    .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
+KERNEL(matmul_columns_f32_avx512, COLUMNS, .isa = sinter_isa_avx512, .cost = 65, .refuse = refuse_avx512)
+KERNEL(matmul_columns_f32_avx2, COLUMNS, .isa = sinter_isa_avx2, .cost = 75, .refuse = refuse_avx2)

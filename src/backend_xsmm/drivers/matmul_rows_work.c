@@ -1,0 +1,261 @@
+/* The work of the matmul kernels for few rows around the micro-kernels: rows of A and coefficients of four lines are brought into the forms
+ * that those want. Rows of A that are no numbers go by panels. */
+#include "backend_xsmm/drivers/matmul_rows_task.h"
+
+#include <string.h>
+
+typedef struct rows_task {
+    matmul_task_t t; /* of the panel */
+    const rows_config_t *c;
+    const rows_state_t *st;
+    rows_buffers_t buf;
+    rows_four_t four;
+} rows_task_t;
+
+/* ---- A ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Chunk c of each row from src to its places in decoding order, among those of its batch. False: numbers of a size at which products with codes
+ * or their sums may leave the range of floats before they are scaled. */
+static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
+{
+    const rows_floats_t *f = w->c->floats;
+    const int rows = w->t.rows, lanes = w->c->lanes;
+    bool usable = true;
+    for (int r = 0, n; r < rows; r += n) {
+        n = rows_batch(rows - r);
+        float *to = w->buf.q + (r * w->st->chunks + c * n) * f->elems;
+        for (int i = 0; i < n; i++) {
+            const int32_t most = f->place(src + (size_t)(r + i) * MM_LDA, f->vectors, to + i * lanes, n * lanes);
+            usable = usable && is_tame_bits(most);
+        }
+    }
+    return usable || f->unit == 0;
+}
+
+/* All of A as integers. False: its scales or zero points are not for them. */
+static bool load_codes(rows_task_t *w)
+{
+    const rows_ops_t *ops = w->c->ops;
+    const int64_t K = w->st->panel.K;
+    const int rows = w->t.rows, quad = ops->elems / ROWS_QUADS;
+    float scale[ROWS_MOST * ROWS_COEFS], zp[ROWS_MOST * ROWS_COEFS];
+    for (int64_t k = 0; k < K; k += MM_K) {
+        const int kn = (int)at_most(K - k, MM_K);
+        if (!matmul_load_codes(&w->t, k, kn, quad, scale, zp, ROWS_COEFS)) {
+            return false;
+        }
+        for (int e = 0; e < kn; e += ops->elems) {
+            const rows_raw_t raw = {w->t.buf.a + e, scale + e / quad, zp + e / quad, kn - e, blocks_steps(w->st->panel.a.base.dtype)};
+            ops->encode(&raw, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows);
+        }
+    }
+    return true;
+}
+
+static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
+{
+    const int rows = w->t.rows;
+    if (w->st->way == IN_INTEGERS) {
+        return w->c->ops->quantise(src, MM_LDA, rows, w->c->limbs, w->buf.codes + c * rows);
+    }
+    return place_chunk(w, c, src);
+}
+
+/* All of A as the micro-kernels want it. False: not all rows are for them. */
+static bool load_rows(rows_task_t *w)
+{
+    const int64_t K = w->st->panel.K;
+    bool usable = true;
+    if (w->st->way == IN_INTEGERS && w->c->codes) {
+        return load_codes(w);
+    }
+    for (int64_t k = 0; k < K; k += MM_K) {
+        const int kn = (int)(K - k < MM_K ? K - k : MM_K);
+        matmul_load_a(&w->t, k, kn);
+        for (int r = 0; r < w->t.rows && kn < MM_K; r++) {
+            memset(w->t.buf.a + (size_t)r * MM_LDA + kn, 0, (size_t)(MM_K - kn) * sizeof(float));
+        }
+        for (int e = 0; e < kn; e += w->st->elems) {
+            usable = load_chunk(w, (k + e) / w->st->elems, w->t.buf.a + e) && usable;
+        }
+    }
+    return usable;
+}
+
+/* ---- coefficients of B -------------------------------------------------------------------------------------------------------------- */
+
+/* Those of n lines from `line` on are on their way into the cache when they are wanted. */
+static void fetch_groups(const rows_groups_t *g, int64_t first, int64_t line, int n)
+{
+    for (int i = 0; i < n && g->stride == 1; i++) {
+        const unsigned char *p = g->base + (first + (line + i) / g->line_group * g->line_stride) * g->bits / 8;
+        for (int64_t at = 0; at < (g->groups * g->bits + 7) / 8; at += 64) {
+            __builtin_prefetch(p + at);
+        }
+    }
+}
+
+static void load_groups(const rows_groups_t *g, int64_t first, int64_t line, float *to)
+{
+    first += line / g->line_group * g->line_stride;
+    if (g->stride == 1 || g->groups == 1) {
+        g->bulk->load(g->base, first, g->groups, to);
+    } else {
+        g->codec->load_f32(g->base, first, g->stride, g->groups, to);
+    }
+}
+
+/* Units that the last chunk of a line lacks are those of the next line where lines follow one another: they meet zeros of A, and numbers
+ * will do. */
+static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
+{
+    bool numbers = true;
+    for (int i = 1; i < ROWS_LINES; i++) {
+        for (int64_t k = 0; k < need - units; k++) {
+            numbers = numbers && raw[i * units + k] - raw[i * units + k] == 0;
+        }
+    }
+    return numbers;
+}
+
+/* [line][ld], n lines from `line` on; the last one stands for those that are missing. Gives ld. */
+static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n, float *raw)
+{
+    const int64_t units = g->groups * g->times, chunks = w->st->chunks, ld = w->st->units;
+    const int64_t need = w->st->way == IN_FLOATS && g->step > 0 ? ((chunks - 1) >> g->shift) * g->step + g->step : units;
+    if (n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && g->times == 1) {
+        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups, raw); /* one run */
+        for (int64_t k = units; k < need; k++) {
+            raw[(ROWS_LINES - 1) * units + k] = 0;
+        }
+        if (lines_may_follow(raw, units, need)) {
+            return units;
+        }
+    }
+    for (int i = 0; i < ROWS_LINES; i++) {
+        float *to = raw + i * ld;
+        load_groups(g, first, line + (i < n ? i : n - 1), to);
+        repeat_each(to, g->groups, g->times);
+        for (int64_t k = units; k < need; k++) {
+            to[k] = 0;
+        }
+    }
+    return ld;
+}
+
+/* What coefficients of all fours have in common. */
+static rows_coefs_t coefs_of(const rows_task_t *w, const rows_groups_t *g, const float *raw, const void *by_unit)
+{
+    const float *at = w->st->way == IN_FLOATS ? raw : by_unit;
+    return g->bulk ? (rows_coefs_t){at, g->step, g->shift, 0, g->pick} : (rows_coefs_t){NULL, 0, 0, 0, NULL};
+}
+
+static void begin_fours(rows_task_t *w)
+{
+    const rows_state_t *st = w->st;
+    w->four = (rows_four_t){.bytes = st->bytes, .n = st->panel.K, .ahead = st->ahead, .table = st->table, .values = st->values};
+    if (st->way == IN_INTEGERS) {
+        w->four.flip = w->c->ops->flip;
+        w->four.offset = w->c->ops->offset;
+    }
+    w->four.scale = coefs_of(w, &st->scale, w->buf.raw, w->buf.scale);
+    w->four.zp = coefs_of(w, &st->zp, w->buf.raw_zp, w->buf.zp);
+}
+
+/* Four lines from column n of B on, of which `there` exist. */
+static void next_four(rows_task_t *w, int64_t n, int there)
+{
+    const rows_state_t *st = w->st;
+    const tile_src_t *b = &w->t.b;
+    const rows_groups_t *scale = &st->scale, *zp = &st->zp;
+    for (int i = 0; i < ROWS_LINES; i++) {
+        w->four.line[i] = b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * b->type->bits / 8;
+    }
+    if (scale->bulk) {
+        fetch_groups(scale, b->scale_first, n + st->ahead_lines, ROWS_LINES);
+        w->four.scale.ld = load_coefs(w, scale, b->scale_first, n, there, w->buf.raw);
+    }
+    if (zp->bulk) {
+        fetch_groups(zp, b->zp_first, n + st->ahead_lines, ROWS_LINES);
+        w->four.zp.ld = load_coefs(w, zp, b->zp_first, n, there, w->buf.raw_zp);
+    }
+    if (scale->bulk && st->way == IN_INTEGERS) {
+        w->c->table->by_unit(w->buf.raw, w->four.scale.ld, (int)(scale->groups * scale->times), w->buf.scale);
+    }
+    if (zp->bulk && st->way == IN_INTEGERS) {
+        w->c->table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(zp->groups * zp->times), w->four.offset, w->buf.zp);
+    }
+}
+
+/* The first lines are on their way into the cache while A is loaded. */
+static void fetch_first(const rows_task_t *w)
+{
+    const rows_state_t *st = w->st;
+    const tile_src_t *b = &w->t.b;
+    const int64_t n = at_most(w->t.cols, st->ahead_lines);
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned char *p = b->data + (b->first + (w->t.n0 + i) * b->cs) * b->type->bits / 8;
+        for (int64_t at = 0; at < st->bytes; at += ROWS_CHUNK) {
+            __builtin_prefetch(p + at);
+        }
+    }
+    if (st->scale.bulk) {
+        fetch_groups(&st->scale, b->scale_first, w->t.n0, (int)n);
+    }
+    if (st->zp.bulk) {
+        fetch_groups(&st->zp, b->zp_first, w->t.n0, (int)n);
+    }
+}
+
+/* ---- panels ------------------------------------------------------------------------------------------------------------------------- */
+
+static void multiply(rows_task_t *w)
+{
+    for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
+        const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
+        next_four(w, w->t.n0 + c, there);
+        if (w->st->way == IN_INTEGERS) {
+            w->c->ops->run(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c, MM_PANEL);
+        } else {
+            w->c->floats->run(&w->four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems, w->t.buf.acc + c, MM_PANEL);
+        }
+    }
+}
+
+void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                      void *scratch, void *shared)
+{
+    const rows_state_t *st = state;
+    const matmul_state_t *m = &st->panel;
+    if (st->way == BY_PANELS) {
+        matmul_work(plan, step, frame, state, phase, tid, nth, scratch, shared);
+        return;
+    }
+    if (phase == 0) {
+        return;
+    }
+    rows_task_t w = {.t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
+    int64_t begin, end, mat = -1;
+    bool usable = false;
+    share(m->items, m->serial ? 0 : tid, m->serial ? 1 : nth, &begin, &end);
+    if (begin >= end || (m->serial && tid > 0)) {
+        return;
+    }
+    matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
+    rows_buffers(st, (unsigned char *)shared + rows_buffers(st, NULL, &w.buf) * (size_t)tid, &w.buf);
+    begin_fours(&w);
+    for (int64_t i = begin; i < end; i++) {
+        matmul_seek(&w.t, i);
+        if (i / m->n_panels != mat) {
+            mat = i / m->n_panels;
+            fetch_first(&w);
+            usable = load_rows(&w);
+        }
+        if (usable) {
+            multiply(&w);
+        } else {
+            matmul_panel(&w.t);
+        }
+        matmul_finish(&w.t);
+    }
+}

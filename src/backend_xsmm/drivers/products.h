@@ -1,0 +1,60 @@
+/* What the kernels with matrix products share at compile. */
+#ifndef SINTER_SRC_KERNELS_PRODUCTS_H
+#define SINTER_SRC_KERNELS_PRODUCTS_H
+
+#include <sinter/sinter_graph.h>
+
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/xsmm.h"
+
+/* A dim counted from the end, 1 if the value has fewer; -1: not known at compile. */
+static inline int64_t known_dim(const plan_t *plan, int value, int from_end)
+{
+    const lt_t *lt = &plan->values[value].lt;
+    const int64_t n = lt->ndims < from_end ? 1 : lt->dims[lt->ndims - from_end];
+    return lt->ndims < 0 || n < 0 ? -1 : n;
+}
+
+/* Bytes of an activation in integers: 2 where the mode rounds floats to 8 or 11 bits, 1 in mode int8. 0: the mode does not allow them. */
+static inline int limbs_of(sinter_fpmath_mode_t mode)
+{
+    static const int limbs[] = {[sinter_fpmath_mode_tf32] = 2,
+                                [sinter_fpmath_mode_f16] = 2,
+                                [sinter_fpmath_mode_bf16] = 2,
+                                [sinter_fpmath_mode_any] = 2,
+                                [sinter_fpmath_mode_int8] = 1};
+    return (size_t)mode < sizeof limbs / sizeof *limbs ? limbs[mode] : 0;
+}
+
+static inline const char *limbs_name(int limbs)
+{
+    return limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)" : "8-bit integers (VNNI)";
+}
+
+#define DECODED_FMA "f32 FMA on decoded registers"
+
+/* Products of integers; codes: A is codes too. */
+static inline const char *integers_name(bool codes, int limbs)
+{
+    return codes ? "exact products of codes (VNNI)" : limbs_name(limbs);
+}
+
+static inline const char *refuse_bf16_products(const plan_t *plan, const step_t *step)
+{
+    if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
+        return "the fpmath mode does not allow bf16 products";
+    }
+    return xs_refuse(XS_BF16F32, plan->isa);
+}
+
+/* For the report; why: why there is no JIT kernel, NULL if there is. */
+static inline void note_products(textbuf_t *note, bool bf16, const kernel_t *kernel, const char *why)
+{
+    if (why != NULL) {
+        text_add(note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(kernel->isa), why);
+    } else {
+        text_add(note, "%s brgemm libxsmm %s", bf16 ? "bf16" : "f32", xs_version());
+    }
+}
+
+#endif

@@ -1,0 +1,382 @@
+/* SoftMax and LogSoftmax steps. With m the maximum and s the sum of e^(x - m) along the axis,
+ *
+ *   y = e^(x - m) / s    or    y = (x - m) - log s,    stats = m + log s
+ *
+ * with a row's sink as one more x, which gives no y, and y goes through the post chain in runs along the last dim. Rows (the axis is last): loaded once if they fit the row
+ * buffer, read three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at once, three
+ * walks along the axis. Memory per thread does not depend on dims. */
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/drivers/chain_walk.h"
+
+enum { ROW = 4096, SHORT = 16 };
+
+typedef struct softmax_state {
+    chain_bound_t post;
+    const eltwise_table_t *fn;
+    const unsigned char *in;
+    const unsigned char *sink; /* NULL: none */
+    unsigned char *stats;
+    sinter_data_type_t in_type, sink_type, stats_type;
+    int ndims, axis;
+    int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS], stats_stride[SINTER_MAX_NDIMS];
+    int64_t extent[SINTER_MAX_NDIMS], n_items; /* the last dim in blocks, the axis once */
+    bool inf_as_zero, log, serial;
+} softmax_state_t;
+
+typedef struct buffers {
+    float row[ROW];
+    float max[CHAIN_BLOCK], sum[CHAIN_BLOCK], factor[CHAIN_BLOCK];
+    void *chain;
+} buffers_t;
+
+/* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
+
+static void swap_i64(int64_t *v, int i, int j)
+{
+    const int64_t t = v[i];
+    v[i] = v[j];
+    v[j] = t;
+}
+
+static bool goes_on(const softmax_state_t *st, const int64_t *stride, int d)
+{
+    return st->dims[d] == 1 || st->dims[d + 1] == 1 || stride[d] == st->dims[d + 1] * stride[d + 1];
+}
+
+static void merge_strides(const softmax_state_t *st, int64_t *stride, int d)
+{
+    stride[d] = stride[st->dims[d + 1] == 1 ? d : d + 1];
+    for (int e = d + 1; e + 1 < st->ndims; e++) {
+        stride[e] = stride[e + 1];
+    }
+}
+
+/* Neighbouring dims become one where neither is the axis and nothing tells them apart: longer columns, fewer items. */
+static void merge_dims(softmax_state_t *st)
+{
+    for (int d = st->ndims - 2; d >= 0; d--) {
+        if (d == st->axis || d + 1 == st->axis || !goes_on(st, st->stride, d) || (st->stats && !goes_on(st, st->stats_stride, d)) ||
+            (st->sink && !goes_on(st, st->sink_stride, d)) || !chain_merge(&st->post, d)) {
+            continue;
+        }
+        merge_strides(st, st->stride, d);
+        merge_strides(st, st->stats_stride, d);
+        merge_strides(st, st->sink_stride, d);
+        st->dims[d] *= st->dims[d + 1];
+        for (int e = d + 1; e + 1 < st->ndims; e++) {
+            st->dims[e] = st->dims[e + 1];
+        }
+        st->ndims--;
+        st->axis -= d < st->axis;
+    }
+}
+
+/* The axis becomes the last dim: it is contiguous in memory, or what is last is short. */
+static void make_rows(softmax_state_t *st)
+{
+    const int last = st->ndims - 1;
+    int to[SINTER_MAX_NDIMS];
+    for (int d = 0; d <= last; d++) {
+        to[d] = d == st->axis ? last : d == last ? st->axis : d;
+    }
+    swap_i64(st->dims, st->axis, last);
+    swap_i64(st->stride, st->axis, last);
+    swap_i64(st->stats_stride, st->axis, last);
+    swap_i64(st->sink_stride, st->axis, last);
+    chain_permute(&st->post, to);
+    st->axis = last;
+}
+
+static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
+{
+    const int shift = st->ndims - sink->ndims;
+    for (int d = 0; d < sink->ndims; d++) {
+        if (shift < 0 || (sink->dims[d] != 1 && (sink->dims[d] != st->dims[d + shift] || d + shift == st->axis))) {
+            return sg_fail(sinter_invalid_shape, "softmax: sinks do not broadcast to one value for each row");
+        }
+        st->sink_stride[d + shift] = sink->dims[d] == 1 ? 0 : sink->strides[d];
+    }
+    st->sink = sink->data;
+    st->sink_type = sink->dtype;
+    return sinter_success;
+}
+
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+{
+    const softmax_params_t *p = &step->p.softmax;
+    const bound_t *in = &frame->v[p->in];
+    softmax_state_t *st = state;
+    (void)plan;
+    SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->post));
+    st->fn = eltwise_table(step->kernel->isa);
+    st->in = in->data;
+    st->in_type = in->dtype;
+    st->ndims = in->ndims;
+    st->axis = p->axis < 0 ? p->axis + in->ndims : p->axis;
+    if (st->ndims != st->post.ndims || st->axis < 0 || st->axis >= st->ndims) {
+        return sg_fail(sinter_invalid_shape, "softmax over axis %d of a tensor with %d dims", p->axis, in->ndims);
+    }
+    st->inf_as_zero = p->inf_as_zero;
+    st->log = p->log;
+    st->stats = NULL;
+    for (int d = 0; d < st->ndims; d++) {
+        st->dims[d] = in->dims[d];
+        st->stride[d] = in->strides[d];
+        st->stats_stride[d] = p->stats >= 0 && d != st->axis ? frame->v[p->stats].strides[d] : 0;
+        st->sink_stride[d] = 0;
+    }
+    st->sink = NULL;
+    if (p->sink >= 0) {
+        SG_TRY(bind_sink(&frame->v[p->sink], st));
+    }
+    if (p->stats >= 0) {
+        st->stats = frame->v[p->stats].data;
+        st->stats_type = frame->v[p->stats].dtype;
+    }
+    merge_dims(st);
+    const int last = st->ndims - 1;
+    if (st->axis != last && (st->stride[st->axis] == 1 || st->dims[last] < SHORT)) {
+        make_rows(st);
+    }
+    st->serial = chain_shares_bytes(&st->post);
+    st->n_items = 1;
+    for (int d = 0; d <= last; d++) {
+        st->extent[d] = d == last ? (st->dims[d] + CHAIN_BLOCK - 1) / CHAIN_BLOCK : st->dims[d];
+        if (d == st->axis) { /* an empty axis leaves nothing to do but the statistics */
+            st->extent[d] = st->dims[d] != 0 || st->stats != NULL;
+        }
+        st->n_items *= st->extent[d];
+    }
+    return sinter_success;
+}
+
+static int ways(const step_t *step, const void *state, way_t *out)
+{
+    (void)step;
+    return serial_way(((const softmax_state_t *)state)->serial, out);
+}
+
+/* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t offset(const softmax_state_t *st, const int64_t *stride, const int64_t *idx)
+{
+    int64_t at = 0;
+    for (int d = 0; d < st->ndims; d++) {
+        at += idx[d] * stride[d];
+    }
+    return at;
+}
+
+static int block_at(int64_t i, int64_t n, int most)
+{
+    return n - i < most ? (int)(n - i) : most;
+}
+
+/* n sinks along the last dim, -inf where there are none. */
+static void load_sinks(const softmax_state_t *st, const int64_t *idx, int n, float *x)
+{
+    const int last = st->ndims - 1;
+    if (st->sink) {
+        eltwise_load(st->fn, st->sink_type, st->sink, offset(st, st->sink_stride, idx), st->sink_stride[last], n, x);
+    }
+    for (int i = 0; !st->sink && i < n; i++) {
+        x[i] = -INFINITY;
+    }
+}
+
+/* A row that is -inf throughout has exponentials of 0 instead of NaN this way, which tells it from a row with a NaN. */
+static float shift_of(float max)
+{
+    return max == -INFINITY ? 0 : max;
+}
+
+static float factor_of(const softmax_state_t *st, float sum)
+{
+    return sum == 0 && st->inf_as_zero ? 0 : 1 / sum;
+}
+
+/* x becomes the result. e: x is e^(x - m) already. */
+static void finish(const softmax_state_t *st, float *x, int n, float shift, float sum, bool e)
+{
+    if (st->log) {
+        const float log_sum = logf(sum);
+        for (int i = 0; i < n; i++) {
+            x[i] = (x[i] - shift) - log_sum;
+        }
+        return;
+    }
+    if (!e) {
+        st->fn->exp_sub_sum(x, x, n, shift);
+    }
+    st->fn->scale_row(x, n, factor_of(st, sum));
+}
+
+static void put_stats(const softmax_state_t *st, const int64_t *idx, float shift, float sum)
+{
+    if (st->stats) {
+        const float v = shift + logf(sum);
+        eltwise_store(st->fn, st->stats_type, st->stats, offset(st, st->stats_stride, idx), 0, 1, &v);
+    }
+}
+
+static void short_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
+{
+    const int last = st->ndims - 1, n = (int)st->dims[last];
+    float *x = b->row, sink, sum;
+    load_sinks(st, idx, 1, &sink);
+    eltwise_load(st->fn, st->in_type, st->in, offset(st, st->stride, idx), st->stride[last], n, x);
+    const float max = st->fn->row_max(x, n), shift = shift_of(max > sink ? max : sink);
+    if (st->log) { /* keeps x */
+        double s = 0;
+        for (int i = 0; i < n; i += CHAIN_BLOCK) {
+            s += st->fn->exp_sub_sum(b->sum, x + i, block_at(i, n, CHAIN_BLOCK), shift);
+        }
+        sum = (float)s;
+    } else {
+        sum = st->fn->exp_sub_sum(x, x, n, shift) + st->fn->exp_sub_sum(&sink, &sink, 1, shift);
+    }
+    put_stats(st, idx, shift, sum);
+    finish(st, x, n, shift, sum, true);
+    for (int i = 0; i < n; i += CHAIN_BLOCK) {
+        idx[last] = i;
+        chain_run(&st->post, idx, block_at(i, n, CHAIN_BLOCK), x + i, b->chain);
+    }
+}
+
+static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
+{
+    const int last = st->ndims - 1;
+    const int64_t n = st->dims[last], step = st->stride[last], first = offset(st, st->stride, idx);
+    float *x = b->row, sink, max;
+    load_sinks(st, idx, 1, &sink);
+    max = sink;
+    for (int64_t i = 0; i < n; i += ROW) {
+        const int k = block_at(i, n, ROW);
+        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
+        const float m = st->fn->row_max(x, k);
+        max = m > max ? m : max;
+    }
+    const float shift = shift_of(max);
+    double sum = st->fn->exp_sub_sum(&sink, &sink, 1, shift);
+    for (int64_t i = 0; i < n; i += ROW) {
+        const int k = block_at(i, n, ROW);
+        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
+        sum += st->fn->exp_sub_sum(x, x, k, shift);
+    }
+    put_stats(st, idx, shift, (float)sum);
+    for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
+        const int k = block_at(i, n, CHAIN_BLOCK);
+        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
+        finish(st, x, k, shift, (float)sum, false);
+        idx[last] = i;
+        chain_run(&st->post, idx, k, x, b->chain);
+    }
+}
+
+/* ---- columns -------------------------------------------------------------------------------------------------------------------- */
+
+/* n columns from idx on: elements idx[last] .. + n - 1 of the last dim, each with its own row along the axis. */
+static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b)
+{
+    const int last = st->ndims - 1;
+    const int64_t rows = st->dims[st->axis], down = st->stride[st->axis], step = st->stride[last], first = offset(st, st->stride, idx);
+    float *x = b->row, v;
+    load_sinks(st, idx, n, b->sum);
+    memcpy(b->max, b->sum, sizeof(float) * (size_t)n);
+    for (int64_t r = 0; r < rows; r++) {
+        eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
+        st->fn->max_row(b->max, x, n);
+    }
+    for (int i = 0; i < n; i++) {
+        b->max[i] = shift_of(b->max[i]);
+    }
+    st->fn->op[sinter_op_subtract](b->sum, b->sum, b->max, NULL, n, NULL);
+    st->fn->op[sinter_op_exp](b->sum, b->sum, NULL, NULL, n, NULL);
+    for (int64_t r = 0; r < rows; r++) {
+        eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
+        st->fn->op[sinter_op_subtract](x, x, b->max, NULL, n, NULL);
+        st->fn->op[sinter_op_exp](x, x, NULL, NULL, n, NULL);
+        st->fn->add_row(b->sum, x, n);
+    }
+    for (int i = 0; i < n; i++) {
+        b->factor[i] = st->log ? logf(b->sum[i]) : factor_of(st, b->sum[i]);
+        if (st->stats) {
+            v = b->max[i] + logf(b->sum[i]);
+            eltwise_store(st->fn, st->stats_type, st->stats, offset(st, st->stats_stride, idx) + i * st->stats_stride[last], 0, 1, &v);
+        }
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
+        st->fn->op[sinter_op_subtract](x, x, b->max, NULL, n, NULL);
+        if (st->log) {
+            st->fn->op[sinter_op_subtract](x, x, b->factor, NULL, n, NULL);
+        } else {
+            st->fn->op[sinter_op_exp](x, x, NULL, NULL, n, NULL);
+            st->fn->op[sinter_op_multiply](x, x, b->factor, NULL, n, NULL);
+        }
+        idx[st->axis] = r;
+        chain_run(&st->post, idx, n, x, b->chain);
+    }
+}
+
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
+                 void *scratch, void *shared)
+{
+    const softmax_state_t *st = state;
+    buffers_t *b = scratch;
+    const int last = st->ndims - 1;
+    int64_t begin, end, at[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
+    (void)plan, (void)step, (void)frame, (void)phase, (void)shared;
+    share(st->n_items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
+    if (begin >= end || (st->serial && tid > 0)) {
+        return;
+    }
+    b->chain = (unsigned char *)scratch + (sizeof(buffers_t) + 63) / 64 * 64;
+    walk_seek(st->ndims, st->extent, begin, at);
+    for (int64_t i = begin; i < end; i++, walk_next(st->ndims, st->extent, at)) {
+        for (int d = 0; d <= last; d++) {
+            idx[d] = d == last && d != st->axis ? at[d] * CHAIN_BLOCK : at[d];
+        }
+        if (st->axis != last) {
+            columns(st, idx, block_at(idx[last], st->dims[last], CHAIN_BLOCK), b);
+        } else if (st->dims[last] <= ROW) {
+            short_row(st, idx, b);
+        } else {
+            long_row(st, idx, b);
+        }
+    }
+}
+
+/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+
+static size_t thread_bytes(const plan_t *plan, const step_t *step)
+{
+    (void)plan;
+    return (sizeof(buffers_t) + 63) / 64 * 64 + chain_scratch_bytes(step->post);
+}
+
+static sinter_status_t setup(plan_t *plan, step_t *step)
+{
+    (void)plan;
+    step->state_bytes = sizeof(softmax_state_t);
+    step->note = "rows of up to 4096 in cache, longer ones in three passes";
+    return sinter_success;
+}
+
+static const char *refuse(const plan_t *plan, const step_t *step)
+{
+    return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type) ? "the input needs double precision" : NULL;
+}
+
+#define SOFTMAX                                                                                    \
+    .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes,          \
+    .prepare = prepare, .work = work, .ways = ways, .phases = 1
+KERNEL(softmax_rows_f32_avx512, SOFTMAX, .isa = sinter_isa_avx512, .cost = 200)
+KERNEL(softmax_rows_f32_avx2, SOFTMAX, .isa = sinter_isa_avx2, .cost = 300)
+KERNEL(softmax_rows_f32_generic, SOFTMAX, .isa = sinter_isa_generic, .cost = 400)

@@ -1,3 +1,0 @@
-#define ELTWISE_TABLE eltwise_table_generic
-#define ELTWISE_ISA sinter_isa_generic
-#include "eltwise.inc"

@@ -1,0 +1,90 @@
+/* The line that SINTER_VERBOSE=exec prints for each execute:
+ *
+ *   exec partition 0 (sdpa), 2 threads, 35.1 us: 0:f16[8,1,128] 1:s8[8,384,128] -> 9:f16[8,1,128];
+ *   step 0: attention_decode_f32_avx2, K by f32 FMA on decoded registers,
+ *   V by tiles of floats (split codes)
+ *
+ * A step has its kernel, the ways that the kernel chose for these tensors, and in parentheses why
+ * it did not choose a faster one. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "numeric/dtype.h"
+#include "base/status.h"
+#include "backend_xsmm/plan/compile.h"
+#include "backend_xsmm/exec/exec.h"
+
+enum { LINE_BYTES = 4096 };
+
+typedef struct line {
+    char text[LINE_BYTES];
+    size_t len;
+} line_t;
+
+__attribute__((format(printf, 2, 3))) static void add(line_t *l, const char *format, ...)
+{
+    static const char cut[] = "...";
+    const size_t room = LINE_BYTES - l->len;
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(l->text + l->len, room, format, args);
+    va_end(args);
+    l->len += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
+    if (n >= 0 && (size_t)n >= room) {
+        memcpy(l->text + LINE_BYTES - sizeof cut, cut, sizeof cut);
+    }
+}
+
+static void add_ports(line_t *l, const frame_mem_t *fm, const int *ports, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const lt_t *lt = &fm->lts[ports[i]];
+        add(l, " %llu:%s[", (unsigned long long)lt->id, dtype_traits(lt->data_type)->name);
+        for (int d = 0; d < lt->ndims; d++) {
+            add(l, "%s%lld", d > 0 ? "," : "", (long long)lt->dims[d]);
+        }
+        add(l, "]");
+    }
+}
+
+static void add_step(line_t *l, const frame_mem_t *fm, const step_t *step)
+{
+    way_t ways[KERNEL_WAYS];
+    const int n = step->kernel->ways != NULL
+                      ? step->kernel->ways(step, fm->state + step->state_offset, ways)
+                      : 0;
+    add(l, "%s", step->kernel->name);
+    for (int i = 0; i < n; i++) {
+        const way_t *w = &ways[i];
+        add(l, ", %s%sby %s", w->of != NULL ? w->of : "", w->of != NULL ? " " : "", w->name);
+        if (w->why != NULL) {
+            add(l, " (%s)", w->why);
+        }
+    }
+}
+
+int64_t exec_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void exec_log(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, int64_t begin)
+{
+    const long long tenths = (exec_clock() - begin) / 100;
+    const int threads = fm->frame.threads;
+    line_t l = {.len = 0};
+    add(&l, "exec partition %zu (%s), %d thread%s, %lld.%lld us:", cp->id, cp->pattern, threads,
+        threads == 1 ? "" : "s", tenths / 10, tenths % 10);
+    add_ports(&l, fm, cp->inputs, cp->n_inputs);
+    add(&l, " ->");
+    add_ports(&l, fm, cp->outputs, cp->n_outputs);
+    for (int s = 0; s < cp->plan.n_steps; s++) {
+        add(&l, "; step %d: ", s);
+        add_step(&l, fm, &cp->plan.steps[s]);
+    }
+    sg_log(SG_VERBOSE_EXEC, "%s", l.text);
+}

@@ -1,0 +1,322 @@
+#include "backend_xsmm/exec/frame.h"
+
+#include <string.h>
+
+#include "graph/quant.h"
+#include "graph/schema.h"
+#include "base/status.h"
+
+/* One area after another; false on overflow. */
+static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
+{
+    size_t bytes;
+    *offset = *at;
+    return mul_size(count, size, &bytes) && add_size(*at, bytes, at) && add_size(*at, SCRATCH_ALIGN, at) &&
+           ((*at = *at & ~(size_t)(SCRATCH_ALIGN - 1)), true);
+}
+
+typedef struct areas {
+    size_t head, v, lts, temp_offset, port_data, constants, state, end;
+} areas_t;
+
+static bool areas_of(const plan_t *plan, areas_t *a)
+{
+    size_t at = 0, states = 0;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const size_t end = plan->steps[i].state_offset + plan->steps[i].state_bytes;
+        states = end > states ? end : states;
+    }
+    const bool ok = reserve(&at, 1, sizeof(frame_mem_t), &a->head) && reserve(&at, (size_t)plan->n_values, sizeof(bound_t), &a->v) &&
+                    reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
+                    reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
+                    reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) &&
+                    reserve(&at, (size_t)plan->n_packed, sizeof(constant_t *), &a->constants) && reserve(&at, 1, states, &a->state);
+    a->end = at;
+    return ok;
+}
+
+bool frame_bytes(const plan_t *plan, size_t *bytes)
+{
+    areas_t a;
+    if (!areas_of(plan, &a)) {
+        return false;
+    }
+    *bytes = a.end;
+    return true;
+}
+
+frame_mem_t *frame_place(const plan_t *plan, void *memory)
+{
+    areas_t a;
+    unsigned char *base = memory;
+    if (!areas_of(plan, &a)) {
+        return NULL;
+    }
+    memset(base, 0, a.state); /* prepare fills the states */
+    frame_mem_t *fm = (frame_mem_t *)(void *)(base + a.head);
+    fm->v = (bound_t *)(void *)(base + a.v);
+    fm->lts = (lt_t *)(void *)(base + a.lts);
+    fm->temp_offset = (size_t *)(void *)(base + a.temp_offset);
+    fm->port_data = (unsigned char **)(void *)(base + a.port_data);
+    fm->constants = (constant_t **)(void *)(base + a.constants);
+    fm->state = base + a.state;
+    fm->frame.v = fm->v;
+    for (int i = 0; i < plan->sub.n_values; i++) {
+        fm->lts[i] = plan->sub.values[i].lt;
+    }
+    return fm;
+}
+
+/* ---- views ------------------------------------------------------------------------------------------------------------------- */
+
+static void transpose_order(const node_t *op, int ndims, int *order)
+{
+    const attr_t *a = node_attr(op, sinter_op_attr_order);
+    for (int i = 0; i < ndims; i++) {
+        const int64_t axis = a && (size_t)i < a->n ? a->s64[i] : i;
+        order[i] = (int)(axis < 0 ? axis + ndims : axis);
+    }
+}
+
+bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims, const int64_t *dims, int64_t *strides)
+{
+    if (op->kind == sinter_op_static_transpose) {
+        int order[SINTER_MAX_NDIMS];
+        transpose_order(op, ndims, order);
+        for (int i = 0; i < ndims; i++) {
+            strides[inverse ? order[i] : i] = base->strides[inverse ? i : order[i]];
+        }
+        return true;
+    }
+    return view_reshape(base->ndims, base->dims, base->strides, ndims, dims, strides);
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------------------ */
+
+static void bound_from_lt(bound_t *b, const lt_t *lt)
+{
+    b->dtype = lt->data_type;
+    b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
+    memcpy(b->dims, lt->dims, sizeof(b->dims));
+    memcpy(b->strides, lt->strides, sizeof(b->strides));
+}
+
+enum { MOST_PORTS = 4 }; /* no op that runs has more */
+
+/* What a node reads and makes, with the tensor ids that messages name. */
+static sinter_status_t take_ports(const graph_t *g, const node_t *node, const lt_t *lts, lt_t *in,
+                                  lt_t *out)
+{
+    if (node->n_in > MOST_PORTS || node->n_out > MOST_PORTS) {
+        return sg_fail(sinter_unimplemented, "%s: too many ports", node_label(node));
+    }
+    for (int i = 0; i < node->n_in; i++) {
+        in[i] = lts[node->in[i]];
+        in[i].id = graph_message_id(g, node->in[i]);
+    }
+    for (int i = 0; i < node->n_out; i++) {
+        out[i] = lts[node->out[i]];
+        out[i].id = graph_message_id(g, node->out[i]);
+    }
+    return sinter_success;
+}
+
+sinter_status_t frame_infer(const graph_t *g, lt_t *lts)
+{
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const node_t *node = &g->nodes[g->topo[t]];
+        lt_t in[MOST_PORTS], out[MOST_PORTS];
+        SG_TRY(take_ports(g, node, lts, in, out));
+        SG_TRY(op_infer_shapes(node, in, out));
+        for (int i = 0; i < node->n_out; i++) {
+            if (!lt_dims_known(&out[i])) {
+                return sg_fail(sinter_unimplemented, "%s: dims of tensor %llu do not follow from the inputs", node_label(node),
+                               (unsigned long long)out[i].id);
+            }
+            out[i].id = lts[node->out[i]].id;
+            lts[node->out[i]] = out[i];
+        }
+    }
+    return sinter_success;
+}
+
+/* The groups of quantising ops for the dims of this execute. dead: of the dequantisations that ride
+ * on matmul operands, over the tensors of the caller, because views of their scales would name
+ * others. */
+static sinter_status_t check_groups(const graph_t *g, const lt_t *lts, bool dead)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const node_t *node = &g->nodes[i];
+        lt_t in[MOST_PORTS], out[MOST_PORTS];
+        quant_geom_t geom;
+        if (node->dead == dead &&
+            (op_flags(node->kind) & (dead ? OP_DEQUANT : OP_QUANT | OP_DEQUANT)) != 0) {
+            SG_TRY(take_ports(g, node, lts, in, out));
+            SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in,
+                                  node->n_in, out, node->n_out, &geom));
+        }
+    }
+    return sinter_success;
+}
+
+static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
+{
+    const plan_value_t *pv = &plan->values[i];
+    bound_t *b = &fm->v[i];
+    /* A value that is no graph value has the dims of one, or is a constant. */
+    lt_t lt = i < plan->sub.n_values ? fm->lts[i] : pv->kind == PV_CONST ? pv->lt : fm->lts[pv->port];
+    /* Only ports bring strides; a query has no outputs yet. */
+    if ((pv->kind != PV_INPUT && pv->kind != PV_OUTPUT) || !lt_strides_known(&lt)) {
+        lt_set_dense(&lt);
+    }
+    bound_from_lt(b, &lt);
+    if (pv->kind == PV_VIEW && !view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
+        return sg_fail(sinter_unimplemented, "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
+                       (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
+    }
+    return sinter_success;
+}
+
+sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
+{
+    if (plan->dynamic) {
+        SG_TRY(check_groups(&plan->sub, fm->lts, true));
+        SG_TRY(frame_infer(&plan->sub, fm->lts));
+        SG_TRY(check_groups(&plan->sub, fm->lts, false));
+    }
+    /* Bases come before their views in plan->view_order; everything else stands alone. */
+    for (int i = 0; i < plan->n_values - plan->n_packed; i++) {
+        if (plan->values[i].kind != PV_VIEW) {
+            SG_TRY(resolve_value(plan, fm, i));
+        }
+    }
+    for (int k = 0; k < plan->n_views; k++) {
+        SG_TRY(resolve_value(plan, fm, plan->view_order[k]));
+    }
+    return frame_packed_shapes(plan, fm);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------------- */
+
+static bool overlap(const plan_value_t *a, const plan_value_t *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static bool temp_size(const frame_mem_t *fm, int i, size_t *bytes)
+{
+    int64_t n = 1, b;
+    for (int d = 0; d < fm->v[i].ndims; d++) {
+        if (!mul_i64(n, fm->v[i].dims[d], &n)) {
+            return false;
+        }
+    }
+    if (!dtype_bytes(fm->v[i].dtype, n, &b) || b < 0 || (uint64_t)b > SIZE_MAX - 2 * SCRATCH_ALIGN) {
+        return false;
+    }
+    *bytes = scratch_round((size_t)b);
+    return true;
+}
+
+static bool same_memory(const plan_t *plan, const frame_mem_t *fm, int i, int j)
+{
+    const bound_t *a = &fm->v[i], *b = &fm->v[j];
+    return (plan->values[i].heir == j || plan->values[j].heir == i) && a->ndims == b->ndims &&
+           memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0;
+}
+
+/* Where temporary i meets none before it that lives at the same time, but for `beside`, from *at on; false: *at has moved. */
+static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes, int beside, size_t *at)
+{
+    const size_t from = *at;
+    for (int j = 0; j < i; j++) {
+        size_t other;
+        if (j == beside || plan->values[j].kind != PV_TEMP || !overlap(&plan->values[i], &plan->values[j]) || !temp_size(fm, j, &other)) {
+            continue;
+        }
+        if (*at < fm->temp_offset[j] + other && fm->temp_offset[j] < *at + bytes) {
+            *at = fm->temp_offset[j] + other;
+        }
+    }
+    return *at == from;
+}
+
+/* The memory of the one that i is heir of, or that is i's heir; else first fit. Few temporaries, so quadratic is fine. */
+static size_t find_place(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes)
+{
+    size_t at = 0;
+    for (int j = 0; j < i; j++) {
+        at = fm->temp_offset[j];
+        if (same_memory(plan, fm, i, j) && fits_at(plan, fm, i, bytes, j, &at)) {
+            return at;
+        }
+    }
+    at = 0;
+    while (!fits_at(plan, fm, i, bytes, -1, &at)) {
+    }
+    return at;
+}
+
+static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
+{
+    fm->temp_bytes = 0;
+    for (int i = 0; i < plan->n_values; i++) {
+        size_t bytes, end;
+        if (plan->values[i].kind != PV_TEMP || plan->values[i].first < 0) { /* no step has it in memory */
+            fm->temp_offset[i] = 0;
+            continue;
+        }
+        if (!temp_size(fm, i, &bytes)) {
+            return sg_fail(sinter_invalid_shape, "tensor %llu: size of the temporary overflows", (unsigned long long)plan->values[i].lt.id);
+        }
+        fm->temp_offset[i] = find_place(plan, fm, i, bytes);
+        if (!add_size(fm->temp_offset[i], bytes, &end)) {
+            return sg_fail(sinter_invalid_shape, "temporaries overflow");
+        }
+        fm->temp_bytes = end > fm->temp_bytes ? end : fm->temp_bytes;
+    }
+    return sinter_success;
+}
+
+sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total)
+{
+    fm->frame.threads = threads;
+    fm->shared_bytes = fm->thread_bytes = 0;
+    SG_TRY(place_temps(plan, fm));
+    for (int s = 0; s < plan->n_steps; s++) {
+        const step_t *step = &plan->steps[s];
+        const size_t each = step->kernel->thread_bytes ? scratch_round(step->kernel->thread_bytes(plan, step)) : 0;
+        const size_t shared = step->kernel->shared_bytes ? scratch_round(step->kernel->shared_bytes(plan, step, &fm->frame)) : 0;
+        fm->thread_bytes = each > fm->thread_bytes ? each : fm->thread_bytes;
+        fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
+    }
+    size_t all, frame;
+    if (!mul_size(fm->thread_bytes, (size_t)threads, &all) || !add_size(all, fm->temp_bytes, &all) ||
+        !add_size(all, fm->shared_bytes, &all) || !frame_bytes(plan, &frame) || !add_size(all, scratch_round(frame), &all)) {
+        return sg_fail(sinter_invalid_shape, "scratch size overflows");
+    }
+    *total = all;
+    return sinter_success;
+}
+
+void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps)
+{
+    for (int i = 0; i < plan->n_values; i++) {
+        const plan_value_t *pv = &plan->values[i];
+        if (pv->kind == PV_INPUT || pv->kind == PV_OUTPUT) {
+            fm->v[i].data = data[i];
+        } else if (pv->kind == PV_TEMP) {
+            fm->v[i].data = temps != NULL ? temps + fm->temp_offset[i] : NULL;
+        } else if (pv->kind == PV_CONST) {
+            /* Kernels take non-const pointers for all values and only read this one. */
+            memcpy(&fm->v[i].data, &pv->data, sizeof(pv->data));
+        }
+    }
+    for (int k = 0; k < plan->n_views; k++) {
+        const int i = plan->view_order[k];
+        fm->v[i].data = fm->v[plan->values[i].base].data;
+    }
+    for (int i = plan->n_values - plan->n_packed; i < plan->n_values; i++) {
+        fm->v[i].data = fm->v[plan->values[i].base].data;
+    }
+}

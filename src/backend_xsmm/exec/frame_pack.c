@@ -1,0 +1,156 @@
+/* Constant weights in the layout that kernels want: a copy of the engine's constant cache instead of the tensor. */
+#include <string.h>
+
+#include "base/status.h"
+#include "backend_xsmm/exec/frame.h"
+#include "backend_xsmm/ukernels/tile.h"
+
+/* ---- shapes ----------------------------------------------------------------------------------------------------------------- */
+
+/* Whether a packed value is a copy. */
+static bool wants_copy(const plan_t *plan, const frame_mem_t *fm, int i)
+{
+    const bound_t *base = &fm->v[plan->values[i].base];
+    bool some = base->strides[plan->values[i].along] != 1 && base->dims[plan->values[i].along] > 1;
+    for (int d = 0; d < base->ndims; d++) {
+        some = some && base->dims[d] > 0;
+    }
+    return some;
+}
+
+/* The other dims keep their order. */
+static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i)
+{
+    const int along = plan->values[i].along, line = plan->values[i].line;
+    bound_t *b = &fm->v[i];
+    *b = fm->v[plan->values[i].base];
+    if (!wants_copy(plan, fm, i)) {
+        return sinter_success;
+    }
+    int64_t stride = (b->dims[along] + line - 1) / line * line;
+    b->strides[along] = 1;
+    for (int d = b->ndims - 1; d >= 0; d--) {
+        if (d != along) {
+            b->strides[d] = stride;
+            if (!mul_i64(stride, b->dims[d], &stride)) {
+                return sg_fail(sinter_invalid_shape, "tensor %llu: size of the packed weights overflows",
+                               (unsigned long long)plan->values[plan->values[i].base].lt.id);
+            }
+        }
+    }
+    return sinter_success;
+}
+
+sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm)
+{
+    for (int i = plan->n_values - plan->n_packed; i < plan->n_values; i++) {
+        SG_TRY(resolve_packed(plan, fm, i));
+    }
+    return sinter_success;
+}
+
+/* ---- packing ---------------------------------------------------------------------------------------------------------------- */
+
+/* The matrix of the last two dims at one batch index; rows are the dim that becomes contiguous. */
+static void pack_matrix(const constant_key_t *key, int along, int64_t from, int64_t to, const tile_table_t *tile, const dtype_bulk_t *bulk,
+                        void *memory)
+{
+    enum { LINES = 16, ALONG = 256 };
+    const int across = key->ndims - 1 - (along == key->ndims - 1);
+    const tile_src_t src = {.data = key->data,
+                            .type = dtype_traits((sinter_data_type_t)key->type),
+                            .dtype = (sinter_data_type_t)key->type,
+                            .first = from,
+                            .rs = key->strides[across],
+                            .cs = key->strides[along]};
+    float x[LINES * ALONG];
+    for (int64_t r = 0; r < key->dims[across]; r += LINES) {
+        const int rows = (int)at_most(key->dims[across] - r, LINES);
+        for (int64_t c = 0; c < key->dims[along]; c += ALONG) {
+            const int n = (int)at_most(key->dims[along] - c, ALONG);
+            tile->load(&src, r, rows, c, n, x, ALONG, rows, n);
+            for (int i = 0; i < rows; i++) {
+                bulk->store(memory, to + (r + i) * key->packed[across] + c, n, x + i * ALONG);
+            }
+        }
+    }
+}
+
+static void pack(const constant_key_t *key, void *memory, const void *user)
+{
+    const plan_t *plan = user;
+    const int batch = key->ndims - 2, along = key->packed[batch] == 1 ? batch : batch + 1;
+    const sinter_data_type_t type = (sinter_data_type_t)key->type;
+    int64_t idx[SINTER_MAX_NDIMS] = {0};
+    for (int d = 0; d >= 0;) {
+        int64_t from = 0, to = 0;
+        for (int k = 0; k < batch; k++) {
+            from += idx[k] * key->strides[k];
+            to += idx[k] * key->packed[k];
+        }
+        pack_matrix(key, along, from, to, tile_table(plan->isa), dtype_bulk(type, plan->isa), memory);
+        for (d = batch - 1; d >= 0 && ++idx[d] == key->dims[d]; d--) {
+            idx[d] = 0;
+        }
+    }
+}
+
+static bool key_of(const bound_t *base, const bound_t *packed, constant_key_t *key, size_t *bytes)
+{
+    int64_t elems = 1, span = 1, n;
+    memset(key, 0, sizeof(*key));
+    key->data = base->data;
+    key->type = (int32_t)base->dtype;
+    key->ndims = base->ndims;
+    for (int d = 0; d < base->ndims; d++) {
+        key->dims[d] = base->dims[d];
+        key->strides[d] = base->strides[d];
+        key->packed[d] = packed->strides[d];
+        int64_t to, from;
+        if (!mul_i64(base->dims[d] - 1, packed->strides[d], &to) || !add_i64(elems, to, &elems) ||
+            !mul_i64(base->dims[d] - 1, base->strides[d], &from) || !add_i64(span, from, &span)) {
+            return false;
+        }
+    }
+    if (!dtype_bytes(base->dtype, span, &n)) {
+        return false;
+    }
+    key->extent = (size_t)n;
+    if (!dtype_bytes(base->dtype, elems, &n) || !add_size((size_t)n, SCRATCH_ALIGN, bytes)) {
+        return false;
+    }
+    *bytes = *bytes / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    return true;
+}
+
+sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner)
+{
+    for (int k = 0; k < plan->n_packed; k++) {
+        const int i = plan->n_values - plan->n_packed + k;
+        constant_key_t key;
+        size_t bytes;
+        if (!wants_copy(plan, fm, i)) {
+            continue;
+        }
+        const bound_t *base = &fm->v[plan->values[i].base];
+        if (!key_of(base, &fm->v[i], &key, &bytes)) {
+            return sg_fail(sinter_invalid_shape, "tensor %llu: size of the packed weights overflows",
+                           (unsigned long long)plan->values[plan->values[i].base].lt.id);
+        }
+        SG_TRY(constants_take(plan->engine, &key, bytes, owner, pack, plan, &fm->constants[k]));
+        if (fm->constants[k] != NULL) {
+            fm->v[i].data = constant_memory(fm->constants[k]);
+        } else {
+            fm->v[i] = *base;
+        }
+    }
+    return sinter_success;
+}
+
+void frame_unpack(const plan_t *plan, frame_mem_t *fm)
+{
+    for (int k = 0; k < plan->n_packed; k++) {
+        constants_give(plan->engine, fm->constants[k]);
+        fm->constants[k] = NULL;
+    }
+}

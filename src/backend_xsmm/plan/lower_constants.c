@@ -1,0 +1,56 @@
+/* Constant weights: operands of steps whose kernels want them in a layout of their own become packed values. */
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/plan/lower.h"
+
+/* The tensor that a value is a view of. */
+static const plan_value_t *tensor_of(const plan_t *plan, int value)
+{
+    while (plan->values[value].kind == PV_VIEW) {
+        value = plan->values[value].base;
+    }
+    return &plan->values[value];
+}
+
+static bool is_constant(const plan_t *plan, int value)
+{
+    const plan_value_t *tensor = tensor_of(plan, value);
+    return tensor->kind == PV_INPUT && tensor->lt.property == sinter_tensor_property_constant;
+}
+
+/* Contiguous already, as far as is known. */
+static bool is_along(const plan_t *plan, int value, int dim)
+{
+    const plan_value_t *v = &plan->values[value];
+    return v->kind == PV_INPUT && lt_strides_known(&v->lt) && v->lt.strides[dim] == 1;
+}
+
+/* The value packed along dim, with lines that begin at multiples of so many elements, or itself. lower_memory has left room for three of each
+ * MatMul. */
+static int pack(plan_t *plan, int value, int dim, int line)
+{
+    const int ndims = value < 0 ? 0 : plan->values[value].lt.ndims;
+    if (ndims < 2 || dim < ndims - 2 || !is_constant(plan, value) || is_along(plan, value, dim)) {
+        return value;
+    }
+    plan_value_t *packed = &plan->values[plan->n_values];
+    *packed = (plan_value_t){.kind = PV_PACKED, .lt = plan->values[value].lt, .port = -1, .base = value, .along = dim, .line = line};
+    packed->lt.layout_type = sinter_layout_type_any;
+    return plan->n_values++;
+}
+
+void lower_constants(plan_t *plan)
+{
+    const int before = plan->n_values;
+    for (int s = 0; s < plan->n_steps; s++) {
+        step_t *step = &plan->steps[s];
+        const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1;
+        if (dim < 0) {
+            continue;
+        }
+        operand_t *b = &step->p.matmul.b;
+        b->data = pack(plan, b->data, dim, 64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
+        b->scale = pack(plan, b->scale, b->scale_dim[dim], 1);
+        b->zp = b->zp < 0 ? b->zp : pack(plan, b->zp, b->zp_dim[dim], 1);
+    }
+    plan->n_packed = plan->n_values - before;
+}

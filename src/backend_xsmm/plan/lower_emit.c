@@ -1,0 +1,650 @@
+/* Emission: groups become steps, with chains built over plan values. */
+#include <string.h>
+
+#include "graph/quant.h"
+#include "graph/schema.h"
+#include "base/status.h"
+#include "backend_xsmm/plan/lower.h"
+
+/* Registers of the values of one chain. */
+typedef struct emitter {
+    lowering_t *lo;
+    chain_builder_t b;
+    int *reg; /* by graph value, valid where stamp says so */
+    int *stamp;
+    int now;
+    bool f64;
+} emitter_t;
+
+static sinter_status_t oom(void)
+{
+    return sinter_out_of_memory;
+}
+
+static void set_reg(emitter_t *e, int v, int reg)
+{
+    e->reg[v] = reg;
+    e->stamp[v] = e->now;
+}
+
+/* What an op computes. A float type of few bits is what the graph wants to see; wide ones are rounded when they are stored. */
+static sinter_status_t set_result(emitter_t *e, int v, int reg)
+{
+    const sinter_data_type_t type = e->lo->g->values[v].lt.data_type;
+    if (reg >= 0 && dtype_is_float(type) && !dtype_is_wide_float(type)) {
+        reg = chain_round_to(&e->b, reg, type);
+    }
+    if (reg < 0) {
+        return oom();
+    }
+    set_reg(e, v, reg);
+    return sinter_success;
+}
+
+static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input)
+{
+    e->now++;
+    e->f64 = false;
+    chain_begin(&e->b, &e->lo->plan->arena, e->lo->probe[dims_value].ndims, dims_value, with_input);
+    return sinter_success;
+}
+
+/* Exactness of s32 and f64 tensors needs double registers. */
+static void note_type(emitter_t *e, int value)
+{
+    e->f64 = e->f64 || dtype_needs_f64(e->lo->plan->values[value].lt.data_type);
+}
+
+static sinter_status_t reg_of(emitter_t *e, int v, int *reg)
+{
+    if (e->stamp[v] != e->now) {
+        note_type(e, v);
+        const int r = chain_load(&e->b, v, e->lo->probe[v].ndims);
+        if (r < 0) {
+            return oom();
+        }
+        set_reg(e, v, r);
+    }
+    *reg = e->reg[v];
+    return sinter_success;
+}
+
+/* ---- constants ------------------------------------------------------------------------------------------------------------------ */
+
+/* A constant vector (or scalar, n 1) as a plan value: f32 from floats, or f32/s32 from integers. */
+static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n, sinter_data_type_t type)
+{
+    plan_t *plan = lo->plan;
+    union {
+        float *f;
+        int32_t *s;
+        void *v;
+    } data = {.v = arena_alloc(&plan->arena, (size_t)(n > 0 ? n : 1), 4)};
+    if (data.v == NULL || plan->n_values == lo->cap_values) {
+        return -1;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        if (type == sinter_s32) {
+            data.s[k] = (int32_t)i[k];
+        } else {
+            data.f[k] = f != NULL ? f[k] : (float)i[k];
+        }
+    }
+    plan_value_t *pv = &plan->values[plan->n_values];
+    *pv = (plan_value_t){.kind = PV_CONST, .base = -1, .data = data.v};
+    pv->lt.data_type = type;
+    pv->lt.ndims = 1;
+    pv->lt.dims[0] = n;
+    lt_set_dense(&pv->lt);
+    return plan->n_values++;
+}
+
+/* ---- quantisation --------------------------------------------------------------------------------------------------------------- */
+
+/* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry groups matters here. */
+sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
+{
+    lt_t in[4], out[3];
+    for (int i = 0; i < n->n_in && i < 4; i++) {
+        in[i] = lo->g->values[n->in[i]].lt;
+    }
+    for (int i = 0; i < n->n_out && i < 3; i++) {
+        out[i] = lo->g->values[n->out[i]].lt;
+    }
+    return quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out, geom);
+}
+
+static void map_from(const int *dim_of, int8_t *map)
+{
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+        map[d] = (int8_t)dim_of[d];
+    }
+}
+
+/* Scale and zero-point values of a quantising node and how data dims map to theirs. int_zps: constant zero points as s32. */
+static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
+{
+    quant_geom_t geom;
+    SG_TRY(lower_quant_geometry(lo, n, &geom));
+    int dims[SINTER_MAX_NDIMS], zdims[SINTER_MAX_NDIMS];
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+        const bool on_axis = geom.from_attrs && geom.n_scales > 1 && d == geom.axis;
+        dims[d] = geom.from_attrs ? (on_axis ? 0 : -1) : (d < geom.ndims ? geom.scale_dim[d] : -1);
+        zdims[d] = geom.from_attrs ? dims[d] : (d < geom.ndims ? geom.zp_dim[d] : -1);
+    }
+    map_from(dims, op->scale_dim);
+    map_from(zdims, op->zp_dim);
+    op->scale = op->zp = op->high = -1;
+    if (geom.high_port >= 0) {
+        op->high = n->in[geom.high_port];
+        op->split = quant_split_type(n->attrs, n->n_attrs);
+    }
+    if (!geom.from_attrs) {
+        op->scale = geom.scale_input >= 0 ? n->in[geom.scale_input] : -1;
+        op->zp = geom.zp_input >= 0 ? n->in[geom.zp_input] : -1;
+        return sinter_success;
+    }
+    for (const_pair_t *c = lo->consts; c != NULL; c = c->next) { /* a floating node is emitted once for each group that needs it */
+        if (c->node == n && c->int_zps == int_zps) {
+            op->scale = c->scale;
+            op->zp = c->zp;
+            return sinter_success;
+        }
+    }
+    const_pair_t *pair = ARENA_NEW(&lo->plan->arena, const_pair_t, 1);
+    if (pair == NULL) {
+        return oom();
+    }
+    op->scale = const_value(lo, geom.scales, NULL, geom.n_scales, sinter_f32);
+    bool zero = true;
+    for (int64_t k = 0; geom.zps != NULL && k < geom.n_scales; k++) {
+        zero = zero && geom.zps[k] == 0;
+    }
+    if (!zero) {
+        op->zp = const_value(lo, NULL, geom.zps, geom.n_scales, int_zps ? sinter_s32 : sinter_f32);
+    }
+    *pair = (const_pair_t){.node = n, .int_zps = int_zps, .scale = op->scale, .zp = op->zp, .next = lo->consts};
+    lo->consts = pair;
+    return op->scale < 0 || (!zero && op->zp < 0) ? oom() : sinter_success;
+}
+
+/* A per-node value (scale, zero point) in the chain's dims, where the node's data is right-aligned. */
+static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of, int data_ndims, int *reg)
+{
+    int8_t map[SINTER_MAX_NDIMS];
+    const int shift = e->b.chain.ndims - data_ndims;
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+        map[d] = d >= shift && d < e->b.chain.ndims ? dim_of[d - shift] : -1;
+    }
+    note_type(e, value);
+    *reg = chain_load_mapped(&e->b, value, map, true);
+    return *reg < 0 ? oom() : sinter_success;
+}
+
+static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg)
+{
+    operand_t op = {.split = sinter_data_type_undef};
+    int scale, zp = -1;
+    const int ndims = e->lo->probe[n->in[0]].ndims;
+    SG_TRY(quant_values(e->lo, n, false, &op));
+    if (op.scale < 0) {
+        return sg_fail(sinter_unimplemented, "%s: no scales", node_label(n));
+    }
+    if (op.split != sinter_data_type_undef) {
+        x = chain_load_split(&e->b, n->in[0], op.high, ndims, op.split);
+    }
+    SG_TRY(load_quant(e, op.scale, op.scale_dim, ndims, &scale));
+    if (op.zp >= 0) {
+        SG_TRY(load_quant(e, op.zp, op.zp_dim, ndims, &zp));
+    }
+    const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
+    *reg = (op_flags(n->kind) & OP_QUANT) ? chain_quant(&e->b, x, scale, zp, type) : chain_dequant(&e->b, x, scale, zp);
+    return *reg < 0 ? oom() : sinter_success;
+}
+
+/* ---- chains ----------------------------------------------------------------------------------------------------------------------- */
+
+static sinter_status_t emit_node(emitter_t *e, const node_t *n)
+{
+    int regs[4] = {-1, -1, -1, -1}, reg = -1;
+    const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
+    const bool index_only = n->kind == sinter_op_gen_index;
+    const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
+    const int n_regs = quant ? quant_split_type(n->attrs, n->n_attrs) == sinter_data_type_undef : 4;
+    for (int i = 0; i < n->n_in && i < n_regs && !index_only; i++) {
+        SG_TRY(reg_of(e, n->in[i], &regs[i]));
+    }
+    if (quant) {
+        SG_TRY(emit_quant(e, n, regs[0], &reg));
+    } else if (n->kind == sinter_op_reorder || n->kind == sinter_op_type_cast) {
+        reg = dtype_is_wide_float(type) ? regs[0] : chain_round_to(&e->b, regs[0], type);
+    } else {
+        return set_result(e, n->out[0], chain_op(&e->b, n, regs, n->n_in));
+    }
+    if (reg < 0) {
+        return oom();
+    }
+    set_reg(e, n->out[0], reg);
+    return sinter_success;
+}
+
+static sinter_status_t emit_nodes(emitter_t *e, const group_t *gr)
+{
+    for (int i = 0; i < gr->n_nodes; i++) {
+        SG_TRY(emit_node(e, &e->lo->g->nodes[gr->nodes[i]]));
+    }
+    return sinter_success;
+}
+
+static sinter_status_t store(emitter_t *e, int v)
+{
+    note_type(e, v);
+    return chain_store(&e->b, chain_unrounded(&e->b, e->reg[v], e->lo->plan->values[v].lt.data_type), v, NULL);
+}
+
+/* Everything this group has in registers that must be in memory. */
+static sinter_status_t emit_stores(emitter_t *e, int gi)
+{
+    lowering_t *lo = e->lo;
+    const group_t *gr = &lo->groups[gi];
+    if (gr->heavy >= 0 && gr->kind != STEP_DYNQUANT && lo->stored[lo->g->nodes[gr->heavy].out[0]]) {
+        SG_TRY(store(e, lo->g->nodes[gr->heavy].out[0]));
+    }
+    for (int i = 0; i < gr->n_nodes; i++) {
+        const int v = lo->g->nodes[gr->nodes[i]].out[0];
+        if (lo->home[v] == gi && lo->stored[v]) {
+            SG_TRY(store(e, v));
+        }
+    }
+    return sinter_success;
+}
+
+/* ---- heavy steps -------------------------------------------------------------------------------------------------------------------- */
+
+static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, operand_t *op)
+{
+    *op = (operand_t){.data = n->in[port], .scale = -1, .zp = -1, .high = -1};
+    memset(op->scale_dim, -1, sizeof(op->scale_dim));
+    memset(op->zp_dim, -1, sizeof(op->zp_dim));
+    if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
+        SG_TRY(quant_values(lo, n->in_dequant[port], true, op));
+    }
+    const sinter_data_type_t type = lo->g->values[op->data].lt.data_type;
+    if (dtype_needs_f64(type)) {
+        return sg_fail(sinter_unimplemented, "%s: tensor %llu is %s; matmul runs in f32", node_label(n),
+                       (unsigned long long)lo->g->values[op->data].lt.id, dtype_traits(type)->name);
+    }
+    if (lo->probe[op->data].ndims < 2) {
+        return sg_fail(sinter_unimplemented, "%s: operand of less than two dims", node_label(n));
+    }
+    return sinter_success;
+}
+
+static bool codes_are_int(const graph_t *g, const node_t *dequant, int codes)
+{
+    const bool split = quant_split_type(dequant->attrs, dequant->n_attrs) != sinter_data_type_undef;
+    return !split && dtype_traits(g->values[codes].lt.data_type)->cls == DTYPE_INT;
+}
+
+/* An operand dequantised from integers, here or at a step before it. */
+static bool from_int(const lowering_t *lo, const node_t *n, int port)
+{
+    const graph_t *g = lo->g;
+    if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
+        return codes_are_int(g, n->in_dequant[port], n->in[port]);
+    }
+    for (int p = g->values[n->in[port]].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
+        const node_t *before = &g->nodes[p];
+        if ((op_flags(before->kind) & OP_DEQUANT) != 0) {
+            return codes_are_int(g, before, before->in[0]);
+        }
+        if (before->kind != sinter_op_type_cast && (op_flags(before->kind) & OP_VIEW) == 0) {
+            break;
+        }
+    }
+    return false;
+}
+
+/* What the partition's mode means for a product. */
+static sinter_fpmath_mode_t mode_for(const lowering_t *lo, const node_t *matmul)
+{
+    const bool integer = from_int(lo, matmul, 0) || from_int(lo, matmul, 1);
+    return integer && !lo->plan->apply_to_int ? sinter_fpmath_mode_strict : lo->plan->mode;
+}
+
+static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const node_t *n = &lo->g->nodes[gr->heavy];
+    matmul_params_t *p = &step->p.matmul;
+    SG_TRY(operand_of(lo, n, 0, &p->a));
+    SG_TRY(operand_of(lo, n, 1, &p->b));
+    p->trans_a = node_bool(n, sinter_op_attr_transpose_a, false);
+    p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
+    p->out_dims = n->out[0];
+    step->mode = mode_for(lo, n);
+    int sum = 0;
+    if (n->n_in > 2) {
+        const node_t add = {.kind = sinter_op_add, .n_in = 2};
+        int regs[2] = {0, -1};
+        SG_TRY(reg_of(e, n->in[2], &regs[1]));
+        sum = chain_op(&e->b, &add, regs, 2);
+    }
+    return set_result(e, n->out[0], sum);
+}
+
+static int softmax_sink(const node_t *n)
+{
+    return n->kind == sinter_op_softmax && n->n_in > 1 ? n->in[1] : -1;
+}
+
+static bool softmax_inf_as_zero(const node_t *n)
+{
+    return strcmp(node_str(n, sinter_op_attr_mode, "none"), "inf_as_zero") == 0;
+}
+
+static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const node_t *n = &lo->g->nodes[gr->heavy];
+    const int ndims = lo->probe[n->in[0]].ndims;
+    int64_t axis = node_s64(n, sinter_op_attr_axis, n->kind == sinter_op_log_softmax ? -1 : 1);
+    axis = axis < 0 ? axis + ndims : axis;
+    if (axis < 0 || axis >= ndims) {
+        return sg_fail(sinter_invalid_shape, "%s: axis is outside the tensor's %d dims", node_label(n), ndims);
+    }
+    step->p.softmax = (softmax_params_t){.in = n->in[0],
+                                         .stats = n->n_out > 1 ? n->out[1] : -1,
+                                         .sink = softmax_sink(n),
+                                         .axis = (int)axis,
+                                         .inf_as_zero = softmax_inf_as_zero(n),
+                                         .log = n->kind == sinter_op_log_softmax};
+    set_reg(e, n->out[0], 0);
+    return sinter_success;
+}
+
+static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_params_t *p)
+{
+    const node_t *n = &lo->g->nodes[node];
+    quant_geom_t geom;
+    SG_TRY(lower_quant_geometry(lo, n, &geom));
+    *p = (dynquant_params_t){.in = n->in[0],
+                             .out = n->out[0],
+                             .scale = n->n_out > 1 ? n->out[1] : -1,
+                             .zp = geom.has_zp ? n->out[2] : -1,
+                             .high = geom.high_port >= 0 ? n->out[geom.high_port] : -1,
+                             .split = quant_split_type(n->attrs, n->n_attrs),
+                             .kind = (int)geom.kind,
+                             .tensor_scale = geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
+    map_from(geom.scale_dim, p->scale_dim);
+    map_from(geom.zp_dim, p->zp_dim);
+    return sinter_success;
+}
+
+/* The end of a group's program: what a quantising tail takes stays in its register. */
+static sinter_status_t finish(emitter_t *e, const group_t *gr, step_t *step)
+{
+    int result = -1;
+    if (gr->tail >= 0) {
+        dynquant_params_t *tail = ARENA_NEW(&e->lo->plan->arena, dynquant_params_t, 1);
+        if (tail == NULL) {
+            return oom();
+        }
+        SG_TRY(dynquant_params(e->lo, gr->tail, tail));
+        SG_TRY(reg_of(e, tail->in, &result));
+        step->tail = tail;
+    }
+    return chain_finish(&e->b, result, e->f64, &step->post);
+}
+
+/* The nodes of a part that value `to` depends on, in their order. */
+static sinter_status_t needed(lowering_t *lo, const group_t *part, int to, group_t *out)
+{
+    bool *need = ARENA_NEW(&lo->plan->arena, bool, lo->g->n_values + 1);
+    *out = (group_t){.nodes = ARENA_NEW(&lo->plan->arena, int, part->n_nodes + 1)};
+    if (need == NULL || out->nodes == NULL) {
+        return oom();
+    }
+    need[to] = true;
+    for (int i = part->n_nodes - 1; i >= 0; i--) {
+        const node_t *n = &lo->g->nodes[part->nodes[i]];
+        for (int k = 0; need[n->out[0]] && k < n->n_in; k++) {
+            need[n->in[k]] = true;
+        }
+    }
+    for (int i = 0; i < part->n_nodes; i++) {
+        if (need[lo->g->nodes[part->nodes[i]].out[0]]) {
+            out->nodes[out->n_nodes++] = part->nodes[i];
+        }
+    }
+    return sinter_success;
+}
+
+/* The program between the two matmuls; NULL if it does nothing. */
+static sinter_status_t emit_part(emitter_t *e, const group_t *all, int from, int to, const chain_t **chain)
+{
+    int reg;
+    group_t some;
+    const group_t *part = &some;
+    *chain = NULL;
+    SG_TRY(needed(e->lo, all, to, &some));
+    if (part->n_nodes == 0) {
+        return sinter_success;
+    }
+    SG_TRY(begin(e, from, true));
+    SG_TRY(set_result(e, from, 0));
+    SG_TRY(emit_nodes(e, part));
+    SG_TRY(reg_of(e, to, &reg));
+    return chain_finish(&e->b, reg, e->f64, chain);
+}
+
+static sinter_status_t emit_attention(emitter_t *e, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const node_t *qk = &lo->g->nodes[lo->att.qk], *sm = &lo->g->nodes[lo->att.softmax], *pv = &lo->g->nodes[lo->att.pv];
+    attention_params_t *p = &step->p.attention;
+    SG_TRY(operand_of(lo, qk, 0, &p->q));
+    SG_TRY(operand_of(lo, qk, 1, &p->k));
+    SG_TRY(operand_of(lo, pv, 1, &p->v));
+    p->trans_q = node_bool(qk, sinter_op_attr_transpose_a, false);
+    p->trans_k = node_bool(qk, sinter_op_attr_transpose_b, false);
+    p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);
+    SG_TRY(emit_part(e, &lo->att.score, qk->out[0], sm->in[0], &p->score));
+    SG_TRY(emit_part(e, &lo->att.prob, sm->out[0], pv->in[0], &p->prob));
+    p->score_dims = qk->out[0];
+    p->out_dims = pv->out[0];
+    p->stats = sm->n_out > 1 ? sm->out[1] : -1;
+    p->sink = softmax_sink(sm);
+    p->inf_as_zero = softmax_inf_as_zero(sm);
+    const int bare = lower_mask_limits(lo, p);
+    if (bare >= 0) {
+        SG_TRY(emit_part(e, &lo->att.score, qk->out[0], bare, &p->bare));
+    }
+    const sinter_fpmath_mode_t k_mode = mode_for(lo, qk), v_mode = mode_for(lo, pv);
+    step->mode = k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict;
+    return sinter_success;
+}
+
+static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const group_t *gr = &lo->groups[gi];
+    step->kind = gr->kind;
+    step->mode = sinter_fpmath_mode_strict;
+    if (gr->kind == STEP_ATTENTION) {
+        SG_TRY(emit_attention(e, step));
+    }
+    SG_TRY(begin(e, gr->dims_value, gr->heavy >= 0 && gr->kind != STEP_DYNQUANT));
+    if (gr->copy) {
+        note_type(e, gr->copy_from);
+        const int r = chain_load(&e->b, gr->copy_from, lo->probe[gr->dims_value].ndims);
+        if (r < 0) {
+            return oom();
+        }
+        SG_TRY(chain_store(&e->b, r, gr->copy_to, NULL));
+    } else if (gr->kind == STEP_ATTENTION) {
+        SG_TRY(set_result(e, lo->g->nodes[gr->heavy].out[0], 0));
+    } else if (gr->kind == STEP_MATMUL) {
+        SG_TRY(emit_matmul(e, gr, step));
+    } else if (gr->kind == STEP_SOFTMAX) {
+        SG_TRY(emit_softmax(e, gr, step));
+    } else if (gr->kind == STEP_DYNQUANT) {
+        step->apart = gr->apart;
+        SG_TRY(dynquant_params(lo, gr->heavy, &step->p.dynquant));
+    }
+    SG_TRY(emit_nodes(e, gr));
+    SG_TRY(emit_stores(e, gi));
+    return finish(e, gr, step);
+}
+
+/* ---- lifetimes ---------------------------------------------------------------------------------------------------------------------- */
+
+static void touch(plan_t *plan, int v, int step)
+{
+    while (v >= 0 && plan->values[v].kind == PV_VIEW) {
+        v = plan->values[v].base;
+    }
+    if (v >= 0 && plan->values[v].kind == PV_TEMP) {
+        plan_value_t *pv = &plan->values[v];
+        pv->first = pv->first < 0 || step < pv->first ? step : pv->first;
+        pv->last = step > pv->last ? step : pv->last;
+    }
+}
+
+static void touch_chain(plan_t *plan, const chain_t *c, int step)
+{
+    for (int i = 0; c != NULL && i < c->n_operands; i++) {
+        touch(plan, c->operands[i].value, step);
+    }
+}
+
+static void touch_operand(plan_t *plan, const operand_t *op, int step)
+{
+    touch(plan, op->data, step);
+    touch(plan, op->scale, step);
+    touch(plan, op->zp, step);
+    touch(plan, op->high, step);
+}
+
+static void touch_dynquant(plan_t *plan, const dynquant_params_t *p, int step)
+{
+    touch(plan, p->in, step);
+    touch(plan, p->out, step);
+    touch(plan, p->scale, step);
+    touch(plan, p->zp, step);
+    touch(plan, p->high, step);
+    touch(plan, p->tensor_scale, step);
+}
+
+static void lifetimes(plan_t *plan)
+{
+    for (int i = 0; i < plan->n_values; i++) {
+        plan->values[i].first = plan->values[i].last = plan->values[i].heir = -1;
+    }
+    for (int s = 0; s < plan->n_steps; s++) {
+        const step_t *step = &plan->steps[s];
+        touch_chain(plan, step->post, s);
+        if (step->kind == STEP_MATMUL) {
+            touch_operand(plan, &step->p.matmul.a, s);
+            touch_operand(plan, &step->p.matmul.b, s);
+        } else if (step->kind == STEP_SOFTMAX) {
+            touch(plan, step->p.softmax.in, s);
+            touch(plan, step->p.softmax.stats, s);
+            touch(plan, step->p.softmax.sink, s);
+        } else if (step->kind == STEP_ATTENTION) {
+            touch_operand(plan, &step->p.attention.q, s);
+            touch_operand(plan, &step->p.attention.k, s);
+            touch_operand(plan, &step->p.attention.v, s);
+            touch_chain(plan, step->p.attention.score, s);
+            touch_chain(plan, step->p.attention.prob, s);
+            touch(plan, step->p.attention.stats, s);
+            touch(plan, step->p.attention.sink, s);
+        } else if (step->kind == STEP_DYNQUANT) {
+            touch_dynquant(plan, &step->p.dynquant, s);
+        }
+        if (step->tail != NULL) {
+            touch_dynquant(plan, step->tail, s);
+        }
+    }
+}
+
+static bool is_operand(const operand_t *op, int v)
+{
+    return op->data == v || op->scale == v || op->zp == v || op->high == v;
+}
+
+static bool in_tail(const dynquant_params_t *p, int v)
+{
+    return p != NULL && (p->out == v || p->scale == v || p->zp == v || p->high == v || p->tensor_scale == v);
+}
+
+/* Step s touches temporary v in its chain alone, once for each element, as it is in memory. */
+static bool only_in_chain(const plan_t *plan, int v, int s)
+{
+    const step_t *step = &plan->steps[s];
+    const plan_value_t *pv = &plan->values[v];
+    if (pv->kind != PV_TEMP || pv->lt.ndims < 0 || !chain_touches_once(step->post, v, pv->lt.ndims) || in_tail(step->tail, v)) {
+        return false;
+    }
+    for (int k = 0; k < plan->n_views; k++) {
+        if (plan->values[plan->view_order[k]].base == v) {
+            return false;
+        }
+    }
+    const matmul_params_t *p = &step->p.matmul;
+    return step->kind == STEP_CHAIN || (step->kind == STEP_MATMUL && !is_operand(&p->a, v) && !is_operand(&p->b, v));
+}
+
+/* A chain reads all of a run before it writes it: what it writes may stand where it reads for the last time. */
+static void find_heirs(plan_t *plan)
+{
+    for (int i = 0; i < plan->n_values; i++) {
+        const int s = plan->values[i].first;
+        if (s < 0 || !only_in_chain(plan, i, s)) {
+            continue;
+        }
+        for (int j = 0; j < plan->n_values; j++) {
+            plan_value_t *dies = &plan->values[j];
+            if (dies->last == s && dies->first >= 0 && dies->first < s && dies->heir < 0 &&
+                dies->lt.data_type == plan->values[i].lt.data_type && only_in_chain(plan, j, s)) {
+                dies->heir = i;
+                break;
+            }
+        }
+    }
+}
+
+/* Groups in order of pos; copies behind the group they follow, in the order they were made. */
+static int next_group(const lowering_t *lo, const bool *done)
+{
+    int best = -1;
+    for (int i = 0; i < lo->n_groups; i++) {
+        if (!done[i] && (best < 0 || lo->groups[i].pos < lo->groups[best].pos ||
+                         (lo->groups[i].pos == lo->groups[best].pos && lo->groups[best].copy && !lo->groups[i].copy))) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+sinter_status_t lower_emit(lowering_t *lo)
+{
+    plan_t *plan = lo->plan;
+    emitter_t e = {.lo = lo, .now = 0};
+    e.reg = ARENA_NEW(&plan->arena, int, lo->g->n_values + 1);
+    e.stamp = ARENA_NEW(&plan->arena, int, lo->g->n_values + 1);
+    bool *done = ARENA_NEW(&plan->arena, bool, lo->n_groups + 1);
+    plan->steps = ARENA_NEW(&plan->arena, step_t, lo->n_groups + 1);
+    if (e.reg == NULL || e.stamp == NULL || done == NULL || plan->steps == NULL) {
+        return sinter_out_of_memory;
+    }
+    plan->n_steps = 0;
+    for (int k = 0; k < lo->n_groups; k++) {
+        const int gi = next_group(lo, done);
+        done[gi] = true;
+        SG_TRY(emit_group(&e, gi, &plan->steps[plan->n_steps++]));
+    }
+    lifetimes(plan);
+    find_heirs(plan);
+    return sinter_success;
+}

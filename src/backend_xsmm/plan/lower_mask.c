@@ -1,0 +1,165 @@
+/* Masks that leave each row a range of columns (causal, window, length), found in the scores so that the kernel can skip the tiles outside:
+ *
+ *   Select(keep, x, fill)    Select(drop, fill, x)    Add(x, Select(keep, y, fill))        one on top of the other, with casts in between
+ *   keep: GreaterEqual(a, b), Multiply or Minimum of several, cast to numbers and back     drop: one GreaterEqual
+ *   a, b: sums and differences of GenIndex over rows, GenIndex over columns and s32 scalars
+ *
+ * What is not found is still computed: the score program is complete. */
+#include "graph/schema.h"
+#include "backend_xsmm/plan/lower.h"
+
+enum { MAX_DEPTH = 16 };
+
+/* row * r + col * c + the terms */
+typedef struct affine {
+    int row, col, n_terms;
+    int term[LIMIT_TERMS], sign[LIMIT_TERMS];
+} affine_t;
+
+static const node_t *producer(const lowering_t *lo, int v)
+{
+    const int p = lo->g->values[v].producer;
+    return p >= 0 ? &lo->g->nodes[p] : NULL;
+}
+
+/* A scalar that is there before the first step. */
+static bool is_scalar(const lowering_t *lo, int v)
+{
+    return lo->g->values[v].producer < 0 && lt_elems(&lo->probe[v]) == 1;
+}
+
+static bool add_index(const lowering_t *lo, const node_t *n, int sign, affine_t *a)
+{
+    const lt_t *own = &lo->probe[n->out[0]], *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0), d = axis < 0 ? axis + own->ndims : axis;
+    if (own->ndims != scores->ndims || d < scores->ndims - 2 || own->dims[d] != scores->dims[d]) {
+        return false;
+    }
+    *(d == scores->ndims - 1 ? &a->col : &a->row) += sign;
+    return true;
+}
+
+static bool add_affine(const lowering_t *lo, int v, int sign, affine_t *a, int depth)
+{
+    const node_t *n = producer(lo, v);
+    if (n == NULL) {
+        if (!is_scalar(lo, v) || lo->g->values[v].lt.data_type != sinter_s32 || a->n_terms == LIMIT_TERMS) {
+            return false;
+        }
+        a->term[a->n_terms] = v;
+        a->sign[a->n_terms++] = sign;
+        return true;
+    }
+    if (n->kind == sinter_op_gen_index) {
+        return add_index(lo, n, sign, a);
+    }
+    if ((n->kind != sinter_op_add && n->kind != sinter_op_subtract) || depth == MAX_DEPTH) {
+        return false;
+    }
+    return add_affine(lo, n->in[0], sign, a, depth + 1) && add_affine(lo, n->in[1], n->kind == sinter_op_add ? sign : -sign, a, depth + 1);
+}
+
+static bool add_limit(attention_params_t *p, const column_limit_t *limit)
+{
+    if (p->n_limits == MASK_LIMITS) {
+        return false;
+    }
+    p->limits[p->n_limits++] = *limit;
+    return true;
+}
+
+/* a >= b, or not: a <= b - 1. False if it is no limit. */
+static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill, attention_params_t *p)
+{
+    affine_t a = {0};
+    const int sign = keep ? 1 : -1;
+    if (!add_affine(lo, ge->in[0], sign, &a, 0) || !add_affine(lo, ge->in[1], -sign, &a, 0)) {
+        return false;
+    }
+    /* Now: a.row * r + a.col * c + shift + terms >= 0. */
+    const int side = a.col == -1 ? 1 : -1;
+    if ((a.col != 1 && a.col != -1) || (a.row != 0 && a.row != side)) {
+        return false;
+    }
+    column_limit_t limit = {.lower = side < 0, .moves = a.row != 0, .shift = keep ? 0 : -side, .n_terms = a.n_terms, .fill = fill};
+    for (int i = 0; i < a.n_terms; i++) {
+        limit.term[i] = a.term[i];
+        limit.sign[i] = side * a.sign[i];
+    }
+    return add_limit(p, &limit);
+}
+
+/* Limits that hold wherever a condition, 0 or 1 of any type, does (keep) or does not. Parts that set none are left out: false. */
+static bool condition(const lowering_t *lo, int v, bool keep, int fill, attention_params_t *p, int depth)
+{
+    const node_t *n = producer(lo, v);
+    if (n == NULL || depth == MAX_DEPTH) {
+        return false;
+    }
+    if (n->kind == sinter_op_greater_equal) {
+        return compare(lo, n, keep, fill, p);
+    }
+    if (n->kind == sinter_op_type_cast) {
+        return condition(lo, n->in[0], keep, fill, p, depth + 1);
+    }
+    if (keep && (n->kind == sinter_op_multiply || n->kind == sinter_op_minimum)) {
+        const bool first = condition(lo, n->in[0], keep, fill, p, depth + 1);
+        return condition(lo, n->in[1], keep, fill, p, depth + 1) && first;
+    }
+    return false;
+}
+
+/* A mask to be added: Select(keep, scalar, fill). */
+static const node_t *added_mask(const lowering_t *lo, int v)
+{
+    const node_t *n = producer(lo, v);
+    return n != NULL && n->kind == sinter_op_select && is_scalar(lo, n->in[1]) && is_scalar(lo, n->in[2]) ? n : NULL;
+}
+
+/* The value under the mask on top of value v, -1 if there is none. *whole: the mask is a Select of which all is known. */
+static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *whole)
+{
+    const node_t *n = producer(lo, v), *mask = NULL;
+    int port = 0, fill = -1;
+    if (n == NULL || lo->spine[v] == 0 || !dtype_is_wide_float(lo->g->values[v].lt.data_type)) { /* narrow ones round, and lose -inf */
+        return -1;
+    }
+    if (n->kind == sinter_op_type_cast) {
+        return n->in[0];
+    }
+    if (n->kind == sinter_op_select) {
+        port = is_scalar(lo, n->in[2]) ? 1 : 2;
+        fill = n->in[3 - port];
+        mask = is_scalar(lo, fill) ? n : NULL;
+    } else if (n->kind == sinter_op_add) {
+        port = added_mask(lo, n->in[0]) != NULL ? 1 : 0;
+        mask = added_mask(lo, n->in[1 - port]);
+        fill = mask != NULL ? mask->in[2] : -1;
+    }
+    if (mask == NULL) {
+        return -1;
+    }
+    const int before = p->n_limits;
+    *whole = condition(lo, mask->in[0], mask != n || port == 1, fill, p, 0) && mask == n;
+    if (p->n_limits == before) { /* limits of masks below hold only where this one fills in -inf too */
+        add_limit(p, &(column_limit_t){.none = true, .fill = fill});
+    }
+    return n->in[port];
+}
+
+int lower_mask_limits(const lowering_t *lo, attention_params_t *p)
+{
+    int bare = -1;
+    bool whole = true;
+    p->n_limits = p->n_bare = 0;
+    for (int v = lo->g->nodes[lo->att.softmax].in[0]; v >= 0 && p->n_limits < MASK_LIMITS;) {
+        bool mask = true;
+        v = under_mask(lo, v, p, &mask);
+        whole = whole && mask;
+        if (whole && v >= 0 && lo->spine[v] != 0 && p->n_limits > 0) {
+            bare = v;
+            p->n_bare = p->n_limits;
+        }
+    }
+    return bare;
+}

@@ -1,0 +1,193 @@
+/* Memory. Every stored value gets a port, a temporary or a view; where strides cannot say a view, a copy step is put in. */
+#include <string.h>
+
+#include "graph/schema.h"
+#include "base/status.h"
+#include "backend_xsmm/exec/frame.h"
+#include "backend_xsmm/plan/lower.h"
+
+/* The view over a value that nothing else uses, -1 if there is none. */
+static int only_view_of(const lowering_t *lo, int v)
+{
+    const value_t *value = &lo->g->values[v];
+    if (value->n_uses != 1 || value->is_output) {
+        return -1;
+    }
+    const node_t *n = &lo->g->nodes[lo->g->uses[lo->g->uses_begin[v]]];
+    return lower_is_view(n) && n->in[0] == v ? n->out[0] : -1;
+}
+
+/* Strides that come with the tensor of an execute may leave gaps anywhere: a view must not count on dims that follow one another
+ * without. */
+static void set_loose(lt_t *lt)
+{
+    int64_t stride = 1;
+    for (int d = lt->ndims - 1; d >= 0; d--) {
+        lt->strides[d] = stride;
+        if (stride < 0 || !mul_i64(stride, lt->dims[d] > 1 ? lt->dims[d] : 1, &stride) || !add_i64(stride, 1, &stride)) {
+            stride = SINTER_UNKNOWN_DIM;
+        }
+    }
+}
+
+static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
+{
+    bound_t *b = &lo->bound[v];
+    lt_t probe = *lt;
+    if (kind == PV_INPUT && probe.layout_type == sinter_layout_type_strided && !lt_strides_known(&probe)) {
+        set_loose(&probe);
+    } else if (kind == PV_TEMP || probe.layout_type != sinter_layout_type_strided || !lt_strides_known(&probe)) {
+        lt_set_dense(&probe);
+    }
+    lo->plan->values[v].kind = kind;
+    lo->placed[v] = true;
+    *b = (bound_t){.dtype = lt->data_type, .ndims = lt->ndims};
+    memcpy(b->dims, probe.dims, sizeof(b->dims));
+    memcpy(b->strides, probe.strides, sizeof(b->strides));
+}
+
+/* Makes plan value v a view of base; false if strides cannot say it. like: the graph value whose dims v has. */
+static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, bool inverse)
+{
+    plan_value_t *pv = &lo->plan->values[v];
+    const lt_t *lt = &lo->probe[like];
+    bound_t b = {.dtype = lt->data_type, .ndims = lt->ndims};
+    memcpy(b.dims, lt->dims, sizeof(b.dims));
+    if (!view_strides(op, inverse, &lo->bound[base], b.ndims, b.dims, b.strides)) {
+        return false;
+    }
+    lo->bound[v] = b;
+    lo->placed[v] = true;
+    pv->kind = PV_VIEW;
+    pv->base = base;
+    pv->op = op;
+    pv->inverse = inverse;
+    pv->port = like;
+    lo->plan->view_order[lo->plan->n_views++] = v;
+    return true;
+}
+
+/* A plan value that is no graph value; its lt is that of the graph value `like`. */
+static int extra_value(lowering_t *lo, int like)
+{
+    plan_t *plan = lo->plan;
+    if (plan->n_values == lo->cap_values) {
+        return -1; /* the arrays are sized for the worst case */
+    }
+    plan->values[plan->n_values] = (plan_value_t){.kind = PV_DIMS, .lt = lo->g->values[like].lt, .port = like, .base = -1};
+    return plan->n_values++;
+}
+
+/* Where a step stores value v: a port, a temporary, or the memory behind the views that follow it. The views' places are settled from
+ * the last one back; where strides cannot say one, its input becomes a temporary, and the views behind it find their places when they
+ * are looked at. */
+static void store_target(lowering_t *lo, int v)
+{
+    int y = v;
+    for (int next = only_view_of(lo, y); next >= 0; next = only_view_of(lo, y)) {
+        y = next;
+    }
+    place(lo, y, lo->g->values[y].is_output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);
+    while (y != v) {
+        const node_t *view = &lo->g->nodes[lo->g->values[y].producer];
+        const int x = view->in[0];
+        if (!place_view(lo, x, x, y, view, true)) {
+            for (int w = y; w >= 0 && lo->placed[w]; w = only_view_of(lo, w)) {
+                lo->placed[w] = false;
+                lo->plan->n_views -= lo->plan->values[w].kind == PV_VIEW;
+            }
+            place(lo, x, PV_TEMP, &lo->probe[x]);
+        }
+        y = x;
+    }
+}
+
+static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int from, int to)
+{
+    const int gi = lower_new_group(lo, STEP_CHAIN, -1, dims_value, pos);
+    if (gi < 0) {
+        return sinter_out_of_memory;
+    }
+    lo->groups[gi].copy = true;
+    lo->groups[gi].copy_from = from;
+    lo->groups[gi].copy_to = to;
+    return sinter_success;
+}
+
+/* y = view(x) with x in memory. */
+static sinter_status_t look_at(lowering_t *lo, const node_t *view)
+{
+    const int x = view->in[0], y = view->out[0], pos = lo->ready[x];
+    const bool output = lo->g->values[y].is_output;
+    if (!output && place_view(lo, y, y, x, view, false)) {
+        return sinter_success;
+    }
+    const int hidden = extra_value(lo, y);
+    if (hidden < 0) {
+        return sinter_out_of_memory;
+    }
+    if (output && place_view(lo, hidden, y, x, view, false)) {
+        place(lo, y, PV_OUTPUT, &lo->probe[y]);
+        return copy_step(lo, pos, y, hidden, y);
+    }
+    /* x cannot be seen as y: write y through its inverse view, which a dense y always has. */
+    place(lo, y, output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);
+    lo->plan->values[hidden].port = x;
+    if (place_view(lo, hidden, x, y, view, true)) {
+        return copy_step(lo, pos, x, x, hidden);
+    }
+    const int temp = extra_value(lo, y);
+    if (temp < 0) {
+        return sinter_out_of_memory;
+    }
+    place(lo, temp, PV_TEMP, &lo->probe[y]);
+    if (!place_view(lo, hidden, x, temp, view, true)) {
+        /* Dense memory can be seen in any dims; only strides that overflow with a representative for each unknown dim cannot. */
+        return sg_fail(sinter_unimplemented, "%s: more unknown dims than a view can be planned for", node_label(view));
+    }
+    SG_TRY(copy_step(lo, pos, x, x, hidden));
+    return copy_step(lo, pos, y, temp, y);
+}
+
+sinter_status_t lower_memory(lowering_t *lo)
+{
+    graph_t *g = lo->g;
+    plan_t *plan = lo->plan;
+    plan->n_values = g->n_values;
+    lo->cap_values = g->n_values;
+    /* Two hidden values for each view, two kinds of two constants for each quantising node, three packed values for each MatMul. */
+    for (int i = 0; i < g->n_nodes; i++) {
+        lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
+                          : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4
+                                                                                   : g->nodes[i].kind == sinter_op_matmul ? 3 : 0;
+    }
+    plan->values = ARENA_NEW(&plan->arena, plan_value_t, lo->cap_values);
+    plan->view_order = ARENA_NEW(&plan->arena, int, lo->cap_values);
+    lo->bound = ARENA_NEW(&plan->arena, bound_t, lo->cap_values);
+    lo->placed = ARENA_NEW(&plan->arena, bool, lo->cap_values);
+    if (!plan->values || !plan->view_order || !lo->bound || !lo->placed) {
+        return sinter_out_of_memory;
+    }
+    plan->n_views = 0;
+    for (int v = 0; v < g->n_values; v++) {
+        plan->values[v] = (plan_value_t){.kind = PV_DIMS, .lt = g->values[v].lt, .base = -1};
+        if (g->values[v].producer < 0) {
+            place(lo, v, PV_INPUT, &lo->probe[v]);
+        }
+    }
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const node_t *n = &g->nodes[g->topo[t]];
+        for (int o = 0; o < n->n_out && !lower_is_view(n); o++) {
+            if (lo->stored[n->out[o]]) {
+                store_target(lo, n->out[o]);
+            }
+        }
+    }
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const node_t *n = &g->nodes[g->topo[t]];
+        if (lower_is_view(n) && !lo->placed[n->out[0]] && (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
+            SG_TRY(look_at(lo, n));
+        }
+    }
+    return sinter_success;
+}

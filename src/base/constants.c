@@ -1,0 +1,275 @@
+#include "base/constants.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+typedef struct owner {
+    struct owner *next;
+    const void *who;
+} owner_t;
+
+struct constant {
+    constant_t *next;
+    constant_key_t key;
+    void *memory;
+    size_t bytes;
+    int users;         /* executes that read it, make it or wait for it */
+    bool made;         /* its memory has been filled */
+    bool dropped;      /* to be freed by the last of them */
+    uint64_t last_use; /* by the cache's clock */
+    owner_t *owners;
+};
+
+bool constants_init(constants_t *c)
+{
+    *c = (constants_t)CONSTANTS_INITIALIZER;
+    if (pthread_mutex_init(&c->lock, NULL) != 0) {
+        return false;
+    }
+    if (pthread_cond_init(&c->made, NULL) != 0) {
+        pthread_mutex_destroy(&c->lock);
+        return false;
+    }
+    return true;
+}
+
+void constants_end(constants_t *c)
+{
+    /* Compiled partitions hold the engine, so there are no copies any more. */
+    pthread_cond_destroy(&c->made);
+    pthread_mutex_destroy(&c->lock);
+}
+
+void *constant_memory(const constant_t *constant)
+{
+    return constant->memory;
+}
+
+static constant_t **bucket_of(constants_t *c, const void *data)
+{
+    const uint64_t hash = (uint64_t)(uintptr_t)data * 0x9E3779B97F4A7C15u;
+    return &c->bucket[hash >> 56];
+}
+
+/* ---- ending ---------------------------------------------------------------------------------------------------------------------- */
+
+static void free_constant(sinter_engine_t *engine, constant_t *k)
+{
+    engine->constants.stats.bytes -= k->bytes;
+    sg_free(engine, k->memory);
+    while (k->owners != NULL) {
+        owner_t *next = k->owners->next;
+        sg_free(engine, k->owners);
+        k->owners = next;
+    }
+    sg_free(engine, k);
+}
+
+/* Takes what *at points to out of its bucket; the last execute that reads it frees it. */
+static void drop(sinter_engine_t *engine, constant_t **at)
+{
+    constants_t *c = &engine->constants;
+    constant_t *k = *at;
+    *at = k->next;
+    c->stats.entries--;
+    if (k->users == 0) {
+        free_constant(engine, k);
+        return;
+    }
+    k->dropped = true;
+    k->next = c->dropped;
+    c->dropped = k;
+}
+
+/* Drops all of which `ends` is true. */
+static void drop_where(sinter_engine_t *engine, bool (*ends)(sinter_engine_t *engine, constant_t *k, const void *with), const void *with)
+{
+    for (int b = 0; b < CONSTANT_BUCKETS; b++) {
+        for (constant_t **at = &engine->constants.bucket[b]; *at != NULL;) {
+            if (ends(engine, *at, with)) {
+                drop(engine, at);
+            } else {
+                at = &(*at)->next;
+            }
+        }
+    }
+}
+
+/* The one that was used longest ago; NULL: all are in use. */
+static constant_t **oldest(constants_t *c)
+{
+    constant_t **found = NULL;
+    for (int b = 0; b < CONSTANT_BUCKETS; b++) {
+        for (constant_t **at = &c->bucket[b]; *at != NULL; at = &(*at)->next) {
+            if ((*at)->users == 0 && (found == NULL || (*at)->last_use < (*found)->last_use)) {
+                found = at;
+            }
+        }
+    }
+    return found;
+}
+
+/* Makes room for so many more bytes; false: there is none to be had. */
+static bool make_room(sinter_engine_t *engine, size_t bytes)
+{
+    constants_t *c = &engine->constants;
+    if (bytes > c->stats.budget) {
+        return false;
+    }
+    while (c->stats.bytes > c->stats.budget - bytes) {
+        constant_t **at = oldest(c);
+        if (at == NULL) {
+            return false;
+        }
+        drop(engine, at);
+        c->stats.evicted++;
+    }
+    return true;
+}
+
+/* ---- use ------------------------------------------------------------------------------------------------------------------------- */
+
+static bool add_owner(sinter_engine_t *engine, constant_t *k, const void *who)
+{
+    for (const owner_t *o = k->owners; o != NULL; o = o->next) {
+        if (o->who == who) {
+            return true;
+        }
+    }
+    owner_t *o = sg_alloc(engine, sizeof(*o), _Alignof(owner_t));
+    if (o == NULL) {
+        return false;
+    }
+    *o = (owner_t){.next = k->owners, .who = who};
+    k->owners = o;
+    return true;
+}
+
+/* A new copy in its bucket, not filled yet; NULL: out of memory. */
+static constant_t *add_constant(sinter_engine_t *engine, const constant_key_t *key, size_t bytes)
+{
+    constants_t *c = &engine->constants;
+    constant_t *k = sg_alloc(engine, sizeof(*k), _Alignof(constant_t));
+    if (k == NULL) {
+        return NULL;
+    }
+    *k = (constant_t){.key = *key, .bytes = bytes, .memory = sg_alloc(engine, bytes, 64)};
+    if (k->memory == NULL) {
+        sg_free(engine, k);
+        return NULL;
+    }
+    constant_t **at = bucket_of(c, key->data);
+    k->next = *at;
+    *at = k;
+    c->stats.entries++;
+    c->stats.bytes += bytes;
+    return k;
+}
+
+sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
+                               void (*fill)(const constant_key_t *key, void *memory, const void *user), const void *user, constant_t **out)
+{
+    constants_t *c = &engine->constants;
+    sinter_status_t status = sinter_success;
+    *out = NULL;
+    pthread_mutex_lock(&c->lock);
+    constant_t *k = *bucket_of(c, key->data);
+    while (k != NULL && memcmp(&k->key, key, sizeof(*key)) != 0) {
+        k = k->next;
+    }
+    const bool found = k != NULL; /* perhaps still being made by another thread */
+    if (!found && !make_room(engine, bytes)) {
+        c->stats.refused++;
+    } else if ((!found && (k = add_constant(engine, key, bytes)) == NULL) || !add_owner(engine, k, owner)) {
+        status = sinter_out_of_memory;
+        if (!found && k != NULL) {
+            drop(engine, bucket_of(c, key->data)); /* where it is the first */
+        }
+    } else {
+        k->users++; /* nobody frees it now, even if it is invalidated while it is being made */
+        if (!found) {
+            pthread_mutex_unlock(&c->lock);
+            fill(key, k->memory, user);
+            pthread_mutex_lock(&c->lock);
+            k->made = true;
+            pthread_cond_broadcast(&c->made);
+        }
+        while (!k->made) {
+            pthread_cond_wait(&c->made, &c->lock);
+        }
+        c->stats.hits += found;
+        c->stats.packed += !found;
+        k->last_use = ++c->clock;
+        *out = k;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+void constants_give(sinter_engine_t *engine, constant_t *constant)
+{
+    constants_t *c = &engine->constants;
+    if (constant == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    if (--constant->users == 0 && constant->dropped) {
+        constant_t **at = &c->dropped;
+        while (*at != constant) {
+            at = &(*at)->next;
+        }
+        *at = constant->next;
+        free_constant(engine, constant);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static bool is_orphan(sinter_engine_t *engine, constant_t *k, const void *gone)
+{
+    for (owner_t **at = &k->owners; *at != NULL; at = &(*at)->next) {
+        if ((*at)->who == gone) {
+            owner_t *o = *at;
+            *at = o->next;
+            sg_free(engine, o);
+            break;
+        }
+    }
+    return k->owners == NULL;
+}
+
+void constants_disown(sinter_engine_t *engine, const void *owner)
+{
+    pthread_mutex_lock(&engine->constants.lock);
+    drop_where(engine, is_orphan, owner);
+    pthread_mutex_unlock(&engine->constants.lock);
+}
+
+typedef struct range {
+    uintptr_t begin;
+    size_t bytes;
+} range_t;
+
+static bool is_made_from(sinter_engine_t *engine, constant_t *k, const void *with)
+{
+    const range_t *r = with;
+    const uintptr_t begin = (uintptr_t)k->key.data;
+    (void)engine;
+    return r->bytes == 0 ? false : begin < r->begin ? r->begin - begin < k->key.extent : begin - r->begin < r->bytes;
+}
+
+void constants_invalidate(sinter_engine_t *engine, const void *data, size_t bytes)
+{
+    const range_t range = {(uintptr_t)data, bytes};
+    pthread_mutex_lock(&engine->constants.lock);
+    drop_where(engine, is_made_from, &range);
+    pthread_mutex_unlock(&engine->constants.lock);
+}
+
+void constants_set_budget(sinter_engine_t *engine, size_t bytes)
+{
+    pthread_mutex_lock(&engine->constants.lock);
+    engine->constants.stats.budget = bytes;
+    (void)make_room(engine, 0); /* what is in use now goes when room is wanted next */
+    pthread_mutex_unlock(&engine->constants.lock);
+}

@@ -1,0 +1,40 @@
+/* Choice of the bulk conversions, and the portable ones: the codec with stride 1. */
+#include "numeric/dtype_bulk.h"
+
+#include "numeric/dtype_codec.h"
+
+#define SINTER_DTYPE(value, name, ...)                                                                                                     \
+    static void name##_load(const void *base, int64_t first, int64_t n, float *dst)                                                        \
+    {                                                                                                                                      \
+        sinter_codec_##name##_load_f32(base, first, 1, n, dst);                                                                            \
+    }                                                                                                                                      \
+    static void name##_store(void *base, int64_t first, int64_t n, const float *src)                                                       \
+    {                                                                                                                                      \
+        sinter_codec_##name##_store_f32(base, first, 1, n, src);                                                                           \
+    }                                                                                                                                      \
+    static void name##_sat(void *base, int64_t first, int64_t n, const float *src)                                                         \
+    {                                                                                                                                      \
+        sinter_codec_##name##_store_sat(base, first, 1, n, src);                                                                           \
+    }
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+
+static const dtype_bulk_t portable[DTYPE_BULK_ROWS] = {
+#define SINTER_DTYPE(value, name, ...) [value] = {.load = name##_load, .store = name##_store, .store_sat = name##_sat},
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+};
+
+const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    if (isa >= sinter_isa_avx512 && dtype_bulk_avx512[type].load != NULL) {
+        return &dtype_bulk_avx512[type];
+    }
+    if (isa >= sinter_isa_avx2 && dtype_bulk_avx2[type].load != NULL) {
+        return &dtype_bulk_avx2[type];
+    }
+#endif
+    (void)isa;
+    return &portable[type];
+}

@@ -1,0 +1,24 @@
+/* The kinds of computed quantisation, and what their formulas are made from. */
+#ifndef SINTER_SRC_QUANT_FORMULA_H
+#define SINTER_SRC_QUANT_FORMULA_H
+
+#include <stdbool.h>
+
+typedef enum quant_kind {
+    QUANT_STATIC, QUANT_DYNAMIC_MX, QUANT_DYNAMIC_MX_RCEIL, QUANT_DYNAMIC_SYMMETRIC, QUANT_DYNAMIC_ASYMMETRIC, QUANT_DYNAMIC_NV
+} quant_kind_t;
+
+/* What computed scales are made from, and how. */
+typedef struct quant_formula {
+    quant_kind_t kind;
+    float elem_max, elem_min; /* of the codes' type */
+    double scale_max;         /* of the scales' type */
+    float tensor_scale;       /* dynamic_nv; else 1 */
+} quant_formula_t;
+
+static inline bool quant_by_powers(quant_kind_t kind)
+{
+    return kind == QUANT_DYNAMIC_MX || kind == QUANT_DYNAMIC_MX_RCEIL;
+}
+
+#endif
