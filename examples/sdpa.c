@@ -1,21 +1,30 @@
-/* Grouped-query attention over an int4 KV cache: build the graph, take its one partition, let it compute in bf16, compile, execute, and compare with
- * plain loops. Valid C11 and C++17. */
+/* Grouped-query attention over an int4 KV cache: build the graph, take its one partition, let it
+ * compute in bf16, compile, execute, and compare with plain loops. Valid C11 and C++17. */
 #include <math.h>
 #include <sinter/sinter.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KV_HEADS = 2, HEADS_PER_KV = 4, D = 64, T = 96, GROUP = 32, D_GROUPS = D / GROUP, ROWS = KV_HEADS * T };
+enum {
+    KV_HEADS = 2,
+    HEADS_PER_KV = 4,
+    D = 64,
+    T = 96,
+    GROUP = 32,
+    D_GROUPS = D / GROUP,
+    ROWS = KV_HEADS * T
+};
 
-#define CHECK(call) \
-    do { \
-        if ((call) != sinter_success) { \
+#define CHECK(call)                                                          \
+    do {                                                                     \
+        if ((call) != sinter_success) {                                      \
             fprintf(stderr, "%s\n%s\n", #call, sinter_last_error_message()); \
-            exit(1); \
-        } \
+            exit(1);                                                         \
+        }                                                                    \
     } while (0)
 
-/* A compressed K or V: each token is a row of D int4 codes, two per byte; scales (f16) and zero points (int4) for each 32 of them. */
+/* A compressed K or V: each token is a row of D int4 codes, two per byte; scales (f16) and zero
+ * points (int4) for each 32 of them. */
 typedef struct cache {
     uint8_t codes[ROWS * D / 2], zero_points[ROWS * D_GROUPS / 2];
     uint16_t scales[ROWS * D_GROUPS];
@@ -25,21 +34,45 @@ static cache_t k_cache, v_cache;
 static float q[KV_HEADS * HEADS_PER_KV * D], scale, mask[T], out[KV_HEADS * HEADS_PER_KV * D];
 
 /* Tensor ids; the ones from K on live inside the partition and have no data. */
-enum { Q, K_CODES, K_SCALES, K_ZPS, V_CODES, V_SCALES, V_ZPS, SCALE, MASK, OUT, N_PORTS, K = N_PORTS, V, SCORES, SCALED, MASKED, P, N_TENSORS };
+enum {
+    Q,
+    K_CODES,
+    K_SCALES,
+    K_ZPS,
+    V_CODES,
+    V_SCALES,
+    V_ZPS,
+    SCALE,
+    MASK,
+    OUT,
+    N_PORTS,
+    K = N_PORTS,
+    V,
+    SCORES,
+    SCALED,
+    MASKED,
+    P,
+    N_TENSORS
+};
 static sinter_logical_tensor_t tensors[N_TENSORS];
 
-static void describe(int id, sinter_data_type_t type, sinter_dim_t d1, sinter_dim_t d2, sinter_dim_t d3, sinter_dim_t d4)
+static void describe(int id, sinter_data_type_t type, sinter_dim_t d1, sinter_dim_t d2,
+                     sinter_dim_t d3, sinter_dim_t d4)
 {
     const sinter_dim_t dims[5] = {1, d1, d2, d3, d4};
-    CHECK(sinter_logical_tensor_init(&tensors[id], (uint64_t)id, type, 5, dims, sinter_tensor_property_undef));
+    CHECK(sinter_logical_tensor_init(&tensors[id], (uint64_t)id, type, 5, dims,
+                                     sinter_tensor_property_undef));
 }
 
 /* K is used as [D][T] but stored token by token, like V: the strides say so. */
-static void describe_transposed(int id, sinter_data_type_t type, sinter_dim_t rows, sinter_dim_t columns)
+static void describe_transposed(int id, sinter_data_type_t type, sinter_dim_t rows,
+                                sinter_dim_t columns)
 {
     const sinter_dim_t dims[5] = {1, KV_HEADS, 1, rows, columns};
-    const sinter_dim_t strides[5] = {KV_HEADS * rows * columns, rows * columns, rows * columns, 1, rows};
-    CHECK(sinter_logical_tensor_init_with_strides(&tensors[id], (uint64_t)id, type, 5, dims, strides, sinter_tensor_property_undef));
+    const sinter_dim_t strides[5] = {KV_HEADS * rows * columns, rows * columns, rows * columns, 1,
+                                     rows};
+    CHECK(sinter_logical_tensor_init_with_strides(&tensors[id], (uint64_t)id, type, 5, dims,
+                                                  strides, sinter_tensor_property_undef));
 }
 
 static sinter_op_t *new_op(sinter_op_kind_t kind, int a, int b, int c, int output)
@@ -115,14 +148,23 @@ static sinter_partition_t *attention_partition(void)
 
 static void execute(const sinter_compiled_partition_t *compiled)
 {
-    void *const data[N_PORTS] = {q, k_cache.codes, k_cache.scales, k_cache.zero_points, v_cache.codes, v_cache.scales, v_cache.zero_points,
-                                 &scale, mask, out};
+    void *const data[N_PORTS] = {q,
+                                 k_cache.codes,
+                                 k_cache.scales,
+                                 k_cache.zero_points,
+                                 v_cache.codes,
+                                 v_cache.scales,
+                                 v_cache.zero_points,
+                                 &scale,
+                                 mask,
+                                 out};
     sinter_stream_t *stream = NULL;
     sinter_tensor_t *ports[N_PORTS];
     CHECK(sinter_stream_create(&stream, NULL, NULL));
     for (int id = 0; id < N_PORTS; id++)
         CHECK(sinter_tensor_create(&ports[id], NULL, &tensors[id], data[id], SINTER_BYTES_TRUSTED));
-    CHECK(sinter_compiled_partition_execute(compiled, stream, OUT, (const sinter_tensor_t *const *)ports, 1, &ports[OUT], NULL, 0));
+    CHECK(sinter_compiled_partition_execute(
+        compiled, stream, OUT, (const sinter_tensor_t *const *)ports, 1, &ports[OUT], NULL, 0));
     for (int id = 0; id < N_PORTS; id++)
         CHECK(sinter_tensor_destroy(&ports[id]));
     CHECK(sinter_stream_destroy(&stream));
@@ -142,7 +184,8 @@ static void fill_cache(cache_t *cache)
     for (size_t i = 0; i < sizeof cache->zero_points; i++)
         cache->zero_points[i] = (uint8_t)random_bits();
     for (int i = 0; i < ROWS * D_GROUPS; i++)
-        cache->scales[i] = (uint16_t)((10 + random_bits() % 2) << 10); /* the f16 numbers 2^-5 and 2^-4 */
+        cache->scales[i] =
+            (uint16_t)((10 + random_bits() % 2) << 10); /* the f16 numbers 2^-5 and 2^-4 */
 }
 
 static int int4_at(const uint8_t *codes, int i)
@@ -153,7 +196,8 @@ static int int4_at(const uint8_t *codes, int i)
 static double cache_at(const cache_t *cache, int row, int d)
 {
     const int group = row * D_GROUPS + d / GROUP;
-    return ldexp(int4_at(cache->codes, row * D + d) - int4_at(cache->zero_points, group), (cache->scales[group] >> 10) - 15);
+    return ldexp(int4_at(cache->codes, row * D + d) - int4_at(cache->zero_points, group),
+                 (cache->scales[group] >> 10) - 15);
 }
 
 /* Largest |out - reference|, as a fraction of the largest |V|. */
@@ -189,7 +233,8 @@ int main(void)
         q[i] = (float)random_bits() / 32768.0f - 1.0f;
     scale = 0.125f;
     for (int t = 0; t < T; t++)
-        mask[t] = t < T - 3 ? 0.0f : -INFINITY; /* the last three slots of the cache are not in use yet */
+        mask[t] =
+            t < T - 3 ? 0.0f : -INFINITY; /* the last three slots of the cache are not in use yet */
 
     sinter_partition_t *partition = attention_partition();
     CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1));
@@ -205,9 +250,11 @@ int main(void)
     double checksum = 0.0;
     for (int i = 0; i < KV_HEADS * HEADS_PER_KV * D; i++)
         checksum += out[i];
-    /* bf16 keeps 8 bits of every operand of both products: with scores of this size that moves the result by less than 2^-5 of the largest V. */
+    /* bf16 keeps 8 bits of every operand of both products: with scores of this size that moves
+     * the result by less than 2^-5 of the largest V. */
     const double difference = worst_difference();
     const int ok = difference < 0x1p-5 && isfinite(checksum);
-    printf("checksum %.4f, largest difference from plain loops %.2e of the largest V: %s\n", checksum, difference, ok ? "ok" : "WRONG");
+    printf("checksum %.4f, largest difference from plain loops %.2e of the largest V: %s\n",
+           checksum, difference, ok ? "ok" : "WRONG");
     return !ok;
 }

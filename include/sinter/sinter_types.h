@@ -1,5 +1,6 @@
-/* Status codes, enumerations and the plain structs of the API. Numbers of data types, op kinds, attributes, layouts, properties, statuses,
- * fpmath modes and policies are those of oneDNN Graph. */
+/* Status codes, enumerations and the plain structs of the API. Numbers of data types, op kinds,
+ * attributes, layouts, properties, statuses, fpmath modes and policies are those of oneDNN
+ * Graph. */
 #ifndef SINTER_TYPES_H
 #define SINTER_TYPES_H
 
@@ -25,9 +26,10 @@ extern "C" {
 /* What the caller should do about it is said behind each. */
 typedef enum sinter_status {
     sinter_success = 0,
-    sinter_out_of_memory = 1,     /* the allocator returned NULL: free something and call again */
-    sinter_invalid_arguments = 2, /* a NULL, a wrong call order, a tensor that does not fit: mend the call */
-    sinter_unimplemented = 3,     /* valid, but not run by this library: the message has the reason */
+    sinter_out_of_memory = 1, /* the allocator returned NULL: free something and call again */
+    sinter_invalid_arguments =
+        2, /* a NULL, a wrong call order, a tensor that does not fit: mend the call */
+    sinter_unimplemented = 3, /* valid, but not run by this library: the message has the reason */
     sinter_last_impl_reached = 4, /* kept for numbering */
     sinter_runtime_error = 5,     /* the system failed (threads, code pages, files) */
     sinter_not_required = 6,      /* kept for numbering */
@@ -59,13 +61,21 @@ typedef enum sinter_op_attr {
     sinter_op_attr_end = 0xFF
 } sinter_op_attr_t;
 
-typedef enum sinter_engine_kind { sinter_any_engine = 0, sinter_cpu = 1, sinter_gpu = 2 } sinter_engine_kind_t;
+typedef enum sinter_engine_kind {
+    sinter_any_engine = 0,
+    sinter_cpu = 1,
+    sinter_gpu = 2
+} sinter_engine_kind_t;
 
 typedef enum sinter_layout_type {
     sinter_layout_type_undef = 0,
-    sinter_layout_type_any = 1,     /* dense row-major; for an input with dynamic dims: whatever strides the tensor has at execute */
+    sinter_layout_type_any =
+        /* dense row-major; for an input with dynamic dims: whatever strides the tensor has at
+         * execute */
+    1,
     sinter_layout_type_strided = 2, /* strides in elements, any order */
-    sinter_layout_type_opaque = 3   /* accepted by the JSON reader, refused by add_op: Sinter has no opaque layouts */
+    sinter_layout_type_opaque =
+        3 /* accepted by the JSON reader, refused by add_op: Sinter has no opaque layouts */
 } sinter_layout_type_t;
 
 typedef enum sinter_tensor_property {
@@ -75,14 +85,16 @@ typedef enum sinter_tensor_property {
     sinter_tensor_property_host_scalar = 3 /* a scalar handed over by value */
 } sinter_tensor_property_t;
 
-/* How far f32/f16/bf16 arithmetic, and int x float arithmetic with apply_to_int, may depart from f32. The README's numeric contract has the bounds. */
+/* How far f32/f16/bf16 arithmetic, and int x float arithmetic with apply_to_int, may depart from
+ * f32. The README's numeric contract has the bounds. */
 typedef enum sinter_fpmath_mode {
     sinter_fpmath_mode_strict = 0,
     sinter_fpmath_mode_bf16 = 1,
     sinter_fpmath_mode_f16 = 2,
     sinter_fpmath_mode_any = 3,
     sinter_fpmath_mode_tf32 = 4,
-    sinter_fpmath_mode_int8 = 64 /* extension: activations may be quantised to s8 per group on the fly */
+    sinter_fpmath_mode_int8 =
+        64 /* extension: activations may be quantised to s8 per group on the fly */
 } sinter_fpmath_mode_t;
 
 typedef enum sinter_partition_policy {
@@ -101,9 +113,10 @@ typedef enum sinter_cpu_isa {
 
 typedef int64_t sinter_dim_t;
 
-/* A tensor without data. Two logical tensors with one id in one graph are the same tensor and must agree in data type, dims and strides
- * wherever both know them. Strides are in elements, also for types narrower than a byte; the packed dimension of those is the one of
- * stride 1, whether it has several elements or one. A scalar has ndims 0. */
+/* A tensor without data. Two logical tensors with one id in one graph are the same tensor and
+ * must agree in data type, dims and strides wherever both know them. Strides are in elements,
+ * also for types narrower than a byte; the packed dimension of those is the one of stride 1,
+ * whether it has several elements or one. A scalar has ndims 0. */
 typedef struct sinter_logical_tensor {
     uint64_t id;
     int32_t ndims; /* 0..SINTER_MAX_NDIMS, or SINTER_UNKNOWN_NDIMS */
@@ -114,7 +127,8 @@ typedef struct sinter_logical_tensor {
     sinter_dim_t strides[SINTER_MAX_NDIMS]; /* meaningful for layout strided */
 } sinter_logical_tensor_t;
 
-/* Memory callbacks. alloc returns NULL when it has none; alignment is a power of two. Both may be called from any thread at any time. */
+/* Memory callbacks. alloc returns NULL when it has none; alignment is a power of two. Both may
+ * be called from any thread at any time. */
 typedef struct sinter_allocator {
     void *(*alloc)(size_t bytes, size_t alignment, void *user);
     void (*free)(void *ptr, void *user);

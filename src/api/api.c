@@ -6,18 +6,18 @@
 #include "backend_xsmm/exec/exec.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 #include "base/alloc.h"
+#include "base/status.h"
 #include "graph/attr.h"
-#include "numeric/dtype.h"
 #include "graph/objects.h"
 #include "graph/schema.h"
-#include "base/status.h"
+#include "numeric/dtype.h"
 
 int sinter_version(void)
 {
     return SINTER_VERSION_MAJOR * 10000 + SINTER_VERSION_MINOR * 100 + SINTER_VERSION_PATCH;
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 const char *sinter_op_attr_name(sinter_op_attr_t attr)
 {
@@ -52,7 +52,7 @@ static sinter_status_t copy_sized(void *to, const void *from, size_t size, size_
     return sinter_success;
 }
 
-/* ---- engine ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- engine ---------------------------------------------------------------------------------- */
 
 sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engine_desc_t *desc)
 {
@@ -90,7 +90,7 @@ sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine)
     return isa;
 }
 
-/* ---- constant cache ------------------------------------------------------------------------------------------------------------------- */
+/* ---- constant cache -------------------------------------------------------------------------- */
 
 sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine, size_t bytes)
 {
@@ -100,10 +100,12 @@ sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine,
     return sinter_success;
 }
 
-sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *engine, sinter_constant_cache_stats_t *stats)
+sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *engine,
+                                                       sinter_constant_cache_stats_t *stats)
 {
     SG_REQUIRE(stats != NULL);
-    sinter_engine_t *held = engine_ref((sinter_engine_t *)(uintptr_t)engine); /* its lock and its count of references change */
+    sinter_engine_t *held = engine_ref(
+        (sinter_engine_t *)(uintptr_t)engine); /* its lock and its count of references change */
     pthread_mutex_lock(&held->constants.lock);
     sinter_constant_cache_stats_t now = held->constants.stats;
     pthread_mutex_unlock(&held->constants.lock);
@@ -112,7 +114,8 @@ sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *en
     return copy_sized(stats, &now, stats->size, sizeof(now), "sinter_constant_cache_stats_t");
 }
 
-sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data, size_t bytes)
+sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data,
+                                                   size_t bytes)
 {
     SG_REQUIRE(data != NULL || bytes == 0);
     sinter_engine_t *held = engine_ref(engine);
@@ -121,9 +124,10 @@ sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, cons
     return sinter_success;
 }
 
-/* ---- stream -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- stream ---------------------------------------------------------------------------------- */
 
-sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine, const sinter_stream_desc_t *desc)
+sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine,
+                                     const sinter_stream_desc_t *desc)
 {
     sinter_stream_desc_t d = {.size = sizeof(d)};
 
@@ -165,16 +169,18 @@ sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *th
     return sinter_success;
 }
 
-/* ---- logical tensors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- logical tensors ------------------------------------------------------------------------- */
 
-static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims, const sinter_dim_t *dims,
-                            const sinter_dim_t *strides, sinter_tensor_property_t property)
+static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type,
+                            int ndims, const sinter_dim_t *dims, const sinter_dim_t *strides,
+                            sinter_tensor_property_t property)
 {
     sinter_logical_tensor_t t;
 
     memset(&t, 0, sizeof(t));
     if (ndims < 0 || ndims > SINTER_MAX_NDIMS)
-        return sg_fail(sinter_invalid_arguments, "tensor %llu: %d dims, at most %d", (unsigned long long)id, ndims, SINTER_MAX_NDIMS);
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: %d dims, at most %d",
+                       (unsigned long long)id, ndims, SINTER_MAX_NDIMS);
     SG_REQUIRE(ndims == 0 || dims != NULL);
     t.id = id;
     t.ndims = ndims;
@@ -192,22 +198,28 @@ static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_dat
     return sinter_success;
 }
 
-sinter_status_t sinter_logical_tensor_init(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims, const sinter_dim_t *dims,
+sinter_status_t sinter_logical_tensor_init(sinter_logical_tensor_t *lt, uint64_t id,
+                                           sinter_data_type_t type, int ndims,
+                                           const sinter_dim_t *dims,
                                            sinter_tensor_property_t property)
 {
     SG_REQUIRE(lt != NULL);
     return init(lt, id, type, ndims, dims, NULL, property);
 }
 
-sinter_status_t sinter_logical_tensor_init_with_strides(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims,
-                                                        const sinter_dim_t *dims, const sinter_dim_t *strides, sinter_tensor_property_t property)
+sinter_status_t sinter_logical_tensor_init_with_strides(sinter_logical_tensor_t *lt, uint64_t id,
+                                                        sinter_data_type_t type, int ndims,
+                                                        const sinter_dim_t *dims,
+                                                        const sinter_dim_t *strides,
+                                                        sinter_tensor_property_t property)
 {
     SG_REQUIRE(lt != NULL);
     SG_REQUIRE(ndims == 0 || strides != NULL);
     return init(lt, id, type, ndims, dims, strides, property);
 }
 
-sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims,
+sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_tensor_t *lt, uint64_t id,
+                                                   sinter_data_type_t type, int ndims,
                                                    sinter_tensor_property_t property)
 {
     sinter_logical_tensor_t t;
@@ -234,28 +246,34 @@ sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_tensor_t *l
     return lt_bytes(lt, bytes);
 }
 
-sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a, const sinter_logical_tensor_t *b, int *equal)
+sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a,
+                                               const sinter_logical_tensor_t *b, int *equal)
 {
     SG_REQUIRE(a != NULL);
     SG_REQUIRE(b != NULL);
     SG_REQUIRE(equal != NULL);
-    const size_t n = a->ndims > 0 && a->ndims <= SINTER_MAX_NDIMS ? (size_t)a->ndims * sizeof(sinter_dim_t) : 0;
-    *equal = a->id == b->id && a->ndims == b->ndims && a->data_type == b->data_type && a->layout_type == b->layout_type &&
-             memcmp(a->dims, b->dims, n) == 0 && (a->layout_type != sinter_layout_type_strided || memcmp(a->strides, b->strides, n) == 0);
+    const size_t n =
+        a->ndims > 0 && a->ndims <= SINTER_MAX_NDIMS ? (size_t)a->ndims * sizeof(sinter_dim_t) : 0;
+    *equal =
+        a->id == b->id && a->ndims == b->ndims && a->data_type == b->data_type &&
+        a->layout_type == b->layout_type && memcmp(a->dims, b->dims, n) == 0 &&
+        (a->layout_type != sinter_layout_type_strided || memcmp(a->strides, b->strides, n) == 0);
     return sinter_success;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static sinter_status_t check_buffer(const lt_t *lt, const void *data, size_t bytes)
 {
     size_t need;
 
     if (!lt_dims_known(lt))
-        return sg_fail(sinter_invalid_shape, "tensor %llu: dims must be known", (unsigned long long)lt->id);
+        return sg_fail(sinter_invalid_shape, "tensor %llu: dims must be known",
+                       (unsigned long long)lt->id);
     SG_TRY(lt_bytes(lt, &need));
     if (data != NULL && bytes != SINTER_BYTES_TRUSTED && bytes < need)
-        return sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed", (unsigned long long)lt->id, bytes, need);
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed",
+                       (unsigned long long)lt->id, bytes, need);
     return sinter_success;
 }
 
@@ -285,7 +303,8 @@ static sinter_status_t new_tensor(sinter_tensor_t **tensor, sinter_engine_t *eng
     return sinter_success;
 }
 
-sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *engine, const sinter_logical_tensor_t *lt, void *data, size_t bytes)
+sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *engine,
+                                     const sinter_logical_tensor_t *lt, void *data, size_t bytes)
 {
     SG_REQUIRE(tensor != NULL);
     SG_REQUIRE(lt != NULL);
@@ -298,7 +317,8 @@ sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *
     return sinter_success;
 }
 
-sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_engine_t *engine, const sinter_logical_tensor_t *lt, const void *value)
+sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_engine_t *engine,
+                                            const sinter_logical_tensor_t *lt, const void *value)
 {
     int64_t bytes = 0;
 
@@ -307,8 +327,10 @@ sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_eng
     SG_REQUIRE(value != NULL);
     SG_TRY(lt_verify(lt, false, "tensor"));
     const lt_t strided = with_strides(lt);
-    if (!lt_dims_known(&strided) || lt_elems(&strided) != 1 || !dtype_bytes(lt->data_type, 1, &bytes))
-        return sg_fail(sinter_invalid_arguments, "tensor %llu: a host scalar has one element", (unsigned long long)lt->id);
+    if (!lt_dims_known(&strided) || lt_elems(&strided) != 1 ||
+        !dtype_bytes(lt->data_type, 1, &bytes))
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: a host scalar has one element",
+                       (unsigned long long)lt->id);
     SG_TRY(new_tensor(tensor, engine, &strided));
     memcpy((*tensor)->scalar, value, (size_t)bytes);
     (*tensor)->data = (*tensor)->scalar;
@@ -337,7 +359,8 @@ sinter_status_t sinter_tensor_set_data(sinter_tensor_t *tensor, void *data, size
     return sinter_success;
 }
 
-sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, const sinter_dim_t *dims, const sinter_dim_t *strides)
+sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, const sinter_dim_t *dims,
+                                       const sinter_dim_t *strides)
 {
     lt_t t;
 
@@ -365,7 +388,8 @@ sinter_status_t sinter_tensor_get_data(const sinter_tensor_t *tensor, void **dat
     return sinter_success;
 }
 
-sinter_status_t sinter_tensor_get_logical_tensor(const sinter_tensor_t *tensor, sinter_logical_tensor_t *lt)
+sinter_status_t sinter_tensor_get_logical_tensor(const sinter_tensor_t *tensor,
+                                                 sinter_logical_tensor_t *lt)
 {
     SG_REQUIRE(tensor != NULL);
     SG_REQUIRE(lt != NULL);

@@ -1,17 +1,19 @@
-/* The public functions of compiled partitions: port matching and checks in front of the executor. */
+/* The public functions of compiled partitions: port matching and checks in front of the
+ * executor. */
 #include <stdio.h>
 #include <string.h>
 
 #include <sinter/sinter.h>
 
-#include "backend_xsmm/plan/compile.h"
 #include "backend_xsmm/exec/exec.h"
-#include "graph/objects.h"
+#include "backend_xsmm/plan/compile.h"
 #include "base/status.h"
+#include "graph/objects.h"
 #include "passes/pass.h"
 
-sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_engine_t *engine, size_t n_inputs,
-                                         const sinter_logical_tensor_t *inputs, size_t n_outputs, const sinter_logical_tensor_t *outputs,
+sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_engine_t *engine,
+                                         size_t n_inputs, const sinter_logical_tensor_t *inputs,
+                                         size_t n_outputs, const sinter_logical_tensor_t *outputs,
                                          sinter_compiled_partition_t **compiled)
 {
     SG_REQUIRE(partition != NULL);
@@ -21,7 +23,8 @@ sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_e
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
     sinter_compiled_partition_t *cp = NULL;
-    sinter_status_t status = compile_open(partition, held, n_inputs, inputs, n_outputs, outputs, &cp);
+    sinter_status_t status =
+        compile_open(partition, held, n_inputs, inputs, n_outputs, outputs, &cp);
     engine_unref(held);
     status = status == sinter_success ? passes_run(&cp->plan.sub) : status;
     status = status == sinter_success ? compile_finish(cp, partition) : status;
@@ -43,23 +46,28 @@ sinter_status_t sinter_compiled_partition_destroy(sinter_compiled_partition_t **
     return sinter_success;
 }
 
-sinter_status_t sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled, uint64_t id,
-                                                               sinter_logical_tensor_t *lt)
+sinter_status_t
+sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled,
+                                               uint64_t id, sinter_logical_tensor_t *lt)
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(lt != NULL);
     for (int i = 0; i < compiled->n_inputs + compiled->n_outputs; i++) {
-        const int v = i < compiled->n_inputs ? compiled->inputs[i] : compiled->outputs[i - compiled->n_inputs];
+        const int v = i < compiled->n_inputs ? compiled->inputs[i]
+                                             : compiled->outputs[i - compiled->n_inputs];
         if (compiled->plan.sub.values[v].lt.id == id) {
             *lt = compiled->plan.sub.values[v].lt;
             return sinter_success;
         }
     }
-    return sg_fail(sinter_invalid_arguments, "the compiled partition has no port with tensor id %llu", (unsigned long long)id);
+    return sg_fail(sinter_invalid_arguments,
+                   "the compiled partition has no port with tensor id %llu",
+                   (unsigned long long)id);
 }
 
-sinter_status_t sinter_compiled_partition_get_inplace_ports(const sinter_compiled_partition_t *compiled, size_t *count,
-                                                            const sinter_inplace_pair_t **pairs)
+sinter_status_t
+sinter_compiled_partition_get_inplace_ports(const sinter_compiled_partition_t *compiled,
+                                            size_t *count, const sinter_inplace_pair_t **pairs)
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(count != NULL);
@@ -69,8 +77,9 @@ sinter_status_t sinter_compiled_partition_get_inplace_ports(const sinter_compile
     return sinter_success;
 }
 
-sinter_status_t sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *compiled, sinter_fpmath_mode_t *mode,
-                                                          int *apply_to_int)
+sinter_status_t
+sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *compiled,
+                                          sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(mode != NULL);
@@ -80,7 +89,8 @@ sinter_status_t sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_
     return sinter_success;
 }
 
-sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition_t *compiled, const char **text)
+sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition_t *compiled,
+                                                 const char **text)
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(text != NULL);
@@ -88,12 +98,13 @@ sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition
     return sinter_success;
 }
 
-/* ---- ports at execute ----------------------------------------------------------------------------------------------------------- */
+/* ---- ports at execute ------------------------------------------------------------------------ */
 
 static bool same_strides(const lt_t *want, const lt_t *got)
 {
     for (int d = 0; d < want->ndims; d++) {
-        if (want->strides[d] != SINTER_UNKNOWN_DIM && got->dims[d] > 1 && want->strides[d] != got->strides[d]) {
+        if (want->strides[d] != SINTER_UNKNOWN_DIM && got->dims[d] > 1 &&
+            want->strides[d] != got->strides[d]) {
             return false;
         }
     }
@@ -106,20 +117,24 @@ static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tenso
     const lt_t *got = &tensor->lt;
     const unsigned long long id = (unsigned long long)want->id;
     if (got->data_type != want->data_type) {
-        return sg_fail(sinter_invalid_arguments, "tensor %llu is %s, compiled for %s", id, sinter_data_type_name(got->data_type),
+        return sg_fail(sinter_invalid_arguments, "tensor %llu is %s, compiled for %s", id,
+                       sinter_data_type_name(got->data_type),
                        sinter_data_type_name(want->data_type));
     }
     if (got->ndims != want->ndims) {
-        return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, compiled for %d", id, (int)got->ndims, (int)want->ndims);
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, compiled for %d", id,
+                       (int)got->ndims, (int)want->ndims);
     }
     for (int d = 0; d < want->ndims; d++) {
         if (want->dims[d] != SINTER_UNKNOWN_DIM && want->dims[d] != got->dims[d]) {
-            return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, compiled for %lld", id, d, (long long)got->dims[d],
-                           (long long)want->dims[d]);
+            return sg_fail(sinter_invalid_arguments,
+                           "tensor %llu: dim %d is %lld, compiled for %lld", id, d,
+                           (long long)got->dims[d], (long long)want->dims[d]);
         }
     }
     if (lt_elems(got) != 0 && !same_strides(want, got)) {
-        return sg_fail(sinter_invalid_arguments, "tensor %llu has other strides than it was compiled for", id);
+        return sg_fail(sinter_invalid_arguments,
+                       "tensor %llu has other strides than it was compiled for", id);
     }
     if (tensor->data == NULL && lt_elems(got) != 0) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu has no data", id);
@@ -127,7 +142,8 @@ static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tenso
     return sinter_success;
 }
 
-static const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors)
+static const sinter_tensor_t *find_tensor(uint64_t id, size_t n,
+                                          const sinter_tensor_t *const *tensors)
 {
     for (size_t i = 0; i < n; i++) {
         if (tensors[i] != NULL && tensors[i]->lt.id == id) {
@@ -146,7 +162,8 @@ static sinter_status_t check_list(size_t n, const sinter_tensor_t *const *tensor
         }
         const sinter_tensor_t *first = find_tensor(tensors[i]->lt.id, i, tensors);
         if (first != NULL && first->data != tensors[i]->data) {
-            return sg_fail(sinter_invalid_arguments, "tensor %llu is given twice with different buffers",
+            return sg_fail(sinter_invalid_arguments,
+                           "tensor %llu is given twice with different buffers",
                            (unsigned long long)tensors[i]->lt.id);
         }
     }
@@ -164,7 +181,8 @@ static lt_t seen_as(const sinter_tensor_t *tensor)
 }
 
 /* Finds a tensor for every port of one side. what: "input" or "output". */
-static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm, const int *ports, int n_ports, size_t n,
+static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
+                                  const int *ports, int n_ports, size_t n,
                                   const sinter_tensor_t *const *tensors, const char *what)
 {
     SG_TRY(check_list(n, tensors, what));
@@ -173,7 +191,8 @@ static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_m
         const lt_t *want = &cp->plan.sub.values[v].lt;
         const sinter_tensor_t *tensor = find_tensor(want->id, n, tensors);
         if (tensor == NULL) {
-            return sg_fail(sinter_invalid_arguments, "no %s with tensor id %llu", what, (unsigned long long)want->id);
+            return sg_fail(sinter_invalid_arguments, "no %s with tensor id %llu", what,
+                           (unsigned long long)want->id);
         }
         SG_TRY(check_port(want, tensor));
         fm->lts[v] = seen_as(tensor);
@@ -182,29 +201,36 @@ static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_m
     return sinter_success;
 }
 
-static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, const sinter_tensor_t *const *tensors)
+static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
+                                   const sinter_tensor_t *const *tensors)
 {
     return bind_ports(cp, fm, cp->inputs, cp->n_inputs, n, tensors, "input");
 }
 
-static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n, sinter_tensor_t *const *tensors)
+static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
+                                    size_t n, sinter_tensor_t *const *tensors)
 {
-    return bind_ports(cp, fm, cp->outputs, cp->n_outputs, n, (const sinter_tensor_t *const *)tensors, "output");
+    return bind_ports(cp, fm, cp->outputs, cp->n_outputs, n,
+                      (const sinter_tensor_t *const *)tensors, "output");
 }
 
-/* With dynamic dims: the shapes that the inputs lead to are the outputs', and their strides, which nobody has seen before, are an
- * output's. */
-static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, size_t n,
+/* With dynamic dims: the shapes that the inputs lead to are the outputs', and their strides,
+ * which nobody has seen before, are an output's. */
+static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp,
+                                             const frame_mem_t *fm, size_t n,
                                              sinter_tensor_t *const *outputs)
 {
     for (int i = 0; i < cp->n_outputs && cp->plan.dynamic; i++) {
         const lt_t *lt = &fm->lts[cp->outputs[i]];
-        const sinter_tensor_t *tensor = find_tensor(lt->id, n, (const sinter_tensor_t *const *)outputs);
+        const sinter_tensor_t *tensor =
+            find_tensor(lt->id, n, (const sinter_tensor_t *const *)outputs);
         SG_TRY(lt_verify(&tensor->lt, true, "execute"));
         for (int d = 0; d < lt->ndims; d++) {
             if (lt->dims[d] != tensor->lt.dims[d]) {
-                return sg_fail(sinter_invalid_arguments, "tensor %llu: dim %d is %lld, the inputs lead to %lld", (unsigned long long)lt->id,
-                               d, (long long)tensor->lt.dims[d], (long long)lt->dims[d]);
+                return sg_fail(sinter_invalid_arguments,
+                               "tensor %llu: dim %d is %lld, the inputs lead to %lld",
+                               (unsigned long long)lt->id, d, (long long)tensor->lt.dims[d],
+                               (long long)lt->dims[d]);
             }
         }
     }
@@ -257,7 +283,8 @@ static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t 
     return len > 0 ? text : "with no input";
 }
 
-/* No output shares memory with an input or another output, in-place pairs at one address excepted. */
+/* No output shares memory with an input or another output, in-place pairs at one address
+ * excepted. */
 static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, const frame_mem_t *fm)
 {
     for (int o = 0; o < cp->n_outputs; o++) {
@@ -270,7 +297,8 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
                 continue;
             }
             SG_TRY(range_of(fm, v, &other));
-            const bool shared = k < cp->n_inputs && out.begin == other.begin && may_share(cp, fm->lts[v].id, out_id);
+            const bool shared = k < cp->n_inputs && out.begin == other.begin &&
+                                may_share(cp, fm->lts[v].id, out_id);
             if (!disjoint(out, other) && !shared) {
                 char sharing[160];
                 return sg_fail(sinter_invalid_arguments,
@@ -285,7 +313,7 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
     return sinter_success;
 }
 
-/* ---- execute ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- execute --------------------------------------------------------------------------------- */
 
 static unsigned char *align_up(void *p)
 {
@@ -306,7 +334,8 @@ static void release(sinter_compiled_partition_t *cp, memory_t *m)
 }
 
 /* Room for the frame first: only a frame knows how much the rest takes. */
-static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratchpad, size_t bytes, memory_t *m)
+static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratchpad, size_t bytes,
+                                   memory_t *m)
 {
     *m = (memory_t){0};
     if (scratchpad != NULL) {
@@ -327,8 +356,9 @@ static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratc
     return sinter_success;
 }
 
-static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n_in, const sinter_tensor_t *const *in,
-                                size_t n_out, sinter_tensor_t *const *out)
+static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n_in,
+                                const sinter_tensor_t *const *in, size_t n_out,
+                                sinter_tensor_t *const *out)
 {
     SG_TRY(bind_inputs(cp, fm, n_in, in));
     SG_TRY(bind_outputs(cp, fm, n_out, out));
@@ -338,8 +368,9 @@ static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem
     return check_aliases(cp, fm);
 }
 
-static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m, size_t n_in, const sinter_tensor_t *const *in,
-                               size_t n_out, sinter_tensor_t *const *out)
+static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m,
+                               size_t n_in, const sinter_tensor_t *const *in, size_t n_out,
+                               sinter_tensor_t *const *out)
 {
     size_t total;
     const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
@@ -349,7 +380,9 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
     SG_TRY(frame_layout(&cp->plan, fm, threads, &total));
     if (total > m->bytes) {
         if (m->block == NULL) {
-            return sg_fail(sinter_invalid_arguments, "scratchpad of %zu bytes is too small, this execute needs %zu", m->bytes, total);
+            return sg_fail(sinter_invalid_arguments,
+                           "scratchpad of %zu bytes is too small, this execute needs %zu", m->bytes,
+                           total);
         }
         /* The block is moved: bind again in the new one. Happens once per size. */
         if (!scratch_grow(cp, m->block, total)) {
@@ -361,7 +394,8 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
         SG_TRY(bind_all(cp, fm, n_in, in, n_out, out));
         SG_TRY(frame_layout(&cp->plan, fm, threads, &total));
     }
-    unsigned char *temps = m->base + scratch_round(cp->frame_bytes), *shared = temps + scratch_round(fm->temp_bytes);
+    unsigned char *temps = m->base + scratch_round(cp->frame_bytes),
+                  *shared = temps + scratch_round(fm->temp_bytes);
     frame_data(&cp->plan, fm, fm->port_data, temps);
     const sinter_status_t status = exec_prepare(&cp->plan, fm, cp);
     if (status == sinter_success) {
@@ -374,15 +408,18 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, mem
     return status;
 }
 
-sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream, size_t n_inputs,
-                                                  const sinter_tensor_t *const *inputs, size_t n_outputs, sinter_tensor_t *const *outputs,
+sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partition_t *compiled,
+                                                  sinter_stream_t *stream, size_t n_inputs,
+                                                  const sinter_tensor_t *const *inputs,
+                                                  size_t n_outputs, sinter_tensor_t *const *outputs,
                                                   void *scratchpad, size_t scratchpad_bytes)
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(stream != NULL);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
-    /* The only thing that changes in a compiled partition is its pool of idle scratch blocks, under its lock. */
+    /* The only thing that changes in a compiled partition is its pool of idle scratch blocks,
+     * under its lock. */
     sinter_compiled_partition_t *cp = (sinter_compiled_partition_t *)(uintptr_t)compiled;
     memory_t m;
     SG_TRY(take_memory(cp, scratchpad, scratchpad_bytes, &m));
@@ -393,7 +430,8 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
 }
 
 /* A frame of its own for queries, with the inputs' dims where given. */
-static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t n, const sinter_tensor_t *const *inputs, void **memory,
+static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t n,
+                                   const sinter_tensor_t *const *inputs, void **memory,
                                    frame_mem_t **fm)
 {
     *memory = sg_alloc(cp->engine, cp->frame_bytes, SCRATCH_ALIGN);
@@ -405,7 +443,8 @@ static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t
     if (n > 0) {
         status = bind_inputs(cp, *fm, n, inputs);
     } else if (cp->plan.dynamic) {
-        status = sg_fail(sinter_invalid_arguments, "dims are dynamic: the query needs the input tensors");
+        status = sg_fail(sinter_invalid_arguments,
+                         "dims are dynamic: the query needs the input tensors");
     }
     status = status == sinter_success ? frame_shapes(&cp->plan, *fm) : status;
     if (status != sinter_success) {
@@ -414,9 +453,9 @@ static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t
     return status;
 }
 
-sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_compiled_partition_t *compiled, const sinter_stream_t *stream,
-                                                               size_t n_inputs, const sinter_tensor_t *const *inputs, size_t *total,
-                                                               size_t *per_thread)
+sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
+    const sinter_compiled_partition_t *compiled, const sinter_stream_t *stream, size_t n_inputs,
+    const sinter_tensor_t *const *inputs, size_t *total, size_t *per_thread)
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(stream != NULL);
@@ -438,15 +477,18 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(const sinter_comp
     return status;
 }
 
-sinter_status_t sinter_compiled_partition_infer_outputs(const sinter_compiled_partition_t *compiled, size_t n_inputs,
-                                                        const sinter_tensor_t *const *inputs, size_t count,
+sinter_status_t sinter_compiled_partition_infer_outputs(const sinter_compiled_partition_t *compiled,
+                                                        size_t n_inputs,
+                                                        const sinter_tensor_t *const *inputs,
+                                                        size_t count,
                                                         sinter_logical_tensor_t *outputs)
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(outputs != NULL);
     if (count != (size_t)compiled->n_outputs) {
-        return sg_fail(sinter_invalid_arguments, "the partition has %d outputs, not %zu", compiled->n_outputs, count);
+        return sg_fail(sinter_invalid_arguments, "the partition has %d outputs, not %zu",
+                       compiled->n_outputs, count);
     }
     void *memory;
     frame_mem_t *fm;

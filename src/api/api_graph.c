@@ -5,19 +5,21 @@
 
 #include <sinter/sinter.h>
 
-#include "graph/attr.h"
 #include "base/cpu.h"
-#include "graph/schema.h"
 #include "base/status.h"
+#include "graph/attr.h"
+#include "graph/schema.h"
 #include "patterns/partition.h"
 
-/* ---- ops ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
-sinter_status_t sinter_op_create(sinter_op_t **op, sinter_engine_t *engine, uint64_t id, sinter_op_kind_t kind, const char *name)
+sinter_status_t sinter_op_create(sinter_op_t **op, sinter_engine_t *engine, uint64_t id,
+                                 sinter_op_kind_t kind, const char *name)
 {
     SG_REQUIRE(op != NULL);
     if (op_name(kind) == NULL)
-        return sg_fail(sinter_invalid_arguments, "op %llu: %d is no op kind", (unsigned long long)id, (int)kind);
+        return sg_fail(sinter_invalid_arguments, "op %llu: %d is no op kind",
+                       (unsigned long long)id, (int)kind);
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
     sinter_op_t *o = sg_alloc(held, sizeof(*o), _Alignof(sinter_op_t));
@@ -84,7 +86,8 @@ static sinter_status_t set_attr(sinter_op_t *op, const attr_t *given)
     while (at < op->n_attrs && op->attrs[at].id != given->id)
         at++;
     if (at == op->n_attrs) {
-        if (!arena_grow(&op->arena, (void **)&op->attrs, &op->cap_attrs, op->n_attrs, sizeof(attr_t)))
+        if (!arena_grow(&op->arena, (void **)&op->attrs, &op->cap_attrs, op->n_attrs,
+                        sizeof(attr_t)))
             return sinter_out_of_memory;
         op->n_attrs++;
     }
@@ -93,34 +96,41 @@ static sinter_status_t set_attr(sinter_op_t *op, const attr_t *given)
 }
 
 /* fits: the attribute's kind is that of the setter. */
-static sinter_status_t check_kind(const sinter_op_t *op, sinter_op_attr_t attr, bool fits, const char *given)
+static sinter_status_t check_kind(const sinter_op_t *op, sinter_op_attr_t attr, bool fits,
+                                  const char *given)
 {
     const unsigned long long id = (unsigned long long)op->id;
 
     if (attr_name(attr) == NULL)
-        return sg_fail(sinter_invalid_arguments, "op %llu (%s): %d is no attribute", id, op_name(op->kind), (int)attr);
+        return sg_fail(sinter_invalid_arguments, "op %llu (%s): %d is no attribute", id,
+                       op_name(op->kind), (int)attr);
     if (!fits)
-        return sg_fail(sinter_invalid_arguments, "op %llu (%s): attribute %s is of kind %s, not %s", id, op_name(op->kind), attr_name(attr),
-                       attr_kind_name(attr_kind(attr)), given);
+        return sg_fail(sinter_invalid_arguments, "op %llu (%s): attribute %s is of kind %s, not %s",
+                       id, op_name(op->kind), attr_name(attr), attr_kind_name(attr_kind(attr)),
+                       given);
     return sinter_success;
 }
 
-sinter_status_t sinter_op_set_attr_f32(sinter_op_t *op, sinter_op_attr_t attr, const float *values, size_t count)
+sinter_status_t sinter_op_set_attr_f32(sinter_op_t *op, sinter_op_attr_t attr, const float *values,
+                                       size_t count)
 {
     SG_REQUIRE(op != NULL);
     SG_REQUIRE(count == 0 || values != NULL);
     const attr_kind_t kind = attr_kind(attr);
-    SG_TRY(check_kind(op, attr, attr_kind_is_f32(kind) && (kind == ATTR_F32S || count == 1), count == 1 ? "f32" : "f32[]"));
+    SG_TRY(check_kind(op, attr, attr_kind_is_f32(kind) && (kind == ATTR_F32S || count == 1),
+                      count == 1 ? "f32" : "f32[]"));
     const attr_t given = {.id = attr, .n = count, .f32 = values};
     return set_attr(op, &given);
 }
 
-sinter_status_t sinter_op_set_attr_s64(sinter_op_t *op, sinter_op_attr_t attr, const int64_t *values, size_t count)
+sinter_status_t sinter_op_set_attr_s64(sinter_op_t *op, sinter_op_attr_t attr,
+                                       const int64_t *values, size_t count)
 {
     SG_REQUIRE(op != NULL);
     SG_REQUIRE(count == 0 || values != NULL);
     const attr_kind_t kind = attr_kind(attr);
-    SG_TRY(check_kind(op, attr, attr_kind_is_s64(kind) && (kind != ATTR_S64 || count == 1), count == 1 ? "s64" : "s64[]"));
+    SG_TRY(check_kind(op, attr, attr_kind_is_s64(kind) && (kind != ATTR_S64 || count == 1),
+                      count == 1 ? "s64" : "s64[]"));
     const attr_t given = {.id = attr, .n = count, .s64 = values};
     return set_attr(op, &given);
 }
@@ -158,7 +168,7 @@ sinter_status_t sinter_op_get_kind(const sinter_op_t *op, sinter_op_kind_t *kind
     return sinter_success;
 }
 
-/* ---- graph ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- graph ----------------------------------------------------------------------------------- */
 
 struct sinter_graph {
     sinter_engine_t *engine; /* held */
@@ -172,15 +182,20 @@ struct sinter_graph {
 
 static sinter_status_t check_mode(sinter_fpmath_mode_t mode)
 {
-    return fpmath_mode_is_valid(mode) ? sinter_success : sg_fail(sinter_invalid_arguments, "%d is no fpmath mode", (int)mode);
+    return fpmath_mode_is_valid(mode)
+               ? sinter_success
+               : sg_fail(sinter_invalid_arguments, "%d is no fpmath mode", (int)mode);
 }
 
-sinter_status_t sinter_graph_create_with_fpmath_mode(sinter_graph_t **graph, sinter_engine_t *engine, sinter_engine_kind_t kind,
+sinter_status_t sinter_graph_create_with_fpmath_mode(sinter_graph_t **graph,
+                                                     sinter_engine_t *engine,
+                                                     sinter_engine_kind_t kind,
                                                      sinter_fpmath_mode_t mode, int apply_to_int)
 {
     SG_REQUIRE(graph != NULL);
     if (kind != sinter_cpu && kind != sinter_any_engine)
-        return sg_fail(sinter_unimplemented, "graph: engine kind %d; there is a CPU engine only", (int)kind);
+        return sg_fail(sinter_unimplemented, "graph: engine kind %d; there is a CPU engine only",
+                       (int)kind);
     SG_TRY(check_mode(mode));
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
@@ -198,7 +213,8 @@ sinter_status_t sinter_graph_create_with_fpmath_mode(sinter_graph_t **graph, sin
     return sinter_success;
 }
 
-sinter_status_t sinter_graph_create(sinter_graph_t **graph, sinter_engine_t *engine, sinter_engine_kind_t kind)
+sinter_status_t sinter_graph_create(sinter_graph_t **graph, sinter_engine_t *engine,
+                                    sinter_engine_kind_t kind)
 {
     return sinter_graph_create_with_fpmath_mode(graph, engine, kind, sinter_fpmath_mode_strict, 0);
 }
@@ -225,7 +241,8 @@ sinter_status_t sinter_graph_destroy(sinter_graph_t **graph)
     return sinter_success;
 }
 
-sinter_status_t sinter_graph_set_fpmath_mode(sinter_graph_t *graph, sinter_fpmath_mode_t mode, int apply_to_int)
+sinter_status_t sinter_graph_set_fpmath_mode(sinter_graph_t *graph, sinter_fpmath_mode_t mode,
+                                             int apply_to_int)
 {
     SG_REQUIRE(graph != NULL);
     SG_TRY(check_mode(mode));
@@ -234,7 +251,8 @@ sinter_status_t sinter_graph_set_fpmath_mode(sinter_graph_t *graph, sinter_fpmat
     return sinter_success;
 }
 
-sinter_status_t sinter_graph_get_fpmath_mode(const sinter_graph_t *graph, sinter_fpmath_mode_t *mode, int *apply_to_int)
+sinter_status_t sinter_graph_get_fpmath_mode(const sinter_graph_t *graph,
+                                             sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
     SG_REQUIRE(graph != NULL);
     SG_REQUIRE(mode != NULL);
@@ -246,12 +264,14 @@ sinter_status_t sinter_graph_get_fpmath_mode(const sinter_graph_t *graph, sinter
 
 static sinter_status_t check_building(const sinter_graph_t *graph)
 {
-    return graph->finalized ? sg_fail(sinter_invalid_arguments, "the graph is finalized") : sinter_success;
+    return graph->finalized ? sg_fail(sinter_invalid_arguments, "the graph is finalized")
+                            : sinter_success;
 }
 
 static sinter_status_t check_finalized(const sinter_graph_t *graph)
 {
-    return graph->finalized ? sinter_success : sg_fail(sinter_invalid_arguments, "the graph is not finalized yet");
+    return graph->finalized ? sinter_success
+                            : sg_fail(sinter_invalid_arguments, "the graph is not finalized yet");
 }
 
 sinter_status_t sinter_graph_add_op(sinter_graph_t *graph, const sinter_op_t *op)
@@ -271,13 +291,16 @@ static uint64_t *copy_ids(arena_t *arena, size_t n, const uint64_t *ids)
     return copy;
 }
 
-sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs, const uint64_t *inputs, size_t n_outputs, const uint64_t *outputs)
+sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs,
+                                       const uint64_t *inputs, size_t n_outputs,
+                                       const uint64_t *outputs)
 {
     SG_REQUIRE(graph != NULL);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
     SG_TRY(check_building(graph));
-    uint64_t *in = copy_ids(&graph->g.arena, n_inputs, inputs), *out = copy_ids(&graph->g.arena, n_outputs, outputs);
+    uint64_t *in = copy_ids(&graph->g.arena, n_inputs, inputs),
+             *out = copy_ids(&graph->g.arena, n_outputs, outputs);
     if (in == NULL || out == NULL)
         return sinter_out_of_memory;
     graph->inputs = in;
@@ -289,15 +312,20 @@ sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs, c
 }
 
 /* A listed input has no producer, a listed output has one. */
-static sinter_status_t check_ports(const sinter_graph_t *graph, size_t n, const uint64_t *ids, bool output)
+static sinter_status_t check_ports(const sinter_graph_t *graph, size_t n, const uint64_t *ids,
+                                   bool output)
 {
     for (size_t i = 0; i < n; i++) {
         const int v = graph_find_value(&graph->g, ids[i]);
         const unsigned long long id = (unsigned long long)ids[i];
         if (v < 0)
-            return sg_fail(sinter_invalid_graph, "%s port %llu: no op has this tensor", output ? "output" : "input", id);
+            return sg_fail(sinter_invalid_graph, "%s port %llu: no op has this tensor",
+                           output ? "output" : "input", id);
         if (output != (graph->g.values[v].producer >= 0))
-            return sg_fail(sinter_invalid_graph, output ? "output port %llu: no op produces it" : "input port %llu: an op produces it", id);
+            return sg_fail(sinter_invalid_graph,
+                           output ? "output port %llu: no op produces it"
+                                  : "input port %llu: an op produces it",
+                           id);
     }
     return sinter_success;
 }
@@ -314,12 +342,14 @@ static sinter_status_t check_dangling(sinter_graph_t *graph)
         listed[graph_find_value(g, graph->inputs[i])] = true;
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].producer < 0 && !listed[v])
-            return sg_fail(sinter_invalid_graph, "tensor %llu is used, but no op produces it and it is no input port",
+            return sg_fail(sinter_invalid_graph,
+                           "tensor %llu is used, but no op produces it and it is no input port",
                            (unsigned long long)g->values[v].lt.id);
     return sinter_success;
 }
 
-/* Without ports every tensor without producer is an input; what nobody uses is an output either way. */
+/* Without ports every tensor without producer is an input; what nobody uses is an output either
+ * way. */
 static sinter_status_t settle_ports(sinter_graph_t *graph)
 {
     graph_t *g = &graph->g;
@@ -371,7 +401,7 @@ static sinter_status_t drop_unlisted(sinter_graph_t *graph)
     return sinter_success;
 }
 
-/* ---- dumping -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- dumping --------------------------------------------------------------------------------- */
 
 enum { DUMP_GRAPH = 1, DUMP_SUBGRAPH = 2, DUMP_UNREAD = 1 << 30 };
 static _Atomic int dump_words = DUMP_UNREAD;
@@ -413,7 +443,8 @@ sinter_status_t sinter_set_graph_dump(const char *words)
 
     SG_REQUIRE(words != NULL);
     if (!parse_dump(words, &bits))
-        return sg_fail(sinter_invalid_arguments, "graph dump \"%s\": words are graph, subgraph, none", words);
+        return sg_fail(sinter_invalid_arguments,
+                       "graph dump \"%s\": words are graph, subgraph, none", words);
     dump_words = bits;
     return sinter_success;
 }
@@ -473,7 +504,9 @@ sinter_status_t sinter_graph_filter(sinter_graph_t *graph, sinter_partition_poli
 
 static sinter_status_t check_filtered(const sinter_graph_t *graph)
 {
-    return graph->filtered ? sinter_success : sg_fail(sinter_invalid_arguments, "the graph has not been filtered yet");
+    return graph->filtered
+               ? sinter_success
+               : sg_fail(sinter_invalid_arguments, "the graph has not been filtered yet");
 }
 
 sinter_status_t sinter_graph_get_partition_num(const sinter_graph_t *graph, size_t *count)
@@ -485,7 +518,8 @@ sinter_status_t sinter_graph_get_partition_num(const sinter_graph_t *graph, size
     return sinter_success;
 }
 
-sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count, sinter_partition_t **partitions)
+sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
+                                            sinter_partition_t **partitions)
 {
     char path[96];
 
@@ -493,7 +527,8 @@ sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
     SG_REQUIRE(partitions != NULL);
     SG_TRY(check_filtered(graph));
     if (count < (size_t)graph->partitions.n)
-        return sg_fail(sinter_invalid_arguments, "room for %zu partitions, the graph has %d", count, graph->partitions.n);
+        return sg_fail(sinter_invalid_arguments, "room for %zu partitions, the graph has %d", count,
+                       graph->partitions.n);
     for (int i = 0; i < graph->partitions.n && (dump_mode() & DUMP_SUBGRAPH); i++) {
         snprintf(path, sizeof(path), "sinter-subgraph-%d-%d.json", graph->serial, i);
         (void)partition_write_json(graph->partitions.items[i], path);
@@ -503,19 +538,21 @@ sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
     return sinter_success;
 }
 
-sinter_status_t sinter_graph_query_logical_tensor(const sinter_graph_t *graph, uint64_t id, sinter_logical_tensor_t *lt)
+sinter_status_t sinter_graph_query_logical_tensor(const sinter_graph_t *graph, uint64_t id,
+                                                  sinter_logical_tensor_t *lt)
 {
     SG_REQUIRE(graph != NULL);
     SG_REQUIRE(lt != NULL);
     SG_TRY(check_finalized(graph));
     const int v = graph_find_value(&graph->g, id);
     if (v < 0)
-        return sg_fail(sinter_invalid_arguments, "the graph has no tensor %llu", (unsigned long long)id);
+        return sg_fail(sinter_invalid_arguments, "the graph has no tensor %llu",
+                       (unsigned long long)id);
     *lt = graph->g.values[v].lt;
     return sinter_success;
 }
 
-/* ---- partitions ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 sinter_status_t sinter_partition_destroy(sinter_partition_t **partition)
 {
@@ -557,7 +594,8 @@ sinter_status_t sinter_partition_get_output_num(const sinter_partition_t *partit
     return get_num(partition, count, partition ? partition->n_outputs : 0);
 }
 
-sinter_status_t sinter_partition_get_ops(const sinter_partition_t *partition, size_t count, uint64_t *ids)
+sinter_status_t sinter_partition_get_ops(const sinter_partition_t *partition, size_t count,
+                                         uint64_t *ids)
 {
     SG_REQUIRE(partition != NULL);
     SG_REQUIRE(ids != NULL);
@@ -567,7 +605,8 @@ sinter_status_t sinter_partition_get_ops(const sinter_partition_t *partition, si
     return sinter_success;
 }
 
-static sinter_status_t get_ports(const sinter_partition_t *partition, size_t count, sinter_logical_tensor_t *ports, const int *values, int n)
+static sinter_status_t get_ports(const sinter_partition_t *partition, size_t count,
+                                 sinter_logical_tensor_t *ports, const int *values, int n)
 {
     SG_REQUIRE(ports != NULL || count == 0);
     SG_REQUIRE(count == (size_t)n);
@@ -576,13 +615,15 @@ static sinter_status_t get_ports(const sinter_partition_t *partition, size_t cou
     return sinter_success;
 }
 
-sinter_status_t sinter_partition_get_inputs(const sinter_partition_t *partition, size_t count, sinter_logical_tensor_t *ports)
+sinter_status_t sinter_partition_get_inputs(const sinter_partition_t *partition, size_t count,
+                                            sinter_logical_tensor_t *ports)
 {
     SG_REQUIRE(partition != NULL);
     return get_ports(partition, count, ports, partition->inputs, partition->n_inputs);
 }
 
-sinter_status_t sinter_partition_get_outputs(const sinter_partition_t *partition, size_t count, sinter_logical_tensor_t *ports)
+sinter_status_t sinter_partition_get_outputs(const sinter_partition_t *partition, size_t count,
+                                             sinter_logical_tensor_t *ports)
 {
     SG_REQUIRE(partition != NULL);
     return get_ports(partition, count, ports, partition->outputs, partition->n_outputs);
@@ -596,7 +637,8 @@ sinter_status_t sinter_partition_is_supported(const sinter_partition_t *partitio
     return sinter_success;
 }
 
-sinter_status_t sinter_partition_set_fpmath_mode(sinter_partition_t *partition, sinter_fpmath_mode_t mode, int apply_to_int)
+sinter_status_t sinter_partition_set_fpmath_mode(sinter_partition_t *partition,
+                                                 sinter_fpmath_mode_t mode, int apply_to_int)
 {
     SG_REQUIRE(partition != NULL);
     SG_TRY(check_mode(mode));
@@ -604,7 +646,8 @@ sinter_status_t sinter_partition_set_fpmath_mode(sinter_partition_t *partition, 
     return sinter_success;
 }
 
-sinter_status_t sinter_partition_get_fpmath_mode(const sinter_partition_t *partition, sinter_fpmath_mode_t *mode, int *apply_to_int)
+sinter_status_t sinter_partition_get_fpmath_mode(const sinter_partition_t *partition,
+                                                 sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
     SG_REQUIRE(partition != NULL);
     SG_REQUIRE(mode != NULL);

@@ -9,7 +9,7 @@
 #include "base/cpu.h"
 #include "base/status.h"
 
-/* ---- engine ---- */
+/* ---- engine ---------------------------------------------------------------------------------- */
 
 static void *default_alloc(size_t bytes, size_t alignment, void *user)
 {
@@ -18,7 +18,8 @@ static void *default_alloc(size_t bytes, size_t alignment, void *user)
     if (!add_size(bytes, alignment - 1, &rounded)) {
         return NULL;
     }
-    return aligned_alloc(alignment, rounded & ~(alignment - 1)); /* which wants a multiple of the alignment */
+    return aligned_alloc(alignment,
+                         rounded & ~(alignment - 1)); /* which wants a multiple of the alignment */
 }
 
 static void default_free(void *ptr, void *user)
@@ -27,7 +28,8 @@ static void default_free(void *ptr, void *user)
     free(ptr);
 }
 
-static sinter_engine_t default_engine = {1, {default_alloc, default_free, NULL}, sinter_isa_generic, CONSTANTS_INITIALIZER};
+static sinter_engine_t default_engine = {
+    1, {default_alloc, default_free, NULL}, sinter_isa_generic, CONSTANTS_INITIALIZER};
 static sinter_status_t default_engine_status;
 static once_flag default_engine_once = ONCE_FLAG_INIT;
 
@@ -49,17 +51,20 @@ sinter_status_t engine_check(const sinter_engine_t *engine)
     }
     get_default_engine();
     if (default_engine_status != sinter_success) {
-        return sg_fail(default_engine_status, "default engine: SINTER_MAX_CPU_ISA named no ISA level when it was created");
+        return sg_fail(default_engine_status,
+                       "default engine: SINTER_MAX_CPU_ISA named no ISA level when it was created");
     }
     return sinter_success;
 }
 
-sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t max_isa, sinter_engine_t **engine)
+sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t max_isa,
+                           sinter_engine_t **engine)
 {
     sinter_allocator_t use = {default_alloc, default_free, NULL};
     if (allocator != NULL && (allocator->alloc != NULL || allocator->free != NULL)) {
         if (allocator->alloc == NULL || allocator->free == NULL) {
-            return sg_fail(sinter_invalid_arguments, "engine: an allocator needs both callbacks, alloc and free");
+            return sg_fail(sinter_invalid_arguments,
+                           "engine: an allocator needs both callbacks, alloc and free");
         }
         use = *allocator;
     }
@@ -101,7 +106,8 @@ void engine_unref(sinter_engine_t *engine)
 
 void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment)
 {
-    const sinter_allocator_t *allocator = engine != NULL ? &engine->allocator : &default_engine.allocator;
+    const sinter_allocator_t *allocator =
+        engine != NULL ? &engine->allocator : &default_engine.allocator;
     size_t at_least = alignment < sizeof(void *) ? sizeof(void *) : alignment;
     void *ptr = allocator->alloc(bytes > 0 ? bytes : 1, at_least, allocator->user);
     if (ptr == NULL) {
@@ -112,13 +118,14 @@ void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment)
 
 void sg_free(const sinter_engine_t *engine, void *ptr)
 {
-    const sinter_allocator_t *allocator = engine != NULL ? &engine->allocator : &default_engine.allocator;
+    const sinter_allocator_t *allocator =
+        engine != NULL ? &engine->allocator : &default_engine.allocator;
     if (ptr != NULL) {
         allocator->free(ptr, allocator->user);
     }
 }
 
-/* ---- arena ---- */
+/* ---- arena ----------------------------------------------------------------------------------- */
 
 enum { ARENA_ALIGN = 64, SMALL_ALIGN = 16, FIRST_BLOCK = 4096, LAST_BLOCK = 1 << 20 };
 
@@ -133,7 +140,8 @@ void arena_init(arena_t *arena, sinter_engine_t *engine)
     arena->blocks = NULL;
 }
 
-/* Block sizes double, so that 10^5 nodes need few calls of the allocator and a small graph little memory. */
+/* Block sizes double, so that 10^5 nodes need few calls of the allocator and a small graph
+ * little memory. */
 static struct arena_block *arena_new_block(arena_t *arena, size_t need)
 {
     size_t size = FIRST_BLOCK;
@@ -161,7 +169,8 @@ void *arena_alloc(arena_t *arena, size_t count, size_t size)
 {
     size_t bytes, padded;
     if (!mul_size(count, size, &bytes) || !add_size(bytes, SMALL_ALIGN, &padded)) {
-        sg_fail(sinter_out_of_memory, "out of memory: %zu items of %zu bytes overflow", count, size);
+        sg_fail(sinter_out_of_memory, "out of memory: %zu items of %zu bytes overflow", count,
+                size);
         return NULL;
     }
     size_t align = bytes >= ARENA_ALIGN ? ARENA_ALIGN : SMALL_ALIGN;
@@ -220,7 +229,7 @@ bool arena_grow(arena_t *arena, void **items, int *capacity, int count, size_t s
     return true;
 }
 
-/* ---- text ---- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 void text_init(textbuf_t *buf, arena_t *arena)
 {

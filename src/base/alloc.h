@@ -1,5 +1,5 @@
-/* Memory: the engine's allocator, and arenas on top of it. Everything that lives as long as a graph, a partition or a plan comes from
- * its arena. */
+/* Memory: the engine's allocator, and arenas on top of it. Everything that lives as long as a
+ * graph, a partition or a plan comes from its arena. */
 #ifndef SINTER_SRC_ALLOC_H
 #define SINTER_SRC_ALLOC_H
 
@@ -20,19 +20,22 @@ struct sinter_engine {
     constants_t constants;
 };
 
-/* NULL gives the default engine, which is never freed. With a SINTER_MAX_CPU_ISA that names no ISA the default engine is generic;
- * engine_check reports it. */
+/* NULL gives the default engine, which is never freed. With a SINTER_MAX_CPU_ISA that names no
+ * ISA the default engine is generic; engine_check reports it. */
 sinter_engine_t *engine_ref(sinter_engine_t *engine);
-/* For public functions that take an engine: fails if engine is NULL and the default engine has no valid SINTER_MAX_CPU_ISA. */
+/* For public functions that take an engine: fails if engine is NULL and the default engine has
+ * no valid SINTER_MAX_CPU_ISA. */
 sinter_status_t engine_check(const sinter_engine_t *engine);
-/* allocator NULL or all NULL: aligned malloc. max_isa may be sinter_isa_default. SINTER_MAX_CPU_ISA is read here. Made with one
- * reference. */
-sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t max_isa, sinter_engine_t **engine);
+/* allocator NULL or all NULL: aligned malloc. max_isa may be sinter_isa_default.
+ * SINTER_MAX_CPU_ISA is read here. Made with one reference. */
+sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t max_isa,
+                           sinter_engine_t **engine);
 void engine_unref(sinter_engine_t *engine);
 
 /* engine NULL: the default engine. */
-void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment); /* NULL: out of memory, message set */
-void sg_free(const sinter_engine_t *engine, void *ptr);                        /* ptr may be NULL */
+void *sg_alloc(const sinter_engine_t *engine, size_t bytes,
+               size_t alignment);                       /* NULL: out of memory, message set */
+void sg_free(const sinter_engine_t *engine, void *ptr); /* ptr may be NULL */
 
 /* Zeroed memory that is freed all at once. Not thread-safe. */
 typedef struct arena {
@@ -47,7 +50,8 @@ char *arena_strdup(arena_t *arena, const char *text);
 void arena_free(arena_t *arena);
 #define ARENA_NEW(arena, type, count) ((type *)arena_alloc((arena), (size_t)(count), sizeof(type)))
 
-/* A growing array in an arena: room for one more element; false: out of memory. Old storage stays in the arena until it is freed. */
+/* A growing array in an arena: room for one more element; false: out of memory. Old storage
+ * stays in the arena until it is freed. */
 bool arena_grow(arena_t *arena, void **items, int *capacity, int count, size_t size);
 
 /* Text that grows; a failed allocation is remembered in oom. */
@@ -61,12 +65,27 @@ void text_init(textbuf_t *buf, arena_t *arena);
 void text_add(textbuf_t *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Overflow-checked arithmetic on non-negative values; false on overflow. */
-static inline bool mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
-static inline bool mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool mul_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool add_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool mul_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool add_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
 
 /* The greatest common divisor of non-negative values. */
-static inline int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
+static inline int64_t common_divisor(int64_t a, int64_t b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
 
 #endif

@@ -52,7 +52,7 @@ static constant_t **bucket_of(constants_t *c, const void *data)
     return &c->bucket[hash >> 56];
 }
 
-/* ---- ending ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void free_constant(sinter_engine_t *engine, constant_t *k)
 {
@@ -83,7 +83,9 @@ static void drop(sinter_engine_t *engine, constant_t **at)
 }
 
 /* Drops all of which `ends` is true. */
-static void drop_where(sinter_engine_t *engine, bool (*ends)(sinter_engine_t *engine, constant_t *k, const void *with), const void *with)
+static void drop_where(sinter_engine_t *engine,
+                       bool (*ends)(sinter_engine_t *engine, constant_t *k, const void *with),
+                       const void *with)
 {
     for (int b = 0; b < CONSTANT_BUCKETS; b++) {
         for (constant_t **at = &engine->constants.bucket[b]; *at != NULL;) {
@@ -128,7 +130,7 @@ static bool make_room(sinter_engine_t *engine, size_t bytes)
     return true;
 }
 
-/* ---- use ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 static bool add_owner(sinter_engine_t *engine, constant_t *k, const void *who)
 {
@@ -167,8 +169,10 @@ static constant_t *add_constant(sinter_engine_t *engine, const constant_key_t *k
     return k;
 }
 
-sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
-                               void (*fill)(const constant_key_t *key, void *memory, const void *user), const void *user, constant_t **out)
+sinter_status_t
+constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
+               void (*fill)(const constant_key_t *key, void *memory, const void *user),
+               const void *user, constant_t **out)
 {
     constants_t *c = &engine->constants;
     sinter_status_t status = sinter_success;
@@ -181,7 +185,8 @@ sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *ke
     const bool found = k != NULL; /* perhaps still being made by another thread */
     if (!found && !make_room(engine, bytes)) {
         c->stats.refused++;
-    } else if ((!found && (k = add_constant(engine, key, bytes)) == NULL) || !add_owner(engine, k, owner)) {
+    } else if ((!found && (k = add_constant(engine, key, bytes)) == NULL) ||
+               !add_owner(engine, k, owner)) {
         status = sinter_out_of_memory;
         if (!found && k != NULL) {
             drop(engine, bucket_of(c, key->data)); /* where it is the first */
@@ -255,7 +260,9 @@ static bool is_made_from(sinter_engine_t *engine, constant_t *k, const void *wit
     const range_t *r = with;
     const uintptr_t begin = (uintptr_t)k->key.data;
     (void)engine;
-    return r->bytes == 0 ? false : begin < r->begin ? r->begin - begin < k->key.extent : begin - r->begin < r->bytes;
+    return r->bytes == 0      ? false
+           : begin < r->begin ? r->begin - begin < k->key.extent
+                              : begin - r->begin < r->bytes;
 }
 
 void constants_invalidate(sinter_engine_t *engine, const void *data, size_t bytes)

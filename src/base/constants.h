@@ -1,6 +1,7 @@
-/* The constant cache of an engine: copies of users' constant tensors in the layouts that kernels want, made when a compiled partition first meets
- * them and shared by all that want the same. A copy lives as long as one of the compiled partitions that have used it, unless the budget or the user
- * ends it before. */
+/* The constant cache of an engine: copies of users' constant tensors in the layouts that kernels
+ * want, made when a compiled partition first meets them and shared by all that want the same. A
+ * copy lives as long as one of the compiled partitions that have used it, unless the budget or
+ * the user ends it before. */
 #ifndef SINTER_SRC_CONSTANTS_H
 #define SINTER_SRC_CONSTANTS_H
 
@@ -11,11 +12,13 @@
 
 #include <sinter/sinter_graph.h>
 
-/* What a copy is of, and how it lies in memory. Compared byte by byte: to be cleared before it is filled. */
+/* What a copy is of, and how it lies in memory. Compared byte by byte: to be cleared before it
+ * is filled. */
 typedef struct constant_key {
     const void *data;
     size_t extent; /* bytes from data on that the copy was made from */
-    int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS], packed[SINTER_MAX_NDIMS]; /* strides of the data, strides of the copy */
+    int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS],
+        packed[SINTER_MAX_NDIMS]; /* strides of the data, strides of the copy */
     int32_t type, ndims;
 } constant_key_t;
 
@@ -33,9 +36,13 @@ typedef struct constants {
 } constants_t;
 
 /* For an engine that is static. */
-#define CONSTANTS_INITIALIZER                                                    \
-    {.lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER,        \
-     .stats = {.size = sizeof(sinter_constant_cache_stats_t), .budget = SIZE_MAX}}
+#define CONSTANTS_INITIALIZER                                                           \
+    {                                                                                   \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER, .stats = { \
+            .size = sizeof(sinter_constant_cache_stats_t),                              \
+            .budget = SIZE_MAX                                                          \
+        }                                                                               \
+    }
 
 /* False: the system has no mutex or no condition variable left. */
 bool constants_init(constants_t *c);
@@ -44,8 +51,10 @@ void constants_end(constants_t *c);
 /* The copy, held until constants_give. If there is none yet, `fill` makes it in the calling thread
  * and without the lock: threads that want the same copy wait until it is made, all others go on.
  * owner: the compiled partition. *out NULL: the budget has no room. Fails only without memory. */
-sinter_status_t constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
-                               void (*fill)(const constant_key_t *key, void *memory, const void *user), const void *user, constant_t **out);
+sinter_status_t
+constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
+               void (*fill)(const constant_key_t *key, void *memory, const void *user),
+               const void *user, constant_t **out);
 void *constant_memory(const constant_t *constant);
 void constants_give(sinter_engine_t *engine, constant_t *constant); /* NULL: nothing to do */
 /* The owner is no more. */

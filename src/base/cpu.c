@@ -24,12 +24,9 @@ static const named_t isa_names[] = {
 };
 
 static const named_t mode_names[] = {
-    {sinter_fpmath_mode_strict, "strict"},
-    {sinter_fpmath_mode_bf16, "bf16"},
-    {sinter_fpmath_mode_f16, "f16"},
-    {sinter_fpmath_mode_any, "any"},
-    {sinter_fpmath_mode_tf32, "tf32"},
-    {sinter_fpmath_mode_int8, "int8"},
+    {sinter_fpmath_mode_strict, "strict"}, {sinter_fpmath_mode_bf16, "bf16"},
+    {sinter_fpmath_mode_f16, "f16"},       {sinter_fpmath_mode_any, "any"},
+    {sinter_fpmath_mode_tf32, "tf32"},     {sinter_fpmath_mode_int8, "int8"},
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
@@ -91,7 +88,8 @@ bool fpmath_mode_is_valid(sinter_fpmath_mode_t mode)
 }
 
 #if defined(__x86_64__) || defined(__i386__)
-/* Not every compiler's __builtin_cpu_supports knows it. The operating system's part is that of AVX, which is checked beside it. */
+/* Not every compiler's __builtin_cpu_supports knows it. The operating system's part is that of
+ * AVX, which is checked beside it. */
 static bool has_f16c(void)
 {
     unsigned eax, ebx, ecx, edx;
@@ -104,8 +102,8 @@ sinter_cpu_isa_t cpu_isa_detect(void)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
         return sinter_isa_generic;
     }
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
-        !__builtin_cpu_supports("avx512vl")) {
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
         return sinter_isa_avx2;
     }
     return __builtin_cpu_supports("avx512vnni") ? sinter_isa_avx512_vnni : sinter_isa_avx512;
@@ -121,8 +119,10 @@ static size_t largest_cache(unsigned leaf)
 {
     unsigned eax, ebx, ecx, edx;
     size_t most = 0;
-    for (unsigned i = 0; i < 16 && __get_cpuid_count(leaf, i, &eax, &ebx, &ecx, &edx) && (eax & 31) != 0; i++) {
-        const size_t ways = (ebx >> 22) + 1, partitions = (ebx >> 12 & 0x3FF) + 1, line = (ebx & 0xFFF) + 1, sets = (size_t)ecx + 1;
+    for (unsigned i = 0;
+         i < 16 && __get_cpuid_count(leaf, i, &eax, &ebx, &ecx, &edx) && (eax & 31) != 0; i++) {
+        const size_t ways = (ebx >> 22) + 1, partitions = (ebx >> 12 & 0x3FF) + 1,
+                     line = (ebx & 0xFFF) + 1, sets = (size_t)ecx + 1;
         const size_t bytes = ways * partitions * line * sets;
         most = bytes > most ? bytes : most;
     }
@@ -164,8 +164,10 @@ sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa)
     const char *env = getenv("SINTER_MAX_CPU_ISA");
     sinter_cpu_isa_t env_max = sinter_isa_default;
     if (env != NULL && *env != '\0' && !sinter_cpu_isa_parse(env, &env_max)) {
-        return sg_fail(sinter_invalid_arguments,
-                       "SINTER_MAX_CPU_ISA is \"%s\", expected default, generic, avx2, avx512 or avx512_vnni", env);
+        return sg_fail(
+            sinter_invalid_arguments,
+            "SINTER_MAX_CPU_ISA is \"%s\", expected default, generic, avx2, avx512 or avx512_vnni",
+            env);
     }
     *isa = lesser(lesser(cpu_isa_detect(), max), env_max);
     return sinter_success;

@@ -1,5 +1,6 @@
-/* What the machine can do, and the names of ISA levels and fpmath modes. cpu.c defines the public sinter_cpu_isa_name,
- * sinter_cpu_isa_parse, sinter_fpmath_mode_name and sinter_fpmath_mode_parse. */
+/* What the machine can do, and the names of ISA levels and fpmath modes. cpu.c defines the
+ * public sinter_cpu_isa_name, sinter_cpu_isa_parse, sinter_fpmath_mode_name and
+ * sinter_fpmath_mode_parse. */
 #ifndef SINTER_SRC_CPU_H
 #define SINTER_SRC_CPU_H
 
@@ -12,8 +13,8 @@
 sinter_cpu_isa_t cpu_isa_detect(void);
 /* AVX512_BF16, which is no level of its own: code may use it from avx512_vnni on. */
 bool cpu_has_bf16(void);
-/* The least of the machine, max (sinter_isa_default: no cap) and SINTER_MAX_CPU_ISA; an unknown max or environment value is
- * sinter_invalid_arguments. */
+/* The least of the machine, max (sinter_isa_default: no cap) and SINTER_MAX_CPU_ISA; an unknown
+ * max or environment value is sinter_invalid_arguments. */
 sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa);
 /* Bytes of the largest cache; 0 if the CPU does not say. */
 size_t cpu_last_level_cache(void);

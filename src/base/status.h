@@ -1,28 +1,31 @@
-/* Failing: one status, one message. The message is the calling thread's, what sinter_last_error_message() returns.
- * status.c defines the public sinter_last_error_message, sinter_status_name and sinter_set_verbose. */
+/* Failing: one status, one message. The message is the calling thread's, what
+ * sinter_last_error_message() returns. status.c defines the public sinter_last_error_message,
+ * sinter_status_name and sinter_set_verbose. */
 #ifndef SINTER_SRC_STATUS_H
 #define SINTER_SRC_STATUS_H
 
 #include <sinter/sinter_types.h>
 
-/* Formats the message, prints it under SINTER_VERBOSE=error, and returns status: `return sg_fail(sinter_invalid_shape, "...", ...)`.
- * Never allocates. */
-sinter_status_t sg_fail(sinter_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Formats the message, prints it under SINTER_VERBOSE=error, and returns status: `return
+ * sg_fail(sinter_invalid_shape, "...", ...)`. Never allocates. */
+sinter_status_t sg_fail(sinter_status_t status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-#define SG_TRY(expr)                                   \
-    do {                                               \
-        sinter_status_t sg_try_status_ = (expr);       \
-        if (sg_try_status_ != sinter_success) {        \
-            return sg_try_status_;                     \
-        }                                              \
+#define SG_TRY(expr)                             \
+    do {                                         \
+        sinter_status_t sg_try_status_ = (expr); \
+        if (sg_try_status_ != sinter_success) {  \
+            return sg_try_status_;               \
+        }                                        \
     } while (0)
 
 /* NULL arguments of public functions. */
-#define SG_REQUIRE(cond)                                                                                  \
-    do {                                                                                                  \
-        if (!(cond)) {                                                                                    \
-            return sg_fail(sinter_invalid_arguments, "%s: argument check failed: %s", __func__, #cond); \
-        }                                                                                                 \
+#define SG_REQUIRE(cond)                                                                        \
+    do {                                                                                        \
+        if (!(cond)) {                                                                          \
+            return sg_fail(sinter_invalid_arguments, "%s: argument check failed: %s", __func__, \
+                           #cond);                                                              \
+        }                                                                                       \
     } while (0)
 
 /* Verbose classes, from SINTER_VERBOSE or sinter_set_verbose. */

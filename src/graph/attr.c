@@ -14,7 +14,8 @@ static const struct {
 };
 
 static const char *const kind_names[] = {
-    [ATTR_NONE] = "none", [ATTR_F32] = "f32",  [ATTR_F32S] = "f32[]", [ATTR_S64] = "s64", [ATTR_S64S] = "s64[]", [ATTR_S64_OR_S64S] = "s64 or s64[]",
+    [ATTR_NONE] = "none", [ATTR_F32] = "f32",    [ATTR_F32S] = "f32[]",
+    [ATTR_S64] = "s64",   [ATTR_S64S] = "s64[]", [ATTR_S64_OR_S64S] = "s64 or s64[]",
     [ATTR_BOOL] = "bool", [ATTR_STR] = "string",
 };
 

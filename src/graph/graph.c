@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/attr.h"
 #include "base/idmap.h"
-#include "graph/schema.h"
 #include "base/status.h"
+#include "graph/attr.h"
+#include "graph/schema.h"
 
 void graph_init(graph_t *g, sinter_engine_t *engine)
 {
@@ -54,16 +54,18 @@ int node_read(const node_t *node, int k)
     return -1;
 }
 
-/* ---- merging tensors of one id ---- */
+/* ---- merging tensors of one id --------------------------------------------------------------- */
 
 static void forget_rank(lt_t *lt)
 {
     lt->ndims = SINTER_UNKNOWN_NDIMS;
-    lt->layout_type = lt->layout_type == sinter_layout_type_strided ? sinter_layout_type_any : lt->layout_type;
+    lt->layout_type =
+        lt->layout_type == sinter_layout_type_strided ? sinter_layout_type_any : lt->layout_type;
 }
 
-/* One unknown dim may stand for an unknown number of dims: it does where the other side has another rank or the tensor is produced by an op, whose inputs
- * will tell. What is left with one unknown dim really is a vector. */
+/* One unknown dim may stand for an unknown number of dims: it does where the other side has
+ * another rank or the tensor is produced by an op, whose inputs will tell. What is left with one
+ * unknown dim really is a vector. */
 static sinter_status_t merge_lt(const char *label, lt_t *into, const lt_t *from, bool produced)
 {
     lt_t add = *from;
@@ -78,20 +80,23 @@ static sinter_status_t merge_lt(const char *label, lt_t *into, const lt_t *from,
         return sinter_success;
     }
     bool is_type = into->data_type != add.data_type;
-    return sg_fail(is_type ? sinter_invalid_data_type : sinter_invalid_shape, "%s: tensor %" PRIu64 " was given before with different %s", label,
-                   from->id, what);
+    return sg_fail(is_type ? sinter_invalid_data_type : sinter_invalid_shape,
+                   "%s: tensor %" PRIu64 " was given before with different %s", label, from->id,
+                   what);
 }
 
-/* ---- adding ---- */
+/* ---- adding ---------------------------------------------------------------------------------- */
 
-/* What adding an op will do to one value, prepared so that the graph changes only when nothing can fail any more. */
+/* What adding an op will do to one value, prepared so that the graph changes only when nothing
+ * can fail any more. */
 typedef struct change {
     int value; /* index; n_values and up: new */
     lt_t lt;
 } change_t;
 
 /* The change for id among those prepared, or a new one. */
-static change_t *find_change(const graph_t *g, change_t *changes, int *n, int *n_new, const lt_t *lt)
+static change_t *find_change(const graph_t *g, change_t *changes, int *n, int *n_new,
+                             const lt_t *lt)
 {
     int value = graph_find_value(g, lt->id);
     for (int i = 0; i < *n; i++) {
@@ -110,23 +115,26 @@ static bool is_produced(const graph_t *g, int value)
     return value < g->n_values && g->values[value].producer >= 0;
 }
 
-static sinter_status_t check_producer(const graph_t *g, const struct sinter_op *op, const char *label, int port)
+static sinter_status_t check_producer(const graph_t *g, const struct sinter_op *op,
+                                      const char *label, int port)
 {
     uint64_t id = op->out[port].id;
     int value = graph_find_value(g, id);
     if (value >= 0 && g->values[value].producer >= 0) {
-        return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " is already produced by %s", label, id,
-                       node_label(&g->nodes[g->values[value].producer]));
+        return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " is already produced by %s",
+                       label, id, node_label(&g->nodes[g->values[value].producer]));
     }
     for (int i = 0; i < port; i++) {
         if (op->out[i].id == id) {
-            return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " is given as two outputs", label, id);
+            return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " is given as two outputs",
+                           label, id);
         }
     }
     return sinter_success;
 }
 
-static sinter_status_t prepare(const graph_t *g, const struct sinter_op *op, const char *label, change_t *changes, int *n, int *n_new, int *ports)
+static sinter_status_t prepare(const graph_t *g, const struct sinter_op *op, const char *label,
+                               change_t *changes, int *n, int *n_new, int *ports)
 {
     for (int i = 0; i < op->n_in + op->n_out; i++) {
         bool is_out = i >= op->n_in;
@@ -152,12 +160,13 @@ static bool reserve(graph_t *g, int n_new)
         return false;
     }
     for (int i = 0; i < n_new; i++) {
-        if (!arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values + i, sizeof *g->values)) {
+        if (!arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values + i,
+                        sizeof *g->values)) {
             return false;
         }
     }
-    return arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof *g->nodes) && idmap_grow(g->op_ids, 1) &&
-           idmap_grow(g->ids, (size_t)n_new);
+    return arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof *g->nodes) &&
+           idmap_grow(g->op_ids, 1) && idmap_grow(g->ids, (size_t)n_new);
 }
 
 static bool copy_node(arena_t *arena, const struct sinter_op *op, const int *ports, node_t *node)
@@ -172,8 +181,15 @@ static bool copy_node(arena_t *arena, const struct sinter_op *op, const int *por
     }
     if (ok) {
         memcpy(in, ports, sizeof *in * (size_t)n);
-        *node = (node_t){.id = op->id, .name = name, .kind = op->kind, .n_in = op->n_in, .n_out = op->n_out, .n_attrs = op->n_attrs, .in = in,
-                         .out = in + op->n_in, .attrs = attrs};
+        *node = (node_t){.id = op->id,
+                         .name = name,
+                         .kind = op->kind,
+                         .n_in = op->n_in,
+                         .n_out = op->n_out,
+                         .n_attrs = op->n_attrs,
+                         .in = in,
+                         .out = in + op->n_in,
+                         .attrs = attrs};
     }
     return ok;
 }
@@ -210,7 +226,8 @@ sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op)
     const char *label = node_label(&node);
     SG_TRY(op_verify(op));
     if (idmap_get(g->op_ids, op->id) >= 0) {
-        return sg_fail(sinter_invalid_graph_op, "%s: an op with this id is already in the graph", label);
+        return sg_fail(sinter_invalid_graph_op, "%s: an op with this id is already in the graph",
+                       label);
     }
     SG_TRY(prepare(g, op, label, changes, &n, &n_new, ports));
     if (!reserve(g, n_new) || !copy_node(&g->arena, op, ports, &node)) {
@@ -227,7 +244,9 @@ int graph_add_value(graph_t *g, const lt_t *lt)
         id++;
     }
     if ((g->ids == NULL && (g->ids = idmap_new(&g->arena)) == NULL) ||
-        !arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values, sizeof *g->values) || !idmap_put(g->ids, id, g->n_values)) {
+        !arena_grow(&g->arena, (void **)&g->values, &g->cap_values, g->n_values,
+                    sizeof *g->values) ||
+        !idmap_put(g->ids, id, g->n_values)) {
         return -1;
     }
     const int like = graph_find_value(g, lt->id);

@@ -1,4 +1,5 @@
-/* The graph IR: nodes over values. The user's graph, a partition's subgraph and what the passes rewrite are all this one struct. */
+/* The graph IR: nodes over values. The user's graph, a partition's subgraph and what the passes
+ * rewrite are all this one struct. */
 #ifndef SINTER_SRC_GRAPH_H
 #define SINTER_SRC_GRAPH_H
 
@@ -21,11 +22,12 @@ typedef struct node {
     int n_in, n_out, n_attrs;
     int *in, *out; /* value indices */
     attr_t *attrs;
-    const char *role;     /* in a partition: the pattern node it matched */
-    /* Set by the pass sink_dequant on MatMul nodes, else NULL: in_dequant[port] is the (removed) [Dynamic]Dequantize node that the operand's codes go
-     * through; its in[] still name the values of data, scales and zero points. */
+    const char *role; /* in a partition: the pattern node it matched */
+    /* Set by the pass sink_dequant on MatMul nodes, else NULL: in_dequant[port] is the (removed)
+     * [Dynamic]Dequantize node that the operand's codes go through; its in[] still name the
+     * values of data, scales and zero points. */
     struct node **in_dequant;
-    bool dead;            /* left out: by a pass, or because no listed output depends on it */
+    bool dead; /* left out: by a pass, or because no listed output depends on it */
 } node_t;
 
 typedef struct value {
@@ -45,9 +47,11 @@ typedef struct graph {
     int n_nodes, n_values, cap_nodes, cap_values;
     int *topo; /* n_topo indices of live nodes in execution order, by graph_sort */
     int n_topo, cap_topo, cap_uses, cap_begin; /* cap_*: room in the arrays of graph_sort */
-    int *uses, *uses_begin; /* by graph_sort: uses of value v are nodes uses[uses_begin[v]..uses_begin[v+1]) */
-    struct idmap *ids;      /* tensor id -> value index */
-    struct idmap *op_ids;   /* op id -> node index */
+    int *uses,
+        /* by graph_sort: uses of value v are nodes uses[uses_begin[v]..uses_begin[v+1]) */
+        *uses_begin;
+    struct idmap *ids;    /* tensor id -> value index */
+    struct idmap *op_ids; /* op id -> node index */
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
 } graph_t;
@@ -55,16 +59,17 @@ typedef struct graph {
 void graph_init(graph_t *g, sinter_engine_t *engine);
 void graph_free(graph_t *g);
 
-/* Appends; ids of tensors are resolved to values, which are merged. On failure the graph is as before. */
+/* Appends; ids of tensors are resolved to values, which are merged. On failure the graph is as
+ * before. */
 sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op);
 /* For passes: a new value with an internal id, from 2^63 up; messages name the tensor lt->id in its
  * place. -1: out of memory. */
 int graph_add_value(graph_t *g, const lt_t *lt);
 uint64_t graph_message_id(const graph_t *g, int value); /* the public id to name in messages */
-int graph_find_value(const graph_t *g, uint64_t id); /* -1: none */
+int graph_find_value(const graph_t *g, uint64_t id);    /* -1: none */
 
-/* Topological order (stable: keeps insertion order where it can), uses and use counts. invalid_graph on a cycle. Dead nodes are left out of topo
- * (n_topo live ones). */
+/* Topological order (stable: keeps insertion order where it can), uses and use counts.
+ * invalid_graph on a cycle. Dead nodes are left out of topo (n_topo live ones). */
 sinter_status_t graph_sort(graph_t *g);
 /* Makes the ops on which no output of the sorted graph depends dead. The caller sorts the graph
  * again. */
@@ -73,12 +78,15 @@ static inline int graph_n_live(const graph_t *g) /* length of topo */
 {
     return g->n_topo;
 }
-/* Everything finalize promises and every pass must keep: indices in range, one producer each, no cycle, arity and types by schema, known op kinds. */
+/* Everything finalize promises and every pass must keep: indices in range, one producer each, no
+ * cycle, arity and types by schema, known op kinds. */
 sinter_status_t graph_verify(const graph_t *g, const char *where);
-/* Runs the shape rules in topological order, fills unknown dims of outputs, reports contradictions with op id and tensor id. */
+/* Runs the shape rules in topological order, fills unknown dims of outputs, reports
+ * contradictions with op id and tensor id. */
 sinter_status_t graph_infer_shapes(graph_t *g);
-/* Copies the nodes (indices, in this order) and their values into an initialised, empty graph; ports keep their ids, values used outside the set become
- * is_output. Roles are copied. Ends sorted. */
+/* Copies the nodes (indices, in this order) and their values into an initialised, empty graph;
+ * ports keep their ids, values used outside the set become is_output. Roles are copied. Ends
+ * sorted. */
 sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, graph_t *out);
 /* Writes this mode and apply_to_int: those of a partition may differ from those of its graph. */
 sinter_status_t graph_write_json(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int,
@@ -96,7 +104,8 @@ const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherw
  * other: 0 nothing, 1 it swaps them; -1: it moves others too. */
 int node_swaps_matrix(const node_t *node, int ndims);
 
-/* The k-th value that a node reads: its inputs, then the scales and zero points behind in_dequant; -1 behind the last. */
+/* The k-th value that a node reads: its inputs, then the scales and zero points behind
+ * in_dequant; -1 behind the last. */
 int node_read(const node_t *node, int k);
 
 /* For messages: "op 12 (MatMul)". Thread-local ring of buffers, good for four uses in one call. */

@@ -1,10 +1,10 @@
 /* Copies of parts of a graph. Time and memory follow the part, not the whole. */
 #include <string.h>
 
-#include "graph/attr.h"
-#include "graph/graph.h"
 #include "base/idmap.h"
 #include "base/status.h"
+#include "graph/attr.h"
+#include "graph/graph.h"
 
 /* The value of the copy for value v of g; -1: out of memory. */
 static int take_value(const graph_t *g, int v, graph_t *out)
@@ -85,7 +85,8 @@ sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, g
     for (int v = 0; v < out->n_values; v++) {
         value_t *value = &out->values[v];
         const value_t *from = &g->values[graph_find_value(g, value->lt.id)];
-        value->is_output = value->producer >= 0 && (from->is_output || from->n_uses > value->n_uses);
+        value->is_output =
+            value->producer >= 0 && (from->is_output || from->n_uses > value->n_uses);
     }
     return sinter_success;
 }

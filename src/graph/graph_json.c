@@ -1,4 +1,5 @@
-/* Writing a graph: as JSON that any reader of the format loads, and as text for SINTER_DUMP_AFTER. */
+/* Writing a graph: as JSON that any reader of the format loads, and as text for
+ * SINTER_DUMP_AFTER. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +8,11 @@
 #include <sinter/sinter_graph.h>
 #include <sinter/sinter_version.h>
 
+#include "base/status.h"
 #include "graph/attr.h"
-#include "numeric/dtype.h"
 #include "graph/graph.h"
 #include "graph/schema.h"
-#include "base/status.h"
+#include "numeric/dtype.h"
 
 static void write_string(FILE *f, const char *text)
 {
@@ -27,7 +28,8 @@ static void write_string(FILE *f, const char *text)
     fputc('"', f);
 }
 
-/* The shortest text that reads back as x, whatever the locale's decimal point is. JSON has no number for Inf. */
+/* The shortest text that reads back as x, whatever the locale's decimal point is. JSON has no
+ * number for Inf. */
 static void write_f32(FILE *f, float x)
 {
     char text[32];
@@ -56,7 +58,8 @@ static void write_s64s(FILE *f, const int64_t *values, size_t n)
 static void write_attr(FILE *f, const attr_t *a)
 {
     const attr_kind_t kind = attr_kind(a->id);
-    const bool vector = kind == ATTR_F32S || kind == ATTR_S64S || (kind == ATTR_S64_OR_S64S && a->n != 1);
+    const bool vector =
+        kind == ATTR_F32S || kind == ATTR_S64S || (kind == ATTR_S64_OR_S64S && a->n != 1);
 
     fprintf(f, "        \"%s\": {\"type\": \"", attr_name(a->id));
     if (attr_kind_is_s64(kind)) {
@@ -89,7 +92,8 @@ static void write_tensor(FILE *f, const lt_t *lt)
     const int64_t unknown = SINTER_UNKNOWN_DIM;
     const bool strided = lt->layout_type == sinter_layout_type_strided;
 
-    fprintf(f, "        {\"id\": %llu, \"dtype\": \"%s\", \"shape\": ", (unsigned long long)lt->id, dtype_traits(lt->data_type)->name);
+    fprintf(f, "        {\"id\": %llu, \"dtype\": \"%s\", \"shape\": ", (unsigned long long)lt->id,
+            dtype_traits(lt->data_type)->name);
     write_s64s(f, lt->ndims < 0 ? &unknown : lt->dims, lt->ndims < 0 ? 1 : (size_t)lt->ndims);
     fputs(", \"stride\": ", f);
     if (strided || lt->ndims == 0)
@@ -100,7 +104,8 @@ static void write_tensor(FILE *f, const lt_t *lt)
             fprintf(f, "%s%lld", d ? ", " : "", (long long)unknown);
         fputc(']', f);
     }
-    fprintf(f, ", \"layout_type\": \"%s\", \"property_type\": \"%s\"}", layouts[lt->layout_type], properties[lt->property]);
+    fprintf(f, ", \"layout_type\": \"%s\", \"property_type\": \"%s\"}", layouts[lt->layout_type],
+            properties[lt->property]);
 }
 
 static void write_tensors(FILE *f, const graph_t *g, const char *key, const int *values, int n)

@@ -2,10 +2,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "graph/graph.h"
 #include "base/status.h"
+#include "graph/graph.h"
 
-/* A heap of node indices, least first: among the nodes that are ready the one added first comes first. */
+/* A heap of node indices, least first: among the nodes that are ready the one added first comes
+ * first. */
 static void heap_push(int *heap, int *n, int item)
 {
     int at = (*n)++;
@@ -72,10 +73,12 @@ static sinter_status_t collect_uses(graph_t *g)
     if (total > INT32_MAX / 2) {
         return sg_fail(sinter_out_of_memory, "graph: too many inputs");
     }
-    if (!room(&g->arena, &g->uses, &g->cap_uses, (int)total) || !room(&g->arena, &g->uses_begin, &g->cap_begin, g->n_values + 1)) {
+    if (!room(&g->arena, &g->uses, &g->cap_uses, (int)total) ||
+        !room(&g->arena, &g->uses_begin, &g->cap_begin, g->n_values + 1)) {
         return sinter_out_of_memory;
     }
-    /* begin[v + 1] is where the next use of v goes, so that in the end the uses of v lie between begin[v] and begin[v + 1]. */
+    /* begin[v + 1] is where the next use of v goes, so that in the end the uses of v lie between
+     * begin[v] and begin[v + 1]. */
     int *begin = g->uses_begin;
     begin[0] = 0;
     for (int v = 0, at = 0; v < g->n_values; v++) {
@@ -109,8 +112,9 @@ static sinter_status_t report_cycle(const graph_t *g, const int *pending)
             }
         }
     }
-    return sg_fail(sinter_invalid_graph, "%s: its output tensor %" PRIu64 " leads back to its inputs: a cycle", node_label(&g->nodes[at]),
-                   g->values[value].lt.id);
+    return sg_fail(sinter_invalid_graph,
+                   "%s: its output tensor %" PRIu64 " leads back to its inputs: a cycle",
+                   node_label(&g->nodes[at]), g->values[value].lt.id);
 }
 
 /* pending[i]: reads of node i whose producers are not sorted yet; 0 for dead nodes. */

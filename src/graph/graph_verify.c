@@ -2,10 +2,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "graph/attr.h"
 #include "graph/graph.h"
 #include "graph/schema.h"
-#include "base/status.h"
 
 static void gather(const graph_t *g, const int *ports, int n, lt_t *lts)
 {
@@ -14,11 +14,12 @@ static void gather(const graph_t *g, const int *ports, int n, lt_t *lts)
     }
 }
 
-/* ---- shapes ---- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static bool same_dims(const lt_t *a, const lt_t *b)
 {
-    return a->ndims == b->ndims && (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->ndims) == 0);
+    return a->ndims == b->ndims &&
+           (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->ndims) == 0);
 }
 
 static sinter_status_t infer_node(graph_t *g, const node_t *node)
@@ -46,17 +47,20 @@ sinter_status_t graph_infer_shapes(graph_t *g)
     return sinter_success;
 }
 
-/* ---- invariants ---- */
+/* ---- invariants ------------------------------------------------------------------------------ */
 
 static sinter_status_t check_indices(const graph_t *g, const node_t *node, const char *where)
 {
-    if (node->n_in < 0 || node->n_in > OP_MAX_PORTS || node->n_out < 0 || node->n_out > OP_MAX_PORTS) {
-        return sg_fail(sinter_invalid_graph, "%s: %s has %d inputs and %d outputs", where, node_label(node), node->n_in, node->n_out);
+    if (node->n_in < 0 || node->n_in > OP_MAX_PORTS || node->n_out < 0 ||
+        node->n_out > OP_MAX_PORTS) {
+        return sg_fail(sinter_invalid_graph, "%s: %s has %d inputs and %d outputs", where,
+                       node_label(node), node->n_in, node->n_out);
     }
     for (int i = 0; i < node->n_in + node->n_out; i++) {
         int v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
         if (v < 0 || v >= g->n_values) {
-            return sg_fail(sinter_invalid_graph, "%s: %s refers to value %d of %d", where, node_label(node), v, g->n_values);
+            return sg_fail(sinter_invalid_graph, "%s: %s refers to value %d of %d", where,
+                           node_label(node), v, g->n_values);
         }
     }
     return sinter_success;
@@ -68,34 +72,40 @@ static sinter_status_t check_producers(const graph_t *g, int index, const char *
     for (int i = 0; i < node->n_out; i++) {
         const value_t *v = &g->values[node->out[i]];
         if (v->producer != index || v->producer_port != i) {
-            return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " of %s has another producer", where, v->lt.id, node_label(node));
+            return sg_fail(sinter_invalid_graph,
+                           "%s: tensor %" PRIu64 " of %s has another producer", where, v->lt.id,
+                           node_label(node));
         }
     }
     return sinter_success;
 }
 
-/* Uses counted anew, and producers before their users: place[i] is 1 + the position of node i in topo. */
+/* Uses counted anew, and producers before their users: place[i] is 1 + the position of node i in
+ * topo. */
 static sinter_status_t check_order(const graph_t *g, int *place, int *uses, const char *where)
 {
     for (int t = 0; t < g->n_topo; t++) {
         const node_t *node = &g->nodes[g->topo[t]];
         if (node->dead || place[g->topo[t]] != 0) {
-            return sg_fail(sinter_invalid_graph, "%s: %s is dead or twice in the execution order", where, node_label(node));
+            return sg_fail(sinter_invalid_graph, "%s: %s is dead or twice in the execution order",
+                           where, node_label(node));
         }
         place[g->topo[t]] = t + 1;
         for (int k = 0, v; (v = node_read(node, k)) >= 0; k++) {
             int producer = g->values[v].producer;
             uses[v]++;
             if (producer >= 0 && place[producer] == 0) {
-                return sg_fail(sinter_invalid_graph, "%s: %s comes before the producer of its input tensor %" PRIu64, where, node_label(node),
-                               g->values[v].lt.id);
+                return sg_fail(sinter_invalid_graph,
+                               "%s: %s comes before the producer of its input tensor %" PRIu64,
+                               where, node_label(node), g->values[v].lt.id);
             }
         }
     }
     for (int v = 0; v < g->n_values; v++) {
         if (g->values[v].n_uses != uses[v]) {
-            return sg_fail(sinter_invalid_graph, "%s: tensor %" PRIu64 " has %d uses, not the %d it was sorted with", where, g->values[v].lt.id, uses[v],
-                           g->values[v].n_uses);
+            return sg_fail(sinter_invalid_graph,
+                           "%s: tensor %" PRIu64 " has %d uses, not the %d it was sorted with",
+                           where, g->values[v].lt.id, uses[v], g->values[v].n_uses);
         }
     }
     return sinter_success;
@@ -103,7 +113,8 @@ static sinter_status_t check_order(const graph_t *g, int *place, int *uses, cons
 
 static sinter_status_t check_sorted(const graph_t *g, const char *where)
 {
-    int *place = sg_alloc(g->engine, sizeof(int) * ((size_t)g->n_nodes + (size_t)g->n_values + 1), sizeof(int));
+    int *place = sg_alloc(g->engine, sizeof(int) * ((size_t)g->n_nodes + (size_t)g->n_values + 1),
+                          sizeof(int));
     if (place == NULL) {
         return sinter_out_of_memory;
     }
@@ -139,7 +150,8 @@ sinter_status_t graph_verify(const graph_t *g, const char *where)
         SG_TRY(lt_verify(&g->values[v].lt, g->values[v].is_output, where));
     }
     if (n_live != g->n_topo || n_produced != n_out) {
-        return sg_fail(sinter_invalid_graph, "%s: the graph was changed and not sorted again", where);
+        return sg_fail(sinter_invalid_graph, "%s: the graph was changed and not sorted again",
+                       where);
     }
     return check_sorted(g, where);
 }

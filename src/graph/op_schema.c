@@ -1,4 +1,5 @@
-/* The cards, and the projections of ops.def onto them. A row whose card is missing does not compile; one whose shape rule is missing does not link. */
+/* The cards, and the projections of ops.def onto them. A row whose card is missing does not
+ * compile; one whose shape rule is missing does not link. */
 #include "graph/op_schema.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 
 #include "graph/shape.h"
 
-/* ---- sets of data types ---- */
+/* ---- sets of data types ---------------------------------------------------------------------- */
 
 enum {
 #define SINTER_DTYPE(value, name, ...) INDEX_##name,
@@ -30,26 +31,64 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 #define ANY 0xFFFFFFFFu
 #define FLT (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(f64))
 #define F8 (ONLY(f8_e5m2) | ONLY(f8_e4m3) | ONLY(f8_e5m2fnuz) | ONLY(f8_e4m3fnuz))
-#define CODES (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | F8 | ONLY(f6_e3m2) | ONLY(f6_e2m3) | ONLY(f4_e2m1))
+#define CODES \
+    (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | F8 | ONLY(f6_e3m2) | ONLY(f6_e2m3) | ONLY(f4_e2m1))
 #define SCALES (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(e8m0) | ONLY(f8_e4m3))
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
 #define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last port */
 #define REAL (FLT | F8) /* what elementwise ops and MatMul take and give; they compute in f32 */
-#define NUMBER (REAL | ONLY(s32)) /* operands of binary ops: all float or all s32 (index arithmetic of masks) */
+#define NUMBER \
+    (REAL |    \
+     ONLY(s32)) /* operands of binary ops: all float or all s32 (index arithmetic of masks) */
 #define INDEX (ONLY(s32) | ONLY(s64))
 
-/* ---- attribute rules ---- */
+/* ---- attribute rules ------------------------------------------------------------------------- */
 
-#define ATTRS(...) .attrs = (const attr_rule_t[]) { __VA_ARGS__, {.id = sinter_op_attr_undef} }
-#define NEED(a) {.id = sinter_op_attr_##a, .required = true}
-#define NEED_MIN(a, lo) {.id = sinter_op_attr_##a, .required = true, .bounded = true, .least = (lo)}
-#define NEED_WORD(a, list) {.id = sinter_op_attr_##a, .required = true, .words = list}
-#define MAY(a) {.id = sinter_op_attr_##a}
-#define MAY_MANY(a) {.id = sinter_op_attr_##a, .many = true}
-#define MAY_MIN(a, lo) {.id = sinter_op_attr_##a, .bounded = true, .least = (lo)}
-#define NUM(a, value) {.id = sinter_op_attr_##a, .has_default = true, .number = (value)}
-#define NUM_MIN(a, value, lo) {.id = sinter_op_attr_##a, .has_default = true, .number = (value), .bounded = true, .least = (lo)}
-#define WORD(a, value, list) {.id = sinter_op_attr_##a, .text = value, .words = list}
+#define ATTRS(...)                     \
+    .attrs = (const attr_rule_t[])     \
+    {                                  \
+        __VA_ARGS__,                   \
+        {                              \
+            .id = sinter_op_attr_undef \
+        }                              \
+    }
+#define NEED(a)                                    \
+    {                                              \
+        .id = sinter_op_attr_##a, .required = true \
+    }
+#define NEED_MIN(a, lo)                                                            \
+    {                                                                              \
+        .id = sinter_op_attr_##a, .required = true, .bounded = true, .least = (lo) \
+    }
+#define NEED_WORD(a, list)                                        \
+    {                                                             \
+        .id = sinter_op_attr_##a, .required = true, .words = list \
+    }
+#define MAY(a)                   \
+    {                            \
+        .id = sinter_op_attr_##a \
+    }
+#define MAY_MANY(a)                            \
+    {                                          \
+        .id = sinter_op_attr_##a, .many = true \
+    }
+#define MAY_MIN(a, lo)                                           \
+    {                                                            \
+        .id = sinter_op_attr_##a, .bounded = true, .least = (lo) \
+    }
+#define NUM(a, value)                                                    \
+    {                                                                    \
+        .id = sinter_op_attr_##a, .has_default = true, .number = (value) \
+    }
+#define NUM_MIN(a, value, lo)                                                              \
+    {                                                                                      \
+        .id = sinter_op_attr_##a, .has_default = true, .number = (value), .bounded = true, \
+        .least = (lo)                                                                      \
+    }
+#define WORD(a, value, list)                                   \
+    {                                                          \
+        .id = sinter_op_attr_##a, .text = value, .words = list \
+    }
 
 #define BROADCAST WORD(auto_broadcast, "numpy", "none|numpy")
 #define DATA_FORMAT WORD(data_format, "NXC", "NXC|NCX")
@@ -58,13 +97,21 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 #define WINDOW NEED_MIN(strides, 1), NEED_MIN(pads_begin, 0), NEED_MIN(pads_end, 0)
 #define CONV_ATTRS WINDOW, NEED_MIN(dilations, 1), AUTO_PAD, NUM_MIN(groups, 1, 1), DATA_FORMAT
 #define QTYPE_STATIC WORD(qtype, "per_tensor", "per_tensor|per_channel")
-#define QTYPE_GROUP {.id = sinter_op_attr_qtype, .words = "per_tensor|per_channel|per_group"} /* the default depends on quantization_kind: quant.c */
+#define QTYPE_GROUP                                                             \
+    {                                                                           \
+        .id = sinter_op_attr_qtype, .words = "per_tensor|per_channel|per_group" \
+    } /* the default depends on quantization_kind: quant.c */
 #define STATIC_QUANT_ATTRS QTYPE_STATIC, NUM(axis, 1), NEED(scales), MAY(zps)
-#define SPLIT {.id = sinter_op_attr_split_type, .words = "f6_e3m2|f6_e2m3"}
-#define RESIZE NEED_WORD(mode, "nearest|linear|bilinear|trilinear"), \
-               WORD(coordinate_transformation_mode, "half_pixel", "half_pixel|align_corners"), DATA_FORMAT, MAY_MIN(sizes, 1), MAY(scales)
+#define SPLIT                                                       \
+    {                                                               \
+        .id = sinter_op_attr_split_type, .words = "f6_e3m2|f6_e2m3" \
+    }
+#define RESIZE                                                                          \
+    NEED_WORD(mode, "nearest|linear|bilinear|trilinear"),                               \
+        WORD(coordinate_transformation_mode, "half_pixel", "half_pixel|align_corners"), \
+        DATA_FORMAT, MAY_MIN(sizes, 1), MAY(scales)
 
-/* ---- cards: {inputs, outputs, types in, types out, attributes, ...} ---- */
+/* ---- cards: {inputs, outputs, types in, types out, attributes, ...} -------------------------- */
 
 #define CARD static const op_card_t
 
@@ -72,86 +119,273 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 CARD card_unary = {1, 1, 1, 1, {REAL}, {REAL}, .flags = OP_ELTWISE | OP_UNARY};
 CARD card_unary_bwd = {2, 2, 1, 1, {FLT}, {FLT}, .dims = dims_grad};
 CARD card_unary_dst_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NUM(use_dst, 1)), .dims = dims_grad};
-CARD card_clamp = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(min), NEED(max)), check_clamp, .flags = OP_ELTWISE | OP_UNARY};
-CARD card_clamp_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(min), NEED(max), NUM(use_dst, 1)), check_clamp, dims_grad};
+CARD card_clamp = {1,
+                   1,
+                   1,
+                   1,
+                   {REAL},
+                   {REAL},
+                   ATTRS(NEED(min), NEED(max)),
+                   check_clamp,
+                   .flags = OP_ELTWISE | OP_UNARY};
+CARD card_clamp_bwd = {
+    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(min), NEED(max), NUM(use_dst, 1)), check_clamp, dims_grad};
 CARD card_elu = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_elu_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NUM(use_dst, 1)), .dims = dims_grad};
-CARD card_leaky_relu = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_gelu = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_gelu_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")), .dims = dims_grad};
-CARD card_hard_sigmoid = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha), NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_hard_sigmoid_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NEED(beta)), .dims = dims_grad};
-CARD card_softplus = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NUM(beta, 1)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_elu_bwd = {
+    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NUM(use_dst, 1)), .dims = dims_grad};
+CARD card_leaky_relu = {
+    1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_gelu = {1,
+                  1,
+                  1,
+                  1,
+                  {REAL},
+                  {REAL},
+                  ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")),
+                  .flags = OP_ELTWISE | OP_UNARY};
+CARD card_gelu_bwd = {2,
+                      2,
+                      1,
+                      1,
+                      {FLT},
+                      {FLT},
+                      ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")),
+                      .dims = dims_grad};
+CARD card_hard_sigmoid = {
+    1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha), NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_hard_sigmoid_bwd = {
+    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NEED(beta)), .dims = dims_grad};
+CARD card_softplus = {
+    1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NUM(beta, 1)), .flags = OP_ELTWISE | OP_UNARY};
 CARD card_softplus_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NUM(beta, 1)), .dims = dims_grad};
 CARD card_pow = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
 CARD card_type_cast = {1, 1, 1, 1, {ANY}, {ANY}, .flags = OP_ELTWISE | OP_UNARY};
-CARD card_gen_index = {1, 1, 1, 1, {ANY}, {ONLY(s32)}, ATTRS(NEED(axis)), .dims = dims_axis, .flags = OP_ELTWISE};
-CARD card_binary = {2, 2, 1, 1, {NUMBER}, {NUMBER}, ATTRS(BROADCAST), check_binary_types, .flags = OP_ELTWISE | OP_BINARY};
-CARD card_compare = {2, 2, 1, 1, {NUMBER}, {ONLY(boolean)}, ATTRS(BROADCAST), check_binary_types, .flags = OP_ELTWISE | OP_BINARY};
-CARD card_select = {3, 3, 1, 1, {ONLY(boolean), NUMBER}, {NUMBER}, ATTRS(BROADCAST), check_select_types, .flags = OP_ELTWISE};
-CARD card_bias_add = {2, 2, 1, 1, {REAL}, {REAL}, ATTRS(DATA_FORMAT), .dims = dims_bias_add, .flags = OP_ELTWISE};
+CARD card_gen_index = {
+    1, 1, 1, 1, {ANY}, {ONLY(s32)}, ATTRS(NEED(axis)), .dims = dims_axis, .flags = OP_ELTWISE};
+CARD card_binary = {2,
+                    2,
+                    1,
+                    1,
+                    {NUMBER},
+                    {NUMBER},
+                    ATTRS(BROADCAST),
+                    check_binary_types,
+                    .flags = OP_ELTWISE | OP_BINARY};
+CARD card_compare = {2,
+                     2,
+                     1,
+                     1,
+                     {NUMBER},
+                     {ONLY(boolean)},
+                     ATTRS(BROADCAST),
+                     check_binary_types,
+                     .flags = OP_ELTWISE | OP_BINARY};
+CARD card_select = {3,
+                    3,
+                    1,
+                    1,
+                    {ONLY(boolean), NUMBER},
+                    {NUMBER},
+                    ATTRS(BROADCAST),
+                    check_select_types,
+                    .flags = OP_ELTWISE};
+CARD card_bias_add = {
+    2, 2, 1, 1, {REAL}, {REAL}, ATTRS(DATA_FORMAT), .dims = dims_bias_add, .flags = OP_ELTWISE};
 CARD card_bias_add_bwd = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(DATA_FORMAT)};
-CARD card_prelu = {2, 2, 1, 1, {REAL}, {REAL}, ATTRS(DATA_FORMAT, NUM(per_channel_broadcast, 1)), .dims = dims_prelu, .flags = OP_ELTWISE};
+CARD card_prelu = {2,
+                   2,
+                   1,
+                   1,
+                   {REAL},
+                   {REAL},
+                   ATTRS(DATA_FORMAT, NUM(per_channel_broadcast, 1)),
+                   .dims = dims_prelu,
+                   .flags = OP_ELTWISE};
 CARD card_prelu_bwd = {3, 3, 2, 2, {FLT}, {FLT}, ATTRS(DATA_FORMAT)};
 
 /* matmul, softmax, moves */
-CARD card_matmul = {2, 3, 1, 1, {REAL, REAL, FLT}, {REAL},
-                    ATTRS(NUM(transpose_a, 0), NUM(transpose_b, 0), WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16"))};
-CARD card_softmax = {1, 2, 1, 2, {FLT}, {FLT, ONLY(f32)}, ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero"))};
+CARD card_matmul = {2,
+                    3,
+                    1,
+                    1,
+                    {REAL, REAL, FLT},
+                    {REAL},
+                    ATTRS(NUM(transpose_a, 0), NUM(transpose_b, 0),
+                          WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16"))};
+CARD card_softmax = {1,
+                     2,
+                     1,
+                     2,
+                     {FLT},
+                     {FLT, ONLY(f32)},
+                     ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero"))};
 CARD card_log_softmax = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NUM(axis, -1)), .dims = dims_axis};
 CARD card_softmax_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(MAY(axis)), .dims = dims_grad};
 CARD card_reorder = {1, 1, 1, 1, {ANY}, {ANY}, .check = check_same_type, .flags = OP_VIEW};
-CARD card_reshape = {1, 1, 1, 1, {ANY}, {ANY}, ATTRS(NEED_MIN(shape, -1), NEED(special_zero)), check_reshape, .flags = OP_VIEW};
+CARD card_reshape = {1,
+                     1,
+                     1,
+                     1,
+                     {ANY},
+                     {ANY},
+                     ATTRS(NEED_MIN(shape, -1), NEED(special_zero)),
+                     check_reshape,
+                     .flags = OP_VIEW};
 CARD card_transpose = {1, 1, 1, 1, {ANY}, {ANY}, ATTRS(NEED(order)), check_order, .flags = OP_VIEW};
 CARD card_concat = {1, OP_MAX_PORTS, 1, 1, {ANY}, {ANY}, ATTRS(NEED(axis)), check_same_type};
 
 /* quantisation */
-CARD card_quantize = {1, 1, 1, 1, {FLT}, {CODES}, ATTRS(STATIC_QUANT_ATTRS), check_quant, .flags = OP_QUANT};
-CARD card_dequantize = {1, 2, 1, 1, {CODES, HIGH}, {FLT}, ATTRS(STATIC_QUANT_ATTRS, SPLIT), check_quant, dims_planes, OP_DEQUANT};
-CARD card_dyn_quantize = {1, 3, 1, 3, {FLT, SCALES, ZPS}, {CODES, SCALES | HIGH, ZPS | HIGH},
-                          ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
-                                WORD(quantization_kind, "static",
-                                     "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
-                          check_quant, .flags = OP_QUANT};
-CARD card_dyn_dequantize = {2, 4, 1, 1, {CODES, SCALES, ZPS | HIGH, HIGH}, {FLT},
-                            ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT), check_quant, dims_planes, OP_DEQUANT};
+CARD card_quantize = {
+    1, 1, 1, 1, {FLT}, {CODES}, ATTRS(STATIC_QUANT_ATTRS), check_quant, .flags = OP_QUANT};
+CARD card_dequantize = {
+    1,           2,           1,         1, {CODES, HIGH}, {FLT}, ATTRS(STATIC_QUANT_ATTRS, SPLIT),
+    check_quant, dims_planes, OP_DEQUANT};
+CARD card_dyn_quantize = {
+    1,
+    3,
+    1,
+    3,
+    {FLT, SCALES, ZPS},
+    {CODES, SCALES | HIGH, ZPS | HIGH},
+    ATTRS(
+        QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
+        WORD(quantization_kind, "static",
+             "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
+    check_quant,
+    .flags = OP_QUANT};
+CARD card_dyn_dequantize = {
+    2,
+    4,
+    1,
+    1,
+    {CODES, SCALES, ZPS | HIGH, HIGH},
+    {FLT},
+    ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT),
+    check_quant,
+    dims_planes,
+    OP_DEQUANT};
 
 /* pooling and convolution */
-CARD card_avg_pool = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD)};
-CARD card_avg_pool_bwd = {1, 2, 1, 1, {FLT, INDEX}, {FLT},
-                          ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, AUTO_PAD, MAY_MIN(src_shape, 0))};
-CARD card_max_pool = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, ROUNDING, AUTO_PAD)};
-CARD card_max_pool_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, AUTO_PAD)};
-CARD card_conv = {2, 3, 1, 1, {FLT}, {FLT}, ATTRS(CONV_ATTRS, WORD(weights_format, "XIO", "XIO|OIX"))};
-CARD card_conv_bwd_data = {2, 3, 1, 1, {FLT, FLT, INDEX}, {FLT},
-                           ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), MAY_MIN(dst_shape, 0), WORD(weights_format, "XIO", "XIO|OIX"))};
-CARD card_conv_bwd_weights = {2, 3, 1, 1, {FLT, FLT, INDEX}, {FLT},
-                              ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), MAY_MIN(weights_shape, 0),
-                                    {.id = sinter_op_attr_weights_format, .words = "XIO|OIX|XOI|IOX"}),
-                              check_weights_format};
-CARD card_conv_transpose = {2, 3, 1, 1, {FLT}, {FLT}, ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), WORD(weights_format, "XOI", "XOI|IOX"))};
-CARD card_conv_transpose_bwd_data = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(CONV_ATTRS, WORD(weights_format, "XOI", "XOI|IOX"))};
+CARD card_avg_pool = {
+    1,
+    1,
+    1,
+    1,
+    {FLT},
+    {FLT},
+    ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD)};
+CARD card_avg_pool_bwd = {1,
+                          2,
+                          1,
+                          1,
+                          {FLT, INDEX},
+                          {FLT},
+                          ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT,
+                                AUTO_PAD, MAY_MIN(src_shape, 0))};
+CARD card_max_pool = {
+    1,
+    1,
+    1,
+    1,
+    {FLT},
+    {FLT},
+    ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, ROUNDING, AUTO_PAD)};
+CARD card_max_pool_bwd = {
+    2,
+    2,
+    1,
+    1,
+    {FLT},
+    {FLT},
+    ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, AUTO_PAD)};
+CARD card_conv = {
+    2, 3, 1, 1, {FLT}, {FLT}, ATTRS(CONV_ATTRS, WORD(weights_format, "XIO", "XIO|OIX"))};
+CARD card_conv_bwd_data = {2,
+                           3,
+                           1,
+                           1,
+                           {FLT, FLT, INDEX},
+                           {FLT},
+                           ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), MAY_MIN(dst_shape, 0),
+                                 WORD(weights_format, "XIO", "XIO|OIX"))};
+CARD card_conv_bwd_weights = {
+    2,
+    3,
+    1,
+    1,
+    {FLT, FLT, INDEX},
+    {FLT},
+    ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), MAY_MIN(weights_shape, 0),
+          {.id = sinter_op_attr_weights_format, .words = "XIO|OIX|XOI|IOX"}),
+    check_weights_format};
+CARD card_conv_transpose = {
+    2,
+    3,
+    1,
+    1,
+    {FLT},
+    {FLT},
+    ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), WORD(weights_format, "XOI", "XOI|IOX"))};
+CARD card_conv_transpose_bwd_data = {
+    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(CONV_ATTRS, WORD(weights_format, "XOI", "XOI|IOX"))};
 CARD card_interpolate = {1, 2, 1, 1, {FLT, INDEX}, {FLT}, ATTRS(RESIZE), check_interpolate};
 CARD card_interpolate_bwd = {2, 3, 1, 1, {FLT, FLT, INDEX}, {FLT}, ATTRS(RESIZE)};
 
 /* reductions and norms */
-CARD card_reduce = {1, 2, 1, 1, {FLT, INDEX}, {FLT}, ATTRS(MAY(axes), NUM(keep_dims, 0)), check_reduce};
-CARD card_bn_inf = {5, 5, 1, 1, {FLT}, {FLT}, ATTRS(NEED(epsilon), DATA_FORMAT), .dims = dims_channel_params};
-CARD card_bn_train = {3, 5, 5, 5, {FLT}, {FLT}, ATTRS(NEED(epsilon), MAY(momentum), DATA_FORMAT), .dims = dims_channel_params};
+CARD card_reduce = {1,           2, 1, 1, {FLT, INDEX}, {FLT}, ATTRS(MAY(axes), NUM(keep_dims, 0)),
+                    check_reduce};
+CARD card_bn_inf = {
+    5, 5, 1, 1, {FLT}, {FLT}, ATTRS(NEED(epsilon), DATA_FORMAT), .dims = dims_channel_params};
+CARD card_bn_train = {3,
+                      5,
+                      5,
+                      5,
+                      {FLT},
+                      {FLT},
+                      ATTRS(NEED(epsilon), MAY(momentum), DATA_FORMAT),
+                      .dims = dims_channel_params};
 CARD card_bn_bwd = {4, 5, 1, 3, {FLT}, {FLT}, ATTRS(NEED(epsilon), DATA_FORMAT)};
-CARD card_layer_norm = {1, 3, 1, 3, {FLT}, {FLT}, ATTRS(NUM(keep_stats, 1), NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
+CARD card_layer_norm = {
+    1,
+    3,
+    1,
+    3,
+    {FLT},
+    {FLT},
+    ATTRS(NUM(keep_stats, 1), NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
+    check_norm};
+CARD card_layer_norm_bwd = {4,
+                            6,
+                            1,
+                            3,
+                            {FLT},
+                            {FLT},
+                            ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
+                            check_norm_bwd};
+CARD card_group_norm = {1,
+                        3,
+                        1,
+                        3,
+                        {FLT},
+                        {FLT},
+                        ATTRS(NUM(keep_stats, 1), NUM(use_affine, 1), NEED_MIN(groups, 1),
+                              NUM(epsilon, 1e-5), DATA_FORMAT),
                         check_norm};
-CARD card_layer_norm_bwd = {4, 6, 1, 3, {FLT}, {FLT}, ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)), check_norm_bwd};
-CARD card_group_norm = {1, 3, 1, 3, {FLT}, {FLT},
-                        ATTRS(NUM(keep_stats, 1), NUM(use_affine, 1), NEED_MIN(groups, 1), NUM(epsilon, 1e-5), DATA_FORMAT), check_norm};
-CARD card_rms_norm = {1, 2, 1, 1, {FLT}, {FLT}, ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)), check_rms_norm};
+CARD card_rms_norm = {1,
+                      2,
+                      1,
+                      1,
+                      {FLT},
+                      {FLT},
+                      ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
+                      check_rms_norm};
 
 /* the rest */
 CARD card_dropout = {4, 4, 1, 2, {FLT, INDEX, INDEX, FLT}, {FLT, ONLY(u8)}, .flags = 0};
 CARD card_end = {1, 1, 0, 0, {ANY}, {ANY}, .flags = 0};
 CARD card_wildcard = {0, OP_MAX_PORTS, 0, OP_MAX_PORTS, {ANY}, {ANY}, .any_attr = true};
 
-/* ---- projections of ops.def ---- */
+/* ---- projections of ops.def ------------------------------------------------------------------ */
 
 enum { RUNS_RUN = 1, RUNS_ACCEPT = 0 };
 
@@ -161,7 +395,8 @@ static const struct {
     shape_rule_t shape;
     bool runs;
 } op_rows[] = {
-#define SINTER_OP(value, name, spelling, schema, shape, run) [value] = {#spelling, &card_##schema, shape_##shape, RUNS_##run},
+#define SINTER_OP(value, name, spelling, schema, shape, run) \
+    [value] = {#spelling, &card_##schema, shape_##shape, RUNS_##run},
 #include <sinter/ops.def>
 #undef SINTER_OP
 };
@@ -193,7 +428,8 @@ bool op_runs(sinter_op_kind_t kind)
 
 unsigned op_flags(sinter_op_kind_t kind)
 {
-    static const sinter_op_kind_t commutative[] = {sinter_op_add, sinter_op_multiply, sinter_op_maximum, sinter_op_minimum,
+    static const sinter_op_kind_t commutative[] = {sinter_op_add, sinter_op_multiply,
+                                                   sinter_op_maximum, sinter_op_minimum,
                                                    sinter_op_squared_difference};
     unsigned flags = is_kind(kind) ? op_rows[kind].card->flags : 0;
     for (size_t i = 0; i < sizeof commutative / sizeof *commutative; i++) {
@@ -205,7 +441,8 @@ unsigned op_flags(sinter_op_kind_t kind)
 const attr_rule_t *op_attr_rule(sinter_op_kind_t kind, sinter_op_attr_t id)
 {
     const op_card_t *card = op_card(kind);
-    for (const attr_rule_t *rule = card != NULL ? card->attrs : NULL; rule != NULL && rule->id != sinter_op_attr_undef; rule++) {
+    for (const attr_rule_t *rule = card != NULL ? card->attrs : NULL;
+         rule != NULL && rule->id != sinter_op_attr_undef; rule++) {
         if (rule->id == id) {
             return rule;
         }
@@ -213,7 +450,7 @@ const attr_rule_t *op_attr_rule(sinter_op_kind_t kind, sinter_op_attr_t id)
     return NULL;
 }
 
-/* ---- public names ---- */
+/* ---- public names ---------------------------------------------------------------------------- */
 
 const char *sinter_op_kind_name(sinter_op_kind_t kind)
 {

@@ -1,4 +1,5 @@
-/* The cards of the op schema: what an op kind may look like. One card serves every kind whose row in ops.def names it. */
+/* The cards of the op schema: what an op kind may look like. One card serves every kind whose
+ * row in ops.def names it. */
 #ifndef SINTER_SRC_OP_SCHEMA_H
 #define SINTER_SRC_OP_SCHEMA_H
 
@@ -17,10 +18,10 @@ typedef struct op_card {
     int min_in, max_in, min_out, max_out;
     dtype_set_t in[CARD_PORTS], out[CARD_PORTS]; /* 0: like the port before */
     const attr_rule_t *attrs;                    /* ended by id 0 */
-    node_rule_t check;                           /* NULL, or what arity, types and attributes must fulfil together */
-    node_rule_t dims;                            /* NULL, or what the shape rule does not say about dims, known ones only */
-    unsigned flags;                              /* op_flags_t */
-    bool any_attr;                               /* Wildcard: attributes are not looked at */
+    node_rule_t check; /* NULL, or what arity, types and attributes must fulfil together */
+    node_rule_t dims;  /* NULL, or what the shape rule does not say about dims, known ones only */
+    unsigned flags;    /* op_flags_t */
+    bool any_attr;     /* Wildcard: attributes are not looked at */
 } op_card_t;
 
 const op_card_t *op_card(sinter_op_kind_t kind); /* NULL: no such kind */

@@ -3,9 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "graph/attr.h"
 #include "numeric/dtype.h"
-#include "base/status.h"
 
 typedef enum qtype { PER_TENSOR, PER_CHANNEL, PER_GROUP } qtype_t;
 
@@ -15,7 +15,8 @@ typedef struct kind_row {
     quant_kind_t kind;
     bool (*element_ok)(sinter_data_type_t type);
     sinter_data_type_t scale_type; /* undef: any scale type */
-    int64_t default_group;         /* along the last axis where neither attributes nor shapes tell; 0: none */
+    int64_t
+        default_group; /* along the last axis where neither attributes nor shapes tell; 0: none */
     bool has_zp;
 } kind_row_t;
 
@@ -40,7 +41,9 @@ typedef struct param {
     const char *name;
     int64_t *group;
     int *dim;
-    bool checks_attrs; /* axis + groups and group_shape speak of the scales, zero points go by their shape alone */
+    bool
+        /* axis + groups and group_shape speak of the scales, zero points go by their shape alone */
+        checks_attrs;
 } param_t;
 
 #define FAIL(r, status, format, ...) sg_fail(status, "%s: " format, (r)->label, __VA_ARGS__)
@@ -48,52 +51,73 @@ typedef struct param {
 #define FAIL_SHAPE(r, ...) FAIL(r, sinter_invalid_shape, __VA_ARGS__)
 #define FAIL_TYPE(r, ...) FAIL(r, sinter_invalid_data_type, __VA_ARGS__)
 
-static bool known(int64_t dim) { return dim != SINTER_UNKNOWN_DIM; }
+static bool known(int64_t dim)
+{
+    return dim != SINTER_UNKNOWN_DIM;
+}
 
-/* ---- data types ----------------------------------------------------------------------------------------------------------------- */
+/* ---- data types ------------------------------------------------------------------------------ */
 
-static bool is_narrow_float(sinter_data_type_t type) { return dtype_is_float(type) && !dtype_is_wide_float(type); }
+static bool is_narrow_float(sinter_data_type_t type)
+{
+    return dtype_is_float(type) && !dtype_is_wide_float(type);
+}
 
 /* u2 holds the high bits of split codes, no numbers. */
 static bool is_narrow_int(sinter_data_type_t type)
 {
-    return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8 && type != sinter_u2;
+    return dtype_traits(type)->cls == DTYPE_INT && dtype_traits(type)->bits <= 8 &&
+           type != sinter_u2;
 }
 
-static bool is_mx_element(sinter_data_type_t type) { return is_narrow_float(type) || type == sinter_s8; }
+static bool is_mx_element(sinter_data_type_t type)
+{
+    return is_narrow_float(type) || type == sinter_s8;
+}
 
 static bool is_symmetric_element(sinter_data_type_t type)
 {
     return is_narrow_float(type) || (is_narrow_int(type) && dtype_traits(type)->min < 0);
 }
 
-static bool is_nv_element(sinter_data_type_t type) { return type == sinter_f4_e2m1; }
+static bool is_nv_element(sinter_data_type_t type)
+{
+    return type == sinter_f4_e2m1;
+}
 
 static bool is_scale_type(sinter_data_type_t type)
 {
-    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16 || type == sinter_e8m0 || type == sinter_f8_e4m3;
+    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16 || type == sinter_e8m0 ||
+           type == sinter_f8_e4m3;
 }
 
-static bool is_zp_type(sinter_data_type_t type) { return is_narrow_int(type) || type == sinter_s32; }
+static bool is_zp_type(sinter_data_type_t type)
+{
+    return is_narrow_int(type) || type == sinter_s32;
+}
 
 static const kind_row_t kinds[] = {
     {"static", QUANT_STATIC, NULL, sinter_data_type_undef, 0, false},
     {"dynamic_mx", QUANT_DYNAMIC_MX, is_mx_element, sinter_e8m0, 32, false},
     {"dynamic_mx_rceil", QUANT_DYNAMIC_MX_RCEIL, is_mx_element, sinter_e8m0, 32, false},
-    {"dynamic_symmetric", QUANT_DYNAMIC_SYMMETRIC, is_symmetric_element, sinter_data_type_undef, 0, false},
-    {"dynamic_asymmetric", QUANT_DYNAMIC_ASYMMETRIC, is_narrow_int, sinter_data_type_undef, 0, true},
+    {"dynamic_symmetric", QUANT_DYNAMIC_SYMMETRIC, is_symmetric_element, sinter_data_type_undef, 0,
+     false},
+    {"dynamic_asymmetric", QUANT_DYNAMIC_ASYMMETRIC, is_narrow_int, sinter_data_type_undef, 0,
+     true},
     {"dynamic_nv", QUANT_DYNAMIC_NV, is_nv_element, sinter_f8_e4m3, 16, false},
 };
 
 static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
 {
     if (!is_scale_type(scales->data_type)) {
-        return FAIL_TYPE(r, "scales, tensor %" PRIu64 ", are %s, not f32, f16, bf16, e8m0 or f8_e4m3", scales->id,
-                         dtype_traits(scales->data_type)->name);
+        return FAIL_TYPE(r,
+                         "scales, tensor %" PRIu64 ", are %s, not f32, f16, bf16, e8m0 or f8_e4m3",
+                         scales->id, dtype_traits(scales->data_type)->name);
     }
     if (r->kind->scale_type != sinter_data_type_undef && scales->data_type != r->kind->scale_type) {
-        return FAIL_TYPE(r, "scales of %s, tensor %" PRIu64 ", must be %s, not %s", r->kind->name, scales->id,
-                         dtype_traits(r->kind->scale_type)->name, dtype_traits(scales->data_type)->name);
+        return FAIL_TYPE(r, "scales of %s, tensor %" PRIu64 ", must be %s, not %s", r->kind->name,
+                         scales->id, dtype_traits(r->kind->scale_type)->name,
+                         dtype_traits(scales->data_type)->name);
     }
     return sinter_success;
 }
@@ -101,17 +125,18 @@ static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
 static sinter_status_t check_zp_type(const reader_t *r, const lt_t *zps)
 {
     if (!is_zp_type(zps->data_type)) {
-        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4 or s32", zps->id,
-                         dtype_traits(zps->data_type)->name);
+        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4 or s32",
+                         zps->id, dtype_traits(zps->data_type)->name);
     }
     if (dtype_traits(r->code_type)->cls != DTYPE_INT) {
-        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", need integer data, but tensor %" PRIu64 " is %s", zps->id, r->codes->id,
-                         dtype_traits(r->code_type)->name);
+        return FAIL_TYPE(
+            r, "zero points, tensor %" PRIu64 ", need integer data, but tensor %" PRIu64 " is %s",
+            zps->id, r->codes->id, dtype_traits(r->code_type)->name);
     }
     return sinter_success;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static sinter_status_t read_kind(reader_t *r)
 {
@@ -132,7 +157,8 @@ static sinter_status_t read_kind(reader_t *r)
 
 static sinter_status_t read_qtype(reader_t *r)
 {
-    static const char *const names[] = {[PER_TENSOR] = "per_tensor", [PER_CHANNEL] = "per_channel", [PER_GROUP] = "per_group"};
+    static const char *const names[] = {
+        [PER_TENSOR] = "per_tensor", [PER_CHANNEL] = "per_channel", [PER_GROUP] = "per_group"};
     const attr_t *attr = attr_find(r->attrs, r->n_attrs, sinter_op_attr_qtype);
     if (attr == NULL) {
         r->qtype = r->kind->default_group > 0 ? PER_GROUP : PER_TENSOR;
@@ -151,7 +177,8 @@ static sinter_status_t add_axis(reader_t *r, int64_t axis)
 {
     int rank = r->data->ndims;
     if (axis < -rank || axis >= rank) {
-        return FAIL_ATTR(r, "axis %" PRId64 " is outside the %d dimensions of tensor %" PRIu64, axis, rank, r->data->id);
+        return FAIL_ATTR(r, "axis %" PRId64 " is outside the %d dimensions of tensor %" PRIu64,
+                         axis, rank, r->data->id);
     }
     int normal = (int)(axis < 0 ? axis + rank : axis);
     for (int i = 0; i < r->n_axes; i++) {
@@ -194,16 +221,21 @@ static sinter_status_t check_groups(const reader_t *r)
         return FAIL_ATTR(r, "groups has %zu values for %zu axes", r->groups->n, n_axes);
     }
     for (size_t i = 0; i < r->groups->n; i++) {
-        int64_t n = r->groups->s64[i], dim = (int)i < r->n_axes ? r->data->dims[r->axes[i]] : SINTER_UNKNOWN_DIM;
+        int64_t n = r->groups->s64[i],
+                dim = (int)i < r->n_axes ? r->data->dims[r->axes[i]] : SINTER_UNKNOWN_DIM;
         if (n < 1) {
             return FAIL_ATTR(r, "groups[%zu] is %" PRId64 ", which is less than 1", i, n);
         }
         if (known(dim) && n > dim) {
-            return FAIL_ATTR(r, "groups[%zu] is %" PRId64 ", more than the %" PRId64 " elements of axis %d of tensor %" PRIu64, i, n, dim,
-                             r->axes[i], r->data->id);
+            return FAIL_ATTR(r,
+                             "groups[%zu] is %" PRId64 ", more than the %" PRId64
+                             " elements of axis %d of tensor %" PRIu64,
+                             i, n, dim, r->axes[i], r->data->id);
         }
         if (known(dim) && dim % n != 0) {
-            return FAIL_ATTR(r, "groups[%zu] is %" PRId64 ", which does not divide the %" PRId64 " elements of axis %d of tensor %" PRIu64,
+            return FAIL_ATTR(r,
+                             "groups[%zu] is %" PRId64 ", which does not divide the %" PRId64
+                             " elements of axis %d of tensor %" PRIu64,
                              i, n, dim, r->axes[i], r->data->id);
         }
     }
@@ -214,16 +246,21 @@ static sinter_status_t check_group_shape(const reader_t *r)
 {
     int rank = r->data->ndims;
     if (rank >= 0 && r->group_shape->n != (size_t)rank) {
-        return FAIL_ATTR(r, "group_shape has %zu values for the %d dimensions of tensor %" PRIu64, r->group_shape->n, rank, r->data->id);
+        return FAIL_ATTR(r, "group_shape has %zu values for the %d dimensions of tensor %" PRIu64,
+                         r->group_shape->n, rank, r->data->id);
     }
     for (size_t i = 0; i < r->group_shape->n; i++) {
-        int64_t size = r->group_shape->s64[i], dim = rank >= 0 ? r->data->dims[i] : SINTER_UNKNOWN_DIM;
+        int64_t size = r->group_shape->s64[i],
+                dim = rank >= 0 ? r->data->dims[i] : SINTER_UNKNOWN_DIM;
         if (size < 1) {
             return FAIL_ATTR(r, "group_shape[%zu] is %" PRId64 ", which is less than 1", i, size);
         }
         if (known(dim) && dim % size != 0) {
-            return FAIL_ATTR(r, "group_shape[%zu] is %" PRId64 ", which does not divide dimension %zu (%" PRId64 ") of tensor %" PRIu64, i,
-                             size, i, dim, r->data->id);
+            return FAIL_ATTR(r,
+                             "group_shape[%zu] is %" PRId64
+                             ", which does not divide dimension %zu (%" PRId64
+                             ") of tensor %" PRIu64,
+                             i, size, i, dim, r->data->id);
         }
     }
     return sinter_success;
@@ -249,7 +286,7 @@ static sinter_status_t read_attrs(reader_t *r)
     return sinter_success;
 }
 
-/* ---- shapes --------------------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* All known dims are 1: one value, or it may become one. */
 static bool may_be_single(const lt_t *lt)
@@ -262,7 +299,10 @@ static bool may_be_single(const lt_t *lt)
     return true;
 }
 
-static bool is_single(const lt_t *lt) { return lt_dims_known(lt) && may_be_single(lt); }
+static bool is_single(const lt_t *lt)
+{
+    return lt_dims_known(lt) && may_be_single(lt);
+}
 
 /* One value for everything. */
 static void cover_all(const reader_t *r, int64_t *group, int *param_dim)
@@ -277,13 +317,15 @@ static void cover_all(const reader_t *r, int64_t *group, int *param_dim)
 static sinter_status_t per_tensor(const reader_t *r, const param_t *p)
 {
     if (!may_be_single(p->lt)) {
-        return FAIL_SHAPE(r, "%s of qtype per_tensor, tensor %" PRIu64 ", must be one value", p->name, p->lt->id);
+        return FAIL_SHAPE(r, "%s of qtype per_tensor, tensor %" PRIu64 ", must be one value",
+                          p->name, p->lt->id);
     }
     cover_all(r, p->group, p->dim);
     return sinter_success;
 }
 
-/* One dim with a value for each index of the axis, or all dims of the data with 1 everywhere else. */
+/* One dim with a value for each index of the axis, or all dims of the data with 1 everywhere
+ * else. */
 static sinter_status_t per_channel(const reader_t *r, const param_t *p)
 {
     const lt_t *lt = p->lt;
@@ -296,20 +338,26 @@ static sinter_status_t per_channel(const reader_t *r, const param_t *p)
         return sinter_success;
     }
     if (lt->ndims >= 0 && lt->ndims != 1 && lt->ndims != rank) {
-        return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", have %d dimensions, not 1 or %d", p->name, lt->id,
-                          (int)lt->ndims, rank);
+        return FAIL_SHAPE(
+            r, "%s of qtype per_channel, tensor %" PRIu64 ", have %d dimensions, not 1 or %d",
+            p->name, lt->id, (int)lt->ndims, rank);
     }
     bool full = lt->ndims == rank;
     for (int i = 0; full && i < rank; i++) {
         if (i != axis && known(lt->dims[i]) && lt->dims[i] != 1) {
-            return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", have dimension %d that is neither 1 nor the axis %d",
+            return FAIL_SHAPE(r,
+                              "%s of qtype per_channel, tensor %" PRIu64
+                              ", have dimension %d that is neither 1 nor the axis %d",
                               p->name, lt->id, i, axis);
         }
         p->dim[i] = i;
     }
-    int64_t values = lt->ndims < 0 ? SINTER_UNKNOWN_DIM : lt->dims[full ? axis : 0], channels = r->data->dims[axis];
+    int64_t values = lt->ndims < 0 ? SINTER_UNKNOWN_DIM : lt->dims[full ? axis : 0],
+            channels = r->data->dims[axis];
     if (known(values) && known(channels) && values != channels) {
-        return FAIL_SHAPE(r, "%s of qtype per_channel, tensor %" PRIu64 ", are %" PRId64 " for the %" PRId64 " channels of axis %d",
+        return FAIL_SHAPE(r,
+                          "%s of qtype per_channel, tensor %" PRIu64 ", are %" PRId64
+                          " for the %" PRId64 " channels of axis %d",
                           p->name, lt->id, values, channels, axis);
     }
     p->dim[axis] = full ? axis : 0;
@@ -341,7 +389,8 @@ static int64_t attr_group(const reader_t *r, int i)
     if (r->kind->kind == QUANT_STATIC || (r->groups == NULL && r->kind->default_group == 0)) {
         return SINTER_UNKNOWN_DIM;
     }
-    /* The op makes the scales: what is not divided has its own, but for the default group of the formats that have one. */
+    /* The op makes the scales: what is not divided has its own, but for the default group of the
+     * formats that have one. */
     return r->groups == NULL && i == r->data->ndims - 1 ? r->kind->default_group : 1;
 }
 
@@ -350,15 +399,21 @@ static sinter_status_t check_against_attrs(const reader_t *r, const param_t *p, 
 {
     int64_t groups = listed_groups(r, i), dim = r->data->dims[i];
     if (groups > 0 && n != groups) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, but groups says %" PRId64, p->name,
-                          p->lt->id, n, i, groups);
+        return FAIL_SHAPE(r,
+                          "%s, tensor %" PRIu64 ", have %" PRId64
+                          " values along dimension %d, but groups says %" PRId64,
+                          p->name, p->lt->id, n, i, groups);
     }
     if (r->groups != NULL && groups == 0 && n != 1 && known(dim) && n != dim) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", divide dimension %d into %" PRId64 " groups, but axis does not list it", p->name,
-                          p->lt->id, i, n);
+        return FAIL_SHAPE(r,
+                          "%s, tensor %" PRIu64 ", divide dimension %d into %" PRId64
+                          " groups, but axis does not list it",
+                          p->name, p->lt->id, i, n);
     }
     if (r->group_shape != NULL && known(dim) && n != dim / r->group_shape->s64[i]) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, but group_shape makes it %" PRId64,
+        return FAIL_SHAPE(r,
+                          "%s, tensor %" PRIu64 ", have %" PRId64
+                          " values along dimension %d, but group_shape makes it %" PRId64,
                           p->name, p->lt->id, n, i, dim / r->group_shape->s64[i]);
     }
     return sinter_success;
@@ -370,20 +425,26 @@ static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
     int64_t wanted = p->checks_attrs ? attr_group(r, i) : SINTER_UNKNOWN_DIM;
     if (!known(n) || !known(dim)) {
         if (known(wanted) && known(dim) && dim % wanted != 0) {
-            return FAIL_SHAPE(r, "dimension %d (%" PRId64 ") of tensor %" PRIu64 " is no multiple of the default group %" PRId64, i, dim,
-                              r->data->id, wanted);
+            return FAIL_SHAPE(r,
+                              "dimension %d (%" PRId64 ") of tensor %" PRIu64
+                              " is no multiple of the default group %" PRId64,
+                              i, dim, r->data->id, wanted);
         }
-        /* So many scales over a dim that is not known yet: no default says how many elements each has. */
+        /* So many scales over a dim that is not known yet: no default says how many elements
+         * each has. */
         p->group[i] = known(n) && r->group_shape == NULL ? SINTER_UNKNOWN_DIM : wanted;
         return known(n) && p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
     }
     if (n < 1 && dim > 0) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have no values along dimension %d", p->name, p->lt->id, i);
+        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have no values along dimension %d", p->name,
+                          p->lt->id, i);
     }
     if (n > 1 && (n > dim || dim % n != 0)) {
-        return FAIL_SHAPE(
-            r, "%s, tensor %" PRIu64 ", have %" PRId64 " values along dimension %d, which do not divide its %" PRId64 " elements", p->name,
-            p->lt->id, n, i, dim);
+        return FAIL_SHAPE(r,
+                          "%s, tensor %" PRIu64 ", have %" PRId64
+                          " values along dimension %d, which do not divide its %" PRId64
+                          " elements",
+                          p->name, p->lt->id, n, i, dim);
     }
     p->group[i] = dim > n && n > 0 ? dim / n : 1;
     return p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
@@ -397,8 +458,10 @@ static sinter_status_t per_group(const reader_t *r, const param_t *p)
         return sinter_success;
     }
     if (rank >= 0 && p->lt->ndims >= 0 && p->lt->ndims != rank) {
-        return FAIL_SHAPE(r, "%s of qtype per_group, tensor %" PRIu64 ", have %d dimensions, but tensor %" PRIu64 " has %d", p->name,
-                          p->lt->id, (int)p->lt->ndims, r->data->id, rank);
+        return FAIL_SHAPE(r,
+                          "%s of qtype per_group, tensor %" PRIu64
+                          ", have %d dimensions, but tensor %" PRIu64 " has %d",
+                          p->name, p->lt->id, (int)p->lt->ndims, r->data->id, rank);
     }
     for (int i = 0; i < rank; i++) {
         p->dim[i] = i;
@@ -417,7 +480,8 @@ static sinter_status_t read_param(const reader_t *r, const param_t *p)
 static sinter_status_t read_scales(const reader_t *r, const lt_t *scales)
 {
     SG_TRY(check_scale_type(r, scales));
-    return read_param(r, &(param_t){scales, "scales", r->geom->scale_group, r->geom->scale_dim, true});
+    return read_param(r,
+                      &(param_t){scales, "scales", r->geom->scale_group, r->geom->scale_dim, true});
 }
 
 static sinter_status_t read_zps(const reader_t *r, const lt_t *zps)
@@ -427,7 +491,7 @@ static sinter_status_t read_zps(const reader_t *r, const lt_t *zps)
     return read_param(r, &(param_t){zps, "zero points", r->geom->zp_group, r->geom->zp_dim, false});
 }
 
-/* ---- the forms of the op -------------------------------------------------------------------------------------------------------- */
+/* ---- the forms of the op --------------------------------------------------------------------- */
 
 static sinter_status_t check_attr_zps(const reader_t *r, const attr_t *zps)
 {
@@ -439,12 +503,15 @@ static sinter_status_t check_attr_zps(const reader_t *r, const attr_t *zps)
     for (size_t i = 0; i < zps->n; i++) {
         double value = (double)zps->s64[i];
         if (!integer && zps->s64[i] != 0) {
-            return FAIL_ATTR(r, "zps[%zu] is %" PRId64 ", but zero points need integer data and tensor %" PRIu64 " is %s", i, zps->s64[i],
-                             r->codes->id, codes->name);
+            return FAIL_ATTR(r,
+                             "zps[%zu] is %" PRId64
+                             ", but zero points need integer data and tensor %" PRIu64 " is %s",
+                             i, zps->s64[i], r->codes->id, codes->name);
         }
         if (integer && (value < codes->min || value > codes->max)) {
-            return FAIL_ATTR(r, "zps[%zu] is %" PRId64 ": zero points outside their type, %s of tensor %" PRIu64, i, zps->s64[i],
-                             codes->name, r->codes->id);
+            return FAIL_ATTR(
+                r, "zps[%zu] is %" PRId64 ": zero points outside their type, %s of tensor %" PRIu64,
+                i, zps->s64[i], codes->name, r->codes->id);
         }
     }
     return sinter_success;
@@ -478,8 +545,10 @@ static sinter_status_t read_static(reader_t *r)
     if (g->axis >= 0) {
         int64_t channels = r->data->dims[g->axis];
         if (known(channels) && channels != g->n_scales) {
-            return FAIL_ATTR(r, "scales has %" PRId64 " values for the %" PRId64 " channels of axis %d of tensor %" PRIu64, g->n_scales,
-                             channels, g->axis, r->data->id);
+            return FAIL_ATTR(r,
+                             "scales has %" PRId64 " values for the %" PRId64
+                             " channels of axis %d of tensor %" PRIu64,
+                             g->n_scales, channels, g->axis, r->data->id);
         }
         g->scale_group[g->axis] = g->zp_group[g->axis] = 1;
         g->scale_dim[g->axis] = g->zp_dim[g->axis] = 0;
@@ -487,11 +556,13 @@ static sinter_status_t read_static(reader_t *r)
     return sinter_success;
 }
 
-/* DynamicDequantize, and DynamicQuantize of kind static: scales are input 1, zero points input 2. */
+/* DynamicDequantize, and DynamicQuantize of kind static: scales are input 1, zero points input
+ * 2. */
 static sinter_status_t read_given(reader_t *r, const lt_t *in, int n_in)
 {
     if (n_in < 2) {
-        return FAIL_ATTR(r, "the scales of tensor %" PRIu64 " are missing: they are input 1", r->data->id);
+        return FAIL_ATTR(r, "the scales of tensor %" PRIu64 " are missing: they are input 1",
+                         r->data->id);
     }
     r->geom->scale_input = 1;
     SG_TRY(read_scales(r, &in[1]));
@@ -507,14 +578,18 @@ static sinter_status_t check_dynamic_inputs(const reader_t *r, const lt_t *in, i
 {
     int allowed = r->kind->kind == QUANT_DYNAMIC_NV ? 2 : 1;
     if (n_in > allowed) {
-        return FAIL_ATTR(r, "quantization_kind %s computes its scales: %d inputs are too many", r->kind->name, n_in);
+        return FAIL_ATTR(r, "quantization_kind %s computes its scales: %d inputs are too many",
+                         r->kind->name, n_in);
     }
     if (n_in == 2 && in[1].data_type != sinter_f32) {
-        return FAIL_TYPE(r, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be f32, not %s", in[1].id,
-                         dtype_traits(in[1].data_type)->name);
+        return FAIL_TYPE(
+            r, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be f32, not %s",
+            in[1].id, dtype_traits(in[1].data_type)->name);
     }
     if (n_in == 2 && !may_be_single(&in[1])) {
-        return FAIL_SHAPE(r, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be one value", in[1].id);
+        return FAIL_SHAPE(
+            r, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be one value",
+            in[1].id);
     }
     return sinter_success;
 }
@@ -531,29 +606,34 @@ static sinter_status_t match_zp_groups(const reader_t *r, const lt_t *zps)
             g->scale_group[i] = g->zp_group[i];
         }
         if (g->zp_group[i] != g->scale_group[i]) {
-            return FAIL_SHAPE(
-                r, "zero points of dynamic_asymmetric, tensor %" PRIu64 ", must have the groups of the scales in dimension %d", zps->id, i);
+            return FAIL_SHAPE(r,
+                              "zero points of dynamic_asymmetric, tensor %" PRIu64
+                              ", must have the groups of the scales in dimension %d",
+                              zps->id, i);
         }
     }
     return sinter_success;
 }
 
 /* DynamicQuantize that computes scales: output 1, and zero points: output 2. */
-static sinter_status_t read_dynamic(reader_t *r, const lt_t *in, int n_in, const lt_t *out, int n_out)
+static sinter_status_t read_dynamic(reader_t *r, const lt_t *in, int n_in, const lt_t *out,
+                                    int n_out)
 {
     SG_TRY(check_dynamic_inputs(r, in, n_in));
     if (n_out < 2) {
         return FAIL_ATTR(r, "quantization_kind %s needs an output for its scales", r->kind->name);
     }
     if (r->kind->has_zp && n_out < 3) {
-        return FAIL_ATTR(r, "quantization_kind %s needs an output for its zero points", r->kind->name);
+        return FAIL_ATTR(r, "quantization_kind %s needs an output for its zero points",
+                         r->kind->name);
     }
     if (!r->kind->has_zp && n_out > 2) {
-        return FAIL_ATTR(r, "quantization_kind %s has no zero points to put into tensor %" PRIu64, r->kind->name, out[2].id);
+        return FAIL_ATTR(r, "quantization_kind %s has no zero points to put into tensor %" PRIu64,
+                         r->kind->name, out[2].id);
     }
     if (!r->kind->element_ok(r->code_type)) {
-        return FAIL_TYPE(r, "quantization_kind %s does not make %s, the type of tensor %" PRIu64, r->kind->name,
-                         dtype_traits(r->code_type)->name, r->codes->id);
+        return FAIL_TYPE(r, "quantization_kind %s does not make %s, the type of tensor %" PRIu64,
+                         r->kind->name, dtype_traits(r->code_type)->name, r->codes->id);
     }
     SG_TRY(read_scales(r, &out[1]));
     if (!r->kind->has_zp) {
@@ -565,18 +645,29 @@ static sinter_status_t read_dynamic(reader_t *r, const lt_t *in, int n_in, const
 
 static void init_geometry(quant_geom_t *g, int ndims)
 {
-    *g = (quant_geom_t){.kind = QUANT_STATIC, .ndims = ndims, .axis = -1, .scale_input = -1, .zp_input = -1, .high_port = -1};
+    *g = (quant_geom_t){.kind = QUANT_STATIC,
+                        .ndims = ndims,
+                        .axis = -1,
+                        .scale_input = -1,
+                        .zp_input = -1,
+                        .high_port = -1};
     for (int i = 0; i < SINTER_MAX_NDIMS; i++) {
         g->scale_group[i] = g->zp_group[i] = SINTER_UNKNOWN_DIM;
         g->scale_dim[i] = g->zp_dim[i] = -1;
     }
 }
 
-sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs, int n_attrs, const lt_t *in, int n_in,
-                               const lt_t *out, int n_out, quant_geom_t *geom)
+sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs,
+                               int n_attrs, const lt_t *in, int n_in, const lt_t *out, int n_out,
+                               quant_geom_t *geom)
 {
     bool quantises = kind == sinter_op_quantize || kind == sinter_op_dynamic_quantize;
-    reader_t r = {.label = label, .attrs = attrs, .n_attrs = n_attrs, .data = &in[0], .kind = &kinds[0], .geom = geom};
+    reader_t r = {.label = label,
+                  .attrs = attrs,
+                  .n_attrs = n_attrs,
+                  .data = &in[0],
+                  .kind = &kinds[0],
+                  .geom = geom};
     if (n_in < 1 || n_out < (quantises ? 1 : 0)) {
         return FAIL_ATTR(&r, "a tensor of %s is missing", n_in < 1 ? "inputs" : "outputs");
     }
@@ -589,19 +680,23 @@ sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const a
     SG_TRY(read_attrs(&r));
     if (kind != sinter_op_quantize) {
         const bool scales = kind == sinter_op_dynamic_dequantize || r.kind->kind != QUANT_STATIC;
-        SG_TRY(quant_read_planes(label, attrs, n_attrs, quantises, quantises ? out : in, scales ? 2 : 1, quantises ? &n_out : &n_in,
-                                 &r.code_type, &geom->high_port));
+        SG_TRY(quant_read_planes(label, attrs, n_attrs, quantises, quantises ? out : in,
+                                 scales ? 2 : 1, quantises ? &n_out : &n_in, &r.code_type,
+                                 &geom->high_port));
     }
     if (kind == sinter_op_quantize || kind == sinter_op_dequantize) {
         return read_static(&r);
     }
     if (quantises && geom->high_port >= 0 && r.kind->kind == QUANT_STATIC) {
-        return FAIL_ATTR(&r, "split_type %s needs a quantization_kind that computes its scales", dtype_traits(r.code_type)->name);
+        return FAIL_ATTR(&r, "split_type %s needs a quantization_kind that computes its scales",
+                         dtype_traits(r.code_type)->name);
     }
-    return r.kind->kind == QUANT_STATIC ? read_given(&r, in, n_in) : read_dynamic(&r, in, n_in, out, n_out);
+    return r.kind->kind == QUANT_STATIC ? read_given(&r, in, n_in)
+                                        : read_dynamic(&r, in, n_in, out, n_out);
 }
 
-static int64_t offset_of(int ndims, const int64_t *group, const int *dim, const int64_t *idx, const int64_t *strides)
+static int64_t offset_of(int ndims, const int64_t *group, const int *dim, const int64_t *idx,
+                         const int64_t *strides)
 {
     int64_t offset = 0;
     for (int i = 0; i < ndims; i++) {
@@ -612,7 +707,8 @@ static int64_t offset_of(int ndims, const int64_t *group, const int *dim, const 
     return offset;
 }
 
-int64_t quant_scale_index(const quant_geom_t *geom, const int64_t *idx, const int64_t *scale_strides)
+int64_t quant_scale_index(const quant_geom_t *geom, const int64_t *idx,
+                          const int64_t *scale_strides)
 {
     return offset_of(geom->ndims, geom->scale_group, geom->scale_dim, idx, scale_strides);
 }

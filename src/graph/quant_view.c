@@ -12,7 +12,9 @@ bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int
     for (int i = 0; i < node->n_out && i < 3; i++) {
         out[i] = g->values[node->out[i]].lt;
     }
-    if (node->n_in < 1 || in[0].ndims < 0 || quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom) != sinter_success) {
+    if (node->n_in < 1 || in[0].ndims < 0 ||
+        quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in,
+                       out, node->n_out, &geom) != sinter_success) {
         return false;
     }
     const int port = zero_points ? geom.zp_input : geom.scale_input;
@@ -46,8 +48,9 @@ static const char *through_transpose(const node_t *view, int ndims, int64_t *dim
     return NULL;
 }
 
-/* The length of the runs of neighbours that share a scale, over the dims [0, n) together; -1 if the groups are no such runs: from the right, whole dims, then
- * at most one partly grouped dim, then dims with a scale for each index. */
+/* The length of the runs of neighbours that share a scale, over the dims [0, n) together; -1 if
+ * the groups are no such runs: from the right, whole dims, then at most one partly grouped dim,
+ * then dims with a scale for each index. */
 static int64_t run_length(int n, const int64_t *data, const int64_t *scales)
 {
     int64_t run = 1;
@@ -81,16 +84,19 @@ static bool say_runs(int n, const int64_t *data, int64_t run, int64_t *scales)
     return run == 1;
 }
 
-/* Both dim lists fall into blocks of equal products, as short as can be; unit dims stick to the block on their left or, at the start, right. */
+/* Both dim lists fall into blocks of equal products, as short as can be; unit dims stick to the
+ * block on their left or, at the start, right. */
 static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dims)
 {
-    static const char *const unsaid = "a reshape splits or merges dims whose groups the new dims cannot say";
+    static const char *const unsaid =
+        "a reshape splits or merges dims whose groups the new dims cannot say";
     int64_t scales[SINTER_MAX_NDIMS];
     int i = 0, j = 0;
     while (i < in->ndims || j < out->ndims) {
         const int i0 = i, j0 = j;
         int64_t a = 1, b = 1;
-        if (i < in->ndims && j < out->ndims && in->dims[i] == out->dims[j]) { /* an untouched dim, known or not */
+        if (i < in->ndims && j < out->ndims &&
+            in->dims[i] == out->dims[j]) { /* an untouched dim, known or not */
             scales[j++] = dims[i++];
             continue;
         }
@@ -121,7 +127,8 @@ static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dim
     return NULL;
 }
 
-const char *quant_dims_through_view(const node_t *view, const lt_t *in, const lt_t *out, int64_t *dims)
+const char *quant_dims_through_view(const node_t *view, const lt_t *in, const lt_t *out,
+                                    int64_t *dims)
 {
     if (in->ndims < 0 || out->ndims < 0) {
         return "a view between the codes and the matmul has an unknown rank";

@@ -1,4 +1,5 @@
-/* The schema check: an op against its card. Each broken rule has its own message, which names the op and, where there is one, the tensor. */
+/* The schema check: an op against its card. Each broken rule has its own message, which names
+ * the op and, where there is one, the tensor. */
 #include "graph/schema.h"
 
 #include <inttypes.h>
@@ -7,15 +8,17 @@
 
 #include <sinter/sinter_graph.h>
 
+#include "base/status.h"
 #include "graph/attr.h"
 #include "graph/op_schema.h"
 #include "graph/quant.h"
-#include "base/status.h"
 
-#define FAIL_OP(node, format, ...) sg_fail(sinter_invalid_graph_op, "%s: " format, node_label(node), __VA_ARGS__)
-#define FAIL_TYPE(node, format, ...) sg_fail(sinter_invalid_data_type, "%s: " format, node_label(node), __VA_ARGS__)
+#define FAIL_OP(node, format, ...) \
+    sg_fail(sinter_invalid_graph_op, "%s: " format, node_label(node), __VA_ARGS__)
+#define FAIL_TYPE(node, format, ...) \
+    sg_fail(sinter_invalid_data_type, "%s: " format, node_label(node), __VA_ARGS__)
 
-/* ---- arity and data types ---- */
+/* ---- arity and data types -------------------------------------------------------------------- */
 
 static sinter_status_t check_count(const node_t *node, const char *what, int n, int min, int max)
 {
@@ -37,16 +40,19 @@ static dtype_set_t port_set(const dtype_set_t *sets, int port)
     return sets[last];
 }
 
-static sinter_status_t check_type(const node_t *node, const char *what, int port, const lt_t *lt, const dtype_set_t *sets)
+static sinter_status_t check_type(const node_t *node, const char *what, int port, const lt_t *lt,
+                                  const dtype_set_t *sets)
 {
     const char *name = sinter_data_type_name(lt->data_type);
     if (dtype_in_set(lt->data_type, port_set(sets, port))) {
         return sinter_success;
     }
-    return FAIL_TYPE(node, "%s %d, tensor %" PRIu64 ": data type %s is not allowed here", what, port, lt->id, name != NULL ? name : "undef");
+    return FAIL_TYPE(node, "%s %d, tensor %" PRIu64 ": data type %s is not allowed here", what,
+                     port, lt->id, name != NULL ? name : "undef");
 }
 
-static sinter_status_t check_ports(const node_t *node, const op_card_t *card, const lt_t *in, const lt_t *out)
+static sinter_status_t check_ports(const node_t *node, const op_card_t *card, const lt_t *in,
+                                   const lt_t *out)
 {
     SG_TRY(check_count(node, "inputs", node->n_in, card->min_in, card->max_in));
     SG_TRY(check_count(node, "outputs", node->n_out, card->min_out, card->max_out));
@@ -61,7 +67,7 @@ static sinter_status_t check_ports(const node_t *node, const op_card_t *card, co
     return sinter_success;
 }
 
-/* ---- attributes ---- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static bool is_word(const char *word, const char *words)
 {
@@ -80,9 +86,13 @@ static sinter_status_t check_attr_kind(const node_t *node, const attr_t *attr)
 {
     attr_kind_t kind = attr_kind(attr->id);
     bool one = kind == ATTR_F32 || kind == ATTR_S64;
-    bool stored = attr_kind_is_f32(kind) ? attr->f32 != NULL : attr_kind_is_s64(kind) ? attr->s64 != NULL : kind == ATTR_STR ? attr->str != NULL : true;
+    bool stored = attr_kind_is_f32(kind)   ? attr->f32 != NULL
+                  : attr_kind_is_s64(kind) ? attr->s64 != NULL
+                  : kind == ATTR_STR       ? attr->str != NULL
+                                           : true;
     if (!stored || (one && attr->n != 1)) {
-        return FAIL_OP(node, "attribute %s is not of its kind, %s", attr_name(attr->id), attr_kind_name(kind));
+        return FAIL_OP(node, "attribute %s is not of its kind, %s", attr_name(attr->id),
+                       attr_kind_name(kind));
     }
     for (size_t i = 0; attr_kind_is_f32(kind) && i < attr->n; i++) {
         if (isnan(attr->f32[i])) {
@@ -92,18 +102,22 @@ static sinter_status_t check_attr_kind(const node_t *node, const attr_t *attr)
     return sinter_success;
 }
 
-static sinter_status_t check_attr_value(const node_t *node, const attr_t *attr, const attr_rule_t *rule)
+static sinter_status_t check_attr_value(const node_t *node, const attr_t *attr,
+                                        const attr_rule_t *rule)
 {
     if (attr_kind(attr->id) == ATTR_S64_OR_S64S && !rule->many && attr->n != 1) {
-        return FAIL_OP(node, "attribute %s has %zu values, this op takes one", attr_name(attr->id), attr->n);
+        return FAIL_OP(node, "attribute %s has %zu values, this op takes one", attr_name(attr->id),
+                       attr->n);
     }
     if (rule->words != NULL && !is_word(attr->str, rule->words)) {
-        return FAIL_OP(node, "attribute %s is \"%.40s\", allowed are %s", attr_name(attr->id), attr->str, rule->words);
+        return FAIL_OP(node, "attribute %s is \"%.40s\", allowed are %s", attr_name(attr->id),
+                       attr->str, rule->words);
     }
     for (size_t i = 0; rule->bounded && i < attr->n; i++) {
         if (attr->s64[i] < rule->least) {
-            return FAIL_OP(node, "attribute %s has the value %" PRId64 ", the least allowed is %" PRId64, attr_name(attr->id), attr->s64[i],
-                           rule->least);
+            return FAIL_OP(node,
+                           "attribute %s has the value %" PRId64 ", the least allowed is %" PRId64,
+                           attr_name(attr->id), attr->s64[i], rule->least);
         }
     }
     return sinter_success;
@@ -125,7 +139,8 @@ static sinter_status_t check_attrs(const node_t *node, const op_card_t *card)
             SG_TRY(check_attr_value(node, attr, rule));
         }
     }
-    for (const attr_rule_t *rule = card->attrs; rule != NULL && rule->id != sinter_op_attr_undef; rule++) {
+    for (const attr_rule_t *rule = card->attrs; rule != NULL && rule->id != sinter_op_attr_undef;
+         rule++) {
         if (rule->required && node_attr(node, rule->id) == NULL) {
             return FAIL_OP(node, "attribute %s is required", attr_name(rule->id));
         }
@@ -133,14 +148,17 @@ static sinter_status_t check_attrs(const node_t *node, const op_card_t *card)
     return sinter_success;
 }
 
-/* ---- rules of single cards ---- */
+/* ---- rules of single cards ------------------------------------------------------------------- */
 
 sinter_status_t check_same_type(const node_t *node, const lt_t *in, const lt_t *out)
 {
     for (int i = 0; i < node->n_in; i++) {
         if (in[i].data_type != out[0].data_type) {
-            return FAIL_TYPE(node, "tensor %" PRIu64 " is %s and tensor %" PRIu64 " is %s, but this op does not convert", in[i].id,
-                             sinter_data_type_name(in[i].data_type), out[0].id, sinter_data_type_name(out[0].data_type));
+            return FAIL_TYPE(node,
+                             "tensor %" PRIu64 " is %s and tensor %" PRIu64
+                             " is %s, but this op does not convert",
+                             in[i].id, sinter_data_type_name(in[i].data_type), out[0].id,
+                             sinter_data_type_name(out[0].data_type));
         }
     }
     return sinter_success;
@@ -149,8 +167,10 @@ sinter_status_t check_same_type(const node_t *node, const lt_t *in, const lt_t *
 static sinter_status_t check_integers_agree(const node_t *node, const lt_t *a, const lt_t *b)
 {
     if ((a->data_type == sinter_s32) != (b->data_type == sinter_s32)) {
-        return FAIL_TYPE(node, "tensor %" PRIu64 " is %s and tensor %" PRIu64 " is %s: integer and float do not mix", a->id,
-                         sinter_data_type_name(a->data_type), b->id, sinter_data_type_name(b->data_type));
+        return FAIL_TYPE(
+            node,
+            "tensor %" PRIu64 " is %s and tensor %" PRIu64 " is %s: integer and float do not mix",
+            a->id, sinter_data_type_name(a->data_type), b->id, sinter_data_type_name(b->data_type));
     }
     return sinter_success;
 }
@@ -158,7 +178,8 @@ static sinter_status_t check_integers_agree(const node_t *node, const lt_t *a, c
 sinter_status_t check_binary_types(const node_t *node, const lt_t *in, const lt_t *out)
 {
     SG_TRY(check_integers_agree(node, &in[0], &in[1]));
-    return out[0].data_type == sinter_boolean ? sinter_success : check_integers_agree(node, &in[0], &out[0]);
+    return out[0].data_type == sinter_boolean ? sinter_success
+                                              : check_integers_agree(node, &in[0], &out[0]);
 }
 
 sinter_status_t check_select_types(const node_t *node, const lt_t *in, const lt_t *out)
@@ -170,8 +191,10 @@ sinter_status_t check_select_types(const node_t *node, const lt_t *in, const lt_
 sinter_status_t check_clamp(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    double min = (double)node_f32(node, sinter_op_attr_min, 0), max = (double)node_f32(node, sinter_op_attr_max, 0);
-    return min <= max ? sinter_success : FAIL_OP(node, "attribute min (%g) is greater than max (%g)", min, max);
+    double min = (double)node_f32(node, sinter_op_attr_min, 0),
+           max = (double)node_f32(node, sinter_op_attr_max, 0);
+    return min <= max ? sinter_success
+                      : FAIL_OP(node, "attribute min (%g) is greater than max (%g)", min, max);
 }
 
 sinter_status_t check_order(const node_t *node, const lt_t *in, const lt_t *out)
@@ -179,12 +202,14 @@ sinter_status_t check_order(const node_t *node, const lt_t *in, const lt_t *out)
     const attr_t *order = node_attr(node, sinter_op_attr_order);
     unsigned seen = 0;
     if (order->n > SINTER_MAX_NDIMS || (in[0].ndims >= 0 && order->n != (size_t)in[0].ndims)) {
-        return FAIL_OP(node, "attribute order has %zu values, tensor %" PRIu64 " has %d dimensions", order->n, in[0].id, (int)in[0].ndims);
+        return FAIL_OP(node, "attribute order has %zu values, tensor %" PRIu64 " has %d dimensions",
+                       order->n, in[0].id, (int)in[0].ndims);
     }
     for (size_t i = 0; i < order->n; i++) {
         int64_t n = (int64_t)order->n, dim = order->s64[i] < 0 ? order->s64[i] + n : order->s64[i];
         if (dim < 0 || dim >= n || (seen & (1u << dim)) != 0) {
-            return FAIL_OP(node, "attribute order is no permutation: value %zu is %" PRId64, i, order->s64[i]);
+            return FAIL_OP(node, "attribute order is no permutation: value %zu is %" PRId64, i,
+                           order->s64[i]);
         }
         seen |= 1u << dim;
     }
@@ -196,7 +221,8 @@ sinter_status_t check_reshape(const node_t *node, const lt_t *in, const lt_t *ou
     const attr_t *shape = node_attr(node, sinter_op_attr_shape);
     int open = 0;
     if (shape->n > SINTER_MAX_NDIMS) {
-        return FAIL_OP(node, "attribute shape has %zu values, at most %d are possible", shape->n, SINTER_MAX_NDIMS);
+        return FAIL_OP(node, "attribute shape has %zu values, at most %d are possible", shape->n,
+                       SINTER_MAX_NDIMS);
     }
     for (size_t i = 0; i < shape->n; i++) {
         open += shape->s64[i] == -1;
@@ -210,7 +236,8 @@ sinter_status_t check_reshape(const node_t *node, const lt_t *in, const lt_t *ou
 sinter_status_t check_quant(const node_t *node, const lt_t *in, const lt_t *out)
 {
     quant_geom_t geom;
-    SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom));
+    SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in,
+                          out, node->n_out, &geom));
     if (geom.kind == QUANT_STATIC && node->n_out != 1) {
         return FAIL_OP(node, "%d outputs given, 1 expected with given scales", node->n_out);
     }
@@ -222,7 +249,8 @@ sinter_status_t check_reduce(const node_t *node, const lt_t *in, const lt_t *out
     (void)in, (void)out;
     const attr_t *axes = node_attr(node, sinter_op_attr_axes);
     if ((axes == NULL) == (node->n_in < 2)) {
-        return FAIL_OP(node, "axes are given %s: either the attribute or input 1 has them", axes == NULL ? "nowhere" : "twice");
+        return FAIL_OP(node, "axes are given %s: either the attribute or input 1 has them",
+                       axes == NULL ? "nowhere" : "twice");
     }
     return sinter_success;
 }
@@ -230,19 +258,28 @@ sinter_status_t check_reduce(const node_t *node, const lt_t *in, const lt_t *out
 sinter_status_t check_interpolate(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    int given = (node_attr(node, sinter_op_attr_sizes) != NULL) + (node_attr(node, sinter_op_attr_scales) != NULL) + (node->n_in > 1);
-    return given == 1 ? sinter_success : FAIL_OP(node, "%d of attribute sizes, attribute scales and input 1 are given, 1 expected", given);
+    int given = (node_attr(node, sinter_op_attr_sizes) != NULL) +
+                (node_attr(node, sinter_op_attr_scales) != NULL) + (node->n_in > 1);
+    return given == 1
+               ? sinter_success
+               : FAIL_OP(
+                     node,
+                     "%d of attribute sizes, attribute scales and input 1 are given, 1 expected",
+                     given);
 }
 
 sinter_status_t check_norm(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    int want_in = node_bool(node, sinter_op_attr_use_affine, true) ? 3 : 1, want_out = node_bool(node, sinter_op_attr_keep_stats, true) ? 3 : 1;
+    int want_in = node_bool(node, sinter_op_attr_use_affine, true) ? 3 : 1,
+        want_out = node_bool(node, sinter_op_attr_keep_stats, true) ? 3 : 1;
     if (node->n_in != want_in) {
-        return FAIL_OP(node, "%d inputs given, %d expected with this use_affine", node->n_in, want_in);
+        return FAIL_OP(node, "%d inputs given, %d expected with this use_affine", node->n_in,
+                       want_in);
     }
     if (node->n_out != want_out) {
-        return FAIL_OP(node, "%d outputs given, %d expected with this keep_stats", node->n_out, want_out);
+        return FAIL_OP(node, "%d outputs given, %d expected with this keep_stats", node->n_out,
+                       want_out);
     }
     return sinter_success;
 }
@@ -251,33 +288,40 @@ sinter_status_t check_norm_bwd(const node_t *node, const lt_t *in, const lt_t *o
 {
     (void)in, (void)out;
     int want = node_bool(node, sinter_op_attr_use_affine, true) ? 3 : 1;
-    return node->n_out == want ? sinter_success : FAIL_OP(node, "%d outputs given, %d expected with this use_affine", node->n_out, want);
+    return node->n_out == want ? sinter_success
+                               : FAIL_OP(node, "%d outputs given, %d expected with this use_affine",
+                                         node->n_out, want);
 }
 
 sinter_status_t check_rms_norm(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
     int want = node_bool(node, sinter_op_attr_use_affine, true) ? 2 : 1;
-    return node->n_in == want ? sinter_success : FAIL_OP(node, "%d inputs given, %d expected with this use_affine", node->n_in, want);
+    return node->n_in == want ? sinter_success
+                              : FAIL_OP(node, "%d inputs given, %d expected with this use_affine",
+                                        node->n_in, want);
 }
 
 /* The card is shared by the convolution and its transpose, whose formats differ. */
 sinter_status_t check_weights_format(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    const char *words = node->kind == sinter_op_convolution_backward_weights ? "XIO|OIX" : "XOI|IOX";
+    const char *words =
+        node->kind == sinter_op_convolution_backward_weights ? "XIO|OIX" : "XOI|IOX";
     const char *format = node_str(node, sinter_op_attr_weights_format, NULL);
-    return format == NULL || is_word(format, words) ? sinter_success
-                                                    : FAIL_OP(node, "attribute weights_format is \"%s\", allowed are %s", format, words);
+    return format == NULL || is_word(format, words)
+               ? sinter_success
+               : FAIL_OP(node, "attribute weights_format is \"%s\", allowed are %s", format, words);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 sinter_status_t op_check(const node_t *node, const lt_t *in, const lt_t *out)
 {
     const op_card_t *card = op_card(node->kind);
     if (card == NULL) {
-        return sg_fail(sinter_invalid_graph_op, "op %" PRIu64 ": op kind %d does not exist", node->id, (int)node->kind);
+        return sg_fail(sinter_invalid_graph_op, "op %" PRIu64 ": op kind %d does not exist",
+                       node->id, (int)node->kind);
     }
     SG_TRY(check_ports(node, card, in, out));
     SG_TRY(check_attrs(node, card));
@@ -293,8 +337,10 @@ sinter_status_t op_infer_shapes(const node_t *node, const lt_t *in, lt_t *out)
     return op_shape_rule(node->kind)(node, in, out);
 }
 
-/* Copies for looking at an op alone: what only looks like one dimension becomes an unknown number of them. */
-static sinter_status_t take_tensors(const node_t *node, const lt_t *from, int n, bool outputs, lt_t *to)
+/* Copies for looking at an op alone: what only looks like one dimension becomes an unknown
+ * number of them. */
+static sinter_status_t take_tensors(const node_t *node, const lt_t *from, int n, bool outputs,
+                                    lt_t *to)
 {
     for (int i = 0; i < n; i++) {
         SG_TRY(lt_verify(&from[i], outputs, node_label(node)));
@@ -307,7 +353,13 @@ static sinter_status_t take_tensors(const node_t *node, const lt_t *from, int n,
 sinter_status_t op_verify(const struct sinter_op *op)
 {
     lt_t in[OP_MAX_PORTS], out[OP_MAX_PORTS];
-    node_t node = {.id = op->id, .name = op->name, .kind = op->kind, .n_in = op->n_in, .n_out = op->n_out, .n_attrs = op->n_attrs, .attrs = op->attrs};
+    node_t node = {.id = op->id,
+                   .name = op->name,
+                   .kind = op->kind,
+                   .n_in = op->n_in,
+                   .n_out = op->n_out,
+                   .n_attrs = op->n_attrs,
+                   .attrs = op->attrs};
     SG_TRY(check_count(&node, "inputs", op->n_in, 0, OP_MAX_PORTS));
     SG_TRY(check_count(&node, "outputs", op->n_out, 0, OP_MAX_PORTS));
     SG_TRY(take_tensors(&node, op->in, op->n_in, false, in));

@@ -5,13 +5,14 @@
 #include "graph/graph.h"
 
 typedef enum op_flags {
-    OP_ELTWISE = 1,      /* one output, each element from the same element of the (broadcast) inputs */
-    OP_UNARY = 2,        /* eltwise with one input and no side tensors */
-    OP_BINARY = 4,       /* two inputs broadcast against each other */
+    OP_ELTWISE = 1, /* one output, each element from the same element of the (broadcast) inputs */
+    OP_UNARY = 2,   /* eltwise with one input and no side tensors */
+    OP_BINARY = 4,  /* two inputs broadcast against each other */
     OP_COMMUTATIVE = 8,
-    OP_VIEW = 16,        /* moves elements without changing them: StaticReshape, StaticTranspose, Reorder */
-    OP_QUANT = 32,       /* Quantize, DynamicQuantize */
-    OP_DEQUANT = 64      /* Dequantize, DynamicDequantize */
+    OP_VIEW =
+        16, /* moves elements without changing them: StaticReshape, StaticTranspose, Reorder */
+    OP_QUANT = 32,  /* Quantize, DynamicQuantize */
+    OP_DEQUANT = 64 /* Dequantize, DynamicDequantize */
 } op_flags_t;
 
 const char *op_name(sinter_op_kind_t kind); /* the spelling; NULL: no such kind */
@@ -36,15 +37,17 @@ const attr_rule_t *op_attr_rule(sinter_op_kind_t kind, sinter_op_attr_t id);
 /* No op has more inputs or more outputs. */
 enum { OP_MAX_PORTS = 64 };
 
-/* The schema check behind add_op: arity, data types, attributes (known to the op, of the right kind, required ones given, values allowed), constraints.
- * The message names the op id, the tensor id and the rule. */
+/* The schema check behind add_op: arity, data types, attributes (known to the op, of the right
+ * kind, required ones given, values allowed), constraints. The message names the op id, the
+ * tensor id and the rule. */
 sinter_status_t op_verify(const struct sinter_op *op);
-/* The same for a node over given tensors, without the rules about each single tensor (lt_verify). Used by finalize and by the verifier after each pass;
- * inputs with in_dequant set are not held to the op's data types. */
+/* The same for a node over given tensors, without the rules about each single tensor
+ * (lt_verify). Used by finalize and by the verifier after each pass; inputs with in_dequant set
+ * are not held to the op's data types. */
 sinter_status_t op_check(const node_t *node, const lt_t *in, const lt_t *out);
 
-/* Infers the dims of a node's outputs from its inputs; pure: in/out are copies, unknown dims may stay unknown. No allocation: also used at execute for
- * dynamic dims. */
+/* Infers the dims of a node's outputs from its inputs; pure: in/out are copies, unknown dims may
+ * stay unknown. No allocation: also used at execute for dynamic dims. */
 sinter_status_t op_infer_shapes(const node_t *node, const lt_t *in, lt_t *out);
 
 /* numpy broadcast of dims; unknown dims allowed. False: they do not broadcast. */

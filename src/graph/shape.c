@@ -9,7 +9,8 @@ sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, const int64_
     }
     if (out->ndims < 0) {
         out->ndims = ndims;
-        out->layout_type = out->layout_type == sinter_layout_type_strided ? sinter_layout_type_any : out->layout_type;
+        out->layout_type = out->layout_type == sinter_layout_type_strided ? sinter_layout_type_any
+                                                                          : out->layout_type;
         for (int i = 0; i < SINTER_MAX_NDIMS; i++) {
             out->dims[i] = i < ndims ? dims[i] : 0;
             out->strides[i] = UNKNOWN;
@@ -17,12 +18,16 @@ sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, const int64_
         return sinter_success;
     }
     if (out->ndims != ndims) {
-        return FAIL_SHAPE(node, "output tensor %" PRIu64 " has %d dimensions, its inputs lead to %d", out->id, (int)out->ndims, ndims);
+        return FAIL_SHAPE(node,
+                          "output tensor %" PRIu64 " has %d dimensions, its inputs lead to %d",
+                          out->id, (int)out->ndims, ndims);
     }
     for (int i = 0; i < ndims; i++) {
         if (!dims_may_equal(out->dims[i], dims[i])) {
-            return FAIL_SHAPE(node, "output tensor %" PRIu64 ": dimension %d is %" PRId64 ", its inputs lead to %" PRId64, out->id, i, out->dims[i],
-                              dims[i]);
+            return FAIL_SHAPE(node,
+                              "output tensor %" PRIu64 ": dimension %d is %" PRId64
+                              ", its inputs lead to %" PRId64,
+                              out->id, i, out->dims[i], dims[i]);
         }
         out->dims[i] = dim_known(dims[i]) ? dims[i] : out->dims[i];
     }
@@ -32,7 +37,8 @@ sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, const int64_
 sinter_status_t shape_axis(const node_t *node, int64_t axis, const lt_t *lt, int *normal)
 {
     if (axis < -lt->ndims || axis >= lt->ndims) {
-        return FAIL_SHAPE(node, "axis %" PRId64 " is outside the %d dimensions of tensor %" PRIu64, axis, (int)lt->ndims, lt->id);
+        return FAIL_SHAPE(node, "axis %" PRId64 " is outside the %d dimensions of tensor %" PRIu64,
+                          axis, (int)lt->ndims, lt->id);
     }
     *normal = (int)(axis < 0 ? axis + lt->ndims : axis);
     return sinter_success;
@@ -47,7 +53,9 @@ int shape_channel_dim(const node_t *node, const lt_t *lt)
 sinter_status_t shape_put_channels(const node_t *node, const lt_t *lt, lt_t *out)
 {
     if (lt->ndims < 1) {
-        return lt->ndims < 0 ? sinter_success : FAIL_SHAPE(node, "tensor %" PRIu64 " is a scalar and has no channels", lt->id);
+        return lt->ndims < 0
+                   ? sinter_success
+                   : FAIL_SHAPE(node, "tensor %" PRIu64 " is a scalar and has no channels", lt->id);
     }
     return shape_put(node, out, 1, &lt->dims[shape_channel_dim(node, lt)]);
 }
@@ -61,14 +69,15 @@ bool shape_broadcasts_to(const lt_t *lt, const lt_t *to)
         return false;
     }
     for (int i = 1; i <= lt->ndims; i++) {
-        if (lt->dims[lt->ndims - i] != 1 && !dims_may_equal(lt->dims[lt->ndims - i], to->dims[to->ndims - i])) {
+        if (lt->dims[lt->ndims - i] != 1 &&
+            !dims_may_equal(lt->dims[lt->ndims - i], to->dims[to->ndims - i])) {
             return false;
         }
     }
     return true;
 }
 
-/* ---- numpy broadcast ---- */
+/* ---- numpy broadcast ------------------------------------------------------------------------- */
 
 /* An unknown dim next to a known one above 1 must be 1 or the same. */
 static bool broadcast_dim(int64_t a, int64_t b, int64_t *out)
@@ -90,7 +99,8 @@ bool broadcast_dims(const lt_t *a, const lt_t *b, lt_t *out)
     }
     int ndims = a->ndims > b->ndims ? a->ndims : b->ndims;
     for (int i = 1; i <= ndims; i++) {
-        int64_t da = i <= a->ndims ? a->dims[a->ndims - i] : 1, db = i <= b->ndims ? b->dims[b->ndims - i] : 1;
+        int64_t da = i <= a->ndims ? a->dims[a->ndims - i] : 1,
+                db = i <= b->ndims ? b->dims[b->ndims - i] : 1;
         if (!broadcast_dim(da, db, &dims[ndims - i])) {
             return false;
         }

@@ -1,20 +1,23 @@
-/* What the shape rules share. A rule is a pure function of the node and the dims of its inputs; it allocates nothing. Unknown dims and unknown numbers of dims
- * are allowed everywhere and lead to unknown ones. */
+/* What the shape rules share. A rule is a pure function of the node and the dims of its inputs;
+ * it allocates nothing. Unknown dims and unknown numbers of dims are allowed everywhere and lead
+ * to unknown ones. */
 #ifndef SINTER_SRC_SHAPE_H
 #define SINTER_SRC_SHAPE_H
 
 #include <inttypes.h>
 
-#include "graph/op_schema.h"
 #include "base/status.h"
+#include "graph/op_schema.h"
 
 /* Every rule of ops.def's shape column: shape_<rule>. */
-#define SINTER_OP(value, name, spelling, schema, shape, run) sinter_status_t shape_##shape(const node_t *node, const lt_t *in, lt_t *out);
+#define SINTER_OP(value, name, spelling, schema, shape, run) \
+    sinter_status_t shape_##shape(const node_t *node, const lt_t *in, lt_t *out);
 #include <sinter/ops.def>
 #undef SINTER_OP
 
 #define UNKNOWN SINTER_UNKNOWN_DIM
-#define FAIL_SHAPE(node, format, ...) sg_fail(sinter_invalid_shape, "%s: " format, node_label(node), __VA_ARGS__)
+#define FAIL_SHAPE(node, format, ...) \
+    sg_fail(sinter_invalid_shape, "%s: " format, node_label(node), __VA_ARGS__)
 
 static inline bool dim_known(int64_t dim)
 {
@@ -26,7 +29,8 @@ static inline bool dims_may_equal(int64_t a, int64_t b)
     return a == b || !dim_known(a) || !dim_known(b);
 }
 
-/* Merges inferred dims into an output, whose declared dims may not contradict them. ndims < 0: nothing is known. */
+/* Merges inferred dims into an output, whose declared dims may not contradict them. ndims < 0:
+ * nothing is known. */
 sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, const int64_t *dims);
 
 /* a: an axis given as -ndims..ndims-1. */

@@ -26,20 +26,25 @@ typedef struct window {
 static sinter_status_t read_image(const node_t *node, const lt_t *lt, image_t *image)
 {
     if (lt->ndims < 3) {
-        return FAIL_SHAPE(node, "tensor %" PRIu64 " has %d dimensions: batch, channels and at least one spatial one are needed", lt->id,
-                          (int)lt->ndims);
+        return FAIL_SHAPE(
+            node,
+            "tensor %" PRIu64
+            " has %d dimensions: batch, channels and at least one spatial one are needed",
+            lt->id, (int)lt->ndims);
     }
     int channel = shape_channel_dim(node, lt);
     *image = (image_t){lt, channel, channel == 1 ? 2 : 1, lt->ndims - 2};
     return sinter_success;
 }
 
-static sinter_status_t read_weights(const node_t *node, const lt_t *lt, int n_spatial, const char *otherwise, weights_t *w)
+static sinter_status_t read_weights(const node_t *node, const lt_t *lt, int n_spatial,
+                                    const char *otherwise, weights_t *w)
 {
     const char *format = node_str(node, sinter_op_attr_weights_format, otherwise);
     bool spatial_first = format[0] == 'X';
     if (lt->ndims != n_spatial + 2) {
-        return FAIL_SHAPE(node, "weights, tensor %" PRIu64 ", have %d dimensions, %d expected", lt->id, (int)lt->ndims, n_spatial + 2);
+        return FAIL_SHAPE(node, "weights, tensor %" PRIu64 ", have %d dimensions, %d expected",
+                          lt->id, (int)lt->ndims, n_spatial + 2);
     }
     const int64_t *letters = &lt->dims[spatial_first ? n_spatial : 0];
     bool i_first = format[spatial_first ? 1 : 0] == 'I';
@@ -48,11 +53,13 @@ static sinter_status_t read_weights(const node_t *node, const lt_t *lt, int n_sp
 }
 
 /* A vector attribute with one value for each spatial dim. */
-static sinter_status_t spatial_attr(const node_t *node, sinter_op_attr_t id, int n, int at, int64_t otherwise, int64_t *value)
+static sinter_status_t spatial_attr(const node_t *node, sinter_op_attr_t id, int n, int at,
+                                    int64_t otherwise, int64_t *value)
 {
     const attr_t *attr = node_attr(node, id);
     if (attr != NULL && attr->n != (size_t)n) {
-        return FAIL_SHAPE(node, "attribute %s has %zu values for %d spatial dimensions", attr_name(id), attr->n, n);
+        return FAIL_SHAPE(node, "attribute %s has %zu values for %d spatial dimensions",
+                          attr_name(id), attr->n, n);
     }
     *value = attr != NULL ? attr->s64[at] : otherwise;
     return sinter_success;
@@ -83,7 +90,8 @@ static bool window_extent(const window_t *w, int64_t *extent)
 }
 
 /* Positions of the window: (in + pads - extent) / stride + 1. */
-static sinter_status_t slide(const node_t *node, const window_t *w, int64_t in, int at, int64_t *out)
+static sinter_status_t slide(const node_t *node, const window_t *w, int64_t in, int at,
+                             int64_t *out)
 {
     int64_t extent, room;
     *out = UNKNOWN;
@@ -94,11 +102,15 @@ static sinter_status_t slide(const node_t *node, const window_t *w, int64_t in, 
         *out = in / w->stride + (in % w->stride != 0);
         return sinter_success;
     }
-    if (!window_extent(w, &extent) || !add_i64(in, w->pad_begin, &room) || !add_i64(room, w->pad_end, &room)) {
+    if (!window_extent(w, &extent) || !add_i64(in, w->pad_begin, &room) ||
+        !add_i64(room, w->pad_end, &room)) {
         return FAIL_SHAPE(node, "window of spatial dimension %d overflows", at);
     }
     if (extent > room) {
-        return FAIL_SHAPE(node, "window of %" PRId64 " elements does not fit into the %" PRId64 " of spatial dimension %d", extent, room, at);
+        return FAIL_SHAPE(node,
+                          "window of %" PRId64 " elements does not fit into the %" PRId64
+                          " of spatial dimension %d",
+                          extent, room, at);
     }
     room -= extent;
     *out = room / w->stride + (w->ceil && room % w->stride != 0) + 1;
@@ -106,7 +118,8 @@ static sinter_status_t slide(const node_t *node, const window_t *w, int64_t in, 
 }
 
 /* The inverse: stride * (in - 1) + extent - pads + output_padding. */
-static sinter_status_t unslide(const node_t *node, const window_t *w, int64_t in, int at, int64_t *out)
+static sinter_status_t unslide(const node_t *node, const window_t *w, int64_t in, int at,
+                               int64_t *out)
 {
     int64_t extent, size;
     *out = UNKNOWN;
@@ -114,8 +127,8 @@ static sinter_status_t unslide(const node_t *node, const window_t *w, int64_t in
         return sinter_success;
     }
     bool fits = w->same ? mul_i64(in, w->stride, &size)
-                        : window_extent(w, &extent) && mul_i64(in - 1, w->stride, &size) && add_i64(size, extent, &size) &&
-                              add_i64(size, w->extra, &size);
+                        : window_extent(w, &extent) && mul_i64(in - 1, w->stride, &size) &&
+                              add_i64(size, extent, &size) && add_i64(size, w->extra, &size);
     fits = fits && add_i64(size, -w->pad_begin, &size) && add_i64(size, -w->pad_end, &size);
     if (!fits || size < 0) {
         return FAIL_SHAPE(node, "spatial dimension %d comes out negative or overflows", at);
@@ -124,10 +137,13 @@ static sinter_status_t unslide(const node_t *node, const window_t *w, int64_t in
     return sinter_success;
 }
 
-typedef sinter_status_t (*window_fn_t)(const node_t *node, const window_t *w, int64_t in, int at, int64_t *out);
+typedef sinter_status_t (*window_fn_t)(const node_t *node, const window_t *w, int64_t in, int at,
+                                       int64_t *out);
 
-/* Output of the batch and format of image, with `channels` and the spatial dims that fn makes. w NULL: kernel is the attribute. */
-static sinter_status_t put_image(const node_t *node, const image_t *image, const weights_t *w, int64_t channels, window_fn_t fn, lt_t *out)
+/* Output of the batch and format of image, with `channels` and the spatial dims that fn makes. w
+ * NULL: kernel is the attribute. */
+static sinter_status_t put_image(const node_t *node, const image_t *image, const weights_t *w,
+                                 int64_t channels, window_fn_t fn, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
     dims[0] = image->lt->dims[0];
@@ -140,7 +156,9 @@ static sinter_status_t put_image(const node_t *node, const image_t *image, const
         }
         SG_TRY(read_window(node, image->n, i, kernel, &window));
         if (kernel == 0) {
-            return FAIL_SHAPE(node, "weights, tensor %" PRIu64 ", have no elements in spatial dimension %d", w->lt->id, i);
+            return FAIL_SHAPE(
+                node, "weights, tensor %" PRIu64 ", have no elements in spatial dimension %d",
+                w->lt->id, i);
         }
         SG_TRY(fn(node, &window, image->lt->dims[image->first + i], i, &dims[image->first + i]));
     }
@@ -166,7 +184,8 @@ static sinter_status_t put_attr(const node_t *node, sinter_op_attr_t id, lt_t *o
     }
     return attr->n <= SINTER_MAX_NDIMS
                ? shape_put(node, out, (int)attr->n, attr->s64)
-               : FAIL_SHAPE(node, "attribute %s has %zu values, at most %d are possible", attr_name(id), attr->n, SINTER_MAX_NDIMS);
+               : FAIL_SHAPE(node, "attribute %s has %zu values, at most %d are possible",
+                            attr_name(id), attr->n, SINTER_MAX_NDIMS);
 }
 
 sinter_status_t shape_src_shape(const node_t *node, const lt_t *in, lt_t *out)
@@ -181,7 +200,7 @@ sinter_status_t shape_weights_shape(const node_t *node, const lt_t *in, lt_t *ou
     return put_attr(node, sinter_op_attr_weights_shape, &out[0]);
 }
 
-/* ---- convolution ---- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 
 static bool mul_dim(int64_t a, int64_t b, int64_t *out)
 {
@@ -190,22 +209,29 @@ static bool mul_dim(int64_t a, int64_t b, int64_t *out)
 }
 
 /* The channels of data against those of the weights: `per_group` many for each group. */
-static sinter_status_t match_channels(const node_t *node, const image_t *image, const weights_t *w, int64_t per_group, int64_t groups)
+static sinter_status_t match_channels(const node_t *node, const image_t *image, const weights_t *w,
+                                      int64_t per_group, int64_t groups)
 {
     int64_t want, have = image->lt->dims[image->channel];
     if (!mul_dim(per_group, groups, &want) || !dims_may_equal(have, want)) {
-        return FAIL_SHAPE(node, "tensor %" PRIu64 " has %" PRId64 " channels, weights, tensor %" PRIu64 ", are for %" PRId64 " with %" PRId64 " groups",
+        return FAIL_SHAPE(node,
+                          "tensor %" PRIu64 " has %" PRId64 " channels, weights, tensor %" PRIu64
+                          ", are for %" PRId64 " with %" PRId64 " groups",
                           image->lt->id, have, w->lt->id, want, groups);
     }
     return sinter_success;
 }
 
 /* Channels that are divided among the groups without being per group in the weights' shape. */
-static sinter_status_t match_groups(const node_t *node, const weights_t *w, int64_t channels, int64_t groups)
+static sinter_status_t match_groups(const node_t *node, const weights_t *w, int64_t channels,
+                                    int64_t groups)
 {
     return !dim_known(channels) || channels % groups == 0
                ? sinter_success
-               : FAIL_SHAPE(node, "weights, tensor %" PRIu64 ": %" PRId64 " groups do not divide %" PRId64 " channels", w->lt->id, groups, channels);
+               : FAIL_SHAPE(node,
+                            "weights, tensor %" PRIu64 ": %" PRId64 " groups do not divide %" PRId64
+                            " channels",
+                            w->lt->id, groups, channels);
 }
 
 static sinter_status_t match_bias(const node_t *node, const lt_t *in, int64_t channels)
@@ -216,7 +242,10 @@ static sinter_status_t match_bias(const node_t *node, const lt_t *in, int64_t ch
     }
     return bias->ndims == 1 && dims_may_equal(bias->dims[0], channels)
                ? sinter_success
-               : FAIL_SHAPE(node, "bias, tensor %" PRIu64 ", must be one value for each of the %" PRId64 " channels", bias->id, channels);
+               : FAIL_SHAPE(node,
+                            "bias, tensor %" PRIu64 ", must be one value for each of the %" PRId64
+                            " channels",
+                            bias->id, channels);
 }
 
 sinter_status_t shape_conv(const node_t *node, const lt_t *in, lt_t *out)
@@ -257,7 +286,8 @@ sinter_status_t shape_conv_transpose(const node_t *node, const lt_t *in, lt_t *o
     return put_image(node, &image, &w, channels, unslide, &out[0]);
 }
 
-/* The gradient by data: dst_shape if it is given, as an attribute or at run time, else the least shape that leads to diff_dst. */
+/* The gradient by data: dst_shape if it is given, as an attribute or at run time, else the least
+ * shape that leads to diff_dst. */
 sinter_status_t shape_dst_shape(const node_t *node, const lt_t *in, lt_t *out)
 {
     const attr_t *given = node_attr(node, sinter_op_attr_dst_shape);
@@ -277,11 +307,12 @@ sinter_status_t shape_dst_shape(const node_t *node, const lt_t *in, lt_t *out)
     return put_image(node, &image, &w, channels, unslide, &out[0]);
 }
 
-/* ---- interpolation ---- */
+/* ---- interpolation --------------------------------------------------------------------------- */
 
 sinter_status_t shape_interpolate(const node_t *node, const lt_t *in, lt_t *out)
 {
-    const attr_t *sizes = node_attr(node, sinter_op_attr_sizes), *scales = node_attr(node, sinter_op_attr_scales);
+    const attr_t *sizes = node_attr(node, sinter_op_attr_sizes),
+                 *scales = node_attr(node, sinter_op_attr_scales);
     int64_t dims[SINTER_MAX_NDIMS];
     image_t image = {0};
     if (in[0].ndims < 0) {
@@ -290,16 +321,20 @@ sinter_status_t shape_interpolate(const node_t *node, const lt_t *in, lt_t *out)
     SG_TRY(read_image(node, &in[0], &image));
     size_t given = sizes != NULL ? sizes->n : scales != NULL ? scales->n : (size_t)image.n;
     if (given != (size_t)image.n) {
-        return FAIL_SHAPE(node, "%zu sizes or scales are given for %d spatial dimensions", given, image.n);
+        return FAIL_SHAPE(node, "%zu sizes or scales are given for %d spatial dimensions", given,
+                          image.n);
     }
     memcpy(dims, in[0].dims, sizeof dims);
     for (int i = 0; i < image.n; i++) {
         int64_t *dim = &dims[image.first + i];
-        double scaled = scales != NULL && dim_known(*dim) ? (double)*dim * (double)scales->f32[i] : 0;
+        double scaled =
+            scales != NULL && dim_known(*dim) ? (double)*dim * (double)scales->f32[i] : 0;
         if (scaled < 0 || scaled > (double)INT32_MAX) {
             return FAIL_SHAPE(node, "scales[%d] leads to no size of tensor %" PRIu64, i, out[0].id);
         }
-        *dim = sizes != NULL ? sizes->s64[i] : scales == NULL || !dim_known(*dim) ? UNKNOWN : (int64_t)scaled;
+        *dim = sizes != NULL                        ? sizes->s64[i]
+               : scales == NULL || !dim_known(*dim) ? UNKNOWN
+                                                    : (int64_t)scaled;
     }
     return shape_put(node, &out[0], in[0].ndims, dims);
 }

@@ -31,10 +31,14 @@ static sinter_status_t broadcast_pair(const node_t *node, const lt_t *a, const l
 {
     bool numpy = strcmp(node_str(node, sinter_op_attr_auto_broadcast, "numpy"), "numpy") == 0;
     if (!numpy && !same_dims(a, b)) {
-        return FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " must have the same dims with auto_broadcast none", a->id, b->id);
+        return FAIL_SHAPE(node,
+                          "tensors %" PRIu64 " and %" PRIu64
+                          " must have the same dims with auto_broadcast none",
+                          a->id, b->id);
     }
     if (!broadcast_dims(a, b, out)) {
-        return FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " do not broadcast", a->id, b->id);
+        return FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " do not broadcast", a->id,
+                          b->id);
     }
     return sinter_success;
 }
@@ -74,20 +78,24 @@ sinter_status_t shape_dropout(const node_t *node, const lt_t *in, lt_t *out)
     return sinter_success;
 }
 
-/* ---- dims that cards check beside the rule ---- */
+/* ---- dims that cards check beside the rule --------------------------------------------------- */
 
 sinter_status_t dims_axis(const node_t *node, const lt_t *in, const lt_t *out)
 {
     int axis;
     (void)out;
-    return in[0].ndims < 0 ? sinter_success : shape_axis(node, node_s64(node, sinter_op_attr_axis, -1), &in[0], &axis);
+    return in[0].ndims < 0
+               ? sinter_success
+               : shape_axis(node, node_s64(node, sinter_op_attr_axis, -1), &in[0], &axis);
 }
 
 sinter_status_t dims_grad(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)out;
-    return same_dims(&in[0], &in[1]) ? sinter_success
-                                     : FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " must have the same dims", in[0].id, in[1].id);
+    return same_dims(&in[0], &in[1])
+               ? sinter_success
+               : FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " must have the same dims",
+                            in[0].id, in[1].id);
 }
 
 /* vector holds one value for each channel of src. */
@@ -96,8 +104,11 @@ static sinter_status_t check_channel_vector(const node_t *node, const lt_t *src,
     if (src->ndims < 0 || vector->ndims < 0) {
         return sinter_success;
     }
-    if (src->ndims == 0 || vector->ndims != 1 || !dims_may_equal(vector->dims[0], src->dims[shape_channel_dim(node, src)])) {
-        return FAIL_SHAPE(node, "tensor %" PRIu64 " must be one value for each channel of tensor %" PRIu64, vector->id, src->id);
+    if (src->ndims == 0 || vector->ndims != 1 ||
+        !dims_may_equal(vector->dims[0], src->dims[shape_channel_dim(node, src)])) {
+        return FAIL_SHAPE(
+            node, "tensor %" PRIu64 " must be one value for each channel of tensor %" PRIu64,
+            vector->id, src->id);
     }
     return sinter_success;
 }
@@ -121,10 +132,13 @@ sinter_status_t dims_prelu(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)out;
     const lt_t *slope = &in[1];
-    if (slope->ndims == 1 && slope->dims[0] != 1 && in[0].ndims > 0 && node_bool(node, sinter_op_attr_per_channel_broadcast, true)) {
+    if (slope->ndims == 1 && slope->dims[0] != 1 && in[0].ndims > 0 &&
+        node_bool(node, sinter_op_attr_per_channel_broadcast, true)) {
         return check_channel_vector(node, &in[0], slope);
     }
     return shape_broadcasts_to(slope, &in[0])
                ? sinter_success
-               : FAIL_SHAPE(node, "slope, tensor %" PRIu64 ", does not broadcast to tensor %" PRIu64, slope->id, in[0].id);
+               : FAIL_SHAPE(node,
+                            "slope, tensor %" PRIu64 ", does not broadcast to tensor %" PRIu64,
+                            slope->id, in[0].id);
 }

@@ -3,7 +3,8 @@
 
 #include "graph/shape.h"
 
-/* An operand as batch dims and a matrix; a vector is one row (of a) or one column (of b), which the output does not have. */
+/* An operand as batch dims and a matrix; a vector is one row (of a) or one column (of b), which
+ * the output does not have. */
 typedef struct side {
     int n_batch;
     int64_t outer, inner; /* rows of a or columns of b; the reduced dim */
@@ -21,14 +22,17 @@ static side_t read_side(const lt_t *lt, bool is_a, bool transposed)
     return (side_t){n - 2, row_is_outer ? row : col, row_is_outer ? col : row, false};
 }
 
-static sinter_status_t batch_dims(const node_t *node, const lt_t *a, const lt_t *b, const side_t *sa, const side_t *sb, lt_t *out)
+static sinter_status_t batch_dims(const node_t *node, const lt_t *a, const lt_t *b,
+                                  const side_t *sa, const side_t *sb, lt_t *out)
 {
     lt_t batch_a = *a, batch_b = *b;
     batch_a.ndims = sa->n_batch;
     batch_b.ndims = sb->n_batch;
     return broadcast_dims(&batch_a, &batch_b, out)
                ? sinter_success
-               : FAIL_SHAPE(node, "batch dims of tensors %" PRIu64 " and %" PRIu64 " do not broadcast", a->id, b->id);
+               : FAIL_SHAPE(node,
+                            "batch dims of tensors %" PRIu64 " and %" PRIu64 " do not broadcast",
+                            a->id, b->id);
 }
 
 sinter_status_t shape_matmul(const node_t *node, const lt_t *in, lt_t *out)
@@ -44,8 +48,10 @@ sinter_status_t shape_matmul(const node_t *node, const lt_t *in, lt_t *out)
     side_t sa = read_side(a, true, node_bool(node, sinter_op_attr_transpose_a, false));
     side_t sb = read_side(b, false, node_bool(node, sinter_op_attr_transpose_b, false));
     if (!dims_may_equal(sa.inner, sb.inner)) {
-        return FAIL_SHAPE(node, "tensor %" PRIu64 " reduces over %" PRId64 " elements, tensor %" PRIu64 " over %" PRId64, a->id, sa.inner, b->id,
-                          sb.inner);
+        return FAIL_SHAPE(node,
+                          "tensor %" PRIu64 " reduces over %" PRId64 " elements, tensor %" PRIu64
+                          " over %" PRId64,
+                          a->id, sa.inner, b->id, sb.inner);
     }
     SG_TRY(batch_dims(node, a, b, &sa, &sb, &got));
     if (!sa.vector) {
@@ -55,7 +61,8 @@ sinter_status_t shape_matmul(const node_t *node, const lt_t *in, lt_t *out)
         got.dims[got.ndims++] = sb.outer;
     }
     if (node->n_in > 2 && !shape_broadcasts_to(&in[2], &got)) {
-        return FAIL_SHAPE(node, "bias, tensor %" PRIu64 ", does not broadcast to the product", in[2].id);
+        return FAIL_SHAPE(node, "bias, tensor %" PRIu64 ", does not broadcast to the product",
+                          in[2].id);
     }
     /* Two vectors give a scalar, which may be declared as [1]. */
     bool one = got.ndims == 0 && out[0].ndims == 1;

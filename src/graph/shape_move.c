@@ -10,7 +10,9 @@ static sinter_status_t check_sink(const node_t *node, const lt_t *sink, const lt
 {
     return sink->ndims < 0 || shape_broadcasts_to(sink, stats)
                ? sinter_success
-               : FAIL_SHAPE(node, "sinks (tensor %" PRIu64 ") do not broadcast to one value for each row", sink->id);
+               : FAIL_SHAPE(node,
+                            "sinks (tensor %" PRIu64 ") do not broadcast to one value for each row",
+                            sink->id);
 }
 
 sinter_status_t shape_softmax(const node_t *node, const lt_t *in, lt_t *out)
@@ -29,7 +31,7 @@ sinter_status_t shape_softmax(const node_t *node, const lt_t *in, lt_t *out)
     return node->n_out > 1 ? shape_put(node, &out[1], stats.ndims, stats.dims) : sinter_success;
 }
 
-/* ---- reshape ---- */
+/* ---- reshape --------------------------------------------------------------------------------- */
 
 /* What attribute shape asks for. */
 typedef struct target {
@@ -48,7 +50,9 @@ static sinter_status_t read_target(const node_t *node, const lt_t *in, target_t 
         to->dims[i] = shape->s64[i];
         to->copied[i] = shape->s64[i] == 0 && special_zero;
         if (to->copied[i] && in->ndims >= 0 && i >= in->ndims) {
-            return FAIL_SHAPE(node, "special_zero asks for dimension %d of tensor %" PRIu64 ", which has %d", i, in->id, (int)in->ndims);
+            return FAIL_SHAPE(
+                node, "special_zero asks for dimension %d of tensor %" PRIu64 ", which has %d", i,
+                in->id, (int)in->ndims);
         }
         if (to->copied[i]) {
             to->dims[i] = in->ndims < 0 ? UNKNOWN : in->dims[i];
@@ -71,7 +75,8 @@ static bool copies_zero(const target_t *to)
 }
 
 /* Product of the known dims that are not copied, and how many are unknown. */
-static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const int64_t *dims, const target_t *to, int64_t *product, int *unknown)
+static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const int64_t *dims,
+                                const target_t *to, int64_t *product, int *unknown)
 {
     *product = 1;
     *unknown = 0;
@@ -81,13 +86,16 @@ static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const
         }
         *unknown += !dim_known(dims[i]);
         if (dim_known(dims[i]) && !mul_i64(*product, dims[i], product)) {
-            return FAIL_SHAPE(node, "the number of elements of tensor %" PRIu64 " overflows when reshaped", in->id);
+            return FAIL_SHAPE(
+                node, "the number of elements of tensor %" PRIu64 " overflows when reshaped",
+                in->id);
         }
     }
     return sinter_success;
 }
 
-/* Dims that are copied stand on both sides: neither they nor what is not known of them matters to the others. */
+/* Dims that are copied stand on both sides: neither they nor what is not known of them matters
+ * to the others. */
 sinter_status_t shape_reshape(const node_t *node, const lt_t *in, lt_t *out)
 {
     target_t to;
@@ -99,11 +107,16 @@ sinter_status_t shape_reshape(const node_t *node, const lt_t *in, lt_t *out)
     bool in_known = in[0].ndims >= 0 && have_unknown == 0;
     if (in_known && to.open >= 0) {
         if (want == 0 || have % want != 0) {
-            return FAIL_SHAPE(node, "-1 of attribute shape cannot be told from the %" PRId64 " elements of tensor %" PRIu64, have, in[0].id);
+            return FAIL_SHAPE(node,
+                              "-1 of attribute shape cannot be told from the %" PRId64
+                              " elements of tensor %" PRIu64,
+                              have, in[0].id);
         }
         to.dims[to.open] = have / want;
     } else if (in_known && have != want && !copies_zero(&to)) {
-        return FAIL_SHAPE(node, "tensor %" PRIu64 " has %" PRId64 " elements, attribute shape asks for %" PRId64, in[0].id, have, want);
+        return FAIL_SHAPE(
+            node, "tensor %" PRIu64 " has %" PRId64 " elements, attribute shape asks for %" PRId64,
+            in[0].id, have, want);
     }
     return shape_put(node, &out[0], to.n, to.dims);
 }
@@ -113,7 +126,9 @@ sinter_status_t shape_transpose(const node_t *node, const lt_t *in, lt_t *out)
     int64_t dims[SINTER_MAX_NDIMS];
     const attr_t *order = node_attr(node, sinter_op_attr_order);
     if (in[0].ndims >= 0 && order->n != (size_t)in[0].ndims) {
-        return FAIL_SHAPE(node, "attribute order has %zu values, tensor %" PRIu64 " has %d dimensions", order->n, in[0].id, (int)in[0].ndims);
+        return FAIL_SHAPE(node,
+                          "attribute order has %zu values, tensor %" PRIu64 " has %d dimensions",
+                          order->n, in[0].id, (int)in[0].ndims);
     }
     for (size_t i = 0; i < order->n; i++) {
         int64_t from = order->s64[i] < 0 ? order->s64[i] + (int64_t)order->n : order->s64[i];
@@ -134,29 +149,36 @@ sinter_status_t shape_concat(const node_t *node, const lt_t *in, lt_t *out)
     SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_axis, 0), &in[0], &axis));
     for (int i = 1; i < node->n_in; i++) {
         if (in[i].ndims != sum.ndims) {
-            return FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " have different numbers of dimensions", in[0].id, in[i].id);
+            return FAIL_SHAPE(
+                node, "tensors %" PRIu64 " and %" PRIu64 " have different numbers of dimensions",
+                in[0].id, in[i].id);
         }
         for (int d = 0; d < sum.ndims; d++) {
             int64_t dim = in[i].dims[d];
             if (d != axis && !dims_may_equal(sum.dims[d], dim)) {
-                return FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " differ in dimension %d", in[0].id, in[i].id, d);
+                return FAIL_SHAPE(node,
+                                  "tensors %" PRIu64 " and %" PRIu64 " differ in dimension %d",
+                                  in[0].id, in[i].id, d);
             }
             if (d != axis) {
                 sum.dims[d] = dim_known(dim) ? dim : sum.dims[d];
             } else if (!dim_known(dim) || !dim_known(sum.dims[d])) {
                 sum.dims[d] = UNKNOWN;
             } else if (!add_i64(sum.dims[d], dim, &sum.dims[d])) {
-                return FAIL_SHAPE(node, "dimension %d of tensor %" PRIu64 " overflows", d, out[0].id);
+                return FAIL_SHAPE(node, "dimension %d of tensor %" PRIu64 " overflows", d,
+                                  out[0].id);
             }
         }
     }
     return shape_put(node, &out[0], sum.ndims, sum.dims);
 }
 
-/* ---- quantisation ---- */
+/* ---- quantisation ---------------------------------------------------------------------------- */
 
-/* dims of scales or zero points that the op computes: as many as there are groups. axis: of channels, or -1. */
-static sinter_status_t put_groups(const node_t *node, const lt_t *data, int axis, const int64_t *group, const int *to_dim, lt_t *out)
+/* dims of scales or zero points that the op computes: as many as there are groups. axis: of
+ * channels, or -1. */
+static sinter_status_t put_groups(const node_t *node, const lt_t *data, int axis,
+                                  const int64_t *group, const int *to_dim, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
     int n = 0;
@@ -186,7 +208,9 @@ sinter_status_t shape_dyn_quantize(const node_t *node, const lt_t *in, lt_t *out
     if (node->n_out < 2 || in[0].ndims < 0) {
         return sinter_success;
     }
-    SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in, out, node->n_out, &geom));
+    SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in,
+                          out, node->n_out, &geom));
     SG_TRY(put_groups(node, &in[0], geom.axis, geom.scale_group, geom.scale_dim, &out[1]));
-    return geom.has_zp ? put_groups(node, &in[0], geom.axis, geom.zp_group, geom.zp_dim, &out[2]) : sinter_success;
+    return geom.has_zp ? put_groups(node, &in[0], geom.axis, geom.zp_group, geom.zp_dim, &out[2])
+                       : sinter_success;
 }

@@ -1,7 +1,7 @@
 /* Shape rules of reductions and norms. */
 #include "graph/shape.h"
 
-/* ---- reductions ---- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 static sinter_status_t read_axes(const node_t *node, const lt_t *in, bool *reduced)
 {
@@ -29,7 +29,8 @@ static sinter_status_t put_open(const node_t *node, const lt_t *in, bool keep, l
 
 sinter_status_t shape_reduce(const node_t *node, const lt_t *in, lt_t *out)
 {
-    bool keep = node_bool(node, sinter_op_attr_keep_dims, false), reduced[SINTER_MAX_NDIMS] = {false};
+    bool keep = node_bool(node, sinter_op_attr_keep_dims, false),
+         reduced[SINTER_MAX_NDIMS] = {false};
     int64_t dims[SINTER_MAX_NDIMS];
     int n = 0;
     if (in[0].ndims < 0) {
@@ -47,7 +48,7 @@ sinter_status_t shape_reduce(const node_t *node, const lt_t *in, lt_t *out)
     return shape_put(node, &out[0], n, dims);
 }
 
-/* ---- norms ---- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 /* Outputs 1.. are vectors over the channels. */
 sinter_status_t shape_bn_train(const node_t *node, const lt_t *in, lt_t *out)
@@ -105,7 +106,9 @@ sinter_status_t shape_group_norm(const node_t *node, const lt_t *in, lt_t *out)
     }
     int64_t channels = in[0].dims[shape_channel_dim(node, &in[0])];
     if (dim_known(channels) && channels % groups != 0) {
-        return FAIL_SHAPE(node, "%" PRId64 " groups do not divide the %" PRId64 " channels of tensor %" PRIu64, groups, channels, in[0].id);
+        return FAIL_SHAPE(
+            node, "%" PRId64 " groups do not divide the %" PRId64 " channels of tensor %" PRIu64,
+            groups, channels, in[0].id);
     }
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
     for (int i = 1; i < node->n_out; i++) {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "numeric/dtype.h"
 #include "base/status.h"
+#include "numeric/dtype.h"
 
 bool lt_dims_known(const lt_t *lt)
 {
@@ -44,9 +44,13 @@ static int64_t product(int ndims, const int64_t *dims)
     return elems;
 }
 
-int64_t lt_elems(const lt_t *lt) { return lt_dims_known(lt) ? product(lt->ndims, lt->dims) : -1; }
+int64_t lt_elems(const lt_t *lt)
+{
+    return lt_dims_known(lt) ? product(lt->ndims, lt->dims) : -1;
+}
 
-/* Zero-sized dims count as 1, so that strides stay distinct. Overflow gives unknown strides; lt_verify refuses such dims. */
+/* Zero-sized dims count as 1, so that strides stay distinct. Overflow gives unknown strides;
+ * lt_verify refuses such dims. */
 static void dense_strides(int ndims, const int64_t *dims, int64_t *strides)
 {
     int64_t stride = 1;
@@ -79,9 +83,10 @@ bool lt_is_dense(const lt_t *lt)
     return same || lt_elems(lt) == 0;
 }
 
-/* ---- rules ---- */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
-/* Elements from the first to behind the last one; unknown dims and strides count as 1. False: overflow. */
+/* Elements from the first to behind the last one; unknown dims and strides count as 1. False:
+ * overflow. */
 static bool extent(const lt_t *lt, int64_t *elems)
 {
     *elems = 1;
@@ -104,8 +109,9 @@ static bool extent(const lt_t *lt, int64_t *elems)
 static sinter_status_t verify_dims(const lt_t *lt, const char *where)
 {
     if (lt->ndims < SINTER_UNKNOWN_NDIMS || lt->ndims > SINTER_MAX_NDIMS) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": rank %d is not between 0 and %d", where, lt->id, (int)lt->ndims,
-                       SINTER_MAX_NDIMS);
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": rank %d is not between 0 and %d", where, lt->id,
+                       (int)lt->ndims, SINTER_MAX_NDIMS);
     }
     int64_t elems = 1, bytes;
     for (int i = 0; i < lt->ndims; i++) {
@@ -113,23 +119,28 @@ static sinter_status_t verify_dims(const lt_t *lt, const char *where)
             continue;
         }
         if (lt->dims[i] < 0) {
-            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": dimension %d is negative (%" PRId64 ")", where, lt->id, i,
-                           lt->dims[i]);
+            return sg_fail(sinter_invalid_shape,
+                           "%s: tensor %" PRIu64 ": dimension %d is negative (%" PRId64 ")", where,
+                           lt->id, i, lt->dims[i]);
         }
         if (!mul_i64(elems, lt->dims[i] > 1 ? lt->dims[i] : 1, &elems)) {
-            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the number of elements overflows at dimension %d", where, lt->id,
-                           i);
+            return sg_fail(sinter_invalid_shape,
+                           "%s: tensor %" PRIu64
+                           ": the number of elements overflows at dimension %d",
+                           where, lt->id, i);
         }
     }
     if (!dtype_bytes(lt->data_type, elems, &bytes)) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the size of %" PRId64 " elements overflows in bytes", where, lt->id,
-                       elems);
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": the size of %" PRId64
+                       " elements overflows in bytes",
+                       where, lt->id, elems);
     }
     return sinter_success;
 }
 
-/* Two elements along a dimension share bytes' storage only by design of a packed type, so one dimension must run through its blocks; it may have
- * one element, as a dynamic one has at times. */
+/* Two elements along a dimension share bytes' storage only by design of a packed type, so one
+ * dimension must run through its blocks; it may have one element, as a dynamic one has at times. */
 static bool packed_dim_ok(const lt_t *lt)
 {
     bool single = true;
@@ -142,8 +153,9 @@ static bool packed_dim_ok(const lt_t *lt)
     return single;
 }
 
-/* Known, non-empty tensors only. Dimensions by rising stride must nest: each steps over the whole extent of those before it. (A few
- * interleaved layouts without overlap break that too; nobody makes them.) */
+/* Known, non-empty tensors only. Dimensions by rising stride must nest: each steps over the
+ * whole extent of those before it. (A few interleaved layouts without overlap break that too;
+ * nobody makes them.) */
 static bool elements_apart(const lt_t *lt)
 {
     int order[SINTER_MAX_NDIMS], n = 0;
@@ -173,22 +185,31 @@ static sinter_status_t verify_strides(const lt_t *lt, bool is_output, const char
     int64_t elems, bytes;
     for (int i = 0; i < lt->ndims; i++) {
         if (lt->strides[i] < 0 && lt->strides[i] != SINTER_UNKNOWN_DIM) {
-            return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": stride %d is negative (%" PRId64 ")", where, lt->id, i,
-                           lt->strides[i]);
+            return sg_fail(sinter_invalid_shape,
+                           "%s: tensor %" PRIu64 ": stride %d is negative (%" PRId64 ")", where,
+                           lt->id, i, lt->strides[i]);
         }
     }
     if (!extent(lt, &elems)) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the offset of the last element overflows", where, lt->id);
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": the offset of the last element overflows", where,
+                       lt->id);
     }
     if (!dtype_bytes(lt->data_type, elems, &bytes)) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": the offset of the last element overflows in bytes", where, lt->id);
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": the offset of the last element overflows in bytes",
+                       where, lt->id);
     }
     if (dtype_is_packed(lt->data_type) && !packed_dim_ok(lt)) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": packed type %s needs a dimension of stride 1", where, lt->id,
-                       dtype_traits(lt->data_type)->name);
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": packed type %s needs a dimension of stride 1",
+                       where, lt->id, dtype_traits(lt->data_type)->name);
     }
-    if (is_output && elems > 0 && lt_dims_known(lt) && lt_strides_known(lt) && !elements_apart(lt)) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": strides of an output let elements overlap", where, lt->id);
+    if (is_output && elems > 0 && lt_dims_known(lt) && lt_strides_known(lt) &&
+        !elements_apart(lt)) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": strides of an output let elements overlap", where,
+                       lt->id);
     }
     return sinter_success;
 }
@@ -196,15 +217,19 @@ static sinter_status_t verify_strides(const lt_t *lt, bool is_output, const char
 sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where)
 {
     if (dtype_traits(lt->data_type) == NULL) {
-        return sg_fail(sinter_invalid_data_type, "%s: tensor %" PRIu64 ": unknown data type %d", where, lt->id, (int)lt->data_type);
+        return sg_fail(sinter_invalid_data_type, "%s: tensor %" PRIu64 ": unknown data type %d",
+                       where, lt->id, (int)lt->data_type);
     }
     SG_TRY(verify_dims(lt, where));
     if ((unsigned)lt->property > sinter_tensor_property_host_scalar) {
-        return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown property %d", where, lt->id, (int)lt->property);
+        return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown property %d",
+                       where, lt->id, (int)lt->property);
     }
-    if (lt->property == sinter_tensor_property_host_scalar && lt_dims_known(lt) && lt_elems(lt) != 1) {
-        return sg_fail(sinter_invalid_shape, "%s: tensor %" PRIu64 ": a host scalar has one element, not %" PRId64, where, lt->id,
-                       lt_elems(lt));
+    if (lt->property == sinter_tensor_property_host_scalar && lt_dims_known(lt) &&
+        lt_elems(lt) != 1) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": a host scalar has one element, not %" PRId64, where,
+                       lt->id, lt_elems(lt));
     }
     switch (lt->layout_type) {
     case sinter_layout_type_undef:
@@ -213,9 +238,11 @@ sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where)
     case sinter_layout_type_strided:
         return verify_strides(lt, is_output, where);
     case sinter_layout_type_opaque:
-        return sg_fail(sinter_unimplemented, "%s: tensor %" PRIu64 ": there are no opaque layouts", where, lt->id);
+        return sg_fail(sinter_unimplemented, "%s: tensor %" PRIu64 ": there are no opaque layouts",
+                       where, lt->id);
     }
-    return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown layout type %d", where, lt->id, (int)lt->layout_type);
+    return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown layout type %d",
+                   where, lt->id, (int)lt->layout_type);
 }
 
 sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes)
@@ -223,23 +250,26 @@ sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes)
     int64_t elems, size;
     SG_TRY(lt_verify(lt, false, "size"));
     if (!lt_dims_known(lt)) {
-        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": dimensions are not known yet", lt->id);
+        return sg_fail(sinter_invalid_shape,
+                       "size: tensor %" PRIu64 ": dimensions are not known yet", lt->id);
     }
     lt_t strided = *lt;
     if (lt->layout_type != sinter_layout_type_strided) {
         lt_set_dense(&strided);
     }
     if (!lt_strides_known(&strided)) {
-        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": strides are not known yet", lt->id);
+        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": strides are not known yet",
+                       lt->id);
     }
     if (!extent(&strided, &elems) || !dtype_bytes(lt->data_type, elems, &size)) {
-        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": the size overflows", lt->id);
+        return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": the size overflows",
+                       lt->id);
     }
     *bytes = (size_t)size;
     return sinter_success;
 }
 
-/* ---- merging ---- */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 /* Fills *into from `from` if it is unknown; false if both are known and differ. */
 static bool merge_value(int64_t *into, int64_t from)
@@ -300,7 +330,8 @@ bool lt_merge(lt_t *into, const lt_t *from, const char **what)
     if (merged.property == sinter_tensor_property_undef) {
         merged.property = from->property;
     }
-    bool ranks_agree = into->ndims == from->ndims || into->ndims == SINTER_UNKNOWN_NDIMS || from->ndims == SINTER_UNKNOWN_NDIMS;
+    bool ranks_agree = into->ndims == from->ndims || into->ndims == SINTER_UNKNOWN_NDIMS ||
+                       from->ndims == SINTER_UNKNOWN_NDIMS;
     if (from->data_type != sinter_data_type_undef && merged.data_type != from->data_type) {
         *what = "data type";
     } else if (!ranks_agree) {
@@ -315,10 +346,11 @@ bool lt_merge(lt_t *into, const lt_t *from, const char **what)
     return *what == NULL;
 }
 
-/* ---- views ---- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 /* Drops dims of size 1. */
-static int squeeze(int ndims, const int64_t *dims, const int64_t *strides, int64_t *out_dims, int64_t *out_strides)
+static int squeeze(int ndims, const int64_t *dims, const int64_t *strides, int64_t *out_dims,
+                   int64_t *out_strides)
 {
     int n = 0;
     for (int i = 0; i < ndims; i++) {
@@ -353,9 +385,11 @@ static bool all_known(int n, const int64_t *values)
     return true;
 }
 
-/* Dims without size-1 ones onto to_dims of the same product. Pairs up the shortest runs of dims from..from_end and to..to_end with the same
- * product; each run of the old ones must be one dense piece, which the new ones split. */
-static bool map_runs(int n, const int64_t *dims, const int64_t *strides, const int64_t *to_dims, int64_t *to_strides)
+/* Dims without size-1 ones onto to_dims of the same product. Pairs up the shortest runs of dims
+ * from..from_end and to..to_end with the same product; each run of the old ones must be one
+ * dense piece, which the new ones split. */
+static bool map_runs(int n, const int64_t *dims, const int64_t *strides, const int64_t *to_dims,
+                     int64_t *to_strides)
 {
     for (int from = 0, from_end, to = 0, to_end; from < n; from = from_end, to = to_end) {
         int64_t old = dims[from], new = 1, span;
@@ -366,7 +400,8 @@ static bool map_runs(int n, const int64_t *dims, const int64_t *strides, const i
                 new *= to_dims[to_end++];
                 continue;
             }
-            if (!mul_i64(strides[from_end], dims[from_end], &span) || strides[from_end - 1] != span) {
+            if (!mul_i64(strides[from_end], dims[from_end], &span) ||
+                strides[from_end - 1] != span) {
                 return false;
             }
             old *= dims[from_end++];
@@ -382,7 +417,8 @@ static bool map_runs(int n, const int64_t *dims, const int64_t *strides, const i
     return true;
 }
 
-bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims, const int64_t *to_dims, int64_t *to_strides)
+bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims,
+                  const int64_t *to_dims, int64_t *to_strides)
 {
     int64_t from_dims[SINTER_MAX_NDIMS] = {0}, from_strides[SINTER_MAX_NDIMS] = {0};
     if (!all_known(ndims, dims) || !all_known(ndims, strides) || !all_known(to_ndims, to_dims)) {

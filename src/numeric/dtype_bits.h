@@ -1,5 +1,6 @@
-/* Conversions of one element between f32 / f64 and the formats, on bits: no arithmetic ever sees or makes a subnormal, so that a caller's
- * FTZ/DAZ changes nothing. Straight-line code with selects, which compilers vectorise. Only dtype_codec*.c and dtype_bulk*.c include this. */
+/* Conversions of one element between f32 / f64 and the formats, on bits: no arithmetic ever sees
+ * or makes a subnormal, so that a caller's FTZ/DAZ changes nothing. Straight-line code with
+ * selects, which compilers vectorise. Only dtype_codec*.c and dtype_bulk*.c include this. */
 #ifndef SINTER_SRC_DTYPE_BITS_H
 #define SINTER_SRC_DTYPE_BITS_H
 
@@ -35,7 +36,8 @@ static inline double f64_of_bits(uint64_t bits)
     return x;
 }
 
-/* A binary float format: sign bit, exponent field, digits - 1 bits of fraction. Codes without sign are in order of magnitude. */
+/* A binary float format: sign bit, exponent field, digits - 1 bits of fraction. Codes without
+ * sign are in order of magnitude. */
 typedef struct format {
     int digits;       /* significant bits, hidden one counted */
     int emin;         /* exponent of the least normal value */
@@ -48,7 +50,8 @@ typedef struct format {
     bool one_zero;    /* FNUZ: the code of -0 is the only NaN */
 } format_t;
 
-static const format_t format_f32 = {24, -126, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3FFFFF, true, false};
+static const format_t format_f32 = {24,         -126,     0x80000000, 0x7F7FFFFF, 0x7F800000,
+                                    0x7FC00000, 0x3FFFFF, true,       false};
 static const format_t format_f16 = {11, -14, 0x8000, 0x7BFF, 0x7C00, 0x7E00, 0x1FF, true, false};
 static const format_t format_bf16 = {8, -126, 0x8000, 0x7F7F, 0x7F80, 0x7FC0, 0x3F, true, false};
 static const format_t format_f8_e5m2 = {3, -14, 0x80, 0x7B, 0x7C, 0x7E, 0, true, false};
@@ -67,8 +70,10 @@ static inline format_t saturating(format_t f)
     return f;
 }
 
-/* What an encoding of magnitude `code` becomes with overflow, NaN and sign. Overflow is decided here, after rounding. */
-static inline uint32_t finish(format_t f, uint32_t code, uint32_t negative, bool is_nan, uint32_t payload)
+/* What an encoding of magnitude `code` becomes with overflow, NaN and sign. Overflow is decided
+ * here, after rounding. */
+static inline uint32_t finish(format_t f, uint32_t code, uint32_t negative, bool is_nan,
+                              uint32_t payload)
 {
     code = code > f.max ? f.over : code;
     code = is_nan ? f.nan | (payload & f.payload) : code;
@@ -76,7 +81,8 @@ static inline uint32_t finish(format_t f, uint32_t code, uint32_t negative, bool
     return f.one_zero && code == 0 ? 0 : with_sign;
 }
 
-/* To nearest even. For formats whose least normal value is above f32's (not bf16), so that f32 subnormals become 0. */
+/* To nearest even. For formats whose least normal value is above f32's (not bf16), so that f32
+ * subnormals become 0. */
 static inline uint32_t f32_to_format(format_t f, float x)
 {
     uint32_t bits = bits_of_f32(x), magnitude = bits & 0x7FFFFFFF;
@@ -84,29 +90,35 @@ static inline uint32_t f32_to_format(format_t f, float x)
     uint32_t normal = magnitude - ((uint32_t)(126 + f.emin) << 23);
     normal = (normal + ((1u << (shift - 1)) - 1) + ((normal >> shift) & 1)) >> shift;
 
-    int down = shift + f.emin - exponent; /* a subnormal result is the significand shifted further down */
+    int down =
+        shift + f.emin - exponent; /* a subnormal result is the significand shifted further down */
     down = down < shift ? shift : down > 25 ? 25 : down;
     uint32_t significand = (magnitude & 0x7FFFFF) | 0x800000;
-    uint32_t subnormal = (significand + ((1u << (down - 1)) - 1) + ((significand >> down) & 1)) >> down;
+    uint32_t subnormal =
+        (significand + ((1u << (down - 1)) - 1) + ((significand >> down) & 1)) >> down;
 
-    return finish(f, exponent >= f.emin ? normal : subnormal, bits >> 31, magnitude > 0x7F800000, (magnitude & 0x7FFFFF) >> shift);
+    return finish(f, exponent >= f.emin ? normal : subnormal, bits >> 31, magnitude > 0x7F800000,
+                  (magnitude & 0x7FFFFF) >> shift);
 }
 
 /* The same from f64, for every format up to f32. */
 static inline uint32_t f64_to_format(format_t f, double x)
 {
-    uint64_t bits = bits_of_f64(x), magnitude = bits & INT64_MAX, fraction = magnitude & ((UINT64_C(1) << 52) - 1);
+    uint64_t bits = bits_of_f64(x), magnitude = bits & INT64_MAX,
+             fraction = magnitude & ((UINT64_C(1) << 52) - 1);
     int shift = 53 - f.digits, exponent = (int)(magnitude >> 52) - 1023;
     int down = exponent >= f.emin ? shift : shift + f.emin - exponent;
     down = down > 54 ? 54 : down;
     uint64_t significand = fraction | (UINT64_C(1) << 52);
-    uint64_t code = (significand + ((UINT64_C(1) << (down - 1)) - 1) + ((significand >> down) & 1)) >> down;
+    uint64_t code =
+        (significand + ((UINT64_C(1) << (down - 1)) - 1) + ((significand >> down) & 1)) >> down;
     /* A normal result still has its hidden bit, which counts as one step of the exponent field. */
     if (exponent >= f.emin) {
         code += (uint64_t)(exponent - f.emin) << (f.digits - 1);
     }
     code = code > UINT32_MAX >> 1 ? UINT32_MAX >> 1 : code;
-    return finish(f, (uint32_t)code, (uint32_t)(bits >> 63), magnitude > UINT64_C(0x7FF) << 52, (uint32_t)(fraction >> shift));
+    return finish(f, (uint32_t)code, (uint32_t)(bits >> 63), magnitude > UINT64_C(0x7FF) << 52,
+                  (uint32_t)(fraction >> shift));
 }
 
 /* Exact, for formats whose subnormals are normal in f32 (not bf16). */
@@ -128,12 +140,14 @@ static inline float format_to_f32(format_t f, uint32_t code)
 static inline double f32_to_f64(float x)
 {
     uint32_t bits = bits_of_f32(x), exponent = bits >> 23 & 0xFF, fraction = bits & 0x7FFFFF;
-    uint64_t wide = (uint64_t)(exponent == 0xFF ? 0x7FF : exponent + 896) << 52 | (uint64_t)fraction << 29;
+    uint64_t wide = (uint64_t)(exponent == 0xFF ? 0x7FF : exponent + 896) << 52 | (uint64_t)fraction
+                                                                                      << 29;
     uint64_t subnormal = bits_of_f64((double)(int32_t)fraction * 0x1p-149);
     return f64_of_bits((exponent == 0 ? subnormal : wide) | (uint64_t)(bits >> 31) << 63);
 }
 
-/* Integers of up to 23 bits: adding 1.5 * 2^23 leaves the integer, rounded to nearest even, in the low bits. NaN is 0. */
+/* Integers of up to 23 bits: adding 1.5 * 2^23 leaves the integer, rounded to nearest even, in
+ * the low bits. NaN is 0. */
 static inline int32_t f32_to_small_int(float x, float min, float max)
 {
     x = x < min ? min : x;

@@ -3,24 +3,25 @@
 
 #include "numeric/dtype_codec.h"
 
-#define SINTER_DTYPE(value, name, ...)                                                                                                     \
-    static void name##_load(const void *base, int64_t first, int64_t n, float *dst)                                                        \
-    {                                                                                                                                      \
-        sinter_codec_##name##_load_f32(base, first, 1, n, dst);                                                                            \
-    }                                                                                                                                      \
-    static void name##_store(void *base, int64_t first, int64_t n, const float *src)                                                       \
-    {                                                                                                                                      \
-        sinter_codec_##name##_store_f32(base, first, 1, n, src);                                                                           \
-    }                                                                                                                                      \
-    static void name##_sat(void *base, int64_t first, int64_t n, const float *src)                                                         \
-    {                                                                                                                                      \
-        sinter_codec_##name##_store_sat(base, first, 1, n, src);                                                                           \
+#define SINTER_DTYPE(value, name, ...)                                               \
+    static void name##_load(const void *base, int64_t first, int64_t n, float *dst)  \
+    {                                                                                \
+        sinter_codec_##name##_load_f32(base, first, 1, n, dst);                      \
+    }                                                                                \
+    static void name##_store(void *base, int64_t first, int64_t n, const float *src) \
+    {                                                                                \
+        sinter_codec_##name##_store_f32(base, first, 1, n, src);                     \
+    }                                                                                \
+    static void name##_sat(void *base, int64_t first, int64_t n, const float *src)   \
+    {                                                                                \
+        sinter_codec_##name##_store_sat(base, first, 1, n, src);                     \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 
 static const dtype_bulk_t portable[DTYPE_BULK_ROWS] = {
-#define SINTER_DTYPE(value, name, ...) [value] = {.load = name##_load, .store = name##_store, .store_sat = name##_sat},
+#define SINTER_DTYPE(value, name, ...) \
+    [value] = {.load = name##_load, .store = name##_store, .store_sat = name##_sat},
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 };

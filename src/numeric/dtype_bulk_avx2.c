@@ -39,7 +39,8 @@ OP __m256 vf_half(vf x, int h)
     (void)h;
     return x;
 }
-/* n <= 8 bytes, in loads of at most three: a copy in memory could not be loaded as a vector at once. */
+/* n <= 8 bytes, in loads of at most three: a copy in memory could not be loaded as a vector at
+ * once. */
 static inline uint64_t short_load(const unsigned char *p, int64_t n)
 {
     uint64_t all = 0;
@@ -181,7 +182,8 @@ OP __m256i narrow_high(const vu *x)
 }
 OP __m256i f16_of_vf(const vf *x)
 {
-    return _mm256_set_m128i(_mm256_cvtps_ph(x[1], _MM_FROUND_TO_NEAREST_INT), _mm256_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT));
+    return _mm256_set_m128i(_mm256_cvtps_ph(x[1], _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT));
 }
 
 #define BULK_TABLE dtype_bulk_avx2

@@ -95,7 +95,8 @@ OP vu vu_select(vm m, vu a, vu b)
 /* Bits of a where mask has ones, else of b. */
 OP vu vu_merge(uint32_t mask, vu a, vu b)
 {
-    return (vu)_mm512_ternarylogic_epi32((__m512i)a, (__m512i)b, _mm512_set1_epi32((int)mask), 0xE4);
+    return (vu)_mm512_ternarylogic_epi32((__m512i)a, (__m512i)b, _mm512_set1_epi32((int)mask),
+                                         0xE4);
 }
 OP vu vu_max(vu a, vu b)
 {
@@ -133,7 +134,8 @@ OP vu widen_high(__m256i codes, int h)
 {
     (void)h;
     const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return (vu)_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, _mm512_slli_epi32(low, 16), _mm512_castsi256_si512(codes));
+    return (vu)_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, _mm512_slli_epi32(low, 16),
+                                              _mm512_castsi256_si512(codes));
 }
 OP vf vf_of_f16(__m256i codes, int h)
 {
@@ -153,8 +155,10 @@ OP __m256i narrow_16(const vu *x)
 /* The upper 16 bits of each. */
 OP __m256i narrow_high(const vu *x)
 {
-    const __m256i odd = _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(_mm512_castsi256_si512(odd), (__m512i)x[0]));
+    const __m256i odd =
+        _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_castsi512_si256(
+        _mm512_permutexvar_epi16(_mm512_castsi256_si512(odd), (__m512i)x[0]));
 }
 OP __m256i f16_of_vf(const vf *x)
 {
@@ -163,15 +167,18 @@ OP __m256i f16_of_vf(const vf *x)
 
 /* Codes of six bits by their magnitudes. */
 #define SIXES
-static const float magnitudes_f6_e3m2[32] = {0.0f,   0.0625f, 0.125f, 0.1875f, 0.25f, 0.3125f, 0.375f, 0.4375f, 0.5f,  0.625f, 0.75f,
-                                             0.875f, 1.0f,    1.25f,  1.5f,    1.75f, 2.0f,    2.5f,   3.0f,    3.5f,  4.0f,   5.0f,
-                                             6.0f,   7.0f,    8.0f,   10.0f,   12.0f, 14.0f,   16.0f,  20.0f,   24.0f, 28.0f};
-static const float magnitudes_f6_e2m3[32] = {0.0f,   0.125f, 0.25f,  0.375f, 0.5f,   0.625f, 0.75f, 0.875f, 1.0f,  1.125f, 1.25f,
-                                             1.375f, 1.5f,   1.625f, 1.75f,  1.875f, 2.0f,   2.25f, 2.5f,   2.75f, 3.0f,   3.25f,
-                                             3.5f,   3.75f,  4.0f,   4.5f,   5.0f,   5.5f,   6.0f,  6.5f,   7.0f,  7.5f};
+static const float magnitudes_f6_e3m2[32] = {
+    0.0f,   0.0625f, 0.125f, 0.1875f, 0.25f, 0.3125f, 0.375f, 0.4375f, 0.5f,  0.625f, 0.75f,
+    0.875f, 1.0f,    1.25f,  1.5f,    1.75f, 2.0f,    2.5f,   3.0f,    3.5f,  4.0f,   5.0f,
+    6.0f,   7.0f,    8.0f,   10.0f,   12.0f, 14.0f,   16.0f,  20.0f,   24.0f, 28.0f};
+static const float magnitudes_f6_e2m3[32] = {
+    0.0f,   0.125f, 0.25f,  0.375f, 0.5f,   0.625f, 0.75f, 0.875f, 1.0f,  1.125f, 1.25f,
+    1.375f, 1.5f,   1.625f, 1.75f,  1.875f, 2.0f,   2.25f, 2.5f,   2.75f, 3.0f,   3.25f,
+    3.5f,   3.75f,  4.0f,   4.5f,   5.0f,   5.5f,   6.0f,  6.5f,   7.0f,  7.5f};
 OP vf six_to_vf(vu code, const float *magnitudes)
 {
-    const __m512 magnitude = _mm512_permutex2var_ps(_mm512_loadu_ps(magnitudes), (__m512i)code, _mm512_loadu_ps(magnitudes + 16));
+    const __m512 magnitude = _mm512_permutex2var_ps(_mm512_loadu_ps(magnitudes), (__m512i)code,
+                                                    _mm512_loadu_ps(magnitudes + 16));
     return (vf)((vu)magnitude | (code << 26 & 0x80000000));
 }
 

@@ -1,5 +1,5 @@
-/* Codecs of the types that fill whole bytes. Each is four element conversions, named <type>_to_f32, f32_to_<type> and so on, put into loops
- * by CODEC. */
+/* Codecs of the types that fill whole bytes. Each is four element conversions, named
+ * <type>_to_f32, f32_to_<type> and so on, put into loops by CODEC. */
 #include "numeric/dtype_codec.h"
 
 #include "numeric/dtype_bits.h"
@@ -18,27 +18,29 @@
         }                                              \
     }
 
-#define LOAD(suffix, type, storage, real, convert)                                                             \
-    void sinter_codec_##type##_##suffix(const void *base, int64_t first, int64_t stride, int64_t n, real *dst) \
-    {                                                                                                          \
-        const unsigned char *restrict bytes = base;                                                            \
-        real *restrict out = dst;                                                                              \
-        LOOP(first, stride, n, {                                                                               \
-            storage code;                                                                                      \
-            memcpy(&code, bytes + at * (int64_t)sizeof code, sizeof code);                                     \
-            out[i] = convert(code);                                                                            \
-        })                                                                                                     \
+#define LOAD(suffix, type, storage, real, convert)                                       \
+    void sinter_codec_##type##_##suffix(const void *base, int64_t first, int64_t stride, \
+                                        int64_t n, real *dst)                            \
+    {                                                                                    \
+        const unsigned char *restrict bytes = base;                                      \
+        real *restrict out = dst;                                                        \
+        LOOP(first, stride, n, {                                                         \
+            storage code;                                                                \
+            memcpy(&code, bytes + at * (int64_t)sizeof code, sizeof code);               \
+            out[i] = convert(code);                                                      \
+        })                                                                               \
     }
 
-#define STORE(suffix, type, storage, real, convert)                                                            \
-    void sinter_codec_##type##_##suffix(void *base, int64_t first, int64_t stride, int64_t n, const real *src) \
-    {                                                                                                          \
-        unsigned char *restrict bytes = base;                                                                  \
-        const real *restrict in = src;                                                                         \
-        LOOP(first, stride, n, {                                                                               \
-            storage code = (storage)convert(in[i]);                                                            \
-            memcpy(bytes + at * (int64_t)sizeof code, &code, sizeof code);                                     \
-        })                                                                                                     \
+#define STORE(suffix, type, storage, real, convert)                                           \
+    void sinter_codec_##type##_##suffix(void *base, int64_t first, int64_t stride, int64_t n, \
+                                        const real *src)                                      \
+    {                                                                                         \
+        unsigned char *restrict bytes = base;                                                 \
+        const real *restrict in = src;                                                        \
+        LOOP(first, stride, n, {                                                              \
+            storage code = (storage)convert(in[i]);                                           \
+            memcpy(bytes + at * (int64_t)sizeof code, &code, sizeof code);                    \
+        })                                                                                    \
     }
 
 #define CODEC(type, storage, to_f32, to_f64, from_f32, from_f64, from_f32_sat) \
@@ -48,15 +50,30 @@
     STORE(store_f64, type, storage, double, from_f64)                          \
     STORE(store_sat, type, storage, float, from_f32_sat)
 
-/* ---- floats by format ---- */
+/* ---- floats by format ------------------------------------------------------------------------ */
 
 /* Every value of these formats is zero or normal in f32, so that the hardware may widen it. */
-#define FORMAT_CODEC(type, storage)                                                                         \
-    static inline float type##_to_f32(storage code) { return format_to_f32(format_##type, code); }          \
-    static inline double type##_to_f64(storage code) { return (double)format_to_f32(format_##type, code); } \
-    static inline uint32_t f32_to_##type(float x) { return f32_to_format(format_##type, x); }               \
-    static inline uint32_t f64_to_##type(double x) { return f64_to_format(format_##type, x); }              \
-    static inline uint32_t sat_to_##type(float x) { return f32_to_format(saturating(format_##type), x); }   \
+#define FORMAT_CODEC(type, storage)                         \
+    static inline float type##_to_f32(storage code)         \
+    {                                                       \
+        return format_to_f32(format_##type, code);          \
+    }                                                       \
+    static inline double type##_to_f64(storage code)        \
+    {                                                       \
+        return (double)format_to_f32(format_##type, code);  \
+    }                                                       \
+    static inline uint32_t f32_to_##type(float x)           \
+    {                                                       \
+        return f32_to_format(format_##type, x);             \
+    }                                                       \
+    static inline uint32_t f64_to_##type(double x)          \
+    {                                                       \
+        return f64_to_format(format_##type, x);             \
+    }                                                       \
+    static inline uint32_t sat_to_##type(float x)           \
+    {                                                       \
+        return f32_to_format(saturating(format_##type), x); \
+    }                                                       \
     CODEC(type, storage, type##_to_f32, type##_to_f64, f32_to_##type, f64_to_##type, sat_to_##type)
 
 FORMAT_CODEC(f16, uint16_t)
@@ -65,10 +82,16 @@ FORMAT_CODEC(f8_e4m3, uint8_t)
 FORMAT_CODEC(f8_e5m2fnuz, uint8_t)
 FORMAT_CODEC(f8_e4m3fnuz, uint8_t)
 
-/* ---- f32, bf16: the same exponent range ---- */
+/* ---- f32, bf16: the same exponent range ------------------------------------------------------ */
 
-static inline float f32_to_f32(float x) { return x; }
-static inline float f64_to_f32(double x) { return f32_of_bits(f64_to_format(format_f32, x)); }
+static inline float f32_to_f32(float x)
+{
+    return x;
+}
+static inline float f64_to_f32(double x)
+{
+    return f32_of_bits(f64_to_format(format_f32, x));
+}
 
 static inline float sat_to_f32(float x)
 {
@@ -78,9 +101,18 @@ static inline float sat_to_f32(float x)
 
 CODEC(f32, float, f32_to_f32, f32_to_f64, f32_to_f32, f64_to_f32, sat_to_f32)
 
-static inline float bf16_to_f32(uint16_t code) { return f32_of_bits((uint32_t)code << 16); }
-static inline double bf16_to_f64(uint16_t code) { return f32_to_f64(bf16_to_f32(code)); }
-static inline uint32_t f64_to_bf16(double x) { return f64_to_format(format_bf16, x); }
+static inline float bf16_to_f32(uint16_t code)
+{
+    return f32_of_bits((uint32_t)code << 16);
+}
+static inline double bf16_to_f64(uint16_t code)
+{
+    return f32_to_f64(bf16_to_f32(code));
+}
+static inline uint32_t f64_to_bf16(double x)
+{
+    return f64_to_format(format_bf16, x);
+}
 
 static inline uint32_t f32_to_bf16(float x)
 {
@@ -96,15 +128,21 @@ static inline uint32_t sat_to_bf16(float x)
 
 CODEC(bf16, uint16_t, bf16_to_f32, bf16_to_f64, f32_to_bf16, f64_to_bf16, sat_to_bf16)
 
-/* ---- f64 ---- */
+/* ---- f64 ------------------------------------------------------------------------------------- */
 
-static inline double f64_to_f64(double x) { return x; }
+static inline double f64_to_f64(double x)
+{
+    return x;
+}
 
-static inline double sat_to_f64(float x) { return f32_to_f64(sat_to_f32(x)); }
+static inline double sat_to_f64(float x)
+{
+    return f32_to_f64(sat_to_f32(x));
+}
 
 CODEC(f64, double, f64_to_f32, f64_to_f64, f32_to_f64, f64_to_f64, sat_to_f64)
 
-/* ---- e8m0 ---- */
+/* ---- e8m0 ------------------------------------------------------------------------------------ */
 
 static inline float e8m0_to_f32(uint8_t code)
 {
@@ -118,8 +156,8 @@ static inline double e8m0_to_f64(uint8_t code)
     return f64_of_bits(code == 0xFF ? UINT64_C(0x7FF8000000000000) : normal);
 }
 
-/* To the nearest power of two; the tie 1.5 * 2^k to the even code. Rounding the exponent field half up to even does it, but for f32
- * subnormals, where 2^-127 is a fraction of one half. */
+/* To the nearest power of two; the tie 1.5 * 2^k to the even code. Rounding the exponent field
+ * half up to even does it, but for f32 subnormals, where 2^-127 is a fraction of one half. */
 static inline uint32_t f32_to_e8m0(float x)
 {
     uint32_t bits = bits_of_f32(x), magnitude = bits & 0x7FFFFFFF;
@@ -142,34 +180,68 @@ static inline uint32_t f64_to_e8m0(double x)
 
 CODEC(e8m0, uint8_t, e8m0_to_f32, e8m0_to_f64, f32_to_e8m0, f64_to_e8m0, f32_to_e8m0)
 
-/* ---- integers ---- */
+/* ---- integers -------------------------------------------------------------------------------- */
 
-#define INT_TO(type, storage)                                               \
-    static inline float type##_to_f32(storage code) { return (float)code; } \
-    static inline double type##_to_f64(storage code) { return (double)code; }
+#define INT_TO(type, storage)                        \
+    static inline float type##_to_f32(storage code)  \
+    {                                                \
+        return (float)code;                          \
+    }                                                \
+    static inline double type##_to_f64(storage code) \
+    {                                                \
+        return (double)code;                         \
+    }
 
-#define SMALL_INT_CODEC(type, storage, min, max)                                           \
-    INT_TO(type, storage)                                                                  \
-    static inline int32_t f32_to_##type(float x) { return f32_to_small_int(x, min, max); } \
-    static inline int64_t f64_to_##type(double x) { return f64_to_int(x, min, max); }      \
+#define SMALL_INT_CODEC(type, storage, min, max)  \
+    INT_TO(type, storage)                         \
+    static inline int32_t f32_to_##type(float x)  \
+    {                                             \
+        return f32_to_small_int(x, min, max);     \
+    }                                             \
+    static inline int64_t f64_to_##type(double x) \
+    {                                             \
+        return f64_to_int(x, min, max);           \
+    }                                             \
     CODEC(type, storage, type##_to_f32, type##_to_f64, f32_to_##type, f64_to_##type, f32_to_##type)
 
 SMALL_INT_CODEC(s8, int8_t, -128.0f, 127.0f)
 SMALL_INT_CODEC(u8, uint8_t, 0.0f, 255.0f)
 
 INT_TO(s32, int32_t)
-static inline int64_t f64_to_s32(double x) { return f64_to_int(x, -2147483648.0, 2147483647.0); }
-static inline int64_t f32_to_s32(float x) { return f64_to_s32((double)x); }
+static inline int64_t f64_to_s32(double x)
+{
+    return f64_to_int(x, -2147483648.0, 2147483647.0);
+}
+static inline int64_t f32_to_s32(float x)
+{
+    return f64_to_s32((double)x);
+}
 CODEC(s32, int32_t, s32_to_f32, s32_to_f64, f32_to_s32, f64_to_s32, f32_to_s32)
 
 INT_TO(s64, int64_t)
-static inline int64_t f32_to_s64(float x) { return f64_to_s64((double)x); }
+static inline int64_t f32_to_s64(float x)
+{
+    return f64_to_s64((double)x);
+}
 CODEC(s64, int64_t, s64_to_f32, s64_to_f64, f32_to_s64, f64_to_s64, f32_to_s64)
 
-/* ---- boolean ---- */
+/* ---- boolean --------------------------------------------------------------------------------- */
 
-static inline float boolean_to_f32(uint8_t code) { return code != 0 ? 1.0f : 0.0f; }
-static inline double boolean_to_f64(uint8_t code) { return code != 0 ? 1.0 : 0.0; }
-static inline uint32_t f32_to_boolean(float x) { return (bits_of_f32(x) & 0x7FFFFFFF) != 0; }
-static inline uint32_t f64_to_boolean(double x) { return (bits_of_f64(x) & INT64_MAX) != 0; }
-CODEC(boolean, uint8_t, boolean_to_f32, boolean_to_f64, f32_to_boolean, f64_to_boolean, f32_to_boolean)
+static inline float boolean_to_f32(uint8_t code)
+{
+    return code != 0 ? 1.0f : 0.0f;
+}
+static inline double boolean_to_f64(uint8_t code)
+{
+    return code != 0 ? 1.0 : 0.0;
+}
+static inline uint32_t f32_to_boolean(float x)
+{
+    return (bits_of_f32(x) & 0x7FFFFFFF) != 0;
+}
+static inline uint32_t f64_to_boolean(double x)
+{
+    return (bits_of_f64(x) & INT64_MAX) != 0;
+}
+CODEC(boolean, uint8_t, boolean_to_f32, boolean_to_f64, f32_to_boolean, f64_to_boolean,
+      f32_to_boolean)

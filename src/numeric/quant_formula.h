@@ -5,7 +5,12 @@
 #include <stdbool.h>
 
 typedef enum quant_kind {
-    QUANT_STATIC, QUANT_DYNAMIC_MX, QUANT_DYNAMIC_MX_RCEIL, QUANT_DYNAMIC_SYMMETRIC, QUANT_DYNAMIC_ASYMMETRIC, QUANT_DYNAMIC_NV
+    QUANT_STATIC,
+    QUANT_DYNAMIC_MX,
+    QUANT_DYNAMIC_MX_RCEIL,
+    QUANT_DYNAMIC_SYMMETRIC,
+    QUANT_DYNAMIC_ASYMMETRIC,
+    QUANT_DYNAMIC_NV
 } quant_kind_t;
 
 /* What computed scales are made from, and how. */

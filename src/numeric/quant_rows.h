@@ -1,7 +1,9 @@
-/* The loops of quantisation over rows of floats, one table for each ISA, all compiled from quant_rows.inc.
+/* The loops of quantisation over rows of floats, one table for each ISA, all compiled from
+ * quant_rows.inc.
  *
- * A row is n_groups groups of `size` consecutive elements. Extremes of a group are bits of non-negative floats in an int32_t: top of the
- * largest |x| (or of the largest x above zero), bottom of the largest -x above zero. As integers they have the order of the floats, with
+ * A row is n_groups groups of `size` consecutive elements. Extremes of a group are bits of
+ * non-negative floats in an int32_t: top of the largest |x| (or of the largest x above zero),
+ * bottom of the largest -x above zero. As integers they have the order of the floats, with
  * infinities and NaNs above all numbers. */
 #ifndef SINTER_SRC_QUANT_ROWS_H
 #define SINTER_SRC_QUANT_ROWS_H
@@ -14,8 +16,8 @@
 
 #include "numeric/quant_formula.h"
 
-/* Scales or zero points of a run: element i has x[(phase + i) / group]. Groups of more than one element and their phases are multiples of
- * QUANT_GROUP; QUANT_ONE: x[0] for all. */
+/* Scales or zero points of a run: element i has x[(phase + i) / group]. Groups of more than one
+ * element and their phases are multiples of QUANT_GROUP; QUANT_ONE: x[0] for all. */
 typedef struct quant_param {
     const float *x;
     int64_t group, phase;
@@ -23,14 +25,18 @@ typedef struct quant_param {
 enum { QUANT_GROUP = 16 };
 #define QUANT_ONE (INT64_MAX / QUANT_GROUP * QUANT_GROUP)
 
-typedef void quant_widen16_t(const uint16_t *x, int size, int n_groups, int32_t *top, int32_t *bottom);
+typedef void quant_widen16_t(const uint16_t *x, int size, int n_groups, int32_t *top,
+                             int32_t *bottom);
 
 typedef struct quant_rows {
     /* Widens extremes by a row. bottom NULL: top is of |x|. */
     void (*widen)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
-    /* The same of rows of columns that are groups, so many floats apart; what lies `ahead` floats of each is fetched into the cache. */
-    void (*widen_rows)(const float *x, int64_t stride, int64_t rows, int n, int64_t ahead, int32_t *top, int32_t *bottom);
-    /* Widens by a row of f16 or bf16, in groups of multiples of QUANT_GROUP. NULL: nothing better than a row of floats. */
+    /* The same of rows of columns that are groups, so many floats apart; what lies `ahead`
+     * floats of each is fetched into the cache. */
+    void (*widen_rows)(const float *x, int64_t stride, int64_t rows, int n, int64_t ahead,
+                       int32_t *top, int32_t *bottom);
+    /* Widens by a row of f16 or bf16, in groups of multiples of QUANT_GROUP. NULL: nothing
+     * better than a row of floats. */
     quant_widen16_t *widen_f16, *widen_bf16;
     /* a[i] = max(a[i], b[i]). */
     void (*merge)(int32_t *a, const int32_t *b, int n);
@@ -38,20 +44,29 @@ typedef struct quant_rows {
     void (*halve)(int32_t *a, int n);
     /* Scales as the formula has them, before they are stored: 1 for zeros, 0 where f32 underflows.
      * Extremes beyond all numbers are marked and become 0. */
-    void (*scales)(const quant_formula_t *f, int n, int32_t *top, int32_t *bottom, float *scale, int32_t *special);
-    /* Of scales as stored, 0 becoming 1: what elements are divided by or, for the kinds of powers of two, multiplied with. Marks scales that
-     * are NaN by themselves; returns whether any is marked. */
+    void (*scales)(const quant_formula_t *f, int n, int32_t *top, int32_t *bottom, float *scale,
+                   int32_t *special);
+    /* Of scales as stored, 0 becoming 1: what elements are divided by or, for the kinds of
+     * powers of two, multiplied with. Marks scales that are NaN by themselves; returns whether
+     * any is marked. */
     int (*factors)(const quant_formula_t *f, int n, float *scale, float *by, int32_t *special);
     /* zp = round(min + bottom / scale), not saturated. */
-    void (*zero_points)(const quant_formula_t *f, int n, const int32_t *bottom, const float *scale, float *zp);
+    void (*zero_points)(const quant_formula_t *f, int n, const int32_t *bottom, const float *scale,
+                        float *zp);
     /* q = x / by, or x * by for the kinds of powers of two, then at least -elem_max where elem_min
      * is less; zp not NULL: q = round(q) + zp. One factor and zero point for each group. */
-    void (*quantise)(const quant_formula_t *f, const float *x, int size, int n_groups, const float *by, const float *zp, float *q);
-    /* n elements by given scales: to = (x - zp) * scale; to = round(x / scale) + zp, without zp (NULL) x / scale. to may be x. */
-    void (*dequant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp, float *to);
-    void (*quant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp, float *to);
-    void (*spread)(const float *x, int n, int64_t group, int64_t phase, float *to); /* to[i] = x[(phase + i) / group] */
-    /* Copies past the caches where `to` is aligned to cache lines; stream_end before other threads may look. */
+    void (*quantise)(const quant_formula_t *f, const float *x, int size, int n_groups,
+                     const float *by, const float *zp, float *q);
+    /* n elements by given scales: to = (x - zp) * scale; to = round(x / scale) + zp, without zp
+     * (NULL) x / scale. to may be x. */
+    void (*dequant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,
+                        float *to);
+    void (*quant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,
+                      float *to);
+    void (*spread)(const float *x, int n, int64_t group, int64_t phase,
+                   float *to); /* to[i] = x[(phase + i) / group] */
+    /* Copies past the caches where `to` is aligned to cache lines; stream_end before other
+     * threads may look. */
     void (*stream)(unsigned char *to, const unsigned char *from, size_t bytes);
     void (*stream_end)(void);
 } quant_rows_t;

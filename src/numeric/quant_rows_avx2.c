@@ -55,7 +55,8 @@ OP vf vf_load_f16(const uint16_t *p)
 }
 OP vf vf_load_bf16(const uint16_t *p)
 {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
 }
 /* clang-format on */
 
@@ -64,7 +65,8 @@ OP vi vi_max_each(const vi *v)
 {
     vi a[4];
     for (int i = 0; i < 4; i++) { /* 128-bit lanes of v[i], v[i + 4] */
-        a[i] = vi_max(_mm256_permute2x128_si256(v[i], v[i + 4], 0x20), _mm256_permute2x128_si256(v[i], v[i + 4], 0x31));
+        a[i] = vi_max(_mm256_permute2x128_si256(v[i], v[i + 4], 0x20),
+                      _mm256_permute2x128_si256(v[i], v[i + 4], 0x31));
     }
     const vi even = vi_max(_mm256_unpacklo_epi32(a[0], a[1]), _mm256_unpackhi_epi32(a[0], a[1]));
     const vi odd = vi_max(_mm256_unpacklo_epi32(a[2], a[3]), _mm256_unpackhi_epi32(a[2], a[3]));

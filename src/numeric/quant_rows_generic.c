@@ -1,4 +1,5 @@
-/* Computed quantisation in portable C, and the choice of the table: vectors are small arrays, which the compiler may put into registers. */
+/* Computed quantisation in portable C, and the choice of the table: vectors are small arrays,
+ * which the compiler may put into registers. */
 #include "numeric/quant_rows.h"
 
 #include <math.h>
@@ -15,15 +16,15 @@ typedef struct vi {
 } vi;
 
 #define LANE for (int k = 0; k < LANES; k++)
-#define OP_2(type, name, field, expr)                                                                                                      \
-    OP type name(type a, type b)                                                                                                           \
-    {                                                                                                                                      \
-        type r;                                                                                                                            \
-        LANE                                                                                                                               \
-        {                                                                                                                                  \
-            r.field[k] = (expr);                                                                                                           \
-        }                                                                                                                                  \
-        return r;                                                                                                                          \
+#define OP_2(type, name, field, expr) \
+    OP type name(type a, type b)      \
+    {                                 \
+        type r;                       \
+        LANE                          \
+        {                             \
+            r.field[k] = (expr);      \
+        }                             \
+        return r;                     \
     }
 OP_2(vi, vi_and, i, a.i[k] & b.i[k])
 OP_2(vi, vi_xor, i, a.i[k] ^ b.i[k])
@@ -99,7 +100,9 @@ OP void stream_line(unsigned char *to, const unsigned char *from)
 {
     memcpy(to, from, 64);
 }
-static void stream_end(void) {}
+static void stream_end(void)
+{
+}
 
 #define QUANT_ROWS quant_rows_generic
 #include "numeric/quant_rows.inc"

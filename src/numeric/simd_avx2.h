@@ -1,4 +1,5 @@
-/* Vectors of floats with AVX2, FMA and F16C: what the .inc files of this room are written in. For x86-64 files of this ISA only. */
+/* Vectors of floats with AVX2, FMA and F16C: what the .inc files of this room are written in.
+ * For x86-64 files of this ISA only. */
 #ifndef SINTER_SRC_SIMD_AVX2_H
 #define SINTER_SRC_SIMD_AVX2_H
 

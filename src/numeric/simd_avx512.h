@@ -1,4 +1,5 @@
-/* Vectors of floats with AVX-512 F, BW, DQ and VL: what the .inc files of this room are written in. For x86-64 files of this ISA only. */
+/* Vectors of floats with AVX-512 F, BW, DQ and VL: what the .inc files of this room are written
+ * in. For x86-64 files of this ISA only. */
 #ifndef SINTER_SRC_SIMD_AVX512_H
 #define SINTER_SRC_SIMD_AVX512_H
 

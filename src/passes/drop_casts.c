@@ -7,7 +7,9 @@
 sinter_status_t pass_drop_casts(graph_t *sub)
 {
     bool *loose = pass_find_loose(sub);
-    int *source = ARENA_NEW(&sub->arena, int, sub->n_values + 1); /* by value: what to read instead, plus one; 0: itself */
+    int *source =
+        ARENA_NEW(&sub->arena, int,
+                  sub->n_values + 1); /* by value: what to read instead, plus one; 0: itself */
     if (loose == NULL || source == NULL) {
         return sinter_out_of_memory;
     }
@@ -20,7 +22,8 @@ sinter_status_t pass_drop_casts(graph_t *sub)
         value_t *out = &sub->values[n->out[0]];
         if ((op_flags(n->kind) & OP_VIEW) != 0) {
             out->lt.data_type = from;
-        } else if (n->kind == sinter_op_type_cast && pass_is_f32_like(from) && pass_is_f32_like(out->lt.data_type) && loose[n->out[0]]) {
+        } else if (n->kind == sinter_op_type_cast && pass_is_f32_like(from) &&
+                   pass_is_f32_like(out->lt.data_type) && loose[n->out[0]]) {
             source[n->out[0]] = n->in[0] + 1;
             n->dead = true;
             out->producer = -1;

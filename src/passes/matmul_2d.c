@@ -1,5 +1,5 @@
-/* MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]: vectors become matrices, so that kernels
- * know matrices only. */
+/* MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]:
+ * vectors become matrices, so that kernels know matrices only. */
 #include <string.h>
 
 #include "base/status.h"
@@ -28,7 +28,8 @@ static sinter_status_t widen(graph_t *g, int node, int port)
     }
     g->nodes[node].in[port] = wide;
     /* A vector has nothing to transpose. */
-    return pass_set_bool(g, node, port == 0 ? sinter_op_attr_transpose_a : sinter_op_attr_transpose_b, false);
+    return pass_set_bool(
+        g, node, port == 0 ? sinter_op_attr_transpose_a : sinter_op_attr_transpose_b, false);
 }
 
 /* The product gets the dims that the vectors lacked; a reshape takes them away again. */
@@ -43,7 +44,10 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
     if (shape == NULL) {
         return sinter_out_of_memory;
     }
-    for (int d = 0; d < to->ndims; d++) { /* a dim that stays at its place is copied, the columns behind a missing row are what is left */
+    for (int d = 0; d < to->ndims;
+         /* a dim that stays at its place is copied, the columns behind a missing row are what is
+         * left */
+         d++) {
         shape[d] = to->dims[d] > 0 ? to->dims[d] : d < batch || column ? 0 : -1;
     }
     for (; n < batch; n++) {
@@ -59,7 +63,9 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
     }
     g->nodes[node].out[0] = wide;
     g->values[wide].producer = node;
-    return pass_add_reshape(g, wide, result, shape, g->values[result].lt.ndims, true) < 0 ? sinter_out_of_memory : sinter_success;
+    return pass_add_reshape(g, wide, result, shape, g->values[result].lt.ndims, true) < 0
+               ? sinter_out_of_memory
+               : sinter_success;
 }
 
 sinter_status_t pass_matmul_2d(graph_t *g)
@@ -71,9 +77,11 @@ sinter_status_t pass_matmul_2d(graph_t *g)
         if (n->kind != sinter_op_matmul) {
             continue;
         }
-        const bool row = g->values[n->in[0]].lt.ndims == 1, column = g->values[n->in[1]].lt.ndims == 1;
+        const bool row = g->values[n->in[0]].lt.ndims == 1,
+                   column = g->values[n->in[1]].lt.ndims == 1;
         if (column && n->n_in > 2) {
-            return sg_fail(sinter_unimplemented, "%s: a bias over a product with a vector", node_label(n));
+            return sg_fail(sinter_unimplemented, "%s: a bias over a product with a vector",
+                           node_label(n));
         }
         for (int port = 0; port < 2; port++) {
             if (port == 0 ? row : column) {

@@ -1,4 +1,5 @@
-/* The passes, and what they share for rewriting. Indices stay valid over every call here; pointers into nodes[] and values[] do not. */
+/* The passes, and what they share for rewriting. Indices stay valid over every call here;
+ * pointers into nodes[] and values[] do not. */
 #ifndef SINTER_SRC_PASSES_H
 #define SINTER_SRC_PASSES_H
 
@@ -14,18 +15,21 @@ sinter_status_t pass_sink_views(graph_t *sub);
 sinter_status_t pass_sink_quantise(graph_t *sub);
 sinter_status_t pass_dead_code(graph_t *sub);
 
-/* Appends a node of one input and one output over existing values; attrs stays where it is (the graph's arena). The node's index, -1: out of memory. */
+/* Appends a node of one input and one output over existing values; attrs stays where it is (the
+ * graph's arena). The node's index, -1: out of memory. */
 int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs);
-/* A StaticReshape with this shape attribute, -1 for a dim that follows from the rest; shape stays where it is. */
-int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims, bool special_zero);
+/* A StaticReshape with this shape attribute, -1 for a dim that follows from the rest; shape
+ * stays where it is. */
+int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims,
+                     bool special_zero);
 /* Set an attribute, in a new copy of the node's attributes. */
 sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value);
 sinter_status_t pass_set_s64(graph_t *g, int node, sinter_op_attr_t id, int64_t value);
 /* A new value `like` another, with other dims and no layout of its own. -1: out of memory. */
 int pass_value_like(graph_t *g, int like, int ndims, const int64_t *dims);
 
-/* By value: its type may change, because the views over it may change theirs with it and none of them is an output. In the graph's arena; NULL: out of
- * memory. */
+/* By value: its type may change, because the views over it may change theirs with it and none of
+ * them is an output. In the graph's arena; NULL: out of memory. */
 bool *pass_find_loose(graph_t *sub);
 /* Types whose roundings a fused partition leaves out, computed in f32. */
 bool pass_is_f32_like(sinter_data_type_t type);

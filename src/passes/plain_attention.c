@@ -10,8 +10,8 @@
  * sdpa-transposed has checked that this leads to the plain form. */
 #include <string.h>
 
-#include "graph/schema.h"
 #include "base/status.h"
+#include "graph/schema.h"
 #include "passes/passes.h"
 
 typedef struct turner {

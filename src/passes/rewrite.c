@@ -1,26 +1,35 @@
 #include <string.h>
 
-#include "numeric/dtype.h"
 #include "graph/schema.h"
+#include "numeric/dtype.h"
 #include "passes/passes.h"
 
 int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs)
 {
     int *ports = ARENA_NEW(&g->arena, int, 2);
-    if (ports == NULL || !arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof(node_t))) {
+    if (ports == NULL ||
+        !arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof(node_t))) {
         return -1;
     }
     ports[0] = in;
     ports[1] = out;
     const int index = g->n_nodes++;
-    g->nodes[index] = (node_t){.id = (UINT64_C(1) << 63) + (uint64_t)index, .name = "", .kind = kind, .n_in = 1, .n_out = 1, .in = ports, .out = ports + 1,
-                               .attrs = attrs, .n_attrs = n_attrs};
+    g->nodes[index] = (node_t){.id = (UINT64_C(1) << 63) + (uint64_t)index,
+                               .name = "",
+                               .kind = kind,
+                               .n_in = 1,
+                               .n_out = 1,
+                               .in = ports,
+                               .out = ports + 1,
+                               .attrs = attrs,
+                               .n_attrs = n_attrs};
     g->values[out].producer = index;
     g->values[out].producer_port = 0;
     return index;
 }
 
-int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims, bool special_zero)
+int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims,
+                     bool special_zero)
 {
     attr_t *attrs = ARENA_NEW(&g->arena, attr_t, 2);
     if (attrs == NULL) {

@@ -1,33 +1,36 @@
-/* Dequantisation moves down onto the matmul operand that it feeds, over the views in between, so that kernels read the codes.
+/* Dequantisation moves down onto the matmul operand that it feeds, over the views in between, so
+ * that kernels read the codes.
  *
  *     codes -> Dequantize -> StaticReshape -> StaticTranspose -> MatMul
  *       becomes
  *     codes  -> StaticReshape -> StaticTranspose -> MatMul{in_dequant}
  *     scales -> StaticReshape -> StaticTranspose ------^
  *
- * The two planes of split codes take the same way. Activations that are quantised inside the partition are codes like any others. */
+ * The two planes of split codes take the same way. Activations that are quantised inside the
+ * partition are codes like any others. */
 #include <string.h>
 
+#include "base/status.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
-#include "base/status.h"
 #include "passes/passes.h"
 
 enum { MAX_VIEWS = 32 };
 
 /* An operand's way up to its dequantisation. */
 typedef struct path {
-    int dequant;              /* node, -1: none */
-    int views[MAX_VIEWS];     /* nodes, the one next to the matmul first */
+    int dequant;          /* node, -1: none */
+    int views[MAX_VIEWS]; /* nodes, the one next to the matmul first */
     int n_views;
 } path_t;
 
-/* Codes that a matmul may read: they come from outside, or a step before it quantises into memory. Quantised probabilities stay elementwise
- * work of the attention step. */
+/* Codes that a matmul may read: they come from outside, or a step before it quantises into
+ * memory. Quantised probabilities stay elementwise work of the attention step. */
 static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
 {
     const int p = g->values[codes].producer;
-    return p < 0 || ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && (matmul->role == NULL || strcmp(matmul->role, "pv") != 0));
+    return p < 0 || ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 &&
+                     (matmul->role == NULL || strcmp(matmul->role, "pv") != 0));
 }
 
 static path_t find_path(const graph_t *g, int matmul, int port)
@@ -49,7 +52,8 @@ static path_t find_path(const graph_t *g, int matmul, int port)
 }
 
 /* The same view over another value; *value becomes its result. */
-static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const int64_t *dims, int *value)
+static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const int64_t *dims,
+                                int *value)
 {
     const int out = pass_value_like(g, *value, ndims, dims);
     if (out < 0 || pass_add_unary(g, view->kind, *value, out, view->attrs, view->n_attrs) < 0) {
@@ -110,7 +114,8 @@ static sinter_status_t view_scales(graph_t *g, const path_t *path, int64_t *dims
     return sinter_success;
 }
 
-/* The scales' (zero points') dims at the matmul; false if the views have none for them. A reshape to more than one unknown dim cannot be written. */
+/* The scales' (zero points') dims at the matmul; false if the views have none for them. A
+ * reshape to more than one unknown dim cannot be written. */
 static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
 {
     for (int i = path->n_views - 1; i >= 0; i--) {
@@ -142,7 +147,8 @@ static sinter_status_t new_attrs(graph_t *g, node_t *dq, const char *qtype, int6
     *value = axis;
     for (int i = 0; i < dq->n_attrs; i++) {
         const sinter_op_attr_t id = dq->attrs[i].id;
-        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups && id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
+        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups &&
+            id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
             attrs[n++] = dq->attrs[i];
         }
     }
@@ -155,8 +161,10 @@ static sinter_status_t new_attrs(graph_t *g, node_t *dq, const char *qtype, int6
     return sinter_success;
 }
 
-/* Scales in attributes: nothing moves but the axis of per_channel. False: the views leave no such axis. */
-static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, int ndims, bool *done)
+/* Scales in attributes: nothing moves but the axis of per_channel. False: the views leave no
+ * such axis. */
+static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, int ndims,
+                                   bool *done)
 {
     int64_t dims[SINTER_MAX_NDIMS];
     int axis = -1;
@@ -178,7 +186,9 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
     *done = dims_at_matmul(g, path, dims);
     const lt_t *operand = &g->values[g->nodes[path->views[0]].out[0]].lt;
     for (int d = 0; d < ndims && *done; d++) {
-        *done = dims[d] == 1 || (axis < 0 && dims[d] == operand->dims[d]); /* attributes know channels, not groups */
+        *done =
+            dims[d] == 1 ||
+            (axis < 0 && dims[d] == operand->dims[d]); /* attributes know channels, not groups */
         axis = dims[d] != 1 ? d : axis;
     }
     return *done ? new_attrs(g, dq, "per_channel", axis) : sinter_success;
@@ -202,7 +212,8 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
     for (int i = 0; i < 2; i++) {
         moves[i] = quant_full_dims(g, dq, i == 1, dims[i]);
         memcpy(at_matmul, dims[i], sizeof(at_matmul));
-        *done = *done && (moves[i] ? dims_at_matmul(g, path, at_matmul) : i == 1 && (dq->n_in < 3 || high_plane(dq) == 2));
+        *done = *done && (moves[i] ? dims_at_matmul(g, path, at_matmul)
+                                   : i == 1 && (dq->n_in < 3 || high_plane(dq) == 2));
     }
     for (int i = 0; i < 2 && *done; i++) {
         if (moves[i]) {
@@ -230,7 +241,9 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
     memcpy(ports, dq->in, sizeof(int) * (size_t)dq->n_in);
     dq->in = ports;
     bool done;
-    SG_TRY(dq->kind == sinter_op_dequantize ? move_static(g, &path, dq, g->values[v].lt.ndims, &done) : move_dynamic(g, &path, dq, &done));
+    SG_TRY(dq->kind == sinter_op_dequantize
+               ? move_static(g, &path, dq, g->values[v].lt.ndims, &done)
+               : move_dynamic(g, &path, dq, &done));
     if (!done) {
         return sinter_success;
     }
@@ -252,7 +265,8 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
 sinter_status_t pass_sink_dequant(graph_t *sub)
 {
     for (int i = 0, n = sub->n_nodes; i < n; i++) {
-        for (int port = 0; port < 2 && sub->nodes[i].kind == sinter_op_matmul && !sub->nodes[i].dead; port++) {
+        for (int port = 0;
+             port < 2 && sub->nodes[i].kind == sinter_op_matmul && !sub->nodes[i].dead; port++) {
             SG_TRY(sink(sub, i, port));
         }
     }

@@ -1,22 +1,26 @@
-/* {q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales
+/* {q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise
+ * computes its scales
  *
  *   MatMul -> StaticTranspose -> StaticReshape -> DynamicQuantize -> codes, scales
  *     becomes
  *   MatMul -> DynamicQuantize -> StaticTranspose -> StaticReshape -> codes
  *                             -> StaticTranspose -> StaticReshape -> scales
  *
- * so that the product is quantised in the kernel that makes it, and the views are only a matter of where codes and scales are stored. A
- * view moves if any tensor can be stored through it, whatever its strides, in runs along the last dim: transpositions of the others, reshapes
- * that merge dims. */
+ * so that the product is quantised in the kernel that makes it, and the views are only a matter
+ * of where codes and scales are stored. A view moves if any tensor can be stored through it,
+ * whatever its strides, in runs along the last dim: transpositions of the others, reshapes that
+ * merge dims. */
 #include <string.h>
 
+#include "base/status.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
-#include "base/status.h"
 #include "passes/passes.h"
 
-/* Group sizes at the view's input, from those at its output. False: the groups cannot be said there. */
-static bool sizes_through_transpose(const node_t *view, int ndims, const int64_t *below, int64_t *above)
+/* Group sizes at the view's input, from those at its output. False: the groups cannot be said
+ * there. */
+static bool sizes_through_transpose(const node_t *view, int ndims, const int64_t *below,
+                                    int64_t *above)
 {
     const attr_t *order = node_attr(view, sinter_op_attr_order);
     int64_t from = -1;
@@ -41,7 +45,8 @@ static bool split_group(const lt_t *in, int begin, int end, int64_t group, int64
     return group == 1;
 }
 
-static bool sizes_through_merge(const lt_t *in, const lt_t *out, const int64_t *below, int64_t *above)
+static bool sizes_through_merge(const lt_t *in, const lt_t *out, const int64_t *below,
+                                int64_t *above)
 {
     int i = 0;
     for (int j = 0; j < out->ndims; j++) {
@@ -51,7 +56,8 @@ static bool sizes_through_merge(const lt_t *in, const lt_t *out, const int64_t *
             continue;
         }
         int64_t n = 1;
-        while (i < in->ndims && n != out->dims[j] && in->dims[i] > 0 && mul_i64(n, in->dims[i], &n)) {
+        while (i < in->ndims && n != out->dims[j] && in->dims[i] > 0 &&
+               mul_i64(n, in->dims[i], &n)) {
             i++;
         }
         if (n != out->dims[j] || !split_group(in, begin, i, below[j], above)) {
@@ -61,21 +67,25 @@ static bool sizes_through_merge(const lt_t *in, const lt_t *out, const int64_t *
     return i == in->ndims;
 }
 
-static bool sizes_above(const graph_t *g, const node_t *view, const quant_geom_t *geom, int64_t *above)
+static bool sizes_above(const graph_t *g, const node_t *view, const quant_geom_t *geom,
+                        int64_t *above)
 {
     const lt_t *in = &g->values[view->in[0]].lt, *out = &g->values[view->out[0]].lt;
     int64_t below[SINTER_MAX_NDIMS];
     for (int d = 0; d < out->ndims; d++) {
         below[d] = out->dims[d] == 1 ? 1 : geom->scale_group[d];
-        if (below[d] < 1 || out->dims[d] == 0) { /* not known; groups of no elements have scales, too */
+        if (below[d] < 1 ||
+            out->dims[d] == 0) { /* not known; groups of no elements have scales, too */
             return false;
         }
     }
-    return view->kind == sinter_op_static_transpose ? sizes_through_transpose(view, in->ndims, below, above)
-                                                    : sizes_through_merge(in, out, below, above);
+    return view->kind == sinter_op_static_transpose
+               ? sizes_through_transpose(view, in->ndims, below, above)
+               : sizes_through_merge(in, out, below, above);
 }
 
-/* The view of scales whose dims were divided by group sizes: dims that are not known must be where they were. */
+/* The view of scales whose dims were divided by group sizes: dims that are not known must be
+ * where they were. */
 static bool scales_can_follow(const graph_t *g, const node_t *view, int scales)
 {
     const lt_t *to = &g->values[scales].lt;
@@ -83,7 +93,8 @@ static bool scales_can_follow(const graph_t *g, const node_t *view, int scales)
     for (int d = 0; d < to->ndims; d++) {
         n_unknown += to->dims[d] == SINTER_UNKNOWN_DIM;
     }
-    return to->ndims == g->values[view->out[0]].lt.ndims && (view->kind == sinter_op_static_transpose || n_unknown <= 1);
+    return to->ndims == g->values[view->out[0]].lt.ndims &&
+           (view->kind == sinter_op_static_transpose || n_unknown <= 1);
 }
 
 static int add_view(graph_t *g, const node_t *view, int from, int to, bool data)
@@ -110,7 +121,8 @@ static sinter_status_t set_geometry(graph_t *g, node_t *n, int ndims, const int6
     memcpy(shape, size, sizeof(int64_t) * (size_t)ndims);
     for (int i = 0; i < n->n_attrs; i++) {
         const sinter_op_attr_t id = n->attrs[i].id;
-        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups && id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
+        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups &&
+            id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
             attrs[n_attrs++] = n->attrs[i];
         }
     }
@@ -121,8 +133,10 @@ static sinter_status_t set_geometry(graph_t *g, node_t *n, int ndims, const int6
     return sinter_success;
 }
 
-/* Lets the quantising node read what the view reads, and hangs views of its new outputs before the old ones. */
-static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_port, const int64_t *size)
+/* Lets the quantising node read what the view reads, and hangs views of its new outputs before
+ * the old ones. */
+static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_port,
+                            const int64_t *size)
 {
     const node_t view = g->nodes[view_node];
     const lt_t in = g->values[view.in[0]].lt;
@@ -156,7 +170,8 @@ static int view_above(const graph_t *g, const node_t *n)
         return -1;
     }
     const node_t *view = &g->nodes[p];
-    const bool moves = view->kind == sinter_op_static_transpose || view->kind == sinter_op_static_reshape;
+    const bool moves =
+        view->kind == sinter_op_static_transpose || view->kind == sinter_op_static_reshape;
     int above = moves ? g->values[view->in[0]].producer : -1;
     while (above >= 0 && (op_flags(g->nodes[above].kind) & OP_VIEW) != 0) {
         above = g->values[g->nodes[above].in[0]].producer;
@@ -181,8 +196,10 @@ static sinter_status_t sink_one(graph_t *g, int node, bool *done)
     for (int o = 0; o < n->n_out; o++) {
         out[o] = g->values[n->out[o]].lt;
     }
-    SG_TRY(quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out, &geom));
-    bool fits = geom.kind != QUANT_STATIC && in[0].ndims >= 0 && g->values[g->nodes[view].in[0]].lt.ndims >= 0;
+    SG_TRY(quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out,
+                          &geom));
+    bool fits = geom.kind != QUANT_STATIC && in[0].ndims >= 0 &&
+                g->values[g->nodes[view].in[0]].lt.ndims >= 0;
     for (int o = 1; o < n->n_out && fits; o++) {
         fits = o == geom.high_port || scales_can_follow(g, &g->nodes[view], n->out[o]);
     }

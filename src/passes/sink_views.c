@@ -1,12 +1,14 @@
 /* f(view(x)) = view(f(x)) for elementwise f of one tensor
  *
- *   MatMul -> StaticTranspose -> TypeCast -> Quantize     becomes     MatMul -> TypeCast -> Quantize -> StaticTranspose
+ *   MatMul -> StaticTranspose -> TypeCast -> Quantize     becomes     MatMul -> TypeCast ->
+ *   Quantize -> StaticTranspose
  *
- * so that the elementwise tail of a product runs on its registers and the view is only a matter of where the result is stored. */
+ * so that the elementwise tail of a product runs on its registers and the view is only a matter
+ * of where the result is stored. */
 #include <string.h>
 
-#include "graph/schema.h"
 #include "base/status.h"
+#include "graph/schema.h"
 #include "passes/passes.h"
 
 static bool is_view(const node_t *n)
@@ -19,8 +21,8 @@ static bool is_scalar(const graph_t *g, int v)
     return lt_elems(&g->values[v].lt) == 1;
 }
 
-/* One value per element of in[0], whatever its index; ndims: the least rank that in[0] may have, which a scalar of higher rank would
- * raise. */
+/* One value per element of in[0], whatever its index; ndims: the least rank that in[0] may have,
+ * which a scalar of higher rank would raise. */
 static bool ignores_index(const graph_t *g, const node_t *f, int ndims)
 {
     const unsigned flags = op_flags(f->kind);
@@ -28,10 +30,11 @@ static bool ignores_index(const graph_t *g, const node_t *f, int ndims)
         return f->kind != sinter_op_gen_index;
     }
     if (f->kind == sinter_op_quantize || f->kind == sinter_op_dequantize) {
-        return f->n_in == 1 && strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
+        return f->n_in == 1 &&
+               strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
     }
-    return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) && !is_scalar(g, f->in[0]) &&
-           g->values[f->in[1]].lt.ndims <= ndims;
+    return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) &&
+           !is_scalar(g, f->in[0]) && g->values[f->in[1]].lt.ndims <= ndims;
 }
 
 static bool only_used_here(const graph_t *g, int v)
@@ -39,7 +42,8 @@ static bool only_used_here(const graph_t *g, int v)
     return g->values[v].n_uses == 1 && !g->values[v].is_output;
 }
 
-/* By node: a view that shows the result of an op, not a tensor from outside. NULL: out of memory. */
+/* By node: a view that shows the result of an op, not a tensor from outside. NULL: out of
+ * memory. */
 static bool *views_of_results(graph_t *g)
 {
     bool *over = ARENA_NEW(&g->arena, bool, g->n_nodes + 1);
@@ -57,8 +61,11 @@ static int op_below(const graph_t *g, const node_t *view)
     if (!only_used_here(g, v) || !only_used_here(g, view->in[0])) {
         return -1;
     }
-    const int f = g->uses[g->uses_begin[v]], above = g->values[view->in[0]].lt.ndims, below = g->values[v].lt.ndims;
-    return g->nodes[f].in[0] == v && ignores_index(g, &g->nodes[f], above < below ? above : below) ? f : -1;
+    const int f = g->uses[g->uses_begin[v]], above = g->values[view->in[0]].lt.ndims,
+              below = g->values[v].lt.ndims;
+    return g->nodes[f].in[0] == v && ignores_index(g, &g->nodes[f], above < below ? above : below)
+               ? f
+               : -1;
 }
 
 /* Keeps uses[] right for what op_below asks next: the uses of the result stay its uses. */

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/schema.h"
 #include "base/status.h"
+#include "graph/schema.h"
 
 bool match_is_idle(const graph_t *g, int node)
 {
@@ -40,7 +40,8 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
         n_slots += g->nodes[i].n_in;
     }
     *m = (matcher_t){.g = g, .limit = PAT_MANY};
-    int **const arrays[] = {&m->pos, &m->owner, &m->members, &m->node, &m->of, &m->at, &m->list, &m->stack};
+    int **const arrays[] = {&m->pos, &m->owner, &m->members, &m->node,
+                            &m->of,  &m->at,    &m->list,    &m->stack};
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
         *arrays[i] = ARENA_NEW(arena, int, n);
         if (*arrays[i] == NULL) {
@@ -53,8 +54,11 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
     m->node_state = ARENA_NEW(arena, unsigned char, n);
     m->value_state = ARENA_NEW(arena, unsigned char, g->n_values + 1);
     m->work_values = ARENA_NEW(arena, int, 2 * (size_t)n_slots);
-    m->heap = ARENA_NEW(arena, heap_item_t, 3 * (size_t)n); /* a node waits once and goes out once, a partition is met once */
-    if (!m->parts || !m->node_search || !m->value_search || !m->node_state || !m->value_state || !m->work_values || !m->heap) {
+    m->heap =
+        ARENA_NEW(arena, heap_item_t,
+                  3 * (size_t)n); /* a node waits once and goes out once, a partition is met once */
+    if (!m->parts || !m->node_search || !m->value_search || !m->node_state || !m->value_state ||
+        !m->work_values || !m->heap) {
         return sinter_out_of_memory;
     }
     for (int i = 0; i < g->n_nodes; i++) {
@@ -67,7 +71,7 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
     return collect_readers(m, arena);
 }
 
-/* ---- the match in the making ------------------------------------------------------------------------------------------------------- */
+/* ---- the match in the making ----------------------------------------------------------------- */
 
 static void match_clear(matcher_t *m, const pattern_t *pattern)
 {
@@ -119,12 +123,13 @@ bool match_same_dims(const lt_t *a, const lt_t *b)
     }
     bool same = a->ndims == b->ndims;
     for (int d = 0; same && d < a->ndims; d++) {
-        same = a->dims[d] == b->dims[d] || a->dims[d] == SINTER_UNKNOWN_DIM || b->dims[d] == SINTER_UNKNOWN_DIM;
+        same = a->dims[d] == b->dims[d] || a->dims[d] == SINTER_UNKNOWN_DIM ||
+               b->dims[d] == SINTER_UNKNOWN_DIM;
     }
     return same;
 }
 
-/* ---- producers ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- producers ------------------------------------------------------------------------------- */
 
 static bool all_users_match(const matcher_t *m, int v)
 {
@@ -142,7 +147,8 @@ static bool used_by_match_only(const matcher_t *m, int v)
     return all_users_match(m, v) && !m->g->values[v].is_output;
 }
 
-/* Whether v is made elementwise from the result of a product that no partition has yet: that one's step will quantise it. */
+/* Whether v is made elementwise from the result of a product that no partition has yet: that
+ * one's step will quantise it. */
 static bool rides_on_product(const matcher_t *m, int v)
 {
     enum { MOST = 16 };
@@ -153,14 +159,17 @@ static bool rides_on_product(const matcher_t *m, int v)
         if ((classes & (PAT_MATMUL | PAT_SOFTMAX | PAT_LOG_SOFTMAX)) != 0) {
             return true;
         }
-        for (int i = 0; (classes & (PAT_ELTWISE | PAT_CAST | PAT_VIEW)) != 0 && i < m->g->nodes[p].n_in && n < MOST; i++) {
+        for (int i = 0; (classes & (PAT_ELTWISE | PAT_CAST | PAT_VIEW)) != 0 &&
+                        i < m->g->nodes[p].n_in && n < MOST;
+             i++) {
             stack[n++] = m->g->nodes[p].in[i];
         }
     }
     return false;
 }
 
-/* All that n makes is used by the match alone. Codes and scales are in memory anyway, so they may be graph outputs too. */
+/* All that n makes is used by the match alone. Codes and scales are in memory anyway, so they
+ * may be graph outputs too. */
 static bool made_for_match(const matcher_t *m, const node_t *n, bool leave)
 {
     if ((pat_classes(n) & (PAT_QUANT | PAT_DYNQUANT)) == 0) {
@@ -174,20 +183,23 @@ static bool made_for_match(const matcher_t *m, const node_t *n, bool leave)
     return !leave || !rides_on_product(m, n->in[0]);
 }
 
-/* Whether an op of the match that computes its scales takes v as their scale. Steps read that before any of them has run, so it comes from outside. */
+/* Whether an op of the match that computes its scales takes v as their scale. Steps read that
+ * before any of them has run, so it comes from outside. */
 static bool scales_scales(const matcher_t *m, int v)
 {
     const int *users = value_users(m, v);
     for (int i = 0; i < value_n_users(m, v); i++) {
         const node_t *n = &m->g->nodes[users[i]];
-        if (m->at[users[i]] >= 0 && (pat_classes(n) & PAT_DYNQUANT) != 0 && n->n_in > 1 && n->in[1] == v) {
+        if (m->at[users[i]] >= 0 && (pat_classes(n) & PAT_DYNQUANT) != 0 && n->n_in > 1 &&
+            n->in[1] == v) {
             return true;
         }
     }
     return false;
 }
 
-/* Evaluated for each element of `to`: dims broadcast to it, and an index counts along a dim that is really there. */
+/* Evaluated for each element of `to`: dims broadcast to it, and an index counts along a dim that
+ * is really there. */
 static bool broadcasts_to(const node_t *n, const lt_t *from, const lt_t *to)
 {
     if (from->ndims < 0 || to->ndims < 0) {
@@ -196,7 +208,8 @@ static bool broadcasts_to(const node_t *n, const lt_t *from, const lt_t *to)
     const int shift = to->ndims - from->ndims;
     for (int d = 0; shift >= 0 && d < from->ndims; d++) {
         const int64_t a = from->dims[d], b = to->dims[d + shift];
-        if (a != b && a != SINTER_UNKNOWN_DIM && b != SINTER_UNKNOWN_DIM && (a != 1 || n->kind == sinter_op_gen_index)) {
+        if (a != b && a != SINTER_UNKNOWN_DIM && b != SINTER_UNKNOWN_DIM &&
+            (a != 1 || n->kind == sinter_op_gen_index)) {
             return false;
         }
     }
@@ -213,17 +226,21 @@ static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *
     if ((pat_classes(n) & classes) == 0 || !made_for_match(m, n, leave) || scales_scales(m, v)) {
         return false;
     }
-    for (int i = 0; i < n->n_in; i++) { /* what the match computes is not brought in again from above */
+    for (int i = 0; i < n->n_in;
+         i++) { /* what the match computes is not brought in again from above */
         const int q = m->g->values[n->in[i]].producer;
         if (q >= 0 && m->at[q] >= 0) {
             return false;
         }
     }
-    return space == NULL || (pat_classes(n) & PAT_VIEW) != 0 || broadcasts_to(n, &m->g->values[v].lt, space);
+    return space == NULL || (pat_classes(n) & PAT_VIEW) != 0 ||
+           broadcasts_to(n, &m->g->values[v].lt, space);
 }
 
-/* Takes the tree of producers above the values in work_values[0..n). space: they are evaluated in these dims, so over a view only views may stand. */
-static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt_t *space, int n, int max)
+/* Takes the tree of producers above the values in work_values[0..n). space: they are evaluated
+ * in these dims, so over a view only views may stand. */
+static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt_t *space, int n,
+                      int max)
 {
     const bool leave = m->match.pattern->nodes[pattern_node].leave;
     int taken = 0;
@@ -247,7 +264,8 @@ static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt
     return taken;
 }
 
-/* The inputs of the ops [from, n) of the match, but for quantising ones' scales, which nothing is fused with. */
+/* The inputs of the ops [from, n) of the match, but for quantising ones' scales, which nothing
+ * is fused with. */
 static int gather_inputs(matcher_t *m, int from, int port, int pattern_node)
 {
     int n = 0;
@@ -267,13 +285,15 @@ static void take_sides(matcher_t *m, int pattern_node, int from, const lt_t *spa
 {
     const unsigned side = m->match.pattern->nodes[pattern_node].side;
     if (side != 0 && m->match.n > from) {
-        take_above(m, pattern_node, side, space, gather_inputs(m, from, -1, pattern_node), m->limit);
+        take_above(m, pattern_node, side, space, gather_inputs(m, from, -1, pattern_node),
+                   m->limit);
     }
 }
 
-/* ---- below ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- below ----------------------------------------------------------------------------------- */
 
-/* The node that alone uses v and may follow in a chain; -1 with *why, which is "" if there is no op of the right kind, and else tells what *other lacks. */
+/* The node that alone uses v and may follow in a chain; -1 with *why, which is "" if there is no
+ * op of the right kind, and else tells what *other lacks. */
 static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other, const char **why)
 {
     const value_t *value = &m->g->values[v];
@@ -336,7 +356,7 @@ static int take_chain(matcher_t *m, int pattern_node, int v, const char **why)
     return v;
 }
 
-/* ---- a pattern ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- a pattern ------------------------------------------------------------------------------- */
 
 /* The op of the match with the role that node i hangs on, for messages. */
 static const char *hook_label(const matcher_t *m, int i)
@@ -365,10 +385,12 @@ static bool take_below(matcher_t *m, int i)
         return true;
     }
     if (v < 0) {
-        return fail(m, "no %s below %s: the ops there have several ends", pn->role, hook_label(m, pn->of));
+        return fail(m, "no %s below %s: the ops there have several ends", pn->role,
+                    hook_label(m, pn->of));
     }
     if (m->n_stops > 0) {
-        return fail(m, "no %s below %s; stopped %s", pn->role, hook_label(m, pn->of), m->stops[m->n_stops - 1]);
+        return fail(m, "no %s below %s; stopped %s", pn->role, hook_label(m, pn->of),
+                    m->stops[m->n_stops - 1]);
     }
     if (value_n_users(m, v) == 0) {
         m->required = 0;
@@ -382,12 +404,13 @@ static bool take_below(matcher_t *m, int i)
 static void note_above(matcher_t *m, int v, unsigned classes)
 {
     const int p = m->g->values[v].producer;
-    if (p >= 0 && m->owner[p] < 0 && m->at[p] < 0 && (pat_classes(&m->g->nodes[p]) & classes) != 0) {
+    if (p >= 0 && m->owner[p] < 0 && m->at[p] < 0 &&
+        (pat_classes(&m->g->nodes[p]) & classes) != 0) {
         match_stop(m, "below %s: %s", node_label(&m->g->nodes[p]),
                    m->g->values[v].is_output   ? "its result is a graph output"
                    : !used_by_match_only(m, v) ? "its result has other uses"
-                   : scales_scales(m, v)       ? "its result scales the scales that an op below computes"
-                                               : "it depends on the ops below");
+                   : scales_scales(m, v) ? "its result scales the scales that an op below computes"
+                                         : "it depends on the ops below");
     }
 }
 
@@ -398,7 +421,8 @@ static bool take_node(matcher_t *m, int i)
         return take_below(m, i);
     }
     const int from = m->match.n;
-    take_above(m, i, pn->ops, NULL, gather_inputs(m, 0, pn->port, pn->of), pn->max < m->limit ? pn->max : m->limit);
+    take_above(m, i, pn->ops, NULL, gather_inputs(m, 0, pn->port, pn->of),
+               pn->max < m->limit ? pn->max : m->limit);
     m->end[i] = -1;
     for (int k = pn->port >= 0 ? gather_inputs(m, 0, pn->port, pn->of) - 1 : -1; k >= 0; k--) {
         note_above(m, m->work_values[k], pn->ops);
@@ -424,7 +448,8 @@ static bool try_nodes(matcher_t *m, int anchor)
         m->required += p->nodes[i].min > 0;
     }
     if (m->match.n < 2) {
-        return m->n_stops > 0 ? fail(m, "stopped %s", m->stops[0]) : fail(m, "nothing to fuse with");
+        return m->n_stops > 0 ? fail(m, "stopped %s", m->stops[0])
+                              : fail(m, "nothing to fuse with");
     }
     for (const pat_check_t *check = p->checks; check != NULL && *check != NULL; check++) {
         const char *why = (*check)(&m->match);
@@ -453,7 +478,7 @@ bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor)
     return matched;
 }
 
-/* ---- partitions ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 void matcher_new_row(matcher_t *m)
 {

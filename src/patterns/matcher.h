@@ -1,8 +1,10 @@
-/* The only algorithm that matches patterns, and the state it shares with the partitioner. All memory is taken by matcher_init; matching allocates nothing.
+/* The only algorithm that matches patterns, and the state it shares with the partitioner. All
+ * memory is taken by matcher_init; matching allocates nothing.
  *
- * Partitions must not depend on each other in a circle. With every partition made so far drawn together into one point, no path may lead from a match through
- * the outside back into it. Both the growing of a region and the final check look only at points that start before the last op of the match in topological
- * order, and give up (no match) after a bounded number of steps. */
+ * Partitions must not depend on each other in a circle. With every partition made so far drawn
+ * together into one point, no path may lead from a match through the outside back into it. Both
+ * the growing of a region and the final check look only at points that start before the last op
+ * of the match in topological order, and give up (no match) after a bounded number of steps. */
 #ifndef SINTER_SRC_MATCHER_H
 #define SINTER_SRC_MATCHER_H
 
@@ -32,16 +34,18 @@ typedef struct matcher {
     int n_parts, n_members;
 
     match_t match;
-    int *node, *of, *at;      /* behind match's const pointers */
-    int end[PAT_MAX_NODES];   /* by pattern node: the value that nodes below it hang on, -1 if there is no single one */
-    int required;             /* non-optional pattern nodes met so far */
-    bool near;                /* the match got past its second node, or met the right op under wrong conditions */
-    char reason[MATCH_TEXT];  /* why the match failed */
+    int *node, *of, *at; /* behind match's const pointers */
+    int end
+        /* by pattern node: the value that nodes below it hang on, -1 if there is no single one */
+        [PAT_MAX_NODES];
+    int required; /* non-optional pattern nodes met so far */
+    bool near; /* the match got past its second node, or met the right op under wrong conditions */
+    char reason[MATCH_TEXT]; /* why the match failed */
     int n_stops;
     char stops[MATCH_STOPS][MATCH_TEXT]; /* why a chain or region went no further */
 
     /* Searches. */
-    unsigned now;           /* number of the search */
+    unsigned now; /* number of the search */
     unsigned *node_search, *value_search;
     unsigned char *node_state, *value_state;
     int *list, *stack, *work_values;
@@ -52,7 +56,8 @@ typedef struct matcher {
 } matcher_t;
 
 sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena);
-/* Tries the pattern at a free node. On success m->match holds the match; else m->reason says why not. */
+/* Tries the pattern at a free node. On success m->match holds the match; else m->reason says why
+ * not. */
 bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor);
 /* Makes the match, or a node alone, a partition. The match gets the idle ops that read its values,
  * which belong to no pattern node (of[] is -1). */
@@ -61,13 +66,14 @@ void matcher_take_single(matcher_t *m, int node);
 /* Before each row: failures of one row do not limit the next. */
 void matcher_new_row(matcher_t *m);
 
-/* ---- between matcher.c and region.c ---------------------------------------------------------------------------------------------- */
+/* ---- between matcher.c and region.c ---------------------------------------------------------- */
 
 void match_add(matcher_t *m, int node, int pattern_node);
 /* Equal dims; unknown dims and ranks pass. */
 bool match_same_dims(const lt_t *a, const lt_t *b);
 void match_stop(matcher_t *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Grows a region over a value, adds it to the match, and returns its end value: -1 if it has several. */
+/* Grows a region over a value, adds it to the match, and returns its end value: -1 if it has
+ * several. */
 int region_grow(matcher_t *m, int pattern_node, int source);
 /* NULL, or why fusing the match would close a cycle. */
 const char *match_cycle(matcher_t *m);

@@ -1,11 +1,12 @@
-/* The partitioner: rows of patterns.def in order, anchors in topological order, what fits is taken; the rest becomes partitions of one op. */
+/* The partitioner: rows of patterns.def in order, anchors in topological order, what fits is
+ * taken; the rest becomes partitions of one op. */
 #include "patterns/partition.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "graph/schema.h"
 #include "base/status.h"
+#include "graph/schema.h"
 #include "patterns/matcher.h"
 #include "patterns/predicates.h"
 
@@ -19,13 +20,13 @@ typedef struct partitioner {
     const graph_t *g;
     arena_t arena; /* for the time of partitioning */
     matcher_t m;
-    refusal_t **refusals;        /* by node */
-    const pattern_t **pattern;   /* by partition; NULL: one op */
-    const char **stops;          /* by partition; text lines, NULL: none */
-    const char **role;           /* by node */
+    refusal_t **refusals;      /* by node */
+    const pattern_t **pattern; /* by partition; NULL: one op */
+    const char **stops;        /* by partition; text lines, NULL: none */
+    const char **role;         /* by node */
 } partitioner_t;
 
-/* ---- matching --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
 static sinter_status_t add_refusal(partitioner_t *p, int node, const pattern_t *pattern)
 {
@@ -81,7 +82,7 @@ static sinter_status_t match_all(partitioner_t *p)
     return sinter_success;
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* Partitions ready to run, the one that starts first on top. */
 typedef struct ready {
@@ -104,7 +105,8 @@ static int ready_pop(ready_t *r)
     const int top = r->heap[0], last = r->heap[--r->n];
     int i = 0;
     for (int child = 1; child < r->n; child = 2 * i + 1) {
-        child += child + 1 < r->n && r->parts[r->heap[child + 1]].min_pos < r->parts[r->heap[child]].min_pos;
+        child += child + 1 < r->n &&
+                 r->parts[r->heap[child + 1]].min_pos < r->parts[r->heap[child]].min_pos;
         if (r->parts[r->heap[child]].min_pos >= r->parts[last].min_pos) {
             break;
         }
@@ -115,7 +117,8 @@ static int ready_pop(ready_t *r)
     return top;
 }
 
-/* Adds `by` to waiting[q] for each use that partition q makes of partition p's values; pushes those that wait for nothing more. */
+/* Adds `by` to waiting[q] for each use that partition q makes of partition p's values; pushes
+ * those that wait for nothing more. */
 static void release(const partitioner_t *p, int part, int by, int *waiting, ready_t *ready)
 {
     const graph_t *g = p->g;
@@ -158,12 +161,14 @@ static sinter_status_t order_parts(partitioner_t *p, int *order)
         order[done] = ready_pop(&ready);
         release(p, order[done++], -1, waiting, &ready);
     }
-    return done == n ? sinter_success : sg_fail(sinter_runtime_error, "partitions depend on each other in a circle");
+    return done == n ? sinter_success
+                     : sg_fail(sinter_runtime_error, "partitions depend on each other in a circle");
 }
 
-/* ---- making partitions -------------------------------------------------------------------------------------------------------------------- */
+/* ---- making partitions ----------------------------------------------------------------------- */
 
-static const char *explain_text(const partitioner_t *p, int part, const sinter_partition_t *made, arena_t *arena)
+static const char *explain_text(const partitioner_t *p, int part, const sinter_partition_t *made,
+                                arena_t *arena)
 {
     textbuf_t text;
     const matcher_t *m = &p->m;
@@ -171,7 +176,8 @@ static const char *explain_text(const partitioner_t *p, int part, const sinter_p
     text_add(&text, "pattern %s\n", made->pattern);
     for (int i = 0; i < m->parts[part].n; i++) {
         const int node = m->members[m->parts[part].first + i];
-        text_add(&text, "  %-12s %s\n", p->role[node] != NULL ? p->role[node] : "op", node_label(&p->g->nodes[node]));
+        text_add(&text, "  %-12s %s\n", p->role[node] != NULL ? p->role[node] : "op",
+                 node_label(&p->g->nodes[node]));
     }
     if (p->stops[part] != NULL) {
         text_add(&text, "%s", p->stops[part]);
@@ -179,7 +185,8 @@ static const char *explain_text(const partitioner_t *p, int part, const sinter_p
     for (int i = 0; i < m->parts[part].n; i++) {
         const int node = m->members[m->parts[part].first + i];
         for (const refusal_t *r = p->refusals[node]; r != NULL; r = r->next) {
-            text_add(&text, "  refused %s at %s: %s\n", r->pattern, node_label(&p->g->nodes[node]), r->reason);
+            text_add(&text, "  refused %s at %s: %s\n", r->pattern, node_label(&p->g->nodes[node]),
+                     r->reason);
         }
     }
     if (!made->supported) {
@@ -212,7 +219,8 @@ static sinter_status_t check_supported(sinter_partition_t *made)
     made->supported = true;
     for (int i = 0; i < made->sub.n_nodes && made->supported; i++) {
         const node_t *n = &made->sub.nodes[i];
-        const char *why = op_runs(n->kind) ? pat_op_limit(&made->sub, n) : "checked, but not executed by this library";
+        const char *why = op_runs(n->kind) ? pat_op_limit(&made->sub, n)
+                                           : "checked, but not executed by this library";
         if (why != NULL) {
             textbuf_t text;
             text_init(&text, &made->sub.arena);
@@ -245,7 +253,8 @@ static sinter_status_t fill(const partitioner_t *p, int part, sinter_partition_t
     return made->explain != NULL ? sinter_success : sinter_out_of_memory;
 }
 
-static sinter_status_t make_partition(const partitioner_t *p, int part, size_t id, sinter_partition_t **out)
+static sinter_status_t make_partition(const partitioner_t *p, int part, size_t id,
+                                      sinter_partition_t **out)
 {
     sinter_partition_t *made = sg_alloc(p->g->engine, sizeof(*made), 64);
     if (made == NULL) {
@@ -281,7 +290,8 @@ static sinter_status_t make_all(partitioner_t *p, partition_list_t *out)
     return sinter_success;
 }
 
-static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy, partition_list_t *out)
+static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy,
+                           partition_list_t *out)
 {
     const graph_t *g = p->g;
     p->refusals = ARENA_NEW(&p->arena, refusal_t *, g->n_nodes + 1);
@@ -303,7 +313,8 @@ static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy, p
     return make_all(p, out);
 }
 
-sinter_status_t partition_graph(const graph_t *g, sinter_partition_policy_t policy, partition_list_t *out)
+sinter_status_t partition_graph(const graph_t *g, sinter_partition_policy_t policy,
+                                partition_list_t *out)
 {
     partitioner_t p = {.g = g};
     arena_init(&p.arena, g->engine);

@@ -4,7 +4,8 @@
 
 #include "graph/graph.h"
 
-/* What the backend makes of a pattern. FAMILY_GENERAL covers everything that runs as a list of steps with elementwise work attached to them. */
+/* What the backend makes of a pattern. FAMILY_GENERAL covers everything that runs as a list of
+ * steps with elementwise work attached to them. */
 typedef enum family { FAMILY_SINGLE, FAMILY_GENERAL, FAMILY_ATTENTION } family_t;
 
 struct sinter_partition {
@@ -13,7 +14,7 @@ struct sinter_partition {
     size_t id;
     const char *pattern; /* name of the pattern row; "single" */
     family_t family;
-    graph_t sub;         /* own copy, sorted, shapes inferred, node->role set */
+    graph_t sub; /* own copy, sorted, shapes inferred, node->role set */
     int n_inputs, n_outputs;
     int *inputs, *outputs; /* value indices in sub, in a stable order */
     bool supported;
@@ -31,7 +32,8 @@ typedef struct partition_list {
 } partition_list_t;
 
 /* Partitions a sorted, shape-inferred graph. Near-linear in the number of nodes. */
-sinter_status_t partition_graph(const graph_t *g, sinter_partition_policy_t policy, partition_list_t *out);
+sinter_status_t partition_graph(const graph_t *g, sinter_partition_policy_t policy,
+                                partition_list_t *out);
 void partition_list_free(partition_list_t *list);
 
 /* May be called by any thread at any time. */

@@ -1,22 +1,27 @@
-/* Fusion patterns as data. A pattern is a spine of nodes around an anchor; each further node hangs on one before it, either above (it produces an input) or
- * below (it consumes the output). Table order (patterns.def) is priority: the first row that matches an anchor wins. Only the matcher walks graphs.
+/* Fusion patterns as data. A pattern is a spine of nodes around an anchor; each further node hangs
+ * on one before it, either above (it produces an input) or below (it consumes the output). Table
+ * order (patterns.def) is priority: the first row that matches an anchor wins. Only the matcher
+ * walks graphs.
  *
  *      K codes -> Dequantize       k_pre   PAT_ABOVE of qk, port 1
  *                     |
  *      Q ---------> MatMul         qk      PAT_ANCHOR
  *                     |
- *               Divide, Add ...    score   PAT_REGION of qk, with side producers (a mask's TypeCast)
+ *               Divide, Add ...    score   PAT_REGION of qk, with side producers (a mask's
+ *               TypeCast)
  *                     |
  *                  SoftMax         softmax PAT_BELOW of score
- *                     |                                                                                                                */
+ *                     | */
 #ifndef SINTER_SRC_PATTERN_H
 #define SINTER_SRC_PATTERN_H
 
 #include "patterns/partition.h"
 
-/* Classes of op kinds; op sets are sets of classes, so that a new elementwise op extends every pattern at once. */
+/* Classes of op kinds; op sets are sets of classes, so that a new elementwise op extends every
+ * pattern at once. */
 enum {
-    PAT_ELTWISE = 1,  /* elementwise ops, comparison, Select, GenIndex, BiasAdd; not the classes below */
+    PAT_ELTWISE =
+        1, /* elementwise ops, comparison, Select, GenIndex, BiasAdd; not the classes below */
     PAT_SCALE = 2,    /* Multiply and Divide (ELTWISE too) */
     PAT_CAST = 4,     /* TypeCast */
     PAT_VIEW = 8,     /* StaticReshape, StaticTranspose, Reorder */
@@ -31,10 +36,15 @@ unsigned pat_classes(const node_t *node);
 
 typedef enum pat_edge {
     PAT_ANCHOR, /* the first node */
-    PAT_BELOW,  /* a chain of min..max ops from the end value of node `of` down: each the only consumer of the one before, at input `port` (-1: any) */
-    /* The elementwise ops over the end value of `of`, a DAG: dims stay the same, and a value is consumed inside only or outside only. */
+    /* a chain of min..max ops from the end value of node `of` down: each the only consumer of
+     * the one before, at input `port` (-1: any) */
+    PAT_BELOW,
+    /* The elementwise ops over the end value of `of`, a DAG: dims stay the same, and a value is
+     * consumed inside only or outside only. */
     PAT_REGION,
-    PAT_ABOVE   /* the tree of producers over input `port` (-1: every input) of the ops of node `of`; each is used by the match alone */
+    /* the tree of producers over input `port` (-1: every input) of the ops of node `of`; each is
+     * used by the match alone */
+    PAT_ABOVE
 } pat_edge_t;
 
 enum { PAT_MANY = 1 << 30, PAT_MAX_NODES = 16 };
@@ -43,12 +53,18 @@ typedef struct pat_node {
     const char *role;
     unsigned ops; /* classes */
     pat_edge_t edge;
-    int of;   /* index of the node it hangs on; if that is absent, on what that one hangs on */
+    int of; /* index of the node it hangs on; if that is absent, on what that one hangs on */
     int port;
     int min, max; /* number of ops; min 0: optional */
-    unsigned side; /* BELOW, REGION, ANCHOR: classes of producers pulled in above the other inputs, used by the match alone and broadcasting to its dims */
-    bool keep;     /* REGION, BELOW: values that are graph outputs may be consumed inside too */
-    bool leave;    /* ABOVE: a quantisation whose data is a product's or a softmax's is left to the step that makes it */
+    unsigned
+        /* BELOW, REGION, ANCHOR: classes of producers pulled in above the other inputs, used by
+         * the match alone and broadcasting to its dims */
+        side;
+    bool keep; /* REGION, BELOW: values that are graph outputs may be consumed inside too */
+    bool
+        /* ABOVE: a quantisation whose data is a product's or a softmax's is left to the step
+         * that makes it */
+        leave;
 } pat_node_t;
 
 typedef struct match match_t;
@@ -60,7 +76,8 @@ typedef struct pattern {
     family_t family;
     const pat_node_t *nodes;
     int n_nodes;
-    const pat_check_t *checks; /* NULL-terminated, or NULL; run on the finished match, first reason wins */
+    const pat_check_t
+        *checks; /* NULL-terminated, or NULL; run on the finished match, first reason wins */
 } pattern_t;
 
 /* A finished match. */
@@ -77,7 +94,8 @@ struct match {
 /* The graph node matched by the i-th op of a role, NULL if absent. */
 const node_t *match_role(const match_t *m, const char *role, int i);
 /* Formats a reason into the match. */
-const char *match_reason(const match_t *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *match_reason(const match_t *m, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The rows of patterns.def. */
 extern const pattern_t *const sinter_patterns[];

@@ -2,16 +2,16 @@
 
 #include <string.h>
 
-#include "numeric/dtype.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
+#include "numeric/dtype.h"
 
 static const lt_t *lt_of(const match_t *m, int v)
 {
     return &m->g->values[v].lt;
 }
 
-/* ---- limits --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 const char *pat_op_limit(const graph_t *g, const node_t *n)
 {
@@ -24,7 +24,9 @@ const char *pat_op_limit(const graph_t *g, const node_t *n)
             return "it computes in f32, but an input is f64";
         }
     }
-    return matmul && n->n_in > 2 && g->values[n->in[1]].lt.ndims == 1 ? "a bias over a product with a vector" : NULL;
+    return matmul && n->n_in > 2 && g->values[n->in[1]].lt.ndims == 1
+               ? "a bias over a product with a vector"
+               : NULL;
 }
 
 const char *pat_within_limits(const match_t *m)
@@ -39,7 +41,7 @@ const char *pat_within_limits(const match_t *m)
     return NULL;
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static const char *role_of(const match_t *m, int node)
 {
@@ -71,7 +73,8 @@ const char *pat_plain_matmuls(const match_t *m)
         for (int i = 0; i < 2; i++) {
             const int ndims = lt_of(m, n->in[i])->ndims;
             if (ndims < 2) {
-                return match_reason(m, "%s has an operand of %s", node_label(n), ndims < 0 ? "unknown rank" : "less than two dims");
+                return match_reason(m, "%s has an operand of %s", node_label(n),
+                                    ndims < 0 ? "unknown rank" : "less than two dims");
             }
         }
     }
@@ -90,7 +93,9 @@ const char *pat_softmax_over_keys(const match_t *m)
     const node_t *n = match_role(m, "softmax", 0);
     const int64_t axis = node_s64(n, sinter_op_attr_axis, 1);
     const int ndims = lt_of(m, n->in[0])->ndims;
-    return axis == -1 || axis == ndims - 1 ? NULL : match_reason(m, "%s is not over the last axis", node_label(n));
+    return axis == -1 || axis == ndims - 1
+               ? NULL
+               : match_reason(m, "%s is not over the last axis", node_label(n));
 }
 
 const char *pat_values_batch(const match_t *m)
@@ -102,24 +107,28 @@ const char *pat_values_batch(const match_t *m)
     for (int d = 0; d < v->ndims - 2; d++) {
         const int64_t b = shift + d >= 0 ? p->dims[shift + d] : 1, c = v->dims[d];
         if (b != c && c != 1 && b != SINTER_UNKNOWN_DIM && c != SINTER_UNKNOWN_DIM) {
-            return match_reason(m, "tensor %llu has batch dims that the scores lack", (unsigned long long)v->id);
+            return match_reason(m, "tensor %llu has batch dims that the scores lack",
+                                (unsigned long long)v->id);
         }
     }
     return NULL;
 }
 
-/* Walks up from an operand over views and casts of the match to a dequantisation; then its scales' dims must come through the same views downwards. */
+/* Walks up from an operand over views and casts of the match to a dequantisation; then its
+ * scales' dims must come through the same views downwards. */
 static const char *operand_geometry(const match_t *m, int v)
 {
     enum { MAX_VIEWS = 32 };
     const node_t *views[MAX_VIEWS];
     int n_views = 0;
-    for (int p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0; p = m->g->values[m->g->nodes[p].in[0]].producer) {
+    for (int p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0;
+         p = m->g->values[m->g->nodes[p].in[0]].producer) {
         const node_t *n = &m->g->nodes[p];
         const unsigned classes = pat_classes(n);
         if (classes == PAT_VIEW) {
             if (n_views == MAX_VIEWS) {
-                return match_reason(m, "too many views above tensor %llu", (unsigned long long)lt_of(m, v)->id);
+                return match_reason(m, "too many views above tensor %llu",
+                                    (unsigned long long)lt_of(m, v)->id);
             }
             views[n_views++] = n;
         } else if (classes == PAT_DEQUANT) {
@@ -129,9 +138,11 @@ static const char *operand_geometry(const match_t *m, int v)
                     continue;
                 }
                 for (int i = n_views - 1; i >= 0; i--) {
-                    const char *why = quant_dims_through_view(views[i], lt_of(m, views[i]->in[0]), lt_of(m, views[i]->out[0]), dims);
+                    const char *why = quant_dims_through_view(views[i], lt_of(m, views[i]->in[0]),
+                                                              lt_of(m, views[i]->out[0]), dims);
                     if (why != NULL) {
-                        return match_reason(m, "groups of %s do not fit %s: %s", node_label(n), node_label(views[i]), why);
+                        return match_reason(m, "groups of %s do not fit %s: %s", node_label(n),
+                                            node_label(views[i]), why);
                     }
                 }
             }
@@ -228,7 +239,7 @@ const char *pat_turns_to_plain(const match_t *m)
                               node_label(pv));
 }
 
-/* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- gated MLP ------------------------------------------------------------------------------- */
 
 /* What an operand is before the casts, views, quantisations and dequantisations of the match. */
 static int origin(const match_t *m, int v)
@@ -247,13 +258,15 @@ const char *pat_same_input(const match_t *m)
     const node_t *gate = match_role(m, "gate", 0), *up = match_role(m, "up", 0);
     return origin(m, gate->in[0]) == origin(m, up->in[0])
                ? NULL
-               : match_reason(m, "%s and %s project different tensors", node_label(gate), node_label(up));
+               : match_reason(m, "%s and %s project different tensors", node_label(gate),
+                              node_label(up));
 }
 
 enum { FROM_FIRST = 1, FROM_SECOND = 2, MAX_JOIN_OPS = 256 };
 
 /* Which of two products each op of the match is computed from, until nothing changes. */
-static void trace_products(const match_t *m, const node_t *first, const node_t *second, unsigned char *from)
+static void trace_products(const match_t *m, const node_t *first, const node_t *second,
+                           unsigned char *from)
 {
     for (bool changed = true; changed;) {
         changed = false;
@@ -288,7 +301,8 @@ static join_t ports_of(const match_t *m, const node_t *n, const unsigned char *f
 }
 
 /* The op where the products of two roles meet, NULL with *why if there is none. */
-static const node_t *joining_op(const match_t *m, const char *first, const char *second, join_t *join, const char **why)
+static const node_t *joining_op(const match_t *m, const char *first, const char *second,
+                                join_t *join, const char **why)
 {
     unsigned char from[MAX_JOIN_OPS] = {0};
     *why = "too many ops to see where the two products meet";
@@ -315,15 +329,18 @@ const char *pat_joined_by_multiply(const match_t *m)
     if (n == NULL) {
         return why;
     }
-    return n->kind == sinter_op_multiply ? NULL : match_reason(m, "%s joins the two products, not a Multiply", node_label(n));
+    return n->kind == sinter_op_multiply
+               ? NULL
+               : match_reason(m, "%s joins the two products, not a Multiply", node_label(n));
 }
 
-/* ---- zero points apart ------------------------------------------------------------------------------------------------------------------ */
+/* ---- zero points apart ----------------------------------------------------------------------- */
 
 static int64_t reduced(const match_t *m, const node_t *matmul)
 {
     const lt_t *a = lt_of(m, matmul->in[0]);
-    const int from_end = node_bool(matmul, sinter_op_attr_transpose_a, false) && a->ndims > 1 ? 2 : 1;
+    const int from_end =
+        node_bool(matmul, sinter_op_attr_transpose_a, false) && a->ndims > 1 ? 2 : 1;
     return a->ndims < 1 ? SINTER_UNKNOWN_DIM : a->dims[a->ndims - from_end];
 }
 
@@ -332,9 +349,11 @@ const char *pat_sums_of_groups(const match_t *m)
     const node_t *matmul = match_role(m, "matmul", 0), *sums = match_role(m, "sums", 0);
     const int64_t k = reduced(m, matmul), groups = reduced(m, sums);
     if (k <= 0 || groups <= 0 || groups >= k || k % groups != 0) {
-        return match_reason(m, "%s does not reduce one element for each group of those of %s", node_label(sums), node_label(matmul));
+        return match_reason(m, "%s does not reduce one element for each group of those of %s",
+                            node_label(sums), node_label(matmul));
     }
-    for (int v = sums->in[1], p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0; p = m->g->values[m->g->nodes[p].in[0]].producer) {
+    for (int v = sums->in[1], p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0;
+         p = m->g->values[m->g->nodes[p].in[0]].producer) {
         if ((pat_classes(&m->g->nodes[p]) & PAT_DEQUANT) != 0) {
             return NULL;
         }
@@ -351,10 +370,11 @@ const char *pat_subtracts_sums(const match_t *m)
         return why;
     }
     const bool subtracts = n->kind == sinter_op_subtract && join.second == 1;
-    return subtracts ? NULL : match_reason(m, "%s does not subtract the product of sums", node_label(n));
+    return subtracts ? NULL
+                     : match_reason(m, "%s does not subtract the product of sums", node_label(n));
 }
 
-/* ---- chains ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- chains ---------------------------------------------------------------------------------- */
 
 const char *pat_moves_elements(const match_t *m)
 {

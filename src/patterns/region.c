@@ -1,8 +1,10 @@
 /* Regions and cycles.
  *
- * A region grows over a value as a wave in topological order. A user that cannot join is outside, and so is everything that depends on it; an op that depends on
- * the outside cannot join either. A value with an outside user is closed: none of its users may be inside, those that were already are put out again. What
- * remains is the largest set of ops in which every value is used inside only or outside only, and no path leads out and back in. */
+ * A region grows over a value as a wave in topological order. A user that cannot join is
+ * outside, and so is everything that depends on it; an op that depends on the outside cannot
+ * join either. A value with an outside user is closed: none of its users may be inside, those
+ * that were already are put out again. What remains is the largest set of ops in which every
+ * value is used inside only or outside only, and no path leads out and back in. */
 #include "patterns/matcher.h"
 
 #include <stdio.h>
@@ -19,7 +21,7 @@ typedef struct region {
     const lt_t *dims; /* of the source and so of all values */
     int n_list;       /* ops taken in, in m->list, those put out again included */
     int n_in, n_waiting, n_stack, max_pos;
-    int budget;       /* of steps outside */
+    int budget; /* of steps outside */
 } region_t;
 
 static int node_state(const matcher_t *m, int node)
@@ -44,7 +46,7 @@ static void set_value(matcher_t *m, int v, int state)
     m->value_state[v] = (unsigned char)state;
 }
 
-/* ---- heap of points by topological position ---------------------------------------------------------------------------------------- */
+/* ---- heap of points by topological position -------------------------------------------------- */
 
 static void heap_push(matcher_t *m, int key, int id)
 {
@@ -73,9 +75,10 @@ static int heap_pop(matcher_t *m)
     return top;
 }
 
-/* ---- outside ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- outside --------------------------------------------------------------------------------- */
 
-static const char *const dependent_text = "it also needs something that the region leads to through other ops";
+static const char *const dependent_text =
+    "it also needs something that the region leads to through other ops";
 
 /* dependent: because it depends on something outside. */
 static void put_out(region_t *r, int node, bool dependent)
@@ -151,14 +154,16 @@ static void spread(region_t *r, int id)
     settle(r);
 }
 
-/* ---- inside ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- inside ---------------------------------------------------------------------------------- */
 
-/* Why a user of v is no member, by its own looks; "" if it is of another kind, which is nothing to report. */
+/* Why a user of v is no member, by its own looks; "" if it is of another kind, which is nothing
+ * to report. */
 static const char *unfit(const region_t *r, int node, int v)
 {
     const matcher_t *m = r->m;
     const node_t *n = &m->g->nodes[node];
-    if (m->owner[node] >= 0 || m->match.at[node] >= 0 || (pat_classes(n) & r->pat->ops) == 0 || n->n_out != 1) {
+    if (m->owner[node] >= 0 || m->match.at[node] >= 0 || (pat_classes(n) & r->pat->ops) == 0 ||
+        n->n_out != 1) {
         return "";
     }
     if (node_state(m, node) >= NODE_OUT) {
@@ -169,10 +174,13 @@ static const char *unfit(const region_t *r, int node, int v)
             return "its scales depend on the region";
         }
     }
-    return match_same_dims(&m->g->values[n->out[0]].lt, r->dims) ? NULL : "it broadcasts the region to larger dims";
+    return match_same_dims(&m->g->values[n->out[0]].lt, r->dims)
+               ? NULL
+               : "it broadcasts the region to larger dims";
 }
 
-/* A value with a user that fits and one that does not is worth a word, and so is a user that nearly fits. */
+/* A value with a user that fits and one that does not is worth a word, and so is a user that
+ * nearly fits. */
 static void note_stop(region_t *r, int v, int node, const char *why)
 {
     const graph_t *g = r->m->g;
@@ -182,13 +190,15 @@ static void note_stop(region_t *r, int v, int node, const char *why)
     }
     for (int i = 0; i < value_n_users(r->m, v); i++) {
         if (unfit(r, value_users(r->m, v)[i], v) == NULL) {
-            match_stop(r->m, "at tensor %llu: %s uses it too", (unsigned long long)g->values[v].lt.id, node_label(&g->nodes[node]));
+            match_stop(r->m, "at tensor %llu: %s uses it too",
+                       (unsigned long long)g->values[v].lt.id, node_label(&g->nodes[node]));
             return;
         }
     }
 }
 
-/* A value of the region: its users wait for their turn if all of them may join, else it is closed. */
+/* A value of the region: its users wait for their turn if all of them may join, else it is
+ * closed. */
 static void open_value(region_t *r, int v)
 {
     matcher_t *m = r->m;
@@ -196,7 +206,8 @@ static void open_value(region_t *r, int v)
     set_value(m, v, VALUE_OPEN);
     if (m->g->values[v].is_output && !r->pat->keep) {
         if (n > 0) {
-            match_stop(m, "at tensor %llu: it is a graph output", (unsigned long long)m->g->values[v].lt.id);
+            match_stop(m, "at tensor %llu: it is a graph output",
+                       (unsigned long long)m->g->values[v].lt.id);
         }
         close_value(r, v);
         return;
@@ -223,7 +234,8 @@ static void take_in(region_t *r, int node)
     matcher_t *m = r->m;
     const int max = r->pat->max < m->limit ? r->pat->max : m->limit;
     if (r->n_in >= max) {
-        match_stop(m, "before %s: the limit of %d ops is reached", node_label(&m->g->nodes[node]), max);
+        match_stop(m, "before %s: the limit of %d ops is reached", node_label(&m->g->nodes[node]),
+                   max);
         put_out(r, node, false);
         settle(r);
         return;
@@ -275,7 +287,10 @@ static void count_end(const matcher_t *m, int v, int *end, int *n_ends)
 int region_grow(matcher_t *m, int pattern_node, int source)
 {
     enum { OUTSIDE_STEPS = 20000, FEW_STEPS = 200 };
-    region_t r = {.m = m, .pat = &m->match.pattern->nodes[pattern_node], .dims = &m->g->values[source].lt, .max_pos = -1};
+    region_t r = {.m = m,
+                  .pat = &m->match.pattern->nodes[pattern_node],
+                  .dims = &m->g->values[source].lt,
+                  .max_pos = -1};
     r.budget = m->limit == PAT_MANY ? OUTSIDE_STEPS : FEW_STEPS;
     m->now++;
     m->n_heap = 0;
@@ -293,7 +308,7 @@ int region_grow(matcher_t *m, int pattern_node, int source)
     return n_ends == 1 ? end : -1;
 }
 
-/* ---- cycles --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- cycles ---------------------------------------------------------------------------------- */
 
 /* Visits a point outside that starts before the last op of the match. */
 static void visit(matcher_t *m, int node, int max_pos)
@@ -337,7 +352,8 @@ const char *match_cycle(matcher_t *m)
 {
     enum { STEPS = 200000, FEW_STEPS = 2000 };
     int max_pos = -1;
-    const int64_t until = m->work + (m->limit == PAT_MANY ? STEPS : FEW_STEPS) + 8 * (int64_t)m->match.n;
+    const int64_t until =
+        m->work + (m->limit == PAT_MANY ? STEPS : FEW_STEPS) + 8 * (int64_t)m->match.n;
     m->now++;
     m->n_heap = 0;
     for (int i = 0; i < m->match.n; i++) {
@@ -349,7 +365,10 @@ const char *match_cycle(matcher_t *m)
     while (m->n_heap > 0) {
         const int back = visit_users(m, m->heap[--m->n_heap].id, false, max_pos);
         if (back >= 0) {
-            return match_reason(&m->match, "%s depends on the rest through ops outside, fusing them would close a cycle", node_label(&m->g->nodes[back]));
+            return match_reason(
+                &m->match,
+                "%s depends on the rest through ops outside, fusing them would close a cycle",
+                node_label(&m->g->nodes[back]));
         }
         if (m->work > until) {
             return "too many ops lie between its parts";

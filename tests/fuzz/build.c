@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 uint64_t fz_random(fz_t *f)
 {
@@ -32,8 +32,10 @@ int fz_chance(fz_t *f, int percent)
 
 void fz_init(fz_t *f, uint64_t seed)
 {
-    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_f16,
-                                                 sinter_fpmath_mode_any, sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
+    static const sinter_fpmath_mode_t modes[] = {
+        sinter_fpmath_mode_strict, sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16,
+        sinter_fpmath_mode_f16,    sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32,
+        sinter_fpmath_mode_int8};
     memset(f, 0, sizeof *f);
     f->seed = f->state = seed;
     f->mode = modes[fz_pick(f, 7)];
@@ -45,7 +47,7 @@ void fz_free(fz_t *f)
     gr_arena_free(&f->arena);
 }
 
-/* ---- dims --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- dims ------------------------------------------------------------------------------------ */
 
 /* A symbol is SYMBOL + slot * SLOT + divisor. */
 enum { SLOT = 1 << 20 };
@@ -102,7 +104,7 @@ int64_t fz_divisor(fz_t *f, int64_t dim)
     return divisor;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static void shuffle(fz_t *f, int n, int *order)
 {
@@ -135,17 +137,22 @@ static void choose_layout(fz_t *f, fz_tensor_t *t)
         t->repeat[t->order[t->ndims - 1]] = 0;
 }
 
-static int add_tensor(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int produced)
+static int add_tensor(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims,
+                      int produced)
 {
     fz_tensor_t *t = &f->tensors[f->n_tensors];
 
     if (f->n_tensors == FZ_MAX_TENSORS || ndims > FZ_MAX_RANK)
         abort();
-    *t = (fz_tensor_t){.type = type, .property = sinter_tensor_property_variable, .ndims = ndims, .produced = produced};
+    *t = (fz_tensor_t){.type = type,
+                       .property = sinter_tensor_property_variable,
+                       .ndims = ndims,
+                       .produced = produced};
     for (int d = 0; d < ndims; d++)
         t->dims[d] = dims[d];
     choose_layout(f, t);
-    t->declare = produced && fz_chance(f, 30) ? (fz_declare_t)fz_range(f, FZ_NO_LAYOUT, FZ_NO_RANK) : FZ_ALL;
+    t->declare =
+        produced && fz_chance(f, 30) ? (fz_declare_t)fz_range(f, FZ_NO_LAYOUT, FZ_NO_RANK) : FZ_ALL;
     if (!produced && fz_chance(f, 10))
         t->property = sinter_tensor_property_constant;
     return f->n_tensors++;
@@ -176,9 +183,10 @@ void fz_no_gaps(fz_t *f, int tensor)
     }
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
-int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims, int n_in, const int *in)
+int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims,
+          int n_in, const int *in)
 {
     fz_op_t *op = &f->ops[f->n_ops++];
 
@@ -294,7 +302,8 @@ int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims)
     int open = 0, zero = 0, empty = 0;
 
     for (int d = 0; d < t.ndims; d++)
-        empty |= fz_size(f, t.dims[d], 0) == 0 || fz_size(f, t.dims[d], 1) == 0 || fz_size(f, t.dims[d], 2) == 0;
+        empty |= fz_size(f, t.dims[d], 0) == 0 || fz_size(f, t.dims[d], 1) == 0 ||
+                 fz_size(f, t.dims[d], 2) == 0;
     for (int d = 0; d < ndims; d++) {
         int symbol = fz_is_symbol(dims[d]), same = d < t.ndims && dims[d] == t.dims[d];
 

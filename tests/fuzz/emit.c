@@ -76,7 +76,11 @@ int fz_emit(const fz_t *f, int variant, int unknown, model_t *m, gr_error_t *err
         const fz_op_t *from = &f->ops[i];
         model_op_t *to = &m->ops[i];
 
-        *to = (model_op_t){.id = (uint64_t)i, .kind = from->kind, .n_attrs = (size_t)from->n_attrs, .n_inputs = (size_t)from->n_in, .n_outputs = (size_t)from->n_out};
+        *to = (model_op_t){.id = (uint64_t)i,
+                           .kind = from->kind,
+                           .n_attrs = (size_t)from->n_attrs,
+                           .n_inputs = (size_t)from->n_in,
+                           .n_outputs = (size_t)from->n_out};
         to->attrs = gr_arena_alloc(&m->arena, to->n_attrs + 1, sizeof *to->attrs);
         to->inputs = gr_arena_alloc(&m->arena, to->n_inputs, sizeof *to->inputs);
         to->outputs = gr_arena_alloc(&m->arena, to->n_outputs, sizeof *to->outputs);
@@ -89,7 +93,7 @@ int fz_emit(const fz_t *f, int variant, int unknown, model_t *m, gr_error_t *err
     return model_index(m, err);
 }
 
-/* ---- text --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_tensor(const fz_t *f, int id)
 {
@@ -101,7 +105,8 @@ static void print_tensor(const fz_t *f, int id)
     fprintf(stderr, " %d:%s%s", id, gr_lt_text(&lt, text, sizeof text), t->keep ? "!" : "");
     for (int d = 0; d < t->ndims; d++)
         if (fz_is_symbol(t->dims[d]))
-            fprintf(stderr, "{%d:%lld|%lld}", d, (long long)fz_size(f, t->dims[d], 1), (long long)fz_size(f, t->dims[d], 2));
+            fprintf(stderr, "{%d:%lld|%lld}", d, (long long)fz_size(f, t->dims[d], 1),
+                    (long long)fz_size(f, t->dims[d], 2));
 }
 
 static void print_attr(const orc_attr_t *a)
@@ -119,7 +124,8 @@ static void print_attr(const orc_attr_t *a)
 
 void fz_print(const fz_t *f)
 {
-    fprintf(stderr, "  fpmath %s%s\n", sinter_fpmath_mode_name(f->mode), f->apply_to_int ? ":true" : "");
+    fprintf(stderr, "  fpmath %s%s\n", sinter_fpmath_mode_name(f->mode),
+            f->apply_to_int ? ":true" : "");
     for (int i = 0; i < f->n_ops; i++) {
         const fz_op_t *op = &f->ops[i];
 

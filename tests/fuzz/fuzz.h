@@ -1,7 +1,9 @@
-/* Random graphs: a seed becomes a graph, the graph runs fused and op by op, and both answer to the oracle.
+/* Random graphs: a seed becomes a graph, the graph runs fused and op by op, and both answer to the
+ * oracle.
  *
- * A generator builds a fz_t: tensors and ops over them, where a dim may be a symbol whose size is chosen later. From it come models: one with the
- * sizes of a variant, and one in which symbols are unknown dims, to be compiled once and run with each variant. */
+ * A generator builds a fz_t: tensors and ops over them, where a dim may be a symbol whose size
+ * is chosen later. From it come models: one with the sizes of a variant, and one in which
+ * symbols are unknown dims, to be compiled once and run with each variant. */
 #ifndef SINTER_TESTS_FUZZ_H
 #define SINTER_TESTS_FUZZ_H
 
@@ -10,7 +12,15 @@
 #include "fill.h"
 #include "model.h"
 
-enum { FZ_MAX_RANK = 6, FZ_MAX_TENSORS = 96, FZ_MAX_OPS = 48, FZ_MAX_PORTS = 4, FZ_MAX_ATTRS = 6, FZ_MAX_SYMBOLS = 6, FZ_VARIANTS = 3 };
+enum {
+    FZ_MAX_RANK = 6,
+    FZ_MAX_TENSORS = 96,
+    FZ_MAX_OPS = 48,
+    FZ_MAX_PORTS = 4,
+    FZ_MAX_ATTRS = 6,
+    FZ_MAX_SYMBOLS = 6,
+    FZ_VARIANTS = 3
+};
 
 /* What a tensor's declaration keeps to itself, for the library to infer. */
 typedef enum fz_declare { FZ_ALL, FZ_NO_LAYOUT, FZ_NO_DIMS, FZ_NO_RANK } fz_declare_t;
@@ -20,15 +30,20 @@ typedef struct fz_tensor {
     sinter_tensor_property_t property;
     int ndims, produced, keep; /* keep: a graph output even if it is consumed */
     int64_t dims[FZ_MAX_RANK]; /* sizes or symbols */
-    int order[FZ_MAX_RANK], pad[FZ_MAX_RANK], repeat[FZ_MAX_RANK]; /* dims by falling stride; gaps in elements; stride 0 */
-    int fixed; /* strides that hold for all variants, known at compile */
+    int order[FZ_MAX_RANK], pad[FZ_MAX_RANK],
+        repeat[FZ_MAX_RANK]; /* dims by falling stride; gaps in elements; stride 0 */
+    int fixed;               /* strides that hold for all variants, known at compile */
     fz_declare_t declare;
     int specials;  /* percent of NaN, Inf, -0, subnormal and huge values among its elements */
     int nonfinite; /* percent of NaN and Inf */
-    int wild;      /* runs of zeros, subnormals, huge values, powers of two and their neighbours, outliers, specials */
-    int spread;    /* magnitudes from 2^-10 to 2^8, the same in runs; zeros; 2: and a NaN or an infinity here and there */
-    int vast;      /* magnitudes near both ends of the type's range, the same in runs */
-    int dead_rows; /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
+    /* runs of zeros, subnormals, huge values, powers of two and their neighbours, outliers,
+     * specials */
+    int wild;
+    /* magnitudes from 2^-10 to 2^8, the same in runs; zeros; 2: and a NaN or an infinity here
+     * and there */
+    int spread;
+    int vast;            /* magnitudes near both ends of the type's range, the same in runs */
+    int dead_rows;       /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
     const double *value; /* for each variant: what all elements are; NULL: random */
 } fz_tensor_t;
 
@@ -54,19 +69,22 @@ typedef struct fz {
     int compute_scales; /* of tensors, for dynamic_nv: these ops are partitions of their own */
 } fz_t;
 
-/* ---- build.c: numbers ---- */
+/* ---- build.c: numbers ------------------------------------------------------------------------ */
 
 void fz_init(fz_t *f, uint64_t seed);
 void fz_free(fz_t *f);
 uint64_t fz_random(fz_t *f);
-int fz_pick(fz_t *f, int n);                       /* 0 .. n - 1 */
-int fz_range(fz_t *f, int low, int high);          /* both included */
+int fz_pick(fz_t *f, int n);              /* 0 .. n - 1 */
+int fz_range(fz_t *f, int low, int high); /* both included */
 int fz_chance(fz_t *f, int percent);
-#define FZ_ONE_OF(f, ...) ((int64_t[]){__VA_ARGS__})[fz_pick(f, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))]
+#define FZ_ONE_OF(f, ...) \
+    ((int64_t[]){         \
+        __VA_ARGS__})[fz_pick(f, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))]
 
-/* ---- build.c: dims ---- */
+/* ---- build.c: dims --------------------------------------------------------------------------- */
 
-/* value, or in a dynamic case perhaps a symbol with value as its first size; all sizes are multiples of `multiple`. */
+/* value, or in a dynamic case perhaps a symbol with value as its first size; all sizes are
+ * multiples of `multiple`. */
 int64_t fz_dim(fz_t *f, int64_t value, int64_t multiple);
 int64_t fz_symbol(fz_t *f, int64_t first, int64_t second, int64_t third);
 int fz_is_symbol(int64_t dim);
@@ -76,16 +94,19 @@ int64_t fz_size(const fz_t *f, int64_t dim, int variant);
 /* A divisor of all sizes of dim. */
 int64_t fz_divisor(fz_t *f, int64_t dim);
 
-/* ---- build.c: tensors and ops ---- */
+/* ---- build.c: tensors and ops ---------------------------------------------------------------- */
 
 /* Both with random layouts. Give an index. */
 int fz_input(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims);
-/* One element, in memory or by value; a higher rank than that of the other operand would raise the result's. */
+/* One element, in memory or by value; a higher rank than that of the other operand would raise
+ * the result's. */
 int fz_scalar(fz_t *f, sinter_data_type_t type, int max_ndims);
 /* An op with one output; more can be added to the last op. */
-int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims, int n_in, const int *in);
-#define FZ_OP(f, kind, type, ndims, dims, ...) \
-    fz_op(f, sinter_op_##kind, type, ndims, dims, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims,
+          int n_in, const int *in);
+#define FZ_OP(f, kind, type, ndims, dims, ...)    \
+    fz_op(f, sinter_op_##kind, type, ndims, dims, \
+          (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
 int fz_more_output(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims);
 void fz_s64(fz_t *f, sinter_op_attr_t attr, size_t n, const int64_t *values);
 void fz_f32(fz_t *f, sinter_op_attr_t attr, size_t n, const float *values);
@@ -102,7 +123,7 @@ int fz_transpose(fz_t *f, int x, const int64_t *order);
 /* -1: symbols stand where the attribute cannot say it. */
 int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims);
 
-/* ---- gen_common.c ---- */
+/* ---- gen_common.c ---------------------------------------------------------------------------- */
 
 sinter_data_type_t fz_float(fz_t *f);
 /* Dims that broadcast to those of x without enlarging it. */
@@ -112,7 +133,7 @@ int fz_random_unary(fz_t *f, int x, sinter_data_type_t type);
 /* One of: unary, binary with a side input, BiasAdd, PReLU, TypeCast. */
 int fz_post_op(fz_t *f, int x);
 
-/* ---- gen_quant.c ---- */
+/* ---- gen_quant.c ----------------------------------------------------------------------------- */
 
 /* How one tensor of scales or zero points divides the data. */
 typedef struct fz_geometry {
@@ -132,7 +153,8 @@ typedef struct fz_coded {
 } fz_coded_t;
 
 sinter_data_type_t fz_code_type(fz_t *f);
-/* Codes of a random type with scales and perhaps zero points, dequantised; codes: an existing tensor, or -1 for a new input. */
+/* Codes of a random type with scales and perhaps zero points, dequantised; codes: an existing
+ * tensor, or -1 for a new input. */
 int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int codes);
 /* Static, with given scales or with computed ones; the output's type is a code type. */
 int fz_quantized(fz_t *f, int x);
@@ -141,7 +163,7 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group);
 /* Dequantised with what fz_computed gave. */
 int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q);
 
-/* ---- generators ---- */
+/* ---- generators ------------------------------------------------------------------------------ */
 
 void fz_gen_eltwise(fz_t *f);
 void fz_gen_matmul(fz_t *f);
@@ -151,14 +173,14 @@ void fz_gen_views(fz_t *f);
 void fz_gen_dynquant(fz_t *f);
 void fz_gen_mlp(fz_t *f);
 
-/* ---- emit.c ---- */
+/* ---- emit.c ---------------------------------------------------------------------------------- */
 
 /* The model with the sizes of a variant; unknown: with symbols as unknown dims instead. */
 int fz_emit(const fz_t *f, int variant, int unknown, model_t *model, gr_error_t *err);
 /* The graph as one line per op. */
 void fz_print(const fz_t *f);
 
-/* ---- run.c ---- */
+/* ---- run.c ----------------------------------------------------------------------------------- */
 
 typedef enum fz_outcome { FZ_PASSED, FZ_UNSUPPORTED, FZ_FAILED } fz_outcome_t;
 /* Runs all variants fused and op by op. text: the reason of a refusal or failure. */
@@ -169,8 +191,14 @@ typedef struct fz_tally {
     long cases[3], partitions, ops;
     long outputs; /* compared */
     double loose; /* the sum of their shares of elements with a bound that checks nothing */
-    struct { char name[32]; long n; } patterns[64];
-    struct { char text[160]; long n; } refusals[64];
+    struct {
+        char name[32];
+        long n;
+    } patterns[64];
+    struct {
+        char text[160];
+        long n;
+    } refusals[64];
 } fz_tally_t;
 extern fz_tally_t fz_tally;
 /* Prints what share of an output's elements was loose, on average; more than `most` is a failed

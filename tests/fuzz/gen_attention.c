@@ -1,4 +1,5 @@
-/* Attention in the spellings that graphs of the field use. Dims in order: batch dims, then heads, then what the layout says. */
+/* Attention in the spellings that graphs of the field use. Dims in order: batch dims, then
+ * heads, then what the layout says. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@ typedef enum layout { ROWS_3D, HEADS_4D, MULTI_QUERY_4D, GROUPS_5D, RESHAPED_5D 
 
 typedef struct attention {
     layout_t layout;
-    int ndims; /* of the scores */
+    int ndims;          /* of the scores */
     int64_t lead[3];    /* the scores' dims before the last two */
     int64_t kv_lead[3]; /* those of K and V */
     int64_t b, heads, groups, s, t, d, dv;
@@ -31,14 +32,16 @@ static void choose_sizes(fz_t *f, attention_t *a)
     if (fz_chance(f, 4))
         a->t = 0;
     if (f->dynamic && f->n_symbols < FZ_MAX_SYMBOLS && fz_chance(f, 80))
-        a->t = fz_symbol(f, a->t, fz_chance(f, 10) ? 0 : fz_range(f, 1, 70), FZ_ONE_OF(f, 32, 33, 64, 96));
+        a->t = fz_symbol(f, a->t, fz_chance(f, 10) ? 0 : fz_range(f, 1, 70),
+                         FZ_ONE_OF(f, 32, 33, 64, 96));
     a->d = FZ_ONE_OF(f, 8, 16, 40, 64, 80, 96, 128);
     a->dv = fz_chance(f, 60) ? a->d : FZ_ONE_OF(f, 8, 16, 24, 40, 64, 80, 96, 128);
 }
 
 static void choose_layout(attention_t *a)
 {
-    const int64_t all = a->heads * a->groups, three[3][3] = {{a->b, 0, 0}, {a->b, all, 0}, {a->b, a->heads, a->groups}};
+    const int64_t all = a->heads * a->groups,
+                  three[3][3] = {{a->b, 0, 0}, {a->b, all, 0}, {a->b, a->heads, a->groups}};
     const int n = a->layout == ROWS_3D ? 1 : a->layout <= MULTI_QUERY_4D ? 2 : 3;
 
     a->ndims = n + 2;
@@ -63,7 +66,7 @@ static int scaled(fz_t *f, const attention_t *a, int x)
     return fz_binary(f, divide ? sinter_op_divide : sinter_op_multiply, type_near(f, a), x, s);
 }
 
-/* ---- operands ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static int query(fz_t *f, const attention_t *a)
 {
@@ -92,7 +95,8 @@ static int keys(fz_t *f, const attention_t *a, int64_t rows, int64_t cols)
         const int64_t flat[4] = {a->b, a->heads, rows, cols};
         int y;
 
-        x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), 4, flat, -1) : fz_input(f, type_near(f, a), 4, flat);
+        x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), 4, flat, -1)
+                             : fz_input(f, type_near(f, a), 4, flat);
         y = fz_reshape(f, x, n, dims);
         if (y >= 0)
             return y;
@@ -101,18 +105,21 @@ static int keys(fz_t *f, const attention_t *a, int64_t rows, int64_t cols)
         order[d] = turn && d >= n - 2 ? 2 * n - 3 - d : d;
         stored[d] = dims[order[d]];
     }
-    x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), n, stored, -1) : fz_input(f, type_near(f, a), n, stored);
+    x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), n, stored, -1)
+                         : fz_input(f, type_near(f, a), n, stored);
     if (turn)
         x = fz_transpose(f, x, order);
     return fz_chance(f, 10) ? fz_cast(f, type_near(f, a), x) : x;
 }
 
-/* ---- scores ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* Dims that broadcast to the scores; the row dim may be one row for all. */
 static int mask_dims(fz_t *f, const attention_t *a, int64_t *dims)
 {
-    int n = with_lead(a->lead, a->ndims, fz_chance(f, 70) ? a->s : 1, fz_chance(f, 95) ? a->t : 1, dims), drop = fz_chance(f, 25) ? fz_pick(f, n - 1) : 0;
+    int n = with_lead(a->lead, a->ndims, fz_chance(f, 70) ? a->s : 1, fz_chance(f, 95) ? a->t : 1,
+                      dims),
+        drop = fz_chance(f, 25) ? fz_pick(f, n - 1) : 0;
 
     for (int d = 0; d < n - 2; d++)
         if (fz_chance(f, 50))
@@ -124,7 +131,8 @@ static int mask_dims(fz_t *f, const attention_t *a, int64_t *dims)
 static int add_mask(fz_t *f, const attention_t *a, int x)
 {
     int64_t dims[FZ_MAX_RANK];
-    int n = mask_dims(f, a, dims), mask = fz_input(f, type_near(f, a), n, dims), first = fz_chance(f, 80);
+    int n = mask_dims(f, a, dims), mask = fz_input(f, type_near(f, a), n, dims),
+        first = fz_chance(f, 80);
 
     if (fz_chance(f, 10))
         mask = fz_cast(f, fz_float(f), mask);
@@ -143,7 +151,8 @@ static int choose(fz_t *f, const attention_t *a, int keep, int x)
     const fz_tensor_t t = f->tensors[x];
     int fill = fz_scalar(f, type_near(f, a), t.ndims), inverted = fz_chance(f, 20);
 
-    return FZ_OP(f, select, type_near(f, a), t.ndims, t.dims, keep, inverted ? fill : x, inverted ? x : fill);
+    return FZ_OP(f, select, type_near(f, a), t.ndims, t.dims, keep, inverted ? fill : x,
+                 inverted ? x : fill);
 }
 
 static int select_mask(fz_t *f, const attention_t *a, int x)
@@ -163,7 +172,8 @@ static int index_along(fz_t *f, int x, int axis)
     return index;
 }
 
-/* Columns up to the row, and so many before it, both from where scalars say: conditions one after the other, or multiplied. */
+/* Columns up to the row, and so many before it, both from where scalars say: conditions one
+ * after the other, or multiplied. */
 static int window(fz_t *f, const attention_t *a, int x)
 {
     const int n = f->tensors[x].ndims;
@@ -181,7 +191,8 @@ static int window(fz_t *f, const attention_t *a, int x)
     late = fz_binary(f, sinter_op_greater_equal, sinter_boolean, row, column);
     if (fz_chance(f, 60))
         return choose(f, a, late, choose(f, a, near, x));
-    late = fz_binary(f, sinter_op_multiply, sinter_f32, fz_cast(f, sinter_f32, late), fz_cast(f, sinter_f32, near));
+    late = fz_binary(f, sinter_op_multiply, sinter_f32, fz_cast(f, sinter_f32, late),
+                     fz_cast(f, sinter_f32, near));
     return choose(f, a, fz_cast(f, sinter_boolean, late), x);
 }
 
@@ -193,7 +204,8 @@ static int causal(fz_t *f, const attention_t *a, int x)
     for (int i = fz_chance(f, 40) ? fz_range(f, 1, 2) : 0; i > 0; i--) {
         int shift = fz_scalar(f, sinter_s32, f->tensors[x].ndims);
 
-        row = fz_binary(f, fz_chance(f, 60) ? sinter_op_add : sinter_op_subtract, sinter_s32, row, shift);
+        row = fz_binary(f, fz_chance(f, 60) ? sinter_op_add : sinter_op_subtract, sinter_s32, row,
+                        shift);
     }
     keep = fz_chance(f, 80) ? fz_binary(f, sinter_op_greater_equal, sinter_boolean, row, column)
                             : fz_binary(f, sinter_op_greater_equal, sinter_boolean, column, row);
@@ -231,7 +243,8 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
     if (fz_chance(f, 25)) {
         for (int d = 0; d < t.ndims; d++)
             stats[d] = d + 1 < t.ndims && fz_chance(f, 50) ? t.dims[d] : 1;
-        p = FZ_OP(f, softmax, type_near(f, a), t.ndims, t.dims, x, fz_input(f, type_near(f, a), t.ndims, stats));
+        p = FZ_OP(f, softmax, type_near(f, a), t.ndims, t.dims, x,
+                  fz_input(f, type_near(f, a), t.ndims, stats));
     } else {
         p = fz_unary(f, sinter_op_softmax, type_near(f, a), x);
     }
@@ -248,7 +261,8 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
         p = fz_cast(f, fz_float(f), p);
     if (fz_chance(f, 10)) {
         const float scale = 1.0f / 128;
-        const sinter_data_type_t code = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_f8_e4m3);
+        const sinter_data_type_t code =
+            (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_f8_e4m3);
 
         p = fz_unary(f, sinter_op_quantize, code, p);
         fz_f32(f, sinter_op_attr_scales, 1, &scale);
@@ -258,12 +272,13 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
     return p;
 }
 
-/* ---- behind ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- behind ---------------------------------------------------------------------------------- */
 
 static int tail(fz_t *f, const attention_t *a, int x)
 {
     static const int64_t swap_heads[4] = {0, 2, 1, 3};
-    const int64_t flat[4] = {a->b, a->heads * a->groups, a->s, a->dv}, rows[3] = {a->b, a->s, a->heads * a->groups * a->dv};
+    const int64_t flat[4] = {a->b, a->heads * a->groups, a->s, a->dv},
+                  rows[3] = {a->b, a->s, a->heads * a->groups * a->dv};
     int y;
 
     if (a->layout == RESHAPED_5D) {

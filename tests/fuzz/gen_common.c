@@ -1,4 +1,5 @@
-/* Pieces that several generators use: types, side inputs, what stands behind a matmul or softmax. */
+/* Pieces that several generators use: types, side inputs, what stands behind a matmul or
+ * softmax. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ int fz_side_dims(fz_t *f, int x, int64_t *dims)
     return t->ndims - drop;
 }
 
-/* ---- elementwise -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static void one_f32(fz_t *f, sinter_op_attr_t attr, double value)
 {
@@ -61,9 +62,11 @@ static void unary_attrs(fz_t *f, sinter_op_kind_t kind)
 int fz_random_unary(fz_t *f, int x, sinter_data_type_t type)
 {
     sinter_op_kind_t kind = (sinter_op_kind_t)FZ_ONE_OF(
-        f, sinter_op_abs, sinter_op_clamp, sinter_op_elu, sinter_op_exp, sinter_op_gelu, sinter_op_hard_swish, sinter_op_leaky_relu, sinter_op_log,
-        sinter_op_mish, sinter_op_reciprocal, sinter_op_relu, sinter_op_round, sinter_op_sigmoid, sinter_op_softplus, sinter_op_sqrt, sinter_op_square,
-        sinter_op_tanh, sinter_op_hard_sigmoid, sinter_op_pow);
+        f, sinter_op_abs, sinter_op_clamp, sinter_op_elu, sinter_op_exp, sinter_op_gelu,
+        sinter_op_hard_swish, sinter_op_leaky_relu, sinter_op_log, sinter_op_mish,
+        sinter_op_reciprocal, sinter_op_relu, sinter_op_round, sinter_op_sigmoid,
+        sinter_op_softplus, sinter_op_sqrt, sinter_op_square, sinter_op_tanh,
+        sinter_op_hard_sigmoid, sinter_op_pow);
 
     x = fz_unary(f, kind, type, x);
     unary_attrs(f, kind);
@@ -100,8 +103,9 @@ static int prelu(fz_t *f, int x, sinter_data_type_t type)
 
 sinter_op_kind_t fz_binary_kind(fz_t *f)
 {
-    return (sinter_op_kind_t)FZ_ONE_OF(f, sinter_op_add, sinter_op_add, sinter_op_multiply, sinter_op_multiply, sinter_op_subtract, sinter_op_divide,
-                                       sinter_op_maximum, sinter_op_minimum, sinter_op_squared_difference);
+    return (sinter_op_kind_t)FZ_ONE_OF(
+        f, sinter_op_add, sinter_op_add, sinter_op_multiply, sinter_op_multiply, sinter_op_subtract,
+        sinter_op_divide, sinter_op_maximum, sinter_op_minimum, sinter_op_squared_difference);
 }
 
 int fz_post_op(fz_t *f, int x)

@@ -1,4 +1,5 @@
-/* Quantisation with computed scales: alone, behind all that may produce its input, and dequantised again in front of what consumes it. */
+/* Quantisation with computed scales: alone, behind all that may produce its input, and
+ * dequantised again in front of what consumes it. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -7,9 +8,12 @@
 static int times_matrix(fz_t *f, int x, int64_t n)
 {
     const fz_tensor_t t = f->tensors[x];
-    const int64_t k = t.dims[t.ndims - 1], turned = fz_chance(f, 40), w_dims[2] = {turned ? n : k, turned ? k : n};
+    const int64_t k = t.dims[t.ndims - 1], turned = fz_chance(f, 40),
+                  w_dims[2] = {turned ? n : k, turned ? k : n};
     int64_t dims[FZ_MAX_RANK];
-    int w = fz_chance(f, 60) ? fz_dequantized(f, fz_float(f), 2, w_dims, -1) : fz_input(f, fz_float(f), 2, w_dims), y;
+    int w = fz_chance(f, 60) ? fz_dequantized(f, fz_float(f), 2, w_dims, -1)
+                             : fz_input(f, fz_float(f), 2, w_dims),
+        y;
 
     memcpy(dims, t.dims, sizeof dims);
     dims[t.ndims - 1] = n;
@@ -50,7 +54,8 @@ static int some_dims(fz_t *f, int64_t *dims)
     int64_t room = 6000;
 
     for (int d = n - 1; d >= 0; d--) {
-        int64_t size = fz_chance(f, 1) ? 0 : FZ_ONE_OF(f, 1, 2, 3, 4, 8, 16, 32, 48, 64, 96, 128, 256, 260);
+        int64_t size =
+            fz_chance(f, 1) ? 0 : FZ_ONE_OF(f, 1, 2, 3, 4, 8, 16, 32, 48, 64, 96, 128, 256, 260);
 
         while (size > room)
             size /= 2;
@@ -109,7 +114,8 @@ static int consumed(fz_t *f, int x)
         return times_rows(f, x, fz_dim(f, FZ_ONE_OF(f, 1, 4, 17, 64), 1));
     if (what == 2)
         return softmax(f, x);
-    return what < 5 ? times_matrix(f, x, fz_dim(f, FZ_ONE_OF(f, 1, 16, 33, 64), 1)) : fz_post_op(f, x);
+    return what < 5 ? times_matrix(f, x, fz_dim(f, FZ_ONE_OF(f, 1, 16, 33, 64), 1))
+                    : fz_post_op(f, x);
 }
 
 void fz_gen_dynquant(fz_t *f)

@@ -45,7 +45,8 @@ static sinter_data_type_t arith(fz_t *f)
 {
     if (fz_chance(f, 90))
         return fz_float(f);
-    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz);
+    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz,
+                                         sinter_f8_e5m2fnuz);
 }
 
 static int new_input(fz_t *f, const dag_t *d, sinter_data_type_t type)
@@ -94,9 +95,11 @@ static int condition(fz_t *f, dag_t *d)
     if (fz_chance(f, 40))
         return new_input(f, d, sinter_boolean);
     if (fz_chance(f, 50))
-        value = fz_binary(f, sinter_op_greater_equal, sinter_boolean, any_of(f, &d->floats), float_operand(f, d));
+        value = fz_binary(f, sinter_op_greater_equal, sinter_boolean, any_of(f, &d->floats),
+                          float_operand(f, d));
     else
-        value = fz_binary(f, sinter_op_greater_equal, sinter_boolean, int_operand(f, d), int_operand(f, d));
+        value = fz_binary(f, sinter_op_greater_equal, sinter_boolean, int_operand(f, d),
+                          int_operand(f, d));
     put(&d->bools, value);
     return value;
 }
@@ -129,7 +132,8 @@ static void add_select(fz_t *f, dag_t *d)
 
         put(&d->ints, choose(f, c, a, b, sinter_s32));
     } else {
-        int c = condition(f, d), a = float_operand(f, d), b = any_of(f, &d->floats), swap = fz_chance(f, 50);
+        int c = condition(f, d), a = float_operand(f, d), b = any_of(f, &d->floats),
+            swap = fz_chance(f, 50);
 
         put(&d->floats, choose(f, c, swap ? b : a, swap ? a : b, arith(f)));
     }
@@ -167,7 +171,9 @@ static void add_quantisation(fz_t *f, dag_t *d)
     } else {
         int x = any_of(f, &d->floats);
 
-        put(&d->codes, fz_quantized(f, gr_dtype(f->tensors[x].type)->bits > 8 ? x : fz_cast(f, fz_float(f), x)));
+        put(&d->codes,
+            fz_quantized(f,
+                         gr_dtype(f->tensors[x].type)->bits > 8 ? x : fz_cast(f, fz_float(f), x)));
     }
 }
 
@@ -188,7 +194,10 @@ static void add_op(fz_t *f, dag_t *d)
     } else if (what == 14) {
         int a = int_operand(f, d), b = int_operand(f, d);
 
-        put(&d->ints, fz_binary(f, (sinter_op_kind_t)FZ_ONE_OF(f, sinter_op_add, sinter_op_subtract, sinter_op_multiply, sinter_op_maximum, sinter_op_minimum),
+        put(&d->ints, fz_binary(f,
+                                (sinter_op_kind_t)FZ_ONE_OF(f, sinter_op_add, sinter_op_subtract,
+                                                            sinter_op_multiply, sinter_op_maximum,
+                                                            sinter_op_minimum),
                                 sinter_s32, a, b));
     } else if (what < 17) {
         add_cast(f, d);

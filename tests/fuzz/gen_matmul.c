@@ -6,8 +6,10 @@ typedef struct product {
     int64_t batch[FZ_MAX_RANK], m, n, k;
 } product_t;
 
-/* Dims of one operand: its own part of the batch, then rows and columns, swapped where transposed. */
-static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t cols, int transposed, int64_t *dims)
+/* Dims of one operand: its own part of the batch, then rows and columns, swapped where
+ * transposed. */
+static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t cols, int transposed,
+                        int64_t *dims)
 {
     int drop = fz_chance(f, 25) ? fz_pick(f, p->batch_dims + 1) : 0, n = 0;
 
@@ -50,11 +52,13 @@ static int compressed_operand(fz_t *f, int ndims, const int64_t *dims)
 
 static int operand(fz_t *f, int ndims, const int64_t *dims, int percent_compressed)
 {
-    static const sinter_data_type_t f8[] = {sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz};
+    static const sinter_data_type_t f8[] = {sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz,
+                                            sinter_f8_e5m2fnuz};
 
     if (fz_chance(f, 3))
         return fz_input(f, f8[fz_pick(f, 4)], ndims, dims);
-    return fz_chance(f, percent_compressed) ? compressed_operand(f, ndims, dims) : float_operand(f, ndims, dims);
+    return fz_chance(f, percent_compressed) ? compressed_operand(f, ndims, dims)
+                                            : float_operand(f, ndims, dims);
 }
 
 static int64_t some_dim(fz_t *f)
@@ -77,18 +81,23 @@ static void choose_product(fz_t *f, product_t *p)
     }
     p->m = some_dim(f);
     p->n = some_dim(f);
-    p->k = fz_chance(f, 2) ? 0 : fz_dim(f, FZ_ONE_OF(f, 1, 3, 8, 16, 31, 32, 33, 48, 64, 96, 128, 130), FZ_ONE_OF(f, 1, 8, 32));
+    p->k = fz_chance(f, 2) ? 0
+                           : fz_dim(f, FZ_ONE_OF(f, 1, 3, 8, 16, 31, 32, 33, 48, 64, 96, 128, 130),
+                                    FZ_ONE_OF(f, 1, 8, 32));
 }
 
 /* The last op's operands; 1-D ones lose their dim of the result. */
 static int multiply(fz_t *f, const product_t *p)
 {
     int64_t a_dims[FZ_MAX_RANK], b_dims[FZ_MAX_RANK], dims[FZ_MAX_RANK];
-    int ta = fz_chance(f, 25), tb = fz_chance(f, 30), a_vector = fz_chance(f, 4), b_vector = fz_chance(f, 4);
+    int ta = fz_chance(f, 25), tb = fz_chance(f, 30), a_vector = fz_chance(f, 4),
+        b_vector = fz_chance(f, 4);
     int na = a_vector ? 1 : operand_dims(f, p, p->m, p->k, ta, a_dims);
     int nb = b_vector ? 1 : operand_dims(f, p, p->k, p->n, tb, b_dims);
     int percent = fz_chance(f, 65) ? 100 : 0, n = 0, batch_dims, in[3], n_in = 2;
-    sinter_data_type_t type = fz_chance(f, 95) ? fz_float(f) : (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2fnuz);
+    sinter_data_type_t type =
+        fz_chance(f, 95) ? fz_float(f)
+                         : (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2fnuz);
 
     if (a_vector)
         a_dims[0] = p->k;

@@ -1,4 +1,5 @@
-/* Feed-forward blocks: compressed weights, gates, biases, residuals, activations that are quantised between the layers. */
+/* Feed-forward blocks: compressed weights, gates, biases, residuals, activations that are
+ * quantised between the layers. */
 #include "fuzz.h"
 
 typedef struct mlp {
@@ -17,7 +18,8 @@ static int linear(fz_t *f, const mlp_t *m, int x, int64_t from, int64_t to)
     const int64_t w_dims[2] = {turned ? to : from, turned ? from : to}, dims[2] = {m->rows, to};
     int in[3] = {x}, n = 2;
 
-    in[1] = fz_chance(f, 75) ? fz_dequantized(f, type_near(f, m), 2, w_dims, -1) : fz_input(f, type_near(f, m), 2, w_dims);
+    in[1] = fz_chance(f, 75) ? fz_dequantized(f, type_near(f, m), 2, w_dims, -1)
+                             : fz_input(f, type_near(f, m), 2, w_dims);
     if (bias)
         in[n++] = fz_input(f, type_near(f, m), 1, &to);
     x = fz_op(f, sinter_op_matmul, type_near(f, m), 2, dims, n, in);
@@ -29,10 +31,13 @@ static int linear(fz_t *f, const mlp_t *m, int x, int64_t from, int64_t to)
 /* Of gpt-oss: min(x, 7) sigmoid(1.702 min(x, 7)), with factors that are inputs here. */
 static int clamped_swish(fz_t *f, const mlp_t *m, int x)
 {
-    const int y = fz_binary(f, sinter_op_minimum, type_near(f, m), x, fz_scalar(f, type_near(f, m), 2));
-    const int z = fz_binary(f, sinter_op_multiply, type_near(f, m), y, fz_scalar(f, type_near(f, m), 2));
+    const int y =
+        fz_binary(f, sinter_op_minimum, type_near(f, m), x, fz_scalar(f, type_near(f, m), 2));
+    const int z =
+        fz_binary(f, sinter_op_multiply, type_near(f, m), y, fz_scalar(f, type_near(f, m), 2));
 
-    return fz_binary(f, sinter_op_multiply, type_near(f, m), y, fz_unary(f, sinter_op_sigmoid, type_near(f, m), z));
+    return fz_binary(f, sinter_op_multiply, type_near(f, m), y,
+                     fz_unary(f, sinter_op_sigmoid, type_near(f, m), z));
 }
 
 static int clamped_up(fz_t *f, const mlp_t *m, int x)
@@ -49,11 +54,13 @@ static int activation(fz_t *f, const mlp_t *m, int x)
 {
     if (fz_chance(f, 20))
         return clamped_swish(f, m, x);
-    const sinter_op_kind_t kind =
-        (sinter_op_kind_t)FZ_ONE_OF(f, sinter_op_gelu, sinter_op_relu, sinter_op_tanh, sinter_op_hard_swish, sinter_op_sigmoid);
+    const sinter_op_kind_t kind = (sinter_op_kind_t)FZ_ONE_OF(
+        f, sinter_op_gelu, sinter_op_relu, sinter_op_tanh, sinter_op_hard_swish, sinter_op_sigmoid);
     const int y = fz_unary(f, kind, type_near(f, m), x);
 
-    return kind == sinter_op_sigmoid && fz_chance(f, 70) ? fz_binary(f, sinter_op_multiply, type_near(f, m), y, x) : y; /* swish */
+    return kind == sinter_op_sigmoid && fz_chance(f, 70)
+               ? fz_binary(f, sinter_op_multiply, type_near(f, m), y, x)
+               : y; /* swish */
 }
 
 /* Through codes and back, as engines do between layers. */
@@ -66,7 +73,8 @@ static int squeezed(fz_t *f, const mlp_t *m, int x)
 
 void fz_gen_mlp(fz_t *f)
 {
-    mlp_t m = {fz_dim(f, FZ_ONE_OF(f, 1, 1, 3, 16, 33), 1), FZ_ONE_OF(f, 32, 64, 96, 130), FZ_ONE_OF(f, 16, 32, 64, 96), fz_float(f)};
+    mlp_t m = {fz_dim(f, FZ_ONE_OF(f, 1, 1, 3, 16, 33), 1), FZ_ONE_OF(f, 32, 64, 96, 130),
+               FZ_ONE_OF(f, 16, 32, 64, 96), fz_float(f)};
     const int64_t dims[2] = {m.rows, m.outer};
     int x = fz_input(f, type_near(f, &m), 2, dims), first = x, up, gate;
 

@@ -5,9 +5,10 @@
 
 sinter_data_type_t fz_code_type(fz_t *f)
 {
-    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s4, sinter_u4, sinter_u4, sinter_s8, sinter_u8, sinter_f8_e4m3,
-                                         sinter_f8_e5m2, sinter_f4_e2m1, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f8_e4m3fnuz,
-                                         sinter_f8_e5m2fnuz);
+    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s4, sinter_u4, sinter_u4, sinter_s8,
+                                         sinter_u8, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f4_e2m1,
+                                         sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3,
+                                         sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz);
 }
 
 static int is_int(sinter_data_type_t type)
@@ -25,7 +26,8 @@ static void static_attrs(fz_t *f, sinter_data_type_t code, int ndims, const int6
 {
     float scales[64];
     int64_t zps[64], axis = ndims ? fz_pick(f, ndims) : 0;
-    int channel = ndims && !fz_is_symbol(dims[axis]) && dims[axis] > 0 && dims[axis] <= 64 && fz_chance(f, 50);
+    int channel = ndims && !fz_is_symbol(dims[axis]) && dims[axis] > 0 && dims[axis] <= 64 &&
+                  fz_chance(f, 50);
     size_t n = channel ? (size_t)dims[axis] : 1;
     int width = gr_dtype(code)->bits <= 4 ? 2 : 8, zp = is_int(code) && fz_chance(f, 50);
 
@@ -44,7 +46,8 @@ static void static_attrs(fz_t *f, sinter_data_type_t code, int ndims, const int6
 
 static sinter_data_type_t scale_type(fz_t *f)
 {
-    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3);
+    return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f32, sinter_f16, sinter_bf16,
+                                         sinter_e8m0, sinter_f8_e4m3);
 }
 
 static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
@@ -63,10 +66,13 @@ static void group_dims(const int64_t *dims, int ndims, fz_geometry_t *g)
 /* group 0 stands for the whole dim. */
 static void choose_groups(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t *g)
 {
-    int one = fz_chance(f, 60) ? fz_range(f, ndims > 1 ? ndims - 2 : 0, ndims - 1) : -1; /* usually along one of the two last dims */
+    int one = fz_chance(f, 60) ? fz_range(f, ndims > 1 ? ndims - 2 : 0, ndims - 1)
+                               : -1; /* usually along one of the two last dims */
 
     for (int d = 0; d < ndims; d++)
-        g->group[d] = one >= 0 && d != one ? !fz_chance(f, 10) : fz_chance(f, 10) ? 0 : fz_divisor(f, dims[d]);
+        g->group[d] = one >= 0 && d != one ? !fz_chance(f, 10)
+                      : fz_chance(f, 10)   ? 0
+                                           : fz_divisor(f, dims[d]);
     group_dims(dims, ndims, g);
 }
 
@@ -94,7 +100,8 @@ static void choose_geometry(fz_t *f, int ndims, const int64_t *dims, fz_geometry
 }
 
 /* A zero point for each group of its own. */
-static void zp_geometry(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *scales, fz_geometry_t *zps)
+static void zp_geometry(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *scales,
+                        fz_geometry_t *zps)
 {
     *zps = *scales;
     if (strcmp(scales->qtype, "per_group"))
@@ -148,7 +155,8 @@ static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const fz_geo
 }
 
 /* Adds the inputs for scales and zero points; gives how many. */
-static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims, fz_geometry_t *g, int *in)
+static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims,
+                        fz_geometry_t *g, int *in)
 {
     fz_geometry_t z;
 
@@ -162,7 +170,10 @@ static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64
 }
 
 /* Codes of six bits come whole or in two planes. */
-static int split_planes(fz_t *f, sinter_data_type_t code) { return gr_dtype(code)->bits == 6 && fz_chance(f, 50); }
+static int split_planes(fz_t *f, sinter_data_type_t code)
+{
+    return gr_dtype(code)->bits == 6 && fz_chance(f, 50);
+}
 
 int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims, int codes)
 {
@@ -176,7 +187,8 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
         n += scale_inputs(f, code, ndims, dims, &g, in + 1);
     if (split)
         in[n++] = fz_input(f, sinter_u2, ndims, dims);
-    n = fz_op(f, given ? sinter_op_dequantize : sinter_op_dynamic_dequantize, type, ndims, dims, n, in);
+    n = fz_op(f, given ? sinter_op_dequantize : sinter_op_dynamic_dequantize, type, ndims, dims, n,
+              in);
     if (given)
         static_attrs(f, code, ndims, dims);
     else
@@ -186,7 +198,7 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
     return n;
 }
 
-/* ---- computed scales ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- computed scales ------------------------------------------------------------------------- */
 
 typedef struct kind {
     const char *name;
@@ -194,8 +206,9 @@ typedef struct kind {
     sinter_data_type_t types[9], scale; /* undef: any */
 } kind_t;
 
-#define NARROW_FLOATS                                                                                                                      \
-    sinter_f8_e4m3, sinter_f8_e5m2, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz, sinter_s8
+#define NARROW_FLOATS                                                               \
+    sinter_f8_e4m3, sinter_f8_e5m2, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3, \
+        sinter_f8_e4m3fnuz, sinter_f8_e5m2fnuz, sinter_s8
 static const kind_t kinds[] = {
     {"dynamic_mx", 32, {NARROW_FLOATS}, sinter_e8m0},
     {"dynamic_mx_rceil", 32, {NARROW_FLOATS}, sinter_e8m0},
@@ -275,7 +288,8 @@ static int divides(const fz_t *f, int64_t dim, int64_t by)
 }
 
 /* A geometry that attributes can tell without the dims of the scales. */
-static void computed_geometry(fz_t *f, int ndims, const int64_t *dims, int64_t group, fz_geometry_t *g)
+static void computed_geometry(fz_t *f, int ndims, const int64_t *dims, int64_t group,
+                              fz_geometry_t *g)
 {
     if (ndims && divides(f, dims[ndims - 1], group)) {
         last_dim_groups(ndims, dims, group, g);
@@ -284,7 +298,8 @@ static void computed_geometry(fz_t *f, int ndims, const int64_t *dims, int64_t g
     }
     for (int i = 0; i < 8; i++) {
         choose_geometry(f, ndims, dims, g);
-        if (strcmp(g->qtype, "per_group") || shapeable(f, ndims, dims, g) || listable(ndims, dims, g))
+        if (strcmp(g->qtype, "per_group") || shapeable(f, ndims, dims, g) ||
+            listable(ndims, dims, g))
             return;
     }
     memset(g, 0, sizeof *g);
@@ -292,9 +307,11 @@ static void computed_geometry(fz_t *f, int ndims, const int64_t *dims, int64_t g
 }
 
 /* telling: the attributes must say all. */
-static void computed_attrs(fz_t *f, const kind_t *k, int ndims, const int64_t *dims, const fz_geometry_t *g, int telling)
+static void computed_attrs(fz_t *f, const kind_t *k, int ndims, const int64_t *dims,
+                           const fz_geometry_t *g, int telling)
 {
-    const int implied = ndims && k->group && g->group[ndims - 1] == k->group && g->ndims == ndims && !strcmp(g->qtype, "per_group");
+    const int implied = ndims && k->group && g->group[ndims - 1] == k->group && g->ndims == ndims &&
+                        !strcmp(g->qtype, "per_group");
     int own = 1, shape = shapeable(f, ndims, dims, g), list = listable(ndims, dims, g);
 
     for (int d = 0; d < ndims - 1; d++)
@@ -322,14 +339,18 @@ static void computed_attrs(fz_t *f, const kind_t *k, int ndims, const int64_t *d
 /* Whether the rank is what the library would infer; otherwise it must be declared. */
 static int usual_rank(const fz_geometry_t *g, int ndims)
 {
-    return g->ndims == (!strcmp(g->qtype, "per_tensor") ? 0 : !strcmp(g->qtype, "per_channel") ? 1 : ndims);
+    return g->ndims == (!strcmp(g->qtype, "per_tensor")    ? 0
+                        : !strcmp(g->qtype, "per_channel") ? 1
+                                                           : ndims);
 }
 
-static int param_output(fz_t *f, sinter_data_type_t type, const fz_geometry_t *g, int ndims, int *telling)
+static int param_output(fz_t *f, sinter_data_type_t type, const fz_geometry_t *g, int ndims,
+                        int *telling)
 {
     int t = fz_more_output(f, type, g->ndims, g->dims);
 
-    if (f->tensors[t].declare >= FZ_NO_DIMS && !usual_rank(g, ndims)) /* one unknown dim means an unknown rank */
+    if (f->tensors[t].declare >= FZ_NO_DIMS &&
+        !usual_rank(g, ndims)) /* one unknown dim means an unknown rank */
         f->tensors[t].declare = g->ndims > 1 ? FZ_NO_DIMS : FZ_ALL;
     *telling |= f->tensors[t].declare >= FZ_NO_DIMS;
     for (int d = 0; d < g->ndims; d++)
@@ -355,18 +376,22 @@ static int tensor_scale(fz_t *f, int *x)
 fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
 {
     const kind_t *k = &kinds[fz_pick(f, 5)];
-    const int scaled = k->scale == sinter_f8_e4m3 && fz_chance(f, 30), scale = scaled ? tensor_scale(f, &x) : -1;
+    const int scaled = k->scale == sinter_f8_e4m3 && fz_chance(f, 30),
+              scale = scaled ? tensor_scale(f, &x) : -1;
     const fz_tensor_t t = f->tensors[x];
     int in[2] = {x, scale}, telling = t.declare >= FZ_NO_DIMS;
     const sinter_data_type_t code = element_type(f, k);
-    fz_coded_t q = {.zps = -1, .high = -1, .split = split_planes(f, code) ? code : sinter_data_type_undef};
+    fz_coded_t q = {
+        .zps = -1, .high = -1, .split = split_planes(f, code) ? code : sinter_data_type_undef};
 
     computed_geometry(f, t.ndims, t.dims, group, &q.geometry);
-    q.codes = fz_op(f, sinter_op_dynamic_quantize, q.split ? sinter_u4 : code, t.ndims, t.dims, 1 + scaled, in);
+    q.codes = fz_op(f, sinter_op_dynamic_quantize, q.split ? sinter_u4 : code, t.ndims, t.dims,
+                    1 + scaled, in);
     f->tensors[q.codes].keep = fz_chance(f, 80);
     q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);
     if (!strcmp(k->name, "dynamic_asymmetric"))
-        q.zps = param_output(f, zp_type(f, f->tensors[q.codes].type), &q.geometry, t.ndims, &telling);
+        q.zps =
+            param_output(f, zp_type(f, f->tensors[q.codes].type), &q.geometry, t.ndims, &telling);
     if (q.split) {
         q.high = fz_more_output(f, sinter_u2, t.ndims, t.dims);
         f->tensors[q.high].keep = fz_chance(f, 80);

@@ -4,7 +4,8 @@
 void fz_gen_softmax(fz_t *f)
 {
     int64_t dims[FZ_MAX_RANK], stats[FZ_MAX_RANK], room = 8000;
-    int ndims = fz_range(f, 1, 5), axis = fz_pick(f, ndims), log = fz_chance(f, 25), posts = fz_pick(f, 4), given = fz_chance(f, 70), x;
+    int ndims = fz_range(f, 1, 5), axis = fz_pick(f, ndims), log = fz_chance(f, 25),
+        posts = fz_pick(f, 4), given = fz_chance(f, 70), x;
     int safe = !log && fz_chance(f, 40);
     sinter_data_type_t type = fz_float(f);
 

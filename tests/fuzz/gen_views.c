@@ -25,7 +25,8 @@ static int reshape(fz_t *f, int x)
     int64_t dims[FZ_MAX_RANK];
     int n = 0, d = t->ndims ? fz_pick(f, t->ndims) : 0, what = fz_pick(f, 5), y;
 
-    if (what == 0 && t->ndims && t->ndims < FZ_MAX_RANK && !fz_is_symbol(t->dims[d]) && t->dims[d] > 0) {
+    if (what == 0 && t->ndims && t->ndims < FZ_MAX_RANK && !fz_is_symbol(t->dims[d]) &&
+        t->dims[d] > 0) {
         int64_t by = fz_divisor(f, t->dims[d]);
 
         for (int i = 0; i < t->ndims; i++) {
@@ -33,7 +34,8 @@ static int reshape(fz_t *f, int x)
             if (i == d)
                 dims[n++] = t->dims[i] / by;
         }
-    } else if (what == 1 && d + 1 < t->ndims && (!fz_is_symbol(t->dims[d]) && !fz_is_symbol(t->dims[d + 1]))) {
+    } else if (what == 1 && d + 1 < t->ndims &&
+               (!fz_is_symbol(t->dims[d]) && !fz_is_symbol(t->dims[d + 1]))) {
         for (int i = 0; i < t->ndims; i++) {
             dims[n++] = i == d ? t->dims[i] * t->dims[i + 1] : t->dims[i];
             i += i == d;

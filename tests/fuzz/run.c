@@ -13,7 +13,7 @@ enum { GUARD = 192, GUARD_BYTE = 0xA5, FEW_OUTPUTS = 200 };
 
 fz_tally_t fz_tally;
 
-/* ---- a graph, partitioned and compiled ---------------------------------------------------------------------------------------------------- */
+/* ---- a graph, partitioned and compiled ------------------------------------------------------- */
 
 typedef struct part {
     sinter_partition_t *partition;
@@ -43,7 +43,7 @@ typedef struct run {
     program_t programs[2]; /* fused, op by op */
     model_t model;         /* of the variant */
     int variant;
-    buffer_t *buffers;     /* by tensor id */
+    buffer_t *buffers; /* by tensor id */
     size_t n_wanted;
     uint64_t *wanted;      /* graph outputs */
     orc_result_t *results; /* of wanted */
@@ -67,7 +67,8 @@ __attribute__((format(printf, 2, 3))) static int fail(run_t *r, const char *form
 
 static int library_failed(run_t *r, sinter_status_t status, const char *what, int policy)
 {
-    return fail(r, "%s (%s): %s: %s", what, policy_names[policy], sinter_status_name(status), sinter_last_error_message());
+    return fail(r, "%s (%s): %s: %s", what, policy_names[policy], sinter_status_name(status),
+                sinter_last_error_message());
 }
 
 static void *take(size_t bytes)
@@ -165,12 +166,14 @@ static int open_program(run_t *r, int policy)
     model_t declared;
     gr_error_t err = {{0}, 0};
     sinter_status_t status;
-    int failed = fz_emit(r->f, 0, 1, &declared, &err) || model_build(&declared, NULL, &p->graph, &err);
+    int failed =
+        fz_emit(r->f, 0, 1, &declared, &err) || model_build(&declared, NULL, &p->graph, &err);
 
     model_free(&declared);
     if (failed)
         return fail(r, "build: %s", err.text);
-    status = sinter_graph_filter(p->graph, policy ? sinter_partition_policy_debug : sinter_partition_policy_fusion);
+    status = sinter_graph_filter(p->graph, policy ? sinter_partition_policy_debug
+                                                  : sinter_partition_policy_fusion);
     if (!status)
         status = sinter_graph_get_partition_num(p->graph, &p->n_parts);
     if (status)
@@ -199,13 +202,15 @@ static void close_program(program_t *p)
     sinter_graph_destroy(&p->graph);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Inputs end where their allocation ends, so that a sanitizer sees reads beyond; outputs have guards. */
+/* Inputs end where their allocation ends, so that a sanitizer sees reads beyond; outputs have
+ * guards. */
 static int take_buffer(run_t *r, const sinter_logical_tensor_t *lt, int is_input)
 {
     buffer_t *b = &r->buffers[lt->id];
-    const size_t misalign = fz_chance(r->f, 50) ? (size_t)fz_pick(r->f, 64) : 0, guard = is_input ? 0 : GUARD;
+    const size_t misalign = fz_chance(r->f, 50) ? (size_t)fz_pick(r->f, 64) : 0,
+                 guard = is_input ? 0 : GUARD;
 
     free(b->base);
     free(b->copy);
@@ -241,13 +246,14 @@ static int check_surroundings(run_t *r, const buffer_t *b, int policy)
     }
     for (size_t i = 0; i < b->room; i++)
         if (!owned[i] && b->base[i] != b->copy[i])
-            fail(r, "%s: byte %td of %s %llu, which has %zu bytes, was overwritten", policy_names[policy], (ptrdiff_t)i - (b->data - b->base),
+            fail(r, "%s: byte %td of %s %llu, which has %zu bytes, was overwritten",
+                 policy_names[policy], (ptrdiff_t)i - (b->data - b->base),
                  b->is_input ? "input" : "tensor", (unsigned long long)b->lt.id, b->bytes);
     free(owned);
     return r->text[0] ? -1 : 0;
 }
 
-/* ---- inputs and expectations -------------------------------------------------------------------------------------------------------------- */
+/* ---- inputs and expectations ----------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -256,22 +262,32 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* One of a run of 16 elements that have a character in common; a type that cannot hold the value makes it 0 or infinite. */
+/* One of a run of 16 elements that have a character in common; a type that cannot hold the value
+ * makes it 0 or infinite. */
 static double wild_value(uint64_t run, uint64_t h)
 {
     const double x = (double)(int64_t)h * 0x1p-63, sign = h & 1 ? -1 : 1;
     const int e = (int)(run >> 8) % 40 - 20;
 
     switch (run % 12) {
-    case 0: return 0 * sign;
-    case 1: return ldexp(x, -126);
-    case 2: return ldexp(x, 127);
-    case 3: return ldexp(sign, e + (int)(h >> 1 & 1));
-    case 4: return sign * nextafterf(ldexpf(1, e + (int)(h >> 1 & 1)), 0);
-    case 5: return h >> 4 & 15 ? ldexp(x, -10) : ldexp(x, 10);
-    case 6: return ldexp(x, (int)(h >> 8 & 63) - 32);
-    case 7: return h >> 4 & 31 ? x : h & 2 ? NAN : INFINITY;
-    default: return ldexp(x, (int)(run >> 8) % 12 - 6);
+    case 0:
+        return 0 * sign;
+    case 1:
+        return ldexp(x, -126);
+    case 2:
+        return ldexp(x, 127);
+    case 3:
+        return ldexp(sign, e + (int)(h >> 1 & 1));
+    case 4:
+        return sign * nextafterf(ldexpf(1, e + (int)(h >> 1 & 1)), 0);
+    case 5:
+        return h >> 4 & 15 ? ldexp(x, -10) : ldexp(x, 10);
+    case 6:
+        return ldexp(x, (int)(h >> 8 & 63) - 32);
+    case 7:
+        return h >> 4 & 31 ? x : h & 2 ? NAN : INFINITY;
+    default:
+        return ldexp(x, (int)(run >> 8) % 12 - 6);
     }
 }
 
@@ -292,18 +308,24 @@ static double vast_value(sinter_data_type_t type, uint64_t run, uint64_t h)
     const int top = type == sinter_f16 ? 15 : 127;
 
     switch (run % 5) {
-    case 0: return ldexp(x, top);
-    case 1: return ldexp(h & 1 ? 1.9921875 : -1.9921875, top - (int)(run >> 8 & 7));
-    case 2: return ldexp(x, top - (int)(run >> 8 & 31));
-    case 3: return ldexp(x, -top);
-    default: return x;
+    case 0:
+        return ldexp(x, top);
+    case 1:
+        return ldexp(h & 1 ? 1.9921875 : -1.9921875, top - (int)(run >> 8 & 7));
+    case 2:
+        return ldexp(x, top - (int)(run >> 8 & 31));
+    case 3:
+        return ldexp(x, -top);
+    default:
+        return x;
     }
 }
 
 /* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
 static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int variant)
 {
-    static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 0x1p-140, -0x1p-24, 3e4, -3e38, 3e38, 1e-6};
+    static const double odd[] = {NAN,      INFINITY, -INFINITY, -0.0, 0.0, 0x1p-140,
+                                 -0x1p-24, 3e4,      -3e38,     3e38, 1e-6};
     const sinter_logical_tensor_t *lt = &b->lt;
     const int64_t n = gr_elements(lt);
 
@@ -318,15 +340,19 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
         if (t->dead_rows)
             row = i / (inner * lt->dims[t->dead_rows - 1]) * inner + i % inner;
         if (t->wild)
-            orc_encode(lt->data_type, b->data, gr_offset(lt, i), wild_value(mix(f->seed + (uint64_t)(i / 16)), h));
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i),
+                       wild_value(mix(f->seed + (uint64_t)(i / 16)), h));
         if (t->spread)
-            orc_encode(lt->data_type, b->data, gr_offset(lt, i), spread_value(mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i),
+                       spread_value(mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
         if (t->vast)
-            orc_encode(lt->data_type, b->data, gr_offset(lt, i), vast_value(lt->data_type, mix(f->seed + (uint64_t)(i / 16)), h));
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i),
+                       vast_value(lt->data_type, mix(f->seed + (uint64_t)(i / 16)), h));
         if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0))
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
         else if (t->specials && (int)(h % 100) < t->specials)
-            orc_encode(lt->data_type, b->data, gr_offset(lt, i), odd[(h >> 32) % (sizeof odd / sizeof *odd)]);
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i),
+                       odd[(h >> 32) % (sizeof odd / sizeof *odd)]);
         else if (t->nonfinite && (int)(h % 100) < t->nonfinite)
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), odd[(h >> 32) % 3]);
     }
@@ -348,7 +374,8 @@ static int make_inputs(run_t *r)
     return 0;
 }
 
-/* A partition that holds a MatMul but not the dequantising op before it cannot know that an operand is integer: it answers for its mode alone. */
+/* A partition that holds a MatMul but not the dequantising op before it cannot know that an
+ * operand is integer: it answers for its mode alone. */
 static int ask_oracle(run_t *r, int apply_to_int)
 {
     orc_graph_t graph;
@@ -391,7 +418,8 @@ static int compare(run_t *r, int policy)
         char text[300];
 
         if (!b->base)
-            return fail(r, "%s: output %llu was not computed", policy_names[policy], (unsigned long long)r->wanted[i]);
+            return fail(r, "%s: output %llu was not computed", policy_names[policy],
+                        (unsigned long long)r->wanted[i]);
         /* Random graphs reach the ends of their types' ranges: fz_check_loose limits what all cases
          * leave unchecked. */
         const int wrong = orc_compare_loosely(&r->results[i], &b->lt, b->data, 1, &d);
@@ -404,9 +432,10 @@ static int compare(run_t *r, int policy)
     return 0;
 }
 
-/* ---- execution ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
-/* The input that an output may overwrite, or NULL. Not if a later partition or a comparison needs the input. */
+/* The input that an output may overwrite, or NULL. Not if a later partition or a comparison
+ * needs the input. */
 static const buffer_t *shared_input(run_t *r, const part_t *p, uint64_t output, int allowed)
 {
     const sinter_inplace_pair_t *pairs = NULL;
@@ -415,7 +444,8 @@ static const buffer_t *shared_input(run_t *r, const part_t *p, uint64_t output, 
     if (!allowed || sinter_compiled_partition_get_inplace_ports(p->compiled, &n, &pairs))
         return NULL;
     for (size_t i = 0; i < n; i++)
-        if (pairs[i].output_id == output && r->f->tensors[pairs[i].input_id].property != sinter_tensor_property_host_scalar)
+        if (pairs[i].output_id == output &&
+            r->f->tensors[pairs[i].input_id].property != sinter_tensor_property_host_scalar)
             return &r->buffers[pairs[i].input_id];
     return NULL;
 }
@@ -427,7 +457,8 @@ static sinter_status_t bind(const buffer_t *b, sinter_tensor_t **tensor)
     return sinter_tensor_create(tensor, NULL, &b->lt, b->data, b->bytes);
 }
 
-/* Outputs as the inputs lead to; an output that works in place starts as a copy of its input, which is then handed over in its stead. */
+/* Outputs as the inputs lead to; an output that works in place starts as a copy of its input,
+ * which is then handed over in its stead. */
 static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, int in_place)
 {
     sinter_status_t status = sinter_success;
@@ -435,7 +466,8 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
     for (size_t i = 0; i < p->n_in && !status; i++)
         status = bind(&r->buffers[p->in[i].id], &tensors[i]);
     if (!status)
-        status = sinter_compiled_partition_infer_outputs(p->compiled, p->n_in, (const sinter_tensor_t *const *)tensors, p->n_out, p->out);
+        status = sinter_compiled_partition_infer_outputs(
+            p->compiled, p->n_in, (const sinter_tensor_t *const *)tensors, p->n_out, p->out);
     if (status)
         return library_failed(r, status, "inputs", policy);
     for (size_t i = 0; i < p->n_out; i++) {
@@ -466,13 +498,16 @@ static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, i
     sinter_status_t status = sinter_success;
 
     if (fill >= 0) {
-        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, r->stream, p->n_in, in, &bytes, NULL);
+        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, r->stream, p->n_in, in,
+                                                                &bytes, NULL);
         scratch = take(bytes + shift + GUARD);
         memset(scratch, fill, bytes + shift);
         memset(scratch + shift + bytes, GUARD_BYTE, GUARD);
     }
     if (!status)
-        status = sinter_compiled_partition_execute(p->compiled, r->stream, p->n_in, in, p->n_out, tensors + p->n_in, scratch ? scratch + shift : NULL, bytes);
+        status = sinter_compiled_partition_execute(p->compiled, r->stream, p->n_in, in, p->n_out,
+                                                   tensors + p->n_in,
+                                                   scratch ? scratch + shift : NULL, bytes);
     for (size_t i = 0; scratch && i < GUARD; i++)
         if (scratch[shift + bytes + i] != GUARD_BYTE)
             fail(r, "%s: %zu bytes of scratchpad were not enough", policy_names[policy], bytes);
@@ -499,7 +534,8 @@ static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int pol
         const buffer_t *b = &r->buffers[p->out[i].id];
 
         if (memcmp(b->base, b->copy, b->room))
-            failed = fail(r, "%s: a second execute gives other bits of tensor %llu", policy_names[policy], (unsigned long long)b->lt.id);
+            failed = fail(r, "%s: a second execute gives other bits of tensor %llu",
+                          policy_names[policy], (unsigned long long)b->lt.id);
     }
     return failed;
 }
@@ -509,12 +545,14 @@ static int run_part(run_t *r, part_t *p, int policy)
     const size_t n = p->n_in + p->n_out;
     const int in_place = fz_chance(r->f, 40);
     sinter_tensor_t **tensors = gr_arena_alloc(&r->model.arena, n, sizeof *tensors);
-    int failed = make_tensors(r, p, tensors, policy, in_place) || execute(r, p, tensors, policy, fz_chance(r->f, 50) ? GUARD_BYTE : -1);
+    int failed = make_tensors(r, p, tensors, policy, in_place) ||
+                 execute(r, p, tensors, policy, fz_chance(r->f, 50) ? GUARD_BYTE : -1);
 
     for (size_t i = 0; i < p->n_out && !failed; i++)
         failed = check_surroundings(r, &r->buffers[p->out[i].id], policy);
     for (size_t i = 0; i < p->n_in && !failed; i++)
-        failed = r->buffers[p->in[i].id].is_input && check_surroundings(r, &r->buffers[p->in[i].id], policy);
+        failed = r->buffers[p->in[i].id].is_input &&
+                 check_surroundings(r, &r->buffers[p->in[i].id], policy);
     if (!failed && !in_place && fz_chance(r->f, 70))
         failed = execute_again(r, p, tensors, policy);
     for (size_t i = 0; i < n; i++)
@@ -553,7 +591,8 @@ static int run_variant(run_t *r, int variant)
     r->variant = variant;
     failed = failed || make_inputs(r);
     for (int policy = 0; policy < (r->f->fused_only ? 1 : 2) && !failed; policy++) {
-        failed = ask_oracle(r, r->f->apply_to_int || r->programs[policy].n_parts > 1) || run_program(r, policy);
+        failed = ask_oracle(r, r->f->apply_to_int || r->programs[policy].n_parts > 1) ||
+                 run_program(r, policy);
         forget_oracle(r);
     }
     model_free(&r->model);
@@ -568,8 +607,10 @@ static void dump_graph(run_t *r)
     gr_error_t err = {{0}, 0};
 
     snprintf(path, sizeof path, "random-%016llx.json", (unsigned long long)r->f->seed);
-    if (!fz_emit(r->f, r->variant, 0, &m, &err) && !model_build(&m, NULL, &graph, &err) && !sinter_graph_dump(graph, path))
-        fprintf(stderr, "  graph written to %s; its inputs: graph_runner --seed=%llu\n", path, (unsigned long long)(r->f->seed % 1000));
+    if (!fz_emit(r->f, r->variant, 0, &m, &err) && !model_build(&m, NULL, &graph, &err) &&
+        !sinter_graph_dump(graph, path))
+        fprintf(stderr, "  graph written to %s; its inputs: graph_runner --seed=%llu\n", path,
+                (unsigned long long)(r->f->seed % 1000));
     sinter_graph_destroy(&graph);
     model_free(&m);
 }
@@ -585,7 +626,9 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
     r.buffers = gr_arena_alloc(&f->arena, n, sizeof *r.buffers);
     r.wanted = gr_arena_alloc(&f->arena, n, sizeof *r.wanted);
     r.results = gr_arena_alloc(&f->arena, n, sizeof *r.results);
-    failed = sinter_stream_create(&r.stream, NULL, &desc) ? fail(&r, "stream: %s", sinter_last_error_message()) : 0;
+    failed = sinter_stream_create(&r.stream, NULL, &desc)
+                 ? fail(&r, "stream: %s", sinter_last_error_message())
+                 : 0;
     failed = failed || open_program(&r, 0) || (!f->fused_only && open_program(&r, 1));
     for (int v = 0; v < (f->n_symbols ? FZ_VARIANTS : 1) && !failed; v++)
         failed = run_variant(&r, v);

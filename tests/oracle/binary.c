@@ -1,7 +1,11 @@
-/* Binary ops, Select, BiasAdd, PReLU. Sums and products are rounded once, which rounding.c accounts for; here bounds only travel. */
+/* Binary ops, Select, BiasAdd, PReLU. Sums and products are rounded once, which rounding.c
+ * accounts for; here bounds only travel. */
 #include "internal.h"
 
-static double larger(double a, double b) { return a >= b ? a : b; }
+static double larger(double a, double b)
+{
+    return a >= b ? a : b;
+}
 
 static void add_chunk(const orc_chunk_t *k)
 {
@@ -24,7 +28,10 @@ static void subtract_chunk(const orc_chunk_t *k)
 }
 
 /* 0 if the error is 0, even where the factor is infinite. */
-static double scaled(double error, double factor) { return error == 0 ? 0 : error * fabs(factor); }
+static double scaled(double error, double factor)
+{
+    return error == 0 ? 0 : error * fabs(factor);
+}
 
 /* An infinite factor, and another one that is certainly on one side of 0. */
 static bool is_certain_infinity(double factor, double other, double bound)
@@ -117,14 +124,38 @@ static int binary(orc_ctx_t *c, orc_chunk_fn *fn, bool inexact)
     return orc_map(c, c->out[0], 2, views, fn, NULL, inexact);
 }
 
-int oracle_add(orc_ctx_t *c) { return binary(c, add_chunk, false); }
-int oracle_subtract(orc_ctx_t *c) { return binary(c, subtract_chunk, false); }
-int oracle_multiply(orc_ctx_t *c) { return binary(c, multiply_chunk, false); }
-int oracle_divide(orc_ctx_t *c) { return binary(c, divide_chunk, true); }
-int oracle_maximum(orc_ctx_t *c) { return binary(c, maximum_chunk, false); }
-int oracle_minimum(orc_ctx_t *c) { return binary(c, minimum_chunk, false); }
-int oracle_squared_difference(orc_ctx_t *c) { return binary(c, squared_difference_chunk, true); }
-int oracle_greater_equal(orc_ctx_t *c) { return binary(c, greater_equal_chunk, false); }
+int oracle_add(orc_ctx_t *c)
+{
+    return binary(c, add_chunk, false);
+}
+int oracle_subtract(orc_ctx_t *c)
+{
+    return binary(c, subtract_chunk, false);
+}
+int oracle_multiply(orc_ctx_t *c)
+{
+    return binary(c, multiply_chunk, false);
+}
+int oracle_divide(orc_ctx_t *c)
+{
+    return binary(c, divide_chunk, true);
+}
+int oracle_maximum(orc_ctx_t *c)
+{
+    return binary(c, maximum_chunk, false);
+}
+int oracle_minimum(orc_ctx_t *c)
+{
+    return binary(c, minimum_chunk, false);
+}
+int oracle_squared_difference(orc_ctx_t *c)
+{
+    return binary(c, squared_difference_chunk, true);
+}
+int oracle_greater_equal(orc_ctx_t *c)
+{
+    return binary(c, greater_equal_chunk, false);
+}
 
 static void select_chunk(const orc_chunk_t *k)
 {
@@ -158,7 +189,9 @@ int oracle_select(orc_ctx_t *c)
 static int channel_dim(const orc_ctx_t *c)
 {
     int ndims = c->in[0]->lt.ndims;
-    return strcmp(orc_attr_str(c, sinter_op_attr_data_format, "NXC"), "NCX") == 0 && ndims > 1 ? 1 : ndims - 1;
+    return strcmp(orc_attr_str(c, sinter_op_attr_data_format, "NXC"), "NCX") == 0 && ndims > 1
+               ? 1
+               : ndims - 1;
 }
 
 int oracle_bias_add(orc_ctx_t *c)
@@ -176,7 +209,10 @@ int oracle_bias_add(orc_ctx_t *c)
     return orc_map(c, c->out[0], 2, views, add_chunk, NULL, false);
 }
 
-static double prelu(double x, double slope) { return x < 0 ? x * slope : x; }
+static double prelu(double x, double slope)
+{
+    return x < 0 ? x * slope : x;
+}
 
 static void prelu_chunk(const orc_chunk_t *k)
 {
@@ -200,7 +236,8 @@ int oracle_prelu(orc_ctx_t *c)
     if (orc_shape_like(c, 0, x))
         return -1;
     orc_view_broadcast(&views[0], x, x->lt.ndims, x->lt.dims);
-    if (orc_attr_bool(c, sinter_op_attr_per_channel_broadcast, true) && slope->lt.ndims == 1 && dim >= 0 && slope->n != 1) {
+    if (orc_attr_bool(c, sinter_op_attr_per_channel_broadcast, true) && slope->lt.ndims == 1 &&
+        dim >= 0 && slope->n != 1) {
         if (slope->lt.dims[0] != x->lt.dims[dim])
             return orc_fail(c, "slope does not have one value for each channel");
         orc_view_channel(&views[1], slope, dim);

@@ -1,4 +1,5 @@
-/* Number formats, written from their definitions: a small float is (exponent bits, mantissa bits, bias, what the top codes mean). */
+/* Number formats, written from their definitions: a small float is (exponent bits, mantissa
+ * bits, bias, what the top codes mean). */
 #include "internal.h"
 
 typedef enum top_codes { TOP_IEEE, TOP_FN, TOP_FNUZ, TOP_FINITE } top_codes_t;
@@ -14,16 +15,20 @@ orc_class_t orc_class(sinter_data_type_t type)
     case sinter_f64:
     case sinter_f32:
     case sinter_f16:
-    case sinter_bf16: return ORC_WIDE;
+    case sinter_bf16:
+        return ORC_WIDE;
     case sinter_s64:
     case sinter_s32:
     case sinter_s8:
     case sinter_u8:
     case sinter_s4:
     case sinter_u4:
-    case sinter_u2: return ORC_INT;
-    case sinter_boolean: return ORC_BOOL;
-    default: return ORC_NARROW;
+    case sinter_u2:
+        return ORC_INT;
+    case sinter_boolean:
+        return ORC_BOOL;
+    default:
+        return ORC_NARROW;
     }
 }
 
@@ -31,20 +36,21 @@ const char *orc_type_name(sinter_data_type_t type)
 {
     switch (type) {
 #define SINTER_DTYPE(value, name, ...) \
-    case sinter_##name: \
+    case sinter_##name:                \
         return #name;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
-    default: return NULL;
+    default:
+        return NULL;
     }
 }
 
 bool orc_find_type(const char *name, sinter_data_type_t *type)
 {
-#define SINTER_DTYPE(value, name_, ...)       \
-    if (strcmp(name, #name_) == 0) {          \
-        *type = sinter_##name_;               \
-        return true;                          \
+#define SINTER_DTYPE(value, name_, ...) \
+    if (strcmp(name, #name_) == 0) {    \
+        *type = sinter_##name_;         \
+        return true;                    \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
@@ -55,11 +61,12 @@ int orc_type_bits(sinter_data_type_t type)
 {
     switch (type) {
 #define SINTER_DTYPE(value, name, cls, bits, ...) \
-    case sinter_##name: \
+    case sinter_##name:                           \
         return bits;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
-    default: return 0;
+    default:
+        return 0;
     }
 }
 
@@ -67,11 +74,12 @@ double orc_type_max(sinter_data_type_t type)
 {
     switch (type) {
 #define SINTER_DTYPE(value, name, cls, bits, block_elems, block_bytes, digits, max) \
-    case sinter_##name: \
+    case sinter_##name:                                                             \
         return max;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
-    default: return 0;
+    default:
+        return 0;
     }
 }
 
@@ -79,11 +87,12 @@ int orc_type_digits(sinter_data_type_t type)
 {
     switch (type) {
 #define SINTER_DTYPE(value, name, cls, bits, block_elems, block_bytes, digits, max) \
-    case sinter_##name: \
+    case sinter_##name:                                                             \
         return digits;
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
-    default: return 0;
+    default:
+        return 0;
     }
 }
 
@@ -91,16 +100,35 @@ int orc_type_digits(sinter_data_type_t type)
 static bool small_float(sinter_data_type_t type, format_t *f)
 {
     switch (type) {
-    case sinter_f16: *f = (format_t){5, 10, 15, TOP_IEEE}; return true;
-    case sinter_bf16: *f = (format_t){8, 7, 127, TOP_IEEE}; return true;
-    case sinter_f8_e5m2: *f = (format_t){5, 2, 15, TOP_IEEE}; return true;
-    case sinter_f8_e4m3: *f = (format_t){4, 3, 7, TOP_FN}; return true;
-    case sinter_f8_e5m2fnuz: *f = (format_t){5, 2, 16, TOP_FNUZ}; return true;
-    case sinter_f8_e4m3fnuz: *f = (format_t){4, 3, 8, TOP_FNUZ}; return true;
-    case sinter_f6_e3m2: *f = (format_t){3, 2, 3, TOP_FINITE}; return true;
-    case sinter_f6_e2m3: *f = (format_t){2, 3, 1, TOP_FINITE}; return true;
-    case sinter_f4_e2m1: *f = (format_t){2, 1, 1, TOP_FINITE}; return true;
-    default: return false;
+    case sinter_f16:
+        *f = (format_t){5, 10, 15, TOP_IEEE};
+        return true;
+    case sinter_bf16:
+        *f = (format_t){8, 7, 127, TOP_IEEE};
+        return true;
+    case sinter_f8_e5m2:
+        *f = (format_t){5, 2, 15, TOP_IEEE};
+        return true;
+    case sinter_f8_e4m3:
+        *f = (format_t){4, 3, 7, TOP_FN};
+        return true;
+    case sinter_f8_e5m2fnuz:
+        *f = (format_t){5, 2, 16, TOP_FNUZ};
+        return true;
+    case sinter_f8_e4m3fnuz:
+        *f = (format_t){4, 3, 8, TOP_FNUZ};
+        return true;
+    case sinter_f6_e3m2:
+        *f = (format_t){3, 2, 3, TOP_FINITE};
+        return true;
+    case sinter_f6_e2m3:
+        *f = (format_t){2, 3, 1, TOP_FINITE};
+        return true;
+    case sinter_f4_e2m1:
+        *f = (format_t){2, 1, 1, TOP_FINITE};
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -112,7 +140,8 @@ static double two_to(int e) /* -1022 <= e <= 1023 */
     return r;
 }
 
-/* floor(log2(a)) of a finite a > 0; -1023 for doubles below the smallest normal, which every format here rounds the same way. */
+/* floor(log2(a)) of a finite a > 0; -1023 for doubles below the smallest normal, which every
+ * format here rounds the same way. */
 static int exponent_of(double a)
 {
     uint64_t bits;
@@ -120,12 +149,13 @@ static int exponent_of(double a)
     return (int)(bits >> 52) - 1023;
 }
 
-/* ---- codes -------------------------------------------------------------------------------------------------------------------- */
+/* ---- codes ----------------------------------------------------------------------------------- */
 
 static double decode_small(const format_t *f, unsigned code)
 {
     unsigned man_mask = (1u << f->man_bits) - 1, exp_mask = (1u << f->exp_bits) - 1;
-    unsigned man = code & man_mask, exp = code >> f->man_bits & exp_mask, sign = code >> (f->man_bits + f->exp_bits) & 1;
+    unsigned man = code & man_mask, exp = code >> f->man_bits & exp_mask,
+             sign = code >> (f->man_bits + f->exp_bits) & 1;
     double magnitude;
 
     if (f->top == TOP_FNUZ && sign && !man && !exp)
@@ -144,21 +174,24 @@ static double decode_small(const format_t *f, unsigned code)
 /* Code of a value that round_small gave. */
 static unsigned code_of_small(const format_t *f, double v)
 {
-    unsigned exp_mask = (1u << f->exp_bits) - 1, sign = (unsigned)(signbit(v) != 0) << (f->exp_bits + f->man_bits);
+    unsigned exp_mask = (1u << f->exp_bits) - 1, sign = (unsigned)(signbit(v) != 0)
+                                                        << (f->exp_bits + f->man_bits);
     double a = fabs(v);
     int e;
 
     if (isnan(v)) {
         if (f->top == TOP_FNUZ)
             return 1u << (f->exp_bits + f->man_bits);
-        return sign | exp_mask << f->man_bits | (f->top == TOP_FN ? (1u << f->man_bits) - 1 : 1u << (f->man_bits - 1));
+        return sign | exp_mask << f->man_bits |
+               (f->top == TOP_FN ? (1u << f->man_bits) - 1 : 1u << (f->man_bits - 1));
     }
     if (isinf(v))
         return sign | exp_mask << f->man_bits;
     if (a < two_to(1 - f->bias))
         return sign | (unsigned)(a * two_to(f->bias - 1 + f->man_bits));
     e = exponent_of(a);
-    return sign | (unsigned)(e + f->bias) << f->man_bits | (unsigned)((a * two_to(-e) - 1) * (1u << f->man_bits));
+    return sign | (unsigned)(e + f->bias) << f->man_bits |
+           (unsigned)((a * two_to(-e) - 1) * (1u << f->man_bits));
 }
 
 static double round_small(const format_t *f, double max, double v)
@@ -185,7 +218,8 @@ static double round_small(const format_t *f, double max, double v)
     return copysign(r, v);
 }
 
-/* Powers of two without sign: a tie goes to the even code. The contract is silent about what has no code; it saturates here. */
+/* Powers of two without sign: a tie goes to the even code. The contract is silent about what has
+ * no code; it saturates here. */
 static double round_e8m0(double v)
 {
     double r;
@@ -213,22 +247,34 @@ double orc_round(sinter_data_type_t type, double v)
     format_t f;
 
     switch (type) {
-    case sinter_f64: return v;
-    case sinter_f32: return (double)(float)v;
-    case sinter_boolean: return v != 0;
-    case sinter_e8m0: return round_e8m0(v);
-    case sinter_u8: return round_int(0, 255, v);
-    case sinter_u4: return round_int(0, 15, v);
-    case sinter_u2: return round_int(0, 3, v);
-    case sinter_s8: return round_int(-128, 127, v);
-    case sinter_s4: return round_int(-8, 7, v);
-    case sinter_s32: return round_int(-0x1p31, 0x1p31 - 1, v);
-    case sinter_s64: return round_int(-0x1p63, 0x1p63, v);
-    default: return small_float(type, &f) ? round_small(&f, orc_type_max(type), v) : NAN;
+    case sinter_f64:
+        return v;
+    case sinter_f32:
+        return (double)(float)v;
+    case sinter_boolean:
+        return v != 0;
+    case sinter_e8m0:
+        return round_e8m0(v);
+    case sinter_u8:
+        return round_int(0, 255, v);
+    case sinter_u4:
+        return round_int(0, 15, v);
+    case sinter_u2:
+        return round_int(0, 3, v);
+    case sinter_s8:
+        return round_int(-128, 127, v);
+    case sinter_s4:
+        return round_int(-8, 7, v);
+    case sinter_s32:
+        return round_int(-0x1p31, 0x1p31 - 1, v);
+    case sinter_s64:
+        return round_int(-0x1p63, 0x1p63, v);
+    default:
+        return small_float(type, &f) ? round_small(&f, orc_type_max(type), v) : NAN;
     }
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* The code of a type of at most 16 bits. */
 static unsigned load_code(int bits, const unsigned char *p, int64_t i)
@@ -267,12 +313,18 @@ static double decode_code(sinter_data_type_t type, unsigned code)
     switch (type) {
     case sinter_u8:
     case sinter_u4:
-    case sinter_u2: return code;
-    case sinter_s8: return (double)(int)(code ^ 128) - 128;
-    case sinter_s4: return (double)(int)(code ^ 8) - 8;
-    case sinter_boolean: return code != 0;
-    case sinter_e8m0: return code == 255 ? NAN : two_to((int)code - 127);
-    default: return small_float(type, &f) ? decode_small(&f, code) : NAN;
+    case sinter_u2:
+        return code;
+    case sinter_s8:
+        return (double)(int)(code ^ 128) - 128;
+    case sinter_s4:
+        return (double)(int)(code ^ 8) - 8;
+    case sinter_boolean:
+        return code != 0;
+    case sinter_e8m0:
+        return code == 255 ? NAN : two_to((int)code - 127);
+    default:
+        return small_float(type, &f) ? decode_small(&f, code) : NAN;
     }
 }
 
@@ -325,14 +377,19 @@ void orc_encode(sinter_data_type_t type, void *data, int64_t element, double v)
         memcpy(p + element * 4, &x, sizeof x);
         return;
     }
-    case sinter_f64: memcpy(p + element * 8, &v, sizeof v); return;
+    case sinter_f64:
+        memcpy(p + element * 8, &v, sizeof v);
+        return;
     case sinter_s64: {
         int64_t x = v >= 0x1p63 ? INT64_MAX : (int64_t)v;
         memcpy(p + element * 8, &x, sizeof x);
         return;
     }
-    case sinter_e8m0: p[element] = isnan(v) ? 255 : (unsigned char)(exponent_of(v) + 127); return;
-    default: store_code(bits, p, element, (unsigned)(int64_t)v);
+    case sinter_e8m0:
+        p[element] = isnan(v) ? 255 : (unsigned char)(exponent_of(v) + 127);
+        return;
+    default:
+        store_code(bits, p, element, (unsigned)(int64_t)v);
     }
 }
 
@@ -344,8 +401,8 @@ void orc_decode_table(sinter_data_type_t type, double *table)
 }
 
 /* n elements from an element offset on, stride elements apart. */
-static void decode_run(sinter_data_type_t type, const unsigned char *p, const double *table, int64_t offset, int64_t stride, size_t n,
-                       double *out)
+static void decode_run(sinter_data_type_t type, const unsigned char *p, const double *table,
+                       int64_t offset, int64_t stride, size_t n, double *out)
 {
     int bits = orc_type_bits(type);
 
@@ -367,7 +424,8 @@ static void decode_run(sinter_data_type_t type, const unsigned char *p, const do
     }
 }
 
-void orc_decode_span(const sinter_logical_tensor_t *lt, const void *data, const double *table, size_t first, size_t n, double *out)
+void orc_decode_span(const sinter_logical_tensor_t *lt, const void *data, const double *table,
+                     size_t first, size_t n, double *out)
 {
     int64_t index[SINTER_MAX_NDIMS] = {0}, dense[SINTER_MAX_NDIMS];
     const int64_t *strides = lt->strides;

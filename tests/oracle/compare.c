@@ -1,22 +1,24 @@
-/* Checks packed bytes against values and bounds. Rounding is monotone, so a result is right if and only if it lies between the roundings of
- * value - bound and value + bound to the output's type; that covers saturation, overflow and integer
- * types alike.
+/* Checks packed bytes against values and bounds. Rounding is monotone, so a result is right if and
+ * only if it lies between the roundings of value - bound and value + bound to the output's type;
+ * that covers saturation, overflow and integer types alike.
  *
  * An element is loose where its bound leaves so much open that comparing says nothing about it:
  *   - the bound is infinite;
  *   - no value of the type is wrong (of a boolean: both are right);
  *   - the bound is larger than every magnitude of the output, so that 0 and a value of the wrong
- *     sign are right. This does not count where the output is 0 throughout, and for bounds below the
+ *     sign are right. This does not count where the output is 0 throughout, and for bounds below
+ *     the
  *     normal numbers of f32, which underflow alone makes.
- * A loose element is never bad, so that it has to be allowed: a comparison with more loose elements
- * than the caller allows fails. */
+ * A loose element is never bad, so that it has to be allowed: a comparison with more loose
+ * elements than the caller allows fails. */
 #include <float.h>
 #include <stdio.h>
 
 #include "internal.h"
 
 typedef struct verdict {
-    bool bad, loose, differs, open; /* not the rounding of the value; more than one result is right */
+    bool bad, loose, differs,
+        open; /* not the rounding of the value; more than one result is right */
     double ratio, tolerance;
 } verdict_t;
 
@@ -163,7 +165,8 @@ static void merge(tally_t *to, const tally_t *from)
     to->value2 += from->value2;
 }
 
-int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data, orc_diff_t *diff)
+int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data,
+                orc_diff_t *diff)
 {
     return orc_compare_loosely(want, lt, data, 0, diff);
 }
@@ -195,7 +198,8 @@ int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t 
         double got[ORC_CHUNK];
 #pragma omp for schedule(static)
         for (size_t c = 0; c < chunks; c++) {
-            size_t start = c * ORC_CHUNK, n = want->n - start < ORC_CHUNK ? want->n - start : ORC_CHUNK;
+            size_t start = c * ORC_CHUNK,
+                   n = want->n - start < ORC_CHUNK ? want->n - start : ORC_CHUNK;
             orc_decode_span(lt, data, table, start, n, got);
             compare_chunk(want, &scale, got, start, n, &mine);
         }
@@ -206,7 +210,9 @@ int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t 
     diff->n = want->n;
     if (diff->worst == SIZE_MAX)
         diff->worst = 0;
-    diff->rel_l2 = total.value2 > 0 ? sqrt(total.error2 / total.value2) : total.error2 > 0 ? INFINITY : 0;
+    diff->rel_l2 = total.value2 > 0   ? sqrt(total.error2 / total.value2)
+                   : total.error2 > 0 ? INFINITY
+                                      : 0;
     return diff->bad > 0 || (double)diff->loose > max_loose * (double)diff->n ? -1 : 0;
 }
 

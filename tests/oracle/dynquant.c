@@ -1,13 +1,18 @@
-/* DynamicQuantize that derives scales and zero points from the data of each group, by the formulas of the numeric contract:
+/* DynamicQuantize that derives scales and zero points from the data of each group, by the formulas
+ * of the numeric contract:
  *
- *   a NaN or an infinity in the group    scale NaN, elements and zero point those of nothing: 0 and that of an all-zero group
- *   scales                               saturate at their type's largest number; one that their type stores as 0 is 1 (nv: 2^-9 at least);
+ *   a NaN or an infinity in the group    scale NaN, elements and zero point those of nothing: 0
+ *   and that of an all-zero group
+ *   scales                               saturate at their type's largest number; one that their
+ *                                        type stores as 0 is 1 (nv: 2^-9 at least);
  *                                        e8m0 has no 0: what is below 2^-127 is 2^-127 there
- *   floating-point elements              saturate; all elements are made with the scale and zero point as stored
- *   elements of the mx kinds             saturate to the largest number with either sign: -127 is the least s8
+ *   floating-point elements              saturate; all elements are made with the scale and zero
+ *   point as stored
+ *   elements of the mx kinds             saturate to the largest number with either sign: -127
+ *   is the least s8
  *
- * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of the group's extremes, and the elements
- * from both ends of the scale. */
+ * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of
+ * the group's extremes, and the elements from both ends of the scale. */
 #include "quant.h"
 
 typedef struct range {
@@ -21,9 +26,9 @@ typedef struct group_stats {
 
 typedef struct params {
     sinter_data_type_t type, scale_type, zp_type; /* of elements, scales, zero points */
-    double lowest, max;                  /* of the element type */
-    double least;                        /* the lowest number that the kind stores */
-    double tensor_scale;                 /* dynamic_nv */
+    double lowest, max;                           /* of the element type */
+    double least;                                 /* the lowest number that the kind stores */
+    double tensor_scale;                          /* dynamic_nv */
 } params_t;
 
 typedef struct quantum {
@@ -39,12 +44,18 @@ typedef struct kind {
     int64_t group; /* along the last axis, if no attribute says otherwise; 0: the whole tensor */
 } kind_t;
 
-/* ---- scales ------------------------------------------------------------------------------------------------------------------- */
+/* ---- scales ---------------------------------------------------------------------------------- */
 
-static range_t order(double v, double a, double b) { return (range_t){v, fmin(v, fmin(a, b)), fmax(v, fmax(a, b))}; }
+static range_t order(double v, double a, double b)
+{
+    return (range_t){v, fmin(v, fmin(a, b)), fmax(v, fmax(a, b))};
+}
 
 /* 2^e as e8m0 has it. */
-static double clamped_power(int e) { return ldexp(1, e < -127 ? -127 : e > 127 ? 127 : e); }
+static double clamped_power(int e)
+{
+    return ldexp(1, e < -127 ? -127 : e > 127 ? 127 : e);
+}
 
 static double mx_scale(double amax, const params_t *p)
 {
@@ -53,7 +64,8 @@ static double mx_scale(double amax, const params_t *p)
         return 0x1p-127;
     frexp(amax, &e);
     frexp(p->max, &emax);
-    return clamped_power(e - emax); /* both exponents are one more than the floor of the logarithm */
+    return clamped_power(e -
+                         emax); /* both exponents are one more than the floor of the logarithm */
 }
 
 static double rceil_scale(double amax, const params_t *p)
@@ -66,15 +78,22 @@ static double rceil_scale(double amax, const params_t *p)
     return clamped_power(fraction == 0.5 ? e - 1 : e);
 }
 
-static quantum_t power_of_two(const group_stats_t *g, const params_t *p, double (*scale)(double amax, const params_t *p))
+static quantum_t power_of_two(const group_stats_t *g, const params_t *p,
+                              double (*scale)(double amax, const params_t *p))
 {
     quantum_t q = {.zeros = g->amax.high == 0};
     q.scale = order(scale(g->amax.v, p), scale(g->amax.low, p), scale(g->amax.high, p));
     return q;
 }
 
-static quantum_t derive_mx(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, mx_scale); }
-static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p) { return power_of_two(g, p, rceil_scale); }
+static quantum_t derive_mx(const group_stats_t *g, const params_t *p)
+{
+    return power_of_two(g, p, mx_scale);
+}
+static quantum_t derive_mx_rceil(const group_stats_t *g, const params_t *p)
+{
+    return power_of_two(g, p, rceil_scale);
+}
 
 /* True for the scale of zeros too, which is 0 before anything is rounded. A scale is computed in
  * f32. */
@@ -92,7 +111,8 @@ static double stored_scale(const params_t *p, double s)
 static range_t scale_range(const params_t *p, double v, double low, double high)
 {
     range_t r = order(stored_scale(p, v), stored_scale(p, low), stored_scale(p, high));
-    if (stores_zero(p, low) && !stores_zero(p, high)) /* from 1 in place of 0 over the smallest numbers of the type */
+    if (stores_zero(p, low) &&
+        !stores_zero(p, high)) /* from 1 in place of 0 over the smallest numbers of the type */
         r.low = 0;
     return r;
 }
@@ -104,21 +124,27 @@ static quantum_t derive_symmetric(const group_stats_t *g, const params_t *p)
     return q;
 }
 
-static double stored_zp(const params_t *p, double zp) { return orc_round(p->zp_type, orc_round(p->type, zp)); }
+static double stored_zp(const params_t *p, double zp)
+{
+    return orc_round(p->zp_type, orc_round(p->type, zp));
+}
 
 static range_t zero_point(const params_t *p, range_t min, range_t scale)
 {
-    double bound, min_bound = fmax(min.v - min.low, min.high - min.v), scale_bound = fmax(scale.v - scale.low, scale.high - scale.v);
+    double bound, min_bound = fmax(min.v - min.low, min.high - min.v),
+                  scale_bound = fmax(scale.v - scale.low, scale.high - scale.v);
     double t = orc_quotient(min.v, min_bound, scale.v, scale_bound, &bound);
     /* qmin - lo / s is one more rounding in f32. */
     double v = p->lowest - t, slack = bound + orc_f32_error(v, bound);
     return (range_t){stored_zp(p, v), stored_zp(p, v - slack), stored_zp(p, v + slack)};
 }
 
-/* hi - lo may be beyond f32 where the scale is not, so that it may be formed in f32 or in something wider. */
+/* hi - lo may be beyond f32 where the scale is not, so that it may be formed in f32 or in
+ * something wider. */
 static quantum_t derive_asymmetric(const group_stats_t *g, const params_t *p)
 {
-    double levels = p->max - p->lowest, spread = g->max.v - g->min.v, slack = (double)(float)(spread / 2) == spread / 2 ? 0 : 2 * ORC_U;
+    double levels = p->max - p->lowest, spread = g->max.v - g->min.v,
+           slack = (double)(float)(spread / 2) == spread / 2 ? 0 : 2 * ORC_U;
     double low = (g->max.low - g->min.high) / levels, high = (g->max.high - g->min.low) / levels;
     quantum_t q = {.zeros = false};
     q.scale = scale_range(p, spread / levels, low * (1 - slack), high * (1 + slack));
@@ -151,7 +177,7 @@ static quantum_t derive(const kind_t *kind, const group_stats_t *g, const params
     return q;
 }
 
-/* ---- elements ----------------------------------------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static double element(const params_t *p, double t, double zp)
 {
@@ -170,7 +196,8 @@ static range_t quotient(double x, double xb, range_t s)
     return (range_t){x / s.v, low - 2 * ORC_U * fabs(low), high + 2 * ORC_U * fabs(high)};
 }
 
-static void quantize_element(const params_t *p, const quantum_t *q, double x, double xb, double *v, double *b)
+static void quantize_element(const params_t *p, const quantum_t *q, double x, double xb, double *v,
+                             double *b)
 {
     double tb, t, low, high, scale = q->scale.v * p->tensor_scale, error = 0;
     range_t s = {scale, q->scale.low * p->tensor_scale, q->scale.high * p->tensor_scale}, ends;
@@ -197,11 +224,12 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
     *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : orc_reach(*v, low, high);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 typedef struct geometry {
     int ndims;
-    int64_t dims[SINTER_MAX_NDIMS], groups[SINTER_MAX_NDIMS], size[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+    int64_t dims[SINTER_MAX_NDIMS], groups[SINTER_MAX_NDIMS], size[SINTER_MAX_NDIMS],
+        strides[SINTER_MAX_NDIMS];
 } geometry_t;
 
 /* Calls fn with the offset of every element of a group. */
@@ -262,10 +290,11 @@ static void quantize_at(size_t offset, void *arg)
 {
     group_work_t *w = arg;
     double b = w->in->b ? w->in->b[offset] : 0;
-    quantize_element(w->params, &w->quantum, w->in->v[offset], b, &w->out->v[offset], &w->out->b[offset]);
+    quantize_element(w->params, &w->quantum, w->in->v[offset], b, &w->out->v[offset],
+                     &w->out->b[offset]);
 }
 
-/* ---- the op ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 static const kind_t kinds[] = {
     {"dynamic_mx", derive_mx, 32},
@@ -278,9 +307,11 @@ static const kind_t kinds[] = {
 /* Number of groups of each dim from the attributes, for a scales output of unknown shape. */
 static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
 {
-    const orc_attr_t *axes = orc_attr(c, sinter_op_attr_axis), *groups = orc_attr(c, sinter_op_attr_groups);
+    const orc_attr_t *axes = orc_attr(c, sinter_op_attr_axis),
+                     *groups = orc_attr(c, sinter_op_attr_groups);
     const orc_attr_t *shape = orc_attr(c, sinter_op_attr_group_shape);
-    const char *qtype = orc_attr_str(c, sinter_op_attr_qtype, kind->group ? "per_group" : "per_tensor");
+    const char *qtype =
+        orc_attr_str(c, sinter_op_attr_qtype, kind->group ? "per_group" : "per_tensor");
     int axis;
 
     if (strcmp(qtype, "per_group") == 0 && shape) {
@@ -340,18 +371,23 @@ static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
     }
     for (int d = 0; d < g->ndims; d++) {
         if (g->groups[d] < 1 ? g->dims[d] > 0 : g->dims[d] % g->groups[d])
-            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d, (long long)g->dims[d], (long long)g->groups[d]);
+            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d,
+                            (long long)g->dims[d], (long long)g->groups[d]);
         g->size[d] = g->groups[d] < 1 ? 0 : g->dims[d] / g->groups[d];
     }
     return 0;
 }
 
-/* Scales and zero points are a scalar (per_tensor), a list (per_channel) or have a dim for each data dim, unless a rank is declared. */
+/* Scales and zero points are a scalar (per_tensor), a list (per_channel) or have a dim for each
+ * data dim, unless a rank is declared. */
 static int param_output(orc_ctx_t *c, size_t i, const kind_t *kind, const geometry_t *g)
 {
-    const char *qtype = orc_attr_str(c, sinter_op_attr_qtype, kind->group ? "per_group" : "per_tensor");
+    const char *qtype =
+        orc_attr_str(c, sinter_op_attr_qtype, kind->group ? "per_group" : "per_tensor");
     int64_t n = (int64_t)orc_count(g->groups, g->ndims);
-    int rank = strcmp(qtype, "per_tensor") == 0 ? 0 : strcmp(qtype, "per_channel") == 0 ? 1 : g->ndims;
+    int rank = strcmp(qtype, "per_tensor") == 0    ? 0
+               : strcmp(qtype, "per_channel") == 0 ? 1
+                                                   : g->ndims;
 
     if (c->out[i]->lt.ndims >= 0)
         rank = c->out[i]->lt.ndims;
@@ -360,7 +396,8 @@ static int param_output(orc_ctx_t *c, size_t i, const kind_t *kind, const geomet
     if (rank == g->ndims && rank > 0 ? orc_shape(c, i, rank, g->groups) : orc_shape(c, i, rank, &n))
         return -1;
     if (c->out[i]->n != (size_t)n)
-        return orc_fail(c, "output %zu has %zu values for %lld groups", i, c->out[i]->n, (long long)n);
+        return orc_fail(c, "output %zu has %zu values for %lld groups", i, c->out[i]->n,
+                        (long long)n);
     return orc_alloc(c, c->out[i], true);
 }
 
@@ -398,12 +435,14 @@ static int whole_codes(orc_ctx_t *c, const char *name)
         return orc_fail(c, "unknown quantization_kind %s", name);
     if (c->n_out < 2)
         return orc_fail(c, "no output for the scales");
-    if (geometry(c, kind, &g) || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, c->out[0], true) || param_output(c, 1, kind, &g))
+    if (geometry(c, kind, &g) || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, c->out[0], true) ||
+        param_output(c, 1, kind, &g))
         return -1;
     if (c->n_out > 2 && param_output(c, 2, kind, &g))
         return -1;
     p.type = c->out[0]->lt.data_type;
-    c->out[0]->saturates = orc_class(p.type) != ORC_INT; /* rounding to those saturates in any case */
+    c->out[0]->saturates =
+        orc_class(p.type) != ORC_INT; /* rounding to those saturates in any case */
     p.scale_type = c->out[1]->lt.data_type;
     p.zp_type = c->n_out > 2 ? c->out[2]->lt.data_type : sinter_s32;
     p.max = orc_type_max(p.type);
@@ -415,8 +454,9 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     return 0;
 }
 
-/* Codes into planes: four bits into output 0, the others into the last one. A code that a bound leaves open may be anything in both; a zero
- * that was computed may have either sign, which is the upper bit of the last one. */
+/* Codes into planes: four bits into output 0, the others into the last one. A code that a bound
+ * leaves open may be anything in both; a zero that was computed may have either sign, which is
+ * the upper bit of the last one. */
 static int part_codes(orc_ctx_t *c, const orc_value_t *codes, orc_value_t *low, size_t high_output)
 {
     orc_value_t *high = c->out[high_output];
@@ -450,7 +490,8 @@ int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
         return orc_fail(c, "no planes of type %s", type);
     whole.n_out = c->n_out - 1;
     whole.out[0] = &codes;
-    failed = whole_codes(&whole, name) || orc_finish(&whole, &codes) || part_codes(c, &codes, c->out[0], c->n_out - 1);
+    failed = whole_codes(&whole, name) || orc_finish(&whole, &codes) ||
+             part_codes(c, &codes, c->out[0], c->n_out - 1);
     orc_value_clear(&codes);
     return failed ? -1 : 0;
 }

@@ -1,4 +1,5 @@
-/* Double-precision matrix product of one block: packed panels and a register tile, compiled for the widest vectors the machine has. */
+/* Double-precision matrix product of one block: packed panels and a register tile, compiled for
+ * the widest vectors the machine has. */
 #include "internal.h"
 
 enum { TILE_M = 4, TILE_N = 16, LANES = 8 };
@@ -10,7 +11,8 @@ typedef double vec_t __attribute__((vector_size(LANES * sizeof(double)), aligned
 #endif
 
 /* acc (TILE_M x TILE_N) = sum over k of a column of the a panel times a row of the b panel. */
-static inline __attribute__((always_inline)) void tile_body(int64_t k, const double *a, const double *b, double *acc)
+static inline __attribute__((always_inline)) void tile_body(int64_t k, const double *a,
+                                                            const double *b, double *acc)
 {
     const vec_t *bv = (const vec_t *)(const void *)b;
     vec_t *out = (vec_t *)(void *)acc;
@@ -29,14 +31,19 @@ static inline __attribute__((always_inline)) void tile_body(int64_t k, const dou
 
 typedef void tile_fn_t(int64_t k, const double *a, const double *b, double *acc);
 
-static void tile_any(int64_t k, const double *a, const double *b, double *acc) { tile_body(k, a, b, acc); }
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void tile_avx2(int64_t k, const double *a, const double *b, double *acc)
+static void tile_any(int64_t k, const double *a, const double *b, double *acc)
 {
     tile_body(k, a, b, acc);
 }
-__attribute__((target("avx512f"))) static void tile_avx512(int64_t k, const double *a, const double *b, double *acc)
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static void tile_avx2(int64_t k, const double *a,
+                                                          const double *b, double *acc)
+{
+    tile_body(k, a, b, acc);
+}
+__attribute__((target("avx512f"))) static void tile_avx512(int64_t k, const double *a,
+                                                           const double *b, double *acc)
 {
     tile_body(k, a, b, acc);
 }
@@ -48,7 +55,10 @@ static tile_fn_t *best_tile(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_any;
 }
 #else
-static tile_fn_t *best_tile(void) { return tile_any; }
+static tile_fn_t *best_tile(void)
+{
+    return tile_any;
+}
 #endif
 
 /* Panels of `width` rows, k-major, the last one filled up with zeros. */
@@ -73,7 +83,8 @@ static void put_tile(const double *acc, int64_t m, int64_t n, bool first, double
             c[i * ldc + j] = (first ? 0 : c[i * ldc + j]) + acc[i * TILE_N + j];
 }
 
-void orc_gemm_block(int64_t m, int64_t n, int64_t k, orc_matrix_t a, orc_matrix_t b, double *c, int64_t ldc, double *scratch)
+void orc_gemm_block(int64_t m, int64_t n, int64_t k, orc_matrix_t a, orc_matrix_t b, double *c,
+                    int64_t ldc, double *scratch)
 {
     double *bp = scratch, *ap = scratch + ORC_GEMM_N * ORC_GEMM_K;
     double acc[TILE_M * TILE_N] __attribute__((aligned(64)));
@@ -89,7 +100,8 @@ void orc_gemm_block(int64_t m, int64_t n, int64_t k, orc_matrix_t a, orc_matrix_
         for (int64_t j = 0; j < n; j += TILE_N)
             for (int64_t i = 0; i < m; i += TILE_M) {
                 tile(kc, ap + i * kc, bp + j * kc, acc);
-                put_tile(acc, m - i < TILE_M ? m - i : TILE_M, n - j < TILE_N ? n - j : TILE_N, k0 == 0, c + i * ldc + j, ldc);
+                put_tile(acc, m - i < TILE_M ? m - i : TILE_M, n - j < TILE_N ? n - j : TILE_N,
+                         k0 == 0, c + i * ldc + j, ldc);
             }
     }
 }

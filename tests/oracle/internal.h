@@ -1,4 +1,5 @@
-/* Inside the oracle: values with bounds, the context an op runs in, and the engines that several ops share. */
+/* Inside the oracle: values with bounds, the context an op runs in, and the engines that several
+ * ops share. */
 #ifndef SINTER_TESTS_ORACLE_INTERNAL_H
 #define SINTER_TESTS_ORACLE_INTERNAL_H
 
@@ -9,21 +10,23 @@
 
 #include "oracle.h"
 
-/* Largest error of one rounding to f32: relative, and absolute where it is below the normal numbers. */
+/* Largest error of one rounding to f32: relative, and absolute where it is below the normal
+ * numbers. */
 #define ORC_U 0x1p-24
 #define ORC_UNDERFLOW 0x1p-150
 /* What evaluating a transcendental function near the f32 underflow threshold may lose. */
 #define ORC_TINY 0x1p-126
-/* The bound of a zero of either sign, which a later pole tells apart: beyond no type's rounding but f64's, and it outlives products. */
+/* The bound of a zero of either sign, which a later pole tells apart: beyond no type's rounding
+ * but f64's, and it outlives products. */
 #define ORC_ZERO_SIGN 0x1p-900
 #define ORC_MAX_PORTS 8
 
-/* ---- codec.c -------------------------------------------------------------------------------------------------------------------- */
+/* ---- codec.c --------------------------------------------------------------------------------- */
 
 typedef enum orc_class { ORC_WIDE, ORC_NARROW, ORC_INT, ORC_BOOL } orc_class_t;
 
-/* ORC_WIDE (f16, bf16, f32, f64) are the types whose rounding a fused execution may leave out. Every other type's rounding is part of the
- * value. */
+/* ORC_WIDE (f16, bf16, f32, f64) are the types whose rounding a fused execution may leave out.
+ * Every other type's rounding is part of the value. */
 orc_class_t orc_class(sinter_data_type_t type);
 const char *orc_type_name(sinter_data_type_t type); /* NULL: no such type */
 bool orc_find_type(const char *name, sinter_data_type_t *type);
@@ -35,27 +38,36 @@ bool orc_stores_signed_nan(sinter_data_type_t type);
 int orc_type_digits(sinter_data_type_t type);
 /* The value of type that a plain cast of v gives. */
 double orc_round(sinter_data_type_t type, double v);
-/* Decodes the logical elements first .. first + n - 1 in row-major order. table: 256 decoded codes of a type of at most 8 bits. */
+/* Decodes the logical elements first .. first + n - 1 in row-major order. table: 256 decoded
+ * codes of a type of at most 8 bits. */
 void orc_decode_table(sinter_data_type_t type, double *table);
-void orc_decode_span(const sinter_logical_tensor_t *lt, const void *data, const double *table, size_t first, size_t n, double *out);
+void orc_decode_span(const sinter_logical_tensor_t *lt, const void *data, const double *table,
+                     size_t first, size_t n, double *out);
 
-/* ---- values --------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* A tensor during the run: dense row-major. b == NULL: every bound is zero. */
 typedef struct orc_value {
     sinter_logical_tensor_t lt;
     size_t n;
     double *v, *b;
-    double *scale;              /* small_codes, and a mode that lets kernels fold scales: the scale of each element; else NULL */
+    double *
+        /* small_codes, and a mode that lets kernels fold scales: the scale of each element; else
+         * NULL */
+        scale;
     const orc_tensor_t *source; /* graph input, decoded when first used */
     size_t uses;                /* consumers still to run */
     bool ready, wanted, produced;
-    bool saturates;                  /* what lies beyond the type's largest number was stored as that */
-    bool kept;                       /* elements of a value of the same type, which went through its roundings already */
-    bool walked;                     /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
-    bool probabilities;              /* of a SoftMax, possibly changed by elementwise ops since */
-    bool from_int;                   /* dequantised from an integer type, possibly moved or cast since */
-    bool small_codes;                /* likewise, from codes that are integers of 8 bits at most, up to a power of two */
+    bool saturates; /* what lies beyond the type's largest number was stored as that */
+    bool kept; /* elements of a value of the same type, which went through its roundings already */
+    bool
+        /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
+        walked;
+    bool probabilities; /* of a SoftMax, possibly changed by elementwise ops since */
+    bool from_int;      /* dequantised from an integer type, possibly moved or cast since */
+    bool
+        /* likewise, from codes that are integers of 8 bits at most, up to a power of two */
+        small_codes;
     int64_t group[SINTER_MAX_NDIMS]; /* dequantised: elements of each dim that share a scale */
 } orc_value_t;
 
@@ -66,7 +78,8 @@ typedef struct orc_ctx {
     bool doubles; /* the graph has a type that f32 cannot hold: fused arithmetic may be in double */
     size_t n_in, n_out;
     orc_value_t *in[ORC_MAX_PORTS], *out[ORC_MAX_PORTS];
-    bool dying[ORC_MAX_PORTS]; /* in[i] has no use after this op: its memory may become the output */
+    bool
+        dying[ORC_MAX_PORTS]; /* in[i] has no use after this op: its memory may become the output */
     char *err;
     size_t err_size;
 } orc_ctx_t;
@@ -87,7 +100,8 @@ int64_t orc_attr_s64(const orc_ctx_t *c, sinter_op_attr_t id, int64_t missing);
 double orc_attr_f32(const orc_ctx_t *c, sinter_op_attr_t id, double missing);
 bool orc_attr_bool(const orc_ctx_t *c, sinter_op_attr_t id, bool missing);
 const char *orc_attr_str(const orc_ctx_t *c, sinter_op_attr_t id, const char *missing);
-/* The axis attribute (or missing) as 0 .. ndims - 1; -1 after reporting one that is out of range. */
+/* The axis attribute (or missing) as 0 .. ndims - 1; -1 after reporting one that is out of
+ * range. */
 int orc_axis(orc_ctx_t *c, int64_t missing, int ndims);
 
 /* Product of dims[0 .. n - 1]. */
@@ -96,7 +110,8 @@ void orc_dense_strides(int ndims, const int64_t *dims, int64_t *strides);
 /* Gives output i its dims, which must agree with what the graph declares. */
 int orc_shape(orc_ctx_t *c, size_t i, int ndims, const int64_t *dims);
 int orc_shape_like(orc_ctx_t *c, size_t i, const orc_value_t *like);
-/* Uninitialised memory for n doubles, to be freed with free; in large pages where it is large, as page faults cost like arithmetic. */
+/* Uninitialised memory for n doubles, to be freed with free; in large pages where it is large,
+ * as page faults cost like arithmetic. */
 double *orc_doubles(size_t n);
 /* Memory for a shaped value. */
 int orc_alloc(orc_ctx_t *c, orc_value_t *value, bool with_bound);
@@ -104,17 +119,24 @@ int orc_alloc(orc_ctx_t *c, orc_value_t *value, bool with_bound);
 int orc_take(orc_ctx_t *c, size_t i, orc_value_t *value);
 void orc_value_clear(orc_value_t *value);
 
-/* ---- rounding.c ----------------------------------------------------------------------------------------------------------------- */
+/* ---- rounding.c ------------------------------------------------------------------------------ */
 
-/* After an op: f32 arithmetic before a narrower type; types that are no wide floats take their stored value. */
+/* After an op: f32 arithmetic before a narrower type; types that are no wide floats take their
+ * stored value. */
 int orc_finish(orc_ctx_t *c, orc_value_t *value);
 /* Before consumers: the rounding to a declared wide float that an unfused execution makes. */
 int orc_finish_stored(orc_ctx_t *c, orc_value_t *value);
 
 /* x, but no further from 0 than most; a NaN stays one. */
-static inline double orc_cut(double x, double most) { return x > most ? most : x < -most ? -most : x; }
+static inline double orc_cut(double x, double most)
+{
+    return x > most ? most : x < -most ? -most : x;
+}
 /* |a - b|, with equal infinities at distance 0. */
-static inline double orc_distance(double a, double b) { return a == b ? 0 : fabs(a - b); }
+static inline double orc_distance(double a, double b)
+{
+    return a == b ? 0 : fabs(a - b);
+}
 /* How far v may be from low and high, the ends of its interval, all as a type stores them. */
 static inline double orc_reach(double v, double low, double high)
 {
@@ -132,10 +154,11 @@ static inline bool orc_is_pow2(double x)
 static inline double orc_f32_error(double v, double b)
 {
     double most = fabs(v) + b;
-    return b == 0 ? orc_distance((double)(float)v, v) : most * ORC_U + (most < ORC_UNDERFLOW ? most : ORC_UNDERFLOW);
+    return b == 0 ? orc_distance((double)(float)v, v)
+                  : most * ORC_U + (most < ORC_UNDERFLOW ? most : ORC_UNDERFLOW);
 }
 
-/* ---- map.c: elementwise work ---------------------------------------------------------------------------------------------------- */
+/* ---- map.c: elementwise work ----------------------------------------------------------------- */
 
 enum { ORC_CHUNK = 1024, ORC_MAX_VIEWS = 4 };
 
@@ -145,7 +168,8 @@ typedef struct orc_view {
     int64_t div[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS];
 } orc_view_t;
 
-/* n output elements. b[] and ob are set, or ob is NULL and no operand has a bound. ov may be v[i]: read index i before writing it. */
+/* n output elements. b[] and ob are set, or ob is NULL and no operand has a bound. ov may be
+ * v[i]: read index i before writing it. */
 typedef struct orc_chunk {
     size_t n;
     const double *v[ORC_MAX_VIEWS], *b[ORC_MAX_VIEWS];
@@ -158,12 +182,15 @@ typedef void orc_chunk_fn(const orc_chunk_t *k);
 bool orc_view_broadcast(orc_view_t *view, const orc_value_t *src, int ndims, const int64_t *dims);
 /* One value of src for each index of one dim. */
 void orc_view_channel(orc_view_t *view, const orc_value_t *src, int dim);
-/* Applies fn over a shaped, not yet allocated output. inexact: fn adds errors of its own, so the output needs bounds in any case. */
-int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *views, orc_chunk_fn *fn, const void *args, bool inexact);
-/* Numpy-broadcast shape of the inputs first .. first + n - 1 (or equal shapes, if auto_broadcast is none) for output 0. */
+/* Applies fn over a shaped, not yet allocated output. inexact: fn adds errors of its own, so the
+ * output needs bounds in any case. */
+int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *views,
+            orc_chunk_fn *fn, const void *args, bool inexact);
+/* Numpy-broadcast shape of the inputs first .. first + n - 1 (or equal shapes, if auto_broadcast
+ * is none) for output 0. */
 int orc_broadcast_shape(orc_ctx_t *c, size_t first, size_t n);
 
-/* ---- gemm.c --------------------------------------------------------------------------------------------------------------------- */
+/* ---- gemm.c ---------------------------------------------------------------------------------- */
 
 typedef struct orc_matrix {
     const double *p;
@@ -173,7 +200,9 @@ typedef struct orc_matrix {
 enum { ORC_GEMM_M = 128, ORC_GEMM_N = 256, ORC_GEMM_K = 256 };
 #define ORC_GEMM_SCRATCH ((size_t)(ORC_GEMM_M + ORC_GEMM_N) * ORC_GEMM_K)
 
-/* C (row-major, ldc) = A (m x k) * B (k x n) for m <= ORC_GEMM_M, n <= ORC_GEMM_N. scratch: ORC_GEMM_SCRATCH doubles, 64-byte aligned. */
-void orc_gemm_block(int64_t m, int64_t n, int64_t k, orc_matrix_t a, orc_matrix_t b, double *c, int64_t ldc, double *scratch);
+/* C (row-major, ldc) = A (m x k) * B (k x n) for m <= ORC_GEMM_M, n <= ORC_GEMM_N. scratch:
+ * ORC_GEMM_SCRATCH doubles, 64-byte aligned. */
+void orc_gemm_block(int64_t m, int64_t n, int64_t k, orc_matrix_t a, orc_matrix_t b, double *c,
+                    int64_t ldc, double *scratch);
 
 #endif

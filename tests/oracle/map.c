@@ -1,5 +1,5 @@
-/* The elementwise engine: operands are views (broadcast, one value per channel, one per group), work goes chunk by chunk, and a chunk
- * kernel sees plain arrays. */
+/* The elementwise engine: operands are views (broadcast, one value per channel, one per group),
+ * work goes chunk by chunk, and a chunk kernel sees plain arrays. */
 #include "internal.h"
 
 bool orc_view_broadcast(orc_view_t *view, const orc_value_t *src, int ndims, const int64_t *dims)
@@ -45,7 +45,8 @@ static bool is_dense(const layout_t *to, const orc_view_t *view)
     return true;
 }
 
-static void fill_run(const double *src, int64_t div, int64_t stride, int64_t from, int64_t n, double *dst)
+static void fill_run(const double *src, int64_t div, int64_t stride, int64_t from, int64_t n,
+                     double *dst)
 {
     if (stride == 0) {
         for (int64_t i = 0; i < n; i++)
@@ -66,7 +67,8 @@ static void fill_run(const double *src, int64_t div, int64_t stride, int64_t fro
     }
 }
 
-static void fill(const layout_t *to, const orc_view_t *view, const double *src, size_t start, size_t n, double *dst)
+static void fill(const layout_t *to, const orc_view_t *view, const double *src, size_t start,
+                 size_t n, double *dst)
 {
     int64_t index[SINTER_MAX_NDIMS];
     int last = to->ndims - 1;
@@ -90,8 +92,10 @@ static void fill(const layout_t *to, const orc_view_t *view, const double *src, 
     }
 }
 
-/* The output may live in the memory of an operand that is read once, element by element, and needed no more. */
-static bool reuse(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *views, const bool *dense, bool need_bound)
+/* The output may live in the memory of an operand that is read once, element by element, and
+ * needed no more. */
+static bool reuse(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *views,
+                  const bool *dense, bool need_bound)
 {
     for (size_t i = 0; i < n_views; i++)
         for (size_t k = 0; k < c->n_in && dense[i]; k++) {
@@ -113,8 +117,8 @@ static void forget_reused(orc_ctx_t *c, const orc_value_t *out)
             c->in[k]->v = c->in[k]->b = NULL;
 }
 
-/* An operand of which nothing is known leaves nothing known of the result; chunk kernels need not see to that. The masks are taken before the
- * output may overwrite an operand's bounds. */
+/* An operand of which nothing is known leaves nothing known of the result; chunk kernels need
+ * not see to that. The masks are taken before the output may overwrite an operand's bounds. */
 static void find_loose(const orc_chunk_t *k, size_t n_views, bool *loose)
 {
     memset(loose, 0, k->n * sizeof *loose);
@@ -123,7 +127,8 @@ static void find_loose(const orc_chunk_t *k, size_t n_views, bool *loose)
             loose[i] = loose[i] || k->b[view][i] == INFINITY;
 }
 
-int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *views, orc_chunk_fn *fn, const void *args, bool inexact)
+int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *views,
+            orc_chunk_fn *fn, const void *args, bool inexact)
 {
     static const double zero[ORC_CHUNK];
     layout_t to = {out->lt.ndims ? out->lt.ndims : 1, {1}};
@@ -142,8 +147,10 @@ int orc_map(orc_ctx_t *c, orc_value_t *out, size_t n_views, const orc_view_t *vi
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         double buffer[2 * ORC_MAX_VIEWS][ORC_CHUNK];
         bool loose[ORC_CHUNK];
-        size_t start = chunk * ORC_CHUNK, n = out->n - start < ORC_CHUNK ? out->n - start : ORC_CHUNK;
-        orc_chunk_t k = {.n = n, .ov = out->v + start, .ob = out->b ? out->b + start : NULL, .args = args};
+        size_t start = chunk * ORC_CHUNK,
+               n = out->n - start < ORC_CHUNK ? out->n - start : ORC_CHUNK;
+        orc_chunk_t k = {
+            .n = n, .ov = out->v + start, .ob = out->b ? out->b + start : NULL, .args = args};
         for (size_t i = 0; i < n_views; i++) {
             const orc_value_t *src = views[i].src;
             k.v[i] = dense[i] ? src->v + start : buffer[2 * i];

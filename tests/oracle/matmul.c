@@ -1,31 +1,48 @@
 /* MatMul in double, and the error that f32 or reduced-precision arithmetic may make in it.
  *
  * With u the rounding unit, for each output element, a a row of A, b a column of B, K terms:
- *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave like a random walk, but those of a sum of equal
- *                  terms are alike: K u |a|_2 |b|_2; and K 2^-150 for products below the normal numbers
- *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of earlier ops) adds sum e_k b_k.
+ *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave
+ *                  like a random walk, but those of a sum of equal
+ *                  terms are alike: K u |a|_2 |b|_2; and K 2^-150 for products below the normal
+ *                  numbers
+ *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of
+ *                  earlier ops) adds sum e_k b_k.
  *                  Certainly no more than |e|_2 |b|_2 (Cauchy-Schwarz).
- *                  Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4 |b|_4 (Hoeffding: beyond it with probability
- *                  2 exp(-LAMBDA^2 / 2) if all were extreme; 7 standard deviations of uniform ones). Bounds that come from such a sum
- *                  already have LAMBDA in them (`walked`) and are not multiplied again. What all errors of a row have in common is
+ *                  Independent errors stay below LAMBDA sqrt(sum e_k^2 b_k^2) <= LAMBDA |e|_4
+ *                  |b|_4 (Hoeffding: beyond it with probability
+ *                  2 exp(-LAMBDA^2 / 2) if all were extreme; 7 standard deviations of uniform
+ *                  ones). Bounds that come from such a sum
+ *                  already have LAMBDA in them (`walked`) and are not multiplied again. What all
+ *                  errors of a row have in common is
  *                  relative to the result, (|e|_2 / |a|_2) |c|.
  *                  The smaller of the two bounds counts.
- *   limbs          where one operand B has small codes, b_kn = s_kn c_kn with integers c_kn (code - zero point), every mode below strict lets
- *                  a kernel multiply the codes exactly with integers that stand for the other operand: two int8 limbs in tf32, f16, bf16
- *                  and any, one in int8. Each element of A may then be off by LIMB times the largest magnitude of its group:
- *                    - those of the row that share a scale of B along k (the query and K: groups along D), or
- *                    - where every element along k has a scale of its own (K per channel, V per token), and for probabilities with any
- *                      scales along k: the whole row, with the scale folded in before. What is split is a_mk s_kn, and off by
- *                      LIMB max_k |a_mk s_kn|; the products c_kn come after. A kernel that takes the maximum of a tile of k only, or
- *                      keeps the scale out, errs less. Columns n may share limbs only where they share all scales s_kn.
- *                  This comes on top of the roundings of the mode. Sums of the integer products are exact or in f32.
- * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict arithmetic is exact, as is the demand. */
+ *   limbs          where one operand B has small codes, b_kn = s_kn c_kn with integers c_kn
+ *                  (code - zero point), every mode below strict lets
+ *                  a kernel multiply the codes exactly with integers that stand for the other
+ *                  operand: two int8 limbs in tf32, f16, bf16
+ *                  and any, one in int8. Each element of A may then be off by LIMB times the
+ *                  largest magnitude of its group:
+ *                    - those of the row that share a scale of B along k (the query and K: groups
+ *                      along D), or
+ *                    - where every element along k has a scale of its own (K per channel, V per
+ *                      token), and for probabilities with any
+ *                      scales along k: the whole row, with the scale folded in before. What is
+ *                      split is a_mk s_kn, and off by
+ *                      LIMB max_k |a_mk s_kn|; the products c_kn come after. A kernel that takes
+ *                      the maximum of a tile of k only, or
+ *                      keeps the scale out, errs less. Columns n may share limbs only where they
+ *                      share all scales s_kn.
+ *                  This comes on top of the roundings of the mode. Sums of the integer products
+ *                  are exact or in f32.
+ * Where everything is a multiple of a power of two and no partial sum can leave 24 bits, strict
+ * arithmetic is exact, as is the demand. */
 #include <float.h>
 
 #include "internal.h"
 
 #define LAMBDA 4.0
-/* A signed limb of 8 bits has 127 steps on either side, two have 2^15: twice the largest rounding error of each. */
+/* A signed limb of 8 bits has 127 steps on either side, two have 2^15: twice the largest
+ * rounding error of each. */
 #define ONE_LIMB 0x1p-7
 #define TWO_LIMBS 0x1p-15
 
@@ -43,13 +60,14 @@ typedef struct norms {
     double c1, c2; /* 1- and 2-norm of the codes, where scales are folded into the other operand */
 } norms_t;
 
-/* Operand as batches of matrices (row: m or n, col: k), with the batch strides that broadcasting leaves. */
+/* Operand as batches of matrices (row: m or n, col: k), with the batch strides that broadcasting
+ * leaves. */
 typedef struct operand {
     const orc_value_t *t;
     int k_dim, row_dim; /* of the tensor; row_dim -1: none */
     int64_t rows, row, col, own_batches;
     int64_t batch_stride[SINTER_MAX_NDIMS]; /* in matrices of the operand, 0 where broadcast */
-    int64_t group;                          /* neighbours along k that share a quantisation group of the other operand */
+    int64_t group; /* neighbours along k that share a quantisation group of the other operand */
     double mode_relative, mode_absolute, mode_group;
     struct norms *norms; /* for each row of each own matrix */
 } operand_t;
@@ -57,11 +75,12 @@ typedef struct operand {
 typedef struct precision {
     double a_relative, b_relative, absolute;
     double a_limbs, b_limbs; /* relative to the largest of a group; 0: no limbs */
-    double flush; /* products and sums below this may become zero */
+    double flush;            /* products and sums below this may become zero */
     bool strict;
 } precision_t;
 
-/* What the fpmath mode allows to do to the operands. Integer operands are under the mode only with apply_to_int. */
+/* What the fpmath mode allows to do to the operands. Integer operands are under the mode only
+ * with apply_to_int. */
 static precision_t precision_of(const orc_ctx_t *c)
 {
     bool a_int = c->in[0]->from_int, b_int = c->in[1]->from_int;
@@ -74,7 +93,9 @@ static precision_t precision_of(const orc_ctx_t *c)
         return p;
     }
     switch (c->mode) {
-    case sinter_fpmath_mode_tf32: relative = 0x1p-11; break;
+    case sinter_fpmath_mode_tf32:
+        relative = 0x1p-11;
+        break;
     case sinter_fpmath_mode_f16:
         relative = 0x1p-11;
         p.absolute = 0x1p-25; /* half the smallest f16 subnormal */
@@ -84,8 +105,12 @@ static precision_t precision_of(const orc_ctx_t *c)
         relative = 0x1p-8;
         p.absolute = p.flush = 0x1p-126; /* the processors' bf16 instructions know no subnormals */
         break;
-    case sinter_fpmath_mode_int8: limbs = ONE_LIMB; break;
-    default: limbs = 0; break;
+    case sinter_fpmath_mode_int8:
+        limbs = ONE_LIMB;
+        break;
+    default:
+        limbs = 0;
+        break;
     }
     p.a_relative = p.b_relative = relative;
     p.a_limbs = b_codes && !a_codes ? limbs : 0; /* the side that has no codes, if the other has */
@@ -94,7 +119,7 @@ static precision_t precision_of(const orc_ctx_t *c)
     return p;
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static int matmul_shape(orc_ctx_t *c, shape_t *s, operand_t *a, operand_t *b)
 {
@@ -111,7 +136,8 @@ static int matmul_shape(orc_ctx_t *c, shape_t *s, operand_t *a, operand_t *b)
     kb = lb->ndims == 1 ? lb->dims[0] : lb->dims[nb + (tb ? 1 : 0)];
     s->n = lb->ndims == 1 ? 1 : lb->dims[nb + (tb ? 0 : 1)];
     if (s->k != kb)
-        return orc_fail(c, "reduction lengths %lld and %lld differ", (long long)s->k, (long long)kb);
+        return orc_fail(c, "reduction lengths %lld and %lld differ", (long long)s->k,
+                        (long long)kb);
     s->batch_dims = na > nb ? na : nb;
     for (int d = 0; d < s->batch_dims; d++) {
         int64_t da = d < s->batch_dims - na ? 1 : la->dims[d - (s->batch_dims - na)];
@@ -126,10 +152,16 @@ static int matmul_shape(orc_ctx_t *c, shape_t *s, operand_t *a, operand_t *b)
         out[ndims++] = s->m;
     if (lb->ndims > 1)
         out[ndims++] = s->n;
-    *a = (operand_t){
-        .t = c->in[0], .k_dim = la->ndims == 1 ? 0 : na + (ta ? 0 : 1), .rows = s->m, .row = ta ? 1 : s->k, .col = ta ? s->m : 1};
-    *b = (operand_t){
-        .t = c->in[1], .k_dim = lb->ndims == 1 ? 0 : nb + (tb ? 1 : 0), .rows = s->n, .row = tb ? s->k : 1, .col = tb ? 1 : s->n};
+    *a = (operand_t){.t = c->in[0],
+                     .k_dim = la->ndims == 1 ? 0 : na + (ta ? 0 : 1),
+                     .rows = s->m,
+                     .row = ta ? 1 : s->k,
+                     .col = ta ? s->m : 1};
+    *b = (operand_t){.t = c->in[1],
+                     .k_dim = lb->ndims == 1 ? 0 : nb + (tb ? 1 : 0),
+                     .rows = s->n,
+                     .row = tb ? s->k : 1,
+                     .col = tb ? 1 : s->n};
     a->row_dim = la->ndims == 1 ? -1 : na + (ta ? 1 : 0);
     b->row_dim = lb->ndims == 1 ? -1 : nb + (tb ? 0 : 1);
     return orc_shape(c, 0, ndims, out);
@@ -166,11 +198,12 @@ static int64_t group_along_k(const operand_t *o, const shape_t *s)
     return group > 0 && group < s->k ? group : s->k;
 }
 
-/* ---- norms -------------------------------------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 enum { BLOCK = 16, GATHERED = 64 };
 
-/* Of BLOCK rows at once: sums of the second and fourth powers of finite values, bounds, and group maxima (each counted once per element). */
+/* Of BLOCK rows at once: sums of the second and fourth powers of finite values, bounds, and
+ * group maxima (each counted once per element). */
 typedef struct power_sums {
     double v2[BLOCK], v4[BLOCK], b2[BLOCK], b4[BLOCK], g2[BLOCK], g4[BLOCK];
     double b2_max[BLOCK], unsure[BLOCK], nans[BLOCK];
@@ -182,7 +215,8 @@ typedef struct power_sums {
  * so rows are read along their memory. */
 typedef double gathered_t[GATHERED][BLOCK];
 
-static void gather(const double *p, int64_t row, int64_t col, int64_t rows, int64_t n, gathered_t to)
+static void gather(const double *p, int64_t row, int64_t col, int64_t rows, int64_t n,
+                   gathered_t to)
 {
     if (rows < BLOCK) {
         memset(to, 0, (size_t)n * sizeof to[0]);
@@ -273,7 +307,10 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
     return s;
 }
 
-static double fourth_root(double x) { return sqrt(sqrt(x)); }
+static double fourth_root(double x)
+{
+    return sqrt(sqrt(x));
+}
 
 static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
 {
@@ -285,23 +322,28 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
         return orc_fail(c, "out of memory for norms");
 #pragma omp parallel for
     for (int64_t block = 0; block < o->own_batches * blocks; block++) {
-        int64_t batch = block / blocks, row = block % blocks * BLOCK, rows = o->rows - row < BLOCK ? o->rows - row : BLOCK;
+        int64_t batch = block / blocks, row = block % blocks * BLOCK,
+                rows = o->rows - row < BLOCK ? o->rows - row : BLOCK;
         power_sums_t s = block_sums(o, batch * o->rows * k + row * o->row, rows, k);
         for (int64_t r = 0; r < rows; r++) {
             norms_t *n = &o->norms[batch * o->rows + row + r];
-            *n = (norms_t){.v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b4 = fourth_root(s.b4[r])};
+            *n = (norms_t){
+                .v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b4 = fourth_root(s.b4[r])};
             n->b2 = isinf(s.b2_max[r]) ? INFINITY : sqrt(s.b2[r]);
             n->equal = (double)k * s.v4[r] <= s.v2[r] * s.v2[r] * (1 + 1e-12);
             n->has_nan = s.nans[r] > 0;
             n->unsure = s.unsure[r] > 0 || s.least[r] <= o->mode_absolute || o->mode_group > 0;
-            n->m2 = o->mode_relative * n->v2 + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
-            n->m4 = o->mode_relative * n->v4 + o->mode_group * fourth_root(s.g4[r]) + o->mode_absolute * root4;
+            n->m2 =
+                o->mode_relative * n->v2 + o->mode_group * sqrt(s.g2[r]) + o->mode_absolute * root2;
+            n->m4 = o->mode_relative * n->v4 + o->mode_group * fourth_root(s.g4[r]) +
+                    o->mode_absolute * root4;
         }
     }
     return 0;
 }
 
-/* Exponent of the largest power of two that divides every value; INT_MAX for all zeros, INT_MIN if there is none worth using. */
+/* Exponent of the largest power of two that divides every value; INT_MAX for all zeros, INT_MIN
+ * if there is none worth using. */
 static int grid_exponent(const orc_value_t *t)
 {
     int least = INT32_MAX;
@@ -314,7 +356,8 @@ static int grid_exponent(const orc_value_t *t)
         man = bits & 0xFFFFFFFFFFFFF;
         if (exp == 0 && man == 0)
             continue;
-        e = exp == 0 || exp == 2047 ? INT32_MIN / 4 : exp - 1075 + __builtin_ctzll(man | 1ull << 52);
+        e = exp == 0 || exp == 2047 ? INT32_MIN / 4
+                                    : exp - 1075 + __builtin_ctzll(man | 1ull << 52);
         least = e < least ? e : least;
     }
     return least;
@@ -336,11 +379,13 @@ static double exact_limit(const operand_t *a, const operand_t *b, bool strict)
     return ldexp(0x1p24, ga + gb);
 }
 
-/* ---- the product -------------------------------------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
-static int multiply(orc_ctx_t *c, const shape_t *s, const operand_t *a, const operand_t *b, double *out)
+static int multiply(orc_ctx_t *c, const shape_t *s, const operand_t *a, const operand_t *b,
+                    double *out)
 {
-    int64_t mb = (s->m + ORC_GEMM_M - 1) / ORC_GEMM_M, nb = (s->n + ORC_GEMM_N - 1) / ORC_GEMM_N, tasks = s->batches * mb * nb;
+    int64_t mb = (s->m + ORC_GEMM_M - 1) / ORC_GEMM_M, nb = (s->n + ORC_GEMM_N - 1) / ORC_GEMM_N,
+            tasks = s->batches * mb * nb;
     int failed = 0;
 
 #pragma omp parallel
@@ -352,12 +397,17 @@ static int multiply(orc_ctx_t *c, const shape_t *s, const operand_t *a, const op
         }
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tasks; task++) {
-            int64_t batch = task / (mb * nb), i = task / nb % mb * ORC_GEMM_M, j = task % nb * ORC_GEMM_N;
-            int64_t m = s->m - i < ORC_GEMM_M ? s->m - i : ORC_GEMM_M, n = s->n - j < ORC_GEMM_N ? s->n - j : ORC_GEMM_N;
-            orc_matrix_t ma = {a->t->v + own_batch(a, s, batch) * s->m * s->k + i * a->row, a->row, a->col};
-            orc_matrix_t mbt = {b->t->v + own_batch(b, s, batch) * s->n * s->k + j * b->row, b->col, b->row};
+            int64_t batch = task / (mb * nb), i = task / nb % mb * ORC_GEMM_M,
+                    j = task % nb * ORC_GEMM_N;
+            int64_t m = s->m - i < ORC_GEMM_M ? s->m - i : ORC_GEMM_M,
+                    n = s->n - j < ORC_GEMM_N ? s->n - j : ORC_GEMM_N;
+            orc_matrix_t ma = {a->t->v + own_batch(a, s, batch) * s->m * s->k + i * a->row, a->row,
+                               a->col};
+            orc_matrix_t mbt = {b->t->v + own_batch(b, s, batch) * s->n * s->k + j * b->row, b->col,
+                                b->row};
             if (scratch)
-                orc_gemm_block(m, n, s->k, ma, mbt, out + (batch * s->m + i) * s->n + j, s->n, scratch);
+                orc_gemm_block(m, n, s->k, ma, mbt, out + (batch * s->m + i) * s->n + j, s->n,
+                               scratch);
         }
         free(scratch);
     }
@@ -373,18 +423,20 @@ static operand_error_t error_of(const norms_t *e, bool walked, const norms_t *x)
 {
     double random_b = (walked ? 1 : LAMBDA) * e->b4 * x->v4, random_m = LAMBDA * e->m4 * x->v4;
     double common = e->b2 / (walked ? LAMBDA : 1) + e->m2;
-    return (operand_error_t){(e->b2 + e->m2) * x->v2, random_b * random_b + random_m * random_m, e->v2 > 0 ? common / e->v2 : 0};
+    return (operand_error_t){(e->b2 + e->m2) * x->v2, random_b * random_b + random_m * random_m,
+                             e->v2 > 0 ? common / e->v2 : 0};
 }
 
 /* Errors times errors. */
 static double second_order(const norms_t *a, const norms_t *b)
 {
-    double certain = (a->b2 + a->m2) * (b->b2 + b->m2), random = LAMBDA * (a->b4 + a->m4) * (b->b4 + b->m4);
+    double certain = (a->b2 + a->m2) * (b->b2 + b->m2),
+           random = LAMBDA * (a->b4 + a->m4) * (b->b4 + b->m4);
     return random < certain ? random : certain;
 }
 
-/* Whether an order of summation in f32 may overflow that another does not, or to the other side. most: what the magnitudes of the finite terms add
- * up to at most. */
+/* Whether an order of summation in f32 may overflow that another does not, or to the other side.
+ * most: what the magnitudes of the finite terms add up to at most. */
 static bool may_overflow(double v, double bound, double most)
 {
     if (!(most > FLT_MAX) || isnan(v))
@@ -392,8 +444,8 @@ static bool may_overflow(double v, double bound, double most)
     return isinf(v) || (most - fabs(v)) / 2 > FLT_MAX || !(fabs(v) - bound >= 0x1.FFFFFFp127);
 }
 
-static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob, const norms_t *b, double limit,
-                      const double *v, double *bound)
+static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob,
+                      const norms_t *b, double limit, const double *v, double *bound)
 {
     double terms = (double)s->k, walk = 2 * sqrt(terms) + 2;
 
@@ -416,15 +468,16 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
             of_b = error_of(b, ob->t->walked, a);
             certain = of_a.certain + of_b.certain;
             random = sqrt(of_a.random2 + of_b.random2) + (of_a.common + of_b.common) * fabs(v[j]);
-            bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) + second_order(a, b) +
-                       terms * ORC_UNDERFLOW;
+            bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) +
+                       second_order(a, b) + terms * ORC_UNDERFLOW;
         }
-        if (may_overflow(v[j], bound[j], (a->v2 + ea) * (b->v2 + eb)) || (!isfinite(v[j]) && (a->unsure || b->unsure)))
+        if (may_overflow(v[j], bound[j], (a->v2 + ea) * (b->v2 + eb)) ||
+            (!isfinite(v[j]) && (a->unsure || b->unsure)))
             bound[j] = INFINITY;
     }
 }
 
-/* ---- limbs with folded scales ----------------------------------------------------------------------------------------------------- */
+/* ---- limbs with folded scales ---------------------------------------------------------------- */
 
 /* Whether the scales of codes are folded into x before it is split: see the head of the file. */
 static bool folds(const operand_t *x, const operand_t *codes, const shape_t *s)
@@ -518,7 +571,8 @@ static void add_folded(double limbs, int64_t k, const operand_t *x, int64_t x_at
     }
 }
 
-static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *b, const precision_t *p, double *bound)
+static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *b,
+                         const precision_t *p, double *bound)
 {
     const operand_t *codes = p->a_limbs > 0 ? b : a;
     const int64_t blocks = (codes->rows + BLOCK - 1) / BLOCK;
@@ -543,7 +597,8 @@ static void bound_folded(const shape_t *s, const operand_t *a, const operand_t *
     }
 }
 
-static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t *b, const precision_t *p, orc_value_t *out)
+static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t *b,
+                         const precision_t *p, orc_value_t *out)
 {
     double limit;
     int64_t rows = s->batches * s->m;
@@ -562,7 +617,8 @@ static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t
 #pragma omp parallel for
     for (int64_t r = 0; r < rows; r++) {
         int64_t batch = r / s->m;
-        const norms_t *na = a->norms + own_batch(a, s, batch) * s->m + r % s->m, *nb = b->norms + own_batch(b, s, batch) * s->n;
+        const norms_t *na = a->norms + own_batch(a, s, batch) * s->m + r % s->m,
+                      *nb = b->norms + own_batch(b, s, batch) * s->n;
         bound_row(s, a, na, b, nb, limit, out->v + r * s->n, out->b + r * s->n);
     }
     if (folded)

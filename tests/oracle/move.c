@@ -16,7 +16,10 @@ int oracle_type_cast(orc_ctx_t *c)
 }
 
 /* Values are dense here, so a change of layout alone is nothing. */
-int oracle_reorder(orc_ctx_t *c) { return oracle_type_cast(c); }
+int oracle_reorder(orc_ctx_t *c)
+{
+    return oracle_type_cast(c);
+}
 
 /* Group sizes survive in the trailing dims that a reshape leaves alone. */
 static void reshaped_groups(orc_ctx_t *c, int ndims, const int64_t *dims)
@@ -73,7 +76,8 @@ static void copy_chunk(const orc_chunk_t *k)
 /* The scales of the elements go with them. */
 static int move_scales(orc_ctx_t *c, orc_view_t view)
 {
-    orc_value_t from = {.lt = c->in[0]->lt, .n = c->in[0]->n, .v = c->in[0]->scale}, to = {.lt = c->out[0]->lt, .n = c->out[0]->n};
+    orc_value_t from = {.lt = c->in[0]->lt, .n = c->in[0]->n, .v = c->in[0]->scale},
+                to = {.lt = c->out[0]->lt, .n = c->out[0]->n};
 
     view.src = &from;
     if (from.v && orc_map(c, &to, 1, &view, copy_chunk, NULL, false))
@@ -105,7 +109,8 @@ int oracle_static_transpose(orc_ctx_t *c)
     }
     keep_origin(c);
     for (int d = 0; d < ndims; d++)
-        c->out[0]->group[d] = c->in[0]->group[order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d]];
+        c->out[0]->group[d] =
+            c->in[0]->group[order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d]];
     if (orc_shape(c, 0, ndims, dims) || move_scales(c, view))
         return -1;
     return orc_map(c, c->out[0], 1, &view, copy_chunk, NULL, false);

@@ -1,9 +1,12 @@
-/* The double-precision reference. It shares with the library the .def tables and the public structs only: it decodes packed bytes, infers
- * shapes, dequantises and computes with its own code, op by op, in double.
+/* The double-precision reference. It shares with the library the .def tables and the public structs
+ * only: it decodes packed bytes, infers shapes, dequantises and computes with its own code, op by
+ * op, in double.
  *
- * Every value travels with a bound: how far a correct implementation may be from it under the graph's fpmath mode, because of f32 arithmetic,
- * of roundings that an unfused execution makes at declared intermediate types, and of what earlier bounds do to later ops (running error
- * analysis). A result is right if |got - value| <= bound + half a unit of the output type there. There is no other tolerance anywhere. */
+ * Every value travels with a bound: how far a correct implementation may be from it under the
+ * graph's fpmath mode, because of f32 arithmetic, of roundings that an unfused execution makes
+ * at declared intermediate types, and of what earlier bounds do to later ops (running error
+ * analysis). A result is right if |got - value| <= bound + half a unit of the output type there.
+ * There is no other tolerance anywhere. */
 #ifndef SINTER_TESTS_ORACLE_H
 #define SINTER_TESTS_ORACLE_H
 
@@ -48,30 +51,39 @@ typedef struct orc_result {
     sinter_logical_tensor_t lt; /* dims inferred by the oracle */
     size_t n;
     double *value, *bound;
-    int saturates; /* no result lies beyond the largest number of the type, even where value and bound together do */
+    /* no result lies beyond the largest number of the type, even where value and bound together
+     * do */
+    int saturates;
 } orc_result_t;
 
-/* Runs the graph on inputs (every tensor without producer) and fills results[i] for ids[i]. 0, or -1 with a message in err. Uses OpenMP. */
-int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *inputs, size_t n_outputs, const uint64_t *ids, orc_result_t *results,
-            char *err, size_t err_size);
+/* Runs the graph on inputs (every tensor without producer) and fills results[i] for ids[i]. 0,
+ * or -1 with a message in err. Uses OpenMP. */
+int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *inputs, size_t n_outputs,
+            const uint64_t *ids, orc_result_t *results, char *err, size_t err_size);
 void orc_result_free(orc_result_t *result);
 
 typedef struct orc_diff {
-    size_t n, bad;       /* elements compared, elements out of bound */
-    size_t loose;        /* elements with a bound that checks nothing: compare.c says which are */
-    size_t loose_at;     /* linear index of the first of them, its value and its bound */
+    size_t n, bad;   /* elements compared, elements out of bound */
+    size_t loose;    /* elements with a bound that checks nothing: compare.c says which are */
+    size_t loose_at; /* linear index of the first of them, its value and its bound */
     double loose_want, loose_bound;
-    size_t differ;       /* elements that are not the rounding of the value; those that are not bad lie, with their bound, across a boundary of rounding */
-    size_t open;         /* elements for which the bound leaves more than one result */
-    size_t worst;        /* linear index of the largest |got - value| / tolerance */
-    double worst_ratio;  /* that ratio: <= 1 passes */
+    size_t
+        /* elements that are not the rounding of the value; those that are not bad lie, with
+         * their bound, across a boundary of rounding */
+        differ;
+    size_t open;        /* elements for which the bound leaves more than one result */
+    size_t worst;       /* linear index of the largest |got - value| / tolerance */
+    double worst_ratio; /* that ratio: <= 1 passes */
     double got, want, tolerance;
-    double rel_l2;       /* ||got - value|| / ||value|| over finite elements: a second look at systematic errors */
+    double
+        /* ||got - value|| / ||value|| over finite elements: a second look at systematic errors */
+        rel_l2;
 } orc_diff_t;
 
 /* Compares packed bytes laid out as lt against a result; NaN equals NaN, Inf equals Inf of the same
  * sign. Returns 0 if nothing is bad, nothing is loose and the dims agree. */
-int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data, orc_diff_t *diff);
+int orc_compare(const orc_result_t *want, const sinter_logical_tensor_t *lt, const void *data,
+                orc_diff_t *diff);
 /* The same where a share of the elements may be loose: the caller says why. */
 int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t *lt,
                         const void *data, double max_loose, orc_diff_t *diff);
@@ -80,7 +92,8 @@ const char *orc_diff_text(const orc_diff_t *diff, char *text, size_t size);
 
 /* One element of packed bytes at an element offset (not logical index) as double. */
 double orc_decode(sinter_data_type_t type, const void *data, int64_t element);
-/* Stores the value of type nearest to v (ties to even, saturating as NUMERICS.md says for casts) at an element offset. */
+/* Stores the value of type nearest to v (ties to even, saturating as NUMERICS.md says for casts)
+ * at an element offset. */
 void orc_encode(sinter_data_type_t type, void *data, int64_t element, double v);
 
 #ifdef __cplusplus

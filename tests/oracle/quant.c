@@ -1,10 +1,13 @@
-/* Quantize, Dequantize, DynamicQuantize, DynamicDequantize with given scales. The shape of the scales (and of the zero points, which may
- * differ) is the geometry: the group size of a dim is dim / scale dim. */
+/* Quantize, Dequantize, DynamicQuantize, DynamicDequantize with given scales. The shape of the
+ * scales (and of the zero points, which may differ) is the geometry: the group size of a dim is
+ * dim / scale dim. */
 #include "quant.h"
 #include "internal.h"
 
-/* View of scales or zero points over data of dims ndims. Keeps the group size of each dim in group, if not NULL. */
-static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, int ndims, const int64_t *dims, int64_t *group)
+/* View of scales or zero points over data of dims ndims. Keeps the group size of each dim in
+ * group, if not NULL. */
+static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, int ndims,
+                      const int64_t *dims, int64_t *group)
 {
     int64_t strides[SINTER_MAX_NDIMS];
     int axis;
@@ -24,19 +27,24 @@ static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, 
         if (axis < 0)
             return -1;
         if (param->lt.dims[0] != dims[axis])
-            return orc_fail(c, "%lld scales or zero points for %lld channels", (long long)param->lt.dims[0], (long long)dims[axis]);
+            return orc_fail(c, "%lld scales or zero points for %lld channels",
+                            (long long)param->lt.dims[0], (long long)dims[axis]);
         orc_view_channel(view, param, axis);
         for (int d = 0; group && d < ndims; d++)
             group[d] = d == axis ? 1 : dims[d];
         return 0;
     }
     if (param->lt.ndims != ndims)
-        return orc_fail(c, "scales or zero points have %d dims, data %d", (int)param->lt.ndims, ndims);
+        return orc_fail(c, "scales or zero points have %d dims, data %d", (int)param->lt.ndims,
+                        ndims);
     orc_dense_strides(ndims, param->lt.dims, strides);
     for (int d = 0; d < ndims; d++) {
-        int64_t groups = param->lt.dims[d] == 0 && dims[d] == 0 ? 1 : param->lt.dims[d]; /* nothing to scale, no scales */
+        int64_t groups = param->lt.dims[d] == 0 && dims[d] == 0
+                             ? 1
+                             : param->lt.dims[d]; /* nothing to scale, no scales */
         if (groups < 1 || dims[d] % groups)
-            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d, (long long)dims[d], (long long)param->lt.dims[d]);
+            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d,
+                            (long long)dims[d], (long long)param->lt.dims[d]);
         view->div[d] = dims[d] / groups;
         view->stride[d] = groups == 1 ? 0 : strides[d];
         if (group)
@@ -45,7 +53,7 @@ static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, 
     return 0;
 }
 
-/* ---- the two formulas --------------------------------------------------------------------------------------------------------- */
+/* ---- the two formulas ------------------------------------------------------------------------ */
 
 static void dequantize_chunk(const orc_chunk_t *k)
 {
@@ -71,31 +79,40 @@ double orc_quotient(double x, double xb, double s, double sb, double *bound)
     return t;
 }
 
-/* Integers: round(x / s) + zp, off by whole steps where the quotient may round elsewhere. rounding.c saturates, and rounds for floats. */
+/* Integers: round(x / s) + zp, off by whole steps where the quotient may round elsewhere.
+ * rounding.c saturates, and rounds for floats. */
 static void quantize_chunk(const orc_chunk_t *k)
 {
     bool to_int = *(const bool *)k->args;
     for (size_t i = 0; i < k->n; i++) {
-        double tb, t = orc_quotient(k->v[0][i], k->b[0][i], k->v[1][i], k->b[1][i], &tb), zp = k->v[2][i], zb = k->b[2][i];
+        double tb, t = orc_quotient(k->v[0][i], k->b[0][i], k->v[1][i], k->b[1][i], &tb),
+                   zp = k->v[2][i], zb = k->b[2][i];
         if (to_int && !isinf(tb)) {
             double low = rint(t - tb), high = rint(t + tb);
             t = rint(t);
-            tb = orc_distance(t, low) > orc_distance(t, high) ? orc_distance(t, low) : orc_distance(t, high);
+            tb = orc_distance(t, low) > orc_distance(t, high) ? orc_distance(t, low)
+                                                              : orc_distance(t, high);
         }
         k->ov[i] = zp == 0 ? t : t + zp; /* -0 stays */
         k->ob[i] = tb + zb;
     }
 }
 
-/* Up to a power of two, the codes are integers of 8 bits at most: int8 limbs of the other operand of a product multiply them exactly. */
+/* Up to a power of two, the codes are integers of 8 bits at most: int8 limbs of the other
+ * operand of a product multiply them exactly. */
 static bool has_small_codes(sinter_data_type_t type)
 {
-    return type == sinter_f4_e2m1 || type == sinter_f6_e2m3 || (orc_class(type) == ORC_INT && orc_type_bits(type) <= 8);
+    return type == sinter_f4_e2m1 || type == sinter_f6_e2m3 ||
+           (orc_class(type) == ORC_INT && orc_type_bits(type) <= 8);
 }
 
-static void copy_scales(const orc_chunk_t *k) { memcpy(k->ov, k->v[0], k->n * sizeof(double)); }
+static void copy_scales(const orc_chunk_t *k)
+{
+    memcpy(k->ov, k->v[0], k->n * sizeof(double));
+}
 
-/* The scale of each element, for the modes in which products may fold them into the other operand. */
+/* The scale of each element, for the modes in which products may fold them into the other
+ * operand. */
 static int keep_scales(orc_ctx_t *c, const orc_view_t *scales)
 {
     orc_value_t each = {.lt = c->out[0]->lt, .n = c->out[0]->n};
@@ -129,13 +146,16 @@ static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps
     out->small_codes = !quantize && has_small_codes(lt->data_type);
     if (out->small_codes && keep_scales(c, &views[1]))
         return -1;
-    return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &to_int, quantize);
+    return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &to_int,
+                   quantize);
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
-/* The values of codes in two planes, the low four bits in a and the others in b, both as numbers. */
-static int join_planes(orc_ctx_t *c, const char *type, const orc_value_t *a, const orc_value_t *b, orc_value_t *codes)
+/* The values of codes in two planes, the low four bits in a and the others in b, both as
+ * numbers. */
+static int join_planes(orc_ctx_t *c, const char *type, const orc_value_t *a, const orc_value_t *b,
+                       orc_value_t *codes)
 {
     double table[256];
 
@@ -144,7 +164,8 @@ static int join_planes(orc_ctx_t *c, const char *type, const orc_value_t *a, con
         return orc_fail(c, "codes of type %s in planes of %zu and %zu elements", type, a->n, b->n);
     for (int d = 0; d < a->lt.ndims; d++)
         if (a->lt.dims[d] != b->lt.dims[d])
-            return orc_fail(c, "planes of %lld and %lld elements along dim %d", (long long)a->lt.dims[d], (long long)b->lt.dims[d], d);
+            return orc_fail(c, "planes of %lld and %lld elements along dim %d",
+                            (long long)a->lt.dims[d], (long long)b->lt.dims[d], d);
     if (orc_alloc(c, codes, a->b || b->b))
         return -1;
     orc_decode_table(codes->lt.data_type, table);
@@ -171,7 +192,8 @@ static int with_planes(orc_ctx_t *c, int dequantize(orc_ctx_t *c, bool quantize)
     whole.n_in = c->n_in - 1;
     whole.in[0] = &codes;
     whole.dying[0] = false;
-    failed = join_planes(c, type, c->in[0], c->in[c->n_in - 1], &codes) || dequantize(&whole, false);
+    failed =
+        join_planes(c, type, c->in[0], c->in[c->n_in - 1], &codes) || dequantize(&whole, false);
     orc_value_clear(&codes);
     return failed ? -1 : 0;
 }
@@ -221,9 +243,18 @@ static int with_tensors(orc_ctx_t *c, bool quantize)
     return failed;
 }
 
-int oracle_quantize(orc_ctx_t *c) { return with_attrs(c, true); }
-int oracle_dequantize(orc_ctx_t *c) { return with_planes(c, with_attrs); }
-int oracle_dynamic_dequantize(orc_ctx_t *c) { return with_planes(c, with_tensors); }
+int oracle_quantize(orc_ctx_t *c)
+{
+    return with_attrs(c, true);
+}
+int oracle_dequantize(orc_ctx_t *c)
+{
+    return with_planes(c, with_attrs);
+}
+int oracle_dynamic_dequantize(orc_ctx_t *c)
+{
+    return with_planes(c, with_tensors);
+}
 
 int oracle_dynamic_quantize(orc_ctx_t *c)
 {

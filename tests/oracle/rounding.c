@@ -1,8 +1,10 @@
-/* Roundings between ops. A wide float keeps its unrounded value and its bound grows by what an unfused execution would lose; any other type
- * takes its stored value, and its bound says how far that may move if the unrounded value does. */
+/* Roundings between ops. A wide float keeps its unrounded value and its bound grows by what an
+ * unfused execution would lose; any other type takes its stored value, and its bound says how
+ * far that may move if the unrounded value does. */
 #include "internal.h"
 
-/* A NaN or an infinity is certain unless it came from something with an infinite bound; a bound that cannot be told is infinite. */
+/* A NaN or an infinity is certain unless it came from something with an infinite bound; a bound
+ * that cannot be told is infinite. */
 static double mend(double v, double b)
 {
     if (isfinite(v))
@@ -10,10 +12,12 @@ static double mend(double v, double b)
     return b == INFINITY ? b : 0;
 }
 
-/* Error of rounding v to `digits` significant bits, below the normal range to a multiple of unit. Veltkamp's splitting vectorises. */
+/* Error of rounding v to `digits` significant bits, below the normal range to a multiple of
+ * unit. Veltkamp's splitting vectorises. */
 static inline double split_error(double v, int digits, double least_normal, double unit)
 {
-    double scaled = v * (double)((INT64_C(1) << (53 - digits)) + 1), rest = scaled - v, rounded = scaled - rest, shift = unit * 0x1.8p52;
+    double scaled = v * (double)((INT64_C(1) << (53 - digits)) + 1), rest = scaled - v,
+           rounded = scaled - rest, shift = unit * 0x1.8p52;
     if (fabs(v) < least_normal) {
         rounded = v + shift;
         rounded -= shift;
@@ -38,19 +42,22 @@ static double stored_f32(double v, double b, double weight)
     return b + orc_f32_error(v, b);
 }
 
-/* Above the largest f16 an unfused execution has Inf and a fused one the number itself: nothing can be demanded. */
+/* Above the largest f16 an unfused execution has Inf and a fused one the number itself: nothing
+ * can be demanded. */
 static double stored_f16(double v, double b, double weight)
 {
     if (fabs(v) + b >= 65520 && isfinite(v))
         return INFINITY;
-    return b == 0 ? split_error(v, 11, 0x1p-14, 0x1p-24) : b + weight * ((fabs(v) + b) * 0x1p-11 + 0x1p-25);
+    return b == 0 ? split_error(v, 11, 0x1p-14, 0x1p-24)
+                  : b + weight * ((fabs(v) + b) * 0x1p-11 + 0x1p-25);
 }
 
 static double stored_bf16(double v, double b, double weight)
 {
     if (fabs(v) + b >= 0x1.FFp127 && isfinite(v))
         return INFINITY;
-    return b == 0 ? split_error(v, 8, 0x1p-126, 0x1p-133) : b + weight * ((fabs(v) + b) * 0x1p-8 + 0x1p-134);
+    return b == 0 ? split_error(v, 8, 0x1p-126, 0x1p-133)
+                  : b + weight * ((fabs(v) + b) * 0x1p-8 + 0x1p-134);
 }
 
 /* True if every v is certain and stays what it is, so that no bounds are needed. */
@@ -80,9 +87,11 @@ static bool rounding_is_minor(const orc_value_t *t, error_fn_t *error)
     return added < old;
 }
 
-/* A walked bound stands for some 7 standard deviations and is used as such in the next sum. A uniform rounding error's bound is 1.7 of
- * them, so it joins with a weight; where such errors prevail the tensor counts as not walked instead. */
-static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t *t, error_fn_t *error)
+/* A walked bound stands for some 7 standard deviations and is used as such in the next sum. A
+ * uniform rounding error's bound is 1.7 of them, so it joins with a weight; where such errors
+ * prevail the tensor counts as not walked instead. */
+static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t *t,
+                                                      error_fn_t *error)
 {
     double *v = t->v, *b = t->b, weight;
     bool fresh = !b;
@@ -100,13 +109,16 @@ static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t 
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++) {
         b[i] = fresh ? 0 : mend(v[i], b[i]);
-        if (isfinite(v[i])) /* nothing rounds a NaN or an infinity, and infinite bounds stay what they are */
+        if (isfinite(
+                /* nothing rounds a NaN or an infinity, and infinite bounds stay what they are */
+                v[i]))
             b[i] = mend(v[i], error(v[i], b[i], weight));
     }
     return 0;
 }
 
-/* Where f32 has the largest range of all arithmetic, what overflows it is infinite in every execution. */
+/* Where f32 has the largest range of all arithmetic, what overflows it is infinite in every
+ * execution. */
 static void overflow_f32(orc_value_t *t)
 {
     double *v = t->v;
@@ -125,7 +137,8 @@ static void overflow_f32(orc_value_t *t)
     }
 }
 
-/* one_side: 0 is not between low and high. Far from it, types without infinities have NaNs on both sides. */
+/* one_side: 0 is not between low and high. Far from it, types without infinities have NaNs on
+ * both sides. */
 static double snapped_bound(double v, double low, double high, bool one_side)
 {
     if (isnan(v) || isnan(low) || isnan(high))
@@ -160,7 +173,8 @@ static int store_nans(orc_ctx_t *c, orc_value_t *t)
     return 0;
 }
 
-/* A boolean's bound above zero means either truth value; it is not a distance that could be rounded. */
+/* A boolean's bound above zero means either truth value; it is not a distance that could be
+ * rounded. */
 static void snap(orc_value_t *t)
 {
     sinter_data_type_t type = t->lt.data_type;
@@ -180,7 +194,8 @@ static void snap(orc_value_t *t)
             t->b[i] = b;
         else if (t->b)
             t->b[i] = b == 0 ? 0
-                             : snapped_bound(t->v[i], orc_round(type, orc_cut(v - b, most)), orc_round(type, orc_cut(v + b, most)),
+                             : snapped_bound(t->v[i], orc_round(type, orc_cut(v - b, most)),
+                                             orc_round(type, orc_cut(v + b, most)),
                                              isnan(v) || b < fabs(v));
     }
 }
@@ -190,12 +205,14 @@ int orc_finish(orc_ctx_t *c, orc_value_t *t)
     sinter_data_type_t type = t->lt.data_type;
 
     switch (orc_class(type)) {
-    case ORC_WIDE: return type == sinter_f32 || type == sinter_f64 ? 0 : grow(c, t, f32_arithmetic);
+    case ORC_WIDE:
+        return type == sinter_f32 || type == sinter_f64 ? 0 : grow(c, t, f32_arithmetic);
     case ORC_NARROW:
         if (grow(c, t, f32_arithmetic))
             return -1;
         break;
-    default: break;
+    default:
+        break;
     }
     snap(t);
     t->walked = false; /* an error is a whole step now, or none */

@@ -1,4 +1,5 @@
-/* Runs a graph: each op once its inputs are there, each tensor's memory until its last consumer ran. */
+/* Runs a graph: each op once its inputs are there, each tensor's memory until its last consumer
+ * ran. */
 #include <stdio.h>
 
 #include "internal.h"
@@ -35,7 +36,7 @@ static orc_value_t *find(const run_t *r, uint64_t id)
     return r->n_values ? bsearch(&key, r->values, r->n_values, sizeof key, by_id) : NULL;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static int collect_values(run_t *r, size_t n_inputs, const orc_tensor_t *inputs)
 {
@@ -72,7 +73,8 @@ static int link_values(run_t *r, size_t n_inputs, const orc_tensor_t *inputs)
         for (size_t k = 0; k < op->n_outputs; k++) {
             orc_value_t *t = find(r, op->outputs[k].id);
             if (t->produced)
-                return orc_fail(&r->ctx, "tensor %llu is produced twice", (unsigned long long)t->lt.id);
+                return orc_fail(&r->ctx, "tensor %llu is produced twice",
+                                (unsigned long long)t->lt.id);
             t->produced = true;
             t->lt = op->outputs[k];
         }
@@ -80,7 +82,8 @@ static int link_values(run_t *r, size_t n_inputs, const orc_tensor_t *inputs)
     for (size_t i = 0; i < n_inputs; i++) {
         orc_value_t *t = find(r, inputs[i].lt.id);
         if (t->produced)
-            return orc_fail(&r->ctx, "tensor %llu is both given and produced", (unsigned long long)t->lt.id);
+            return orc_fail(&r->ctx, "tensor %llu is both given and produced",
+                            (unsigned long long)t->lt.id);
         t->source = &inputs[i];
         t->lt = inputs[i].lt;
     }
@@ -120,9 +123,10 @@ static int decode(orc_ctx_t *c, orc_value_t *t)
     return 0;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* Before the rounding to the declared type, which orc_compare makes. Moves the memory to the last taker if no op needs it. */
+/* Before the rounding to the declared type, which orc_compare makes. Moves the memory to the
+ * last taker if no op needs it. */
 static int deliver(run_t *r, orc_value_t *t)
 {
     for (size_t i = 0; i < r->n_results; i++) {
@@ -160,7 +164,7 @@ static int finish_output(run_t *r, orc_ctx_t *c, orc_value_t *t)
     return 0;
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static bool is_ready(const run_t *r, const orc_op_t *op)
 {
@@ -201,7 +205,8 @@ static bool has_bounds(const orc_value_t *t)
     return false;
 }
 
-/* Likely errors that meet certain ones of another input are no longer all likely. A MatMul looks at its operands one by one. */
+/* Likely errors that meet certain ones of another input are no longer all likely. A MatMul looks
+ * at its operands one by one. */
 static bool hands_on_walked(const orc_ctx_t *c)
 {
     bool walked = false, certain = false;
@@ -263,24 +268,32 @@ static int run_ops(run_t *r)
     return failed;
 }
 
-int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *inputs, size_t n_outputs, const uint64_t *ids,
-            orc_result_t *results, char *err, size_t err_size)
+int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *inputs, size_t n_outputs,
+            const uint64_t *ids, orc_result_t *results, char *err, size_t err_size)
 {
-    run_t r = {.graph = graph, .n_results = n_outputs, .ids = ids, .results = results, .ctx = {.err = err, .err_size = err_size}};
+    run_t r = {.graph = graph,
+               .n_results = n_outputs,
+               .ids = ids,
+               .results = results,
+               .ctx = {.err = err, .err_size = err_size}};
     int failed;
 
     memset(results, 0, n_outputs * sizeof *results);
     for (size_t i = 0; i < graph->n_ops; i++) {
         for (size_t k = 0; k < graph->ops[i].n_inputs; k++)
-            r.ctx.doubles = r.ctx.doubles || orc_type_digits(graph->ops[i].inputs[k].data_type) > 24;
+            r.ctx.doubles =
+                r.ctx.doubles || orc_type_digits(graph->ops[i].inputs[k].data_type) > 24;
         for (size_t k = 0; k < graph->ops[i].n_outputs; k++)
-            r.ctx.doubles = r.ctx.doubles || orc_type_digits(graph->ops[i].outputs[k].data_type) > 24;
+            r.ctx.doubles =
+                r.ctx.doubles || orc_type_digits(graph->ops[i].outputs[k].data_type) > 24;
     }
-    failed = collect_values(&r, n_inputs, inputs) || link_values(&r, n_inputs, inputs) || run_ops(&r);
+    failed =
+        collect_values(&r, n_inputs, inputs) || link_values(&r, n_inputs, inputs) || run_ops(&r);
     for (size_t i = 0; i < r.n_values; i++) {
         orc_value_t *t = &r.values[i];
         if (!failed && t->wanted)
-            failed = !t->source ? orc_fail(&r.ctx, "tensor %llu has no producer", (unsigned long long)t->lt.id)
+            failed = !t->source ? orc_fail(&r.ctx, "tensor %llu has no producer",
+                                           (unsigned long long)t->lt.id)
                                 : decode(&r.ctx, t) || deliver(&r, t);
         orc_value_clear(t);
     }

@@ -1,4 +1,5 @@
-/* Checks the oracle against hand-derived values and against vectors.h, which other software computed. Exit status 0 if all hold. */
+/* Checks the oracle against hand-derived values and against vectors.h, which other software
+ * computed. Exit status 0 if all hold. */
 #include <float.h>
 #include <stdio.h>
 
@@ -29,15 +30,17 @@ static bool near(double a, double b, double relative)
     return fabs(a - b) <= relative * fabs(b);
 }
 
-/* ---- small graphs ------------------------------------------------------------------------------------------------------------- */
+/* ---- small graphs ---------------------------------------------------------------------------- */
 
 enum { MAX_TENSORS = 8, ROOM = 1 << 16 };
 static unsigned char pool[1 << 22];
 static size_t pool_used;
 
-static sinter_logical_tensor_t describe(uint64_t id, sinter_data_type_t type, int ndims, const int64_t *dims)
+static sinter_logical_tensor_t describe(uint64_t id, sinter_data_type_t type, int ndims,
+                                        const int64_t *dims)
 {
-    sinter_logical_tensor_t lt = {.id = id, .ndims = ndims, .data_type = type, .layout_type = sinter_layout_type_strided};
+    sinter_logical_tensor_t lt = {
+        .id = id, .ndims = ndims, .data_type = type, .layout_type = sinter_layout_type_strided};
     for (int d = 0; d < ndims; d++)
         lt.dims[d] = dims[d];
     orc_dense_strides(ndims, dims, lt.strides);
@@ -100,7 +103,12 @@ static bool run_one(const call_t *call, orc_result_t *results)
     sinter_logical_tensor_t in[4], out[3];
     uint64_t ids[3] = {100, 101, 102};
     char err[200] = "";
-    orc_op_t op = {.id = 1, .kind = call->kind, .n_outputs = call->n_out, .attrs = call->attrs, .inputs = in, .outputs = out};
+    orc_op_t op = {.id = 1,
+                   .kind = call->kind,
+                   .n_outputs = call->n_out,
+                   .attrs = call->attrs,
+                   .inputs = in,
+                   .outputs = out};
     orc_graph_t graph = {1, &op, call->mode, 0};
     int failed;
 
@@ -123,21 +131,24 @@ static void free_results(orc_result_t *results, size_t n)
 }
 
 /* Values within relative error of want, bounds (if asked) all zero. */
-static void expect(const char *what, const orc_result_t *r, size_t n, const double *want, double relative, bool exact)
+static void expect(const char *what, const orc_result_t *r, size_t n, const double *want,
+                   double relative, bool exact)
 {
     check(r->n == n, "%s: %zu elements, want %zu", what, r->n, n);
     for (size_t i = 0; i < n && i < r->n; i++) {
-        check(isnan(want[i]) ? isnan(r->value[i]) : near(r->value[i], want[i], relative) || r->value[i] == want[i],
+        check(isnan(want[i]) ? isnan(r->value[i])
+                             : near(r->value[i], want[i], relative) || r->value[i] == want[i],
               "%s[%zu] = %.17g, want %.17g", what, i, r->value[i], want[i]);
         if (exact)
             check(r->bound[i] == 0, "%s[%zu] has bound %g", what, i, r->bound[i]);
     }
 }
 
-#define EXPECT(what, result, exact, ...)                                                                                                   \
-    expect(what, result, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}, 1e-15, exact)
+#define EXPECT(what, result, exact, ...)                                   \
+    expect(what, result, sizeof((double[]){__VA_ARGS__}) / sizeof(double), \
+           (double[]){__VA_ARGS__}, 1e-15, exact)
 
-/* ---- formats ------------------------------------------------------------------------------------------------------------------ */
+/* ---- formats --------------------------------------------------------------------------------- */
 
 static void test_decode(sinter_data_type_t type, const double *want, size_t n)
 {
@@ -146,10 +157,12 @@ static void test_decode(sinter_data_type_t type, const double *want, size_t n)
 
     for (size_t code = 0; code < n; code++) /* all codes in a row, least significant bits first */
         for (int k = 0; k < bits; k++)
-            bytes[(code * (size_t)bits + (size_t)k) / 8] |= (unsigned char)((code >> k & 1) << (code * (size_t)bits + (size_t)k) % 8);
+            bytes[(code * (size_t)bits + (size_t)k) / 8] |=
+                (unsigned char)((code >> k & 1) << (code * (size_t)bits + (size_t)k) % 8);
     for (size_t code = 0; code < n; code++) {
         double got = orc_decode(type, bytes, (int64_t)code);
-        check(same(got, want[code]), "%s code %zx is %g, want %g", orc_type_name(type), code, got, want[code]);
+        check(same(got, want[code]), "%s code %zx is %g, want %g", orc_type_name(type), code, got,
+              want[code]);
     }
 }
 
@@ -161,11 +174,13 @@ static void test_encode(sinter_data_type_t type, const encode_t *pairs, size_t n
         memcpy(&x, &pairs[i].f32, sizeof x);
         orc_encode(type, bytes, 1, (double)x);
         int bits = orc_type_bits(type);
-        unsigned word = bytes[0] | (unsigned)bytes[1] << 8 | (unsigned)bytes[2] << 16 | (unsigned)bytes[3] << 24;
+        unsigned word = bytes[0] | (unsigned)bytes[1] << 8 | (unsigned)bytes[2] << 16 |
+                        (unsigned)bytes[3] << 24;
         unsigned got = word >> bits & ((1u << bits) - 1);
-        check(got == pairs[i].code, "%s of %a is code %x, want %x", orc_type_name(type), (double)x, got, pairs[i].code);
-        check((word & ((1u << bits) - 1)) == 0 && (bits == 16 || word >> 2 * bits == 0), "%s store touched its neighbours",
-              orc_type_name(type));
+        check(got == pairs[i].code, "%s of %a is code %x, want %x", orc_type_name(type), (double)x,
+              got, pairs[i].code);
+        check((word & ((1u << bits) - 1)) == 0 && (bits == 16 || word >> 2 * bits == 0),
+              "%s store touched its neighbours", orc_type_name(type));
     }
 }
 
@@ -185,13 +200,14 @@ static void test_packing(void)
     check(s4[0] == 0xE1 && s4[1] == 0x03, "s4 1 -2 3 is %02x %02x", s4[0], s4[1]);
     for (int i = 0; i < 4; i++) /* codes 1 2 3 4 of e2m3 are eighths */
         orc_encode(sinter_f6_e2m3, f6, i, 0.125 * (i + 1));
-    check(f6[0] == 0x81 && f6[1] == 0x30 && f6[2] == 0x10, "f6 codes 1 2 3 4 are %02x %02x %02x", f6[0], f6[1], f6[2]);
+    check(f6[0] == 0x81 && f6[1] == 0x30 && f6[2] == 0x10, "f6 codes 1 2 3 4 are %02x %02x %02x",
+          f6[0], f6[1], f6[2]);
 }
 
 static void test_formats(void)
 {
-#define FORMAT(name)                                                                                                                       \
-    test_decode(sinter_##name, decode_##name, sizeof decode_##name / sizeof *decode_##name);                                               \
+#define FORMAT(name)                                                                         \
+    test_decode(sinter_##name, decode_##name, sizeof decode_##name / sizeof *decode_##name); \
     test_encode(sinter_##name, encode_##name, sizeof encode_##name / sizeof *encode_##name)
     FORMAT(f8_e5m2);
     FORMAT(f8_e4m3);
@@ -207,7 +223,8 @@ static void test_formats(void)
     test_encode(sinter_bf16, encode_bf16, sizeof encode_bf16 / sizeof *encode_bf16);
     test_packing();
     /* The numeric contract's examples and choices. */
-    static const double e2m1[][2] = {{5, 4}, {3.5, 4}, {2.5, 2}, {1.75, 2}, {1.25, 1}, {0.75, 1}, {0.25, 0}};
+    static const double e2m1[][2] = {{5, 4},    {3.5, 4},  {2.5, 2}, {1.75, 2},
+                                     {1.25, 1}, {0.75, 1}, {0.25, 0}};
     for (size_t i = 0; i < 7; i++)
         test_round(sinter_f4_e2m1, e2m1[i][0], e2m1[i][1]);
     test_round(sinter_f8_e4m3, 0x1p-10, 0);
@@ -233,14 +250,15 @@ static void test_formats(void)
     test_round(sinter_e8m0, 0, 0x1p-127);
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static void test_matmul(void)
 {
     orc_result_t r;
     call_t *call;
     const int64_t da[] = {3, 5}, db[] = {5, 4};
-    sinter_logical_tensor_t la = describe(1, sinter_f32, 2, da), lb = describe(2, sinter_f32, 2, db);
+    sinter_logical_tensor_t la = describe(1, sinter_f32, 2, da),
+                            lb = describe(2, sinter_f32, 2, db);
 
     lb.strides[0] = 1; /* column-major B */
     lb.strides[1] = 5;
@@ -249,20 +267,25 @@ static void test_matmul(void)
         check(r.bound[0] > 0 && r.bound[0] < 1e-5, "matmul bound %g", r.bound[0]);
     }
     orc_result_free(&r);
-    /* [2,1,2] x [2 2]^T of integers, broadcast over batch, transposed, with a bias: exact, so no tolerance at all. */
-    if (run_one(CALL(matmul, f32, ATTRS(FLAG(transpose_b, 1)), TENSOR(1, f32, DIMS(2, 1, 2), 1, 2, 3, 4),
-                     TENSOR(2, f32, DIMS(3, 2), 1, 0, 0, 1, 2, -1), TENSOR(3, f32, DIMS(3), 10, 20, 30)),
+    /* [2,1,2] x [2 2]^T of integers, broadcast over batch, transposed, with a bias: exact, so no
+     * tolerance at all. */
+    if (run_one(CALL(matmul, f32, ATTRS(FLAG(transpose_b, 1)),
+                     TENSOR(1, f32, DIMS(2, 1, 2), 1, 2, 3, 4),
+                     TENSOR(2, f32, DIMS(3, 2), 1, 0, 0, 1, 2, -1),
+                     TENSOR(3, f32, DIMS(3), 10, 20, 30)),
                 &r)) {
         EXPECT("batched matmul", &r, true, 11, 22, 30, 13, 24, 32);
         check(r.lt.ndims == 3 && r.lt.dims[1] == 1 && r.lt.dims[2] == 3, "batched matmul shape");
     }
     orc_result_free(&r);
-    call = CALL(matmul, f32, NONE, TENSOR(1, f32, DIMS(3), 1, 2, 3), TENSOR(2, f32, DIMS(3), 4, 5, 6));
+    call =
+        CALL(matmul, f32, NONE, TENSOR(1, f32, DIMS(3), 1, 2, 3), TENSOR(2, f32, DIMS(3), 4, 5, 6));
     call->mode = sinter_fpmath_mode_bf16;
     if (run_one(call, &r)) {
         EXPECT("dot product", &r, false, 32);
         check(r.lt.ndims == 0, "dot product has %d dims", (int)r.lt.ndims);
-        check(r.bound[0] > 0.05 && r.bound[0] < 0.3, "bf16 bound %g: 2^-8 for each operand of a product of norms near 33", r.bound[0]);
+        check(r.bound[0] > 0.05 && r.bound[0] < 0.3,
+              "bf16 bound %g: 2^-8 for each operand of a product of norms near 33", r.bound[0]);
     }
     orc_result_free(&r);
 }
@@ -281,7 +304,8 @@ static void test_softmax(void)
         expect("softmax stats", &r[1], 1, softmax_stats, 1e-14, false);
         check(r[1].lt.ndims == 3 && r[1].lt.dims[1] == 1, "stats keep the axis");
         for (size_t i = 0; i < 7; i++)
-            check(r[0].bound[i] < 12e-6 * softmax_y[i] + 1e-37, "softmax bound %g of %g", r[0].bound[i], softmax_y[i]);
+            check(r[0].bound[i] < 12e-6 * softmax_y[i] + 1e-37, "softmax bound %g of %g",
+                  r[0].bound[i], softmax_y[i]);
     }
     free_results(r, 2);
     if (run_one(CALL(softmax, f32, ATTRS(STR(mode, "inf_as_zero"), S64S(axis, -1)),
@@ -289,16 +313,21 @@ static void test_softmax(void)
                 r))
         EXPECT("masked softmax", r, false, 0, 0, 1, 0);
     orc_result_free(r);
-    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)), TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)), r))
+    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)),
+                     TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)),
+                r))
         EXPECT("softmax of -inf", r, false, NAN, NAN);
     orc_result_free(r);
     /* Sinks: log 2 beside 0 and 0 takes half; alone, everything. */
-    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)), TENSOR(1, f32, DIMS(2, 2), 0, 0, -INFINITY, -INFINITY),
+    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)),
+                     TENSOR(1, f32, DIMS(2, 2), 0, 0, -INFINITY, -INFINITY),
                      TENSOR(2, f64, DIMS(1), 0.69314718055994530942)),
                 r))
         EXPECT("softmax with a sink", r, false, 0.25, 0.25, 0, 0);
     orc_result_free(r);
-    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(1, 2), 5, 5), TENSOR(2, f32, DIMS(1, 2), 5, -INFINITY)), r))
+    if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(1, 2), 5, 5),
+                     TENSOR(2, f32, DIMS(1, 2), 5, -INFINITY)),
+                r))
         EXPECT("softmax with a sink for each column", r, false, 0.5, 1);
     orc_result_free(r);
     if (run_one(CALL(log_softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(2), 0, 0)), r))
@@ -306,7 +335,8 @@ static void test_softmax(void)
     orc_result_free(r);
 }
 
-static void test_unary(sinter_op_kind_t kind, const char *what, const double *want, orc_attr_t a, orc_attr_t b)
+static void test_unary(sinter_op_kind_t kind, const char *what, const double *want, orc_attr_t a,
+                       orc_attr_t b)
 {
     const int64_t dims[] = {8};
     orc_result_t r;
@@ -332,12 +362,15 @@ static void test_unaries(void)
     test_unary(sinter_op_softplus, "softplus", unary_softplus2, (orc_attr_t)F32S(beta, 2), none);
     test_unary(sinter_op_elu, "elu", unary_elu, (orc_attr_t)F32S(alpha, 0.5f), none);
     test_unary(sinter_op_gelu, "gelu", unary_gelu_erf, none, none);
-    test_unary(sinter_op_gelu, "gelu_tanh", unary_gelu_tanh, (orc_attr_t)STR(mode, "gelu_tanh"), none);
-    test_unary(sinter_op_hard_sigmoid, "hard_sigmoid", unary_hard_sigmoid, (orc_attr_t)F32S(alpha, 0.25f), (orc_attr_t)F32S(beta, 0.5f));
+    test_unary(sinter_op_gelu, "gelu_tanh", unary_gelu_tanh, (orc_attr_t)STR(mode, "gelu_tanh"),
+               none);
+    test_unary(sinter_op_hard_sigmoid, "hard_sigmoid", unary_hard_sigmoid,
+               (orc_attr_t)F32S(alpha, 0.25f), (orc_attr_t)F32S(beta, 0.5f));
 }
 
 /* Ops whose results are exact for these operands. */
-static void test_exact_unary(sinter_op_kind_t kind, const char *what, orc_attr_t a, orc_attr_t b, const double *want)
+static void test_exact_unary(sinter_op_kind_t kind, const char *what, orc_attr_t a, orc_attr_t b,
+                             const double *want)
 {
     orc_result_t r;
     call_t *call = CALL(abs, f32, ATTRS(a, b), TENSOR(1, f32, DIMS(4), -2, 0.5, 1.5, 4));
@@ -357,26 +390,35 @@ static void test_exact(void)
     test_exact_unary(sinter_op_relu, "relu", none, none, (double[]){0, 0.5, 1.5, 4});
     test_exact_unary(sinter_op_round, "round", none, none, (double[]){-2, 0, 2, 4});
     test_exact_unary(sinter_op_square, "square", none, none, (double[]){4, 0.25, 2.25, 16});
-    test_exact_unary(sinter_op_pow, "pow", (orc_attr_t)F32S(beta, 2), none, (double[]){4, 0.25, 2.25, 16});
-    test_exact_unary(sinter_op_leaky_relu, "leaky_relu", (orc_attr_t)F32S(alpha, 0.5f), none, (double[]){-1, 0.5, 1.5, 4});
-    test_exact_unary(sinter_op_clamp, "clamp", (orc_attr_t)F32S(min, -1), (orc_attr_t)F32S(max, 2), (double[]){-1, 0.5, 1.5, 2});
-    if (run_one(CALL(subtract, f32, NONE, TENSOR(1, f32, DIMS(2, 1), 3, 5), TENSOR(2, f32, DIMS(3), 1, 2, 4)), &r))
+    test_exact_unary(sinter_op_pow, "pow", (orc_attr_t)F32S(beta, 2), none,
+                     (double[]){4, 0.25, 2.25, 16});
+    test_exact_unary(sinter_op_leaky_relu, "leaky_relu", (orc_attr_t)F32S(alpha, 0.5f), none,
+                     (double[]){-1, 0.5, 1.5, 4});
+    test_exact_unary(sinter_op_clamp, "clamp", (orc_attr_t)F32S(min, -1), (orc_attr_t)F32S(max, 2),
+                     (double[]){-1, 0.5, 1.5, 2});
+    if (run_one(CALL(subtract, f32, NONE, TENSOR(1, f32, DIMS(2, 1), 3, 5),
+                     TENSOR(2, f32, DIMS(3), 1, 2, 4)),
+                &r))
         EXPECT("subtract", &r, true, 2, 1, -1, 4, 3, 1);
     orc_result_free(&r);
-    if (run_one(CALL(squared_difference, f32, NONE, TENSOR(1, f32, DIMS(2), 3, 5), TENSOR(2, f32, DIMS(1), 1)), &r))
+    if (run_one(CALL(squared_difference, f32, NONE, TENSOR(1, f32, DIMS(2), 3, 5),
+                     TENSOR(2, f32, DIMS(1), 1)),
+                &r))
         EXPECT("squared difference", &r, true, 4, 16);
     orc_result_free(&r);
-    if (run_one(CALL(select, f32, NONE, TENSOR(1, boolean, DIMS(2, 1), 1, 0), TENSOR(2, f32, DIMS(2), 1, 2),
-                     TENSOR(3, f32, DIMS(1), -INFINITY)),
+    if (run_one(CALL(select, f32, NONE, TENSOR(1, boolean, DIMS(2, 1), 1, 0),
+                     TENSOR(2, f32, DIMS(2), 1, 2), TENSOR(3, f32, DIMS(1), -INFINITY)),
                 &r))
         EXPECT("select", &r, true, 1, 2, -INFINITY, -INFINITY);
     orc_result_free(&r);
-    if (run_one(
-            CALL(prelu, f32, ATTRS(STR(data_format, "NCX")), TENSOR(1, f32, DIMS(1, 2, 2), -1, 2, -3, -4), TENSOR(2, f32, DIMS(2), 0.5, 2)),
-            &r))
+    if (run_one(CALL(prelu, f32, ATTRS(STR(data_format, "NCX")),
+                     TENSOR(1, f32, DIMS(1, 2, 2), -1, 2, -3, -4), TENSOR(2, f32, DIMS(2), 0.5, 2)),
+                &r))
         EXPECT("prelu", &r, true, -0.5, 2, -6, -8);
     orc_result_free(&r);
-    if (run_one(CALL(bias_add, f32, NONE, TENSOR(1, f32, DIMS(2, 2), 1, 2, 3, 4), TENSOR(2, f32, DIMS(2), 10, 20)), &r))
+    if (run_one(CALL(bias_add, f32, NONE, TENSOR(1, f32, DIMS(2, 2), 1, 2, 3, 4),
+                     TENSOR(2, f32, DIMS(2), 10, 20)),
+                &r))
         EXPECT("bias_add", &r, true, 11, 22, 13, 24);
     orc_result_free(&r);
 }
@@ -385,19 +427,26 @@ static void test_moves(void)
 {
     orc_result_t r;
 
-    if (run_one(CALL(static_transpose, u4, ATTRS(S64S(order, -1, 0)), TENSOR(1, u4, DIMS(2, 3), 1, 2, 3, 4, 5, 6)), &r))
+    if (run_one(CALL(static_transpose, u4, ATTRS(S64S(order, -1, 0)),
+                     TENSOR(1, u4, DIMS(2, 3), 1, 2, 3, 4, 5, 6)),
+                &r))
         EXPECT("transpose", &r, true, 1, 4, 2, 5, 3, 6);
     orc_result_free(&r);
-    if (run_one(CALL(static_reshape, f32, ATTRS(S64S(shape, 0, -1), FLAG(special_zero, 1)), TENSOR(1, f32, DIMS(2, 2, 1), 1, 2, 3, 4)),
+    if (run_one(CALL(static_reshape, f32, ATTRS(S64S(shape, 0, -1), FLAG(special_zero, 1)),
+                     TENSOR(1, f32, DIMS(2, 2, 1), 1, 2, 3, 4)),
                 &r)) {
         EXPECT("reshape", &r, true, 1, 2, 3, 4);
         check(r.lt.ndims == 2 && r.lt.dims[0] == 2 && r.lt.dims[1] == 2, "reshape shape");
     }
     orc_result_free(&r);
-    if (run_one(CALL(gen_index, s32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(3, 2), 0, 0, 0, 0, 0, 0)), &r))
+    if (run_one(CALL(gen_index, s32, ATTRS(S64S(axis, 0)),
+                     TENSOR(1, f32, DIMS(3, 2), 0, 0, 0, 0, 0, 0)),
+                &r))
         EXPECT("gen_index", &r, true, 0, 0, 1, 1, 2, 2);
     orc_result_free(&r);
-    if (run_one(CALL(greater_equal, boolean, NONE, TENSOR(1, f32, DIMS(3), 0, 1, 2), TENSOR(2, f32, SCALAR, 1)), &r))
+    if (run_one(CALL(greater_equal, boolean, NONE, TENSOR(1, f32, DIMS(3), 0, 1, 2),
+                     TENSOR(2, f32, SCALAR, 1)),
+                &r))
         EXPECT("greater_equal", &r, true, 0, 1, 1);
     orc_result_free(&r);
     if (run_one(CALL(type_cast, s8, NONE, TENSOR(1, f32, DIMS(4), 2.5, -3.5, 1000, NAN)), &r))
@@ -411,32 +460,43 @@ static void test_static_quantise(void)
     const int64_t dims[] = {1, 4, 2}, strides[] = {8, 1, 4};
     sinter_logical_tensor_t data = describe(1, sinter_u4, 3, dims);
 
-    if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 10)), TENSOR(1, f32, DIMS(6), 0.25, 0.75, -1, 200, -200, NAN)), &r))
+    if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 10)),
+                     TENSOR(1, f32, DIMS(6), 0.25, 0.75, -1, 200, -200, NAN)),
+                &r))
         EXPECT("quantize", &r, true, 10, 12, 8, 255, 0, 0);
     orc_result_free(&r);
     /* 0.25 / f32(0.1) is 2.49999996: f32 arithmetic may see 2.5, on either side of the tie. */
-    if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.1f), S64S(zps, 0)), TENSOR(1, f32, DIMS(2), 0.25, 0.3)), &r)) {
+    if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.1f), S64S(zps, 0)),
+                     TENSOR(1, f32, DIMS(2), 0.25, 0.3)),
+                &r)) {
         EXPECT("quantize near a tie", &r, false, 2, 3);
-        check(r.bound[0] == 1 && r.bound[1] == 0, "bounds %g %g near a tie", r.bound[0], r.bound[1]);
+        check(r.bound[0] == 1 && r.bound[1] == 0, "bounds %g %g near a tie", r.bound[0],
+              r.bound[1]);
     }
     orc_result_free(&r);
-    if (run_one(CALL(dequantize, f32, ATTRS(F32S(scales, 0.5f, 2), S64S(zps, 1, -1), S64S(axis, 0), STR(qtype, "per_channel")),
+    if (run_one(CALL(dequantize, f32,
+                     ATTRS(F32S(scales, 0.5f, 2), S64S(zps, 1, -1), S64S(axis, 0),
+                           STR(qtype, "per_channel")),
                      TENSOR(1, s8, DIMS(2, 2), 1, 3, -128, 127)),
                 &r))
         EXPECT("dequantize", &r, true, 0, 1, -254, 256);
     orc_result_free(&r);
     /* Groups of two along the transposed, packed dim; zero points cover all four. */
     memcpy(data.strides, strides, sizeof strides);
-    if (run_one(CALL(dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")), store(data, (double[]){1, 2, 3, 4, 5, 6, 7, 15}),
-                     TENSOR(2, f16, DIMS(1, 2, 2), 1, 2, 3, 4), TENSOR(3, s8, DIMS(1, 1, 2), 1, -1)),
+    if (run_one(CALL(dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")),
+                     store(data, (double[]){1, 2, 3, 4, 5, 6, 7, 15}),
+                     TENSOR(2, f16, DIMS(1, 2, 2), 1, 2, 3, 4),
+                     TENSOR(3, s8, DIMS(1, 1, 2), 1, -1)),
                 &r))
         EXPECT("grouped dequantise", &r, true, 0, 6, 2, 10, 12, 28, 18, 64);
     orc_result_free(&r);
 }
 
-static void test_dynamic(const char *kind, orc_tensor_t data, sinter_data_type_t type, sinter_data_type_t scale, orc_result_t *r)
+static void test_dynamic(const char *kind, orc_tensor_t data, sinter_data_type_t type,
+                         sinter_data_type_t scale, orc_result_t *r)
 {
-    call_t call = {.kind = sinter_op_dynamic_quantize, .attrs = {STR(quantization_kind, kind), STR(qtype, "per_tensor")}};
+    call_t call = {.kind = sinter_op_dynamic_quantize,
+                   .attrs = {STR(quantization_kind, kind), STR(qtype, "per_tensor")}};
     call.n_out = 3;
     call.in[0] = data;
     call.out[0] = type;
@@ -451,7 +511,8 @@ static void test_dynamic_quantise(void)
     orc_result_t r[3];
 
     /* floor(log2 6) - 2 = 0; just below 8: still 0, and 7.9999995 saturates to 6. */
-    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(4), 0x1.FFFFFEp2, -6, 0.26, 0.25), sinter_f4_e2m1, sinter_e8m0, r);
+    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(4), 0x1.FFFFFEp2, -6, 0.26, 0.25),
+                 sinter_f4_e2m1, sinter_e8m0, r);
     EXPECT("mx elements", &r[0], true, 6, -6, 0.5, 0);
     EXPECT("mx scale", &r[1], true, 1);
     free_results(r, 3);
@@ -463,7 +524,8 @@ static void test_dynamic_quantise(void)
     EXPECT("mx NaN scale", &r[1], true, NAN);
     EXPECT("mx NaN elements", &r[0], true, 0, 0);
     free_results(r, 3);
-    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(2), 127, -64.5), sinter_s8, sinter_e8m0, r); /* emax 6: scale 1 */
+    test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(2), 127, -64.5), sinter_s8, sinter_e8m0,
+                 r); /* emax 6: scale 1 */
     EXPECT("mx s8", &r[0], true, 127, -64);
     free_results(r, 3);
     /* 7 / 6 rounds up to 2, so nothing saturates. */
@@ -471,76 +533,90 @@ static void test_dynamic_quantise(void)
     EXPECT("rceil scale", &r[1], true, 2);
     EXPECT("rceil elements", &r[0], true, 4, 3);
     free_results(r, 3);
-    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(3), 254, -127, 3), sinter_s8, sinter_f32, r);
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(3), 254, -127, 3), sinter_s8, sinter_f32,
+                 r);
     EXPECT("symmetric scale", &r[1], true, 2);
     EXPECT("symmetric elements", &r[0], true, 127, -64, 2);
     free_results(r, 3);
     test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0, 0), sinter_s4, sinter_f32, r);
     EXPECT("symmetric zero scale", &r[1], true, 1);
     free_results(r, 3);
-    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), -2, 5.5, 1), sinter_u4, sinter_f32, r); /* 7.5 / 15 */
+    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), -2, 5.5, 1), sinter_u4, sinter_f32,
+                 r); /* 7.5 / 15 */
     EXPECT("asymmetric scale", &r[1], true, 0.5);
     EXPECT("asymmetric zero point", &r[2], true, 4);
     EXPECT("asymmetric elements", &r[0], true, 0, 15, 6);
     free_results(r, 3);
-    test_dynamic("dynamic_nv", TENSOR(1, f32, DIMS(3), 12, -1, 3), sinter_f4_e2m1, sinter_f8_e4m3, r);
+    test_dynamic("dynamic_nv", TENSOR(1, f32, DIMS(3), 12, -1, 3), sinter_f4_e2m1, sinter_f8_e4m3,
+                 r);
     EXPECT("nv scale", &r[1], true, 2);
     EXPECT("nv elements", &r[0], true, 6, -0.5, 1.5);
     free_results(r, 3);
 }
 
-/* What the sources are silent about: scales that their type cannot hold, specials, zero points that their type cannot hold. */
+/* What the sources are silent about: scales that their type cannot hold, specials, zero points
+ * that their type cannot hold. */
 static void test_dynamic_choices(void)
 {
     orc_result_t r[3];
 
     /* 2^23 / 127 = 66052 is beyond f16: 65504, and 2^23 / 65504 = 128.06. */
-    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0x1p23, -65504), sinter_s8, sinter_f16, r);
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0x1p23, -65504), sinter_s8,
+                 sinter_f16, r);
     EXPECT("saturated scale", &r[1], true, 65504);
     EXPECT("elements of a saturated scale", &r[0], true, 127, -1);
     free_results(r, 3);
     /* 2^-19 / 127 is below half of 2^-24: 1. */
-    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0x1p-19, 0), sinter_s8, sinter_f16, r);
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0x1p-19, 0), sinter_s8, sinter_f16,
+                 r);
     EXPECT("underflown scale", &r[1], true, 1);
     EXPECT("elements of an underflown scale", &r[0], true, 0, 0);
     free_results(r, 3);
     /* 475 / 448 = 1.0603 is 1 in e4m3, where 1.0625 would be a tie: the quotient 475 saturates. */
-    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 475, -1), sinter_f8_e4m3, sinter_f8_e4m3, r);
+    test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 475, -1), sinter_f8_e4m3,
+                 sinter_f8_e4m3, r);
     EXPECT("e4m3 scale", &r[1], true, 1);
     EXPECT("saturated elements", &r[0], true, 448, -1);
     free_results(r, 3);
     /* The spread, 255 * 2^121, is beyond f32; its 255th part is not. */
-    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), -0x1.FEp127, 0x1.FEp127, 0), sinter_u8, sinter_f32, r);
+    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), -0x1.FEp127, 0x1.FEp127, 0),
+                 sinter_u8, sinter_f32, r);
     EXPECT("huge scale", &r[1], true, 0x1p121);
     EXPECT("zero point of a huge scale", &r[2], true, 128); /* round(127.5) to even */
     EXPECT("elements of a huge scale", &r[0], true, 0, 255, 128);
     free_results(r, 3);
-    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), 1, NAN, -3), sinter_s8, sinter_f32, r);
+    test_dynamic("dynamic_asymmetric", TENSOR(1, f32, DIMS(3), 1, NAN, -3), sinter_s8, sinter_f32,
+                 r);
     EXPECT("NaN scale", &r[1], true, NAN);
     EXPECT("zero point of nothing", &r[2], true, -128);
     EXPECT("elements beside a NaN", &r[0], true, 0, 0, 0);
     free_results(r, 3);
-    test_dynamic("dynamic_nv", TENSOR(1, f32, DIMS(2), 1, -INFINITY), sinter_f4_e2m1, sinter_f8_e4m3, r);
+    test_dynamic("dynamic_nv", TENSOR(1, f32, DIMS(2), 1, -INFINITY), sinter_f4_e2m1,
+                 sinter_f8_e4m3, r);
     EXPECT("scale of an infinity", &r[1], true, NAN);
     EXPECT("elements beside an infinity", &r[0], true, 0, 0);
     free_results(r, 3);
 }
 
-/* What exact rational arithmetic makes of many groups. Code in f32 may differ where a quotient lies within its errors of a tie, which is rare,
- * and where hi - lo has more bits than f32. */
+/* What exact rational arithmetic makes of many groups. Code in f32 may differ where a quotient
+ * lies within its errors of a tie, which is rare, and where hi - lo has more bits than f32. */
 static void check_vector(const dynquant_vector_t *v, int group, const orc_result_t *r, int *open)
 {
     const dynquant_result_t *want = &v->results[group];
 
-    check(isnan(want->scale) ? isnan(r[1].value[0]) : r[1].value[0] == want->scale && (r[1].bound[0] == 0 || r[2].n > 0),
-          "%s of %s, group %d: scale %a (+- %g), want %a", v->kind, orc_type_name(v->type), group, r[1].value[0], r[1].bound[0],
-          want->scale);
+    check(isnan(want->scale) ? isnan(r[1].value[0])
+                             : r[1].value[0] == want->scale && (r[1].bound[0] == 0 || r[2].n > 0),
+          "%s of %s, group %d: scale %a (+- %g), want %a", v->kind, orc_type_name(v->type), group,
+          r[1].value[0], r[1].bound[0], want->scale);
     if (r[2].n)
-        check(fabs(r[2].value[0] - want->zp) <= r[2].bound[0], "%s of %s, group %d: zero point %g, want %g", v->kind,
-              orc_type_name(v->type), group, r[2].value[0], want->zp);
+        check(fabs(r[2].value[0] - want->zp) <= r[2].bound[0],
+              "%s of %s, group %d: zero point %g, want %g", v->kind, orc_type_name(v->type), group,
+              r[2].value[0], want->zp);
     for (int i = 0; i < 8; i++) {
-        check(fabs(r[0].value[i] - want->elements[i]) <= r[0].bound[i], "%s of %s to %s, group %d: element %d is %g, want %g", v->kind,
-              orc_type_name(v->type), orc_type_name(v->scale_type), group, i, r[0].value[i], want->elements[i]);
+        check(fabs(r[0].value[i] - want->elements[i]) <= r[0].bound[i],
+              "%s of %s to %s, group %d: element %d is %g, want %g", v->kind,
+              orc_type_name(v->type), orc_type_name(v->scale_type), group, i, r[0].value[i],
+              want->elements[i]);
         *open += r[0].bound[i] > 0;
     }
 }
@@ -554,7 +630,8 @@ static void test_dynamic_vectors(void)
         for (int g = 0; g < DYNQUANT_GROUPS; g++, elements += 8) {
             const dynquant_vector_t *v = &dynquant_vectors[i];
             float scale = (float)v->tensor_scale;
-            call_t call = {.kind = sinter_op_dynamic_quantize, .attrs = {STR(quantization_kind, v->kind), STR(qtype, "per_tensor")}};
+            call_t call = {.kind = sinter_op_dynamic_quantize,
+                           .attrs = {STR(quantization_kind, v->kind), STR(qtype, "per_tensor")}};
             orc_result_t r[3] = {{.n = 0}};
 
             call.in[0] = (orc_tensor_t){describe(1, sinter_f32, 1, dims), dynquant_groups[g]};
@@ -579,18 +656,21 @@ static void test_dynamic_groups(void)
     call_t call = {.kind = sinter_op_dynamic_quantize,
                    .n_out = 2,
                    .out = {sinter_s8, sinter_f32},
-                   .attrs = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_group"), S64S(axis, -1), S64S(groups, 2)}};
+                   .attrs = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_group"),
+                             S64S(axis, -1), S64S(groups, 2)}};
 
     call.in[0] = TENSOR(1, f32, DIMS(2, 4), 127, 1, 254, 2, 0, 0, -508, 4);
     if (run_one(&call, r)) {
-        check(r[1].lt.ndims == 2 && r[1].lt.dims[0] == 2 && r[1].lt.dims[1] == 2, "one scale for each group");
+        check(r[1].lt.ndims == 2 && r[1].lt.dims[0] == 2 && r[1].lt.dims[1] == 2,
+              "one scale for each group");
         EXPECT("group scales", &r[1], true, 1, 2, 1, 4);
         EXPECT("grouped elements", &r[0], true, 127, 1, 127, 1, 0, 0, -127, 1);
     }
     free_results(r, 2);
 }
 
-/* An s8 weight dequantised by one scale, or one for each row of it, and multiplied: the mode counts for it only with apply_to_int. */
+/* An s8 weight dequantised by one scale, or one for each row of it, and multiplied: the mode
+ * counts for it only with apply_to_int. */
 static double int_weight_bound(sinter_fpmath_mode_t mode, int apply_to_int, int n_scales)
 {
     const int64_t da[] = {1, 2}, db[] = {2, 1};
@@ -598,7 +678,8 @@ static double int_weight_bound(sinter_fpmath_mode_t mode, int apply_to_int, int 
     int8_t w[2] = {3, 5};
     sinter_logical_tensor_t in[3] = {describe(1, sinter_f32, 2, da), describe(2, sinter_s8, 2, db),
                                      describe(3, sinter_f32, n_scales > 1 ? 2 : 0, db)};
-    sinter_logical_tensor_t weight = describe(4, sinter_f32, 2, db), out = unknown(5, sinter_f32), codes[2] = {in[1], in[2]};
+    sinter_logical_tensor_t weight = describe(4, sinter_f32, 2, db), out = unknown(5, sinter_f32),
+                            codes[2] = {in[1], in[2]};
     sinter_logical_tensor_t factors[2] = {in[0], weight};
     orc_op_t ops[2] = {{1, sinter_op_dynamic_dequantize, 0, 2, 1, NULL, codes, &weight},
                        {2, sinter_op_matmul, 0, 2, 1, NULL, factors, &out}};
@@ -623,10 +704,16 @@ static void test_modes(void)
     check(int_weight_bound(sinter_fpmath_mode_strict, 1, 1) < 1e-6, "strict");
     check(int_weight_bound(sinter_fpmath_mode_bf16, 0, 1) < 1e-6, "bf16 not applied to int");
     check(int_weight_bound(sinter_fpmath_mode_int8, 0, 1) < 1e-6, "int8 not applied to int");
-    check(near(int_weight_bound(sinter_fpmath_mode_bf16, 1, 1), 2 * 0x1p-8 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004), "bf16");
-    check(near(int_weight_bound(sinter_fpmath_mode_f16, 1, 1), 2 * 0x1p-11 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004), "f16");
-    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 1), 0x1p-7 * largest, 0.004), "int8 of the group's largest element");
-    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 2), 0x1p-7 * folded, 0.004), "int8 of the largest product with a scale");
+    check(near(int_weight_bound(sinter_fpmath_mode_bf16, 1, 1),
+               2 * 0x1p-8 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004),
+          "bf16");
+    check(near(int_weight_bound(sinter_fpmath_mode_f16, 1, 1),
+               2 * 0x1p-11 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004),
+          "f16");
+    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 1), 0x1p-7 * largest, 0.004),
+          "int8 of the group's largest element");
+    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 2), 0x1p-7 * folded, 0.004),
+          "int8 of the largest product with a scale");
     check(int_weight_bound(sinter_fpmath_mode_strict, 1, 2) < 1e-5, "strict, two scales");
 }
 
@@ -636,11 +723,12 @@ static float noise(uint64_t *state)
     return (float)((double)(*state >> 33) * 0x1p-30 - 1);
 }
 
-/* ---- limbs ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- limbs ----------------------------------------------------------------------------------- */
 
 enum { TOKENS = 300, COLS = 64, COL_GROUP = 16, COL_GROUPS = COLS / COL_GROUP };
 
-/* Weights of very different size times s4 codes with a scale for each token and group of columns. */
+/* Weights of very different size times s4 codes with a scale for each token and group of
+ * columns. */
 typedef struct limb_case {
     float p[TOKENS], scale[TOKENS * COL_GROUPS], out[COLS];
     unsigned char codes[TOKENS * COLS / 2];
@@ -652,7 +740,8 @@ static int code_of(const limb_case_t *l, int t, int j)
     return nibble > 7 ? nibble - 16 : nibble;
 }
 
-/* What a kernel of limbs does: weights times scales as integers of so many steps, exact products, one scale after them. */
+/* What a kernel of limbs does: weights times scales as integers of so many steps, exact
+ * products, one scale after them. */
 static void multiply_limbs(limb_case_t *l, double steps)
 {
     for (int j = 0; j < COLS; j++) {
@@ -660,7 +749,9 @@ static void multiply_limbs(limb_case_t *l, double steps)
         for (int t = 0; t < TOKENS; t++)
             most = fmax(most, fabs((double)(l->p[t] * l->scale[t * COL_GROUPS + j / COL_GROUP])));
         for (int t = 0; t < TOKENS; t++)
-            sum += rint((double)(l->p[t] * l->scale[t * COL_GROUPS + j / COL_GROUP]) / most * steps) * code_of(l, t, j);
+            sum +=
+                rint((double)(l->p[t] * l->scale[t * COL_GROUPS + j / COL_GROUP]) / most * steps) *
+                code_of(l, t, j);
         l->out[j] = (float)(sum * most / steps);
     }
 }
@@ -668,9 +759,12 @@ static void multiply_limbs(limb_case_t *l, double steps)
 /* Ratio of the worst error to the bound of a mode. */
 static double limb_ratio(const limb_case_t *l, sinter_fpmath_mode_t mode)
 {
-    const int64_t da[] = {1, TOKENS}, db[] = {TOKENS, COLS}, ds[] = {TOKENS, COL_GROUPS}, dc[] = {1, COLS};
-    sinter_logical_tensor_t in[3] = {describe(1, sinter_f32, 2, da), describe(2, sinter_s4, 2, db), describe(3, sinter_f32, 2, ds)};
-    sinter_logical_tensor_t values = describe(4, sinter_f32, 2, db), out = describe(5, sinter_f32, 2, dc), codes[2] = {in[1], in[2]};
+    const int64_t da[] = {1, TOKENS}, db[] = {TOKENS, COLS}, ds[] = {TOKENS, COL_GROUPS},
+                  dc[] = {1, COLS};
+    sinter_logical_tensor_t in[3] = {describe(1, sinter_f32, 2, da), describe(2, sinter_s4, 2, db),
+                                     describe(3, sinter_f32, 2, ds)};
+    sinter_logical_tensor_t values = describe(4, sinter_f32, 2, db),
+                            out = describe(5, sinter_f32, 2, dc), codes[2] = {in[1], in[2]};
     sinter_logical_tensor_t factors[2] = {in[0], values};
     orc_op_t ops[2] = {{1, sinter_op_dynamic_dequantize, 0, 2, 1, NULL, codes, &values},
                        {2, sinter_op_matmul, 0, 2, 1, NULL, factors, &out}};
@@ -683,12 +777,14 @@ static double limb_ratio(const limb_case_t *l, sinter_fpmath_mode_t mode)
 
     check(orc_run(&graph, 3, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
     orc_compare(&r, &out, l->out, &diff);
-    check(diff.n == COLS && diff.loose == 0, "limbs: %zu results, %zu of them loose", diff.n, diff.loose);
+    check(diff.n == COLS && diff.loose == 0, "limbs: %zu results, %zu of them loose", diff.n,
+          diff.loose);
     orc_result_free(&r);
     return diff.worst_ratio;
 }
 
-/* Two limbs are within the bounds of the modes that allow them and one limb is not; one is in int8 mode, and 4 bits are not. */
+/* Two limbs are within the bounds of the modes that allow them and one limb is not; one is in
+ * int8 mode, and 4 bits are not. */
 static void test_limbs(void)
 {
     limb_case_t l;
@@ -702,7 +798,9 @@ static void test_limbs(void)
         l.codes[i] = (unsigned char)(128 * (noise(&state) + 1));
     multiply_limbs(&l, 127 * 256);
     check(limb_ratio(&l, sinter_fpmath_mode_strict) > 1, "two limbs are not strict");
-    check(limb_ratio(&l, sinter_fpmath_mode_f16) <= 1 && limb_ratio(&l, sinter_fpmath_mode_bf16) <= 1, "two limbs");
+    check(limb_ratio(&l, sinter_fpmath_mode_f16) <= 1 &&
+              limb_ratio(&l, sinter_fpmath_mode_bf16) <= 1,
+          "two limbs");
     check(limb_ratio(&l, sinter_fpmath_mode_tf32) > 1e-3, "the bound is not vastly wider");
     multiply_limbs(&l, 127);
     check(limb_ratio(&l, sinter_fpmath_mode_f16) > 1, "one limb is not f16");
@@ -711,7 +809,7 @@ static void test_limbs(void)
     check(limb_ratio(&l, sinter_fpmath_mode_int8) > 1, "4 bits are not int8");
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------------------------------- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 static float to_bf16(float x)
 {
@@ -726,20 +824,24 @@ static void multiply_f32(const float *a, const float *b, float *c, bool bf16)
         for (int j = 0; j < SIDE; j++) {
             float sum = 0;
             for (int k = 0; k < SIDE; k++)
-                sum += bf16 ? to_bf16(a[i * SIDE + k]) * to_bf16(b[k * SIDE + j]) : a[i * SIDE + k] * b[k * SIDE + j];
+                sum += bf16 ? to_bf16(a[i * SIDE + k]) * to_bf16(b[k * SIDE + j])
+                            : a[i * SIDE + k] * b[k * SIDE + j];
             c[i * SIDE + j] = sum;
         }
 }
 
-/* (A B) B in plain f32 code, operands optionally rounded, must be within bounds that are not vastly wider; a wrong element is found. */
+/* (A B) B in plain f32 code, operands optionally rounded, must be within bounds that are not
+ * vastly wider; a wrong element is found. */
 static void test_chain(sinter_fpmath_mode_t mode, bool bf16)
 {
     static float a[SIDE * SIDE], b[SIDE * SIDE], ab[SIDE * SIDE], c[SIDE * SIDE];
     const int64_t dims[] = {SIDE, SIDE};
     sinter_logical_tensor_t in[2][2], out[2];
-    orc_op_t ops[2] = {{2, sinter_op_matmul, 0, 2, 1, NULL, in[1], &out[1]}, {1, sinter_op_matmul, 0, 2, 1, NULL, in[0], &out[0]}};
+    orc_op_t ops[2] = {{2, sinter_op_matmul, 0, 2, 1, NULL, in[1], &out[1]},
+                       {1, sinter_op_matmul, 0, 2, 1, NULL, in[0], &out[0]}};
     orc_graph_t graph = {2, ops, mode, 0};
-    orc_tensor_t inputs[2] = {{describe(1, sinter_f32, 2, dims), a}, {describe(2, sinter_f32, 2, dims), b}};
+    orc_tensor_t inputs[2] = {{describe(1, sinter_f32, 2, dims), a},
+                              {describe(2, sinter_f32, 2, dims), b}};
     uint64_t id = 4, state = 7;
     orc_result_t r;
     orc_diff_t diff;
@@ -756,26 +858,33 @@ static void test_chain(sinter_fpmath_mode_t mode, bool bf16)
     multiply_f32(a, b, ab, bf16);
     multiply_f32(ab, b, c, bf16);
     check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r, &out[1], c, &diff) == 0, "chain: %zu bad, worst ratio %g", diff.bad, diff.worst_ratio);
-    check(diff.worst_ratio > 1e-3 && diff.worst_ratio <= 1 && diff.n == SIDE * SIDE && diff.loose == 0, "chain: worst ratio %g",
+    check(orc_compare(&r, &out[1], c, &diff) == 0, "chain: %zu bad, worst ratio %g", diff.bad,
           diff.worst_ratio);
-    printf("chain of two matmuls, mode %d: worst ratio %.3g, rel l2 %.3g\n", (int)mode, diff.worst_ratio, diff.rel_l2);
+    check(diff.worst_ratio > 1e-3 && diff.worst_ratio <= 1 && diff.n == SIDE * SIDE &&
+              diff.loose == 0,
+          "chain: worst ratio %g", diff.worst_ratio);
+    printf("chain of two matmuls, mode %d: worst ratio %.3g, rel l2 %.3g\n", (int)mode,
+           diff.worst_ratio, diff.rel_l2);
     c[5] += bf16 ? 2.0f : 2e-3f; /* a typical element is 18 */
-    check(orc_compare(&r, &out[1], c, &diff) != 0 && diff.bad == 1 && diff.worst == 5, "a wrong element is found");
+    check(orc_compare(&r, &out[1], c, &diff) != 0 && diff.bad == 1 && diff.worst == 5,
+          "a wrong element is found");
     out[1].dims[0]--;
     check(orc_compare(&r, &out[1], c, &diff) != 0, "other dims are an error");
     orc_result_free(&r);
 }
 
-/* TypeCast to bf16 then Multiply by 1: an unfused execution rounds, a fused one does not; both pass, a bf16 step more does not. */
+/* TypeCast to bf16 then Multiply by 1: an unfused execution rounds, a fused one does not; both
+ * pass, a bf16 step more does not. */
 static void test_intermediate(void)
 {
     const int64_t dims[] = {1};
     float x = 1.00390625f + 0.001f, one = 1, rounded = to_bf16(x), off = rounded + 0x1p-7f;
-    sinter_logical_tensor_t in = describe(1, sinter_f32, 1, dims), mid = describe(2, sinter_bf16, 1, dims),
+    sinter_logical_tensor_t in = describe(1, sinter_f32, 1, dims),
+                            mid = describe(2, sinter_bf16, 1, dims),
                             unit = describe(3, sinter_f32, 1, dims);
     sinter_logical_tensor_t out = describe(4, sinter_f32, 1, dims), factors[2] = {mid, unit};
-    orc_op_t ops[2] = {{1, sinter_op_type_cast, 0, 1, 1, NULL, &in, &mid}, {2, sinter_op_multiply, 0, 2, 1, NULL, factors, &out}};
+    orc_op_t ops[2] = {{1, sinter_op_type_cast, 0, 1, 1, NULL, &in, &mid},
+                       {2, sinter_op_multiply, 0, 2, 1, NULL, factors, &out}};
     orc_graph_t graph = {2, ops, sinter_fpmath_mode_strict, 0};
     orc_tensor_t inputs[2] = {{in, &x}, {unit, &one}};
     uint64_t ids[2] = {4, 2};
@@ -785,18 +894,20 @@ static void test_intermediate(void)
     char err[200] = "";
 
     check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r[0], &out, &x, &diff) == 0 && diff.differ == 0 && diff.open == 1, "fused value");
+    check(orc_compare(&r[0], &out, &x, &diff) == 0 && diff.differ == 0 && diff.open == 1,
+          "fused value");
     check(orc_compare(&r[0], &out, &rounded, &diff) == 0 && diff.differ == 1, "unfused value");
     check(orc_compare(&r[0], &out, &off, &diff) != 0 && diff.differ == 1, "a step off");
     check(r[1].bound[0] == 0, "the cast itself, asked for as an output, has no slack");
-    check(orc_compare(&r[1], &mid, &stored, &diff) == 0 && diff.differ == 0 && diff.open == 0, "bf16 output %g", diff.got);
+    check(orc_compare(&r[1], &mid, &stored, &diff) == 0 && diff.differ == 0 && diff.open == 0,
+          "bf16 output %g", diff.got);
     stored++;
     check(orc_compare(&r[1], &mid, &stored, &diff) != 0, "next bf16");
     free_results(r, 2);
 }
 
-/* 1 / e^(x^5) of an x halfway between two bf16, rounded or not, and of a bf16: where f32 may overflow and may not, nothing is demanded; where it does
- * in any case, 0 is. */
+/* 1 / e^(x^5) of an x halfway between two bf16, rounded or not, and of a bf16: where f32 may
+ * overflow and may not, nothing is demanded; where it does in any case, 0 is. */
 static void test_overflow(void)
 {
     const int64_t dims[] = {2};
@@ -816,10 +927,12 @@ static void test_overflow(void)
 
     for (int i = 0; i < 5; i++)
         t[i] = describe((uint64_t)i + 1, i == 1 ? sinter_bf16 : sinter_f32, 1, dims);
-    check(orc_run(&graph, 1, &(orc_tensor_t){t[0], (void *)x}, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    check(orc_run(&graph, 1, &(orc_tensor_t){t[0], (void *)x}, 1, &id, &r, err, sizeof err) == 0,
+          "%s", err);
     check(orc_compare(&r, &t[4], finite, &diff) != 0 && diff.bad == 0 && diff.loose > 0,
           "what may overflow need not: got %g, want %g", diff.got, diff.want);
-    check(orc_compare(&r, &t[4], wrong, &diff) != 0 && diff.bad == 1 && diff.worst == 1, "what must overflow does");
+    check(orc_compare(&r, &t[4], wrong, &diff) != 0 && diff.bad == 1 && diff.worst == 1,
+          "what must overflow does");
     orc_result_free(&r);
 }
 
@@ -847,7 +960,8 @@ static void test_range(void)
     const int64_t dims[] = {1, 3, 1};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims), describe(2, sinter_f32, 2, dims + 1)},
+        sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims),
+                                         describe(2, sinter_f32, 2, dims + 1)},
                                 out = unknown(3, sinter_f32);
         orc_op_t op = {1, sinter_op_matmul, 0, 2, 1, NULL, in, &out};
         orc_graph_t graph = {1, &op, sinter_fpmath_mode_strict, 0};
@@ -859,8 +973,8 @@ static void test_range(void)
 
         check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
         orc_compare(&r, &r.lt, &cases[i].got, &diff);
-        check((diff.bad == 0) == cases[i].right && (diff.loose == 1) == cases[i].loose, "range, case %zu: got %g, want %g within %g", i,
-              diff.got, diff.want, diff.tolerance);
+        check((diff.bad == 0) == cases[i].right && (diff.loose == 1) == cases[i].loose,
+              "range, case %zu: got %g, want %g within %g", i, diff.got, diff.want, diff.tolerance);
         orc_result_free(&r);
     }
 }
@@ -870,9 +984,12 @@ static void test_dip(void)
 {
     const int64_t dims[] = {1, 2, 1};
     const float a[2] = {1000, -1000}, b[2] = {1, 1.0171f};
-    sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims), describe(2, sinter_f32, 2, dims + 1)};
-    sinter_logical_tensor_t x = describe(3, sinter_f32, 2, (int64_t[]){1, 1}), out = unknown(4, sinter_f32);
-    orc_op_t ops[2] = {{1, sinter_op_matmul, 0, 2, 1, NULL, in, &x}, {2, sinter_op_hard_swish, 0, 1, 1, NULL, &x, &out}};
+    sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims),
+                                     describe(2, sinter_f32, 2, dims + 1)};
+    sinter_logical_tensor_t x = describe(3, sinter_f32, 2, (int64_t[]){1, 1}),
+                            out = unknown(4, sinter_f32);
+    orc_op_t ops[2] = {{1, sinter_op_matmul, 0, 2, 1, NULL, in, &x},
+                       {2, sinter_op_hard_swish, 0, 1, 1, NULL, &x, &out}};
     orc_graph_t graph = {2, ops, sinter_fpmath_mode_bf16, 0};
     orc_tensor_t inputs[2] = {{in[0], a}, {in[1], b}};
     uint64_t ids[2] = {3, 4};
@@ -880,18 +997,20 @@ static void test_dip(void)
     char err[200] = "";
 
     check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
-    check(fabs(r[0].value[0] + r[0].bound[0] + 1) < 0.5, "an end is beside the dip: %g +- %g", r[0].value[0], r[0].bound[0]);
+    check(fabs(r[0].value[0] + r[0].bound[0] + 1) < 0.5, "an end is beside the dip: %g +- %g",
+          r[0].value[0], r[0].bound[0]);
     check(r[1].bound[0] >= 0.375, "the dip is within %g", r[1].bound[0]);
     free_results(r, 2);
 }
 
-/* 1 / (0.3 * f4(leaky(f16(x)))): where f16 stores a zero and a fused execution has a number, f4's zero has either sign; that of a certain zero is
- * certain. */
+/* 1 / (0.3 * f4(leaky(f16(x)))): where f16 stores a zero and a fused execution has a number,
+ * f4's zero has either sign; that of a certain zero is certain. */
 static void test_zero_sign(void)
 {
     const int64_t dims[] = {3};
     const float x[3] = {-1e-30f, 2, -0.0f}, scale = 0.3f, slope = -0.5f;
-    float got[2][3] = {{INFINITY, 1 / (0.3f * 2), -INFINITY}, {-INFINITY, 1 / (0.3f * 2), INFINITY}};
+    float got[2][3] = {{INFINITY, 1 / (0.3f * 2), -INFINITY},
+                       {-INFINITY, 1 / (0.3f * 2), INFINITY}};
     sinter_logical_tensor_t t[7];
     orc_attr_t alpha = {.id = sinter_op_attr_alpha, .n = 1, .f32 = &slope};
     orc_op_t ops[5] = {{1, sinter_op_type_cast, 0, 1, 1, NULL, &t[0], &t[1]},
@@ -907,18 +1026,22 @@ static void test_zero_sign(void)
     char err[200] = "";
 
     for (int i = 0; i < 7; i++)
-        t[i] = describe((uint64_t)i + 1, i == 1 || i == 2 ? sinter_f16 : i == 3 ? sinter_f4_e2m1 : sinter_f32, i == 4 ? 0 : 1, dims);
+        t[i] = describe((uint64_t)i + 1,
+                        i == 1 || i == 2 ? sinter_f16
+                        : i == 3         ? sinter_f4_e2m1
+                                         : sinter_f32,
+                        i == 4 ? 0 : 1, dims);
     inputs[0] = (orc_tensor_t){t[0], x};
     inputs[1] = (orc_tensor_t){t[4], &scale};
     check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
     check(orc_compare_loosely(&r, &t[6], got[0], 0.4, &diff) == 0 && diff.loose == 1,
           "a zero of either sign: got %g, want %g", diff.got, diff.want);
-    check(orc_compare(&r, &t[6], got[1], &diff) != 0 && diff.bad == 1 && diff.worst == 2, "a certain sign: %zu wrong, worst %zu", diff.bad,
-          diff.worst);
+    check(orc_compare(&r, &t[6], got[1], &diff) != 0 && diff.bad == 1 && diff.worst == 2,
+          "a certain sign: %zu wrong, worst %zu", diff.bad, diff.worst);
     orc_result_free(&r);
 }
 
-/* ---- bounds that are certain, and bounds that check nothing ------------------------------- */
+/* ---- bounds that are certain, and bounds that check nothing ---------------------------------- */
 
 /* x = a . b in bf16, which leaves x a bound; y = op(x, other) or op(other, x). */
 typedef struct certain_case {
@@ -937,13 +1060,31 @@ static void test_certain(void)
     static const certain_case_t cases[] = {
         {"root of a negative", sinter_op_sqrt, {2, -1000}, 0, false, sinter_f32, NAN, 1},
         {"logarithm of a negative", sinter_op_log, {2, -1000}, 0, false, sinter_f32, NAN, -1},
-        {"infinity times a positive", sinter_op_multiply,
-         {2, 3}, INFINITY, false, sinter_f32, INFINITY, -INFINITY},
-        {"infinity over a positive", sinter_op_divide,
-         {2, 3}, INFINITY, true, sinter_f32, INFINITY, 1},
+        {"infinity times a positive",
+         sinter_op_multiply,
+         {2, 3},
+         INFINITY,
+         false,
+         sinter_f32,
+         INFINITY,
+         -INFINITY},
+        {"infinity over a positive",
+         sinter_op_divide,
+         {2, 3},
+         INFINITY,
+         true,
+         sinter_f32,
+         INFINITY,
+         1},
         {"a number over NaN", sinter_op_divide, {2, 3}, NAN, false, sinter_f32, NAN, 1},
-        {"distance to infinity", sinter_op_squared_difference,
-         {2, 3}, INFINITY, false, sinter_f32, INFINITY, 1},
+        {"distance to infinity",
+         sinter_op_squared_difference,
+         {2, 3},
+         INFINITY,
+         false,
+         sinter_f32,
+         INFINITY,
+         1},
         {"NaN to f4", sinter_op_multiply, {2, 3}, NAN, false, sinter_f4_e2m1, -6, 0},
         {"NaN to f6", sinter_op_multiply, {2, 3}, NAN, false, sinter_f6_e3m2, 28, 1},
     };

@@ -1,8 +1,10 @@
 /* SoftMax and LogSoftmax along one axis.
  *
- * Errors: exponents may be off by the inputs' bounds and by f32 evaluation (x scaled by log2 e, the maximum subtracted, an exp of a few
- * units, rescaling when a running maximum moves). With y the result and d the exponent errors, the denominator lies between
- * S (1 - sum y (1 - e^-d)) and S (1 + sum y (e^d - 1)), and y' between the quotients of the extremes. A row's sink is one more exponent. */
+ * Errors: exponents may be off by the inputs' bounds and by f32 evaluation (x scaled by log2 e,
+ * the maximum subtracted, an exp of a few units, rescaling when a running maximum moves). With y
+ * the result and d the exponent errors, the denominator lies between S (1 - sum y (1 - e^-d))
+ * and S (1 + sum y (e^d - 1)), and y' between the quotients of the extremes. A row's sink is one
+ * more exponent. */
 #include "internal.h"
 
 typedef struct row {
@@ -54,7 +56,8 @@ static bool exponentials(row_t *r)
     }
     if (r->sink != -INFINITY)
         add_error(r, r->sink, exp(r->sink - r->max) / r->sum, error_of(r, r->sink, r->sink_bound));
-    /* Equal terms, as constant masks make them, round the same way again and again: more than a random walk. */
+    /* Equal terms, as constant masks make them, round the same way again and again: more than a
+     * random walk. */
     terms = (double)r->n + (r->sink != -INFINITY);
     r->rounding = (terms < 6 * sqrt(terms) ? terms : 6 * sqrt(terms)) * ORC_U + 4 * ORC_U;
     return true;
@@ -64,7 +67,8 @@ static double softmax_bound(const row_t *r, int64_t i)
 {
     double y = r->y[i], d = exponent_error(r, i), high = 1, low;
     if (r->less < 1)
-        high = (d <= 1 ? y * (1 + d + d * d) : exp(r->x[i] - r->max + d) / r->sum) / (1 - r->less) * (1 + r->rounding);
+        high = (d <= 1 ? y * (1 + d + d * d) : exp(r->x[i] - r->max + d) / r->sum) / (1 - r->less) *
+               (1 + r->rounding);
     if (!(high < 1) && y <= 1)
         high = 1 + 2 * ORC_U;
     low = y * (d < 1 ? 1 - d : 0) / (1 + r->more) * (1 - r->rounding);
@@ -112,7 +116,8 @@ static void log_softmax_row(row_t *r, bool inf_as_zero)
         r->y[i] = y;
         r->yb[i] =
             isinf(x) ? 0
-                     : (r->xb ? r->xb[i] : 0) + log_sum_error(r) + ORC_U * (2 * fabs(r->max) + fabs(x) + 4 * r->log_sum + 2 * fabs(y) + 2);
+                     : (r->xb ? r->xb[i] : 0) + log_sum_error(r) +
+                           ORC_U * (2 * fabs(r->max) + fabs(x) + 4 * r->log_sum + 2 * fabs(y) + 2);
     }
 }
 
@@ -145,8 +150,9 @@ static void sink_of(row_t *r, const orc_view_t *sink, int ndims, const int64_t *
 typedef void row_fn_t(row_t *r, bool inf_as_zero);
 
 /* Gathers each row along the axis into scratch, so that rows of any stride look alike. */
-static void run_row(const orc_value_t *in, const orc_view_t *sink, const int64_t *row_dims, orc_value_t *out, orc_value_t *stats, size_t row, int64_t n, size_t inner, double *scratch,
-                    row_fn_t *fn, bool inf_as_zero)
+static void run_row(const orc_value_t *in, const orc_view_t *sink, const int64_t *row_dims,
+                    orc_value_t *out, orc_value_t *stats, size_t row, int64_t n, size_t inner,
+                    double *scratch, row_fn_t *fn, bool inf_as_zero)
 {
     size_t at = row / inner * (size_t)n * inner + row % inner, length = (size_t)n;
     double *x = scratch, *xb = x + length, *y = xb + length, *yb = y + length;
@@ -213,4 +219,7 @@ int oracle_softmax(orc_ctx_t *c)
     return run(c, softmax_row, 1);
 }
 
-int oracle_log_softmax(orc_ctx_t *c) { return run(c, log_softmax_row, -1); }
+int oracle_log_softmax(orc_ctx_t *c)
+{
+    return run(c, log_softmax_row, -1);
+}

@@ -21,7 +21,9 @@ int orc_fail(orc_ctx_t *c, const char *format, ...)
         return -1;
     if (c->op)
         n = snprintf(c->err, c->err_size, "oracle: op %llu (%s): ", (unsigned long long)c->op->id,
-                     (size_t)c->op->kind < sizeof op_spelling / sizeof *op_spelling ? op_spelling[c->op->kind] : "?");
+                     (size_t)c->op->kind < sizeof op_spelling / sizeof *op_spelling
+                         ? op_spelling[c->op->kind]
+                         : "?");
     if (n < 0 || (size_t)n >= c->err_size)
         return -1;
     va_start(args, format);
@@ -102,7 +104,8 @@ int orc_shape(orc_ctx_t *c, size_t i, int ndims, const int64_t *dims)
         return orc_fail(c, "output %zu has %d dims, the graph says %d", i, ndims, (int)t->lt.ndims);
     for (int d = 0; d < t->lt.ndims; d++)
         if (t->lt.dims[d] >= 0 && t->lt.dims[d] != dims[d])
-            return orc_fail(c, "dim %d of output %zu is %lld, the graph says %lld", d, i, (long long)dims[d], (long long)t->lt.dims[d]);
+            return orc_fail(c, "dim %d of output %zu is %lld, the graph says %lld", d, i,
+                            (long long)dims[d], (long long)t->lt.dims[d]);
     t->lt.ndims = ndims;
     for (int d = 0; d < ndims; d++)
         t->lt.dims[d] = dims[d];
@@ -112,7 +115,10 @@ int orc_shape(orc_ctx_t *c, size_t i, int ndims, const int64_t *dims)
     return 0;
 }
 
-int orc_shape_like(orc_ctx_t *c, size_t i, const orc_value_t *like) { return orc_shape(c, i, like->lt.ndims, like->lt.dims); }
+int orc_shape_like(orc_ctx_t *c, size_t i, const orc_value_t *like)
+{
+    return orc_shape(c, i, like->lt.ndims, like->lt.dims);
+}
 
 double *orc_doubles(size_t n)
 {

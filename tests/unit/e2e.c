@@ -70,14 +70,16 @@ sinter_partition_t *e2e_partition(const model_t *model, sinter_engine_t *engine)
     size_t n = 0;
     if (model_build(model, engine, &graph, &err))
         stop(model->file, err.text);
-    if (sinter_graph_filter(graph, sinter_partition_policy_fusion) || sinter_graph_get_partition_num(graph, &n) || n != 1 ||
+    if (sinter_graph_filter(graph, sinter_partition_policy_fusion) ||
+        sinter_graph_get_partition_num(graph, &n) || n != 1 ||
         sinter_graph_get_partitions(graph, 1, &partition))
         stop(model->file, n != 1 ? "is not one partition" : sinter_last_error_message());
     sinter_graph_destroy(&graph);
     return partition;
 }
 
-static unsigned char *buffer(const sinter_logical_tensor_t *lt, size_t misalign, unsigned char poison, size_t *bytes)
+static unsigned char *buffer(const sinter_logical_tensor_t *lt, size_t misalign,
+                             unsigned char poison, size_t *bytes)
 {
     if (sinter_logical_tensor_get_bytes(lt, bytes))
         stop("buffer", sinter_last_error_message());
@@ -88,7 +90,8 @@ static unsigned char *buffer(const sinter_logical_tensor_t *lt, size_t misalign,
     return data;
 }
 
-void e2e_ports_make(e2e_ports_t *ports, const model_t *model, sinter_engine_t *engine, uint64_t seed, size_t misalign)
+void e2e_ports_make(e2e_ports_t *ports, const model_t *model, sinter_engine_t *engine,
+                    uint64_t seed, size_t misalign)
 {
     memset(ports, 0, sizeof *ports);
     for (size_t i = 0; i < model->n_tensors; i++) {
@@ -103,7 +106,8 @@ void e2e_ports_make(e2e_ports_t *ports, const model_t *model, sinter_engine_t *e
         *data = buffer(lt, misalign, 0xFF, &bytes);
         if (t->is_input)
             fill_input(model, t, lt, seed, *data + misalign);
-        if (sinter_tensor_create(t->is_input ? &ports->in[n] : &ports->out[n], engine, lt, *data + misalign, bytes))
+        if (sinter_tensor_create(t->is_input ? &ports->in[n] : &ports->out[n], engine, lt,
+                                 *data + misalign, bytes))
             stop("tensor", sinter_last_error_message());
     }
 }
@@ -120,12 +124,16 @@ void e2e_ports_free(e2e_ports_t *ports)
     }
 }
 
-sinter_status_t e2e_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream, e2e_ports_t *ports)
+sinter_status_t e2e_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream,
+                            e2e_ports_t *ports)
 {
-    return sinter_compiled_partition_execute(compiled, stream, ports->n_in, (const sinter_tensor_t *const *)ports->in, ports->n_out, ports->out, NULL, 0);
+    return sinter_compiled_partition_execute(compiled, stream, ports->n_in,
+                                             (const sinter_tensor_t *const *)ports->in,
+                                             ports->n_out, ports->out, NULL, 0);
 }
 
-int e2e_compare(model_t *model, const e2e_ports_t *ports, sinter_fpmath_mode_t mode, int apply_to_int)
+int e2e_compare(model_t *model, const e2e_ports_t *ports, sinter_fpmath_mode_t mode,
+                int apply_to_int)
 {
     orc_graph_t graph;
     orc_tensor_t in[E2E_MAX_PORTS];

@@ -1,4 +1,5 @@
-/* Whole graphs in tests: load a model, build it, run one partition, compare with the oracle. Reuses graph_runner's loader and filler. */
+/* Whole graphs in tests: load a model, build it, run one partition, compare with the oracle.
+ * Reuses graph_runner's loader and filler. */
 #ifndef SINTER_TESTS_E2E_H
 #define SINTER_TESTS_E2E_H
 
@@ -12,12 +13,13 @@ enum { E2E_MAX_PORTS = 32 };
 
 /* Here a check names its condition, and the library's last message if it fails. */
 #undef CHECK
-#define CHECK(cond)                                                                                \
+#define CHECK(cond) \
     check_at((cond) != 0, __LINE__, "%s (last error: %s)", #cond, sinter_last_error_message())
 
 /* models/NAME; stops the test if it does not load. */
 void e2e_load(model_t *model, const char *name);
-/* Everywhere in the model, a dim of size `from` becomes `to` (SINTER_UNKNOWN_DIM: not known, layout any), strides in the order they were. */
+/* Everywhere in the model, a dim of size `from` becomes `to` (SINTER_UNKNOWN_DIM: not known,
+ * layout any), strides in the order they were. */
 void e2e_replace_dim(model_t *model, int64_t from, int64_t to);
 /* The only partition of the model under a policy; stops the test if there is another number. */
 sinter_partition_t *e2e_partition(const model_t *model, sinter_engine_t *engine);
@@ -30,10 +32,14 @@ typedef struct e2e_ports {
     sinter_logical_tensor_t in_lt[E2E_MAX_PORTS], out_lt[E2E_MAX_PORTS];
 } e2e_ports_t;
 /* misalign: bytes added to every data pointer. */
-void e2e_ports_make(e2e_ports_t *ports, const model_t *model, sinter_engine_t *engine, uint64_t seed, size_t misalign);
+void e2e_ports_make(e2e_ports_t *ports, const model_t *model, sinter_engine_t *engine,
+                    uint64_t seed, size_t misalign);
 void e2e_ports_free(e2e_ports_t *ports);
-sinter_status_t e2e_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream, e2e_ports_t *ports);
-/* 0 if every output is within the oracle's bounds under this mode; prints the worst element otherwise. */
-int e2e_compare(model_t *model, const e2e_ports_t *ports, sinter_fpmath_mode_t mode, int apply_to_int);
+sinter_status_t e2e_execute(const sinter_compiled_partition_t *compiled, sinter_stream_t *stream,
+                            e2e_ports_t *ports);
+/* 0 if every output is within the oracle's bounds under this mode; prints the worst element
+ * otherwise. */
+int e2e_compare(model_t *model, const e2e_ports_t *ports, sinter_fpmath_mode_t mode,
+                int apply_to_int);
 
 #endif

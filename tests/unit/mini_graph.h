@@ -1,4 +1,5 @@
-/* Graphs written by hand, straight into the IR: tensors are made from text ("2x3x?x16"), ops take tensors and give their output's. */
+/* Graphs written by hand, straight into the IR: tensors are made from text ("2x3x?x16"), ops
+ * take tensors and give their output's. */
 #ifndef SINTER_TESTS_MINI_GRAPH_H
 #define SINTER_TESTS_MINI_GRAPH_H
 
@@ -42,9 +43,16 @@ static inline lt_t mini_tensor(mini_t *m, sinter_data_type_t type, const char *d
     return lt;
 }
 
-static inline void mini_add(mini_t *m, sinter_op_kind_t kind, const lt_t *in, int n_in, const lt_t *out, int n_out, const attr_t *attrs, int n_attrs)
+static inline void mini_add(mini_t *m, sinter_op_kind_t kind, const lt_t *in, int n_in,
+                            const lt_t *out, int n_out, const attr_t *attrs, int n_attrs)
 {
-    struct sinter_op op = {.engine = m->g.engine, .id = m->n_ops++, .kind = kind, .name = "", .n_in = n_in, .n_out = n_out, .n_attrs = n_attrs};
+    struct sinter_op op = {.engine = m->g.engine,
+                           .id = m->n_ops++,
+                           .kind = kind,
+                           .name = "",
+                           .n_in = n_in,
+                           .n_out = n_out,
+                           .n_attrs = n_attrs};
     lt_t ins[4], outs[4];
     attr_t copy[8];
     memcpy(ins, in, sizeof(lt_t) * (size_t)n_in);
@@ -63,7 +71,8 @@ static inline void mini_add(mini_t *m, sinter_op_kind_t kind, const lt_t *in, in
     m->status = m->status == sinter_success ? status : m->status;
 }
 
-static inline lt_t mini_op(mini_t *m, sinter_op_kind_t kind, sinter_data_type_t type, const lt_t *in, int n_in, const attr_t *attrs, int n_attrs)
+static inline lt_t mini_op(mini_t *m, sinter_op_kind_t kind, sinter_data_type_t type,
+                           const lt_t *in, int n_in, const attr_t *attrs, int n_attrs)
 {
     const lt_t out = mini_tensor(m, type, "*");
     mini_add(m, kind, in, n_in, &out, 1, attrs, n_attrs);
@@ -72,16 +81,37 @@ static inline lt_t mini_op(mini_t *m, sinter_op_kind_t kind, sinter_data_type_t 
 
 #define MINI_N(array) ((int)(sizeof(array) / sizeof((array)[0])))
 /* OP(m, relu, f32, x), OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), a, b) */
-#define OP(m, kind, type, ...) \
-    mini_op(m, sinter_op_##kind, sinter_##type, (lt_t[]){__VA_ARGS__}, MINI_N(((lt_t[]){__VA_ARGS__})), NULL, 0)
-#define OPA(m, kind, type, attributes, ...) \
-    mini_op(m, sinter_op_##kind, sinter_##type, (lt_t[]){__VA_ARGS__}, MINI_N(((lt_t[]){__VA_ARGS__})), attributes)
+#define OP(m, kind, type, ...)                                         \
+    mini_op(m, sinter_op_##kind, sinter_##type, (lt_t[]){__VA_ARGS__}, \
+            MINI_N(((lt_t[]){__VA_ARGS__})), NULL, 0)
+#define OPA(m, kind, type, attributes, ...)                            \
+    mini_op(m, sinter_op_##kind, sinter_##type, (lt_t[]){__VA_ARGS__}, \
+            MINI_N(((lt_t[]){__VA_ARGS__})), attributes)
 #define ATTRS(...) (attr_t[]){__VA_ARGS__}, MINI_N(((attr_t[]){__VA_ARGS__}))
-#define BOOL(name, value) {.id = sinter_op_attr_##name, .n = 1, .b = (value)}
-#define STR(name, value) {.id = sinter_op_attr_##name, .n = 1, .str = (value)}
-#define S64S(name, ...) \
-    {.id = sinter_op_attr_##name, .n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .s64 = (int64_t[]){__VA_ARGS__}}
-#define F32S(name, ...) {.id = sinter_op_attr_##name, .n = sizeof((float[]){__VA_ARGS__}) / sizeof(float), .f32 = (float[]){__VA_ARGS__}}
+#define BOOL(name, value)                                 \
+    {                                                     \
+        .id = sinter_op_attr_##name, .n = 1, .b = (value) \
+    }
+#define STR(name, value)                                    \
+    {                                                       \
+        .id = sinter_op_attr_##name, .n = 1, .str = (value) \
+    }
+#define S64S(name, ...)                                                                       \
+    {                                                                                         \
+        .id = sinter_op_attr_##name, .n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
+        .s64 = (int64_t[])                                                                    \
+        {                                                                                     \
+            __VA_ARGS__                                                                       \
+        }                                                                                     \
+    }
+#define F32S(name, ...)                                                                   \
+    {                                                                                     \
+        .id = sinter_op_attr_##name, .n = sizeof((float[]){__VA_ARGS__}) / sizeof(float), \
+        .f32 = (float[])                                                                  \
+        {                                                                                 \
+            __VA_ARGS__                                                                   \
+        }                                                                                 \
+    }
 #define IN(m, type, dims) mini_tensor(m, sinter_##type, dims)
 
 /* Declares a graph output; tensors that nothing reads become outputs by themselves. */

@@ -12,10 +12,10 @@
 
 enum { NODE_MAX_OUTPUTS = 3 };
 
-#define OK(call)                                                                                                                           \
-    do {                                                                                                                                   \
-        const sinter_status_t ok_status = (call);                                                                                          \
-        CHECK(ok_status == sinter_success, "%s: %s", #call, sinter_last_error_message());                                                  \
+#define OK(call)                                                                          \
+    do {                                                                                  \
+        const sinter_status_t ok_status = (call);                                         \
+        CHECK(ok_status == sinter_success, "%s: %s", #call, sinter_last_error_message()); \
     } while (0)
 
 /* An op as the library and as the oracle take it. */
@@ -48,7 +48,8 @@ static inline void node_add(sinter_graph_t *graph, const node_t *n, uint64_t id)
     sinter_op_destroy(&op);
 }
 
-static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, int n, const char *pattern)
+static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, int n,
+                                                         const char *pattern)
 {
     sinter_graph_t *graph = NULL;
     sinter_partition_t *partition = NULL;
@@ -73,7 +74,8 @@ static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, in
 }
 
 /* Runs the oracle and compares n_out outputs. */
-static inline void node_compare(const char *what, const node_t *nodes, int n, const orc_tensor_t *in, size_t n_in, const orc_tensor_t *out,
+static inline void node_compare(const char *what, const node_t *nodes, int n,
+                                const orc_tensor_t *in, size_t n_in, const orc_tensor_t *out,
                                 size_t n_out)
 {
     orc_op_t ops[8];
@@ -84,9 +86,14 @@ static inline void node_compare(const char *what, const node_t *nodes, int n, co
     char err[300] = "";
 
     for (int i = 0; i < n; i++)
-        ops[i] =
-            (orc_op_t){(uint64_t)i, nodes[i].kind, (size_t)nodes[i].n_attrs, (size_t)nodes[i].n_in, (size_t)nodes[i].n_out, nodes[i].attrs,
-                       nodes[i].in, nodes[i].out};
+        ops[i] = (orc_op_t){(uint64_t)i,
+                            nodes[i].kind,
+                            (size_t)nodes[i].n_attrs,
+                            (size_t)nodes[i].n_in,
+                            (size_t)nodes[i].n_out,
+                            nodes[i].attrs,
+                            nodes[i].in,
+                            nodes[i].out};
     for (size_t i = 0; i < n_out; i++)
         ids[i] = out[i].lt.id;
     const int failed = orc_run(&graph, n_in, in, n_out, ids, results, err, sizeof err);
@@ -98,16 +105,20 @@ static inline void node_compare(const char *what, const node_t *nodes, int n, co
     }
 }
 
-static inline void node_execute(const sinter_compiled_partition_t *what, sinter_stream_t *stream, const orc_tensor_t *in, int n_in,
-                                const orc_tensor_t *out, int n_out)
+static inline void node_execute(const sinter_compiled_partition_t *what, sinter_stream_t *stream,
+                                const orc_tensor_t *in, int n_in, const orc_tensor_t *out,
+                                int n_out)
 {
     sinter_tensor_t *t[10];
 
     for (int i = 0; i < n_in + n_out; i++) {
         const orc_tensor_t *from = i < n_in ? &in[i] : &out[i - n_in];
-        OK(sinter_tensor_create(&t[i], NULL, &from->lt, (void *)(uintptr_t)from->data, SINTER_BYTES_TRUSTED));
+        OK(sinter_tensor_create(&t[i], NULL, &from->lt, (void *)(uintptr_t)from->data,
+                                SINTER_BYTES_TRUSTED));
     }
-    OK(sinter_compiled_partition_execute(what, stream, (size_t)n_in, (const sinter_tensor_t *const *)t, (size_t)n_out, t + n_in, NULL, 0));
+    OK(sinter_compiled_partition_execute(what, stream, (size_t)n_in,
+                                         (const sinter_tensor_t *const *)t, (size_t)n_out, t + n_in,
+                                         NULL, 0));
     for (int i = 0; i < n_in + n_out; i++)
         sinter_tensor_destroy(&t[i]);
 }

@@ -1,5 +1,6 @@
-/* Waiting threads that spin cost many small executes ten times what their work does. Starts the program again where OMP_WAIT_POLICY is not set,
- * as the OpenMP runtime reads its environment before main. */
+/* Waiting threads that spin cost many small executes ten times what their work does. Starts the
+ * program again where OMP_WAIT_POLICY is not set, as the OpenMP runtime reads its environment
+ * before main. */
 #ifndef SINTER_TESTS_PASSIVE_H
 #define SINTER_TESTS_PASSIVE_H
 

@@ -1,5 +1,5 @@
-/* Whole graphs as one partition, past the partitioner: compiled, looked into, executed and compared with the oracle. For tests of the
- * lowering. */
+/* Whole graphs as one partition, past the partitioner: compiled, looked into, executed and
+ * compared with the oracle. For tests of the lowering. */
 #ifndef SINTER_TESTS_PLAN_RIG_H
 #define SINTER_TESTS_PLAN_RIG_H
 
@@ -12,7 +12,8 @@
 
 enum { PLAN_PORTS = 32, PLAN_OPS = 64 };
 
-/* Waiting threads that spin cost ten times what small cases do; the OpenMP runtime reads its environment before main. */
+/* Waiting threads that spin cost ten times what small cases do; the OpenMP runtime reads its
+ * environment before main. */
 static inline void plan_wait_passively(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") == NULL && setenv("OMP_WAIT_POLICY", "passive", 1) == 0) {
@@ -28,7 +29,8 @@ typedef struct planned {
 } planned_t;
 
 /* The ended graph as a partition of one family. */
-static inline void planned_part(planned_t *p, mini_t *m, family_t family, sinter_fpmath_mode_t mode, bool apply_to_int)
+static inline void planned_part(planned_t *p, mini_t *m, family_t family, sinter_fpmath_mode_t mode,
+                                bool apply_to_int)
 {
     *p = (planned_t){.m = m};
     p->part = (sinter_partition_t){.engine = m->g.engine,
@@ -52,7 +54,8 @@ static inline void planned_part(planned_t *p, mini_t *m, family_t family, sinter
 /* Through the passes and the lowering; ports: what the caller knows about inputs now. */
 static inline sinter_status_t planned_compile(planned_t *p, const lt_t *ports, size_t n_ports)
 {
-    sinter_status_t status = compile_open(&p->part, p->part.engine, n_ports, ports, 0, NULL, &p->cp);
+    sinter_status_t status =
+        compile_open(&p->part, p->part.engine, n_ports, ports, 0, NULL, &p->cp);
     status = status == sinter_success ? passes_run(&p->cp->plan.sub) : status;
     status = status == sinter_success ? compile_finish(p->cp, &p->part) : status;
     if (status != sinter_success && p->cp != NULL) {
@@ -81,16 +84,18 @@ static inline sinter_status_t planned(planned_t *p, mini_t *m, family_t family)
 /* "matmul softmax chain": the kinds of the steps in order. */
 static inline const char *planned_steps(const planned_t *p, char *text, size_t size)
 {
-    static const char *const names[STEP_KINDS] = {"chain", "matmul", "softmax", "attention", "dynquant"};
+    static const char *const names[STEP_KINDS] = {"chain", "matmul", "softmax", "attention",
+                                                  "dynquant"};
     text[0] = '\0';
     for (int s = 0; p->cp != NULL && s < p->cp->plan.n_steps; s++) {
         const size_t len = strlen(text);
-        snprintf(text + len, size - len, "%s%s", s > 0 ? " " : "", names[p->cp->plan.steps[s].kind]);
+        snprintf(text + len, size - len, "%s%s", s > 0 ? " " : "",
+                 names[p->cp->plan.steps[s].kind]);
     }
     return text;
 }
 
-/* ---- execute ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- execute --------------------------------------------------------------------------------- */
 
 enum { PLAN_GUARD = 64 };
 
@@ -131,15 +136,17 @@ static inline bool plan_guarded(const plan_buffers_t *b, unsigned char poison)
     bool ok = true;
     for (int i = 0; i < b->n; i++) {
         for (size_t k = 0; k < PLAN_GUARD; k++) {
-            ok = ok && b->data[i][k] == poison && b->data[i][PLAN_GUARD + b->bytes[i] + k] == poison;
+            ok =
+                ok && b->data[i][k] == poison && b->data[i][PLAN_GUARD + b->bytes[i] + k] == poison;
         }
     }
     return ok;
 }
 
 /* The oracle's outputs of a graph whose dims are known; 0 or -1 with err filled. */
-static inline int plan_oracle(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int, const plan_buffers_t *in, size_t n_out,
-                              const uint64_t *ids, orc_result_t *want, char *err, size_t err_size)
+static inline int plan_oracle(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int,
+                              const plan_buffers_t *in, size_t n_out, const uint64_t *ids,
+                              orc_result_t *want, char *err, size_t err_size)
 {
     static lt_t ports[PLAN_OPS][8];
     static orc_attr_t attrs[PLAN_OPS][8];
@@ -160,13 +167,15 @@ static inline int plan_oracle(const graph_t *g, sinter_fpmath_mode_t mode, bool 
         }
         for (int k = 0; k < n->n_attrs; k++) {
             const attr_t *a = &n->attrs[k];
-            attrs[i][k] = (orc_attr_t){.id = a->id, .n = a->n, .s64 = a->s64, .f32 = a->f32, .str = a->str, .b = a->b};
+            attrs[i][k] = (orc_attr_t){
+                .id = a->id, .n = a->n, .s64 = a->s64, .f32 = a->f32, .str = a->str, .b = a->b};
         }
     }
     for (int i = 0; i < in->n; i++) {
         tensors[i] = (orc_tensor_t){in->lt[i], in->data[i] + PLAN_GUARD};
     }
-    const orc_graph_t graph = {.n_ops = (size_t)g->n_nodes, .ops = ops, .mode = mode, .apply_to_int = apply_to_int};
+    const orc_graph_t graph = {
+        .n_ops = (size_t)g->n_nodes, .ops = ops, .mode = mode, .apply_to_int = apply_to_int};
     return orc_run(&graph, (size_t)in->n, tensors, n_out, ids, want, err, err_size);
 }
 

@@ -1,5 +1,5 @@
-/* Runs one kernel on one step without a graph: values with memory between sentinels, their elements read and written by
- * the oracle's codecs. */
+/* Runs one kernel on one step without a graph: values with memory between sentinels, their
+ * elements read and written by the oracle's codecs. */
 #ifndef SINTER_TESTS_RIG_H
 #define SINTER_TESTS_RIG_H
 
@@ -10,8 +10,8 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/kernel.h"
-#include "check.h"
 #include "base/cpu.h"
+#include "check.h"
 #include "oracle.h"
 
 enum { RIG_VALUES = 24, RIG_GUARD = 64, RIG_FILL = 0xA5 };
@@ -60,7 +60,8 @@ static inline void rig_free(rig_t *r)
 }
 
 /* strides NULL: dense. Memory is filled with RIG_FILL. */
-static inline int rig_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims, const int64_t *strides)
+static inline int rig_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims,
+                            const int64_t *strides)
 {
     bound_t *b = &r->v[r->n];
     int64_t last = 0, n = 1;
@@ -151,7 +152,8 @@ static inline void rig_strides(int ndims, const int64_t *dims, int64_t *strides)
 static inline int rig_guarded(const rig_t *r, int v)
 {
     for (int i = 0; i < RIG_GUARD; i++) {
-        if (r->mem[v][i] != RIG_FILL || r->mem[v][RIG_GUARD + r->bytes[v] + (size_t)i] != RIG_FILL) {
+        if (r->mem[v][i] != RIG_FILL ||
+            r->mem[v][RIG_GUARD + r->bytes[v] + (size_t)i] != RIG_FILL) {
             return 0;
         }
     }
@@ -177,7 +179,8 @@ static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, step_t *step,
         }
     }
     void *state = rig_alloc(step->state_bytes);
-    sinter_status_t status = k->prepare ? k->prepare(&r->plan, step, &frame, state) : sinter_success;
+    sinter_status_t status =
+        k->prepare ? k->prepare(&r->plan, step, &frame, state) : sinter_success;
     if (status == sinter_success) {
         void *scratch = rig_alloc(k->thread_bytes ? k->thread_bytes(&r->plan, step) : 0);
         void *shared = rig_alloc(k->shared_bytes ? k->shared_bytes(&r->plan, step, &frame) : 0);
@@ -201,7 +204,8 @@ static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t
     int n = 0;
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
-        if (k->step == step->kind && k->isa <= r->plan.isa && (k->refuse == NULL || k->refuse(&r->plan, step) == NULL)) {
+        if (k->step == step->kind && k->isa <= r->plan.isa &&
+            (k->refuse == NULL || k->refuse(&r->plan, step) == NULL)) {
             if (n == RIG_KERNELS) {
                 abort();
             }

@@ -2,8 +2,9 @@
  *
  *   [#id] Kind attr=value[,value..] id:dtype:dims[:strides].. -> id:dtype:dims[:strides]..
  *
- * dims are 2x3, with ? for an unknown one; - is a scalar, * an unknown number of dims. Without strides a tensor is dense, or of layout any if it has unknown
- * dims. Ops without #id are numbered from 100. "ports 1,2 -> 7" lists input and output ports. */
+ * dims are 2x3, with ? for an unknown one; - is a scalar, * an unknown number of dims. Without
+ * strides a tensor is dense, or of layout any if it has unknown dims. Ops without #id are
+ * numbered from 100. "ports 1,2 -> 7" lists input and output ports. */
 #ifndef SINTER_TESTS_SPEC_H
 #define SINTER_TESTS_SPEC_H
 
@@ -115,7 +116,8 @@ static inline sinter_status_t spec_attr(sinter_op_t *op, const char *name, const
     if (spec_is(kind, "BOOL")) {
         return sinter_op_set_attr_bool(op, attr, (int)s64[0]);
     }
-    return kind[0] == 'F' ? sinter_op_set_attr_f32(op, attr, f32, n) : sinter_op_set_attr_s64(op, attr, s64, n);
+    return kind[0] == 'F' ? sinter_op_set_attr_f32(op, attr, f32, n)
+                          : sinter_op_set_attr_s64(op, attr, s64, n);
 }
 
 static inline sinter_status_t spec_token(sinter_op_t *op, char *token, int *outputs)
@@ -148,7 +150,8 @@ static inline sinter_status_t spec_ports(sinter_graph_t *graph, char *text)
     return sinter_graph_set_ports(graph, n_in, in, n_out, out);
 }
 
-static inline sinter_status_t spec_op(sinter_graph_t *graph, sinter_engine_t *engine, char *text, uint64_t id)
+static inline sinter_status_t spec_op(sinter_graph_t *graph, sinter_engine_t *engine, char *text,
+                                      uint64_t id)
 {
     sinter_op_t *op = NULL;
     sinter_op_kind_t kind;
@@ -171,7 +174,8 @@ static inline sinter_status_t spec_op(sinter_graph_t *graph, sinter_engine_t *en
 }
 
 /* Adds the ops of a spec to a graph, stops at the first that fails. */
-static inline sinter_status_t spec_add(sinter_graph_t *graph, sinter_engine_t *engine, const char *spec)
+static inline sinter_status_t spec_add(sinter_graph_t *graph, sinter_engine_t *engine,
+                                       const char *spec)
 {
     char text[4096], *save = NULL;
     uint64_t id = 100;
@@ -180,15 +184,18 @@ static inline sinter_status_t spec_add(sinter_graph_t *graph, sinter_engine_t *e
         spec_die("too long", spec);
     }
     strcpy(text, spec);
-    for (char *op = strtok_r(text, ";", &save); op != NULL && status == sinter_success; op = strtok_r(NULL, ";", &save)) {
+    for (char *op = strtok_r(text, ";", &save); op != NULL && status == sinter_success;
+         op = strtok_r(NULL, ";", &save)) {
         op += strspn(op, " ");
-        status = strncmp(op, "ports", 5) == 0 ? spec_ports(graph, op + 5) : spec_op(graph, engine, op, id++);
+        status = strncmp(op, "ports", 5) == 0 ? spec_ports(graph, op + 5)
+                                              : spec_op(graph, engine, op, id++);
     }
     return status;
 }
 
 /* A finalized graph; on failure *graph is NULL. */
-static inline sinter_status_t spec_graph(sinter_graph_t **graph, sinter_engine_t *engine, const char *spec)
+static inline sinter_status_t spec_graph(sinter_graph_t **graph, sinter_engine_t *engine,
+                                         const char *spec)
 {
     *graph = NULL;
     sinter_status_t status = sinter_graph_create(graph, engine, sinter_cpu);
@@ -208,7 +215,9 @@ static inline const char *spec_text(const sinter_logical_tensor_t *lt)
     char *text = ring[next++ % 4], *p = text;
     strcpy(text, lt->ndims < 0 ? "*" : lt->ndims == 0 ? "-" : "");
     for (int i = 0; i < lt->ndims; i++) {
-        p += lt->dims[i] == SINTER_UNKNOWN_DIM ? sprintf(p, "%s?", i ? "x" : "") : sprintf(p, "%s%lld", i ? "x" : "", (long long)lt->dims[i]);
+        p += lt->dims[i] == SINTER_UNKNOWN_DIM
+                 ? sprintf(p, "%s?", i ? "x" : "")
+                 : sprintf(p, "%s%lld", i ? "x" : "", (long long)lt->dims[i]);
     }
     return text;
 }

@@ -1,4 +1,5 @@
-/* Engines, arenas, id maps, text and messages: with an allocator that counts and fails on demand. */
+/* Engines, arenas, id maps, text and messages: with an allocator that counts and fails on
+ * demand. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,11 +8,11 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "check.h"
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/idmap.h"
 #include "base/status.h"
+#include "check.h"
 
 typedef struct counter {
     long calls, live, fail_at; /* fail_at: the number of the call that gets NULL, 0: none */
@@ -59,23 +60,35 @@ static void test_engine(void)
     CHECK(c.live == 0, "freed with the last reference");
 
     c = (counter_t){0, 0, 1};
-    sinter_allocator_t failing = {counting_alloc, counting_free, &c}, half = {counting_alloc, NULL, &c}, none = {NULL, NULL, NULL};
-    CHECK(engine_new(&failing, sinter_isa_default, &untouched) == sinter_out_of_memory && untouched == NULL, "out of memory");
-    CHECK(strstr(sinter_last_error_message(), "out of memory") != NULL, "message: %s", sinter_last_error_message());
-    CHECK(engine_new(&half, sinter_isa_default, &untouched) == sinter_invalid_arguments && untouched == NULL, "one callback only");
-    CHECK(strstr(sinter_last_error_message(), "both callbacks") != NULL, "message: %s", sinter_last_error_message());
-    CHECK(engine_new(NULL, (sinter_cpu_isa_t)9, &untouched) == sinter_invalid_arguments && untouched == NULL, "unknown ISA");
-    CHECK(engine_new(&none, sinter_isa_generic, &engine) == sinter_success && engine->isa == sinter_isa_generic,
+    sinter_allocator_t failing = {counting_alloc, counting_free, &c},
+                       half = {counting_alloc, NULL, &c}, none = {NULL, NULL, NULL};
+    CHECK(engine_new(&failing, sinter_isa_default, &untouched) == sinter_out_of_memory &&
+              untouched == NULL,
+          "out of memory");
+    CHECK(strstr(sinter_last_error_message(), "out of memory") != NULL, "message: %s",
+          sinter_last_error_message());
+    CHECK(engine_new(&half, sinter_isa_default, &untouched) == sinter_invalid_arguments &&
+              untouched == NULL,
+          "one callback only");
+    CHECK(strstr(sinter_last_error_message(), "both callbacks") != NULL, "message: %s",
+          sinter_last_error_message());
+    CHECK(engine_new(NULL, (sinter_cpu_isa_t)9, &untouched) == sinter_invalid_arguments &&
+              untouched == NULL,
+          "unknown ISA");
+    CHECK(engine_new(&none, sinter_isa_generic, &engine) == sinter_success &&
+              engine->isa == sinter_isa_generic,
           "NULL callbacks mean malloc");
     engine_unref(engine);
 
     sinter_engine_t *standard = engine_ref(NULL);
-    CHECK(standard != NULL && engine_ref(NULL) == standard && engine_ref(standard) == standard, "one default engine");
+    CHECK(standard != NULL && engine_ref(NULL) == standard && engine_ref(standard) == standard,
+          "one default engine");
     engine_unref(standard);
     engine_unref(standard);
     engine_unref(standard);
     engine_unref(standard);
-    CHECK(engine_ref(NULL) == standard && engine_check(NULL) == sinter_success, "which is never freed");
+    CHECK(engine_ref(NULL) == standard && engine_check(NULL) == sinter_success,
+          "which is never freed");
     engine_unref(NULL);
 }
 
@@ -85,9 +98,12 @@ static void test_memory(void)
     sinter_engine_t *engine = counting_engine(&c);
     for (size_t alignment = 1; alignment <= 4096; alignment *= 2) {
         for (size_t bytes = 0; bytes < 200; bytes += 33) {
-            void *own = sg_alloc(engine, bytes, alignment), *standard = sg_alloc(NULL, bytes, alignment);
-            CHECK(own != NULL && (uintptr_t)own % alignment == 0, "%zu bytes aligned to %zu", bytes, alignment);
-            CHECK(standard != NULL && (uintptr_t)standard % alignment == 0, "%zu bytes aligned to %zu by malloc", bytes, alignment);
+            void *own = sg_alloc(engine, bytes, alignment),
+                 *standard = sg_alloc(NULL, bytes, alignment);
+            CHECK(own != NULL && (uintptr_t)own % alignment == 0, "%zu bytes aligned to %zu", bytes,
+                  alignment);
+            CHECK(standard != NULL && (uintptr_t)standard % alignment == 0,
+                  "%zu bytes aligned to %zu by malloc", bytes, alignment);
             sg_free(engine, own);
             sg_free(NULL, standard);
         }
@@ -98,7 +114,7 @@ static void test_memory(void)
     engine_unref(engine);
 }
 
-/* ---- arena ---- */
+/* ---- arena ----------------------------------------------------------------------------------- */
 
 static bool all_zero(const unsigned char *bytes, size_t n)
 {
@@ -126,16 +142,21 @@ static void test_arena(void)
     }
     for (size_t i = 0; i < 300; i++) {
         size_t n = i * i % 9000;
-        CHECK(n == 0 || (kept[i][0] == i % 255 + 1 && kept[i][n - 1] == i % 255 + 1), "block %zu is not shared", i);
+        CHECK(n == 0 || (kept[i][0] == i % 255 + 1 && kept[i][n - 1] == i % 255 + 1),
+              "block %zu is not shared", i);
     }
     CHECK(arena_alloc(&arena, SIZE_MAX / 2, 3) == NULL, "count * size overflows");
-    CHECK(strstr(sinter_last_error_message(), "overflow") != NULL, "message: %s", sinter_last_error_message());
-    CHECK(arena_alloc(&arena, SIZE_MAX, 1) == NULL && arena_alloc(&arena, SIZE_MAX - 40, 1) == NULL, "size overflows with padding");
-    CHECK(strcmp(arena_strdup(&arena, "text"), "text") == 0 && *arena_strdup(&arena, "") == '\0', "strdup");
+    CHECK(strstr(sinter_last_error_message(), "overflow") != NULL, "message: %s",
+          sinter_last_error_message());
+    CHECK(arena_alloc(&arena, SIZE_MAX, 1) == NULL && arena_alloc(&arena, SIZE_MAX - 40, 1) == NULL,
+          "size overflows with padding");
+    CHECK(strcmp(arena_strdup(&arena, "text"), "text") == 0 && *arena_strdup(&arena, "") == '\0',
+          "strdup");
 
     int *items = NULL, capacity = 0;
     for (int i = 0; i < 1000; i++) {
-        CHECK(arena_grow(&arena, (void **)&items, &capacity, i, sizeof *items) && capacity > i, "grow to %d", i);
+        CHECK(arena_grow(&arena, (void **)&items, &capacity, i, sizeof *items) && capacity > i,
+              "grow to %d", i);
         items[i] = i;
     }
     bool kept_all = true;
@@ -154,7 +175,7 @@ static void test_arena(void)
     CHECK(c.live == 0, "everything is freed, %ld left", c.live);
 }
 
-/* ---- what uses an arena, with every allocation failing in turn ---- */
+/* ---- what uses an arena, with every allocation failing in turn ------------------------------- */
 
 /* False: out of memory was reported. */
 static bool use_everything(sinter_engine_t *engine)
@@ -171,7 +192,8 @@ static bool use_everything(sinter_engine_t *engine)
         ok = idmap_put(map, id << 40, (int)id);
         bool there = idmap_get(map, id << 40) == (int)id;
         CHECK(ok == there, "id %d", (int)id);
-        CHECK(id == 0 || idmap_get(map, (id - 1) << 40) == (int)id - 1, "a failed put leaves the map as it was");
+        CHECK(id == 0 || idmap_get(map, (id - 1) << 40) == (int)id - 1,
+              "a failed put leaves the map as it was");
     }
     for (; ok && n < 5000; n++) {
         ok = arena_grow(&arena, (void **)&items, &capacity, n, sizeof *items);
@@ -184,7 +206,8 @@ static bool use_everything(sinter_engine_t *engine)
         ok = !text.oom;
     }
     CHECK(strlen(text.text) == text.len, "text is terminated");
-    CHECK(!ok || text.len == 10 * 2 + 90 * 3 + 900 * 4 + 2000 * 5, "text has %zu characters", text.len);
+    CHECK(!ok || text.len == 10 * 2 + 90 * 3 + 900 * 4 + 2000 * 5, "text has %zu characters",
+          text.len);
     arena_free(&arena);
     return ok;
 }
@@ -213,7 +236,8 @@ static void test_idmap(void)
     arena_t arena;
     arena_init(&arena, engine_ref(NULL));
     idmap_t *map = idmap_new(&arena);
-    static const uint64_t odd_ids[] = {0, UINT64_MAX, UINT64_C(1) << 63, (UINT64_C(1) << 53) + 1, UINT64_C(1) << 53};
+    static const uint64_t odd_ids[] = {0, UINT64_MAX, UINT64_C(1) << 63, (UINT64_C(1) << 53) + 1,
+                                       UINT64_C(1) << 53};
     CHECK(idmap_get(NULL, 1) == -1 && idmap_get(map, 0) == -1, "empty");
     for (int i = 0; i < 5; i++) {
         CHECK(idmap_put(map, odd_ids[i], i), "put");
@@ -222,13 +246,16 @@ static void test_idmap(void)
         CHECK(idmap_put(map, (uint64_t)i * 1024 + 7, i), "put %d", i);
     }
     for (int i = 0; i < 100000; i++) {
-        CHECK(idmap_get(map, (uint64_t)i * 1024 + 7) == i && idmap_get(map, (uint64_t)i * 1024 + 8) == -1, "get %d", i);
+        CHECK(idmap_get(map, (uint64_t)i * 1024 + 7) == i &&
+                  idmap_get(map, (uint64_t)i * 1024 + 8) == -1,
+              "get %d", i);
     }
     for (int i = 0; i < 5; i++) {
         CHECK(idmap_get(map, odd_ids[i]) == i, "id %d of the odd ones", i);
     }
     CHECK(idmap_put(map, 7, 42) && idmap_get(map, 7) == 42 && idmap_get(map, 1031) == 1, "replace");
-    CHECK(idmap_grow(map, 300000) && idmap_get(map, 99999 * 1024 + 7) == 99999, "grow keeps the entries");
+    CHECK(idmap_grow(map, 300000) && idmap_get(map, 99999 * 1024 + 7) == 99999,
+          "grow keeps the entries");
     CHECK(!idmap_grow(map, SIZE_MAX), "an impossible size");
     arena_free(&arena);
 }
@@ -251,7 +278,7 @@ static void test_grow_promise(void)
     engine_unref(engine);
 }
 
-/* ---- messages, verbose, ISA names ---- */
+/* ---- messages, verbose, ISA names ------------------------------------------------------------ */
 
 static int other_thread(void *text)
 {
@@ -269,15 +296,19 @@ static void test_messages(void)
     huge[sizeof huge - 1] = '\0';
     CHECK(sg_fail(sinter_invalid_shape, "op %d", 3) == sinter_invalid_shape, "returns its status");
     CHECK(strcmp(sinter_last_error_message(), "op 3") == 0, "message");
-    CHECK(thrd_create(&thread, other_thread, "elsewhere") == thrd_success && thrd_join(thread, &ok) == thrd_success && ok,
+    CHECK(thrd_create(&thread, other_thread, "elsewhere") == thrd_success &&
+              thrd_join(thread, &ok) == thrd_success && ok,
           "own message per thread");
-    CHECK(strcmp(sinter_last_error_message(), "op 3") == 0, "another thread's failure does not show here");
+    CHECK(strcmp(sinter_last_error_message(), "op 3") == 0,
+          "another thread's failure does not show here");
     sg_fail(sinter_invalid_shape, "while: %s", sinter_last_error_message());
-    CHECK(strcmp(sinter_last_error_message(), "while: op 3") == 0, "the last message may be an argument");
+    CHECK(strcmp(sinter_last_error_message(), "while: op 3") == 0,
+          "the last message may be an argument");
     sg_fail(sinter_invalid_shape, "%s", huge);
     CHECK(strlen(sinter_last_error_message()) == 1023, "cut, not overflowed");
     CHECK(strcmp(sinter_status_name(sinter_success), "success") == 0, "status name");
-    CHECK(strcmp(sinter_status_name(sinter_invalid_data_type), "invalid_data_type") == 0, "status name");
+    CHECK(strcmp(sinter_status_name(sinter_invalid_data_type), "invalid_data_type") == 0,
+          "status name");
     CHECK(strcmp(sinter_status_name((sinter_status_t)11), "unknown") == 0, "no status");
     CHECK(strcmp(sinter_status_name((sinter_status_t)-1), "unknown") == 0, "no status");
 }
@@ -287,15 +318,18 @@ static void test_verbose(void)
     static const struct {
         const char *words;
         int bits;
-    } good[] = {{"none", 0}, {"error", 1}, {"dispatch,exec", 10}, {"all", 15}, {"", 0}, {"none,compile", 4}, {"exec,exec", 8}};
-    static const char *const bad[] = {"errors", "error,", ",error", "error, exec", "ALL", ",", "error;exec", "err"};
+    } good[] = {{"none", 0}, {"error", 1},        {"dispatch,exec", 10}, {"all", 15},
+                {"", 0},     {"none,compile", 4}, {"exec,exec", 8}};
+    static const char *const bad[] = {"errors", "error,", ",error",     "error, exec",
+                                      "ALL",    ",",      "error;exec", "err"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        CHECK(sinter_set_verbose(good[i].words) == sinter_success && sg_verbose() == good[i].bits, "\"%s\" gives %d", good[i].words,
-              sg_verbose());
+        CHECK(sinter_set_verbose(good[i].words) == sinter_success && sg_verbose() == good[i].bits,
+              "\"%s\" gives %d", good[i].words, sg_verbose());
     }
     CHECK(sinter_set_verbose("dispatch") == sinter_success, "dispatch");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        CHECK(sinter_set_verbose(bad[i]) == sinter_invalid_arguments && sg_verbose() == 2, "\"%s\" is refused", bad[i]);
+        CHECK(sinter_set_verbose(bad[i]) == sinter_invalid_arguments && sg_verbose() == 2,
+              "\"%s\" is refused", bad[i]);
     }
     CHECK(sinter_set_verbose(NULL) == sinter_invalid_arguments, "NULL");
     CHECK(sinter_set_verbose("none") == sinter_success, "none");
@@ -310,18 +344,26 @@ static void test_isa(void)
     unsetenv("SINTER_MAX_CPU_ISA");
     CHECK(machine >= sinter_isa_generic && machine <= sinter_isa_avx512_vnni, "machine");
     CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_success && isa == machine, "no cap");
-    CHECK(cpu_isa_cap(sinter_isa_generic, &isa) == sinter_success && isa == sinter_isa_generic, "capped by the caller");
+    CHECK(cpu_isa_cap(sinter_isa_generic, &isa) == sinter_success && isa == sinter_isa_generic,
+          "capped by the caller");
     setenv("SINTER_MAX_CPU_ISA", "generic", 1);
-    CHECK(cpu_isa_cap(sinter_isa_avx512, &isa) == sinter_success && isa == sinter_isa_generic, "capped by the environment");
+    CHECK(cpu_isa_cap(sinter_isa_avx512, &isa) == sinter_success && isa == sinter_isa_generic,
+          "capped by the environment");
     setenv("SINTER_MAX_CPU_ISA", "avx2", 1);
-    CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_success && isa == (machine < sinter_isa_avx2 ? machine : sinter_isa_avx2),
+    CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_success &&
+              isa == (machine < sinter_isa_avx2 ? machine : sinter_isa_avx2),
           "never above the machine");
     isa = sinter_isa_avx512;
     setenv("SINTER_MAX_CPU_ISA", "avx1024", 1);
     sinter_engine_t *engine = NULL;
-    CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_invalid_arguments && isa == sinter_isa_avx512, "an unknown level is an error");
-    CHECK(engine_new(NULL, sinter_isa_default, &engine) == sinter_invalid_arguments && engine == NULL, "for an engine too");
-    CHECK(strstr(sinter_last_error_message(), "avx1024") != NULL, "message: %s", sinter_last_error_message());
+    CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_invalid_arguments &&
+              isa == sinter_isa_avx512,
+          "an unknown level is an error");
+    CHECK(engine_new(NULL, sinter_isa_default, &engine) == sinter_invalid_arguments &&
+              engine == NULL,
+          "for an engine too");
+    CHECK(strstr(sinter_last_error_message(), "avx1024") != NULL, "message: %s",
+          sinter_last_error_message());
     if (was != NULL) {
         setenv("SINTER_MAX_CPU_ISA", saved, 1);
     } else {
@@ -333,22 +375,32 @@ static void test_names(void)
 {
     for (int i = sinter_isa_default; i <= sinter_isa_avx512_vnni; i++) {
         sinter_cpu_isa_t isa = (sinter_cpu_isa_t)99;
-        CHECK(sinter_cpu_isa_parse(sinter_cpu_isa_name((sinter_cpu_isa_t)i), &isa) == 1 && (int)isa == i, "ISA %d", i);
+        CHECK(sinter_cpu_isa_parse(sinter_cpu_isa_name((sinter_cpu_isa_t)i), &isa) == 1 &&
+                  (int)isa == i,
+              "ISA %d", i);
     }
     static const int modes[] = {0, 1, 2, 3, 4, 64};
     for (int i = 0; i < 6; i++) {
         sinter_fpmath_mode_t mode = (sinter_fpmath_mode_t)99;
-        CHECK(sinter_fpmath_mode_parse(sinter_fpmath_mode_name((sinter_fpmath_mode_t)modes[i]), &mode) == 1 && (int)mode == modes[i],
+        CHECK(sinter_fpmath_mode_parse(sinter_fpmath_mode_name((sinter_fpmath_mode_t)modes[i]),
+                                       &mode) == 1 &&
+                  (int)mode == modes[i],
               "mode %d", i);
         CHECK(fpmath_mode_is_valid((sinter_fpmath_mode_t)modes[i]), "mode %d", i);
     }
     sinter_cpu_isa_t isa = sinter_isa_avx2;
     sinter_fpmath_mode_t mode = sinter_fpmath_mode_tf32;
-    CHECK(sinter_cpu_isa_parse("sse", &isa) == 0 && sinter_cpu_isa_parse(NULL, &isa) == 0 && isa == sinter_isa_avx2, "unknown ISA");
-    CHECK(sinter_fpmath_mode_parse("f8", &mode) == 0 && sinter_fpmath_mode_parse(NULL, &mode) == 0 && mode == sinter_fpmath_mode_tf32,
+    CHECK(sinter_cpu_isa_parse("sse", &isa) == 0 && sinter_cpu_isa_parse(NULL, &isa) == 0 &&
+              isa == sinter_isa_avx2,
+          "unknown ISA");
+    CHECK(sinter_fpmath_mode_parse("f8", &mode) == 0 &&
+              sinter_fpmath_mode_parse(NULL, &mode) == 0 && mode == sinter_fpmath_mode_tf32,
           "unknown mode");
-    CHECK(sinter_cpu_isa_parse("avx2", NULL) == 0 && sinter_fpmath_mode_parse("any", NULL) == 0, "NULL");
-    CHECK(sinter_cpu_isa_name((sinter_cpu_isa_t)5) == NULL && sinter_fpmath_mode_name((sinter_fpmath_mode_t)5) == NULL, "no name");
+    CHECK(sinter_cpu_isa_parse("avx2", NULL) == 0 && sinter_fpmath_mode_parse("any", NULL) == 0,
+          "NULL");
+    CHECK(sinter_cpu_isa_name((sinter_cpu_isa_t)5) == NULL &&
+              sinter_fpmath_mode_name((sinter_fpmath_mode_t)5) == NULL,
+          "no name");
     CHECK(!fpmath_mode_is_valid((sinter_fpmath_mode_t)5), "no mode");
 }
 

@@ -1,22 +1,25 @@
-/* The public functions at their edges: NULL for every pointer, calls in the wrong order, destroying twice, names, tensors that do not fit, and an allocator that
- * fails at every single call. */
+/* The public functions at their edges: NULL for every pointer, calls in the wrong order,
+ * destroying twice, names, tensors that do not fit, and an allocator that fails at every single
+ * call. */
 #include "check.h"
 #include "spec.h"
 
-#define BAD(call)                                                                                                                     \
-    do {                                                                                                                              \
-        sinter_status_t bad_ = (call);                                                                                                \
-        CHECK(bad_ == sinter_invalid_arguments && sinter_last_error_message()[0] != '\0', "%s: %s", #call, sinter_status_name(bad_)); \
+#define BAD(call)                                                                         \
+    do {                                                                                  \
+        sinter_status_t bad_ = (call);                                                    \
+        CHECK(bad_ == sinter_invalid_arguments && sinter_last_error_message()[0] != '\0', \
+              "%s: %s", #call, sinter_status_name(bad_));                                 \
     } while (0)
-#define GOOD(call)                                                                                                    \
-    do {                                                                                                              \
-        sinter_status_t good_ = (call);                                                                               \
-        CHECK(good_ == sinter_success, "%s: %s: %s", #call, sinter_status_name(good_), sinter_last_error_message()); \
+#define GOOD(call)                                                                     \
+    do {                                                                               \
+        sinter_status_t good_ = (call);                                                \
+        CHECK(good_ == sinter_success, "%s: %s: %s", #call, sinter_status_name(good_), \
+              sinter_last_error_message());                                            \
     } while (0)
 
 static const char matmul[] = "MatMul 1:f32:2x3 2:f32:3x4 -> 3:f32:*; ReLU 3:f32:* -> 4:f32:*";
 
-/* ---- library and names ---- */
+/* ---- library and names ----------------------------------------------------------------------- */
 
 static void check_names(void)
 {
@@ -25,18 +28,38 @@ static void check_names(void)
     sinter_op_attr_t attr = sinter_op_attr_axis;
     sinter_fpmath_mode_t mode = sinter_fpmath_mode_any;
     sinter_cpu_isa_t isa = sinter_isa_avx2;
-    CHECK(sinter_version() == SINTER_VERSION_MAJOR * 10000 + SINTER_VERSION_MINOR * 100 + SINTER_VERSION_PATCH, "version");
+    CHECK(sinter_version() ==
+              SINTER_VERSION_MAJOR * 10000 + SINTER_VERSION_MINOR * 100 + SINTER_VERSION_PATCH,
+          "version");
     CHECK(sinter_last_error_message() != NULL, "last message");
-    CHECK(strcmp(sinter_status_name(sinter_invalid_shape), "invalid_shape") == 0 && strcmp(sinter_status_name((sinter_status_t)99), "unknown") == 0, "status");
-    CHECK(!sinter_data_type_parse(NULL, &type) && !sinter_data_type_parse("f32", NULL) && !sinter_data_type_parse("f31", &type) && type == sinter_f16, "type");
-    CHECK(!sinter_op_kind_parse(NULL, &kind) && !sinter_op_kind_parse("Exp", NULL) && !sinter_op_kind_parse("Ex", &kind) && kind == sinter_op_exp, "kind");
-    CHECK(!sinter_op_attr_parse(NULL, &attr) && !sinter_op_attr_parse("axis", NULL) && !sinter_op_attr_parse("x", &attr) && attr == sinter_op_attr_axis, "attr");
-    CHECK(!sinter_fpmath_mode_parse(NULL, &mode) && !sinter_fpmath_mode_parse("any", NULL) && !sinter_fpmath_mode_parse("x", &mode), "mode");
-    CHECK(!sinter_cpu_isa_parse(NULL, &isa) && !sinter_cpu_isa_parse("avx2", NULL) && !sinter_cpu_isa_parse("x", &isa), "isa");
-    CHECK(sinter_data_type_name((sinter_data_type_t)-5) == NULL && sinter_op_kind_name((sinter_op_kind_t)1000) == NULL, "names outside");
-    CHECK(sinter_op_attr_name((sinter_op_attr_t)1000) == NULL && sinter_fpmath_mode_name((sinter_fpmath_mode_t)9) == NULL, "names outside");
+    CHECK(strcmp(sinter_status_name(sinter_invalid_shape), "invalid_shape") == 0 &&
+              strcmp(sinter_status_name((sinter_status_t)99), "unknown") == 0,
+          "status");
+    CHECK(!sinter_data_type_parse(NULL, &type) && !sinter_data_type_parse("f32", NULL) &&
+              !sinter_data_type_parse("f31", &type) && type == sinter_f16,
+          "type");
+    CHECK(!sinter_op_kind_parse(NULL, &kind) && !sinter_op_kind_parse("Exp", NULL) &&
+              !sinter_op_kind_parse("Ex", &kind) && kind == sinter_op_exp,
+          "kind");
+    CHECK(!sinter_op_attr_parse(NULL, &attr) && !sinter_op_attr_parse("axis", NULL) &&
+              !sinter_op_attr_parse("x", &attr) && attr == sinter_op_attr_axis,
+          "attr");
+    CHECK(!sinter_fpmath_mode_parse(NULL, &mode) && !sinter_fpmath_mode_parse("any", NULL) &&
+              !sinter_fpmath_mode_parse("x", &mode),
+          "mode");
+    CHECK(!sinter_cpu_isa_parse(NULL, &isa) && !sinter_cpu_isa_parse("avx2", NULL) &&
+              !sinter_cpu_isa_parse("x", &isa),
+          "isa");
+    CHECK(sinter_data_type_name((sinter_data_type_t)-5) == NULL &&
+              sinter_op_kind_name((sinter_op_kind_t)1000) == NULL,
+          "names outside");
+    CHECK(sinter_op_attr_name((sinter_op_attr_t)1000) == NULL &&
+              sinter_fpmath_mode_name((sinter_fpmath_mode_t)9) == NULL,
+          "names outside");
     CHECK(sinter_cpu_isa_name((sinter_cpu_isa_t)9) == NULL, "names outside");
-    CHECK(sinter_op_kind_is_executed(sinter_op_matmul) == 1 && sinter_op_kind_is_executed(sinter_op_convolution) == 0, "executed");
+    CHECK(sinter_op_kind_is_executed(sinter_op_matmul) == 1 &&
+              sinter_op_kind_is_executed(sinter_op_convolution) == 0,
+          "executed");
     CHECK(sinter_op_kind_is_executed((sinter_op_kind_t)-1) == 0, "executed outside");
     BAD(sinter_set_verbose(NULL));
     BAD(sinter_set_verbose("dispatch,loud"));
@@ -45,7 +68,7 @@ static void check_names(void)
     GOOD(sinter_set_graph_dump("none"));
 }
 
-/* ---- engine and stream ---- */
+/* ---- engine and stream ----------------------------------------------------------------------- */
 
 static void *some_alloc(size_t bytes, size_t alignment, void *user)
 {
@@ -73,7 +96,9 @@ static void check_engine(void)
     CHECK(engine == NULL, "output untouched");
     desc.max_isa = sinter_isa_generic;
     GOOD(sinter_engine_create(&engine, &desc));
-    CHECK(sinter_engine_get_isa(engine) == sinter_isa_generic && sinter_engine_get_isa(NULL) >= sinter_isa_generic, "isa");
+    CHECK(sinter_engine_get_isa(engine) == sinter_isa_generic &&
+              sinter_engine_get_isa(NULL) >= sinter_isa_generic,
+          "isa");
     BAD(sinter_stream_create(NULL, engine, NULL));
     threads.threads = -1;
     BAD(sinter_stream_create(&stream, engine, &threads));
@@ -175,7 +200,7 @@ static void check_sizes(void)
     GOOD(sinter_engine_destroy(&engine));
 }
 
-/* ---- logical tensors and tensors ---- */
+/* ---- logical tensors and tensors ------------------------------------------------------------- */
 
 static void check_logical_tensors(void)
 {
@@ -188,14 +213,18 @@ static void check_logical_tensors(void)
     BAD(sinter_logical_tensor_init(&lt, 1, sinter_f32, 2, NULL, none));
     BAD(sinter_logical_tensor_init(&lt, 1, sinter_f32, 13, dims, none));
     BAD(sinter_logical_tensor_init(&lt, 1, sinter_f32, -1, dims, none));
-    CHECK(sinter_logical_tensor_init(&lt, 1, sinter_f32, 2, negative, none) == sinter_invalid_shape, "negative dim");
-    CHECK(sinter_logical_tensor_init(&lt, 1, (sinter_data_type_t)99, 2, dims, none) == sinter_invalid_data_type, "data type");
+    CHECK(sinter_logical_tensor_init(&lt, 1, sinter_f32, 2, negative, none) == sinter_invalid_shape,
+          "negative dim");
+    CHECK(sinter_logical_tensor_init(&lt, 1, (sinter_data_type_t)99, 2, dims, none) ==
+              sinter_invalid_data_type,
+          "data type");
     BAD(sinter_logical_tensor_init(&lt, 1, sinter_f32, 2, dims, (sinter_tensor_property_t)9));
     BAD(sinter_logical_tensor_init_with_strides(NULL, 1, sinter_f32, 2, dims, strides, none));
     BAD(sinter_logical_tensor_init_with_strides(&lt, 1, sinter_f32, 2, NULL, strides, none));
     BAD(sinter_logical_tensor_init_with_strides(&lt, 1, sinter_f32, 2, dims, NULL, none));
     BAD(sinter_logical_tensor_init_unknown(NULL, 1, sinter_f32, 2, none));
-    CHECK(sinter_logical_tensor_init_unknown(&lt, 1, sinter_f32, 99, none) != sinter_success, "99 dims");
+    CHECK(sinter_logical_tensor_init_unknown(&lt, 1, sinter_f32, 99, none) != sinter_success,
+          "99 dims");
     GOOD(sinter_logical_tensor_init(&other, 1, sinter_f32, 0, NULL, none));
     GOOD(sinter_logical_tensor_init(&other, 1, sinter_f32, 2, dims, none));
     GOOD(sinter_logical_tensor_init_with_strides(&lt, 1, sinter_f32, 2, dims, strides, none));
@@ -211,7 +240,8 @@ static void check_logical_tensors(void)
     GOOD(sinter_logical_tensor_is_equal(&lt, &other, &equal));
     CHECK(equal == 0, "other strides");
     GOOD(sinter_logical_tensor_init_unknown(&lt, 1, sinter_f32, 2, none));
-    CHECK(sinter_logical_tensor_get_bytes(&lt, &bytes) == sinter_invalid_shape, "bytes of unknown dims");
+    CHECK(sinter_logical_tensor_get_bytes(&lt, &bytes) == sinter_invalid_shape,
+          "bytes of unknown dims");
 }
 
 static void check_tensors(void)
@@ -258,7 +288,7 @@ static void check_tensors(void)
     GOOD(sinter_tensor_destroy(&tensor));
 }
 
-/* ---- ops ---- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static void check_ops(void)
 {
@@ -315,7 +345,7 @@ static void check_ops(void)
     GOOD(sinter_graph_destroy(&graph));
 }
 
-/* ---- graph and partitions ---- */
+/* ---- graph and partitions -------------------------------------------------------------------- */
 
 static void check_graph_nulls(sinter_graph_t *graph)
 {
@@ -399,7 +429,8 @@ static void check_partition(sinter_partition_t *p)
     GOOD(sinter_partition_get_inputs(p, 2, ports));
     CHECK(ids[0] == 100 && ids[1] == 101 && ports[0].id + ports[1].id == 3, "ops and inputs");
     GOOD(sinter_partition_get_outputs(p, 1, ports));
-    CHECK(ports[0].id == 4 && strcmp(spec_text(&ports[0]), "2x4") == 0, "output %s", spec_text(&ports[0]));
+    CHECK(ports[0].id == 4 && strcmp(spec_text(&ports[0]), "2x4") == 0, "output %s",
+          spec_text(&ports[0]));
     GOOD(sinter_partition_get_fpmath_mode(p, &mode, &flag));
     CHECK(mode == sinter_fpmath_mode_bf16 && flag == 1, "the graph's mode");
     GOOD(sinter_partition_set_fpmath_mode(p, sinter_fpmath_mode_int8, 0));
@@ -420,9 +451,11 @@ static void check_graph(void)
     sinter_fpmath_mode_t mode;
     size_t n = 0;
     int flag = 0;
-    CHECK(sinter_graph_create(&graph, NULL, sinter_gpu) == sinter_unimplemented && graph == NULL, "gpu");
+    CHECK(sinter_graph_create(&graph, NULL, sinter_gpu) == sinter_unimplemented && graph == NULL,
+          "gpu");
     BAD(sinter_graph_create_with_fpmath_mode(&graph, NULL, sinter_cpu, (sinter_fpmath_mode_t)5, 0));
-    GOOD(sinter_graph_create_with_fpmath_mode(&graph, NULL, sinter_any_engine, sinter_fpmath_mode_bf16, 1));
+    GOOD(sinter_graph_create_with_fpmath_mode(&graph, NULL, sinter_any_engine,
+                                              sinter_fpmath_mode_bf16, 1));
     GOOD(sinter_graph_get_fpmath_mode(graph, &mode, &flag));
     CHECK(mode == sinter_fpmath_mode_bf16 && flag == 1, "mode");
     GOOD(spec_add(graph, NULL, matmul));
@@ -438,7 +471,8 @@ static void check_graph(void)
     CHECK(flag == 1, "finalized");
     check_graph_nulls(graph);
     /* after finalize, before filter */
-    CHECK(spec_add(graph, NULL, "#9 Abs 4:f32:2x4 -> 5:f32:2x4") == sinter_invalid_arguments, "add_op after finalize");
+    CHECK(spec_add(graph, NULL, "#9 Abs 4:f32:2x4 -> 5:f32:2x4") == sinter_invalid_arguments,
+          "add_op after finalize");
     BAD(sinter_graph_set_ports(graph, 0, NULL, 0, NULL));
     BAD(sinter_graph_get_partition_num(graph, &n));
     BAD(sinter_graph_get_partitions(graph, 4, partitions));
@@ -480,7 +514,7 @@ static void check_empty(void)
     sinter_graph_destroy(&graph);
 }
 
-/* ---- a failing allocator ---- */
+/* ---- a failing allocator --------------------------------------------------------------------- */
 
 typedef struct memory {
     long calls, live, fail_at; /* fail_at: the call that gets NULL, and all after it if sticky */
@@ -509,14 +543,18 @@ static void counting_free(void *ptr, void *user)
 
 /* Attention over a compressed K with a scale, a mask and everything the builder can allocate. */
 static const char attention[] =
-    "DynamicDequantize qtype=per_group group_shape=1,1,8,1 1:s4:1x2x8x16 2:f16:1x2x1x16 3:s4:1x2x1x16 -> 4:f16:*; "
-    "MatMul 5:f16:1x2x4x8 4:f16:* -> 6:f16:*; Divide 6:f16:* 7:f16:- -> 8:f16:*; Add 8:f16:* 9:f16:1x1x4x16 -> 10:f16:*; "
-    "SoftMax axis=-1 mode=inf_as_zero 10:f16:* -> 11:f16:*; MatMul 11:f16:* 12:f16:1x2x16x8 -> 13:f16:*; "
+    "DynamicDequantize qtype=per_group group_shape=1,1,8,1 1:s4:1x2x8x16 2:f16:1x2x1x16 "
+    "3:s4:1x2x1x16 -> 4:f16:*; "
+    "MatMul 5:f16:1x2x4x8 4:f16:* -> 6:f16:*; Divide 6:f16:* 7:f16:- -> 8:f16:*; Add 8:f16:* "
+    "9:f16:1x1x4x16 -> 10:f16:*; "
+    "SoftMax axis=-1 mode=inf_as_zero 10:f16:* -> 11:f16:*; MatMul 11:f16:* 12:f16:1x2x16x8 -> "
+    "13:f16:*; "
     "Quantize scales=0.5 zps=3 13:f16:* -> 14:u8:*; ports 1,2,3,5,7,9,12 -> 13,14";
 
 static sinter_status_t build_all(memory_t *m)
 {
-    sinter_engine_desc_t desc = {.size = sizeof desc, .allocator = {counting_alloc, counting_free, m}};
+    sinter_engine_desc_t desc = {.size = sizeof desc,
+                                 .allocator = {counting_alloc, counting_free, m}};
     sinter_engine_t *engine = NULL;
     sinter_graph_t *graph = NULL;
     sinter_stream_t *stream = NULL;
@@ -525,7 +563,8 @@ static sinter_status_t build_all(memory_t *m)
     sinter_status_t status = sinter_engine_create(&engine, &desc);
     status = status == sinter_success ? sinter_stream_create(&stream, engine, NULL) : status;
     status = status == sinter_success ? spec_graph(&graph, engine, attention) : status;
-    status = status == sinter_success ? sinter_graph_filter(graph, sinter_partition_policy_fusion) : status;
+    status = status == sinter_success ? sinter_graph_filter(graph, sinter_partition_policy_fusion)
+                                      : status;
     status = status == sinter_success ? sinter_graph_get_partition_num(graph, &n) : status;
     status = status == sinter_success ? sinter_graph_get_partitions(graph, 16, partitions) : status;
     CHECK(status != sinter_success || (n >= 1 && n <= 16), "%zu partitions", n);
@@ -548,9 +587,11 @@ static void check_failing_allocator(void)
         for (int sticky = 0; sticky < 2; sticky++) {
             m = (memory_t){.fail_at = n, .sticky = sticky};
             sinter_status_t status = build_all(&m);
-            CHECK(status == sinter_out_of_memory, "allocation %ld of %ld fails: %s", n, all, sinter_status_name(status));
+            CHECK(status == sinter_out_of_memory, "allocation %ld of %ld fails: %s", n, all,
+                  sinter_status_name(status));
             CHECK(m.live == 0, "allocation %ld of %ld fails: %ld blocks leak", n, all, m.live);
-            CHECK(strstr(sinter_last_error_message(), "out of memory") != NULL, "message \"%s\"", sinter_last_error_message());
+            CHECK(strstr(sinter_last_error_message(), "out of memory") != NULL, "message \"%s\"",
+                  sinter_last_error_message());
         }
     }
     printf("%ld allocations failed one by one\n", all);
@@ -560,7 +601,8 @@ static void check_failing_allocator(void)
 static void check_oom_is_atomic(void)
 {
     memory_t m = {0};
-    sinter_engine_desc_t desc = {.size = sizeof desc, .allocator = {counting_alloc, counting_free, &m}};
+    sinter_engine_desc_t desc = {.size = sizeof desc,
+                                 .allocator = {counting_alloc, counting_free, &m}};
     sinter_engine_t *engine = NULL;
     sinter_graph_t *graph = NULL;
     GOOD(sinter_engine_create(&engine, &desc));
@@ -568,16 +610,19 @@ static void check_oom_is_atomic(void)
     int refused = 0;
     for (int i = 0; i < 300; i++) {
         char spec[128];
-        snprintf(spec, sizeof spec, "#%d Add %d:f32:2x3 %d:f32:3 -> %d:f32:2x3", i, 3 * i, 3 * i + 1, 3 * i + 3);
+        snprintf(spec, sizeof spec, "#%d Add %d:f32:2x3 %d:f32:3 -> %d:f32:2x3", i, 3 * i,
+                 3 * i + 1, 3 * i + 3);
         for (int again = 1;; again++) {
             m.fail_at = m.calls + again;
-            sinter_status_t status = spec_add(graph, NULL, spec); /* the op itself from the default engine */
+            sinter_status_t status =
+                spec_add(graph, NULL, spec); /* the op itself from the default engine */
             m.fail_at = 0;
             if (status == sinter_success) {
                 break;
             }
             refused++;
-            CHECK(status == sinter_out_of_memory, "op %d: %s: %s", i, sinter_status_name(status), sinter_last_error_message());
+            CHECK(status == sinter_out_of_memory, "op %d: %s: %s", i, sinter_status_name(status),
+                  sinter_last_error_message());
             if (status != sinter_out_of_memory) {
                 break;
             }

@@ -1,16 +1,18 @@
-/* The attention kernels against double loops of the test's own: shapes, batch broadcasting, data types and group geometries of K and V,
- * masks, NaN rules, splits of T, every ISA level. Frames, steps and chains are built by hand, threads are played one after the other. */
+/* The attention kernels against double loops of the test's own: shapes, batch broadcasting, data
+ * types and group geometries of K and V, masks, NaN rules, splits of T, every ISA level. Frames,
+ * steps and chains are built by hand, threads are played one after the other. */
 #define _GNU_SOURCE
 #include <sinter/sinter_graph.h>
 
-#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/kernel.h"
-#include "check.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "base/cpu.h"
+#include "check.h"
 #include "test_decode.h"
 
-extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2, kernel_attention_flash_f32_avx512,
-    kernel_attention_flash_bf16_avx512, kernel_attention_decode_f32_avx2, kernel_attention_decode_f32_avx512,
+extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2,
+    kernel_attention_flash_f32_avx512, kernel_attention_flash_bf16_avx512,
+    kernel_attention_decode_f32_avx2, kernel_attention_decode_f32_avx512,
     kernel_attention_decode_int8_vnni;
 
 static int refused;
@@ -21,14 +23,40 @@ static bool check(bool ok, const char *what, const char *detail)
     return ok;
 }
 
-/* ---- a problem ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- a problem ------------------------------------------------------------------------------- */
 
-enum { Q, K, KS, KZ, V, VS, VZ, SCALE, MASK, FILL, SHIFT, WINDOW, SINK, OUT, STATS, SCORES, N_VALUES };
+enum {
+    Q,
+    K,
+    KS,
+    KZ,
+    V,
+    VS,
+    VZ,
+    SCALE,
+    MASK,
+    FILL,
+    SHIFT,
+    WINDOW,
+    SINK,
+    OUT,
+    STATS,
+    SCORES,
+    N_VALUES
+};
 enum { MAX_NB = 3 };
 /* One sink for all rows, for each index of the last batch dim, for each row. */
 typedef enum sink { SINK_NONE, SINK_ONE, SINK_HEAD, SINK_ROW, SINKS } sink_t;
-typedef enum mask { MASK_NONE, MASK_FULL, MASK_ROW, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT, MASKS } mask_t;
-/* Memory order of a K/V cache: dense; with room for more tokens; tokens outside the last batch dim ([B][T][H][D]). */
+typedef enum mask {
+    MASK_NONE,
+    MASK_FULL,
+    MASK_ROW,
+    MASK_CAUSAL,
+    MASK_CAUSAL_BOTTOM_RIGHT,
+    MASKS
+} mask_t;
+/* Memory order of a K/V cache: dense; with room for more tokens; tokens outside the last batch
+ * dim ([B][T][H][D]). */
 typedef enum cache { CACHE_DENSE, CACHE_ROOM, CACHE_TOKENS_OUTSIDE } cache_t;
 
 typedef struct problem {
@@ -78,9 +106,10 @@ static int64_t extent(const bound_t *b)
     return n;
 }
 
-/* dims in logical order; order[] lists them from the outermost in memory, NULL: as they are; room: extra entries in dim room_dim (-1:
- * none). */
-static void shape(world_t *w, int value, sinter_data_type_t type, int ndims, const int64_t *dims, const int *order, int room_dim)
+/* dims in logical order; order[] lists them from the outermost in memory, NULL: as they are;
+ * room: extra entries in dim room_dim (-1: none). */
+static void shape(world_t *w, int value, sinter_data_type_t type, int ndims, const int64_t *dims,
+                  const int *order, int room_dim)
 {
     bound_t *b = &w->v[value];
     *b = (bound_t){.dtype = type, .ndims = ndims};
@@ -100,7 +129,8 @@ static void put_float(sinter_data_type_t type, unsigned char *p, int64_t i, floa
     uint32_t u;
     memcpy(&u, &x, 4);
     const uint16_t bf = (uint16_t)(u >> 16);
-    const uint16_t half = (uint16_t)(u >> 16 & 0x8000) | (uint16_t)((u & 0x7fffffff) ? ((u >> 13 & 0x3ffff) - (112 << 10)) : 0);
+    const uint16_t half = (uint16_t)(u >> 16 & 0x8000) |
+                          (uint16_t)((u & 0x7fffffff) ? ((u >> 13 & 0x3ffff) - (112 << 10)) : 0);
     if (type == sinter_f32) {
         memcpy(p + 4 * i, &x, 4);
     } else {
@@ -108,7 +138,8 @@ static void put_float(sinter_data_type_t type, unsigned char *p, int64_t i, floa
     }
 }
 
-/* Floats become multiples of 1/64 in [-1, 1], exact in all of them; codes stay random but for NaN and the huge. */
+/* Floats become multiples of 1/64 in [-1, 1], exact in all of them; codes stay random but for
+ * NaN and the huge. */
 static void fill(world_t *w, int value)
 {
     const bound_t *b = &w->v[value];
@@ -140,7 +171,9 @@ static void fill_scales(world_t *w, int value, sinter_data_type_t data_type)
 {
     const bound_t *b = &w->v[value];
     const int64_t n = extent(b);
-    const double max = dtype_traits(data_type)->bits == 8 && dtype_is_float(data_type) ? 2 : dtype_traits(data_type)->max; /* see fill */
+    const double max = dtype_traits(data_type)->bits == 8 && dtype_is_float(data_type)
+                           ? 2
+                           : dtype_traits(data_type)->max; /* see fill */
     for (int64_t i = 0; i < n; i++) {
         const int log2_max = ilogb(max) + 1;
         if (b->dtype == sinter_e8m0) {
@@ -153,26 +186,33 @@ static void fill_scales(world_t *w, int value, sinter_data_type_t data_type)
     }
 }
 
-static void make_side(world_t *w, int value, sinter_data_type_t type, const bound_t *data, int dim, int group, int token)
+static void make_side(world_t *w, int value, sinter_data_type_t type, const bound_t *data, int dim,
+                      int group, int token)
 {
     const int tokens = w->p->t_group;
     int64_t dims[SINTER_MAX_NDIMS];
     for (int d = 0; d < data->ndims; d++) {
-        dims[d] = d == dim ? data->dims[d] / (group ? group : data->dims[d] ? data->dims[d] : 1) : data->dims[d];
+        dims[d] = d == dim ? data->dims[d] / (group           ? group
+                                              : data->dims[d] ? data->dims[d]
+                                                              : 1)
+                           : data->dims[d];
         if (d == token && tokens != 0 && data->dims[d] > 0) {
-            dims[d] = tokens < 0 ? 1 : data->dims[d] % tokens == 0 ? data->dims[d] / tokens : data->dims[d];
+            dims[d] = tokens < 0                    ? 1
+                      : data->dims[d] % tokens == 0 ? data->dims[d] / tokens
+                                                    : data->dims[d];
         }
     }
     shape(w, value, type, data->ndims, dims, NULL, -1);
 }
 
-static void make_cache(world_t *w, int value, sinter_data_type_t type, bool trans, int64_t rows, int64_t cols, bool tokens_are_rows,
-                       int group)
+static void make_cache(world_t *w, int value, sinter_data_type_t type, bool trans, int64_t rows,
+                       int64_t cols, bool tokens_are_rows, int group)
 {
     const problem_t *p = w->p;
     int64_t dims[MAX_NB + 2];
     int order[MAX_NB + 2];
-    const int nb = p->nb, r = nb, c = nb + 1, token = tokens_are_rows != trans ? r : c, other = token == r ? c : r;
+    const int nb = p->nb, r = nb, c = nb + 1, token = tokens_are_rows != trans ? r : c,
+              other = token == r ? c : r;
     for (int d = 0; d < nb; d++) {
         dims[d] = p->kv_batch[d];
         order[d] = d;
@@ -196,7 +236,7 @@ static void make_cache(world_t *w, int value, sinter_data_type_t type, bool tran
     }
 }
 
-/* ---- chains ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- chains ---------------------------------------------------------------------------------- */
 
 static int load(world_t *w, int n, int reg, int value, int nd)
 {
@@ -206,11 +246,13 @@ static int load(world_t *w, int n, int reg, int value, int nd)
         const int own = d - (nd - w->v[value].ndims);
         o->map[d] = (int8_t)(own >= 0 ? own : -1);
     }
-    w->score_code[n] = (chain_instr_t){.op = CHAIN_LOAD, .dst = reg, .operand = w->score.n_operands++};
+    w->score_code[n] =
+        (chain_instr_t){.op = CHAIN_LOAD, .dst = reg, .operand = w->score.n_operands++};
     return n + 1;
 }
 
-/* Select(row + shift >= col, score, FILL), or Select(col + window - 1 >= row + shift, score, FILL). */
+/* Select(row + shift >= col, score, FILL), or Select(col + window - 1 >= row + shift, score,
+ * FILL). */
 static int make_limit(world_t *w, int n, bool lower)
 {
     const int nd = w->p->nb + 2;
@@ -223,7 +265,8 @@ static int make_limit(world_t *w, int n, bool lower)
         n = load(w, n, 3, WINDOW, nd);
         code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 2, .a = 2, .b = 3};
     }
-    code[n++] = (chain_instr_t){.op = sinter_op_greater_equal, .dst = 1, .a = lower ? 2 : 1, .b = lower ? 1 : 2};
+    code[n++] = (chain_instr_t){
+        .op = sinter_op_greater_equal, .dst = 1, .a = lower ? 2 : 1, .b = lower ? 1 : 2};
     n = load(w, n, 2, FILL, nd);
     code[n++] = (chain_instr_t){.op = sinter_op_select, .dst = 0, .a = 1, .b = 0, .c = 2};
     return n;
@@ -289,7 +332,7 @@ static void make_post(world_t *w)
                         .operands = w->post_ops};
 }
 
-/* ---- building the values ------------------------------------------------------------------------------------------------------------ */
+/* ---- building the values --------------------------------------------------------------------- */
 
 static int64_t out_batch(const problem_t *p, int d)
 {
@@ -300,7 +343,8 @@ static void make_mask(world_t *w)
 {
     const problem_t *p = w->p;
     const int64_t full[] = {p->S, p->T};
-    shape(w, MASK, sinter_f32, p->mask == MASK_ROW ? 1 : 2, p->mask == MASK_ROW ? full + 1 : full, NULL, -1);
+    shape(w, MASK, sinter_f32, p->mask == MASK_ROW ? 1 : 2, p->mask == MASK_ROW ? full + 1 : full,
+          NULL, -1);
     fill(w, MASK);
     float *x = (float *)(void *)w->v[MASK].data;
     for (int64_t i = 0, n = extent(&w->v[MASK]); i < n; i++) {
@@ -323,7 +367,8 @@ static void make_sink(world_t *w)
 {
     static const sinter_data_type_t types[] = {sinter_f32, sinter_bf16, sinter_f16};
     const problem_t *p = w->p;
-    const int64_t dims[] = {p->nb && p->sink >= SINK_HEAD ? out_batch(p, p->nb - 1) : 1, p->sink == SINK_ROW ? p->S : 1, 1};
+    const int64_t dims[] = {p->nb && p->sink >= SINK_HEAD ? out_batch(p, p->nb - 1) : 1,
+                            p->sink == SINK_ROW ? p->S : 1, 1};
     shape(w, SINK, types[(p->S + p->T) % 3], p->nb ? 3 : 2, p->nb ? dims : dims + 1, NULL, -1);
     fill(w, SINK);
 }
@@ -331,7 +376,10 @@ static void make_sink(world_t *w)
 static void build(world_t *w, const problem_t *p)
 {
     const int nb = p->nb,
-              out_order[][MAX_NB + 2] = {{0, 1}, {0, 1, 2}, {0, 2, 1, 3}, {0, 3, 1, 2, 4}}; /* tokens outside the last batch dim */
+              out_order[][MAX_NB + 2] = {{0, 1},
+                                         {0, 1, 2},
+                                         {0, 2, 1, 3},
+                                         {0, 3, 1, 2, 4}}; /* tokens outside the last batch dim */
     int64_t dims[MAX_NB + 2];
     memset(w, 0, sizeof *w);
     w->p = p;
@@ -375,7 +423,7 @@ static void destroy(world_t *w)
     free(w->out_copy);
 }
 
-/* ---- running a kernel --------------------------------------------------------------------------------------------------------------- */
+/* ---- running a kernel ------------------------------------------------------------------------ */
 
 static operand_t operand_of(const world_t *w, int value)
 {
@@ -401,7 +449,8 @@ static void compile_time_view(const world_t *w, plan_value_t *pv)
     }
 }
 
-static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, char *what)
+static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *step,
+                         const frame_t *frame, const void *state, char *what)
 {
     const size_t each = k->thread_bytes(plan, step), all = k->shared_bytes(plan, step, frame);
     enum { PAD = 24 }; /* scratch at odd addresses, canaries behind it */
@@ -469,7 +518,12 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                                                                 : 1,
         .bare = &w->bare,
         .limits = {{.moves = true, .n_terms = 1, .term = {SHIFT}, .sign = {1}, .fill = FILL},
-                   {.lower = true, .moves = true, .n_terms = 2, .term = {SHIFT, WINDOW}, .sign = {1, -1}, .fill = FILL}}};
+                   {.lower = true,
+                    .moves = true,
+                    .n_terms = 2,
+                    .term = {SHIFT, WINDOW},
+                    .sign = {1, -1},
+                    .fill = FILL}}};
     const frame_t frame = {.v = w->v, .threads = p->threads};
     memcpy(w->v[OUT].data, w->out_copy, w->out_bytes);
     if (is_decode(k) && k->refuse(&plan, &step) != NULL) { /* it counts on what it refuses */
@@ -492,7 +546,7 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
     return status;
 }
 
-/* ---- the reference ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 static int64_t at(const bound_t *b, const bound_t *side, const int64_t *idx)
 {
@@ -504,7 +558,8 @@ static int64_t at(const bound_t *b, const bound_t *side, const int64_t *idx)
 }
 
 /* Element (r, c) of a matrix operand at a batch index of the output. */
-static double element(const world_t *w, int value, bool trans, const int64_t *batch, int64_t r, int64_t c)
+static double element(const world_t *w, int value, bool trans, const int64_t *batch, int64_t r,
+                      int64_t c)
 {
     const bound_t *b = &w->v[value];
     int64_t idx[MAX_NB + 2];
@@ -516,7 +571,10 @@ static double element(const world_t *w, int value, bool trans, const int64_t *ba
     if (value != Q && w->mem[value + 2].map) {
         x -= decode(w->v[value + 2].dtype, w->v[value + 2].data, at(b, &w->v[value + 2], idx));
     }
-    return value != Q && w->mem[value + 1].map ? x * decode(w->v[value + 1].dtype, w->v[value + 1].data, at(b, &w->v[value + 1], idx)) : x;
+    return value != Q && w->mem[value + 1].map
+               ? x * decode(w->v[value + 1].dtype, w->v[value + 1].data,
+                            at(b, &w->v[value + 1], idx))
+               : x;
 }
 
 typedef struct row_ref {
@@ -534,7 +592,9 @@ static double unit(const problem_t *p)
 /* Of the largest activation of a group: what limbs of 8 bits may lose of each. */
 static double limb(const problem_t *p)
 {
-    return p->mode == sinter_fpmath_mode_f16 ? 0x1p-15 : p->mode == sinter_fpmath_mode_int8 ? 0x1p-7 : 0;
+    return p->mode == sinter_fpmath_mode_f16    ? 0x1p-15
+           : p->mode == sinter_fpmath_mode_int8 ? 0x1p-7
+                                                : 0;
 }
 
 /* The scale of an element of K or V; 1: none. */
@@ -548,14 +608,17 @@ static double scale_at(const world_t *w, int value, const int64_t *batch, int64_
         idx[i] = b->dims[i] == 1 ? 0 : batch[i];
     }
     idx[w->p->nb] = trans ? c : r, idx[w->p->nb + 1] = trans ? r : c;
-    return w->mem[value + 1].map ? decode(w->v[value + 1].dtype, w->v[value + 1].data, at(b, &w->v[value + 1], idx)) : 1;
+    return w->mem[value + 1].map
+               ? decode(w->v[value + 1].dtype, w->v[value + 1].data, at(b, &w->v[value + 1], idx))
+               : 1;
 }
 
 static double sink_of(const world_t *w, const int64_t *batch, int64_t s)
 {
     const bound_t *b = &w->v[SINK];
     const int nb = w->p->nb, head = nb && b->dims[0] > 1, row = b->dims[b->ndims - 2] > 1;
-    const int64_t at = (head ? batch[nb - 1] * b->strides[0] : 0) + (row ? s * b->strides[b->ndims - 2] : 0);
+    const int64_t at =
+        (head ? batch[nb - 1] * b->strides[0] : 0) + (row ? s * b->strides[b->ndims - 2] : 0);
     return w->p->sink ? decode(b->dtype, b->data, at) : -INFINITY;
 }
 
@@ -571,7 +634,8 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
     for (int64_t t = 0; t < p->T; t++) {
         double x = 0, abs = 0, mask = 0, ks = 0;
         for (int64_t d = 0; d < p->D; d++) {
-            const double term = element(w, Q, p->trans_q, batch, s, d) * element(w, K, p->trans_k, batch, d, t);
+            const double term =
+                element(w, Q, p->trans_q, batch, s, d) * element(w, K, p->trans_k, batch, d, t);
             x += term;
             abs += fabs(term);
             ks += limb(p) > 0 ? fabs(element(w, K, p->trans_k, batch, d, t)) : 0;
@@ -579,7 +643,8 @@ static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row
         x *= scale;
         lost = fmax(lost, ks * qmax * limb(p) * scale);
         if (!p->plain && (p->mask == MASK_FULL || p->mask == MASK_ROW)) {
-            mask = ((const float *)(const void *)w->v[MASK].data)[p->mask == MASK_FULL ? s * p->T + t : t];
+            mask = ((const float *)(const void *)w->v[MASK]
+                        .data)[p->mask == MASK_FULL ? s * p->T + t : t];
             x += mask;
         } else if (!p->plain && p->mask >= MASK_CAUSAL) {
             const int64_t row = s + (p->mask == MASK_CAUSAL ? 0 : p->T - p->S);
@@ -611,11 +676,14 @@ static bool close_to(double got, double want, double bound)
 /* Rounding of the output: half a unit in the last place, f16 subnormals included. */
 static double output_error(sinter_data_type_t type, double x)
 {
-    return type == sinter_f16 ? fmax(fabs(x) * 0x1p-11, 0x1p-25) : fabs(x) * (type == sinter_bf16 ? 0x1p-8 : 0x1p-24);
+    return type == sinter_f16 ? fmax(fabs(x) * 0x1p-11, 0x1p-25)
+                              : fabs(x) * (type == sinter_bf16 ? 0x1p-8 : 0x1p-24);
 }
 
-/* Where an element of the output starts is marked in seen, so that what is left over can be compared with the original. */
-static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const row_ref_t *r, unsigned char *seen)
+/* Where an element of the output starts is marked in seen, so that what is left over can be
+ * compared with the original. */
+static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const row_ref_t *r,
+                        unsigned char *seen)
 {
     const problem_t *p = w->p;
     const bound_t *out = &w->v[OUT];
@@ -639,10 +707,13 @@ static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const
             }
         }
         const double got = decode(p->out, out->data, first + c * out->strides[p->nb + 1]);
-        const double bound = abs * r->rel * (p->prob ? 3 : 1) + limb(p) * most * codes * (1 + r->rel) + output_error(p->out, want) + 1e-12;
+        const double bound = abs * r->rel * (p->prob ? 3 : 1) +
+                             limb(p) * most * codes * (1 + r->rel) + output_error(p->out, want) +
+                             1e-12;
         if (!close_to(got, want, bound)) {
             if (check_failed < 10) {
-                printf("  row %lld column %lld: got %.9g, want %.9g, bound %.3g\n", (long long)s, (long long)c, got, want, bound);
+                printf("  row %lld column %lld: got %.9g, want %.9g, bound %.3g\n", (long long)s,
+                       (long long)c, got, want, bound);
             }
             ok = false;
         }
@@ -682,20 +753,25 @@ static bool compare(const world_t *w)
     return ok;
 }
 
-/* ---- cases -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 static void describe(const problem_t *p, const char *kernel, char *what, size_t n)
 {
     snprintf(what, n,
-             "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V %s scale %s zp %s groups %d %d trans "
+             "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V "
+             "%s scale %s zp %s groups %d %d trans "
              "%d%d%d cache %d mask %d "
-             "bare %d sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads %d mode %d",
-             kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1], (long long)p->q_batch[2], (long long)p->kv_batch[0],
-             (long long)p->kv_batch[1], (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D, (long long)p->Dv,
-             dtype_traits(p->q)->name, dtype_traits(p->k)->name, dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
-             p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache,
-             (int)p->mask, p->bare, (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain,
-             p->threads, (int)p->mode);
+             "bare %d sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads "
+             "%d mode %d",
+             kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1],
+             (long long)p->q_batch[2], (long long)p->kv_batch[0], (long long)p->kv_batch[1],
+             (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D,
+             (long long)p->Dv, dtype_traits(p->q)->name, dtype_traits(p->k)->name,
+             dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
+             p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q,
+             p->trans_k, p->trans_v, (int)p->cache, (int)p->mask, p->bare, (int)p->sink, p->window,
+             (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads,
+             (int)p->mode);
 }
 
 static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -706,7 +782,8 @@ static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
     build(&w, p);
     const sinter_status_t status = execute(&w, k, isa, what);
     refused += status == sinter_unimplemented;
-    if (status != sinter_unimplemented && check(status == sinter_success, what, "setup and prepare")) {
+    if (status != sinter_unimplemented &&
+        check(status == sinter_success, what, "setup and prepare")) {
         check(compare(&w), what, "differs from the double loops");
     }
     destroy(&w);
@@ -716,13 +793,17 @@ static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
 
 static problem_t random_problem(void)
 {
-    static const int64_t rows[] = {1, 1, 2, 5, 16, 33, 64, 70}, columns[] = {1, 7, 16, 63, 64, 65, 100, 130, 200}, heads[] = {1, 2, 3, 8};
+    static const int64_t rows[] = {1, 1, 2, 5, 16, 33, 64, 70},
+                         columns[] = {1, 7, 16, 63, 64, 65, 100, 130, 200}, heads[] = {1, 2, 3, 8};
     static const int64_t sizes[] = {1, 8, 17, 32, 40, 64, 80};
     static const sinter_data_type_t wide[] = {sinter_f32, sinter_f16, sinter_bf16};
     static const sinter_data_type_t narrow[] = {
-        sinter_f32, sinter_f16,     sinter_bf16,    sinter_s8,          sinter_u8,          sinter_s4,      sinter_u4,      sinter_s4,
-        sinter_u4,  sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3};
-    static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3};
+        sinter_f32,         sinter_f16,     sinter_bf16,    sinter_s8,
+        sinter_u8,          sinter_s4,      sinter_u4,      sinter_s4,
+        sinter_u4,          sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz,
+        sinter_f8_e4m3fnuz, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3};
+    static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
+                                                sinter_f8_e4m3};
     static const sinter_data_type_t zps[] = {0, 0, sinter_s4, sinter_u4};
     problem_t p = {.nb = (int)(rnd() % 4),
                    .S = PICK(rows),
@@ -771,9 +852,11 @@ static problem_t random_problem(void)
 /* One to eight query rows for each K and V, heads that decoding takes. */
 static problem_t random_decode(void)
 {
-    static const int64_t columns[] = {16, 31, 32, 33, 127, 256, 257, 513, 600}, sizes[] = {8, 16, 32, 40, 64, 64, 80, 96, 128, 192, 256};
-    static const sinter_data_type_t types[] = {sinter_f32, sinter_f16, sinter_bf16,    sinter_s8,      sinter_u8,     sinter_s4,
-                                               sinter_u4,  sinter_s4,  sinter_f8_e5m2, sinter_f8_e4m3, sinter_f4_e2m1};
+    static const int64_t columns[] = {16, 31, 32, 33, 127, 256, 257, 513, 600},
+                         sizes[] = {8, 16, 32, 40, 64, 64, 80, 96, 128, 192, 256};
+    static const sinter_data_type_t types[] = {
+        sinter_f32, sinter_f16, sinter_bf16,    sinter_s8,      sinter_u8,     sinter_s4,
+        sinter_u4,  sinter_s4,  sinter_f8_e5m2, sinter_f8_e4m3, sinter_f4_e2m1};
     static const int groups[] = {0, 1, 8, 16, 16, 32, 32, 64, 128};
     static const int64_t rows[] = {1, 1, 2, 3, 4, 5, 7, 8};
     problem_t p = random_problem();
@@ -783,7 +866,8 @@ static problem_t random_decode(void)
     p.kv_batch[1] = 1;
     p.q_batch[1] = group;
     p.S = n / group;
-    p.T = PICK(columns), p.D = PICK(sizes), p.Dv = PICK(sizes), p.k = PICK(types), p.v = PICK(types);
+    p.T = PICK(columns), p.D = PICK(sizes), p.Dv = PICK(sizes), p.k = PICK(types),
+    p.v = PICK(types);
     p.trans_k = true; /* heads contiguous */
     p.trans_v = false;
     p.dynamic = false;
@@ -833,22 +917,24 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
     p.S = 0;
     run(&p, k, isa);
     p = base; /* decode: one row, T split over threads, int4 in groups of 32 */
-    p.S = 1, p.T = 1000, p.D = 128, p.Dv = 128, p.q_batch[1] = 4, p.kv_batch[1] = 1, p.k = sinter_s4, p.v = sinter_u4, p.scale = sinter_f16,
-    p.zp = sinter_u4;
+    p.S = 1, p.T = 1000, p.D = 128, p.Dv = 128, p.q_batch[1] = 4, p.kv_batch[1] = 1,
+    p.k = sinter_s4, p.v = sinter_u4, p.scale = sinter_f16, p.zp = sinter_u4;
     p.k_group = 32, p.v_group = 32, p.threads = 4, p.trans_k = true, p.stats = true;
     run(&p, k, isa);
     p.mask = MASK_FULL, p.inf_as_zero = true;
     run(&p, k, isa);
     p.dynamic = mode == sinter_fpmath_mode_strict;
     run(&p, k, isa);
-    p = base; /* causal over several tiles and blocks, more rows than columns and the other way round */
+    /* causal over several tiles and blocks, more rows than columns and the other way round */
+    p = base;
     p.S = 150, p.T = 100, p.mask = MASK_CAUSAL_BOTTOM_RIGHT, p.inf_as_zero = true;
     run(&p, k, isa);
     p.S = 100, p.T = 150, p.mask = MASK_CAUSAL, p.inf_as_zero = false;
     run(&p, k, isa);
     p.prob = true;
     run(&p, k, isa);
-    p = base; /* sinks: of a row with nothing else, of no columns at all, of parts of T that see nothing */
+    /* sinks: of a row with nothing else, of no columns at all, of parts of T that see nothing */
+    p = base;
     p.sink = SINK_HEAD, p.stats = true, p.S = 80, p.T = 40, p.mask = MASK_CAUSAL_BOTTOM_RIGHT;
     run(&p, k, isa);
     p.T = 0;
@@ -865,8 +951,9 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
     p.prob = true;
     run(&p, k, isa);
     p = base; /* decode */
-    p.S = 1, p.T = 1000, p.D = 64, p.Dv = 64, p.q_batch[1] = 8, p.kv_batch[1] = 1, p.k = p.v = sinter_f4_e2m1, p.scale = sinter_e8m0,
-    p.k_group = p.v_group = 32, p.trans_k = true, p.mask = MASK_CAUSAL_BOTTOM_RIGHT, p.window = 100, p.stats = true, p.threads = 4;
+    p.S = 1, p.T = 1000, p.D = 64, p.Dv = 64, p.q_batch[1] = 8, p.kv_batch[1] = 1,
+    p.k = p.v = sinter_f4_e2m1, p.scale = sinter_e8m0, p.k_group = p.v_group = 32, p.trans_k = true,
+    p.mask = MASK_CAUSAL_BOTTOM_RIGHT, p.window = 100, p.stats = true, p.threads = 4;
     run(&p, k, isa);
     if (mode == sinter_fpmath_mode_strict) {
         p = base; /* D in chunks */
@@ -905,14 +992,17 @@ static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
     for (int64_t b = 0; b < 2; b++) {
         for (int64_t s = 0; ok && s < p.S; s++) {
             for (int64_t c = 0; c < p.Dv; c++) {
-                const double got =
-                    decode(p.out, w.v[OUT].data, b * w.v[OUT].strides[0] + s * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]);
+                const double got = decode(p.out, w.v[OUT].data,
+                                          b * w.v[OUT].strides[0] + s * w.v[OUT].strides[1] +
+                                              c * w.v[OUT].strides[2]);
                 ok = ok && got == element(&w, V, false, &b, (s * 37 + 70) % p.T, c);
             }
         }
     }
     check(ok, k->name, "one column left: the output is that row of V, to the bit");
-    memset(q, 0, w.v[Q].dims[0] * (size_t)w.v[Q].strides[0] > 0 ? bytes_of(sinter_f32, extent(&w.v[Q])) : 0);
+    memset(q, 0,
+           w.v[Q].dims[0] * (size_t)w.v[Q].strides[0] > 0 ? bytes_of(sinter_f32, extent(&w.v[Q]))
+                                                          : 0);
     memset(mask, 0, bytes_of(sinter_f32, p.S * p.T));
     ok = execute(&w, k, isa, what) == sinter_success;
     for (int64_t c = 0; ok && c < p.Dv; c++) {
@@ -921,13 +1011,16 @@ static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
         for (int64_t t = 0; t < p.T; t++) {
             mean += element(&w, V, false, &b, t, c) / (double)p.T;
         }
-        ok = decode(p.out, w.v[OUT].data, w.v[OUT].strides[0] + 4 * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]) == mean;
+        ok =
+            decode(p.out, w.v[OUT].data,
+                   w.v[OUT].strides[0] + 4 * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]) == mean;
     }
     check(ok, k->name, "q = 0: the output is the mean of V, to the bit");
     destroy(&w);
 }
 
-/* Rows of a 4-bit output with an odd number of columns share bytes: all are right, whatever thread they belong to. */
+/* Rows of a 4-bit output with an odd number of columns share bytes: all are right, whatever
+ * thread they belong to. */
 static void test_packed_output(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     const problem_t p = {.nb = 1,
@@ -953,14 +1046,17 @@ static void test_packed_output(const kernel_t *k, sinter_cpu_isa_t isa, sinter_f
     }
     bool ok = execute(&w, k, isa, what) == sinter_success;
     for (int64_t i = 0; ok && i < 3 * p.S * p.Dv; i++) {
-        const int64_t b = i / p.Dv / p.S, s = i / p.Dv % p.S, c = i % p.Dv, *stride = w.v[OUT].strides;
-        ok = decode(p.out, w.v[OUT].data, b * stride[0] + s * stride[1] + c * stride[2]) == element(&w, V, false, &b, s % p.T, c);
+        const int64_t b = i / p.Dv / p.S, s = i / p.Dv % p.S, c = i % p.Dv,
+                      *stride = w.v[OUT].strides;
+        ok = decode(p.out, w.v[OUT].data, b * stride[0] + s * stride[1] + c * stride[2]) ==
+             element(&w, V, false, &b, s % p.T, c);
     }
     check(ok, k->name, "4-bit output, odd rows");
     destroy(&w);
 }
 
-/* 0 times NaN is NaN, NaN and +inf scores give NaN rows, other rows are not touched by it: the reference's own arithmetic says where. */
+/* 0 times NaN is NaN, NaN and +inf scores give NaN rows, other rows are not touched by it: the
+ * reference's own arithmetic says where. */
 static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     for (int kind = 0; kind < 8; kind++) {
@@ -983,8 +1079,10 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
         static world_t w;
         char what[80];
         build(&w, &p);
-        float *mask = (float *)(void *)w.v[MASK].data, *q = (float *)(void *)w.v[Q].data, *v = (float *)(void *)w.v[V].data;
-        for (int64_t t = 0; t < p.T; t++) { /* row 1 loses everything, row 2 all but the last column */
+        float *mask = (float *)(void *)w.v[MASK].data, *q = (float *)(void *)w.v[Q].data,
+              *v = (float *)(void *)w.v[V].data;
+        for (int64_t t = 0; t < p.T;
+             t++) { /* row 1 loses everything, row 2 all but the last column */
             mask[p.T + t] = -INFINITY;
             mask[2 * p.T + t] = t + 1 < p.T ? -INFINITY : 0;
         }
@@ -1005,12 +1103,14 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
             break;
         }
         snprintf(what, sizeof what, "%s NaN kind %d", k->name, kind);
-        check(execute(&w, k, isa, what) == sinter_success && compare(&w), what, "differs from op-by-op arithmetic");
+        check(execute(&w, k, isa, what) == sinter_success && compare(&w), what,
+              "differs from op-by-op arithmetic");
         destroy(&w);
     }
 }
 
-/* K and V before the window, and from a tile behind it on, are not looked at: NaN there changes nothing. */
+/* K and V before the window, and from a tile behind it on, are not looked at: NaN there changes
+ * nothing. */
 static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     const float shift = 700;
@@ -1044,10 +1144,12 @@ static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmat
         memcpy(first, w.v[OUT].data, w.out_bytes);
         for (int64_t t = 0; t < p.T; t++) {
             for (int64_t d = 0; d < 64 && (t < 700 - 128 - 16 || t > 700 + S + tile); d++) {
-                kd[t * w.v[K].strides[1] + d * w.v[K].strides[2]] = vd[t * w.v[V].strides[1] + d * w.v[V].strides[2]] = NAN;
+                kd[t * w.v[K].strides[1] + d * w.v[K].strides[2]] =
+                    vd[t * w.v[V].strides[1] + d * w.v[V].strides[2]] = NAN;
             }
         }
-        ok = ok && execute(&w, k, isa, what) == sinter_success && memcmp(first, w.v[OUT].data, w.out_bytes) == 0;
+        ok = ok && execute(&w, k, isa, what) == sinter_success &&
+             memcmp(first, w.v[OUT].data, w.out_bytes) == 0;
         for (int64_t i = 0; ok && i < 64; i++) {
             ok = !isnan(first[i]);
         }
@@ -1079,12 +1181,14 @@ static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpma
     unsigned char *first = malloc(w.out_bytes);
     memcpy(first, w.v[OUT].data, w.out_bytes);
     execute(&w, k, isa, what);
-    check(memcmp(first, w.v[OUT].data, w.out_bytes) == 0, k->name, "same inputs and threads, same bits");
+    check(memcmp(first, w.v[OUT].data, w.out_bytes) == 0, k->name,
+          "same inputs and threads, same bits");
     free(first);
     destroy(&w);
 }
 
-/* bf16 products must show: other bits than strict on the same inputs. And who may not use them is told why. */
+/* bf16 products must show: other bits than strict on the same inputs. And who may not use them
+ * is told why. */
 static void test_bf16_differs(sinter_cpu_isa_t isa)
 {
     problem_t p = {.nb = 1,
@@ -1125,15 +1229,19 @@ static const char *refusal(sinter_fpmath_mode_t mode, sinter_cpu_isa_t isa, int6
 
 static void test_refusals(sinter_cpu_isa_t isa)
 {
-    static const sinter_fpmath_mode_t no[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_tf32,
-                                              sinter_fpmath_mode_int8};
+    static const sinter_fpmath_mode_t no[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16,
+                                              sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
     for (int i = 0; i < 4; i++) {
-        check(refusal(no[i], isa, 64) != NULL, "bf16 kernel", "modes that do not name bf16 must not get it");
+        check(refusal(no[i], isa, 64) != NULL, "bf16 kernel",
+              "modes that do not name bf16 must not get it");
     }
-    check(refusal(sinter_fpmath_mode_bf16, isa, SINTER_UNKNOWN_DIM) != NULL, "bf16 kernel", "refuses unknown head sizes");
-    check(refusal(sinter_fpmath_mode_any, sinter_isa_avx512, 64) != NULL, "bf16 kernel", "refuses a plan capped below it");
-    check((refusal(sinter_fpmath_mode_any, isa, 64) == NULL) == (refusal(sinter_fpmath_mode_bf16, isa, 64) == NULL), "bf16 kernel",
-          "any is as bf16");
+    check(refusal(sinter_fpmath_mode_bf16, isa, SINTER_UNKNOWN_DIM) != NULL, "bf16 kernel",
+          "refuses unknown head sizes");
+    check(refusal(sinter_fpmath_mode_any, sinter_isa_avx512, 64) != NULL, "bf16 kernel",
+          "refuses a plan capped below it");
+    check((refusal(sinter_fpmath_mode_any, isa, 64) == NULL) ==
+              (refusal(sinter_fpmath_mode_bf16, isa, 64) == NULL),
+          "bf16 kernel", "any is as bf16");
 }
 
 /* All values of a tensor in f32 times 2^e. */
@@ -1212,13 +1320,16 @@ static void test_range(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
     check(4 * taken > CASES, k->name, "takes few of the cases near the ends of the range");
 }
 
-static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode, int rounds)
+static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode,
+                        int rounds)
 {
     static char before[200];
     for (int i = 0; i < rounds; i++) {
         problem_t p = is_decode(k) ? random_decode() : random_problem();
         p.mode = mode;
-        p.dynamic = p.dynamic && mode == sinter_fpmath_mode_strict; /* the bf16 kernel refuses unknown head sizes */
+        p.dynamic =
+            p.dynamic &&
+            mode == sinter_fpmath_mode_strict; /* the bf16 kernel refuses unknown head sizes */
         run(&p, k, isa);
         if (strcmp(before, last_note) && i < 4) {
             printf("%s\n", last_note);
@@ -1241,7 +1352,8 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
 /* Heads of the types that are worked off in integers. */
 static problem_t random_codes(sinter_fpmath_mode_t mode)
 {
-    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1};
+    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8, sinter_u8,
+                                               sinter_f4_e2m1};
     problem_t p = random_decode();
     if (mode == sinter_fpmath_mode_int8) {
         p.k = types[rnd() % 4], p.v = types[rnd() % 4];
@@ -1276,7 +1388,8 @@ static void test_codes_specials(const kernel_t *k)
         q[0] = specials[i / 2];
         snprintf(what, sizeof what, "%s q %g", k->name, (double)q[0]);
         const sinter_status_t status = execute(&w, k, sinter_isa_avx512_vnni, what);
-        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what, "differs from op-by-op arithmetic");
+        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what,
+              "differs from op-by-op arithmetic");
         destroy(&w);
     }
 }
@@ -1285,8 +1398,9 @@ static void test_codes_specials(const kernel_t *k)
 static void test_codes_zero(const kernel_t *k)
 {
     problem_t p = random_codes(sinter_fpmath_mode_f16);
-    p.nb = 1, p.q_batch[0] = p.kv_batch[0] = 2, p.S = 3, p.T = 300, p.D = p.Dv = 128, p.k = p.v = sinter_s8, p.zp = sinter_s8,
-    p.scale = sinter_f32, p.k_group = p.v_group = 32, p.t_group = 0, p.out = sinter_f32, p.mask = 0, p.sink = SINK_NONE, p.prob = false,
+    p.nb = 1, p.q_batch[0] = p.kv_batch[0] = 2, p.S = 3, p.T = 300, p.D = p.Dv = 128,
+    p.k = p.v = sinter_s8, p.zp = sinter_s8, p.scale = sinter_f32, p.k_group = p.v_group = 32,
+    p.t_group = 0, p.out = sinter_f32, p.mask = 0, p.sink = SINK_NONE, p.prob = false,
     p.plain = true, p.stats = false;
     static world_t w;
     char what[] = "zero codes";
@@ -1297,7 +1411,9 @@ static void test_codes_zero(const kernel_t *k)
     const int64_t n = p.S * 2;
     for (int64_t i = 0; ok && i < n; i++) {
         for (int64_t c = 0; ok && c < p.Dv; c++) {
-            ok = decode(p.out, w.v[OUT].data, i / p.S * w.v[OUT].strides[0] + i % p.S * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]) == 0;
+            ok = decode(p.out, w.v[OUT].data,
+                        i / p.S * w.v[OUT].strides[0] + i % p.S * w.v[OUT].strides[1] +
+                            c * w.v[OUT].strides[2]) == 0;
         }
     }
     check(ok, k->name, "codes at their zero point give 0");
@@ -1329,7 +1445,8 @@ static void test_codes(sinter_cpu_isa_t isa)
 
 int main(void)
 {
-    static const kernel_t *const kernels[] = {&kernel_attention_flash_f32_generic, &kernel_attention_flash_f32_avx2,
+    static const kernel_t *const kernels[] = {&kernel_attention_flash_f32_generic,
+                                              &kernel_attention_flash_f32_avx2,
                                               &kernel_attention_flash_f32_avx512};
     sinter_cpu_isa_t top;
     if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
@@ -1345,7 +1462,8 @@ int main(void)
     } else {
         check_skip("attention_flash_bf16_avx512: %s", why);
     }
-    static const kernel_t *const decoding[] = {&kernel_attention_decode_f32_avx2, &kernel_attention_decode_f32_avx512};
+    static const kernel_t *const decoding[] = {&kernel_attention_decode_f32_avx2,
+                                               &kernel_attention_decode_f32_avx512};
     for (int i = 0; i < 2 && decoding[i]->isa <= top; i++) {
         refused = 0;
         test_kernel(decoding[i], decoding[i]->isa, sinter_fpmath_mode_strict, 200);

@@ -1,5 +1,6 @@
-/* Attention against the oracle over covering designs: of every two properties below, every two values meet in at least one case (where they fit
- * together, and the case is not too large). One design has all values, one those of decoding. SINTER_MATRIX=full takes long caches in as well,
+/* Attention against the oracle over covering designs: of every two properties below, every two
+ * values meet in at least one case (where they fit together, and the case is not too large). One
+ * design has all values, one those of decoding. SINTER_MATRIX=full takes long caches in as well,
  * SINTER_MATRIX_ONLY=N runs one case, SINTER_RANDOM_SEED makes other designs. */
 #include <math.h>
 #include <stdio.h>
@@ -10,10 +11,30 @@
 #include "check.h"
 #include "passive.h"
 
-/* ---- properties ------------------------------------------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
-enum { T, S, D, DV, HEADS, K_TYPE, V_TYPE, K_GROUP, V_GROUP, SCALE, ZP, MASK, MODE, QUERY, STORED, DYNAMIC, N_PROPERTIES, MAX_VALUES = 16 };
-/* Groups: so many along the head, so many tokens, or one scale for each channel, for each token, for all. */
+enum {
+    T,
+    S,
+    D,
+    DV,
+    HEADS,
+    K_TYPE,
+    V_TYPE,
+    K_GROUP,
+    V_GROUP,
+    SCALE,
+    ZP,
+    MASK,
+    MODE,
+    QUERY,
+    STORED,
+    DYNAMIC,
+    N_PROPERTIES,
+    MAX_VALUES = 16
+};
+/* Groups: so many along the head, so many tokens, or one scale for each channel, for each token,
+ * for all. */
 enum { CHANNEL = -1, TOKEN = -2, TENSOR = -3 };
 enum mask { NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW };
 enum stored { TOKEN_ROWS, TRANSPOSED_K, ANY_LAYOUT };
@@ -24,11 +45,12 @@ typedef struct property {
     int64_t values[MAX_VALUES];
 } property_t;
 
-#define TYPES \
-    sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32
-#define MODES \
-    sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_bf16, sinter_fpmath_mode_any, sinter_fpmath_mode_tf32, \
-        sinter_fpmath_mode_int8
+#define TYPES                                                                                   \
+    sinter_s4, sinter_u4, sinter_s8, sinter_u8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, \
+        sinter_f16, sinter_bf16, sinter_f32
+#define MODES                                                                   \
+    sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_bf16, \
+        sinter_fpmath_mode_any, sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8
 
 static const property_t all_values[N_PROPERTIES] = {
     [T] = {"T", 10, 2, {0, 1, 31, 32, 33, 127, 128, 513, 4096, 16384}},
@@ -38,8 +60,14 @@ static const property_t all_values[N_PROPERTIES] = {
     [HEADS] = {"heads", 4, 0, {14 << 8 | 2, 28 << 8 | 4, 9 << 8 | 3, 32 << 8 | 1}},
     [K_TYPE] = {"K", 13, 0, {TYPES, sinter_f6_e2m3, sinter_f6_e3m2, sinter_f8_e4m3fnuz}},
     [V_TYPE] = {"V", 13, 0, {TYPES, sinter_f6_e2m3, sinter_f6_e3m2, sinter_f8_e4m3fnuz}},
-    [K_GROUP] = {"K groups", 11, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
-    [V_GROUP] = {"V groups", 11, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
+    [K_GROUP] = {"K groups",
+                 11,
+                 0,
+                 {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
+    [V_GROUP] = {"V groups",
+                 11,
+                 0,
+                 {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
     [SCALE] = {"scales", 5, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3}},
     [ZP] = {"zero points", 4, 0, {0, 8, 4, 32}}, /* bits; signed as the codes */
     [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
@@ -83,7 +111,7 @@ static int n_values(int p)
     return properties[p].n - (full ? 0 : properties[p].full);
 }
 
-/* ---- the covering design: one greedy row after the other --------------------------------------------------------------------------- */
+/* ---- the covering design: one greedy row after the other ------------------------------------- */
 
 typedef struct design {
     unsigned char met[N_PROPERTIES][MAX_VALUES][N_PROPERTIES][MAX_VALUES];
@@ -112,7 +140,9 @@ static int is_feasible(const signed char *row)
     head = (double)(v[D] + (v[DV] ? v[DV] : row[DV] < 0 ? 40 : v[D]));
     if (row[HEADS] >= 0 && row[S] >= 0 && (v[HEADS] >> 8) / (v[HEADS] & 255) * v[S] > most_rows)
         return 0;
-    return 2.0 * (double)(row[HEADS] < 0 ? 9 : v[HEADS] >> 8) * (double)v[S] * (double)v[T] * head <= most_flops;
+    return 2.0 * (double)(row[HEADS] < 0 ? 9 : v[HEADS] >> 8) * (double)v[S] * (double)v[T] *
+               head <=
+           most_flops;
 }
 
 static int gain(const design_t *d, const signed char *row, int p, int value)
@@ -225,11 +255,11 @@ static void open_design(design_t *d, uint64_t seed)
     d->left = all * all - same;
 }
 
-/* ---- a case as a graph --------------------------------------------------------------------------------------------------------------- */
+/* ---- a case as a graph ----------------------------------------------------------------------- */
 
 typedef struct matrix_case {
     int64_t v[N_PROPERTIES];
-    int64_t kv_heads, per_kv, t;            /* t: T or a symbol */
+    int64_t kv_heads, per_kv, t;                   /* t: T or a symbol */
     double past[FZ_VARIANTS], window[FZ_VARIANTS]; /* of masks that need them */
 } matrix_case_t;
 
@@ -239,9 +269,12 @@ static int64_t gcd(int64_t a, int64_t b)
 }
 
 /* Elements that share a scale along the head and along tokens, as far as they divide the dims. */
-static void group_sizes(const matrix_case_t *c, int64_t group, int64_t head, int64_t *along_head, int64_t *along_t)
+static void group_sizes(const matrix_case_t *c, int64_t group, int64_t head, int64_t *along_head,
+                        int64_t *along_t)
 {
-    *along_head = group == TOKEN || group == TENSOR ? head : group == CHANNEL || group >= 256 ? 1 : gcd(head, group);
+    *along_head = group == TOKEN || group == TENSOR  ? head
+                  : group == CHANNEL || group >= 256 ? 1
+                                                     : gcd(head, group);
     *along_t = 1;
     if (group == CHANNEL || group == TENSOR)
         *along_t = 0; /* all */
@@ -260,11 +293,15 @@ static sinter_data_type_t zp_type(sinter_data_type_t code, int64_t bits)
 
     if (gr_dtype(code)->class_ != GR_INT || bits == 0)
         return sinter_data_type_undef;
-    return bits == 32 ? sinter_s32 : bits == 8 ? (is_signed ? sinter_s8 : sinter_u8) : is_signed ? sinter_s4 : sinter_u4;
+    return bits == 32  ? sinter_s32
+           : bits == 8 ? (is_signed ? sinter_s8 : sinter_u8)
+           : is_signed ? sinter_s4
+                       : sinter_u4;
 }
 
 /* An input over rows of the head in memory, one for each token, whichever of the dims that is. */
-static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const int64_t *dims, int head_dim)
+static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const int64_t *dims,
+                 int head_dim)
 {
     const int x = fz_input(f, type, 5, dims);
     fz_tensor_t *t = &f->tensors[x];
@@ -280,11 +317,13 @@ static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const
 }
 
 /* K or V dequantised; head_dim: 3 or 4, the other one counts tokens. */
-static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64_t group, int64_t head, int head_dim)
+static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64_t group,
+                 int64_t head, int head_dim)
 {
     const int token_dim = 7 - head_dim;
     const sinter_data_type_t zp = zp_type(type, c->v[ZP]);
-    int64_t dims[5] = {1, c->kv_heads, 1}, sides[5] = {1, c->kv_heads, 1}, shape[5] = {1, 1, 1}, along_head, along_t;
+    int64_t dims[5] = {1, c->kv_heads, 1}, sides[5] = {1, c->kv_heads, 1}, shape[5] = {1, 1, 1},
+            along_head, along_t;
     int in[3], x;
 
     dims[head_dim] = head;
@@ -349,7 +388,9 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
     if (c->v[MASK] != CAUSAL)
         row = fz_binary(f, sinter_op_add, sinter_s32, row, scalar(f, sinter_s32, c->past));
     if (c->v[MASK] == WINDOW)
-        x = keep_where(f, column, fz_binary(f, sinter_op_subtract, sinter_s32, row, scalar(f, sinter_s32, c->window)), x);
+        x = keep_where(
+            f, column,
+            fz_binary(f, sinter_op_subtract, sinter_s32, row, scalar(f, sinter_s32, c->window)), x);
     return keep_where(f, row, column, x);
 }
 
@@ -369,7 +410,10 @@ static void settle(fz_t *f, matrix_case_t *c)
         c->t = fz_symbol(f, c->v[T], other[0], other[1]);
     }
     for (int i = 0; i < FZ_VARIANTS; i++) {
-        c->past[i] = c->v[MASK] == LATE ? -3 : (double)(fz_size(f, c->t, i) - c->v[S]); /* the first rows see nothing; the last one all */
+        c->past[i] = c->v[MASK] == LATE
+                         ? -3
+                         : (double)(fz_size(f, c->t, i) -
+                                    c->v[S]); /* the first rows see nothing; the last one all */
         c->window[i] = 40;
     }
 }
@@ -381,10 +425,12 @@ static void build(fz_t *f, matrix_case_t *c)
     int q, k, v, x;
 
     settle(f, c);
-    const int64_t q_dims[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->v[D]}, scores[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->t},
+    const int64_t q_dims[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->v[D]},
+                  scores[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->t},
                   out[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->v[DV]};
     q = fz_input(f, query, 5, q_dims);
-    k = cache(f, c, (sinter_data_type_t)c->v[K_TYPE], c->v[K_GROUP], c->v[D], c->v[STORED] == TRANSPOSED_K ? 4 : 3);
+    k = cache(f, c, (sinter_data_type_t)c->v[K_TYPE], c->v[K_GROUP], c->v[D],
+              c->v[STORED] == TRANSPOSED_K ? 4 : 3);
     if (f->tensors[q].type != f->tensors[k].type) { /* MatMul wants one type */
         q = query == sinter_f32 ? q : fz_cast(f, sinter_f32, q);
         k = f->tensors[k].type == sinter_f32 ? k : fz_cast(f, sinter_f32, k);
@@ -404,7 +450,7 @@ static void build(fz_t *f, matrix_case_t *c)
         fz_cast(f, query, x);
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void print_case(const signed char *row, int number)
 {
@@ -416,7 +462,8 @@ static void print_case(const signed char *row, int number)
         if (is_type)
             printf(" %s %s", properties[p].name, sinter_data_type_name((sinter_data_type_t)value));
         else if (p == MODE)
-            printf(" %s %s", properties[p].name, sinter_fpmath_mode_name((sinter_fpmath_mode_t)value));
+            printf(" %s %s", properties[p].name,
+                   sinter_fpmath_mode_name((sinter_fpmath_mode_t)value));
         else if (p == HEADS)
             printf(" %s %d/%d", properties[p].name, (int)(value >> 8), (int)(value & 255));
         else
@@ -469,8 +516,11 @@ static void run_design(const property_t *values, int64_t rows, uint64_t seed, to
         const bool ok = outcome == FZ_PASSED && fz_tally.partitions == before + 1;
         CHECK(ok, "case %d", n->cases);
         if (!ok || n->only) {
-            printf("%s %s %ld partitions, ", outcome == FZ_PASSED ? "passed" : outcome == FZ_FAILED ? "FAILED" : "UNSUPPORTED", text,
-                   fz_tally.partitions - before);
+            printf("%s %s %ld partitions, ",
+                   outcome == FZ_PASSED   ? "passed"
+                   : outcome == FZ_FAILED ? "FAILED"
+                                          : "UNSUPPORTED",
+                   text, fz_tally.partitions - before);
             print_case(row, n->cases);
         }
         fflush(stdout);
@@ -484,7 +534,8 @@ int main(int argc, char **argv)
 {
     (void)argc;
     wait_passively(argv);
-    const char *what = getenv("SINTER_MATRIX"), *only = getenv("SINTER_MATRIX_ONLY"), *seed_text = getenv("SINTER_RANDOM_SEED");
+    const char *what = getenv("SINTER_MATRIX"), *only = getenv("SINTER_MATRIX_ONLY"),
+               *seed_text = getenv("SINTER_RANDOM_SEED");
     const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
     totals_t n = {.only = only ? strtol(only, NULL, 0) : 0};
 

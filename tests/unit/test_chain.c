@@ -1,17 +1,17 @@
-/* Chains: the builder, the interpreter and the elementwise kernels against plain loops in double. Inputs are small whole
- * numbers and powers of two, so that every result is exact and whole buffers compare equal, gaps between elements
- * included. */
+/* Chains: the builder, the interpreter and the elementwise kernels against plain loops in
+ * double. Inputs are small whole numbers and powers of two, so that every result is exact and
+ * whole buffers compare equal, gaps between elements included. */
 #include <math.h>
 
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/ukernels/eltwise.h"
-#include "graph/op_schema.h"
 #include "base/status.h"
+#include "graph/op_schema.h"
 #include "rig.h"
 
 static sinter_cpu_isa_t cap;
 
-/* ---- random spaces: relu((a - zp) * scale + b) ------------------------------------------------------------------------------------ */
+/* ---- random spaces: relu((a - zp) * scale + b) ----------------------------------------------- */
 
 static const int64_t sizes[] = {1, 2, 3, 5, 8, 17, 33, 300};
 
@@ -29,7 +29,8 @@ static int64_t random_dims(int ndims, int64_t *dims)
 }
 
 /* A right-aligned operand, some dims broadcast, some leading ones missing. */
-static int broadcast_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims, int *own)
+static int broadcast_value(rig_t *r, sinter_data_type_t type, int ndims, const int64_t *dims,
+                           int *own)
 {
     int64_t d2[SINTER_MAX_NDIMS] = {0}, strides[SINTER_MAX_NDIMS];
     const int skip = rig_pick(ndims + 1);
@@ -68,8 +69,9 @@ static void random_space(void)
 {
     static const sinter_data_type_t ins[] = {sinter_f32, sinter_f16,     sinter_bf16, sinter_s8,
                                              sinter_s4,  sinter_f8_e4m3, sinter_s32,  sinter_f64};
-    static const sinter_data_type_t outs[] = {sinter_f32, sinter_f16, sinter_bf16,    sinter_s8,      sinter_u8,
-                                              sinter_u4,  sinter_s4,  sinter_f8_e5m2, sinter_f6_e2m3, sinter_s32};
+    static const sinter_data_type_t outs[] = {
+        sinter_f32, sinter_f16, sinter_bf16,    sinter_s8,      sinter_u8,
+        sinter_u4,  sinter_s4,  sinter_f8_e5m2, sinter_f6_e2m3, sinter_s32};
     rig_t r;
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
     int own;
@@ -78,7 +80,8 @@ static void random_space(void)
     rig_init(&r, cap);
     rig_strides(ndims, dims, strides);
     const int a = rig_value(&r, ins[rig_pick(8)], ndims, dims, strides);
-    const int scale = grouped_value(&r, sinter_f32, ndims, dims), zp = grouped_value(&r, sinter_s8, ndims, dims);
+    const int scale = grouped_value(&r, sinter_f32, ndims, dims),
+              zp = grouped_value(&r, sinter_s8, ndims, dims);
     const int b = broadcast_value(&r, sinter_f32, ndims, dims, &own);
     rig_strides(ndims, dims, strides);
     const int out = rig_value(&r, outs[rig_pick(10)], ndims, dims, strides);
@@ -89,21 +92,26 @@ static void random_space(void)
 
     chain_builder_t bld;
     int8_t same[SINTER_MAX_NDIMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
-    const node_t add = {.kind = sinter_op_add, .n_in = 2}, relu = {.kind = sinter_op_relu, .n_in = 1};
+    const node_t add = {.kind = sinter_op_add, .n_in = 2},
+                 relu = {.kind = sinter_op_relu, .n_in = 1};
     chain_begin(&bld, &r.plan.arena, ndims, out, false);
-    const int x = chain_dequant(&bld, chain_load(&bld, a, ndims), chain_load_mapped(&bld, scale, same, true),
-                                chain_load_mapped(&bld, zp, same, true));
-    const int sum = chain_op(&bld, &add, (int[]){x, chain_load(&bld, b, own)}, 2), y = chain_op(&bld, &relu, &sum, 1);
+    const int x =
+        chain_dequant(&bld, chain_load(&bld, a, ndims), chain_load_mapped(&bld, scale, same, true),
+                      chain_load_mapped(&bld, zp, same, true));
+    const int sum = chain_op(&bld, &add, (int[]){x, chain_load(&bld, b, own)}, 2),
+              y = chain_op(&bld, &relu, &sum, 1);
     step_t step = {.kind = STEP_CHAIN};
     rig_check(chain_store(&bld, y, out, NULL) == sinter_success, "store", "");
     const bool f64 = dtype_needs_f64(r.v[a].dtype) || dtype_needs_f64(r.v[out].dtype);
-    rig_check(chain_finish(&bld, -1, f64, &step.post) == sinter_success, "finish", sinter_last_error_message());
+    rig_check(chain_finish(&bld, -1, f64, &step.post) == sinter_success, "finish",
+              sinter_last_error_message());
 
     unsigned char *want = malloc(r.bytes[out] + 1);
     memset(want, RIG_FILL, r.bytes[out]);
     for (int64_t i = 0; i < n; i++) {
         rig_index(&r.v[out], i, idx);
-        const double v = (rig_get(&r, a, idx) - at_broadcast(&r, zp, &r.v[out], idx)) * at_broadcast(&r, scale, &r.v[out], idx) +
+        const double v = (rig_get(&r, a, idx) - at_broadcast(&r, zp, &r.v[out], idx)) *
+                             at_broadcast(&r, scale, &r.v[out], idx) +
                          at_broadcast(&r, b, &r.v[out], idx);
         orc_encode(r.v[out].dtype, want, rig_offset(&r.v[out], idx), v > 0 ? v : 0);
     }
@@ -113,23 +121,26 @@ static void random_space(void)
     for (int k = 0; k < n_kernels; k++) {
         for (int nth = 1; nth <= 3; nth++) {
             memset(r.v[out].data, RIG_FILL, r.bytes[out]);
-            rig_check(rig_run(&r, kernels[k], &step, nth) == sinter_success, kernels[k]->name, sinter_last_error_message());
-            rig_check(memcmp(want, r.v[out].data, r.bytes[out]) == 0 && rig_guarded(&r, out), kernels[k]->name,
-                      dtype_traits(r.v[out].dtype)->name);
+            rig_check(rig_run(&r, kernels[k], &step, nth) == sinter_success, kernels[k]->name,
+                      sinter_last_error_message());
+            rig_check(memcmp(want, r.v[out].data, r.bytes[out]) == 0 && rig_guarded(&r, out),
+                      kernels[k]->name, dtype_traits(r.v[out].dtype)->name);
         }
     }
     free(want);
     rig_free(&r);
 }
 
-/* ---- the threads' shares of packed outputs ------------------------------------------------------------------------------------------- */
+/* ---- the threads' shares of packed outputs --------------------------------------------------- */
 
 /* No byte is written by two threads: each alone must leave the others' bytes as they were. */
-static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_strides, const int64_t *strides, const char *what)
+static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_strides,
+                          const int64_t *strides, const char *what)
 {
     rig_t r;
     rig_init(&r, cap);
-    const int a = rig_value(&r, sinter_s8, ndims, dims, in_strides), out = rig_value(&r, sinter_u4, ndims, dims, strides);
+    const int a = rig_value(&r, sinter_s8, ndims, dims, in_strides),
+              out = rig_value(&r, sinter_u4, ndims, dims, strides);
     rig_fill(&r, a, 0, 15);
     chain_builder_t bld;
     chain_begin(&bld, &r.plan.arena, ndims, out, false);
@@ -145,12 +156,14 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
         const frame_t frame = {.v = r.v, .threads = 3};
         step.kernel = kern;
         kern->setup(&r.plan, &step);
-        void *state = rig_alloc(step.state_bytes), *scratch = rig_alloc(kern->thread_bytes(&r.plan, &step));
+        void *state = rig_alloc(step.state_bytes),
+             *scratch = rig_alloc(kern->thread_bytes(&r.plan, &step));
         kern->prepare(&r.plan, &step, &frame, state);
         memset(writer, 0, r.bytes[out]);
         int clashes = 0, written = 0;
         for (int tid = 0; tid < 3; tid++) {
-            /* What a thread writes does not depend on what was there: two backgrounds show which bytes it touches. */
+            /* What a thread writes does not depend on what was there: two backgrounds show which
+             * bytes it touches. */
             unsigned char *first = malloc(r.bytes[out]);
             memset(r.v[out].data, 0x00, r.bytes[out]);
             kern->work(&r.plan, &step, &frame, state, 0, tid, 3, scratch, NULL);
@@ -173,19 +186,22 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
     rig_free(&r);
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 /* Runs a chain with io over all of its space, in runs of n. */
 static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, float *io)
 {
     const frame_t frame = {.v = r->v, .threads = 1};
     static chain_bound_t b;
-    rig_check(chain_bind(chain, &frame, isa, &b) == sinter_success, "bind", sinter_last_error_message());
+    rig_check(chain_bind(chain, &frame, isa, &b) == sinter_success, "bind",
+              sinter_last_error_message());
     void *scratch = rig_alloc(chain_scratch_bytes(chain));
     const bound_t *space = &r->v[chain->dims_value];
     int64_t idx[SINTER_MAX_NDIMS];
     const int64_t inner = space->dims[space->ndims - 1];
-    for (int64_t i = 0; i<rig_count(space); i += idx[space->ndims - 1] + n> inner ? inner - idx[space->ndims - 1] : n) {
+    for (int64_t i = 0; i<rig_count(space); i += idx[space->ndims - 1] + n> inner
+                            ? inner - idx[space->ndims - 1]
+                            : n) {
         rig_index(space, i, idx);
         const int64_t rest = inner - idx[space->ndims - 1];
         chain_run(&b, idx, rest < n ? (int)rest : n, io + i, scratch);
@@ -199,7 +215,8 @@ static void causal(bool f64)
     rig_t r;
     const int64_t dims[] = {2, 5, 300};
     rig_init(&r, cap);
-    const int space = rig_value(&r, sinter_f32, 3, dims, NULL), fill = rig_value(&r, f64 ? sinter_f64 : sinter_f32, 0, NULL, NULL),
+    const int space = rig_value(&r, sinter_f32, 3, dims, NULL),
+              fill = rig_value(&r, f64 ? sinter_f64 : sinter_f32, 0, NULL, NULL),
               div = rig_value(&r, sinter_f32, 0, NULL, NULL);
     rig_set(&r, fill, NULL, -1000);
     rig_set(&r, div, NULL, 4);
@@ -207,14 +224,17 @@ static void causal(bool f64)
            col_axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){2}};
     const node_t row = {.kind = sinter_op_gen_index, .attrs = &row_axis, .n_attrs = 1},
                  col = {.kind = sinter_op_gen_index, .attrs = &col_axis, .n_attrs = 1};
-    const node_t ge = {.kind = sinter_op_greater_equal}, divide = {.kind = sinter_op_divide}, select = {.kind = sinter_op_select};
+    const node_t ge = {.kind = sinter_op_greater_equal}, divide = {.kind = sinter_op_divide},
+                 select = {.kind = sinter_op_select};
     chain_builder_t b;
     const chain_t *chain;
     chain_begin(&b, &r.plan.arena, 3, space, true);
-    const int i = chain_op(&b, &row, NULL, 0), j = chain_op(&b, &col, NULL, 0), keep = chain_op(&b, &ge, (int[]){i, j}, 2);
+    const int i = chain_op(&b, &row, NULL, 0), j = chain_op(&b, &col, NULL, 0),
+              keep = chain_op(&b, &ge, (int[]){i, j}, 2);
     const int x = chain_op(&b, &divide, (int[]){0, chain_load(&b, div, 0)}, 2),
               y = chain_op(&b, &select, (int[]){keep, x, chain_load(&b, fill, 0)}, 3);
-    rig_check(chain_finish(&b, y, f64, &chain) == sinter_success && chain->result >= 0, "causal", sinter_last_error_message());
+    rig_check(chain_finish(&b, y, f64, &chain) == sinter_success && chain->result >= 0, "causal",
+              sinter_last_error_message());
     static float io[2 * 5 * 300];
     for (int k = 0; k < 3000; k++) {
         io[k] = (float)(k % 1000);
@@ -232,12 +252,14 @@ static void causal(bool f64)
 static void random_program(void)
 {
     enum { NODES = 60, N = 40 };
-    static const sinter_op_kind_t kinds[] = {sinter_op_add,     sinter_op_subtract, sinter_op_maximum,
-                                             sinter_op_minimum, sinter_op_select,   sinter_op_abs};
+    static const sinter_op_kind_t kinds[] = {sinter_op_add,     sinter_op_subtract,
+                                             sinter_op_maximum, sinter_op_minimum,
+                                             sinter_op_select,  sinter_op_abs};
     rig_t r;
     const int64_t dims[] = {N};
     rig_init(&r, cap);
-    const int in = rig_value(&r, sinter_f32, 1, dims, NULL), out = rig_value(&r, sinter_f32, 1, dims, NULL);
+    const int in = rig_value(&r, sinter_f32, 1, dims, NULL),
+              out = rig_value(&r, sinter_f32, 1, dims, NULL);
     rig_fill(&r, in, -9, 9);
     chain_builder_t b;
     const chain_t *chain;
@@ -251,10 +273,12 @@ static void random_program(void)
         ref[0][i] = io[i] = (float)(i % 7 - 3);
         ref[1][i] = rig_get(&r, in, &i);
     }
-    const int window = 3 + rig_pick(9); /* operands come from the last few values, so few are alive at once */
+    const int window =
+        3 + rig_pick(9); /* operands come from the last few values, so few are alive at once */
     for (; n < NODES; n++) {
         const node_t node = {.kind = kinds[rig_pick(6)]};
-        const int lo = n > window ? n - window : 0, p = lo + rig_pick(n - lo), q = lo + rig_pick(n - lo), s = lo + rig_pick(n - lo);
+        const int lo = n > window ? n - window : 0, p = lo + rig_pick(n - lo),
+                  q = lo + rig_pick(n - lo), s = lo + rig_pick(n - lo);
         regs[n] = chain_op(&b, &node, (int[]){regs[p], regs[q], regs[s]}, 3);
         for (int i = 0; i < N; i++) {
             const double x = ref[p][i], y = ref[q][i], z = ref[s][i];
@@ -273,10 +297,12 @@ static void random_program(void)
 done:
     n = n >= NODES ? NODES - 1 : n;
     rig_check(chain_store(&b, regs[n / 2], out, NULL) == sinter_success, "store", "");
-    rig_check(chain_finish(&b, regs[n], false, &chain) == sinter_success, "random program", sinter_last_error_message());
+    rig_check(chain_finish(&b, regs[n], false, &chain) == sinter_success, "random program",
+              sinter_last_error_message());
     run_io(&r, chain, cap, 16, io);
     for (int64_t i = 0; i < N; i++) {
-        rig_check(io[i] == ref[n][i] && rig_get(&r, out, &i) == ref[n / 2][i], "random program", "result");
+        rig_check(io[i] == ref[n][i] && rig_get(&r, out, &i) == ref[n / 2][i], "random program",
+                  "result");
     }
     rig_free(&r);
 }
@@ -301,7 +327,8 @@ static void too_many_registers(void)
         sum = chain_op(&b, &add, (int[]){sum, regs[i]}, 2);
     }
     rig_check(chain_store(&b, sum, space, NULL) == sinter_success, "store", "");
-    rig_check(chain_finish(&b, -1, false, &chain) == sinter_unimplemented && strstr(sinter_last_error_message(), "registers") != NULL,
+    rig_check(chain_finish(&b, -1, false, &chain) == sinter_unimplemented &&
+                  strstr(sinter_last_error_message(), "registers") != NULL,
               "17 registers", sinter_last_error_message());
     rig_free(&r);
 }
@@ -312,7 +339,8 @@ static void channels(bool ncx, sinter_op_kind_t kind)
     rig_t r;
     const int64_t dims[] = {2, 3, 4, 5}, c[] = {ncx ? 3 : 5};
     rig_init(&r, cap);
-    const int x = rig_value(&r, sinter_f32, 4, dims, NULL), w = rig_value(&r, sinter_f32, 1, c, NULL),
+    const int x = rig_value(&r, sinter_f32, 4, dims, NULL),
+              w = rig_value(&r, sinter_f32, 1, c, NULL),
               out = rig_value(&r, sinter_f32, 4, dims, NULL);
     rig_fill(&r, x, -9, 9);
     rig_fill(&r, w, -4, 4);
@@ -322,17 +350,22 @@ static void channels(bool ncx, sinter_op_kind_t kind)
     step_t step = {.kind = STEP_CHAIN};
     chain_begin(&b, &r.plan.arena, 4, out, false);
     const int y = chain_op(&b, &node, (int[]){chain_load(&b, x, 4), chain_load(&b, w, 1)}, 2);
-    rig_check(chain_store(&b, y, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "channels",
-              sinter_last_error_message());
+    rig_check(chain_store(&b, y, out, NULL) == sinter_success &&
+                  chain_finish(&b, -1, false, &step.post) == sinter_success,
+              "channels", sinter_last_error_message());
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
-        rig_check(rig_run(&r, kernels[k], &step, 2) == sinter_success, "channels", sinter_last_error_message());
+        rig_check(rig_run(&r, kernels[k], &step, 2) == sinter_success, "channels",
+                  sinter_last_error_message());
         for (int64_t i = 0; i < 120; i++) {
             int64_t idx[4];
             rig_index(&r.v[x], i, idx);
             const double v = rig_get(&r, x, idx), s = rig_get(&r, w, &idx[ncx ? 1 : 3]);
-            rig_check(rig_get(&r, out, idx) == (kind == sinter_op_bias_add ? v + s : v < 0 ? v * s : v), "channels", kernels[k]->name);
+            rig_check(rig_get(&r, out, idx) == (kind == sinter_op_bias_add ? v + s
+                                                : v < 0                    ? v * s
+                                                                           : v),
+                      "channels", kernels[k]->name);
         }
     }
     rig_free(&r);
@@ -344,10 +377,15 @@ static void quantise(sinter_data_type_t type, double scale, double zp)
     rig_t r;
     const int64_t dims[] = {401};
     rig_init(&r, cap);
-    const int x = rig_value(&r, sinter_f32, 1, dims, NULL), s = rig_value(&r, sinter_f32, 0, NULL, NULL),
+    const int x = rig_value(&r, sinter_f32, 1, dims, NULL),
+              s = rig_value(&r, sinter_f32, 0, NULL, NULL),
               z = rig_value(&r, sinter_s8, 0, NULL, NULL), out = rig_value(&r, type, 1, dims, NULL);
     for (int64_t i = 0; i < 401; i++) {
-        rig_set(&r, x, &i, i == 400 ? NAN : i == 399 ? INFINITY : i == 398 ? -1e30 : ((double)i - 200) * 0.25);
+        rig_set(&r, x, &i,
+                i == 400   ? NAN
+                : i == 399 ? INFINITY
+                : i == 398 ? -1e30
+                           : ((double)i - 200) * 0.25);
     }
     rig_set(&r, s, NULL, scale);
     rig_set(&r, z, NULL, zp);
@@ -355,19 +393,23 @@ static void quantise(sinter_data_type_t type, double scale, double zp)
     step_t step = {.kind = STEP_CHAIN};
     chain_begin(&b, &r.plan.arena, 1, out, false);
     const bool integer = dtype_traits(type)->cls == DTYPE_INT;
-    const int q = chain_quant(&b, chain_load(&b, x, 1), chain_load(&b, s, 0), integer ? chain_load(&b, z, 0) : -1, type);
-    rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, dtype_needs_f64(type), &step.post) == sinter_success,
+    const int q = chain_quant(&b, chain_load(&b, x, 1), chain_load(&b, s, 0),
+                              integer ? chain_load(&b, z, 0) : -1, type);
+    rig_check(chain_store(&b, q, out, NULL) == sinter_success &&
+                  chain_finish(&b, -1, dtype_needs_f64(type), &step.post) == sinter_success,
               "quantise", "");
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
-        rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, "quantise", sinter_last_error_message());
+        rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, "quantise",
+                  sinter_last_error_message());
         for (int64_t i = 0; i < 401; i++) {
             unsigned char code[8];
             const double v = rig_get(&r, x, &i) / scale; /* exact: powers of two */
             orc_encode(type, code, 0, integer ? rint(v) + zp : v);
             const double want = orc_decode(type, code, 0), got = rig_get(&r, out, &i);
-            rig_check(got == want || (isnan(got) && isnan(want)), "quantise", dtype_traits(type)->name);
+            rig_check(got == want || (isnan(got) && isnan(want)), "quantise",
+                      dtype_traits(type)->name);
         }
     }
     rig_free(&r);
@@ -379,7 +421,8 @@ static void wide_integers(void)
     rig_t r;
     const int64_t dims[] = {3};
     rig_init(&r, cap);
-    const int x = rig_value(&r, sinter_s32, 1, dims, NULL), y = rig_value(&r, sinter_s32, 1, dims, NULL),
+    const int x = rig_value(&r, sinter_s32, 1, dims, NULL),
+              y = rig_value(&r, sinter_s32, 1, dims, NULL),
               out = rig_value(&r, sinter_s32, 1, dims, NULL);
     const node_t add = {.kind = sinter_op_add};
     for (int64_t i = 0; i < 3; i++) {
@@ -390,10 +433,13 @@ static void wide_integers(void)
     step_t step = {.kind = STEP_CHAIN};
     chain_begin(&b, &r.plan.arena, 1, out, false);
     const int sum = chain_op(&b, &add, (int[]){chain_load(&b, x, 1), chain_load(&b, y, 1)}, 2);
-    rig_check(chain_store(&b, sum, out, NULL) == sinter_success && chain_finish(&b, -1, true, &step.post) == sinter_success, "s32", "");
+    rig_check(chain_store(&b, sum, out, NULL) == sinter_success &&
+                  chain_finish(&b, -1, true, &step.post) == sinter_success,
+              "s32", "");
     const kernel_t *kernels[RIG_KERNELS];
     rig_check(rig_kernels(&r, &step, kernels) == 1, "one f64 kernel", "");
-    rig_check(rig_run(&r, kernels[0], &step, 2) == sinter_success, "s32", sinter_last_error_message());
+    rig_check(rig_run(&r, kernels[0], &step, 2) == sinter_success, "s32",
+              sinter_last_error_message());
     for (int64_t i = 0; i < 3; i++) {
         rig_check(rig_get(&r, out, &i) == rig_get(&r, x, &i) + rig_get(&r, y, &i), "s32", "sum");
     }
@@ -407,7 +453,8 @@ static void bad_binding(void)
     static chain_bound_t bound;
     const int64_t dims[] = {4, 6}, five[] = {5}, two[] = {4, 1, 6};
     rig_init(&r, cap);
-    const int space = rig_value(&r, sinter_f32, 2, dims, NULL), other = rig_value(&r, sinter_f32, 1, five, NULL),
+    const int space = rig_value(&r, sinter_f32, 2, dims, NULL),
+              other = rig_value(&r, sinter_f32, 1, five, NULL),
               big = rig_value(&r, sinter_f32, 3, two, NULL);
     const frame_t frame = {.v = r.v, .threads = 1};
     const int8_t transposed[SINTER_MAX_NDIMS] = {1, 0};
@@ -438,8 +485,11 @@ static void plain_store(void)
     chain_builder_t b;
     const chain_t *chain;
     chain_begin(&b, &r.plan.arena, 1, out, true);
-    rig_check(chain_store(&b, 0, out, NULL) == sinter_success && chain_finish(&b, -1, false, &chain) == sinter_success, "plain store", "");
-    rig_check(chain_is_store(chain, &operand) && chain->operands[operand].value == out, "plain store", "found");
+    rig_check(chain_store(&b, 0, out, NULL) == sinter_success &&
+                  chain_finish(&b, -1, false, &chain) == sinter_success,
+              "plain store", "");
+    rig_check(chain_is_store(chain, &operand) && chain->operands[operand].value == out,
+              "plain store", "found");
     chain_begin(&b, &r.plan.arena, 1, out, true);
     rig_check(chain_store(&b, chain_op(&b, &relu, (int[]){0}, 1), out, NULL) == sinter_success &&
                   chain_finish(&b, -1, false, &chain) == sinter_success,

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "e2e.h"
 #include "base/alloc.h"
+#include "e2e.h"
 
 enum { WEIGHTS, SCALES, ZPS, PARTS, K = 160, N = 38, GROUPS = 5 }; /* the first inputs */
 static const char name[] = "patterns/matmul-weight-int4-kn.json";
 
-/* ---- an engine that counts, and fails, allocations --------------------------------------------------------------------------------- */
+/* ---- an engine that counts, and fails, allocations ------------------------------------------- */
 
 #define NO_LIMIT (1L << 40)
 static atomic_long calls, blocks, left = NO_LIMIT;
@@ -46,7 +46,8 @@ static uint64_t packs; /* copies that this engine's kernels want */
 
 static void open_engine(void)
 {
-    const sinter_engine_desc_t desc = {.size = sizeof desc, .allocator = {counted_alloc, counted_free, NULL}};
+    const sinter_engine_desc_t desc = {.size = sizeof desc,
+                                       .allocator = {counted_alloc, counted_free, NULL}};
     const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1};
 
     CHECK(sinter_engine_create(&engine, &desc) == sinter_success);
@@ -69,7 +70,7 @@ static sinter_constant_cache_stats_t stats(void)
     return s;
 }
 
-/* ---- one matmul ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- one matmul ------------------------------------------------------------------------------ */
 
 typedef struct matmul {
     model_t model;
@@ -86,7 +87,8 @@ static void set_property(model_t *m, sinter_tensor_property_t property)
 }
 
 /* rows of A, at execute; where they are `known`, at compile too. */
-static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_property_t property, uint64_t seed)
+static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_property_t property,
+                        uint64_t seed)
 {
     sinter_partition_t *partition;
     model_t m;
@@ -95,7 +97,8 @@ static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_prop
     set_property(&m, property);
     e2e_replace_dim(&m, 3, known ? rows : SINTER_UNKNOWN_DIM);
     partition = e2e_partition(&m, engine);
-    CHECK(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &x->compiled) == sinter_success);
+    CHECK(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &x->compiled) ==
+          sinter_success);
     sinter_partition_destroy(&partition);
     model_free(&m);
     e2e_load(&x->model, name);
@@ -118,12 +121,14 @@ static sinter_status_t execute(matmul_t *x)
 
 static int runs_right(matmul_t *x)
 {
-    return execute(x) == sinter_success && !e2e_compare(&x->model, &x->ports, sinter_fpmath_mode_int8, 1);
+    return execute(x) == sinter_success &&
+           !e2e_compare(&x->model, &x->ports, sinter_fpmath_mode_int8, 1);
 }
 
 static void *weights_of(const matmul_t *x)
 {
-    CHECK(x->ports.in_lt[WEIGHTS].data_type == sinter_u4 && x->ports.in_lt[WEIGHTS].dims[0] == K && x->ports.in_lt[WEIGHTS].dims[1] == N);
+    CHECK(x->ports.in_lt[WEIGHTS].data_type == sinter_u4 && x->ports.in_lt[WEIGHTS].dims[0] == K &&
+          x->ports.in_lt[WEIGHTS].dims[1] == N);
     return x->ports.in_data[WEIGHTS];
 }
 
@@ -135,11 +140,12 @@ static void share_weights(matmul_t *x, const matmul_t *y)
     weights_of(x);
     for (int i = 0; i < PARTS; i++) {
         memcpy(x->ports.in_data[i], y->ports.in_data[i], bytes[i]); /* what the oracle reads */
-        CHECK(sinter_tensor_set_data(x->ports.in[i], y->ports.in_data[i], bytes[i]) == sinter_success);
+        CHECK(sinter_tensor_set_data(x->ports.in[i], y->ports.in_data[i], bytes[i]) ==
+              sinter_success);
     }
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void test_once_for_all(void)
 {
@@ -176,7 +182,8 @@ static void test_invalidate(void)
     open_matmul(&x, 3, 1, sinter_tensor_property_constant, 5);
     unsigned char *w = weights_of(&x);
     CHECK(runs_right(&x));
-    CHECK(sinter_engine_invalidate_constants(engine, w + K * N / 2, 8) == sinter_success); /* what is behind it */
+    CHECK(sinter_engine_invalidate_constants(engine, w + K * N / 2, 8) ==
+          sinter_success); /* what is behind it */
     CHECK(sinter_engine_invalidate_constants(engine, w - 8, 8) == sinter_success);
     CHECK(sinter_engine_invalidate_constants(engine, w + 10, 0) == sinter_success);
     CHECK(stats().entries == packs);
@@ -241,11 +248,12 @@ static void test_out_of_memory(void)
     CHECK(status == sinter_success && n > 2);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 200, OUT_BYTES = 3 * N * 2 };
 static matmul_t shared[THREADS];
-static unsigned char with[THREADS][OUT_BYTES], without[THREADS][OUT_BYTES]; /* results with a copy and without */
+static unsigned char with[THREADS][OUT_BYTES],
+    without[THREADS][OUT_BYTES]; /* results with a copy and without */
 static atomic_int wrong;
 
 static void *worker(void *user)
@@ -270,7 +278,8 @@ static void *worker(void *user)
     return NULL;
 }
 
-/* All read the weights of the first, which are invalidated again and again while the budget changes. */
+/* All read the weights of the first, which are invalidated again and again while the budget
+ * changes. */
 static void test_threads(void)
 {
     pthread_t id[THREADS];

@@ -1,5 +1,6 @@
-/* For tests of kernels: decoders of every data type, written from the format tables and sharing nothing with the library; memory that
- * ends at an unreadable page; a small random generator. Needs _GNU_SOURCE. */
+/* For tests of kernels: decoders of every data type, written from the format tables and sharing
+ * nothing with the library; memory that ends at an unreadable page; a small random generator.
+ * Needs _GNU_SOURCE. */
 #ifndef SINTER_TEST_DECODE_H
 #define SINTER_TEST_DECODE_H
 
@@ -111,7 +112,9 @@ typedef struct guarded {
 static inline guarded_t guarded(size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
-    guarded_t g = {mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), NULL, body + page};
+    guarded_t g = {
+        mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), NULL,
+        body + page};
     if (g.map == MAP_FAILED || mprotect(g.map + body, page, PROT_NONE)) {
         perror("guard page");
         exit(1);

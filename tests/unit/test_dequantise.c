@@ -1,6 +1,7 @@
-/* Decoding by scales and zero points, encoding by given ones and plain conversion, as chains: every element type, scale type, zero-point
- * type, output type and geometry against the formula in double with the oracle's codecs. Scales have so few bits that no step but the last rounds, so that
- * results equal; codes are all bit patterns. */
+/* Decoding by scales and zero points, encoding by given ones and plain conversion, as chains:
+ * every element type, scale type, zero-point type, output type and geometry against the formula
+ * in double with the oracle's codecs. Scales have so few bits that no step but the last rounds,
+ * so that results equal; codes are all bit patterns. */
 #include <math.h>
 
 #include "backend_xsmm/chain/chain.h"
@@ -45,16 +46,20 @@ static const geometry_t geometries[] = {
 };
 enum { N_GEOMETRIES = sizeof geometries / sizeof *geometries };
 
-static const sinter_data_type_t codes[] = {sinter_s8,      sinter_u8,      sinter_s4,          sinter_u4,
-                                           sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz,
-                                           sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1};
-static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3};
-static const sinter_data_type_t zps[] = {sinter_data_type_undef, sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_s32};
+static const sinter_data_type_t codes[] = {sinter_s8,          sinter_u8,          sinter_s4,
+                                           sinter_u4,          sinter_f8_e5m2,     sinter_f8_e4m3,
+                                           sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz, sinter_f6_e3m2,
+                                           sinter_f6_e2m3,     sinter_f4_e2m1};
+static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
+                                            sinter_f8_e4m3};
+static const sinter_data_type_t zps[] = {
+    sinter_data_type_undef, sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_s32};
 static const sinter_data_type_t floats[] = {sinter_f32, sinter_f16, sinter_bf16};
 
-#define EACH(type, list) for (size_t type##_i = 0; type##_i < sizeof(list) / sizeof *(list); type##_i++)
+#define EACH(type, list) \
+    for (size_t type##_i = 0; type##_i < sizeof(list) / sizeof *(list); type##_i++)
 
-/* ---- values --------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool is_int(sinter_data_type_t type)
 {
@@ -85,7 +90,8 @@ static void fill_bits(rig_t *r, int v)
     }
 }
 
-/* Few bits: 7 where the type has them, exponents that keep results out of the subnormals of f32, and now and then what is no number. */
+/* Few bits: 7 where the type has them, exponents that keep results out of the subnormals of f32,
+ * and now and then what is no number. */
 static double random_scale(sinter_data_type_t type)
 {
     static const double special[] = {0, -0.0, INFINITY, -INFINITY, NAN};
@@ -93,7 +99,8 @@ static double random_scale(sinter_data_type_t type)
     if (rig_pick(40) == 0) {
         return special[rig_pick(5)];
     }
-    return ldexp(rig_pick(2) ? 64 + rig_pick(64) : -1 - rig_pick(127), rig_pick(2 * range) - range - 6);
+    return ldexp(rig_pick(2) ? 64 + rig_pick(64) : -1 - rig_pick(127),
+                 rig_pick(2 * range) - range - 6);
 }
 
 static void fill_scales(rig_t *r, int v)
@@ -132,7 +139,7 @@ static double of_group(const rig_t *r, int v, int ndims, const int64_t *idx, con
     return rig_get(r, v, own);
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 typedef struct test_case {
     rig_t r;
@@ -148,11 +155,12 @@ static int typed(sinter_data_type_t type)
     return type != sinter_data_type_undef;
 }
 
-static void open_case(test_case_t *t, const geometry_t *g, sinter_data_type_t in, sinter_data_type_t scale, sinter_data_type_t zp,
-                      sinter_data_type_t out, int what)
+static void open_case(test_case_t *t, const geometry_t *g, sinter_data_type_t in,
+                      sinter_data_type_t scale, sinter_data_type_t zp, sinter_data_type_t out,
+                      int what)
 {
-    const char *names[] = {dtype_traits(in)->name, dtype_traits(scale)->name, typed(zp) ? dtype_traits(zp)->name : "none",
-                           dtype_traits(out)->name};
+    const char *names[] = {dtype_traits(in)->name, dtype_traits(scale)->name,
+                           typed(zp) ? dtype_traits(zp)->name : "none", dtype_traits(out)->name};
     *t = (test_case_t){.g = g, .what = what, .step = {.kind = STEP_CHAIN}};
     rig_init(&t->r, cap);
     t->r.plan.cache_bytes = (size_t)rig_pick(2); /* 1: everything is too large for it */
@@ -160,8 +168,8 @@ static void open_case(test_case_t *t, const geometry_t *g, sinter_data_type_t in
     t->scale = grouped(&t->r, scale, g, g->scale);
     t->zp = typed(zp) ? grouped(&t->r, zp, g, g->zp) : -1;
     t->out = value_of(&t->r, out, g->ndims, g->dims);
-    snprintf(t->name, sizeof t->name, "%s scale %s zp %s to %s, geometry %d, cache %d", names[0], names[1], names[2], names[3],
-             (int)(g - geometries), (int)t->r.plan.cache_bytes);
+    snprintf(t->name, sizeof t->name, "%s scale %s zp %s to %s, geometry %d, cache %d", names[0],
+             names[1], names[2], names[3], (int)(g - geometries), (int)t->r.plan.cache_bytes);
 }
 
 static void build(test_case_t *t)
@@ -170,19 +178,22 @@ static void build(test_case_t *t)
     const sinter_data_type_t out = t->r.v[t->out].dtype;
     chain_builder_t b;
     chain_begin(&b, &t->r.plan.arena, t->g->ndims, t->out, false);
-    const int x = chain_load(&b, t->in, t->g->ndims), s = chain_load_mapped(&b, t->scale, same, true),
+    const int x = chain_load(&b, t->in, t->g->ndims),
+              s = chain_load_mapped(&b, t->scale, same, true),
               z = t->zp < 0 ? -1 : chain_load_mapped(&b, t->zp, same, true);
     const int y = t->what == QUANTISE     ? chain_unrounded(&b, chain_quant(&b, x, s, z, out), out)
                   : t->what == DEQUANTISE ? chain_dequant(&b, x, s, z)
                                           : x;
     const bool f64 = t->zp >= 0 && dtype_needs_f64(t->r.v[t->zp].dtype);
-    rig_check(chain_store(&b, y, t->out, NULL) == sinter_success && chain_finish(&b, -1, f64, &t->step.post) == sinter_success, t->name,
-              sinter_last_error_message());
+    rig_check(chain_store(&b, y, t->out, NULL) == sinter_success &&
+                  chain_finish(&b, -1, f64, &t->step.post) == sinter_success,
+              t->name, sinter_last_error_message());
 }
 
 static double expected(const test_case_t *t, const int64_t *idx)
 {
-    const double x = rig_get(&t->r, t->in, idx), s = of_group(&t->r, t->scale, t->g->ndims, idx, t->g->scale);
+    const double x = rig_get(&t->r, t->in, idx),
+                 s = of_group(&t->r, t->scale, t->g->ndims, idx, t->g->scale);
     const double z = t->zp < 0 ? 0 : of_group(&t->r, t->zp, t->g->ndims, idx, t->g->zp);
     if (t->what == CONVERT) {
         return x;
@@ -221,17 +232,20 @@ static void close_case(test_case_t *t)
     for (int k = 0; k < n_kernels; k++) {
         const int threads = 1 + rig_pick(3);
         memset(r->v[t->out].data, RIG_FILL, r->bytes[t->out]);
-        rig_check(rig_run(r, kernels[k], &t->step, threads) == sinter_success, t->name, sinter_last_error_message());
+        rig_check(rig_run(r, kernels[k], &t->step, threads) == sinter_success, t->name,
+                  sinter_last_error_message());
         memset(buffer, RIG_FILL, r->bytes[t->out]);
         want(t, buffer);
-        rig_check(memcmp(buffer, r->v[t->out].data, r->bytes[t->out]) == 0 && rig_guarded(r, t->out), t->name, kernels[k]->name);
+        rig_check(memcmp(buffer, r->v[t->out].data, r->bytes[t->out]) == 0 &&
+                      rig_guarded(r, t->out),
+                  t->name, kernels[k]->name);
     }
     free(buffer);
     rig_free(r);
 }
 
-static void dequantise(const geometry_t *g, sinter_data_type_t type, sinter_data_type_t scale, sinter_data_type_t zp,
-                       sinter_data_type_t out)
+static void dequantise(const geometry_t *g, sinter_data_type_t type, sinter_data_type_t scale,
+                       sinter_data_type_t zp, sinter_data_type_t out)
 {
     test_case_t t;
     open_case(&t, g, type, scale, zp, out, DEQUANTISE);
@@ -250,7 +264,8 @@ static void fill_multiples(test_case_t *t)
     for (int64_t i = 0; i < rig_count(&t->r.v[t->in]); i++) {
         rig_index(&t->r.v[t->in], i, idx);
         const double s = of_group(&t->r, t->scale, t->g->ndims, idx, t->g->scale);
-        rig_set(&t->r, t->in, idx, s * (rig_pick(10) ? rig_pick(256) - 128 : 4 * (rig_pick(256) - 128)) / 4);
+        rig_set(&t->r, t->in, idx,
+                s * (rig_pick(10) ? rig_pick(256) - 128 : 4 * (rig_pick(256) - 128)) / 4);
     }
 }
 
@@ -266,7 +281,8 @@ static void scatter(rig_t *r, int v, int one_in, const double *list, int n)
     }
 }
 
-static void quantise(const geometry_t *g, sinter_data_type_t in, sinter_data_type_t scale, sinter_data_type_t zp, sinter_data_type_t type)
+static void quantise(const geometry_t *g, sinter_data_type_t in, sinter_data_type_t scale,
+                     sinter_data_type_t zp, sinter_data_type_t type)
 {
     test_case_t t;
     int64_t idx[SINTER_MAX_NDIMS];
@@ -305,7 +321,8 @@ static const geometry_t *any_geometry(void)
 
 int main(void)
 {
-    rig_check(cpu_isa_cap(sinter_isa_default, &cap) == sinter_success, "ISA", sinter_last_error_message());
+    rig_check(cpu_isa_cap(sinter_isa_default, &cap) == sinter_success, "ISA",
+              sinter_last_error_message());
     EACH(c, codes)
     EACH(s, scales)
     EACH(z, zps)
@@ -328,7 +345,8 @@ int main(void)
     EACH(g, geometries)
     EACH(f, floats)
     {
-        const sinter_data_type_t zp = is_int(codes[c_i]) ? zps[rig_pick(6)] : sinter_data_type_undef;
+        const sinter_data_type_t zp =
+            is_int(codes[c_i]) ? zps[rig_pick(6)] : sinter_data_type_undef;
         dequantise(&geometries[g_i], codes[c_i], scales[rig_pick(5)], zp, floats[f_i]);
         quantise(&geometries[g_i], floats[f_i], scales[rig_pick(5)], zp, codes[c_i]);
     }

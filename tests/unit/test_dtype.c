@@ -1,6 +1,7 @@
-/* Every number format: all codes, all midpoints and their neighbours, special values, strides and offsets, against formulas of the test's
- * own, literal values of the numeric contract, and recorded vectors of ml_dtypes. All of it with FTZ/DAZ off and on, what one element shows
- * also through the bulk conversions of each ISA level. */
+/* Every number format: all codes, all midpoints and their neighbours, special values, strides
+ * and offsets, against formulas of the test's own, literal values of the numeric contract, and
+ * recorded vectors of ml_dtypes. All of it with FTZ/DAZ off and on, what one element shows also
+ * through the bulk conversions of each ISA level. */
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -12,15 +13,16 @@
 
 #include <sinter/sinter_graph.h>
 
+#include "base/cpu.h"
 #include "check.h"
 #include "dtype_vectors.h"
-#include "base/cpu.h"
 #include "numeric/dtype.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-static bool flush;             /* run the codec under FTZ/DAZ */
-static sinter_cpu_isa_t level; /* run through dtype_bulk of this level; sinter_isa_default: through the codec */
+static bool flush; /* run the codec under FTZ/DAZ */
+static sinter_cpu_isa_t
+    level; /* run through dtype_bulk of this level; sinter_isa_default: through the codec */
 
 static unsigned enter_mode(void)
 {
@@ -73,7 +75,7 @@ static float f32_from(uint32_t bits)
     return x;
 }
 
-/* ---- one element through the codec under test ---- */
+/* ---- one element through the codec under test ------------------------------------------------ */
 
 /* Bulk conversions see the element often enough for whole vectors and a rest, at an odd place. */
 enum { COPIES = 37, FIRST = 1 };
@@ -90,7 +92,8 @@ static void put_code(unsigned char *bytes, int bits, int64_t i, const unsigned c
     for (int b = 0; b < bits; b++) {
         const int64_t to = i * bits + b;
         const unsigned mask = 1u << to % 8;
-        bytes[to / 8] = (unsigned char)((bytes[to / 8] & ~mask) | (code[b / 8] >> b % 8 & 1 ? mask : 0));
+        bytes[to / 8] =
+            (unsigned char)((bytes[to / 8] & ~mask) | (code[b / 8] >> b % 8 & 1 ? mask : 0));
     }
 }
 
@@ -109,7 +112,8 @@ static float bulk_load(sinter_data_type_t type, const unsigned char *code)
     unsigned csr = enter_mode();
     dtype_bulk(type, level)->load(bytes, FIRST, COPIES, x);
     leave_mode(csr);
-    CHECK(memcmp(x, x + 1, sizeof x - sizeof x[0]) == 0, "%s load of equal codes at level %d: elements differ", name_of(type), (int)level);
+    CHECK(memcmp(x, x + 1, sizeof x - sizeof x[0]) == 0,
+          "%s load of equal codes at level %d: elements differ", name_of(type), (int)level);
     return x[0];
 }
 
@@ -130,7 +134,8 @@ static uint64_t bulk_store(bool saturate, sinter_data_type_t type, float x)
     for (int i = FIRST; i < FIRST + COPIES; i++) {
         equal = equal && code_at(bytes, bits, i) == code;
     }
-    CHECK(equal, "%s store of equal floats at level %d: elements differ", name_of(type), (int)level);
+    CHECK(equal, "%s store of equal floats at level %d: elements differ", name_of(type),
+          (int)level);
     return code;
 }
 
@@ -180,7 +185,8 @@ static uint64_t store(store_t how, sinter_data_type_t type, double x)
     return code;
 }
 
-/* ---- the formats by definition: value = (-1)^s 2^(e - bias) (1 + m / 2^mbits), e = 0: 2^(1 - bias) (m / 2^mbits) ---- */
+/* ---- the formats by definition: value = (-1)^s 2^(e - bias) (1 + m / 2^mbits), e = 0: 2^(1 -
+ * bias) (m / 2^mbits) */
 
 typedef enum top { IEEE, FN, FNUZ, FINITE } top_t;
 
@@ -191,15 +197,18 @@ typedef struct definition {
 } definition_t;
 
 static const definition_t definitions[] = {
-    {sinter_f16, 5, 10, 15, IEEE},     {sinter_bf16, 8, 7, 127, IEEE},       {sinter_f8_e5m2, 5, 2, 15, IEEE},
-    {sinter_f8_e4m3, 4, 3, 7, FN},     {sinter_f8_e5m2fnuz, 5, 2, 16, FNUZ}, {sinter_f8_e4m3fnuz, 4, 3, 8, FNUZ},
-    {sinter_f6_e3m2, 3, 2, 3, FINITE}, {sinter_f6_e2m3, 2, 3, 1, FINITE},    {sinter_f4_e2m1, 2, 1, 1, FINITE},
+    {sinter_f16, 5, 10, 15, IEEE},        {sinter_bf16, 8, 7, 127, IEEE},
+    {sinter_f8_e5m2, 5, 2, 15, IEEE},     {sinter_f8_e4m3, 4, 3, 7, FN},
+    {sinter_f8_e5m2fnuz, 5, 2, 16, FNUZ}, {sinter_f8_e4m3fnuz, 4, 3, 8, FNUZ},
+    {sinter_f6_e3m2, 3, 2, 3, FINITE},    {sinter_f6_e2m3, 2, 3, 1, FINITE},
+    {sinter_f4_e2m1, 2, 1, 1, FINITE},
 };
 
 static double magnitude_of(const definition_t *d, unsigned code)
 {
     unsigned m = code & ((1u << d->mbits) - 1), e = code >> d->mbits;
-    return e == 0 ? ldexp(m, 1 - d->bias - d->mbits) : ldexp(m + (1u << d->mbits), (int)e - d->bias - d->mbits);
+    return e == 0 ? ldexp(m, 1 - d->bias - d->mbits)
+                  : ldexp(m + (1u << d->mbits), (int)e - d->bias - d->mbits);
 }
 
 static unsigned sign_bit(const definition_t *d)
@@ -210,13 +219,17 @@ static unsigned sign_bit(const definition_t *d)
 /* The first magnitude code that is no finite value. */
 static unsigned end_of(const definition_t *d)
 {
-    return d->top == IEEE ? sign_bit(d) - (1u << d->mbits) : d->top == FN ? sign_bit(d) - 1 : sign_bit(d);
+    return d->top == IEEE ? sign_bit(d) - (1u << d->mbits)
+           : d->top == FN ? sign_bit(d) - 1
+                          : sign_bit(d);
 }
 
 static double value_of(const definition_t *d, unsigned code)
 {
     unsigned sign = code & sign_bit(d), low = code & (sign_bit(d) - 1);
-    double value = low < end_of(d) ? magnitude_of(d, low) : d->top == IEEE && low == end_of(d) ? INFINITY : NAN;
+    double value = low < end_of(d)                      ? magnitude_of(d, low)
+                   : d->top == IEEE && low == end_of(d) ? INFINITY
+                                                        : NAN;
     if (d->top == FNUZ && code == sign_bit(d)) {
         return NAN;
     }
@@ -235,7 +248,9 @@ static unsigned code_of(const definition_t *d, double x, bool saturate)
     }
     double a = fabs(x);
     while (high - low >
-           1) { /* value(low) <= a, and a < value(high) or high is the end; code `end` stands for the value after the largest */
+           /* value(low) <= a, and a < value(high) or high is the end; code `end` stands for the
+         * value after the largest */
+           1) {
         unsigned middle = (low + high) / 2;
         if (magnitude_of(d, middle) <= a) {
             low = middle;
@@ -268,10 +283,10 @@ static void check_codes(const definition_t *d)
     for (unsigned code = 0; code < 2 * sign_bit(d); code++) {
         unsigned char bytes[8] = {(unsigned char)code, (unsigned char)(code >> 8)};
         double want = value_of(d, code);
-        CHECK(same_f32(want, load32(d->type, bytes)), "%s code 0x%X loads as %a in f32, not %a", name_of(d->type), code,
-              load32(d->type, bytes), want);
-        CHECK(same(want, load64(d->type, bytes)), "%s code 0x%X loads as %a in f64, not %a", name_of(d->type), code, load64(d->type, bytes),
-              want);
+        CHECK(same_f32(want, load32(d->type, bytes)), "%s code 0x%X loads as %a in f32, not %a",
+              name_of(d->type), code, load32(d->type, bytes), want);
+        CHECK(same(want, load64(d->type, bytes)), "%s code 0x%X loads as %a in f64, not %a",
+              name_of(d->type), code, load64(d->type, bytes), want);
     }
 }
 
@@ -279,8 +294,8 @@ static void check_encode(const definition_t *d, store_t how, double x)
 {
     double seen = how == STORE_F64 ? x : (double)(float)x;
     uint64_t want = code_of(d, seen, how == STORE_SAT), got = store(how, d->type, x);
-    CHECK(got == want, "%s %s of %a: code 0x%llX, not 0x%llX", name_of(d->type), store_names[how], seen, (unsigned long long)got,
-          (unsigned long long)want);
+    CHECK(got == want, "%s %s of %a: code 0x%llX, not 0x%llX", name_of(d->type), store_names[how],
+          seen, (unsigned long long)got, (unsigned long long)want);
 }
 
 /* x and the values next to it, in f32 and in f64, of both signs. */
@@ -302,13 +317,15 @@ static void check_around(const definition_t *d, double x)
 static void check_midpoints(const definition_t *d)
 {
     unsigned step = sign_bit(d) > 0x1000 ? 7 : 1; /* 16 bits: every seventh, both parities */
-    for (unsigned code = 0; code < end_of(d); code += code + 300 < end_of(d) && code > 300 ? step : 1) {
+    for (unsigned code = 0; code < end_of(d);
+         code += code + 300 < end_of(d) && code > 300 ? step : 1) {
         double low = magnitude_of(d, code), high = magnitude_of(d, code + 1);
         check_around(d, low);
         check_around(d, (low + high) / 2);
     }
-    static const double outside[] = {INFINITY, NAN,      DBL_MAX, DBL_MIN, 0x1p-1074, (double)FLT_MAX,
-                                     0x1p-149, 0x1p-126, 1e30,    0x1p128, 0x1p-150,  0x1.8p-150};
+    static const double outside[] = {INFINITY,        NAN,       DBL_MAX,  DBL_MIN, 0x1p-1074,
+                                     (double)FLT_MAX, 0x1p-149,  0x1p-126, 1e30,    0x1p128,
+                                     0x1p-150,        0x1.8p-150};
     for (size_t i = 0; i < LENGTH(outside); i++) {
         check_encode(d, STORE_F64, outside[i]);
         check_encode(d, STORE_F64, -outside[i]);
@@ -319,7 +336,7 @@ static void check_midpoints(const definition_t *d)
     }
 }
 
-/* ---- literal values ---- */
+/* ---- literal values -------------------------------------------------------------------------- */
 
 typedef struct literal {
     sinter_data_type_t type;
@@ -439,8 +456,8 @@ static void check_literals(void)
         const literal_t *l = &literals[i];
         for (int how = STORE_F32; how <= STORE_F64; how++) {
             uint64_t got = store((store_t)how, l->type, l->x);
-            CHECK(got == l->code, "%s %s of %a: code 0x%llX, not 0x%llX", name_of(l->type), store_names[how], l->x, (unsigned long long)got,
-                  (unsigned long long)l->code);
+            CHECK(got == l->code, "%s %s of %a: code 0x%llX, not 0x%llX", name_of(l->type),
+                  store_names[how], l->x, (unsigned long long)got, (unsigned long long)l->code);
         }
     }
     /* f64 only: what an f32 cannot hold; rounding through f32 would tie. */
@@ -465,12 +482,13 @@ static void check_literals(void)
     };
     for (size_t i = 0; i < LENGTH(wide); i++) {
         uint64_t got = store(STORE_F64, wide[i].type, wide[i].x);
-        CHECK(got == wide[i].code, "%s store_f64 of %a: code 0x%llX, not 0x%llX", name_of(wide[i].type), wide[i].x, (unsigned long long)got,
+        CHECK(got == wide[i].code, "%s store_f64 of %a: code 0x%llX, not 0x%llX",
+              name_of(wide[i].type), wide[i].x, (unsigned long long)got,
               (unsigned long long)wide[i].code);
     }
 }
 
-/* ---- integers, boolean, scales: all codes ---- */
+/* ---- integers, boolean, scales: all codes ---------------------------------------------------- */
 
 static void check_byte_codes(void)
 {
@@ -480,32 +498,41 @@ static void check_byte_codes(void)
         CHECK(load64(sinter_s8, &byte) == (code < 128 ? code : code - 256) &&
                   load32(sinter_s8, &byte) == (float)(code < 128 ? code : code - 256),
               "s8 %d", code);
-        CHECK(load64(sinter_u8, &byte) == code && load32(sinter_u8, &byte) == (float)code, "u8 %d", code);
+        CHECK(load64(sinter_u8, &byte) == code && load32(sinter_u8, &byte) == (float)code, "u8 %d",
+              code);
         CHECK(load64(sinter_s4, &byte) == (nibble < 8 ? nibble : nibble - 16) &&
                   load32(sinter_s4, &byte) == (float)(nibble < 8 ? nibble : nibble - 16),
               "s4 %d", code);
-        CHECK(load64(sinter_u4, &byte) == nibble && load32(sinter_u4, &byte) == (float)nibble, "u4 %d", code);
-        CHECK(load64(sinter_boolean, &byte) == (code != 0) && load32(sinter_boolean, &byte) == (float)(code != 0), "boolean %d", code);
+        CHECK(load64(sinter_u4, &byte) == nibble && load32(sinter_u4, &byte) == (float)nibble,
+              "u4 %d", code);
+        CHECK(load64(sinter_boolean, &byte) == (code != 0) &&
+                  load32(sinter_boolean, &byte) == (float)(code != 0),
+              "boolean %d", code);
         double scale = code == 255 ? NAN : ldexp(1, code - 127);
-        CHECK(same(scale, load64(sinter_e8m0, &byte)) && same_f32(scale, load32(sinter_e8m0, &byte)), "e8m0 %d", code);
+        CHECK(same(scale, load64(sinter_e8m0, &byte)) &&
+                  same_f32(scale, load32(sinter_e8m0, &byte)),
+              "e8m0 %d", code);
         if (code < 255) {
-            CHECK(store(STORE_F32, sinter_e8m0, scale) == (uint64_t)code && store(STORE_F64, sinter_e8m0, scale) == (uint64_t)code,
+            CHECK(store(STORE_F32, sinter_e8m0, scale) == (uint64_t)code &&
+                      store(STORE_F64, sinter_e8m0, scale) == (uint64_t)code,
                   "e8m0 %d back", code);
         }
     }
     for (int i = -1100; i <= 1100; i++) { /* quarters: every tie and what lies between */
         double x = i / 4.0, r = nearbyint(x);
-        CHECK(store(STORE_F32, sinter_s8, x) == (uint8_t)(int8_t)fmax(-128, fmin(127, r)), "s8 of %g", x);
+        CHECK(store(STORE_F32, sinter_s8, x) == (uint8_t)(int8_t)fmax(-128, fmin(127, r)),
+              "s8 of %g", x);
         CHECK(store(STORE_F64, sinter_u8, x) == (uint8_t)fmax(0, fmin(255, r)), "u8 of %g", x);
         CHECK(store(STORE_F32, sinter_u8, x) == (uint8_t)fmax(0, fmin(255, r)), "u8 of %g", x);
-        CHECK(store(STORE_SAT, sinter_s4, x) == ((uint8_t)(int8_t)fmax(-8, fmin(7, r)) & 15), "s4 of %g", x);
+        CHECK(store(STORE_SAT, sinter_s4, x) == ((uint8_t)(int8_t)fmax(-8, fmin(7, r)) & 15),
+              "s4 of %g", x);
         CHECK(store(STORE_F32, sinter_u4, x) == (uint8_t)fmax(0, fmin(15, r)), "u4 of %g", x);
         CHECK((int32_t)store(STORE_F32, sinter_s32, x) == (int32_t)r, "s32 of %g", x);
         CHECK((int64_t)store(STORE_F32, sinter_s64, x) == (int64_t)r, "s64 of %g", x);
     }
 }
 
-/* ---- f32, f64 ---- */
+/* ---- f32, f64 -------------------------------------------------------------------------------- */
 
 static uint64_t random_bits(void)
 {
@@ -519,29 +546,39 @@ static void check_wide(double x)
 {
     float want = (float)x; /* the reference conversion runs without FTZ/DAZ */
     uint64_t got = store(STORE_F64, sinter_f32, x);
-    CHECK(isnan(x) ? isnan(f32_from((uint32_t)got)) : got == f32_bits(want), "f32 store_f64 of %a: 0x%llX, not 0x%X", x,
-          (unsigned long long)got, f32_bits(want));
-    CHECK(isnan(x) ? isnan(load32(sinter_f64, &x)) : f32_bits(load32(sinter_f64, &x)) == f32_bits(want), "f64 load_f32 of %a", x);
-    CHECK(f64_bits(load64(sinter_f64, &x)) == f64_bits(x) && store(STORE_F64, sinter_f64, x) == f64_bits(x), "f64 %a itself", x);
+    CHECK(isnan(x) ? isnan(f32_from((uint32_t)got)) : got == f32_bits(want),
+          "f32 store_f64 of %a: 0x%llX, not 0x%X", x, (unsigned long long)got, f32_bits(want));
+    CHECK(isnan(x) ? isnan(load32(sinter_f64, &x))
+                   : f32_bits(load32(sinter_f64, &x)) == f32_bits(want),
+          "f64 load_f32 of %a", x);
+    CHECK(f64_bits(load64(sinter_f64, &x)) == f64_bits(x) &&
+              store(STORE_F64, sinter_f64, x) == f64_bits(x),
+          "f64 %a itself", x);
 }
 
 static void check_f32_values(void)
 {
-    static const uint32_t special[] = {0,          1,          2,          0x007FFFFF, 0x00800000, 0x00400000,
-                                       0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x7FFFFFFF, 0x3F800000};
+    static const uint32_t special[] = {0,          1,          2,          0x007FFFFF,
+                                       0x00800000, 0x00400000, 0x7F7FFFFF, 0x7F800000,
+                                       0x7FC00000, 0x7F800001, 0x7FFFFFFF, 0x3F800000};
     for (int i = 0; i < 20000; i++) {
-        uint32_t bits = i < 2 * (int)LENGTH(special) ? special[i / 2] | (uint32_t)(i % 2) << 31 : (uint32_t)random_bits();
+        uint32_t bits = i < 2 * (int)LENGTH(special) ? special[i / 2] | (uint32_t)(i % 2) << 31
+                                                     : (uint32_t)random_bits();
         bits = i % 4 == 3 ? bits & 0x807FFFFF : bits; /* subnormals */
         float x = f32_from(bits);
         double want = (double)x;
         float back = load32(sinter_f32, &x);
         CHECK(f32_bits(back) == bits, "f32 0x%08X loads as 0x%08X", bits, f32_bits(back));
-        CHECK(isnan(x) ? isnan(load64(sinter_f32, &x)) : f64_bits(load64(sinter_f32, &x)) == f64_bits(want), "f32 0x%08X load_f64", bits);
+        CHECK(isnan(x) ? isnan(load64(sinter_f32, &x))
+                       : f64_bits(load64(sinter_f32, &x)) == f64_bits(want),
+              "f32 0x%08X load_f64", bits);
         if (!isnan(x)) {
-            CHECK(store(STORE_F32, sinter_f32, want) == bits && store(STORE_F32, sinter_f64, want) == f64_bits(want), "f32 0x%08X stores",
-                  bits);
+            CHECK(store(STORE_F32, sinter_f32, want) == bits &&
+                      store(STORE_F32, sinter_f64, want) == f64_bits(want),
+                  "f32 0x%08X stores", bits);
             float clamped = isinf(x) ? copysignf(FLT_MAX, x) : x;
-            CHECK(store(STORE_SAT, sinter_f32, want) == f32_bits(clamped), "f32 0x%08X saturates", bits);
+            CHECK(store(STORE_SAT, sinter_f32, want) == f32_bits(clamped), "f32 0x%08X saturates",
+                  bits);
         }
         uint64_t wide = random_bits();
         double d;
@@ -567,16 +604,17 @@ static void check_nan_payloads(void)
             leave_mode(csr);
             float got = load32(d->type, bytes), got_wide = load32(d->type, wide_bytes);
             double max = d->top == FINITE ? dtype_traits(d->type)->max : NAN;
-            CHECK(same(max, got) && same(max, got_wide), "%s of a NaN with payload 0x%X", name_of(d->type), payload);
+            CHECK(same(max, got) && same(max, got_wide), "%s of a NaN with payload 0x%X",
+                  name_of(d->type), payload);
         }
     }
 }
 
-/* ---- recorded vectors ---- */
+/* ---- recorded vectors ------------------------------------------------------------------------ */
 
-#define VECTORS(name)                                                                                                                      \
-    {                                                                                                                                      \
-        sinter_##name, vector_codes_##name, vector_values_##name, LENGTH(vector_values_##name)                                             \
+#define VECTORS(name)                                                                          \
+    {                                                                                          \
+        sinter_##name, vector_codes_##name, vector_values_##name, LENGTH(vector_values_##name) \
     }
 static const struct {
     sinter_data_type_t type;
@@ -600,8 +638,9 @@ static void check_values(sinter_data_type_t type, const uint32_t *values, size_t
     for (size_t code = 0; code < n; code++) {
         unsigned char bytes[8] = {(unsigned char)code};
         float want = f32_from(values[code]), got = load32(type, bytes);
-        CHECK(isnan(want) ? isnan(got) : f32_bits(got) == values[code], "%s vector: code 0x%zX is 0x%08X, not 0x%08X", name_of(type), code,
-              f32_bits(got), values[code]);
+        CHECK(isnan(want) ? isnan(got) : f32_bits(got) == values[code],
+              "%s vector: code 0x%zX is 0x%08X, not 0x%08X", name_of(type), code, f32_bits(got),
+              values[code]);
     }
 }
 
@@ -611,18 +650,21 @@ static void check_vectors(void)
         check_values(vectors[v].type, vectors[v].values, vectors[v].n_values);
         for (size_t i = 0; i < LENGTH(vector_inputs); i++) {
             uint64_t got = store(STORE_F32, vectors[v].type, (double)f32_from(vector_inputs[i]));
-            CHECK(got == vectors[v].codes[i], "%s vector: 0x%08X gives 0x%llX, not 0x%X", name_of(vectors[v].type), vector_inputs[i],
-                  (unsigned long long)got, vectors[v].codes[i]);
+            CHECK(got == vectors[v].codes[i], "%s vector: 0x%08X gives 0x%llX, not 0x%X",
+                  name_of(vectors[v].type), vector_inputs[i], (unsigned long long)got,
+                  vectors[v].codes[i]);
         }
     }
     check_values(sinter_e8m0, vector_values_e8m0, LENGTH(vector_values_e8m0));
     for (size_t i = 0; i < LENGTH(vector_scale_inputs); i++) {
-        CHECK(store(STORE_F32, sinter_e8m0, (double)f32_from(vector_scale_inputs[i])) == vector_codes_e8m0[i], "e8m0 vector 0x%08X",
-              vector_scale_inputs[i]);
+        CHECK(store(STORE_F32, sinter_e8m0, (double)f32_from(vector_scale_inputs[i])) ==
+                  vector_codes_e8m0[i],
+              "e8m0 vector 0x%08X", vector_scale_inputs[i]);
     }
 }
 
-/* Where the numeric contract differs from the recorded implementations: both results are as recorded, and they do differ. */
+/* Where the numeric contract differs from the recorded implementations: both results are as
+ * recorded, and they do differ. */
 static void check_differences(void)
 {
     for (size_t i = 0; i < LENGTH(vector_differences); i++) {
@@ -632,13 +674,15 @@ static void check_differences(void)
         unsigned csr = enter_mode();
         codec(d->type)->store_f32(bytes, 0, 1, 1, &x);
         leave_mode(csr);
-        const uint64_t got = code_at(bytes, dtype_traits(d->type)->bits, 0), bulk = bulk_store(false, d->type, x);
-        CHECK(got == d->ours && bulk == d->ours && d->ours != d->theirs, "%s of 0x%08X: 0x%llX (bulk 0x%llX), not 0x%X: %s", name_of(d->type),
-              d->input, (unsigned long long)got, (unsigned long long)bulk, d->ours, vector_rules[d->rule]);
+        const uint64_t got = code_at(bytes, dtype_traits(d->type)->bits, 0),
+                       bulk = bulk_store(false, d->type, x);
+        CHECK(got == d->ours && bulk == d->ours && d->ours != d->theirs,
+              "%s of 0x%08X: 0x%llX (bulk 0x%llX), not 0x%X: %s", name_of(d->type), d->input,
+              (unsigned long long)got, (unsigned long long)bulk, d->ours, vector_rules[d->rule]);
     }
 }
 
-/* ---- strides, offsets, neighbours ---- */
+/* ---- strides, offsets, neighbours ------------------------------------------------------------ */
 
 static bool get_bit(const unsigned char *bytes, int64_t bit)
 {
@@ -646,8 +690,9 @@ static bool get_bit(const unsigned char *bytes, int64_t bit)
 }
 
 /* Element i of a type of this many bits starts at bit i * bits, for all types. */
-static bool copy_is_right(const unsigned char *before, const unsigned char *after, size_t size, int bits, int64_t first, int64_t stride,
-                          int64_t n, const unsigned char *codes)
+static bool copy_is_right(const unsigned char *before, const unsigned char *after, size_t size,
+                          int bits, int64_t first, int64_t stride, int64_t n,
+                          const unsigned char *codes)
 {
     unsigned char want[1024];
     memcpy(want, before, size);
@@ -655,7 +700,8 @@ static bool copy_is_right(const unsigned char *before, const unsigned char *afte
         for (int b = 0; b < bits; b++) {
             int64_t to = (first + i * stride) * bits + b;
             unsigned mask = 1u << to % 8;
-            want[to / 8] = (unsigned char)((want[to / 8] & ~mask) | (get_bit(codes, i * 64 + b) ? mask : 0));
+            want[to / 8] =
+                (unsigned char)((want[to / 8] & ~mask) | (get_bit(codes, i * 64 + b) ? mask : 0));
         }
     }
     return memcmp(want, after, size) == 0;
@@ -663,7 +709,8 @@ static bool copy_is_right(const unsigned char *before, const unsigned char *afte
 
 enum { MAX_N = 19 };
 
-static void check_layout(sinter_data_type_t type, int64_t first, int64_t stride, int64_t n, size_t shift)
+static void check_layout(sinter_data_type_t type, int64_t first, int64_t stride, int64_t n,
+                         size_t shift)
 {
     int bits = dtype_traits(type)->bits;
     unsigned char before[1024], after[1024], codes[MAX_N * 8 + 8] = {0};
@@ -681,16 +728,19 @@ static void check_layout(sinter_data_type_t type, int64_t first, int64_t stride,
     unsigned csr = enter_mode();
     memcpy(after, before, sizeof after);
     codec(type)->store_f32(after + shift, first, stride, n, values);
-    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes) &&
+    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n,
+                        codes) &&
               after[0] == (shift ? before[0] : after[0]),
           "%s store_f32 first %d stride %d n %d", name, (int)first, (int)stride, (int)n);
     memcpy(after, before, sizeof after);
     codec(type)->store_sat(after + shift, first, stride, n, values);
-    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes),
+    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n,
+                        codes),
           "%s store_sat first %d stride %d n %d", name, (int)first, (int)stride, (int)n);
     memcpy(after, before, sizeof after);
     codec(type)->store_f64(after + shift, first, stride, n, wide);
-    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n, codes),
+    CHECK(copy_is_right(before + shift, after + shift, sizeof after - shift, bits, first, stride, n,
+                        codes),
           "%s store_f64 first %d stride %d n %d", name, (int)first, (int)stride, (int)n);
     loaded[n] = 1234;
     wide_loaded[n] = 1234;
@@ -700,90 +750,106 @@ static void check_layout(sinter_data_type_t type, int64_t first, int64_t stride,
     CHECK(loaded[n] == 1234 && wide_loaded[n] == 1234, "%s load writes beyond n", name);
     for (int64_t i = 0; i < n; i++) {
         float want = load32(type, codes + i * 8);
-        CHECK(loaded[i] == want && wide_loaded[i] == (double)want, "%s load first %d stride %d: element %d is %g, not %g", name, (int)first,
-              (int)stride, (int)i, loaded[i], want);
+        CHECK(loaded[i] == want && wide_loaded[i] == (double)want,
+              "%s load first %d stride %d: element %d is %g, not %g", name, (int)first, (int)stride,
+              (int)i, loaded[i], want);
     }
 }
 
 static void check_layouts(void)
 {
-#define SINTER_DTYPE(value, name, ...)                                                                                                     \
-    for (int64_t first = 0; first < 6; first++) {                                                                                          \
-        for (int64_t stride = 1; stride < 6; stride++) {                                                                                   \
-            for (int64_t n = 0; n <= MAX_N; n++) {                                                                                         \
-                check_layout(sinter_##name, first, stride, n, (size_t)n % 3);                                                              \
-            }                                                                                                                              \
-        }                                                                                                                                  \
+#define SINTER_DTYPE(value, name, ...)                                        \
+    for (int64_t first = 0; first < 6; first++) {                             \
+        for (int64_t stride = 1; stride < 6; stride++) {                      \
+            for (int64_t n = 0; n <= MAX_N; n++) {                            \
+                check_layout(sinter_##name, first, stride, n, (size_t)n % 3); \
+            }                                                                 \
+        }                                                                     \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     unsigned char bytes[64];
     memset(bytes, 0x12, sizeof bytes);
-#define SINTER_DTYPE(value, name, ...)                                                                                                     \
-    {                                                                                                                                      \
-        float one, many[3];                                                                                                                \
-        codec(sinter_##name)->load_f32(bytes, 3, 1, 1, &one);                                                                              \
-        codec(sinter_##name)->load_f32(bytes, 3, 0, 3, many);                                                                              \
-        CHECK(many[0] == one && many[1] == one && many[2] == one, "%s with stride 0", #name);                                              \
+#define SINTER_DTYPE(value, name, ...)                                                        \
+    {                                                                                         \
+        float one, many[3];                                                                   \
+        codec(sinter_##name)->load_f32(bytes, 3, 1, 1, &one);                                 \
+        codec(sinter_##name)->load_f32(bytes, 3, 0, 3, many);                                 \
+        CHECK(many[0] == one && many[1] == one && many[2] == one, "%s with stride 0", #name); \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 }
 
-/* The last elements of a buffer: no byte behind them is touched (run under ASan, heap blocks end where they end). */
+/* The last elements of a buffer: no byte behind them is touched (run under ASan, heap blocks end
+ * where they end). */
 static void check_ends(void)
 {
-#define SINTER_DTYPE(value, name, ...)                                                                                                     \
-    for (int64_t n = 1; n < 10; n++) {                                                                                                     \
-        int64_t size = 0;                                                                                                                  \
-        float values[10] = {0};                                                                                                            \
-        CHECK(dtype_bytes(sinter_##name, n, &size), "%s size", #name);                                                                     \
-        CHECK(size == (n * dtype_traits(sinter_##name)->bits + 7) / 8, "%s size", #name);                                                  \
-        void *heap = calloc(1, (size_t)size);                                                                                              \
-        codec(sinter_##name)->store_f32(heap, 0, 1, n, values);                                                                            \
-        codec(sinter_##name)->load_f32(heap, 0, 1, n, values);                                                                             \
-        codec(sinter_##name)->store_f32(heap, n - 1, 1, 1, values);                                                                        \
-        codec(sinter_##name)->load_f32(heap, n - 1, 1, 1, values);                                                                         \
-        free(heap);                                                                                                                        \
+#define SINTER_DTYPE(value, name, ...)                                                    \
+    for (int64_t n = 1; n < 10; n++) {                                                    \
+        int64_t size = 0;                                                                 \
+        float values[10] = {0};                                                           \
+        CHECK(dtype_bytes(sinter_##name, n, &size), "%s size", #name);                    \
+        CHECK(size == (n * dtype_traits(sinter_##name)->bits + 7) / 8, "%s size", #name); \
+        void *heap = calloc(1, (size_t)size);                                             \
+        codec(sinter_##name)->store_f32(heap, 0, 1, n, values);                           \
+        codec(sinter_##name)->load_f32(heap, 0, 1, n, values);                            \
+        codec(sinter_##name)->store_f32(heap, n - 1, 1, 1, values);                       \
+        codec(sinter_##name)->load_f32(heap, n - 1, 1, 1, values);                        \
+        free(heap);                                                                       \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 }
 
-/* ---- traits ---- */
+/* ---- traits ---------------------------------------------------------------------------------- */
 
 static void check_traits(void)
 {
     int64_t bytes;
     sinter_data_type_t type = sinter_data_type_undef;
-#define SINTER_DTYPE(value, name_, cls_, bits_, block_elems_, block_bytes_, digits_, max_)                                                 \
-    CHECK(dtype_traits(value) != NULL && strcmp(dtype_traits(value)->name, #name_) == 0, "name of %s", #name_);                            \
-    CHECK(sinter_data_type_parse(#name_, &type) == 1 && type == sinter_##name_, "parse %s", #name_);                                       \
-    CHECK(strcmp(sinter_data_type_name(sinter_##name_), #name_) == 0, "name %s", #name_);                                                  \
-    CHECK((block_bytes_)*8 == (block_elems_) * (bits_), "block of %s", #name_);                                                            \
-    CHECK(dtype_is_packed(sinter_##name_) == ((bits_) < 8), "packed %s", #name_);                                                          \
-    CHECK(!dtype_bytes(sinter_##name_, INT64_MAX, &bytes) == ((block_bytes_) > (block_elems_)), "overflow %s", #name_);
+#define SINTER_DTYPE(value, name_, cls_, bits_, block_elems_, block_bytes_, digits_, max_)      \
+    CHECK(dtype_traits(value) != NULL && strcmp(dtype_traits(value)->name, #name_) == 0,        \
+          "name of %s", #name_);                                                                \
+    CHECK(sinter_data_type_parse(#name_, &type) == 1 && type == sinter_##name_, "parse %s",     \
+          #name_);                                                                              \
+    CHECK(strcmp(sinter_data_type_name(sinter_##name_), #name_) == 0, "name %s", #name_);       \
+    CHECK((block_bytes_)*8 == (block_elems_) * (bits_), "block of %s", #name_);                 \
+    CHECK(dtype_is_packed(sinter_##name_) == ((bits_) < 8), "packed %s", #name_);               \
+    CHECK(!dtype_bytes(sinter_##name_, INT64_MAX, &bytes) == ((block_bytes_) > (block_elems_)), \
+          "overflow %s", #name_);
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
     static const int none[] = {-1, 0, 15, 17, 63, 69, 1000};
     for (size_t i = 0; i < LENGTH(none); i++) {
-        CHECK(dtype_traits((sinter_data_type_t)none[i]) == NULL && sinter_data_type_name((sinter_data_type_t)none[i]) == NULL,
+        CHECK(dtype_traits((sinter_data_type_t)none[i]) == NULL &&
+                  sinter_data_type_name((sinter_data_type_t)none[i]) == NULL,
               "%d is no type", none[i]);
     }
     type = sinter_f16;
-    CHECK(sinter_data_type_parse("f17", &type) == 0 && type == sinter_f16, "unknown name leaves the output alone");
-    CHECK(sinter_data_type_parse(NULL, &type) == 0 && sinter_data_type_parse("f32", NULL) == 0, "NULL");
-    CHECK(dtype_is_wide_float(sinter_bf16) && dtype_is_wide_float(sinter_f64) && !dtype_is_wide_float(sinter_f8_e5m2), "wide floats");
-    CHECK(dtype_needs_f64(sinter_s32) && dtype_needs_f64(sinter_s64) && dtype_needs_f64(sinter_f64), "f64 path");
+    CHECK(sinter_data_type_parse("f17", &type) == 0 && type == sinter_f16,
+          "unknown name leaves the output alone");
+    CHECK(sinter_data_type_parse(NULL, &type) == 0 && sinter_data_type_parse("f32", NULL) == 0,
+          "NULL");
+    CHECK(dtype_is_wide_float(sinter_bf16) && dtype_is_wide_float(sinter_f64) &&
+              !dtype_is_wide_float(sinter_f8_e5m2),
+          "wide floats");
+    CHECK(dtype_needs_f64(sinter_s32) && dtype_needs_f64(sinter_s64) && dtype_needs_f64(sinter_f64),
+          "f64 path");
     CHECK(!dtype_needs_f64(sinter_f32) && !dtype_needs_f64(sinter_u8), "f32 path");
     for (size_t i = 0; i < LENGTH(definitions); i++) {
         const definition_t *d = &definitions[i];
-        CHECK(dtype_traits(d->type)->max == magnitude_of(d, end_of(d) - 1), "max of %s", name_of(d->type));
-        CHECK(dtype_traits(d->type)->min == -dtype_traits(d->type)->max && dtype_traits(d->type)->digits == d->mbits + 1, "min of %s",
+        CHECK(dtype_traits(d->type)->max == magnitude_of(d, end_of(d) - 1), "max of %s",
               name_of(d->type));
+        CHECK(dtype_traits(d->type)->min == -dtype_traits(d->type)->max &&
+                  dtype_traits(d->type)->digits == d->mbits + 1,
+              "min of %s", name_of(d->type));
     }
-    CHECK(dtype_traits(sinter_s8)->min == -128 && dtype_traits(sinter_u4)->min == 0 && dtype_traits(sinter_s4)->min == -8, "int ranges");
-    CHECK(dtype_traits(sinter_s64)->min == -0x1p63 && dtype_traits(sinter_e8m0)->min == 0x1p-127 && dtype_traits(sinter_boolean)->min == 0,
+    CHECK(dtype_traits(sinter_s8)->min == -128 && dtype_traits(sinter_u4)->min == 0 &&
+              dtype_traits(sinter_s4)->min == -8,
+          "int ranges");
+    CHECK(dtype_traits(sinter_s64)->min == -0x1p63 && dtype_traits(sinter_e8m0)->min == 0x1p-127 &&
+              dtype_traits(sinter_boolean)->min == 0,
           "lowest");
 }
 

@@ -1,7 +1,9 @@
-/* The bulk conversions of every ISA level against the codec, bit for bit, with FTZ/DAZ off and on: all codes, f32 inputs of every exponent,
- * offsets, lengths, neighbours, ends of memory. Against the formats' definitions both stand in test_dtype.c.
+/* The bulk conversions of every ISA level against the codec, bit for bit, with FTZ/DAZ off and on:
+ * all codes, f32 inputs of every exponent, offsets, lengths, neighbours, ends of memory. Against
+ * the formats' definitions both stand in test_dtype.c.
  *
- *   test_dtype_bulk --all [TYPE...]    encodes all 2^32 floats instead of a sample of 2^24; half an hour on one core */
+ *   test_dtype_bulk --all [TYPE...]    encodes all 2^32 floats instead of a sample of 2^24; half
+ *   an hour on one core */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +15,8 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "check.h"
 #include "base/cpu.h"
+#include "check.h"
 #include "numeric/dtype.h"
 #include "test_decode.h"
 
@@ -41,17 +43,21 @@ static size_t bytes_of(sinter_data_type_t type, int64_t n)
     return (size_t)bytes;
 }
 
-/* ---- encoding many floats ------------------------------------------------------------------------------------------------------- */
+/* ---- encoding many floats -------------------------------------------------------------------- */
 
-/* Chunk i of the inputs: all floats in order, or for each sign and exponent 2^15 fractions: ties of every width, their neighbours, random. */
+/* Chunk i of the inputs: all floats in order, or for each sign and exponent 2^15 fractions: ties
+ * of every width, their neighbours, random. */
 static void fill_chunk(uint32_t chunk, bool all, uint32_t *x)
 {
     for (uint32_t i = 0; i < CHUNK; i++) {
         const uint32_t at = chunk * CHUNK + i, high = at >> 15 << 23, low = at & 0x7FFF;
         if (all) {
             x[i] = at;
-        } else if (low < 0x6000) { /* the upper 11 bits of the fraction, then -1, 0, +1 or a pattern of the rest */
-            static const uint32_t rest[] = {0, 1, 0xFFF, 0x800, 0x7FF, 0x801, 0x400, 0x3FF, 0x401, 0x200, 0xE00, 0xC00};
+        } else if (low <
+                   /* the upper 11 bits of the fraction, then -1, 0, +1 or a pattern of the rest */
+                   0x6000) {
+            static const uint32_t rest[] = {0,     1,     0xFFF, 0x800, 0x7FF, 0x801,
+                                            0x400, 0x3FF, 0x401, 0x200, 0xE00, 0xC00};
             x[i] = high | (low & 0x7FF) << 12 | rest[low >> 11];
         } else {
             x[i] = high | (at * 2654435761u >> 9);
@@ -59,15 +65,18 @@ static void fill_chunk(uint32_t chunk, bool all, uint32_t *x)
     }
 }
 
-/* The first byte that differs names the element, of the packed types one in the same group of bytes. */
-static void report(const char *what, int bits, const uint32_t *x, const unsigned char *want, const unsigned char *got)
+/* The first byte that differs names the element, of the packed types one in the same group of
+ * bytes. */
+static void report(const char *what, int bits, const uint32_t *x, const unsigned char *want,
+                   const unsigned char *got)
 {
     size_t byte = 0;
     while (want[byte] == got[byte]) {
         byte++;
     }
 #pragma omp critical
-    CHECK(false, "%s: 0x%08X gives byte 0x%02X, not 0x%02X", what, x[byte * 8 / (size_t)bits], got[byte], want[byte]);
+    CHECK(false, "%s: 0x%08X gives byte 0x%02X, not 0x%02X", what, x[byte * 8 / (size_t)bits],
+          got[byte], want[byte]);
 }
 
 /* The forms of a type at the levels up to top, each once. */
@@ -96,13 +105,15 @@ static void check_chunk(sinter_data_type_t type, int top, int modes, const uint3
     for (int sat = 0; sat < 2; sat++) {
         (sat ? t->codec.store_sat : t->codec.store_f32)(want, 0, 1, CHUNK, src);
         for (int flush = 0; flush < 2; flush++) {
-            for (int f = flush ? 0 : 1; f < n && modes >> flush & 1; f++) { /* without FTZ/DAZ the portable form is the codec */
+            for (int f = flush ? 0 : 1; f < n && modes >> flush & 1;
+                 f++) { /* without FTZ/DAZ the portable form is the codec */
                 set_flush(flush != 0);
                 (sat ? forms[f]->store_sat : forms[f]->store)(got, 0, CHUNK, src);
                 set_flush(false);
                 if (memcmp(want, got, bytes) != 0) {
                     char what[100];
-                    snprintf(what, sizeof what, "%s %s, %s, FTZ/DAZ %d", t->name, sat ? "store_sat" : "store", form_names[f], flush);
+                    snprintf(what, sizeof what, "%s %s, %s, FTZ/DAZ %d", t->name,
+                             sat ? "store_sat" : "store", form_names[f], flush);
                     report(what, t->bits, x, want, got);
                 }
             }
@@ -124,14 +135,15 @@ static void check_encoding(sinter_data_type_t type, int top, bool all)
     CHECK(failed == check_failed, "%s encoding", dtype_traits(type)->name);
 }
 
-/* ---- decoding: all codes, NaN payloads included ------------------------------------------------------------------------------------ */
+/* ---- decoding: all codes, NaN payloads included ---------------------------------------------- */
 
 static void check_decoding(sinter_data_type_t type, int top)
 {
     static unsigned char codes[1 << 18];
     static float want[1 << 16], got[1 << 16];
     const int bits = dtype_traits(type)->bits;
-    const int64_t n = bits == 6 ? 1 << 12 : 1 << 16; /* 16 bits: each code once; 6 bits: each at each place */
+    const int64_t n =
+        bits == 6 ? 1 << 12 : 1 << 16; /* 16 bits: each code once; 6 bits: each at each place */
     for (int64_t i = 0; i < n; i++) {
         if (bits == 16) {
             codes[2 * i] = (unsigned char)i;
@@ -155,13 +167,13 @@ static void check_decoding(sinter_data_type_t type, int top)
             set_flush(flush != 0);
             dtype_bulk(type, (sinter_cpu_isa_t)isa)->load(codes, 0, count, got);
             set_flush(false);
-            CHECK(memcmp(want, got, (size_t)count * sizeof(float)) == 0, "%s load, %s, FTZ/DAZ %d", dtype_traits(type)->name,
-                  sinter_cpu_isa_name((sinter_cpu_isa_t)isa), flush);
+            CHECK(memcmp(want, got, (size_t)count * sizeof(float)) == 0, "%s load, %s, FTZ/DAZ %d",
+                  dtype_traits(type)->name, sinter_cpu_isa_name((sinter_cpu_isa_t)isa), flush);
         }
     }
 }
 
-/* ---- offsets, lengths: memory ends at an unreadable page, the floats lie between sentinels ---------------------------------------------- */
+/* ---- offsets, lengths: memory ends at an unreadable page, the floats lie between sentinels --- */
 
 enum { MAX_N = 70, MAX_FIRST = 9, GAP = 3 };
 
@@ -174,7 +186,8 @@ static void check_span(sinter_data_type_t type, sinter_cpu_isa_t isa, int64_t fi
     unsigned char before[(MAX_N + MAX_FIRST) * 8];
     float want[MAX_N], *x = (float *)(void *)floats.data;
     char where[80];
-    snprintf(where, sizeof where, "%s %s first %d n %d", t->name, sinter_cpu_isa_name(isa), (int)first, (int)n);
+    snprintf(where, sizeof where, "%s %s first %d n %d", t->name, sinter_cpu_isa_name(isa),
+             (int)first, (int)n);
     t->codec.load_f32(memory.data, first, 1, n, want);
     bulk->load(memory.data, first, n, x);
     CHECK(n == 0 || memcmp(want, x, (size_t)n * sizeof(float)) == 0, "load %s", where);
@@ -205,14 +218,15 @@ static void check_sentinels(sinter_data_type_t type, sinter_cpu_isa_t isa, int64
     memcpy(after, before, sizeof after);
     bulk->store(after + GAP, first, n, x);
     dtype_traits(type)->codec.store_f32(before + GAP, first, 1, n, x);
-    CHECK(memcmp(before, after, sizeof before) == 0, "%s store %s first %d n %d: neighbours", dtype_traits(type)->name,
-          sinter_cpu_isa_name(isa), (int)first, (int)n);
+    CHECK(memcmp(before, after, sizeof before) == 0, "%s store %s first %d n %d: neighbours",
+          dtype_traits(type)->name, sinter_cpu_isa_name(isa), (int)first, (int)n);
     for (int i = 0; i < MAX_N + GAP; i++) {
         x[i] = 1234.5f;
     }
     bulk->load(after + GAP, first, n, x);
     for (int64_t i = n; i < n + GAP; i++) {
-        CHECK(x[i] == 1234.5f, "%s load %s writes beyond n %d", dtype_traits(type)->name, sinter_cpu_isa_name(isa), (int)n);
+        CHECK(x[i] == 1234.5f, "%s load %s writes beyond n %d", dtype_traits(type)->name,
+              sinter_cpu_isa_name(isa), (int)n);
     }
 }
 
@@ -254,7 +268,8 @@ int main(int argc, char **argv)
         check_encoding(types[i], (int)top, all);
         check_layouts(types[i], (int)top);
         if (all) {
-            printf("%s: 2^32 floats, up to %s, %ld s, %ld failures so far\n", dtype_traits(types[i])->name, sinter_cpu_isa_name(top),
+            printf("%s: 2^32 floats, up to %s, %ld s, %ld failures so far\n",
+                   dtype_traits(types[i])->name, sinter_cpu_isa_name(top),
                    (long)(time(NULL) - start), check_failed);
             fflush(stdout);
         }

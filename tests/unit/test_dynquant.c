@@ -1,5 +1,6 @@
-/* The kernels of computed quantisation against the oracle: kinds, types of codes, scales and zero points, geometries with loose strides,
- * kinds of data; every kernel with 1, 2 and 3 threads must give the same bytes, and no two threads may write to one byte. */
+/* The kernels of computed quantisation against the oracle: kinds, types of codes, scales and
+ * zero points, geometries with loose strides, kinds of data; every kernel with 1, 2 and 3
+ * threads must give the same bytes, and no two threads may write to one byte. */
 #include <math.h>
 
 #include "graph/quant.h"
@@ -23,7 +24,7 @@ typedef struct dynquant_case {
     bool loose; /* strides */
 } dynquant_case_t;
 
-/* ---- data ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* TINY: so small that f32 has the scale as 0. */
 enum { RANDOM, SUBNORMAL, HUGE_VALUES, ZERO, OUTLIER, SPECIAL, EDGE, POSITIVE, TINY, DATA_KINDS };
@@ -33,7 +34,8 @@ static double uniform(void)
     return (double)(int32_t)rig_random() / 2147483648.0;
 }
 
-/* Magnitudes at which the exponent of a scale changes, powers of two and their multiples of largest codes, and their neighbours. */
+/* Magnitudes at which the exponent of a scale changes, powers of two and their multiples of
+ * largest codes, and their neighbours. */
 static double edge(void)
 {
     static const double largest[] = {1, 6, 7.5, 28, 127, 240, 448, 57344};
@@ -66,28 +68,32 @@ static double sample(int data, int64_t i)
     }
 }
 
-/* ---- one case ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static const char *kind_name(quant_kind_t kind)
 {
-    static const char *const names[] = {"static",    "dynamic_mx", "dynamic_mx_rceil", "dynamic_symmetric", "dynamic_asymmetric",
-                                        "dynamic_nv"};
+    static const char *const names[] = {
+        "static",    "dynamic_mx", "dynamic_mx_rceil", "dynamic_symmetric", "dynamic_asymmetric",
+        "dynamic_nv"};
     return names[kind];
 }
 
 static const char *case_text(const dynquant_case_t *c)
 {
     static char text[256];
-    int n = snprintf(text, sizeof text, "%s %s to %s, scales %s, zero points %s, data %d%s,", kind_name(c->kind), dtype_traits(c->in)->name,
-                     dtype_traits(c->code)->name, dtype_traits(c->scale)->name, c->zp ? dtype_traits(c->zp)->name : "none", c->data,
-                     c->loose ? ", loose" : "");
+    int n = snprintf(text, sizeof text, "%s %s to %s, scales %s, zero points %s, data %d%s,",
+                     kind_name(c->kind), dtype_traits(c->in)->name, dtype_traits(c->code)->name,
+                     dtype_traits(c->scale)->name, c->zp ? dtype_traits(c->zp)->name : "none",
+                     c->data, c->loose ? ", loose" : "");
     for (int d = 0; d < c->g.ndims; d++) {
-        n += snprintf(text + n, sizeof text - (size_t)n, " %lld/%lld", (long long)c->g.dims[d], (long long)c->g.groups[d]);
+        n += snprintf(text + n, sizeof text - (size_t)n, " %lld/%lld", (long long)c->g.dims[d],
+                      (long long)c->g.groups[d]);
     }
     return text;
 }
 
-static int add_value(rig_t *r, const dynquant_case_t *c, sinter_data_type_t type, const int64_t *dims)
+static int add_value(rig_t *r, const dynquant_case_t *c, sinter_data_type_t type,
+                     const int64_t *dims)
 {
     int64_t strides[MAX_DIMS];
     rig_strides(c->g.ndims, dims, strides);
@@ -96,7 +102,10 @@ static int add_value(rig_t *r, const dynquant_case_t *c, sinter_data_type_t type
 
 static sinter_logical_tensor_t tensor_of(const bound_t *b, uint64_t id)
 {
-    sinter_logical_tensor_t lt = {.id = id, .ndims = b->ndims, .data_type = b->dtype, .layout_type = sinter_layout_type_strided};
+    sinter_logical_tensor_t lt = {.id = id,
+                                  .ndims = b->ndims,
+                                  .data_type = b->dtype,
+                                  .layout_type = sinter_layout_type_strided};
     memcpy(lt.dims, b->dims, sizeof lt.dims);
     memcpy(lt.strides, b->strides, sizeof lt.strides);
     return lt;
@@ -104,7 +113,8 @@ static sinter_logical_tensor_t tensor_of(const bound_t *b, uint64_t id)
 
 static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynquant_params_t *p)
 {
-    const int outs[] = {p->out, p->scale, p->zp}, n_out = p->zp >= 0 ? 3 : 2, n_in = p->tensor_scale >= 0 ? 2 : 1;
+    const int outs[] = {p->out, p->scale, p->zp}, n_out = p->zp >= 0 ? 3 : 2,
+              n_in = p->tensor_scale >= 0 ? 2 : 1;
     const orc_attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .str = kind_name(c->kind)},
                                 {.id = sinter_op_attr_qtype, .str = "per_group"}};
     sinter_logical_tensor_t in[2], out[3];
@@ -143,13 +153,14 @@ static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynq
     }
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 enum { N_OUTPUTS = 3 };
 
 typedef struct outputs {
     int value[N_OUTPUTS], n;
-    unsigned char *before[N_OUTPUTS], *owner[N_OUTPUTS]; /* owner: 1 + the thread that changed the byte */
+    unsigned char *before[N_OUTPUTS],
+        *owner[N_OUTPUTS]; /* owner: 1 + the thread that changed the byte */
 } outputs_t;
 
 static void open_outputs(outputs_t *o, const rig_t *r, const dynquant_params_t *p)
@@ -203,7 +214,8 @@ static int run_threads(rig_t *r, outputs_t *o, const kernel_t *k, step_t *step, 
     if (k->setup(&r->plan, step) != sinter_success) {
         return -1;
     }
-    void *state = rig_alloc(step->state_bytes), *scratch = rig_alloc(k->thread_bytes(&r->plan, step));
+    void *state = rig_alloc(step->state_bytes),
+         *scratch = rig_alloc(k->thread_bytes(&r->plan, step));
     void *memory = rig_alloc(k->shared_bytes(&r->plan, step, &frame));
     refill(o, r, fill);
     if (k->prepare(&r->plan, step, &frame, state) != sinter_success) {
@@ -236,7 +248,8 @@ static void run_case(const dynquant_case_t *c)
     rig_t r;
     rig_init(&r, cap);
     const int in = add_value(&r, c, c->in, c->g.dims), out = add_value(&r, c, c->code, c->g.dims);
-    const int scale = add_value(&r, c, c->scale, c->g.groups), zp = c->zp ? add_value(&r, c, c->zp, c->g.groups) : -1;
+    const int scale = add_value(&r, c, c->scale, c->g.groups),
+              zp = c->zp ? add_value(&r, c, c->zp, c->g.groups) : -1;
     const int t = c->tensor_scale ? rig_value(&r, sinter_f32, 0, NULL, NULL) : -1;
     int64_t idx[SINTER_MAX_NDIMS];
     if (t >= 0) {
@@ -264,8 +277,10 @@ static void run_case(const dynquant_case_t *c)
     rig_check(n_kernels >= 1, case_text(c), "no kernel");
     for (int run = 0; run < n_kernels * THREADS; run++) {
         const kernel_t *k = kernels[run / THREADS];
-        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, 0x5A) == 0, case_text(c), "two threads in one byte");
-        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, RIG_FILL) == 0, case_text(c), "two threads in one byte");
+        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, 0x5A) == 0, case_text(c),
+                  "two threads in one byte");
+        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, RIG_FILL) == 0, case_text(c),
+                  "two threads in one byte");
         rig_check(guarded(&r), case_text(c), k->name);
         if (run == 0) {
             check_by_oracle(c, &r, &step.p.dynquant);
@@ -286,7 +301,7 @@ static void run_case(const dynquant_case_t *c)
     rig_free(&r);
 }
 
-/* ---- the matrix --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the matrix ------------------------------------------------------------------------------ */
 
 static const geometry_t geometries[] = {
     {2, {7, 96}, {7, 3}},       /* 32 along the last dim */
@@ -315,17 +330,22 @@ static const geometry_t large[] = {
 };
 
 static const sinter_data_type_t inputs[] = {sinter_f32, sinter_f16, sinter_bf16};
-static const sinter_data_type_t mx_codes[] = {sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz,
-                                              sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1,     sinter_s8};
-static const sinter_data_type_t symmetric_codes[] = {sinter_s8,          sinter_s4,      sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz,
-                                                     sinter_f8_e4m3fnuz, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1};
+static const sinter_data_type_t mx_codes[] = {
+    sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz,
+    sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1,     sinter_s8};
+static const sinter_data_type_t symmetric_codes[] = {
+    sinter_s8,          sinter_s4,      sinter_f8_e5m2, sinter_f8_e4m3, sinter_f8_e5m2fnuz,
+    sinter_f8_e4m3fnuz, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f4_e2m1};
 static const sinter_data_type_t asymmetric_codes[] = {sinter_u8, sinter_s8, sinter_u4, sinter_s4};
-static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3};
+static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
+                                            sinter_f8_e4m3};
 static const float tensor_scales[] = {0.0375f, 0, NAN, -0.0f}; /* the first one is usual */
-static const sinter_data_type_t zero_points[] = {sinter_u8, sinter_s8, sinter_u4, sinter_s4, sinter_s32};
+static const sinter_data_type_t zero_points[] = {sinter_u8, sinter_s8, sinter_u4, sinter_s4,
+                                                 sinter_s32};
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* Everything that the kind, the codes and the scales leave open, from a counter, so that all values meet. */
+/* Everything that the kind, the codes and the scales leave open, from a counter, so that all
+ * values meet. */
 static void run_one(dynquant_case_t c, const geometry_t *g)
 {
     static int count;
@@ -340,11 +360,18 @@ static void run_one(dynquant_case_t c, const geometry_t *g)
 static void run_types(const geometry_t *g)
 {
     for (int i = 0; i < COUNT(mx_codes); i++) {
-        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = mx_codes[i], .scale = sinter_e8m0}, g);
-        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX_RCEIL, .code = mx_codes[i], .scale = sinter_e8m0}, g);
+        run_one(
+            (dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = mx_codes[i], .scale = sinter_e8m0},
+            g);
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX_RCEIL,
+                                  .code = mx_codes[i],
+                                  .scale = sinter_e8m0},
+                g);
     }
     for (int i = 0; i < COUNT(symmetric_codes); i++) {
-        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_SYMMETRIC, .code = symmetric_codes[i], .scale = scales[rig_pick(COUNT(scales))]},
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_SYMMETRIC,
+                                  .code = symmetric_codes[i],
+                                  .scale = scales[rig_pick(COUNT(scales))]},
                 g);
     }
     for (int i = 0; i < COUNT(asymmetric_codes); i++) {
@@ -394,7 +421,10 @@ static void run_sizes(void)
 {
     for (int64_t size = 1; size <= 256; size++) {
         const geometry_t g = {2, {3, 2 * size}, {3, 2}};
-        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = mx_codes[size % COUNT(mx_codes)], .scale = sinter_e8m0}, &g);
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX,
+                                  .code = mx_codes[size % COUNT(mx_codes)],
+                                  .scale = sinter_e8m0},
+                &g);
         run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC,
                                   .code = asymmetric_codes[size % COUNT(asymmetric_codes)],
                                   .scale = sinter_f16,
@@ -406,9 +436,17 @@ static void run_sizes(void)
 /* Too large for all codes: one of each class. */
 static void run_large(const geometry_t *g)
 {
-    run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = sinter_f6_e3m2, .scale = sinter_e8m0}, g);
-    run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_SYMMETRIC, .code = sinter_s8, .scale = sinter_f32}, g);
-    run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC, .code = sinter_u4, .scale = sinter_f16, .zp = sinter_u4}, g);
+    run_one(
+        (dynquant_case_t){.kind = QUANT_DYNAMIC_MX, .code = sinter_f6_e3m2, .scale = sinter_e8m0},
+        g);
+    run_one(
+        (dynquant_case_t){.kind = QUANT_DYNAMIC_SYMMETRIC, .code = sinter_s8, .scale = sinter_f32},
+        g);
+    run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC,
+                              .code = sinter_u4,
+                              .scale = sinter_f16,
+                              .zp = sinter_u4},
+            g);
 }
 
 int main(void)

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "backend_xsmm/ukernels/eltwise.h"
+#include "base/cpu.h"
 #include "check.h"
 #include "eltwise_vectors.h"
-#include "base/cpu.h"
 #include "graph/op_schema.h"
 #include "oracle.h"
 
@@ -19,16 +19,16 @@ static void check(bool ok, const char *isa, const char *what, double x, double g
     check_at(ok, 0, "%s %s(%a = %.9g): got %.9g, want %.9g", isa, what, x, x, got, want);
 }
 
-/* ---- references ---------------------------------------------------------------------------------------------------------------- */
+/* ---- references ------------------------------------------------------------------------------ */
 
 /* test_references compares them with results from outside. */
 
 typedef double ref_t(double x, const double *p);
-#define REF(name, expr)                                                                                                                    \
-    static double r_##name(double x, const double *p)                                                                                      \
-    {                                                                                                                                      \
-        (void)p;                                                                                                                           \
-        return expr;                                                                                                                       \
+#define REF(name, expr)                               \
+    static double r_##name(double x, const double *p) \
+    {                                                 \
+        (void)p;                                      \
+        return expr;                                  \
     }
 static double softplus(double x)
 {
@@ -109,21 +109,59 @@ static const unary_case_t cases[] = {
 static int close_to(double x, float got, double want, double units)
 {
     if (isnan(want) || isinf((float)want) || units == 0) {
-        return isnan(want) ? isnan(got) : got == (float)want || (units > 0 && !isinf(want) && got >= 0x1.FFFFFAp127f);
+        return isnan(want)
+                   ? isnan(got)
+                   : got == (float)want || (units > 0 && !isinf(want) && got >= 0x1.FFFFFAp127f);
     }
     if (isinf(got)) { /* rounding up from just below the largest number */
         return fabs(want) > 0x1.FFFFF0p127;
     }
-    return fabs((double)got - want) <= units * 0x1p-24 * fabs(want) + 0x1p-148 * (1 + fmin(fabs(x), 128));
+    return fabs((double)got - want) <=
+           units * 0x1p-24 * fabs(want) + 0x1p-148 * (1 + fmin(fabs(x), 128));
 }
 
-static const float special[] = {
-    0.0f,        -0.0f,           INFINITY,         -INFINITY,   NAN,         0x1p-149f,   -0x1p-149f, 0x1p-126f,
-    -0x1p-126f,  0x1.FFFFFEp127f, -0x1.FFFFFEp127f, 1,           -1,          0.5f,        -0.5f,      1.5f,
-    2.5f,        -2.5f,           88.72284f,        88.7229f,    -87.33655f,  -87.4f,      -103.9f,    -104.1f,
-    -17.5f,      0.625f,          -0.625f,          8388607.5f,  8388608,     16777216,    3,          -3,
-    0.70710677f, 0.70710683f,     1.41421354f,      1.41421366f, 0.99999994f, 1.00000012f, 9.01f,      -9.01f,
-    -13.5f,      -14.2f};
+static const float special[] = {0.0f,
+                                -0.0f,
+                                INFINITY,
+                                -INFINITY,
+                                NAN,
+                                0x1p-149f,
+                                -0x1p-149f,
+                                0x1p-126f,
+                                -0x1p-126f,
+                                0x1.FFFFFEp127f,
+                                -0x1.FFFFFEp127f,
+                                1,
+                                -1,
+                                0.5f,
+                                -0.5f,
+                                1.5f,
+                                2.5f,
+                                -2.5f,
+                                88.72284f,
+                                88.7229f,
+                                -87.33655f,
+                                -87.4f,
+                                -103.9f,
+                                -104.1f,
+                                -17.5f,
+                                0.625f,
+                                -0.625f,
+                                8388607.5f,
+                                8388608,
+                                16777216,
+                                3,
+                                -3,
+                                0.70710677f,
+                                0.70710683f,
+                                1.41421354f,
+                                1.41421366f,
+                                0.99999994f,
+                                1.00000012f,
+                                9.01f,
+                                -9.01f,
+                                -13.5f,
+                                -14.2f};
 enum { N_SPECIAL = sizeof special / sizeof special[0], BLOCK = 251 };
 
 /* ---- results from outside -------------------------------------------------------------------- */
@@ -196,7 +234,8 @@ static void test_tables(const char *isa, const eltwise_table_t *t)
     }
 }
 
-static void run_unary(const char *isa, const eltwise_table_t *t, const unary_case_t *c, const float *x, int n)
+static void run_unary(const char *isa, const eltwise_table_t *t, const unary_case_t *c,
+                      const float *x, int n)
 {
     float got[BLOCK];
     double p[2] = {c->p[0], c->p[1]};
@@ -204,7 +243,8 @@ static void run_unary(const char *isa, const eltwise_table_t *t, const unary_cas
     t->op[c->kind](got, got, NULL, NULL, n, c->p); /* in place */
     for (int i = 0; i < n; i++) {
         const double want = c->ref(x[i], p), extra = c->extra ? c->extra(x[i], p) : 0;
-        check(close_to(x[i], got[i], want, c->units + (isfinite(extra) ? extra : 0)), isa, c->name, x[i], got[i], want);
+        check(close_to(x[i], got[i], want, c->units + (isfinite(extra) ? extra : 0)), isa, c->name,
+              x[i], got[i], want);
     }
 }
 
@@ -238,7 +278,7 @@ static void test_unary(const char *isa, const eltwise_table_t *t, uint32_t step)
     }
 }
 
-/* ---- binary, select -------------------------------------------------------------------------------------------------------------- */
+/* ---- binary, select -------------------------------------------------------------------------- */
 
 static double binary_ref(sinter_op_kind_t kind, double a, double b)
 {
@@ -267,10 +307,18 @@ static double binary_ref(sinter_op_kind_t kind, double a, double b)
 
 static void test_binary(const char *isa, const eltwise_table_t *t)
 {
-    static const sinter_op_kind_t kinds[] = {
-        sinter_op_add,   sinter_op_subtract,      sinter_op_multiply, sinter_op_divide,  sinter_op_squared_difference,
-        sinter_op_prelu, sinter_op_greater_equal, sinter_op_maximum,  sinter_op_minimum, sinter_op_bias_add};
-    static float a[N_SPECIAL * N_SPECIAL], b[N_SPECIAL * N_SPECIAL], got[N_SPECIAL * N_SPECIAL], cond[N_SPECIAL * N_SPECIAL];
+    static const sinter_op_kind_t kinds[] = {sinter_op_add,
+                                             sinter_op_subtract,
+                                             sinter_op_multiply,
+                                             sinter_op_divide,
+                                             sinter_op_squared_difference,
+                                             sinter_op_prelu,
+                                             sinter_op_greater_equal,
+                                             sinter_op_maximum,
+                                             sinter_op_minimum,
+                                             sinter_op_bias_add};
+    static float a[N_SPECIAL * N_SPECIAL], b[N_SPECIAL * N_SPECIAL], got[N_SPECIAL * N_SPECIAL],
+        cond[N_SPECIAL * N_SPECIAL];
     const int n = N_SPECIAL * N_SPECIAL;
     for (int i = 0; i < n; i++) {
         a[i] = special[i / N_SPECIAL];
@@ -296,7 +344,7 @@ static void test_binary(const char *isa, const eltwise_table_t *t)
     }
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void test_rows(const char *isa, const eltwise_table_t *t)
 {
@@ -317,10 +365,12 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
             bound += (4 + fabs((double)x[i] - max)) * exp((double)x[i] - max);
         }
         const double got = t->exp_sub_sum(y, x, n, max);
-        check(fabs(got - esum) <= (bound + n / 8.0 * esum) * 0x1p-24, isa, "exp_sub_sum", n, got, esum);
+        check(fabs(got - esum) <= (bound + n / 8.0 * esum) * 0x1p-24, isa, "exp_sub_sum", n, got,
+              esum);
         for (int i = 0; i < n; i++) {
             const double e = exp((double)x[i] - max);
-            check(fabs(y[i] - e) <= (4 + fabs((double)x[i] - max)) * e * 0x1p-24, isa, "exp_sub", x[i], y[i], e);
+            check(fabs(y[i] - e) <= (4 + fabs((double)x[i] - max)) * e * 0x1p-24, isa, "exp_sub",
+                  x[i], y[i], e);
         }
         memcpy(y, z, sizeof y);
         t->scale_row(y, n, 3);
@@ -334,20 +384,24 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
     const float odd[] = {-INFINITY, NAN, 2, -INFINITY}, none[] = {-INFINITY, -INFINITY};
     float e[2];
     check(t->row_max(odd, 4) == 2, isa, "row_max of NaN", 0, t->row_max(odd, 4), 2);
-    check(t->row_max(none, 2) == -INFINITY, isa, "row_max of -inf", 0, t->row_max(none, 2), -INFINITY);
+    check(t->row_max(none, 2) == -INFINITY, isa, "row_max of -inf", 0, t->row_max(none, 2),
+          -INFINITY);
     check(t->exp_sub_sum(e, none, 2, 0) == 0 && e[0] == 0, isa, "exp of -inf", 0, e[0], 0);
     float rows[2 * 5] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, f[2] = {2, 3};
     t->scale_rows(rows, 2, 5, 3, f);
-    check(rows[2] == 6 && rows[3] == 4 && rows[5] == 18 && rows[8] == 9, isa, "scale_rows", 0, rows[5], 18);
+    check(rows[2] == 6 && rows[3] == 4 && rows[5] == 18 && rows[8] == 9, isa, "scale_rows", 0,
+          rows[5], 18);
 }
 
-/* ---- conversions ------------------------------------------------------------------------------------------------------------------ */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
-static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data_type_t type, const char *name, int bytes)
+static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data_type_t type,
+                          const char *name, int bytes)
 {
     unsigned char raw[BLOCK * 4 + 1], want[BLOCK * 4 + 1];
     float x[BLOCK];
-    for (uint32_t base = 0; base < 70000; base += BLOCK) { /* all codes of up to 16 bits, at an odd address */
+    for (uint32_t base = 0; base < 70000;
+         base += BLOCK) { /* all codes of up to 16 bits, at an odd address */
         for (int i = 0; i < BLOCK; i++) {
             const uint32_t code = base + (uint32_t)i;
             memcpy(raw + 1 + i * bytes, &code, (size_t)bytes);
@@ -355,14 +409,17 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
         eltwise_load(t, type, raw + 1, 0, 1, BLOCK, x);
         for (int i = 0; i < BLOCK; i++) {
             const double w = orc_decode(type, raw + 1, i);
-            check(isnan(w) ? isnan(x[i]) : x[i] == w && !signbit(x[i]) == !signbit(w), isa, name, i, x[i], w);
+            check(isnan(w) ? isnan(x[i]) : x[i] == w && !signbit(x[i]) == !signbit(w), isa, name, i,
+                  x[i], w);
         }
     }
     for (uint64_t u = 0; u < 0x100000000u;) {
         const int n = 1 + (int)(u / 7 % BLOCK);
         for (int i = 0; i < n; i++, u += 16381) {
             x[i] = of_bits((uint32_t)u);
-            x[i] = i % 3 ? x[i] : (float)((int)(u >> 8 & 1023) - 400) * 0.5f; /* halves: ties of the integer types */
+            x[i] = i % 3 ? x[i]
+                         : (float)((int)(u >> 8 & 1023) - 400) *
+                               0.5f; /* halves: ties of the integer types */
         }
         memset(raw, 0xA5, sizeof raw);
         memset(want, 0xA5, sizeof want);
@@ -372,8 +429,10 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
             const double g = orc_decode(type, raw + 1, i), w = orc_decode(type, want + 1, i);
             check(isnan(w) ? isnan(g) : g == w, isa, name, x[i], g, w);
         }
-        check(memcmp(raw + 1 + n * bytes, want + 1 + n * bytes, sizeof raw - 1 - (size_t)(n * bytes)) == 0 && raw[0] == 0xA5, isa,
-              "sentinel", n, 0, 0);
+        check(memcmp(raw + 1 + n * bytes, want + 1 + n * bytes,
+                     sizeof raw - 1 - (size_t)(n * bytes)) == 0 &&
+                  raw[0] == 0xA5,
+              isa, "sentinel", n, 0, 0);
     }
 }
 
@@ -382,7 +441,8 @@ static void test_f64(void)
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         const double p[2] = {cases[k].p[0], cases[k].p[1]};
         for (int i = 0; i < 2000; i++) {
-            const double x = i < N_SPECIAL ? special[i] : (rand() / (double)RAND_MAX - 0.5) * 30, want = cases[k].ref(x, p);
+            const double x = i < N_SPECIAL ? special[i] : (rand() / (double)RAND_MAX - 0.5) * 30,
+                         want = cases[k].ref(x, p);
             double got = x;
             eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
             check(near_double(got, want), "f64", cases[k].name, x, got, want);
@@ -396,12 +456,18 @@ int main(void)
         sinter_data_type_t type;
         const char *name;
         int bytes;
-    } types[] = {{sinter_f32, "f32", 4}, {sinter_f16, "f16", 2}, {sinter_bf16, "bf16", 2}, {sinter_s8, "s8", 1}, {sinter_u8, "u8", 1},
-                 {sinter_f8_e5m2, "f8_e5m2", 1}, {sinter_f8_e4m3fnuz, "f8_e4m3fnuz", 1}};
+    } types[] = {{sinter_f32, "f32", 4},
+                 {sinter_f16, "f16", 2},
+                 {sinter_bf16, "bf16", 2},
+                 {sinter_s8, "s8", 1},
+                 {sinter_u8, "u8", 1},
+                 {sinter_f8_e5m2, "f8_e5m2", 1},
+                 {sinter_f8_e4m3fnuz, "f8_e4m3fnuz", 1}};
     static const struct {
         sinter_cpu_isa_t isa;
         const char *name;
-    } levels[] = {{sinter_isa_generic, "generic"}, {sinter_isa_avx2, "avx2"}, {sinter_isa_avx512, "avx512"}};
+    } levels[] = {
+        {sinter_isa_generic, "generic"}, {sinter_isa_avx2, "avx2"}, {sinter_isa_avx512, "avx512"}};
     sinter_cpu_isa_t cap;
     if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
         return 1;

@@ -35,7 +35,8 @@ static void test_dynamic_length(void)
     e2e_load(&model, ATTENTION);
     e2e_replace_dim(&model, 4096, SINTER_UNKNOWN_DIM);
     sinter_partition_t *partition = e2e_partition(&model, NULL);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) == sinter_success);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+          sinter_success);
     sinter_compiled_partition_t *compiled = compile(partition);
     sinter_stream_t *stream = stream_of(2);
     model_free(&model);
@@ -45,7 +46,9 @@ static void test_dynamic_length(void)
         e2e_replace_dim(&model, 4096, t);
         e2e_ports_make(&ports, &model, NULL, (uint64_t)t, 0);
         sinter_logical_tensor_t inferred;
-        CHECK(sinter_compiled_partition_infer_outputs(compiled, ports.n_in, (const sinter_tensor_t *const *)ports.in, 1, &inferred) == sinter_success);
+        CHECK(sinter_compiled_partition_infer_outputs(compiled, ports.n_in,
+                                                      (const sinter_tensor_t *const *)ports.in, 1,
+                                                      &inferred) == sinter_success);
         CHECK(inferred.ndims == 5 && inferred.dims[1] == 8 && inferred.dims[4] == 128);
         CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
         CHECK(e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
@@ -60,10 +63,12 @@ static void test_dynamic_length(void)
 static int says(const sinter_compiled_partition_t *compiled, const char *word)
 {
     const char *report = "";
-    return sinter_compiled_partition_report(compiled, &report) == sinter_success && strstr(report, word) != NULL;
+    return sinter_compiled_partition_report(compiled, &report) == sinter_success &&
+           strstr(report, word) != NULL;
 }
 
-/* The graph says strict, the partition bf16 and strict in turn: each compiled partition keeps its own. */
+/* The graph says strict, the partition bf16 and strict in turn: each compiled partition keeps
+ * its own. */
 static void test_modes(void)
 {
     model_t model;
@@ -74,16 +79,22 @@ static void test_modes(void)
     sinter_partition_t *partition = e2e_partition(&model, NULL);
     sinter_fpmath_mode_t mode;
     int apply;
-    CHECK(sinter_partition_get_fpmath_mode(partition, &mode, &apply) == sinter_success && mode == sinter_fpmath_mode_tf32);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) == sinter_success);
+    CHECK(sinter_partition_get_fpmath_mode(partition, &mode, &apply) == sinter_success &&
+          mode == sinter_fpmath_mode_tf32);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+          sinter_success);
     sinter_compiled_partition_t *strict = compile(partition);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) == sinter_success);
+    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) ==
+          sinter_success);
     sinter_compiled_partition_t *bf16 = compile(partition);
-    CHECK(sinter_partition_set_fpmath_mode(partition, (sinter_fpmath_mode_t)99, 1) == sinter_invalid_arguments);
+    CHECK(sinter_partition_set_fpmath_mode(partition, (sinter_fpmath_mode_t)99, 1) ==
+          sinter_invalid_arguments);
     CHECK(says(strict, "fpmath strict") && !says(strict, "fpmath bf16"));
     CHECK(says(bf16, "fpmath bf16 (applied to int)"));
-    CHECK(sinter_compiled_partition_get_fpmath_mode(strict, &mode, &apply) == sinter_success && mode == sinter_fpmath_mode_strict && !apply);
-    CHECK(sinter_compiled_partition_get_fpmath_mode(bf16, &mode, &apply) == sinter_success && mode == sinter_fpmath_mode_bf16 && apply);
+    CHECK(sinter_compiled_partition_get_fpmath_mode(strict, &mode, &apply) == sinter_success &&
+          mode == sinter_fpmath_mode_strict && !apply);
+    CHECK(sinter_compiled_partition_get_fpmath_mode(bf16, &mode, &apply) == sinter_success &&
+          mode == sinter_fpmath_mode_bf16 && apply);
     sinter_stream_t *stream = stream_of(1);
     e2e_ports_make(&ports, &model, NULL, 7, 0);
     e2e_ports_make(&again, &model, NULL, 7, 0);
@@ -93,8 +104,10 @@ static void test_modes(void)
     CHECK(e2e_compare(&model, &again, sinter_fpmath_mode_bf16, 1) == 0);
     size_t bytes;
     CHECK(sinter_logical_tensor_get_bytes(&ports.out_lt[0], &bytes) == sinter_success);
-    /* Where the report says that the kernel computes in bf16 or in integers, the bits must differ; elsewhere they must not. */
-    const int differs = says(bf16, "step 0: attention_flash_bf16") || says(bf16, "by 16-bit integers");
+    /* Where the report says that the kernel computes in bf16 or in integers, the bits must
+     * differ; elsewhere they must not. */
+    const int differs =
+        says(bf16, "step 0: attention_flash_bf16") || says(bf16, "by 16-bit integers");
     CHECK((memcmp(ports.out_data[0], again.out_data[0], bytes) != 0) == differs);
     CHECK(!says(strict, "step 0: attention_flash_bf16") && !says(strict, "by 16-bit integers"));
     e2e_ports_free(&ports);
@@ -106,7 +119,7 @@ static void test_modes(void)
     model_free(&model);
 }
 
-/* ---- many threads, one compiled partition ---------------------------------------------------------------------------------------------- */
+/* ---- many threads, one compiled partition ---------------------------------------------------- */
 
 typedef struct worker {
     const sinter_compiled_partition_t *compiled;
@@ -125,11 +138,14 @@ static void *work(void *arg)
     size_t total = 0;
     w->bad += sinter_stream_create(&stream, NULL, &desc) != sinter_success;
     e2e_ports_make(&ports, w->model, NULL, 7, 0);
-    w->bad += sinter_compiled_partition_get_scratchpad_bytes(w->compiled, stream, 0, NULL, &total, NULL) != sinter_success;
+    w->bad += sinter_compiled_partition_get_scratchpad_bytes(w->compiled, stream, 0, NULL, &total,
+                                                             NULL) != sinter_success;
     unsigned char *scratch = w->user_scratch ? malloc(total + 1) : NULL;
     for (int i = 0; i < 8; i++) {
-        w->bad += sinter_compiled_partition_execute(w->compiled, stream, ports.n_in, (const sinter_tensor_t *const *)ports.in, ports.n_out, ports.out,
-                                                    scratch ? scratch + 1 : NULL, scratch ? total : 0) != sinter_success;
+        w->bad += sinter_compiled_partition_execute(
+                      w->compiled, stream, ports.n_in, (const sinter_tensor_t *const *)ports.in,
+                      ports.n_out, ports.out, scratch ? scratch + 1 : NULL,
+                      scratch ? total : 0) != sinter_success;
         w->bad += memcmp(ports.out_data[0], w->want, w->bytes) != 0;
         memset(ports.out_data[0], 0xFF, w->bytes);
     }
@@ -170,7 +186,7 @@ static void test_concurrent(void)
     model_free(&model);
 }
 
-/* ---- wrong calls --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- wrong calls ----------------------------------------------------------------------------- */
 
 static void test_wrong_calls(void)
 {
@@ -185,21 +201,34 @@ static void test_wrong_calls(void)
     const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)p.in;
     sinter_compiled_partition_t *none = NULL;
     size_t n;
-    CHECK(sinter_partition_compile(NULL, NULL, 0, NULL, 0, NULL, &none) == sinter_invalid_arguments);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, NULL) == sinter_invalid_arguments);
-    CHECK(sinter_partition_compile(partition, NULL, 1, NULL, 0, NULL, &none) == sinter_invalid_arguments);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 1, NULL, &none) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(NULL, s, p.n_in, in, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, NULL, p.n_in, in, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, NULL, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, NULL, NULL, 0) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in - 1, in, p.n_out, p.out, NULL, 0) == sinter_invalid_arguments);
+    CHECK(sinter_partition_compile(NULL, NULL, 0, NULL, 0, NULL, &none) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, NULL) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_partition_compile(partition, NULL, 1, NULL, 0, NULL, &none) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 1, NULL, &none) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(NULL, s, p.n_in, in, p.n_out, p.out, NULL, 0) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, NULL, p.n_in, in, p.n_out, p.out, NULL, 0) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, NULL, p.n_out, p.out, NULL, 0) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, NULL, NULL, 0) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in - 1, in, p.n_out, p.out, NULL, 0) ==
+          sinter_invalid_arguments);
     CHECK(strstr(sinter_last_error_message(), "no input with tensor id") != NULL);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, 0, p.out, NULL, 0) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, p.out, &n, 8) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, 0, p.out, NULL, 0) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, p.out, &n, 8) ==
+          sinter_invalid_arguments);
     CHECK(strstr(sinter_last_error_message(), "too small") != NULL);
-    CHECK(sinter_compiled_partition_query_logical_tensor(c, 12345, &p.in_lt[0]) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_get_scratchpad_bytes(c, s, 0, NULL, NULL, NULL) == sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_query_logical_tensor(c, 12345, &p.in_lt[0]) ==
+          sinter_invalid_arguments);
+    CHECK(sinter_compiled_partition_get_scratchpad_bytes(c, s, 0, NULL, NULL, NULL) ==
+          sinter_invalid_arguments);
     const sinter_inplace_pair_t *pairs;
     CHECK(sinter_compiled_partition_get_inplace_ports(c, NULL, &pairs) == sinter_invalid_arguments);
     CHECK(sinter_compiled_partition_get_inplace_ports(c, &n, &pairs) == sinter_success && n == 0);
@@ -207,36 +236,49 @@ static void test_wrong_calls(void)
     /* A compile-time shape that contradicts the graph, and an id that is no port. */
     sinter_logical_tensor_t lt = p.in_lt[0];
     lt.dims[0] = 2;
-    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) == sinter_invalid_shape && none == NULL);
+    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) ==
+              sinter_invalid_shape &&
+          none == NULL);
     lt = p.in_lt[0];
     lt.id = 999;
-    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) == sinter_invalid_arguments && none == NULL);
+    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) ==
+              sinter_invalid_arguments &&
+          none == NULL);
 
-    /* Another data type, other dims, too few bytes, an output over an input. Nothing may be written. */
+    /* Another data type, other dims, too few bytes, an output over an input. Nothing may be
+     * written. */
     size_t bytes;
     CHECK(sinter_logical_tensor_get_bytes(&p.out_lt[0], &bytes) == sinter_success);
     sinter_tensor_t *keep = p.in[0], *other = NULL;
     lt = p.in_lt[0];
     lt.data_type = lt.data_type == sinter_f16 ? sinter_bf16 : sinter_f16;
-    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) ==
+          sinter_success);
     p.in[0] = other;
-    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments && strstr(sinter_last_error_message(), "compiled for") != NULL);
+    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments &&
+          strstr(sinter_last_error_message(), "compiled for") != NULL);
     CHECK(sinter_tensor_destroy(&other) == sinter_success);
     lt = p.in_lt[0];
     lt.dims[2]++;
-    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) ==
+          sinter_success);
     p.in[0] = other;
     CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments);
     CHECK(sinter_tensor_destroy(&other) == sinter_success);
     p.in[0] = keep;
-    CHECK(sinter_tensor_create(&other, NULL, &p.in_lt[0], p.in_data[0], 3) == sinter_invalid_arguments && other == NULL);
+    CHECK(sinter_tensor_create(&other, NULL, &p.in_lt[0], p.in_data[0], 3) ==
+              sinter_invalid_arguments &&
+          other == NULL);
     sinter_tensor_t *out = p.out[0];
-    CHECK(sinter_tensor_create(&other, NULL, &p.out_lt[0], p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+    CHECK(sinter_tensor_create(&other, NULL, &p.out_lt[0], p.in_data[0], SINTER_BYTES_TRUSTED) ==
+          sinter_success);
     p.out[0] = other;
-    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments && strstr(sinter_last_error_message(), "overlaps") != NULL);
+    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments &&
+          strstr(sinter_last_error_message(), "overlaps") != NULL);
     p.out[0] = out;
     CHECK(sinter_tensor_destroy(&other) == sinter_success);
-    CHECK(sinter_tensor_set_data(p.in[0], NULL, 0) != sinter_success || e2e_execute(c, s, &p) == sinter_invalid_arguments);
+    CHECK(sinter_tensor_set_data(p.in[0], NULL, 0) != sinter_success ||
+          e2e_execute(c, s, &p) == sinter_invalid_arguments);
     int untouched = 1;
     for (size_t i = 0; i < bytes; i++)
         untouched = untouched && p.out_data[0][i] == 0xFF;
@@ -257,7 +299,7 @@ static void test_wrong_calls(void)
     model_free(&model);
 }
 
-/* ---- in place -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- in place -------------------------------------------------------------------------------- */
 
 static void test_inplace(void)
 {
@@ -357,11 +399,10 @@ static void test_decode_line(void)
         "(sdpa), 2 threads, ", " 1:f16[1,32,1,128,64]",
         "-> 7:f16[1,32,1,1,128]; step 0: attention_decode_f32_",
         ", K by f32 FMA on decoded registers, V by f32 FMA on decoded registers\n", NULL};
-    static const char *const no[] = {
-        "step 0: attention_decode_f32_",
-        ", K by tiles of floats (the head is not contiguous),"
-        " V by f32 FMA on decoded registers\n",
-        NULL};
+    static const char *const no[] = {"step 0: attention_decode_f32_",
+                                     ", K by tiles of floats (the head is not contiguous),"
+                                     " V by f32 FMA on decoded registers\n",
+                                     NULL};
     static const char *const flash[] = {"step 0: attention_flash_f32_generic\n", NULL};
     const sinter_dim_t dims[] = {1, HEADS, 1, D, T},
                        strides[] = {HEADS * D * T, D * T, D * T, T, 1};

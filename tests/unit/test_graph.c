@@ -1,14 +1,15 @@
 /* The graph IR: order, uses, verifier, extracting, JSON and text. */
 #include <time.h>
 
+#include "base/idmap.h"
 #include "check.h"
 #include "graph/graph.h"
-#include "base/idmap.h"
 #include "spec.h"
 
-/* ---- building the IR itself ---- */
+/* ---- building the IR itself ------------------------------------------------------------------ */
 
-static sinter_status_t add_text(graph_t *g, uint64_t id, sinter_op_kind_t kind, const char *const *in, int n_in, const char *const *out, int n_out)
+static sinter_status_t add_text(graph_t *g, uint64_t id, sinter_op_kind_t kind,
+                                const char *const *in, int n_in, const char *const *out, int n_out)
 {
     sinter_op_t *op = NULL;
     sinter_op_create(&op, NULL, id, kind, "a \"name\"\n");
@@ -23,12 +24,14 @@ static sinter_status_t add_text(graph_t *g, uint64_t id, sinter_op_kind_t kind, 
 
 static void add_unary(graph_t *g, uint64_t id, const char *in, const char *out)
 {
-    CHECK(add_text(g, id, sinter_op_abs, &in, 1, &out, 1) == sinter_success, "%s", sinter_last_error_message());
+    CHECK(add_text(g, id, sinter_op_abs, &in, 1, &out, 1) == sinter_success, "%s",
+          sinter_last_error_message());
 }
 
 static void add_binary(graph_t *g, uint64_t id, const char *a, const char *b, const char *out)
 {
-    CHECK(add_text(g, id, sinter_op_add, (const char *const[]){a, b}, 2, &out, 1) == sinter_success, "%s", sinter_last_error_message());
+    CHECK(add_text(g, id, sinter_op_add, (const char *const[]){a, b}, 2, &out, 1) == sinter_success,
+          "%s", sinter_last_error_message());
 }
 
 static void check_sort(void)
@@ -43,19 +46,26 @@ static void check_sort(void)
     CHECK(graph_sort(&g) == sinter_success && graph_n_live(&g) == 5, "sort");
     static const uint64_t order[] = {10, 30, 20, 40, 50};
     for (int i = 0; i < 5; i++) {
-        CHECK(g.nodes[g.topo[i]].id == order[i], "place %d is op %llu", i, (unsigned long long)g.nodes[g.topo[i]].id);
+        CHECK(g.nodes[g.topo[i]].id == order[i], "place %d is op %llu", i,
+              (unsigned long long)g.nodes[g.topo[i]].id);
     }
     int v4 = graph_find_value(&g, 4), v1 = graph_find_value(&g, 1);
-    CHECK(g.values[v4].n_uses == 2 && g.values[v1].n_uses == 2 && g.values[v1].producer == -1, "uses");
-    CHECK(g.uses_begin[v4 + 1] - g.uses_begin[v4] == 2 && g.nodes[g.uses[g.uses_begin[v4]]].id == 40, "uses of tensor 4");
-    CHECK(g.nodes[g.values[v4].producer].id == 30 && g.values[v4].producer_port == 0, "producer of tensor 4");
+    CHECK(g.values[v4].n_uses == 2 && g.values[v1].n_uses == 2 && g.values[v1].producer == -1,
+          "uses");
+    CHECK(g.uses_begin[v4 + 1] - g.uses_begin[v4] == 2 &&
+              g.nodes[g.uses[g.uses_begin[v4]]].id == 40,
+          "uses of tensor 4");
+    CHECK(g.nodes[g.values[v4].producer].id == 30 && g.values[v4].producer_port == 0,
+          "producer of tensor 4");
     CHECK(graph_verify(&g, "test") == sinter_success, "%s", sinter_last_error_message());
 
     /* dead nodes leave the order, the uses and the producers */
     g.nodes[idmap_get(g.op_ids, 50)].dead = true;
     CHECK(graph_verify(&g, "test") == sinter_invalid_graph, "a change without sorting is noticed");
     CHECK(graph_sort(&g) == sinter_success && graph_n_live(&g) == 4, "sort without op 50");
-    CHECK(g.values[graph_find_value(&g, 6)].n_uses == 0 && g.values[graph_find_value(&g, 7)].producer == -1, "uses without op 50");
+    CHECK(g.values[graph_find_value(&g, 6)].n_uses == 0 &&
+              g.values[graph_find_value(&g, 7)].producer == -1,
+          "uses without op 50");
     CHECK(graph_verify(&g, "test") == sinter_success, "%s", sinter_last_error_message());
     graph_free(&g);
 }
@@ -70,7 +80,9 @@ static void check_verifier(void)
     CHECK(graph_sort(&g) == sinter_success && graph_verify(&g, "here") == sinter_success, "sorted");
     int saved = g.nodes[1].in[0];
     g.nodes[1].in[0] = 99;
-    CHECK(graph_verify(&g, "here") == sinter_invalid_graph && strstr(sinter_last_error_message(), "here: op 2 (Abs)"), "index out of range");
+    CHECK(graph_verify(&g, "here") == sinter_invalid_graph &&
+              strstr(sinter_last_error_message(), "here: op 2 (Abs)"),
+          "index out of range");
     g.nodes[1].in[0] = graph_find_value(&g, 1);
     CHECK(graph_verify(&g, "here") == sinter_invalid_graph, "use counts");
     g.nodes[1].in[0] = saved;
@@ -102,7 +114,8 @@ static void check_inner_values(void)
         CHECK(v == 2 + i && graph_find_value(&g, g.values[v].lt.id) == v, "inner value %d", i);
     }
     CHECK(graph_find_value(&g, UINT64_MAX) == 1, "largest id");
-    CHECK(graph_sort(&g) == sinter_success && graph_verify(&g, "test") == sinter_success, "%s", sinter_last_error_message());
+    CHECK(graph_sort(&g) == sinter_success && graph_verify(&g, "test") == sinter_success, "%s",
+          sinter_last_error_message());
     graph_free(&g);
 }
 
@@ -118,9 +131,12 @@ static void check_extract(void)
     CHECK(graph_sort(&g) == sinter_success, "sort");
     g.values[graph_find_value(&g, 5)].is_output = true;
     g.nodes[1].role = "anchor";
-    CHECK(graph_extract(&g, (const int[]){1, 2}, 2, &part) == sinter_success, "%s", sinter_last_error_message());
+    CHECK(graph_extract(&g, (const int[]){1, 2}, 2, &part) == sinter_success, "%s",
+          sinter_last_error_message());
     CHECK(part.n_nodes == 2 && part.n_values == 4 && graph_n_live(&part) == 2, "sizes");
-    CHECK(part.nodes[0].role != NULL && strcmp(part.nodes[0].role, "anchor") == 0 && part.nodes[1].role == NULL, "roles");
+    CHECK(part.nodes[0].role != NULL && strcmp(part.nodes[0].role, "anchor") == 0 &&
+              part.nodes[1].role == NULL,
+          "roles");
     static const struct {
         uint64_t id;
         int producer;
@@ -128,15 +144,18 @@ static void check_extract(void)
     } want[] = {{2, -1, false}, {9, -1, false}, {3, 0, false}, {4, 1, true}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         int v = graph_find_value(&part, want[i].id);
-        CHECK(v >= 0 && part.values[v].producer == want[i].producer && part.values[v].is_output == want[i].is_output, "tensor %llu",
-              (unsigned long long)want[i].id);
+        CHECK(v >= 0 && part.values[v].producer == want[i].producer &&
+                  part.values[v].is_output == want[i].is_output,
+              "tensor %llu", (unsigned long long)want[i].id);
     }
     graph_free(&g); /* the copy stands alone */
-    CHECK(strcmp(part.nodes[1].name, "a \"name\"\n") == 0 && graph_verify(&part, "part") == sinter_success, "%s", sinter_last_error_message());
+    CHECK(strcmp(part.nodes[1].name, "a \"name\"\n") == 0 &&
+              graph_verify(&part, "part") == sinter_success,
+          "%s", sinter_last_error_message());
     graph_free(&part);
 }
 
-/* ---- size ---- */
+/* ---- size ------------------------------------------------------------------------------------ */
 
 static double seconds(void)
 {
@@ -145,7 +164,8 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A chain added back to front, so that every op comes before its producer: the hardest order for what is quadratic. */
+/* A chain added back to front, so that every op comes before its producer: the hardest order for
+ * what is quadratic. */
 static void check_long_chain(void)
 {
     enum { N = 100000 };
@@ -179,12 +199,13 @@ static void check_long_chain(void)
     CHECK(sinter_graph_finalize(graph) == sinter_success, "%s", sinter_last_error_message());
     double took = seconds() - start;
     printf("10^5 ops added and finalized in %.3f s\n", took);
-    CHECK(took < 20, "%.1f s for 10^5 ops is not near-linear", took); /* quadratic would take minutes; the rest is for slow sanitized machines */
+    CHECK(took < 20, "%.1f s for 10^5 ops is not near-linear",
+          took); /* quadratic would take minutes; the rest is for slow sanitized machines */
     free(inputs);
     sinter_graph_destroy(&graph);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static char *read_file(const char *path)
 {
@@ -202,7 +223,8 @@ static void check_json(void)
 {
     static const char *const want[] = {
         "\"version\": \"",
-        "\"engine_kind\": \"cpu\",\n  \"fpmath_mode\": \"bf16\",\n  \"fpmath_mode_apply_to_int\": \"true\",\n",
+        "\"engine_kind\": \"cpu\",\n  \"fpmath_mode\": \"bf16\",\n  \"fpmath_mode_apply_to_int\": "
+        "\"true\",\n",
         "\"input_ports\": [1, 18446744073709551615],\n  \"output_ports\": [3],\n  \"graph\": [",
         "\"id\": 9007199254740993,\n      \"name\": \"Clamp\",\n      \"kind\": \"Clamp\"",
         "\"min\": {\"type\": \"f32\", \"value\": 0.1}",
@@ -212,15 +234,19 @@ static void check_json(void)
         "\"transpose_b\": {\"type\": \"bool\", \"value\": 1}",
         "\"order\": {\"type\": \"s64[]\", \"value\": [1, 0]}",
         "\"scales\": {\"type\": \"f32[]\", \"value\": [0.5]}",
-        "{\"id\": 18446744073709551615, \"dtype\": \"f32\", \"shape\": [3, 2], \"stride\": [2, 1], \"layout_type\": \"strided\", \"property_type\": "
+        "{\"id\": 18446744073709551615, \"dtype\": \"f32\", \"shape\": [3, 2], \"stride\": [2, 1], "
+        "\"layout_type\": \"strided\", \"property_type\": "
         "\"undef\"}",
     };
     const char *path = "test_graph_dump.json";
     sinter_graph_t *graph;
-    sinter_status_t status = spec_graph(&graph, NULL,
-                                        "#9007199254740993 Clamp min=0.1 max=16777216 1:f32:2x3 -> 5:f32:2x3; StaticTranspose order=1,0 "
-                                        "18446744073709551615:f32:3x2 -> 6:f32:2x3; MatMul transpose_b=1 5:f32:2x3 6:f32:2x3 -> 7:f32:*; SoftMax axis=-1 "
-                                        "mode=inf_as_zero 7:f32:* -> 8:f32:*; Quantize scales=0.5 8:f32:* -> 3:u8:*");
+    sinter_status_t status =
+        spec_graph(&graph, NULL,
+                   "#9007199254740993 Clamp min=0.1 max=16777216 1:f32:2x3 -> 5:f32:2x3; "
+                   "StaticTranspose order=1,0 "
+                   "18446744073709551615:f32:3x2 -> 6:f32:2x3; MatMul transpose_b=1 5:f32:2x3 "
+                   "6:f32:2x3 -> 7:f32:*; SoftMax axis=-1 "
+                   "mode=inf_as_zero 7:f32:* -> 8:f32:*; Quantize scales=0.5 8:f32:* -> 3:u8:*");
     CHECK(status == sinter_success, "%s", sinter_last_error_message());
     sinter_graph_set_fpmath_mode(graph, sinter_fpmath_mode_bf16, 1);
     CHECK(sinter_graph_dump(graph, path) == sinter_success, "%s", sinter_last_error_message());
@@ -230,7 +256,8 @@ static void check_json(void)
     }
     free(text);
     remove(path);
-    CHECK(sinter_graph_dump(graph, "no/such/directory/x.json") == sinter_runtime_error, "a path that cannot be written");
+    CHECK(sinter_graph_dump(graph, "no/such/directory/x.json") == sinter_runtime_error,
+          "a path that cannot be written");
     sinter_graph_destroy(&graph);
 }
 

@@ -1,5 +1,6 @@
-/* Invalid graphs: each is refused with its own status and a message that names the place. Beside each stands what makes it invalid; the same graphs without
- * that fault are valid (see `valid` below and test_shapes.c). */
+/* Invalid graphs: each is refused with its own status and a message that names the place. Beside
+ * each stands what makes it invalid; the same graphs without that fault are valid (see `valid`
+ * below and test_shapes.c). */
 #include "check.h"
 #include "spec.h"
 
@@ -18,14 +19,18 @@ static const struct {
     {"Abs -> 2:f32:2", OP, "op 100 (Abs): 0 inputs given, 1 expected"},
     {"Abs 1:f32:2", OP, "0 outputs given, 1 expected"},
     {"Add 1:f32:2 -> 2:f32:2", OP, "op 100 (Add): 1 inputs given, 2 expected"},
-    {"MatMul 1:f32:2x2 2:f32:2x2 3:f32:2 4:f32:2 -> 5:f32:2x2", OP, "4 inputs given, 2 to 3 expected"},
+    {"MatMul 1:f32:2x2 2:f32:2x2 3:f32:2 4:f32:2 -> 5:f32:2x2", OP,
+     "4 inputs given, 2 to 3 expected"},
     {"SoftMax 1:f32:2x2 -> 2:f32:2x2 3:f32:2x1 4:f32:2x1", OP, "3 outputs given, 1 to 2 expected"},
-    {"LayerNorm use_affine=0 1:f32:2x2 -> 2:f32:2x2", OP, "1 outputs given, 3 expected with this keep_stats"},
-    {"LayerNorm keep_stats=0 1:f32:2x2 -> 2:f32:2x2", OP, "1 inputs given, 3 expected with this use_affine"},
+    {"LayerNorm use_affine=0 1:f32:2x2 -> 2:f32:2x2", OP,
+     "1 outputs given, 3 expected with this keep_stats"},
+    {"LayerNorm keep_stats=0 1:f32:2x2 -> 2:f32:2x2", OP,
+     "1 inputs given, 3 expected with this use_affine"},
     {"RMSNorm 1:f32:2x2 -> 2:f32:2x2", OP, "1 inputs given, 2 expected with this use_affine"},
 
     /* data types */
-    {"Exp 1:s8:2 -> 2:f32:2", TYPE, "op 100 (Exp): input 0, tensor 1: data type s8 is not allowed here"},
+    {"Exp 1:s8:2 -> 2:f32:2", TYPE,
+     "op 100 (Exp): input 0, tensor 1: data type s8 is not allowed here"},
     {"Exp 1:f32:2 -> 2:f6_e3m2:2", TYPE, "output 0, tensor 2: data type f6_e3m2"},
     {"Add 1:f32:2 2:s32:2 -> 3:f32:2", TYPE, "integer and float do not mix"},
     {"Select 1:u8:2 2:f32:2 3:f32:2 -> 4:f32:2", TYPE, "input 0, tensor 1: data type u8"},
@@ -33,7 +38,8 @@ static const struct {
     {"GenIndex axis=0 1:f32:2 -> 2:s64:2", TYPE, "output 0, tensor 2: data type s64"},
     {"MatMul 1:s8:2x2 2:s8:2x2 -> 3:f32:2x2", TYPE, "input 0, tensor 1: data type s8"},
     {"Quantize scales=1 1:f32:2 -> 2:f32:2", TYPE, "output 0, tensor 2: data type f32"},
-    {"StaticReshape shape=2 special_zero=0 1:f32:2 -> 2:f16:2", TYPE, "tensor 1 is f32 and tensor 2 is f16, but this op does not convert"},
+    {"StaticReshape shape=2 special_zero=0 1:f32:2 -> 2:f16:2", TYPE,
+     "tensor 1 is f32 and tensor 2 is f16, but this op does not convert"},
     {"SoftMax axis=0 1:f32:2 -> 2:f32:2 3:f16:1", TYPE, "output 1, tensor 3: data type f16"},
 
     /* attributes */
@@ -42,127 +48,215 @@ static const struct {
     {"Clamp min=0 1:f32:2 -> 2:f32:2", OP, "attribute max is required"},
     {"Clamp min=1 max=0 1:f32:2 -> 2:f32:2", OP, "attribute min (1) is greater than max (0)"},
     {"Clamp min=nan max=1 1:f32:2 -> 2:f32:2", OP, "attribute min is NaN"},
-    {"GELU mode=gelu 1:f32:2 -> 2:f32:2", OP, "attribute mode is \"gelu\", allowed are gelu_erf|gelu_tanh"},
+    {"GELU mode=gelu 1:f32:2 -> 2:f32:2", OP,
+     "attribute mode is \"gelu\", allowed are gelu_erf|gelu_tanh"},
     {"SoftMax axis=0 mode=nan_as_zero 1:f32:2 -> 2:f32:2", OP, "allowed are none|inf_as_zero"},
     {"Add auto_broadcast=jax 1:f32:2 2:f32:2 -> 3:f32:2", OP, "allowed are none|numpy"},
     {"BiasAdd data_format=NHWC 1:f32:2x2 2:f32:2 -> 3:f32:2x2", OP, "allowed are NXC|NCX"},
-    {"SoftMax axis=0,1 1:f32:2x2 -> 2:f32:2x2", OP, "attribute axis has 2 values, this op takes one"},
-    {"StaticTranspose order=0,0 1:f32:2x2 -> 2:f32:2x2", OP, "attribute order is no permutation: value 1 is 0"},
-    {"StaticTranspose order=0,2 1:f32:2x2 -> 2:f32:2x2", OP, "attribute order is no permutation: value 1 is 2"},
-    {"StaticTranspose order=0 1:f32:2x2 -> 2:f32:2x2", OP, "attribute order has 1 values, tensor 1 has 2 dimensions"},
-    {"StaticReshape shape=-1,-1 special_zero=0 1:f32:2x2 -> 2:f32:*", OP, "attribute shape has 2 times -1, one is allowed"},
-    {"StaticReshape shape=-2,2 special_zero=0 1:f32:2x2 -> 2:f32:*", OP, "attribute shape has the value -2, the least allowed is -1"},
+    {"SoftMax axis=0,1 1:f32:2x2 -> 2:f32:2x2", OP,
+     "attribute axis has 2 values, this op takes one"},
+    {"StaticTranspose order=0,0 1:f32:2x2 -> 2:f32:2x2", OP,
+     "attribute order is no permutation: value 1 is 0"},
+    {"StaticTranspose order=0,2 1:f32:2x2 -> 2:f32:2x2", OP,
+     "attribute order is no permutation: value 1 is 2"},
+    {"StaticTranspose order=0 1:f32:2x2 -> 2:f32:2x2", OP,
+     "attribute order has 1 values, tensor 1 has 2 dimensions"},
+    {"StaticReshape shape=-1,-1 special_zero=0 1:f32:2x2 -> 2:f32:*", OP,
+     "attribute shape has 2 times -1, one is allowed"},
+    {"StaticReshape shape=-2,2 special_zero=0 1:f32:2x2 -> 2:f32:*", OP,
+     "attribute shape has the value -2, the least allowed is -1"},
     {"ReduceSum 1:f32:2x2 -> 2:f32:*", OP, "axes are given nowhere"},
     {"ReduceSum axes=0 1:f32:2x2 2:s32:1 -> 3:f32:*", OP, "axes are given twice"},
-    {"Interpolate mode=nearest 1:f32:1x2x3 -> 2:f32:*", OP, "0 of attribute sizes, attribute scales and input 1 are given"},
-    {"MaxPool strides=0 pads_begin=0 pads_end=0 kernel=1 1:f32:1x4x2 -> 2:f32:*", OP, "attribute strides has the value 0, the least allowed is 1"},
-    {"ConvTransposeBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 weights_format=OIX 1:f32:1x4x2 2:f32:1x4x2 -> 3:f32:*", OP,
-     "allowed are XOI|IOX"},
-    {"ConvolutionBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 weights_format=XOI 1:f32:1x4x2 2:f32:1x4x2 -> 3:f32:*", OP,
-     "allowed are XIO|OIX"},
+    {"Interpolate mode=nearest 1:f32:1x2x3 -> 2:f32:*", OP,
+     "0 of attribute sizes, attribute scales and input 1 are given"},
+    {"MaxPool strides=0 pads_begin=0 pads_end=0 kernel=1 1:f32:1x4x2 -> 2:f32:*", OP,
+     "attribute strides has the value 0, the least allowed is 1"},
+    {"ConvTransposeBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 "
+     "weights_format=OIX 1:f32:1x4x2 2:f32:1x4x2 -> 3:f32:*",
+     OP, "allowed are XOI|IOX"},
+    {"ConvolutionBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 weights_format=XOI "
+     "1:f32:1x4x2 2:f32:1x4x2 -> 3:f32:*",
+     OP, "allowed are XIO|OIX"},
 
     /* quantisation attributes */
     {"Quantize 1:f32:2 -> 2:s8:2", OP, "op 100 (Quantize): attribute scales is required"},
-    {"Quantize scales=1,2 1:f32:2 -> 2:s8:2", OP, "scales has 2 values, qtype per_tensor wants one"},
+    {"Quantize scales=1,2 1:f32:2 -> 2:s8:2", OP,
+     "scales has 2 values, qtype per_tensor wants one"},
     {"Quantize scales=1 zps=1,2 1:f32:2 -> 2:s8:2", OP, "zps has 2 values for 1 scales"},
-    {"Quantize scales=1 zps=300 1:f32:2 -> 2:u8:2", OP, "zero points outside their type, u8 of tensor 2"},
+    {"Quantize scales=1 zps=300 1:f32:2 -> 2:u8:2", OP,
+     "zero points outside their type, u8 of tensor 2"},
     {"Quantize scales=1 zps=1 1:f32:2 -> 2:f8_e5m2:2", OP, "zero points need integer data"},
-    {"Quantize qtype=per_channel axis=1 scales=1,2 1:f32:4x3 -> 2:s8:4x3", OP, "scales has 2 values for the 3 channels of axis 1"},
-    {"Quantize qtype=per_channel axis=2 scales=1,2 1:f32:4x2 -> 2:s8:4x2", OP, "axis 2 is outside the 2 dimensions of tensor 1"},
-    {"Quantize qtype=per_group scales=1 1:f32:4x2 -> 2:s8:4x2", OP, "attribute qtype is \"per_group\", allowed are per_tensor|per_channel"},
-    {"DynamicDequantize qtype=per_row 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "attribute qtype is \"per_row\""},
-    {"DynamicDequantize qtype=per_channel axis=0,1 1:s4:4x8 2:f32:4 -> 3:f32:4x8", OP, "2 axes need qtype per_group"},
-    {"DynamicDequantize qtype=per_group axis=1,1 groups=2,2 1:s4:4x8 2:f32:1x2 -> 3:f32:4x8", OP, "axis 1 is given twice"},
-    {"DynamicDequantize qtype=per_group axis=1,-1 groups=2,2 1:s4:4x8 2:f32:1x2 -> 3:f32:4x8", OP, "axis 1 is given twice"},
-    {"DynamicDequantize qtype=per_group axis=2 groups=2 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "axis 2 is outside the 2 dimensions of tensor 1"},
-    {"DynamicDequantize qtype=per_group axis=1 groups=2,2 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "groups has 2 values for 1 axes"},
-    {"DynamicDequantize qtype=per_group axis=1 groups=0 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "groups[0] is 0, which is less than 1"},
-    {"DynamicDequantize qtype=per_group axis=1 groups=16 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "groups[0] is 16, more than the 8 elements of axis 1"},
-    {"DynamicDequantize qtype=per_group axis=1 groups=3 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "groups[0] is 3, which does not divide the 8 elements"},
-    {"DynamicDequantize qtype=per_group group_shape=1,0 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "group_shape[1] is 0, which is less than 1"},
-    {"DynamicDequantize qtype=per_group group_shape=1,3 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "group_shape[1] is 3, which does not divide"},
-    {"DynamicDequantize qtype=per_group group_shape=4 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP, "group_shape has 1 values for the 2 dimensions"},
-    {"DynamicQuantize quantization_kind=mx 1:f32:4x32 -> 2:f8_e4m3:4x32 3:e8m0:4x1", OP, "attribute quantization_kind is \"mx\""},
-    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x32 -> 2:f8_e4m3:4x32", OP, "needs an output for its scales"},
-    {"DynamicQuantize quantization_kind=dynamic_asymmetric 1:f32:4x32 -> 2:u8:4x32 3:f32:-", OP, "needs an output for its zero points"},
+    {"Quantize qtype=per_channel axis=1 scales=1,2 1:f32:4x3 -> 2:s8:4x3", OP,
+     "scales has 2 values for the 3 channels of axis 1"},
+    {"Quantize qtype=per_channel axis=2 scales=1,2 1:f32:4x2 -> 2:s8:4x2", OP,
+     "axis 2 is outside the 2 dimensions of tensor 1"},
+    {"Quantize qtype=per_group scales=1 1:f32:4x2 -> 2:s8:4x2", OP,
+     "attribute qtype is \"per_group\", allowed are per_tensor|per_channel"},
+    {"DynamicDequantize qtype=per_row 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "attribute qtype is \"per_row\""},
+    {"DynamicDequantize qtype=per_channel axis=0,1 1:s4:4x8 2:f32:4 -> 3:f32:4x8", OP,
+     "2 axes need qtype per_group"},
+    {"DynamicDequantize qtype=per_group axis=1,1 groups=2,2 1:s4:4x8 2:f32:1x2 -> 3:f32:4x8", OP,
+     "axis 1 is given twice"},
+    {"DynamicDequantize qtype=per_group axis=1,-1 groups=2,2 1:s4:4x8 2:f32:1x2 -> 3:f32:4x8", OP,
+     "axis 1 is given twice"},
+    {"DynamicDequantize qtype=per_group axis=2 groups=2 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "axis 2 is outside the 2 dimensions of tensor 1"},
+    {"DynamicDequantize qtype=per_group axis=1 groups=2,2 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "groups has 2 values for 1 axes"},
+    {"DynamicDequantize qtype=per_group axis=1 groups=0 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "groups[0] is 0, which is less than 1"},
+    {"DynamicDequantize qtype=per_group axis=1 groups=16 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "groups[0] is 16, more than the 8 elements of axis 1"},
+    {"DynamicDequantize qtype=per_group axis=1 groups=3 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "groups[0] is 3, which does not divide the 8 elements"},
+    {"DynamicDequantize qtype=per_group group_shape=1,0 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "group_shape[1] is 0, which is less than 1"},
+    {"DynamicDequantize qtype=per_group group_shape=1,3 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "group_shape[1] is 3, which does not divide"},
+    {"DynamicDequantize qtype=per_group group_shape=4 1:s4:4x8 2:f32:4x2 -> 3:f32:4x8", OP,
+     "group_shape has 1 values for the 2 dimensions"},
+    {"DynamicQuantize quantization_kind=mx 1:f32:4x32 -> 2:f8_e4m3:4x32 3:e8m0:4x1", OP,
+     "attribute quantization_kind is \"mx\""},
+    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x32 -> 2:f8_e4m3:4x32", OP,
+     "needs an output for its scales"},
+    {"DynamicQuantize quantization_kind=dynamic_asymmetric 1:f32:4x32 -> 2:u8:4x32 3:f32:-", OP,
+     "needs an output for its zero points"},
     {"DynamicQuantize 1:f32:4x32 -> 2:s8:4x32", OP, "the scales of tensor 1 are missing"},
-    {"DynamicQuantize 1:f32:4x32 4:f32:1 -> 2:s8:4x32 3:f32:1", OP, "2 outputs given, 1 expected with given scales"},
+    {"DynamicQuantize 1:f32:4x32 4:f32:1 -> 2:s8:4x32 3:f32:1", OP,
+     "2 outputs given, 1 expected with given scales"},
 
     /* quantisation geometry */
-    {"DynamicDequantize qtype=per_tensor 1:s8:4x8 2:f32:2 -> 3:f32:4x8", SHAPE, "scales of qtype per_tensor, tensor 2, must be one value"},
-    {"DynamicDequantize qtype=per_channel 1:s8:4x8 2:f32:4 -> 3:f32:4x8", SHAPE, "are 4 for the 8 channels of axis 1"},
-    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:f32:4x4 -> 3:f32:4x8", SHAPE, "have 4 values along dimension 1, but group_shape"},
-    {"DynamicDequantize qtype=per_group axis=1 groups=2 1:s4:4x8 2:f32:4x4 -> 3:f32:4x8", SHAPE, "have 4 values along dimension 1, but groups says 2"},
-    {"DynamicDequantize qtype=per_group axis=1 groups=2 1:s4:4x8 2:f32:2x2 -> 3:f32:4x8", SHAPE, "but axis does not list it"},
-    {"DynamicDequantize qtype=per_group 1:s4:4x8 2:f32:4x3 -> 3:f32:4x8", SHAPE, "have 3 values along dimension 1, which do not divide its 8 elements"},
-    {"DynamicDequantize qtype=per_group 1:s4:4x8 2:f32:2 -> 3:f32:4x8", SHAPE, "have 1 dimensions, but tensor 1 has 2"},
-    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:f32:4x2 4:s4:4x5 -> 3:f32:4x8", SHAPE, "zero points, tensor 4"},
-    {"DynamicDequantize qtype=per_group group_shape=1,4 1:f8_e4m3:4x8 2:f32:4x2 4:s8:4x2 -> 3:f32:4x8", TYPE, "need integer data"},
-    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:s8:4x2 -> 3:f32:4x8", TYPE, "input 1, tensor 2: data type s8"},
-    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:f32:4x2 4:f32:4x2 -> 3:f32:4x8", TYPE, "input 2, tensor 4: data type f32"},
-    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x48 -> 2:f8_e4m3:4x48 3:e8m0:*", SHAPE, "is no multiple of the default group 32"},
-    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x64 -> 2:f8_e4m3:4x64 3:f32:*", TYPE, "must be e8m0, not f32"},
-    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x64 -> 2:u8:4x64 3:e8m0:*", TYPE, "does not make u8"},
+    {"DynamicDequantize qtype=per_tensor 1:s8:4x8 2:f32:2 -> 3:f32:4x8", SHAPE,
+     "scales of qtype per_tensor, tensor 2, must be one value"},
+    {"DynamicDequantize qtype=per_channel 1:s8:4x8 2:f32:4 -> 3:f32:4x8", SHAPE,
+     "are 4 for the 8 channels of axis 1"},
+    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:f32:4x4 -> 3:f32:4x8", SHAPE,
+     "have 4 values along dimension 1, but group_shape"},
+    {"DynamicDequantize qtype=per_group axis=1 groups=2 1:s4:4x8 2:f32:4x4 -> 3:f32:4x8", SHAPE,
+     "have 4 values along dimension 1, but groups says 2"},
+    {"DynamicDequantize qtype=per_group axis=1 groups=2 1:s4:4x8 2:f32:2x2 -> 3:f32:4x8", SHAPE,
+     "but axis does not list it"},
+    {"DynamicDequantize qtype=per_group 1:s4:4x8 2:f32:4x3 -> 3:f32:4x8", SHAPE,
+     "have 3 values along dimension 1, which do not divide its 8 elements"},
+    {"DynamicDequantize qtype=per_group 1:s4:4x8 2:f32:2 -> 3:f32:4x8", SHAPE,
+     "have 1 dimensions, but tensor 1 has 2"},
+    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:f32:4x2 4:s4:4x5 -> 3:f32:4x8",
+     SHAPE, "zero points, tensor 4"},
+    {"DynamicDequantize qtype=per_group group_shape=1,4 1:f8_e4m3:4x8 2:f32:4x2 4:s8:4x2 -> "
+     "3:f32:4x8",
+     TYPE, "need integer data"},
+    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:s8:4x2 -> 3:f32:4x8", TYPE,
+     "input 1, tensor 2: data type s8"},
+    {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:4x8 2:f32:4x2 4:f32:4x2 -> 3:f32:4x8",
+     TYPE, "input 2, tensor 4: data type f32"},
+    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x48 -> 2:f8_e4m3:4x48 3:e8m0:*", SHAPE,
+     "is no multiple of the default group 32"},
+    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x64 -> 2:f8_e4m3:4x64 3:f32:*", TYPE,
+     "must be e8m0, not f32"},
+    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:4x64 -> 2:u8:4x64 3:e8m0:*", TYPE,
+     "does not make u8"},
 
     /* shapes */
-    {"Abs 1:f32:2x3 -> 2:f32:2x4", SHAPE, "op 100 (Abs): output tensor 2: dimension 1 is 4, its inputs lead to 3"},
+    {"Abs 1:f32:2x3 -> 2:f32:2x4", SHAPE,
+     "op 100 (Abs): output tensor 2: dimension 1 is 4, its inputs lead to 3"},
     {"Abs 1:f32:2x3 -> 2:f32:6", SHAPE, "output tensor 2 has 1 dimensions, its inputs lead to 2"},
     {"Add 1:f32:2x3 2:f32:2x4 -> 3:f32:*", SHAPE, "tensors 1 and 2 do not broadcast"},
-    {"Add auto_broadcast=none 1:f32:2x3 2:f32:1x3 -> 3:f32:*", SHAPE, "must have the same dims with auto_broadcast none"},
-    {"MatMul 1:f32:2x3 2:f32:4x5 -> 3:f32:*", SHAPE, "tensor 1 reduces over 3 elements, tensor 2 over 4"},
-    {"MatMul 1:f32:2x2x3 2:f32:3x3x5 -> 3:f32:*", SHAPE, "batch dims of tensors 1 and 2 do not broadcast"},
-    {"MatMul 1:f32:2x3 2:f32:3x5 4:f32:4 -> 3:f32:*", SHAPE, "bias, tensor 4, does not broadcast to the product"},
+    {"Add auto_broadcast=none 1:f32:2x3 2:f32:1x3 -> 3:f32:*", SHAPE,
+     "must have the same dims with auto_broadcast none"},
+    {"MatMul 1:f32:2x3 2:f32:4x5 -> 3:f32:*", SHAPE,
+     "tensor 1 reduces over 3 elements, tensor 2 over 4"},
+    {"MatMul 1:f32:2x2x3 2:f32:3x3x5 -> 3:f32:*", SHAPE,
+     "batch dims of tensors 1 and 2 do not broadcast"},
+    {"MatMul 1:f32:2x3 2:f32:3x5 4:f32:4 -> 3:f32:*", SHAPE,
+     "bias, tensor 4, does not broadcast to the product"},
     {"MatMul 1:f32:- 2:f32:3x5 -> 3:f32:*", SHAPE, "tensor 1 is a scalar"},
     {"SoftMax 1:f32:4 -> 2:f32:4", SHAPE, "axis 1 is outside the 1 dimensions of tensor 1"},
-    {"SoftMax axis=-1 1:f32:4x5 2:f32:4x5 -> 3:f32:4x5", SHAPE, "sinks (tensor 2) do not broadcast to one value for each row"},
-    {"SoftMax axis=0 1:f32:5 2:f32:1x1 -> 3:f32:5", SHAPE, "sinks (tensor 2) do not broadcast to one value for each row"},
+    {"SoftMax axis=-1 1:f32:4x5 2:f32:4x5 -> 3:f32:4x5", SHAPE,
+     "sinks (tensor 2) do not broadcast to one value for each row"},
+    {"SoftMax axis=0 1:f32:5 2:f32:1x1 -> 3:f32:5", SHAPE,
+     "sinks (tensor 2) do not broadcast to one value for each row"},
     {"SoftMax axis=-1 1:f32:4x5 2:s32:1 -> 3:f32:4x5", TYPE, "input 1, tensor 2: data type s32"},
-    {"SoftMax axis=-1 1:f32:4x5 -> 2:f32:4x5 3:f32:4x5", SHAPE, "output tensor 3: dimension 1 is 5, its inputs lead to 1"},
+    {"SoftMax axis=-1 1:f32:4x5 -> 2:f32:4x5 3:f32:4x5", SHAPE,
+     "output tensor 3: dimension 1 is 5, its inputs lead to 1"},
     {"GenIndex axis=2 1:f32:4x5 -> 2:s32:4x5", SHAPE, "axis 2 is outside"},
-    {"BiasAdd 1:f32:4x5 2:f32:4 -> 3:f32:4x5", SHAPE, "tensor 2 must be one value for each channel of tensor 1"},
-    {"PReLU 1:f32:4x5 2:f32:4 -> 3:f32:4x5", SHAPE, "tensor 2 must be one value for each channel of tensor 1"},
-    {"PReLU 1:f32:4x5 2:f32:3x5 -> 3:f32:4x5", SHAPE, "slope, tensor 2, does not broadcast to tensor 1"},
-    {"ReLUBackward 1:f32:4x5 2:f32:5x4 -> 3:f32:*", SHAPE, "tensors 1 and 2 must have the same dims"},
-    {"StaticReshape shape=5,5 special_zero=0 1:f32:2x12 -> 2:f32:*", SHAPE, "has 24 elements, attribute shape asks for 25"},
-    {"StaticReshape shape=5,-1 special_zero=0 1:f32:2x12 -> 2:f32:*", SHAPE, "-1 of attribute shape cannot be told from the 24 elements"},
-    {"StaticReshape shape=2,12,0 special_zero=1 1:f32:2x12 -> 2:f32:*", SHAPE, "special_zero asks for dimension 2 of tensor 1, which has 2"},
-    {"StaticReshape shape=4294967296,4294967296 special_zero=0 1:f32:?x2 -> 2:f32:*", SHAPE, "overflows when reshaped"},
-    {"Concat axis=1 1:f32:2x3 2:f32:3x3 -> 3:f32:*", SHAPE, "tensors 1 and 2 differ in dimension 0"},
-    {"MaxPool strides=1 pads_begin=0 pads_end=0 kernel=5 1:f32:1x4x2 -> 2:f32:*", SHAPE, "window of 5 elements does not fit into the 4"},
-    {"MaxPool strides=1,1 pads_begin=0 pads_end=0 kernel=1 1:f32:1x4x2 -> 2:f32:*", SHAPE, "attribute strides has 2 values for 1 spatial dimensions"},
-    {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 1:f32:1x8x3 2:f32:3x4x16 -> 3:f32:*", SHAPE, "tensor 1 has 3 channels, weights"},
-    {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 groups=2 1:f32:1x8x4 2:f32:3x2x15 -> 3:f32:*", SHAPE, "2 groups do not divide 15"},
+    {"BiasAdd 1:f32:4x5 2:f32:4 -> 3:f32:4x5", SHAPE,
+     "tensor 2 must be one value for each channel of tensor 1"},
+    {"PReLU 1:f32:4x5 2:f32:4 -> 3:f32:4x5", SHAPE,
+     "tensor 2 must be one value for each channel of tensor 1"},
+    {"PReLU 1:f32:4x5 2:f32:3x5 -> 3:f32:4x5", SHAPE,
+     "slope, tensor 2, does not broadcast to tensor 1"},
+    {"ReLUBackward 1:f32:4x5 2:f32:5x4 -> 3:f32:*", SHAPE,
+     "tensors 1 and 2 must have the same dims"},
+    {"StaticReshape shape=5,5 special_zero=0 1:f32:2x12 -> 2:f32:*", SHAPE,
+     "has 24 elements, attribute shape asks for 25"},
+    {"StaticReshape shape=5,-1 special_zero=0 1:f32:2x12 -> 2:f32:*", SHAPE,
+     "-1 of attribute shape cannot be told from the 24 elements"},
+    {"StaticReshape shape=2,12,0 special_zero=1 1:f32:2x12 -> 2:f32:*", SHAPE,
+     "special_zero asks for dimension 2 of tensor 1, which has 2"},
+    {"StaticReshape shape=4294967296,4294967296 special_zero=0 1:f32:?x2 -> 2:f32:*", SHAPE,
+     "overflows when reshaped"},
+    {"Concat axis=1 1:f32:2x3 2:f32:3x3 -> 3:f32:*", SHAPE,
+     "tensors 1 and 2 differ in dimension 0"},
+    {"MaxPool strides=1 pads_begin=0 pads_end=0 kernel=5 1:f32:1x4x2 -> 2:f32:*", SHAPE,
+     "window of 5 elements does not fit into the 4"},
+    {"MaxPool strides=1,1 pads_begin=0 pads_end=0 kernel=1 1:f32:1x4x2 -> 2:f32:*", SHAPE,
+     "attribute strides has 2 values for 1 spatial dimensions"},
+    {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 1:f32:1x8x3 2:f32:3x4x16 -> "
+     "3:f32:*",
+     SHAPE, "tensor 1 has 3 channels, weights"},
+    {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 groups=2 1:f32:1x8x4 2:f32:3x2x15 "
+     "-> 3:f32:*",
+     SHAPE, "2 groups do not divide 15"},
     {"ReduceSum axes=0,-2 1:f32:2x2 -> 2:f32:*", SHAPE, "axis 0 is reduced twice"},
-    {"GroupNorm groups=3 1:f32:2x8 2:f32:8 3:f32:8 -> 4:f32:* 5:f32:* 6:f32:*", SHAPE, "3 groups do not divide the 8 channels"},
-    {"MatMul 1:f32:?x3 2:f32:3x? -> 3:f32:2x2; Add 3:f32:2x2 4:f32:3x2 -> 5:f32:*", SHAPE, "op 101 (Add): tensors 3 and 4 do not broadcast"},
-    {"Add 3:f32:* 4:f32:3x2 -> 5:f32:*; Abs 1:f32:2x2 -> 3:f32:*", SHAPE, "op 100 (Add): tensors 3 and 4 do not broadcast"},
+    {"GroupNorm groups=3 1:f32:2x8 2:f32:8 3:f32:8 -> 4:f32:* 5:f32:* 6:f32:*", SHAPE,
+     "3 groups do not divide the 8 channels"},
+    {"MatMul 1:f32:?x3 2:f32:3x? -> 3:f32:2x2; Add 3:f32:2x2 4:f32:3x2 -> 5:f32:*", SHAPE,
+     "op 101 (Add): tensors 3 and 4 do not broadcast"},
+    {"Add 3:f32:* 4:f32:3x2 -> 5:f32:*; Abs 1:f32:2x2 -> 3:f32:*", SHAPE,
+     "op 100 (Add): tensors 3 and 4 do not broadcast"},
 
     /* dims and strides of one tensor */
     {"Abs 1:f32:-3x2 -> 2:f32:*", SHAPE, "op 100 (Abs): tensor 1: dimension 0 is negative (-3)"},
-    {"Abs 1:f32:4294967296x4294967296 -> 2:f32:*", SHAPE, "tensor 1: the number of elements overflows"},
+    {"Abs 1:f32:4294967296x4294967296 -> 2:f32:*", SHAPE,
+     "tensor 1: the number of elements overflows"},
     {"Abs 1:f64:4611686018427387904 -> 2:f64:*", SHAPE, "overflows in bytes"},
     {"Abs 1:f32:2x2:-2x1 -> 2:f32:*", SHAPE, "tensor 1: stride 0 is negative"},
-    {"Abs 1:f32:2x2:9223372036854775807x9223372036854775807 -> 2:f32:*", SHAPE, "the offset of the last element overflows"},
-    {"Abs 1:f32:2x3 -> 2:f32:2x3:1x1", SHAPE, "tensor 2: strides of an output let elements overlap"},
+    {"Abs 1:f32:2x2:9223372036854775807x9223372036854775807 -> 2:f32:*", SHAPE,
+     "the offset of the last element overflows"},
+    {"Abs 1:f32:2x3 -> 2:f32:2x3:1x1", SHAPE,
+     "tensor 2: strides of an output let elements overlap"},
     {"Abs 1:f32:2x3 -> 2:f32:2x3:0x1", SHAPE, "strides of an output let elements overlap"},
-    {"TypeCast 1:s4:2x4:8x2 -> 2:f32:2x4", SHAPE, "tensor 1: packed type s4 needs a dimension of stride 1"},
+    {"TypeCast 1:s4:2x4:8x2 -> 2:f32:2x4", SHAPE,
+     "tensor 1: packed type s4 needs a dimension of stride 1"},
 
     /* the graph */
-    {"Abs 1:f32:2 -> 2:f32:2; Exp 3:f32:2 -> 2:f32:2", GRAPH, "op 101 (Exp): tensor 2 is already produced by op 100 (Abs)"},
+    {"Abs 1:f32:2 -> 2:f32:2; Exp 3:f32:2 -> 2:f32:2", GRAPH,
+     "op 101 (Exp): tensor 2 is already produced by op 100 (Abs)"},
     {"SoftMax axis=0 1:f32:1 -> 2:f32:1 2:f32:1", GRAPH, "tensor 2 is given as two outputs"},
-    {"Abs 1:f32:2 -> 1:f32:2", GRAPH, "op 100 (Abs): its output tensor 1 leads back to its inputs: a cycle"},
-    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f32:2 -> 3:f32:2; Add 3:f32:2 9:f32:2 -> 1:f32:2; Tanh 3:f32:2 -> 4:f32:2", GRAPH, "a cycle"},
-    {"#7 Abs 1:f32:2 -> 2:f32:2; #7 Exp 2:f32:2 -> 3:f32:2", OP, "op 7 (Exp): an op with this id is already in the graph"},
-    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f16:2 -> 3:f32:2", TYPE, "op 101 (Exp): tensor 2 was given before with different data type"},
-    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f32:3 -> 3:f32:3", SHAPE, "tensor 2 was given before with different dims"},
-    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f32:2x1 -> 3:f32:2x1", SHAPE, "tensor 2 was given before with different rank"},
-    {"Abs 1:f32:2x2 -> 2:f32:2x2; Exp 2:f32:2x2:1x2 -> 3:f32:2x2", SHAPE, "tensor 2 was given before with different strides"},
-    {"Add 1:f32:2x2 1:f32:2x2:1x2 -> 3:f32:2x2", SHAPE, "tensor 1 was given before with different strides"},
+    {"Abs 1:f32:2 -> 1:f32:2", GRAPH,
+     "op 100 (Abs): its output tensor 1 leads back to its inputs: a cycle"},
+    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f32:2 -> 3:f32:2; Add 3:f32:2 9:f32:2 -> 1:f32:2; Tanh 3:f32:2 "
+     "-> 4:f32:2",
+     GRAPH, "a cycle"},
+    {"#7 Abs 1:f32:2 -> 2:f32:2; #7 Exp 2:f32:2 -> 3:f32:2", OP,
+     "op 7 (Exp): an op with this id is already in the graph"},
+    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f16:2 -> 3:f32:2", TYPE,
+     "op 101 (Exp): tensor 2 was given before with different data type"},
+    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f32:3 -> 3:f32:3", SHAPE,
+     "tensor 2 was given before with different dims"},
+    {"Abs 1:f32:2 -> 2:f32:2; Exp 2:f32:2x1 -> 3:f32:2x1", SHAPE,
+     "tensor 2 was given before with different rank"},
+    {"Abs 1:f32:2x2 -> 2:f32:2x2; Exp 2:f32:2x2:1x2 -> 3:f32:2x2", SHAPE,
+     "tensor 2 was given before with different strides"},
+    {"Add 1:f32:2x2 1:f32:2x2:1x2 -> 3:f32:2x2", SHAPE,
+     "tensor 1 was given before with different strides"},
     {"Abs 1:f32:2 -> 2:f32:2; ports 1,5 -> 2", GRAPH, "input port 5: no op has this tensor"},
     {"Abs 1:f32:2 -> 2:f32:2; ports 1 -> 9", GRAPH, "output port 9: no op has this tensor"},
     {"Abs 1:f32:2 -> 2:f32:2; ports 1 -> 1", GRAPH, "output port 1: no op produces it"},
     {"Abs 1:f32:2 -> 2:f32:2; ports 2 -> 2", GRAPH, "input port 2: an op produces it"},
-    {"Add 1:f32:2 3:f32:2 -> 2:f32:2; ports 1 -> 2", GRAPH, "tensor 3 is used, but no op produces it and it is no input port"},
+    {"Add 1:f32:2 3:f32:2 -> 2:f32:2; ports 1 -> 2", GRAPH,
+     "tensor 3 is used, but no op produces it and it is no input port"},
 
     /* setters know an attribute's kind */
     {"Elu alpha=1,2 1:f32:2 -> 2:f32:2", ARGS, "attribute alpha is of kind f32"},
@@ -186,7 +280,8 @@ static const char *const valid[] = {
     "Exp 2:f32:2 -> 3:f32:2; Abs 1:f32:2 -> 2:f32:2; ports 1 -> 3",
     "Multiply 1:f32:2 1:f32:2 -> 2:f32:2",
     "Wildcard alpha=1 1:f32:2 2:s4:2 -> 3:f32:5 4:u8:6; End 3:f32:5",
-    "MatMul 1:bf16:2x3 2:bf16:3x5 -> 3:f32:*; SoftMax axis=-1 3:f32:* -> 4:bf16:*; Divide 4:bf16:* 5:f32:1 -> 6:bf16:*",
+    "MatMul 1:bf16:2x3 2:bf16:3x5 -> 3:f32:*; SoftMax axis=-1 3:f32:* -> 4:bf16:*; Divide 4:bf16:* "
+    "5:f32:1 -> 6:bf16:*",
     "MatMul 1:f8_e4m3:2x3 2:f8_e5m2:3x5 -> 3:bf16:*",
 };
 
@@ -194,8 +289,10 @@ static void check_invalid(const char *spec, sinter_status_t want, const char *me
 {
     sinter_graph_t *graph;
     sinter_status_t status = spec_graph(&graph, NULL, spec);
-    CHECK(status == want, "%s: status %s, not %s (%s)", spec, sinter_status_name(status), sinter_status_name(want), sinter_last_error_message());
-    CHECK(strstr(sinter_last_error_message(), message) != NULL, "%s: message \"%s\" lacks \"%s\"", spec, sinter_last_error_message(), message);
+    CHECK(status == want, "%s: status %s, not %s (%s)", spec, sinter_status_name(status),
+          sinter_status_name(want), sinter_last_error_message());
+    CHECK(strstr(sinter_last_error_message(), message) != NULL, "%s: message \"%s\" lacks \"%s\"",
+          spec, sinter_last_error_message(), message);
     sinter_graph_destroy(&graph);
 }
 
@@ -203,11 +300,13 @@ static void check_valid(const char *spec)
 {
     sinter_graph_t *graph;
     sinter_status_t status = spec_graph(&graph, NULL, spec);
-    CHECK(status == sinter_success, "%s: %s: %s", spec, sinter_status_name(status), sinter_last_error_message());
+    CHECK(status == sinter_success, "%s: %s: %s", spec, sinter_status_name(status),
+          sinter_last_error_message());
     sinter_graph_destroy(&graph);
 }
 
-/* A refused op leaves the graph as it was: what comes after it behaves as if it had not been tried. */
+/* A refused op leaves the graph as it was: what comes after it behaves as if it had not been
+ * tried. */
 static void check_atomic(void)
 {
     static const char *const refused[] = {
@@ -223,8 +322,11 @@ static void check_atomic(void)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         CHECK(spec_add(graph, NULL, refused[i]) != sinter_success, "%s", refused[i]);
     }
-    CHECK(spec_add(graph, NULL, "#1 Exp 2:f32:2 -> 3:f32:2; #2 Abs 4:f64:7 -> 5:f64:7; #3 Abs 5:f64:7 -> 6:f64:7") == sinter_success, "%s",
-          sinter_last_error_message());
+    CHECK(spec_add(
+              graph, NULL,
+              "#1 Exp 2:f32:2 -> 3:f32:2; #2 Abs 4:f64:7 -> 5:f64:7; #3 Abs 5:f64:7 -> 6:f64:7") ==
+              sinter_success,
+          "%s", sinter_last_error_message());
     CHECK(sinter_graph_finalize(graph) == sinter_success, "%s", sinter_last_error_message());
     sinter_graph_destroy(&graph);
 }
@@ -233,7 +335,8 @@ static sinter_logical_tensor_t plain(uint64_t id)
 {
     sinter_logical_tensor_t lt;
     memset(&lt, 0, sizeof lt);
-    sinter_logical_tensor_init(&lt, id, sinter_f32, 1, (int64_t[]){4}, sinter_tensor_property_undef);
+    sinter_logical_tensor_init(&lt, id, sinter_f32, 1, (int64_t[]){4},
+                               sinter_tensor_property_undef);
     return lt;
 }
 
@@ -248,8 +351,8 @@ static void check_raw(const sinter_logical_tensor_t *lt, sinter_status_t want, c
     sinter_op_add_input(op, lt);
     sinter_op_add_output(op, &out);
     sinter_status_t status = sinter_graph_add_op(graph, op);
-    CHECK(status == want && strstr(sinter_last_error_message(), message) != NULL, "%s: %s, \"%s\"", message, sinter_status_name(status),
-          sinter_last_error_message());
+    CHECK(status == want && strstr(sinter_last_error_message(), message) != NULL, "%s: %s, \"%s\"",
+          message, sinter_status_name(status), sinter_last_error_message());
     sinter_op_destroy(&op);
     sinter_graph_destroy(&graph);
 }

@@ -1,4 +1,5 @@
-/* The JSON reader of graph_runner: what it accepts, what bad input gets, and that it survives having no memory. */
+/* The JSON reader of graph_runner: what it accepts, what bad input gets, and that it survives
+ * having no memory. */
 #include "check.h"
 #include "json.h"
 #include "model.h"
@@ -19,20 +20,27 @@ static void check(bool ok, int line, const char *what, const char *detail)
 /* A graph with every kind of key; the tests break it in one place each. */
 static const char good[] =
     "{\n"
-    "  \"version\": \"3.7.0\", \"engine_kind\": \"cpu\", \"fpmath_mode\": \"bf16\", \"fpmath_mode_apply_to_int\": \"true\",\n"
+    "  \"version\": \"3.7.0\", \"engine_kind\": \"cpu\", \"fpmath_mode\": \"bf16\", "
+    "\"fpmath_mode_apply_to_int\": \"true\",\n"
     "  \"input_ports\": [0, 1, 2], \"output_ports\": [4],\n"
     "  \"graph\": [\n"
     "    {\"id\": 7, \"name\": \"deq \\u00e9 \\ud83d\\ude00\", \"kind\": \"DynamicDequantize\",\n"
-    "     \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"}, \"group_shape\": {\"type\": \"s64[]\", \"value\": [32, "
+    "     \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"}, "
+    "\"group_shape\": {\"type\": \"s64[]\", \"value\": [32, "
     "1]},\n"
     "               \"axis\": {\"type\": \"s64\", \"value\": 0}},\n"
-    "     \"inputs\": [{\"id\": 0, \"dtype\": \"s4\", \"shape\": [64, 16], \"stride\": [1, 64], \"layout_type\": \"strided\",\n"
+    "     \"inputs\": [{\"id\": 0, \"dtype\": \"s4\", \"shape\": [64, 16], \"stride\": [1, 64], "
+    "\"layout_type\": \"strided\",\n"
     "                  \"property_type\": \"constant\"},\n"
     "                {\"id\": 1, \"dtype\": \"f16\", \"shape\": [2, 16], \"stride\": [16, 1]}],\n"
-    "     \"outputs\": [{\"id\": 3, \"dtype\": \"f16\", \"shape\": [64, 16], \"stride\": [16, 1], \"layout_type\": \"strided\"}]},\n"
-    "    {\"id\": 8, \"kind\": \"MatMul\", \"attrs\": {\"transpose_b\": {\"type\": \"bool\", \"value\": 0}},\n"
-    "     \"inputs\": [{\"id\": 2, \"dtype\": \"f16\", \"shape\": [5, 64]}, {\"id\": 3, \"dtype\": \"f16\", \"shape\": [64, 16]}],\n"
-    "     \"outputs\": [{\"id\": 4, \"dtype\": \"f16\", \"shape\": [-9223372036854775808], \"stride\": [-9223372036854775808]}]}\n"
+    "     \"outputs\": [{\"id\": 3, \"dtype\": \"f16\", \"shape\": [64, 16], \"stride\": [16, 1], "
+    "\"layout_type\": \"strided\"}]},\n"
+    "    {\"id\": 8, \"kind\": \"MatMul\", \"attrs\": {\"transpose_b\": {\"type\": \"bool\", "
+    "\"value\": 0}},\n"
+    "     \"inputs\": [{\"id\": 2, \"dtype\": \"f16\", \"shape\": [5, 64]}, {\"id\": 3, \"dtype\": "
+    "\"f16\", \"shape\": [64, 16]}],\n"
+    "     \"outputs\": [{\"id\": 4, \"dtype\": \"f16\", \"shape\": [-9223372036854775808], "
+    "\"stride\": [-9223372036854775808]}]}\n"
     "  ]\n"
     "}";
 
@@ -57,7 +65,7 @@ static char *replaced(const char *from, const char *to)
     return text;
 }
 
-/* ---- what is read --------------------------------------------------------------------------------------------------------------- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 static void test_good(void)
 {
@@ -74,9 +82,12 @@ static void test_good(void)
     CHECK(attr && attr->n == 2 && attr->s64[0] == 32 && attr->s64[1] == 1);
     CHECK(m.ops[0].inputs[0].strides[0] == 1 && m.ops[0].inputs[0].strides[1] == 64);
     CHECK(m.ops[0].inputs[0].property == sinter_tensor_property_constant);
-    CHECK(m.ops[1].inputs[0].layout_type == sinter_layout_type_strided && m.ops[1].inputs[0].strides[0] == 64);
-    CHECK(m.ops[1].outputs[0].ndims == SINTER_UNKNOWN_NDIMS && m.ops[1].outputs[0].layout_type == sinter_layout_type_any);
-    CHECK(m.n_tensors == 5 && model_find(&m, 3)->producer == 0 && model_find(&m, 4)->is_output && !model_find(&m, 3)->is_output);
+    CHECK(m.ops[1].inputs[0].layout_type == sinter_layout_type_strided &&
+          m.ops[1].inputs[0].strides[0] == 64);
+    CHECK(m.ops[1].outputs[0].ndims == SINTER_UNKNOWN_NDIMS &&
+          m.ops[1].outputs[0].layout_type == sinter_layout_type_any);
+    CHECK(m.n_tensors == 5 && model_find(&m, 3)->producer == 0 && model_find(&m, 4)->is_output &&
+          !model_find(&m, 3)->is_output);
     model_free(&m);
 }
 
@@ -114,7 +125,8 @@ static void test_ids(void)
 {
     static const char text[] =
         "{\"graph\": [{\"id\": 18446744073709551615, \"kind\": \"Add\", \"inputs\": ["
-        "{\"id\": 9007199254740993, \"dtype\": \"f32\", \"shape\": [2]}, {\"id\": 9007199254740992, \"dtype\": \"f32\", \"shape\": [2]}],"
+        "{\"id\": 9007199254740993, \"dtype\": \"f32\", \"shape\": [2]}, {\"id\": "
+        "9007199254740992, \"dtype\": \"f32\", \"shape\": [2]}],"
         "\"outputs\": [{\"id\": 9007199254740994, \"dtype\": \"f32\", \"shape\": [2]}]}]}";
     gr_error_t err;
     model_t m;
@@ -122,11 +134,12 @@ static void test_ids(void)
     CHECK_MESSAGE(!load(&m, text, strlen(text), &err), err.text);
     CHECK(m.ops[0].id == UINT64_MAX);
     CHECK(m.n_tensors == 3);
-    CHECK(model_find(&m, 9007199254740993u) && model_find(&m, 9007199254740992u) && model_find(&m, 9007199254740994u));
+    CHECK(model_find(&m, 9007199254740993u) && model_find(&m, 9007199254740992u) &&
+          model_find(&m, 9007199254740994u));
     model_free(&m);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------------------------------ */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 typedef struct bad {
     const char *from, *to, *message;
@@ -219,8 +232,11 @@ static void test_bad(void)
         model_t m;
         int status = load(&m, text, strlen(text), &err);
 
-        snprintf(detail, sizeof detail, "%s -> %s: got \"%s\", expected \"%s\"", bads[i].from, bads[i].to, err.text, bads[i].message);
-        CHECK_MESSAGE(status && strstr(err.text, bads[i].message) && !strncmp(err.text, "t.json:", 7) && !err.out_of_memory, detail);
+        snprintf(detail, sizeof detail, "%s -> %s: got \"%s\", expected \"%s\"", bads[i].from,
+                 bads[i].to, err.text, bads[i].message);
+        CHECK_MESSAGE(status && strstr(err.text, bads[i].message) &&
+                          !strncmp(err.text, "t.json:", 7) && !err.out_of_memory,
+                      detail);
         model_free(&m);
         free(text);
     }
@@ -292,7 +308,7 @@ static void test_mutated(void)
     CHECK(silent == 0);
 }
 
-/* ---- many ops ------------------------------------------------------------------------------------------------------------------- */
+/* ---- many ops -------------------------------------------------------------------------------- */
 
 /* A chain of n ReLUs; reversed if backwards. */
 static char *chain(int n, int backwards, size_t *size)
@@ -307,7 +323,8 @@ static char *chain(int n, int backwards, size_t *size)
         int i = backwards ? n - 1 - k : k;
 
         used += (size_t)sprintf(text + used,
-                                "%s{\"id\": %d, \"kind\": \"ReLU\", \"inputs\": [{\"id\": %d, \"dtype\": \"f32\", \"shape\": [4]}], "
+                                "%s{\"id\": %d, \"kind\": \"ReLU\", \"inputs\": [{\"id\": %d, "
+                                "\"dtype\": \"f32\", \"shape\": [4]}], "
                                 "\"outputs\": [{\"id\": %d, \"dtype\": \"f32\", \"shape\": [4]}]}",
                                 k ? "," : "", i, i, i + 1);
     }
@@ -337,7 +354,7 @@ static void test_many_ops(void)
     }
 }
 
-/* ---- no memory ------------------------------------------------------------------------------------------------------------------ */
+/* ---- no memory ------------------------------------------------------------------------------- */
 
 typedef struct meter {
     long left, live; /* allocations that still succeed; blocks not freed */
@@ -530,7 +547,7 @@ static void test_warnings(void)
     free(text);
 }
 
-/* ---- what the library refuses keeps its place ------------------------------------------------------------------------------------- */
+/* ---- what the library refuses keeps its place ------------------------------------------------ */
 
 static void check_refused(const char *from, const char *to, const char *message)
 {
@@ -541,7 +558,8 @@ static void check_refused(const char *from, const char *to, const char *message)
 
     CHECK_MESSAGE(!load(&m, text, strlen(text), &err), err.text);
     CHECK(model_build(&m, NULL, &graph, &err) == -1 && !graph);
-    snprintf(detail, sizeof detail, "%s -> %s: got \"%s\", expected \"%s\"", from, to, err.text, message);
+    snprintf(detail, sizeof detail, "%s -> %s: got \"%s\", expected \"%s\"", from, to, err.text,
+             message);
     CHECK_MESSAGE(strstr(err.text, message), detail);
     sinter_graph_destroy(&graph);
     model_free(&m);
@@ -560,15 +578,19 @@ static void test_library_refusals(void)
     model_free(&m);
     check_refused("[32, 1]", "[7, 1]", "t.json:5: op 7 (DynamicDequantize): ");
     check_refused("[32, 1]", "[0, 1]", "t.json:5: op 7 (DynamicDequantize): ");
-    check_refused("\"shape\": [2, 16]", "\"shape\": [3, 16]", "t.json:5: op 7 (DynamicDequantize): ");
+    check_refused("\"shape\": [2, 16]", "\"shape\": [3, 16]",
+                  "t.json:5: op 7 (DynamicDequantize): ");
     check_refused("\"per_group\"", "\"per_grop\"", "op 7 (DynamicDequantize): invalid_graph_op: ");
     check_refused("[5, 64]", "[5, 65]", "op 8");
-    check_refused("[64, 16], \"stride\": [1, 64]", "[4611686018427387904, 16], \"stride\": [1, 64]", "op 7 (DynamicDequantize): ");
-    check_refused("[64, 16], \"stride\": [1, 64]", "[64, 16], \"stride\": [1, 9223372036854775807]", "op 7 (DynamicDequantize): ");
+    check_refused("[64, 16], \"stride\": [1, 64]", "[4611686018427387904, 16], \"stride\": [1, 64]",
+                  "op 7 (DynamicDequantize): ");
+    check_refused("[64, 16], \"stride\": [1, 64]", "[64, 16], \"stride\": [1, 9223372036854775807]",
+                  "op 7 (DynamicDequantize): ");
     check_refused("\"id\": 8", "\"id\": 7", "t.json:12: op 7 (MatMul): ");
     check_refused("{\"id\": 2, ", "{\"id\": 4, ", "invalid_graph"); /* a cycle */
     check_refused("{\"id\": 4, ", "{\"id\": 3, ", "invalid_graph"); /* two producers */
-    check_refused("\"layout_type\": \"strided\",\n", "\"layout_type\": \"opaque\",\n", "op 7 (DynamicDequantize): ");
+    check_refused("\"layout_type\": \"strided\",\n", "\"layout_type\": \"opaque\",\n",
+                  "op 7 (DynamicDequantize): ");
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* The kernel registry: names by grammar, selection by name under every ISA cap and mode, refusals with reasons. */
+/* The kernel registry: names by grammar, selection by name under every ISA cap and mode,
+ * refusals with reasons. */
 #define _POSIX_C_SOURCE 200809L
 #include <sinter/sinter_partition.h>
 
@@ -14,18 +15,22 @@ static const char *const step_names[STEP_KINDS] = {[STEP_CHAIN] = "chain",
                                                    [STEP_ATTENTION] = "attention",
                                                    [STEP_DYNQUANT] = "dynquant"};
 
-/* ---- names --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* <step>_<algorithm>_<arithmetic>_<isa>, each of small letters and digits. */
 static void test_names(void)
 {
-    static const char *const arithmetics[] = {"f32", "f64", "bf16", "int8"}, *const isas[] = {"generic", "avx2", "avx512", "vnni"};
+    static const char *const arithmetics[] = {"f32", "f64", "bf16", "int8"}, *const isas[] = {
+                                                                                 "generic", "avx2",
+                                                                                 "avx512", "vnni"};
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
         char parts[4][32] = {"", "", "", ""}, tail = 0;
-        const int n = sscanf(k->name, "%31[a-z0-9]_%31[a-z0-9]_%31[a-z0-9]_%31[a-z0-9]%c", parts[0], parts[1], parts[2], parts[3], &tail);
+        const int n = sscanf(k->name, "%31[a-z0-9]_%31[a-z0-9]_%31[a-z0-9]_%31[a-z0-9]%c", parts[0],
+                             parts[1], parts[2], parts[3], &tail);
         CHECK(n == 4, "%s: %d parts", k->name, n);
-        CHECK(strcmp(parts[0], step_names[k->step]) == 0, "%s: step %s", k->name, step_names[k->step]);
+        CHECK(strcmp(parts[0], step_names[k->step]) == 0, "%s: step %s", k->name,
+              step_names[k->step]);
         bool arithmetic = false, isa = false;
         for (size_t a = 0; a < sizeof(arithmetics) / sizeof(*arithmetics); a++) {
             arithmetic = arithmetic || strcmp(parts[2], arithmetics[a]) == 0;
@@ -34,10 +39,12 @@ static void test_names(void)
             isa = isa || strcmp(parts[3], isas[a]) == 0;
         }
         CHECK(arithmetic && isa, "%s: arithmetic or isa", k->name);
-        CHECK(strcmp(parts[3], "generic") != 0 || k->isa == sinter_isa_generic, "%s: needs more than generic", k->name);
+        CHECK(strcmp(parts[3], "generic") != 0 || k->isa == sinter_isa_generic,
+              "%s: needs more than generic", k->name);
         CHECK(strcmp(parts[3], "avx2") != 0 || k->isa == sinter_isa_avx2, "%s: isa", k->name);
         CHECK(strcmp(parts[3], "avx512") != 0 || k->isa >= sinter_isa_avx512, "%s: isa", k->name);
-        CHECK(strcmp(parts[3], "vnni") != 0 || k->isa == sinter_isa_avx512_vnni, "%s: isa", k->name);
+        CHECK(strcmp(parts[3], "vnni") != 0 || k->isa == sinter_isa_avx512_vnni, "%s: isa",
+              k->name);
         CHECK(k->bf16 == (strcmp(parts[2], "bf16") == 0), "%s: bf16", k->name);
         CHECK(k->work != NULL && k->phases >= 1 && k->cost > 0, "%s: no work", k->name);
         for (int j = 0; j < i; j++) {
@@ -59,7 +66,8 @@ static void test_list(void)
     CHECK(n_rows == sinter_n_kernels, "%d rows, %d kernels", n_rows, sinter_n_kernels);
     for (int i = 0; i < sinter_n_kernels && i < n_rows; i++) {
         const size_t len = strlen(rows[i]);
-        CHECK(strcmp(rows[i], sinter_kernels[i]->name) == 0, "row %s is kernel %s", rows[i], sinter_kernels[i]->name);
+        CHECK(strcmp(rows[i], sinter_kernels[i]->name) == 0, "row %s is kernel %s", rows[i],
+              sinter_kernels[i]->name);
         const bool listed = strncmp(at, rows[i], len) == 0 && at[len] == '\n';
         CHECK(listed, "%s is not in the list", rows[i]);
         at += listed ? len + 1 : 0;
@@ -73,22 +81,24 @@ static void test_generic(void)
     for (int kind = 0; kind < STEP_KINDS; kind++) {
         bool any = false;
         for (int i = 0; i < sinter_n_kernels; i++) {
-            any = any || ((int)sinter_kernels[i]->step == kind && sinter_kernels[i]->isa == sinter_isa_generic);
+            any = any || ((int)sinter_kernels[i]->step == kind &&
+                          sinter_kernels[i]->isa == sinter_isa_generic);
         }
         CHECK(any, "no generic kernel for %s", step_names[kind]);
     }
 }
 
-/* ---- selection ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 typedef struct problem {
     rig_t r;
     step_t step;
 } problem_t;
 
-/* One step over dense tensors, matrices of more rows than the kernels for few of them take; heads: Q, K, V and output of attention are
- * [2][4][heads]. */
-static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter_fpmath_mode_t mode, int64_t heads, sinter_cpu_isa_t isa)
+/* One step over dense tensors, matrices of more rows than the kernels for few of them take;
+ * heads: Q, K, V and output of attention are [2][4][heads]. */
+static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter_fpmath_mode_t mode,
+                 int64_t heads, sinter_cpu_isa_t isa)
 {
     const int64_t dims[3] = {2, 4, heads}, mat[2] = {20, 20};
     rig_init(&p->r, isa);
@@ -98,7 +108,8 @@ static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter
     if (kind == STEP_ATTENTION) {
         const int64_t score[3] = {2, 4, 4};
         attention_params_t *a = &p->step.p.attention;
-        *a = (attention_params_t){.q = none, .k = none, .v = none, .trans_k = true, .stats = -1, .sink = -1};
+        *a = (attention_params_t){
+            .q = none, .k = none, .v = none, .trans_k = true, .stats = -1, .sink = -1};
         a->q.data = rig_value(&p->r, type, 3, dims, NULL);
         a->k.data = rig_value(&p->r, type, 3, dims, NULL);
         a->v.data = rig_value(&p->r, type, 3, dims, NULL);
@@ -111,7 +122,8 @@ static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter
         chain_store(&b, 0, a->out_dims, NULL);
     } else {
         const int in = rig_value(&p->r, type, 2, mat, NULL),
-                  out = rig_value(&p->r, kind == STEP_DYNQUANT ? sinter_s8 : sinter_f32, 2, mat, NULL);
+                  out = rig_value(&p->r, kind == STEP_DYNQUANT ? sinter_s8 : sinter_f32, 2, mat,
+                                  NULL);
         chain_begin(&b, &p->r.plan.arena, 2, out, kind == STEP_MATMUL || kind == STEP_SOFTMAX);
         const int reg = kind == STEP_CHAIN ? chain_load(&b, in, 2) : 0;
         if (kind == STEP_MATMUL) {
@@ -120,16 +132,19 @@ static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter
         } else if (kind == STEP_SOFTMAX) {
             p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};
         } else if (kind == STEP_DYNQUANT) {
-            p->step.p.dynquant = (dynquant_params_t){.in = in, .out = out, .scale = -1, .zp = -1, .tensor_scale = -1};
+            p->step.p.dynquant = (dynquant_params_t){
+                .in = in, .out = out, .scale = -1, .zp = -1, .tensor_scale = -1};
         }
         if (kind != STEP_DYNQUANT) {
             chain_store(&b, reg, out, NULL);
         }
     }
-    CHECK(chain_finish(&b, -1, dtype_needs_f64(type), &p->step.post) == sinter_success, "chain of %s", step_names[kind]);
+    CHECK(chain_finish(&b, -1, dtype_needs_f64(type), &p->step.post) == sinter_success,
+          "chain of %s", step_names[kind]);
 }
 
-/* Selects under a cap; checks that every kernel of the kind that did not win is refused with its reason or costs more. */
+/* Selects under a cap; checks that every kernel of the kind that did not win is refused with its
+ * reason or costs more. */
 static const char *selected(problem_t *p, textbuf_t *why)
 {
     text_init(why, &p->r.plan.arena);
@@ -142,10 +157,13 @@ static const char *selected(problem_t *p, textbuf_t *why)
         if (k->step != p->step.kind) {
             CHECK(reason == NULL, "%s is named for a %s step", k->name, step_names[p->step.kind]);
         } else if (reason == NULL) {
-            CHECK(best != NULL && best->cost <= k->cost && k->isa <= p->r.plan.isa, "%s neither won nor was refused", k->name);
+            CHECK(best != NULL && best->cost <= k->cost && k->isa <= p->r.plan.isa,
+                  "%s neither won nor was refused", k->name);
         } else {
-            CHECK(reason[strlen(line)] != '\n' && k != best, "%s: refused without a reason, or chosen", k->name);
-            CHECK(k->isa <= p->r.plan.isa || strstr(reason, "needs ") == reason + strlen(line), "%s: the isa is the reason", k->name);
+            CHECK(reason[strlen(line)] != '\n' && k != best,
+                  "%s: refused without a reason, or chosen", k->name);
+            CHECK(k->isa <= p->r.plan.isa || strstr(reason, "needs ") == reason + strlen(line),
+                  "%s: the isa is the reason", k->name);
         }
     }
     return best != NULL ? best->name : "none";
@@ -167,12 +185,15 @@ static bool has_bf16_products(void)
 
 static const char *const isa_suffix[] = {"", "generic", "avx2", "avx512", "avx512"};
 
-/* Float steps take the widest ISA under the cap, and bf16 products only where mode, CPU and JIT allow them. */
+/* Float steps take the widest ISA under the cap, and bf16 products only where mode, CPU and JIT
+ * allow them. */
 static void test_float_steps(sinter_cpu_isa_t machine)
 {
-    static const char *const stems[STEP_KINDS] = {"chain_runs", "matmul_panel", "softmax_rows", "attention_flash", "dynquant_groups"};
-    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_f16,
-                                                 sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
+    static const char *const stems[STEP_KINDS] = {"chain_runs", "matmul_panel", "softmax_rows",
+                                                  "attention_flash", "dynquant_groups"};
+    static const sinter_fpmath_mode_t modes[] = {
+        sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_f16,
+        sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
     for (int kind = 0; kind < STEP_KINDS; kind++) {
         for (sinter_cpu_isa_t isa = sinter_isa_generic; isa <= machine; isa++) {
             for (size_t m = 0; m < sizeof(modes) / sizeof(*modes); m++) {
@@ -181,12 +202,15 @@ static void test_float_steps(sinter_cpu_isa_t machine)
                 char want[64];
                 make(&p, (step_kind_t)kind, sinter_f32, modes[m], 8, isa);
                 const bool products = kind == STEP_MATMUL || kind == STEP_ATTENTION;
-                const bool allowed = modes[m] == sinter_fpmath_mode_bf16 || modes[m] == sinter_fpmath_mode_any;
+                const bool allowed =
+                    modes[m] == sinter_fpmath_mode_bf16 || modes[m] == sinter_fpmath_mode_any;
                 const bool bf16 =
                     products && allowed && isa == sinter_isa_avx512_vnni && has_bf16_products();
-                snprintf(want, sizeof(want), "%s_%s_%s", stems[kind], bf16 ? "bf16" : "f32", isa_suffix[isa]);
+                snprintf(want, sizeof(want), "%s_%s_%s", stems[kind], bf16 ? "bf16" : "f32",
+                         isa_suffix[isa]);
                 const char *got = selected(&p, &why);
-                CHECK(strcmp(got, want) == 0, "%s under %s: got %s", want, sinter_cpu_isa_name(isa), got);
+                CHECK(strcmp(got, want) == 0, "%s under %s: got %s", want, sinter_cpu_isa_name(isa),
+                      got);
                 CHECK(!products || bf16 || allowed || isa < sinter_isa_avx512_vnni ||
                           strstr(why.text, "the fpmath mode does not allow bf16") != NULL,
                       "%s: why no bf16: %s", want, why.text);
@@ -202,8 +226,9 @@ static void test_reasons(sinter_cpu_isa_t machine)
     problem_t p;
     textbuf_t why;
     make(&p, STEP_CHAIN, sinter_s32, sinter_fpmath_mode_strict, 8, machine);
-    CHECK(strcmp(selected(&p, &why), "chain_runs_f64_generic") == 0 && strstr(why.text, "needs double precision") != NULL, "s32 chain: %s",
-          why.text);
+    CHECK(strcmp(selected(&p, &why), "chain_runs_f64_generic") == 0 &&
+              strstr(why.text, "needs double precision") != NULL,
+          "s32 chain: %s", why.text);
     rig_free(&p.r);
     make(&p, STEP_CHAIN, sinter_bf16, sinter_fpmath_mode_strict, 8, sinter_isa_generic);
     CHECK(strcmp(selected(&p, &why), "chain_runs_f32_generic") == 0 &&
@@ -212,8 +237,9 @@ static void test_reasons(sinter_cpu_isa_t machine)
     rig_free(&p.r);
     for (int kind = STEP_SOFTMAX; kind <= STEP_DYNQUANT; kind += STEP_DYNQUANT - STEP_SOFTMAX) {
         make(&p, (step_kind_t)kind, sinter_f64, sinter_fpmath_mode_strict, 8, machine);
-        CHECK(strcmp(selected(&p, &why), "none") == 0 && strstr(why.text, "double precision") != NULL, "f64 %s: %s", step_names[kind],
-              why.text);
+        CHECK(strcmp(selected(&p, &why), "none") == 0 &&
+                  strstr(why.text, "double precision") != NULL,
+              "f64 %s: %s", step_names[kind], why.text);
         rig_free(&p.r);
     }
     make(&p, STEP_ATTENTION, sinter_f32, sinter_fpmath_mode_bf16, 1, machine);

@@ -1,6 +1,8 @@
-/* A compressed KV cache as an engine uses it: each token's K and V are quantised into a slice of a larger cache by one compiled
- * partition, and attended by another, compiled once for every number of tokens. At every step codes, scales and zero points are what the oracle makes of the
- * token, no other byte of the cache changes, and the output is the oracle's attention over the bytes in the cache. */
+/* A compressed KV cache as an engine uses it: each token's K and V are quantised into a slice of
+ * a larger cache by one compiled partition, and attended by another, compiled once for every
+ * number of tokens. At every step codes, scales and zero points are what the oracle makes of the
+ * token, no other byte of the cache changes, and the output is the oracle's attention over the
+ * bytes in the cache. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +41,7 @@ static const scheme_t schemes[] = {
     {"dynamic_nv", {sinter_f4_e2m1, sinter_f8_e4m3}, 16, 0},
 };
 
-/* ---- caches --------------------------------------------------------------------------------------------------------------------- */
+/* ---- caches ---------------------------------------------------------------------------------- */
 
 typedef struct cache {
     const scheme_t *scheme;
@@ -68,7 +70,8 @@ static void cache_open(cache_t *c, const scheme_t *s)
         const int64_t heads_outside[4] = {HEADS * CAPACITY * w, CAPACITY * w, w, 1},
                       tokens_outside[4] = {CAPACITY * HEADS * w, w, HEADS * w, 1};
 
-        memcpy(c->strides[p], s->tokens_outside ? tokens_outside : heads_outside, sizeof c->strides[p]);
+        memcpy(c->strides[p], s->tokens_outside ? tokens_outside : heads_outside,
+               sizeof c->strides[p]);
         c->bytes[p] = (size_t)(BATCH * HEADS * CAPACITY * w * bits_of(s->type[p]) / 8);
         c->data[p] = malloc(c->bytes[p]);
         c->before[p] = malloc(c->bytes[p]);
@@ -91,35 +94,51 @@ static size_t token_at(const cache_t *c, int p, int64_t token)
 }
 
 /* Ids of the tensors of both graphs; parts of a cache follow each other. */
-enum { TOKEN = 1, SLICE = 2, K_CACHE = 11, V_CACHE = 21, Q = 30, SCALE, OUT, K, V, SCORES, SCALED, P };
+enum {
+    TOKEN = 1,
+    SLICE = 2,
+    K_CACHE = 11,
+    V_CACHE = 21,
+    Q = 30,
+    SCALE,
+    OUT,
+    K,
+    V,
+    SCORES,
+    SCALED,
+    P
+};
 
 /* One token: B H 1 W. */
 static void slice_lt(const cache_t *c, int p, sinter_logical_tensor_t *lt)
 {
     const sinter_dim_t dims[4] = {BATCH, HEADS, 1, c->width[p]};
-    OK(sinter_logical_tensor_init_with_strides(lt, (uint64_t)(SLICE + p), c->scheme->type[p], 4, dims, c->strides[p],
-                                               sinter_tensor_property_undef));
+    OK(sinter_logical_tensor_init_with_strides(lt, (uint64_t)(SLICE + p), c->scheme->type[p], 4,
+                                               dims, c->strides[p], sinter_tensor_property_undef));
 }
 
 /* The first tokens, with a dim for the queries that share a head: B H 1 T W. */
-static void tokens_lt(const cache_t *c, int p, int first_id, int64_t tokens, sinter_logical_tensor_t *lt)
+static void tokens_lt(const cache_t *c, int p, int first_id, int64_t tokens,
+                      sinter_logical_tensor_t *lt)
 {
     const sinter_dim_t dims[5] = {BATCH, HEADS, 1, tokens, c->width[p]};
-    const sinter_dim_t strides[5] = {c->strides[p][0], c->strides[p][1], c->strides[p][1], c->strides[p][2], 1};
-    OK(sinter_logical_tensor_init_with_strides(lt, (uint64_t)(first_id + p), c->scheme->type[p], 5, dims, strides,
-                                               sinter_tensor_property_undef));
+    const sinter_dim_t strides[5] = {c->strides[p][0], c->strides[p][1], c->strides[p][1],
+                                     c->strides[p][2], 1};
+    OK(sinter_logical_tensor_init_with_strides(lt, (uint64_t)(first_id + p), c->scheme->type[p], 5,
+                                               dims, strides, sinter_tensor_property_undef));
 }
 
-/* ---- appending -------------------------------------------------------------------------------------------------------------------- */
+/* ---- appending ------------------------------------------------------------------------------- */
 
 static node_t append_node(const cache_t *c)
 {
     const sinter_dim_t dims[4] = {BATCH, HEADS, 1, D};
-    node_t n = {
-        sinter_op_dynamic_quantize, 1, c->n_parts, 2,
-        .attrs = {{.id = sinter_op_attr_quantization_kind, .str = c->scheme->kind}, {.id = sinter_op_attr_qtype, .str = "per_group"}}};
+    node_t n = {sinter_op_dynamic_quantize, 1, c->n_parts, 2,
+                .attrs = {{.id = sinter_op_attr_quantization_kind, .str = c->scheme->kind},
+                          {.id = sinter_op_attr_qtype, .str = "per_group"}}};
 
-    OK(sinter_logical_tensor_init(&n.in[0], TOKEN, sinter_f32, 4, dims, sinter_tensor_property_undef));
+    OK(sinter_logical_tensor_init(&n.in[0], TOKEN, sinter_f32, 4, dims,
+                                  sinter_tensor_property_undef));
     for (int p = 0; p < c->n_parts; p++)
         slice_lt(c, p, &n.out[p]);
     return n;
@@ -129,18 +148,22 @@ static node_t append_node(const cache_t *c)
 static void check_untouched(const cache_t *c, int64_t token)
 {
     for (int p = 0; p < c->n_parts; p++) {
-        const size_t bits = (size_t)bits_of(c->scheme->type[p]), row = (size_t)c->width[p] * bits / 8;
+        const size_t bits = (size_t)bits_of(c->scheme->type[p]),
+                     row = (size_t)c->width[p] * bits / 8;
         for (size_t b = 0; b < BATCH; b++)
             for (size_t h = 0; h < HEADS; h++) {
-                const size_t at = token_at(c, p, token) + (b * (size_t)c->strides[p][0] + h * (size_t)c->strides[p][1]) * bits / 8;
+                const size_t at =
+                    token_at(c, p, token) +
+                    (b * (size_t)c->strides[p][0] + h * (size_t)c->strides[p][1]) * bits / 8;
                 memcpy(c->before[p] + at, c->data[p] + at, row);
             }
-        CHECK(memcmp(c->before[p], c->data[p], c->bytes[p]) == 0, "token %d: part %d of the cache changed elsewhere", (int)token, p);
+        CHECK(memcmp(c->before[p], c->data[p], c->bytes[p]) == 0,
+              "token %d: part %d of the cache changed elsewhere", (int)token, p);
     }
 }
 
-static void append(cache_t *c, const sinter_compiled_partition_t *quantise, const node_t *node, sinter_stream_t *stream, const float *x,
-                   int64_t token)
+static void append(cache_t *c, const sinter_compiled_partition_t *quantise, const node_t *node,
+                   sinter_stream_t *stream, const float *x, int64_t token)
 {
     const orc_tensor_t in = {node->in[0], x};
     orc_tensor_t out[N_PARTS];
@@ -156,14 +179,15 @@ static void append(cache_t *c, const sinter_compiled_partition_t *quantise, cons
     node_compare(what, node, 1, &in, 1, out, (size_t)c->n_parts);
 }
 
-/* ---- attending -------------------------------------------------------------------------------------------------------------------- */
+/* ---- attending ------------------------------------------------------------------------------- */
 
 static sinter_logical_tensor_t dense(int id, int64_t rows, int64_t columns)
 {
     const sinter_dim_t dims[5] = {BATCH, HEADS, id == K || id == V ? 1 : QUERIES, rows, columns};
     sinter_logical_tensor_t lt;
 
-    OK(sinter_logical_tensor_init(&lt, (uint64_t)id, sinter_f32, 5, dims, sinter_tensor_property_undef));
+    OK(sinter_logical_tensor_init(&lt, (uint64_t)id, sinter_f32, 5, dims,
+                                  sinter_tensor_property_undef));
     if (rows == SINTER_UNKNOWN_DIM || columns == SINTER_UNKNOWN_DIM)
         lt.layout_type = sinter_layout_type_any;
     return lt;
@@ -171,7 +195,8 @@ static sinter_logical_tensor_t dense(int id, int64_t rows, int64_t columns)
 
 static node_t dequantise_node(const cache_t *c, int first_id, int id, int64_t tokens)
 {
-    node_t n = {sinter_op_dynamic_dequantize, c->n_parts, 1, 1, .attrs = {{.id = sinter_op_attr_qtype, .str = "per_group"}}};
+    node_t n = {sinter_op_dynamic_dequantize, c->n_parts, 1, 1,
+                .attrs = {{.id = sinter_op_attr_qtype, .str = "per_group"}}};
 
     for (int p = 0; p < c->n_parts; p++)
         tokens_lt(c, p, first_id, tokens, &n.in[p]);
@@ -186,7 +211,8 @@ static void attention_nodes(const cache_t *k, const cache_t *v, int64_t tokens, 
     const sinter_dim_t one = 1;
     sinter_logical_tensor_t scale;
 
-    OK(sinter_logical_tensor_init(&scale, SCALE, sinter_f32, 1, &one, sinter_tensor_property_undef));
+    OK(sinter_logical_tensor_init(&scale, SCALE, sinter_f32, 1, &one,
+                                  sinter_tensor_property_undef));
     nodes[0] = dequantise_node(k, K_CACHE, K, tokens);
     nodes[1] = dequantise_node(v, V_CACHE, V, tokens);
     nodes[2] = (node_t){sinter_op_matmul,
@@ -196,14 +222,21 @@ static void attention_nodes(const cache_t *k, const cache_t *v, int64_t tokens, 
                         {dense(Q, 1, D), dense(K, tokens, D)},
                         {dense(SCORES, 1, tokens)},
                         {{.id = sinter_op_attr_transpose_b, .b = 1}}};
-    nodes[3] = (node_t){sinter_op_multiply, 2, 1, 0, {dense(SCORES, 1, tokens), scale}, {dense(SCALED, 1, tokens)}, {{0}}};
-    nodes[4] = (node_t){
-        sinter_op_softmax, 1, 1, 1, {dense(SCALED, 1, tokens)}, {dense(P, 1, tokens)}, {{.id = sinter_op_attr_axis, .n = 1, .s64 = &last}}};
-    nodes[5] = (node_t){sinter_op_matmul, 2, 1, 0, {dense(P, 1, tokens), dense(V, tokens, D)}, {dense(OUT, 1, D)}, {{0}}};
+    nodes[3] = (node_t){sinter_op_multiply,         2,    1, 0, {dense(SCORES, 1, tokens), scale},
+                        {dense(SCALED, 1, tokens)}, {{0}}};
+    nodes[4] = (node_t){sinter_op_softmax,
+                        1,
+                        1,
+                        1,
+                        {dense(SCALED, 1, tokens)},
+                        {dense(P, 1, tokens)},
+                        {{.id = sinter_op_attr_axis, .n = 1, .s64 = &last}}};
+    nodes[5] = (node_t){sinter_op_matmul,   2,    1, 0, {dense(P, 1, tokens), dense(V, tokens, D)},
+                        {dense(OUT, 1, D)}, {{0}}};
 }
 
-static void attend(const cache_t *k, const cache_t *v, const sinter_compiled_partition_t *attention, sinter_stream_t *stream,
-                   const float *q, int64_t tokens)
+static void attend(const cache_t *k, const cache_t *v, const sinter_compiled_partition_t *attention,
+                   sinter_stream_t *stream, const float *q, int64_t tokens)
 {
     static const float scale = 0.125f;
     static float result[BATCH * HEADS * QUERIES * D];
@@ -221,11 +254,12 @@ static void attend(const cache_t *k, const cache_t *v, const sinter_compiled_par
             in[n++] = (orc_tensor_t){nodes[i].in[p], caches[i]->data[p]};
     out = (orc_tensor_t){nodes[5].out[0], result};
     node_execute(attention, stream, in, n, &out, 1);
-    snprintf(what, sizeof what, "scheme %d, attention over %d", (int)(k->scheme - schemes), (int)tokens);
+    snprintf(what, sizeof what, "scheme %d, attention over %d", (int)(k->scheme - schemes),
+             (int)tokens);
     node_compare(what, nodes, 6, in, (size_t)n, &out, 1);
 }
 
-/* ---- decoding --------------------------------------------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 static float noise(void)
 {

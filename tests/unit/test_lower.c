@@ -1,12 +1,13 @@
-/* The lowering: which steps a graph becomes, where its values live, why attention is given up; random graphs are planned soundly and
- * compute what the oracle says. test_lower ROUNDS runs more of them. */
+/* The lowering: which steps a graph becomes, where its values live, why attention is given up;
+ * random graphs are planned soundly and compute what the oracle says. test_lower ROUNDS runs
+ * more of them. */
 #define _POSIX_C_SOURCE 200809L
 #include <omp.h>
 
 #include "check.h"
 #include "plan_rig.h"
 
-/* ---- random graphs ------------------------------------------------------------------------------------------------------------------- */
+/* ---- random graphs --------------------------------------------------------------------------- */
 
 static uint64_t seed = 1;
 
@@ -32,7 +33,8 @@ typedef struct maker {
     int n_ints, n_floats;
 } maker_t;
 
-static lt_t with_dims(maker_t *k, sinter_data_type_t type, int ndims, const int64_t *dims, bool input)
+static lt_t with_dims(maker_t *k, sinter_data_type_t type, int ndims, const int64_t *dims,
+                      bool input)
 {
     lt_t lt = mini_tensor(&k->m, type, "");
     lt.ndims = ndims;
@@ -69,7 +71,8 @@ static const tensor_t *find(const maker_t *k, uint64_t id)
     return NULL;
 }
 
-static void op(maker_t *k, sinter_op_kind_t kind, const lt_t *in, int n_in, lt_t out, const attr_t *attrs, int n_attrs)
+static void op(maker_t *k, sinter_op_kind_t kind, const lt_t *in, int n_in, lt_t out,
+               const attr_t *attrs, int n_attrs)
 {
     lt_t ins[4];
     for (int i = 0; i < n_in; i++) {
@@ -125,17 +128,20 @@ static lt_t partner(maker_t *k, const lt_t *x)
 
 static void add_unary(maker_t *k)
 {
-    static const sinter_op_kind_t kinds[] = {sinter_op_relu, sinter_op_abs, sinter_op_sigmoid, sinter_op_tanh, sinter_op_hard_swish};
+    static const sinter_op_kind_t kinds[] = {sinter_op_relu, sinter_op_abs, sinter_op_sigmoid,
+                                             sinter_op_tanh, sinter_op_hard_swish};
     const lt_t x = any_float(k);
     op(k, kinds[pick(5)], &x, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
 }
 
 static void add_binary(maker_t *k)
 {
-    static const sinter_op_kind_t kinds[] = {sinter_op_add, sinter_op_subtract, sinter_op_multiply, sinter_op_maximum, sinter_op_minimum};
+    static const sinter_op_kind_t kinds[] = {sinter_op_add, sinter_op_subtract, sinter_op_multiply,
+                                             sinter_op_maximum, sinter_op_minimum};
     const lt_t x = any_float(k), y = partner(k, &x);
     const lt_t in[2] = {x, y}, swapped[2] = {y, x};
-    op(k, kinds[pick(5)], pick(2) ? in : swapped, 2, with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
+    op(k, kinds[pick(5)], pick(2) ? in : swapped, 2,
+       with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
 }
 
 static void add_view(maker_t *k)
@@ -156,12 +162,16 @@ static void add_view(maker_t *k)
         }
         k->n_ints += x.ndims;
         const attr_t attr = {.id = sinter_op_attr_order, .n = (size_t)x.ndims, .s64 = values};
-        op(k, sinter_op_static_transpose, &x, 1, with_dims(k, sinter_f32, x.ndims, dims, false), &attr, 1);
+        op(k, sinter_op_static_transpose, &x, 1, with_dims(k, sinter_f32, x.ndims, dims, false),
+           &attr, 1);
         return;
     }
     int64_t rest = lt_elems(&x);
     while (n < 4 && rest > 1 && pick(4)) {
-        const int64_t f = rest % 2 == 0 && pick(2) ? 2 : rest % 3 == 0 && pick(2) ? 3 : pick(4) == 0 ? 1 : rest;
+        const int64_t f = rest % 2 == 0 && pick(2)   ? 2
+                          : rest % 3 == 0 && pick(2) ? 3
+                          : pick(4) == 0             ? 1
+                                                     : rest;
         dims[n++] = f;
         rest /= f;
     }
@@ -186,7 +196,8 @@ static void add_matmul(maker_t *k)
         return;
     }
     const bool ta = pick(3) == 0, tb = pick(2), bias = pick(3) == 0, vector = pick(6) == 0;
-    const int64_t kk = a.dims[a.ndims - (ta ? 2 : 1)], mm = a.dims[a.ndims - (ta ? 1 : 2)], nn = 1 + pick(5);
+    const int64_t kk = a.dims[a.ndims - (ta ? 2 : 1)], mm = a.dims[a.ndims - (ta ? 1 : 2)],
+                  nn = 1 + pick(5);
     int64_t dims[SINTER_MAX_NDIMS];
     memcpy(dims, a.dims, sizeof(dims));
     int n = 0;
@@ -206,7 +217,8 @@ static void add_matmul(maker_t *k)
         in[2] = with_dims(k, sinter_f32, 1, &nn, true);
     }
     const attr_t attrs[2] = {BOOL(transpose_a, ta), BOOL(transpose_b, tb && !vector)};
-    op(k, sinter_op_matmul, in, bias && !vector ? 3 : 2, with_dims(k, sinter_f32, n, dims, false), attrs, 2);
+    op(k, sinter_op_matmul, in, bias && !vector ? 3 : 2, with_dims(k, sinter_f32, n, dims, false),
+       attrs, 2);
 }
 
 static void add_softmax(maker_t *k)
@@ -217,7 +229,8 @@ static void add_softmax(maker_t *k)
     }
     k->attr_ints[k->n_ints] = pick(2 * x.ndims) - x.ndims;
     const attr_t attr = {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints++]};
-    op(k, pick(3) ? sinter_op_softmax : sinter_op_log_softmax, &x, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), &attr, 1);
+    op(k, pick(3) ? sinter_op_softmax : sinter_op_log_softmax, &x, 1,
+       with_dims(k, sinter_f32, x.ndims, x.dims, false), &attr, 1);
 }
 
 /* Quantised to s8 and back, or codes from outside. */
@@ -240,16 +253,18 @@ static void add_quant(maker_t *k)
     k->n_floats += n;
     k->attr_ints[k->n_ints] = axis;
     k->attr_ints[k->n_ints + 1] = 0;
-    const attr_t attrs[4] = {STR(qtype, channel ? "per_channel" : "per_tensor"),
-                             {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints]},
-                             {.id = sinter_op_attr_scales, .n = (size_t)n, .f32 = scales},
-                             {.id = sinter_op_attr_zps, .n = 1, .s64 = &k->attr_ints[k->n_ints + 1]}};
+    const attr_t attrs[4] = {
+        STR(qtype, channel ? "per_channel" : "per_tensor"),
+        {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints]},
+        {.id = sinter_op_attr_scales, .n = (size_t)n, .f32 = scales},
+        {.id = sinter_op_attr_zps, .n = 1, .s64 = &k->attr_ints[k->n_ints + 1]}};
     k->n_ints += 2;
     const lt_t codes = with_dims(k, sinter_s8, x.ndims, x.dims, pick(2));
     if (!k->t[k->n - 1].input) {
         op(k, sinter_op_quantize, &x, 1, codes, attrs, 3 + !channel);
     }
-    op(k, sinter_op_dequantize, &codes, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), attrs, 3 + !channel);
+    op(k, sinter_op_dequantize, &codes, 1, with_dims(k, sinter_f32, x.ndims, x.dims, false), attrs,
+       3 + !channel);
 }
 
 /* One plane of split codes, an input or computed. */
@@ -276,17 +291,20 @@ static void add_dynamic_dequant(maker_t *k)
         return;
     }
     const bool split = pick(3) == 0;
-    lt_t in[3] = {split ? plane(k, sinter_u4, &like) : with_dims(k, sinter_s8, like.ndims, like.dims, true),
+    lt_t in[3] = {split ? plane(k, sinter_u4, &like)
+                        : with_dims(k, sinter_s8, like.ndims, like.dims, true),
                   with_dims(k, sinter_f32, like.ndims, dims, true)};
     if (pick(2)) {
         const lt_t from = in[1];
-        op(k, sinter_op_abs, &from, 1, in[1] = with_dims(k, sinter_f32, like.ndims, dims, false), NULL, 0);
+        op(k, sinter_op_abs, &from, 1, in[1] = with_dims(k, sinter_f32, like.ndims, dims, false),
+           NULL, 0);
     }
     if (split) {
         in[2] = plane(k, sinter_u2, &like);
     }
     const attr_t attrs[2] = {STR(qtype, "per_group"), STR(split_type, "f6_e2m3")};
-    op(k, sinter_op_dynamic_dequantize, in, 2 + split, with_dims(k, sinter_f32, like.ndims, like.dims, false), attrs, 1 + split);
+    op(k, sinter_op_dynamic_dequantize, in, 2 + split,
+       with_dims(k, sinter_f32, like.ndims, like.dims, false), attrs, 1 + split);
 }
 
 /* Codes and scales computed from a tensor, and numbers again. */
@@ -305,10 +323,13 @@ static void add_computed(maker_t *k)
     const attr_t attrs[3] = {STR(qtype, "per_group"),
                              {.id = sinter_op_attr_group_shape, .n = (size_t)x.ndims, .s64 = shape},
                              STR(quantization_kind, "dynamic_symmetric")};
-    const lt_t in[2] = {with_dims(k, sinter_s8, x.ndims, x.dims, false), with_dims(k, sinter_bf16, x.ndims, dims, false)};
-    const lt_t from = told(k, &x, find(k, x.id)->input), outs[2] = {told(k, &in[0], false), told(k, &in[1], false)};
+    const lt_t in[2] = {with_dims(k, sinter_s8, x.ndims, x.dims, false),
+                        with_dims(k, sinter_bf16, x.ndims, dims, false)};
+    const lt_t from = told(k, &x, find(k, x.id)->input),
+               outs[2] = {told(k, &in[0], false), told(k, &in[1], false)};
     mini_add(&k->m, sinter_op_dynamic_quantize, &from, 1, outs, 2, attrs, 3);
-    op(k, sinter_op_dynamic_dequantize, in, 2, with_dims(k, sinter_f32, x.ndims, x.dims, false), attrs, 1);
+    op(k, sinter_op_dynamic_dequantize, in, 2, with_dims(k, sinter_f32, x.ndims, x.dims, false),
+       attrs, 1);
 }
 
 static void add_select(maker_t *k)
@@ -325,9 +346,12 @@ static void add_select(maker_t *k)
         const attr_t col = {.id = sinter_op_attr_axis, .n = 1, .s64 = &k->attr_ints[k->n_ints + 1]};
         k->n_ints += 2;
         lt_t in[2];
-        op(k, sinter_op_gen_index, &x, 1, in[0] = with_dims(k, sinter_s32, x.ndims, x.dims, false), &row, 1);
-        op(k, sinter_op_gen_index, &x, 1, in[1] = with_dims(k, sinter_s32, x.ndims, x.dims, false), &col, 1);
-        op(k, sinter_op_greater_equal, in, 2, keep = with_dims(k, sinter_boolean, x.ndims, x.dims, false), NULL, 0);
+        op(k, sinter_op_gen_index, &x, 1, in[0] = with_dims(k, sinter_s32, x.ndims, x.dims, false),
+           &row, 1);
+        op(k, sinter_op_gen_index, &x, 1, in[1] = with_dims(k, sinter_s32, x.ndims, x.dims, false),
+           &col, 1);
+        op(k, sinter_op_greater_equal, in, 2,
+           keep = with_dims(k, sinter_boolean, x.ndims, x.dims, false), NULL, 0);
     } else {
         keep = side_input(k, &x, sinter_boolean);
     }
@@ -396,18 +420,22 @@ static void compare(maker_t *k, planned_t *p, plan_buffers_t *in, const char *na
     sinter_stream_t *stream = NULL;
     const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = round % 32 == 0 ? 3 : 1};
     sinter_stream_create(&stream, NULL, &desc);
-    sinter_status_t status = sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);
+    sinter_status_t status =
+        sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);
     for (size_t i = 0; i < n_out && status == sinter_success; i++) {
         ids[i] = inferred[i].id;
         plan_buffer(&out, &inferred[i], 0xA5);
     }
     if (status == sinter_success) {
-        status = sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out, out.tensor, NULL, 0);
+        status = sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out,
+                                                   out.tensor, NULL, 0);
     }
     CHECK(status == sinter_success, "%s %d: %s", name, round, sinter_last_error_message());
-    CHECK(plan_guarded(in, 0x5A) && plan_guarded(&out, 0xA5), "%s %d: written outside", name, round);
+    CHECK(plan_guarded(in, 0x5A) && plan_guarded(&out, 0xA5), "%s %d: written outside", name,
+          round);
     const int failed =
-        status != sinter_success || plan_oracle(&k->m.g, sinter_fpmath_mode_strict, false, in, n_out, ids, want, err, sizeof(err));
+        status != sinter_success || plan_oracle(&k->m.g, sinter_fpmath_mode_strict, false, in,
+                                                n_out, ids, want, err, sizeof(err));
     CHECK(!failed, "%s %d: oracle: %s", name, round, err);
     for (size_t i = 0; i < n_out && !failed; i++) {
         orc_diff_t diff = {0};
@@ -420,7 +448,7 @@ static void compare(maker_t *k, planned_t *p, plan_buffers_t *in, const char *na
     plan_buffers_free(&out);
 }
 
-/* ---- plans of random graphs ---------------------------------------------------------------------------------------------------------- */
+/* ---- plans of random graphs ------------------------------------------------------------------ */
 
 typedef struct refs {
     int v[160], n;
@@ -440,7 +468,8 @@ static void refer_chain(const plan_t *plan, const chain_t *c, refs_t *reads, ref
 {
     for (int i = 0; c != NULL && i < c->n_instrs; i++) {
         const chain_instr_t *in = &c->instrs[i];
-        const bool fused = in->op == CHAIN_LOAD_DEQUANT, rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
+        const bool fused = in->op == CHAIN_LOAD_DEQUANT,
+                   rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
         if (in->op == CHAIN_LOAD || fused || in->op == CHAIN_LOAD_SPLIT) {
             refer(plan, reads, c->operands[in->operand].value);
         }
@@ -465,7 +494,8 @@ static void refer_operand(const plan_t *plan, const operand_t *op, refs_t *reads
     refer(plan, reads, op->zp);
 }
 
-static void refer_quantised(const plan_t *plan, const dynquant_params_t *p, refs_t *reads, refs_t *writes)
+static void refer_quantised(const plan_t *plan, const dynquant_params_t *p, refs_t *reads,
+                            refs_t *writes)
 {
     refer(plan, reads, p->tensor_scale);
     refer(plan, writes, p->out);
@@ -507,8 +537,8 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
     }
 }
 
-/* Every read finds what an earlier step has written, every output is written, and temporaries are alive from the first to the last step
- * that touches them. */
+/* Every read finds what an earlier step has written, every output is written, and temporaries
+ * are alive from the first to the last step that touches them. */
 static void check_order(const plan_t *plan, const char *name, int round)
 {
     refs_t reads, writes;
@@ -517,28 +547,36 @@ static void check_order(const plan_t *plan, const char *name, int round)
         refer_step(plan, &plan->steps[s], &reads, &writes);
         for (int i = 0; i < reads.n; i++) {
             const plan_value_t *pv = &plan->values[reads.v[i]];
-            CHECK(pv->kind == PV_INPUT || pv->kind == PV_CONST || written[reads.v[i]], "%s %d: step %d reads value %d before it is written",
-                  name, round, s, reads.v[i]);
-            CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last), "%s %d: step %d reads a dead temporary", name, round, s);
+            CHECK(pv->kind == PV_INPUT || pv->kind == PV_CONST || written[reads.v[i]],
+                  "%s %d: step %d reads value %d before it is written", name, round, s, reads.v[i]);
+            CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last),
+                  "%s %d: step %d reads a dead temporary", name, round, s);
         }
         for (int i = 0; i < writes.n; i++) {
             const plan_value_t *pv = &plan->values[writes.v[i]];
             written[writes.v[i]] = true;
-            CHECK(pv->kind == PV_OUTPUT || pv->kind == PV_TEMP, "%s %d: step %d writes value %d of kind %d", name, round, s, writes.v[i],
+            CHECK(pv->kind == PV_OUTPUT || pv->kind == PV_TEMP,
+                  "%s %d: step %d writes value %d of kind %d", name, round, s, writes.v[i],
                   pv->kind);
-            CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last), "%s %d: step %d writes a dead temporary", name, round, s);
+            CHECK(pv->kind != PV_TEMP || (pv->first <= s && s <= pv->last),
+                  "%s %d: step %d writes a dead temporary", name, round, s);
         }
     }
     for (int v = 0; v < plan->sub.n_values; v++) {
-        CHECK(plan->values[v].kind != PV_OUTPUT || written[v], "%s %d: output %d is not written", name, round, v);
+        CHECK(plan->values[v].kind != PV_OUTPUT || written[v], "%s %d: output %d is not written",
+              name, round, v);
     }
     free(written);
 }
 
-static int heirs; /* temporaries that took over another one's memory in the step where that one was read last */
+static int
+    /* temporaries that took over another one's memory in the step where that one was read last */
+    heirs;
 
-/* Temporaries that are alive in one step share no byte, or all: a chain writes one over another. Returns how many temporaries share bytes at different steps. */
-static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers_t *in, const char *name, int round)
+/* Temporaries that are alive in one step share no byte, or all: a chain writes one over another.
+ * Returns how many temporaries share bytes at different steps. */
+static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers_t *in,
+                       const char *name, int round)
 {
     const plan_t *plan = &cp->plan;
     void *memory = aligned_alloc(64, (cp->frame_bytes + 63) / 64 * 64);
@@ -548,7 +586,9 @@ static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers
     for (int i = 0; i < in->n; i++) {
         fm->lts[graph_find_value(&plan->sub, in->lt[i].id)] = in->lt[i];
     }
-    CHECK(frame_shapes(plan, fm) == sinter_success && frame_layout(plan, fm, 2, &total) == sinter_success, "%s %d: frame", name, round);
+    CHECK(frame_shapes(plan, fm) == sinter_success &&
+              frame_layout(plan, fm, 2, &total) == sinter_success,
+          "%s %d: frame", name, round);
     frame_data(plan, fm, fm->port_data, NULL); /* before there is memory for temporaries */
     for (int i = 0; i < plan->n_values; i++) {
         CHECK(plan->values[i].kind != PV_TEMP || fm->v[i].data == NULL,
@@ -563,7 +603,8 @@ static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers
             int64_t bytes[2] = {0, 0};
             bool together = false;
             for (int s = 0; s < plan->n_steps; s++) {
-                together = together || (a->first <= s && s <= a->last && b->first <= s && s <= b->last);
+                together =
+                    together || (a->first <= s && s <= a->last && b->first <= s && s <= b->last);
             }
             for (int k = 0; k < 2; k++) {
                 const bound_t *v = &fm->v[k == 0 ? i : j];
@@ -572,13 +613,16 @@ static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers
                     n *= v->dims[d];
                 }
                 dtype_bytes(v->dtype, n, &bytes[k]);
-                CHECK(fm->temp_offset[k == 0 ? i : j] + (size_t)bytes[k] <= fm->temp_bytes, "%s %d: temporary beyond the end", name, round);
+                CHECK(fm->temp_offset[k == 0 ? i : j] + (size_t)bytes[k] <= fm->temp_bytes,
+                      "%s %d: temporary beyond the end", name, round);
             }
             const size_t at = fm->temp_offset[i], other = fm->temp_offset[j];
             const bool apart = at + (size_t)bytes[0] <= other || other + (size_t)bytes[1] <= at;
-            const bool taken_over = at == other && ((a->heir == j && a->last == b->first) || (b->heir == i && b->last == a->first));
+            const bool taken_over = at == other && ((a->heir == j && a->last == b->first) ||
+                                                    (b->heir == i && b->last == a->first));
             heirs += together && taken_over;
-            CHECK(apart || !together || taken_over, "%s %d: temporaries %d and %d overlap", name, round, i, j);
+            CHECK(apart || !together || taken_over, "%s %d: temporaries %d and %d overlap", name,
+                  round, i, j);
             shared += !apart;
         }
     }
@@ -588,9 +632,10 @@ static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers
 
 static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
 {
-    static void (*const add[])(maker_t *) = {add_unary,  add_unary, add_binary, add_binary,  add_binary, add_view,
-                                             add_view,   add_view,  add_matmul, add_softmax, add_quant,  add_dynamic_dequant,
-                                             add_select, add_bias,  add_cast,   add_computed};
+    static void (*const add[])(maker_t *) = {
+        add_unary,  add_unary, add_binary, add_binary,  add_binary, add_view,
+        add_view,   add_view,  add_matmul, add_softmax, add_quant,  add_dynamic_dequant,
+        add_select, add_bias,  add_cast,   add_computed};
     static maker_t k;
     const char *name = dynamic ? "dynamic" : "static";
     int refused = 0, shared = 0;
@@ -599,7 +644,8 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
         k.n = k.n_ints = k.n_floats = 0;
         k.dynamic = dynamic;
         mini_begin(&k.m, engine);
-        const int64_t dims[4] = {round % 16 == 7 ? 0 : 1 + pick(3), 2, 1 + pick(6), 4}; /* some tensors are empty */
+        const int64_t dims[4] = {round % 16 == 7 ? 0 : 1 + pick(3), 2, 1 + pick(6),
+                                 4}; /* some tensors are empty */
         const int skip = pick(3);
         with_dims(&k, sinter_f32, 4 - skip, dims + skip, true);
         const int n = 1 + pick(12);
@@ -609,13 +655,15 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
         planned_t p;
         sinter_status_t status = mini_end(&k.m);
         for (int v = 0; v < k.m.g.n_values; v++) {
-            k.m.g.values[v].is_output = k.m.g.values[v].producer >= 0 && (k.m.g.values[v].n_uses == 0 || pick(6) == 0);
+            k.m.g.values[v].is_output =
+                k.m.g.values[v].producer >= 0 && (k.m.g.values[v].n_uses == 0 || pick(6) == 0);
         }
         planned_part(&p, &k.m, FAMILY_GENERAL, sinter_fpmath_mode_strict, false);
         if (p.part.n_inputs <= PLAN_PORTS && p.part.n_outputs <= PLAN_PORTS && k.m.g.n_nodes > 0) {
             status = status == sinter_success ? planned_compile(&p, NULL, 0) : status;
             refused += status != sinter_success;
-            CHECK(status == sinter_success || dynamic, "%s %d: %s", name, round, sinter_last_error_message());
+            CHECK(status == sinter_success || dynamic, "%s %d: %s", name, round,
+                  sinter_last_error_message());
             if (status == sinter_success) {
                 plan_buffers_t in = {.n = 0};
                 make_inputs(&k, &p, &in);
@@ -629,14 +677,17 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
     }
     /* What meets behind a reshape of unknown dims cannot be told in advance. */
     CHECK(refused <= rounds / 12, "%s: %d of %d refused", name, refused, rounds);
-    CHECK(shared > 0 && heirs > 0, "%s: no temporaries ever share memory, or none takes over another's", name);
+    CHECK(shared > 0 && heirs > 0,
+          "%s: no temporaries ever share memory, or none takes over another's", name);
     heirs = 0;
 }
 
-/* ---- which steps --------------------------------------------------------------------------------------------------------------------- */
+/* ---- which steps ----------------------------------------------------------------------------- */
 
-/* Compiles the graph; its steps, a text the report must have ("" if none), and how many values are views. -1: any number. */
-static void expect(mini_t *m, family_t family, const char *steps, const char *report, int n_views, int line)
+/* Compiles the graph; its steps, a text the report must have ("" if none), and how many values
+ * are views. -1: any number. */
+static void expect(mini_t *m, family_t family, const char *steps, const char *report, int n_views,
+                   int line)
 {
     planned_t p;
     char got[512];
@@ -645,8 +696,10 @@ static void expect(mini_t *m, family_t family, const char *steps, const char *re
     planned_steps(&p, got, sizeof(got));
     check_at(strcmp(got, steps) == 0, line, "got \"%s\", expected \"%s\"", got, steps);
     if (p.cp != NULL) {
-        check_at(strstr(p.cp->report, report) != NULL, line, "\"%s\" is not in the report:\n%s", report, p.cp->report);
-        check_at(n_views < 0 || p.cp->plan.n_views == n_views, line, "%d views, expected %d", p.cp->plan.n_views, n_views);
+        check_at(strstr(p.cp->report, report) != NULL, line, "\"%s\" is not in the report:\n%s",
+                 report, p.cp->report);
+        check_at(n_views < 0 || p.cp->plan.n_views == n_views, line, "%d views, expected %d",
+                 p.cp->plan.n_views, n_views);
         check_order(&p.cp->plan, "line", line);
     }
     planned_free(&p);
@@ -654,7 +707,8 @@ static void expect(mini_t *m, family_t family, const char *steps, const char *re
 #define EXPECT(m, steps) expect(m, FAMILY_GENERAL, steps, "", -1, __LINE__)
 #define EXPECT_VIEWS(m, steps, n_views) expect(m, FAMILY_GENERAL, steps, "", n_views, __LINE__)
 
-#define RESHAPE(m, x, ...) OPA(m, static_reshape, f32, ATTRS(S64S(shape, __VA_ARGS__), BOOL(special_zero, false)), x)
+#define RESHAPE(m, x, ...) \
+    OPA(m, static_reshape, f32, ATTRS(S64S(shape, __VA_ARGS__), BOOL(special_zero, false)), x)
 #define TRANSPOSE(m, x, ...) OPA(m, static_transpose, f32, ATTRS(S64S(order, __VA_ARGS__)), x)
 
 static void test_joins(sinter_engine_t *engine)
@@ -666,7 +720,8 @@ static void test_joins(sinter_engine_t *engine)
     OP(&m, sigmoid, f32, y);
     EXPECT(&m, "chain");
 
-    /* Bias, activation, residual and a dequantised residual, which floats, run on the product's registers. */
+    /* Bias, activation, residual and a dequantised residual, which floats, run on the product's
+     * registers. */
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "4x16"), IN(&m, f32, "16x8"), IN(&m, f32, "8"));
     y = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5F), S64S(zps, 3)), IN(&m, u8, "4x8"));
@@ -680,7 +735,8 @@ static void test_joins(sinter_engine_t *engine)
     OP(&m, multiply, f32, OP(&m, matmul, f32, IN(&m, f32, "6x16"), IN(&m, f32, "16x8")), y);
     EXPECT(&m, "matmul matmul");
 
-    /* It has a place in memory if a matmul reads it, or if it is an output, which no other step then waits for. */
+    /* It has a place in memory if a matmul reads it, or if it is an output, which no other step
+     * then waits for. */
     mini_begin(&m, engine);
     OP(&m, matmul, f32, OP(&m, relu, f32, IN(&m, f32, "4x16")), IN(&m, f32, "16x8"));
     EXPECT(&m, "chain matmul");
@@ -692,7 +748,8 @@ static void test_joins(sinter_engine_t *engine)
 
     /* Larger dims than the product's do not fit its registers. */
     mini_begin(&m, engine);
-    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "1x16"), IN(&m, f32, "16x8")), IN(&m, f32, "4x8"));
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "1x16"), IN(&m, f32, "16x8")),
+       IN(&m, f32, "4x8"));
     EXPECT(&m, "matmul chain");
 
     /* An operand from another step is read from memory; the node joins the later one. */
@@ -709,7 +766,8 @@ static void test_joins(sinter_engine_t *engine)
     EXPECT(&m, "softmax");
 }
 
-/* Scales, zero points and channel vectors are read from memory even where a step could compute them. */
+/* Scales, zero points and channel vectors are read from memory even where a step could compute
+ * them. */
 static void test_vectors(sinter_engine_t *engine)
 {
     mini_t m;
@@ -726,11 +784,13 @@ static void test_vectors(sinter_engine_t *engine)
     /* So are both planes of split codes. */
     mini_begin(&m, engine);
     x = OP(&m, type_cast, u4, IN(&m, f32, "4x8"));
-    OPA(&m, dequantize, f32, ATTRS(F32S(scales, 1), STR(split_type, "f6_e3m2")), x, IN(&m, u2, "4x8"));
+    OPA(&m, dequantize, f32, ATTRS(F32S(scales, 1), STR(split_type, "f6_e3m2")), x,
+        IN(&m, u2, "4x8"));
     EXPECT(&m, "chain chain");
     mini_begin(&m, engine);
     s = OP(&m, type_cast, u2, IN(&m, f32, "16x8"));
-    x = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 1), STR(split_type, "f6_e3m2")), IN(&m, u4, "16x8"), s);
+    x = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 1), STR(split_type, "f6_e3m2")),
+            IN(&m, u4, "16x8"), s);
     OP(&m, matmul, f32, IN(&m, f32, "4x16"), x);
     EXPECT(&m, "chain matmul");
     mini_begin(&m, engine);
@@ -739,8 +799,10 @@ static void test_vectors(sinter_engine_t *engine)
     EXPECT(&m, "chain chain");
     /* The codes and the scales from one step. */
     mini_begin(&m, engine);
-    const lt_t outs[2] = {mini_tensor(&m, sinter_s8, "*"), mini_tensor(&m, sinter_f32, "*")}, in = IN(&m, f32, "4x32");
-    const attr_t attrs[] = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_group"), S64S(group_shape, 1, 16)};
+    const lt_t outs[2] = {mini_tensor(&m, sinter_s8, "*"), mini_tensor(&m, sinter_f32, "*")},
+               in = IN(&m, f32, "4x32");
+    const attr_t attrs[] = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_group"),
+                            S64S(group_shape, 1, 16)};
     mini_add(&m, sinter_op_dynamic_quantize, &in, 1, outs, 2, attrs, 3);
     x = OPA(&m, dynamic_dequantize, f32, ATTRS(STR(qtype, "per_group")), outs[0], outs[1]);
     OP(&m, relu, f32, x);
@@ -755,7 +817,8 @@ static void test_views(sinter_engine_t *engine)
     OP(&m, relu, f32, TRANSPOSE(&m, IN(&m, f32, "4x6"), 1, 0));
     EXPECT_VIEWS(&m, "chain", 1);
 
-    /* The product is written through both views into the output; no strides would say the second transposition's reshape. */
+    /* The product is written through both views into the output; no strides would say the second
+     * transposition's reshape. */
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "2x3x4x5"), IN(&m, f32, "5x6"));
     RESHAPE(&m, TRANSPOSE(&m, x, 0, 2, 1, 3), 2, 4, 18);
@@ -797,7 +860,8 @@ static void test_views(sinter_engine_t *engine)
 
     /* Reshape of a transposed input: written to a temporary through the inverse view. */
     mini_begin(&m, engine);
-    OP(&m, matmul, f32, RESHAPE(&m, TRANSPOSE(&m, IN(&m, f32, "4x6"), 1, 0), 3, 8), IN(&m, f32, "8x2"));
+    OP(&m, matmul, f32, RESHAPE(&m, TRANSPOSE(&m, IN(&m, f32, "4x6"), 1, 0), 3, 8),
+       IN(&m, f32, "8x2"));
     EXPECT(&m, "chain matmul");
 }
 
@@ -839,7 +903,8 @@ static void test_limits(sinter_engine_t *engine)
         x = OP(&m, add, f32, x, live[i]);
     }
     planned_t p;
-    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_success && p.cp->plan.n_steps > 1, "20 values alive: %s", sinter_last_error_message());
+    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_success && p.cp->plan.n_steps > 1,
+          "20 values alive: %s", sinter_last_error_message());
     planned_free(&p);
     /* Views one behind the other, deeper than any stack. */
     mini_begin(&m, engine);
@@ -850,10 +915,11 @@ static void test_limits(sinter_engine_t *engine)
     EXPECT_VIEWS(&m, "chain", 50000);
 }
 
-/* ---- attention ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 typedef struct sdpa {
-    bool two_qk, bias, two_pv, prob_and_score, view_between, score_out, used_stats, right, long_score, larger;
+    bool two_qk, bias, two_pv, prob_and_score, view_between, score_out, used_stats, right,
+        long_score, larger;
     int64_t axis;
     int rows, cols; /* axes of the causal mask's indices; 0: no mask */
     const char *fill;
@@ -861,7 +927,8 @@ typedef struct sdpa {
 
 static void sdpa(mini_t *m, sdpa_t s)
 {
-    const lt_t q = IN(m, f32, "2x4x5x16"), k = IN(m, f32, "2x4x16x7"), v = IN(m, f32, s.right ? "2x4x8x5" : "2x4x7x8");
+    const lt_t q = IN(m, f32, "2x4x5x16"), k = IN(m, f32, "2x4x16x7"),
+               v = IN(m, f32, s.right ? "2x4x8x5" : "2x4x7x8");
     lt_t x = s.bias ? OP(m, matmul, f32, q, k, IN(m, f32, "7")) : OP(m, matmul, f32, q, k);
     m->g.nodes[m->g.n_nodes - 1].role = "qk";
     if (s.two_qk) {
@@ -882,7 +949,8 @@ static void sdpa(mini_t *m, sdpa_t s)
         x = OP(m, tanh, f32, x);
     }
     if (s.rows != 0) {
-        const lt_t row = OPA(m, gen_index, s32, ATTRS(S64S(axis, s.rows)), x), col = OPA(m, gen_index, s32, ATTRS(S64S(axis, s.cols)), x);
+        const lt_t row = OPA(m, gen_index, s32, ATTRS(S64S(axis, s.rows)), x),
+                   col = OPA(m, gen_index, s32, ATTRS(S64S(axis, s.cols)), x);
         x = OP(m, select, f32, OP(m, greater_equal, boolean, row, col), x, IN(m, f32, s.fill));
     }
     lt_t p[2] = {mini_tensor(m, sinter_f32, "*"), mini_tensor(m, sinter_f32, "*")};
@@ -907,17 +975,21 @@ static void sdpa(mini_t *m, sdpa_t s)
 static void test_give_up(sinter_engine_t *engine)
 {
     mini_t m;
-#define SDPA(steps, text, ...)                                                                                                             \
-    (mini_begin(&m, engine), sdpa(&m, (sdpa_t){__VA_ARGS__}), expect(&m, FAMILY_ATTENTION, steps, text, -1, __LINE__))
+#define SDPA(steps, text, ...)                                \
+    (mini_begin(&m, engine), sdpa(&m, (sdpa_t){__VA_ARGS__}), \
+     expect(&m, FAMILY_ATTENTION, steps, text, -1, __LINE__))
     SDPA("attention", "attention_flash", .two_qk = false);
-    SDPA("matmul softmax matmul", "attention kernel refused: the score matmul has a bias", .bias = true);
+    SDPA("matmul softmax matmul", "attention kernel refused: the score matmul has a bias",
+         .bias = true);
     SDPA("matmul matmul softmax matmul", "more than one score matmul", .two_qk = true);
     SDPA("matmul softmax matmul matmul", "into one matmul", .two_pv = true);
     SDPA("matmul softmax matmul", "on the left", .right = true);
-    SDPA("matmul softmax matmul", "scores are used beside the probabilities", .prob_and_score = true);
+    SDPA("matmul softmax matmul", "scores are used beside the probabilities",
+         .prob_and_score = true);
     SDPA("matmul softmax matmul", "neither elementwise nor the softmax", .view_between = true);
     SDPA("matmul softmax matmul", "scores or probabilities are an output", .score_out = true);
-    SDPA("matmul softmax chain matmul", "the softmax statistics are used inside", .used_stats = true);
+    SDPA("matmul softmax chain matmul", "the softmax statistics are used inside",
+         .used_stats = true);
     SDPA("matmul softmax matmul", "softmax is not over the last axis", .axis = 2);
     SDPA("matmul chain softmax matmul", "changes dims", .larger = true);
     SDPA("matmul chain softmax matmul", "too many elementwise ops", .long_score = true);
@@ -930,20 +1002,25 @@ static void test_causal(sinter_engine_t *engine)
         int rows, cols;
         const char *fill;
         bool causal;
-    } cases[] = {{-2, -1, "", true},  {2, 3, "1", true},    {-1, -2, "", false}, {-2, -2, "", false},
-                 {-3, -1, "", false}, {-2, -1, "7", false}, {0, 0, "", false}};
+    } cases[] = {{-2, -1, "", true},  {2, 3, "1", true},   {-1, -2, "", false},
+                 {-2, -2, "", false}, {-3, -1, "", false}, {-2, -1, "7", false},
+                 {0, 0, "", false}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         mini_t m;
         planned_t p;
         mini_begin(&m, engine);
         sdpa(&m, (sdpa_t){.rows = cases[i].rows, .cols = cases[i].cols, .fill = cases[i].fill});
-        CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "causal %zu: %s", i, sinter_last_error_message());
+        CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "causal %zu: %s", i,
+              sinter_last_error_message());
         if (p.cp != NULL && p.cp->plan.n_steps == 1) {
             const attention_params_t *a = &p.cp->plan.steps[0].p.attention;
-            const bool found = a->n_limits == 1 && !a->limits[0].none && !a->limits[0].lower && a->limits[0].moves;
+            const bool found =
+                a->n_limits == 1 && !a->limits[0].none && !a->limits[0].lower && a->limits[0].moves;
             CHECK(found == cases[i].causal, "causal %zu: detected %d", i, found);
             CHECK(a->score != NULL && a->prob == NULL && a->stats == -1, "causal %zu: programs", i);
-            CHECK(!found || p.cp->plan.values[a->limits[0].fill].lt.ndims == (int)strlen(cases[i].fill), "causal %zu: fill", i);
+            CHECK(!found ||
+                      p.cp->plan.values[a->limits[0].fill].lt.ndims == (int)strlen(cases[i].fill),
+                  "causal %zu: fill", i);
         } else {
             CHECK(false, "causal %zu: no attention step", i);
         }
@@ -951,7 +1028,7 @@ static void test_causal(sinter_engine_t *engine)
     }
 }
 
-/* ---- masks --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 /* Everything a mask is made of, over scores [2 4 5 7]. */
 typedef struct mask_parts {
@@ -986,7 +1063,8 @@ static lt_t drop(const mask_parts_t *k, lt_t condition, lt_t x)
 
 static lt_t mask_nested(const mask_parts_t *k)
 {
-    return keep(k, ge(k, k->row, k->col), keep(k, ge(k, plus(k, k->col, k->shift), k->row), k->score));
+    return keep(k, ge(k, k->row, k->col),
+                keep(k, ge(k, plus(k, k->col, k->shift), k->row), k->score));
 }
 
 static lt_t mask_bottom_right(const mask_parts_t *k)
@@ -997,7 +1075,8 @@ static lt_t mask_bottom_right(const mask_parts_t *k)
 
 static lt_t mask_product(const mask_parts_t *k)
 {
-    const lt_t a = OP(k->m, type_cast, f32, ge(k, k->row, k->col)), b = OP(k->m, type_cast, f32, ge(k, k->col, minus(k, k->row, k->shift)));
+    const lt_t a = OP(k->m, type_cast, f32, ge(k, k->row, k->col)),
+               b = OP(k->m, type_cast, f32, ge(k, k->col, minus(k, k->row, k->shift)));
     return keep(k, OP(k->m, type_cast, boolean, OP(k->m, multiply, f32, a, b)), k->score);
 }
 
@@ -1009,7 +1088,8 @@ static lt_t mask_distance(const mask_parts_t *k)
 
 static lt_t mask_added(const mask_parts_t *k)
 {
-    return OP(k->m, add, f32, k->score, OP(k->m, select, f32, ge(k, k->row, k->col), k->zero, k->fill));
+    return OP(k->m, add, f32, k->score,
+              OP(k->m, select, f32, ge(k, k->row, k->col), k->zero, k->fill));
 }
 
 static lt_t mask_length(const mask_parts_t *k)
@@ -1022,7 +1102,8 @@ static lt_t mask_unknown_on_top(const mask_parts_t *k)
     return keep(k, IN(k->m, boolean, "5x7"), keep(k, ge(k, k->row, k->col), k->score));
 }
 
-/* Not these: the row counts twice; the mask's result is changed afterwards; a vector of lengths; or of several conditions. */
+/* Not these: the row counts twice; the mask's result is changed afterwards; a vector of lengths;
+ * or of several conditions. */
 static lt_t mask_twice(const mask_parts_t *k)
 {
     return keep(k, ge(k, plus(k, k->row, k->row), k->col), k->score);
@@ -1040,25 +1121,30 @@ static lt_t mask_vector(const mask_parts_t *k)
 
 static lt_t mask_or(const mask_parts_t *k)
 {
-    const lt_t a = OP(k->m, type_cast, f32, ge(k, k->row, k->col)), b = OP(k->m, type_cast, f32, ge(k, k->col, k->shift));
+    const lt_t a = OP(k->m, type_cast, f32, ge(k, k->row, k->col)),
+               b = OP(k->m, type_cast, f32, ge(k, k->col, k->shift));
     return keep(k, OP(k->m, type_cast, boolean, OP(k->m, maximum, f32, a, b)), k->score);
 }
 
 /* The second mask's second condition is of rows alone. */
 static lt_t mask_partly(const mask_parts_t *k)
 {
-    const lt_t a = OP(k->m, type_cast, f32, ge(k, plus(k, k->row, k->shift), k->col)), b = OP(k->m, type_cast, f32, ge(k, k->row, k->other));
-    return keep(k, ge(k, k->row, k->col), keep(k, OP(k->m, type_cast, boolean, OP(k->m, minimum, f32, a, b)), k->score));
+    const lt_t a = OP(k->m, type_cast, f32, ge(k, plus(k, k->row, k->shift), k->col)),
+               b = OP(k->m, type_cast, f32, ge(k, k->row, k->other));
+    return keep(k, ge(k, k->row, k->col),
+                keep(k, OP(k->m, type_cast, boolean, OP(k->m, minimum, f32, a, b)), k->score));
 }
 
-/* What limits there are, last mask first: c <= or c >=, r if they move, the shift, + and - for scalars. */
+/* What limits there are, last mask first: c <= or c >=, r if they move, the shift, + and - for
+ * scalars. */
 static void text_of_limits(const attention_params_t *a, char *text, size_t size)
 {
     size_t at = 0;
     text[0] = 0;
     for (int i = 0; i < a->n_limits && at < size; i++) {
         const column_limit_t *l = &a->limits[i];
-        at += (size_t)snprintf(text + at, size - at, l->none ? "?" : "%s%s%+d", l->lower ? ">=" : "<=", l->moves ? "r" : "", l->shift);
+        at += (size_t)snprintf(text + at, size - at, l->none ? "?" : "%s%s%+d",
+                               l->lower ? ">=" : "<=", l->moves ? "r" : "", l->shift);
         for (int k = 0; k < l->n_terms && at < size; k++) {
             at += (size_t)snprintf(text + at, size - at, l->sign[k] > 0 ? "+" : "-");
         }
@@ -1073,12 +1159,18 @@ static void test_masks(sinter_engine_t *engine)
         const char *limits;
         bool no_rows;
         int bare; /* of them */
-    } cases[] = {{mask_nested, "<=r+0 >=r+0- ", false, 2},  {mask_bottom_right, "<=r+0+- >=r+1+-- ", false, 2},
-                 {mask_product, "<=r+0 >=r+0- ", false, 2}, {mask_distance, "<=r+0- >=r+0- ", false, 2},
-                 {mask_added, "<=r+0 ", false, 0},          {mask_length, "<=+0+ >=+1+ ", true, 2},
-                 {mask_twice, "? ", false, 0},              {mask_unknown_on_top, "? <=r+0 ", false, 0},
-                 {mask_not_last, "", false, 0},             {mask_vector, "? ", true, 0},
-                 {mask_or, "? ", false, 0},                 {mask_partly, "<=r+0 <=r+0+ ", false, 1}};
+    } cases[] = {{mask_nested, "<=r+0 >=r+0- ", false, 2},
+                 {mask_bottom_right, "<=r+0+- >=r+1+-- ", false, 2},
+                 {mask_product, "<=r+0 >=r+0- ", false, 2},
+                 {mask_distance, "<=r+0- >=r+0- ", false, 2},
+                 {mask_added, "<=r+0 ", false, 0},
+                 {mask_length, "<=+0+ >=+1+ ", true, 2},
+                 {mask_twice, "? ", false, 0},
+                 {mask_unknown_on_top, "? <=r+0 ", false, 0},
+                 {mask_not_last, "", false, 0},
+                 {mask_vector, "? ", true, 0},
+                 {mask_or, "? ", false, 0},
+                 {mask_partly, "<=r+0 <=r+0+ ", false, 1}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         mini_t m;
         planned_t p;
@@ -1087,16 +1179,24 @@ static void test_masks(sinter_engine_t *engine)
         mask_parts_t k = {.m = &m};
         k.score = OP(&m, matmul, f32, IN(&m, f32, "2x4x5x16"), IN(&m, f32, "2x4x16x7"));
         m.g.nodes[m.g.n_nodes - 1].role = "qk";
-        k.row = cases[i].no_rows ? k.score : OPA(&m, gen_index, s32, ATTRS(S64S(axis, -2)), k.score), k.col = OPA(&m, gen_index, s32, ATTRS(S64S(axis, 3)), k.score);
-        k.shift = IN(&m, s32, ""), k.other = IN(&m, s32, "1"), k.fill = IN(&m, f32, "1"), k.zero = IN(&m, f32, "");
-        OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), cases[i].mask(&k)), IN(&m, f32, "2x4x7x8"));
-        CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "mask %zu: %s", i, sinter_last_error_message());
+        k.row =
+            cases[i].no_rows ? k.score : OPA(&m, gen_index, s32, ATTRS(S64S(axis, -2)), k.score),
+        k.col = OPA(&m, gen_index, s32, ATTRS(S64S(axis, 3)), k.score);
+        k.shift = IN(&m, s32, ""), k.other = IN(&m, s32, "1"), k.fill = IN(&m, f32, "1"),
+        k.zero = IN(&m, f32, "");
+        OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), cases[i].mask(&k)),
+           IN(&m, f32, "2x4x7x8"));
+        CHECK(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, "mask %zu: %s", i,
+              sinter_last_error_message());
         if (p.cp != NULL && p.cp->plan.n_steps == 1) {
             const attention_params_t *a = &p.cp->plan.steps[0].p.attention;
             text_of_limits(a, text, sizeof text);
-            CHECK(a->n_bare == cases[i].bare && a->sink == -1, "mask %zu: %d limits are the masks", i, a->n_bare);
-            CHECK(a->n_bare == 0 || (a->bare == NULL) == (a->n_bare == a->n_limits), "mask %zu: what is left without them", i);
-            CHECK(strcmp(text, cases[i].limits) == 0, "mask %zu: %s, not %s", i, text, cases[i].limits);
+            CHECK(a->n_bare == cases[i].bare && a->sink == -1, "mask %zu: %d limits are the masks",
+                  i, a->n_bare);
+            CHECK(a->n_bare == 0 || (a->bare == NULL) == (a->n_bare == a->n_limits),
+                  "mask %zu: what is left without them", i);
+            CHECK(strcmp(text, cases[i].limits) == 0, "mask %zu: %s, not %s", i, text,
+                  cases[i].limits);
         } else {
             CHECK(false, "mask %zu: no attention step", i);
         }
@@ -1104,26 +1204,29 @@ static void test_masks(sinter_engine_t *engine)
     }
 }
 
-/* ---- dims known late ----------------------------------------------------------------------------------------------------------------- */
+/* ---- dims known late ------------------------------------------------------------------------- */
 
 /* Unknown dims take what they meet; a reshape may split off a part of one. */
 static void test_unknown_dims(sinter_engine_t *engine)
 {
     mini_t m;
     mini_begin(&m, engine);
-    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "?x?"), IN(&m, f32, "16x8")), IN(&m, f32, "?"));
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "?x?"), IN(&m, f32, "16x8")),
+       IN(&m, f32, "?"));
     EXPECT(&m, "matmul");
     mini_begin(&m, engine);
     RESHAPE(&m, OP(&m, matmul, f32, IN(&m, f32, "?x16"), IN(&m, f32, "16x8")), -1, 32);
     EXPECT_VIEWS(&m, "matmul", 1);
     /* The product's dim may turn out to be 1 where the other one is 4. */
     mini_begin(&m, engine);
-    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "?x16"), IN(&m, f32, "16x8")), IN(&m, f32, "4x8"));
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "?x16"), IN(&m, f32, "16x8")),
+       IN(&m, f32, "4x8"));
     EXPECT(&m, "matmul chain");
     mini_begin(&m, engine);
     OP(&m, relu, f32, IN(&m, f32, "*"));
     planned_t p;
-    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_unimplemented && strstr(sinter_last_error_message(), "number of dims") != NULL,
+    CHECK(planned(&p, &m, FAMILY_GENERAL) == sinter_unimplemented &&
+              strstr(sinter_last_error_message(), "number of dims") != NULL,
           "unknown rank: %s", sinter_last_error_message());
     planned_free(&p);
 }

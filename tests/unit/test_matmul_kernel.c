@@ -1,6 +1,7 @@
-/* The matmul kernels against plain loops in double: batch broadcasts, transposes, strides, element types, group
- * geometries, post chains, threads, ISA levels. Inputs are small whole numbers and powers of two, so every product is
- * exact in every arithmetic and results compare equal. */
+/* The matmul kernels against plain loops in double: batch broadcasts, transposes, strides,
+ * element types, group geometries, post chains, threads, ISA levels. Inputs are small whole
+ * numbers and powers of two, so every product is exact in every arithmetic and results compare
+ * equal. */
 #include "backend_xsmm/chain/chain.h"
 #include "rig.h"
 
@@ -33,10 +34,12 @@ static int coefficients(rig_t *r, sinter_data_type_t type, int ndims, const int6
 }
 
 /* A matrix of the given rows and columns with nb batch dims (some broadcast); codes in lo..hi. */
-static side_t make_side(rig_t *r, int nb, const int64_t *batch, int64_t rows, int64_t cols, bool quantised)
+static side_t make_side(rig_t *r, int nb, const int64_t *batch, int64_t rows, int64_t cols,
+                        bool quantised)
 {
     static const sinter_data_type_t plain[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_f8_e4m3},
-                                    codes[] = {sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_f4_e2m1};
+                                    codes[] = {sinter_s8, sinter_u8, sinter_s4, sinter_u4,
+                                               sinter_f4_e2m1};
     side_t s = {.scale = -1, .zp = -1, .trans = rig_pick(2)};
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
     const int own = rig_pick(3) ? nb : rig_pick(nb + 1);
@@ -54,7 +57,8 @@ static side_t make_side(rig_t *r, int nb, const int64_t *batch, int64_t rows, in
         s.op.scale_dim[d] = s.op.zp_dim[d] = (int8_t)(d < own + 2 ? d : -1);
     }
     if (quantised) {
-        s.op.scale = s.scale = coefficients(r, rig_pick(2) ? sinter_f16 : sinter_f32, own + 2, dims);
+        s.op.scale = s.scale =
+            coefficients(r, rig_pick(2) ? sinter_f16 : sinter_f32, own + 2, dims);
         rig_fill(r, s.scale, 1, 2);
         if (dtype_traits(type)->cls == DTYPE_INT && rig_pick(2)) {
             s.op.zp = s.zp = coefficients(r, type, own + 2, dims);
@@ -64,7 +68,8 @@ static side_t make_side(rig_t *r, int nb, const int64_t *batch, int64_t rows, in
     return s;
 }
 
-static double side_at(const rig_t *r, const side_t *s, const int64_t *batch_idx, int nb, int64_t row, int64_t col)
+static double side_at(const rig_t *r, const side_t *s, const int64_t *batch_idx, int nb,
+                      int64_t row, int64_t col)
 {
     const bound_t *b = &r->v[s->data];
     const int own = b->ndims - 2;
@@ -91,7 +96,8 @@ static double side_at(const rig_t *r, const side_t *s, const int64_t *batch_idx,
 }
 
 /* The exact product, dense over the output's dims. */
-static double *product(const rig_t *r, const side_t *a, const side_t *b, const bound_t *out, int64_t K)
+static double *product(const rig_t *r, const side_t *a, const side_t *b, const bound_t *out,
+                       int64_t K)
 {
     const int64_t n = rig_count(out);
     const int nb = out->ndims - 2;
@@ -123,20 +129,25 @@ static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want)
         }
         for (int nth = 1; nth <= 3; nth++) {
             memset(r->v[out].data, RIG_FILL, r->bytes[out]);
-            rig_check(rig_run(r, kernels[k], step, nth) == sinter_success, kernels[k]->name, sinter_last_error_message());
+            rig_check(rig_run(r, kernels[k], step, nth) == sinter_success, kernels[k]->name,
+                      sinter_last_error_message());
             char what[200];
             const bound_t *b = &r->v[out];
-            snprintf(what, sizeof what, "%s, %d threads, M %lld N %lld batch dims %d, %s", dtype_traits(b->dtype)->name, nth,
-                     (long long)b->dims[b->ndims - 2], (long long)b->dims[b->ndims - 1], b->ndims - 2, step->note);
-            rig_check(memcmp(want, b->data, r->bytes[out]) == 0 && rig_guarded(r, out), kernels[k]->name, what);
+            snprintf(what, sizeof what, "%s, %d threads, M %lld N %lld batch dims %d, %s",
+                     dtype_traits(b->dtype)->name, nth, (long long)b->dims[b->ndims - 2],
+                     (long long)b->dims[b->ndims - 1], b->ndims - 2, step->note);
+            rig_check(memcmp(want, b->data, r->bytes[out]) == 0 && rig_guarded(r, out),
+                      kernels[k]->name, what);
         }
     }
 }
 
-/* out = product + bias[N], in steps of `unit` so that it fits the output type; known: dims are known at compile. */
+/* out = product + bias[N], in steps of `unit` so that it fits the output type; known: dims are
+ * known at compile. */
 static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
 {
-    static const sinter_data_type_t outs[] = {sinter_f32, sinter_f32, sinter_s32, sinter_bf16, sinter_u4};
+    static const sinter_data_type_t outs[] = {sinter_f32, sinter_f32, sinter_s32, sinter_bf16,
+                                              sinter_u4};
     rig_t r;
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
     const int nb = rig_pick(4);
@@ -147,10 +158,13 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
     dims[nb] = M;
     dims[nb + 1] = N;
     rig_strides(nb + 2, dims, strides);
-    const int out = rig_value(&r, outs[rig_pick(5)], nb + 2, dims, strides), bias = rig_value(&r, sinter_f32, 1, &N, NULL);
+    const int out = rig_value(&r, outs[rig_pick(5)], nb + 2, dims, strides),
+              bias = rig_value(&r, sinter_f32, 1, &N, NULL);
     rig_fill(&r, bias, -5, 5);
-    const side_t a = make_side(&r, nb, dims, M, K, rig_pick(2)), b = make_side(&r, nb, dims, K, N, rig_pick(3));
-    /* The dims that A and B broadcast may leave none that varies: then the output is declared smaller than it is, which is fine here. */
+    const side_t a = make_side(&r, nb, dims, M, K, rig_pick(2)),
+                 b = make_side(&r, nb, dims, K, N, rig_pick(3));
+    /* The dims that A and B broadcast may leave none that varies: then the output is declared
+     * smaller than it is, which is fine here. */
     if (!known) {
         for (int i = 0; i < r.n; i++) {
             for (int d = 0; d < r.v[i].ndims; d++) {
@@ -158,21 +172,25 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
             }
         }
     }
-    step_t step = {.kind = STEP_MATMUL, .mode = rig_pick(2) ? sinter_fpmath_mode_any : sinter_fpmath_mode_strict};
-    step.p.matmul = (matmul_params_t){.a = a.op, .b = b.op, .trans_a = a.trans, .trans_b = b.trans, .out_dims = out};
+    step_t step = {.kind = STEP_MATMUL,
+                   .mode = rig_pick(2) ? sinter_fpmath_mode_any : sinter_fpmath_mode_strict};
+    step.p.matmul = (matmul_params_t){
+        .a = a.op, .b = b.op, .trans_a = a.trans, .trans_b = b.trans, .out_dims = out};
     const node_t add = {.kind = sinter_op_add};
     chain_builder_t bld;
     chain_begin(&bld, &r.plan.arena, nb + 2, out, true);
     const int y = rig_pick(2) ? chain_op(&bld, &add, (int[]){0, chain_load(&bld, bias, 1)}, 2) : 0;
     rig_check(chain_store(&bld, y, out, NULL) == sinter_success &&
-                  chain_finish(&bld, -1, r.v[out].dtype == sinter_s32, &step.post) == sinter_success,
+                  chain_finish(&bld, -1, r.v[out].dtype == sinter_s32, &step.post) ==
+                      sinter_success,
               "chain", "");
     double *v = product(&r, &a, &b, &r.v[out], K);
     unsigned char *want = malloc(r.bytes[out] + 1);
     memset(want, RIG_FILL, r.bytes[out]);
     for (int64_t i = 0; i < rig_count(&r.v[out]); i++) {
         rig_index(&r.v[out], i, idx);
-        orc_encode(r.v[out].dtype, want, rig_offset(&r.v[out], idx), (float)(v[i] + (y ? rig_get(&r, bias, &idx[nb + 1]) : 0)));
+        orc_encode(r.v[out].dtype, want, rig_offset(&r.v[out], idx),
+                   (float)(v[i] + (y ? rig_get(&r, bias, &idx[nb + 1]) : 0)));
     }
     run_all(&r, &step, out, want);
     free(want);
@@ -184,23 +202,28 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
 static void bad_dims(void)
 {
     rig_t r;
-    const int64_t a_dims[] = {2, 3, 4}, b_dims[] = {3, 4, 5}, k_dims[] = {3, 5}, out_dims[] = {2, 3, 5};
+    const int64_t a_dims[] = {2, 3, 4}, b_dims[] = {3, 4, 5}, k_dims[] = {3, 5},
+                  out_dims[] = {2, 3, 5};
     rig_init(&r, cap);
-    const int a = rig_value(&r, sinter_f32, 3, a_dims, NULL), b = rig_value(&r, sinter_f32, 3, b_dims, NULL),
+    const int a = rig_value(&r, sinter_f32, 3, a_dims, NULL),
+              b = rig_value(&r, sinter_f32, 3, b_dims, NULL),
               k = rig_value(&r, sinter_f32, 2, k_dims, NULL);
     const int out = rig_value(&r, sinter_f32, 3, out_dims, NULL);
     chain_builder_t bld;
     step_t step = {.kind = STEP_MATMUL};
     chain_begin(&bld, &r.plan.arena, 3, out, true);
-    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, "chain",
-              "");
+    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success &&
+                  chain_finish(&bld, -1, false, &step.post) == sinter_success,
+              "chain", "");
     const kernel_t *kernels[RIG_KERNELS];
     for (int i = 0; i < 2; i++) {
-        step.p.matmul =
-            (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1}, .b = {.data = i ? b : k, .scale = -1, .zp = -1}, .out_dims = out};
+        step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1},
+                                          .b = {.data = i ? b : k, .scale = -1, .zp = -1},
+                                          .out_dims = out};
         const int n = rig_kernels(&r, &step, kernels);
         for (int j = 0; j < n; j++) {
-            rig_check(rig_run(&r, kernels[j], &step, 1) == sinter_invalid_shape, kernels[j]->name, i ? "batch 2 and 3" : "K 4 and 3");
+            rig_check(rig_run(&r, kernels[j], &step, 1) == sinter_invalid_shape, kernels[j]->name,
+                      i ? "batch 2 and 3" : "K 4 and 3");
         }
     }
     rig_free(&r);
@@ -212,13 +235,17 @@ static void selection(void)
     rig_t r;
     const int64_t dims[] = {4, 4};
     rig_init(&r, cap);
-    const int a = rig_value(&r, sinter_f32, 2, dims, NULL), out = rig_value(&r, sinter_f32, 2, dims, NULL);
+    const int a = rig_value(&r, sinter_f32, 2, dims, NULL),
+              out = rig_value(&r, sinter_f32, 2, dims, NULL);
     chain_builder_t bld;
     step_t step = {.kind = STEP_MATMUL, .mode = sinter_fpmath_mode_f16};
-    step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1}, .b = {.data = a, .scale = -1, .zp = -1}, .out_dims = out};
+    step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1},
+                                      .b = {.data = a, .scale = -1, .zp = -1},
+                                      .out_dims = out};
     chain_begin(&bld, &r.plan.arena, 2, out, true);
-    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success && chain_finish(&bld, -1, false, &step.post) == sinter_success, "chain",
-              "");
+    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success &&
+                  chain_finish(&bld, -1, false, &step.post) == sinter_success,
+              "chain", "");
     textbuf_t why;
     text_init(&why, &r.plan.arena);
     const kernel_t *k = kernel_select(&r.plan, &step, &why);
@@ -226,7 +253,8 @@ static void selection(void)
                        : cap == sinter_isa_avx2 ? "matmul_rows_f32_avx2"
                                                 : "matmul_panel_f32_generic";
     rig_check(k != NULL && strcmp(k->name, want) == 0, "selected", k ? k->name : "none");
-    rig_check(strstr(why.text, "matmul_panel_bf16_avx512 refused") != NULL, "bf16 refused", why.text);
+    rig_check(strstr(why.text, "matmul_panel_bf16_avx512 refused") != NULL, "bf16 refused",
+              why.text);
     rig_free(&r);
 }
 
@@ -239,17 +267,23 @@ static void selection_of_rows(void)
         bool turned;
         const char *avx512, *avx2, *why;
     } cases[] = {
-        {sinter_f32, 4, 64, false, "matmul_columns_f32_avx512", "matmul_columns_f32_avx2", "_avx512 refused: B is not contiguous along K"},
-        {sinter_f16, 16, 24, false, "matmul_columns_f32_avx2", "matmul_columns_f32_avx2", "fewer columns than a vector register has codes"},
-        {sinter_f32, 17, 64, false, "matmul_panel_f32_avx512", "matmul_panel_f32_avx2", "more than 16 rows share one B"},
-        {sinter_f32, 4, 64, true, "matmul_rows_f32_avx512", "matmul_rows_f32_avx2", "_avx512 refused: B is not contiguous along N"},
+        {sinter_f32, 4, 64, false, "matmul_columns_f32_avx512", "matmul_columns_f32_avx2",
+         "_avx512 refused: B is not contiguous along K"},
+        {sinter_f16, 16, 24, false, "matmul_columns_f32_avx2", "matmul_columns_f32_avx2",
+         "fewer columns than a vector register has codes"},
+        {sinter_f32, 17, 64, false, "matmul_panel_f32_avx512", "matmul_panel_f32_avx2",
+         "more than 16 rows share one B"},
+        {sinter_f32, 4, 64, true, "matmul_rows_f32_avx512", "matmul_rows_f32_avx2",
+         "_avx512 refused: B is not contiguous along N"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rig_t r;
-        const int64_t K = 40, N = cases[i].N, a_dims[] = {cases[i].M, K}, b_dims[] = {K, N}, out_dims[] = {cases[i].M, N};
+        const int64_t K = 40, N = cases[i].N, a_dims[] = {cases[i].M, K}, b_dims[] = {K, N},
+                      out_dims[] = {cases[i].M, N};
         const int64_t along_k[] = {1, K};
         rig_init(&r, cap);
-        const int a = rig_value(&r, sinter_f32, 2, a_dims, NULL), out = rig_value(&r, sinter_f32, 2, out_dims, NULL);
+        const int a = rig_value(&r, sinter_f32, 2, a_dims, NULL),
+                  out = rig_value(&r, sinter_f32, 2, out_dims, NULL);
         const int b = rig_value(&r, cases[i].type, 2, b_dims, cases[i].turned ? along_k : NULL);
         r.values[b].lt.layout_type = sinter_layout_type_strided;
         memcpy(r.values[b].lt.strides, r.v[b].strides, sizeof r.v[b].strides);
@@ -260,9 +294,13 @@ static void selection_of_rows(void)
         textbuf_t why;
         text_init(&why, &r.plan.arena);
         const kernel_t *k = kernel_select(&r.plan, &step, &why);
-        const char *want = cap >= sinter_isa_avx512 ? cases[i].avx512 : cap == sinter_isa_avx2 ? cases[i].avx2 : "matmul_panel_f32_generic";
-        rig_check(k != NULL && strcmp(k->name, want) == 0, "selected for few rows", k ? k->name : "none");
-        rig_check(cap < sinter_isa_avx512 || strstr(why.text, cases[i].why) != NULL, "refused for few rows", why.text);
+        const char *want = cap >= sinter_isa_avx512 ? cases[i].avx512
+                           : cap == sinter_isa_avx2 ? cases[i].avx2
+                                                    : "matmul_panel_f32_generic";
+        rig_check(k != NULL && strcmp(k->name, want) == 0, "selected for few rows",
+                  k ? k->name : "none");
+        rig_check(cap < sinter_isa_avx512 || strstr(why.text, cases[i].why) != NULL,
+                  "refused for few rows", why.text);
         rig_free(&r);
     }
 }
@@ -276,8 +314,9 @@ int main(void)
     for (int i = 0; i < 250; i++) {
         random_matmul(sizes[rig_pick(12)], sizes[rig_pick(12)], sizes[rig_pick(12)], rig_pick(2));
     }
-    const int64_t big[][3] = {{1, 600, 700}, {3, 300, 513}, {150, 70, 300}, {260, 20, 40}, {33, 257, 256},
-                              {0, 5, 7},     {5, 0, 7},     {5, 7, 0},      {129, 513, 33}};
+    const int64_t big[][3] = {{1, 600, 700}, {3, 300, 513},  {150, 70, 300},
+                              {260, 20, 40}, {33, 257, 256}, {0, 5, 7},
+                              {5, 0, 7},     {5, 7, 0},      {129, 513, 33}};
     for (size_t i = 0; i < sizeof big / sizeof big[0]; i++) {
         random_matmul(big[i][0], big[i][1], big[i][2], true);
         random_matmul(big[i][0], big[i][1], big[i][2], false);

@@ -1,7 +1,9 @@
-/* MatMul with all that rides on it in one partition, drawn at random, against the oracle: few and many rows, odd N and K, groups of scales and of zero points
- * along K, along N and along both, every type on either side, activations quantised on the fly, transposed and batched weights, up to four ops behind, all
- * fpmath modes. SINTER_RANDOM_CASES, SINTER_RANDOM_SEED; SINTER_MATRIX=full has large products too; SINTER_RANDOM_ONLY=SEED, in hex as a failure prints it,
- * runs one case. */
+/* MatMul with all that rides on it in one partition, drawn at random, against the oracle: few
+ * and many rows, odd N and K, groups of scales and of zero points along K, along N and along
+ * both, every type on either side, activations quantised on the fly, transposed and batched
+ * weights, up to four ops behind, all fpmath modes. SINTER_RANDOM_CASES, SINTER_RANDOM_SEED;
+ * SINTER_MATRIX=full has large products too; SINTER_RANDOM_ONLY=SEED, in hex as a failure prints
+ * it, runs one case. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +33,7 @@ static int64_t common(int64_t a, int64_t b)
     return b ? common(b, a % b) : a;
 }
 
-/* ---- sizes -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* K in groups of 16 ... K, or without a common factor with any of them. */
 static void choose_k(fz_t *f, product_t *p)
@@ -59,7 +61,8 @@ static void choose_sizes(fz_t *f, product_t *p)
 
     do {
         m = rows[fz_pick(f, 11)];
-        p->n = FZ_ONE_OF(f, 1, 3, 7, 9, 16, 17, 31, 33, 47, 64, 65, 96, 127, 129, 192, 255, 256, 257, 301, 320, 513);
+        p->n = FZ_ONE_OF(f, 1, 3, 7, 9, 16, 17, 31, 33, 47, 64, 65, 96, 127, 129, 192, 255, 256,
+                         257, 301, 320, 513);
         choose_k(f, p);
         if (full && fz_chance(f, 30)) {
             p->n = FZ_ONE_OF(f, 576, 896, 2880, 4864);
@@ -73,7 +76,7 @@ static void choose_sizes(fz_t *f, product_t *p)
     p->m = fz_chance(f, 20) ? fz_symbol(f, m, fz_range(f, 1, 5), fz_range(f, 6, 40)) : m;
 }
 
-/* ---- operands ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static int is_int(sinter_data_type_t type)
 {
@@ -88,8 +91,10 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
                      : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u4, sinter_s32);
 }
 
-/* Groups along K (dim k_dim) and sometimes along the other dim; a scale for each matrix of the batch, or one for all. */
-static void scale_dims(fz_t *f, int ndims, const int64_t *dims, int k_dim, int64_t group, int64_t *to)
+/* Groups along K (dim k_dim) and sometimes along the other dim; a scale for each matrix of the
+ * batch, or one for all. */
+static void scale_dims(fz_t *f, int ndims, const int64_t *dims, int k_dim, int64_t group,
+                       int64_t *to)
 {
     const int other = 2 * ndims - 3 - k_dim;
     const int64_t along[] = {1, 1, 1, 1, 2, 4, 8, 16};
@@ -104,7 +109,8 @@ static void scale_dims(fz_t *f, int ndims, const int64_t *dims, int k_dim, int64
 }
 
 /* Zero points of groups of their own: some as the scales', some finer (64 under 128) or coarser. */
-static void zp_dims(fz_t *f, int ndims, const int64_t *dims, const int64_t *scales, int k_dim, int64_t group, int64_t *to)
+static void zp_dims(fz_t *f, int ndims, const int64_t *dims, const int64_t *scales, int k_dim,
+                    int64_t group, int64_t *to)
 {
     memcpy(to, scales, (size_t)ndims * sizeof *to);
     if (fz_chance(f, 35))
@@ -126,8 +132,10 @@ static int stored(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *di
     return x;
 }
 
-/* Codes of a type with scales and perhaps zero points. A type of six bits may come in two planes. */
-static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims, int k_dim, int64_t group)
+/* Codes of a type with scales and perhaps zero points. A type of six bits may come in two
+ * planes. */
+static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims, int k_dim,
+                 int64_t group)
 {
     const int split = gr_dtype(code)->bits == 6 && fz_chance(f, 50);
     int64_t scales[FZ_MAX_RANK], zps[FZ_MAX_RANK];
@@ -135,7 +143,10 @@ static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dim
 
     in[0] = stored(f, split ? sinter_u4 : code, ndims, dims);
     scale_dims(f, ndims, dims, k_dim, group, scales);
-    in[n++] = stored(f, (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3), ndims, scales);
+    in[n++] = stored(f,
+                     (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32,
+                                                   sinter_bf16, sinter_e8m0, sinter_f8_e4m3),
+                     ndims, scales);
     if (is_int(code) && fz_chance(f, 60)) {
         zp_dims(f, ndims, dims, scales, k_dim, group, zps);
         in[n++] = stored(f, zp_type(f, code), ndims, zps);
@@ -181,7 +192,8 @@ static int on_the_fly(fz_t *f, product_t *p, int x)
     if (fz_chance(f, 25)) {
         const float scale = (float)fz_range(f, 1, 8) / 64;
 
-        x = fz_unary(f, sinter_op_quantize, (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_u8), x);
+        x = fz_unary(f, sinter_op_quantize, (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_u8),
+                     x);
         fz_f32(f, sinter_op_attr_scales, 1, &scale);
         x = fz_unary(f, sinter_op_dequantize, sinter_f32, x);
         fz_f32(f, sinter_op_attr_scales, 1, &scale);
@@ -232,7 +244,8 @@ static int weight(fz_t *f, const product_t *p, int ndims, const int64_t *dims, i
 }
 
 /* Its own part of the batch, then rows and columns; gives the rank. */
-static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t columns, int turned, int64_t *dims)
+static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t columns, int turned,
+                        int64_t *dims)
 {
     const int drop = fz_chance(f, 40) ? fz_pick(f, p->batch_dims + 1) : 0;
     int n = 0;
@@ -244,13 +257,14 @@ static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t colum
     return n;
 }
 
-/* ---- what stands behind ------------------------------------------------------------------------------------------------------------------- */
+/* ---- what stands behind ---------------------------------------------------------------------- */
 
 static int selected(fz_t *f, int x)
 {
     const fz_tensor_t t = f->tensors[x];
     int64_t dims[FZ_MAX_RANK];
-    const int n = fz_side_dims(f, x, dims), keep = fz_input(f, sinter_boolean, n, dims), other = fz_scalar(f, t.type, t.ndims), first = fz_chance(f, 70);
+    const int n = fz_side_dims(f, x, dims), keep = fz_input(f, sinter_boolean, n, dims),
+              other = fz_scalar(f, t.type, t.ndims), first = fz_chance(f, 70);
 
     return FZ_OP(f, select, t.type, t.ndims, t.dims, keep, first ? x : other, first ? other : x);
 }
@@ -267,8 +281,9 @@ static void posts(fz_t *f, int x)
 
 static void build(fz_t *f)
 {
-    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_tf32, sinter_fpmath_mode_f16,
-                                                 sinter_fpmath_mode_bf16,   sinter_fpmath_mode_any,  sinter_fpmath_mode_int8};
+    static const sinter_fpmath_mode_t modes[] = {
+        sinter_fpmath_mode_strict, sinter_fpmath_mode_tf32, sinter_fpmath_mode_f16,
+        sinter_fpmath_mode_bf16,   sinter_fpmath_mode_any,  sinter_fpmath_mode_int8};
     int64_t a[FZ_MAX_RANK], b[FZ_MAX_RANK], dims[FZ_MAX_RANK];
     int in[3], na, nb, n = 0, x, n_in = 2;
     product_t p = {.kept_codes = fz_chance(f, 30)};
@@ -299,7 +314,7 @@ static void build(fz_t *f)
     posts(f, x);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void run_case(uint64_t seed, int verbose)
 {
@@ -331,7 +346,8 @@ int main(int argc, char **argv)
 {
     (void)argc;
     wait_passively(argv);
-    const char *only = getenv("SINTER_RANDOM_ONLY"), *cases = getenv("SINTER_RANDOM_CASES"), *seed = getenv("SINTER_RANDOM_SEED");
+    const char *only = getenv("SINTER_RANDOM_ONLY"), *cases = getenv("SINTER_RANDOM_CASES"),
+               *seed = getenv("SINTER_RANDOM_SEED");
     const long count = only ? 1 : cases ? strtol(cases, NULL, 0) : CASES;
     const char *what = getenv("SINTER_MATRIX");
     fz_t seeds = {.state = seed ? strtoull(seed, NULL, 0) : 1};

@@ -1,5 +1,7 @@
-/* Matmul with few and with some rows against the oracle: graphs drawn at random over types (codes on one or both sides), groups along K, N or
- * both, layouts, modes and sizes at which its kernels change their ways. SINTER_RANDOM_SEED makes others, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one. */
+/* Matmul with few and with some rows against the oracle: graphs drawn at random over types
+ * (codes on one or both sides), groups along K, N or both, layouts, modes and sizes at which its
+ * kernels change their ways. SINTER_RANDOM_SEED makes others, SINTER_RANDOM_CASES more;
+ * SINTER_MATRIX_ONLY=N runs one. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,8 +29,9 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
 
     if (gr_dtype(code)->class_ != GR_INT || fz_chance(f, 40))
         return sinter_data_type_undef;
-    return is_signed ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s8, sinter_s8, sinter_s32)
-                     : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u4, sinter_u8, sinter_u8, sinter_s32);
+    return is_signed
+               ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s8, sinter_s8, sinter_s32)
+               : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u4, sinter_u8, sinter_u8, sinter_s32);
 }
 
 /* The groups of zero points, usually those of the scales. */
@@ -45,9 +48,11 @@ static weights_t choose_weights(fz_t *f, int turned, int64_t groups_of)
     w.scale_cols = turned ? 1 : FZ_ONE_OF(f, 1, 1, 1, 0, 6, 8, 16, 24, 32, 64, 128, 128, 256);
     if (w.scale_cols != 1 && fz_chance(f, 70))
         w.scale_group = FZ_ONE_OF(f, 1, 1, 1, 4, 12);
-    w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8, sinter_u8,
-                                           sinter_f8_e4m3, sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32);
-    w.scale = (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0);
+    w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4,
+                                           sinter_f4_e2m1, sinter_s8, sinter_u8, sinter_f8_e4m3,
+                                           sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32);
+    w.scale = (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32, sinter_bf16,
+                                            sinter_e8m0);
     w.zp = zp_type(f, w.type);
     w.zp_group = other_group(f, w.scale_group);
     w.zp_cols = fz_chance(f, 10) ? 0 : other_group(f, w.scale_cols);
@@ -59,7 +64,8 @@ static weights_t choose_codes(fz_t *f, int64_t groups_of)
 {
     weights_t a = choose_weights(f, 1, fz_chance(f, 40) ? 0 : groups_of);
 
-    a.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_s8, sinter_u4, sinter_s4, sinter_f4_e2m1);
+    a.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_s8, sinter_u4,
+                                           sinter_s4, sinter_f4_e2m1);
     a.zp = zp_type(f, a.type);
     a.zp_cols = 1;
     if (a.scale_group == 0)
@@ -74,8 +80,10 @@ static int is_plain(sinter_data_type_t type)
     return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
 }
 
-/* Scales or zero points of groups of `group` elements along K and `cols` along N, or of all that is not along K. */
-static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, const int64_t *dims, int64_t group, int64_t cols, int one)
+/* Scales or zero points of groups of `group` elements along K and `cols` along N, or of all that
+ * is not along K. */
+static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, const int64_t *dims,
+                int64_t group, int64_t cols, int one)
 {
     int64_t own[FZ_MAX_RANK];
     const int k = n - (w->turned ? 1 : 2), column = 2 * n - 3 - k;
@@ -88,7 +96,8 @@ static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, con
     return fz_input(f, type, n, own);
 }
 
-static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n, const int64_t *dims)
+static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n,
+                       const int64_t *dims)
 {
     int64_t shape[FZ_MAX_RANK];
     const int k = n - (w->turned ? 1 : 2), column = 2 * n - 3 - k;
@@ -123,13 +132,20 @@ static int64_t size_of(fz_t *f, int64_t group, int64_t most, int64_t other)
 
 static void build(fz_t *f)
 {
-    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16,  sinter_fpmath_mode_bf16,
-                                                 sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
-    static const double odd[][FZ_VARIANTS] = {{0, 0, 0}, {0x1p-120, 0x1p-120, 0x1p-120}, {0x1p120, 0x1p120, 0x1p120}};
-    const weights_t w = choose_weights(f, fz_chance(f, 55), FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256));
-    const int64_t M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 39), E = FZ_ONE_OF(f, 1, 1, 3),
-                  N = size_of(f, w.scale_cols, 900, FZ_ONE_OF(f, 1, 2, 3, 4, 5, 15, 17, 33, 64, 67, 128, 130, 259, 386)),
-                  K = size_of(f, w.scale_group, 700, FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577));
+    static const sinter_fpmath_mode_t modes[] = {
+        sinter_fpmath_mode_strict, sinter_fpmath_mode_f16,  sinter_fpmath_mode_bf16,
+        sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
+    static const double odd[][FZ_VARIANTS] = {
+        {0, 0, 0}, {0x1p-120, 0x1p-120, 0x1p-120}, {0x1p120, 0x1p120, 0x1p120}};
+    const weights_t w =
+        choose_weights(f, fz_chance(f, 55), FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256));
+    const int64_t M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 39),
+                  E = FZ_ONE_OF(f, 1, 1, 3),
+                  N = size_of(f, w.scale_cols, 900,
+                              FZ_ONE_OF(f, 1, 2, 3, 4, 5, 15, 17, 33, 64, 67, 128, 130, 259, 386)),
+                  K = size_of(
+                      f, w.scale_group, 700,
+                      FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577));
     const int batch = fz_chance(f, 30), shared = fz_chance(f, 50), dynamic = fz_chance(f, 30);
     const sinter_data_type_t a_type = fz_float(f);
 
@@ -137,12 +153,14 @@ static void build(fz_t *f)
     f->apply_to_int = fz_chance(f, 90);
     f->fused_only = 1;
     const int64_t m = dynamic ? fz_symbol(f, M, 1, 33) : M, n = batch ? 3 : 2;
-    const int64_t a_dims[3] = {batch && !shared ? E : 1, m, K}, w_dims[3] = {batch ? E : 1, w.turned ? N : K, w.turned ? K : N},
+    const int64_t a_dims[3] = {batch && !shared ? E : 1, m, K},
+                  w_dims[3] = {batch ? E : 1, w.turned ? N : K, w.turned ? K : N},
                   out[3] = {E, m, N};
     const int codes = fz_chance(f, 30);
     weights_t rows = choose_codes(f, w.scale_group < 16 ? 0 : w.scale_group);
     rows.one_scale = rows.one_scale && !dynamic;
-    const int a = codes ? dequantised(f, &rows, a_type, (int)n, a_dims + 3 - n) : fz_input(f, a_type, (int)n, a_dims + 3 - n);
+    const int a = codes ? dequantised(f, &rows, a_type, (int)n, a_dims + 3 - n)
+                        : fz_input(f, a_type, (int)n, a_dims + 3 - n);
     if (!codes && fz_chance(f, 10))
         f->tensors[a].nonfinite = 2;
     else if (!codes && fz_chance(f, 10))
@@ -159,9 +177,11 @@ int main(int argc, char **argv)
 {
     (void)argc;
     wait_passively(argv);
-    const char *seed_text = getenv("SINTER_RANDOM_SEED"), *cases_text = getenv("SINTER_RANDOM_CASES"), *only = getenv("SINTER_MATRIX_ONLY");
+    const char *seed_text = getenv("SINTER_RANDOM_SEED"),
+               *cases_text = getenv("SINTER_RANDOM_CASES"), *only = getenv("SINTER_MATRIX_ONLY");
     const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
-    const long cases = cases_text ? strtol(cases_text, NULL, 0) : CASES, one = only ? strtol(only, NULL, 0) : -1;
+    const long cases = cases_text ? strtol(cases_text, NULL, 0) : CASES,
+               one = only ? strtol(only, NULL, 0) : -1;
 
     for (long i = 0; i < cases; i++) {
         char text[1024] = "";

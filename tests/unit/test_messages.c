@@ -133,10 +133,10 @@ static void expect(keys_t t, const char *const *parts, const char *const *parts_
         expect_at((stage_t)stage, true, &t, parts_viewed, line);
     }
 }
-#define PARTS(...)                                                                                 \
-    (const char *const[])                                                                          \
-    {                                                                                              \
-        __VA_ARGS__, NULL                                                                          \
+#define PARTS(...)        \
+    (const char *const[]) \
+    {                     \
+        __VA_ARGS__, NULL \
     }
 
 static void test_numbers_of_keys(void)

@@ -1,9 +1,12 @@
-/* DynamicQuantize of the MX kinds against recorded results of torchao, bit for bit. The differences, each decided by a rule of the numeric
- * contract and asserted here:
+/* DynamicQuantize of the MX kinds against recorded results of torchao, bit for bit. The
+ * differences, each decided by a rule of the numeric contract and asserted here:
  *
- *   a NaN or an infinity in a group   scale 0xFF, elements 0. torchao lets infinities saturate and encodes NaNs.
- *   scale 0x00                        elements are made with the scale as stored, 2^-127. torchao divides by 2^-126 (FLOOR), by 1 (RCEIL).
- *   RCEIL just above a power of two   the exponent is taken from the bits. torchao's logarithm in f32 rounds down to the power. */
+ *   a NaN or an infinity in a group   scale 0xFF, elements 0. torchao lets infinities saturate
+ *   and encodes NaNs.
+ *   scale 0x00                        elements are made with the scale as stored, 2^-127.
+ *   torchao divides by 2^-126 (FLOOR), by 1 (RCEIL).
+ *   RCEIL just above a power of two   the exponent is taken from the bits. torchao's logarithm
+ *   in f32 rounds down to the power. */
 #include <math.h>
 #include <string.h>
 
@@ -36,9 +39,10 @@ static const struct {
 
 #define OK(call) CHECK((call) == sinter_success, "%s: %s", #call, sinter_last_error_message())
 
-/* ---- the library ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
-static sinter_compiled_partition_t *compiled_quantise(const char *kind, const sinter_logical_tensor_t *lt)
+static sinter_compiled_partition_t *compiled_quantise(const char *kind,
+                                                      const sinter_logical_tensor_t *lt)
 {
     sinter_graph_t *graph = NULL;
     sinter_op_t *op = NULL;
@@ -72,19 +76,21 @@ static void quantise(const char *kind, sinter_data_type_t type, void *codes, uin
 
     OK(sinter_logical_tensor_init(&lt[0], 0, sinter_f32, 2, dims, sinter_tensor_property_undef));
     OK(sinter_logical_tensor_init(&lt[1], 1, type, 2, dims, sinter_tensor_property_undef));
-    OK(sinter_logical_tensor_init(&lt[2], 2, sinter_e8m0, 2, scale_dims, sinter_tensor_property_undef));
+    OK(sinter_logical_tensor_init(&lt[2], 2, sinter_e8m0, 2, scale_dims,
+                                  sinter_tensor_property_undef));
     sinter_compiled_partition_t *compiled = compiled_quantise(kind, lt);
     for (int i = 0; i < 3; i++)
         OK(sinter_tensor_create(&tensors[i], NULL, &lt[i], data[i], SINTER_BYTES_TRUSTED));
     OK(sinter_stream_create(&stream, NULL, NULL));
-    OK(sinter_compiled_partition_execute(compiled, stream, 1, (const sinter_tensor_t *const *)tensors, 2, tensors + 1, NULL, 0));
+    OK(sinter_compiled_partition_execute(
+        compiled, stream, 1, (const sinter_tensor_t *const *)tensors, 2, tensors + 1, NULL, 0));
     sinter_stream_destroy(&stream);
     for (int i = 0; i < 3; i++)
         sinter_tensor_destroy(&tensors[i]);
     sinter_compiled_partition_destroy(&compiled);
 }
 
-/* ---- codes ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- codes ----------------------------------------------------------------------------------- */
 
 /* Bits are numbered from the lowest of the first byte on. */
 static unsigned packed_code(const uint8_t *bytes, int bits, int i)
@@ -114,19 +120,22 @@ typedef struct group {
 static void same_codes(const group_t *g, const char *hex)
 {
     for (int i = 0; i < MX_GROUP; i++) {
-        const unsigned got = packed_code(g->codes, sets[g->set].bits, i), want = recorded_code(hex, i);
-        CHECK(got == want, "set %d, group %d, element %d, %a: code %02x, recorded %02x", g->set, g->index, i, (double)g->x[i], got, want);
+        const unsigned got = packed_code(g->codes, sets[g->set].bits, i),
+                       want = recorded_code(hex, i);
+        CHECK(got == want, "set %d, group %d, element %d, %a: code %02x, recorded %02x", g->set,
+              g->index, i, (double)g->x[i], got, want);
     }
 }
 
-/* ---- the differences ------------------------------------------------------------------------------------------------------------ */
+/* ---- the differences ------------------------------------------------------------------------- */
 
 static void special_group(const group_t *g)
 {
-    CHECK(g->scale == 0xFF, "set %d, group %d: scale %02x of a NaN or an infinity", g->set, g->index, g->scale);
+    CHECK(g->scale == 0xFF, "set %d, group %d: scale %02x of a NaN or an infinity", g->set,
+          g->index, g->scale);
     for (int i = 0; i < MX_GROUP; i++)
-        CHECK(packed_code(g->codes, sets[g->set].bits, i) == 0, "set %d, group %d: element %d beside a NaN or an infinity", g->set,
-              g->index, i);
+        CHECK(packed_code(g->codes, sets[g->set].bits, i) == 0,
+              "set %d, group %d: element %d beside a NaN or an infinity", g->set, g->index, i);
 }
 
 /* The next scale, because with the recorded one the largest element is beyond the type. */
@@ -139,10 +148,13 @@ static void next_scale(const group_t *g, uint8_t recorded)
         const unsigned got = packed_code(g->codes, sets[g->set].bits, i);
         amax = fmax(amax, fabs((double)g->x[i]));
         orc_encode(sets[g->set].type, code, 0, (double)g->x[i] / scale);
-        CHECK(got == packed_code(code, sets[g->set].bits, 0), "set %d, group %d, element %d: code %02x", g->set, g->index, i, got);
+        CHECK(got == packed_code(code, sets[g->set].bits, 0),
+              "set %d, group %d, element %d: code %02x", g->set, g->index, i, got);
     }
-    CHECK(g->scale == recorded + 1, "set %d, group %d: scale %02x, recorded %02x", g->set, g->index, g->scale, recorded);
-    CHECK((float)(amax / sets[g->set].max) > ldexpf(1, recorded - 127) && amax <= sets[g->set].max * scale,
+    CHECK(g->scale == recorded + 1, "set %d, group %d: scale %02x, recorded %02x", g->set, g->index,
+          g->scale, recorded);
+    CHECK((float)(amax / sets[g->set].max) > ldexpf(1, recorded - 127) &&
+              amax <= sets[g->set].max * scale,
           "set %d, group %d: scale %02x of %a", g->set, g->index, g->scale, amax);
 }
 
@@ -165,7 +177,8 @@ static void compare(const group_t *g, int counts[3])
         counts[2]++;
         next_scale(g, row->scale);
     } else {
-        CHECK(g->scale == row->scale, "set %d, group %d: scale %02x, recorded %02x", g->set, g->index, g->scale, row->scale);
+        CHECK(g->scale == row->scale, "set %d, group %d: scale %02x, recorded %02x", g->set,
+              g->index, g->scale, row->scale);
         counts[1] += row->doubled != NULL;
         same_codes(g, row->doubled ? row->doubled : row->codes);
     }
@@ -181,9 +194,10 @@ int main(void)
     for (int s = 0; s < (int)(sizeof sets / sizeof *sets); s++) {
         quantise(sets[s].kind, sets[s].type, codes, scales);
         for (int i = 0; i < N_GROUPS; i++)
-            compare(&(group_t){s, i, x[i], codes + i * MX_GROUP * sets[s].bits / 8, scales[i]}, counts);
+            compare(&(group_t){s, i, x[i], codes + i * MX_GROUP * sets[s].bits / 8, scales[i]},
+                    counts);
     }
-    printf("%d groups of %d sets: %d with specials, %d of scale 0, %d just above a power of two\n", N_GROUPS,
-           (int)(sizeof sets / sizeof *sets), counts[0], counts[1], counts[2]);
+    printf("%d groups of %d sets: %d with specials, %d of scale 0, %d just above a power of two\n",
+           N_GROUPS, (int)(sizeof sets / sizeof *sets), counts[0], counts[1], counts[2]);
     return check_finish();
 }

@@ -1,4 +1,5 @@
-/* The n-th allocation fails, for every n, in load, build, partition, compile and execute: each reports out of memory or succeeds, and nothing leaks. */
+/* The n-th allocation fails, for every n, in load, build, partition, compile and execute: each
+ * reports out of memory or succeeds, and nothing leaks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@ static void *count_alloc(size_t bytes, size_t alignment)
     void *p = NULL;
     if (budget-- <= 0)
         return NULL;
-    if (posix_memalign(&p, alignment < sizeof(void *) ? sizeof(void *) : alignment, bytes ? bytes : 1))
+    if (posix_memalign(&p, alignment < sizeof(void *) ? sizeof(void *) : alignment,
+                       bytes ? bytes : 1))
         return NULL;
     memset(p, 0xA5, bytes);
     live++;
@@ -53,7 +55,8 @@ static e2e_ports_t ports;
 
 static sinter_status_t make_engine(void)
 {
-    const sinter_engine_desc_t desc = {.size = sizeof desc, .allocator = {lib_alloc, lib_free, NULL}};
+    const sinter_engine_desc_t desc = {.size = sizeof desc,
+                                       .allocator = {lib_alloc, lib_free, NULL}};
     return sinter_engine_create(&engine, &desc);
 }
 
@@ -109,7 +112,8 @@ static void test_model(const char *name)
         live = 0;
         status = run(path);
         if (status != sinter_success && status != sinter_out_of_memory)
-            fprintf(stderr, "%s: allocation %ld: %s: %s\n", name, n, sinter_status_name(status), sinter_last_error_message());
+            fprintf(stderr, "%s: allocation %ld: %s: %s\n", name, n, sinter_status_name(status),
+                    sinter_last_error_message());
         CHECK(status == sinter_success || status == sinter_out_of_memory);
         clean();
         if (live != 0)

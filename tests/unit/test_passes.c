@@ -1,11 +1,13 @@
-/* Passes: one test for each, headed by the pass's line of algebra, that looks at the rewritten graph as text. */
+/* Passes: one test for each, headed by the pass's line of algebra, that looks at the rewritten
+ * graph as text. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "check.h"
 #include "mini_graph.h"
 #include "passes/passes.h"
 
-/* ---- graphs as text: "Kind(type[dims]{type[dims] of scales, of zero points}, ...) -> type[dims]! | ..." ------------------------------------------ */
+/* ---- graphs as text: "Kind(type[dims]{type[dims] of scales, of zero points}, ...) ->
+ * type[dims]! | ..." */
 
 static char text[4096];
 
@@ -63,7 +65,8 @@ static void run(mini_t *m, const char *algebra, int line)
         bool found = false;
         for (int i = 0; i < sinter_n_passes && status == sinter_success; i++) {
             const pass_t *pass = &sinter_passes[i];
-            if (strcmp(round == 0 ? pass->algebra : pass->name, round == 0 ? algebra : "dead_code") == 0) {
+            if (strcmp(round == 0 ? pass->algebra : pass->name,
+                       round == 0 ? algebra : "dead_code") == 0) {
                 found = true;
                 status = pass->run(&m->g);
                 status = status == sinter_success ? graph_sort(&m->g) : status;
@@ -80,15 +83,18 @@ static void run(mini_t *m, const char *algebra, int line)
 static void expect(mini_t *m, const char *algebra, const char *expected, int line)
 {
     run(m, algebra, line);
-    check_at(strcmp(describe(&m->g), expected) == 0, line, "got:\n  %s\nexpected:\n  %s", text, expected);
+    check_at(strcmp(describe(&m->g), expected) == 0, line, "got:\n  %s\nexpected:\n  %s", text,
+             expected);
     graph_free(&m->g);
 }
 #define EXPECT(m, expected) expect(m, algebra, expected, __LINE__)
 
-#define RESHAPE(m, type, in, ...) OPA(m, static_reshape, type, ATTRS(S64S(shape, __VA_ARGS__), BOOL(special_zero, false)), in)
-#define TRANSPOSE(m, type, in, ...) OPA(m, static_transpose, type, ATTRS(S64S(order, __VA_ARGS__)), in)
+#define RESHAPE(m, type, in, ...) \
+    OPA(m, static_reshape, type, ATTRS(S64S(shape, __VA_ARGS__), BOOL(special_zero, false)), in)
+#define TRANSPOSE(m, type, in, ...) \
+    OPA(m, static_transpose, type, ATTRS(S64S(order, __VA_ARGS__)), in)
 
-/* ---- op(x : dims) = op(x) : shape_rule(op, dims) ---------------------------------------------------------------------------------------- */
+/* ---- op(x : dims) = op(x) : shape_rule(op, dims) --------------------------------------------- */
 
 static void test_infer_shapes(sinter_engine_t *engine)
 {
@@ -103,18 +109,21 @@ static void test_infer_shapes(sinter_engine_t *engine)
     EXPECT(&m, "MatMul(f32[2 7 16], f32[16 3]) -> f32[2 7 3] | ReLU(f32[2 7 3]) -> f32[2 7 3]!");
 }
 
-/* ---- MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1] ------------------------------------------- */
+/* ---- MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1] */
 
 static void test_matmul_2d(sinter_engine_t *engine)
 {
-    const char *algebra = "MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]";
+    const char *algebra =
+        "MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]";
     mini_t m;
     mini_begin(&m, engine);
     OP(&m, matmul, f32, IN(&m, f32, "5"), IN(&m, f32, "4x5x3"));
-    EXPECT(&m, "StaticReshape(f32[5]) -> f32[1 5] | MatMul(f32[1 5], f32[4 5 3]) -> f32[4 1 3] | StaticReshape(f32[4 1 3]) -> f32[4 3]!");
+    EXPECT(&m, "StaticReshape(f32[5]) -> f32[1 5] | MatMul(f32[1 5], f32[4 5 3]) -> f32[4 1 3] | "
+               "StaticReshape(f32[4 1 3]) -> f32[4 3]!");
     mini_begin(&m, engine);
     OP(&m, matmul, f32, IN(&m, f32, "4x5"), IN(&m, f32, "5"));
-    EXPECT(&m, "StaticReshape(f32[5]) -> f32[5 1] | MatMul(f32[4 5], f32[5 1]) -> f32[4 1] | StaticReshape(f32[4 1]) -> f32[4]!");
+    EXPECT(&m, "StaticReshape(f32[5]) -> f32[5 1] | MatMul(f32[4 5], f32[5 1]) -> f32[4 1] | "
+               "StaticReshape(f32[4 1]) -> f32[4]!");
     mini_begin(&m, engine);
     OP(&m, matmul, f32, IN(&m, f32, "4x5"), IN(&m, f32, "5x3"));
     EXPECT(&m, "MatMul(f32[4 5], f32[5 3]) -> f32[4 3]!");
@@ -180,7 +189,7 @@ static void test_plain_attention(sinter_engine_t *engine)
                "f32[2 8 5]!");
 }
 
-/* ---- op(cast(x)) = op(x), both types wide floats ------------------------------------------------------------------------------------------- */
+/* ---- op(cast(x)) = op(x), both types wide floats --------------------------------------------- */
 
 static void test_drop_casts(sinter_engine_t *engine)
 {
@@ -193,7 +202,8 @@ static void test_drop_casts(sinter_engine_t *engine)
     /* The last cast rounds an output, the first one's codes are numbers of their own. */
     mini_begin(&m, engine);
     OP(&m, type_cast, bf16, OP(&m, type_cast, f32, OP(&m, type_cast, f8_e4m3, IN(&m, f32, "3"))));
-    EXPECT(&m, "TypeCast(f32[3]) -> f8_e4m3[3] | TypeCast(f8_e4m3[3]) -> f32[3] | TypeCast(f32[3]) -> bf16[3]!");
+    EXPECT(&m, "TypeCast(f32[3]) -> f8_e4m3[3] | TypeCast(f8_e4m3[3]) -> f32[3] | TypeCast(f32[3]) "
+               "-> bf16[3]!");
     mini_begin(&m, engine);
     x = OP(&m, type_cast, f32, OP(&m, type_cast, s32, IN(&m, f32, "3")));
     mini_output(&m, x);
@@ -205,15 +215,19 @@ static void test_drop_casts(sinter_engine_t *engine)
     EXPECT(&m, "TypeCast(f32[3]) -> f64[3] | TypeCast(f64[3]) -> f32[3]!");
     /* Views show x itself. */
     mini_begin(&m, engine);
-    OP(&m, abs, f32, TRANSPOSE(&m, bf16, RESHAPE(&m, bf16, OP(&m, type_cast, bf16, IN(&m, f32, "6")), 2, 3), 1, 0));
-    EXPECT(&m, "StaticReshape(f32[6]) -> f32[2 3] | StaticTranspose(f32[2 3]) -> f32[3 2] | Abs(f32[3 2]) -> f32[3 2]!");
+    OP(&m, abs, f32,
+       TRANSPOSE(&m, bf16, RESHAPE(&m, bf16, OP(&m, type_cast, bf16, IN(&m, f32, "6")), 2, 3), 1,
+                 0));
+    EXPECT(&m, "StaticReshape(f32[6]) -> f32[2 3] | StaticTranspose(f32[2 3]) -> f32[3 2] | "
+               "Abs(f32[3 2]) -> f32[3 2]!");
     /* Unless one of them is an output: views do not convert. */
     mini_begin(&m, engine);
     TRANSPOSE(&m, bf16, RESHAPE(&m, bf16, OP(&m, type_cast, bf16, IN(&m, f32, "6")), 2, 3), 1, 0);
-    EXPECT(&m, "TypeCast(f32[6]) -> bf16[6] | StaticReshape(bf16[6]) -> bf16[2 3] | StaticTranspose(bf16[2 3]) -> bf16[3 2]!");
+    EXPECT(&m, "TypeCast(f32[6]) -> bf16[6] | StaticReshape(bf16[6]) -> bf16[2 3] | "
+               "StaticTranspose(bf16[2 3]) -> bf16[3 2]!");
 }
 
-/* ---- y = op(x) : f16 = op(x) : f32, y inside, bf16 alike -------------------------------------------------------------------------- */
+/* ---- y = op(x) : f16 = op(x) : f32, y inside, bf16 alike ------------------------------------- */
 
 static void test_widen(sinter_engine_t *engine)
 {
@@ -223,105 +237,139 @@ static void test_widen(sinter_engine_t *engine)
     mini_begin(&m, engine);
     OP(&m, abs, f16, OP(&m, exp, bf16, OP(&m, relu, f16, IN(&m, f16, "3"))));
     EXPECT(&m, "ReLU(f16[3]) -> f32[3] | Exp(f32[3]) -> f32[3] | Abs(f32[3]) -> f16[3]!");
-    /* An output has its type, and so has what is its memory; double precision and codes keep theirs. */
+    /* An output has its type, and so has what is its memory; double precision and codes keep
+     * theirs. */
     mini_begin(&m, engine);
     x = OP(&m, relu, f16, IN(&m, f16, "6"));
     OP(&m, abs, f32, x);
     RESHAPE(&m, f16, x, 2, 3);
-    EXPECT(&m, "ReLU(f16[6]) -> f16[6] | Abs(f16[6]) -> f32[6]! | StaticReshape(f16[6]) -> f16[2 3]!");
+    EXPECT(&m,
+           "ReLU(f16[6]) -> f16[6] | Abs(f16[6]) -> f32[6]! | StaticReshape(f16[6]) -> f16[2 3]!");
     mini_begin(&m, engine);
     OP(&m, type_cast, f16, OP(&m, type_cast, f64, OP(&m, type_cast, f8_e4m3, IN(&m, f16, "3"))));
-    EXPECT(&m, "TypeCast(f16[3]) -> f8_e4m3[3] | TypeCast(f8_e4m3[3]) -> f64[3] | TypeCast(f64[3]) -> f16[3]!");
+    EXPECT(&m, "TypeCast(f16[3]) -> f8_e4m3[3] | TypeCast(f8_e4m3[3]) -> f64[3] | TypeCast(f64[3]) "
+               "-> f16[3]!");
     /* Views of inputs show the input's type, others that of what they look at. */
     mini_begin(&m, engine);
-    OP(&m, add, f16, RESHAPE(&m, f16, IN(&m, f16, "6"), 2, 3), RESHAPE(&m, f16, OP(&m, exp, f16, IN(&m, f16, "6")), 2, 3));
-    EXPECT(&m, "StaticReshape(f16[6]) -> f16[2 3] | Exp(f16[6]) -> f32[6] | StaticReshape(f32[6]) -> f32[2 3] | "
+    OP(&m, add, f16, RESHAPE(&m, f16, IN(&m, f16, "6"), 2, 3),
+       RESHAPE(&m, f16, OP(&m, exp, f16, IN(&m, f16, "6")), 2, 3));
+    EXPECT(&m, "StaticReshape(f16[6]) -> f16[2 3] | Exp(f16[6]) -> f32[6] | StaticReshape(f32[6]) "
+               "-> f32[2 3] | "
                "Add(f16[2 3], f32[2 3]) -> f16[2 3]!");
 }
 
-/* ---- matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y) --------------------------------------------------- */
+/* ---- matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y) ---- */
 
-static lt_t dequant(mini_t *m, const char *qtype, const char *data, const char *scales, const char *zps)
+static lt_t dequant(mini_t *m, const char *qtype, const char *data, const char *scales,
+                    const char *zps)
 {
-    const lt_t in[3] = {IN(m, s8, data), IN(m, f16, scales), zps != NULL ? IN(m, u8, zps) : (lt_t){.id = 0}};
+    const lt_t in[3] = {IN(m, s8, data), IN(m, f16, scales),
+                        zps != NULL ? IN(m, u8, zps) : (lt_t){.id = 0}};
     const attr_t attrs[] = {STR(qtype, qtype), S64S(axis, 1)};
-    return mini_op(m, sinter_op_dynamic_dequantize, sinter_f16, in, zps != NULL ? 3 : 2, attrs, strcmp(qtype, "per_channel") == 0 ? 2 : 1);
+    return mini_op(m, sinter_op_dynamic_dequantize, sinter_f16, in, zps != NULL ? 3 : 2, attrs,
+                   strcmp(qtype, "per_channel") == 0 ? 2 : 1);
 }
 
 static lt_t static_dequant(mini_t *m, const char *data)
 {
-    return OPA(m, dequantize, f32, ATTRS(STR(qtype, "per_channel"), S64S(axis, 0), F32S(scales, 1, 2, 3, 4), S64S(zps, 1, 2, 3, 4)), IN(m, s8, data));
+    return OPA(m, dequantize, f32,
+               ATTRS(STR(qtype, "per_channel"), S64S(axis, 0), F32S(scales, 1, 2, 3, 4),
+                     S64S(zps, 1, 2, 3, 4)),
+               IN(m, s8, data));
 }
 
 static void test_sink_dequant(sinter_engine_t *engine)
 {
-    const char *algebra = "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)";
+    const char *algebra =
+        "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)";
     mini_t m;
     lt_t k;
     mini_begin(&m, engine);
     OP(&m, matmul, f32, IN(&m, f16, "5x16"), dequant(&m, "per_group", "16x32", "2x32", "4x1"));
     EXPECT(&m, "MatMul(f16[5 16], s8[16 32]{f16[2 32], u8[4 1]}) -> f32[5 32]!");
-    /* Groups of 8 along a merged dim of 64 = [4, 16 in 2 groups]; zero points with groups of their own. */
+    /* Groups of 8 along a merged dim of 64 = [4, 16 in 2 groups]; zero points with groups of
+     * their own. */
     mini_begin(&m, engine);
     k = RESHAPE(&m, f16, dequant(&m, "per_group", "2x64x32", "2x8x32", "2x4x1"), 2, 4, 16, 32);
     OP(&m, matmul, f32, IN(&m, f16, "2x4x5x32"), TRANSPOSE(&m, f16, k, 0, 1, 3, 2));
-    EXPECT(&m, "StaticReshape(f16[2 8 32]) -> f16[2 4 2 32] | StaticTranspose(f16[2 4 2 32]) -> f16[2 4 32 2] | "
-               "StaticReshape(u8[2 4 1]) -> u8[2 4 1 1] | StaticTranspose(u8[2 4 1 1]) -> u8[2 4 1 1] | "
-               "StaticReshape(s8[2 64 32]) -> s8[2 4 16 32] | StaticTranspose(s8[2 4 16 32]) -> s8[2 4 32 16] | "
-               "MatMul(f16[2 4 5 32], s8[2 4 32 16]{f16[2 4 32 2], u8[2 4 1 1]}) -> f32[2 4 5 16]!");
+    EXPECT(
+        &m,
+        "StaticReshape(f16[2 8 32]) -> f16[2 4 2 32] | StaticTranspose(f16[2 4 2 32]) -> f16[2 4 "
+        "32 2] | "
+        "StaticReshape(u8[2 4 1]) -> u8[2 4 1 1] | StaticTranspose(u8[2 4 1 1]) -> u8[2 4 1 1] | "
+        "StaticReshape(s8[2 64 32]) -> s8[2 4 16 32] | StaticTranspose(s8[2 4 16 32]) -> s8[2 4 32 "
+        "16] | "
+        "MatMul(f16[2 4 5 32], s8[2 4 32 16]{f16[2 4 32 2], u8[2 4 1 1]}) -> f32[2 4 5 16]!");
     /* Scales in one dim get a dim for each of the data's first. */
     mini_begin(&m, engine);
-    OP(&m, matmul, f32, IN(&m, f16, "5x6"), TRANSPOSE(&m, f16, dequant(&m, "per_channel", "9x6", "6", NULL), 1, 0));
-    EXPECT(&m, "StaticReshape(f16[6]) -> f16[1 6] | StaticTranspose(f16[1 6]) -> f16[6 1] | StaticTranspose(s8[9 6]) -> s8[6 9] | "
+    OP(&m, matmul, f32, IN(&m, f16, "5x6"),
+       TRANSPOSE(&m, f16, dequant(&m, "per_channel", "9x6", "6", NULL), 1, 0));
+    EXPECT(&m, "StaticReshape(f16[6]) -> f16[1 6] | StaticTranspose(f16[1 6]) -> f16[6 1] | "
+               "StaticTranspose(s8[9 6]) -> s8[6 9] | "
                "MatMul(f16[5 6], s8[6 9]{f16[6 1]}) -> f32[5 9]!");
     /* A dim that is not known yet, and a unit dim for the heads of a group. */
     mini_begin(&m, engine);
     k = RESHAPE(&m, f16, dequant(&m, "per_group", "2x?x32", "2x?x4", NULL), 2, 1, -1, 32);
     OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(&m, f16, "2x3x5x32"), k);
-    EXPECT(&m, "StaticReshape(f16[2 ? 4]) -> f16[2 1 ? 4] | StaticReshape(s8[2 ? 32]) -> s8[2 1 ? 32] | "
-               "MatMul(f16[2 3 5 32], s8[2 1 ? 32]{f16[2 1 ? 4]}) -> f32[2 3 5 ?]!");
+    EXPECT(
+        &m,
+        "StaticReshape(f16[2 ? 4]) -> f16[2 1 ? 4] | StaticReshape(s8[2 ? 32]) -> s8[2 1 ? 32] | "
+        "MatMul(f16[2 3 5 32], s8[2 1 ? 32]{f16[2 1 ? 4]}) -> f32[2 3 5 ?]!");
     /* Three groups of 16 over rows of 12 cannot be said: the dequantisation stays. */
     mini_begin(&m, engine);
     k = RESHAPE(&m, f16, dequant(&m, "per_group", "48x16", "3x16", NULL), 4, 12, 16);
     OP(&m, matmul, f32, IN(&m, f16, "5x12"), k);
-    EXPECT(&m, "DynamicDequantize(s8[48 16], f16[3 16]) -> f16[48 16] | StaticReshape(f16[48 16]) -> f16[4 12 16] | "
+    EXPECT(&m, "DynamicDequantize(s8[48 16], f16[3 16]) -> f16[48 16] | StaticReshape(f16[48 16]) "
+               "-> f16[4 12 16] | "
                "MatMul(f16[5 12], f16[4 12 16]) -> f32[4 5 16]!");
     /* Scales in attributes: the axis moves along; in two dims it cannot. */
     mini_begin(&m, engine);
-    OP(&m, matmul, f32, IN(&m, f32, "5x3"), TRANSPOSE(&m, f32, RESHAPE(&m, f32, static_dequant(&m, "4x3"), 4, 1, 3), 1, 2, 0));
+    OP(&m, matmul, f32, IN(&m, f32, "5x3"),
+       TRANSPOSE(&m, f32, RESHAPE(&m, f32, static_dequant(&m, "4x3"), 4, 1, 3), 1, 2, 0));
     run(&m, algebra, __LINE__);
-    const char *expected = "StaticReshape(s8[4 3]) -> s8[4 1 3] | StaticTranspose(s8[4 1 3]) -> s8[1 3 4] | "
-                           "MatMul(f32[5 3], s8[1 3 4]{}) -> f32[1 5 4]!";
+    const char *expected =
+        "StaticReshape(s8[4 3]) -> s8[4 1 3] | StaticTranspose(s8[4 1 3]) -> s8[1 3 4] | "
+        "MatMul(f32[5 3], s8[1 3 4]{}) -> f32[1 5 4]!";
     CHECK(strcmp(describe(&m.g), expected) == 0, "got:\n  %s\nexpected:\n  %s", text, expected);
     for (int i = 0; i < m.g.n_nodes; i++) {
         const node_t *n = &m.g.nodes[i];
-        CHECK(n->in_dequant == NULL || (n->in_dequant[0] == NULL && node_s64(n->in_dequant[1], sinter_op_attr_axis, -1) == 2), "the axis is 2 now");
-        CHECK(n->in_dequant == NULL || node_attr(n->in_dequant[1], sinter_op_attr_scales)->n == 4, "the scales are kept");
+        CHECK(n->in_dequant == NULL || (n->in_dequant[0] == NULL &&
+                                        node_s64(n->in_dequant[1], sinter_op_attr_axis, -1) == 2),
+              "the axis is 2 now");
+        CHECK(n->in_dequant == NULL || node_attr(n->in_dequant[1], sinter_op_attr_scales)->n == 4,
+              "the scales are kept");
     }
     graph_free(&m.g);
     mini_begin(&m, engine);
     OP(&m, matmul, f32, IN(&m, f32, "5x2"), RESHAPE(&m, f32, static_dequant(&m, "4x3"), 2, 2, 3));
-    EXPECT(&m, "Dequantize(s8[4 3]) -> f32[4 3] | StaticReshape(f32[4 3]) -> f32[2 2 3] | MatMul(f32[5 2], f32[2 2 3]) -> f32[2 5 3]!");
+    EXPECT(&m, "Dequantize(s8[4 3]) -> f32[4 3] | StaticReshape(f32[4 3]) -> f32[2 2 3] | "
+               "MatMul(f32[5 2], f32[2 2 3]) -> f32[2 5 3]!");
     /* Two matmuls over one dequantised tensor, and a third use that keeps it alive. */
     mini_begin(&m, engine);
     k = dequant(&m, "per_group", "16x16", "2x16", NULL);
     OP(&m, matmul, f32, k, k);
     OP(&m, abs, f16, k);
-    EXPECT(&m, "DynamicDequantize(s8[16 16], f16[2 16]) -> f16[16 16] | MatMul(s8[16 16]{f16[2 16]}, s8[16 16]{f16[2 16]}) -> f32[16 16]! | "
+    EXPECT(&m, "DynamicDequantize(s8[16 16], f16[2 16]) -> f16[16 16] | MatMul(s8[16 16]{f16[2 "
+               "16]}, s8[16 16]{f16[2 16]}) -> f32[16 16]! | "
                "Abs(f16[16 16]) -> f16[16 16]!");
     /* Codes that are quantised inside are in memory; those of another op stay elementwise work. */
     mini_begin(&m, engine);
-    k = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OP(&m, abs, f32, IN(&m, f32, "5x3")));
-    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), k), IN(&m, f32, "3x2"));
-    EXPECT(&m, "Abs(f32[5 3]) -> f32[5 3] | Quantize(f32[5 3]) -> u8[5 3] | MatMul(u8[5 3]{}, f32[3 2]) -> f32[5 2]!");
+    k = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)),
+            OP(&m, abs, f32, IN(&m, f32, "5x3")));
+    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), k),
+       IN(&m, f32, "3x2"));
+    EXPECT(&m, "Abs(f32[5 3]) -> f32[5 3] | Quantize(f32[5 3]) -> u8[5 3] | MatMul(u8[5 3]{}, "
+               "f32[3 2]) -> f32[5 2]!");
     mini_begin(&m, engine);
     k = OP(&m, type_cast, u8, OP(&m, abs, f32, IN(&m, f32, "5x3")));
-    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), k), IN(&m, f32, "3x2"));
-    EXPECT(&m, "Abs(f32[5 3]) -> f32[5 3] | TypeCast(f32[5 3]) -> u8[5 3] | Dequantize(u8[5 3]) -> f32[5 3] | "
+    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), k),
+       IN(&m, f32, "3x2"));
+    EXPECT(&m, "Abs(f32[5 3]) -> f32[5 3] | TypeCast(f32[5 3]) -> u8[5 3] | Dequantize(u8[5 3]) -> "
+               "f32[5 3] | "
                "MatMul(f32[5 3], f32[3 2]) -> f32[5 2]!");
 }
 
-/* ---- f(view(x)) = view(f(x)) for elementwise f of one tensor --------------------------------------------------------------------------------- */
+/* ---- f(view(x)) = view(f(x)) for elementwise f of one tensor --------------------------------- */
 
 static void test_sink_views(sinter_engine_t *engine)
 {
@@ -331,81 +379,107 @@ static void test_sink_views(sinter_engine_t *engine)
     mini_begin(&m, engine);
     x = TRANSPOSE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "5x3"), IN(&m, f32, "3x2")), 1, 0);
     OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OP(&m, relu, f32, x));
-    EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | ReLU(f32[5 2]) -> f32[5 2] | Quantize(f32[5 2]) -> u8[5 2] | "
+    EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | ReLU(f32[5 2]) -> f32[5 2] | "
+               "Quantize(f32[5 2]) -> u8[5 2] | "
                "StaticTranspose(u8[5 2]) -> u8[2 5]!");
     /* What looks at the index does not commute; nor does a view that something else reads. */
     mini_begin(&m, engine);
     x = TRANSPOSE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "5x3"), IN(&m, f32, "3x2")), 1, 0);
     OP(&m, add, f32, x, IN(&m, f32, "5"));
-    EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | StaticTranspose(f32[5 2]) -> f32[2 5] | Add(f32[2 5], f32[5]) -> f32[2 5]!");
+    EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | StaticTranspose(f32[5 2]) -> f32[2 5] | "
+               "Add(f32[2 5], f32[5]) -> f32[2 5]!");
     mini_begin(&m, engine);
     x = TRANSPOSE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "5x3"), IN(&m, f32, "3x2")), 1, 0);
     mini_output(&m, x);
     OP(&m, relu, f32, x);
-    EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | StaticTranspose(f32[5 2]) -> f32[2 5]! | ReLU(f32[2 5]) -> f32[2 5]!");
+    EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | StaticTranspose(f32[5 2]) -> f32[2 5]! | "
+               "ReLU(f32[2 5]) -> f32[2 5]!");
 }
 
-/* ---- {q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales ------------------- */
+/* ---- {q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise
+ * computes its scales */
 
 /* x -> DynamicQuantize in groups of 1 x .. x 32 or of all, zero points too. */
 static void computed(mini_t *m, lt_t x, const char *kind, bool groups)
 {
-    const lt_t outs[3] = {mini_tensor(m, sinter_s8, "*"), mini_tensor(m, strcmp(kind, "dynamic_mx") == 0 ? sinter_e8m0 : sinter_f32, "*"),
-                          mini_tensor(m, sinter_s8, "*")};
-    const attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .n = 1, .str = kind}, STR(qtype, groups ? "per_group" : "per_tensor")};
-    mini_add(m, sinter_op_dynamic_quantize, &x, 1, outs, strcmp(kind, "dynamic_asymmetric") == 0 ? 3 : 2, attrs, 2);
+    const lt_t outs[3] = {
+        mini_tensor(m, sinter_s8, "*"),
+        mini_tensor(m, strcmp(kind, "dynamic_mx") == 0 ? sinter_e8m0 : sinter_f32, "*"),
+        mini_tensor(m, sinter_s8, "*")};
+    const attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .n = 1, .str = kind},
+                            STR(qtype, groups ? "per_group" : "per_tensor")};
+    mini_add(m, sinter_op_dynamic_quantize, &x, 1, outs,
+             strcmp(kind, "dynamic_asymmetric") == 0 ? 3 : 2, attrs, 2);
 }
 
 static void test_sink_quantise(sinter_engine_t *engine)
 {
-    const char *algebra = "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise computes its scales";
+    const char *algebra = "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = "
+                          "quantise(x), where quantise computes its scales";
     mini_t m;
     lt_t x;
     /* Heads beside each other behind attention; groups of 32 stay inside a head. */
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "2x3x5x7"), IN(&m, f32, "2x3x7x64"));
-    computed(&m, RESHAPE(&m, f32, TRANSPOSE(&m, f32, x, 0, 2, 1, 3), 2, 5, 192), "dynamic_mx", true);
-    EXPECT(&m, "MatMul(f32[2 3 5 7], f32[2 3 7 64]) -> f32[2 3 5 64] | DynamicQuantize(f32[2 3 5 64]) -> s8[2 3 5 64] | "
-               "StaticTranspose(s8[2 3 5 64]) -> s8[2 5 3 64] | StaticReshape(s8[2 5 3 64]) -> s8[2 5 192]! | "
-               "StaticTranspose(e8m0[2 3 5 2]) -> e8m0[2 5 3 2] | StaticReshape(e8m0[2 5 3 2]) -> e8m0[2 5 6]!");
+    computed(&m, RESHAPE(&m, f32, TRANSPOSE(&m, f32, x, 0, 2, 1, 3), 2, 5, 192), "dynamic_mx",
+             true);
+    EXPECT(&m, "MatMul(f32[2 3 5 7], f32[2 3 7 64]) -> f32[2 3 5 64] | DynamicQuantize(f32[2 3 5 "
+               "64]) -> s8[2 3 5 64] | "
+               "StaticTranspose(s8[2 3 5 64]) -> s8[2 5 3 64] | StaticReshape(s8[2 5 3 64]) -> "
+               "s8[2 5 192]! | "
+               "StaticTranspose(e8m0[2 3 5 2]) -> e8m0[2 5 3 2] | StaticReshape(e8m0[2 5 3 2]) -> "
+               "e8m0[2 5 6]!");
     /* A dim that is not known yet. */
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "3x?x7"), IN(&m, f32, "3x7x64"));
     computed(&m, TRANSPOSE(&m, f32, x, 1, 0, 2), "dynamic_mx", true);
-    EXPECT(&m, "MatMul(f32[3 ? 7], f32[3 7 64]) -> f32[3 ? 64] | DynamicQuantize(f32[3 ? 64]) -> s8[3 ? 64] | "
-               "StaticTranspose(s8[3 ? 64]) -> s8[? 3 64]! | StaticTranspose(e8m0[3 ? 2]) -> e8m0[? 3 2]!");
+    EXPECT(&m, "MatMul(f32[3 ? 7], f32[3 7 64]) -> f32[3 ? 64] | DynamicQuantize(f32[3 ? 64]) -> "
+               "s8[3 ? 64] | "
+               "StaticTranspose(s8[3 ? 64]) -> s8[? 3 64]! | StaticTranspose(e8m0[3 ? 2]) -> "
+               "e8m0[? 3 2]!");
     /* Groups of 32 across heads of 16. */
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "5x3x7"), IN(&m, f32, "5x7x16"));
-    computed(&m, RESHAPE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "5x4x7"), IN(&m, f32, "5x7x16")), 5, 64), "dynamic_mx", true);
-    EXPECT(&m, "MatMul(f32[5 3 7], f32[5 7 16]) -> f32[5 3 16]! | MatMul(f32[5 4 7], f32[5 7 16]) -> f32[5 4 16] | "
-               "DynamicQuantize(f32[5 4 16]) -> s8[5 4 16] | StaticReshape(s8[5 4 16]) -> s8[5 64]! | StaticReshape(e8m0[5 2 1]) -> e8m0[5 2]!");
-    /* A scalar has no dims to look through, the last dim stays where it is, a split may not be seen in the output's strides, an input needs no kernel. */
+    computed(
+        &m,
+        RESHAPE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "5x4x7"), IN(&m, f32, "5x7x16")), 5, 64),
+        "dynamic_mx", true);
+    EXPECT(&m, "MatMul(f32[5 3 7], f32[5 7 16]) -> f32[5 3 16]! | MatMul(f32[5 4 7], f32[5 7 16]) "
+               "-> f32[5 4 16] | "
+               "DynamicQuantize(f32[5 4 16]) -> s8[5 4 16] | StaticReshape(s8[5 4 16]) -> s8[5 "
+               "64]! | StaticReshape(e8m0[5 2 1]) -> e8m0[5 2]!");
+    /* A scalar has no dims to look through, the last dim stays where it is, a split may not be
+     * seen in the output's strides, an input needs no kernel. */
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "3x7"), IN(&m, f32, "7x64"));
     computed(&m, RESHAPE(&m, f32, x, 192), "dynamic_symmetric", false);
-    EXPECT(&m, "MatMul(f32[3 7], f32[7 64]) -> f32[3 64] | StaticReshape(f32[3 64]) -> f32[192] | DynamicQuantize(f32[192]) -> s8[192]!");
+    EXPECT(&m, "MatMul(f32[3 7], f32[7 64]) -> f32[3 64] | StaticReshape(f32[3 64]) -> f32[192] | "
+               "DynamicQuantize(f32[192]) -> s8[192]!");
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "32x7"), IN(&m, f32, "7x64"));
     computed(&m, TRANSPOSE(&m, f32, x, 1, 0), "dynamic_mx", true);
-    EXPECT(&m, "MatMul(f32[32 7], f32[7 64]) -> f32[32 64] | StaticTranspose(f32[32 64]) -> f32[64 32] | DynamicQuantize(f32[64 32]) -> s8[64 32]!");
+    EXPECT(&m, "MatMul(f32[32 7], f32[7 64]) -> f32[32 64] | StaticTranspose(f32[32 64]) -> f32[64 "
+               "32] | DynamicQuantize(f32[64 32]) -> s8[64 32]!");
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, f32, "3x7"), IN(&m, f32, "7x64"));
     computed(&m, RESHAPE(&m, f32, x, 3, 2, 32), "dynamic_mx", true);
-    EXPECT(&m, "MatMul(f32[3 7], f32[7 64]) -> f32[3 64] | StaticReshape(f32[3 64]) -> f32[3 2 32] | DynamicQuantize(f32[3 2 32]) -> s8[3 2 32]!");
+    EXPECT(&m, "MatMul(f32[3 7], f32[7 64]) -> f32[3 64] | StaticReshape(f32[3 64]) -> f32[3 2 32] "
+               "| DynamicQuantize(f32[3 2 32]) -> s8[3 2 32]!");
     mini_begin(&m, engine);
     computed(&m, TRANSPOSE(&m, f32, IN(&m, f32, "3x2x32"), 1, 0, 2), "dynamic_mx", true);
-    EXPECT(&m, "StaticTranspose(f32[3 2 32]) -> f32[2 3 32] | DynamicQuantize(f32[2 3 32]) -> s8[2 3 32]!");
+    EXPECT(&m, "StaticTranspose(f32[3 2 32]) -> f32[2 3 32] | DynamicQuantize(f32[2 3 32]) -> s8[2 "
+               "3 32]!");
     /* No elements have one scale, which is no view of the scales of none. */
     mini_begin(&m, engine);
     x = RESHAPE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "7"), IN(&m, f32, "7x0")), 0);
     const lt_t outs[2] = {mini_tensor(&m, sinter_s8, "*"), mini_tensor(&m, sinter_f32, "1")};
     const attr_t attrs[] = {STR(quantization_kind, "dynamic_symmetric"), STR(qtype, "per_tensor")};
     mini_add(&m, sinter_op_dynamic_quantize, &x, 1, outs, 2, attrs, 2);
-    EXPECT(&m, "MatMul(f32[7], f32[7 0]) -> f32[0] | StaticReshape(f32[0]) -> f32[0] | DynamicQuantize(f32[0]) -> s8[0]!");
+    EXPECT(&m, "MatMul(f32[7], f32[7 0]) -> f32[0] | StaticReshape(f32[0]) -> f32[0] | "
+               "DynamicQuantize(f32[0]) -> s8[0]!");
 }
 
-/* ---- {y = op(x); } = {}, y unused ------------------------------------------------------------------------------------------------------------- */
+/* ---- {y = op(x); } = {}, y unused ------------------------------------------------------------ */
 
 static void test_dead_code(sinter_engine_t *engine)
 {
@@ -415,7 +489,8 @@ static void test_dead_code(sinter_engine_t *engine)
     const lt_t x = IN(&m, f32, "3"), y = OP(&m, exp, f32, OP(&m, abs, f32, x));
     OP(&m, relu, f32, x);
     CHECK(mini_end(&m) == sinter_success, "builds");
-    m.g.values[graph_find_value(&m.g, y.id)].is_output = false; /* and its op below it has no other use */
+    m.g.values[graph_find_value(&m.g, y.id)].is_output =
+        false; /* and its op below it has no other use */
     sinter_status_t status = pass_dead_code(&m.g);
     status = status == sinter_success ? graph_sort(&m.g) : status;
     status = status == sinter_success ? graph_verify(&m.g, "dead_code") : status;
@@ -425,11 +500,13 @@ static void test_dead_code(sinter_engine_t *engine)
     graph_free(&m.g);
 }
 
-/* ---- all -------------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static void build_all(mini_t *m)
 {
-    const lt_t q = OP(m, type_cast, f16, OPA(m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 3)), IN(m, u8, "2x4x5x32")));
+    const lt_t q =
+        OP(m, type_cast, f16,
+           OPA(m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 3)), IN(m, u8, "2x4x5x32")));
     lt_t k = RESHAPE(m, f16, dequant(m, "per_group", "2x64x32", "2x8x32", "2x4x1"), 2, 4, 16, 32);
     k = TRANSPOSE(m, f16, k, 0, 1, 3, 2);
     const lt_t p = OPA(m, softmax, f16, ATTRS(S64S(axis, -1)), OP(m, matmul, f32, q, k));
@@ -445,22 +522,28 @@ static void test_pipeline(sinter_engine_t *engine)
     sinter_status_t status = mini_end(&m);
     status = status == sinter_success ? passes_run(&m.g) : status;
     CHECK(status == sinter_success, "%s", sinter_last_error_message());
-    const char *end = "MatMul(u8[2 4 5 32]{}, s8[2 4 32 16]{f16[2 4 32 2], u8[2 4 1 1]}) -> f32[2 4 5 16] | SoftMax(f32[2 4 5 16]) -> f32[2 4 5 16] | "
-                      "MatMul(f32[2 4 5 16], s8[2 4 16 8]{f16[2 4 16 1]}) -> f32[2 4 5 8] | TypeCast(f32[2 4 5 8]) -> f32[2 4 5 8] | "
+    const char *end = "MatMul(u8[2 4 5 32]{}, s8[2 4 32 16]{f16[2 4 32 2], u8[2 4 1 1]}) -> f32[2 "
+                      "4 5 16] | SoftMax(f32[2 4 5 16]) -> f32[2 4 5 16] | "
+                      "MatMul(f32[2 4 5 16], s8[2 4 16 8]{f16[2 4 16 1]}) -> f32[2 4 5 8] | "
+                      "TypeCast(f32[2 4 5 8]) -> f32[2 4 5 8] | "
                       "StaticTranspose(f32[2 4 5 8]) -> f32[2 5 4 8]!";
     const char *got = describe(&m.g);
-    CHECK(strlen(got) > strlen(end) && strcmp(got + strlen(got) - strlen(end), end) == 0, "got:\n  %s\nexpected at its end:\n  %s", got, end);
+    CHECK(strlen(got) > strlen(end) && strcmp(got + strlen(got) - strlen(end), end) == 0,
+          "got:\n  %s\nexpected at its end:\n  %s", got, end);
     /* A second run finds nothing to do. */
     char before[sizeof(text)];
     strcpy(before, got);
-    CHECK(passes_run(&m.g) == sinter_success && strcmp(describe(&m.g), before) == 0, "not stable: %s", text);
+    CHECK(passes_run(&m.g) == sinter_success && strcmp(describe(&m.g), before) == 0,
+          "not stable: %s", text);
     graph_free(&m.g);
 }
 
 static void test_out_of_memory(void)
 {
     mini_heap_t heap = {.budget = -1};
-    sinter_engine_t engine = {.refs = 1, .allocator = {mini_heap_alloc, mini_heap_free, &heap}, .isa = sinter_isa_generic};
+    sinter_engine_t engine = {.refs = 1,
+                              .allocator = {mini_heap_alloc, mini_heap_free, &heap},
+                              .isa = sinter_isa_generic};
     bool done = false;
     long n = 0;
     for (; n < 1000 && !done; n++) {
@@ -473,7 +556,8 @@ static void test_out_of_memory(void)
         heap.budget = n;
         const sinter_status_t status = passes_run(&m.g);
         heap.budget = -1;
-        CHECK(made && (status == sinter_success || status == sinter_out_of_memory), "allocation %ld: status %d: %s", n, (int)status, sinter_last_error_message());
+        CHECK(made && (status == sinter_success || status == sinter_out_of_memory),
+              "allocation %ld: status %d: %s", n, (int)status, sinter_last_error_message());
         done = status == sinter_success;
         graph_free(&m.g);
         CHECK(heap.live == 0, "allocation %ld: %ld blocks leaked", n, heap.live);

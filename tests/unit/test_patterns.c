@@ -1,5 +1,6 @@
-/* Patterns, matcher, partitioner: every row is reached, near-misses split with a reason, partitions never depend on each other in a circle, large graphs take
- * near-linear time, and running out of memory leaks nothing. */
+/* Patterns, matcher, partitioner: every row is reached, near-misses split with a reason,
+ * partitions never depend on each other in a circle, large graphs take near-linear time, and
+ * running out of memory leaks nothing. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
@@ -9,7 +10,7 @@
 #include "patterns/partition.h"
 #include "patterns/pattern.h"
 
-/* ---- what a graph became ---------------------------------------------------------------------------------------------------------------- */
+/* ---- what a graph became --------------------------------------------------------------------- */
 
 typedef struct result {
     partition_list_t list;
@@ -24,7 +25,8 @@ static bool partition(mini_t *m, sinter_partition_policy_t policy, result_t *r)
     r->names[0] = '\0';
     for (int i = 0; status == sinter_success && i < r->list.n; i++) {
         const size_t len = strlen(r->names);
-        snprintf(r->names + len, sizeof(r->names) - len, "%s%s %d", i > 0 ? ", " : "", r->list.items[i]->pattern, graph_n_live(&r->list.items[i]->sub));
+        snprintf(r->names + len, sizeof(r->names) - len, "%s%s %d", i > 0 ? ", " : "",
+                 r->list.items[i]->pattern, graph_n_live(&r->list.items[i]->sub));
     }
     return status == sinter_success;
 }
@@ -36,12 +38,14 @@ static void note_reached(const result_t *r)
 {
     for (int i = 0; i < r->list.n; i++) {
         for (int row = 0; row < sinter_n_patterns; row++) {
-            reached[row] = reached[row] || strcmp(sinter_patterns[row]->name, r->list.items[i]->pattern) == 0;
+            reached[row] =
+                reached[row] || strcmp(sinter_patterns[row]->name, r->list.items[i]->pattern) == 0;
         }
     }
 }
 
-/* Every op in one partition; every input of a partition comes from outside or from an earlier one. */
+/* Every op in one partition; every input of a partition comes from outside or from an earlier
+ * one. */
 static void check_order(const mini_t *m, const result_t *r)
 {
     char *made = calloc((size_t)m->g.n_values + 1, 1);
@@ -51,7 +55,8 @@ static void check_order(const mini_t *m, const result_t *r)
         n_ops += graph_n_live(&p->sub);
         for (int k = 0; k < p->n_inputs; k++) {
             const int v = graph_find_value(&m->g, p->sub.values[p->inputs[k]].lt.id);
-            CHECK(m->g.values[v].producer < 0 || made[v], "partition %d reads tensor %d before it is made", i, v);
+            CHECK(m->g.values[v].producer < 0 || made[v],
+                  "partition %d reads tensor %d before it is made", i, v);
         }
         for (int k = 0; k < p->n_outputs; k++) {
             made[graph_find_value(&m->g, p->sub.values[p->outputs[k]].lt.id)] = 1;
@@ -62,7 +67,8 @@ static void check_order(const mini_t *m, const result_t *r)
     free(made);
 }
 
-/* Ends the graph: its partitions by name, and a text that some explanation must have (NULL: none asked). */
+/* Ends the graph: its partitions by name, and a text that some explanation must have (NULL: none
+ * asked). */
 static void expect(mini_t *m, const char *names, const char *reason, int line)
 {
     result_t r;
@@ -87,7 +93,7 @@ static void expect(mini_t *m, const char *names, const char *reason, int line)
 #define EXPECT(m, names) expect(m, names, NULL, __LINE__)
 #define EXPECT_WHY(m, names, reason) expect(m, names, reason, __LINE__)
 
-/* ---- attention ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* What differs from the plain form. */
 typedef struct sdpa {
@@ -102,11 +108,14 @@ static lt_t sdpa_key(mini_t *m, const sdpa_t *s)
     if (s->k_group == NULL) {
         return IN(m, f16, "2x4x16x32");
     }
-    lt_t k = OPA(m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")), IN(m, s8, s->k_split ? "2x64x32" : "2x4x16x32"), IN(m, f16, s->k_group));
+    lt_t k = OPA(m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")),
+                 IN(m, s8, s->k_split ? "2x64x32" : "2x4x16x32"), IN(m, f16, s->k_group));
     if (s->shared_k) {
         OP(m, abs, f16, k);
     }
-    return s->k_split ? OPA(m, static_reshape, f16, ATTRS(S64S(shape, 2, 4, 16, 32), BOOL(special_zero, false)), k) : k;
+    return s->k_split ? OPA(m, static_reshape, f16,
+                            ATTRS(S64S(shape, 2, 4, 16, 32), BOOL(special_zero, false)), k)
+                      : k;
 }
 
 static void sdpa_graph(mini_t *m, sdpa_t s)
@@ -126,7 +135,9 @@ static void sdpa_graph(mini_t *m, sdpa_t s)
     }
     lt_t v = IN(m, f16, s.wide_v ? "3x2x4x32x8" : s.transpose_a ? "2x4x5x8" : "2x4x32x8");
     if (s.stats_feed_v) {
-        v = OP(m, add, f16, v, OPA(m, static_reshape, f32, ATTRS(S64S(shape, 2, 4, 1, 5), BOOL(special_zero, false)), outs[1]));
+        v = OP(m, add, f16, v,
+               OPA(m, static_reshape, f32,
+                   ATTRS(S64S(shape, 2, 4, 1, 5), BOOL(special_zero, false)), outs[1]));
     }
     OPA(m, matmul, f16, ATTRS(BOOL(transpose_a, s.transpose_a)), outs[0], v);
 }
@@ -143,13 +154,18 @@ static void test_sdpa(sinter_engine_t *engine)
     EXPECT(SDPA(.k_group = "2x1x1", .k_split = true), "sdpa 7");
     /* Two groups of 32 lie across the four blocks of 16. */
     EXPECT(SDPA(.k_group = "2x2x32", .k_split = true), "sdpa 7");
-    EXPECT_WHY(SDPA(.axis = 2), "matmul 3, single 1, single 1", "refused sdpa at op 0 (MatMul): op 3 (SoftMax) is not over the last axis");
+    EXPECT_WHY(SDPA(.axis = 2), "matmul 3, single 1, single 1",
+               "refused sdpa at op 0 (MatMul): op 3 (SoftMax) is not over the last axis");
     EXPECT_WHY(SDPA(.bias = true), "matmul 3, single 1, single 1", "op 0 (MatMul) has a bias");
-    EXPECT_WHY(SDPA(.transpose_a = true), "matmul 3, single 1, single 1", "transposes the probabilities");
+    EXPECT_WHY(SDPA(.transpose_a = true), "matmul 3, single 1, single 1",
+               "transposes the probabilities");
     EXPECT_WHY(SDPA(.output_score = true), "matmul 3, single 1, single 1", "it is a graph output");
-    EXPECT_WHY(SDPA(.output_prob = true), "matmul 3, single 1, single 1", "its input is a graph output");
-    EXPECT_WHY(SDPA(.wide_v = true), "matmul 3, single 1, single 1", "batch dims that the scores lack");
-    EXPECT_WHY(SDPA(.k_group = "2x4x2x32", .shared_k = true), "single 1, single 1, sdpa 5", "its result has other uses");
+    EXPECT_WHY(SDPA(.output_prob = true), "matmul 3, single 1, single 1",
+               "its input is a graph output");
+    EXPECT_WHY(SDPA(.wide_v = true), "matmul 3, single 1, single 1",
+               "batch dims that the scores lack");
+    EXPECT_WHY(SDPA(.k_group = "2x4x2x32", .shared_k = true), "single 1, single 1, sdpa 5",
+               "its result has other uses");
 #undef SDPA
 }
 
@@ -158,13 +174,16 @@ static void test_sdpa_torn_groups(sinter_engine_t *engine)
 {
     mini_t m;
     mini_begin(&m, engine);
-    lt_t k = OPA(&m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")), IN(&m, s4, "2x4x48x16"), IN(&m, f16, "2x4x3x16"));
+    lt_t k = OPA(&m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")),
+                 IN(&m, s4, "2x4x48x16"), IN(&m, f16, "2x4x3x16"));
     /* 48 = 3 groups of 16, folded as 4 rows of 12: a group would end inside a row. */
-    k = OPA(&m, static_reshape, f16, ATTRS(S64S(shape, 2, 4, 4, 12, 16), BOOL(special_zero, false)), k);
+    k = OPA(&m, static_reshape, f16, ATTRS(S64S(shape, 2, 4, 4, 12, 16), BOOL(special_zero, false)),
+            k);
     const lt_t score = OP(&m, matmul, f32, IN(&m, f16, "2x4x1x5x12"), k);
     const lt_t p = OPA(&m, softmax, f16, ATTRS(S64S(axis, -1)), score);
     OP(&m, matmul, f16, p, IN(&m, f16, "2x4x4x16x8"));
-    EXPECT_WHY(&m, "matmul 3, single 1, single 1", "groups of op 0 (DynamicDequantize) do not fit op 1 (StaticReshape)");
+    EXPECT_WHY(&m, "matmul 3, single 1, single 1",
+               "groups of op 0 (DynamicDequantize) do not fit op 1 (StaticReshape)");
 }
 
 static void test_sdpa_cycle(sinter_engine_t *engine)
@@ -183,38 +202,53 @@ static void test_sdpa_cycle(sinter_engine_t *engine)
 static void test_sdpa_spellings(sinter_engine_t *engine)
 {
     mini_t m;
-    /* Implicit causal mask, bottom-right: index ops over the scores, offsets as scalars; dynamic T. */
+    /* Implicit causal mask, bottom-right: index ops over the scores, offsets as scalars; dynamic
+     * T. */
     mini_begin(&m, engine);
-    lt_t s = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), OP(&m, multiply, f16, IN(&m, f16, "1x8x5x16"), IN(&m, f16, "")), IN(&m, f16, "1x8x?x16"));
-    const lt_t row = OP(&m, subtract, s32, OP(&m, add, s32, OPA(&m, gen_index, s32, ATTRS(S64S(axis, -2)), s), IN(&m, s32, "")), IN(&m, s32, ""));
-    const lt_t keep = OP(&m, greater_equal, boolean, row, OPA(&m, gen_index, s32, ATTRS(S64S(axis, -1)), s));
+    lt_t s = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)),
+                 OP(&m, multiply, f16, IN(&m, f16, "1x8x5x16"), IN(&m, f16, "")),
+                 IN(&m, f16, "1x8x?x16"));
+    const lt_t row =
+        OP(&m, subtract, s32,
+           OP(&m, add, s32, OPA(&m, gen_index, s32, ATTRS(S64S(axis, -2)), s), IN(&m, s32, "")),
+           IN(&m, s32, ""));
+    const lt_t keep =
+        OP(&m, greater_equal, boolean, row, OPA(&m, gen_index, s32, ATTRS(S64S(axis, -1)), s));
     s = OP(&m, select, f32, keep, s, IN(&m, f32, ""));
     s = OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), s);
     lt_t out = OP(&m, matmul, f16, OP(&m, type_cast, f16, s), IN(&m, f16, "1x8x?x16"));
     out = OPA(&m, static_transpose, f16, ATTRS(S64S(order, 0, 2, 1, 3)), out);
     OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 3)), OP(&m, type_cast, f32, out));
     EXPECT(&m, "sdpa 14");
-    /* A quantised mask is dequantised on the fly; a mask from index ops over another tensor of the scores' dims. */
+    /* A quantised mask is dequantised on the fly; a mask from index ops over another tensor of
+     * the scores' dims. */
     mini_begin(&m, engine);
     s = OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x9"));
-    s = OP(&m, add, f32, s, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "5x9")));
+    s = OP(&m, add, f32, s,
+           OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "5x9")));
     lt_t other = IN(&m, f32, "5x9");
-    s = OP(&m, select, f32, OP(&m, greater_equal, boolean, OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), other), OPA(&m, gen_index, s32, ATTRS(S64S(axis, 1)), other)), s,
-           IN(&m, f32, "1"));
+    s = OP(&m, select, f32,
+           OP(&m, greater_equal, boolean, OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), other),
+              OPA(&m, gen_index, s32, ATTRS(S64S(axis, 1)), other)),
+           s, IN(&m, f32, "1"));
     OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 2)), s), IN(&m, f32, "2x9x8"));
     EXPECT(&m, "sdpa 9");
     /* An index along a dim of 1 is no index along the scores' dim: it stays outside. */
     mini_begin(&m, engine);
     s = OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x9"));
-    s = OP(&m, add, f32, s, OP(&m, type_cast, f32, OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), IN(&m, f32, "1x9"))));
+    s = OP(
+        &m, add, f32, s,
+        OP(&m, type_cast, f32, OPA(&m, gen_index, s32, ATTRS(S64S(axis, 0)), IN(&m, f32, "1x9"))));
     OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 2)), s), IN(&m, f32, "2x9x8"));
     EXPECT(&m, "single 1, sdpa 5");
     /* Probabilities through u8. */
     mini_begin(&m, engine);
-    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x9")));
+    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)),
+            OP(&m, matmul, f32, IN(&m, f32, "2x5x16"), IN(&m, f32, "2x16x9")));
     s = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.25f), S64S(zps, 0)), s);
     s = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.25f), S64S(zps, 0)), s);
-    OP(&m, matmul, f32, s, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.25f)), IN(&m, f8_e4m3, "2x9x8")));
+    OP(&m, matmul, f32, s,
+       OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.25f)), IN(&m, f8_e4m3, "2x9x8")));
     EXPECT(&m, "sdpa 6");
 }
 
@@ -226,7 +260,8 @@ static lt_t mqa(mini_t *m, bool transposed)
     s = OPA(m, softmax, f32, ATTRS(S64S(axis, 3)), OP(m, add, f32, s, IN(m, f32, "2x3x6x5")));
     s = OPA(m, static_transpose, f32, ATTRS(S64S(order, 0, 2, 1, 3)), s);
     s = OPA(m, static_reshape, f32, ATTRS(S64S(shape, 2, 6, 15), BOOL(special_zero, false)), s);
-    return transposed ? OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), s, IN(m, f32, "2x8x15")) : OP(m, matmul, f32, IN(m, f32, "2x8x6"), s);
+    return transposed ? OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), s, IN(m, f32, "2x8x15"))
+                      : OP(m, matmul, f32, IN(m, f32, "2x8x6"), s);
 }
 
 static void test_sdpa_mqa(sinter_engine_t *engine)
@@ -352,7 +387,7 @@ static void test_idle(sinter_engine_t *engine)
     EXPECT(&m, "matmul 4, single 1");
 }
 
-/* ---- gated MLP ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- gated MLP ------------------------------------------------------------------------------- */
 
 typedef struct mlp {
     bool add_join, other_input, no_down, output_hidden, up_first, cast;
@@ -365,7 +400,8 @@ static lt_t mlp_graph(mini_t *m, mlp_t o)
     const lt_t codes[2] = {IN(m, u4, "24x40"), IN(m, f16, "3x40")};
     const lt_t xs[2] = {x, o.other_input ? IN(m, f32, "3x24") : x};
     lt_t up = o.up_first ? OP(m, matmul, f32, xs[1], IN(m, f32, "24x40")) : x;
-    const lt_t gate = OP(m, matmul, f32, xs[0], mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, codes, 2, deq, 1));
+    const lt_t gate = OP(m, matmul, f32, xs[0],
+                         mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, codes, 2, deq, 1));
     if (!o.up_first) {
         up = OP(m, matmul, f32, xs[1], IN(m, f32, "24x40"));
     }
@@ -375,7 +411,8 @@ static lt_t mlp_graph(mini_t *m, mlp_t o)
         mini_output(m, h);
     }
     if (o.cast) {
-        h = OPA(m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OPA(m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), h));
+        h = OPA(m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)),
+                OPA(m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), h));
     }
     return o.no_down ? h : OP(m, matmul, f32, h, IN(m, f32, "40x24"));
 }
@@ -389,38 +426,49 @@ static void test_mlp(sinter_engine_t *engine)
     EXPECT(MLP(.cast = true), "gated-mlp 9");
     EXPECT(MLP(.no_down = true), "gated-mlp-up 6");
     EXPECT_WHY(MLP(.output_hidden = true), "gated-mlp-up 6, single 1", "is a graph output");
-    EXPECT_WHY(MLP(.add_join = true), "single 1, matmul 5, single 1", "op 5 (Add) joins the two products, not a Multiply");
-    EXPECT_WHY(MLP(.other_input = true), "single 1, matmul 5, single 1", "project different tensors");
+    EXPECT_WHY(MLP(.add_join = true), "single 1, matmul 5, single 1",
+               "op 5 (Add) joins the two products, not a Multiply");
+    EXPECT_WHY(MLP(.other_input = true), "single 1, matmul 5, single 1",
+               "project different tensors");
 #undef MLP
     /* One dequantised activation for both projections: it is inside, because all its users are. */
     mini_begin(&m, engine);
-    const lt_t x = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 1)), IN(&m, u8, "3x24"));
+    const lt_t x =
+        OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 1)), IN(&m, u8, "3x24"));
     const lt_t gate = OP(&m, relu, f32, OP(&m, matmul, f32, x, IN(&m, f32, "24x40")));
-    OP(&m, matmul, f32, OP(&m, multiply, f32, gate, OP(&m, matmul, f32, x, IN(&m, f32, "24x40"))), IN(&m, f32, "40x24"));
+    OP(&m, matmul, f32, OP(&m, multiply, f32, gate, OP(&m, matmul, f32, x, IN(&m, f32, "24x40"))),
+       IN(&m, f32, "40x24"));
     EXPECT(&m, "gated-mlp 6");
 }
 
-/* ---- matmul ----------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- matmul ---------------------------------------------------------------------------------- */
 
 static void test_matmul(sinter_engine_t *engine)
 {
     mini_t m;
     lt_t y;
-    /* Everything at once: multiplies and a cast before, swish (a DAG), a dequantised residual, a cast, a quantise and a view behind. */
+    /* Everything at once: multiplies and a cast before, swish (a DAG), a dequantised residual, a
+     * cast, a quantise and a view behind. */
     mini_begin(&m, engine);
-    y = OP(&m, type_cast, bf16, OP(&m, multiply, f32, OP(&m, multiply, f32, IN(&m, bf16, "4x7x9"), IN(&m, bf16, "7x9")), IN(&m, f32, "")));
-    const lt_t w = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "6x9"));
+    y = OP(&m, type_cast, bf16,
+           OP(&m, multiply, f32, OP(&m, multiply, f32, IN(&m, bf16, "4x7x9"), IN(&m, bf16, "7x9")),
+              IN(&m, f32, "")));
+    const lt_t w =
+        OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "6x9"));
     y = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), y, OP(&m, type_cast, bf16, w));
     y = OP(&m, bias_add, f32, y, IN(&m, f32, "6"));
     y = OP(&m, multiply, f32, y, OP(&m, sigmoid, f32, y));
-    y = OP(&m, add, f32, y, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "4x7x6")));
+    y = OP(&m, add, f32, y,
+           OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, s8, "4x7x6")));
     y = OPA(&m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), y);
     OPA(&m, static_transpose, s8, ATTRS(S64S(order, 1, 0, 2)), y);
     EXPECT(&m, "matmul 13");
     /* The dequantise behind a quantise is the next op's. */
     mini_begin(&m, engine);
-    y = OPA(&m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OP(&m, relu, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6"))));
-    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), y), IN(&m, f32, "6x4"));
+    y = OPA(&m, quantize, s8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)),
+            OP(&m, relu, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6"))));
+    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), y),
+       IN(&m, f32, "6x4"));
     EXPECT(&m, "matmul 3, matmul 2");
     /* A graph output inside stays inside and is written. */
     mini_begin(&m, engine);
@@ -436,20 +484,24 @@ static void test_matmul(sinter_engine_t *engine)
     EXPECT_WHY(&m, "matmul 2, eltwise 2, single 1", "uses it too");
     /* A residual that broadcasts the product is no post-op. */
     mini_begin(&m, engine);
-    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6")), IN(&m, f32, "3x7x6"));
+    OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x6")),
+       IN(&m, f32, "3x7x6"));
     EXPECT_WHY(&m, "single 1, single 1", "broadcasts the region to larger dims");
     /* A residual that needs the product through another op. */
     mini_begin(&m, engine);
     y = OP(&m, exp, f32, OP(&m, matmul, f32, IN(&m, f32, "7x9"), IN(&m, f32, "9x9")));
-    OP(&m, add, f32, OP(&m, abs, f32, y), OP(&m, matmul, f32, OP(&m, tanh, f32, y), IN(&m, f32, "9x9")));
-    EXPECT_WHY(&m, "matmul 4, matmul 2", "it also needs something that the region leads to through other ops");
+    OP(&m, add, f32, OP(&m, abs, f32, y),
+       OP(&m, matmul, f32, OP(&m, tanh, f32, y), IN(&m, f32, "9x9")));
+    EXPECT_WHY(&m, "matmul 4, matmul 2",
+               "it also needs something that the region leads to through other ops");
 }
 
 /* x through codes with computed scales. */
 static lt_t on_the_fly(mini_t *m, lt_t x, bool output)
 {
     const lt_t made[2] = {mini_tensor(m, sinter_s8, "*"), mini_tensor(m, sinter_e8m0, "*")};
-    const attr_t kind[] = {STR(quantization_kind, "dynamic_mx")}, qtype[] = {STR(qtype, "per_group")};
+    const attr_t kind[] = {STR(quantization_kind, "dynamic_mx")},
+                 qtype[] = {STR(qtype, "per_group")};
     mini_add(m, sinter_op_dynamic_quantize, &x, 1, made, 2, kind, 1);
     if (output) {
         mini_output(m, made[0]);
@@ -457,13 +509,15 @@ static lt_t on_the_fly(mini_t *m, lt_t x, bool output)
     return mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, made, 2, qtype, 1);
 }
 
-/* An activation that is quantised for one product belongs to it, unless another product makes it. */
+/* An activation that is quantised for one product belongs to it, unless another product makes
+ * it. */
 static void test_quantised_activation(sinter_engine_t *engine)
 {
     mini_t m;
     lt_t x, y;
     mini_begin(&m, engine);
-    OP(&m, matmul, f32, on_the_fly(&m, OP(&m, exp, f32, IN(&m, f32, "7x64")), false), IN(&m, f32, "64x6"));
+    OP(&m, matmul, f32, on_the_fly(&m, OP(&m, exp, f32, IN(&m, f32, "7x64")), false),
+       IN(&m, f32, "64x6"));
     EXPECT(&m, "matmul 4");
     mini_begin(&m, engine); /* written as well */
     OP(&m, matmul, f32, on_the_fly(&m, IN(&m, f32, "7x64"), true), IN(&m, f32, "64x6"));
@@ -476,19 +530,24 @@ static void test_quantised_activation(sinter_engine_t *engine)
     /* Given scales, by attribute. */
     mini_begin(&m, engine);
     x = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, f32, "7x64"));
-    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), x), IN(&m, f32, "64x4"));
+    OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), x),
+       IN(&m, f32, "64x4"));
     EXPECT(&m, "matmul 3");
-    /* The gated MLP leaves it to the product before; what has other uses there, that one cannot quantise. */
+    /* The gated MLP leaves it to the product before; what has other uses there, that one cannot
+     * quantise. */
     for (int other_use = 0; other_use < 2; other_use++) {
         mini_begin(&m, engine);
-        y = OP(&m, type_cast, f32, OP(&m, matmul, bf16, IN(&m, bf16, "3x32"), IN(&m, bf16, "32x64")));
+        y = OP(&m, type_cast, f32,
+               OP(&m, matmul, bf16, IN(&m, bf16, "3x32"), IN(&m, bf16, "32x64")));
         x = on_the_fly(&m, y, false);
         if (other_use) {
             x = OP(&m, matmul, f32, x, IN(&m, f32, "64x64"));
             OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), y);
         } else {
             const lt_t gate = OP(&m, relu, f32, OP(&m, matmul, f32, x, IN(&m, f32, "64x40")));
-            OP(&m, matmul, f32, OP(&m, multiply, f32, gate, OP(&m, matmul, f32, x, IN(&m, f32, "64x40"))), IN(&m, f32, "40x24"));
+            OP(&m, matmul, f32,
+               OP(&m, multiply, f32, gate, OP(&m, matmul, f32, x, IN(&m, f32, "64x40"))),
+               IN(&m, f32, "40x24"));
         }
         EXPECT(&m, other_use ? "matmul 2, matmul 3, single 1" : "matmul 3, gated-mlp 6");
     }
@@ -502,14 +561,20 @@ static void sums_graph(mini_t *m, sums_t o)
 {
     const attr_t deq[] = {STR(qtype, "per_group")};
     const char *groups = o.as_many ? "64x6" : "4x6";
-    const lt_t scales = IN(m, f16, "2x6"), codes[2] = {IN(m, s8, "64x6"), scales}, zps[2] = {IN(m, s8, groups), scales};
-    const lt_t z = o.plain ? IN(m, f32, groups) : mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, zps, 2, deq, 1);
-    const lt_t sums = OP(m, type_cast, f32, o.as_many ? IN(m, s32, "7x64") : IN(m, s32, "7x4")), w_in = IN(m, f32, "7x64");
+    const lt_t scales = IN(m, f16, "2x6"), codes[2] = {IN(m, s8, "64x6"), scales},
+               zps[2] = {IN(m, s8, groups), scales};
+    const lt_t z = o.plain ? IN(m, f32, groups)
+                           : mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, zps, 2, deq, 1);
+    const lt_t sums = OP(m, type_cast, f32, o.as_many ? IN(m, s32, "7x64") : IN(m, s32, "7x4")),
+               w_in = IN(m, f32, "7x64");
     lt_t first = o.first ? OP(m, matmul, f32, sums, z) : z, y;
-    const lt_t product = OP(m, matmul, f32, w_in, mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, codes, 2, deq, 1));
+    const lt_t product = OP(m, matmul, f32, w_in,
+                            mini_op(m, sinter_op_dynamic_dequantize, sinter_f32, codes, 2, deq, 1));
     first = o.first ? first : OP(m, matmul, f32, sums, z);
     first = OP(m, multiply, f32, first, IN(m, f32, "7x1"));
-    y = o.add ? OP(m, add, f32, product, first) : o.swapped ? OP(m, subtract, f32, first, product) : OP(m, subtract, f32, product, first);
+    y = o.add       ? OP(m, add, f32, product, first)
+        : o.swapped ? OP(m, subtract, f32, first, product)
+                    : OP(m, subtract, f32, product, first);
     OP(m, relu, f32, y);
 }
 
@@ -519,14 +584,17 @@ static void test_sums(sinter_engine_t *engine)
 #define SUMS(...) (mini_begin(&m, engine), sums_graph(&m, (sums_t){__VA_ARGS__}), &m)
     EXPECT(SUMS(.add = false), "matmul-sums 8");
     EXPECT(SUMS(.first = true), "matmul-sums 8");
-    EXPECT_WHY(SUMS(.add = true), "matmul 3, matmul 5", "(Add) does not subtract the product of sums");
-    EXPECT_WHY(SUMS(.swapped = true), "matmul 3, matmul 5", "(Subtract) does not subtract the product of sums");
-    EXPECT_WHY(SUMS(.as_many = true), "matmul 3, matmul 5", "does not reduce one element for each group");
+    EXPECT_WHY(SUMS(.add = true), "matmul 3, matmul 5",
+               "(Add) does not subtract the product of sums");
+    EXPECT_WHY(SUMS(.swapped = true), "matmul 3, matmul 5",
+               "(Subtract) does not subtract the product of sums");
+    EXPECT_WHY(SUMS(.as_many = true), "matmul 3, matmul 5",
+               "does not reduce one element for each group");
     EXPECT_WHY(SUMS(.plain = true), "matmul 2, matmul 5", "has no dequantised zero points");
 #undef SUMS
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static void test_small(sinter_engine_t *engine)
 {
@@ -534,15 +602,19 @@ static void test_small(sinter_engine_t *engine)
     lt_t x, y;
     mini_begin(&m, engine);
     x = OPA(&m, log_softmax, f32, ATTRS(S64S(axis, 1)), IN(&m, f32, "3x5"));
-    OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), OP(&m, multiply, f32, x, IN(&m, f32, "5")));
+    OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)),
+        OP(&m, multiply, f32, x, IN(&m, f32, "5")));
     EXPECT(&m, "softmax 3");
     mini_begin(&m, engine);
-    x = OP(&m, reorder, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, u8, "3x5")));
+    x = OP(&m, reorder, f32,
+           OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, u8, "3x5")));
     OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), x);
     EXPECT(&m, "reorder 3");
     mini_begin(&m, engine);
-    x = OPA(&m, static_reshape, f32, ATTRS(S64S(shape, 2, 3, 5), BOOL(special_zero, false)), IN(&m, f32, "6x5"));
-    x = OPA(&m, static_reshape, f32, ATTRS(S64S(shape, 6, 5), BOOL(special_zero, false)), OPA(&m, static_transpose, f32, ATTRS(S64S(order, 1, 0, 2)), x));
+    x = OPA(&m, static_reshape, f32, ATTRS(S64S(shape, 2, 3, 5), BOOL(special_zero, false)),
+            IN(&m, f32, "6x5"));
+    x = OPA(&m, static_reshape, f32, ATTRS(S64S(shape, 6, 5), BOOL(special_zero, false)),
+            OPA(&m, static_transpose, f32, ATTRS(S64S(order, 1, 0, 2)), x));
     mini_output(&m, x);
     OP(&m, reorder, f32, x);
     EXPECT_WHY(&m, "reorder 3, single 1", "its input is a graph output");
@@ -551,13 +623,15 @@ static void test_small(sinter_engine_t *engine)
     x = OP(&m, exp, f32, IN(&m, f32, "3x5"));
     y = OP(&m, abs, f32, IN(&m, f32, "3x5"));
     x = OP(&m, select, f32, OP(&m, greater_equal, boolean, x, y), x, y);
-    x = OP(&m, maximum, f32, x, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, u8, "5")));
+    x = OP(&m, maximum, f32, x,
+           OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), IN(&m, u8, "5")));
     OP(&m, type_cast, bf16, x);
     EXPECT(&m, "eltwise 7");
     /* The scales of a quantise depend on the chain. */
     mini_begin(&m, engine);
     x = OP(&m, exp, f32, IN(&m, f32, "5"));
-    OPA(&m, dynamic_quantize, u8, ATTRS(STR(qtype, "per_channel"), S64S(axis, 0)), OP(&m, abs, f32, IN(&m, f32, "5")), x);
+    OPA(&m, dynamic_quantize, u8, ATTRS(STR(qtype, "per_channel"), S64S(axis, 0)),
+        OP(&m, abs, f32, IN(&m, f32, "5")), x);
     EXPECT_WHY(&m, "single 1, eltwise 2", "its scales depend on the region");
 }
 
@@ -584,7 +658,8 @@ static void test_dynamic_quantize(sinter_engine_t *engine)
     mini_begin(&m, engine);
     x = OP(&m, exp, bf16, IN(&m, bf16, "4x64"));
     x = OP(&m, multiply, bf16, x, OP(&m, sigmoid, bf16, x));
-    quantise(&m, OPA(&m, static_reshape, bf16, ATTRS(S64S(shape, 2, 128), BOOL(special_zero, false)), x));
+    quantise(&m, OPA(&m, static_reshape, bf16,
+                     ATTRS(S64S(shape, 2, 128), BOOL(special_zero, false)), x));
     EXPECT(&m, "dynamic-quantize 5");
     mini_begin(&m, engine);
     x = OP(&m, type_cast, f32, OP(&m, matmul, bf16, IN(&m, bf16, "4x64"), IN(&m, bf16, "64x64")));
@@ -608,7 +683,8 @@ static void test_dynamic_quantize(sinter_engine_t *engine)
     const lt_t outs[2] = {mini_tensor(&m, sinter_f8_e4m3, "*"), mini_tensor(&m, sinter_e8m0, "*")};
     const attr_t kind[] = {STR(quantization_kind, "dynamic_mx")};
     mini_add(&m, sinter_op_dynamic_quantize, &x, 1, outs, 2, kind, 1);
-    y = OPA(&m, dynamic_dequantize, bf16, ATTRS(STR(qtype, "per_group"), S64S(axis, 1), S64S(groups, 2)), outs[0], outs[1]);
+    y = OPA(&m, dynamic_dequantize, bf16,
+            ATTRS(STR(qtype, "per_group"), S64S(axis, 1), S64S(groups, 2)), outs[0], outs[1]);
     OP(&m, matmul, bf16, y, IN(&m, bf16, "64x64"));
     EXPECT(&m, "matmul 2, matmul 2");
 }
@@ -638,13 +714,15 @@ static void test_tensor_scale(sinter_engine_t *engine)
     EXPECT(&m, "single 1, matmul 2");
 }
 
-/* Two regions that would wait for each other: each is fine alone, only one may be fused as a whole. */
+/* Two regions that would wait for each other: each is fine alone, only one may be fused as a
+ * whole. */
 static void test_mutual(sinter_engine_t *engine)
 {
     mini_t m;
     mini_begin(&m, engine);
     const lt_t a = OP(&m, exp, f32, IN(&m, f32, "4x4")), b = OP(&m, abs, f32, IN(&m, f32, "4x4"));
-    const lt_t sa = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), OP(&m, tanh, f32, IN(&m, f32, "4x4")));
+    const lt_t sa =
+        OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), OP(&m, tanh, f32, IN(&m, f32, "4x4")));
     OP(&m, add, f32, a, sa);
     OP(&m, add, f32, b, sa);
     EXPECT(&m, "single 1, softmax 5");
@@ -664,7 +742,8 @@ static void test_mutual(sinter_engine_t *engine)
     graph_free(&m.g);
 }
 
-/* Random graphs in which everything fits everything: whatever is fused, no partition may wait for itself. */
+/* Random graphs in which everything fits everything: whatever is fused, no partition may wait
+ * for itself. */
 static void test_random(sinter_engine_t *engine)
 {
     enum { GRAPHS = 2000, OPS = 40 };
@@ -683,15 +762,33 @@ static void test_random(sinter_engine_t *engine)
             const int oldest = k > back ? k - back : 0;
             const lt_t a = x[oldest + DRAW(k - oldest)], b = x[oldest + DRAW(k - oldest)];
             switch (DRAW(10)) {
-            case 0: x[k] = OP(&m, matmul, f32, a, b); break;
-            case 1: x[k] = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), a); break;
-            case 2: x[k] = OPA(&m, static_transpose, f32, ATTRS(S64S(order, 1, 0)), a); break;
-            case 3: x[k] = OPA(&m, rms_norm, f32, ATTRS(BOOL(use_affine, false)), a); break;
-            case 4: x[k] = OP(&m, exp, f32, a); break;
-            case 5: x[k] = OP(&m, type_cast, f32, a); break;
-            case 6: x[k] = OP(&m, select, f32, OP(&m, greater_equal, boolean, a, b), b, a); break;
-            case 7: x[k] = OP(&m, multiply, f32, a, b); break;
-            default: x[k] = OP(&m, add, f32, a, b); break;
+            case 0:
+                x[k] = OP(&m, matmul, f32, a, b);
+                break;
+            case 1:
+                x[k] = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), a);
+                break;
+            case 2:
+                x[k] = OPA(&m, static_transpose, f32, ATTRS(S64S(order, 1, 0)), a);
+                break;
+            case 3:
+                x[k] = OPA(&m, rms_norm, f32, ATTRS(BOOL(use_affine, false)), a);
+                break;
+            case 4:
+                x[k] = OP(&m, exp, f32, a);
+                break;
+            case 5:
+                x[k] = OP(&m, type_cast, f32, a);
+                break;
+            case 6:
+                x[k] = OP(&m, select, f32, OP(&m, greater_equal, boolean, a, b), b, a);
+                break;
+            case 7:
+                x[k] = OP(&m, multiply, f32, a, b);
+                break;
+            default:
+                x[k] = OP(&m, add, f32, a, b);
+                break;
             }
             if (DRAW(30) == 0) {
                 mini_output(&m, x[k]);
@@ -713,21 +810,29 @@ static void test_unsupported_and_debug(sinter_engine_t *engine)
     mini_t m;
     result_t r;
     mini_begin(&m, engine);
-    const lt_t x = OPA(&m, concat, f32, ATTRS(S64S(axis, 0)), IN(&m, f32, "3x5"), IN(&m, f32, "2x5"));
+    const lt_t x =
+        OPA(&m, concat, f32, ATTRS(S64S(axis, 0)), IN(&m, f32, "3x5"), IN(&m, f32, "2x5"));
     OP(&m, exp, f32, OP(&m, relu, f32, x));
     m.g.mode = sinter_fpmath_mode_bf16;
     m.g.apply_to_int = true;
     if (partition(&m, sinter_partition_policy_fusion, &r)) {
         CHECK(strcmp(r.names, "single 1, eltwise 2") == 0, "%s", r.names);
         const sinter_partition_t *concat = r.list.items[0], *chain = r.list.items[1];
-        CHECK(!concat->supported && strcmp(concat->reason, "op 0 (Concat): checked, but not executed by this library") == 0, "Concat is refused with a reason");
+        CHECK(!concat->supported &&
+                  strcmp(concat->reason,
+                         "op 0 (Concat): checked, but not executed by this library") == 0,
+              "Concat is refused with a reason");
         CHECK(strstr(concat->explain, "not supported") != NULL, "and explains it");
-        CHECK(concat->family == FAMILY_SINGLE && chain->supported && chain->reason == NULL && chain->family == FAMILY_GENERAL, "families");
+        CHECK(concat->family == FAMILY_SINGLE && chain->supported && chain->reason == NULL &&
+                  chain->family == FAMILY_GENERAL,
+              "families");
         sinter_fpmath_mode_t mode;
         bool apply_to_int;
         partition_get_fpmath(chain, &mode, &apply_to_int);
         CHECK(mode == sinter_fpmath_mode_bf16 && apply_to_int, "the graph's mode is handed on");
-        CHECK(chain->n_inputs == 1 && chain->n_outputs == 1 && strcmp(chain->sub.nodes[0].role, "eltwise") == 0, "ports and roles");
+        CHECK(chain->n_inputs == 1 && chain->n_outputs == 1 &&
+                  strcmp(chain->sub.nodes[0].role, "eltwise") == 0,
+              "ports and roles");
         partition_list_free(&r.list);
     }
     graph_free(&m.g);
@@ -736,14 +841,17 @@ static void test_unsupported_and_debug(sinter_engine_t *engine)
     OP(&m, exp, f64, OP(&m, abs, f64, OP(&m, matmul, f64, IN(&m, f64, "3x4"), IN(&m, f64, "4x5"))));
     if (partition(&m, sinter_partition_policy_fusion, &r)) {
         CHECK(strcmp(r.names, "single 1, eltwise 2") == 0, "%s", r.names);
-        CHECK(!r.list.items[0]->supported && strstr(r.list.items[0]->reason, "f64") != NULL && r.list.items[1]->supported, "only the matmul is refused");
+        CHECK(!r.list.items[0]->supported && strstr(r.list.items[0]->reason, "f64") != NULL &&
+                  r.list.items[1]->supported,
+              "only the matmul is refused");
         partition_list_free(&r.list);
     }
     graph_free(&m.g);
     mini_begin(&m, engine);
     sdpa_graph(&m, (sdpa_t){.axis = 3});
     if (partition(&m, sinter_partition_policy_debug, &r)) {
-        CHECK(strcmp(r.names, "single 1, single 1, single 1, single 1, single 1") == 0, "%s", r.names);
+        CHECK(strcmp(r.names, "single 1, single 1, single 1, single 1, single 1") == 0, "%s",
+              r.names);
         check_order(&m, &r);
         partition_list_free(&r.list);
     }
@@ -763,7 +871,9 @@ static void test_references(sinter_engine_t *engine)
     sinter_partition_t *p = partition_ref(r.list.items[0]);
     partition_list_free(&r.list);
     graph_free(&m.g);
-    CHECK(strcmp(p->pattern, "sdpa") == 0 && p->n_inputs == 5 && p->n_outputs == 1 && strstr(p->explain, "softmax") != NULL, "kept alive");
+    CHECK(strcmp(p->pattern, "sdpa") == 0 && p->n_inputs == 5 && p->n_outputs == 1 &&
+              strstr(p->explain, "softmax") != NULL,
+          "kept alive");
     partition_unref(p);
 }
 
@@ -771,10 +881,13 @@ static void test_rows(void)
 {
     for (int i = 0; i < sinter_n_patterns; i++) {
         const pattern_t *p = sinter_patterns[i];
-        CHECK(p->n_nodes >= 2 && p->n_nodes <= PAT_MAX_NODES && p->nodes[0].edge == PAT_ANCHOR, "%s: size and anchor", p->name);
+        CHECK(p->n_nodes >= 2 && p->n_nodes <= PAT_MAX_NODES && p->nodes[0].edge == PAT_ANCHOR,
+              "%s: size and anchor", p->name);
         for (int k = 1; k < p->n_nodes; k++) {
             const pat_node_t *n = &p->nodes[k];
-            CHECK(n->of < k && n->min <= n->max && n->max > 0 && n->edge != PAT_ANCHOR && n->ops != 0, "%s: node %d (%s)", p->name, k, n->role);
+            CHECK(n->of < k && n->min <= n->max && n->max > 0 && n->edge != PAT_ANCHOR &&
+                      n->ops != 0,
+                  "%s: node %d (%s)", p->name, k, n->role);
         }
         for (int k = 0; k < i; k++) {
             CHECK(strcmp(sinter_patterns[k]->name, p->name) != 0, "%s is there twice", p->name);
@@ -789,7 +902,7 @@ static void test_reached(void)
     }
 }
 
-/* ---- the matching models ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the matching models --------------------------------------------------------------------- */
 
 /* Through the public API: each graph of models/patterns is won by the row it was written for. */
 static void test_models(sinter_engine_t *engine)
@@ -858,20 +971,23 @@ static void test_models(sinter_engine_t *engine)
         size_t n = 0;
         const char *name = "";
         snprintf(path, sizeof(path), "%s/models/patterns/%s.json", SINTER_SOURCE_DIR, rows[i][0]);
-        const bool built = model_load_file(&model, path, &err) == 0 && model_build(&model, engine, &graph, &err) == 0;
+        const bool built = model_load_file(&model, path, &err) == 0 &&
+                           model_build(&model, engine, &graph, &err) == 0;
         CHECK(built, "%s does not load", path);
         if (built && sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success &&
-            sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1 && sinter_graph_get_partitions(graph, 1, &p) == sinter_success) {
+            sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1 &&
+            sinter_graph_get_partitions(graph, 1, &p) == sinter_success) {
             sinter_partition_get_pattern(p, &name);
         }
-        CHECK(n == 1 && strcmp(name, rows[i][1]) == 0, "%s: %zu partitions, the first is %s, not %s", rows[i][0], n, name, rows[i][1]);
+        CHECK(n == 1 && strcmp(name, rows[i][1]) == 0,
+              "%s: %zu partitions, the first is %s, not %s", rows[i][0], n, name, rows[i][1]);
         sinter_partition_destroy(&p);
         sinter_graph_destroy(&graph);
         model_free(&model);
     }
 }
 
-/* ---- large graphs ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- large graphs ---------------------------------------------------------------------------- */
 
 enum { LARGE = 100000 };
 
@@ -882,18 +998,22 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* 10^5 ops: how many partitions. Times are printed, not judged; what is quadratic takes minutes and meets the test's time-out. */
+/* 10^5 ops: how many partitions. Times are printed, not judged; what is quadratic takes minutes
+ * and meets the test's time-out. */
 static void expect_large(mini_t *m, const char *what, int min_parts, int max_parts)
 {
     result_t r = {.names = ""};
     const double build_end = seconds();
     sinter_status_t status = mini_end(m);
     const double begin = seconds();
-    status = status == sinter_success ? partition_graph(&m->g, sinter_partition_policy_fusion, &r.list) : status;
+    status = status == sinter_success
+                 ? partition_graph(&m->g, sinter_partition_policy_fusion, &r.list)
+                 : status;
     const double time = seconds() - begin;
     CHECK(status == sinter_success, "%s: %s", what, sinter_last_error_message());
     if (status == sinter_success) {
-        printf("%s: %d ops, %d partitions, sorted in %.2f s, partitioned in %.2f s\n", what, m->g.n_nodes, r.list.n, begin - build_end, time);
+        printf("%s: %d ops, %d partitions, sorted in %.2f s, partitioned in %.2f s\n", what,
+               m->g.n_nodes, r.list.n, begin - build_end, time);
         CHECK(r.list.n >= min_parts && r.list.n <= max_parts, "%s: %d partitions", what, r.list.n);
         check_order(m, &r);
         partition_list_free(&r.list);
@@ -919,7 +1039,8 @@ static void test_large(sinter_engine_t *engine)
     }
     expect_large(&m, "casts", 1, 1);
 
-    /* Every value is used by its neighbour and far below, where it also meets an op on the end of the chain. */
+    /* Every value is used by its neighbour and far below, where it also meets an op on the end
+     * of the chain. */
     mini_begin(&m, engine);
     lt_t *kept = calloc(LARGE / 4, sizeof(lt_t));
     x = IN(&m, f32, "8x8");
@@ -945,17 +1066,22 @@ static void test_large(sinter_engine_t *engine)
     mini_begin(&m, engine);
     x = IN(&m, f32, "8x8");
     for (int i = 0; i < 8000; i++) {
-        x = OP(&m, add, f32, x, OP(&m, tanh, f32, OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), x), IN(&m, f32, "8x8"))));
+        x = OP(&m, add, f32, x,
+               OP(&m, tanh, f32,
+                  OP(&m, matmul, f32, OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), x),
+                     IN(&m, f32, "8x8"))));
     }
     expect_large(&m, "residual layers", 8000, 16000);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void test_out_of_memory(void)
 {
     mini_heap_t heap = {.budget = -1};
-    sinter_engine_t engine = {.refs = 1, .allocator = {mini_heap_alloc, mini_heap_free, &heap}, .isa = sinter_isa_generic};
+    sinter_engine_t engine = {.refs = 1,
+                              .allocator = {mini_heap_alloc, mini_heap_free, &heap},
+                              .isa = sinter_isa_generic};
     bool done = false;
     for (long n = 0; n < 10000 && !done; n++) {
         mini_t m;
@@ -967,7 +1093,8 @@ static void test_out_of_memory(void)
         heap.budget = n;
         const sinter_status_t status = partition_graph(&m.g, sinter_partition_policy_fusion, &list);
         heap.budget = -1;
-        CHECK(made && (status == sinter_success || status == sinter_out_of_memory), "allocation %ld: status %d", n, (int)status);
+        CHECK(made && (status == sinter_success || status == sinter_out_of_memory),
+              "allocation %ld: status %d", n, (int)status);
         done = status == sinter_success;
         if (done) {
             partition_list_free(&list);

@@ -1,5 +1,5 @@
-/* The geometry of quantisation: a table of graphs that break one rule each, a table of valid ones with their groups, and the index
- * functions against a calculation of the test's own. */
+/* The geometry of quantisation: a table of graphs that break one rule each, a table of valid
+ * ones with their groups, and the index functions against a calculation of the test's own. */
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
@@ -34,21 +34,33 @@ typedef struct quant_case {
     int64_t scale_group[MAX_DIMS], zp_group[MAX_DIMS];
 } quant_case_t;
 
-#define S(...)                                                              \
-    {                                                                       \
-        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), { __VA_ARGS__ } \
+#define S(...)                                              \
+    {                                                       \
+        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
+        {                                                   \
+            __VA_ARGS__                                     \
+        }                                                   \
     }
-#define T(type, ...)                                                                       \
-    {                                                                                      \
-        sinter_##type, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), { __VA_ARGS__ } \
+#define T(type, ...)                                                       \
+    {                                                                      \
+        sinter_##type, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
+        {                                                                  \
+            __VA_ARGS__                                                    \
+        }                                                                  \
     }
-#define SCALAR(type)            \
-    {                           \
-        sinter_##type, 0, { 0 } \
+#define SCALAR(type)      \
+    {                     \
+        sinter_##type, 0, \
+        {                 \
+            0             \
+        }                 \
     }
-#define NO_RANK(type)            \
-    {                            \
-        sinter_##type, -1, { 0 } \
+#define NO_RANK(type)      \
+    {                      \
+        sinter_##type, -1, \
+        {                  \
+            0              \
+        }                  \
     }
 
 #define DEQ .op = sinter_op_dynamic_dequantize
@@ -61,25 +73,36 @@ typedef struct quant_case {
 
 static const quant_case_t invalid[] = {
     /* attributes */
-    {DEQ, .qtype = "per_row", .in = {T(s8, 4, 8), SCALAR(f32)}, ATTR "qtype \"per_row\" is not per_tensor, per_channel or per_group"},
-    {DEQ, .qtype = "per_channel", .axis = S(2), .in = {T(s8, 4, 8), T(f32, 8)}, ATTR "axis 2 is outside the 2 dimensions of tensor 10"},
-    {DEQ, .qtype = "per_channel", .axis = S(-3), .in = {T(s8, 4, 8), T(f32, 8)}, ATTR "axis -3 is outside"},
-    {DEQ, .qtype = "per_channel", .in = {T(s8, 4), T(f32, 4)}, ATTR "axis 1 is outside the 1 dimensions"},
-    {DEQ, .qtype = "per_channel", .axis = {EMPTY, {0}}, .in = {T(s8, 4, 8), T(f32, 8)}, ATTR "axis has 0 values"},
-    {DEQ, .qtype = "per_channel", .axis = S(0, 1), .in = {T(s8, 4, 8), T(f32, 8)}, ATTR "2 axes need qtype per_group"},
-    {DEQ, .qtype = "per_tensor", .axis = S(0, 1), .in = {T(s8, 4, 8), SCALAR(f32)}, ATTR "2 axes need qtype per_group"},
-    {DEQ, .qtype = "per_group", .axis = S(1, 1), .groups = S(2, 2), .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "axis 1 is given twice"},
-    {DEQ, .qtype = "per_group", .axis = S(1, -1), .groups = S(2, 2), .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "axis 1 is given twice"},
-    {DEQ, .qtype = "per_group", .axis = S(0, 1), .groups = S(2), .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "groups has 1 values for 2 axes"},
-    {DEQ, .qtype = "per_group", .groups = S(2, 2), .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "groups has 2 values for 1 axes"},
+    {DEQ, .qtype = "per_row", .in = {T(s8, 4, 8), SCALAR(f32)},
+     ATTR "qtype \"per_row\" is not per_tensor, per_channel or per_group"},
+    {DEQ, .qtype = "per_channel", .axis = S(2), .in = {T(s8, 4, 8), T(f32, 8)},
+     ATTR "axis 2 is outside the 2 dimensions of tensor 10"},
+    {DEQ, .qtype = "per_channel", .axis = S(-3), .in = {T(s8, 4, 8), T(f32, 8)},
+     ATTR "axis -3 is outside"},
+    {DEQ, .qtype = "per_channel", .in = {T(s8, 4), T(f32, 4)},
+     ATTR "axis 1 is outside the 1 dimensions"},
+    {DEQ, .qtype = "per_channel", .axis = {EMPTY, {0}}, .in = {T(s8, 4, 8), T(f32, 8)},
+     ATTR "axis has 0 values"},
+    {DEQ, .qtype = "per_channel", .axis = S(0, 1), .in = {T(s8, 4, 8), T(f32, 8)},
+     ATTR "2 axes need qtype per_group"},
+    {DEQ, .qtype = "per_tensor", .axis = S(0, 1), .in = {T(s8, 4, 8), SCALAR(f32)},
+     ATTR "2 axes need qtype per_group"},
+    {DEQ, .qtype = "per_group", .axis = S(1, 1), .groups = S(2, 2),
+     .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "axis 1 is given twice"},
+    {DEQ, .qtype = "per_group", .axis = S(1, -1), .groups = S(2, 2),
+     .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "axis 1 is given twice"},
+    {DEQ, .qtype = "per_group", .axis = S(0, 1), .groups = S(2), .in = {T(s8, 4, 8), T(f32, 4, 2)},
+     ATTR "groups has 1 values for 2 axes"},
+    {DEQ, .qtype = "per_group", .groups = S(2, 2), .in = {T(s8, 4, 8), T(f32, 4, 2)},
+     ATTR "groups has 2 values for 1 axes"},
     {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(0), .in = {T(s8, 4, 8), T(f32, 4, 2)},
      ATTR "groups[0] is 0, which is less than 1"},
     {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(-2), .in = {T(s8, 4, 8), T(f32, 4, 2)},
      ATTR "groups[0] is -2, which is less than 1"},
     {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(16), .in = {T(s8, 4, 8), T(f32, 4, 2)},
      ATTR "groups[0] is 16, more than the 8 elements"},
-    {DEQ, .qtype = "per_group", .axis = S(0, 1), .groups = S(2, 3), .in = {T(s8, 4, 8), T(f32, 2, 3)},
-     ATTR "groups[1] is 3, which does not divide the 8"},
+    {DEQ, .qtype = "per_group", .axis = S(0, 1), .groups = S(2, 3),
+     .in = {T(s8, 4, 8), T(f32, 2, 3)}, ATTR "groups[1] is 3, which does not divide the 8"},
     {DEQ, .qtype = "per_group", .group_shape = S(1, 1, 4), .in = {T(s8, 4, 8), T(f32, 4, 2)},
      ATTR "group_shape has 3 values for the 2 dimensions"},
     {DEQ, .qtype = "per_group", .group_shape = S(0, 4), .in = {T(s8, 4, 8), T(f32, 4, 2)},
@@ -88,41 +111,49 @@ static const quant_case_t invalid[] = {
      ATTR "group_shape[1] is 3, which does not divide dimension 1 (8)"},
     {DEQ, .qtype = "per_group", .group_shape = S(1, 16), .in = {T(s8, 4, 8), T(f32, 4, 1)},
      ATTR "group_shape[1] is 16, which does not divide"},
-    {DEQ, .qtype = "per_group", .axis = S(5), .group_shape = S(1, 4), .in = {T(s8, 4, 8), T(f32, 4, 2)},
-     ATTR "axis 5 is outside the 2 dimensions"},
+    {DEQ, .qtype = "per_group", .axis = S(5), .group_shape = S(1, 4),
+     .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "axis 5 is outside the 2 dimensions"},
     /* scales against data and attributes */
     {DEQ, .in = {T(s8, 4, 8)}, ATTR "the scales of tensor 10 are missing"},
-    {DEQ, .qtype = "per_tensor", .in = {T(s8, 4, 8), T(f32, 4)}, SHAPE "scales of qtype per_tensor, tensor 11, must be one value"},
+    {DEQ, .qtype = "per_tensor", .in = {T(s8, 4, 8), T(f32, 4)},
+     SHAPE "scales of qtype per_tensor, tensor 11, must be one value"},
     {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 4)},
      SHAPE "scales of qtype per_channel, tensor 11, are 4 for the 8 channels of axis 1"},
-    {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 1)}, SHAPE "tensor 11, are 1 for the 8 channels of axis 1"},
+    {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 1)},
+     SHAPE "tensor 11, are 1 for the 8 channels of axis 1"},
     {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 1, 8, 1)},
      SHAPE "scales of qtype per_channel, tensor 11, have 3 dimensions, not 1 or 2"},
-    {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 4, 8)}, SHAPE "have dimension 0 that is neither 1 nor the axis 1"},
+    {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 4, 8)},
+     SHAPE "have dimension 0 that is neither 1 nor the axis 1"},
     {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), T(f32, 2)},
      SHAPE "scales of qtype per_group, tensor 11, have 1 dimensions, but tensor 10 has 2"},
-    {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), SCALAR(f32)}, SHAPE "scales of qtype per_group, tensor 11, have 0 dimensions"},
+    {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), SCALAR(f32)},
+     SHAPE "scales of qtype per_group, tensor 11, have 0 dimensions"},
     {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), T(f32, 4, 3)},
      SHAPE "scales, tensor 11, have 3 values along dimension 1, which do not divide its 8"},
     {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), T(f32, 8, 2)},
      SHAPE "scales, tensor 11, have 8 values along dimension 0, which do not divide its 4"},
-    {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), T(f32, 4, 0)}, SHAPE "scales, tensor 11, have no values along dimension 1"},
-    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(4), .in = {T(s8, 4, 8), T(f32, 4, 2)}, SHAPE "dimension 1, but groups says 4"},
+    {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), T(f32, 4, 0)},
+     SHAPE "scales, tensor 11, have no values along dimension 1"},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(4), .in = {T(s8, 4, 8), T(f32, 4, 2)},
+     SHAPE "dimension 1, but groups says 4"},
     {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s8, 4, 8), T(f32, 2, 2)},
      SHAPE "divide dimension 0 into 2 groups, but axis does not list"},
     {DEQ, .qtype = "per_group", .group_shape = S(1, 2), .in = {T(s8, 4, 8), T(f32, 4, 2)},
      SHAPE "2 values along dimension 1, but group_shape makes it 4"},
     {DEQ, .qtype = "per_group", .group_shape = S(2, 4), .in = {T(s8, 4, 8), T(f32, 4, 2)},
      SHAPE "4 values along dimension 0, but group_shape makes it 2"},
-    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .group_shape = S(1, 2), .in = {T(s8, 4, 8), T(f32, 4, 2)},
-     SHAPE "but group_shape makes it 4"},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .group_shape = S(1, 2),
+     .in = {T(s8, 4, 8), T(f32, 4, 2)}, SHAPE "but group_shape makes it 4"},
     {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(4), .in = {T(s8, 4, U), T(f32, 4, 2)},
      SHAPE "2 values along dimension 1, but groups says 4"},
-    {DEQ, .in = {T(s8, 4, 8), SCALAR(s32)}, TYPE "scales, tensor 11, are s32, not f32, f16, bf16, e8m0 or f8_e4m3"},
+    {DEQ, .in = {T(s8, 4, 8), SCALAR(s32)},
+     TYPE "scales, tensor 11, are s32, not f32, f16, bf16, e8m0 or f8_e4m3"},
     {DEQ, .in = {T(s8, 4, 8), SCALAR(f64)}, TYPE "scales, tensor 11, are f64, not"},
     {DEQ, .in = {T(s8, 4, 8), SCALAR(f8_e5m2)}, TYPE "scales, tensor 11, are f8_e5m2, not"},
     /* zero points */
-    {DEQ, .in = {T(s8, 4, 8), SCALAR(f32), T(s8, 4)}, SHAPE "zero points of qtype per_tensor, tensor 12, must be one value"},
+    {DEQ, .in = {T(s8, 4, 8), SCALAR(f32), T(s8, 4)},
+     SHAPE "zero points of qtype per_tensor, tensor 12, must be one value"},
     {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 8), T(s8, 4)},
      SHAPE "zero points of qtype per_channel, tensor 12, are 4 for the 8 channels"},
     {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 8), T(s8, 2, 8)},
@@ -135,92 +166,127 @@ static const quant_case_t invalid[] = {
      SHAPE "zero points, tensor 12, have 3 values along dimension 0, which"},
     {DEQ, .qtype = "per_group", .in = {T(s8, 4, 8), T(f32, 4, 2), T(s8, 0, 2)},
      SHAPE "zero points, tensor 12, have no values along dimension 0"},
-    {DEQ, .in = {T(s8, 4, 8), SCALAR(f32), SCALAR(f32)}, TYPE "zero points, tensor 12, are f32, not s8, u8, s4, u4 or s32"},
-    {DEQ, .in = {T(s8, 4, 8), SCALAR(f32), SCALAR(s64)}, TYPE "zero points, tensor 12, are s64, not"},
-    {DEQ, .in = {T(f4_e2m1, 4, 8), SCALAR(f32), SCALAR(s8)}, TYPE "zero points, tensor 12, need integer data, but tensor 10 is f4_e2m1"},
+    {DEQ, .in = {T(s8, 4, 8), SCALAR(f32), SCALAR(f32)},
+     TYPE "zero points, tensor 12, are f32, not s8, u8, s4, u4 or s32"},
+    {DEQ, .in = {T(s8, 4, 8), SCALAR(f32), SCALAR(s64)},
+     TYPE "zero points, tensor 12, are s64, not"},
+    {DEQ, .in = {T(f4_e2m1, 4, 8), SCALAR(f32), SCALAR(s8)},
+     TYPE "zero points, tensor 12, need integer data, but tensor 10 is f4_e2m1"},
     /* Quantize, Dequantize */
-    {STATIC_DEQ, .qtype = "per_tensor", .in = {T(s8, 4, 8)}, ATTR "the attribute scales is missing"},
-    {STATIC_DEQ, .qtype = "per_tensor", .scales = EMPTY, .in = {T(s8, 4, 8)}, ATTR "the attribute scales is empty"},
-    {STATIC_DEQ, .qtype = "per_tensor", .scales = 2, .in = {T(s8, 4, 8)}, ATTR "scales has 2 values, qtype per_tensor wants one"},
+    {STATIC_DEQ, .qtype = "per_tensor", .in = {T(s8, 4, 8)},
+     ATTR "the attribute scales is missing"},
+    {STATIC_DEQ, .qtype = "per_tensor", .scales = EMPTY, .in = {T(s8, 4, 8)},
+     ATTR "the attribute scales is empty"},
+    {STATIC_DEQ, .qtype = "per_tensor", .scales = 2, .in = {T(s8, 4, 8)},
+     ATTR "scales has 2 values, qtype per_tensor wants one"},
     {STATIC_DEQ, .qtype = "per_channel", .scales = 2, .in = {T(s8, 4, 8)},
      ATTR "scales has 2 values for the 8 channels of axis 1 of tensor 10"},
-    {STATIC_DEQ, .qtype = "per_group", .scales = 2, .in = {T(s8, 4, 8)}, ATTR "qtype per_group needs scales as a tensor"},
-    {STATIC_DEQ, .scales = 1, .zps = S(0, 0), .in = {T(s8, 4, 8)}, ATTR "zps has 2 values for 1 scales"},
-    {STATIC_DEQ, .scales = 1, .zps = {EMPTY, {0}}, .in = {T(s8, 4, 8)}, ATTR "zps has 0 values for 1 scales"},
-    {STATIC_DEQ, .scales = 1, .zps = S(128), .in = {T(s8, 4, 8)}, ATTR "zps[0] is 128: zero points outside their type, s8 of tensor 10"},
-    {STATIC_DEQ, .scales = 1, .zps = S(-1), .in = {T(u8, 4, 8)}, ATTR "zps[0] is -1: zero points outside their type, u8 of tensor 10"},
+    {STATIC_DEQ, .qtype = "per_group", .scales = 2, .in = {T(s8, 4, 8)},
+     ATTR "qtype per_group needs scales as a tensor"},
+    {STATIC_DEQ, .scales = 1, .zps = S(0, 0), .in = {T(s8, 4, 8)},
+     ATTR "zps has 2 values for 1 scales"},
+    {STATIC_DEQ, .scales = 1, .zps = {EMPTY, {0}}, .in = {T(s8, 4, 8)},
+     ATTR "zps has 0 values for 1 scales"},
+    {STATIC_DEQ, .scales = 1, .zps = S(128), .in = {T(s8, 4, 8)},
+     ATTR "zps[0] is 128: zero points outside their type, s8 of tensor 10"},
+    {STATIC_DEQ, .scales = 1, .zps = S(-1), .in = {T(u8, 4, 8)},
+     ATTR "zps[0] is -1: zero points outside their type, u8 of tensor 10"},
     {STATIC_Q, .scales = 1, .zps = S(256), .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8)},
      ATTR "zps[0] is 256: zero points outside their type, u8 of tensor 20"},
     {STATIC_Q, .scales = 1, .zps = S(1), .in = {T(f32, 4, 8)}, .out = {T(f8_e4m3, 4, 8)},
      ATTR "zps[0] is 1, but zero points need integer data"},
     /* DynamicQuantize */
-    {DYN, .kind = "dynamic", .in = {T(f32, 4, 8)}, .out = {T(s8, 4, 8), SCALAR(f32)}, ATTR "quantization_kind \"dynamic\" is unknown"},
-    {DYN, .in = {T(f32, 4, 8)}, .out = {T(s8, 4, 8)}, ATTR "the scales of tensor 10 are missing: they are input 1"},
+    {DYN, .kind = "dynamic", .in = {T(f32, 4, 8)}, .out = {T(s8, 4, 8), SCALAR(f32)},
+     ATTR "quantization_kind \"dynamic\" is unknown"},
+    {DYN, .in = {T(f32, 4, 8)}, .out = {T(s8, 4, 8)},
+     ATTR "the scales of tensor 10 are missing: they are input 1"},
     {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64)}, .out = {T(f8_e4m3, 4, 64)},
      ATTR "quantization_kind dynamic_mx needs an output for its scales"},
-    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64), SCALAR(f32)}, .out = {T(f8_e4m3, 4, 64), T(e8m0, 4, 2)},
-     ATTR "computes its scales: 2 inputs are too many"},
+    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64), SCALAR(f32)},
+     .out = {T(f8_e4m3, 4, 64), T(e8m0, 4, 2)}, ATTR "computes its scales: 2 inputs are too many"},
     {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64)}, .out = {T(f8_e4m3, 4, 64), T(f32, 4, 2)},
      TYPE "scales of dynamic_mx, tensor 21, must be e8m0, not f32"},
     {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64)}, .out = {T(u8, 4, 64), T(e8m0, 4, 2)},
      TYPE "dynamic_mx does not make u8, the type of tensor 20"},
     {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 65)}, .out = {T(f8_e4m3, 4, 65), T(e8m0, 4, U)},
      SHAPE "(65) of tensor 10 is no multiple of the default group 32"},
-    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64)}, .out = {T(s8, 4, 64), T(e8m0, 4, 2), T(s8, 4, 2)},
+    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64)},
+     .out = {T(s8, 4, 64), T(e8m0, 4, 2), T(s8, 4, 2)},
      ATTR "dynamic_mx has no zero points to put into tensor 22"},
-    {DYN, .kind = "dynamic_symmetric", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), SCALAR(f32)}, TYPE "dynamic_symmetric does not make u8"},
+    {DYN, .kind = "dynamic_symmetric", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), SCALAR(f32)},
+     TYPE "dynamic_symmetric does not make u8"},
     {DYN, .kind = "dynamic_asymmetric", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), SCALAR(f32)},
      ATTR "dynamic_asymmetric needs an output for its zero points"},
-    {DYN, .kind = "dynamic_asymmetric", .in = {T(f32, 4, 8)}, .out = {T(f8_e4m3, 4, 8), SCALAR(f32), SCALAR(s8)},
+    {DYN, .kind = "dynamic_asymmetric", .in = {T(f32, 4, 8)},
+     .out = {T(f8_e4m3, 4, 8), SCALAR(f32), SCALAR(s8)},
      TYPE "dynamic_asymmetric does not make f8_e4m3"},
-    {DYN, .kind = "dynamic_asymmetric", .qtype = "per_group", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), T(f32, 4, 2), T(u8, 4, 1)},
-     SHAPE "zero points of dynamic_asymmetric, tensor 22, must have the groups of the scales in dimension 1"},
+    {DYN, .kind = "dynamic_asymmetric", .qtype = "per_group", .in = {T(f32, 4, 8)},
+     .out = {T(u8, 4, 8), T(f32, 4, 2), T(u8, 4, 1)},
+     SHAPE "zero points of dynamic_asymmetric, tensor 22, must have the groups of the scales in "
+           "dimension 1"},
     {DYN, .kind = "dynamic_nv", .in = {T(f32, 4, 32)}, .out = {T(f8_e4m3, 4, 32), T(f8_e4m3, 4, 2)},
      TYPE "dynamic_nv does not make f8_e4m3"},
-    {DYN, .kind = "dynamic_nv", .in = {T(f32, 4, 32), SCALAR(f16)}, .out = {T(f4_e2m1, 4, 32), T(f8_e4m3, 4, 2)},
+    {DYN, .kind = "dynamic_nv", .in = {T(f32, 4, 32), SCALAR(f16)},
+     .out = {T(f4_e2m1, 4, 32), T(f8_e4m3, 4, 2)},
      TYPE "the per-tensor scale of dynamic_nv, tensor 11, must be f32, not f16"},
-    {DYN, .kind = "dynamic_nv", .in = {T(f32, 4, 32), T(f32, 4)}, .out = {T(f4_e2m1, 4, 32), T(f8_e4m3, 4, 2)},
+    {DYN, .kind = "dynamic_nv", .in = {T(f32, 4, 32), T(f32, 4)},
+     .out = {T(f4_e2m1, 4, 32), T(f8_e4m3, 4, 2)},
      SHAPE "the per-tensor scale of dynamic_nv, tensor 11, must be one value"},
 };
 
 static const quant_case_t valid[] = {
     /* one value */
     {DEQ, .in = {T(s8, 4, 8), SCALAR(f32)}, .scale_group = {4, 8}},
-    {DEQ, .qtype = "per_tensor", .axis = S(7), .in = {T(s8, 4, 8), T(f16, 1), T(s32, 1, 1)}, .scale_group = {4, 8}, .zp_group = {4, 8}},
-    {DEQ, .qtype = "per_tensor", .groups = S(3), .in = {T(u8, 4, 8), T(bf16, 1, 1), SCALAR(u8)}, .scale_group = {4, 8}, .zp_group = {4, 8}},
+    {DEQ, .qtype = "per_tensor", .axis = S(7), .in = {T(s8, 4, 8), T(f16, 1), T(s32, 1, 1)},
+     .scale_group = {4, 8}, .zp_group = {4, 8}},
+    {DEQ, .qtype = "per_tensor", .groups = S(3), .in = {T(u8, 4, 8), T(bf16, 1, 1), SCALAR(u8)},
+     .scale_group = {4, 8}, .zp_group = {4, 8}},
     /* one for each channel */
     {DEQ, .qtype = "per_channel", .in = {T(s8, 4, 8), T(f32, 8)}, .scale_group = {4, 1}},
-    {DEQ, .qtype = "per_channel", .axis = S(-2), .groups = S(3), .in = {T(s8, 4, 8), T(f32, 4), T(s8, 4)}, .scale_group = {1, 8},
-     .zp_group = {1, 8}},
-    {DEQ, .qtype = "per_channel", .axis = S(1), .in = {T(s8, 2, 4, 8), T(e8m0, 1, 4, 1), T(u4, 4)}, .scale_group = {2, 1, 8},
-     .zp_group = {2, 1, 8}},
-    {DEQ, .qtype = "per_channel", .axis = S(0), .in = {T(s8, 19), T(f32, 19), SCALAR(s8)}, .scale_group = {1}, .zp_group = {19}},
+    {DEQ, .qtype = "per_channel", .axis = S(-2), .groups = S(3),
+     .in = {T(s8, 4, 8), T(f32, 4), T(s8, 4)}, .scale_group = {1, 8}, .zp_group = {1, 8}},
+    {DEQ, .qtype = "per_channel", .axis = S(1), .in = {T(s8, 2, 4, 8), T(e8m0, 1, 4, 1), T(u4, 4)},
+     .scale_group = {2, 1, 8}, .zp_group = {2, 1, 8}},
+    {DEQ, .qtype = "per_channel", .axis = S(0), .in = {T(s8, 19), T(f32, 19), SCALAR(s8)},
+     .scale_group = {1}, .zp_group = {19}},
     /* groups in all spellings */
-    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s4, 4, 8), T(f16, 4, 2), T(s4, 4, 2)}, .scale_group = {1, 4},
-     .zp_group = {1, 4}},
-    {DEQ, .qtype = "per_group", .groups = S(2), .in = {T(s4, 4, 8), T(f16, 4, 2)}, .scale_group = {1, 4}},
-    {DEQ, .qtype = "per_group", .axis = S(-1, 0), .groups = S(2, 2), .in = {T(s4, 4, 8), T(f16, 2, 2)}, .scale_group = {2, 4}},
-    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s4, 4, 8), T(f16, 1, 2)}, .scale_group = {4, 4}},
-    {DEQ, .qtype = "per_group", .group_shape = S(1, 1, 32, 1), .axis = S(2),
-     .in = {T(s4, 1, 32, 128, 32), T(f16, 1, 32, 4, 32), T(s8, 1, 32, 4, 32)}, .scale_group = {1, 1, 32, 1}, .zp_group = {1, 1, 32, 1}},
-    {DEQ, .qtype = "per_group", .group_shape = S(1, 128), .axis = S(-1), .in = {T(u4, 4096, 14336), T(f16, 4096, 112), T(u8, 4096, 112)},
-     .scale_group = {1, 128}, .zp_group = {1, 128}},
-    {DEQ, .qtype = "per_group", .group_shape = S(2, 4), .in = {T(f4_e2m1, 4, 8), T(e8m0, 2, 2)}, .scale_group = {2, 4}},
-    {DEQ, .qtype = "per_group", .in = {T(f8_e5m2, 6, 8), T(f8_e4m3, 3, 8)}, .scale_group = {2, 1}},
-    {DEQ, .qtype = "per_group", .axis = S(1), .in = {T(s8, 6, 8), T(f32, 6, 1)}, .scale_group = {1, 8}},
-    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .group_shape = S(1, 4), .in = {T(s4, 4, 8), T(f16, 4, 2)},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2),
+     .in = {T(s4, 4, 8), T(f16, 4, 2), T(s4, 4, 2)}, .scale_group = {1, 4}, .zp_group = {1, 4}},
+    {DEQ, .qtype = "per_group", .groups = S(2), .in = {T(s4, 4, 8), T(f16, 4, 2)},
      .scale_group = {1, 4}},
+    {DEQ, .qtype = "per_group", .axis = S(-1, 0), .groups = S(2, 2),
+     .in = {T(s4, 4, 8), T(f16, 2, 2)}, .scale_group = {2, 4}},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s4, 4, 8), T(f16, 1, 2)},
+     .scale_group = {4, 4}},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 1, 32, 1), .axis = S(2),
+     .in = {T(s4, 1, 32, 128, 32), T(f16, 1, 32, 4, 32), T(s8, 1, 32, 4, 32)},
+     .scale_group = {1, 1, 32, 1}, .zp_group = {1, 1, 32, 1}},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 128), .axis = S(-1),
+     .in = {T(u4, 4096, 14336), T(f16, 4096, 112), T(u8, 4096, 112)}, .scale_group = {1, 128},
+     .zp_group = {1, 128}},
+    {DEQ, .qtype = "per_group", .group_shape = S(2, 4), .in = {T(f4_e2m1, 4, 8), T(e8m0, 2, 2)},
+     .scale_group = {2, 4}},
+    {DEQ, .qtype = "per_group", .in = {T(f8_e5m2, 6, 8), T(f8_e4m3, 3, 8)}, .scale_group = {2, 1}},
+    {DEQ, .qtype = "per_group", .axis = S(1), .in = {T(s8, 6, 8), T(f32, 6, 1)},
+     .scale_group = {1, 8}},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .group_shape = S(1, 4),
+     .in = {T(s4, 4, 8), T(f16, 4, 2)}, .scale_group = {1, 4}},
     /* zero points of their own */
-    {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), T(u4, 4, 2)}, .scale_group = {1, 4}, .zp_group = {1, 8}},
-    {DEQ, .qtype = "per_group", .group_shape = S(1, 8), .in = {T(u4, 4, 16), T(f16, 4, 2), T(u4, 2, 4)}, .scale_group = {1, 8},
-     .zp_group = {2, 4}},
-    {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), SCALAR(s32)}, .scale_group = {1, 4}, .zp_group = {4, 16}},
-    {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), T(u4, 1, 1)}, .scale_group = {1, 4}, .zp_group = {4, 16}},
+    {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), T(u4, 4, 2)},
+     .scale_group = {1, 4}, .zp_group = {1, 8}},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 8),
+     .in = {T(u4, 4, 16), T(f16, 4, 2), T(u4, 2, 4)}, .scale_group = {1, 8}, .zp_group = {2, 4}},
+    {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), SCALAR(s32)},
+     .scale_group = {1, 4}, .zp_group = {4, 16}},
+    {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), T(u4, 1, 1)},
+     .scale_group = {1, 4}, .zp_group = {4, 16}},
     /* not known yet */
-    {DEQ, .qtype = "per_group", .group_shape = S(1, 32), .in = {T(s4, U, 64), T(f16, U, 2), T(s4, U, 2)}, .scale_group = {1, 32},
-     .zp_group = {U, 32}},
-    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s4, U, 64), T(f16, U, U)}, .scale_group = {U, 32}},
-    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s4, U, U), T(f16, U, 2)}, .scale_group = {U, U}},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 32),
+     .in = {T(s4, U, 64), T(f16, U, 2), T(s4, U, 2)}, .scale_group = {1, 32}, .zp_group = {U, 32}},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s4, U, 64), T(f16, U, U)},
+     .scale_group = {U, 32}},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(s4, U, U), T(f16, U, 2)},
+     .scale_group = {U, U}},
     {DEQ, .qtype = "per_group", .axis = S(-1), .groups = S(2), .in = {NO_RANK(s4), T(f16, 4, 2)}},
     {DEQ, .qtype = "per_group", .in = {T(s4, 4, 8), NO_RANK(f16)}, .scale_group = {U, U}},
     {DEQ, .qtype = "per_channel", .axis = S(-1), .in = {NO_RANK(s4), T(f16, 4)}},
@@ -228,29 +294,41 @@ static const quant_case_t valid[] = {
     {DEQ, .in = {T(s8, U, 8), T(f32, U)}, .scale_group = {U, 8}},
     {DEQ, .qtype = "per_group", .in = {T(s8, 0, 8), T(f32, 0, 2)}, .scale_group = {1, 4}},
     /* Quantize, Dequantize */
-    {STATIC_DEQ, .scales = 1, .zps = S(-128), .in = {T(s8, 4, 8)}, .scale_group = {4, 8}, .zp_group = {4, 8}},
-    {STATIC_DEQ, .qtype = "per_channel", .scales = 2, .zps = S(0, 255), .in = {T(u8, 4, 2)}, .scale_group = {4, 1}, .zp_group = {4, 1}},
-    {STATIC_Q, .qtype = "per_channel", .axis = S(0), .scales = 4, .in = {T(f32, 4, 2)}, .out = {T(s8, 4, 2)}, .scale_group = {1, 2}},
-    {STATIC_Q, .scales = 1, .zps = S(0), .in = {T(f32, 4, 2)}, .out = {T(f8_e4m3, 4, 2)}, .scale_group = {4, 2}, .zp_group = {4, 2}},
-    {STATIC_DEQ, .qtype = "per_channel", .axis = S(1), .scales = 3, .in = {T(s8, 4, U)}, .scale_group = {4, 1}},
-    /* DynamicQuantize */
-    {DYN, .kind = "static", .qtype = "per_channel", .in = {T(f32, 4, 2), T(f32, 2), T(s8, 2)}, .out = {T(s8, 4, 2)}, .scale_group = {4, 1},
-     .zp_group = {4, 1}},
-    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64)}, .out = {T(f8_e4m3, 4, 64), T(e8m0, U, U)}, .scale_group = {1, 32}},
-    {DYN, .kind = "dynamic_mx_rceil", .in = {T(f32, 4, 64)}, .out = {T(f6_e2m3, 4, 64), T(e8m0, 2, 4)}, .scale_group = {2, 16}},
-    {DYN, .kind = "dynamic_mx", .in = {T(f32, U, 64)}, .out = {T(s8, U, 64), NO_RANK(e8m0)}, .scale_group = {1, 32}},
-    {DYN, .kind = "dynamic_nv", .in = {T(f32, 4, 64), SCALAR(f32)}, .out = {T(f4_e2m1, 4, 64), NO_RANK(f8_e4m3)}, .scale_group = {1, 16}},
-    {DYN, .kind = "dynamic_symmetric", .in = {T(f32, 4, 8)}, .out = {T(s4, 4, 8), NO_RANK(f16)}, .scale_group = {4, 8}},
-    {DYN, .kind = "dynamic_symmetric", .qtype = "per_group", .axis = S(1), .groups = S(2), .in = {T(f32, 4, 8)},
-     .out = {T(s8, 4, 8), T(f32, U, U)}, .scale_group = {1, 4}},
-    {DYN, .kind = "dynamic_asymmetric", .qtype = "per_group", .group_shape = S(2, 4), .in = {T(f32, 4, 8)},
-     .out = {T(u4, 4, 8), T(f32, 2, 2), T(u4, U, U)}, .scale_group = {2, 4}, .zp_group = {2, 4}},
-    {DYN, .kind = "dynamic_asymmetric", .qtype = "per_channel", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), T(f16, 8), T(u8, 8)},
+    {STATIC_DEQ, .scales = 1, .zps = S(-128), .in = {T(s8, 4, 8)}, .scale_group = {4, 8},
+     .zp_group = {4, 8}},
+    {STATIC_DEQ, .qtype = "per_channel", .scales = 2, .zps = S(0, 255), .in = {T(u8, 4, 2)},
      .scale_group = {4, 1}, .zp_group = {4, 1}},
-    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, U)}, .out = {T(f8_e4m3, 4, U), T(e8m0, 4, 1)}, .scale_group = {1, U}},
+    {STATIC_Q, .qtype = "per_channel", .axis = S(0), .scales = 4, .in = {T(f32, 4, 2)},
+     .out = {T(s8, 4, 2)}, .scale_group = {1, 2}},
+    {STATIC_Q, .scales = 1, .zps = S(0), .in = {T(f32, 4, 2)}, .out = {T(f8_e4m3, 4, 2)},
+     .scale_group = {4, 2}, .zp_group = {4, 2}},
+    {STATIC_DEQ, .qtype = "per_channel", .axis = S(1), .scales = 3, .in = {T(s8, 4, U)},
+     .scale_group = {4, 1}},
+    /* DynamicQuantize */
+    {DYN, .kind = "static", .qtype = "per_channel", .in = {T(f32, 4, 2), T(f32, 2), T(s8, 2)},
+     .out = {T(s8, 4, 2)}, .scale_group = {4, 1}, .zp_group = {4, 1}},
+    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, 64)}, .out = {T(f8_e4m3, 4, 64), T(e8m0, U, U)},
+     .scale_group = {1, 32}},
+    {DYN, .kind = "dynamic_mx_rceil", .in = {T(f32, 4, 64)},
+     .out = {T(f6_e2m3, 4, 64), T(e8m0, 2, 4)}, .scale_group = {2, 16}},
+    {DYN, .kind = "dynamic_mx", .in = {T(f32, U, 64)}, .out = {T(s8, U, 64), NO_RANK(e8m0)},
+     .scale_group = {1, 32}},
+    {DYN, .kind = "dynamic_nv", .in = {T(f32, 4, 64), SCALAR(f32)},
+     .out = {T(f4_e2m1, 4, 64), NO_RANK(f8_e4m3)}, .scale_group = {1, 16}},
+    {DYN, .kind = "dynamic_symmetric", .in = {T(f32, 4, 8)}, .out = {T(s4, 4, 8), NO_RANK(f16)},
+     .scale_group = {4, 8}},
+    {DYN, .kind = "dynamic_symmetric", .qtype = "per_group", .axis = S(1), .groups = S(2),
+     .in = {T(f32, 4, 8)}, .out = {T(s8, 4, 8), T(f32, U, U)}, .scale_group = {1, 4}},
+    {DYN, .kind = "dynamic_asymmetric", .qtype = "per_group", .group_shape = S(2, 4),
+     .in = {T(f32, 4, 8)}, .out = {T(u4, 4, 8), T(f32, 2, 2), T(u4, U, U)}, .scale_group = {2, 4},
+     .zp_group = {2, 4}},
+    {DYN, .kind = "dynamic_asymmetric", .qtype = "per_channel", .in = {T(f32, 4, 8)},
+     .out = {T(u8, 4, 8), T(f16, 8), T(u8, 8)}, .scale_group = {4, 1}, .zp_group = {4, 1}},
+    {DYN, .kind = "dynamic_mx", .in = {T(f32, 4, U)}, .out = {T(f8_e4m3, 4, U), T(e8m0, 4, 1)},
+     .scale_group = {1, U}},
 };
 
-/* ---- running a case ---- */
+/* ---- running a case -------------------------------------------------------------------------- */
 
 typedef struct run {
     attr_t attrs[8];
@@ -281,7 +359,8 @@ static void add_text(run_t *r, sinter_op_attr_t id, const char *text)
 static void add_list(run_t *r, sinter_op_attr_t id, const list_t *list)
 {
     if (list->n != 0) {
-        r->attrs[r->n_attrs++] = (attr_t){.id = id, .n = list->n == EMPTY ? 0 : (size_t)list->n, .s64 = list->v};
+        r->attrs[r->n_attrs++] =
+            (attr_t){.id = id, .n = list->n == EMPTY ? 0 : (size_t)list->n, .s64 = list->v};
     }
 }
 
@@ -295,11 +374,14 @@ static sinter_status_t run(const quant_case_t *c, run_t *r)
     add_list(r, sinter_op_attr_group_shape, &c->group_shape);
     add_list(r, sinter_op_attr_zps, &c->zps);
     if (c->scales != 0) {
-        r->attrs[r->n_attrs++] = (attr_t){.id = sinter_op_attr_scales, .n = c->scales == EMPTY ? 0 : (size_t)c->scales, .f32 = r->scales};
+        r->attrs[r->n_attrs++] = (attr_t){.id = sinter_op_attr_scales,
+                                          .n = c->scales == EMPTY ? 0 : (size_t)c->scales,
+                                          .f32 = r->scales};
     }
     r->n_in = make_tensors(c->in, 10, r->in);
     r->n_out = make_tensors(c->out, 20, r->out);
-    return quant_geometry("op 3", c->op, r->attrs, r->n_attrs, r->in, r->n_in, r->out, r->n_out, &r->geom);
+    return quant_geometry("op 3", c->op, r->attrs, r->n_attrs, r->in, r->n_in, r->out, r->n_out,
+                          &r->geom);
 }
 
 static void test_invalid(void)
@@ -308,14 +390,17 @@ static void test_invalid(void)
     for (size_t i = 0; i < LENGTH(invalid); i++) {
         const quant_case_t *c = &invalid[i];
         sinter_status_t status = run(c, &r);
-        CHECK(status == c->status, "invalid %zu: status %d, not %d (%s)", i, (int)status, (int)c->status, c->message);
-        CHECK(strncmp(sinter_last_error_message(), "op 3: ", 6) == 0, "invalid %zu: \"%s\"", i, sinter_last_error_message());
-        CHECK(strstr(sinter_last_error_message(), c->message) != NULL, "invalid %zu: \"%s\", not \"%s\"", i, sinter_last_error_message(),
-              c->message);
+        CHECK(status == c->status, "invalid %zu: status %d, not %d (%s)", i, (int)status,
+              (int)c->status, c->message);
+        CHECK(strncmp(sinter_last_error_message(), "op 3: ", 6) == 0, "invalid %zu: \"%s\"", i,
+              sinter_last_error_message());
+        CHECK(strstr(sinter_last_error_message(), c->message) != NULL,
+              "invalid %zu: \"%s\", not \"%s\"", i, sinter_last_error_message(), c->message);
     }
 }
 
-/* The tensor of scales (zp: of zero points) of a valid case, NULL if they are attributes or there are none. */
+/* The tensor of scales (zp: of zero points) of a valid case, NULL if they are attributes or
+ * there are none. */
 static const lt_t *param_of(const run_t *r, bool zp)
 {
     int port = zp ? r->geom.zp_input : r->geom.scale_input;
@@ -325,8 +410,8 @@ static const lt_t *param_of(const run_t *r, bool zp)
     return port >= 0 ? &r->in[port] : &r->out[zp ? 2 : 1];
 }
 
-/* For every element: dims of the tensor divide the data's, so the index in the tensor is idx * tensor dim / data dim; a 1-D tensor runs
- * along the axis. */
+/* For every element: dims of the tensor divide the data's, so the index in the tensor is idx *
+ * tensor dim / data dim; a 1-D tensor runs along the axis. */
 static void check_index(size_t number, const run_t *r, bool zp)
 {
     const lt_t *data = &r->in[0], *param = param_of(r, zp);
@@ -348,7 +433,8 @@ static void check_index(size_t number, const run_t *r, bool zp)
         } else if (lt_elems(param) > 1) {
             want = idx[r->geom.axis] * param->strides[0];
         }
-        int64_t got = zp ? quant_zp_index(&r->geom, idx, param->strides) : quant_scale_index(&r->geom, idx, param->strides);
+        int64_t got = zp ? quant_zp_index(&r->geom, idx, param->strides)
+                         : quant_scale_index(&r->geom, idx, param->strides);
         right = right && got == want;
     }
     CHECK(right, "valid %zu: the %s index points elsewhere", number, zp ? "zero point" : "scale");
@@ -365,12 +451,16 @@ static void test_valid(void)
             continue;
         }
         const quant_geom_t *g = &r.geom;
-        bool zps = c->zps.n > 0 || c->in[2].type != sinter_data_type_undef || c->out[2].type != sinter_data_type_undef;
-        CHECK(g->ndims == c->in[0].ndims && g->has_zp == zps, "valid %zu: %d dims, zero points %d", i, g->ndims, g->has_zp);
+        bool zps = c->zps.n > 0 || c->in[2].type != sinter_data_type_undef ||
+                   c->out[2].type != sinter_data_type_undef;
+        CHECK(g->ndims == c->in[0].ndims && g->has_zp == zps, "valid %zu: %d dims, zero points %d",
+              i, g->ndims, g->has_zp);
         for (int d = 0; d < g->ndims; d++) {
-            CHECK(g->scale_group[d] == c->scale_group[d], "valid %zu: scale group %d is %lld, not %lld", i, d, (long long)g->scale_group[d],
+            CHECK(g->scale_group[d] == c->scale_group[d],
+                  "valid %zu: scale group %d is %lld, not %lld", i, d, (long long)g->scale_group[d],
                   (long long)c->scale_group[d]);
-            CHECK(!zps || g->zp_group[d] == c->zp_group[d], "valid %zu: zero point group %d is %lld, not %lld", i, d,
+            CHECK(!zps || g->zp_group[d] == c->zp_group[d],
+                  "valid %zu: zero point group %d is %lld, not %lld", i, d,
                   (long long)g->zp_group[d], (long long)c->zp_group[d]);
         }
         check_index(i, &r, false);
@@ -382,18 +472,27 @@ static void test_valid(void)
 static void test_fields(void)
 {
     run_t r;
-    quant_case_t channel = {STATIC_DEQ, .qtype = "per_channel", .axis = S(-1), .scales = 3, .zps = S(1, 2, 3), .in = {T(s8, 2, 3)}};
+    quant_case_t channel = {STATIC_DEQ,  .qtype = "per_channel", .axis = S(-1),
+                            .scales = 3, .zps = S(1, 2, 3),      .in = {T(s8, 2, 3)}};
     CHECK(run(&channel, &r) == sinter_success, "per channel");
-    CHECK(r.geom.from_attrs && r.geom.n_scales == 3 && r.geom.axis == 1 && r.geom.scales == r.scales && r.geom.zps[2] == 3, "attributes");
+    CHECK(r.geom.from_attrs && r.geom.n_scales == 3 && r.geom.axis == 1 &&
+              r.geom.scales == r.scales && r.geom.zps[2] == 3,
+          "attributes");
     CHECK(quant_scale_index(&r.geom, (int64_t[]){1, 2}, (int64_t[]){1}) == 2 &&
               quant_zp_index(&r.geom, (int64_t[]){1, 1}, (int64_t[]){1}) == 1,
           "index");
-    CHECK(r.geom.scale_input == -1 && r.geom.zp_input == -1 && r.geom.kind == QUANT_STATIC, "no inputs");
+    CHECK(r.geom.scale_input == -1 && r.geom.zp_input == -1 && r.geom.kind == QUANT_STATIC,
+          "no inputs");
 
-    quant_case_t given = {DEQ, .qtype = "per_channel", .axis = S(1), .in = {T(s8, 2, 3, 4), T(f32, 3), T(s8, 1, 3, 1)}};
-    CHECK(run(&given, &r) == sinter_success && r.geom.scale_input == 1 && r.geom.zp_input == 2 && r.geom.axis == 1, "inputs");
-    CHECK(r.geom.scale_dim[0] == -1 && r.geom.scale_dim[1] == 0 && r.geom.scale_dim[2] == -1, "1-D scales have the axis only");
-    CHECK(r.geom.zp_dim[0] == 0 && r.geom.zp_dim[1] == 1 && r.geom.zp_dim[2] == 2, "full zero points have all dims");
+    quant_case_t given = {DEQ, .qtype = "per_channel", .axis = S(1),
+                          .in = {T(s8, 2, 3, 4), T(f32, 3), T(s8, 1, 3, 1)}};
+    CHECK(run(&given, &r) == sinter_success && r.geom.scale_input == 1 && r.geom.zp_input == 2 &&
+              r.geom.axis == 1,
+          "inputs");
+    CHECK(r.geom.scale_dim[0] == -1 && r.geom.scale_dim[1] == 0 && r.geom.scale_dim[2] == -1,
+          "1-D scales have the axis only");
+    CHECK(r.geom.zp_dim[0] == 0 && r.geom.zp_dim[1] == 1 && r.geom.zp_dim[2] == 2,
+          "full zero points have all dims");
 
     static const struct {
         const char *name;
@@ -414,8 +513,9 @@ static void test_fields(void)
         c.out[1].type = kinds[i].scales;
         c.out[2].type = kinds[i].zps ? sinter_s8 : sinter_data_type_undef;
         CHECK(run(&c, &r) == sinter_success, "%s: %s", kinds[i].name, sinter_last_error_message());
-        CHECK(r.geom.kind == kinds[i].kind && r.geom.has_zp == kinds[i].zps && r.geom.scale_input == -1 && r.geom.zp_input == -1, "%s",
-              kinds[i].name);
+        CHECK(r.geom.kind == kinds[i].kind && r.geom.has_zp == kinds[i].zps &&
+                  r.geom.scale_input == -1 && r.geom.zp_input == -1,
+              "%s", kinds[i].name);
     }
 }
 
@@ -429,7 +529,8 @@ static void test_strides(void)
     for (int64_t i = 0; i < 4; i++) {
         for (int64_t j = 0; j < 8; j++) {
             int64_t idx[] = {i, j, (i + j) % 6};
-            CHECK(quant_scale_index(&r.geom, idx, strides) == i / 2 * 3 + j / 2 * 100, "element %d %d", (int)i, (int)j);
+            CHECK(quant_scale_index(&r.geom, idx, strides) == i / 2 * 3 + j / 2 * 100,
+                  "element %d %d", (int)i, (int)j);
         }
     }
 }

@@ -1,5 +1,6 @@
-/* Quantising tails: what fits a step's blocks is quantised there, what does not is a step of its own and says why; both give what the oracle
- * gives, with any number of threads, and strict products are never rounded to the type that the graph names for them. */
+/* Quantising tails: what fits a step's blocks is quantised there, what does not is a step of its
+ * own and says why; both give what the oracle gives, with any number of threads, and strict
+ * products are never rounded to the type that the graph names for them. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <math.h>
@@ -7,9 +8,20 @@
 #include "check.h"
 #include "plan_rig.h"
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
-typedef enum maker { MATMUL, PLAIN, BATCHED, SHARED, CHAIN, KEPT, ATTENTION, GQA, MERGED, MLP } maker_t;
+typedef enum maker {
+    MATMUL,
+    PLAIN,
+    BATCHED,
+    SHARED,
+    CHAIN,
+    KEPT,
+    ATTENTION,
+    GQA,
+    MERGED,
+    MLP
+} maker_t;
 
 typedef struct tail_case {
     maker_t maker;
@@ -41,7 +53,8 @@ static lt_t product(mini_t *m, const tail_case_t *c, const lt_t *out, int64_t k,
     memcpy(b, out->dims, sizeof(b));
     a[n - 1] = k;
     b[n - 2] = k;
-    const lt_t x = in_dims(m, sinter_bf16, n, a), w = shared ? in_dims(m, sinter_f32, 2, b + n - 2) : in_dims(m, sinter_f32, n, b);
+    const lt_t x = in_dims(m, sinter_bf16, n, a),
+               w = shared ? in_dims(m, sinter_f32, 2, b + n - 2) : in_dims(m, sinter_f32, n, b);
     return mini_op(m, sinter_op_matmul, c->named, (lt_t[]){x, w}, 2, NULL, 0);
 }
 
@@ -60,10 +73,12 @@ static lt_t attention(mini_t *m, const tail_case_t *c, const lt_t *out, bool gqa
     const lt_t s = OP(m, matmul, f32, in_dims(m, sinter_f32, n, q), in_dims(m, sinter_f32, n, k));
     const lt_t scaled = OP(m, multiply, f32, s, IN(m, f32, "1"));
     const lt_t p = OPA(m, softmax, f32, ATTRS(S64S(axis, -1)), scaled);
-    return mini_op(m, sinter_op_matmul, c->named, (lt_t[]){p, in_dims(m, sinter_bf16, n, v)}, 2, NULL, 0);
+    return mini_op(m, sinter_op_matmul, c->named, (lt_t[]){p, in_dims(m, sinter_bf16, n, v)}, 2,
+                   NULL, 0);
 }
 
-/* Attention of three heads with the heads beside each other, out[batch, queries, 3 columns]; an unknown number of queries stays where it is. */
+/* Attention of three heads with the heads beside each other, out[batch, queries, 3 columns]; an
+ * unknown number of queries stays where it is. */
 static lt_t merged_heads(mini_t *m, const tail_case_t *c, const lt_t *out)
 {
     lt_t heads = *out;
@@ -72,8 +87,10 @@ static lt_t merged_heads(mini_t *m, const tail_case_t *c, const lt_t *out)
     heads.dims[2] = out->dims[1];
     heads.dims[3] = out->dims[2] / 3;
     const lt_t y = attention(m, c, &heads, false);
-    const lt_t turned = mini_op(m, sinter_op_static_transpose, c->named, &y, 1, ATTRS(S64S(order, 0, 2, 1, 3)));
-    return mini_op(m, sinter_op_static_reshape, c->named, &turned, 1, ATTRS(S64S(shape, 0, 0, -1), BOOL(special_zero, true)));
+    const lt_t turned =
+        mini_op(m, sinter_op_static_transpose, c->named, &y, 1, ATTRS(S64S(order, 0, 2, 1, 3)));
+    return mini_op(m, sinter_op_static_reshape, c->named, &turned, 1,
+                   ATTRS(S64S(shape, 0, 0, -1), BOOL(special_zero, true)));
 }
 
 static lt_t make(mini_t *m, const tail_case_t *c)
@@ -106,7 +123,8 @@ static lt_t make(mini_t *m, const tail_case_t *c)
         return attention(m, c, &out, c->maker == GQA);
     default:
         x = OP(m, sigmoid, f32, product(m, c, &out, 48, true));
-        return mini_op(m, sinter_op_multiply, c->named, (lt_t[]){x, product(m, c, &out, 48, true)}, 2, NULL, 0);
+        return mini_op(m, sinter_op_multiply, c->named, (lt_t[]){x, product(m, c, &out, 48, true)},
+                       2, NULL, 0);
     }
 }
 
@@ -122,21 +140,24 @@ static lt_t bounded(mini_t *m, const tail_case_t *c, lt_t x)
 static void quantise(mini_t *m, const tail_case_t *c, lt_t x)
 {
     x = bounded(m, c, x);
-    const lt_t outs[3] = {mini_tensor(m, c->code, "*"), mini_tensor(m, c->scale, "*"), mini_tensor(m, c->zp, "*")};
+    const lt_t outs[3] = {mini_tensor(m, c->code, "*"), mini_tensor(m, c->scale, "*"),
+                          mini_tensor(m, c->zp, "*")};
     const bool zp = c->zp != sinter_data_type_undef;
     int64_t shape[SINTER_MAX_NDIMS];
     const lt_t out = mini_tensor(m, c->named, c->out);
     for (int d = 0; d < out.ndims; d++) {
         shape[d] = d == out.ndims - 1 ? c->group[1] : d == out.ndims - 2 ? c->group[0] : 1;
     }
-    const attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .n = 1, .str = c->kind},
-                            STR(qtype, "per_group"),
-                            {.id = sinter_op_attr_group_shape, .n = (size_t)out.ndims, .s64 = shape}};
+    const attr_t attrs[] = {
+        {.id = sinter_op_attr_quantization_kind, .n = 1, .str = c->kind},
+        STR(qtype, "per_group"),
+        {.id = sinter_op_attr_group_shape, .n = (size_t)out.ndims, .s64 = shape}};
     const lt_t ins[2] = {x, mini_tensor(m, sinter_f32, "")};
-    mini_add(m, sinter_op_dynamic_quantize, ins, c->tensor_scale ? 2 : 1, outs, zp ? 3 : 2, attrs, 3);
+    mini_add(m, sinter_op_dynamic_quantize, ins, c->tensor_scale ? 2 : 1, outs, zp ? 3 : 2, attrs,
+             3);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static uint64_t state = 1;
 
@@ -185,7 +206,8 @@ static double most_loose(const tail_case_t *c)
     return c->maker == ATTENTION && c->mode == sinter_fpmath_mode_bf16 ? 0.12 : 0;
 }
 
-static void check_output(const tail_case_t *c, const orc_result_t *want, const lt_t *lt, const unsigned char *data, bool special, int line)
+static void check_output(const tail_case_t *c, const orc_result_t *want, const lt_t *lt,
+                         const unsigned char *data, bool special, int line)
 {
     orc_diff_t diff = {0};
     const int bad = orc_compare_loosely(want, lt, data, most_loose(c), &diff);
@@ -193,12 +215,15 @@ static void check_output(const tail_case_t *c, const orc_result_t *want, const l
     check_at(!bad, line, "tensor %llu: %s", (unsigned long long)lt->id,
              orc_diff_text(&diff, text, sizeof text));
     /* A rounding to bf16 would move one code in thirty. */
-    check_at(lt->data_type != c->code || c->mode != sinter_fpmath_mode_strict || special || diff.differ <= diff.n / 400 + 2, line,
-             "%zu of %zu codes differ", diff.differ, diff.n);
+    check_at(lt->data_type != c->code || c->mode != sinter_fpmath_mode_strict || special ||
+                 diff.differ <= diff.n / 400 + 2,
+             line, "%zu of %zu codes differ", diff.differ, diff.n);
 }
 
-/* Executes on so many threads, in scratch memory of the size that was asked for, and compares with the oracle's results. */
-static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in, const orc_result_t *want, int threads, bool special, int line)
+/* Executes on so many threads, in scratch memory of the size that was asked for, and compares
+ * with the oracle's results. */
+static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in,
+                    const orc_result_t *want, int threads, bool special, int line)
 {
     plan_buffers_t out = {.n = 0};
     lt_t inferred[PLAN_PORTS];
@@ -208,7 +233,8 @@ static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in, cons
     const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
     size_t bytes = 0;
     sinter_stream_create(&stream, NULL, &desc);
-    sinter_status_t status = sinter_compiled_partition_get_scratchpad_bytes(p->cp, stream, (size_t)in->n, ins, &bytes, NULL);
+    sinter_status_t status = sinter_compiled_partition_get_scratchpad_bytes(
+        p->cp, stream, (size_t)in->n, ins, &bytes, NULL);
     check_at(status == sinter_success, line, "%s", sinter_last_error_message());
     unsigned char *scratch = malloc(bytes);
     status = sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);
@@ -216,7 +242,8 @@ static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in, cons
         plan_buffer(&out, &inferred[i], 0xA5);
     }
     status = status == sinter_success
-                 ? sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out, out.tensor, scratch, bytes)
+                 ? sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, n_out,
+                                                     out.tensor, scratch, bytes)
                  : status;
     check_at(status == sinter_success, line, "%s", sinter_last_error_message());
     free(scratch);
@@ -239,7 +266,8 @@ static void check_results(const tail_case_t *c, planned_t *p, bool special, int 
     for (size_t i = 0; i < n_out; i++) {
         ids[i] = p->part.sub.values[p->out[i]].lt.id;
     }
-    const int failed = plan_oracle(&p->m->g, c->mode, false, &in, n_out, ids, want, err, sizeof(err));
+    const int failed =
+        plan_oracle(&p->m->g, c->mode, false, &in, n_out, ids, want, err, sizeof(err));
     check_at(!failed, line, "oracle: %s", err);
     for (int threads = 1; threads <= 3 && !failed; threads += 2) {
         execute(c, p, &in, want, threads, special, line);
@@ -258,24 +286,31 @@ static void run(const tail_case_t *c, sinter_engine_t *engine, int line)
     mini_begin(&m, engine);
     quantise(&m, c, make(&m, c));
     sinter_status_t status = mini_end(&m);
-    planned_part(&p, &m, c->maker >= ATTENTION && c->maker <= MERGED ? FAMILY_ATTENTION : FAMILY_GENERAL, c->mode, false);
+    planned_part(&p, &m,
+                 c->maker >= ATTENTION && c->maker <= MERGED ? FAMILY_ATTENTION : FAMILY_GENERAL,
+                 c->mode, false);
     for (int i = 0; i < m.g.n_nodes; i++) { /* the first product is the scores */
         m.g.nodes[i].role = i == 0 ? "qk" : "";
     }
     status = status == sinter_success ? planned_compile(&p, NULL, 0) : status;
     check_at(status == sinter_success, line, "%s", sinter_last_error_message());
     if (status == sinter_success) {
-        check_at(strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0, line, "steps \"%s\", not \"%s\"", steps, c->steps);
-        const char *report = p.cp->report, *why = strstr(report, "no part of the step that makes its data: ");
-        check_at((c->reason == NULL) == (why == NULL) && (why == NULL || strstr(why, c->reason) != NULL), line, "report:\n%s", report);
-        check_at((strstr(report, "quantises its result to") != NULL) == (c->reason == NULL), line, "report:\n%s", report);
+        check_at(strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0, line,
+                 "steps \"%s\", not \"%s\"", steps, c->steps);
+        const char *report = p.cp->report,
+                   *why = strstr(report, "no part of the step that makes its data: ");
+        check_at((c->reason == NULL) == (why == NULL) &&
+                     (why == NULL || strstr(why, c->reason) != NULL),
+                 line, "report:\n%s", report);
+        check_at((strstr(report, "quantises its result to") != NULL) == (c->reason == NULL), line,
+                 "report:\n%s", report);
         check_results(c, &p, false, line);
         check_results(c, &p, true, line);
     }
     planned_free(&p);
 }
 
-/* ---- into a cache ------------------------------------------------------------------------------------------------------------------- */
+/* ---- into a cache ---------------------------------------------------------------------------- */
 
 /* Three tokens of a cache with room for CAPACITY, dims [batch, token, width]. */
 enum { CAPACITY = 9 };
@@ -290,7 +325,8 @@ static lt_t slice(const lt_t *dense)
     return lt;
 }
 
-static void run_slice(planned_t *p, plan_buffers_t *in, const lt_t *lts, plan_buffers_t *out, int threads, unsigned char poison, int line)
+static void run_slice(planned_t *p, plan_buffers_t *in, const lt_t *lts, plan_buffers_t *out,
+                      int threads, unsigned char poison, int line)
 {
     sinter_stream_t *stream = NULL;
     const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads};
@@ -299,13 +335,15 @@ static void run_slice(planned_t *p, plan_buffers_t *in, const lt_t *lts, plan_bu
         plan_buffer(out, &lts[i], poison);
     }
     sinter_stream_create(&stream, NULL, &desc);
-    const sinter_status_t status =
-        sinter_compiled_partition_execute(p->cp, stream, (size_t)in->n, ins, (size_t)p->part.n_outputs, out->tensor, NULL, 0);
-    check_at(status == sinter_success && plan_guarded(out, poison), line, "%s", sinter_last_error_message());
+    const sinter_status_t status = sinter_compiled_partition_execute(
+        p->cp, stream, (size_t)in->n, ins, (size_t)p->part.n_outputs, out->tensor, NULL, 0);
+    check_at(status == sinter_success && plan_guarded(out, poison), line, "%s",
+             sinter_last_error_message());
     sinter_stream_destroy(&stream);
 }
 
-/* A projection into a slice of a cache: codes, scales and zero points are what the oracle says, all other bytes stay. */
+/* A projection into a slice of a cache: codes, scales and zero points are what the oracle says,
+ * all other bytes stay. */
 static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, int line)
 {
     mini_t m;
@@ -324,11 +362,13 @@ static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, i
         lts[i] = slice(&m.g.values[p.out[i]].lt);
         ids[i] = lts[i].id;
     }
-    status = status == sinter_success ? compile_open(&p.part, engine, 0, NULL, n, lts, &p.cp) : status;
+    status =
+        status == sinter_success ? compile_open(&p.part, engine, 0, NULL, n, lts, &p.cp) : status;
     status = status == sinter_success ? passes_run(&p.cp->plan.sub) : status;
     status = status == sinter_success ? compile_finish(p.cp, &p.part) : status;
-    check_at(status == sinter_success && strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0, line, "%s",
-             sinter_last_error_message());
+    check_at(status == sinter_success &&
+                 strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0,
+             line, "%s", sinter_last_error_message());
     make_inputs(c, &p, &in, false);
     run_slice(&p, &in, lts, &out[0], threads, 0xA5, line);
     run_slice(&p, &in, lts, &out[1], threads, 0x5A, line);
@@ -352,7 +392,7 @@ static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, i
     planned_free(&p);
 }
 
-/* ---- cases -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 #define MX "dynamic_mx", sinter_f8_e4m3, sinter_e8m0, 0, false
 #define MX4 "dynamic_mx", sinter_f4_e2m1, sinter_e8m0, 0, false
@@ -389,7 +429,8 @@ static const tail_case_t cases[] = {
     {PLAIN, "30x250", 0, MX4, {1, 125}, NAMED, "matmul", NULL},
     {PLAIN, "4x200", 0, SYM, {1, 200}, NAMED, "matmul", NULL}, /* a token of few columns */
     {PLAIN, "70x33", 0, SYM, {1, 1}, NAMED, "matmul", NULL},
-    /* with a scale of the tensor, which is read once there is data: few rows, many, elementwise, attention */
+    /* with a scale of the tensor, which is read once there is data: few rows, many, elementwise,
+     * attention */
     {PLAIN, "3x512", 0, NV_SCALED, {1, 16}, NAMED, "matmul", NULL},
     {PLAIN, "40x384", 0, NV_SCALED, {1, 16}, NAMED, "matmul", NULL},
     {CHAIN, "5x64", 0, NV_SCALED, {1, 16}, NAMED, "chain", NULL},
@@ -521,10 +562,14 @@ static const tail_case_t cases[] = {
 };
 
 static const tail_case_t appends[] = {
-    {SHARED, "2x3x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},   {SHARED, "2x3x64", 0, MX4, {1, 32}, NAMED, "matmul", NULL},
-    {SHARED, "2x3x64", 0, SYM6, {1, 32}, NAMED, "matmul", NULL}, {SHARED, "2x3x64", 0, ASYM, {1, 16}, NAMED, "matmul", NULL},
-    {SHARED, "2x3x64", 0, NV, {1, 16}, BF16, "matmul", NULL},    {CHAIN, "2x3x64", 0, SYM, {1, 64}, NAMED, "chain", NULL},
-    {CHAIN, "2x3x64", 0, ASYM, {1, 32}, NAMED, "chain", NULL},   {CHAIN, "2x3x64", 0, MX4, {1, 32}, NAMED, "chain", NULL},
+    {SHARED, "2x3x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},
+    {SHARED, "2x3x64", 0, MX4, {1, 32}, NAMED, "matmul", NULL},
+    {SHARED, "2x3x64", 0, SYM6, {1, 32}, NAMED, "matmul", NULL},
+    {SHARED, "2x3x64", 0, ASYM, {1, 16}, NAMED, "matmul", NULL},
+    {SHARED, "2x3x64", 0, NV, {1, 16}, BF16, "matmul", NULL},
+    {CHAIN, "2x3x64", 0, SYM, {1, 64}, NAMED, "chain", NULL},
+    {CHAIN, "2x3x64", 0, ASYM, {1, 32}, NAMED, "chain", NULL},
+    {CHAIN, "2x3x64", 0, MX4, {1, 32}, NAMED, "chain", NULL},
 };
 
 int main(int argc, char **argv)

@@ -1,5 +1,7 @@
-/* The worked examples of oneDNN's guide to quantisation (models/guide-*.json) with integers that make every sum exact: results are what the formulas say,
- * bit for bit in strict mode and within the oracle's bound in the others; sums of the activations given or computed make no difference. */
+/* The worked examples of oneDNN's guide to quantisation (models/guide-*.json) with integers that
+ * make every sum exact: results are what the formulas say, bit for bit in strict mode and within
+ * the oracle's bound in the others; sums of the activations given or computed make no
+ * difference. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,10 +9,19 @@
 #include "e2e.h"
 #include "passive.h"
 
-enum { M = 5, K = 256, N_CHANNEL = 12, N_ZP = 64, N_ONLY = 512, SCALE_GROUP = 128, ZP_GROUP = 64, ZP_A = 8 };
+enum {
+    M = 5,
+    K = 256,
+    N_CHANNEL = 12,
+    N_ZP = 64,
+    N_ONLY = 512,
+    SCALE_GROUP = 128,
+    ZP_GROUP = 64,
+    ZP_A = 8
+};
 static const double scale_a = 0.125;
 
-/* ---- data: small integers, powers of two ------------------------------------------------------------------------------------------------ */
+/* ---- data: small integers, powers of two ----------------------------------------------------- */
 
 static unsigned hash(unsigned a, unsigned b, unsigned c)
 {
@@ -21,13 +32,34 @@ static unsigned hash(unsigned a, unsigned b, unsigned c)
     return h ^ h >> 16;
 }
 
-static int code_a(int m, int k) { return (int)(hash(1, (unsigned)m, (unsigned)k) % 32); }
-static int code_w(int k, int n) { return (int)(hash(2, (unsigned)k, (unsigned)n) % 32) - 16; }
-static int zero_point(int k, int n) { return (int)(hash(3, (unsigned)(k / ZP_GROUP), (unsigned)n) % 16) - 8; }
-static double scale_w(int k, int n) { return ldexp(1, -4 - (int)(hash(4, (unsigned)(k / SCALE_GROUP), (unsigned)n) % 4)); }
-static double scale_channel(int n) { return ldexp(1, -4 - n % 4); }
-static double value_x(int m, int k) { return (code_a(m, k) - 16) / 8.0; }
-static double bias(int n) { return n - 6; }
+static int code_a(int m, int k)
+{
+    return (int)(hash(1, (unsigned)m, (unsigned)k) % 32);
+}
+static int code_w(int k, int n)
+{
+    return (int)(hash(2, (unsigned)k, (unsigned)n) % 32) - 16;
+}
+static int zero_point(int k, int n)
+{
+    return (int)(hash(3, (unsigned)(k / ZP_GROUP), (unsigned)n) % 16) - 8;
+}
+static double scale_w(int k, int n)
+{
+    return ldexp(1, -4 - (int)(hash(4, (unsigned)(k / SCALE_GROUP), (unsigned)n) % 4));
+}
+static double scale_channel(int n)
+{
+    return ldexp(1, -4 - n % 4);
+}
+static double value_x(int m, int k)
+{
+    return (code_a(m, k) - 16) / 8.0;
+}
+static double bias(int n)
+{
+    return n - 6;
+}
 
 static int sum_a(int m, int group)
 {
@@ -38,7 +70,7 @@ static int sum_a(int m, int group)
     return sum;
 }
 
-/* ---- what comes out --------------------------------------------------------------------------------------------------------------------- */
+/* ---- what comes out -------------------------------------------------------------------------- */
 
 static double per_channel(int m, int n)
 {
@@ -69,7 +101,7 @@ static double zero_points(int m, int n)
     return y;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* By the tensor's type and shape, which tell in these graphs what it is. */
 static double input_value(const sinter_logical_tensor_t *lt, int r, int c)
@@ -77,11 +109,16 @@ static double input_value(const sinter_logical_tensor_t *lt, int r, int c)
     const int rows = (int)(lt->ndims > 0 ? lt->dims[0] : 1);
 
     switch (lt->data_type) {
-    case sinter_u8: return code_a(r, c);
-    case sinter_s8: return rows == K ? code_w(r, c) : zero_point(r * ZP_GROUP, c);
-    case sinter_f16: return rows == M ? value_x(r, c) : scale_w(r * SCALE_GROUP, c);
-    case sinter_s32: return sum_a(r, c);
-    default: return lt->dims[0] == 1 ? scale_a : bias(r);
+    case sinter_u8:
+        return code_a(r, c);
+    case sinter_s8:
+        return rows == K ? code_w(r, c) : zero_point(r * ZP_GROUP, c);
+    case sinter_f16:
+        return rows == M ? value_x(r, c) : scale_w(r * SCALE_GROUP, c);
+    case sinter_s32:
+        return sum_a(r, c);
+    default:
+        return lt->dims[0] == 1 ? scale_a : bias(r);
     }
 }
 
@@ -105,7 +142,7 @@ static void fill(const e2e_ports_t *ports)
     }
 }
 
-/* ---- the examples ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the examples ---------------------------------------------------------------------------- */
 
 typedef struct example {
     const char *name;
@@ -165,8 +202,9 @@ static void run(const example_t *e, sinter_fpmath_mode_t mode, int threads)
 
 int main(int argc, char **argv)
 {
-    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_tf32, sinter_fpmath_mode_f16,
-                                                 sinter_fpmath_mode_bf16,   sinter_fpmath_mode_any,  sinter_fpmath_mode_int8};
+    static const sinter_fpmath_mode_t modes[] = {
+        sinter_fpmath_mode_strict, sinter_fpmath_mode_tf32, sinter_fpmath_mode_f16,
+        sinter_fpmath_mode_bf16,   sinter_fpmath_mode_any,  sinter_fpmath_mode_int8};
 
     (void)argc;
     wait_passively(argv);

@@ -1,9 +1,12 @@
-/* Division by a reciprocal that is rounded, as the AVX-512 quantisation does it: x r, the exact remainder of that times r added, is x / y as
- * division rounds it. The result can differ only where x / y lies so near the middle of two floats that the error of the last step, of a
- * first quotient that is off by 1.5 ulp at most, reaches it: |x 2^k - m y| <= 8 for significands x, y of 24 bits and a middle m of 25. All
- * of those are tried. Scaling by powers of two changes nothing where nothing overflows or is subnormal.
+/* Division by a reciprocal that is rounded, as the AVX-512 quantisation does it: x r, the exact
+ * remainder of that times r added, is x / y as division rounds it. The result can differ only where
+ * x / y lies so near the middle of two floats that the error of the last step, of a first quotient
+ * that is off by 1.5 ulp at most, reaches it: |x 2^k - m y| <= 8 for significands x, y of 24 bits
+ * and a middle m of 25. All of those are tried. Scaling by powers of two changes nothing where
+ * nothing overflows or is subnormal.
  *
- * In double precision by small odd numbers, as scales of dynamic_asymmetric are made, no quotient comes that near; some are tried. */
+ * In double precision by small odd numbers, as scales of dynamic_asymmetric are made, no
+ * quotient comes that near; some are tried. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,7 +43,8 @@ static void try_near(uint32_t y, int k, int d)
         return;
     for (uint32_t m = first; m < 1u << 25; m += 1u << bits) {
         const int64_t product = (int64_t)m * y - d, x = product >> k;
-        const bool exact = (product & ((INT64_C(1) << k) - 1)) == 0, range = x >= 1 << 23 && x < 1 << 24;
+        const bool exact = (product & ((INT64_C(1) << k) - 1)) == 0,
+                   range = x >= 1 << 23 && x < 1 << 24;
 
         if (m >= 1u << 24 && m % 2 == 1 && exact && range && (x < y) == (k == 25))
             try_one(x, y);

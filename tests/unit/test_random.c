@@ -1,5 +1,7 @@
-/* Random graphs, fused and op by op, against the oracle. SINTER_RANDOM_SEED and SINTER_RANDOM_CASES make long runs; SINTER_RANDOM_ONLY=SEED, in hex as a
- * failure prints it, runs one case; SINTER_RANDOM_GENERATOR=NAME one kind of graph; SINTER_RANDOM_VERBOSE shows every case before it runs. */
+/* Random graphs, fused and op by op, against the oracle. SINTER_RANDOM_SEED and
+ * SINTER_RANDOM_CASES make long runs; SINTER_RANDOM_ONLY=SEED, in hex as a failure prints it,
+ * runs one case; SINTER_RANDOM_GENERATOR=NAME one kind of graph; SINTER_RANDOM_VERBOSE shows
+ * every case before it runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +15,13 @@ static const struct {
     int weight;
     void (*generate)(fz_t *f);
 } generators[] = {
-    {"eltwise", 22, fz_gen_eltwise}, {"matmul", 20, fz_gen_matmul}, {"attention", 20, fz_gen_attention}, {"softmax", 6, fz_gen_softmax}, {"views", 8, fz_gen_views},
-    {"dynquant", 16, fz_gen_dynquant}, {"mlp", 8, fz_gen_mlp},
+    {"eltwise", 22, fz_gen_eltwise},
+    {"matmul", 20, fz_gen_matmul},
+    {"attention", 20, fz_gen_attention},
+    {"softmax", 6, fz_gen_softmax},
+    {"views", 8, fz_gen_views},
+    {"dynquant", 16, fz_gen_dynquant},
+    {"mlp", 8, fz_gen_mlp},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 
@@ -81,7 +88,8 @@ int main(int argc, char **argv)
     wait_passively(argv);
     const char *only = getenv("SINTER_RANDOM_ONLY");
     const int verbose = number("SINTER_RANDOM_VERBOSE", 0) != 0;
-    const long cases = only ? 1 : number("SINTER_RANDOM_CASES", 400), most = number("SINTER_RANDOM_FAILURES", 10);
+    const long cases = only ? 1 : number("SINTER_RANDOM_CASES", 400),
+               most = number("SINTER_RANDOM_FAILURES", 10);
     const bool all = only == NULL && cases > 0 && getenv("SINTER_RANDOM_GENERATOR") == NULL;
     fz_t seeds = {.state = (uint64_t)number("SINTER_RANDOM_SEED", 1)};
 

@@ -1,6 +1,8 @@
-/* Damaged graphs: files of models/patterns with random mutations of bytes and of tokens go the whole way, from text to an execution where that is small.
- * Whatever they say, the answer is a result or a failure with a message. SINTER_RANDOM_SEED, SINTER_RANDOM_CASES and SINTER_RANDOM_ONLY (a seed in hex,
- * whose text goes to stderr) as in test_random; SINTER_RANDOM_VERBOSE shows every answer. */
+/* Damaged graphs: files of models/patterns with random mutations of bytes and of tokens go the
+ * whole way, from text to an execution where that is small. Whatever they say, the answer is a
+ * result or a failure with a message. SINTER_RANDOM_SEED, SINTER_RANDOM_CASES and
+ * SINTER_RANDOM_ONLY (a seed in hex, whose text goes to stderr) as in test_random;
+ * SINTER_RANDOM_VERBOSE shows every answer. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,7 +31,7 @@ static size_t pick(size_t n)
     return (size_t)(random_bits() % n);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 typedef struct text {
     char *bytes;
@@ -76,7 +78,8 @@ static void scan(const text_t *t)
             }
             i++;
         } else {
-            while (i < t->size && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", t->bytes[i]) && t->bytes[i])
+            while (i < t->size && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", t->bytes[i]) &&
+                   t->bytes[i])
                 i++;
         }
         i = i > t->size ? t->size : i;
@@ -92,7 +95,7 @@ static int is_key(const text_t *t, const token_t *k)
     return t->bytes[k->at] == '"' && k->at + k->n < t->size && t->bytes[k->at + k->n] == ':';
 }
 
-/* ---- mutations -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- mutations ------------------------------------------------------------------------------- */
 
 static void mutate_byte(text_t *t)
 {
@@ -101,23 +104,125 @@ static void mutate_byte(text_t *t)
 
     n = n > t->size - at ? t->size - at : n;
     switch (pick(5)) {
-    case 0: t->bytes[at] = (char)(t->bytes[at] ^ 1 << pick(8)); break;
-    case 1: splice(t, at, 1, &byte, 1); break;
-    case 2: splice(t, at, n, "", 0); break;
-    case 3: splice(t, at, 0, t->bytes + at, n); break;
-    default: t->size = pick(20) ? t->size : at; break;
+    case 0:
+        t->bytes[at] = (char)(t->bytes[at] ^ 1 << pick(8));
+        break;
+    case 1:
+        splice(t, at, 1, &byte, 1);
+        break;
+    case 2:
+        splice(t, at, n, "", 0);
+        break;
+    case 3:
+        splice(t, at, 0, t->bytes + at, n);
+        break;
+    default:
+        t->size = pick(20) ? t->size : at;
+        break;
     }
 }
 
-static const char *const numbers[] = {"0", "1", "-1", "2", "3", "7", "12", "13", "17", "64", "4096", "-5", "127", "128", "255", "256", "65536",
-    "2147483647", "2147483648", "-2147483648", "4294967296", "9007199254740992", "9007199254740993", "9223372036854775807", "-9223372036854775808",
-    "18446744073709551615", "18446744073709551616", "1e3", "1e30", "1e400", "0.5", "-0", "1e-40", "3037000500", "0x10", "01"};
-static const char *const words[] = {"\"\"", "null", "true", "false", "[]", "{}", "\"f32\"", "\"f16\"", "\"bf16\"", "\"f64\"", "\"s32\"", "\"s64\"", "\"s8\"", "\"u8\"",
-    "\"s4\"", "\"u4\"", "\"f8_e4m3\"", "\"f8_e5m2fnuz\"", "\"f6_e3m2\"", "\"f4_e2m1\"", "\"e8m0\"", "\"boolean\"", "\"any\"", "\"opaque\"", "\"undef\"", "\"constant\"",
-    "\"host_scalar\"", "\"per_tensor\"", "\"per_channel\"", "\"per_group\"", "\"none\"", "\"NCX\"", "\"MatMul\"", "\"SoftMax\"", "\"LogSoftmax\"", "\"Add\"", "\"Select\"",
-    "\"StaticReshape\"", "\"StaticTranspose\"", "\"Reorder\"", "\"TypeCast\"", "\"Quantize\"", "\"Dequantize\"", "\"DynamicQuantize\"", "\"DynamicDequantize\"",
-    "\"GenIndex\"", "\"BiasAdd\"", "\"PReLU\"", "\"Convolution\"", "\"LayerNorm\"", "\"Wildcard\"", "\"End\"", "\"axis\"", "\"groups\"", "\"group_shape\"",
-    "\"scales\"", "\"zps\"", "\"shape\"", "\"order\"", "\"dynamic_mx\"", "\"dynamic_nv\"", "\"quantization_kind\"", "\"inf_as_zero\"", "\"s64[]\"", "\"f32[]\""};
+static const char *const numbers[] = {"0",
+                                      "1",
+                                      "-1",
+                                      "2",
+                                      "3",
+                                      "7",
+                                      "12",
+                                      "13",
+                                      "17",
+                                      "64",
+                                      "4096",
+                                      "-5",
+                                      "127",
+                                      "128",
+                                      "255",
+                                      "256",
+                                      "65536",
+                                      "2147483647",
+                                      "2147483648",
+                                      "-2147483648",
+                                      "4294967296",
+                                      "9007199254740992",
+                                      "9007199254740993",
+                                      "9223372036854775807",
+                                      "-9223372036854775808",
+                                      "18446744073709551615",
+                                      "18446744073709551616",
+                                      "1e3",
+                                      "1e30",
+                                      "1e400",
+                                      "0.5",
+                                      "-0",
+                                      "1e-40",
+                                      "3037000500",
+                                      "0x10",
+                                      "01"};
+static const char *const words[] = {"\"\"",
+                                    "null",
+                                    "true",
+                                    "false",
+                                    "[]",
+                                    "{}",
+                                    "\"f32\"",
+                                    "\"f16\"",
+                                    "\"bf16\"",
+                                    "\"f64\"",
+                                    "\"s32\"",
+                                    "\"s64\"",
+                                    "\"s8\"",
+                                    "\"u8\"",
+                                    "\"s4\"",
+                                    "\"u4\"",
+                                    "\"f8_e4m3\"",
+                                    "\"f8_e5m2fnuz\"",
+                                    "\"f6_e3m2\"",
+                                    "\"f4_e2m1\"",
+                                    "\"e8m0\"",
+                                    "\"boolean\"",
+                                    "\"any\"",
+                                    "\"opaque\"",
+                                    "\"undef\"",
+                                    "\"constant\"",
+                                    "\"host_scalar\"",
+                                    "\"per_tensor\"",
+                                    "\"per_channel\"",
+                                    "\"per_group\"",
+                                    "\"none\"",
+                                    "\"NCX\"",
+                                    "\"MatMul\"",
+                                    "\"SoftMax\"",
+                                    "\"LogSoftmax\"",
+                                    "\"Add\"",
+                                    "\"Select\"",
+                                    "\"StaticReshape\"",
+                                    "\"StaticTranspose\"",
+                                    "\"Reorder\"",
+                                    "\"TypeCast\"",
+                                    "\"Quantize\"",
+                                    "\"Dequantize\"",
+                                    "\"DynamicQuantize\"",
+                                    "\"DynamicDequantize\"",
+                                    "\"GenIndex\"",
+                                    "\"BiasAdd\"",
+                                    "\"PReLU\"",
+                                    "\"Convolution\"",
+                                    "\"LayerNorm\"",
+                                    "\"Wildcard\"",
+                                    "\"End\"",
+                                    "\"axis\"",
+                                    "\"groups\"",
+                                    "\"group_shape\"",
+                                    "\"scales\"",
+                                    "\"zps\"",
+                                    "\"shape\"",
+                                    "\"order\"",
+                                    "\"dynamic_mx\"",
+                                    "\"dynamic_nv\"",
+                                    "\"quantization_kind\"",
+                                    "\"inf_as_zero\"",
+                                    "\"s64[]\"",
+                                    "\"f32[]\""};
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static void put(text_t *t, const token_t *k, const char *with)
@@ -130,7 +235,8 @@ static void mutate_number(text_t *t, const token_t *k)
 {
     char near[32];
 
-    snprintf(near, sizeof near, "%lld", strtoll(t->bytes + k->at, NULL, 10) + (long long)pick(3) - 1);
+    snprintf(near, sizeof near, "%lld",
+             strtoll(t->bytes + k->at, NULL, 10) + (long long)pick(3) - 1);
     put(t, k, pick(3) ? numbers[pick(COUNT(numbers))] : near);
 }
 
@@ -154,7 +260,8 @@ static void copy_sibling(text_t *t, size_t i)
         size_t k = 1 + pick(n_tokens - 1);
         const token_t *other = &tokens[k - 1];
 
-        if (k != i && other->n == key->n && is_key(t, other) && !memcmp(t->bytes + other->at, t->bytes + key->at, key->n)) {
+        if (k != i && other->n == key->n && is_key(t, other) &&
+            !memcmp(t->bytes + other->at, t->bytes + key->at, key->n)) {
             char *text = take(tokens[k].n);
             size_t n = tokens[k].n;
 
@@ -181,7 +288,8 @@ static void replace_all(text_t *t, const token_t *k, const char *with)
 /* A key goes with its value if that is a plain one. */
 static void drop_member(text_t *t, size_t i)
 {
-    size_t from = tokens[i].at, to = i + 1 < n_tokens ? tokens[i + 1].at + tokens[i + 1].n : t->size;
+    size_t from = tokens[i].at,
+           to = i + 1 < n_tokens ? tokens[i + 1].at + tokens[i + 1].n : t->size;
 
     while (to < t->size && strchr("], ", t->bytes[to]) && t->bytes[to])
         to++;
@@ -216,7 +324,7 @@ static void mutate_token(text_t *t, int tame)
         mutate_number(t, k);
 }
 
-/* ---- one case --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static long n_loaded, n_built, n_compiled, n_executed;
 
@@ -226,10 +334,12 @@ static int is_small(const gr_exec_t *x)
         const gr_part_t *part = &x->parts[p];
 
         for (size_t i = 0; i < part->n_in + part->n_out; i++) {
-            const sinter_logical_tensor_t *lt = i < part->n_in ? &part->in[i] : &part->out[i - part->n_in];
+            const sinter_logical_tensor_t *lt =
+                i < part->n_in ? &part->in[i] : &part->out[i - part->n_in];
             size_t bytes;
 
-            if (!gr_is_known(lt) || sinter_logical_tensor_get_bytes(lt, &bytes) || bytes > MAX_BYTES || gr_elements(lt) > MAX_BYTES)
+            if (!gr_is_known(lt) || sinter_logical_tensor_get_bytes(lt, &bytes) ||
+                bytes > MAX_BYTES || gr_elements(lt) > MAX_BYTES)
                 return 0;
         }
         if (part->scratch > (size_t)64 << 20)
@@ -244,7 +354,9 @@ static int small_inputs(const model_t *m)
         const sinter_logical_tensor_t *lt = model_lt(m, &m->tensors[i]);
         size_t bytes;
 
-        if (m->tensors[i].is_input && (!gr_is_known(lt) || sinter_logical_tensor_get_bytes(lt, &bytes) || bytes > MAX_BYTES || gr_elements(lt) > MAX_BYTES))
+        if (m->tensors[i].is_input &&
+            (!gr_is_known(lt) || sinter_logical_tensor_get_bytes(lt, &bytes) || bytes > MAX_BYTES ||
+             gr_elements(lt) > MAX_BYTES))
             return 0;
     }
     return 1;
@@ -313,7 +425,8 @@ static void run_case(uint64_t seed, const text_t *files, size_t n_files, int sho
         int failed = go(&t, no_fuse, &err);
 
         if (show || getenv("SINTER_RANDOM_VERBOSE"))
-            fprintf(stderr, "%s %s: %s\n", now, no_fuse ? "unfused" : "fused", failed ? err.text : "executed or too large to");
+            fprintf(stderr, "%s %s: %s\n", now, no_fuse ? "unfused" : "fused",
+                    failed ? err.text : "executed or too large to");
         /* No memory is an answer to huge dims; what runs must not leave its buffers. */
         const bool bad = failed && (!err.text[0] || strstr(err.text, "overwritten"));
         CHECK(!bad, "%s: \"%s\"", now, err.text);
@@ -321,7 +434,7 @@ static void run_case(uint64_t seed, const text_t *files, size_t n_files, int sho
     free(t.bytes);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
@@ -375,7 +488,8 @@ int main(int argc, char **argv)
     uint64_t seeds = (uint64_t)number("SINTER_RANDOM_SEED", 1);
 
     (void)argc;
-    if (!getenv("OMP_WAIT_POLICY") && !setenv("OMP_WAIT_POLICY", "passive", 1)) /* see test_random */
+    if (!getenv("OMP_WAIT_POLICY") &&
+        !setenv("OMP_WAIT_POLICY", "passive", 1)) /* see test_random */
         execv("/proc/self/exe", argv);
     signal(SIGALRM, too_long);
     for (long i = 0; i < cases && n_files; i++) {

@@ -27,26 +27,37 @@ static void check(bool ok, int line, const char *what, const char *detail)
 /* Compressed K times Q, scaled, masked, softmax, behind a reshape: a place for every knob. */
 static const char graph[] =
     "{\"graph\": ["
-    "{\"id\": 10, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"},"
-    " \"group_shape\": {\"type\": \"s64[]\", \"value\": [1, 1, 32, 1]}, \"axis\": {\"type\": \"s64\", \"value\": 2}},"
-    " \"inputs\": [{\"id\": 0, \"dtype\": \"s4\", \"shape\": [1, 2, 64, 6], \"stride\": [768, 384, 1, 64]},"
-    "  {\"id\": 1, \"dtype\": \"f16\", \"shape\": [1, 2, 2, 6]}, {\"id\": 2, \"dtype\": \"s4\", \"shape\": [1, 2, 2, 6]}],"
+    "{\"id\": 10, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": {\"type\": \"string\", "
+    "\"value\": \"per_group\"},"
+    " \"group_shape\": {\"type\": \"s64[]\", \"value\": [1, 1, 32, 1]}, \"axis\": {\"type\": "
+    "\"s64\", \"value\": 2}},"
+    " \"inputs\": [{\"id\": 0, \"dtype\": \"s4\", \"shape\": [1, 2, 64, 6], \"stride\": [768, 384, "
+    "1, 64]},"
+    "  {\"id\": 1, \"dtype\": \"f16\", \"shape\": [1, 2, 2, 6]}, {\"id\": 2, \"dtype\": \"s4\", "
+    "\"shape\": [1, 2, 2, 6]}],"
     " \"outputs\": [{\"id\": 3, \"dtype\": \"f16\", \"shape\": [1, 2, 64, 6]}]},"
-    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 4, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 64]}, {\"id\": 3, \"dtype\": "
+    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 4, \"dtype\": \"f16\", \"shape\": "
+    "[1, 2, 5, 64]}, {\"id\": 3, \"dtype\": "
     "\"f16\", \"shape\": [1, 2, 64, 6]}],"
     " \"outputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
-    "{\"id\": 12, \"kind\": \"Divide\", \"inputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 6, \"dtype\": "
+    "{\"id\": 12, \"kind\": \"Divide\", \"inputs\": [{\"id\": 5, \"dtype\": \"f16\", \"shape\": "
+    "[1, 2, 5, 6]}, {\"id\": 6, \"dtype\": "
     "\"f16\", \"shape\": []}],"
     " \"outputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
-    "{\"id\": 13, \"kind\": \"Add\", \"inputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}, {\"id\": 8, \"dtype\": "
+    "{\"id\": 13, \"kind\": \"Add\", \"inputs\": [{\"id\": 7, \"dtype\": \"f16\", \"shape\": [1, "
+    "2, 5, 6]}, {\"id\": 8, \"dtype\": "
     "\"f16\", \"shape\": [1, 1, 5, 6]}],"
     " \"outputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}]},"
-    "{\"id\": 14, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}, \"mode\": {\"type\": \"string\", "
+    "{\"id\": 14, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}, "
+    "\"mode\": {\"type\": \"string\", "
     "\"value\": \"inf_as_zero\"}},"
-    " \"inputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": "
+    " \"inputs\": [{\"id\": 9, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": "
+    "[{\"id\": 15, \"dtype\": \"f16\", \"shape\": "
     "[1, 2, 5, 6]}]},"
-    "{\"id\": 15, \"kind\": \"StaticReshape\", \"attrs\": {\"shape\": {\"type\": \"s64[]\", \"value\": [1, 10, 6]}},"
-    " \"inputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": [{\"id\": 16, \"dtype\": \"f16\", \"shape\": "
+    "{\"id\": 15, \"kind\": \"StaticReshape\", \"attrs\": {\"shape\": {\"type\": \"s64[]\", "
+    "\"value\": [1, 10, 6]}},"
+    " \"inputs\": [{\"id\": 15, \"dtype\": \"f16\", \"shape\": [1, 2, 5, 6]}], \"outputs\": "
+    "[{\"id\": 16, \"dtype\": \"f16\", \"shape\": "
     "[1, 10, 6]}]}]}";
 
 static int rewrite(model_t *m, gr_options_t opt, gr_error_t *err)
@@ -68,9 +79,10 @@ static int same(const int64_t *a, size_t n, const int64_t *b)
 {
     return memcmp(a, b, n * sizeof *a) == 0;
 }
-#define SAME(a, ...) same(a, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+#define SAME(a, ...) \
+    same(a, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
-/* ---- knobs ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- knobs ----------------------------------------------------------------------------------- */
 
 static void test_shapes(void)
 {
@@ -79,19 +91,26 @@ static void test_shapes(void)
     model_t m;
 
     /* the order of K's strides is kept; what follows from it is unknown; the rest stays */
-    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.in_shapes = "0:1x2x64x100+8:1x1x5x100"}, &err), err.text);
-    CHECK(SAME(lt_of(&m, 0)->dims, 1, 2, 64, 100) && SAME(lt_of(&m, 0)->strides, 12800, 6400, 1, 64));
+    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.in_shapes = "0:1x2x64x100+8:1x1x5x100"}, &err),
+                  err.text);
+    CHECK(SAME(lt_of(&m, 0)->dims, 1, 2, 64, 100) &&
+          SAME(lt_of(&m, 0)->strides, 12800, 6400, 1, 64));
     CHECK(SAME(lt_of(&m, 8)->strides, 500, 500, 100, 1));
     for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
-        CHECK(lt_of(&m, computed[i])->ndims == SINTER_UNKNOWN_NDIMS && lt_of(&m, computed[i])->layout_type == sinter_layout_type_any);
+        CHECK(lt_of(&m, computed[i])->ndims == SINTER_UNKNOWN_NDIMS &&
+              lt_of(&m, computed[i])->layout_type == sinter_layout_type_any);
     CHECK(lt_of(&m, 4)->ndims == 4 && lt_of(&m, 1)->ndims == 4);
     CHECK(m.ops[1].inputs[1].ndims == SINTER_UNKNOWN_NDIMS); /* every place of tensor 3 */
     model_free(&m);
 
-    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.in_shapes = "0:1x2x1x64x100*abced+4:*64x4x2x1+6:+8:2x3*3x1"}, &err), err.text);
+    CHECK_MESSAGE(
+        !rewrite(&m, (gr_options_t){.in_shapes = "0:1x2x1x64x100*abced+4:*64x4x2x1+6:+8:2x3*3x1"},
+                 &err),
+        err.text);
     CHECK(lt_of(&m, 0)->ndims == 5 && SAME(lt_of(&m, 0)->strides, 12800, 6400, 6400, 1, 64));
     CHECK(SAME(lt_of(&m, 4)->dims, 1, 2, 5, 64) && SAME(lt_of(&m, 4)->strides, 64, 4, 2, 1));
-    CHECK(lt_of(&m, 6)->ndims == 0 && lt_of(&m, 8)->ndims == 2 && lt_of(&m, 8)->layout_type == sinter_layout_type_strided);
+    CHECK(lt_of(&m, 6)->ndims == 0 && lt_of(&m, 8)->ndims == 2 &&
+          lt_of(&m, 8)->layout_type == sinter_layout_type_strided);
     model_free(&m);
 }
 
@@ -101,14 +120,20 @@ static void test_types_and_attrs(void)
     model_t m;
 
     CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.dt = "u8"}, &err), err.text);
-    CHECK(lt_of(&m, 0)->data_type == sinter_u8 && lt_of(&m, 2)->data_type == sinter_u8 && lt_of(&m, 1)->data_type == sinter_f16);
+    CHECK(lt_of(&m, 0)->data_type == sinter_u8 && lt_of(&m, 2)->data_type == sinter_u8 &&
+          lt_of(&m, 1)->data_type == sinter_f16);
     model_free(&m);
     CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.dt = "bf16+1:e8m0"}, &err), err.text);
-    CHECK(lt_of(&m, 1)->data_type == sinter_e8m0 && lt_of(&m, 3)->data_type == sinter_bf16 && m.ops[1].inputs[1].data_type == sinter_bf16);
+    CHECK(lt_of(&m, 1)->data_type == sinter_e8m0 && lt_of(&m, 3)->data_type == sinter_bf16 &&
+          m.ops[1].inputs[1].data_type == sinter_bf16);
     CHECK(lt_of(&m, 0)->data_type == sinter_s4);
     model_free(&m);
-    CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.op_attrs = "10:group_shape:1x1x64x1*axis:-2+11:transpose_b:1+14:mode:none"}, &err),
-                  err.text);
+    CHECK_MESSAGE(
+        !rewrite(&m,
+                 (gr_options_t){
+                     .op_attrs = "10:group_shape:1x1x64x1*axis:-2+11:transpose_b:1+14:mode:none"},
+                 &err),
+        err.text);
     CHECK(SAME(model_attr(&m.ops[0], sinter_op_attr_group_shape)->s64, 1, 1, 64, 1));
     CHECK(SAME(model_attr(&m.ops[0], sinter_op_attr_axis)->s64, -2) && m.ops[0].n_attrs == 3);
     CHECK(m.ops[1].n_attrs == 1 && model_attr(&m.ops[1], sinter_op_attr_transpose_b)->b == 1);
@@ -118,8 +143,10 @@ static void test_types_and_attrs(void)
     CHECK(m.mode == sinter_fpmath_mode_bf16 && m.apply_to_int);
     model_free(&m);
     CHECK_MESSAGE(!rewrite(&m, (gr_options_t){.mb = 3}, &err), err.text);
-    CHECK(SAME(lt_of(&m, 0)->dims, 3, 2, 64, 6) && SAME(lt_of(&m, 0)->strides, 768, 384, 1, 64) && SAME(lt_of(&m, 8)->dims, 3, 1, 5, 6));
-    CHECK(lt_of(&m, 6)->ndims == 0 && SAME(model_attr(&m.ops[5], sinter_op_attr_shape)->s64, 3, 10, 6));
+    CHECK(SAME(lt_of(&m, 0)->dims, 3, 2, 64, 6) && SAME(lt_of(&m, 0)->strides, 768, 384, 1, 64) &&
+          SAME(lt_of(&m, 8)->dims, 3, 1, 5, 6));
+    CHECK(lt_of(&m, 6)->ndims == 0 &&
+          SAME(model_attr(&m.ops[5], sinter_op_attr_shape)->s64, 3, 10, 6));
     model_free(&m);
 }
 
@@ -183,7 +210,8 @@ static void test_options(void)
     size_t size;
     FILE *f;
 
-    CHECK(!gr_options_parse(&opt, 5, good, &err) && opt.threads == 3 && opt.no_fuse && opt.min_time == 0.25 && *opt.mode == 'P');
+    CHECK(!gr_options_parse(&opt, 5, good, &err) && opt.threads == 3 && opt.no_fuse &&
+          opt.min_time == 0.25 && *opt.mode == 'P');
     opt = gr_default_options;
     CHECK(!gr_options_parse(&opt, sizeof repeated / sizeof *repeated, repeated, &err) &&
           opt.runs == 3 && opt.same_bits && opt.json);
@@ -201,9 +229,10 @@ static void test_options(void)
     }
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
-static sinter_logical_tensor_t make_lt(sinter_data_type_t type, int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
+static sinter_logical_tensor_t make_lt(sinter_data_type_t type, int64_t rows, int64_t columns,
+                                       int64_t row_stride, int64_t column_stride)
 {
     return (sinter_logical_tensor_t){.id = 7,
                                      .ndims = 2,
@@ -220,24 +249,28 @@ static void test_npy(void)
                                                sinter_u8,  sinter_s32, sinter_s64, sinter_boolean};
 
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        sinter_logical_tensor_t from = make_lt(types[t], 3, 5, 1, 4), to = make_lt(types[t], 3, 5, 8, 1);
+        sinter_logical_tensor_t from = make_lt(types[t], 3, 5, 1, 4),
+                                to = make_lt(types[t], 3, 5, 8, 1);
         unsigned char a[256] = {0}, b[256] = {0};
         gr_error_t err = {0};
         int wrong = 0;
 
         for (int64_t i = 0; i < 15; i++)
-            orc_encode(types[t], a, gr_offset(&from, i), types[t] == sinter_boolean ? (double)(i & 1) : (double)i);
+            orc_encode(types[t], a, gr_offset(&from, i),
+                       types[t] == sinter_boolean ? (double)(i & 1) : (double)i);
         CHECK_MESSAGE(!npy_write(".", "test_runner", &from, a, 160, &err), err.text);
         CHECK_MESSAGE(!npy_read("./test_runner.npy", &to, b, 192, &err), err.text);
         for (int64_t i = 0; i < 15; i++)
-            wrong += orc_decode(types[t], a, gr_offset(&from, i)) != orc_decode(types[t], b, gr_offset(&to, i));
+            wrong += orc_decode(types[t], a, gr_offset(&from, i)) !=
+                     orc_decode(types[t], b, gr_offset(&to, i));
         CHECK_MESSAGE(wrong == 0, gr_dtype(types[t])->name);
     }
 }
 
 static void test_npy_conversion(void)
 {
-    sinter_logical_tensor_t f32 = make_lt(sinter_f32, 2, 2, 2, 1), s4 = make_lt(sinter_s4, 2, 2, 2, 1),
+    sinter_logical_tensor_t f32 = make_lt(sinter_f32, 2, 2, 2, 1),
+                            s4 = make_lt(sinter_s4, 2, 2, 2, 1),
                             other = make_lt(sinter_f32, 2, 3, 3, 1);
     float values[4] = {-8, 7, 1, -1};
     unsigned char packed[2] = {0}, back[2] = {0};
@@ -247,10 +280,13 @@ static void test_npy_conversion(void)
     CHECK_MESSAGE(!npy_read("test_runner.npy", &s4, packed, 2, &err), err.text);
     CHECK(packed[0] == 0x78 && packed[1] == 0xF1);
     CHECK(!npy_write(".", "test_runner", &s4, packed, 2, &err)); /* raw bytes and a note */
-    CHECK_MESSAGE(!npy_read("test_runner.bin", &s4, back, 2, &err) && !memcmp(packed, back, 2), err.text);
-    CHECK(npy_read("test_runner.npy", &other, values, sizeof values, &err) == -1 && strstr(err.text, "expected 2 dims"));
+    CHECK_MESSAGE(!npy_read("test_runner.bin", &s4, back, 2, &err) && !memcmp(packed, back, 2),
+                  err.text);
+    CHECK(npy_read("test_runner.npy", &other, values, sizeof values, &err) == -1 &&
+          strstr(err.text, "expected 2 dims"));
     err = (gr_error_t){0};
-    CHECK(npy_read("test_runner.bin", &f32, values, sizeof values, &err) == -1 && strstr(err.text, "exactly 16 bytes"));
+    CHECK(npy_read("test_runner.bin", &f32, values, sizeof values, &err) == -1 &&
+          strstr(err.text, "exactly 16 bytes"));
     err = (gr_error_t){0};
     CHECK(npy_read("no-such-file.npy", &f32, values, sizeof values, &err) == -1);
 }
@@ -279,7 +315,8 @@ static void test_npy_truncated(void)
         fwrite(file, 1, n, f);
         fclose(f);
         err = (gr_error_t){0};
-        accepted += n != sizeof values && !npy_read("test_runner.npy", &lt, values, sizeof values, &err);
+        accepted +=
+            n != sizeof values && !npy_read("test_runner.npy", &lt, values, sizeof values, &err);
     }
     CHECK(accepted == 0);
     remove("test_runner.npy");
@@ -287,7 +324,7 @@ static void test_npy_truncated(void)
     remove("test_runner.json");
 }
 
-/* ---- inputs --------------------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 static double value(const model_t *m, uint64_t id, const void *data, int64_t index)
 {
@@ -337,25 +374,41 @@ static void test_describe(void)
         const char *name, *lines[12];
     } rows[] = {
         {"f8_e5m2",
-         {"bits         8\n", "bias 15, emin -14, emax 15\n", "max          57344\n", "= 2^-14\n", "= 2^-16\n", "Inf          0x7C 0xFC\n",
-          "NaN          0x7D 0x7E 0x7F 0xFD 0xFE 0xFF\n", "zeros        0x00 0x80\n", "    beyond max 0x7C inf\n", "    0x3D 1.25\n", "    0xFB -57344\n"}},
+         {"bits         8\n", "bias 15, emin -14, emax 15\n", "max          57344\n", "= 2^-14\n",
+          "= 2^-16\n", "Inf          0x7C 0xFC\n", "NaN          0x7D 0x7E 0x7F 0xFD 0xFE 0xFF\n",
+          "zeros        0x00 0x80\n", "    beyond max 0x7C inf\n", "    0x3D 1.25\n",
+          "    0xFB -57344\n"}},
         {"f8_e4m3",
-         {"bias 7, emin -6, emax 8\n", "max          448\n", "= 2^-6\n", "= 2^-9\n", "Inf          none\n", "NaN          0x7F 0xFF\n",
-          "    Inf        0x7F nan\n", "    0x7E 448\n", "    0x80 -0\n"}},
+         {"bias 7, emin -6, emax 8\n", "max          448\n", "= 2^-6\n", "= 2^-9\n",
+          "Inf          none\n", "NaN          0x7F 0xFF\n", "    Inf        0x7F nan\n",
+          "    0x7E 448\n", "    0x80 -0\n"}},
         {"f8_e5m2fnuz",
-         {"bias 16, emin -15, emax 15\n", "max          57344\n", "= 2^-15\n", "= 2^-17\n", "Inf          none\n", "NaN          0x80\n",
-          "zeros        0x00\n", "    -0         0x00 0\n", "    -beyond    0x80 nan\n", "    0x7F 57344\n"}},
-        {"f8_e4m3fnuz", {"bias 8, emin -7, emax 7\n", "max          240\n", "= 2^-7\n", "= 2^-10\n", "NaN          0x80\n", "    0xFF -240\n"}},
+         {"bias 16, emin -15, emax 15\n", "max          57344\n", "= 2^-15\n", "= 2^-17\n",
+          "Inf          none\n", "NaN          0x80\n", "zeros        0x00\n",
+          "    -0         0x00 0\n", "    -beyond    0x80 nan\n", "    0x7F 57344\n"}},
+        {"f8_e4m3fnuz",
+         {"bias 8, emin -7, emax 7\n", "max          240\n", "= 2^-7\n", "= 2^-10\n",
+          "NaN          0x80\n", "    0xFF -240\n"}},
         {"f6_e3m2",
-         {"bits         6\n", "4 elements in 3 bytes", "bias 3, emin -2, emax 4\n", "max          28\n", "0.25 = 2^-2\n", "0.0625 = 2^-4\n",
-          "NaN          none\n", "    NaN        0x1F 28\n", "    0x3F -28\n"}},
-        {"f6_e2m3", {"bias 1, emin 0, emax 2\n", "max          7.5\n", "1 = 2^0\n", "0.125 = 2^-3\n", "    -Inf       0x3F -7.5\n"}},
+         {"bits         6\n", "4 elements in 3 bytes", "bias 3, emin -2, emax 4\n",
+          "max          28\n", "0.25 = 2^-2\n", "0.0625 = 2^-4\n", "NaN          none\n",
+          "    NaN        0x1F 28\n", "    0x3F -28\n"}},
+        {"f6_e2m3",
+         {"bias 1, emin 0, emax 2\n", "max          7.5\n", "1 = 2^0\n", "0.125 = 2^-3\n",
+          "    -Inf       0x3F -7.5\n"}},
         {"f4_e2m1",
-         {"2 elements in 1 byte", "bias 1, emin 0, emax 2\n", "max          6\n", "0.5 = 2^-1\n", "    2.5        0x4 2\n", "    0x3 1.5\n", "    0x8 -0\n"}},
-        {"e8m0", {"bias 127, emin -127, emax 127\n", "NaN          0xFF\n", "zeros        none\n", "    0x7F 1\n", "    0x80 2\n", "    0xFF nan\n"}},
-        {"f16", {"bits         16\n", "bias 15, emin -14, emax 15\n", "max          65504\n", "= 2^-24\n", "Inf          0x7C00 0xFC00\n"}},
+         {"2 elements in 1 byte", "bias 1, emin 0, emax 2\n", "max          6\n", "0.5 = 2^-1\n",
+          "    2.5        0x4 2\n", "    0x3 1.5\n", "    0x8 -0\n"}},
+        {"e8m0",
+         {"bias 127, emin -127, emax 127\n", "NaN          0xFF\n", "zeros        none\n",
+          "    0x7F 1\n", "    0x80 2\n", "    0xFF nan\n"}},
+        {"f16",
+         {"bits         16\n", "bias 15, emin -14, emax 15\n", "max          65504\n", "= 2^-24\n",
+          "Inf          0x7C00 0xFC00\n"}},
         {"f64", {"bias 1023, emin -1022, emax 1023\n", "digits       53"}},
-        {"s4", {"range        -8 to 7\n", "    NaN        0x0 0\n", "    1.5        0x2 2\n", "    0xF -1\n"}},
+        {"s4",
+         {"range        -8 to 7\n", "    NaN        0x0 0\n", "    1.5        0x2 2\n",
+          "    0xF -1\n"}},
         {"u8", {"range        0 to 255\n", "    beyond max 0xFF 255\n", "    0x80 128\n"}},
         {"boolean", {"    0.5        0x01 1\n"}},
     };
@@ -368,52 +421,69 @@ static void test_describe(void)
         gr_free(text);
     }
     gr_error_t err = {0};
-    CHECK(!gr_describe_dtype("f17", &err) && strstr(err.text, "f17") && strstr(err.text, " f8_e5m2fnuz "));
-#define SINTER_DTYPE(value, name, ...)                  \
-    {                                                   \
-        gr_error_t why = {0};                           \
-        char *text = gr_describe_dtype(#name, &why);    \
-        CHECK_MESSAGE(text && strlen(text) > 100, why.text); \
-        gr_free(text);                                  \
+    CHECK(!gr_describe_dtype("f17", &err) && strstr(err.text, "f17") &&
+          strstr(err.text, " f8_e5m2fnuz "));
+#define SINTER_DTYPE(value, name, ...)                      \
+    {                                                       \
+        gr_error_t why = {0};                               \
+        char *text = gr_describe_dtype(#name, &why);        \
+        CHECK_MESSAGE(text &&strlen(text) > 100, why.text); \
+        gr_free(text);                                      \
     }
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 }
 
-/* ---- work ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
-/* Three query heads for each of two s8 KV heads, 5 queries, 6 tokens, head sizes 64 and 32; masked where not row + a >= column, and, with
- * the second Select, where not column + b >= row + a. */
+/* Three query heads for each of two s8 KV heads, 5 queries, 6 tokens, head sizes 64 and 32;
+ * masked where not row + a >= column, and, with the second Select, where not column + b >= row +
+ * a. */
 static const char attention[] =
     "{\"graph\": ["
-    "{\"id\": 0, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": {\"type\": \"string\", \"value\": \"per_group\"},"
+    "{\"id\": 0, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": {\"type\": \"string\", "
+    "\"value\": \"per_group\"},"
     " \"group_shape\": {\"type\": \"s64[]\", \"value\": [1, 1, 1, 32, 1]}},"
-    " \"inputs\": [{\"id\": 0, \"dtype\": \"s8\", \"shape\": [1, 2, 1, 64, 6]}, {\"id\": 1, \"dtype\": \"f32\", \"shape\": [1, 2, 1, 2, 6]}],"
+    " \"inputs\": [{\"id\": 0, \"dtype\": \"s8\", \"shape\": [1, 2, 1, 64, 6]}, {\"id\": 1, "
+    "\"dtype\": \"f32\", \"shape\": [1, 2, 1, 2, 6]}],"
     " \"outputs\": [{\"id\": 2, \"dtype\": \"f32\"}]},"
-    "{\"id\": 1, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 3, \"dtype\": \"f32\", \"shape\": [1, 2, 3, 5, 64]}, {\"id\": 2, \"dtype\": \"f32\"}],"
+    "{\"id\": 1, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 3, \"dtype\": \"f32\", \"shape\": [1, "
+    "2, 3, 5, 64]}, {\"id\": 2, \"dtype\": \"f32\"}],"
     " \"outputs\": [{\"id\": 4, \"dtype\": \"f32\"}]},"
-    "{\"id\": 2, \"kind\": \"GenIndex\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}}, \"inputs\": [{\"id\": 4, \"dtype\": \"f32\"}],"
+    "{\"id\": 2, \"kind\": \"GenIndex\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": 3}}, "
+    "\"inputs\": [{\"id\": 4, \"dtype\": \"f32\"}],"
     " \"outputs\": [{\"id\": 5, \"dtype\": \"s32\"}]},"
-    "{\"id\": 3, \"kind\": \"GenIndex\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": -1}}, \"inputs\": [{\"id\": 4, \"dtype\": \"f32\"}],"
+    "{\"id\": 3, \"kind\": \"GenIndex\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": "
+    "-1}}, \"inputs\": [{\"id\": 4, \"dtype\": \"f32\"}],"
     " \"outputs\": [{\"id\": 6, \"dtype\": \"s32\"}]},"
-    "{\"id\": 4, \"kind\": \"Add\", \"inputs\": [{\"id\": 5, \"dtype\": \"s32\"}, {\"id\": 7, \"dtype\": \"s32\", \"shape\": [], \"property_type\": "
+    "{\"id\": 4, \"kind\": \"Add\", \"inputs\": [{\"id\": 5, \"dtype\": \"s32\"}, {\"id\": 7, "
+    "\"dtype\": \"s32\", \"shape\": [], \"property_type\": "
     "\"host_scalar\"}], \"outputs\": [{\"id\": 8, \"dtype\": \"s32\"}]},"
-    "{\"id\": 5, \"kind\": \"GreaterEqual\", \"inputs\": [{\"id\": 8, \"dtype\": \"s32\"}, {\"id\": 6, \"dtype\": \"s32\"}],"
+    "{\"id\": 5, \"kind\": \"GreaterEqual\", \"inputs\": [{\"id\": 8, \"dtype\": \"s32\"}, "
+    "{\"id\": 6, \"dtype\": \"s32\"}],"
     " \"outputs\": [{\"id\": 9, \"dtype\": \"boolean\"}]},"
-    "{\"id\": 6, \"kind\": \"Select\", \"inputs\": [{\"id\": 9, \"dtype\": \"boolean\"}, {\"id\": 4, \"dtype\": \"f32\"}, {\"id\": 10, \"dtype\": "
+    "{\"id\": 6, \"kind\": \"Select\", \"inputs\": [{\"id\": 9, \"dtype\": \"boolean\"}, {\"id\": "
+    "4, \"dtype\": \"f32\"}, {\"id\": 10, \"dtype\": "
     "\"f32\", \"shape\": [1]}], \"outputs\": [{\"id\": 11, \"dtype\": \"f32\"}]},"
-    "{\"id\": 7, \"kind\": \"Add\", \"inputs\": [{\"id\": 6, \"dtype\": \"s32\"}, {\"id\": 12, \"dtype\": \"s32\", \"shape\": [], \"property_type\": "
+    "{\"id\": 7, \"kind\": \"Add\", \"inputs\": [{\"id\": 6, \"dtype\": \"s32\"}, {\"id\": 12, "
+    "\"dtype\": \"s32\", \"shape\": [], \"property_type\": "
     "\"host_scalar\"}], \"outputs\": [{\"id\": 13, \"dtype\": \"s32\"}]},"
-    "{\"id\": 8, \"kind\": \"GreaterEqual\", \"inputs\": [{\"id\": 13, \"dtype\": \"s32\"}, {\"id\": 8, \"dtype\": \"s32\"}],"
+    "{\"id\": 8, \"kind\": \"GreaterEqual\", \"inputs\": [{\"id\": 13, \"dtype\": \"s32\"}, "
+    "{\"id\": 8, \"dtype\": \"s32\"}],"
     " \"outputs\": [{\"id\": 14, \"dtype\": \"boolean\"}]},"
-    "{\"id\": 9, \"kind\": \"Select\", \"inputs\": [{\"id\": 14, \"dtype\": \"boolean\"}, {\"id\": 11, \"dtype\": \"f32\"}, {\"id\": 10, \"dtype\": "
+    "{\"id\": 9, \"kind\": \"Select\", \"inputs\": [{\"id\": 14, \"dtype\": \"boolean\"}, {\"id\": "
+    "11, \"dtype\": \"f32\"}, {\"id\": 10, \"dtype\": "
     "\"f32\", \"shape\": [1]}], \"outputs\": [{\"id\": 15, \"dtype\": \"f32\"}]},"
-    "{\"id\": 10, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": -1}, \"mode\": {\"type\": \"string\", \"value\": "
-    "\"inf_as_zero\"}}, \"inputs\": [{\"id\": 15, \"dtype\": \"f32\"}], \"outputs\": [{\"id\": 16, \"dtype\": \"f32\"}]},"
-    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 16, \"dtype\": \"f32\"}, {\"id\": 17, \"dtype\": \"f16\", \"shape\": [1, 2, 1, 6, 32]}],"
+    "{\"id\": 10, \"kind\": \"SoftMax\", \"attrs\": {\"axis\": {\"type\": \"s64\", \"value\": -1}, "
+    "\"mode\": {\"type\": \"string\", \"value\": "
+    "\"inf_as_zero\"}}, \"inputs\": [{\"id\": 15, \"dtype\": \"f32\"}], \"outputs\": [{\"id\": 16, "
+    "\"dtype\": \"f32\"}]},"
+    "{\"id\": 11, \"kind\": \"MatMul\", \"inputs\": [{\"id\": 16, \"dtype\": \"f32\"}, {\"id\": "
+    "17, \"dtype\": \"f16\", \"shape\": [1, 2, 1, 6, 32]}],"
     " \"outputs\": [{\"id\": 18, \"dtype\": \"f32\"}]}]}";
 
-/* a and b as --in takes them; visible: pairs of a query and a token it sees; tokens: that some query sees. */
+/* a and b as --in takes them; visible: pairs of a query and a token it sees; tokens: that some
+ * query sees. */
 static void test_work_of(const char *in, double visible, double tokens)
 {
     gr_options_t opt = gr_default_options;
@@ -423,22 +493,29 @@ static void test_work_of(const char *in, double visible, double tokens)
     model_t m;
 
     opt.in = in;
-    CHECK_MESSAGE(!model_load_text(&m, "attention.json", attention, strlen(attention), &err), err.text);
-    CHECK_MESSAGE(!gr_exec_open(&x, &m, &opt, &err) && x.n_parts == 1 && !gr_exec_compile(&x, &err) && !gr_exec_inputs(&x, &err), err.text);
+    CHECK_MESSAGE(!model_load_text(&m, "attention.json", attention, strlen(attention), &err),
+                  err.text);
+    CHECK_MESSAGE(!gr_exec_open(&x, &m, &opt, &err) && x.n_parts == 1 &&
+                      !gr_exec_compile(&x, &err) && !gr_exec_inputs(&x, &err),
+                  err.text);
     CHECK_MESSAGE(x.n_parts && !gr_part_work(&x, &x.parts[0], &work, &err), err.text);
-    CHECK(work.attention && llround(1000 * work.flops) == llround(1000 * 2 * visible * (2 * 3) * (64 + 32)));
-    CHECK(llround(1000 * work.bytes) == llround(1000 * tokens * 2 * (64 + 2 * 4 + 32 * 2))); /* codes and two scales of K, f16 of V */
+    CHECK(work.attention &&
+          llround(1000 * work.flops) == llround(1000 * 2 * visible * (2 * 3) * (64 + 32)));
+    CHECK(llround(1000 * work.bytes) ==
+          llround(1000 * tokens * 2 *
+                  (64 + 2 * 4 + 32 * 2))); /* codes and two scales of K, f16 of V */
     gr_exec_close(&x);
     model_free(&m);
 }
 
 static void test_work(void)
 {
-    test_work_of("7:=100+12:=200", 5 * 6, 6);        /* everything */
+    test_work_of("7:=100+12:=200", 5 * 6, 6);           /* everything */
     test_work_of("7:=0+12:=200", 1 + 2 + 3 + 4 + 5, 5); /* causal: the last token stays unseen */
     test_work_of("7:=1+12:=200", 2 + 3 + 4 + 5 + 6, 6); /* bottom-right */
     test_work_of("7:=1+12:=2", 2 + 3 + 3 + 3 + 3, 6);   /* a window of three */
-    test_work_of("7:=5+12:=1", 2 + 1 + 0 + 0 + 0, 2);   /* the first query is token 5 and sees two tokens, the third sees none */
+    test_work_of("7:=5+12:=1", 2 + 1 + 0 + 0 + 0,
+                 2); /* the first query is token 5 and sees two tokens, the third sees none */
 }
 
 /* ---- one graph, executed --------------------------------------------------------------------- */

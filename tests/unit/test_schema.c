@@ -1,5 +1,5 @@
-/* The op and attribute tables: oneDNN Graph's numbers, a card and a shape rule for every kind, defaults, and that a default is what leaving the attribute out
- * means. */
+/* The op and attribute tables: oneDNN Graph's numbers, a card and a shape rule for every kind,
+ * defaults, and that a default is what leaving the attribute out means. */
 #include "check.h"
 #include "graph/attr.h"
 #include "graph/op_schema.h"
@@ -7,44 +7,186 @@
 
 /* dnnl_graph_op_kind_t of oneDNN 3.11, in order, by the spelling of its JSON. */
 static const char *const kinds[] = {
-    "Abs", "AbsBackward", "Add", "AvgPool", "AvgPoolBackward", "BatchNormTrainingBackward", "BatchNormForwardTraining", "BatchNormInference", "BiasAdd",
-    "BiasAddBackward", "Clamp", "ClampBackward", "Concat", "Convolution", "ConvolutionBackwardData", "ConvolutionBackwardWeights", "ConvTranspose",
-    "ConvTransposeBackwardData", "ConvTransposeBackwardWeights", "Dequantize", "Divide", "DynamicDequantize", "DynamicQuantize", "Elu", "EluBackward", "End",
-    "Exp", "GELU", "GELUBackward", "HardSwish", "HardSwishBackward", "Interpolate", "InterpolateBackward", "LayerNorm", "LayerNormBackward", "LeakyReLU",
-    "Log", "LogSoftmax", "LogSoftmaxBackward", "MatMul", "Maximum", "MaxPool", "MaxPoolBackward", "Minimum", "Mish", "MishBackward", "Multiply", "PReLU",
-    "PReLUBackward", "Quantize", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReLU",
-    "ReLUBackward", "Reorder", "Round", "Sigmoid", "SigmoidBackward", "SoftMax", "SoftMaxBackward", "SoftPlus", "SoftPlusBackward", "Sqrt", "SqrtBackward",
-    "Square", "SquaredDifference", "StaticReshape", "StaticTranspose", "Subtract", "Tanh", "TanhBackward", "TypeCast", "Wildcard", "HardSigmoid",
-    "HardSigmoidBackward", "Select", "Pow", "GroupNorm", "GenIndex", "GreaterEqual", "RMSNorm", "Dropout",
+    "Abs",
+    "AbsBackward",
+    "Add",
+    "AvgPool",
+    "AvgPoolBackward",
+    "BatchNormTrainingBackward",
+    "BatchNormForwardTraining",
+    "BatchNormInference",
+    "BiasAdd",
+    "BiasAddBackward",
+    "Clamp",
+    "ClampBackward",
+    "Concat",
+    "Convolution",
+    "ConvolutionBackwardData",
+    "ConvolutionBackwardWeights",
+    "ConvTranspose",
+    "ConvTransposeBackwardData",
+    "ConvTransposeBackwardWeights",
+    "Dequantize",
+    "Divide",
+    "DynamicDequantize",
+    "DynamicQuantize",
+    "Elu",
+    "EluBackward",
+    "End",
+    "Exp",
+    "GELU",
+    "GELUBackward",
+    "HardSwish",
+    "HardSwishBackward",
+    "Interpolate",
+    "InterpolateBackward",
+    "LayerNorm",
+    "LayerNormBackward",
+    "LeakyReLU",
+    "Log",
+    "LogSoftmax",
+    "LogSoftmaxBackward",
+    "MatMul",
+    "Maximum",
+    "MaxPool",
+    "MaxPoolBackward",
+    "Minimum",
+    "Mish",
+    "MishBackward",
+    "Multiply",
+    "PReLU",
+    "PReLUBackward",
+    "Quantize",
+    "Reciprocal",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReLU",
+    "ReLUBackward",
+    "Reorder",
+    "Round",
+    "Sigmoid",
+    "SigmoidBackward",
+    "SoftMax",
+    "SoftMaxBackward",
+    "SoftPlus",
+    "SoftPlusBackward",
+    "Sqrt",
+    "SqrtBackward",
+    "Square",
+    "SquaredDifference",
+    "StaticReshape",
+    "StaticTranspose",
+    "Subtract",
+    "Tanh",
+    "TanhBackward",
+    "TypeCast",
+    "Wildcard",
+    "HardSigmoid",
+    "HardSigmoidBackward",
+    "Select",
+    "Pow",
+    "GroupNorm",
+    "GenIndex",
+    "GreaterEqual",
+    "RMSNorm",
+    "Dropout",
 };
 
 static const struct {
     int value;
     const char *name;
 } attrs[] = {
-    {0x1, "alpha"}, {0x2, "beta"}, {0x3, "epsilon"}, {0x4, "max"}, {0x5, "min"}, {0x6, "momentum"}, {0x20, "scales"}, {0x30, "axis"},
-    {0x31, "begin_norm_axis"}, {0x32, "groups"}, {0x40, "axes"}, {0x41, "dilations"}, {0x42, "dst_shape"}, {0x43, "kernel"}, {0x44, "order"},
-    {0x45, "output_padding"}, {0x46, "pads_begin"}, {0x47, "pads_end"}, {0x48, "shape"}, {0x49, "sizes"}, {0x4A, "src_shape"}, {0x4B, "strides"},
-    {0x4C, "weights_shape"}, {0x4D, "zps"}, {0x4E, "group_shape"}, {0x60, "exclude_pad"}, {0x61, "keep_dims"}, {0x62, "keep_stats"},
-    {0x63, "per_channel_broadcast"}, {0x64, "special_zero"}, {0x65, "transpose_a"}, {0x66, "transpose_b"}, {0x67, "use_affine"}, {0x68, "use_dst"},
-    {0x80, "auto_broadcast"}, {0x81, "auto_pad"}, {0x82, "coordinate_transformation_mode"}, {0x83, "data_format"}, {0x84, "mode"}, {0x85, "qtype"},
-    {0x86, "rounding_type"}, {0x87, "weights_format"}, {0x88, "accumulation_mode"},
+    {0x1, "alpha"},
+    {0x2, "beta"},
+    {0x3, "epsilon"},
+    {0x4, "max"},
+    {0x5, "min"},
+    {0x6, "momentum"},
+    {0x20, "scales"},
+    {0x30, "axis"},
+    {0x31, "begin_norm_axis"},
+    {0x32, "groups"},
+    {0x40, "axes"},
+    {0x41, "dilations"},
+    {0x42, "dst_shape"},
+    {0x43, "kernel"},
+    {0x44, "order"},
+    {0x45, "output_padding"},
+    {0x46, "pads_begin"},
+    {0x47, "pads_end"},
+    {0x48, "shape"},
+    {0x49, "sizes"},
+    {0x4A, "src_shape"},
+    {0x4B, "strides"},
+    {0x4C, "weights_shape"},
+    {0x4D, "zps"},
+    {0x4E, "group_shape"},
+    {0x60, "exclude_pad"},
+    {0x61, "keep_dims"},
+    {0x62, "keep_stats"},
+    {0x63, "per_channel_broadcast"},
+    {0x64, "special_zero"},
+    {0x65, "transpose_a"},
+    {0x66, "transpose_b"},
+    {0x67, "use_affine"},
+    {0x68, "use_dst"},
+    {0x80, "auto_broadcast"},
+    {0x81, "auto_pad"},
+    {0x82, "coordinate_transformation_mode"},
+    {0x83, "data_format"},
+    {0x84, "mode"},
+    {0x85, "qtype"},
+    {0x86, "rounding_type"},
+    {0x87, "weights_format"},
+    {0x88, "accumulation_mode"},
 };
 
 /* Data types, layouts, properties, statuses, modes and policies of oneDNN Graph. */
 static void check_enumerators(void)
 {
     static const int pairs[][2] = {
-        {sinter_data_type_undef, 0}, {sinter_f16, 1}, {sinter_bf16, 2}, {sinter_f32, 3}, {sinter_s32, 4}, {sinter_s8, 5}, {sinter_u8, 6},
-        {sinter_f64, 7}, {sinter_boolean, 8}, {sinter_f8_e5m2, 9}, {sinter_f8_e4m3, 10}, {sinter_s4, 11}, {sinter_u4, 12}, {sinter_e8m0, 13},
-        {sinter_f4_e2m1, 14}, {sinter_layout_type_undef, 0}, {sinter_layout_type_any, 1}, {sinter_layout_type_strided, 2},
-        {sinter_layout_type_opaque, 3}, {sinter_tensor_property_variable, 1}, {sinter_tensor_property_constant, 2},
-        {sinter_tensor_property_host_scalar, 3}, {sinter_invalid_graph, 7}, {sinter_invalid_graph_op, 8}, {sinter_invalid_shape, 9},
-        {sinter_invalid_data_type, 10}, {sinter_fpmath_mode_bf16, 1}, {sinter_fpmath_mode_f16, 2}, {sinter_fpmath_mode_any, 3},
-        {sinter_fpmath_mode_tf32, 4}, {sinter_partition_policy_fusion, 1}, {sinter_partition_policy_debug, 2}, {sinter_op_last_symbol, 88},
+        {sinter_data_type_undef, 0},
+        {sinter_f16, 1},
+        {sinter_bf16, 2},
+        {sinter_f32, 3},
+        {sinter_s32, 4},
+        {sinter_s8, 5},
+        {sinter_u8, 6},
+        {sinter_f64, 7},
+        {sinter_boolean, 8},
+        {sinter_f8_e5m2, 9},
+        {sinter_f8_e4m3, 10},
+        {sinter_s4, 11},
+        {sinter_u4, 12},
+        {sinter_e8m0, 13},
+        {sinter_f4_e2m1, 14},
+        {sinter_layout_type_undef, 0},
+        {sinter_layout_type_any, 1},
+        {sinter_layout_type_strided, 2},
+        {sinter_layout_type_opaque, 3},
+        {sinter_tensor_property_variable, 1},
+        {sinter_tensor_property_constant, 2},
+        {sinter_tensor_property_host_scalar, 3},
+        {sinter_invalid_graph, 7},
+        {sinter_invalid_graph_op, 8},
+        {sinter_invalid_shape, 9},
+        {sinter_invalid_data_type, 10},
+        {sinter_fpmath_mode_bf16, 1},
+        {sinter_fpmath_mode_f16, 2},
+        {sinter_fpmath_mode_any, 3},
+        {sinter_fpmath_mode_tf32, 4},
+        {sinter_partition_policy_fusion, 1},
+        {sinter_partition_policy_debug, 2},
+        {sinter_op_last_symbol, 88},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        CHECK(pairs[i][0] == pairs[i][1], "enumerator %zu is %d, not %d", i, pairs[i][0], pairs[i][1]);
+        CHECK(pairs[i][0] == pairs[i][1], "enumerator %zu is %d, not %d", i, pairs[i][0],
+              pairs[i][1]);
     }
 }
 
@@ -55,26 +197,38 @@ static void check_kinds(void)
     for (int k = 0; k < n; k++) {
         sinter_op_kind_t parsed = sinter_op_last_symbol, kind = (sinter_op_kind_t)k;
         const op_card_t *card = op_card(kind);
-        CHECK(sinter_op_kind_name(kind) != NULL && strcmp(sinter_op_kind_name(kind), kinds[k]) == 0, "kind %d is not %s", k, kinds[k]);
+        CHECK(sinter_op_kind_name(kind) != NULL && strcmp(sinter_op_kind_name(kind), kinds[k]) == 0,
+              "kind %d is not %s", k, kinds[k]);
         CHECK(sinter_op_kind_parse(kinds[k], &parsed) && parsed == kind, "%s", kinds[k]);
-        CHECK(card != NULL && op_shape_rule(kind) != NULL, "%s has no card or shape rule", kinds[k]);
-        CHECK(card->min_in <= card->max_in && card->min_out <= card->max_out && card->max_in <= OP_MAX_PORTS, "%s", kinds[k]);
+        CHECK(card != NULL && op_shape_rule(kind) != NULL, "%s has no card or shape rule",
+              kinds[k]);
+        CHECK(card->min_in <= card->max_in && card->min_out <= card->max_out &&
+                  card->max_in <= OP_MAX_PORTS,
+              "%s", kinds[k]);
         CHECK(card->in[0] != 0 && card->out[0] != 0, "%s has no data types", kinds[k]);
     }
     sinter_op_kind_t untouched = sinter_op_end;
-    CHECK(!sinter_op_kind_parse("matmul", &untouched) && untouched == sinter_op_end, "parse of an unknown name");
-    CHECK(sinter_op_kind_name(sinter_op_last_symbol) == NULL && sinter_op_kind_name((sinter_op_kind_t)-1) == NULL, "names outside");
+    CHECK(!sinter_op_kind_parse("matmul", &untouched) && untouched == sinter_op_end,
+          "parse of an unknown name");
+    CHECK(sinter_op_kind_name(sinter_op_last_symbol) == NULL &&
+              sinter_op_kind_name((sinter_op_kind_t)-1) == NULL,
+          "names outside");
 }
 
 static void check_attr_table(void)
 {
     for (size_t i = 0; i < sizeof attrs / sizeof *attrs; i++) {
         sinter_op_attr_t parsed, id = (sinter_op_attr_t)attrs[i].value;
-        CHECK(sinter_op_attr_name(id) != NULL && strcmp(sinter_op_attr_name(id), attrs[i].name) == 0, "attribute %s", attrs[i].name);
-        CHECK(sinter_op_attr_parse(attrs[i].name, &parsed) && parsed == id, "attribute %s", attrs[i].name);
+        CHECK(sinter_op_attr_name(id) != NULL &&
+                  strcmp(sinter_op_attr_name(id), attrs[i].name) == 0,
+              "attribute %s", attrs[i].name);
+        CHECK(sinter_op_attr_parse(attrs[i].name, &parsed) && parsed == id, "attribute %s",
+              attrs[i].name);
         CHECK(attr_kind(id) != ATTR_NONE, "attribute %s has no kind", attrs[i].name);
     }
-    CHECK(sinter_op_attr_name(sinter_op_attr_undef) == NULL && sinter_op_attr_name((sinter_op_attr_t)0x7FFF) == NULL, "names outside");
+    CHECK(sinter_op_attr_name(sinter_op_attr_undef) == NULL &&
+              sinter_op_attr_name((sinter_op_attr_t)0x7FFF) == NULL,
+          "names outside");
     CHECK(attr_kind((sinter_op_attr_t)-1) == ATTR_NONE, "kind outside");
 }
 
@@ -82,13 +236,18 @@ static void check_attr_table(void)
 static void check_rules(void)
 {
     for (int k = 0; k < sinter_op_last_symbol; k++) {
-        for (const attr_rule_t *r = op_card((sinter_op_kind_t)k)->attrs; r != NULL && r->id != sinter_op_attr_undef; r++) {
+        for (const attr_rule_t *r = op_card((sinter_op_kind_t)k)->attrs;
+             r != NULL && r->id != sinter_op_attr_undef; r++) {
             attr_kind_t kind = attr_kind(r->id);
-            CHECK((r->words != NULL) == (kind == ATTR_STR), "%s %s: words", kinds[k], attr_name(r->id));
-            CHECK(r->text == NULL || strstr(r->words, r->text) != NULL, "%s %s: default is not allowed", kinds[k], attr_name(r->id));
-            CHECK(!r->bounded || attr_kind_is_s64(kind), "%s %s: bound", kinds[k], attr_name(r->id));
+            CHECK((r->words != NULL) == (kind == ATTR_STR), "%s %s: words", kinds[k],
+                  attr_name(r->id));
+            CHECK(r->text == NULL || strstr(r->words, r->text) != NULL,
+                  "%s %s: default is not allowed", kinds[k], attr_name(r->id));
+            CHECK(!r->bounded || attr_kind_is_s64(kind), "%s %s: bound", kinds[k],
+                  attr_name(r->id));
             CHECK(!r->many || kind == ATTR_S64_OR_S64S, "%s %s: many", kinds[k], attr_name(r->id));
-            CHECK(!r->required || (!r->has_default && r->text == NULL), "%s %s: required with a default", kinds[k], attr_name(r->id));
+            CHECK(!r->required || (!r->has_default && r->text == NULL),
+                  "%s %s: required with a default", kinds[k], attr_name(r->id));
         }
     }
 }
@@ -133,11 +292,15 @@ static void check_defaults(void)
             const char *got = node_str(&node, defaults[i].attr, "otherwise");
             CHECK(strcmp(got, defaults[i].text) == 0, "%s %s defaults to %s", op, attr, got);
         } else if (kind == ATTR_BOOL) {
-            CHECK(node_bool(&node, defaults[i].attr, defaults[i].number == 0) == (defaults[i].number != 0), "%s %s", op, attr);
+            CHECK(node_bool(&node, defaults[i].attr, defaults[i].number == 0) ==
+                      (defaults[i].number != 0),
+                  "%s %s", op, attr);
         } else if (attr_kind_is_s64(kind)) {
-            CHECK(node_s64(&node, defaults[i].attr, 77) == (int64_t)defaults[i].number, "%s %s", op, attr);
+            CHECK(node_s64(&node, defaults[i].attr, 77) == (int64_t)defaults[i].number, "%s %s", op,
+                  attr);
         } else {
-            CHECK(node_f32(&node, defaults[i].attr, 77) == (float)defaults[i].number, "%s %s", op, attr);
+            CHECK(node_f32(&node, defaults[i].attr, 77) == (float)defaults[i].number, "%s %s", op,
+                  attr);
         }
     }
     node_t add = {.kind = sinter_op_add};
@@ -149,13 +312,24 @@ static void check_flags(void)
 {
     CHECK(op_flags(sinter_op_add) == (OP_ELTWISE | OP_BINARY | OP_COMMUTATIVE), "Add");
     CHECK(op_flags(sinter_op_divide) == (OP_ELTWISE | OP_BINARY), "Divide");
-    CHECK(op_flags(sinter_op_relu) == (OP_ELTWISE | OP_UNARY) && op_flags(sinter_op_clamp) == (OP_ELTWISE | OP_UNARY), "ReLU, Clamp");
-    CHECK(op_flags(sinter_op_select) == OP_ELTWISE && op_flags(sinter_op_gen_index) == OP_ELTWISE, "Select, GenIndex");
-    CHECK(op_flags(sinter_op_static_reshape) == OP_VIEW && op_flags(sinter_op_static_transpose) == OP_VIEW && op_flags(sinter_op_reorder) == OP_VIEW, "views");
-    CHECK(op_flags(sinter_op_dynamic_quantize) == OP_QUANT && op_flags(sinter_op_dequantize) == OP_DEQUANT, "quantisation");
-    CHECK(op_flags(sinter_op_matmul) == 0 && op_flags(sinter_op_softmax) == 0 && op_flags(sinter_op_convolution) == 0, "none");
+    CHECK(op_flags(sinter_op_relu) == (OP_ELTWISE | OP_UNARY) &&
+              op_flags(sinter_op_clamp) == (OP_ELTWISE | OP_UNARY),
+          "ReLU, Clamp");
+    CHECK(op_flags(sinter_op_select) == OP_ELTWISE && op_flags(sinter_op_gen_index) == OP_ELTWISE,
+          "Select, GenIndex");
+    CHECK(op_flags(sinter_op_static_reshape) == OP_VIEW &&
+              op_flags(sinter_op_static_transpose) == OP_VIEW &&
+              op_flags(sinter_op_reorder) == OP_VIEW,
+          "views");
+    CHECK(op_flags(sinter_op_dynamic_quantize) == OP_QUANT &&
+              op_flags(sinter_op_dequantize) == OP_DEQUANT,
+          "quantisation");
+    CHECK(op_flags(sinter_op_matmul) == 0 && op_flags(sinter_op_softmax) == 0 &&
+              op_flags(sinter_op_convolution) == 0,
+          "none");
     for (int k = 0; k < sinter_op_last_symbol; k++) {
-        CHECK(op_flags((sinter_op_kind_t)k) == 0 || op_runs((sinter_op_kind_t)k), "%s has flags but is not executed", kinds[k]);
+        CHECK(op_flags((sinter_op_kind_t)k) == 0 || op_runs((sinter_op_kind_t)k),
+              "%s has flags but is not executed", kinds[k]);
     }
 }
 

@@ -30,50 +30,50 @@ typedef struct selection {
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
 
-#define ATTENTION(s, t, k, v)                                                                      \
-    "MatMul transpose_b=1 1:f32:1x4x" s "x64 " k " -> 3:f32:1x4x" s "x" t "; "                     \
-    "SoftMax axis=-1 3:f32:1x4x" s "x" t " -> 4:f32:1x4x" s "x" t "; "                             \
+#define ATTENTION(s, t, k, v)                                                  \
+    "MatMul transpose_b=1 1:f32:1x4x" s "x64 " k " -> 3:f32:1x4x" s "x" t "; " \
+    "SoftMax axis=-1 3:f32:1x4x" s "x" t " -> 4:f32:1x4x" s "x" t "; "         \
     "MatMul 4:f32:1x4x" s "x" t " " v " -> 6:f32:1x4x" s "x64"
 #define FLOATS(s, t) ATTENTION(s, t, "2:f32:1x4x" t "x64", "5:f32:1x4x" t "x64")
 /* K and V in s4 with a scale for each 32 elements of a head. */
-#define CODES(s, t)                                                                                \
-    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 10:s4:1x4x" t "x64 11:f16:1x4x" t      \
-    "x2 -> 2:f32:1x4x" t "x64; "                                                                   \
-    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 12:s4:1x4x" t "x64 13:f16:1x4x" t      \
+#define CODES(s, t)                                                                           \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 10:s4:1x4x" t "x64 11:f16:1x4x" t \
+    "x2 -> 2:f32:1x4x" t "x64; "                                                              \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 12:s4:1x4x" t "x64 13:f16:1x4x" t \
     "x2 -> 5:f32:1x4x" t "x64; " FLOATS(s, t)
 /* K with the tokens contiguous. */
-#define TURNED_K                                                                                   \
-    "MatMul 1:f32:1x4x1x64 2:f32:1x4x64x96 -> 3:f32:1x4x1x96; SoftMax axis=-1 3:f32:1x4x1x96 -> "  \
-    "4:f32:1x4x1x96; "                                                                             \
+#define TURNED_K                                                                                  \
+    "MatMul 1:f32:1x4x1x64 2:f32:1x4x64x96 -> 3:f32:1x4x1x96; SoftMax axis=-1 3:f32:1x4x1x96 -> " \
+    "4:f32:1x4x1x96; "                                                                            \
     "MatMul 4:f32:1x4x1x96 5:f32:1x4x96x64 -> 6:f32:1x4x1x64"
 
 /* Weights of s4 with a scale for each 32 elements of K, stored [N, K] or [K, N]. */
-#define ALONG_K(m, a)                                                                              \
-    "DynamicDequantize qtype=per_group group_shape=1,32 10:s4:160x128 11:f16:160x4 -> "            \
-    "2:f32:160x128; "                                                                              \
+#define ALONG_K(m, a)                                                                   \
+    "DynamicDequantize qtype=per_group group_shape=1,32 10:s4:160x128 11:f16:160x4 -> " \
+    "2:f32:160x128; "                                                                   \
     "MatMul transpose_b=1 " a " 2:f32:160x128 -> 3:f32:" m "x160"
-#define ALONG_N(m)                                                                                 \
-    "DynamicDequantize qtype=per_group group_shape=32,1 10:s4:128x160 11:f16:4x160 -> "            \
-    "2:f32:128x160; "                                                                              \
+#define ALONG_N(m)                                                                      \
+    "DynamicDequantize qtype=per_group group_shape=32,1 10:s4:128x160 11:f16:4x160 -> " \
+    "2:f32:128x160; "                                                                   \
     "MatMul 1:f32:" m "x128 2:f32:128x160 -> 3:f32:" m "x160"
 #define FLOAT_A(m) "1:f32:" m "x128"
-#define CODES_OF_A(m)                                                                              \
-    "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:" m "x128 21:f32:" m                 \
+#define CODES_OF_A(m)                                                              \
+    "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:" m "x128 21:f32:" m \
     "x4 -> 1:f32:" m "x128; "
 #define DENSE(m) "MatMul " FLOAT_A(m) " 2:f32:128x160 -> 3:f32:" m "x160"
 
 #define QUANTISE(in, kind) "DynamicQuantize quantization_kind=" kind " qtype=per_group " in
 
 /* Texts of the report that several cases expect. */
-#define NO_INT8_ATTENTION                                                                          \
-    "attention_decode_int8_vnni refused: the fpmath mode, the types or the groups do not allow "   \
+#define NO_INT8_ATTENTION                                                                        \
+    "attention_decode_int8_vnni refused: the fpmath mode, the types or the groups do not allow " \
     "products of integers"
-#define MODE_HAS_NO_INTEGERS                                                                       \
+#define MODE_HAS_NO_INTEGERS \
     "refused: the fpmath mode does not allow products of integers with floats"
 #define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
 #define NEEDS(kernel, has) kernel " refused: needs avx512_vnni, this engine has " has
 #define MANY_QUERIES(kernel) kernel " refused: needs 1 to 8 query rows for each K and V"
-#define UNKNOWN_QUERIES(kernel)                                                                    \
+#define UNKNOWN_QUERIES(kernel) \
     kernel " refused: the number of query rows, the last but one dim of Q, is unknown at compile"
 #define MANY_ROWS(kernel) kernel " refused: more than 16 rows share one B"
 #define TWO_LIMBS "16-bit integers (two 8-bit limbs, VNNI)"
@@ -84,17 +84,17 @@ typedef struct selection {
 #define AVX512 [sinter_isa_avx512]
 #define VNNI [sinter_isa_avx512_vnni]
 /* One kernel for each instruction set, whatever the mode allows. */
-#define BY_ISA(stem)                                                                               \
-    {                                                                                              \
-        GENERIC = {stem "_generic", {0}}, AVX2 = {stem "_avx2", {0}},                              \
-        AVX512 = {stem "_avx512", {0}}, VNNI = {                                                   \
-            stem "_avx512",                                                                        \
-            {0}                                                                                    \
-        }                                                                                          \
+#define BY_ISA(stem)                                                  \
+    {                                                                 \
+        GENERIC = {stem "_generic", {0}}, AVX2 = {stem "_avx2", {0}}, \
+        AVX512 = {stem "_avx512", {0}}, VNNI = {                      \
+            stem "_avx512",                                           \
+            {0}                                                       \
+        }                                                             \
     }
 
 static const selection_t cases[] = {
-    /* ---- attention ---- */
+    /* ---- attention --------------------------------------------------------------------------- */
     {.what = "decode, floats",
      .graph = FLOATS("1", "96"),
      .at = {GENERIC = {"attention_flash_f32_generic",
@@ -177,9 +177,10 @@ static const selection_t cases[] = {
             AVX2 = {"attention_flash_f32_avx2", {UNKNOWN_QUERIES("attention_decode_f32_avx2")}},
             AVX512 = {"attention_flash_f32_avx512",
                       {UNKNOWN_QUERIES("attention_decode_f32_avx512")}},
-            VNNI = {"attention_flash_f32_avx512", {UNKNOWN_QUERIES("attention_decode_int8_vnni")}}}},
+            VNNI = {"attention_flash_f32_avx512",
+                    {UNKNOWN_QUERIES("attention_decode_int8_vnni")}}}},
 
-    /* ---- matmul ---- */
+    /* ---- matmul ------------------------------------------------------------------------------ */
     {.what = "one row, codes along K, strict",
      .graph = ALONG_K("1", FLOAT_A("1")),
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
@@ -307,7 +308,7 @@ static const selection_t cases[] = {
             VNNI = {"matmul_panel_f32_avx512 dynquant_groups_f32_avx512",
                     {"groups of so many rows do not divide a block of rows"}}}},
 
-    /* ---- all else ---- */
+    /* ---- all else ---------------------------------------------------------------------------- */
     {.what = "elementwise, floats",
      .graph = "Add 1:f32:8x96 2:f32:8x96 -> 3:f32:8x96; ReLU 3:f32:8x96 -> 4:bf16:8x96",
      .at = {GENERIC = {"chain_runs_f32_generic", {"elementwise in f32"}},
@@ -320,16 +321,15 @@ static const selection_t cases[] = {
                      "chain_quantise_f32_avx512 refused: the step quantises nothing"}}}},
     {.what = "elementwise, integers of 32 bits",
      .graph = "Add 1:s32:8x96 2:s32:8x96 -> 3:s32:8x96",
-     .at =
-         {GENERIC = {"chain_runs_f64_generic", {"elementwise in f64"}},
-          AVX2 = {"chain_runs_f64_generic",
-                  {"chain_runs_f32_avx2 refused: a tensor of the chain needs double precision"}},
-          AVX512 =
-              {"chain_runs_f64_generic",
-               {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}},
-          VNNI =
-              {"chain_runs_f64_generic",
-               {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}}}},
+     .at = {GENERIC = {"chain_runs_f64_generic", {"elementwise in f64"}},
+            AVX2 = {"chain_runs_f64_generic",
+                    {"chain_runs_f32_avx2 refused: a tensor of the chain needs double precision"}},
+            AVX512 =
+                {"chain_runs_f64_generic",
+                 {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}},
+            VNNI =
+                {"chain_runs_f64_generic",
+                 {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}}}},
     {.what = "elementwise, quantised",
      .graph = "GELU 1:f32:8x96 -> 2:f32:8x96; " QUANTISE(
          "group_shape=1,32 2:f32:8x96", "dynamic_mx") " -> 3:f8_e4m3:8x96 4:e8m0:8x3",

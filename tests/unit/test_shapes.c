@@ -3,7 +3,10 @@
 #include "spec.h"
 
 static const struct {
-    const char *spec;    /* output tensors have ids 90, 91, 92 and are declared with nothing known unless the case is about that */
+    const char *
+        /* output tensors have ids 90, 91, 92 and are declared with nothing known unless the case
+         * is about that */
+        spec;
     const char *dims[3]; /* expected; NULL: no such output */
 } cases[] = {
     /* elementwise */
@@ -76,46 +79,92 @@ static const struct {
     {"Quantize scales=0.5 1:f32:2x3 -> 90:s8:*", {"2x3"}},
     {"Dequantize scales=0.5,1,2 qtype=per_channel axis=1 1:u8:2x3 -> 90:f32:*", {"2x3"}},
     {"DynamicDequantize qtype=per_group group_shape=1,4 1:s4:2x8 2:f16:2x2 -> 90:f16:*", {"2x8"}},
-    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:3x64 -> 90:f8_e4m3:* 91:e8m0:*", {"3x64", "3x2"}},
-    {"DynamicQuantize quantization_kind=dynamic_mx_rceil qtype=per_group group_shape=1,16 1:f32:3x64 -> 90:f4_e2m1:* 91:e8m0:*", {"3x64", "3x4"}},
-    {"DynamicQuantize quantization_kind=dynamic_symmetric qtype=per_group axis=0,1 groups=3,2 1:f32:3x64 -> 90:s8:* 91:f32:*", {"3x64", "3x2"}},
-    {"DynamicQuantize quantization_kind=dynamic_symmetric qtype=per_group axis=1 groups=2 1:f32:3x64 -> 90:s8:* 91:f32:*", {"3x64", "3x2"}},
-    {"DynamicQuantize quantization_kind=dynamic_asymmetric qtype=per_channel axis=0 1:f32:3x64 -> 90:u8:* 91:f32:* 92:u8:*", {"3x64", "3", "3"}},
-    {"DynamicQuantize quantization_kind=dynamic_nv 1:f32:3x64 -> 90:f4_e2m1:* 91:f8_e4m3:*", {"3x64", "3x4"}},
+    {"DynamicQuantize quantization_kind=dynamic_mx 1:f32:3x64 -> 90:f8_e4m3:* 91:e8m0:*",
+     {"3x64", "3x2"}},
+    {"DynamicQuantize quantization_kind=dynamic_mx_rceil qtype=per_group group_shape=1,16 "
+     "1:f32:3x64 -> 90:f4_e2m1:* 91:e8m0:*",
+     {"3x64", "3x4"}},
+    {"DynamicQuantize quantization_kind=dynamic_symmetric qtype=per_group axis=0,1 groups=3,2 "
+     "1:f32:3x64 -> 90:s8:* 91:f32:*",
+     {"3x64", "3x2"}},
+    {"DynamicQuantize quantization_kind=dynamic_symmetric qtype=per_group axis=1 groups=2 "
+     "1:f32:3x64 -> 90:s8:* 91:f32:*",
+     {"3x64", "3x2"}},
+    {"DynamicQuantize quantization_kind=dynamic_asymmetric qtype=per_channel axis=0 1:f32:3x64 -> "
+     "90:u8:* 91:f32:* 92:u8:*",
+     {"3x64", "3", "3"}},
+    {"DynamicQuantize quantization_kind=dynamic_nv 1:f32:3x64 -> 90:f4_e2m1:* 91:f8_e4m3:*",
+     {"3x64", "3x4"}},
 
     /* pooling: (in + pads - kernel) / stride + 1 */
-    {"MaxPool strides=2,2 pads_begin=0,0 pads_end=0,0 kernel=3,3 1:f32:1x8x9x5 -> 90:f32:*", {"1x3x4x5"}},
-    {"MaxPool strides=2,2 pads_begin=0,0 pads_end=0,0 kernel=3,3 rounding_type=ceil 1:f32:1x8x9x5 -> 90:f32:*", {"1x4x4x5"}},
-    {"MaxPool strides=2 pads_begin=1 pads_end=1 kernel=3 data_format=NCX 1:f32:1x5x8 -> 90:f32:*", {"1x5x4"}},
-    {"MaxPool strides=1 pads_begin=0 pads_end=0 kernel=3 dilations=2 data_format=NCX 1:f32:1x5x8 -> 90:f32:*", {"1x5x4"}},
-    {"MaxPool strides=3 pads_begin=9 pads_end=9 kernel=2 auto_pad=SAME_UPPER data_format=NCX 1:f32:1x5x8 -> 90:f32:*", {"1x5x3"}},
-    {"AvgPool strides=3 pads_begin=9 pads_end=9 kernel=2 auto_pad=VALID exclude_pad=0 data_format=NCX 1:f32:1x5x8 -> 90:f32:*", {"1x5x3"}},
-    {"AvgPoolBackward strides=2 pads_begin=0 pads_end=0 kernel=2 exclude_pad=0 src_shape=1,8,5 1:f32:1x4x5 -> 90:f32:*", {"1x8x5"}},
-    {"MaxPoolBackward strides=2 pads_begin=0 pads_end=0 kernel=2 1:f32:1x8x5 2:f32:1x4x5 -> 90:f32:*", {"1x8x5"}},
+    {"MaxPool strides=2,2 pads_begin=0,0 pads_end=0,0 kernel=3,3 1:f32:1x8x9x5 -> 90:f32:*",
+     {"1x3x4x5"}},
+    {"MaxPool strides=2,2 pads_begin=0,0 pads_end=0,0 kernel=3,3 rounding_type=ceil 1:f32:1x8x9x5 "
+     "-> 90:f32:*",
+     {"1x4x4x5"}},
+    {"MaxPool strides=2 pads_begin=1 pads_end=1 kernel=3 data_format=NCX 1:f32:1x5x8 -> 90:f32:*",
+     {"1x5x4"}},
+    {"MaxPool strides=1 pads_begin=0 pads_end=0 kernel=3 dilations=2 data_format=NCX 1:f32:1x5x8 "
+     "-> 90:f32:*",
+     {"1x5x4"}},
+    {"MaxPool strides=3 pads_begin=9 pads_end=9 kernel=2 auto_pad=SAME_UPPER data_format=NCX "
+     "1:f32:1x5x8 -> 90:f32:*",
+     {"1x5x3"}},
+    {"AvgPool strides=3 pads_begin=9 pads_end=9 kernel=2 auto_pad=VALID exclude_pad=0 "
+     "data_format=NCX 1:f32:1x5x8 -> 90:f32:*",
+     {"1x5x3"}},
+    {"AvgPoolBackward strides=2 pads_begin=0 pads_end=0 kernel=2 exclude_pad=0 src_shape=1,8,5 "
+     "1:f32:1x4x5 -> 90:f32:*",
+     {"1x8x5"}},
+    {"MaxPoolBackward strides=2 pads_begin=0 pads_end=0 kernel=2 1:f32:1x8x5 2:f32:1x4x5 -> "
+     "90:f32:*",
+     {"1x8x5"}},
 
     /* convolution */
-    {"Convolution strides=1,1 pads_begin=0,0 pads_end=0,0 dilations=1,1 1:f32:1x8x8x3 2:f32:3x3x3x16 -> 90:f32:*", {"1x6x6x16"}},
-    {"Convolution strides=2,2 pads_begin=3,3 pads_end=3,3 dilations=1,1 data_format=NCX weights_format=OIX 1:f32:1x3x224x224 2:f32:64x3x7x7 3:f32:64 "
-     "-> 90:f32:*", {"1x64x112x112"}},
-    {"Convolution strides=1 pads_begin=2 pads_end=2 dilations=2 groups=4 data_format=NCX weights_format=OIX 1:f32:1x8x10 2:f32:12x2x3 -> 90:f32:*",
+    {"Convolution strides=1,1 pads_begin=0,0 pads_end=0,0 dilations=1,1 1:f32:1x8x8x3 "
+     "2:f32:3x3x3x16 -> 90:f32:*",
+     {"1x6x6x16"}},
+    {"Convolution strides=2,2 pads_begin=3,3 pads_end=3,3 dilations=1,1 data_format=NCX "
+     "weights_format=OIX 1:f32:1x3x224x224 2:f32:64x3x7x7 3:f32:64 "
+     "-> 90:f32:*",
+     {"1x64x112x112"}},
+    {"Convolution strides=1 pads_begin=2 pads_end=2 dilations=2 groups=4 data_format=NCX "
+     "weights_format=OIX 1:f32:1x8x10 2:f32:12x2x3 -> 90:f32:*",
      {"1x12x10"}},
-    {"Convolution strides=2 pads_begin=0 pads_end=0 dilations=1 auto_pad=SAME_LOWER data_format=NCX weights_format=OIX 1:f32:1x8x9 2:f32:12x8x3 -> "
-     "90:f32:*", {"1x12x5"}},
-    {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 data_format=NCX weights_format=OIX 1:f32:?x8x? 2:f32:12x8x3 -> 90:f32:*", {"?x12x?"}},
-    {"ConvTranspose strides=2 pads_begin=1 pads_end=1 dilations=1 output_padding=1 data_format=NCX weights_format=IOX 1:f32:1x8x5 2:f32:8x6x3 -> "
-     "90:f32:*", {"1x6x10"}},
-    {"ConvTranspose strides=2 pads_begin=0 pads_end=0 dilations=1 groups=2 1:f32:1x5x8 2:f32:3x3x8 -> 90:f32:*", {"1x11x6"}},
-    {"ConvTransposeBackwardData strides=2 pads_begin=1 pads_end=1 dilations=1 data_format=NCX weights_format=IOX 1:f32:1x6x10 2:f32:8x6x3 -> 90:f32:*",
+    {"Convolution strides=2 pads_begin=0 pads_end=0 dilations=1 auto_pad=SAME_LOWER "
+     "data_format=NCX weights_format=OIX 1:f32:1x8x9 2:f32:12x8x3 -> "
+     "90:f32:*",
+     {"1x12x5"}},
+    {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 data_format=NCX weights_format=OIX "
+     "1:f32:?x8x? 2:f32:12x8x3 -> 90:f32:*",
+     {"?x12x?"}},
+    {"ConvTranspose strides=2 pads_begin=1 pads_end=1 dilations=1 output_padding=1 data_format=NCX "
+     "weights_format=IOX 1:f32:1x8x5 2:f32:8x6x3 -> "
+     "90:f32:*",
+     {"1x6x10"}},
+    {"ConvTranspose strides=2 pads_begin=0 pads_end=0 dilations=1 groups=2 1:f32:1x5x8 2:f32:3x3x8 "
+     "-> 90:f32:*",
+     {"1x11x6"}},
+    {"ConvTransposeBackwardData strides=2 pads_begin=1 pads_end=1 dilations=1 data_format=NCX "
+     "weights_format=IOX 1:f32:1x6x10 2:f32:8x6x3 -> 90:f32:*",
      {"1x8x5"}},
-    {"ConvolutionBackwardData strides=2 pads_begin=1 pads_end=1 dilations=1 data_format=NCX weights_format=OIX 1:f32:1x12x5 2:f32:12x8x3 -> 90:f32:*",
+    {"ConvolutionBackwardData strides=2 pads_begin=1 pads_end=1 dilations=1 data_format=NCX "
+     "weights_format=OIX 1:f32:1x12x5 2:f32:12x8x3 -> 90:f32:*",
      {"1x8x9"}},
-    {"ConvolutionBackwardData strides=2 pads_begin=1 pads_end=1 dilations=1 dst_shape=1,8,10 data_format=NCX weights_format=OIX 1:f32:1x12x5 "
-     "2:f32:12x8x3 -> 90:f32:*", {"1x8x10"}},
-    {"ConvolutionBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 weights_shape=3,8,12 1:f32:1x10x8 2:f32:1x8x12 -> 90:f32:*", {"3x8x12"}},
-    {"ConvTransposeBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 weights_format=IOX weights_shape=8,12,3 1:f32:1x10x8 2:f32:1x12x12 -> "
-     "90:f32:*", {"8x12x3"}},
+    {"ConvolutionBackwardData strides=2 pads_begin=1 pads_end=1 dilations=1 dst_shape=1,8,10 "
+     "data_format=NCX weights_format=OIX 1:f32:1x12x5 "
+     "2:f32:12x8x3 -> 90:f32:*",
+     {"1x8x10"}},
+    {"ConvolutionBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 "
+     "weights_shape=3,8,12 1:f32:1x10x8 2:f32:1x8x12 -> 90:f32:*",
+     {"3x8x12"}},
+    {"ConvTransposeBackwardWeights strides=1 pads_begin=0 pads_end=0 dilations=1 "
+     "weights_format=IOX weights_shape=8,12,3 1:f32:1x10x8 2:f32:1x12x12 -> "
+     "90:f32:*",
+     {"8x12x3"}},
     {"Interpolate mode=nearest sizes=7,9 1:f32:1x4x5x3 -> 90:f32:*", {"1x7x9x3"}},
-    {"Interpolate mode=bilinear scales=2,1.5 data_format=NCX 1:f32:1x3x4x5 -> 90:f32:*", {"1x3x8x7"}},
+    {"Interpolate mode=bilinear scales=2,1.5 data_format=NCX 1:f32:1x3x4x5 -> 90:f32:*",
+     {"1x3x8x7"}},
     {"InterpolateBackward mode=nearest 1:f32:1x4x5x3 2:f32:1x8x10x3 -> 90:f32:*", {"1x4x5x3"}},
 
     /* reductions and norms */
@@ -123,20 +172,29 @@ static const struct {
     {"ReduceMean axes=-1,0 keep_dims=1 1:f32:2x3x4 -> 90:f32:*", {"1x3x1"}},
     {"ReduceMax axes=0,1,2 1:f32:2x3x4 -> 90:f32:*", {"-"}},
     {"ReduceL2 keep_dims=1 1:f32:2x3x4 2:s32:1 -> 90:f32:*", {"?x?x?"}},
-    {"BatchNormInference epsilon=1e-5 1:f32:2x5x7 2:f32:7 3:f32:7 4:f32:7 5:f32:7 -> 90:f32:*", {"2x5x7"}},
-    {"BatchNormForwardTraining epsilon=1e-5 data_format=NCX 1:f32:2x5x7 2:f32:5 3:f32:5 -> 90:f32:* 91:f32:* 92:f32:* 93:f32:* 94:f32:*",
+    {"BatchNormInference epsilon=1e-5 1:f32:2x5x7 2:f32:7 3:f32:7 4:f32:7 5:f32:7 -> 90:f32:*",
+     {"2x5x7"}},
+    {"BatchNormForwardTraining epsilon=1e-5 data_format=NCX 1:f32:2x5x7 2:f32:5 3:f32:5 -> "
+     "90:f32:* 91:f32:* 92:f32:* 93:f32:* 94:f32:*",
      {"2x5x7", "5", "5"}},
-    {"BatchNormTrainingBackward epsilon=1e-5 1:f32:2x5x7 2:f32:2x5x7 3:f32:7 4:f32:7 5:f32:7 -> 90:f32:* 91:f32:* 92:f32:*", {"2x5x7", "7", "7"}},
-    {"LayerNorm begin_norm_axis=1 1:f32:2x5x7 2:f32:5x7 3:f32:5x7 -> 90:f32:* 91:f32:* 92:f32:*", {"2x5x7", "2", "2"}},
+    {"BatchNormTrainingBackward epsilon=1e-5 1:f32:2x5x7 2:f32:2x5x7 3:f32:7 4:f32:7 5:f32:7 -> "
+     "90:f32:* 91:f32:* 92:f32:*",
+     {"2x5x7", "7", "7"}},
+    {"LayerNorm begin_norm_axis=1 1:f32:2x5x7 2:f32:5x7 3:f32:5x7 -> 90:f32:* 91:f32:* 92:f32:*",
+     {"2x5x7", "2", "2"}},
     {"LayerNorm keep_stats=0 use_affine=0 1:f32:2x5x7 -> 90:f32:*", {"2x5x7"}},
-    {"LayerNormBackward 1:f32:2x5x7 2:f32:2x5x7 3:f32:2x5 4:f32:2x5 -> 90:f32:* 91:f32:* 92:f32:*", {"2x5x7", "7", "7"}},
-    {"GroupNorm groups=4 1:f32:2x5x8 2:f32:8 3:f32:8 -> 90:f32:* 91:f32:* 92:f32:*", {"2x5x8", "2x4", "2x4"}},
+    {"LayerNormBackward 1:f32:2x5x7 2:f32:2x5x7 3:f32:2x5 4:f32:2x5 -> 90:f32:* 91:f32:* 92:f32:*",
+     {"2x5x7", "7", "7"}},
+    {"GroupNorm groups=4 1:f32:2x5x8 2:f32:8 3:f32:8 -> 90:f32:* 91:f32:* 92:f32:*",
+     {"2x5x8", "2x4", "2x4"}},
     {"RMSNorm 1:f32:2x5x8 2:f32:8 -> 90:f32:*", {"2x5x8"}},
     {"Dropout 1:f32:2x5 2:s64:- 3:s64:- 4:f32:- -> 90:f32:* 91:u8:*", {"2x5", "2x5"}},
 
     /* [?] is how JSON says an unknown number of dims */
-    {"Select 1:boolean:1x8x2x1x256 2:f32:1x8x2x1x256 3:f32:1 -> 4:f32:?; SoftMax axis=-1 4:f32:? -> 5:bf16:?; "
-     "MatMul 5:bf16:? 6:bf16:1x8x1x256x256 -> 90:bf16:1x8x2x1x256", {"1x8x2x1x256"}},
+    {"Select 1:boolean:1x8x2x1x256 2:f32:1x8x2x1x256 3:f32:1 -> 4:f32:?; SoftMax axis=-1 4:f32:? "
+     "-> 5:bf16:?; "
+     "MatMul 5:bf16:? 6:bf16:1x8x1x256x256 -> 90:bf16:1x8x2x1x256",
+     {"1x8x2x1x256"}},
     {"SoftMax axis=-1 4:f32:? -> 90:bf16:?; Abs 3:f32:2x3 -> 4:f32:?", {"2x3"}},
     {"Abs 1:f32:? -> 90:f32:*", {"?"}},
 };
@@ -150,7 +208,8 @@ static void check_case(const char *spec, const char *const *dims)
         sinter_logical_tensor_t lt;
         memset(&lt, 0, sizeof lt);
         status = sinter_graph_query_logical_tensor(graph, 90 + (uint64_t)i, &lt);
-        CHECK(status == sinter_success && strcmp(spec_text(&lt), dims[i]) == 0, "%s: tensor %d is %s, not %s", spec, 90 + i, spec_text(&lt), dims[i]);
+        CHECK(status == sinter_success && strcmp(spec_text(&lt), dims[i]) == 0,
+              "%s: tensor %d is %s, not %s", spec, 90 + i, spec_text(&lt), dims[i]);
     }
     sinter_graph_destroy(&graph);
 }

@@ -1,5 +1,5 @@
-/* SoftMax, LogSoftmax and dynamic quantisation kernels against plain loops in double: any axis, strides, types, special
- * values, threads, ISA levels. */
+/* SoftMax, LogSoftmax and dynamic quantisation kernels against plain loops in double: any axis,
+ * strides, types, special values, threads, ISA levels. */
 #include <math.h>
 
 #include "backend_xsmm/chain/chain.h"
@@ -17,7 +17,7 @@ static void store_chain(rig_t *r, step_t *step, int out, int with_input)
               "chain", "");
 }
 
-/* ---- softmax ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
 typedef struct softmax_case {
     int ndims;
@@ -27,8 +27,10 @@ typedef struct softmax_case {
     int special; /* 1: some rows of -inf, 2: also NaN and +inf here and there */
 } softmax_case_t;
 
-/* Expected along one row, with what f32 code may be off by: the exponent's roundings, a few units, the sum's. sink: -inf is none. */
-static void softmax_row(const double *x, int64_t n, double sink, bool log_form, bool zero, double *y, double *tol, double *stats, double *stats_tol)
+/* Expected along one row, with what f32 code may be off by: the exponent's roundings, a few
+ * units, the sum's. sink: -inf is none. */
+static void softmax_row(const double *x, int64_t n, double sink, bool log_form, bool zero,
+                        double *y, double *tol, double *stats, double *stats_tol)
 {
     double max = sink, sum = 0, nan = isnan(sink);
     for (int64_t i = 0; i < n; i++) {
@@ -42,8 +44,9 @@ static void softmax_row(const double *x, int64_t n, double sink, bool log_form, 
     const double rel = (12 + 2 * sqrt((double)n)) * 0x1p-24;
     for (int64_t i = 0; i < n; i++) {
         y[i] = log_form ? x[i] - max - log(sum) : exp(x[i] - max) / sum;
-        tol[i] = log_form ? (fabs(x[i]) + 2 * fabs(max) + 8 * fabs(log(sum)) + 12) * 0x1p-24 + rel
-                          : (y[i] == 0 ? 0 : y[i] * (rel + 2 * fabs(x[i] - max) * 0x1p-24)) + 0x1p-140;
+        tol[i] = log_form
+                     ? (fabs(x[i]) + 2 * fabs(max) + 8 * fabs(log(sum)) + 12) * 0x1p-24 + rel
+                     : (y[i] == 0 ? 0 : y[i] * (rel + 2 * fabs(x[i] - max) * 0x1p-24)) + 0x1p-140;
     }
     *stats = max + log(sum);
     *stats_tol = (2 * fabs(max) + 8 * fabs(log(sum))) * 0x1p-24 + rel;
@@ -62,7 +65,9 @@ static bool near(double got, double want, double tol, int digits)
         return isnan(want) ? isnan(got) : got == want;
     }
     return fabs(got - want) <=
-           tol + fmax(fabs(want) * ldexp(1, -digits), digits == 11 ? 0x1p-25 : 0); /* half a unit of the stored type, subnormal f16 too */
+           tol + fmax(fabs(want) * ldexp(1, -digits),
+                      digits == 11 ? 0x1p-25
+                                   : 0); /* half a unit of the stored type, subnormal f16 too */
 }
 
 static double sample(const softmax_case_t *c, int64_t row, int64_t i)
@@ -122,7 +127,12 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
         }
     }
     step_t step = {.kind = STEP_SOFTMAX};
-    step.p.softmax = (softmax_params_t){.in = in, .stats = stats ? st : -1, .sink = sink, .axis = c->axis, .inf_as_zero = zero, .log = log_form};
+    step.p.softmax = (softmax_params_t){.in = in,
+                                        .stats = stats ? st : -1,
+                                        .sink = sink,
+                                        .axis = c->axis,
+                                        .inf_as_zero = zero,
+                                        .log = log_form};
     store_chain(&r, &step, out, true);
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
@@ -130,7 +140,8 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
     rig_check(n_kernels >= 1, "a kernel accepts", "");
     for (int k = 0; k < n_kernels; k++) {
         memset(r.v[out].data, RIG_FILL, r.bytes[out]);
-        rig_check(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, kernels[k]->name, sinter_last_error_message());
+        rig_check(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, kernels[k]->name,
+                  sinter_last_error_message());
         int bad = 0;
         for (int64_t row = 0; row < rows; row++) {
             rig_index(&r.v[st], row, idx);
@@ -139,7 +150,8 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
                 x[i] = rig_get(&r, in, idx);
             }
             idx[c->axis] = 0;
-            softmax_row(x, n, sink_of(&r, sink, idx), log_form, zero && !log_form, y, tol, &s, &s_tol);
+            softmax_row(x, n, sink_of(&r, sink, idx), log_form, zero && !log_form, y, tol, &s,
+                        &s_tol);
             for (int64_t i = 0; i < n; i++) {
                 idx[c->axis] = i;
                 bad += !near(rig_get(&r, out, idx), y[i], tol[i], dtype_traits(c->out)->digits);
@@ -159,15 +171,24 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
 static void softmax_all(void)
 {
     static const softmax_case_t cases[] = {
-        {1, {1}, 0, sinter_f32, sinter_f32, 0},           {1, {17}, 0, sinter_f32, sinter_f32, 0},
-        {2, {7, 256}, 1, sinter_f32, sinter_f32, 1},      {2, {5, 300}, 1, sinter_f16, sinter_f16, 1},
-        {3, {2, 3, 4097}, 2, sinter_f32, sinter_f32, 0},  {2, {3, 9000}, 1, sinter_bf16, sinter_f32, 1},
-        {2, {300, 5}, 0, sinter_f32, sinter_f32, 1},      {3, {3, 70, 33}, 1, sinter_f32, sinter_bf16, 2},
-        {4, {2, 9, 5, 70}, 1, sinter_f32, sinter_f32, 2}, {4, {2, 9, 5, 7}, 2, sinter_bf16, sinter_f16, 1},
-        {3, {2, 30, 300}, 0, sinter_f32, sinter_f32, 2},  {2, {20, 33}, 1, sinter_f32, sinter_f32, 2},
-        {3, {4, 0, 5}, 1, sinter_f32, sinter_f32, 0},     {3, {4, 5, 0}, 1, sinter_f32, sinter_f32, 0},
-        {3, {2, 5000, 17}, 1, sinter_f32, sinter_f32, 0}, {4, {3, 12, 28, 28}, 1, sinter_f32, sinter_f32, 1},
-        {4, {3, 2, 12, 1}, 2, sinter_f32, sinter_f32, 1}, {4, {3, 1, 12, 20}, 2, sinter_f32, sinter_f16, 0},
+        {1, {1}, 0, sinter_f32, sinter_f32, 0},
+        {1, {17}, 0, sinter_f32, sinter_f32, 0},
+        {2, {7, 256}, 1, sinter_f32, sinter_f32, 1},
+        {2, {5, 300}, 1, sinter_f16, sinter_f16, 1},
+        {3, {2, 3, 4097}, 2, sinter_f32, sinter_f32, 0},
+        {2, {3, 9000}, 1, sinter_bf16, sinter_f32, 1},
+        {2, {300, 5}, 0, sinter_f32, sinter_f32, 1},
+        {3, {3, 70, 33}, 1, sinter_f32, sinter_bf16, 2},
+        {4, {2, 9, 5, 70}, 1, sinter_f32, sinter_f32, 2},
+        {4, {2, 9, 5, 7}, 2, sinter_bf16, sinter_f16, 1},
+        {3, {2, 30, 300}, 0, sinter_f32, sinter_f32, 2},
+        {2, {20, 33}, 1, sinter_f32, sinter_f32, 2},
+        {3, {4, 0, 5}, 1, sinter_f32, sinter_f32, 0},
+        {3, {4, 5, 0}, 1, sinter_f32, sinter_f32, 0},
+        {3, {2, 5000, 17}, 1, sinter_f32, sinter_f32, 0},
+        {4, {3, 12, 28, 28}, 1, sinter_f32, sinter_f32, 1},
+        {4, {3, 2, 12, 1}, 2, sinter_f32, sinter_f32, 1},
+        {4, {3, 1, 12, 20}, 2, sinter_f32, sinter_f16, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int form = 0; form < 6; form++) {
@@ -185,7 +206,8 @@ static void softmax_quantised(void)
     rig_t r;
     const int64_t dims[] = {9, 8};
     rig_init(&r, cap);
-    const int in = rig_value(&r, sinter_f32, 2, dims, NULL), out = rig_value(&r, sinter_u4, 2, dims, NULL),
+    const int in = rig_value(&r, sinter_f32, 2, dims, NULL),
+              out = rig_value(&r, sinter_u4, 2, dims, NULL),
               scale = rig_value(&r, sinter_f32, 0, NULL, NULL);
     rig_fill(&r, in, 3, 3);
     rig_set(&r, scale, NULL, 0x1p-6);
@@ -194,12 +216,14 @@ static void softmax_quantised(void)
     chain_builder_t b;
     chain_begin(&b, &r.plan.arena, 2, out, true);
     const int q = chain_quant(&b, 0, chain_load(&b, scale, 0), -1, sinter_u4);
-    rig_check(chain_store(&b, q, out, NULL) == sinter_success && chain_finish(&b, -1, false, &step.post) == sinter_success, "quantised",
-              "");
+    rig_check(chain_store(&b, q, out, NULL) == sinter_success &&
+                  chain_finish(&b, -1, false, &step.post) == sinter_success,
+              "quantised", "");
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
-        rig_check(rig_run(&r, kernels[k], &step, 3) == sinter_success, "quantised", sinter_last_error_message());
+        rig_check(rig_run(&r, kernels[k], &step, 3) == sinter_success, "quantised",
+                  sinter_last_error_message());
         for (int64_t i = 0; i < 72; i++) {
             int64_t idx[2];
             rig_index(&r.v[out], i, idx);
@@ -209,7 +233,7 @@ static void softmax_quantised(void)
     rig_free(&r);
 }
 
-/* ---- dynamic quantisation --------------------------------------------------------------------------------------------------------- */
+/* ---- dynamic quantisation -------------------------------------------------------------------- */
 
 typedef struct quant_case {
     quant_kind_t kind;
@@ -218,7 +242,8 @@ typedef struct quant_case {
     int64_t dims[3], groups[3];
 } quant_case_t;
 
-/* Formulas of the numeric contract in double; x is whole numbers, f32 divisions are followed by hand. */
+/* Formulas of the numeric contract in double; x is whole numbers, f32 divisions are followed by
+ * hand. */
 static double expected_scale(const quant_case_t *c, double amax, double lo, double hi, bool special)
 {
     const dtype_traits_t *t = dtype_traits(c->type);
@@ -226,9 +251,14 @@ static double expected_scale(const quant_case_t *c, double amax, double lo, doub
     double s;
     switch (c->kind) {
     case QUANT_DYNAMIC_MX:
-        return special ? NAN : amax == 0 ? 0x1p-127 : fmax(0x1p-127, ldexp(1, (int)(floor(log2(amax)) - floor(log2(t->max)))));
+        return special ? NAN
+               : amax == 0
+                   ? 0x1p-127
+                   : fmax(0x1p-127, ldexp(1, (int)(floor(log2(amax)) - floor(log2(t->max)))));
     case QUANT_DYNAMIC_MX_RCEIL:
-        return special ? NAN : amax == 0 ? 0x1p-127 : fmax(0x1p-127, exp2(ceil(log2((float)(amax / t->max)))));
+        return special     ? NAN
+               : amax == 0 ? 0x1p-127
+                           : fmax(0x1p-127, exp2(ceil(log2((float)(amax / t->max)))));
     case QUANT_DYNAMIC_SYMMETRIC:
         s = amax == 0 ? 1 : (float)(amax / t->max);
         break;
@@ -249,7 +279,8 @@ static double expected_code(const quant_case_t *c, double x, double scale, doubl
     const dtype_traits_t *t = dtype_traits(c->type);
     unsigned char code[8];
     double v = (float)(x / (c->kind == QUANT_DYNAMIC_NV ? scale * 0.5 : scale));
-    const bool saturates = c->kind != QUANT_DYNAMIC_SYMMETRIC && c->kind != QUANT_DYNAMIC_ASYMMETRIC;
+    const bool saturates =
+        c->kind != QUANT_DYNAMIC_SYMMETRIC && c->kind != QUANT_DYNAMIC_ASYMMETRIC;
     if (isnan(scale)) {
         return 0;
     }
@@ -268,10 +299,13 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
     int64_t strides[3], idx[3], g[3];
     rig_init(&r, cap);
     rig_strides(c->ndims, c->dims, strides);
-    const int in = rig_value(&r, kind_of_data == 2 ? sinter_bf16 : sinter_f32, c->ndims, c->dims, strides);
+    const int in =
+        rig_value(&r, kind_of_data == 2 ? sinter_bf16 : sinter_f32, c->ndims, c->dims, strides);
     rig_strides(c->ndims, c->dims, strides);
-    const int out = rig_value(&r, c->type, c->ndims, c->dims, strides), scale = rig_value(&r, c->scale, c->ndims, c->groups, NULL);
-    const int zp = rig_value(&r, c->type == sinter_u4 ? sinter_u4 : sinter_s32, c->ndims, c->groups, NULL),
+    const int out = rig_value(&r, c->type, c->ndims, c->dims, strides),
+              scale = rig_value(&r, c->scale, c->ndims, c->groups, NULL);
+    const int zp = rig_value(&r, c->type == sinter_u4 ? sinter_u4 : sinter_s32, c->ndims, c->groups,
+                             NULL),
               t = rig_value(&r, sinter_f32, 0, NULL, NULL);
     const bool has_zp = c->kind == QUANT_DYNAMIC_ASYMMETRIC;
     const int64_t n = rig_count(&r.v[in]);
@@ -279,12 +313,15 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
     for (int64_t i = 0; i < n; i++) {
         rig_index(&r.v[in], i, idx);
         const bool zero_group = idx[0] % 3 == 0 && kind_of_data == 1;
-        const double edge = dtype_traits(c->type)->max * 8; /* some groups reach exactly what a power of two scales to the largest code */
+        const double edge =
+            dtype_traits(c->type)->max *
+            8; /* some groups reach exactly what a power of two scales to the largest code */
         rig_set(&r, in, idx,
                 zero_group                        ? 0
                 : kind_of_data == 2 && i % 7 == 0 ? edge
-                : kind_of_data == 2               ? floor((rig_pick(2001) - 1000) * edge / 1000)
-                                                  : (rig_pick(2001) - 1000) * (kind_of_data == 3 ? 0x1p-140 : 0x1p-3));
+                : kind_of_data == 2
+                    ? floor((rig_pick(2001) - 1000) * edge / 1000)
+                    : (rig_pick(2001) - 1000) * (kind_of_data == 3 ? 0x1p-140 : 0x1p-3));
     }
     if (kind_of_data == 1 && c->kind <= QUANT_DYNAMIC_MX_RCEIL) {
         memset(idx, 0, sizeof idx);
@@ -306,16 +343,19 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
     rig_check(n_kernels >= 1, "a kernel accepts", "");
     for (int k = 0; k < n_kernels; k++) {
         memset(r.v[out].data, RIG_FILL, r.bytes[out]);
-        rig_check(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, kernels[k]->name, sinter_last_error_message());
+        rig_check(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, kernels[k]->name,
+                  sinter_last_error_message());
         int bad = 0;
         for (int64_t group = 0; group < rig_count(&r.v[scale]); group++) {
             double amax = 0, lo = 0, hi = 0;
             bool special = false;
             rig_index(&r.v[scale], group, g);
             for (int pass = 0; pass < 2; pass++) {
-                const double s = expected_scale(c, amax, lo, hi, special), got_s = rig_get(&r, scale, g);
+                const double s = expected_scale(c, amax, lo, hi, special),
+                             got_s = rig_get(&r, scale, g);
                 unsigned char code[8];
-                orc_encode(c->type, code, 0, rint((float)(dtype_traits(c->type)->min - (float)(lo / s))));
+                orc_encode(c->type, code, 0,
+                           rint((float)(dtype_traits(c->type)->min - (float)(lo / s))));
                 const double z = has_zp ? orc_decode(c->type, code, 0) : 0;
                 bad += pass == 1 && !(isnan(s) ? isnan(got_s) : s == got_s);
                 bad += pass == 1 && has_zp && rig_get(&r, zp, g) != z;
@@ -340,8 +380,8 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
                 }
             }
         }
-        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, scale) && rig_guarded(&r, zp), kernels[k]->name,
-                  dtype_traits(c->type)->name);
+        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, scale) && rig_guarded(&r, zp),
+                  kernels[k]->name, dtype_traits(c->type)->name);
     }
     rig_free(&r);
 }
@@ -365,7 +405,8 @@ static void dynquant_all(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int data = 0; data < 4; data++) {
-            if (data != 3 || cases[i].scale == sinter_e8m0 || cases[i].scale == sinter_f32) { /* data below 2^-126 */
+            if (data != 3 || cases[i].scale == sinter_e8m0 ||
+                cases[i].scale == sinter_f32) { /* data below 2^-126 */
                 dynquant_one(&cases[i], data);
             }
         }

@@ -1,7 +1,8 @@
-/* Decoding with a length that changes from execute to execute, matmul and gated MLPs with a number of rows that does, compiled once: after an execute
- * of the largest size, none allocates, whether through the library's allocator or otherwise, and none generates code; results are right at every
- * size. Nor does the line that SINTER_VERBOSE=exec prints allocate.
- * Asserts no times; --time prints what an execute of attention costs besides its kernel. */
+/* Decoding with a length that changes from execute to execute, matmul and gated MLPs with a
+ * number of rows that does, compiled once: after an execute of the largest size, none allocates,
+ * whether through the library's allocator or otherwise, and none generates code; results are
+ * right at every size. Nor does the line that SINTER_VERBOSE=exec prints allocate. Asserts no
+ * times; --time prints what an execute of attention costs besides its kernel. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "e2e.h"
 #include "passive.h"
 
-/* ---- counting ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 static atomic_long library_calls, process_calls;
 
@@ -32,7 +33,8 @@ static void counted_free(void *p, void *user)
     free(p);
 }
 
-/* Whatever the process allocates by malloc and calloc: the library's own use of them, and libxsmm's. */
+/* Whatever the process allocates by malloc and calloc: the library's own use of them, and
+ * libxsmm's. */
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t n, size_t bytes);
@@ -64,11 +66,12 @@ static int code_mappings(void)
     return n;
 }
 
-/* ---- a compiled graph and its tensors ----------------------------------------------------------------------------------------------- */
+/* ---- a compiled graph and its tensors -------------------------------------------------------- */
 
 enum { N_SIZES = 9 };
 
-/* A model made smaller: wherever a dim is the first number, it becomes the second; then `varying` becomes unknown, or one of the sizes. */
+/* A model made smaller: wherever a dim is the first number, it becomes the second; then
+ * `varying` becomes unknown, or one of the sizes. */
 typedef struct subject {
     const char *name;
     int64_t dims[4][2], varying;
@@ -113,7 +116,8 @@ static void resize(model_t *m, const subject_t *s, int64_t size)
     e2e_replace_dim(m, s->varying, size);
 }
 
-static void open_program(program_t *p, sinter_engine_t *engine, const subject_t *s, int64_t size, sinter_fpmath_mode_t mode, int threads)
+static void open_program(program_t *p, sinter_engine_t *engine, const subject_t *s, int64_t size,
+                         sinter_fpmath_mode_t mode, int threads)
 {
     const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
     model_t m;
@@ -123,7 +127,8 @@ static void open_program(program_t *p, sinter_engine_t *engine, const subject_t 
     p->partition = e2e_partition(&m, engine);
     model_free(&m);
     CHECK(sinter_partition_set_fpmath_mode(p->partition, mode, 1) == sinter_success);
-    CHECK(sinter_partition_compile(p->partition, engine, 0, NULL, 0, NULL, &p->compiled) == sinter_success);
+    CHECK(sinter_partition_compile(p->partition, engine, 0, NULL, 0, NULL, &p->compiled) ==
+          sinter_success);
     CHECK(sinter_stream_create(&p->stream, engine, &desc) == sinter_success);
 }
 
@@ -134,7 +139,8 @@ static void close_program(program_t *p)
     sinter_stream_destroy(&p->stream);
 }
 
-static void make_ports(e2e_ports_t *ports, sinter_engine_t *engine, const subject_t *s, int64_t size)
+static void make_ports(e2e_ports_t *ports, sinter_engine_t *engine, const subject_t *s,
+                       int64_t size)
 {
     model_t m;
 
@@ -156,7 +162,8 @@ static void share_constants(e2e_ports_t *ports, const e2e_ports_t *first)
     }
 }
 
-static int is_right(const e2e_ports_t *ports, const subject_t *s, int64_t size, sinter_fpmath_mode_t mode)
+static int is_right(const e2e_ports_t *ports, const subject_t *s, int64_t size,
+                    sinter_fpmath_mode_t mode)
 {
     model_t m;
     int bad;
@@ -169,7 +176,8 @@ static int is_right(const e2e_ports_t *ports, const subject_t *s, int64_t size, 
 
 static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threads)
 {
-    const sinter_engine_desc_t desc = {.size = sizeof desc, .allocator = {counted_alloc, counted_free, NULL}};
+    const sinter_engine_desc_t desc = {.size = sizeof desc,
+                                       .allocator = {counted_alloc, counted_free, NULL}};
     sinter_engine_t *engine = NULL;
     static e2e_ports_t ports[N_SIZES];
     long library, process;
@@ -209,16 +217,18 @@ static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threa
     CHECK(process == 0);
     CHECK(code_mappings() == code);
     if (library || process)
-        printf("%s, %d threads: %ld allocations by the library, %ld by the process\n", s->name, threads, library, process);
+        printf("%s, %d threads: %ld allocations by the library, %ld by the process\n", s->name,
+               threads, library, process);
     for (int i = 0; i < N_SIZES; i++)
-        CHECK(threads == 1 || i % 3 == 2 || is_right(&ports[i], s, s->sizes[i], mode)); /* the oracle takes its time */
+        CHECK(threads == 1 || i % 3 == 2 ||
+              is_right(&ports[i], s, s->sizes[i], mode)); /* the oracle takes its time */
     for (int i = 0; i < N_SIZES; i++)
         e2e_ports_free(&ports[i]);
     close_program(&p);
     sinter_engine_destroy(&engine);
 }
 
-/* ---- what an execute costs ------------------------------------------------------------------------------------------------------------- */
+/* ---- what an execute costs ------------------------------------------------------------------- */
 
 static double now(void)
 {
@@ -243,7 +253,8 @@ static double seconds_per_execute(const program_t *p, size_t n, e2e_ports_t *por
     for (int r = 0; r < ROUNDS; r++) {
         const double start = now();
         for (int t = SHORTEST_T; t <= LONGEST_T; t++)
-            CHECK(e2e_execute(p[n > 1 ? t - 1 : 0].compiled, p->stream, &ports[t - 1]) == sinter_success);
+            CHECK(e2e_execute(p[n > 1 ? t - 1 : 0].compiled, p->stream, &ports[t - 1]) ==
+                  sinter_success);
         times[r] = (now() - start) / (LONGEST_T - SHORTEST_T + 1);
     }
     qsort(times, ROUNDS, sizeof *times, by_value);
@@ -264,8 +275,9 @@ static void print_times(const subject_t *s, int threads)
     }
     seconds[0] = seconds_per_execute(&dynamic, 1, ports);
     seconds[1] = seconds_per_execute(fixed, LONGEST_T, ports);
-    printf("%s, one head of 32, T = 1 ... 32, %d thread%s: %.2f us for each execute with dynamic T, %.2f us with fixed T\n", s->name, threads,
-           threads > 1 ? "s" : "", 1e6 * seconds[0], 1e6 * seconds[1]);
+    printf("%s, one head of 32, T = 1 ... 32, %d thread%s: %.2f us for each execute with dynamic "
+           "T, %.2f us with fixed T\n",
+           s->name, threads, threads > 1 ? "s" : "", 1e6 * seconds[0], 1e6 * seconds[1]);
     for (int t = SHORTEST_T; t <= LONGEST_T; t++) {
         close_program(&fixed[t - 1]);
         e2e_ports_free(&ports[t - 1]);
@@ -275,7 +287,8 @@ static void print_times(const subject_t *s, int threads)
 
 int main(int argc, char **argv)
 {
-    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_int8};
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16,
+                                                 sinter_fpmath_mode_int8};
 
     if (argc > 1 && strcmp(argv[1], "--time") == 0) {
         for (int i = 0; i < 6; i++)

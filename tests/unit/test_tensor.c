@@ -1,12 +1,13 @@
-/* Logical tensors: each rule with its own message, sizes and overlap against enumeration of all elements, views against all elements. */
+/* Logical tensors: each rule with its own message, sizes and overlap against enumeration of all
+ * elements, views against all elements. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
 
 #include "check.h"
-#include "numeric/dtype.h"
 #include "graph/tensor.h"
+#include "numeric/dtype.h"
 
 #define U SINTER_UNKNOWN_DIM
 #define BIG (INT64_C(1) << 40)
@@ -20,11 +21,15 @@ static uint64_t random_u64(void)
     return state ^= state << 17;
 }
 
-static int below(int n) { return (int)(random_u64() % (uint64_t)n); }
+static int below(int n)
+{
+    return (int)(random_u64() % (uint64_t)n);
+}
 
 static lt_t strided(sinter_data_type_t type, int ndims, const int64_t *dims, const int64_t *strides)
 {
-    lt_t lt = {.id = 77, .ndims = ndims, .data_type = type, .layout_type = sinter_layout_type_strided};
+    lt_t lt = {
+        .id = 77, .ndims = ndims, .data_type = type, .layout_type = sinter_layout_type_strided};
     for (int i = 0; i < ndims && i < SINTER_MAX_NDIMS; i++) {
         lt.dims[i] = dims[i];
         lt.strides[i] = strides[i];
@@ -32,7 +37,7 @@ static lt_t strided(sinter_data_type_t type, int ndims, const int64_t *dims, con
     return lt;
 }
 
-/* ---- rules ---- */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 typedef struct rule {
     sinter_data_type_t type;
@@ -66,38 +71,94 @@ static const rule_t rules[] = {
     {sinter_f32, 13, {1}, {1}, false, sinter_invalid_shape, "rank 13"},
     {sinter_f32, -2, {1}, {1}, false, sinter_invalid_shape, "rank -2"},
     {sinter_f32, 2, {3, -1}, {1, 1}, false, sinter_invalid_shape, "dimension 1 is negative"},
-    {sinter_f32, 2, {BIG, BIG}, {0, 0}, false, sinter_invalid_shape, "number of elements overflows"},
-    {sinter_f32, 3, {BIG, 0, BIG}, {0, 0, 0}, false, sinter_invalid_shape, "number of elements overflows"},
-    {sinter_f32, 2, {BIG, 1 << 22}, {0, 0}, false, sinter_invalid_shape, "elements overflows in bytes"},
+    {sinter_f32,
+     2,
+     {BIG, BIG},
+     {0, 0},
+     false,
+     sinter_invalid_shape,
+     "number of elements overflows"},
+    {sinter_f32,
+     3,
+     {BIG, 0, BIG},
+     {0, 0, 0},
+     false,
+     sinter_invalid_shape,
+     "number of elements overflows"},
+    {sinter_f32,
+     2,
+     {BIG, 1 << 22},
+     {0, 0},
+     false,
+     sinter_invalid_shape,
+     "elements overflows in bytes"},
     {sinter_f32, 2, {3, 4}, {-4, 1}, false, sinter_invalid_shape, "stride 0 is negative"},
-    {sinter_f32, 2, {3, 4}, {INT64_MAX / 2, INT64_MAX / 2}, false, sinter_invalid_shape, "offset of the last element overflows"},
-    {sinter_f32, 2, {3, 4}, {BIG, INT64_C(1) << 61}, false, sinter_invalid_shape, "offset of the last element overflows"},
+    {sinter_f32,
+     2,
+     {3, 4},
+     {INT64_MAX / 2, INT64_MAX / 2},
+     false,
+     sinter_invalid_shape,
+     "offset of the last element overflows"},
+    {sinter_f32,
+     2,
+     {3, 4},
+     {BIG, INT64_C(1) << 61},
+     false,
+     sinter_invalid_shape,
+     "offset of the last element overflows"},
     {sinter_f32, 1, {2}, {INT64_C(1) << 61}, false, sinter_invalid_shape, "overflows in bytes"},
-    {sinter_s4, 2, {3, 4}, {8, 2}, false, sinter_invalid_shape, "packed type s4 needs a dimension of stride 1"},
-    {sinter_f4_e2m1, 2, {3, 1}, {2, 5}, false, sinter_invalid_shape, "packed type f4_e2m1 needs a dimension of stride 1"},
-    {sinter_f6_e2m3, 1, {3}, {0}, false, sinter_invalid_shape, "packed type f6_e2m3 needs a dimension of stride 1"},
+    {sinter_s4,
+     2,
+     {3, 4},
+     {8, 2},
+     false,
+     sinter_invalid_shape,
+     "packed type s4 needs a dimension of stride 1"},
+    {sinter_f4_e2m1,
+     2,
+     {3, 1},
+     {2, 5},
+     false,
+     sinter_invalid_shape,
+     "packed type f4_e2m1 needs a dimension of stride 1"},
+    {sinter_f6_e2m3,
+     1,
+     {3},
+     {0},
+     false,
+     sinter_invalid_shape,
+     "packed type f6_e2m3 needs a dimension of stride 1"},
     {sinter_f32, 2, {3, 4}, {0, 1}, true, sinter_invalid_shape, "elements overlap"},
     {sinter_f32, 2, {3, 4}, {3, 1}, true, sinter_invalid_shape, "elements overlap"},
     {sinter_f32, 3, {2, 3, 4}, {4, 4, 1}, true, sinter_invalid_shape, "elements overlap"},
     {sinter_f32, 1, {2}, {0}, true, sinter_invalid_shape, "elements overlap"},
 };
 
-static void check_failure(const lt_t *lt, bool is_output, sinter_status_t status, const char *fragment)
+static void check_failure(const lt_t *lt, bool is_output, sinter_status_t status,
+                          const char *fragment)
 {
     sinter_status_t got = lt_verify(lt, is_output, "op 5");
     CHECK(got == status, "status %d, not %d", (int)got, (int)status);
-    CHECK(strstr(sinter_last_error_message(), fragment) != NULL, "\"%s\" is the wrong message", sinter_last_error_message());
-    CHECK(strncmp(sinter_last_error_message(), "op 5: tensor 77: ", 17) == 0, "\"%s\" names the place", sinter_last_error_message());
+    CHECK(strstr(sinter_last_error_message(), fragment) != NULL, "\"%s\" is the wrong message",
+          sinter_last_error_message());
+    CHECK(strncmp(sinter_last_error_message(), "op 5: tensor 77: ", 17) == 0,
+          "\"%s\" names the place", sinter_last_error_message());
 }
 
 static void test_rules(void)
 {
     for (size_t i = 0; i < LENGTH(rules); i++) {
         const rule_t *r = &rules[i];
-        lt_t lt = strided(r->type, r->ndims < 0 ? 0 : r->ndims > 4 ? 4 : r->ndims, r->dims, r->strides);
+        lt_t lt = strided(r->type,
+                          r->ndims < 0   ? 0
+                          : r->ndims > 4 ? 4
+                                         : r->ndims,
+                          r->dims, r->strides);
         lt.ndims = r->ndims;
         if (r->status == sinter_success) {
-            CHECK(lt_verify(&lt, r->is_output, "op 5") == sinter_success, "rule %zu: %s", i, sinter_last_error_message());
+            CHECK(lt_verify(&lt, r->is_output, "op 5") == sinter_success, "rule %zu: %s", i,
+                  sinter_last_error_message());
         } else {
             check_failure(&lt, r->is_output, r->status, r->fragment);
         }
@@ -118,7 +179,7 @@ static void test_rules(void)
     CHECK(lt_verify(&lt, false, "op 5") == sinter_success, "host scalar of one element");
 }
 
-/* ---- enumeration of elements ---- */
+/* ---- enumeration of elements ----------------------------------------------------------------- */
 
 static int64_t count(int ndims, const int64_t *dims)
 {
@@ -185,7 +246,8 @@ static void test_sizes(void)
             twice = twice || seen[at]++;
         }
         size_t bytes = 12345;
-        CHECK(lt_bytes(&lt, &bytes) == sinter_success && bytes == (size_t)(last + 1) * 2, "bytes %zu, not %d", bytes, (int)(last + 1) * 2);
+        CHECK(lt_bytes(&lt, &bytes) == sinter_success && bytes == (size_t)(last + 1) * 2,
+              "bytes %zu, not %d", bytes, (int)(last + 1) * 2);
         CHECK(lt_elems(&lt) == n, "elems");
         bool accepted = lt_verify(&lt, true, "x") == sinter_success;
         CHECK(!(accepted && twice), "an overlap is accepted");
@@ -193,8 +255,9 @@ static void test_sizes(void)
             bool nests = true;
             for (int i = 0; i < ndims; i++) {
                 for (int j = 0; j < ndims; j++) {
-                    bool apart =
-                        dims[i] == 1 || dims[j] == 1 || i == j || strides[i] >= strides[j] * dims[j] || strides[j] >= strides[i] * dims[i];
+                    bool apart = dims[i] == 1 || dims[j] == 1 || i == j ||
+                                 strides[i] >= strides[j] * dims[j] ||
+                                 strides[j] >= strides[i] * dims[i];
                     nests = nests && apart;
                 }
             }
@@ -219,7 +282,8 @@ static void test_packed_sizes(void)
     CHECK(lt_bytes(&s4, &bytes) == sinter_success && bytes == 8, "15 nibbles");
     lt_t f6 = strided(sinter_f6_e3m2, 2, (int64_t[]){5, 2}, (int64_t[]){1, 8});
     CHECK(lt_bytes(&f6, &bytes) == sinter_success && bytes == 10, "13 elements of 6 bits");
-    lt_t any = {.ndims = 2, .dims = {3, 5}, .data_type = sinter_f32, .layout_type = sinter_layout_type_any};
+    lt_t any = {
+        .ndims = 2, .dims = {3, 5}, .data_type = sinter_f32, .layout_type = sinter_layout_type_any};
     CHECK(lt_bytes(&any, &bytes) == sinter_success && bytes == 60, "layout any is dense");
     any.dims[0] = U;
     CHECK(lt_bytes(&any, &bytes) == sinter_invalid_shape && bytes == 60, "unknown dims");
@@ -227,33 +291,45 @@ static void test_packed_sizes(void)
     lt_t gap = strided(sinter_f32, 2, (int64_t[]){3, 5}, (int64_t[]){U, 1});
     CHECK(lt_bytes(&gap, &bytes) == sinter_invalid_shape, "unknown strides");
     lt_t rank = {.ndims = SINTER_UNKNOWN_NDIMS, .data_type = sinter_f32};
-    CHECK(lt_bytes(&rank, &bytes) == sinter_invalid_shape && lt_elems(&rank) == -1 && !lt_dims_known(&rank), "unknown rank");
+    CHECK(lt_bytes(&rank, &bytes) == sinter_invalid_shape && lt_elems(&rank) == -1 &&
+              !lt_dims_known(&rank),
+          "unknown rank");
     lt_set_dense(&rank);
-    CHECK(rank.layout_type == sinter_layout_type_any && !lt_is_dense(&rank), "unknown rank stays any");
+    CHECK(rank.layout_type == sinter_layout_type_any && !lt_is_dense(&rank),
+          "unknown rank stays any");
 }
 
 static void test_unknown_dense(void)
 {
     lt_t lt = {.ndims = 4, .dims = {2, U, 3, 5}, .data_type = sinter_f32};
     lt_set_dense(&lt);
-    CHECK(lt.strides[3] == 1 && lt.strides[2] == 5 && lt.strides[1] == 15 && lt.strides[0] == U, "unknown strides to the left");
-    CHECK(!lt_strides_known(&lt) && !lt_is_dense(&lt) && !lt_dims_known(&lt) && lt_elems(&lt) == -1, "not known yet");
+    CHECK(lt.strides[3] == 1 && lt.strides[2] == 5 && lt.strides[1] == 15 && lt.strides[0] == U,
+          "unknown strides to the left");
+    CHECK(!lt_strides_known(&lt) && !lt_is_dense(&lt) && !lt_dims_known(&lt) && lt_elems(&lt) == -1,
+          "not known yet");
     lt_t huge = {.ndims = 3, .dims = {2, BIG, BIG}, .data_type = sinter_f32};
     lt_set_dense(&huge);
     CHECK(huge.strides[0] == U && huge.strides[1] == BIG, "an overflow is not a number");
 }
 
-/* ---- merging ---- */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 static void test_merge(void)
 {
     const char *what = "?";
-    lt_t a = {.id = 1, .ndims = 2, .dims = {U, 4}, .data_type = sinter_f32, .layout_type = sinter_layout_type_any};
+    lt_t a = {.id = 1,
+              .ndims = 2,
+              .dims = {U, 4},
+              .data_type = sinter_f32,
+              .layout_type = sinter_layout_type_any};
     lt_t b = strided(sinter_f32, 2, (int64_t[]){3, U}, (int64_t[]){4, 1});
     b.property = sinter_tensor_property_constant;
     CHECK(lt_merge(&a, &b, &what) && what == NULL, "fills what is unknown");
-    CHECK(a.dims[0] == 3 && a.dims[1] == 4 && a.strides[0] == 4 && a.strides[1] == 1, "dims and strides");
-    CHECK(a.layout_type == sinter_layout_type_strided && a.property == sinter_tensor_property_constant && a.id == 1, "layout and property");
+    CHECK(a.dims[0] == 3 && a.dims[1] == 4 && a.strides[0] == 4 && a.strides[1] == 1,
+          "dims and strides");
+    CHECK(a.layout_type == sinter_layout_type_strided &&
+              a.property == sinter_tensor_property_constant && a.id == 1,
+          "layout and property");
 
     static const struct {
         lt_t other;
@@ -262,26 +338,40 @@ static void test_merge(void)
         {{.ndims = 2, .dims = {3, 4}, .data_type = sinter_f16}, "data type"},
         {{.ndims = 3, .dims = {3, 4, 1}, .data_type = sinter_f32}, "rank"},
         {{.ndims = 2, .dims = {3, 5}, .data_type = sinter_f32}, "dims"},
-        {{.ndims = 2, .dims = {3, 4}, .data_type = sinter_f32, .layout_type = sinter_layout_type_strided, .strides = {1, 3}}, "strides"},
+        {{.ndims = 2,
+          .dims = {3, 4},
+          .data_type = sinter_f32,
+          .layout_type = sinter_layout_type_strided,
+          .strides = {1, 3}},
+         "strides"},
     };
     for (size_t i = 0; i < LENGTH(clashes); i++) {
         lt_t before = a;
-        CHECK(!lt_merge(&a, &clashes[i].other, &what) && what != NULL && strcmp(what, clashes[i].what) == 0, "clash in %s",
-              clashes[i].what);
-        CHECK(before.ndims == a.ndims && before.data_type == a.data_type && before.layout_type == a.layout_type &&
-                  memcmp(before.dims, a.dims, sizeof a.dims) == 0 && memcmp(before.strides, a.strides, sizeof a.strides) == 0,
+        CHECK(!lt_merge(&a, &clashes[i].other, &what) && what != NULL &&
+                  strcmp(what, clashes[i].what) == 0,
+              "clash in %s", clashes[i].what);
+        CHECK(before.ndims == a.ndims && before.data_type == a.data_type &&
+                  before.layout_type == a.layout_type &&
+                  memcmp(before.dims, a.dims, sizeof a.dims) == 0 &&
+                  memcmp(before.strides, a.strides, sizeof a.strides) == 0,
               "a failed merge changes nothing");
     }
-    lt_t rank = {.ndims = SINTER_UNKNOWN_NDIMS, .data_type = sinter_f32, .layout_type = sinter_layout_type_strided};
-    CHECK(lt_merge(&rank, &a, &what) && rank.ndims == 2 && rank.dims[1] == 4 && rank.strides[0] == 4, "unknown rank");
+    lt_t rank = {.ndims = SINTER_UNKNOWN_NDIMS,
+                 .data_type = sinter_f32,
+                 .layout_type = sinter_layout_type_strided};
+    CHECK(lt_merge(&rank, &a, &what) && rank.ndims == 2 && rank.dims[1] == 4 &&
+              rank.strides[0] == 4,
+          "unknown rank");
     rank.ndims = SINTER_UNKNOWN_NDIMS;
-    CHECK(lt_merge(&a, &rank, &what) && a.ndims == 2 && a.strides[0] == 4, "unknown rank adds nothing");
+    CHECK(lt_merge(&a, &rank, &what) && a.ndims == 2 && a.strides[0] == 4,
+          "unknown rank adds nothing");
     lt_t unit = strided(sinter_f32, 2, (int64_t[]){1, 4}, (int64_t[]){4, 1}),
          other = strided(sinter_f32, 2, (int64_t[]){1, 4}, (int64_t[]){99, 1});
-    CHECK(lt_merge(&unit, &other, &what) && unit.strides[0] == 4, "the stride of a dim of size 1 means nothing");
+    CHECK(lt_merge(&unit, &other, &what) && unit.strides[0] == 4,
+          "the stride of a dim of size 1 means nothing");
 }
 
-/* ---- views ---- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 /* Splits n at random into dims, with some ones. */
 static int random_dims(int64_t n, int64_t *dims)
@@ -307,8 +397,10 @@ static int random_dims(int64_t n, int64_t *dims)
     return ndims;
 }
 
-/* The strides are forced by the first step along each dim; whether they then fit everywhere is the answer. */
-static bool view_exists(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims, const int64_t *to_dims)
+/* The strides are forced by the first step along each dim; whether they then fit everywhere is
+ * the answer. */
+static bool view_exists(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims,
+                        const int64_t *to_dims)
 {
     int64_t forced[SINTER_MAX_NDIMS], step = 1;
     for (int i = to_ndims - 1; i >= 0; i--) {
@@ -328,7 +420,8 @@ static void test_view(void)
     static const int64_t sizes[] = {1, 2, 4, 6, 8, 12, 24, 36, 48, 60, 64, 72};
     long yes = 0, no = 0;
     for (int round = 0; round < 20000; round++) {
-        int64_t n = sizes[below(LENGTH(sizes))], dims[8], strides[8], to_dims[8], to_strides[SINTER_MAX_NDIMS];
+        int64_t n = sizes[below(LENGTH(sizes))], dims[8], strides[8], to_dims[8],
+                to_strides[SINTER_MAX_NDIMS];
         int ndims = random_dims(n, dims), to_ndims = random_dims(n, to_dims);
         random_strides(ndims, dims, strides);
         for (int i = 0; i < SINTER_MAX_NDIMS; i++) {
@@ -339,10 +432,12 @@ static void test_view(void)
         CHECK(got == want, "round %d: view of %d elements, got %d", round, (int)n, got);
         bool right = true;
         for (int i = 0; got && i < to_ndims; i++) {
-            right = right && to_strides[i] >= 0 && to_strides[i] < 1 << 20; /* dims of size 1 get a stride too */
+            right = right && to_strides[i] >= 0 &&
+                    to_strides[i] < 1 << 20; /* dims of size 1 get a stride too */
         }
         for (int64_t k = 0; got && k < n; k++) {
-            right = right && offset_of(to_ndims, to_dims, to_strides, k) == offset_of(ndims, dims, strides, k);
+            right = right && offset_of(to_ndims, to_dims, to_strides, k) ==
+                                 offset_of(ndims, dims, strides, k);
         }
         CHECK(right, "round %d: strides point elsewhere", round);
         yes += got;
@@ -351,12 +446,18 @@ static void test_view(void)
     CHECK(yes > 2000 && no > 2000, "both answers occur: %ld yes, %ld no", yes, no);
 
     int64_t out[3] = {-7, -7, -7};
-    CHECK(!view_reshape(2, (int64_t[]){U, 4}, (int64_t[]){4, 1}, 1, (int64_t[]){12}, out), "unknown dims");
-    CHECK(!view_reshape(2, (int64_t[]){3, 4}, (int64_t[]){U, 1}, 1, (int64_t[]){12}, out), "unknown strides");
-    CHECK(!view_reshape(2, (int64_t[]){3, 4}, (int64_t[]){4, 1}, 2, (int64_t[]){U, 4}, out), "unknown target");
-    CHECK(!view_reshape(2, (int64_t[]){3, 4}, (int64_t[]){4, 1}, 1, (int64_t[]){13}, out), "another number of elements");
-    CHECK(view_reshape(2, (int64_t[]){0, 4}, (int64_t[]){9, 5}, 3, (int64_t[]){2, 0, 3}, out), "no elements: always");
-    CHECK(view_reshape(0, NULL, NULL, 2, (int64_t[]){1, 1}, out) && view_reshape(2, (int64_t[]){1, 1}, (int64_t[]){3, 9}, 0, NULL, out),
+    CHECK(!view_reshape(2, (int64_t[]){U, 4}, (int64_t[]){4, 1}, 1, (int64_t[]){12}, out),
+          "unknown dims");
+    CHECK(!view_reshape(2, (int64_t[]){3, 4}, (int64_t[]){U, 1}, 1, (int64_t[]){12}, out),
+          "unknown strides");
+    CHECK(!view_reshape(2, (int64_t[]){3, 4}, (int64_t[]){4, 1}, 2, (int64_t[]){U, 4}, out),
+          "unknown target");
+    CHECK(!view_reshape(2, (int64_t[]){3, 4}, (int64_t[]){4, 1}, 1, (int64_t[]){13}, out),
+          "another number of elements");
+    CHECK(view_reshape(2, (int64_t[]){0, 4}, (int64_t[]){9, 5}, 3, (int64_t[]){2, 0, 3}, out),
+          "no elements: always");
+    CHECK(view_reshape(0, NULL, NULL, 2, (int64_t[]){1, 1}, out) &&
+              view_reshape(2, (int64_t[]){1, 1}, (int64_t[]){3, 9}, 0, NULL, out),
           "scalars");
 }
 

@@ -1,5 +1,6 @@
-/* Tiles against decoders of the test's own: every data type, layouts, group geometries, scale and zero-point types, ISA levels. Operands
- * end at an unreadable page, tiles lie between sentinels. */
+/* Tiles against decoders of the test's own: every data type, layouts, group geometries, scale
+ * and zero-point types, ISA levels. Operands end at an unreadable page, tiles lie between
+ * sentinels. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +10,9 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/ukernels/tile.h"
-#include "check.h"
 #include "base/cpu.h"
 #include "base/status.h"
+#include "check.h"
 #include "test_decode.h"
 
 static void check(bool ok, const char *what, const char *detail)
@@ -24,7 +25,7 @@ static size_t bytes_of(sinter_data_type_t type, int64_t elems)
     return (size_t)((elems * dtype_traits(type)->bits + 7) / 8);
 }
 
-/* ---- one operand, checked in full ------------------------------------------------------------------------------------------------ */
+/* ---- one operand, checked in full ------------------------------------------------------------ */
 
 enum { ND = 3, B = 2 };
 
@@ -54,7 +55,8 @@ static int64_t extent(const bound_t *b)
     return n;
 }
 
-/* Moderate values, so that products stay finite: 8-bit scale codes near 1, floats in [0.5, 1). Zero points over the type's whole range. */
+/* Moderate values, so that products stay finite: 8-bit scale codes near 1, floats in [0.5, 1).
+ * Zero points over the type's whole range. */
 static void fill_scales(const bound_t *b)
 {
     const int64_t n = extent(b);
@@ -94,7 +96,9 @@ static int64_t scale_at(const bound_t *side, const bound_t *data, const int64_t 
 static double expected(const bound_t *v, const geometry_t *g, int64_t b, int64_t r, int64_t c)
 {
     const int64_t idx[ND] = {b, g->trans ? c : r, g->trans ? r : c};
-    double x = decode(g->type, v[0].data, idx[0] * v[0].strides[0] + idx[1] * v[0].strides[1] + idx[2] * v[0].strides[2]);
+    double x =
+        decode(g->type, v[0].data,
+               idx[0] * v[0].strides[0] + idx[1] * v[0].strides[1] + idx[2] * v[0].strides[2]);
     if (g->zp) {
         x -= decode(g->zp, v[2].data, scale_at(&v[2], &v[0], idx));
     }
@@ -108,8 +112,9 @@ static bool same(float got, double want)
 }
 
 /* Loads the tile r0.., c0.. and compares every element, padding and sentinel. */
-static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bound_t *v, const geometry_t *g, int64_t b, int r0, int nr,
-                          int c0, int nc, int pad_r, int pad_c)
+static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bound_t *v,
+                          const geometry_t *g, int64_t b, int r0, int nr, int c0, int nc, int pad_r,
+                          int pad_c)
 {
     const int ld = pad_c + 3, size = ld * pad_r + 64;
     float *dst = malloc((size_t)size * sizeof(float));
@@ -128,7 +133,8 @@ static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bo
             ok = same(dst[i], expected(v, g, b, r0 + r, c0 + c));
         }
         if (!ok && check_failed < 20) {
-            printf("  tile (%d, %d): got %.9g, want %.9g\n", r, c, dst[i], expected(v, g, b, r0 + r, c0 + c));
+            printf("  tile (%d, %d): got %.9g, want %.9g\n", r, c, dst[i],
+                   expected(v, g, b, r0 + r, c0 + c));
         }
     }
     free(dst);
@@ -171,21 +177,28 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa)
     const frame_t frame = {.v = v, .threads = 1};
     tile_operand_t o;
     char what[200];
-    snprintf(what, sizeof what, "%s %s scale %s zp %s %dx%d groups %dx%d %dx%d %s stride %d gap %d%s", sinter_cpu_isa_name(isa),
-             dtype_traits(g->type)->name, g->scale ? dtype_traits(g->scale)->name : "-", g->zp ? dtype_traits(g->zp)->name : "-", g->rows,
-             g->cols, g->scale_gr, g->scale_gc, g->zp_gr, g->zp_gc, g->rows_inner ? "rows inner" : "columns inner", g->inner_stride,
-             g->outer_gap, g->trans ? " trans" : "");
+    snprintf(what, sizeof what,
+             "%s %s scale %s zp %s %dx%d groups %dx%d %dx%d %s stride %d gap %d%s",
+             sinter_cpu_isa_name(isa), dtype_traits(g->type)->name,
+             g->scale ? dtype_traits(g->scale)->name : "-", g->zp ? dtype_traits(g->zp)->name : "-",
+             g->rows, g->cols, g->scale_gr, g->scale_gc, g->zp_gr, g->zp_gc,
+             g->rows_inner ? "rows inner" : "columns inner", g->inner_stride, g->outer_gap,
+             g->trans ? " trans" : "");
     check(tile_bind(&op, g->trans, &frame, &o) == sinter_success, what, "tile_bind");
     const tile_table_t *t = tile_table(isa);
     for (int64_t b = 0; b < B; b++) {
         const tile_src_t src = tile_at(&o, &b, 1);
-        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows, g->cols), what, "whole");
-        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows + 3, g->cols + 5), what, "whole, padded");
+        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows, g->cols), what,
+              "whole");
+        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows + 3, g->cols + 5),
+              what, "whole, padded");
         const int r0 = (int)(rnd() % (unsigned)g->rows), c0 = (int)(rnd() % (unsigned)g->cols);
-        const int nr = 1 + (int)(rnd() % (unsigned)(g->rows - r0)), nc = 1 + (int)(rnd() % (unsigned)(g->cols - c0));
+        const int nr = 1 + (int)(rnd() % (unsigned)(g->rows - r0)),
+                  nc = 1 + (int)(rnd() % (unsigned)(g->cols - c0));
         check(tile_is_right(t, &src, v, g, b, r0, nr, c0, nc, nr + 1, nc + 16), what, "part");
-        check(tile_is_right(t, &src, v, g, b, g->rows - 1, 1, g->cols / 2, g->cols - g->cols / 2, 1, g->cols - g->cols / 2), what,
-              "last row");
+        check(tile_is_right(t, &src, v, g, b, g->rows - 1, 1, g->cols / 2, g->cols - g->cols / 2, 1,
+                            g->cols - g->cols / 2),
+              what, "last row");
     }
     for (int i = 0; i < 3; i++) {
         if (mem[i].map) {
@@ -194,7 +207,7 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa)
     }
 }
 
-/* ---- cases ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 static const sinter_data_type_t types[] = {
 #define SINTER_DTYPE(value, name, ...) sinter_##name,
@@ -230,22 +243,32 @@ static void test_types(sinter_cpu_isa_t isa)
                           .zp_gr = 1,
                           .zp_gc = 1},
             isa);
-        run(
-            &(geometry_t){
-                .type = types[i], .rows = 5, .cols = 530, .inner_stride = 1, .scale_gr = 1, .scale_gc = 1, .zp_gr = 1, .zp_gc = 1},
+        run(&(geometry_t){.type = types[i],
+                          .rows = 5,
+                          .cols = 530,
+                          .inner_stride = 1,
+                          .scale_gr = 1,
+                          .scale_gc = 1,
+                          .zp_gr = 1,
+                          .zp_gc = 1},
             isa);
     }
 }
 
 static void test_quantised(sinter_cpu_isa_t isa)
 {
-    static const sinter_data_type_t data[] = {sinter_s4,      sinter_u4,      sinter_s8,      sinter_u8,
-                                              sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f6_e3m2};
-    static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3, 0};
-    static const sinter_data_type_t zps[] = {0, sinter_s8, sinter_u8, sinter_s4, sinter_u4, sinter_s32};
+    static const sinter_data_type_t data[] = {sinter_s4,      sinter_u4,      sinter_s8,
+                                              sinter_u8,      sinter_f4_e2m1, sinter_f8_e4m3,
+                                              sinter_f8_e5m2, sinter_f6_e3m2};
+    static const sinter_data_type_t scales[] = {sinter_f32,  sinter_f16,     sinter_bf16,
+                                                sinter_e8m0, sinter_f8_e4m3, 0};
+    static const sinter_data_type_t zps[] = {0,         sinter_s8, sinter_u8,
+                                             sinter_s4, sinter_u4, sinter_s32};
     static const int shapes[][6] = {/* rows, cols, scale group, zp group */
-                                    {64, 32, 32, 1, 32, 1}, {64, 32, 1, 16, 1, 32},     {96, 20, 32, 20, 96, 1}, {33, 65, 1, 1, 33, 65},
-                                    {80, 48, 16, 3, 5, 48}, {300, 24, 300, 1, 100, 24}, {6, 600, 2, 300, 3, 25}};
+                                    {64, 32, 32, 1, 32, 1},  {64, 32, 1, 16, 1, 32},
+                                    {96, 20, 32, 20, 96, 1}, {33, 65, 1, 1, 33, 65},
+                                    {80, 48, 16, 3, 5, 48},  {300, 24, 300, 1, 100, 24},
+                                    {6, 600, 2, 300, 3, 25}};
     for (int d = 0; d < 8; d++) {
         for (int s = 0; s < 6; s++) {
             for (int z = 0; z < 6; z++) {
@@ -272,7 +295,8 @@ static void test_quantised(sinter_cpu_isa_t isa)
     }
 }
 
-/* Scale byte 0 of e8m0 is 2^-127, subnormal in f32, and so are some products with it: kernels run with gradual underflow. */
+/* Scale byte 0 of e8m0 is 2^-127, subnormal in f32, and so are some products with it: kernels
+ * run with gradual underflow. */
 static void test_tiny_scale(sinter_cpu_isa_t isa)
 {
     unsigned char codes[16], scale = 0;
@@ -306,10 +330,13 @@ static void test_gemm(sinter_cpu_isa_t isa)
     const tile_table_t *t = tile_table(isa);
     for (int round = 0; round < 150; round++) {
         const int m = sizes[rnd() % 14], n = sizes[rnd() % 14], k = sizes[rnd() % 14];
-        const int lda = k + (int)(rnd() % 4), ldb = n + (int)(rnd() % 4), ldc = n + (int)(rnd() % 4);
+        const int lda = k + (int)(rnd() % 4), ldb = n + (int)(rnd() % 4),
+                  ldc = n + (int)(rnd() % 4);
         const bool beta = rnd() % 2;
-        guarded_t a = guarded((size_t)(m * lda) * 4 + 4), b = guarded((size_t)(k * ldb) * 4 + 4), c = guarded((size_t)(m * ldc) * 4 + 4);
-        float *fa = (float *)(void *)a.data, *fb = (float *)(void *)b.data, *fc = (float *)(void *)c.data;
+        guarded_t a = guarded((size_t)(m * lda) * 4 + 4), b = guarded((size_t)(k * ldb) * 4 + 4),
+                  c = guarded((size_t)(m * ldc) * 4 + 4);
+        float *fa = (float *)(void *)a.data, *fb = (float *)(void *)b.data,
+              *fc = (float *)(void *)c.data;
         for (int i = 0; i <= m * lda; i++) {
             fa[i] = (float)(rnd() % 17) - 8;
         }
@@ -320,7 +347,8 @@ static void test_gemm(sinter_cpu_isa_t isa)
             fc[i] = 3;
         }
         /* The last row ends where its elements end, at the guard page. */
-        t->gemm(m, n, k, m ? fa + 1 + lda - k : fa, lda, k ? fb + 1 + ldb - n : fb, ldb, m ? fc + 1 + ldc - n : fc, ldc, beta);
+        t->gemm(m, n, k, m ? fa + 1 + lda - k : fa, lda, k ? fb + 1 + ldb - n : fb, ldb,
+                m ? fc + 1 + ldc - n : fc, ldc, beta);
         bool ok = true;
         for (int i = 0; i < m; i++) {
             const float *row = fc + 1 + ldc - n + i * ldc;
@@ -336,7 +364,8 @@ static void test_gemm(sinter_cpu_isa_t isa)
             }
         }
         char what[120];
-        snprintf(what, sizeof what, "gemm %s m %d n %d k %d beta %d", sinter_cpu_isa_name(isa), m, n, k, beta);
+        snprintf(what, sizeof what, "gemm %s m %d n %d k %d beta %d", sinter_cpu_isa_name(isa), m,
+                 n, k, beta);
         check(ok, what, "differs from the exact sum of small integers");
         unguard(&a), unguard(&b), unguard(&c);
     }
@@ -363,7 +392,8 @@ static bool is_bf16_of(uint16_t got, float x)
         return fabs((double)x) >= 0x1.ffp127;
     }
     const double here = fabs((double)x - g),
-                 other = fmin(isnan(fd) ? INFINITY : fabs((double)x - fd), isnan(fu) ? INFINITY : fabs((double)x - fu));
+                 other = fmin(isnan(fd) ? INFINITY : fabs((double)x - fd),
+                              isnan(fu) ? INFINITY : fabs((double)x - fu));
     return here < other || (here == other && got % 2 == 0) || g == x;
 }
 
@@ -403,11 +433,14 @@ static void test_bad_groups(void)
     const frame_t frame = {.v = v, .threads = 1};
     operand_t op = {.data = 0, .scale = 1, .zp = -1, .scale_dim = {0, 1, 2}};
     tile_operand_t o;
-    check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "6 rows in 4 groups", "must be refused");
+    check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "6 rows in 4 groups",
+          "must be refused");
     v[1].dims[1] = 3;
-    check(tile_bind(&op, false, &frame, &o) == sinter_success, "6 rows in 3 groups", "must be accepted");
+    check(tile_bind(&op, false, &frame, &o) == sinter_success, "6 rows in 3 groups",
+          "must be accepted");
     op.scale_dim[1] = -1;
-    check(tile_bind(&op, false, &frame, &o) == sinter_success && o.base.scale_rs == 0, "no scale dim for the rows", "must broadcast");
+    check(tile_bind(&op, false, &frame, &o) == sinter_success && o.base.scale_rs == 0,
+          "no scale dim for the rows", "must broadcast");
     v[0].ndims = 1;
     check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "one dim", "must be refused");
 }

@@ -1,5 +1,5 @@
-/* The libxsmm adaptor: every kernel it hands out computes the exact product of small integers, and what it must refuse it refuses with a
- * reason. */
+/* The libxsmm adaptor: every kernel it hands out computes the exact product of small integers,
+ * and what it must refuse it refuses with a reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/ukernels/xsmm.h"
-#include "check.h"
 #include "base/cpu.h"
+#include "check.h"
 
 static void check(bool ok, const char *what)
 {
@@ -28,7 +28,9 @@ static const char *const kind_names[] = {"f32", "bf16", "u8 x s8", "s8 x u8"};
 static int value(xs_kind_t kind, bool of_b)
 {
     const bool is_unsigned = (kind == XS_U8S8S32) != of_b;
-    return kind == XS_F32 || kind == XS_BF16F32 ? rnd(17) - 8 : is_unsigned ? rnd(256) : rnd(256) - 128;
+    return kind == XS_F32 || kind == XS_BF16F32 ? rnd(17) - 8
+           : is_unsigned                        ? rnd(256)
+                                                : rnd(256) - 128;
 }
 
 static void put(xs_kind_t kind, unsigned char *p, int64_t i, int x)
@@ -46,7 +48,8 @@ static void put(xs_kind_t kind, unsigned char *p, int64_t i, int x)
     }
 }
 
-/* Fills A and B, keeps their values as int, calls the kernel and compares C, its gaps between rows included. */
+/* Fills A and B, keeps their values as int, calls the kernel and compares C, its gaps between
+ * rows included. */
 static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
 {
     const int pack = s->kind == XS_F32 ? 1 : s->kind == XS_BF16F32 ? 2 : 4;
@@ -81,12 +84,14 @@ static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
             for (int r = 0; r < count && j < s->n; r++) {
                 for (int p = 0; p < s->k; p++) {
                     want += (int64_t)va[r * s->stride_a + i * s->lda + p] *
-                            vb[r * s->stride_b + (int64_t)(p / pack) * s->ldb * pack + j * pack + p % pack];
+                            vb[r * s->stride_b + (int64_t)(p / pack) * s->ldb * pack + j * pack +
+                               p % pack];
                 }
             }
             float f;
             memcpy(&f, &c[i * s->ldc + j], 4);
-            ok = s->kind == XS_F32 || s->kind == XS_BF16F32 ? f == (float)want : c[i * s->ldc + j] == want;
+            ok = s->kind == XS_F32 || s->kind == XS_BF16F32 ? f == (float)want
+                                                            : c[i * s->ldc + j] == want;
         }
     }
     free(a), free(b), free(va), free(vb), free(c);
@@ -98,14 +103,20 @@ static void test_random(sinter_cpu_isa_t cap)
     for (int round = 0; round < 240; round++) {
         const xs_kind_t kind = (xs_kind_t)(round % 4);
         const int pack = kind == XS_F32 ? 1 : kind == XS_BF16F32 ? 2 : 4, count = 1 + rnd(3);
-        xs_shape_t s = {.kind = kind, .m = 1 + rnd(40), .n = 1 + rnd(round % 8 < 4 ? 140 : 20), .k = pack * (1 + rnd(40)), .beta = rnd(2)};
+        xs_shape_t s = {.kind = kind,
+                        .m = 1 + rnd(40),
+                        .n = 1 + rnd(round % 8 < 4 ? 140 : 20),
+                        .k = pack * (1 + rnd(40)),
+                        .beta = rnd(2)};
         s.lda = s.k + pack * rnd(3), s.ldb = s.n + rnd(3), s.ldc = s.n + rnd(3);
-        s.stride_a = (int64_t)s.m * s.lda + pack * rnd(5), s.stride_b = (int64_t)s.k * s.ldb + pack * rnd(5);
+        s.stride_a = (int64_t)s.m * s.lda + pack * rnd(5),
+        s.stride_b = (int64_t)s.k * s.ldb + pack * rnd(5);
         const char *why = NULL;
         const xs_kernel_t kernel = xs_dispatch(&s, cap, &why);
         char what[160];
-        snprintf(what, sizeof what, "%s cap %s m %d n %d k %d ld %d %d %d count %d beta %d", kind_names[kind], sinter_cpu_isa_name(cap),
-                 s.m, s.n, s.k, s.lda, s.ldb, s.ldc, count, s.beta);
+        snprintf(what, sizeof what, "%s cap %s m %d n %d k %d ld %d %d %d count %d beta %d",
+                 kind_names[kind], sinter_cpu_isa_name(cap), s.m, s.n, s.k, s.lda, s.ldb, s.ldc,
+                 count, s.beta);
         check(kernel.fn ? why == NULL && product_is_exact(&s, kernel, count) : why != NULL, what);
         const char *refused = xs_refuse(kind, cap);
         check(!refused || !kernel.fn, "a kind that xs_refuse refuses is not dispatched");
@@ -156,7 +167,8 @@ static void test_refusals(sinter_cpu_isa_t top)
     } else if (!target && top >= sinter_isa_avx2) {
         sinter_cpu_isa_t machine = cpu_isa_detect();
         const bool capped = machine >= sinter_isa_avx512 && top < sinter_isa_avx512;
-        check(has == !capped, capped ? "AVX2 cap on an AVX-512 machine: no JIT" : "f32 has a kernel on this machine");
+        check(has == !capped, capped ? "AVX2 cap on an AVX-512 machine: no JIT"
+                                     : "f32 has a kernel on this machine");
     }
     for (int kind = XS_F32; kind <= XS_S8U8S32; kind++) {
         const char *refused = xs_refuse((xs_kind_t)kind, top);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- errors --------------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 int gr_fail(gr_error_t *err, const char *format, ...)
 {
@@ -28,7 +28,7 @@ int gr_fail_memory(gr_error_t *err)
     return gr_fail(err, "out of memory");
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static gr_alloc_t the_alloc;
 
@@ -90,7 +90,8 @@ void *gr_arena_alloc(gr_arena_t *arena, size_t count, size_t size)
 
     if (size && count > SIZE_MAX / 4 / size)
         return NULL;
-    bytes = (count * size + align) / align * align; /* at least one, so that NULL always means failure */
+    bytes = (count * size + align) / align *
+            align; /* at least one, so that NULL always means failure */
     if (!chunk || chunk->size - chunk->used < bytes)
         chunk = new_chunk(arena, bytes);
     if (!chunk)
@@ -118,7 +119,7 @@ void gr_arena_free(gr_arena_t *arena)
     }
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 int gr_parse_s64(const char **p, int64_t *value)
 {
@@ -174,14 +175,15 @@ int gr_parse_dims(const char **p, int max, int64_t *values, int *n)
     }
 }
 
-/* ---- data types and logical tensors --------------------------------------------------------------------------------------------- */
+/* ---- data types and logical tensors ---------------------------------------------------------- */
 
 #define FLOAT GR_FLOAT
 #define INT GR_INT
 #define SCALE GR_SCALE
 #define BOOL GR_BOOL
 static const gr_dtype_t dtypes[] = {
-#define SINTER_DTYPE(value, name, class_, bits, elems, bytes, digits, max) [value] = {#name, class_, bits, digits, max},
+#define SINTER_DTYPE(value, name, class_, bits, elems, bytes, digits, max) \
+    [value] = {#name, class_, bits, digits, max},
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 };
@@ -194,7 +196,8 @@ const gr_dtype_t *gr_dtype(sinter_data_type_t type)
 {
     static const gr_dtype_t unknown = {"undef", GR_FLOAT, 0, 0, 0};
 
-    return (size_t)type < sizeof dtypes / sizeof *dtypes && dtypes[type].name ? &dtypes[type] : &unknown;
+    return (size_t)type < sizeof dtypes / sizeof *dtypes && dtypes[type].name ? &dtypes[type]
+                                                                              : &unknown;
 }
 
 int gr_is_known(const sinter_logical_tensor_t *lt)
@@ -277,8 +280,9 @@ static int append_dims(char *text, size_t size, int n, const int64_t *dims)
     for (int i = 0; i < n && (size_t)used < size; i++) {
         const char *x = i ? "x" : "";
 
-        used += dims[i] == SINTER_UNKNOWN_DIM ? snprintf(text + used, size - (size_t)used, "%s?", x)
-                                              : snprintf(text + used, size - (size_t)used, "%s%lld", x, (long long)dims[i]);
+        used += dims[i] == SINTER_UNKNOWN_DIM
+                    ? snprintf(text + used, size - (size_t)used, "%s?", x)
+                    : snprintf(text + used, size - (size_t)used, "%s%lld", x, (long long)dims[i]);
     }
     return (size_t)used < size ? used : (int)size - 1;
 }

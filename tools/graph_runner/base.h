@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The first failure wins. out_of_memory says that text is about memory, so that tests can tell it from bad input. */
+/* The first failure wins. out_of_memory says that text is about memory, so that tests can tell
+ * it from bad input. */
 typedef struct gr_error {
     char text[1024];
     int out_of_memory;
@@ -17,7 +18,8 @@ typedef struct gr_error {
 int gr_fail(gr_error_t *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int gr_fail_memory(gr_error_t *err);
 
-/* Every allocation of the tool goes through this, cJSON's too, so that a test can make the n-th one fail. alloc may return NULL. */
+/* Every allocation of the tool goes through this, cJSON's too, so that a test can make the n-th
+ * one fail. alloc may return NULL. */
 typedef struct gr_alloc {
     void *(*alloc)(size_t bytes, void *user);
     void (*free)(void *ptr, void *user);
@@ -29,7 +31,8 @@ void gr_alloc_set(const gr_alloc_t *alloc);
 void *gr_malloc(size_t bytes);
 void gr_free(void *ptr);
 
-/* Memory that is freed all at once. Zeroed; aligned for any type; NULL if there is none or count * size overflows. */
+/* Memory that is freed all at once. Zeroed; aligned for any type; NULL if there is none or count
+ * * size overflows. */
 typedef struct gr_arena {
     struct gr_chunk *head;
 } gr_arena_t;
@@ -62,7 +65,8 @@ int64_t gr_elements(const sinter_logical_tensor_t *lt);
 int gr_is_dense(const sinter_logical_tensor_t *lt);
 /* Element offset of the logical (row-major) index. */
 int64_t gr_offset(const sinter_logical_tensor_t *lt, int64_t index);
-/* Dense strides in the given order of dims (outermost first); NULL: row-major. -1 if they overflow. */
+/* Dense strides in the given order of dims (outermost first); NULL: row-major. -1 if they
+ * overflow. */
 int gr_set_dense(sinter_logical_tensor_t *lt, const int *order);
 /* "0,3,17": the coordinates of the logical (row-major) index. */
 void gr_index_text(const sinter_logical_tensor_t *lt, int64_t index, char *text, size_t size);

@@ -21,7 +21,10 @@ typedef struct bench {
     const gr_part_t *part;
     size_t n, n_sets, next; /* tensors of a set, sets, the set that runs next */
     set_t sets[MAX_SETS];
-    gr_meter_t meter; /* with --cold-cache: alternates with the runs, and leaves nothing of theirs in the caches */
+    gr_meter_t
+        /* with --cold-cache: alternates with the runs, and leaves nothing of theirs in the
+         * caches */
+        meter;
     int metered;
     double *times, *rates, *mixed; /* of the runs, of the meter before each */
     double *of_rate, *of_mixed;    /* the rate of each run as a fraction of those */
@@ -31,9 +34,10 @@ typedef struct bench {
 
 typedef struct result {
     double compile, min, median, flops, bytes;
-    double best_rate, median_rate;   /* of the meter; 0: none */
-    double best_mixed, median_mixed; /* of its passes that read and write as the partition does; 0: none */
-    double of_rate, of_mixed;        /* median of the runs' fractions of what was measured beside each */
+    double best_rate, median_rate; /* of the meter; 0: none */
+    double best_mixed,
+        median_mixed;         /* of its passes that read and write as the partition does; 0: none */
+    double of_rate, of_mixed; /* median of the runs' fractions of what was measured beside each */
     int attention;
     size_t runs;
 } result_t;
@@ -57,7 +61,7 @@ static double port_bytes(const gr_exec_t *x, const gr_part_t *p, size_t from, si
     return sum;
 }
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
 {
@@ -82,7 +86,8 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
     return 0;
 }
 
-/* With --cold-cache: as many sets as make twice the last-level cache, as far as that is not left to the meter. */
+/* With --cold-cache: as many sets as make twice the last-level cache, as far as that is not left
+ * to the meter. */
 static int open_sets(bench_t *b, int copies, gr_error_t *err)
 {
     size_t bytes = (size_t)(b->read + b->written) + 1, twice = 2 * gr_last_level_cache();
@@ -114,7 +119,7 @@ static void close_sets(bench_t *b)
     gr_free(b->of_mixed);
 }
 
-/* ---- timing --------------------------------------------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------------------------------------------------- */
 
 static int run_once(bench_t *b, double *seconds, double *rate, double *mixed, gr_error_t *err)
 {
@@ -126,8 +131,10 @@ static int run_once(bench_t *b, double *seconds, double *rate, double *mixed, gr
     *rate = b->metered ? gr_meter_rate(&b->meter) : 0;
     b->next = b->next + 1 < b->n_sets ? b->next + 1 : 0;
     start = gr_seconds();
-    status = sinter_compiled_partition_execute(b->part->compiled, b->x->stream, b->part->n_in, (const sinter_tensor_t *const *)set->tensors,
-                                               b->part->n_out, set->tensors + b->part->n_in, NULL, 0);
+    status =
+        sinter_compiled_partition_execute(b->part->compiled, b->x->stream, b->part->n_in,
+                                          (const sinter_tensor_t *const *)set->tensors,
+                                          b->part->n_out, set->tensors + b->part->n_in, NULL, 0);
     *seconds = gr_seconds() - start;
     return status ? gr_library_failure(status, "execute", err) : 0;
 }
@@ -182,7 +189,8 @@ static double median(double *x, size_t n)
     return x[n / 2];
 }
 
-/* Memory may be twice as fast a second later, so each run is compared with what was measured just before it. */
+/* Memory may be twice as fast a second later, so each run is compared with what was measured
+ * just before it. */
 static void summarise(bench_t *b, result_t *r)
 {
     for (size_t i = 0; i < b->n_times; i++) {
@@ -210,7 +218,10 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
         return -1;
     b.read = port_bytes(x, p, 0, p->n_in);
     b.written = port_bytes(x, p, p->n_in, b.n);
-    *r = (result_t){.compile = p->compile_seconds, .flops = work.flops, .bytes = work.bytes, .attention = work.attention};
+    *r = (result_t){.compile = p->compile_seconds,
+                    .flops = work.flops,
+                    .bytes = work.bytes,
+                    .attention = work.attention};
     failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
     if (!failed)
         summarise(&b, r);
@@ -309,8 +320,11 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
         figures = figures_of(&r, limits);
         print_result(what, &r, &figures);
         gr_record_figures(x->record, (int)i, &figures);
-        sum = (result_t){.compile = sum.compile + r.compile, .min = sum.min + r.min, .median = sum.median + r.median,
-                         .flops = sum.flops + r.flops, .bytes = sum.bytes + r.bytes};
+        sum = (result_t){.compile = sum.compile + r.compile,
+                         .min = sum.min + r.min,
+                         .median = sum.median + r.median,
+                         .flops = sum.flops + r.flops,
+                         .bytes = sum.bytes + r.bytes};
     }
     if (x->n_parts > 1) {
         figures = figures_of(&sum, limits);

@@ -3,13 +3,16 @@
 
 #include <string.h>
 
-static int refuse(const model_t *model, const model_op_t *op, sinter_status_t status, gr_error_t *err)
+static int refuse(const model_t *model, const model_op_t *op, sinter_status_t status,
+                  gr_error_t *err)
 {
     if (status == sinter_out_of_memory)
         return gr_fail_memory(err);
     if (!op)
-        return gr_fail(err, "%s: %s: %s", model->file, sinter_status_name(status), sinter_last_error_message());
-    return gr_fail(err, "%s:%d: op %llu (%s): %s: %s", model->file, op->line, (unsigned long long)op->id, sinter_op_kind_name(op->kind),
+        return gr_fail(err, "%s: %s: %s", model->file, sinter_status_name(status),
+                       sinter_last_error_message());
+    return gr_fail(err, "%s:%d: op %llu (%s): %s: %s", model->file, op->line,
+                   (unsigned long long)op->id, sinter_op_kind_name(op->kind),
                    sinter_status_name(status), sinter_last_error_message());
 }
 
@@ -37,7 +40,8 @@ static sinter_status_t fill_op(sinter_op_t *op, const model_op_t *m)
     return status;
 }
 
-static int add_op(const model_t *model, const model_op_t *m, sinter_engine_t *engine, sinter_graph_t *graph, gr_error_t *err)
+static int add_op(const model_t *model, const model_op_t *m, sinter_engine_t *engine,
+                  sinter_graph_t *graph, gr_error_t *err)
 {
     sinter_op_t *op = NULL;
     sinter_status_t status = sinter_op_create(&op, engine, m->id, m->kind, m->name);
@@ -70,14 +74,16 @@ static sinter_status_t set_ports(const model_t *model, sinter_graph_t *graph, ui
     return sinter_graph_set_ports(graph, n_in, ids, n_out, outs);
 }
 
-int model_build(const model_t *model, sinter_engine_t *engine, sinter_graph_t **graph, gr_error_t *err)
+int model_build(const model_t *model, sinter_engine_t *engine, sinter_graph_t **graph,
+                gr_error_t *err)
 {
     sinter_graph_t *g = NULL;
     sinter_status_t status;
     uint64_t *ids;
     int failed = 0;
 
-    status = sinter_graph_create_with_fpmath_mode(&g, engine, sinter_cpu, model->mode, model->apply_to_int);
+    status = sinter_graph_create_with_fpmath_mode(&g, engine, sinter_cpu, model->mode,
+                                                  model->apply_to_int);
     if (status)
         return refuse(model, NULL, status, err);
     for (size_t i = 0; i < model->n_ops && !failed; i++)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- the kept oracle result ----------------------------------------------------------------------------------------------------- */
+/* ---- the kept oracle result ------------------------------------------------------------------ */
 
 typedef struct kept {
     uint64_t key;
@@ -51,7 +51,8 @@ static uint64_t hash_tensors(uint64_t h, const sinter_logical_tensor_t *lts, siz
         h = hash(h, &lts[i].id, sizeof lts[i].id);
         h = hash(h, &lts[i].ndims, sizeof lts[i].ndims);
         h = hash(h, &lts[i].data_type, sizeof lts[i].data_type);
-        h = hash(h, lts[i].dims, (size_t)(lts[i].ndims > 0 ? lts[i].ndims : 0) * sizeof *lts[i].dims);
+        h = hash(h, lts[i].dims,
+                 (size_t)(lts[i].ndims > 0 ? lts[i].ndims : 0) * sizeof *lts[i].dims);
     }
     return h;
 }
@@ -127,9 +128,10 @@ static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t
     return 0;
 }
 
-/* ---- comparison ----------------------------------------------------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
-/* Codes: how many are those of the oracle's value, how many are others that its bound allows as well, and how many might have been others. */
+/* Codes: how many are those of the oracle's value, how many are others that its bound allows as
+ * well, and how many might have been others. */
 static int compare_codes(const gr_exec_t *x, uint64_t id, const orc_diff_t *d, gr_error_t *err)
 {
     double share = d->n ? (double)(d->differ - d->bad) / (double)d->n : 0;
@@ -140,12 +142,14 @@ static int compare_codes(const gr_exec_t *x, uint64_t id, const orc_diff_t *d, g
              (unsigned long long)id, d->n - d->differ, d->n, d->differ - d->bad, 100 * share,
              d->open, d->n ? 100 * (double)d->open / (double)d->n : 0);
     if (share > x->opt->max_ambiguous)
-        return gr_fail(err, "output %llu: %.4f %% of the codes differ from the oracle's, the most is %.4f %%", (unsigned long long)id, 100 * share,
-                       100 * x->opt->max_ambiguous);
+        return gr_fail(
+            err, "output %llu: %.4f %% of the codes differ from the oracle's, the most is %.4f %%",
+            (unsigned long long)id, 100 * share, 100 * x->opt->max_ambiguous);
     return 0;
 }
 
-static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t id, gr_error_t *err)
+static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t id,
+                          gr_error_t *err)
 {
     const gr_dtype_t *type;
     const gr_buffer_t *b = gr_exec_buffer(x, id);
@@ -182,7 +186,9 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
         return gr_fail(err, "output %llu is %s, expected %s", (unsigned long long)id, shape,
                        gr_lt_text(&want->lt, expected, sizeof expected));
     gr_index_text(&b->lt, (int64_t)d.worst, at, sizeof at);
-    return gr_fail(err, "output %llu: %zu of %zu elements out of tolerance, worst at [%s]: got %.9g, expected %.9g within %.3g",
+    return gr_fail(err,
+                   "output %llu: %zu of %zu elements out of tolerance, worst at [%s]: got %.9g, "
+                   "expected %.9g within %.3g",
                    (unsigned long long)id, d.bad, d.n, at, d.got, d.want, d.tolerance);
 }
 
@@ -204,7 +210,7 @@ int gr_check(gr_exec_t *x, gr_error_t *err)
     return err->text[0] ? -1 : 0;
 }
 
-/* ---- dump ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- dump ------------------------------------------------------------------------------------ */
 
 /* --dump-tensor-ids=ID+ID or all; without it the graph's inputs and outputs. */
 static bool is_chosen(const gr_exec_t *x, const model_tensor_t *t)
@@ -282,7 +288,8 @@ int gr_dump_tensors(const gr_exec_t *x, gr_error_t *err)
         lt.data_type = sinter_f64;
         gr_set_dense(&lt, NULL);
         snprintf(name, sizeof name, "%llu.expected", (unsigned long long)kept.ids[i]);
-        if (npy_write(dir, name, &lt, kept.results[i].value, kept.results[i].n * sizeof(double), err))
+        if (npy_write(dir, name, &lt, kept.results[i].value, kept.results[i].n * sizeof(double),
+                      err))
             return -1;
     }
     return 0;

@@ -4,8 +4,8 @@
 
 #include "exec.h"
 
-/* After gr_exec_run. Prints a line per graph output; -1 with a message if one is wrong. The last oracle result is kept and used again for
- * the same graph, inputs and mode. */
+/* After gr_exec_run. Prints a line per graph output; -1 with a message if one is wrong. The last
+ * oracle result is kept and used again for the same graph, inputs and mode. */
 int gr_check(gr_exec_t *x, gr_error_t *err);
 void gr_check_forget(void);
 

@@ -15,10 +15,11 @@ int gr_library_failure(sinter_status_t status, const char *what, gr_error_t *err
 {
     if (status == sinter_out_of_memory)
         err->out_of_memory = 1;
-    return gr_fail(err, "%s: %s: %s", what, sinter_status_name(status), sinter_last_error_message());
+    return gr_fail(err, "%s: %s: %s", what, sinter_status_name(status),
+                   sinter_last_error_message());
 }
 
-/* ---- open: engine, graph, partitions -------------------------------------------------------------------------------------------- */
+/* ---- open: engine, graph, partitions --------------------------------------------------------- */
 
 static int open_engine(gr_exec_t *x, gr_error_t *err)
 {
@@ -74,12 +75,14 @@ static sinter_status_t describe_part(gr_exec_t *x, gr_part_t *p)
         status = sinter_partition_is_supported(p->partition, &p->supported);
     if (!status)
         status = sinter_partition_get_pattern(p->partition, &p->pattern);
-    return status ? status : sinter_partition_get_fpmath_mode(p->partition, &p->mode, &p->apply_to_int);
+    return status ? status
+                  : sinter_partition_get_fpmath_mode(p->partition, &p->mode, &p->apply_to_int);
 }
 
 static int get_partitions(gr_exec_t *x, gr_error_t *err)
 {
-    sinter_partition_policy_t policy = x->opt->no_fuse ? sinter_partition_policy_debug : sinter_partition_policy_fusion;
+    sinter_partition_policy_t policy =
+        x->opt->no_fuse ? sinter_partition_policy_debug : sinter_partition_policy_fusion;
     sinter_partition_t **list;
     sinter_status_t status = sinter_graph_filter(x->graph, policy);
 
@@ -113,10 +116,12 @@ static int set_partition_modes(gr_exec_t *x, gr_error_t *err)
         uint64_t pid;
         int to_int;
 
-        if (gr_parse_u64(&p, &pid) || *p++ != ':' || gr_parse_fpmath(&p, &mode, &to_int) || (*p && *p != '+'))
+        if (gr_parse_u64(&p, &pid) || *p++ != ':' || gr_parse_fpmath(&p, &mode, &to_int) ||
+            (*p && *p != '+'))
             return gr_fail(err, "--partition-fpmath: expected PID:MODE[:true] at \"%s\"", start);
         if (pid >= x->n_parts)
-            return gr_fail(err, "--partition-fpmath: there is no partition %llu", (unsigned long long)pid);
+            return gr_fail(err, "--partition-fpmath: there is no partition %llu",
+                           (unsigned long long)pid);
         status = sinter_partition_set_fpmath_mode(x->parts[pid].partition, mode, to_int);
         if (status)
             return gr_library_failure(status, "--partition-fpmath", err);
@@ -204,7 +209,9 @@ static double unit_roundoff(sinter_fpmath_mode_t mode)
 void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
     *mode = x->n_parts ? x->parts[0].mode : x->model->mode;
-    *apply_to_int = x->n_parts > 1; /* a MatMul apart from its Dequantize cannot know that its operand is integer */
+    *apply_to_int =
+        x->n_parts >
+        1; /* a MatMul apart from its Dequantize cannot know that its operand is integer */
     for (size_t i = 0; i < x->n_parts; i++) {
         if (unit_roundoff(x->parts[i].mode) > unit_roundoff(*mode))
             *mode = x->parts[i].mode;
@@ -212,7 +219,7 @@ void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *a
     }
 }
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err)
 {
@@ -248,9 +255,11 @@ static int check_guards(const gr_buffer_t *b, gr_error_t *err)
 {
     for (size_t i = 1; i <= GUARD; i++) {
         if (b->data[-(ptrdiff_t)i] != GUARD_BYTE)
-            return gr_fail(err, "tensor %llu: memory %zu bytes before its buffer was overwritten", (unsigned long long)b->lt.id, i);
+            return gr_fail(err, "tensor %llu: memory %zu bytes before its buffer was overwritten",
+                           (unsigned long long)b->lt.id, i);
         if (b->data[b->bytes + i - 1] != GUARD_BYTE)
-            return gr_fail(err, "tensor %llu: memory %zu bytes behind its buffer was overwritten", (unsigned long long)b->lt.id, i);
+            return gr_fail(err, "tensor %llu: memory %zu bytes behind its buffer was overwritten",
+                           (unsigned long long)b->lt.id, i);
     }
     return 0;
 }
@@ -281,7 +290,8 @@ const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x, const sinter_log
     return b ? &b->lt : port;
 }
 
-int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b, sinter_tensor_t **tensor, gr_error_t *err)
+int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b,
+                   sinter_tensor_t **tensor, gr_error_t *err)
 {
     sinter_status_t status;
 
@@ -326,7 +336,8 @@ static int read_inputs(gr_exec_t *x, gr_error_t *err)
         b = gr_exec_buffer(x, id);
         if (!b)
             return gr_fail(err, "--in: the graph has no input %llu", (unsigned long long)id);
-        if (*path == '=' ? read_value(path, b, err) : npy_read(path, &b->lt, b->data, b->bytes, err))
+        if (*path == '=' ? read_value(path, b, err)
+                         : npy_read(path, &b->lt, b->data, b->bytes, err))
             return -1;
     }
     return 0;
@@ -342,7 +353,8 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
             continue;
         gr_exec_lt(x, t->id, &lt);
         if (!gr_is_known(&lt))
-            return gr_fail(err, "input %llu has unknown dims: give them with --in-shapes", (unsigned long long)t->id);
+            return gr_fail(err, "input %llu has unknown dims: give them with --in-shapes",
+                           (unsigned long long)t->id);
         if (gr_buffer_alloc(&x->buffers[i], &lt, err))
             return -1;
         fill_input(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data);
@@ -350,20 +362,23 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
     return read_inputs(x, err);
 }
 
-/* ---- compile and run ------------------------------------------------------------------------------------------------------------ */
+/* ---- compile and run ------------------------------------------------------------------------- */
 
 static sinter_status_t query_ports(gr_exec_t *x, gr_part_t *p)
 {
     sinter_status_t status = sinter_success;
 
     for (size_t i = 0; i < p->n_in && !status; i++)
-        status = sinter_compiled_partition_query_logical_tensor(p->compiled, p->in[i].id, &p->in[i]);
+        status =
+            sinter_compiled_partition_query_logical_tensor(p->compiled, p->in[i].id, &p->in[i]);
     for (size_t i = 0; i < p->n_out && !status; i++)
-        status = sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
+        status =
+            sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
     for (size_t i = 0; i < p->n_in; i++)
         p->dynamic |= !gr_is_known(&p->in[i]);
     if (!status && !p->dynamic) /* else scratch memory is known with the tensors only */
-        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, x->stream, 0, NULL, &p->scratch, &p->scratch_per_thread);
+        status = sinter_compiled_partition_get_scratchpad_bytes(
+            p->compiled, x->stream, 0, NULL, &p->scratch, &p->scratch_per_thread);
     return status;
 }
 
@@ -389,7 +404,8 @@ static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
         return gr_fail(err, "%s is not supported: %s", what, why);
     }
     start = gr_seconds();
-    status = sinter_partition_compile(p->partition, x->engine, p->n_in, p->in, p->n_out, p->out, &p->compiled);
+    status = sinter_partition_compile(p->partition, x->engine, p->n_in, p->in, p->n_out, p->out,
+                                      &p->compiled);
     p->compile_seconds = gr_seconds() - start;
     if (!status)
         status = query_ports(x, p);
@@ -450,7 +466,8 @@ static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors,
         const gr_buffer_t *b = gr_exec_buffer(x, p->in[i].id);
 
         if (!b)
-            return gr_fail(err, "partition %zu: input %llu was not computed", p->id, (unsigned long long)p->in[i].id);
+            return gr_fail(err, "partition %zu: input %llu was not computed", p->id,
+                           (unsigned long long)p->in[i].id);
         if (gr_make_tensor(x, gr_exec_port(x, &p->in[i]), b, &tensors[i], err))
             return -1;
     }
@@ -461,7 +478,8 @@ static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors,
         gr_buffer_t *b;
 
         if (!t)
-            return gr_fail(err, "partition %zu: output %llu is not in the graph", p->id, (unsigned long long)p->out[i].id);
+            return gr_fail(err, "partition %zu: output %llu is not in the graph", p->id,
+                           (unsigned long long)p->out[i].id);
         b = &x->buffers[t - x->model->tensors];
         gr_buffer_free(b);
         if (gr_buffer_alloc(b, &outputs[i], err) ||
@@ -488,8 +506,9 @@ static int run_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
         tensors[i] = NULL;
     failed = make_tensors(x, p, tensors, outputs, err);
     if (!failed) {
-        status = sinter_compiled_partition_execute(p->compiled, x->stream, p->n_in, (const sinter_tensor_t *const *)tensors, p->n_out,
-                                                   tensors + p->n_in, NULL, 0);
+        status = sinter_compiled_partition_execute(p->compiled, x->stream, p->n_in,
+                                                   (const sinter_tensor_t *const *)tensors,
+                                                   p->n_out, tensors + p->n_in, NULL, 0);
         failed = status ? gr_library_failure(status, "execute", err) : 0;
     }
     for (size_t i = 0; i < n; i++)

@@ -36,9 +36,10 @@ typedef struct gr_exec {
     struct gr_record *record; /* what --json prints, or NULL; belongs to the caller */
     int threads;
     size_t n_parts;
-    gr_part_t *parts;                        /* in execution order */
-    const sinter_logical_tensor_t **settled; /* by index of the model's tensor: as the compiled producer has it, or NULL */
-    gr_buffer_t *buffers;                    /* by index of the model's tensor; base NULL where none */
+    gr_part_t *parts; /* in execution order */
+    const sinter_logical_tensor_t *
+        *settled; /* by index of the model's tensor: as the compiled producer has it, or NULL */
+    gr_buffer_t *buffers; /* by index of the model's tensor; base NULL where none */
 } gr_exec_t;
 
 /* Each returns 0, or -1 with a message. Close in any state. */
@@ -61,7 +62,8 @@ const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x,
 /* NULL if the graph has no such tensor or nothing is allocated for it. */
 gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id);
 /* A tensor over a buffer; host scalars by value. */
-int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b, sinter_tensor_t **tensor, gr_error_t *err);
+int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b,
+                   sinter_tensor_t **tensor, gr_error_t *err);
 /* The fpmath mode that results must answer for: the loosest of all partitions. */
 void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *apply_to_int);
 /* "what: status: message" of a failed library call. */

@@ -5,7 +5,8 @@
 
 typedef enum shape { UNIFORM, INTEGER, CHOICE } shape_t;
 
-/* UNIFORM: reals in [lo, hi]. INTEGER: integers in [lo, hi]. CHOICE: lo with probability p and always at the start of a row, else hi. */
+/* UNIFORM: reals in [lo, hi]. INTEGER: integers in [lo, hi]. CHOICE: lo with probability p and
+ * always at the start of a row, else hi. */
 typedef struct rule {
     shape_t shape;
     double lo, hi, p;
@@ -21,7 +22,7 @@ static rule_t integer(double lo, double hi)
     return (rule_t){INTEGER, lo, hi, 0};
 }
 
-/* ---- what a type can hold ------------------------------------------------------------------------------------------------------- */
+/* ---- what a type can hold -------------------------------------------------------------------- */
 
 static double int_min(const gr_dtype_t *t)
 {
@@ -51,7 +52,7 @@ static rule_t plain_data(const gr_dtype_t *t)
     return t->class_ == GR_SCALE ? uniform(0.25, 4) : uniform(-1, 1);
 }
 
-/* ---- the graph around a tensor -------------------------------------------------------------------------------------------------- */
+/* ---- the graph around a tensor --------------------------------------------------------------- */
 
 static const model_op_t *producer(const model_t *model, uint64_t id)
 {
@@ -63,7 +64,8 @@ static const model_op_t *producer(const model_t *model, uint64_t id)
 static int64_t inner_dim(const model_op_t *op, int slot)
 {
     const sinter_logical_tensor_t *lt = &op->inputs[slot];
-    const orc_attr_t *transpose = model_attr(op, slot ? sinter_op_attr_transpose_b : sinter_op_attr_transpose_a);
+    const orc_attr_t *transpose =
+        model_attr(op, slot ? sinter_op_attr_transpose_b : sinter_op_attr_transpose_a);
     int swapped = transpose && transpose->b;
     int last = slot ? swapped : !swapped; /* A ends with K, B has it before N */
 
@@ -126,14 +128,16 @@ static int feeds_matmul(const model_t *model, uint64_t id)
     return 0;
 }
 
-/* What a weight is scaled by so that a product with values of O(1) is O(1) again; 1 for anything but the right side of a 2-D MatMul. */
+/* What a weight is scaled by so that a product with values of O(1) is O(1) again; 1 for anything
+ * but the right side of a 2-D MatMul. */
 static double weight_gain(const model_t *model, uint64_t id)
 {
     const model_tensor_t *t = model_find(model, id);
     const model_use_t *use = &model->uses[t->first + t->n - 1];
     const model_op_t *op = &model->ops[use->op];
 
-    if (use->output || op->kind != sinter_op_matmul || use->slot != 1 || op->inputs[1].ndims != 2 || inner_dim(op, 1) <= 9)
+    if (use->output || op->kind != sinter_op_matmul || use->slot != 1 || op->inputs[1].ndims != 2 ||
+        inner_dim(op, 1) <= 9)
         return 1;
     return 3 / sqrt((double)inner_dim(op, 1));
 }
@@ -151,7 +155,7 @@ static double masked_score(const model_op_t *softmax)
     return mode && mode->str && !strcmp(mode->str, "inf_as_zero") ? -INFINITY : -10000;
 }
 
-/* ---- rules by consumer ---------------------------------------------------------------------------------------------------------- */
+/* ---- rules by consumer ----------------------------------------------------------------------- */
 
 static double typical_scale(const model_op_t *op)
 {
@@ -172,9 +176,10 @@ static double typical_zp(const model_op_t *op)
     return zps && zps->n ? (double)zps->s64[0] : 0;
 }
 
-/* Before a MatMul around the zero point, such that real values are a few units at most: sums of products then stay inside the next
- * integer type. */
-static rule_t static_dequantize_data(const model_t *model, const model_op_t *op, const gr_dtype_t *t)
+/* Before a MatMul around the zero point, such that real values are a few units at most: sums of
+ * products then stay inside the next integer type. */
+static rule_t static_dequantize_data(const model_t *model, const model_op_t *op,
+                                     const gr_dtype_t *t)
 {
     double scale = typical_scale(op), zp = typical_zp(op), r = fmax(1, round(2 / scale));
 
@@ -187,7 +192,8 @@ static rule_t static_dequantize_data(const model_t *model, const model_op_t *op,
     return integer(fmax(int_min(t), zp - r), fmin(t->max, zp + r));
 }
 
-/* A little more than the type holds, so that saturation is seen too; but not where too much would be NaN. */
+/* A little more than the type holds, so that saturation is seen too; but not where too much
+ * would be NaN. */
 static rule_t static_quantize_data(const model_op_t *op)
 {
     const gr_dtype_t *t = gr_dtype(op->outputs[0].data_type);
@@ -198,13 +204,16 @@ static rule_t static_quantize_data(const model_op_t *op)
     return uniform(scale * (int_min(t) - zp - 0.1 * t->max), scale * (t->max - zp + 0.1 * t->max));
 }
 
-/* The type of the codes that an op's input 0 has: of split codes, whose planes are random bits, what the attribute says. */
+/* The type of the codes that an op's input 0 has: of split codes, whose planes are random bits,
+ * what the attribute says. */
 static const gr_dtype_t *dequantized_type(const model_op_t *op)
 {
     const orc_attr_t *split = model_attr(op, sinter_op_attr_split_type);
     sinter_data_type_t type;
 
-    return gr_dtype(split && split->str && sinter_data_type_parse(split->str, &type) ? type : op->inputs[0].data_type);
+    return gr_dtype(split && split->str && sinter_data_type_parse(split->str, &type)
+                        ? type
+                        : op->inputs[0].data_type);
 }
 
 static int is_plane(const model_op_t *op, size_t slot)
@@ -215,7 +224,8 @@ static int is_plane(const model_op_t *op, size_t slot)
 static rule_t group_scale(const model_t *model, const model_op_t *op)
 {
     int quantize = op->kind == sinter_op_dynamic_quantize;
-    double r = reach(quantize ? gr_dtype(op->outputs[0].data_type) : dequantized_type(op)) / weight_gain(model, op->outputs[0].id);
+    double r = reach(quantize ? gr_dtype(op->outputs[0].data_type) : dequantized_type(op)) /
+               weight_gain(model, op->outputs[0].id);
 
     return uniform(0.5 / r, 1.5 / r);
 }
@@ -223,7 +233,8 @@ static rule_t group_scale(const model_t *model, const model_op_t *op)
 static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
 {
     int quantize = op->kind == sinter_op_dynamic_quantize;
-    const gr_dtype_t *data = gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type);
+    const gr_dtype_t *data =
+        gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type);
     double width = data->bits <= 4 ? 2 : 8;
 
     if (data->class_ != GR_INT)
@@ -231,7 +242,8 @@ static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
     return integer(fmax(int_min(t), middle(data) - width), fmin(t->max, middle(data) + width));
 }
 
-static rule_t quantised_group_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
+static rule_t quantised_group_input(const model_t *model, const model_op_t *op, size_t slot,
+                                    const gr_dtype_t *t)
 {
     if (is_plane(op, slot))
         return plain_data(t);
@@ -246,10 +258,12 @@ static rule_t quantised_group_input(const model_t *model, const model_op_t *op, 
     return plain_data(t);
 }
 
-static rule_t select_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
+static rule_t select_input(const model_t *model, const model_op_t *op, size_t slot,
+                           const gr_dtype_t *t)
 {
     const model_op_t *softmax = next_softmax(model, op->outputs[0].id);
-    int fill_slot = op->n_inputs == 3 && is_single(&op->inputs[1]) && !is_single(&op->inputs[2]) ? 1 : 2;
+    int fill_slot =
+        op->n_inputs == 3 && is_single(&op->inputs[1]) && !is_single(&op->inputs[2]) ? 1 : 2;
 
     if (slot == 0)
         return (rule_t){CHOICE, fill_slot == 2, fill_slot == 1, 0.8};
@@ -258,7 +272,8 @@ static rule_t select_input(const model_t *model, const model_op_t *op, size_t sl
     return plain_data(t);
 }
 
-/* Scores are divided by the root of the head size, or multiplied by its inverse; behind a Tanh stands a soft cap. */
+/* Scores are divided by the root of the head size, or multiplied by its inverse; behind a Tanh
+ * stands a soft cap. */
 static rule_t scaling_input(const model_t *model, const model_op_t *op, size_t slot)
 {
     const sinter_logical_tensor_t *other = &op->inputs[!slot];
@@ -279,20 +294,24 @@ static int wants_positive(const model_t *model, uint64_t id)
     const model_use_t *use = &model->uses[t->first + t->n - 1];
     sinter_op_kind_t kind = model->ops[use->op].kind;
 
-    return !use->output && (kind == sinter_op_log || kind == sinter_op_sqrt || kind == sinter_op_pow);
+    return !use->output &&
+           (kind == sinter_op_log || kind == sinter_op_sqrt || kind == sinter_op_pow);
 }
 
-static rule_t binary_input(const model_t *model, const model_op_t *op, size_t slot, const gr_dtype_t *t)
+static rule_t binary_input(const model_t *model, const model_op_t *op, size_t slot,
+                           const gr_dtype_t *t)
 {
     const sinter_logical_tensor_t *lt = &op->inputs[slot];
     int other_computed = op->n_inputs == 2 && producer(model, op->inputs[!slot].id);
-    const model_op_t *softmax = op->kind == sinter_op_add && other_computed ? next_softmax(model, op->outputs[0].id) : NULL;
+    const model_op_t *softmax =
+        op->kind == sinter_op_add && other_computed ? next_softmax(model, op->outputs[0].id) : NULL;
 
     if (t->class_ != GR_FLOAT)
         return plain_data(t);
     if (softmax && !is_single(lt))
         return (rule_t){CHOICE, 0, masked_score(softmax), 0.75};
-    if ((op->kind == sinter_op_divide || op->kind == sinter_op_multiply) && is_single(lt) && other_computed)
+    if ((op->kind == sinter_op_divide || op->kind == sinter_op_multiply) && is_single(lt) &&
+        other_computed)
         return scaling_input(model, op, slot);
     if ((op->kind == sinter_op_divide && slot == 1) || wants_positive(model, op->outputs[0].id))
         return uniform(0.5, 2);
@@ -326,8 +345,9 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     case sinter_op_pow:
         return uniform(0.25, 2);
     case sinter_op_matmul:
-        return use->slot == 1 && t->class_ == GR_FLOAT ? uniform(-weight_gain(model, tensor->id), weight_gain(model, tensor->id))
-                                                       : plain_data(t);
+        return use->slot == 1 && t->class_ == GR_FLOAT
+                   ? uniform(-weight_gain(model, tensor->id), weight_gain(model, tensor->id))
+                   : plain_data(t);
     case sinter_op_round:
         return uniform(-8, 8);
     default:
@@ -335,7 +355,7 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     }
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -356,7 +376,8 @@ static double value_of(const rule_t *rule, uint64_t key, int64_t index, int64_t 
     return index % row == 0 || u < rule->p ? rule->lo : rule->hi;
 }
 
-void fill_input(const model_t *model, const model_tensor_t *tensor, const sinter_logical_tensor_t *lt, uint64_t seed, void *data)
+void fill_input(const model_t *model, const model_tensor_t *tensor,
+                const sinter_logical_tensor_t *lt, uint64_t seed, void *data)
 {
     const rule_t rule = rule_of(model, tensor);
     const uint64_t key = mix(seed) ^ mix(tensor->id + 1);

@@ -4,8 +4,9 @@
 
 #include "model.h"
 
-/* Fills the elements of a graph input. A value depends on seed, tensor id and logical index only, so that another layout or thread count
- * gets the same numbers. */
-void fill_input(const model_t *model, const model_tensor_t *tensor, const sinter_logical_tensor_t *lt, uint64_t seed, void *data);
+/* Fills the elements of a graph input. A value depends on seed, tensor id and logical index
+ * only, so that another layout or thread count gets the same numbers. */
+void fill_input(const model_t *model, const model_tensor_t *tensor,
+                const sinter_logical_tensor_t *lt, uint64_t seed, void *data);
 
 #endif

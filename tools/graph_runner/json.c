@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- positions and errors ------------------------------------------------------------------------------------------------------- */
+/* ---- positions and errors -------------------------------------------------------------------- */
 
 static void position_at(const json_doc_t *doc, size_t at, int *line, int *column)
 {
@@ -31,7 +31,8 @@ static void found_at(const json_doc_t *doc, size_t at, char *text, size_t size)
         return;
     }
     text[n++] = '\'';
-    while (n + 2 < size && n <= 24 && at < doc->size && (unsigned char)doc->text[at] >= 32 && !(n > 1 && strchr(",}] ", doc->text[at])))
+    while (n + 2 < size && n <= 24 && at < doc->size && (unsigned char)doc->text[at] >= 32 &&
+           !(n > 1 && strchr(",}] ", doc->text[at])))
         text[n++] = doc->text[at++];
     text[n++] = '\'';
     text[n] = 0;
@@ -44,7 +45,8 @@ static int expected_at(const json_doc_t *doc, size_t at, const char *what)
 
     position_at(doc, at, &line, &column);
     found_at(doc, at, found, sizeof found);
-    return gr_fail(doc->err, "%s:%d:%d: expected %s, found %s", doc->file, line, column, what, found);
+    return gr_fail(doc->err, "%s:%d:%d: expected %s, found %s", doc->file, line, column, what,
+                   found);
 }
 
 int json_expected(const json_doc_t *doc, const json_node_t *node, const char *what)
@@ -57,7 +59,7 @@ void json_position(const json_doc_t *doc, const json_node_t *node, int *line, in
     position_at(doc, node->at, line, column);
 }
 
-/* ---- scan ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- scan ------------------------------------------------------------------------------------ */
 
 typedef struct scan {
     const json_doc_t *doc;
@@ -102,7 +104,8 @@ static int scan_hex(scan_t *s)
     return code;
 }
 
-/* At a backslash. Refuses what cJSON would refuse or cut short: halves of surrogate pairs and NUL. */
+/* At a backslash. Refuses what cJSON would refuse or cut short: halves of surrogate pairs and
+ * NUL. */
 static int scan_escape(scan_t *s)
 {
     size_t start = s->at++;
@@ -110,7 +113,8 @@ static int scan_escape(scan_t *s)
 
     s->at++;
     if (c != 'u')
-        return c > 0 && strchr("\"\\/bfnrt", c) ? 0 : expected_at(s->doc, start, "an escape sequence");
+        return c > 0 && strchr("\"\\/bfnrt", c) ? 0
+                                                : expected_at(s->doc, start, "an escape sequence");
     code = scan_hex(s);
     if (code <= 0 || (code >= 0xDC00 && code <= 0xDFFF))
         return expected_at(s->doc, start, "a UTF-16 escape other than NUL");
@@ -493,7 +497,7 @@ int json_member(const json_doc_t *doc, const json_node_t *obj, const char *key, 
     return 0;
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool is_number(const json_doc_t *doc, const json_node_t *node)
 {
@@ -507,7 +511,8 @@ static int number_text(const json_doc_t *doc, const json_node_t *node, char text
 
     if (!is_number(doc, node))
         return -1;
-    while (n < 63 && node->at + n < doc->size && strchr("+-.eE0123456789", doc->text[node->at + n]) && doc->text[node->at + n]) {
+    while (n < 63 && node->at + n < doc->size &&
+           strchr("+-.eE0123456789", doc->text[node->at + n]) && doc->text[node->at + n]) {
         text[n] = doc->text[node->at + n];
         n++;
     }

@@ -26,7 +26,8 @@ typedef struct json_doc {
     gr_error_t *err;
 } json_doc_t;
 
-/* text need not end in NUL and must outlive doc, as must err, which gets "file:line:col: expected X". Close also after a failure. */
+/* text need not end in NUL and must outlive doc, as must err, which gets "file:line:col:
+ * expected X". Close also after a failure. */
 int json_open(json_doc_t *doc, const char *file, const char *text, size_t size, gr_error_t *err);
 void json_close(json_doc_t *doc);
 

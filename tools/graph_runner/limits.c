@@ -10,13 +10,15 @@
 #endif
 
 enum { PASSES = 5, PIECE = 32 << 10, AHEAD = 4096 };
-static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20, meter_bytes = (size_t)256 << 20;
+static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20,
+                    meter_bytes = (size_t)256 << 20;
 static const long op_rounds = 2000000;
 
-/* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes past the caches, whole blocks of 512
- * bytes at addresses aligned to 64; mixed reads and writes so many lines of 64 bytes, evenly spread and past the caches, where the
- * instruction set can; fma and dot run so many rounds of independent FMAs, or dot products of 8-bit integers (NULL: no such
- * instruction), and return the operations done. */
+/* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes
+ * past the caches, whole blocks of 512 bytes at addresses aligned to 64; mixed reads and writes
+ * so many lines of 64 bytes, evenly spread and past the caches, where the instruction set can;
+ * fma and dot run so many rounds of independent FMAs, or dot products of 8-bit integers (NULL:
+ * no such instruction), and return the operations done. */
 typedef struct probe {
     const char *isa;
     unsigned long long (*read)(const void *data, size_t bytes);
@@ -46,8 +48,8 @@ static void copy_plain(void *to, const void *from, size_t bytes)
         memcpy((char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
 
-/* Lines are written whenever enough were read; what they hold depends on all that were, so that none can be dropped, and is
- * not zero: some machines write zeros faster than anything else. */
+/* Lines are written whenever enough were read; what they hold depends on all that were, so that
+ * none can be dropped, and is not zero: some machines write zeros faster than anything else. */
 static void mixed_generic(void *to, const void *from, size_t read, size_t written)
 {
     const unsigned long long *p = from;
@@ -79,10 +81,12 @@ static double fma_generic(long rounds, float *sink)
     return (double)rounds * 64 * 2;
 }
 
-static const probe_t generic = {"generic", read_generic, copy_plain, mixed_generic, fma_generic, NULL};
+static const probe_t generic = {"generic",     read_generic, copy_plain,
+                                mixed_generic, fma_generic,  NULL};
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const void *data, size_t bytes)
+__attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const void *data,
+                                                                        size_t bytes)
 {
     const __m256i *p = data;
     __m256i s[8];
@@ -107,7 +111,8 @@ __attribute__((target("avx2"))) static void copy_avx2(void *to, const void *from
     __m256i *q = to;
 
     for (size_t i = 0; i < bytes / 32; i += 4) {
-        const __m256i a = _mm256_loadu_si256(p + i), b = _mm256_loadu_si256(p + i + 1), c = _mm256_loadu_si256(p + i + 2);
+        const __m256i a = _mm256_loadu_si256(p + i), b = _mm256_loadu_si256(p + i + 1),
+                      c = _mm256_loadu_si256(p + i + 2);
         const __m256i d = _mm256_loadu_si256(p + i + 3);
 
         _mm256_stream_si256(q + i, a);
@@ -118,7 +123,8 @@ __attribute__((target("avx2"))) static void copy_avx2(void *to, const void *from
     _mm_sfence();
 }
 
-__attribute__((target("avx2"))) static void mixed_avx2(void *to, const void *from, size_t read, size_t written)
+__attribute__((target("avx2"))) static void mixed_avx2(void *to, const void *from, size_t read,
+                                                       size_t written)
 {
     const __m256i *p = from;
     __m256i *q = to, a = _mm256_setzero_si256(), b = a;
@@ -157,7 +163,8 @@ __attribute__((target("avx2,fma"))) static double fma_avx2(long rounds, float *s
     return (double)rounds * 12 * 8 * 2;
 }
 
-__attribute__((target("avx512f"))) static unsigned long long read_avx512(const void *data, size_t bytes)
+__attribute__((target("avx512f"))) static unsigned long long read_avx512(const void *data,
+                                                                         size_t bytes)
 {
     const char *p = data;
     __m512i s[8];
@@ -178,7 +185,8 @@ __attribute__((target("avx512f"))) static void copy_avx512(void *to, const void 
     char *q = to;
 
     for (size_t i = 0; i < bytes; i += 256) {
-        const __m512i a = _mm512_loadu_si512(p + i), b = _mm512_loadu_si512(p + i + 64), c = _mm512_loadu_si512(p + i + 128);
+        const __m512i a = _mm512_loadu_si512(p + i), b = _mm512_loadu_si512(p + i + 64),
+                      c = _mm512_loadu_si512(p + i + 128);
         const __m512i d = _mm512_loadu_si512(p + i + 192);
 
         _mm512_stream_si512((__m512i *)(void *)(q + i), a);
@@ -189,7 +197,8 @@ __attribute__((target("avx512f"))) static void copy_avx512(void *to, const void 
     _mm_sfence();
 }
 
-__attribute__((target("avx512f"))) static void mixed_avx512(void *to, const void *from, size_t read, size_t written)
+__attribute__((target("avx512f"))) static void mixed_avx512(void *to, const void *from, size_t read,
+                                                            size_t written)
 {
     const char *p = from;
     char *q = to;
@@ -243,7 +252,8 @@ __attribute__((target("avx512f,avx512vnni"))) static double dot_vnni(long rounds
 
 static const probe_t avx2 = {"avx2", read_avx2, copy_avx2, mixed_avx2, fma_avx2, NULL};
 static const probe_t avx512 = {"avx512", read_avx512, copy_avx512, mixed_avx512, fma_avx512, NULL};
-static const probe_t avx512_vnni = {"avx512_vnni", read_avx512, copy_avx512, mixed_avx512, fma_avx512, dot_vnni};
+static const probe_t avx512_vnni = {"avx512_vnni", read_avx512, copy_avx512,
+                                    mixed_avx512,  fma_avx512,  dot_vnni};
 #endif
 
 static const probe_t *best_probe(void)
@@ -268,7 +278,8 @@ unsigned long long gr_read_all(const void *data, size_t bytes, int threads)
         size_t from = (size_t)t * piece;
 
         if (from < bytes)
-            sum += probe->read((const char *)data + from, bytes - from < piece ? bytes - from : piece);
+            sum +=
+                probe->read((const char *)data + from, bytes - from < piece ? bytes - from : piece);
     }
     return sum;
 }
@@ -296,8 +307,8 @@ static double measure_read(int threads)
     return best;
 }
 
-static double time_copy(void (*copy)(void *to, const void *from, size_t bytes), char *to, const char *from, size_t bytes,
-                        int threads)
+static double time_copy(void (*copy)(void *to, const void *from, size_t bytes), char *to,
+                        const char *from, size_t bytes, int threads)
 {
     const size_t piece = (bytes / (size_t)threads + 511) / 512 * 512;
     double start = gr_seconds();
@@ -323,7 +334,8 @@ static double measure_copy(int threads)
         from[t] = to[t] = (char)t;
     for (int pass = 0; from && to && pass < PASSES; pass++) {
         char *aligned = to + (64 - (uintptr_t)to % 64) % 64;
-        double plain = time_copy(copy_plain, aligned, from, copy_bytes, threads), past = time_copy(probe->copy, aligned, from, copy_bytes, threads);
+        double plain = time_copy(copy_plain, aligned, from, copy_bytes, threads),
+               past = time_copy(probe->copy, aligned, from, copy_bytes, threads);
 
         best = plain > best ? plain : best;
         best = past > best ? past : best;
@@ -368,7 +380,9 @@ const gr_limits_t *gr_limits(int threads)
 
     if (measured_threads != threads) {
         gr_progress("measuring bandwidth and peak of %d threads", threads);
-        limits = (gr_limits_t){.read_bytes = measure_read(threads), .copy_bytes = measure_copy(threads), .isa = probe->isa};
+        limits = (gr_limits_t){.read_bytes = measure_read(threads),
+                               .copy_bytes = measure_copy(threads),
+                               .isa = probe->isa};
         measured_threads = threads;
     }
     keep_best(&limits.fma_flops, measure_ops(probe->fma, threads));
@@ -378,7 +392,8 @@ const gr_limits_t *gr_limits(int threads)
 
 int gr_meter_open(gr_meter_t *m, int copies, int threads)
 {
-    const size_t least = 8 * gr_last_level_cache(), bytes = least > meter_bytes ? least : meter_bytes;
+    const size_t least = 8 * gr_last_level_cache(),
+                 bytes = least > meter_bytes ? least : meter_bytes;
 
     *m = (gr_meter_t){gr_malloc(bytes), copies ? gr_malloc(bytes + 64) : NULL, bytes, threads};
     if (!m->from || (copies && !m->to)) {
@@ -399,15 +414,18 @@ static char *aligned_to(const gr_meter_t *m)
 double gr_meter_mixed(const gr_meter_t *m, double read, double written)
 {
     const probe_t *probe = best_probe();
-    const double lines = (double)(m->bytes / 64 / (size_t)m->threads), most = read > written ? read : written;
-    const size_t reads = most > 0 ? (size_t)(lines * read / most) : 0, writes = most > 0 ? (size_t)(lines * written / most) : 0;
+    const double lines = (double)(m->bytes / 64 / (size_t)m->threads),
+                 most = read > written ? read : written;
+    const size_t reads = most > 0 ? (size_t)(lines * read / most) : 0,
+                 writes = most > 0 ? (size_t)(lines * written / most) : 0;
     double start = gr_seconds();
 
     if (!m->to || reads == 0)
         return 0;
 #pragma omp parallel for num_threads(m->threads) schedule(static)
     for (int t = 0; t < m->threads; t++)
-        probe->mixed(aligned_to(m) + (size_t)t * writes * 64, m->from + (size_t)t * reads * 64, reads, writes);
+        probe->mixed(aligned_to(m) + (size_t)t * writes * 64, m->from + (size_t)t * reads * 64,
+                     reads, writes);
     return 64.0 * (double)(reads + writes) * m->threads / (gr_seconds() - start);
 }
 

@@ -6,18 +6,25 @@
 
 typedef struct gr_limits {
     double read_bytes; /* bytes per second read from memory by all threads */
-    double copy_bytes; /* bytes per second, read and written ones counted, of the best copy between two large buffers */
-    double fma_flops;  /* f32 operations per second of fused multiply-adds on registers */
-    double dot_ops;    /* 8-bit operations per second of dot products (VNNI) on registers; 0: no such instruction */
-    const char *isa;   /* what measured it */
+    double
+        /* bytes per second, read and written ones counted, of the best copy between two large
+         * buffers */
+        copy_bytes;
+    double fma_flops; /* f32 operations per second of fused multiply-adds on registers */
+    double
+        /* 8-bit operations per second of dot products (VNNI) on registers; 0: no such
+         * instruction */
+        dot_ops;
+    const char *isa; /* what measured it */
 } gr_limits_t;
 
-/* Measured at the first call with a thread count and kept; each call measures the arithmetic again and keeps the best, as other guests of a
- * virtual machine's host can take half of it for a while. Zero where there is no memory for it. */
+/* Measured at the first call with a thread count and kept; each call measures the arithmetic
+ * again and keeps the best, as other guests of a virtual machine's host can take half of it for
+ * a while. Zero where there is no memory for it. */
 const gr_limits_t *gr_limits(int threads);
 
-/* Passes over memory that alternate with what is timed, so that both see the same state of the machine: reads, or copies past the caches,
- * of memory that the caches can hold little of. */
+/* Passes over memory that alternate with what is timed, so that both see the same state of the
+ * machine: reads, or copies past the caches, of memory that the caches can hold little of. */
 typedef struct gr_meter {
     char *from, *to; /* to NULL: reads */
     size_t bytes;
@@ -26,15 +33,18 @@ typedef struct gr_meter {
 
 /* 0, or -1 without memory for it. */
 int gr_meter_open(gr_meter_t *m, int copies, int threads);
-/* One pass; bytes per second, read and written ones counted. It leaves nothing of other memory in the caches. */
+/* One pass; bytes per second, read and written ones counted. It leaves nothing of other memory
+ * in the caches. */
 double gr_meter_rate(const gr_meter_t *m);
-/* One pass that reads and writes memory past the caches in this proportion, without arithmetic: what a conversion of `read` bytes to
- * `written` bytes could reach. Bytes per second, read and written ones counted. Not of a meter of reads; 0 if `read` is 0. */
+/* One pass that reads and writes memory past the caches in this proportion, without arithmetic:
+ * what a conversion of `read` bytes to `written` bytes could reach. Bytes per second, read and
+ * written ones counted. Not of a meter of reads; 0 if `read` is 0. */
 double gr_meter_mixed(const gr_meter_t *m, double read, double written);
 void gr_meter_close(gr_meter_t *m);
 /* Bytes of the last-level cache, or a guess. */
 size_t gr_last_level_cache(void);
-/* Reads bytes of memory with the given threads and returns a sum, so that the reads cannot be dropped. */
+/* Reads bytes of memory with the given threads and returns a sum, so that the reads cannot be
+ * dropped. */
 unsigned long long gr_read_all(const void *data, size_t bytes, int threads);
 
 #endif

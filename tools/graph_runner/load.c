@@ -1,4 +1,5 @@
-/* JSON to model. Everything that the format says is checked here with a position; what the ops mean is the library's to check. */
+/* JSON to model. Everything that the format says is checked here with a position; what the ops
+ * mean is the library's to check. */
 #include "json.h"
 #include "model.h"
 
@@ -101,7 +102,7 @@ static int f32_list(loader_t *l, const json_node_t *node, size_t *n, float **val
     return 0;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 typedef struct attr_form {
     const char *type;
@@ -227,13 +228,14 @@ static int load_attrs(loader_t *l, const json_node_t *obj, model_op_t *op)
     return 0;
 }
 
-/* ---- tensors -------------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static const char *const layouts[] = {"undef", "any", "strided", "opaque"};
 static const char *const properties[] = {"undef", "variable", "constant", "host_scalar"};
 
 /* The index of an optional string member in a list; leaves *value alone without it. */
-static int word_member(loader_t *l, const json_node_t *obj, const char *key, const char *const *words, const char *what, int *value)
+static int word_member(loader_t *l, const json_node_t *obj, const char *key,
+                       const char *const *words, const char *what, int *value)
 {
     json_node_t node;
     const char *text;
@@ -308,7 +310,9 @@ static int load_strides(loader_t *l, const json_node_t *obj, sinter_logical_tens
         return 0;
     }
     if (n < 0 || (n == 0 && lt->ndims > 0))
-        return gr_set_dense(lt, NULL) ? json_expected(&l->doc, obj, "dims whose product fits 64 bits") : 0;
+        return gr_set_dense(lt, NULL)
+                   ? json_expected(&l->doc, obj, "dims whose product fits 64 bits")
+                   : 0;
     lt->layout_type = sinter_layout_type_strided;
     return n == lt->ndims ? 0 : json_expected(&l->doc, &node, "as many strides as dims");
 }
@@ -327,15 +331,18 @@ static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tenso
         return -1;
     if (!sinter_data_type_parse(name, &lt->data_type))
         return json_expected(&l->doc, &dtype, "a data type");
-    if (word_member(l, obj, "layout_type", layouts, "one of undef, any, strided, opaque", &layout) ||
-        word_member(l, obj, "property_type", properties, "one of undef, variable, constant, host_scalar", &property))
+    if (word_member(l, obj, "layout_type", layouts, "one of undef, any, strided, opaque",
+                    &layout) ||
+        word_member(l, obj, "property_type", properties,
+                    "one of undef, variable, constant, host_scalar", &property))
         return -1;
     lt->layout_type = (sinter_layout_type_t)layout;
     lt->property = (sinter_tensor_property_t)property;
     return load_shape(l, obj, lt) || load_strides(l, obj, lt) ? -1 : 0;
 }
 
-static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, size_t *n, sinter_logical_tensor_t **tensors)
+static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, size_t *n,
+                        sinter_logical_tensor_t **tensors)
 {
     json_node_t list, c, member;
     size_t i = 0;
@@ -361,7 +368,7 @@ static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, si
     return 0;
 }
 
-/* ---- ops and the top level ------------------------------------------------------------------------------------------------------ */
+/* ---- ops and the top level ------------------------------------------------------------------- */
 
 /* Lines of the ops are counted on, not from the start each time. */
 typedef struct line_counter {
@@ -376,7 +383,8 @@ static int line_of(const json_doc_t *doc, const json_node_t *node, line_counter_
     return counter->line;
 }
 
-static int load_op(loader_t *l, const json_node_t *obj, size_t index, line_counter_t *counter, model_op_t *op)
+static int load_op(loader_t *l, const json_node_t *obj, size_t index, line_counter_t *counter,
+                   model_op_t *op)
 {
     json_node_t node;
     const char *kind, *name;
@@ -402,7 +410,8 @@ static int load_op(loader_t *l, const json_node_t *obj, size_t index, line_count
                : 0;
 }
 
-static int load_ports(loader_t *l, const json_node_t *root, const char *key, size_t *n, uint64_t **ids)
+static int load_ports(loader_t *l, const json_node_t *root, const char *key, size_t *n,
+                      uint64_t **ids)
 {
     json_node_t list, c;
     size_t i = 0;
@@ -525,7 +534,8 @@ static int load_root(loader_t *l)
                : 0;
 }
 
-int model_load_text(model_t *model, const char *file, const char *text, size_t size, gr_error_t *err)
+int model_load_text(model_t *model, const char *file, const char *text, size_t size,
+                    gr_error_t *err)
 {
     loader_t l = {.model = model, .err = err};
     int status;

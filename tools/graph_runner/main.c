@@ -17,9 +17,10 @@
 /* SKIPPED is the exit status that test drivers know as such. */
 enum { PASSED = 0, FAILED = 1, SKIPPED = 77 };
 
-/* ---- finding the case file ------------------------------------------------------------------------------------------------------ */
+/* ---- finding the case file ------------------------------------------------------------------- */
 
-/* Replaces a leading ${NAME} or ${NAME:-default} as a shell would. -1 if there is one and neither gives a value. */
+/* Replaces a leading ${NAME} or ${NAME:-default} as a shell would. -1 if there is one and
+ * neither gives a value. */
 static int expand(const char *path, char *out, size_t size)
 {
     const char *end = strchr(path, '}'), *value, *otherwise;
@@ -43,7 +44,8 @@ static int expand(const char *path, char *out, size_t size)
 }
 
 /* As it is, or relative to the list's folder. path and *opt hold the place found. */
-static int find_case(gr_options_t *opt, const char *folder, gr_arena_t *arena, char *path, size_t size)
+static int find_case(gr_options_t *opt, const char *folder, gr_arena_t *arena, char *path,
+                     size_t size)
 {
     char expanded[4096];
 
@@ -51,7 +53,8 @@ static int find_case(gr_options_t *opt, const char *folder, gr_arena_t *arena, c
         return -1;
     if (access(expanded, R_OK) == 0)
         return snprintf(path, size, "%s", expanded) < (int)size ? 0 : -1;
-    if (*expanded == '/' || !*folder || snprintf(path, size, "%s%s", folder, expanded) >= (int)size || access(path, R_OK))
+    if (*expanded == '/' || !*folder ||
+        snprintf(path, size, "%s%s", folder, expanded) >= (int)size || access(path, R_OK))
         return -1;
     opt->case_file = gr_arena_strdup(arena, path);
     return opt->case_file ? 0 : -1;
@@ -63,7 +66,7 @@ static int is_outside(const char *case_file)
     return !strncmp(case_file, "${", 2) || strstr(case_file, "../shared/");
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static int check_count(const gr_exec_t *x, gr_error_t *err)
 {
@@ -73,8 +76,10 @@ static int check_count(const gr_exec_t *x, gr_error_t *err)
     if (x->opt->expected_n_partitions < 0 || (size_t)x->opt->expected_n_partitions == x->n_parts)
         return 0;
     for (size_t i = 0; i < x->n_parts && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", x->parts[i].pattern);
-    return gr_fail(err, "expected %lld partitions, got %zu: %s", (long long)x->opt->expected_n_partitions, x->n_parts, names);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 x->parts[i].pattern);
+    return gr_fail(err, "expected %lld partitions, got %zu: %s",
+                   (long long)x->opt->expected_n_partitions, x->n_parts, names);
 }
 
 static int run_mode(gr_exec_t *x, gr_error_t *err)
@@ -177,7 +182,7 @@ static int run_case(gr_options_t *opt, const char *folder)
     return result;
 }
 
-/* ---- lists ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 enum { MAX_WORDS = 64 };
 
@@ -187,7 +192,8 @@ static int split(char *line, char **words)
     char *save = NULL;
 
     line[strcspn(line, "#\r\n")] = 0;
-    for (char *w = strtok_r(line, " \t", &save); w && n < MAX_WORDS; w = strtok_r(NULL, " \t", &save))
+    for (char *w = strtok_r(line, " \t", &save); w && n < MAX_WORDS;
+         w = strtok_r(NULL, " \t", &save))
         words[n++] = w;
     return n;
 }
@@ -228,7 +234,8 @@ static int run_batch(const gr_options_t *defaults)
         fprintf(stderr, "graph_runner: %s: %s\n", defaults->batch, strerror(errno));
         return FAILED;
     }
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - defaults->batch) + 1 : 0, defaults->batch);
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - defaults->batch) + 1 : 0,
+             defaults->batch);
     while (fgets(line, sizeof line, f)) {
         int result = run_line(defaults, line, folder, ++number);
 

@@ -34,7 +34,7 @@ void model_free(model_t *model)
     *model = (model_t){0};
 }
 
-/* ---- index ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- index ----------------------------------------------------------------------------------- */
 
 static int compare_uses(const void *a, const void *b)
 {
@@ -148,7 +148,8 @@ int model_index(model_t *model, gr_error_t *err)
     qsort(model->uses, n, sizeof *model->uses, compare_uses);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || model->uses[i].id != model->uses[i - 1].id)
-            model->tensors[model->n_tensors++] = (model_tensor_t){.id = model->uses[i].id, .first = i};
+            model->tensors[model->n_tensors++] =
+                (model_tensor_t){.id = model->uses[i].id, .first = i};
         model->tensors[model->n_tensors - 1].n++;
     }
     for (size_t i = 0; i < model->n_tensors; i++)
@@ -204,7 +205,7 @@ sinter_logical_tensor_t *model_lt(const model_t *model, const model_tensor_t *te
     return model_at(model, &model->uses[tensor->first]);
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 const orc_attr_t *model_attr(const model_op_t *op, sinter_op_attr_t attr)
 {
@@ -233,7 +234,7 @@ int model_set_attr(model_t *model, model_op_t *op, const orc_attr_t *value, gr_e
     return 0;
 }
 
-/* ---- oracle --------------------------------------------------------------------------------------------------------------------- */
+/* ---- oracle ---------------------------------------------------------------------------------- */
 
 int model_to_oracle(model_t *model, orc_graph_t *graph, gr_error_t *err)
 {
@@ -244,7 +245,8 @@ int model_to_oracle(model_t *model, orc_graph_t *graph, gr_error_t *err)
     for (size_t i = 0; i < model->n_ops; i++) {
         const model_op_t *op = &model->ops[i];
 
-        ops[i] = (orc_op_t){op->id, op->kind, op->n_attrs, op->n_inputs, op->n_outputs, op->attrs, op->inputs, op->outputs};
+        ops[i] = (orc_op_t){op->id,        op->kind,  op->n_attrs, op->n_inputs,
+                            op->n_outputs, op->attrs, op->inputs,  op->outputs};
     }
     *graph = (orc_graph_t){model->n_ops, ops, model->mode, model->apply_to_int};
     return 0;

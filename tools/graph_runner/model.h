@@ -1,4 +1,5 @@
-/* A graph in memory, between the JSON text and the library: what rewrites change, what the filler looks at, what the oracle gets. */
+/* A graph in memory, between the JSON text and the library: what rewrites change, what the
+ * filler looks at, what the oracle gets. */
 #ifndef GR_MODEL_H
 #define GR_MODEL_H
 
@@ -8,7 +9,15 @@
 #include <sinter/sinter.h>
 
 /* The kind column of attrs.def. */
-typedef enum model_attr_kind { MODEL_F32, MODEL_F32S, MODEL_S64, MODEL_S64S, MODEL_S64_OR_S64S, MODEL_BOOL, MODEL_STR } model_attr_kind_t;
+typedef enum model_attr_kind {
+    MODEL_F32,
+    MODEL_F32S,
+    MODEL_S64,
+    MODEL_S64S,
+    MODEL_S64_OR_S64S,
+    MODEL_BOOL,
+    MODEL_STR
+} model_attr_kind_t;
 model_attr_kind_t model_attr_kind(sinter_op_attr_t attr);
 
 typedef struct model_op {
@@ -55,8 +64,10 @@ typedef struct model {
                                                  has no effect */
 } model_t;
 
-/* JSON text to a model. file is used in messages and copied. Free the model also after a failure. */
-int model_load_text(model_t *model, const char *file, const char *text, size_t size, gr_error_t *err);
+/* JSON text to a model. file is used in messages and copied. Free the model also after a
+ * failure. */
+int model_load_text(model_t *model, const char *file, const char *text, size_t size,
+                    gr_error_t *err);
 int model_load_file(model_t *model, const char *path, gr_error_t *err);
 void model_free(model_t *model);
 /* Fills uses and tensors from the ops. */
@@ -71,8 +82,10 @@ const orc_attr_t *model_attr(const model_op_t *op, sinter_op_attr_t attr);
 /* Replaces or adds an attribute; value's arrays must live as long as the model. */
 int model_set_attr(model_t *model, model_op_t *op, const orc_attr_t *value, gr_error_t *err);
 
-/* The model as a finalized graph of the library. A refusal names file, line, op and the library's reason. */
-int model_build(const model_t *model, sinter_engine_t *engine, sinter_graph_t **graph, gr_error_t *err);
+/* The model as a finalized graph of the library. A refusal names file, line, op and the
+ * library's reason. */
+int model_build(const model_t *model, sinter_engine_t *engine, sinter_graph_t **graph,
+                gr_error_t *err);
 /* The model as the oracle takes it; ops from the arena. */
 int model_to_oracle(model_t *model, orc_graph_t *graph, gr_error_t *err);
 

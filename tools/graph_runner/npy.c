@@ -18,7 +18,7 @@ static const npy_type_t types[] = {
 };
 enum { N_TYPES = sizeof types / sizeof *types };
 
-/* ---- write ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- write ----------------------------------------------------------------------------------- */
 
 static FILE *open_in(const char *dir, const char *name, const char *ending, gr_error_t *err)
 {
@@ -48,7 +48,8 @@ static void write_list(FILE *f, const int64_t *values, int n)
         fprintf(f, "%s%lld", i ? ", " : "", (long long)values[i]);
 }
 
-static int write_raw(const char *dir, const char *name, const sinter_logical_tensor_t *lt, const void *data, size_t bytes, gr_error_t *err)
+static int write_raw(const char *dir, const char *name, const sinter_logical_tensor_t *lt,
+                     const void *data, size_t bytes, gr_error_t *err)
 {
     FILE *f = open_in(dir, name, ".bin", err);
 
@@ -60,7 +61,8 @@ static int write_raw(const char *dir, const char *name, const sinter_logical_ten
     f = open_in(dir, name, ".json", err);
     if (!f)
         return -1;
-    fprintf(f, "{\"id\": %llu, \"dtype\": \"%s\", \"shape\": [", (unsigned long long)lt->id, gr_dtype(lt->data_type)->name);
+    fprintf(f, "{\"id\": %llu, \"dtype\": \"%s\", \"shape\": [", (unsigned long long)lt->id,
+            gr_dtype(lt->data_type)->name);
     write_list(f, lt->dims, lt->ndims);
     fprintf(f, "], \"stride\": [");
     write_list(f, lt->strides, lt->ndims);
@@ -72,7 +74,8 @@ static int write_raw(const char *dir, const char *name, const sinter_logical_ten
 static void write_header(FILE *f, const char *descr, const sinter_logical_tensor_t *lt)
 {
     char text[1024];
-    int n = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    int n =
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     int padded;
 
     for (int i = 0; i < lt->ndims; i++)
@@ -85,7 +88,8 @@ static void write_header(FILE *f, const char *descr, const sinter_logical_tensor
     fprintf(f, "%s%*s\n", text, padded - n - 1, "");
 }
 
-int npy_write(const char *dir, const char *name, const sinter_logical_tensor_t *lt, const void *data, size_t bytes, gr_error_t *err)
+int npy_write(const char *dir, const char *name, const sinter_logical_tensor_t *lt,
+              const void *data, size_t bytes, gr_error_t *err)
 {
     size_t element = (size_t)gr_dtype(lt->data_type)->bits / 8;
     int64_t n = gr_elements(lt);
@@ -108,7 +112,7 @@ int npy_write(const char *dir, const char *name, const sinter_logical_tensor_t *
     return close_written(f, name, err);
 }
 
-/* ---- read ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- read ------------------------------------------------------------------------------------ */
 
 static char *read_file(const char *path, size_t *size, gr_error_t *err)
 {
@@ -148,13 +152,15 @@ static const char *header_value(const char *header, const char *key)
     return p + strspn(p, " :");
 }
 
-static int parse_header(const char *header, const sinter_logical_tensor_t *lt, sinter_data_type_t *type)
+static int parse_header(const char *header, const sinter_logical_tensor_t *lt,
+                        sinter_data_type_t *type)
 {
     const char *descr = header_value(header, "'descr'"), *shape = header_value(header, "'shape'");
     const char *order = header_value(header, "'fortran_order'");
     int i = 0;
 
-    if (!descr || !shape || !order || strncmp(order, "False", 5) || *descr++ != '\'' || *shape++ != '(')
+    if (!descr || !shape || !order || strncmp(order, "False", 5) || *descr++ != '\'' ||
+        *shape++ != '(')
         return -1;
     while (i < N_TYPES && strncmp(descr, types[i].descr, 3))
         i++;
@@ -170,7 +176,8 @@ static int parse_header(const char *header, const sinter_logical_tensor_t *lt, s
     return *shape == ')' ? 0 : -1;
 }
 
-static int read_npy(const char *path, char *text, size_t size, const sinter_logical_tensor_t *lt, void *data, gr_error_t *err)
+static int read_npy(const char *path, char *text, size_t size, const sinter_logical_tensor_t *lt,
+                    void *data, gr_error_t *err)
 {
     size_t header = size < 10 ? 0 : (unsigned char)text[8] + 256u * (unsigned char)text[9];
     size_t element, to = (size_t)gr_dtype(lt->data_type)->bits / 8;
@@ -182,8 +189,10 @@ static int read_npy(const char *path, char *text, size_t size, const sinter_logi
         return gr_fail(err, "%s: expected a .npy file of version 1.0", path);
     text[10 + header - 1] = 0;
     if (parse_header(text + 10, lt, &type))
-        return gr_fail(err, "%s: expected %d dims as tensor %llu has them, C order and one of f2 f4 f8 i1 u1 i4 i8 b1", path, lt->ndims,
-                       (unsigned long long)lt->id);
+        return gr_fail(err,
+                       "%s: expected %d dims as tensor %llu has them, C order and one of f2 f4 f8 "
+                       "i1 u1 i4 i8 b1",
+                       path, lt->ndims, (unsigned long long)lt->id);
     element = (size_t)gr_dtype(type)->bits / 8;
     from = text + 10 + header;
     if (size - 10 - header < (size_t)n * element)
@@ -199,7 +208,8 @@ static int read_npy(const char *path, char *text, size_t size, const sinter_logi
     return 0;
 }
 
-int npy_read(const char *path, const sinter_logical_tensor_t *lt, void *data, size_t bytes, gr_error_t *err)
+int npy_read(const char *path, const sinter_logical_tensor_t *lt, void *data, size_t bytes,
+             gr_error_t *err)
 {
     size_t size = 0;
     char *text = read_file(path, &size, err);

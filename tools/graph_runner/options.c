@@ -25,50 +25,75 @@ typedef struct option {
 #define AT(field) offsetof(gr_options_t, field)
 static const option_t options[] = {
     {"mode", STR, AT(mode), "C|P|L|X",
-     "C correctness against the oracle (default), P performance, L list partitions and kernels, X execute once"},
-    {"case", STR, AT(case_file), "FILE", "the graph, JSON; a leading ${NAME} or ${NAME:-default} is taken from the environment"},
-    {"batch", STR, AT(batch), "FILE", "one command line per line, '#' starts a comment; options given here are defaults of every line"},
+     "C correctness against the oracle (default), P performance, L list partitions and kernels, X "
+     "execute once"},
+    {"case", STR, AT(case_file), "FILE",
+     "the graph, JSON; a leading ${NAME} or ${NAME:-default} is taken from the environment"},
+    {"batch", STR, AT(batch), "FILE",
+     "one command line per line, '#' starts a comment; options given here are defaults of every "
+     "line"},
     {"in-shapes", STR, AT(in_shapes), "ID:DIMS[*STRIDES]+...",
-     "new dims of graph inputs: 0:4x16x32x256, strides as 64x4x1 or a dim order as abdc; without strides the order of the JSON's strides\n"
+     "new dims of graph inputs: 0:4x16x32x256, strides as 64x4x1 or a dim order as abdc; without "
+     "strides the order of the JSON's strides\n"
      "is kept where the rank is the same. Tensors computed from it get their shapes inferred anew"},
     {"dynamic", STR, AT(dynamic), "ID:DIMS+...",
-     "dims of graph inputs that stay unknown until execute: 0:1x8x?x128, with '?' for an unknown dim "
-     "and the others\nas they are. Build, partition and compile do not see the unknown dims; execute "
+     "dims of graph inputs that stay unknown until execute: 0:1x8x?x128, with '?' for an unknown "
+     "dim "
+     "and the others\nas they are. Build, partition and compile do not see the unknown dims; "
+     "execute "
      "gets the real ones of the JSON\nor --in-shapes"},
     {"mb", INT, AT(mb), "N",
-     "new batch: the leading dim of every input that shares rank and leading dim with the first one, and of reshapes to it"},
+     "new batch: the leading dim of every input that shares rank and leading dim with the first "
+     "one, and of reshapes to it"},
     {"dt", STR, AT(dt), "[ID:]TYPE+...",
-     "new data types; without ID, all float tensors (f32 f16 bf16) or all integer tensors (s8 u8 s4 u4)"},
-    {"op-attrs", STR, AT(op_attrs), "ID:NAME:VALUE[*NAME:VALUE]+...", "new op attributes; vectors as 1x1x32x1"},
-    {"attr-fpmath", STR, AT(attr_fpmath), "MODE[:true]", "fpmath mode of the graph; :true applies it to integers as well"},
-    {"partition-fpmath", STR, AT(partition_fpmath), "PID:MODE[:true]+...", "fpmath mode of single partitions"},
-    {"expected-n-partitions", INT, AT(expected_n_partitions), "N", "fail unless there are N partitions"},
+     "new data types; without ID, all float tensors (f32 f16 bf16) or all integer tensors (s8 u8 "
+     "s4 u4)"},
+    {"op-attrs", STR, AT(op_attrs), "ID:NAME:VALUE[*NAME:VALUE]+...",
+     "new op attributes; vectors as 1x1x32x1"},
+    {"attr-fpmath", STR, AT(attr_fpmath), "MODE[:true]",
+     "fpmath mode of the graph; :true applies it to integers as well"},
+    {"partition-fpmath", STR, AT(partition_fpmath), "PID:MODE[:true]+...",
+     "fpmath mode of single partitions"},
+    {"expected-n-partitions", INT, AT(expected_n_partitions), "N",
+     "fail unless there are N partitions"},
     {"no-fuse", FLAG, AT(no_fuse), NULL, "every op its own partition"},
     {"threads", INT, AT(threads), "N", "threads of the stream; 0 (default): what OpenMP would use"},
-    {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA", "generic, avx2, avx512, avx512_vnni: use no more than that"},
+    {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA",
+     "generic, avx2, avx512, avx512_vnni: use no more than that"},
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
-    {"in", STR, AT(in), "ID:FILE+...", "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE instead of a file: in every element"},
+    {"in", STR, AT(in), "ID:FILE+...",
+     "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE instead of a "
+     "file: in every element"},
     {"runs", INT, AT(runs), "N",
      "modes C, P, X: run the graph N times before anything is checked or measured (default 1)"},
     {"same-bits", FLAG, AT(same_bits), NULL,
      "with --runs: fail unless every tensor that a partition writes has the same bits in each run; "
      "the message names tensor and element"},
     {"repeat", INT, AT(repeat), "N", "mode P: exactly N timed runs; 0 (default): by --min-time"},
-    {"min-time", REAL, AT(min_time), "SECONDS", "mode P: time to spend on each partition (default 0.5)"},
-    {"cold-cache", FLAG, AT(cold_cache), NULL, "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
-    {"constant-cache-bytes", INT, AT(constant_cache), "BYTES", "most that copies of constant weights take; -1 (default): no limit"},
-    {"mem", FLAG, AT(mem), NULL, "print scratch memory, and what is in the constant cache after the runs"},
-    {"max-scratch-per-thread", INT, AT(max_scratch), "BYTES", "fail if a partition's scratch memory per thread exceeds this"},
+    {"min-time", REAL, AT(min_time), "SECONDS",
+     "mode P: time to spend on each partition (default 0.5)"},
+    {"cold-cache", FLAG, AT(cold_cache), NULL,
+     "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
+    {"constant-cache-bytes", INT, AT(constant_cache), "BYTES",
+     "most that copies of constant weights take; -1 (default): no limit"},
+    {"mem", FLAG, AT(mem), NULL,
+     "print scratch memory, and what is in the constant cache after the runs"},
+    {"max-scratch-per-thread", INT, AT(max_scratch), "BYTES",
+     "fail if a partition's scratch memory per thread exceeds this"},
     {"max-ambiguous", REAL, AT(max_ambiguous), "SHARE",
-     "mode C: fail if more than this share of an output's elements of 8 bits or less differ from the rounding of the oracle's value, even where\n"
+     "mode C: fail if more than this share of an output's elements of 8 bits or less differ from "
+     "the rounding of the oracle's value, even where\n"
      "its error bound reaches over a boundary of rounding, which makes both neighbours right"},
     {"max-loose", REAL, AT(max_loose), "SHARE",
-     "mode C: fail if more than this share (default 0) of an output's elements have an error bound\n"
-     "that checks nothing: infinite, beyond every magnitude of the output, or with every value of the\n"
+     "mode C: fail if more than this share (default 0) of an output's elements have an error "
+     "bound\n"
+     "that checks nothing: infinite, beyond every magnitude of the output, or with every value of "
+     "the\n"
      "type inside"},
     {"explain", FLAG, AT(explain), NULL, "print why partitions and kernels were chosen"},
     {"json", FLAG, AT(json), NULL,
-     "print one JSON document for each case, on a line of its own, instead of text: graph, partitions, "
+     "print one JSON document for each case, on a line of its own, instead of text: graph, "
+     "partitions, "
      "kernels, reasons,\nin mode C the verdict of each output, in mode P the measured figures. "
      "tests/README.md lists its members"},
     {"verbose", STR, AT(verbose), "WORDS",
@@ -85,14 +110,17 @@ static const option_t options[] = {
     {"dot", STR, AT(dot), "FILE", "write ops and partitions for Graphviz"},
     {"list-ops", FLAG, AT(list_ops), NULL, "list the op kinds"},
     {"list-kernels", FLAG, AT(list_kernels), NULL, "list the library's kernels"},
-    {"describe-dtype", STR, AT(describe_dtype), "NAME", "a data type's storage, limits, special values and rounding, and the codes of types of up to 8 bits"},
+    {"describe-dtype", STR, AT(describe_dtype), "NAME",
+     "a data type's storage, limits, special values and rounding, and the codes of types of up to "
+     "8 bits"},
     {"help", FLAG, AT(help), NULL, "this text"},
 };
 #undef AT
 
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
-static int store(gr_options_t *opt, const option_t *o, const char *argument, const char *value, gr_error_t *err)
+static int store(gr_options_t *opt, const option_t *o, const char *argument, const char *value,
+                 gr_error_t *err)
 {
     void *field = (char *)opt + o->offset;
     const char *p = value;
@@ -114,7 +142,9 @@ static int store(gr_options_t *opt, const option_t *o, const char *argument, con
         bad = !value || gr_parse_double(&p, field) || *p;
         break;
     }
-    return bad ? gr_fail(err, "%s: expected --%s%s%s", argument, o->name, o->value ? "=" : "", o->value ? o->value : "") : 0;
+    return bad ? gr_fail(err, "%s: expected --%s%s%s", argument, o->name, o->value ? "=" : "",
+                         o->value ? o->value : "")
+               : 0;
 }
 
 static int parse_one(gr_options_t *opt, const char *argument, gr_error_t *err)
@@ -123,7 +153,8 @@ static int parse_one(gr_options_t *opt, const char *argument, gr_error_t *err)
     size_t n = equals ? (size_t)(equals - argument) : strlen(argument);
 
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if (!strncmp(argument, "--", 2) && n - 2 == strlen(options[i].name) && !strncmp(argument + 2, options[i].name, n - 2))
+        if (!strncmp(argument, "--", 2) && n - 2 == strlen(options[i].name) &&
+            !strncmp(argument + 2, options[i].name, n - 2))
             return store(opt, &options[i], argument, equals ? equals + 1 : NULL, err);
     return gr_fail(err, "%s: no such option, see --help", argument);
 }
@@ -165,20 +196,24 @@ static void print_help_text(const char *text)
 void gr_options_help(void)
 {
     printf("graph_runner --case=FILE.json [--mode=C|P|L|X] [option]...\n"
-           "Loads a graph, partitions, compiles and runs it through the public API. The exit status is the verdict.\n\n");
+           "Loads a graph, partitions, compiles and runs it through the public API. The exit "
+           "status is the verdict.\n\n");
     for (size_t i = 0; i < N_OPTIONS; i++) {
-        printf("    --%s%s%s\n", options[i].name, options[i].value ? "=" : "", options[i].value ? options[i].value : "");
+        printf("    --%s%s%s\n", options[i].name, options[i].value ? "=" : "",
+               options[i].value ? options[i].value : "");
         print_help_text(options[i].help);
     }
 }
 
 static int differs(const gr_options_t *opt, const option_t *o)
 {
-    const void *a = (const char *)opt + o->offset, *b = (const char *)&gr_default_options + o->offset;
+    const void *a = (const char *)opt + o->offset,
+               *b = (const char *)&gr_default_options + o->offset;
 
     switch (o->kind) {
     case STR:
-        return *(const char *const *)a && (o->offset == offsetof(gr_options_t, mode) || *(const char *const *)a != *(const char *const *)b);
+        return *(const char *const *)a && (o->offset == offsetof(gr_options_t, mode) ||
+                                           *(const char *const *)a != *(const char *const *)b);
     case INT:
         return *(const int64_t *)a != *(const int64_t *)b;
     case REAL:

@@ -1,4 +1,5 @@
-/* The command line: one table of flags in options.c is the parser, --help and the line that reproduces a result. */
+/* The command line: one table of flags in options.c is the parser, --help and the line that
+ * reproduces a result. */
 #ifndef GR_OPTIONS_H
 #define GR_OPTIONS_H
 

@@ -8,7 +8,7 @@
 
 enum { SCHEMA = 1 };
 
-/* ---- members -------------------------------------------------------------------------------- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 /* Puts item into parent, an object if there is a name, else an array. Returns item. */
 static cJSON *put(gr_record_t *r, cJSON *parent, const char *name, cJSON *item)

@@ -79,16 +79,17 @@ void gr_report_constants(const gr_exec_t *x)
                  (unsigned long long)s.refused, (unsigned long long)s.evicted);
 }
 
-/* ---- Graphviz ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Graphviz -------------------------------------------------------------------------------- */
 
 static void dot_partition(FILE *f, const gr_exec_t *x, const gr_part_t *p)
 {
-    fprintf(f, "  subgraph cluster_%zu {\n    label=\"partition %zu: %s\";\n", p->id, p->id, p->pattern);
+    fprintf(f, "  subgraph cluster_%zu {\n    label=\"partition %zu: %s\";\n", p->id, p->id,
+            p->pattern);
     for (size_t i = 0; i < p->n_ops; i++) {
         const model_op_t *op = model_find_op(x->model, p->ops[i]);
 
-        fprintf(f, "    op%llu [label=\"%llu %s\"];\n", (unsigned long long)p->ops[i], (unsigned long long)p->ops[i],
-                op ? sinter_op_kind_name(op->kind) : "?");
+        fprintf(f, "    op%llu [label=\"%llu %s\"];\n", (unsigned long long)p->ops[i],
+                (unsigned long long)p->ops[i], op ? sinter_op_kind_name(op->kind) : "?");
     }
     fprintf(f, "  }\n");
 }
@@ -113,7 +114,8 @@ static void dot_tensor(FILE *f, const gr_exec_t *x, const model_tensor_t *t)
         const model_use_t *use = &m->uses[t->first + i];
 
         if (!use->output)
-            fprintf(f, "  %s -> op%llu [label=\"%llu %s\"];\n", from, (unsigned long long)m->ops[use->op].id, id, text);
+            fprintf(f, "  %s -> op%llu [label=\"%llu %s\"];\n", from,
+                    (unsigned long long)m->ops[use->op].id, id, text);
     }
 }
 
@@ -138,5 +140,6 @@ void gr_list_ops(void)
 {
     for (int kind = 0; kind < (int)sinter_op_last_symbol; kind++)
         printf("%2d %-30s %s\n", kind, sinter_op_kind_name((sinter_op_kind_t)kind),
-               sinter_op_kind_is_executed((sinter_op_kind_t)kind) ? "executed" : "checked and partitioned only");
+               sinter_op_kind_is_executed((sinter_op_kind_t)kind) ? "executed"
+                                                                  : "checked and partitioned only");
 }

@@ -4,7 +4,8 @@
 
 #include "exec.h"
 
-/* Mode L: partitions with pattern, ops, ports and, where compiled, kernels. explain: the library's reasons as well. */
+/* Mode L: partitions with pattern, ops, ports and, where compiled, kernels. explain: the
+ * library's reasons as well. */
 void gr_report_partitions(const gr_exec_t *x, int explain);
 void gr_report_memory(const gr_exec_t *x);
 void gr_report_constants(const gr_exec_t *x);

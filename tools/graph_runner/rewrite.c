@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- shapes --------------------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static void forget_shape(sinter_logical_tensor_t *lt)
 {
@@ -11,7 +11,8 @@ static void forget_shape(sinter_logical_tensor_t *lt)
     lt->layout_type = sinter_layout_type_any;
 }
 
-/* Marks the tensors computed from a tensor. Ops may stand in any order, so this repeats until nothing changes. */
+/* Marks the tensors computed from a tensor. Ops may stand in any order, so this repeats until
+ * nothing changes. */
 static int forget_downstream(model_t *model, uint64_t id, gr_error_t *err)
 {
     char *changed = gr_malloc(model->n_tensors);
@@ -38,13 +39,15 @@ static int forget_downstream(model_t *model, uint64_t id, gr_error_t *err)
         }
     }
     for (size_t i = 0; i < model->n_uses; i++)
-        if (model->uses[i].id != id && changed[model_find(model, model->uses[i].id) - model->tensors])
+        if (model->uses[i].id != id &&
+            changed[model_find(model, model->uses[i].id) - model->tensors])
             forget_shape(model_at(model, &model->uses[i]));
     gr_free(changed);
     return 0;
 }
 
-/* The order of dims, outermost first, that strides have: larger strides first, ties as they stand. */
+/* The order of dims, outermost first, that strides have: larger strides first, ties as they
+ * stand. */
 static void order_of(const sinter_logical_tensor_t *lt, int *order)
 {
     for (int i = 0; i < lt->ndims; i++) {
@@ -111,7 +114,8 @@ static int parse_shape(const char **p, sinter_logical_tensor_t *lt)
     return lt->ndims < 0 ? -1 : parse_strides(p, lt);
 }
 
-static void set_everywhere(model_t *model, const model_tensor_t *t, const sinter_logical_tensor_t *shape)
+static void set_everywhere(model_t *model, const model_tensor_t *t,
+                           const sinter_logical_tensor_t *shape)
 {
     for (size_t i = 0; i < t->n; i++) {
         sinter_logical_tensor_t *lt = model_at(model, &model->uses[t->first + i]);
@@ -123,7 +127,8 @@ static void set_everywhere(model_t *model, const model_tensor_t *t, const sinter
     }
 }
 
-static int parse_input_id(model_t *model, const char **p, const char *option, model_tensor_t **t, gr_error_t *err)
+static int parse_input_id(model_t *model, const char **p, const char *option, model_tensor_t **t,
+                          gr_error_t *err)
 {
     const char *start = *p;
     uint64_t id;
@@ -132,7 +137,8 @@ static int parse_input_id(model_t *model, const char **p, const char *option, mo
         return gr_fail(err, "--%s: expected ID: at \"%s\"", option, start);
     ++*p;
     *t = model_find(model, id);
-    return *t ? 0 : gr_fail(err, "--%s: the graph has no tensor %llu", option, (unsigned long long)id);
+    return *t ? 0
+              : gr_fail(err, "--%s: the graph has no tensor %llu", option, (unsigned long long)id);
 }
 
 static int rewrite_shapes(model_t *model, const char *p, gr_error_t *err)
@@ -145,7 +151,8 @@ static int rewrite_shapes(model_t *model, const char *p, gr_error_t *err)
         if (parse_input_id(model, &p, "in-shapes", &t, err) || !t)
             return -1;
         if (!t->is_input)
-            return gr_fail(err, "--in-shapes: tensor %llu is computed by the graph", (unsigned long long)t->id);
+            return gr_fail(err, "--in-shapes: tensor %llu is computed by the graph",
+                           (unsigned long long)t->id);
         lt = *model_lt(model, t);
         if (parse_shape(&p, &lt) || (*p && *p != '+'))
             return gr_fail(err, "--in-shapes: expected ID:DIMS[*STRIDES] at \"%s\"", start);
@@ -227,13 +234,14 @@ int gr_rewrite_dynamic(model_t *model, const char *p, gr_error_t *err)
     }
 }
 
-/* ---- batch ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- batch ----------------------------------------------------------------------------------- */
 
 static const sinter_logical_tensor_t *first_input(const model_t *model)
 {
     for (size_t i = 0; i < model->n_ops; i++)
         for (size_t j = 0; j < model->ops[i].n_inputs; j++)
-            if (model_find(model, model->ops[i].inputs[j].id)->is_input && model->ops[i].inputs[j].ndims > 0)
+            if (model_find(model, model->ops[i].inputs[j].id)->is_input &&
+                model->ops[i].inputs[j].ndims > 0)
                 return &model->ops[i].inputs[j];
     return NULL;
 }
@@ -243,7 +251,8 @@ static int rebatch_reshapes(model_t *model, int64_t old, int64_t mb, gr_error_t 
 {
     for (size_t i = 0; i < model->n_ops; i++) {
         model_op_t *op = &model->ops[i];
-        const orc_attr_t *attr = op->kind == sinter_op_static_reshape ? model_attr(op, sinter_op_attr_shape) : NULL;
+        const orc_attr_t *attr =
+            op->kind == sinter_op_static_reshape ? model_attr(op, sinter_op_attr_shape) : NULL;
         orc_attr_t changed;
         int64_t *shape;
 
@@ -279,7 +288,8 @@ static int rewrite_batch(model_t *model, int64_t mb, gr_error_t *err)
         sinter_logical_tensor_t lt = *model_lt(model, t);
         int order[SINTER_MAX_NDIMS];
 
-        if (!t->is_input || lt.property == sinter_tensor_property_constant || lt.ndims != rank || lt.dims[0] != old || !gr_is_known(&lt))
+        if (!t->is_input || lt.property == sinter_tensor_property_constant || lt.ndims != rank ||
+            lt.dims[0] != old || !gr_is_known(&lt))
             continue;
         order_of(&lt, order);
         lt.dims[0] = mb;
@@ -292,7 +302,7 @@ static int rewrite_batch(model_t *model, int64_t mb, gr_error_t *err)
     return 0;
 }
 
-/* ---- data types ----------------------------------------------------------------------------------------------------------------- */
+/* ---- data types ------------------------------------------------------------------------------ */
 
 /* 1: the wide floats, 2: the narrow integers, 0: changed only by id. */
 static int type_family(sinter_data_type_t type)
@@ -326,7 +336,8 @@ static int rewrite_types(model_t *model, const char *p, gr_error_t *err)
 
         if (strchr(p, ':') && *p >= '0' && *p <= '9' && parse_input_id(model, &p, "dt", &t, err))
             return -1;
-        if (parse_word(&p, word, sizeof word) || !sinter_data_type_parse(word, &type) || (*p && *p != '+'))
+        if (parse_word(&p, word, sizeof word) || !sinter_data_type_parse(word, &type) ||
+            (*p && *p != '+'))
             return gr_fail(err, "--dt: expected [ID:]TYPE at \"%s\"", start);
         if (!t && !type_family(type))
             return gr_fail(err, "--dt: %s needs an ID", word);
@@ -341,7 +352,7 @@ static int rewrite_types(model_t *model, const char *p, gr_error_t *err)
     }
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static int parse_s64_attr(model_t *model, const char **p, orc_attr_t *attr)
 {
@@ -450,7 +461,7 @@ static int rewrite_attrs(model_t *model, const char *p, gr_error_t *err)
     }
 }
 
-/* ---- fpmath --------------------------------------------------------------------------------------------------------------------- */
+/* ---- fpmath ---------------------------------------------------------------------------------- */
 
 int gr_parse_fpmath(const char **p, sinter_fpmath_mode_t *mode, int *apply_to_int)
 {

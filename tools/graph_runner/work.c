@@ -50,7 +50,7 @@ double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
     return k > 0 && gr_elements(&c) > 0 ? 2.0 * (double)gr_elements(&c) * (double)k : 0;
 }
 
-/* ---- masks of row and column indices -------------------------------------------------------------------------------------------- */
+/* ---- masks of row and column indices --------------------------------------------------------- */
 
 /* The only value of an input of the graph; -1 if it has several. */
 static int single_value(const gr_exec_t *x, uint64_t id, double *value)
@@ -66,19 +66,26 @@ static int single_value(const gr_exec_t *x, uint64_t id, double *value)
 static double apply(sinter_op_kind_t kind, double a, double b, double c)
 {
     switch (kind) {
-    case sinter_op_add: return a + b;
-    case sinter_op_subtract: return a - b;
-    case sinter_op_multiply: return a * b;
-    case sinter_op_greater_equal: return a >= b;
-    case sinter_op_select: return a != 0 ? b : c;
-    default: return a; /* TypeCast */
+    case sinter_op_add:
+        return a + b;
+    case sinter_op_subtract:
+        return a - b;
+    case sinter_op_multiply:
+        return a * b;
+    case sinter_op_greater_equal:
+        return a >= b;
+    case sinter_op_select:
+        return a != 0 ? b : c;
+    default:
+        return a; /* TypeCast */
     }
 }
 
 static int is_index_op(sinter_op_kind_t kind)
 {
-    return kind == sinter_op_add || kind == sinter_op_subtract || kind == sinter_op_multiply || kind == sinter_op_greater_equal ||
-           kind == sinter_op_select || kind == sinter_op_type_cast;
+    return kind == sinter_op_add || kind == sinter_op_subtract || kind == sinter_op_multiply ||
+           kind == sinter_op_greater_equal || kind == sinter_op_select ||
+           kind == sinter_op_type_cast;
 }
 
 /* A tensor's values in one row of the scores; -1 if it is not made of indices and single values. */
@@ -125,7 +132,8 @@ static int is_lowest(const gr_exec_t *x, uint64_t id)
 /* Clears keep[] where one Select puts -inf for a row; where the scores come from otherwise. */
 static void mask_row(const scores_t *s, const model_op_t *select, int64_t row)
 {
-    const int keeps = is_lowest(s->x, select->inputs[2].id); /* else the condition says what to mask */
+    const int keeps =
+        is_lowest(s->x, select->inputs[2].id); /* else the condition says what to mask */
     double *condition = s->stack + (int64_t)MAX_OPERANDS * MAX_DEPTH * s->t;
 
     if (evaluate(s, select->inputs[0].id, row, 0, condition))
@@ -135,7 +143,8 @@ static void mask_row(const scores_t *s, const model_op_t *select, int64_t row)
 }
 
 /* The Selects between a SoftMax and its MatMul that put -inf. Returns the MatMul, or NULL. */
-static const model_op_t *find_masks(const gr_exec_t *x, const model_op_t *softmax, const model_op_t **selects, int *n)
+static const model_op_t *find_masks(const gr_exec_t *x, const model_op_t *softmax,
+                                    const model_op_t **selects, int *n)
 {
     uint64_t id = softmax->inputs[0].id;
 
@@ -178,7 +187,8 @@ static seen_t count(const scores_t *s, const model_op_t *const *selects, int n)
     return (seen_t){products / ((double)s->s * (double)s->t), tokens / (double)s->t};
 }
 
-static int count_seen(const gr_exec_t *x, const model_op_t *softmax, const model_op_t *const *selects, int n, seen_t *seen, gr_error_t *err)
+static int count_seen(const gr_exec_t *x, const model_op_t *softmax,
+                      const model_op_t *const *selects, int n, seen_t *seen, gr_error_t *err)
 {
     scores_t s = {.x = x};
     sinter_logical_tensor_t lt;
@@ -203,12 +213,13 @@ static int count_seen(const gr_exec_t *x, const model_op_t *softmax, const model
     return failed ? gr_fail_memory(err) : 0;
 }
 
-/* ---- K and V -------------------------------------------------------------------------------------------------------------------- */
+/* ---- K and V --------------------------------------------------------------------------------- */
 
 static int moves_data(sinter_op_kind_t kind)
 {
-    return kind == sinter_op_dynamic_dequantize || kind == sinter_op_dequantize || kind == sinter_op_type_cast ||
-           kind == sinter_op_static_reshape || kind == sinter_op_static_transpose || kind == sinter_op_reorder;
+    return kind == sinter_op_dynamic_dequantize || kind == sinter_op_dequantize ||
+           kind == sinter_op_type_cast || kind == sinter_op_static_reshape ||
+           kind == sinter_op_static_transpose || kind == sinter_op_reorder;
 }
 
 /* Bytes of the partition's inputs that a tensor is decoded from. */
@@ -230,8 +241,10 @@ static double bytes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t i
     return sum;
 }
 
-/* The MatMul that a SoftMax's probabilities go to, through elementwise steps; NULL: none in the partition. */
-static const model_op_t *next_matmul(const gr_exec_t *x, const gr_part_t *part, const model_op_t *softmax)
+/* The MatMul that a SoftMax's probabilities go to, through elementwise steps; NULL: none in the
+ * partition. */
+static const model_op_t *next_matmul(const gr_exec_t *x, const gr_part_t *part,
+                                     const model_op_t *softmax)
 {
     uint64_t id = softmax->outputs[0].id;
 
@@ -249,11 +262,13 @@ static const model_op_t *next_matmul(const gr_exec_t *x, const gr_part_t *part, 
     return NULL;
 }
 
-static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_op_t *softmax, gr_work_t *work, gr_error_t *err)
+static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_op_t *softmax,
+                         gr_work_t *work, gr_error_t *err)
 {
     const model_op_t *selects[MAX_STEPS];
     int n;
-    const model_op_t *first = find_masks(x, softmax, selects, &n), *second = next_matmul(x, part, softmax);
+    const model_op_t *first = find_masks(x, softmax, selects, &n),
+                     *second = next_matmul(x, part, softmax);
     seen_t seen;
 
     if (!first || !second || !has_op(part, first->id))
@@ -262,12 +277,13 @@ static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_
         return -1;
     work->flops -= (1 - seen.products) * (gr_matmul_flops(x, first) + gr_matmul_flops(x, second));
     work->bytes = work->attention ? work->bytes : 0;
-    work->bytes += seen.tokens * (bytes_behind(x, part, first->inputs[1].id) + bytes_behind(x, part, second->inputs[1].id));
+    work->bytes += seen.tokens * (bytes_behind(x, part, first->inputs[1].id) +
+                                  bytes_behind(x, part, second->inputs[1].id));
     work->attention = 1;
     return 0;
 }
 
-/* ---- partitions ----------------------------------------------------------------------------------------------------------------- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_error_t *err)
 {

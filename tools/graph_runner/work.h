@@ -1,12 +1,19 @@
-/* What a partition has to do, for fractions of a machine's limits: products and bytes that no implementation can leave out. */
+/* What a partition has to do, for fractions of a machine's limits: products and bytes that no
+ * implementation can leave out. */
 #ifndef GR_WORK_H
 #define GR_WORK_H
 
 #include "exec.h"
 
 typedef struct gr_work {
-    double flops; /* two for each product of a MatMul; in attention of scores that are not masked by indices and -inf */
-    double bytes; /* of all ports; in attention of K and V only (codes, scales, zero points), and of tokens that some query sees */
+    double
+        /* two for each product of a MatMul; in attention of scores that are not masked by
+         * indices and -inf */
+        flops;
+    double
+        /* of all ports; in attention of K and V only (codes, scales, zero points), and of tokens
+         * that some query sees */
+        bytes;
     int attention;
 } gr_work_t;
 

@@ -3,21 +3,23 @@
 
 #include <string.h>
 
-#include "base/status.h"
-#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/plan.h"
-#include "numeric/quant_rows.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
+#include "base/status.h"
+#include "numeric/quant_rows.h"
 
-/* ---- binding ------------------------------------------------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static sinter_status_t bad_dim(const chain_operand_t *op, int d, int64_t have, int64_t want)
 {
-    return sg_fail(sinter_invalid_shape, "operand %d of an elementwise chain has %lld elements along dim %d of %lld", op->value,
-                   (long long)have, d, (long long)want);
+    return sg_fail(sinter_invalid_shape,
+                   "operand %d of an elementwise chain has %lld elements along dim %d of %lld",
+                   op->value, (long long)have, d, (long long)want);
 }
 
-static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v, const chain_bound_t *b, chain_ref_t *ref)
+static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
+                                    const chain_bound_t *b, chain_ref_t *ref)
 {
     bool mapped[SINTER_MAX_NDIMS] = {false};
     ref->data = v->data;
@@ -69,7 +71,8 @@ static bool varies_along(const chain_bound_t *b, int d)
     return false;
 }
 
-sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa, chain_bound_t *out)
+sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa,
+                           chain_bound_t *out)
 {
     const bound_t *space = &frame->v[chain->dims_value];
     out->chain = chain;
@@ -79,14 +82,17 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sint
     out->isa = isa;
     out->ndims = chain->ndims;
     if (space->ndims != chain->ndims) {
-        return sg_fail(sinter_invalid_shape, "an elementwise chain over %d dims meets a tensor of %d", chain->ndims, space->ndims);
+        return sg_fail(sinter_invalid_shape,
+                       "an elementwise chain over %d dims meets a tensor of %d", chain->ndims,
+                       space->ndims);
     }
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         out->dims[d] = d < out->ndims ? space->dims[d] : 1;
         out->at[d] = (int8_t)d;
     }
     for (int i = 0; i < chain->n_operands; i++) {
-        SG_TRY(bind_operand(&chain->operands[i], &frame->v[chain->operands[i].value], out, &out->refs[i]));
+        SG_TRY(bind_operand(&chain->operands[i], &frame->v[chain->operands[i].value], out,
+                            &out->refs[i]));
     }
     /* Every element is written once: a store has all dims of the iteration space. */
     for (int i = 0; i < chain->n_instrs; i++) {

@@ -1,18 +1,20 @@
-/* Building chains: instructions over virtual registers, each assigned once, then coloured into CHAIN_MAX_REGS by a linear scan. */
+/* Building chains: instructions over virtual registers, each assigned once, then coloured into
+ * CHAIN_MAX_REGS by a linear scan. */
 #include <math.h>
 #include <string.h>
 
-#include "numeric/dtype.h"
-#include "graph/op_schema.h"
-#include "base/status.h"
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/ukernels/eltwise.h"
+#include "base/status.h"
+#include "graph/op_schema.h"
+#include "numeric/dtype.h"
 
 enum { MAX_VIRTUAL = 4 * CHAIN_MAX_INSTRS };
 
 void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, bool with_input)
 {
-    *b = (chain_builder_t){.arena = arena, .n_virtual = with_input ? 1 : 0, .with_input = with_input};
+    *b = (chain_builder_t){
+        .arena = arena, .n_virtual = with_input ? 1 : 0, .with_input = with_input};
     b->chain.ndims = ndims;
     b->chain.dims_value = dims_value;
 }
@@ -21,7 +23,8 @@ void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, 
 static int emit(chain_builder_t *b, chain_instr_t in)
 {
     const bool store = in.op == CHAIN_STORE;
-    if (!arena_grow(b->arena, (void **)&b->instrs, &b->cap_instrs, b->chain.n_instrs, sizeof(chain_instr_t))) {
+    if (!arena_grow(b->arena, (void **)&b->instrs, &b->cap_instrs, b->chain.n_instrs,
+                    sizeof(chain_instr_t))) {
         return -1;
     }
     in.dst = store ? 0 : b->n_virtual++;
@@ -37,11 +40,13 @@ static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool gr
     memcpy(op.map, map, (size_t)b->chain.ndims * sizeof(*map));
     for (int i = 0; i < b->chain.n_operands; i++) {
         const chain_operand_t *o = &b->operands[i];
-        if (o->value == value && o->grouped == grouped && memcmp(o->map, op.map, sizeof(op.map)) == 0) {
+        if (o->value == value && o->grouped == grouped &&
+            memcmp(o->map, op.map, sizeof(op.map)) == 0) {
             return i;
         }
     }
-    if (!arena_grow(b->arena, (void **)&b->operands, &b->cap_operands, b->chain.n_operands, sizeof(chain_operand_t))) {
+    if (!arena_grow(b->arena, (void **)&b->operands, &b->cap_operands, b->chain.n_operands,
+                    sizeof(chain_operand_t))) {
         return -1;
     }
     b->operands[b->chain.n_operands] = op;
@@ -54,7 +59,8 @@ int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, boo
     return operand < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_LOAD, .operand = operand});
 }
 
-/* Dims aligned at the right; leading dims that the iteration space does not have must turn out to be 1. */
+/* Dims aligned at the right; leading dims that the iteration space does not have must turn out
+ * to be 1. */
 static void right_aligned(const chain_builder_t *b, int value_ndims, int8_t *map)
 {
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
@@ -70,12 +76,16 @@ int chain_load(chain_builder_t *b, int plan_value, int value_ndims)
     return chain_load_mapped(b, plan_value, map, false);
 }
 
-int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims, sinter_data_type_t type)
+int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims,
+                     sinter_data_type_t type)
 {
     int8_t map[SINTER_MAX_NDIMS];
     right_aligned(b, value_ndims, map);
     const int l = add_operand(b, low, map, false), h = add_operand(b, high, map, false);
-    return l < 0 || h < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_LOAD_SPLIT, .operand = l, .high = h, .dtype = type});
+    return l < 0 || h < 0
+               ? -1
+               : emit(b, (chain_instr_t){
+                             .op = CHAIN_LOAD_SPLIT, .operand = l, .high = h, .dtype = type});
 }
 
 sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const int8_t *map)
@@ -83,13 +93,14 @@ sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const i
     int8_t same[SINTER_MAX_NDIMS];
     right_aligned(b, b->chain.ndims, same);
     const int operand = add_operand(b, plan_value, map != NULL ? map : same, false);
-    if (reg < 0 || operand < 0 || emit(b, (chain_instr_t){.op = CHAIN_STORE, .a = reg, .operand = operand}) < 0) {
+    if (reg < 0 || operand < 0 ||
+        emit(b, (chain_instr_t){.op = CHAIN_STORE, .a = reg, .operand = operand}) < 0) {
         return sinter_out_of_memory;
     }
     return sinter_success;
 }
 
-/* ---- ops -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 /* Channels are the last dim, or dim 1 where data_format says NCX. */
 static int channel_dim(const chain_builder_t *b, const node_t *node)
@@ -109,8 +120,8 @@ static const chain_instr_t *producer(const chain_builder_t *b, int reg)
     return NULL;
 }
 
-/* The vector in reg, which was loaded aligned at the right, along the channel dim instead. A tensor with more than one
- * dim of its own, or a single value, stays as it is. */
+/* The vector in reg, which was loaded aligned at the right, along the channel dim instead. A
+ * tensor with more than one dim of its own, or a single value, stays as it is. */
 static int along_channels(chain_builder_t *b, const node_t *node, int reg)
 {
     const int dim = channel_dim(b, node), last = b->chain.ndims - 1;
@@ -144,7 +155,8 @@ static void read_attrs(chain_instr_t *in, const node_t *node)
 {
     switch (node->kind) {
     case sinter_op_clamp:
-        set_params(in, node_f32(node, sinter_op_attr_min, -INFINITY), node_f32(node, sinter_op_attr_max, INFINITY));
+        set_params(in, node_f32(node, sinter_op_attr_min, -INFINITY),
+                   node_f32(node, sinter_op_attr_max, INFINITY));
         break;
     case sinter_op_elu:
         set_params(in, node_f32(node, sinter_op_attr_alpha, 1), 0);
@@ -157,10 +169,12 @@ static void read_attrs(chain_instr_t *in, const node_t *node)
         set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0);
         break;
     case sinter_op_hard_sigmoid:
-        set_params(in, node_f32(node, sinter_op_attr_alpha, 0), node_f32(node, sinter_op_attr_beta, 0));
+        set_params(in, node_f32(node, sinter_op_attr_alpha, 0),
+                   node_f32(node, sinter_op_attr_beta, 0));
         break;
     case sinter_op_gelu:
-        set_params(in, strcmp(node_str(node, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0, 0);
+        set_params(in, strcmp(node_str(node, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0,
+                   0);
         break;
     default:
         break;
@@ -169,7 +183,8 @@ static void read_attrs(chain_instr_t *in, const node_t *node)
 
 static int gen_index(chain_builder_t *b, const node_t *node)
 {
-    const int64_t axis = node_s64(node, sinter_op_attr_axis, 0), dim = axis < 0 ? axis + b->chain.ndims : axis;
+    const int64_t axis = node_s64(node, sinter_op_attr_axis, 0),
+                  dim = axis < 0 ? axis + b->chain.ndims : axis;
     if (dim < 0 || dim >= b->chain.ndims) {
         b->reason = "GenIndex along an axis that the tensor does not have";
     }
@@ -237,7 +252,8 @@ static int quant_steps(chain_builder_t *b, int x, int scale, int zp)
     return q;
 }
 
-/* One instruction where scale and zero point are tensors, codes too if they are decoded, whose loads then fall away. */
+/* One instruction where scale and zero point are tensors, codes too if they are decoded, whose
+ * loads then fall away. */
 static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int zp)
 {
     const int s = loaded_from(b, scale), z = loaded_from(b, zp);
@@ -246,7 +262,8 @@ static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int 
     }
     const int codes = op == CHAIN_DEQUANT ? loaded_from(b, x) : -1;
     if (codes >= 0) {
-        return emit(b, (chain_instr_t){.op = CHAIN_LOAD_DEQUANT, .operand = codes, .scale = s, .zp = z});
+        return emit(
+            b, (chain_instr_t){.op = CHAIN_LOAD_DEQUANT, .operand = codes, .scale = s, .zp = z});
     }
     return emit(b, (chain_instr_t){.op = (int)op, .a = x, .scale = s, .zp = z});
 }
@@ -272,7 +289,7 @@ int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
     return x < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_ROUND_TO, .a = x, .dtype = dtype});
 }
 
-/* ---- registers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- registers ------------------------------------------------------------------------------- */
 
 /* How many of a, b, c an instruction reads: an op as many as its card gives it inputs. */
 static int n_sources(const chain_instr_t *in)
@@ -297,8 +314,8 @@ static int n_sources(const chain_instr_t *in)
     return 0; /* no other opcode exists */
 }
 
-/* last[v]: the last instruction that reads v, n_instrs for the result, -1 for none. Instructions whose result nobody
- * reads read nothing themselves. */
+/* last[v]: the last instruction that reads v, n_instrs for the result, -1 for none. Instructions
+ * whose result nobody reads read nothing themselves. */
 static void last_uses(const chain_builder_t *b, int result, int *last)
 {
     for (int v = 0; v < b->n_virtual; v++) {
@@ -336,7 +353,8 @@ static bool take(colouring_t *k, int v)
     return false;
 }
 
-/* Renames in place, drops instructions without effect; false: too few registers. An instruction may write over what it reads last. */
+/* Renames in place, drops instructions without effect; false: too few registers. An instruction
+ * may write over what it reads last. */
 static bool colour(chain_builder_t *b, colouring_t *k)
 {
     int n = 0;
@@ -383,8 +401,10 @@ static bool rename_operand(chain_instr_t *in, int o, int to)
     const bool split = in->op == CHAIN_LOAD_SPLIT, fused = in->op == CHAIN_LOAD_DEQUANT;
     const bool rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
     const bool moves = fused || split || in->op == CHAIN_LOAD || in->op == CHAIN_STORE;
-    const bool a = rename_field(&in->operand, moves, o, to), b = rename_field(&in->high, split, o, to);
-    const bool c = rename_field(&in->scale, rescales, o, to), d = rename_field(&in->zp, rescales, o, to);
+    const bool a = rename_field(&in->operand, moves, o, to),
+               b = rename_field(&in->high, split, o, to);
+    const bool c = rename_field(&in->scale, rescales, o, to),
+               d = rename_field(&in->zp, rescales, o, to);
     return a || b || c || d;
 }
 
@@ -405,7 +425,8 @@ static void drop_operands(chain_builder_t *b)
 
 static sinter_status_t too_big(const char *what, int n, int most)
 {
-    return sg_fail(sinter_unimplemented, "an elementwise chain needs %d %s, the most is %d", n, what, most);
+    return sg_fail(sinter_unimplemented, "an elementwise chain needs %d %s, the most is %d", n,
+                   what, most);
 }
 
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out)

@@ -1,18 +1,22 @@
-/* Running chains: the program interpreted block by block. A block is `rows` runs of `cols` elements along the last dim, one after the other
- * in a register. */
+/* Running chains: the program interpreted block by block. A block is `rows` runs of `cols`
+ * elements along the last dim, one after the other in a register. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "backend_xsmm/chain/chain.h"
-#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/plan.h"
-#include "numeric/quant_rows.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
+#include "numeric/quant_rows.h"
 
-/* Besides the registers: what is on its way through ROUND_TO or a store, values of groups on their way to elements, scales, zero points. */
+/* Besides the registers: what is on its way through ROUND_TO or a store, values of groups on
+ * their way to elements, scales, zero points. */
 enum { TMP, TMP_SCALE, TMP_ZP, N_TMP, TMP_HIGH = TMP_SCALE };
-enum { CONVERTED = 512, CONVERTED_AHEAD = 4096 }; /* elements at once, and bytes from what is converted to what is fetched */
+enum {
+    CONVERTED = 512,
+    CONVERTED_AHEAD = 4096
+}; /* elements at once, and bytes from what is converted to what is fetched */
 /* Registers of tiles start at different cache sets. */
 enum { TILE_STEP = CHAIN_TILE + 64 };
 
@@ -23,10 +27,11 @@ size_t chain_scratch_bytes(const chain_t *chain)
 
 size_t chain_tile_scratch_bytes(const chain_t *chain)
 {
-    return chain->f64 ? chain_scratch_bytes(chain) : ((size_t)chain->n_regs + N_TMP) * TILE_STEP * sizeof(float);
+    return chain->f64 ? chain_scratch_bytes(chain)
+                      : ((size_t)chain->n_regs + N_TMP) * TILE_STEP * sizeof(float);
 }
 
-/* ---- operands --------------------------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 typedef struct block {
     const int64_t *idx;
@@ -35,7 +40,9 @@ typedef struct block {
 
 /* Where a run starts in an operand, and how it goes on along the inner dim. */
 typedef struct run {
-    int64_t first, stride, group, phase; /* element; step; elements that share one value; how many of those lie before the run */
+    int64_t first, stride, group,
+        /* element; step; elements that share one value; how many of those lie before the run */
+        phase;
 } run_t;
 
 static run_t run_of(const chain_bound_t *b, const chain_ref_t *ref, const int64_t *idx)
@@ -57,17 +64,22 @@ static run_t run_of(const chain_bound_t *b, const chain_ref_t *ref, const int64_
 }
 
 /* Row `row` of the block, if `first` is what row 0 has. */
-static int64_t row_first(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, int64_t first, int row)
+static int64_t row_first(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k,
+                         int64_t first, int row)
 {
     const int d = b->ndims - 2;
     if (row == 0 || ref->stride[d] == 0) {
         return first;
     }
-    return first + (ref->group[d] > 1 ? (k->idx[d] + row) / ref->group[d] - k->idx[d] / ref->group[d] : row) * ref->stride[d];
+    return first + (ref->group[d] > 1
+                        ? (k->idx[d] + row) / ref->group[d] - k->idx[d] / ref->group[d]
+                        : row) *
+                       ref->stride[d];
 }
 
 /* All of the block is one run in memory. */
-static bool is_dense(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const run_t *r)
+static bool is_dense(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k,
+                     const run_t *r)
 {
     if (r->stride != 1 || r->group > 1) {
         return false;
@@ -76,10 +88,11 @@ static bool is_dense(const chain_bound_t *b, const chain_ref_t *ref, const block
 }
 
 /* The runs are strided, but columns are runs. */
-static bool is_transposed(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const run_t *r)
+static bool is_transposed(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k,
+                          const run_t *r)
 {
-    return k->rows > 1 && r->stride != 0 && r->stride != 1 && r->group == 1 && ref->stride[b->ndims - 2] == 1 &&
-           ref->group[b->ndims - 2] == 1;
+    return k->rows > 1 && r->stride != 0 && r->stride != 1 && r->group == 1 &&
+           ref->stride[b->ndims - 2] == 1 && ref->group[b->ndims - 2] == 1;
 }
 
 /* One value stands for the whole run. */
@@ -93,7 +106,8 @@ static int n_groups(const run_t *r, int n)
     return (int)((r->phase + n - 1) / r->group) + 1;
 }
 
-static void load(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, float *dst)
+static void load(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride,
+                 int n, float *dst)
 {
     eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
 }
@@ -105,7 +119,8 @@ static void fill(float *dst, int n, float x)
     }
 }
 
-static void load_run(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *dst, float *tmp)
+static void load_run(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n,
+                     float *dst, float *tmp)
 {
     if (is_one(r, n)) {
         load(b, ref, r->first, 0, 1, tmp);
@@ -118,7 +133,8 @@ static void load_run(const chain_bound_t *b, const chain_ref_t *ref, const run_t
     }
 }
 
-static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, float *dst, float *tmp)
+static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, float *dst,
+                       float *tmp)
 {
     const int rows = k->rows, cols = k->cols;
     run_t r = run_of(b, ref, k->idx);
@@ -139,7 +155,8 @@ static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const blo
 }
 
 /* Planes that both run on from element to element are joined as they are decoded, others after. */
-static void load_split(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, float *const *tmp)
+static void load_split(const chain_bound_t *b, const chain_instr_t *in, const block_t *k,
+                       float *dst, float *const *tmp)
 {
     const chain_ref_t *low = &b->refs[in->operand], *high = &b->refs[in->high];
     const dtype_split_t *split = dtype_split(in->dtype, b->isa);
@@ -151,12 +168,15 @@ static void load_split(const chain_bound_t *b, const chain_instr_t *in, const bl
         return;
     }
     for (int i = 0; i < k->rows; i++, dst += k->cols) {
-        split->load(low->data, row_first(b, low, k, l.first, i), high->data, row_first(b, high, k, h.first, i), k->cols, dst);
+        split->load(low->data, row_first(b, low, k, l.first, i), high->data,
+                    row_first(b, high, k, h.first, i), k->cols, dst);
     }
 }
 
-/* Consecutive elements past the caches: converted in tmp, unless bytes are shared with neighbours. */
-static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n, const float *src, float *tmp)
+/* Consecutive elements past the caches: converted in tmp, unless bytes are shared with
+ * neighbours. */
+static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n,
+                         const float *src, float *tmp)
 {
     const dtype_traits_t *t = ref->traits;
     if (first % t->block_elems != 0 || n % t->block_elems != 0) {
@@ -173,7 +193,8 @@ static void store_stream(const chain_bound_t *b, const chain_ref_t *ref, int64_t
     b->quant->stream(to, from, bytes);
 }
 
-static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride, int n, const float *src, float *tmp)
+static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int64_t stride,
+                      int n, const float *src, float *tmp)
 {
     if (ref->stream && stride == 1) {
         store_stream(b, ref, first, n, src, tmp);
@@ -182,7 +203,8 @@ static void store_run(const chain_bound_t *b, const chain_ref_t *ref, int64_t fi
     }
 }
 
-static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k, const float *src, float *tmp)
+static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k,
+                        const float *src, float *tmp)
 {
     const int rows = k->rows, cols = k->cols;
     const run_t r = run_of(b, ref, k->idx);
@@ -191,7 +213,8 @@ static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const bl
     } else if (is_transposed(b, ref, k, &r)) {
         b->tiles->transpose(src, cols, rows, cols, tmp, rows);
         for (int c = 0; c < cols; c++) {
-            eltwise_store(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows, tmp + c * rows);
+            eltwise_store(b->fn, ref->dtype, ref->data, r.first + c * r.stride, 1, rows,
+                          tmp + c * rows);
         }
     } else {
         for (int i = 0; i < rows; i++, src += cols) {
@@ -200,10 +223,11 @@ static void store_block(const chain_bound_t *b, const chain_ref_t *ref, const bl
     }
 }
 
-/* ---- scales and zero points ----------------------------------------------------------------------------------------------------- */
+/* ---- scales and zero points ------------------------------------------------------------------ */
 
 /* A parameter of the run r, which starts in a block at `first`. */
-static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
+static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r,
+                                int n, float *x, float *tmp)
 {
     if (is_one(r, n)) {
         load(b, ref, r->first, 0, 1, x);
@@ -217,7 +241,8 @@ static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, 
     return (quant_param_t){x, 1, 0};
 }
 
-/* Both parameters' groups as load_scaled takes them; false: they differ, or vary from element to element. */
+/* Both parameters' groups as load_scaled takes them; false: they differ, or vary from element to
+ * element. */
 static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dtype_groups_t *g)
 {
     static const float no_zp = 0;
@@ -227,8 +252,9 @@ static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dty
 }
 
 /* One row: from codes in memory (data not NULL, element `first` on) or in src. */
-static void rescale_run(const chain_bound_t *b, int op, const chain_ref_t *data, int64_t first, int n, const quant_param_t *scale,
-                        const quant_param_t *zp, const float *src, float *dst)
+static void rescale_run(const chain_bound_t *b, int op, const chain_ref_t *data, int64_t first,
+                        int n, const quant_param_t *scale, const quant_param_t *zp,
+                        const float *src, float *dst)
 {
     dtype_groups_t groups;
     const dtype_bulk_t *bulk = data ? dtype_bulk(data->dtype, b->isa) : NULL;
@@ -243,9 +269,11 @@ static void rescale_run(const chain_bound_t *b, int op, const chain_ref_t *data,
     (op == CHAIN_QUANT ? b->quant->quant_run : b->quant->dequant_run)(src, n, scale, zp, dst);
 }
 
-static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst, const float *src, float *const *tmp)
+static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst,
+                    const float *src, float *const *tmp)
 {
-    const chain_ref_t *s = &b->refs[in->scale], *z = in->zp < 0 ? NULL : &b->refs[in->zp], *data = NULL;
+    const chain_ref_t *s = &b->refs[in->scale], *z = in->zp < 0 ? NULL : &b->refs[in->zp],
+                      *data = NULL;
     run_t sr = run_of(b, s, k->idx), zr = z ? run_of(b, z, k->idx) : sr, dr = sr;
     const int64_t s_first = sr.first, z_first = zr.first;
     quant_param_t scale = {0}, zp = {0};
@@ -259,7 +287,8 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
         }
     }
     for (int i = 0; i < k->rows; i++, dst += k->cols, src = data ? NULL : src + k->cols) {
-        const int64_t s_at = row_first(b, s, k, s_first, i), z_at = z ? row_first(b, z, k, z_first, i) : 0;
+        const int64_t s_at = row_first(b, s, k, s_first, i),
+                      z_at = z ? row_first(b, z, k, z_first, i) : 0;
         if (i == 0 || s_at != sr.first) {
             sr.first = s_at;
             scale = load_param(b, s, &sr, k->cols, tmp[TMP_SCALE], tmp[TMP]);
@@ -268,21 +297,24 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
             zr.first = z_at;
             zp = load_param(b, z, &zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
         }
-        rescale_run(b, in->op, data, data ? row_first(b, data, k, dr.first, i) : 0, k->cols, &scale, z ? &zp : NULL, src, dst);
+        rescale_run(b, in->op, data, data ? row_first(b, data, k, dr.first, i) : 0, k->cols, &scale,
+                    z ? &zp : NULL, src, dst);
     }
 }
 
-/* ---- codes to numbers past the caches ----------------------------------------------------------------------------------------- */
+/* ---- codes to numbers past the caches -------------------------------------------------------- */
 
 /* Rows of whole cache lines, and of whole bytes of codes. */
 static bool streams_rows(const chain_bound_t *b, const chain_ref_t *to, const chain_ref_t *codes)
 {
     const int last = b->ndims - 1;
-    if ((uintptr_t)to->data % 64 != 0 || to->stride[last] != 1 || codes->stride[last] != 1 || b->dims[last] % DTYPE_STREAM != 0) {
+    if ((uintptr_t)to->data % 64 != 0 || to->stride[last] != 1 || codes->stride[last] != 1 ||
+        b->dims[last] % DTYPE_STREAM != 0) {
         return false;
     }
     for (int d = 0; d <= last; d++) {
-        const bool whole = d == last || (to->stride[d] % DTYPE_STREAM == 0 && codes->stride[d] % DTYPE_STREAM == 0);
+        const bool whole = d == last || (to->stride[d] % DTYPE_STREAM == 0 &&
+                                         codes->stride[d] % DTYPE_STREAM == 0);
         if (!whole || to->group[d] > 1 || codes->group[d] > 1) {
             return false;
         }
@@ -293,24 +325,28 @@ static bool streams_rows(const chain_bound_t *b, const chain_ref_t *to, const ch
 dtype_stream_t *chain_stream(const chain_bound_t *b, bool native_bf16)
 {
     const chain_instr_t *in = b->chain->instrs;
-    if (b->chain->n_instrs != 2 || in[0].op != CHAIN_LOAD_DEQUANT || in[1].op != CHAIN_STORE || !b->refs[in[1].operand].stream) {
+    if (b->chain->n_instrs != 2 || in[0].op != CHAIN_LOAD_DEQUANT || in[1].op != CHAIN_STORE ||
+        !b->refs[in[1].operand].stream) {
         return NULL;
     }
     const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
     const dtype_bulk_t *bulk = dtype_bulk(codes->dtype, b->isa);
-    return bulk->stream_scaled != NULL && streams_rows(b, to, codes) ? bulk->stream_scaled(to->dtype, native_bf16) : NULL;
+    return bulk->stream_scaled != NULL && streams_rows(b, to, codes)
+               ? bulk->stream_scaled(to->dtype, native_bf16)
+               : NULL;
 }
 
 /* A parameter that changes within groups of the other: a value for each element. */
-static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n, float *x, float *tmp)
+static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r,
+                               int n, float *x, float *tmp)
 {
     load_run(b, ref, r, n, x, tmp);
     return (quant_param_t){x, 1, 0};
 }
 
 /* Scales and zero points of a row, in groups of one size. */
-static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr, const chain_ref_t *z, const run_t *zr,
-                                  int n, float *const *tmp)
+static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr,
+                                  const chain_ref_t *z, const run_t *zr, int n, float *const *tmp)
 {
     dtype_groups_t g;
     quant_param_t scale = load_param(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]), zp = {0};
@@ -327,7 +363,8 @@ static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, 
     return g;
 }
 
-/* Scales and zero points of the rows of a block, loaded where a row has others than the one before. */
+/* Scales and zero points of the rows of a block, loaded where a row has others than the one
+ * before. */
 typedef struct row_params {
     const chain_ref_t *s, *z; /* z NULL: none */
     run_t sr, zr;
@@ -347,9 +384,11 @@ static row_params_t params_of(const chain_bound_t *b, const chain_instr_t *in, c
 }
 
 /* Those of a row, in tmp; false: they are there already. */
-static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, float *const *tmp, row_params_t *p)
+static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, float *const *tmp,
+                            row_params_t *p)
 {
-    const int64_t s_at = row_first(b, p->s, k, p->s_first, row), z_at = p->z ? row_first(b, p->z, k, p->z_first, row) : s_at;
+    const int64_t s_at = row_first(b, p->s, k, p->s_first, row),
+                  z_at = p->z ? row_first(b, p->z, k, p->z_first, row) : s_at;
     if (p->loaded && s_at == p->sr.first && z_at == p->zr.first) {
         return false;
     }
@@ -360,31 +399,35 @@ static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, f
     return true;
 }
 
-void chain_stream_tile(const chain_bound_t *b, dtype_stream_t *stream, const int64_t *idx, int rows, int cols, void *scratch)
+void chain_stream_tile(const chain_bound_t *b, dtype_stream_t *stream, const int64_t *idx, int rows,
+                       int cols, void *scratch)
 {
     const chain_instr_t *in = b->chain->instrs;
     const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
     const block_t k = {idx, rows, cols};
     const int64_t from = run_of(b, codes, idx).first, first = run_of(b, to, idx).first;
     row_params_t params = params_of(b, &in[0], idx);
-    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
+    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP,
+                               (float *)scratch + 2 * TILE_STEP};
     for (int i = 0; i < rows; i++) {
         (void)load_row_params(b, &k, i, tmp, &params);
-        stream(codes->data + row_first(b, codes, &k, from, i) * codes->traits->bits / 8, cols, &params.groups,
-               to->data + row_first(b, to, &k, first, i) * to->traits->block_bytes);
+        stream(codes->data + row_first(b, codes, &k, from, i) * codes->traits->bits / 8, cols,
+               &params.groups, to->data + row_first(b, to, &k, first, i) * to->traits->block_bytes);
     }
 }
 
-/* ---- the interpreter -------------------------------------------------------------------------------------------------------- */
+/* ---- the interpreter ------------------------------------------------------------------------- */
 
-static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src, float *dst, float *tmp)
+static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src,
+                      float *dst, float *tmp)
 {
     eltwise_store(b->fn, type, (unsigned char *)tmp, 0, 1, n, src);
     eltwise_load(b->fn, type, (unsigned char *)tmp, 0, 1, n, dst);
 }
 
 /* Index along the chain's dim, and what it grows by from element to element and from row to row. */
-static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int *step, int *row_step)
+static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int *step,
+                        int *row_step)
 {
     const int d = b->at[dim];
     *step = d >= 0 && d == b->ndims - 1;
@@ -403,7 +446,8 @@ static void index_block(const chain_bound_t *b, const block_t *k, int dim, float
     }
 }
 
-static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch, int reg_size)
+static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch,
+                    int reg_size)
 {
     const chain_t *c = b->chain;
     const int n = k->rows * k->cols;
@@ -457,7 +501,7 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
     }
 }
 
-/* ---- double --------------------------------------------------------------------------------------------------------------------- */
+/* ---- double ---------------------------------------------------------------------------------- */
 
 static void load_run_f64(const chain_ref_t *ref, const run_t *r, int n, double *dst, double *tmp)
 {
@@ -474,7 +518,8 @@ static void load_run_f64(const chain_ref_t *ref, const run_t *r, int n, double *
     }
 }
 
-static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, double *const *tmp)
+static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx,
+                           int n, double *dst, double *const *tmp)
 {
     float *const blocks[N_TMP] = {(float *)(void *)tmp[TMP], (float *)(void *)tmp[TMP_HIGH]};
     float *x = (float *)(void *)tmp[TMP_ZP];
@@ -484,8 +529,8 @@ static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, cons
     }
 }
 
-static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n, double *dst, const double *src,
-                        double *const *tmp)
+static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n,
+                        double *dst, const double *src, double *const *tmp)
 {
     const double *s = tmp[TMP_SCALE], *z = tmp[TMP_ZP];
     run_t run = run_of(b, &b->refs[in->scale], idx);
@@ -587,7 +632,8 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
     }
 }
 
-static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, void *scratch)
+static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,
+                     void *scratch)
 {
     if (bound->chain->f64) {
         run_f64(bound, idx, cols, NULL, scratch);
@@ -596,7 +642,7 @@ static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, i
     }
 }
 
-/* ---- rows at once: floats to codes by given scales ------------------------------------------------------------------------------ */
+/* ---- rows at once: floats to codes by given scales ------------------------------------------- */
 
 /* Neither Inf nor NaN among n elements, a multiple of QUANT_GROUP. */
 static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const void *x, int n)
@@ -610,10 +656,12 @@ static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const vo
     return top < 0x7F800000;
 }
 
-/* How store_scaled quantises n elements; size 0: it does not. A zero point of all groups is written to zps for each. */
+/* How store_scaled quantises n elements; size 0: it does not. A zero point of all groups is
+ * written to zps for each. */
 static dtype_scaled_t how_scaled(const dtype_groups_t *g, bool shift, int n, float *zps)
 {
-    dtype_scaled_t how = {.way = shift ? DTYPE_SHIFTED : DTYPE_DIVIDED, .by = g->scale, .zp = shift ? g->zp : NULL};
+    dtype_scaled_t how = {
+        .way = shift ? DTYPE_SHIFTED : DTYPE_DIVIDED, .by = g->scale, .zp = shift ? g->zp : NULL};
     const int size = g->group < n ? (int)g->group : n, count = n / size;
     bool numbers = true; /* what finite elements divided by them are no NaNs */
     for (int i = 0; i < count; i++) {
@@ -623,12 +671,16 @@ static dtype_scaled_t how_scaled(const dtype_groups_t *g, bool shift, int n, flo
         fill(zps, count, *g->zp);
         how.zp = zps;
     }
-    how.size = numbers && n % DTYPE_GROUP == 0 && n % size == 0 && (g->phase == 0 || g->phase + n <= g->group) ? size : 0;
+    how.size = numbers && n % DTYPE_GROUP == 0 && n % size == 0 &&
+                       (g->phase == 0 || g->phase + n <= g->group)
+                   ? size
+                   : 0;
     how.n_groups = count;
     return how;
 }
 
-static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols, void *scratch)
+static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols,
+                        void *scratch)
 {
     const chain_instr_t *in = b->chain->instrs;
     const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[2].operand];
@@ -638,8 +690,10 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
     const int per_byte = to->traits->block_elems, width = x->traits->block_bytes;
     row_params_t params = params_of(b, &in[1], idx);
     dtype_scaled_t how = {0};
-    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP, (float *)scratch + 2 * TILE_STEP};
-    unsigned char *const codes = (unsigned char *)((float *)scratch + N_TMP * TILE_STEP); /* the first register */
+    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP,
+                               (float *)scratch + 2 * TILE_STEP};
+    unsigned char *const codes =
+        (unsigned char *)((float *)scratch + N_TMP * TILE_STEP); /* the first register */
     for (int i = 0, n; i < rows; i += n) {
         const int64_t at = row_first(b, to, &k, first, i);
         const unsigned char *row = x->data + row_first(b, x, &k, from, i) * width;
@@ -666,7 +720,7 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
     }
 }
 
-/* ---- rows at once: conversion --------------------------------------------------------------------------------------------------- */
+/* ---- rows at once: conversion ---------------------------------------------------------------- */
 
 static void fetch(const unsigned char *p, int64_t bytes)
 {
@@ -675,7 +729,8 @@ static void fetch(const unsigned char *p, int64_t bytes)
     }
 }
 
-static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols, void *scratch)
+static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols,
+                         void *scratch)
 {
     const chain_instr_t *in = b->chain->instrs;
     const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
@@ -710,19 +765,23 @@ static bool encodes(const chain_bound_t *b, const chain_ref_t *x, const chain_re
     const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
     const bool saturates = bulk->store_sat == bulk->store; /* as store_scaled does */
     const bool measured = x->dtype == sinter_f32 || quant_widen16(b->quant, x->dtype) != NULL;
-    return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 && bulk->store_scaled != NULL;
+    return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 &&
+           bulk->store_scaled != NULL;
 }
 
 chain_run_t *chain_runner(const chain_bound_t *b)
 {
     const chain_instr_t *in = b->chain->instrs;
     const int n = b->chain->n_instrs;
-    if (b->chain->f64 || b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD || in[n - 1].op != CHAIN_STORE) {
+    if (b->chain->f64 || b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD ||
+        in[n - 1].op != CHAIN_STORE) {
         return run_tile;
     }
     const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[n - 1].operand];
     if (!runs_on(b, x) || !runs_on(b, to)) {
         return run_tile;
     }
-    return n == 2 ? convert_tile : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to) ? encode_tile : run_tile;
+    return n == 2                                                   ? convert_tile
+           : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to) ? encode_tile
+                                                                    : run_tile;
 }

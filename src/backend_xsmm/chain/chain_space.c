@@ -1,4 +1,5 @@
-/* The iteration space of a bound chain: which threads may split it, and an equivalent space with fewer and longer dims. */
+/* The iteration space of a bound chain: which threads may split it, and an equivalent space with
+ * fewer and longer dims. */
 #include <string.h>
 
 #include "backend_xsmm/chain/chain.h"
@@ -29,7 +30,7 @@ bool chain_shares_bytes(const chain_bound_t *b)
     return false;
 }
 
-/* ---- collapsing ------------------------------------------------------------------------------------------------------------------- */
+/* ---- collapsing ------------------------------------------------------------------------------ */
 
 enum { SHORT = 16 }; /* an inner dim below this is not worth a run of its own */
 
@@ -96,15 +97,17 @@ static void order_by_stride(chain_bound_t *b, const chain_ref_t *store)
     for (int d = 0; d < b->ndims; d++) {
         to[d] = 0;
         for (int e = 0; e < b->ndims; e++) {
-            to[d] += store->stride[e] > store->stride[d] || (store->stride[e] == store->stride[d] && e < d);
+            to[d] += store->stride[e] > store->stride[d] ||
+                     (store->stride[e] == store->stride[d] && e < d);
         }
     }
     chain_permute(b, to);
 }
 
-/* One walk over d and d + 1 finds the same elements: either d goes on where d + 1 ends, or nothing changes along d + 1,
- * whose elements then form a group. */
-static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_t *stride, int64_t *group)
+/* One walk over d and d + 1 finds the same elements: either d goes on where d + 1 ends, or
+ * nothing changes along d + 1, whose elements then form a group. */
+static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_t *stride,
+                      int64_t *group)
 {
     const int64_t inner = dims[d + 1];
     if (dims[d] == 1 || inner == 1) {
@@ -120,7 +123,8 @@ static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_
     }
     *stride = ref->stride[d + 1];
     *group = ref->group[d + 1];
-    return ref->group[d] == 1 && inner % ref->group[d + 1] == 0 && ref->stride[d] == inner / ref->group[d + 1] * ref->stride[d + 1];
+    return ref->group[d] == 1 && inner % ref->group[d + 1] == 0 &&
+           ref->stride[d] == inner / ref->group[d + 1] * ref->stride[d + 1];
 }
 
 bool chain_merge(chain_bound_t *b, int d)
@@ -150,7 +154,8 @@ bool chain_merge(chain_bound_t *b, int d)
     return true;
 }
 
-/* The dim along which a transposed operand is contiguous goes next to the last one, so that tiles hold runs of both. */
+/* The dim along which a transposed operand is contiguous goes next to the last one, so that
+ * tiles hold runs of both. */
 static void pair_transposed(chain_bound_t *b)
 {
     const int last = b->ndims - 1;
@@ -176,7 +181,8 @@ static bool is_dense_2d(const chain_bound_t *b, const chain_ref_t *store)
     return store != NULL && store->stride[last] == 1 && store->stride[last - 1] == b->dims[last];
 }
 
-/* Few elements along the last dim: run along the longest dim instead, unless packed outputs want their order. */
+/* Few elements along the last dim: run along the longest dim instead, unless packed outputs want
+ * their order. */
 static void lengthen_inner(chain_bound_t *b)
 {
     const int last = b->ndims - 1;

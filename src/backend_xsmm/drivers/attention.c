@@ -6,10 +6,11 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "base/status.h"
 #include "backend_xsmm/drivers/products.h"
+#include "base/status.h"
 
-/* Strip heights with JIT kernels; a shorter strip is computed at the next height, rows beyond it are not looked at. */
+/* Strip heights with JIT kernels; a shorter strip is computed at the next height, rows beyond it
+ * are not looked at. */
 static const int ladder[ATT_LADDER] = {1, 2, 4, 6, 8, 12, 16, ATT_STRIP};
 
 static int round_up(int64_t n, int to)
@@ -17,17 +18,20 @@ static int round_up(int64_t n, int to)
     return (int)((n + to - 1) / to * to);
 }
 
-/* ---- selection -------------------------------------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 static const char *refuse_bf16(const plan_t *plan, const step_t *step)
 {
     const attention_params_t *p = &step->p.attention;
     const char *why = refuse_bf16_products(plan, step);
-    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
-    return why == NULL && (D < 1 || Dv < 1 || D > ATT_CHUNK) ? "needs head sizes known at compile, 1 to 512" : why;
+    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1),
+                  Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
+    return why == NULL && (D < 1 || Dv < 1 || D > ATT_CHUNK)
+               ? "needs head sizes known at compile, 1 to 512"
+               : why;
 }
 
-/* ---- setup ------------------------------------------------------------------------------------------------------------------ */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 /* Query rows that share one K and V, -1 if not known, with the reason. K or V may lack leading dims
  * or have 1 there. */
@@ -49,7 +53,8 @@ static int64_t known_rows(const plan_t *plan, const attention_params_t *p, const
         bool shared = true;
         for (int i = 0; i < 2; i++) {
             const lt_t *lt = &plan->values[operands[i]].lt;
-            if (lt->ndims < 0 || n < 0 || (lt->ndims >= from_end && lt->dims[lt->ndims - from_end] < 0)) {
+            if (lt->ndims < 0 || n < 0 ||
+                (lt->ndims >= from_end && lt->dims[lt->ndims - from_end] < 0)) {
                 *why = "a batch dim of Q, K or V is unknown at compile, and with it how many query "
                        "rows share one K and V";
                 return -1;
@@ -81,8 +86,10 @@ static const char *refuse_decode(const plan_t *plan, const step_t *step)
     const char *rows_unknown;
     const int64_t rows = known_rows(plan, p, &rows_unknown),
                   T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
-    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
-    const int k = (int)plan->values[p->k.data].lt.data_type, v = (int)plan->values[p->v.data].lt.data_type;
+    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1),
+                  Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
+    const int k = (int)plan->values[p->k.data].lt.data_type,
+              v = (int)plan->values[p->v.data].lt.data_type;
     if (table == NULL) {
         return "no decoding kernels for this ISA";
     }
@@ -98,17 +105,19 @@ static const char *refuse_decode(const plan_t *plan, const step_t *step)
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
     }
-    if (k >= table->n_ops || v >= table->n_ops || !table->ops[k].qk || !table->ops[v].pv || D % table->ops[k].multiple ||
-        Dv % table->ops[v].multiple) {
+    if (k >= table->n_ops || v >= table->n_ops || !table->ops[k].qk || !table->ops[v].pv ||
+        D % table->ops[k].multiple || Dv % table->ops[v].multiple) {
         return "no decoder for these data types and head sizes";
     }
-    return head_strided(plan, p->k.data, p->trans_k ? 1 : 2) || head_strided(plan, p->v.data, p->trans_v ? 2 : 1)
+    return head_strided(plan, p->k.data, p->trans_k ? 1 : 2) ||
+                   head_strided(plan, p->v.data, p->trans_v ? 2 : 1)
                ? "a head is not contiguous"
                : NULL;
 }
 
 /* Groups along the head of an operand's scales or zero points; -1: not known. */
-static int64_t known_groups(const plan_t *plan, int data, int coef, const int8_t *coef_dim, int from_end)
+static int64_t known_groups(const plan_t *plan, int data, int coef, const int8_t *coef_dim,
+                            int from_end)
 {
     const int ndims = plan->values[data].lt.ndims;
     if (coef < 0) {
@@ -121,14 +130,17 @@ static int64_t known_groups(const plan_t *plan, int data, int coef, const int8_t
     return d < 0 ? 1 : plan->values[coef].lt.dims[d];
 }
 
-/* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11, of 8 bits for integer codes in mode int8. */
-static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand_t *o, int from_end, int64_t head)
+/* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11,
+ * of 8 bits for integer codes in mode int8. */
+static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand_t *o, int from_end,
+                           int64_t head)
 {
     const codes_table_t *table = codes_table(plan->isa);
     const lt_t *lt = &plan->values[o->data].lt;
     const int limbs = limbs_of(step->mode);
     const decode_how_t floats = {NULL, 0};
-    if (!table || !limbs || (int)lt->data_type >= table->n_ops || table->ops[lt->data_type].elems == 0 ||
+    if (!table || !limbs || (int)lt->data_type >= table->n_ops ||
+        table->ops[lt->data_type].elems == 0 ||
         (limbs == 1 && dtype_traits(lt->data_type)->cls != DTYPE_INT)) {
         return floats;
     }
@@ -147,13 +159,15 @@ static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand
 static decode_how_t how_of_k(const plan_t *plan, const step_t *step)
 {
     const attention_params_t *p = &step->p.attention;
-    return how_of(plan, step, &p->k, p->trans_k ? 1 : 2, known_dim(plan, p->k.data, p->trans_k ? 1 : 2));
+    return how_of(plan, step, &p->k, p->trans_k ? 1 : 2,
+                  known_dim(plan, p->k.data, p->trans_k ? 1 : 2));
 }
 
 static decode_how_t how_of_v(const plan_t *plan, const step_t *step)
 {
     const attention_params_t *p = &step->p.attention;
-    return how_of(plan, step, &p->v, p->trans_v ? 2 : 1, known_dim(plan, p->v.data, p->trans_v ? 2 : 1));
+    return how_of(plan, step, &p->v, p->trans_v ? 2 : 1,
+                  known_dim(plan, p->v.data, p->trans_v ? 2 : 1));
 }
 
 static const char *refuse_codes(const plan_t *plan, const step_t *step)
@@ -169,8 +183,13 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_i
     const char *why = NULL;
     attention_jit_t *j = &c->jit[c->n_jit];
     const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
-    xs_shape_t qk = {
-        .kind = kind, .m = rows, .n = ATT_STEP, .k = c->bf16 ? round_up(D, 2) : D, .lda = c->ld_q, .ldb = c->ld_k, .ldc = c->ld_s};
+    xs_shape_t qk = {.kind = kind,
+                     .m = rows,
+                     .n = ATT_STEP,
+                     .k = c->bf16 ? round_up(D, 2) : D,
+                     .lda = c->ld_q,
+                     .ldb = c->ld_k,
+                     .ldc = c->ld_s};
     const xs_shape_t pv = {.kind = kind,
                            .m = rows,
                            .n = c->dv,
@@ -194,8 +213,10 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_i
     return why;
 }
 
-/* JIT kernels for all heights that can occur: with the number of rows known that is the full strip and what is left over. */
-static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv, sinter_cpu_isa_t cap)
+/* JIT kernels for all heights that can occur: with the number of rows known that is the full
+ * strip and what is left over. */
+static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv,
+                       sinter_cpu_isa_t cap)
 {
     const char *why = NULL;
     if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
@@ -214,13 +235,14 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     return why;
 }
 
-/* Tile and block sizes. Wider heads get fewer rows and columns, for a block and its tiles to stay in L2; those that are worked off in chunks
- * load K for one strip at a time. */
+/* Tile and block sizes. Wider heads get fewer rows and columns, for a block and its tiles to
+ * stay in L2; those that are worked off in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
     const bool decode = c->decode != NULL, chunks = D < 0 || D > ATT_CHUNK;
     c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
-    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16) : ATT_CHUNK; /* decoding order: up to 128 elements */
+    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16)
+                                      : ATT_CHUNK; /* decoding order: up to 128 elements */
     const int wide = c->dk > c->dv ? c->dk : c->dv, part = wide <= 128 ? 1 : wide <= 256 ? 2 : 4;
     const int tk = decode ? DECODE_TOKENS : ATT_TK / part;
     c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, decode ? 2 * DECODE_LANES : 16) : tk;
@@ -251,7 +273,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     if (!c) {
         return sinter_out_of_memory;
     }
-    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1), Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
+    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1),
+                  Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
     const char *rows_unknown;
     const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2),
                   rows = known_rows(plan, p, &rows_unknown);
@@ -270,7 +293,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     textbuf_t note;
     text_init(&note, &plan->arena);
     if (c->decode) {
-        text_add(&note, "%d query rows, kv-tile %d, K by %s, V by %s", c->rows, c->tk, how_name(&c->k_how), how_name(&c->v_how));
+        text_add(&note, "%d query rows, kv-tile %d, K by %s, V by %s", c->rows, c->tk,
+                 how_name(&c->k_how), how_name(&c->v_how));
     } else {
         text_add(&note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
         note_products(&note, c->bf16, step->kernel, why);
@@ -281,15 +305,19 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch, attention_buffers_t *out)
+size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
+                         attention_buffers_t *out)
 {
     /* Scratch has any alignment; vectors are happier on 64 bytes. */
     unsigned char *base = scratch ? scratch + (64 - (uintptr_t)scratch % 64) % 64 : NULL;
-    const size_t q = (size_t)c->rows * (size_t)c->ld_q, k = (size_t)c->dk * (size_t)c->ld_k, v = (size_t)c->tk * (size_t)c->ld_v;
-    const size_t s = (size_t)c->strip * (size_t)c->ld_s, acc = (size_t)c->rows * (size_t)c->ld_v, rows = (size_t)c->rows;
-    const chain_t *const chains[] = {step->p.attention.score, step->p.attention.bare, step->p.attention.prob, step->post};
+    const size_t q = (size_t)c->rows * (size_t)c->ld_q, k = (size_t)c->dk * (size_t)c->ld_k,
+                 v = (size_t)c->tk * (size_t)c->ld_v;
+    const size_t s = (size_t)c->strip * (size_t)c->ld_s, acc = (size_t)c->rows * (size_t)c->ld_v,
+                 rows = (size_t)c->rows;
+    const chain_t *const chains[] = {step->p.attention.score, step->p.attention.bare,
+                                     step->p.attention.prob, step->post};
     size_t at = 0, chain = 0;
     for (int i = 0; i < 4; i++) {
         const size_t bytes = chains[i] ? chain_scratch_bytes(chains[i]) : 0;
@@ -311,7 +339,8 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     }
     if (c->decode) {
         const size_t from = at;
-        at = from + decode_buffers(c->rows, c->k_how.codes || c->v_how.codes, base ? base + from : NULL, &out->decode);
+        at = from + decode_buffers(c->rows, c->k_how.codes || c->v_how.codes,
+                                   base ? base + from : NULL, &out->decode);
     }
     out->chain = carve(base, &at, chain, 1);
     out->tail = carve(base, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
@@ -325,16 +354,18 @@ static size_t thread_bytes(const plan_t *plan, const step_t *step)
     return attention_buffers(step->jit, step, NULL, &b);
 }
 
-/* ---- geometry --------------------------------------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 static int64_t batch_dim(const bound_t *b, int from_end)
 {
     return b->ndims < from_end ? 1 : b->dims[b->ndims - from_end];
 }
 
-static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame, attention_dims_t *d)
+static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame,
+                                  attention_dims_t *d)
 {
-    const bound_t *q = &frame->v[p->q.data], *k = &frame->v[p->k.data], *v = &frame->v[p->v.data], *out = &frame->v[p->out_dims];
+    const bound_t *q = &frame->v[p->q.data], *k = &frame->v[p->k.data], *v = &frame->v[p->v.data],
+                  *out = &frame->v[p->out_dims];
     if (q->ndims < 2 || k->ndims < 2 || v->ndims < 2 || out->ndims < 2) {
         return sg_fail(sinter_invalid_shape, "attention: an operand has fewer than 2 dims");
     }
@@ -343,13 +374,15 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
     d->D = batch_dim(q, p->trans_q ? 2 : 1);
     d->T = batch_dim(k, p->trans_k ? 2 : 1);
     d->Dv = batch_dim(v, p->trans_v ? 2 : 1);
-    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(v, p->trans_v ? 1 : 2) != d->T || batch_dim(out, 2) != d->S ||
-        batch_dim(out, 1) != d->Dv) {
-        return sg_fail(sinter_invalid_shape, "attention: dims of Q, K, V and the output do not fit each other");
+    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(v, p->trans_v ? 1 : 2) != d->T ||
+        batch_dim(out, 2) != d->S || batch_dim(out, 1) != d->Dv) {
+        return sg_fail(sinter_invalid_shape,
+                       "attention: dims of Q, K, V and the output do not fit each other");
     }
     for (int i = 0; i < d->nb; i++) {
         const int from_end = out->ndims - i;
-        const int64_t n = d->batch[i] = out->dims[i], qd = batch_dim(q, from_end), kd = batch_dim(k, from_end), vd = batch_dim(v, from_end);
+        const int64_t n = d->batch[i] = out->dims[i], qd = batch_dim(q, from_end),
+                      kd = batch_dim(k, from_end), vd = batch_dim(v, from_end);
         if ((qd != 1 && qd != n) || (kd != 1 && kd != n) || (vd != 1 && vd != n)) {
             return sg_fail(sinter_invalid_shape, "attention: batch dim %d does not broadcast", i);
         }
@@ -379,14 +412,15 @@ static sinter_status_t geometry(const step_t *step, const frame_t *frame, attent
     }
     d->block = c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
-    while (frame->threads > 1 && d->block > c->strip && d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->threads) {
+    while (frame->threads > 1 && d->block > c->strip &&
+           d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->threads) {
         d->block = round_up(d->block / 2, c->strip);
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
     const int64_t tiles = (d->T + c->tk - 1) / c->tk;
-    /* A part of T is worth a merge from two tiles on. The second pass of a probability chain needs the whole row's sum, so it is not
-     * split. */
+    /* A part of T is worth a merge from two tiles on. The second pass of a probability chain
+     * needs the whole row's sum, so it is not split. */
     int64_t splits = d->items && !p->prob ? frame->threads / d->items : 1;
     splits = splits > tiles / 2 ? tiles / 2 : splits;
     d->splits = splits > 1 ? splits : 1;
@@ -401,17 +435,19 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     if (geometry(step, frame, &d) != sinter_success || d.splits < 2) {
         return 0;
     }
-    return (size_t)(d.items * d.splits) * (size_t)c->rows * ((size_t)c->ld_v + 2) * sizeof(float) + 64;
+    return (size_t)(d.items * d.splits) * (size_t)c->rows * ((size_t)c->ld_v + 2) * sizeof(float) +
+           64;
 }
 
-/* ---- prepare ---------------------------------------------------------------------------------------------------------------- */
+/* ---- prepare --------------------------------------------------------------------------------- */
 
 /* True if the program does nothing but multiply by one positive number. */
 static bool is_scale(const chain_bound_t *b, float *scale)
 {
     const chain_instr_t *load = b->chain->instrs, *mul = load + 1;
-    if (b->chain->f64 || b->chain->n_instrs != 2 || load->op != CHAIN_LOAD || mul->op != sinter_op_multiply ||
-        b->chain->result != mul->dst || load->dst == 0 || !((mul->a == 0 && mul->b == load->dst) || (mul->a == load->dst && mul->b == 0))) {
+    if (b->chain->f64 || b->chain->n_instrs != 2 || load->op != CHAIN_LOAD ||
+        mul->op != sinter_op_multiply || b->chain->result != mul->dst || load->dst == 0 ||
+        !((mul->a == 0 && mul->b == load->dst) || (mul->a == load->dst && mul->b == 0))) {
         return false;
     }
     const chain_ref_t *ref = &b->refs[load->operand];
@@ -424,7 +460,8 @@ static bool is_scale(const chain_bound_t *b, float *scale)
     return *scale > 0 && *scale < INFINITY;
 }
 
-/* True if rows of a stored packed tensor may share bytes: threads would then write each other's elements. */
+/* True if rows of a stored packed tensor may share bytes: threads would then write each other's
+ * elements. */
 static bool stores_share_bytes(const chain_bound_t *b)
 {
     for (int i = 0; i < b->chain->n_instrs; i++) {
@@ -454,7 +491,8 @@ static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
         const int at = i + shift;
         const int64_t n = at < 0 ? 0 : at < d->nb ? d->batch[at] : at == d->nb ? d->S : 1;
         if (at < 0 || (sink->dims[i] != 1 && sink->dims[i] != n)) {
-            return sg_fail(sinter_invalid_shape, "attention: sinks do not broadcast to one value for each row");
+            return sg_fail(sinter_invalid_shape,
+                           "attention: sinks do not broadcast to one value for each row");
         }
         st->sink_stride[at] = sink->dims[i] == 1 ? 0 : sink->strides[i];
     }
@@ -495,7 +533,8 @@ static bool bind_limits(const attention_params_t *p, const frame_t *frame, atten
     return p->n_bare > 0 && i >= p->n_bare;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     const attention_params_t *p = &step->p.attention;
     attention_state_t *st = state;
@@ -521,10 +560,13 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
     st->serial = stores_share_bytes(&st->post);
     int out;
-    st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1 ? &st->post.refs[out] : NULL;
+    st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1
+                  ? &st->post.refs[out]
+                  : NULL;
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, plan->isa, &st->tail));
-        st->serial = st->serial || quant_tail_shares_bytes(&st->tail, ((const attention_config_t *)step->jit)->dv);
+        st->serial = st->serial || quant_tail_shares_bytes(
+                                       &st->tail, ((const attention_config_t *)step->jit)->dv);
     }
     st->k_side.ops = st->v_side.ops = NULL;
     const attention_config_t *c = step->jit;
@@ -563,17 +605,21 @@ static int ways(const step_t *step, const void *state, way_t *out)
     return n + serial_way(st->serial, &out[n]);
 }
 
-/* ---- the kernels ------------------------------------------------------------------------------------------------------------ */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
-#define ATTENTION                                                                                  \
-    .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes,                          \
-    .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .ways = ways,        \
+#define ATTENTION                                                                           \
+    .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes,                   \
+    .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .ways = ways, \
     .phases = 2
 KERNEL(attention_flash_f32_generic, ATTENTION, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)
-KERNEL(attention_decode_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 90, .refuse = refuse_decode)
-KERNEL(attention_decode_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 80, .refuse = refuse_decode)
-KERNEL(attention_decode_int8_vnni, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 70, .refuse = refuse_codes)
+KERNEL(attention_decode_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 90,
+       .refuse = refuse_decode)
+KERNEL(attention_decode_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 80,
+       .refuse = refuse_decode)
+KERNEL(attention_decode_int8_vnni, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 70,
+       .refuse = refuse_codes)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16, .bf16 = true)
+KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100,
+       .refuse = refuse_bf16, .bf16 = true)

@@ -1,25 +1,30 @@
-/* Flash attention, what setup (compile), prepare (execute, all dims known) and work (threads) of its kernels share.
+/* Flash attention, what setup (compile), prepare (execute, all dims known) and work (threads) of
+ * its kernels share.
  *
- * A work item is one batch of K and V, a block of query rows and a chunk of Dv. Query rows are the S rows of all query heads that share
- * this K and V, row r = s * G + g, so that a block holds neighbouring positions of all heads of the group. Tiles of TK columns t of K and
- * rows t of V are dequantised once for a block; over each, strips of its rows do, as far as masks let them see its columns,
+ * A work item is one batch of K and V, a block of query rows and a chunk of Dv. Query rows are the
+ * S rows of all query heads that share this K and V, row r = s * G + g, so that a block holds
+ * neighbouring positions of all heads of the group. Tiles of TK columns t of K and rows t of V are
+ * dequantised once for a block; over each, strips of its rows do, as far as masks let them see its
+ * columns,
  *
- *   s[rows][TK] = q[rows][D] k[D][TK];  score chain;  m' = max(m, row max);  p = exp(s - m');  l = l exp(m - m') + sum p;
+ *   s[rows][TK] = q[rows][D] k[D][TK];  score chain;  m' = max(m, row max);  p = exp(s - m');  l
+ *   = l exp(m - m') + sum p;
  *   acc[rows][Dv] = acc exp(m - m') + p v[TK][Dv]
  *
  * so that q, acc, k and v of a block live in L2 and s of a strip in L1.
  *
- * from m = -inf and l = 0, or m = sink and l = 1 where a row has a sink, and at the end acc / l goes through the post chain and the quantising tail, if any. When there are fewer items than threads, T is split: each part leaves (m, l, acc) in
- * shared memory, phase 1 merges them. */
+ * from m = -inf and l = 0, or m = sink and l = 1 where a row has a sink, and at the end acc / l
+ * goes through the post chain and the quantising tail, if any. When there are fewer items than
+ * threads, T is split: each part leaves (m, l, acc) in shared memory, phase 1 merges them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
-#include "backend_xsmm/ukernels/eltwise.h"
-#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/drivers/attention_decode.h"
 #include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "backend_xsmm/ukernels/xsmm.h"
-#include "backend_xsmm/drivers/attention_decode.h"
 
 enum {
     ATT_ROWS = 480,  /* most query rows in a block, whole strips */
@@ -47,8 +52,10 @@ typedef struct attention_config {
     decode_how_t k_how, v_how;    /* decode only */
     bool bf16;
     int rows, strip, tk, dk, dv; /* of the buffers: dk, dv are multiples of 16 */
-    int ld_q, ld_k, ld_v, ld_s;  /* of rows of q, k, v and acc, s; no multiples of large powers of two where it matters */
-    int n_jit;                   /* 0: tile->gemm does the products */
+    int ld_q, ld_k, ld_v,
+        /* of rows of q, k, v and acc, s; no multiples of large powers of two where it matters */
+        ld_s;
+    int n_jit; /* 0: tile->gemm does the products */
     attention_jit_t jit[ATT_LADDER];
 } attention_config_t;
 
@@ -71,11 +78,15 @@ typedef struct attention_state {
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
     const char *k_why, *v_why;             /* why through tiles */
     chain_bound_t score, prob, post;
-    bool scored, masked;    /* there is a score chain to run; it leaves masking by the limits to the kernel */
-    const chain_ref_t *out; /* where results go if the post chain does nothing but store them, along Dv; else NULL */
-    float scale;            /* of scores where no chain is to run */
-    quant_tail_t tail;      /* if the step has one */
-    /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s + end_row). Tiles outside are skipped. */
+    bool scored,
+        masked; /* there is a score chain to run; it leaves masking by the limits to the kernel */
+    const chain_ref_t *
+        /* where results go if the post chain does nothing but store them, along Dv; else NULL */
+        out;
+    float scale;       /* of scores where no chain is to run */
+    quant_tail_t tail; /* if the step has one */
+    /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s +
+     * end_row). Tiles outside are skipped. */
     int64_t first_all, first_row, end_all, end_row;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } attention_state_t;
@@ -89,9 +100,10 @@ typedef struct attention_buffers {
 } attention_buffers_t;
 
 /* Carves scratch (NULL: only counts); returns the bytes. */
-size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch, attention_buffers_t *out);
+size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
+                         attention_buffers_t *out);
 
-void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                    void *scratch, void *shared);
+void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                    int phase, int tid, int nth, void *scratch, void *shared);
 
 #endif

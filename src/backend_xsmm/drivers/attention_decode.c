@@ -30,7 +30,7 @@ const codes_table_t *codes_table(sinter_cpu_isa_t isa)
     return NULL;
 }
 
-/* ---- binding ------------------------------------------------------------------------------------------------------------------ */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 /* Along the head and along the tokens: strides and group sizes of scales or zero points. */
 typedef struct grouping {
@@ -39,7 +39,8 @@ typedef struct grouping {
     int groups; /* along the head */
 } grouping_t;
 
-static grouping_t grouping(const void *data, bool tokens_are_rows, int64_t rs, int64_t cs, int64_t gr, int64_t gc, int64_t head)
+static grouping_t grouping(const void *data, bool tokens_are_rows, int64_t rs, int64_t cs,
+                           int64_t gr, int64_t gc, int64_t head)
 {
     grouping_t g = {.there = data != NULL};
     g.head_stride = tokens_are_rows ? cs : rs;
@@ -52,7 +53,8 @@ static grouping_t grouping(const void *data, bool tokens_are_rows, int64_t rs, i
 
 static grouping_t scales_of(const tile_src_t *s, bool tokens_are_rows, int64_t head)
 {
-    return grouping(s->scale, tokens_are_rows, s->scale_rs, s->scale_cs, s->scale_gr, s->scale_gc, head);
+    return grouping(s->scale, tokens_are_rows, s->scale_rs, s->scale_cs, s->scale_gr, s->scale_gc,
+                    head);
 }
 
 static grouping_t zps_of(const tile_src_t *s, bool tokens_are_rows, int64_t head)
@@ -65,10 +67,13 @@ static bool varies_by_token(const grouping_t *g)
     return g->there && g->token_stride != 0 && g->token_group < DECODE_LANES;
 }
 
-/* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit each other or the lanes. */
-static int common_groups(const grouping_t *scale, const grouping_t *zp, const decode_ops_t *ops, int lanes, int64_t head)
+/* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit
+ * each other or the lanes. */
+static int common_groups(const grouping_t *scale, const grouping_t *zp, const decode_ops_t *ops,
+                         int lanes, int64_t head)
 {
-    const int s = scale->there ? scale->groups : 1, z = zp->there ? zp->groups : 1, n = s > z ? s : z;
+    const int s = scale->there ? scale->groups : 1, z = zp->there ? zp->groups : 1,
+              n = s > z ? s : z;
     return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
 }
 
@@ -88,7 +93,8 @@ static void fill_order(decode_side_t *side)
     const decode_ops_t *o = side->ops;
     for (int at = 0; at < side->padded; at++) {
         const int in_chunk = at % o->elems,
-                  place = side->codes ? side->codes->element(in_chunk) : o->element(in_chunk / side->lanes, in_chunk % side->lanes);
+                  place = side->codes ? side->codes->element(in_chunk)
+                                      : o->element(in_chunk / side->lanes, in_chunk % side->lanes);
         const int e = at / o->elems * o->elems + place;
         side->order[at] = (int16_t)(e < side->head * side->fold ? e : -1);
     }
@@ -100,7 +106,8 @@ static void fill_groups(decode_side_t *side)
     const int per_class = side->ops->vectors / side->ops->classes, size = side->head / side->groups;
     for (int i = 0; i < side->classes * side->lanes; i++) {
         const int e = side->order[i / side->lanes * per_class * side->lanes + i % side->lanes];
-        side->group_at[i] = e < 0 ? 0 : e / size; /* of two tokens: one's groups after the other's */
+        side->group_at[i] =
+            e < 0 ? 0 : e / size; /* of two tokens: one's groups after the other's */
     }
     for (int i = 0; i < side->groups * side->lanes; i++) { /* by token */
         side->group_row[i] = i / side->groups;
@@ -110,11 +117,14 @@ static void fill_groups(decode_side_t *side)
 /* Where the coefficients of each corner are. */
 static void fill_corners(decode_side_t *side)
 {
-    const int quad = side->codes->quad, size = side->head / side->groups, chunks = side->padded / side->codes->elems;
+    const int quad = side->codes->quad, size = side->head / side->groups,
+              chunks = side->padded / side->codes->elems;
     side->near = true;
     for (int i = 0; i < chunks * 16; i++) {
-        const int e = i / 4 * quad, token = i % 4 * side->fold + (e < side->fold * side->head ? e / side->head : 0);
-        side->corner[i] = token * side->groups + (e < side->fold * side->head ? e % side->head / size : 0);
+        const int e = i / 4 * quad,
+                  token = i % 4 * side->fold + (e < side->fold * side->head ? e / side->head : 0);
+        side->corner[i] =
+            token * side->groups + (e < side->fold * side->head ? e % side->head / size : 0);
         side->near = side->near && side->corner[i] < 16;
     }
 }
@@ -123,16 +133,19 @@ static void fill_corners(decode_side_t *side)
 static bool fits_codes(const codes_ops_t *o, const tile_src_t *s, const decode_side_t *side)
 {
     const bool small = s->zp == NULL || (s->zp_type->cls == DTYPE_INT && s->zp_type->bits <= 8);
-    return small && side->groups > 0 && (side->groups == 1 || side->head / side->groups % o->quad == 0);
+    return small && side->groups > 0 &&
+           (side->groups == 1 || side->head / side->groups % o->quad == 0);
 }
 
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const tile_operand_t *op, bool tokens_are_rows,
-                        decode_side_t *side)
+const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
+                        const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side)
 {
     const tile_src_t *s = &op->base;
     const int n = op->ndims;
-    const int64_t head = tokens_are_rows ? op->dims[n - 1] : op->dims[n - 2], along = tokens_are_rows ? s->cs : s->rs;
-    const grouping_t scale = scales_of(s, tokens_are_rows, head), zp = zps_of(s, tokens_are_rows, head);
+    const int64_t head = tokens_are_rows ? op->dims[n - 1] : op->dims[n - 2],
+                  along = tokens_are_rows ? s->cs : s->rs;
+    const grouping_t scale = scales_of(s, tokens_are_rows, head),
+                     zp = zps_of(s, tokens_are_rows, head);
     side->ops = NULL;
     if ((int)s->dtype >= table->n_ops || table->ops[s->dtype].qk == NULL) {
         return "no decoder for the data type";
@@ -154,17 +167,24 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     side->head = (int)head;
     side->quantised = scale.there || zp.there;
     side->groups = common_groups(&scale, &zp, o, table->lanes, head);
-    side->by_lane = varies_by_token(&scale) || zp.there; /* codes less zero points are exact only before anything is multiplied with them */
+    side->by_lane =
+        varies_by_token(&scale) ||
+        /* codes less zero points are exact only before anything is multiplied with them */
+        zp.there;
     if (side->by_lane && side->groups == 0) {
         return "groups along the head do not fall on lanes";
     }
     side->ops = o;
     side->codes = how->codes && fits_codes(how->codes, s, side) ? how->codes : NULL;
     side->limbs = how->limbs;
-    side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100 ? NULL : table->any_tiny;
-    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2; /* of a chunk are those of its vectors */
-    side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == o->elems &&
-                         (tokens_are_rows ? s->rs : s->cs) == head && 2 * side->groups <= table->lanes
+    side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100
+                         ? NULL
+                         : table->any_tiny;
+    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) <
+                        o->elems / 2; /* of a chunk are those of its vectors */
+    side->fold = (side->by_lane || side->codes) && (halves || side->codes) &&
+                         2 * head == o->elems && (tokens_are_rows ? s->rs : s->cs) == head &&
+                         2 * side->groups <= table->lanes
                      ? 2
                      : 1;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
@@ -175,7 +195,8 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     }
     if (side->codes) {
         for (int i = 0; i < 16; i++) {
-            side->table[i] = (unsigned char)(side->values[i] / side->codes->unit + (float)side->codes->offset);
+            side->table[i] =
+                (unsigned char)(side->values[i] / side->codes->unit + (float)side->codes->offset);
         }
         fill_corners(side);
     } else if (side->by_lane) {
@@ -184,7 +205,7 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     return NULL;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffers_t *out)
 {
@@ -203,7 +224,7 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
     return at;
 }
 
-/* ---- coefficients ------------------------------------------------------------------------------------------------------------- */
+/* ---- coefficients ---------------------------------------------------------------------------- */
 
 /* A matrix of scales or zero points alone: rows are token groups, columns groups along the head. */
 static tile_src_t coefs_of(const tile_src_t *s, bool zps, const grouping_t *g)
@@ -221,7 +242,8 @@ static bool is_folded(const decode_side_t *side)
 }
 
 /* One row of coefficients for each token: [nt][groups]. */
-static void coefs_by_token(const tile_table_t *tile, const tile_src_t *s, bool zps, const grouping_t *g, int64_t t0, int nt, float *to)
+static void coefs_by_token(const tile_table_t *tile, const tile_src_t *s, bool zps,
+                           const grouping_t *g, int64_t t0, int nt, float *to)
 {
     tile_src_t m = coefs_of(s, zps, g);
     const int n = g->groups;
@@ -251,7 +273,8 @@ static void coefs_by_token(const tile_table_t *tile, const tile_src_t *s, bool z
 }
 
 /* The scales of one token spread over the head. */
-static void coefs_by_element(const tile_table_t *tile, const tile_src_t *s, const grouping_t *g, int64_t t, int head, float *to)
+static void coefs_by_element(const tile_table_t *tile, const tile_src_t *s, const grouping_t *g,
+                             int64_t t, int head, float *to)
 {
     const tile_src_t m = coefs_of(s, false, g);
     float values[DECODE_HEAD];
@@ -302,10 +325,11 @@ static bool weights_are_tame(int rows, const float *p, int64_t ldp, int nt, cons
     return p_most < 0x1p100f && scale_most < 0x1p100f && p_most * scale_most < 0x1p100f;
 }
 
-/* ---- the query ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the query ------------------------------------------------------------------------------- */
 
 /* Query r of all, from src in the order of the head, to its places among its batch. */
-static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r, const float *src)
+static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r,
+                        const float *src)
 {
     const int lanes = k->lanes;
     int first = 0, batch = rows_batch(rows);
@@ -314,7 +338,8 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
     }
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
     for (int i = 0; i < k->padded; i++) {
-        to[i / lanes * batch * lanes + i % lanes] = k->order[i] < 0 ? 0 : src[k->order[i] % k->head];
+        to[i / lanes * batch * lanes + i % lanes] =
+            k->order[i] < 0 ? 0 : src[k->order[i] % k->head];
     }
 }
 
@@ -330,7 +355,8 @@ static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, con
     }
 }
 
-void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q, int64_t ld)
+void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q,
+                  int64_t ld)
 {
     if (k->codes) {
         b->codes->usable = true;
@@ -346,14 +372,15 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
     }
 }
 
-/* ---- the products ------------------------------------------------------------------------------------------------------------- */
+/* ---- the products ---------------------------------------------------------------------------- */
 
 static const unsigned char *row_of(const tile_src_t *s, int64_t step, int64_t t)
 {
     return s->data + (s->first + t * step) * s->type->bits / 8;
 }
 
-static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, bool tokens_are_rows, int64_t t, int nt)
+static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, bool tokens_are_rows,
+                             int64_t t, int nt)
 {
     const int64_t step = tokens_are_rows ? s->rs : s->cs;
     return (decode_rows_t){.data = row_of(s, step, t),
@@ -364,8 +391,9 @@ static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, boo
                            .values = side->values};
 }
 
-static void load_coefs(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, const grouping_t *scale,
-                       const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt)
+static void load_coefs(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s,
+                       const grouping_t *scale, const grouping_t *zp, const decode_buffers_t *b,
+                       int64_t t0, int nt)
 {
     coefs_by_token(tile, s, false, scale, t0, nt, b->scale);
     repeat_each(b->scale, (int64_t)nt * scale->groups, side->groups / scale->groups);
@@ -375,8 +403,9 @@ static void load_coefs(const tile_table_t *tile, const decode_side_t *side, cons
     }
 }
 
-static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, const grouping_t *scale,
-                      const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt, decode_rows_t *rows)
+static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s,
+                      const grouping_t *scale, const grouping_t *zp, const decode_buffers_t *b,
+                      int64_t t0, int nt, decode_rows_t *rows)
 {
     load_coefs(tile, side, s, scale, zp, b, t0, nt);
     rows->scale = b->scale;
@@ -386,11 +415,13 @@ static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const
     rows->zp = zp->there ? b->zp : NULL;
 }
 
-static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s, bool tokens_are_rows,
-                             const grouping_t *scale, const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt)
+static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side,
+                             const tile_src_t *s, bool tokens_are_rows, const grouping_t *scale,
+                             const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt)
 {
     const int64_t step = tokens_are_rows ? s->rs : s->cs;
-    const int rows = nt / side->fold, n = rows * side->fold, end = (rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * side->fold;
+    const int rows = nt / side->fold, n = rows * side->fold,
+              end = (rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * side->fold;
     load_coefs(tile, side, s, scale, zp, b, t0, nt);
     memset(b->scale + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
     memset(b->zp + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
@@ -435,8 +466,9 @@ static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, c
 }
 
 /* Values first, then products. */
-static void slow_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const decode_buffers_t *b, int rows,
-                        const float *q, int64_t ldq, int64_t t0, int nt, float *s, int64_t lds)
+static void slow_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
+                        const decode_buffers_t *b, int rows, const float *q, int64_t ldq,
+                        int64_t t0, int nt, float *s, int64_t lds)
 {
     for (int t = 0; t < nt; t += DECODE_SLOW) {
         const int n = nt - t < DECODE_SLOW ? nt - t : DECODE_SLOW;
@@ -445,8 +477,9 @@ static void slow_scores(const tile_table_t *tile, const decode_side_t *side, con
     }
 }
 
-void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const decode_buffers_t *b, int rows,
-                   const float *q, int64_t ldq, int64_t t0, int nt, float *s, int64_t lds)
+void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
+                   const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t0,
+                   int nt, float *s, int64_t lds)
 {
     const grouping_t scale = scales_of(k, false, side->head), zp = zps_of(k, false, side->head);
     decode_rows_t at = rows_at(side, k, false, t0, nt);
@@ -478,8 +511,9 @@ void decode_scores(const tile_table_t *tile, const decode_side_t *side, const ti
     }
 }
 
-static void folded_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const grouping_t *scale,
-                          const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t, int nt, float *acc, int64_t ldacc)
+static void folded_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
+                          const grouping_t *scale, const decode_buffers_t *b, int rows,
+                          const float *p, int64_t ldp, int64_t t, int nt, float *acc, int64_t ldacc)
 {
     const decode_rows_t at = rows_at(side, v, true, t, nt);
     coefs_by_element(tile, v, scale, t, side->head, b->coef);
@@ -497,13 +531,15 @@ static void folded_values(const tile_table_t *tile, const decode_side_t *side, c
 
 /* Values first, then weights: for scales that p must not be multiplied with, and for weights that
  * codes must not be multiplied with. */
-static void slow_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
-                        const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
+static void slow_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
+                        const decode_buffers_t *b, int rows, const float *p, int64_t ldp,
+                        int64_t t0, int nt, float *acc, int64_t ldacc)
 {
     for (int t = 0; t < nt; t += DECODE_SLOW) {
         const int n = nt - t < DECODE_SLOW ? nt - t : DECODE_SLOW;
         tile->load(v, t0 + t, n, 0, side->head, b->tile, DECODE_HEAD, n, side->head);
-        tile->gemm(rows, side->head, n, p + t, ldp, b->tile, DECODE_HEAD, b->folded, DECODE_HEAD, t > 0);
+        tile->gemm(rows, side->head, n, p + t, ldp, b->tile, DECODE_HEAD, b->folded, DECODE_HEAD,
+                   t > 0);
     }
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < side->padded; i++) {
@@ -513,8 +549,9 @@ static void slow_values(const tile_table_t *tile, const decode_side_t *side, con
     }
 }
 
-static void codes_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
-                         const codes_rows_t *all, const float *p, int64_t ldp, int64_t t0, float *acc, int64_t ldacc)
+static void codes_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
+                         const decode_buffers_t *b, int rows, const codes_rows_t *all,
+                         const float *p, int64_t ldp, int64_t t0, float *acc, int64_t ldacc)
 {
     for (int row = 0; row < all->rows; row += CODES_BLOCK) {
         const int t = row * side->fold;
@@ -525,15 +562,18 @@ static void codes_values(const tile_table_t *tile, const decode_side_t *side, co
         at.zp = all->zp ? all->zp + t * all->groups : NULL;
         for (int r = 0, n; r < rows; r += n) {
             n = rows_batch(rows - r);
-            if (!side->codes->pv(&at, n, side->limbs, p + r * ldp + t, ldp, b->weights, acc + r * ldacc, ldacc)) {
-                slow_values(tile, side, v, b, n, p + r * ldp + t, ldp, t0 + t, at.rows * side->fold, acc + r * ldacc, ldacc);
+            if (!side->codes->pv(&at, n, side->limbs, p + r * ldp + t, ldp, b->weights,
+                                 acc + r * ldacc, ldacc)) {
+                slow_values(tile, side, v, b, n, p + r * ldp + t, ldp, t0 + t, at.rows * side->fold,
+                            acc + r * ldacc, ldacc);
             }
         }
     }
 }
 
-void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
-                       const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc)
+void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
+                       const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t0,
+                       int nt, float *acc, int64_t ldacc)
 {
     const grouping_t scale = scales_of(v, true, side->head), zp = zps_of(v, true, side->head);
     decode_rows_t at = rows_at(side, v, true, t0, nt);
@@ -571,7 +611,8 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
     }
 }
 
-void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc)
+void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc,
+                    int64_t ldacc)
 {
     if (is_folded(v)) {
         return;

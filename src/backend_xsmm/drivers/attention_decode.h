@@ -1,18 +1,19 @@
-/* Attention with few query rows: K and V are read once, element by element, straight from their codes.
+/* Attention with few query rows: K and V are read once, element by element, straight from their
+ * codes.
  *
- * A row of K or V (one token's head) is cut into chunks of one vector register of bytes. A chunk decodes into `vectors` vectors of floats, in
- * whatever order is cheapest: the query (and the result) is brought into that order instead, once. Vectors whose lanes belong to the same
- * groups make a class, which has one vector of scales and one of zero points:
+ * A row of K or V (one token's head) is cut into chunks of one vector register of bytes. A chunk
+ * decodes into `vectors` vectors of floats, in whatever order is cheapest: the query (and the
+ * result) is brought into that order instead, once. Vectors whose lanes belong to the same groups
+ * make a class, which has one vector of scales and one of zero points:
  *
  *   q.k  = sum over classes of  scale * (sum over its vectors of  q (x - zp))
- *   out += (p scale) (x - zp)
- */
+ *   out += (p scale) (x - zp) */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
-#include "backend_xsmm/ukernels/tile.h"
-#include "backend_xsmm/ukernels/attention_codes.h"
 #include "backend_xsmm/drivers/few_rows.h"
+#include "backend_xsmm/ukernels/attention_codes.h"
+#include "backend_xsmm/ukernels/tile.h"
 #include "backend_xsmm/ukernels/unroll.h"
 
 enum {
@@ -23,21 +24,26 @@ enum {
     DECODE_CLASSES = 32,              /* in a row: a head of 256 floats in vectors of 8 */
     DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
     DECODE_SLOW = 16,                 /* tokens at a time where values go through floats */
-    DECODE_AHEAD = 6144 /* bytes that rows are prefetched ahead of their use: across the end of a page, where the hardware stops */
+    DECODE_AHEAD =
+        /* bytes that rows are prefetched ahead of their use: across the end of a page, where the
+         * hardware stops */
+    6144
 };
 
-/* Rows of K or V as a micro-kernel reads them. scale, zp: [rows][groups] floats, then 16 more that may be read, NULL: none; zp only with
- * scale. */
+/* Rows of K or V as a micro-kernel reads them. scale, zp: [rows][groups] floats, then 16 more
+ * that may be read, NULL: none; zp only with scale. */
 typedef struct decode_rows {
     const unsigned char *data;
     int64_t stride; /* bytes from row to row */
     int rows, n;    /* n: elements of a row */
-    int fold;       /* 2: a row is two tokens, which fill a chunk together; scores and weights are by token */
-    int groups;     /* along a row; at most the lanes of a vector */
+    /* 2: a row is two tokens, which fill a chunk together; scores and weights are by token */
+    int fold;
+    int groups; /* along a row; at most the lanes of a vector */
     const float *scale, *zp;
-    const float *values;      /* of the 16 codes of a 4-bit type */
-    const int32_t *group_at;  /* [class][lanes]: the group of each lane */
-    const int32_t *group_row; /* [groups][lanes]: the row of each of lanes * groups consecutive coefficients */
+    const float *values;     /* of the 16 codes of a 4-bit type */
+    const int32_t *group_at; /* [class][lanes]: the group of each lane */
+    const int32_t *
+        group_row; /* [groups][lanes]: the row of each of lanes * groups consecutive coefficients */
 } decode_rows_t;
 
 /* One data type on one ISA. Reads no byte beyond the n elements of a row. */
@@ -47,17 +53,20 @@ typedef struct decode_ops {
     int unit;             /* a group of scales or zero points is a multiple of this many elements */
     int multiple;         /* so is the head */
     int (*element)(int vector, int lane);
-    /* s[q][t] = q . row t; q: queries in decoding order, [vector][query][lane] for each batch of queries, so that what is loaded together
-     * lies together, DECODE_ORDER floats for each query. lds >= the tokens rounded up to twice the lanes, all of which are written. */
+    /* s[q][t] = q . row t; q: queries in decoding order, [vector][query][lane] for each batch of
+     * queries, so that what is loaded together lies together, DECODE_ORDER floats for each
+     * query. lds >= the tokens rounded up to twice the lanes, all of which are written. */
     void (*qk)(const decode_rows_t *k, int nq, const float *q, float *s, int64_t lds);
     /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
-    void (*pv)(const decode_rows_t *v, int nq, const float *p, int64_t ldp, float *acc, int64_t ldacc);
+    void (*pv)(const decode_rows_t *v, int nq, const float *p, int64_t ldp, float *acc,
+               int64_t ldacc);
 } decode_ops_t;
 
 typedef struct decode_table {
     int lanes, n_ops;
-    const decode_ops_t *ops;                     /* by data type */
-    bool (*any_tiny)(const float *scale, int n); /* weighting rows by p * scale would lose bits to underflow */
+    const decode_ops_t *ops; /* by data type */
+    bool (*any_tiny)(const float *scale,
+                     int n); /* weighting rows by p * scale would lose bits to underflow */
 } decode_table_t;
 
 /* NULL: this ISA has none. */
@@ -69,18 +78,24 @@ typedef struct decode_side {
     const decode_ops_t *ops;  /* NULL: through tiles of floats */
     const codes_ops_t *codes; /* in integers; NULL: in floats */
     int limbs;
-    bool (*any_tiny)(const float *scale, int n); /* NULL: the type of the scales has no such values */
+    bool (*any_tiny)(const float *scale,
+                     int n); /* NULL: the type of the scales has no such values */
     int lanes;
     int head, padded; /* elements; rounded up to chunks */
     int classes;      /* of a row */
     int fold;         /* tokens in a row: 2 where two short heads fill a chunk */
     int groups;       /* along the head: the finer ones of scales and zero points */
-    bool by_lane;     /* scales change from token to token, or there are zero points; otherwise scales are folded into the query or
-                         the result, stretch by stretch */
+    bool
+        /* scales change from token to token, or there are zero points; otherwise scales are
+         * folded into the query or the result, stretch by stretch */
+        by_lane;
     bool quantised;
-    bool any_weight;             /* V: weights need not be probabilities, which are at most 1 */
-    float values[16];            /* of the codes of a 4-bit type */
-    int16_t order[DECODE_ORDER]; /* the element (of the second token: head more) at each place in decoding order; -1: padding */
+    bool any_weight;  /* V: weights need not be probabilities, which are at most 1 */
+    float values[16]; /* of the codes of a 4-bit type */
+    int16_t order
+        /* the element (of the second token: head more) at each place in decoding order; -1:
+         * padding */
+        [DECODE_ORDER];
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
     /* codes only: see codes_rows_t */
     int32_t corner[CODES_CHUNKS * 16];
@@ -94,9 +109,10 @@ typedef struct decode_how {
     int limbs;
 } decode_how_t;
 
-/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL with the reason returned where it must go through tiles. */
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const tile_operand_t *op, bool tokens_are_rows,
-                        decode_side_t *side);
+/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL with the
+ * reason returned where it must go through tiles. */
+const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
+                        const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {
@@ -113,14 +129,19 @@ typedef struct decode_buffers {
 size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffers_t *out);
 
 /* q: [rows][ld] floats of the item. */
-void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q, int64_t ld);
-/* Scores of tokens t0..t0+nt-1. src as bound for the item, tokens being columns. q: as for decode_query, needed where scales are folded. */
-void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k, const decode_buffers_t *b, int rows,
-                   const float *q, int64_t ldq, int64_t t0, int nt, float *s, int64_t lds);
+void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q,
+                  int64_t ld);
+/* Scores of tokens t0..t0+nt-1. src as bound for the item, tokens being columns. q: as for
+ * decode_query, needed where scales are folded. */
+void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
+                   const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t0,
+                   int nt, float *s, int64_t lds);
 /* acc += p V; acc is in decoding order where scales go by lanes. */
-void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v, const decode_buffers_t *b, int rows,
-                       const float *p, int64_t ldp, int64_t t0, int nt, float *acc, int64_t ldacc);
+void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
+                       const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t0,
+                       int nt, float *acc, int64_t ldacc);
 /* Brings rows of acc from decoding order into that of the head. */
-void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc, int64_t ldacc);
+void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc,
+                    int64_t ldacc);
 
 #endif

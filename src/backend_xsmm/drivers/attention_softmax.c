@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0, int at, int nt)
+void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0,
+                     int at, int nt)
 {
     const int nb = t->st->d.nb;
     for (int r = 0; r < strip->n; r++) {
@@ -32,7 +33,8 @@ static span_t visible(const task_t *t, int r, int64_t t0, int at, int nt)
     if (!st->masked) {
         return (span_t){at, at + nt};
     }
-    const int64_t s = t->idx[r][st->d.nb], first = at_least(st->first_all, s + st->first_row), end = at_most(st->end_all, s + st->end_row);
+    const int64_t s = t->idx[r][st->d.nb], first = at_least(st->first_all, s + st->first_row),
+                  end = at_most(st->end_all, s + st->end_row);
     const int64_t from = at_most(at_least(first - t0, at), at + nt);
     return (span_t){from, at_most(at_least(end - t0, from), at + nt)};
 }
@@ -72,12 +74,15 @@ static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
 /* First all maxima, whose latency would otherwise hold up each row's exponentials. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
 {
-    const int ld = t->c->ld_s, end = t->st->v_side.ops ? ld : at + round_step(nt); /* decoders read beyond a step */
+    const int ld = t->c->ld_s,
+              end = t->st->v_side.ops ? ld : at + round_step(nt); /* decoders read beyond a step */
     span_t see[ATT_STRIP];
     float max[ATT_STRIP];
     for (int i = 0; i < strip->n; i++) {
         see[i] = visible(t, strip->r0 + i, t0, at, nt);
-        max[i] = t->c->fn->row_max(t->b.s + i * ld + see[i].begin, (int)(see[i].end - see[i].begin)) * t->st->scale;
+        max[i] =
+            t->c->fn->row_max(t->b.s + i * ld + see[i].begin, (int)(see[i].end - see[i].begin)) *
+            t->st->scale;
     }
     for (int i = 0; i < strip->n; i++) {
         const int r = strip->r0 + i, n = (int)(see[i].end - see[i].begin);
@@ -100,7 +105,8 @@ void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int at, in
         zero_columns(x, 0, see.begin);
         zero_columns(x, see.end, end);
         weigh(t, x + see.begin, (int)(see.end - see.begin), t->b.m[r]);
-        const float l = t->b.m[r] == -INFINITY && t->p->inf_as_zero && !isnan(t->b.l[r]) ? 1 : t->b.l[r];
+        const float l =
+            t->b.m[r] == -INFINITY && t->p->inf_as_zero && !isnan(t->b.l[r]) ? 1 : t->b.l[r];
         for (int k = 0; k < end; k++) { /* 0 / 0 where there is nothing */
             x[k] /= l;
         }

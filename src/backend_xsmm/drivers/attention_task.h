@@ -1,5 +1,6 @@
-/* One thread at one work item of attention, what tiles (attention_tiles.c), the online softmax (attention_softmax.c) and the passes over them
- * (attention_work.c) share. See attention.h for the algorithm. */
+/* One thread at one work item of attention, what tiles (attention_tiles.c), the online softmax
+ * (attention_softmax.c) and the passes over them (attention_work.c) share. See attention.h for
+ * the algorithm. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_TASK_H
 #define SINTER_SRC_KERNELS_ATTENTION_TASK_H
 
@@ -50,7 +51,7 @@ static inline void zero_columns(float *x, int64_t begin, int64_t end)
     }
 }
 
-/* ---- attention_tiles.c -------------------------------------------------------------------------------------------------------- */
+/* ---- attention_tiles.c ----------------------------------------------------------------------- */
 
 /* Takes up an item: rows, their indices, Q. */
 void attention_start(task_t *t, int64_t item);
@@ -59,27 +60,30 @@ span_t attention_columns(const task_t *t, int r0, int n);
 /* The strip that begins with row r0. */
 strip_t attention_strip(const task_t *t, int r0);
 
-/* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from where they are. */
+/* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from
+ * where they are. */
 void attention_load(task_t *t, int64_t t0, int nt, bool with_v);
 /* s = Q K for a strip and the columns at..at+nt-1 of the tile at t0; whole steps are written. */
 void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
 /* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole step. */
 void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
 
-/* Prefetches strip r0's share of the tiles of K and V that follow t0: the products leave the memory idle otherwise. */
+/* Prefetches strip r0's share of the tiles of K and V that follow t0: the products leave the
+ * memory idle otherwise. */
 void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end);
 /* And where a strip's results go. */
 void attention_fetch_results(const task_t *t, const strip_t *strip);
 
-/* ---- attention_softmax.c ------------------------------------------------------------------------------------------------------ */
+/* ---- attention_softmax.c --------------------------------------------------------------------- */
 
 /* Runs a chain over columns at..at+nt-1 of a strip's scores. */
-void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0, int at, int nt);
-/* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l move on, acc is rescaled to the new
- * maximum. */
+void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0,
+                     int at, int nt);
+/* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l
+ * move on, acc is rescaled to the new maximum. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc);
-/* Normalised probabilities of columns at..at+nt-1 with m and l final, zeros beside them, up to `end`; what a row of nothing but -inf gives is
- * the caller's choice. */
+/* Normalised probabilities of columns at..at+nt-1 with m and l final, zeros beside them, up to
+ * `end`; what a row of nothing but -inf gives is the caller's choice. */
 void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, int end);
 
 #endif

@@ -1,7 +1,7 @@
 /* Work items of attention, their tiles of K and V, and the two products: see attention.h. */
 #include "backend_xsmm/drivers/attention_task.h"
 
-/* ---- setting up an item ------------------------------------------------------------------------------------------------------ */
+/* ---- setting up an item ---------------------------------------------------------------------- */
 
 /* Spreads a linear index over the batch dims that are (not) grouped. */
 static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *idx)
@@ -14,7 +14,8 @@ static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *
     }
 }
 
-/* Q rows as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and group rows apart here. */
+/* Q rows as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and group rows apart
+ * here. */
 static void load_q(task_t *t, int64_t d0, int n)
 {
     const attention_dims_t *d = &t->st->d;
@@ -22,7 +23,8 @@ static void load_q(task_t *t, int64_t d0, int n)
     for (int h = 0; h < heads; h++) {
         const int rows = (t->rows - h + heads - 1) / heads;
         const tile_src_t q = tile_at(&t->st->q, t->idx[h], d->nb);
-        t->c->tile->load(&q, t->idx[h][d->nb], rows, d0, n, t->b.q + h * ld, (int64_t)heads * ld, rows, pad);
+        t->c->tile->load(&q, t->idx[h][d->nb], rows, d0, n, t->b.q + h * ld, (int64_t)heads * ld,
+                         rows, pad);
     }
     if (t->c->bf16) {
         t->c->tile->bf16_rows(t->b.q, ld, t->rows, pad, t->b.q16, ld);
@@ -32,7 +34,8 @@ static void load_q(task_t *t, int64_t d0, int n)
 void attention_start(task_t *t, int64_t item)
 {
     const attention_dims_t *d = &t->st->d;
-    const int64_t chunk = item % d->n_chunks, block = item / d->n_chunks % d->n_blocks, kv = item / d->n_chunks / d->n_blocks;
+    const int64_t chunk = item % d->n_chunks, block = item / d->n_chunks % d->n_blocks,
+                  kv = item / d->n_chunks / d->n_blocks;
     t->dv0 = chunk * t->c->dv;
     t->dv = (int)(d->Dv - t->dv0 < t->c->dv ? d->Dv - t->dv0 : t->c->dv);
     t->row0 = block * d->block;
@@ -78,7 +81,7 @@ strip_t attention_strip(const task_t *t, int r0)
     return s;
 }
 
-/* ---- the two products -------------------------------------------------------------------------------------------------------- */
+/* ---- the two products ------------------------------------------------------------------------ */
 
 /* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole step. */
 static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
@@ -124,14 +127,16 @@ static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, b
     const attention_buffers_t *b = &t->b;
     const int64_t q = (int64_t)strip->r0 * c->ld_q;
     if (!strip->jit) {
-        c->tile->gemm(strip->n, nt, n, b->q + q, c->ld_q, b->k + at, c->ld_k, b->s + at, c->ld_s, add);
+        c->tile->gemm(strip->n, nt, n, b->q + q, c->ld_q, b->k + at, c->ld_k, b->s + at, c->ld_s,
+                      add);
         return;
     }
     const bool wide = c->tk >= ATT_QK;
     for (int i = at, step; i < at + nt; i += step) {
         step = wide && at + nt - i >= ATT_QK ? ATT_QK : ATT_STEP;
         const xs_kernel_t kernel = step == ATT_QK ? strip->jit->qk : strip->jit->qk_step;
-        xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q, c->bf16 ? (void *)(b->k16 + 2 * i) : b->k + i, b->s + i, 1);
+        xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q,
+                c->bf16 ? (void *)(b->k16 + 2 * i) : b->k + i, b->s + i, 1);
     }
 }
 
@@ -140,7 +145,8 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     const attention_config_t *c = t->c;
     const int64_t D = t->st->d.D;
     if (t->st->k_side.ops) {
-        decode_scores(c->tile, &t->st->k_side, &t->k, &t->b.decode, t->rows, t->b.q, c->ld_q, t0 + at, nt, t->b.s + at, c->ld_s);
+        decode_scores(c->tile, &t->st->k_side, &t->k, &t->b.decode, t->rows, t->b.q, c->ld_q,
+                      t0 + at, nt, t->b.s + at, c->ld_s);
         return;
     }
     if (!in_chunks(t)) {
@@ -165,18 +171,22 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
         return;
     }
     if (t->st->v_side.ops) {
-        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s + at, c->ld_s, t0 + at, nt, b->acc, c->ld_v);
+        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s + at, c->ld_s,
+                          t0 + at, nt, b->acc, c->ld_v);
     } else if (c->bf16) {
         c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
-        xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
+        xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc,
+                (uint64_t)(columns / ATT_STEP));
     } else if (strip->jit) {
-        xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc, (uint64_t)(columns / ATT_STEP));
+        xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc,
+                (uint64_t)(columns / ATT_STEP));
     } else {
-        c->tile->gemm(strip->n, c->dv, columns, b->s + at, c->ld_s, b->v + (int64_t)at * c->ld_v, c->ld_v, acc, c->ld_v, true);
+        c->tile->gemm(strip->n, c->dv, columns, b->s + at, c->ld_s, b->v + (int64_t)at * c->ld_v,
+                      c->ld_v, acc, c->ld_v, true);
     }
 }
 
-/* ---- prefetching --------------------------------------------------------------------------------------------------------------- */
+/* ---- prefetching ----------------------------------------------------------------------------- */
 
 static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
 {
@@ -190,13 +200,15 @@ static void fetch_rows(const tile_src_t *s, int64_t r0, int64_t r1, int64_t c0, 
 {
     for (int64_t r = r0; r < r1; r++) {
         const int64_t first = s->first + r * s->rs;
-        fetch_bytes(s->data + (first + c0) * s->type->bits / 8, s->data + (first + c1) * s->type->bits / 8);
+        fetch_bytes(s->data + (first + c0) * s->type->bits / 8,
+                    s->data + (first + c1) * s->type->bits / 8);
     }
 }
 
 void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
 {
-    const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows, to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
+    const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows,
+                  to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
     if (!t->st->k_side.ops && t->k.rs == 1) {
         tile_src_t k = t->k;
         k.rs = t->k.cs;
@@ -215,6 +227,7 @@ void attention_fetch_results(const task_t *t, const strip_t *strip)
         for (int d = 0; d <= t->st->d.nb; d++) {
             at += t->idx[r][d] * out->stride[d];
         }
-        fetch_bytes(out->data + at * out->traits->bits / 8, out->data + (at + t->dv) * out->traits->bits / 8);
+        fetch_bytes(out->data + at * out->traits->bits / 8,
+                    out->data + (at + t->dv) * out->traits->bits / 8);
     }
 }

@@ -1,10 +1,11 @@
-/* The work of the attention kernels, from passes over T to results: see attention.h for the algorithm. */
+/* The work of the attention kernels, from passes over T to results: see attention.h for the
+ * algorithm. */
 #include "backend_xsmm/drivers/attention_task.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- results ------------------------------------------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
 {
@@ -14,7 +15,9 @@ static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
     for (int d = 0; d < out->ndims - 1; d++) {
         at += (out->dims[d] == 1 ? 0 : idx[d + skip]) * out->strides[d];
     }
-    const float x = l == 0 && (t->p->inf_as_zero || t->st->d.T == 0) ? -INFINITY : l == 0 ? NAN : m + logf(l);
+    const float x = l == 0 && (t->p->inf_as_zero || t->st->d.T == 0) ? -INFINITY
+                    : l == 0                                         ? NAN
+                                                                     : m + logf(l);
     dtype_traits(out->dtype)->codec.store_f32(out->data, at, 1, 1, &x);
 }
 
@@ -26,13 +29,15 @@ static void finish_row(task_t *t, int r, float m, float l, float *acc)
         store_stats(t, t->idx[r], m, l);
     }
     if (!t->p->prob) {
-        /* l = 0: no column, or -inf in all of them. acc is then 0, or NaN where V has something that 0 times is NaN. */
+        /* l = 0: no column, or -inf in all of them. acc is then 0, or NaN where V has something
+         * that 0 times is NaN. */
         const bool zero = l == 0 && (t->p->inf_as_zero || t->st->d.T == 0);
         t->c->fn->scale_row(acc, t->dv, zero ? 1 : l == 0 ? NAN : 1 / l);
     }
     for (int i = 0; i < t->dv; i += CHAIN_BLOCK) {
         t->idx[r][nb + 1] = t->dv0 + i;
-        chain_run(&t->st->post, t->idx[r], t->dv - i < CHAIN_BLOCK ? t->dv - i : CHAIN_BLOCK, acc + i, t->b.chain);
+        chain_run(&t->st->post, t->idx[r], t->dv - i < CHAIN_BLOCK ? t->dv - i : CHAIN_BLOCK,
+                  acc + i, t->b.chain);
     }
     if (t->tail && t->dv > 0) {
         t->idx[r][nb + 1] = t->dv0;
@@ -48,7 +53,7 @@ static void finish_rows(task_t *t, int r0, int n)
     }
 }
 
-/* ---- passes over T ------------------------------------------------------------------------------------------------------------ */
+/* ---- passes over T --------------------------------------------------------------------------- */
 
 static float sink_of(const task_t *t, int r)
 {
@@ -105,7 +110,8 @@ static void online_step(task_t *t, const strip_t *strip, int64_t t0, int64_t end
     }
 }
 
-/* m and l, and acc unless a probability chain wants a second pass. finish: results as soon as a strip has them, while they are in L1. */
+/* m and l, and acc unless a probability chain wants a second pass. finish: results as soon as a
+ * strip has them, while they are in L1. */
 static void online_pass(task_t *t, span_t span, bool finish)
 {
     const int tk = t->c->tk;
@@ -127,7 +133,8 @@ static void online_pass(task_t *t, span_t span, bool finish)
     }
 }
 
-/* acc = chain(p) V. Not limited to the columns that a mask leaves: the chain need not map 0 to 0. */
+/* acc = chain(p) V. Not limited to the columns that a mask leaves: the chain need not map 0 to
+ * 0. */
 static void prob_pass(task_t *t)
 {
     const int tk = t->c->tk;
@@ -142,7 +149,8 @@ static void prob_pass(task_t *t)
             attention_normalise(t, &strip, t0, at, seen, nt);
             attention_chain(t, &t->st->prob, &strip, t0, 0, nt);
             for (int i = 0; i < strip.n; i++) {
-                zero_columns(t->b.s + i * t->c->ld_s, nt, t->st->v_side.ops ? t->c->ld_s : round_step(nt));
+                zero_columns(t->b.s + i * t->c->ld_s, nt,
+                             t->st->v_side.ops ? t->c->ld_s : round_step(nt));
             }
             attention_accumulate(t, &strip, t0, 0, nt);
         }
@@ -162,10 +170,11 @@ static void passes(task_t *t, span_t span, bool with_sink, bool finish)
     }
 }
 
-/* ---- splits of T -------------------------------------------------------------------------------------------------------------- */
+/* ---- splits of T ----------------------------------------------------------------------------- */
 
 /* The part of one split of one item in shared memory: m[rows], l[rows], acc[rows][dv]. */
-static float *part(const attention_config_t *c, const attention_dims_t *d, void *shared, int64_t item, int64_t split)
+static float *part(const attention_config_t *c, const attention_dims_t *d, void *shared,
+                   int64_t item, int64_t split)
 {
     float *base = (float *)(void *)((unsigned char *)shared + (64 - (uintptr_t)shared % 64) % 64);
     return base + (item * d->splits + split) * c->rows * (c->ld_v + 2);
@@ -191,7 +200,8 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
     }
     memset(acc, 0, (size_t)c->dv * sizeof(float));
     for (int64_t i = 0; i < d->splits; i++) {
-        float *from = part(c, d, shared, item, i), *part_acc = from + 2 * c->rows + (int64_t)r * c->ld_v, scale = 0;
+        float *from = part(c, d, shared, item, i),
+              *part_acc = from + 2 * c->rows + (int64_t)r * c->ld_v, scale = 0;
         if (from[r] > -INFINITY) {
             c->fn->exp_sub_sum(&scale, &from[r], 1, m);
         }
@@ -202,7 +212,7 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
     finish_row(t, r, m, l, acc);
 }
 
-/* ---- phases ------------------------------------------------------------------------------------------------------------------- */
+/* ---- phases ---------------------------------------------------------------------------------- */
 
 static void whole_item(task_t *t, int64_t item)
 {
@@ -219,19 +229,21 @@ static void whole_item(task_t *t, int64_t item)
 static span_t part_of(span_t all, int64_t tk, int64_t i, int64_t n)
 {
     const int64_t tiles = (all.end - all.begin + tk - 1) / tk, step = (tiles + n - 1) / n * tk;
-    return (span_t){at_most(all.begin + i * step, all.end), at_most(all.begin + (i + 1) * step, all.end)};
+    return (span_t){at_most(all.begin + i * step, all.end),
+                    at_most(all.begin + (i + 1) * step, all.end)};
 }
 
 static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
 {
     const attention_dims_t *d = &t->st->d;
     attention_start(t, item);
-    passes(t, part_of(attention_columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0, false);
+    passes(t, part_of(attention_columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0,
+           false);
     save_part(t, part(t->c, d, shared, item, split));
 }
 
-void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                    void *scratch, void *shared)
+void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                    int phase, int tid, int nth, void *scratch, void *shared)
 {
     const attention_state_t *st = state;
     const attention_dims_t *d = &st->d;
@@ -254,7 +266,8 @@ void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame
     }
     if (phase == 0) {
         const int stride = st->serial ? 1 : nth;
-        for (int64_t i = 0; i < d->items; i += stride) { /* there and back: later blocks of a causal mask are longer */
+        for (int64_t i = 0; i < d->items;
+             i += stride) { /* there and back: later blocks of a causal mask are longer */
             const int64_t item = i + (i / stride % 2 ? stride - 1 - tid : tid);
             if (item < d->items) {
                 whole_item(&t, item);
@@ -262,7 +275,8 @@ void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame
         }
         return;
     }
-    for (int64_t u = tid, item = -1; u < d->items * d->block; u += st->serial ? 1 : nth) { /* over rows, of which a last block has fewer */
+    for (int64_t u = tid, item = -1; u < d->items * d->block;
+         u += st->serial ? 1 : nth) { /* over rows, of which a last block has fewer */
         if (u / d->block != item) {
             item = u / d->block;
             attention_start(&t, item);

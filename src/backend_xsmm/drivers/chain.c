@@ -1,22 +1,24 @@
-/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into tiles of its last two dims, and the tiles are shared
- * out among the threads. A tile is one run along the last dim; or several, where the runs are short or share scales; or about square, where
- * an operand is contiguous along the dim before (a transposition): each side of it then reads and writes whole cache lines. */
+/* Elementwise steps: one pass over memory. The iteration space is collapsed, cut into tiles of
+ * its last two dims, and the tiles are shared out among the threads. A tile is one run along the
+ * last dim; or several, where the runs are short or share scales; or about square, where an
+ * operand is contiguous along the dim before (a transposition): each side of it then reads and
+ * writes whole cache lines. */
 #include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/drivers/chain_walk.h"
+#include "backend_xsmm/kernel.h"
 #include "base/cpu.h"
 #include "base/status.h"
-#include "backend_xsmm/kernel.h"
 #include "numeric/quant_rows.h"
-#include "backend_xsmm/drivers/chain_walk.h"
 
 enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256, STREAM_ROWS = 32 };
 
 typedef struct chain_state {
     chain_bound_t b;
-    bool serial;       /* stores share bytes: one thread does it all */
-    bool streams;      /* some store goes past the caches */
-    dtype_stream_t *stream; /* not NULL: does it all */
-    chain_run_t *run;       /* else */
-    int64_t rows, cols;     /* of a tile */
+    bool serial;                               /* stores share bytes: one thread does it all */
+    bool streams;                              /* some store goes past the caches */
+    dtype_stream_t *stream;                    /* not NULL: does it all */
+    chain_run_t *run;                          /* else */
+    int64_t rows, cols;                        /* of a tile */
     int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_state_t;
 
@@ -75,8 +77,8 @@ static double touched_bytes(const chain_bound_t *b, const chain_ref_t *ref)
     return bytes;
 }
 
-/* Outputs that do not fit the last-level cache, or of which what is read leaves little there, would only push other data out of it, and be
- * read from memory before they are written. */
+/* Outputs that do not fit the last-level cache, or of which what is read leaves little there,
+ * would only push other data out of it, and be read from memory before they are written. */
 static void choose_stream(chain_state_t *st, size_t cache_bytes)
 {
     chain_bound_t *b = &st->b;
@@ -87,12 +89,15 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
     }
     for (int i = 0; i < b->chain->n_instrs; i++) {
         chain_ref_t *ref = &b->refs[b->chain->instrs[i].operand];
-        if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 || ref->stride[b->ndims - 1] != 1) {
+        if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 ||
+            ref->stride[b->ndims - 1] != 1) {
             continue;
         }
         const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == st->cols;
         const double run = element_bytes(ref) * (double)(st->cols * (dense ? st->rows : 1));
-        ref->stream = cache > 0 && (touched_bytes(b, ref) > 0.75 * cache || touched >= 1.5 * cache) && run >= MIN_STREAM;
+        ref->stream = cache > 0 &&
+                      (touched_bytes(b, ref) > 0.75 * cache || touched >= 1.5 * cache) &&
+                      run >= MIN_STREAM;
         st->streams = st->streams || ref->stream;
     }
 }
@@ -110,7 +115,8 @@ static void choose_direct(chain_state_t *st, sinter_cpu_isa_t isa)
     }
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     chain_state_t *st = state;
     SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->b));
@@ -135,8 +141,8 @@ static int ways(const step_t *step, const void *state, way_t *out)
     return serial_way(((const chain_state_t *)state)->serial, out);
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                 int phase, int tid, int nth, void *scratch, void *shared)
 {
     const chain_state_t *st = state;
     const int n = st->b.ndims;
@@ -179,24 +185,29 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 {
     (void)plan;
     step->state_bytes = sizeof(chain_state_t);
-    step->note = step->post->f64 ? "elementwise in f64, runs of 256" : "elementwise in f32, tiles of up to 4096";
+    step->note = step->post->f64 ? "elementwise in f64, runs of 256"
+                                 : "elementwise in f32, tiles of up to 4096";
     return sinter_success;
 }
 
 static const char *refuse_f64(const plan_t *plan, const step_t *step)
 {
     (void)plan;
-    return step->tail != NULL ? "the step quantises its results" : step->post->f64 ? "a tensor of the chain needs double precision" : NULL;
+    return step->tail != NULL ? "the step quantises its results"
+           : step->post->f64  ? "a tensor of the chain needs double precision"
+                              : NULL;
 }
 
 static const char *refuse_f32(const plan_t *plan, const step_t *step)
 {
     (void)plan;
-    return step->tail != NULL ? "the step quantises its results" : step->post->f64 ? NULL : "no tensor of the chain needs double precision";
+    return step->tail != NULL ? "the step quantises its results"
+           : step->post->f64  ? NULL
+                              : "no tensor of the chain needs double precision";
 }
 
-#define CHAIN                                                                                      \
-    .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare,          \
+#define CHAIN                                                                             \
+    .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, \
     .work = work, .ways = ways, .phases = 1
 KERNEL(chain_runs_f32_avx512, CHAIN, .isa = sinter_isa_avx512, .cost = 200, .refuse = refuse_f64)
 KERNEL(chain_runs_f32_avx2, CHAIN, .isa = sinter_isa_avx2, .cost = 300, .refuse = refuse_f64)

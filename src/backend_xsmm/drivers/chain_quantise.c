@@ -1,9 +1,10 @@
-/* Elementwise steps with a quantising tail: one pass over memory. A tile is as many rows as a group of the tail has, and at most CHAIN_BLOCK
- * columns, whole groups; its results are quantised before the next tile is computed. */
-#include "base/status.h"
-#include "backend_xsmm/kernel.h"
-#include "backend_xsmm/drivers/quant_tail.h"
+/* Elementwise steps with a quantising tail: one pass over memory. A tile is as many rows as a
+ * group of the tail has, and at most CHAIN_BLOCK columns, whole groups; its results are
+ * quantised before the next tile is computed. */
 #include "backend_xsmm/drivers/chain_walk.h"
+#include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/kernel.h"
+#include "base/status.h"
 
 enum { MOST_ROWS = 64 };
 
@@ -51,7 +52,8 @@ static int64_t tile_size(const chain_quantise_state_t *st, int d)
     return d == st->ndims - 1 ? st->block : d == st->ndims - 2 ? st->tail.rows : 1;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     chain_quantise_state_t *st = state;
     (void)plan;
@@ -95,8 +97,8 @@ static void one_tile(const chain_quantise_state_t *st, const int64_t *at, const 
     quant_tail_run(&st->tail, first, n, b->rows, CHAIN_BLOCK, b->tail);
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                 int phase, int tid, int nth, void *scratch, void *shared)
 {
     const chain_quantise_state_t *st = state;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
@@ -117,7 +119,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 {
     (void)plan;
     step->state_bytes = sizeof(chain_quantise_state_t);
-    step->note = step->post->f64 ? "elementwise in f64, whole groups" : "elementwise in f32, whole groups";
+    step->note =
+        step->post->f64 ? "elementwise in f64, whole groups" : "elementwise in f32, whole groups";
     return sinter_success;
 }
 
@@ -127,8 +130,8 @@ static const char *refuse(const plan_t *plan, const step_t *step)
     return step->tail == NULL ? "the step quantises nothing" : NULL;
 }
 
-#define CHAIN_QUANTISE                                                                             \
-    .step = STEP_CHAIN, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes,            \
+#define CHAIN_QUANTISE                                                                  \
+    .step = STEP_CHAIN, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .prepare = prepare, .work = work, .ways = ways, .phases = 1
 KERNEL(chain_quantise_f32_avx512, CHAIN_QUANTISE, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(chain_quantise_f32_avx2, CHAIN_QUANTISE, .isa = sinter_isa_avx2, .cost = 300)

@@ -1,27 +1,31 @@
-/* DynamicQuantize steps that compute scales (and zero points) from the data. A unit (dynquant.h) is walked twice: once for the extremes of
- * its groups, once to quantise its elements with the stored scales; units are of a size that the second walk finds in the caches. Groups side
- * by side in one row go by chunks where the codes' type has a function for that, which does all of it. Formulas:
+/* DynamicQuantize steps that compute scales (and zero points) from the data. A unit (dynquant.h) is
+ * walked twice: once for the extremes of its groups, once to quantise its elements with the stored
+ * scales; units are of a size that the second walk finds in the caches. Groups side by side in one
+ * row go by chunks where the codes' type has a function for that, which does all of it. Formulas:
  *
  *   mx          S = 2^(floor(log2 amax) - emax), from the bits of amax           q = elem(x / S)
  *   mx_rceil    S = amax / max rounded up to a power of two                      q = elem(x / S)
  *   symmetric   S = amax / qmax                                                  q = elem(x / S)
- *   asymmetric  S = (hi - lo) / (qmax - qmin), zp = sat(round(qmin - lo / S))    q = sat(round(x / S) + zp)
- *   nv          S = e4m3(clamp(amax / 6 / t, 2^-9, 448))                         q = elem(x / (S t))
+ *   asymmetric  S = (hi - lo) / (qmax - qmin), zp = sat(round(qmin - lo / S))    q = sat(round(x
+ *   / S) + zp)
+ *   nv          S = e4m3(clamp(amax / 6 / t, 2^-9, 448))                         q = elem(x / (S
+ *               t))
  *
- * Elements saturate, those of mx and mx_rceil to the largest number with either sign (s8: -127). S
- * saturates at the largest number of its type and is 1 where that type would store 0, which e8m0
- * never does. A NaN or an infinity in the group makes S NaN, the elements 0 and the zero point that of an
- * all-zero group. A tensor's scale t of 0 or NaN makes S NaN and the elements 0. */
+ * Elements saturate, those of mx and mx_rceil to the largest number with either sign (s8: -127).
+ * S saturates at the largest number of its type and is 1 where that type would store 0, which
+ * e8m0 never does. A NaN or an infinity in the group makes S NaN, the elements 0 and the zero
+ * point that of an all-zero group. A tensor's scale t of 0 or NaN makes S NaN and the elements
+ * 0. */
 #include "backend_xsmm/drivers/dynquant.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "graph/quant.h"
-#include "base/status.h"
-#include "backend_xsmm/ukernels/eltwise.h"
-#include "numeric/quant_rows.h"
 #include "backend_xsmm/drivers/chain_walk.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "base/status.h"
+#include "graph/quant.h"
+#include "numeric/quant_rows.h"
 
 enum {
     NARROW = 16, /* groups of fewer columns are taken column by column */
@@ -38,13 +42,16 @@ typedef struct dynquant_state {
     const dtype_bulk_t *in, *out, *scale, *zp;
     quant_formula_t formula;
     bool narrow;
-    quant_widen16_t *straight; /* measures elements of 16 bits where they do not become a row of floats first; else NULL */
-    bool by_chunks;            /* units are runs of groups that out->quantise takes */
-    const char *why;           /* why not */
-    int64_t ahead; /* from a column of a unit to that of the next one */
+    quant_widen16_t *
+        /* measures elements of 16 bits where they do not become a row of floats first; else NULL */
+        straight;
+    bool by_chunks;  /* units are runs of groups that out->quantise takes */
+    const char *why; /* why not */
+    int64_t ahead;   /* from a column of a unit to that of the next one */
 } dynquant_state_t;
 
-/* A thread's memory: a row of elements, what they become, and per group or column what they are made with. */
+/* A thread's memory: a row of elements, what they become, and per group or column what they are
+ * made with. */
 typedef struct scratch {
     float *x, *q, *by, *zp, *scale;
     int32_t *top, *bottom, *special; /* bottom NULL: not needed */
@@ -75,8 +82,8 @@ static size_t carve_scratch(unsigned char *base, bool bottom, scratch_t *m)
     return at;
 }
 
-/* Columns from what is being encoded to what is fetched meanwhile: the next row where rows are read once more, else the next unit, or one
- * further on if units are short. */
+/* Columns from what is being encoded to what is fetched meanwhile: the next row where rows are
+ * read once more, else the next unit, or one further on if units are short. */
 static int64_t fetch_ahead(const quant_space_t *s)
 {
     const int64_t columns = s->tile * s->column.n;
@@ -86,13 +93,15 @@ static int64_t fetch_ahead(const quant_space_t *s)
     if (s->tall) {
         return s->n_row > 0 ? TALL_AHEAD * s->row[s->n_row - 1].in : 0;
     }
-    return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns : columns;
+    return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns
+                                       : columns;
 }
 
 static quant_widen16_t *goes_straight(const dynquant_state_t *st)
 {
     const quant_space_t *s = &st->s;
-    const bool dense = s->column.in == 1 && s->column.out == 1 && (uintptr_t)s->in.data % sizeof(uint16_t) == 0;
+    const bool dense =
+        s->column.in == 1 && s->column.out == 1 && (uintptr_t)s->in.data % sizeof(uint16_t) == 0;
     if (st->out->store_scaled == NULL || s->split || s->column.n % QUANT_GROUP != 0 || !dense) {
         return NULL;
     }
@@ -102,7 +111,8 @@ static quant_widen16_t *goes_straight(const dynquant_state_t *st)
 static dtype_blocks_t as_blocks(const dynquant_state_t *st)
 {
     const quant_space_t *s = &st->s;
-    const dtype_traits_t *elem = dtype_traits(s->out.dtype), *zp = s->has_zp ? dtype_traits(s->zp.dtype) : elem;
+    const dtype_traits_t *elem = dtype_traits(s->out.dtype),
+                         *zp = s->has_zp ? dtype_traits(s->zp.dtype) : elem;
     return (dtype_blocks_t){.formula = &st->formula,
                             .from = s->in.dtype,
                             .size = s->column.n,
@@ -117,7 +127,8 @@ static dtype_blocks_t as_blocks(const dynquant_state_t *st)
 /* Whole blocks of whole groups, whose zero points are whole bytes. */
 static bool is_chunk(const dtype_blocks_t *b, int64_t elements)
 {
-    return elements >= DTYPE_BLOCK && elements >= b->size && elements / b->size * b->zp_bits % 8 == 0;
+    return elements >= DTYPE_BLOCK && elements >= b->size &&
+           elements / b->size * b->zp_bits % 8 == 0;
 }
 
 /* NULL if units are runs of groups in all tensors, each of which a thread may have for itself, and
@@ -153,9 +164,10 @@ static const char *refuse_chunks(const dynquant_state_t *st)
                                                                    : NULL;
 }
 
-/* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
+/* ---- prepare --------------------------------------------------------------------------------- */
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     const dynquant_params_t *p = &step->p.dynquant;
     const sinter_cpu_isa_t isa = step->kernel->isa;
@@ -195,7 +207,7 @@ static int ways(const step_t *step, const void *state, way_t *out)
     return 1;
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* A piece of a row of a unit: elements at `in`, `out` and `high`, n columns. */
 typedef struct piece {
@@ -225,8 +237,8 @@ static void next_piece(const quant_space_t *s, cursor_t *c)
 static piece_t piece_at(const quant_space_t *s, const place_t *u, const cursor_t *c)
 {
     const int64_t first = c->chunk * QUANT_COLUMNS, rest = u->groups * s->column.n - first;
-    piece_t p = {u->in + first * s->column.in, u->out + first * s->column.out, u->high + first * s->column.high,
-                 rest < QUANT_COLUMNS ? rest : QUANT_COLUMNS};
+    piece_t p = {u->in + first * s->column.in, u->out + first * s->column.out,
+                 u->high + first * s->column.high, rest < QUANT_COLUMNS ? rest : QUANT_COLUMNS};
     for (int a = 0; a < s->n_row; a++) {
         p.in += c->at[a] * s->row[a].in;
         p.out += c->at[a] * s->row[a].out;
@@ -238,7 +250,8 @@ static piece_t piece_at(const quant_space_t *s, const place_t *u, const cursor_t
 /* Rows after this one, it included, that lie at equal distances. */
 static int64_t rows_in_line(const quant_space_t *s, const cursor_t *c, int64_t most)
 {
-    const int64_t n = s->n_row == 0 || s->pieces > 1 ? 1 : s->row_n[s->n_row - 1] - c->at[s->n_row - 1];
+    const int64_t n =
+        s->n_row == 0 || s->pieces > 1 ? 1 : s->row_n[s->n_row - 1] - c->at[s->n_row - 1];
     return n < most ? n : most;
 }
 
@@ -258,7 +271,8 @@ static int64_t row_stride(const quant_space_t *s)
 /* Rows that are floats in memory. */
 static bool are_floats(const quant_space_t *s)
 {
-    return s->in.dtype == sinter_f32 && s->column.in == 1 && (uintptr_t)s->in.data % sizeof(float) == 0;
+    return s->in.dtype == sinter_f32 && s->column.in == 1 &&
+           (uintptr_t)s->in.data % sizeof(float) == 0;
 }
 
 static const float *read_row(const dynquant_state_t *st, const piece_t *p, float *x)
@@ -288,12 +302,14 @@ static int64_t code_bytes(const quant_space_t *s, int64_t n)
     return n / t->block_elems * t->block_bytes;
 }
 
-static void write_row(const dynquant_state_t *st, const piece_t *p, const float *q, unsigned char *codes)
+static void write_row(const dynquant_state_t *st, const piece_t *p, const float *q,
+                      unsigned char *codes)
 {
     const quant_space_t *s = &st->s;
     if (s->split) {
         st->out->store_sat(codes, 0, p->n, q);
-        dtype_part(codes, p->n, s->out.data, p->out, s->column.out, s->high.data, p->high, s->column.high);
+        dtype_part(codes, p->n, s->out.data, p->out, s->column.out, s->high.data, p->high,
+                   s->column.high);
     } else if (s->column.out != 1) {
         dtype_traits(s->out.dtype)->codec.store_sat(s->out.data, p->out, s->column.out, p->n, q);
     } else if (passes_caches(s, p)) {
@@ -304,9 +320,10 @@ static void write_row(const dynquant_state_t *st, const piece_t *p, const float 
     }
 }
 
-/* ---- scales --------------------------------------------------------------------------------------------------------------------- */
+/* ---- scales ---------------------------------------------------------------------------------- */
 
-/* Groups of a row as the loops take them: a piece of a long group is one group, and a column is one where groups are narrow. */
+/* Groups of a row as the loops take them: a piece of a long group is one group, and a column is
+ * one where groups are narrow. */
 typedef struct shape {
     int size, n;
 } shape_t;
@@ -331,8 +348,8 @@ static void clear_extremes(const dynquant_state_t *st, const place_t *u, scratch
     }
 }
 
-/* Elements from a row of n columns to one that is read soon, where neither the hardware nor the encoding loop foresees it: rows of a unit,
- * which are short and far apart. */
+/* Elements from a row of n columns to one that is read soon, where neither the hardware nor the
+ * encoding loop foresees it: rows of a unit, which are short and far apart. */
 static int64_t rows_ahead(const quant_space_t *s, int64_t n)
 {
     return (FETCH_COLUMNS / (s->tall ? 1 : 4) + n - 1) / n * row_stride(s);
@@ -343,7 +360,9 @@ static void fetch_row(const dynquant_state_t *st, const piece_t *p)
 {
     const quant_space_t *s = &st->s;
     const int bytes = dtype_traits(s->in.dtype)->block_bytes;
-    const int64_t ahead = s->n_row > 0 ? rows_ahead(s, p->n) : s->in.dtype == sinter_f32 || st->straight != NULL ? 0 : st->ahead;
+    const int64_t ahead = s->n_row > 0                                        ? rows_ahead(s, p->n)
+                          : s->in.dtype == sinter_f32 || st->straight != NULL ? 0
+                                                                              : st->ahead;
     if (ahead != 0 && s->column.in == 1) {
         const unsigned char *data = s->in.data + (p->in + ahead) * bytes;
         for (int64_t i = 0; i < p->n * bytes; i += CACHE_LINE) {
@@ -353,7 +372,8 @@ static void fetch_row(const dynquant_state_t *st, const piece_t *p)
 }
 
 /* First walk, over pieces begin..end - 1. */
-static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end, scratch_t *m)
+static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end,
+                    scratch_t *m)
 {
     cursor_t c;
     clear_extremes(st, u, m);
@@ -367,12 +387,14 @@ static void measure(const dynquant_state_t *st, const place_t *u, int64_t begin,
         if (shape.size == 1 && are_floats(&st->s)) {
             rows = rows_in_line(&st->s, &c, end - i);
             m->row = read_row(st, &p, m->x);
-            st->fn->widen_rows(m->row, row_stride(&st->s), rows, shape.n, rows_ahead(&st->s, p.n), m->top, m->bottom);
+            st->fn->widen_rows(m->row, row_stride(&st->s), rows, shape.n, rows_ahead(&st->s, p.n),
+                               m->top, m->bottom);
             continue;
         }
         fetch_row(st, &p);
         if (st->straight != NULL) {
-            st->straight((const uint16_t *)(const void *)st->s.in.data + p.in, shape.size, shape.n, m->top, m->bottom);
+            st->straight((const uint16_t *)(const void *)st->s.in.data + p.in, shape.size, shape.n,
+                         m->top, m->bottom);
             continue;
         }
         m->row = read_row(st, &p, m->x);
@@ -403,7 +425,8 @@ static void round_trip(const dtype_bulk_t *type, int64_t n, float *x, unsigned c
     type->load(codes, 0, n, x);
 }
 
-static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride, int64_t n, const float *x)
+static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride,
+                int64_t n, const float *x)
 {
     if (stride == 1) {
         type->store(to->data, first, n, x);
@@ -455,7 +478,7 @@ static void derive(const dynquant_state_t *st, const place_t *u, bool store, scr
     }
 }
 
-/* ---- elements ------------------------------------------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static void clear_specials(const dynquant_state_t *st, const piece_t *p, const scratch_t *m)
 {
@@ -468,19 +491,21 @@ static void clear_specials(const dynquant_state_t *st, const piece_t *p, const s
 }
 
 /* Columns of a row that take the fast way: in registers from floats to codes. */
-static int64_t fused_columns(const dynquant_state_t *st, const piece_t *p, const shape_t *shape, const scratch_t *m)
+static int64_t fused_columns(const dynquant_state_t *st, const piece_t *p, const shape_t *shape,
+                             const scratch_t *m)
 {
-    const bool plain = st->out->store_scaled != NULL && st->s.column.out == 1 && !st->s.split && !m->any_special;
+    const bool plain =
+        st->out->store_scaled != NULL && st->s.column.out == 1 && !st->s.split && !m->any_special;
     if (!plain || p->out % dtype_traits(st->s.out.dtype)->block_elems != 0) {
         return 0;
     }
     return shape->size == 1 ? p->n / 16 * 16 : shape->size % 16 == 0 ? p->n : 0;
 }
 
-/* Codes of n columns of rows, x NULL: of elements that go straight. Those that go past the caches do so in short runs, so that memory writes
- * one run while the next is computed. */
-static void encode(const dynquant_state_t *st, const piece_t *p, const float *x, const shape_t *shape, int64_t n, int64_t rows,
-                   const scratch_t *m)
+/* Codes of n columns of rows, x NULL: of elements that go straight. Those that go past the
+ * caches do so in short runs, so that memory writes one run while the next is computed. */
+static void encode(const dynquant_state_t *st, const piece_t *p, const float *x,
+                   const shape_t *shape, int64_t n, int64_t rows, const scratch_t *m)
 {
     const quant_space_t *s = &st->s;
     const float *zp = s->has_zp ? m->zp : NULL;
@@ -488,10 +513,13 @@ static void encode(const dynquant_state_t *st, const piece_t *p, const float *x,
     const int bytes = dtype_traits(from)->block_bytes;
     const unsigned char *src = x != NULL ? (const unsigned char *)x : s->in.data + p->in * bytes;
     const bool past = passes_caches(s, &(piece_t){p->in, p->out, p->high, n});
-    const int64_t run = past && STREAM_RUN % shape->size == 0 ? STREAM_RUN : past && shape->size > STREAM_RUN ? STREAM_RUN : n;
+    const int64_t run = past && STREAM_RUN % shape->size == 0 ? STREAM_RUN
+                        : past && shape->size > STREAM_RUN    ? STREAM_RUN
+                                                              : n;
     const int64_t step = row_stride(s) * bytes, out_step = rows > 1 ? s->row[s->n_row - 1].out : 0;
     for (int64_t i = 0; i < n; i += run) {
-        const int64_t k = n - i < run ? n - i : run, group = i / shape->size, k_bytes = code_bytes(s, k);
+        const int64_t k = n - i < run ? n - i : run, group = i / shape->size,
+                      k_bytes = code_bytes(s, k);
         const dtype_scaled_t how = {.way = zp != NULL                          ? DTYPE_SHIFTED
                                            : quant_by_powers(st->formula.kind) ? DTYPE_MULTIPLIED
                                                                                : DTYPE_DIVIDED,
@@ -513,17 +541,21 @@ static void encode(const dynquant_state_t *st, const piece_t *p, const float *x,
     }
 }
 
-/* Rows that are encoded at once: those in line that begin with whole bytes, where no row is so long that runs of it are better. */
-static int64_t rows_encoded(const dynquant_state_t *st, const piece_t *p, const scratch_t *m, int64_t rows)
+/* Rows that are encoded at once: those in line that begin with whole bytes, where no row is so
+ * long that runs of it are better. */
+static int64_t rows_encoded(const dynquant_state_t *st, const piece_t *p, const scratch_t *m,
+                            int64_t rows)
 {
     const quant_space_t *s = &st->s;
     const shape_t shape = shape_of(st, p);
-    const bool same = rows > 1 && p->n <= STREAM_RUN && s->row[s->n_row - 1].out % dtype_traits(s->out.dtype)->block_elems == 0;
+    const bool same = rows > 1 && p->n <= STREAM_RUN &&
+                      s->row[s->n_row - 1].out % dtype_traits(s->out.dtype)->block_elems == 0;
     return same && are_floats(s) && fused_columns(st, p, &shape, m) == p->n ? rows : 1;
 }
 
 /* x NULL: of a row that goes straight. More than one: rows_encoded. */
-static void quantise_rows(const dynquant_state_t *st, const piece_t *p, const float *x, int64_t rows, scratch_t *m)
+static void quantise_rows(const dynquant_state_t *st, const piece_t *p, const float *x,
+                          int64_t rows, scratch_t *m)
 {
     const quant_space_t *s = &st->s;
     const shape_t shape = shape_of(st, p);
@@ -534,9 +566,10 @@ static void quantise_rows(const dynquant_state_t *st, const piece_t *p, const fl
     }
     x = x == NULL && fused < p->n ? read_row(st, p, m->x) : x;
     if (fused < p->n) { /* whole rows, or single columns at the end */
-        const piece_t rest = {p->in, p->out + fused * s->column.out, p->high + fused * s->column.high, p->n - fused};
-        st->fn->quantise(&st->formula, x + fused, shape.size, (int)(rest.n / shape.size), m->by + fused, zp != NULL ? zp + fused : NULL,
-                         m->q);
+        const piece_t rest = {p->in, p->out + fused * s->column.out,
+                              p->high + fused * s->column.high, p->n - fused};
+        st->fn->quantise(&st->formula, x + fused, shape.size, (int)(rest.n / shape.size),
+                         m->by + fused, zp != NULL ? zp + fused : NULL, m->q);
         if (m->any_special) {
             clear_specials(st, &rest, m);
         }
@@ -545,7 +578,8 @@ static void quantise_rows(const dynquant_state_t *st, const piece_t *p, const fl
 }
 
 /* Second walk. */
-static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end, scratch_t *m)
+static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin, int64_t end,
+                     scratch_t *m)
 {
     cursor_t c;
     if (begin >= end) {
@@ -559,11 +593,15 @@ static void quantise(const dynquant_state_t *st, const place_t *u, int64_t begin
             fetch_row(st, &p);
         }
         const bool again = m->row == NULL || st->s.rows * st->s.pieces > 1;
-        quantise_rows(st, &p, st->straight != NULL ? NULL : again ? read_row(st, &p, m->x) : m->row, rows, m);
+        quantise_rows(st, &p,
+                      st->straight != NULL ? NULL
+                      : again              ? read_row(st, &p, m->x)
+                                           : m->row,
+                      rows, m);
     }
 }
 
-/* ---- work ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 static place_t place_of(const quant_space_t *s, const int64_t *at)
 {
@@ -596,12 +634,14 @@ static place_t groups_of(const quant_space_t *s, const place_t *u, int64_t from,
                      .groups = n};
 }
 
-/* A run of groups by chunks. Those that hold what is no number, and what does not fill one, go the usual way. */
+/* A run of groups by chunks. Those that hold what is no number, and what does not fill one, go
+ * the usual way. */
 static void run_by_chunks(const dynquant_state_t *st, const place_t *u, scratch_t *m)
 {
     const quant_space_t *s = &st->s;
     dtype_blocks_t b = as_blocks(st);
-    const bool whole = u->out % dtype_traits(s->out.dtype)->block_elems == 0 && u->zp * b.zp_bits % 8 == 0;
+    const bool whole =
+        u->out % dtype_traits(s->out.dtype)->block_elems == 0 && u->zp * b.zp_bits % 8 == 0;
     int64_t done = 0;
     for (b.chunk = dtype_chunk(b.size, b.from); whole && is_chunk(&b, b.chunk); b.chunk /= 2) {
         const int64_t each = b.chunk / b.size;
@@ -631,7 +671,8 @@ static void run_by_chunks(const dynquant_state_t *st, const place_t *u, scratch_
 static void one_item(const dynquant_state_t *st, const int64_t *item, scratch_t *m)
 {
     const quant_space_t *s = &st->s;
-    int64_t extent[SINTER_MAX_NDIMS + 1], at[SINTER_MAX_NDIMS + 1], within[SINTER_MAX_NDIMS + 1] = {0}, n = 1;
+    int64_t extent[SINTER_MAX_NDIMS + 1], at[SINTER_MAX_NDIMS + 1],
+        within[SINTER_MAX_NDIMS + 1] = {0}, n = 1;
     for (int a = 0; a < s->n_unit; a++) {
         const int64_t rest = s->unit[a].n - item[a] * s->item[a];
         extent[a] = rest < s->item[a] ? rest : s->item[a];
@@ -686,8 +727,10 @@ static void work_items(const dynquant_state_t *st, int tid, int nth, scratch_t *
     }
 }
 
-/* All threads on every unit: each leaves the extremes of its pieces in shared memory, then merges what all have left. */
-static void work_pieces(const dynquant_state_t *st, int phase, int tid, int nth, scratch_t *m, int32_t *shared)
+/* All threads on every unit: each leaves the extremes of its pieces in shared memory, then
+ * merges what all have left. */
+static void work_pieces(const dynquant_state_t *st, int phase, int tid, int nth, scratch_t *m,
+                        int32_t *shared)
 {
     const quant_space_t *s = &st->s;
     const int64_t n_units = quant_units(s), slot = 2 * QUANT_COLUMNS;
@@ -721,8 +764,8 @@ static void work_pieces(const dynquant_state_t *st, int phase, int tid, int nth,
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                 int phase, int tid, int nth, void *scratch, void *shared)
 {
     const dynquant_state_t *st = state;
     scratch_t m;
@@ -741,7 +784,7 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     }
 }
 
-/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
 static size_t thread_bytes(const plan_t *plan, const step_t *step)
 {
@@ -770,11 +813,13 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 static const char *refuse(const plan_t *plan, const step_t *step)
 {
-    return dtype_needs_f64(plan->values[step->p.dynquant.in].lt.data_type) ? "the input needs double precision" : NULL;
+    return dtype_needs_f64(plan->values[step->p.dynquant.in].lt.data_type)
+               ? "the input needs double precision"
+               : NULL;
 }
 
-#define DYNQUANT                                                                                   \
-    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes,         \
+#define DYNQUANT                                                                           \
+    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
 KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .isa = sinter_isa_avx2, .cost = 300)

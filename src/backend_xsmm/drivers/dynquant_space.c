@@ -1,4 +1,5 @@
-/* How a DynamicQuantize step is cut: axes of groups and of elements of a group, merged where tensors are dense; columns; units; items. */
+/* How a DynamicQuantize step is cut: axes of groups and of elements of a group, merged where
+ * tensors are dense; columns; units; items. */
 #include "backend_xsmm/drivers/dynquant.h"
 
 #include <string.h>
@@ -6,17 +7,23 @@
 #include "base/status.h"
 
 enum {
-    LINE_COLUMNS = 128,         /* as many columns fill whole cache lines of any type */
-    SLAB_BYTES = 512 << 10,     /* of a unit of many rows, which is walked twice while the next one is fetched */
-    TALL_BYTES = 4 << 20,       /* of one that only the last-level cache can hold for a thread */
-    MAX_SLAB_COLUMNS = 512,     /* of which first-level caches hold several numbers each */
-    MIN_SLAB = 8 << 10,         /* elements of a unit, where what all of it waits for, its scales, takes as long as some thousand of them */
+    LINE_COLUMNS = 128, /* as many columns fill whole cache lines of any type */
+    SLAB_BYTES =
+        512 << 10, /* of a unit of many rows, which is walked twice while the next one is fetched */
+    TALL_BYTES = 4 << 20,   /* of one that only the last-level cache can hold for a thread */
+    MAX_SLAB_COLUMNS = 512, /* of which first-level caches hold several numbers each */
+    MIN_SLAB =
+        8
+        /* elements of a unit, where what all of it waits for, its scales, takes as long as some
+         * thousand of them */
+        << 10,
     MIN_SLAB_COLUMNS = 128,     /* shorter runs of memory are read too slowly */
     MIN_SHARED_UNIT = 32 << 10, /* elements of a unit that are worth a second barrier */
-    STREAM_BYTES = 32 << 20,    /* input and output together beyond which nothing stays in the caches */
+    STREAM_BYTES =
+        32 << 20, /* input and output together beyond which nothing stays in the caches */
 };
 
-/* ---- axes --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- axes ------------------------------------------------------------------------------------ */
 
 typedef struct axes {
     quant_axis_t a[SINTER_MAX_NDIMS + 1];
@@ -25,11 +32,13 @@ typedef struct axes {
 
 static bool follows(const quant_axis_t *outer, const quant_axis_t *inner)
 {
-    return outer->in == inner->n * inner->in && outer->out == inner->n * inner->out && outer->scale == inner->n * inner->scale &&
-           outer->zp == inner->n * inner->zp && outer->high == inner->n * inner->high;
+    return outer->in == inner->n * inner->in && outer->out == inner->n * inner->out &&
+           outer->scale == inner->n * inner->scale && outer->zp == inner->n * inner->zp &&
+           outer->high == inner->n * inner->high;
 }
 
-/* By descending input stride, so that neighbours in memory are neighbours; one axis where two are one run. */
+/* By descending input stride, so that neighbours in memory are neighbours; one axis where two
+ * are one run. */
 static void add_axis(axes_t *to, quant_axis_t axis)
 {
     int at = to->n++;
@@ -60,24 +69,29 @@ static quant_axis_t take_axis(axes_t *axes, int at)
     return axis;
 }
 
-static sinter_status_t bind_axes(const dynquant_params_t *p, const quant_space_t *s, axes_t *inner, axes_t *outer)
+static sinter_status_t bind_axes(const dynquant_params_t *p, const quant_space_t *s, axes_t *inner,
+                                 axes_t *outer)
 {
     inner->n = outer->n = 0;
     for (int d = 0; d < s->in.ndims; d++) {
         const int c = p->scale_dim[d], z = p->zp_dim[d];
         const int64_t dim = s->in.dims[d], groups = c < 0 ? 1 : s->scale.dims[c];
         if (groups < 1 ? dim > 0 : dim % groups != 0) {
-            return sg_fail(sinter_invalid_shape, "dim %d of %lld elements does not divide into %lld groups", d, (long long)dim,
-                           (long long)groups);
+            return sg_fail(sinter_invalid_shape,
+                           "dim %d of %lld elements does not divide into %lld groups", d,
+                           (long long)dim, (long long)groups);
         }
         if (s->has_zp && (z < 0 ? 1 : s->zp.dims[z]) != groups) {
-            return sg_fail(sinter_invalid_shape, "zero points have other groups than the scales along dim %d", d);
+            return sg_fail(sinter_invalid_shape,
+                           "zero points have other groups than the scales along dim %d", d);
         }
-        const int64_t size = groups < 1 ? 0 : dim / groups, in = s->in.strides[d], out = s->out.strides[d];
+        const int64_t size = groups < 1 ? 0 : dim / groups, in = s->in.strides[d],
+                      out = s->out.strides[d];
         const int64_t high = s->split ? s->high.strides[d] : 0;
         if (groups != 1) {
-            add_axis(outer, (quant_axis_t){groups, size * in, size * out, c < 0 ? 0 : s->scale.strides[c],
-                                           s->has_zp && z >= 0 ? s->zp.strides[z] : 0, size * high});
+            add_axis(outer,
+                     (quant_axis_t){groups, size * in, size * out, c < 0 ? 0 : s->scale.strides[c],
+                                    s->has_zp && z >= 0 ? s->zp.strides[z] : 0, size * high});
         }
         if (size != 1) {
             add_axis(inner, (quant_axis_t){size, in, out, 0, 0, high});
@@ -88,12 +102,13 @@ static sinter_status_t bind_axes(const dynquant_params_t *p, const quant_space_t
     return sinter_success;
 }
 
-/* ---- columns ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 static int next_to(const axes_t *outer, const quant_axis_t *column)
 {
     for (int i = 0; i < outer->n; i++) {
-        if (outer->a[i].in == column->n * column->in && outer->a[i].out == column->n * column->out &&
+        if (outer->a[i].in == column->n * column->in &&
+            outer->a[i].out == column->n * column->out &&
             outer->a[i].high == column->n * column->high) {
             return i;
         }
@@ -135,24 +150,27 @@ static void choose_columns(quant_space_t *s, axes_t *inner, axes_t *outer)
     }
 }
 
-/* ---- units -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 /* Are there so many rows that even the fewest columns outgrow a cache? */
 static bool outgrows(const quant_space_t *s, int64_t bytes)
 {
-    const int64_t columns = s->group.n * s->column.n, least = columns < MIN_SLAB_COLUMNS ? columns : MIN_SLAB_COLUMNS;
+    const int64_t columns = s->group.n * s->column.n,
+                  least = columns < MIN_SLAB_COLUMNS ? columns : MIN_SLAB_COLUMNS;
     return s->rows > bytes / (int64_t)sizeof(float) / (least > 0 ? least : 1);
 }
 
-/* Columns of a unit: what stays in a cache of so many bytes, in whole cache lines if groups allow it; many if memory is read twice anyway
- * (0 bytes). */
+/* Columns of a unit: what stays in a cache of so many bytes, in whole cache lines if groups
+ * allow it; many if memory is read twice anyway (0 bytes). */
 static void choose_tile(quant_space_t *s, int64_t bytes)
 {
-    const int64_t size = s->column.n, line = size / common_divisor(size, LINE_COLUMNS) * LINE_COLUMNS;
+    const int64_t size = s->column.n,
+                  line = size / common_divisor(size, LINE_COLUMNS) * LINE_COLUMNS;
     int64_t columns = QUANT_COLUMNS;
     if (bytes > 0 && (s->rows > 1 || size < LINE_COLUMNS / 8)) {
         const int64_t rows = s->rows > 0 ? s->rows : 1, fit = bytes / (int64_t)sizeof(float) / rows;
-        const int64_t most = MIN_SLAB / rows > MAX_SLAB_COLUMNS ? MIN_SLAB / rows : MAX_SLAB_COLUMNS;
+        const int64_t most =
+            MIN_SLAB / rows > MAX_SLAB_COLUMNS ? MIN_SLAB / rows : MAX_SLAB_COLUMNS;
         columns = fit < MIN_SLAB_COLUMNS ? MIN_SLAB_COLUMNS : fit < most ? fit : most;
         columns = columns < QUANT_COLUMNS ? columns : QUANT_COLUMNS;
     }
@@ -186,7 +204,7 @@ static void place_units(quant_space_t *s, const axes_t *outer, int64_t bytes)
                                        s->tile * s->group.high};
 }
 
-/* ---- items -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 typedef struct span {
     int64_t n, stride;
@@ -204,9 +222,11 @@ static void add_span(span_t *spans, int *n, int64_t extent, int64_t stride, int 
     }
 }
 
-/* Unit axes are cut from the largest stride down while what lies inside one step fills whole blocks; the first one that does not is cut at
- * multiples that do, and nothing inside it is. least[a]: units that must stay together along axis a. */
-static void keep_blocks(const span_t *spans, int n, int64_t block, const quant_space_t *s, int64_t *least)
+/* Unit axes are cut from the largest stride down while what lies inside one step fills whole
+ * blocks; the first one that does not is cut at multiples that do, and nothing inside it is.
+ * least[a]: units that must stay together along axis a. */
+static void keep_blocks(const span_t *spans, int n, int64_t block, const quant_space_t *s,
+                        int64_t *least)
 {
     bool cut = true;
     for (int i = 0; i < n; i++) {
@@ -214,9 +234,12 @@ static void keep_blocks(const span_t *spans, int n, int64_t block, const quant_s
         for (int k = i + 1; k < n; k++) {
             inside += (spans[k].n - 1) * spans[k].stride;
         }
-        const int64_t together = spans[i].stride >= inside ? block / common_divisor(block, spans[i].stride % block) : spans[i].n;
+        const int64_t together = spans[i].stride >= inside
+                                     ? block / common_divisor(block, spans[i].stride % block)
+                                     : spans[i].n;
         if (spans[i].unit >= 0) {
-            const int64_t have = least[spans[i].unit], want = cut ? together : s->unit[spans[i].unit].n;
+            const int64_t have = least[spans[i].unit],
+                          want = cut ? together : s->unit[spans[i].unit].n;
             least[spans[i].unit] = have > want ? have : want; /* powers of two, or everything */
         }
         cut = cut && spans[i].stride >= inside && together == 1;
@@ -228,7 +251,8 @@ static int64_t code_stride(const quant_axis_t *axis, bool high)
     return high ? axis->high : axis->out;
 }
 
-/* Cuts for the codes, or for the high plane of split ones; whether rows and units all begin with a block, whose elements are neighbours. */
+/* Cuts for the codes, or for the high plane of split ones; whether rows and units all begin with
+ * a block, whose elements are neighbours. */
 static bool cut_codes(quant_space_t *s, bool high)
 {
     span_t spans[2 * SINTER_MAX_NDIMS + 2];
@@ -273,13 +297,14 @@ static bool choose_items(quant_space_t *s, int threads)
     for (int a = 0; a < s->n_unit; a++) {
         s->n_items *= (s->unit[a].n + s->item[a] - 1) / s->item[a];
     }
-    s->by_pieces = threads > 1 && whole && s->n_items < 4 * (int64_t)threads && s->rows * s->tile * s->column.n >= MIN_SHARED_UNIT &&
+    s->by_pieces = threads > 1 && whole && s->n_items < 4 * (int64_t)threads &&
+                   s->rows * s->tile * s->column.n >= MIN_SHARED_UNIT &&
                    s->rows * s->pieces >= threads;
     return whole;
 }
 
-/* Units of the second-level cache, else of the last-level one, else all threads read memory twice, in long rows, where they can share
- * units. */
+/* Units of the second-level cache, else of the last-level one, else all threads read memory
+ * twice, in long rows, where they can share units. */
 static void place_in_cache(quant_space_t *s, const axes_t *outer, int threads)
 {
     s->tall = outgrows(s, 2 * SLAB_BYTES);
@@ -299,7 +324,8 @@ static void place_in_cache(quant_space_t *s, const axes_t *outer, int threads)
 
 /* ------------------------------------------------------------------------------------------------------------------------------------- */
 
-sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *frame, quant_space_t *out)
+sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *frame,
+                                 quant_space_t *out)
 {
     axes_t inner, outer;
     int64_t elements = 1;
@@ -322,6 +348,9 @@ sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *fram
     for (int d = 0; d < out->in.ndims; d++) {
         elements *= out->in.dims[d];
     }
-    out->stream = !out->split && elements / 8 * (dtype_traits(out->in.dtype)->bits + dtype_traits(out->out.dtype)->bits) >= STREAM_BYTES;
+    out->stream =
+        !out->split &&
+        elements / 8 * (dtype_traits(out->in.dtype)->bits + dtype_traits(out->out.dtype)->bits) >=
+            STREAM_BYTES;
     return sinter_success;
 }

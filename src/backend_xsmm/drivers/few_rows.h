@@ -1,11 +1,13 @@
-/* What the kernels that read codes straight from memory, for few rows of the other operand, share. */
+/* What the kernels that read codes straight from memory, for few rows of the other operand,
+ * share. */
 #ifndef SINTER_SRC_KERNELS_FEW_ROWS_H
 #define SINTER_SRC_KERNELS_FEW_ROWS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bits of 2^-100 and of 2^100: between them, products with codes and their sums stay floats, whatever they are scaled with later. */
+/* Bits of 2^-100 and of 2^100: between them, products with codes and their sums stay floats,
+ * whatever they are scaled with later. */
 enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
 
 /* Of the bits of the largest magnitude in a row, whose other elements may be anything below it. */

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-#include "base/status.h"
 #include "backend_xsmm/drivers/products.h"
+#include "base/status.h"
 
 /* Heights with JIT kernels; fewer rows are computed at the next height. */
 const int matmul_ladder[MM_LADDER] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 const int matmul_widths[MM_WIDTHS] = {16, 32, 64};
 
-/* ---- setup ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 int64_t matmul_known_rows(const plan_t *plan, const step_t *step)
 {
@@ -30,7 +30,8 @@ int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end)
 {
     const plan_value_t *v = &plan->values[step->p.matmul.b.data];
     const bool known = v->kind != PV_VIEW && v->lt.ndims >= 2 && lt_strides_known(&v->lt);
-    return known ? v->lt.strides[v->lt.ndims - (step->p.matmul.trans_b ? 3 - from_end : from_end)] : -1;
+    return known ? v->lt.strides[v->lt.ndims - (step->p.matmul.trans_b ? 3 - from_end : from_end)]
+                 : -1;
 }
 
 const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder, bool scaled)
@@ -40,7 +41,8 @@ const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder
         return "no decoder for the data type of B";
     }
     return scaled != (b->scale >= 0) || (zp != NULL && (zp->cls != DTYPE_INT || zp->bits > 8))
-               ? "B has codes without scales, scales without codes, or zero points of more than 8 bits"
+               ? "B has codes without scales, scales without codes, or zero points of more than 8 "
+                 "bits"
                : NULL;
 }
 
@@ -81,25 +83,28 @@ static const char *make_kernel(matmul_config_t *c, int width, int height, sinter
     return why;
 }
 
-/* Kernels for all heights that can occur: with the number of rows known that is the full one and what is left over.
- * NULL, or why there are none. */
+/* Kernels for all heights that can occur: with the number of rows known that is the full one and
+ * what is left over. NULL, or why there are none. */
 static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa_t cap)
 {
     const char *why = NULL;
     const int rest = rows < 0 || rows % MM_HEIGHT == 0 ? -1 : height_for((int)(rows % MM_HEIGHT));
     for (int h = 0; h < MM_LADDER && why == NULL; h++) {
         const bool full = matmul_ladder[h] == MM_HEIGHT && rows >= MM_HEIGHT;
-        for (int w = c->widest; w >= 0 && w >= c->widest - 1 && why == NULL && (rows < 0 || full || h == rest); w--) {
+        for (int w = c->widest;
+             w >= 0 && w >= c->widest - 1 && why == NULL && (rows < 0 || full || h == rest); w--) {
             why = make_kernel(c, w, h, cap);
         }
     }
     return why;
 }
 
-const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers, matmul_config_t *c)
+const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers,
+                             matmul_config_t *c)
 {
     const sinter_cpu_isa_t isa = step->kernel->isa;
-    const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1), rows = matmul_known_rows(plan, step);
+    const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1),
+                  rows = matmul_known_rows(plan, step);
     c->tile = tile_table(isa);
     c->bf16 = bf16;
     c->codes = integers && blocks_of_codes(plan, step);
@@ -116,7 +121,8 @@ const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, 
 
 const char *matmul_configure_best(const plan_t *plan, const step_t *step, matmul_config_t *c)
 {
-    const bool bf16 = refuse_bf16_products(plan, step) == NULL, integers = blocks_refuse(plan, step) == NULL;
+    const bool bf16 = refuse_bf16_products(plan, step) == NULL,
+               integers = blocks_refuse(plan, step) == NULL;
     const char *why = matmul_configure(plan, step, bf16, integers, c);
     return bf16 && why != NULL ? matmul_configure(plan, step, false, integers, c) : why;
 }
@@ -137,7 +143,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     if (c == NULL) {
         return sinter_out_of_memory;
     }
-    const char *why = matmul_configure(plan, step, step->kernel->bf16, step->kernel->refuse == blocks_refuse, c);
+    const char *why =
+        matmul_configure(plan, step, step->kernel->bf16, step->kernel->refuse == blocks_refuse, c);
     if (c->bf16 && why != NULL) {
         return sg_fail(sinter_runtime_error, "bf16 matmul: %s", why);
     }
@@ -150,9 +157,10 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch, matmul_buffers_t *out)
+size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch,
+                      matmul_buffers_t *out)
 {
     const size_t rows = (size_t)c->rows;
     size_t at = 0;
@@ -179,7 +187,7 @@ size_t matmul_thread_bytes(const plan_t *plan, const step_t *step)
     return matmul_buffers(step->jit, step, NULL, &b);
 }
 
-/* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
+/* ---- prepare --------------------------------------------------------------------------------- */
 
 static int64_t dim_from_end(const tile_operand_t *op, int from_end)
 {
@@ -196,14 +204,17 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
     st->M = dim_from_end(&st->a, 2);
     st->K = dim_from_end(&st->a, 1);
     st->N = dim_from_end(&st->b, 1);
-    if (dim_from_end(&st->b, 2) != st->K || out->dims[st->nb] != st->M || out->dims[st->nb + 1] != st->N) {
-        return sg_fail(sinter_invalid_shape, "matmul: dims of the operands and the output do not fit each other");
+    if (dim_from_end(&st->b, 2) != st->K || out->dims[st->nb] != st->M ||
+        out->dims[st->nb + 1] != st->N) {
+        return sg_fail(sinter_invalid_shape,
+                       "matmul: dims of the operands and the output do not fit each other");
     }
     st->n_row = st->n_mat = 0;
     st->rows = st->M;
     st->mats = 1;
     for (int d = 0; d < st->nb; d++) {
-        const int64_t n = out->dims[d], an = dim_from_end(&st->a, out->ndims - d), bn = dim_from_end(&st->b, out->ndims - d);
+        const int64_t n = out->dims[d], an = dim_from_end(&st->a, out->ndims - d),
+                      bn = dim_from_end(&st->b, out->ndims - d);
         if ((an != 1 && an != n) || (bn != 1 && bn != n)) {
             return sg_fail(sinter_invalid_shape, "matmul: batch dim %d does not broadcast", d);
         }
@@ -233,9 +244,10 @@ static int panel_unit(const matmul_state_t *st, int group)
     return unit;
 }
 
-/* Large tiles for few threads; smaller ones where there would be less than two items for each thread. Blocks hold whole groups of rows and of
- * columns. */
-static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads, int group_rows, int group_cols)
+/* Large tiles for few threads; smaller ones where there would be less than two items for each
+ * thread. Blocks hold whole groups of rows and of columns. */
+static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads, int group_rows,
+                         int group_cols)
 {
     const int64_t mats = st->mats;
     st->width = c->widest;
@@ -246,15 +258,16 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
     st->k_block = MM_STRIP / st->strip < MM_K ? MM_STRIP / st->strip : MM_K;
     st->block = c->rows;
     const int unit = panel_unit(st, group_cols);
-    for (st->panel = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;; st->panel = st->panel / unit / 2 * unit) {
+    for (st->panel = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;;
+         st->panel = st->panel / unit / 2 * unit) {
         st->n_panels = (st->N + st->panel - 1) / st->panel;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
         if (st->panel < 2 * unit || mats * st->n_panels * st->n_blocks >= 2 * (int64_t)threads) {
             break;
         }
     }
-    while (st->block > MM_HEIGHT && st->block / 2 % MM_HEIGHT == 0 && st->block / 2 % group_rows == 0 &&
-           mats * st->n_panels * st->n_blocks < threads) {
+    while (st->block > MM_HEIGHT && st->block / 2 % MM_HEIGHT == 0 &&
+           st->block / 2 % group_rows == 0 && mats * st->n_panels * st->n_blocks < threads) {
         st->block /= 2;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
     }
@@ -270,14 +283,17 @@ sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_sta
 
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
 {
-    st->serial = chain_shares_bytes(&st->post) || (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
-    if (!mul_i64(st->mats, st->n_panels, &st->items) || !mul_i64(st->items, st->n_blocks, &st->items)) {
+    st->serial = chain_shares_bytes(&st->post) ||
+                 (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
+    if (!mul_i64(st->mats, st->n_panels, &st->items) ||
+        !mul_i64(st->items, st->n_blocks, &st->items)) {
         return sg_fail(sinter_invalid_shape, "matmul: dims overflow");
     }
     return sinter_success;
 }
 
-sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     matmul_state_t *st = state;
     (void)plan;
@@ -317,18 +333,21 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
 {
     matmul_state_t st;
     (void)plan;
-    return matmul_bind(step, frame, &st) == sinter_success ? matmul_shared_of(step->jit, &st) : 0; /* prepare says what is wrong */
+    return matmul_bind(step, frame, &st) == sinter_success ? matmul_shared_of(step->jit, &st)
+                                                           : 0; /* prepare says what is wrong */
 }
 
-/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
-#define MATMUL                                                                                     \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                      \
-    .shared_bytes = shared_bytes, .prepare = matmul_prepare, .work = matmul_work,                  \
+#define MATMUL                                                                    \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,     \
+    .shared_bytes = shared_bytes, .prepare = matmul_prepare, .work = matmul_work, \
     .ways = matmul_ways, .phases = 2
 KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
 KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
 KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)
-KERNEL(matmul_blocks_int8_vnni, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 80, .refuse = blocks_refuse)
+KERNEL(matmul_blocks_int8_vnni, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 80,
+       .refuse = blocks_refuse)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(matmul_panel_bf16_avx512, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 100, .refuse = refuse_bf16_products, .bf16 = true)
+KERNEL(matmul_panel_bf16_avx512, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 100,
+       .refuse = refuse_bf16_products, .bf16 = true)

@@ -1,23 +1,25 @@
-/* Matmul, what setup (compile), prepare (execute, all dims known) and work (threads) of its kernels share.
+/* Matmul, what setup (compile), prepare (execute, all dims known) and work (threads) of its kernels
+ * share.
  *
- * Rows are the M rows of all batches that share one B: a weight matrix meets the rows of every batch at once. A work
- * item is one matrix B, a panel of its columns and a block of rows:
+ * Rows are the M rows of all batches that share one B: a weight matrix meets the rows of every
+ * batch at once. A work item is one matrix B, a panel of its columns and a block of rows:
  *
  *   acc[rows][panel] = 0
- *   for each K block:  A[rows][K block] is loaded;  for each strip of the panel: B[K block][strip] is loaded, acc += A B
+ *   for each K block:  A[rows][K block] is loaded;  for each strip of the panel: B[K
+ *   block][strip] is loaded, acc += A B
  *   post chain, row by row; then the quantising tail, if any, over the rows of a group
  *
- * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic); a code of B is loaded
- * once for each block of rows, a code of A once for each panel. */
+ * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic);
+ * a code of B is loaded once for each block of rows, a code of A once for each panel. */
 #ifndef SINTER_SRC_KERNELS_MATMUL_H
 #define SINTER_SRC_KERNELS_MATMUL_H
 
-#include "backend_xsmm/ukernels/eltwise.h"
-#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/drivers/matmul_blocks.h"
 #include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "backend_xsmm/ukernels/xsmm.h"
-#include "backend_xsmm/drivers/matmul_blocks.h"
 
 enum {
     MM_ROWS = 512,  /* most rows of a block */
@@ -29,7 +31,10 @@ enum {
     MM_LADDER = 10,      /* heights with JIT kernels */
     MM_STRIP = 64 * 128, /* elements of a B strip: 32 KiB */
     MM_WIDTHS = 3,
-    MATMUL_ZP_MOST = 255 /* for integers: sums stay below 2^31, and those of codes and zero points of both sides below 2^24 */
+    MATMUL_ZP_MOST =
+        /* for integers: sums stay below 2^31, and those of codes and zero points of both sides
+         * below 2^24 */
+    255
 };
 
 /* n places along one dim of a matrix, from one on, `step` apart. */
@@ -61,7 +66,8 @@ typedef struct matmul_state {
     int64_t row_extent[SINTER_MAX_NDIMS];
     int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
     int64_t mat_extent[SINTER_MAX_NDIMS];
-    int width, strip, panel, block, k_block; /* index of the strip width, it itself; columns of a panel; rows of a block */
+    int width, strip, panel, block,
+        k_block; /* index of the strip width, it itself; columns of a panel; rows of a block */
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
@@ -77,7 +83,8 @@ typedef struct matmul_buffers {
 } matmul_buffers_t;
 
 /* Carves scratch (NULL: only counts); returns the bytes. */
-size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch, matmul_buffers_t *out);
+size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch,
+                      matmul_buffers_t *out);
 
 /* What a work item is, and what it is computed in. */
 typedef struct matmul_task {
@@ -85,50 +92,64 @@ typedef struct matmul_task {
     const matmul_state_t *st;
     matmul_buffers_t buf;
     tile_src_t b;
-    int64_t idx[SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
+    int64_t idx
+        [SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
     int64_t mat, row0, n0;
     int rows, cols;
     bool tail;
 } matmul_task_t;
 
-/* For kernels that have other ways besides panels; state begins with a matmul_state_t, step->jit with a matmul_config_t. */
+/* For kernels that have other ways besides panels; state begins with a matmul_state_t, step->jit
+ * with a matmul_config_t. */
 /* integers: where blocks_refuse has nothing against them. NULL, or why there is no JIT kernel. */
-const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers, matmul_config_t *c);
-/* With bf16 products where the mode allows them and there is a kernel, and integers where they are not refused. */
+const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers,
+                             matmul_config_t *c);
+/* With bf16 products where the mode allows them and there is a kernel, and integers where they
+ * are not refused. */
 const char *matmul_configure_best(const plan_t *plan, const step_t *step, matmul_config_t *c);
 /* For the report, with what matmul_configure returned. */
 void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, const char *why);
 /* The operands and dims of st alone, from what is known before data is. */
 sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st);
-sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state);
+sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state);
 int matmul_ways(const step_t *step, const void *state, way_t *ways);
-/* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not known. */
+/* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not
+ * known. */
 int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end);
-/* Why a kernel that reads B straight from its codes does not: whether it has a decoder for the type, and whether that is for codes with scales. */
+/* Why a kernel that reads B straight from its codes does not: whether it has a decoder for the
+ * type, and whether that is for codes with scales. */
 const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder, bool scaled);
 /* Lines of B, so many elements apart, and its matrices start at whole bytes. */
 bool matmul_on_bytes(const tile_operand_t *b, int64_t stride, int64_t lines);
-int64_t matmul_known_rows(const plan_t *plan, const step_t *step); /* that share one B; -1: not known at compile */
+int64_t matmul_known_rows(const plan_t *plan,
+                          const step_t *step); /* that share one B; -1: not known at compile */
 /* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
 /* n rows from row0 on of matrix mat. */
 void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
 /* Item i of st->items. */
 void matmul_seek(matmul_task_t *t, int64_t i);
-/* The matrix that row r of the task is row m of; returns how many more of the task's rows, with it, are. */
+/* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
+ * it, are. */
 int matmul_stretch(matmul_task_t *t, int r, tile_src_t *a, int64_t *m);
 /* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
-/* Scales or zero points of a grid of elements of an operand, in rows of ld floats, of which those behind the last column become zero. Groups are no
- * smaller than steps; at most MM_HEIGHT rows, BLOCKS_STRIP columns. */
-void matmul_load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps, const matmul_places_t *rows, const matmul_places_t *columns,
-                       float *to, int ld);
+/* Scales or zero points of a grid of elements of an operand, in rows of ld floats, of which
+ * those behind the last column become zero. Groups are no smaller than steps; at most MM_HEIGHT
+ * rows, BLOCKS_STRIP columns. */
+void matmul_load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps,
+                       const matmul_places_t *rows, const matmul_places_t *columns, float *to,
+                       int ld);
 /* Whether all are numbers of at most this magnitude. */
 bool matmul_within(const float *x, int n, float most);
-/* Codes of A[rows][k..k + kn) into buf.a, at most MM_HEIGHT rows, and their scales and zero points (0 if there are none) for every `step` of them, in
- * rows of ld floats. False: those are not for integers. */
-bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp, int ld);
-/* The product of kn elements of K and n columns of the panel from c on, in floats, is added to buf.acc. buf.a and buf.b are overwritten. */
+/* Codes of A[rows][k..k + kn) into buf.a, at most MM_HEIGHT rows, and their scales and zero
+ * points (0 if there are none) for every `step` of them, in rows of ld floats. False: those are
+ * not for integers. */
+bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp,
+                       int ld);
+/* The product of kn elements of K and n columns of the panel from c on, in floats, is added to
+ * buf.acc. buf.a and buf.b are overwritten. */
 void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
 /* buf.acc = the product, by panels. */
 void matmul_panel(matmul_task_t *t);
@@ -137,7 +158,7 @@ void matmul_finish(matmul_task_t *t);
 size_t matmul_thread_bytes(const plan_t *plan, const step_t *step);
 /* Shared memory at most, of what matmul_bind found out. */
 size_t matmul_shared_of(const matmul_config_t *c, matmul_state_t *st);
-void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared);
+void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                 int phase, int tid, int nth, void *scratch, void *shared);
 
 #endif

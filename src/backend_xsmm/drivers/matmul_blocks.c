@@ -1,4 +1,5 @@
-/* Matmul of many rows in integers: what it takes, and the work around the micro-kernels. What it does not take goes by panels of floats. */
+/* Matmul of many rows in integers: what it takes, and the work around the micro-kernels. What it
+ * does not take goes by panels of floats. */
 #include "backend_xsmm/drivers/matmul_blocks.h"
 
 #include <float.h>
@@ -25,7 +26,7 @@ const blocks_table_t *blocks_table(sinter_cpu_isa_t isa)
     return NULL;
 }
 
-/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 float blocks_steps(sinter_data_type_t type)
 {
@@ -41,8 +42,8 @@ static bool are_integers(const plan_t *plan, int value)
 bool blocks_of_codes(const plan_t *plan, const step_t *step)
 {
     const operand_t *a = &step->p.matmul.a;
-    return a->scale >= 0 && a->split == sinter_data_type_undef && blocks_steps(plan->values[a->data].lt.data_type) > 0 &&
-           are_integers(plan, a->zp);
+    return a->scale >= 0 && a->split == sinter_data_type_undef &&
+           blocks_steps(plan->values[a->data].lt.data_type) > 0 && are_integers(plan, a->zp);
 }
 
 const char *blocks_refuse(const plan_t *plan, const step_t *step)
@@ -59,7 +60,8 @@ const char *blocks_refuse(const plan_t *plan, const step_t *step)
     if (b->scale < 0 || !are_integers(plan, b->zp)) {
         return "B has no scales, or zero points that are no integers";
     }
-    if (!codes && (a->scale >= 0 || a->zp >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
+    if (!codes && (a->scale >= 0 || a->zp >= 0 ||
+                   dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
     }
     return blocks_table(plan->isa) == NULL ? "no VNNI" : NULL;
@@ -69,7 +71,8 @@ const char *blocks_refuse(const plan_t *plan, const step_t *step)
 static bool fit_blocks(const plan_t *plan, int data, int coefs, const int8_t *dim_of, int dim)
 {
     const int own = coefs < 0 ? -1 : dim_of[dim];
-    const int64_t K = plan->values[data].lt.dims[dim], groups = own < 0 ? 1 : plan->values[coefs].lt.dims[own];
+    const int64_t K = plan->values[data].lt.dims[dim],
+                  groups = own < 0 ? 1 : plan->values[coefs].lt.dims[own];
     return K < 0 || groups < 1 || K / groups >= BLOCKS_LEAST;
 }
 
@@ -78,13 +81,17 @@ int matmul_packs_along(const plan_t *plan, const step_t *step)
     const operand_t *b = &step->p.matmul.b;
     const lt_t *lt = &plan->values[b->data].lt;
     const int dim = lt->ndims - (step->p.matmul.trans_b ? 1 : 2);
-    if (lt->ndims < 2 || dtype_traits(lt->data_type)->bits < 4 || blocks_refuse(plan, step) != NULL) {
+    if (lt->ndims < 2 || dtype_traits(lt->data_type)->bits < 4 ||
+        blocks_refuse(plan, step) != NULL) {
         return -1;
     }
-    return fit_blocks(plan, b->data, b->scale, b->scale_dim, dim) && fit_blocks(plan, b->data, b->zp, b->zp_dim, dim) ? dim : -1;
+    return fit_blocks(plan, b->data, b->scale, b->scale_dim, dim) &&
+                   fit_blocks(plan, b->data, b->zp, b->zp_dim, dim)
+               ? dim
+               : -1;
 }
 
-/* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 /* The longest block that groups of n elements are made of; 0: none. */
 static int longest_block(int64_t n)
@@ -98,7 +105,8 @@ static int longest_block(int64_t n)
 }
 
 /* Elements of K with one coefficient each, of these groups and of other ones; 0: all. */
-static int64_t common_group(int64_t others, const void *type, int64_t stride, int64_t group, int64_t K)
+static int64_t common_group(int64_t others, const void *type, int64_t stride, int64_t group,
+                            int64_t K)
 {
     return type == NULL || stride == 0 || group >= K ? others : common_divisor(others, group);
 }
@@ -116,21 +124,23 @@ static int64_t group_of(const matmul_state_t *st, bool a_codes)
 /* Whether all of A is quantised before anything else, and what it takes. */
 static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, blocks_state_t *st)
 {
-    const int64_t row_bytes = (int64_t)c->limbs * BLOCKS_K + BLOCKS_MOST * (int64_t)(2 * sizeof(float) + sizeof(int32_t)) + 1;
+    const int64_t row_bytes = (int64_t)c->limbs * BLOCKS_K +
+                              BLOCKS_MOST * (int64_t)(2 * sizeof(float) + sizeof(int32_t)) + 1;
     int64_t bytes;
     st->pieces = (all->K + st->k - 1) / st->k;
     st->mats = all->mats;
     st->rows = (all->rows / MM_HEIGHT + 1) * MM_HEIGHT;
-    st->once = all->n_panels > 1 && mul_i64(st->pieces, st->mats, &bytes) && mul_i64(bytes, st->rows, &bytes) &&
-               mul_i64(bytes, row_bytes, &bytes) && bytes <= WHOLE_MOST;
+    st->once = all->n_panels > 1 && mul_i64(st->pieces, st->mats, &bytes) &&
+               mul_i64(bytes, st->rows, &bytes) && mul_i64(bytes, row_bytes, &bytes) &&
+               bytes <= WHOLE_MOST;
 }
 
 /* Codes of 4 bits that are contiguous along K, in columns that begin with whole bytes. */
 static void bind_direct(const tile_src_t *b, blocks_state_t *st)
 {
     float x[16];
-    st->direct =
-        st->folded && b->type->bits == 4 && b->rs == 1 && b->cs % 2 == 0 && b->cs > 0 && b->cs < INT32_MAX / 16 && st->block % 8 == 0;
+    st->direct = st->folded && b->type->bits == 4 && b->rs == 1 && b->cs % 2 == 0 && b->cs > 0 &&
+                 b->cs < INT32_MAX / 16 && st->block % 8 == 0;
     if (st->direct) {
         dtype_nibble_values(&b->type->codec, x);
         for (int i = 0; i < 16; i++) {
@@ -196,7 +206,8 @@ static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned cha
     return a;
 }
 
-size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned char *base, blocks_whole_t *out)
+size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned char *base,
+                    blocks_whole_t *out)
 {
     const size_t rows = st->once ? (size_t)(st->pieces * st->mats * st->rows) : 0;
     size_t at = 0;
@@ -205,7 +216,8 @@ size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned
     return at;
 }
 
-void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at, blocks_buffers_t *out)
+void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at,
+                    blocks_buffers_t *out)
 {
     const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP;
     out->a = carve_rows(c, (size_t)c->rows, base, at);
@@ -216,11 +228,12 @@ void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at, b
     out->zp = carve(base, at, coefs, sizeof(float));
 }
 
-/* ---- A -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- A --------------------------------------------------------------------------------------- */
 
 static blocks_a_t rows_from(const blocks_a_t *a, int limbs, int64_t row)
 {
-    return (blocks_a_t){a->byte + row * limbs * BLOCKS_K, a->scale + row * BLOCKS_MOST, a->sum + row * BLOCKS_MOST,
+    return (blocks_a_t){a->byte + row * limbs * BLOCKS_K, a->scale + row * BLOCKS_MOST,
+                        a->sum + row * BLOCKS_MOST,
                         a->offset ? a->offset + row * BLOCKS_MOST : NULL};
 }
 
@@ -238,14 +251,16 @@ static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *t
     return true;
 }
 
-/* kn elements of a task's rows, at most MM_HEIGHT of them, by way of floats. False: some are not for integers. */
+/* kn elements of a task's rows, at most MM_HEIGHT of them, by way of floats. False: some are not
+ * for integers. */
 static bool quantise_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
 {
     if (t->st->blocks.codes) {
         return encode_rows(t, k, kn, to);
     }
     matmul_load_a(t, k, kn);
-    return t->c->blocks->quantise(t->buf.a, MM_LDA, t->rows, kn, t->st->blocks.block, t->c->limbs, to);
+    return t->c->blocks->quantise(t->buf.a, MM_LDA, t->rows, kn, t->st->blocks.block, t->c->limbs,
+                                  to);
 }
 
 /* Of a matrix, from a multiple of MM_HEIGHT on. */
@@ -258,7 +273,8 @@ void blocks_quantise(matmul_task_t *t, int tid, int nth)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_whole_t *whole = &t->buf.whole;
-    const int64_t heights = (t->st->rows + MM_HEIGHT - 1) / MM_HEIGHT, all = t->st->rows > 0 ? st->mats * heights : 0;
+    const int64_t heights = (t->st->rows + MM_HEIGHT - 1) / MM_HEIGHT,
+                  all = t->st->rows > 0 ? st->mats * heights : 0;
     int64_t begin, end;
     share(all, tid, nth, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
@@ -267,7 +283,8 @@ void blocks_quantise(matmul_task_t *t, int tid, int nth)
         for (int64_t p = 0; p < st->pieces; p++) {
             const int64_t k = p * st->k, to = whole_row(st, p, mat, row);
             const blocks_a_t a = rows_from(&whole->a, t->c->limbs, to);
-            whole->usable[to / MM_HEIGHT] = quantise_rows(t, k, (int)at_most(t->st->K - k, st->k), &a);
+            whole->usable[to / MM_HEIGHT] =
+                quantise_rows(t, k, (int)at_most(t->st->K - k, st->k), &a);
         }
     }
 }
@@ -284,19 +301,21 @@ static bool load_a(const matmul_task_t *t, int64_t k, int kn, blocks_a_t *a)
         const blocks_a_t to = rows_from(a, t->c->limbs, r);
         some.row0 = t->row0 + r;
         some.rows = (int)at_most(t->rows - r, MM_HEIGHT);
-        usable = st->once ? t->buf.whole.usable[(first + r) / MM_HEIGHT] : quantise_rows(&some, k, kn, &to);
+        usable = st->once ? t->buf.whole.usable[(first + r) / MM_HEIGHT]
+                          : quantise_rows(&some, k, kn, &to);
     }
     return usable;
 }
 
-/* ---- B -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- B --------------------------------------------------------------------------------------- */
 
 /* Coefficients of kn elements from k on of n columns. False: they are not for integers. */
 static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c, int n)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
-    const matmul_places_t rows = {k, (kn + st->block - 1) / st->block, st->block}, columns = {c, n, 1};
+    const matmul_places_t rows = {k, (kn + st->block - 1) / st->block, st->block},
+                          columns = {c, n, 1};
     const int all = rows.n * BLOCKS_STRIP;
     matmul_load_coefs(t, &t->b, false, &rows, &columns, buf->b.scale, BLOCKS_STRIP);
     if (!matmul_within(buf->b.scale, all, FLT_MAX)) {
@@ -323,14 +342,17 @@ static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c,
 }
 
 /* n elements of a strip of B, whole blocks but for the end of K, from block i on. */
-static void pack(const matmul_task_t *t, const tile_src_t *codes, int64_t k, int n, int i, int64_t c, int cols)
+static void pack(const matmul_task_t *t, const tile_src_t *codes, int64_t k, int n, int i,
+                 int64_t c, int cols)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_b_t *b = &t->buf.blocks.b;
     t->c->tile->load(codes, k, n, c, cols, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4, BLOCKS_STRIP);
     for (int e = 0; e < n; e += st->block) {
-        t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n - e, st->block), st->steps, st->offset, t->buf.blocks.times,
-                           b->byte + (i * st->block + e) * BLOCKS_STRIP, b->start + (i + e / st->block) * BLOCKS_STRIP);
+        t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n - e, st->block), st->steps,
+                           st->offset, t->buf.blocks.times,
+                           b->byte + (i * st->block + e) * BLOCKS_STRIP,
+                           b->start + (i + e / st->block) * BLOCKS_STRIP);
     }
 }
 
@@ -339,15 +361,17 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
-    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n, st->block, st->table, buf->zp,
-                             buf->times, buf->b.byte, buf->b.start);
+    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n,
+                             st->block, st->table, buf->zp, buf->times, buf->b.byte, buf->b.start);
 }
 
-/* kn elements of the strip at column c of the panel. False: some coefficients are not for integers. */
+/* kn elements of the strip at column c of the panel. False: some coefficients are not for
+ * integers. */
 static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
 {
     const blocks_state_t *st = &t->st->blocks;
-    const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP), some = BLOCKS_LONGEST / st->block * st->block;
+    const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP),
+              some = BLOCKS_LONGEST / st->block * st->block;
     const bool direct = st->direct && kn % 8 == 0 && t->b.first % 2 == 0;
     tile_src_t codes = t->b;
     codes.scale = NULL;
@@ -365,10 +389,12 @@ static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
 }
 
 /* Part `part` of `parts` of n lines of some elements each, stride elements apart. */
-static void fetch_lines(const unsigned char *base, int bits, int64_t first, int64_t stride, int64_t n, int64_t elems, int part, int parts)
+static void fetch_lines(const unsigned char *base, int bits, int64_t first, int64_t stride,
+                        int64_t n, int64_t elems, int part, int parts)
 {
     for (int64_t i = n * part / parts; i < n * (part + 1) / parts; i++) {
-        const unsigned char *p = base + (first + i * stride) * bits / 8, *end = p + elems * bits / 8;
+        const unsigned char *p = base + (first + i * stride) * bits / 8,
+                            *end = p + elems * bits / 8;
         for (; p < end; p += LINE_BYTES) {
             __builtin_prefetch(p, 0, 2);
         }
@@ -377,12 +403,14 @@ static void fetch_lines(const unsigned char *base, int bits, int64_t first, int6
 }
 
 /* rows x cols elements at (r, c) of a matrix that is contiguous along one of both. */
-static void fetch_matrix(const tile_src_t *m, int64_t r, int64_t rows, int64_t c, int64_t cols, int part, int parts)
+static void fetch_matrix(const tile_src_t *m, int64_t r, int64_t rows, int64_t c, int64_t cols,
+                         int part, int parts)
 {
     const int64_t first = m->first + r * m->rs + c * m->cs;
     if (m->data != NULL && (m->rs == 1 || m->cs == 1)) {
         const bool down = m->rs == 1;
-        fetch_lines(m->data, m->type->bits, first, down ? m->cs : m->rs, down ? cols : rows, down ? rows : cols, part, parts);
+        fetch_lines(m->data, m->type->bits, first, down ? m->cs : m->rs, down ? cols : rows,
+                    down ? rows : cols, part, parts);
     }
 }
 
@@ -390,15 +418,18 @@ static void fetch_matrix(const tile_src_t *m, int64_t r, int64_t rows, int64_t c
 static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int parts)
 {
     const tile_src_t *b = &t->b, scale = tile_coefs(b, false), zp = tile_coefs(b, true);
-    const int64_t kn = at_most(t->st->K - k, t->st->blocks.k), n = at_most(t->cols - c, BLOCKS_STRIP), at = t->n0 + c;
+    const int64_t kn = at_most(t->st->K - k, t->st->blocks.k),
+                  n = at_most(t->cols - c, BLOCKS_STRIP), at = t->n0 + c;
     if (kn > 0) {
         fetch_matrix(b, k, kn, at, n, part, parts);
-        fetch_matrix(&scale, k / b->scale_gr, (kn - 1) / b->scale_gr + 1, at / b->scale_gc, (n - 1) / b->scale_gc + 1, part, parts);
-        fetch_matrix(&zp, k / b->zp_gr, (kn - 1) / b->zp_gr + 1, at / b->zp_gc, (n - 1) / b->zp_gc + 1, part, parts);
+        fetch_matrix(&scale, k / b->scale_gr, (kn - 1) / b->scale_gr + 1, at / b->scale_gc,
+                     (n - 1) / b->scale_gc + 1, part, parts);
+        fetch_matrix(&zp, k / b->zp_gr, (kn - 1) / b->zp_gr + 1, at / b->zp_gc,
+                     (n - 1) / b->zp_gc + 1, part, parts);
     }
 }
 
-/* ---- the product ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 /* All rows by the strip at column c, while what comes next is fetched. */
 static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blocks_a_t *a)
@@ -412,12 +443,13 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blo
     for (int r = 0; r < t->rows; r += PART_ROWS) {
         const blocks_a_t rows = rows_from(a, t->c->limbs, r);
         fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts);
-        t->c->blocks->product((int)at_most(t->rows - r, PART_ROWS), kn, st->block, t->c->limbs, &rows, &b,
-                              t->buf.acc + (size_t)r * MM_PANEL + c, MM_PANEL);
+        t->c->blocks->product((int)at_most(t->rows - r, PART_ROWS), kn, st->block, t->c->limbs,
+                              &rows, &b, t->buf.acc + (size_t)r * MM_PANEL + c, MM_PANEL);
     }
 }
 
-/* What the sums of w are multiplied with to be what sums start from: those of rows with the same offset. */
+/* What the sums of w are multiplied with to be what sums start from: those of rows with the same
+ * offset. */
 static int32_t start_times(const matmul_task_t *t)
 {
     const blocks_state_t *st = &t->st->blocks;

@@ -1,16 +1,20 @@
-/* Matmul of many rows in integers: products of codes with activations of 8 or 16 bits are exact, and so are their sums over a block of K, inside
- * which no scale and no zero point changes. Where A is floats, the fpmath mode must allow it; where A is codes, nothing is lost in any mode.
+/* Matmul of many rows in integers: products of codes with activations of 8 or 16 bits are exact,
+ * and so are their sums over a block of K, inside which no scale and no zero point changes. Where A
+ * is floats, the fpmath mode must allow it; where A is codes, nothing is lost in any mode.
  *
- * Each row of floats is quantised block by block, by its largest element there, to `limbs` signed bytes: x = scale * (256 * high + low), or scale *
- * high. They are kept with 128 added, since one factor of a VNNI product must not be negative; B is kept as signed bytes w. With z what w is
- * more than the code's value in units of its scale:
+ * Each row of floats is quantised block by block, by its largest element there, to `limbs` signed
+ * bytes: x = scale * (256 * high + low), or scale * high. They are kept with 128 added, since one
+ * factor of a VNNI product must not be negative; B is kept as signed bytes w. With z what w is more
+ * than the code's value in units of its scale:
  *
- *   c += scale_a * scale_b * (sum over the block of (a + 128) w  -  128 * sum of w  -  z * sum of a)
+ *   c += scale_a * scale_b * (sum over the block of (a + 128) w  -  128 * sum of w  -  z * sum
+ *   of a)
  *
  * The second term depends on B alone and is what the sums start from.
  *
- * Codes of A become bytes a' that stand for the value scale_a * (a' - o), o being the zero point and what made the byte unsigned. Where o is the
- * same for all of A, the sums start from -o * (sum of w); else that is taken from each row's sums at their end. */
+ * Codes of A become bytes a' that stand for the value scale_a * (a' - o), o being the zero point
+ * and what made the byte unsigned. Where o is the same for all of A, the sums start from -o *
+ * (sum of w); else that is taken from each row's sums at their end. */
 #ifndef SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 
@@ -45,23 +49,31 @@ typedef struct blocks_b {
 
 typedef struct blocks_table {
     /* n elements of each of so many rows. False: some are no numbers, or too small. */
-    bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs, const blocks_a_t *to);
-    /* n codes of each of so many rows: a' = code * by + bias; scale and offset are there already. */
-    void (*encode)(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias, const blocks_a_t *to);
-    /* byte and start = times * (sum of w) of one block, from rows of BLOCKS_STRIP values: w = value * by - offset, 0 up to a multiple of 4 rows. */
-    void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte, int32_t *start);
-    /* The same of codes of 4 bits in columns, so many bytes apart, that are contiguous along K, in blocks, zp and start being [block][column];
-     * w = table[code] - zp. n, block: multiples of 8. */
-    void (*pack_codes)(const unsigned char *p, int64_t stride, int columns, int n, int block, const int8_t *table, const float *zp, int32_t times,
-                       int8_t *byte, int32_t *start);
+    bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs,
+                     const blocks_a_t *to);
+    /* n codes of each of so many rows: a' = code * by + bias; scale and offset are there
+     * already. */
+    void (*encode)(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias,
+                   const blocks_a_t *to);
+    /* byte and start = times * (sum of w) of one block, from rows of BLOCKS_STRIP values: w =
+     * value * by - offset, 0 up to a multiple of 4 rows. */
+    void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
+                 int32_t *start);
+    /* The same of codes of 4 bits in columns, so many bytes apart, that are contiguous along K,
+     * in blocks, zp and start being [block][column]; w = table[code] - zp. n, block: multiples
+     * of 8. */
+    void (*pack_codes)(const unsigned char *p, int64_t stride, int columns, int n, int block,
+                       const int8_t *table, const float *zp, int32_t times, int8_t *byte,
+                       int32_t *start);
     /* c[row][column] += the products of n elements of K. */
-    void (*product)(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc);
+    void (*product)(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b,
+                    float *c, int64_t ldc);
 } blocks_table_t;
 
 /* One execute. */
 typedef struct blocks_state {
-    int block, k;        /* elements of a block, 0: not for integers; of blocks worked off together */
-    const char *why;     /* why not for integers, where the kernel could have been; NULL */
+    int block, k;    /* elements of a block, 0: not for integers; of blocks worked off together */
+    const char *why; /* why not for integers, where the kernel could have been; NULL */
     float steps, offset; /* w = value * steps - offset */
     bool folded;         /* values are less their zero points: z is zero */
     bool shifted;
@@ -98,11 +110,13 @@ bool blocks_of_codes(const plan_t *plan, const step_t *step);
 /* st->blocks, from the rest of the state. */
 void blocks_bind(const struct matmul_config *c, struct matmul_state *st);
 /* Bytes of shared memory at base (NULL: only counts). */
-size_t blocks_share(const struct matmul_config *c, const blocks_state_t *st, unsigned char *base, blocks_whole_t *out);
+size_t blocks_share(const struct matmul_config *c, const blocks_state_t *st, unsigned char *base,
+                    blocks_whole_t *out);
 /* This thread's part of A. */
 void blocks_quantise(struct matmul_task *t, int tid, int nth);
 /* Carves from base (NULL: only counts) on. */
-void blocks_buffers(const struct matmul_config *c, unsigned char *base, size_t *at, blocks_buffers_t *out);
+void blocks_buffers(const struct matmul_config *c, unsigned char *base, size_t *at,
+                    blocks_buffers_t *out);
 /* Adds the product to the task's sums. */
 void blocks_panel(struct matmul_task *t);
 

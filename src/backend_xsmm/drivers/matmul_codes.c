@@ -1,13 +1,17 @@
-/* Matmul: codes of an operand without their scales and zero points, and those apart, for the kernels that multiply integers. */
+/* Matmul: codes of an operand without their scales and zero points, and those apart, for the
+ * kernels that multiply integers. */
 #include <math.h>
 #include <string.h>
 
 #include "backend_xsmm/drivers/matmul.h"
 
-#define SCALE_MOST 0x1p100f /* products with sums of integers stay in range, like those of quantised floats */
+#define SCALE_MOST \
+    0x1p100f /* products with sums of integers stay in range, like those of quantised floats */
 
-/* The groups that places are in: the first one, how many, and which one each is in, unless it is one for each, in order (true). */
-static bool find_groups(const matmul_places_t *p, int64_t stride, int64_t group, int64_t *first, int *count, int16_t *of)
+/* The groups that places are in: the first one, how many, and which one each is in, unless it is
+ * one for each, in order (true). */
+static bool find_groups(const matmul_places_t *p, int64_t stride, int64_t group, int64_t *first,
+                        int *count, int16_t *of)
 {
     const int64_t size = stride == 0 ? INT64_MAX : group;
     *first = p->from / size;
@@ -21,15 +25,18 @@ static bool find_groups(const matmul_places_t *p, int64_t stride, int64_t group,
     return false;
 }
 
-void matmul_load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps, const matmul_places_t *rows, const matmul_places_t *columns,
-                       float *to, int ld)
+void matmul_load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps,
+                       const matmul_places_t *rows, const matmul_places_t *columns, float *to,
+                       int ld)
 {
     const tile_src_t m = tile_coefs(of, zps);
     int16_t row[MM_HEIGHT] = {0}, column[BLOCKS_STRIP] = {0};
     int64_t row0, column0;
     int n_rows, n_columns;
-    const bool all_rows = find_groups(rows, m.rs, zps ? of->zp_gr : of->scale_gr, &row0, &n_rows, row);
-    const bool all_columns = find_groups(columns, m.cs, zps ? of->zp_gc : of->scale_gc, &column0, &n_columns, column);
+    const bool all_rows =
+        find_groups(rows, m.rs, zps ? of->zp_gr : of->scale_gr, &row0, &n_rows, row);
+    const bool all_columns =
+        find_groups(columns, m.cs, zps ? of->zp_gc : of->scale_gc, &column0, &n_columns, column);
     t->c->tile->load(&m, row0, n_rows, column0, n_columns, to, ld, n_rows, ld);
     for (int r = all_columns ? -1 : n_rows - 1; r >= 0; r--) {
         for (int i = columns->n - 1; i >= 0; i--) {
@@ -50,7 +57,8 @@ bool matmul_within(const float *x, int n, float most)
     return beyond == 0;
 }
 
-bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp, int ld)
+bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp,
+                       int ld)
 {
     const matmul_places_t columns = {k, (kn + step - 1) / step, step};
     for (int r = 0, n; r < t->rows; r += n) {
@@ -67,5 +75,6 @@ bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *sca
         a.scale = a.zp = NULL;
         t->c->tile->load(&a, m, n, k, kn, t->buf.a + r * MM_LDA, MM_LDA, n, kn);
     }
-    return matmul_within(scale, t->rows * ld, SCALE_MOST) && matmul_within(zp, t->rows * ld, MATMUL_ZP_MOST);
+    return matmul_within(scale, t->rows * ld, SCALE_MOST) &&
+           matmul_within(zp, t->rows * ld, MATMUL_ZP_MOST);
 }

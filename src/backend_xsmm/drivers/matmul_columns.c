@@ -1,12 +1,12 @@
-/* The matmul kernels for few rows and weights along N: selection, geometry, and the work around the micro-kernels. What they cannot do goes
- * by panels. */
+/* The matmul kernels for few rows and weights along N: selection, geometry, and the work around
+ * the micro-kernels. What they cannot do goes by panels. */
 #include "backend_xsmm/drivers/matmul_columns.h"
 
 #include <string.h>
 
+#include "backend_xsmm/drivers/products.h"
 #include "base/status.h"
 #include "graph/tensor.h"
-#include "backend_xsmm/drivers/products.h"
 
 const columns_table_t *columns_table(sinter_cpu_isa_t isa)
 {
@@ -41,7 +41,9 @@ typedef struct columns_state {
     bool sweeps;          /* else by panels */
     const char *why;      /* why by panels */
     columns_by_t by;
-    int unit; /* columns that have one coefficient: 1 where they are by column, all of a chunk where they are by chunk */
+    /* columns that have one coefficient: 1 where they are by column, all of a chunk where they
+     * are by chunk */
+    int unit;
     int part; /* columns of a range that end in outputs together */
     columns_side_t scale, zp;
     float values[16];            /* of the codes of a 4-bit type */
@@ -50,13 +52,14 @@ typedef struct columns_state {
     int32_t pick[WIDEST_CHUNK];  /* by lane: [class][lane] */
 } columns_state_t;
 
-/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 static const columns_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, int value)
 {
     const columns_table_t *table = columns_table(isa);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
+    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
+                                                                           : NULL;
 }
 
 static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa_t isa)
@@ -78,7 +81,9 @@ static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa
     if (N >= 0 && N < floats->elems) {
         return "B has fewer columns than a vector register has codes";
     }
-    return along_k > 0 && along_k * dtype_traits(plan->values[b->data].lt.data_type)->bits % 8 != 0 ? "rows of B begin within bytes" : NULL;
+    return along_k > 0 && along_k * dtype_traits(plan->values[b->data].lt.data_type)->bits % 8 != 0
+               ? "rows of B begin within bytes"
+               : NULL;
 }
 
 static const char *refuse_avx512(const plan_t *plan, const step_t *step)
@@ -104,7 +109,9 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     text_init(&note, &plan->arena);
     text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
     if (c->floats->unit > 0) {
-        text_add(&note, " if groups along K are of at least %d rows, or those along N are multiples of %d", COLUMNS_GROUP, c->floats->unit);
+        text_add(&note,
+                 " if groups along K are of at least %d rows, or those along N are multiples of %d",
+                 COLUMNS_GROUP, c->floats->unit);
     }
     text_add(&note, "; all else: ");
     matmul_note(&note, step, &c->panel, why);
@@ -114,7 +121,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-/* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 static columns_side_t side_of(const tile_src_t *b, bool zps, sinter_cpu_isa_t isa)
 {
@@ -210,7 +217,8 @@ static void choose_ranges(const columns_config_t *c, int threads, columns_state_
 {
     matmul_state_t *m = &st->panel;
     const int64_t unit = range_unit(c, m), most = widest(c, m), units = (m->N + unit - 1) / unit;
-    const int64_t rounds = (units * unit + most * threads - 1) / (most * threads), ranges = rounds * threads;
+    const int64_t rounds = (units * unit + most * threads - 1) / (most * threads),
+                  ranges = rounds * threads;
     m->panel = (int)((units + ranges - 1) / ranges * unit);
     m->n_panels = (m->N + m->panel - 1) / m->panel;
     m->block = COLUMNS_MOST;
@@ -218,7 +226,8 @@ static void choose_ranges(const columns_config_t *c, int threads, columns_state_
     st->part = m->tail.cols < MM_PANEL ? MM_PANEL / m->tail.cols * m->tail.cols : MM_PANEL;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     const columns_config_t *c = step->jit;
     columns_state_t *st = state;
@@ -245,7 +254,7 @@ static int ways(const step_t *step, const void *state, way_t *out)
     return 1 + matmul_ways(step, state, out + 1);
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* One thread's. */
 typedef struct columns_buffers {
@@ -256,13 +265,16 @@ typedef struct columns_buffers {
 } columns_buffers_t;
 
 /* Ranges are widest with one row of A, and sums are most with one chunk and all rows. */
-static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m, unsigned char *base, columns_buffers_t *out)
+static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m,
+                              unsigned char *base, columns_buffers_t *out)
 {
     matmul_state_t one = *m;
     one.rows = 1;
-    const int64_t elems = c->floats->elems, unit = range_unit(c, m), all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
+    const int64_t elems = c->floats->elems, unit = range_unit(c, m),
+                  all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
     const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
-    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK, sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
+    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK,
+                 sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
     size_t at = 0;
     out->acc = carve(base, &at, sums, sizeof(float));
     out->a = carve(base, &at, COLUMNS_MOST * MM_K, sizeof(float));
@@ -283,14 +295,16 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
         return 0; /* prepare says what is wrong */
     }
     st.tail.cols = 1;
-    if (step->tail != NULL && quant_tail_bind_dims(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
+    if (step->tail != NULL &&
+        quant_tail_bind_dims(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
         return 0;
     }
-    const size_t panel = matmul_shared_of(&c->panel, &st), own = columns_buffers(c, &st, NULL, &b) * (size_t)frame->threads;
+    const size_t panel = matmul_shared_of(&c->panel, &st),
+                 own = columns_buffers(c, &st, NULL, &b) * (size_t)frame->threads;
     return own > panel ? own : panel;
 }
 
-/* ---- work ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 typedef struct columns_task {
     matmul_task_t t; /* of the range */
@@ -298,8 +312,8 @@ typedef struct columns_task {
     const columns_state_t *st;
     columns_buffers_t buf;
     int chunks;
-    int64_t last;                /* column of the range where the last chunk begins; it may be before the range */
-    int64_t first;               /* the first column that is decoded: that of the range or that one */
+    int64_t last;  /* column of the range where the last chunk begins; it may be before the range */
+    int64_t first; /* the first column that is decoded: that of the range or that one */
     int64_t scale_line, zp_line; /* by column: the groups along K that are there, -1: none */
     bool tame_a, tame_scale;     /* sums may be scaled */
 } columns_task_t;
@@ -320,8 +334,8 @@ static void seek_range(columns_task_t *w)
 }
 
 /* to[i] is of column n0 + i * unit and of the groups of line `line`, i < n. */
-static void load_units(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, int64_t n0, int64_t unit, int n,
-                       float *to)
+static void load_units(const columns_task_t *w, const columns_side_t *s, int64_t first,
+                       int64_t line, int64_t n0, int64_t unit, int n, float *to)
 {
     const int64_t g0 = n0 / s->n_group, groups = (n0 + (n - 1) * unit) / s->n_group - g0 + 1;
     const int64_t from = first + line * s->k_stride + g0 * s->n_stride;
@@ -351,13 +365,15 @@ static bool is_tame(const float *x, int64_t n)
     return tame;
 }
 
-/* Coefficients of one group along K, for all columns; half of the codes of the step are fetched meanwhile. False: some are not finite. */
-static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t line, const float *bias,
-                         const columns_sweep_t *next, float *to)
+/* Coefficients of one group along K, for all columns; half of the codes of the step are fetched
+ * meanwhile. False: some are not finite. */
+static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first,
+                         int64_t line, const float *bias, const columns_sweep_t *next, float *to)
 {
     const int n = (int)(w->t.cols - w->first), elems = w->c->floats->elems;
     const int64_t bytes = elems * w->t.b.type->bits / 8;
-    const unsigned char *codes = next->codes + (s == &w->st->zp ? COLUMNS_STEP / 2 * next->stride : 0);
+    const unsigned char *codes =
+        next->codes + (s == &w->st->zp ? COLUMNS_STEP / 2 * next->stride : 0);
     float *x = w->buf.natural;
     bool finite = true;
     if (s->bulk) {
@@ -370,7 +386,9 @@ static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64
         for (int k = 0; k < COLUMNS_STEP / 2; k++) {
             __builtin_prefetch(codes + k * next->stride + c * bytes);
         }
-        finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias, to + (size_t)c * (size_t)elems) && finite;
+        finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias,
+                                       to + (size_t)c * (size_t)elems) &&
+                 finite;
     }
     return finite;
 }
@@ -378,7 +396,8 @@ static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64
 static void load_scales(columns_task_t *w, int64_t line, const columns_sweep_t *next)
 {
     if (line != w->scale_line) {
-        w->tame_scale = load_columns(w, &w->st->scale, w->t.b.scale_first, line, NULL, next, w->buf.scale);
+        w->tame_scale =
+            load_columns(w, &w->st->scale, w->t.b.scale_first, line, NULL, next, w->buf.scale);
         w->scale_line = line;
     }
 }
@@ -398,9 +417,11 @@ static int rows_left(const columns_side_t *s, int64_t k, int n)
 }
 
 /* Rows k to k + n of B: those of each chunk, next to each other. */
-static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t k, int n, int64_t ld, float *to)
+static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t k,
+                      int n, int64_t ld, float *to)
 {
-    const int unit = w->st->unit, step = w->c->floats->elems / unit, units = (int)((w->t.cols - w->first + unit - 1) / unit);
+    const int unit = w->st->unit, step = w->c->floats->elems / unit,
+              units = (int)((w->t.cols - w->first + unit - 1) / unit);
     for (int i = 0; i < n; i++, to += ld) {
         if (!s->bulk) {
             memset(to, 0, (size_t)ld * sizeof *to);
@@ -476,10 +497,13 @@ static void add(columns_task_t *w, int64_t k, int kn)
         const int left = (int)at_most(kn - e, COLUMNS_STEP);
         sweep.codes = b->data + (b->first + (k + e) * b->rs + w->t.n0) * bits / 8;
         sweep.rows = load_coefs(w, k + e, left, &sweep);
-        const bool exact = (by == BY_COLUMN || by == BY_COLUMN_SHIFT) && !(w->tame_a && w->tame_scale);
+        const bool exact =
+            (by == BY_COLUMN || by == BY_COLUMN_SHIFT) && !(w->tame_a && w->tame_scale);
         for (int r = 0, n; r < w->t.rows; r += n) {
             n = rows_batch(w->t.rows - r);
-            f->run[exact ? BY_COLUMN_EXACT : by](&sweep, n, w->buf.a + (size_t)r * MM_K + (size_t)(e * n), w->buf.acc + (size_t)r * sums);
+            f->run[exact ? BY_COLUMN_EXACT : by](&sweep, n,
+                                                 w->buf.a + (size_t)r * MM_K + (size_t)(e * n),
+                                                 w->buf.acc + (size_t)r * sums);
         }
     }
 }
@@ -494,9 +518,13 @@ static void collect(columns_task_t *w, int c, int cols)
         const float *acc = w->buf.acc + (size_t)r * sums;
         n = rows_batch(w->t.rows - r);
         for (int i = 0; i < cols; i++) {
-            const int chunk = (c + i) / f->elems < w->chunks - 1 ? (c + i) / f->elems : w->chunks - 1;
+            const int chunk =
+                (c + i) / f->elems < w->chunks - 1 ? (c + i) / f->elems : w->chunks - 1;
             const int place = w->st->place[c + i - chunk_begin(w, chunk)];
-            const float *from = acc + ((size_t)chunk * (size_t)f->elems + (size_t)(place / lanes * lanes)) * (size_t)n + place % lanes;
+            const float *from =
+                acc +
+                ((size_t)chunk * (size_t)f->elems + (size_t)(place / lanes * lanes)) * (size_t)n +
+                place % lanes;
             for (int k = 0; k < n; k++) {
                 w->t.buf.acc[(size_t)(r + k) * MM_PANEL + i] = from[k * lanes];
             }
@@ -509,7 +537,8 @@ static void range(columns_task_t *w)
     const int64_t K = w->st->panel.K, n0 = w->t.n0;
     const int cols = w->t.cols;
     seek_range(w);
-    memset(w->buf.acc, 0, (size_t)w->chunks * (size_t)w->c->floats->elems * (size_t)w->t.rows * sizeof(float));
+    memset(w->buf.acc, 0,
+           (size_t)w->chunks * (size_t)w->c->floats->elems * (size_t)w->t.rows * sizeof(float));
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         load_a(w, k, kn);
@@ -526,8 +555,8 @@ static void range(columns_task_t *w)
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                 int phase, int tid, int nth, void *scratch, void *shared)
 {
     const columns_state_t *st = state;
     const matmul_state_t *m = &st->panel;
@@ -538,21 +567,25 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     if (phase == 0 || (m->serial && tid > 0)) {
         return;
     }
-    columns_task_t w = {.t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
+    columns_task_t w = {
+        .t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
     int64_t begin, end;
     share(m->items, m->serial ? 0 : tid, m->serial ? 1 : nth, &begin, &end);
     matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
-    columns_buffers(w.c, m, (unsigned char *)shared + columns_buffers(w.c, m, NULL, &w.buf) * (size_t)tid, &w.buf);
+    columns_buffers(w.c, m,
+                    (unsigned char *)shared + columns_buffers(w.c, m, NULL, &w.buf) * (size_t)tid,
+                    &w.buf);
     for (int64_t i = begin; i < end; i++) {
         matmul_seek(&w.t, i);
         range(&w);
     }
 }
 
-/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
-#define COLUMNS                                                                                    \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                      \
+#define COLUMNS                                                               \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
-KERNEL(matmul_columns_f32_avx512, COLUMNS, .isa = sinter_isa_avx512, .cost = 65, .refuse = refuse_avx512)
+KERNEL(matmul_columns_f32_avx512, COLUMNS, .isa = sinter_isa_avx512, .cost = 65,
+       .refuse = refuse_avx512)
 KERNEL(matmul_columns_f32_avx2, COLUMNS, .isa = sinter_isa_avx2, .cost = 75, .refuse = refuse_avx2)

@@ -1,11 +1,14 @@
-/* Matmul with few rows where weights lie one after the other along N: lanes are columns. A thread owns a range of columns and walks K in
- * steps of a few rows of B, each of them a sequential stream:
+/* Matmul with few rows where weights lie one after the other along N: lanes are columns. A thread
+ * owns a range of columns and walks K in steps of a few rows of B, each of them a sequential
+ * stream:
  *
- *   for each step of K:  for each chunk of the columns:  acc[chunk] += sum over the rows of the step of  a * ((code - zp) * scale)
+ *   for each step of K:  for each chunk of the columns:  acc[chunk] += sum over the rows of the
+ *   step of  a * ((code - zp) * scale)
  *
- * A chunk is one vector register of bytes. It is decoded into vectors of floats in whatever order of columns is cheapest, in which sums
- * stay until they are complete. Weights are the floats that dequantising gives; where a step has one scale for each column and neither
- * A nor the scales could leave the range of floats by it, sums over the step are scaled instead. */
+ * A chunk is one vector register of bytes. It is decoded into vectors of floats in whatever
+ * order of columns is cheapest, in which sums stay until they are complete. Weights are the
+ * floats that dequantising gives; where a step has one scale for each column and neither A nor
+ * the scales could leave the range of floats by it, sums over the step are scaled instead. */
 #ifndef SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 #define SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 
@@ -16,18 +19,24 @@ enum {
     COLUMNS_MOST = 16,   /* rows of A */
     COLUMNS_STEP = 16,   /* rows of B that are swept at a time, at most */
     COLUMNS_AHEAD = 768, /* bytes of each of these that are prefetched: memory is that far away */
-    COLUMNS_SUMS = 8192, /* of a range of columns, for all rows of A: they stay in the nearest cache */
-    COLUMNS_GROUP = 16   /* least group along K whose coefficients are spread over columns once for all of its rows */
+    COLUMNS_SUMS =
+        8192, /* of a range of columns, for all rows of A: they stay in the nearest cache */
+    COLUMNS_GROUP =
+        /* least group along K whose coefficients are spread over columns once for all of its
+         * rows */
+    16
 };
 
 /* What scales and zero points are stored by. */
 typedef enum columns_by {
-    BY_NONE,         /* numbers that are what they are */
-    BY_COLUMN,       /* [chunk][vector][lane], the same for all rows; no zero points. Sums of codes are scaled, */
+    BY_NONE, /* numbers that are what they are */
+    /* [chunk][vector][lane], the same for all rows; no zero points. Sums of codes are scaled, */
+    BY_COLUMN,
     BY_COLUMN_SHIFT, /* with zero points, */
     BY_COLUMN_EXACT, /* or weights are, each of its own */
     BY_CHUNK,        /* [row][ld], one for each chunk */
-    BY_LANE,         /* [row][ld], `step` for each chunk: pick[class][lane] says which; 16 more may be read */
+    /* [row][ld], `step` for each chunk: pick[class][lane] says which; 16 more may be read */
+    BY_LANE,
     COLUMNS_BYS
 } columns_by_t;
 
@@ -36,9 +45,9 @@ typedef struct columns_sweep {
     const unsigned char *codes; /* of the first row */
     int64_t stride;             /* bytes from row to row */
     int rows, chunks;
-    int64_t last;        /* byte of a row where the last chunk begins: it may overlap the one before */
-    int distance;        /* chunks that are prefetched ahead of their use, at most all of them; */
-    int64_t next;        /* bytes from a row to the one that those of the next step follow in */
+    int64_t last; /* byte of a row where the last chunk begins: it may overlap the one before */
+    int distance; /* chunks that are prefetched ahead of their use, at most all of them; */
+    int64_t next; /* bytes from a row to the one that those of the next step follow in */
     const float *values; /* of the 16 codes of a 4-bit type */
     const float *scale, *zp;
     int64_t ld;
@@ -48,14 +57,24 @@ typedef struct columns_sweep {
 
 /* One data type of weights. */
 typedef struct columns_floats {
-    int elems;            /* of a chunk; 0: no such type */
-    int vectors, classes; /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common are a class */
-    int unit;             /* a group along N is a multiple of so many columns wherever those along K are small; 0: no coefficients */
+    int elems; /* of a chunk; 0: no such type */
+    int vectors,
+        /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common
+         * are a class */
+        classes;
+    /* a group along N is a multiple of so many columns wherever those along K are small; 0: no
+     * coefficients */
+    int unit;
     int (*element)(int vector, int lane);
-    const float *bias; /* of each vector, to be added to zero points by column, which there must be then; NULL: none */
-    /* x of the columns of a chunk, to[vector][lane] = x + bias of the vector. False: some are not finite. */
+    const float *
+        /* of each vector, to be added to zero points by column, which there must be then; NULL:
+         * none */
+        bias;
+    /* x of the columns of a chunk, to[vector][lane] = x + bias of the vector. False: some are
+     * not finite. */
     bool (*arrange)(const float *x, const float *bias, float *to);
-    /* acc[chunk][vector][row][lane] += for `rows` rows of A, 1, 2 or 4; a: [row of B][row]. Sparse. */
+    /* acc[chunk][vector][row][lane] += for `rows` rows of A, 1, 2 or 4; a: [row of B][row].
+     * Sparse. */
     void (*run[COLUMNS_BYS])(const columns_sweep_t *w, int rows, const float *a, float *acc);
 } columns_floats_t;
 

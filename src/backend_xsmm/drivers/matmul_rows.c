@@ -1,12 +1,12 @@
-/* The matmul kernels for few rows: selection and geometry. More rows than that and other layouts go by panels. The work is in
- * matmul_rows_work.c. */
+/* The matmul kernels for few rows: selection and geometry. More rows than that and other layouts
+ * go by panels. The work is in matmul_rows_work.c. */
 #include "backend_xsmm/drivers/matmul_rows_task.h"
 
 #include <string.h>
 
+#include "backend_xsmm/drivers/products.h"
 #include "base/status.h"
 #include "graph/tensor.h"
-#include "backend_xsmm/drivers/products.h"
 
 const rows_table_t *rows_table(sinter_cpu_isa_t isa)
 {
@@ -33,20 +33,22 @@ const rows_floats_table_t *rows_floats_table(sinter_cpu_isa_t isa)
     return NULL;
 }
 
-/* ---- selection ------------------------------------------------------------------------------------------------------------------ */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 static const rows_ops_t *ops_of(const plan_t *plan, int value)
 {
     const rows_table_t *table = rows_table(plan->isa);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
+    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
+                                                                           : NULL;
 }
 
 static const rows_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, int value)
 {
     const rows_floats_table_t *table = rows_floats_table(isa);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type] : NULL;
+    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
+                                                                           : NULL;
 }
 
 static const char *refuse_floats(const plan_t *plan, const step_t *step)
@@ -102,7 +104,8 @@ static int code_limbs(const plan_t *plan, const step_t *step)
     const operand_t *a = &step->p.matmul.a;
     const sinter_data_type_t type = plan->values[a->data].lt.data_type;
     const int steps = (int)blocks_steps(type);
-    const range_t code = range_of(type, steps), none = {0, 0}, zp = a->zp < 0 ? none : range_of(plan->values[a->zp].lt.data_type, steps);
+    const range_t code = range_of(type, steps), none = {0, 0},
+                  zp = a->zp < 0 ? none : range_of(plan->values[a->zp].lt.data_type, steps);
     return code.least - zp.most >= -128 && code.most - zp.least <= 127 ? 1 : 2;
 }
 
@@ -140,13 +143,16 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
-/* ---- geometry ------------------------------------------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Scales or zero points by units, which are multiples of `least`; times 0: they are not. per: floats of a unit. */
-static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int least, int per, sinter_cpu_isa_t isa, int64_t K)
+/* Scales or zero points by units, which are multiples of `least`; times 0: they are not. per:
+ * floats of a unit. */
+static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int least, int per,
+                               sinter_cpu_isa_t isa, int64_t K)
 {
     const int64_t group = zps ? b->zp_gr : b->scale_gr;
-    rows_groups_t g = {.base = zps ? b->zp : b->scale, .stride = zps ? b->zp_rs : b->scale_rs, .times = 1};
+    rows_groups_t g = {
+        .base = zps ? b->zp : b->scale, .stride = zps ? b->zp_rs : b->scale_rs, .times = 1};
     if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
         return g;
     }
@@ -271,7 +277,8 @@ static int64_t most_columns(const matmul_state_t *m, int64_t panel, int threads)
     return (all + threads - 1) / threads * panel;
 }
 
-/* Panels of whole fours and whole groups of the tail, large enough for what each costs, of which threads have the same number. */
+/* Panels of whole fours and whole groups of the tail, large enough for what each costs, of which
+ * threads have the same number. */
 static void choose_panel(rows_state_t *st, int threads)
 {
     matmul_state_t *m = &st->panel;
@@ -280,7 +287,8 @@ static void choose_panel(rows_state_t *st, int threads)
         unit += 16;
     }
     const int64_t most = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;
-    const int64_t least = (((int64_t)1 << 16) / (st->bytes > 0 ? st->bytes : 1) + unit - 1) / unit * unit;
+    const int64_t least =
+        (((int64_t)1 << 16) / (st->bytes > 0 ? st->bytes : 1) + unit - 1) / unit * unit;
     m->panel = (int)most;
     for (int64_t panel = most - unit; panel >= least && panel >= unit; panel -= unit) {
         if (most_columns(m, panel, threads) < most_columns(m, m->panel, threads)) {
@@ -302,7 +310,8 @@ static void fill_table(const rows_ops_t *ops, rows_state_t *st)
     }
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     const rows_config_t *c = step->jit;
     rows_state_t *st = state;
@@ -311,7 +320,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     if (st->way == BY_PANELS) {
         return sinter_success;
     }
-    st->panel.blocks = (blocks_state_t){0}; /* rows that are not for integers here are not for them there */
+    st->panel.blocks =
+        (blocks_state_t){0}; /* rows that are not for integers here are not for them there */
     memset(st->values, 0, sizeof st->values);
     fill_table(c->ops, st);
     choose_panel(st, frame->threads);
@@ -329,11 +339,12 @@ static int ways(const step_t *step, const void *state, way_t *out)
     return 1 + matmul_ways(step, state, out + 1);
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t *out)
 {
-    const size_t units = (size_t)st->units * ROWS_LINES, chunks = (size_t)st->chunks * (size_t)st->panel.rows;
+    const size_t units = (size_t)st->units * ROWS_LINES,
+                 chunks = (size_t)st->chunks * (size_t)st->panel.rows;
     const bool integers = st->way == IN_INTEGERS;
     size_t at = 0;
     out->codes = carve(base, &at, integers ? chunks : 0, sizeof(rows_codes_t));
@@ -345,8 +356,8 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
     return at;
 }
 
-/* Where M is not known at compile, as much as the most rows need, however many there are now: engines that call with a few rows and then with
- * more allocate once. */
+/* Where M is not known at compile, as much as the most rows need, however many there are now:
+ * engines that call with a few rows and then with more allocate once. */
 static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
 {
     rows_state_t st;
@@ -358,16 +369,18 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     const size_t panel = matmul_shared_of(&c->panel, &st.panel);
     st.panel.rows = matmul_known_rows(plan, step) < 0 ? ROWS_MOST : st.panel.rows;
     bind_rows(c, step->kernel->isa, &st);
-    const size_t own = st.way == BY_PANELS ? 0 : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
+    const size_t own =
+        st.way == BY_PANELS ? 0 : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
     return own > panel ? own : panel;
 }
 
-/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
-#define ROWS                                                                                       \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                      \
-    .shared_bytes = shared_bytes, .prepare = prepare, .work = matmul_rows_work, .ways = ways,      \
+#define ROWS                                                                                  \
+    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                 \
+    .shared_bytes = shared_bytes, .prepare = prepare, .work = matmul_rows_work, .ways = ways, \
     .phases = 2
-KERNEL(matmul_rows_int8_vnni, ROWS, .isa = sinter_isa_avx512_vnni, .cost = 50, .refuse = refuse_codes)
+KERNEL(matmul_rows_int8_vnni, ROWS, .isa = sinter_isa_avx512_vnni, .cost = 50,
+       .refuse = refuse_codes)
 KERNEL(matmul_rows_f32_avx512, ROWS, .isa = sinter_isa_avx512, .cost = 60, .refuse = refuse_floats)
 KERNEL(matmul_rows_f32_avx2, ROWS, .isa = sinter_isa_avx2, .cost = 70, .refuse = refuse_floats)

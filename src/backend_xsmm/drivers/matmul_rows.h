@@ -1,13 +1,18 @@
-/* Matmul with few rows: a weight is read once, straight from its code, and the memory it comes from is what bounds the time.
+/* Matmul with few rows: a weight is read once, straight from its code, and the memory it comes from
+ * is what bounds the time.
  *
- * Weights lie one after the other along K: a column of B, called a line here, is a row in memory. Four lines are worked off together along the
- * whole of K, in chunks of 64 bytes. A chunk is four quads of 16 bytes; scales and zero points change from chunk to chunk or from quad to quad.
+ * Weights lie one after the other along K: a column of B, called a line here, is a row in memory.
+ * Four lines are worked off together along the whole of K, in chunks of 64 bytes. A chunk is four
+ * quads of 16 bytes; scales and zero points change from chunk to chunk or from quad to quad.
  *
- * In integers, each quad of a row of A becomes `limbs` signed bytes q = x / scale = 256 * high + low, or high, and
+ * In integers, each quad of a row of A becomes `limbs` signed bytes q = x / scale = 256 * high +
+ * low, or high, and
  *
- *   c = sum over quads of  scale * scale_b * (sum over the quad of q (u - zp - offset)),   u = code + offset >= 0
+ *   c = sum over quads of  scale * scale_b * (sum over the quad of q (u - zp - offset)),   u =
+ *   code + offset >= 0
  *
- * In floats, a chunk (of one vector register) is decoded into vectors, in whatever order is cheapest, which A is brought into instead, once:
+ * In floats, a chunk (of one vector register) is decoded into vectors, in whatever order is
+ * cheapest, which A is brought into instead, once:
  *
  *   c = sum over classes of vectors of  scale_b * (sum over the vectors of x (code - zp)) */
 #ifndef SINTER_SRC_KERNELS_MATMUL_ROWS_H
@@ -22,12 +27,15 @@ enum {
     ROWS_CHUNK = 64, /* bytes */
     ROWS_QUADS = 4,
     ROWS_COEFS = MM_K / 16, /* quads in MM_K elements, at most */
-    ROWS_AHEAD = 6144       /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
+    ROWS_AHEAD =
+        /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
+    6144
 };
 
-/* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In integers [unit][line]: 4 for all of a chunk (steps 0, 4),
- * 4 for each half (8) or 4 for each quad (16). In floats [line][ld], 16 more may be read: one for all of a chunk (steps 0, 1), or those that
- * pick[class][lane] names. */
+/* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In
+ * integers [unit][line]: 4 for all of a chunk (steps 0, 4), 4 for each half (8) or 4 for each
+ * quad (16). In floats [line][ld], 16 more may be read: one for all of a chunk (steps 0, 1), or
+ * those that pick[class][lane] names. */
 typedef struct rows_coefs {
     const float *at; /* NULL: none */
     int step, shift;
@@ -55,7 +63,8 @@ typedef struct rows_codes {
     int32_t sum[16];               /* of the quad */
 } rows_codes_t;
 
-/* A chunk of rows of codes, MM_LDA apart, of which n are there: integers once multiplied with `by`; [row][ROWS_COEFS] by quads. */
+/* A chunk of rows of codes, MM_LDA apart, of which n are there: integers once multiplied with
+ * `by`; [row][ROWS_COEFS] by quads. */
 typedef struct rows_raw {
     const float *x, *scale, *zp;
     int n;
@@ -73,14 +82,15 @@ typedef struct rows_ops {
     /* The same of codes: exact, if they less their zero points are integers of that many bytes. */
     void (*encode)(const rows_raw_t *a, int rows, int limbs, rows_codes_t *q);
     /* out[row][line] for all lines of w; q: [chunk][rows]. */
-    void (*run)(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out, int64_t ldo);
+    void (*run)(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out,
+                int64_t ldo);
 } rows_ops_t;
 
 typedef struct rows_table {
     int n_ops;
     const rows_ops_t *ops; /* by data type */
-    /* [line][ld] to [unit][line]; ld and out have room for a multiple of 16 units, those from n on become zeros. shift: the same as s32, with this
-     * added. */
+    /* [line][ld] to [unit][line]; ld and out have room for a multiple of 16 units, those from n
+     * on become zeros. shift: the same as s32, with this added. */
     void (*by_unit)(const float *x, int64_t ld, int n, float *out);
     void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
 } rows_table_t;
@@ -91,15 +101,22 @@ extern const rows_table_t rows_table_avx512_vnni;
 
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
 typedef struct rows_floats {
-    int elems;            /* of a chunk, which is one vector register of bytes; 0: no such type */
-    int vectors, classes; /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common are a class */
-    int unit;             /* a group of scales or zero points is a multiple of so many elements; 0: there are none */
-    int multiple;         /* so is K */
+    int elems; /* of a chunk, which is one vector register of bytes; 0: no such type */
+    int vectors,
+        /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common
+         * are a class */
+        classes;
+    /* a group of scales or zero points is a multiple of so many elements; 0: there are none */
+    int unit;
+    int multiple; /* so is K */
     int (*element)(int vector, int lane);
-    /* The elements of a chunk as so many vectors, `step` floats apart. Gives the bits of the one of largest magnitude, without its sign. */
+    /* The elements of a chunk as so many vectors, `step` floats apart. Gives the bits of the one
+     * of largest magnitude, without its sign. */
     int32_t (*place)(const float *x, int vectors, float *to, int64_t step);
-    /* out[row][line] for all lines of w; q: [chunk][vector][row][lane] for each batch of rows, ldq floats for each row. */
-    void (*run)(const rows_four_t *w, int rows, const float *q, int64_t ldq, float *out, int64_t ldo);
+    /* out[row][line] for all lines of w; q: [chunk][vector][row][lane] for each batch of rows,
+     * ldq floats for each row. */
+    void (*run)(const rows_four_t *w, int rows, const float *q, int64_t ldq, float *out,
+                int64_t ldo);
 } rows_floats_t;
 
 typedef struct rows_floats_table {

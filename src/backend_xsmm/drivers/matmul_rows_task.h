@@ -1,4 +1,5 @@
-/* One execute of the matmul kernels for few rows: what selection and geometry (matmul_rows.c) leave to the work (matmul_rows_work.c). */
+/* One execute of the matmul kernels for few rows: what selection and geometry (matmul_rows.c)
+ * leave to the work (matmul_rows_work.c). */
 #ifndef SINTER_SRC_KERNELS_MATMUL_ROWS_TASK_H
 #define SINTER_SRC_KERNELS_MATMUL_ROWS_TASK_H
 
@@ -22,17 +23,18 @@ typedef struct rows_groups {
     const dtype_bulk_t *bulk; /* NULL: there are none */
     const dtype_codec_t *codec;
     const unsigned char *base;
-    int64_t stride, line_stride, line_group; /* from group to group; from line group to line group; lines in one */
-    int64_t groups, times;                   /* of a line; units that each becomes */
-    int bits;                                /* of each */
-    int step, shift;                         /* as in rows_coefs_t */
-    int32_t pick[WIDEST_CHUNK];              /* in floats: [class][lane] */
+    int64_t stride, line_stride,
+        line_group;        /* from group to group; from line group to line group; lines in one */
+    int64_t groups, times; /* of a line; units that each becomes */
+    int bits;              /* of each */
+    int step, shift;       /* as in rows_coefs_t */
+    int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
 } rows_groups_t;
 
 typedef struct rows_state {
     matmul_state_t panel; /* first: see matmul.h */
     rows_way_t way;
-    const char *why; /* why not a faster way; NULL */
+    const char *why;            /* why not a faster way; NULL */
     int elems;                  /* of a chunk */
     int64_t chunks, bytes;      /* of a line */
     int64_t units;              /* room for the units of a line */
@@ -54,7 +56,7 @@ typedef struct rows_buffers {
 /* Carves base (NULL: only counts); returns the bytes. */
 size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t *out);
 
-void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                      void *scratch, void *shared);
+void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *frame,
+                      const void *state, int phase, int tid, int nth, void *scratch, void *shared);
 
 #endif

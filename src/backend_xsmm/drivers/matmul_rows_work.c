@@ -1,5 +1,6 @@
-/* The work of the matmul kernels for few rows around the micro-kernels: rows of A and coefficients of four lines are brought into the forms
- * that those want. Rows of A that are no numbers go by panels. */
+/* The work of the matmul kernels for few rows around the micro-kernels: rows of A and
+ * coefficients of four lines are brought into the forms that those want. Rows of A that are no
+ * numbers go by panels. */
 #include "backend_xsmm/drivers/matmul_rows_task.h"
 
 #include <string.h>
@@ -12,10 +13,11 @@ typedef struct rows_task {
     rows_four_t four;
 } rows_task_t;
 
-/* ---- A ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- A --------------------------------------------------------------------------------------- */
 
-/* Chunk c of each row from src to its places in decoding order, among those of its batch. False: numbers of a size at which products with codes
- * or their sums may leave the range of floats before they are scaled. */
+/* Chunk c of each row from src to its places in decoding order, among those of its batch. False:
+ * numbers of a size at which products with codes or their sums may leave the range of floats
+ * before they are scaled. */
 static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
 {
     const rows_floats_t *f = w->c->floats;
@@ -25,7 +27,8 @@ static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
         n = rows_batch(rows - r);
         float *to = w->buf.q + (r * w->st->chunks + c * n) * f->elems;
         for (int i = 0; i < n; i++) {
-            const int32_t most = f->place(src + (size_t)(r + i) * MM_LDA, f->vectors, to + i * lanes, n * lanes);
+            const int32_t most =
+                f->place(src + (size_t)(r + i) * MM_LDA, f->vectors, to + i * lanes, n * lanes);
             usable = usable && is_tame_bits(most);
         }
     }
@@ -45,7 +48,8 @@ static bool load_codes(rows_task_t *w)
             return false;
         }
         for (int e = 0; e < kn; e += ops->elems) {
-            const rows_raw_t raw = {w->t.buf.a + e, scale + e / quad, zp + e / quad, kn - e, blocks_steps(w->st->panel.a.base.dtype)};
+            const rows_raw_t raw = {w->t.buf.a + e, scale + e / quad, zp + e / quad, kn - e,
+                                    blocks_steps(w->st->panel.a.base.dtype)};
             ops->encode(&raw, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows);
         }
     }
@@ -82,13 +86,14 @@ static bool load_rows(rows_task_t *w)
     return usable;
 }
 
-/* ---- coefficients of B -------------------------------------------------------------------------------------------------------------- */
+/* ---- coefficients of B ----------------------------------------------------------------------- */
 
 /* Those of n lines from `line` on are on their way into the cache when they are wanted. */
 static void fetch_groups(const rows_groups_t *g, int64_t first, int64_t line, int n)
 {
     for (int i = 0; i < n && g->stride == 1; i++) {
-        const unsigned char *p = g->base + (first + (line + i) / g->line_group * g->line_stride) * g->bits / 8;
+        const unsigned char *p =
+            g->base + (first + (line + i) / g->line_group * g->line_stride) * g->bits / 8;
         for (int64_t at = 0; at < (g->groups * g->bits + 7) / 8; at += 64) {
             __builtin_prefetch(p + at);
         }
@@ -105,8 +110,8 @@ static void load_groups(const rows_groups_t *g, int64_t first, int64_t line, flo
     }
 }
 
-/* Units that the last chunk of a line lacks are those of the next line where lines follow one another: they meet zeros of A, and numbers
- * will do. */
+/* Units that the last chunk of a line lacks are those of the next line where lines follow one
+ * another: they meet zeros of A, and numbers will do. */
 static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
 {
     bool numbers = true;
@@ -119,12 +124,17 @@ static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
 }
 
 /* [line][ld], n lines from `line` on; the last one stands for those that are missing. Gives ld. */
-static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line, int n, float *raw)
+static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line,
+                          int n, float *raw)
 {
     const int64_t units = g->groups * g->times, chunks = w->st->chunks, ld = w->st->units;
-    const int64_t need = w->st->way == IN_FLOATS && g->step > 0 ? ((chunks - 1) >> g->shift) * g->step + g->step : units;
-    if (n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups && g->times == 1) {
-        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups, raw); /* one run */
+    const int64_t need = w->st->way == IN_FLOATS && g->step > 0
+                             ? ((chunks - 1) >> g->shift) * g->step + g->step
+                             : units;
+    if (n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups &&
+        g->times == 1) {
+        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups,
+                      raw); /* one run */
         for (int64_t k = units; k < need; k++) {
             raw[(ROWS_LINES - 1) * units + k] = 0;
         }
@@ -144,16 +154,22 @@ static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t 
 }
 
 /* What coefficients of all fours have in common. */
-static rows_coefs_t coefs_of(const rows_task_t *w, const rows_groups_t *g, const float *raw, const void *by_unit)
+static rows_coefs_t coefs_of(const rows_task_t *w, const rows_groups_t *g, const float *raw,
+                             const void *by_unit)
 {
     const float *at = w->st->way == IN_FLOATS ? raw : by_unit;
-    return g->bulk ? (rows_coefs_t){at, g->step, g->shift, 0, g->pick} : (rows_coefs_t){NULL, 0, 0, 0, NULL};
+    return g->bulk ? (rows_coefs_t){at, g->step, g->shift, 0, g->pick}
+                   : (rows_coefs_t){NULL, 0, 0, 0, NULL};
 }
 
 static void begin_fours(rows_task_t *w)
 {
     const rows_state_t *st = w->st;
-    w->four = (rows_four_t){.bytes = st->bytes, .n = st->panel.K, .ahead = st->ahead, .table = st->table, .values = st->values};
+    w->four = (rows_four_t){.bytes = st->bytes,
+                            .n = st->panel.K,
+                            .ahead = st->ahead,
+                            .table = st->table,
+                            .values = st->values};
     if (st->way == IN_INTEGERS) {
         w->four.flip = w->c->ops->flip;
         w->four.offset = w->c->ops->offset;
@@ -169,7 +185,8 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     const tile_src_t *b = &w->t.b;
     const rows_groups_t *scale = &st->scale, *zp = &st->zp;
     for (int i = 0; i < ROWS_LINES; i++) {
-        w->four.line[i] = b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * b->type->bits / 8;
+        w->four.line[i] =
+            b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * b->type->bits / 8;
     }
     if (scale->bulk) {
         fetch_groups(scale, b->scale_first, n + st->ahead_lines, ROWS_LINES);
@@ -180,10 +197,12 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         w->four.zp.ld = load_coefs(w, zp, b->zp_first, n, there, w->buf.raw_zp);
     }
     if (scale->bulk && st->way == IN_INTEGERS) {
-        w->c->table->by_unit(w->buf.raw, w->four.scale.ld, (int)(scale->groups * scale->times), w->buf.scale);
+        w->c->table->by_unit(w->buf.raw, w->four.scale.ld, (int)(scale->groups * scale->times),
+                             w->buf.scale);
     }
     if (zp->bulk && st->way == IN_INTEGERS) {
-        w->c->table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(zp->groups * zp->times), w->four.offset, w->buf.zp);
+        w->c->table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(zp->groups * zp->times),
+                                 w->four.offset, w->buf.zp);
     }
 }
 
@@ -207,7 +226,7 @@ static void fetch_first(const rows_task_t *w)
     }
 }
 
-/* ---- panels ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- panels ---------------------------------------------------------------------------------- */
 
 static void multiply(rows_task_t *w)
 {
@@ -215,15 +234,17 @@ static void multiply(rows_task_t *w)
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
         if (w->st->way == IN_INTEGERS) {
-            w->c->ops->run(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c, MM_PANEL);
+            w->c->ops->run(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
+                           MM_PANEL);
         } else {
-            w->c->floats->run(&w->four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems, w->t.buf.acc + c, MM_PANEL);
+            w->c->floats->run(&w->four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems,
+                              w->t.buf.acc + c, MM_PANEL);
         }
     }
 }
 
-void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                      void *scratch, void *shared)
+void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *frame,
+                      const void *state, int phase, int tid, int nth, void *scratch, void *shared)
 {
     const rows_state_t *st = state;
     const matmul_state_t *m = &st->panel;
@@ -234,7 +255,8 @@ void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *fra
     if (phase == 0) {
         return;
     }
-    rows_task_t w = {.t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
+    rows_task_t w = {
+        .t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
     int64_t begin, end, mat = -1;
     bool usable = false;
     share(m->items, m->serial ? 0 : tid, m->serial ? 1 : nth, &begin, &end);
@@ -242,7 +264,8 @@ void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *fra
         return;
     }
     matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
-    rows_buffers(st, (unsigned char *)shared + rows_buffers(st, NULL, &w.buf) * (size_t)tid, &w.buf);
+    rows_buffers(st, (unsigned char *)shared + rows_buffers(st, NULL, &w.buf) * (size_t)tid,
+                 &w.buf);
     begin_fours(&w);
     for (int64_t i = begin; i < end; i++) {
         matmul_seek(&w.t, i);

@@ -44,7 +44,8 @@ void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
         tile_src_t a;
         int64_t m;
         const int n = matmul_stretch(t, r, &a, &m);
-        t->c->tile->load(&a, m, n, k, kn, t->buf.a + (size_t)r * MM_LDA, MM_LDA, r + n == t->rows ? padded - r : n, k_pad);
+        t->c->tile->load(&a, m, n, k, kn, t->buf.a + (size_t)r * MM_LDA, MM_LDA,
+                         r + n == t->rows ? padded - r : n, k_pad);
         r += n;
     }
     if (t->c->bf16) {
@@ -61,12 +62,14 @@ static void product(const matmul_task_t *t, int c, int k_pad)
         const size_t a = (size_t)r * MM_LDA;
         float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
         if (!t->c->jit) {
-            t->c->tile->gemm((int)at_most(t->rows - r, MM_HEIGHT), strip, k_pad, t->buf.a + a, MM_LDA, t->buf.b, strip, acc, MM_PANEL,
-                             true);
+            t->c->tile->gemm((int)at_most(t->rows - r, MM_HEIGHT), strip, k_pad, t->buf.a + a,
+                             MM_LDA, t->buf.b, strip, acc, MM_PANEL, true);
         } else if (t->c->bf16) {
-            xs_call(t->c->kernel[t->st->width][h], t->buf.a16 + a, t->buf.b16, acc, (uint64_t)(k_pad / MM_STEP));
+            xs_call(t->c->kernel[t->st->width][h], t->buf.a16 + a, t->buf.b16, acc,
+                    (uint64_t)(k_pad / MM_STEP));
         } else {
-            xs_call(t->c->kernel[t->st->width][h], t->buf.a + a, t->buf.b, acc, (uint64_t)(k_pad / MM_STEP));
+            xs_call(t->c->kernel[t->st->width][h], t->buf.a + a, t->buf.b, acc,
+                    (uint64_t)(k_pad / MM_STEP));
         }
     }
 }
@@ -74,7 +77,8 @@ static void product(const matmul_task_t *t, int c, int k_pad)
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c)
 {
     const int strip = t->st->strip, k_pad = round_up(kn, MM_STEP);
-    t->c->tile->load(&t->b, k, kn, t->n0 + c, (int)at_most(t->cols - c, strip), t->buf.b, strip, k_pad, strip);
+    t->c->tile->load(&t->b, k, kn, t->n0 + c, (int)at_most(t->cols - c, strip), t->buf.b, strip,
+                     k_pad, strip);
     if (t->c->bf16) {
         t->c->tile->bf16_pairs(t->buf.b, strip, k_pad, strip, t->buf.b16, strip);
     }
@@ -96,7 +100,8 @@ static void finish_rows(matmul_task_t *t, int r)
     }
 }
 
-/* Part `part` of `parts` of the rows of A, from element k on: the products leave memory idle otherwise. */
+/* Part `part` of `parts` of the rows of A, from element k on: the products leave memory idle
+ * otherwise. */
 static void fetch_a(const matmul_task_t *t, int64_t k, int part, int parts)
 {
     const matmul_state_t *st = t->st;
@@ -169,7 +174,8 @@ void matmul_seek(matmul_task_t *t, int64_t i)
 {
     const matmul_state_t *st = t->st;
     const int64_t row0 = i % st->n_blocks * st->block, panel = i / st->n_blocks % st->n_panels;
-    matmul_seek_rows(t, i / st->n_blocks / st->n_panels, row0, (int)at_most(st->rows - row0, st->block));
+    matmul_seek_rows(t, i / st->n_blocks / st->n_panels, row0,
+                     (int)at_most(st->rows - row0, st->block));
     t->n0 = panel * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
     t->b = tile_at(&st->b, t->idx, st->nb);
@@ -187,8 +193,8 @@ static void items(matmul_task_t *t, int tid, int nth)
     }
 }
 
-void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared)
+void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                 int phase, int tid, int nth, void *scratch, void *shared)
 {
     const matmul_state_t *st = state;
     matmul_task_t t = {.c = step->jit, .st = st, .tail = step->tail != NULL};

@@ -15,7 +15,8 @@ static inline int64_t known_dim(const plan_t *plan, int value, int from_end)
     return lt->ndims < 0 || n < 0 ? -1 : n;
 }
 
-/* Bytes of an activation in integers: 2 where the mode rounds floats to 8 or 11 bits, 1 in mode int8. 0: the mode does not allow them. */
+/* Bytes of an activation in integers: 2 where the mode rounds floats to 8 or 11 bits, 1 in mode
+ * int8. 0: the mode does not allow them. */
 static inline int limbs_of(sinter_fpmath_mode_t mode)
 {
     static const int limbs[] = {[sinter_fpmath_mode_tf32] = 2,
@@ -48,7 +49,8 @@ static inline const char *refuse_bf16_products(const plan_t *plan, const step_t 
 }
 
 /* For the report; why: why there is no JIT kernel, NULL if there is. */
-static inline void note_products(textbuf_t *note, bool bf16, const kernel_t *kernel, const char *why)
+static inline void note_products(textbuf_t *note, bool bf16, const kernel_t *kernel,
+                                 const char *why)
 {
     if (why != NULL) {
         text_add(note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(kernel->isa), why);

@@ -7,9 +7,10 @@
 
 #include "base/status.h"
 
-/* ---- what fits ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- what fits ------------------------------------------------------------------------------- */
 
-/* A block is all columns if those are few, else as many as fit `most` and are a multiple of `unit`. */
+/* A block is all columns if those are few, else as many as fit `most` and are a multiple of
+ * `unit`. */
 static bool columns_fit(int64_t n, int64_t group, int64_t unit, int64_t most)
 {
     return (n >= 0 && n <= most) || group / common_divisor(group, unit) * unit <= most;
@@ -19,15 +20,18 @@ static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64
 {
     switch (kind) {
     case STEP_MATMUL:
-        return 128 % rows != 0                  ? "groups of so many rows do not divide a block of rows"
+        return 128 % rows != 0 ? "groups of so many rows do not divide a block of rows"
                : !columns_fit(n, cols, 64, 256) ? "groups of so many columns reach over panels"
                                                 : NULL;
     case STEP_ATTENTION:
-        return rows > 1                                  ? "rows of attention are computed in an order of their own"
-               : (n >= 0 && n <= 512) || 512 % cols == 0 ? NULL
-                                                         : "groups of so many columns reach over chunks of the head";
+        return rows > 1 ? "rows of attention are computed in an order of their own"
+               : (n >= 0 && n <= 512) || 512 % cols == 0
+                   ? NULL
+                   : "groups of so many columns reach over chunks of the head";
     case STEP_CHAIN:
-        return rows > 64 ? "groups of so many rows" : cols > 256 ? "groups longer than a run of 256 elements" : NULL;
+        return rows > 64    ? "groups of so many rows"
+               : cols > 256 ? "groups longer than a run of 256 elements"
+                            : NULL;
     default:
         return "steps of its kind have no quantising tail";
     }
@@ -58,7 +62,7 @@ const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_ge
     return refuse_block(kind, data->dims[last], size[1], size[0]);
 }
 
-/* ---- binding ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
 {
@@ -66,11 +70,13 @@ static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
         const int s = p->scale_dim[d], z = p->zp >= 0 ? p->zp_dim[d] : -1;
         const int64_t n = t->out.dims[d], groups = s < 0 ? 1 : t->scale.dims[s];
         if (groups < 1 ? n > 0 : n % groups != 0) {
-            return sg_fail(sinter_invalid_shape, "dim %d of %lld elements does not divide into %lld groups", d, (long long)n,
-                           (long long)groups);
+            return sg_fail(sinter_invalid_shape,
+                           "dim %d of %lld elements does not divide into %lld groups", d,
+                           (long long)n, (long long)groups);
         }
         if (p->zp >= 0 && (z < 0 ? 1 : t->zp.dims[z]) != groups) {
-            return sg_fail(sinter_invalid_shape, "zero points have other groups than the scales along dim %d", d);
+            return sg_fail(sinter_invalid_shape,
+                           "zero points have other groups than the scales along dim %d", d);
         }
         t->size[d] = groups > 0 && n > 0 ? n / groups : 1;
         t->scale_stride[d] = s < 0 ? 0 : t->scale.strides[s];
@@ -79,9 +85,11 @@ static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
     return sinter_success;
 }
 
-sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *t)
+sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
+                                     sinter_cpu_isa_t isa, quant_tail_t *t)
 {
-    *t = (quant_tail_t){.fn = quant_rows(isa), .out = frame->v[p->out], .scale = frame->v[p->scale]};
+    *t =
+        (quant_tail_t){.fn = quant_rows(isa), .out = frame->v[p->out], .scale = frame->v[p->scale]};
     t->split = p->split != sinter_data_type_undef;
     if (t->split) {
         t->high = frame->v[p->high];
@@ -106,7 +114,8 @@ sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *
     return sinter_success;
 }
 
-sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *t)
+sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
+                                sinter_cpu_isa_t isa, quant_tail_t *t)
 {
     SG_TRY(quant_tail_bind_dims(p, frame, isa, t));
     if (p->tensor_scale >= 0) {
@@ -117,13 +126,16 @@ sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame
     return sinter_success;
 }
 
-/* Do items `step` apart along the last dim, or at different outer indices, start in a byte of their own? */
-static bool splits(const bound_t *b, const int64_t *dims, const int64_t *stride, int ndims, int64_t step)
+/* Do items `step` apart along the last dim, or at different outer indices, start in a byte of
+ * their own? */
+static bool splits(const bound_t *b, const int64_t *dims, const int64_t *stride, int ndims,
+                   int64_t step)
 {
     const int packed = dtype_traits(b->dtype)->block_elems;
     for (int d = 0; packed > 1 && d < ndims; d++) {
         const bool last = d == ndims - 1;
-        if (dims[d] > 1 && (last ? stride[d] != 1 || (dims[d] > step && step % packed != 0) : stride[d] % packed != 0)) {
+        if (dims[d] > 1 && (last ? stride[d] != 1 || (dims[d] > step && step % packed != 0)
+                                 : stride[d] % packed != 0)) {
             return true;
         }
     }
@@ -138,21 +150,25 @@ bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols)
     }
     return splits(&t->out, t->out.dims, t->out.strides, t->out.ndims, block_cols) ||
            (t->split && splits(&t->high, t->out.dims, t->high.strides, t->out.ndims, block_cols)) ||
-           (t->zp_type != NULL && splits(&t->zp, groups, t->zp_stride, t->out.ndims, block_cols / t->cols));
+           (t->zp_type != NULL &&
+            splits(&t->zp, groups, t->zp_stride, t->out.ndims, block_cols / t->cols));
 }
 
-/* ---- merging ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 bool quant_tail_merges(const quant_tail_t *t, int d)
 {
     const int64_t n = t->out.dims[d + 1], groups = n / t->size[d + 1];
-    return t->size[d] == 1 && t->out.strides[d] == n * t->out.strides[d + 1] && t->scale_stride[d] == groups * t->scale_stride[d + 1] &&
-           t->zp_stride[d] == groups * t->zp_stride[d + 1] && t->high.strides[d] == n * t->high.strides[d + 1];
+    return t->size[d] == 1 && t->out.strides[d] == n * t->out.strides[d + 1] &&
+           t->scale_stride[d] == groups * t->scale_stride[d + 1] &&
+           t->zp_stride[d] == groups * t->zp_stride[d + 1] &&
+           t->high.strides[d] == n * t->high.strides[d + 1];
 }
 
 void quant_tail_merge(quant_tail_t *t, int d)
 {
-    int64_t *const arrays[] = {t->out.dims, t->out.strides, t->size, t->scale_stride, t->zp_stride, t->high.strides};
+    int64_t *const arrays[] = {t->out.dims,     t->out.strides, t->size,
+                               t->scale_stride, t->zp_stride,   t->high.strides};
     t->out.dims[d + 1] *= t->out.dims[d];
     t->out.ndims--;
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
@@ -160,7 +176,7 @@ void quant_tail_merge(quant_tail_t *t, int d)
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct groups {
     int32_t top[TAIL_COLUMNS], bottom[TAIL_COLUMNS], special[TAIL_COLUMNS];
@@ -181,7 +197,8 @@ static void round_trip(const dtype_bulk_t *type, int n, float *x, unsigned char 
     type->load(code, 0, n, x);
 }
 
-static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride, int n, const float *x)
+static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride, int n,
+                const float *x)
 {
     if (stride == 1) {
         type->store_sat(to->data, first, n, x);
@@ -191,18 +208,21 @@ static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int6
 }
 
 /* Codes at elements `low` (of whole codes, all their bits) and `high` of the outputs. */
-static void put_codes(const quant_tail_t *t, int64_t low, int64_t high, int n, const float *x, unsigned char *code)
+static void put_codes(const quant_tail_t *t, int64_t low, int64_t high, int n, const float *x,
+                      unsigned char *code)
 {
     const int last = t->out.ndims - 1;
     if (t->split) {
         t->elem->store_sat(code, 0, n, x);
-        dtype_part(code, n, t->out.data, low, t->out.strides[last], t->high.data, high, t->high.strides[last]);
+        dtype_part(code, n, t->out.data, low, t->out.strides[last], t->high.data, high,
+                   t->high.strides[last]);
     } else {
         put(&t->out, t->elem, low, t->out.strides[last], n, x);
     }
 }
 
-static int64_t offset(const quant_tail_t *t, const int64_t *idx, const int64_t *stride, bool by_group)
+static int64_t offset(const quant_tail_t *t, const int64_t *idx, const int64_t *stride,
+                      bool by_group)
 {
     int64_t at = 0;
     for (int d = 0; d < t->out.ndims; d++) {
@@ -228,10 +248,12 @@ static void derive(const quant_tail_t *t, const int64_t *idx, int n, groups_t *g
     for (int i = 0; g->any_special && i < n; i++) {
         g->scale[i] = g->special[i] ? NAN : g->scale[i];
     }
-    put(&t->scale, t->scale_type, offset(t, idx, t->scale_stride, true), t->scale_stride[last], n, g->scale);
+    put(&t->scale, t->scale_type, offset(t, idx, t->scale_stride, true), t->scale_stride[last], n,
+        g->scale);
 }
 
-void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld, void *scratch)
+void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld,
+                    void *scratch)
 {
     const int last = t->out.ndims - 1, n = cols / t->cols;
     groups_t *g = scratch;
@@ -241,11 +263,14 @@ void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *
         t->fn->widen(x + r * ld, t->cols, n, g->top, t->zp_type != NULL ? g->bottom : NULL);
     }
     derive(t, idx, n, g);
-    const int64_t low = offset(t, idx, t->out.strides, false), high = offset(t, idx, t->high.strides, false);
-    const int64_t low_down = last > 0 ? t->out.strides[last - 1] : 0, high_down = last > 0 ? t->high.strides[last - 1] : 0;
+    const int64_t low = offset(t, idx, t->out.strides, false),
+                  high = offset(t, idx, t->high.strides, false);
+    const int64_t low_down = last > 0 ? t->out.strides[last - 1] : 0,
+                  high_down = last > 0 ? t->high.strides[last - 1] : 0;
     for (int r = 0; r < t->rows; r++) {
         float *row = x + r * ld;
-        t->fn->quantise(&t->formula, row, t->cols, n, g->by, t->zp_type != NULL ? g->zp : NULL, row);
+        t->fn->quantise(&t->formula, row, t->cols, n, g->by, t->zp_type != NULL ? g->zp : NULL,
+                        row);
         for (int i = 0; g->any_special && i < n; i++) {
             if (g->special[i]) {
                 memset(row + i * t->cols, 0, (size_t)t->cols * sizeof(*row));

@@ -1,17 +1,19 @@
-/* The quantising tail of a step: a DynamicQuantize that computes its scales, run on blocks of results while they are in the caches. Groups
- * are a number of rows and columns of the last two dims; a block holds whole groups. What does not fit is a step of its own (lower_group.c). */
+/* The quantising tail of a step: a DynamicQuantize that computes its scales, run on blocks of
+ * results while they are in the caches. Groups are a number of rows and columns of the last two
+ * dims; a block holds whole groups. What does not fit is a step of its own (lower_group.c). */
 #ifndef SINTER_SRC_QUANT_TAIL_H
 #define SINTER_SRC_QUANT_TAIL_H
 
 #include "backend_xsmm/plan.h"
 #include "numeric/quant_rows.h"
 
-/* Columns of a block: at most. What kernels hold to: matmul keeps blocks of a divisor of 128 rows that is a multiple of a group, or of all
- * rows, and of 256 columns or the next smaller multiple of a group; attention single rows of 512 columns; chains 64 rows of 256 columns. */
+/* Columns of a block: at most. What kernels hold to: matmul keeps blocks of a divisor of 128
+ * rows that is a multiple of a group, or of all rows, and of 256 columns or the next smaller
+ * multiple of a group; attention single rows of 512 columns; chains 64 rows of 256 columns. */
 enum { TAIL_COLUMNS = 512 };
 
-/* NULL if the groups fit the blocks of such a step for all dims that execute may bring, else why not (static text). data: the quantised
- * value. */
+/* NULL if the groups fit the blocks of such a step for all dims that execute may bring, else why
+ * not (static text). data: the quantised value. */
 const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_geom_t *geom);
 
 typedef struct quant_tail {
@@ -19,25 +21,31 @@ typedef struct quant_tail {
     const dtype_bulk_t *elem, *scale_type, *zp_type; /* zp_type NULL: no zero points */
     quant_formula_t formula;
     bound_t out, scale, zp, high;
-    bool split; /* out has the low bits of split codes, high the others */
-    int64_t size[SINTER_MAX_NDIMS];                                      /* of a group, by dim of out */
+    bool split;                     /* out has the low bits of split codes, high the others */
+    int64_t size[SINTER_MAX_NDIMS]; /* of a group, by dim of out */
     int64_t scale_stride[SINTER_MAX_NDIMS], zp_stride[SINTER_MAX_NDIMS]; /* from group to group */
-    int rows, cols;                                                      /* size along the last two dims; rows 1 if there is one dim */
+    int rows, cols; /* size along the last two dims; rows 1 if there is one dim */
 } quant_tail_t;
 
-sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *out);
+sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
+                                sinter_cpu_isa_t isa, quant_tail_t *out);
 /* The same without what is read from tensors, for the size of scratch. */
-sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame, sinter_cpu_isa_t isa, quant_tail_t *out);
-/* Blocks of so many columns next to each other share a byte of an output, or rows of groups do: only one thread may then store. */
+sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
+                                     sinter_cpu_isa_t isa, quant_tail_t *out);
+/* Blocks of so many columns next to each other share a byte of an output, or rows of groups do:
+ * only one thread may then store. */
 bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols);
 
-/* Dims d and d + 1 are one dim: codes, scales and zero points go on in the next row as they do in a row. merge makes them one. */
+/* Dims d and d + 1 are one dim: codes, scales and zero points go on in the next row as they do
+ * in a row. merge makes them one. */
 bool quant_tail_merges(const quant_tail_t *t, int d);
 void quant_tail_merge(quant_tail_t *t, int d);
 
 size_t quant_tail_scratch(void);
-/* Codes, scales and zero points of t->rows rows, ld apart, of cols columns (a multiple of t->cols, at most TAIL_COLUMNS) from index idx on. x
- * is overwritten. scratch is 64-byte aligned. */
-void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld, void *scratch);
+/* Codes, scales and zero points of t->rows rows, ld apart, of cols columns (a multiple of
+ * t->cols, at most TAIL_COLUMNS) from index idx on. x is overwritten. scratch is 64-byte
+ * aligned. */
+void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld,
+                    void *scratch);
 
 #endif

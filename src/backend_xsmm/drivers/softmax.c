@@ -2,17 +2,18 @@
  *
  *   y = e^(x - m) / s    or    y = (x - m) - log s,    stats = m + log s
  *
- * with a row's sink as one more x, which gives no y, and y goes through the post chain in runs along the last dim. Rows (the axis is last): loaded once if they fit the row
- * buffer, read three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at once, three
- * walks along the axis. Memory per thread does not depend on dims. */
+ * with a row's sink as one more x, which gives no y, and y goes through the post chain in runs
+ * along the last dim. Rows (the axis is last): loaded once if they fit the row buffer, read
+ * three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at
+ * once, three walks along the axis. Memory per thread does not depend on dims. */
 #include <math.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "backend_xsmm/chain/chain.h"
-#include "backend_xsmm/ukernels/eltwise.h"
-#include "backend_xsmm/kernel.h"
 #include "backend_xsmm/drivers/chain_walk.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "base/status.h"
 
 enum { ROW = 4096, SHORT = 16 };
 
@@ -24,7 +25,8 @@ typedef struct softmax_state {
     unsigned char *stats;
     sinter_data_type_t in_type, sink_type, stats_type;
     int ndims, axis;
-    int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS], stats_stride[SINTER_MAX_NDIMS];
+    int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS],
+        stats_stride[SINTER_MAX_NDIMS];
     int64_t extent[SINTER_MAX_NDIMS], n_items; /* the last dim in blocks, the axis once */
     bool inf_as_zero, log, serial;
 } softmax_state_t;
@@ -35,7 +37,7 @@ typedef struct buffers {
     void *chain;
 } buffers_t;
 
-/* ---- prepare -------------------------------------------------------------------------------------------------------------------- */
+/* ---- prepare --------------------------------------------------------------------------------- */
 
 static void swap_i64(int64_t *v, int i, int j)
 {
@@ -57,11 +59,13 @@ static void merge_strides(const softmax_state_t *st, int64_t *stride, int d)
     }
 }
 
-/* Neighbouring dims become one where neither is the axis and nothing tells them apart: longer columns, fewer items. */
+/* Neighbouring dims become one where neither is the axis and nothing tells them apart: longer
+ * columns, fewer items. */
 static void merge_dims(softmax_state_t *st)
 {
     for (int d = st->ndims - 2; d >= 0; d--) {
-        if (d == st->axis || d + 1 == st->axis || !goes_on(st, st->stride, d) || (st->stats && !goes_on(st, st->stats_stride, d)) ||
+        if (d == st->axis || d + 1 == st->axis || !goes_on(st, st->stride, d) ||
+            (st->stats && !goes_on(st, st->stats_stride, d)) ||
             (st->sink && !goes_on(st, st->sink_stride, d)) || !chain_merge(&st->post, d)) {
             continue;
         }
@@ -97,8 +101,10 @@ static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
 {
     const int shift = st->ndims - sink->ndims;
     for (int d = 0; d < sink->ndims; d++) {
-        if (shift < 0 || (sink->dims[d] != 1 && (sink->dims[d] != st->dims[d + shift] || d + shift == st->axis))) {
-            return sg_fail(sinter_invalid_shape, "softmax: sinks do not broadcast to one value for each row");
+        if (shift < 0 || (sink->dims[d] != 1 &&
+                          (sink->dims[d] != st->dims[d + shift] || d + shift == st->axis))) {
+            return sg_fail(sinter_invalid_shape,
+                           "softmax: sinks do not broadcast to one value for each row");
         }
         st->sink_stride[d + shift] = sink->dims[d] == 1 ? 0 : sink->strides[d];
     }
@@ -107,7 +113,8 @@ static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
     return sinter_success;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame, void *state)
+static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
+                               void *state)
 {
     const softmax_params_t *p = &step->p.softmax;
     const bound_t *in = &frame->v[p->in];
@@ -120,7 +127,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->ndims = in->ndims;
     st->axis = p->axis < 0 ? p->axis + in->ndims : p->axis;
     if (st->ndims != st->post.ndims || st->axis < 0 || st->axis >= st->ndims) {
-        return sg_fail(sinter_invalid_shape, "softmax over axis %d of a tensor with %d dims", p->axis, in->ndims);
+        return sg_fail(sinter_invalid_shape, "softmax over axis %d of a tensor with %d dims",
+                       p->axis, in->ndims);
     }
     st->inf_as_zero = p->inf_as_zero;
     st->log = p->log;
@@ -162,7 +170,7 @@ static int ways(const step_t *step, const void *state, way_t *out)
     return serial_way(((const softmax_state_t *)state)->serial, out);
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int64_t offset(const softmax_state_t *st, const int64_t *stride, const int64_t *idx)
 {
@@ -183,14 +191,16 @@ static void load_sinks(const softmax_state_t *st, const int64_t *idx, int n, flo
 {
     const int last = st->ndims - 1;
     if (st->sink) {
-        eltwise_load(st->fn, st->sink_type, st->sink, offset(st, st->sink_stride, idx), st->sink_stride[last], n, x);
+        eltwise_load(st->fn, st->sink_type, st->sink, offset(st, st->sink_stride, idx),
+                     st->sink_stride[last], n, x);
     }
     for (int i = 0; !st->sink && i < n; i++) {
         x[i] = -INFINITY;
     }
 }
 
-/* A row that is -inf throughout has exponentials of 0 instead of NaN this way, which tells it from a row with a NaN. */
+/* A row that is -inf throughout has exponentials of 0 instead of NaN this way, which tells it
+ * from a row with a NaN. */
 static float shift_of(float max)
 {
     return max == -INFINITY ? 0 : max;
@@ -221,7 +231,8 @@ static void put_stats(const softmax_state_t *st, const int64_t *idx, float shift
 {
     if (st->stats) {
         const float v = shift + logf(sum);
-        eltwise_store(st->fn, st->stats_type, st->stats, offset(st, st->stats_stride, idx), 0, 1, &v);
+        eltwise_store(st->fn, st->stats_type, st->stats, offset(st, st->stats_stride, idx), 0, 1,
+                      &v);
     }
 }
 
@@ -279,13 +290,15 @@ static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
     }
 }
 
-/* ---- columns -------------------------------------------------------------------------------------------------------------------- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
-/* n columns from idx on: elements idx[last] .. + n - 1 of the last dim, each with its own row along the axis. */
+/* n columns from idx on: elements idx[last] .. + n - 1 of the last dim, each with its own row
+ * along the axis. */
 static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b)
 {
     const int last = st->ndims - 1;
-    const int64_t rows = st->dims[st->axis], down = st->stride[st->axis], step = st->stride[last], first = offset(st, st->stride, idx);
+    const int64_t rows = st->dims[st->axis], down = st->stride[st->axis], step = st->stride[last],
+                  first = offset(st, st->stride, idx);
     float *x = b->row, v;
     load_sinks(st, idx, n, b->sum);
     memcpy(b->max, b->sum, sizeof(float) * (size_t)n);
@@ -308,7 +321,8 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
         b->factor[i] = st->log ? logf(b->sum[i]) : factor_of(st, b->sum[i]);
         if (st->stats) {
             v = b->max[i] + logf(b->sum[i]);
-            eltwise_store(st->fn, st->stats_type, st->stats, offset(st, st->stats_stride, idx) + i * st->stats_stride[last], 0, 1, &v);
+            eltwise_store(st->fn, st->stats_type, st->stats,
+                          offset(st, st->stats_stride, idx) + i * st->stats_stride[last], 0, 1, &v);
         }
     }
     for (int64_t r = 0; r < rows; r++) {
@@ -325,8 +339,8 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state, int phase, int tid, int nth,
-                 void *scratch, void *shared)
+static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
+                 int phase, int tid, int nth, void *scratch, void *shared)
 {
     const softmax_state_t *st = state;
     buffers_t *b = scratch;
@@ -353,7 +367,7 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     }
 }
 
-/* ---- the kernels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
 static size_t thread_bytes(const plan_t *plan, const step_t *step)
 {
@@ -371,11 +385,13 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 static const char *refuse(const plan_t *plan, const step_t *step)
 {
-    return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type) ? "the input needs double precision" : NULL;
+    return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type)
+               ? "the input needs double precision"
+               : NULL;
 }
 
-#define SOFTMAX                                                                                    \
-    .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes,          \
+#define SOFTMAX                                                                           \
+    .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .prepare = prepare, .work = work, .ways = ways, .phases = 1
 KERNEL(softmax_rows_f32_avx512, SOFTMAX, .isa = sinter_isa_avx512, .cost = 200)
 KERNEL(softmax_rows_f32_avx2, SOFTMAX, .isa = sinter_isa_avx2, .cost = 300)

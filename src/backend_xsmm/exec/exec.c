@@ -142,14 +142,16 @@ sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *ow
     return status;
 }
 
-static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch, int tid, int nth)
+static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,
+                       unsigned char *threads_scratch, int tid, int nth)
 {
     const unsigned old = fp_default();
     unsigned char *scratch = threads_scratch + (size_t)tid * fm->thread_bytes;
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
         for (int phase = 0; phase < step->kernel->phases; phase++) {
-            step->kernel->work(plan, step, &fm->frame, fm->state + step->state_offset, phase, tid, nth, scratch, shared);
+            step->kernel->work(plan, step, &fm->frame, fm->state + step->state_offset, phase, tid,
+                               nth, scratch, shared);
             if (nth > 1) {
 #pragma omp barrier
             }
@@ -158,7 +160,8 @@ static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char 
     fp_restore(old);
 }
 
-void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch)
+void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,
+              unsigned char *threads_scratch)
 {
     if (fm->frame.threads == 1) { /* no team: a small graph takes a microsecond or two */
         run_thread(plan, fm, shared, threads_scratch, 0, 1);

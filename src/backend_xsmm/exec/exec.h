@@ -12,11 +12,13 @@ int exec_take_threads(int wanted);
 /* How many of a stream's threads the calling thread can execute with: all, or 1 if a fork has
  * taken its team away. */
 int exec_usable_threads(int threads);
-/* Packed values and every step's prepare, in the calling thread. Shapes are resolved and data pointers set. owner: as in frame_pack, and as there
- * frame_unpack must follow. */
+/* Packed values and every step's prepare, in the calling thread. Shapes are resolved and data
+ * pointers set. owner: as in frame_pack, and as there frame_unpack must follow. */
 sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *owner);
-/* All steps, on fm->frame.threads threads. shared and each thread's scratch are 64-byte aligned and of fm's sizes. */
-void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared, unsigned char *threads_scratch);
+/* All steps, on fm->frame.threads threads. shared and each thread's scratch are 64-byte aligned
+ * and of fm's sizes. */
+void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,
+              unsigned char *threads_scratch);
 
 /* For SINTER_VERBOSE=exec: a line on stderr for an execute that ran from `begin` (of exec_clock)
  * until now. Allocates nothing; a line that is too long ends in "...". */

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "numeric/dtype.h"
-#include "base/status.h"
-#include "backend_xsmm/plan/compile.h"
 #include "backend_xsmm/exec/exec.h"
+#include "backend_xsmm/plan/compile.h"
+#include "base/status.h"
+#include "numeric/dtype.h"
 
 enum { LINE_BYTES = 4096 };
 

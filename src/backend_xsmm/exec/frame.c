@@ -2,17 +2,17 @@
 
 #include <string.h>
 
+#include "base/status.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
-#include "base/status.h"
 
 /* One area after another; false on overflow. */
 static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
 {
     size_t bytes;
     *offset = *at;
-    return mul_size(count, size, &bytes) && add_size(*at, bytes, at) && add_size(*at, SCRATCH_ALIGN, at) &&
-           ((*at = *at & ~(size_t)(SCRATCH_ALIGN - 1)), true);
+    return mul_size(count, size, &bytes) && add_size(*at, bytes, at) &&
+           add_size(*at, SCRATCH_ALIGN, at) && ((*at = *at & ~(size_t)(SCRATCH_ALIGN - 1)), true);
 }
 
 typedef struct areas {
@@ -26,11 +26,13 @@ static bool areas_of(const plan_t *plan, areas_t *a)
         const size_t end = plan->steps[i].state_offset + plan->steps[i].state_bytes;
         states = end > states ? end : states;
     }
-    const bool ok = reserve(&at, 1, sizeof(frame_mem_t), &a->head) && reserve(&at, (size_t)plan->n_values, sizeof(bound_t), &a->v) &&
+    const bool ok = reserve(&at, 1, sizeof(frame_mem_t), &a->head) &&
+                    reserve(&at, (size_t)plan->n_values, sizeof(bound_t), &a->v) &&
                     reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) &&
-                    reserve(&at, (size_t)plan->n_packed, sizeof(constant_t *), &a->constants) && reserve(&at, 1, states, &a->state);
+                    reserve(&at, (size_t)plan->n_packed, sizeof(constant_t *), &a->constants) &&
+                    reserve(&at, 1, states, &a->state);
     a->end = at;
     return ok;
 }
@@ -67,7 +69,7 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory)
     return fm;
 }
 
-/* ---- views ------------------------------------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 static void transpose_order(const node_t *op, int ndims, int *order)
 {
@@ -78,7 +80,8 @@ static void transpose_order(const node_t *op, int ndims, int *order)
     }
 }
 
-bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims, const int64_t *dims, int64_t *strides)
+bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
+                  const int64_t *dims, int64_t *strides)
 {
     if (op->kind == sinter_op_static_transpose) {
         int order[SINTER_MAX_NDIMS];
@@ -91,7 +94,7 @@ bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims
     return view_reshape(base->ndims, base->dims, base->strides, ndims, dims, strides);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static void bound_from_lt(bound_t *b, const lt_t *lt)
 {
@@ -130,8 +133,9 @@ sinter_status_t frame_infer(const graph_t *g, lt_t *lts)
         SG_TRY(op_infer_shapes(node, in, out));
         for (int i = 0; i < node->n_out; i++) {
             if (!lt_dims_known(&out[i])) {
-                return sg_fail(sinter_unimplemented, "%s: dims of tensor %llu do not follow from the inputs", node_label(node),
-                               (unsigned long long)out[i].id);
+                return sg_fail(sinter_unimplemented,
+                               "%s: dims of tensor %llu do not follow from the inputs",
+                               node_label(node), (unsigned long long)out[i].id);
             }
             out[i].id = lts[node->out[i]].id;
             lts[node->out[i]] = out[i];
@@ -164,15 +168,20 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
     const plan_value_t *pv = &plan->values[i];
     bound_t *b = &fm->v[i];
     /* A value that is no graph value has the dims of one, or is a constant. */
-    lt_t lt = i < plan->sub.n_values ? fm->lts[i] : pv->kind == PV_CONST ? pv->lt : fm->lts[pv->port];
+    lt_t lt = i < plan->sub.n_values ? fm->lts[i]
+              : pv->kind == PV_CONST ? pv->lt
+                                     : fm->lts[pv->port];
     /* Only ports bring strides; a query has no outputs yet. */
     if ((pv->kind != PV_INPUT && pv->kind != PV_OUTPUT) || !lt_strides_known(&lt)) {
         lt_set_dense(&lt);
     }
     bound_from_lt(b, &lt);
-    if (pv->kind == PV_VIEW && !view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
-        return sg_fail(sinter_unimplemented, "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
-                       (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
+    if (pv->kind == PV_VIEW &&
+        !view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
+        return sg_fail(
+            sinter_unimplemented,
+            "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
+            (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
     }
     return sinter_success;
 }
@@ -196,7 +205,7 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
     return frame_packed_shapes(plan, fm);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static bool overlap(const plan_value_t *a, const plan_value_t *b)
 {
@@ -211,7 +220,8 @@ static bool temp_size(const frame_mem_t *fm, int i, size_t *bytes)
             return false;
         }
     }
-    if (!dtype_bytes(fm->v[i].dtype, n, &b) || b < 0 || (uint64_t)b > SIZE_MAX - 2 * SCRATCH_ALIGN) {
+    if (!dtype_bytes(fm->v[i].dtype, n, &b) || b < 0 ||
+        (uint64_t)b > SIZE_MAX - 2 * SCRATCH_ALIGN) {
         return false;
     }
     *bytes = scratch_round((size_t)b);
@@ -225,13 +235,16 @@ static bool same_memory(const plan_t *plan, const frame_mem_t *fm, int i, int j)
            memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0;
 }
 
-/* Where temporary i meets none before it that lives at the same time, but for `beside`, from *at on; false: *at has moved. */
-static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes, int beside, size_t *at)
+/* Where temporary i meets none before it that lives at the same time, but for `beside`, from *at
+ * on; false: *at has moved. */
+static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes, int beside,
+                    size_t *at)
 {
     const size_t from = *at;
     for (int j = 0; j < i; j++) {
         size_t other;
-        if (j == beside || plan->values[j].kind != PV_TEMP || !overlap(&plan->values[i], &plan->values[j]) || !temp_size(fm, j, &other)) {
+        if (j == beside || plan->values[j].kind != PV_TEMP ||
+            !overlap(&plan->values[i], &plan->values[j]) || !temp_size(fm, j, &other)) {
             continue;
         }
         if (*at < fm->temp_offset[j] + other && fm->temp_offset[j] < *at + bytes) {
@@ -241,7 +254,8 @@ static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t byt
     return *at == from;
 }
 
-/* The memory of the one that i is heir of, or that is i's heir; else first fit. Few temporaries, so quadratic is fine. */
+/* The memory of the one that i is heir of, or that is i's heir; else first fit. Few temporaries,
+ * so quadratic is fine. */
 static size_t find_place(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes)
 {
     size_t at = 0;
@@ -262,12 +276,14 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
     fm->temp_bytes = 0;
     for (int i = 0; i < plan->n_values; i++) {
         size_t bytes, end;
-        if (plan->values[i].kind != PV_TEMP || plan->values[i].first < 0) { /* no step has it in memory */
+        if (plan->values[i].kind != PV_TEMP ||
+            plan->values[i].first < 0) { /* no step has it in memory */
             fm->temp_offset[i] = 0;
             continue;
         }
         if (!temp_size(fm, i, &bytes)) {
-            return sg_fail(sinter_invalid_shape, "tensor %llu: size of the temporary overflows", (unsigned long long)plan->values[i].lt.id);
+            return sg_fail(sinter_invalid_shape, "tensor %llu: size of the temporary overflows",
+                           (unsigned long long)plan->values[i].lt.id);
         }
         fm->temp_offset[i] = find_place(plan, fm, i, bytes);
         if (!add_size(fm->temp_offset[i], bytes, &end)) {
@@ -285,21 +301,27 @@ sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, s
     SG_TRY(place_temps(plan, fm));
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
-        const size_t each = step->kernel->thread_bytes ? scratch_round(step->kernel->thread_bytes(plan, step)) : 0;
-        const size_t shared = step->kernel->shared_bytes ? scratch_round(step->kernel->shared_bytes(plan, step, &fm->frame)) : 0;
+        const size_t each =
+            step->kernel->thread_bytes ? scratch_round(step->kernel->thread_bytes(plan, step)) : 0;
+        const size_t shared =
+            step->kernel->shared_bytes
+                ? scratch_round(step->kernel->shared_bytes(plan, step, &fm->frame))
+                : 0;
         fm->thread_bytes = each > fm->thread_bytes ? each : fm->thread_bytes;
         fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
     }
     size_t all, frame;
-    if (!mul_size(fm->thread_bytes, (size_t)threads, &all) || !add_size(all, fm->temp_bytes, &all) ||
-        !add_size(all, fm->shared_bytes, &all) || !frame_bytes(plan, &frame) || !add_size(all, scratch_round(frame), &all)) {
+    if (!mul_size(fm->thread_bytes, (size_t)threads, &all) ||
+        !add_size(all, fm->temp_bytes, &all) || !add_size(all, fm->shared_bytes, &all) ||
+        !frame_bytes(plan, &frame) || !add_size(all, scratch_round(frame), &all)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
     *total = all;
     return sinter_success;
 }
 
-void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data, unsigned char *temps)
+void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
+                unsigned char *temps)
 {
     for (int i = 0; i < plan->n_values; i++) {
         const plan_value_t *pv = &plan->values[i];

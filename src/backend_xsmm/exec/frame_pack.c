@@ -1,11 +1,12 @@
-/* Constant weights in the layout that kernels want: a copy of the engine's constant cache instead of the tensor. */
+/* Constant weights in the layout that kernels want: a copy of the engine's constant cache
+ * instead of the tensor. */
 #include <string.h>
 
-#include "base/status.h"
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/ukernels/tile.h"
+#include "base/status.h"
 
-/* ---- shapes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Whether a packed value is a copy. */
 static bool wants_copy(const plan_t *plan, const frame_mem_t *fm, int i)
@@ -33,7 +34,8 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
         if (d != along) {
             b->strides[d] = stride;
             if (!mul_i64(stride, b->dims[d], &stride)) {
-                return sg_fail(sinter_invalid_shape, "tensor %llu: size of the packed weights overflows",
+                return sg_fail(sinter_invalid_shape,
+                               "tensor %llu: size of the packed weights overflows",
                                (unsigned long long)plan->values[plan->values[i].base].lt.id);
             }
         }
@@ -49,11 +51,11 @@ sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm)
     return sinter_success;
 }
 
-/* ---- packing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* The matrix of the last two dims at one batch index; rows are the dim that becomes contiguous. */
-static void pack_matrix(const constant_key_t *key, int along, int64_t from, int64_t to, const tile_table_t *tile, const dtype_bulk_t *bulk,
-                        void *memory)
+static void pack_matrix(const constant_key_t *key, int along, int64_t from, int64_t to,
+                        const tile_table_t *tile, const dtype_bulk_t *bulk, void *memory)
 {
     enum { LINES = 16, ALONG = 256 };
     const int across = key->ndims - 1 - (along == key->ndims - 1);
@@ -88,7 +90,8 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
             from += idx[k] * key->strides[k];
             to += idx[k] * key->packed[k];
         }
-        pack_matrix(key, along, from, to, tile_table(plan->isa), dtype_bulk(type, plan->isa), memory);
+        pack_matrix(key, along, from, to, tile_table(plan->isa), dtype_bulk(type, plan->isa),
+                    memory);
         for (d = batch - 1; d >= 0 && ++idx[d] == key->dims[d]; d--) {
             idx[d] = 0;
         }
@@ -134,7 +137,8 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
         }
         const bound_t *base = &fm->v[plan->values[i].base];
         if (!key_of(base, &fm->v[i], &key, &bytes)) {
-            return sg_fail(sinter_invalid_shape, "tensor %llu: size of the packed weights overflows",
+            return sg_fail(sinter_invalid_shape,
+                           "tensor %llu: size of the packed weights overflows",
                            (unsigned long long)plan->values[plan->values[i].base].lt.id);
         }
         SG_TRY(constants_take(plan->engine, &key, bytes, owner, pack, plan, &fm->constants[k]));

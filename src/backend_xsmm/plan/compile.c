@@ -1,4 +1,5 @@
-/* From a partition to a compiled partition: copy, specialise, (passes,) lower, select, set up, report. */
+/* From a partition to a compiled partition: copy, specialise, (passes,) lower, select, set up,
+ * report. */
 #include "backend_xsmm/plan/compile.h"
 
 #include <stdio.h>
@@ -6,12 +7,12 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "base/cpu.h"
-#include "graph/schema.h"
-#include "base/status.h"
 #include "backend_xsmm/plan/lower.h"
+#include "base/cpu.h"
+#include "base/status.h"
+#include "graph/schema.h"
 
-/* ---- ports -------------------------------------------------------------------------------------------------------------------- */
+/* ---- ports ----------------------------------------------------------------------------------- */
 
 static bool is_port(const sinter_partition_t *part, const int *ports, int n, uint64_t id)
 {
@@ -23,15 +24,17 @@ static bool is_port(const sinter_partition_t *part, const int *ports, int n, uin
     return false;
 }
 
-/* What the caller knows about a port now: dims must agree where both know them, the layout given wins. */
-static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, const lt_t *given, bool output)
+/* What the caller knows about a port now: dims must agree where both know them, the layout given
+ * wins. */
+static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, const lt_t *given,
+                                  bool output)
 {
-    const bool ours =
-        output ? is_port(part, part->outputs, part->n_outputs, given->id) : is_port(part, part->inputs, part->n_inputs, given->id);
+    const bool ours = output ? is_port(part, part->outputs, part->n_outputs, given->id)
+                             : is_port(part, part->inputs, part->n_inputs, given->id);
     const int v = ours ? graph_find_value(sub, given->id) : -1;
     if (v < 0) {
-        return sg_fail(sinter_invalid_arguments, "partition %zu has no %s port with tensor id %llu", part->id, output ? "output" : "input",
-                       (unsigned long long)given->id);
+        return sg_fail(sinter_invalid_arguments, "partition %zu has no %s port with tensor id %llu",
+                       part->id, output ? "output" : "input", (unsigned long long)given->id);
     }
     char where[64];
     snprintf(where, sizeof(where), "compile: tensor %llu", (unsigned long long)given->id);
@@ -41,7 +44,8 @@ static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, 
     const char *what;
     dims_only.layout_type = sinter_layout_type_any;
     if (!lt_merge(lt, &dims_only, &what)) {
-        return sg_fail(sinter_invalid_shape, "%s: %s differs from what the partition has", where, what);
+        return sg_fail(sinter_invalid_shape, "%s: %s differs from what the partition has", where,
+                       what);
     }
     if (given->layout_type == sinter_layout_type_strided) {
         lt->layout_type = sinter_layout_type_strided;
@@ -53,17 +57,20 @@ static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, 
     return sinter_success;
 }
 
-/* Tensors without a layout become dense row-major; an input with dynamic dims brings its strides at execute. */
+/* Tensors without a layout become dense row-major; an input with dynamic dims brings its strides
+ * at execute. */
 static void settle_layouts(graph_t *sub)
 {
     for (int v = 0; v < sub->n_values; v++) {
         lt_t *lt = &sub->values[v].lt;
-        if (sub->values[v].producer < 0 && lt->layout_type != sinter_layout_type_strided && lt->ndims >= 0 && !lt_dims_known(lt)) {
+        if (sub->values[v].producer < 0 && lt->layout_type != sinter_layout_type_strided &&
+            lt->ndims >= 0 && !lt_dims_known(lt)) {
             lt->layout_type = sinter_layout_type_strided;
             for (int d = 0; d < lt->ndims; d++) {
                 lt->strides[d] = SINTER_UNKNOWN_DIM;
             }
-        } else if (lt->ndims >= 0 && (lt->layout_type != sinter_layout_type_strided || (lt_dims_known(lt) && !lt_strides_known(lt)))) {
+        } else if (lt->ndims >= 0 && (lt->layout_type != sinter_layout_type_strided ||
+                                      (lt_dims_known(lt) && !lt_strides_known(lt)))) {
             lt_set_dense(lt);
         }
     }
@@ -88,7 +95,7 @@ static sinter_status_t find_ports(sinter_compiled_partition_t *cp, const sinter_
     return sinter_success;
 }
 
-/* ---- plan ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
 static bool has_unknown_dims(const graph_t *g)
 {
@@ -108,7 +115,8 @@ static bool has_unknown_dims(const graph_t *g)
     return false;
 }
 
-/* A kernel for every step. Where a step has none: sinter_unimplemented, and *missing is that step (else -1), why has the reasons. */
+/* A kernel for every step. Where a step has none: sinter_unimplemented, and *missing is that
+ * step (else -1), why has the reasons. */
 static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
 {
     size_t state = 0;
@@ -138,7 +146,8 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t
     SG_TRY(lower_plan(plan, family, notes));
     sinter_status_t status = select_all(plan, &why, &missing);
     if (status == sinter_unimplemented && missing >= 0 && family == FAMILY_ATTENTION) {
-        text_add(notes, "no attention kernel took the step, it runs as a list of steps:\n%s", why.text);
+        text_add(notes, "no attention kernel took the step, it runs as a list of steps:\n%s",
+                 why.text);
         SG_TRY(lower_plan(plan, FAMILY_GENERAL, notes));
         status = select_all(plan, &why, &missing);
     }
@@ -148,7 +157,7 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t
     return status;
 }
 
-/* ---- in-place ------------------------------------------------------------------------------------------------------------------- */
+/* ---- in-place -------------------------------------------------------------------------------- */
 
 static bool views_port(const plan_t *plan, int value)
 {
@@ -160,7 +169,8 @@ static bool views_port(const plan_t *plan, int value)
     return false;
 }
 
-/* One elementwise step reads each element of an input once, before it writes the same element of the output. */
+/* One elementwise step reads each element of an input once, before it writes the same element of
+ * the output. */
 static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
 {
     const plan_t *plan = &cp->plan;
@@ -168,8 +178,8 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
     if (cp->inplace == NULL) {
         return sinter_out_of_memory;
     }
-    if (plan->n_steps != 1 || plan->steps[0].kind != STEP_CHAIN || plan->steps[0].tail != NULL || cp->n_outputs != 1 || plan->dynamic ||
-        plan->values[cp->outputs[0]].kind != PV_OUTPUT) {
+    if (plan->n_steps != 1 || plan->steps[0].kind != STEP_CHAIN || plan->steps[0].tail != NULL ||
+        cp->n_outputs != 1 || plan->dynamic || plan->values[cp->outputs[0]].kind != PV_OUTPUT) {
         return sinter_success;
     }
     const lt_t *out = &plan->sub.values[cp->outputs[0]].lt;
@@ -178,15 +188,15 @@ static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
         if (in->data_type == out->data_type && in->ndims == out->ndims &&
             memcmp(in->dims, out->dims, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
             memcmp(in->strides, out->strides, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
-            chain_touches_once(plan->steps[0].post, cp->inputs[i], in->ndims) && !views_port(plan, cp->inputs[i]) &&
-            !views_port(plan, cp->outputs[0])) {
+            chain_touches_once(plan->steps[0].post, cp->inputs[i], in->ndims) &&
+            !views_port(plan, cp->inputs[i]) && !views_port(plan, cp->outputs[0])) {
             cp->inplace[cp->n_inplace++] = (sinter_inplace_pair_t){in->id, out->id};
         }
     }
     return sinter_success;
 }
 
-/* ---- report ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 /* Operands that are read from the constant cache. */
 static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *text)
@@ -195,7 +205,9 @@ static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *tex
     for (int i = 0; i < 3 && b != NULL; i++) {
         const int value = i == 0 ? b->data : i == 1 ? b->scale : b->zp;
         if (value >= 0 && plan->values[value].kind == PV_PACKED) {
-            text_add(text, "  reads tensor %llu, which is constant, with dim %d contiguous: a copy in the constant cache\n",
+            text_add(text,
+                     "  reads tensor %llu, which is constant, with dim %d contiguous: a copy in "
+                     "the constant cache\n",
                      (unsigned long long)plan->values[value].lt.id, plan->values[value].along);
         }
     }
@@ -208,19 +220,26 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
     textbuf_t text;
     text_init(&text, &plan->arena);
     text_add(&text, "fpmath %s%s, isa %s, %d step%s%s\n", sinter_fpmath_mode_name(plan->mode),
-             plan->apply_to_int ? " (applied to int)" : "", sinter_cpu_isa_name(plan->isa), plan->n_steps, plan->n_steps == 1 ? "" : "s",
-             plan->dynamic ? ", dynamic dims" : "");
+             plan->apply_to_int ? " (applied to int)" : "", sinter_cpu_isa_name(plan->isa),
+             plan->n_steps, plan->n_steps == 1 ? "" : "s", plan->dynamic ? ", dynamic dims" : "");
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
-        const size_t bytes = step->kernel->thread_bytes ? step->kernel->thread_bytes(plan, step) : 0;
-        text_add(&text, "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n", s, step->kernel->name,
-                 sinter_fpmath_mode_name(step->mode), step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
-                 step->note ? step->note : "");
+        const size_t bytes =
+            step->kernel->thread_bytes ? step->kernel->thread_bytes(plan, step) : 0;
+        text_add(
+            &text,
+            "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n",
+            s, step->kernel->name, sinter_fpmath_mode_name(step->mode),
+            step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
+            step->note ? step->note : "");
         report_packed(plan, step, &text);
         if (step->tail != NULL) {
             const bool split = step->tail->split != sinter_data_type_undef;
-            text_add(&text, "  quantises its result to %s%s before it leaves the step\n",
-                     dtype_traits(split ? step->tail->split : plan->values[step->tail->out].lt.data_type)->name, split ? " in two planes" : "");
+            text_add(
+                &text, "  quantises its result to %s%s before it leaves the step\n",
+                dtype_traits(split ? step->tail->split : plan->values[step->tail->out].lt.data_type)
+                    ->name,
+                split ? " in two planes" : "");
         }
         if (step->apart != NULL) {
             text_add(&text, "  no part of the step that makes its data: %s\n", step->apart);
@@ -236,9 +255,10 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
     return sinter_success;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
-static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_t *part, size_t n_in, const lt_t *in, size_t n_out,
+static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_t *part,
+                                           size_t n_in, const lt_t *in, size_t n_out,
                                            const lt_t *out)
 {
     SG_TRY(graph_extract(&part->sub, part->sub.topo, graph_n_live(&part->sub), &plan->sub));
@@ -251,11 +271,14 @@ static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_
     return sinter_success;
 }
 
-sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in, const sinter_logical_tensor_t *in,
-                             size_t n_out, const sinter_logical_tensor_t *out, sinter_compiled_partition_t **compiled)
+sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in,
+                             const sinter_logical_tensor_t *in, size_t n_out,
+                             const sinter_logical_tensor_t *out,
+                             sinter_compiled_partition_t **compiled)
 {
     if (!part->supported) {
-        return sg_fail(sinter_unimplemented, "partition %zu is not supported: %s", part->id, part->reason ? part->reason : "");
+        return sg_fail(sinter_unimplemented, "partition %zu is not supported: %s", part->id,
+                       part->reason ? part->reason : "");
     }
     sinter_compiled_partition_t *cp = sg_alloc(engine, sizeof(*cp), SCRATCH_ALIGN);
     if (cp == NULL) {
@@ -312,7 +335,7 @@ void compiled_free(sinter_compiled_partition_t *cp)
     engine_unref(engine);
 }
 
-/* ---- scratch ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 bool scratch_grow(sinter_compiled_partition_t *cp, scratch_block_t *block, size_t bytes)
 {

@@ -28,15 +28,17 @@ struct sinter_compiled_partition {
     scratch_block_t *idle; /* guarded by lock */
 };
 
-/* First half: the partition's subgraph in a new object, with what the caller knows about ports. The passes run over (*cp)->plan.sub in
- * between. */
-sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in, const sinter_logical_tensor_t *in,
-                             size_t n_out, const sinter_logical_tensor_t *out, sinter_compiled_partition_t **cp);
+/* First half: the partition's subgraph in a new object, with what the caller knows about ports.
+ * The passes run over (*cp)->plan.sub in between. */
+sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in,
+                             const sinter_logical_tensor_t *in, size_t n_out,
+                             const sinter_logical_tensor_t *out, sinter_compiled_partition_t **cp);
 /* Second half: lowering, kernels, report. On failure the object is for compiled_free. */
 sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part);
 void compiled_free(sinter_compiled_partition_t *cp);
 
-/* At least `bytes` of 64-byte aligned memory from the idle blocks, or newly allocated; NULL: out of memory. */
+/* At least `bytes` of 64-byte aligned memory from the idle blocks, or newly allocated; NULL: out
+ * of memory. */
 scratch_block_t *scratch_take(sinter_compiled_partition_t *cp, size_t bytes);
 /* More room in a taken block; its contents are lost. False: out of memory. */
 bool scratch_grow(sinter_compiled_partition_t *cp, scratch_block_t *block, size_t bytes);

@@ -1,5 +1,6 @@
-/* Lowering: tries the attention kernel where the pattern says so, else (with the reason in the report) the general list of steps. A
- * chain that does not fit a program's limits is tried again with shorter chains. */
+/* Lowering: tries the attention kernel where the pattern says so, else (with the reason in the
+ * report) the general list of steps. A chain that does not fit a program's limits is tried again
+ * with shorter chains. */
 #include "backend_xsmm/plan/lower.h"
 
 #include <sinter/sinter_graph.h>
@@ -9,7 +10,11 @@
 static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const char **why_not)
 {
     graph_t *g = &plan->sub;
-    lowering_t lo = {.plan = plan, .g = g, .attention = attention, .max_cost = max_cost, .att = {.qk = -1, .softmax = -1, .pv = -1}};
+    lowering_t lo = {.plan = plan,
+                     .g = g,
+                     .attention = attention,
+                     .max_cost = max_cost,
+                     .att = {.qk = -1, .softmax = -1, .pv = -1}};
     lo.probe = ARENA_NEW(&plan->arena, lt_t, g->n_values + 1);
     lo.home = ARENA_NEW(&plan->arena, int, g->n_values + 1);
     lo.ready = ARENA_NEW(&plan->arena, int, g->n_values + 1);
@@ -43,7 +48,8 @@ sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why)
         if (status != sinter_unimplemented) {
             return status;
         }
-        text_add(why, "attention kernel refused: %s\n", why_not ? why_not : sinter_last_error_message());
+        text_add(why, "attention kernel refused: %s\n",
+                 why_not ? why_not : sinter_last_error_message());
     }
     for (int max_cost = MAX_COST; max_cost > 0 && status == sinter_unimplemented; max_cost /= 2) {
         status = attempt(plan, false, max_cost, &why_not);

@@ -1,7 +1,9 @@
 /* From a rewritten subgraph to steps. Five stages, a file each, and one that looks at masks:
  *   lower_probe.c   what unknown dims are taken for while the others decide
- *   lower_group.c   which nodes run together: heavy nodes (MatMul, SoftMax, attention) with the elementwise work that can ride on them
- *   lower_memory.c  which values live where: ports, temporaries, views, and the copies no view can replace
+ *   lower_group.c   which nodes run together: heavy nodes (MatMul, SoftMax, attention) with the
+ *                   elementwise work that can ride on them
+ *   lower_memory.c  which values live where: ports, temporaries, views, and the copies no view
+ *   can replace
  *   lower_emit.c    chains and kernel parameters
  *   lower_constants.c  which constant weights are read from the constant cache
  *   lower_mask.c    which columns the masks of an attention group leave to each row */
@@ -13,7 +15,9 @@
 /* Nodes that become one step. */
 typedef struct group {
     step_kind_t kind;
-    int heavy;      /* node: MatMul, SoftMax, LogSoftmax, DynamicQuantize; the PV MatMul for attention; -1 for a chain or a copy */
+    /* node: MatMul, SoftMax, LogSoftmax, DynamicQuantize; the PV MatMul for attention; -1 for a
+     * chain or a copy */
+    int heavy;
     int dims_value; /* graph value whose dims are the iteration space of the chain */
     int *nodes;     /* elementwise nodes in evaluation order */
     int n_nodes, cap_nodes;
@@ -46,14 +50,18 @@ typedef struct lowering {
     bool attention;      /* lower as FAMILY_ATTENTION */
     int max_cost;        /* of a group's chain */
     const char *why_not; /* why attention was given up */
-    lt_t *probe;         /* by graph value: lt with representative numbers for unknown dims, to decide views and joins */
+    lt_t *
+        /* by graph value: lt with representative numbers for unknown dims, to decide views and
+         * joins */
+        probe;
     group_t *groups;
     int n_groups, cap_groups;
-    int *home;      /* by graph value: group that has it in a register; -1 */
-    int *ready;     /* by graph value: group after which it can be in memory; -1: from the start */
-    bool *floating; /* by node: elementwise over external tensors only, computed where it is needed */
-    bool *stored;   /* by graph value: must be in memory */
-    char *spine;    /* by graph value inside attention: score or probability, else 0 */
+    int *home;  /* by graph value: group that has it in a register; -1 */
+    int *ready; /* by graph value: group after which it can be in memory; -1: from the start */
+    bool *
+        floating; /* by node: elementwise over external tensors only, computed where it is needed */
+    bool *stored; /* by graph value: must be in memory */
+    char *spine;  /* by graph value inside attention: score or probability, else 0 */
     attention_parts_t att;
     bound_t *bound; /* by plan value: probe dims and strides, once placed */
     bool *placed;   /* by plan value */
@@ -64,23 +72,26 @@ typedef struct lowering {
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
 bool lower_same_dims(const lt_t *a, const lt_t *b);
-/* The representative value of an unknown dim that nothing known meets: like no usual dim, but divisible by usual group sizes and by what
- * reshapes split off. */
+/* The representative value of an unknown dim that nothing known meets: like no usual dim, but
+ * divisible by usual group sizes and by what reshapes split off. */
 enum { LOWER_PROBE_DIM = 256 * 3 * 5 * 7 };
 
 /* By graph value, from the dims of the graph and LOWER_PROBE_DIM. */
 sinter_status_t lower_probe(const graph_t *g, lt_t *probe);
 sinter_status_t lower_group(lowering_t *lo);
-int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos); /* -1: out of memory */
+int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
+                    int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
 void lower_constants(plan_t *plan);
-/* The limits, and the graph value under the masks of which all is known (n_bare limits); -1: there is none. */
+/* The limits, and the graph value under the masks of which all is known (n_bare limits); -1:
+ * there is none. */
 int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
 /* Of a quantising node; unknown dims stay unknown. */
 sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom);
 
-/* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the report go to why. */
+/* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the
+ * report go to why. */
 sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why);
 
 #endif

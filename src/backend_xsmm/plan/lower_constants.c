@@ -1,4 +1,5 @@
-/* Constant weights: operands of steps whose kernels want them in a layout of their own become packed values. */
+/* Constant weights: operands of steps whose kernels want them in a layout of their own become
+ * packed values. */
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/plan/lower.h"
 
@@ -24,8 +25,8 @@ static bool is_along(const plan_t *plan, int value, int dim)
     return v->kind == PV_INPUT && lt_strides_known(&v->lt) && v->lt.strides[dim] == 1;
 }
 
-/* The value packed along dim, with lines that begin at multiples of so many elements, or itself. lower_memory has left room for three of each
- * MatMul. */
+/* The value packed along dim, with lines that begin at multiples of so many elements, or itself.
+ * lower_memory has left room for three of each MatMul. */
 static int pack(plan_t *plan, int value, int dim, int line)
 {
     const int ndims = value < 0 ? 0 : plan->values[value].lt.ndims;
@@ -33,7 +34,12 @@ static int pack(plan_t *plan, int value, int dim, int line)
         return value;
     }
     plan_value_t *packed = &plan->values[plan->n_values];
-    *packed = (plan_value_t){.kind = PV_PACKED, .lt = plan->values[value].lt, .port = -1, .base = value, .along = dim, .line = line};
+    *packed = (plan_value_t){.kind = PV_PACKED,
+                             .lt = plan->values[value].lt,
+                             .port = -1,
+                             .base = value,
+                             .along = dim,
+                             .line = line};
     packed->lt.layout_type = sinter_layout_type_any;
     return plan->n_values++;
 }
@@ -48,7 +54,8 @@ void lower_constants(plan_t *plan)
             continue;
         }
         operand_t *b = &step->p.matmul.b;
-        b->data = pack(plan, b->data, dim, 64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
+        b->data = pack(plan, b->data, dim,
+                       64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
         b->scale = pack(plan, b->scale, b->scale_dim[dim], 1);
         b->zp = b->zp < 0 ? b->zp : pack(plan, b->zp, b->zp_dim[dim], 1);
     }

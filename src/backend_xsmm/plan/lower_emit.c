@@ -1,10 +1,10 @@
 /* Emission: groups become steps, with chains built over plan values. */
 #include <string.h>
 
+#include "backend_xsmm/plan/lower.h"
+#include "base/status.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
-#include "base/status.h"
-#include "backend_xsmm/plan/lower.h"
 
 /* Registers of the values of one chain. */
 typedef struct emitter {
@@ -27,7 +27,8 @@ static void set_reg(emitter_t *e, int v, int reg)
     e->stamp[v] = e->now;
 }
 
-/* What an op computes. A float type of few bits is what the graph wants to see; wide ones are rounded when they are stored. */
+/* What an op computes. A float type of few bits is what the graph wants to see; wide ones are
+ * rounded when they are stored. */
 static sinter_status_t set_result(emitter_t *e, int v, int reg)
 {
     const sinter_data_type_t type = e->lo->g->values[v].lt.data_type;
@@ -69,10 +70,11 @@ static sinter_status_t reg_of(emitter_t *e, int v, int *reg)
     return sinter_success;
 }
 
-/* ---- constants ------------------------------------------------------------------------------------------------------------------ */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 /* A constant vector (or scalar, n 1) as a plan value: f32 from floats, or f32/s32 from integers. */
-static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n, sinter_data_type_t type)
+static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n,
+                       sinter_data_type_t type)
 {
     plan_t *plan = lo->plan;
     union {
@@ -99,9 +101,10 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
     return plan->n_values++;
 }
 
-/* ---- quantisation --------------------------------------------------------------------------------------------------------------- */
+/* ---- quantisation ---------------------------------------------------------------------------- */
 
-/* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry groups matters here. */
+/* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry
+ * groups matters here. */
 sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
 {
     lt_t in[4], out[3];
@@ -111,7 +114,8 @@ sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quan
     for (int i = 0; i < n->n_out && i < 3; i++) {
         out[i] = lo->g->values[n->out[i]].lt;
     }
-    return quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out, geom);
+    return quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out,
+                          geom);
 }
 
 static void map_from(const int *dim_of, int8_t *map)
@@ -121,7 +125,8 @@ static void map_from(const int *dim_of, int8_t *map)
     }
 }
 
-/* Scale and zero-point values of a quantising node and how data dims map to theirs. int_zps: constant zero points as s32. */
+/* Scale and zero-point values of a quantising node and how data dims map to theirs. int_zps:
+ * constant zero points as s32. */
 static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
 {
     quant_geom_t geom;
@@ -144,7 +149,8 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
         op->zp = geom.zp_input >= 0 ? n->in[geom.zp_input] : -1;
         return sinter_success;
     }
-    for (const_pair_t *c = lo->consts; c != NULL; c = c->next) { /* a floating node is emitted once for each group that needs it */
+    for (const_pair_t *c = lo->consts; c != NULL;
+         c = c->next) { /* a floating node is emitted once for each group that needs it */
         if (c->node == n && c->int_zps == int_zps) {
             op->scale = c->scale;
             op->zp = c->zp;
@@ -163,13 +169,16 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (!zero) {
         op->zp = const_value(lo, NULL, geom.zps, geom.n_scales, int_zps ? sinter_s32 : sinter_f32);
     }
-    *pair = (const_pair_t){.node = n, .int_zps = int_zps, .scale = op->scale, .zp = op->zp, .next = lo->consts};
+    *pair = (const_pair_t){
+        .node = n, .int_zps = int_zps, .scale = op->scale, .zp = op->zp, .next = lo->consts};
     lo->consts = pair;
     return op->scale < 0 || (!zero && op->zp < 0) ? oom() : sinter_success;
 }
 
-/* A per-node value (scale, zero point) in the chain's dims, where the node's data is right-aligned. */
-static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of, int data_ndims, int *reg)
+/* A per-node value (scale, zero point) in the chain's dims, where the node's data is
+ * right-aligned. */
+static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of, int data_ndims,
+                                  int *reg)
 {
     int8_t map[SINTER_MAX_NDIMS];
     const int shift = e->b.chain.ndims - data_ndims;
@@ -198,11 +207,12 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
         SG_TRY(load_quant(e, op.zp, op.zp_dim, ndims, &zp));
     }
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
-    *reg = (op_flags(n->kind) & OP_QUANT) ? chain_quant(&e->b, x, scale, zp, type) : chain_dequant(&e->b, x, scale, zp);
+    *reg = (op_flags(n->kind) & OP_QUANT) ? chain_quant(&e->b, x, scale, zp, type)
+                                          : chain_dequant(&e->b, x, scale, zp);
     return *reg < 0 ? oom() : sinter_success;
 }
 
-/* ---- chains ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- chains ---------------------------------------------------------------------------------- */
 
 static sinter_status_t emit_node(emitter_t *e, const node_t *n)
 {
@@ -239,7 +249,8 @@ static sinter_status_t emit_nodes(emitter_t *e, const group_t *gr)
 static sinter_status_t store(emitter_t *e, int v)
 {
     note_type(e, v);
-    return chain_store(&e->b, chain_unrounded(&e->b, e->reg[v], e->lo->plan->values[v].lt.data_type), v, NULL);
+    return chain_store(
+        &e->b, chain_unrounded(&e->b, e->reg[v], e->lo->plan->values[v].lt.data_type), v, NULL);
 }
 
 /* Everything this group has in registers that must be in memory. */
@@ -259,7 +270,7 @@ static sinter_status_t emit_stores(emitter_t *e, int gi)
     return sinter_success;
 }
 
-/* ---- heavy steps -------------------------------------------------------------------------------------------------------------------- */
+/* ---- heavy steps ----------------------------------------------------------------------------- */
 
 static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, operand_t *op)
 {
@@ -271,8 +282,9 @@ static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, ope
     }
     const sinter_data_type_t type = lo->g->values[op->data].lt.data_type;
     if (dtype_needs_f64(type)) {
-        return sg_fail(sinter_unimplemented, "%s: tensor %llu is %s; matmul runs in f32", node_label(n),
-                       (unsigned long long)lo->g->values[op->data].lt.id, dtype_traits(type)->name);
+        return sg_fail(sinter_unimplemented, "%s: tensor %llu is %s; matmul runs in f32",
+                       node_label(n), (unsigned long long)lo->g->values[op->data].lt.id,
+                       dtype_traits(type)->name);
     }
     if (lo->probe[op->data].ndims < 2) {
         return sg_fail(sinter_unimplemented, "%s: operand of less than two dims", node_label(n));
@@ -293,7 +305,8 @@ static bool from_int(const lowering_t *lo, const node_t *n, int port)
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
         return codes_are_int(g, n->in_dequant[port], n->in[port]);
     }
-    for (int p = g->values[n->in[port]].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
+    for (int p = g->values[n->in[port]].producer; p >= 0;
+         p = g->values[g->nodes[p].in[0]].producer) {
         const node_t *before = &g->nodes[p];
         if ((op_flags(before->kind) & OP_DEQUANT) != 0) {
             return codes_are_int(g, before, before->in[0]);
@@ -351,7 +364,8 @@ static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *ste
     int64_t axis = node_s64(n, sinter_op_attr_axis, n->kind == sinter_op_log_softmax ? -1 : 1);
     axis = axis < 0 ? axis + ndims : axis;
     if (axis < 0 || axis >= ndims) {
-        return sg_fail(sinter_invalid_shape, "%s: axis is outside the tensor's %d dims", node_label(n), ndims);
+        return sg_fail(sinter_invalid_shape, "%s: axis is outside the tensor's %d dims",
+                       node_label(n), ndims);
     }
     step->p.softmax = (softmax_params_t){.in = n->in[0],
                                          .stats = n->n_out > 1 ? n->out[1] : -1,
@@ -375,7 +389,8 @@ static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_
                              .high = geom.high_port >= 0 ? n->out[geom.high_port] : -1,
                              .split = quant_split_type(n->attrs, n->n_attrs),
                              .kind = (int)geom.kind,
-                             .tensor_scale = geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
+                             .tensor_scale =
+                                 geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
     map_from(geom.scale_dim, p->scale_dim);
     map_from(geom.zp_dim, p->zp_dim);
     return sinter_success;
@@ -421,7 +436,8 @@ static sinter_status_t needed(lowering_t *lo, const group_t *part, int to, group
 }
 
 /* The program between the two matmuls; NULL if it does nothing. */
-static sinter_status_t emit_part(emitter_t *e, const group_t *all, int from, int to, const chain_t **chain)
+static sinter_status_t emit_part(emitter_t *e, const group_t *all, int from, int to,
+                                 const chain_t **chain)
 {
     int reg;
     group_t some;
@@ -441,7 +457,8 @@ static sinter_status_t emit_part(emitter_t *e, const group_t *all, int from, int
 static sinter_status_t emit_attention(emitter_t *e, step_t *step)
 {
     lowering_t *lo = e->lo;
-    const node_t *qk = &lo->g->nodes[lo->att.qk], *sm = &lo->g->nodes[lo->att.softmax], *pv = &lo->g->nodes[lo->att.pv];
+    const node_t *qk = &lo->g->nodes[lo->att.qk], *sm = &lo->g->nodes[lo->att.softmax],
+                 *pv = &lo->g->nodes[lo->att.pv];
     attention_params_t *p = &step->p.attention;
     SG_TRY(operand_of(lo, qk, 0, &p->q));
     SG_TRY(operand_of(lo, qk, 1, &p->k));
@@ -497,7 +514,7 @@ static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step)
     return finish(e, gr, step);
 }
 
-/* ---- lifetimes ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- lifetimes ------------------------------------------------------------------------------- */
 
 static void touch(plan_t *plan, int v, int step)
 {
@@ -575,7 +592,8 @@ static bool is_operand(const operand_t *op, int v)
 
 static bool in_tail(const dynquant_params_t *p, int v)
 {
-    return p != NULL && (p->out == v || p->scale == v || p->zp == v || p->high == v || p->tensor_scale == v);
+    return p != NULL &&
+           (p->out == v || p->scale == v || p->zp == v || p->high == v || p->tensor_scale == v);
 }
 
 /* Step s touches temporary v in its chain alone, once for each element, as it is in memory. */
@@ -583,7 +601,8 @@ static bool only_in_chain(const plan_t *plan, int v, int s)
 {
     const step_t *step = &plan->steps[s];
     const plan_value_t *pv = &plan->values[v];
-    if (pv->kind != PV_TEMP || pv->lt.ndims < 0 || !chain_touches_once(step->post, v, pv->lt.ndims) || in_tail(step->tail, v)) {
+    if (pv->kind != PV_TEMP || pv->lt.ndims < 0 ||
+        !chain_touches_once(step->post, v, pv->lt.ndims) || in_tail(step->tail, v)) {
         return false;
     }
     for (int k = 0; k < plan->n_views; k++) {
@@ -592,10 +611,12 @@ static bool only_in_chain(const plan_t *plan, int v, int s)
         }
     }
     const matmul_params_t *p = &step->p.matmul;
-    return step->kind == STEP_CHAIN || (step->kind == STEP_MATMUL && !is_operand(&p->a, v) && !is_operand(&p->b, v));
+    return step->kind == STEP_CHAIN ||
+           (step->kind == STEP_MATMUL && !is_operand(&p->a, v) && !is_operand(&p->b, v));
 }
 
-/* A chain reads all of a run before it writes it: what it writes may stand where it reads for the last time. */
+/* A chain reads all of a run before it writes it: what it writes may stand where it reads for
+ * the last time. */
 static void find_heirs(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
@@ -620,7 +641,8 @@ static int next_group(const lowering_t *lo, const bool *done)
     int best = -1;
     for (int i = 0; i < lo->n_groups; i++) {
         if (!done[i] && (best < 0 || lo->groups[i].pos < lo->groups[best].pos ||
-                         (lo->groups[i].pos == lo->groups[best].pos && lo->groups[best].copy && !lo->groups[i].copy))) {
+                         (lo->groups[i].pos == lo->groups[best].pos && lo->groups[best].copy &&
+                          !lo->groups[i].copy))) {
             best = i;
         }
     }

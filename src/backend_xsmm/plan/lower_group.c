@@ -1,22 +1,25 @@
-/* Grouping. Nodes are taken in topological order. An elementwise node joins the latest group among its producers if it has that group's
- * dims, so that it can run on the registers; a small program over external tensors only (a residual's dequantise, a mask) floats: it is
- * computed inside whichever group needs it. */
+/* Grouping. Nodes are taken in topological order. An elementwise node joins the latest group
+ * among its producers if it has that group's dims, so that it can run on the registers; a small
+ * program over external tensors only (a residual's dequantise, a mask) floats: it is computed
+ * inside whichever group needs it. */
 #include <string.h>
 
+#include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/plan/lower.h"
+#include "base/status.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
-#include "base/status.h"
-#include "backend_xsmm/plan/lower.h"
-#include "backend_xsmm/drivers/quant_tail.h"
 
 bool lower_is_eltwise(sinter_op_kind_t kind)
 {
-    return (op_flags(kind) & (OP_ELTWISE | OP_QUANT | OP_DEQUANT)) != 0 || kind == sinter_op_type_cast || kind == sinter_op_reorder;
+    return (op_flags(kind) & (OP_ELTWISE | OP_QUANT | OP_DEQUANT)) != 0 ||
+           kind == sinter_op_type_cast || kind == sinter_op_reorder;
 }
 
 bool lower_same_dims(const lt_t *a, const lt_t *b)
 {
-    return a->ndims == b->ndims && (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0);
+    return a->ndims == b->ndims &&
+           (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0);
 }
 
 bool lower_is_view(const node_t *n)
@@ -32,10 +35,12 @@ static bool computes_scales(const node_t *n)
 
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos)
 {
-    if (!arena_grow(&lo->plan->arena, (void **)&lo->groups, &lo->cap_groups, lo->n_groups, sizeof(group_t))) {
+    if (!arena_grow(&lo->plan->arena, (void **)&lo->groups, &lo->cap_groups, lo->n_groups,
+                    sizeof(group_t))) {
         return -1;
     }
-    lo->groups[lo->n_groups] = (group_t){.kind = kind, .heavy = heavy, .dims_value = dims_value, .tail = -1, .pos = pos};
+    lo->groups[lo->n_groups] =
+        (group_t){.kind = kind, .heavy = heavy, .dims_value = dims_value, .tail = -1, .pos = pos};
     return lo->n_groups++;
 }
 
@@ -51,20 +56,23 @@ static bool in_group(const group_t *gr, int node)
 
 static sinter_status_t append(lowering_t *lo, group_t *gr, int node)
 {
-    if (!arena_grow(&lo->plan->arena, (void **)&gr->nodes, &gr->cap_nodes, gr->n_nodes, sizeof(int))) {
+    if (!arena_grow(&lo->plan->arena, (void **)&gr->nodes, &gr->cap_nodes, gr->n_nodes,
+                    sizeof(int))) {
         return sinter_out_of_memory;
     }
     gr->nodes[gr->n_nodes++] = node;
     return sinter_success;
 }
 
-/* Vectors beside the data (scales, zero points, biases) have dims of their own and are read from memory, not from a register; so are both
- * planes of split codes. */
+/* Vectors beside the data (scales, zero points, biases) have dims of their own and are read from
+ * memory, not from a register; so are both planes of split codes. */
 static bool from_memory(const node_t *n, int port)
 {
     const unsigned quant = op_flags(n->kind) & (OP_QUANT | OP_DEQUANT);
-    const bool plane = (quant & OP_DEQUANT) != 0 && quant_split_type(n->attrs, n->n_attrs) != sinter_data_type_undef;
-    return plane || (port > 0 && (quant != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu));
+    const bool plane = (quant & OP_DEQUANT) != 0 &&
+                       quant_split_type(n->attrs, n->n_attrs) != sinter_data_type_undef;
+    return plane || (port > 0 &&
+                     (quant != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu));
 }
 
 /* The floating node that makes an input in a register, -1 if none does. */
@@ -80,7 +88,8 @@ static int node_cost(const node_t *n)
     return 1 + n->n_in + ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0);
 }
 
-/* Cost of a node with the floating producers it would pull into a group. What floats is cheap, so the walk is short. */
+/* Cost of a node with the floating producers it would pull into a group. What floats is cheap,
+ * so the walk is short. */
 static int pull_cost(const lowering_t *lo, const group_t *gr, int node)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -106,16 +115,21 @@ static sinter_status_t pull(lowering_t *lo, group_t *gr, int node)
     return append(lo, gr, node);
 }
 
-/* A node evaluated in dims that its own broadcast to gives the same, unless it counts along a dim that is then another one, or longer. */
+/* A node evaluated in dims that its own broadcast to gives the same, unless it counts along a
+ * dim that is then another one, or longer. */
 static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dims)
 {
     const lt_t *own = &lo->probe[n->out[0]];
     if (n->kind == sinter_op_gen_index) {
-        const int64_t axis = node_s64(n, sinter_op_attr_axis, 0), d = axis < 0 ? axis + own->ndims : axis;
-        const bool known = lo->g->values[n->out[0]].lt.ndims == own->ndims && lo->g->values[n->out[0]].lt.dims[d] != SINTER_UNKNOWN_DIM;
-        return own->ndims == dims->ndims && own->dims[d] == dims->dims[d] && (known || lower_same_dims(own, dims));
+        const int64_t axis = node_s64(n, sinter_op_attr_axis, 0),
+                      d = axis < 0 ? axis + own->ndims : axis;
+        const bool known = lo->g->values[n->out[0]].lt.ndims == own->ndims &&
+                           lo->g->values[n->out[0]].lt.dims[d] != SINTER_UNKNOWN_DIM;
+        return own->ndims == dims->ndims && own->dims[d] == dims->dims[d] &&
+               (known || lower_same_dims(own, dims));
     }
-    return own->ndims == dims->ndims || (n->kind != sinter_op_bias_add && n->kind != sinter_op_prelu);
+    return own->ndims == dims->ndims ||
+           (n->kind != sinter_op_bias_add && n->kind != sinter_op_prelu);
 }
 
 /* Floating producers are evaluated in the group's dims. */
@@ -124,7 +138,8 @@ static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims)
     const node_t *n = &lo->g->nodes[node];
     for (int i = 0; i < n->n_in; i++) {
         const int p = floating_producer(lo, n, i);
-        if (p >= 0 && !(may_broadcast(lo, &lo->g->nodes[p], dims) && floats_broadcast(lo, p, dims))) {
+        if (p >= 0 &&
+            !(may_broadcast(lo, &lo->g->nodes[p], dims) && floats_broadcast(lo, p, dims))) {
             return false;
         }
     }
@@ -144,15 +159,16 @@ static sinter_status_t need_memory(lowering_t *lo, int value)
     return sinter_success;
 }
 
-/* Everything the group's nodes from `first` on read that group gi does not have in registers; gi -1: an attention part, whose registers
- * are the spine. All of it has a group by now. */
+/* Everything the group's nodes from `first` on read that group gi does not have in registers; gi
+ * -1: an attention part, whose registers are the spine. All of it has a group by now. */
 static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first, int gi)
 {
     for (int k = first; k < gr->n_nodes; k++) {
         const node_t *n = &lo->g->nodes[gr->nodes[k]];
         for (int i = 0; i < n->n_in && n->kind != sinter_op_gen_index; i++) {
             const int v = n->in[i];
-            const bool in_register = floating_producer(lo, n, i) >= 0 || (gi >= 0 ? lo->home[v] == gi : lo->spine[v] != 0);
+            const bool in_register = floating_producer(lo, n, i) >= 0 ||
+                                     (gi >= 0 ? lo->home[v] == gi : lo->spine[v] != 0);
             if (!in_register) {
                 SG_TRY(need_memory(lo, v));
             }
@@ -161,7 +177,8 @@ static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first,
     return sinter_success;
 }
 
-/* The operands of a step that is more than a chain, scales and zero points that ride on them included. */
+/* The operands of a step that is more than a chain, scales and zero points that ride on them
+ * included. */
 static sinter_status_t need_operands(lowering_t *lo, const node_t *n)
 {
     for (int k = 0; node_read(n, k) >= 0; k++) {
@@ -170,7 +187,8 @@ static sinter_status_t need_operands(lowering_t *lo, const node_t *n)
     return sinter_success;
 }
 
-/* The latest group among the producers, through floating ones; *in_registers: everything from that group is there in registers. */
+/* The latest group among the producers, through floating ones; *in_registers: everything from
+ * that group is there in registers. */
 static int latest_group(const lowering_t *lo, int node, bool *in_registers)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -199,12 +217,14 @@ static sinter_status_t need_vectors(lowering_t *lo, const node_t *n)
     return sinter_success;
 }
 
-/* A chain of its own for a node. Floating producers with other dims than this chain, or too many of them, become chains before it. */
+/* A chain of its own for a node. Floating producers with other dims than this chain, or too many
+ * of them, become chains before it. */
 static sinter_status_t open_chain(lowering_t *lo, int node, int *gi)
 {
     static const group_t none;
     const node_t *n = &lo->g->nodes[node];
-    const bool alone = !floats_broadcast(lo, node, &lo->probe[n->out[0]]) || pull_cost(lo, &none, node) > lo->max_cost;
+    const bool alone = !floats_broadcast(lo, node, &lo->probe[n->out[0]]) ||
+                       pull_cost(lo, &none, node) > lo->max_cost;
     for (int i = 0; i < n->n_in && alone; i++) {
         SG_TRY(need_memory(lo, n->in[i]));
     }
@@ -212,7 +232,8 @@ static sinter_status_t open_chain(lowering_t *lo, int node, int *gi)
     return *gi < 0 ? sinter_out_of_memory : sinter_success;
 }
 
-/* The same iteration space at every execute: where only one of two dims is known, the other may turn out to be 1. */
+/* The same iteration space at every execute: where only one of two dims is known, the other may
+ * turn out to be 1. */
 static bool same_space(const lowering_t *lo, int v, int w)
 {
     const lt_t *a = &lo->g->values[v].lt, *b = &lo->g->values[w].lt;
@@ -226,7 +247,9 @@ static bool same_space(const lowering_t *lo, int v, int w)
 /* An elementwise node: floats, joins, or opens a chain. force: it must have a group now. */
 static sinter_status_t place(lowering_t *lo, int node, bool force)
 {
-    enum { FLOAT_SHARE = 4 }; /* what floats may be computed several times: it stays below a fourth of a group */
+    enum {
+        FLOAT_SHARE = 4
+    }; /* what floats may be computed several times: it stays below a fourth of a group */
     static const group_t none;
     const node_t *n = &lo->g->nodes[node];
     bool in_registers;
@@ -237,8 +260,10 @@ static sinter_status_t place(lowering_t *lo, int node, bool force)
         return sinter_success;
     }
     const group_t *gr = gi >= 0 ? &lo->groups[gi] : NULL;
-    const bool join = gr != NULL && in_registers && gr->kind != STEP_DYNQUANT && same_space(lo, n->out[0], gr->dims_value) &&
-                      gr->cost + pull_cost(lo, gr, node) <= lo->max_cost && floats_broadcast(lo, node, &lo->probe[n->out[0]]);
+    const bool join = gr != NULL && in_registers && gr->kind != STEP_DYNQUANT &&
+                      same_space(lo, n->out[0], gr->dims_value) &&
+                      gr->cost + pull_cost(lo, gr, node) <= lo->max_cost &&
+                      floats_broadcast(lo, node, &lo->probe[n->out[0]]);
     lo->floating[node] = false;
     if (!join) {
         SG_TRY(open_chain(lo, node, &gi));
@@ -249,7 +274,7 @@ static sinter_status_t place(lowering_t *lo, int node, bool force)
     return need_inputs(lo, &lo->groups[gi], before, gi);
 }
 
-/* ---- attention ---------------------------------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 enum { SPINE_SCORE = 1, SPINE_PROB = 2 };
 
@@ -311,9 +336,11 @@ static sinter_status_t score_softmax(lowering_t *lo, int node)
 static sinter_status_t value_matmul(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
-    if (lo->att.pv >= 0 || n->n_in > 2 || lo->spine[n->in[0]] != SPINE_PROB || lo->spine[n->in[1]] != 0 ||
-        node_bool(n, sinter_op_attr_transpose_a, false)) {
-        return give_up(lo, "the probabilities do not go as they are, on the left, into one matmul without bias");
+    if (lo->att.pv >= 0 || n->n_in > 2 || lo->spine[n->in[0]] != SPINE_PROB ||
+        lo->spine[n->in[1]] != 0 || node_bool(n, sinter_op_attr_transpose_a, false)) {
+        return give_up(
+            lo,
+            "the probabilities do not go as they are, on the left, into one matmul without bias");
     }
     SG_TRY(need_operands(lo, n));
     const int gi = lower_new_group(lo, STEP_ATTENTION, node, n->out[0], lo->n_groups);
@@ -350,7 +377,8 @@ static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
     const node_t *n = &lo->g->nodes[node];
     for (int i = 0; i < n->n_in; i++) {
         if (from_memory(n, i) && lo->spine[n->in[i]] != 0) {
-            return give_up(lo, "scores are used as a vector beside other data, or as a plane of codes");
+            return give_up(lo,
+                           "scores are used as a vector beside other data, or as a plane of codes");
         }
     }
     if (spine == (SPINE_SCORE | SPINE_PROB)) {
@@ -362,8 +390,10 @@ static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
     if (n->kind == sinter_op_softmax && spine == SPINE_SCORE && lo->att.softmax < 0) {
         return score_softmax(lo, node);
     }
-    return lower_is_eltwise(n->kind) ? spine_eltwise(lo, node, spine)
-                                     : give_up(lo, "an op between the two matmuls is neither elementwise nor the softmax");
+    return lower_is_eltwise(n->kind)
+               ? spine_eltwise(lo, node, spine)
+               : give_up(lo,
+                         "an op between the two matmuls is neither elementwise nor the softmax");
 }
 
 /* An index over the scores that no work on them reads. It needs their dims alone, so it is a chain
@@ -393,10 +423,10 @@ static sinter_status_t check_spine(lowering_t *lo)
     return sinter_success;
 }
 
-/* ---- all ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
-/* The group whose step has the data of a DynamicQuantize in registers and can quantise it there; -1 with the reason in *why, NULL if there is
- * no such step. */
+/* The group whose step has the data of a DynamicQuantize in registers and can quantise it there;
+ * -1 with the reason in *why, NULL if there is no such step. */
 static sinter_status_t tail_group(lowering_t *lo, const node_t *n, int *group, const char **why)
 {
     const int p = lo->g->values[n->in[0]].producer;
@@ -405,7 +435,8 @@ static sinter_status_t tail_group(lowering_t *lo, const node_t *n, int *group, c
     *why = NULL;
     for (int i = 1; i < n->n_in; i++) { /* a tensor scale, which prepare reads */
         if (lo->g->values[n->in[i]].producer >= 0) {
-            return sg_fail(sinter_unimplemented, "%s: its tensor scale is computed in the same partition", node_label(n));
+            return sg_fail(sinter_unimplemented,
+                           "%s: its tensor scale is computed in the same partition", node_label(n));
         }
         SG_TRY(need_memory(lo, n->in[i]));
     }
@@ -453,7 +484,8 @@ static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     SG_TRY(need_operands(lo, n));
-    const int gi = lower_new_group(lo, n->kind == sinter_op_matmul ? STEP_MATMUL : STEP_SOFTMAX, node, n->out[0], lo->n_groups);
+    const int gi = lower_new_group(lo, n->kind == sinter_op_matmul ? STEP_MATMUL : STEP_SOFTMAX,
+                                   node, n->out[0], lo->n_groups);
     if (gi < 0) {
         return sinter_out_of_memory;
     }
@@ -472,13 +504,15 @@ sinter_status_t lower_group(lowering_t *lo)
         const int node = g->topo[t];
         const node_t *n = &g->nodes[node];
         const int spine = lo->attention && !index_apart(lo, n) ? spine_of(lo, n) : 0;
-        const bool qk = lo->attention && n->kind == sinter_op_matmul && n->role != NULL && strcmp(n->role, "qk") == 0;
+        const bool qk = lo->attention && n->kind == sinter_op_matmul && n->role != NULL &&
+                        strcmp(n->role, "qk") == 0;
         if (qk || spine != 0) {
             SG_TRY(attention_node(lo, node, spine));
         } else if (lower_is_view(n)) {
             SG_TRY(need_memory(lo, n->in[0]));
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
-        } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax) {
+        } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax ||
+                   n->kind == sinter_op_log_softmax) {
             SG_TRY(heavy_node(lo, node));
         } else if (computes_scales(n)) {
             SG_TRY(quantise_node(lo, node));

@@ -1,12 +1,15 @@
-/* Masks that leave each row a range of columns (causal, window, length), found in the scores so that the kernel can skip the tiles outside:
+/* Masks that leave each row a range of columns (causal, window, length), found in the scores so
+ * that the kernel can skip the tiles outside:
  *
- *   Select(keep, x, fill)    Select(drop, fill, x)    Add(x, Select(keep, y, fill))        one on top of the other, with casts in between
- *   keep: GreaterEqual(a, b), Multiply or Minimum of several, cast to numbers and back     drop: one GreaterEqual
+ *   Select(keep, x, fill)    Select(drop, fill, x)    Add(x, Select(keep, y, fill))        one
+ *   on top of the other, with casts in between
+ *   keep: GreaterEqual(a, b), Multiply or Minimum of several, cast to numbers and back     drop:
+ *   one GreaterEqual
  *   a, b: sums and differences of GenIndex over rows, GenIndex over columns and s32 scalars
  *
  * What is not found is still computed: the score program is complete. */
-#include "graph/schema.h"
 #include "backend_xsmm/plan/lower.h"
+#include "graph/schema.h"
 
 enum { MAX_DEPTH = 16 };
 
@@ -31,7 +34,8 @@ static bool is_scalar(const lowering_t *lo, int v)
 static bool add_index(const lowering_t *lo, const node_t *n, int sign, affine_t *a)
 {
     const lt_t *own = &lo->probe[n->out[0]], *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
-    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0), d = axis < 0 ? axis + own->ndims : axis;
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0),
+                  d = axis < 0 ? axis + own->ndims : axis;
     if (own->ndims != scores->ndims || d < scores->ndims - 2 || own->dims[d] != scores->dims[d]) {
         return false;
     }
@@ -43,7 +47,8 @@ static bool add_affine(const lowering_t *lo, int v, int sign, affine_t *a, int d
 {
     const node_t *n = producer(lo, v);
     if (n == NULL) {
-        if (!is_scalar(lo, v) || lo->g->values[v].lt.data_type != sinter_s32 || a->n_terms == LIMIT_TERMS) {
+        if (!is_scalar(lo, v) || lo->g->values[v].lt.data_type != sinter_s32 ||
+            a->n_terms == LIMIT_TERMS) {
             return false;
         }
         a->term[a->n_terms] = v;
@@ -56,7 +61,8 @@ static bool add_affine(const lowering_t *lo, int v, int sign, affine_t *a, int d
     if ((n->kind != sinter_op_add && n->kind != sinter_op_subtract) || depth == MAX_DEPTH) {
         return false;
     }
-    return add_affine(lo, n->in[0], sign, a, depth + 1) && add_affine(lo, n->in[1], n->kind == sinter_op_add ? sign : -sign, a, depth + 1);
+    return add_affine(lo, n->in[0], sign, a, depth + 1) &&
+           add_affine(lo, n->in[1], n->kind == sinter_op_add ? sign : -sign, a, depth + 1);
 }
 
 static bool add_limit(attention_params_t *p, const column_limit_t *limit)
@@ -69,7 +75,8 @@ static bool add_limit(attention_params_t *p, const column_limit_t *limit)
 }
 
 /* a >= b, or not: a <= b - 1. False if it is no limit. */
-static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill, attention_params_t *p)
+static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill,
+                    attention_params_t *p)
 {
     affine_t a = {0};
     const int sign = keep ? 1 : -1;
@@ -81,7 +88,11 @@ static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill,
     if ((a.col != 1 && a.col != -1) || (a.row != 0 && a.row != side)) {
         return false;
     }
-    column_limit_t limit = {.lower = side < 0, .moves = a.row != 0, .shift = keep ? 0 : -side, .n_terms = a.n_terms, .fill = fill};
+    column_limit_t limit = {.lower = side < 0,
+                            .moves = a.row != 0,
+                            .shift = keep ? 0 : -side,
+                            .n_terms = a.n_terms,
+                            .fill = fill};
     for (int i = 0; i < a.n_terms; i++) {
         limit.term[i] = a.term[i];
         limit.sign[i] = side * a.sign[i];
@@ -89,8 +100,10 @@ static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill,
     return add_limit(p, &limit);
 }
 
-/* Limits that hold wherever a condition, 0 or 1 of any type, does (keep) or does not. Parts that set none are left out: false. */
-static bool condition(const lowering_t *lo, int v, bool keep, int fill, attention_params_t *p, int depth)
+/* Limits that hold wherever a condition, 0 or 1 of any type, does (keep) or does not. Parts that
+ * set none are left out: false. */
+static bool condition(const lowering_t *lo, int v, bool keep, int fill, attention_params_t *p,
+                      int depth)
 {
     const node_t *n = producer(lo, v);
     if (n == NULL || depth == MAX_DEPTH) {
@@ -113,15 +126,21 @@ static bool condition(const lowering_t *lo, int v, bool keep, int fill, attentio
 static const node_t *added_mask(const lowering_t *lo, int v)
 {
     const node_t *n = producer(lo, v);
-    return n != NULL && n->kind == sinter_op_select && is_scalar(lo, n->in[1]) && is_scalar(lo, n->in[2]) ? n : NULL;
+    return n != NULL && n->kind == sinter_op_select && is_scalar(lo, n->in[1]) &&
+                   is_scalar(lo, n->in[2])
+               ? n
+               : NULL;
 }
 
-/* The value under the mask on top of value v, -1 if there is none. *whole: the mask is a Select of which all is known. */
+/* The value under the mask on top of value v, -1 if there is none. *whole: the mask is a Select
+ * of which all is known. */
 static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *whole)
 {
     const node_t *n = producer(lo, v), *mask = NULL;
     int port = 0, fill = -1;
-    if (n == NULL || lo->spine[v] == 0 || !dtype_is_wide_float(lo->g->values[v].lt.data_type)) { /* narrow ones round, and lose -inf */
+    if (n == NULL || lo->spine[v] == 0 ||
+        !dtype_is_wide_float(
+            lo->g->values[v].lt.data_type)) { /* narrow ones round, and lose -inf */
         return -1;
     }
     if (n->kind == sinter_op_type_cast) {
@@ -141,7 +160,8 @@ static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *
     }
     const int before = p->n_limits;
     *whole = condition(lo, mask->in[0], mask != n || port == 1, fill, p, 0) && mask == n;
-    if (p->n_limits == before) { /* limits of masks below hold only where this one fills in -inf too */
+    if (p->n_limits ==
+        before) { /* limits of masks below hold only where this one fills in -inf too */
         add_limit(p, &(column_limit_t){.none = true, .fill = fill});
     }
     return n->in[port];

@@ -1,10 +1,11 @@
-/* Memory. Every stored value gets a port, a temporary or a view; where strides cannot say a view, a copy step is put in. */
+/* Memory. Every stored value gets a port, a temporary or a view; where strides cannot say a
+ * view, a copy step is put in. */
 #include <string.h>
 
-#include "graph/schema.h"
-#include "base/status.h"
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/plan/lower.h"
+#include "base/status.h"
+#include "graph/schema.h"
 
 /* The view over a value that nothing else uses, -1 if there is none. */
 static int only_view_of(const lowering_t *lo, int v)
@@ -17,14 +18,15 @@ static int only_view_of(const lowering_t *lo, int v)
     return lower_is_view(n) && n->in[0] == v ? n->out[0] : -1;
 }
 
-/* Strides that come with the tensor of an execute may leave gaps anywhere: a view must not count on dims that follow one another
- * without. */
+/* Strides that come with the tensor of an execute may leave gaps anywhere: a view must not count
+ * on dims that follow one another without. */
 static void set_loose(lt_t *lt)
 {
     int64_t stride = 1;
     for (int d = lt->ndims - 1; d >= 0; d--) {
         lt->strides[d] = stride;
-        if (stride < 0 || !mul_i64(stride, lt->dims[d] > 1 ? lt->dims[d] : 1, &stride) || !add_i64(stride, 1, &stride)) {
+        if (stride < 0 || !mul_i64(stride, lt->dims[d] > 1 ? lt->dims[d] : 1, &stride) ||
+            !add_i64(stride, 1, &stride)) {
             stride = SINTER_UNKNOWN_DIM;
         }
     }
@@ -34,9 +36,11 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
 {
     bound_t *b = &lo->bound[v];
     lt_t probe = *lt;
-    if (kind == PV_INPUT && probe.layout_type == sinter_layout_type_strided && !lt_strides_known(&probe)) {
+    if (kind == PV_INPUT && probe.layout_type == sinter_layout_type_strided &&
+        !lt_strides_known(&probe)) {
         set_loose(&probe);
-    } else if (kind == PV_TEMP || probe.layout_type != sinter_layout_type_strided || !lt_strides_known(&probe)) {
+    } else if (kind == PV_TEMP || probe.layout_type != sinter_layout_type_strided ||
+               !lt_strides_known(&probe)) {
         lt_set_dense(&probe);
     }
     lo->plan->values[v].kind = kind;
@@ -46,7 +50,8 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
     memcpy(b->strides, probe.strides, sizeof(b->strides));
 }
 
-/* Makes plan value v a view of base; false if strides cannot say it. like: the graph value whose dims v has. */
+/* Makes plan value v a view of base; false if strides cannot say it. like: the graph value whose
+ * dims v has. */
 static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, bool inverse)
 {
     plan_value_t *pv = &lo->plan->values[v];
@@ -74,13 +79,14 @@ static int extra_value(lowering_t *lo, int like)
     if (plan->n_values == lo->cap_values) {
         return -1; /* the arrays are sized for the worst case */
     }
-    plan->values[plan->n_values] = (plan_value_t){.kind = PV_DIMS, .lt = lo->g->values[like].lt, .port = like, .base = -1};
+    plan->values[plan->n_values] =
+        (plan_value_t){.kind = PV_DIMS, .lt = lo->g->values[like].lt, .port = like, .base = -1};
     return plan->n_values++;
 }
 
-/* Where a step stores value v: a port, a temporary, or the memory behind the views that follow it. The views' places are settled from
- * the last one back; where strides cannot say one, its input becomes a temporary, and the views behind it find their places when they
- * are looked at. */
+/* Where a step stores value v: a port, a temporary, or the memory behind the views that follow
+ * it. The views' places are settled from the last one back; where strides cannot say one, its
+ * input becomes a temporary, and the views behind it find their places when they are looked at. */
 static void store_target(lowering_t *lo, int v)
 {
     int y = v;
@@ -142,8 +148,10 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
     }
     place(lo, temp, PV_TEMP, &lo->probe[y]);
     if (!place_view(lo, hidden, x, temp, view, true)) {
-        /* Dense memory can be seen in any dims; only strides that overflow with a representative for each unknown dim cannot. */
-        return sg_fail(sinter_unimplemented, "%s: more unknown dims than a view can be planned for", node_label(view));
+        /* Dense memory can be seen in any dims; only strides that overflow with a representative
+         * for each unknown dim cannot. */
+        return sg_fail(sinter_unimplemented, "%s: more unknown dims than a view can be planned for",
+                       node_label(view));
     }
     SG_TRY(copy_step(lo, pos, x, x, hidden));
     return copy_step(lo, pos, y, temp, y);
@@ -155,11 +163,13 @@ sinter_status_t lower_memory(lowering_t *lo)
     plan_t *plan = lo->plan;
     plan->n_values = g->n_values;
     lo->cap_values = g->n_values;
-    /* Two hidden values for each view, two kinds of two constants for each quantising node, three packed values for each MatMul. */
+    /* Two hidden values for each view, two kinds of two constants for each quantising node,
+     * three packed values for each MatMul. */
     for (int i = 0; i < g->n_nodes; i++) {
         lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
                           : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4
-                                                                                   : g->nodes[i].kind == sinter_op_matmul ? 3 : 0;
+                          : g->nodes[i].kind == sinter_op_matmul                   ? 3
+                                                                                   : 0;
     }
     plan->values = ARENA_NEW(&plan->arena, plan_value_t, lo->cap_values);
     plan->view_order = ARENA_NEW(&plan->arena, int, lo->cap_values);
@@ -185,7 +195,8 @@ sinter_status_t lower_memory(lowering_t *lo)
     }
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
-        if (lower_is_view(n) && !lo->placed[n->out[0]] && (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
+        if (lower_is_view(n) && !lo->placed[n->out[0]] &&
+            (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
             SG_TRY(look_at(lo, n));
         }
     }

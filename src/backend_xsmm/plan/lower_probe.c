@@ -1,14 +1,15 @@
-/* Representative dims. The lowering decides about views and joins on a graph without unknown dims: an unknown dim that meets a known one
- * takes its value, the others become LOWER_PROBE_DIM. */
+/* Representative dims. The lowering decides about views and joins on a graph without unknown
+ * dims: an unknown dim that meets a known one takes its value, the others become
+ * LOWER_PROBE_DIM. */
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
 
-#include "graph/quant.h"
-#include "graph/schema.h"
-#include "base/status.h"
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/plan/lower.h"
+#include "base/status.h"
+#include "graph/quant.h"
+#include "graph/schema.h"
 
 /* Two dims that are equal. */
 static bool equate(int64_t *a, int64_t *b)
@@ -21,8 +22,8 @@ static bool equate(int64_t *a, int64_t *b)
     return true;
 }
 
-/* Dims that broadcast to those of a result, aligned at the right, but for the last `skip` ones. A 1 says nothing about the result, and
- * an unknown dim is taken to be the same. */
+/* Dims that broadcast to those of a result, aligned at the right, but for the last `skip` ones.
+ * A 1 says nothing about the result, and an unknown dim is taken to be the same. */
 static bool broadcasts_to(lt_t *in, lt_t *out, int skip)
 {
     bool changed = false;
@@ -50,11 +51,13 @@ static bool relate_planes(const node_t *dequant, lt_t *lts)
 static bool relate_matmul(const node_t *n, lt_t *lts)
 {
     lt_t *a = &lts[n->in[0]], *b = &lts[n->in[1]], *out = &lts[n->out[0]];
-    const int ta = node_bool(n, sinter_op_attr_transpose_a, false), tb = node_bool(n, sinter_op_attr_transpose_b, false);
+    const int ta = node_bool(n, sinter_op_attr_transpose_a, false),
+              tb = node_bool(n, sinter_op_attr_transpose_b, false);
     if (a->ndims < 2 || b->ndims < 2 || out->ndims < 2) {
         return false;
     }
-    int64_t *am = a->dims + a->ndims - 2, *bm = b->dims + b->ndims - 2, *om = out->dims + out->ndims - 2;
+    int64_t *am = a->dims + a->ndims - 2, *bm = b->dims + b->ndims - 2,
+            *om = out->dims + out->ndims - 2;
     bool changed = equate(&am[!ta], &bm[tb]);
     for (int i = 0; i < 2 && n->in_dequant != NULL; i++) {
         changed = (n->in_dequant[i] != NULL && relate_planes(n->in_dequant[i], lts)) || changed;
@@ -81,13 +84,15 @@ static bool relate_transpose(const node_t *n, lt_t *in, lt_t *out)
 static bool relate_channels(const node_t *n, lt_t *data, lt_t *vector)
 {
     const bool ncx = strcmp(node_str(n, sinter_op_attr_data_format, "NXC"), "NCX") == 0;
-    return vector->ndims == 1 && data->ndims > 1 && equate(&data->dims[ncx ? 1 : data->ndims - 1], &vector->dims[0]);
+    return vector->ndims == 1 && data->ndims > 1 &&
+           equate(&data->dims[ncx ? 1 : data->ndims - 1], &vector->dims[0]);
 }
 
 /* One slope for each channel, or a slope that broadcasts as any operand does. */
 static bool relate_slope(const node_t *n, lt_t *data, lt_t *slope, lt_t *out)
 {
-    const bool channels = slope->ndims == 1 && slope->dims[0] != 1 && node_bool(n, sinter_op_attr_per_channel_broadcast, true);
+    const bool channels = slope->ndims == 1 && slope->dims[0] != 1 &&
+                          node_bool(n, sinter_op_attr_per_channel_broadcast, true);
     return channels ? relate_channels(n, data, slope) : broadcasts_to(slope, out, 0);
 }
 
@@ -127,7 +132,8 @@ sinter_status_t lower_probe(const graph_t *g, lt_t *probe)
     for (int v = 0; v < g->n_values; v++) {
         probe[v] = g->values[v].lt;
         if (probe[v].ndims < 0 && g->values[v].producer < 0) {
-            return sg_fail(sinter_unimplemented, "tensor %llu: its number of dims must be known to compile",
+            return sg_fail(sinter_unimplemented,
+                           "tensor %llu: its number of dims must be known to compile",
                            (unsigned long long)probe[v].id);
         }
     }

@@ -1,10 +1,10 @@
-/* The kernel registry and its one selection rule: the cheapest row that accepts the step and whose ISA the plan may use; ties go to the
- * earlier row. */
+/* The kernel registry and its one selection rule: the cheapest row that accepts the step and
+ * whose ISA the plan may use; ties go to the earlier row. */
 #include <sinter/sinter_graph.h>
 #include <sinter/sinter_partition.h>
 
-#include "base/cpu.h"
 #include "backend_xsmm/kernel.h"
+#include "base/cpu.h"
 
 #define SINTER_KERNEL(name) extern const kernel_t kernel_##name;
 #include "backend_xsmm/kernels.def"
@@ -26,8 +26,8 @@ const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t 
             continue;
         }
         if (k->isa > plan->isa) {
-            text_add(why, "  %s refused: needs %s, this engine has %s\n", k->name, sinter_cpu_isa_name(k->isa),
-                     sinter_cpu_isa_name(plan->isa));
+            text_add(why, "  %s refused: needs %s, this engine has %s\n", k->name,
+                     sinter_cpu_isa_name(k->isa), sinter_cpu_isa_name(plan->isa));
             continue;
         }
         const char *reason = k->refuse ? k->refuse(plan, step) : NULL;

@@ -23,7 +23,8 @@ OP void prefetch(const unsigned char *p)
     _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
-/* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of rows 0 to 3 and 4 to 7. */
+/* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of
+ * rows 0 to 3 and 4 to 7. */
 OP void fold(const float *rows, vf *to)
 {
     vf x[8];
@@ -34,7 +35,8 @@ OP void fold(const float *rows, vf *to)
     }
     UNROLL
     for (int i = 0; i < 8; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
-        to[i / 4] = vf_add(_mm256_shuffle_ps(x[i], x[i + 2], 0x44), _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
+        to[i / 4] = vf_add(_mm256_shuffle_ps(x[i], x[i + 2], 0x44),
+                           _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
     }
 }
 
@@ -42,7 +44,8 @@ OP void reduce(const float *rows, float *s)
 {
     vf x[2];
     fold(rows, x);
-    vf_store(s, vf_add(_mm256_permute2f128_ps(x[0], x[1], 0x20), _mm256_permute2f128_ps(x[0], x[1], 0x31)));
+    vf_store(s, vf_add(_mm256_permute2f128_ps(x[0], x[1], 0x20),
+                       _mm256_permute2f128_ps(x[0], x[1], 0x31)));
 }
 
 OP void reduce_halves(const float *rows, float *s)

@@ -24,8 +24,8 @@ OP void prefetch(const unsigned char *p)
     _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
-/* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors, of lower and upper halves of rows i.. and of
- * rows i + 4.. in turn, i = 0 and 8. */
+/* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors,
+ * of lower and upper halves of rows i.. and of rows i + 4.. in turn, i = 0 and 8. */
 OP void fold(const float *rows, vf *to)
 {
     vf x[16];
@@ -36,11 +36,13 @@ OP void fold(const float *rows, vf *to)
     }
     UNROLL
     for (int i = 0; i < 16; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
-        x[i] = vf_add(_mm512_shuffle_ps(x[i], x[i + 2], 0x44), _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
+        x[i] = vf_add(_mm512_shuffle_ps(x[i], x[i + 2], 0x44),
+                      _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
     }
     UNROLL
     for (int i = 0; i < 16; i += 8) {
-        to[i / 8] = vf_add(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
+        to[i / 8] = vf_add(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88),
+                           _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
     }
 }
 
@@ -48,7 +50,8 @@ OP void reduce(const float *rows, float *s)
 {
     vf x[2];
     fold(rows, x);
-    vf_store(s, vf_add(_mm512_shuffle_f32x4(x[0], x[1], 0x88), _mm512_shuffle_f32x4(x[0], x[1], 0xdd)));
+    vf_store(
+        s, vf_add(_mm512_shuffle_f32x4(x[0], x[1], 0x88), _mm512_shuffle_f32x4(x[0], x[1], 0xdd)));
 }
 
 OP void reduce_halves(const float *rows, float *s)

@@ -21,8 +21,8 @@ const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa)
     return &eltwise_table_generic;
 }
 
-void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n,
-                  float *dst)
+void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base,
+                  int64_t first, int64_t stride, int n, float *dst)
 {
     if (stride == 1) {
         dtype_bulk(type, fn->isa)->load(base, first, n, dst);
@@ -31,8 +31,8 @@ void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsi
     }
 }
 
-void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
-                   const float *src)
+void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base,
+                   int64_t first, int64_t stride, int n, const float *src)
 {
     if (stride == 1) {
         dtype_bulk(type, fn->isa)->store(base, first, n, src);
@@ -41,7 +41,7 @@ void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned 
     }
 }
 
-/* ---- double -------------------------------------------------------------------------------------------------------------------- */
+/* ---- double ---------------------------------------------------------------------------------- */
 
 static double softplus_f64(double x)
 {
@@ -58,17 +58,19 @@ static double unit_clamp(double x)
 }
 static double gelu_f64(double x, bool by_tanh)
 {
-    return by_tanh ? x * sigmoid_f64(1.59576912160573071176 * x * (1 + 0.044715 * x * x)) : 0.5 * x * erfc(-x * 0.70710678118654752440);
+    return by_tanh ? x * sigmoid_f64(1.59576912160573071176 * x * (1 + 0.044715 * x * x))
+                   : 0.5 * x * erfc(-x * 0.70710678118654752440);
 }
 
 /* x, y, z: the operands; p: attributes. */
-#define OP_F64(name, expr)                                                                                                                 \
-    static void name##_op(double *dst, const double *a, const double *b, const double *c, int n, const double *p)                          \
-    {                                                                                                                                      \
-        (void)a, (void)b, (void)c, (void)p;                                                                                                \
-        for (int i = 0; i < n; i++) {                                                                                                      \
-            dst[i] = (expr);                                                                                                               \
-        }                                                                                                                                  \
+#define OP_F64(name, expr)                                                                       \
+    static void name##_op(double *dst, const double *a, const double *b, const double *c, int n, \
+                          const double *p)                                                       \
+    {                                                                                            \
+        (void)a, (void)b, (void)c, (void)p;                                                      \
+        for (int i = 0; i < n; i++) {                                                            \
+            dst[i] = (expr);                                                                     \
+        }                                                                                        \
     }
 #define x a[i]
 #define y b[i]

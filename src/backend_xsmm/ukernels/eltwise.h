@@ -1,6 +1,7 @@
-/* Elementwise functions over blocks of floats, one table for each ISA, all compiled from eltwise.inc. What the chain
- * interpreter, softmax and attention call. Results are within a few units in the last place of the exact ones, with the
- * special values of C's math library; every table gives NaN for NaN. */
+/* Elementwise functions over blocks of floats, one table for each ISA, all compiled from
+ * eltwise.inc. What the chain interpreter, softmax and attention call. Results are within a few
+ * units in the last place of the exact ones, with the special values of C's math library; every
+ * table gives NaN for NaN. */
 #ifndef SINTER_SRC_ELTWISE_H
 #define SINTER_SRC_ELTWISE_H
 
@@ -10,10 +11,12 @@
 
 enum { ELTWISE_KINDS = sinter_op_last_symbol };
 
-/* dst[i] = f(a[i], b[i], c[i]) for i < n; dst may be any of a, b, c but not overlap them otherwise. Operands that f does
- * not have are not read. p: attributes as in chain_instr_t. */
-typedef void (*eltwise_fn_t)(float *dst, const float *a, const float *b, const float *c, int n, const float *p);
-typedef void (*eltwise_f64_fn_t)(double *dst, const double *a, const double *b, const double *c, int n, const double *p);
+/* dst[i] = f(a[i], b[i], c[i]) for i < n; dst may be any of a, b, c but not overlap them
+ * otherwise. Operands that f does not have are not read. p: attributes as in chain_instr_t. */
+typedef void (*eltwise_fn_t)(float *dst, const float *a, const float *b, const float *c, int n,
+                             const float *p);
+typedef void (*eltwise_f64_fn_t)(double *dst, const double *a, const double *b, const double *c,
+                                 int n, const double *p);
 
 typedef struct eltwise_table {
     sinter_cpu_isa_t isa;           /* what it was built for */
@@ -22,22 +25,27 @@ typedef struct eltwise_table {
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */
     float (*row_sum)(const float *x, int n);
-    float (*exp_sub_sum)(float *dst, const float *src, int n, float max); /* dst = exp(src - max), returns the sum; dst may be src; max >= src */
-    float (*exp_mul_sub_sum)(float *dst, const float *src, int n, float mul, float max); /* dst = exp(src * mul - max), as exp_sub_sum */
-    void (*scale_row)(float *dst, int n, float f);                                       /* dst *= f */
-    void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f);         /* row r *= f[r] */
-    void (*add_row)(float *dst, const float *src, int n);                                /* dst += src */
-    void (*max_row)(float *dst, const float *src, int n);                                /* dst = max(dst, src), src NaN passed over */
+    float (*exp_sub_sum)(
+        float *dst, const float *src, int n,
+        float max); /* dst = exp(src - max), returns the sum; dst may be src; max >= src */
+    float (*exp_mul_sub_sum)(float *dst, const float *src, int n, float mul,
+                             float max);           /* dst = exp(src * mul - max), as exp_sub_sum */
+    void (*scale_row)(float *dst, int n, float f); /* dst *= f */
+    void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
+    void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */
+    void (*max_row)(float *dst, const float *src,
+                    int n); /* dst = max(dst, src), src NaN passed over */
 } eltwise_table_t;
 
 /* The best table at or below isa (the plan's, which the machine has). */
 const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa);
 
-/* n elements of a tensor as f32, from element `first` on, `stride` elements apart: dtype_bulk if they are consecutive, else the codec. */
-void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base, int64_t first, int64_t stride, int n,
-                  float *dst);
-void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base, int64_t first, int64_t stride, int n,
-                   const float *src);
+/* n elements of a tensor as f32, from element `first` on, `stride` elements apart: dtype_bulk if
+ * they are consecutive, else the codec. */
+void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base,
+                  int64_t first, int64_t stride, int n, float *dst);
+void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base,
+                   int64_t first, int64_t stride, int n, const float *src);
 
 /* The same ops in double, portable C: by sinter_op_kind_t. */
 extern const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS];

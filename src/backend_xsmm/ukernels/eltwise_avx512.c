@@ -27,17 +27,23 @@ static float row_max(const float *x, int n)
     return _mm512_reduce_max_ps(_mm512_max_ps(m, m1));
 }
 
-/* e^x for x <= 0 or NaN, which stays: 2^n e^r, |r| <= log(2) / 2, with the error n (log(2) - its float) of r below 3e-7. The polynomial in pairs
- * and n by the sum with 1.5 2^23 make for short chains of dependent operations, which are what bounds it. */
+/* e^x for x <= 0 or NaN, which stays: 2^n e^r, |r| <= log(2) / 2, with the error n (log(2) - its
+ * float) of r below 3e-7. The polynomial in pairs and n by the sum with 1.5 2^23 make for short
+ * chains of dependent operations, which are what bounds it. */
 static inline __m512 exp_16(__m512 x)
 {
     const __m512 round = _mm512_set1_ps(0x1.8p23f);
     x = _mm512_max_ps(_mm512_set1_ps(-150), x);
-    const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), round), round);
-    const __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e43p-1f), x), r2 = _mm512_mul_ps(r, r);
-    const __m512 p0 = _mm512_fmadd_ps(r, _mm512_set1_ps(1.6666665459e-1f), _mm512_set1_ps(5.0000001201e-1f));
-    const __m512 p2 = _mm512_fmadd_ps(r, _mm512_set1_ps(8.3334519073e-3f), _mm512_set1_ps(4.1665795894e-2f));
-    const __m512 p4 = _mm512_fmadd_ps(r, _mm512_set1_ps(1.9875691500e-4f), _mm512_set1_ps(1.3981999507e-3f));
+    const __m512 n =
+        _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), round), round);
+    const __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e43p-1f), x),
+                 r2 = _mm512_mul_ps(r, r);
+    const __m512 p0 =
+        _mm512_fmadd_ps(r, _mm512_set1_ps(1.6666665459e-1f), _mm512_set1_ps(5.0000001201e-1f));
+    const __m512 p2 =
+        _mm512_fmadd_ps(r, _mm512_set1_ps(8.3334519073e-3f), _mm512_set1_ps(4.1665795894e-2f));
+    const __m512 p4 =
+        _mm512_fmadd_ps(r, _mm512_set1_ps(1.9875691500e-4f), _mm512_set1_ps(1.3981999507e-3f));
     const __m512 p = _mm512_fmadd_ps(_mm512_fmadd_ps(p4, r2, p2), r2, p0);
     return _mm512_scalef_ps(_mm512_fmadd_ps(p, r2, _mm512_add_ps(r, _mm512_set1_ps(1))), n);
 }
@@ -46,11 +52,13 @@ static inline __m512 exp_16(__m512 x)
 static inline float vector_sum(__m512 x)
 {
     const __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-    const __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1)), w = _mm_add_ps(z, _mm_movehl_ps(z, z));
+    const __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1)),
+                 w = _mm_add_ps(z, _mm_movehl_ps(z, z));
     return _mm_cvtss_f32(_mm_add_ss(w, _mm_movehdup_ps(w)));
 }
 
-/* Products are rounded before max, itself one of them, is subtracted: what is left then never exceeds 0. */
+/* Products are rounded before max, itself one of them, is subtracted: what is left then never
+ * exceeds 0. */
 static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, float max)
 {
     const __m512 f = _mm512_set1_ps(mul), top = _mm512_set1_ps(max);
@@ -63,7 +71,8 @@ static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, flo
     }
     if (i < n) {
         const __mmask16 there = lanes_below(n - i);
-        const __m512 y = exp_16(_mm512_sub_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, src + i), f), top));
+        const __m512 y =
+            exp_16(_mm512_sub_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, src + i), f), top));
         _mm512_mask_storeu_ps(dst + i, there, y);
         sum = _mm512_mask_add_ps(sum, there, sum, y);
     }

@@ -29,7 +29,7 @@ static inline int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* ---- A -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- A --------------------------------------------------------------------------------------- */
 
 OP __mmask16 lanes(int n)
 {
@@ -44,18 +44,22 @@ OP bool quantise_block(const float *x, int n, int limbs, uint8_t *to, float *sca
         const vi bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(lanes(n - i), x + i));
         most = _mm512_max_epi32(most, _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MAX)));
     }
-    const float amax = _mm512_reduce_max_ps(_mm512_castsi512_ps(most)), most_int = limbs == 2 ? MOST_2 : MOST_1;
-    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(0x71800000 /* 2^100 */)) || (amax > 0 && amax < 0x1p-100f)) {
+    const float amax = _mm512_reduce_max_ps(_mm512_castsi512_ps(most)),
+                most_int = limbs == 2 ? MOST_2 : MOST_1;
+    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(0x71800000 /* 2^100 */)) ||
+        (amax > 0 && amax < 0x1p-100f)) {
         return false;
     }
     const vf by = _mm512_set1_ps(amax > 0 ? most_int / amax : 0);
     const vi half = _mm512_set1_epi32(128);
     for (int i = 0; i < n; i += 16) {
         const __mmask16 there = lanes(n - i), kept = lanes((n - i + 3) / 4 * 4);
-        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, x + i), by)), up = _mm512_add_epi32(y, half);
+        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, x + i), by)),
+                 up = _mm512_add_epi32(y, half);
         total = _mm512_add_epi32(total, y);
         if (limbs == 2) {
-            _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, _mm512_add_epi32(_mm512_srai_epi32(up, 8), half));
+            _mm512_mask_cvtepi32_storeu_epi8(to + i, kept,
+                                             _mm512_add_epi32(_mm512_srai_epi32(up, 8), half));
             _mm512_mask_cvtepi32_storeu_epi8(to + BLOCKS_K + i, kept, up);
         } else {
             _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, up);
@@ -66,22 +70,26 @@ OP bool quantise_block(const float *x, int n, int limbs, uint8_t *to, float *sca
     return true;
 }
 
-OP bool quantise_rows(const float *x, int64_t ldx, int rows, int n, int block, int limbs, const blocks_a_t *to)
+OP bool quantise_rows(const float *x, int64_t ldx, int rows, int n, int block, int limbs,
+                      const blocks_a_t *to)
 {
     bool ok = true;
     for (int r = 0; r < rows && ok; r++) {
         uint8_t *byte = to->byte + r * limbs * BLOCKS_K;
         for (int k = 0, b = 0; k < n && ok; k += block, b++) {
             const int at = r * BLOCKS_MOST + b;
-            ok = quantise_block(x + r * ldx + k, least(block, n - k), limbs, byte + k, to->scale + at, to->sum + at);
+            ok = quantise_block(x + r * ldx + k, least(block, n - k), limbs, byte + k,
+                                to->scale + at, to->sum + at);
         }
     }
     return ok;
 }
 
-TARGET static bool quantise(const float *x, int64_t ldx, int rows, int n, int block, int limbs, const blocks_a_t *to)
+TARGET static bool quantise(const float *x, int64_t ldx, int rows, int n, int block, int limbs,
+                            const blocks_a_t *to)
 {
-    return limbs == 2 ? quantise_rows(x, ldx, rows, n, block, 2, to) : quantise_rows(x, ldx, rows, n, block, 1, to);
+    return limbs == 2 ? quantise_rows(x, ldx, rows, n, block, 2, to)
+                      : quantise_rows(x, ldx, rows, n, block, 1, to);
 }
 
 /* Up to a block of one row of codes; the sum of its bytes. */
@@ -90,29 +98,34 @@ OP int32_t encode_block(const float *x, int n, vf by, vf bias, uint8_t *to)
     vi total = _mm512_setzero_si512();
     for (int i = 0; i < n; i += 16) {
         const __mmask16 there = lanes(n - i), kept = lanes((n - i + 3) / 4 * 4);
-        const vi y = _mm512_cvtps_epi32(_mm512_fmadd_ps(_mm512_maskz_loadu_ps(there, x + i), by, bias));
+        const vi y =
+            _mm512_cvtps_epi32(_mm512_fmadd_ps(_mm512_maskz_loadu_ps(there, x + i), by, bias));
         total = _mm512_mask_add_epi32(total, there, total, y);
         _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, y);
     }
     return _mm512_reduce_add_epi32(total);
 }
 
-TARGET static void encode(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias, const blocks_a_t *to)
+TARGET static void encode(const float *x, int64_t ldx, int rows, int n, int block, float by,
+                          float bias, const blocks_a_t *to)
 {
     for (int r = 0; r < rows; r++) {
         for (int k = 0, b = r * BLOCKS_MOST; k < n; k += block, b++) {
             const int some = least(block, n - k);
-            to->sum[b] = encode_block(x + r * ldx + k, some, _mm512_set1_ps(by), _mm512_set1_ps(bias), to->byte + r * BLOCKS_K + k) -
+            to->sum[b] = encode_block(x + r * ldx + k, some, _mm512_set1_ps(by),
+                                      _mm512_set1_ps(bias), to->byte + r * BLOCKS_K + k) -
                          some * (int32_t)to->offset[b];
         }
     }
 }
 
-/* ---- B -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- B --------------------------------------------------------------------------------------- */
 
-TARGET static void pack(const float *x, int n, float by, float offset, int32_t times, int8_t *byte, int32_t *start)
+TARGET static void pack(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
+                        int32_t *start)
 {
-    const vi by_column = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const vi by_column =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     const vf factor = _mm512_set1_ps(by);
     vi sum[VECTORS];
     UNROLL
@@ -126,9 +139,11 @@ TARGET static void pack(const float *x, int n, float by, float offset, int32_t t
             UNROLL
             for (int i = 0; i < 4; i++) {
                 const vf less = _mm512_set1_ps(k + i < n ? offset : 0);
-                w[i] = _mm512_cvtps_epi32(_mm512_fmsub_ps(_mm512_loadu_ps(x + (k + i) * BLOCKS_STRIP + v * 16), factor, less));
+                w[i] = _mm512_cvtps_epi32(_mm512_fmsub_ps(
+                    _mm512_loadu_ps(x + (k + i) * BLOCKS_STRIP + v * 16), factor, less));
             }
-            const vi rows = _mm512_packs_epi16(_mm512_packs_epi32(w[0], w[1]), _mm512_packs_epi32(w[2], w[3]));
+            const vi rows =
+                _mm512_packs_epi16(_mm512_packs_epi32(w[0], w[1]), _mm512_packs_epi32(w[2], w[3]));
             const vi columns = _mm512_shuffle_epi8(rows, by_column);
             _mm512_store_si512(byte + v * 64, columns);
             sum[v] = _mm512_dpbusd_epi32(sum[v], _mm512_set1_epi8(1), columns);
@@ -150,7 +165,8 @@ OP void transpose_dwords(const vi *row, vi *out)
         pair[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
     }
     UNROLL
-    for (int i = 0; i < 16; i += 4) { /* 128-bit lane l of quad[i + j]: dword 4 l + j of rows i ... i + 3 */
+    for (int i = 0; i < 16;
+         i += 4) { /* 128-bit lane l of quad[i + j]: dword 4 l + j of rows i ... i + 3 */
         quad[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
         quad[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
         quad[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
@@ -158,8 +174,10 @@ OP void transpose_dwords(const vi *row, vi *out)
     }
     UNROLL
     for (int j = 0; j < 4; j++) {
-        const vi low_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x44), high_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xee);
-        const vi low_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x44), high_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xee);
+        const vi low_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x44),
+                 high_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xee);
+        const vi low_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x44),
+                 high_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xee);
         out[j] = _mm512_shuffle_i32x4(low_a, low_b, 0x88);
         out[4 + j] = _mm512_shuffle_i32x4(low_a, low_b, 0xdd);
         out[8 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0x88);
@@ -173,9 +191,12 @@ OP vi pack_dword(vi x, vi table, vi zp, __mmask64 there, vi sum, int8_t *byte)
     const vi low = _mm512_set1_epi8(15);
     const vi even = _mm512_shuffle_epi8(table, _mm512_and_si512(x, low));
     const vi odd = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(x, 4), low));
-    const vf ab = _mm512_castsi512_ps(_mm512_unpacklo_epi8(even, odd)), cd = _mm512_castsi512_ps(_mm512_unpackhi_epi8(even, odd));
-    const vi first = _mm512_maskz_sub_epi8(there, _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0x88)), zp);
-    const vi last = _mm512_maskz_sub_epi8(there, _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0xdd)), zp);
+    const vf ab = _mm512_castsi512_ps(_mm512_unpacklo_epi8(even, odd)),
+             cd = _mm512_castsi512_ps(_mm512_unpackhi_epi8(even, odd));
+    const vi first =
+        _mm512_maskz_sub_epi8(there, _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0x88)), zp);
+    const vi last =
+        _mm512_maskz_sub_epi8(there, _mm512_castps_si512(_mm512_shuffle_ps(ab, cd, 0xdd)), zp);
     const vi ones = _mm512_set1_epi8(1);
     _mm512_store_si512(byte, first);
     _mm512_store_si512(byte + 4 * BLOCKS_STRIP, last);
@@ -188,9 +209,10 @@ OP vi zp_bytes(const float *zp)
     return _mm512_mullo_epi32(z, _mm512_set1_epi32(0x01010101));
 }
 
-/* Sixteen columns, in whole cache lines: where lines are some power of two apart, few of them stay in the first cache at once. */
-OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, int block, vi table, const float *zp, int32_t times,
-                   int8_t *byte, int32_t *start)
+/* Sixteen columns, in whole cache lines: where lines are some power of two apart, few of them
+ * stay in the first cache at once. */
+OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, int block, vi table,
+                   const float *zp, int32_t times, int8_t *byte, int32_t *start)
 {
     const __mmask64 there = _mm512_movepi8_mask(_mm512_movm_epi32(lanes(columns)));
     int end = least(block, n);
@@ -201,7 +223,8 @@ OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, i
         vi row[16], x[16];
         UNROLL
         for (int i = 0; i < 16; i++) {
-            row[i] = _mm512_maskz_loadu_epi8(i < columns ? some : 0, p + (i < columns ? i : 0) * stride + line / 2);
+            row[i] = _mm512_maskz_loadu_epi8(i < columns ? some : 0,
+                                             p + (i < columns ? i : 0) * stride + line / 2);
         }
         transpose_dwords(row, x);
         for (int k = line; k < line + left; k += 8, byte += 8 * BLOCKS_STRIP) {
@@ -218,16 +241,18 @@ OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, i
     }
 }
 
-TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, int block, const int8_t *table, const float *zp,
-                              int32_t times, int8_t *byte, int32_t *start)
+TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, int block,
+                              const int8_t *table, const float *zp, int32_t times, int8_t *byte,
+                              int32_t *start)
 {
     const vi values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
     for (int v = 0; v < VECTORS; v++, p += 16 * stride) {
-        pack_lanes(p, stride, least(columns - v * 16, 16), n, block, values, zp + v * 16, times, byte + v * 64, start + v * 16);
+        pack_lanes(p, stride, least(columns - v * 16, 16), n, block, values, zp + v * 16, times,
+                   byte + v * 64, start + v * 16);
     }
 }
 
-/* ---- A B ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- A B ------------------------------------------------------------------------------------- */
 
 /* sum + u * s: GCC copies the sums around the intrinsic. */
 OP vi dp(vi sum, vi u, vi s)
@@ -288,24 +313,28 @@ OP void block_of(variant_t is, int n, int length, const factors_t *f, vf sum[][H
         const vf scale = _mm512_load_ps(f->scale + v * 16);
         UNROLL
         for (int r = 0; r < n; r++) {
-            vi x = is.limbs == 2 ? _mm512_add_epi32(_mm512_slli_epi32(acc[2 * r][v], 8), acc[2 * r + 1][v]) : acc[r][v];
+            vi x = is.limbs == 2
+                       ? _mm512_add_epi32(_mm512_slli_epi32(acc[2 * r][v], 8), acc[2 * r + 1][v])
+                       : acc[r][v];
             if (is.shifted) {
                 const vi zp = _mm512_load_si512(f->zp + v * 16);
-                x = _mm512_sub_epi32(x, _mm512_mullo_epi32(zp, _mm512_set1_epi32(f->sum_a[r * BLOCKS_MOST])));
+                x = _mm512_sub_epi32(
+                    x, _mm512_mullo_epi32(zp, _mm512_set1_epi32(f->sum_a[r * BLOCKS_MOST])));
             }
             vf y = _mm512_cvtepi32_ps(x);
             if (is.own) { /* a product of integers below 2^24 */
-                y = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(f->start + v * 16)), _mm512_set1_ps(f->offset_a[r * BLOCKS_MOST]),
-                                     y);
+                y = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(f->start + v * 16)),
+                                     _mm512_set1_ps(f->offset_a[r * BLOCKS_MOST]), y);
             }
-            sum[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(y, _mm512_set1_ps(f->scale_a[r * BLOCKS_MOST])), scale, sum[r][v]);
+            sum[r][v] = _mm512_fmadd_ps(
+                _mm512_mul_ps(y, _mm512_set1_ps(f->scale_a[r * BLOCKS_MOST])), scale, sum[r][v]);
         }
     }
 }
 
 /* All blocks of n rows from row r on. */
-OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_a_t *a, const blocks_b_t *b, int column, float *c,
-                int64_t ldc)
+OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_a_t *a,
+                const blocks_b_t *b, int column, float *c, int64_t ldc)
 {
     vf held[ROWS][HELD];
     factors_t f = {.a = a->byte + r * is.limbs * BLOCKS_K,
@@ -324,7 +353,8 @@ OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_
     for (int k = 0; k < length; k += block) {
         block_of(is, n, least(block, length - k), &f, held);
         f.a += block, f.scale_a++, f.offset_a += is.own, f.sum_a++;
-        f.w += block * BLOCKS_STRIP, f.start += BLOCKS_STRIP, f.zp += BLOCKS_STRIP, f.scale += BLOCKS_STRIP;
+        f.w += block * BLOCKS_STRIP, f.start += BLOCKS_STRIP, f.zp += BLOCKS_STRIP,
+            f.scale += BLOCKS_STRIP;
     }
     UNROLL
     for (int i = 0; i < n * HELD; i++) {
@@ -332,7 +362,8 @@ OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_
     }
 }
 
-OP void product_of(variant_t is, int rows, int length, int block, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
+OP void product_of(variant_t is, int rows, int length, int block, const blocks_a_t *a,
+                   const blocks_b_t *b, float *c, int64_t ldc)
 {
     const int step = is.limbs == 2 ? ROWS_2 : ROWS_1;
     for (int v = 0; v < BLOCKS_STRIP; v += HELD * 16) {
@@ -349,11 +380,12 @@ OP void product_of(variant_t is, int rows, int length, int block, const blocks_a
     }
 }
 
-#define PRODUCT(limbs, shifted, own)                                                                                                       \
-    TARGET static void product_##limbs##shifted##own(int rows, int n, int block, const blocks_a_t *a, const blocks_b_t *b, float *c,       \
-                                                     int64_t ldc)                                                                          \
-    {                                                                                                                                      \
-        product_of((variant_t){limbs, shifted, own}, rows, n, block, a, b, c, ldc);                                                        \
+#define PRODUCT(limbs, shifted, own)                                                           \
+    TARGET static void product_##limbs##shifted##own(int rows, int n, int block,               \
+                                                     const blocks_a_t *a, const blocks_b_t *b, \
+                                                     float *c, int64_t ldc)                    \
+    {                                                                                          \
+        product_of((variant_t){limbs, shifted, own}, rows, n, block, a, b, c, ldc);            \
     }
 PRODUCT(1, 0, 0)
 PRODUCT(1, 1, 0)
@@ -362,10 +394,13 @@ PRODUCT(1, 1, 1)
 PRODUCT(2, 0, 0)
 PRODUCT(2, 1, 0)
 
-static void product(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b, float *c, int64_t ldc)
+static void product(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b,
+                    float *c, int64_t ldc)
 {
-    typedef void (*product_t)(int, int, int, const blocks_a_t *, const blocks_b_t *, float *, int64_t);
-    static const product_t one[2][2] = {{product_100, product_101}, {product_110, product_111}}, two[2] = {product_200, product_210};
+    typedef void (*product_t)(int, int, int, const blocks_a_t *, const blocks_b_t *, float *,
+                              int64_t);
+    static const product_t one[2][2] = {{product_100, product_101}, {product_110, product_111}},
+                           two[2] = {product_200, product_210};
     (limbs == 1 ? one[b->shifted][b->own] : two[b->shifted])(rows, n, block, a, b, c, ldc);
 }
 

@@ -14,7 +14,8 @@ OP vf vf_pick(vf v, const int32_t *at)
 }
 OP vf vf_bits(__m256i x, int mask, int flip)
 {
-    return _mm256_castsi256_ps(_mm256_xor_si256(_mm256_and_si256(x, _mm256_set1_epi32(mask)), _mm256_set1_epi32(flip)));
+    return _mm256_castsi256_ps(
+        _mm256_xor_si256(_mm256_and_si256(x, _mm256_set1_epi32(mask)), _mm256_set1_epi32(flip)));
 }
 OP __m256i upper(__m256i x)
 {
@@ -39,7 +40,8 @@ OP vf vf_eights(const float *p, const float *q)
 }
 OP float vf_sum(vf x)
 {
-    const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)), b = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)),
+                 b = _mm_add_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
 }
 

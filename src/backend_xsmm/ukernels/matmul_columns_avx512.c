@@ -14,7 +14,8 @@ OP vf vf_pick(vf v, const int32_t *at)
 }
 OP vf vf_bits(__m512i x, int mask, int flip)
 {
-    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(x, _mm512_set1_epi32(mask), _mm512_set1_epi32(flip), 0x6a));
+    return _mm512_castsi512_ps(
+        _mm512_ternarylogic_epi32(x, _mm512_set1_epi32(mask), _mm512_set1_epi32(flip), 0x6a));
 }
 OP __m512i upper(__m512i x)
 {
@@ -22,11 +23,13 @@ OP __m512i upper(__m512i x)
 }
 OP vf vf_even(vf a, vf b)
 {
-    return _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
+    return _mm512_permutex2var_ps(
+        a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
 }
 OP vf vf_odd(vf a, vf b)
 {
-    return _mm512_permutex2var_ps(a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
+    return _mm512_permutex2var_ps(
+        a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
 }
 OP vf vf_eights(const float *p, const float *q)
 {

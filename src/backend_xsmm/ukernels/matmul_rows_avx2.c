@@ -14,13 +14,16 @@ OP vf vf_pick(vf v, const int32_t *at)
 }
 OP float vf_sum(vf x)
 {
-    const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)), b = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)),
+                 b = _mm_add_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
 }
 OP vf vf_magnitude(vf x, vf y)
 {
-    const __m256i bits = _mm256_set1_epi32(INT32_MAX), a = _mm256_castps_si256(x), b = _mm256_castps_si256(y);
-    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_and_si256(a, bits), _mm256_and_si256(b, bits)));
+    const __m256i bits = _mm256_set1_epi32(INT32_MAX), a = _mm256_castps_si256(x),
+                  b = _mm256_castps_si256(y);
+    return _mm256_castsi256_ps(
+        _mm256_max_epi32(_mm256_and_si256(a, bits), _mm256_and_si256(b, bits)));
 }
 OP int32_t vf_largest(vf x)
 {

@@ -18,8 +18,10 @@ OP float vf_sum(vf x)
 }
 OP vf vf_magnitude(vf x, vf y)
 {
-    const __m512i bits = _mm512_set1_epi32(INT32_MAX), a = _mm512_castps_si512(x), b = _mm512_castps_si512(y);
-    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_and_si512(a, bits), _mm512_and_si512(b, bits)));
+    const __m512i bits = _mm512_set1_epi32(INT32_MAX), a = _mm512_castps_si512(x),
+                  b = _mm512_castps_si512(y);
+    return _mm512_castsi512_ps(
+        _mm512_max_epi32(_mm512_and_si512(a, bits), _mm512_and_si512(b, bits)));
 }
 OP int32_t vf_largest(vf x)
 {
@@ -29,7 +31,8 @@ OP int32_t vf_largest(vf x)
 /* out[v]: element v of each eight of in. */
 OP void across_eights(const vf *in, vf *out)
 {
-    const __m512i first = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+    const __m512i first =
+        _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
     UNROLL
     for (int g = 0; g < 2; g++) {
         const __m512i at = _mm512_add_epi32(first, _mm512_set1_epi32(4 * g));
@@ -38,8 +41,10 @@ OP void across_eights(const vf *in, vf *out)
         for (int j = 0; j < 4; j++) {
             four[j] = _mm512_permutex2var_ps(in[2 * j], at, in[2 * j + 1]);
         }
-        const vf low_01 = _mm512_shuffle_f32x4(four[0], four[1], 0x44), high_01 = _mm512_shuffle_f32x4(four[0], four[1], 0xee);
-        const vf low_23 = _mm512_shuffle_f32x4(four[2], four[3], 0x44), high_23 = _mm512_shuffle_f32x4(four[2], four[3], 0xee);
+        const vf low_01 = _mm512_shuffle_f32x4(four[0], four[1], 0x44),
+                 high_01 = _mm512_shuffle_f32x4(four[0], four[1], 0xee);
+        const vf low_23 = _mm512_shuffle_f32x4(four[2], four[3], 0x44),
+                 high_23 = _mm512_shuffle_f32x4(four[2], four[3], 0xee);
         out[4 * g] = _mm512_shuffle_f32x4(low_01, low_23, 0x88);
         out[4 * g + 1] = _mm512_shuffle_f32x4(low_01, low_23, 0xdd);
         out[4 * g + 2] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
@@ -55,7 +60,8 @@ TARGET static int32_t place_unpacked(const float *x, int vectors, float *to, int
     vf most = vf_set1(0);
     for (int v = 0; v < vectors; v++) {
         const float *low = x + unpacked_at(v, 0), *high = x + unpacked_at(v, 8);
-        const vf y = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high), 1);
+        const vf y = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)),
+                                        _mm256_loadu_ps(high), 1);
         most = vf_magnitude(most, y);
         vf_store(to + v * step, y);
     }

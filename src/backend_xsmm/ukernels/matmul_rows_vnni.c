@@ -5,7 +5,7 @@
 
 #include "backend_xsmm/ukernels/codes_vnni.h"
 
-/* ---- the product ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 OP vf scales_at(const rows_coefs_t *c, int64_t chunk)
 {
@@ -26,12 +26,13 @@ OP vi shift_at(const rows_four_t *w, int64_t chunk, const rows_codes_t *q)
     if (!w->zp.at) {
         return _mm512_mullo_epi32(_mm512_load_si512(q->sum), _mm512_set1_epi32(w->offset));
     }
-    return _mm512_mullo_epi32(_mm512_load_si512(q->sum), _mm512_castps_si512(scales_at(&w->zp, chunk)));
+    return _mm512_mullo_epi32(_mm512_load_si512(q->sum),
+                              _mm512_castps_si512(scales_at(&w->zp, chunk)));
 }
 
 /* Chunk c, of which `some` bytes are there. */
-OP void chunk_of(form_t form, int limbs, int nq, bool whole, __mmask64 some, const rows_four_t *w, const unpack_t *un, int64_t c,
-                 const rows_codes_t *q, vf *acc)
+OP void chunk_of(form_t form, int limbs, int nq, bool whole, __mmask64 some, const rows_four_t *w,
+                 const unpack_t *un, int64_t c, const rows_codes_t *q, vf *acc)
 {
     const int halves = form == BYTES ? 1 : 2;
     vi u[ROWS_LINES * 2];
@@ -49,11 +50,13 @@ OP void chunk_of(form_t form, int limbs, int nq, bool whole, __mmask64 some, con
     UNROLL
     for (int r = 0; r < nq; r++) {
         const vi x = _mm512_sub_epi32(dots(halves, limbs, u, q[r].byte), shift_at(w, c, &q[r]));
-        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(x), _mm512_load_ps(q[r].scale)), by, acc[r]);
+        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(x), _mm512_load_ps(q[r].scale)),
+                                 by, acc[r]);
     }
 }
 
-OP void lines_of(form_t form, int limbs, int nq, const rows_four_t *four, const rows_codes_t *q, int ldq, float *out, int64_t ldo)
+OP void lines_of(form_t form, int limbs, int nq, const rows_four_t *four, const rows_codes_t *q,
+                 int ldq, float *out, int64_t ldo)
 {
     const rows_four_t w = *four; /* a copy that no store can alias */
     const unpack_t un = unpack_of(form, w.flip, w.table);
@@ -72,19 +75,24 @@ OP void lines_of(form_t form, int limbs, int nq, const rows_four_t *four, const 
     }
     UNROLL
     for (int r = 0; r < nq; r++) {
-        const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(acc[r]), _mm512_extractf32x8_ps(acc[r], 1));
-        _mm_storeu_ps(out + r * ldo, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+        const __m256 half =
+            _mm256_add_ps(_mm512_castps512_ps256(acc[r]), _mm512_extractf32x8_ps(acc[r], 1));
+        _mm_storeu_ps(out + r * ldo,
+                      _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
     }
 }
 
-#define LINES(name, form, limbs, nq)                                                                                                       \
-    TARGET static void lines_##name##_##limbs##nq(const rows_four_t *w, const rows_codes_t *q, int ldq, float *out, int64_t ldo)           \
-    {                                                                                                                                      \
-        lines_of(form, limbs, nq, w, q, ldq, out, ldo);                                                                                    \
+#define LINES(name, form, limbs, nq)                                                           \
+    TARGET static void lines_##name##_##limbs##nq(const rows_four_t *w, const rows_codes_t *q, \
+                                                  int ldq, float *out, int64_t ldo)            \
+    {                                                                                          \
+        lines_of(form, limbs, nq, w, q, ldq, out, ldo);                                        \
     }
-typedef void (*lines_t)(const rows_four_t *w, const rows_codes_t *q, int ldq, float *out, int64_t ldo);
+typedef void (*lines_t)(const rows_four_t *w, const rows_codes_t *q, int ldq, float *out,
+                        int64_t ldo);
 
-static void run(const lines_t *fn, const rows_four_t *w, int rows, const rows_codes_t *q, float *out, int64_t ldo)
+static void run(const lines_t *fn, const rows_four_t *w, int rows, const rows_codes_t *q,
+                float *out, int64_t ldo)
 {
     for (int r = 0, n; r < rows; r += n) {
         n = rows_batch(rows - r);
@@ -92,15 +100,17 @@ static void run(const lines_t *fn, const rows_four_t *w, int rows, const rows_co
     }
 }
 
-/* ---- rows of A ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows of A ------------------------------------------------------------------------------- */
 
-OP bool quantise(form_t form, float unit, const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q)
+OP bool quantise(form_t form, float unit, const float *x, int64_t ldx, int rows, int limbs,
+                 rows_codes_t *q)
 {
     bool usable = true;
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < ROWS_QUADS; i++) {
             const float *quad = x + r * ldx + i * (form == BYTES ? 16 : 32);
-            usable = quantise_quad(form, unit, quad, limbs, i, q[r].byte, q[r].scale, q[r].sum) && usable;
+            usable = quantise_quad(form, unit, quad, limbs, i, q[r].byte, q[r].scale, q[r].sum) &&
+                     usable;
         }
     }
     return usable;
@@ -112,21 +122,25 @@ OP void encode(form_t form, float unit, const rows_raw_t *a, int rows, int limbs
     const int elems = form == BYTES ? 16 : 32;
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < ROWS_QUADS; i++) {
-            const float *x = a->x + r * MM_LDA + i * elems, zp = a->zp[r * ROWS_COEFS + i], scale = a->scale[r * ROWS_COEFS + i];
+            const float *x = a->x + r * MM_LDA + i * elems, zp = a->zp[r * ROWS_COEFS + i],
+                        scale = a->scale[r * ROWS_COEFS + i];
             const vf by = _mm512_set1_ps(a->by), less = _mm512_set1_ps(zp * a->by);
             vi y[2];
             UNROLL
             for (int v = 0; v < elems / 16; v++) {
                 const int left = a->n - i * elems - v * 16;
-                const __mmask16 there = left >= 16 ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-                y[v] = _mm512_maskz_cvtps_epi32(there, _mm512_fmsub_ps(_mm512_maskz_loadu_ps(there, x + v * 16), by, less));
+                const __mmask16 there = left >= 16  ? 0xffff
+                                        : left <= 0 ? 0
+                                                    : (__mmask16)((1u << left) - 1);
+                y[v] = _mm512_maskz_cvtps_epi32(
+                    there, _mm512_fmsub_ps(_mm512_maskz_loadu_ps(there, x + v * 16), by, less));
             }
             place_quad(form, y, limbs, i, q[r].byte, scale / a->by * unit, q[r].scale, q[r].sum);
         }
     }
 }
 
-/* ---- coefficients --------------------------------------------------------------------------------------------------------------- */
+/* ---- coefficients ---------------------------------------------------------------------------- */
 
 /* 16 units of four lines. */
 OP void transpose_units(const vf *line, vf *out)
@@ -134,10 +148,12 @@ OP void transpose_units(const vf *line, vf *out)
     const vf a = _mm512_unpacklo_ps(line[0], line[1]), b = _mm512_unpackhi_ps(line[0], line[1]);
     const vf c = _mm512_unpacklo_ps(line[2], line[3]), d = _mm512_unpackhi_ps(line[2], line[3]);
     /* 128-bit lane i of x[j]: unit 4 i + j */
-    const vf x[4] = {_mm512_shuffle_ps(a, c, 0x44), _mm512_shuffle_ps(a, c, 0xee), _mm512_shuffle_ps(b, d, 0x44),
-                     _mm512_shuffle_ps(b, d, 0xee)};
-    const vf low_01 = _mm512_shuffle_f32x4(x[0], x[1], 0x44), high_01 = _mm512_shuffle_f32x4(x[0], x[1], 0xee);
-    const vf low_23 = _mm512_shuffle_f32x4(x[2], x[3], 0x44), high_23 = _mm512_shuffle_f32x4(x[2], x[3], 0xee);
+    const vf x[4] = {_mm512_shuffle_ps(a, c, 0x44), _mm512_shuffle_ps(a, c, 0xee),
+                     _mm512_shuffle_ps(b, d, 0x44), _mm512_shuffle_ps(b, d, 0xee)};
+    const vf low_01 = _mm512_shuffle_f32x4(x[0], x[1], 0x44),
+             high_01 = _mm512_shuffle_f32x4(x[0], x[1], 0xee);
+    const vf low_23 = _mm512_shuffle_f32x4(x[2], x[3], 0x44),
+             high_23 = _mm512_shuffle_f32x4(x[2], x[3], 0xee);
     out[0] = _mm512_shuffle_f32x4(low_01, low_23, 0x88);
     out[1] = _mm512_shuffle_f32x4(low_01, low_23, 0xdd);
     out[2] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
@@ -174,33 +190,37 @@ TARGET static void by_unit_s32(const float *x, int64_t ld, int n, int32_t shift,
         load_units(x + u, ld, n - u, y);
         UNROLL
         for (int i = 0; i < 4; i++) {
-            _mm512_store_si512(out + u * 4 + i * 16, _mm512_add_epi32(_mm512_cvtps_epi32(y[i]), _mm512_set1_epi32(shift)));
+            _mm512_store_si512(out + u * 4 + i * 16, _mm512_add_epi32(_mm512_cvtps_epi32(y[i]),
+                                                                      _mm512_set1_epi32(shift)));
         }
     }
 }
 
-/* ---- the types ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the types ------------------------------------------------------------------------------- */
 
-#define FORM(name, form, unit)                                                                                                             \
-    LINES(name, form, 1, 1)                                                                                                                \
-    LINES(name, form, 1, 2)                                                                                                                \
-    LINES(name, form, 1, 4)                                                                                                                \
-    LINES(name, form, 2, 1)                                                                                                                \
-    LINES(name, form, 2, 2)                                                                                                                \
-    LINES(name, form, 2, 4)                                                                                                                \
-    static void run_##name(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out, int64_t ldo)                      \
-    {                                                                                                                                      \
-        static const lines_t fn[2][3] = {{lines_##name##_11, lines_##name##_12, lines_##name##_14},                                        \
-                                         {lines_##name##_21, lines_##name##_22, lines_##name##_24}};                                       \
-        run(fn[limbs - 1], w, rows, q, out, ldo);                                                                                          \
-    }                                                                                                                                      \
-    TARGET static bool quantise_##name(const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q)                                  \
-    {                                                                                                                                      \
-        return quantise(form, unit, x, ldx, rows, limbs, q);                                                                               \
-    }                                                                                                                                      \
-    TARGET static void encode_##name(const rows_raw_t *a, int rows, int limbs, rows_codes_t *q)                                            \
-    {                                                                                                                                      \
-        encode(form, unit, a, rows, limbs, q);                                                                                             \
+#define FORM(name, form, unit)                                                                  \
+    LINES(name, form, 1, 1)                                                                     \
+    LINES(name, form, 1, 2)                                                                     \
+    LINES(name, form, 1, 4)                                                                     \
+    LINES(name, form, 2, 1)                                                                     \
+    LINES(name, form, 2, 2)                                                                     \
+    LINES(name, form, 2, 4)                                                                     \
+    static void run_##name(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q,    \
+                           float *out, int64_t ldo)                                             \
+    {                                                                                           \
+        static const lines_t fn[2][3] = {                                                       \
+            {lines_##name##_11, lines_##name##_12, lines_##name##_14},                          \
+            {lines_##name##_21, lines_##name##_22, lines_##name##_24}};                         \
+        run(fn[limbs - 1], w, rows, q, out, ldo);                                               \
+    }                                                                                           \
+    TARGET static bool quantise_##name(const float *x, int64_t ldx, int rows, int limbs,        \
+                                       rows_codes_t *q)                                         \
+    {                                                                                           \
+        return quantise(form, unit, x, ldx, rows, limbs, q);                                    \
+    }                                                                                           \
+    TARGET static void encode_##name(const rows_raw_t *a, int rows, int limbs, rows_codes_t *q) \
+    {                                                                                           \
+        encode(form, unit, a, rows, limbs, q);                                                  \
     }
 
 FORM(nibbles, NIBBLES, 1)

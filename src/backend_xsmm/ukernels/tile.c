@@ -1,21 +1,22 @@
-/* Binding of matrix operands, and loading of tiles. A tile is loaded line by line, lines running along whichever of rows and columns is
- * contiguous in memory:
+/* Binding of matrix operands, and loading of tiles. A tile is loaded line by line, lines running
+ * along whichever of rows and columns is contiguous in memory:
  *
- *   codes --dtype_bulk--> f32 line --(x - zp) * scale--> dst row,     or 16 such lines --transpose--> 16 dst columns
- */
+ *   codes --dtype_bulk--> f32 line --(x - zp) * scale--> dst row,     or 16 such lines
+ *   --transpose--> 16 dst columns */
 #include "backend_xsmm/ukernels/tile.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "backend_xsmm/ukernels/tile_isa.h"
+#include "base/status.h"
 
-/* ---- binding ---------------------------------------------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
-/* Strides and group sizes of scales or zero points by data dim. A dim they do not have: one group, stride 0. */
-static sinter_status_t bind_groups(const char *what, const bound_t *data, const bound_t *side, const int8_t *dim, int64_t *stride,
-                                   int64_t *group)
+/* Strides and group sizes of scales or zero points by data dim. A dim they do not have: one
+ * group, stride 0. */
+static sinter_status_t bind_groups(const char *what, const bound_t *data, const bound_t *side,
+                                   const int8_t *dim, int64_t *stride, int64_t *group)
 {
     for (int d = 0; d < data->ndims; d++) {
         const int64_t n = data->dims[d], groups = dim[d] < 0 ? 1 : side->dims[dim[d]];
@@ -25,8 +26,9 @@ static sinter_status_t bind_groups(const char *what, const bound_t *data, const 
             continue;
         }
         if (groups < 1 || n % groups != 0) {
-            return sg_fail(sinter_invalid_shape, "%s: dim %d of %lld elements does not divide into %lld groups", what, d, (long long)n,
-                           (long long)groups);
+            return sg_fail(sinter_invalid_shape,
+                           "%s: dim %d of %lld elements does not divide into %lld groups", what, d,
+                           (long long)n, (long long)groups);
         }
         group[d] = n / groups;
     }
@@ -40,15 +42,20 @@ static void swap_i64(int64_t *v, int i, int j)
     v[j] = t;
 }
 
-static sinter_status_t bind_high(const operand_t *op, const bound_t *data, const bound_t *high, tile_operand_t *out)
+static sinter_status_t bind_high(const operand_t *op, const bound_t *data, const bound_t *high,
+                                 tile_operand_t *out)
 {
     if (high->ndims != data->ndims) {
-        return sg_fail(sinter_invalid_shape, "the high plane of split codes has %d dims, the low plane %d", high->ndims, data->ndims);
+        return sg_fail(sinter_invalid_shape,
+                       "the high plane of split codes has %d dims, the low plane %d", high->ndims,
+                       data->ndims);
     }
     for (int d = 0; d < data->ndims; d++) {
         if (high->dims[d] != data->dims[d]) {
-            return sg_fail(sinter_invalid_shape, "the high plane of split codes has %lld elements along dim %d, the low plane %lld",
-                           (long long)high->dims[d], d, (long long)data->dims[d]);
+            return sg_fail(
+                sinter_invalid_shape,
+                "the high plane of split codes has %lld elements along dim %d, the low plane %lld",
+                (long long)high->dims[d], d, (long long)data->dims[d]);
         }
         out->high_stride[d] = high->strides[d];
     }
@@ -57,7 +64,8 @@ static sinter_status_t bind_high(const operand_t *op, const bound_t *data, const
     return sinter_success;
 }
 
-sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame, tile_operand_t *out)
+sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
+                          tile_operand_t *out)
 {
     const bound_t *data = &frame->v[op->data];
     const int n = data->ndims, r = n - 2, c = n - 1;
@@ -76,7 +84,8 @@ sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
     b->type = dtype_traits(data->dtype);
     if (op->scale >= 0) {
         const bound_t *scale = &frame->v[op->scale];
-        SG_TRY(bind_groups("scales", data, scale, op->scale_dim, out->scale_stride, out->scale_group));
+        SG_TRY(
+            bind_groups("scales", data, scale, op->scale_dim, out->scale_stride, out->scale_group));
         b->scale = scale->data;
         b->scale_dtype = scale->dtype;
         b->scale_type = dtype_traits(scale->dtype);
@@ -91,8 +100,9 @@ sinter_status_t tile_bind(const operand_t *op, bool trans, const frame_t *frame,
     if (op->split != sinter_data_type_undef) {
         SG_TRY(bind_high(op, data, &frame->v[op->high], out));
     }
-    int64_t *const by_dim[] = {out->dims,      out->stride,      out->high_stride, out->scale_stride,
-                               out->zp_stride, out->scale_group, out->zp_group};
+    int64_t *const by_dim[] = {out->dims,         out->stride,    out->high_stride,
+                               out->scale_stride, out->zp_stride, out->scale_group,
+                               out->zp_group};
     for (size_t i = 0; trans && i < sizeof by_dim / sizeof by_dim[0]; i++) {
         swap_i64(by_dim[i], r, c);
     }
@@ -134,7 +144,7 @@ tile_src_t tile_coefs(const tile_src_t *src, bool zps)
                         .zp_gc = 1};
 }
 
-/* ---- loading ---------------------------------------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* A type with its conversion of consecutive elements, looked up once for each tile. */
 typedef struct reader {
@@ -147,7 +157,8 @@ static reader_t reader_of(const tile_isa_t *isa, sinter_data_type_t type)
     return (reader_t){dtype_traits(type), dtype_bulk(type, isa->level)};
 }
 
-static void read_elems(const reader_t *from, const unsigned char *base, int64_t first, int64_t stride, int n, float *dst)
+static void read_elems(const reader_t *from, const unsigned char *base, int64_t first,
+                       int64_t stride, int n, float *dst)
 {
     if (stride == 1 || n == 1) {
         from->bulk->load(base, first, n, dst);
@@ -159,23 +170,26 @@ static void read_elems(const reader_t *from, const unsigned char *base, int64_t 
 /* The scales or zero points that elements c0..c0+n-1 of any line have, and those of some lines. */
 typedef struct param {
     reader_t from;
-    const unsigned char *base;          /* NULL: there are none */
-    int64_t first, stride, line_stride; /* of group 0 of line 0; from group to group; from line to line */
-    int64_t g0;                         /* the first group */
-    int groups, head, size;             /* how many groups; elements in the first and in the others */
-    int64_t line, lines;                /* those that x is for */
-    const float *now;                   /* of the current line */
+    const unsigned char *base; /* NULL: there are none */
+    int64_t first, stride,
+        line_stride;        /* of group 0 of line 0; from group to group; from line to line */
+    int64_t g0;             /* the first group */
+    int groups, head, size; /* how many groups; elements in the first and in the others */
+    int64_t line, lines;    /* those that x is for */
+    const float *now;       /* of the current line */
     float x[TILE_LINE];
 } param_t;
 
-/* Scales and zero points of one stretch of a line: one for each element, or one for each group if all groups are wide. */
+/* Scales and zero points of one stretch of a line: one for each element, or one for each group
+ * if all groups are wide. */
 typedef struct coefs {
     bool wide;
     param_t s, z;
     bool f64; /* q - zp would not be exact in f32 */
 } coefs_t;
 
-static void param_begin(param_t *p, const tile_isa_t *isa, sinter_data_type_t type, int64_t group, int64_t c0, int n)
+static void param_begin(param_t *p, const tile_isa_t *isa, sinter_data_type_t type, int64_t group,
+                        int64_t c0, int n)
 {
     p->from = reader_of(isa, type);
     p->g0 = 0;
@@ -197,8 +211,8 @@ static void load_groups(param_t *p, int64_t line, int64_t end)
     const bool one = p->groups == 1, dense = p->stride == 1 && p->line_stride == p->groups;
     const int64_t most = one || dense ? TILE_LINE / p->groups : 1;
     p->lines = end - line < most ? end - line : most;
-    read_elems(&p->from, p->base, p->first + line * p->line_stride + p->g0 * p->stride, one ? p->line_stride : p->stride,
-               (int)p->lines * p->groups, p->x);
+    read_elems(&p->from, p->base, p->first + line * p->line_stride + p->g0 * p->stride,
+               one ? p->line_stride : p->stride, (int)p->lines * p->groups, p->x);
 }
 
 /* Those of one line, each value as often as its group has elements in the stretch. */
@@ -206,7 +220,8 @@ static void spread_groups(const tile_isa_t *isa, param_t *p, int64_t line, int n
 {
     float values[TILE_LINE];
     p->lines = 1;
-    read_elems(&p->from, p->base, p->first + line * p->line_stride + p->g0 * p->stride, p->stride, p->groups, values);
+    read_elems(&p->from, p->base, p->first + line * p->line_stride + p->g0 * p->stride, p->stride,
+               p->groups, values);
     for (int g = 0, i = 0, left = p->head; g < p->groups; g++, left = p->size) {
         const int k = left < n - i ? left : n - i;
         if (k == 1) {
@@ -218,7 +233,8 @@ static void spread_groups(const tile_isa_t *isa, param_t *p, int64_t line, int n
     }
 }
 
-/* Zero points of 32 bits may be so large that f32 does not hold them, or not their difference to a code. */
+/* Zero points of 32 bits may be so large that f32 does not hold them, or not their difference to
+ * a code. */
 static bool needs_f64(const float *zp, int64_t n)
 {
     bool large = false;
@@ -243,16 +259,21 @@ static bool param_at(const tile_isa_t *isa, param_t *p, bool wide, int64_t line,
     return load;
 }
 
-static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line, int64_t end, int n)
+static void update_coefs(const tile_isa_t *isa, coefs_t *k, const tile_src_t *s, int64_t line,
+                         int64_t end, int n)
 {
     if (s->scale) {
         const int64_t g = s->scale_gr;
-        param_at(isa, &k->s, k->wide, g == 1 ? line : line / g, g == 1 ? end : (end - 1) / g + 1, n);
+        param_at(isa, &k->s, k->wide, g == 1 ? line : line / g, g == 1 ? end : (end - 1) / g + 1,
+                 n);
     }
     if (s->zp) {
         const int64_t g = s->zp_gr;
-        if (param_at(isa, &k->z, k->wide, g == 1 ? line : line / g, g == 1 ? end : (end - 1) / g + 1, n)) {
-            k->f64 = s->type->digits > 24 || (s->zp_type->digits > 24 && needs_f64(k->z.x, k->z.lines * (k->wide ? k->z.groups : n)));
+        if (param_at(isa, &k->z, k->wide, g == 1 ? line : line / g,
+                     g == 1 ? end : (end - 1) / g + 1, n)) {
+            k->f64 = s->type->digits > 24 ||
+                     (s->zp_type->digits > 24 &&
+                      needs_f64(k->z.x, k->z.lines * (k->wide ? k->z.groups : n)));
         }
     }
 }
@@ -268,9 +289,11 @@ static int least(int a, int b)
 }
 
 /* x = (x - zp) * scale, over stretches of one scale and one zero point. */
-static void dequant_wide(const tile_isa_t *isa, const tile_src_t *s, const coefs_t *k, int n, float *x)
+static void dequant_wide(const tile_isa_t *isa, const tile_src_t *s, const coefs_t *k, int n,
+                         float *x)
 {
-    const float none[2] = {1, 0}, *scale = s->scale ? k->s.now : &none[0], *zp = s->zp ? k->z.now : &none[1];
+    const float none[2] = {1, 0}, *scale = s->scale ? k->s.now : &none[0],
+                *zp = s->zp ? k->z.now : &none[1];
     int scale_left = s->scale ? k->s.head : n, zp_left = s->zp ? k->z.head : n;
     for (int i = 0, len; i < n; i += len) {
         len = least(least(scale_left, zp_left), n - i);
@@ -289,9 +312,11 @@ static void dequant_wide(const tile_isa_t *isa, const tile_src_t *s, const coefs
 }
 
 /* Elements c0..c0+n-1 of a line of split codes. */
-static void split_line(const dtype_split_t *split, const tile_src_t *s, int64_t line, int64_t c0, int n, float *dst)
+static void split_line(const dtype_split_t *split, const tile_src_t *s, int64_t line, int64_t c0,
+                       int n, float *dst)
 {
-    const int64_t low_at = s->first + line * s->rs + c0 * s->cs, high_at = s->high_first + line * s->high_rs + c0 * s->high_cs;
+    const int64_t low_at = s->first + line * s->rs + c0 * s->cs,
+                  high_at = s->high_first + line * s->high_rs + c0 * s->high_cs;
     if (s->cs == 1 && s->high_cs == 1) {
         split->load(s->data, low_at, s->high, high_at, n, dst);
         return;
@@ -316,11 +341,15 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
             s->type->codec.load_f64(s->data, s->first + line * s->rs + c * s->cs, 0, 1, &q);
         }
         if (s->zp) {
-            s->zp_type->codec.load_f64(s->zp, s->zp_first + line / s->zp_gr * s->zp_rs + c / s->zp_gc * s->zp_cs, 0, 1, &zp);
+            s->zp_type->codec.load_f64(
+                s->zp, s->zp_first + line / s->zp_gr * s->zp_rs + c / s->zp_gc * s->zp_cs, 0, 1,
+                &zp);
         }
         if (s->scale) {
-            s->scale_type->codec.load_f64(s->scale, s->scale_first + line / s->scale_gr * s->scale_rs + c / s->scale_gc * s->scale_cs, 0, 1,
-                                          &scale);
+            s->scale_type->codec.load_f64(s->scale,
+                                          s->scale_first + line / s->scale_gr * s->scale_rs +
+                                              c / s->scale_gc * s->scale_cs,
+                                          0, 1, &scale);
         }
         dst[i] = (float)((q - zp) * scale);
     }
@@ -329,22 +358,27 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
 static void coefs_begin(coefs_t *k, const tile_isa_t *isa, const tile_src_t *s, int64_t c0, int n)
 {
     k->f64 = s->type->digits > 24;
-    k->s.base = s->scale, k->s.first = s->scale_first, k->s.stride = s->scale_cs, k->s.line_stride = s->scale_rs;
-    k->z.base = s->zp, k->z.first = s->zp_first, k->z.stride = s->zp_cs, k->z.line_stride = s->zp_rs;
+    k->s.base = s->scale, k->s.first = s->scale_first, k->s.stride = s->scale_cs,
+    k->s.line_stride = s->scale_rs;
+    k->z.base = s->zp, k->z.first = s->zp_first, k->z.stride = s->zp_cs,
+    k->z.line_stride = s->zp_rs;
     if (s->scale) {
         param_begin(&k->s, isa, s->scale_dtype, s->scale_gc, c0, n);
     }
     if (s->zp) {
         param_begin(&k->z, isa, s->zp_dtype, s->zp_gc, c0, n);
     }
-    k->wide = (!s->scale || is_wide(s->scale_cs, s->scale_gc)) && (!s->zp || is_wide(s->zp_cs, s->zp_gc));
+    k->wide =
+        (!s->scale || is_wide(s->scale_cs, s->scale_gc)) && (!s->zp || is_wide(s->zp_cs, s->zp_gc));
 }
 
-/* The groups of a stretch as load_scaled takes them; false: scales and zero points differ in them, or there are no scales. */
+/* The groups of a stretch as load_scaled takes them; false: scales and zero points differ in
+ * them, or there are no scales. */
 static bool same_groups(const tile_src_t *s, const coefs_t *k, int n, dtype_groups_t *g)
 {
     const bool zps = s->zp && k->z.groups > 1, one = k->s.groups == 1;
-    if (!s->scale || !k->wide || (zps && (k->z.groups != k->s.groups || k->z.head != k->s.head || k->z.size != k->s.size))) {
+    if (!s->scale || !k->wide ||
+        (zps && (k->z.groups != k->s.groups || k->z.head != k->s.head || k->z.size != k->s.size))) {
         return false;
     }
     g->zp_step = zps;
@@ -354,7 +388,8 @@ static bool same_groups(const tile_src_t *s, const coefs_t *k, int n, dtype_grou
 }
 
 /* Lines l0..l0+nl-1, elements c0..c0+n-1 of each (n <= TILE_LINE), lines being the rows of s. */
-static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, int nl, int64_t c0, int n, float *dst, int64_t ld)
+static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, int nl, int64_t c0,
+                       int n, float *dst, int64_t ld)
 {
     static const float no_zp = 0;
     const dtype_split_t *split = s->high ? dtype_split(s->split, isa->level) : NULL;
@@ -363,7 +398,8 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
     coefs_t k;
     dtype_groups_t groups;
     coefs_begin(&k, isa, s, c0, n);
-    const bool scaled = !split && s->cs == 1 && data.bulk->load_scaled && same_groups(s, &k, n, &groups);
+    const bool scaled =
+        !split && s->cs == 1 && data.bulk->load_scaled && same_groups(s, &k, n, &groups);
     for (int l = 0; l < nl; l++, dst += ld) {
         const int64_t line = l0 + l, at = s->first + line * s->rs + c0 * s->cs;
         if (quantised) {
@@ -408,7 +444,8 @@ static tile_src_t transposed(const tile_src_t *s)
     return t;
 }
 
-static void load_transposed(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld)
+static void load_transposed(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr,
+                            int64_t c0, int nc, float *dst, int64_t ld)
 {
     const tile_src_t t = transposed(src);
     enum { LD = TILE_LINE + TILE_LANES }; /* lines do not meet in the same cache sets */
@@ -423,14 +460,15 @@ static void load_transposed(const tile_isa_t *isa, const tile_src_t *src, int64_
     }
 }
 
-void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr,
-               int pad_nc)
+void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc,
+               float *dst, int64_t ld, int pad_nr, int pad_nc)
 {
     if (src->cs != 1 && src->rs == 1) {
         load_transposed(isa, src, r0, nr, c0, nc, dst, ld);
     } else {
         for (int c = 0; c < nc; c += TILE_LINE) {
-            load_lines(isa, src, r0, nr, c0 + c, nc - c < TILE_LINE ? nc - c : TILE_LINE, dst + c, ld);
+            load_lines(isa, src, r0, nr, c0 + c, nc - c < TILE_LINE ? nc - c : TILE_LINE, dst + c,
+                       ld);
         }
     }
     for (int r = 0; r < nr && pad_nc > nc; r++) {
@@ -441,7 +479,7 @@ void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr,
     }
 }
 
-/* ---- portable versions ------------------------------------------------------------------------------------------------------ */
+/* ---- portable versions ----------------------------------------------------------------------- */
 
 static void dequant_c(float *x, const float *zp, const float *scale, int n)
 {
@@ -501,7 +539,8 @@ void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_
     }
 }
 
-static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, bool beta)
+static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                   float *c, int64_t ldc, bool beta)
 {
     for (int i = 0; i < m; i++, a += lda, c += ldc) {
         if (!beta) {
@@ -516,15 +555,20 @@ static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float
     }
 }
 
-static const tile_isa_t isa_c = {
-    .level = sinter_isa_generic, .dequant = dequant_c, .dequant_group = dequant_group_c, .fill = fill_c, .transpose = tile_transpose_c};
+static const tile_isa_t isa_c = {.level = sinter_isa_generic,
+                                 .dequant = dequant_c,
+                                 .dequant_group = dequant_group_c,
+                                 .fill = fill_c,
+                                 .transpose = tile_transpose_c};
 
-static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr, int pad_nc)
+static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst,
+                   int64_t ld, int pad_nr, int pad_nc)
 {
     tile_load(&isa_c, src, r0, nr, c0, nc, dst, ld, pad_nr, pad_nc);
 }
 
-static const tile_table_t table_c = {load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c, tile_transpose_c};
+static const tile_table_t table_c = {load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c,
+                                     tile_transpose_c};
 
 const tile_table_t *tile_table(sinter_cpu_isa_t isa)
 {

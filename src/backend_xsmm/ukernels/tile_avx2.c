@@ -32,7 +32,8 @@ OP void transpose8(const float *src, int64_t lds, float *dst, int64_t ldd)
     }
 }
 
-TARGET static void transpose(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd)
+TARGET static void transpose(const float *src, int64_t lds, int rows, int cols, float *dst,
+                             int64_t ldd)
 {
     const int whole = cols & ~7;
     int r = 0;

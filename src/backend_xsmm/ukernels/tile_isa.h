@@ -4,24 +4,28 @@
 
 #include "backend_xsmm/ukernels/tile.h"
 
-/* Elements decoded at a time along a line; lines transposed at a time; from which group size on coefficients are not spread over elements. */
+/* Elements decoded at a time along a line; lines transposed at a time; from which group size on
+ * coefficients are not spread over elements. */
 enum { TILE_LINE = 256, TILE_LANES = 16, TILE_WIDE_GROUP = 16 };
 
 typedef struct tile_isa {
     sinter_cpu_isa_t level; /* picks the conversions */
-    void (*dequant)(float *x, const float *zp, const float *scale, int n); /* x = (x - zp) * scale; zp NULL: none */
-    void (*dequant_group)(float *x, float zp, float scale, int n); /* the same with one zero point and one scale */
+    void (*dequant)(float *x, const float *zp, const float *scale,
+                    int n); /* x = (x - zp) * scale; zp NULL: none */
+    void (*dequant_group)(float *x, float zp, float scale,
+                          int n); /* the same with one zero point and one scale */
     void (*fill)(float *x, float value, int n);
     /* dst[c * ldd + r] = src[r * lds + c] for r < rows <= TILE_LANES, c < cols. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 } tile_isa_t;
 
-void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc, float *dst, int64_t ld, int pad_nr,
-               int pad_nc);
+void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc,
+               float *dst, int64_t ld, int pad_nr, int pad_nc);
 /* Portable forms, which the SIMD versions use for what does not fill a vector. */
 void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
-void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);
+void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst,
+                       int64_t ldd);
 
 extern const tile_table_t tile_table_avx2, tile_table_avx512;
 

@@ -10,7 +10,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Makes p's value unknown: addresses are then made from p where they are needed instead of being kept, all of them, in registers. */
+/* Makes p's value unknown: addresses are then made from p where they are needed instead of being
+ * kept, all of them, in registers. */
 #define HIDE(p) __asm__("" : "+r"(p))
 
 /* The same for a vector: it stays in its register, where GCC would load it anew for each use. */

@@ -1,5 +1,6 @@
-/* The libxsmm adaptor. libxsmm is column-major, so a row-major product is asked for with its operands swapped: its first operand is our
- * B. Everything that libxsmm accepts but gets wrong is refused here before it is asked. */
+/* The libxsmm adaptor. libxsmm is column-major, so a row-major product is asked for with its
+ * operands swapped: its first operand is our B. Everything that libxsmm accepts but gets wrong
+ * is refused here before it is asked. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, P_tmpdir */
 #include "backend_xsmm/ukernels/xsmm.h"
 
@@ -22,7 +23,8 @@
 #define LIBXSMM_X86_AVX512_SKX LIBXSMM_X86_AVX512_CORE /* 1.17's name */
 #endif
 
-/* What the process may execute, by libxsmm's target, which LIBXSMM_TARGET can set below or above what the CPU has. */
+/* What the process may execute, by libxsmm's target, which LIBXSMM_TARGET can set below or above
+ * what the CPU has. */
 typedef struct target {
     sinter_cpu_isa_t isa; /* 0: no JIT */
     bool bf16;
@@ -36,8 +38,9 @@ static bool cpu_avx2(void)
 }
 static bool cpu_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512cd");
 }
 static bool cpu_vnni(void)
 {
@@ -75,18 +78,22 @@ static target_t target_of(int archid)
     }
     if (archid < LIBXSMM_X86_AVX512_SKX) { /* AVX2; the AVX-512 of Xeon Phi is not offered */
         if (archid > LIBXSMM_X86_AVX2) {
-            return (target_t){.why = "libxsmm's target is neither AVX2 nor AVX-512 with BW, DQ and VL"};
+            return (target_t){
+                .why = "libxsmm's target is neither AVX2 nor AVX-512 with BW, DQ and VL"};
         }
         return cpu_avx2() ? (target_t){.isa = sinter_isa_avx2} : above;
     }
-    if (!cpu_avx512() || (archid >= LIBXSMM_X86_AVX512_CLX && !cpu_vnni()) || (archid >= LIBXSMM_X86_AVX512_CPX && !cpu_has_bf16())) {
+    if (!cpu_avx512() || (archid >= LIBXSMM_X86_AVX512_CLX && !cpu_vnni()) ||
+        (archid >= LIBXSMM_X86_AVX512_CPX && !cpu_has_bf16())) {
         return above;
     }
-    return (target_t){.isa = archid >= LIBXSMM_X86_AVX512_CLX ? sinter_isa_avx512_vnni : sinter_isa_avx512,
+    return (target_t){.isa = archid >= LIBXSMM_X86_AVX512_CLX ? sinter_isa_avx512_vnni
+                                                              : sinter_isa_avx512,
                       .bf16 = archid >= LIBXSMM_X86_AVX512_CPX};
 }
 
-/* Kernels of f32 use AVX-512 F and VL at most, whatever the target's name; the others use what their target adds. */
+/* Kernels of f32 use AVX-512 F and VL at most, whatever the target's name; the others use what
+ * their target adds. */
 static sinter_cpu_isa_t needs(xs_kind_t kind, sinter_cpu_isa_t target)
 {
     return kind == XS_F32 && target > sinter_isa_avx512 ? sinter_isa_avx512 : target;
@@ -133,10 +140,12 @@ static const char *refuse_shape(const xs_shape_t *s)
     if (s->k % pack || s->lda % pack) {
         return "K or the leading dimension of A is no multiple of the packing";
     }
-    if (s->stride_a < 0 || s->stride_b < 0 || s->stride_a * size > limit || s->stride_b * size > limit) {
+    if (s->stride_a < 0 || s->stride_b < 0 || s->stride_a * size > limit ||
+        s->stride_b * size > limit) {
         return "stride between blocks out of range";
     }
-    if ((int64_t)s->ldb * s->k * size > limit || (int64_t)s->lda * s->m * size > limit || (int64_t)s->ldc * s->m * 4 > limit) {
+    if ((int64_t)s->ldb * s->k * size > limit || (int64_t)s->lda * s->m * size > limit ||
+        (int64_t)s->ldc * s->m * 4 > limit) {
         return "operand of 2 GiB or more";
     }
 #if !defined(SINTER_LIBXSMM_2)
@@ -151,18 +160,23 @@ static const char *refuse_shape(const xs_shape_t *s)
 
 static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
 {
-    static const libxsmm_datatype in_b[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16, LIBXSMM_DATATYPE_I8, LIBXSMM_DATATYPE_U8};
-    static const libxsmm_datatype in_a[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16, LIBXSMM_DATATYPE_U8, LIBXSMM_DATATYPE_I8};
+    static const libxsmm_datatype in_b[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16,
+                                            LIBXSMM_DATATYPE_I8, LIBXSMM_DATATYPE_U8};
+    static const libxsmm_datatype in_a[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16,
+                                            LIBXSMM_DATATYPE_U8, LIBXSMM_DATATYPE_I8};
     const bool is_int = s->kind == XS_U8S8S32 || s->kind == XS_S8U8S32;
     const libxsmm_datatype out = is_int ? LIBXSMM_DATATYPE_I32 : LIBXSMM_DATATYPE_F32;
     const int size = size_of_input(s->kind);
-    libxsmm_gemm_shape shape = libxsmm_create_gemm_shape(s->n, s->m, s->k, s->ldb, s->lda, s->ldc, in_b[s->kind], in_a[s->kind], out, out);
+    libxsmm_gemm_shape shape = libxsmm_create_gemm_shape(s->n, s->m, s->k, s->ldb, s->lda, s->ldc,
+                                                         in_b[s->kind], in_a[s->kind], out, out);
     libxsmm_gemm_batch_reduce_config config = {0};
     config.br_type = LIBXSMM_GEMM_BATCH_REDUCE_STRIDE;
     config.br_stride_a_hint = s->stride_b * size;
     config.br_stride_b_hint = s->stride_a * size;
-    libxsmm_bitfield flags = (s->beta ? 0 : LIBXSMM_GEMM_FLAG_BETA_0) | (s->kind == XS_F32 ? 0 : LIBXSMM_GEMM_FLAG_VNNI_A);
-    libxsmm_gemmfunction fn = libxsmm_dispatch_brgemm(shape, flags, LIBXSMM_GEMM_PREFETCH_NONE, config);
+    libxsmm_bitfield flags = (s->beta ? 0 : LIBXSMM_GEMM_FLAG_BETA_0) |
+                             (s->kind == XS_F32 ? 0 : LIBXSMM_GEMM_FLAG_VNNI_A);
+    libxsmm_gemmfunction fn =
+        libxsmm_dispatch_brgemm(shape, flags, LIBXSMM_GEMM_PREFETCH_NONE, config);
     libxsmm_kernel_info info;
     const void *code;
     memcpy(&code, &fn, sizeof code); /* ISO C has no cast for this */
@@ -197,25 +211,28 @@ static atomic_bool no_code_memory; /* libxsmm found no executable memory, and wi
 
 static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
 {
-    const int m = s->n, n = s->m, k = s->k, lda = s->ldb, ldb = s->lda, ldc = s->ldc, size = size_of_input(s->kind);
+    const int m = s->n, n = s->m, k = s->k, lda = s->ldb, ldb = s->lda, ldc = s->ldc,
+              size = size_of_input(s->kind);
     const int stride_a = (int)s->stride_b * size, stride_b = (int)s->stride_a * size;
-    /* All of these are given: NULL would let defaults of the environment in. Only alpha 1, beta 0 or 1 and no TRANS_A are safe. */
-    const int flags = s->kind == XS_F32 ? LIBXSMM_GEMM_FLAG_NONE : LIBXSMM_GEMM_FLAG_VNNI_A, prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
+    /* All of these are given: NULL would let defaults of the environment in. Only alpha 1, beta
+     * 0 or 1 and no TRANS_A are safe. */
+    const int flags = s->kind == XS_F32 ? LIBXSMM_GEMM_FLAG_NONE : LIBXSMM_GEMM_FLAG_VNNI_A,
+              prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
     const float alpha = 1, beta = s->beta;
     const int ialpha = 1, ibeta = s->beta;
     void (*fn)(void) = NULL;
     if (s->kind == XS_F32) {
-        fn = (void (*)(void))libxsmm_smmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags,
-                                                                  &prefetch);
+        fn = (void (*)(void))libxsmm_smmdispatch_reducebatch_strd(
+            m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
     } else if (s->kind == XS_BF16F32) {
-        fn = (void (*)(void))libxsmm_bsmmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags,
-                                                                   &prefetch);
+        fn = (void (*)(void))libxsmm_bsmmdispatch_reducebatch_strd(
+            m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
     } else if (s->kind == XS_U8S8S32) {
-        fn = (void (*)(void))libxsmm_subimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags,
-                                                                     &prefetch);
+        fn = (void (*)(void))libxsmm_subimmdispatch_reducebatch_strd(
+            m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
     } else {
-        fn = (void (*)(void))libxsmm_usbimmdispatch_reducebatch_strd(m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags,
-                                                                     &prefetch);
+        fn = (void (*)(void))libxsmm_usbimmdispatch_reducebatch_strd(
+            m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
     }
     if (!fn) {
         const bool no_memory = atomic_load(&no_code_memory);
@@ -228,7 +245,8 @@ void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t
 {
     unsigned long long n = count;
     if (count) { /* the kernels run once even for 0 */
-        ((libxsmm_smmfunction_reducebatch_strd)kernel.fn)((const float *)b, (const float *)a, (float *)c, &n);
+        ((libxsmm_smmfunction_reducebatch_strd)kernel.fn)((const float *)b, (const float *)a,
+                                                          (float *)c, &n);
     }
 }
 
@@ -357,7 +375,9 @@ xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const cha
 const char *xs_version(void)
 {
     /* One literal for each target, so that nothing has to be formatted into static memory. */
-#define XS_NAME(target) LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MAJOR) "." LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MINOR) " " target
+#define XS_NAME(target)                             \
+    LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MAJOR) \
+    "." LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MINOR) " " target
     xs_start();
     const int id = usable.isa ? libxsmm_get_target_archid() : LIBXSMM_X86_GENERIC;
     return id < LIBXSMM_X86_AVX2          ? XS_NAME("no JIT")

@@ -1,4 +1,5 @@
-/* libxsmm, the only file that includes its header is xsmm.c. Row-major: C[M][N] = beta C + sum over r < count of A_r[M][K] B_r[K][N]. */
+/* libxsmm, the only file that includes its header is xsmm.c. Row-major: C[M][N] = beta C + sum
+ * over r < count of A_r[M][K] B_r[K][N]. */
 #ifndef SINTER_SRC_XSMM_H
 #define SINTER_SRC_XSMM_H
 
@@ -8,8 +9,10 @@
 #include <sinter/sinter_types.h>
 
 typedef enum xs_kind {
-    XS_F32,     /* A f32, B f32, C f32 */
-    XS_BF16F32, /* A bf16 [M][lda] (K, lda even), B bf16 [K/2][ldb][2], C f32; only where the CPU multiplies bf16 natively */
+    XS_F32, /* A f32, B f32, C f32 */
+    /* A bf16 [M][lda] (K, lda even), B bf16 [K/2][ldb][2], C f32; only where the CPU multiplies
+     * bf16 natively */
+    XS_BF16F32,
     XS_U8S8S32, /* A u8 [M][lda] (K, lda multiples of 4), B s8 [K/4][ldb][4], C s32; needs VNNI */
     XS_S8U8S32
 } xs_kind_t;
@@ -30,13 +33,15 @@ typedef struct xs_kernel {
  * functions call it themselves. Changes the environment for a moment and restores it. Thread-safe,
  * except against threads that use the environment meanwhile. */
 void xs_start(void);
-/* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the caller then uses its own code and reports
- * why. cap: the plan's ISA; libxsmm's own target is global to the process and emits up to its level, so a plan capped below that level
- * gets no JIT kernel. */
+/* Compile time only. NULL fn with *why (static text) if there is no correct JIT kernel: the
+ * caller then uses its own code and reports why. cap: the plan's ISA; libxsmm's own target is
+ * global to the process and emits up to its level, so a plan capped below that level gets no JIT
+ * kernel. */
 xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why);
 /* count 0 does nothing: C is then left as it is, with beta and without. Thread-safe. */
 void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count);
-/* NULL if libxsmm can make kernels of this kind under this cap on this machine, else why not (static text). */
+/* NULL if libxsmm can make kernels of this kind under this cap on this machine, else why not
+ * (static text). */
 const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap);
 /* "1.17 clx" for reports. */
 const char *xs_version(void);
