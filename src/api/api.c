@@ -65,7 +65,7 @@ sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engi
     if ((d.allocator.alloc == NULL) != (d.allocator.free == NULL))
         return sg_fail(sinter_invalid_arguments, "engine: alloc and free go together");
     SG_TRY(engine_new(&d.allocator, d.max_isa, engine));
-    if ((*engine)->isa != sinter_isa_generic) {
+    if ((*engine)->features.bits != 0) {
         xs_start();
     }
     return sinter_success;
@@ -83,9 +83,9 @@ sinter_status_t sinter_engine_destroy(sinter_engine_t **engine)
 sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine)
 {
     if (engine != NULL)
-        return engine->isa;
+        return level_of_features(engine->features);
     sinter_engine_t *fallback = engine_ref(NULL);
-    const sinter_cpu_isa_t isa = fallback->isa;
+    const sinter_cpu_isa_t isa = level_of_features(fallback->features);
     engine_unref(fallback);
     return isa;
 }

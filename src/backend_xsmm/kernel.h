@@ -17,7 +17,7 @@ enum { KERNEL_WAYS = 3 };
 typedef struct kernel {
     const char *name; /* <step>_<algorithm>_<arithmetic>_<isa> */
     step_kind_t step;
-    sinter_cpu_isa_t isa; /* least ISA it needs */
+    features_t needs;
     int cost; /* among the kernels that accept a step the lowest cost wins; ties: earlier row */
     /* NULL if it can run the step, else the reason (static text). Must not depend on dims that
      * may change at execute. */
@@ -55,8 +55,8 @@ typedef struct kernel {
 extern const kernel_t *const sinter_kernels[];
 extern const int sinter_n_kernels;
 
-/* Pure: the cheapest kernel with isa <= plan->isa that does not refuse; appends every refusal to
- * why. NULL: none. */
+/* Pure: the cheapest kernel with isa <= plan->features that does not refuse; appends every
+ * refusal to why. NULL: none. */
 const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why);
 
 /* The dim of B that the step's kernels want to be contiguous where B is constant; -1: they take

@@ -186,7 +186,7 @@ typedef struct plan {
     int n_values, n_steps;
     int n_packed;             /* PV_PACKED values, the last ones */
     int *view_order, n_views; /* PV_VIEW values, bases first */
-    sinter_cpu_isa_t isa;
+    features_t features;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
     bool dynamic;       /* some dim is unknown */

@@ -29,13 +29,13 @@ static void default_free(void *ptr, void *user)
 }
 
 static sinter_engine_t default_engine = {
-    1, {default_alloc, default_free, NULL}, sinter_isa_generic, CONSTANTS_INITIALIZER};
+    1, {default_alloc, default_free, NULL}, {0}, CONSTANTS_INITIALIZER};
 static sinter_status_t default_engine_status;
 static once_flag default_engine_once = ONCE_FLAG_INIT;
 
 static void init_default_engine(void)
 {
-    default_engine_status = cpu_isa_cap(sinter_isa_default, &default_engine.isa);
+    default_engine_status = cpu_cap_features(sinter_isa_default, &default_engine.features);
 }
 
 static sinter_engine_t *get_default_engine(void)
@@ -68,8 +68,8 @@ sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t
         }
         use = *allocator;
     }
-    sinter_cpu_isa_t isa;
-    SG_TRY(cpu_isa_cap(max_isa, &isa));
+    features_t features;
+    SG_TRY(cpu_cap_features(max_isa, &features));
     sinter_engine_t *new_engine = use.alloc(sizeof *new_engine, 64, use.user);
     if (new_engine == NULL) {
         return sg_fail(sinter_out_of_memory, "out of memory: %zu bytes", sizeof *new_engine);
@@ -79,7 +79,7 @@ sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t
         return sg_fail(sinter_runtime_error, "engine: no mutex or condition variable");
     }
     new_engine->allocator = use;
-    new_engine->isa = isa;
+    new_engine->features = features;
     atomic_init(&new_engine->refs, 1);
     *engine = new_engine;
     return sinter_success;

@@ -11,12 +11,13 @@
 #include <sinter/sinter_types.h>
 
 #include "base/constants.h"
+#include "base/features.h"
 
 /* Reference-counted: every object made from an engine holds it. */
 struct sinter_engine {
     atomic_int refs;
     sinter_allocator_t allocator;
-    sinter_cpu_isa_t isa; /* already the least of machine, desc and environment */
+    features_t features; /* of the machine, below the caps of desc and environment */
     constants_t constants;
 };
 

@@ -96,22 +96,19 @@ static bool has_f16c(void)
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
 }
 
-sinter_cpu_isa_t cpu_isa_detect(void)
+/* Leaf 7, subleaf 1: EAX bit 4. */
+static bool has_avx_vnni(void)
 {
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
-        return sinter_isa_generic;
-    }
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
-        return sinter_isa_avx2;
-    }
-    return __builtin_cpu_supports("avx512vnni") ? sinter_isa_avx512_vnni : sinter_isa_avx512;
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 16) != 0;
 }
 
-bool cpu_has_bf16(void)
+#define HAS(name) (__builtin_cpu_supports(name) != 0)
+#define HAS_NEON false
+
+static void detect_begin(void)
 {
-    return __builtin_cpu_supports("avx512bf16");
+    __builtin_cpu_init();
 }
 
 /* The list of caches: Intel's leaf, or AMD's, which has the same form. */
@@ -135,14 +132,25 @@ size_t cpu_last_level_cache(void)
     return intel > amd ? intel : amd;
 }
 #else
-sinter_cpu_isa_t cpu_isa_detect(void)
-{
-    return sinter_isa_generic;
-}
+#define HAS(name) false
+#if defined(__ARM_NEON)
+#define HAS_NEON true
+#else
+#define HAS_NEON false
+#endif
 
-bool cpu_has_bf16(void)
+static bool has_f16c(void)
 {
     return false;
+}
+
+static bool has_avx_vnni(void)
+{
+    return false;
+}
+
+static void detect_begin(void)
+{
 }
 
 size_t cpu_last_level_cache(void)
@@ -151,12 +159,82 @@ size_t cpu_last_level_cache(void)
 }
 #endif
 
-static sinter_cpu_isa_t lesser(sinter_cpu_isa_t a, sinter_cpu_isa_t cap)
+/* ---- features -------------------------------------------------------------------------------- */
+
+static const char *const feature_names[] = {
+#define SINTER_FEATURE(name, text, has) text,
+#include "base/features.def"
+#undef SINTER_FEATURE
+};
+
+features_t cpu_features(void)
 {
-    return cap != sinter_isa_default && cap < a ? cap : a;
+    features_t f = {0};
+    detect_begin();
+#define SINTER_FEATURE(name, text, has) f.bits |= (has) ? (uint32_t)FEATURE_##name : 0;
+#include "base/features.def"
+#undef SINTER_FEATURE
+    /* Every set that code asks for includes AVX2, and AVX-512 where it says so. */
+    if ((f.bits & FEATURE_AVX2) == 0) {
+        f.bits &= FEATURE_NEON;
+    } else if ((f.bits & FEATURE_AVX512) == 0) {
+        f.bits &= ~(uint32_t)(FEATURE_AVX512_VNNI | FEATURE_AVX512_BF16);
+    }
+    return f;
 }
 
-sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa)
+typedef struct level {
+    sinter_cpu_isa_t level;
+    uint32_t needs; /* what a machine of this level has at least */
+    uint32_t caps;  /* what a cap at this level leaves */
+} level_t;
+
+/* From the lowest on. A cap leaves out what came after its level, AVX-VNNI below AVX-512 too. */
+static const level_t levels[] = {
+    {sinter_isa_generic, 0, 0},
+    {sinter_isa_avx2, FEATURE_AVX2, FEATURE_AVX2},
+    {sinter_isa_avx512, FEATURE_AVX2 | FEATURE_AVX512, FEATURE_AVX2 | FEATURE_AVX512},
+    {sinter_isa_avx512_vnni, FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI,
+     FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI | FEATURE_AVX512_BF16 | FEATURE_AVX_VNNI},
+};
+
+features_t features_of_level(sinter_cpu_isa_t level)
+{
+    for (size_t i = 0; i < LENGTH(levels); i++) {
+        if (levels[i].level == level) {
+            return (features_t){levels[i].caps};
+        }
+    }
+    return (features_t){UINT32_MAX};
+}
+
+sinter_cpu_isa_t level_of_features(features_t features)
+{
+    sinter_cpu_isa_t level = sinter_isa_generic;
+    for (size_t i = 0; i < LENGTH(levels); i++) {
+        if (has_features(features, (features_t){levels[i].needs})) {
+            level = levels[i].level;
+        }
+    }
+    return level;
+}
+
+features_t features_up_to(sinter_cpu_isa_t level)
+{
+    return (features_t){cpu_features().bits & features_of_level(level).bits};
+}
+
+const char *missing_feature(features_t have, features_t needs)
+{
+    for (int i = FEATURES - 1; i >= 0; i--) {
+        if ((needs.bits & ~have.bits & 1u << i) != 0) {
+            return feature_names[i];
+        }
+    }
+    return NULL;
+}
+
+sinter_status_t cpu_cap_features(sinter_cpu_isa_t max, features_t *features)
 {
     if (sinter_cpu_isa_name(max) == NULL) {
         return sg_fail(sinter_invalid_arguments, "max_isa %d is no ISA level", (int)max);
@@ -169,6 +247,14 @@ sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa)
             "SINTER_MAX_CPU_ISA is \"%s\", expected default, generic, avx2, avx512 or avx512_vnni",
             env);
     }
-    *isa = lesser(lesser(cpu_isa_detect(), max), env_max);
+    features->bits = features_up_to(max).bits & features_of_level(env_max).bits;
+    return sinter_success;
+}
+
+sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa)
+{
+    features_t features;
+    SG_TRY(cpu_cap_features(max, &features));
+    *isa = level_of_features(features);
     return sinter_success;
 }

@@ -9,12 +9,12 @@
 
 #include <sinter/sinter_types.h>
 
-/* The highest level of this machine; never sinter_isa_default. */
-sinter_cpu_isa_t cpu_isa_detect(void);
-/* AVX512_BF16, which is no level of its own: code may use it from avx512_vnni on. */
-bool cpu_has_bf16(void);
-/* The least of the machine, max (sinter_isa_default: no cap) and SINTER_MAX_CPU_ISA; an unknown
- * max or environment value is sinter_invalid_arguments. */
+#include "base/features.h"
+
+/* What the machine has below the caps max (sinter_isa_default: none) and SINTER_MAX_CPU_ISA; an
+ * unknown max or environment value is sinter_invalid_arguments. */
+sinter_status_t cpu_cap_features(sinter_cpu_isa_t max, features_t *features);
+/* The level that this is. */
 sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa);
 /* Bytes of the largest cache; 0 if the CPU does not say. */
 size_t cpu_last_level_cache(void);

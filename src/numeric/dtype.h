@@ -8,6 +8,8 @@
 
 #include <sinter/sinter_types.h>
 
+#include "base/features.h"
+
 typedef enum dtype_class { DTYPE_FLOAT, DTYPE_INT, DTYPE_SCALE, DTYPE_BOOL } dtype_class_t;
 
 /* How values convert. Element offsets count elements from base, packed types included (element
@@ -117,7 +119,7 @@ typedef struct dtype_bulk {
 } dtype_bulk_t;
 /* The best functions at or below isa, which the machine must have. Never NULL for a data type,
  * nor are functions but the scaled ones. */
-const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa);
+const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, features_t features);
 
 /* Codes of six bits in two planes: the four low bits of each in a u4 tensor, the two high bits
  * in a u2 tensor. */
@@ -130,7 +132,7 @@ typedef struct dtype_split {
     void (*join)(const float *low, const float *high, int64_t n, float *dst);
 } dtype_split_t;
 /* The best functions at or below isa for codes of this type; NULL if it is no type of six bits. */
-const dtype_split_t *dtype_split(sinter_data_type_t type, sinter_cpu_isa_t isa);
+const dtype_split_t *dtype_split(sinter_data_type_t type, features_t features);
 /* n packed codes of six bits, from element 0, into elements first, first + stride ... of each
  * plane; neighbours keep their bits. */
 void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int64_t low_stride,

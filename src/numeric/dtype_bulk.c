@@ -26,16 +26,16 @@ static const dtype_bulk_t portable[DTYPE_BULK_ROWS] = {
 #undef SINTER_DTYPE
 };
 
-const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, sinter_cpu_isa_t isa)
+const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512 && dtype_bulk_avx512[type].load != NULL) {
+    if (has_features(features, NEEDS_AVX512) && dtype_bulk_avx512[type].load != NULL) {
         return &dtype_bulk_avx512[type];
     }
-    if (isa >= sinter_isa_avx2 && dtype_bulk_avx2[type].load != NULL) {
+    if (has_features(features, NEEDS_AVX2) && dtype_bulk_avx2[type].load != NULL) {
         return &dtype_bulk_avx2[type];
     }
 #endif
-    (void)isa;
+    (void)features;
     return &portable[type];
 }

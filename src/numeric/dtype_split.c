@@ -293,24 +293,24 @@ SPLIT(f6_e3m2, avx512)
 SPLIT(f6_e2m3, avx512)
 #endif
 
-const dtype_split_t *dtype_split(sinter_data_type_t type, sinter_cpu_isa_t isa)
+const dtype_split_t *dtype_split(sinter_data_type_t type, features_t features)
 {
     static const struct {
-        sinter_cpu_isa_t isa;
+        features_t needs;
         sinter_data_type_t type;
         const dtype_split_t *split;
     } rows[] = {
 #if defined(__x86_64__)
-        {sinter_isa_avx512, sinter_f6_e3m2, &split_f6_e3m2_avx512},
-        {sinter_isa_avx512, sinter_f6_e2m3, &split_f6_e2m3_avx512},
-        {sinter_isa_avx2, sinter_f6_e3m2, &split_f6_e3m2_avx2},
-        {sinter_isa_avx2, sinter_f6_e2m3, &split_f6_e2m3_avx2},
+        {NEEDS_AVX512, sinter_f6_e3m2, &split_f6_e3m2_avx512},
+        {NEEDS_AVX512, sinter_f6_e2m3, &split_f6_e2m3_avx512},
+        {NEEDS_AVX2, sinter_f6_e3m2, &split_f6_e3m2_avx2},
+        {NEEDS_AVX2, sinter_f6_e2m3, &split_f6_e2m3_avx2},
 #endif
-        {sinter_isa_generic, sinter_f6_e3m2, &split_f6_e3m2_generic},
-        {sinter_isa_generic, sinter_f6_e2m3, &split_f6_e2m3_generic},
+        {NEEDS_NOTHING, sinter_f6_e3m2, &split_f6_e3m2_generic},
+        {NEEDS_NOTHING, sinter_f6_e2m3, &split_f6_e2m3_generic},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].type == type && rows[i].isa <= isa) {
+        if (rows[i].type == type && has_features(features, rows[i].needs)) {
             return rows[i].split;
         }
     }

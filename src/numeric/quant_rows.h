@@ -85,7 +85,7 @@ static inline quant_widen16_t *quant_widen16(const quant_rows_t *fn, sinter_data
 }
 
 /* The best table at or below isa (the plan's, which the machine has). */
-const quant_rows_t *quant_rows(sinter_cpu_isa_t isa);
+const quant_rows_t *quant_rows(features_t features);
 
 extern const quant_rows_t quant_rows_generic, quant_rows_avx2, quant_rows_avx512;
 

@@ -107,16 +107,16 @@ static void stream_end(void)
 #define QUANT_ROWS quant_rows_generic
 #include "numeric/quant_rows.inc"
 
-const quant_rows_t *quant_rows(sinter_cpu_isa_t isa)
+const quant_rows_t *quant_rows(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512) {
+    if (has_features(features, NEEDS_AVX512)) {
         return &quant_rows_avx512;
     }
-    if (isa >= sinter_isa_avx2) {
+    if (has_features(features, NEEDS_AVX2)) {
         return &quant_rows_avx2;
     }
 #endif
-    (void)isa;
+    (void)features;
     return &quant_rows_generic;
 }

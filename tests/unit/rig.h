@@ -48,7 +48,7 @@ static inline void rig_init(rig_t *r, sinter_cpu_isa_t isa)
     memset(r, 0, sizeof *r);
     arena_init(&r->plan.arena, engine_ref(NULL));
     r->plan.values = r->values;
-    r->plan.isa = isa;
+    r->plan.features = features_up_to(isa);
 }
 
 static inline void rig_free(rig_t *r)
@@ -204,7 +204,7 @@ static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t
     int n = 0;
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
-        if (k->step == step->kind && k->isa <= r->plan.isa &&
+        if (k->step == step->kind && has_features(r->plan.features, k->needs) &&
             (k->refuse == NULL || k->refuse(&r->plan, step) == NULL)) {
             if (n == RIG_KERNELS) {
                 abort();

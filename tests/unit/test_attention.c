@@ -492,7 +492,10 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
 {
     const problem_t *p = w->p;
     plan_value_t values[N_VALUES] = {0};
-    plan_t plan = {.values = values, .n_values = N_VALUES, .isa = isa, .engine = engine_ref(NULL)};
+    plan_t plan = {.values = values,
+                   .n_values = N_VALUES,
+                   .features = features_up_to(isa),
+                   .engine = engine_ref(NULL)};
     arena_init(&plan.arena, plan.engine);
     compile_time_view(w, values);
     step_t step = {.kind = STEP_ATTENTION, .kernel = k, .post = &w->post, .mode = p->mode};
@@ -1221,7 +1224,7 @@ static const char *refusal(sinter_fpmath_mode_t mode, sinter_cpu_isa_t isa, int6
 {
     plan_value_t values[N_VALUES] = {0};
     values[Q].lt = values[V].lt = (lt_t){.ndims = 2, .dims = {4, D}};
-    const plan_t plan = {.values = values, .n_values = N_VALUES, .isa = isa};
+    const plan_t plan = {.values = values, .n_values = N_VALUES, .features = features_up_to(isa)};
     step_t step = {.kind = STEP_ATTENTION, .mode = mode};
     step.p.attention = (attention_params_t){.q = {.data = Q}, .v = {.data = V}};
     return kernel_attention_flash_bf16_avx512.refuse(&plan, &step);
@@ -1452,8 +1455,9 @@ int main(void)
     if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
         return 1;
     }
-    for (int i = 0; i < 3 && kernels[i]->isa <= top; i++) {
-        test_kernel(kernels[i], kernels[i]->isa, sinter_fpmath_mode_strict, 100);
+    for (int i = 0; i < 3 && has_features(features_up_to(top), kernels[i]->needs); i++) {
+        test_kernel(kernels[i], level_of_features(kernels[i]->needs), sinter_fpmath_mode_strict,
+                    100);
     }
     const char *why = refusal(sinter_fpmath_mode_bf16, top, 64);
     if (!why) {
@@ -1464,9 +1468,10 @@ int main(void)
     }
     static const kernel_t *const decoding[] = {&kernel_attention_decode_f32_avx2,
                                                &kernel_attention_decode_f32_avx512};
-    for (int i = 0; i < 2 && decoding[i]->isa <= top; i++) {
+    for (int i = 0; i < 2 && has_features(features_up_to(top), decoding[i]->needs); i++) {
         refused = 0;
-        test_kernel(decoding[i], decoding[i]->isa, sinter_fpmath_mode_strict, 200);
+        test_kernel(decoding[i], level_of_features(decoding[i]->needs), sinter_fpmath_mode_strict,
+                    200);
         check(refused < 40, "attention_decode", "refuses what it is made for");
     }
     if (top >= sinter_isa_avx512_vnni) {

@@ -193,7 +193,7 @@ static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, 
 {
     const frame_t frame = {.v = r->v, .threads = 1};
     static chain_bound_t b;
-    rig_check(chain_bind(chain, &frame, isa, &b) == sinter_success, "bind",
+    rig_check(chain_bind(chain, &frame, features_up_to(isa), &b) == sinter_success, "bind",
               sinter_last_error_message());
     void *scratch = rig_alloc(chain_scratch_bytes(chain));
     const bound_t *space = &r->v[chain->dims_value];
@@ -466,7 +466,8 @@ static void bad_binding(void)
         rig_check(chain_store(&b, x, space, kind == 2 ? transposed : NULL) == sinter_success &&
                       chain_finish(&b, -1, false, &chain) == sinter_success,
                   "bad binding", "");
-        rig_check(chain_bind(chain, &frame, cap, &bound) == sinter_invalid_shape, "bad binding",
+        rig_check(chain_bind(chain, &frame, features_up_to(cap), &bound) == sinter_invalid_shape,
+                  "bad binding",
                   kind == 0   ? "5 for 6"
                   : kind == 1 ? "leading dim"
                               : "transposed store");

@@ -110,7 +110,7 @@ static float bulk_load(sinter_data_type_t type, const unsigned char *code)
         }
     }
     unsigned csr = enter_mode();
-    dtype_bulk(type, level)->load(bytes, FIRST, COPIES, x);
+    dtype_bulk(type, features_up_to(level))->load(bytes, FIRST, COPIES, x);
     leave_mode(csr);
     CHECK(memcmp(x, x + 1, sizeof x - sizeof x[0]) == 0,
           "%s load of equal codes at level %d: elements differ", name_of(type), (int)level);
@@ -121,7 +121,7 @@ static uint64_t bulk_store(bool saturate, sinter_data_type_t type, float x)
 {
     unsigned char bytes[(FIRST + COPIES + 1) * 8] = {0};
     float src[COPIES];
-    const dtype_bulk_t *bulk = dtype_bulk(type, level);
+    const dtype_bulk_t *bulk = dtype_bulk(type, features_up_to(level));
     const int bits = dtype_traits(type)->bits;
     for (int i = 0; i < COPIES; i++) {
         src[i] = x;

@@ -84,7 +84,7 @@ static int forms_of(sinter_data_type_t type, int top, const dtype_bulk_t **forms
 {
     int n = 0;
     for (int isa = sinter_isa_generic; isa <= top; isa++) {
-        const dtype_bulk_t *bulk = dtype_bulk(type, (sinter_cpu_isa_t)isa);
+        const dtype_bulk_t *bulk = dtype_bulk(type, features_up_to((sinter_cpu_isa_t)isa));
         if (n == 0 || bulk != forms[n - 1]) {
             forms[n++] = bulk;
         }
@@ -165,7 +165,7 @@ static void check_decoding(sinter_data_type_t type, int top)
         for (int flush = 0; flush < 2; flush++) {
             memset(got, 0x55, sizeof got);
             set_flush(flush != 0);
-            dtype_bulk(type, (sinter_cpu_isa_t)isa)->load(codes, 0, count, got);
+            dtype_bulk(type, features_up_to((sinter_cpu_isa_t)isa))->load(codes, 0, count, got);
             set_flush(false);
             CHECK(memcmp(want, got, (size_t)count * sizeof(float)) == 0, "%s load, %s, FTZ/DAZ %d",
                   dtype_traits(type)->name, sinter_cpu_isa_name((sinter_cpu_isa_t)isa), flush);
@@ -180,7 +180,7 @@ enum { MAX_N = 70, MAX_FIRST = 9, GAP = 3 };
 static void check_span(sinter_data_type_t type, sinter_cpu_isa_t isa, int64_t first, int64_t n)
 {
     const dtype_traits_t *t = dtype_traits(type);
-    const dtype_bulk_t *bulk = dtype_bulk(type, isa);
+    const dtype_bulk_t *bulk = dtype_bulk(type, features_up_to(isa));
     const size_t bytes = bytes_of(type, first + n);
     guarded_t memory = guarded(bytes), floats = guarded((size_t)n * sizeof(float));
     unsigned char before[(MAX_N + MAX_FIRST) * 8];
@@ -206,7 +206,7 @@ static void check_span(sinter_data_type_t type, sinter_cpu_isa_t isa, int64_t fi
 /* The same at the start of a region with bytes behind it, none of which may change. */
 static void check_sentinels(sinter_data_type_t type, sinter_cpu_isa_t isa, int64_t first, int64_t n)
 {
-    const dtype_bulk_t *bulk = dtype_bulk(type, isa);
+    const dtype_bulk_t *bulk = dtype_bulk(type, features_up_to(isa));
     unsigned char before[(MAX_N + MAX_FIRST + GAP) * 8], after[sizeof before];
     float x[MAX_N + GAP];
     for (size_t i = 0; i < sizeof before; i++) {

@@ -473,7 +473,7 @@ int main(void)
         return 1;
     }
     for (size_t l = 0; l < sizeof levels / sizeof levels[0] && levels[l].isa <= cap; l++) {
-        const eltwise_table_t *t = eltwise_table(levels[l].isa);
+        const eltwise_table_t *t = eltwise_table(features_up_to(levels[l].isa));
         test_tables(levels[l].name, t);
         test_vectors(levels[l].name, t);
         test_unary(levels[l].name, t, 16381);

@@ -39,11 +39,13 @@ static void test_names(void)
             isa = isa || strcmp(parts[3], isas[a]) == 0;
         }
         CHECK(arithmetic && isa, "%s: arithmetic or isa", k->name);
-        CHECK(strcmp(parts[3], "generic") != 0 || k->isa == sinter_isa_generic,
-              "%s: needs more than generic", k->name);
-        CHECK(strcmp(parts[3], "avx2") != 0 || k->isa == sinter_isa_avx2, "%s: isa", k->name);
-        CHECK(strcmp(parts[3], "avx512") != 0 || k->isa >= sinter_isa_avx512, "%s: isa", k->name);
-        CHECK(strcmp(parts[3], "vnni") != 0 || k->isa == sinter_isa_avx512_vnni, "%s: isa",
+        CHECK(strcmp(parts[3], "generic") != 0 || k->needs.bits == 0, "%s: needs more than generic",
+              k->name);
+        CHECK(strcmp(parts[3], "avx2") != 0 || k->needs.bits == NEEDS_AVX2.bits, "%s: isa",
+              k->name);
+        CHECK(strcmp(parts[3], "avx512") != 0 || has_features(k->needs, NEEDS_AVX512), "%s: isa",
+              k->name);
+        CHECK(strcmp(parts[3], "vnni") != 0 || k->needs.bits == NEEDS_AVX512_VNNI.bits, "%s: isa",
               k->name);
         CHECK(k->bf16 == (strcmp(parts[2], "bf16") == 0), "%s: bf16", k->name);
         CHECK(k->work != NULL && k->phases >= 1 && k->cost > 0, "%s: no work", k->name);
@@ -81,8 +83,8 @@ static void test_generic(void)
     for (int kind = 0; kind < STEP_KINDS; kind++) {
         bool any = false;
         for (int i = 0; i < sinter_n_kernels; i++) {
-            any = any || ((int)sinter_kernels[i]->step == kind &&
-                          sinter_kernels[i]->isa == sinter_isa_generic);
+            any =
+                any || ((int)sinter_kernels[i]->step == kind && sinter_kernels[i]->needs.bits == 0);
         }
         CHECK(any, "no generic kernel for %s", step_names[kind]);
     }
@@ -157,12 +159,14 @@ static const char *selected(problem_t *p, textbuf_t *why)
         if (k->step != p->step.kind) {
             CHECK(reason == NULL, "%s is named for a %s step", k->name, step_names[p->step.kind]);
         } else if (reason == NULL) {
-            CHECK(best != NULL && best->cost <= k->cost && k->isa <= p->r.plan.isa,
+            CHECK(best != NULL && best->cost <= k->cost &&
+                      has_features(p->r.plan.features, k->needs),
                   "%s neither won nor was refused", k->name);
         } else {
             CHECK(reason[strlen(line)] != '\n' && k != best,
                   "%s: refused without a reason, or chosen", k->name);
-            CHECK(k->isa <= p->r.plan.isa || strstr(reason, "needs ") == reason + strlen(line),
+            CHECK(has_features(p->r.plan.features, k->needs) ||
+                      strstr(reason, "needs ") == reason + strlen(line),
                   "%s: the isa is the reason", k->name);
         }
     }

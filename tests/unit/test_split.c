@@ -168,7 +168,7 @@ static void check_parts(void)
 static void check_codec(sinter_data_type_t type, sinter_cpu_isa_t isa)
 {
     static const int lengths[] = {0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 71, 200};
-    const dtype_split_t *split = dtype_split(type, isa);
+    const dtype_split_t *split = dtype_split(type, features_up_to(isa));
     CHECK(split != NULL, "%s has no planes at %s", dtype_traits(type)->name,
           sinter_cpu_isa_name(isa));
     if (split == NULL) {
@@ -195,8 +195,8 @@ static void check_codecs(void)
             check_codec(formats[f], (sinter_cpu_isa_t)isa);
         }
     }
-#define SINTER_DTYPE(value, name, cls, bits, ...)                                    \
-    CHECK((dtype_split(sinter_##name, sinter_isa_generic) != NULL) == ((bits) == 6), \
+#define SINTER_DTYPE(value, name, cls, bits, ...)                               \
+    CHECK((dtype_split(sinter_##name, NEEDS_NOTHING) != NULL) == ((bits) == 6), \
           "only types of six bits split: " #name);
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE

@@ -185,7 +185,7 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa)
              g->rows_inner ? "rows inner" : "columns inner", g->inner_stride, g->outer_gap,
              g->trans ? " trans" : "");
     check(tile_bind(&op, g->trans, &frame, &o) == sinter_success, what, "tile_bind");
-    const tile_table_t *t = tile_table(isa);
+    const tile_table_t *t = tile_table(features_up_to(isa));
     for (int64_t b = 0; b < B; b++) {
         const tile_src_t src = tile_at(&o, &b, 1);
         check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows, g->cols), what,
@@ -316,7 +316,7 @@ static void test_tiny_scale(sinter_cpu_isa_t isa)
                             .zp_gr = 1,
                             .zp_gc = 1};
     float dst[16];
-    tile_table(isa)->load(&src, 0, 1, 0, 16, dst, 16, 1, 16);
+    tile_table(features_up_to(isa))->load(&src, 0, 1, 0, 16, dst, 16, 1, 16);
     bool ok = true;
     for (int i = 0; i < 16; i++) {
         ok = ok && dst[i] == (float)ldexp(codes[i], -127);
@@ -327,7 +327,7 @@ static void test_tiny_scale(sinter_cpu_isa_t isa)
 static void test_gemm(sinter_cpu_isa_t isa)
 {
     static const int sizes[] = {1, 2, 5, 6, 7, 13, 16, 17, 32, 33, 64, 79, 128, 0};
-    const tile_table_t *t = tile_table(isa);
+    const tile_table_t *t = tile_table(features_up_to(isa));
     for (int round = 0; round < 150; round++) {
         const int m = sizes[rnd() % 14], n = sizes[rnd() % 14], k = sizes[rnd() % 14];
         const int lda = k + (int)(rnd() % 4), ldb = n + (int)(rnd() % 4),
@@ -411,8 +411,8 @@ static void test_bf16(sinter_cpu_isa_t isa)
         }
         memset(rows, 0x11, sizeof rows);
         memset(pairs, 0x11, sizeof pairs);
-        tile_table(isa)->bf16_rows(src, LD, ROWS, COLS, rows, LD);
-        tile_table(isa)->bf16_pairs(src, LD, ROWS, COLS, pairs, LD);
+        tile_table(features_up_to(isa))->bf16_rows(src, LD, ROWS, COLS, rows, LD);
+        tile_table(features_up_to(isa))->bf16_pairs(src, LD, ROWS, COLS, pairs, LD);
         for (int r = 0; r < ROWS; r++) {
             for (int c = 0; c < LD; c++) {
                 const uint16_t a = rows[r * LD + c], b = pairs[r / 2 * LD * 2 + c * 2 + r % 2];

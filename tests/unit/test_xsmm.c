@@ -112,13 +112,13 @@ static void test_random(sinter_cpu_isa_t cap)
         s.stride_a = (int64_t)s.m * s.lda + pack * rnd(5),
         s.stride_b = (int64_t)s.k * s.ldb + pack * rnd(5);
         const char *why = NULL;
-        const xs_kernel_t kernel = xs_dispatch(&s, cap, &why);
+        const xs_kernel_t kernel = xs_dispatch(&s, features_up_to(cap), &why);
         char what[160];
         snprintf(what, sizeof what, "%s cap %s m %d n %d k %d ld %d %d %d count %d beta %d",
                  kind_names[kind], sinter_cpu_isa_name(cap), s.m, s.n, s.k, s.lda, s.ldb, s.ldc,
                  count, s.beta);
         check(kernel.fn ? why == NULL && product_is_exact(&s, kernel, count) : why != NULL, what);
-        const char *refused = xs_refuse(kind, cap);
+        const char *refused = xs_refuse(kind, features_up_to(cap));
         check(!refused || !kernel.fn, "a kind that xs_refuse refuses is not dispatched");
         if (kernel.fn) {
             float c = 7;
@@ -154,14 +154,14 @@ static void test_refusals(sinter_cpu_isa_t top)
     const char *why;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         why = NULL;
-        check(!xs_dispatch(&bad[i].s, top, &why).fn && why, bad[i].what);
+        check(!xs_dispatch(&bad[i].s, features_up_to(top), &why).fn && why, bad[i].what);
     }
     const xs_shape_t good = {XS_F32, 4, 64, 64, 64, 64, 64, 0, 0, false};
     why = NULL;
-    check(!xs_dispatch(&good, sinter_isa_generic, &why).fn && why, "generic cap: no JIT at all");
+    check(!xs_dispatch(&good, NEEDS_NOTHING, &why).fn && why, "generic cap: no JIT at all");
     const char *target = getenv("LIBXSMM_TARGET");
     why = NULL;
-    const bool has = xs_dispatch(&good, top, &why).fn != NULL;
+    const bool has = xs_dispatch(&good, features_up_to(top), &why).fn != NULL;
     if (target && strcmp(target, "none") == 0) {
         check(!has && why, "LIBXSMM_TARGET=none: no kernel, with a reason");
     } else if (!target && top >= sinter_isa_avx2) {
@@ -171,7 +171,7 @@ static void test_refusals(sinter_cpu_isa_t top)
                                      : "f32 has a kernel on this machine");
     }
     for (int kind = XS_F32; kind <= XS_S8U8S32; kind++) {
-        const char *refused = xs_refuse((xs_kind_t)kind, top);
+        const char *refused = xs_refuse((xs_kind_t)kind, features_up_to(top));
         printf("%s: %s\n", kind_names[kind], refused ? refused : xs_version());
     }
 }

@@ -71,15 +71,15 @@ static bool varies_along(const chain_bound_t *b, int d)
     return false;
 }
 
-sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa,
+sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, features_t features,
                            chain_bound_t *out)
 {
     const bound_t *space = &frame->v[chain->dims_value];
     out->chain = chain;
-    out->fn = eltwise_table(isa);
-    out->tiles = tile_table(isa);
-    out->quant = quant_rows(isa);
-    out->isa = isa;
+    out->fn = eltwise_table(features);
+    out->tiles = tile_table(features);
+    out->quant = quant_rows(features);
+    out->features = features;
     out->ndims = chain->ndims;
     if (space->ndims != chain->ndims) {
         return sg_fail(sinter_invalid_shape,

@@ -90,7 +90,7 @@ typedef struct chain_bound {
     const struct eltwise_table *fn; /* functions for the plan's ISA */
     const struct tile_table *tiles;
     const struct quant_rows *quant;
-    sinter_cpu_isa_t isa;
+    features_t features;
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];
     bool
@@ -106,7 +106,7 @@ typedef struct chain_bound {
 
 /* Binds a chain to a frame; sinter_invalid_shape with a message if an operand's dims do not
  * broadcast to the iteration dims. No allocation. */
-sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, sinter_cpu_isa_t isa,
+sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, features_t features,
                            chain_bound_t *out);
 
 /* Scratch bytes chain_run needs. */

@@ -159,7 +159,7 @@ static void load_split(const chain_bound_t *b, const chain_instr_t *in, const bl
                        float *dst, float *const *tmp)
 {
     const chain_ref_t *low = &b->refs[in->operand], *high = &b->refs[in->high];
-    const dtype_split_t *split = dtype_split(in->dtype, b->isa);
+    const dtype_split_t *split = dtype_split(in->dtype, b->features);
     const run_t l = run_of(b, low, k->idx), h = run_of(b, high, k->idx);
     if (l.stride != 1 || h.stride != 1 || l.group > 1 || h.group > 1) {
         load_block(b, low, k, dst, tmp[TMP]);
@@ -257,7 +257,7 @@ static void rescale_run(const chain_bound_t *b, int op, const chain_ref_t *data,
                         const float *src, float *dst)
 {
     dtype_groups_t groups;
-    const dtype_bulk_t *bulk = data ? dtype_bulk(data->dtype, b->isa) : NULL;
+    const dtype_bulk_t *bulk = data ? dtype_bulk(data->dtype, b->features) : NULL;
     if (bulk && bulk->load_scaled && same_groups(scale, zp, &groups)) {
         bulk->load_scaled(data->data, first, n, &groups, dst);
         return;
@@ -330,7 +330,7 @@ dtype_stream_t *chain_stream(const chain_bound_t *b, bool native_bf16)
         return NULL;
     }
     const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
-    const dtype_bulk_t *bulk = dtype_bulk(codes->dtype, b->isa);
+    const dtype_bulk_t *bulk = dtype_bulk(codes->dtype, b->features);
     return bulk->stream_scaled != NULL && streams_rows(b, to, codes)
                ? bulk->stream_scaled(to->dtype, native_bf16)
                : NULL;
@@ -684,7 +684,7 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
 {
     const chain_instr_t *in = b->chain->instrs;
     const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[2].operand];
-    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
+    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->features);
     const block_t k = {idx, rows, cols};
     const int64_t from = run_of(b, x, idx).first, first = run_of(b, to, idx).first;
     const int per_byte = to->traits->block_elems, width = x->traits->block_bytes;
@@ -762,7 +762,7 @@ static bool runs_on(const chain_bound_t *b, const chain_ref_t *ref)
 
 static bool encodes(const chain_bound_t *b, const chain_ref_t *x, const chain_ref_t *to)
 {
-    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->isa);
+    const dtype_bulk_t *bulk = dtype_bulk(to->dtype, b->features);
     const bool saturates = bulk->store_sat == bulk->store; /* as store_scaled does */
     const bool measured = x->dtype == sinter_f32 || quant_widen16(b->quant, x->dtype) != NULL;
     return saturates && measured && (uintptr_t)x->data % (size_t)x->traits->block_bytes == 0 &&

@@ -82,7 +82,7 @@ static bool head_strided(const plan_t *plan, int value, int from_end)
 static const char *refuse_decode(const plan_t *plan, const step_t *step)
 {
     const attention_params_t *p = &step->p.attention;
-    const decode_table_t *table = decode_table(step->kernel ? step->kernel->isa : plan->isa);
+    const decode_table_t *table = decode_table(step->kernel ? step->kernel->needs : plan->features);
     const char *rows_unknown;
     const int64_t rows = known_rows(plan, p, &rows_unknown),
                   T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
@@ -135,7 +135,7 @@ static int64_t known_groups(const plan_t *plan, int data, int coef, const int8_t
 static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand_t *o, int from_end,
                            int64_t head)
 {
-    const codes_table_t *table = codes_table(plan->isa);
+    const codes_table_t *table = codes_table(plan->features);
     const lt_t *lt = &plan->values[o->data].lt;
     const int limbs = limbs_of(step->mode);
     const decode_how_t floats = {NULL, 0};
@@ -178,7 +178,7 @@ static const char *refuse_codes(const plan_t *plan, const step_t *step)
                : "the fpmath mode, the types or the groups do not allow products of integers";
 }
 
-static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_isa_t cap)
+static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
 {
     const char *why = NULL;
     attention_jit_t *j = &c->jit[c->n_jit];
@@ -201,13 +201,13 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_i
                            .stride_b = (int64_t)ATT_STEP * c->ld_v,
                            .beta = true};
     j->rows = rows;
-    j->qk = j->qk_step = xs_dispatch(&qk, cap, &why);
+    j->qk = j->qk_step = xs_dispatch(&qk, features, &why);
     if (!why && c->tk >= ATT_QK) {
         qk.n = ATT_QK;
-        j->qk = xs_dispatch(&qk, cap, &why);
+        j->qk = xs_dispatch(&qk, features, &why);
     }
     if (!why) {
-        j->pv = xs_dispatch(&pv, cap, &why);
+        j->pv = xs_dispatch(&pv, features, &why);
     }
     c->n_jit += !why;
     return why;
@@ -216,7 +216,7 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, sinter_cpu_i
 /* JIT kernels for all heights that can occur: with the number of rows known that is the full
  * strip and what is left over. */
 static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv,
-                       sinter_cpu_isa_t cap)
+                       features_t features)
 {
     const char *why = NULL;
     if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
@@ -226,7 +226,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->strip; i++) {
         const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);
         if (rows < 0 || ladder[i] == c->strip || covers_rest) {
-            why = jit_rows(c, ladder[i], (int)D, cap);
+            why = jit_rows(c, ladder[i], (int)D, features);
         }
     }
     if (why) {
@@ -267,7 +267,7 @@ static const char *how_name(const decode_how_t *how)
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
 {
-    const sinter_cpu_isa_t isa = step->kernel->isa;
+    const features_t features = step->kernel->needs;
     const attention_params_t *p = &step->p.attention;
     attention_config_t *c = ARENA_NEW(&plan->arena, attention_config_t, 1);
     if (!c) {
@@ -278,15 +278,15 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     const char *rows_unknown;
     const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2),
                   rows = known_rows(plan, p, &rows_unknown);
-    c->tile = tile_table(isa);
-    c->fn = eltwise_table(isa);
+    c->tile = tile_table(features);
+    c->fn = eltwise_table(features);
     c->bf16 = step->kernel->bf16;
     const bool codes = step->kernel->refuse == refuse_codes;
-    c->decode = codes || step->kernel->refuse == refuse_decode ? decode_table(isa) : NULL;
+    c->decode = codes || step->kernel->refuse == refuse_decode ? decode_table(features) : NULL;
     c->k_how = codes ? how_of_k(plan, step) : (decode_how_t){NULL, 0};
     c->v_how = codes ? how_of_v(plan, step) : (decode_how_t){NULL, 0};
     size_blocks(c, rows, T, D, Dv);
-    const char *why = jit(c, rows, D, Dv, isa);
+    const char *why = jit(c, rows, D, Dv, features);
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
@@ -548,23 +548,23 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->scale = 1;
     if (score) {
         float scale;
-        SG_TRY(chain_bind(score, frame, plan->isa, &st->score));
+        SG_TRY(chain_bind(score, frame, plan->features, &st->score));
         if (is_scale(&st->score, &scale)) {
             st->scored = false;
             st->scale = scale;
         }
     }
     if (p->prob) {
-        SG_TRY(chain_bind(p->prob, frame, plan->isa, &st->prob));
+        SG_TRY(chain_bind(p->prob, frame, plan->features, &st->prob));
     }
-    SG_TRY(chain_bind(step->post, frame, plan->isa, &st->post));
+    SG_TRY(chain_bind(step->post, frame, plan->features, &st->post));
     st->serial = stores_share_bytes(&st->post);
     int out;
     st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1
                   ? &st->post.refs[out]
                   : NULL;
     if (step->tail != NULL) {
-        SG_TRY(quant_tail_bind(step->tail, frame, plan->isa, &st->tail));
+        SG_TRY(quant_tail_bind(step->tail, frame, plan->features, &st->tail));
         st->serial = st->serial || quant_tail_shares_bytes(
                                        &st->tail, ((const attention_config_t *)step->jit)->dv);
     }
@@ -611,15 +611,15 @@ static int ways(const step_t *step, const void *state, way_t *out)
     .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes,                   \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .ways = ways, \
     .phases = 2
-KERNEL(attention_flash_f32_generic, ATTENTION, .isa = sinter_isa_generic, .cost = 400)
-KERNEL(attention_flash_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 300)
-KERNEL(attention_flash_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 200)
-KERNEL(attention_decode_f32_avx2, ATTENTION, .isa = sinter_isa_avx2, .cost = 90,
+KERNEL(attention_flash_f32_generic, ATTENTION, .needs = NEEDS_NOTHING, .cost = 400)
+KERNEL(attention_flash_f32_avx2, ATTENTION, .needs = NEEDS_AVX2, .cost = 300)
+KERNEL(attention_flash_f32_avx512, ATTENTION, .needs = NEEDS_AVX512, .cost = 200)
+KERNEL(attention_decode_f32_avx2, ATTENTION, .needs = NEEDS_AVX2, .cost = 90,
        .refuse = refuse_decode)
-KERNEL(attention_decode_f32_avx512, ATTENTION, .isa = sinter_isa_avx512, .cost = 80,
+KERNEL(attention_decode_f32_avx512, ATTENTION, .needs = NEEDS_AVX512, .cost = 80,
        .refuse = refuse_decode)
-KERNEL(attention_decode_int8_vnni, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 70,
+KERNEL(attention_decode_int8_vnni, ATTENTION, .needs = NEEDS_AVX512_VNNI, .cost = 70,
        .refuse = refuse_codes)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(attention_flash_bf16_avx512, ATTENTION, .isa = sinter_isa_avx512_vnni, .cost = 100,
+KERNEL(attention_flash_bf16_avx512, ATTENTION, .needs = NEEDS_AVX512_VNNI, .cost = 100,
        .refuse = refuse_bf16, .bf16 = true)

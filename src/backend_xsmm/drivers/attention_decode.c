@@ -5,28 +5,28 @@
 
 #include "backend_xsmm/kernel.h"
 
-const decode_table_t *decode_table(sinter_cpu_isa_t isa)
+const decode_table_t *decode_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512) {
+    if (has_features(features, NEEDS_AVX512)) {
         return &decode_table_avx512;
     }
-    if (isa >= sinter_isa_avx2) {
+    if (has_features(features, NEEDS_AVX2)) {
         return &decode_table_avx2;
     }
 #endif
-    (void)isa;
+    (void)features;
     return NULL;
 }
 
-const codes_table_t *codes_table(sinter_cpu_isa_t isa)
+const codes_table_t *codes_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512_vnni) {
+    if (has_features(features, NEEDS_AVX512_VNNI)) {
         return &codes_table_avx512_vnni;
     }
 #endif
-    (void)isa;
+    (void)features;
     return NULL;
 }
 

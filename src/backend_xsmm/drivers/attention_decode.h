@@ -70,7 +70,7 @@ typedef struct decode_table {
 } decode_table_t;
 
 /* NULL: this ISA has none. */
-const decode_table_t *decode_table(sinter_cpu_isa_t isa);
+const decode_table_t *decode_table(features_t features);
 extern const decode_table_t decode_table_avx2, decode_table_avx512;
 
 /* K or V of one execute. */

@@ -103,10 +103,10 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
 }
 
 /* Tiles that are larger than registers, whose scales are loaded once for all rows. */
-static void choose_direct(chain_state_t *st, sinter_cpu_isa_t isa)
+static void choose_direct(chain_state_t *st, features_t features)
 {
     const chain_bound_t *b = &st->b;
-    const bool native_bf16 = isa >= sinter_isa_avx512_vnni && cpu_has_bf16();
+    const bool native_bf16 = has_features(features, NEEDS_AVX512_BF16);
     st->run = chain_runner(b);
     st->stream = st->streams && !b->chain->f64 ? chain_stream(b, native_bf16) : NULL;
     if (st->stream != NULL) {
@@ -119,13 +119,13 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
                                void *state)
 {
     chain_state_t *st = state;
-    SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->b));
+    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->b));
     chain_collapse(&st->b);
     st->serial = chain_shares_bytes(&st->b);
     st->streams = false;
     shape_tiles(st);
     choose_stream(st, plan->cache_bytes);
-    choose_direct(st, plan->isa);
+    choose_direct(st, plan->features);
     st->n_tiles = 1;
     for (int d = 0; d < st->b.ndims; d++) {
         const int64_t tile = d == st->b.ndims - 1 ? st->cols : d == st->b.ndims - 2 ? st->rows : 1;
@@ -209,7 +209,7 @@ static const char *refuse_f32(const plan_t *plan, const step_t *step)
 #define CHAIN                                                                             \
     .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, \
     .work = work, .ways = ways, .phases = 1
-KERNEL(chain_runs_f32_avx512, CHAIN, .isa = sinter_isa_avx512, .cost = 200, .refuse = refuse_f64)
-KERNEL(chain_runs_f32_avx2, CHAIN, .isa = sinter_isa_avx2, .cost = 300, .refuse = refuse_f64)
-KERNEL(chain_runs_f32_generic, CHAIN, .isa = sinter_isa_generic, .cost = 400, .refuse = refuse_f64)
-KERNEL(chain_runs_f64_generic, CHAIN, .isa = sinter_isa_generic, .cost = 400, .refuse = refuse_f32)
+KERNEL(chain_runs_f32_avx512, CHAIN, .needs = NEEDS_AVX512, .cost = 200, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_avx2, CHAIN, .needs = NEEDS_AVX2, .cost = 300, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_generic, CHAIN, .needs = NEEDS_NOTHING, .cost = 400, .refuse = refuse_f64)
+KERNEL(chain_runs_f64_generic, CHAIN, .needs = NEEDS_NOTHING, .cost = 400, .refuse = refuse_f32)

@@ -57,8 +57,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
 {
     chain_quantise_state_t *st = state;
     (void)plan;
-    SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->b));
-    SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->isa, &st->tail));
+    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->b));
+    SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->needs, &st->tail));
     merge_rows(st);
     st->b.inner_scalar_only = false;
     st->ndims = st->b.ndims;
@@ -133,6 +133,6 @@ static const char *refuse(const plan_t *plan, const step_t *step)
 #define CHAIN_QUANTISE                                                                  \
     .step = STEP_CHAIN, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .prepare = prepare, .work = work, .ways = ways, .phases = 1
-KERNEL(chain_quantise_f32_avx512, CHAIN_QUANTISE, .isa = sinter_isa_avx512, .cost = 200)
-KERNEL(chain_quantise_f32_avx2, CHAIN_QUANTISE, .isa = sinter_isa_avx2, .cost = 300)
-KERNEL(chain_quantise_f32_generic, CHAIN_QUANTISE, .isa = sinter_isa_generic, .cost = 400)
+KERNEL(chain_quantise_f32_avx512, CHAIN_QUANTISE, .needs = NEEDS_AVX512, .cost = 200)
+KERNEL(chain_quantise_f32_avx2, CHAIN_QUANTISE, .needs = NEEDS_AVX2, .cost = 300)
+KERNEL(chain_quantise_f32_generic, CHAIN_QUANTISE, .needs = NEEDS_NOTHING, .cost = 400)

@@ -170,17 +170,17 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
                                void *state)
 {
     const dynquant_params_t *p = &step->p.dynquant;
-    const sinter_cpu_isa_t isa = step->kernel->isa;
+    const features_t features = step->kernel->needs;
     dynquant_state_t *st = state;
     (void)plan;
     SG_TRY(quant_space_bind(p, frame, &st->s));
     const sinter_data_type_t codes = st->s.split ? p->split : st->s.out.dtype;
     const dtype_traits_t *elem = dtype_traits(codes);
-    st->fn = quant_rows(isa);
-    st->in = dtype_bulk(st->s.in.dtype, isa);
-    st->out = dtype_bulk(codes, isa);
-    st->scale = dtype_bulk(st->s.scale.dtype, isa);
-    st->zp = st->s.has_zp ? dtype_bulk(st->s.zp.dtype, isa) : NULL;
+    st->fn = quant_rows(features);
+    st->in = dtype_bulk(st->s.in.dtype, features);
+    st->out = dtype_bulk(codes, features);
+    st->scale = dtype_bulk(st->s.scale.dtype, features);
+    st->zp = st->s.has_zp ? dtype_bulk(st->s.zp.dtype, features) : NULL;
     st->narrow = st->s.column.n < NARROW;
     st->straight = goes_straight(st);
     st->ahead = fetch_ahead(&st->s);
@@ -191,7 +191,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
                                     .tensor_scale = 1};
     if (p->tensor_scale >= 0) {
         const bound_t *t = &frame->v[p->tensor_scale];
-        dtype_bulk(t->dtype, isa)->load(t->data, 0, 1, &st->formula.tensor_scale);
+        dtype_bulk(t->dtype, features)->load(t->data, 0, 1, &st->formula.tensor_scale);
         st->formula.tensor_scale = quant_tensor_scale(st->formula.tensor_scale);
     }
     st->why = refuse_chunks(st);
@@ -821,6 +821,6 @@ static const char *refuse(const plan_t *plan, const step_t *step)
 #define DYNQUANT                                                                           \
     .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
-KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .isa = sinter_isa_avx512, .cost = 200)
-KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .isa = sinter_isa_avx2, .cost = 300)
-KERNEL(dynquant_groups_f32_generic, DYNQUANT, .isa = sinter_isa_generic, .cost = 400)
+KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .needs = NEEDS_AVX512, .cost = 200)
+KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .needs = NEEDS_AVX2, .cost = 300)
+KERNEL(dynquant_groups_f32_generic, DYNQUANT, .needs = NEEDS_NOTHING, .cost = 400)

@@ -65,7 +65,7 @@ static int height_for(int rows)
     return h;
 }
 
-static const char *make_kernel(matmul_config_t *c, int width, int height, sinter_cpu_isa_t cap)
+static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
 {
     const int n = matmul_widths[width];
     const char *why = NULL;
@@ -79,13 +79,13 @@ static const char *make_kernel(matmul_config_t *c, int width, int height, sinter
                               .stride_a = MM_STEP,
                               .stride_b = (int64_t)MM_STEP * n,
                               .beta = true};
-    c->kernel[width][height] = xs_dispatch(&shape, cap, &why);
+    c->kernel[width][height] = xs_dispatch(&shape, features, &why);
     return why;
 }
 
 /* Kernels for all heights that can occur: with the number of rows known that is the full one and
  * what is left over. NULL, or why there are none. */
-static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa_t cap)
+static const char *make_kernels(matmul_config_t *c, int64_t rows, features_t features)
 {
     const char *why = NULL;
     const int rest = rows < 0 || rows % MM_HEIGHT == 0 ? -1 : height_for((int)(rows % MM_HEIGHT));
@@ -93,7 +93,7 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa
         const bool full = matmul_ladder[h] == MM_HEIGHT && rows >= MM_HEIGHT;
         for (int w = c->widest;
              w >= 0 && w >= c->widest - 1 && why == NULL && (rows < 0 || full || h == rest); w--) {
-            why = make_kernel(c, w, h, cap);
+            why = make_kernel(c, w, h, features);
         }
     }
     return why;
@@ -102,19 +102,19 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, sinter_cpu_isa
 const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers,
                              matmul_config_t *c)
 {
-    const sinter_cpu_isa_t isa = step->kernel->isa;
+    const features_t features = step->kernel->needs;
     const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1),
                   rows = matmul_known_rows(plan, step);
-    c->tile = tile_table(isa);
+    c->tile = tile_table(features);
     c->bf16 = bf16;
     c->codes = integers && blocks_of_codes(plan, step);
     c->limbs = c->codes ? 1 : limbs_of(step->mode);
-    c->blocks = integers ? blocks_table(isa) : NULL;
+    c->blocks = integers ? blocks_table(features) : NULL;
     c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS
               : rows > MM_HEIGHT         ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                          : matmul_ladder[height_for((int)rows)];
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
-    const char *why = make_kernels(c, rows, isa);
+    const char *why = make_kernels(c, rows, features);
     c->jit = why == NULL;
     return why;
 }
@@ -298,10 +298,10 @@ sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const fra
     matmul_state_t *st = state;
     (void)plan;
     SG_TRY(matmul_bind(step, frame, st));
-    SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->post));
+    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->post));
     st->tail.rows = st->tail.cols = 1;
     if (step->tail != NULL) {
-        SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->isa, &st->tail));
+        SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->needs, &st->tail));
     }
     choose_tiles(st, step->jit, frame->threads, st->tail.rows, st->tail.cols);
     blocks_bind(step->jit, st);
@@ -343,11 +343,11 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,     \
     .shared_bytes = shared_bytes, .prepare = matmul_prepare, .work = matmul_work, \
     .ways = matmul_ways, .phases = 2
-KERNEL(matmul_panel_f32_generic, MATMUL, .isa = sinter_isa_generic, .cost = 400)
-KERNEL(matmul_panel_f32_avx2, MATMUL, .isa = sinter_isa_avx2, .cost = 300)
-KERNEL(matmul_panel_f32_avx512, MATMUL, .isa = sinter_isa_avx512, .cost = 200)
-KERNEL(matmul_blocks_int8_vnni, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 80,
+KERNEL(matmul_panel_f32_generic, MATMUL, .needs = NEEDS_NOTHING, .cost = 400)
+KERNEL(matmul_panel_f32_avx2, MATMUL, .needs = NEEDS_AVX2, .cost = 300)
+KERNEL(matmul_panel_f32_avx512, MATMUL, .needs = NEEDS_AVX512, .cost = 200)
+KERNEL(matmul_blocks_int8_vnni, MATMUL, .needs = NEEDS_AVX512_VNNI, .cost = 80,
        .refuse = blocks_refuse)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(matmul_panel_bf16_avx512, MATMUL, .isa = sinter_isa_avx512_vnni, .cost = 100,
+KERNEL(matmul_panel_bf16_avx512, MATMUL, .needs = NEEDS_AVX512_VNNI, .cost = 100,
        .refuse = refuse_bf16_products, .bf16 = true)

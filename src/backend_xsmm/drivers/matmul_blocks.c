@@ -15,14 +15,14 @@ enum {
     WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
 };
 
-const blocks_table_t *blocks_table(sinter_cpu_isa_t isa)
+const blocks_table_t *blocks_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512_vnni) {
+    if (has_features(features, NEEDS_AVX512_VNNI)) {
         return &blocks_table_avx512_vnni;
     }
 #endif
-    (void)isa;
+    (void)features;
     return NULL;
 }
 
@@ -64,7 +64,7 @@ const char *blocks_refuse(const plan_t *plan, const step_t *step)
                    dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
     }
-    return blocks_table(plan->isa) == NULL ? "no VNNI" : NULL;
+    return blocks_table(plan->features) == NULL ? "no VNNI" : NULL;
 }
 
 /* Scales or zero points do not change inside a block of K, as far as is known. */

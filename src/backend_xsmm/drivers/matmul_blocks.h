@@ -121,7 +121,7 @@ void blocks_buffers(const struct matmul_config *c, unsigned char *base, size_t *
 void blocks_panel(struct matmul_task *t);
 
 /* NULL: this ISA has none. */
-const blocks_table_t *blocks_table(sinter_cpu_isa_t isa);
+const blocks_table_t *blocks_table(features_t features);
 extern const blocks_table_t blocks_table_avx512_vnni;
 
 #endif

@@ -8,17 +8,17 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const columns_table_t *columns_table(sinter_cpu_isa_t isa)
+const columns_table_t *columns_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512) {
+    if (has_features(features, NEEDS_AVX512)) {
         return &columns_avx512;
     }
-    if (isa >= sinter_isa_avx2) {
+    if (has_features(features, NEEDS_AVX2)) {
         return &columns_avx2;
     }
 #endif
-    (void)isa;
+    (void)features;
     return NULL;
 }
 
@@ -54,19 +54,19 @@ typedef struct columns_state {
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-static const columns_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, int value)
+static const columns_floats_t *floats_of(features_t features, const plan_t *plan, int value)
 {
-    const columns_table_t *table = columns_table(isa);
+    const columns_table_t *table = columns_table(features);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
     return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
                                                                            : NULL;
 }
 
-static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa_t isa)
+static const char *refuse(const plan_t *plan, const step_t *step, features_t features)
 {
     const matmul_params_t *p = &step->p.matmul;
     const operand_t *b = &p->b;
-    const columns_floats_t *floats = floats_of(isa, plan, b->data);
+    const columns_floats_t *floats = floats_of(features, plan, b->data);
     const int64_t N = known_dim(plan, p->out_dims, 1), along_k = matmul_stride_of_b(plan, step, 2);
     if (matmul_known_rows(plan, step) > COLUMNS_MOST) {
         return "more than 16 rows share one B";
@@ -88,12 +88,12 @@ static const char *refuse(const plan_t *plan, const step_t *step, sinter_cpu_isa
 
 static const char *refuse_avx512(const plan_t *plan, const step_t *step)
 {
-    return refuse(plan, step, sinter_isa_avx512);
+    return refuse(plan, step, NEEDS_AVX512);
 }
 
 static const char *refuse_avx2(const plan_t *plan, const step_t *step)
 {
-    return refuse(plan, step, sinter_isa_avx2);
+    return refuse(plan, step, NEEDS_AVX2);
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
@@ -104,8 +104,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     }
     textbuf_t note;
     const char *why = matmul_configure_best(plan, step, &c->panel);
-    c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
-    c->lanes = columns_table(step->kernel->isa)->lanes;
+    c->floats = floats_of(step->kernel->needs, plan, step->p.matmul.b.data);
+    c->lanes = columns_table(step->kernel->needs)->lanes;
     text_init(&note, &plan->arena);
     text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
     if (c->floats->unit > 0) {
@@ -123,12 +123,12 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-static columns_side_t side_of(const tile_src_t *b, bool zps, sinter_cpu_isa_t isa)
+static columns_side_t side_of(const tile_src_t *b, bool zps, features_t features)
 {
     if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
         return (columns_side_t){.bulk = NULL};
     }
-    return (columns_side_t){.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, isa),
+    return (columns_side_t){.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, features),
                             .codec = &(zps ? b->zp_type : b->scale_type)->codec,
                             .base = zps ? b->zp : b->scale,
                             .k_stride = zps ? b->zp_rs : b->scale_rs,
@@ -143,13 +143,13 @@ static bool is_long(const columns_side_t *s, int64_t K)
 }
 
 /* How coefficients reach lanes. False: in no way that is here. */
-static bool bind_sides(const columns_config_t *c, sinter_cpu_isa_t isa, columns_state_t *st)
+static bool bind_sides(const columns_config_t *c, features_t features, columns_state_t *st)
 {
     const tile_src_t *b = &st->panel.b.base;
     const columns_floats_t *f = c->floats;
     const int64_t K = st->panel.K, N = st->panel.N;
-    st->scale = side_of(b, false, isa);
-    st->zp = side_of(b, true, isa);
+    st->scale = side_of(b, false, features);
+    st->zp = side_of(b, true, features);
     st->by = !st->scale.bulk ? BY_NONE : st->zp.bulk || f->bias ? BY_COLUMN_SHIFT : BY_COLUMN;
     st->unit = 1;
     if (!st->scale.bulk || (is_long(&st->scale, K) && is_long(&st->zp, K))) {
@@ -188,8 +188,7 @@ static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
 }
 
 /* How the micro-kernels can do this execute; NULL, or why they cannot. */
-static const char *bind_columns(const columns_config_t *c, sinter_cpu_isa_t isa,
-                                columns_state_t *st)
+static const char *bind_columns(const columns_config_t *c, features_t features, columns_state_t *st)
 {
     const matmul_state_t *m = &st->panel;
     if (m->rows < 1 || m->K < 1) {
@@ -207,7 +206,7 @@ static const char *bind_columns(const columns_config_t *c, sinter_cpu_isa_t isa,
     if (!matmul_on_bytes(&m->b, m->b.base.rs, m->b.dims[m->b.ndims - 2])) {
         return "rows of B begin within bytes";
     }
-    return bind_sides(c, isa, st)
+    return bind_sides(c, features, st)
                ? NULL
                : "groups along K are short and groups along N do not fall on lanes";
 }
@@ -232,7 +231,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const columns_config_t *c = step->jit;
     columns_state_t *st = state;
     SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    st->why = bind_columns(c, step->kernel->isa, st);
+    st->why = bind_columns(c, step->kernel->needs, st);
     st->sweeps = st->why == NULL;
     if (!st->sweeps) {
         return sinter_success;
@@ -296,7 +295,7 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     }
     st.tail.cols = 1;
     if (step->tail != NULL &&
-        quant_tail_bind_dims(step->tail, frame, step->kernel->isa, &st.tail) != sinter_success) {
+        quant_tail_bind_dims(step->tail, frame, step->kernel->needs, &st.tail) != sinter_success) {
         return 0;
     }
     const size_t panel = matmul_shared_of(&c->panel, &st),
@@ -586,6 +585,6 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 #define COLUMNS                                                               \
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
-KERNEL(matmul_columns_f32_avx512, COLUMNS, .isa = sinter_isa_avx512, .cost = 65,
+KERNEL(matmul_columns_f32_avx512, COLUMNS, .needs = NEEDS_AVX512, .cost = 65,
        .refuse = refuse_avx512)
-KERNEL(matmul_columns_f32_avx2, COLUMNS, .isa = sinter_isa_avx2, .cost = 75, .refuse = refuse_avx2)
+KERNEL(matmul_columns_f32_avx2, COLUMNS, .needs = NEEDS_AVX2, .cost = 75, .refuse = refuse_avx2)

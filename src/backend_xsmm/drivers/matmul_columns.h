@@ -84,7 +84,7 @@ typedef struct columns_table {
 } columns_table_t;
 
 /* NULL: this ISA has none. */
-const columns_table_t *columns_table(sinter_cpu_isa_t isa);
+const columns_table_t *columns_table(features_t features);
 extern const columns_table_t columns_avx2, columns_avx512;
 
 #endif

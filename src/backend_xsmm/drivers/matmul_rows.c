@@ -8,28 +8,28 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const rows_table_t *rows_table(sinter_cpu_isa_t isa)
+const rows_table_t *rows_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512_vnni) {
+    if (has_features(features, NEEDS_AVX512_VNNI)) {
         return &rows_table_avx512_vnni;
     }
 #endif
-    (void)isa;
+    (void)features;
     return NULL;
 }
 
-const rows_floats_table_t *rows_floats_table(sinter_cpu_isa_t isa)
+const rows_floats_table_t *rows_floats_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512) {
+    if (has_features(features, NEEDS_AVX512)) {
         return &rows_floats_avx512;
     }
-    if (isa >= sinter_isa_avx2) {
+    if (has_features(features, NEEDS_AVX2)) {
         return &rows_floats_avx2;
     }
 #endif
-    (void)isa;
+    (void)features;
     return NULL;
 }
 
@@ -37,15 +37,15 @@ const rows_floats_table_t *rows_floats_table(sinter_cpu_isa_t isa)
 
 static const rows_ops_t *ops_of(const plan_t *plan, int value)
 {
-    const rows_table_t *table = rows_table(plan->isa);
+    const rows_table_t *table = rows_table(plan->features);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
     return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
                                                                            : NULL;
 }
 
-static const rows_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, int value)
+static const rows_floats_t *floats_of(features_t features, const plan_t *plan, int value)
 {
-    const rows_floats_table_t *table = rows_floats_table(isa);
+    const rows_floats_table_t *table = rows_floats_table(features);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
     return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
                                                                            : NULL;
@@ -54,7 +54,7 @@ static const rows_floats_t *floats_of(sinter_cpu_isa_t isa, const plan_t *plan, 
 static const char *refuse_floats(const plan_t *plan, const step_t *step)
 {
     const operand_t *b = &step->p.matmul.b;
-    const rows_floats_t *floats = floats_of(plan->isa, plan, b->data);
+    const rows_floats_t *floats = floats_of(plan->features, plan, b->data);
     if (matmul_known_rows(plan, step) > ROWS_MOST) {
         return "more than 16 rows share one B";
     }
@@ -118,13 +118,13 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     textbuf_t note;
     const char *why = matmul_configure_best(plan, step, &c->panel);
     if (step->kernel->refuse == refuse_codes) {
-        c->table = rows_table(plan->isa);
+        c->table = rows_table(plan->features);
         c->ops = ops_of(plan, step->p.matmul.b.data);
         c->codes = blocks_of_codes(plan, step);
         c->limbs = c->codes ? code_limbs(plan, step) : limbs_of(step->mode);
     }
-    c->floats = floats_of(step->kernel->isa, plan, step->p.matmul.b.data);
-    c->lanes = rows_floats_table(step->kernel->isa)->lanes;
+    c->floats = floats_of(step->kernel->needs, plan, step->p.matmul.b.data);
+    c->lanes = rows_floats_table(step->kernel->needs)->lanes;
     text_init(&note, &plan->arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->ops) {
@@ -148,7 +148,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 /* Scales or zero points by units, which are multiples of `least`; times 0: they are not. per:
  * floats of a unit. */
 static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int least, int per,
-                               sinter_cpu_isa_t isa, int64_t K)
+                               features_t features, int64_t K)
 {
     const int64_t group = zps ? b->zp_gr : b->scale_gr;
     rows_groups_t g = {
@@ -156,7 +156,7 @@ static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int lea
     if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
         return g;
     }
-    g.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, isa);
+    g.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, features);
     g.codec = &(zps ? b->zp_type : b->scale_type)->codec;
     g.bits = (zps ? b->zp_type : b->scale_type)->bits;
     g.line_stride = zps ? b->zp_cs : b->scale_cs;
@@ -181,13 +181,13 @@ static bool codes_by_quads(const tile_src_t *a, int quad, int64_t K)
 }
 
 /* NULL, or why products of integers cannot do this execute. */
-static const char *bind_integers(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+static const char *bind_integers(const rows_config_t *c, features_t features, rows_state_t *st)
 {
     const tile_src_t *b = &st->panel.b.base;
     const int elems = c->ops->elems, quad = elems / ROWS_QUADS;
     st->elems = elems;
-    st->scale = groups_of(b, false, elems, quad, ROWS_LINES, isa, st->panel.K);
-    st->zp = groups_of(b, true, elems, quad, ROWS_LINES, isa, st->panel.K);
+    st->scale = groups_of(b, false, elems, quad, ROWS_LINES, features, st->panel.K);
+    st->zp = groups_of(b, true, elems, quad, ROWS_LINES, features, st->panel.K);
     if (st->scale.times == 0 || st->zp.times == 0) {
         return "groups of B along K are not whole runs of 16 bytes";
     }
@@ -208,7 +208,7 @@ static void fill_pick(const rows_config_t *c, rows_groups_t *g)
 }
 
 /* NULL, or why the decoders cannot do this execute. */
-static const char *bind_floats(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+static const char *bind_floats(const rows_config_t *c, features_t features, rows_state_t *st)
 {
     const rows_floats_t *f = c->floats;
     const tile_src_t *b = &st->panel.b.base;
@@ -216,8 +216,8 @@ static const char *bind_floats(const rows_config_t *c, sinter_cpu_isa_t isa, row
         return "K is not a whole number of what the decoder takes at once";
     }
     st->elems = f->elems;
-    st->scale = groups_of(b, false, f->elems, f->unit, 1, isa, st->panel.K);
-    st->zp = groups_of(b, true, f->elems, f->unit, 1, isa, st->panel.K);
+    st->scale = groups_of(b, false, f->elems, f->unit, 1, features, st->panel.K);
+    st->zp = groups_of(b, true, f->elems, f->unit, 1, features, st->panel.K);
     fill_pick(c, &st->scale);
     fill_pick(c, &st->zp);
     return st->scale.times > 0 && st->zp.times > 0
@@ -244,7 +244,7 @@ static const char *refuse_lines(const matmul_state_t *m)
 }
 
 /* How the micro-kernels can do this execute, if they can. */
-static void bind_rows(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t *st)
+static void bind_rows(const rows_config_t *c, features_t features, rows_state_t *st)
 {
     const tile_operand_t *b = &st->panel.b;
     const int64_t K = st->panel.K, four = ROWS_LINES * (b->base.cs * b->base.type->bits / 8);
@@ -253,10 +253,10 @@ static void bind_rows(const rows_config_t *c, sinter_cpu_isa_t isa, rows_state_t
     if (st->why != NULL) {
         return;
     }
-    st->why = c->ops != NULL ? bind_integers(c, isa, st) : NULL;
+    st->why = c->ops != NULL ? bind_integers(c, features, st) : NULL;
     st->way = c->ops != NULL && st->why == NULL ? IN_INTEGERS : IN_FLOATS;
     if (st->way == IN_FLOATS) {
-        const char *why = bind_floats(c, isa, st);
+        const char *why = bind_floats(c, features, st);
         if (why != NULL) {
             st->way = BY_PANELS;
             st->why = why;
@@ -316,7 +316,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const rows_config_t *c = step->jit;
     rows_state_t *st = state;
     SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    bind_rows(c, step->kernel->isa, st);
+    bind_rows(c, step->kernel->needs, st);
     if (st->way == BY_PANELS) {
         return sinter_success;
     }
@@ -368,7 +368,7 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     const rows_config_t *c = step->jit;
     const size_t panel = matmul_shared_of(&c->panel, &st.panel);
     st.panel.rows = matmul_known_rows(plan, step) < 0 ? ROWS_MOST : st.panel.rows;
-    bind_rows(c, step->kernel->isa, &st);
+    bind_rows(c, step->kernel->needs, &st);
     const size_t own =
         st.way == BY_PANELS ? 0 : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
     return own > panel ? own : panel;
@@ -380,7 +380,6 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                 \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = matmul_rows_work, .ways = ways, \
     .phases = 2
-KERNEL(matmul_rows_int8_vnni, ROWS, .isa = sinter_isa_avx512_vnni, .cost = 50,
-       .refuse = refuse_codes)
-KERNEL(matmul_rows_f32_avx512, ROWS, .isa = sinter_isa_avx512, .cost = 60, .refuse = refuse_floats)
-KERNEL(matmul_rows_f32_avx2, ROWS, .isa = sinter_isa_avx2, .cost = 70, .refuse = refuse_floats)
+KERNEL(matmul_rows_int8_vnni, ROWS, .needs = NEEDS_AVX512_VNNI, .cost = 50, .refuse = refuse_codes)
+KERNEL(matmul_rows_f32_avx512, ROWS, .needs = NEEDS_AVX512, .cost = 60, .refuse = refuse_floats)
+KERNEL(matmul_rows_f32_avx2, ROWS, .needs = NEEDS_AVX2, .cost = 70, .refuse = refuse_floats)

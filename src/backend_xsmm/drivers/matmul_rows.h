@@ -96,7 +96,7 @@ typedef struct rows_table {
 } rows_table_t;
 
 /* NULL: this ISA has none. */
-const rows_table_t *rows_table(sinter_cpu_isa_t isa);
+const rows_table_t *rows_table(features_t features);
 extern const rows_table_t rows_table_avx512_vnni;
 
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
@@ -125,7 +125,7 @@ typedef struct rows_floats_table {
 } rows_floats_table_t;
 
 /* NULL: this ISA has none. */
-const rows_floats_table_t *rows_floats_table(sinter_cpu_isa_t isa);
+const rows_floats_table_t *rows_floats_table(features_t features);
 extern const rows_floats_table_t rows_floats_avx2, rows_floats_avx512;
 
 #endif

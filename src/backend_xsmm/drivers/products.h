@@ -45,7 +45,7 @@ static inline const char *refuse_bf16_products(const plan_t *plan, const step_t 
     if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
         return "the fpmath mode does not allow bf16 products";
     }
-    return xs_refuse(XS_BF16F32, plan->isa);
+    return xs_refuse(XS_BF16F32, plan->features);
 }
 
 /* For the report; why: why there is no JIT kernel, NULL if there is. */
@@ -53,7 +53,8 @@ static inline void note_products(textbuf_t *note, bool bf16, const kernel_t *ker
                                  const char *why)
 {
     if (why != NULL) {
-        text_add(note, "own %s f32 gemm (no brgemm: %s)", sinter_cpu_isa_name(kernel->isa), why);
+        text_add(note, "own %s f32 gemm (no brgemm: %s)",
+                 sinter_cpu_isa_name(level_of_features(kernel->needs)), why);
     } else {
         text_add(note, "%s brgemm libxsmm %s", bf16 ? "bf16" : "f32", xs_version());
     }

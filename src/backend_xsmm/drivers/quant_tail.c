@@ -86,10 +86,10 @@ static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
 }
 
 sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
-                                     sinter_cpu_isa_t isa, quant_tail_t *t)
+                                     features_t features, quant_tail_t *t)
 {
-    *t =
-        (quant_tail_t){.fn = quant_rows(isa), .out = frame->v[p->out], .scale = frame->v[p->scale]};
+    *t = (quant_tail_t){
+        .fn = quant_rows(features), .out = frame->v[p->out], .scale = frame->v[p->scale]};
     t->split = p->split != sinter_data_type_undef;
     if (t->split) {
         t->high = frame->v[p->high];
@@ -101,11 +101,11 @@ sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *
                                    .elem_min = (float)elem->min,
                                    .scale_max = dtype_traits(t->scale.dtype)->max,
                                    .tensor_scale = 1};
-    t->elem = dtype_bulk(codes, isa);
-    t->scale_type = dtype_bulk(t->scale.dtype, isa);
+    t->elem = dtype_bulk(codes, features);
+    t->scale_type = dtype_bulk(t->scale.dtype, features);
     if (p->zp >= 0) {
         t->zp = frame->v[p->zp];
-        t->zp_type = dtype_bulk(t->zp.dtype, isa);
+        t->zp_type = dtype_bulk(t->zp.dtype, features);
     }
     SG_TRY(bind_groups(p, t));
     const int n = t->out.ndims;
@@ -115,9 +115,9 @@ sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *
 }
 
 sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
-                                sinter_cpu_isa_t isa, quant_tail_t *t)
+                                features_t features, quant_tail_t *t)
 {
-    SG_TRY(quant_tail_bind_dims(p, frame, isa, t));
+    SG_TRY(quant_tail_bind_dims(p, frame, features, t));
     if (p->tensor_scale >= 0) {
         const bound_t *ts = &frame->v[p->tensor_scale];
         dtype_traits(ts->dtype)->codec.load_f32(ts->data, 0, 0, 1, &t->formula.tensor_scale);

@@ -28,10 +28,10 @@ typedef struct quant_tail {
 } quant_tail_t;
 
 sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
-                                sinter_cpu_isa_t isa, quant_tail_t *out);
+                                features_t features, quant_tail_t *out);
 /* The same without what is read from tensors, for the size of scratch. */
 sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
-                                     sinter_cpu_isa_t isa, quant_tail_t *out);
+                                     features_t features, quant_tail_t *out);
 /* Blocks of so many columns next to each other share a byte of an output, or rows of groups do:
  * only one thread may then store. */
 bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols);

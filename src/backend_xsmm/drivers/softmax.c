@@ -120,8 +120,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const bound_t *in = &frame->v[p->in];
     softmax_state_t *st = state;
     (void)plan;
-    SG_TRY(chain_bind(step->post, frame, step->kernel->isa, &st->post));
-    st->fn = eltwise_table(step->kernel->isa);
+    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->post));
+    st->fn = eltwise_table(step->kernel->needs);
     st->in = in->data;
     st->in_type = in->dtype;
     st->ndims = in->ndims;
@@ -393,6 +393,6 @@ static const char *refuse(const plan_t *plan, const step_t *step)
 #define SOFTMAX                                                                           \
     .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .prepare = prepare, .work = work, .ways = ways, .phases = 1
-KERNEL(softmax_rows_f32_avx512, SOFTMAX, .isa = sinter_isa_avx512, .cost = 200)
-KERNEL(softmax_rows_f32_avx2, SOFTMAX, .isa = sinter_isa_avx2, .cost = 300)
-KERNEL(softmax_rows_f32_generic, SOFTMAX, .isa = sinter_isa_generic, .cost = 400)
+KERNEL(softmax_rows_f32_avx512, SOFTMAX, .needs = NEEDS_AVX512, .cost = 200)
+KERNEL(softmax_rows_f32_avx2, SOFTMAX, .needs = NEEDS_AVX2, .cost = 300)
+KERNEL(softmax_rows_f32_generic, SOFTMAX, .needs = NEEDS_NOTHING, .cost = 400)

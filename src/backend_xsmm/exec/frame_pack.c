@@ -90,8 +90,8 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
             from += idx[k] * key->strides[k];
             to += idx[k] * key->packed[k];
         }
-        pack_matrix(key, along, from, to, tile_table(plan->isa), dtype_bulk(type, plan->isa),
-                    memory);
+        pack_matrix(key, along, from, to, tile_table(plan->features),
+                    dtype_bulk(type, plan->features), memory);
         for (d = batch - 1; d >= 0 && ++idx[d] == key->dims[d]; d--) {
             idx[d] = 0;
         }

@@ -25,9 +25,10 @@ const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t 
         if (k->step != step->kind) {
             continue;
         }
-        if (k->isa > plan->isa) {
+        if (!has_features(plan->features, k->needs)) {
             text_add(why, "  %s refused: needs %s, this engine has %s\n", k->name,
-                     sinter_cpu_isa_name(k->isa), sinter_cpu_isa_name(plan->isa));
+                     missing_feature(plan->features, k->needs),
+                     sinter_cpu_isa_name(level_of_features(plan->features)));
             continue;
         }
         const char *reason = k->refuse ? k->refuse(plan, step) : NULL;

@@ -20,6 +20,8 @@
 
 #include <sinter/sinter_types.h>
 
+#include "base/features.h"
+
 enum {
     CODES_CHUNK = 64,  /* bytes */
     CODES_CHUNKS = 4,  /* most in a row: a head of 256 bytes */
@@ -88,7 +90,7 @@ typedef struct codes_table {
 } codes_table_t;
 
 /* NULL: this ISA has none. */
-const codes_table_t *codes_table(sinter_cpu_isa_t isa);
+const codes_table_t *codes_table(features_t features);
 extern const codes_table_t codes_table_avx512_vnni;
 
 #endif

@@ -7,17 +7,17 @@
 
 #include "numeric/dtype.h"
 
-const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa)
+const eltwise_table_t *eltwise_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512) {
+    if (has_features(features, NEEDS_AVX512)) {
         return &eltwise_table_avx512;
     }
-    if (isa >= sinter_isa_avx2) {
+    if (has_features(features, NEEDS_AVX2)) {
         return &eltwise_table_avx2;
     }
 #endif
-    (void)isa;
+    (void)features;
     return &eltwise_table_generic;
 }
 
@@ -25,7 +25,7 @@ void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsi
                   int64_t first, int64_t stride, int n, float *dst)
 {
     if (stride == 1) {
-        dtype_bulk(type, fn->isa)->load(base, first, n, dst);
+        dtype_bulk(type, fn->needs)->load(base, first, n, dst);
     } else {
         dtype_traits(type)->codec.load_f32(base, first, stride, n, dst);
     }
@@ -35,7 +35,7 @@ void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned 
                    int64_t first, int64_t stride, int n, const float *src)
 {
     if (stride == 1) {
-        dtype_bulk(type, fn->isa)->store(base, first, n, src);
+        dtype_bulk(type, fn->needs)->store(base, first, n, src);
     } else {
         dtype_traits(type)->codec.store_f32(base, first, stride, n, src);
     }

@@ -9,6 +9,8 @@
 
 #include <sinter/sinter_types.h>
 
+#include "base/features.h"
+
 enum { ELTWISE_KINDS = sinter_op_last_symbol };
 
 /* dst[i] = f(a[i], b[i], c[i]) for i < n; dst may be any of a, b, c but not overlap them
@@ -19,7 +21,7 @@ typedef void (*eltwise_f64_fn_t)(double *dst, const double *a, const double *b, 
                                  int n, const double *p);
 
 typedef struct eltwise_table {
-    sinter_cpu_isa_t isa;           /* what it was built for */
+    features_t needs;               /* what it was built for */
     eltwise_fn_t op[ELTWISE_KINDS]; /* by sinter_op_kind_t; NULL: no elementwise function */
 
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
@@ -38,7 +40,7 @@ typedef struct eltwise_table {
 } eltwise_table_t;
 
 /* The best table at or below isa (the plan's, which the machine has). */
-const eltwise_table_t *eltwise_table(sinter_cpu_isa_t isa);
+const eltwise_table_t *eltwise_table(features_t features);
 
 /* n elements of a tensor as f32, from element `first` on, `stride` elements apart: dtype_bulk if
  * they are consecutive, else the codec. */

@@ -2,7 +2,7 @@
 #if defined(__AVX512F__)
 #define ELTWISE_OWN_ROWS
 #endif
-#define ELTWISE_ISA sinter_isa_avx512
+#define ELTWISE_NEEDS NEEDS_AVX512
 #include "backend_xsmm/ukernels/eltwise.inc"
 
 #ifdef ELTWISE_OWN_ROWS

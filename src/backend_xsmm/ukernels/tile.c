@@ -154,7 +154,7 @@ typedef struct reader {
 
 static reader_t reader_of(const tile_isa_t *isa, sinter_data_type_t type)
 {
-    return (reader_t){dtype_traits(type), dtype_bulk(type, isa->level)};
+    return (reader_t){dtype_traits(type), dtype_bulk(type, isa->needs)};
 }
 
 static void read_elems(const reader_t *from, const unsigned char *base, int64_t first,
@@ -335,7 +335,7 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
         double q, zp = 0, scale = 1;
         if (s->high) {
             float x;
-            split_line(dtype_split(s->split, sinter_isa_generic), s, line, c, 1, &x);
+            split_line(dtype_split(s->split, NEEDS_NOTHING), s, line, c, 1, &x);
             q = (double)x;
         } else {
             s->type->codec.load_f64(s->data, s->first + line * s->rs + c * s->cs, 0, 1, &q);
@@ -392,7 +392,7 @@ static void load_lines(const tile_isa_t *isa, const tile_src_t *s, int64_t l0, i
                        int n, float *dst, int64_t ld)
 {
     static const float no_zp = 0;
-    const dtype_split_t *split = s->high ? dtype_split(s->split, isa->level) : NULL;
+    const dtype_split_t *split = s->high ? dtype_split(s->split, isa->needs) : NULL;
     const bool quantised = s->scale || s->zp;
     const reader_t data = reader_of(isa, s->dtype);
     coefs_t k;
@@ -555,7 +555,7 @@ static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float
     }
 }
 
-static const tile_isa_t isa_c = {.level = sinter_isa_generic,
+static const tile_isa_t isa_c = {.needs = NEEDS_NOTHING,
                                  .dequant = dequant_c,
                                  .dequant_group = dequant_group_c,
                                  .fill = fill_c,
@@ -570,16 +570,16 @@ static void load_c(const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc
 static const tile_table_t table_c = {load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c,
                                      tile_transpose_c};
 
-const tile_table_t *tile_table(sinter_cpu_isa_t isa)
+const tile_table_t *tile_table(features_t features)
 {
 #if defined(__x86_64__)
-    if (isa >= sinter_isa_avx512) {
+    if (has_features(features, NEEDS_AVX512)) {
         return &tile_table_avx512;
     }
-    if (isa >= sinter_isa_avx2) {
+    if (has_features(features, NEEDS_AVX2)) {
         return &tile_table_avx2;
     }
 #endif
-    (void)isa;
+    (void)features;
     return &table_c;
 }

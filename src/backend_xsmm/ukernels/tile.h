@@ -61,6 +61,6 @@ typedef struct tile_table {
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 } tile_table_t;
 /* isa: the plan's; the best table at or below it that was built for this machine. */
-const tile_table_t *tile_table(sinter_cpu_isa_t isa);
+const tile_table_t *tile_table(features_t features);
 
 #endif

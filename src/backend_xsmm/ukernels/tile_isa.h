@@ -9,7 +9,7 @@
 enum { TILE_LINE = 256, TILE_LANES = 16, TILE_WIDE_GROUP = 16 };
 
 typedef struct tile_isa {
-    sinter_cpu_isa_t level; /* picks the conversions */
+    features_t needs; /* picks the conversions */
     void (*dequant)(float *x, const float *zp, const float *scale,
                     int n); /* x = (x - zp) * scale; zp NULL: none */
     void (*dequant_group)(float *x, float zp, float scale,

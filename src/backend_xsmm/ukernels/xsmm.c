@@ -26,46 +26,16 @@
 /* What the process may execute, by libxsmm's target, which LIBXSMM_TARGET can set below or above
  * what the CPU has. */
 typedef struct target {
-    sinter_cpu_isa_t isa; /* 0: no JIT */
-    bool bf16;
+    features_t needs; /* of the code that libxsmm makes; nothing: no JIT */
     const char *why;
 } target_t;
-
-#if defined(__x86_64__)
-static bool cpu_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-static bool cpu_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512cd");
-}
-static bool cpu_vnni(void)
-{
-    return __builtin_cpu_supports("avx512vnni");
-}
-#else
-static bool cpu_avx2(void)
-{
-    return false;
-}
-static bool cpu_avx512(void)
-{
-    return false;
-}
-static bool cpu_vnni(void)
-{
-    return false;
-}
-#endif
 
 static const char NO_CODE_MEMORY[] = "the system refuses executable memory";
 static target_t usable; /* set by xs_start */
 
 static target_t target_of(int archid)
 {
+    const features_t cpu = cpu_features();
     const target_t above = {.why = "libxsmm's target is above what the CPU has"};
     if (archid <= LIBXSMM_X86_GENERIC) {
         return (target_t){.why = "libxsmm's JIT is off (LIBXSMM_TARGET)"};
@@ -81,41 +51,38 @@ static target_t target_of(int archid)
             return (target_t){
                 .why = "libxsmm's target is neither AVX2 nor AVX-512 with BW, DQ and VL"};
         }
-        return cpu_avx2() ? (target_t){.isa = sinter_isa_avx2} : above;
+        return has_features(cpu, NEEDS_AVX2) ? (target_t){.needs = NEEDS_AVX2} : above;
     }
-    if (!cpu_avx512() || (archid >= LIBXSMM_X86_AVX512_CLX && !cpu_vnni()) ||
-        (archid >= LIBXSMM_X86_AVX512_CPX && !cpu_has_bf16())) {
-        return above;
-    }
-    return (target_t){.isa = archid >= LIBXSMM_X86_AVX512_CLX ? sinter_isa_avx512_vnni
-                                                              : sinter_isa_avx512,
-                      .bf16 = archid >= LIBXSMM_X86_AVX512_CPX};
+    const target_t t = {.needs = archid >= LIBXSMM_X86_AVX512_CPX   ? NEEDS_AVX512_BF16
+                                 : archid >= LIBXSMM_X86_AVX512_CLX ? NEEDS_AVX512_VNNI
+                                                                    : NEEDS_AVX512};
+    return has_features(cpu, t.needs) ? t : above;
 }
 
 /* Kernels of f32 use AVX-512 F and VL at most, whatever the target's name; the others use what
  * their target adds. */
-static sinter_cpu_isa_t needs(xs_kind_t kind, sinter_cpu_isa_t target)
+static features_t needs(xs_kind_t kind, features_t target)
 {
-    return kind == XS_F32 && target > sinter_isa_avx512 ? sinter_isa_avx512 : target;
+    return kind == XS_F32 ? (features_t){target.bits & NEEDS_AVX512.bits} : target;
 }
 
-const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap)
+const char *xs_refuse(xs_kind_t kind, features_t features)
 {
-    if (cap == sinter_isa_generic) {
+    if (!has_features(features, NEEDS_AVX2)) {
         return "ISA capped at generic";
     }
     xs_start();
     const target_t t = usable;
-    if (!t.isa) {
+    if (t.needs.bits == 0) {
         return t.why;
     }
-    if (cap != sinter_isa_default && needs(kind, t.isa) > cap) {
+    if (!has_features(features, needs(kind, t.needs))) {
         return "ISA capped below libxsmm's target";
     }
-    if (kind == XS_BF16F32 && !t.bf16) {
+    if (kind == XS_BF16F32 && !has_features(t.needs, NEEDS_AVX512_BF16)) {
         return "no native bf16 products (CPU without AVX512_BF16 or libxsmm's target below it)";
     }
-    if ((kind == XS_U8S8S32 || kind == XS_S8U8S32) && t.isa < sinter_isa_avx512_vnni) {
+    if ((kind == XS_U8S8S32 || kind == XS_S8U8S32) && !has_features(t.needs, NEEDS_AVX512_VNNI)) {
         return "no VNNI: libxsmm's int8 kernels would saturate";
     }
     return NULL;
@@ -351,7 +318,7 @@ static void start_once(void)
         return;
     }
     usable = target_of(libxsmm_get_target_archid());
-    if (usable.isa) {
+    if (usable.needs.bits) {
         const char *why = refuse_code();
         usable = why != NULL ? (target_t){.why = why} : usable;
     }
@@ -363,9 +330,9 @@ void xs_start(void)
     call_once(&once, start_once);
 }
 
-xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why)
+xs_kernel_t xs_dispatch(const xs_shape_t *shape, features_t features, const char **why)
 {
-    *why = xs_refuse(shape->kind, cap);
+    *why = xs_refuse(shape->kind, features);
     if (!*why) {
         *why = refuse_shape(shape);
     }
@@ -379,7 +346,7 @@ const char *xs_version(void)
     LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MAJOR) \
     "." LIBXSMM_STRINGIFY(LIBXSMM_CONFIG_VERSION_MINOR) " " target
     xs_start();
-    const int id = usable.isa ? libxsmm_get_target_archid() : LIBXSMM_X86_GENERIC;
+    const int id = usable.needs.bits ? libxsmm_get_target_archid() : LIBXSMM_X86_GENERIC;
     return id < LIBXSMM_X86_AVX2          ? XS_NAME("no JIT")
            : id == LIBXSMM_X86_AVX2       ? XS_NAME("hsw")
            : id < LIBXSMM_X86_AVX512_SKX  ? XS_NAME("avx512 subset")

@@ -37,12 +37,12 @@ void xs_start(void);
  * caller then uses its own code and reports why. cap: the plan's ISA; libxsmm's own target is
  * global to the process and emits up to its level, so a plan capped below that level gets no JIT
  * kernel. */
-xs_kernel_t xs_dispatch(const xs_shape_t *shape, sinter_cpu_isa_t cap, const char **why);
+xs_kernel_t xs_dispatch(const xs_shape_t *shape, features_t features, const char **why);
 /* count 0 does nothing: C is then left as it is, with beta and without. Thread-safe. */
 void xs_call(xs_kernel_t kernel, const void *a, const void *b, void *c, uint64_t count);
 /* NULL if libxsmm can make kernels of this kind under this cap on this machine, else why not
  * (static text). */
-const char *xs_refuse(xs_kind_t kind, sinter_cpu_isa_t cap);
+const char *xs_refuse(xs_kind_t kind, features_t features);
 /* "1.17 clx" for reports. */
 const char *xs_version(void);
 

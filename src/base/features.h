@@ -1,0 +1,56 @@
+/* Sets of CPU features. Kernels and tables of functions say which set they need; whether a machine
+ * has it is asked here and nowhere else. */
+#ifndef SINTER_SRC_FEATURES_H
+#define SINTER_SRC_FEATURES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sinter/sinter_types.h>
+
+enum feature_index {
+#define SINTER_FEATURE(name, text, has) FEATURE_INDEX_##name,
+#include "base/features.def"
+#undef SINTER_FEATURE
+    FEATURES
+};
+
+enum {
+#define SINTER_FEATURE(name, text, has) FEATURE_##name = 1 << FEATURE_INDEX_##name,
+#include "base/features.def"
+#undef SINTER_FEATURE
+};
+
+/* A struct, so that no number and no level passes for a set by mistake. */
+typedef struct features {
+    uint32_t bits; /* FEATURE_* */
+} features_t;
+
+/* The sets that code is written for. Each includes the ones before it, except that AVX-VNNI is
+ * found without AVX-512 too. */
+#define NEEDS(bits) (__extension__(features_t){bits}) /* as a constant initialiser too */
+#define NEEDS_NOTHING NEEDS(0)
+#define NEEDS_AVX2 NEEDS(FEATURE_AVX2)
+#define NEEDS_AVX_VNNI NEEDS(FEATURE_AVX2 | FEATURE_AVX_VNNI)
+#define NEEDS_AVX512 NEEDS(FEATURE_AVX2 | FEATURE_AVX512)
+#define NEEDS_AVX512_VNNI NEEDS(FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI)
+#define NEEDS_AVX512_BF16 \
+    NEEDS(FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI | FEATURE_AVX512_BF16)
+
+static inline bool has_features(features_t have, features_t needs)
+{
+    return (needs.bits & ~have.bits) == 0;
+}
+
+/* What this machine has. */
+features_t cpu_features(void);
+/* What a level stands for, as a cap; sinter_isa_default: everything. */
+features_t features_of_level(sinter_cpu_isa_t level);
+/* The highest level that is included in a set; never sinter_isa_default. */
+sinter_cpu_isa_t level_of_features(features_t features);
+/* What the machine has of a level: for tables of functions that are chosen by level. */
+features_t features_up_to(sinter_cpu_isa_t level);
+/* The name of a feature that is needed and missing, NULL if there is none. */
+const char *missing_feature(features_t have, features_t needs);
+
+#endif
