@@ -192,10 +192,9 @@ typedef struct level {
 /* From the lowest on. A cap leaves out what came after its level, AVX-VNNI below AVX-512 too. */
 static const level_t levels[] = {
     {sinter_isa_generic, 0, 0},
-    {sinter_isa_avx2, FEATURE_AVX2, FEATURE_AVX2},
-    {sinter_isa_avx512, FEATURE_AVX2 | FEATURE_AVX512, FEATURE_AVX2 | FEATURE_AVX512},
-    {sinter_isa_avx512_vnni, FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI,
-     FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI | FEATURE_AVX512_BF16 | FEATURE_AVX_VNNI},
+    {sinter_isa_avx2, NEEDS_AVX2, NEEDS_AVX2},
+    {sinter_isa_avx512, NEEDS_AVX512, NEEDS_AVX512},
+    {sinter_isa_avx512_vnni, NEEDS_AVX512_VNNI, NEEDS_AVX512_BF16 | FEATURE_AVX_VNNI},
 };
 
 features_t features_of_level(sinter_cpu_isa_t level)
@@ -212,7 +211,7 @@ sinter_cpu_isa_t level_of_features(features_t features)
 {
     sinter_cpu_isa_t level = sinter_isa_generic;
     for (size_t i = 0; i < LENGTH(levels); i++) {
-        if (has_features(features, (features_t){levels[i].needs})) {
+        if (has_features(features, levels[i].needs)) {
             level = levels[i].level;
         }
     }
@@ -224,10 +223,10 @@ features_t features_up_to(sinter_cpu_isa_t level)
     return (features_t){cpu_features().bits & features_of_level(level).bits};
 }
 
-const char *missing_feature(features_t have, features_t needs)
+const char *missing_feature(features_t have, uint32_t needs)
 {
     for (int i = FEATURES - 1; i >= 0; i--) {
-        if ((needs.bits & ~have.bits & 1u << i) != 0) {
+        if ((needs & ~have.bits & 1u << i) != 0) {
             return feature_names[i];
         }
     }

@@ -28,18 +28,18 @@ typedef struct features {
 
 /* The sets that code is written for. Each includes the ones before it, except that AVX-VNNI is
  * found without AVX-512 too. */
-#define NEEDS(bits) (__extension__(features_t){bits}) /* as a constant initialiser too */
-#define NEEDS_NOTHING NEEDS(0)
-#define NEEDS_AVX2 NEEDS(FEATURE_AVX2)
-#define NEEDS_AVX_VNNI NEEDS(FEATURE_AVX2 | FEATURE_AVX_VNNI)
-#define NEEDS_AVX512 NEEDS(FEATURE_AVX2 | FEATURE_AVX512)
-#define NEEDS_AVX512_VNNI NEEDS(FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI)
-#define NEEDS_AVX512_BF16 \
-    NEEDS(FEATURE_AVX2 | FEATURE_AVX512 | FEATURE_AVX512_VNNI | FEATURE_AVX512_BF16)
+enum {
+    NEEDS_NOTHING = 0,
+    NEEDS_AVX2 = FEATURE_AVX2,
+    NEEDS_AVX_VNNI = FEATURE_AVX2 | FEATURE_AVX_VNNI,
+    NEEDS_AVX512 = FEATURE_AVX2 | FEATURE_AVX512,
+    NEEDS_AVX512_VNNI = NEEDS_AVX512 | FEATURE_AVX512_VNNI,
+    NEEDS_AVX512_BF16 = NEEDS_AVX512_VNNI | FEATURE_AVX512_BF16
+};
 
-static inline bool has_features(features_t have, features_t needs)
+static inline bool has_features(features_t have, uint32_t needs)
 {
-    return (needs.bits & ~have.bits) == 0;
+    return (needs & ~have.bits) == 0;
 }
 
 /* What this machine has. */
@@ -51,6 +51,6 @@ sinter_cpu_isa_t level_of_features(features_t features);
 /* What the machine has of a level: for tables of functions that are chosen by level. */
 features_t features_up_to(sinter_cpu_isa_t level);
 /* The name of a feature that is needed and missing, NULL if there is none. */
-const char *missing_feature(features_t have, features_t needs);
+const char *missing_feature(features_t have, uint32_t needs);
 
 #endif

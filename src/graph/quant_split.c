@@ -19,7 +19,7 @@ sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs)
     const attr_t *attr = attr_find(attrs, n_attrs, sinter_op_attr_split_type);
     sinter_data_type_t type;
     const bool split = attr != NULL && sinter_data_type_parse(attr->str, &type) &&
-                       dtype_split(type, NEEDS_NOTHING) != NULL;
+                       dtype_split(type, (features_t){NEEDS_NOTHING}) != NULL;
     return split ? type : sinter_data_type_undef;
 }
 

@@ -301,16 +301,16 @@ const dtype_split_t *dtype_split(sinter_data_type_t type, features_t features)
         const dtype_split_t *split;
     } rows[] = {
 #if defined(__x86_64__)
-        {NEEDS_AVX512, sinter_f6_e3m2, &split_f6_e3m2_avx512},
-        {NEEDS_AVX512, sinter_f6_e2m3, &split_f6_e2m3_avx512},
-        {NEEDS_AVX2, sinter_f6_e3m2, &split_f6_e3m2_avx2},
-        {NEEDS_AVX2, sinter_f6_e2m3, &split_f6_e2m3_avx2},
+        {{NEEDS_AVX512}, sinter_f6_e3m2, &split_f6_e3m2_avx512},
+        {{NEEDS_AVX512}, sinter_f6_e2m3, &split_f6_e2m3_avx512},
+        {{NEEDS_AVX2}, sinter_f6_e3m2, &split_f6_e3m2_avx2},
+        {{NEEDS_AVX2}, sinter_f6_e2m3, &split_f6_e2m3_avx2},
 #endif
-        {NEEDS_NOTHING, sinter_f6_e3m2, &split_f6_e3m2_generic},
-        {NEEDS_NOTHING, sinter_f6_e2m3, &split_f6_e2m3_generic},
+        {{NEEDS_NOTHING}, sinter_f6_e3m2, &split_f6_e3m2_generic},
+        {{NEEDS_NOTHING}, sinter_f6_e2m3, &split_f6_e2m3_generic},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].type == type && has_features(features, rows[i].needs)) {
+        if (rows[i].type == type && has_features(features, rows[i].needs.bits)) {
             return rows[i].split;
         }
     }

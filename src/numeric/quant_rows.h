@@ -14,6 +14,8 @@
 
 #include <sinter/sinter_types.h>
 
+#include "base/features.h"
+
 #include "numeric/quant_formula.h"
 
 /* Scales or zero points of a run: element i has x[(phase + i) / group]. Groups of more than one

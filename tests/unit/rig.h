@@ -204,7 +204,7 @@ static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t
     int n = 0;
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
-        if (k->step == step->kind && has_features(r->plan.features, k->needs) &&
+        if (k->step == step->kind && has_features(r->plan.features, k->needs.bits) &&
             (k->refuse == NULL || k->refuse(&r->plan, step) == NULL)) {
             if (n == RIG_KERNELS) {
                 abort();

@@ -1455,7 +1455,7 @@ int main(void)
     if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
         return 1;
     }
-    for (int i = 0; i < 3 && has_features(features_up_to(top), kernels[i]->needs); i++) {
+    for (int i = 0; i < 3 && has_features(features_up_to(top), kernels[i]->needs.bits); i++) {
         test_kernel(kernels[i], level_of_features(kernels[i]->needs), sinter_fpmath_mode_strict,
                     100);
     }
@@ -1468,7 +1468,7 @@ int main(void)
     }
     static const kernel_t *const decoding[] = {&kernel_attention_decode_f32_avx2,
                                                &kernel_attention_decode_f32_avx512};
-    for (int i = 0; i < 2 && has_features(features_up_to(top), decoding[i]->needs); i++) {
+    for (int i = 0; i < 2 && has_features(features_up_to(top), decoding[i]->needs.bits); i++) {
         refused = 0;
         test_kernel(decoding[i], level_of_features(decoding[i]->needs), sinter_fpmath_mode_strict,
                     200);

@@ -543,7 +543,7 @@ static void test_out_of_memory(void)
     mini_heap_t heap = {.budget = -1};
     sinter_engine_t engine = {.refs = 1,
                               .allocator = {mini_heap_alloc, mini_heap_free, &heap},
-                              .features = NEEDS_NOTHING};
+                              .features = {NEEDS_NOTHING}};
     bool done = false;
     long n = 0;
     for (; n < 1000 && !done; n++) {

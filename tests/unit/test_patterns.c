@@ -1081,7 +1081,7 @@ static void test_out_of_memory(void)
     mini_heap_t heap = {.budget = -1};
     sinter_engine_t engine = {.refs = 1,
                               .allocator = {mini_heap_alloc, mini_heap_free, &heap},
-                              .features = NEEDS_NOTHING};
+                              .features = {NEEDS_NOTHING}};
     bool done = false;
     for (long n = 0; n < 10000 && !done; n++) {
         mini_t m;

@@ -489,7 +489,7 @@ int main(void)
     }
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = sinter_kernels[i];
-        if (!has_features(features_up_to(top), k->needs) || (k->bf16 && !has_bf16())) {
+        if (!has_features(features_up_to(top), k->needs.bits) || (k->bf16 && !has_bf16())) {
             check_skip("%s: this process cannot run it", k->name);
         } else {
             CHECK(chosen[i], "%s: no case chooses it", k->name);

@@ -195,8 +195,8 @@ static void check_codecs(void)
             check_codec(formats[f], (sinter_cpu_isa_t)isa);
         }
     }
-#define SINTER_DTYPE(value, name, cls, bits, ...)                               \
-    CHECK((dtype_split(sinter_##name, NEEDS_NOTHING) != NULL) == ((bits) == 6), \
+#define SINTER_DTYPE(value, name, cls, bits, ...)                                             \
+    CHECK((dtype_split(sinter_##name, (features_t){NEEDS_NOTHING}) != NULL) == ((bits) == 6), \
           "only types of six bits split: " #name);
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE

@@ -611,15 +611,15 @@ static int ways(const step_t *step, const void *state, way_t *out)
     .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes,                   \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .ways = ways, \
     .phases = 2
-KERNEL(attention_flash_f32_generic, ATTENTION, .needs = NEEDS_NOTHING, .cost = 400)
-KERNEL(attention_flash_f32_avx2, ATTENTION, .needs = NEEDS_AVX2, .cost = 300)
-KERNEL(attention_flash_f32_avx512, ATTENTION, .needs = NEEDS_AVX512, .cost = 200)
-KERNEL(attention_decode_f32_avx2, ATTENTION, .needs = NEEDS_AVX2, .cost = 90,
+KERNEL(attention_flash_f32_generic, ATTENTION, .needs = {NEEDS_NOTHING}, .cost = 400)
+KERNEL(attention_flash_f32_avx2, ATTENTION, .needs = {NEEDS_AVX2}, .cost = 300)
+KERNEL(attention_flash_f32_avx512, ATTENTION, .needs = {NEEDS_AVX512}, .cost = 200)
+KERNEL(attention_decode_f32_avx2, ATTENTION, .needs = {NEEDS_AVX2}, .cost = 90,
        .refuse = refuse_decode)
-KERNEL(attention_decode_f32_avx512, ATTENTION, .needs = NEEDS_AVX512, .cost = 80,
+KERNEL(attention_decode_f32_avx512, ATTENTION, .needs = {NEEDS_AVX512}, .cost = 80,
        .refuse = refuse_decode)
-KERNEL(attention_decode_int8_vnni, ATTENTION, .needs = NEEDS_AVX512_VNNI, .cost = 70,
+KERNEL(attention_decode_int8_vnni, ATTENTION, .needs = {NEEDS_AVX512_VNNI}, .cost = 70,
        .refuse = refuse_codes)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(attention_flash_bf16_avx512, ATTENTION, .needs = NEEDS_AVX512_VNNI, .cost = 100,
+KERNEL(attention_flash_bf16_avx512, ATTENTION, .needs = {NEEDS_AVX512_VNNI}, .cost = 100,
        .refuse = refuse_bf16, .bf16 = true)

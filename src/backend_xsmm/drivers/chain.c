@@ -209,7 +209,7 @@ static const char *refuse_f32(const plan_t *plan, const step_t *step)
 #define CHAIN                                                                             \
     .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, \
     .work = work, .ways = ways, .phases = 1
-KERNEL(chain_runs_f32_avx512, CHAIN, .needs = NEEDS_AVX512, .cost = 200, .refuse = refuse_f64)
-KERNEL(chain_runs_f32_avx2, CHAIN, .needs = NEEDS_AVX2, .cost = 300, .refuse = refuse_f64)
-KERNEL(chain_runs_f32_generic, CHAIN, .needs = NEEDS_NOTHING, .cost = 400, .refuse = refuse_f64)
-KERNEL(chain_runs_f64_generic, CHAIN, .needs = NEEDS_NOTHING, .cost = 400, .refuse = refuse_f32)
+KERNEL(chain_runs_f32_avx512, CHAIN, .needs = {NEEDS_AVX512}, .cost = 200, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_avx2, CHAIN, .needs = {NEEDS_AVX2}, .cost = 300, .refuse = refuse_f64)
+KERNEL(chain_runs_f32_generic, CHAIN, .needs = {NEEDS_NOTHING}, .cost = 400, .refuse = refuse_f64)
+KERNEL(chain_runs_f64_generic, CHAIN, .needs = {NEEDS_NOTHING}, .cost = 400, .refuse = refuse_f32)

@@ -133,6 +133,6 @@ static const char *refuse(const plan_t *plan, const step_t *step)
 #define CHAIN_QUANTISE                                                                  \
     .step = STEP_CHAIN, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .prepare = prepare, .work = work, .ways = ways, .phases = 1
-KERNEL(chain_quantise_f32_avx512, CHAIN_QUANTISE, .needs = NEEDS_AVX512, .cost = 200)
-KERNEL(chain_quantise_f32_avx2, CHAIN_QUANTISE, .needs = NEEDS_AVX2, .cost = 300)
-KERNEL(chain_quantise_f32_generic, CHAIN_QUANTISE, .needs = NEEDS_NOTHING, .cost = 400)
+KERNEL(chain_quantise_f32_avx512, CHAIN_QUANTISE, .needs = {NEEDS_AVX512}, .cost = 200)
+KERNEL(chain_quantise_f32_avx2, CHAIN_QUANTISE, .needs = {NEEDS_AVX2}, .cost = 300)
+KERNEL(chain_quantise_f32_generic, CHAIN_QUANTISE, .needs = {NEEDS_NOTHING}, .cost = 400)

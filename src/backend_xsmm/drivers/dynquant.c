@@ -821,6 +821,6 @@ static const char *refuse(const plan_t *plan, const step_t *step)
 #define DYNQUANT                                                                           \
     .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
-KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .needs = NEEDS_AVX512, .cost = 200)
-KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .needs = NEEDS_AVX2, .cost = 300)
-KERNEL(dynquant_groups_f32_generic, DYNQUANT, .needs = NEEDS_NOTHING, .cost = 400)
+KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .needs = {NEEDS_AVX512}, .cost = 200)
+KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .needs = {NEEDS_AVX2}, .cost = 300)
+KERNEL(dynquant_groups_f32_generic, DYNQUANT, .needs = {NEEDS_NOTHING}, .cost = 400)

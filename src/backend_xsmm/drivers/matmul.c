@@ -343,11 +343,11 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,     \
     .shared_bytes = shared_bytes, .prepare = matmul_prepare, .work = matmul_work, \
     .ways = matmul_ways, .phases = 2
-KERNEL(matmul_panel_f32_generic, MATMUL, .needs = NEEDS_NOTHING, .cost = 400)
-KERNEL(matmul_panel_f32_avx2, MATMUL, .needs = NEEDS_AVX2, .cost = 300)
-KERNEL(matmul_panel_f32_avx512, MATMUL, .needs = NEEDS_AVX512, .cost = 200)
-KERNEL(matmul_blocks_int8_vnni, MATMUL, .needs = NEEDS_AVX512_VNNI, .cost = 80,
+KERNEL(matmul_panel_f32_generic, MATMUL, .needs = {NEEDS_NOTHING}, .cost = 400)
+KERNEL(matmul_panel_f32_avx2, MATMUL, .needs = {NEEDS_AVX2}, .cost = 300)
+KERNEL(matmul_panel_f32_avx512, MATMUL, .needs = {NEEDS_AVX512}, .cost = 200)
+KERNEL(matmul_blocks_int8_vnni, MATMUL, .needs = {NEEDS_AVX512_VNNI}, .cost = 80,
        .refuse = blocks_refuse)
 /* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(matmul_panel_bf16_avx512, MATMUL, .needs = NEEDS_AVX512_VNNI, .cost = 100,
+KERNEL(matmul_panel_bf16_avx512, MATMUL, .needs = {NEEDS_AVX512_VNNI}, .cost = 100,
        .refuse = refuse_bf16_products, .bf16 = true)

@@ -88,12 +88,12 @@ static const char *refuse(const plan_t *plan, const step_t *step, features_t fea
 
 static const char *refuse_avx512(const plan_t *plan, const step_t *step)
 {
-    return refuse(plan, step, NEEDS_AVX512);
+    return refuse(plan, step, (features_t){NEEDS_AVX512});
 }
 
 static const char *refuse_avx2(const plan_t *plan, const step_t *step)
 {
-    return refuse(plan, step, NEEDS_AVX2);
+    return refuse(plan, step, (features_t){NEEDS_AVX2});
 }
 
 static sinter_status_t setup(plan_t *plan, step_t *step)
@@ -585,6 +585,6 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 #define COLUMNS                                                               \
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
-KERNEL(matmul_columns_f32_avx512, COLUMNS, .needs = NEEDS_AVX512, .cost = 65,
+KERNEL(matmul_columns_f32_avx512, COLUMNS, .needs = {NEEDS_AVX512}, .cost = 65,
        .refuse = refuse_avx512)
-KERNEL(matmul_columns_f32_avx2, COLUMNS, .needs = NEEDS_AVX2, .cost = 75, .refuse = refuse_avx2)
+KERNEL(matmul_columns_f32_avx2, COLUMNS, .needs = {NEEDS_AVX2}, .cost = 75, .refuse = refuse_avx2)

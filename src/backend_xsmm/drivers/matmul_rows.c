@@ -380,6 +380,7 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                 \
     .shared_bytes = shared_bytes, .prepare = prepare, .work = matmul_rows_work, .ways = ways, \
     .phases = 2
-KERNEL(matmul_rows_int8_vnni, ROWS, .needs = NEEDS_AVX512_VNNI, .cost = 50, .refuse = refuse_codes)
-KERNEL(matmul_rows_f32_avx512, ROWS, .needs = NEEDS_AVX512, .cost = 60, .refuse = refuse_floats)
-KERNEL(matmul_rows_f32_avx2, ROWS, .needs = NEEDS_AVX2, .cost = 70, .refuse = refuse_floats)
+KERNEL(matmul_rows_int8_vnni, ROWS, .needs = {NEEDS_AVX512_VNNI}, .cost = 50,
+       .refuse = refuse_codes)
+KERNEL(matmul_rows_f32_avx512, ROWS, .needs = {NEEDS_AVX512}, .cost = 60, .refuse = refuse_floats)
+KERNEL(matmul_rows_f32_avx2, ROWS, .needs = {NEEDS_AVX2}, .cost = 70, .refuse = refuse_floats)

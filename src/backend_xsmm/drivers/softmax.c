@@ -393,6 +393,6 @@ static const char *refuse(const plan_t *plan, const step_t *step)
 #define SOFTMAX                                                                           \
     .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
     .prepare = prepare, .work = work, .ways = ways, .phases = 1
-KERNEL(softmax_rows_f32_avx512, SOFTMAX, .needs = NEEDS_AVX512, .cost = 200)
-KERNEL(softmax_rows_f32_avx2, SOFTMAX, .needs = NEEDS_AVX2, .cost = 300)
-KERNEL(softmax_rows_f32_generic, SOFTMAX, .needs = NEEDS_NOTHING, .cost = 400)
+KERNEL(softmax_rows_f32_avx512, SOFTMAX, .needs = {NEEDS_AVX512}, .cost = 200)
+KERNEL(softmax_rows_f32_avx2, SOFTMAX, .needs = {NEEDS_AVX2}, .cost = 300)
+KERNEL(softmax_rows_f32_generic, SOFTMAX, .needs = {NEEDS_NOTHING}, .cost = 400)

@@ -25,9 +25,9 @@ const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t 
         if (k->step != step->kind) {
             continue;
         }
-        if (!has_features(plan->features, k->needs)) {
+        if (!has_features(plan->features, k->needs.bits)) {
             text_add(why, "  %s refused: needs %s, this engine has %s\n", k->name,
-                     missing_feature(plan->features, k->needs),
+                     missing_feature(plan->features, k->needs.bits),
                      sinter_cpu_isa_name(level_of_features(plan->features)));
             continue;
         }

@@ -2,7 +2,10 @@
 #if defined(__AVX512F__)
 #define ELTWISE_OWN_ROWS
 #endif
-#define ELTWISE_NEEDS NEEDS_AVX512
+#define ELTWISE_NEEDS \
+    {                 \
+        NEEDS_AVX512  \
+    }
 #include "backend_xsmm/ukernels/eltwise.inc"
 
 #ifdef ELTWISE_OWN_ROWS

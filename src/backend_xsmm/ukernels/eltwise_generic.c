@@ -1,3 +1,6 @@
 #define ELTWISE_TABLE eltwise_table_generic
-#define ELTWISE_NEEDS NEEDS_NOTHING
+#define ELTWISE_NEEDS \
+    {                 \
+        NEEDS_NOTHING \
+    }
 #include "backend_xsmm/ukernels/eltwise.inc"

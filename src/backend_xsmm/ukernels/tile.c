@@ -335,7 +335,7 @@ static void line_f64(const tile_src_t *s, int64_t line, int64_t c0, int n, float
         double q, zp = 0, scale = 1;
         if (s->high) {
             float x;
-            split_line(dtype_split(s->split, NEEDS_NOTHING), s, line, c, 1, &x);
+            split_line(dtype_split(s->split, (features_t){NEEDS_NOTHING}), s, line, c, 1, &x);
             q = (double)x;
         } else {
             s->type->codec.load_f64(s->data, s->first + line * s->rs + c * s->cs, 0, 1, &q);
@@ -555,7 +555,7 @@ static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float
     }
 }
 
-static const tile_isa_t isa_c = {.needs = NEEDS_NOTHING,
+static const tile_isa_t isa_c = {.needs = {NEEDS_NOTHING},
                                  .dequant = dequant_c,
                                  .dequant_group = dequant_group_c,
                                  .fill = fill_c,

@@ -51,19 +51,19 @@ static target_t target_of(int archid)
             return (target_t){
                 .why = "libxsmm's target is neither AVX2 nor AVX-512 with BW, DQ and VL"};
         }
-        return has_features(cpu, NEEDS_AVX2) ? (target_t){.needs = NEEDS_AVX2} : above;
+        return has_features(cpu, NEEDS_AVX2) ? (target_t){.needs = {NEEDS_AVX2}} : above;
     }
-    const target_t t = {.needs = archid >= LIBXSMM_X86_AVX512_CPX   ? NEEDS_AVX512_BF16
-                                 : archid >= LIBXSMM_X86_AVX512_CLX ? NEEDS_AVX512_VNNI
-                                                                    : NEEDS_AVX512};
-    return has_features(cpu, t.needs) ? t : above;
+    const target_t t = {.needs = {archid >= LIBXSMM_X86_AVX512_CPX   ? NEEDS_AVX512_BF16
+                                  : archid >= LIBXSMM_X86_AVX512_CLX ? NEEDS_AVX512_VNNI
+                                                                     : NEEDS_AVX512}};
+    return has_features(cpu, t.needs.bits) ? t : above;
 }
 
 /* Kernels of f32 use AVX-512 F and VL at most, whatever the target's name; the others use what
  * their target adds. */
-static features_t needs(xs_kind_t kind, features_t target)
+static uint32_t needs(xs_kind_t kind, features_t target)
 {
-    return kind == XS_F32 ? (features_t){target.bits & NEEDS_AVX512.bits} : target;
+    return kind == XS_F32 ? target.bits & NEEDS_AVX512 : target.bits;
 }
 
 const char *xs_refuse(xs_kind_t kind, features_t features)

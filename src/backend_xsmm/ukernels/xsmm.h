@@ -8,6 +8,8 @@
 
 #include <sinter/sinter_types.h>
 
+#include "base/features.h"
+
 typedef enum xs_kind {
     XS_F32, /* A f32, B f32, C f32 */
     /* A bf16 [M][lda] (K, lda even), B bf16 [K/2][ldb][2], C f32; only where the CPU multiplies
