@@ -18,7 +18,7 @@ typedef struct expected {
     const char *texts[MOST_TEXTS]; /* parts of the report */
 } expected_t;
 
-typedef struct selection {
+typedef struct selection_case {
     const char *what, *graph;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
@@ -26,7 +26,7 @@ typedef struct selection {
     expected_t without_bf16; /* at avx512_vnni where CPU or libxsmm have no bf16 products; no steps:
                                 the same as with them */
     bool products;           /* the report says whether libxsmm multiplies */
-} selection_t;
+} selection_case_t;
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
 
@@ -93,7 +93,7 @@ typedef struct selection {
         }                                                             \
     }
 
-static const selection_t cases[] = {
+static const selection_case_t cases[] = {
     /* ---- attention --------------------------------------------------------------------------- */
     {.what = "decode, floats",
      .graph = FLOATS("1", "96"),
@@ -393,7 +393,7 @@ static const char *kernels_of(const char *report, char *names, size_t size)
 static void mark_chosen(const char *names, bool *chosen)
 {
     for (int i = 0; i < sinter_n_kernels; i++) {
-        const char *name = sinter_kernels[i]->name, *at = strstr(names, name);
+        const char *name = sinter_kernels[i].name, *at = strstr(names, name);
         const char end = at != NULL ? at[strlen(name)] : '?';
         chosen[i] = chosen[i] || end == ' ' || end == '\0';
     }
@@ -409,7 +409,7 @@ static void check_products(const char *report, const char *what, const char *lev
           level, text, report);
 }
 
-static void check_report(const selection_t *c, const expected_t *want, const char *report,
+static void check_report(const selection_case_t *c, const expected_t *want, const char *report,
                          sinter_cpu_isa_t isa, bool own, bool *chosen)
 {
     const char *level = sinter_cpu_isa_name(isa);
@@ -429,7 +429,7 @@ static void check_report(const selection_t *c, const expected_t *want, const cha
 }
 
 /* own: this is the machine's own level, not a cap. */
-static void run(const selection_t *c, sinter_engine_t *engine, bool own, bool *chosen)
+static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bool *chosen)
 {
     const sinter_cpu_isa_t isa = sinter_engine_get_isa(engine);
     const bool other =
@@ -488,8 +488,9 @@ int main(void)
         sinter_engine_destroy(&engine);
     }
     for (int i = 0; i < sinter_n_kernels; i++) {
-        const kernel_t *k = sinter_kernels[i];
-        if (!has_features(features_up_to(top), k->needs.bits) || (k->bf16 && !has_bf16())) {
+        const kernel_t *k = &sinter_kernels[i];
+        if (!has_features(features_up_to(top), k->needs.bits) ||
+            (k->driver->arithmetic == IN_BF16 && !has_bf16())) {
             check_skip("%s: this process cannot run it", k->name);
         } else {
             CHECK(chosen[i], "%s: no case chooses it", k->name);

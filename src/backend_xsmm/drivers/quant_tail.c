@@ -85,8 +85,8 @@ static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
     return sinter_success;
 }
 
-sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
-                                     features_t features, quant_tail_t *t)
+sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
+                                features_t features, quant_tail_t *t)
 {
     *t = (quant_tail_t){
         .fn = quant_rows(features), .out = frame->v[p->out], .scale = frame->v[p->scale]};
@@ -114,16 +114,13 @@ sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *
     return sinter_success;
 }
 
-sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
-                                features_t features, quant_tail_t *t)
+void quant_tail_start(const dynquant_params_t *p, const frame_t *frame, quant_tail_t *t)
 {
-    SG_TRY(quant_tail_bind_dims(p, frame, features, t));
     if (p->tensor_scale >= 0) {
         const bound_t *ts = &frame->v[p->tensor_scale];
         dtype_traits(ts->dtype)->codec.load_f32(ts->data, 0, 0, 1, &t->formula.tensor_scale);
         t->formula.tensor_scale = quant_tensor_scale(t->formula.tensor_scale);
     }
-    return sinter_success;
 }
 
 /* Do items `step` apart along the last dim, or at different outer indices, start in a byte of
