@@ -11,10 +11,10 @@
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
-#include "backend_xsmm/drivers/few_rows.h"
+#include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/ukernels/attention_codes.h"
 #include "backend_xsmm/ukernels/tile.h"
-#include "backend_xsmm/ukernels/unroll.h"
+#include "numeric/unroll.h"
 
 enum {
     DECODE_ROWS = 8,                  /* most query rows */

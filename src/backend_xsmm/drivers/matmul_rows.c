@@ -309,7 +309,7 @@ static const char *bind_rows(const rows_config_t *c, features_t features, rows_s
     }
     size_line(st, K);
     st->bytes = (K * b->base.type->bits + 7) / 8;
-    st->ahead = four > 0 ? (ROWS_AHEAD + four - 1) / four * four : ROWS_AHEAD;
+    st->ahead = four > 0 ? (READ_AHEAD + four - 1) / four * four : READ_AHEAD;
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
     return why;
 }

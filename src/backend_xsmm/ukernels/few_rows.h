@@ -16,6 +16,10 @@ static inline bool is_tame_bits(int32_t most)
     return most == 0 || (most > TAME_LEAST && most < TAME_BEYOND);
 }
 
+/* Prefetch distance in bytes for rows of codes: far enough ahead to hide the latency of memory, and
+ * across the end of a page, where the hardware prefetcher stops. */
+enum { READ_AHEAD = 6144 };
+
 enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
 
 /* Rows that are worked off together of n that are left. */
