@@ -80,8 +80,9 @@ static sinter_op_t *new_op(sinter_op_kind_t kind, int a, int b, int c, int outpu
     const int inputs[3] = {a, b, c};
     sinter_op_t *op = NULL;
     CHECK(sinter_op_create(&op, NULL, (uint64_t)output, kind, NULL));
-    for (int i = 0; i < 3 && inputs[i] >= 0; i++)
+    for (int i = 0; i < 3 && inputs[i] >= 0; i++) {
         CHECK(sinter_op_add_input(op, &tensors[inputs[i]]));
+    }
     CHECK(sinter_op_add_output(op, &tensors[output]));
     return op;
 }
@@ -115,8 +116,9 @@ static sinter_partition_t *attention_partition(void)
     describe(MASK, sinter_f32, 1, 1, 1, T);
     describe(K, sinter_f32, KV_HEADS, 1, D, T);
     describe(V, sinter_f32, KV_HEADS, 1, T, D);
-    for (int id = SCORES; id <= P; id++)
+    for (int id = SCORES; id <= P; id++) {
         describe(id, sinter_f32, KV_HEADS, HEADS_PER_KV, 1, T);
+    }
     describe(OUT, sinter_f32, KV_HEADS, HEADS_PER_KV, 1, D);
 
     sinter_graph_t *graph = NULL;
@@ -161,12 +163,14 @@ static void execute(const sinter_compiled_partition_t *compiled)
     sinter_stream_t *stream = NULL;
     sinter_tensor_t *ports[N_PORTS];
     CHECK(sinter_stream_create(&stream, NULL, NULL));
-    for (int id = 0; id < N_PORTS; id++)
+    for (int id = 0; id < N_PORTS; id++) {
         CHECK(sinter_tensor_create(&ports[id], NULL, &tensors[id], data[id], SINTER_BYTES_TRUSTED));
+    }
     CHECK(sinter_compiled_partition_execute(
         compiled, stream, OUT, (const sinter_tensor_t *const *)ports, 1, &ports[OUT], NULL, 0));
-    for (int id = 0; id < N_PORTS; id++)
+    for (int id = 0; id < N_PORTS; id++) {
         CHECK(sinter_tensor_destroy(&ports[id]));
+    }
     CHECK(sinter_stream_destroy(&stream));
 }
 
@@ -179,13 +183,16 @@ static unsigned random_bits(void)
 
 static void fill_cache(cache_t *cache)
 {
-    for (size_t i = 0; i < sizeof cache->codes; i++)
+    for (size_t i = 0; i < sizeof cache->codes; i++) {
         cache->codes[i] = (uint8_t)random_bits();
-    for (size_t i = 0; i < sizeof cache->zero_points; i++)
+    }
+    for (size_t i = 0; i < sizeof cache->zero_points; i++) {
         cache->zero_points[i] = (uint8_t)random_bits();
-    for (int i = 0; i < ROWS * D_GROUPS; i++)
+    }
+    for (int i = 0; i < ROWS * D_GROUPS; i++) {
         cache->scales[i] =
             (uint16_t)((10 + random_bits() % 2) << 10); /* the f16 numbers 2^-5 and 2^-4 */
+    }
 }
 
 static int int4_at(const uint8_t *codes, int i)
@@ -209,8 +216,9 @@ static double worst_difference(void)
         double p[T], sum = 0.0;
         for (int t = 0; t < T; t++) {
             double s = 0.0;
-            for (int d = 0; d < D; d++)
+            for (int d = 0; d < D; d++) {
                 s += q[h * D + d] * cache_at(&k_cache, row + t, d);
+            }
             sum += p[t] = exp(s * scale + mask[t]);
         }
         for (int d = 0; d < D; d++) {
@@ -229,12 +237,14 @@ int main(void)
 {
     fill_cache(&k_cache);
     fill_cache(&v_cache);
-    for (int i = 0; i < KV_HEADS * HEADS_PER_KV * D; i++)
+    for (int i = 0; i < KV_HEADS * HEADS_PER_KV * D; i++) {
         q[i] = (float)random_bits() / 32768.0f - 1.0f;
+    }
     scale = 0.125f;
-    for (int t = 0; t < T; t++)
+    for (int t = 0; t < T; t++) {
         mask[t] =
             t < T - 3 ? 0.0f : -INFINITY; /* the last three slots of the cache are not in use yet */
+    }
 
     sinter_partition_t *partition = attention_partition();
     CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1));
@@ -248,8 +258,9 @@ int main(void)
     CHECK(sinter_partition_destroy(&partition));
 
     double checksum = 0.0;
-    for (int i = 0; i < KV_HEADS * HEADS_PER_KV * D; i++)
+    for (int i = 0; i < KV_HEADS * HEADS_PER_KV * D; i++) {
         checksum += out[i];
+    }
     /* bf16 keeps 8 bits of every operand of both products: with scores of this size that moves
      * the result by less than 2^-5 of the largest V. */
     const double difference = worst_difference();

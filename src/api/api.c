@@ -62,8 +62,9 @@ sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engi
     if (desc != NULL) {
         SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_engine_desc_t"));
     }
-    if ((d.allocator.alloc == NULL) != (d.allocator.free == NULL))
+    if ((d.allocator.alloc == NULL) != (d.allocator.free == NULL)) {
         return sg_fail(sinter_invalid_arguments, "engine: alloc and free go together");
+    }
     SG_TRY(engine_new(&d.allocator, d.max_isa, engine));
     if ((*engine)->features.bits != 0) {
         xs_start();
@@ -74,16 +75,18 @@ sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engi
 sinter_status_t sinter_engine_destroy(sinter_engine_t **engine)
 {
     SG_REQUIRE(engine != NULL);
-    if (*engine != NULL)
+    if (*engine != NULL) {
         engine_unref(*engine);
+    }
     *engine = NULL;
     return sinter_success;
 }
 
 sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine)
 {
-    if (engine != NULL)
+    if (engine != NULL) {
         return level_of_features(engine->features);
+    }
     sinter_engine_t *fallback = engine_ref(NULL);
     const sinter_cpu_isa_t isa = level_of_features(fallback->features);
     engine_unref(fallback);
@@ -135,8 +138,9 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
     if (desc != NULL) {
         SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_stream_desc_t"));
     }
-    if (d.threads < 0 || d.threads > EXEC_MOST_THREADS)
+    if (d.threads < 0 || d.threads > EXEC_MOST_THREADS) {
         return sg_fail(sinter_invalid_arguments, "stream: %d threads", d.threads);
+    }
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
     sinter_stream_t *s = sg_alloc(held, sizeof(*s), _Alignof(sinter_stream_t));
@@ -178,9 +182,10 @@ static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_dat
     sinter_logical_tensor_t t;
 
     memset(&t, 0, sizeof(t));
-    if (ndims < 0 || ndims > SINTER_MAX_NDIMS)
+    if (ndims < 0 || ndims > SINTER_MAX_NDIMS) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu: %d dims, at most %d",
                        (unsigned long long)id, ndims, SINTER_MAX_NDIMS);
+    }
     SG_REQUIRE(ndims == 0 || dims != NULL);
     t.id = id;
     t.ndims = ndims;
@@ -191,8 +196,9 @@ static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_dat
         t.dims[d] = dims[d];
         t.strides[d] = strides != NULL ? strides[d] : 0;
     }
-    if (strides == NULL)
+    if (strides == NULL) {
         lt_set_dense(&t);
+    }
     SG_TRY(lt_verify(&t, false, "logical tensor"));
     *lt = t;
     return sinter_success;
@@ -231,8 +237,9 @@ sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_tensor_t *lt, 
     t.data_type = type;
     t.property = property;
     t.layout_type = sinter_layout_type_any;
-    for (int d = 0; d < SINTER_MAX_NDIMS; d++)
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         t.dims[d] = t.strides[d] = SINTER_UNKNOWN_DIM;
+    }
     SG_TRY(lt_verify(&t, false, "logical tensor"));
     *lt = t;
     return sinter_success;
@@ -267,13 +274,15 @@ static sinter_status_t check_buffer(const lt_t *lt, const void *data, size_t byt
 {
     size_t need;
 
-    if (!lt_dims_known(lt))
+    if (!lt_dims_known(lt)) {
         return sg_fail(sinter_invalid_shape, "tensor %llu: dims must be known",
                        (unsigned long long)lt->id);
+    }
     SG_TRY(lt_bytes(lt, &need));
-    if (data != NULL && bytes != SINTER_BYTES_TRUSTED && bytes < need)
+    if (data != NULL && bytes != SINTER_BYTES_TRUSTED && bytes < need) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed",
                        (unsigned long long)lt->id, bytes, need);
+    }
     return sinter_success;
 }
 
@@ -282,8 +291,9 @@ static lt_t with_strides(const lt_t *lt)
 {
     lt_t t = *lt;
 
-    if (t.layout_type != sinter_layout_type_strided && t.ndims >= 0)
+    if (t.layout_type != sinter_layout_type_strided && t.ndims >= 0) {
         lt_set_dense(&t);
+    }
     return t;
 }
 
@@ -328,9 +338,10 @@ sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_eng
     SG_TRY(lt_verify(lt, false, "tensor"));
     const lt_t strided = with_strides(lt);
     if (!lt_dims_known(&strided) || lt_elems(&strided) != 1 ||
-        !dtype_bytes(lt->data_type, 1, &bytes))
+        !dtype_bytes(lt->data_type, 1, &bytes)) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu: a host scalar has one element",
                        (unsigned long long)lt->id);
+    }
     SG_TRY(new_tensor(tensor, engine, &strided));
     memcpy((*tensor)->scalar, value, (size_t)bytes);
     (*tensor)->data = (*tensor)->scalar;
@@ -372,8 +383,9 @@ sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, const sinter_dim
         t.dims[d] = dims[d];
         t.strides[d] = strides != NULL ? strides[d] : 0;
     }
-    if (strides == NULL)
+    if (strides == NULL) {
         lt_set_dense(&t);
+    }
     SG_TRY(lt_verify(&t, false, "tensor"));
     SG_TRY(check_buffer(&t, tensor->data, tensor->bytes));
     tensor->lt = t;

@@ -17,9 +17,10 @@ sinter_status_t sinter_op_create(sinter_op_t **op, sinter_engine_t *engine, uint
                                  sinter_op_kind_t kind, const char *name)
 {
     SG_REQUIRE(op != NULL);
-    if (op_name(kind) == NULL)
+    if (op_name(kind) == NULL) {
         return sg_fail(sinter_invalid_arguments, "op %llu: %d is no op kind",
                        (unsigned long long)id, (int)kind);
+    }
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
     sinter_op_t *o = sg_alloc(held, sizeof(*o), _Alignof(sinter_op_t));
@@ -56,8 +57,9 @@ sinter_status_t sinter_op_destroy(sinter_op_t **op)
 
 static sinter_status_t add_port(sinter_op_t *op, const lt_t *lt, lt_t **ports, int *n, int *cap)
 {
-    if (!arena_grow(&op->arena, (void **)ports, cap, *n, sizeof(lt_t)))
+    if (!arena_grow(&op->arena, (void **)ports, cap, *n, sizeof(lt_t))) {
         return sinter_out_of_memory;
+    }
     (*ports)[(*n)++] = *lt;
     return sinter_success;
 }
@@ -81,14 +83,17 @@ static sinter_status_t set_attr(sinter_op_t *op, const attr_t *given)
     attr_t copy;
     int at = 0;
 
-    if (!attr_copy(&op->arena, given, &copy))
+    if (!attr_copy(&op->arena, given, &copy)) {
         return sinter_out_of_memory;
-    while (at < op->n_attrs && op->attrs[at].id != given->id)
+    }
+    while (at < op->n_attrs && op->attrs[at].id != given->id) {
         at++;
+    }
     if (at == op->n_attrs) {
         if (!arena_grow(&op->arena, (void **)&op->attrs, &op->cap_attrs, op->n_attrs,
-                        sizeof(attr_t)))
+                        sizeof(attr_t))) {
             return sinter_out_of_memory;
+        }
         op->n_attrs++;
     }
     op->attrs[at] = copy;
@@ -101,13 +106,15 @@ static sinter_status_t check_kind(const sinter_op_t *op, sinter_op_attr_t attr, 
 {
     const unsigned long long id = (unsigned long long)op->id;
 
-    if (attr_name(attr) == NULL)
+    if (attr_name(attr) == NULL) {
         return sg_fail(sinter_invalid_arguments, "op %llu (%s): %d is no attribute", id,
                        op_name(op->kind), (int)attr);
-    if (!fits)
+    }
+    if (!fits) {
         return sg_fail(sinter_invalid_arguments, "op %llu (%s): attribute %s is of kind %s, not %s",
                        id, op_name(op->kind), attr_name(attr), attr_kind_name(attr_kind(attr)),
                        given);
+    }
     return sinter_success;
 }
 
@@ -193,9 +200,10 @@ sinter_status_t sinter_graph_create_with_fpmath_mode(sinter_graph_t **graph,
                                                      sinter_fpmath_mode_t mode, int apply_to_int)
 {
     SG_REQUIRE(graph != NULL);
-    if (kind != sinter_cpu && kind != sinter_any_engine)
+    if (kind != sinter_cpu && kind != sinter_any_engine) {
         return sg_fail(sinter_unimplemented, "graph: engine kind %d; there is a CPU engine only",
                        (int)kind);
+    }
     SG_TRY(check_mode(mode));
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
@@ -221,8 +229,9 @@ sinter_status_t sinter_graph_create(sinter_graph_t **graph, sinter_engine_t *eng
 
 static void drop_partitions(sinter_graph_t *graph)
 {
-    if (graph->filtered)
+    if (graph->filtered) {
         partition_list_free(&graph->partitions);
+    }
     memset(&graph->partitions, 0, sizeof(graph->partitions));
     graph->filtered = false;
 }
@@ -286,8 +295,9 @@ static uint64_t *copy_ids(arena_t *arena, size_t n, const uint64_t *ids)
 {
     uint64_t *copy = ARENA_NEW(arena, uint64_t, n + 1);
 
-    if (copy != NULL && n > 0)
+    if (copy != NULL && n > 0) {
         memcpy(copy, ids, n * sizeof(*ids));
+    }
     return copy;
 }
 
@@ -301,8 +311,9 @@ sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs,
     SG_TRY(check_building(graph));
     uint64_t *in = copy_ids(&graph->g.arena, n_inputs, inputs),
              *out = copy_ids(&graph->g.arena, n_outputs, outputs);
-    if (in == NULL || out == NULL)
+    if (in == NULL || out == NULL) {
         return sinter_out_of_memory;
+    }
     graph->inputs = in;
     graph->outputs = out;
     graph->n_inputs = n_inputs;
@@ -318,14 +329,16 @@ static sinter_status_t check_ports(const sinter_graph_t *graph, size_t n, const 
     for (size_t i = 0; i < n; i++) {
         const int v = graph_find_value(&graph->g, ids[i]);
         const unsigned long long id = (unsigned long long)ids[i];
-        if (v < 0)
+        if (v < 0) {
             return sg_fail(sinter_invalid_graph, "%s port %llu: no op has this tensor",
                            output ? "output" : "input", id);
-        if (output != (graph->g.values[v].producer >= 0))
+        }
+        if (output != (graph->g.values[v].producer >= 0)) {
             return sg_fail(sinter_invalid_graph,
                            output ? "output port %llu: no op produces it"
                                   : "input port %llu: an op produces it",
                            id);
+        }
     }
     return sinter_success;
 }
@@ -336,15 +349,19 @@ static sinter_status_t check_dangling(sinter_graph_t *graph)
     graph_t *g = &graph->g;
     bool *listed = ARENA_NEW(&g->arena, bool, g->n_values + 1);
 
-    if (listed == NULL)
+    if (listed == NULL) {
         return sinter_out_of_memory;
-    for (size_t i = 0; i < graph->n_inputs; i++)
+    }
+    for (size_t i = 0; i < graph->n_inputs; i++) {
         listed[graph_find_value(g, graph->inputs[i])] = true;
-    for (int v = 0; v < g->n_values; v++)
-        if (g->values[v].producer < 0 && !listed[v])
+    }
+    for (int v = 0; v < g->n_values; v++) {
+        if (g->values[v].producer < 0 && !listed[v]) {
             return sg_fail(sinter_invalid_graph,
                            "tensor %llu is used, but no op produces it and it is no input port",
                            (unsigned long long)g->values[v].lt.id);
+        }
+    }
     return sinter_success;
 }
 
@@ -354,16 +371,20 @@ static sinter_status_t settle_ports(sinter_graph_t *graph)
 {
     graph_t *g = &graph->g;
 
-    for (int v = 0; v < g->n_values; v++)
+    for (int v = 0; v < g->n_values; v++) {
         g->values[v].is_output = g->values[v].producer >= 0 && g->values[v].n_uses == 0;
-    if (!graph->ports_set)
+    }
+    if (!graph->ports_set) {
         return sinter_success;
+    }
     SG_TRY(check_ports(graph, graph->n_inputs, graph->inputs, false));
     SG_TRY(check_ports(graph, graph->n_outputs, graph->outputs, true));
-    if (graph->n_inputs > 0)
+    if (graph->n_inputs > 0) {
         SG_TRY(check_dangling(graph));
-    for (size_t i = 0; i < graph->n_outputs; i++)
+    }
+    for (size_t i = 0; i < graph->n_outputs; i++) {
         g->values[graph_find_value(g, graph->outputs[i])].is_output = true;
+    }
     return sinter_success;
 }
 
@@ -412,12 +433,13 @@ static bool parse_dump(const char *words, int *bits)
     *bits = 0;
     while (*words) {
         const size_t n = strcspn(words, ",");
-        if (n == 5 && strncmp(words, "graph", n) == 0)
+        if (n == 5 && strncmp(words, "graph", n) == 0) {
             *bits |= DUMP_GRAPH;
-        else if (n == 8 && strncmp(words, "subgraph", n) == 0)
+        } else if (n == 8 && strncmp(words, "subgraph", n) == 0) {
             *bits |= DUMP_SUBGRAPH;
-        else if (n != 0 && !(n == 4 && strncmp(words, "none", n) == 0))
+        } else if (n != 0 && !(n == 4 && strncmp(words, "none", n) == 0)) {
             return false;
+        }
         words += n + (words[n] == ',');
     }
     return true;
@@ -442,9 +464,10 @@ sinter_status_t sinter_set_graph_dump(const char *words)
     int bits;
 
     SG_REQUIRE(words != NULL);
-    if (!parse_dump(words, &bits))
+    if (!parse_dump(words, &bits)) {
         return sg_fail(sinter_invalid_arguments,
                        "graph dump \"%s\": words are graph, subgraph, none", words);
+    }
     dump_words = bits;
     return sinter_success;
 }
@@ -462,8 +485,9 @@ sinter_status_t sinter_graph_finalize(sinter_graph_t *graph)
     char path[64];
 
     SG_REQUIRE(graph != NULL);
-    if (graph->finalized)
+    if (graph->finalized) {
         return sinter_success;
+    }
     SG_TRY(graph_sort(&graph->g));
     SG_TRY(settle_ports(graph));
     SG_TRY(graph_verify(&graph->g, "finalize"));
@@ -491,14 +515,16 @@ sinter_status_t sinter_graph_filter(sinter_graph_t *graph, sinter_partition_poli
 {
     SG_REQUIRE(graph != NULL);
     SG_TRY(check_finalized(graph));
-    if (policy != sinter_partition_policy_fusion && policy != sinter_partition_policy_debug)
+    if (policy != sinter_partition_policy_fusion && policy != sinter_partition_policy_debug) {
         return sg_fail(sinter_invalid_arguments, "%d is no partition policy", (int)policy);
+    }
     drop_partitions(graph);
     arena_init(&graph->partitions.arena, graph->engine);
     const sinter_status_t status = partition_graph(&graph->g, policy, &graph->partitions);
     graph->filtered = true;
-    if (status != sinter_success)
+    if (status != sinter_success) {
         drop_partitions(graph);
+    }
     return status;
 }
 
@@ -526,15 +552,17 @@ sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
     SG_REQUIRE(graph != NULL);
     SG_REQUIRE(partitions != NULL);
     SG_TRY(check_filtered(graph));
-    if (count < (size_t)graph->partitions.n)
+    if (count < (size_t)graph->partitions.n) {
         return sg_fail(sinter_invalid_arguments, "room for %zu partitions, the graph has %d", count,
                        graph->partitions.n);
+    }
     for (int i = 0; i < graph->partitions.n && (dump_mode() & DUMP_SUBGRAPH); i++) {
         snprintf(path, sizeof(path), "sinter-subgraph-%d-%d.json", graph->serial, i);
         (void)partition_write_json(graph->partitions.items[i], path);
     }
-    for (int i = 0; i < graph->partitions.n; i++)
+    for (int i = 0; i < graph->partitions.n; i++) {
         partitions[i] = partition_ref(graph->partitions.items[i]);
+    }
     return sinter_success;
 }
 
@@ -545,9 +573,10 @@ sinter_status_t sinter_graph_query_logical_tensor(const sinter_graph_t *graph, u
     SG_REQUIRE(lt != NULL);
     SG_TRY(check_finalized(graph));
     const int v = graph_find_value(&graph->g, id);
-    if (v < 0)
+    if (v < 0) {
         return sg_fail(sinter_invalid_arguments, "the graph has no tensor %llu",
                        (unsigned long long)id);
+    }
     *lt = graph->g.values[v].lt;
     return sinter_success;
 }
@@ -557,8 +586,9 @@ sinter_status_t sinter_graph_query_logical_tensor(const sinter_graph_t *graph, u
 sinter_status_t sinter_partition_destroy(sinter_partition_t **partition)
 {
     SG_REQUIRE(partition != NULL);
-    if (*partition != NULL)
+    if (*partition != NULL) {
         partition_unref(*partition);
+    }
     *partition = NULL;
     return sinter_success;
 }
@@ -600,8 +630,9 @@ sinter_status_t sinter_partition_get_ops(const sinter_partition_t *partition, si
     SG_REQUIRE(partition != NULL);
     SG_REQUIRE(ids != NULL);
     SG_REQUIRE(count == (size_t)graph_n_live(&partition->sub));
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         ids[i] = partition->sub.nodes[partition->sub.topo[i]].id;
+    }
     return sinter_success;
 }
 
@@ -610,8 +641,9 @@ static sinter_status_t get_ports(const sinter_partition_t *partition, size_t cou
 {
     SG_REQUIRE(ports != NULL || count == 0);
     SG_REQUIRE(count == (size_t)n);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         ports[i] = partition->sub.values[values[i]].lt;
+    }
     return sinter_success;
 }
 

@@ -18,12 +18,13 @@ static void write_string(FILE *f, const char *text)
 {
     fputc('"', f);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p == '"' || *p == '\\')
+        if (*p == '"' || *p == '\\') {
             fprintf(f, "\\%c", *p);
-        else if (*p < 0x20)
+        } else if (*p < 0x20) {
             fprintf(f, "\\u%04x", *p);
-        else
+        } else {
             fputc(*p, f);
+        }
     }
     fputc('"', f);
 }
@@ -50,8 +51,9 @@ static void write_f32(FILE *f, float x)
 static void write_s64s(FILE *f, const int64_t *values, size_t n)
 {
     fputc('[', f);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         fprintf(f, "%s%lld", i ? ", " : "", (long long)values[i]);
+    }
     fputc(']', f);
 }
 
@@ -64,10 +66,11 @@ static void write_attr(FILE *f, const attr_t *a)
     fprintf(f, "        \"%s\": {\"type\": \"", attr_name(a->id));
     if (attr_kind_is_s64(kind)) {
         fprintf(f, "s64%s\", \"value\": ", vector ? "[]" : "");
-        if (vector)
+        if (vector) {
             write_s64s(f, a->s64, a->n);
-        else
+        } else {
             fprintf(f, "%lld", (long long)a->s64[0]);
+        }
     } else if (attr_kind_is_f32(kind)) {
         fprintf(f, "f32%s\", \"value\": %s", vector ? "[]" : "", vector ? "[" : "");
         for (size_t i = 0; i < a->n; i++) {
@@ -96,12 +99,13 @@ static void write_tensor(FILE *f, const lt_t *lt)
             dtype_traits(lt->data_type)->name);
     write_s64s(f, lt->ndims < 0 ? &unknown : lt->dims, lt->ndims < 0 ? 1 : (size_t)lt->ndims);
     fputs(", \"stride\": ", f);
-    if (strided || lt->ndims == 0)
+    if (strided || lt->ndims == 0) {
         write_s64s(f, lt->strides, (size_t)lt->ndims);
-    else {
+    } else {
         fputc('[', f);
-        for (int d = 0; d < (lt->ndims < 0 ? 1 : lt->ndims); d++)
+        for (int d = 0; d < (lt->ndims < 0 ? 1 : lt->ndims); d++) {
             fprintf(f, "%s%lld", d ? ", " : "", (long long)unknown);
+        }
         fputc(']', f);
     }
     fprintf(f, ", \"layout_type\": \"%s\", \"property_type\": \"%s\"}", layouts[lt->layout_type],
@@ -221,10 +225,11 @@ static void print_value(const graph_t *g, int v)
 
     fprintf(stderr, " %llu:%s[", (unsigned long long)lt->id, dtype_traits(lt->data_type)->name);
     for (int d = 0; d < lt->ndims; d++) {
-        if (lt->dims[d] == SINTER_UNKNOWN_DIM)
+        if (lt->dims[d] == SINTER_UNKNOWN_DIM) {
             fprintf(stderr, "%s?", d ? "," : "");
-        else
+        } else {
             fprintf(stderr, "%s%lld", d ? "," : "", (long long)lt->dims[d]);
+        }
     }
     fprintf(stderr, "%s]%s", lt->ndims < 0 ? "?" : "", g->values[v].is_output ? "!" : "");
 }
@@ -238,13 +243,15 @@ void graph_print(const graph_t *g, const char *title)
         for (int i = 0; i < n->n_in; i++) {
             const node_t *dq = n->in_dequant ? n->in_dequant[i] : NULL;
             print_value(g, n->in[i]);
-            for (int k = 1; dq != NULL && k < dq->n_in; k++)
+            for (int k = 1; dq != NULL && k < dq->n_in; k++) {
                 print_value(g, dq->in[k]);
+            }
             fputs(dq != NULL ? " (dequantised)" : "", stderr);
         }
         fputs(" ->", stderr);
-        for (int o = 0; o < n->n_out; o++)
+        for (int o = 0; o < n->n_out; o++) {
             print_value(g, n->out[o]);
+        }
         fputc('\n', stderr);
     }
 }

@@ -70,15 +70,17 @@ int64_t fz_symbol(fz_t *f, int64_t first, int64_t second, int64_t third)
 
 int64_t fz_dim(fz_t *f, int64_t value, int64_t multiple)
 {
-    if (!f->dynamic || f->n_symbols == FZ_MAX_SYMBOLS || !fz_chance(f, 50))
+    if (!f->dynamic || f->n_symbols == FZ_MAX_SYMBOLS || !fz_chance(f, 50)) {
         return value;
+    }
     return fz_symbol(f, value, multiple * fz_range(f, 1, 3), multiple * FZ_ONE_OF(f, 1, 5, 9, 17));
 }
 
 int64_t fz_divide(int64_t dim, int64_t by)
 {
-    if (!fz_is_symbol(dim))
+    if (!fz_is_symbol(dim)) {
         return dim / by;
+    }
     return dim - dim % SLOT + dim % SLOT * by;
 }
 
@@ -96,11 +98,12 @@ int64_t fz_divisor(fz_t *f, int64_t dim)
 {
     int64_t common = fz_size(f, dim, 0), divisor;
 
-    for (int v = 1; v < FZ_VARIANTS; v++)
+    for (int v = 1; v < FZ_VARIANTS; v++) {
         common = gcd(common, fz_size(f, dim, v));
-    do
+    }
+    do {
         divisor = FZ_ONE_OF(f, 1, 2, 3, 4, 8, 16, 32, 64, 128, common);
-    while (divisor == 0 || common % divisor);
+    } while (divisor == 0 || common % divisor);
     return divisor;
 }
 
@@ -123,18 +126,22 @@ static int is_packed(sinter_data_type_t type)
 
 static void choose_layout(fz_t *f, fz_tensor_t *t)
 {
-    for (int d = 0; d < t->ndims; d++)
-        t->order[d] = d;
-    if (fz_chance(f, 40))
-        shuffle(f, t->ndims, t->order);
     for (int d = 0; d < t->ndims; d++) {
-        if (fz_chance(f, 25))
+        t->order[d] = d;
+    }
+    if (fz_chance(f, 40)) {
+        shuffle(f, t->ndims, t->order);
+    }
+    for (int d = 0; d < t->ndims; d++) {
+        if (fz_chance(f, 25)) {
             t->pad[d] = is_packed(t->type) ? 2 * fz_pick(f, 5) + fz_chance(f, 20) : fz_pick(f, 9);
+        }
         t->repeat[d] = !t->produced && fz_chance(f, 3);
     }
     t->fixed = fz_chance(f, 30);
-    if (is_packed(t->type) && t->ndims > 0) /* one dim has stride 1 */
+    if (is_packed(t->type) && t->ndims > 0) { /* one dim has stride 1 */
         t->repeat[t->order[t->ndims - 1]] = 0;
+    }
 }
 
 static int add_tensor(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *dims,
@@ -142,19 +149,22 @@ static int add_tensor(fz_t *f, sinter_data_type_t type, int ndims, const int64_t
 {
     fz_tensor_t *t = &f->tensors[f->n_tensors];
 
-    if (f->n_tensors == FZ_MAX_TENSORS || ndims > FZ_MAX_RANK)
+    if (f->n_tensors == FZ_MAX_TENSORS || ndims > FZ_MAX_RANK) {
         abort();
+    }
     *t = (fz_tensor_t){.type = type,
                        .property = sinter_tensor_property_variable,
                        .ndims = ndims,
                        .produced = produced};
-    for (int d = 0; d < ndims; d++)
+    for (int d = 0; d < ndims; d++) {
         t->dims[d] = dims[d];
+    }
     choose_layout(f, t);
     t->declare =
         produced && fz_chance(f, 30) ? (fz_declare_t)fz_range(f, FZ_NO_LAYOUT, FZ_NO_RANK) : FZ_ALL;
-    if (!produced && fz_chance(f, 10))
+    if (!produced && fz_chance(f, 10)) {
         t->property = sinter_tensor_property_constant;
+    }
     return f->n_tensors++;
 }
 
@@ -168,8 +178,9 @@ int fz_scalar(fz_t *f, sinter_data_type_t type, int max_ndims)
     const int64_t ones[FZ_MAX_RANK] = {1, 1, 1, 1, 1, 1};
     int t = add_tensor(f, type, fz_chance(f, 50) ? 0 : fz_range(f, 0, max_ndims), ones, 0);
 
-    if (fz_chance(f, 40))
+    if (fz_chance(f, 40)) {
         f->tensors[t].property = sinter_tensor_property_host_scalar;
+    }
     return t;
 }
 
@@ -190,8 +201,9 @@ int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, co
 {
     fz_op_t *op = &f->ops[f->n_ops++];
 
-    if (f->n_ops > FZ_MAX_OPS || n_in > FZ_MAX_PORTS)
+    if (f->n_ops > FZ_MAX_OPS || n_in > FZ_MAX_PORTS) {
         abort();
+    }
     *op = (fz_op_t){.kind = kind, .n_in = n_in, .n_out = 1};
     memcpy(op->in, in, (size_t)n_in * sizeof *in);
     op->out[0] = add_tensor(f, type, ndims, dims, 1);
@@ -209,8 +221,9 @@ static orc_attr_t *attr(fz_t *f, sinter_op_attr_t id)
 {
     fz_op_t *op = &f->ops[f->n_ops - 1];
 
-    if (op->n_attrs == FZ_MAX_ATTRS)
+    if (op->n_attrs == FZ_MAX_ATTRS) {
         abort();
+    }
     op->attrs[op->n_attrs] = (orc_attr_t){.id = id};
     return &op->attrs[op->n_attrs++];
 }
@@ -219,8 +232,9 @@ static void *copy(fz_t *f, size_t n, size_t size, const void *values)
 {
     void *to = gr_arena_alloc(&f->arena, n + 1, size);
 
-    if (!to)
+    if (!to) {
         abort();
+    }
     return memcpy(to, values, n * size);
 }
 
@@ -276,8 +290,9 @@ int fz_binary(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int a, in
     }
     a = FZ_OP(f, add, type, ndims, dims, a, b);
     f->ops[f->n_ops - 1].kind = kind;
-    if (fz_chance(f, 10))
+    if (fz_chance(f, 10)) {
         fz_str(f, sinter_op_attr_auto_broadcast, "numpy");
+    }
     return a;
 }
 
@@ -301,25 +316,29 @@ int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims)
     int64_t shape[FZ_MAX_RANK];
     int open = 0, zero = 0, empty = 0;
 
-    for (int d = 0; d < t.ndims; d++)
+    for (int d = 0; d < t.ndims; d++) {
         empty |= fz_size(f, t.dims[d], 0) == 0 || fz_size(f, t.dims[d], 1) == 0 ||
                  fz_size(f, t.dims[d], 2) == 0;
+    }
     for (int d = 0; d < ndims; d++) {
         int symbol = fz_is_symbol(dims[d]), same = d < t.ndims && dims[d] == t.dims[d];
 
         shape[d] = dims[d];
-        if (same && dims[d] != 0 && (symbol || fz_chance(f, 20)))
+        if (same && dims[d] != 0 && (symbol || fz_chance(f, 20))) {
             shape[d] = 0;
-        else if (!open && !empty && (symbol || fz_chance(f, 15)))
+        } else if (!open && !empty && (symbol || fz_chance(f, 15))) {
             shape[d] = -1;
-        else if (symbol)
+        } else if (symbol) {
             return -1;
+        }
         zero |= shape[d] == 0 && dims[d] != 0;
         open |= shape[d] == -1;
     }
-    for (int d = 0; zero && d < ndims; d++)
-        if (dims[d] == 0 && (d >= t.ndims || t.dims[d] != 0))
+    for (int d = 0; zero && d < ndims; d++) {
+        if (dims[d] == 0 && (d >= t.ndims || t.dims[d] != 0)) {
             return -1;
+        }
+    }
     x = FZ_OP(f, static_reshape, t.type, ndims, dims, x);
     fz_s64(f, sinter_op_attr_shape, (size_t)ndims, shape);
     fz_bool(f, sinter_op_attr_special_zero, zero);

@@ -6,9 +6,11 @@
 
 static int has_symbol(const fz_tensor_t *t)
 {
-    for (int d = 0; d < t->ndims; d++)
-        if (fz_is_symbol(t->dims[d]))
+    for (int d = 0; d < t->ndims; d++) {
+        if (fz_is_symbol(t->dims[d])) {
             return 1;
+        }
+    }
     return 0;
 }
 
@@ -16,8 +18,9 @@ static int64_t largest(const fz_t *f, int64_t dim)
 {
     int64_t size = 0;
 
-    for (int v = 0; v < FZ_VARIANTS; v++)
+    for (int v = 0; v < FZ_VARIANTS; v++) {
         size = fz_size(f, dim, v) > size ? fz_size(f, dim, v) : size;
+    }
     return size;
 }
 
@@ -30,8 +33,9 @@ static void put_strides(const fz_t *f, const fz_tensor_t *t, sinter_logical_tens
         int64_t size = t->fixed ? largest(f, t->dims[d]) : lt->dims[d];
 
         lt->strides[d] = t->repeat[d] ? 0 : step;
-        if (!t->repeat[d])
+        if (!t->repeat[d]) {
             step = step * (size > 1 ? size : 1) + t->pad[d];
+        }
     }
 }
 
@@ -45,19 +49,24 @@ static void describe(const fz_t *f, int id, int variant, int unknown, sinter_log
     lt->data_type = t->type;
     lt->property = t->property;
     lt->layout_type = sinter_layout_type_strided;
-    for (int d = 0; d < t->ndims; d++)
-        lt->dims[d] = fz_size(f, t->dims[d], variant);
-    put_strides(f, t, lt);
-    if (!unknown)
-        return;
     for (int d = 0; d < t->ndims; d++) {
-        if (fz_is_symbol(t->dims[d]) || t->declare >= FZ_NO_DIMS)
-            lt->dims[d] = SINTER_UNKNOWN_DIM;
+        lt->dims[d] = fz_size(f, t->dims[d], variant);
     }
-    if (t->declare >= FZ_NO_LAYOUT || (has_symbol(t) && !t->fixed))
+    put_strides(f, t, lt);
+    if (!unknown) {
+        return;
+    }
+    for (int d = 0; d < t->ndims; d++) {
+        if (fz_is_symbol(t->dims[d]) || t->declare >= FZ_NO_DIMS) {
+            lt->dims[d] = SINTER_UNKNOWN_DIM;
+        }
+    }
+    if (t->declare >= FZ_NO_LAYOUT || (has_symbol(t) && !t->fixed)) {
         lt->layout_type = sinter_layout_type_any;
-    if (t->declare == FZ_NO_RANK)
+    }
+    if (t->declare == FZ_NO_RANK) {
         lt->ndims = SINTER_UNKNOWN_NDIMS;
+    }
 }
 
 int fz_emit(const fz_t *f, int variant, int unknown, model_t *m, gr_error_t *err)
@@ -69,9 +78,11 @@ int fz_emit(const fz_t *f, int variant, int unknown, model_t *m, gr_error_t *err
     m->n_ops = (size_t)f->n_ops;
     m->ops = gr_arena_alloc(&m->arena, m->n_ops, sizeof *m->ops);
     m->out_ports = gr_arena_alloc(&m->arena, (size_t)f->n_tensors + 1, sizeof *m->out_ports);
-    for (int i = 0; i < f->n_tensors; i++)
-        if (f->tensors[i].keep)
+    for (int i = 0; i < f->n_tensors; i++) {
+        if (f->tensors[i].keep) {
             m->out_ports[m->n_out_ports++] = (uint64_t)i;
+        }
+    }
     for (int i = 0; i < f->n_ops; i++) {
         const fz_op_t *from = &f->ops[i];
         model_op_t *to = &m->ops[i];
@@ -85,10 +96,12 @@ int fz_emit(const fz_t *f, int variant, int unknown, model_t *m, gr_error_t *err
         to->inputs = gr_arena_alloc(&m->arena, to->n_inputs, sizeof *to->inputs);
         to->outputs = gr_arena_alloc(&m->arena, to->n_outputs, sizeof *to->outputs);
         memcpy(to->attrs, from->attrs, to->n_attrs * sizeof *to->attrs);
-        for (int k = 0; k < from->n_in; k++)
+        for (int k = 0; k < from->n_in; k++) {
             describe(f, from->in[k], variant, unknown, &to->inputs[k]);
-        for (int k = 0; k < from->n_out; k++)
+        }
+        for (int k = 0; k < from->n_out; k++) {
             describe(f, from->out[k], variant, unknown, &to->outputs[k]);
+        }
     }
     return model_index(m, err);
 }
@@ -103,23 +116,28 @@ static void print_tensor(const fz_t *f, int id)
 
     describe(f, id, 0, 0, &lt);
     fprintf(stderr, " %d:%s%s", id, gr_lt_text(&lt, text, sizeof text), t->keep ? "!" : "");
-    for (int d = 0; d < t->ndims; d++)
-        if (fz_is_symbol(t->dims[d]))
+    for (int d = 0; d < t->ndims; d++) {
+        if (fz_is_symbol(t->dims[d])) {
             fprintf(stderr, "{%d:%lld|%lld}", d, (long long)fz_size(f, t->dims[d], 1),
                     (long long)fz_size(f, t->dims[d], 2));
+        }
+    }
 }
 
 static void print_attr(const orc_attr_t *a)
 {
     fprintf(stderr, " %s=", sinter_op_attr_name(a->id));
-    for (size_t i = 0; a->s64 && i < a->n; i++)
+    for (size_t i = 0; a->s64 && i < a->n; i++) {
         fprintf(stderr, "%s%lld", i ? "," : "", (long long)a->s64[i]);
-    for (size_t i = 0; a->f32 && i < a->n; i++)
+    }
+    for (size_t i = 0; a->f32 && i < a->n; i++) {
         fprintf(stderr, "%s%g", i ? "," : "", (double)a->f32[i]);
-    if (a->str)
+    }
+    if (a->str) {
         fprintf(stderr, "%s", a->str);
-    else if (!a->s64 && !a->f32)
+    } else if (!a->s64 && !a->f32) {
         fprintf(stderr, "%d", a->b);
+    }
 }
 
 void fz_print(const fz_t *f)
@@ -130,13 +148,16 @@ void fz_print(const fz_t *f)
         const fz_op_t *op = &f->ops[i];
 
         fprintf(stderr, "  #%d %s", i, sinter_op_kind_name(op->kind));
-        for (int k = 0; k < op->n_attrs; k++)
+        for (int k = 0; k < op->n_attrs; k++) {
             print_attr(&op->attrs[k]);
-        for (int k = 0; k < op->n_in; k++)
+        }
+        for (int k = 0; k < op->n_in; k++) {
             print_tensor(f, op->in[k]);
+        }
         fprintf(stderr, " ->");
-        for (int k = 0; k < op->n_out; k++)
+        for (int k = 0; k < op->n_out; k++) {
             print_tensor(f, op->out[k]);
+        }
         fprintf(stderr, "\n");
     }
 }

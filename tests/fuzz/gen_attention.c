@@ -29,11 +29,13 @@ static void choose_sizes(fz_t *f, attention_t *a)
     a->heads = fz_range(f, 1, 3);
     a->s = fz_dim(f, FZ_ONE_OF(f, 1, 1, 2, 5, 17, 33, 64), 1);
     a->t = FZ_ONE_OF(f, 1, 7, 31, 32, 33, 65, 130);
-    if (fz_chance(f, 4))
+    if (fz_chance(f, 4)) {
         a->t = 0;
-    if (f->dynamic && f->n_symbols < FZ_MAX_SYMBOLS && fz_chance(f, 80))
+    }
+    if (f->dynamic && f->n_symbols < FZ_MAX_SYMBOLS && fz_chance(f, 80)) {
         a->t = fz_symbol(f, a->t, fz_chance(f, 10) ? 0 : fz_range(f, 1, 70),
                          FZ_ONE_OF(f, 32, 33, 64, 96));
+    }
     a->d = FZ_ONE_OF(f, 8, 16, 40, 64, 80, 96, 128);
     a->dv = fz_chance(f, 60) ? a->d : FZ_ONE_OF(f, 8, 16, 24, 40, 64, 80, 96, 128);
 }
@@ -47,8 +49,9 @@ static void choose_layout(attention_t *a)
     a->ndims = n + 2;
     memcpy(a->lead, three[n - 1], sizeof a->lead);
     memcpy(a->kv_lead, three[n - 1], sizeof a->kv_lead);
-    if (a->layout >= MULTI_QUERY_4D)
+    if (a->layout >= MULTI_QUERY_4D) {
         a->kv_lead[n - 1] = 1;
+    }
 }
 
 static int with_lead(const int64_t *lead, int ndims, int64_t rows, int64_t cols, int64_t *dims)
@@ -75,11 +78,13 @@ static int query(fz_t *f, const attention_t *a)
 
     if (a->layout == RESHAPED_5D) {
         q = fz_reshape(f, fz_input(f, type_near(f, a), 4, flat), n, dims);
-        if (q >= 0)
+        if (q >= 0) {
             return q;
+        }
     }
-    if (fz_chance(f, 12))
+    if (fz_chance(f, 12)) {
         return fz_dequantized(f, type_near(f, a), n, dims, -1);
+    }
     q = fz_input(f, type_near(f, a), n, dims);
     f->tensors[q].vast = fz_chance(f, 10);
     return q;
@@ -98,8 +103,9 @@ static int keys(fz_t *f, const attention_t *a, int64_t rows, int64_t cols)
         x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), 4, flat, -1)
                              : fz_input(f, type_near(f, a), 4, flat);
         y = fz_reshape(f, x, n, dims);
-        if (y >= 0)
+        if (y >= 0) {
             return y;
+        }
     }
     for (int d = 0; d < n; d++) {
         order[d] = turn && d >= n - 2 ? 2 * n - 3 - d : d;
@@ -107,8 +113,9 @@ static int keys(fz_t *f, const attention_t *a, int64_t rows, int64_t cols)
     }
     x = fz_chance(f, 60) ? fz_dequantized(f, type_near(f, a), n, stored, -1)
                          : fz_input(f, type_near(f, a), n, stored);
-    if (turn)
+    if (turn) {
         x = fz_transpose(f, x, order);
+    }
     return fz_chance(f, 10) ? fz_cast(f, type_near(f, a), x) : x;
 }
 
@@ -121,9 +128,11 @@ static int mask_dims(fz_t *f, const attention_t *a, int64_t *dims)
                       dims),
         drop = fz_chance(f, 25) ? fz_pick(f, n - 1) : 0;
 
-    for (int d = 0; d < n - 2; d++)
-        if (fz_chance(f, 50))
+    for (int d = 0; d < n - 2; d++) {
+        if (fz_chance(f, 50)) {
             dims[d] = 1;
+        }
+    }
     memmove(dims, dims + drop, (size_t)(n - drop) * sizeof *dims);
     return n - drop;
 }
@@ -134,8 +143,9 @@ static int add_mask(fz_t *f, const attention_t *a, int x)
     int n = mask_dims(f, a, dims), mask = fz_input(f, type_near(f, a), n, dims),
         first = fz_chance(f, 80);
 
-    if (fz_chance(f, 10))
+    if (fz_chance(f, 10)) {
         mask = fz_cast(f, fz_float(f), mask);
+    }
     return fz_binary(f, sinter_op_add, type_near(f, a), first ? x : mask, first ? mask : x);
 }
 
@@ -179,8 +189,9 @@ static int window(fz_t *f, const attention_t *a, int x)
     const int n = f->tensors[x].ndims;
     int row = index_along(f, x, -2), column = index_along(f, x, -1), first, late, near;
 
-    if (fz_chance(f, 60))
+    if (fz_chance(f, 60)) {
         row = fz_binary(f, sinter_op_add, sinter_s32, row, fz_scalar(f, sinter_s32, n));
+    }
     if (fz_chance(f, 50)) {
         first = fz_binary(f, sinter_op_subtract, sinter_s32, row, fz_scalar(f, sinter_s32, n));
         near = fz_binary(f, sinter_op_greater_equal, sinter_boolean, column, first);
@@ -189,8 +200,9 @@ static int window(fz_t *f, const attention_t *a, int x)
         near = fz_binary(f, sinter_op_greater_equal, sinter_boolean, first, row);
     }
     late = fz_binary(f, sinter_op_greater_equal, sinter_boolean, row, column);
-    if (fz_chance(f, 60))
+    if (fz_chance(f, 60)) {
         return choose(f, a, late, choose(f, a, near, x));
+    }
     late = fz_binary(f, sinter_op_multiply, sinter_f32, fz_cast(f, sinter_f32, late),
                      fz_cast(f, sinter_f32, near));
     return choose(f, a, fz_cast(f, sinter_boolean, late), x);
@@ -214,22 +226,30 @@ static int causal(fz_t *f, const attention_t *a, int x)
 
 static int score(fz_t *f, const attention_t *a, int x)
 {
-    if (fz_chance(f, 15))
+    if (fz_chance(f, 15)) {
         x = fz_cast(f, fz_float(f), x);
-    if (fz_chance(f, 75))
+    }
+    if (fz_chance(f, 75)) {
         x = scaled(f, a, x);
-    if (fz_chance(f, 15))
+    }
+    if (fz_chance(f, 15)) {
         x = soft_cap(f, a, x);
-    if (fz_chance(f, 45))
+    }
+    if (fz_chance(f, 45)) {
         x = add_mask(f, a, x);
-    if (fz_chance(f, 12))
+    }
+    if (fz_chance(f, 12)) {
         x = select_mask(f, a, x);
-    if (fz_chance(f, 25))
+    }
+    if (fz_chance(f, 25)) {
         x = causal(f, a, x);
-    if (fz_chance(f, 15))
+    }
+    if (fz_chance(f, 15)) {
         x = window(f, a, x);
-    if (fz_chance(f, 8))
+    }
+    if (fz_chance(f, 8)) {
         x = add_mask(f, a, x);
+    }
     return x;
 }
 
@@ -241,8 +261,9 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
     int p;
 
     if (fz_chance(f, 25)) {
-        for (int d = 0; d < t.ndims; d++)
+        for (int d = 0; d < t.ndims; d++) {
             stats[d] = d + 1 < t.ndims && fz_chance(f, 50) ? t.dims[d] : 1;
+        }
         p = FZ_OP(f, softmax, type_near(f, a), t.ndims, t.dims, x,
                   fz_input(f, type_near(f, a), t.ndims, stats));
     } else {
@@ -250,15 +271,17 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
     }
 
     fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? -1 : t.ndims - 1});
-    if (safe || fz_chance(f, 30))
+    if (safe || fz_chance(f, 30)) {
         fz_str(f, sinter_op_attr_mode, safe ? "inf_as_zero" : "none");
+    }
     if (fz_chance(f, 15)) {
         memcpy(stats, t.dims, sizeof stats);
         stats[t.ndims - 1] = 1;
         fz_more_output(f, sinter_f32, t.ndims, stats);
     }
-    if (fz_chance(f, 12))
+    if (fz_chance(f, 12)) {
         p = fz_cast(f, fz_float(f), p);
+    }
     if (fz_chance(f, 10)) {
         const float scale = 1.0f / 128;
         const sinter_data_type_t code =
@@ -294,10 +317,12 @@ static int tail(fz_t *f, const attention_t *a, int x)
             x = fz_unary(f, sinter_op_reorder, f->tensors[x].type, x);
         }
     }
-    if (fz_chance(f, 12))
+    if (fz_chance(f, 12)) {
         x = fz_cast(f, fz_float(f), x);
-    if (fz_chance(f, 10))
+    }
+    if (fz_chance(f, 10)) {
         x = fz_post_op(f, x);
+    }
     return fz_chance(f, 10) ? fz_quantized(f, x) : x;
 }
 
@@ -310,22 +335,26 @@ void fz_gen_attention(fz_t *f)
     choose_sizes(f, &a);
     choose_layout(&a);
     q = query(f, &a);
-    if (fz_chance(f, 10))
+    if (fz_chance(f, 10)) {
         q = scaled(f, &a, q);
+    }
     turned = fz_chance(f, 50);
     k = turned ? keys(f, &a, a.t, a.d) : keys(f, &a, a.d, a.t);
-    if (fz_chance(f, 5))
+    if (fz_chance(f, 5)) {
         k = scaled(f, &a, k);
+    }
     with_lead(a.lead, a.ndims, a.s, a.t, dims);
     x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, q, k);
-    if (turned)
+    if (turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
     x = probabilities(f, &a, score(f, &a, x));
     turned = fz_chance(f, 15);
     v = turned ? keys(f, &a, a.dv, a.t) : keys(f, &a, a.t, a.dv);
     with_lead(a.lead, a.ndims, a.s, a.dv, dims);
     x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, x, v);
-    if (turned)
+    if (turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
     tail(f, &a, x);
 }

@@ -14,8 +14,9 @@ int fz_side_dims(fz_t *f, int x, int64_t *dims)
     const fz_tensor_t *t = &f->tensors[x];
     int drop = t->ndims && fz_chance(f, 30) ? fz_pick(f, t->ndims + 1) : 0;
 
-    for (int d = drop; d < t->ndims; d++)
+    for (int d = drop; d < t->ndims; d++) {
         dims[d - drop] = fz_chance(f, 30) ? 1 : t->dims[d];
+    }
     return t->ndims - drop;
 }
 
@@ -47,12 +48,14 @@ static void unary_attrs(fz_t *f, sinter_op_kind_t kind)
         one_f32(f, sinter_op_attr_beta, FZ_ONE_OF(f, -2, -1, 0, 1, 2, 3, 5, 6) * 0.5);
         break;
     case sinter_op_softplus:
-        if (fz_chance(f, 60))
+        if (fz_chance(f, 60)) {
             one_f32(f, sinter_op_attr_beta, FZ_ONE_OF(f, -2, 1, 2, 4) * 0.5);
+        }
         break;
     case sinter_op_gelu:
-        if (fz_chance(f, 70))
+        if (fz_chance(f, 70)) {
             fz_str(f, sinter_op_attr_mode, fz_chance(f, 50) ? "gelu_erf" : "gelu_tanh");
+        }
         break;
     default:
         break;
@@ -80,8 +83,9 @@ static int bias_add(fz_t *f, int x, sinter_data_type_t type)
     int bias = fz_input(f, fz_float(f), 1, &t.dims[ncx ? 1 : t.ndims - 1]);
 
     x = FZ_OP(f, bias_add, type, t.ndims, t.dims, x, bias);
-    if (ncx || fz_chance(f, 30))
+    if (ncx || fz_chance(f, 30)) {
         fz_str(f, sinter_op_attr_data_format, ncx ? "NCX" : "NXC");
+    }
     return x;
 }
 
@@ -94,10 +98,12 @@ static int prelu(fz_t *f, int x, sinter_data_type_t type)
     int n = channels ? 1 : fz_side_dims(f, x, dims), slope = fz_input(f, fz_float(f), n, dims);
 
     x = FZ_OP(f, prelu, type, t.ndims, t.dims, x, slope);
-    if (ncx)
+    if (ncx) {
         fz_str(f, sinter_op_attr_data_format, "NCX");
-    if (!channels)
+    }
+    if (!channels) {
         fz_bool(f, sinter_op_attr_per_channel_broadcast, 0);
+    }
     return x;
 }
 
@@ -114,14 +120,18 @@ int fz_post_op(fz_t *f, int x)
     int64_t dims[FZ_MAX_RANK];
     int side, n, first, what = fz_pick(f, 12);
 
-    if (what < 4)
+    if (what < 4) {
         return fz_random_unary(f, x, type);
-    if (what == 4)
+    }
+    if (what == 4) {
         return fz_cast(f, fz_float(f), x);
-    if (what == 5 && f->tensors[x].ndims)
+    }
+    if (what == 5 && f->tensors[x].ndims) {
         return bias_add(f, x, type);
-    if (what == 6 && f->tensors[x].ndims)
+    }
+    if (what == 6 && f->tensors[x].ndims) {
         return prelu(f, x, type);
+    }
     if (fz_chance(f, 20)) {
         side = fz_scalar(f, fz_float(f), f->tensors[x].ndims);
     } else {

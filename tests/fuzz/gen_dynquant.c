@@ -18,8 +18,9 @@ static int times_matrix(fz_t *f, int x, int64_t n)
     memcpy(dims, t.dims, sizeof dims);
     dims[t.ndims - 1] = n;
     y = FZ_OP(f, matmul, fz_float(f), t.ndims, dims, x, w);
-    if (turned)
+    if (turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
     return y;
 }
 
@@ -57,8 +58,9 @@ static int some_dims(fz_t *f, int64_t *dims)
         int64_t size =
             fz_chance(f, 1) ? 0 : FZ_ONE_OF(f, 1, 2, 3, 4, 8, 16, 32, 48, 64, 96, 128, 256, 260);
 
-        while (size > room)
+        while (size > room) {
             size /= 2;
+        }
         room = size ? room / size : room;
         dims[d] = size > 16 ? fz_dim(f, size, 16) : size;
     }
@@ -79,18 +81,24 @@ static int source(fz_t *f)
     const int n = some_dims(f, dims), what = fz_pick(f, 10);
     int x;
 
-    if (what == 0)
+    if (what == 0) {
         return fz_dequantized(f, fz_float(f), n, dims, -1);
+    }
     x = what < 5 ? wild_input(f, n, dims) : fz_input(f, fz_float(f), n, dims);
-    if (what == 5 || what == 6)
-        for (int i = fz_range(f, 1, 3); i > 0; i--)
+    if (what == 5 || what == 6) {
+        for (int i = fz_range(f, 1, 3); i > 0; i--) {
             x = fz_post_op(f, x);
-    if (what == 7)
+        }
+    }
+    if (what == 7) {
         x = softmax(f, x);
-    if (what > 7)
+    }
+    if (what > 7) {
         x = times_matrix(f, x, fz_dim(f, FZ_ONE_OF(f, 1, 16, 32, 33, 64, 96), 32));
-    if (what > 7 && fz_chance(f, 40))
+    }
+    if (what > 7 && fz_chance(f, 40)) {
         x = fz_post_op(f, x);
+    }
     return x;
 }
 
@@ -99,8 +107,9 @@ static int turned(fz_t *f, int x)
     const int n = f->tensors[x].ndims;
     int64_t order[FZ_MAX_RANK];
 
-    for (int d = 0; d < n; d++)
+    for (int d = 0; d < n; d++) {
         order[d] = d < n - 2 ? d : 2 * n - 3 - d;
+    }
     return n > 1 ? fz_transpose(f, x, order) : x;
 }
 
@@ -108,12 +117,15 @@ static int consumed(fz_t *f, int x)
 {
     const int what = fz_pick(f, 6);
 
-    if (what == 0)
+    if (what == 0) {
         return turned(f, x);
-    if (what == 1 && f->tensors[x].ndims > 1)
+    }
+    if (what == 1 && f->tensors[x].ndims > 1) {
         return times_rows(f, x, fz_dim(f, FZ_ONE_OF(f, 1, 4, 17, 64), 1));
-    if (what == 2)
+    }
+    if (what == 2) {
         return softmax(f, x);
+    }
     return what < 5 ? times_matrix(f, x, fz_dim(f, FZ_ONE_OF(f, 1, 16, 33, 64), 1))
                     : fz_post_op(f, x);
 }
@@ -123,13 +135,15 @@ void fz_gen_dynquant(fz_t *f)
     int x = source(f), rounds = fz_range(f, 1, 3);
 
     f->compute_scales = 1;
-    if (fz_chance(f, 10))
+    if (fz_chance(f, 10)) {
         x = turned(f, x);
+    }
     while (rounds-- > 0) {
         fz_coded_t q = fz_computed(f, x, FZ_ONE_OF(f, 0, 0, 16, 32, 64, 128));
 
-        if (rounds == 0 && fz_chance(f, 60))
+        if (rounds == 0 && fz_chance(f, 60)) {
             return;
+        }
         x = consumed(f, fz_recovered(f, fz_float(f), &q));
     }
 }

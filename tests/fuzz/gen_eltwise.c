@@ -33,8 +33,9 @@ static void base_dims(fz_t *f, dag_t *d)
     for (int i = 0; i < d->ndims; i++) {
         int64_t size = fz_chance(f, 1) ? 0 : FZ_ONE_OF(f, 1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 67, 257);
 
-        while (size > room)
+        while (size > room) {
             size /= 2;
+        }
         room = size ? room / size : room;
         d->dims[i] = size ? fz_dim(f, size, 1) : 0;
     }
@@ -43,8 +44,9 @@ static void base_dims(fz_t *f, dag_t *d)
 /* Arithmetic takes f8, too. */
 static sinter_data_type_t arith(fz_t *f)
 {
-    if (fz_chance(f, 90))
+    if (fz_chance(f, 90)) {
         return fz_float(f);
+    }
     return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz,
                                          sinter_f8_e5m2fnuz);
 }
@@ -54,18 +56,21 @@ static int new_input(fz_t *f, const dag_t *d, sinter_data_type_t type)
     int64_t dims[FZ_MAX_RANK];
     int drop = fz_chance(f, 25) ? fz_pick(f, d->ndims + 1) : 0, whole = fz_chance(f, 50), t;
 
-    for (int i = drop; i < d->ndims; i++)
+    for (int i = drop; i < d->ndims; i++) {
         dims[i - drop] = !whole && fz_chance(f, 30) ? 1 : d->dims[i];
+    }
     t = fz_input(f, type, d->ndims - drop, dims);
-    if (gr_dtype(type)->class_ == GR_FLOAT && fz_chance(f, 10))
+    if (gr_dtype(type)->class_ == GR_FLOAT && fz_chance(f, 10)) {
         f->tensors[t].specials = fz_range(f, 1, 30);
+    }
     return t;
 }
 
 static int float_operand(fz_t *f, const dag_t *d)
 {
-    if (fz_chance(f, 20))
+    if (fz_chance(f, 20)) {
         return fz_scalar(f, arith(f), d->ndims);
+    }
     return fz_chance(f, 50) ? new_input(f, d, arith(f)) : any_of(f, &d->floats);
 }
 
@@ -76,8 +81,9 @@ static int int_operand(fz_t *f, dag_t *d)
         const fz_tensor_t t = f->tensors[x];
         int index;
 
-        if (t.ndims == 0 || fz_chance(f, 40))
+        if (t.ndims == 0 || fz_chance(f, 40)) {
             return new_input(f, d, sinter_s32);
+        }
         index = FZ_OP(f, gen_index, sinter_s32, t.ndims, t.dims, x);
         fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_range(f, -t.ndims, t.ndims - 1)});
         put(&d->ints, index);
@@ -90,16 +96,19 @@ static int condition(fz_t *f, dag_t *d)
 {
     int value;
 
-    if (d->bools.n && fz_chance(f, 50))
+    if (d->bools.n && fz_chance(f, 50)) {
         return any_of(f, &d->bools);
-    if (fz_chance(f, 40))
+    }
+    if (fz_chance(f, 40)) {
         return new_input(f, d, sinter_boolean);
-    if (fz_chance(f, 50))
+    }
+    if (fz_chance(f, 50)) {
         value = fz_binary(f, sinter_op_greater_equal, sinter_boolean, any_of(f, &d->floats),
                           float_operand(f, d));
-    else
+    } else {
         value = fz_binary(f, sinter_op_greater_equal, sinter_boolean, int_operand(f, d),
                           int_operand(f, d));
+    }
     put(&d->bools, value);
     return value;
 }
@@ -111,8 +120,9 @@ static int choose(fz_t *f, int c, int a, int b, sinter_data_type_t type)
     const int in[3] = {c, a, b};
     int ndims = 0;
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         ndims = f->tensors[in[i]].ndims > ndims ? f->tensors[in[i]].ndims : ndims;
+    }
     for (int d = 0; d < ndims; d++) {
         dims[d] = 1;
         for (int i = 0; i < 3; i++) {
@@ -143,20 +153,21 @@ static void add_cast(fz_t *f, dag_t *d)
 {
     int from = fz_pick(f, 10);
 
-    if (from < 2 && d->ints.n)
+    if (from < 2 && d->ints.n) {
         put(&d->floats, fz_cast(f, fz_float(f), any_of(f, &d->ints)));
-    else if (from < 4 && d->bools.n)
+    } else if (from < 4 && d->bools.n) {
         put(&d->floats, fz_cast(f, fz_float(f), any_of(f, &d->bools)));
-    else if (from == 4)
+    } else if (from == 4) {
         put(&d->ints, fz_cast(f, sinter_s32, any_of(f, &d->floats)));
-    else if (from == 5)
+    } else if (from == 5) {
         put(&d->codes, fz_cast(f, fz_code_type(f), any_of(f, &d->floats)));
-    else if (from == 6 && d->codes.n)
+    } else if (from == 6 && d->codes.n) {
         put(&d->floats, fz_cast(f, fz_float(f), any_of(f, &d->codes)));
-    else if (from == 7)
+    } else if (from == 7) {
         put(&d->bools, fz_cast(f, sinter_boolean, any_of(f, &d->floats)));
-    else
+    } else {
         put(&d->floats, fz_cast(f, fz_float(f), any_of(f, &d->floats)));
+    }
 }
 
 static void add_quantisation(fz_t *f, dag_t *d)
@@ -213,8 +224,10 @@ void fz_gen_eltwise(fz_t *f)
 
     base_dims(f, &d);
     put(&d.floats, new_input(f, &d, arith(f)));
-    while (f->n_ops < n && f->n_tensors < FZ_MAX_TENSORS - 16)
+    while (f->n_ops < n && f->n_tensors < FZ_MAX_TENSORS - 16) {
         add_op(f, &d);
-    for (int i = 0; i < f->n_tensors; i++)
+    }
+    for (int i = 0; i < f->n_tensors; i++) {
         f->tensors[i].keep = f->tensors[i].produced && fz_chance(f, 12);
+    }
 }

@@ -13,8 +13,9 @@ static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t cols,
 {
     int drop = fz_chance(f, 25) ? fz_pick(f, p->batch_dims + 1) : 0, n = 0;
 
-    for (int d = drop; d < p->batch_dims; d++)
+    for (int d = drop; d < p->batch_dims; d++) {
         dims[n++] = fz_chance(f, 20) ? 1 : p->batch[d];
+    }
     dims[n++] = transposed ? cols : rows;
     dims[n++] = transposed ? rows : cols;
     return n;
@@ -25,12 +26,13 @@ static int float_operand(fz_t *f, int ndims, const int64_t *dims)
     int x = fz_input(f, fz_float(f), ndims, dims);
 
     f->tensors[x].vast = fz_chance(f, 10);
-    if (fz_chance(f, 10))
+    if (fz_chance(f, 10)) {
         x = fz_cast(f, fz_float(f), x);
-    else if (fz_chance(f, 10))
+    } else if (fz_chance(f, 10)) {
         x = fz_binary(f, sinter_op_multiply, fz_float(f), x, fz_scalar(f, fz_float(f), ndims));
-    else if (fz_chance(f, 5))
+    } else if (fz_chance(f, 5)) {
         x = fz_random_unary(f, x, fz_float(f));
+    }
     return x;
 }
 
@@ -45,8 +47,9 @@ static int compressed_operand(fz_t *f, int ndims, const int64_t *dims)
         turned[d] = dims[order[d]];
     }
     x = fz_dequantized(f, fz_float(f), ndims, turned, -1);
-    if (turn)
+    if (turn) {
         x = fz_transpose(f, x, order);
+    }
     return fz_chance(f, 10) ? fz_cast(f, fz_float(f), x) : x;
 }
 
@@ -55,8 +58,9 @@ static int operand(fz_t *f, int ndims, const int64_t *dims, int percent_compress
     static const sinter_data_type_t f8[] = {sinter_f8_e4m3, sinter_f8_e5m2, sinter_f8_e4m3fnuz,
                                             sinter_f8_e5m2fnuz};
 
-    if (fz_chance(f, 3))
+    if (fz_chance(f, 3)) {
         return fz_input(f, f8[fz_pick(f, 4)], ndims, dims);
+    }
     return fz_chance(f, percent_compressed) ? compressed_operand(f, ndims, dims)
                                             : float_operand(f, ndims, dims);
 }
@@ -74,8 +78,9 @@ static void choose_product(fz_t *f, product_t *p)
     for (int d = 0; d < p->batch_dims; d++) {
         int64_t size = fz_range(f, 1, 4);
 
-        while (size > room)
+        while (size > room) {
             size--;
+        }
         room /= size;
         p->batch[d] = fz_dim(f, size, 1);
     }
@@ -99,10 +104,12 @@ static int multiply(fz_t *f, const product_t *p)
         fz_chance(f, 95) ? fz_float(f)
                          : (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2fnuz);
 
-    if (a_vector)
+    if (a_vector) {
         a_dims[0] = p->k;
-    if (b_vector)
+    }
+    if (b_vector) {
         b_dims[0] = p->k;
+    }
     in[0] = operand(f, na, a_dims, percent / 3);
     in[1] = operand(f, nb, b_dims, percent);
     batch_dims = na > nb ? na - 2 : nb - 2;
@@ -112,17 +119,22 @@ static int multiply(fz_t *f, const product_t *p)
 
         dims[n++] = x == 1 ? y : x;
     }
-    if (!a_vector)
+    if (!a_vector) {
         dims[n++] = p->m;
-    if (!b_vector)
+    }
+    if (!b_vector) {
         dims[n++] = p->n;
-    if (!b_vector && fz_chance(f, 25))
+    }
+    if (!b_vector && fz_chance(f, 25)) {
         in[n_in++] = fz_input(f, fz_float(f), 1, &p->n);
+    }
     n = fz_op(f, sinter_op_matmul, type, n, dims, n_in, in);
-    if (ta || fz_chance(f, 20))
+    if (ta || fz_chance(f, 20)) {
         fz_bool(f, sinter_op_attr_transpose_a, ta);
-    if (tb || fz_chance(f, 20))
+    }
+    if (tb || fz_chance(f, 20)) {
         fz_bool(f, sinter_op_attr_transpose_b, tb);
+    }
     return n;
 }
 
@@ -137,6 +149,7 @@ void fz_gen_matmul(fz_t *f)
         f->tensors[x].keep = fz_chance(f, 5);
         x = fz_post_op(f, x);
     }
-    if (fz_chance(f, 12))
+    if (fz_chance(f, 12)) {
         fz_quantized(f, gr_dtype(f->tensors[x].type)->bits > 8 ? x : fz_cast(f, fz_float(f), x));
+    }
 }

@@ -20,11 +20,13 @@ static int linear(fz_t *f, const mlp_t *m, int x, int64_t from, int64_t to)
 
     in[1] = fz_chance(f, 75) ? fz_dequantized(f, type_near(f, m), 2, w_dims, -1)
                              : fz_input(f, type_near(f, m), 2, w_dims);
-    if (bias)
+    if (bias) {
         in[n++] = fz_input(f, type_near(f, m), 1, &to);
+    }
     x = fz_op(f, sinter_op_matmul, type_near(f, m), 2, dims, n, in);
-    if (turned)
+    if (turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
     return x;
 }
 
@@ -52,8 +54,9 @@ static int clamped_up(fz_t *f, const mlp_t *m, int x)
 
 static int activation(fz_t *f, const mlp_t *m, int x)
 {
-    if (fz_chance(f, 20))
+    if (fz_chance(f, 20)) {
         return clamped_swish(f, m, x);
+    }
     const sinter_op_kind_t kind = (sinter_op_kind_t)FZ_ONE_OF(
         f, sinter_op_gelu, sinter_op_relu, sinter_op_tanh, sinter_op_hard_swish, sinter_op_sigmoid);
     const int y = fz_unary(f, kind, type_near(f, m), x);
@@ -79,27 +82,34 @@ void fz_gen_mlp(fz_t *f)
     int x = fz_input(f, type_near(f, &m), 2, dims), first = x, up, gate;
 
     f->tensors[x].vast = fz_chance(f, 10);
-    if (fz_chance(f, 30))
+    if (fz_chance(f, 30)) {
         x = squeezed(f, &m, x);
+    }
     up = linear(f, &m, x, m.outer, m.inner);
     if (fz_chance(f, 60)) {
         gate = activation(f, &m, linear(f, &m, x, m.outer, m.inner));
-        if (fz_chance(f, 25))
+        if (fz_chance(f, 25)) {
             up = clamped_up(f, &m, up);
+        }
         up = fz_chance(f, 50) ? fz_binary(f, sinter_op_multiply, type_near(f, &m), gate, up)
                               : fz_binary(f, sinter_op_multiply, type_near(f, &m), up, gate);
     } else {
         up = activation(f, &m, up);
     }
-    if (fz_chance(f, 10))
+    if (fz_chance(f, 10)) {
         up = fz_cast(f, fz_float(f), up);
-    if (fz_chance(f, 40))
+    }
+    if (fz_chance(f, 40)) {
         up = squeezed(f, &m, up);
+    }
     x = linear(f, &m, up, m.inner, m.outer);
-    if (fz_chance(f, 50))
+    if (fz_chance(f, 50)) {
         x = fz_binary(f, sinter_op_add, type_near(f, &m), x, first);
-    if (fz_chance(f, 20))
+    }
+    if (fz_chance(f, 20)) {
         x = fz_post_op(f, x);
-    if (fz_chance(f, 40))
+    }
+    if (fz_chance(f, 40)) {
         fz_quantized(f, x);
+    }
 }

@@ -36,12 +36,15 @@ static void static_attrs(fz_t *f, sinter_data_type_t code, int ndims, const int6
         zps[i] = zp ? (is_signed(code) ? 0 : width) + fz_range(f, -width, width) : 0;
     }
     fz_f32(f, sinter_op_attr_scales, n, scales);
-    if (zp || fz_chance(f, 20))
+    if (zp || fz_chance(f, 20)) {
         fz_s64(f, sinter_op_attr_zps, n, zps);
-    if (channel || fz_chance(f, 50))
+    }
+    if (channel || fz_chance(f, 50)) {
         fz_str(f, sinter_op_attr_qtype, channel ? "per_channel" : "per_tensor");
-    if (channel && (axis != 1 || fz_chance(f, 50)))
+    }
+    if (channel && (axis != 1 || fz_chance(f, 50))) {
         fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 30) ? axis - ndims : axis});
+    }
 }
 
 static sinter_data_type_t scale_type(fz_t *f)
@@ -59,8 +62,9 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
 static void group_dims(const int64_t *dims, int ndims, fz_geometry_t *g)
 {
     g->ndims = ndims;
-    for (int d = 0; d < ndims; d++)
+    for (int d = 0; d < ndims; d++) {
         g->dims[d] = g->group[d] ? fz_divide(dims[d], g->group[d]) : 1;
+    }
 }
 
 /* group 0 stands for the whole dim. */
@@ -69,10 +73,11 @@ static void choose_groups(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t
     int one = fz_chance(f, 60) ? fz_range(f, ndims > 1 ? ndims - 2 : 0, ndims - 1)
                                : -1; /* usually along one of the two last dims */
 
-    for (int d = 0; d < ndims; d++)
+    for (int d = 0; d < ndims; d++) {
         g->group[d] = one >= 0 && d != one ? !fz_chance(f, 10)
                       : fz_chance(f, 10)   ? 0
                                            : fz_divisor(f, dims[d]);
+    }
     group_dims(dims, ndims, g);
 }
 
@@ -104,12 +109,14 @@ static void zp_geometry(fz_t *f, int ndims, const int64_t *dims, const fz_geomet
                         fz_geometry_t *zps)
 {
     *zps = *scales;
-    if (strcmp(scales->qtype, "per_group"))
+    if (strcmp(scales->qtype, "per_group")) {
         return;
-    if (fz_chance(f, 30))
+    }
+    if (fz_chance(f, 30)) {
         choose_groups(f, ndims, dims, zps);
-    else if (fz_chance(f, 15))
+    } else if (fz_chance(f, 15)) {
         zps->ndims = 0;
+    }
 }
 
 static void list_axes(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *g)
@@ -120,13 +127,15 @@ static void list_axes(fz_t *f, int ndims, const int64_t *dims, const fz_geometry
     for (int d = 0; d < ndims; d++) {
         int64_t count = g->dims[d];
 
-        if ((count == 1 || count == dims[d]) && fz_chance(f, 70))
+        if ((count == 1 || count == dims[d]) && fz_chance(f, 70)) {
             continue; /* need not be listed */
+        }
         axes[n] = fz_chance(f, 20) ? d - ndims : d;
         groups[n++] = count;
     }
-    if (n == 0)
+    if (n == 0) {
         return;
+    }
     fz_s64(f, sinter_op_attr_axis, n, axes);
     fz_s64(f, sinter_op_attr_groups, n, groups);
 }
@@ -137,21 +146,25 @@ static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const fz_geo
     int64_t shape[FZ_MAX_RANK];
     int countable = 1, sized = 1;
 
-    if (strcmp(g->qtype, "per_tensor") || fz_chance(f, 50))
+    if (strcmp(g->qtype, "per_tensor") || fz_chance(f, 50)) {
         fz_str(f, sinter_op_attr_qtype, g->qtype);
-    if (!strcmp(g->qtype, "per_channel") && (g->axis != 1 || fz_chance(f, 50)))
+    }
+    if (!strcmp(g->qtype, "per_channel") && (g->axis != 1 || fz_chance(f, 50))) {
         fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 20) ? g->axis - ndims : g->axis});
-    if (strcmp(g->qtype, "per_group"))
+    }
+    if (strcmp(g->qtype, "per_group")) {
         return;
+    }
     for (int d = 0; d < ndims; d++) {
         countable = countable && !fz_is_symbol(g->dims[d]) && dims[d] > 0;
         sized = sized && (g->group[d] || !fz_is_symbol(dims[d])) && fz_size(f, dims[d], 0) > 0;
         shape[d] = g->group[d] ? g->group[d] : dims[d];
     }
-    if (sized && fz_chance(f, 60))
+    if (sized && fz_chance(f, 60)) {
         fz_s64(f, sinter_op_attr_group_shape, (size_t)ndims, shape);
-    else if (countable && fz_chance(f, 80))
+    } else if (countable && fz_chance(f, 80)) {
         list_axes(f, ndims, dims, g);
+    }
 }
 
 /* Adds the inputs for scales and zero points; gives how many. */
@@ -162,8 +175,9 @@ static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64
 
     choose_geometry(f, ndims, dims, g);
     in[0] = fz_input(f, scale_type(f), g->ndims, g->dims);
-    if (!is_int(code) || !fz_chance(f, 60))
+    if (!is_int(code) || !fz_chance(f, 60)) {
         return 1;
+    }
     zp_geometry(f, ndims, dims, g, &z);
     in[1] = fz_input(f, zp_type(f, code), z.ndims, z.dims);
     return 2;
@@ -183,18 +197,22 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
 
     in[0] = codes < 0 ? fz_input(f, split ? sinter_u4 : code, ndims, dims) : codes;
     given = fz_chance(f, 25);
-    if (!given)
+    if (!given) {
         n += scale_inputs(f, code, ndims, dims, &g, in + 1);
-    if (split)
+    }
+    if (split) {
         in[n++] = fz_input(f, sinter_u2, ndims, dims);
+    }
     n = fz_op(f, given ? sinter_op_dequantize : sinter_op_dynamic_dequantize, type, ndims, dims, n,
               in);
-    if (given)
+    if (given) {
         static_attrs(f, code, ndims, dims);
-    else
+    } else {
         geometry_attrs(f, ndims, dims, &g);
-    if (split)
+    }
+    if (split) {
         fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
+    }
     return n;
 }
 
@@ -221,17 +239,20 @@ static sinter_data_type_t element_type(fz_t *f, const kind_t *k)
 {
     int n = 0;
 
-    while (n < 9 && k->types[n])
+    while (n < 9 && k->types[n]) {
         n++;
+    }
     return k->types[fz_pick(f, n)];
 }
 
 /* Can group_shape say it? Symbols need a group, empty dims have none. */
 static int shapeable(const fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *g)
 {
-    for (int d = 0; d < ndims; d++)
-        if ((!g->group[d] && fz_is_symbol(dims[d])) || fz_size(f, dims[d], 0) == 0)
+    for (int d = 0; d < ndims; d++) {
+        if ((!g->group[d] && fz_is_symbol(dims[d])) || fz_size(f, dims[d], 0) == 0) {
             return 0;
+        }
+    }
     return 1;
 }
 
@@ -241,8 +262,10 @@ static int listable(int ndims, const int64_t *dims, const fz_geometry_t *g)
     int countable = 0;
 
     for (int d = 0; d < ndims; d++) {
-        if (g->dims[d] != dims[d] && (fz_is_symbol(g->dims[d]) || g->dims[d] == 0 || dims[d] == 0))
+        if (g->dims[d] != dims[d] &&
+            (fz_is_symbol(g->dims[d]) || g->dims[d] == 0 || dims[d] == 0)) {
             return 0;
+        }
         countable += !fz_is_symbol(g->dims[d]) && g->dims[d] > 0;
     }
     return countable > 0;
@@ -255,14 +278,17 @@ static void list_shared(fz_t *f, int ndims, const int64_t *dims, const fz_geomet
     size_t n = 0;
     int left = 0;
 
-    for (int d = 0; d < ndims; d++)
-        left += !fz_is_symbol(g->dims[d]) && g->dims[d] > 0;
     for (int d = 0; d < ndims; d++) {
-        if (fz_is_symbol(g->dims[d]) || g->dims[d] == 0)
+        left += !fz_is_symbol(g->dims[d]) && g->dims[d] > 0;
+    }
+    for (int d = 0; d < ndims; d++) {
+        if (fz_is_symbol(g->dims[d]) || g->dims[d] == 0) {
             continue;
+        }
         left--;
-        if (g->dims[d] == dims[d] && fz_chance(f, 60) && (n || left))
+        if (g->dims[d] == dims[d] && fz_chance(f, 60) && (n || left)) {
             continue;
+        }
         axes[n] = fz_chance(f, 20) ? d - ndims : d;
         groups[n++] = g->dims[d];
     }
@@ -274,16 +300,19 @@ static void last_dim_groups(int ndims, const int64_t *dims, int64_t group, fz_ge
 {
     memset(g, 0, sizeof *g);
     g->qtype = "per_group";
-    for (int d = 0; d < ndims; d++)
+    for (int d = 0; d < ndims; d++) {
         g->group[d] = d == ndims - 1 ? group : 1;
+    }
     group_dims(dims, ndims, g);
 }
 
 static int divides(const fz_t *f, int64_t dim, int64_t by)
 {
-    for (int v = 0; v < FZ_VARIANTS; v++)
-        if (by < 1 || fz_size(f, dim, v) % by || fz_size(f, dim, v) == 0)
+    for (int v = 0; v < FZ_VARIANTS; v++) {
+        if (by < 1 || fz_size(f, dim, v) % by || fz_size(f, dim, v) == 0) {
             return 0;
+        }
+    }
     return 1;
 }
 
@@ -293,14 +322,16 @@ static void computed_geometry(fz_t *f, int ndims, const int64_t *dims, int64_t g
 {
     if (ndims && divides(f, dims[ndims - 1], group)) {
         last_dim_groups(ndims, dims, group, g);
-        if (shapeable(f, ndims, dims, g) || listable(ndims, dims, g))
+        if (shapeable(f, ndims, dims, g) || listable(ndims, dims, g)) {
             return;
+        }
     }
     for (int i = 0; i < 8; i++) {
         choose_geometry(f, ndims, dims, g);
         if (strcmp(g->qtype, "per_group") || shapeable(f, ndims, dims, g) ||
-            listable(ndims, dims, g))
+            listable(ndims, dims, g)) {
             return;
+        }
     }
     memset(g, 0, sizeof *g);
     g->qtype = "per_tensor";
@@ -314,22 +345,28 @@ static void computed_attrs(fz_t *f, const kind_t *k, int ndims, const int64_t *d
                         !strcmp(g->qtype, "per_group");
     int own = 1, shape = shapeable(f, ndims, dims, g), list = listable(ndims, dims, g);
 
-    for (int d = 0; d < ndims - 1; d++)
+    for (int d = 0; d < ndims - 1; d++) {
         own = own && g->dims[d] == dims[d];
-    if (implied && own && fz_chance(f, 40))
+    }
+    if (implied && own && fz_chance(f, 40)) {
         return;
+    }
     fz_str(f, sinter_op_attr_qtype, g->qtype);
-    if (!strcmp(g->qtype, "per_channel") && (g->axis != 1 || fz_chance(f, 50)))
+    if (!strcmp(g->qtype, "per_channel") && (g->axis != 1 || fz_chance(f, 50))) {
         fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 20) ? g->axis - ndims : g->axis});
-    if (strcmp(g->qtype, "per_group"))
+    }
+    if (strcmp(g->qtype, "per_group")) {
         return;
-    if (!telling && fz_chance(f, 10))
+    }
+    if (!telling && fz_chance(f, 10)) {
         return;
+    }
     if (shape && (!list || fz_chance(f, 60))) {
         int64_t sizes[FZ_MAX_RANK];
 
-        for (int d = 0; d < ndims; d++)
+        for (int d = 0; d < ndims; d++) {
             sizes[d] = g->group[d] ? g->group[d] : dims[d];
+        }
         fz_s64(f, sinter_op_attr_group_shape, (size_t)ndims, sizes);
     } else if (list) {
         list_shared(f, ndims, dims, g);
@@ -350,11 +387,13 @@ static int param_output(fz_t *f, sinter_data_type_t type, const fz_geometry_t *g
     int t = fz_more_output(f, type, g->ndims, g->dims);
 
     if (f->tensors[t].declare >= FZ_NO_DIMS &&
-        !usual_rank(g, ndims)) /* one unknown dim means an unknown rank */
+        !usual_rank(g, ndims)) { /* one unknown dim means an unknown rank */
         f->tensors[t].declare = g->ndims > 1 ? FZ_NO_DIMS : FZ_ALL;
+    }
     *telling |= f->tensors[t].declare >= FZ_NO_DIMS;
-    for (int d = 0; d < g->ndims; d++)
+    for (int d = 0; d < g->ndims; d++) {
         *telling |= fz_is_symbol(g->dims[d]);
+    }
     f->tensors[t].keep = fz_chance(f, 80);
     return t;
 }
@@ -365,11 +404,13 @@ static int tensor_scale(fz_t *f, int *x)
     int s = fz_scalar(f, sinter_f32, f->tensors[*x].ndims > 0);
 
     f->tensors[s].property = sinter_tensor_property_variable;
-    if (!f->compute_scales || fz_chance(f, 70))
+    if (!f->compute_scales || fz_chance(f, 70)) {
         return s;
+    }
     s = fz_unary(f, sinter_op_abs, sinter_f32, s);
-    if (fz_chance(f, 70))
+    if (fz_chance(f, 70)) {
         *x = fz_binary(f, sinter_op_multiply, f->tensors[*x].type, *x, s);
+    }
     return s;
 }
 
@@ -389,9 +430,10 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
                     1 + scaled, in);
     f->tensors[q.codes].keep = fz_chance(f, 80);
     q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);
-    if (!strcmp(k->name, "dynamic_asymmetric"))
+    if (!strcmp(k->name, "dynamic_asymmetric")) {
         q.zps =
             param_output(f, zp_type(f, f->tensors[q.codes].type), &q.geometry, t.ndims, &telling);
+    }
     if (q.split) {
         q.high = fz_more_output(f, sinter_u2, t.ndims, t.dims);
         f->tensors[q.high].keep = fz_chance(f, 80);
@@ -408,8 +450,9 @@ int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q)
     int in[3] = {q->codes, q->scales, q->split ? q->high : q->zps};
     int x = fz_op(f, sinter_op_dynamic_dequantize, type, t.ndims, t.dims, in[2] < 0 ? 2 : 3, in);
 
-    if (q->split)
+    if (q->split) {
         fz_str(f, sinter_op_attr_split_type, gr_dtype(q->split)->name);
+    }
     geometry_attrs(f, t.ndims, t.dims, &q->geometry);
     return x;
 }
@@ -421,8 +464,9 @@ int fz_quantized(fz_t *f, int x)
     fz_geometry_t g;
     int in[3] = {x}, n;
 
-    if (fz_chance(f, 40))
+    if (fz_chance(f, 40)) {
         return fz_computed(f, x, FZ_ONE_OF(f, 0, 16, 32)).codes;
+    }
     if (fz_chance(f, 60)) {
         n = fz_unary(f, sinter_op_quantize, code, x);
         static_attrs(f, code, t.ndims, t.dims);

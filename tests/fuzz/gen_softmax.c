@@ -9,46 +9,56 @@ void fz_gen_softmax(fz_t *f)
     int safe = !log && fz_chance(f, 40);
     sinter_data_type_t type = fz_float(f);
 
-    if (!given)
+    if (!given) {
         axis = log ? ndims - 1 : 1;
-    if (axis >= ndims)
+    }
+    if (axis >= ndims) {
         ndims = axis + 1;
+    }
     for (int d = 0; d < ndims; d++) {
         int64_t size = FZ_ONE_OF(f, 1, 2, 3, 5, 8, 16, 17, 31, 65, 130, 300);
 
-        while (size > room)
+        while (size > room) {
             size /= 2;
+        }
         room /= size;
         stats[d] = dims[d] = fz_dim(f, size, 1);
     }
     stats[axis] = 1;
     x = fz_input(f, type, ndims, dims);
-    if (safe)
+    if (safe) {
         f->tensors[x].dead_rows = axis + 1;
-    else if (fz_chance(f, 10))
+    } else if (fz_chance(f, 10)) {
         f->tensors[x].specials = fz_range(f, 1, 5);
-    if (fz_chance(f, 20))
+    }
+    if (fz_chance(f, 20)) {
         x = fz_post_op(f, x);
+    }
     type = fz_chance(f, 70) ? f->tensors[x].type : fz_float(f);
     if (!log && fz_chance(f, 25)) {
         int64_t sinks[FZ_MAX_RANK];
 
-        for (int d = 0; d < ndims; d++)
+        for (int d = 0; d < ndims; d++) {
             sinks[d] = fz_chance(f, 60) ? stats[d] : 1;
+        }
         x = FZ_OP(f, softmax, type, ndims, dims, x, fz_input(f, fz_float(f), ndims, sinks));
     } else {
         x = fz_unary(f, log ? sinter_op_log_softmax : sinter_op_softmax, type, x);
     }
-    if (given)
+    if (given) {
         fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? axis : axis - ndims});
-    if (safe || (!log && fz_chance(f, 30)))
+    }
+    if (safe || (!log && fz_chance(f, 30))) {
         fz_str(f, sinter_op_attr_mode, safe ? "inf_as_zero" : "none");
-    if (!log && fz_chance(f, 25))
+    }
+    if (!log && fz_chance(f, 25)) {
         fz_more_output(f, sinter_f32, ndims, stats);
+    }
     for (int i = 0; i < posts; i++) {
         f->tensors[x].keep = fz_chance(f, 5);
         x = fz_post_op(f, x);
     }
-    if (fz_chance(f, 20))
+    if (fz_chance(f, 20)) {
         fz_quantized(f, x);
+    }
 }

@@ -6,8 +6,9 @@ static int turn(fz_t *f, int x)
     int64_t order[FZ_MAX_RANK];
     int n = f->tensors[x].ndims;
 
-    for (int d = 0; d < n; d++)
+    for (int d = 0; d < n; d++) {
         order[d] = d;
+    }
     for (int d = n - 1; d > 0; d--) {
         int other = fz_pick(f, d + 1);
         int64_t t = order[d];
@@ -31,8 +32,9 @@ static int reshape(fz_t *f, int x)
 
         for (int i = 0; i < t->ndims; i++) {
             dims[n++] = i == d ? by : t->dims[i];
-            if (i == d)
+            if (i == d) {
                 dims[n++] = t->dims[i] / by;
+            }
         }
     } else if (what == 1 && d + 1 < t->ndims &&
                (!fz_is_symbol(t->dims[d]) && !fz_is_symbol(t->dims[d + 1]))) {
@@ -42,20 +44,25 @@ static int reshape(fz_t *f, int x)
         }
     } else if (what == 2 && t->ndims < FZ_MAX_RANK) {
         for (int i = 0; i <= t->ndims; i++) {
-            if (i == d)
+            if (i == d) {
                 dims[n++] = 1;
-            if (i < t->ndims)
+            }
+            if (i < t->ndims) {
                 dims[n++] = t->dims[i];
+            }
         }
     } else if (what == 3) {
-        for (int i = 0; i < t->ndims; i++)
-            if (t->dims[i] != 1)
+        for (int i = 0; i < t->ndims; i++) {
+            if (t->dims[i] != 1) {
                 dims[n++] = t->dims[i];
+            }
+        }
     } else {
         dims[n] = 1;
         for (int i = 0; i < t->ndims; i++) {
-            if (fz_is_symbol(t->dims[i]))
+            if (fz_is_symbol(t->dims[i])) {
                 return x;
+            }
             dims[n] *= t->dims[i];
         }
         n++;
@@ -84,28 +91,31 @@ void fz_gen_views(fz_t *f)
     for (int d = 0; d < ndims; d++) {
         int64_t size = fz_chance(f, 1) ? 0 : FZ_ONE_OF(f, 1, 2, 3, 4, 6, 8, 12, 16, 17, 32);
 
-        while (size > room)
+        while (size > room) {
             size /= 2;
+        }
         room = size ? room / size : room;
         dims[d] = size ? fz_dim(f, size, 1) : 0;
     }
-    if (fz_chance(f, 25))
+    if (fz_chance(f, 25)) {
         x = fz_dequantized(f, fz_float(f), ndims, dims, -1);
-    else
+    } else {
         x = fz_input(f, fz_chance(f, 80) ? fz_float(f) : fz_code_type(f), ndims, dims);
+    }
     for (int i = 0; i < steps || f->n_ops == 0; i++) {
         int what = fz_pick(f, 10);
 
         f->tensors[x].keep = f->tensors[x].produced && fz_chance(f, 6);
-        if (what < 3)
+        if (what < 3) {
             x = reshape(f, x);
-        else if (what < 6)
+        } else if (what < 6) {
             x = turn(f, x);
-        else if (what == 6)
+        } else if (what == 6) {
             x = reorder(f, x);
-        else if (is_float(f, x))
+        } else if (is_float(f, x)) {
             x = what == 7 && fz_chance(f, 40) ? fz_quantized(f, x) : fz_post_op(f, x);
-        else if (f->tensors[x].type != sinter_boolean)
+        } else if (f->tensors[x].type != sinter_boolean) {
             x = fz_dequantized(f, fz_float(f), f->tensors[x].ndims, f->tensors[x].dims, x);
+        }
     }
 }

@@ -57,8 +57,9 @@ __attribute__((format(printf, 2, 3))) static int fail(run_t *r, const char *form
 {
     va_list args;
 
-    if (r->text[0])
+    if (r->text[0]) {
         return -1;
+    }
     va_start(args, format);
     vsnprintf(r->text, r->size, format, args);
     va_end(args);
@@ -75,8 +76,9 @@ static void *take(size_t bytes)
 {
     void *p = malloc(bytes ? bytes : 1);
 
-    if (!p)
+    if (!p) {
         abort();
+    }
     return p;
 }
 
@@ -84,8 +86,9 @@ static void count_pattern(const char *name, size_t ops)
 {
     size_t i = 0;
 
-    while (fz_tally.patterns[i].n && strcmp(fz_tally.patterns[i].name, name))
+    while (fz_tally.patterns[i].n && strcmp(fz_tally.patterns[i].name, name)) {
         i++;
+    }
     snprintf(fz_tally.patterns[i].name, sizeof fz_tally.patterns[i].name, "%s", name);
     fz_tally.patterns[i].n++;
     fz_tally.partitions++;
@@ -98,18 +101,23 @@ static sinter_status_t open_part(run_t *r, part_t *p, int policy)
     size_t ops = 0;
     sinter_status_t status = sinter_partition_get_input_num(p->partition, &p->n_in);
 
-    if (!status)
+    if (!status) {
         status = sinter_partition_get_output_num(p->partition, &p->n_out);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_get_op_num(p->partition, &ops);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_get_pattern(p->partition, &pattern);
-    if (status)
+    }
+    if (status) {
         return status;
+    }
     p->in = gr_arena_alloc(&r->f->arena, p->n_in + 1, sizeof *p->in);
     p->out = gr_arena_alloc(&r->f->arena, p->n_out + 1, sizeof *p->out);
-    if (policy == 0)
+    if (policy == 0) {
         count_pattern(pattern, ops);
+    }
     status = sinter_partition_get_inputs(p->partition, p->n_in, p->in);
     return status ? status : sinter_partition_get_outputs(p->partition, p->n_out, p->out);
 }
@@ -123,12 +131,14 @@ static void count_refusal(const char *reason)
     for (const char *p = reason; *p && n + 1 < sizeof text; p++) {
         int digit = *p >= '0' && *p <= '9';
 
-        if (!digit || n == 0 || text[n - 1] != '#')
+        if (!digit || n == 0 || text[n - 1] != '#') {
             text[n++] = digit ? '#' : *p == '\n' ? ' ' : *p;
+        }
     }
     text[n] = 0;
-    while (i < 63 && fz_tally.refusals[i].n && strcmp(fz_tally.refusals[i].text, text))
+    while (i < 63 && fz_tally.refusals[i].n && strcmp(fz_tally.refusals[i].text, text)) {
         i++;
+    }
     memcpy(fz_tally.refusals[i].text, text, n + 1);
     fz_tally.refusals[i].n++;
 }
@@ -136,8 +146,9 @@ static void count_refusal(const char *reason)
 static int refuse(run_t *r, program_t *p, const char *reason)
 {
     p->refused = 1;
-    if (!reason || !reason[0])
+    if (!reason || !reason[0]) {
         return fail(r, "refused without a reason");
+    }
     count_refusal(reason);
     return 0;
 }
@@ -152,10 +163,12 @@ static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
         sinter_partition_explain(part->partition, &why);
         return refuse(r, p, why);
     }
-    if (!status)
+    if (!status) {
         status = sinter_partition_compile(part->partition, NULL, 0, NULL, 0, NULL, &part->compiled);
-    if (status == sinter_unimplemented)
+    }
+    if (status == sinter_unimplemented) {
         return refuse(r, p, sinter_last_error_message());
+    }
     return status ? library_failed(r, status, "compile", policy) : 0;
 }
 
@@ -170,26 +183,34 @@ static int open_program(run_t *r, int policy)
         fz_emit(r->f, 0, 1, &declared, &err) || model_build(&declared, NULL, &p->graph, &err);
 
     model_free(&declared);
-    if (failed)
+    if (failed) {
         return fail(r, "build: %s", err.text);
+    }
     status = sinter_graph_filter(p->graph, policy ? sinter_partition_policy_debug
                                                   : sinter_partition_policy_fusion);
-    if (!status)
+    if (!status) {
         status = sinter_graph_get_partition_num(p->graph, &p->n_parts);
-    if (status)
+    }
+    if (status) {
         return library_failed(r, status, "filter", policy);
+    }
     list = gr_arena_alloc(&r->f->arena, p->n_parts + 1, sizeof *list);
     p->parts = gr_arena_alloc(&r->f->arena, p->n_parts + 1, sizeof *p->parts);
     status = sinter_graph_get_partitions(p->graph, p->n_parts, list);
-    for (size_t i = 0; i < p->n_parts && !status; i++)
+    for (size_t i = 0; i < p->n_parts && !status; i++) {
         p->parts[i].partition = list[i];
-    for (size_t i = 0; i < p->n_parts && !status; i++)
+    }
+    for (size_t i = 0; i < p->n_parts && !status; i++) {
         status = open_part(r, &p->parts[i], policy);
-    if (status)
+    }
+    if (status) {
         return library_failed(r, status, "partitions", policy);
-    for (size_t i = 0; i < p->n_parts && !p->refused; i++)
-        if (compile_part(r, p, &p->parts[i], policy))
+    }
+    for (size_t i = 0; i < p->n_parts && !p->refused; i++) {
+        if (compile_part(r, p, &p->parts[i], policy)) {
             return -1;
+        }
+    }
     return 0;
 }
 
@@ -215,8 +236,9 @@ static int take_buffer(run_t *r, const sinter_logical_tensor_t *lt, int is_input
     free(b->base);
     free(b->copy);
     *b = (buffer_t){.lt = *lt, .is_input = is_input};
-    if (sinter_logical_tensor_get_bytes(lt, &b->bytes))
+    if (sinter_logical_tensor_get_bytes(lt, &b->bytes)) {
         return fail(r, "tensor %llu: %s", (unsigned long long)lt->id, sinter_last_error_message());
+    }
     b->room = b->bytes + misalign + 2 * guard;
     b->base = take(b->room);
     b->data = b->base + guard + misalign;
@@ -241,14 +263,17 @@ static int check_surroundings(run_t *r, const buffer_t *b, int policy)
     for (int64_t i = 0; !b->is_input && i < n; i++) {
         int64_t first = gr_offset(&b->lt, i) * bits;
 
-        for (int64_t byte = first / 8; byte <= (first + bits - 1) / 8; byte++)
+        for (int64_t byte = first / 8; byte <= (first + bits - 1) / 8; byte++) {
             owned[(b->data - b->base) + byte] = 1;
+        }
     }
-    for (size_t i = 0; i < b->room; i++)
-        if (!owned[i] && b->base[i] != b->copy[i])
+    for (size_t i = 0; i < b->room; i++) {
+        if (!owned[i] && b->base[i] != b->copy[i]) {
             fail(r, "%s: byte %td of %s %llu, which has %zu bytes, was overwritten",
                  policy_names[policy], (ptrdiff_t)i - (b->data - b->base),
                  b->is_input ? "input" : "tensor", (unsigned long long)b->lt.id, b->bytes);
+        }
+    }
     free(owned);
     return r->text[0] ? -1 : 0;
 }
@@ -296,8 +321,9 @@ static double spread_value(uint64_t run, uint64_t h, int specials)
 {
     const double x = (double)(int64_t)h * 0x1p-63;
 
-    if (specials && (h >> 8) % 211 == 0)
+    if (specials && (h >> 8) % 211 == 0) {
         return h & 1 ? NAN : h & 2 ? INFINITY : -INFINITY;
+    }
     return run % 9 == 0 ? 0 : h >> 3 & 31 ? ldexp(x, (int)(run >> 8) % 12 - 10) : ldexp(x, 8);
 }
 
@@ -333,28 +359,35 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
         const uint64_t h = mix(f->seed ^ (lt->id << 40) ^ (uint64_t)i);
         int64_t inner = 1, row = i;
 
-        if (t->value)
+        if (t->value) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), t->value[variant]);
-        for (int d = t->ndims - 1; t->dead_rows && d >= t->dead_rows; d--)
+        }
+        for (int d = t->ndims - 1; t->dead_rows && d >= t->dead_rows; d--) {
             inner *= lt->dims[d];
-        if (t->dead_rows)
+        }
+        if (t->dead_rows) {
             row = i / (inner * lt->dims[t->dead_rows - 1]) * inner + i % inner;
-        if (t->wild)
+        }
+        if (t->wild) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
                        wild_value(mix(f->seed + (uint64_t)(i / 16)), h));
-        if (t->spread)
+        }
+        if (t->spread) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
                        spread_value(mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
-        if (t->vast)
+        }
+        if (t->vast) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
                        vast_value(lt->data_type, mix(f->seed + (uint64_t)(i / 16)), h));
-        if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0))
+        }
+        if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0)) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
-        else if (t->specials && (int)(h % 100) < t->specials)
+        } else if (t->specials && (int)(h % 100) < t->specials) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
                        odd[(h >> 32) % (sizeof odd / sizeof *odd)]);
-        else if (t->nonfinite && (int)(h % 100) < t->nonfinite)
+        } else if (t->nonfinite && (int)(h % 100) < t->nonfinite) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), odd[(h >> 32) % 3]);
+        }
     }
 }
 
@@ -363,10 +396,12 @@ static int make_inputs(run_t *r)
     for (size_t i = 0; i < r->model.n_tensors; i++) {
         const model_tensor_t *t = &r->model.tensors[i];
 
-        if (!t->is_input)
+        if (!t->is_input) {
             continue;
-        if (take_buffer(r, model_lt(&r->model, t), 1))
+        }
+        if (take_buffer(r, model_lt(&r->model, t), 1)) {
             return -1;
+        }
         fill_input(&r->model, t, &r->buffers[t->id].lt, r->f->seed % 1000, r->buffers[t->id].data);
         spoil(r->f, &r->f->tensors[t->id], &r->buffers[t->id], r->variant);
         keep_copy(&r->buffers[t->id]);
@@ -388,13 +423,16 @@ static int ask_oracle(run_t *r, int apply_to_int)
     for (size_t i = 0; i < r->model.n_tensors; i++) {
         const model_tensor_t *t = &r->model.tensors[i];
 
-        if (t->is_input)
+        if (t->is_input) {
             in[n_in++] = (orc_tensor_t){r->buffers[t->id].lt, r->buffers[t->id].data};
-        if (t->is_output)
+        }
+        if (t->is_output) {
             r->wanted[r->n_wanted++] = t->id;
+        }
     }
-    if (model_to_oracle(&r->model, &graph, &err))
+    if (model_to_oracle(&r->model, &graph, &err)) {
         abort();
+    }
     graph.apply_to_int = apply_to_int;
     if (orc_run(&graph, n_in, in, r->n_wanted, r->wanted, r->results, text, sizeof text)) {
         r->n_wanted = 0;
@@ -405,8 +443,9 @@ static int ask_oracle(run_t *r, int apply_to_int)
 
 static void forget_oracle(run_t *r)
 {
-    for (size_t i = 0; i < r->n_wanted; i++)
+    for (size_t i = 0; i < r->n_wanted; i++) {
         orc_result_free(&r->results[i]);
+    }
     r->n_wanted = 0;
 }
 
@@ -417,17 +456,19 @@ static int compare(run_t *r, int policy)
         orc_diff_t d = {0};
         char text[300];
 
-        if (!b->base)
+        if (!b->base) {
             return fail(r, "%s: output %llu was not computed", policy_names[policy],
                         (unsigned long long)r->wanted[i]);
+        }
         /* Random graphs reach the ends of their types' ranges: fz_check_loose limits what all cases
          * leave unchecked. */
         const int wrong = orc_compare_loosely(&r->results[i], &b->lt, b->data, 1, &d);
         fz_tally.outputs++;
         fz_tally.loose += d.n > 0 ? (double)d.loose / (double)d.n : 0;
-        if (wrong)
+        if (wrong) {
             return fail(r, "%s, variant %d: output %llu: %s", policy_names[policy], r->variant,
                         (unsigned long long)r->wanted[i], orc_diff_text(&d, text, sizeof text));
+        }
     }
     return 0;
 }
@@ -441,19 +482,23 @@ static const buffer_t *shared_input(run_t *r, const part_t *p, uint64_t output, 
     const sinter_inplace_pair_t *pairs = NULL;
     size_t n = 0;
 
-    if (!allowed || sinter_compiled_partition_get_inplace_ports(p->compiled, &n, &pairs))
+    if (!allowed || sinter_compiled_partition_get_inplace_ports(p->compiled, &n, &pairs)) {
         return NULL;
-    for (size_t i = 0; i < n; i++)
+    }
+    for (size_t i = 0; i < n; i++) {
         if (pairs[i].output_id == output &&
-            r->f->tensors[pairs[i].input_id].property != sinter_tensor_property_host_scalar)
+            r->f->tensors[pairs[i].input_id].property != sinter_tensor_property_host_scalar) {
             return &r->buffers[pairs[i].input_id];
+        }
+    }
     return NULL;
 }
 
 static sinter_status_t bind(const buffer_t *b, sinter_tensor_t **tensor)
 {
-    if (b->lt.property == sinter_tensor_property_host_scalar)
+    if (b->lt.property == sinter_tensor_property_host_scalar) {
         return sinter_tensor_create_scalar(tensor, NULL, &b->lt, b->data);
+    }
     return sinter_tensor_create(tensor, NULL, &b->lt, b->data, b->bytes);
 }
 
@@ -463,28 +508,36 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
 {
     sinter_status_t status = sinter_success;
 
-    for (size_t i = 0; i < p->n_in && !status; i++)
+    for (size_t i = 0; i < p->n_in && !status; i++) {
         status = bind(&r->buffers[p->in[i].id], &tensors[i]);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_compiled_partition_infer_outputs(
             p->compiled, p->n_in, (const sinter_tensor_t *const *)tensors, p->n_out, p->out);
-    if (status)
+    }
+    if (status) {
         return library_failed(r, status, "inputs", policy);
+    }
     for (size_t i = 0; i < p->n_out; i++) {
         const buffer_t *from = shared_input(r, p, p->out[i].id, in_place);
         buffer_t *b = &r->buffers[p->out[i].id];
 
-        if (take_buffer(r, &p->out[i], 0))
+        if (take_buffer(r, &p->out[i], 0)) {
             return -1;
-        if (from)
+        }
+        if (from) {
             memcpy(b->data, from->data, b->bytes);
+        }
         keep_copy(b);
         status = bind(b, &tensors[p->n_in + i]);
-        for (size_t k = 0; from && k < p->n_in && !status; k++)
-            if (p->in[k].id == from->lt.id)
+        for (size_t k = 0; from && k < p->n_in && !status; k++) {
+            if (p->in[k].id == from->lt.id) {
                 status = sinter_tensor_set_data(tensors[k], b->data, b->bytes);
-        if (status)
+            }
+        }
+        if (status) {
             return library_failed(r, status, "outputs", policy);
+        }
     }
     return 0;
 }
@@ -504,13 +557,16 @@ static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, i
         memset(scratch, fill, bytes + shift);
         memset(scratch + shift + bytes, GUARD_BYTE, GUARD);
     }
-    if (!status)
+    if (!status) {
         status = sinter_compiled_partition_execute(p->compiled, r->stream, p->n_in, in, p->n_out,
                                                    tensors + p->n_in,
                                                    scratch ? scratch + shift : NULL, bytes);
-    for (size_t i = 0; scratch && i < GUARD; i++)
-        if (scratch[shift + bytes + i] != GUARD_BYTE)
+    }
+    for (size_t i = 0; scratch && i < GUARD; i++) {
+        if (scratch[shift + bytes + i] != GUARD_BYTE) {
             fail(r, "%s: %zu bytes of scratchpad were not enough", policy_names[policy], bytes);
+        }
+    }
     free(scratch);
     return status ? library_failed(r, status, "execute", policy) : r->text[0] ? -1 : 0;
 }
@@ -533,9 +589,10 @@ static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int pol
     for (size_t i = 0; i < p->n_out && !failed; i++) {
         const buffer_t *b = &r->buffers[p->out[i].id];
 
-        if (memcmp(b->base, b->copy, b->room))
+        if (memcmp(b->base, b->copy, b->room)) {
             failed = fail(r, "%s: a second execute gives other bits of tensor %llu",
                           policy_names[policy], (unsigned long long)b->lt.id);
+        }
     }
     return failed;
 }
@@ -548,15 +605,19 @@ static int run_part(run_t *r, part_t *p, int policy)
     int failed = make_tensors(r, p, tensors, policy, in_place) ||
                  execute(r, p, tensors, policy, fz_chance(r->f, 50) ? GUARD_BYTE : -1);
 
-    for (size_t i = 0; i < p->n_out && !failed; i++)
+    for (size_t i = 0; i < p->n_out && !failed; i++) {
         failed = check_surroundings(r, &r->buffers[p->out[i].id], policy);
-    for (size_t i = 0; i < p->n_in && !failed; i++)
+    }
+    for (size_t i = 0; i < p->n_in && !failed; i++) {
         failed = r->buffers[p->in[i].id].is_input &&
                  check_surroundings(r, &r->buffers[p->in[i].id], policy);
-    if (!failed && !in_place && fz_chance(r->f, 70))
+    }
+    if (!failed && !in_place && fz_chance(r->f, 70)) {
         failed = execute_again(r, p, tensors, policy);
-    for (size_t i = 0; i < n; i++)
+    }
+    for (size_t i = 0; i < n; i++) {
         sinter_tensor_destroy(&tensors[i]);
+    }
     return failed;
 }
 
@@ -564,13 +625,17 @@ static int run_program(run_t *r, int policy)
 {
     program_t *p = &r->programs[policy];
 
-    if (p->refused)
+    if (p->refused) {
         return 0;
-    for (size_t i = 0; i < p->n_parts; i++)
-        if (run_part(r, &p->parts[i], policy))
+    }
+    for (size_t i = 0; i < p->n_parts; i++) {
+        if (run_part(r, &p->parts[i], policy)) {
             return -1;
-    if (compare(r, policy))
+        }
+    }
+    if (compare(r, policy)) {
         return -1;
+    }
     for (int t = 0; t < r->f->n_tensors; t++) { /* the next program computes everything itself */
         buffer_t *b = &r->buffers[t];
 
@@ -608,9 +673,10 @@ static void dump_graph(run_t *r)
 
     snprintf(path, sizeof path, "random-%016llx.json", (unsigned long long)r->f->seed);
     if (!fz_emit(r->f, r->variant, 0, &m, &err) && !model_build(&m, NULL, &graph, &err) &&
-        !sinter_graph_dump(graph, path))
+        !sinter_graph_dump(graph, path)) {
         fprintf(stderr, "  graph written to %s; its inputs: graph_runner --seed=%llu\n", path,
                 (unsigned long long)(r->f->seed % 1000));
+    }
     sinter_graph_destroy(&graph);
     model_free(&m);
 }
@@ -630,8 +696,9 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
                  ? fail(&r, "stream: %s", sinter_last_error_message())
                  : 0;
     failed = failed || open_program(&r, 0) || (!f->fused_only && open_program(&r, 1));
-    for (int v = 0; v < (f->n_symbols ? FZ_VARIANTS : 1) && !failed; v++)
+    for (int v = 0; v < (f->n_symbols ? FZ_VARIANTS : 1) && !failed; v++) {
         failed = run_variant(&r, v);
+    }
     refused = r.programs[0].refused || r.programs[1].refused;
     close_program(&r.programs[0]);
     close_program(&r.programs[1]);
@@ -640,8 +707,9 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
         free(r.buffers[i].base);
         free(r.buffers[i].copy);
     }
-    if (failed)
+    if (failed) {
         dump_graph(&r);
+    }
     fz_tally.cases[failed ? FZ_FAILED : refused ? FZ_UNSUPPORTED : FZ_PASSED]++;
     return failed ? FZ_FAILED : refused ? FZ_UNSUPPORTED : FZ_PASSED;
 }

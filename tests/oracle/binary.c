@@ -10,21 +10,27 @@ static double larger(double a, double b)
 static void add_chunk(const orc_chunk_t *k)
 {
     const double *a = k->v[0], *b = k->v[1];
-    if (k->ob)
-        for (size_t i = 0; i < k->n; i++)
+    if (k->ob) {
+        for (size_t i = 0; i < k->n; i++) {
             k->ob[i] = k->b[0][i] + k->b[1][i];
-    for (size_t i = 0; i < k->n; i++)
+        }
+    }
+    for (size_t i = 0; i < k->n; i++) {
         k->ov[i] = a[i] + b[i];
+    }
 }
 
 static void subtract_chunk(const orc_chunk_t *k)
 {
     const double *a = k->v[0], *b = k->v[1];
-    if (k->ob)
-        for (size_t i = 0; i < k->n; i++)
+    if (k->ob) {
+        for (size_t i = 0; i < k->n; i++) {
             k->ob[i] = k->b[0][i] + k->b[1][i];
-    for (size_t i = 0; i < k->n; i++)
+        }
+    }
+    for (size_t i = 0; i < k->n; i++) {
         k->ov[i] = a[i] - b[i];
+    }
 }
 
 /* 0 if the error is 0, even where the factor is infinite. */
@@ -59,8 +65,9 @@ static void divide_chunk(const orc_chunk_t *k)
         double a = k->v[0][i], b = k->v[1][i], ab = k->b[0][i], bb = k->b[1][i], v = a / b;
         if (k->ob) {
             k->ob[i] = orc_is_pow2(b) || !isfinite(v) ? 0 : 2 * ORC_U * fabs(v);
-            if ((ab > 0 || bb > 0) && !isnan(a) && !isnan(b) && !is_certain_infinity(a, b, bb))
+            if ((ab > 0 || bb > 0) && !isnan(a) && !isnan(b) && !is_certain_infinity(a, b, bb)) {
                 k->ob[i] += fabs(b) > bb ? (ab + scaled(bb, v)) / (fabs(b) - bb) : INFINITY;
+            }
         }
         k->ov[i] = v;
     }
@@ -71,8 +78,9 @@ static void maximum_chunk(const orc_chunk_t *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         double a = k->v[0][i], b = k->v[1][i], ab = k->b[0][i], bb = k->b[1][i];
-        if (k->ob)
+        if (k->ob) {
             k->ob[i] = a - ab > b + bb ? ab : b - bb > a + ab ? bb : larger(ab, bb);
+        }
         k->ov[i] = a > b || isnan(a) ? a : b;
     }
 }
@@ -81,8 +89,9 @@ static void minimum_chunk(const orc_chunk_t *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         double a = k->v[0][i], b = k->v[1][i], ab = k->b[0][i], bb = k->b[1][i];
-        if (k->ob)
+        if (k->ob) {
             k->ob[i] = a + ab < b - bb ? ab : b + bb < a - ab ? bb : larger(ab, bb);
+        }
         k->ov[i] = a < b || isnan(a) ? a : b;
     }
 }
@@ -105,8 +114,9 @@ static void greater_equal_chunk(const orc_chunk_t *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         double a = k->v[0][i], b = k->v[1][i], off = k->b[0][i] + k->b[1][i];
-        if (k->ob)
+        if (k->ob) {
             k->ob[i] = off > 0 && orc_distance(a, b) <= off;
+        }
         k->ov[i] = a >= b;
     }
 }
@@ -116,11 +126,14 @@ static int binary(orc_ctx_t *c, orc_chunk_fn *fn, bool inexact)
     orc_view_t views[2];
     const sinter_logical_tensor_t *out = &c->out[0]->lt;
 
-    if (orc_broadcast_shape(c, 0, 2))
+    if (orc_broadcast_shape(c, 0, 2)) {
         return -1;
-    for (size_t i = 0; i < 2; i++)
-        if (!orc_view_broadcast(&views[i], c->in[i], out->ndims, out->dims))
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (!orc_view_broadcast(&views[i], c->in[i], out->ndims, out->dims)) {
             return orc_fail(c, "input %zu does not broadcast", i);
+        }
+    }
     return orc_map(c, c->out[0], 2, views, fn, NULL, inexact);
 }
 
@@ -164,8 +177,9 @@ static void select_chunk(const orc_chunk_t *k)
         double v = k->v[cond ? 1 : 2][i], other = k->v[cond ? 2 : 1][i];
         if (k->ob) {
             double bound = k->b[cond ? 1 : 2][i];
-            if (k->b[0][i] > 0) /* either branch may be taken */
+            if (k->b[0][i] > 0) { /* either branch may be taken */
                 bound = larger(bound, orc_distance(v, other) + k->b[cond ? 2 : 1][i]);
+            }
             k->ob[i] = isnan(bound) ? INFINITY : bound;
         }
         k->ov[i] = v;
@@ -177,11 +191,14 @@ int oracle_select(orc_ctx_t *c)
     orc_view_t views[3];
     const sinter_logical_tensor_t *out = &c->out[0]->lt;
 
-    if (orc_broadcast_shape(c, 0, 3))
+    if (orc_broadcast_shape(c, 0, 3)) {
         return -1;
-    for (size_t i = 0; i < 3; i++)
-        if (!orc_view_broadcast(&views[i], c->in[i], out->ndims, out->dims))
+    }
+    for (size_t i = 0; i < 3; i++) {
+        if (!orc_view_broadcast(&views[i], c->in[i], out->ndims, out->dims)) {
             return orc_fail(c, "input %zu does not broadcast", i);
+        }
+    }
     return orc_map(c, c->out[0], 3, views, select_chunk, NULL, false);
 }
 
@@ -200,10 +217,12 @@ int oracle_bias_add(orc_ctx_t *c)
     const orc_value_t *x = c->in[0], *bias = c->in[1];
     int dim = channel_dim(c);
 
-    if (orc_shape_like(c, 0, x))
+    if (orc_shape_like(c, 0, x)) {
         return -1;
-    if (dim < 0 || bias->lt.ndims != 1 || bias->lt.dims[0] != x->lt.dims[dim])
+    }
+    if (dim < 0 || bias->lt.ndims != 1 || bias->lt.dims[0] != x->lt.dims[dim]) {
         return orc_fail(c, "bias does not have one value for each channel");
+    }
     orc_view_broadcast(&views[0], x, x->lt.ndims, x->lt.dims);
     orc_view_channel(&views[1], bias, dim);
     return orc_map(c, c->out[0], 2, views, add_chunk, NULL, false);
@@ -233,13 +252,15 @@ int oracle_prelu(orc_ctx_t *c)
     const orc_value_t *x = c->in[0], *slope = c->in[1];
     int dim = channel_dim(c);
 
-    if (orc_shape_like(c, 0, x))
+    if (orc_shape_like(c, 0, x)) {
         return -1;
+    }
     orc_view_broadcast(&views[0], x, x->lt.ndims, x->lt.dims);
     if (orc_attr_bool(c, sinter_op_attr_per_channel_broadcast, true) && slope->lt.ndims == 1 &&
         dim >= 0 && slope->n != 1) {
-        if (slope->lt.dims[0] != x->lt.dims[dim])
+        if (slope->lt.dims[0] != x->lt.dims[dim]) {
             return orc_fail(c, "slope does not have one value for each channel");
+        }
         orc_view_channel(&views[1], slope, dim);
     } else if (!orc_view_broadcast(&views[1], slope, x->lt.ndims, x->lt.dims)) {
         return orc_fail(c, "slope does not broadcast");

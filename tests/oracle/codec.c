@@ -158,16 +158,18 @@ static double decode_small(const format_t *f, unsigned code)
              sign = code >> (f->man_bits + f->exp_bits) & 1;
     double magnitude;
 
-    if (f->top == TOP_FNUZ && sign && !man && !exp)
+    if (f->top == TOP_FNUZ && sign && !man && !exp) {
         return NAN;
-    if (f->top == TOP_FN && exp == exp_mask && man == man_mask)
+    }
+    if (f->top == TOP_FN && exp == exp_mask && man == man_mask) {
         magnitude = NAN;
-    else if (f->top == TOP_IEEE && exp == exp_mask)
+    } else if (f->top == TOP_IEEE && exp == exp_mask) {
         magnitude = man ? NAN : INFINITY;
-    else if (exp == 0)
+    } else if (exp == 0) {
         magnitude = man * two_to(1 - f->bias - f->man_bits);
-    else
+    } else {
         magnitude = (man + man_mask + 1) * two_to((int)exp - f->bias - f->man_bits);
+    }
     return sign ? -magnitude : magnitude;
 }
 
@@ -180,15 +182,18 @@ static unsigned code_of_small(const format_t *f, double v)
     int e;
 
     if (isnan(v)) {
-        if (f->top == TOP_FNUZ)
+        if (f->top == TOP_FNUZ) {
             return 1u << (f->exp_bits + f->man_bits);
+        }
         return sign | exp_mask << f->man_bits |
                (f->top == TOP_FN ? (1u << f->man_bits) - 1 : 1u << (f->man_bits - 1));
     }
-    if (isinf(v))
+    if (isinf(v)) {
         return sign | exp_mask << f->man_bits;
-    if (a < two_to(1 - f->bias))
+    }
+    if (a < two_to(1 - f->bias)) {
         return sign | (unsigned)(a * two_to(f->bias - 1 + f->man_bits));
+    }
     e = exponent_of(a);
     return sign | (unsigned)(e + f->bias) << f->man_bits |
            (unsigned)((a * two_to(-e) - 1) * (1u << f->man_bits));
@@ -199,8 +204,9 @@ static double round_small(const format_t *f, double max, double v)
     double a = fabs(v), r;
 
     if (f->top == TOP_FINITE) {
-        if (isnan(v) || a >= max)
+        if (isnan(v) || a >= max) {
             return copysign(max, v);
+        }
     } else if (isnan(v) || isinf(v)) {
         return f->top == TOP_IEEE ? v : NAN;
     }
@@ -211,10 +217,12 @@ static double round_small(const format_t *f, double max, double v)
         double unit = two_to((e > least ? e : least) - f->man_bits);
         r = rint(a / unit) * unit; /* exact but for rint, which ties to even */
     }
-    if (r > max)
+    if (r > max) {
         r = f->top == TOP_IEEE ? INFINITY : f->top == TOP_FINITE ? max : NAN;
-    if (f->top == TOP_FNUZ && r == 0)
+    }
+    if (f->top == TOP_FNUZ && r == 0) {
         return 0;
+    }
     return copysign(r, v);
 }
 
@@ -224,20 +232,24 @@ static double round_e8m0(double v)
 {
     double r;
 
-    if (isnan(v))
+    if (isnan(v)) {
         return NAN;
-    if (!(v > 0x1p-127))
+    }
+    if (!(v > 0x1p-127)) {
         return 0x1p-127;
-    if (v >= 0x1p127)
+    }
+    if (v >= 0x1p127) {
         return 0x1p127;
+    }
     r = two_to(exponent_of(v));
     return v > 1.5 * r || (v == 1.5 * r && (exponent_of(v) + 127) % 2 != 0) ? 2 * r : r;
 }
 
 static double round_int(double lowest, double max, double v)
 {
-    if (isnan(v))
+    if (isnan(v)) {
         return 0;
+    }
     v = rint(v);
     return v < lowest ? lowest : v > max ? max : v + 0.0; /* + 0.0: no negative zero */
 }
@@ -279,10 +291,12 @@ double orc_round(sinter_data_type_t type, double v)
 /* The code of a type of at most 16 bits. */
 static unsigned load_code(int bits, const unsigned char *p, int64_t i)
 {
-    if (bits == 2)
+    if (bits == 2) {
         return p[i / 4] >> i % 4 * 2 & 3;
-    if (bits == 4)
+    }
+    if (bits == 4) {
         return p[i / 2] >> i % 2 * 4 & 15;
+    }
     if (bits == 6) {
         const unsigned char *q = p + i / 4 * 3;
         unsigned shift = (unsigned)(i % 4 * 6), low = q[shift / 8];
@@ -296,8 +310,9 @@ static void store_code(int bits, unsigned char *p, int64_t i, unsigned code)
     int64_t bit = i * bits;
 
     if (bits >= 8) {
-        for (int k = 0; k < bits / 8; k++)
+        for (int k = 0; k < bits / 8; k++) {
             p[i * (bits / 8) + k] = (unsigned char)(code >> 8 * k);
+        }
         return;
     }
     for (int k = 0; k < bits; k++, bit++) {
@@ -333,8 +348,9 @@ double orc_decode(sinter_data_type_t type, const void *data, int64_t element)
     const unsigned char *p = data;
     int bits = orc_type_bits(type);
 
-    if (bits <= 16)
+    if (bits <= 16) {
         return decode_code(type, load_code(bits, p, element));
+    }
     p += element * (bits / 8);
     switch (type) {
     case sinter_f32: {
@@ -395,9 +411,11 @@ void orc_encode(sinter_data_type_t type, void *data, int64_t element, double v)
 
 void orc_decode_table(sinter_data_type_t type, double *table)
 {
-    if (orc_type_bits(type) <= 8)
-        for (unsigned code = 0; code < 256; code++)
+    if (orc_type_bits(type) <= 8) {
+        for (unsigned code = 0; code < 256; code++) {
             table[code] = decode_code(type, code & ((1u << orc_type_bits(type)) - 1));
+        }
+    }
 }
 
 /* n elements from an element offset on, stride elements apart. */
@@ -407,11 +425,13 @@ static void decode_run(sinter_data_type_t type, const unsigned char *p, const do
     int bits = orc_type_bits(type);
 
     if (bits < 8) {
-        for (size_t i = 0; i < n; i++, offset += stride)
+        for (size_t i = 0; i < n; i++, offset += stride) {
             out[i] = table[load_code(bits, p, offset)];
+        }
     } else if (bits == 8) {
-        for (size_t i = 0; i < n; i++, offset += stride)
+        for (size_t i = 0; i < n; i++, offset += stride) {
             out[i] = table[p[offset]];
+        }
     } else if (type == sinter_f32) {
         for (size_t i = 0; i < n; i++, offset += stride) {
             float x;
@@ -419,8 +439,9 @@ static void decode_run(sinter_data_type_t type, const unsigned char *p, const do
             out[i] = x;
         }
     } else {
-        for (size_t i = 0; i < n; i++, offset += stride)
+        for (size_t i = 0; i < n; i++, offset += stride) {
             out[i] = orc_decode(type, p, offset);
+        }
     }
 }
 
@@ -446,15 +467,18 @@ void orc_decode_span(const sinter_logical_tensor_t *lt, const void *data, const 
     while (n) {
         int64_t offset = 0;
         size_t run = (size_t)(lt->dims[last] - index[last]);
-        if (run > n)
+        if (run > n) {
             run = n;
-        for (int d = 0; d <= last; d++)
+        }
+        for (int d = 0; d <= last; d++) {
             offset += index[d] * strides[d];
+        }
         decode_run(lt->data_type, data, table, offset, strides[last], run, out);
         out += run;
         n -= run;
         index[last] = 0;
-        for (int d = last - 1; d >= 0 && ++index[d] == lt->dims[d]; d--)
+        for (int d = last - 1; d >= 0 && ++index[d] == lt->dims[d]; d--) {
             index[d] = 0;
+        }
     }
 }

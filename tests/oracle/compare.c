@@ -76,20 +76,25 @@ static verdict_t judge(const scale_t *s, double v, double b, double got)
     r.bad = got < low || got > high; /* an end that is NaN bounds nothing */
     r.tolerance = got < v ? orc_distance(v, low) : orc_distance(high, v);
     r.ratio = got == v || isinf(got) ? 0 : fabs(got - v) / r.tolerance;
-    if (!r.bad && !(r.ratio <= 1))
+    if (!r.bad && !(r.ratio <= 1)) {
         r.ratio = 1;
-    if (r.bad && !(r.ratio > 1))
+    }
+    if (r.bad && !(r.ratio > 1)) {
         r.ratio = INFINITY;
+    }
     return r;
 }
 
 static bool same_dims(const sinter_logical_tensor_t *a, const sinter_logical_tensor_t *b)
 {
-    if (a->ndims != b->ndims)
+    if (a->ndims != b->ndims) {
         return false;
-    for (int d = 0; d < a->ndims; d++)
-        if (a->dims[d] != b->dims[d])
+    }
+    for (int d = 0; d < a->ndims; d++) {
+        if (a->dims[d] != b->dims[d]) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -152,8 +157,9 @@ static void merge(tally_t *to, const tally_t *from)
     size_t bad = to->diff.bad + from->diff.bad, loose = to->diff.loose + from->diff.loose;
     size_t differ = to->diff.differ + from->diff.differ, open = to->diff.open + from->diff.open;
     if (from->diff.worst_ratio > to->diff.worst_ratio ||
-        (from->diff.worst_ratio == to->diff.worst_ratio && from->diff.worst < to->diff.worst))
+        (from->diff.worst_ratio == to->diff.worst_ratio && from->diff.worst < to->diff.worst)) {
         to->diff = from->diff;
+    }
     to->diff.bad = bad;
     to->diff.loose = loose;
     to->diff.loose_at = first.loose_at;
@@ -208,8 +214,9 @@ int orc_compare_loosely(const orc_result_t *want, const sinter_logical_tensor_t 
     }
     *diff = total.diff;
     diff->n = want->n;
-    if (diff->worst == SIZE_MAX)
+    if (diff->worst == SIZE_MAX) {
         diff->worst = 0;
+    }
     diff->rel_l2 = total.value2 > 0   ? sqrt(total.error2 / total.value2)
                    : total.error2 > 0 ? INFINITY
                                       : 0;

@@ -60,8 +60,9 @@ static double clamped_power(int e)
 static double mx_scale(double amax, const params_t *p)
 {
     int e, emax;
-    if (amax == 0)
+    if (amax == 0) {
         return 0x1p-127;
+    }
     frexp(amax, &e);
     frexp(p->max, &emax);
     return clamped_power(e -
@@ -73,8 +74,9 @@ static double rceil_scale(double amax, const params_t *p)
     float s = (float)(amax / p->max);
     int e;
     double fraction = frexp(s, &e);
-    if (s < 0x1p-127f)
+    if (s < 0x1p-127f) {
         return 0x1p-127;
+    }
     return clamped_power(fraction == 0.5 ? e - 1 : e);
 }
 
@@ -112,8 +114,9 @@ static range_t scale_range(const params_t *p, double v, double low, double high)
 {
     range_t r = order(stored_scale(p, v), stored_scale(p, low), stored_scale(p, high));
     if (stores_zero(p, low) &&
-        !stores_zero(p, high)) /* from 1 in place of 0 over the smallest numbers of the type */
+        !stores_zero(p, high)) { /* from 1 in place of 0 over the smallest numbers of the type */
         r.low = 0;
+    }
     return r;
 }
 
@@ -171,8 +174,9 @@ static quantum_t derive(const kind_t *kind, const group_stats_t *g, const params
     static const group_stats_t none = {.special = false};
     quantum_t q = kind->derive(g->special ? &none : g, p);
     q.loose = g->loose && !g->special;
-    if (g->special)
+    if (g->special) {
         q.scale = (range_t){NAN, NAN, NAN};
+    }
     q.zeros = q.zeros || isnan(q.scale.v);
     return q;
 }
@@ -181,8 +185,9 @@ static quantum_t derive(const kind_t *kind, const group_stats_t *g, const params
 
 static double element(const params_t *p, double t, double zp)
 {
-    if (orc_class(p->type) == ORC_INT)
+    if (orc_class(p->type) == ORC_INT) {
         return fmax(p->least, orc_round(p->type, rint(t) + zp));
+    }
     return orc_round(p->type, t > p->max ? p->max : t < -p->max ? -p->max : t);
 }
 
@@ -207,8 +212,9 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
         *b = q->loose ? INFINITY : 0;
         return;
     }
-    if (p->tensor_scale != 1)
+    if (p->tensor_scale != 1) {
         error = orc_f32_error(scale, 0);
+    }
     s.low -= error;
     s.high += error;
     if (s.low < s.high && s.low > 0) {
@@ -243,16 +249,19 @@ static void visit_group(const geometry_t *g, size_t group, visit_fn_t *fn, void 
     for (d = g->ndims - 1; d >= 0; d--) {
         start[d] = (int64_t)(group % (size_t)g->groups[d]) * g->size[d];
         group /= (size_t)g->groups[d];
-        if (g->size[d] == 0)
+        if (g->size[d] == 0) {
             return;
+        }
     }
     do {
         int64_t offset = 0;
-        for (d = 0; d < g->ndims; d++)
+        for (d = 0; d < g->ndims; d++) {
             offset += (start[d] + index[d]) * g->strides[d];
+        }
         fn((size_t)offset, arg);
-        for (d = g->ndims - 1; d >= 0 && ++index[d] == g->size[d]; d--)
+        for (d = g->ndims - 1; d >= 0 && ++index[d] == g->size[d]; d--) {
             index[d] = 0;
+        }
     } while (d >= 0);
 }
 
@@ -266,12 +275,15 @@ typedef struct group_work {
 
 static void widen(range_t *r, double v, double low, double high, int sign)
 {
-    if (sign * v > sign * r->v)
+    if (sign * v > sign * r->v) {
         r->v = v;
-    if (sign * low > sign * r->low)
+    }
+    if (sign * low > sign * r->low) {
         r->low = low;
-    if (sign * high > sign * r->high)
+    }
+    if (sign * high > sign * r->high) {
         r->high = high;
+    }
 }
 
 static void measure(size_t offset, void *arg)
@@ -315,26 +327,30 @@ static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
     int axis;
 
     if (strcmp(qtype, "per_group") == 0 && shape) {
-        for (int d = 0; d < g->ndims && d < (int)shape->n; d++)
+        for (int d = 0; d < g->ndims && d < (int)shape->n; d++) {
             g->groups[d] = shape->s64[d] > 0 ? g->dims[d] / shape->s64[d] : 0;
+        }
     } else if (strcmp(qtype, "per_group") == 0 && groups) {
         memcpy(g->groups, g->dims, sizeof g->groups); /* what is not listed is not shared */
         for (size_t i = 0; i < groups->n; i++) {
             int64_t at = axes && i < axes->n ? axes->s64[i] : 1;
             at += at < 0 ? g->ndims : 0;
-            if (at < 0 || at >= g->ndims)
+            if (at < 0 || at >= g->ndims) {
                 return orc_fail(c, "axis is out of range");
+            }
             g->groups[at] = groups->s64[i];
         }
     } else if (strcmp(qtype, "per_group") == 0) {
-        if (!kind->group || !g->ndims)
+        if (!kind->group || !g->ndims) {
             return orc_fail(c, "no attribute says what the groups are");
+        }
         memcpy(g->groups, g->dims, sizeof g->groups);
         g->groups[g->ndims - 1] = g->dims[g->ndims - 1] / kind->group;
     } else if (strcmp(qtype, "per_channel") == 0) {
         axis = orc_axis(c, 1, g->ndims);
-        if (axis < 0)
+        if (axis < 0) {
             return -1;
+        }
         g->groups[axis] = g->dims[axis];
     }
     return 0;
@@ -342,9 +358,11 @@ static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
 
 static bool known_dims(const sinter_logical_tensor_t *lt)
 {
-    for (int d = 0; d < lt->ndims; d++)
-        if (lt->dims[d] < 0)
+    for (int d = 0; d < lt->ndims; d++) {
+        if (lt->dims[d] < 0) {
             return false;
+        }
+    }
     return lt->ndims >= 0;
 }
 
@@ -356,23 +374,27 @@ static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
     g->ndims = lt->ndims;
     memcpy(g->dims, lt->dims, sizeof g->dims);
     orc_dense_strides(g->ndims, g->dims, g->strides);
-    for (int d = 0; d < g->ndims; d++)
+    for (int d = 0; d < g->ndims; d++) {
         g->groups[d] = 1;
+    }
     if (!known_dims(scales)) {
-        if (groups_from_attrs(c, kind, g))
+        if (groups_from_attrs(c, kind, g)) {
             return -1;
+        }
     } else if (scales->ndims == g->ndims && orc_count(scales->dims, scales->ndims) != 1) {
         memcpy(g->groups, scales->dims, sizeof g->groups);
     } else if (scales->ndims == 1 && scales->dims[0] != 1) {
         axis = orc_axis(c, 1, g->ndims);
-        if (axis < 0)
+        if (axis < 0) {
             return -1;
+        }
         g->groups[axis] = scales->dims[0];
     }
     for (int d = 0; d < g->ndims; d++) {
-        if (g->groups[d] < 1 ? g->dims[d] > 0 : g->dims[d] % g->groups[d])
+        if (g->groups[d] < 1 ? g->dims[d] > 0 : g->dims[d] % g->groups[d]) {
             return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d,
                             (long long)g->dims[d], (long long)g->groups[d]);
+        }
         g->size[d] = g->groups[d] < 1 ? 0 : g->dims[d] / g->groups[d];
     }
     return 0;
@@ -389,15 +411,20 @@ static int param_output(orc_ctx_t *c, size_t i, const kind_t *kind, const geomet
                : strcmp(qtype, "per_channel") == 0 ? 1
                                                    : g->ndims;
 
-    if (c->out[i]->lt.ndims >= 0)
+    if (c->out[i]->lt.ndims >= 0) {
         rank = c->out[i]->lt.ndims;
-    if (rank > 1 && rank != g->ndims)
+    }
+    if (rank > 1 && rank != g->ndims) {
         return orc_fail(c, "output %zu has %d dims, the data %d", i, rank, g->ndims);
-    if (rank == g->ndims && rank > 0 ? orc_shape(c, i, rank, g->groups) : orc_shape(c, i, rank, &n))
+    }
+    if (rank == g->ndims && rank > 0 ? orc_shape(c, i, rank, g->groups)
+                                     : orc_shape(c, i, rank, &n)) {
         return -1;
-    if (c->out[i]->n != (size_t)n)
+    }
+    if (c->out[i]->n != (size_t)n) {
         return orc_fail(c, "output %zu has %zu values for %lld groups", i, c->out[i]->n,
                         (long long)n);
+    }
     return orc_alloc(c, c->out[i], true);
 }
 
@@ -417,8 +444,9 @@ static void run_groups(orc_ctx_t *c, const kind_t *kind, const geometry_t *g, co
         w.quantum = derive(kind, &w.stats, p);
         visit_group(g, i, quantize_at, &w);
         put_range(c->out[1], i, w.quantum.scale, w.quantum.loose);
-        if (c->n_out > 2)
+        if (c->n_out > 2) {
             put_range(c->out[2], i, w.quantum.zp, w.quantum.loose);
+        }
     }
 }
 
@@ -428,18 +456,24 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     params_t p = {.tensor_scale = 1};
     geometry_t g;
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kinds[i].name, name) == 0)
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
             kind = &kinds[i];
-    if (!kind)
+        }
+    }
+    if (!kind) {
         return orc_fail(c, "unknown quantization_kind %s", name);
-    if (c->n_out < 2)
+    }
+    if (c->n_out < 2) {
         return orc_fail(c, "no output for the scales");
+    }
     if (geometry(c, kind, &g) || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, c->out[0], true) ||
-        param_output(c, 1, kind, &g))
+        param_output(c, 1, kind, &g)) {
         return -1;
-    if (c->n_out > 2 && param_output(c, 2, kind, &g))
+    }
+    if (c->n_out > 2 && param_output(c, 2, kind, &g)) {
         return -1;
+    }
     p.type = c->out[0]->lt.data_type;
     c->out[0]->saturates =
         orc_class(p.type) != ORC_INT; /* rounding to those saturates in any case */
@@ -448,8 +482,9 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     p.max = orc_type_max(p.type);
     p.lowest = orc_round(p.type, -0x1p62);
     p.least = kind->derive == derive_mx || kind->derive == derive_mx_rceil ? -p.max : p.lowest;
-    if (kind->derive == derive_nv && c->n_in > 1)
+    if (kind->derive == derive_nv && c->n_in > 1) {
         p.tensor_scale = c->in[1]->v[0] == 0 ? NAN : c->in[1]->v[0];
+    }
     run_groups(c, kind, &g, &p);
     return 0;
 }
@@ -462,16 +497,18 @@ static int part_codes(orc_ctx_t *c, const orc_value_t *codes, orc_value_t *low, 
     orc_value_t *high = c->out[high_output];
 
     if (orc_shape(c, 0, codes->lt.ndims, codes->lt.dims) || orc_alloc(c, low, true) ||
-        orc_shape(c, high_output, codes->lt.ndims, codes->lt.dims) || orc_alloc(c, high, true))
+        orc_shape(c, high_output, codes->lt.ndims, codes->lt.dims) || orc_alloc(c, high, true)) {
         return -1;
+    }
     for (size_t i = 0; i < codes->n; i++) {
         unsigned char byte = 0;
         orc_encode(codes->lt.data_type, &byte, 0, codes->v[i]);
         low->v[i] = byte & 15;
         high->v[i] = byte >> 4 & 3;
         low->b[i] = high->b[i] = codes->b && codes->b[i] > 0 ? INFINITY : 0;
-        if (codes->v[i] == 0 && low->b[i] == 0 && c->in[0]->b)
+        if (codes->v[i] == 0 && low->b[i] == 0 && c->in[0]->b) {
             high->b[i] = 2;
+        }
     }
     return 0;
 }
@@ -483,11 +520,13 @@ int orc_quantize_dynamic(orc_ctx_t *c, const char *name)
     orc_value_t codes;
     int failed;
 
-    if (!type)
+    if (!type) {
         return whole_codes(c, name);
+    }
     codes = (orc_value_t){.lt = c->out[0]->lt};
-    if (c->n_out < 3 || !orc_find_type(type, &codes.lt.data_type))
+    if (c->n_out < 3 || !orc_find_type(type, &codes.lt.data_type)) {
         return orc_fail(c, "no planes of type %s", type);
+    }
     whole.n_out = c->n_out - 1;
     whole.out[0] = &codes;
     failed = whole_codes(&whole, name) || orc_finish(&whole, &codes) ||

@@ -50,8 +50,9 @@ __attribute__((target("avx512f"))) static void tile_avx512(int64_t k, const doub
 
 static tile_fn_t *best_tile(void)
 {
-    if (__builtin_cpu_supports("avx512f"))
+    if (__builtin_cpu_supports("avx512f")) {
         return tile_avx512;
+    }
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_any;
 }
 #else
@@ -68,19 +69,23 @@ static void pack(orc_matrix_t m, int64_t rows, int64_t k, int64_t width, double 
         int64_t n = rows - r < width ? rows - r : width;
         const double *p = m.p + r * m.row;
         for (int64_t i = 0; i < k; i++, to += width) {
-            for (int64_t j = 0; j < n; j++)
+            for (int64_t j = 0; j < n; j++) {
                 to[j] = p[j * m.row + i * m.col];
-            for (int64_t j = n; j < width; j++)
+            }
+            for (int64_t j = n; j < width; j++) {
                 to[j] = 0;
+            }
         }
     }
 }
 
 static void put_tile(const double *acc, int64_t m, int64_t n, bool first, double *c, int64_t ldc)
 {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
             c[i * ldc + j] = (first ? 0 : c[i * ldc + j]) + acc[i * TILE_N + j];
+        }
+    }
 }
 
 void orc_gemm_block(int64_t m, int64_t n, int64_t k, orc_matrix_t a, orc_matrix_t b, double *c,
@@ -91,17 +96,19 @@ void orc_gemm_block(int64_t m, int64_t n, int64_t k, orc_matrix_t a, orc_matrix_
     orc_matrix_t bt = {b.p, b.col, b.row};
     tile_fn_t *tile = best_tile();
 
-    for (int64_t i = 0; i < m && k == 0; i++)
+    for (int64_t i = 0; i < m && k == 0; i++) {
         memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+    }
     for (int64_t k0 = 0; k0 < k; k0 += ORC_GEMM_K) {
         int64_t kc = k - k0 < ORC_GEMM_K ? k - k0 : ORC_GEMM_K;
         pack((orc_matrix_t){bt.p + k0 * bt.col, bt.row, bt.col}, n, kc, TILE_N, bp);
         pack((orc_matrix_t){a.p + k0 * a.col, a.row, a.col}, m, kc, TILE_M, ap);
-        for (int64_t j = 0; j < n; j += TILE_N)
+        for (int64_t j = 0; j < n; j += TILE_N) {
             for (int64_t i = 0; i < m; i += TILE_M) {
                 tile(kc, ap + i * kc, bp + j * kc, acc);
                 put_tile(acc, m - i < TILE_M ? m - i : TILE_M, n - j < TILE_N ? n - j : TILE_N,
                          k0 == 0, c + i * ldc + j, ldc);
             }
+        }
     }
 }

@@ -141,8 +141,9 @@ static inline double orc_distance(double a, double b)
 static inline double orc_reach(double v, double low, double high)
 {
     double down = orc_distance(v, low), up = orc_distance(v, high);
-    if (low == 0 && high == 0 && !signbit(low) != !signbit(high))
+    if (low == 0 && high == 0 && !signbit(low) != !signbit(high)) {
         return ORC_ZERO_SIGN;
+    }
     return down > up ? down : up;
 }
 static inline bool orc_is_pow2(double x)

@@ -129,29 +129,34 @@ static int matmul_shape(orc_ctx_t *c, shape_t *s, operand_t *a, operand_t *b)
     int na = la->ndims > 1 ? la->ndims - 2 : 0, nb = lb->ndims > 1 ? lb->ndims - 2 : 0, ndims;
     int64_t kb, out[SINTER_MAX_NDIMS];
 
-    if (la->ndims < 1 || lb->ndims < 1)
+    if (la->ndims < 1 || lb->ndims < 1) {
         return orc_fail(c, "an operand is a scalar");
+    }
     s->m = la->ndims == 1 ? 1 : la->dims[na + (ta ? 1 : 0)];
     s->k = la->ndims == 1 ? la->dims[0] : la->dims[na + (ta ? 0 : 1)];
     kb = lb->ndims == 1 ? lb->dims[0] : lb->dims[nb + (tb ? 1 : 0)];
     s->n = lb->ndims == 1 ? 1 : lb->dims[nb + (tb ? 0 : 1)];
-    if (s->k != kb)
+    if (s->k != kb) {
         return orc_fail(c, "reduction lengths %lld and %lld differ", (long long)s->k,
                         (long long)kb);
+    }
     s->batch_dims = na > nb ? na : nb;
     for (int d = 0; d < s->batch_dims; d++) {
         int64_t da = d < s->batch_dims - na ? 1 : la->dims[d - (s->batch_dims - na)];
         int64_t db = d < s->batch_dims - nb ? 1 : lb->dims[d - (s->batch_dims - nb)];
-        if (da != db && da != 1 && db != 1)
+        if (da != db && da != 1 && db != 1) {
             return orc_fail(c, "batch dims do not broadcast");
+        }
         out[d] = s->batch[d] = da == 1 ? db : da;
     }
     s->batches = (int64_t)orc_count(s->batch, s->batch_dims);
     ndims = s->batch_dims;
-    if (la->ndims > 1)
+    if (la->ndims > 1) {
         out[ndims++] = s->m;
-    if (lb->ndims > 1)
+    }
+    if (lb->ndims > 1) {
         out[ndims++] = s->n;
+    }
     *a = (operand_t){.t = c->in[0],
                      .k_dim = la->ndims == 1 ? 0 : na + (ta ? 0 : 1),
                      .rows = s->m,
@@ -318,8 +323,9 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
     int64_t blocks = (o->rows + BLOCK - 1) / BLOCK;
 
     o->norms = malloc((size_t)(o->own_batches * o->rows + 1) * sizeof *o->norms);
-    if (!o->norms)
+    if (!o->norms) {
         return orc_fail(c, "out of memory for norms");
+    }
 #pragma omp parallel for
     for (int64_t block = 0; block < o->own_batches * blocks; block++) {
         int64_t batch = block / blocks, row = block % blocks * BLOCK,
@@ -354,8 +360,9 @@ static int grid_exponent(const orc_value_t *t)
         memcpy(&bits, &t->v[i], sizeof bits);
         exp = (int)(bits >> 52 & 2047);
         man = bits & 0xFFFFFFFFFFFFF;
-        if (exp == 0 && man == 0)
+        if (exp == 0 && man == 0) {
             continue;
+        }
         e = exp == 0 || exp == 2047 ? INT32_MIN / 4
                                     : exp - 1075 + __builtin_ctzll(man | 1ull << 52);
         least = e < least ? e : least;
@@ -368,14 +375,17 @@ static double exact_limit(const operand_t *a, const operand_t *b, bool strict)
 {
     int ga, gb;
 
-    if (!strict)
+    if (!strict) {
         return 0;
+    }
     ga = grid_exponent(a->t);
     gb = grid_exponent(b->t);
-    if (ga == INT32_MAX || gb == INT32_MAX)
+    if (ga == INT32_MAX || gb == INT32_MAX) {
         return INFINITY;
-    if (ga < -500 || gb < -500 || ga + gb < -149)
+    }
+    if (ga < -500 || gb < -500 || ga + gb < -149) {
         return 0;
+    }
     return ldexp(0x1p24, ga + gb);
 }
 
@@ -405,9 +415,10 @@ static int multiply(orc_ctx_t *c, const shape_t *s, const operand_t *a, const op
                                a->col};
             orc_matrix_t mbt = {b->t->v + own_batch(b, s, batch) * s->n * s->k + j * b->row, b->col,
                                 b->row};
-            if (scratch)
+            if (scratch) {
                 orc_gemm_block(m, n, s->k, ma, mbt, out + (batch * s->m + i) * s->n + j, s->n,
                                scratch);
+            }
         }
         free(scratch);
     }
@@ -439,8 +450,9 @@ static double second_order(const norms_t *a, const norms_t *b)
  * most: what the magnitudes of the finite terms add up to at most. */
 static bool may_overflow(double v, double bound, double most)
 {
-    if (!(most > FLT_MAX) || isnan(v))
+    if (!(most > FLT_MAX) || isnan(v)) {
         return false;
+    }
     return isinf(v) || (most - fabs(v)) / 2 > FLT_MAX || !(fabs(v) - bound >= 0x1.FFFFFFp127);
 }
 
@@ -472,8 +484,9 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
                        second_order(a, b) + terms * ORC_UNDERFLOW;
         }
         if (may_overflow(v[j], bound[j], (a->v2 + ea) * (b->v2 + eb)) ||
-            (!isfinite(v[j]) && (a->unsure || b->unsure)))
+            (!isfinite(v[j]) && (a->unsure || b->unsure))) {
             bound[j] = INFINITY;
+        }
     }
 }
 
@@ -611,8 +624,9 @@ static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t
     a->mode_group = folded ? 0 : p->a_limbs;
     b->mode_group = folded ? 0 : p->b_limbs;
     a->mode_absolute = b->mode_absolute = p->absolute;
-    if (operand_norms(c, a, s->k) || operand_norms(c, b, s->k))
+    if (operand_norms(c, a, s->k) || operand_norms(c, b, s->k)) {
         return -1;
+    }
     limit = exact_limit(a, b, p->strict);
 #pragma omp parallel for
     for (int64_t r = 0; r < rows; r++) {
@@ -621,13 +635,17 @@ static int bound_product(orc_ctx_t *c, const shape_t *s, operand_t *a, operand_t
                       *nb = b->norms + own_batch(b, s, batch) * s->n;
         bound_row(s, a, na, b, nb, limit, out->v + r * s->n, out->b + r * s->n);
     }
-    if (folded)
+    if (folded) {
         bound_folded(s, a, b, p, out->b);
-    for (int64_t i = 0; p->flush > 0 && i < rows * s->n; i++)
+    }
+    for (int64_t i = 0; p->flush > 0 && i < rows * s->n; i++) {
         out->b[i] += (double)s->k * p->flush;
-    for (int64_t i = 0; c->doubles && i < rows * s->n; i++)
-        if (fabs(out->v[i]) > FLT_MAX && isfinite(out->v[i])) /* not for arithmetic in double */
+    }
+    for (int64_t i = 0; c->doubles && i < rows * s->n; i++) {
+        if (fabs(out->v[i]) > FLT_MAX && isfinite(out->v[i])) { /* not for arithmetic in double */
             out->b[i] = INFINITY;
+        }
+    }
     out->walked = s->k >= 16; /* short sums have certain bounds */
     return 0;
 }
@@ -636,8 +654,9 @@ static void bias_chunk(const orc_chunk_t *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         double v = k->v[0][i], b = k->b[0][i];
-        if (k->ob) /* the product is rounded before the bias is added */
+        if (k->ob) { /* the product is rounded before the bias is added */
             k->ob[i] = b + orc_f32_error(v, b) + k->b[1][i];
+        }
         k->ov[i] = v + k->v[1][i];
     }
 }
@@ -648,8 +667,9 @@ static int add_bias(orc_ctx_t *c, orc_value_t *out)
     orc_view_t views[2];
     int failed;
 
-    if (!orc_view_broadcast(&views[1], c->in[2], out->lt.ndims, out->lt.dims))
+    if (!orc_view_broadcast(&views[1], c->in[2], out->lt.ndims, out->lt.dims)) {
         return orc_fail(c, "bias does not broadcast to the product");
+    }
     orc_view_broadcast(&views[0], &product, out->lt.ndims, out->lt.dims);
     out->v = out->b = NULL;
     failed = orc_map(c, out, 2, views, bias_chunk, NULL, true);
@@ -665,16 +685,19 @@ int oracle_matmul(orc_ctx_t *c)
     shape_t s;
     int failed;
 
-    if (matmul_shape(c, &s, &a, &b))
+    if (matmul_shape(c, &s, &a, &b)) {
         return -1;
+    }
     batch_strides(&a, &s);
     batch_strides(&b, &s);
-    if (orc_alloc(c, out, true))
+    if (orc_alloc(c, out, true)) {
         return -1;
+    }
     failed = multiply(c, &s, &a, &b, out->v) || bound_product(c, &s, &a, &b, &precision, out);
     free(a.norms);
     free(b.norms);
-    if (failed)
+    if (failed) {
         return -1;
+    }
     return c->n_in > 2 ? add_bias(c, out) : 0;
 }

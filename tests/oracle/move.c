@@ -26,8 +26,10 @@ static void reshaped_groups(orc_ctx_t *c, int ndims, const int64_t *dims)
 {
     const sinter_logical_tensor_t *in = &c->in[0]->lt;
     memset(c->out[0]->group, 0, sizeof c->out[0]->group);
-    for (int d = 1; d <= ndims && d <= in->ndims && dims[ndims - d] == in->dims[in->ndims - d]; d++)
+    for (int d = 1; d <= ndims && d <= in->ndims && dims[ndims - d] == in->dims[in->ndims - d];
+         d++) {
         c->out[0]->group[ndims - d] = c->in[0]->group[in->ndims - d];
+    }
 }
 
 int oracle_static_reshape(orc_ctx_t *c)
@@ -37,8 +39,9 @@ int oracle_static_reshape(orc_ctx_t *c)
     int64_t dims[SINTER_MAX_NDIMS], rest = 1, have = 1;
     int ndims, open = -1;
 
-    if (!shape || shape->n > SINTER_MAX_NDIMS)
+    if (!shape || shape->n > SINTER_MAX_NDIMS) {
         return orc_fail(c, "shape attribute missing or too long");
+    }
     ndims = (int)shape->n;
     for (int d = 0; d < ndims; d++) {
         dims[d] = shape->s64[d];
@@ -47,19 +50,24 @@ int oracle_static_reshape(orc_ctx_t *c)
             continue; /* stands on both sides */
         }
         have *= d < c->in[0]->lt.ndims ? c->in[0]->lt.dims[d] : 1;
-        if (dims[d] == -1)
+        if (dims[d] == -1) {
             open = d;
-        else
+        } else {
             rest *= dims[d];
+        }
     }
-    for (int d = ndims; d < c->in[0]->lt.ndims; d++)
+    for (int d = ndims; d < c->in[0]->lt.ndims; d++) {
         have *= c->in[0]->lt.dims[d];
-    if (open >= 0)
+    }
+    if (open >= 0) {
         dims[open] = rest ? have / rest : 1;
-    if (orc_count(dims, ndims) != c->in[0]->n)
+    }
+    if (orc_count(dims, ndims) != c->in[0]->n) {
         return orc_fail(c, "shape does not have the input's number of elements");
-    if (orc_shape(c, 0, ndims, dims))
+    }
+    if (orc_shape(c, 0, ndims, dims)) {
         return -1;
+    }
     keep_origin(c);
     reshaped_groups(c, ndims, dims);
     return orc_take(c, 0, c->out[0]);
@@ -68,8 +76,9 @@ int oracle_static_reshape(orc_ctx_t *c)
 /* memmove: an identity permutation may run in place. */
 static void copy_chunk(const orc_chunk_t *k)
 {
-    if (k->ob)
+    if (k->ob) {
         memmove(k->ob, k->b[0], k->n * sizeof(double));
+    }
     memmove(k->ov, k->v[0], k->n * sizeof(double));
 }
 
@@ -80,8 +89,9 @@ static int move_scales(orc_ctx_t *c, orc_view_t view)
                 to = {.lt = c->out[0]->lt, .n = c->out[0]->n};
 
     view.src = &from;
-    if (from.v && orc_map(c, &to, 1, &view, copy_chunk, NULL, false))
+    if (from.v && orc_map(c, &to, 1, &view, copy_chunk, NULL, false)) {
         return -1;
+    }
     c->out[0]->scale = to.v;
     return 0;
 }
@@ -95,24 +105,28 @@ int oracle_static_transpose(orc_ctx_t *c)
     int ndims = in->ndims;
     unsigned seen = 0;
 
-    if (!order || order->n != (size_t)ndims)
+    if (!order || order->n != (size_t)ndims) {
         return orc_fail(c, "order does not have one entry for each dim");
+    }
     orc_dense_strides(ndims, in->dims, strides);
     for (int d = 0; d < ndims; d++) {
         int64_t from = order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d];
-        if (from < 0 || from >= ndims || seen >> from & 1)
+        if (from < 0 || from >= ndims || seen >> from & 1) {
             return orc_fail(c, "order is no permutation");
+        }
         seen |= 1u << from;
         dims[d] = in->dims[from];
         view.div[d] = 1;
         view.stride[d] = strides[from];
     }
     keep_origin(c);
-    for (int d = 0; d < ndims; d++)
+    for (int d = 0; d < ndims; d++) {
         c->out[0]->group[d] =
             c->in[0]->group[order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d]];
-    if (orc_shape(c, 0, ndims, dims) || move_scales(c, view))
+    }
+    if (orc_shape(c, 0, ndims, dims) || move_scales(c, view)) {
         return -1;
+    }
     return orc_map(c, c->out[0], 1, &view, copy_chunk, NULL, false);
 }
 
@@ -123,12 +137,14 @@ int oracle_gen_index(orc_ctx_t *c)
     int axis = orc_axis(c, 0, in->ndims);
     size_t inner, dim;
 
-    if (axis < 0 || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, out, false))
+    if (axis < 0 || orc_shape_like(c, 0, c->in[0]) || orc_alloc(c, out, false)) {
         return -1;
+    }
     dim = (size_t)in->dims[axis];
     inner = orc_count(in->dims + axis + 1, in->ndims - axis - 1);
 #pragma omp parallel for
-    for (size_t i = 0; i < out->n; i++)
+    for (size_t i = 0; i < out->n; i++) {
         out->v[i] = (double)(i / inner % dim);
+    }
     return 0;
 }

@@ -17,38 +17,45 @@ static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, 
         for (int d = 0; d < ndims || d == 0; d++) {
             view->div[d] = 1;
             view->stride[d] = 0;
-            if (group && d < ndims)
+            if (group && d < ndims) {
                 group[d] = dims[d];
+            }
         }
         return 0;
     }
     if (param->lt.ndims == 1 && ndims > 1) {
         axis = orc_axis(c, 1, ndims);
-        if (axis < 0)
+        if (axis < 0) {
             return -1;
-        if (param->lt.dims[0] != dims[axis])
+        }
+        if (param->lt.dims[0] != dims[axis]) {
             return orc_fail(c, "%lld scales or zero points for %lld channels",
                             (long long)param->lt.dims[0], (long long)dims[axis]);
+        }
         orc_view_channel(view, param, axis);
-        for (int d = 0; group && d < ndims; d++)
+        for (int d = 0; group && d < ndims; d++) {
             group[d] = d == axis ? 1 : dims[d];
+        }
         return 0;
     }
-    if (param->lt.ndims != ndims)
+    if (param->lt.ndims != ndims) {
         return orc_fail(c, "scales or zero points have %d dims, data %d", (int)param->lt.ndims,
                         ndims);
+    }
     orc_dense_strides(ndims, param->lt.dims, strides);
     for (int d = 0; d < ndims; d++) {
         int64_t groups = param->lt.dims[d] == 0 && dims[d] == 0
                              ? 1
                              : param->lt.dims[d]; /* nothing to scale, no scales */
-        if (groups < 1 || dims[d] % groups)
+        if (groups < 1 || dims[d] % groups) {
             return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d,
                             (long long)dims[d], (long long)param->lt.dims[d]);
+        }
         view->div[d] = dims[d] / groups;
         view->stride[d] = groups == 1 ? 0 : strides[d];
-        if (group)
+        if (group) {
             group[d] = view->div[d];
+        }
     }
     return 0;
 }
@@ -72,10 +79,12 @@ double orc_quotient(double x, double xb, double s, double sb, double *bound)
 {
     double t = x / s;
     *bound = 0;
-    if (isfinite(t) && !orc_is_pow2(s))
+    if (isfinite(t) && !orc_is_pow2(s)) {
         *bound = 2 * ORC_U * fabs(t);
-    if ((xb > 0 || sb > 0) && !isnan(x) && !isnan(s))
+    }
+    if ((xb > 0 || sb > 0) && !isnan(x) && !isnan(s)) {
         *bound += fabs(s) > sb ? (xb + sb * fabs(t)) / (fabs(s) - sb) : INFINITY;
+    }
     return t;
 }
 
@@ -119,8 +128,9 @@ static int keep_scales(orc_ctx_t *c, const orc_view_t *scales)
     bool dying = c->dying[1];
     int failed;
 
-    if (c->mode == sinter_fpmath_mode_strict)
+    if (c->mode == sinter_fpmath_mode_strict) {
         return 0;
+    }
     c->dying[1] = false; /* still to be used */
     failed = orc_map(c, &each, 1, scales, copy_scales, NULL, false);
     c->dying[1] = dying;
@@ -136,16 +146,19 @@ static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps
     orc_value_t *out = c->out[0];
     orc_view_t views[3];
 
-    if (orc_shape_like(c, 0, c->in[0]))
+    if (orc_shape_like(c, 0, c->in[0])) {
         return -1;
+    }
     orc_view_broadcast(&views[0], c->in[0], lt->ndims, lt->dims);
     if (param_view(c, &views[1], scales, lt->ndims, lt->dims, quantize ? NULL : out->group) ||
-        param_view(c, &views[2], zps, lt->ndims, lt->dims, NULL))
+        param_view(c, &views[2], zps, lt->ndims, lt->dims, NULL)) {
         return -1;
+    }
     out->from_int = !quantize && orc_class(lt->data_type) == ORC_INT;
     out->small_codes = !quantize && has_small_codes(lt->data_type);
-    if (out->small_codes && keep_scales(c, &views[1]))
+    if (out->small_codes && keep_scales(c, &views[1])) {
         return -1;
+    }
     return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &to_int,
                    quantize);
 }
@@ -160,19 +173,24 @@ static int join_planes(orc_ctx_t *c, const char *type, const orc_value_t *a, con
     double table[256];
 
     *codes = (orc_value_t){.lt = a->lt, .n = a->n};
-    if (!orc_find_type(type, &codes->lt.data_type) || a->lt.ndims != b->lt.ndims || a->n != b->n)
+    if (!orc_find_type(type, &codes->lt.data_type) || a->lt.ndims != b->lt.ndims || a->n != b->n) {
         return orc_fail(c, "codes of type %s in planes of %zu and %zu elements", type, a->n, b->n);
-    for (int d = 0; d < a->lt.ndims; d++)
-        if (a->lt.dims[d] != b->lt.dims[d])
+    }
+    for (int d = 0; d < a->lt.ndims; d++) {
+        if (a->lt.dims[d] != b->lt.dims[d]) {
             return orc_fail(c, "planes of %lld and %lld elements along dim %d",
                             (long long)a->lt.dims[d], (long long)b->lt.dims[d], d);
-    if (orc_alloc(c, codes, a->b || b->b))
+        }
+    }
+    if (orc_alloc(c, codes, a->b || b->b)) {
         return -1;
+    }
     orc_decode_table(codes->lt.data_type, table);
     for (size_t i = 0; i < codes->n; i++) {
         codes->v[i] = table[(unsigned)a->v[i] + 16 * (unsigned)b->v[i]];
-        if (codes->b) /* computed planes: which code it is may be open */
+        if (codes->b) { /* computed planes: which code it is may be open */
             codes->b[i] = (a->b && a->b[i] > 0) || (b->b && b->b[i] > 0) ? INFINITY : 0;
+        }
     }
     return 0;
 }
@@ -185,10 +203,12 @@ static int with_planes(orc_ctx_t *c, int dequantize(orc_ctx_t *c, bool quantize)
     orc_value_t codes;
     int failed;
 
-    if (!type)
+    if (!type) {
         return dequantize(c, false);
-    if (c->n_in < 2)
+    }
+    if (c->n_in < 2) {
         return orc_fail(c, "no high plane");
+    }
     whole.n_in = c->n_in - 1;
     whole.in[0] = &codes;
     whole.dying[0] = false;
@@ -207,10 +227,12 @@ static int from_attr(orc_ctx_t *c, sinter_op_attr_t id, double missing, orc_valu
     *value = (orc_value_t){.n = n};
     value->lt.ndims = 1;
     value->lt.dims[0] = (int64_t)n;
-    if (orc_alloc(c, value, false))
+    if (orc_alloc(c, value, false)) {
         return -1;
-    for (size_t i = 0; i < n; i++)
+    }
+    for (size_t i = 0; i < n; i++) {
         value->v[i] = !a || !a->n ? missing : a->f32 ? (double)a->f32[i] : (double)a->s64[i];
+    }
     return 0;
 }
 
@@ -219,8 +241,9 @@ static int with_attrs(orc_ctx_t *c, bool quantize)
     orc_value_t scales, zps;
     int failed;
 
-    if (from_attr(c, sinter_op_attr_scales, 1, &scales))
+    if (from_attr(c, sinter_op_attr_scales, 1, &scales)) {
         return -1;
+    }
     failed = from_attr(c, sinter_op_attr_zps, 0, &zps) || apply(c, &scales, &zps, quantize);
     orc_value_clear(&scales);
     orc_value_clear(&zps);
@@ -232,12 +255,15 @@ static int with_tensors(orc_ctx_t *c, bool quantize)
     orc_value_t none;
     int failed;
 
-    if (c->n_in < 2)
+    if (c->n_in < 2) {
         return orc_fail(c, "no scales");
-    if (c->n_in > 2)
+    }
+    if (c->n_in > 2) {
         return apply(c, c->in[1], c->in[2], quantize);
-    if (from_attr(c, sinter_op_attr_undef, 0, &none))
+    }
+    if (from_attr(c, sinter_op_attr_undef, 0, &none)) {
         return -1;
+    }
     failed = apply(c, c->in[1], &none, quantize);
     orc_value_clear(&none);
     return failed;

@@ -7,8 +7,9 @@
  * that cannot be told is infinite. */
 static double mend(double v, double b)
 {
-    if (isfinite(v))
+    if (isfinite(v)) {
         return isnan(b) ? INFINITY : b;
+    }
     return b == INFINITY ? b : 0;
 }
 
@@ -37,8 +38,9 @@ static double f32_arithmetic(double v, double b, double weight)
 static double stored_f32(double v, double b, double weight)
 {
     (void)weight;
-    if (fabs(v) + b >= 0x1.FFFFFFp127 && isfinite(v))
+    if (fabs(v) + b >= 0x1.FFFFFFp127 && isfinite(v)) {
         return INFINITY;
+    }
     return b + orc_f32_error(v, b);
 }
 
@@ -46,16 +48,18 @@ static double stored_f32(double v, double b, double weight)
  * can be demanded. */
 static double stored_f16(double v, double b, double weight)
 {
-    if (fabs(v) + b >= 65520 && isfinite(v))
+    if (fabs(v) + b >= 65520 && isfinite(v)) {
         return INFINITY;
+    }
     return b == 0 ? split_error(v, 11, 0x1p-14, 0x1p-24)
                   : b + weight * ((fabs(v) + b) * 0x1p-11 + 0x1p-25);
 }
 
 static double stored_bf16(double v, double b, double weight)
 {
-    if (fabs(v) + b >= 0x1.FFp127 && isfinite(v))
+    if (fabs(v) + b >= 0x1.FFp127 && isfinite(v)) {
         return INFINITY;
+    }
     return b == 0 ? split_error(v, 8, 0x1p-126, 0x1p-133)
                   : b + weight * ((fabs(v) + b) * 0x1p-8 + 0x1p-134);
 }
@@ -66,9 +70,11 @@ static bool all_exact(const orc_value_t *t, error_fn_t *error)
     const double *v = t->v;
     int exact = 1;
 #pragma omp parallel for reduction(&& : exact)
-    for (size_t i = 0; i < t->n; i++)
-        if (exact && isfinite(v[i]) && error(v[i], 0, 1) != 0)
+    for (size_t i = 0; i < t->n; i++) {
+        if (exact && isfinite(v[i]) && error(v[i], 0, 1) != 0) {
             exact = 0;
+        }
+    }
     return exact;
 }
 
@@ -78,12 +84,13 @@ static bool rounding_is_minor(const orc_value_t *t, error_fn_t *error)
     const double *v = t->v, *b = t->b;
     double old = 0, added = 0;
 #pragma omp parallel for reduction(+ : old, added)
-    for (size_t i = 0; i < t->n; i++)
+    for (size_t i = 0; i < t->n; i++) {
         if (isfinite(v[i]) && isfinite(b[i]) && b[i] > 0) {
             double grown = error(v[i], b[i], 1);
             old += b[i];
             added += isfinite(grown) ? grown - b[i] : 0;
         }
+    }
     return added < old;
 }
 
@@ -97,22 +104,26 @@ static inline __attribute__((always_inline)) int grow(orc_ctx_t *c, orc_value_t 
     bool fresh = !b;
 
     if (fresh) {
-        if (all_exact(t, error))
+        if (all_exact(t, error)) {
             return 0;
+        }
         b = t->b = orc_doubles(t->n);
-        if (!b)
+        if (!b) {
             return orc_fail(c, "out of memory for %zu bounds", t->n);
+        }
     }
-    if (t->walked && error != f32_arithmetic && error != stored_f32)
+    if (t->walked && error != f32_arithmetic && error != stored_f32) {
         t->walked = !fresh && rounding_is_minor(t, error);
+    }
     weight = t->walked ? 3 : 1;
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++) {
         b[i] = fresh ? 0 : mend(v[i], b[i]);
         if (isfinite(
                 /* nothing rounds a NaN or an infinity, and infinite bounds stay what they are */
-                v[i]))
+                v[i])) {
             b[i] = mend(v[i], error(v[i], b[i], weight));
+        }
     }
     return 0;
 }
@@ -124,13 +135,15 @@ static void overflow_f32(orc_value_t *t)
     double *v = t->v;
 #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++) {
-        if (fabs(v[i]) < 0x1.FFFFFEp127 || !isfinite(v[i]))
+        if (fabs(v[i]) < 0x1.FFFFFEp127 || !isfinite(v[i])) {
             continue;
+        }
         double b = t->b ? t->b[i] : 0, least = fabs(v[i]) - b;
         if (least > 0 && isinf((float)least)) {
             v[i] = copysign(INFINITY, v[i]);
-            if (t->b)
+            if (t->b) {
                 t->b[i] = 0;
+            }
         } else if (t->b && isinf((float)(fabs(v[i]) + b))) {
             t->b[i] = INFINITY;
         }
@@ -141,8 +154,9 @@ static void overflow_f32(orc_value_t *t)
  * both sides. */
 static double snapped_bound(double v, double low, double high, bool one_side)
 {
-    if (isnan(v) || isnan(low) || isnan(high))
+    if (isnan(v) || isnan(low) || isnan(high)) {
         return isnan(v) && isnan(low) && isnan(high) && one_side ? 0 : INFINITY;
+    }
     return orc_reach(v, low, high);
 }
 
@@ -183,20 +197,22 @@ static void snap(orc_value_t *t)
     for (size_t i = 0; i < t->n; i++) {
         double v = t->v[i], b = t->b ? mend(v, t->b[i]) : 0;
         if (isnan(v) && b == 0 && orc_stores_signed_nan(type)) {
-            if (t->b)
+            if (t->b) {
                 t->b[i] = 0;
+            }
             continue;
         }
         t->v[i] = orc_round(type, v);
-        if (t->b && orc_class(type) == ORC_BOOL)
+        if (t->b && orc_class(type) == ORC_BOOL) {
             t->b[i] = b > 0;
-        else if (t->b && b == INFINITY)
+        } else if (t->b && b == INFINITY) {
             t->b[i] = b;
-        else if (t->b)
+        } else if (t->b) {
             t->b[i] = b == 0 ? 0
                              : snapped_bound(t->v[i], orc_round(type, orc_cut(v - b, most)),
                                              orc_round(type, orc_cut(v + b, most)),
                                              isnan(v) || b < fabs(v));
+        }
     }
 }
 
@@ -208,8 +224,9 @@ int orc_finish(orc_ctx_t *c, orc_value_t *t)
     case ORC_WIDE:
         return type == sinter_f32 || type == sinter_f64 ? 0 : grow(c, t, f32_arithmetic);
     case ORC_NARROW:
-        if (grow(c, t, f32_arithmetic))
+        if (grow(c, t, f32_arithmetic)) {
             return -1;
+        }
         break;
     default:
         break;
@@ -223,13 +240,16 @@ int orc_finish_stored(orc_ctx_t *c, orc_value_t *t)
 {
     /* grow is inlined with its function, so one call for each. */
     if (t->lt.data_type == sinter_f32) {
-        if (!c->doubles)
+        if (!c->doubles) {
             overflow_f32(t);
+        }
         return grow(c, t, stored_f32);
     }
-    if (t->lt.data_type == sinter_f16)
+    if (t->lt.data_type == sinter_f16) {
         return grow(c, t, stored_f16);
-    if (orc_stores_signed_nan(t->lt.data_type))
+    }
+    if (orc_stores_signed_nan(t->lt.data_type)) {
         return store_nans(c, t);
+    }
     return t->lt.data_type == sinter_bf16 ? grow(c, t, stored_bf16) : 0;
 }

@@ -41,8 +41,9 @@ static sinter_logical_tensor_t describe(uint64_t id, sinter_data_type_t type, in
 {
     sinter_logical_tensor_t lt = {
         .id = id, .ndims = ndims, .data_type = type, .layout_type = sinter_layout_type_strided};
-    for (int d = 0; d < ndims; d++)
+    for (int d = 0; d < ndims; d++) {
         lt.dims[d] = dims[d];
+    }
     orc_dense_strides(ndims, dims, lt.strides);
     return lt;
 }
@@ -112,12 +113,15 @@ static bool run_one(const call_t *call, orc_result_t *results)
     orc_graph_t graph = {1, &op, call->mode, 0};
     int failed;
 
-    for (; call->in[op.n_inputs].data; op.n_inputs++)
+    for (; call->in[op.n_inputs].data; op.n_inputs++) {
         in[op.n_inputs] = call->in[op.n_inputs].lt;
-    while (call->attrs[op.n_attrs].id)
+    }
+    while (call->attrs[op.n_attrs].id) {
         op.n_attrs++;
-    for (size_t i = 0; i < call->n_out; i++)
+    }
+    for (size_t i = 0; i < call->n_out; i++) {
         out[i] = unknown(ids[i], call->out[i]);
+    }
     failed = orc_run(&graph, op.n_inputs, call->in, call->n_out, ids, results, err, sizeof err);
     check(!failed, "%s", err);
     pool_used = 0;
@@ -126,8 +130,9 @@ static bool run_one(const call_t *call, orc_result_t *results)
 
 static void free_results(orc_result_t *results, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         orc_result_free(&results[i]);
+    }
 }
 
 /* Values within relative error of want, bounds (if asked) all zero. */
@@ -139,8 +144,9 @@ static void expect(const char *what, const orc_result_t *r, size_t n, const doub
         check(isnan(want[i]) ? isnan(r->value[i])
                              : near(r->value[i], want[i], relative) || r->value[i] == want[i],
               "%s[%zu] = %.17g, want %.17g", what, i, r->value[i], want[i]);
-        if (exact)
+        if (exact) {
             check(r->bound[i] == 0, "%s[%zu] has bound %g", what, i, r->bound[i]);
+        }
     }
 }
 
@@ -155,10 +161,12 @@ static void test_decode(sinter_data_type_t type, const double *want, size_t n)
     unsigned char bytes[256] = {0};
     int bits = orc_type_bits(type);
 
-    for (size_t code = 0; code < n; code++) /* all codes in a row, least significant bits first */
-        for (int k = 0; k < bits; k++)
+    for (size_t code = 0; code < n; code++) { /* all codes in a row, least significant bits first */
+        for (int k = 0; k < bits; k++) {
             bytes[(code * (size_t)bits + (size_t)k) / 8] |=
                 (unsigned char)((code >> k & 1) << (code * (size_t)bits + (size_t)k) % 8);
+        }
+    }
     for (size_t code = 0; code < n; code++) {
         double got = orc_decode(type, bytes, (int64_t)code);
         check(same(got, want[code]), "%s code %zx is %g, want %g", orc_type_name(type), code, got,
@@ -198,8 +206,9 @@ static void test_packing(void)
     orc_encode(sinter_s4, s4, 1, -2);
     orc_encode(sinter_s4, s4, 2, 3);
     check(s4[0] == 0xE1 && s4[1] == 0x03, "s4 1 -2 3 is %02x %02x", s4[0], s4[1]);
-    for (int i = 0; i < 4; i++) /* codes 1 2 3 4 of e2m3 are eighths */
+    for (int i = 0; i < 4; i++) { /* codes 1 2 3 4 of e2m3 are eighths */
         orc_encode(sinter_f6_e2m3, f6, i, 0.125 * (i + 1));
+    }
     check(f6[0] == 0x81 && f6[1] == 0x30 && f6[2] == 0x10, "f6 codes 1 2 3 4 are %02x %02x %02x",
           f6[0], f6[1], f6[2]);
 }
@@ -225,8 +234,9 @@ static void test_formats(void)
     /* The numeric contract's examples and choices. */
     static const double e2m1[][2] = {{5, 4},    {3.5, 4},  {2.5, 2}, {1.75, 2},
                                      {1.25, 1}, {0.75, 1}, {0.25, 0}};
-    for (size_t i = 0; i < 7; i++)
+    for (size_t i = 0; i < 7; i++) {
         test_round(sinter_f4_e2m1, e2m1[i][0], e2m1[i][1]);
+    }
     test_round(sinter_f8_e4m3, 0x1p-10, 0);
     test_round(sinter_f8_e5m2, 0x1p-17, 0);
     test_round(sinter_f8_e4m3, 1.0625 + 0x1p-20, 1.125);
@@ -303,35 +313,41 @@ static void test_softmax(void)
         expect("softmax", &r[0], 7, softmax_y, 1e-14, false);
         expect("softmax stats", &r[1], 1, softmax_stats, 1e-14, false);
         check(r[1].lt.ndims == 3 && r[1].lt.dims[1] == 1, "stats keep the axis");
-        for (size_t i = 0; i < 7; i++)
+        for (size_t i = 0; i < 7; i++) {
             check(r[0].bound[i] < 12e-6 * softmax_y[i] + 1e-37, "softmax bound %g of %g",
                   r[0].bound[i], softmax_y[i]);
+        }
     }
     free_results(r, 2);
     if (run_one(CALL(softmax, f32, ATTRS(STR(mode, "inf_as_zero"), S64S(axis, -1)),
                      TENSOR(1, f32, DIMS(2, 2), -INFINITY, -INFINITY, 0, -INFINITY)),
-                r))
+                r)) {
         EXPECT("masked softmax", r, false, 0, 0, 1, 0);
+    }
     orc_result_free(r);
     if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)),
                      TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)),
-                r))
+                r)) {
         EXPECT("softmax of -inf", r, false, NAN, NAN);
+    }
     orc_result_free(r);
     /* Sinks: log 2 beside 0 and 0 takes half; alone, everything. */
     if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)),
                      TENSOR(1, f32, DIMS(2, 2), 0, 0, -INFINITY, -INFINITY),
                      TENSOR(2, f64, DIMS(1), 0.69314718055994530942)),
-                r))
+                r)) {
         EXPECT("softmax with a sink", r, false, 0.25, 0.25, 0, 0);
+    }
     orc_result_free(r);
     if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(1, 2), 5, 5),
                      TENSOR(2, f32, DIMS(1, 2), 5, -INFINITY)),
-                r))
+                r)) {
         EXPECT("softmax with a sink for each column", r, false, 0.5, 1);
+    }
     orc_result_free(r);
-    if (run_one(CALL(log_softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(2), 0, 0)), r))
+    if (run_one(CALL(log_softmax, f32, ATTRS(S64S(axis, 0)), TENSOR(1, f32, DIMS(2), 0, 0)), r)) {
         EXPECT("log softmax", r, false, -0.69314718055994530942, -0.69314718055994530942);
+    }
     orc_result_free(r);
 }
 
@@ -345,8 +361,9 @@ static void test_unary(sinter_op_kind_t kind, const char *what, const double *wa
     call.in[0] = store(describe(1, sinter_f32, 1, dims), unary_x);
     if (run_one(&call, &r)) {
         expect(what, &r, 8, want, 1e-12, false);
-        for (size_t i = 0; i < 8; i++)
+        for (size_t i = 0; i < 8; i++) {
             check(r.bound[i] <= 64 * ORC_U * (1 + fabs(want[i])), "%s bound %g", what, r.bound[i]);
+        }
     }
     orc_result_free(&r);
 }
@@ -376,8 +393,9 @@ static void test_exact_unary(sinter_op_kind_t kind, const char *what, orc_attr_t
     call_t *call = CALL(abs, f32, ATTRS(a, b), TENSOR(1, f32, DIMS(4), -2, 0.5, 1.5, 4));
 
     call->kind = kind;
-    if (run_one(call, &r))
+    if (run_one(call, &r)) {
         expect(what, &r, 4, want, 0, true);
+    }
     orc_result_free(&r);
 }
 
@@ -398,28 +416,33 @@ static void test_exact(void)
                      (double[]){-1, 0.5, 1.5, 2});
     if (run_one(CALL(subtract, f32, NONE, TENSOR(1, f32, DIMS(2, 1), 3, 5),
                      TENSOR(2, f32, DIMS(3), 1, 2, 4)),
-                &r))
+                &r)) {
         EXPECT("subtract", &r, true, 2, 1, -1, 4, 3, 1);
+    }
     orc_result_free(&r);
     if (run_one(CALL(squared_difference, f32, NONE, TENSOR(1, f32, DIMS(2), 3, 5),
                      TENSOR(2, f32, DIMS(1), 1)),
-                &r))
+                &r)) {
         EXPECT("squared difference", &r, true, 4, 16);
+    }
     orc_result_free(&r);
     if (run_one(CALL(select, f32, NONE, TENSOR(1, boolean, DIMS(2, 1), 1, 0),
                      TENSOR(2, f32, DIMS(2), 1, 2), TENSOR(3, f32, DIMS(1), -INFINITY)),
-                &r))
+                &r)) {
         EXPECT("select", &r, true, 1, 2, -INFINITY, -INFINITY);
+    }
     orc_result_free(&r);
     if (run_one(CALL(prelu, f32, ATTRS(STR(data_format, "NCX")),
                      TENSOR(1, f32, DIMS(1, 2, 2), -1, 2, -3, -4), TENSOR(2, f32, DIMS(2), 0.5, 2)),
-                &r))
+                &r)) {
         EXPECT("prelu", &r, true, -0.5, 2, -6, -8);
+    }
     orc_result_free(&r);
     if (run_one(CALL(bias_add, f32, NONE, TENSOR(1, f32, DIMS(2, 2), 1, 2, 3, 4),
                      TENSOR(2, f32, DIMS(2), 10, 20)),
-                &r))
+                &r)) {
         EXPECT("bias_add", &r, true, 11, 22, 13, 24);
+    }
     orc_result_free(&r);
 }
 
@@ -429,8 +452,9 @@ static void test_moves(void)
 
     if (run_one(CALL(static_transpose, u4, ATTRS(S64S(order, -1, 0)),
                      TENSOR(1, u4, DIMS(2, 3), 1, 2, 3, 4, 5, 6)),
-                &r))
+                &r)) {
         EXPECT("transpose", &r, true, 1, 4, 2, 5, 3, 6);
+    }
     orc_result_free(&r);
     if (run_one(CALL(static_reshape, f32, ATTRS(S64S(shape, 0, -1), FLAG(special_zero, 1)),
                      TENSOR(1, f32, DIMS(2, 2, 1), 1, 2, 3, 4)),
@@ -441,16 +465,19 @@ static void test_moves(void)
     orc_result_free(&r);
     if (run_one(CALL(gen_index, s32, ATTRS(S64S(axis, 0)),
                      TENSOR(1, f32, DIMS(3, 2), 0, 0, 0, 0, 0, 0)),
-                &r))
+                &r)) {
         EXPECT("gen_index", &r, true, 0, 0, 1, 1, 2, 2);
+    }
     orc_result_free(&r);
     if (run_one(CALL(greater_equal, boolean, NONE, TENSOR(1, f32, DIMS(3), 0, 1, 2),
                      TENSOR(2, f32, SCALAR, 1)),
-                &r))
+                &r)) {
         EXPECT("greater_equal", &r, true, 0, 1, 1);
+    }
     orc_result_free(&r);
-    if (run_one(CALL(type_cast, s8, NONE, TENSOR(1, f32, DIMS(4), 2.5, -3.5, 1000, NAN)), &r))
+    if (run_one(CALL(type_cast, s8, NONE, TENSOR(1, f32, DIMS(4), 2.5, -3.5, 1000, NAN)), &r)) {
         EXPECT("type_cast", &r, true, 2, -4, 127, 0);
+    }
     orc_result_free(&r);
 }
 
@@ -462,8 +489,9 @@ static void test_static_quantise(void)
 
     if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 10)),
                      TENSOR(1, f32, DIMS(6), 0.25, 0.75, -1, 200, -200, NAN)),
-                &r))
+                &r)) {
         EXPECT("quantize", &r, true, 10, 12, 8, 255, 0, 0);
+    }
     orc_result_free(&r);
     /* 0.25 / f32(0.1) is 2.49999996: f32 arithmetic may see 2.5, on either side of the tie. */
     if (run_one(CALL(quantize, u8, ATTRS(F32S(scales, 0.1f), S64S(zps, 0)),
@@ -478,8 +506,9 @@ static void test_static_quantise(void)
                      ATTRS(F32S(scales, 0.5f, 2), S64S(zps, 1, -1), S64S(axis, 0),
                            STR(qtype, "per_channel")),
                      TENSOR(1, s8, DIMS(2, 2), 1, 3, -128, 127)),
-                &r))
+                &r)) {
         EXPECT("dequantize", &r, true, 0, 1, -254, 256);
+    }
     orc_result_free(&r);
     /* Groups of two along the transposed, packed dim; zero points cover all four. */
     memcpy(data.strides, strides, sizeof strides);
@@ -487,8 +516,9 @@ static void test_static_quantise(void)
                      store(data, (double[]){1, 2, 3, 4, 5, 6, 7, 15}),
                      TENSOR(2, f16, DIMS(1, 2, 2), 1, 2, 3, 4),
                      TENSOR(3, s8, DIMS(1, 1, 2), 1, -1)),
-                &r))
+                &r)) {
         EXPECT("grouped dequantise", &r, true, 0, 6, 2, 10, 12, 28, 18, 64);
+    }
     orc_result_free(&r);
 }
 
@@ -608,10 +638,11 @@ static void check_vector(const dynquant_vector_t *v, int group, const orc_result
                              : r[1].value[0] == want->scale && (r[1].bound[0] == 0 || r[2].n > 0),
           "%s of %s, group %d: scale %a (+- %g), want %a", v->kind, orc_type_name(v->type), group,
           r[1].value[0], r[1].bound[0], want->scale);
-    if (r[2].n)
+    if (r[2].n) {
         check(fabs(r[2].value[0] - want->zp) <= r[2].bound[0],
               "%s of %s, group %d: zero point %g, want %g", v->kind, orc_type_name(v->type), group,
               r[2].value[0], want->zp);
+    }
     for (int i = 0; i < 8; i++) {
         check(fabs(r[0].value[i] - want->elements[i]) <= r[0].bound[i],
               "%s of %s to %s, group %d: element %d is %g, want %g", v->kind,
@@ -626,7 +657,7 @@ static void test_dynamic_vectors(void)
     const int64_t dims[] = {8};
     int elements = 0, open = 0;
 
-    for (size_t i = 0; i < sizeof dynquant_vectors / sizeof *dynquant_vectors; i++)
+    for (size_t i = 0; i < sizeof dynquant_vectors / sizeof *dynquant_vectors; i++) {
         for (int g = 0; g < DYNQUANT_GROUPS; g++, elements += 8) {
             const dynquant_vector_t *v = &dynquant_vectors[i];
             float scale = (float)v->tensor_scale;
@@ -635,16 +666,19 @@ static void test_dynamic_vectors(void)
             orc_result_t r[3] = {{.n = 0}};
 
             call.in[0] = (orc_tensor_t){describe(1, sinter_f32, 1, dims), dynquant_groups[g]};
-            if (v->tensor_scale != 1)
+            if (v->tensor_scale != 1) {
                 call.in[1] = (orc_tensor_t){describe(2, sinter_f32, 0, NULL), &scale};
+            }
             call.n_out = strcmp(v->kind, "dynamic_asymmetric") == 0 ? 3 : 2;
             call.out[0] = v->type;
             call.out[1] = v->scale_type;
             call.out[2] = v->zp_type;
-            if (run_one(&call, r))
+            if (run_one(&call, r)) {
                 check_vector(v, g, r, &open);
+            }
             free_results(r, 3);
         }
+    }
     printf("computed quantisation: %d elements, %d of them near a tie\n", elements, open);
     check(open * 50 < elements, "%d of %d elements are open", open, elements);
 }
@@ -746,12 +780,14 @@ static void multiply_limbs(limb_case_t *l, double steps)
 {
     for (int j = 0; j < COLS; j++) {
         double most = 0, sum = 0;
-        for (int t = 0; t < TOKENS; t++)
+        for (int t = 0; t < TOKENS; t++) {
             most = fmax(most, fabs((double)(l->p[t] * l->scale[t * COL_GROUPS + j / COL_GROUP])));
-        for (int t = 0; t < TOKENS; t++)
+        }
+        for (int t = 0; t < TOKENS; t++) {
             sum +=
                 rint((double)(l->p[t] * l->scale[t * COL_GROUPS + j / COL_GROUP]) / most * steps) *
                 code_of(l, t, j);
+        }
         l->out[j] = (float)(sum * most / steps);
     }
 }
@@ -790,12 +826,15 @@ static void test_limbs(void)
     limb_case_t l;
     uint64_t state = 11;
 
-    for (int t = 0; t < TOKENS; t++)
+    for (int t = 0; t < TOKENS; t++) {
         l.p[t] = expf(-6 * fabsf(noise(&state)));
-    for (int i = 0; i < TOKENS * COL_GROUPS; i++)
+    }
+    for (int i = 0; i < TOKENS * COL_GROUPS; i++) {
         l.scale[i] = exp2f(4 * noise(&state));
-    for (int i = 0; i < TOKENS * COLS / 2; i++)
+    }
+    for (int i = 0; i < TOKENS * COLS / 2; i++) {
         l.codes[i] = (unsigned char)(128 * (noise(&state) + 1));
+    }
     multiply_limbs(&l, 127 * 256);
     check(limb_ratio(&l, sinter_fpmath_mode_strict) > 1, "two limbs are not strict");
     check(limb_ratio(&l, sinter_fpmath_mode_f16) <= 1 &&
@@ -820,14 +859,16 @@ enum { SIDE = 96 };
 
 static void multiply_f32(const float *a, const float *b, float *c, bool bf16)
 {
-    for (int i = 0; i < SIDE; i++)
+    for (int i = 0; i < SIDE; i++) {
         for (int j = 0; j < SIDE; j++) {
             float sum = 0;
-            for (int k = 0; k < SIDE; k++)
+            for (int k = 0; k < SIDE; k++) {
                 sum += bf16 ? to_bf16(a[i * SIDE + k]) * to_bf16(b[k * SIDE + j])
                             : a[i * SIDE + k] * b[k * SIDE + j];
+            }
             c[i * SIDE + j] = sum;
         }
+    }
 }
 
 /* (A B) B in plain f32 code, operands optionally rounded, must be within bounds that are not
@@ -925,8 +966,9 @@ static void test_overflow(void)
     orc_diff_t diff;
     char err[200] = "";
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         t[i] = describe((uint64_t)i + 1, i == 1 ? sinter_bf16 : sinter_f32, 1, dims);
+    }
     check(orc_run(&graph, 1, &(orc_tensor_t){t[0], (void *)x}, 1, &id, &r, err, sizeof err) == 0,
           "%s", err);
     check(orc_compare(&r, &t[4], finite, &diff) != 0 && diff.bad == 0 && diff.loose > 0,
@@ -1025,12 +1067,13 @@ static void test_zero_sign(void)
     orc_diff_t diff;
     char err[200] = "";
 
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 7; i++) {
         t[i] = describe((uint64_t)i + 1,
                         i == 1 || i == 2 ? sinter_f16
                         : i == 3         ? sinter_f4_e2m1
                                          : sinter_f32,
                         i == 4 ? 0 : 1, dims);
+    }
     inputs[0] = (orc_tensor_t){t[0], x};
     inputs[1] = (orc_tensor_t){t[4], &scale};
     check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);

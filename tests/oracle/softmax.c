@@ -42,20 +42,24 @@ static bool exponentials(row_t *r)
 
     r->max = r->sink;
     r->sum = r->less = r->more = 0;
-    for (int64_t i = 0; i < r->n; i++)
+    for (int64_t i = 0; i < r->n; i++) {
         r->max = r->x[i] > r->max ? r->x[i] : r->max;
-    for (int64_t i = 0; i < r->n; i++)
+    }
+    for (int64_t i = 0; i < r->n; i++) {
         r->sum += r->y[i] = exp(r->x[i] - r->max);
-    if (r->max == -INFINITY && r->n && !isnan(r->x[0]))
+    }
+    if (r->max == -INFINITY && r->n && !isnan(r->x[0])) {
         return false;
+    }
     r->sum += r->sink == -INFINITY ? 0 : exp(r->sink - r->max);
     r->log_sum = log(r->sum);
     for (int64_t i = 0; i < r->n; i++) {
         r->y[i] /= r->sum;
         add_error(r, r->x[i], r->y[i], exponent_error(r, i));
     }
-    if (r->sink != -INFINITY)
+    if (r->sink != -INFINITY) {
         add_error(r, r->sink, exp(r->sink - r->max) / r->sum, error_of(r, r->sink, r->sink_bound));
+    }
     /* Equal terms, as constant masks make them, round the same way again and again: more than a
      * random walk. */
     terms = (double)r->n + (r->sink != -INFINITY);
@@ -66,11 +70,13 @@ static bool exponentials(row_t *r)
 static double softmax_bound(const row_t *r, int64_t i)
 {
     double y = r->y[i], d = exponent_error(r, i), high = 1, low;
-    if (r->less < 1)
+    if (r->less < 1) {
         high = (d <= 1 ? y * (1 + d + d * d) : exp(r->x[i] - r->max + d) / r->sum) / (1 - r->less) *
                (1 + r->rounding);
-    if (!(high < 1) && y <= 1)
+    }
+    if (!(high < 1) && y <= 1) {
         high = 1 + 2 * ORC_U;
+    }
     low = y * (d < 1 ? 1 - d : 0) / (1 + r->more) * (1 - r->rounding);
     return (high - y > y - low ? high - y : y - low) + ORC_TINY;
 }
@@ -98,8 +104,9 @@ static void softmax_row(row_t *r, bool inf_as_zero)
         masked_row(r, inf_as_zero);
         return;
     }
-    for (int64_t i = 0; i < r->n; i++)
+    for (int64_t i = 0; i < r->n; i++) {
         r->yb[i] = softmax_bound(r, i);
+    }
     r->stats = r->max + r->log_sum;
     r->stats_bound = log_sum_error(r) + ORC_U * (2 * fabs(r->max) + 4 * r->log_sum + 2);
 }
@@ -126,12 +133,15 @@ static void loosen_row(row_t *r)
 {
     bool loose = r->sink_bound == INFINITY;
 
-    for (int64_t i = 0; r->xb && i < r->n; i++)
+    for (int64_t i = 0; r->xb && i < r->n; i++) {
         loose = loose || r->xb[i] == INFINITY;
-    for (int64_t i = 0; loose && i < r->n; i++)
+    }
+    for (int64_t i = 0; loose && i < r->n; i++) {
         r->yb[i] = INFINITY;
-    if (loose)
+    }
+    if (loose) {
         r->stats_bound = INFINITY;
+    }
 }
 
 /* dims: those of one value for each row. */
@@ -158,12 +168,14 @@ static void run_row(const orc_value_t *in, const orc_view_t *sink, const int64_t
     double *x = scratch, *xb = x + length, *y = xb + length, *yb = y + length;
     row_t r = {.n = n, .x = x, .xb = in->b ? xb : NULL, .y = y, .yb = yb, .sink = -INFINITY};
 
-    if (sink->src)
+    if (sink->src) {
         sink_of(&r, sink, in->lt.ndims, row_dims, row);
+    }
     for (size_t i = 0; i < length; i++) {
         x[i] = in->v[at + i * inner];
-        if (in->b)
+        if (in->b) {
             xb[i] = in->b[at + i * inner];
+        }
     }
     fn(&r, inf_as_zero);
     loosen_row(&r);
@@ -186,17 +198,20 @@ static int run(orc_ctx_t *c, row_fn_t *fn, int64_t default_axis)
     orc_view_t sink = {0};
     size_t inner, rows;
 
-    if (axis < 0 || orc_shape_like(c, 0, in) || orc_alloc(c, c->out[0], true))
+    if (axis < 0 || orc_shape_like(c, 0, in) || orc_alloc(c, c->out[0], true)) {
         return -1;
+    }
     n = in->lt.dims[axis];
     inner = orc_count(in->lt.dims + axis + 1, in->lt.ndims - axis - 1);
     rows = orc_count(in->lt.dims, axis) * inner;
     memcpy(dims, in->lt.dims, sizeof dims);
     dims[axis] = 1;
-    if (c->n_in > 1 && !orc_view_broadcast(&sink, c->in[1], in->lt.ndims, dims))
+    if (c->n_in > 1 && !orc_view_broadcast(&sink, c->in[1], in->lt.ndims, dims)) {
         return orc_fail(c, "sinks do not broadcast to one value for each row");
-    if (stats && (orc_shape(c, 1, in->lt.ndims, dims) || orc_alloc(c, stats, true)))
+    }
+    if (stats && (orc_shape(c, 1, in->lt.ndims, dims) || orc_alloc(c, stats, true))) {
         return -1;
+    }
 #pragma omp parallel
     {
         double *scratch = malloc((4 * (size_t)n + 1) * sizeof(double));
@@ -205,9 +220,11 @@ static int run(orc_ctx_t *c, row_fn_t *fn, int64_t default_axis)
             failed = 1;
         }
 #pragma omp for
-        for (size_t row = 0; row < rows; row++)
-            if (scratch)
+        for (size_t row = 0; row < rows; row++) {
+            if (scratch) {
                 run_row(in, &sink, dims, c->out[0], stats, row, n, inner, scratch, fn, inf_as_zero);
+            }
+        }
         free(scratch);
     }
     return failed ? orc_fail(c, "out of memory for rows of %lld", (long long)n) : 0;

@@ -24,22 +24,25 @@ static void unary_chunk(const orc_chunk_t *k)
         double x = k->v[0][i], v = u->f(x, u->p);
         if (k->ob) {
             double units = u->units ? u->units(x, v, u->p) : 0, xb = k->b[0][i], bound = 0;
-            if (units > 0 && u->argument && isfinite(x))
+            if (units > 0 && u->argument && isfinite(x)) {
                 xb += fabs(x) * ORC_U;
+            }
             if (xb > 0) {
                 double up = orc_distance(u->f(x + xb, u->p), v),
                        down = orc_distance(u->f(x - xb, u->p), v);
                 bound = up >= down ? up : down;
-                if (u->dip != 0 && fabs(x - u->dip) < xb)
+                if (u->dip != 0 && fabs(x - u->dip) < xb) {
                     bound = fmax(bound, orc_distance(u->f(u->dip, u->p), v));
+                }
                 const bool outside = isnan(v) && isfinite(x) && isnan(u->f(x + xb, u->p)) &&
                                      isnan(u->f(x - xb, u->p));
-                if (outside)
+                if (outside) {
                     bound = 0; /* the whole interval is outside of the domain: a root below 0 */
-                else if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb))
+                } else if (isnan(up) || isnan(down) || (u->pole && fabs(x) <= xb)) {
                     bound = INFINITY;
-                else if (v == 0 && bound == 0 && fabs(x) <= xb)
+                } else if (v == 0 && bound == 0 && fabs(x) <= xb) {
                     bound = ORC_ZERO_SIGN;
+                }
             }
             k->ob[i] = units > 0 && isfinite(v) ? bound + units * ORC_U + ORC_TINY : bound;
         }
@@ -52,8 +55,9 @@ static int run(orc_ctx_t *c, const unary_t *u)
     orc_view_t view;
 
     if (orc_shape_like(c, 0, c->in[0]) ||
-        !orc_view_broadcast(&view, c->in[0], c->in[0]->lt.ndims, c->in[0]->lt.dims))
+        !orc_view_broadcast(&view, c->in[0], c->in[0]->lt.ndims, c->in[0]->lt.dims)) {
         return -1;
+    }
     return orc_map(c, c->out[0], 1, &view, unary_chunk, u, u->units != NULL);
 }
 
@@ -214,10 +218,11 @@ static void reciprocal_chunk(const orc_chunk_t *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         double x = k->v[0][i], v = 1 / x, xb = k->b[0][i];
-        if (xb > 0)
+        if (xb > 0) {
             k->ob[i] = fabs(x) > xb ? fabs(v) * (xb / (fabs(x) - xb) + 2 * ORC_U) : INFINITY;
-        else
+        } else {
             k->ob[i] = orc_is_pow2(x) || !isfinite(v) ? 0 : 2 * ORC_U * fabs(v);
+        }
         k->ov[i] = v;
     }
 }
@@ -226,7 +231,8 @@ int oracle_reciprocal(orc_ctx_t *c)
 {
     orc_view_t view;
     if (orc_shape_like(c, 0, c->in[0]) ||
-        !orc_view_broadcast(&view, c->in[0], c->in[0]->lt.ndims, c->in[0]->lt.dims))
+        !orc_view_broadcast(&view, c->in[0], c->in[0]->lt.ndims, c->in[0]->lt.dims)) {
         return -1;
+    }
     return orc_map(c, c->out[0], 1, &view, reciprocal_chunk, NULL, true);
 }

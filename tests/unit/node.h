@@ -31,18 +31,21 @@ static inline void node_add(sinter_graph_t *graph, const node_t *n, uint64_t id)
     sinter_op_t *op = NULL;
 
     OK(sinter_op_create(&op, NULL, id, n->kind, NULL));
-    for (int i = 0; i < n->n_in; i++)
+    for (int i = 0; i < n->n_in; i++) {
         OK(sinter_op_add_input(op, &n->in[i]));
-    for (int i = 0; i < n->n_out; i++)
+    }
+    for (int i = 0; i < n->n_out; i++) {
         OK(sinter_op_add_output(op, &n->out[i]));
+    }
     for (int i = 0; i < n->n_attrs; i++) {
         const orc_attr_t *a = &n->attrs[i];
-        if (a->str)
+        if (a->str) {
             OK(sinter_op_set_attr_str(op, a->id, a->str));
-        else if (a->s64)
+        } else if (a->s64) {
             OK(sinter_op_set_attr_s64(op, a->id, a->s64, a->n));
-        else
+        } else {
             OK(sinter_op_set_attr_bool(op, a->id, a->b));
+        }
     }
     OK(sinter_graph_add_op(graph, op));
     sinter_op_destroy(&op);
@@ -58,8 +61,9 @@ static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, in
     size_t count = 0;
 
     OK(sinter_graph_create(&graph, NULL, sinter_cpu));
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         node_add(graph, &nodes[i], (uint64_t)i);
+    }
     OK(sinter_graph_finalize(graph));
     OK(sinter_graph_filter(graph, sinter_partition_policy_fusion));
     OK(sinter_graph_get_partition_num(graph, &count));
@@ -85,7 +89,7 @@ static inline void node_compare(const char *what, const node_t *nodes, int n,
     orc_diff_t diff;
     char err[300] = "";
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         ops[i] = (orc_op_t){(uint64_t)i,
                             nodes[i].kind,
                             (size_t)nodes[i].n_attrs,
@@ -94,8 +98,10 @@ static inline void node_compare(const char *what, const node_t *nodes, int n,
                             nodes[i].attrs,
                             nodes[i].in,
                             nodes[i].out};
-    for (size_t i = 0; i < n_out; i++)
+    }
+    for (size_t i = 0; i < n_out; i++) {
         ids[i] = out[i].lt.id;
+    }
     const int failed = orc_run(&graph, n_in, in, n_out, ids, results, err, sizeof err);
     CHECK(!failed, "%s: %s", what, err);
     for (size_t i = 0; !failed && i < n_out; i++) {
@@ -119,8 +125,9 @@ static inline void node_execute(const sinter_compiled_partition_t *what, sinter_
     OK(sinter_compiled_partition_execute(what, stream, (size_t)n_in,
                                          (const sinter_tensor_t *const *)t, (size_t)n_out, t + n_in,
                                          NULL, 0));
-    for (int i = 0; i < n_in + n_out; i++)
+    for (int i = 0; i < n_in + n_out; i++) {
         sinter_tensor_destroy(&t[i]);
+    }
 }
 
 #endif

@@ -9,8 +9,9 @@
 
 static inline void wait_passively(char **argv)
 {
-    if (!getenv("OMP_WAIT_POLICY") && !setenv("OMP_WAIT_POLICY", "passive", 1))
+    if (!getenv("OMP_WAIT_POLICY") && !setenv("OMP_WAIT_POLICY", "passive", 1)) {
         execv("/proc/self/exe", argv);
+    }
 }
 
 #endif

@@ -191,9 +191,10 @@ static void check_sizes(void)
         CHECK(sizes[i] < sizeof stats.stats ||
                   (stats.stats.refused == 0 && stats.stats.evicted == 0),
               "size %zu: counts", sizes[i]);
-        for (size_t at = end; at < sizeof stats; at++)
+        for (size_t at = end; at < sizeof stats; at++) {
             CHECK(((const unsigned char *)&stats)[at] == 0x5A, "size %zu: byte %zu is written",
                   sizes[i], at);
+        }
     }
     stats.stats.size = 0;
     BAD(sinter_engine_get_constant_cache_stats(engine, &stats.stats));

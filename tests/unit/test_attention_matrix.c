@@ -134,12 +134,14 @@ static int is_feasible(const signed char *row)
     int64_t v[N_PROPERTIES];
     double head;
 
-    for (int p = 0; p < N_PROPERTIES; p++)
+    for (int p = 0; p < N_PROPERTIES; p++) {
         v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
+    }
     v[D] = row[D] < 0 ? 40 : v[D];
     head = (double)(v[D] + (v[DV] ? v[DV] : row[DV] < 0 ? 40 : v[D]));
-    if (row[HEADS] >= 0 && row[S] >= 0 && (v[HEADS] >> 8) / (v[HEADS] & 255) * v[S] > most_rows)
+    if (row[HEADS] >= 0 && row[S] >= 0 && (v[HEADS] >> 8) / (v[HEADS] & 255) * v[S] > most_rows) {
         return 0;
+    }
     return 2.0 * (double)(row[HEADS] < 0 ? 9 : v[HEADS] >> 8) * (double)v[S] * (double)v[T] *
                head <=
            most_flops;
@@ -149,8 +151,9 @@ static int gain(const design_t *d, const signed char *row, int p, int value)
 {
     int n = 0;
 
-    for (int q = 0; q < N_PROPERTIES; q++)
+    for (int q = 0; q < N_PROPERTIES; q++) {
         n += q != p && row[q] >= 0 && !d->met[p][value][q][(int)row[q]];
+    }
     return n;
 }
 
@@ -158,8 +161,9 @@ static void fill_row(design_t *d, signed char *row)
 {
     int order[N_PROPERTIES];
 
-    for (int p = 0; p < N_PROPERTIES; p++)
+    for (int p = 0; p < N_PROPERTIES; p++) {
         order[p] = p;
+    }
     for (int i = N_PROPERTIES - 1; i > 0; i--) {
         int j = pick(d, i + 1), p = order[i];
 
@@ -180,39 +184,47 @@ static void fill_row(design_t *d, signed char *row)
                 best = value;
             }
         }
-        if (best >= 0)
+        if (best >= 0) {
             row[p] = (signed char)best;
+        }
     }
 }
 
 static void mark(design_t *d, const signed char *row)
 {
-    for (int p = 0; p < N_PROPERTIES; p++)
-        for (int q = 0; q < N_PROPERTIES; q++)
+    for (int p = 0; p < N_PROPERTIES; p++) {
+        for (int q = 0; q < N_PROPERTIES; q++) {
             if (p != q && !d->met[p][(int)row[p]][q][(int)row[q]]) {
                 d->met[p][(int)row[p]][q][(int)row[q]] = 1;
                 d->left--;
             }
+        }
+    }
 }
 
 /* The next two values that have not met; marks those that never can. */
 static int next_pair(design_t *d, signed char *row)
 {
-    for (int p = 0; p < N_PROPERTIES; p++)
-        for (int a = 0; a < n_values(p); a++)
-            for (int q = p + 1; q < N_PROPERTIES; q++)
+    for (int p = 0; p < N_PROPERTIES; p++) {
+        for (int a = 0; a < n_values(p); a++) {
+            for (int q = p + 1; q < N_PROPERTIES; q++) {
                 for (int b = 0; b < n_values(q); b++) {
-                    if (d->met[p][a][q][b])
+                    if (d->met[p][a][q][b]) {
                         continue;
+                    }
                     memset(row, -1, N_PROPERTIES);
                     row[p] = (signed char)a;
                     row[q] = (signed char)b;
-                    if (is_feasible(row))
+                    if (is_feasible(row)) {
                         return 1;
+                    }
                     d->met[p][a][q][b] = d->met[q][b][p][a] = 1;
                     d->left -= 2;
                     d->dropped++;
                 }
+            }
+        }
+    }
     return 0;
 }
 
@@ -222,16 +234,18 @@ static int next_row(design_t *d, signed char *row)
     signed char start[N_PROPERTIES], best[N_PROPERTIES] = {0};
     int most = -1;
 
-    if (!next_pair(d, start))
+    if (!next_pair(d, start)) {
         return 0;
+    }
     for (int i = 0; i < TRIES; i++) {
         signed char tried[N_PROPERTIES];
         int won = 0;
 
         memcpy(tried, start, sizeof tried);
         fill_row(d, tried);
-        for (int p = 0; p < N_PROPERTIES; p++)
+        for (int p = 0; p < N_PROPERTIES; p++) {
             won += gain(d, tried, p, tried[p]);
+        }
         if (won > most) {
             most = won;
             memcpy(best, tried, sizeof best);
@@ -276,10 +290,11 @@ static void group_sizes(const matrix_case_t *c, int64_t group, int64_t head, int
                   : group == CHANNEL || group >= 256 ? 1
                                                      : gcd(head, group);
     *along_t = 1;
-    if (group == CHANNEL || group == TENSOR)
+    if (group == CHANNEL || group == TENSOR) {
         *along_t = 0; /* all */
-    else if (group >= 256 && c->v[T] > 0)
+    } else if (group >= 256 && c->v[T] > 0) {
         *along_t = fz_is_symbol(c->t) ? 1 : gcd(c->v[T], group >> 8);
+    }
 }
 
 static int is_code(sinter_data_type_t type)
@@ -291,8 +306,9 @@ static sinter_data_type_t zp_type(sinter_data_type_t code, int64_t bits)
 {
     const int is_signed = gr_dtype(code)->digits != gr_dtype(code)->bits;
 
-    if (gr_dtype(code)->class_ != GR_INT || bits == 0)
+    if (gr_dtype(code)->class_ != GR_INT || bits == 0) {
         return sinter_data_type_undef;
+    }
     return bits == 32  ? sinter_s32
            : bits == 8 ? (is_signed ? sinter_s8 : sinter_u8)
            : is_signed ? sinter_s4
@@ -307,8 +323,9 @@ static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const
     fz_tensor_t *t = &f->tensors[x];
 
     memset(t->repeat, 0, sizeof t->repeat);
-    if (c->v[STORED] == ANY_LAYOUT)
+    if (c->v[STORED] == ANY_LAYOUT) {
         return x;
+    }
     fz_no_gaps(f, x);
     t->fixed = 1;
     t->order[3] = 7 - head_dim;
@@ -329,15 +346,17 @@ static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64
     dims[head_dim] = head;
     dims[token_dim] = c->t;
     x = input(f, c, type, dims, head_dim);
-    if (!is_code(type))
+    if (!is_code(type)) {
         return x;
+    }
     group_sizes(c, group, head, &along_head, &along_t);
     sides[head_dim] = head / along_head;
     sides[token_dim] = along_t ? fz_divide(c->t, along_t) : 1;
     in[0] = x;
     in[1] = input(f, c, (sinter_data_type_t)c->v[SCALE], sides, head_dim);
-    if (zp)
+    if (zp) {
         in[2] = input(f, c, zp, sides, head_dim);
+    }
     x = fz_op(f, sinter_op_dynamic_dequantize, sinter_f32, 5, dims, zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
     if (along_t) { /* a dim that is unknown has no group shape; the scales' shape says it all */
@@ -376,8 +395,9 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
     const int64_t dims[5] = {1, 1, 1, c->v[S], c->t};
     int row, column;
 
-    if (c->v[MASK] == NO_MASK)
+    if (c->v[MASK] == NO_MASK) {
         return x;
+    }
     if (c->v[MASK] == ADDED || c->v[MASK] == DEAD_ROWS) {
         const int mask = fz_input(f, (sinter_data_type_t)c->v[QUERY], 5, dims);
         f->tensors[mask].dead_rows = c->v[MASK] == DEAD_ROWS ? 5 : 0;
@@ -385,12 +405,14 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
     }
     row = indices(f, x, 3);
     column = indices(f, x, 4);
-    if (c->v[MASK] != CAUSAL)
+    if (c->v[MASK] != CAUSAL) {
         row = fz_binary(f, sinter_op_add, sinter_s32, row, scalar(f, sinter_s32, c->past));
-    if (c->v[MASK] == WINDOW)
+    }
+    if (c->v[MASK] == WINDOW) {
         x = keep_where(
             f, column,
             fz_binary(f, sinter_op_subtract, sinter_s32, row, scalar(f, sinter_s32, c->window)), x);
+    }
     return keep_where(f, row, column, x);
 }
 
@@ -436,18 +458,21 @@ static void build(fz_t *f, matrix_case_t *c)
         k = f->tensors[k].type == sinter_f32 ? k : fz_cast(f, sinter_f32, k);
     }
     x = FZ_OP(f, matmul, sinter_f32, 5, scores, q, k);
-    if (c->v[STORED] == TRANSPOSED_K)
+    if (c->v[STORED] == TRANSPOSED_K) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
     x = masked(f, c, fz_binary(f, sinter_op_multiply, sinter_f32, x, fz_scalar(f, sinter_f32, 5)));
     x = fz_unary(f, sinter_op_softmax, sinter_f32, x);
     fz_s64(f, sinter_op_attr_axis, 1, &last);
     fz_str(f, sinter_op_attr_mode, "inf_as_zero");
     v = cache(f, c, (sinter_data_type_t)c->v[V_TYPE], c->v[V_GROUP], c->v[DV], 4);
-    if (f->tensors[v].type != sinter_f32)
+    if (f->tensors[v].type != sinter_f32) {
         x = fz_cast(f, f->tensors[v].type, x);
+    }
     x = FZ_OP(f, matmul, f->tensors[v].type, 5, out, x, v);
-    if (f->tensors[x].type != query)
+    if (f->tensors[x].type != query) {
         fz_cast(f, query, x);
+    }
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -459,15 +484,16 @@ static void print_case(const signed char *row, int number)
         const int64_t value = properties[p].values[(int)row[p]];
         const int is_type = p == K_TYPE || p == V_TYPE || p == SCALE || p == QUERY;
 
-        if (is_type)
+        if (is_type) {
             printf(" %s %s", properties[p].name, sinter_data_type_name((sinter_data_type_t)value));
-        else if (p == MODE)
+        } else if (p == MODE) {
             printf(" %s %s", properties[p].name,
                    sinter_fpmath_mode_name((sinter_fpmath_mode_t)value));
-        else if (p == HEADS)
+        } else if (p == HEADS) {
             printf(" %s %d/%d", properties[p].name, (int)(value >> 8), (int)(value & 255));
-        else
+        } else {
             printf(" %s %lld", properties[p].name, (long long)value);
+        }
     }
     printf("\n");
 }
@@ -480,12 +506,14 @@ static fz_outcome_t run_case(const signed char *row, uint64_t seed, char *text, 
 
     fz_init(&f, seed);
     f.generator = "matrix";
-    for (int p = 0; p < N_PROPERTIES; p++)
+    for (int p = 0; p < N_PROPERTIES; p++) {
         c.v[p] = properties[p].values[(int)row[p]];
+    }
     build(&f, &c);
     outcome = fz_run(&f, text, size);
-    if (outcome == FZ_FAILED)
+    if (outcome == FZ_FAILED) {
         fz_print(&f);
+    }
     fz_free(&f);
     return outcome;
 }
@@ -510,8 +538,9 @@ static void run_design(const property_t *values, int64_t rows, uint64_t seed, to
         fz_outcome_t outcome;
 
         n->cases++;
-        if (n->only && n->only != n->cases)
+        if (n->only && n->only != n->cases) {
             continue;
+        }
         outcome = run_case(row, seed * 1000 + (uint64_t)n->cases, text, sizeof text);
         const bool ok = outcome == FZ_PASSED && fz_tally.partitions == before + 1;
         CHECK(ok, "case %d", n->cases);
@@ -526,8 +555,9 @@ static void run_design(const property_t *values, int64_t rows, uint64_t seed, to
         fflush(stdout);
     }
     printf("every pair of values but %ld that do not fit together\n", design.dropped);
-    if (!n->only)
+    if (!n->only) {
         CHECK(design.left == 0, "%ld pairs of values are in no case", (long)design.left);
+    }
 }
 
 int main(int argc, char **argv)

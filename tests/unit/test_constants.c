@@ -27,8 +27,9 @@ static void *counted_alloc(size_t bytes, size_t alignment, void *user)
 
     (void)user;
     calls++;
-    if (left-- <= 0 || posix_memalign(&p, alignment < sizeof p ? sizeof p : alignment, bytes))
+    if (left-- <= 0 || posix_memalign(&p, alignment < sizeof p ? sizeof p : alignment, bytes)) {
         return NULL;
+    }
     blocks++;
     return p;
 }
@@ -80,10 +81,13 @@ typedef struct matmul {
 
 static void set_property(model_t *m, sinter_tensor_property_t property)
 {
-    for (size_t o = 0; o < m->n_ops; o++)
-        for (size_t i = 0; i < m->ops[o].n_inputs; i++)
-            if (m->ops[o].inputs[i].property == sinter_tensor_property_constant)
+    for (size_t o = 0; o < m->n_ops; o++) {
+        for (size_t i = 0; i < m->ops[o].n_inputs; i++) {
+            if (m->ops[o].inputs[i].property == sinter_tensor_property_constant) {
                 m->ops[o].inputs[i].property = property;
+            }
+        }
+    }
 }
 
 /* rows of A, at execute; where they are `known`, at compile too. */
@@ -163,8 +167,9 @@ static void test_once_for_all(void)
     CHECK(runs_right(&many));
     CHECK(stats().packed == packs && stats().hits == 3 * packs);
     const long before = calls;
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++) {
         CHECK(execute(i % 2 ? &any : &many) == sinter_success);
+    }
     CHECK(calls == before);
     CHECK(stats().packed == packs && stats().refused == 0 && stats().evicted == 0);
     sinter_compiled_partition_destroy(&any.compiled);
@@ -187,8 +192,9 @@ static void test_invalidate(void)
     CHECK(sinter_engine_invalidate_constants(engine, w - 8, 8) == sinter_success);
     CHECK(sinter_engine_invalidate_constants(engine, w + 10, 0) == sinter_success);
     CHECK(stats().entries == packs);
-    for (int i = 0; i < K * N / 2; i++)
+    for (int i = 0; i < K * N / 2; i++) {
         w[i] = (unsigned char)(w[i] * 3 + 1);
+    }
     CHECK(sinter_engine_invalidate_constants(engine, w + K * N / 2 - 1, 1) == sinter_success);
     CHECK(stats().entries == packs - (packs > 0));
     CHECK(runs_right(&x));
@@ -269,10 +275,12 @@ static void *worker(void *user)
         memset(x->ports.out_data[0], 0, OUT_BYTES);
         wrong += e2e_execute(shared[0].compiled, own, &x->ports) != sinter_success;
         wrong += memcmp(out, with[t], OUT_BYTES) != 0 && memcmp(out, without[t], OUT_BYTES) != 0;
-        if (t == 0 && i % 2)
+        if (t == 0 && i % 2) {
             sinter_engine_invalidate_constants(engine, weights_of(x), 1);
-        if (t == 1 && i % 8 == 0)
+        }
+        if (t == 1 && i % 8 == 0) {
             sinter_engine_set_constant_cache_budget(engine, i % 16 ? SIZE_MAX : K * N);
+        }
     }
     sinter_stream_destroy(&own);
     return NULL;
@@ -294,13 +302,16 @@ static void test_threads(void)
         memcpy(without[i], shared[i].ports.out_data[0], OUT_BYTES);
         CHECK(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
     }
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS; i++) {
         CHECK(pthread_create(&id[i], NULL, worker, &shared[i]) == 0);
-    for (int i = 0; i < THREADS; i++)
+    }
+    for (int i = 0; i < THREADS; i++) {
         CHECK(pthread_join(id[i], NULL) == 0);
+    }
     CHECK(wrong == 0);
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS; i++) {
         close_matmul(&shared[i]);
+    }
     CHECK(stats().entries == 0 && stats().bytes == 0);
 }
 
@@ -467,8 +478,9 @@ int main(void)
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         open_engine();
         tests[i]();
-        if (check_failed > 0)
+        if (check_failed > 0) {
             return check_finish(); /* its threads may still hold the lock */
+        }
         close_engine();
     }
     CHECK(sinter_engine_get_constant_cache_stats(NULL, NULL) == sinter_invalid_arguments);

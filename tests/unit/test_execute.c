@@ -23,8 +23,9 @@ static sinter_compiled_partition_t *compile(sinter_partition_t *partition)
 {
     sinter_compiled_partition_t *compiled = NULL;
     CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
-    if (!compiled)
+    if (!compiled) {
         exit(check_finish());
+    }
     return compiled;
 }
 
@@ -280,8 +281,9 @@ static void test_wrong_calls(void)
     CHECK(sinter_tensor_set_data(p.in[0], NULL, 0) != sinter_success ||
           e2e_execute(c, s, &p) == sinter_invalid_arguments);
     int untouched = 1;
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         untouched = untouched && p.out_data[0][i] == 0xFF;
+    }
     CHECK(untouched);
     CHECK(sinter_tensor_set_data(p.in[0], p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
 
@@ -385,8 +387,9 @@ static void check_line(const char *line, const char *const *words)
     CHECK(strncmp(line, "sinter: exec partition 0 (", 26) == 0 && strstr(line, " us: ") != NULL);
     for (; *words != NULL; words++) {
         CHECK(strstr(line, *words) != NULL);
-        if (strstr(line, *words) == NULL)
+        if (strstr(line, *words) == NULL) {
             fprintf(stderr, "\"%s\" is missing in: %s", *words, line);
+        }
     }
 }
 
@@ -423,9 +426,10 @@ static void test_decode_line(void)
     e2e_ports_make(&ports, &model, NULL, 7, 0);
     logged_execute(compiled, stream, &ports, text, sizeof text);
     check_line(text, decodes ? yes : flash);
-    for (size_t i = 0; i < ports.n_in; i++)
+    for (size_t i = 0; i < ports.n_in; i++) {
         CHECK(ports.in_lt[i].id != K_ID ||
               sinter_tensor_set_dims(ports.in[i], dims, strides) == sinter_success);
+    }
     logged_execute(compiled, stream, &ports, text, sizeof text);
     check_line(text, decodes ? no : flash);
     e2e_ports_free(&ports);

@@ -252,8 +252,9 @@ static void test_truncated(void)
         gr_error_t err;
         model_t m;
 
-        if (!text)
+        if (!text) {
             exit(1);
+        }
         memcpy(text, good, n);
         bad += !load(&m, text, n, &err) || strncmp(err.text, "t.json:", 7) || err.out_of_memory;
         model_free(&m);
@@ -273,10 +274,12 @@ static void test_deep(void)
         gr_error_t err;
         model_t m;
 
-        if (!text)
+        if (!text) {
             exit(1);
-        for (size_t k = 0; k < depth; k++)
+        }
+        for (size_t k = 0; k < depth; k++) {
             memcpy(text + k * n, units[i], n);
+        }
         CHECK(load(&m, text, n * depth, &err) == -1);
         CHECK_MESSAGE(strstr(err.text, "at most 64 levels of nesting"), err.text);
         model_free(&m);
@@ -301,8 +304,9 @@ static void test_mutated(void)
             state = state * 6364136223846793005u + 1442695040888963407u;
             text[(state >> 33) % (sizeof good - 1)] = spice[(state >> 20) % (sizeof spice - 1)];
         }
-        if (load(&m, text, sizeof good - 1, &err))
+        if (load(&m, text, sizeof good - 1, &err)) {
             silent += err.text[0] == 0;
+        }
         model_free(&m);
     }
     CHECK(silent == 0);
@@ -316,8 +320,9 @@ static char *chain(int n, int backwards, size_t *size)
     char *text = malloc(64 + (size_t)n * 160);
     size_t used;
 
-    if (!text)
+    if (!text) {
         exit(1);
+    }
     used = (size_t)sprintf(text, "{\"graph\": [");
     for (int k = 0; k < n; k++) {
         int i = backwards ? n - 1 - k : k;
@@ -475,8 +480,9 @@ static void test_dense_lists(void)
         model_t m;
         int status;
 
-        if (!text)
+        if (!text) {
             exit(1);
+        }
         memcpy(text, cases[i].before, before);
         for (size_t k = 0; k < N; k++) {
             text[before + 2 * k] = *cases[i].value;

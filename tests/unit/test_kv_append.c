@@ -139,8 +139,9 @@ static node_t append_node(const cache_t *c)
 
     OK(sinter_logical_tensor_init(&n.in[0], TOKEN, sinter_f32, 4, dims,
                                   sinter_tensor_property_undef));
-    for (int p = 0; p < c->n_parts; p++)
+    for (int p = 0; p < c->n_parts; p++) {
         slice_lt(c, p, &n.out[p]);
+    }
     return n;
 }
 
@@ -150,13 +151,14 @@ static void check_untouched(const cache_t *c, int64_t token)
     for (int p = 0; p < c->n_parts; p++) {
         const size_t bits = (size_t)bits_of(c->scheme->type[p]),
                      row = (size_t)c->width[p] * bits / 8;
-        for (size_t b = 0; b < BATCH; b++)
+        for (size_t b = 0; b < BATCH; b++) {
             for (size_t h = 0; h < HEADS; h++) {
                 const size_t at =
                     token_at(c, p, token) +
                     (b * (size_t)c->strides[p][0] + h * (size_t)c->strides[p][1]) * bits / 8;
                 memcpy(c->before[p] + at, c->data[p] + at, row);
             }
+        }
         CHECK(memcmp(c->before[p], c->data[p], c->bytes[p]) == 0,
               "token %d: part %d of the cache changed elsewhere", (int)token, p);
     }
@@ -188,8 +190,9 @@ static sinter_logical_tensor_t dense(int id, int64_t rows, int64_t columns)
 
     OK(sinter_logical_tensor_init(&lt, (uint64_t)id, sinter_f32, 5, dims,
                                   sinter_tensor_property_undef));
-    if (rows == SINTER_UNKNOWN_DIM || columns == SINTER_UNKNOWN_DIM)
+    if (rows == SINTER_UNKNOWN_DIM || columns == SINTER_UNKNOWN_DIM) {
         lt.layout_type = sinter_layout_type_any;
+    }
     return lt;
 }
 
@@ -198,8 +201,9 @@ static node_t dequantise_node(const cache_t *c, int first_id, int id, int64_t to
     node_t n = {sinter_op_dynamic_dequantize, c->n_parts, 1, 1,
                 .attrs = {{.id = sinter_op_attr_qtype, .str = "per_group"}}};
 
-    for (int p = 0; p < c->n_parts; p++)
+    for (int p = 0; p < c->n_parts; p++) {
         tokens_lt(c, p, first_id, tokens, &n.in[p]);
+    }
     n.out[0] = dense(id, tokens, D);
     return n;
 }
@@ -249,9 +253,11 @@ static void attend(const cache_t *k, const cache_t *v, const sinter_compiled_par
     attention_nodes(k, v, tokens, nodes);
     in[n++] = (orc_tensor_t){nodes[2].in[0], q};
     in[n++] = (orc_tensor_t){nodes[3].in[1], &scale};
-    for (int i = 0; i < 2; i++)
-        for (int p = 0; p < caches[i]->n_parts; p++)
+    for (int i = 0; i < 2; i++) {
+        for (int p = 0; p < caches[i]->n_parts; p++) {
             in[n++] = (orc_tensor_t){nodes[i].in[p], caches[i]->data[p]};
+        }
+    }
     out = (orc_tensor_t){nodes[5].out[0], result};
     node_execute(attention, stream, in, n, &out, 1);
     snprintf(what, sizeof what, "scheme %d, attention over %d", (int)(k->scheme - schemes),
@@ -273,10 +279,12 @@ static void next_token(float *x, int n, int64_t token)
 {
     const float size = token % 10 == 4 ? 0 : token % 10 == 7 ? 0x1p-130f : token % 10 == 9 ? 30 : 1;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         x[i] = noise() * size;
-    if (token % 10 == 2)
+    }
+    if (token % 10 == 2) {
         x[token % n] = -100;
+    }
 }
 
 static void decode(const scheme_t *scheme, sinter_stream_t *stream)
@@ -314,8 +322,9 @@ int main(int argc, char **argv)
     (void)argc;
     wait_passively(argv);
     OK(sinter_stream_create(&stream, NULL, NULL));
-    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         decode(&schemes[i], stream);
+    }
     sinter_stream_destroy(&stream);
     return check_finish();
 }

@@ -42,16 +42,18 @@ static void choose_k(fz_t *f, product_t *p)
 
     p->group = FZ_ONE_OF(f, 0, 16, 32, 32, 64, 128, 128);
     p->k = p->group ? p->group * FZ_ONE_OF(f, 1, 1, 2, 3, 4, 5, 7) : loose[fz_pick(f, 12)];
-    if (p->group == 0 && p->k % 3 == 0 && fz_chance(f, 30))
+    if (p->group == 0 && p->k % 3 == 0 && fz_chance(f, 30)) {
         p->group = p->k / 3;
+    }
     p->group = p->group && fz_chance(f, 85) ? p->group : p->k;
 }
 
 static void choose_batch(fz_t *f, product_t *p)
 {
     p->batch_dims = fz_chance(f, 60) ? 0 : fz_range(f, 1, 2);
-    for (int d = 0; d < p->batch_dims; d++)
+    for (int d = 0; d < p->batch_dims; d++) {
         p->batch[d] = fz_range(f, 1, 3);
+    }
 }
 
 static void choose_sizes(fz_t *f, product_t *p)
@@ -70,8 +72,9 @@ static void choose_sizes(fz_t *f, product_t *p)
         }
         choose_batch(f, p);
         batch = 1;
-        for (int d = 0; d < p->batch_dims; d++)
+        for (int d = 0; d < p->batch_dims; d++) {
             batch *= p->batch[d];
+        }
     } while (batch * m * p->n * p->k > most_work || batch * p->n * p->k > most_work / 4);
     p->m = fz_chance(f, 20) ? fz_symbol(f, m, fz_range(f, 1, 5), fz_range(f, 6, 40)) : m;
 }
@@ -99,13 +102,15 @@ static void scale_dims(fz_t *f, int ndims, const int64_t *dims, int k_dim, int64
     const int other = 2 * ndims - 3 - k_dim;
     const int64_t along[] = {1, 1, 1, 1, 2, 4, 8, 16};
 
-    for (int d = 0; d < ndims - 2; d++)
+    for (int d = 0; d < ndims - 2; d++) {
         to[d] = fz_chance(f, 15) ? 1 : dims[d];
+    }
     to[k_dim] = dims[k_dim] / group;
-    if (fz_is_symbol(dims[other]))
+    if (fz_is_symbol(dims[other])) {
         to[other] = fz_chance(f, 20) ? 1 : dims[other];
-    else
+    } else {
         to[other] = fz_chance(f, 10) ? 1 : dims[other] / common(dims[other], along[fz_pick(f, 8)]);
+    }
 }
 
 /* Zero points of groups of their own: some as the scales', some finer (64 under 128) or coarser. */
@@ -113,10 +118,12 @@ static void zp_dims(fz_t *f, int ndims, const int64_t *dims, const int64_t *scal
                     int64_t group, int64_t *to)
 {
     memcpy(to, scales, (size_t)ndims * sizeof *to);
-    if (fz_chance(f, 35))
+    if (fz_chance(f, 35)) {
         to[k_dim] = dims[k_dim] / (group % 2 == 0 && fz_chance(f, 60) ? group / 2 : dims[k_dim]);
-    if (fz_chance(f, 15))
+    }
+    if (fz_chance(f, 15)) {
         to[2 * ndims - 3 - k_dim] = 1;
+    }
 }
 
 /* Weights are usually as engines store them. */
@@ -151,12 +158,14 @@ static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dim
         zp_dims(f, ndims, dims, scales, k_dim, group, zps);
         in[n++] = stored(f, zp_type(f, code), ndims, zps);
     }
-    if (split)
+    if (split) {
         in[n++] = stored(f, sinter_u2, ndims, dims);
+    }
     x = fz_op(f, sinter_op_dynamic_dequantize, fz_float(f), ndims, dims, n, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
-    if (split)
+    if (split) {
         fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
+    }
     return x;
 }
 
@@ -177,8 +186,9 @@ static int coded_static(fz_t *f, sinter_data_type_t code, int ndims, const int64
     }
     x = fz_unary(f, sinter_op_dequantize, sinter_f32, x);
     fz_f32(f, sinter_op_attr_scales, n, scales);
-    if (is_int(code))
+    if (is_int(code)) {
         fz_s64(f, sinter_op_attr_zps, n, zps);
+    }
     fz_str(f, sinter_op_attr_qtype, channel ? "per_channel" : "per_tensor");
     fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){channel ? other : 0});
     return x;
@@ -200,12 +210,15 @@ static int on_the_fly(fz_t *f, product_t *p, int x)
         return x;
     }
     q = fz_computed(f, x, FZ_ONE_OF(f, 0, 16, 32, 32, 64));
-    if (!p->kept_codes)
+    if (!p->kept_codes) {
         f->tensors[q.codes].keep = f->tensors[q.scales].keep = 0;
-    if (!p->kept_codes && q.zps >= 0)
+    }
+    if (!p->kept_codes && q.zps >= 0) {
         f->tensors[q.zps].keep = 0;
-    if (!p->kept_codes && q.high >= 0)
+    }
+    if (!p->kept_codes && q.high >= 0) {
         f->tensors[q.high].keep = 0;
+    }
     return fz_recovered(f, fz_float(f), &q);
 }
 
@@ -223,12 +236,15 @@ static int activation(fz_t *f, product_t *p, int ndims, const int64_t *dims, int
 {
     const int what = fz_pick(f, 10);
 
-    if (what == 0)
+    if (what == 0) {
         return coded_static(f, fz_code_type(f), ndims, dims, k_dim);
-    if (what == 1 || what == 2)
+    }
+    if (what == 1 || what == 2) {
         return coded(f, fz_code_type(f), ndims, dims, k_dim, fz_chance(f, 50) ? p->group : p->k);
-    if (what == 3)
+    }
+    if (what == 3) {
         return on_the_fly(f, p, numbers(f, ndims, dims));
+    }
     return numbers(f, ndims, dims);
 }
 
@@ -236,10 +252,12 @@ static int weight(fz_t *f, const product_t *p, int ndims, const int64_t *dims, i
 {
     const int what = fz_pick(f, 10);
 
-    if (what == 0)
+    if (what == 0) {
         return fz_input(f, fz_float(f), ndims, dims);
-    if (what == 1)
+    }
+    if (what == 1) {
         return coded_static(f, fz_code_type(f), ndims, dims, k_dim);
+    }
     return coded(f, fz_code_type(f), ndims, dims, k_dim, p->group);
 }
 
@@ -250,8 +268,9 @@ static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t colum
     const int drop = fz_chance(f, 40) ? fz_pick(f, p->batch_dims + 1) : 0;
     int n = 0;
 
-    for (int d = drop; d < p->batch_dims; d++)
+    for (int d = drop; d < p->batch_dims; d++) {
         dims[n++] = fz_chance(f, 25) ? 1 : p->batch[d];
+    }
     dims[n++] = turned ? columns : rows;
     dims[n++] = turned ? rows : columns;
     return n;
@@ -273,10 +292,12 @@ static void posts(fz_t *f, int x)
 {
     const int n = fz_range(f, 0, 4);
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         x = fz_chance(f, 12) ? selected(f, x) : fz_post_op(f, x);
-    if (fz_chance(f, 20))
+    }
+    if (fz_chance(f, 20)) {
         fz_quantized(f, gr_dtype(f->tensors[x].type)->bits > 8 ? x : fz_cast(f, fz_float(f), x));
+    }
 }
 
 static void build(fz_t *f)
@@ -304,13 +325,16 @@ static void build(fz_t *f)
     }
     dims[n++] = p.m;
     dims[n++] = p.n;
-    if (fz_chance(f, 20))
+    if (fz_chance(f, 20)) {
         in[n_in++] = fz_input(f, fz_float(f), 1, &p.n);
+    }
     x = fz_op(f, sinter_op_matmul, fz_float(f), n, dims, n_in, in);
-    if (ta)
+    if (ta) {
         fz_bool(f, sinter_op_attr_transpose_a, 1);
-    if (tb)
+    }
+    if (tb) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
     posts(f, x);
 }
 
@@ -337,8 +361,9 @@ static void run_case(uint64_t seed, int verbose)
           : outcome == FZ_FAILED ? "failed"
                                  : "is unsupported",
           fz_tally.partitions - before, text);
-    if (!ok)
+    if (!ok) {
         fz_print(&f);
+    }
     fz_free(&f);
 }
 

@@ -27,8 +27,9 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
 {
     const int is_signed = gr_dtype(code)->digits != gr_dtype(code)->bits;
 
-    if (gr_dtype(code)->class_ != GR_INT || fz_chance(f, 40))
+    if (gr_dtype(code)->class_ != GR_INT || fz_chance(f, 40)) {
         return sinter_data_type_undef;
+    }
     return is_signed
                ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s8, sinter_s8, sinter_s32)
                : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u4, sinter_u8, sinter_u8, sinter_s32);
@@ -46,8 +47,9 @@ static weights_t choose_weights(fz_t *f, int turned, int64_t groups_of)
     weights_t w = {.turned = turned, .scale_group = groups_of};
 
     w.scale_cols = turned ? 1 : FZ_ONE_OF(f, 1, 1, 1, 0, 6, 8, 16, 24, 32, 64, 128, 128, 256);
-    if (w.scale_cols != 1 && fz_chance(f, 70))
+    if (w.scale_cols != 1 && fz_chance(f, 70)) {
         w.scale_group = FZ_ONE_OF(f, 1, 1, 1, 4, 12);
+    }
     w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4,
                                            sinter_f4_e2m1, sinter_s8, sinter_u8, sinter_f8_e4m3,
                                            sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32);
@@ -68,8 +70,9 @@ static weights_t choose_codes(fz_t *f, int64_t groups_of)
                                            sinter_s4, sinter_f4_e2m1);
     a.zp = zp_type(f, a.type);
     a.zp_cols = 1;
-    if (a.scale_group == 0)
+    if (a.scale_group == 0) {
         a.zp_group = fz_chance(f, 70) ? 0 : groups_of;
+    }
     a.one_scale = fz_chance(f, 30);
     a.one_zp = fz_chance(f, 30);
     return a;
@@ -88,11 +91,13 @@ static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, con
     int64_t own[FZ_MAX_RANK];
     const int k = n - (w->turned ? 1 : 2), column = 2 * n - 3 - k;
 
-    for (int d = 0; d < n; d++)
+    for (int d = 0; d < n; d++) {
         own[d] = one ? 1 : dims[d];
+    }
     own[k] = group ? dims[k] / group : 1;
-    if (!one && cols != 1)
+    if (!one && cols != 1) {
         own[column] = cols ? dims[column] / cols : 1;
+    }
     return fz_input(f, type, n, own);
 }
 
@@ -107,17 +112,21 @@ static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n
         fz_no_gaps(f, x);
         f->tensors[x].fixed = fz_chance(f, 50);
     }
-    if (is_plain(w->type))
+    if (is_plain(w->type)) {
         return w->type == to ? x : fz_cast(f, to, x);
-    for (int d = 0; d < n; d++)
+    }
+    for (int d = 0; d < n; d++) {
         shape[d] = w->one_scale ? dims[d] : 1;
+    }
     shape[k] = w->scale_group ? w->scale_group : dims[k];
-    if (!w->one_scale && w->scale_cols != 1)
+    if (!w->one_scale && w->scale_cols != 1) {
         shape[column] = w->scale_cols ? w->scale_cols : dims[column];
+    }
     in[0] = x;
     in[1] = side(f, w, w->scale, n, dims, w->scale_group, w->scale_cols, w->one_scale);
-    if (w->zp)
+    if (w->zp) {
         in[2] = side(f, w, w->zp, n, dims, w->zp_group, w->zp_cols, w->one_zp);
+    }
     x = fz_op(f, sinter_op_dynamic_dequantize, to, n, dims, w->zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
     fz_s64(f, sinter_op_attr_group_shape, (size_t)n, shape);
@@ -161,16 +170,19 @@ static void build(fz_t *f)
     rows.one_scale = rows.one_scale && !dynamic;
     const int a = codes ? dequantised(f, &rows, a_type, (int)n, a_dims + 3 - n)
                         : fz_input(f, a_type, (int)n, a_dims + 3 - n);
-    if (!codes && fz_chance(f, 10))
+    if (!codes && fz_chance(f, 10)) {
         f->tensors[a].nonfinite = 2;
-    else if (!codes && fz_chance(f, 10))
+    } else if (!codes && fz_chance(f, 10)) {
         f->tensors[a].value = odd[fz_pick(f, 3)];
+    }
     const int b = dequantised(f, &w, a_type, (int)n, w_dims + 3 - n);
     int x = FZ_OP(f, matmul, a_type, (int)n, out + 3 - n, a, b);
-    if (w.turned)
+    if (w.turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
-    for (int i = fz_pick(f, 3); i > 0; i--)
+    }
+    for (int i = fz_pick(f, 3); i > 0; i--) {
         x = fz_post_op(f, x);
+    }
 }
 
 int main(int argc, char **argv)
@@ -188,16 +200,18 @@ int main(int argc, char **argv)
         fz_outcome_t outcome;
         fz_t f;
 
-        if (one >= 0 && i != one)
+        if (one >= 0 && i != one) {
             continue;
+        }
         fz_init(&f, seed * 100000 + (uint64_t)i);
         f.generator = "rows";
         build(&f);
         outcome = fz_run(&f, text, sizeof text);
         CHECK(outcome == FZ_PASSED, "case %ld %s: %s", i,
               outcome == FZ_FAILED ? "failed" : "is unsupported", text);
-        if (outcome != FZ_PASSED)
+        if (outcome != FZ_PASSED) {
             fz_print(&f);
+        }
         fz_free(&f);
     }
     /* Activations with NaN and infinities whose products have an open sign; up to 2 % in runs of

@@ -79,14 +79,16 @@ static void quantise(const char *kind, sinter_data_type_t type, void *codes, uin
     OK(sinter_logical_tensor_init(&lt[2], 2, sinter_e8m0, 2, scale_dims,
                                   sinter_tensor_property_undef));
     sinter_compiled_partition_t *compiled = compiled_quantise(kind, lt);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         OK(sinter_tensor_create(&tensors[i], NULL, &lt[i], data[i], SINTER_BYTES_TRUSTED));
+    }
     OK(sinter_stream_create(&stream, NULL, NULL));
     OK(sinter_compiled_partition_execute(
         compiled, stream, 1, (const sinter_tensor_t *const *)tensors, 2, tensors + 1, NULL, 0));
     sinter_stream_destroy(&stream);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         sinter_tensor_destroy(&tensors[i]);
+    }
     sinter_compiled_partition_destroy(&compiled);
 }
 
@@ -133,9 +135,10 @@ static void special_group(const group_t *g)
 {
     CHECK(g->scale == 0xFF, "set %d, group %d: scale %02x of a NaN or an infinity", g->set,
           g->index, g->scale);
-    for (int i = 0; i < MX_GROUP; i++)
+    for (int i = 0; i < MX_GROUP; i++) {
         CHECK(packed_code(g->codes, sets[g->set].bits, i) == 0,
               "set %d, group %d: element %d beside a NaN or an infinity", g->set, g->index, i);
+    }
 }
 
 /* The next scale, because with the recorded one the largest element is beyond the type. */
@@ -160,9 +163,11 @@ static void next_scale(const group_t *g, uint8_t recorded)
 
 static int special(const float *x)
 {
-    for (int i = 0; i < MX_GROUP; i++)
-        if (!isfinite(x[i]))
+    for (int i = 0; i < MX_GROUP; i++) {
+        if (!isfinite(x[i])) {
             return 1;
+        }
+    }
     return 0;
 }
 
@@ -193,9 +198,10 @@ int main(void)
     memcpy(x, mx_inputs, sizeof x);
     for (int s = 0; s < (int)(sizeof sets / sizeof *sets); s++) {
         quantise(sets[s].kind, sets[s].type, codes, scales);
-        for (int i = 0; i < N_GROUPS; i++)
+        for (int i = 0; i < N_GROUPS; i++) {
             compare(&(group_t){s, i, x[i], codes + i * MX_GROUP * sets[s].bits / 8, scales[i]},
                     counts);
+        }
     }
     printf("%d groups of %d sets: %d with specials, %d of scale 0, %d just above a power of two\n",
            N_GROUPS, (int)(sizeof sets / sizeof *sets), counts[0], counts[1], counts[2]);

@@ -11,11 +11,13 @@ static long budget, live;
 static void *count_alloc(size_t bytes, size_t alignment)
 {
     void *p = NULL;
-    if (budget-- <= 0)
+    if (budget-- <= 0) {
         return NULL;
+    }
     if (posix_memalign(&p, alignment < sizeof(void *) ? sizeof(void *) : alignment,
-                       bytes ? bytes : 1))
+                       bytes ? bytes : 1)) {
         return NULL;
+    }
     memset(p, 0xA5, bytes);
     live++;
     return p;
@@ -65,17 +67,22 @@ static sinter_status_t run(const char *path)
 {
     gr_error_t err = {{0}, 0};
     sinter_status_t status = make_engine();
-    if (status)
+    if (status) {
         return status;
-    if (model_load_file(&model, path, &err))
+    }
+    if (model_load_file(&model, path, &err)) {
         return err.out_of_memory ? sinter_out_of_memory : sinter_runtime_error;
-    if (model_build(&model, engine, &graph, &err))
+    }
+    if (model_build(&model, engine, &graph, &err)) {
         return err.out_of_memory ? sinter_out_of_memory : sinter_runtime_error;
+    }
     status = sinter_graph_filter(graph, sinter_partition_policy_fusion);
-    if (!status)
+    if (!status) {
         status = sinter_graph_get_partitions(graph, 1, &partition);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled);
+    }
     if (!status) {
         const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 2};
         status = sinter_stream_create(&stream, engine, &desc);
@@ -111,16 +118,19 @@ static void test_model(const char *name)
         budget = n;
         live = 0;
         status = run(path);
-        if (status != sinter_success && status != sinter_out_of_memory)
+        if (status != sinter_success && status != sinter_out_of_memory) {
             fprintf(stderr, "%s: allocation %ld: %s: %s\n", name, n, sinter_status_name(status),
                     sinter_last_error_message());
+        }
         CHECK(status == sinter_success || status == sinter_out_of_memory);
         clean();
-        if (live != 0)
+        if (live != 0) {
             fprintf(stderr, "%s: allocation %ld: %ld blocks leaked\n", name, n, live);
+        }
         CHECK(live == 0);
-        if (status != sinter_success && status != sinter_out_of_memory)
+        if (status != sinter_success && status != sinter_out_of_memory) {
             break;
+        }
     }
     CHECK(status == sinter_success && n > 20);
     gr_alloc_set(NULL);

@@ -193,8 +193,9 @@ static sinter_data_type_t next(const sinter_data_type_t *list, int most, long at
 {
     int n = 0;
 
-    while (n < most && list[n])
+    while (n < most && list[n]) {
         n++;
+    }
     return n ? list[at % n] : sinter_data_type_undef;
 }
 
@@ -207,15 +208,18 @@ int main(int argc, char **argv)
     (void)argc;
     wait_passively(argv);
     OK(sinter_stream_create(&stream, NULL, NULL));
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (int t = 0; t < 10 && kinds[k].types[t]; t++)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (int t = 0; t < 10 && kinds[k].types[t]; t++) {
             for (size_t g = 0; g < sizeof geometries / sizeof *geometries; g++, turn++) {
                 const sinter_data_type_t to[3] = {kinds[k].types[t], next(kinds[k].scales, 5, turn),
                                                   next(kinds[k].zps, 5, turn / 5)};
-                if (geometries[g].dims[0] * geometries[g].dims[1] < 100000 || t == 0)
+                if (geometries[g].dims[0] * geometries[g].dims[1] < 100000 || t == 0) {
                     run(&kinds[k], from[turn % 4], to, geometries[g].dims, geometries[g].group,
                         stream);
+                }
             }
+        }
+    }
     sinter_stream_destroy(&stream);
     printf("%ld cases, %ld elements\n", n_cases, n_elements);
     return check_finish();

@@ -65,8 +65,9 @@ static int sum_a(int m, int group)
 {
     int sum = 0;
 
-    for (int k = group * ZP_GROUP; k < (group + 1) * ZP_GROUP; k++)
+    for (int k = group * ZP_GROUP; k < (group + 1) * ZP_GROUP; k++) {
         sum += code_a(m, k) - ZP_A;
+    }
     return sum;
 }
 
@@ -76,8 +77,9 @@ static double per_channel(int m, int n)
 {
     double y = 0;
 
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < K; k++) {
         y += (code_a(m, k) - ZP_A) * code_w(k, n);
+    }
     y = y * scale_a * scale_channel(n) + bias(n);
     y = nearbyint(fmax(y, 0) / 0.5);
     return y > 127 ? 127 : y;
@@ -87,8 +89,9 @@ static double weight_only(int m, int n)
 {
     double y = 0;
 
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < K; k++) {
         y += value_x(m, k) * (scale_w(k, n) * code_w(k, n));
+    }
     return y; /* an f16 has to round it */
 }
 
@@ -96,8 +99,9 @@ static double zero_points(int m, int n)
 {
     double y = 0;
 
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < K; k++) {
         y += scale_a * (code_a(m, k) - ZP_A) * (scale_w(k, n) * (code_w(k, n) - zero_point(k, n)));
+    }
     return y;
 }
 
@@ -136,9 +140,11 @@ static void fill(const e2e_ports_t *ports)
             memcpy(data, host, 4);
             continue;
         }
-        for (int r = 0; r < rows; r++)
-            for (int c = 0; c < columns; c++)
+        for (int r = 0; r < rows; r++) {
+            for (int c = 0; c < columns; c++) {
                 orc_encode(lt->data_type, data, (int64_t)r * columns + c, input_value(lt, r, c));
+            }
+        }
     }
 }
 
@@ -163,7 +169,7 @@ static int count_wrong(const example_t *e, const e2e_ports_t *ports)
     const sinter_data_type_t type = ports->out_lt[0].data_type;
     int wrong = 0;
 
-    for (int m = 0; m < M; m++)
+    for (int m = 0; m < M; m++) {
         for (int n = 0; n < e->n; n++) {
             unsigned char rounded[8];
             const int64_t at = (int64_t)m * e->n + n;
@@ -171,6 +177,7 @@ static int count_wrong(const example_t *e, const e2e_ports_t *ports)
             orc_encode(type, rounded, 0, e->expected(m, n));
             wrong += orc_decode(type, rounded, 0) != orc_decode(type, ports->out_data[0], at);
         }
+    }
     return wrong;
 }
 
@@ -208,8 +215,10 @@ int main(int argc, char **argv)
 
     (void)argc;
     wait_passively(argv);
-    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
-        for (size_t k = 0; k < sizeof modes / sizeof *modes; k++)
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
             run(&examples[i], modes[k], 1 + (int)k % 2);
+        }
+    }
     return check_finish();
 }

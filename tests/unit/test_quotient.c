@@ -18,8 +18,9 @@ static uint32_t inverse(uint32_t y)
 {
     uint32_t x = y;
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         x *= 2 - y * x;
+    }
     return x;
 }
 
@@ -39,15 +40,17 @@ static void try_near(uint32_t y, int k, int d)
     const int zeros = __builtin_ctz(y), bits = k - zeros;
     const uint32_t first = (uint32_t)(d / (1 << zeros)) * inverse(y >> zeros) & ((1u << bits) - 1);
 
-    if (d % (1 << zeros) != 0)
+    if (d % (1 << zeros) != 0) {
         return;
+    }
     for (uint32_t m = first; m < 1u << 25; m += 1u << bits) {
         const int64_t product = (int64_t)m * y - d, x = product >> k;
         const bool exact = (product & ((INT64_C(1) << k) - 1)) == 0,
                    range = x >= 1 << 23 && x < 1 << 24;
 
-        if (m >= 1u << 24 && m % 2 == 1 && exact && range && (x < y) == (k == 25))
+        if (m >= 1u << 24 && m % 2 == 1 && exact && range && (x < y) == (k == 25)) {
             try_one(x, y);
+        }
     }
 }
 
@@ -74,12 +77,14 @@ int main(void)
     try_levels(15);
     try_levels(255);
 
-    for (uint32_t y = 1u << 23; y < 1u << 24; y++)
-        for (int d = -8; d <= 8; d++)
+    for (uint32_t y = 1u << 23; y < 1u << 24; y++) {
+        for (int d = -8; d <= 8; d++) {
             if (d != 0) {
                 try_near(y, 24, d);
                 try_near(y, 25, d);
             }
+        }
+    }
     printf("%ld quotients, %ld wrong\n", tried, wrong);
     CHECK(tried > 40000000, "%ld quotients tried", tried);
     CHECK(wrong == 0, "%ld of %ld quotients are wrong", wrong, tried);

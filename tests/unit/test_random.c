@@ -40,11 +40,14 @@ static void generate(fz_t *f, const char *only)
 {
     int at = fz_pick(f, 100), g = 0;
 
-    while (at >= generators[g].weight)
+    while (at >= generators[g].weight) {
         at -= generators[g++].weight;
-    for (int i = 0; only && i < N_GENERATORS; i++)
-        if (!strcmp(generators[i].name, only))
+    }
+    for (int i = 0; only && i < N_GENERATORS; i++) {
+        if (!strcmp(generators[i].name, only)) {
             g = i;
+        }
+    }
     f->generator = generators[g].name;
     f->dynamic = fz_chance(f, 20);
     generators[g].generate(f);
@@ -63,21 +66,26 @@ static void run_case(uint64_t seed, int verbose)
         fz_print(&f);
     }
     outcome = fz_run(&f, text, sizeof text);
-    if (verbose && outcome == FZ_UNSUPPORTED)
+    if (verbose && outcome == FZ_UNSUPPORTED) {
         fprintf(stderr, "UNSUPPORTED %016llx\n", (unsigned long long)seed);
-    if (outcome != FZ_UNSUPPORTED)
+    }
+    if (outcome != FZ_UNSUPPORTED) {
         CHECK(outcome == FZ_PASSED, "%016llx %s: %s", (unsigned long long)seed, f.generator, text);
-    if (outcome == FZ_FAILED)
+    }
+    if (outcome == FZ_FAILED) {
         fz_print(&f);
+    }
     fz_free(&f);
 }
 
 static void report(void)
 {
-    for (int i = 0; i < 64 && fz_tally.patterns[i].n; i++)
+    for (int i = 0; i < 64 && fz_tally.patterns[i].n; i++) {
         printf("pattern %-14s %ld partitions\n", fz_tally.patterns[i].name, fz_tally.patterns[i].n);
-    for (int i = 0; i < 64 && fz_tally.refusals[i].n; i++)
+    }
+    for (int i = 0; i < 64 && fz_tally.refusals[i].n; i++) {
         printf("unsupported %ld times: %s\n", fz_tally.refusals[i].n, fz_tally.refusals[i].text);
+    }
     printf("%ld ops in %ld partitions; %ld cases unsupported\n", fz_tally.ops, fz_tally.partitions,
            fz_tally.cases[FZ_UNSUPPORTED]);
 }

@@ -42,8 +42,9 @@ static void *take(size_t bytes)
 {
     void *p = malloc(bytes + 1);
 
-    if (!p)
+    if (!p) {
         abort();
+    }
     return p;
 }
 
@@ -79,14 +80,16 @@ static void scan(const text_t *t)
             i++;
         } else {
             while (i < t->size && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", t->bytes[i]) &&
-                   t->bytes[i])
+                   t->bytes[i]) {
                 i++;
+            }
         }
         i = i > t->size ? t->size : i;
-        if (i > from)
+        if (i > from) {
             tokens[n_tokens++] = (token_t){from, i - from};
-        else
+        } else {
             i++;
+        }
     }
 }
 
@@ -280,9 +283,11 @@ static void replace_all(text_t *t, const token_t *k, const char *with)
     size_t n = k->n < sizeof old ? k->n : sizeof old;
 
     memcpy(old, t->bytes + k->at, n);
-    for (size_t i = n_tokens; i-- > 0;)
-        if (tokens[i].n == n && !memcmp(t->bytes + tokens[i].at, old, n))
+    for (size_t i = n_tokens; i-- > 0;) {
+        if (tokens[i].n == n && !memcmp(t->bytes + tokens[i].at, old, n)) {
             splice(t, tokens[i].at, n, with, strlen(with));
+        }
+    }
 }
 
 /* A key goes with its value if that is a plain one. */
@@ -291,8 +296,9 @@ static void drop_member(text_t *t, size_t i)
     size_t from = tokens[i].at,
            to = i + 1 < n_tokens ? tokens[i + 1].at + tokens[i + 1].n : t->size;
 
-    while (to < t->size && strchr("], ", t->bytes[to]) && t->bytes[to])
+    while (to < t->size && strchr("], ", t->bytes[to]) && t->bytes[to]) {
         to++;
+    }
     splice(t, from, to - from, "", 0);
 }
 
@@ -304,24 +310,26 @@ static void mutate_token(text_t *t, int tame)
     size_t i;
 
     scan(t);
-    if (n_tokens == 0)
+    if (n_tokens == 0) {
         return;
+    }
     i = pick(n_tokens);
     k = &tokens[i];
-    if (tame && t->bytes[k->at] == '"')
+    if (tame && t->bytes[k->at] == '"') {
         copy_sibling(t, i);
-    else if (tame && pick(3))
+    } else if (tame && pick(3)) {
         replace_all(t, k, small[pick(COUNT(small))]);
-    else if (tame)
+    } else if (tame) {
         put(t, k, small[pick(COUNT(small))]);
-    else if (is_key(t, k) && pick(3) == 0)
+    } else if (is_key(t, k) && pick(3) == 0) {
         drop_member(t, i);
-    else if (pick(5) == 0)
+    } else if (pick(5) == 0) {
         copy_token(t, k);
-    else if (t->bytes[k->at] == '"' || pick(12) == 0)
+    } else if (t->bytes[k->at] == '"' || pick(12) == 0) {
         put(t, k, words[pick(COUNT(words))]);
-    else
+    } else {
         mutate_number(t, k);
+    }
 }
 
 /* ---- one case -------------------------------------------------------------------------------- */
@@ -339,11 +347,13 @@ static int is_small(const gr_exec_t *x)
             size_t bytes;
 
             if (!gr_is_known(lt) || sinter_logical_tensor_get_bytes(lt, &bytes) ||
-                bytes > MAX_BYTES || gr_elements(lt) > MAX_BYTES)
+                bytes > MAX_BYTES || gr_elements(lt) > MAX_BYTES) {
                 return 0;
+            }
         }
-        if (part->scratch > (size_t)64 << 20)
+        if (part->scratch > (size_t)64 << 20) {
             return 0;
+        }
     }
     return 1;
 }
@@ -356,8 +366,9 @@ static int small_inputs(const model_t *m)
 
         if (m->tensors[i].is_input &&
             (!gr_is_known(lt) || sinter_logical_tensor_get_bytes(lt, &bytes) || bytes > MAX_BYTES ||
-             gr_elements(lt) > MAX_BYTES))
+             gr_elements(lt) > MAX_BYTES)) {
             return 0;
+        }
     }
     return 1;
 }
@@ -397,8 +408,9 @@ static void too_long(int signal)
     static const char text[] = " takes too long\n";
 
     (void)signal;
-    if (write(2, now, strlen(now)) < 0 || write(2, text, sizeof text - 1) < 0)
+    if (write(2, now, strlen(now)) < 0 || write(2, text, sizeof text - 1) < 0) {
         _exit(2);
+    }
     _exit(1);
 }
 
@@ -411,22 +423,25 @@ static void run_case(uint64_t seed, const text_t *files, size_t n_files, int sho
 
     memcpy(t.bytes, file->bytes, file->size);
     for (size_t i = 0; i < n && t.size; i++) {
-        if (tame || pick(4))
+        if (tame || pick(4)) {
             mutate_token(&t, tame);
-        else
+        } else {
             mutate_byte(&t);
+        }
     }
     snprintf(now, sizeof now, "%016llx", (unsigned long long)seed);
     alarm(SECONDS_PER_CASE);
-    if (show)
+    if (show) {
         fprintf(stderr, "%.*s\n", (int)t.size, t.bytes);
+    }
     for (int no_fuse = 0; no_fuse < 2; no_fuse++) {
         gr_error_t err = {{0}, 0};
         int failed = go(&t, no_fuse, &err);
 
-        if (show || getenv("SINTER_RANDOM_VERBOSE"))
+        if (show || getenv("SINTER_RANDOM_VERBOSE")) {
             fprintf(stderr, "%s %s: %s\n", now, no_fuse ? "unfused" : "fused",
                     failed ? err.text : "executed or too large to");
+        }
         /* No memory is an answer to huge dims; what runs must not leave its buffers. */
         const bool bad = failed && (!err.text[0] || strstr(err.text, "overwritten"));
         CHECK(!bad, "%s: \"%s\"", now, err.text);
@@ -463,12 +478,14 @@ static size_t read_files(text_t *files)
     size_t n = 0;
 
     for (int i = 0; i < found; i++) {
-        if (strstr(list[i]->d_name, ".json") && n < MAX_FILES)
+        if (strstr(list[i]->d_name, ".json") && n < MAX_FILES) {
             files[n++] = read_file(list[i]->d_name);
+        }
         free(list[i]);
     }
-    if (found >= 0)
+    if (found >= 0) {
         free(list);
+    }
     return n;
 }
 
@@ -489,8 +506,9 @@ int main(int argc, char **argv)
 
     (void)argc;
     if (!getenv("OMP_WAIT_POLICY") &&
-        !setenv("OMP_WAIT_POLICY", "passive", 1)) /* see test_random */
+        !setenv("OMP_WAIT_POLICY", "passive", 1)) { /* see test_random */
         execv("/proc/self/exe", argv);
+    }
     signal(SIGALRM, too_long);
     for (long i = 0; i < cases && n_files; i++) {
         uint64_t seed;
@@ -500,8 +518,9 @@ int main(int argc, char **argv)
         seeds = state;
         run_case(only ? strtoull(only, NULL, 16) : seed, files, n_files, only != NULL);
     }
-    for (size_t i = 0; i < n_files; i++)
+    for (size_t i = 0; i < n_files; i++) {
         free(files[i].bytes);
+    }
     printf("%ld of %ld texts load, %ld graphs build, %ld compile, %ld execute\n", n_loaded / 2,
            cases, n_built, n_compiled, n_executed);
     return check_finish();

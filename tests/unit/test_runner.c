@@ -96,9 +96,10 @@ static void test_shapes(void)
     CHECK(SAME(lt_of(&m, 0)->dims, 1, 2, 64, 100) &&
           SAME(lt_of(&m, 0)->strides, 12800, 6400, 1, 64));
     CHECK(SAME(lt_of(&m, 8)->strides, 500, 500, 100, 1));
-    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++) {
         CHECK(lt_of(&m, computed[i])->ndims == SINTER_UNKNOWN_NDIMS &&
               lt_of(&m, computed[i])->layout_type == sinter_layout_type_any);
+    }
     CHECK(lt_of(&m, 4)->ndims == 4 && lt_of(&m, 1)->ndims == 4);
     CHECK(m.ops[1].inputs[1].ndims == SINTER_UNKNOWN_NDIMS); /* every place of tensor 3 */
     model_free(&m);
@@ -255,14 +256,16 @@ static void test_npy(void)
         gr_error_t err = {0};
         int wrong = 0;
 
-        for (int64_t i = 0; i < 15; i++)
+        for (int64_t i = 0; i < 15; i++) {
             orc_encode(types[t], a, gr_offset(&from, i),
                        types[t] == sinter_boolean ? (double)(i & 1) : (double)i);
+        }
         CHECK_MESSAGE(!npy_write(".", "test_runner", &from, a, 160, &err), err.text);
         CHECK_MESSAGE(!npy_read("./test_runner.npy", &to, b, 192, &err), err.text);
-        for (int64_t i = 0; i < 15; i++)
+        for (int64_t i = 0; i < 15; i++) {
             wrong += orc_decode(types[t], a, gr_offset(&from, i)) !=
                      orc_decode(types[t], b, gr_offset(&to, i));
+        }
         CHECK_MESSAGE(wrong == 0, gr_dtype(types[t])->name);
     }
 }
@@ -305,13 +308,15 @@ static void test_npy_truncated(void)
     CHECK(!npy_write(".", "test_runner", &lt, values, sizeof values, &err));
     f = fopen("test_runner.npy", "rb");
     size = f ? fread(file, 1, sizeof file, f) : 0;
-    if (f)
+    if (f) {
         fclose(f);
+    }
     CHECK(size > 64 && (size - sizeof values) % 64 == 0);
     for (size_t n = 0; n < size; n++) {
         f = fopen("test_runner.npy", "wb");
-        if (!f)
+        if (!f) {
             break;
+        }
         fwrite(file, 1, n, f);
         fclose(f);
         err = (gr_error_t){0};
@@ -350,11 +355,13 @@ static void test_fill(void)
     fill_input(&m, model_find(&m, 0), lt_of(&m, 0), 2, again);
     CHECK(memcmp(data, again, 384));
     fill_input(&m, model_find(&m, 1), lt_of(&m, 1), 1, data);
-    for (int64_t i = 0; i < 24; i++)
+    for (int64_t i = 0; i < 24; i++) {
         bad += !(value(&m, 1, data, i) > 0.05 && value(&m, 1, data, i) < 0.25);
+    }
     fill_input(&m, model_find(&m, 2), lt_of(&m, 2), 1, data);
-    for (int64_t i = 0; i < 24; i++)
+    for (int64_t i = 0; i < 24; i++) {
         bad += fabs(value(&m, 2, data, i)) > 2;
+    }
     CHECK(bad == 0);
     fill_input(&m, model_find(&m, 6), lt_of(&m, 6), 1, data);
     CHECK(value(&m, 6, data, 0) == 8); /* the root of the head size */
@@ -416,8 +423,9 @@ static void test_describe(void)
         gr_error_t err = {0};
         char *text = gr_describe_dtype(rows[i].name, &err);
         CHECK_MESSAGE(text != NULL, err.text);
-        for (int k = 0; text && k < 12 && rows[i].lines[k]; k++)
+        for (int k = 0; text && k < 12 && rows[i].lines[k]; k++) {
             check(strstr(text, rows[i].lines[k]) != NULL, __LINE__, rows[i].name, rows[i].lines[k]);
+        }
         gr_free(text);
     }
     gr_error_t err = {0};
@@ -720,8 +728,9 @@ static bool exists(const char *path)
 {
     FILE *f = fopen(path, "rb");
 
-    if (f)
+    if (f) {
         fclose(f);
+    }
     return f != NULL;
 }
 
@@ -846,10 +855,11 @@ static void test_document(void)
     op = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(part, "ops"), 10);
     CHECK(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(part, "ops")) == 12 &&
           strlen(text_at(op, "kind")) > 0);
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 12; i++) {
         wrong +=
             strlen(text_at(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(part, "ops"), i),
                            "role")) == 0;
+    }
     CHECK(wrong == 0); /* every op of the pattern has its role */
     CHECK(strlen(text_at(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(part, "steps"), 0),
                          "kernel")) > 0);

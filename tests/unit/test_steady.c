@@ -59,10 +59,12 @@ static int code_mappings(void)
     FILE *f = fopen("/proc/self/maps", "r");
     int n = 0;
 
-    while (f && fgets(line, sizeof line, f))
+    while (f && fgets(line, sizeof line, f)) {
         n += sscanf(line, "%*s %7s", flags) == 1 && flags[2] == 'x';
-    if (f)
+    }
+    if (f) {
         fclose(f);
+    }
     return n;
 }
 
@@ -111,8 +113,9 @@ typedef struct program {
 static void resize(model_t *m, const subject_t *s, int64_t size)
 {
     e2e_load(m, s->name);
-    for (int i = 0; i < 4 && s->dims[i][0]; i++)
+    for (int i = 0; i < 4 && s->dims[i][0]; i++) {
         e2e_replace_dim(m, s->dims[i][0], s->dims[i][1]);
+    }
     e2e_replace_dim(m, s->varying, size);
 }
 
@@ -154,8 +157,9 @@ static void share_constants(e2e_ports_t *ports, const e2e_ports_t *first)
 {
     for (size_t i = 0; i < ports->n_in; i++) {
         size_t bytes = 0;
-        if (ports->in_lt[i].property != sinter_tensor_property_constant)
+        if (ports->in_lt[i].property != sinter_tensor_property_constant) {
             continue;
+        }
         CHECK(sinter_logical_tensor_get_bytes(&ports->in_lt[i], &bytes) == sinter_success);
         CHECK(memcmp(ports->in_data[i], first->in_data[i], bytes) == 0);
         CHECK(sinter_tensor_set_data(ports->in[i], first->in_data[i], bytes) == sinter_success);
@@ -197,16 +201,18 @@ static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threa
     code = code_mappings();
     library = library_calls;
     process = process_calls;
-    for (int k = 0; k < 3 * N_SIZES; k++)
+    for (int k = 0; k < 3 * N_SIZES; k++) {
         failed += e2e_execute(p.compiled, p.stream, &ports[k * 5 % N_SIZES]) != sinter_success;
+    }
     library = library_calls - library;
     process = process_calls - process;
     capture_begin(&lines);
     library -= library_calls;
     process -= process_calls;
     CHECK(sinter_set_verbose("exec") == sinter_success);
-    for (int k = 0; k < N_SIZES; k++)
+    for (int k = 0; k < N_SIZES; k++) {
         failed += e2e_execute(p.compiled, p.stream, &ports[k]) != sinter_success;
+    }
     CHECK(sinter_set_verbose("none") == sinter_success);
     library += library_calls;
     process += process_calls;
@@ -216,14 +222,17 @@ static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threa
     CHECK(library == 0);
     CHECK(process == 0);
     CHECK(code_mappings() == code);
-    if (library || process)
+    if (library || process) {
         printf("%s, %d threads: %ld allocations by the library, %ld by the process\n", s->name,
                threads, library, process);
-    for (int i = 0; i < N_SIZES; i++)
+    }
+    for (int i = 0; i < N_SIZES; i++) {
         CHECK(threads == 1 || i % 3 == 2 ||
               is_right(&ports[i], s, s->sizes[i], mode)); /* the oracle takes its time */
-    for (int i = 0; i < N_SIZES; i++)
+    }
+    for (int i = 0; i < N_SIZES; i++) {
         e2e_ports_free(&ports[i]);
+    }
     close_program(&p);
     sinter_engine_destroy(&engine);
 }
@@ -252,9 +261,10 @@ static double seconds_per_execute(const program_t *p, size_t n, e2e_ports_t *por
 
     for (int r = 0; r < ROUNDS; r++) {
         const double start = now();
-        for (int t = SHORTEST_T; t <= LONGEST_T; t++)
+        for (int t = SHORTEST_T; t <= LONGEST_T; t++) {
             CHECK(e2e_execute(p[n > 1 ? t - 1 : 0].compiled, p->stream, &ports[t - 1]) ==
                   sinter_success);
+        }
         times[r] = (now() - start) / (LONGEST_T - SHORTEST_T + 1);
     }
     qsort(times, ROUNDS, sizeof *times, by_value);
@@ -291,13 +301,16 @@ int main(int argc, char **argv)
                                                  sinter_fpmath_mode_int8};
 
     if (argc > 1 && strcmp(argv[1], "--time") == 0) {
-        for (int i = 0; i < 6; i++)
+        for (int i = 0; i < 6; i++) {
             print_times(&one_head[i / 2], 1 + i % 2);
+        }
         return 0;
     }
     wait_passively(argv);
-    for (int i = 0; i < N_SUBJECTS; i++)
-        for (int k = 0; k < 6; k++)
+    for (int i = 0; i < N_SUBJECTS; i++) {
+        for (int k = 0; k < 6; k++) {
             test_steady(&subjects[i], modes[k / 2], 1 + k % 2);
+        }
+    }
     return check_finish();
 }

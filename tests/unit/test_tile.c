@@ -438,7 +438,7 @@ static void test_bad_groups(void)
     check(matrices_bind(&op, false, &frame, &o) == sinter_success, "6 rows in 3 groups",
           "must be accepted");
     op.scale_dim[1] = -1;
-    check(matrices_bind(&op, false, &frame, &o) == sinter_success && o.base.scale_rs == 0,
+    check(matrices_bind(&op, false, &frame, &o) == sinter_success && o.base.scale.row.stride == 0,
           "no scale dim for the rows", "must broadcast");
     v[0].ndims = 1;
     check(matrices_bind(&op, false, &frame, &o) == sinter_invalid_shape, "one dim",

@@ -14,8 +14,9 @@ int gr_fail(gr_error_t *err, const char *format, ...)
 {
     va_list args;
 
-    if (err->text[0])
+    if (err->text[0]) {
         return -1;
+    }
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
@@ -57,10 +58,11 @@ void *gr_malloc(size_t bytes)
 
 void gr_free(void *ptr)
 {
-    if (ptr && the_alloc.free)
+    if (ptr && the_alloc.free) {
         the_alloc.free(ptr, the_alloc.user);
-    else
+    } else {
         free(ptr);
+    }
 }
 
 struct gr_chunk {
@@ -74,8 +76,9 @@ static struct gr_chunk *new_chunk(gr_arena_t *arena, size_t bytes)
     size_t size = bytes > 4096 ? bytes : 4096;
     struct gr_chunk *chunk = size < SIZE_MAX / 2 ? gr_malloc(sizeof *chunk + size) : NULL;
 
-    if (!chunk)
+    if (!chunk) {
         return NULL;
+    }
     *chunk = (struct gr_chunk){.next = arena->head, .size = size};
     arena->head = chunk;
     return chunk;
@@ -88,14 +91,17 @@ void *gr_arena_alloc(gr_arena_t *arena, size_t count, size_t size)
     size_t bytes;
     void *ptr;
 
-    if (size && count > SIZE_MAX / 4 / size)
+    if (size && count > SIZE_MAX / 4 / size) {
         return NULL;
+    }
     bytes = (count * size + align) / align *
             align; /* at least one, so that NULL always means failure */
-    if (!chunk || chunk->size - chunk->used < bytes)
+    if (!chunk || chunk->size - chunk->used < bytes) {
         chunk = new_chunk(arena, bytes);
-    if (!chunk)
+    }
+    if (!chunk) {
         return NULL;
+    }
     ptr = (char *)chunk->data + chunk->used;
     chunk->used += bytes;
     return memset(ptr, 0, bytes);
@@ -126,12 +132,14 @@ int gr_parse_s64(const char **p, int64_t *value)
     char *end;
     long long v;
 
-    if ((**p < '0' || **p > '9') && **p != '-')
+    if ((**p < '0' || **p > '9') && **p != '-') {
         return -1;
+    }
     errno = 0;
     v = strtoll(*p, &end, 10);
-    if (errno || end == *p)
+    if (errno || end == *p) {
         return -1;
+    }
     *value = v;
     *p = end;
     return 0;
@@ -142,12 +150,14 @@ int gr_parse_u64(const char **p, uint64_t *value)
     char *end;
     unsigned long long v;
 
-    if (**p < '0' || **p > '9')
+    if (**p < '0' || **p > '9') {
         return -1;
+    }
     errno = 0;
     v = strtoull(*p, &end, 10);
-    if (errno)
+    if (errno) {
         return -1;
+    }
     *value = v;
     *p = end;
     return 0;
@@ -158,8 +168,9 @@ int gr_parse_double(const char **p, double *value)
     char *end;
 
     *value = strtod(*p, &end);
-    if (end == *p)
+    if (end == *p) {
         return -1;
+    }
     *p = end;
     return 0;
 }
@@ -167,11 +178,13 @@ int gr_parse_double(const char **p, double *value)
 int gr_parse_dims(const char **p, int max, int64_t *values, int *n)
 {
     for (*n = 0;; (*p)++) {
-        if (*n == max || gr_parse_s64(p, &values[*n]))
+        if (*n == max || gr_parse_s64(p, &values[*n])) {
             return -1;
+        }
         ++*n;
-        if (**p != 'x')
+        if (**p != 'x') {
             return 0;
+        }
     }
 }
 
@@ -202,11 +215,14 @@ const gr_dtype_t *gr_dtype(sinter_data_type_t type)
 
 int gr_is_known(const sinter_logical_tensor_t *lt)
 {
-    if (lt->ndims < 0 || lt->layout_type != sinter_layout_type_strided)
+    if (lt->ndims < 0 || lt->layout_type != sinter_layout_type_strided) {
         return 0;
-    for (int i = 0; i < lt->ndims; i++)
-        if (lt->dims[i] < 0 || lt->strides[i] == SINTER_UNKNOWN_DIM)
+    }
+    for (int i = 0; i < lt->ndims; i++) {
+        if (lt->dims[i] < 0 || lt->strides[i] == SINTER_UNKNOWN_DIM) {
             return 0;
+        }
+    }
     return 1;
 }
 
@@ -214,8 +230,9 @@ int64_t gr_elements(const sinter_logical_tensor_t *lt)
 {
     int64_t n = 1;
 
-    for (int i = 0; i < lt->ndims; i++)
+    for (int i = 0; i < lt->ndims; i++) {
         n *= lt->dims[i];
+    }
     return n;
 }
 
@@ -238,8 +255,9 @@ int gr_set_dense(sinter_logical_tensor_t *lt, const int *order)
         int d = order ? order[i] : i;
 
         lt->strides[d] = stride;
-        if (lt->dims[d] > 1 && stride > INT64_MAX / lt->dims[d])
+        if (lt->dims[d] > 1 && stride > INT64_MAX / lt->dims[d]) {
             return -1;
+        }
         stride *= lt->dims[d] > 1 ? lt->dims[d] : 1;
     }
     lt->layout_type = sinter_layout_type_strided;
@@ -251,8 +269,9 @@ int gr_is_dense(const sinter_logical_tensor_t *lt)
     int64_t stride = 1;
 
     for (int i = lt->ndims - 1; i >= 0; i--) {
-        if (lt->dims[i] != 1 && lt->strides[i] != stride)
+        if (lt->dims[i] != 1 && lt->strides[i] != stride) {
             return 0;
+        }
         stride *= lt->dims[i];
     }
     return 1;
@@ -268,9 +287,10 @@ void gr_index_text(const sinter_logical_tensor_t *lt, int64_t index, char *text,
         index = lt->dims[i] ? index / lt->dims[i] : 0;
     }
     text[0] = 0;
-    for (int i = 0; i < lt->ndims && used < size; i++)
+    for (int i = 0; i < lt->ndims && used < size; i++) {
         used +=
             (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "", (long long)at[i]);
+    }
 }
 
 static int append_dims(char *text, size_t size, int n, const int64_t *dims)
@@ -291,15 +311,17 @@ const char *gr_lt_text(const sinter_logical_tensor_t *lt, char *text, size_t siz
 {
     int used = snprintf(text, size, "%s[", gr_dtype(lt->data_type)->name);
 
-    if (lt->ndims < 0)
+    if (lt->ndims < 0) {
         used += snprintf(text + used, size - (size_t)used, "?");
-    else
+    } else {
         used += append_dims(text + used, size - (size_t)used, lt->ndims, lt->dims);
+    }
     used += snprintf(text + used, size - (size_t)used, "]");
     if ((size_t)used < size && gr_is_known(lt) && !gr_is_dense(lt)) {
         used += snprintf(text + used, size - (size_t)used, "*");
-        if ((size_t)used < size)
+        if ((size_t)used < size) {
             append_dims(text + used, size - (size_t)used, lt->ndims, lt->strides);
+        }
     }
     return text;
 }

@@ -69,19 +69,22 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
 
     set->buffers = gr_arena_alloc(arena, b->n, sizeof *set->buffers);
     set->tensors = gr_arena_alloc(arena, b->n, sizeof *set->tensors);
-    if (!set->buffers || !set->tensors)
+    if (!set->buffers || !set->tensors) {
         return gr_fail_memory(err);
+    }
     for (size_t i = 0; i < b->n; i++) {
         const gr_buffer_t *from = gr_exec_buffer(b->x, port(b->x, b->part, i)->id);
 
         if (copy) {
-            if (gr_buffer_alloc(&set->buffers[i], &from->lt, err))
+            if (gr_buffer_alloc(&set->buffers[i], &from->lt, err)) {
                 return -1;
+            }
             memcpy(set->buffers[i].data, from->data, from->bytes);
         }
         if (gr_make_tensor(b->x, port(b->x, b->part, i), copy ? &set->buffers[i] : from,
-                           &set->tensors[i], err))
+                           &set->tensors[i], err)) {
             return -1;
+        }
     }
     return 0;
 }
@@ -93,24 +96,29 @@ static int open_sets(bench_t *b, int copies, gr_error_t *err)
     size_t bytes = (size_t)(b->read + b->written) + 1, twice = 2 * gr_last_level_cache();
 
     b->n_sets = 1;
-    if (b->x->opt->cold_cache && bytes >= twice / (MAX_SETS - 1))
+    if (b->x->opt->cold_cache && bytes >= twice / (MAX_SETS - 1)) {
         b->n_sets = twice / bytes + 2;
+    }
     b->metered = b->x->opt->cold_cache;
-    if (b->metered && gr_meter_open(&b->meter, copies, b->x->threads))
+    if (b->metered && gr_meter_open(&b->meter, copies, b->x->threads)) {
         return gr_fail_memory(err);
-    for (size_t s = 0; s < b->n_sets; s++)
-        if (open_set(b, &b->sets[s], s > 0, err))
+    }
+    for (size_t s = 0; s < b->n_sets; s++) {
+        if (open_set(b, &b->sets[s], s > 0, err)) {
             return -1;
+        }
+    }
     return 0;
 }
 
 static void close_sets(bench_t *b)
 {
-    for (size_t s = 0; s < b->n_sets; s++)
+    for (size_t s = 0; s < b->n_sets; s++) {
         for (size_t i = 0; b->sets[s].tensors && i < b->n; i++) {
             sinter_tensor_destroy(&b->sets[s].tensors[i]);
             gr_buffer_free(&b->sets[s].buffers[i]);
         }
+    }
     gr_meter_close(&b->meter);
     gr_free(b->times);
     gr_free(b->rates);
@@ -150,23 +158,28 @@ static int run_all(bench_t *b, gr_error_t *err)
     b->mixed = gr_malloc(want * sizeof *b->mixed);
     b->of_rate = gr_malloc(want * sizeof *b->of_rate);
     b->of_mixed = gr_malloc(want * sizeof *b->of_mixed);
-    if (!b->times || !b->rates || !b->mixed || !b->of_rate || !b->of_mixed)
+    if (!b->times || !b->rates || !b->mixed || !b->of_rate || !b->of_mixed) {
         return gr_fail_memory(err);
-    for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) /* warm up code and scratch memory */
-        if (run_once(b, &seconds, &rate, &mixed, err))
+    }
+    for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) { /* warm up code and scratch memory */
+        if (run_once(b, &seconds, &rate, &mixed, err)) {
             return -1;
+        }
+    }
     start = progress = gr_seconds();
     for (b->n_times = 0; b->n_times < want; b->n_times++) {
         double now = gr_seconds();
 
-        if (!opt->repeat && b->n_times >= MIN_RUNS && now - start >= opt->min_time)
+        if (!opt->repeat && b->n_times >= MIN_RUNS && now - start >= opt->min_time) {
             break;
+        }
         if (now - progress > 5) {
             gr_progress("partition %zu: %zu runs in %.0f s", b->part->id, b->n_times, now - start);
             progress = now;
         }
-        if (run_once(b, &b->times[b->n_times], &b->rates[b->n_times], &b->mixed[b->n_times], err))
+        if (run_once(b, &b->times[b->n_times], &b->rates[b->n_times], &b->mixed[b->n_times], err)) {
             return -1;
+        }
     }
     return 0;
 }
@@ -214,8 +227,9 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
     gr_work_t work;
     int failed;
 
-    if (gr_part_work(x, p, &work, err))
+    if (gr_part_work(x, p, &work, err)) {
         return -1;
+    }
     b.read = port_bytes(x, p, 0, p->n_in);
     b.written = port_bytes(x, p, p->n_in, b.n);
     *r = (result_t){.compile = p->compile_seconds,
@@ -223,8 +237,9 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
                     .bytes = work.bytes,
                     .attention = work.attention};
     failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
-    if (!failed)
+    if (!failed) {
         summarise(&b, r);
+    }
     close_sets(&b);
     return failed ? -1 : 0;
 }
@@ -273,15 +288,17 @@ static void print_rate(const char *what, const result_t *r, const gr_rate_t *rat
     if (r->flops == 0) {
         gr_print("        %-6s %.4g ms: %.4g GB/s = %.3g of copy bandwidth", what,
                  1e3 * rate->seconds, 1e-9 * rate->bytes, rate->of_copy);
-        if (rate->of_mixed > 0)
+        if (rate->of_mixed > 0) {
             gr_print(", %.3g of its read and write limit", rate->of_mixed);
+        }
         gr_print("\n");
         return;
     }
     gr_print("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * rate->seconds,
              1e-9 * rate->flops, rate->of_fma);
-    if (rate->of_vnni > 0)
+    if (rate->of_vnni > 0) {
         gr_print(" = %.3g of VNNI peak", rate->of_vnni);
+    }
     gr_print(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * rate->bytes, rate->of_read);
 }
 
@@ -289,12 +306,14 @@ static void print_result(const char *what, const result_t *r, const gr_figures_t
 {
     gr_print("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile,
              1e-6 * r->flops, 1e-6 * r->bytes, r->attention ? "of K and V" : "read and written");
-    if (r->best_rate > 0)
+    if (r->best_rate > 0) {
         gr_print("        %s between the runs: best %.4g, median %.4g GB/s\n",
                  r->flops == 0 ? "copies" : "reads", 1e-9 * r->best_rate, 1e-9 * r->median_rate);
-    if (r->best_mixed > 0)
+    }
+    if (r->best_mixed > 0) {
         gr_print("        passes that read and write as it does: best %.4g, median %.4g GB/s\n",
                  1e-9 * r->best_mixed, 1e-9 * r->median_mixed);
+    }
     print_rate("min", r, &f->min);
     print_rate("median", r, &f->median);
 }
@@ -314,8 +333,9 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
         result_t r;
         char what[128];
 
-        if (bench_part(x, &x->parts[i], &r, err))
+        if (bench_part(x, &x->parts[i], &r, err)) {
             return -1;
+        }
         snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
         figures = figures_of(&r, limits);
         print_result(what, &r, &figures);

@@ -22,8 +22,9 @@ static kept_t kept;
 
 void gr_check_forget(void)
 {
-    for (size_t i = 0; i < kept.n; i++)
+    for (size_t i = 0; i < kept.n; i++) {
         orc_result_free(&kept.results[i]);
+    }
     gr_free(kept.ids);
     gr_free(kept.results);
     kept = (kept_t){0};
@@ -40,8 +41,9 @@ static uint64_t hash(uint64_t h, const void *data, size_t bytes)
         h = (h ^ word) * 0x100000001B3u;
         h ^= h >> 29;
     }
-    for (; bytes; bytes--)
+    for (; bytes; bytes--) {
         h = (h ^ *p++) * 0x100000001B3u;
+    }
     return h;
 }
 
@@ -65,12 +67,15 @@ static uint64_t hash_op(uint64_t h, const orc_op_t *op)
 
         h = hash(h, &a->id, sizeof a->id);
         h = hash(h, &a->b, sizeof a->b);
-        if (a->s64)
+        if (a->s64) {
             h = hash(h, a->s64, a->n * sizeof *a->s64);
-        if (a->f32)
+        }
+        if (a->f32) {
             h = hash(h, a->f32, a->n * sizeof *a->f32);
-        if (a->str)
+        }
+        if (a->str) {
             h = hash(h, a->str, strlen(a->str) + 1);
+        }
     }
     return hash_tensors(hash_tensors(h, op->inputs, op->n_inputs), op->outputs, op->n_outputs);
 }
@@ -81,14 +86,16 @@ static uint64_t key_of(const gr_exec_t *x, const orc_graph_t *graph)
     uint64_t h = hash(0xCBF29CE484222325u, &graph->mode, sizeof graph->mode);
 
     h = hash(h, &graph->apply_to_int, sizeof graph->apply_to_int);
-    for (size_t i = 0; i < graph->n_ops; i++)
+    for (size_t i = 0; i < graph->n_ops; i++) {
         h = hash_op(h, &graph->ops[i]);
+    }
     for (size_t i = 0; i < x->model->n_tensors; i++) {
         const gr_buffer_t *b = &x->buffers[i];
 
         h = hash(h, &x->model->tensors[i].is_output, sizeof x->model->tensors[i].is_output);
-        if (!x->model->tensors[i].is_input)
+        if (!x->model->tensors[i].is_input) {
             continue;
+        }
         h = hash_tensors(h, &b->lt, 1);
         h = hash(h, b->lt.strides, (size_t)b->lt.ndims * sizeof *b->lt.strides);
         h = hash(h, b->data, b->bytes);
@@ -107,19 +114,24 @@ static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t
     gr_check_forget();
     kept.ids = gr_malloc((m->n_tensors + 1) * sizeof *kept.ids);
     kept.results = gr_malloc((m->n_tensors + 1) * sizeof *kept.results);
-    if (!inputs || !kept.ids || !kept.results)
+    if (!inputs || !kept.ids || !kept.results) {
         return gr_fail_memory(err);
-    memset(kept.results, 0, (m->n_tensors + 1) * sizeof *kept.results);
-    for (size_t i = 0; i < m->n_ops; i++)
-        flops += gr_matmul_flops(x, &m->ops[i]);
-    for (size_t i = 0; i < m->n_tensors; i++) {
-        if (m->tensors[i].is_input)
-            inputs[n_in++] = (orc_tensor_t){x->buffers[i].lt, x->buffers[i].data};
-        if (m->tensors[i].is_output)
-            kept.ids[kept.n++] = m->tensors[i].id;
     }
-    if (flops > 2e9)
+    memset(kept.results, 0, (m->n_tensors + 1) * sizeof *kept.results);
+    for (size_t i = 0; i < m->n_ops; i++) {
+        flops += gr_matmul_flops(x, &m->ops[i]);
+    }
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        if (m->tensors[i].is_input) {
+            inputs[n_in++] = (orc_tensor_t){x->buffers[i].lt, x->buffers[i].data};
+        }
+        if (m->tensors[i].is_output) {
+            kept.ids[kept.n++] = m->tensors[i].id;
+        }
+    }
+    if (flops > 2e9) {
         gr_progress("oracle: %.1f GFLOP in double", flops * 1e-9);
+    }
     if (orc_run(graph, n_in, inputs, kept.n, kept.ids, kept.results, text, sizeof text)) {
         gr_check_forget();
         return gr_fail(err, "oracle: %s", text);
@@ -141,10 +153,11 @@ static int compare_codes(const gr_exec_t *x, uint64_t id, const orc_diff_t *d, g
              "reach over\n",
              (unsigned long long)id, d->n - d->differ, d->n, d->differ - d->bad, 100 * share,
              d->open, d->n ? 100 * (double)d->open / (double)d->n : 0);
-    if (share > x->opt->max_ambiguous)
+    if (share > x->opt->max_ambiguous) {
         return gr_fail(
             err, "output %llu: %.4f %% of the codes differ from the oracle's, the most is %.4f %%",
             (unsigned long long)id, 100 * share, 100 * x->opt->max_ambiguous);
+    }
     return 0;
 }
 
@@ -157,8 +170,9 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
     char at[256], shape[256], expected[256];
     int bad, too_many = 0;
 
-    if (!b)
+    if (!b) {
         return gr_fail(err, "output %llu was not computed", (unsigned long long)id);
+    }
     bad = orc_compare_loosely(want, &b->lt, b->data, x->opt->max_loose, &d);
     gr_print("    output %llu %s: worst error / tolerance %.3g, rel_l2 %.3g, %zu elements\n",
              (unsigned long long)id, gr_lt_text(&b->lt, shape, sizeof shape), d.worst_ratio,
@@ -169,11 +183,13 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
                  (unsigned long long)id, d.loose, d.n, 100 * (double)d.loose / (double)d.n);
     }
     type = gr_dtype(b->lt.data_type);
-    if (type && type->bits <= 8 && type->class_ != GR_BOOL)
+    if (type && type->bits <= 8 && type->class_ != GR_BOOL) {
         too_many = compare_codes(x, id, &d, err);
+    }
     gr_record_output(x->record, &b->lt, &d, !bad && !too_many);
-    if (!bad)
+    if (!bad) {
         return 0;
+    }
     if (d.bad == 0 && d.loose > 0) {
         gr_index_text(&b->lt, (int64_t)d.loose_at, at, sizeof at);
         return gr_fail(err,
@@ -182,9 +198,10 @@ static int compare_output(const gr_exec_t *x, const orc_result_t *want, uint64_t
                        "within %.3g (--max-loose allows a share)",
                        (unsigned long long)id, d.loose, d.n, at, d.loose_want, d.loose_bound);
     }
-    if (d.bad == 0)
+    if (d.bad == 0) {
         return gr_fail(err, "output %llu is %s, expected %s", (unsigned long long)id, shape,
                        gr_lt_text(&want->lt, expected, sizeof expected));
+    }
     gr_index_text(&b->lt, (int64_t)d.worst, at, sizeof at);
     return gr_fail(err,
                    "output %llu: %zu of %zu elements out of tolerance, worst at [%s]: got %.9g, "
@@ -197,16 +214,20 @@ int gr_check(gr_exec_t *x, gr_error_t *err)
     orc_graph_t graph;
     uint64_t key;
 
-    if (model_to_oracle(x->model, &graph, err))
+    if (model_to_oracle(x->model, &graph, err)) {
         return -1;
+    }
     gr_exec_loosest_mode(x, &graph.mode, &graph.apply_to_int);
     key = key_of(x, &graph);
-    if ((!kept.n || kept.key != key) && run_oracle(x, &graph, key, err))
+    if ((!kept.n || kept.key != key) && run_oracle(x, &graph, key, err)) {
         return -1;
-    if (kept.n == 0)
+    }
+    if (kept.n == 0) {
         return gr_fail(err, "the graph has no output to check");
-    for (size_t i = 0; i < kept.n; i++)
+    }
+    for (size_t i = 0; i < kept.n; i++) {
         compare_output(x, &kept.results[i], kept.ids[i], err);
+    }
     return err->text[0] ? -1 : 0;
 }
 
@@ -267,30 +288,36 @@ int gr_dump_tensors(const gr_exec_t *x, gr_error_t *err)
     const char *dir = x->opt->dump_tensors;
     char name[64];
 
-    if (check_chosen(x, err))
+    if (check_chosen(x, err)) {
         return -1;
-    if (mkdir(dir, 0777) && errno != EEXIST)
+    }
+    if (mkdir(dir, 0777) && errno != EEXIST) {
         return gr_fail(err, "%s: %s", dir, strerror(errno));
+    }
     for (size_t i = 0; i < x->model->n_tensors; i++) {
         const gr_buffer_t *b = &x->buffers[i];
 
-        if (!b->base || !is_chosen(x, &x->model->tensors[i]))
+        if (!b->base || !is_chosen(x, &x->model->tensors[i])) {
             continue;
+        }
         snprintf(name, sizeof name, "%llu", (unsigned long long)b->lt.id);
-        if (npy_write(dir, name, &b->lt, b->data, b->bytes, err))
+        if (npy_write(dir, name, &b->lt, b->data, b->bytes, err)) {
             return -1;
+        }
     }
     for (size_t i = 0; *x->opt->mode == 'C' && i < kept.n; i++) {
         sinter_logical_tensor_t lt = kept.results[i].lt;
 
-        if (!is_chosen(x, model_find(x->model, kept.ids[i])))
+        if (!is_chosen(x, model_find(x->model, kept.ids[i]))) {
             continue;
+        }
         lt.data_type = sinter_f64;
         gr_set_dense(&lt, NULL);
         snprintf(name, sizeof name, "%llu.expected", (unsigned long long)kept.ids[i]);
         if (npy_write(dir, name, &lt, kept.results[i].value, kept.results[i].n * sizeof(double),
-                      err))
+                      err)) {
             return -1;
+        }
     }
     return 0;
 }

@@ -63,9 +63,10 @@ int gr_cast(sinter_data_type_t from, const void *src, sinter_data_type_t to, voi
     int failed = 0;
 
     memset(&c, 0, sizeof c);
-    if (cast_compile(&c, from, to, n) || cast_execute(&c, (void *)(uintptr_t)src, dst))
+    if (cast_compile(&c, from, to, n) || cast_execute(&c, (void *)(uintptr_t)src, dst)) {
         failed = gr_fail(err, "TypeCast of %s to %s: %s", gr_dtype(from)->name, gr_dtype(to)->name,
                          sinter_last_error_message());
+    }
     sinter_tensor_destroy(&c.to);
     sinter_tensor_destroy(&c.from);
     sinter_stream_destroy(&c.stream);
@@ -112,25 +113,29 @@ static unsigned code_at(const unsigned char *bytes, int bits, int64_t i)
 {
     unsigned code = 0;
 
-    for (int b = 0; b < bits; b++)
+    for (int b = 0; b < bits; b++) {
         code |= (unsigned)(bytes[(i * bits + b) / 8] >> (i * bits + b) % 8 & 1) << b;
+    }
     return code;
 }
 
 /* All codes in order, and their values. */
 static int load_codes(codes_t *c, gr_error_t *err)
 {
-    if (c->d->bits > 16)
+    if (c->d->bits > 16) {
         return 0;
+    }
     c->n = 1 << c->d->bits;
     c->value = gr_malloc(MOST_CODES * sizeof(float));
     c->bytes = gr_malloc(MOST_CODES * 2);
-    if (!c->value || !c->bytes)
+    if (!c->value || !c->bytes) {
         return gr_fail_memory(err);
+    }
     memset(c->bytes, 0, MOST_CODES * 2);
-    for (int64_t bit = 0; bit < (int64_t)c->n * c->d->bits; bit++)
+    for (int64_t bit = 0; bit < (int64_t)c->n * c->d->bits; bit++) {
         c->bytes[bit / 8] = (unsigned char)(c->bytes[bit / 8] |
                                             (bit / c->d->bits >> bit % c->d->bits & 1) << bit % 8);
+    }
     return gr_cast(c->type, c->bytes, sinter_f32, c->value, c->n, err);
 }
 
@@ -144,14 +149,16 @@ static void put_special(text_t *t, const codes_t *c, const char *what, int (*is)
 {
     int n = 0;
 
-    for (int code = 0; code < c->n; code++)
+    for (int code = 0; code < c->n; code++) {
         n += is(c->value[code]);
+    }
     put(t, "%-12s", what);
-    for (int code = 0, shown = 0; code < c->n && shown < SHOWN; code++)
+    for (int code = 0, shown = 0; code < c->n && shown < SHOWN; code++) {
         if (is(c->value[code])) {
             put(t, " 0x%0*X", digits_of(c), (unsigned)code);
             shown++;
         }
+    }
     put(t, n == 0 ? " none\n" : n > SHOWN ? " ... %d codes\n" : "\n", n);
 }
 
@@ -179,8 +186,9 @@ static int least_exponent(const codes_t *c)
         frexp(c->d->max, &exponent);
         return 2 - exponent;
     }
-    for (int code = 0; code < c->n; code++)
+    for (int code = 0; code < c->n; code++) {
         least = c->value[code] > 0 && c->value[code] < least ? c->value[code] : least;
+    }
     frexpf(least, &exponent);
     return exponent - 1 + c->d->digits - 1;
 }
@@ -201,8 +209,9 @@ static void put_range(text_t *t, const codes_t *c)
     put(t, "digits       %d significant bits\n", d->digits);
     put(t, "max          %.17g\n", d->max);
     put(t, "min normal   %g = 2^%d\n", ldexp(1, emin), emin);
-    if (subnormal)
+    if (subnormal) {
         put(t, "min subnorm. %g = 2^%d\n", ldexp(1, emin - d->digits + 1), emin - d->digits + 1);
+    }
 }
 
 /* What becomes of telling numbers: the code where there is a table, and the value. */
@@ -218,14 +227,16 @@ static int put_casts(text_t *t, const codes_t *c, gr_error_t *err)
     double back[ALL];
 
     if (gr_cast(sinter_f32, x, c->type, bytes, n, err) ||
-        gr_cast(c->type, bytes, sinter_f64, back, n, err))
+        gr_cast(c->type, bytes, sinter_f64, back, n, err)) {
         return -1;
+    }
     put(t, c->d->class_ == GR_BOOL ? "TypeCast from f32, anything but zero is 1:\n"
                                    : "TypeCast from f32, to the nearest value, ties to even:\n");
     for (int i = 0; i < n; i++) {
         put(t, "    %-10s", names[i]);
-        if (c->n > 0)
+        if (c->n > 0) {
             put(t, " 0x%0*X", digits_of(c), code_at(bytes, c->d->bits, i));
+        }
         put(t, " %.17g\n", back[i]);
     }
     return 0;
@@ -234,8 +245,9 @@ static int put_casts(text_t *t, const codes_t *c, gr_error_t *err)
 static void put_table(text_t *t, const codes_t *c)
 {
     put(t, "codes\n");
-    for (int code = 0; code < c->n; code++)
+    for (int code = 0; code < c->n; code++) {
         put(t, "    0x%0*X %.9g\n", digits_of(c), (unsigned)code, c->value[code]);
+    }
 }
 
 static int describe(text_t *t, codes_t *c, gr_error_t *err)
@@ -244,10 +256,12 @@ static int describe(text_t *t, codes_t *c, gr_error_t *err)
     const gr_dtype_t *d = c->d;
     int elems = 1;
 
-    while (elems * d->bits % 8)
+    while (elems * d->bits % 8) {
         elems *= 2;
-    if (load_codes(c, err))
+    }
+    if (load_codes(c, err)) {
         return -1;
+    }
     put(t, "%s: %s\n", d->name, classes[d->class_]);
     put(t, "bits         %d\n", d->bits);
     put(t, "storage      %d element%s in %d byte%s%s\n", elems, elems > 1 ? "s" : "",
@@ -259,13 +273,16 @@ static int describe(text_t *t, codes_t *c, gr_error_t *err)
         put_special(t, c, "NaN", is_nan);
         put_special(t, c, "zeros", is_zero);
     }
-    if (put_casts(t, c, err))
+    if (put_casts(t, c, err)) {
         return -1;
-    if (d->bits <= 8 && (d->class_ == GR_FLOAT || d->class_ == GR_INT))
+    }
+    if (d->bits <= 8 && (d->class_ == GR_FLOAT || d->class_ == GR_INT)) {
         put(t, "Quantisation that computes its scales saturates: what lies beyond the largest "
                "value becomes it.\n");
-    if (d->bits <= 8)
+    }
+    if (d->bits <= 8) {
         put_table(t, c);
+    }
     return 0;
 }
 
@@ -288,14 +305,16 @@ char *gr_describe_dtype(const char *name, gr_error_t *err)
     int failed = t.s ? 0 : gr_fail_memory(err);
 
     memset(&c, 0, sizeof c);
-    if (!failed && !sinter_data_type_parse(name, &c.type))
+    if (!failed && !sinter_data_type_parse(name, &c.type)) {
         failed = unknown(name, err);
+    }
     c.d = gr_dtype(c.type);
     failed = failed || describe(&t, &c, err);
     gr_free(c.value);
     gr_free(c.bytes);
-    if (!failed)
+    if (!failed) {
         return t.s;
+    }
     gr_free(t.s);
     return NULL;
 }

@@ -13,8 +13,9 @@ enum { GUARD = 256, GUARD_BYTE = 0xA5, POISON = 0xFF };
 
 int gr_library_failure(sinter_status_t status, const char *what, gr_error_t *err)
 {
-    if (status == sinter_out_of_memory)
+    if (status == sinter_out_of_memory) {
         err->out_of_memory = 1;
+    }
     return gr_fail(err, "%s: %s: %s", what, sinter_status_name(status),
                    sinter_last_error_message());
 }
@@ -27,24 +28,30 @@ static int open_engine(gr_exec_t *x, gr_error_t *err)
     sinter_stream_desc_t stream = {.size = sizeof stream, .threads = (int)x->opt->threads};
     sinter_status_t status;
 
-    if (x->opt->max_cpu_isa && !sinter_cpu_isa_parse(x->opt->max_cpu_isa, &desc.max_isa))
+    if (x->opt->max_cpu_isa && !sinter_cpu_isa_parse(x->opt->max_cpu_isa, &desc.max_isa)) {
         return gr_fail(err, "--max-cpu-isa=%s: no such ISA", x->opt->max_cpu_isa);
-    if (x->opt->dump_after)
+    }
+    if (x->opt->dump_after) {
         setenv("SINTER_DUMP_AFTER", x->opt->dump_after, 1);
-    else
+    } else {
         unsetenv("SINTER_DUMP_AFTER");
+    }
     /* Set for each case, since the line before it in a batch may have had other words. */
     const char *words = x->opt->verbose ? x->opt->verbose : getenv("SINTER_VERBOSE");
     status = sinter_set_verbose(words ? words : "none");
-    if (status)
+    if (status) {
         return gr_library_failure(status, "--verbose", err);
+    }
     status = sinter_engine_create(&x->engine, &desc);
-    if (!status && x->opt->constant_cache >= 0)
+    if (!status && x->opt->constant_cache >= 0) {
         status = sinter_engine_set_constant_cache_budget(x->engine, (size_t)x->opt->constant_cache);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_stream_create(&x->stream, x->engine, &stream);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_stream_get_threads(x->stream, &x->threads);
+    }
     return status ? gr_library_failure(status, "engine", err) : 0;
 }
 
@@ -53,28 +60,37 @@ static sinter_status_t describe_part(gr_exec_t *x, gr_part_t *p)
     gr_arena_t *arena = &x->model->arena;
     sinter_status_t status = sinter_partition_get_id(p->partition, &p->id);
 
-    if (!status)
+    if (!status) {
         status = sinter_partition_get_op_num(p->partition, &p->n_ops);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_get_input_num(p->partition, &p->n_in);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_get_output_num(p->partition, &p->n_out);
-    if (status)
+    }
+    if (status) {
         return status;
+    }
     p->ops = gr_arena_alloc(arena, p->n_ops, sizeof *p->ops);
     p->in = gr_arena_alloc(arena, p->n_in, sizeof *p->in);
     p->out = gr_arena_alloc(arena, p->n_out, sizeof *p->out);
-    if (!p->ops || !p->in || !p->out)
+    if (!p->ops || !p->in || !p->out) {
         return sinter_out_of_memory;
+    }
     status = sinter_partition_get_ops(p->partition, p->n_ops, p->ops);
-    if (!status)
+    if (!status) {
         status = sinter_partition_get_inputs(p->partition, p->n_in, p->in);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_get_outputs(p->partition, p->n_out, p->out);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_is_supported(p->partition, &p->supported);
-    if (!status)
+    }
+    if (!status) {
         status = sinter_partition_get_pattern(p->partition, &p->pattern);
+    }
     return status ? status
                   : sinter_partition_get_fpmath_mode(p->partition, &p->mode, &p->apply_to_int);
 }
@@ -86,21 +102,27 @@ static int get_partitions(gr_exec_t *x, gr_error_t *err)
     sinter_partition_t **list;
     sinter_status_t status = sinter_graph_filter(x->graph, policy);
 
-    if (!status)
+    if (!status) {
         status = sinter_graph_get_partition_num(x->graph, &x->n_parts);
-    if (status)
+    }
+    if (status) {
         return gr_library_failure(status, "filter", err);
+    }
     list = gr_arena_alloc(&x->model->arena, x->n_parts, sizeof *list);
     x->parts = gr_arena_alloc(&x->model->arena, x->n_parts, sizeof *x->parts);
-    if (!list || !x->parts)
+    if (!list || !x->parts) {
         return gr_fail_memory(err);
+    }
     status = sinter_graph_get_partitions(x->graph, x->n_parts, list);
-    if (status)
+    if (status) {
         return gr_library_failure(status, "get_partitions", err);
-    for (size_t i = 0; i < x->n_parts; i++)
+    }
+    for (size_t i = 0; i < x->n_parts; i++) {
         x->parts[i].partition = list[i];
-    for (size_t i = 0; i < x->n_parts && !status; i++)
+    }
+    for (size_t i = 0; i < x->n_parts && !status; i++) {
         status = describe_part(x, &x->parts[i]);
+    }
     return status ? gr_library_failure(status, "partition", err) : 0;
 }
 
@@ -117,14 +139,17 @@ static int set_partition_modes(gr_exec_t *x, gr_error_t *err)
         int to_int;
 
         if (gr_parse_u64(&p, &pid) || *p++ != ':' || gr_parse_fpmath(&p, &mode, &to_int) ||
-            (*p && *p != '+'))
+            (*p && *p != '+')) {
             return gr_fail(err, "--partition-fpmath: expected PID:MODE[:true] at \"%s\"", start);
-        if (pid >= x->n_parts)
+        }
+        if (pid >= x->n_parts) {
             return gr_fail(err, "--partition-fpmath: there is no partition %llu",
                            (unsigned long long)pid);
+        }
         status = sinter_partition_set_fpmath_mode(x->parts[pid].partition, mode, to_int);
-        if (status)
+        if (status) {
             return gr_library_failure(status, "--partition-fpmath", err);
+        }
         x->parts[pid].mode = mode;
         x->parts[pid].apply_to_int = to_int;
     }
@@ -161,23 +186,28 @@ int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error
     *x = (gr_exec_t){.opt = opt, .model = model};
     x->buffers = gr_arena_alloc(&model->arena, model->n_tensors, sizeof *x->buffers);
     x->settled = gr_arena_alloc(&model->arena, model->n_tensors, sizeof *x->settled);
-    if (!x->buffers || !x->settled)
+    if (!x->buffers || !x->settled) {
         return gr_fail_memory(err);
-    if (open_engine(x, err) || model_build(model, x->engine, &x->shapes, err))
+    }
+    if (open_engine(x, err) || model_build(model, x->engine, &x->shapes, err)) {
         return -1;
+    }
     x->graph = x->shapes;
-    if (opt->dynamic && build_dynamic(x, err))
+    if (opt->dynamic && build_dynamic(x, err)) {
         return -1;
+    }
     status = opt->dump_graph ? sinter_graph_dump(x->graph, opt->dump_graph) : sinter_success;
-    if (status)
+    if (status) {
         return gr_library_failure(status, "--dump-graph", err);
+    }
     return get_partitions(x, err) || set_partition_modes(x, err) ? -1 : 0;
 }
 
 void gr_exec_close(gr_exec_t *x)
 {
-    for (size_t i = 0; x->buffers && i < x->model->n_tensors; i++)
+    for (size_t i = 0; x->buffers && i < x->model->n_tensors; i++) {
         gr_buffer_free(&x->buffers[i]);
+    }
     for (size_t i = 0; x->parts && i < x->n_parts; i++) {
         sinter_compiled_partition_destroy(&x->parts[i].compiled);
         sinter_partition_destroy(&x->parts[i].partition);
@@ -213,8 +243,9 @@ void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *a
         x->n_parts >
         1; /* a MatMul apart from its Dequantize cannot know that its operand is integer */
     for (size_t i = 0; i < x->n_parts; i++) {
-        if (unit_roundoff(x->parts[i].mode) > unit_roundoff(*mode))
+        if (unit_roundoff(x->parts[i].mode) > unit_roundoff(*mode)) {
             *mode = x->parts[i].mode;
+        }
         *apply_to_int |= x->parts[i].apply_to_int;
     }
 }
@@ -254,12 +285,14 @@ void gr_buffer_free(gr_buffer_t *b)
 static int check_guards(const gr_buffer_t *b, gr_error_t *err)
 {
     for (size_t i = 1; i <= GUARD; i++) {
-        if (b->data[-(ptrdiff_t)i] != GUARD_BYTE)
+        if (b->data[-(ptrdiff_t)i] != GUARD_BYTE) {
             return gr_fail(err, "tensor %llu: memory %zu bytes before its buffer was overwritten",
                            (unsigned long long)b->lt.id, i);
-        if (b->data[b->bytes + i - 1] != GUARD_BYTE)
+        }
+        if (b->data[b->bytes + i - 1] != GUARD_BYTE) {
             return gr_fail(err, "tensor %llu: memory %zu bytes behind its buffer was overwritten",
                            (unsigned long long)b->lt.id, i);
+        }
     }
     return 0;
 }
@@ -295,10 +328,11 @@ int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const 
 {
     sinter_status_t status;
 
-    if (lt->property == sinter_tensor_property_host_scalar)
+    if (lt->property == sinter_tensor_property_host_scalar) {
         status = sinter_tensor_create_scalar(tensor, x->engine, lt, b->data);
-    else
+    } else {
         status = sinter_tensor_create(tensor, x->engine, lt, b->data, b->bytes);
+    }
     return status ? gr_library_failure(status, "tensor", err) : 0;
 }
 
@@ -309,10 +343,12 @@ static int read_value(const char *text, gr_buffer_t *b, gr_error_t *err)
     const double value = strtod(text + 1, &end);
     const int64_t n = gr_elements(&b->lt);
 
-    if (end == text + 1 || *end)
+    if (end == text + 1 || *end) {
         return gr_fail(err, "--in: expected a number at \"%s\"", text);
-    for (int64_t i = 0; i < n; i++)
+    }
+    for (int64_t i = 0; i < n; i++) {
         orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i), value);
+    }
     return 0;
 }
 
@@ -328,17 +364,21 @@ static int read_inputs(gr_exec_t *x, gr_error_t *err)
         uint64_t id;
         size_t n;
 
-        if (gr_parse_u64(&p, &id) || *p++ != ':' || (n = strcspn(p, "+")) == 0 || n >= sizeof path)
+        if (gr_parse_u64(&p, &id) || *p++ != ':' || (n = strcspn(p, "+")) == 0 ||
+            n >= sizeof path) {
             return gr_fail(err, "--in: expected ID:FILE at \"%s\"", start);
+        }
         memcpy(path, p, n);
         path[n] = 0;
         p += n;
         b = gr_exec_buffer(x, id);
-        if (!b)
+        if (!b) {
             return gr_fail(err, "--in: the graph has no input %llu", (unsigned long long)id);
+        }
         if (*path == '=' ? read_value(path, b, err)
-                         : npy_read(path, &b->lt, b->data, b->bytes, err))
+                         : npy_read(path, &b->lt, b->data, b->bytes, err)) {
             return -1;
+        }
     }
     return 0;
 }
@@ -349,14 +389,17 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
         const model_tensor_t *t = &x->model->tensors[i];
         sinter_logical_tensor_t lt;
 
-        if (!t->is_input)
+        if (!t->is_input) {
             continue;
+        }
         gr_exec_lt(x, t->id, &lt);
-        if (!gr_is_known(&lt))
+        if (!gr_is_known(&lt)) {
             return gr_fail(err, "input %llu has unknown dims: give them with --in-shapes",
                            (unsigned long long)t->id);
-        if (gr_buffer_alloc(&x->buffers[i], &lt, err))
+        }
+        if (gr_buffer_alloc(&x->buffers[i], &lt, err)) {
             return -1;
+        }
         fill_input(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data);
     }
     return read_inputs(x, err);
@@ -368,24 +411,29 @@ static sinter_status_t query_ports(gr_exec_t *x, gr_part_t *p)
 {
     sinter_status_t status = sinter_success;
 
-    for (size_t i = 0; i < p->n_in && !status; i++)
+    for (size_t i = 0; i < p->n_in && !status; i++) {
         status =
             sinter_compiled_partition_query_logical_tensor(p->compiled, p->in[i].id, &p->in[i]);
-    for (size_t i = 0; i < p->n_out && !status; i++)
+    }
+    for (size_t i = 0; i < p->n_out && !status; i++) {
         status =
             sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
-    for (size_t i = 0; i < p->n_in; i++)
+    }
+    for (size_t i = 0; i < p->n_in; i++) {
         p->dynamic |= !gr_is_known(&p->in[i]);
-    if (!status && !p->dynamic) /* else scratch memory is known with the tensors only */
+    }
+    if (!status && !p->dynamic) { /* else scratch memory is known with the tensors only */
         status = sinter_compiled_partition_get_scratchpad_bytes(
             p->compiled, x->stream, 0, NULL, &p->scratch, &p->scratch_per_thread);
+    }
     return status;
 }
 
 static int check_scratch(const gr_exec_t *x, const gr_part_t *p, gr_error_t *err)
 {
-    if (!x->opt->max_scratch || p->scratch_per_thread <= (size_t)x->opt->max_scratch)
+    if (!x->opt->max_scratch || p->scratch_per_thread <= (size_t)x->opt->max_scratch) {
         return 0;
+    }
     return gr_fail(
         err, "partition %zu (%s) takes %zu bytes of scratch memory per thread, more than %lld",
         p->id, p->pattern, p->scratch_per_thread, (long long)x->opt->max_scratch);
@@ -407,10 +455,12 @@ static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
     status = sinter_partition_compile(p->partition, x->engine, p->n_in, p->in, p->n_out, p->out,
                                       &p->compiled);
     p->compile_seconds = gr_seconds() - start;
-    if (!status)
+    if (!status) {
         status = query_ports(x, p);
-    if (status)
+    }
+    if (status) {
         return gr_library_failure(status, what, err);
+    }
     return check_scratch(x, p, err);
 }
 
@@ -425,16 +475,19 @@ int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
         for (size_t j = 0; j < p->n_in; j++) {
             const model_tensor_t *t = model_find(m, p->in[j].id);
 
-            if (t && x->settled[t - m->tensors])
+            if (t && x->settled[t - m->tensors]) {
                 p->in[j] = *x->settled[t - m->tensors];
+            }
         }
-        if (compile_part(x, p, err))
+        if (compile_part(x, p, err)) {
             return -1;
+        }
         for (size_t j = 0; j < p->n_out; j++) {
             const model_tensor_t *t = model_find(m, p->out[j].id);
 
-            if (t)
+            if (t) {
                 x->settled[t - m->tensors] = &p->out[j];
+            }
         }
     }
     return 0;
@@ -452,9 +505,10 @@ static int settle_outputs(const gr_exec_t *x, gr_part_t *p, sinter_tensor_t *con
         return 0;
     }
     status = sinter_compiled_partition_infer_outputs(p->compiled, p->n_in, in, p->n_out, outputs);
-    if (!status)
+    if (!status) {
         status = sinter_compiled_partition_get_scratchpad_bytes(
             p->compiled, x->stream, p->n_in, in, &p->scratch, &p->scratch_per_thread);
+    }
     return status ? gr_library_failure(status, "dynamic dims", err) : check_scratch(x, p, err);
 }
 
@@ -465,26 +519,31 @@ static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors,
     for (size_t i = 0; i < p->n_in; i++) {
         const gr_buffer_t *b = gr_exec_buffer(x, p->in[i].id);
 
-        if (!b)
+        if (!b) {
             return gr_fail(err, "partition %zu: input %llu was not computed", p->id,
                            (unsigned long long)p->in[i].id);
-        if (gr_make_tensor(x, gr_exec_port(x, &p->in[i]), b, &tensors[i], err))
+        }
+        if (gr_make_tensor(x, gr_exec_port(x, &p->in[i]), b, &tensors[i], err)) {
             return -1;
+        }
     }
-    if (settle_outputs(x, p, tensors, outputs, err))
+    if (settle_outputs(x, p, tensors, outputs, err)) {
         return -1;
+    }
     for (size_t i = 0; i < p->n_out; i++) {
         const model_tensor_t *t = model_find(x->model, p->out[i].id);
         gr_buffer_t *b;
 
-        if (!t)
+        if (!t) {
             return gr_fail(err, "partition %zu: output %llu is not in the graph", p->id,
                            (unsigned long long)p->out[i].id);
+        }
         b = &x->buffers[t - x->model->tensors];
         gr_buffer_free(b);
         if (gr_buffer_alloc(b, &outputs[i], err) ||
-            gr_make_tensor(x, &outputs[i], b, &tensors[p->n_in + i], err))
+            gr_make_tensor(x, &outputs[i], b, &tensors[p->n_in + i], err)) {
             return -1;
+        }
     }
     return 0;
 }
@@ -502,8 +561,9 @@ static int run_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
         gr_free(outputs);
         return gr_fail_memory(err);
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         tensors[i] = NULL;
+    }
     failed = make_tensors(x, p, tensors, outputs, err);
     if (!failed) {
         status = sinter_compiled_partition_execute(p->compiled, x->stream, p->n_in,
@@ -511,8 +571,9 @@ static int run_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
                                                    p->n_out, tensors + p->n_in, NULL, 0);
         failed = status ? gr_library_failure(status, "execute", err) : 0;
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         sinter_tensor_destroy(&tensors[i]);
+    }
     gr_free(tensors);
     gr_free(outputs);
     return failed;
@@ -520,11 +581,15 @@ static int run_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
 
 int gr_exec_run(gr_exec_t *x, gr_error_t *err)
 {
-    for (size_t i = 0; i < x->n_parts; i++)
-        if (run_part(x, &x->parts[i], err))
+    for (size_t i = 0; i < x->n_parts; i++) {
+        if (run_part(x, &x->parts[i], err)) {
             return -1;
-    for (size_t i = 0; i < x->model->n_tensors; i++)
-        if (x->buffers[i].base && check_guards(&x->buffers[i], err))
+        }
+    }
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
+        if (x->buffers[i].base && check_guards(&x->buffers[i], err)) {
             return -1;
+        }
+    }
     return 0;
 }

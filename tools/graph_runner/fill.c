@@ -38,17 +38,20 @@ static double middle(const gr_dtype_t *t)
 /* How far from the middle quantised values typically go; the scale is its inverse. */
 static double reach(const gr_dtype_t *t)
 {
-    if (t->class_ == GR_INT)
+    if (t->class_ == GR_INT) {
         return t->max - middle(t);
+    }
     return t->bits <= 6 ? t->max : 4;
 }
 
 static rule_t plain_data(const gr_dtype_t *t)
 {
-    if (t->class_ == GR_BOOL)
+    if (t->class_ == GR_BOOL) {
         return (rule_t){CHOICE, 1, 0, 0.5};
-    if (t->class_ == GR_INT)
+    }
+    if (t->class_ == GR_INT) {
         return t->bits > 8 ? integer(-8, 8) : integer(int_min(t), t->max);
+    }
     return t->class_ == GR_SCALE ? uniform(0.25, 4) : uniform(-1, 1);
 }
 
@@ -79,15 +82,17 @@ static double root_k(const model_t *model, uint64_t id)
         const model_op_t *op = producer(model, id);
         size_t i = 0;
 
-        if (!op || op->n_inputs == 0)
+        if (!op || op->n_inputs == 0) {
             break;
+        }
         if (op->kind == sinter_op_matmul && op->n_inputs >= 2) {
             int64_t k = inner_dim(op, 0) > 0 ? inner_dim(op, 0) : inner_dim(op, 1);
 
             return k > 0 ? sqrt((double)k) : 8;
         }
-        while (i + 1 < op->n_inputs && !producer(model, op->inputs[i].id))
+        while (i + 1 < op->n_inputs && !producer(model, op->inputs[i].id)) {
             i++;
+        }
         id = op->inputs[i].id;
     }
     return 8;
@@ -101,12 +106,15 @@ static const model_op_t *next_softmax(const model_t *model, uint64_t id)
         const model_use_t *use = &model->uses[t->first + t->n - 1];
         const model_op_t *op = &model->ops[use->op];
 
-        if (use->output || op->n_outputs == 0)
+        if (use->output || op->n_outputs == 0) {
             return NULL;
-        if (op->kind == sinter_op_softmax)
+        }
+        if (op->kind == sinter_op_softmax) {
             return op;
-        if (op->kind == sinter_op_matmul)
+        }
+        if (op->kind == sinter_op_matmul) {
             return NULL;
+        }
         id = op->outputs[0].id;
     }
     return NULL;
@@ -119,10 +127,12 @@ static int feeds_matmul(const model_t *model, uint64_t id)
         const model_use_t *use = &model->uses[t->first + t->n - 1];
         const model_op_t *op = &model->ops[use->op];
 
-        if (use->output || op->n_outputs == 0)
+        if (use->output || op->n_outputs == 0) {
             return 0;
-        if (op->kind == sinter_op_matmul)
+        }
+        if (op->kind == sinter_op_matmul) {
             return 1;
+        }
         id = op->outputs[0].id;
     }
     return 0;
@@ -137,8 +147,9 @@ static double weight_gain(const model_t *model, uint64_t id)
     const model_op_t *op = &model->ops[use->op];
 
     if (use->output || op->kind != sinter_op_matmul || use->slot != 1 || op->inputs[1].ndims != 2 ||
-        inner_dim(op, 1) <= 9)
+        inner_dim(op, 1) <= 9) {
         return 1;
+    }
     return 3 / sqrt((double)inner_dim(op, 1));
 }
 
@@ -162,10 +173,12 @@ static double typical_scale(const model_op_t *op)
     const orc_attr_t *scales = model_attr(op, sinter_op_attr_scales);
     double sum = 0;
 
-    if (!scales)
+    if (!scales) {
         return 1;
-    for (size_t i = 0; i < scales->n; i++)
+    }
+    for (size_t i = 0; i < scales->n; i++) {
         sum += fabs((double)scales->f32[i]);
+    }
     return sum > 0 ? sum / (double)scales->n : 1;
 }
 
@@ -183,12 +196,15 @@ static rule_t static_dequantize_data(const model_t *model, const model_op_t *op,
 {
     double scale = typical_scale(op), zp = typical_zp(op), r = fmax(1, round(2 / scale));
 
-    if (model_attr(op, sinter_op_attr_split_type))
+    if (model_attr(op, sinter_op_attr_split_type)) {
         return plain_data(t);
-    if (t->class_ == GR_INT && !feeds_matmul(model, op->inputs[0].id))
+    }
+    if (t->class_ == GR_INT && !feeds_matmul(model, op->inputs[0].id)) {
         return plain_data(t);
-    if (t->class_ != GR_INT)
+    }
+    if (t->class_ != GR_INT) {
         return uniform(-fmin(t->max / 2, 1 / scale), fmin(t->max / 2, 1 / scale));
+    }
     return integer(fmax(int_min(t), zp - r), fmin(t->max, zp + r));
 }
 
@@ -199,8 +215,9 @@ static rule_t static_quantize_data(const model_op_t *op)
     const gr_dtype_t *t = gr_dtype(op->outputs[0].data_type);
     double scale = typical_scale(op), zp = typical_zp(op);
 
-    if (t->class_ != GR_INT)
+    if (t->class_ != GR_INT) {
         return uniform(-t->max * scale, t->max * scale);
+    }
     return uniform(scale * (int_min(t) - zp - 0.1 * t->max), scale * (t->max - zp + 0.1 * t->max));
 }
 
@@ -237,24 +254,30 @@ static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
         gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type);
     double width = data->bits <= 4 ? 2 : 8;
 
-    if (data->class_ != GR_INT)
+    if (data->class_ != GR_INT) {
         return integer(0, 0);
+    }
     return integer(fmax(int_min(t), middle(data) - width), fmin(t->max, middle(data) + width));
 }
 
 static rule_t quantised_group_input(const model_t *model, const model_op_t *op, size_t slot,
                                     const gr_dtype_t *t)
 {
-    if (is_plane(op, slot))
+    if (is_plane(op, slot)) {
         return plain_data(t);
-    if (slot == 1)
+    }
+    if (slot == 1) {
         return group_scale(model, op);
-    if (slot == 2 && t->class_ == GR_INT)
+    }
+    if (slot == 2 && t->class_ == GR_INT) {
         return zero_point(op, t);
-    if (slot >= 2)
+    }
+    if (slot >= 2) {
         return uniform(0.5, 1.5); /* a scale of scales */
-    if (t->class_ == GR_FLOAT && t->bits <= 8)
+    }
+    if (t->class_ == GR_FLOAT && t->bits <= 8) {
         return uniform(-reach(t), reach(t));
+    }
     return plain_data(t);
 }
 
@@ -265,10 +288,12 @@ static rule_t select_input(const model_t *model, const model_op_t *op, size_t sl
     int fill_slot =
         op->n_inputs == 3 && is_single(&op->inputs[1]) && !is_single(&op->inputs[2]) ? 1 : 2;
 
-    if (slot == 0)
+    if (slot == 0) {
         return (rule_t){CHOICE, fill_slot == 2, fill_slot == 1, 0.8};
-    if (softmax && (int)slot == fill_slot)
+    }
+    if (softmax && (int)slot == fill_slot) {
         return (rule_t){CHOICE, masked_score(softmax), masked_score(softmax), 1};
+    }
     return plain_data(t);
 }
 
@@ -280,10 +305,12 @@ static rule_t scaling_input(const model_t *model, const model_op_t *op, size_t s
     const model_op_t *before = producer(model, other->id);
     double root = root_k(model, other->id);
 
-    if (!next_softmax(model, op->outputs[0].id))
+    if (!next_softmax(model, op->outputs[0].id)) {
         return uniform(0.5, 2);
-    if (before->kind == sinter_op_tanh)
+    }
+    if (before->kind == sinter_op_tanh) {
         return uniform(20, 20);
+    }
     return op->kind == sinter_op_divide ? uniform(root, root) : uniform(1 / root, 1 / root);
 }
 
@@ -306,15 +333,19 @@ static rule_t binary_input(const model_t *model, const model_op_t *op, size_t sl
     const model_op_t *softmax =
         op->kind == sinter_op_add && other_computed ? next_softmax(model, op->outputs[0].id) : NULL;
 
-    if (t->class_ != GR_FLOAT)
+    if (t->class_ != GR_FLOAT) {
         return plain_data(t);
-    if (softmax && !is_single(lt))
+    }
+    if (softmax && !is_single(lt)) {
         return (rule_t){CHOICE, 0, masked_score(softmax), 0.75};
+    }
     if ((op->kind == sinter_op_divide || op->kind == sinter_op_multiply) && is_single(lt) &&
-        other_computed)
+        other_computed) {
         return scaling_input(model, op, slot);
-    if ((op->kind == sinter_op_divide && slot == 1) || wants_positive(model, op->outputs[0].id))
+    }
+    if ((op->kind == sinter_op_divide && slot == 1) || wants_positive(model, op->outputs[0].id)) {
         return uniform(0.5, 2);
+    }
     return plain_data(t);
 }
 
@@ -369,10 +400,12 @@ static double value_of(const rule_t *rule, uint64_t key, int64_t index, int64_t 
 {
     double u = (double)(mix(key ^ mix((uint64_t)index)) >> 11) * 0x1p-53;
 
-    if (rule->shape == UNIFORM)
+    if (rule->shape == UNIFORM) {
         return rule->lo + u * (rule->hi - rule->lo);
-    if (rule->shape == INTEGER)
+    }
+    if (rule->shape == INTEGER) {
         return rule->lo + floor(u * (rule->hi - rule->lo + 1));
+    }
     return index % row == 0 || u < rule->p ? rule->lo : rule->hi;
 }
 
@@ -387,6 +420,7 @@ void fill_input(const model_t *model, const model_tensor_t *tensor,
 
     /* Elements that share a byte are written by one thread. */
 #pragma omp parallel for if (!packed && n > 65536)
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         orc_encode(lt->data_type, data, dense ? i : gr_offset(lt, i), value_of(&rule, key, i, row));
+    }
 }

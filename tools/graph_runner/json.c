@@ -32,8 +32,9 @@ static void found_at(const json_doc_t *doc, size_t at, char *text, size_t size)
     }
     text[n++] = '\'';
     while (n + 2 < size && n <= 24 && at < doc->size && (unsigned char)doc->text[at] >= 32 &&
-           !(n > 1 && strchr(",}] ", doc->text[at])))
+           !(n > 1 && strchr(",}] ", doc->text[at]))) {
         text[n++] = doc->text[at++];
+    }
     text[n++] = '\'';
     text[n] = 0;
 }
@@ -75,8 +76,9 @@ static int peek(const scan_t *s)
 
 static void skip_space(scan_t *s)
 {
-    while (peek(s) == ' ' || peek(s) == '\t' || peek(s) == '\n' || peek(s) == '\r')
+    while (peek(s) == ' ' || peek(s) == '\t' || peek(s) == '\n' || peek(s) == '\r') {
         s->at++;
+    }
 }
 
 static int is_digit(int c)
@@ -97,8 +99,9 @@ static int scan_hex(scan_t *s)
     for (int i = 0; i < 4; i++, s->at++) {
         int c = peek(s);
 
-        if (!is_hex(c))
+        if (!is_hex(c)) {
             return -1;
+        }
         code = code * 16 + (is_digit(c) ? c - '0' : (c | 32) - 'a' + 10);
     }
     return code;
@@ -112,16 +115,20 @@ static int scan_escape(scan_t *s)
     int c = peek(s), code, low;
 
     s->at++;
-    if (c != 'u')
+    if (c != 'u') {
         return c > 0 && strchr("\"\\/bfnrt", c) ? 0
                                                 : expected_at(s->doc, start, "an escape sequence");
+    }
     code = scan_hex(s);
-    if (code <= 0 || (code >= 0xDC00 && code <= 0xDFFF))
+    if (code <= 0 || (code >= 0xDC00 && code <= 0xDFFF)) {
         return expected_at(s->doc, start, "a UTF-16 escape other than NUL");
-    if (code < 0xD800 || code > 0xDBFF)
+    }
+    if (code < 0xD800 || code > 0xDBFF) {
         return 0;
-    if (s->doc->size - s->at < 6 || memcmp(s->doc->text + s->at, "\\u", 2))
+    }
+    if (s->doc->size - s->at < 6 || memcmp(s->doc->text + s->at, "\\u", 2)) {
         return expected_at(s->doc, start, "a surrogate pair");
+    }
     s->at += 2;
     low = scan_hex(s);
     return low >= 0xDC00 && low <= 0xDFFF ? 0 : expected_at(s->doc, start, "a surrogate pair");
@@ -130,12 +137,14 @@ static int scan_escape(scan_t *s)
 static int scan_string(scan_t *s)
 {
     for (s->at++; peek(s) != '"';) {
-        if (peek(s) < 32)
+        if (peek(s) < 32) {
             return expected_at(s->doc, s->at, "the end of a string");
-        if (peek(s) != '\\')
+        }
+        if (peek(s) != '\\') {
             s->at++;
-        else if (scan_escape(s))
+        } else if (scan_escape(s)) {
             return -1;
+        }
     }
     s->at++;
     return 0;
@@ -143,10 +152,12 @@ static int scan_string(scan_t *s)
 
 static int scan_digits(scan_t *s)
 {
-    if (!is_digit(peek(s)))
+    if (!is_digit(peek(s))) {
         return expected_at(s->doc, s->at, "a digit");
-    while (is_digit(peek(s)))
+    }
+    while (is_digit(peek(s))) {
         s->at++;
+    }
     return 0;
 }
 
@@ -155,23 +166,27 @@ static int scan_number(scan_t *s)
     size_t start = s->at;
 
     s->at += peek(s) == '-';
-    if (peek(s) == '0')
+    if (peek(s) == '0') {
         s->at++;
-    else if (scan_digits(s))
+    } else if (scan_digits(s)) {
         return -1;
+    }
     if (peek(s) == '.') {
         s->at++;
-        if (scan_digits(s))
+        if (scan_digits(s)) {
             return -1;
+        }
     }
     if (peek(s) == 'e' || peek(s) == 'E') {
         s->at++;
         s->at += peek(s) == '+' || peek(s) == '-';
-        if (scan_digits(s))
+        if (scan_digits(s)) {
             return -1;
+        }
     }
-    if (s->at - start < 64) /* the room that number_text has */
+    if (s->at - start < 64) { /* the room that number_text has */
         return 0;
+    }
     return expected_at(s->doc, start, "a number of at most 63 characters");
 }
 
@@ -193,21 +208,25 @@ static int scan_word(scan_t *s)
 static int scan_key(scan_t *s)
 {
     skip_space(s);
-    if (peek(s) != '"')
+    if (peek(s) != '"') {
         return expected_at(s->doc, s->at, "a key in quotes");
-    if (scan_string(s))
+    }
+    if (scan_string(s)) {
         return -1;
+    }
     skip_space(s);
-    if (peek(s) != ':')
+    if (peek(s) != ':') {
         return expected_at(s->doc, s->at, "':'");
+    }
     s->at++;
     return 0;
 }
 
 static int scan_open(scan_t *s)
 {
-    if (s->depth == JSON_MAX_DEPTH)
+    if (s->depth == JSON_MAX_DEPTH) {
         return expected_at(s->doc, s->at, "at most 64 levels of nesting");
+    }
     s->kind[s->depth++] = s->doc->text[s->at++];
     return 0;
 }
@@ -226,18 +245,23 @@ static int scan_value(scan_t *s, int *open)
     skip_space(s);
     c = peek(s);
     *open = 0;
-    if (c == '"')
+    if (c == '"') {
         return scan_string(s);
-    if (c == '-' || is_digit(c))
+    }
+    if (c == '-' || is_digit(c)) {
         return scan_number(s);
-    if (c != '{' && c != '[')
+    }
+    if (c != '{' && c != '[') {
         return scan_word(s);
-    if (scan_open(s))
+    }
+    if (scan_open(s)) {
         return -1;
+    }
     skip_space(s);
     *open = peek(s) != (c == '{' ? '}' : ']');
-    if (!*open)
+    if (!*open) {
         scan_close(s);
+    }
     return 0;
 }
 
@@ -253,8 +277,9 @@ static int scan_after(scan_t *s, int *more)
             *more = 1;
             return 0;
         }
-        if (peek(s) != (object ? '}' : ']'))
+        if (peek(s) != (object ? '}' : ']')) {
             return expected_at(s->doc, s->at, object ? "',' or '}'" : "',' or ']'");
+        }
     }
     return 0;
 }
@@ -265,12 +290,15 @@ static int scan(const json_doc_t *doc)
     int more = 1;
 
     while (more) {
-        if (s.depth && s.kind[s.depth - 1] == '{' && scan_key(&s))
+        if (s.depth && s.kind[s.depth - 1] == '{' && scan_key(&s)) {
             return -1;
-        if (scan_value(&s, &more))
+        }
+        if (scan_value(&s, &more)) {
             return -1;
-        if (!more && scan_after(&s, &more))
+        }
+        if (!more && scan_after(&s, &more)) {
             return -1;
+        }
     }
     skip_space(&s);
     return s.at == doc->size ? 0 : expected_at(doc, s.at, "the end of the file");
@@ -509,8 +537,9 @@ static int number_text(const json_doc_t *doc, const json_node_t *node, char text
 {
     size_t n = 0;
 
-    if (!is_number(doc, node))
+    if (!is_number(doc, node)) {
         return -1;
+    }
     while (n < 63 && node->at + n < doc->size &&
            strchr("+-.eE0123456789", doc->text[node->at + n]) && doc->text[node->at + n]) {
         text[n] = doc->text[node->at + n];
@@ -532,8 +561,9 @@ int json_s64(const json_doc_t *doc, const json_node_t *node, int64_t *value)
     char text[64];
     const char *p = text;
 
-    if (number_text(doc, node, text) || gr_parse_s64(&p, value) || *p)
+    if (number_text(doc, node, text) || gr_parse_s64(&p, value) || *p) {
         return json_expected(doc, node, "a 64-bit integer");
+    }
     return 0;
 }
 
@@ -542,8 +572,9 @@ int json_u64(const json_doc_t *doc, const json_node_t *node, uint64_t *value)
     char text[64];
     const char *p = text;
 
-    if (number_text(doc, node, text) || gr_parse_u64(&p, value) || *p)
+    if (number_text(doc, node, text) || gr_parse_u64(&p, value) || *p) {
         return json_expected(doc, node, "a 64-bit unsigned integer");
+    }
     return 0;
 }
 
@@ -561,11 +592,13 @@ int json_f32(json_doc_t *doc, const json_node_t *node, float *value)
         *value = NAN;
         return 0;
     }
-    if (number_text(doc, node, digits))
+    if (number_text(doc, node, digits)) {
         return json_expected(doc, node, "a number within f32");
+    }
     number = strtod(digits, NULL);
-    if (fabs(number) > FLT_MAX)
+    if (fabs(number) > FLT_MAX) {
         return json_expected(doc, node, "a number within f32");
+    }
     *value = (float)number;
     return 0;
 }
@@ -581,8 +614,9 @@ int json_bool(json_doc_t *doc, const json_node_t *node, int *value)
         yes = strtod(digits, NULL) == 1;
         no = strtod(digits, NULL) == 0;
     }
-    if (!yes && !no)
+    if (!yes && !no) {
         return json_expected(doc, node, "0, 1, true or false");
+    }
     *value = yes;
     return 0;
 }

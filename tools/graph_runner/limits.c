@@ -33,19 +33,23 @@ static unsigned long long read_generic(const void *data, size_t bytes)
     const unsigned long long *p = data;
     unsigned long long sum[8] = {0}, all = 0;
 
-    for (size_t i = 0; i + 8 <= bytes / 8; i += 8)
-        for (int k = 0; k < 8; k++)
+    for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
+        for (int k = 0; k < 8; k++) {
             sum[k] += p[i + (size_t)k];
-    for (int k = 0; k < 8; k++)
+        }
+    }
+    for (int k = 0; k < 8; k++) {
         all += sum[k];
+    }
     return all;
 }
 
 /* In pieces so short that the C library does not write past the caches. */
 static void copy_plain(void *to, const void *from, size_t bytes)
 {
-    for (size_t at = 0; at < bytes; at += PIECE)
+    for (size_t at = 0; at < bytes; at += PIECE) {
         memcpy((char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
+    }
 }
 
 /* Lines are written whenever enough were read; what they hold depends on all that were, so that
@@ -58,8 +62,9 @@ static void mixed_generic(void *to, const void *from, size_t read, size_t writte
 
     for (size_t i = 0; i < read; i++, p += 8) {
         __builtin_prefetch((const char *)p + AHEAD);
-        for (int k = 0; k < 8; k++)
+        for (int k = 0; k < 8; k++) {
             sum[k] += p[k];
+        }
         for (due += written; due >= read; due -= read) {
             memcpy(q, sum, sizeof sum);
             q += 8;
@@ -71,13 +76,17 @@ static double fma_generic(long rounds, float *sink)
 {
     float acc[64];
 
-    for (int k = 0; k < 64; k++)
+    for (int k = 0; k < 64; k++) {
         acc[k] = (float)k;
-    for (long i = 0; i < rounds; i++)
-        for (int k = 0; k < 64; k++)
+    }
+    for (long i = 0; i < rounds; i++) {
+        for (int k = 0; k < 64; k++) {
             acc[k] = acc[k] * 0.999f + 0.5f;
-    for (int k = 0; k < 64; k++)
+        }
+    }
+    for (int k = 0; k < 64; k++) {
         *sink += acc[k];
+    }
     return (double)rounds * 64 * 2;
 }
 
@@ -92,16 +101,21 @@ __attribute__((target("avx2,fma"))) static unsigned long long read_avx2(const vo
     __m256i s[8];
     unsigned long long out[4], all = 0;
 
-    for (int k = 0; k < 8; k++)
+    for (int k = 0; k < 8; k++) {
         s[k] = _mm256_setzero_si256();
-    for (size_t i = 0; i + 8 <= bytes / 32; i += 8)
-        for (int k = 0; k < 8; k++)
+    }
+    for (size_t i = 0; i + 8 <= bytes / 32; i += 8) {
+        for (int k = 0; k < 8; k++) {
             s[k] = _mm256_add_epi64(s[k], _mm256_loadu_si256(p + i + (size_t)k));
-    for (int k = 1; k < 8; k++)
+        }
+    }
+    for (int k = 1; k < 8; k++) {
         s[0] = _mm256_add_epi64(s[0], s[k]);
+    }
     _mm256_storeu_si256((__m256i *)out, s[0]);
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++) {
         all += out[k];
+    }
     return all;
 }
 
@@ -149,12 +163,14 @@ __attribute__((target("avx2,fma"))) static double fma_avx2(long rounds, float *s
     __m256 acc[12];
     float out[8];
 
-    for (int k = 0; k < 12; k++)
+    for (int k = 0; k < 12; k++) {
         acc[k] = _mm256_set1_ps((float)k);
+    }
     for (long i = 0; i < rounds; i++) {
 #pragma GCC unroll 12
-        for (int k = 0; k < 12; k++)
+        for (int k = 0; k < 12; k++) {
             acc[k] = _mm256_fmadd_ps(acc[k], a, b);
+        }
     }
     for (int k = 0; k < 12; k++) {
         _mm256_storeu_ps(out, acc[k]);
@@ -169,13 +185,17 @@ __attribute__((target("avx512f"))) static unsigned long long read_avx512(const v
     const char *p = data;
     __m512i s[8];
 
-    for (int k = 0; k < 8; k++)
+    for (int k = 0; k < 8; k++) {
         s[k] = _mm512_setzero_si512();
-    for (size_t i = 0; i + 512 <= bytes; i += 512)
-        for (size_t k = 0; k < 8; k++)
+    }
+    for (size_t i = 0; i + 512 <= bytes; i += 512) {
+        for (size_t k = 0; k < 8; k++) {
             s[k] = _mm512_add_epi64(s[k], _mm512_loadu_si512(p + i + 64 * k));
-    for (int k = 1; k < 8; k++)
+        }
+    }
+    for (int k = 1; k < 8; k++) {
         s[0] = _mm512_add_epi64(s[0], s[k]);
+    }
     return (unsigned long long)_mm512_reduce_add_epi64(s[0]);
 }
 
@@ -221,15 +241,18 @@ __attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *
     const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.5f);
     __m512 acc[16];
 
-    for (int k = 0; k < 16; k++)
+    for (int k = 0; k < 16; k++) {
         acc[k] = _mm512_set1_ps((float)k);
+    }
     for (long i = 0; i < rounds; i++) {
 #pragma GCC unroll 16
-        for (int k = 0; k < 16; k++)
+        for (int k = 0; k < 16; k++) {
             acc[k] = _mm512_fmadd_ps(acc[k], a, b);
+        }
     }
-    for (int k = 0; k < 16; k++)
+    for (int k = 0; k < 16; k++) {
         *sink += _mm512_reduce_add_ps(acc[k]);
+    }
     return (double)rounds * 16 * 16 * 2;
 }
 
@@ -238,15 +261,18 @@ __attribute__((target("avx512f,avx512vnni"))) static double dot_vnni(long rounds
     const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2);
     __m512i acc[16];
 
-    for (int k = 0; k < 16; k++)
+    for (int k = 0; k < 16; k++) {
         acc[k] = _mm512_set1_epi32(k);
+    }
     for (long i = 0; i < rounds; i++) {
 #pragma GCC unroll 16
-        for (int k = 0; k < 16; k++)
+        for (int k = 0; k < 16; k++) {
             acc[k] = _mm512_dpbusd_epi32(acc[k], a, b);
+        }
     }
-    for (int k = 0; k < 16; k++)
+    for (int k = 0; k < 16; k++) {
         *sink += (float)_mm512_reduce_add_epi32(acc[k]);
+    }
     return (double)rounds * 16 * 64 * 2;
 }
 
@@ -259,10 +285,12 @@ static const probe_t avx512_vnni = {"avx512_vnni", read_avx512, copy_avx512,
 static const probe_t *best_probe(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f"))
+    if (__builtin_cpu_supports("avx512f")) {
         return __builtin_cpu_supports("avx512vnni") ? &avx512_vnni : &avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         return &avx2;
+    }
 #endif
     return &generic;
 }
@@ -277,9 +305,10 @@ unsigned long long gr_read_all(const void *data, size_t bytes, int threads)
     for (int t = 0; t < threads; t++) {
         size_t from = (size_t)t * piece;
 
-        if (from < bytes)
+        if (from < bytes) {
             sum +=
                 probe->read((const char *)data + from, bytes - from < piece ? bytes - from : piece);
+        }
     }
     return sum;
 }
@@ -290,11 +319,13 @@ static double measure_read(int threads)
     volatile unsigned long long sink;
     double best = 0;
 
-    if (!data)
+    if (!data) {
         return 0;
+    }
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int t = 0; t < 512; t++)
+    for (int t = 0; t < 512; t++) {
         memset(data + read_bytes / 512 * (size_t)t, t, read_bytes / 512);
+    }
     for (int pass = 0; pass < PASSES; pass++) {
         double start = gr_seconds(), rate;
 
@@ -317,8 +348,9 @@ static double time_copy(void (*copy)(void *to, const void *from, size_t bytes), 
     for (int t = 0; t < threads; t++) {
         size_t at = (size_t)t * piece;
 
-        if (at < bytes)
+        if (at < bytes) {
             copy(to + at, from + at, bytes - at < piece ? bytes - at : piece);
+        }
     }
     return 2 * (double)bytes / (gr_seconds() - start);
 }
@@ -330,8 +362,9 @@ static double measure_copy(int threads)
     char *from = gr_malloc(copy_bytes), *to = gr_malloc(copy_bytes + 64);
     double best = 0;
 
-    for (size_t t = 0; from && to && t < copy_bytes; t += 4096)
+    for (size_t t = 0; from && to && t < copy_bytes; t += 4096) {
         from[t] = to[t] = (char)t;
+    }
     for (int pass = 0; from && to && pass < PASSES; pass++) {
         char *aligned = to + (64 - (uintptr_t)to % 64) % 64;
         double plain = time_copy(copy_plain, aligned, from, copy_bytes, threads),
@@ -356,8 +389,9 @@ static double measure_ops(double (*op)(long rounds, float *sink), int threads)
         float all = 0;
 
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : done, all)
-        for (int t = 0; t < threads; t++)
+        for (int t = 0; t < threads; t++) {
             done += op(op_rounds, &all);
+        }
         rate = done / (gr_seconds() - start);
         best = rate > best ? rate : best;
         sink = all;
@@ -401,8 +435,9 @@ int gr_meter_open(gr_meter_t *m, int copies, int threads)
         return -1;
     }
     memset(m->from, 1, bytes);
-    if (copies)
+    if (copies) {
         memset(m->to, 2, bytes + 64);
+    }
     return 0;
 }
 
@@ -420,12 +455,14 @@ double gr_meter_mixed(const gr_meter_t *m, double read, double written)
                  writes = most > 0 ? (size_t)(lines * written / most) : 0;
     double start = gr_seconds();
 
-    if (!m->to || reads == 0)
+    if (!m->to || reads == 0) {
         return 0;
+    }
 #pragma omp parallel for num_threads(m->threads) schedule(static)
-    for (int t = 0; t < m->threads; t++)
+    for (int t = 0; t < m->threads; t++) {
         probe->mixed(aligned_to(m) + (size_t)t * writes * 64, m->from + (size_t)t * reads * 64,
                      reads, writes);
+    }
     return 64.0 * (double)(reads + writes) * m->threads / (gr_seconds() - start);
 }
 
@@ -434,8 +471,9 @@ double gr_meter_rate(const gr_meter_t *m)
     volatile unsigned long long sink;
     double start = gr_seconds();
 
-    if (m->to)
+    if (m->to) {
         return time_copy(best_probe()->copy, aligned_to(m), m->from, m->bytes, m->threads);
+    }
     sink = gr_read_all(m->from, m->bytes, m->threads);
     (void)sink;
     return (double)m->bytes / (gr_seconds() - start);
@@ -455,13 +493,16 @@ size_t gr_last_level_cache(void)
     long bytes = 0;
 
     if (f) {
-        if (fscanf(f, "%ldK", &bytes) == 1)
+        if (fscanf(f, "%ldK", &bytes) == 1) {
             bytes *= 1024;
+        }
         fclose(f);
     }
-    if (bytes <= 0)
+    if (bytes <= 0) {
         bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (bytes <= 0)
+    }
+    if (bytes <= 0) {
         bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    }
     return bytes > 0 ? (size_t)bytes : (size_t)32 << 20;
 }

@@ -17,8 +17,9 @@ static void *take(loader_t *l, size_t count, size_t size)
 {
     void *ptr = gr_arena_alloc(&l->model->arena, count, size);
 
-    if (!ptr)
+    if (!ptr) {
         gr_fail_memory(l->err);
+    }
     return ptr;
 }
 
@@ -35,13 +36,15 @@ static int warn(loader_t *l, const json_node_t *node, const char *text)
     char *warning;
     size_t size;
 
-    if (m->n_warnings == MODEL_MAX_WARNINGS)
+    if (m->n_warnings == MODEL_MAX_WARNINGS) {
         return 0;
+    }
     json_position(&l->doc, node, &line, &column);
     size = strlen(l->doc.file) + strlen(text) + 64;
     warning = take(l, size, 1);
-    if (!warning)
+    if (!warning) {
         return -1;
+    }
     snprintf(warning, size, "%s:%d:%d: warning: %s", l->doc.file, line, column, text);
     m->warnings[m->n_warnings++] = warning;
     return 0;
@@ -52,8 +55,9 @@ static int need(loader_t *l, const json_node_t *obj, const char *key, json_node_
 {
     char what[64];
 
-    if (get(l, obj, key, member))
+    if (get(l, obj, key, member)) {
         return -1;
+    }
     snprintf(what, sizeof what, "an object with \"%s\"", key);
     return member->at ? 0 : json_expected(&l->doc, obj, what);
 }
@@ -63,8 +67,9 @@ static int string_member(loader_t *l, const json_node_t *obj, const char *key, c
     json_node_t node;
 
     *value = NULL;
-    if (get(l, obj, key, &node))
+    if (get(l, obj, key, &node)) {
         return -1;
+    }
     return node.at ? json_string(&l->doc, &node, value) : 0;
 }
 
@@ -73,15 +78,19 @@ static int s64_list(loader_t *l, const json_node_t *node, size_t *n, int64_t **v
     json_node_t c;
     size_t i = 0;
 
-    if (!json_is_array(&l->doc, node))
+    if (!json_is_array(&l->doc, node)) {
         return json_expected(&l->doc, node, "an array of integers");
+    }
     *n = json_count(&l->doc, node);
     *values = take(l, *n, sizeof **values);
-    if (!*values)
+    if (!*values) {
         return -1;
-    for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c))
-        if (json_s64(&l->doc, &c, &(*values)[i++]))
+    }
+    for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c)) {
+        if (json_s64(&l->doc, &c, &(*values)[i++])) {
             return -1;
+        }
+    }
     return 0;
 }
 
@@ -90,15 +99,19 @@ static int f32_list(loader_t *l, const json_node_t *node, size_t *n, float **val
     json_node_t c;
     size_t i = 0;
 
-    if (!json_is_array(&l->doc, node))
+    if (!json_is_array(&l->doc, node)) {
         return json_expected(&l->doc, node, "an array of numbers");
+    }
     *n = json_count(&l->doc, node);
     *values = take(l, *n, sizeof **values);
-    if (!*values)
+    if (!*values) {
         return -1;
-    for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c))
-        if (json_f32(&l->doc, &c, &(*values)[i++]))
+    }
+    for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c)) {
+        if (json_f32(&l->doc, &c, &(*values)[i++])) {
             return -1;
+        }
+    }
     return 0;
 }
 
@@ -146,8 +159,9 @@ static int attr_value(loader_t *l, int form, const json_node_t *node, orc_attr_t
         status = f32_list(l, node, &attr->n, &f32);
         break;
     default:
-        if (json_string(&l->doc, node, &str))
+        if (json_string(&l->doc, node, &str)) {
             return -1;
+        }
         attr->str = gr_arena_strdup(&l->model->arena, str);
         return attr->str ? 0 : gr_fail_memory(l->err);
     }
@@ -177,23 +191,28 @@ static int load_attr(loader_t *l, const json_node_t *node, orc_attr_t *attr)
     json_node_t type, value;
     int form = 0;
 
-    if (!key)
+    if (!key) {
         return -1;
+    }
     if (!sinter_op_attr_parse(key, &attr->id)) {
         char what[128];
 
         snprintf(what, sizeof what, "a known attribute instead of \"%.40s\"", key);
         return json_expected(&l->doc, node, what);
     }
-    if (!json_is_object(&l->doc, node))
+    if (!json_is_object(&l->doc, node)) {
         return json_expected(&l->doc, node, "an attribute object with \"type\" and \"value\"");
+    }
     if (need(l, node, "type", &type) || need(l, node, "value", &value) ||
-        json_string(&l->doc, &type, &name))
+        json_string(&l->doc, &type, &name)) {
         return -1;
-    while (form < FORMS && strcmp(attr_forms[form].type, name))
+    }
+    while (form < FORMS && strcmp(attr_forms[form].type, name)) {
         form++;
-    if (form == FORMS)
+    }
+    if (form == FORMS) {
         return json_expected(&l->doc, &type, "one of bool, s64, s64[], f32, f32[], string");
+    }
     if (!(attr_forms[form].kinds & 1u << model_attr_kind(attr->id))) {
         char what[128];
 
@@ -208,22 +227,29 @@ static int load_attrs(loader_t *l, const json_node_t *obj, model_op_t *op)
     json_node_t attrs, c;
     size_t i = 0;
 
-    if (get(l, obj, "attrs", &attrs))
+    if (get(l, obj, "attrs", &attrs)) {
         return -1;
-    if (!attrs.at)
+    }
+    if (!attrs.at) {
         return 0;
-    if (!json_is_object(&l->doc, &attrs))
+    }
+    if (!json_is_object(&l->doc, &attrs)) {
         return json_expected(&l->doc, &attrs, "an object of attributes");
+    }
     op->n_attrs = json_count(&l->doc, &attrs);
     op->attrs = take(l, op->n_attrs, sizeof *op->attrs);
-    if (!op->attrs)
+    if (!op->attrs) {
         return -1;
+    }
     for (bool more = json_first(&l->doc, &attrs, &c); more; more = json_next(&l->doc, &c), i++) {
-        if (load_attr(l, &c, &op->attrs[i]))
+        if (load_attr(l, &c, &op->attrs[i])) {
             return -1;
-        for (size_t j = 0; j < i; j++)
-            if (op->attrs[j].id == op->attrs[i].id)
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (op->attrs[j].id == op->attrs[i].id) {
                 return json_expected(&l->doc, &c, "each attribute only once");
+            }
+        }
     }
     return 0;
 }
@@ -240,16 +266,19 @@ static int word_member(loader_t *l, const json_node_t *obj, const char *key,
     json_node_t node;
     const char *text;
 
-    if (get(l, obj, key, &node))
+    if (get(l, obj, key, &node)) {
         return -1;
-    if (!node.at)
+    }
+    if (!node.at) {
         return 0;
+    }
     text = json_text(&l->doc, &node);
-    for (int i = 0; text && i < 4; i++)
+    for (int i = 0; text && i < 4; i++) {
         if (!strcmp(text, words[i])) {
             *value = i;
             return 0;
         }
+    }
     return json_expected(&l->doc, &node, what);
 }
 
@@ -260,18 +289,23 @@ static int dims_member(loader_t *l, const json_node_t *obj, const char *key, int
     json_node_t c;
 
     *n = -1;
-    if (get(l, obj, key, node))
+    if (get(l, obj, key, node)) {
         return -1;
-    if (!node->at)
+    }
+    if (!node->at) {
         return 0;
-    if (!json_is_array(&l->doc, node))
+    }
+    if (!json_is_array(&l->doc, node)) {
         return json_expected(&l->doc, node, "an array of at most 12 integers");
+    }
     *n = 0;
     for (bool more = json_first(&l->doc, node, &c); more; more = json_next(&l->doc, &c)) {
-        if (*n == SINTER_MAX_NDIMS)
+        if (*n == SINTER_MAX_NDIMS) {
             return json_expected(&l->doc, node, "an array of at most 12 integers");
-        if (json_s64(&l->doc, &c, &dims[(*n)++]))
+        }
+        if (json_s64(&l->doc, &c, &dims[(*n)++])) {
             return -1;
+        }
     }
     return 0;
 }
@@ -281,13 +315,16 @@ static int load_shape(loader_t *l, const json_node_t *obj, sinter_logical_tensor
     json_node_t node;
     int n;
 
-    if (dims_member(l, obj, "shape", lt->dims, &n, &node))
+    if (dims_member(l, obj, "shape", lt->dims, &n, &node)) {
         return -1;
+    }
     /* A single unknown dimension is how the format writes an unknown number of them. */
     lt->ndims = n == 1 && lt->dims[0] == SINTER_UNKNOWN_DIM ? SINTER_UNKNOWN_NDIMS : n;
-    for (int i = 0; i < lt->ndims; i++)
-        if (lt->dims[i] < 0 && lt->dims[i] != SINTER_UNKNOWN_DIM)
+    for (int i = 0; i < lt->ndims; i++) {
+        if (lt->dims[i] < 0 && lt->dims[i] != SINTER_UNKNOWN_DIM) {
             return json_expected(&l->doc, &node, "dims of at least 0");
+        }
+    }
     return 0;
 }
 
@@ -297,22 +334,27 @@ static int load_strides(loader_t *l, const json_node_t *obj, sinter_logical_tens
     json_node_t node;
     int n, known = lt->ndims >= 0, unknown_stride = 0;
 
-    for (int i = 0; i < lt->ndims; i++)
+    for (int i = 0; i < lt->ndims; i++) {
         known &= lt->dims[i] != SINTER_UNKNOWN_DIM;
-    if (dims_member(l, obj, "stride", lt->strides, &n, &node))
+    }
+    if (dims_member(l, obj, "stride", lt->strides, &n, &node)) {
         return -1;
-    for (int i = 0; i < n; i++)
+    }
+    for (int i = 0; i < n; i++) {
         unknown_stride |= lt->strides[i] == SINTER_UNKNOWN_DIM;
-    if (lt->layout_type == sinter_layout_type_any || lt->layout_type == sinter_layout_type_opaque)
+    }
+    if (lt->layout_type == sinter_layout_type_any || lt->layout_type == sinter_layout_type_opaque) {
         return 0;
+    }
     if (lt->ndims < 0 || unknown_stride || (n <= 0 && !known)) {
         lt->layout_type = sinter_layout_type_any;
         return 0;
     }
-    if (n < 0 || (n == 0 && lt->ndims > 0))
+    if (n < 0 || (n == 0 && lt->ndims > 0)) {
         return gr_set_dense(lt, NULL)
                    ? json_expected(&l->doc, obj, "dims whose product fits 64 bits")
                    : 0;
+    }
     lt->layout_type = sinter_layout_type_strided;
     return n == lt->ndims ? 0 : json_expected(&l->doc, &node, "as many strides as dims");
 }
@@ -324,18 +366,22 @@ static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tenso
     const char *name;
 
     *lt = (sinter_logical_tensor_t){0};
-    if (!json_is_object(&l->doc, obj))
+    if (!json_is_object(&l->doc, obj)) {
         return json_expected(&l->doc, obj, "a tensor object");
+    }
     if (need(l, obj, "id", &id) || json_u64(&l->doc, &id, &lt->id) ||
-        need(l, obj, "dtype", &dtype) || json_string(&l->doc, &dtype, &name))
+        need(l, obj, "dtype", &dtype) || json_string(&l->doc, &dtype, &name)) {
         return -1;
-    if (!sinter_data_type_parse(name, &lt->data_type))
+    }
+    if (!sinter_data_type_parse(name, &lt->data_type)) {
         return json_expected(&l->doc, &dtype, "a data type");
+    }
     if (word_member(l, obj, "layout_type", layouts, "one of undef, any, strided, opaque",
                     &layout) ||
         word_member(l, obj, "property_type", properties,
-                    "one of undef, variable, constant, host_scalar", &property))
+                    "one of undef, variable, constant, host_scalar", &property)) {
         return -1;
+    }
     lt->layout_type = (sinter_layout_type_t)layout;
     lt->property = (sinter_tensor_property_t)property;
     return load_shape(l, obj, lt) || load_strides(l, obj, lt) ? -1 : 0;
@@ -347,24 +393,32 @@ static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, si
     json_node_t list, c, member;
     size_t i = 0;
 
-    if (get(l, obj, key, &list))
+    if (get(l, obj, key, &list)) {
         return -1;
-    if (!list.at)
+    }
+    if (!list.at) {
         return 0;
-    if (!json_is_array(&l->doc, &list))
+    }
+    if (!json_is_array(&l->doc, &list)) {
         return json_expected(&l->doc, &list, "an array of tensors");
+    }
     /* Elements that are no tensors are refused before there is memory for a tensor in place of
      * each. */
-    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), ++*n)
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), ++*n) {
         if (!json_is_object(&l->doc, &c) || need(l, &c, "id", &member) ||
-            need(l, &c, "dtype", &member))
+            need(l, &c, "dtype", &member)) {
             return json_expected(&l->doc, &c, "a tensor object");
+        }
+    }
     *tensors = take(l, *n, sizeof **tensors);
-    if (!*tensors)
+    if (!*tensors) {
         return -1;
-    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c))
-        if (load_tensor(l, &c, &(*tensors)[i++]))
+    }
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c)) {
+        if (load_tensor(l, &c, &(*tensors)[i++])) {
             return -1;
+        }
+    }
     return 0;
 }
 
@@ -378,8 +432,9 @@ typedef struct line_counter {
 
 static int line_of(const json_doc_t *doc, const json_node_t *node, line_counter_t *counter)
 {
-    for (; counter->at < node->at; counter->at++)
+    for (; counter->at < node->at; counter->at++) {
         counter->line += doc->text[counter->at] == '\n';
+    }
     return counter->line;
 }
 
@@ -389,21 +444,27 @@ static int load_op(loader_t *l, const json_node_t *obj, size_t index, line_count
     json_node_t node;
     const char *kind, *name;
 
-    if (!json_is_object(&l->doc, obj))
+    if (!json_is_object(&l->doc, obj)) {
         return json_expected(&l->doc, obj, "an op object");
+    }
     op->line = line_of(&l->doc, obj, counter);
     op->id = index;
-    if (get(l, obj, "id", &node) || (node.at && json_u64(&l->doc, &node, &op->id)))
+    if (get(l, obj, "id", &node) || (node.at && json_u64(&l->doc, &node, &op->id))) {
         return -1;
-    if (string_member(l, obj, "name", &name))
+    }
+    if (string_member(l, obj, "name", &name)) {
         return -1;
+    }
     op->name = name ? gr_arena_strdup(&l->model->arena, name) : NULL;
-    if (name && !op->name)
+    if (name && !op->name) {
         return gr_fail_memory(l->err);
-    if (need(l, obj, "kind", &node) || json_string(&l->doc, &node, &kind))
+    }
+    if (need(l, obj, "kind", &node) || json_string(&l->doc, &node, &kind)) {
         return -1;
-    if (!sinter_op_kind_parse(kind, &op->kind))
+    }
+    if (!sinter_op_kind_parse(kind, &op->kind)) {
         return json_expected(&l->doc, &node, "an op kind");
+    }
     return load_attrs(l, obj, op) || load_tensors(l, obj, "inputs", &op->n_inputs, &op->inputs) ||
                    load_tensors(l, obj, "outputs", &op->n_outputs, &op->outputs)
                ? -1
@@ -416,19 +477,25 @@ static int load_ports(loader_t *l, const json_node_t *root, const char *key, siz
     json_node_t list, c;
     size_t i = 0;
 
-    if (get(l, root, key, &list))
+    if (get(l, root, key, &list)) {
         return -1;
-    if (!list.at)
+    }
+    if (!list.at) {
         return 0;
-    if (!json_is_array(&l->doc, &list))
+    }
+    if (!json_is_array(&l->doc, &list)) {
         return json_expected(&l->doc, &list, "an array of tensor ids");
+    }
     *n = json_count(&l->doc, &list);
     *ids = take(l, *n, sizeof **ids);
-    if (!*ids)
+    if (!*ids) {
         return -1;
-    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c))
-        if (json_u64(&l->doc, &c, &(*ids)[i++]))
+    }
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c)) {
+        if (json_u64(&l->doc, &c, &(*ids)[i++])) {
             return -1;
+        }
+    }
     return 0;
 }
 
@@ -438,12 +505,15 @@ static int load_engine_kind(loader_t *l, const json_node_t *root)
     json_node_t node;
     const char *kind;
 
-    if (get(l, root, "engine_kind", &node) || (node.at && json_string(&l->doc, &node, &kind)))
+    if (get(l, root, "engine_kind", &node) || (node.at && json_string(&l->doc, &node, &kind))) {
         return -1;
-    if (!node.at || !strcmp(kind, "cpu"))
+    }
+    if (!node.at || !strcmp(kind, "cpu")) {
         return 0;
-    if (strcmp(kind, "gpu"))
+    }
+    if (strcmp(kind, "gpu")) {
         return json_expected(&l->doc, &node, "the engine_kind \"cpu\" or \"gpu\"");
+    }
     return warn(l, &node, "the graph was made for engine_kind \"gpu\", it runs on the CPU");
 }
 
@@ -452,16 +522,21 @@ static int load_header(loader_t *l, const json_node_t *root)
     json_node_t mode, apply;
     const char *text;
 
-    if (string_member(l, root, "version", &text) || load_engine_kind(l, root))
+    if (string_member(l, root, "version", &text) || load_engine_kind(l, root)) {
         return -1;
-    if (get(l, root, "fpmath_mode", &mode) || get(l, root, "fpmath_mode_apply_to_int", &apply))
+    }
+    if (get(l, root, "fpmath_mode", &mode) || get(l, root, "fpmath_mode_apply_to_int", &apply)) {
         return -1;
-    if (mode.at && json_string(&l->doc, &mode, &text))
+    }
+    if (mode.at && json_string(&l->doc, &mode, &text)) {
         return -1;
-    if (mode.at && !sinter_fpmath_mode_parse(text, &l->model->mode))
+    }
+    if (mode.at && !sinter_fpmath_mode_parse(text, &l->model->mode)) {
         return json_expected(&l->doc, &mode, "an fpmath mode");
-    if (apply.at && json_bool(&l->doc, &apply, &l->model->apply_to_int))
+    }
+    if (apply.at && json_bool(&l->doc, &apply, &l->model->apply_to_int)) {
         return -1;
+    }
     return load_ports(l, root, "input_ports", &l->model->n_in_ports, &l->model->in_ports) ||
                    load_ports(l, root, "output_ports", &l->model->n_out_ports, &l->model->out_ports)
                ? -1
@@ -477,25 +552,30 @@ static int check_ports(loader_t *l, const char *key, bool inputs)
     char text[160];
     uint64_t id;
 
-    if (get(l, &l->doc.root, key, &list))
+    if (get(l, &l->doc.root, key, &list)) {
         return -1;
-    if (!list.at)
+    }
+    if (!list.at) {
         return 0;
+    }
     for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c)) {
         const model_tensor_t *t;
 
-        if (json_u64(&l->doc, &c, &id))
+        if (json_u64(&l->doc, &c, &id)) {
             return -1;
+        }
         t = model_find(l->model, id);
-        if ((t && t->is_input == inputs) || ignored++ >= MOST_WARNINGS)
+        if ((t && t->is_input == inputs) || ignored++ >= MOST_WARNINGS) {
             continue;
+        }
         snprintf(text, sizeof text, "%s names tensor %llu, which %s; the port is ignored", key,
                  (unsigned long long)id,
                  !t       ? "the graph does not have"
                  : inputs ? "an op of the graph computes"
                           : "no op of the graph computes");
-        if (warn(l, &c, text))
+        if (warn(l, &c, text)) {
             return -1;
+        }
     }
     if (ignored > MOST_WARNINGS) {
         snprintf(text, sizeof text, "%s: %zu more ports are ignored", key, ignored - MOST_WARNINGS);
@@ -511,23 +591,31 @@ static int load_root(loader_t *l)
     line_counter_t counter = {0, 1};
     size_t i = 0;
 
-    if (!json_is_object(&l->doc, root))
+    if (!json_is_object(&l->doc, root)) {
         return json_expected(&l->doc, root, "an object");
-    if (load_header(l, root) || need(l, root, "graph", &list))
+    }
+    if (load_header(l, root) || need(l, root, "graph", &list)) {
         return -1;
-    if (!json_is_array(&l->doc, &list))
+    }
+    if (!json_is_array(&l->doc, &list)) {
         return json_expected(&l->doc, &list, "an array of ops");
+    }
     /* Elements that are no ops are refused before there is memory for an op in place of each. */
     for (bool more = json_first(&l->doc, &list, &c); more;
-         more = json_next(&l->doc, &c), l->model->n_ops++)
-        if (!json_is_object(&l->doc, &c) || need(l, &c, "kind", &member))
+         more = json_next(&l->doc, &c), l->model->n_ops++) {
+        if (!json_is_object(&l->doc, &c) || need(l, &c, "kind", &member)) {
             return json_expected(&l->doc, &c, "an op object");
+        }
+    }
     l->model->ops = take(l, l->model->n_ops, sizeof *l->model->ops);
-    if (!l->model->ops)
+    if (!l->model->ops) {
         return -1;
-    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), i++)
-        if (load_op(l, &c, i, &counter, &l->model->ops[i]))
+    }
+    for (bool more = json_first(&l->doc, &list, &c); more; more = json_next(&l->doc, &c), i++) {
+        if (load_op(l, &c, i, &counter, &l->model->ops[i])) {
             return -1;
+        }
+    }
     return model_index(l->model, l->err) || check_ports(l, "input_ports", true) ||
                    check_ports(l, "output_ports", false)
                ? -1
@@ -542,11 +630,13 @@ int model_load_text(model_t *model, const char *file, const char *text, size_t s
 
     *model = (model_t){0};
     model->file = gr_arena_strdup(&model->arena, file);
-    if (!model->file)
+    if (!model->file) {
         return gr_fail_memory(err);
+    }
     status = json_open(&l.doc, file, text, size, err);
-    if (!status)
+    if (!status) {
         status = load_root(&l);
+    }
     json_close(&l.doc);
     return status;
 }
@@ -559,19 +649,23 @@ int model_load_file(model_t *model, const char *path, gr_error_t *err)
     int status;
 
     *model = (model_t){0};
-    if (!f)
+    if (!f) {
         return gr_fail(err, "%s: %s", path, strerror(errno));
-    if (!fseek(f, 0, SEEK_END))
+    }
+    if (!fseek(f, 0, SEEK_END)) {
         size = ftell(f);
+    }
     rewind(f);
-    if (size >= 0)
+    if (size >= 0) {
         text = gr_malloc((size_t)size + 1);
-    if (!text)
+    }
+    if (!text) {
         status = size < 0 ? gr_fail(err, "%s: not a readable file", path) : gr_fail_memory(err);
-    else if (fread(text, 1, (size_t)size, f) != (size_t)size)
+    } else if (fread(text, 1, (size_t)size, f) != (size_t)size) {
         status = gr_fail(err, "%s: not a readable file", path);
-    else
+    } else {
         status = model_load_text(model, path, text, (size_t)size, err);
+    }
     fclose(f);
     gr_free(text);
     return status;

@@ -3,6 +3,7 @@
 #include "check.h"
 #include "dtypes.h"
 #include "exec.h"
+#include "ops.h"
 #include "record.h"
 #include "report.h"
 #include "rewrite.h"
@@ -27,19 +28,23 @@ static int expand(const char *path, char *out, size_t size)
     char name[256];
     size_t n;
 
-    if (strncmp(path, "${", 2) || !end)
+    if (strncmp(path, "${", 2) || !end) {
         return snprintf(out, size, "%s", path) < (int)size ? 0 : -1;
+    }
     n = (size_t)(end - path) - 2;
-    if (n >= sizeof name)
+    if (n >= sizeof name) {
         return -1;
+    }
     memcpy(name, path + 2, n);
     name[n] = 0;
     otherwise = strstr(name, ":-");
-    if (otherwise)
+    if (otherwise) {
         name[otherwise - name] = 0;
+    }
     value = getenv(name);
-    if ((!value || !*value) && otherwise)
+    if ((!value || !*value) && otherwise) {
         value = otherwise + 2;
+    }
     return value && snprintf(out, size, "%s%s", value, end + 1) < (int)size ? 0 : -1;
 }
 
@@ -49,13 +54,16 @@ static int find_case(gr_options_t *opt, const char *folder, gr_arena_t *arena, c
 {
     char expanded[4096];
 
-    if (expand(opt->case_file, expanded, sizeof expanded))
+    if (expand(opt->case_file, expanded, sizeof expanded)) {
         return -1;
-    if (access(expanded, R_OK) == 0)
+    }
+    if (access(expanded, R_OK) == 0) {
         return snprintf(path, size, "%s", expanded) < (int)size ? 0 : -1;
+    }
     if (*expanded == '/' || !*folder ||
-        snprintf(path, size, "%s%s", folder, expanded) >= (int)size || access(path, R_OK))
+        snprintf(path, size, "%s%s", folder, expanded) >= (int)size || access(path, R_OK)) {
         return -1;
+    }
     opt->case_file = gr_arena_strdup(arena, path);
     return opt->case_file ? 0 : -1;
 }
@@ -73,11 +81,13 @@ static int check_count(const gr_exec_t *x, gr_error_t *err)
     char names[512] = "";
     size_t used = 0;
 
-    if (x->opt->expected_n_partitions < 0 || (size_t)x->opt->expected_n_partitions == x->n_parts)
+    if (x->opt->expected_n_partitions < 0 || (size_t)x->opt->expected_n_partitions == x->n_parts) {
         return 0;
-    for (size_t i = 0; i < x->n_parts && used < sizeof names; i++)
+    }
+    for (size_t i = 0; i < x->n_parts && used < sizeof names; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
                                  x->parts[i].pattern);
+    }
     return gr_fail(err, "expected %lld partitions, got %zu: %s",
                    (long long)x->opt->expected_n_partitions, x->n_parts, names);
 }
@@ -88,19 +98,25 @@ static int run_mode(gr_exec_t *x, gr_error_t *err)
     int failed = gr_exec_compile(x, err);
 
     gr_record_graph(x->record, x);
-    if (mode == 'L' || x->opt->explain)
+    if (mode == 'L' || x->opt->explain) {
         gr_report_partitions(x, x->opt->explain);
-    if (x->opt->mem && !failed)
+    }
+    if (x->opt->mem && !failed) {
         gr_report_memory(x);
-    if (failed || mode == 'L')
+    }
+    if (failed || mode == 'L') {
         return failed;
-    if (gr_exec_inputs(x, err) || gr_run_all(x, err))
+    }
+    if (gr_exec_inputs(x, err) || gr_run_all(x, err)) {
         return -1;
+    }
     failed = (mode == 'C' && gr_check(x, err)) || (mode == 'P' && gr_bench(x, err));
-    if (x->opt->mem)
+    if (x->opt->mem) {
         gr_report_constants(x);
-    if (x->opt->dump_tensors && gr_dump_tensors(x, err))
+    }
+    if (x->opt->dump_tensors && gr_dump_tensors(x, err)) {
         return -1;
+    }
     return failed ? -1 : 0;
 }
 
@@ -110,8 +126,9 @@ static int run_model(model_t *model, const gr_options_t *opt, gr_record_t *recor
     int failed = gr_exec_open(&x, model, opt, err);
 
     x.record = record;
-    if (!failed && opt->dot)
+    if (!failed && opt->dot) {
         failed = gr_write_dot(&x, opt->dot, err);
+    }
     if (!failed) {
         check_count(&x, err); /* a wrong count fails the case, but the rest is still worth seeing */
         failed = run_mode(&x, err);
@@ -132,8 +149,9 @@ static int verdict(int result, const gr_options_t *opt, gr_record_t *record, dou
         char *text =
             gr_record_text(record, opt, words[at], seconds, result == PASSED ? NULL : message);
 
-        if (!text)
+        if (!text) {
             result = FAILED;
+        }
         puts(text ? text
                   : "{\"schema\":1,\"verdict\":\"FAILED\",\"message\":\"out of memory for this "
                     "document\"}");
@@ -142,8 +160,9 @@ static int verdict(int result, const gr_options_t *opt, gr_record_t *record, dou
         printf("%s (%.2f s): ", words[at], seconds);
         gr_options_print(stdout, opt);
         putchar('\n');
-        if (result != PASSED)
+        if (result != PASSED) {
             printf("    %s\n", message);
+        }
     }
     fflush(stdout);
     return result;
@@ -161,19 +180,22 @@ static int run_case(gr_options_t *opt, const char *folder)
     int result = FAILED;
 
     gr_print_mute(opt->json);
-    if (json)
+    if (json) {
         gr_record_open(json);
+    }
 
-    if (!opt->case_file)
+    if (!opt->case_file) {
         gr_fail(&err, "expected --case=FILE, see --help");
-    else if (find_case(opt, folder, &arena, path, sizeof path)) {
+    } else if (find_case(opt, folder, &arena, path, sizeof path)) {
         result = is_outside(opt->case_file) ? SKIPPED : FAILED;
         gr_fail(&err, "%s: not found", opt->case_file);
     } else if (!model_load_file(&model, path, &err) && !gr_rewrite(&model, opt, &err) &&
-               !run_model(&model, opt, json, &err))
+               !run_model(&model, opt, json, &err)) {
         result = PASSED;
-    for (size_t i = 0; i < model.n_warnings; i++)
+    }
+    for (size_t i = 0; i < model.n_warnings; i++) {
         gr_progress("%s", model.warnings[i]);
+    }
     gr_record_warnings(json, &model);
     model_free(&model);
     result = verdict(result, opt, json, gr_seconds() - start, err.text);
@@ -193,8 +215,9 @@ static int split(char *line, char **words)
 
     line[strcspn(line, "#\r\n")] = 0;
     for (char *w = strtok_r(line, " \t", &save); w && n < MAX_WORDS;
-         w = strtok_r(NULL, " \t", &save))
+         w = strtok_r(NULL, " \t", &save)) {
         words[n++] = w;
+    }
     return n;
 }
 
@@ -206,11 +229,13 @@ static int run_line(const gr_options_t *defaults, char *line, const char *folder
     char *words[MAX_WORDS], message[sizeof err.text + 32];
     int n = split(line, words), skip = n && !strcmp(words[0], "graph_runner");
 
-    if (n == 0)
+    if (n == 0) {
         return -1;
+    }
     opt.batch = NULL;
-    if (!gr_options_parse(&opt, n - skip, words + skip, &err) && !opt.batch)
+    if (!gr_options_parse(&opt, n - skip, words + skip, &err) && !opt.batch) {
         return run_case(&opt, folder);
+    }
     snprintf(message, sizeof message, "line %d: %s", number,
              err.text[0] ? err.text : "a list inside a list");
     if (opt.json) {
@@ -239,14 +264,16 @@ static int run_batch(const gr_options_t *defaults)
     while (fgets(line, sizeof line, f)) {
         int result = run_line(defaults, line, folder, ++number);
 
-        if (result >= 0)
+        if (result >= 0) {
             counts[result == PASSED ? 0 : result == FAILED ? 1 : 2]++;
+        }
     }
     fclose(f);
     fprintf(defaults->json ? stderr : stdout, "%d passed, %d failed, %d skipped\n", counts[0],
             counts[1], counts[2]);
-    if (counts[1])
+    if (counts[1]) {
         return FAILED;
+    }
     return counts[0] == 0 && counts[2] ? SKIPPED : PASSED;
 }
 
@@ -264,6 +291,17 @@ static int describe_dtype(const char *name)
     return PASSED;
 }
 
+static int describe_op(const gr_options_t *opt)
+{
+    gr_error_t err = {0};
+
+    if (gr_describe_op(opt->describe_op, opt->markdown, &err)) {
+        fprintf(stderr, "graph_runner: %s\n", err.text);
+        return FAILED;
+    }
+    return PASSED;
+}
+
 int main(int argc, char **argv)
 {
     gr_options_t opt = gr_default_options;
@@ -275,16 +313,19 @@ int main(int argc, char **argv)
         fprintf(stderr, "graph_runner: %s\n", err.text);
         return FAILED;
     }
-    if (opt.help)
+    if (opt.help) {
         gr_options_help();
-    else if (opt.list_ops)
+    } else if (opt.list_ops) {
         gr_list_ops();
-    else if (opt.list_kernels)
+    } else if (opt.list_kernels) {
         fputs(sinter_kernel_list(), stdout);
-    else if (opt.describe_dtype)
+    } else if (opt.describe_op) {
+        result = describe_op(&opt);
+    } else if (opt.describe_dtype) {
         result = describe_dtype(opt.describe_dtype);
-    else
+    } else {
         result = opt.batch ? run_batch(&opt) : run_case(&opt, "");
+    }
     gr_check_forget();
     return result;
 }

@@ -40,12 +40,15 @@ static int compare_uses(const void *a, const void *b)
 {
     const model_use_t *x = a, *y = b;
 
-    if (x->id != y->id)
+    if (x->id != y->id) {
         return x->id < y->id ? -1 : 1;
-    if (x->output != y->output)
+    }
+    if (x->output != y->output) {
         return y->output - x->output;
-    if (x->op != y->op)
+    }
+    if (x->op != y->op) {
         return x->op < y->op ? -1 : 1;
+    }
     return x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
@@ -63,10 +66,12 @@ static void collect_uses(model_t *model)
     for (size_t i = 0; i < model->n_ops; i++) {
         const model_op_t *op = &model->ops[i];
 
-        for (size_t j = 0; j < op->n_inputs; j++)
+        for (size_t j = 0; j < op->n_inputs; j++) {
             model->uses[n++] = (model_use_t){op->inputs[j].id, i, j, 0};
-        for (size_t j = 0; j < op->n_outputs; j++)
+        }
+        for (size_t j = 0; j < op->n_outputs; j++) {
             model->uses[n++] = (model_use_t){op->outputs[j].id, i, j, 1};
+        }
     }
 }
 
@@ -86,8 +91,9 @@ static int lists_outputs(const model_t *model)
     for (size_t i = 0; i < model->n_out_ports; i++) {
         const model_tensor_t *t = model_find(model, model->out_ports[i]);
 
-        if (!t || t->is_input)
+        if (!t || t->is_input) {
             return 0;
+        }
     }
     return model->n_out_ports > 0;
 }
@@ -99,14 +105,16 @@ static int drop_unlisted(model_t *model, gr_error_t *err)
     size_t *stack = gr_arena_alloc(&model->arena, model->n_ops + model->n_out_ports, sizeof *stack),
            n = 0;
 
-    if (!needed || !stack)
+    if (!needed || !stack) {
         return gr_fail_memory(err);
+    }
     memset(needed, 0, model->n_ops);
     for (size_t i = 0; i < model->n_out_ports; i++) {
         const size_t op = (size_t)model_find(model, model->out_ports[i])->producer;
 
-        if (!needed[op])
+        if (!needed[op]) {
             stack[n++] = op;
+        }
         needed[op] = 1;
     }
     while (n > 0) {
@@ -133,32 +141,38 @@ int model_index(model_t *model, gr_error_t *err)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < model->n_ops; i++)
+    for (size_t i = 0; i < model->n_ops; i++) {
         n += model->ops[i].n_inputs + model->ops[i].n_outputs;
+    }
     model->n_uses = n;
     model->uses = gr_arena_alloc(&model->arena, n, sizeof *model->uses);
     model->tensors = gr_arena_alloc(&model->arena, n, sizeof *model->tensors);
     model->by_id = gr_arena_alloc(&model->arena, model->n_ops, sizeof *model->by_id);
-    if (!model->uses || !model->tensors || !model->by_id)
+    if (!model->uses || !model->tensors || !model->by_id) {
         return gr_fail_memory(err);
-    for (size_t i = 0; i < model->n_ops; i++)
+    }
+    for (size_t i = 0; i < model->n_ops; i++) {
         model->by_id[i] = &model->ops[i];
+    }
     qsort(model->by_id, model->n_ops, sizeof *model->by_id, compare_ops);
     collect_uses(model);
     qsort(model->uses, n, sizeof *model->uses, compare_uses);
     for (size_t i = 0; i < n; i++) {
-        if (i == 0 || model->uses[i].id != model->uses[i - 1].id)
+        if (i == 0 || model->uses[i].id != model->uses[i - 1].id) {
             model->tensors[model->n_tensors++] =
                 (model_tensor_t){.id = model->uses[i].id, .first = i};
+        }
         model->tensors[model->n_tensors - 1].n++;
     }
-    for (size_t i = 0; i < model->n_tensors; i++)
+    for (size_t i = 0; i < model->n_tensors; i++) {
         describe_tensor(model, &model->tensors[i]);
+    }
     for (size_t i = 0; i < model->n_out_ports; i++) {
         model_tensor_t *t = model_find(model, model->out_ports[i]);
 
-        if (t && !t->is_input)
+        if (t && !t->is_input) {
             t->is_output = 1;
+        }
     }
     return lists_outputs(model) ? drop_unlisted(model, err) : 0;
 }
@@ -170,10 +184,11 @@ model_tensor_t *model_find(const model_t *model, uint64_t id)
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
 
-        if (model->tensors[mid].id < id)
+        if (model->tensors[mid].id < id) {
             lo = mid + 1;
-        else
+        } else {
             hi = mid;
+        }
     }
     return lo < model->n_tensors && model->tensors[lo].id == id ? &model->tensors[lo] : NULL;
 }
@@ -185,10 +200,11 @@ model_op_t *model_find_op(const model_t *model, uint64_t id)
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
 
-        if (model->by_id[mid]->id < id)
+        if (model->by_id[mid]->id < id) {
             lo = mid + 1;
-        else
+        } else {
             hi = mid;
+        }
     }
     return lo < model->n_ops && model->by_id[lo]->id == id ? model->by_id[lo] : NULL;
 }
@@ -209,9 +225,11 @@ sinter_logical_tensor_t *model_lt(const model_t *model, const model_tensor_t *te
 
 const orc_attr_t *model_attr(const model_op_t *op, sinter_op_attr_t attr)
 {
-    for (size_t i = 0; i < op->n_attrs; i++)
-        if (op->attrs[i].id == attr)
+    for (size_t i = 0; i < op->n_attrs; i++) {
+        if (op->attrs[i].id == attr) {
             return &op->attrs[i];
+        }
+    }
     return NULL;
 }
 
@@ -219,16 +237,19 @@ int model_set_attr(model_t *model, model_op_t *op, const orc_attr_t *value, gr_e
 {
     orc_attr_t *attrs;
 
-    for (size_t i = 0; i < op->n_attrs; i++)
+    for (size_t i = 0; i < op->n_attrs; i++) {
         if (op->attrs[i].id == value->id) {
             op->attrs[i] = *value;
             return 0;
         }
+    }
     attrs = gr_arena_alloc(&model->arena, op->n_attrs + 1, sizeof *attrs);
-    if (!attrs)
+    if (!attrs) {
         return gr_fail_memory(err);
-    if (op->n_attrs)
+    }
+    if (op->n_attrs) {
         memcpy(attrs, op->attrs, op->n_attrs * sizeof *attrs);
+    }
     attrs[op->n_attrs++] = *value;
     op->attrs = attrs;
     return 0;
@@ -240,8 +261,9 @@ int model_to_oracle(model_t *model, orc_graph_t *graph, gr_error_t *err)
 {
     orc_op_t *ops = gr_arena_alloc(&model->arena, model->n_ops, sizeof *ops);
 
-    if (!ops)
+    if (!ops) {
         return gr_fail_memory(err);
+    }
     for (size_t i = 0; i < model->n_ops; i++) {
         const model_op_t *op = &model->ops[i];
 

@@ -30,8 +30,9 @@ static FILE *open_in(const char *dir, const char *name, const char *ending, gr_e
         return NULL;
     }
     f = fopen(path, "wb");
-    if (!f)
+    if (!f) {
         gr_fail(err, "%s: %s", path, strerror(errno));
+    }
     return f;
 }
 
@@ -44,8 +45,9 @@ static int close_written(FILE *f, const char *name, gr_error_t *err)
 
 static void write_list(FILE *f, const int64_t *values, int n)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         fprintf(f, "%s%lld", i ? ", " : "", (long long)values[i]);
+    }
 }
 
 static int write_raw(const char *dir, const char *name, const sinter_logical_tensor_t *lt,
@@ -53,14 +55,17 @@ static int write_raw(const char *dir, const char *name, const sinter_logical_ten
 {
     FILE *f = open_in(dir, name, ".bin", err);
 
-    if (!f)
+    if (!f) {
         return -1;
+    }
     fwrite(data, 1, bytes, f);
-    if (close_written(f, name, err))
+    if (close_written(f, name, err)) {
         return -1;
+    }
     f = open_in(dir, name, ".json", err);
-    if (!f)
+    if (!f) {
         return -1;
+    }
     fprintf(f, "{\"id\": %llu, \"dtype\": \"%s\", \"shape\": [", (unsigned long long)lt->id,
             gr_dtype(lt->data_type)->name);
     write_list(f, lt->dims, lt->ndims);
@@ -78,8 +83,9 @@ static void write_header(FILE *f, const char *descr, const sinter_logical_tensor
         snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     int padded;
 
-    for (int i = 0; i < lt->ndims; i++)
+    for (int i = 0; i < lt->ndims; i++) {
         n += snprintf(text + n, sizeof text - (size_t)n, "%lld,", (long long)lt->dims[i]);
+    }
     n += snprintf(text + n, sizeof text - (size_t)n, "), }");
     padded = (10 + n + 1 + 63) / 64 * 64 - 10;
     fwrite("\x93NUMPY\1\0", 1, 8, f);
@@ -96,19 +102,24 @@ int npy_write(const char *dir, const char *name, const sinter_logical_tensor_t *
     int i = 0;
     FILE *f;
 
-    while (i < N_TYPES && types[i].type != lt->data_type)
+    while (i < N_TYPES && types[i].type != lt->data_type) {
         i++;
-    if (i == N_TYPES)
+    }
+    if (i == N_TYPES) {
         return write_raw(dir, name, lt, data, bytes, err);
+    }
     f = open_in(dir, name, ".npy", err);
-    if (!f)
+    if (!f) {
         return -1;
+    }
     write_header(f, types[i].descr, lt);
-    if (gr_is_dense(lt))
+    if (gr_is_dense(lt)) {
         fwrite(data, element, (size_t)n, f);
-    else
-        for (int64_t k = 0; k < n; k++)
+    } else {
+        for (int64_t k = 0; k < n; k++) {
             fwrite((const char *)data + (size_t)gr_offset(lt, k) * element, element, 1, f);
+        }
+    }
     return close_written(f, name, err);
 }
 
@@ -124,11 +135,13 @@ static char *read_file(const char *path, size_t *size, gr_error_t *err)
         gr_fail(err, "%s: %s", path, strerror(errno));
         return NULL;
     }
-    if (!fseek(f, 0, SEEK_END))
+    if (!fseek(f, 0, SEEK_END)) {
         n = ftell(f);
+    }
     rewind(f);
-    if (n >= 0)
+    if (n >= 0) {
         text = gr_malloc((size_t)n + 1);
+    }
     if (!text || fread(text, 1, (size_t)n, f) != (size_t)n) {
         gr_fail(err, "%s: cannot be read", path);
         gr_free(text);
@@ -146,8 +159,9 @@ static const char *header_value(const char *header, const char *key)
 {
     const char *p = strstr(header, key);
 
-    if (!p)
+    if (!p) {
         return NULL;
+    }
     p += strlen(key);
     return p + strspn(p, " :");
 }
@@ -160,18 +174,22 @@ static int parse_header(const char *header, const sinter_logical_tensor_t *lt,
     int i = 0;
 
     if (!descr || !shape || !order || strncmp(order, "False", 5) || *descr++ != '\'' ||
-        *shape++ != '(')
+        *shape++ != '(') {
         return -1;
-    while (i < N_TYPES && strncmp(descr, types[i].descr, 3))
+    }
+    while (i < N_TYPES && strncmp(descr, types[i].descr, 3)) {
         i++;
-    if (i == N_TYPES)
+    }
+    if (i == N_TYPES) {
         return -1;
+    }
     *type = types[i].type;
     for (int d = 0; d < lt->ndims; d++, shape += strspn(shape, ", ")) {
         int64_t dim;
 
-        if (gr_parse_s64(&shape, &dim) || dim != lt->dims[d])
+        if (gr_parse_s64(&shape, &dim) || dim != lt->dims[d]) {
             return -1;
+        }
     }
     return *shape == ')' ? 0 : -1;
 }
@@ -185,25 +203,29 @@ static int read_npy(const char *path, char *text, size_t size, const sinter_logi
     sinter_data_type_t type;
     const char *from;
 
-    if (size < 10 + header || text[6] != 1 || header == 0)
+    if (size < 10 + header || text[6] != 1 || header == 0) {
         return gr_fail(err, "%s: expected a .npy file of version 1.0", path);
+    }
     text[10 + header - 1] = 0;
-    if (parse_header(text + 10, lt, &type))
+    if (parse_header(text + 10, lt, &type)) {
         return gr_fail(err,
                        "%s: expected %d dims as tensor %llu has them, C order and one of f2 f4 f8 "
                        "i1 u1 i4 i8 b1",
                        path, lt->ndims, (unsigned long long)lt->id);
+    }
     element = (size_t)gr_dtype(type)->bits / 8;
     from = text + 10 + header;
-    if (size - 10 - header < (size_t)n * element)
+    if (size - 10 - header < (size_t)n * element) {
         return gr_fail(err, "%s: too short", path);
+    }
     for (int64_t i = 0; i < n; i++) {
         int64_t at = gr_offset(lt, i);
 
-        if (type == lt->data_type)
+        if (type == lt->data_type) {
             memcpy((char *)data + (size_t)at * to, from + (size_t)i * element, element);
-        else
+        } else {
             orc_encode(lt->data_type, data, at, orc_decode(type, from, i));
+        }
     }
     return 0;
 }
@@ -215,14 +237,16 @@ int npy_read(const char *path, const sinter_logical_tensor_t *lt, void *data, si
     char *text = read_file(path, &size, err);
     int status = 0;
 
-    if (!text)
+    if (!text) {
         return -1;
-    if (size >= 6 && !memcmp(text, "\x93NUMPY", 6))
+    }
+    if (size >= 6 && !memcmp(text, "\x93NUMPY", 6)) {
         status = read_npy(path, text, size, lt, data, err);
-    else if (size == bytes)
+    } else if (size == bytes) {
         memcpy(data, text, bytes);
-    else
+    } else {
         status = gr_fail(err, "%s: expected a .npy file or exactly %zu bytes", path, bytes);
+    }
     gr_free(text);
     return status;
 }

@@ -13,7 +13,7 @@ const gr_options_t gr_default_options = {
     .constant_cache = -1,
 };
 
-typedef enum kind { STR, INT, REAL, FLAG } kind_t;
+typedef enum kind { STR, NAME_OR_ALL, INT, REAL, FLAG } kind_t;
 
 typedef struct option {
     const char *name;
@@ -110,6 +110,10 @@ static const option_t options[] = {
     {"dot", STR, AT(dot), "FILE", "write ops and partitions for Graphviz"},
     {"list-ops", FLAG, AT(list_ops), NULL, "list the op kinds"},
     {"list-kernels", FLAG, AT(list_kernels), NULL, "list the library's kernels"},
+    {"describe-op", NAME_OR_ALL, AT(describe_op), "NAME",
+     "what an op may look like: ports and their data types, attributes with defaults and allowed\n"
+     "values, formula and rules; without NAME, or with NAME all: every op"},
+    {"markdown", FLAG, AT(markdown), NULL, "with --describe-op: as markdown, which docs/ops.md is"},
     {"describe-dtype", STR, AT(describe_dtype), "NAME",
      "a data type's storage, limits, special values and rounding, and the codes of types of up to "
      "8 bits"},
@@ -135,6 +139,10 @@ static int store(gr_options_t *opt, const option_t *o, const char *argument, con
         bad = !value || !*value;
         *(const char **)field = value;
         break;
+    case NAME_OR_ALL:
+        bad = value && !*value;
+        *(const char **)field = value ? value : "all";
+        break;
     case INT:
         bad = !value || gr_parse_s64(&p, field) || *p;
         break;
@@ -152,35 +160,45 @@ static int parse_one(gr_options_t *opt, const char *argument, gr_error_t *err)
     const char *equals = strchr(argument, '=');
     size_t n = equals ? (size_t)(equals - argument) : strlen(argument);
 
-    for (size_t i = 0; i < N_OPTIONS; i++)
+    for (size_t i = 0; i < N_OPTIONS; i++) {
         if (!strncmp(argument, "--", 2) && n - 2 == strlen(options[i].name) &&
-            !strncmp(argument + 2, options[i].name, n - 2))
+            !strncmp(argument + 2, options[i].name, n - 2)) {
             return store(opt, &options[i], argument, equals ? equals + 1 : NULL, err);
+        }
+    }
     return gr_fail(err, "%s: no such option, see --help", argument);
 }
 
 static int check(const gr_options_t *opt, gr_error_t *err)
 {
-    if (strlen(opt->mode) != 1 || !strchr("CPLX", *opt->mode))
+    if (strlen(opt->mode) != 1 || !strchr("CPLX", *opt->mode)) {
         return gr_fail(err, "--mode=%s: expected C, P, L or X", opt->mode);
-    if (opt->threads < 0 || opt->threads > 4096)
+    }
+    if (opt->threads < 0 || opt->threads > 4096) {
         return gr_fail(err, "--threads: expected 0 to 4096");
-    if (opt->mb < 0 || opt->repeat < 0 || opt->repeat > 1000000 || opt->max_scratch < 0)
+    }
+    if (opt->mb < 0 || opt->repeat < 0 || opt->repeat > 1000000 || opt->max_scratch < 0) {
         return gr_fail(err, "--mb, --repeat, --max-scratch-per-thread: expected 0 or more");
-    if (opt->runs < 1 || opt->runs > 1000000)
+    }
+    if (opt->runs < 1 || opt->runs > 1000000) {
         return gr_fail(err, "--runs: expected 1 to 1000000");
-    if (opt->same_bits && opt->runs < 2)
+    }
+    if (opt->same_bits && opt->runs < 2) {
         return gr_fail(err, "--same-bits: expected --runs=N with N of at least 2");
-    if (opt->dump_tensor_ids && !opt->dump_tensors)
+    }
+    if (opt->dump_tensor_ids && !opt->dump_tensors) {
         return gr_fail(err, "--dump-tensor-ids: expected --dump-tensors=DIR as well");
+    }
     return 0;
 }
 
 int gr_options_parse(gr_options_t *opt, int argc, char *const *argv, gr_error_t *err)
 {
-    for (int i = 0; i < argc; i++)
-        if (parse_one(opt, argv[i], err))
+    for (int i = 0; i < argc; i++) {
+        if (parse_one(opt, argv[i], err)) {
             return -1;
+        }
+    }
     return check(opt, err);
 }
 
@@ -188,8 +206,9 @@ static void print_help_text(const char *text)
 {
     const char *end;
 
-    for (; (end = strchr(text, '\n')) != NULL; text = end + 1)
+    for (; (end = strchr(text, '\n')) != NULL; text = end + 1) {
         printf("        %.*s\n", (int)(end - text), text);
+    }
     printf("        %s\n", text);
 }
 
@@ -212,6 +231,7 @@ static int differs(const gr_options_t *opt, const option_t *o)
 
     switch (o->kind) {
     case STR:
+    case NAME_OR_ALL:
         return *(const char *const *)a && (o->offset == offsetof(gr_options_t, mode) ||
                                            *(const char *const *)a != *(const char *const *)b);
     case INT:
@@ -231,11 +251,13 @@ static void print_quoted(FILE *f, const char *text)
         return;
     }
     fputc('\'', f);
-    for (; *text; text++)
-        if (*text == '\'')
+    for (; *text; text++) {
+        if (*text == '\'') {
             fputs("'\\''", f);
-        else
+        } else {
             fputc(*text, f);
+        }
+    }
     fputc('\'', f);
 }
 
@@ -245,14 +267,16 @@ void gr_options_print(FILE *f, const gr_options_t *opt)
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const void *field = (const char *)opt + options[i].offset;
 
-        if (!differs(opt, &options[i]) || options[i].offset == offsetof(gr_options_t, batch))
+        if (!differs(opt, &options[i]) || options[i].offset == offsetof(gr_options_t, batch)) {
             continue;
+        }
         fprintf(f, " --%s%s", options[i].name, options[i].kind == FLAG ? "" : "=");
-        if (options[i].kind == STR)
+        if (options[i].kind == STR || options[i].kind == NAME_OR_ALL) {
             print_quoted(f, *(const char *const *)field);
-        else if (options[i].kind == INT)
+        } else if (options[i].kind == INT) {
             fprintf(f, "%lld", (long long)*(const int64_t *)field);
-        else if (options[i].kind == REAL)
+        } else if (options[i].kind == REAL) {
             fprintf(f, "%g", *(const double *)field);
+        }
     }
 }

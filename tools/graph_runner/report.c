@@ -35,21 +35,26 @@ static void print_partition(const gr_exec_t *x, const gr_part_t *p, int explain)
         gr_print("        op     %llu %s\n", (unsigned long long)p->ops[i],
                  op ? sinter_op_kind_name(op->kind) : "?");
     }
-    for (size_t i = 0; i < p->n_in; i++)
+    for (size_t i = 0; i < p->n_in; i++) {
         print_port("input", &p->in[i]);
-    for (size_t i = 0; i < p->n_out; i++)
+    }
+    for (size_t i = 0; i < p->n_out; i++) {
         print_port("output", &p->out[i]);
-    if (p->compiled && !sinter_compiled_partition_report(p->compiled, &text))
+    }
+    if (p->compiled && !sinter_compiled_partition_report(p->compiled, &text)) {
         print_indented(text, 8);
-    if (explain && !sinter_partition_explain(p->partition, &text))
+    }
+    if (explain && !sinter_partition_explain(p->partition, &text)) {
         print_indented(text, 8);
+    }
 }
 
 void gr_report_partitions(const gr_exec_t *x, int explain)
 {
     gr_print("    %zu ops in %zu partitions\n", x->model->n_ops, x->n_parts);
-    for (size_t i = 0; i < x->n_parts; i++)
+    for (size_t i = 0; i < x->n_parts; i++) {
         print_partition(x, &x->parts[i], explain);
+    }
 }
 
 void gr_report_memory(const gr_exec_t *x)
@@ -72,11 +77,12 @@ void gr_report_constants(const gr_exec_t *x)
 {
     sinter_constant_cache_stats_t s = {.size = sizeof s};
 
-    if (!sinter_engine_get_constant_cache_stats(x->engine, &s))
+    if (!sinter_engine_get_constant_cache_stats(x->engine, &s)) {
         gr_print("    constant cache: %zu tensors in %zu bytes, %llu packed, %llu found again, "
                  "%llu without room, %llu evicted\n",
                  s.entries, s.bytes, (unsigned long long)s.packed, (unsigned long long)s.hits,
                  (unsigned long long)s.refused, (unsigned long long)s.evicted);
+    }
 }
 
 /* ---- Graphviz -------------------------------------------------------------------------------- */
@@ -104,18 +110,22 @@ static void dot_tensor(FILE *f, const gr_exec_t *x, const model_tensor_t *t)
     gr_exec_lt(x, t->id, &lt);
     gr_lt_text(&lt, text, sizeof text);
     snprintf(from, sizeof from, "t%llu", id);
-    if (t->is_input || t->is_output)
+    if (t->is_input || t->is_output) {
         fprintf(f, "  t%llu [shape=plaintext, label=\"%llu\"];\n", id, id);
-    if (t->producer != MODEL_NONE)
+    }
+    if (t->producer != MODEL_NONE) {
         snprintf(from, sizeof from, "op%llu", (unsigned long long)m->ops[t->producer].id);
-    if (t->is_output)
+    }
+    if (t->is_output) {
         fprintf(f, "  %s -> t%llu [label=\"%s\"];\n", from, id, text);
+    }
     for (size_t i = 0; i < t->n; i++) {
         const model_use_t *use = &m->uses[t->first + i];
 
-        if (!use->output)
+        if (!use->output) {
             fprintf(f, "  %s -> op%llu [label=\"%llu %s\"];\n", from,
                     (unsigned long long)m->ops[use->op].id, id, text);
+        }
     }
 }
 
@@ -124,13 +134,16 @@ int gr_write_dot(const gr_exec_t *x, const char *path, gr_error_t *err)
     FILE *f = fopen(path, "w");
     int bad;
 
-    if (!f)
+    if (!f) {
         return gr_fail(err, "%s: %s", path, strerror(errno));
+    }
     fprintf(f, "digraph sinter {\n  node [shape=box];\n");
-    for (size_t i = 0; i < x->n_parts; i++)
+    for (size_t i = 0; i < x->n_parts; i++) {
         dot_partition(f, x, &x->parts[i]);
-    for (size_t i = 0; i < x->model->n_tensors; i++)
+    }
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
         dot_tensor(f, x, &x->model->tensors[i]);
+    }
     fprintf(f, "}\n");
     bad = ferror(f);
     return fclose(f) || bad ? gr_fail(err, "%s: writing failed", path) : 0;
@@ -138,8 +151,9 @@ int gr_write_dot(const gr_exec_t *x, const char *path, gr_error_t *err)
 
 void gr_list_ops(void)
 {
-    for (int kind = 0; kind < (int)sinter_op_last_symbol; kind++)
+    for (int kind = 0; kind < (int)sinter_op_last_symbol; kind++) {
         printf("%2d %-30s %s\n", kind, sinter_op_kind_name((sinter_op_kind_t)kind),
                sinter_op_kind_is_executed((sinter_op_kind_t)kind) ? "executed"
                                                                   : "checked and partitioned only");
+    }
 }

@@ -18,8 +18,9 @@ static int forget_downstream(model_t *model, uint64_t id, gr_error_t *err)
     char *changed = gr_malloc(model->n_tensors);
     int more = 1;
 
-    if (!changed)
+    if (!changed) {
         return gr_fail_memory(err);
+    }
     memset(changed, 0, model->n_tensors);
     changed[model_find(model, id) - model->tensors] = 1;
     while (more) {
@@ -28,8 +29,9 @@ static int forget_downstream(model_t *model, uint64_t id, gr_error_t *err)
             const model_op_t *op = &model->ops[i];
             int touched = 0;
 
-            for (size_t j = 0; j < op->n_inputs; j++)
+            for (size_t j = 0; j < op->n_inputs; j++) {
                 touched |= changed[model_find(model, op->inputs[j].id) - model->tensors];
+            }
             for (size_t j = 0; j < op->n_outputs && touched; j++) {
                 char *c = &changed[model_find(model, op->outputs[j].id) - model->tensors];
 
@@ -38,10 +40,12 @@ static int forget_downstream(model_t *model, uint64_t id, gr_error_t *err)
             }
         }
     }
-    for (size_t i = 0; i < model->n_uses; i++)
+    for (size_t i = 0; i < model->n_uses; i++) {
         if (model->uses[i].id != id &&
-            changed[model_find(model, model->uses[i].id) - model->tensors])
+            changed[model_find(model, model->uses[i].id) - model->tensors]) {
             forget_shape(model_at(model, &model->uses[i]));
+        }
+    }
     gr_free(changed);
     return 0;
 }
@@ -53,8 +57,9 @@ static void order_of(const sinter_logical_tensor_t *lt, int *order)
     for (int i = 0; i < lt->ndims; i++) {
         int j = i;
 
-        for (; j > 0 && lt->strides[order[j - 1]] < lt->strides[i]; j--)
+        for (; j > 0 && lt->strides[order[j - 1]] < lt->strides[i]; j--) {
             order[j] = order[j - 1];
+        }
         order[j] = i;
     }
 }
@@ -67,8 +72,9 @@ static int parse_order(const char **p, int ndims, int *order)
     for (int i = 0; i < ndims; i++, ++*p) {
         int d = **p - 'a';
 
-        if (d < 0 || d >= ndims || seen & 1u << d)
+        if (d < 0 || d >= ndims || seen & 1u << d) {
             return -1;
+        }
         seen |= 1u << d;
         order[i] = d;
     }
@@ -80,8 +86,9 @@ static int parse_strides(const char **p, sinter_logical_tensor_t *lt)
 {
     int order[SINTER_MAX_NDIMS], n;
 
-    if (**p >= 'a' && **p <= 'z')
+    if (**p >= 'a' && **p <= 'z') {
         return parse_order(p, lt->ndims, order) || gr_set_dense(lt, order) ? -1 : 0;
+    }
     lt->layout_type = sinter_layout_type_strided;
     return gr_parse_dims(p, SINTER_MAX_NDIMS, lt->strides, &n) || n != lt->ndims ? -1 : 0;
 }
@@ -93,23 +100,29 @@ static int parse_shape(const char **p, sinter_logical_tensor_t *lt)
     int64_t dims[SINTER_MAX_NDIMS];
 
     if (**p != '*') {
-        if (**p == '+' || !**p)
+        if (**p == '+' || !**p) {
             n = 0; /* a scalar */
-        else if (gr_parse_dims(p, SINTER_MAX_NDIMS, dims, &n))
+        } else if (gr_parse_dims(p, SINTER_MAX_NDIMS, dims, &n)) {
             return -1;
-        for (int i = 0; i < n; i++)
-            if (dims[i] < 0)
+        }
+        for (int i = 0; i < n; i++) {
+            if (dims[i] < 0) {
                 return -1;
+            }
+        }
         keep = n == lt->ndims && gr_is_known(lt);
-        if (keep)
+        if (keep) {
             order_of(lt, order);
+        }
         lt->ndims = n;
         memcpy(lt->dims, dims, (size_t)n * sizeof *dims);
-        if (gr_set_dense(lt, keep ? order : NULL))
+        if (gr_set_dense(lt, keep ? order : NULL)) {
             return -1;
+        }
     }
-    if (**p != '*')
+    if (**p != '*') {
         return 0;
+    }
     ++*p;
     return lt->ndims < 0 ? -1 : parse_strides(p, lt);
 }
@@ -133,8 +146,9 @@ static int parse_input_id(model_t *model, const char **p, const char *option, mo
     const char *start = *p;
     uint64_t id;
 
-    if (gr_parse_u64(p, &id) || **p != ':')
+    if (gr_parse_u64(p, &id) || **p != ':') {
         return gr_fail(err, "--%s: expected ID: at \"%s\"", option, start);
+    }
     ++*p;
     *t = model_find(model, id);
     return *t ? 0
@@ -148,19 +162,24 @@ static int rewrite_shapes(model_t *model, const char *p, gr_error_t *err)
         sinter_logical_tensor_t lt;
         model_tensor_t *t = NULL;
 
-        if (parse_input_id(model, &p, "in-shapes", &t, err) || !t)
+        if (parse_input_id(model, &p, "in-shapes", &t, err) || !t) {
             return -1;
-        if (!t->is_input)
+        }
+        if (!t->is_input) {
             return gr_fail(err, "--in-shapes: tensor %llu is computed by the graph",
                            (unsigned long long)t->id);
+        }
         lt = *model_lt(model, t);
-        if (parse_shape(&p, &lt) || (*p && *p != '+'))
+        if (parse_shape(&p, &lt) || (*p && *p != '+')) {
             return gr_fail(err, "--in-shapes: expected ID:DIMS[*STRIDES] at \"%s\"", start);
+        }
         set_everywhere(model, t, &lt);
-        if (forget_downstream(model, t->id, err))
+        if (forget_downstream(model, t->id, err)) {
             return -1;
-        if (!*p)
+        }
+        if (!*p) {
             return 0;
+        }
     }
 }
 
@@ -238,11 +257,14 @@ int gr_rewrite_dynamic(model_t *model, const char *p, gr_error_t *err)
 
 static const sinter_logical_tensor_t *first_input(const model_t *model)
 {
-    for (size_t i = 0; i < model->n_ops; i++)
-        for (size_t j = 0; j < model->ops[i].n_inputs; j++)
+    for (size_t i = 0; i < model->n_ops; i++) {
+        for (size_t j = 0; j < model->ops[i].n_inputs; j++) {
             if (model_find(model, model->ops[i].inputs[j].id)->is_input &&
-                model->ops[i].inputs[j].ndims > 0)
+                model->ops[i].inputs[j].ndims > 0) {
                 return &model->ops[i].inputs[j];
+            }
+        }
+    }
     return NULL;
 }
 
@@ -256,17 +278,20 @@ static int rebatch_reshapes(model_t *model, int64_t old, int64_t mb, gr_error_t 
         orc_attr_t changed;
         int64_t *shape;
 
-        if (!attr || attr->n == 0 || attr->s64[0] != old)
+        if (!attr || attr->n == 0 || attr->s64[0] != old) {
             continue;
+        }
         shape = gr_arena_alloc(&model->arena, attr->n, sizeof *shape);
-        if (!shape)
+        if (!shape) {
             return gr_fail_memory(err);
+        }
         memcpy(shape, attr->s64, attr->n * sizeof *shape);
         shape[0] = mb;
         changed = *attr;
         changed.s64 = shape;
-        if (model_set_attr(model, op, &changed, err))
+        if (model_set_attr(model, op, &changed, err)) {
             return -1;
+        }
     }
     return 0;
 }
@@ -277,27 +302,32 @@ static int rewrite_batch(model_t *model, int64_t mb, gr_error_t *err)
     int64_t old;
     int rank;
 
-    if (!first)
+    if (!first) {
         return gr_fail(err, "--mb: the graph has no input with dims");
+    }
     old = first->dims[0];
     rank = first->ndims;
-    if (rebatch_reshapes(model, old, mb, err))
+    if (rebatch_reshapes(model, old, mb, err)) {
         return -1;
+    }
     for (size_t i = 0; i < model->n_tensors; i++) {
         model_tensor_t *t = &model->tensors[i];
         sinter_logical_tensor_t lt = *model_lt(model, t);
         int order[SINTER_MAX_NDIMS];
 
         if (!t->is_input || lt.property == sinter_tensor_property_constant || lt.ndims != rank ||
-            lt.dims[0] != old || !gr_is_known(&lt))
+            lt.dims[0] != old || !gr_is_known(&lt)) {
             continue;
+        }
         order_of(&lt, order);
         lt.dims[0] = mb;
-        if (gr_set_dense(&lt, order))
+        if (gr_set_dense(&lt, order)) {
             return gr_fail(err, "--mb: tensor %llu gets too large", (unsigned long long)t->id);
+        }
         set_everywhere(model, t, &lt);
-        if (forget_downstream(model, t->id, err))
+        if (forget_downstream(model, t->id, err)) {
             return -1;
+        }
     }
     return 0;
 }
@@ -309,8 +339,9 @@ static int type_family(sinter_data_type_t type)
 {
     const gr_dtype_t *t = gr_dtype(type);
 
-    if (t->class_ == GR_FLOAT && (t->bits == 16 || t->bits == 32))
+    if (t->class_ == GR_FLOAT && (t->bits == 16 || t->bits == 32)) {
         return 1;
+    }
     return t->class_ == GR_INT && t->bits <= 8 ? 2 : 0;
 }
 
@@ -318,8 +349,9 @@ static int parse_word(const char **p, char *word, size_t size)
 {
     size_t n = strcspn(*p, "+:*");
 
-    if (n == 0 || n >= size)
+    if (n == 0 || n >= size) {
         return -1;
+    }
     memcpy(word, *p, n);
     word[n] = 0;
     *p += n;
@@ -334,21 +366,26 @@ static int rewrite_types(model_t *model, const char *p, gr_error_t *err)
         sinter_data_type_t type;
         char word[32];
 
-        if (strchr(p, ':') && *p >= '0' && *p <= '9' && parse_input_id(model, &p, "dt", &t, err))
+        if (strchr(p, ':') && *p >= '0' && *p <= '9' && parse_input_id(model, &p, "dt", &t, err)) {
             return -1;
+        }
         if (parse_word(&p, word, sizeof word) || !sinter_data_type_parse(word, &type) ||
-            (*p && *p != '+'))
+            (*p && *p != '+')) {
             return gr_fail(err, "--dt: expected [ID:]TYPE at \"%s\"", start);
-        if (!t && !type_family(type))
+        }
+        if (!t && !type_family(type)) {
             return gr_fail(err, "--dt: %s needs an ID", word);
+        }
         for (size_t i = 0; i < model->n_uses; i++) {
             sinter_logical_tensor_t *lt = model_at(model, &model->uses[i]);
 
-            if (t ? lt->id == t->id : type_family(lt->data_type) == type_family(type))
+            if (t ? lt->id == t->id : type_family(lt->data_type) == type_family(type)) {
                 lt->data_type = type;
+            }
         }
-        if (!*p)
+        if (!*p) {
             return 0;
+        }
     }
 }
 
@@ -359,11 +396,13 @@ static int parse_s64_attr(model_t *model, const char **p, orc_attr_t *attr)
     int64_t values[64], *copy;
     int n;
 
-    if (gr_parse_dims(p, 64, values, &n))
+    if (gr_parse_dims(p, 64, values, &n)) {
         return -1;
+    }
     copy = gr_arena_alloc(&model->arena, (size_t)n, sizeof *copy);
-    if (copy)
+    if (copy) {
         memcpy(copy, values, (size_t)n * sizeof *copy);
+    }
     attr->s64 = copy;
     attr->n = (size_t)n;
     return copy ? 0 : -1;
@@ -377,15 +416,18 @@ static int parse_f32_attr(model_t *model, const char **p, orc_attr_t *attr)
     for (;; ++*p) {
         double v;
 
-        if (n == 64 || gr_parse_double(p, &v))
+        if (n == 64 || gr_parse_double(p, &v)) {
             return -1;
+        }
         values[n++] = (float)v;
-        if (**p != 'x')
+        if (**p != 'x') {
             break;
+        }
     }
     copy = gr_arena_alloc(&model->arena, n, sizeof *copy);
-    if (copy)
+    if (copy) {
         memcpy(copy, values, n * sizeof *copy);
+    }
     attr->f32 = copy;
     attr->n = n;
     return copy ? 0 : -1;
@@ -395,8 +437,9 @@ static int parse_bool_attr(const char **p, orc_attr_t *attr)
 {
     char word[8];
 
-    if (parse_word(p, word, sizeof word))
+    if (parse_word(p, word, sizeof word)) {
         return -1;
+    }
     attr->n = 1;
     attr->b = !strcmp(word, "1") || !strcmp(word, "true");
     return attr->b || !strcmp(word, "0") || !strcmp(word, "false") ? 0 : -1;
@@ -407,15 +450,19 @@ static int parse_attr_value(model_t *model, const char **p, orc_attr_t *attr)
     model_attr_kind_t kind = model_attr_kind(attr->id);
     char word[64];
 
-    if (kind == MODEL_F32 || kind == MODEL_F32S)
+    if (kind == MODEL_F32 || kind == MODEL_F32S) {
         return parse_f32_attr(model, p, attr);
-    if (kind == MODEL_S64 || kind == MODEL_S64S || kind == MODEL_S64_OR_S64S)
+    }
+    if (kind == MODEL_S64 || kind == MODEL_S64S || kind == MODEL_S64_OR_S64S) {
         return parse_s64_attr(model, p, attr);
-    if (kind == MODEL_BOOL)
+    }
+    if (kind == MODEL_BOOL) {
         return parse_bool_attr(p, attr);
+    }
     attr->n = 1;
-    if (parse_word(p, word, sizeof word))
+    if (parse_word(p, word, sizeof word)) {
         return -1;
+    }
     attr->str = gr_arena_strdup(&model->arena, word);
     return attr->str ? 0 : -1;
 }
@@ -428,15 +475,20 @@ static int rewrite_op_attrs(model_t *model, const char **p, model_op_t *op, gr_e
         orc_attr_t attr = {0};
         char name[64];
 
-        if (parse_word(p, name, sizeof name) || !sinter_op_attr_parse(name, &attr.id) || **p != ':')
+        if (parse_word(p, name, sizeof name) || !sinter_op_attr_parse(name, &attr.id) ||
+            **p != ':') {
             return gr_fail(err, "--op-attrs: expected NAME:VALUE at \"%s\"", start);
+        }
         ++*p;
-        if (parse_attr_value(model, p, &attr))
+        if (parse_attr_value(model, p, &attr)) {
             return gr_fail(err, "--op-attrs: expected a value of %s at \"%s\"", name, start);
-        if (model_set_attr(model, op, &attr, err))
+        }
+        if (model_set_attr(model, op, &attr, err)) {
             return -1;
-        if (**p != '*')
+        }
+        if (**p != '*') {
             return 0;
+        }
     }
 }
 
@@ -447,17 +499,22 @@ static int rewrite_attrs(model_t *model, const char *p, gr_error_t *err)
         model_op_t *op;
         uint64_t id;
 
-        if (gr_parse_u64(&p, &id) || *p++ != ':')
+        if (gr_parse_u64(&p, &id) || *p++ != ':') {
             return gr_fail(err, "--op-attrs: expected ID: at \"%s\"", start);
+        }
         op = model_find_op(model, id);
-        if (!op)
+        if (!op) {
             return gr_fail(err, "--op-attrs: the graph has no op %llu", (unsigned long long)id);
-        if (rewrite_op_attrs(model, &p, op, err))
+        }
+        if (rewrite_op_attrs(model, &p, op, err)) {
             return -1;
-        if (!*p)
+        }
+        if (!*p) {
             return 0;
-        if (*p != '+')
+        }
+        if (*p != '+') {
             return gr_fail(err, "--op-attrs: expected '+' or the end at \"%s\"", p);
+        }
     }
 }
 
@@ -467,14 +524,17 @@ int gr_parse_fpmath(const char **p, sinter_fpmath_mode_t *mode, int *apply_to_in
 {
     char word[32];
 
-    if (parse_word(p, word, sizeof word) || !sinter_fpmath_mode_parse(word, mode))
+    if (parse_word(p, word, sizeof word) || !sinter_fpmath_mode_parse(word, mode)) {
         return -1;
+    }
     *apply_to_int = 0;
-    if (**p != ':')
+    if (**p != ':') {
         return 0;
+    }
     ++*p;
-    if (parse_word(p, word, sizeof word))
+    if (parse_word(p, word, sizeof word)) {
         return -1;
+    }
     *apply_to_int = !strcmp(word, "true");
     return *apply_to_int || !strcmp(word, "false") ? 0 : -1;
 }
@@ -483,15 +543,20 @@ int gr_rewrite(model_t *model, const gr_options_t *opt, gr_error_t *err)
 {
     const char *mode = opt->attr_fpmath;
 
-    if (opt->mb && rewrite_batch(model, opt->mb, err))
+    if (opt->mb && rewrite_batch(model, opt->mb, err)) {
         return -1;
-    if (opt->in_shapes && rewrite_shapes(model, opt->in_shapes, err))
+    }
+    if (opt->in_shapes && rewrite_shapes(model, opt->in_shapes, err)) {
         return -1;
-    if (opt->dt && rewrite_types(model, opt->dt, err))
+    }
+    if (opt->dt && rewrite_types(model, opt->dt, err)) {
         return -1;
-    if (opt->op_attrs && rewrite_attrs(model, opt->op_attrs, err))
+    }
+    if (opt->op_attrs && rewrite_attrs(model, opt->op_attrs, err)) {
         return -1;
-    if (mode && (gr_parse_fpmath(&mode, &model->mode, &model->apply_to_int) || *mode))
+    }
+    if (mode && (gr_parse_fpmath(&mode, &model->mode, &model->apply_to_int) || *mode)) {
         return gr_fail(err, "--attr-fpmath=%s: expected MODE[:true]", opt->attr_fpmath);
+    }
     return 0;
 }

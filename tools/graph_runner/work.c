@@ -28,9 +28,11 @@ static const model_op_t *producer(const gr_exec_t *x, uint64_t id)
 
 static int has_op(const gr_part_t *part, uint64_t id)
 {
-    for (size_t i = 0; i < part->n_ops; i++)
-        if (part->ops[i] == id)
+    for (size_t i = 0; i < part->n_ops; i++) {
+        if (part->ops[i] == id) {
             return 1;
+        }
+    }
     return 0;
 }
 
@@ -40,12 +42,14 @@ double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
     sinter_logical_tensor_t a, c;
     int64_t k;
 
-    if (op->kind != sinter_op_matmul || op->n_inputs < 1 || op->n_outputs < 1)
+    if (op->kind != sinter_op_matmul || op->n_inputs < 1 || op->n_outputs < 1) {
         return 0;
+    }
     gr_exec_lt(x, op->inputs[0].id, &a);
     gr_exec_lt(x, op->outputs[0].id, &c);
-    if (a.ndims < 1 || c.ndims < 0)
+    if (a.ndims < 1 || c.ndims < 0) {
         return 0;
+    }
     k = transpose && transpose->b && a.ndims > 1 ? a.dims[a.ndims - 2] : a.dims[a.ndims - 1];
     return k > 0 && gr_elements(&c) > 0 ? 2.0 * (double)gr_elements(&c) * (double)k : 0;
 }
@@ -57,8 +61,9 @@ static int single_value(const gr_exec_t *x, uint64_t id, double *value)
 {
     const gr_buffer_t *b = gr_exec_buffer(x, id);
 
-    if (!b || !b->base || gr_elements(&b->lt) != 1)
+    if (!b || !b->base || gr_elements(&b->lt) != 1) {
         return -1;
+    }
     *value = orc_decode(b->lt.data_type, b->data, 0);
     return 0;
 }
@@ -95,10 +100,12 @@ static int evaluate(const scores_t *s, uint64_t id, int64_t row, int depth, doub
     double *in[MAX_OPERANDS], value;
 
     if (!op) {
-        if (single_value(s->x, id, &value))
+        if (single_value(s->x, id, &value)) {
             return -1;
-        for (int64_t i = 0; i < s->t; i++)
+        }
+        for (int64_t i = 0; i < s->t; i++) {
             out[i] = value;
+        }
         return 0;
     }
     if (op->kind == sinter_op_gen_index) {
@@ -106,19 +113,23 @@ static int evaluate(const scores_t *s, uint64_t id, int64_t row, int depth, doub
         int64_t dim = axis && axis->n ? axis->s64[0] : 0;
 
         dim -= dim < 0 ? 0 : s->ndims;
-        for (int64_t i = 0; i < s->t; i++)
+        for (int64_t i = 0; i < s->t; i++) {
             out[i] = (double)(dim == -1 ? i : row);
+        }
         return dim == -1 || dim == -2 ? 0 : -1;
     }
-    if (!is_index_op(op->kind) || op->n_inputs > MAX_OPERANDS || depth == MAX_DEPTH)
+    if (!is_index_op(op->kind) || op->n_inputs > MAX_OPERANDS || depth == MAX_DEPTH) {
         return -1;
+    }
     for (size_t k = 0; k < MAX_OPERANDS; k++) {
         in[k] = s->stack + (depth * MAX_OPERANDS + (int64_t)k) * s->t;
-        if (k < op->n_inputs && evaluate(s, op->inputs[k].id, row, depth + 1, in[k]))
+        if (k < op->n_inputs && evaluate(s, op->inputs[k].id, row, depth + 1, in[k])) {
             return -1;
+        }
     }
-    for (int64_t i = 0; i < s->t; i++)
+    for (int64_t i = 0; i < s->t; i++) {
         out[i] = apply(op->kind, in[0][i], in[1][i], in[2][i]);
+    }
     return 0;
 }
 
@@ -136,10 +147,12 @@ static void mask_row(const scores_t *s, const model_op_t *select, int64_t row)
         is_lowest(s->x, select->inputs[2].id); /* else the condition says what to mask */
     double *condition = s->stack + (int64_t)MAX_OPERANDS * MAX_DEPTH * s->t;
 
-    if (evaluate(s, select->inputs[0].id, row, 0, condition))
+    if (evaluate(s, select->inputs[0].id, row, 0, condition)) {
         return;
-    for (int64_t i = 0; i < s->t; i++)
+    }
+    for (int64_t i = 0; i < s->t; i++) {
         s->keep[i] &= (condition[i] != 0) == keeps;
+    }
 }
 
 /* The Selects between a SoftMax and its MatMul that put -inf. Returns the MatMul, or NULL. */
@@ -153,15 +166,18 @@ static const model_op_t *find_masks(const gr_exec_t *x, const model_op_t *softma
         const model_op_t *op = producer(x, id);
         size_t next = 0;
 
-        if (!op || op->kind == sinter_op_matmul || op->n_inputs == 0)
+        if (!op || op->kind == sinter_op_matmul || op->n_inputs == 0) {
             return op && op->kind == sinter_op_matmul ? op : NULL;
+        }
         if (op->kind == sinter_op_select && op->n_inputs == 3) {
             next = is_lowest(x, op->inputs[1].id) ? 2 : 1;
-            if (next == 2 || is_lowest(x, op->inputs[2].id))
+            if (next == 2 || is_lowest(x, op->inputs[2].id)) {
                 selects[(*n)++] = op;
+            }
         } else {
-            while (next + 1 < op->n_inputs && !producer(x, op->inputs[next].id))
+            while (next + 1 < op->n_inputs && !producer(x, op->inputs[next].id)) {
                 next++;
+            }
         }
         id = op->inputs[next].id;
     }
@@ -175,15 +191,17 @@ static seen_t count(const scores_t *s, const model_op_t *const *selects, int n)
     memset(s->seen, 0, (size_t)s->t);
     for (int64_t row = 0; row < s->s; row++) {
         memset(s->keep, 1, (size_t)s->t);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             mask_row(s, selects[i], row);
+        }
         for (int64_t i = 0; i < s->t; i++) {
             products += s->keep[i];
             s->seen[i] |= s->keep[i];
         }
     }
-    for (int64_t i = 0; i < s->t; i++)
+    for (int64_t i = 0; i < s->t; i++) {
         tokens += s->seen[i];
+    }
     return (seen_t){products / ((double)s->s * (double)s->t), tokens / (double)s->t};
 }
 
@@ -196,8 +214,9 @@ static int count_seen(const gr_exec_t *x, const model_op_t *softmax,
 
     *seen = (seen_t){1, 1};
     gr_exec_lt(x, softmax->inputs[0].id, &lt);
-    if (n == 0 || lt.ndims < 2 || gr_elements(&lt) <= 0)
+    if (n == 0 || lt.ndims < 2 || gr_elements(&lt) <= 0) {
         return 0;
+    }
     s.ndims = lt.ndims;
     s.s = lt.dims[lt.ndims - 2];
     s.t = lt.dims[lt.ndims - 1];
@@ -205,8 +224,9 @@ static int count_seen(const gr_exec_t *x, const model_op_t *softmax,
     s.keep = gr_malloc((size_t)s.t);
     s.seen = gr_malloc((size_t)s.t);
     failed = !s.stack || !s.keep || !s.seen;
-    if (!failed)
+    if (!failed) {
         *seen = count(&s, selects, n);
+    }
     gr_free(s.stack);
     gr_free(s.keep);
     gr_free(s.seen);
@@ -231,13 +251,15 @@ static double bytes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t i
     for (size_t i = 0; i < part->n_in; i++) {
         size_t bytes = 0;
 
-        if (part->in[i].id == id)
+        if (part->in[i].id == id) {
             return sinter_logical_tensor_get_bytes(gr_exec_port(x, &part->in[i]), &bytes)
                        ? 0
                        : (double)bytes;
+        }
     }
-    for (size_t i = 0; op && moves_data(op->kind) && i < op->n_inputs; i++)
+    for (size_t i = 0; op && moves_data(op->kind) && i < op->n_inputs; i++) {
         sum += bytes_behind(x, part, op->inputs[i].id);
+    }
     return sum;
 }
 
@@ -253,10 +275,12 @@ static const model_op_t *next_matmul(const gr_exec_t *x, const gr_part_t *part,
         const model_use_t *use = &x->model->uses[t->first + t->n - 1];
         const model_op_t *op = &x->model->ops[use->op];
 
-        if (use->output || op->n_outputs == 0 || !has_op(part, op->id))
+        if (use->output || op->n_outputs == 0 || !has_op(part, op->id)) {
             return NULL;
-        if (op->kind == sinter_op_matmul)
+        }
+        if (op->kind == sinter_op_matmul) {
             return use->slot == 0 ? op : NULL;
+        }
         id = op->outputs[0].id;
     }
     return NULL;
@@ -271,10 +295,12 @@ static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_
                      *second = next_matmul(x, part, softmax);
     seen_t seen;
 
-    if (!first || !second || !has_op(part, first->id))
+    if (!first || !second || !has_op(part, first->id)) {
         return 0;
-    if (count_seen(x, softmax, selects, n, &seen, err))
+    }
+    if (count_seen(x, softmax, selects, n, &seen, err)) {
         return -1;
+    }
     work->flops -= (1 - seen.products) * (gr_matmul_flops(x, first) + gr_matmul_flops(x, second));
     work->bytes = work->attention ? work->bytes : 0;
     work->bytes += seen.tokens * (bytes_behind(x, part, first->inputs[1].id) +
@@ -303,8 +329,9 @@ int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_
     for (size_t i = 0; i < part->n_ops; i++) {
         const model_op_t *op = model_find_op(x->model, part->ops[i]);
 
-        if (op && op->kind == sinter_op_softmax && add_attention(x, part, op, work, err))
+        if (op && op->kind == sinter_op_softmax && add_attention(x, part, op, work, err)) {
             return -1;
+        }
     }
     return 0;
 }

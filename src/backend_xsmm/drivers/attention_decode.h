@@ -11,9 +11,9 @@
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
-#include "backend_xsmm/drivers/few_rows.h"
 #include "backend_xsmm/drivers/matrices.h"
 #include "backend_xsmm/ukernels/attention_codes.h"
+#include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "backend_xsmm/ukernels/unroll.h"
 

@@ -1,74 +1,10 @@
-/* Matmul of many rows in integers: products of codes with activations of 8 or 16 bits are exact,
- * and so are their sums over a block of K, inside which no scale and no zero point changes. Where A
- * is floats, the fpmath mode must allow it; where A is codes, nothing is lost in any mode.
- *
- * Each row of floats is quantised block by block, by its largest element there, to `limbs` signed
- * bytes: x = scale * (256 * high + low), or scale * high. They are kept with 128 added, since one
- * factor of a VNNI product must not be negative; B is kept as signed bytes w. With z what w is more
- * than the code's value in units of its scale:
- *
- *   c += scale_a * scale_b * (sum over the block of (a + 128) w  -  128 * sum of w  -  z * sum
- *   of a)
- *
- * The second term depends on B alone and is what the sums start from.
- *
- * Codes of A become bytes a' that stand for the value scale_a * (a' - o), o being the zero point
- * and what made the byte unsigned. Where o is the same for all of A, the sums start from -o *
- * (sum of w); else that is taken from each row's sums at their end. */
+/* Matmul of many rows in integers: geometry around the micro-kernels of ukernels/matmul_blocks.h. */
 #ifndef SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 
 #include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/matmul_blocks.h"
 #include "backend_xsmm/ukernels/tile.h"
-
-enum {
-    BLOCKS_K = 256,    /* most elements of K worked off together */
-    BLOCKS_STRIP = 64, /* columns of B */
-    BLOCKS_LEAST = 16, /* elements of a block, but for the last one, */
-    BLOCKS_LONGEST = 128,
-    BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST
-};
-
-/* Rows of A over at most BLOCKS_K elements. */
-typedef struct blocks_a {
-    uint8_t *byte; /* [row][high, low][BLOCKS_K] */
-    float *scale;  /* [row][BLOCKS_MOST] */
-    int32_t *sum;  /* [row][BLOCKS_MOST] */
-    float *offset; /* [row][BLOCKS_MOST]: o of codes; NULL: 128 */
-} blocks_a_t;
-
-/* A strip of B over as many. */
-typedef struct blocks_b {
-    int8_t *byte;   /* [k / 4][column][4] */
-    int32_t *start; /* [block][column]: what sums start from, or the sum of w */
-    float *scale;   /* [block][column] */
-    int32_t *zp;    /* [block][column]: z */
-    bool shifted;   /* there is a z */
-    bool own;       /* rows of A have each their o */
-} blocks_b_t;
-
-typedef struct blocks_table {
-    /* n elements of each of so many rows. False: some are no numbers, or too small. */
-    bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs,
-                     const blocks_a_t *to);
-    /* n codes of each of so many rows: a' = code * by + bias; scale and offset are there
-     * already. */
-    void (*encode)(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias,
-                   const blocks_a_t *to);
-    /* byte and start = times * (sum of w) of one block, from rows of BLOCKS_STRIP values: w =
-     * value * by - offset, 0 up to a multiple of 4 rows. */
-    void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
-                 int32_t *start);
-    /* The same of codes of 4 bits in columns, so many bytes apart, that are contiguous along K,
-     * in blocks, zp and start being [block][column]; w = table[code] - zp. n, block: multiples
-     * of 8. */
-    void (*pack_codes)(const unsigned char *p, int64_t stride, int columns, int n, int block,
-                       const int8_t *table, const float *zp, int32_t times, int8_t *byte,
-                       int32_t *start);
-    /* c[row][column] += the products of n elements of K. */
-    void (*product)(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b,
-                    float *c, int64_t ldc);
-} blocks_table_t;
 
 /* One execute. */
 typedef struct blocks_state {
@@ -122,6 +58,5 @@ void blocks_panel(struct matmul_task *t);
 
 /* NULL: this ISA has none. */
 const blocks_table_t *blocks_table(features_t features);
-extern const blocks_table_t blocks_table_avx512_vnni;
 
 #endif

@@ -12,7 +12,7 @@
 #ifndef SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 #define SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 
-#include "backend_xsmm/drivers/few_rows.h"
+#include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/drivers/matmul.h"
 
 enum {

@@ -255,7 +255,7 @@ static void bind_rows(const rows_config_t *c, rows_state_t *st)
     st->chunks = (K + st->elems - 1) / st->elems;
     st->bytes = (K * bits + 7) / 8;
     st->units = (st->chunks * 16 + 31) / 16 * 16;
-    st->ahead = four > 0 ? (ROWS_AHEAD + four - 1) / four * four : ROWS_AHEAD;
+    st->ahead = four > 0 ? (READ_AHEAD + four - 1) / four * four : READ_AHEAD;
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
 }
 

@@ -3,7 +3,10 @@
 #ifndef SINTER_SRC_KERNELS_MATMUL_ROWS_TASK_H
 #define SINTER_SRC_KERNELS_MATMUL_ROWS_TASK_H
 
-#include "backend_xsmm/drivers/matmul_rows.h"
+#include "backend_xsmm/drivers/matmul.h"
+#include "backend_xsmm/ukernels/matmul_rows.h"
+
+enum { ROWS_COEFS = MM_K / 16 }; /* most quads in MM_K elements */
 
 typedef struct rows_config {
     matmul_config_t panel; /* first: see matmul.h */

@@ -48,7 +48,12 @@ static bool load_codes(rows_task_t *w)
             return false;
         }
         for (int e = 0; e < kn; e += ops->elems) {
-            const rows_raw_t raw = {w->t.buf.a + e, scale + e / quad, zp + e / quad, kn - e,
+            const rows_raw_t raw = {w->t.buf.a + e,
+                                    scale + e / quad,
+                                    zp + e / quad,
+                                    MM_LDA,
+                                    ROWS_COEFS,
+                                    kn - e,
                                     blocks_steps(w->st->panel.a.base.codes.dtype)};
             ops->encode(&raw, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows);
         }

@@ -8,7 +8,6 @@
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
-#include "graph/quant.h"
 #include "graph/schema.h"
 
 /* Two dims that are equal. */

@@ -28,6 +28,7 @@ enum {
     CODES_ROWS = 4,    /* rows of K or V at a time */
     CODES_BLOCK = 128, /* rows of V whose weights share a scale */
     CODES_QUERIES = 4, /* most queries that V is read for at a time */
+    CODES_MOST_QUERIES = 8
 };
 
 /* Rows of K or V. */

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend_xsmm/drivers/attention_decode.h"
 #include "numeric/dtype.h"
 
 #include "backend_xsmm/ukernels/codes_vnni.h"
@@ -104,7 +103,7 @@ OP void qk_four(form_t form, int limbs, const known_t *is, const codes_rows_t *k
         for (int i = 0; i < 4; i++) {
             const unsigned char *p = four.p[i] + c * CODES_CHUNK;
             const vi x = chunk_load(is, p, k->bytes - c * CODES_CHUNK);
-            _mm_prefetch((const char *)p + DECODE_AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + READ_AHEAD, _MM_HINT_T0);
             UNROLL
             for (int h = 0; h < halves; h++) {
                 u[i * halves + h] = bytes_of(form, un, x, h);
@@ -131,7 +130,7 @@ OP void qk_rows(form_t form, int limbs, known_t is, const codes_rows_t *rows, in
     const unsigned char *p = k.data;
     const float *scale = k.scale, *zp = k.zp;
     const int64_t step = CODES_ROWS * k.fold * k.groups;
-    _Alignas(64) float part[DECODE_ROWS][4][16];
+    _Alignas(64) float part[CODES_MOST_QUERIES][4][16];
     memset(part, 0, sizeof part);
     for (int t = 0; t < k.rows; t += 16) {
         for (int b = 0; b < 4 && t + b * CODES_ROWS < k.rows;
@@ -277,7 +276,7 @@ OP void pv_four(form_t form, int limbs, const known_t *is, int v0, int np, int n
     for (int i = 0; i < 4; i++) {
         x[i] = chunk_load(is, four.p[i], left);
         if (v0 == 0) {
-            _mm_prefetch((const char *)four.p[i] + DECODE_AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)four.p[i] + READ_AHEAD, _MM_HINT_T0);
         }
     }
     UNROLL

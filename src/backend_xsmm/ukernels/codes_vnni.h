@@ -11,7 +11,7 @@
 
 #include <immintrin.h>
 
-#include "backend_xsmm/drivers/few_rows.h"
+#include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/ukernels/unroll.h"
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")))

@@ -1,5 +1,5 @@
 /* Matmul of many rows in integers with AVX-512 VNNI. */
-#include "backend_xsmm/drivers/matmul_blocks.h"
+#include "backend_xsmm/ukernels/matmul_blocks.h"
 
 #if defined(__x86_64__)
 

@@ -1,5 +1,5 @@
 /* Matmul with few rows in floats with AVX2, FMA and F16C. */
-#include "backend_xsmm/drivers/matmul_rows.h"
+#include "backend_xsmm/ukernels/matmul_rows.h"
 
 #if defined(__x86_64__)
 

@@ -1,5 +1,5 @@
 /* Matmul with few rows in floats with AVX-512 F, BW, DQ and VL. */
-#include "backend_xsmm/drivers/matmul_rows.h"
+#include "backend_xsmm/ukernels/matmul_rows.h"
 
 #if defined(__x86_64__)
 

@@ -1,5 +1,5 @@
 /* Matmul with few rows in integers with AVX-512 VNNI. */
-#include "backend_xsmm/drivers/matmul_rows.h"
+#include "backend_xsmm/ukernels/matmul_rows.h"
 
 #if defined(__x86_64__)
 
@@ -122,8 +122,8 @@ OP void encode(form_t form, float unit, const rows_raw_t *a, int rows, int limbs
     const int elems = form == BYTES ? 16 : 32;
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < ROWS_QUADS; i++) {
-            const float *x = a->x + r * MM_LDA + i * elems, zp = a->zp[r * ROWS_COEFS + i],
-                        scale = a->scale[r * ROWS_COEFS + i];
+            const float *x = a->x + r * a->ldx + i * elems, zp = a->zp[r * a->ld + i],
+                        scale = a->scale[r * a->ld + i];
             const vf by = _mm512_set1_ps(a->by), less = _mm512_set1_ps(zp * a->by);
             vi y[2];
             UNROLL

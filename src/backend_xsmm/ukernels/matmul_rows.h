@@ -18,18 +18,16 @@
 #ifndef SINTER_SRC_KERNELS_MATMUL_ROWS_H
 #define SINTER_SRC_KERNELS_MATMUL_ROWS_H
 
-#include "backend_xsmm/drivers/few_rows.h"
-#include "backend_xsmm/drivers/matmul.h"
+#include <sinter/sinter_types.h>
+
+#include "backend_xsmm/ukernels/few_rows.h"
+#include "base/features.h"
 
 enum {
     ROWS_MOST = 16, /* rows of A */
     ROWS_LINES = 4,
     ROWS_CHUNK = 64, /* bytes */
-    ROWS_QUADS = 4,
-    ROWS_COEFS = MM_K / 16, /* quads in MM_K elements, at most */
-    ROWS_AHEAD =
-        /* bytes that lines are prefetched ahead of their use, at least: memory is that far away */
-    6144
+    ROWS_QUADS = 4
 };
 
 /* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In
@@ -63,10 +61,11 @@ typedef struct rows_codes {
     int32_t sum[16];               /* of the quad */
 } rows_codes_t;
 
-/* A chunk of rows of codes, MM_LDA apart, of which n are there: integers once multiplied with
- * `by`; [row][ROWS_COEFS] by quads. */
+/* A chunk of rows of codes, of which n elements are there: their values times `by` are integers.
+ * Element e of row r is x[r * ldx + e]; quad i of row r has scale[r * ld + i] and zp[r * ld + i]. */
 typedef struct rows_raw {
     const float *x, *scale, *zp;
+    int64_t ldx, ld;
     int n;
     float by;
 } rows_raw_t;

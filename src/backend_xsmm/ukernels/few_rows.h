@@ -17,6 +17,10 @@ static inline bool is_tame_bits(int32_t bits)
     return (bits == 0) | ((uint32_t)bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
 }
 
+/* Prefetch distance in bytes for rows of codes: far enough ahead to hide the latency of memory, and
+ * across the end of a page, where the hardware prefetcher stops. */
+enum { READ_AHEAD = 6144 };
+
 enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
 
 /* Rows that are worked off together of n that are left. */
