@@ -32,6 +32,7 @@
 #ifndef SINTER_SRC_KERNEL_H
 #define SINTER_SRC_KERNEL_H
 
+#include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/plan.h"
 
 /* ---- what a kernel is asked about ------------------------------------------------------------ */

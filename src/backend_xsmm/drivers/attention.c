@@ -557,9 +557,9 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
                                    ((size_t)c->ld_v + 2) * sizeof(float) +
                                64;
     }
-    SG_TRY(tile_bind(&p->q, p->trans_q, frame, &st->q));
-    SG_TRY(tile_bind(&p->k, p->trans_k, frame, &st->k));
-    SG_TRY(tile_bind(&p->v, p->trans_v, frame, &st->v));
+    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
+    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
+    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
     if (p->prob) {
         SG_TRY(chain_bind(p->prob, frame, features, &st->prob));
     }

@@ -52,16 +52,6 @@ const char *matmul_refuse_rows(const problem_t *p, int most)
     return many || matmul_rows_of(p) > most ? "more than 16 rows share one B" : NULL;
 }
 
-bool matmul_on_bytes(const tile_operand_t *b, int64_t stride, int64_t lines)
-{
-    const int bits = b->base.type->bits;
-    bool ok = stride * bits % 8 == 0 || lines == 1;
-    for (int d = 0; d + 2 < b->ndims; d++) {
-        ok = ok && (b->dims[d] == 1 || b->stride[d] * bits % 8 == 0);
-    }
-    return ok;
-}
-
 static int height_for(int rows)
 {
     int h = 0;
@@ -207,7 +197,7 @@ size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st)
 
 /* ---- choose ---------------------------------------------------------------------------------- */
 
-static int64_t dim_from_end(const tile_operand_t *op, int from_end)
+static int64_t dim_from_end(const matrices_t *op, int from_end)
 {
     return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end];
 }
@@ -269,7 +259,7 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
 {
     const int64_t mats = st->mats;
     st->width = c->widest;
-    if (st->rows <= 8 && st->width > 0 && st->b.base.rs == 1) {
+    if (st->rows <= 8 && st->width > 0 && st->b.base.codes.row.stride == 1) {
         st->width--; /* B is read along K: long, narrow strips */
     }
     st->strip = matmul_widths[st->width];
@@ -306,8 +296,8 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
                             matmul_state_t *st)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    SG_TRY(tile_bind(&m->a, m->trans_a, p->frame, &st->a));
-    SG_TRY(tile_bind(&m->b, m->trans_b, p->frame, &st->b));
+    SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
+    SG_TRY(matrices_bind(&m->b, m->trans_b, p->frame, &st->b));
     SG_TRY(bind_dims(st, &p->frame->v[m->out_dims]));
     SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->post));
     st->tail.rows = st->tail.cols = 1;
