@@ -19,17 +19,6 @@ const decode_table_t *decode_table(features_t features)
     return NULL;
 }
 
-const codes_table_t *codes_table(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512_VNNI)) {
-        return &codes_table_avx512_vnni;
-    }
-#endif
-    (void)features;
-    return NULL;
-}
-
 /* ---- binding --------------------------------------------------------------------------------- */
 
 /* Along the head and along the tokens: strides and group sizes of scales or zero points. */
@@ -117,7 +106,7 @@ static void fill_groups(decode_side_t *side)
 /* Where the coefficients of each corner are. */
 static void fill_corners(decode_side_t *side)
 {
-    const int quad = side->codes->quad, size = side->head / side->groups,
+    const int quad = side->codes->elems / CODES_QUADS, size = side->head / side->groups,
               chunks = side->padded / side->codes->elems;
     side->near = true;
     for (int i = 0; i < chunks * 16; i++) {
@@ -130,11 +119,11 @@ static void fill_corners(decode_side_t *side)
 }
 
 /* Integers want whole quads in a group and zero points as small as codes. */
-static bool fits_codes(const codes_ops_t *o, const tile_src_t *s, const decode_side_t *side)
+static bool fits_codes(const codes_type_t *o, const tile_src_t *s, const decode_side_t *side)
 {
     const bool small = s->zp == NULL || (s->zp_type->cls == DTYPE_INT && s->zp_type->bits <= 8);
     return small && side->groups > 0 &&
-           (side->groups == 1 || side->head / side->groups % o->quad == 0);
+           (side->groups == 1 || side->head / side->groups % (o->elems / CODES_QUADS) == 0);
 }
 
 const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
@@ -176,6 +165,7 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
     }
     side->ops = o;
     side->codes = how->codes && fits_codes(how->codes, s, side) ? how->codes : NULL;
+    side->ints = how->ints;
     side->limbs = how->limbs;
     side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100
                          ? NULL
@@ -220,7 +210,7 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
     out->tame = carve(scratch, &at, 1, sizeof(bool));
     out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
-    out->weights = codes ? carve(scratch, &at, 1, sizeof(codes_weights_t)) : NULL;
+    out->weights = codes ? carve(scratch, &at, CODES_CHUNKS, sizeof(codes_weights_t)) : NULL;
     return at;
 }
 
@@ -351,7 +341,9 @@ static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, con
         x[e] = e < k->fold * k->head ? q[e % k->head] : 0;
     }
     for (int c = 0; c < k->padded / elems; c++) {
-        codes->usable = k->codes->quantise(x + c * elems, k->limbs, r, c, codes) && codes->usable;
+        codes->usable =
+            k->ints->quantise(k->codes, x + c * elems, 0, 1, k->limbs, &codes->chunk[c][r]) &&
+            codes->usable;
     }
 }
 
@@ -425,7 +417,8 @@ static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side
     load_coefs(tile, side, s, scale, zp, b, t0, nt);
     memset(b->scale + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
     memset(b->zp + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
-    return (codes_rows_t){.data = row_of(s, step, t0),
+    return (codes_rows_t){.type = side->codes,
+                          .data = row_of(s, step, t0),
                           .stride = side->fold * step * s->type->bits / 8,
                           .rows = rows,
                           .bytes = side->fold * side->head * s->type->bits / 8,
@@ -435,9 +428,7 @@ static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side
                           .zp = zp->there ? b->zp : NULL,
                           .corner = side->corner,
                           .near = side->near,
-                          .flip = side->codes->flip,
-                          .table = side->codes->table ? side->table : NULL,
-                          .offset = side->codes->offset};
+                          .table = side->table};
 }
 
 /* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
@@ -499,7 +490,7 @@ void decode_scores(const tile_table_t *tile, const decode_side_t *side, const ti
     }
     if (side->codes) {
         const codes_rows_t codes = codes_at(tile, side, k, false, &scale, &zp, b, t0, nt);
-        side->codes->qk(&codes, rows, side->limbs, b->codes, s, lds);
+        side->ints->qk(&codes, rows, side->limbs, b->codes, s, lds);
     } else {
         if (side->by_lane) {
             add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
@@ -562,8 +553,8 @@ static void codes_values(const tile_table_t *tile, const decode_side_t *side, co
         at.zp = all->zp ? all->zp + t * all->groups : NULL;
         for (int r = 0, n; r < rows; r += n) {
             n = rows_batch(rows - r);
-            if (!side->codes->pv(&at, n, side->limbs, p + r * ldp + t, ldp, b->weights,
-                                 acc + r * ldacc, ldacc)) {
+            if (!side->ints->pv(&at, n, side->limbs, p + r * ldp + t, ldp, b->weights,
+                                acc + r * ldacc, ldacc)) {
                 slow_values(tile, side, v, b, n, p + r * ldp + t, ldp, t0 + t, at.rows * side->fold,
                             acc + r * ldacc, ldacc);
             }

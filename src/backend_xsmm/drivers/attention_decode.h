@@ -11,8 +11,8 @@
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
+#include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/few_rows.h"
-#include "backend_xsmm/ukernels/attention_codes.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "backend_xsmm/ukernels/unroll.h"
 
@@ -75,8 +75,9 @@ extern const decode_table_t decode_table_avx2, decode_table_avx512;
 
 /* K or V of one execute. */
 typedef struct decode_side {
-    const decode_ops_t *ops;  /* NULL: through tiles of floats */
-    const codes_ops_t *codes; /* in integers; NULL: in floats */
+    const decode_ops_t *ops;   /* NULL: through tiles of floats */
+    const codes_type_t *codes; /* in integers; NULL: in floats */
+    const codes_table_t *ints;
     int limbs;
     bool (*any_tiny)(const float *scale,
                      int n); /* NULL: the type of the scales has no such values */
@@ -105,7 +106,8 @@ typedef struct decode_side {
 
 /* How one operand is multiplied, as far as that is known at compile. */
 typedef struct decode_how {
-    const codes_ops_t *codes; /* NULL: in floats */
+    const codes_type_t *codes; /* NULL: in floats */
+    const codes_table_t *ints;
     int limbs;
 } decode_how_t;
 

@@ -38,24 +38,25 @@ static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
 /* All of A as integers. False: its scales or zero points are not for them. */
 static bool load_codes(rows_task_t *w)
 {
-    const rows_ops_t *ops = w->c->ops;
+    const codes_type_t *type = w->c->type;
     const int64_t K = w->st->panel.K;
-    const int rows = w->t.rows, quad = ops->elems / ROWS_QUADS;
+    const int rows = w->t.rows, quad = type->elems / CODES_QUADS;
     float scale[ROWS_MOST * ROWS_COEFS], zp[ROWS_MOST * ROWS_COEFS];
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         if (!matmul_load_codes(&w->t, k, kn, quad, scale, zp, ROWS_COEFS)) {
             return false;
         }
-        for (int e = 0; e < kn; e += ops->elems) {
-            const rows_raw_t raw = {w->t.buf.a + e,
-                                    scale + e / quad,
-                                    zp + e / quad,
-                                    MM_LDA,
-                                    ROWS_COEFS,
-                                    kn - e,
-                                    blocks_steps(w->st->panel.a.base.dtype)};
-            ops->encode(&raw, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows);
+        for (int e = 0; e < kn; e += type->elems) {
+            const codes_raw_t raw = {w->t.buf.a + e,
+                                     scale + e / quad,
+                                     zp + e / quad,
+                                     MM_LDA,
+                                     ROWS_COEFS,
+                                     kn - e,
+                                     blocks_steps(w->st->panel.a.base.dtype)};
+            w->c->ints->encode(type, &raw, rows, w->c->limbs,
+                               w->buf.codes + (k + e) / type->elems * rows);
         }
     }
     return true;
@@ -65,7 +66,8 @@ static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
 {
     const int rows = w->t.rows;
     if (w->st->way == IN_INTEGERS) {
-        return w->c->ops->quantise(src, MM_LDA, rows, w->c->limbs, w->buf.codes + c * rows);
+        return w->c->ints->quantise(w->c->type, src, MM_LDA, rows, w->c->limbs,
+                                    w->buf.codes + c * rows);
     }
     return place_chunk(w, c, src);
 }
@@ -176,8 +178,7 @@ static void begin_fours(rows_task_t *w)
                             .table = st->table,
                             .values = st->values};
     if (st->way == IN_INTEGERS) {
-        w->four.flip = w->c->ops->flip;
-        w->four.offset = w->c->ops->offset;
+        w->four.type = w->c->type;
     }
     w->four.scale = coefs_of(w, &st->scale, w->buf.raw, w->buf.scale);
     w->four.zp = coefs_of(w, &st->zp, w->buf.raw_zp, w->buf.zp);
@@ -202,12 +203,12 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         w->four.zp.ld = load_coefs(w, zp, b->zp_first, n, there, w->buf.raw_zp);
     }
     if (scale->bulk && st->way == IN_INTEGERS) {
-        w->c->table->by_unit(w->buf.raw, w->four.scale.ld, (int)(scale->groups * scale->times),
-                             w->buf.scale);
+        w->c->ints->by_unit(w->buf.raw, w->four.scale.ld, (int)(scale->groups * scale->times),
+                            w->buf.scale);
     }
     if (zp->bulk && st->way == IN_INTEGERS) {
-        w->c->table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(zp->groups * zp->times),
-                                 w->four.offset, w->buf.zp);
+        w->c->ints->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(zp->groups * zp->times),
+                                w->c->type->offset, w->buf.zp);
     }
 }
 
@@ -219,7 +220,7 @@ static void fetch_first(const rows_task_t *w)
     const int64_t n = at_most(w->t.cols, st->ahead_lines);
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *p = b->data + (b->first + (w->t.n0 + i) * b->cs) * b->type->bits / 8;
-        for (int64_t at = 0; at < st->bytes; at += ROWS_CHUNK) {
+        for (int64_t at = 0; at < st->bytes; at += CODES_CHUNK) {
             __builtin_prefetch(p + at);
         }
     }
@@ -239,8 +240,8 @@ static void multiply(rows_task_t *w)
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
         if (w->st->way == IN_INTEGERS) {
-            w->c->ops->run(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
-                           MM_PANEL);
+            w->c->ints->lines(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
+                              MM_PANEL);
         } else {
             w->c->floats->run(&w->four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems,
                               w->t.buf.acc + c, MM_PANEL);

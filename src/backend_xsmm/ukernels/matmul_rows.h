@@ -25,9 +25,7 @@
 
 enum {
     ROWS_MOST = 16, /* rows of A */
-    ROWS_LINES = 4,
-    ROWS_CHUNK = 64, /* bytes */
-    ROWS_QUADS = 4
+    ROWS_LINES = 4
 };
 
 /* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In
