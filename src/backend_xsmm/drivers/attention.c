@@ -283,8 +283,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->bf16 = step->kernel->bf16;
     const bool codes = step->kernel->refuse == refuse_codes;
     c->decode = codes || step->kernel->refuse == refuse_decode ? decode_table(features) : NULL;
-    c->k_how = codes ? how_of_k(plan, step) : (decode_how_t){NULL, 0};
-    c->v_how = codes ? how_of_v(plan, step) : (decode_how_t){NULL, 0};
+    c->k_how = codes ? how_of_k(plan, step) : (decode_how_t){0};
+    c->v_how = codes ? how_of_v(plan, step) : (decode_how_t){0};
     size_blocks(c, rows, T, D, Dv);
     const char *why = jit(c, rows, D, Dv, features);
     if (c->bf16 && why) {

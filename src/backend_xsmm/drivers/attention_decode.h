@@ -14,7 +14,7 @@
 #include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/ukernels/tile.h"
-#include "backend_xsmm/ukernels/unroll.h"
+#include "numeric/unroll.h"
 
 enum {
     DECODE_ROWS = 8,                  /* most query rows */

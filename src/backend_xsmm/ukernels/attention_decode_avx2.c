@@ -14,15 +14,6 @@ OP vf vf_groups(const float *p, bool few)
 {
     return few ? _mm256_castps128_ps256(_mm_loadu_ps(p)) : _mm256_loadu_ps(p);
 }
-OP vf vf_pick(vf v, const int32_t *at)
-{
-    return _mm256_permutevar8x32_ps(v, _mm256_loadu_si256((const __m256i *)(const void *)at));
-}
-OP void prefetch(const unsigned char *p)
-{
-    _mm_prefetch((const char *)p, _MM_HINT_T0);
-}
-
 /* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of
  * rows 0 to 3 and 4 to 7. */
 OP void fold(const float *rows, vf *to)

@@ -14,16 +14,6 @@ OP vf vf_groups(const float *p, bool few)
 {
     return few ? _mm512_castps128_ps512(_mm_loadu_ps(p)) : _mm512_loadu_ps(p);
 }
-OP vf vf_pick(vf v, const int32_t *at)
-{
-    return _mm512_permutexvar_ps(_mm512_loadu_si512(at), v);
-}
-
-OP void prefetch(const unsigned char *p)
-{
-    _mm_prefetch((const char *)p, _MM_HINT_T0);
-}
-
 /* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors,
  * of lower and upper halves of rows i.. and of rows i + 4.. in turn, i = 0 and 8. */
 OP void fold(const float *rows, vf *to)

@@ -3,8 +3,8 @@
 #ifndef SINTER_SRC_KERNELS_CHUNKS_AVX2_H
 #define SINTER_SRC_KERNELS_CHUNKS_AVX2_H
 
-#include "backend_xsmm/ukernels/unroll.h"
 #include "numeric/simd_avx2.h"
+#include "numeric/unroll.h"
 
 typedef enum form {
     NIBBLES_S4,
@@ -64,15 +64,6 @@ OP chunk_t chunk_load(form_t form, const unsigned char *p, int left, vf values)
     return c;
 }
 
-OP __m128i load8(const unsigned char *p)
-{
-    return _mm_loadl_epi64((const __m128i *)(const void *)p);
-}
-OP __m128i load16(const unsigned char *p)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
-
 /* Vector v of a chunk of nibbles: nibble v of each dword. */
 OP vf nibbles(form_t form, __m256i x, int v)
 {
@@ -98,10 +89,10 @@ OP vf chunk_vector(form_t form, const chunk_t *c, int v)
         return _mm256_setzero_ps();
     }
     if (form == BYTES_S8) {
-        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load8(c->p + 8 * v)));
+        return vf_load_s8(c->p + 8 * v);
     }
     if (form == BYTES_U8) {
-        return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load8(c->p + 8 * v)));
+        return vf_load_u8(c->p + 8 * v);
     }
     if (form == BYTES_E5M2 || form == BYTES_E4M3) {
         const __m256i x = v % 2 ? c->b : c->a;
@@ -110,11 +101,10 @@ OP vf chunk_vector(form_t form, const chunk_t *c, int v)
         return form == BYTES_E4M3 ? _mm256_mul_ps(y, _mm256_set1_ps(256)) : y;
     }
     if (form == HALVES) {
-        return _mm256_cvtph_ps(load16(c->p + 16 * v));
+        return vf_load_f16(c->p + 16 * v);
     }
     if (form == BRAINS) {
-        return _mm256_castsi256_ps(
-            _mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(c->p + 16 * v)), 16));
+        return vf_load_bf16(c->p + 16 * v);
     }
     return _mm256_loadu_ps((const float *)(const void *)c->p);
 }

@@ -3,8 +3,8 @@
 #ifndef SINTER_SRC_KERNELS_CHUNKS_AVX512_H
 #define SINTER_SRC_KERNELS_CHUNKS_AVX512_H
 
-#include "backend_xsmm/ukernels/unroll.h"
 #include "numeric/simd_avx512.h"
+#include "numeric/unroll.h"
 
 typedef enum form {
     NIBBLES,

@@ -8,10 +8,6 @@
 #define SUMS 8
 #define TABLE(form) false
 
-OP vf vf_pick(vf v, const int32_t *at)
-{
-    return _mm256_permutevar8x32_ps(v, _mm256_loadu_si256((const __m256i *)(const void *)at));
-}
 OP vf vf_bits(__m256i x, int mask, int flip)
 {
     return _mm256_castsi256_ps(
@@ -38,13 +34,6 @@ OP vf vf_eights(const float *p, const float *q)
     (void)q;
     return _mm256_loadu_ps(p);
 }
-OP float vf_sum(vf x)
-{
-    const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)),
-                 b = _mm_add_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
-}
-
 #include "backend_xsmm/ukernels/matmul_columns.inc"
 
 NIBBLES_OF(s4, NIBBLES_S4, 8, 64)

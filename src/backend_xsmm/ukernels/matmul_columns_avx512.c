@@ -8,10 +8,6 @@
 #define SUMS 16
 #define TABLE(form) ((form) == NIBBLES)
 
-OP vf vf_pick(vf v, const int32_t *at)
-{
-    return _mm512_permutexvar_ps(_mm512_loadu_si512(at), v);
-}
 OP vf vf_bits(__m512i x, int mask, int flip)
 {
     return _mm512_castsi512_ps(
@@ -35,11 +31,6 @@ OP vf vf_eights(const float *p, const float *q)
 {
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)), _mm256_loadu_ps(q), 1);
 }
-OP float vf_sum(vf x)
-{
-    return _mm512_reduce_add_ps(x);
-}
-
 #include "backend_xsmm/ukernels/matmul_columns.inc"
 
 ARRANGE(arrange_unpacked, true, 4, unpacked_at)

@@ -8,23 +8,6 @@
 #define LINES_AT(nq) ((nq) == 4 ? 1 : 2)
 #define TABLE(form) false
 
-OP vf vf_pick(vf v, const int32_t *at)
-{
-    return _mm256_permutevar8x32_ps(v, _mm256_loadu_si256((const __m256i *)(const void *)at));
-}
-OP float vf_sum(vf x)
-{
-    const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)),
-                 b = _mm_add_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
-}
-OP vf vf_magnitude(vf x, vf y)
-{
-    const __m256i bits = _mm256_set1_epi32(INT32_MAX), a = _mm256_castps_si256(x),
-                  b = _mm256_castps_si256(y);
-    return _mm256_castsi256_ps(
-        _mm256_max_epi32(_mm256_and_si256(a, bits), _mm256_and_si256(b, bits)));
-}
 OP int32_t vf_largest(vf x)
 {
     int32_t lane[LANES], most = 0;

@@ -8,21 +8,6 @@
 #define LINES_AT(nq) ((nq) == 4 ? 2 : 4)
 #define TABLE(form) ((form) == NIBBLES)
 
-OP vf vf_pick(vf v, const int32_t *at)
-{
-    return _mm512_permutexvar_ps(_mm512_loadu_si512(at), v);
-}
-OP float vf_sum(vf x)
-{
-    return _mm512_reduce_add_ps(x);
-}
-OP vf vf_magnitude(vf x, vf y)
-{
-    const __m512i bits = _mm512_set1_epi32(INT32_MAX), a = _mm512_castps_si512(x),
-                  b = _mm512_castps_si512(y);
-    return _mm512_castsi512_ps(
-        _mm512_max_epi32(_mm512_and_si512(a, bits), _mm512_and_si512(b, bits)));
-}
 OP int32_t vf_largest(vf x)
 {
     return _mm512_reduce_max_epi32(_mm512_castps_si512(x));
@@ -62,7 +47,7 @@ TARGET static int32_t place_unpacked(const float *x, int vectors, float *to, int
         const float *low = x + unpacked_at(v, 0), *high = x + unpacked_at(v, 8);
         const vf y = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)),
                                         _mm256_loadu_ps(high), 1);
-        most = vf_magnitude(most, y);
+        most = vf_abs_max(most, y);
         vf_store(to + v * step, y);
     }
     return vf_largest(most);
