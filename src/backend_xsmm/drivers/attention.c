@@ -122,21 +122,20 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
 {
     const codes_table_t *table = codes_table(self->needs);
     const sinter_data_type_t type = problem_type(p, o->data);
+    const codes_type_t *codes = codes_type(type);
     const int limbs = limbs_of(p->step->mode);
-    const decode_how_t floats = {NULL, 0};
-    if (!table || !limbs || (int)type >= table->n_ops || table->ops[type].elems == 0 ||
-        (limbs == 1 && dtype_traits(type)->cls != DTYPE_INT) ||
+    const decode_how_t floats = {0};
+    if (!table || !limbs || !codes || (limbs == 1 && dtype_traits(type)->cls != DTYPE_INT) ||
         (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8)) {
         return floats;
     }
-    const codes_ops_t *codes = &table->ops[type];
-    const int64_t head = problem_dim(p, o->data, from_end),
+    const int64_t head = problem_dim(p, o->data, from_end), quad = codes->elems / CODES_QUADS,
                   s = groups_of(p, o->data, o->scale, o->scale_dim, from_end),
                   z = groups_of(p, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
-    if (s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % codes->quad != 0))) {
+    if (s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))) {
         return floats;
     }
-    return (decode_how_t){codes, limbs};
+    return (decode_how_t){codes, table, limbs};
 }
 
 static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)

@@ -8,17 +8,6 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const rows_table_t *rows_table(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512_VNNI)) {
-        return &rows_table_avx512_vnni;
-    }
-#endif
-    (void)features;
-    return NULL;
-}
-
 const rows_floats_table_t *rows_floats_table(features_t features)
 {
 #if defined(__x86_64__)
@@ -34,14 +23,6 @@ const rows_floats_table_t *rows_floats_table(features_t features)
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
-
-static const rows_ops_t *ops_of(const kernel_t *self, const problem_t *p)
-{
-    const rows_table_t *table = rows_table(self->needs);
-    const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
-                                                                           : NULL;
-}
 
 static const rows_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
@@ -69,7 +50,7 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     if (!codes && limbs_of(p->step->mode) == 0) {
         return "the fpmath mode does not allow products of integers with floats";
     }
-    if (!ops_of(self, p)) {
+    if (!codes_table(self->needs) || !codes_type(problem_type(p, p->step->p.matmul.b.data))) {
         return "no decoder for the data type of B";
     }
     if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
@@ -121,7 +102,7 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
                  chunks = (size_t)st->chunks * (size_t)st->panel.rows;
     const bool integers = st->way == IN_INTEGERS;
     size_t at = 0;
-    out->codes = carve(base, &at, integers ? chunks : 0, sizeof(rows_codes_t));
+    out->codes = carve(base, &at, integers ? chunks : 0, sizeof(limbs_t));
     out->scale = carve(base, &at, integers ? units : 0, sizeof(float));
     out->zp = carve(base, &at, integers ? units : 0, sizeof(int32_t));
     out->q = carve(base, &at, integers ? 0 : chunks * (size_t)st->elems, sizeof(float));
@@ -139,7 +120,9 @@ static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
     const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
     size_t most = 0;
     for (int way = IN_INTEGERS; way <= IN_FLOATS && matmul_rows_of(p) < 0 && K > 0; way++) {
-        const int elems = way == IN_FLOATS ? c->floats->elems : c->ops != NULL ? c->ops->elems : 0;
+        const int elems = way == IN_FLOATS  ? c->floats->elems
+                          : c->type != NULL ? c->type->elems
+                                            : 0;
         rows_state_t st = {.way = (rows_way_t)way, .elems = elems, .panel = {.rows = ROWS_MOST}};
         rows_buffers_t buffers;
         if (elems > 0) {
@@ -161,8 +144,8 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     textbuf_t note;
     const char *why = matmul_configure_best(self, p, ROWS_MOST, &c->panel);
     if (self->driver->arithmetic == IN_INT8) {
-        c->table = rows_table(self->needs);
-        c->ops = ops_of(self, p);
+        c->ints = codes_table(self->needs);
+        c->type = codes_type(problem_type(p, p->step->p.matmul.b.data));
         c->codes = blocks_of_codes(p);
         c->limbs = c->codes ? code_limbs(p) : limbs_of(p->step->mode);
     }
@@ -171,9 +154,9 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     c->features = self->needs;
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
-    if (c->ops) {
+    if (c->type) {
         text_add(&note, "%s if groups along K are multiples of %d, else ",
-                 integers_name(c->codes, c->limbs), c->ops->elems / ROWS_QUADS);
+                 integers_name(c->codes, c->limbs), c->type->elems / CODES_QUADS);
     }
     text_add(&note, DECODED_FMA);
     if (c->floats->unit > 1) {
@@ -220,7 +203,7 @@ static bool codes_by_quads(const matrix_t *a, int quad, int64_t K)
 static const char *bind_integers(const rows_config_t *c, rows_state_t *st)
 {
     const matrix_t *b = &st->panel.b.base;
-    const int elems = c->ops->elems, quad = elems / ROWS_QUADS;
+    const int elems = c->type->elems, quad = elems / CODES_QUADS;
     st->elems = elems;
     st->scale = units_of(&b->scale, elems, quad, ROWS_LINES, st->panel.K);
     st->zp = units_of(&b->zp, elems, quad, ROWS_LINES, st->panel.K);
@@ -287,8 +270,8 @@ static const char *bind_rows(const rows_config_t *c, rows_state_t *st)
     if (why != NULL) {
         return why;
     }
-    why = c->ops != NULL ? bind_integers(c, st) : NULL;
-    st->way = c->ops != NULL && why == NULL ? IN_INTEGERS : IN_FLOATS;
+    why = c->type != NULL ? bind_integers(c, st) : NULL;
+    st->way = c->type != NULL && why == NULL ? IN_INTEGERS : IN_FLOATS;
     if (st->way == IN_FLOATS) {
         const char *no_floats = bind_floats(c, st);
         if (no_floats != NULL) {
@@ -333,14 +316,14 @@ static void choose_panel(rows_state_t *st, int threads)
     m->n_blocks = 1;
 }
 
-static void fill_table(const rows_ops_t *ops, rows_state_t *st)
+static void fill_table(const codes_type_t *codes, rows_state_t *st)
 {
     const dtype_traits_t *type = st->panel.b.base.codes.type;
     if (type->bits == 4) {
         dtype_nibble_values(&type->codec, st->values);
     }
-    for (int i = 0; i < 16 && ops && ops->table; i++) {
-        st->table[i] = (unsigned char)(st->values[i] / ops->unit + (float)ops->offset);
+    for (int i = 0; i < 16 && codes && codes->form == CODES_TABLE; i++) {
+        st->table[i] = (unsigned char)(st->values[i] / codes->unit + (float)codes->offset);
     }
 }
 
@@ -366,7 +349,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         /* Rows of A with a NaN or an infinity take the panel path, in floats. */
         st->panel.blocks = (blocks_state_t){0};
         memset(st->values, 0, sizeof st->values);
-        fill_table(c->ops, st);
+        fill_table(c->type, st);
         choose_panel(st, p->frame->threads);
         SG_TRY(matmul_count(p->step, &st->panel));
     }

@@ -311,12 +311,12 @@ static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *t
 static void report_tail(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     if (step->tail != NULL) {
-        const bool split = step->tail->split != sinter_data_type_undef;
-        text_add(
-            text, "  quantises its result to %s%s before it leaves the step\n",
-            dtype_traits(split ? step->tail->split : plan->values[step->tail->out].lt.data_type)
-                ->name,
-            split ? " in two planes" : "");
+        const bool split = step->tail->out.split != sinter_data_type_undef;
+        text_add(text, "  quantises its result to %s%s before it leaves the step\n",
+                 dtype_traits(split ? step->tail->out.split
+                                    : plan->values[step->tail->out.data].lt.data_type)
+                     ->name,
+                 split ? " in two planes" : "");
     }
     if (step->apart != NULL) {
         text_add(text, "  no part of the step that makes its data: %s\n", step->apart);
