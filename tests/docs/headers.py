@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""headers.py: each function of the public headers has a comment of its own, and the headers have as many lines with comments as with
-code."""
+"""headers.py: each function of the public headers has a comment of its own, and the headers have as
+many lines with comments as with code."""
 import glob
 import os
 import re
@@ -37,7 +37,7 @@ def main():
         for match in re.finditer(r"^SINTER_API [^;]*?(sinter_\w+)\(", text, re.M):
             checks += 1
             if not text[:match.start()].endswith("*/\n"):
-                errors.append(f"{os.path.relpath(path, ROOT)}: {match.group(1)} has no comment of its own")
+                errors.append(f"{os.path.relpath(path, ROOT)}: {match.group(1)} has no comment")
         lines = count(text)
         comments += lines[0]
         code += lines[1]
