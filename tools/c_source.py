@@ -58,7 +58,8 @@ def tracked_files(root):
     try:
         listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True,
                                 check=True).stdout.decode().split("\0")
-        return [name for name in listed if name and os.path.exists(os.path.join(root, name))]
+        return sorted({name for name in listed
+                       if name and os.path.exists(os.path.join(root, name))})
     except (OSError, subprocess.CalledProcessError):
         found = []
         for folder, folders, names in os.walk(root):

@@ -77,7 +77,8 @@ def check_layout(program, paths):
 
 def main():
     paths = [path for path in c_source.tracked_files(ROOT)
-             if path.endswith(C_FILES + SCRIPTS) and not GENERATED.match(path) and path not in TO_MEND]
+             if path.endswith(C_FILES + SCRIPTS)
+             and not GENERATED.match(path) and path not in TO_MEND]
     errors = []
     for path in paths:
         with open(os.path.join(ROOT, path), encoding="utf-8") as f:

@@ -5,6 +5,7 @@
 #define SINTER_SRC_QUANT_TAIL_H
 
 #include "backend_xsmm/plan.h"
+#include "graph/quant.h"
 #include "numeric/quant_rows.h"
 
 /* Columns of a block: at most. What kernels hold to: matmul keeps blocks of a divisor of 128

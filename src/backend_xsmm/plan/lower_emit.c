@@ -3,7 +3,6 @@
 
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
-#include "graph/quant.h"
 #include "graph/schema.h"
 
 /* Registers of the values of one chain. */

@@ -62,7 +62,8 @@ typedef struct rows_codes {
 } rows_codes_t;
 
 /* A chunk of rows of codes, of which n elements are there: their values times `by` are integers.
- * Element e of row r is x[r * ldx + e]; quad i of row r has scale[r * ld + i] and zp[r * ld + i]. */
+ * Element e of row r is x[r * ldx + e]; quad i of row r has scale[r * ld + i] and
+ * zp[r * ld + i]. */
 typedef struct rows_raw {
     const float *x, *scale, *zp;
     int64_t ldx, ld;
