@@ -45,7 +45,6 @@ TO_MEND = [
     "src/backend_xsmm/ukernels/matmul_columns_avx512.c",
 ]
 CYCLES_TO_MEND = [
-    "src/backend_xsmm/drivers/matmul",
     "src/base/alloc", "src/numeric/dtype", "src/patterns/matcher", "src/patterns/patterns",
 ]
 THIRD_PARTY = ("omp.h", "libxsmm", "cjson/")

@@ -109,12 +109,10 @@ typedef struct attention_params {
 /* DynamicQuantize that computes its scales: a step that reads `in`, or the tail of the step that
  * makes it. */
 typedef struct dynquant_params {
-    int in, out, scale, zp; /* zp -1: none */
-    int high;               /* of split codes, as in operand_t */
-    sinter_data_type_t split;
+    int in;
+    operand_t out;    /* codes, scales and zero points that the step makes */
     int tensor_scale; /* dynamic_nv: the scale of all scales, an input; -1: 1 */
-    int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS]; /* as in operand_t */
-    int kind;                                                     /* quant_kind_t */
+    int kind;         /* quant_kind_t */
 } dynquant_params_t;
 
 typedef struct step {

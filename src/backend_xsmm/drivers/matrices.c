@@ -65,18 +65,12 @@ static void swap_dims(matrices_t *m, int i, int j)
     }
 }
 
-sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *frame,
-                              matrices_t *out)
+sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices_t *out)
 {
     const bound_t *data = &frame->v[op->data];
-    const int n = data->ndims, rows = n - 2, columns = n - 1;
     int8_t same[SINTER_MAX_NDIMS];
-    groups_t *parts[MATRIX_PARTS];
-    if (n < 2) {
-        return sg_fail(sinter_invalid_shape, "a matrix operand has %d dims, needs 2", n);
-    }
-    *out = (matrices_t){.ndims = n, .base.split = op->split};
-    for (int d = 0; d < n; d++) {
+    *out = (matrices_t){.ndims = data->ndims, .base.split = op->split};
+    for (int d = 0; d < data->ndims; d++) {
         out->dims[d] = data->dims[d];
         same[d] = (int8_t)d;
         for (int part = 0; part < MATRIX_PARTS; part++) {
@@ -94,6 +88,18 @@ sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *fr
         SG_TRY(check_high(data, &frame->v[op->high]));
         SG_TRY(bind_part(data, &frame->v[op->high], same, IN_HIGH, out));
     }
+    return sinter_success;
+}
+
+sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *frame,
+                              matrices_t *out)
+{
+    const int n = frame->v[op->data].ndims, rows = n - 2, columns = n - 1;
+    groups_t *parts[MATRIX_PARTS];
+    if (n < 2) {
+        return sg_fail(sinter_invalid_shape, "a matrix operand has %d dims, needs 2", n);
+    }
+    SG_TRY(operand_bind(op, frame, out));
     if (trans) {
         swap_dims(out, rows, columns);
     }

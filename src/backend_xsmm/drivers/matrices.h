@@ -1,4 +1,4 @@
-/* A matrix operand of a step bound to a frame: one matrix for each batch index. */
+/* An operand of a step bound to a frame: one matrix for each batch index. */
 #ifndef SINTER_SRC_MATRICES_H
 #define SINTER_SRC_MATRICES_H
 
@@ -14,6 +14,9 @@ typedef struct matrices {
     axis_t axis[SINTER_MAX_NDIMS][MATRIX_PARTS];
     matrix_t base; /* at batch index 0 */
 } matrices_t;
+
+/* All but the rows and columns of base, for operands of any number of dims. */
+sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices_t *out);
 
 /* trans: rows and columns are swapped. sinter_invalid_shape with a message if groups do not
  * divide dims. */
