@@ -312,11 +312,11 @@ static void check_defaults(void)
 static void check_params(void)
 {
     const float numbers[] = {0.25f, 4};
-    attr_t attrs[] = {{.id = sinter_op_attr_alpha, .n = 1, .f32 = &numbers[0]},
+    attr_t given[] = {{.id = sinter_op_attr_alpha, .n = 1, .f32 = &numbers[0]},
                       {.id = sinter_op_attr_beta, .n = 1, .f32 = &numbers[1]},
                       {.id = sinter_op_attr_mode, .n = 1, .str = "gelu_tanh"}};
-    const node_t sigmoid = {.kind = sinter_op_hard_sigmoid, .n_attrs = 2, .attrs = attrs},
-                 gelu = {.kind = sinter_op_gelu, .n_attrs = 1, .attrs = &attrs[2]},
+    const node_t sigmoid = {.kind = sinter_op_hard_sigmoid, .n_attrs = 2, .attrs = given},
+                 gelu = {.kind = sinter_op_gelu, .n_attrs = 1, .attrs = &given[2]},
                  erf = {.kind = sinter_op_gelu}, softplus = {.kind = sinter_op_softplus},
                  relu = {.kind = sinter_op_relu};
     CHECK(node_param(&sigmoid, 0) == 0.25f && node_param(&sigmoid, 1) == 4, "HardSigmoid");

@@ -4,35 +4,31 @@
 #define SINTER_SRC_KERNELS_MATMUL_ROWS_TASK_H
 
 #include "backend_xsmm/drivers/matmul.h"
+#include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/matmul_rows.h"
 
 enum { ROWS_COEFS = MM_K / 16 }; /* most quads in MM_K elements */
 
 typedef struct rows_config {
-    matmul_config_t panel; /* first: see matmul.h */
-    const rows_table_t *table;
-    const rows_ops_t *ops; /* in integers, NULL: not */
+    matmul_config_t panel;    /* first: see matmul.h */
+    const codes_type_t *type; /* of B; NULL: not in integers */
+    const codes_table_t *ints;
     int limbs;
     bool codes;                  /* A is codes */
     const rows_floats_t *floats; /* NULL: not */
     int lanes;
+    features_t features;
 } rows_config_t;
 
 /* How one execute is done. */
 typedef enum rows_way { BY_PANELS, IN_INTEGERS, IN_FLOATS } rows_way_t;
 
-/* Scales or zero points of one execute. */
-typedef struct rows_groups {
-    const dtype_bulk_t *bulk; /* NULL: there are none */
-    const dtype_codec_t *codec;
-    const unsigned char *base;
-    int64_t stride, line_stride,
-        line_group;        /* from group to group; from line group to line group; lines in one */
-    int64_t groups, times; /* of a line; units that each becomes */
-    int bits;              /* of each */
-    int step, shift;       /* as in rows_coefs_t */
+/* How scales or zero points of B reach the micro-kernels. */
+typedef struct rows_units {
+    int64_t groups, times;      /* of a line; units that the value of each becomes */
+    int step, shift;            /* as in rows_coefs_t */
     int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
-} rows_groups_t;
+} rows_units_t;
 
 typedef struct rows_state {
     matmul_state_t panel; /* first: see matmul.h */
@@ -42,14 +38,14 @@ typedef struct rows_state {
     int64_t chunks, bytes;      /* of a line */
     int64_t units;              /* room for the units of a line */
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
-    rows_groups_t scale, zp;
+    rows_units_t scale, zp;
     unsigned char table[16]; /* of 4-bit types: bytes of codes */
     float values[16];        /* and what they stand for */
 } rows_state_t;
 
 /* One thread's: A as the micro-kernels want it, and coefficients of four lines. */
 typedef struct rows_buffers {
-    rows_codes_t *codes; /* [chunk][row] */
+    limbs_t *codes;      /* [chunk][row] */
     float *q;            /* see rows_floats_t */
     float *raw, *raw_zp; /* [line][units] */
     float *scale;        /* [unit][line] */

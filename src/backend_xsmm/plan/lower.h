@@ -10,7 +10,9 @@
 #ifndef SINTER_SRC_LOWER_H
 #define SINTER_SRC_LOWER_H
 
+#include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/plan.h"
+#include "graph/quant.h"
 
 /* Nodes that become one step. */
 typedef struct group {
