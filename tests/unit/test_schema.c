@@ -310,10 +310,27 @@ static void check_defaults(void)
     CHECK(node_s64(&add, sinter_op_attr_axis, 77) == 77, "no default: what the caller says");
 }
 
+/* The parameters of elementwise functions are attributes: numbers, or the place of a word. */
+static void check_params(void)
+{
+    const float numbers[] = {0.25f, 4};
+    attr_t given[] = {{.id = sinter_op_attr_alpha, .n = 1, .f32 = &numbers[0]},
+                      {.id = sinter_op_attr_beta, .n = 1, .f32 = &numbers[1]},
+                      {.id = sinter_op_attr_mode, .n = 1, .str = "gelu_tanh"}};
+    const node_t sigmoid = {.kind = sinter_op_hard_sigmoid, .n_attrs = 2, .attrs = given},
+                 gelu = {.kind = sinter_op_gelu, .n_attrs = 1, .attrs = &given[2]},
+                 erf = {.kind = sinter_op_gelu}, softplus = {.kind = sinter_op_softplus},
+                 relu = {.kind = sinter_op_relu};
+    CHECK(node_param(&sigmoid, 0) == 0.25f && node_param(&sigmoid, 1) == 4, "HardSigmoid");
+    CHECK(node_param(&gelu, 0) == 1 && node_param(&erf, 0) == 0, "GELU");
+    CHECK(node_param(&softplus, 0) == 1 && node_param(&softplus, 1) == 0, "SoftPlus's default");
+    CHECK(node_param(&relu, 0) == 0 && node_param(&relu, 1) == 0, "no parameters");
+}
+
 /* The flags that passes and patterns go by. */
 static void check_flags(void)
 {
-    CHECK(op_flags(sinter_op_add) == (OP_ELTWISE | OP_BINARY | OP_COMMUTATIVE), "Add");
+    CHECK(op_flags(sinter_op_add) == (OP_ELTWISE | OP_BINARY), "Add");
     CHECK(op_flags(sinter_op_divide) == (OP_ELTWISE | OP_BINARY), "Divide");
     CHECK(op_flags(sinter_op_relu) == (OP_ELTWISE | OP_UNARY) &&
               op_flags(sinter_op_clamp) == (OP_ELTWISE | OP_UNARY),
@@ -412,6 +429,7 @@ int main(void)
     check_attr_table();
     check_rules();
     check_defaults();
+    check_params();
     check_flags();
     return check_finish();
 }
