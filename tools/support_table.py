@@ -11,7 +11,8 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 README = os.path.join(ROOT, "README.md")
-BEGIN, END = "<!-- support table: made by tools/support_table.py --write -->\n", "<!-- end of support table -->\n"
+BEGIN = "<!-- support table: made by tools/support_table.py --write -->\n"
+END = "<!-- end of support table -->\n"
 
 
 def rows(path, macro):
@@ -30,24 +31,29 @@ def code(names):
 def data_types():
     types = [(row[1], row[2]) for row in rows("include/sinter/dtypes.def", "SINTER_DTYPE")]
     return [(what, code(name for name, of in types if of == cls))
-            for what, cls in (("floats", "FLOAT"), ("integers", "INT"), ("power-of-two scales", "SCALE"), ("booleans", "BOOL"))]
+            for what, cls in (("floats", "FLOAT"), ("integers", "INT"),
+                              ("power-of-two scales", "SCALE"), ("booleans", "BOOL"))]
 
 
 def ops():
     all_ops = rows("include/sinter/ops.def", "SINTER_OP")
     runs = [row[2] for row in all_ops if row[5] == "RUN"]
     return [("ops that run", ", ".join(runs)),
-            ("ops that are only checked", f"the other {len(all_ops) - len(runs)} of oneDNN Graph ([list](docs/ops.md))")]
+            ("ops that are only checked",
+             f"the other {len(all_ops) - len(runs)} of oneDNN Graph ([list](docs/ops.md))")]
 
 
 def patterns():
-    names = [row[0].replace("_", "-") for row in rows("src/patterns/patterns.def", "SINTER_PATTERN")]
+    names = [
+        row[0].replace("_", "-") for row in rows("src/patterns/patterns.def", "SINTER_PATTERN")
+    ]
     return [("fusion patterns", code(names))]
 
 
 def quantization_kinds():
     with open(os.path.join(ROOT, "tools/graph_runner/op_notes.def"), encoding="utf-8") as f:
-        kinds = re.findall(r'^OP_WORD\(dynamic_quantize, quantization_kind, "(\w+)"', f.read(), re.M)
+        kinds = re.findall(r'^OP_WORD\(dynamic_quantize, quantization_kind, "(\w+)"', f.read(),
+                           re.M)
     return [("kinds of quantisation", code(kinds))]
 
 
@@ -62,7 +68,10 @@ def kernels():
 
 def table():
     lines = ["| what | which |", "|---|---|"]
-    lines += [f"| {what} | {which} |" for what, which in data_types() + ops() + quantization_kinds() + patterns() + kernels()]
+    lines += [
+        f"| {what} | {which} |"
+        for what, which in data_types() + ops() + quantization_kinds() + patterns() + kernels()
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -78,7 +87,8 @@ def main():
     now, after = rest.split(END)
     if sys.argv[1:] == ["--check"]:
         if now != table():
-            print("The support table of README.md is out of date: run tools/support_table.py --write")
+            print(
+                "The support table of README.md is out of date: run tools/support_table.py --write")
         return int(now != table())
     if sys.argv[1:] != ["--write"]:
         sys.exit(__doc__)

@@ -36,7 +36,7 @@ SINTER_API int sinter_cpu_isa_parse(const char *name, sinter_cpu_isa_t *out);
 /* 1 if the library executes this op kind, 0 if it is only checked and partitioned. */
 SINTER_API int sinter_op_kind_is_executed(sinter_op_kind_t kind);
 
-/* ---- what an op may look like ----------------------------------------------------------------- */
+/* ---- what an op may look like ---------------------------------------------------------------- */
 
 /* How many ports and attributes an op kind has. Inputs and outputs beyond the least number are
  * optional, the last ones first. */

@@ -26,7 +26,7 @@ typedef struct quant {
     s64_list_t axes;        /* as given: may count from the end */
     s64_list_t groups;      /* number of groups along each of axes */
     s64_list_t group_shape; /* size of a group along each dim of the data */
-    /* Scales and zero points as attributes (Quantize, Dequantize); scales NULL: they are tensors. */
+    /* Scales and zero points as attributes (Quantize, Dequantize). scales NULL: as tensors. */
     const float *scales;
     size_t n_scales; /* 1, or one for each index of the axis */
     s64_list_t zps;  /* n_scales values */

@@ -8,7 +8,9 @@ from common import ROOT
 
 
 def main():
-    return subprocess.run([sys.executable, "-B", os.path.join(ROOT, "tools/support_table.py"), "--check"]).returncode
+    return subprocess.run(
+        [sys.executable, "-B",
+         os.path.join(ROOT, "tools/support_table.py"), "--check"]).returncode
 
 
 if __name__ == "__main__":

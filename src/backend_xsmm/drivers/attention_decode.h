@@ -12,7 +12,7 @@
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
 #include "backend_xsmm/drivers/matrices.h"
-#include "backend_xsmm/ukernels/attention_codes.h"
+#include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "numeric/unroll.h"
@@ -76,8 +76,9 @@ extern const decode_table_t decode_table_avx2, decode_table_avx512;
 
 /* K or V of one execute. */
 typedef struct decode_side {
-    const decode_ops_t *ops;  /* NULL: through tiles of floats */
-    const codes_ops_t *codes; /* in integers; NULL: in floats */
+    const decode_ops_t *ops;   /* NULL: through tiles of floats */
+    const codes_type_t *codes; /* in integers; NULL: in floats */
+    const codes_table_t *ints;
     int limbs;
     bool (*any_tiny)(const float *scale,
                      int n); /* NULL: the type of the scales has no such values */
@@ -106,7 +107,8 @@ typedef struct decode_side {
 
 /* How one operand is multiplied, as far as that is known at compile. */
 typedef struct decode_how {
-    const codes_ops_t *codes; /* NULL: in floats */
+    const codes_type_t *codes; /* NULL: in floats */
+    const codes_table_t *ints;
     int limbs;
 } decode_how_t;
 

@@ -12,8 +12,8 @@
 #ifndef SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 #define SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
 
-#include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/drivers/matmul.h"
+#include "backend_xsmm/ukernels/few_rows.h"
 
 enum {
     COLUMNS_MOST = 16,   /* rows of A */

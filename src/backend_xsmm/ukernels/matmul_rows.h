@@ -25,9 +25,7 @@
 
 enum {
     ROWS_MOST = 16, /* rows of A */
-    ROWS_LINES = 4,
-    ROWS_CHUNK = 64, /* bytes */
-    ROWS_QUADS = 4
+    ROWS_LINES = 4
 };
 
 /* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In
@@ -47,56 +45,11 @@ typedef struct rows_four {
     int64_t bytes, n; /* of a line; n: elements */
     int64_t ahead;
     rows_coefs_t scale, zp; /* in integers, zp is s32 and has the offset of codes */
-    /* In integers: u = code ^ flip, by byte, or u = table[code]. */
-    int flip;
+    /* In integers: the type of the codes, and its table of bytes. */
+    const struct codes_type *type;
     const unsigned char *table;
-    int32_t offset;
     const float *values; /* in floats: of the 16 codes of a 4-bit type */
 } rows_four_t;
-
-/* One chunk of one row of A. */
-typedef struct rows_codes {
-    int8_t byte[2][2][ROWS_CHUNK]; /* [high, low][even, odd codes of 4 bits] */
-    float scale[16];               /* by 4 * quad + line */
-    int32_t sum[16];               /* of the quad */
-} rows_codes_t;
-
-/* A chunk of rows of codes, of which n elements are there: their values times `by` are integers.
- * Element e of row r is x[r * ldx + e]; quad i of row r has scale[r * ld + i] and zp[r * ld + i]. */
-typedef struct rows_raw {
-    const float *x, *scale, *zp;
-    int64_t ldx, ld;
-    int n;
-    float by;
-} rows_raw_t;
-
-/* One data type of weights in integers. */
-typedef struct rows_ops {
-    int elems; /* of a chunk; 0: no such type */
-    int flip, offset;
-    bool table; /* codes are values of `unit` times an integer */
-    float unit;
-    /* Rows of `elems` floats, ldx apart. False: some are no numbers, or too small or large. */
-    bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q);
-    /* The same of codes: exact, if they less their zero points are integers of that many bytes. */
-    void (*encode)(const rows_raw_t *a, int rows, int limbs, rows_codes_t *q);
-    /* out[row][line] for all lines of w; q: [chunk][rows]. */
-    void (*run)(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out,
-                int64_t ldo);
-} rows_ops_t;
-
-typedef struct rows_table {
-    int n_ops;
-    const rows_ops_t *ops; /* by data type */
-    /* [line][ld] to [unit][line]; ld and out have room for a multiple of 16 units, those from n
-     * on become zeros. shift: the same as s32, with this added. */
-    void (*by_unit)(const float *x, int64_t ld, int n, float *out);
-    void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
-} rows_table_t;
-
-/* NULL: this ISA has none. */
-const rows_table_t *rows_table(features_t features);
-extern const rows_table_t rows_table_avx512_vnni;
 
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
 typedef struct rows_floats {
