@@ -22,7 +22,8 @@ typedef struct quant {
     /* Codes whose bits lie in two tensors of the same dims: the type that low and high bits make
      * up together. undef: one tensor holds the whole codes. */
     sinter_data_type_t split;
-    int high_port; /* the input (of a quantising op: output) with the high bits; -1: whole codes */
+    /* The input (of a quantising op: output) with the high bits; -1: whole codes. */
+    int high_port;
     s64_list_t axes;        /* as given: may count from the end */
     s64_list_t groups;      /* number of groups along each of axes */
     s64_list_t group_shape; /* size of a group along each dim of the data */

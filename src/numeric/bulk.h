@@ -87,31 +87,38 @@ OP bool is_integer(const code_t *c)
 
 /* ---- 16 codes in memory, and one code a byte or word of 32 bytes ----------------------------- */
 
-OP __m256i block_load(int bits, const unsigned char *p)
+/* words: of codes of 16 bits; bytes: of others. Two registers instead of casts, which would keep
+ * GCC from folding loads into what widens them. */
+typedef struct block {
+    __m128i bytes;
+    __m256i words;
+} block_t;
+
+OP block_t block_load(int bits, const unsigned char *p)
 {
     int32_t last = 0;
     if (bits == 16) {
-        return load_32_bytes(p);
+        return (block_t){.words = load_32_bytes(p)};
     }
     if (bits == 8) {
-        return _mm256_castsi128_si256(load_16_bytes(p));
+        return (block_t){.bytes = load_16_bytes(p)};
     }
     if (bits == 4) {
-        return _mm256_castsi128_si256(load_8_bytes(p));
+        return (block_t){.bytes = load_8_bytes(p)};
     }
     if (bits == 6) {
         memcpy(&last, p + 8, sizeof last);
-        return _mm256_castsi128_si256(_mm_insert_epi32(load_8_bytes(p), last, 2));
+        return (block_t){.bytes = _mm_insert_epi32(load_8_bytes(p), last, 2)};
     }
     memcpy(&last, p, sizeof last); /* 2 bits */
-    return _mm256_castsi128_si256(_mm_cvtsi32_si128(last));
+    return (block_t){.bytes = _mm_cvtsi32_si128(last)};
 }
-OP void block_store(int bits, unsigned char *p, __m256i block)
+OP void block_store(int bits, unsigned char *p, block_t block)
 {
-    const __m128i x = _mm256_castsi256_si128(block);
+    const __m128i x = block.bytes;
     int32_t last;
     if (bits == 16) {
-        _mm256_storeu_si256((__m256i *)(void *)p, block);
+        _mm256_storeu_si256((__m256i *)(void *)p, block.words);
     } else if (bits == 8) {
         _mm_storeu_si128((__m128i *)(void *)p, x);
     } else if (bits == 4) {
@@ -126,17 +133,17 @@ OP void block_store(int bits, unsigned char *p, __m256i block)
     }
 }
 /* The bytes that hold the first n codes; `whole` codes, which fill whole bytes. */
-OP __m256i block_load_n(int bits, const unsigned char *p, int64_t n)
+OP block_t block_load_n(int bits, const unsigned char *p, int64_t n)
 {
-    return bits == 16 ? words_load_n(p, n)
-                      : _mm256_castsi128_si256(bytes_load_n(p, (n * bits + 7) / 8));
+    return bits == 16 ? (block_t){.words = words_load_n(p, n)}
+                      : (block_t){.bytes = bytes_load_n(p, (n * bits + 7) / 8)};
 }
-OP void block_store_n(int bits, unsigned char *p, __m256i block, int64_t whole)
+OP void block_store_n(int bits, unsigned char *p, block_t block, int64_t whole)
 {
     if (bits == 16) {
-        words_store_n(p, block, whole);
+        words_store_n(p, block.words, whole);
     } else {
-        bytes_store_n(p, _mm256_castsi256_si128(block), whole * bits / 8);
+        bytes_store_n(p, block.bytes, whole * bits / 8);
     }
 }
 
@@ -152,20 +159,19 @@ OP __m128i unpack_6(__m128i block)
         block, _mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1));
     return (__m128i)((x & 0x3F) | (x << 2 & 0x3F00) | (x << 4 & 0x3F0000) | (x << 6 & 0x3F000000));
 }
-OP __m256i unpack(int bits, __m256i block)
+OP block_t unpack(int bits, block_t block)
 {
-    const __m128i x = _mm256_castsi256_si128(block);
     if (bits >= 8) {
         return block;
     }
     if (bits == 6) {
-        return _mm256_castsi128_si256(unpack_6(x));
+        return (block_t){.bytes = unpack_6(block.bytes)};
     }
     if (bits == 4) {
-        return _mm256_castsi128_si256(unpack_4(x));
+        return (block_t){.bytes = unpack_4(block.bytes)};
     }
-    const v8u16 pair = (v8u16)_mm_cvtepu8_epi16(unpack_4(x)); /* 2 bits */
-    return _mm256_castsi128_si256((__m128i)((pair | pair << 6) & 0x0303));
+    const v8u16 pair = (v8u16)_mm_cvtepu8_epi16(unpack_4(block.bytes)); /* 2 bits */
+    return (block_t){.bytes = (__m128i)((pair | pair << 6) & 0x0303)};
 }
 
 OP __m128i pack_4(__m128i codes)
@@ -180,20 +186,19 @@ OP __m128i pack_6(__m128i codes)
     return _mm_shuffle_epi8(fours,
                             _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
 }
-OP __m256i pack(int bits, __m256i codes)
+OP block_t pack(int bits, block_t codes)
 {
-    const __m128i x = _mm256_castsi256_si128(codes);
     if (bits >= 8) {
         return codes;
     }
     if (bits == 6) {
-        return _mm256_castsi128_si256(pack_6(x));
+        return (block_t){.bytes = pack_6(codes.bytes)};
     }
     if (bits == 4) {
-        return _mm256_castsi128_si256(pack_4(x));
+        return (block_t){.bytes = pack_4(codes.bytes)};
     }
-    const __m128i pairs = _mm_maddubs_epi16(x, _mm_set1_epi16(0x0401)); /* 2 bits */
-    return _mm256_castsi128_si256(pack_4(_mm_packus_epi16(pairs, pairs)));
+    const __m128i pairs = _mm_maddubs_epi16(codes.bytes, _mm_set1_epi16(0x0401)); /* 2 bits */
+    return (block_t){.bytes = pack_4(_mm_packus_epi16(pairs, pairs))};
 }
 
 /* ---- from codes to floats -------------------------------------------------------------------- */
@@ -240,9 +245,9 @@ OP vf e8m0_to_vf(vu code)
 }
 
 /* Vector h of a block. */
-OP vf decode(const code_t *c, __m256i block, int h)
+OP vf decode(const code_t *c, block_t block, int h)
 {
-    const __m128i codes = _mm256_castsi256_si128(block);
+    const __m128i codes = block.bytes;
     switch (c->kind) {
     case UNSIGNED:
         return vf_of_int(widen_8(codes, h));
@@ -262,9 +267,9 @@ OP vf decode(const code_t *c, __m256i block, int h)
     case FLOAT_8_LOWER:
         return lower_to_vf(c, codes, h);
     case FLOAT_16:
-        return vf_of_f16(block, h);
+        return vf_of_f16(block.words, h);
     case BRAIN_16:
-        return (vf)widen_high(block, h);
+        return (vf)widen_high(block.words, h);
     case POWER_8:
         return e8m0_to_vf(widen_8(codes, h));
     case BOOLEAN_8:
@@ -384,18 +389,19 @@ OP vu encode_vector(const code_t *c, encoding_t how, vf x)
 
 /* The codes of a block of vectors. The hardware's conversion to f16 heeds neither FTZ nor DAZ where
  * it shows: f32 subnormals are zero in f16. */
-OP __m256i encode(const code_t *c, encoding_t how, const vf *x)
+OP block_t encode(const code_t *c, encoding_t how, const vf *x)
 {
     vu code[VECTORS];
     if (c->kind == FLOAT_16) {
         const v16u16 all = (v16u16)f16_of_vf(x);
-        return (__m256i)(how == SATURATED ? all + (v16u16)((all & 0x7FFF) == 0x7C00) : all);
+        return (block_t){
+            .words = (__m256i)(how == SATURATED ? all + (v16u16)((all & 0x7FFF) == 0x7C00) : all)};
     }
     EACH_VECTOR
     {
         code[h] = encode_vector(c, how, x[h]);
     }
-    return c->bits == 16 ? narrow_16(code) : _mm256_castsi128_si256(narrow_8(code));
+    return c->bits == 16 ? (block_t){.words = narrow_16(code)} : (block_t){.bytes = narrow_8(code)};
 }
 
 /* ---- load and store -------------------------------------------------------------------------- */
@@ -450,14 +456,14 @@ OP void load(const code_t *c, const void *base, int64_t first, int64_t n, float 
         c->load_each(base, first, 1, head, dst);
     }
     for (dst += head, n -= head; n >= BLOCK; dst += BLOCK, n -= BLOCK, p += 2 * c->bits) {
-        const __m256i codes = unpack(c->bits, block_load(c->bits, p));
+        const block_t codes = unpack(c->bits, block_load(c->bits, p));
         EACH_VECTOR
         {
             vf_store(dst + h * LANES, decode(c, codes, h));
         }
     }
     if (n > 0) {
-        const __m256i codes = unpack(c->bits, block_load_n(c->bits, p, n));
+        const block_t codes = unpack(c->bits, block_load_n(c->bits, p, n));
         EACH_VECTOR
         {
             vf_store_n_plain(dst + h * LANES, decode(c, codes, h), n - h * LANES);
@@ -560,7 +566,7 @@ OP void load_group(const code_t *c, const unsigned char *p, int64_t n, float sca
 {
     const vf s = vf_set1(scale), z = vf_set1(zp);
     for (int64_t i = 0; i < n; i += BLOCK, p += 2 * c->bits) {
-        const __m256i codes = unpack(c->bits, block_load(c->bits, p));
+        const block_t codes = unpack(c->bits, block_load(c->bits, p));
         EACH_VECTOR
         {
             vf_store(dst + i + h * LANES, (decode(c, codes, h) - z) * s);
@@ -637,8 +643,8 @@ OP int source_bytes(sinter_data_type_t from)
 OP vf source(sinter_data_type_t from, const unsigned char *p, int h)
 {
     return from == sinter_f32   ? vf_load(p + h * LANES * 4)
-           : from == sinter_f16 ? decode(&code_f16, load_32_bytes(p), h)
-                                : decode(&code_bf16, load_32_bytes(p), h);
+           : from == sinter_f16 ? decode(&code_f16, block_load(16, p), h)
+                                : decode(&code_bf16, block_load(16, p), h);
 }
 
 /* A factor for each group. Groups are no loop of their own: they may be single blocks. */

@@ -9,7 +9,7 @@
 /* The two blocks at p. */
 OP void decode_pair(const code_t *c, const unsigned char *p, vf *x)
 {
-    const __m256i first = unpack(c->bits, block_load(c->bits, p)),
+    const block_t first = unpack(c->bits, block_load(c->bits, p)),
                   second = unpack(c->bits, block_load(c->bits, p + 2 * c->bits));
     EACH_VECTOR
     {
@@ -21,10 +21,10 @@ OP void decode_pair(const code_t *c, const unsigned char *p, vf *x)
 OP __m256i block_of_words(result_t result, const vf *x)
 {
     if (result == RESULT_F16) {
-        return encode(&code_f16, PLAIN, x);
+        return encode(&code_f16, PLAIN, x).words;
     }
     if (result == RESULT_ANY_BF16) {
-        return encode(&code_bf16, PLAIN, x);
+        return encode(&code_bf16, PLAIN, x).words;
     }
     const vu rounded[2] = {round_to_bf16(x[0]), round_to_bf16(x[1])};
     return narrow_high(rounded);

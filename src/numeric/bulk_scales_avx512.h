@@ -327,13 +327,15 @@ OP bool puts_scales(sinter_data_type_t type)
 /* n scales to memory; returns them as their type has them, 0 as 1. */
 OP vf put_codes(const code_t *c, encoding_t how, unsigned char *p, int n, vf s)
 {
-    __m256i code = encode(c, how, &s);
+    block_t code = encode(c, how, &s);
     vf x = decode(c, code, 0);
     if (vu_eq((vu)x, vu_set1(0)) != 0) {
         x = (vf)vu_select(vu_eq((vu)x, vu_set1(0)), (vu)vf_set1(1), (vu)x);
         code = encode(c, how, &x);
     }
-    put_bytes(p, n * c->bits / 8, _mm512_castsi256_si512(code));
+    put_bytes(p, n * c->bits / 8,
+              c->bits == 16 ? _mm512_castsi256_si512(code.words)
+                            : _mm512_castsi128_si512(code.bytes));
     return x;
 }
 OP vf put_scales(sinter_data_type_t type, unsigned char *p, int n, vf s)

@@ -9,8 +9,8 @@ TARGET static int64_t split_load(const float *magnitudes, const unsigned char *l
 {
     int64_t i = 0;
     for (; i + BLOCK <= n; i += BLOCK, low += BLOCK / 2, high += BLOCK / 4) {
-        const v16u8 fours = (v16u8)_mm256_castsi256_si128(unpack(4, block_load(4, low))),
-                    twos = (v16u8)_mm256_castsi256_si128(unpack(2, block_load(2, high)));
+        const v16u8 fours = (v16u8)unpack(4, block_load(4, low)).bytes,
+                    twos = (v16u8)unpack(2, block_load(2, high)).bytes;
         const __m128i codes = (__m128i)(fours | twos << 4);
         EACH_VECTOR
         {
