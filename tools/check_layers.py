@@ -44,7 +44,7 @@ TO_MEND = [
     "src/backend_xsmm/ukernels/matmul_columns_avx512.c",
 ]
 CYCLES_TO_MEND = [
-    "src/base/alloc", "src/numeric/dtype",
+    "src/base/alloc",
 ]
 THIRD_PARTY = ("omp.h", "libxsmm", "cjson/")
 ONLY_LIBXSMM = "src/backend_xsmm/ukernels/xsmm.c"
