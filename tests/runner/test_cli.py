@@ -122,7 +122,10 @@ class Cli(unittest.TestCase):
         for line in part["explain"] + part["report"]:
             self.assertIn(line, text)
         for refused in part["refused_kernels"]:
-            self.assertIn(f"{refused['kernel']} refused: {refused['reason']}", text)
+            if refused["reason"].startswith("needs "):
+                self.assertRegex(text, f"(?m)^  {refused['reason']}: .*{refused['kernel']}")
+            else:
+                self.assertIn(f"{refused['kernel']} refused: {refused['reason']}", text)
 
     def test_refused_patterns(self):
         """Of graphs that only look like a pattern, the document says why it refused them."""

@@ -173,8 +173,16 @@ static char *cut(char *line, const char *separator)
     return at ? at + strlen(separator) : NULL;
 }
 
-/* "step N: KERNEL, DETAIL" lines, and "  KERNEL refused: REASON" lines, which belong to all steps
- * together. */
+static void put_refused(gr_record_t *r, cJSON *refused, const char *kernel, const char *reason)
+{
+    cJSON *item = put_object(r, refused, NULL);
+
+    put_text(r, item, "kernel", kernel);
+    put_text(r, item, "reason", reason);
+}
+
+/* "step N: KERNEL, DETAIL" lines; and "  KERNEL refused: REASON" and "  needs FEATURE, this engine
+ * has LEVEL: KERNEL, KERNEL" lines, which belong to all steps together. */
 static void put_steps(gr_record_t *r, cJSON *parent, const char *report)
 {
     cJSON *steps = put_array(r, parent, "steps"),
@@ -191,10 +199,12 @@ static void put_steps(gr_record_t *r, cJSON *parent, const char *report)
             put_text(r, step, "kernel", kernel);
             put_text(r, step, "detail", detail ? detail : "");
         } else if ((detail = cut(line, " refused: "))) {
-            cJSON *item = put_object(r, refused, NULL);
-
-            put_text(r, item, "kernel", line + strspn(line, " "));
-            put_text(r, item, "reason", detail);
+            put_refused(r, refused, line + strspn(line, " "), detail);
+        } else if (!strncmp(line, "  needs ", 8) && (kernel = cut(line, ": "))) {
+            for (char *next; kernel != NULL; kernel = next) {
+                next = cut(kernel, ", ");
+                put_refused(r, refused, kernel, line + 2);
+            }
         }
     }
 }
