@@ -123,7 +123,7 @@ class Cli(unittest.TestCase):
             self.assertIn(line, text)
         for refused in part["refused_kernels"]:
             if refused["reason"].startswith("needs "):
-                self.assertRegex(text, f"(?m)^  {refused['reason']}: .*{refused['kernel']}")
+                self.assertRegex(text, f"(?m)^ +{refused['reason']}: .*{refused['kernel']}")
             else:
                 self.assertIn(f"{refused['kernel']} refused: {refused['reason']}", text)
 
