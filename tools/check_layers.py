@@ -27,19 +27,14 @@ ROOMS = {
     "tests/oracle/selftest.c": ["tests/oracle/", "tests/unit/check.h"],
     "tests/oracle/": ["include/sinter/sinter_types.h", "include/sinter/dtypes.def", "include/sinter/ops.def",
                       "include/sinter/attrs.def", "omp.h"],
-    "tools/graph_runner/": PUBLIC + ["tests/oracle/oracle.h", "cjson/", "omp.h"],
+    "tools/graph_runner/": PUBLIC + ["tests/oracle/oracle.h", "tests/oracle/random.h", "cjson/", "omp.h"],
     "examples/": PUBLIC,
 }
 # What is still to be mended: includes from a room into one above it, and files that include one another in a circle.
-TO_MEND = [
-    "src/backend_xsmm/exec/exec_log.c",
-    "src/backend_xsmm/ukernels/attention_decode_avx2.c", "src/backend_xsmm/ukernels/attention_decode_avx512.c",
-    "src/backend_xsmm/ukernels/matmul_columns_avx2.c", "src/backend_xsmm/ukernels/matmul_columns_avx512.c",
-    "src/backend_xsmm/ukernels/tile.h",
-]
+TO_MEND = ["src/backend_xsmm/exec/exec_log.c", "src/backend_xsmm/ukernels/tile.h"]
 CYCLES_TO_MEND = [
     "src/backend_xsmm/chain/chain", "src/backend_xsmm/drivers/matmul",
-    "src/base/alloc", "src/graph/attr", "src/numeric/dtype", "src/patterns/matcher", "src/patterns/patterns",
+    "src/base/alloc", "src/numeric/dtype", "src/patterns/matcher", "src/patterns/patterns",
 ]
 THIRD_PARTY = ("omp.h", "libxsmm", "cjson/")
 ONLY_LIBXSMM = "src/backend_xsmm/ukernels/xsmm.c"

@@ -36,6 +36,54 @@ SINTER_API int sinter_cpu_isa_parse(const char *name, sinter_cpu_isa_t *out);
 /* 1 if the library executes this op kind, 0 if it is only checked and partitioned. */
 SINTER_API int sinter_op_kind_is_executed(sinter_op_kind_t kind);
 
+/* ---- what an op may look like ----------------------------------------------------------------- */
+
+/* How many ports and attributes an op kind has. Inputs and outputs beyond the least number are
+ * optional, the last ones first. */
+typedef struct sinter_op_schema {
+    size_t size;                      /* sizeof(sinter_op_schema_t), set by the caller */
+    int32_t min_inputs, max_inputs;   /* number of input tensors */
+    int32_t min_outputs, max_outputs; /* number of output tensors */
+    int32_t any_attr;                 /* 1: every attribute is accepted (Wildcard) */
+    size_t n_attrs;                   /* number of attributes that the kind knows */
+} sinter_op_schema_t;
+
+/* One attribute of an op kind. All texts are static. */
+typedef struct sinter_op_attr_rule {
+    size_t size;           /* sizeof(sinter_op_attr_rule_t), set by the caller */
+    sinter_op_attr_t attr; /* its name: sinter_op_attr_name */
+    const char *kind;      /* "f32", "f32[]", "s64", "s64[]", "s64 or s64[]", "bool" or "string" */
+    int32_t required;      /* 1: add_op refuses the op without it */
+    int32_t has_default;   /* 1: one of the two next fields is what a missing attribute means */
+    double default_number; /* default of a number, or of a bool (0 or 1) */
+    const char *default_word; /* default of a string; NULL: not a string, or no default */
+    const char *words;        /* values that a string may have, with '|' between them, or NULL */
+    int32_t has_least;        /* 1: no value of an s64 or s64[] may be below least */
+    int64_t least;
+} sinter_op_attr_rule_t;
+
+/* Writes the port and attribute counts of a kind into *schema; set schema->size first. An unknown
+ * kind, or a size that is too small, is sinter_invalid_arguments. Thread-safe.
+ * graph_runner --describe-op prints all that these functions tell. */
+SINTER_API sinter_status_t sinter_op_kind_get_schema(sinter_op_kind_t kind,
+                                                     sinter_op_schema_t *schema);
+
+/* Writes the rule of attribute number index, 0 <= index < n_attrs, into *rule; set rule->size
+ * first. Errors as for sinter_op_kind_get_schema. Rules that tie several attributes or tensors
+ * together are not in it: add_op checks those. Thread-safe. */
+SINTER_API sinter_status_t sinter_op_kind_get_attr_rule(sinter_op_kind_t kind, size_t index,
+                                                        sinter_op_attr_rule_t *rule);
+
+/* 1 if input number port (counted from 0) of the kind may have this data type, else 0, also where
+ * the kind or the port does not exist. Thread-safe. */
+SINTER_API int sinter_op_kind_input_takes(sinter_op_kind_t kind, int port, sinter_data_type_t type);
+
+/* The same for output number port. Thread-safe. */
+SINTER_API int sinter_op_kind_output_takes(sinter_op_kind_t kind, int port,
+                                           sinter_data_type_t type);
+
+/* ---- messages and dumps ---------------------------------------------------------------------- */
+
 /* Messages on stderr: a comma-separated list of "error", "dispatch" (why a partition or kernel
  * was chosen or refused), "compile", "exec", "all", or "none". "exec" prints a line for each
  * execute: dims, threads, time, and for each step its kernel, the code path that it took and why

@@ -1,9 +1,23 @@
-/* Op attributes: names and kinds (projections of attrs.def), copying, and reading of what a node
- * was given. */
+/* Op attributes: their values, and their names and kinds (projections of attrs.def). */
 #ifndef SINTER_SRC_ATTR_H
 #define SINTER_SRC_ATTR_H
 
-#include "graph/graph.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sinter/sinter_types.h>
+
+#include "base/alloc.h"
+
+typedef struct attr {
+    sinter_op_attr_t id;
+    size_t n;
+    const int64_t *s64; /* S64, S64S */
+    const float *f32;   /* F32, F32S */
+    const char *str;    /* STR */
+    bool b;             /* BOOL */
+} attr_t;
 
 typedef enum attr_kind {
     ATTR_NONE,

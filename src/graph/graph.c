@@ -6,7 +6,7 @@
 
 #include "base/idmap.h"
 #include "base/status.h"
-#include "graph/attr.h"
+#include "graph/quant.h"
 #include "graph/schema.h"
 
 void graph_init(graph_t *g, sinter_engine_t *engine)
@@ -25,33 +25,6 @@ void graph_free(graph_t *g)
 int graph_find_value(const graph_t *g, uint64_t id)
 {
     return idmap_get(g->ids, id);
-}
-
-const char *node_label(const node_t *node)
-{
-    static _Thread_local char ring[4][64];
-    static _Thread_local unsigned next;
-    char *label = ring[next++ % 4];
-    const char *kind = op_name(node->kind);
-    snprintf(label, sizeof ring[0], "op %" PRIu64 " (%s)", node->id, kind != NULL ? kind : "?");
-    return label;
-}
-
-int node_read(const node_t *node, int k)
-{
-    if (k < node->n_in) {
-        return node->in[k];
-    }
-    k -= node->n_in;
-    for (int p = 0; node->in_dequant != NULL && p < node->n_in; p++) {
-        const node_t *dq = node->in_dequant[p];
-        int more = dq != NULL ? dq->n_in - 1 : 0;
-        if (k < more) {
-            return dq->in[k + 1];
-        }
-        k -= more;
-    }
-    return -1;
 }
 
 /* ---- merging tensors of one id --------------------------------------------------------------- */
@@ -169,13 +142,16 @@ static bool reserve(graph_t *g, int n_new)
            idmap_grow(g->op_ids, 1) && idmap_grow(g->ids, (size_t)n_new);
 }
 
-static bool copy_node(arena_t *arena, const struct sinter_op *op, const int *ports, node_t *node)
+/* quant: NULL if the op neither quantises nor dequantises. */
+static bool copy_node(arena_t *arena, const struct sinter_op *op, const quant_t *quant,
+                      const int *ports, node_t *node)
 {
     int n = op->n_in + op->n_out;
     int *in = ARENA_NEW(arena, int, n);
     attr_t *attrs = ARENA_NEW(arena, attr_t, op->n_attrs);
     char *name = arena_strdup(arena, op->name != NULL ? op->name : "");
-    bool ok = in != NULL && attrs != NULL && name != NULL;
+    quant_t *descriptor = quant != NULL ? quant_copy(arena, quant) : NULL;
+    bool ok = in != NULL && attrs != NULL && name != NULL && (quant == NULL || descriptor != NULL);
     for (int i = 0; ok && i < op->n_attrs; i++) {
         ok = attr_copy(arena, &op->attrs[i], &attrs[i]);
     }
@@ -189,7 +165,8 @@ static bool copy_node(arena_t *arena, const struct sinter_op *op, const int *por
                          .n_attrs = op->n_attrs,
                          .in = in,
                          .out = in + op->n_in,
-                         .attrs = attrs};
+                         .attrs = attrs,
+                         .quant = descriptor};
     }
     return ok;
 }
@@ -224,13 +201,15 @@ sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op)
     int ports[2 * OP_MAX_PORTS], n = 0, n_new = 0;
     node_t node = {.id = op->id, .kind = op->kind};
     const char *label = node_label(&node);
-    SG_TRY(op_verify(op));
+    quant_t quant;
+    SG_TRY(op_verify(op, &quant));
+    const bool quantised = (op_flags(op->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     if (idmap_get(g->op_ids, op->id) >= 0) {
         return sg_fail(sinter_invalid_graph_op, "%s: an op with this id is already in the graph",
                        label);
     }
     SG_TRY(prepare(g, op, label, changes, &n, &n_new, ports));
-    if (!reserve(g, n_new) || !copy_node(&g->arena, op, ports, &node)) {
+    if (!reserve(g, n_new) || !copy_node(&g->arena, op, quantised ? &quant : NULL, ports, &node)) {
         return sinter_out_of_memory;
     }
     commit(g, &node, changes, n);

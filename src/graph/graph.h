@@ -4,31 +4,7 @@
 #define SINTER_SRC_GRAPH_H
 
 #include "base/alloc.h"
-#include "graph/tensor.h"
-
-typedef struct attr {
-    sinter_op_attr_t id;
-    size_t n;
-    const int64_t *s64; /* S64, S64S */
-    const float *f32;   /* F32, F32S */
-    const char *str;    /* STR */
-    bool b;             /* BOOL */
-} attr_t;
-
-typedef struct node {
-    uint64_t id;
-    const char *name; /* "" if none */
-    sinter_op_kind_t kind;
-    int n_in, n_out, n_attrs;
-    int *in, *out; /* value indices */
-    attr_t *attrs;
-    const char *role; /* in a partition: the pattern node it matched */
-    /* Set by the pass sink_dequant on MatMul nodes, else NULL: in_dequant[port] is the (removed)
-     * [Dynamic]Dequantize node that the operand's codes go through; its in[] still name the
-     * values of data, scales and zero points. */
-    struct node **in_dequant;
-    bool dead; /* left out: by a pass, or because no listed output depends on it */
-} node_t;
+#include "graph/node.h"
 
 typedef struct value {
     lt_t lt;
@@ -92,35 +68,5 @@ sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, g
 sinter_status_t graph_write_json(const graph_t *g, sinter_fpmath_mode_t mode, bool apply_to_int,
                                  const char *path);
 void graph_print(const graph_t *g, const char *title); /* text on stderr, for SINTER_DUMP_AFTER */
-
-/* Reads of one attribute with the schema's default applied. */
-const attr_t *node_attr(const node_t *node, sinter_op_attr_t id); /* NULL: not given */
-int64_t node_s64(const node_t *node, sinter_op_attr_t id, int64_t otherwise);
-float node_f32(const node_t *node, sinter_op_attr_t id, float otherwise);
-bool node_bool(const node_t *node, sinter_op_attr_t id, bool otherwise);
-const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherwise);
-
-/* What a StaticTranspose over a tensor of ndims dims does to the last two of them, if it moves no
- * other: 0 nothing, 1 it swaps them; -1: it moves others too. */
-int node_swaps_matrix(const node_t *node, int ndims);
-
-/* The k-th value that a node reads: its inputs, then the scales and zero points behind
- * in_dequant; -1 behind the last. */
-int node_read(const node_t *node, int k);
-
-/* For messages: "op 12 (MatMul)". Thread-local ring of buffers, good for four uses in one call. */
-const char *node_label(const node_t *node);
-
-/* The public op object: a node in the making. */
-struct sinter_op {
-    sinter_engine_t *engine;
-    arena_t arena;
-    uint64_t id;
-    sinter_op_kind_t kind;
-    const char *name;
-    int n_in, n_out, n_attrs, cap_in, cap_out, cap_attrs;
-    lt_t *in, *out;
-    attr_t *attrs;
-};
 
 #endif

@@ -3,8 +3,8 @@
 
 #include "base/idmap.h"
 #include "base/status.h"
-#include "graph/attr.h"
 #include "graph/graph.h"
+#include "graph/quant.h"
 
 /* The value of the copy for value v of g; -1: out of memory. */
 static int take_value(const graph_t *g, int v, graph_t *out)
@@ -47,6 +47,9 @@ static sinter_status_t copy_node(const graph_t *g, const node_t *from, graph_t *
         if (!attr_copy(&out->arena, &from->attrs[i], &to->attrs[i])) {
             return sinter_out_of_memory;
         }
+    }
+    if (from->quant != NULL && (to->quant = quant_copy(&out->arena, from->quant)) == NULL) {
+        return sinter_out_of_memory;
     }
     if (from->role != NULL && (to->role = arena_strdup(&out->arena, from->role)) == NULL) {
         return sinter_out_of_memory;

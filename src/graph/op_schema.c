@@ -6,7 +6,7 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "graph/shape.h"
+#include "graph/op_rules.h"
 
 /* ---- sets of data types ---------------------------------------------------------------------- */
 

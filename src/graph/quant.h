@@ -1,55 +1,81 @@
-/* The geometry of quantisation: the one owner of per_tensor / per_channel / per_group, of axis +
- * groups and group_shape. Nobody else compares qtype strings. */
+/* How a quantising or dequantising op maps between codes and numbers. The descriptor on the node is
+ * read from the attributes once, when the op is added to a graph; from then on everybody reads the
+ * descriptor, and passes edit it. Group sizes follow from the descriptor and the tensors' dims. */
 #ifndef SINTER_SRC_QUANT_H
 #define SINTER_SRC_QUANT_H
 
-#include "graph/graph.h"
+#include "graph/node.h"
 #include "numeric/quant_formula.h"
 
-/* How codes map to scales and zero points. Group sizes are in elements of the data tensor, one
- * for each of its dims: the dim itself where one value covers all, 1 where every index has its
- * own; SINTER_UNKNOWN_DIM where data or scale dim is not known yet. */
+typedef enum quant_type { QUANT_PER_TENSOR, QUANT_PER_CHANNEL, QUANT_PER_GROUP } quant_type_t;
+
+/* The values of an attribute; v NULL: it is not given, or the op's quant_type does not use it. */
+typedef struct s64_list {
+    size_t n;
+    const int64_t *v;
+} s64_list_t;
+
+/* The descriptor: everything that attributes and the number of ports say. */
+typedef struct quant {
+    quant_kind_t kind; /* QUANT_STATIC: scales are given; else the op computes them */
+    quant_type_t type;
+    /* Codes whose bits lie in two tensors of the same dims: the type that low and high bits make
+     * up together. undef: one tensor holds the whole codes. */
+    sinter_data_type_t split;
+    int high_port; /* the input (of a quantising op: output) with the high bits; -1: whole codes */
+    s64_list_t axes;        /* as given: may count from the end */
+    s64_list_t groups;      /* number of groups along each of axes */
+    s64_list_t group_shape; /* size of a group along each dim of the data */
+    /* Scales and zero points as attributes (Quantize, Dequantize); scales NULL: they are tensors. */
+    const float *scales;
+    size_t n_scales; /* 1, or one for each index of the axis */
+    s64_list_t zps;  /* n_scales values */
+    bool has_zp;
+    /* Input ports of scales and zero points, -1 if none. An op that computes its scales has them
+     * as output 1 and its zero points as output 2. */
+    int scale_input, zp_input;
+} quant_t;
+
+/* Reads the attributes of a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node, which
+ * have passed the schema check. The lists stay in the attributes. Every broken rule has its own
+ * message. */
+sinter_status_t quant_read(const node_t *node, quant_t *quant);
+/* A copy with lists of its own; NULL: out of memory. */
+quant_t *quant_copy(arena_t *arena, const quant_t *from);
+/* For passes: gives the node a descriptor with these groups (axes only for QUANT_PER_CHANNEL,
+ * group_shape only for QUANT_PER_GROUP, which without it goes by the dims of the scales), and
+ * attributes that say the same. Lists are copied. */
+sinter_status_t quant_regroup(arena_t *arena, node_t *node, quant_type_t type, s64_list_t axes,
+                              s64_list_t group_shape);
+
+/* undef: not a quantising op, or whole codes. */
+static inline sinter_data_type_t quant_split_of(const node_t *node)
+{
+    return node->quant != NULL ? node->quant->split : sinter_data_type_undef;
+}
+
+/* The descriptor applied to tensors. Group sizes are in elements of the data tensor, one for each
+ * of its dims: the dim itself where one value covers all, 1 where every index has its own;
+ * SINTER_UNKNOWN_DIM where the dim of the data or of the scales is not known yet. */
 typedef struct quant_geom {
-    quant_kind_t kind;
     int ndims;
+    int axis; /* per_channel: the axis, counted from the first dim; else -1 */
     int64_t scale_group[SINTER_MAX_NDIMS], zp_group[SINTER_MAX_NDIMS];
-    bool has_zp;         /* as a tensor or as the attribute zps */
-    bool from_attrs;     /* scales and zps are attributes (Quantize, Dequantize) */
-    const float *scales; /* from_attrs: n_scales values along axis (n_scales 1: per tensor) */
-    const int64_t *zps;  /* from_attrs: n_scales values or NULL */
-    int64_t n_scales;
-    int axis;                  /* per_channel: the axis, normalised; else -1 */
-    int scale_input, zp_input; /* input ports of the node, -1 if none */
-    /* the input (of a quantising op, the output) that is the high plane of split codes; -1:
-     * whole codes */
-    int high_port;
-    /* Rank-1 (per_channel) or scalar scale tensors have no dim for each data dim; this maps data
-     * dim -> dim of the scales / zps tensor, -1: none. */
+    /* Scales with one dim (per_channel) or none have no dim for each data dim. These map a data
+     * dim to the dim of the scales or zero points, -1: none. */
     int scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
 } quant_geom_t;
 
-/* Reads a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node's geometry and checks
- * every rule. in[] are the input tensors (data, scales, zps, the high plane of split codes), for
- * dynamic kinds the outputs as well. Every broken rule has its own message, which starts with
- * `label`. */
-sinter_status_t quant_geometry(const char *label, sinter_op_kind_t kind, const attr_t *attrs,
-                               int n_attrs, const lt_t *in, int n_in, const lt_t *out, int n_out,
+/* Checks every rule about the tensors of a node that has a descriptor, and finds the groups. in[]
+ * are data, scales, zero points and the high plane of split codes; out[] the outputs. Reads no
+ * attribute and allocates nothing. Every broken rule has its own message. */
+sinter_status_t quant_geometry(const node_t *node, const lt_t *in, const lt_t *out,
                                quant_geom_t *geom);
 
-/* The type that attribute split_type names: codes whose planes are the first and the last input
- * (output). undef: the codes are whole. */
-sinter_data_type_t quant_split_type(const attr_t *attrs, int n_attrs);
-/* Checks the planes of split codes, or that there is no high plane, among the inputs (outputs,
- * if quantises): *n loses the high plane, *codes becomes split_type, *high the port. least: how
- * many ports there are with whole codes and without zero points. */
-sinter_status_t quant_read_planes(const char *label, const attr_t *attrs, int n_attrs,
-                                  bool quantises, const lt_t *ports, int least, int *n,
-                                  sinter_data_type_t *codes, int *high);
-
-/* Element offset of the scale (or zero point) of the element at index idx[], given the tensor's
- * own strides. */
-int64_t quant_scale_index(const quant_geom_t *geom, const int64_t *idx,
-                          const int64_t *scale_strides);
-int64_t quant_zp_index(const quant_geom_t *geom, const int64_t *idx, const int64_t *zp_strides);
+/* For quant_geometry: the types of both planes of split codes, or that there is one plane. ports:
+ * inputs, or the outputs of an op that quantises; least: how many there are with whole codes and
+ * without zero points. */
+sinter_status_t quant_check_planes(const node_t *node, bool quantises, const lt_t *ports,
+                                   int least);
 
 #endif

@@ -2,30 +2,31 @@
 
 #include <string.h>
 
+#include "graph/quant.h"
+
 bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int64_t *dims)
 {
     lt_t in[4], out[3];
     quant_geom_t geom;
+    const quant_t *q = node->quant;
     for (int i = 0; i < node->n_in && i < 4; i++) {
         in[i] = g->values[node->in[i]].lt;
     }
     for (int i = 0; i < node->n_out && i < 3; i++) {
         out[i] = g->values[node->out[i]].lt;
     }
-    if (node->n_in < 1 || in[0].ndims < 0 ||
-        quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in,
-                       out, node->n_out, &geom) != sinter_success) {
+    if (in[0].ndims < 0 || quant_geometry(node, in, out, &geom) != sinter_success) {
         return false;
     }
-    const int port = zero_points ? geom.zp_input : geom.scale_input;
-    if (zero_points ? !geom.has_zp : !geom.from_attrs && port < 0) {
+    const int port = zero_points ? q->zp_input : q->scale_input;
+    if (zero_points ? !q->has_zp : q->scales == NULL && port < 0) {
         return false;
     }
     const int *dim_of = zero_points ? geom.zp_dim : geom.scale_dim;
     for (int d = 0; d < in[0].ndims; d++) {
         dims[d] = 1;
-        if (geom.from_attrs) {
-            dims[d] = d == geom.axis ? geom.n_scales : 1;
+        if (q->scales != NULL) {
+            dims[d] = d == geom.axis ? (int64_t)q->n_scales : 1;
         } else if (dim_of[d] >= 0) {
             dims[d] = in[port].dims[dim_of[d]];
         }

@@ -4,7 +4,7 @@
 #ifndef SINTER_SRC_QUANT_VIEW_H
 #define SINTER_SRC_QUANT_VIEW_H
 
-#include "graph/quant.h"
+#include "graph/graph.h"
 
 /* The dims that the scales (or zero points) of a quantising node have when written with one dim
  * for each dim of the data: 1 where one value covers the whole dim. data_dims and dims have room

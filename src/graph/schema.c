@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "graph/attr.h"
-#include "graph/op_schema.h"
+#include "graph/op_rules.h"
 #include "graph/quant.h"
 
 #define FAIL_OP(node, format, ...) \
@@ -236,9 +236,8 @@ sinter_status_t check_reshape(const node_t *node, const lt_t *in, const lt_t *ou
 sinter_status_t check_quant(const node_t *node, const lt_t *in, const lt_t *out)
 {
     quant_geom_t geom;
-    SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in,
-                          out, node->n_out, &geom));
-    if (geom.kind == QUANT_STATIC && node->n_out != 1) {
+    SG_TRY(quant_geometry(node, in, out, &geom));
+    if (node->quant->kind == QUANT_STATIC && node->n_out != 1) {
         return FAIL_OP(node, "%d outputs given, 1 expected with given scales", node->n_out);
     }
     return sinter_success;
@@ -316,19 +315,26 @@ sinter_status_t check_weights_format(const node_t *node, const lt_t *in, const l
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-sinter_status_t op_check(const node_t *node, const lt_t *in, const lt_t *out)
+/* Ports and attributes, each by itself. */
+static sinter_status_t check_card(const node_t *node, const op_card_t *card, const lt_t *in,
+                                  const lt_t *out)
 {
-    const op_card_t *card = op_card(node->kind);
     if (card == NULL) {
         return sg_fail(sinter_invalid_graph_op, "op %" PRIu64 ": op kind %d does not exist",
                        node->id, (int)node->kind);
     }
     SG_TRY(check_ports(node, card, in, out));
-    SG_TRY(check_attrs(node, card));
+    return check_attrs(node, card);
+}
+
+sinter_status_t op_check(const node_t *node, const lt_t *in, const lt_t *out)
+{
+    const op_card_t *card = op_card(node->kind);
+    SG_TRY(check_card(node, card, in, out));
     return card->check != NULL ? card->check(node, in, out) : sinter_success;
 }
 
-sinter_status_t op_infer_shapes(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t op_infer_shapes(const node_t *node, lt_t *in, lt_t *out)
 {
     const op_card_t *card = op_card(node->kind);
     if (card->dims != NULL) {
@@ -350,7 +356,7 @@ static sinter_status_t take_tensors(const node_t *node, const lt_t *from, int n,
     return sinter_success;
 }
 
-sinter_status_t op_verify(const struct sinter_op *op)
+sinter_status_t op_verify(const struct sinter_op *op, quant_t *quant)
 {
     lt_t in[OP_MAX_PORTS], out[OP_MAX_PORTS];
     node_t node = {.id = op->id,
@@ -364,6 +370,12 @@ sinter_status_t op_verify(const struct sinter_op *op)
     SG_TRY(check_count(&node, "outputs", op->n_out, 0, OP_MAX_PORTS));
     SG_TRY(take_tensors(&node, op->in, op->n_in, false, in));
     SG_TRY(take_tensors(&node, op->out, op->n_out, true, out));
-    SG_TRY(op_check(&node, in, out));
+    const op_card_t *card = op_card(node.kind);
+    SG_TRY(check_card(&node, card, in, out));
+    if ((card->flags & (OP_QUANT | OP_DEQUANT)) != 0) {
+        SG_TRY(quant_read(&node, quant));
+        node.quant = quant;
+    }
+    SG_TRY(card->check != NULL ? card->check(&node, in, out) : sinter_success);
     return op_infer_shapes(&node, in, out);
 }

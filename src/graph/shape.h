@@ -7,13 +7,8 @@
 #include <inttypes.h>
 
 #include "base/status.h"
-#include "graph/op_schema.h"
-
-/* Every rule of ops.def's shape column: shape_<rule>. */
-#define SINTER_OP(value, name, spelling, schema, shape, run) \
-    sinter_status_t shape_##shape(const node_t *node, const lt_t *in, lt_t *out);
-#include <sinter/ops.def>
-#undef SINTER_OP
+#include "graph/node.h"
+#include "graph/op_rules.h"
 
 #define UNKNOWN SINTER_UNKNOWN_DIM
 #define FAIL_SHAPE(node, format, ...) \
@@ -44,5 +39,8 @@ sinter_status_t shape_put_channels(const node_t *node, const lt_t *lt, lt_t *out
 
 /* True if every dim of lt, aligned right, is 1 or the dim of `to`. */
 bool shape_broadcasts_to(const lt_t *lt, const lt_t *to);
+
+/* numpy broadcast of dims; unknown dims allowed. False: they do not broadcast. */
+bool broadcast_dims(const lt_t *a, const lt_t *b, lt_t *out);
 
 #endif

@@ -165,7 +165,7 @@ static sinter_status_t put_image(const node_t *node, const image_t *image, const
     return shape_put(node, out, image->lt->ndims, dims);
 }
 
-sinter_status_t shape_pool(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_pool(const node_t *node, lt_t *in, lt_t *out)
 {
     image_t image = {0};
     if (in[0].ndims < 0) {
@@ -188,13 +188,13 @@ static sinter_status_t put_attr(const node_t *node, sinter_op_attr_t id, lt_t *o
                             attr_name(id), attr->n, SINTER_MAX_NDIMS);
 }
 
-sinter_status_t shape_src_shape(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_src_shape(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)in;
     return put_attr(node, sinter_op_attr_src_shape, &out[0]);
 }
 
-sinter_status_t shape_weights_shape(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_weights_shape(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)in;
     return put_attr(node, sinter_op_attr_weights_shape, &out[0]);
@@ -248,7 +248,7 @@ static sinter_status_t match_bias(const node_t *node, const lt_t *in, int64_t ch
                             bias->id, channels);
 }
 
-sinter_status_t shape_conv(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_conv(const node_t *node, lt_t *in, lt_t *out)
 {
     bool transposed = node->kind == sinter_op_conv_transpose_backward_data;
     int64_t groups = node_s64(node, sinter_op_attr_groups, 1);
@@ -267,7 +267,7 @@ sinter_status_t shape_conv(const node_t *node, const lt_t *in, lt_t *out)
     return put_image(node, &image, &w, transposed ? w.i : w.o, slide, &out[0]);
 }
 
-sinter_status_t shape_conv_transpose(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_conv_transpose(const node_t *node, lt_t *in, lt_t *out)
 {
     int64_t channels, groups = node_s64(node, sinter_op_attr_groups, 1);
     image_t image = {0};
@@ -288,7 +288,7 @@ sinter_status_t shape_conv_transpose(const node_t *node, const lt_t *in, lt_t *o
 
 /* The gradient by data: dst_shape if it is given, as an attribute or at run time, else the least
  * shape that leads to diff_dst. */
-sinter_status_t shape_dst_shape(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_dst_shape(const node_t *node, lt_t *in, lt_t *out)
 {
     const attr_t *given = node_attr(node, sinter_op_attr_dst_shape);
     int64_t channels, groups = node_s64(node, sinter_op_attr_groups, 1);
@@ -309,7 +309,7 @@ sinter_status_t shape_dst_shape(const node_t *node, const lt_t *in, lt_t *out)
 
 /* ---- interpolation --------------------------------------------------------------------------- */
 
-sinter_status_t shape_interpolate(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_interpolate(const node_t *node, lt_t *in, lt_t *out)
 {
     const attr_t *sizes = node_attr(node, sinter_op_attr_sizes),
                  *scales = node_attr(node, sinter_op_attr_scales);

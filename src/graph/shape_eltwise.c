@@ -3,13 +3,13 @@
 
 #include "graph/shape.h"
 
-sinter_status_t shape_none(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_none(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)node, (void)in, (void)out;
     return sinter_success;
 }
 
-sinter_status_t shape_same(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_same(const node_t *node, lt_t *in, lt_t *out)
 {
     return shape_put(node, &out[0], in[0].ndims, in[0].dims);
 }
@@ -43,14 +43,14 @@ static sinter_status_t broadcast_pair(const node_t *node, const lt_t *a, const l
     return sinter_success;
 }
 
-sinter_status_t shape_broadcast(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_broadcast(const node_t *node, lt_t *in, lt_t *out)
 {
     lt_t both;
     SG_TRY(broadcast_pair(node, &in[0], &in[1], &both));
     return shape_put(node, &out[0], both.ndims, both.dims);
 }
 
-sinter_status_t shape_select(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_select(const node_t *node, lt_t *in, lt_t *out)
 {
     lt_t both, all;
     SG_TRY(broadcast_pair(node, &in[1], &in[2], &both));
@@ -59,18 +59,18 @@ sinter_status_t shape_select(const node_t *node, const lt_t *in, lt_t *out)
     return shape_put(node, &out[0], all.ndims, all.dims);
 }
 
-sinter_status_t shape_channel(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_channel(const node_t *node, lt_t *in, lt_t *out)
 {
     return shape_put_channels(node, &in[0], &out[0]);
 }
 
-sinter_status_t shape_prelu_bwd(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_prelu_bwd(const node_t *node, lt_t *in, lt_t *out)
 {
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
     return shape_put(node, &out[1], in[1].ndims, in[1].dims);
 }
 
-sinter_status_t shape_dropout(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_dropout(const node_t *node, lt_t *in, lt_t *out)
 {
     for (int i = 0; i < node->n_out; i++) {
         SG_TRY(shape_put(node, &out[i], in[0].ndims, in[0].dims));
@@ -80,7 +80,7 @@ sinter_status_t shape_dropout(const node_t *node, const lt_t *in, lt_t *out)
 
 /* ---- dims that cards check beside the rule --------------------------------------------------- */
 
-sinter_status_t dims_axis(const node_t *node, const lt_t *in, const lt_t *out)
+sinter_status_t dims_axis(const node_t *node, lt_t *in, lt_t *out)
 {
     int axis;
     (void)out;
@@ -89,7 +89,7 @@ sinter_status_t dims_axis(const node_t *node, const lt_t *in, const lt_t *out)
                : shape_axis(node, node_s64(node, sinter_op_attr_axis, -1), &in[0], &axis);
 }
 
-sinter_status_t dims_grad(const node_t *node, const lt_t *in, const lt_t *out)
+sinter_status_t dims_grad(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
     return same_dims(&in[0], &in[1])
@@ -113,13 +113,13 @@ static sinter_status_t check_channel_vector(const node_t *node, const lt_t *src,
     return sinter_success;
 }
 
-sinter_status_t dims_bias_add(const node_t *node, const lt_t *in, const lt_t *out)
+sinter_status_t dims_bias_add(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
     return check_channel_vector(node, &in[0], &in[1]);
 }
 
-sinter_status_t dims_channel_params(const node_t *node, const lt_t *in, const lt_t *out)
+sinter_status_t dims_channel_params(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
     for (int i = 1; i < node->n_in; i++) {
@@ -128,7 +128,7 @@ sinter_status_t dims_channel_params(const node_t *node, const lt_t *in, const lt
     return sinter_success;
 }
 
-sinter_status_t dims_prelu(const node_t *node, const lt_t *in, const lt_t *out)
+sinter_status_t dims_prelu(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
     const lt_t *slope = &in[1];

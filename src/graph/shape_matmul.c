@@ -35,7 +35,7 @@ static sinter_status_t batch_dims(const node_t *node, const lt_t *a, const lt_t 
                             a->id, b->id);
 }
 
-sinter_status_t shape_matmul(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_matmul(const node_t *node, lt_t *in, lt_t *out)
 {
     const lt_t *a = &in[0], *b = &in[1];
     lt_t got;

@@ -15,7 +15,7 @@ static sinter_status_t check_sink(const node_t *node, const lt_t *sink, const lt
                             sink->id);
 }
 
-sinter_status_t shape_softmax(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_softmax(const node_t *node, lt_t *in, lt_t *out)
 {
     int axis;
     lt_t stats = in[0];
@@ -96,7 +96,7 @@ static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const
 
 /* Dims that are copied stand on both sides: neither they nor what is not known of them matters
  * to the others. */
-sinter_status_t shape_reshape(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_reshape(const node_t *node, lt_t *in, lt_t *out)
 {
     target_t to;
     int64_t have, want;
@@ -121,7 +121,7 @@ sinter_status_t shape_reshape(const node_t *node, const lt_t *in, lt_t *out)
     return shape_put(node, &out[0], to.n, to.dims);
 }
 
-sinter_status_t shape_transpose(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_transpose(const node_t *node, lt_t *in, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
     const attr_t *order = node_attr(node, sinter_op_attr_order);
@@ -137,7 +137,7 @@ sinter_status_t shape_transpose(const node_t *node, const lt_t *in, lt_t *out)
     return shape_put(node, &out[0], (int)order->n, dims);
 }
 
-sinter_status_t shape_concat(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_concat(const node_t *node, lt_t *in, lt_t *out)
 {
     lt_t sum = in[0];
     int axis;
@@ -198,19 +198,19 @@ static sinter_status_t put_groups(const node_t *node, const lt_t *data, int axis
     return shape_put(node, out, n, dims);
 }
 
-sinter_status_t shape_dyn_quantize(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_dyn_quantize(const node_t *node, lt_t *in, lt_t *out)
 {
     quant_geom_t geom;
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
-    if (quant_split_type(node->attrs, node->n_attrs) != sinter_data_type_undef) {
-        SG_TRY(shape_put(node, &out[node->n_out - 1], in[0].ndims, in[0].dims));
+    if (node->quant->high_port >= 0) {
+        SG_TRY(shape_put(node, &out[node->quant->high_port], in[0].ndims, in[0].dims));
     }
     if (node->n_out < 2 || in[0].ndims < 0) {
         return sinter_success;
     }
-    SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in, node->n_in,
-                          out, node->n_out, &geom));
+    SG_TRY(quant_geometry(node, in, out, &geom));
     SG_TRY(put_groups(node, &in[0], geom.axis, geom.scale_group, geom.scale_dim, &out[1]));
-    return geom.has_zp ? put_groups(node, &in[0], geom.axis, geom.zp_group, geom.zp_dim, &out[2])
-                       : sinter_success;
+    return node->quant->has_zp
+               ? put_groups(node, &in[0], geom.axis, geom.zp_group, geom.zp_dim, &out[2])
+               : sinter_success;
 }

@@ -27,7 +27,7 @@ static sinter_status_t put_open(const node_t *node, const lt_t *in, bool keep, l
     return keep ? shape_put(node, out, in->ndims, dims) : sinter_success;
 }
 
-sinter_status_t shape_reduce(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_reduce(const node_t *node, lt_t *in, lt_t *out)
 {
     bool keep = node_bool(node, sinter_op_attr_keep_dims, false),
          reduced[SINTER_MAX_NDIMS] = {false};
@@ -51,7 +51,7 @@ sinter_status_t shape_reduce(const node_t *node, const lt_t *in, lt_t *out)
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 /* Outputs 1.. are vectors over the channels. */
-sinter_status_t shape_bn_train(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_bn_train(const node_t *node, lt_t *in, lt_t *out)
 {
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
     for (int i = 1; i < node->n_out; i++) {
@@ -60,13 +60,13 @@ sinter_status_t shape_bn_train(const node_t *node, const lt_t *in, lt_t *out)
     return sinter_success;
 }
 
-sinter_status_t shape_bn_bwd(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_bn_bwd(const node_t *node, lt_t *in, lt_t *out)
 {
     return shape_bn_train(node, in, out);
 }
 
 /* Statistics have the dims before begin_norm_axis; gamma and beta those from it on. */
-sinter_status_t shape_layer_norm(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_layer_norm(const node_t *node, lt_t *in, lt_t *out)
 {
     int axis;
     if (in[0].ndims < 0) {
@@ -80,7 +80,7 @@ sinter_status_t shape_layer_norm(const node_t *node, const lt_t *in, lt_t *out)
     return sinter_success;
 }
 
-sinter_status_t shape_layer_norm_bwd(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_layer_norm_bwd(const node_t *node, lt_t *in, lt_t *out)
 {
     int axis;
     if (in[0].ndims < 0) {
@@ -95,7 +95,7 @@ sinter_status_t shape_layer_norm_bwd(const node_t *node, const lt_t *in, lt_t *o
 }
 
 /* Statistics are [batch, groups]. */
-sinter_status_t shape_group_norm(const node_t *node, const lt_t *in, lt_t *out)
+sinter_status_t shape_group_norm(const node_t *node, lt_t *in, lt_t *out)
 {
     int64_t groups = node_s64(node, sinter_op_attr_groups, 1);
     if (in[0].ndims < 0) {

@@ -33,4 +33,10 @@ bool lt_merge(lt_t *into, const lt_t *from, const char **what);
 bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims,
                   const int64_t *to_dims, int64_t *to_strides);
 
+/* JSON has no spelling for an unknown number of dims but one unknown dim: [INT64_MIN]. */
+static inline bool lt_is_any_rank(const lt_t *lt)
+{
+    return lt->ndims == 1 && lt->dims[0] == SINTER_UNKNOWN_DIM;
+}
+
 #endif

@@ -1,23 +1,118 @@
-/* Vectors of floats with AVX2, FMA and F16C: what the .inc files of this room are written in.
- * For x86-64 files of this ISA only. */
-#ifndef SINTER_SRC_SIMD_AVX2_H
-#define SINTER_SRC_SIMD_AVX2_H
+/* Vectors with AVX2, FMA and F16C. simd_avx512.h lists the names, which mean the same in both. */
+#ifndef SINTER_SRC_NUMERIC_SIMD_AVX2_H
+#define SINTER_SRC_NUMERIC_SIMD_AVX2_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
 #include <immintrin.h>
 
+#include "numeric/unroll.h"
+
+#ifndef TARGET
 #define TARGET __attribute__((target("avx2,fma,f16c")))
+#endif
 #define OP TARGET static inline __attribute__((always_inline))
 enum { LANES = 8 };
 typedef __m256 vf;
+typedef __m256i vi;
+typedef uint32_t vu __attribute__((vector_size(32)));
+typedef __m256i vm;
 
-OP vf vf_load(const float *p)
+/* ---- loads and stores ------------------------------------------------------------------------ */
+
+OP vm lanes_below(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+OP vf vf_load(const void *p)
 {
     return _mm256_loadu_ps(p);
 }
-OP void vf_store(float *p, vf x)
+OP void vf_store(void *p, vf x)
 {
     _mm256_storeu_ps(p, x);
 }
+OP vf vf_load_n(const void *p, int64_t n)
+{
+    return _mm256_maskload_ps(p, lanes_below(n));
+}
+OP void vf_store_n(void *p, vf x, int64_t n)
+{
+    _mm256_maskstore_ps(p, lanes_below(n), x);
+}
+OP void vf_stream(void *p, vf x)
+{
+    _mm256_stream_ps(p, x);
+}
+OP vi vi_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+OP void vi_store(void *p, vi x)
+{
+    _mm256_storeu_si256(p, x);
+}
+OP __m128i load_8_bytes(const void *p)
+{
+    return _mm_loadl_epi64(p);
+}
+OP __m128i load_16_bytes(const void *p)
+{
+    return _mm_loadu_si128(p);
+}
+OP __m256i load_32_bytes(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+/* n <= 8 bytes, in at most three loads: a copy of them in memory could not be loaded as a vector
+ * at once. */
+static inline uint64_t short_load(const unsigned char *p, int64_t n)
+{
+    uint64_t all = 0;
+    uint32_t low, high;
+    if (n == 8) {
+        memcpy(&all, p, sizeof all);
+    } else if (n >= 4) { /* two loads that overlap */
+        memcpy(&low, p, sizeof low);
+        memcpy(&high, p + n - 4, sizeof high);
+        all = low | (uint64_t)high << 8 * (n - 4);
+    } else if (n > 0) {
+        all = p[0] | (uint64_t)p[n / 2] << 8 * (n / 2) | (uint64_t)p[n - 1] << 8 * (n - 1);
+    }
+    return all;
+}
+OP __m128i bytes_load_n(const unsigned char *p, int64_t n)
+{
+    const int64_t low = n < 8 ? n : 8;
+    return _mm_set_epi64x((long long)short_load(p + low, n - low), (long long)short_load(p, low));
+}
+OP void bytes_store_n(unsigned char *p, __m128i x, int64_t n)
+{
+    memcpy(p, &x, (size_t)n);
+}
+OP __m256i words_load_n(const unsigned char *p, int64_t n)
+{
+    const int64_t low = n < 8 ? n : 8;
+    return _mm256_set_m128i(bytes_load_n(p + 2 * low, 2 * (n - low)), bytes_load_n(p, 2 * low));
+}
+OP void words_store_n(unsigned char *p, __m256i x, int64_t n)
+{
+    memcpy(p, &x, (size_t)n * 2);
+}
+OP void stream_line(void *to, const void *from)
+{
+    _mm256_stream_si256(to, vi_load(from));
+    _mm256_stream_si256((__m256i *)to + 1, vi_load((const __m256i *)from + 1));
+}
+OP void prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
 OP vf vf_set1(float x)
 {
     return _mm256_set1_ps(x);
@@ -34,21 +129,319 @@ OP vf vf_mul(vf a, vf b)
 {
     return _mm256_mul_ps(a, b);
 }
+OP vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
 OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
-OP __m256i lanes_below(int n)
+OP vf vf_min(vf a, vf b)
 {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_min_ps(a, b);
 }
-OP vf vf_load_n(const float *p, int n)
+OP vf vf_max(vf a, vf b)
 {
-    return _mm256_maskload_ps(p, lanes_below(n));
+    return _mm256_max_ps(a, b);
 }
-OP void vf_store_n(float *p, vf x, int n)
+OP vf vf_clamp(vf x, float low, float high)
 {
-    _mm256_maskstore_ps(p, lanes_below(n), x);
+    return vf_min(vf_max(x, vf_set1(low)), vf_set1(high));
+}
+OP vf vf_abs_min(vf x, float high)
+{
+    return vf_min(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), vf_set1(high));
+}
+OP vf vf_abs_max(vf a, vf b)
+{
+    const vi bits = _mm256_set1_epi32(INT32_MAX), x = _mm256_castps_si256(a),
+             y = _mm256_castps_si256(b);
+    return _mm256_castsi256_ps(
+        _mm256_max_epi32(_mm256_and_si256(x, bits), _mm256_and_si256(y, bits)));
+}
+OP vf vf_round(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+OP vi vi_of(vf x)
+{
+    return _mm256_castps_si256(x);
+}
+OP vi vi_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+OP vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+OP vi vi_xor(vi a, vi b)
+{
+    return _mm256_xor_si256(a, b);
+}
+OP vi vi_max(vi a, vi b)
+{
+    return _mm256_max_epi32(a, b);
+}
+OP vu vu_set1(uint32_t x)
+{
+    return (vu)vi_set1((int32_t)x);
+}
+OP vu vu_min(vu a, vu b)
+{
+    return (vu)_mm256_min_epu32((vi)a, (vi)b);
+}
+OP vu vu_max(vu a, vu b)
+{
+    return (vu)_mm256_max_epu32((vi)a, (vi)b);
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+OP vm vf_ordered(vf x)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
+}
+OP vm vf_ge(vf a, vf b)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GE_OQ));
+}
+OP vm vu_gt(vu a, vu b)
+{
+    return _mm256_cmpgt_epi32((vi)a, (vi)b);
+}
+OP vm vu_eq(vu a, vu b)
+{
+    return _mm256_cmpeq_epi32((vi)a, (vi)b);
+}
+OP vu vu_select(vm m, vu a, vu b)
+{
+    return (vu)_mm256_blendv_epi8((vi)b, (vi)a, m);
+}
+OP vu vu_merge(uint32_t mask, vu a, vu b)
+{
+    return (a & mask) | (b & ~mask);
+}
+
+/* ---- conversions ----------------------------------------------------------------------------- */
+
+OP vf vf_of_int(vu x)
+{
+    return _mm256_cvtepi32_ps((vi)x);
+}
+OP vu vf_to_int(vf x)
+{
+    return (vu)_mm256_cvtps_epi32(x);
+}
+OP vf vf_load_s8(const void *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8_bytes(p)));
+}
+OP vf vf_load_u8(const void *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_8_bytes(p)));
+}
+OP vf vf_load_f16(const void *p)
+{
+    return _mm256_cvtph_ps(load_16_bytes(p));
+}
+OP vf vf_load_bf16(const void *p)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16_bytes(p)), 16));
+}
+
+/* Half h of 32 bytes. */
+OP __m128i half_of(__m256i x, int h)
+{
+    return h == 0 ? _mm256_castsi256_si128(x) : _mm256_extracti128_si256(x, 1);
+}
+OP vu widen_8(__m128i codes, int h)
+{
+    return (vu)_mm256_cvtepu8_epi32(h == 0 ? codes : _mm_unpackhi_epi64(codes, codes));
+}
+OP vu widen_s8(__m128i codes, int h)
+{
+    return (vu)_mm256_cvtepi8_epi32(h == 0 ? codes : _mm_unpackhi_epi64(codes, codes));
+}
+OP vu widen_high(__m256i codes, int h)
+{
+    return (vu)_mm256_cvtepu16_epi32(half_of(codes, h)) << 16;
+}
+OP vf vf_of_f16(__m256i codes, int h)
+{
+    return _mm256_cvtph_ps(half_of(codes, h));
+}
+OP __m256i narrow_16(const vu *x)
+{
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32((vi)x[0], (vi)x[1]), 0xD8);
+}
+OP __m128i narrow_8(const vu *x)
+{
+    const __m256i words = narrow_16(x);
+    return _mm_packus_epi16(half_of(words, 0), half_of(words, 1));
+}
+OP __m256i narrow_high(const vu *x)
+{
+    const vu high[2] = {x[0] >> 16, x[1] >> 16};
+    return narrow_16(high);
+}
+OP __m256i f16_of_vf(const vf *x)
+{
+    return _mm256_set_m128i(_mm256_cvtps_ph(x[1], _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* ---- permutes and reductions ----------------------------------------------------------------- */
+
+OP __m256 vf_half(vf x, int h)
+{
+    (void)h;
+    return x;
+}
+OP vf vf_pick(vf v, const int32_t *at)
+{
+    return _mm256_permutevar8x32_ps(v, vi_load(at));
+}
+/* The permutes see the low three bits of the index, the blend bit 3. */
+OP vf lut16(vu index, const float *values)
+{
+    const vf low = _mm256_permutevar8x32_ps(vf_load(values), (vi)index);
+    const vf high = _mm256_permutevar8x32_ps(vf_load(values + 8), (vi)index);
+    return _mm256_blendv_ps(low, high, (vf)(index << 28));
+}
+OP float vf_sum(vf x)
+{
+    const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)),
+                 b = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
+}
+/* A tree: each level folds two vectors into one that holds half as many lanes of each. */
+OP vi vi_max_each(const vi *v)
+{
+    vi a[4];
+    for (int i = 0; i < 4; i++) { /* 128-bit lanes of v[i], v[i + 4] */
+        a[i] = vi_max(_mm256_permute2x128_si256(v[i], v[i + 4], 0x20),
+                      _mm256_permute2x128_si256(v[i], v[i + 4], 0x31));
+    }
+    const vi even = vi_max(_mm256_unpacklo_epi32(a[0], a[1]), _mm256_unpackhi_epi32(a[0], a[1]));
+    const vi odd = vi_max(_mm256_unpacklo_epi32(a[2], a[3]), _mm256_unpackhi_epi32(a[2], a[3]));
+    return vi_max(_mm256_unpacklo_epi64(even, odd), _mm256_unpackhi_epi64(even, odd));
+}
+
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* vf_lookup finds floats in a table of 8. */
+#define LOOKS_UP_NIBBLES 0
+OP vf vf_lookup(vu index, vf values)
+{
+    return _mm256_permutevar8x32_ps(values, (vi)index);
+}
+OP vu vu_sar(vu x, int n)
+{
+    return (vu)_mm256_srai_epi32((vi)x, n);
+}
+OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
+{
+    return (vf)((x & mask) ^ flip);
+}
+OP vi vi_load_bytes(const void *p, int64_t n)
+{
+    return _mm256_maskload_epi32(p, lanes_below(n / 4));
+}
+OP vi high_bytes(vi x, int h)
+{
+    const vi zero = _mm256_setzero_si256();
+    return h == 0 ? _mm256_unpacklo_epi8(zero, x) : _mm256_unpackhi_epi8(zero, x);
+}
+OP vf vf_of_half(vi words, int h)
+{
+    return _mm256_cvtph_ps(half_of(words, h));
+}
+OP vi f16_of_e4m3(vi x)
+{
+    const vi magnitude = _mm256_set1_epi16(0x7f00),
+             nan = _mm256_cmpeq_epi16(_mm256_and_si256(x, magnitude), magnitude);
+    const vi half = _mm256_and_si256(_mm256_srai_epi16(x, 1), _mm256_set1_epi16((short)0xbfff));
+    return _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
+}
+OP vf in_turn(vf x) /* lanes 0, 1, 4, 5 and 2, 3, 6, 7 */
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xd8));
+}
+OP vf vf_even(vf a, vf b)
+{
+    return in_turn(_mm256_shuffle_ps(a, b, 0x88));
+}
+OP vf vf_odd(vf a, vf b)
+{
+    return in_turn(_mm256_shuffle_ps(a, b, 0xdd));
+}
+OP vf vf_eights(const float *p, const float *q)
+{
+    (void)q;
+    return vf_load(p);
+}
+OP int32_t vi_largest(vi x)
+{
+    int32_t lane[8], most = INT32_MIN;
+    vi_store(lane, x);
+    for (int i = 0; i < 8; i++) {
+        most = lane[i] > most ? lane[i] : most;
+    }
+    return most;
+}
+OP void across_eights(const vf *in, vf *out)
+{
+    vf pairs[8], fours[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_unpacklo_ps(in[i], in[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_ps(in[i], in[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) { /* fours[i + j]: elements j and 4 + j of eights i to i + 3 */
+        fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+        fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+        fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+        fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        out[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
+        out[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+    }
+}
+/* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of
+ * rows 0 to 3 and 4 to 7. */
+OP void fold_rows(const float *rows, vf *to)
+{
+    vf x[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        const vf a = vf_load(rows + i * 8), b = vf_load(rows + i * 8 + 8);
+        x[i] = vf_add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
+        to[i / 4] = vf_add(_mm256_shuffle_ps(x[i], x[i + 2], 0x44),
+                           _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
+    }
+}
+OP void sum_rows(const float *rows, float *s)
+{
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(s, vf_add(_mm256_permute2f128_ps(x[0], x[1], 0x20),
+                       _mm256_permute2f128_ps(x[0], x[1], 0x31)));
+}
+OP void sum_halves(const float *rows, float *s)
+{
+    const vi low = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(s, _mm256_permutevar8x32_ps(x[0], low));
+    vf_store(s + 8, _mm256_permutevar8x32_ps(x[1], low));
 }
 
 #endif

@@ -1,23 +1,139 @@
-/* Vectors of floats with AVX-512 F, BW, DQ and VL: what the .inc files of this room are written
- * in. For x86-64 files of this ISA only. */
-#ifndef SINTER_SRC_SIMD_AVX512_H
-#define SINTER_SRC_SIMD_AVX512_H
+/* Vectors with AVX-512 F, BW, DQ and VL. This header and simd_avx2.h are the one vocabulary that
+ * templates are written in; every name means the same in both. For files of x86-64 only.
+ *
+ *   TARGET, OP       attributes of a function for this ISA; of one that is always inlined. A file
+ *                    that may use more instructions defines TARGET first.
+ *   LANES            dwords in a vector
+ *   vf, vu, vi, vm   floats; unsigned dwords (both take C's operators); a register of integers,
+ *                    for intrinsics; a mask, for vu_select
+ *
+ *   lanes_below(n)                    the mask of the first n lanes; none below 0, at most all
+ *   vf_load, vf_store, vi_load, ...   LANES elements at any address
+ *   vf_load_n, vf_store_n             the first n lanes under a mask: other lanes are loaded as 0
+ *   vf_stream, stream_line            past the caches, to aligned memory; stream_line: 64 bytes
+ *   bytes_load_n, words_load_n, ...   the first n <= 16 bytes or 16-bit words
+ *   vf_load_s8, _u8, _f16, _bf16      LANES elements of this type as floats
+ *   load_8_bytes, load_16_bytes ...   at any address
+ *   prefetch(p)                       fetches a line into the caches; p may lie outside of memory
+ *
+ *   vf_fma(a, b, c)                   a * b + c, rounded once
+ *   vf_min, vf_max(a, b)              b if one is NaN
+ *   vf_abs_min(x, high)               min(|x|, high)
+ *   vf_abs_max(a, b)                  max(|a|, |b|) by bits: NaN is above all numbers
+ *   vf_round                          to the nearest whole number, ties to even
+ *   vf_ordered(x), vf_ge, vu_gt       masks: not NaN; a >= b; a > b (as signed integers)
+ *   vu_select(m, a, b)                lanes of a where m is set, else of b
+ *   vu_merge(mask, a, b)              bits of a where mask has ones, else of b
+ *
+ * 16 codes are a block, whose vectors have the numbers h = 0 to 16 / LANES - 1:
+ *
+ *   widen_8, widen_s8(codes, h)       vector h of 16 bytes as dwords; widen_high: words, to the
+ *                                     upper halves of dwords
+ *   vf_of_f16(codes, h)               vector h of 16 f16
+ *   narrow_8, narrow_16(x)            the codes of a block, which have only 8 or 16 low bits
+ *   narrow_high(x)                    the upper halves of a block's dwords
+ *   f16_of_vf(x)                      a block of floats as f16, to nearest even
+ *
+ *   vf_half(x, h)                     half h of a vector that has two
+ *   vf_pick(v, at)                    lane i: v[at[i]]
+ *   lut16(index, values)              lane i: values[index[i] % 16]
+ *   vf_sum(x)                         in a fixed tree: halves, then quarters ... are added
+ *   vi_max_each(v)                    lane i: the largest signed dword of v[i], for LANES vectors
+ */
+#ifndef SINTER_SRC_NUMERIC_SIMD_AVX512_H
+#define SINTER_SRC_NUMERIC_SIMD_AVX512_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
 #include <immintrin.h>
 
+#include "numeric/unroll.h"
+
+#ifndef TARGET
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#endif
 #define OP TARGET static inline __attribute__((always_inline))
 enum { LANES = 16 };
 typedef __m512 vf;
+typedef __m512i vi;
+typedef uint32_t vu __attribute__((vector_size(64)));
+typedef __mmask16 vm;
 
-OP vf vf_load(const float *p)
+/* ---- loads and stores ------------------------------------------------------------------------ */
+
+OP vm lanes_below(int64_t n)
+{
+    return (vm)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
+}
+OP vf vf_load(const void *p)
 {
     return _mm512_loadu_ps(p);
 }
-OP void vf_store(float *p, vf x)
+OP void vf_store(void *p, vf x)
 {
     _mm512_storeu_ps(p, x);
 }
+OP vf vf_load_n(const void *p, int64_t n)
+{
+    return _mm512_maskz_loadu_ps(lanes_below(n), p);
+}
+OP void vf_store_n(void *p, vf x, int64_t n)
+{
+    _mm512_mask_storeu_ps(p, lanes_below(n), x);
+}
+OP void vf_stream(void *p, vf x)
+{
+    _mm512_stream_ps(p, x);
+}
+OP vi vi_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+OP void vi_store(void *p, vi x)
+{
+    _mm512_storeu_si512(p, x);
+}
+OP __m128i load_8_bytes(const void *p)
+{
+    return _mm_loadl_epi64(p);
+}
+OP __m128i load_16_bytes(const void *p)
+{
+    return _mm_loadu_si128(p);
+}
+OP __m256i load_32_bytes(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+OP __m128i bytes_load_n(const unsigned char *p, int64_t n)
+{
+    return _mm_maskz_loadu_epi8(lanes_below(n), p);
+}
+OP void bytes_store_n(unsigned char *p, __m128i x, int64_t n)
+{
+    _mm_mask_storeu_epi8(p, lanes_below(n), x);
+}
+OP __m256i words_load_n(const unsigned char *p, int64_t n)
+{
+    return _mm256_maskz_loadu_epi16(lanes_below(n), p);
+}
+OP void words_store_n(unsigned char *p, __m256i x, int64_t n)
+{
+    _mm256_mask_storeu_epi16(p, lanes_below(n), x);
+}
+OP void stream_line(void *to, const void *from)
+{
+    _mm512_stream_si512(to, vi_load(from));
+}
+OP void prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
 OP vf vf_set1(float x)
 {
     return _mm512_set1_ps(x);
@@ -34,21 +150,332 @@ OP vf vf_mul(vf a, vf b)
 {
     return _mm512_mul_ps(a, b);
 }
+OP vf vf_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
 OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
-OP __mmask16 lanes_below(int n)
+OP vf vf_min(vf a, vf b)
 {
-    return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
+    return _mm512_min_ps(a, b);
 }
-OP vf vf_load_n(const float *p, int n)
+OP vf vf_max(vf a, vf b)
 {
-    return _mm512_maskz_loadu_ps(lanes_below(n), p);
+    return _mm512_max_ps(a, b);
 }
-OP void vf_store_n(float *p, vf x, int n)
+OP vf vf_clamp(vf x, float low, float high)
 {
-    _mm512_mask_storeu_ps(p, lanes_below(n), x);
+    return vf_min(vf_max(x, vf_set1(low)), vf_set1(high));
+}
+OP vf vf_abs_min(vf x, float high)
+{
+    return _mm512_range_ps(x, vf_set1(high), 0xA);
+}
+OP vf vf_abs_max(vf a, vf b)
+{
+    const vi bits = _mm512_set1_epi32(INT32_MAX), x = _mm512_castps_si512(a),
+             y = _mm512_castps_si512(b);
+    return _mm512_castsi512_ps(
+        _mm512_max_epi32(_mm512_and_si512(x, bits), _mm512_and_si512(y, bits)));
+}
+OP vf vf_round(vf x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+OP vi vi_of(vf x)
+{
+    return _mm512_castps_si512(x);
+}
+OP vi vi_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+OP vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+OP vi vi_xor(vi a, vi b)
+{
+    return _mm512_xor_si512(a, b);
+}
+OP vi vi_max(vi a, vi b)
+{
+    return _mm512_max_epi32(a, b);
+}
+OP vu vu_set1(uint32_t x)
+{
+    return (vu)vi_set1((int32_t)x);
+}
+OP vu vu_min(vu a, vu b)
+{
+    return (vu)_mm512_min_epu32((vi)a, (vi)b);
+}
+OP vu vu_max(vu a, vu b)
+{
+    return (vu)_mm512_max_epu32((vi)a, (vi)b);
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+OP vm vf_ordered(vf x)
+{
+    return _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+}
+OP vm vf_ge(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
+}
+OP vm vu_gt(vu a, vu b)
+{
+    return _mm512_cmpgt_epi32_mask((vi)a, (vi)b);
+}
+OP vm vu_eq(vu a, vu b)
+{
+    return _mm512_cmpeq_epi32_mask((vi)a, (vi)b);
+}
+OP vu vu_select(vm m, vu a, vu b)
+{
+    return (vu)_mm512_mask_mov_epi32((vi)b, m, (vi)a);
+}
+OP vu vu_merge(uint32_t mask, vu a, vu b)
+{
+    return (vu)_mm512_ternarylogic_epi32((vi)a, (vi)b, vi_set1((int32_t)mask), 0xE4);
+}
+
+/* ---- conversions ----------------------------------------------------------------------------- */
+
+OP vf vf_of_int(vu x)
+{
+    return _mm512_cvtepi32_ps((vi)x);
+}
+OP vu vf_to_int(vf x)
+{
+    return (vu)_mm512_cvtps_epi32(x);
+}
+OP vf vf_load_s8(const void *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16_bytes(p)));
+}
+OP vf vf_load_u8(const void *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16_bytes(p)));
+}
+OP vf vf_load_f16(const void *p)
+{
+    return _mm512_cvtph_ps(load_32_bytes(p));
+}
+OP vf vf_load_bf16(const void *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_32_bytes(p)), 16));
+}
+OP vu widen_8(__m128i codes, int h)
+{
+    (void)h;
+    return (vu)_mm512_cvtepu8_epi32(codes);
+}
+OP vu widen_s8(__m128i codes, int h)
+{
+    (void)h;
+    return (vu)_mm512_cvtepi8_epi32(codes);
+}
+OP vu widen_high(__m256i codes, int h)
+{
+    (void)h;
+    const vi low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return (vu)_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, _mm512_slli_epi32(low, 16),
+                                              _mm512_castsi256_si512(codes));
+}
+OP vf vf_of_f16(__m256i codes, int h)
+{
+    (void)h;
+    return _mm512_cvtph_ps(codes);
+}
+OP __m128i narrow_8(const vu *x)
+{
+    return _mm512_cvtepi32_epi8((vi)x[0]);
+}
+OP __m256i narrow_16(const vu *x)
+{
+    return _mm512_cvtepi32_epi16((vi)x[0]);
+}
+OP __m256i narrow_high(const vu *x)
+{
+    const __m256i odd =
+        _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(_mm512_castsi256_si512(odd), (vi)x[0]));
+}
+OP __m256i f16_of_vf(const vf *x)
+{
+    return _mm512_cvtps_ph(x[0], _MM_FROUND_TO_NEAREST_INT);
+}
+
+/* ---- permutes and reductions ----------------------------------------------------------------- */
+
+OP __m256 vf_half(vf x, int h)
+{
+    return h == 0 ? _mm512_castps512_ps256(x) : _mm512_extractf32x8_ps(x, 1);
+}
+OP vf vf_pick(vf v, const int32_t *at)
+{
+    return _mm512_permutexvar_ps(vi_load(at), v);
+}
+OP vf lut16(vu index, const float *values)
+{
+    return _mm512_permutexvar_ps((vi)index, vf_load(values));
+}
+OP float vf_sum(vf x)
+{
+    const __m256 y = _mm256_add_ps(vf_half(x, 0), vf_half(x, 1));
+    const __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1)),
+                 w = _mm_add_ps(z, _mm_movehl_ps(z, z));
+    return _mm_cvtss_f32(_mm_add_ss(w, _mm_movehdup_ps(w)));
+}
+
+/* The larger dwords of a and b, as signed integers or as unsigned ones. */
+OP vi vi_larger(bool is_signed, vi a, vi b)
+{
+    return is_signed ? _mm512_max_epi32(a, b) : _mm512_max_epu32(a, b);
+}
+/* A tree: each level folds two vectors into one that holds half as many lanes of each. */
+OP vi vi_larger_each(bool is_signed, const vi *v)
+{
+    vi a[8], b[4];
+    for (int i = 0; i < 8; i++) { /* 128-bit lanes of v[i], v[i], v[i + 8], v[i + 8] */
+        a[i] = vi_larger(is_signed, _mm512_shuffle_i64x2(v[i], v[i + 8], 0x44),
+                         _mm512_shuffle_i64x2(v[i], v[i + 8], 0xee));
+    }
+    for (int i = 0; i < 4; i++) { /* of v[i], v[i + 8], v[i + 4], v[i + 12] */
+        b[i] = vi_larger(is_signed, _mm512_shuffle_i64x2(a[i], a[i + 4], 0x88),
+                         _mm512_shuffle_i64x2(a[i], a[i + 4], 0xdd));
+    }
+    const vi even =
+        vi_larger(is_signed, _mm512_unpacklo_epi32(b[0], b[1]), _mm512_unpackhi_epi32(b[0], b[1]));
+    const vi odd =
+        vi_larger(is_signed, _mm512_unpacklo_epi32(b[2], b[3]), _mm512_unpackhi_epi32(b[2], b[3]));
+    const vi all =
+        vi_larger(is_signed, _mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd));
+    return _mm512_shuffle_i64x2(all, all, 0xd8);
+}
+OP vi vi_max_each(const vi *v)
+{
+    return vi_larger_each(true, v);
+}
+
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* A table of 16 floats fits into a register, of which vf_lookup finds those of dwords. */
+#define LOOKS_UP_NIBBLES 1
+OP vf vf_lookup(vu index, vf values)
+{
+    return _mm512_permutexvar_ps((vi)index, values);
+}
+OP vu vu_sar(vu x, int n)
+{
+    return (vu)_mm512_srai_epi32((vi)x, (unsigned)n);
+}
+OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
+{
+    return (vf)_mm512_ternarylogic_epi32((vi)x, vi_set1((int32_t)mask), vi_set1((int32_t)flip),
+                                         0x6a);
+}
+OP vi vi_load_bytes(const void *p, int64_t n)
+{
+    return _mm512_maskz_loadu_epi8((1ull << n) - 1, p);
+}
+OP vi high_bytes(vi x, int h)
+{
+    const vi zero = _mm512_setzero_si512();
+    return h == 0 ? _mm512_unpacklo_epi8(zero, x) : _mm512_unpackhi_epi8(zero, x);
+}
+OP vf vf_of_half(vi words, int h)
+{
+    return _mm512_cvtph_ps(h == 0 ? _mm512_castsi512_si256(words)
+                                  : _mm512_extracti64x4_epi64(words, 1));
+}
+OP vi f16_of_e4m3(vi x)
+{
+    const vi magnitude = _mm512_set1_epi16(0x7f00);
+    const __mmask32 nan = _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, magnitude), magnitude);
+    const vi half = _mm512_and_si512(_mm512_srai_epi16(x, 1), _mm512_set1_epi16((short)0xbfff));
+    return _mm512_mask_mov_epi16(half, nan, _mm512_set1_epi16(0x7e00));
+}
+OP vf vf_even(vf a, vf b)
+{
+    return _mm512_permutex2var_ps(
+        a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
+}
+OP vf vf_odd(vf a, vf b)
+{
+    return _mm512_permutex2var_ps(
+        a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
+}
+OP vf vf_eights(const float *p, const float *q)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)), _mm256_loadu_ps(q), 1);
+}
+OP int32_t vi_largest(vi x)
+{
+    return _mm512_reduce_max_epi32(x);
+}
+OP void across_eights(const vf *in, vf *out)
+{
+    const vi first = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+    UNROLL
+    for (int g = 0; g < 2; g++) {
+        const vi at = _mm512_add_epi32(first, vi_set1(4 * g));
+        vf four[4]; /* 128-bit lane i of four[j]: element 4 g + i of eights 4 j to 4 j + 3 */
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            four[j] = _mm512_permutex2var_ps(in[2 * j], at, in[2 * j + 1]);
+        }
+        const vf low_01 = _mm512_shuffle_f32x4(four[0], four[1], 0x44),
+                 high_01 = _mm512_shuffle_f32x4(four[0], four[1], 0xee);
+        const vf low_23 = _mm512_shuffle_f32x4(four[2], four[3], 0x44),
+                 high_23 = _mm512_shuffle_f32x4(four[2], four[3], 0xee);
+        out[4 * g] = _mm512_shuffle_f32x4(low_01, low_23, 0x88);
+        out[4 * g + 1] = _mm512_shuffle_f32x4(low_01, low_23, 0xdd);
+        out[4 * g + 2] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
+        out[4 * g + 3] = _mm512_shuffle_f32x4(high_01, high_23, 0xdd);
+    }
+}
+/* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors,
+ * of lower and upper halves of rows i.. and of rows i + 4.. in turn, i = 0 and 8. */
+OP void fold_rows(const float *rows, vf *to)
+{
+    vf x[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        const vf a = vf_load(rows + i * 16), b = vf_load(rows + i * 16 + 16);
+        x[i] = vf_add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
+        x[i] = vf_add(_mm512_shuffle_ps(x[i], x[i + 2], 0x44),
+                      _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 8) {
+        to[i / 8] = vf_add(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88),
+                           _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
+    }
+}
+OP void sum_rows(const float *rows, float *s)
+{
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(
+        s, vf_add(_mm512_shuffle_f32x4(x[0], x[1], 0x88), _mm512_shuffle_f32x4(x[0], x[1], 0xdd)));
+}
+OP void sum_halves(const float *rows, float *s)
+{
+    const vi low = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(s, _mm512_permutexvar_ps(low, x[0]));
+    vf_store(s + 16, _mm512_permutexvar_ps(low, x[1]));
 }
 
 #endif

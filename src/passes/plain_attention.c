@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/quant.h"
 #include "graph/schema.h"
 #include "passes/passes.h"
 
@@ -88,8 +89,7 @@ static bool turns(const node_t *n)
         return n->role != NULL && strcmp(n->role, "qk") == 0;
     }
     if (n->kind == sinter_op_quantize || n->kind == sinter_op_dequantize) {
-        return n->n_in == 1 &&
-               strcmp(node_str(n, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
+        return n->n_in == 1 && n->quant->type == QUANT_PER_TENSOR;
     }
     return (n->kind == sinter_op_softmax && n->n_out == 1) || n->kind == sinter_op_type_cast ||
            n->kind == sinter_op_reorder ||

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/quant.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
 #include "passes/passes.h"
@@ -135,31 +136,7 @@ static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
     return true;
 }
 
-/* The geometry at the matmul; axis -1: none. */
-static sinter_status_t new_attrs(graph_t *g, node_t *dq, const char *qtype, int64_t axis)
-{
-    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, dq->n_attrs + 2);
-    int64_t *value = ARENA_NEW(&g->arena, int64_t, 1);
-    if (attrs == NULL || value == NULL) {
-        return sinter_out_of_memory;
-    }
-    int n = 0;
-    *value = axis;
-    for (int i = 0; i < dq->n_attrs; i++) {
-        const sinter_op_attr_t id = dq->attrs[i].id;
-        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups &&
-            id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
-            attrs[n++] = dq->attrs[i];
-        }
-    }
-    attrs[n++] = (attr_t){.id = sinter_op_attr_qtype, .n = 1, .str = qtype};
-    if (axis >= 0) {
-        attrs[n++] = (attr_t){.id = sinter_op_attr_axis, .n = 1, .s64 = value};
-    }
-    dq->attrs = attrs;
-    dq->n_attrs = n;
-    return sinter_success;
-}
+static const s64_list_t none = {0, NULL};
 
 /* Scales in attributes: nothing moves but the axis of per_channel. False: the views leave no
  * such axis. */
@@ -167,7 +144,7 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
                                    bool *done)
 {
     int64_t dims[SINTER_MAX_NDIMS];
-    int axis = -1;
+    int64_t axis = -1;
     *done = true;
     if (!quant_full_dims(g, dq, false, dims)) {
         *done = false;
@@ -181,7 +158,7 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
         return sinter_success;
     }
     if (single) { /* per_channel over one channel is per_tensor, which asks for no axis */
-        return new_attrs(g, dq, "per_tensor", -1);
+        return quant_regroup(&g->arena, dq, QUANT_PER_TENSOR, none, none);
     }
     *done = dims_at_matmul(g, path, dims);
     const lt_t *operand = &g->values[g->nodes[path->views[0]].out[0]].lt;
@@ -191,13 +168,8 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
             (axis < 0 && dims[d] == operand->dims[d]); /* attributes know channels, not groups */
         axis = dims[d] != 1 ? d : axis;
     }
-    return *done ? new_attrs(g, dq, "per_channel", axis) : sinter_success;
-}
-
-/* The input that is the high plane of split codes, -1 if the codes are whole. */
-static int high_plane(const node_t *dq)
-{
-    return quant_split_type(dq->attrs, dq->n_attrs) != sinter_data_type_undef ? dq->n_in - 1 : -1;
+    return *done ? quant_regroup(&g->arena, dq, QUANT_PER_CHANNEL, (s64_list_t){1, &axis}, none)
+                 : sinter_success;
 }
 
 /* Scales and zero points in tensors follow the codes through the views. */
@@ -212,8 +184,8 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
     for (int i = 0; i < 2; i++) {
         moves[i] = quant_full_dims(g, dq, i == 1, dims[i]);
         memcpy(at_matmul, dims[i], sizeof(at_matmul));
-        *done = *done && (moves[i] ? dims_at_matmul(g, path, at_matmul)
-                                   : i == 1 && (dq->n_in < 3 || high_plane(dq) == 2));
+        *done = *done &&
+                (moves[i] ? dims_at_matmul(g, path, at_matmul) : i == 1 && dq->quant->zp_input < 0);
     }
     for (int i = 0; i < 2 && *done; i++) {
         if (moves[i]) {
@@ -221,7 +193,7 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
         }
     }
     /* With neither groups nor group_shape the scales' dims alone decide. */
-    return *done ? new_attrs(g, dq, "per_group", -1) : sinter_success;
+    return *done ? quant_regroup(&g->arena, dq, QUANT_PER_GROUP, none, none) : sinter_success;
 }
 
 static sinter_status_t sink(graph_t *g, int matmul, int port)
@@ -248,8 +220,8 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
         return sinter_success;
     }
     SG_TRY(view_codes(g, &path, &dq->in[0]));
-    if (high_plane(dq) > 0) {
-        SG_TRY(view_codes(g, &path, &dq->in[high_plane(dq)]));
+    if (dq->quant->high_port >= 0) {
+        SG_TRY(view_codes(g, &path, &dq->in[dq->quant->high_port]));
     }
     /* Nothing is produced there any more; the value keeps type and dims of the operand. */
     dq->out = ports + dq->n_in;

@@ -110,33 +110,9 @@ static int add_view(graph_t *g, const node_t *view, int from, int to, bool data)
     return shape == NULL ? -1 : pass_add_reshape(g, from, to, shape, lt.ndims, false);
 }
 
-static sinter_status_t set_geometry(graph_t *g, node_t *n, int ndims, const int64_t *size)
-{
-    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, n->n_attrs + 2);
-    int64_t *shape = ARENA_NEW(&g->arena, int64_t, ndims + 1);
-    int n_attrs = 0;
-    if (attrs == NULL || shape == NULL) {
-        return sinter_out_of_memory;
-    }
-    memcpy(shape, size, sizeof(int64_t) * (size_t)ndims);
-    for (int i = 0; i < n->n_attrs; i++) {
-        const sinter_op_attr_t id = n->attrs[i].id;
-        if (id != sinter_op_attr_axis && id != sinter_op_attr_groups &&
-            id != sinter_op_attr_group_shape && id != sinter_op_attr_qtype) {
-            attrs[n_attrs++] = n->attrs[i];
-        }
-    }
-    attrs[n_attrs++] = (attr_t){.id = sinter_op_attr_qtype, .n = 1, .str = "per_group"};
-    attrs[n_attrs++] = (attr_t){.id = sinter_op_attr_group_shape, .n = (size_t)ndims, .s64 = shape};
-    n->attrs = attrs;
-    n->n_attrs = n_attrs;
-    return sinter_success;
-}
-
 /* Lets the quantising node read what the view reads, and hangs views of its new outputs before
  * the old ones. */
-static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_port,
-                            const int64_t *size)
+static sinter_status_t swap(graph_t *g, int view_node, int quantise, const int64_t *size)
 {
     const node_t view = g->nodes[view_node];
     const lt_t in = g->values[view.in[0]].lt;
@@ -148,7 +124,7 @@ static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_po
     g->values[view.out[0]].producer = -1;
     g->nodes[quantise].in[0] = view.in[0];
     for (int o = 0; o < g->nodes[quantise].n_out; o++) {
-        const bool data = o == 0 || o == high_port;
+        const bool data = o == 0 || o == g->nodes[quantise].quant->high_port;
         const int old = g->nodes[quantise].out[o],
                   made = pass_value_like(g, old, in.ndims, data ? in.dims : groups);
         if (made < 0 || add_view(g, &view, made, old, data) < 0) {
@@ -158,7 +134,8 @@ static sinter_status_t swap(graph_t *g, int view_node, int quantise, int high_po
         g->values[made].producer = quantise;
         g->values[made].producer_port = o;
     }
-    SG_TRY(set_geometry(g, &g->nodes[quantise], in.ndims, size));
+    SG_TRY(quant_regroup(&g->arena, &g->nodes[quantise], QUANT_PER_GROUP, (s64_list_t){0, NULL},
+                         (s64_list_t){(size_t)in.ndims, size}));
     return graph_sort(g);
 }
 
@@ -196,16 +173,15 @@ static sinter_status_t sink_one(graph_t *g, int node, bool *done)
     for (int o = 0; o < n->n_out; o++) {
         out[o] = g->values[n->out[o]].lt;
     }
-    SG_TRY(quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out,
-                          &geom));
-    bool fits = geom.kind != QUANT_STATIC && in[0].ndims >= 0 &&
+    SG_TRY(quant_geometry(n, in, out, &geom));
+    bool fits = n->quant->kind != QUANT_STATIC && in[0].ndims >= 0 &&
                 g->values[g->nodes[view].in[0]].lt.ndims >= 0;
     for (int o = 1; o < n->n_out && fits; o++) {
-        fits = o == geom.high_port || scales_can_follow(g, &g->nodes[view], n->out[o]);
+        fits = o == n->quant->high_port || scales_can_follow(g, &g->nodes[view], n->out[o]);
     }
     if (fits && sizes_above(g, &g->nodes[view], &geom, size)) {
         *done = true;
-        return swap(g, view, node, geom.high_port, size);
+        return swap(g, view, node, size);
     }
     return sinter_success;
 }

@@ -5,9 +5,8 @@
  *
  * so that the elementwise tail of a product runs on its registers and the view is only a matter
  * of where the result is stored. */
-#include <string.h>
-
 #include "base/status.h"
+#include "graph/quant.h"
 #include "graph/schema.h"
 #include "passes/passes.h"
 
@@ -30,8 +29,7 @@ static bool ignores_index(const graph_t *g, const node_t *f, int ndims)
         return f->kind != sinter_op_gen_index;
     }
     if (f->kind == sinter_op_quantize || f->kind == sinter_op_dequantize) {
-        return f->n_in == 1 &&
-               strcmp(node_str(f, sinter_op_attr_qtype, "per_tensor"), "per_tensor") == 0;
+        return f->n_in == 1 && f->quant->type == QUANT_PER_TENSOR;
     }
     return (flags & OP_BINARY) && f->n_in == 2 && is_scalar(g, f->in[1]) &&
            !is_scalar(g, f->in[0]) && g->values[f->in[1]].lt.ndims <= ndims;

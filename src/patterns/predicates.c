@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "graph/quant.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
 #include "numeric/dtype.h"
@@ -197,8 +198,7 @@ static const char *refuse_to_turn(const match_t *m, int i)
         return match_reason(m, "%s works on channels", node_label(n));
     }
     if (post && (pat_classes(n) & (PAT_QUANT | PAT_DEQUANT)) != 0 &&
-        (n->n_in > 1 ||
-         strcmp(node_str(n, sinter_op_attr_qtype, "per_tensor"), "per_tensor") != 0)) {
+        (n->n_in > 1 || n->quant->type != QUANT_PER_TENSOR)) {
         return match_reason(m, "%s has more than one scale", node_label(n));
     }
     return n->kind == sinter_op_softmax && n->n_out > 1

@@ -6,18 +6,9 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-uint64_t fz_random(fz_t *f)
-{
-    uint64_t x = f->state += 0x9E3779B97F4A7C15u;
-
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
 int fz_pick(fz_t *f, int n)
 {
-    return (int)(fz_random(f) % (uint64_t)n);
+    return random_below(&f->state, n);
 }
 
 int fz_range(fz_t *f, int low, int high)

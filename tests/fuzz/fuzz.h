@@ -11,6 +11,7 @@
 
 #include "fill.h"
 #include "model.h"
+#include "random.h"
 
 enum {
     FZ_MAX_RANK = 6,
@@ -73,7 +74,6 @@ typedef struct fz {
 
 void fz_init(fz_t *f, uint64_t seed);
 void fz_free(fz_t *f);
-uint64_t fz_random(fz_t *f);
 int fz_pick(fz_t *f, int n);              /* 0 .. n - 1 */
 int fz_range(fz_t *f, int low, int high); /* both included */
 int fz_chance(fz_t *f, int percent);

@@ -280,13 +280,6 @@ static int check_surroundings(run_t *r, const buffer_t *b, int policy)
 
 /* ---- inputs and expectations ----------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
 /* One of a run of 16 elements that have a character in common; a type that cannot hold the value
  * makes it 0 or infinite. */
 static double wild_value(uint64_t run, uint64_t h)
@@ -356,7 +349,7 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
     const int64_t n = gr_elements(lt);
 
     for (int64_t i = 0; i < n; i++) {
-        const uint64_t h = mix(f->seed ^ (lt->id << 40) ^ (uint64_t)i);
+        const uint64_t h = random_mix(f->seed ^ (lt->id << 40) ^ (uint64_t)i);
         int64_t inner = 1, row = i;
 
         if (t->value) {
@@ -370,17 +363,17 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
         }
         if (t->wild) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
-                       wild_value(mix(f->seed + (uint64_t)(i / 16)), h));
+                       wild_value(random_mix(f->seed + (uint64_t)(i / 16)), h));
         }
         if (t->spread) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
-                       spread_value(mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
+                       spread_value(random_mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
         }
         if (t->vast) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
-                       vast_value(lt->data_type, mix(f->seed + (uint64_t)(i / 16)), h));
+                       vast_value(lt->data_type, random_mix(f->seed + (uint64_t)(i / 16)), h));
         }
-        if (t->dead_rows && (mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0)) {
+        if (t->dead_rows && (random_mix(f->seed + (uint64_t)row) % 3 == 0 || h % 5 == 0)) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), -INFINITY);
         } else if (t->specials && (int)(h % 100) < t->specials) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),

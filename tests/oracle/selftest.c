@@ -5,6 +5,7 @@
 
 #include "../unit/check.h"
 #include "internal.h"
+#include "random.h"
 #include "vectors.h"
 
 enum { DYNQUANT_GROUPS = 14 };
@@ -18,8 +19,6 @@ typedef struct dynquant_vector {
     dynquant_result_t results[DYNQUANT_GROUPS];
 } dynquant_vector_t;
 #include "dynquant_vectors.h"
-
-#define check(ok, ...) CHECK(ok, __VA_ARGS__)
 
 static bool same(double a, double b)
 {
@@ -123,7 +122,7 @@ static bool run_one(const call_t *call, orc_result_t *results)
         out[i] = unknown(ids[i], call->out[i]);
     }
     failed = orc_run(&graph, op.n_inputs, call->in, call->n_out, ids, results, err, sizeof err);
-    check(!failed, "%s", err);
+    CHECK(!failed, "%s", err);
     pool_used = 0;
     return !failed;
 }
@@ -139,13 +138,13 @@ static void free_results(orc_result_t *results, size_t n)
 static void expect(const char *what, const orc_result_t *r, size_t n, const double *want,
                    double relative, bool exact)
 {
-    check(r->n == n, "%s: %zu elements, want %zu", what, r->n, n);
+    CHECK(r->n == n, "%s: %zu elements, want %zu", what, r->n, n);
     for (size_t i = 0; i < n && i < r->n; i++) {
-        check(isnan(want[i]) ? isnan(r->value[i])
+        CHECK(isnan(want[i]) ? isnan(r->value[i])
                              : near(r->value[i], want[i], relative) || r->value[i] == want[i],
               "%s[%zu] = %.17g, want %.17g", what, i, r->value[i], want[i]);
         if (exact) {
-            check(r->bound[i] == 0, "%s[%zu] has bound %g", what, i, r->bound[i]);
+            CHECK(r->bound[i] == 0, "%s[%zu] has bound %g", what, i, r->bound[i]);
         }
     }
 }
@@ -169,7 +168,7 @@ static void test_decode(sinter_data_type_t type, const double *want, size_t n)
     }
     for (size_t code = 0; code < n; code++) {
         double got = orc_decode(type, bytes, (int64_t)code);
-        check(same(got, want[code]), "%s code %zx is %g, want %g", orc_type_name(type), code, got,
+        CHECK(same(got, want[code]), "%s code %zx is %g, want %g", orc_type_name(type), code, got,
               want[code]);
     }
 }
@@ -185,9 +184,9 @@ static void test_encode(sinter_data_type_t type, const encode_t *pairs, size_t n
         unsigned word = bytes[0] | (unsigned)bytes[1] << 8 | (unsigned)bytes[2] << 16 |
                         (unsigned)bytes[3] << 24;
         unsigned got = word >> bits & ((1u << bits) - 1);
-        check(got == pairs[i].code, "%s of %a is code %x, want %x", orc_type_name(type), (double)x,
+        CHECK(got == pairs[i].code, "%s of %a is code %x, want %x", orc_type_name(type), (double)x,
               got, pairs[i].code);
-        check((word & ((1u << bits) - 1)) == 0 && (bits == 16 || word >> 2 * bits == 0),
+        CHECK((word & ((1u << bits) - 1)) == 0 && (bits == 16 || word >> 2 * bits == 0),
               "%s store touched its neighbours", orc_type_name(type));
     }
 }
@@ -195,7 +194,7 @@ static void test_encode(sinter_data_type_t type, const encode_t *pairs, size_t n
 static void test_round(sinter_data_type_t type, double v, double want)
 {
     double got = orc_round(type, v);
-    check(same(got, want), "%s of %.10g is %.10g, want %.10g", orc_type_name(type), v, got, want);
+    CHECK(same(got, want), "%s of %.10g is %.10g, want %.10g", orc_type_name(type), v, got, want);
 }
 
 static void test_packing(void)
@@ -205,11 +204,11 @@ static void test_packing(void)
     orc_encode(sinter_s4, s4, 0, 1);
     orc_encode(sinter_s4, s4, 1, -2);
     orc_encode(sinter_s4, s4, 2, 3);
-    check(s4[0] == 0xE1 && s4[1] == 0x03, "s4 1 -2 3 is %02x %02x", s4[0], s4[1]);
+    CHECK(s4[0] == 0xE1 && s4[1] == 0x03, "s4 1 -2 3 is %02x %02x", s4[0], s4[1]);
     for (int i = 0; i < 4; i++) { /* codes 1 2 3 4 of e2m3 are eighths */
         orc_encode(sinter_f6_e2m3, f6, i, 0.125 * (i + 1));
     }
-    check(f6[0] == 0x81 && f6[1] == 0x30 && f6[2] == 0x10, "f6 codes 1 2 3 4 are %02x %02x %02x",
+    CHECK(f6[0] == 0x81 && f6[1] == 0x30 && f6[2] == 0x10, "f6 codes 1 2 3 4 are %02x %02x %02x",
           f6[0], f6[1], f6[2]);
 }
 
@@ -274,7 +273,7 @@ static void test_matmul(void)
     lb.strides[1] = 5;
     if (run_one(CALL(matmul, f32, NONE, store(la, matmul_a), store(lb, matmul_b)), &r)) {
         expect("matmul", &r, 12, matmul_c, 1e-13, false);
-        check(r.bound[0] > 0 && r.bound[0] < 1e-5, "matmul bound %g", r.bound[0]);
+        CHECK(r.bound[0] > 0 && r.bound[0] < 1e-5, "matmul bound %g", r.bound[0]);
     }
     orc_result_free(&r);
     /* [2,1,2] x [2 2]^T of integers, broadcast over batch, transposed, with a bias: exact, so no
@@ -285,7 +284,7 @@ static void test_matmul(void)
                      TENSOR(3, f32, DIMS(3), 10, 20, 30)),
                 &r)) {
         EXPECT("batched matmul", &r, true, 11, 22, 30, 13, 24, 32);
-        check(r.lt.ndims == 3 && r.lt.dims[1] == 1 && r.lt.dims[2] == 3, "batched matmul shape");
+        CHECK(r.lt.ndims == 3 && r.lt.dims[1] == 1 && r.lt.dims[2] == 3, "batched matmul shape");
     }
     orc_result_free(&r);
     call =
@@ -293,8 +292,8 @@ static void test_matmul(void)
     call->mode = sinter_fpmath_mode_bf16;
     if (run_one(call, &r)) {
         EXPECT("dot product", &r, false, 32);
-        check(r.lt.ndims == 0, "dot product has %d dims", (int)r.lt.ndims);
-        check(r.bound[0] > 0.05 && r.bound[0] < 0.3,
+        CHECK(r.lt.ndims == 0, "dot product has %d dims", (int)r.lt.ndims);
+        CHECK(r.bound[0] > 0.05 && r.bound[0] < 0.3,
               "bf16 bound %g: 2^-8 for each operand of a product of norms near 33", r.bound[0]);
     }
     orc_result_free(&r);
@@ -312,9 +311,9 @@ static void test_softmax(void)
                 r)) {
         expect("softmax", &r[0], 7, softmax_y, 1e-14, false);
         expect("softmax stats", &r[1], 1, softmax_stats, 1e-14, false);
-        check(r[1].lt.ndims == 3 && r[1].lt.dims[1] == 1, "stats keep the axis");
+        CHECK(r[1].lt.ndims == 3 && r[1].lt.dims[1] == 1, "stats keep the axis");
         for (size_t i = 0; i < 7; i++) {
-            check(r[0].bound[i] < 12e-6 * softmax_y[i] + 1e-37, "softmax bound %g of %g",
+            CHECK(r[0].bound[i] < 12e-6 * softmax_y[i] + 1e-37, "softmax bound %g of %g",
                   r[0].bound[i], softmax_y[i]);
         }
     }
@@ -362,7 +361,7 @@ static void test_unary(sinter_op_kind_t kind, const char *what, const double *wa
     if (run_one(&call, &r)) {
         expect(what, &r, 8, want, 1e-12, false);
         for (size_t i = 0; i < 8; i++) {
-            check(r.bound[i] <= 64 * ORC_U * (1 + fabs(want[i])), "%s bound %g", what, r.bound[i]);
+            CHECK(r.bound[i] <= 64 * ORC_U * (1 + fabs(want[i])), "%s bound %g", what, r.bound[i]);
         }
     }
     orc_result_free(&r);
@@ -460,7 +459,7 @@ static void test_moves(void)
                      TENSOR(1, f32, DIMS(2, 2, 1), 1, 2, 3, 4)),
                 &r)) {
         EXPECT("reshape", &r, true, 1, 2, 3, 4);
-        check(r.lt.ndims == 2 && r.lt.dims[0] == 2 && r.lt.dims[1] == 2, "reshape shape");
+        CHECK(r.lt.ndims == 2 && r.lt.dims[0] == 2 && r.lt.dims[1] == 2, "reshape shape");
     }
     orc_result_free(&r);
     if (run_one(CALL(gen_index, s32, ATTRS(S64S(axis, 0)),
@@ -498,7 +497,7 @@ static void test_static_quantise(void)
                      TENSOR(1, f32, DIMS(2), 0.25, 0.3)),
                 &r)) {
         EXPECT("quantize near a tie", &r, false, 2, 3);
-        check(r.bound[0] == 1 && r.bound[1] == 0, "bounds %g %g near a tie", r.bound[0],
+        CHECK(r.bound[0] == 1 && r.bound[1] == 0, "bounds %g %g near a tie", r.bound[0],
               r.bound[1]);
     }
     orc_result_free(&r);
@@ -548,7 +547,7 @@ static void test_dynamic_quantise(void)
     free_results(r, 3);
     test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(2), 0.0, -0.0), sinter_f8_e4m3, sinter_e8m0, r);
     EXPECT("mx zeros", &r[1], true, 0x1p-127);
-    check(signbit(r[0].value[1]), "the sign of zero is kept");
+    CHECK(signbit(r[0].value[1]), "the sign of zero is kept");
     free_results(r, 3);
     test_dynamic("dynamic_mx", TENSOR(1, f32, DIMS(2), NAN, 3), sinter_f8_e5m2, sinter_e8m0, r);
     EXPECT("mx NaN scale", &r[1], true, NAN);
@@ -634,17 +633,17 @@ static void check_vector(const dynquant_vector_t *v, int group, const orc_result
 {
     const dynquant_result_t *want = &v->results[group];
 
-    check(isnan(want->scale) ? isnan(r[1].value[0])
+    CHECK(isnan(want->scale) ? isnan(r[1].value[0])
                              : r[1].value[0] == want->scale && (r[1].bound[0] == 0 || r[2].n > 0),
           "%s of %s, group %d: scale %a (+- %g), want %a", v->kind, orc_type_name(v->type), group,
           r[1].value[0], r[1].bound[0], want->scale);
     if (r[2].n) {
-        check(fabs(r[2].value[0] - want->zp) <= r[2].bound[0],
+        CHECK(fabs(r[2].value[0] - want->zp) <= r[2].bound[0],
               "%s of %s, group %d: zero point %g, want %g", v->kind, orc_type_name(v->type), group,
               r[2].value[0], want->zp);
     }
     for (int i = 0; i < 8; i++) {
-        check(fabs(r[0].value[i] - want->elements[i]) <= r[0].bound[i],
+        CHECK(fabs(r[0].value[i] - want->elements[i]) <= r[0].bound[i],
               "%s of %s to %s, group %d: element %d is %g, want %g", v->kind,
               orc_type_name(v->type), orc_type_name(v->scale_type), group, i, r[0].value[i],
               want->elements[i]);
@@ -680,7 +679,7 @@ static void test_dynamic_vectors(void)
         }
     }
     printf("computed quantisation: %d elements, %d of them near a tie\n", elements, open);
-    check(open * 50 < elements, "%d of %d elements are open", open, elements);
+    CHECK(open * 50 < elements, "%d of %d elements are open", open, elements);
 }
 
 /* Groups from the attributes: two along the last dim, every row its own. */
@@ -695,7 +694,7 @@ static void test_dynamic_groups(void)
 
     call.in[0] = TENSOR(1, f32, DIMS(2, 4), 127, 1, 254, 2, 0, 0, -508, 4);
     if (run_one(&call, r)) {
-        check(r[1].lt.ndims == 2 && r[1].lt.dims[0] == 2 && r[1].lt.dims[1] == 2,
+        CHECK(r[1].lt.ndims == 2 && r[1].lt.dims[0] == 2 && r[1].lt.dims[1] == 2,
               "one scale for each group");
         EXPECT("group scales", &r[1], true, 1, 2, 1, 4);
         EXPECT("grouped elements", &r[0], true, 127, 1, 127, 1, 0, 0, -127, 1);
@@ -724,7 +723,7 @@ static double int_weight_bound(sinter_fpmath_mode_t mode, int apply_to_int, int 
     char err[200] = "";
     double bound;
 
-    check(orc_run(&graph, 3, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    CHECK(orc_run(&graph, 3, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
     bound = r.n == 1 ? r.bound[0] : NAN;
     orc_result_free(&r);
     return bound;
@@ -735,26 +734,25 @@ static void test_modes(void)
     /* |a| = 0.76, |b| = 2.92; its limbs are off by parts of 0.7 in each of two elements */
     const double largest = 0.7 * sqrt(2) * 2.9155, folded = 0.7 * 2 * (3 + 5);
 
-    check(int_weight_bound(sinter_fpmath_mode_strict, 1, 1) < 1e-6, "strict");
-    check(int_weight_bound(sinter_fpmath_mode_bf16, 0, 1) < 1e-6, "bf16 not applied to int");
-    check(int_weight_bound(sinter_fpmath_mode_int8, 0, 1) < 1e-6, "int8 not applied to int");
-    check(near(int_weight_bound(sinter_fpmath_mode_bf16, 1, 1),
+    CHECK(int_weight_bound(sinter_fpmath_mode_strict, 1, 1) < 1e-6, "strict");
+    CHECK(int_weight_bound(sinter_fpmath_mode_bf16, 0, 1) < 1e-6, "bf16 not applied to int");
+    CHECK(int_weight_bound(sinter_fpmath_mode_int8, 0, 1) < 1e-6, "int8 not applied to int");
+    CHECK(near(int_weight_bound(sinter_fpmath_mode_bf16, 1, 1),
                2 * 0x1p-8 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004),
           "bf16");
-    check(near(int_weight_bound(sinter_fpmath_mode_f16, 1, 1),
+    CHECK(near(int_weight_bound(sinter_fpmath_mode_f16, 1, 1),
                2 * 0x1p-11 * 0.7616 * 2.9155 + 0x1p-15 * largest, 0.004),
           "f16");
-    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 1), 0x1p-7 * largest, 0.004),
+    CHECK(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 1), 0x1p-7 * largest, 0.004),
           "int8 of the group's largest element");
-    check(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 2), 0x1p-7 * folded, 0.004),
+    CHECK(near(int_weight_bound(sinter_fpmath_mode_int8, 1, 2), 0x1p-7 * folded, 0.004),
           "int8 of the largest product with a scale");
-    check(int_weight_bound(sinter_fpmath_mode_strict, 1, 2) < 1e-5, "strict, two scales");
+    CHECK(int_weight_bound(sinter_fpmath_mode_strict, 1, 2) < 1e-5, "strict, two scales");
 }
 
 static float noise(uint64_t *state)
 {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (float)((double)(*state >> 33) * 0x1p-30 - 1);
+    return (float)random_signed(state);
 }
 
 /* ---- limbs ----------------------------------------------------------------------------------- */
@@ -811,9 +809,9 @@ static double limb_ratio(const limb_case_t *l, sinter_fpmath_mode_t mode)
     orc_diff_t diff;
     char err[200] = "";
 
-    check(orc_run(&graph, 3, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    CHECK(orc_run(&graph, 3, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
     orc_compare(&r, &out, l->out, &diff);
-    check(diff.n == COLS && diff.loose == 0, "limbs: %zu results, %zu of them loose", diff.n,
+    CHECK(diff.n == COLS && diff.loose == 0, "limbs: %zu results, %zu of them loose", diff.n,
           diff.loose);
     orc_result_free(&r);
     return diff.worst_ratio;
@@ -836,16 +834,16 @@ static void test_limbs(void)
         l.codes[i] = (unsigned char)(128 * (noise(&state) + 1));
     }
     multiply_limbs(&l, 127 * 256);
-    check(limb_ratio(&l, sinter_fpmath_mode_strict) > 1, "two limbs are not strict");
-    check(limb_ratio(&l, sinter_fpmath_mode_f16) <= 1 &&
+    CHECK(limb_ratio(&l, sinter_fpmath_mode_strict) > 1, "two limbs are not strict");
+    CHECK(limb_ratio(&l, sinter_fpmath_mode_f16) <= 1 &&
               limb_ratio(&l, sinter_fpmath_mode_bf16) <= 1,
           "two limbs");
-    check(limb_ratio(&l, sinter_fpmath_mode_tf32) > 1e-3, "the bound is not vastly wider");
+    CHECK(limb_ratio(&l, sinter_fpmath_mode_tf32) > 1e-3, "the bound is not vastly wider");
     multiply_limbs(&l, 127);
-    check(limb_ratio(&l, sinter_fpmath_mode_f16) > 1, "one limb is not f16");
-    check(limb_ratio(&l, sinter_fpmath_mode_int8) <= 1, "one limb");
+    CHECK(limb_ratio(&l, sinter_fpmath_mode_f16) > 1, "one limb is not f16");
+    CHECK(limb_ratio(&l, sinter_fpmath_mode_int8) <= 1, "one limb");
     multiply_limbs(&l, 7);
-    check(limb_ratio(&l, sinter_fpmath_mode_int8) > 1, "4 bits are not int8");
+    CHECK(limb_ratio(&l, sinter_fpmath_mode_int8) > 1, "4 bits are not int8");
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
@@ -898,19 +896,19 @@ static void test_chain(sinter_fpmath_mode_t mode, bool bf16)
     out[1] = describe(4, sinter_f32, 2, dims);
     multiply_f32(a, b, ab, bf16);
     multiply_f32(ab, b, c, bf16);
-    check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r, &out[1], c, &diff) == 0, "chain: %zu bad, worst ratio %g", diff.bad,
+    CHECK(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    CHECK(orc_compare(&r, &out[1], c, &diff) == 0, "chain: %zu bad, worst ratio %g", diff.bad,
           diff.worst_ratio);
-    check(diff.worst_ratio > 1e-3 && diff.worst_ratio <= 1 && diff.n == SIDE * SIDE &&
+    CHECK(diff.worst_ratio > 1e-3 && diff.worst_ratio <= 1 && diff.n == SIDE * SIDE &&
               diff.loose == 0,
           "chain: worst ratio %g", diff.worst_ratio);
     printf("chain of two matmuls, mode %d: worst ratio %.3g, rel l2 %.3g\n", (int)mode,
            diff.worst_ratio, diff.rel_l2);
     c[5] += bf16 ? 2.0f : 2e-3f; /* a typical element is 18 */
-    check(orc_compare(&r, &out[1], c, &diff) != 0 && diff.bad == 1 && diff.worst == 5,
+    CHECK(orc_compare(&r, &out[1], c, &diff) != 0 && diff.bad == 1 && diff.worst == 5,
           "a wrong element is found");
     out[1].dims[0]--;
-    check(orc_compare(&r, &out[1], c, &diff) != 0, "other dims are an error");
+    CHECK(orc_compare(&r, &out[1], c, &diff) != 0, "other dims are an error");
     orc_result_free(&r);
 }
 
@@ -934,16 +932,16 @@ static void test_intermediate(void)
     uint16_t stored = (uint16_t)(0x3F80 + 1);
     char err[200] = "";
 
-    check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r[0], &out, &x, &diff) == 0 && diff.differ == 0 && diff.open == 1,
+    CHECK(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+    CHECK(orc_compare(&r[0], &out, &x, &diff) == 0 && diff.differ == 0 && diff.open == 1,
           "fused value");
-    check(orc_compare(&r[0], &out, &rounded, &diff) == 0 && diff.differ == 1, "unfused value");
-    check(orc_compare(&r[0], &out, &off, &diff) != 0 && diff.differ == 1, "a step off");
-    check(r[1].bound[0] == 0, "the cast itself, asked for as an output, has no slack");
-    check(orc_compare(&r[1], &mid, &stored, &diff) == 0 && diff.differ == 0 && diff.open == 0,
+    CHECK(orc_compare(&r[0], &out, &rounded, &diff) == 0 && diff.differ == 1, "unfused value");
+    CHECK(orc_compare(&r[0], &out, &off, &diff) != 0 && diff.differ == 1, "a step off");
+    CHECK(r[1].bound[0] == 0, "the cast itself, asked for as an output, has no slack");
+    CHECK(orc_compare(&r[1], &mid, &stored, &diff) == 0 && diff.differ == 0 && diff.open == 0,
           "bf16 output %g", diff.got);
     stored++;
-    check(orc_compare(&r[1], &mid, &stored, &diff) != 0, "next bf16");
+    CHECK(orc_compare(&r[1], &mid, &stored, &diff) != 0, "next bf16");
     free_results(r, 2);
 }
 
@@ -969,11 +967,11 @@ static void test_overflow(void)
     for (int i = 0; i < 5; i++) {
         t[i] = describe((uint64_t)i + 1, i == 1 ? sinter_bf16 : sinter_f32, 1, dims);
     }
-    check(orc_run(&graph, 1, &(orc_tensor_t){t[0], (void *)x}, 1, &id, &r, err, sizeof err) == 0,
+    CHECK(orc_run(&graph, 1, &(orc_tensor_t){t[0], (void *)x}, 1, &id, &r, err, sizeof err) == 0,
           "%s", err);
-    check(orc_compare(&r, &t[4], finite, &diff) != 0 && diff.bad == 0 && diff.loose > 0,
+    CHECK(orc_compare(&r, &t[4], finite, &diff) != 0 && diff.bad == 0 && diff.loose > 0,
           "what may overflow need not: got %g, want %g", diff.got, diff.want);
-    check(orc_compare(&r, &t[4], wrong, &diff) != 0 && diff.bad == 1 && diff.worst == 1,
+    CHECK(orc_compare(&r, &t[4], wrong, &diff) != 0 && diff.bad == 1 && diff.worst == 1,
           "what must overflow does");
     orc_result_free(&r);
 }
@@ -1013,9 +1011,9 @@ static void test_range(void)
         orc_diff_t diff;
         char err[200] = "";
 
-        check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+        CHECK(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
         orc_compare(&r, &r.lt, &cases[i].got, &diff);
-        check((diff.bad == 0) == cases[i].right && (diff.loose == 1) == cases[i].loose,
+        CHECK((diff.bad == 0) == cases[i].right && (diff.loose == 1) == cases[i].loose,
               "range, case %zu: got %g, want %g within %g", i, diff.got, diff.want, diff.tolerance);
         orc_result_free(&r);
     }
@@ -1038,10 +1036,10 @@ static void test_dip(void)
     orc_result_t r[2];
     char err[200] = "";
 
-    check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
-    check(fabs(r[0].value[0] + r[0].bound[0] + 1) < 0.5, "an end is beside the dip: %g +- %g",
+    CHECK(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+    CHECK(fabs(r[0].value[0] + r[0].bound[0] + 1) < 0.5, "an end is beside the dip: %g +- %g",
           r[0].value[0], r[0].bound[0]);
-    check(r[1].bound[0] >= 0.375, "the dip is within %g", r[1].bound[0]);
+    CHECK(r[1].bound[0] >= 0.375, "the dip is within %g", r[1].bound[0]);
     free_results(r, 2);
 }
 
@@ -1076,10 +1074,10 @@ static void test_zero_sign(void)
     }
     inputs[0] = (orc_tensor_t){t[0], x};
     inputs[1] = (orc_tensor_t){t[4], &scale};
-    check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare_loosely(&r, &t[6], got[0], 0.4, &diff) == 0 && diff.loose == 1,
+    CHECK(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    CHECK(orc_compare_loosely(&r, &t[6], got[0], 0.4, &diff) == 0 && diff.loose == 1,
           "a zero of either sign: got %g, want %g", diff.got, diff.want);
-    check(orc_compare(&r, &t[6], got[1], &diff) != 0 && diff.bad == 1 && diff.worst == 2,
+    CHECK(orc_compare(&r, &t[6], got[1], &diff) != 0 && diff.bad == 1 && diff.worst == 2,
           "a certain sign: %zu wrong, worst %zu", diff.bad, diff.worst);
     orc_result_free(&r);
 }
@@ -1152,14 +1150,14 @@ static void test_certain(void)
         orc_diff_t diff;
         char err[200] = "";
 
-        check(orc_run(&graph, binary ? 3 : 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s: %s",
+        CHECK(orc_run(&graph, binary ? 3 : 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s: %s",
               c->what, err);
         orc_encode(c->type, right, 0, (double)c->right);
         orc_encode(c->type, wrong, 0, (double)c->wrong);
-        check(r[0].bound[0] > 0, "%s: the operand is uncertain", c->what);
-        check(orc_compare(&r[1], &out, right, &diff) == 0 && diff.loose == 0, "%s: %g is right",
+        CHECK(r[0].bound[0] > 0, "%s: the operand is uncertain", c->what);
+        CHECK(orc_compare(&r[1], &out, right, &diff) == 0 && diff.loose == 0, "%s: %g is right",
               c->what, (double)c->right);
-        check(orc_compare(&r[1], &out, wrong, &diff) != 0 && diff.bad == 1, "%s: %g is wrong",
+        CHECK(orc_compare(&r[1], &out, wrong, &diff) != 0 && diff.bad == 1, "%s: %g is wrong",
               c->what, (double)c->wrong);
         free_results(r, 2);
     }
@@ -1183,11 +1181,11 @@ static void test_certain_infinity(void)
     orc_diff_t diff;
     char err[200] = "";
 
-    check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+    CHECK(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
     for (int i = 0; i < 2; i++) {
-        check(orc_compare(&r[i], &r[i].lt, &right, &diff) == 0 && diff.loose == 0,
+        CHECK(orc_compare(&r[i], &r[i].lt, &right, &diff) == 0 && diff.loose == 0,
               "infinity, op %d", i);
-        check(orc_compare(&r[i], &r[i].lt, &wrong, &diff) != 0 && diff.bad == 1,
+        CHECK(orc_compare(&r[i], &r[i].lt, &wrong, &diff) != 0 && diff.bad == 1,
               "infinity is not 1, op %d", i);
     }
     free_results(r, 2);
@@ -1209,9 +1207,9 @@ static void test_certain_sum(void)
     orc_diff_t diff;
     char err[200] = "";
 
-    check(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
-    check(orc_compare(&r, &r.lt, &right, &diff) == 0 && diff.loose == 0, "a sum with NaN is NaN");
-    check(orc_compare(&r, &r.lt, &wrong, &diff) != 0 && diff.bad == 1, "a sum with NaN is not 1");
+    CHECK(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+    CHECK(orc_compare(&r, &r.lt, &right, &diff) == 0 && diff.loose == 0, "a sum with NaN is NaN");
+    CHECK(orc_compare(&r, &r.lt, &wrong, &diff) != 0 && diff.bad == 1, "a sum with NaN is not 1");
     orc_result_free(&r);
 }
 
@@ -1239,10 +1237,10 @@ static void test_uncertain_scale(void)
     for (int i = 0; i < 32; i++) {
         b[i] = i == 0 ? 1.9999f : 1.25f;
     }
-    check(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
-    check(r[1].bound[0] > 0, "the scale is uncertain");
+    CHECK(orc_run(&graph, 2, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+    CHECK(r[1].bound[0] > 0, "the scale is uncertain");
     for (int i = 1; i < 32; i++) {
-        check(r[0].bound[i] > 0 && r[0].bound[i] < 1.1 * r[0].value[i], "element %d: %g within %g",
+        CHECK(r[0].bound[i] > 0 && r[0].bound[i] < 1.1 * r[0].value[i], "element %d: %g within %g",
               i, r[0].value[i], r[0].bound[i]);
     }
     free_results(r, 2);
@@ -1279,11 +1277,11 @@ static void test_loose(void)
         orc_encode(cases[i].type, got, 1, value[1]);
         const int strict = orc_compare(&r, &r.lt, got, &diff),
                   half = orc_compare_loosely(&r, &r.lt, got, 0.5, &diff);
-        check(diff.bad == 0 && diff.loose == cases[i].loose, "loose, case %zu: %zu loose, %zu bad",
+        CHECK(diff.bad == 0 && diff.loose == cases[i].loose, "loose, case %zu: %zu loose, %zu bad",
               i, diff.loose, diff.bad);
-        check((strict != 0) == cases[i].loose && half == 0,
+        CHECK((strict != 0) == cases[i].loose && half == 0,
               "loose, case %zu: %d, and %d where half may be", i, strict, half);
-        check(!cases[i].loose || strstr(orc_diff_text(&diff, text, sizeof text),
+        CHECK(!cases[i].loose || strstr(orc_diff_text(&diff, text, sizeof text),
                                         "1 of 2 elements with a bound that checks nothing"),
               "loose, case %zu: \"%s\"", i, text);
     }

@@ -11,11 +11,6 @@
 
 enum { E2E_MAX_PORTS = 32 };
 
-/* Here a check names its condition, and the library's last message if it fails. */
-#undef CHECK
-#define CHECK(cond) \
-    check_at((cond) != 0, __LINE__, "%s (last error: %s)", #cond, sinter_last_error_message())
-
 /* models/NAME; stops the test if it does not load. */
 void e2e_load(model_t *model, const char *name);
 /* Everywhere in the model, a dim of size `from` becomes `to` (SINTER_UNKNOWN_DIM: not known,

@@ -12,12 +12,6 @@
 
 enum { NODE_MAX_OUTPUTS = 3 };
 
-#define OK(call)                                                                          \
-    do {                                                                                  \
-        const sinter_status_t ok_status = (call);                                         \
-        CHECK(ok_status == sinter_success, "%s: %s", #call, sinter_last_error_message()); \
-    } while (0)
-
 /* An op as the library and as the oracle take it. */
 typedef struct node {
     sinter_op_kind_t kind;
@@ -30,24 +24,24 @@ static inline void node_add(sinter_graph_t *graph, const node_t *n, uint64_t id)
 {
     sinter_op_t *op = NULL;
 
-    OK(sinter_op_create(&op, NULL, id, n->kind, NULL));
+    CHECK_THAT(sinter_op_create(&op, NULL, id, n->kind, NULL) == sinter_success);
     for (int i = 0; i < n->n_in; i++) {
-        OK(sinter_op_add_input(op, &n->in[i]));
+        CHECK_THAT(sinter_op_add_input(op, &n->in[i]) == sinter_success);
     }
     for (int i = 0; i < n->n_out; i++) {
-        OK(sinter_op_add_output(op, &n->out[i]));
+        CHECK_THAT(sinter_op_add_output(op, &n->out[i]) == sinter_success);
     }
     for (int i = 0; i < n->n_attrs; i++) {
         const orc_attr_t *a = &n->attrs[i];
         if (a->str) {
-            OK(sinter_op_set_attr_str(op, a->id, a->str));
+            CHECK_THAT(sinter_op_set_attr_str(op, a->id, a->str) == sinter_success);
         } else if (a->s64) {
-            OK(sinter_op_set_attr_s64(op, a->id, a->s64, a->n));
+            CHECK_THAT(sinter_op_set_attr_s64(op, a->id, a->s64, a->n) == sinter_success);
         } else {
-            OK(sinter_op_set_attr_bool(op, a->id, a->b));
+            CHECK_THAT(sinter_op_set_attr_bool(op, a->id, a->b) == sinter_success);
         }
     }
-    OK(sinter_graph_add_op(graph, op));
+    CHECK_THAT(sinter_graph_add_op(graph, op) == sinter_success);
     sinter_op_destroy(&op);
 }
 
@@ -60,18 +54,19 @@ static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, in
     const char *name = "";
     size_t count = 0;
 
-    OK(sinter_graph_create(&graph, NULL, sinter_cpu));
+    CHECK_THAT(sinter_graph_create(&graph, NULL, sinter_cpu) == sinter_success);
     for (int i = 0; i < n; i++) {
         node_add(graph, &nodes[i], (uint64_t)i);
     }
-    OK(sinter_graph_finalize(graph));
-    OK(sinter_graph_filter(graph, sinter_partition_policy_fusion));
-    OK(sinter_graph_get_partition_num(graph, &count));
+    CHECK_THAT(sinter_graph_finalize(graph) == sinter_success);
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partition_num(graph, &count) == sinter_success);
     CHECK(count == 1, "%zu partitions", count);
-    OK(sinter_graph_get_partitions(graph, 1, &partition));
-    OK(sinter_partition_get_pattern(partition, &name));
+    CHECK_THAT(sinter_graph_get_partitions(graph, 1, &partition) == sinter_success);
+    CHECK_THAT(sinter_partition_get_pattern(partition, &name) == sinter_success);
     CHECK(strcmp(name, pattern) == 0, "pattern %s, not %s", name, pattern);
-    OK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &result));
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &result) ==
+               sinter_success);
     sinter_partition_destroy(&partition);
     sinter_graph_destroy(&graph);
     return result;
@@ -119,12 +114,12 @@ static inline void node_execute(const sinter_compiled_partition_t *what, sinter_
 
     for (int i = 0; i < n_in + n_out; i++) {
         const orc_tensor_t *from = i < n_in ? &in[i] : &out[i - n_in];
-        OK(sinter_tensor_create(&t[i], NULL, &from->lt, (void *)(uintptr_t)from->data,
-                                SINTER_BYTES_TRUSTED));
+        CHECK_THAT(sinter_tensor_create(&t[i], NULL, &from->lt, (void *)(uintptr_t)from->data,
+                                        SINTER_BYTES_TRUSTED) == sinter_success);
     }
-    OK(sinter_compiled_partition_execute(what, stream, (size_t)n_in,
-                                         (const sinter_tensor_t *const *)t, (size_t)n_out, t + n_in,
-                                         NULL, 0));
+    CHECK_THAT(sinter_compiled_partition_execute(what, stream, (size_t)n_in,
+                                                 (const sinter_tensor_t *const *)t, (size_t)n_out,
+                                                 t + n_in, NULL, 0) == sinter_success);
     for (int i = 0; i < n_in + n_out; i++) {
         sinter_tensor_destroy(&t[i]);
     }

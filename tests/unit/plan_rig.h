@@ -3,23 +3,13 @@
 #ifndef SINTER_TESTS_PLAN_RIG_H
 #define SINTER_TESTS_PLAN_RIG_H
 
-#include <unistd.h>
-
 #include "backend_xsmm/plan/compile.h"
 #include "mini_graph.h"
 #include "oracle.h"
 #include "passes/pass.h"
+#include "passive.h"
 
 enum { PLAN_PORTS = 32, PLAN_OPS = 64 };
-
-/* Waiting threads that spin cost ten times what small cases do; the OpenMP runtime reads its
- * environment before main. */
-static inline void plan_wait_passively(char **argv)
-{
-    if (getenv("OMP_WAIT_POLICY") == NULL && setenv("OMP_WAIT_POLICY", "passive", 1) == 0) {
-        execv("/proc/self/exe", argv);
-    }
-}
 
 typedef struct planned {
     mini_t *m;

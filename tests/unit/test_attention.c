@@ -17,12 +17,6 @@ extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash
 
 static int refused;
 
-static bool check(bool ok, const char *what, const char *detail)
-{
-    check_at(ok, 0, "%s: %s", what, detail);
-    return ok;
-}
-
 /* ---- a problem ------------------------------------------------------------------------------- */
 
 enum {
@@ -455,7 +449,7 @@ static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *st
     const size_t each = k->thread_bytes(plan, step), all = k->shared_bytes(plan, step, frame);
     enum { PAD = 24 }; /* scratch at odd addresses, canaries behind it */
     unsigned char *shared = malloc(all + PAD), *scratch[8];
-    check(each < 2u << 20, what, "scratch of a thread is below 2 MiB");
+    CHECK(each < 2u << 20, "%s: scratch of a thread is below 2 MiB", what);
     memset(shared + all, 0x5a, PAD);
     for (int t = 0; t < frame->threads; t++) {
         scratch[t] = malloc(each + PAD);
@@ -474,7 +468,7 @@ static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *st
             whole = whole && scratch[t][each + (size_t)i] == 0x5a;
         }
     }
-    check(whole, what, "scratch and shared memory stay in their sizes");
+    CHECK(whole, "%s: scratch and shared memory stay in their sizes", what);
     for (int t = 0; t < frame->threads; t++) {
         free(scratch[t]);
     }
@@ -786,8 +780,8 @@ static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
     const sinter_status_t status = execute(&w, k, isa, what);
     refused += status == sinter_unimplemented;
     if (status != sinter_unimplemented &&
-        check(status == sinter_success, what, "setup and prepare")) {
-        check(compare(&w), what, "differs from the double loops");
+        CHECK(status == sinter_success, "%s: setup and prepare", what)) {
+        CHECK(compare(&w), "%s: differs from the double loops", what);
     }
     destroy(&w);
 }
@@ -1002,7 +996,7 @@ static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
             }
         }
     }
-    check(ok, k->name, "one column left: the output is that row of V, to the bit");
+    CHECK(ok, "%s: one column left: the output is that row of V, to the bit", k->name);
     memset(q, 0,
            w.v[Q].dims[0] * (size_t)w.v[Q].strides[0] > 0 ? bytes_of(sinter_f32, extent(&w.v[Q]))
                                                           : 0);
@@ -1018,7 +1012,7 @@ static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
             decode(p.out, w.v[OUT].data,
                    w.v[OUT].strides[0] + 4 * w.v[OUT].strides[1] + c * w.v[OUT].strides[2]) == mean;
     }
-    check(ok, k->name, "q = 0: the output is the mean of V, to the bit");
+    CHECK(ok, "%s: q = 0: the output is the mean of V, to the bit", k->name);
     destroy(&w);
 }
 
@@ -1054,7 +1048,7 @@ static void test_packed_output(const kernel_t *k, sinter_cpu_isa_t isa, sinter_f
         ok = decode(p.out, w.v[OUT].data, b * stride[0] + s * stride[1] + c * stride[2]) ==
              element(&w, V, false, &b, s % p.T, c);
     }
-    check(ok, k->name, "4-bit output, odd rows");
+    CHECK(ok, "%s: 4-bit output, odd rows", k->name);
     destroy(&w);
 }
 
@@ -1106,8 +1100,8 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
             break;
         }
         snprintf(what, sizeof what, "%s NaN kind %d", k->name, kind);
-        check(execute(&w, k, isa, what) == sinter_success && compare(&w), what,
-              "differs from op-by-op arithmetic");
+        CHECK(execute(&w, k, isa, what) == sinter_success && compare(&w),
+              "%s: differs from op-by-op arithmetic", what);
         destroy(&w);
     }
 }
@@ -1156,7 +1150,7 @@ static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmat
         for (int64_t i = 0; ok && i < 64; i++) {
             ok = !isnan(first[i]);
         }
-        check(ok, what, "what the mask hides is read, or matters");
+        CHECK(ok, "%s: what the mask hides is read, or matters", what);
         free(first);
         destroy(&w);
     }
@@ -1184,8 +1178,8 @@ static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpma
     unsigned char *first = malloc(w.out_bytes);
     memcpy(first, w.v[OUT].data, w.out_bytes);
     execute(&w, k, isa, what);
-    check(memcmp(first, w.v[OUT].data, w.out_bytes) == 0, k->name,
-          "same inputs and threads, same bits");
+    CHECK(memcmp(first, w.v[OUT].data, w.out_bytes) == 0, "%s: same inputs and threads, same bits",
+          k->name);
     free(first);
     destroy(&w);
 }
@@ -1214,8 +1208,8 @@ static void test_bf16_differs(sinter_cpu_isa_t isa)
     unsigned char *low = malloc(w.out_bytes);
     memcpy(low, w.v[OUT].data, w.out_bytes);
     ok = ok && execute(&w, &kernel_attention_flash_f32_avx512, isa, what) == sinter_success;
-    check(ok && memcmp(low, w.v[OUT].data, w.out_bytes) != 0, what, "gives the bits of strict");
-    check(strstr(last_note, "attention_flash_f32") != NULL, what, "note of the f32 kernel");
+    CHECK(ok && memcmp(low, w.v[OUT].data, w.out_bytes) != 0, "%s: gives the bits of strict", what);
+    CHECK(strstr(last_note, "attention_flash_f32") != NULL, "%s: note of the f32 kernel", what);
     free(low);
     destroy(&w);
 }
@@ -1235,16 +1229,16 @@ static void test_refusals(sinter_cpu_isa_t isa)
     static const sinter_fpmath_mode_t no[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16,
                                               sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
     for (int i = 0; i < 4; i++) {
-        check(refusal(no[i], isa, 64) != NULL, "bf16 kernel",
-              "modes that do not name bf16 must not get it");
+        CHECK(refusal(no[i], isa, 64) != NULL,
+              "bf16 kernel: modes that do not name bf16 must not get it");
     }
-    check(refusal(sinter_fpmath_mode_bf16, isa, SINTER_UNKNOWN_DIM) != NULL, "bf16 kernel",
-          "refuses unknown head sizes");
-    check(refusal(sinter_fpmath_mode_any, sinter_isa_avx512, 64) != NULL, "bf16 kernel",
-          "refuses a plan capped below it");
-    check((refusal(sinter_fpmath_mode_any, isa, 64) == NULL) ==
+    CHECK(refusal(sinter_fpmath_mode_bf16, isa, SINTER_UNKNOWN_DIM) != NULL,
+          "bf16 kernel: refuses unknown head sizes");
+    CHECK(refusal(sinter_fpmath_mode_any, sinter_isa_avx512, 64) != NULL,
+          "bf16 kernel: refuses a plan capped below it");
+    CHECK((refusal(sinter_fpmath_mode_any, isa, 64) == NULL) ==
               (refusal(sinter_fpmath_mode_bf16, isa, 64) == NULL),
-          "bf16 kernel", "any is as bf16");
+          "bf16 kernel: any is as bf16");
 }
 
 /* All values of a tensor in f32 times 2^e. */
@@ -1315,12 +1309,12 @@ static void test_range(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
             clear_value(&w, range == QUERY_BY_ZEROS ? K : V);
         }
         const sinter_status_t status = execute(&w, k, isa, what);
-        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what,
-              "differs from op-by-op arithmetic");
+        CHECK(status == sinter_unimplemented || (status == sinter_success && compare(&w)),
+              "%s: differs from op-by-op arithmetic", what);
         taken += status == sinter_success;
         destroy(&w);
     }
-    check(4 * taken > CASES, k->name, "takes few of the cases near the ends of the range");
+    CHECK(4 * taken > CASES, "%s: takes few of the cases near the ends of the range", k->name);
 }
 
 static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode,
@@ -1391,8 +1385,8 @@ static void test_codes_specials(const kernel_t *k)
         q[0] = specials[i / 2];
         snprintf(what, sizeof what, "%s q %g", k->name, (double)q[0]);
         const sinter_status_t status = execute(&w, k, sinter_isa_avx512_vnni, what);
-        check(status == sinter_unimplemented || (status == sinter_success && compare(&w)), what,
-              "differs from op-by-op arithmetic");
+        CHECK(status == sinter_unimplemented || (status == sinter_success && compare(&w)),
+              "%s: differs from op-by-op arithmetic", what);
         destroy(&w);
     }
 }
@@ -1419,7 +1413,7 @@ static void test_codes_zero(const kernel_t *k)
                             c * w.v[OUT].strides[2]) == 0;
         }
     }
-    check(ok, k->name, "codes at their zero point give 0");
+    CHECK(ok, "%s: codes at their zero point give 0", k->name);
     destroy(&w);
 }
 
@@ -1433,12 +1427,12 @@ static void test_codes(sinter_cpu_isa_t isa)
             const problem_t p = random_codes(modes[m]);
             run(&p, k, isa);
         }
-        check(refused < 36, k->name, "refuses what it is made for");
+        CHECK(refused < 36, "%s: refuses what it is made for", k->name);
         problem_t strict = random_codes(modes[m]);
         strict.mode = sinter_fpmath_mode_strict;
         refused = 0;
         run(&strict, k, isa);
-        check(refused == 1, k->name, "strict products are not for integers");
+        CHECK(refused == 1, "%s: strict products are not for integers", k->name);
     }
     printf("%s\n", last_note);
     test_codes_specials(k);
@@ -1472,7 +1466,7 @@ int main(void)
         refused = 0;
         test_kernel(decoding[i], level_of_features(decoding[i]->needs), sinter_fpmath_mode_strict,
                     200);
-        check(refused < 40, "attention_decode", "refuses what it is made for");
+        CHECK(refused < 40, "attention_decode: refuses what it is made for");
     }
     if (top >= sinter_isa_avx512_vnni) {
         test_codes(top);

@@ -14,7 +14,7 @@ enum { NAME = 64, QUERIES = 5, KEYS = 7 }; /* dims of these sizes in all models 
 static void attention_kernel(const sinter_compiled_partition_t *compiled, char *name)
 {
     const char *report = "", *at;
-    CHECK(sinter_compiled_partition_report(compiled, &report) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_report(compiled, &report) == sinter_success);
     at = strstr(report, "attention_");
     snprintf(name, NAME, "%.*s",
              at != NULL ? (int)strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0,
@@ -44,25 +44,26 @@ static void run(const char *name, int64_t queries, int64_t compile_keys, int64_t
     load(&model, name, queries, compile_keys);
     sinter_partition_t *partition = e2e_partition(&model, NULL);
     model_free(&model);
-    CHECK(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
-    CHECK(sinter_partition_set_fpmath_mode(partition, mode, 1) == sinter_success);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, mode, 1) == sinter_success);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) ==
+               sinter_success);
     if (compiled != NULL) {
         attention_kernel(compiled, kernel);
         load(&model, name, queries, keys);
         e2e_ports_make(&ports, &model, NULL, 1, 0);
-        CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
+        CHECK_THAT(e2e_execute(compiled, stream, &ports) == sinter_success);
         if (e2e_compare(&model, &ports, mode, 1) != 0) {
-            CHECK(!"within the oracle's bounds");
+            CHECK_THAT(!"within the oracle's bounds");
             fprintf(stderr, "  %s, %lld queries, %lld keys, mode %d\n", name, (long long)queries,
                     (long long)keys, (int)mode);
         }
         e2e_ports_free(&ports);
         model_free(&model);
     }
-    CHECK(sinter_compiled_partition_destroy(&compiled) == sinter_success);
-    CHECK(sinter_partition_destroy(&partition) == sinter_success);
-    CHECK(sinter_stream_destroy(&stream) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_destroy(&compiled) == sinter_success);
+    CHECK_THAT(sinter_partition_destroy(&partition) == sinter_success);
+    CHECK_THAT(sinter_stream_destroy(&stream) == sinter_success);
 }
 
 static void same_kernel(const char *name, int64_t queries, int64_t compile_keys, int64_t keys,
@@ -71,9 +72,9 @@ static void same_kernel(const char *name, int64_t queries, int64_t compile_keys,
     char plain[NAME] = "", kernel[NAME] = "";
     run("sdpa", queries, compile_keys, keys, mode, plain);
     run(name, queries, compile_keys, keys, mode, kernel);
-    CHECK(plain[0] != '\0');
+    CHECK_THAT(plain[0] != '\0');
     if (strcmp(plain, kernel) != 0) {
-        CHECK(!"the kernel of the plain form");
+        CHECK_THAT(!"the kernel of the plain form");
         fprintf(stderr, "  %s, %lld queries, %lld keys, mode %d: \"%s\", not \"%s\"\n", name,
                 (long long)queries, (long long)keys, (int)mode, kernel, plain);
     }
@@ -94,24 +95,27 @@ static void run_spec(const char *spec, float *result, size_t bytes)
     sinter_stream_t *stream = NULL;
     sinter_tensor_t *in[3] = {NULL}, *out = NULL;
     size_t n = 0;
-    CHECK(spec_graph(&graph, NULL, spec) == sinter_success);
-    CHECK(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
-    CHECK(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1);
-    CHECK(sinter_graph_get_partitions(graph, 1, &partition) == sinter_success);
-    CHECK(sinter_partition_get_output_num(partition, &n) == sinter_success && n == 1);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
-    CHECK(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    CHECK_THAT(spec_graph(&graph, NULL, spec) == sinter_success);
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1);
+    CHECK_THAT(sinter_graph_get_partitions(graph, 1, &partition) == sinter_success);
+    CHECK_THAT(sinter_partition_get_output_num(partition, &n) == sinter_success && n == 1);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) ==
+               sinter_success);
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
     for (int i = 0; i < 3; i++) {
         const sinter_logical_tensor_t lt = spec_tensor(inputs[i]);
         for (size_t k = 0; k < sizeof(data[i]) / sizeof(data[i][0]); k++) {
             data[i][k] = (float)((k * 7 + (size_t)i * 3) % 11) * 0.25f - 1.0f;
         }
-        CHECK(sinter_tensor_create(&in[i], NULL, &lt, data[i], sizeof(data[i])) == sinter_success);
+        CHECK_THAT(sinter_tensor_create(&in[i], NULL, &lt, data[i], sizeof(data[i])) ==
+                   sinter_success);
     }
     memset(result, 0xFF, bytes);
-    CHECK(sinter_tensor_create(&out, NULL, &out_lt, result, bytes) == sinter_success);
-    CHECK(sinter_compiled_partition_execute(compiled, stream, 3, (const sinter_tensor_t *const *)in,
-                                            1, &out, NULL, 0) == sinter_success);
+    CHECK_THAT(sinter_tensor_create(&out, NULL, &out_lt, result, bytes) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_execute(compiled, stream, 3,
+                                                 (const sinter_tensor_t *const *)in, 1, &out, NULL,
+                                                 0) == sinter_success);
     for (int i = 0; i < 3; i++) {
         sinter_tensor_destroy(&in[i]);
     }
@@ -145,16 +149,16 @@ static void test_dead_ops(void)
     run_spec(QK "SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV, want, sizeof(want));
     for (size_t i = 0; i < sizeof(dead) / sizeof(dead[0]); i++) {
         run_spec(dead[i], got, sizeof(got));
-        CHECK(memcmp(got, want, sizeof(want)) == 0);
+        CHECK_THAT(memcmp(got, want, sizeof(want)) == 0);
     }
     /* Without a list they are outputs. */
     sinter_graph_t *graph = NULL;
     size_t n = 0;
-    CHECK(spec_graph(&graph, NULL,
-                     QK "Abs 4:f32:* -> 8:f32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV) ==
-          sinter_success);
-    CHECK(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
-    CHECK(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 4);
+    CHECK_THAT(spec_graph(&graph, NULL,
+                          QK "Abs 4:f32:* -> 8:f32:*; SoftMax axis=-1 4:f32:* -> 5:f32:*; " PV) ==
+               sinter_success);
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 4);
     sinter_graph_destroy(&graph);
 }
 
@@ -177,7 +181,7 @@ int main(void)
         for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
             char kernel[NAME] = "";
             run(others[i], QUERIES, KEYS, KEYS, modes[k], kernel);
-            CHECK(kernel[0] != '\0');
+            CHECK_THAT(kernel[0] != '\0');
         }
     }
     test_dead_ops();

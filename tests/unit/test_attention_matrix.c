@@ -121,11 +121,7 @@ typedef struct design {
 
 static int pick(design_t *d, int n)
 {
-    uint64_t x = d->state += 0x9E3779B97F4A7C15u;
-
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return (int)((x ^ x >> 31) % (uint64_t)n);
+    return random_below(&d->state, n);
 }
 
 /* Of a row in which some values are still open (-1): the least work that it can become. */

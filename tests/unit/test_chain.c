@@ -101,10 +101,10 @@ static void random_space(void)
     const int sum = chain_op(&bld, &add, (int[]){x, chain_load(&bld, b, own)}, 2),
               y = chain_op(&bld, &relu, &sum, 1);
     step_t step = {.kind = STEP_CHAIN};
-    rig_check(chain_store(&bld, y, out, NULL) == sinter_success, "store", "");
+    CHECK(chain_store(&bld, y, out, NULL) == sinter_success, "store");
     const bool f64 = dtype_needs_f64(r.v[a].dtype) || dtype_needs_f64(r.v[out].dtype);
-    rig_check(chain_finish(&bld, -1, f64, &step.post) == sinter_success, "finish",
-              sinter_last_error_message());
+    CHECK(chain_finish(&bld, -1, f64, &step.post) == sinter_success, "finish: %s",
+          sinter_last_error_message());
 
     unsigned char *want = malloc(r.bytes[out] + 1);
     memset(want, RIG_FILL, r.bytes[out]);
@@ -117,14 +117,14 @@ static void random_space(void)
     }
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
-    rig_check(n_kernels >= 1, "a kernel accepts", "");
+    CHECK(n_kernels >= 1, "a kernel accepts");
     for (int k = 0; k < n_kernels; k++) {
         for (int nth = 1; nth <= 3; nth++) {
             memset(r.v[out].data, RIG_FILL, r.bytes[out]);
-            rig_check(rig_run(&r, kernels[k], &step, nth) == sinter_success, kernels[k]->name,
-                      sinter_last_error_message());
-            rig_check(memcmp(want, r.v[out].data, r.bytes[out]) == 0 && rig_guarded(&r, out),
-                      kernels[k]->name, dtype_traits(r.v[out].dtype)->name);
+            CHECK(rig_run(&r, kernels[k], &step, nth) == sinter_success, "%s: %s", kernels[k]->name,
+                  sinter_last_error_message());
+            CHECK(memcmp(want, r.v[out].data, r.bytes[out]) == 0 && rig_guarded(&r, out), "%s: %s",
+                  kernels[k]->name, dtype_traits(r.v[out].dtype)->name);
         }
     }
     free(want);
@@ -145,9 +145,9 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
     chain_builder_t bld;
     chain_begin(&bld, &r.plan.arena, ndims, out, false);
     step_t step = {.kind = STEP_CHAIN};
-    rig_check(chain_store(&bld, chain_load(&bld, a, ndims), out, NULL) == sinter_success &&
-                  chain_finish(&bld, -1, false, &step.post) == sinter_success,
-              what, "");
+    CHECK(chain_store(&bld, chain_load(&bld, a, ndims), out, NULL) == sinter_success &&
+              chain_finish(&bld, -1, false, &step.post) == sinter_success,
+          "%s", what);
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     unsigned char *writer = calloc(1, r.bytes[out]);
@@ -178,7 +178,7 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
             }
             free(first);
         }
-        rig_check(clashes == 0 && written > 0, what, kern->name);
+        CHECK(clashes == 0 && written > 0, "%s: %s", what, kern->name);
         free(state);
         free(scratch);
     }
@@ -193,8 +193,8 @@ static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, 
 {
     const frame_t frame = {.v = r->v, .threads = 1};
     static chain_bound_t b;
-    rig_check(chain_bind(chain, &frame, features_up_to(isa), &b) == sinter_success, "bind",
-              sinter_last_error_message());
+    CHECK(chain_bind(chain, &frame, features_up_to(isa), &b) == sinter_success, "bind: %s",
+          sinter_last_error_message());
     void *scratch = rig_alloc(chain_scratch_bytes(chain));
     const bound_t *space = &r->v[chain->dims_value];
     int64_t idx[SINTER_MAX_NDIMS];
@@ -233,8 +233,8 @@ static void causal(bool f64)
               keep = chain_op(&b, &ge, (int[]){i, j}, 2);
     const int x = chain_op(&b, &divide, (int[]){0, chain_load(&b, div, 0)}, 2),
               y = chain_op(&b, &select, (int[]){keep, x, chain_load(&b, fill, 0)}, 3);
-    rig_check(chain_finish(&b, y, f64, &chain) == sinter_success && chain->result >= 0, "causal",
-              sinter_last_error_message());
+    CHECK(chain_finish(&b, y, f64, &chain) == sinter_success && chain->result >= 0, "causal: %s",
+          sinter_last_error_message());
     static float io[2 * 5 * 300];
     for (int k = 0; k < 3000; k++) {
         io[k] = (float)(k % 1000);
@@ -244,7 +244,7 @@ static void causal(bool f64)
     for (int k = 0; k < 3000; k++) {
         bad += io[k] != (k / 300 % 5 >= k % 300 ? (float)(k % 1000) / 4 : -1000);
     }
-    rig_check(bad == 0, "causal", f64 ? "f64" : "f32");
+    CHECK(bad == 0, "causal: %s", f64 ? "f64" : "f32");
     rig_free(&r);
 }
 
@@ -296,13 +296,13 @@ static void random_program(void)
     }
 done:
     n = n >= NODES ? NODES - 1 : n;
-    rig_check(chain_store(&b, regs[n / 2], out, NULL) == sinter_success, "store", "");
-    rig_check(chain_finish(&b, regs[n], false, &chain) == sinter_success, "random program",
-              sinter_last_error_message());
+    CHECK(chain_store(&b, regs[n / 2], out, NULL) == sinter_success, "store");
+    CHECK(chain_finish(&b, regs[n], false, &chain) == sinter_success, "random program: %s",
+          sinter_last_error_message());
     run_io(&r, chain, cap, 16, io);
     for (int64_t i = 0; i < N; i++) {
-        rig_check(io[i] == ref[n][i] && rig_get(&r, out, &i) == ref[n / 2][i], "random program",
-                  "result");
+        CHECK(io[i] == ref[n][i] && rig_get(&r, out, &i) == ref[n / 2][i],
+              "random program: result");
     }
     rig_free(&r);
 }
@@ -326,10 +326,10 @@ static void too_many_registers(void)
     for (int i = 1; i <= CHAIN_MAX_REGS; i++) {
         sum = chain_op(&b, &add, (int[]){sum, regs[i]}, 2);
     }
-    rig_check(chain_store(&b, sum, space, NULL) == sinter_success, "store", "");
-    rig_check(chain_finish(&b, -1, false, &chain) == sinter_unimplemented &&
-                  strstr(sinter_last_error_message(), "registers") != NULL,
-              "17 registers", sinter_last_error_message());
+    CHECK(chain_store(&b, sum, space, NULL) == sinter_success, "store");
+    CHECK(chain_finish(&b, -1, false, &chain) == sinter_unimplemented &&
+              strstr(sinter_last_error_message(), "registers") != NULL,
+          "17 registers: %s", sinter_last_error_message());
     rig_free(&r);
 }
 
@@ -350,22 +350,22 @@ static void channels(bool ncx, sinter_op_kind_t kind)
     step_t step = {.kind = STEP_CHAIN};
     chain_begin(&b, &r.plan.arena, 4, out, false);
     const int y = chain_op(&b, &node, (int[]){chain_load(&b, x, 4), chain_load(&b, w, 1)}, 2);
-    rig_check(chain_store(&b, y, out, NULL) == sinter_success &&
-                  chain_finish(&b, -1, false, &step.post) == sinter_success,
-              "channels", sinter_last_error_message());
+    CHECK(chain_store(&b, y, out, NULL) == sinter_success &&
+              chain_finish(&b, -1, false, &step.post) == sinter_success,
+          "channels: %s", sinter_last_error_message());
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
-        rig_check(rig_run(&r, kernels[k], &step, 2) == sinter_success, "channels",
-                  sinter_last_error_message());
+        CHECK(rig_run(&r, kernels[k], &step, 2) == sinter_success, "channels: %s",
+              sinter_last_error_message());
         for (int64_t i = 0; i < 120; i++) {
             int64_t idx[4];
             rig_index(&r.v[x], i, idx);
             const double v = rig_get(&r, x, idx), s = rig_get(&r, w, &idx[ncx ? 1 : 3]);
-            rig_check(rig_get(&r, out, idx) == (kind == sinter_op_bias_add ? v + s
-                                                : v < 0                    ? v * s
-                                                                           : v),
-                      "channels", kernels[k]->name);
+            CHECK(rig_get(&r, out, idx) == (kind == sinter_op_bias_add ? v + s
+                                            : v < 0                    ? v * s
+                                                                       : v),
+                  "channels: %s", kernels[k]->name);
         }
     }
     rig_free(&r);
@@ -395,21 +395,21 @@ static void quantise(sinter_data_type_t type, double scale, double zp)
     const bool integer = dtype_traits(type)->cls == DTYPE_INT;
     const int q = chain_quant(&b, chain_load(&b, x, 1), chain_load(&b, s, 0),
                               integer ? chain_load(&b, z, 0) : -1, type);
-    rig_check(chain_store(&b, q, out, NULL) == sinter_success &&
-                  chain_finish(&b, -1, dtype_needs_f64(type), &step.post) == sinter_success,
-              "quantise", "");
+    CHECK(chain_store(&b, q, out, NULL) == sinter_success &&
+              chain_finish(&b, -1, dtype_needs_f64(type), &step.post) == sinter_success,
+          "quantise");
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
-        rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, "quantise",
-                  sinter_last_error_message());
+        CHECK(rig_run(&r, kernels[k], &step, 1) == sinter_success, "quantise: %s",
+              sinter_last_error_message());
         for (int64_t i = 0; i < 401; i++) {
             unsigned char code[8];
             const double v = rig_get(&r, x, &i) / scale; /* exact: powers of two */
             orc_encode(type, code, 0, integer ? rint(v) + zp : v);
             const double want = orc_decode(type, code, 0), got = rig_get(&r, out, &i);
-            rig_check(got == want || (isnan(got) && isnan(want)), "quantise",
-                      dtype_traits(type)->name);
+            CHECK(got == want || (isnan(got) && isnan(want)), "quantise: %s",
+                  dtype_traits(type)->name);
         }
     }
     rig_free(&r);
@@ -433,15 +433,15 @@ static void wide_integers(void)
     step_t step = {.kind = STEP_CHAIN};
     chain_begin(&b, &r.plan.arena, 1, out, false);
     const int sum = chain_op(&b, &add, (int[]){chain_load(&b, x, 1), chain_load(&b, y, 1)}, 2);
-    rig_check(chain_store(&b, sum, out, NULL) == sinter_success &&
-                  chain_finish(&b, -1, true, &step.post) == sinter_success,
-              "s32", "");
+    CHECK(chain_store(&b, sum, out, NULL) == sinter_success &&
+              chain_finish(&b, -1, true, &step.post) == sinter_success,
+          "s32");
     const kernel_t *kernels[RIG_KERNELS];
-    rig_check(rig_kernels(&r, &step, kernels) == 1, "one f64 kernel", "");
-    rig_check(rig_run(&r, kernels[0], &step, 2) == sinter_success, "s32",
-              sinter_last_error_message());
+    CHECK(rig_kernels(&r, &step, kernels) == 1, "one f64 kernel");
+    CHECK(rig_run(&r, kernels[0], &step, 2) == sinter_success, "s32: %s",
+          sinter_last_error_message());
     for (int64_t i = 0; i < 3; i++) {
-        rig_check(rig_get(&r, out, &i) == rig_get(&r, x, &i) + rig_get(&r, y, &i), "s32", "sum");
+        CHECK(rig_get(&r, out, &i) == rig_get(&r, x, &i) + rig_get(&r, y, &i), "s32: sum");
     }
     rig_free(&r);
 }
@@ -463,14 +463,14 @@ static void bad_binding(void)
         const chain_t *chain;
         chain_begin(&b, &r.plan.arena, 2, space, true);
         const int x = kind == 0 ? chain_load(&b, other, 1) : kind == 1 ? chain_load(&b, big, 3) : 0;
-        rig_check(chain_store(&b, x, space, kind == 2 ? transposed : NULL) == sinter_success &&
-                      chain_finish(&b, -1, false, &chain) == sinter_success,
-                  "bad binding", "");
-        rig_check(chain_bind(chain, &frame, features_up_to(cap), &bound) == sinter_invalid_shape,
-                  "bad binding",
-                  kind == 0   ? "5 for 6"
-                  : kind == 1 ? "leading dim"
-                              : "transposed store");
+        CHECK(chain_store(&b, x, space, kind == 2 ? transposed : NULL) == sinter_success &&
+                  chain_finish(&b, -1, false, &chain) == sinter_success,
+              "bad binding");
+        CHECK(chain_bind(chain, &frame, features_up_to(cap), &bound) == sinter_invalid_shape,
+              "bad binding: %s",
+              kind == 0   ? "5 for 6"
+              : kind == 1 ? "leading dim"
+                          : "transposed store");
     }
     rig_free(&r);
 }
@@ -486,16 +486,16 @@ static void plain_store(void)
     chain_builder_t b;
     const chain_t *chain;
     chain_begin(&b, &r.plan.arena, 1, out, true);
-    rig_check(chain_store(&b, 0, out, NULL) == sinter_success &&
-                  chain_finish(&b, -1, false, &chain) == sinter_success,
-              "plain store", "");
-    rig_check(chain_is_store(chain, &operand) && chain->operands[operand].value == out,
-              "plain store", "found");
+    CHECK(chain_store(&b, 0, out, NULL) == sinter_success &&
+              chain_finish(&b, -1, false, &chain) == sinter_success,
+          "plain store");
+    CHECK(chain_is_store(chain, &operand) && chain->operands[operand].value == out,
+          "plain store: found");
     chain_begin(&b, &r.plan.arena, 1, out, true);
-    rig_check(chain_store(&b, chain_op(&b, &relu, (int[]){0}, 1), out, NULL) == sinter_success &&
-                  chain_finish(&b, -1, false, &chain) == sinter_success,
-              "plain store", "");
-    rig_check(!chain_is_store(chain, &operand), "plain store", "with relu");
+    CHECK(chain_store(&b, chain_op(&b, &relu, (int[]){0}, 1), out, NULL) == sinter_success &&
+              chain_finish(&b, -1, false, &chain) == sinter_success,
+          "plain store");
+    CHECK(!chain_is_store(chain, &operand), "plain store: with relu");
     rig_free(&r);
 }
 
@@ -564,25 +564,25 @@ static void several_inputs(sinter_op_kind_t kind, int n_in)
     }
     step_t step = {.kind = STEP_CHAIN};
     const int y = chain_op(&b, &node, regs, n_in);
-    rig_check(chain_store(&b, y, out, NULL) == sinter_success &&
-                  chain_store(&b, squares[n_in - 1], other, NULL) == sinter_success &&
-                  chain_finish(&b, -1, false, &step.post) == sinter_success,
-              sinter_op_kind_name(kind), sinter_last_error_message());
+    CHECK(chain_store(&b, y, out, NULL) == sinter_success &&
+              chain_store(&b, squares[n_in - 1], other, NULL) == sinter_success &&
+              chain_finish(&b, -1, false, &step.post) == sinter_success,
+          "%s: %s", sinter_op_kind_name(kind), sinter_last_error_message());
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
         int wrong = 0;
-        rig_check(rig_run(&r, kernels[k], &step, 1) == sinter_success, sinter_op_kind_name(kind),
-                  kernels[k]->name);
+        CHECK(rig_run(&r, kernels[k], &step, 1) == sinter_success, "%s: %s",
+              sinter_op_kind_name(kind), kernels[k]->name);
         for (int64_t i = 0; i < N; i++) {
             const double third = n_in > 2 ? rig_get(&r, in[2], &i) : 0;
             wrong += rig_get(&r, out, &i) !=
                      of_inputs(kind, rig_get(&r, in[0], &i), rig_get(&r, in[1], &i), third, &known);
         }
-        rig_check(known, sinter_op_kind_name(kind), "no reference for this op: of_inputs lacks it");
-        rig_check(wrong == 0, sinter_op_kind_name(kind), kernels[k]->name);
+        CHECK(known, "%s: no reference for this op: of_inputs lacks it", sinter_op_kind_name(kind));
+        CHECK(wrong == 0, "%s: %s", sinter_op_kind_name(kind), kernels[k]->name);
     }
-    rig_check(n_kernels > 0, sinter_op_kind_name(kind), "no kernel");
+    CHECK(n_kernels > 0, "%s: no kernel", sinter_op_kind_name(kind));
     rig_free(&r);
 }
 
@@ -592,13 +592,13 @@ static void ops_of_several_inputs(void)
     for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
         const op_card_t *card = op_card((sinter_op_kind_t)kind);
         if (card != NULL && (card->flags & OP_ELTWISE) != 0 && card->max_in > 1) {
-            rig_check(card->min_in == card->max_in && card->max_in <= 3,
-                      sinter_op_kind_name((sinter_op_kind_t)kind), "number of inputs");
+            CHECK(card->min_in == card->max_in && card->max_in <= 3, "%s: number of inputs",
+                  sinter_op_kind_name((sinter_op_kind_t)kind));
             several_inputs((sinter_op_kind_t)kind, card->max_in);
             n++;
         }
     }
-    rig_check(n >= 11, "ops of several inputs", "some are missing");
+    CHECK(n >= 11, "ops of several inputs: some are missing");
 }
 
 int main(void)

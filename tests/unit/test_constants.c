@@ -51,8 +51,8 @@ static void open_engine(void)
                                        .allocator = {counted_alloc, counted_free, NULL}};
     const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1};
 
-    CHECK(sinter_engine_create(&engine, &desc) == sinter_success);
-    CHECK(sinter_stream_create(&stream, engine, &one) == sinter_success);
+    CHECK_THAT(sinter_engine_create(&engine, &desc) == sinter_success);
+    CHECK_THAT(sinter_stream_create(&stream, engine, &one) == sinter_success);
     packs = sinter_engine_get_isa(engine) >= sinter_isa_avx512_vnni ? PARTS : 0;
 }
 
@@ -60,14 +60,14 @@ static void close_engine(void)
 {
     sinter_stream_destroy(&stream);
     sinter_engine_destroy(&engine);
-    CHECK(blocks == 0);
+    CHECK_THAT(blocks == 0);
 }
 
 static sinter_constant_cache_stats_t stats(void)
 {
     sinter_constant_cache_stats_t s = {.size = sizeof s};
 
-    CHECK(sinter_engine_get_constant_cache_stats(engine, &s) == sinter_success);
+    CHECK_THAT(sinter_engine_get_constant_cache_stats(engine, &s) == sinter_success);
     return s;
 }
 
@@ -101,8 +101,8 @@ static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_prop
     set_property(&m, property);
     e2e_replace_dim(&m, 3, known ? rows : SINTER_UNKNOWN_DIM);
     partition = e2e_partition(&m, engine);
-    CHECK(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &x->compiled) ==
-          sinter_success);
+    CHECK_THAT(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &x->compiled) ==
+               sinter_success);
     sinter_partition_destroy(&partition);
     model_free(&m);
     e2e_load(&x->model, name);
@@ -131,8 +131,8 @@ static int runs_right(matmul_t *x)
 
 static void *weights_of(const matmul_t *x)
 {
-    CHECK(x->ports.in_lt[WEIGHTS].data_type == sinter_u4 && x->ports.in_lt[WEIGHTS].dims[0] == K &&
-          x->ports.in_lt[WEIGHTS].dims[1] == N);
+    CHECK_THAT(x->ports.in_lt[WEIGHTS].data_type == sinter_u4 &&
+               x->ports.in_lt[WEIGHTS].dims[0] == K && x->ports.in_lt[WEIGHTS].dims[1] == N);
     return x->ports.in_data[WEIGHTS];
 }
 
@@ -144,8 +144,8 @@ static void share_weights(matmul_t *x, const matmul_t *y)
     weights_of(x);
     for (int i = 0; i < PARTS; i++) {
         memcpy(x->ports.in_data[i], y->ports.in_data[i], bytes[i]); /* what the oracle reads */
-        CHECK(sinter_tensor_set_data(x->ports.in[i], y->ports.in_data[i], bytes[i]) ==
-              sinter_success);
+        CHECK_THAT(sinter_tensor_set_data(x->ports.in[i], y->ports.in_data[i], bytes[i]) ==
+                   sinter_success);
     }
 }
 
@@ -158,24 +158,24 @@ static void test_once_for_all(void)
     open_matmul(&any, 1, 0, sinter_tensor_property_constant, 5);
     open_matmul(&many, 77, 1, sinter_tensor_property_constant, 6);
     share_weights(&many, &any);
-    CHECK(stats().packed == 0 && stats().bytes == 0);
-    CHECK(runs_right(&any));
-    CHECK(stats().packed == packs && stats().entries == packs && stats().hits == 0);
-    CHECK((stats().bytes >= K * N / 2) == (packs > 0));
-    CHECK(runs_right(&any));
-    CHECK(runs_right(&many)); /* its scratch memory comes with its first execute */
-    CHECK(runs_right(&many));
-    CHECK(stats().packed == packs && stats().hits == 3 * packs);
+    CHECK_THAT(stats().packed == 0 && stats().bytes == 0);
+    CHECK_THAT(runs_right(&any));
+    CHECK_THAT(stats().packed == packs && stats().entries == packs && stats().hits == 0);
+    CHECK_THAT((stats().bytes >= K * N / 2) == (packs > 0));
+    CHECK_THAT(runs_right(&any));
+    CHECK_THAT(runs_right(&many)); /* its scratch memory comes with its first execute */
+    CHECK_THAT(runs_right(&many));
+    CHECK_THAT(stats().packed == packs && stats().hits == 3 * packs);
     const long before = calls;
     for (int i = 0; i < 10; i++) {
-        CHECK(execute(i % 2 ? &any : &many) == sinter_success);
+        CHECK_THAT(execute(i % 2 ? &any : &many) == sinter_success);
     }
-    CHECK(calls == before);
-    CHECK(stats().packed == packs && stats().refused == 0 && stats().evicted == 0);
+    CHECK_THAT(calls == before);
+    CHECK_THAT(stats().packed == packs && stats().refused == 0 && stats().evicted == 0);
     sinter_compiled_partition_destroy(&any.compiled);
-    CHECK(stats().entries == packs); /* the other one has it yet */
+    CHECK_THAT(stats().entries == packs); /* the other one has it yet */
     sinter_compiled_partition_destroy(&many.compiled);
-    CHECK(stats().entries == 0 && stats().bytes == 0);
+    CHECK_THAT(stats().entries == 0 && stats().bytes == 0);
     close_matmul(&any);
     close_matmul(&many);
 }
@@ -186,19 +186,19 @@ static void test_invalidate(void)
 
     open_matmul(&x, 3, 1, sinter_tensor_property_constant, 5);
     unsigned char *w = weights_of(&x);
-    CHECK(runs_right(&x));
-    CHECK(sinter_engine_invalidate_constants(engine, w + K * N / 2, 8) ==
-          sinter_success); /* what is behind it */
-    CHECK(sinter_engine_invalidate_constants(engine, w - 8, 8) == sinter_success);
-    CHECK(sinter_engine_invalidate_constants(engine, w + 10, 0) == sinter_success);
-    CHECK(stats().entries == packs);
+    CHECK_THAT(runs_right(&x));
+    CHECK_THAT(sinter_engine_invalidate_constants(engine, w + K * N / 2, 8) ==
+               sinter_success); /* what is behind it */
+    CHECK_THAT(sinter_engine_invalidate_constants(engine, w - 8, 8) == sinter_success);
+    CHECK_THAT(sinter_engine_invalidate_constants(engine, w + 10, 0) == sinter_success);
+    CHECK_THAT(stats().entries == packs);
     for (int i = 0; i < K * N / 2; i++) {
         w[i] = (unsigned char)(w[i] * 3 + 1);
     }
-    CHECK(sinter_engine_invalidate_constants(engine, w + K * N / 2 - 1, 1) == sinter_success);
-    CHECK(stats().entries == packs - (packs > 0));
-    CHECK(runs_right(&x));
-    CHECK(stats().packed == packs + (packs > 0));
+    CHECK_THAT(sinter_engine_invalidate_constants(engine, w + K * N / 2 - 1, 1) == sinter_success);
+    CHECK_THAT(stats().entries == packs - (packs > 0));
+    CHECK_THAT(runs_right(&x));
+    CHECK_THAT(stats().packed == packs + (packs > 0));
     close_matmul(&x);
 }
 
@@ -208,19 +208,19 @@ static void test_budget(void)
 
     open_matmul(&x, 3, 1, sinter_tensor_property_constant, 5);
     open_matmul(&y, 40, 1, sinter_tensor_property_constant, 6);
-    CHECK(runs_right(&x));
+    CHECK_THAT(runs_right(&x));
     const size_t one = stats().bytes;
-    CHECK(sinter_engine_set_constant_cache_budget(engine, one) == sinter_success);
-    CHECK(runs_right(&y));
-    CHECK(stats().entries == packs && stats().evicted == packs && stats().bytes == one);
-    CHECK(runs_right(&x));
-    CHECK(stats().packed == 3 * packs && stats().evicted == 2 * packs && stats().refused == 0);
-    CHECK(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
-    CHECK(stats().entries == 0 && stats().bytes == 0 && stats().budget == 0);
-    CHECK(runs_right(&x));
-    CHECK(runs_right(&y));
-    CHECK(stats().refused == 2 * packs && stats().entries == 0);
-    CHECK(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
+    CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, one) == sinter_success);
+    CHECK_THAT(runs_right(&y));
+    CHECK_THAT(stats().entries == packs && stats().evicted == packs && stats().bytes == one);
+    CHECK_THAT(runs_right(&x));
+    CHECK_THAT(stats().packed == 3 * packs && stats().evicted == 2 * packs && stats().refused == 0);
+    CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
+    CHECK_THAT(stats().entries == 0 && stats().bytes == 0 && stats().budget == 0);
+    CHECK_THAT(runs_right(&x));
+    CHECK_THAT(runs_right(&y));
+    CHECK_THAT(stats().refused == 2 * packs && stats().entries == 0);
+    CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
     close_matmul(&x);
     close_matmul(&y);
 }
@@ -230,8 +230,8 @@ static void test_variable(void)
     matmul_t x;
 
     open_matmul(&x, 3, 1, sinter_tensor_property_variable, 5);
-    CHECK(runs_right(&x));
-    CHECK(stats().packed == 0 && stats().entries == 0);
+    CHECK_THAT(runs_right(&x));
+    CHECK_THAT(stats().packed == 0 && stats().entries == 0);
     close_matmul(&x);
 }
 
@@ -247,11 +247,11 @@ static void test_out_of_memory(void)
         left = n;
         status = execute(&x);
         left = NO_LIMIT;
-        CHECK(status == sinter_success || status == sinter_out_of_memory);
-        CHECK(runs_right(&x));
+        CHECK_THAT(status == sinter_success || status == sinter_out_of_memory);
+        CHECK_THAT(runs_right(&x));
         close_matmul(&x);
     }
-    CHECK(status == sinter_success && n > 2);
+    CHECK_THAT(status == sinter_success && n > 2);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -295,24 +295,24 @@ static void test_threads(void)
     for (int i = 0; i < THREADS; i++) {
         open_matmul(&shared[i], 3, 1, sinter_tensor_property_constant, 5);
         share_weights(&shared[i], &shared[0]);
-        CHECK(e2e_execute(shared[0].compiled, stream, &shared[i].ports) == sinter_success);
+        CHECK_THAT(e2e_execute(shared[0].compiled, stream, &shared[i].ports) == sinter_success);
         memcpy(with[i], shared[i].ports.out_data[0], OUT_BYTES);
-        CHECK(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
-        CHECK(e2e_execute(shared[0].compiled, stream, &shared[i].ports) == sinter_success);
+        CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
+        CHECK_THAT(e2e_execute(shared[0].compiled, stream, &shared[i].ports) == sinter_success);
         memcpy(without[i], shared[i].ports.out_data[0], OUT_BYTES);
-        CHECK(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
+        CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
     }
     for (int i = 0; i < THREADS; i++) {
-        CHECK(pthread_create(&id[i], NULL, worker, &shared[i]) == 0);
+        CHECK_THAT(pthread_create(&id[i], NULL, worker, &shared[i]) == 0);
     }
     for (int i = 0; i < THREADS; i++) {
-        CHECK(pthread_join(id[i], NULL) == 0);
+        CHECK_THAT(pthread_join(id[i], NULL) == 0);
     }
-    CHECK(wrong == 0);
+    CHECK_THAT(wrong == 0);
     for (int i = 0; i < THREADS; i++) {
         close_matmul(&shared[i]);
     }
-    CHECK(stats().entries == 0 && stats().bytes == 0);
+    CHECK_THAT(stats().entries == 0 && stats().bytes == 0);
 }
 
 /* ---- packing without the lock ---------------------------------------------------------------- */
@@ -333,7 +333,7 @@ typedef struct taker {
 static void slow_fill(const constant_key_t *key, void *memory, const void *user)
 {
     taker_t *t = (taker_t *)(uintptr_t)user; /* its own thread's */
-    CHECK(key->data == t->key.data);
+    CHECK_THAT(key->data == t->key.data);
     t->fills++;
     sem_post(&t->filling);
     while (sem_wait(&t->fill) != 0) {
@@ -362,7 +362,7 @@ static void start(taker_t *t, const void *data, int byte)
     sem_init(&t->fill, 0, 0);
     sem_init(&t->taken, 0, 0);
     sem_init(&t->give, 0, 0);
-    CHECK(pthread_create(&t->id, NULL, take, t) == 0);
+    CHECK_THAT(pthread_create(&t->id, NULL, take, t) == 0);
 }
 
 /* Within ten seconds, for the failure to be told instead of hanging. */
@@ -380,7 +380,7 @@ static int happens(sem_t *event)
 static void end(taker_t *t)
 {
     sem_post(&t->give);
-    CHECK(pthread_join(t->id, NULL) == 0);
+    CHECK_THAT(pthread_join(t->id, NULL) == 0);
     constants_disown(engine, t);
 }
 
@@ -397,22 +397,22 @@ static void test_packs_without_lock(void)
     taker_t maker, waiter, other;
 
     start(&maker, &data[0], 1);
-    CHECK(happens(&maker.filling));
+    CHECK_THAT(happens(&maker.filling));
     start(&other, &data[1], 3);
     sem_post(&other.fill);
-    CHECK(happens(&other.taken)); /* though maker still packs */
+    CHECK_THAT(happens(&other.taken)); /* though maker still packs */
     start(&waiter, &data[0], 2);
     sem_post(&maker.fill);
-    CHECK(happens(&maker.taken) && happens(&waiter.taken));
-    CHECK(waiter.fills == 0 && waiter.got == maker.got && holds(&maker, 1) && holds(&waiter, 1) &&
-          holds(&other, 3));
-    CHECK(stats().packed == 2 && stats().hits == 1 && stats().entries == 2 &&
-          stats().bytes == 2 * COPY);
+    CHECK_THAT(happens(&maker.taken) && happens(&waiter.taken));
+    CHECK_THAT(waiter.fills == 0 && waiter.got == maker.got && holds(&maker, 1) &&
+               holds(&waiter, 1) && holds(&other, 3));
+    CHECK_THAT(stats().packed == 2 && stats().hits == 1 && stats().entries == 2 &&
+               stats().bytes == 2 * COPY);
     end(&maker);
-    CHECK(stats().entries == 2); /* the waiter has used it too */
+    CHECK_THAT(stats().entries == 2); /* the waiter has used it too */
     end(&waiter);
     end(&other);
-    CHECK(stats().entries == 0 && stats().bytes == 0);
+    CHECK_THAT(stats().entries == 0 && stats().bytes == 0);
 }
 
 /* A constant that is invalidated while it is packed serves only those who wanted it before. */
@@ -422,21 +422,21 @@ static void test_invalidated_while_packed(void)
     taker_t before, after;
 
     start(&before, &data[0], 1);
-    CHECK(happens(&before.filling));
-    CHECK(sinter_engine_invalidate_constants(engine, data, 1) == sinter_success);
-    CHECK(stats().entries == 0 && stats().bytes == COPY);
+    CHECK_THAT(happens(&before.filling));
+    CHECK_THAT(sinter_engine_invalidate_constants(engine, data, 1) == sinter_success);
+    CHECK_THAT(stats().entries == 0 && stats().bytes == COPY);
     start(&after, &data[0], 2);
     sem_post(&after.fill);
-    CHECK(happens(&after.taken));
-    CHECK(holds(&after, 2) && after.fills == 1 && stats().entries == 1 &&
-          stats().bytes == 2 * COPY);
+    CHECK_THAT(happens(&after.taken));
+    CHECK_THAT(holds(&after, 2) && after.fills == 1 && stats().entries == 1 &&
+               stats().bytes == 2 * COPY);
     sem_post(&before.fill);
-    CHECK(happens(&before.taken));
-    CHECK(holds(&before, 1) && holds(&after, 2) && stats().packed == 2 && stats().hits == 0);
+    CHECK_THAT(happens(&before.taken));
+    CHECK_THAT(holds(&before, 1) && holds(&after, 2) && stats().packed == 2 && stats().hits == 0);
     end(&before);
-    CHECK(stats().entries == 1 && stats().bytes == COPY);
+    CHECK_THAT(stats().entries == 1 && stats().bytes == COPY);
     end(&after);
-    CHECK(stats().entries == 0 && stats().bytes == 0);
+    CHECK_THAT(stats().entries == 0 && stats().bytes == 0);
 }
 
 /* What is being packed counts, and does not go to make room. */
@@ -445,22 +445,22 @@ static void test_budget_while_packed(void)
     static const unsigned char data[2];
     taker_t maker, refused;
 
-    CHECK(sinter_engine_set_constant_cache_budget(engine, COPY) == sinter_success);
+    CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, COPY) == sinter_success);
     start(&maker, &data[0], 1);
-    CHECK(happens(&maker.filling));
+    CHECK_THAT(happens(&maker.filling));
     start(&refused, &data[1], 2);
     sem_post(&refused.fill);
-    CHECK(happens(&refused.taken));
-    CHECK(refused.status == sinter_success && refused.got == NULL && refused.fills == 0);
-    CHECK(stats().refused == 1 && stats().evicted == 0 && stats().entries == 1);
-    CHECK(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
-    CHECK(stats().entries == 1 && stats().bytes == COPY);
+    CHECK_THAT(happens(&refused.taken));
+    CHECK_THAT(refused.status == sinter_success && refused.got == NULL && refused.fills == 0);
+    CHECK_THAT(stats().refused == 1 && stats().evicted == 0 && stats().entries == 1);
+    CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
+    CHECK_THAT(stats().entries == 1 && stats().bytes == COPY);
     sem_post(&maker.fill);
-    CHECK(happens(&maker.taken));
-    CHECK(holds(&maker, 1));
+    CHECK_THAT(happens(&maker.taken));
+    CHECK_THAT(holds(&maker, 1));
     end(&refused);
     end(&maker);
-    CHECK(stats().entries == 0 && stats().bytes == 0);
+    CHECK_THAT(stats().entries == 0 && stats().bytes == 0);
 }
 
 int main(void)
@@ -483,6 +483,6 @@ int main(void)
         }
         close_engine();
     }
-    CHECK(sinter_engine_get_constant_cache_stats(NULL, NULL) == sinter_invalid_arguments);
+    CHECK_THAT(sinter_engine_get_constant_cache_stats(NULL, NULL) == sinter_invalid_arguments);
     return check_finish();
 }

@@ -13,11 +13,12 @@
 
 #include <sinter/sinter_types.h>
 
+#include "random.h"
+
 static uint64_t rng = 1;
 static inline uint32_t rnd(void)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng >> 33);
+    return (uint32_t)(random_next(&rng) >> 33);
 }
 
 static inline unsigned bits_at(const unsigned char *p, int64_t index, int bits)

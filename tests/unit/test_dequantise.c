@@ -185,9 +185,9 @@ static void build(test_case_t *t)
                   : t->what == DEQUANTISE ? chain_dequant(&b, x, s, z)
                                           : x;
     const bool f64 = t->zp >= 0 && dtype_needs_f64(t->r.v[t->zp].dtype);
-    rig_check(chain_store(&b, y, t->out, NULL) == sinter_success &&
-                  chain_finish(&b, -1, f64, &t->step.post) == sinter_success,
-              t->name, sinter_last_error_message());
+    CHECK(chain_store(&b, y, t->out, NULL) == sinter_success &&
+              chain_finish(&b, -1, f64, &t->step.post) == sinter_success,
+          "%s: %s", t->name, sinter_last_error_message());
 }
 
 static double expected(const test_case_t *t, const int64_t *idx)
@@ -228,17 +228,16 @@ static void close_case(test_case_t *t)
     const kernel_t *kernels[RIG_KERNELS];
     build(t);
     const int n_kernels = rig_kernels(r, &t->step, kernels);
-    rig_check(n_kernels >= 1, t->name, "no kernel accepts");
+    CHECK(n_kernels >= 1, "%s: no kernel accepts", t->name);
     for (int k = 0; k < n_kernels; k++) {
         const int threads = 1 + rig_pick(3);
         memset(r->v[t->out].data, RIG_FILL, r->bytes[t->out]);
-        rig_check(rig_run(r, kernels[k], &t->step, threads) == sinter_success, t->name,
-                  sinter_last_error_message());
+        CHECK(rig_run(r, kernels[k], &t->step, threads) == sinter_success, "%s: %s", t->name,
+              sinter_last_error_message());
         memset(buffer, RIG_FILL, r->bytes[t->out]);
         want(t, buffer);
-        rig_check(memcmp(buffer, r->v[t->out].data, r->bytes[t->out]) == 0 &&
-                      rig_guarded(r, t->out),
-                  t->name, kernels[k]->name);
+        CHECK(memcmp(buffer, r->v[t->out].data, r->bytes[t->out]) == 0 && rig_guarded(r, t->out),
+              "%s: %s", t->name, kernels[k]->name);
     }
     free(buffer);
     rig_free(r);
@@ -321,8 +320,8 @@ static const geometry_t *any_geometry(void)
 
 int main(void)
 {
-    rig_check(cpu_isa_cap(sinter_isa_default, &cap) == sinter_success, "ISA",
-              sinter_last_error_message());
+    CHECK(cpu_isa_cap(sinter_isa_default, &cap) == sinter_success, "ISA: %s",
+          sinter_last_error_message());
     EACH(c, codes)
     EACH(s, scales)
     EACH(z, zps)

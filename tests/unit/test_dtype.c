@@ -17,6 +17,7 @@
 #include "check.h"
 #include "dtype_vectors.h"
 #include "numeric/dtype.h"
+#include "random.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
@@ -536,10 +537,8 @@ static void check_byte_codes(void)
 
 static uint64_t random_bits(void)
 {
-    static uint64_t state = 88172645463325252u;
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
+    static uint64_t state = 1;
+    return random_next(&state);
 }
 
 static void check_wide(double x)

@@ -140,7 +140,7 @@ static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynq
                          .outputs = out};
     const orc_graph_t graph = {.n_ops = 1, .ops = &op, .mode = sinter_fpmath_mode_strict};
     if (orc_run(&graph, (size_t)n_in, tensors, (size_t)n_out, ids, want, err, sizeof err)) {
-        rig_check(0, case_text(c), err);
+        CHECK(0, "%s: %s", case_text(c), err);
         return;
     }
     for (int i = 0; i < n_out; i++) {
@@ -148,7 +148,7 @@ static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynq
         char found[300], text[340];
         const int differs = orc_compare(&want[i], &out[i], r->v[outs[i]].data, &diff);
         snprintf(text, sizeof text, "output %d: %s", i, orc_diff_text(&diff, found, sizeof found));
-        rig_check(!differs, case_text(c), text);
+        CHECK(!differs, "%s: %s", case_text(c), text);
         orc_result_free(&want[i]);
     }
 }
@@ -274,14 +274,14 @@ static void run_case(const dynquant_case_t *c)
     unsigned char *first[N_OUTPUTS] = {NULL};
     outputs_t o;
     open_outputs(&o, &r, &step.p.dynquant);
-    rig_check(n_kernels >= 1, case_text(c), "no kernel");
+    CHECK(n_kernels >= 1, "%s: no kernel", case_text(c));
     for (int run = 0; run < n_kernels * THREADS; run++) {
         const kernel_t *k = kernels[run / THREADS];
-        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, 0x5A) == 0, case_text(c),
-                  "two threads in one byte");
-        rig_check(run_threads(&r, &o, k, &step, 1 + run % THREADS, RIG_FILL) == 0, case_text(c),
-                  "two threads in one byte");
-        rig_check(guarded(&r), case_text(c), k->name);
+        CHECK(run_threads(&r, &o, k, &step, 1 + run % THREADS, 0x5A) == 0,
+              "%s: two threads in one byte", case_text(c));
+        CHECK(run_threads(&r, &o, k, &step, 1 + run % THREADS, RIG_FILL) == 0,
+              "%s: two threads in one byte", case_text(c));
+        CHECK(guarded(&r), "%s: %s", case_text(c), k->name);
         if (run == 0) {
             check_by_oracle(c, &r, &step.p.dynquant);
         }
@@ -291,7 +291,8 @@ static void run_case(const dynquant_case_t *c)
                 first[i] = malloc(bytes + 1);
                 memcpy(first[i], r.v[o.value[i]].data, bytes);
             }
-            rig_check(memcmp(first[i], r.v[o.value[i]].data, bytes) == 0, case_text(c), k->name);
+            CHECK(memcmp(first[i], r.v[o.value[i]].data, bytes) == 0, "%s: %s", case_text(c),
+                  k->name);
         }
     }
     for (int i = 0; i < o.n; i++) {

@@ -13,10 +13,14 @@
 #include "eltwise_vectors.h"
 #include "graph/op_schema.h"
 #include "oracle.h"
+#include "random.h"
 
-static void check(bool ok, const char *isa, const char *what, double x, double got, double want)
+static uint64_t seed = 1;
+
+static void check_value(bool ok, const char *isa, const char *what, double x, double got,
+                        double want)
 {
-    check_at(ok, 0, "%s %s(%a = %.9g): got %.9g, want %.9g", isa, what, x, x, got, want);
+    CHECK(ok, "%s %s(%a = %.9g): got %.9g, want %.9g", isa, what, x, x, got, want);
 }
 
 /* ---- references ------------------------------------------------------------------------------ */
@@ -190,14 +194,14 @@ static void test_references(void)
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         const eltwise_vectors_of_t *v = vectors_of(&cases[k]);
         const double p[2] = {cases[k].p[0], cases[k].p[1]};
-        check(v != NULL && v->n > 100, "vectors", cases[k].name, 0, 0, 0);
+        check_value(v != NULL && v->n > 100, "vectors", cases[k].name, 0, 0, 0);
         for (int i = 0; v != NULL && i < v->n; i++) {
             const eltwise_vector_t *e = &eltwise_vectors[v->first + i];
             double got = e->x;
-            check(near_double(cases[k].ref(e->x, p), e->y), "reference", cases[k].name, e->x,
-                  cases[k].ref(e->x, p), e->y);
+            check_value(near_double(cases[k].ref(e->x, p), e->y), "reference", cases[k].name, e->x,
+                        cases[k].ref(e->x, p), e->y);
             eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
-            check(near_double(got, e->y), "f64", cases[k].name, e->x, got, e->y);
+            check_value(near_double(got, e->y), "f64", cases[k].name, e->x, got, e->y);
         }
     }
 }
@@ -212,8 +216,8 @@ static void test_vectors(const char *isa, const eltwise_table_t *t)
             const double extra = cases[k].extra ? cases[k].extra(e->x, p) : 0;
             float got;
             t->op[cases[k].kind](&got, &e->x, NULL, NULL, 1, cases[k].p);
-            check(close_to(e->x, got, e->y, cases[k].units + (isfinite(extra) ? extra : 0)), isa,
-                  cases[k].name, e->x, got, e->y);
+            check_value(close_to(e->x, got, e->y, cases[k].units + (isfinite(extra) ? extra : 0)),
+                        isa, cases[k].name, e->x, got, e->y);
         }
     }
 }
@@ -226,11 +230,12 @@ static void test_tables(const char *isa, const eltwise_table_t *t)
         const op_card_t *card = op_card((sinter_op_kind_t)kind);
         const int computes = card != NULL && (card->flags & OP_ELTWISE) != 0 &&
                              kind != sinter_op_type_cast && kind != sinter_op_gen_index;
-        check((t->op[kind] != NULL) == computes, isa, sinter_op_kind_name((sinter_op_kind_t)kind),
-              kind, t->op[kind] != NULL, computes);
-        check((eltwise_f64[kind] != NULL) == computes, "f64",
-              sinter_op_kind_name((sinter_op_kind_t)kind), kind, eltwise_f64[kind] != NULL,
-              computes);
+        check_value((t->op[kind] != NULL) == computes, isa,
+                    sinter_op_kind_name((sinter_op_kind_t)kind), kind, t->op[kind] != NULL,
+                    computes);
+        check_value((eltwise_f64[kind] != NULL) == computes, "f64",
+                    sinter_op_kind_name((sinter_op_kind_t)kind), kind, eltwise_f64[kind] != NULL,
+                    computes);
     }
 }
 
@@ -243,8 +248,8 @@ static void run_unary(const char *isa, const eltwise_table_t *t, const unary_cas
     t->op[c->kind](got, got, NULL, NULL, n, c->p); /* in place */
     for (int i = 0; i < n; i++) {
         const double want = c->ref(x[i], p), extra = c->extra ? c->extra(x[i], p) : 0;
-        check(close_to(x[i], got[i], want, c->units + (isfinite(extra) ? extra : 0)), isa, c->name,
-              x[i], got[i], want);
+        check_value(close_to(x[i], got[i], want, c->units + (isfinite(extra) ? extra : 0)), isa,
+                    c->name, x[i], got[i], want);
     }
 }
 
@@ -271,7 +276,7 @@ static void test_unary(const char *isa, const eltwise_table_t *t, uint32_t step)
         }
         for (int b = 0; b < 300; b++) {
             for (int i = 0; i < BLOCK; i++) {
-                x[i] = (float)(rand() / (double)RAND_MAX * 40 - 20);
+                x[i] = (float)(random_signed(&seed) * 20);
             }
             run_unary(isa, t, &cases[k], x, BLOCK);
         }
@@ -332,15 +337,15 @@ static void test_binary(const char *isa, const eltwise_table_t *t)
             const double want = binary_ref(kinds[k], a[i], b[i]);
             /* Rounding the difference costs two units of its square, rounding the square one. */
             const double units = kinds[k] == sinter_op_squared_difference ? 3.01 : 0;
-            check(close_to(a[i], got[i], want, units), isa, sinter_op_kind_name(kinds[k]), a[i],
-                  got[i], want);
+            check_value(close_to(a[i], got[i], want, units), isa, sinter_op_kind_name(kinds[k]),
+                        a[i], got[i], want);
         }
     }
     memcpy(got, cond, sizeof got);
     t->op[sinter_op_select](got, got, a, b, n, NULL);
     for (int i = 0; i < n; i++) {
         const float want = i % 3 == 0 ? a[i] : b[i];
-        check(memcmp(&got[i], &want, 4) == 0, isa, "select", a[i], got[i], want);
+        check_value(memcmp(&got[i], &want, 4) == 0, isa, "select", a[i], got[i], want);
     }
 }
 
@@ -353,24 +358,25 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
         double sum = 0, esum = 0, bound = 0;
         float max = -INFINITY;
         for (int i = 0; i < n; i++) {
-            x[i] = (float)(rand() % 2001 - 1000) / 64;
-            y[i] = z[i] = (float)(rand() % 100);
+            x[i] = (float)(random_below(&seed, 2001) - 1000) / 64;
+            y[i] = z[i] = (float)(random_below(&seed, 100));
             max = x[i] > max ? x[i] : max;
             sum += x[i];
         }
-        check(t->row_max(x, n) == max, isa, "row_max", n, t->row_max(x, n), max);
-        check(t->row_sum(x, n) == sum, isa, "row_sum", n, t->row_sum(x, n), sum); /* exact in f32 */
+        check_value(t->row_max(x, n) == max, isa, "row_max", n, t->row_max(x, n), max);
+        check_value(t->row_sum(x, n) == sum, isa, "row_sum", n, t->row_sum(x, n),
+                    sum); /* exact in f32 */
         for (int i = 0; i < n; i++) {
             esum += exp((double)x[i] - max);
             bound += (4 + fabs((double)x[i] - max)) * exp((double)x[i] - max);
         }
         const double got = t->exp_sub_sum(y, x, n, max);
-        check(fabs(got - esum) <= (bound + n / 8.0 * esum) * 0x1p-24, isa, "exp_sub_sum", n, got,
-              esum);
+        check_value(fabs(got - esum) <= (bound + n / 8.0 * esum) * 0x1p-24, isa, "exp_sub_sum", n,
+                    got, esum);
         for (int i = 0; i < n; i++) {
             const double e = exp((double)x[i] - max);
-            check(fabs(y[i] - e) <= (4 + fabs((double)x[i] - max)) * e * 0x1p-24, isa, "exp_sub",
-                  x[i], y[i], e);
+            check_value(fabs(y[i] - e) <= (4 + fabs((double)x[i] - max)) * e * 0x1p-24, isa,
+                        "exp_sub", x[i], y[i], e);
         }
         memcpy(y, z, sizeof y);
         t->scale_row(y, n, 3);
@@ -378,19 +384,19 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
         t->max_row(y, z, n);
         for (int i = 0; i < n; i++) {
             const float v = 3 * z[i] + x[i], want = v > z[i] ? v : z[i];
-            check(y[i] == want, isa, "scale, add, max", z[i], y[i], want);
+            check_value(y[i] == want, isa, "scale, add, max", z[i], y[i], want);
         }
     }
     const float odd[] = {-INFINITY, NAN, 2, -INFINITY}, none[] = {-INFINITY, -INFINITY};
     float e[2];
-    check(t->row_max(odd, 4) == 2, isa, "row_max of NaN", 0, t->row_max(odd, 4), 2);
-    check(t->row_max(none, 2) == -INFINITY, isa, "row_max of -inf", 0, t->row_max(none, 2),
-          -INFINITY);
-    check(t->exp_sub_sum(e, none, 2, 0) == 0 && e[0] == 0, isa, "exp of -inf", 0, e[0], 0);
+    check_value(t->row_max(odd, 4) == 2, isa, "row_max of NaN", 0, t->row_max(odd, 4), 2);
+    check_value(t->row_max(none, 2) == -INFINITY, isa, "row_max of -inf", 0, t->row_max(none, 2),
+                -INFINITY);
+    check_value(t->exp_sub_sum(e, none, 2, 0) == 0 && e[0] == 0, isa, "exp of -inf", 0, e[0], 0);
     float rows[2 * 5] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, f[2] = {2, 3};
     t->scale_rows(rows, 2, 5, 3, f);
-    check(rows[2] == 6 && rows[3] == 4 && rows[5] == 18 && rows[8] == 9, isa, "scale_rows", 0,
-          rows[5], 18);
+    check_value(rows[2] == 6 && rows[3] == 4 && rows[5] == 18 && rows[8] == 9, isa, "scale_rows", 0,
+                rows[5], 18);
 }
 
 /* ---- conversions ----------------------------------------------------------------------------- */
@@ -409,8 +415,8 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
         eltwise_load(t, type, raw + 1, 0, 1, BLOCK, x);
         for (int i = 0; i < BLOCK; i++) {
             const double w = orc_decode(type, raw + 1, i);
-            check(isnan(w) ? isnan(x[i]) : x[i] == w && !signbit(x[i]) == !signbit(w), isa, name, i,
-                  x[i], w);
+            check_value(isnan(w) ? isnan(x[i]) : x[i] == w && !signbit(x[i]) == !signbit(w), isa,
+                        name, i, x[i], w);
         }
     }
     for (uint64_t u = 0; u < 0x100000000u;) {
@@ -427,12 +433,12 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
         for (int i = 0; i < n; i++) {
             orc_encode(type, want + 1, i, x[i]);
             const double g = orc_decode(type, raw + 1, i), w = orc_decode(type, want + 1, i);
-            check(isnan(w) ? isnan(g) : g == w, isa, name, x[i], g, w);
+            check_value(isnan(w) ? isnan(g) : g == w, isa, name, x[i], g, w);
         }
-        check(memcmp(raw + 1 + n * bytes, want + 1 + n * bytes,
-                     sizeof raw - 1 - (size_t)(n * bytes)) == 0 &&
-                  raw[0] == 0xA5,
-              isa, "sentinel", n, 0, 0);
+        check_value(memcmp(raw + 1 + n * bytes, want + 1 + n * bytes,
+                           sizeof raw - 1 - (size_t)(n * bytes)) == 0 &&
+                        raw[0] == 0xA5,
+                    isa, "sentinel", n, 0, 0);
     }
 }
 
@@ -441,11 +447,11 @@ static void test_f64(void)
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         const double p[2] = {cases[k].p[0], cases[k].p[1]};
         for (int i = 0; i < 2000; i++) {
-            const double x = i < N_SPECIAL ? special[i] : (rand() / (double)RAND_MAX - 0.5) * 30,
+            const double x = i < N_SPECIAL ? special[i] : random_signed(&seed) * 15,
                          want = cases[k].ref(x, p);
             double got = x;
             eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
-            check(near_double(got, want), "f64", cases[k].name, x, got, want);
+            check_value(near_double(got, want), "f64", cases[k].name, x, got, want);
         }
     }
 }

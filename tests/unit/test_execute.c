@@ -15,14 +15,15 @@ static sinter_stream_t *stream_of(int threads)
 {
     sinter_stream_t *stream = NULL;
     const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
-    CHECK(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
     return stream;
 }
 
 static sinter_compiled_partition_t *compile(sinter_partition_t *partition)
 {
     sinter_compiled_partition_t *compiled = NULL;
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) ==
+               sinter_success);
     if (!compiled) {
         exit(check_finish());
     }
@@ -36,8 +37,8 @@ static void test_dynamic_length(void)
     e2e_load(&model, ATTENTION);
     e2e_replace_dim(&model, 4096, SINTER_UNKNOWN_DIM);
     sinter_partition_t *partition = e2e_partition(&model, NULL);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
-          sinter_success);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+               sinter_success);
     sinter_compiled_partition_t *compiled = compile(partition);
     sinter_stream_t *stream = stream_of(2);
     model_free(&model);
@@ -47,18 +48,18 @@ static void test_dynamic_length(void)
         e2e_replace_dim(&model, 4096, t);
         e2e_ports_make(&ports, &model, NULL, (uint64_t)t, 0);
         sinter_logical_tensor_t inferred;
-        CHECK(sinter_compiled_partition_infer_outputs(compiled, ports.n_in,
-                                                      (const sinter_tensor_t *const *)ports.in, 1,
-                                                      &inferred) == sinter_success);
-        CHECK(inferred.ndims == 5 && inferred.dims[1] == 8 && inferred.dims[4] == 128);
-        CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
-        CHECK(e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
+        CHECK_THAT(sinter_compiled_partition_infer_outputs(compiled, ports.n_in,
+                                                           (const sinter_tensor_t *const *)ports.in,
+                                                           1, &inferred) == sinter_success);
+        CHECK_THAT(inferred.ndims == 5 && inferred.dims[1] == 8 && inferred.dims[4] == 128);
+        CHECK_THAT(e2e_execute(compiled, stream, &ports) == sinter_success);
+        CHECK_THAT(e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
         e2e_ports_free(&ports);
         model_free(&model);
     }
-    CHECK(sinter_compiled_partition_destroy(&compiled) == sinter_success);
-    CHECK(sinter_partition_destroy(&partition) == sinter_success);
-    CHECK(sinter_stream_destroy(&stream) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_destroy(&compiled) == sinter_success);
+    CHECK_THAT(sinter_partition_destroy(&partition) == sinter_success);
+    CHECK_THAT(sinter_stream_destroy(&stream) == sinter_success);
 }
 
 static int says(const sinter_compiled_partition_t *compiled, const char *word)
@@ -80,37 +81,38 @@ static void test_modes(void)
     sinter_partition_t *partition = e2e_partition(&model, NULL);
     sinter_fpmath_mode_t mode;
     int apply;
-    CHECK(sinter_partition_get_fpmath_mode(partition, &mode, &apply) == sinter_success &&
-          mode == sinter_fpmath_mode_tf32);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
-          sinter_success);
+    CHECK_THAT(sinter_partition_get_fpmath_mode(partition, &mode, &apply) == sinter_success &&
+               mode == sinter_fpmath_mode_tf32);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+               sinter_success);
     sinter_compiled_partition_t *strict = compile(partition);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) ==
-          sinter_success);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) ==
+               sinter_success);
     sinter_compiled_partition_t *bf16 = compile(partition);
-    CHECK(sinter_partition_set_fpmath_mode(partition, (sinter_fpmath_mode_t)99, 1) ==
-          sinter_invalid_arguments);
-    CHECK(says(strict, "fpmath strict") && !says(strict, "fpmath bf16"));
-    CHECK(says(bf16, "fpmath bf16 (applied to int)"));
-    CHECK(sinter_compiled_partition_get_fpmath_mode(strict, &mode, &apply) == sinter_success &&
-          mode == sinter_fpmath_mode_strict && !apply);
-    CHECK(sinter_compiled_partition_get_fpmath_mode(bf16, &mode, &apply) == sinter_success &&
-          mode == sinter_fpmath_mode_bf16 && apply);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, (sinter_fpmath_mode_t)99, 1) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(says(strict, "fpmath strict") && !says(strict, "fpmath bf16"));
+    CHECK_THAT(says(bf16, "fpmath bf16 (applied to int)"));
+    CHECK_THAT(sinter_compiled_partition_get_fpmath_mode(strict, &mode, &apply) == sinter_success &&
+               mode == sinter_fpmath_mode_strict && !apply);
+    CHECK_THAT(sinter_compiled_partition_get_fpmath_mode(bf16, &mode, &apply) == sinter_success &&
+               mode == sinter_fpmath_mode_bf16 && apply);
     sinter_stream_t *stream = stream_of(1);
     e2e_ports_make(&ports, &model, NULL, 7, 0);
     e2e_ports_make(&again, &model, NULL, 7, 0);
-    CHECK(e2e_execute(strict, stream, &ports) == sinter_success);
-    CHECK(e2e_execute(bf16, stream, &again) == sinter_success);
-    CHECK(e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
-    CHECK(e2e_compare(&model, &again, sinter_fpmath_mode_bf16, 1) == 0);
+    CHECK_THAT(e2e_execute(strict, stream, &ports) == sinter_success);
+    CHECK_THAT(e2e_execute(bf16, stream, &again) == sinter_success);
+    CHECK_THAT(e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
+    CHECK_THAT(e2e_compare(&model, &again, sinter_fpmath_mode_bf16, 1) == 0);
     size_t bytes;
-    CHECK(sinter_logical_tensor_get_bytes(&ports.out_lt[0], &bytes) == sinter_success);
+    CHECK_THAT(sinter_logical_tensor_get_bytes(&ports.out_lt[0], &bytes) == sinter_success);
     /* Where the report says that the kernel computes in bf16 or in integers, the bits must
      * differ; elsewhere they must not. */
     const int differs =
         says(bf16, "step 0: attention_flash_bf16") || says(bf16, "by 16-bit integers");
-    CHECK((memcmp(ports.out_data[0], again.out_data[0], bytes) != 0) == differs);
-    CHECK(!says(strict, "step 0: attention_flash_bf16") && !says(strict, "by 16-bit integers"));
+    CHECK_THAT((memcmp(ports.out_data[0], again.out_data[0], bytes) != 0) == differs);
+    CHECK_THAT(!says(strict, "step 0: attention_flash_bf16") &&
+               !says(strict, "by 16-bit integers"));
     e2e_ports_free(&ports);
     e2e_ports_free(&again);
     sinter_compiled_partition_destroy(&strict);
@@ -170,15 +172,15 @@ static void test_concurrent(void)
     sinter_compiled_partition_t *compiled = compile(partition);
     sinter_stream_t *stream = stream_of(1);
     e2e_ports_make(&ports, &model, NULL, 7, 0);
-    CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
-    CHECK(sinter_logical_tensor_get_bytes(&ports.out_lt[0], &bytes) == sinter_success);
+    CHECK_THAT(e2e_execute(compiled, stream, &ports) == sinter_success);
+    CHECK_THAT(sinter_logical_tensor_get_bytes(&ports.out_lt[0], &bytes) == sinter_success);
     for (int i = 0; i < WORKERS; i++) {
         workers[i] = (worker_t){compiled, &model, ports.out_data[0], bytes, i % 2, 0};
-        CHECK(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
+        CHECK_THAT(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
     }
     for (int i = 0; i < WORKERS; i++) {
         pthread_join(threads[i], NULL);
-        CHECK(workers[i].bad == 0);
+        CHECK_THAT(workers[i].bad == 0);
     }
     e2e_ports_free(&ports);
     sinter_compiled_partition_destroy(&compiled);
@@ -202,100 +204,103 @@ static void test_wrong_calls(void)
     const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)p.in;
     sinter_compiled_partition_t *none = NULL;
     size_t n;
-    CHECK(sinter_partition_compile(NULL, NULL, 0, NULL, 0, NULL, &none) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, NULL) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_partition_compile(partition, NULL, 1, NULL, 0, NULL, &none) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 1, NULL, &none) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(NULL, s, p.n_in, in, p.n_out, p.out, NULL, 0) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, NULL, p.n_in, in, p.n_out, p.out, NULL, 0) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, NULL, p.n_out, p.out, NULL, 0) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, NULL, NULL, 0) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in - 1, in, p.n_out, p.out, NULL, 0) ==
-          sinter_invalid_arguments);
-    CHECK(strstr(sinter_last_error_message(), "no input with tensor id") != NULL);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, 0, p.out, NULL, 0) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, p.out, &n, 8) ==
-          sinter_invalid_arguments);
-    CHECK(strstr(sinter_last_error_message(), "too small") != NULL);
-    CHECK(sinter_compiled_partition_query_logical_tensor(c, 12345, &p.in_lt[0]) ==
-          sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_get_scratchpad_bytes(c, s, 0, NULL, NULL, NULL) ==
-          sinter_invalid_arguments);
+    CHECK_THAT(sinter_partition_compile(NULL, NULL, 0, NULL, 0, NULL, &none) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, NULL) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 1, NULL, 0, NULL, &none) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 1, NULL, &none) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_execute(NULL, s, p.n_in, in, p.n_out, p.out, NULL, 0) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_execute(c, NULL, p.n_in, in, p.n_out, p.out, NULL, 0) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_execute(c, s, p.n_in, NULL, p.n_out, p.out, NULL, 0) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, NULL, NULL, 0) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_execute(c, s, p.n_in - 1, in, p.n_out, p.out, NULL, 0) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(strstr(sinter_last_error_message(), "no input with tensor id") != NULL);
+    CHECK_THAT(sinter_compiled_partition_execute(c, s, p.n_in, in, 0, p.out, NULL, 0) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_execute(c, s, p.n_in, in, p.n_out, p.out, &n, 8) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(strstr(sinter_last_error_message(), "too small") != NULL);
+    CHECK_THAT(sinter_compiled_partition_query_logical_tensor(c, 12345, &p.in_lt[0]) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_get_scratchpad_bytes(c, s, 0, NULL, NULL, NULL) ==
+               sinter_invalid_arguments);
     const sinter_inplace_pair_t *pairs;
-    CHECK(sinter_compiled_partition_get_inplace_ports(c, NULL, &pairs) == sinter_invalid_arguments);
-    CHECK(sinter_compiled_partition_get_inplace_ports(c, &n, &pairs) == sinter_success && n == 0);
+    CHECK_THAT(sinter_compiled_partition_get_inplace_ports(c, NULL, &pairs) ==
+               sinter_invalid_arguments);
+    CHECK_THAT(sinter_compiled_partition_get_inplace_ports(c, &n, &pairs) == sinter_success &&
+               n == 0);
 
     /* A compile-time shape that contradicts the graph, and an id that is no port. */
     sinter_logical_tensor_t lt = p.in_lt[0];
     lt.dims[0] = 2;
-    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) ==
-              sinter_invalid_shape &&
-          none == NULL);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) ==
+                   sinter_invalid_shape &&
+               none == NULL);
     lt = p.in_lt[0];
     lt.id = 999;
-    CHECK(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) ==
-              sinter_invalid_arguments &&
-          none == NULL);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 1, &lt, 0, NULL, &none) ==
+                   sinter_invalid_arguments &&
+               none == NULL);
 
     /* Another data type, other dims, too few bytes, an output over an input. Nothing may be
      * written. */
     size_t bytes;
-    CHECK(sinter_logical_tensor_get_bytes(&p.out_lt[0], &bytes) == sinter_success);
+    CHECK_THAT(sinter_logical_tensor_get_bytes(&p.out_lt[0], &bytes) == sinter_success);
     sinter_tensor_t *keep = p.in[0], *other = NULL;
     lt = p.in_lt[0];
     lt.data_type = lt.data_type == sinter_f16 ? sinter_bf16 : sinter_f16;
-    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) ==
-          sinter_success);
+    CHECK_THAT(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) ==
+               sinter_success);
     p.in[0] = other;
-    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments &&
-          strstr(sinter_last_error_message(), "compiled for") != NULL);
-    CHECK(sinter_tensor_destroy(&other) == sinter_success);
+    CHECK_THAT(e2e_execute(c, s, &p) == sinter_invalid_arguments &&
+               strstr(sinter_last_error_message(), "compiled for") != NULL);
+    CHECK_THAT(sinter_tensor_destroy(&other) == sinter_success);
     lt = p.in_lt[0];
     lt.dims[2]++;
-    CHECK(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) ==
-          sinter_success);
+    CHECK_THAT(sinter_tensor_create(&other, NULL, &lt, p.in_data[0], SINTER_BYTES_TRUSTED) ==
+               sinter_success);
     p.in[0] = other;
-    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments);
-    CHECK(sinter_tensor_destroy(&other) == sinter_success);
+    CHECK_THAT(e2e_execute(c, s, &p) == sinter_invalid_arguments);
+    CHECK_THAT(sinter_tensor_destroy(&other) == sinter_success);
     p.in[0] = keep;
-    CHECK(sinter_tensor_create(&other, NULL, &p.in_lt[0], p.in_data[0], 3) ==
-              sinter_invalid_arguments &&
-          other == NULL);
+    CHECK_THAT(sinter_tensor_create(&other, NULL, &p.in_lt[0], p.in_data[0], 3) ==
+                   sinter_invalid_arguments &&
+               other == NULL);
     sinter_tensor_t *out = p.out[0];
-    CHECK(sinter_tensor_create(&other, NULL, &p.out_lt[0], p.in_data[0], SINTER_BYTES_TRUSTED) ==
-          sinter_success);
+    CHECK_THAT(sinter_tensor_create(&other, NULL, &p.out_lt[0], p.in_data[0],
+                                    SINTER_BYTES_TRUSTED) == sinter_success);
     p.out[0] = other;
-    CHECK(e2e_execute(c, s, &p) == sinter_invalid_arguments &&
-          strstr(sinter_last_error_message(), "overlaps") != NULL);
+    CHECK_THAT(e2e_execute(c, s, &p) == sinter_invalid_arguments &&
+               strstr(sinter_last_error_message(), "overlaps") != NULL);
     p.out[0] = out;
-    CHECK(sinter_tensor_destroy(&other) == sinter_success);
-    CHECK(sinter_tensor_set_data(p.in[0], NULL, 0) != sinter_success ||
-          e2e_execute(c, s, &p) == sinter_invalid_arguments);
+    CHECK_THAT(sinter_tensor_destroy(&other) == sinter_success);
+    CHECK_THAT(sinter_tensor_set_data(p.in[0], NULL, 0) != sinter_success ||
+               e2e_execute(c, s, &p) == sinter_invalid_arguments);
     int untouched = 1;
     for (size_t i = 0; i < bytes; i++) {
         untouched = untouched && p.out_data[0][i] == 0xFF;
     }
-    CHECK(untouched);
-    CHECK(sinter_tensor_set_data(p.in[0], p.in_data[0], SINTER_BYTES_TRUSTED) == sinter_success);
+    CHECK_THAT(untouched);
+    CHECK_THAT(sinter_tensor_set_data(p.in[0], p.in_data[0], SINTER_BYTES_TRUSTED) ==
+               sinter_success);
 
     /* Any alignment works and changes nothing. */
-    CHECK(e2e_execute(c, s, &p) == sinter_success);
+    CHECK_THAT(e2e_execute(c, s, &p) == sinter_success);
     e2e_ports_make(&odd, &model, NULL, 7, 1);
-    CHECK(e2e_execute(c, s, &odd) == sinter_success);
-    CHECK(memcmp(p.out_data[0], odd.out_data[0] + 1, bytes) == 0);
+    CHECK_THAT(e2e_execute(c, s, &odd) == sinter_success);
+    CHECK_THAT(memcmp(p.out_data[0], odd.out_data[0] + 1, bytes) == 0);
     e2e_ports_free(&odd);
     e2e_ports_free(&p);
-    CHECK(sinter_compiled_partition_destroy(&c) == sinter_success && c == NULL);
-    CHECK(sinter_compiled_partition_destroy(&c) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_destroy(&c) == sinter_success && c == NULL);
+    CHECK_THAT(sinter_compiled_partition_destroy(&c) == sinter_success);
     sinter_partition_destroy(&partition);
     sinter_stream_destroy(&s);
     model_free(&model);
@@ -313,20 +318,20 @@ static void test_inplace(void)
     sinter_partition_t *partition = e2e_partition(&model, NULL);
     sinter_compiled_partition_t *c = compile(partition);
     sinter_stream_t *s = stream_of(2);
-    CHECK(sinter_compiled_partition_get_inplace_ports(c, &n, &pairs) == sinter_success);
-    CHECK(n >= 1);
+    CHECK_THAT(sinter_compiled_partition_get_inplace_ports(c, &n, &pairs) == sinter_success);
+    CHECK_THAT(n >= 1);
     e2e_ports_make(&p, &model, NULL, 7, 0);
     e2e_ports_make(&q, &model, NULL, 7, 0);
-    CHECK(e2e_execute(c, s, &p) == sinter_success);
-    CHECK(e2e_compare(&model, &p, sinter_fpmath_mode_strict, 0) == 0);
+    CHECK_THAT(e2e_execute(c, s, &p) == sinter_success);
+    CHECK_THAT(e2e_compare(&model, &p, sinter_fpmath_mode_strict, 0) == 0);
     for (size_t i = 0; n > 0 && i < q.n_in; i++) {
         if (q.in_lt[i].id == pairs[0].input_id) {
-            CHECK(sinter_logical_tensor_get_bytes(&q.out_lt[0], &bytes) == sinter_success);
-            CHECK(sinter_tensor_set_data(q.out[0], q.in_data[i], bytes) == sinter_success);
-            CHECK(e2e_execute(c, s, &q) == sinter_success);
-            CHECK(memcmp(q.in_data[i], p.out_data[0], bytes) == 0);
-            CHECK(sinter_tensor_set_data(q.out[0], q.in_data[i] + 4, bytes) == sinter_success);
-            CHECK(e2e_execute(c, s, &q) == sinter_invalid_arguments);
+            CHECK_THAT(sinter_logical_tensor_get_bytes(&q.out_lt[0], &bytes) == sinter_success);
+            CHECK_THAT(sinter_tensor_set_data(q.out[0], q.in_data[i], bytes) == sinter_success);
+            CHECK_THAT(e2e_execute(c, s, &q) == sinter_success);
+            CHECK_THAT(memcmp(q.in_data[i], p.out_data[0], bytes) == 0);
+            CHECK_THAT(sinter_tensor_set_data(q.out[0], q.in_data[i] + 4, bytes) == sinter_success);
+            CHECK_THAT(e2e_execute(c, s, &q) == sinter_invalid_arguments);
         }
     }
     e2e_ports_free(&p);
@@ -349,17 +354,17 @@ static void test_dump(void)
     model.mode = sinter_fpmath_mode_tf32;
     model.apply_to_int = 0;
     sinter_partition_t *partition = e2e_partition(&model, NULL);
-    CHECK(sinter_partition_dump(partition, file) == sinter_success);
-    CHECK(model_load_file(&again, file, &err) == 0);
-    CHECK(again.mode == sinter_fpmath_mode_tf32 && !again.apply_to_int &&
-          again.n_ops == model.n_ops);
+    CHECK_THAT(sinter_partition_dump(partition, file) == sinter_success);
+    CHECK_THAT(model_load_file(&again, file, &err) == 0);
+    CHECK_THAT(again.mode == sinter_fpmath_mode_tf32 && !again.apply_to_int &&
+               again.n_ops == model.n_ops);
     model_free(&again);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) ==
-          sinter_success);
-    CHECK(sinter_partition_dump(partition, file) == sinter_success);
-    CHECK(model_load_file(&again, file, &err) == 0);
-    CHECK(again.mode == sinter_fpmath_mode_bf16 && again.apply_to_int == 1 &&
-          again.n_ops == model.n_ops);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_bf16, 1) ==
+               sinter_success);
+    CHECK_THAT(sinter_partition_dump(partition, file) == sinter_success);
+    CHECK_THAT(model_load_file(&again, file, &err) == 0);
+    CHECK_THAT(again.mode == sinter_fpmath_mode_bf16 && again.apply_to_int == 1 &&
+               again.n_ops == model.n_ops);
     model_free(&again);
     sinter_partition_destroy(&partition);
     model_free(&model);
@@ -372,21 +377,22 @@ static void logged_execute(const sinter_compiled_partition_t *compiled, sinter_s
                            e2e_ports_t *ports, char *text, size_t size)
 {
     capture_t c;
-    CHECK(sinter_set_verbose("exec") == sinter_success);
+    CHECK_THAT(sinter_set_verbose("exec") == sinter_success);
     capture_begin(&c);
     const sinter_status_t status = e2e_execute(compiled, stream, ports);
     capture_end(&c, text, size);
-    CHECK(sinter_set_verbose("none") == sinter_success);
-    CHECK(status == sinter_success);
+    CHECK_THAT(sinter_set_verbose("none") == sinter_success);
+    CHECK_THAT(status == sinter_success);
 }
 
 static void check_line(const char *line, const char *const *words)
 {
     const size_t n = strlen(line);
-    CHECK(n > 0 && strchr(line, '\n') == line + n - 1); /* one line */
-    CHECK(strncmp(line, "sinter: exec partition 0 (", 26) == 0 && strstr(line, " us: ") != NULL);
+    CHECK_THAT(n > 0 && strchr(line, '\n') == line + n - 1); /* one line */
+    CHECK_THAT(strncmp(line, "sinter: exec partition 0 (", 26) == 0 &&
+               strstr(line, " us: ") != NULL);
     for (; *words != NULL; words++) {
-        CHECK(strstr(line, *words) != NULL);
+        CHECK_THAT(strstr(line, *words) != NULL);
         if (strstr(line, *words) == NULL) {
             fprintf(stderr, "\"%s\" is missing in: %s", *words, line);
         }
@@ -416,8 +422,8 @@ static void test_decode_line(void)
     e2e_load(&model, "attention-decode-float.json");
     e2e_replace_dim(&model, 4096, SINTER_UNKNOWN_DIM);
     sinter_partition_t *partition = e2e_partition(&model, NULL);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
-          sinter_success);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+               sinter_success);
     sinter_compiled_partition_t *compiled = compile(partition);
     sinter_stream_t *stream = stream_of(2);
     model_free(&model);
@@ -427,8 +433,8 @@ static void test_decode_line(void)
     logged_execute(compiled, stream, &ports, text, sizeof text);
     check_line(text, decodes ? yes : flash);
     for (size_t i = 0; i < ports.n_in; i++) {
-        CHECK(ports.in_lt[i].id != K_ID ||
-              sinter_tensor_set_dims(ports.in[i], dims, strides) == sinter_success);
+        CHECK_THAT(ports.in_lt[i].id != K_ID ||
+                   sinter_tensor_set_dims(ports.in[i], dims, strides) == sinter_success);
     }
     logged_execute(compiled, stream, &ports, text, sizeof text);
     check_line(text, decodes ? no : flash);
@@ -460,8 +466,8 @@ static void test_rows_line(void)
     model_t model;
     load_matmul(&model, SINTER_UNKNOWN_DIM);
     sinter_partition_t *partition = e2e_partition(&model, NULL);
-    CHECK(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
-          sinter_success);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, sinter_fpmath_mode_strict, 0) ==
+               sinter_success);
     sinter_compiled_partition_t *compiled = compile(partition);
     sinter_stream_t *stream = stream_of(1);
     model_free(&model);
@@ -495,16 +501,16 @@ static void test_no_line(void)
     sinter_stream_t *stream = stream_of(1);
     e2e_ports_make(&ports, &model, NULL, 7, 0);
     capture_begin(&c);
-    CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
+    CHECK_THAT(e2e_execute(compiled, stream, &ports) == sinter_success);
     capture_end(&c, text, sizeof text);
-    CHECK(text[0] == '\0');
-    CHECK(sinter_set_verbose("exec") == sinter_success);
+    CHECK_THAT(text[0] == '\0');
+    CHECK_THAT(sinter_set_verbose("exec") == sinter_success);
     capture_begin(&c);
     const sinter_status_t status =
         sinter_compiled_partition_execute(compiled, stream, 0, NULL, 0, NULL, NULL, 0);
     capture_end(&c, text, sizeof text);
-    CHECK(sinter_set_verbose("none") == sinter_success);
-    CHECK(status == sinter_invalid_arguments && text[0] == '\0');
+    CHECK_THAT(sinter_set_verbose("none") == sinter_success);
+    CHECK_THAT(status == sinter_invalid_arguments && text[0] == '\0');
     e2e_ports_free(&ports);
     sinter_compiled_partition_destroy(&compiled);
     sinter_partition_destroy(&partition);

@@ -3,19 +3,11 @@
 #include "check.h"
 #include "json.h"
 #include "model.h"
+#include "random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void check(bool ok, int line, const char *what, const char *detail)
-{
-    check_at(ok, line, "%s%s%s", what, *detail ? ": " : "", detail);
-}
-/* Here a check names its condition. */
-#undef CHECK
-#define CHECK(cond) check((cond) != 0, __LINE__, #cond, "")
-#define CHECK_MESSAGE(cond, detail) check((cond) != 0, __LINE__, #cond, detail)
 
 /* A graph with every kind of key; the tests break it in one place each. */
 static const char good[] =
@@ -73,21 +65,21 @@ static void test_good(void)
     model_t m;
     const orc_attr_t *attr;
 
-    CHECK_MESSAGE(!load(&m, good, strlen(good), &err), err.text);
-    CHECK(m.n_ops == 2 && m.ops[0].id == 7 && m.ops[1].id == 8 && m.ops[1].line == 12);
-    CHECK(m.mode == sinter_fpmath_mode_bf16 && m.apply_to_int == 1);
-    CHECK(!strcmp(m.ops[0].name, "deq \xC3\xA9 \xF0\x9F\x98\x80"));
-    CHECK(m.ops[0].kind == sinter_op_dynamic_dequantize && m.ops[1].kind == sinter_op_matmul);
+    CHECK(!load(&m, good, strlen(good), &err), "%s", err.text);
+    CHECK_THAT(m.n_ops == 2 && m.ops[0].id == 7 && m.ops[1].id == 8 && m.ops[1].line == 12);
+    CHECK_THAT(m.mode == sinter_fpmath_mode_bf16 && m.apply_to_int == 1);
+    CHECK_THAT(!strcmp(m.ops[0].name, "deq \xC3\xA9 \xF0\x9F\x98\x80"));
+    CHECK_THAT(m.ops[0].kind == sinter_op_dynamic_dequantize && m.ops[1].kind == sinter_op_matmul);
     attr = model_attr(&m.ops[0], sinter_op_attr_group_shape);
-    CHECK(attr && attr->n == 2 && attr->s64[0] == 32 && attr->s64[1] == 1);
-    CHECK(m.ops[0].inputs[0].strides[0] == 1 && m.ops[0].inputs[0].strides[1] == 64);
-    CHECK(m.ops[0].inputs[0].property == sinter_tensor_property_constant);
-    CHECK(m.ops[1].inputs[0].layout_type == sinter_layout_type_strided &&
-          m.ops[1].inputs[0].strides[0] == 64);
-    CHECK(m.ops[1].outputs[0].ndims == SINTER_UNKNOWN_NDIMS &&
-          m.ops[1].outputs[0].layout_type == sinter_layout_type_any);
-    CHECK(m.n_tensors == 5 && model_find(&m, 3)->producer == 0 && model_find(&m, 4)->is_output &&
-          !model_find(&m, 3)->is_output);
+    CHECK_THAT(attr && attr->n == 2 && attr->s64[0] == 32 && attr->s64[1] == 1);
+    CHECK_THAT(m.ops[0].inputs[0].strides[0] == 1 && m.ops[0].inputs[0].strides[1] == 64);
+    CHECK_THAT(m.ops[0].inputs[0].property == sinter_tensor_property_constant);
+    CHECK_THAT(m.ops[1].inputs[0].layout_type == sinter_layout_type_strided &&
+               m.ops[1].inputs[0].strides[0] == 64);
+    CHECK_THAT(m.ops[1].outputs[0].ndims == SINTER_UNKNOWN_NDIMS &&
+               m.ops[1].outputs[0].layout_type == sinter_layout_type_any);
+    CHECK_THAT(m.n_tensors == 5 && model_find(&m, 3)->producer == 0 &&
+               model_find(&m, 4)->is_output && !model_find(&m, 3)->is_output);
     model_free(&m);
 }
 
@@ -116,7 +108,7 @@ static void test_accepted(void)
         gr_error_t err;
         model_t m;
 
-        CHECK_MESSAGE(!load(&m, accepted[i], strlen(accepted[i]), &err), err.text);
+        CHECK(!load(&m, accepted[i], strlen(accepted[i]), &err), "%s", err.text);
         model_free(&m);
     }
 }
@@ -131,11 +123,11 @@ static void test_ids(void)
     gr_error_t err;
     model_t m;
 
-    CHECK_MESSAGE(!load(&m, text, strlen(text), &err), err.text);
-    CHECK(m.ops[0].id == UINT64_MAX);
-    CHECK(m.n_tensors == 3);
-    CHECK(model_find(&m, 9007199254740993u) && model_find(&m, 9007199254740992u) &&
-          model_find(&m, 9007199254740994u));
+    CHECK(!load(&m, text, strlen(text), &err), "%s", err.text);
+    CHECK_THAT(m.ops[0].id == UINT64_MAX);
+    CHECK_THAT(m.n_tensors == 3);
+    CHECK_THAT(model_find(&m, 9007199254740993u) && model_find(&m, 9007199254740992u) &&
+               model_find(&m, 9007199254740994u));
     model_free(&m);
 }
 
@@ -234,9 +226,9 @@ static void test_bad(void)
 
         snprintf(detail, sizeof detail, "%s -> %s: got \"%s\", expected \"%s\"", bads[i].from,
                  bads[i].to, err.text, bads[i].message);
-        CHECK_MESSAGE(status && strstr(err.text, bads[i].message) &&
-                          !strncmp(err.text, "t.json:", 7) && !err.out_of_memory,
-                      detail);
+        CHECK(status && strstr(err.text, bads[i].message) && !strncmp(err.text, "t.json:", 7) &&
+                  !err.out_of_memory,
+              "%s", detail);
         model_free(&m);
         free(text);
     }
@@ -260,7 +252,7 @@ static void test_truncated(void)
         model_free(&m);
         free(text);
     }
-    CHECK(bad == 0);
+    CHECK_THAT(bad == 0);
 }
 
 static void test_deep(void)
@@ -280,8 +272,8 @@ static void test_deep(void)
         for (size_t k = 0; k < depth; k++) {
             memcpy(text + k * n, units[i], n);
         }
-        CHECK(load(&m, text, n * depth, &err) == -1);
-        CHECK_MESSAGE(strstr(err.text, "at most 64 levels of nesting"), err.text);
+        CHECK_THAT(load(&m, text, n * depth, &err) == -1);
+        CHECK(strstr(err.text, "at most 64 levels of nesting"), "%s", err.text);
         model_free(&m);
         free(text);
     }
@@ -301,15 +293,15 @@ static void test_mutated(void)
 
         memcpy(text, good, sizeof good);
         for (int k = 0; k < 1 + round % 3; k++) {
-            state = state * 6364136223846793005u + 1442695040888963407u;
-            text[(state >> 33) % (sizeof good - 1)] = spice[(state >> 20) % (sizeof spice - 1)];
+            const int at = random_below(&state, sizeof good - 1);
+            text[at] = spice[random_below(&state, sizeof spice - 1)];
         }
         if (load(&m, text, sizeof good - 1, &err)) {
             silent += err.text[0] == 0;
         }
         model_free(&m);
     }
-    CHECK(silent == 0);
+    CHECK_THAT(silent == 0);
 }
 
 /* ---- many ops -------------------------------------------------------------------------------- */
@@ -348,11 +340,11 @@ static void test_many_ops(void)
         char *text = chain(100000, backwards, &size);
         double start = gr_seconds();
 
-        CHECK_MESSAGE(!load(&m, text, size, &err), err.text);
-        CHECK(m.n_ops == 100000 && m.n_tensors == 100001);
-        CHECK(model_find(&m, 0)->is_input && model_find(&m, 100000)->is_output);
-        CHECK(gr_seconds() - start < 20);
-        CHECK_MESSAGE(!model_build(&m, NULL, &graph, &err), err.text);
+        CHECK(!load(&m, text, size, &err), "%s", err.text);
+        CHECK_THAT(m.n_ops == 100000 && m.n_tensors == 100001);
+        CHECK_THAT(model_find(&m, 0)->is_input && model_find(&m, 100000)->is_output);
+        CHECK_THAT(gr_seconds() - start < 20);
+        CHECK(!model_build(&m, NULL, &graph, &err), "%s", err.text);
         sinter_graph_destroy(&graph);
         model_free(&m);
         free(text);
@@ -401,9 +393,9 @@ static void test_no_memory(void)
         leaks += meter.live != 0;
     }
     gr_alloc_set(NULL);
-    CHECK(n >= 5 && n < 100000); /* the model, a name with escapes, what cJSON takes for it */
-    CHECK(wrong == 0);
-    CHECK(leaks == 0);
+    CHECK_THAT(n >= 5 && n < 100000); /* the model, a name with escapes, what cJSON takes for it */
+    CHECK_THAT(wrong == 0);
+    CHECK_THAT(leaks == 0);
 }
 
 /* ---- how much memory a file takes ------------------------------------------------------------ */
@@ -495,12 +487,11 @@ static void test_dense_lists(void)
         gr_alloc_set(NULL);
         snprintf(detail, sizeof detail, "list %zu: got \"%s\", expected \"%s\"", i, err.text,
                  cases[i].message);
-        CHECK_MESSAGE((status != 0) == (*cases[i].message != 0) &&
-                          strstr(err.text, cases[i].message),
-                      detail);
+        CHECK((status != 0) == (*cases[i].message != 0) && strstr(err.text, cases[i].message), "%s",
+              detail);
         snprintf(detail, sizeof detail, "list %zu: %zu bytes for a text of %zu", i, tide.most,
                  size);
-        CHECK_MESSAGE(tide.most <= 5 * size && tide.live == 0, detail);
+        CHECK(tide.most <= 5 * size && tide.live == 0, "%s", detail);
         free(text);
     }
 }
@@ -513,11 +504,11 @@ static void check_warning(const char *from, const char *to, const char *message)
     gr_error_t err;
     model_t m;
 
-    CHECK_MESSAGE(!load(&m, text, strlen(text), &err), err.text);
+    CHECK(!load(&m, text, strlen(text), &err), "%s", err.text);
     snprintf(detail, sizeof detail, "%s -> %s: got \"%s\", expected \"%s\"", from, to,
              m.n_warnings ? m.warnings[0] : "", message);
-    CHECK_MESSAGE(m.n_warnings == (*message != 0) && (!*message || !strcmp(m.warnings[0], message)),
-                  detail);
+    CHECK(m.n_warnings == (*message != 0) && (!*message || !strcmp(m.warnings[0], message)), "%s",
+          detail);
     model_free(&m);
     free(text);
 }
@@ -546,9 +537,10 @@ static void test_warnings(void)
                   "computes; the port is ignored");
     check_warning("[4]", "[3]", ""); /* a tensor that an op reads as well may be an output */
     text = replaced("[0, 1, 2]", "[20, 21, 22, 23, 24, 25, 26, 27]");
-    CHECK_MESSAGE(!load(&m, text, strlen(text), &err), err.text);
-    CHECK(m.n_warnings == 7 &&
-          !strcmp(m.warnings[6], "t.json:3:18: warning: input_ports: 2 more ports are ignored"));
+    CHECK(!load(&m, text, strlen(text), &err), "%s", err.text);
+    CHECK_THAT(
+        m.n_warnings == 7 &&
+        !strcmp(m.warnings[6], "t.json:3:18: warning: input_ports: 2 more ports are ignored"));
     model_free(&m);
     free(text);
 }
@@ -562,11 +554,11 @@ static void check_refused(const char *from, const char *to, const char *message)
     gr_error_t err;
     model_t m;
 
-    CHECK_MESSAGE(!load(&m, text, strlen(text), &err), err.text);
-    CHECK(model_build(&m, NULL, &graph, &err) == -1 && !graph);
+    CHECK(!load(&m, text, strlen(text), &err), "%s", err.text);
+    CHECK_THAT(model_build(&m, NULL, &graph, &err) == -1 && !graph);
     snprintf(detail, sizeof detail, "%s -> %s: got \"%s\", expected \"%s\"", from, to, err.text,
              message);
-    CHECK_MESSAGE(strstr(err.text, message), detail);
+    CHECK(strstr(err.text, message), "%s", detail);
     sinter_graph_destroy(&graph);
     model_free(&m);
     free(text);
@@ -578,8 +570,8 @@ static void test_library_refusals(void)
     gr_error_t err;
     model_t m;
 
-    CHECK_MESSAGE(!load(&m, good, strlen(good), &err), err.text);
-    CHECK_MESSAGE(!model_build(&m, NULL, &graph, &err), err.text);
+    CHECK(!load(&m, good, strlen(good), &err), "%s", err.text);
+    CHECK(!model_build(&m, NULL, &graph, &err), "%s", err.text);
     sinter_graph_destroy(&graph);
     model_free(&m);
     check_refused("[32, 1]", "[7, 1]", "t.json:5: op 7 (DynamicDequantize): ");

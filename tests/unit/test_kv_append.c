@@ -4,6 +4,7 @@
  * token, no other byte of the cache changes, and the output is the oracle's attention over the
  * bytes in the cache. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 #include "node.h"
 #include "passive.h"
+#include "random.h"
 
 enum { BATCH = 2, HEADS = 2, QUERIES = 2, D = 64, TOKENS = 40, CAPACITY = 48, N_PARTS = 3 };
 
@@ -57,8 +59,9 @@ static int bits_of(sinter_data_type_t type)
     const sinter_dim_t eight = 8;
     size_t bytes = 0;
 
-    OK(sinter_logical_tensor_init(&lt, 0, type, 1, &eight, sinter_tensor_property_undef));
-    OK(sinter_logical_tensor_get_bytes(&lt, &bytes));
+    CHECK_THAT(sinter_logical_tensor_init(&lt, 0, type, 1, &eight, sinter_tensor_property_undef) ==
+               sinter_success);
+    CHECK_THAT(sinter_logical_tensor_get_bytes(&lt, &bytes) == sinter_success);
     return (int)bytes;
 }
 
@@ -113,8 +116,9 @@ enum {
 static void slice_lt(const cache_t *c, int p, sinter_logical_tensor_t *lt)
 {
     const sinter_dim_t dims[4] = {BATCH, HEADS, 1, c->width[p]};
-    OK(sinter_logical_tensor_init_with_strides(lt, (uint64_t)(SLICE + p), c->scheme->type[p], 4,
-                                               dims, c->strides[p], sinter_tensor_property_undef));
+    CHECK_THAT(sinter_logical_tensor_init_with_strides(
+                   lt, (uint64_t)(SLICE + p), c->scheme->type[p], 4, dims, c->strides[p],
+                   sinter_tensor_property_undef) == sinter_success);
 }
 
 /* The first tokens, with a dim for the queries that share a head: B H 1 T W. */
@@ -124,8 +128,9 @@ static void tokens_lt(const cache_t *c, int p, int first_id, int64_t tokens,
     const sinter_dim_t dims[5] = {BATCH, HEADS, 1, tokens, c->width[p]};
     const sinter_dim_t strides[5] = {c->strides[p][0], c->strides[p][1], c->strides[p][1],
                                      c->strides[p][2], 1};
-    OK(sinter_logical_tensor_init_with_strides(lt, (uint64_t)(first_id + p), c->scheme->type[p], 5,
-                                               dims, strides, sinter_tensor_property_undef));
+    CHECK_THAT(sinter_logical_tensor_init_with_strides(
+                   lt, (uint64_t)(first_id + p), c->scheme->type[p], 5, dims, strides,
+                   sinter_tensor_property_undef) == sinter_success);
 }
 
 /* ---- appending ------------------------------------------------------------------------------- */
@@ -137,8 +142,8 @@ static node_t append_node(const cache_t *c)
                 .attrs = {{.id = sinter_op_attr_quantization_kind, .str = c->scheme->kind},
                           {.id = sinter_op_attr_qtype, .str = "per_group"}}};
 
-    OK(sinter_logical_tensor_init(&n.in[0], TOKEN, sinter_f32, 4, dims,
-                                  sinter_tensor_property_undef));
+    CHECK_THAT(sinter_logical_tensor_init(&n.in[0], TOKEN, sinter_f32, 4, dims,
+                                          sinter_tensor_property_undef) == sinter_success);
     for (int p = 0; p < c->n_parts; p++) {
         slice_lt(c, p, &n.out[p]);
     }
@@ -188,8 +193,8 @@ static sinter_logical_tensor_t dense(int id, int64_t rows, int64_t columns)
     const sinter_dim_t dims[5] = {BATCH, HEADS, id == K || id == V ? 1 : QUERIES, rows, columns};
     sinter_logical_tensor_t lt;
 
-    OK(sinter_logical_tensor_init(&lt, (uint64_t)id, sinter_f32, 5, dims,
-                                  sinter_tensor_property_undef));
+    CHECK_THAT(sinter_logical_tensor_init(&lt, (uint64_t)id, sinter_f32, 5, dims,
+                                          sinter_tensor_property_undef) == sinter_success);
     if (rows == SINTER_UNKNOWN_DIM || columns == SINTER_UNKNOWN_DIM) {
         lt.layout_type = sinter_layout_type_any;
     }
@@ -215,8 +220,8 @@ static void attention_nodes(const cache_t *k, const cache_t *v, int64_t tokens, 
     const sinter_dim_t one = 1;
     sinter_logical_tensor_t scale;
 
-    OK(sinter_logical_tensor_init(&scale, SCALE, sinter_f32, 1, &one,
-                                  sinter_tensor_property_undef));
+    CHECK_THAT(sinter_logical_tensor_init(&scale, SCALE, sinter_f32, 1, &one,
+                                          sinter_tensor_property_undef) == sinter_success);
     nodes[0] = dequantise_node(k, K_CACHE, K, tokens);
     nodes[1] = dequantise_node(v, V_CACHE, V, tokens);
     nodes[2] = (node_t){sinter_op_matmul,
@@ -270,8 +275,7 @@ static void attend(const cache_t *k, const cache_t *v, const sinter_compiled_par
 static float noise(void)
 {
     static uint64_t state = 1;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)((double)(state >> 33) * 0x1p-30 - 1);
+    return (float)random_signed(&state);
 }
 
 /* Most tokens are noise; some are zero, tiny, or have an outlier. */
@@ -321,7 +325,7 @@ int main(int argc, char **argv)
 
     (void)argc;
     wait_passively(argv);
-    OK(sinter_stream_create(&stream, NULL, NULL));
+    CHECK_THAT(sinter_stream_create(&stream, NULL, NULL) == sinter_success);
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         decode(&schemes[i], stream);
     }

@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "plan_rig.h"
+#include "random.h"
 
 /* ---- random graphs --------------------------------------------------------------------------- */
 
@@ -13,8 +14,7 @@ static uint64_t seed = 1;
 
 static int pick(int n)
 {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (int)((seed >> 33) % (uint64_t)n);
+    return random_below(&seed, n);
 }
 
 typedef struct tensor {

@@ -122,22 +122,22 @@ static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want)
 {
     const kernel_t *kernels[RIG_KERNELS];
     const int n = rig_kernels(r, step, kernels);
-    rig_check(n >= 1, "a kernel accepts", "");
+    CHECK(n >= 1, "a kernel accepts");
     for (int k = 0; k < n; k++) {
         if (in_limbs(kernels[k])) {
             continue;
         }
         for (int nth = 1; nth <= 3; nth++) {
             memset(r->v[out].data, RIG_FILL, r->bytes[out]);
-            rig_check(rig_run(r, kernels[k], step, nth) == sinter_success, kernels[k]->name,
-                      sinter_last_error_message());
+            CHECK(rig_run(r, kernels[k], step, nth) == sinter_success, "%s: %s", kernels[k]->name,
+                  sinter_last_error_message());
             char what[200];
             const bound_t *b = &r->v[out];
             snprintf(what, sizeof what, "%s, %d threads, M %lld N %lld batch dims %d, %s",
                      dtype_traits(b->dtype)->name, nth, (long long)b->dims[b->ndims - 2],
                      (long long)b->dims[b->ndims - 1], b->ndims - 2, step->note);
-            rig_check(memcmp(want, b->data, r->bytes[out]) == 0 && rig_guarded(r, out),
-                      kernels[k]->name, what);
+            CHECK(memcmp(want, b->data, r->bytes[out]) == 0 && rig_guarded(r, out), "%s: %s",
+                  kernels[k]->name, what);
         }
     }
 }
@@ -180,10 +180,9 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
     chain_builder_t bld;
     chain_begin(&bld, &r.plan.arena, nb + 2, out, true);
     const int y = rig_pick(2) ? chain_op(&bld, &add, (int[]){0, chain_load(&bld, bias, 1)}, 2) : 0;
-    rig_check(chain_store(&bld, y, out, NULL) == sinter_success &&
-                  chain_finish(&bld, -1, r.v[out].dtype == sinter_s32, &step.post) ==
-                      sinter_success,
-              "chain", "");
+    CHECK(chain_store(&bld, y, out, NULL) == sinter_success &&
+              chain_finish(&bld, -1, r.v[out].dtype == sinter_s32, &step.post) == sinter_success,
+          "chain");
     double *v = product(&r, &a, &b, &r.v[out], K);
     unsigned char *want = malloc(r.bytes[out] + 1);
     memset(want, RIG_FILL, r.bytes[out]);
@@ -212,9 +211,9 @@ static void bad_dims(void)
     chain_builder_t bld;
     step_t step = {.kind = STEP_MATMUL};
     chain_begin(&bld, &r.plan.arena, 3, out, true);
-    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success &&
-                  chain_finish(&bld, -1, false, &step.post) == sinter_success,
-              "chain", "");
+    CHECK(chain_store(&bld, 0, out, NULL) == sinter_success &&
+              chain_finish(&bld, -1, false, &step.post) == sinter_success,
+          "chain");
     const kernel_t *kernels[RIG_KERNELS];
     for (int i = 0; i < 2; i++) {
         step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1},
@@ -222,8 +221,8 @@ static void bad_dims(void)
                                           .out_dims = out};
         const int n = rig_kernels(&r, &step, kernels);
         for (int j = 0; j < n; j++) {
-            rig_check(rig_run(&r, kernels[j], &step, 1) == sinter_invalid_shape, kernels[j]->name,
-                      i ? "batch 2 and 3" : "K 4 and 3");
+            CHECK(rig_run(&r, kernels[j], &step, 1) == sinter_invalid_shape, "%s: %s",
+                  kernels[j]->name, i ? "batch 2 and 3" : "K 4 and 3");
         }
     }
     rig_free(&r);
@@ -243,18 +242,18 @@ static void selection(void)
                                       .b = {.data = a, .scale = -1, .zp = -1},
                                       .out_dims = out};
     chain_begin(&bld, &r.plan.arena, 2, out, true);
-    rig_check(chain_store(&bld, 0, out, NULL) == sinter_success &&
-                  chain_finish(&bld, -1, false, &step.post) == sinter_success,
-              "chain", "");
+    CHECK(chain_store(&bld, 0, out, NULL) == sinter_success &&
+              chain_finish(&bld, -1, false, &step.post) == sinter_success,
+          "chain");
     textbuf_t why;
     text_init(&why, &r.plan.arena);
     const kernel_t *k = kernel_select(&r.plan, &step, &why);
     const char *want = cap >= sinter_isa_avx512 ? "matmul_rows_f32_avx512"
                        : cap == sinter_isa_avx2 ? "matmul_rows_f32_avx2"
                                                 : "matmul_panel_f32_generic";
-    rig_check(k != NULL && strcmp(k->name, want) == 0, "selected", k ? k->name : "none");
-    rig_check(strstr(why.text, "matmul_panel_bf16_avx512 refused") != NULL, "bf16 refused",
-              why.text);
+    CHECK(k != NULL && strcmp(k->name, want) == 0, "selected: %s", k ? k->name : "none");
+    CHECK(strstr(why.text, "matmul_panel_bf16_avx512 refused") != NULL, "bf16 refused: %s",
+          why.text);
     rig_free(&r);
 }
 
@@ -297,10 +296,10 @@ static void selection_of_rows(void)
         const char *want = cap >= sinter_isa_avx512 ? cases[i].avx512
                            : cap == sinter_isa_avx2 ? cases[i].avx2
                                                     : "matmul_panel_f32_generic";
-        rig_check(k != NULL && strcmp(k->name, want) == 0, "selected for few rows",
-                  k ? k->name : "none");
-        rig_check(cap < sinter_isa_avx512 || strstr(why.text, cases[i].why) != NULL,
-                  "refused for few rows", why.text);
+        CHECK(k != NULL && strcmp(k->name, want) == 0, "selected for few rows: %s",
+              k ? k->name : "none");
+        CHECK(cap < sinter_isa_avx512 || strstr(why.text, cases[i].why) != NULL,
+              "refused for few rows: %s", why.text);
         rig_free(&r);
     }
 }

@@ -375,12 +375,12 @@ int main(int argc, char **argv)
                *seed = getenv("SINTER_RANDOM_SEED");
     const long count = only ? 1 : cases ? strtol(cases, NULL, 0) : CASES;
     const char *what = getenv("SINTER_MATRIX");
-    fz_t seeds = {.state = seed ? strtoull(seed, NULL, 0) : 1};
+    uint64_t seeds = seed ? strtoull(seed, NULL, 0) : 1;
 
     full = what && strcmp(what, "full") == 0;
     most_work = full ? INT64_C(1) << 27 : most_work;
     for (long i = 0; i < count && check_failed < 10; i++) {
-        const uint64_t next = fz_random(&seeds);
+        const uint64_t next = random_next(&seeds);
 
         run_case(only ? strtoull(only, NULL, 16) : next, getenv("SINTER_RANDOM_VERBOSE") != NULL);
     }

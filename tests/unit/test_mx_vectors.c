@@ -8,6 +8,7 @@
  *   RCEIL just above a power of two   the exponent is taken from the bits. torchao's logarithm
  *   in f32 rounds down to the power. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <sinter/sinter.h>
@@ -37,8 +38,6 @@ static const struct {
     {"dynamic_mx_rceil", sinter_f4_e2m1, 4, 6, mx_rceil_f4_e2m1},
 };
 
-#define OK(call) CHECK((call) == sinter_success, "%s: %s", #call, sinter_last_error_message())
-
 /* ---- the library ----------------------------------------------------------------------------- */
 
 static sinter_compiled_partition_t *compiled_quantise(const char *kind,
@@ -49,17 +48,19 @@ static sinter_compiled_partition_t *compiled_quantise(const char *kind,
     sinter_partition_t *partition = NULL;
     sinter_compiled_partition_t *compiled = NULL;
 
-    OK(sinter_graph_create(&graph, NULL, sinter_cpu));
-    OK(sinter_op_create(&op, NULL, 1, sinter_op_dynamic_quantize, NULL));
-    OK(sinter_op_add_input(op, &lt[0]));
-    OK(sinter_op_add_output(op, &lt[1]));
-    OK(sinter_op_add_output(op, &lt[2]));
-    OK(sinter_op_set_attr_str(op, sinter_op_attr_quantization_kind, kind));
-    OK(sinter_graph_add_op(graph, op));
-    OK(sinter_graph_finalize(graph));
-    OK(sinter_graph_filter(graph, sinter_partition_policy_fusion));
-    OK(sinter_graph_get_partitions(graph, 1, &partition));
-    OK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled));
+    CHECK_THAT(sinter_graph_create(&graph, NULL, sinter_cpu) == sinter_success);
+    CHECK_THAT(sinter_op_create(&op, NULL, 1, sinter_op_dynamic_quantize, NULL) == sinter_success);
+    CHECK_THAT(sinter_op_add_input(op, &lt[0]) == sinter_success);
+    CHECK_THAT(sinter_op_add_output(op, &lt[1]) == sinter_success);
+    CHECK_THAT(sinter_op_add_output(op, &lt[2]) == sinter_success);
+    CHECK_THAT(sinter_op_set_attr_str(op, sinter_op_attr_quantization_kind, kind) ==
+               sinter_success);
+    CHECK_THAT(sinter_graph_add_op(graph, op) == sinter_success);
+    CHECK_THAT(sinter_graph_finalize(graph) == sinter_success);
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partitions(graph, 1, &partition) == sinter_success);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) ==
+               sinter_success);
     sinter_partition_destroy(&partition);
     sinter_op_destroy(&op);
     sinter_graph_destroy(&graph);
@@ -74,17 +75,21 @@ static void quantise(const char *kind, sinter_data_type_t type, void *codes, uin
     sinter_tensor_t *tensors[3];
     sinter_stream_t *stream = NULL;
 
-    OK(sinter_logical_tensor_init(&lt[0], 0, sinter_f32, 2, dims, sinter_tensor_property_undef));
-    OK(sinter_logical_tensor_init(&lt[1], 1, type, 2, dims, sinter_tensor_property_undef));
-    OK(sinter_logical_tensor_init(&lt[2], 2, sinter_e8m0, 2, scale_dims,
-                                  sinter_tensor_property_undef));
+    CHECK_THAT(sinter_logical_tensor_init(&lt[0], 0, sinter_f32, 2, dims,
+                                          sinter_tensor_property_undef) == sinter_success);
+    CHECK_THAT(sinter_logical_tensor_init(&lt[1], 1, type, 2, dims, sinter_tensor_property_undef) ==
+               sinter_success);
+    CHECK_THAT(sinter_logical_tensor_init(&lt[2], 2, sinter_e8m0, 2, scale_dims,
+                                          sinter_tensor_property_undef) == sinter_success);
     sinter_compiled_partition_t *compiled = compiled_quantise(kind, lt);
     for (int i = 0; i < 3; i++) {
-        OK(sinter_tensor_create(&tensors[i], NULL, &lt[i], data[i], SINTER_BYTES_TRUSTED));
+        CHECK_THAT(sinter_tensor_create(&tensors[i], NULL, &lt[i], data[i], SINTER_BYTES_TRUSTED) ==
+                   sinter_success);
     }
-    OK(sinter_stream_create(&stream, NULL, NULL));
-    OK(sinter_compiled_partition_execute(
-        compiled, stream, 1, (const sinter_tensor_t *const *)tensors, 2, tensors + 1, NULL, 0));
+    CHECK_THAT(sinter_stream_create(&stream, NULL, NULL) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_execute(compiled, stream, 1,
+                                                 (const sinter_tensor_t *const *)tensors, 2,
+                                                 tensors + 1, NULL, 0) == sinter_success);
     sinter_stream_destroy(&stream);
     for (int i = 0; i < 3; i++) {
         sinter_tensor_destroy(&tensors[i]);

@@ -122,17 +122,17 @@ static void test_model(const char *name)
             fprintf(stderr, "%s: allocation %ld: %s: %s\n", name, n, sinter_status_name(status),
                     sinter_last_error_message());
         }
-        CHECK(status == sinter_success || status == sinter_out_of_memory);
+        CHECK_THAT(status == sinter_success || status == sinter_out_of_memory);
         clean();
         if (live != 0) {
             fprintf(stderr, "%s: allocation %ld: %ld blocks leaked\n", name, n, live);
         }
-        CHECK(live == 0);
+        CHECK_THAT(live == 0);
         if (status != sinter_success && status != sinter_out_of_memory) {
             break;
         }
     }
-    CHECK(status == sinter_success && n > 20);
+    CHECK_THAT(status == sinter_success && n > 20);
     gr_alloc_set(NULL);
 }
 

@@ -335,6 +335,7 @@ typedef struct run {
     float scales[MAX_DIMS];
     lt_t in[MAX_TENSORS], out[MAX_TENSORS];
     int n_attrs, n_in, n_out;
+    quant_t quant;
     quant_geom_t geom;
 } run_t;
 
@@ -380,8 +381,15 @@ static sinter_status_t run(const quant_case_t *c, run_t *r)
     }
     r->n_in = make_tensors(c->in, 10, r->in);
     r->n_out = make_tensors(c->out, 20, r->out);
-    return quant_geometry("op 3", c->op, r->attrs, r->n_attrs, r->in, r->n_in, r->out, r->n_out,
-                          &r->geom);
+    const node_t node = {.id = 3,
+                         .kind = c->op,
+                         .n_in = r->n_in,
+                         .n_out = r->n_out,
+                         .n_attrs = r->n_attrs,
+                         .attrs = r->attrs,
+                         .quant = &r->quant};
+    const sinter_status_t status = quant_read(&node, &r->quant);
+    return status == sinter_success ? quant_geometry(&node, r->in, r->out, &r->geom) : status;
 }
 
 static void test_invalid(void)
@@ -392,7 +400,7 @@ static void test_invalid(void)
         sinter_status_t status = run(c, &r);
         CHECK(status == c->status, "invalid %zu: status %d, not %d (%s)", i, (int)status,
               (int)c->status, c->message);
-        CHECK(strncmp(sinter_last_error_message(), "op 3: ", 6) == 0, "invalid %zu: \"%s\"", i,
+        CHECK(strncmp(sinter_last_error_message(), "op 3 (", 6) == 0, "invalid %zu: \"%s\"", i,
               sinter_last_error_message());
         CHECK(strstr(sinter_last_error_message(), c->message) != NULL,
               "invalid %zu: \"%s\", not \"%s\"", i, sinter_last_error_message(), c->message);
@@ -403,11 +411,32 @@ static void test_invalid(void)
  * there are none. */
 static const lt_t *param_of(const run_t *r, bool zp)
 {
-    int port = zp ? r->geom.zp_input : r->geom.scale_input;
-    if (r->geom.from_attrs || (zp && !r->geom.has_zp)) {
+    int port = zp ? r->quant.zp_input : r->quant.scale_input;
+    if (r->quant.scales != NULL || (zp && !r->quant.has_zp)) {
         return NULL;
     }
     return port >= 0 ? &r->in[port] : &r->out[zp ? 2 : 1];
+}
+
+static int64_t offset_of(int ndims, const int64_t *group, const int *dim, const int64_t *idx,
+                         const int64_t *strides)
+{
+    int64_t offset = 0;
+    for (int i = 0; i < ndims; i++) {
+        offset += dim[i] >= 0 ? idx[i] / group[i] * strides[dim[i]] : 0;
+    }
+    return offset;
+}
+
+/* The offset of the scale (zero point) of the element at idx in a tensor of these strides. */
+static int64_t scale_index(const quant_geom_t *geom, const int64_t *idx, const int64_t *strides)
+{
+    return offset_of(geom->ndims, geom->scale_group, geom->scale_dim, idx, strides);
+}
+
+static int64_t zp_index(const quant_geom_t *geom, const int64_t *idx, const int64_t *strides)
+{
+    return offset_of(geom->ndims, geom->zp_group, geom->zp_dim, idx, strides);
 }
 
 /* For every element: dims of the tensor divide the data's, so the index in the tensor is idx *
@@ -433,8 +462,8 @@ static void check_index(size_t number, const run_t *r, bool zp)
         } else if (lt_elems(param) > 1) {
             want = idx[r->geom.axis] * param->strides[0];
         }
-        int64_t got = zp ? quant_zp_index(&r->geom, idx, param->strides)
-                         : quant_scale_index(&r->geom, idx, param->strides);
+        int64_t got = zp ? zp_index(&r->geom, idx, param->strides)
+                         : scale_index(&r->geom, idx, param->strides);
         right = right && got == want;
     }
     CHECK(right, "valid %zu: the %s index points elsewhere", number, zp ? "zero point" : "scale");
@@ -453,8 +482,8 @@ static void test_valid(void)
         const quant_geom_t *g = &r.geom;
         bool zps = c->zps.n > 0 || c->in[2].type != sinter_data_type_undef ||
                    c->out[2].type != sinter_data_type_undef;
-        CHECK(g->ndims == c->in[0].ndims && g->has_zp == zps, "valid %zu: %d dims, zero points %d",
-              i, g->ndims, g->has_zp);
+        CHECK(g->ndims == c->in[0].ndims && r.quant.has_zp == zps,
+              "valid %zu: %d dims, zero points %d", i, g->ndims, r.quant.has_zp);
         for (int d = 0; d < g->ndims; d++) {
             CHECK(g->scale_group[d] == c->scale_group[d],
                   "valid %zu: scale group %d is %lld, not %lld", i, d, (long long)g->scale_group[d],
@@ -475,18 +504,18 @@ static void test_fields(void)
     quant_case_t channel = {STATIC_DEQ,  .qtype = "per_channel", .axis = S(-1),
                             .scales = 3, .zps = S(1, 2, 3),      .in = {T(s8, 2, 3)}};
     CHECK(run(&channel, &r) == sinter_success, "per channel");
-    CHECK(r.geom.from_attrs && r.geom.n_scales == 3 && r.geom.axis == 1 &&
-              r.geom.scales == r.scales && r.geom.zps[2] == 3,
+    CHECK(r.quant.scales != NULL && r.quant.n_scales == 3 && r.geom.axis == 1 &&
+              r.quant.scales == r.scales && r.quant.zps.v[2] == 3,
           "attributes");
-    CHECK(quant_scale_index(&r.geom, (int64_t[]){1, 2}, (int64_t[]){1}) == 2 &&
-              quant_zp_index(&r.geom, (int64_t[]){1, 1}, (int64_t[]){1}) == 1,
+    CHECK(scale_index(&r.geom, (int64_t[]){1, 2}, (int64_t[]){1}) == 2 &&
+              zp_index(&r.geom, (int64_t[]){1, 1}, (int64_t[]){1}) == 1,
           "index");
-    CHECK(r.geom.scale_input == -1 && r.geom.zp_input == -1 && r.geom.kind == QUANT_STATIC,
+    CHECK(r.quant.scale_input == -1 && r.quant.zp_input == -1 && r.quant.kind == QUANT_STATIC,
           "no inputs");
 
     quant_case_t given = {DEQ, .qtype = "per_channel", .axis = S(1),
                           .in = {T(s8, 2, 3, 4), T(f32, 3), T(s8, 1, 3, 1)}};
-    CHECK(run(&given, &r) == sinter_success && r.geom.scale_input == 1 && r.geom.zp_input == 2 &&
+    CHECK(run(&given, &r) == sinter_success && r.quant.scale_input == 1 && r.quant.zp_input == 2 &&
               r.geom.axis == 1,
           "inputs");
     CHECK(r.geom.scale_dim[0] == -1 && r.geom.scale_dim[1] == 0 && r.geom.scale_dim[2] == -1,
@@ -513,8 +542,8 @@ static void test_fields(void)
         c.out[1].type = kinds[i].scales;
         c.out[2].type = kinds[i].zps ? sinter_s8 : sinter_data_type_undef;
         CHECK(run(&c, &r) == sinter_success, "%s: %s", kinds[i].name, sinter_last_error_message());
-        CHECK(r.geom.kind == kinds[i].kind && r.geom.has_zp == kinds[i].zps &&
-                  r.geom.scale_input == -1 && r.geom.zp_input == -1,
+        CHECK(r.quant.kind == kinds[i].kind && r.quant.has_zp == kinds[i].zps &&
+                  r.quant.scale_input == -1 && r.quant.zp_input == -1,
               "%s", kinds[i].name);
     }
 }
@@ -529,8 +558,8 @@ static void test_strides(void)
     for (int64_t i = 0; i < 4; i++) {
         for (int64_t j = 0; j < 8; j++) {
             int64_t idx[] = {i, j, (i + j) % 6};
-            CHECK(quant_scale_index(&r.geom, idx, strides) == i / 2 * 3 + j / 2 * 100,
-                  "element %d %d", (int)i, (int)j);
+            CHECK(scale_index(&r.geom, idx, strides) == i / 2 * 3 + j / 2 * 100, "element %d %d",
+                  (int)i, (int)j);
         }
     }
 }

@@ -2,10 +2,12 @@
  * groups of 1 to 256 along either dim, tiles, rows, columns and whole tensors, of random, tiny,
  * huge, zero and special numbers. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "node.h"
 #include "passive.h"
+#include "random.h"
 
 /* ---- what is quantised ----------------------------------------------------------------------- */
 
@@ -52,8 +54,7 @@ static const struct {
 static uint64_t bits(void)
 {
     static uint64_t state = 1;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return state >> 16;
+    return random_next(&state) >> 16;
 }
 
 static double noise(void)
@@ -171,11 +172,13 @@ static void run(const kind_t *k, sinter_data_type_t from, const sinter_data_type
     char what[128];
 
     fill(from, input, dims, group);
-    OK(sinter_logical_tensor_init(&n.in[0], 0, from, 2, dims, sinter_tensor_property_undef));
+    CHECK_THAT(sinter_logical_tensor_init(&n.in[0], 0, from, 2, dims,
+                                          sinter_tensor_property_undef) == sinter_success);
     in = (orc_tensor_t){n.in[0], input};
     for (int i = 0; i < n_out; i++) {
-        OK(sinter_logical_tensor_init(&n.out[i], (uint64_t)(1 + i), to[i], 2, i ? groups : dims,
-                                      sinter_tensor_property_undef));
+        CHECK_THAT(sinter_logical_tensor_init(&n.out[i], (uint64_t)(1 + i), to[i], 2,
+                                              i ? groups : dims,
+                                              sinter_tensor_property_undef) == sinter_success);
         out[i] = (orc_tensor_t){n.out[i], outputs[i]};
     }
     sinter_compiled_partition_t *compiled = node_compiled(&n, 1, "single");
@@ -207,7 +210,7 @@ int main(int argc, char **argv)
 
     (void)argc;
     wait_passively(argv);
-    OK(sinter_stream_create(&stream, NULL, NULL));
+    CHECK_THAT(sinter_stream_create(&stream, NULL, NULL) == sinter_success);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         for (int t = 0; t < 10 && kinds[k].types[t]; t++) {
             for (size_t g = 0; g < sizeof geometries / sizeof *geometries; g++, turn++) {

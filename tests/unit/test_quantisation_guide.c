@@ -194,12 +194,13 @@ static void run(const example_t *e, sinter_fpmath_mode_t mode, int threads)
     partition = e2e_partition(&model, NULL);
     e2e_ports_make(&ports, &model, NULL, 1, 0);
     fill(&ports);
-    CHECK(sinter_partition_set_fpmath_mode(partition, mode, 1) == sinter_success);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
-    CHECK(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
-    CHECK(e2e_execute(compiled, stream, &ports) == sinter_success);
-    CHECK(mode != sinter_fpmath_mode_strict || count_wrong(e, &ports) == 0);
-    CHECK(!e2e_compare(&model, &ports, mode, 1));
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, mode, 1) == sinter_success);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled) ==
+               sinter_success);
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    CHECK_THAT(e2e_execute(compiled, stream, &ports) == sinter_success);
+    CHECK_THAT(mode != sinter_fpmath_mode_strict || count_wrong(e, &ports) == 0);
+    CHECK_THAT(!e2e_compare(&model, &ports, mode, 1));
     sinter_stream_destroy(&stream);
     sinter_compiled_partition_destroy(&compiled);
     sinter_partition_destroy(&partition);

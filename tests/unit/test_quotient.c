@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "check.h"
+#include "random.h"
 
 /* The inverse of odd y modulo 2^32. */
 static uint32_t inverse(uint32_t y)
@@ -54,18 +55,12 @@ static void try_near(uint32_t y, int k, int d)
     }
 }
 
-static double next_double(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(*state >> 11);
-}
-
 static void try_levels(double levels)
 {
     uint64_t state = 1;
 
     for (int i = 0; i < 2000000; i++) {
-        const double x = next_double(&state), r = 1 / levels, q = x * r;
+        const double x = (double)(random_next(&state) >> 11), r = 1 / levels, q = x * r;
 
         tried++;
         wrong += fma(fma(-q, levels, x), r, q) != x / levels;

@@ -41,22 +41,12 @@ typedef struct subject {
 
 static sinter_engine_t *engine;
 static subject_t subjects[MODELS];
-static atomic_int wrong;
-
-/* Counts what goes wrong in a thread; CHECK is for one thread at a time. */
-static void expect(int ok, const char *what)
-{
-    if (!ok && wrong++ < 10) {
-        fprintf(stderr, "test_races: %s (%s)\n", what, sinter_last_error_message());
-    }
-}
-#define EXPECT(cond) expect((cond) != 0, #cond)
 
 static sinter_stream_t *open_stream(void)
 {
     const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = TEAM};
     sinter_stream_t *stream = NULL;
-    EXPECT(sinter_stream_create(&stream, engine, &desc) == sinter_success);
+    CHECK_THAT(sinter_stream_create(&stream, engine, &desc) == sinter_success);
     return stream;
 }
 
@@ -72,12 +62,12 @@ static sinter_compiled_partition_t *compile(sinter_partition_t *partition, int *
     sinter_compiled_partition_t *compiled = NULL;
     sinter_fpmath_mode_t mode = sinter_fpmath_mode_any;
     int apply_to_int = -1;
-    EXPECT(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled) ==
-           sinter_success);
-    EXPECT(sinter_compiled_partition_get_fpmath_mode(compiled, &mode, &apply_to_int) ==
-           sinter_success);
+    CHECK_THAT(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled) ==
+               sinter_success);
+    CHECK_THAT(sinter_compiled_partition_get_fpmath_mode(compiled, &mode, &apply_to_int) ==
+               sinter_success);
     *m = mode == modes[1].mode;
-    EXPECT(mode == modes[*m].mode && apply_to_int == modes[*m].apply_to_int);
+    CHECK_THAT(mode == modes[*m].mode && apply_to_int == modes[*m].apply_to_int);
     return compiled;
 }
 
@@ -88,17 +78,18 @@ static void open_subject(subject_t *s, size_t i, sinter_stream_t *stream)
     e2e_replace_dim(&s->model, models[i].from, models[i].to);
     s->partition = e2e_partition(&s->model, engine);
     e2e_ports_make(&s->ports, &s->model, engine, SEED, 0);
-    CHECK(sinter_logical_tensor_get_bytes(&s->ports.out_lt[0], &s->bytes) == sinter_success);
+    CHECK_THAT(sinter_logical_tensor_get_bytes(&s->ports.out_lt[0], &s->bytes) == sinter_success);
     for (int k = 0; k < MODES; k++) {
-        CHECK(set_mode(s->partition, k));
+        CHECK_THAT(set_mode(s->partition, k));
         sinter_compiled_partition_t *compiled = compile(s->partition, &m);
-        CHECK(m == k);
+        CHECK_THAT(m == k);
         for (int cache = 0; cache < CACHES; cache++) {
             s->want[k][cache] = malloc(s->bytes);
-            CHECK(sinter_engine_set_constant_cache_budget(engine, cache ? SIZE_MAX : 0) ==
-                  sinter_success);
-            CHECK(e2e_execute(compiled, stream, &s->ports) == sinter_success);
-            CHECK(e2e_compare(&s->model, &s->ports, modes[k].mode, modes[k].apply_to_int) == 0);
+            CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, cache ? SIZE_MAX : 0) ==
+                       sinter_success);
+            CHECK_THAT(e2e_execute(compiled, stream, &s->ports) == sinter_success);
+            CHECK_THAT(e2e_compare(&s->model, &s->ports, modes[k].mode, modes[k].apply_to_int) ==
+                       0);
             memcpy(s->want[k][cache], s->ports.out_data[0], s->bytes);
         }
         if (k == 0) {
@@ -125,20 +116,20 @@ static void execute(const subject_t *s, const sinter_compiled_partition_t *compi
                     sinter_stream_t *stream, e2e_ports_t *ports)
 {
     memset(ports->out_data[0], 0xFF, s->bytes);
-    EXPECT(e2e_execute(compiled, stream, ports) == sinter_success);
-    EXPECT(memcmp(ports->out_data[0], s->want[m][0], s->bytes) == 0 ||
-           memcmp(ports->out_data[0], s->want[m][1], s->bytes) == 0);
+    CHECK_THAT(e2e_execute(compiled, stream, ports) == sinter_success);
+    CHECK_THAT(memcmp(ports->out_data[0], s->want[m][0], s->bytes) == 0 ||
+               memcmp(ports->out_data[0], s->want[m][1], s->bytes) == 0);
 }
 
 static void disturb(const subject_t *s, int round)
 {
     sinter_constant_cache_stats_t stats = {.size = sizeof stats};
-    EXPECT(sinter_engine_invalidate_constants(engine, s->ports.in_data[round % (int)s->ports.n_in],
-                                              1) == sinter_success);
-    EXPECT(sinter_engine_get_constant_cache_stats(engine, &stats) == sinter_success);
+    CHECK_THAT(sinter_engine_invalidate_constants(
+                   engine, s->ports.in_data[round % (int)s->ports.n_in], 1) == sinter_success);
+    CHECK_THAT(sinter_engine_get_constant_cache_stats(engine, &stats) == sinter_success);
     if (round % 4 == 0) {
-        EXPECT(sinter_engine_set_constant_cache_budget(engine, round % 8 ? 0 : SIZE_MAX) ==
-               sinter_success);
+        CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, round % 8 ? 0 : SIZE_MAX) ==
+                   sinter_success);
     }
 }
 
@@ -147,17 +138,17 @@ static void one_round(const subject_t *s, int round, sinter_stream_t *stream, e2
     const char *text = NULL;
     int m;
     sinter_partition_t *own = e2e_partition(&s->model, engine);
-    EXPECT(set_mode(own, round % MODES));
-    EXPECT(set_mode(s->partition, round % MODES));
+    CHECK_THAT(set_mode(own, round % MODES));
+    CHECK_THAT(set_mode(s->partition, round % MODES));
     sinter_compiled_partition_t *mine = compile(own, &m);
-    EXPECT(m == round % MODES);
+    CHECK_THAT(m == round % MODES);
     execute(s, mine, m, stream, ports);
     sinter_compiled_partition_t *ours = compile(s->partition, &m);
     disturb(s, round);
     execute(s, ours, m, stream, ports);
     execute(s, s->compiled, 0, stream, ports);
-    EXPECT(sinter_partition_explain(s->partition, &text) == sinter_success);
-    EXPECT(sinter_compiled_partition_report(s->compiled, &text) == sinter_success);
+    CHECK_THAT(sinter_partition_explain(s->partition, &text) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_report(s->compiled, &text) == sinter_success);
     sinter_compiled_partition_destroy(&mine);
     sinter_partition_destroy(&own);
     sinter_compiled_partition_destroy(&ours);
@@ -172,8 +163,8 @@ static void *worker(void *user)
         const subject_t *s = &subjects[i];
         e2e_ports_make(&ports[i], &s->model, engine, SEED, 0);
         for (size_t p = 0; p < ports[i].n_in; p++) {
-            EXPECT(sinter_tensor_set_data(ports[i].in[p], s->ports.in_data[p],
-                                          SINTER_BYTES_TRUSTED) == sinter_success);
+            CHECK_THAT(sinter_tensor_set_data(ports[i].in[p], s->ports.in_data[p],
+                                              SINTER_BYTES_TRUSTED) == sinter_success);
         }
     }
     for (int round = 0; round < ROUNDS; round++) {
@@ -195,7 +186,7 @@ static atomic_bool all_set;
 static void *set_modes(void *partition)
 {
     for (int i = 0; i < SETS; i++) {
-        EXPECT(set_mode(partition, i % MODES));
+        CHECK_THAT(set_mode(partition, i % MODES));
     }
     all_set = true;
     return NULL;
@@ -206,16 +197,17 @@ static void test_pairs(sinter_partition_t *partition)
 {
     pthread_t setter;
     long torn = 0;
-    CHECK(set_mode(partition, 0));
-    CHECK(pthread_create(&setter, NULL, set_modes, partition) == 0);
+    CHECK_THAT(set_mode(partition, 0));
+    CHECK_THAT(pthread_create(&setter, NULL, set_modes, partition) == 0);
     while (!all_set) {
         sinter_fpmath_mode_t mode;
         int apply_to_int;
-        EXPECT(sinter_partition_get_fpmath_mode(partition, &mode, &apply_to_int) == sinter_success);
+        CHECK_THAT(sinter_partition_get_fpmath_mode(partition, &mode, &apply_to_int) ==
+                   sinter_success);
         torn += apply_to_int != modes[mode == modes[1].mode].apply_to_int;
     }
-    CHECK(pthread_join(setter, NULL) == 0);
-    CHECK(torn == 0);
+    CHECK_THAT(pthread_join(setter, NULL) == 0);
+    CHECK_THAT(torn == 0);
     if (torn > 0) {
         fprintf(stderr, "test_races: %ld pairs of mode and apply_to_int that nobody set\n", torn);
     }
@@ -228,25 +220,24 @@ int main(int argc, char **argv)
     pthread_t threads[THREADS];
     (void)argc;
     wait_passively(argv);
-    CHECK(sinter_engine_create(&engine, NULL) == sinter_success);
+    CHECK_THAT(sinter_engine_create(&engine, NULL) == sinter_success);
     sinter_stream_t *stream = open_stream();
     for (size_t i = 0; i < MODELS; i++) {
         open_subject(&subjects[i], i, stream);
     }
     test_pairs(subjects[0].partition);
     for (int t = 0; t < THREADS; t++) {
-        CHECK(pthread_create(&threads[t], NULL, worker, (void *)(intptr_t)t) == 0);
+        CHECK_THAT(pthread_create(&threads[t], NULL, worker, (void *)(intptr_t)t) == 0);
     }
     for (int t = 0; t < THREADS; t++) {
-        CHECK(pthread_join(threads[t], NULL) == 0);
+        CHECK_THAT(pthread_join(threads[t], NULL) == 0);
     }
-    CHECK(wrong == 0);
     for (size_t i = 0; i < MODELS; i++) {
         close_subject(&subjects[i]);
     }
     sinter_constant_cache_stats_t stats = {.size = sizeof stats};
-    CHECK(sinter_engine_get_constant_cache_stats(engine, &stats) == sinter_success);
-    CHECK(stats.entries == 0 && stats.bytes == 0);
+    CHECK_THAT(sinter_engine_get_constant_cache_stats(engine, &stats) == sinter_success);
+    CHECK_THAT(stats.entries == 0 && stats.bytes == 0);
     sinter_stream_destroy(&stream);
     sinter_engine_destroy(&engine);
     return check_finish();

@@ -99,13 +99,13 @@ int main(int argc, char **argv)
     const long cases = only ? 1 : number("SINTER_RANDOM_CASES", 400),
                most = number("SINTER_RANDOM_FAILURES", 10);
     const bool all = only == NULL && cases > 0 && getenv("SINTER_RANDOM_GENERATOR") == NULL;
-    fz_t seeds = {.state = (uint64_t)number("SINTER_RANDOM_SEED", 1)};
+    uint64_t seeds = (uint64_t)number("SINTER_RANDOM_SEED", 1);
 
     for (size_t i = 0; all && i < sizeof known / sizeof *known; i++) {
         run_case(known[i], verbose);
     }
     for (long i = 0; i < cases && check_failed < most; i++) {
-        uint64_t seed = fz_random(&seeds);
+        uint64_t seed = random_next(&seeds);
 
         run_case(only ? strtoull(only, NULL, 16) : seed, verbose);
     }

@@ -12,23 +12,15 @@
 
 #include "check.h"
 #include "exec.h"
+#include "random.h"
 
 enum { MAX_FILES = 128, MAX_TOKENS = 8192, MAX_BYTES = 1 << 20, SECONDS_PER_CASE = 60 };
 
 static uint64_t state;
 
-static uint64_t random_bits(void)
-{
-    uint64_t x = state += 0x9E3779B97F4A7C15u;
-
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
 static size_t pick(size_t n)
 {
-    return (size_t)(random_bits() % n);
+    return (size_t)(random_next(&state) % n);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -103,7 +95,7 @@ static int is_key(const text_t *t, const token_t *k)
 static void mutate_byte(text_t *t)
 {
     size_t at = pick(t->size), n = 1 + pick(8);
-    char byte = (char)random_bits();
+    char byte = (char)random_next(&state);
 
     n = n > t->size - at ? t->size - at : n;
     switch (pick(5)) {
@@ -514,7 +506,7 @@ int main(int argc, char **argv)
         uint64_t seed;
 
         state = seeds;
-        seed = random_bits();
+        seed = random_next(&state);
         seeds = state;
         run_case(only ? strtoull(only, NULL, 16) : seed, files, n_files, only != NULL);
     }

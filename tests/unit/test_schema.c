@@ -2,6 +2,7 @@
  * defaults, and that a default is what leaving the attribute out means. */
 #include "check.h"
 #include "graph/attr.h"
+#include "graph/node.h"
 #include "graph/op_schema.h"
 #include "spec.h"
 

@@ -12,9 +12,9 @@ static void store_chain(rig_t *r, step_t *step, int out, int with_input)
 {
     chain_builder_t b;
     chain_begin(&b, &r->plan.arena, r->v[out].ndims, out, with_input);
-    rig_check((!with_input || chain_store(&b, 0, out, NULL) == sinter_success) &&
-                  chain_finish(&b, -1, false, &step->post) == sinter_success,
-              "chain", "");
+    CHECK((!with_input || chain_store(&b, 0, out, NULL) == sinter_success) &&
+              chain_finish(&b, -1, false, &step->post) == sinter_success,
+          "chain");
 }
 
 /* ---- softmax --------------------------------------------------------------------------------- */
@@ -137,11 +137,11 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     double *x = malloc(sizeof(double) * 3 * (size_t)(n + 1)), *y = x + n, *tol = y + n, s, s_tol;
-    rig_check(n_kernels >= 1, "a kernel accepts", "");
+    CHECK(n_kernels >= 1, "a kernel accepts");
     for (int k = 0; k < n_kernels; k++) {
         memset(r.v[out].data, RIG_FILL, r.bytes[out]);
-        rig_check(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, kernels[k]->name,
-                  sinter_last_error_message());
+        CHECK(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, "%s: %s", kernels[k]->name,
+              sinter_last_error_message());
         int bad = 0;
         for (int64_t row = 0; row < rows; row++) {
             rig_index(&r.v[st], row, idx);
@@ -159,10 +159,10 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
             idx[c->axis] = 0;
             bad += stats && n > 0 && !near(rig_get(&r, st, idx), s, s_tol, 24);
         }
-        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, st), kernels[k]->name,
-                  log_form     ? "log"
-                  : c->special ? "special"
-                               : "plain");
+        CHECK(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, st), "%s: %s", kernels[k]->name,
+              log_form     ? "log"
+              : c->special ? "special"
+                           : "plain");
     }
     free(x);
     rig_free(&r);
@@ -216,18 +216,18 @@ static void softmax_quantised(void)
     chain_builder_t b;
     chain_begin(&b, &r.plan.arena, 2, out, true);
     const int q = chain_quant(&b, 0, chain_load(&b, scale, 0), -1, sinter_u4);
-    rig_check(chain_store(&b, q, out, NULL) == sinter_success &&
-                  chain_finish(&b, -1, false, &step.post) == sinter_success,
-              "quantised", "");
+    CHECK(chain_store(&b, q, out, NULL) == sinter_success &&
+              chain_finish(&b, -1, false, &step.post) == sinter_success,
+          "quantised");
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n_kernels; k++) {
-        rig_check(rig_run(&r, kernels[k], &step, 3) == sinter_success, "quantised",
-                  sinter_last_error_message());
+        CHECK(rig_run(&r, kernels[k], &step, 3) == sinter_success, "quantised: %s",
+              sinter_last_error_message());
         for (int64_t i = 0; i < 72; i++) {
             int64_t idx[2];
             rig_index(&r.v[out], i, idx);
-            rig_check(rig_get(&r, out, idx) == 8, "quantised", kernels[k]->name);
+            CHECK(rig_get(&r, out, idx) == 8, "quantised: %s", kernels[k]->name);
         }
     }
     rig_free(&r);
@@ -340,11 +340,11 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
     store_chain(&r, &step, out, false);
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
-    rig_check(n_kernels >= 1, "a kernel accepts", "");
+    CHECK(n_kernels >= 1, "a kernel accepts");
     for (int k = 0; k < n_kernels; k++) {
         memset(r.v[out].data, RIG_FILL, r.bytes[out]);
-        rig_check(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, kernels[k]->name,
-                  sinter_last_error_message());
+        CHECK(rig_run(&r, kernels[k], &step, 1 + k) == sinter_success, "%s: %s", kernels[k]->name,
+              sinter_last_error_message());
         int bad = 0;
         for (int64_t group = 0; group < rig_count(&r.v[scale]); group++) {
             double amax = 0, lo = 0, hi = 0;
@@ -380,8 +380,8 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
                 }
             }
         }
-        rig_check(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, scale) && rig_guarded(&r, zp),
-                  kernels[k]->name, dtype_traits(c->type)->name);
+        CHECK(bad == 0 && rig_guarded(&r, out) && rig_guarded(&r, scale) && rig_guarded(&r, zp),
+              "%s: %s", kernels[k]->name, dtype_traits(c->type)->name);
     }
     rig_free(&r);
 }

@@ -129,10 +129,10 @@ static void open_program(program_t *p, sinter_engine_t *engine, const subject_t 
     resize(&m, s, size);
     p->partition = e2e_partition(&m, engine);
     model_free(&m);
-    CHECK(sinter_partition_set_fpmath_mode(p->partition, mode, 1) == sinter_success);
-    CHECK(sinter_partition_compile(p->partition, engine, 0, NULL, 0, NULL, &p->compiled) ==
-          sinter_success);
-    CHECK(sinter_stream_create(&p->stream, engine, &desc) == sinter_success);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(p->partition, mode, 1) == sinter_success);
+    CHECK_THAT(sinter_partition_compile(p->partition, engine, 0, NULL, 0, NULL, &p->compiled) ==
+               sinter_success);
+    CHECK_THAT(sinter_stream_create(&p->stream, engine, &desc) == sinter_success);
 }
 
 static void close_program(program_t *p)
@@ -160,9 +160,10 @@ static void share_constants(e2e_ports_t *ports, const e2e_ports_t *first)
         if (ports->in_lt[i].property != sinter_tensor_property_constant) {
             continue;
         }
-        CHECK(sinter_logical_tensor_get_bytes(&ports->in_lt[i], &bytes) == sinter_success);
-        CHECK(memcmp(ports->in_data[i], first->in_data[i], bytes) == 0);
-        CHECK(sinter_tensor_set_data(ports->in[i], first->in_data[i], bytes) == sinter_success);
+        CHECK_THAT(sinter_logical_tensor_get_bytes(&ports->in_lt[i], &bytes) == sinter_success);
+        CHECK_THAT(memcmp(ports->in_data[i], first->in_data[i], bytes) == 0);
+        CHECK_THAT(sinter_tensor_set_data(ports->in[i], first->in_data[i], bytes) ==
+                   sinter_success);
     }
 }
 
@@ -190,14 +191,14 @@ static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threa
     capture_t lines;
     program_t p;
 
-    CHECK(sinter_engine_create(&engine, &desc) == sinter_success);
+    CHECK_THAT(sinter_engine_create(&engine, &desc) == sinter_success);
     open_program(&p, engine, s, SINTER_UNKNOWN_DIM, mode, threads);
     for (int i = 0; i < N_SIZES; i++) {
         make_ports(&ports[i], engine, s, s->sizes[i]);
         share_constants(&ports[i], &ports[0]);
     }
-    CHECK(library_calls > 0);
-    CHECK(e2e_execute(p.compiled, p.stream, &ports[0]) == sinter_success);
+    CHECK_THAT(library_calls > 0);
+    CHECK_THAT(e2e_execute(p.compiled, p.stream, &ports[0]) == sinter_success);
     code = code_mappings();
     library = library_calls;
     process = process_calls;
@@ -209,26 +210,26 @@ static void test_steady(const subject_t *s, sinter_fpmath_mode_t mode, int threa
     capture_begin(&lines);
     library -= library_calls;
     process -= process_calls;
-    CHECK(sinter_set_verbose("exec") == sinter_success);
+    CHECK_THAT(sinter_set_verbose("exec") == sinter_success);
     for (int k = 0; k < N_SIZES; k++) {
         failed += e2e_execute(p.compiled, p.stream, &ports[k]) != sinter_success;
     }
-    CHECK(sinter_set_verbose("none") == sinter_success);
+    CHECK_THAT(sinter_set_verbose("none") == sinter_success);
     library += library_calls;
     process += process_calls;
     capture_end(&lines, text, sizeof text);
-    CHECK(strstr(text, "exec partition 0 (") != NULL);
-    CHECK(failed == 0);
-    CHECK(library == 0);
-    CHECK(process == 0);
-    CHECK(code_mappings() == code);
+    CHECK_THAT(strstr(text, "exec partition 0 (") != NULL);
+    CHECK_THAT(failed == 0);
+    CHECK_THAT(library == 0);
+    CHECK_THAT(process == 0);
+    CHECK_THAT(code_mappings() == code);
     if (library || process) {
         printf("%s, %d threads: %ld allocations by the library, %ld by the process\n", s->name,
                threads, library, process);
     }
     for (int i = 0; i < N_SIZES; i++) {
-        CHECK(threads == 1 || i % 3 == 2 ||
-              is_right(&ports[i], s, s->sizes[i], mode)); /* the oracle takes its time */
+        CHECK_THAT(threads == 1 || i % 3 == 2 ||
+                   is_right(&ports[i], s, s->sizes[i], mode)); /* the oracle takes its time */
     }
     for (int i = 0; i < N_SIZES; i++) {
         e2e_ports_free(&ports[i]);
@@ -262,8 +263,8 @@ static double seconds_per_execute(const program_t *p, size_t n, e2e_ports_t *por
     for (int r = 0; r < ROUNDS; r++) {
         const double start = now();
         for (int t = SHORTEST_T; t <= LONGEST_T; t++) {
-            CHECK(e2e_execute(p[n > 1 ? t - 1 : 0].compiled, p->stream, &ports[t - 1]) ==
-                  sinter_success);
+            CHECK_THAT(e2e_execute(p[n > 1 ? t - 1 : 0].compiled, p->stream, &ports[t - 1]) ==
+                       sinter_success);
         }
         times[r] = (now() - start) / (LONGEST_T - SHORTEST_T + 1);
     }

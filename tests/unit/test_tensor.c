@@ -8,22 +8,17 @@
 #include "check.h"
 #include "graph/tensor.h"
 #include "numeric/dtype.h"
+#include "random.h"
 
 #define U SINTER_UNKNOWN_DIM
 #define BIG (INT64_C(1) << 40)
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-static uint64_t random_u64(void)
-{
-    static uint64_t state = 88172645463325252u;
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
-}
+static uint64_t seed = 1;
 
 static int below(int n)
 {
-    return (int)(random_u64() % (uint64_t)n);
+    return random_below(&seed, n);
 }
 
 static lt_t strided(sinter_data_type_t type, int ndims, const int64_t *dims, const int64_t *strides)

@@ -15,11 +15,6 @@
 #include "check.h"
 #include "test_decode.h"
 
-static void check(bool ok, const char *what, const char *detail)
-{
-    check_at(ok, 0, "%s: %s", what, detail);
-}
-
 static size_t bytes_of(sinter_data_type_t type, int64_t elems)
 {
     return (size_t)((elems * dtype_traits(type)->bits + 7) / 8);
@@ -184,21 +179,21 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa)
              g->rows, g->cols, g->scale_gr, g->scale_gc, g->zp_gr, g->zp_gc,
              g->rows_inner ? "rows inner" : "columns inner", g->inner_stride, g->outer_gap,
              g->trans ? " trans" : "");
-    check(tile_bind(&op, g->trans, &frame, &o) == sinter_success, what, "tile_bind");
+    CHECK(tile_bind(&op, g->trans, &frame, &o) == sinter_success, "%s: tile_bind", what);
     const tile_table_t *t = tile_table(features_up_to(isa));
     for (int64_t b = 0; b < B; b++) {
         const tile_src_t src = tile_at(&o, &b, 1);
-        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows, g->cols), what,
-              "whole");
-        check(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows + 3, g->cols + 5),
-              what, "whole, padded");
+        CHECK(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows, g->cols),
+              "%s: whole", what);
+        CHECK(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows + 3, g->cols + 5),
+              "%s: whole, padded", what);
         const int r0 = (int)(rnd() % (unsigned)g->rows), c0 = (int)(rnd() % (unsigned)g->cols);
         const int nr = 1 + (int)(rnd() % (unsigned)(g->rows - r0)),
                   nc = 1 + (int)(rnd() % (unsigned)(g->cols - c0));
-        check(tile_is_right(t, &src, v, g, b, r0, nr, c0, nc, nr + 1, nc + 16), what, "part");
-        check(tile_is_right(t, &src, v, g, b, g->rows - 1, 1, g->cols / 2, g->cols - g->cols / 2, 1,
+        CHECK(tile_is_right(t, &src, v, g, b, r0, nr, c0, nc, nr + 1, nc + 16), "%s: part", what);
+        CHECK(tile_is_right(t, &src, v, g, b, g->rows - 1, 1, g->cols / 2, g->cols - g->cols / 2, 1,
                             g->cols - g->cols / 2),
-              what, "last row");
+              "%s: last row", what);
     }
     for (int i = 0; i < 3; i++) {
         if (mem[i].map) {
@@ -321,7 +316,7 @@ static void test_tiny_scale(sinter_cpu_isa_t isa)
     for (int i = 0; i < 16; i++) {
         ok = ok && dst[i] == (float)ldexp(codes[i], -127);
     }
-    check(ok, "e8m0 byte 0", sinter_cpu_isa_name(isa));
+    CHECK(ok, "e8m0 byte 0: %s", sinter_cpu_isa_name(isa));
 }
 
 static void test_gemm(sinter_cpu_isa_t isa)
@@ -366,13 +361,13 @@ static void test_gemm(sinter_cpu_isa_t isa)
         char what[120];
         snprintf(what, sizeof what, "gemm %s m %d n %d k %d beta %d", sinter_cpu_isa_name(isa), m,
                  n, k, beta);
-        check(ok, what, "differs from the exact sum of small integers");
+        CHECK(ok, "%s: differs from the exact sum of small integers", what);
         unguard(&a), unguard(&b), unguard(&c);
     }
     const float zero[2] = {0, 1}, nan[2] = {NAN, 2};
     float c = 0;
     t->gemm(1, 1, 2, zero, 2, nan, 1, &c, 1, false);
-    check(isnan(c), "gemm: 0 times NaN is NaN", sinter_cpu_isa_name(isa));
+    CHECK(isnan(c), "gemm: 0 times NaN is NaN: %s", sinter_cpu_isa_name(isa));
 }
 
 /* Nearest even, by comparing with both bf16 neighbours in double. */
@@ -421,8 +416,8 @@ static void test_bf16(sinter_cpu_isa_t isa)
             }
         }
     }
-    check(ok_rows, "bf16_rows", sinter_cpu_isa_name(isa));
-    check(ok_pairs, "bf16_pairs", sinter_cpu_isa_name(isa));
+    CHECK(ok_rows, "bf16_rows: %s", sinter_cpu_isa_name(isa));
+    CHECK(ok_pairs, "bf16_pairs: %s", sinter_cpu_isa_name(isa));
 }
 
 static void test_bad_groups(void)
@@ -433,16 +428,16 @@ static void test_bad_groups(void)
     const frame_t frame = {.v = v, .threads = 1};
     operand_t op = {.data = 0, .scale = 1, .zp = -1, .scale_dim = {0, 1, 2}};
     tile_operand_t o;
-    check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "6 rows in 4 groups",
-          "must be refused");
+    CHECK(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape,
+          "6 rows in 4 groups: must be refused");
     v[1].dims[1] = 3;
-    check(tile_bind(&op, false, &frame, &o) == sinter_success, "6 rows in 3 groups",
-          "must be accepted");
+    CHECK(tile_bind(&op, false, &frame, &o) == sinter_success,
+          "6 rows in 3 groups: must be accepted");
     op.scale_dim[1] = -1;
-    check(tile_bind(&op, false, &frame, &o) == sinter_success && o.base.scale_rs == 0,
-          "no scale dim for the rows", "must broadcast");
+    CHECK(tile_bind(&op, false, &frame, &o) == sinter_success && o.base.scale_rs == 0,
+          "no scale dim for the rows: must broadcast");
     v[0].ndims = 1;
-    check(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "one dim", "must be refused");
+    CHECK(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "one dim: must be refused");
 }
 
 int main(void)

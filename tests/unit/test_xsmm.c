@@ -9,18 +9,9 @@
 #include "backend_xsmm/ukernels/xsmm.h"
 #include "base/cpu.h"
 #include "check.h"
+#include "random.h"
 
-static void check(bool ok, const char *what)
-{
-    check_at(ok, 0, "%s", what);
-}
-
-static uint64_t rng = 1;
-static int rnd(int n)
-{
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (int)(rng >> 33) % n;
-}
+static uint64_t seed = 1;
 
 static const char *const kind_names[] = {"f32", "bf16", "u8 x s8", "s8 x u8"};
 
@@ -28,9 +19,9 @@ static const char *const kind_names[] = {"f32", "bf16", "u8 x s8", "s8 x u8"};
 static int value(xs_kind_t kind, bool of_b)
 {
     const bool is_unsigned = (kind == XS_U8S8S32) != of_b;
-    return kind == XS_F32 || kind == XS_BF16F32 ? rnd(17) - 8
-           : is_unsigned                        ? rnd(256)
-                                                : rnd(256) - 128;
+    return kind == XS_F32 || kind == XS_BF16F32 ? random_below(&seed, 17) - 8
+           : is_unsigned                        ? random_below(&seed, 256)
+                                                : random_below(&seed, 256) - 128;
 }
 
 static void put(xs_kind_t kind, unsigned char *p, int64_t i, int x)
@@ -102,28 +93,33 @@ static void test_random(sinter_cpu_isa_t cap)
 {
     for (int round = 0; round < 240; round++) {
         const xs_kind_t kind = (xs_kind_t)(round % 4);
-        const int pack = kind == XS_F32 ? 1 : kind == XS_BF16F32 ? 2 : 4, count = 1 + rnd(3);
+        const int pack = kind == XS_F32       ? 1
+                         : kind == XS_BF16F32 ? 2
+                                              : 4,
+                  count = 1 + random_below(&seed, 3);
         xs_shape_t s = {.kind = kind,
-                        .m = 1 + rnd(40),
-                        .n = 1 + rnd(round % 8 < 4 ? 140 : 20),
-                        .k = pack * (1 + rnd(40)),
-                        .beta = rnd(2)};
-        s.lda = s.k + pack * rnd(3), s.ldb = s.n + rnd(3), s.ldc = s.n + rnd(3);
-        s.stride_a = (int64_t)s.m * s.lda + pack * rnd(5),
-        s.stride_b = (int64_t)s.k * s.ldb + pack * rnd(5);
+                        .m = 1 + random_below(&seed, 40),
+                        .n = 1 + random_below(&seed, round % 8 < 4 ? 140 : 20),
+                        .k = pack * (1 + random_below(&seed, 40)),
+                        .beta = random_below(&seed, 2)};
+        s.lda = s.k + pack * random_below(&seed, 3), s.ldb = s.n + random_below(&seed, 3),
+        s.ldc = s.n + random_below(&seed, 3);
+        s.stride_a = (int64_t)s.m * s.lda + pack * random_below(&seed, 5),
+        s.stride_b = (int64_t)s.k * s.ldb + pack * random_below(&seed, 5);
         const char *why = NULL;
         const xs_kernel_t kernel = xs_dispatch(&s, features_up_to(cap), &why);
         char what[160];
         snprintf(what, sizeof what, "%s cap %s m %d n %d k %d ld %d %d %d count %d beta %d",
                  kind_names[kind], sinter_cpu_isa_name(cap), s.m, s.n, s.k, s.lda, s.ldb, s.ldc,
                  count, s.beta);
-        check(kernel.fn ? why == NULL && product_is_exact(&s, kernel, count) : why != NULL, what);
+        CHECK(kernel.fn ? why == NULL && product_is_exact(&s, kernel, count) : why != NULL, "%s",
+              what);
         const char *refused = xs_refuse(kind, features_up_to(cap));
-        check(!refused || !kernel.fn, "a kind that xs_refuse refuses is not dispatched");
+        CHECK(!refused || !kernel.fn, "a kind that xs_refuse refuses is not dispatched");
         if (kernel.fn) {
             float c = 7;
             xs_call(kernel, NULL, NULL, &c, 0);
-            check(c == 7, "count 0 does nothing");
+            CHECK(c == 7, "count 0 does nothing");
         }
     }
 }
@@ -154,22 +150,23 @@ static void test_refusals(sinter_cpu_isa_t top)
     const char *why;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         why = NULL;
-        check(!xs_dispatch(&bad[i].s, features_up_to(top), &why).fn && why, bad[i].what);
+        CHECK(!xs_dispatch(&bad[i].s, features_up_to(top), &why).fn && why, "%s", bad[i].what);
     }
     const xs_shape_t good = {XS_F32, 4, 64, 64, 64, 64, 64, 0, 0, false};
     why = NULL;
-    check(!xs_dispatch(&good, (features_t){NEEDS_NOTHING}, &why).fn && why,
+    CHECK(!xs_dispatch(&good, (features_t){NEEDS_NOTHING}, &why).fn && why,
           "generic cap: no JIT at all");
     const char *target = getenv("LIBXSMM_TARGET");
     why = NULL;
     const bool has = xs_dispatch(&good, features_up_to(top), &why).fn != NULL;
     if (target && strcmp(target, "none") == 0) {
-        check(!has && why, "LIBXSMM_TARGET=none: no kernel, with a reason");
+        CHECK(!has && why, "LIBXSMM_TARGET=none: no kernel, with a reason");
     } else if (!target && top >= sinter_isa_avx2) {
         sinter_cpu_isa_t machine = level_of_features(cpu_features());
         const bool capped = machine >= sinter_isa_avx512 && top < sinter_isa_avx512;
-        check(has == !capped, capped ? "AVX2 cap on an AVX-512 machine: no JIT"
-                                     : "f32 has a kernel on this machine");
+        CHECK(has == !capped, "%s",
+              capped ? "AVX2 cap on an AVX-512 machine: no JIT"
+                     : "f32 has a kernel on this machine");
     }
     for (int kind = XS_F32; kind <= XS_S8U8S32; kind++) {
         const char *refused = xs_refuse((xs_kind_t)kind, features_up_to(top));

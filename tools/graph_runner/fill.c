@@ -1,4 +1,5 @@
 #include "fill.h"
+#include "random.h"
 
 #include <math.h>
 #include <string.h>
@@ -388,12 +389,10 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* The number that belongs to x. */
 static uint64_t mix(uint64_t x)
 {
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
+    return random_mix(x + RANDOM_STEP);
 }
 
 static double value_of(const rule_t *rule, uint64_t key, int64_t index, int64_t row)

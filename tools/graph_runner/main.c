@@ -3,6 +3,7 @@
 #include "check.h"
 #include "dtypes.h"
 #include "exec.h"
+#include "ops.h"
 #include "record.h"
 #include "report.h"
 #include "rewrite.h"
@@ -290,6 +291,17 @@ static int describe_dtype(const char *name)
     return PASSED;
 }
 
+static int describe_op(const gr_options_t *opt)
+{
+    gr_error_t err = {0};
+
+    if (gr_describe_op(opt->describe_op, opt->markdown, &err)) {
+        fprintf(stderr, "graph_runner: %s\n", err.text);
+        return FAILED;
+    }
+    return PASSED;
+}
+
 int main(int argc, char **argv)
 {
     gr_options_t opt = gr_default_options;
@@ -307,6 +319,8 @@ int main(int argc, char **argv)
         gr_list_ops();
     } else if (opt.list_kernels) {
         fputs(sinter_kernel_list(), stdout);
+    } else if (opt.describe_op) {
+        result = describe_op(&opt);
     } else if (opt.describe_dtype) {
         result = describe_dtype(opt.describe_dtype);
     } else {

@@ -13,7 +13,7 @@ const gr_options_t gr_default_options = {
     .constant_cache = -1,
 };
 
-typedef enum kind { STR, INT, REAL, FLAG } kind_t;
+typedef enum kind { STR, NAME_OR_ALL, INT, REAL, FLAG } kind_t;
 
 typedef struct option {
     const char *name;
@@ -110,6 +110,10 @@ static const option_t options[] = {
     {"dot", STR, AT(dot), "FILE", "write ops and partitions for Graphviz"},
     {"list-ops", FLAG, AT(list_ops), NULL, "list the op kinds"},
     {"list-kernels", FLAG, AT(list_kernels), NULL, "list the library's kernels"},
+    {"describe-op", NAME_OR_ALL, AT(describe_op), "NAME",
+     "what an op may look like: ports and their data types, attributes with defaults and allowed\n"
+     "values, formula and rules; without NAME, or with NAME all: every op"},
+    {"markdown", FLAG, AT(markdown), NULL, "with --describe-op: as markdown, which docs/ops.md is"},
     {"describe-dtype", STR, AT(describe_dtype), "NAME",
      "a data type's storage, limits, special values and rounding, and the codes of types of up to "
      "8 bits"},
@@ -134,6 +138,10 @@ static int store(gr_options_t *opt, const option_t *o, const char *argument, con
     case STR:
         bad = !value || !*value;
         *(const char **)field = value;
+        break;
+    case NAME_OR_ALL:
+        bad = value && !*value;
+        *(const char **)field = value ? value : "all";
         break;
     case INT:
         bad = !value || gr_parse_s64(&p, field) || *p;
@@ -223,6 +231,7 @@ static int differs(const gr_options_t *opt, const option_t *o)
 
     switch (o->kind) {
     case STR:
+    case NAME_OR_ALL:
         return *(const char *const *)a && (o->offset == offsetof(gr_options_t, mode) ||
                                            *(const char *const *)a != *(const char *const *)b);
     case INT:
@@ -262,7 +271,7 @@ void gr_options_print(FILE *f, const gr_options_t *opt)
             continue;
         }
         fprintf(f, " --%s%s", options[i].name, options[i].kind == FLAG ? "" : "=");
-        if (options[i].kind == STR) {
+        if (options[i].kind == STR || options[i].kind == NAME_OR_ALL) {
             print_quoted(f, *(const char *const *)field);
         } else if (options[i].kind == INT) {
             fprintf(f, "%lld", (long long)*(const int64_t *)field);

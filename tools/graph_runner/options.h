@@ -14,8 +14,8 @@ typedef struct gr_options {
     double min_time, max_ambiguous, max_loose;
     int no_fuse, same_bits, cold_cache, explain, json, mem;
     const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dump_tensor_ids,
-        *dot, *describe_dtype;
-    int list_ops, list_kernels, help;
+        *dot, *describe_dtype, *describe_op;
+    int list_ops, list_kernels, markdown, help;
 } gr_options_t;
 
 extern const gr_options_t gr_default_options;

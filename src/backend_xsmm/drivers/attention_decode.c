@@ -90,7 +90,7 @@ static bool rows_on_bytes(const tile_operand_t *op, const tile_src_t *s, int64_t
 
 static void fill_order(decode_side_t *side)
 {
-    const decode_ops_t *o = side->ops;
+    const code_layout_t *o = &side->ops->layout;
     for (int at = 0; at < side->padded; at++) {
         const int in_chunk = at % o->elems,
                   place = side->codes ? side->codes->element(in_chunk)
@@ -103,7 +103,8 @@ static void fill_order(decode_side_t *side)
 /* The group of each lane of each class: that of the element of its first vector. */
 static void fill_groups(decode_side_t *side)
 {
-    const int per_class = side->ops->vectors / side->ops->classes, size = side->head / side->groups;
+    const int per_class = side->ops->layout.vectors / side->ops->layout.classes,
+              size = side->head / side->groups;
     for (int i = 0; i < side->classes * side->lanes; i++) {
         const int e = side->order[i / side->lanes * per_class * side->lanes + i % side->lanes];
         side->group_at[i] =
@@ -147,10 +148,11 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
     const grouping_t scale = scales_of(s, tokens_are_rows, head),
                      zp = zps_of(s, tokens_are_rows, head);
     side->ops = NULL;
-    if ((int)s->dtype >= table->n_ops || table->ops[s->dtype].qk == NULL) {
+    if ((int)s->dtype >= table->n_ops || table->ops[s->dtype].layout.elems == 0) {
         return "no decoder for the data type";
     }
-    const decode_ops_t *o = &table->ops[s->dtype];
+    const decode_ops_t *ops = &table->ops[s->dtype];
+    const code_layout_t *o = &ops->layout;
     if (s->high != NULL) {
         return "split codes";
     }
@@ -166,7 +168,7 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
     side->lanes = table->lanes;
     side->head = (int)head;
     side->quantised = scale.there || zp.there;
-    side->groups = common_groups(&scale, &zp, o, table->lanes, head);
+    side->groups = common_groups(&scale, &zp, ops, table->lanes, head);
     side->by_lane =
         varies_by_token(&scale) ||
         /* codes less zero points are exact only before anything is multiplied with them */
@@ -174,7 +176,10 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
     if (side->by_lane && side->groups == 0) {
         return "groups along the head do not fall on lanes";
     }
-    side->ops = o;
+    if (side->by_lane && ops->qk[zp.there ? 2 : 1][0] == NULL) {
+        return "no decoder for the data type with scales or zero points";
+    }
+    side->ops = ops;
     side->codes = how->codes && fits_codes(how->codes, s, side) ? how->codes : NULL;
     side->limbs = how->limbs;
     side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100
@@ -374,6 +379,31 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
+/* Which of the micro-kernels' coefficients rows have. */
+static int coefs_kind(const decode_rows_t *rows)
+{
+    return rows->zp ? 2 : rows->scale ? 1 : 0;
+}
+
+/* Queries have DECODE_ORDER floats each. */
+static void qk(const decode_ops_t *ops, const decode_rows_t *k, int nq, const float *q, float *s,
+               int64_t lds)
+{
+    for (int r = 0, n; r < nq; r += n) {
+        n = rows_batch(nq - r);
+        ops->qk[coefs_kind(k)][n / 2](k, q + r * DECODE_ORDER, s + r * lds, lds);
+    }
+}
+
+static void pv(const decode_ops_t *ops, const decode_rows_t *v, int nq, const float *p, int64_t ldp,
+               float *acc, int64_t ldacc)
+{
+    for (int r = 0, n; r < nq; r += n) {
+        n = rows_batch(nq - r);
+        ops->pv[coefs_kind(v)][n / 2](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+    }
+}
+
 static const unsigned char *row_of(const tile_src_t *s, int64_t step, int64_t t)
 {
     return s->data + (s->first + t * step) * s->type->bits / 8;
@@ -458,7 +488,7 @@ static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, c
         }
         place_query(side, b, rows, r, b->folded);
     }
-    side->ops->qk(&at, rows, b->q, out, DECODE_TOKENS);
+    qk(side->ops, &at, rows, b->q, out, DECODE_TOKENS);
     for (int r = 0; r < rows; r++) {
         memcpy(s + r * lds, out + r * DECODE_TOKENS, (size_t)nt * sizeof(float));
     }
@@ -504,7 +534,7 @@ void decode_scores(const tile_table_t *tile, const decode_side_t *side, const ti
         if (side->by_lane) {
             add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
         }
-        side->ops->qk(&at, rows, b->q, s, lds);
+        qk(side->ops, &at, rows, b->q, s, lds);
     }
     if (nt % side->fold != 0) { /* the last token alone */
         slow_scores(tile, side, k, b, rows, q, ldq, t0 + nt - 1, 1, s + nt - 1, lds);
@@ -518,7 +548,7 @@ static void folded_values(const tile_table_t *tile, const decode_side_t *side, c
     const decode_rows_t at = rows_at(side, v, true, t, nt);
     coefs_by_element(tile, v, scale, t, side->head, b->coef);
     memset(b->run, 0, (size_t)rows * DECODE_ORDER * sizeof(float));
-    side->ops->pv(&at, rows, p, ldp, b->run, DECODE_ORDER);
+    pv(side->ops, &at, rows, p, ldp, b->run, DECODE_ORDER);
     for (int r = 0; r < rows; r++) {
         for (int i = 0; i < side->padded; i++) {
             const int e = side->order[i];
@@ -604,7 +634,7 @@ void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, cons
     if (side->codes) {
         codes_values(tile, side, v, b, rows, &codes, p, ldp, t0, acc, ldacc);
     } else {
-        side->ops->pv(&at, rows, p, ldp, acc, ldacc);
+        pv(side->ops, &at, rows, p, ldp, acc, ldacc);
     }
     if (nt % side->fold != 0) { /* the last token alone */
         slow_values(tile, side, v, b, rows, p + nt - 1, ldp, t0 + nt - 1, 1, acc, ldacc);

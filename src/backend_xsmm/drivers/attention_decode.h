@@ -1,33 +1,18 @@
 /* Attention with few query rows: K and V are read once, element by element, straight from their
- * codes.
- *
- * A row of K or V (one token's head) is cut into chunks of one vector register of bytes. A chunk
- * decodes into `vectors` vectors of floats, in whatever order is cheapest: the query (and the
- * result) is brought into that order instead, once. Vectors whose lanes belong to the same groups
- * make a class, which has one vector of scales and one of zero points:
- *
- *   q.k  = sum over classes of  scale * (sum over its vectors of  q (x - zp))
- *   out += (p scale) (x - zp) */
+ * codes, by the micro-kernels of ukernels/attention_decode.h or, in integers, attention_codes.h. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
-#include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/ukernels/attention_codes.h"
+#include "backend_xsmm/ukernels/attention_decode.h"
 #include "backend_xsmm/ukernels/tile.h"
-#include "backend_xsmm/ukernels/unroll.h"
 
 enum {
-    DECODE_ROWS = 8,                  /* most query rows */
-    DECODE_TOKENS = 256,              /* tokens in a tile */
-    DECODE_HEAD = 256,                /* longest head */
-    DECODE_LANES = 16,                /* of the widest ISA */
-    DECODE_CLASSES = 32,              /* in a row: a head of 256 floats in vectors of 8 */
-    DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
-    DECODE_SLOW = 16,                 /* tokens at a time where values go through floats */
-    DECODE_AHEAD =
-        /* bytes that rows are prefetched ahead of their use: across the end of a page, where the
-         * hardware stops */
-    6144
+    DECODE_ROWS = 8,     /* most query rows */
+    DECODE_TOKENS = 256, /* tokens in a tile */
+    DECODE_LANES = 16,   /* of the widest ISA */
+    DECODE_CLASSES = 32, /* in a row: a head of 256 floats in vectors of 8 */
+    DECODE_SLOW = 16     /* tokens at a time where values go through floats */
 };
 
 /* K or V of one execute. */

@@ -47,8 +47,9 @@ static const rows_floats_t *floats_of(features_t features, const plan_t *plan, i
 {
     const rows_floats_table_t *table = rows_floats_table(features);
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
-                                                                           : NULL;
+    return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
+               ? &table->ops[type]
+               : NULL;
 }
 
 static const char *refuse_floats(const plan_t *plan, const step_t *step)
@@ -61,6 +62,9 @@ static const char *refuse_floats(const plan_t *plan, const step_t *step)
     const char *why = matmul_refuse_b(plan, b, floats != NULL, floats && floats->unit > 0);
     if (why != NULL) {
         return why;
+    }
+    if (b->zp >= 0 && floats->run[ROWS_SHIFTED][0][0] == NULL) {
+        return "no decoder for zero points of the data type of B";
     }
     return matmul_stride_of_b(plan, step, 2) > 1 ? "B is not contiguous along K" : NULL;
 }
@@ -200,7 +204,7 @@ static const char *bind_integers(const rows_config_t *c, features_t features, ro
 /* The unit in its chunk that lanes of a class get their coefficient from. */
 static void fill_pick(const rows_config_t *c, rows_groups_t *g)
 {
-    const rows_floats_t *f = c->floats;
+    const code_layout_t *f = &c->floats->layout;
     const int unit = f->elems / (g->step > 1 ? g->step : 1);
     for (int i = 0; i < f->classes * c->lanes; i++) {
         g->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / unit;
@@ -212,12 +216,12 @@ static const char *bind_floats(const rows_config_t *c, features_t features, rows
 {
     const rows_floats_t *f = c->floats;
     const tile_src_t *b = &st->panel.b.base;
-    if (st->panel.K % f->multiple != 0) {
+    if (st->panel.K % f->layout.multiple != 0) {
         return "K is not a whole number of what the decoder takes at once";
     }
-    st->elems = f->elems;
-    st->scale = groups_of(b, false, f->elems, f->unit, 1, features, st->panel.K);
-    st->zp = groups_of(b, true, f->elems, f->unit, 1, features, st->panel.K);
+    st->elems = f->layout.elems;
+    st->scale = groups_of(b, false, f->layout.elems, f->unit, 1, features, st->panel.K);
+    st->zp = groups_of(b, true, f->layout.elems, f->unit, 1, features, st->panel.K);
     fill_pick(c, &st->scale);
     fill_pick(c, &st->zp);
     return st->scale.times > 0 && st->zp.times > 0

@@ -30,7 +30,7 @@ typedef struct rows_groups {
         line_group;        /* from group to group; from line group to line group; lines in one */
     int64_t groups, times; /* of a line; units that each becomes */
     int bits;              /* of each */
-    int step, shift;       /* as in rows_coefs_t */
+    int step, shift;       /* as in code_coefs_t */
     int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
 } rows_groups_t;
 

@@ -156,8 +156,7 @@ static sinter_status_t check_groups(const graph_t *g, const lt_t *lts, bool dead
         if (node->dead == dead &&
             (op_flags(node->kind) & (dead ? OP_DEQUANT : OP_QUANT | OP_DEQUANT)) != 0) {
             SG_TRY(take_ports(g, node, lts, in, out));
-            SG_TRY(quant_geometry(node_label(node), node->kind, node->attrs, node->n_attrs, in,
-                                  node->n_in, out, node->n_out, &geom));
+            SG_TRY(quant_geometry(node, in, out, &geom));
         }
     }
     return sinter_success;

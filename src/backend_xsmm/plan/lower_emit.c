@@ -114,8 +114,7 @@ sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quan
     for (int i = 0; i < n->n_out && i < 3; i++) {
         out[i] = lo->g->values[n->out[i]].lt;
     }
-    return quant_geometry(node_label(n), n->kind, n->attrs, n->n_attrs, in, n->n_in, out, n->n_out,
-                          geom);
+    return quant_geometry(n, in, out, geom);
 }
 
 static void map_from(const int *dim_of, int8_t *map)
@@ -129,24 +128,26 @@ static void map_from(const int *dim_of, int8_t *map)
  * constant zero points as s32. */
 static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
 {
+    const quant_t *q = n->quant;
     quant_geom_t geom;
     SG_TRY(lower_quant_geometry(lo, n, &geom));
     int dims[SINTER_MAX_NDIMS], zdims[SINTER_MAX_NDIMS];
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-        const bool on_axis = geom.from_attrs && geom.n_scales > 1 && d == geom.axis;
-        dims[d] = geom.from_attrs ? (on_axis ? 0 : -1) : (d < geom.ndims ? geom.scale_dim[d] : -1);
-        zdims[d] = geom.from_attrs ? dims[d] : (d < geom.ndims ? geom.zp_dim[d] : -1);
+        const bool from_attrs = q->scales != NULL;
+        const bool on_axis = from_attrs && q->n_scales > 1 && d == geom.axis;
+        dims[d] = from_attrs ? (on_axis ? 0 : -1) : (d < geom.ndims ? geom.scale_dim[d] : -1);
+        zdims[d] = from_attrs ? dims[d] : (d < geom.ndims ? geom.zp_dim[d] : -1);
     }
     map_from(dims, op->scale_dim);
     map_from(zdims, op->zp_dim);
     op->scale = op->zp = op->high = -1;
-    if (geom.high_port >= 0) {
-        op->high = n->in[geom.high_port];
-        op->split = quant_split_type(n->attrs, n->n_attrs);
+    if (q->high_port >= 0) {
+        op->high = n->in[q->high_port];
+        op->split = q->split;
     }
-    if (!geom.from_attrs) {
-        op->scale = geom.scale_input >= 0 ? n->in[geom.scale_input] : -1;
-        op->zp = geom.zp_input >= 0 ? n->in[geom.zp_input] : -1;
+    if (q->scales == NULL) {
+        op->scale = q->scale_input >= 0 ? n->in[q->scale_input] : -1;
+        op->zp = q->zp_input >= 0 ? n->in[q->zp_input] : -1;
         return sinter_success;
     }
     for (const_pair_t *c = lo->consts; c != NULL;
@@ -161,13 +162,14 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (pair == NULL) {
         return oom();
     }
-    op->scale = const_value(lo, geom.scales, NULL, geom.n_scales, sinter_f32);
+    op->scale = const_value(lo, q->scales, NULL, (int64_t)q->n_scales, sinter_f32);
     bool zero = true;
-    for (int64_t k = 0; geom.zps != NULL && k < geom.n_scales; k++) {
-        zero = zero && geom.zps[k] == 0;
+    for (size_t k = 0; k < q->zps.n; k++) {
+        zero = zero && q->zps.v[k] == 0;
     }
     if (!zero) {
-        op->zp = const_value(lo, NULL, geom.zps, geom.n_scales, int_zps ? sinter_s32 : sinter_f32);
+        op->zp =
+            const_value(lo, NULL, q->zps.v, (int64_t)q->zps.n, int_zps ? sinter_s32 : sinter_f32);
     }
     *pair = (const_pair_t){
         .node = n, .int_zps = int_zps, .scale = op->scale, .zp = op->zp, .next = lo->consts};
@@ -220,7 +222,7 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n)
     const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     const bool index_only = n->kind == sinter_op_gen_index;
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
-    const int n_regs = quant ? quant_split_type(n->attrs, n->n_attrs) == sinter_data_type_undef : 4;
+    const int n_regs = quant ? quant_split_of(n) == sinter_data_type_undef : 4;
     for (int i = 0; i < n->n_in && i < n_regs && !index_only; i++) {
         SG_TRY(reg_of(e, n->in[i], &regs[i]));
     }
@@ -294,7 +296,7 @@ static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, ope
 
 static bool codes_are_int(const graph_t *g, const node_t *dequant, int codes)
 {
-    const bool split = quant_split_type(dequant->attrs, dequant->n_attrs) != sinter_data_type_undef;
+    const bool split = quant_split_of(dequant) != sinter_data_type_undef;
     return !split && dtype_traits(g->values[codes].lt.data_type)->cls == DTYPE_INT;
 }
 
@@ -382,15 +384,16 @@ static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_
     const node_t *n = &lo->g->nodes[node];
     quant_geom_t geom;
     SG_TRY(lower_quant_geometry(lo, n, &geom));
+    const quant_t *q = n->quant;
+    const bool scaled_twice = q->kind == QUANT_DYNAMIC_NV && n->n_in > 1;
     *p = (dynquant_params_t){.in = n->in[0],
                              .out = n->out[0],
                              .scale = n->n_out > 1 ? n->out[1] : -1,
-                             .zp = geom.has_zp ? n->out[2] : -1,
-                             .high = geom.high_port >= 0 ? n->out[geom.high_port] : -1,
-                             .split = quant_split_type(n->attrs, n->n_attrs),
-                             .kind = (int)geom.kind,
-                             .tensor_scale =
-                                 geom.kind == QUANT_DYNAMIC_NV && n->n_in > 1 ? n->in[1] : -1};
+                             .zp = q->has_zp ? n->out[2] : -1,
+                             .high = q->high_port >= 0 ? n->out[q->high_port] : -1,
+                             .split = q->split,
+                             .kind = (int)q->kind,
+                             .tensor_scale = scaled_twice ? n->in[1] : -1};
     map_from(geom.scale_dim, p->scale_dim);
     map_from(geom.zp_dim, p->zp_dim);
     return sinter_success;

@@ -29,8 +29,7 @@ bool lower_is_view(const node_t *n)
 
 static bool computes_scales(const node_t *n)
 {
-    const char *kind = node_str(n, sinter_op_attr_quantization_kind, "static");
-    return n->kind == sinter_op_dynamic_quantize && strcmp(kind, "static") != 0;
+    return n->quant != NULL && n->quant->kind != QUANT_STATIC;
 }
 
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos)
@@ -69,8 +68,7 @@ static sinter_status_t append(lowering_t *lo, group_t *gr, int node)
 static bool from_memory(const node_t *n, int port)
 {
     const unsigned quant = op_flags(n->kind) & (OP_QUANT | OP_DEQUANT);
-    const bool plane = (quant & OP_DEQUANT) != 0 &&
-                       quant_split_type(n->attrs, n->n_attrs) != sinter_data_type_undef;
+    const bool plane = (quant & OP_DEQUANT) != 0 && quant_split_of(n) != sinter_data_type_undef;
     return plane || (port > 0 &&
                      (quant != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu));
 }

@@ -37,7 +37,7 @@ static bool broadcasts_to(lt_t *in, lt_t *out, int skip)
 /* The planes of split codes have the same dims. */
 static bool relate_planes(const node_t *dequant, lt_t *lts)
 {
-    if (quant_split_type(dequant->attrs, dequant->n_attrs) == sinter_data_type_undef) {
+    if (quant_split_of(dequant) == sinter_data_type_undef) {
         return false;
     }
     lt_t *low = &lts[dequant->in[0]], *high = &lts[dequant->in[dequant->n_in - 1]];

@@ -63,11 +63,4 @@ typedef struct decode_table {
 const decode_table_t *decode_table(features_t features);
 extern const decode_table_t decode_table_avx2, decode_table_avx512;
 
-/* The scores of nq queries, which are DECODE_ORDER floats each and lie by the batches of
- * rows_batch. */
-void decode_qk(const decode_ops_t *ops, const decode_rows_t *k, int nq, const float *q, float *s,
-               int64_t lds);
-void decode_pv(const decode_ops_t *ops, const decode_rows_t *v, int nq, const float *p,
-               int64_t ldp, float *acc, int64_t ldacc);
-
 #endif

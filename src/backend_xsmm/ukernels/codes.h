@@ -19,11 +19,27 @@ typedef struct code_layout {
     int (*element)(int vector, int lane);
 } code_layout_t;
 
+/* Where scales and zero points of rows go that are multiplied with weights and summed. */
+typedef enum applied {
+    NOWHERE,    /* there are none */
+    IN_WEIGHTS, /* weights have the scales, one for each group of a row */
+    IN_WEIGHTS_SHIFTED,
+    /* Codes are scaled, after zero points have been subtracted: by chunk of a row, or fine. */
+    BY_CHUNK,
+    BY_LANE,
+    /* Coefficients [chunk][vector][lane], the same for all rows. Sums are scaled, without or with
+     * zero points, or each code is. */
+    IN_SUMS,
+    IN_SUMS_SHIFTED,
+    BY_ELEMENT,
+    APPLIED_KINDS
+} applied_t;
+
 /* Scales or zero points as floats. Chunk c of row r has the one at
  *
  *   at[r * ld + (c >> shift) * step]
  *
- * for all of its elements, or, where coefficients change within chunks, one vector for each class:
+ * for all of its elements, or, where coefficients are fine (change within chunks), one vector for each class:
  * lane i has number pick[c * pick_step + class * lanes + i] from there on. A vector is loaded from
  * there, so that up to 16 floats more may be read. */
 typedef struct code_coefs {

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 
 #include "backend_xsmm/ukernels/few_rows.h"
-#include "backend_xsmm/ukernels/unroll.h"
+#include "numeric/unroll.h"
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")))
 #define OP TARGET static inline __attribute__((always_inline))

@@ -1,5 +1,6 @@
 #define ELTWISE_TABLE eltwise_table_avx512
 #if defined(__AVX512F__)
+#include "numeric/simd_avx512.h"
 #define ELTWISE_OWN_ROWS
 #endif
 #define ELTWISE_NEEDS \
@@ -10,10 +11,7 @@
 
 #ifdef ELTWISE_OWN_ROWS
 
-static inline __mmask16 lanes_below(int n)
-{
-    return (__mmask16)(n >= LANES ? 0xffff : (1u << n) - 1);
-}
+/* vf_sum adds lanes in the order of lanes_sum, without the way through memory. */
 
 static float row_max(const float *x, int n)
 {
@@ -51,15 +49,6 @@ static inline __m512 exp_16(__m512 x)
     return _mm512_scalef_ps(_mm512_fmadd_ps(p, r2, _mm512_add_ps(r, _mm512_set1_ps(1))), n);
 }
 
-/* In the order of lanes_sum, without the way through memory. */
-static inline float vector_sum(__m512 x)
-{
-    const __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-    const __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1)),
-                 w = _mm_add_ps(z, _mm_movehl_ps(z, z));
-    return _mm_cvtss_f32(_mm_add_ss(w, _mm_movehdup_ps(w)));
-}
-
 /* Products are rounded before max, itself one of them, is subtracted: what is left then never
  * exceeds 0. */
 static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, float max)
@@ -79,7 +68,7 @@ static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, flo
         _mm512_mask_storeu_ps(dst + i, there, y);
         sum = _mm512_mask_add_ps(sum, there, sum, y);
     }
-    return vector_sum(sum);
+    return vf_sum(sum);
 }
 
 static float exp_sub_sum(float *dst, const float *src, int n, float max)

@@ -7,7 +7,7 @@
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-OP vf scales_at(const rows_coefs_t *c, int64_t chunk)
+OP vf scales_at(const code_coefs_t *c, int64_t chunk)
 {
     const float *p = c->at + (chunk >> c->shift) * c->step;
     if (c->step == 16) {

@@ -1,6 +1,6 @@
 /* For loops over vectors that live in registers. */
-#ifndef SINTER_SRC_KERNELS_UNROLL_H
-#define SINTER_SRC_KERNELS_UNROLL_H
+#ifndef SINTER_SRC_NUMERIC_UNROLL_H
+#define SINTER_SRC_NUMERIC_UNROLL_H
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -8,6 +8,13 @@
 #define UNROLL /* at -O1 GCC warns where there is nothing to unroll */
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* The iterations do not depend on each other, though the compiler cannot see it. */
+#if defined(__clang__)
+#define NO_DEPENDENCE _Pragma("clang loop vectorize(enable)")
+#else
+#define NO_DEPENDENCE _Pragma("GCC ivdep")
 #endif
 
 /* Makes p's value unknown: addresses are then made from p where they are needed instead of being

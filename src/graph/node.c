@@ -1,0 +1,97 @@
+#include "graph/node.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "graph/op_schema.h"
+
+const attr_t *node_attr(const node_t *node, sinter_op_attr_t id)
+{
+    return attr_find(node->attrs, node->n_attrs, id);
+}
+
+/* Not given: the schema's default; where the schema has none, what the caller says. */
+
+int64_t node_s64(const node_t *node, sinter_op_attr_t id, int64_t otherwise)
+{
+    const attr_t *a = node_attr(node, id);
+    if (a != NULL && a->s64 != NULL && a->n > 0) {
+        return a->s64[0];
+    }
+    const attr_rule_t *rule = op_attr_rule(node->kind, id);
+    return rule != NULL && rule->has_default ? (int64_t)rule->number : otherwise;
+}
+
+float node_f32(const node_t *node, sinter_op_attr_t id, float otherwise)
+{
+    const attr_t *a = node_attr(node, id);
+    if (a != NULL && a->f32 != NULL && a->n > 0) {
+        return a->f32[0];
+    }
+    const attr_rule_t *rule = op_attr_rule(node->kind, id);
+    return rule != NULL && rule->has_default ? (float)rule->number : otherwise;
+}
+
+bool node_bool(const node_t *node, sinter_op_attr_t id, bool otherwise)
+{
+    const attr_t *a = node_attr(node, id);
+    if (a != NULL) {
+        return a->b;
+    }
+    const attr_rule_t *rule = op_attr_rule(node->kind, id);
+    return rule != NULL && rule->has_default ? rule->number != 0 : otherwise;
+}
+
+const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherwise)
+{
+    const attr_t *a = node_attr(node, id);
+    if (a != NULL && a->str != NULL) {
+        return a->str;
+    }
+    const attr_rule_t *rule = op_attr_rule(node->kind, id);
+    return rule != NULL && rule->text != NULL ? rule->text : otherwise;
+}
+
+int node_swaps_matrix(const node_t *node, int ndims)
+{
+    const attr_t *order = node_attr(node, sinter_op_attr_order);
+    int n_swapped = 0;
+    if (order == NULL || ndims < 0 || order->n != (size_t)ndims) {
+        return -1;
+    }
+    for (int d = 0; d < ndims; d++) {
+        const int64_t from = order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d];
+        if (from != d && d < ndims - 2) {
+            return -1;
+        }
+        n_swapped += from != d;
+    }
+    return n_swapped > 0;
+}
+
+const char *node_label(const node_t *node)
+{
+    static _Thread_local char ring[4][64];
+    static _Thread_local unsigned next;
+    char *label = ring[next++ % 4];
+    const char *kind = op_name(node->kind);
+    snprintf(label, sizeof ring[0], "op %" PRIu64 " (%s)", node->id, kind != NULL ? kind : "?");
+    return label;
+}
+
+int node_read(const node_t *node, int k)
+{
+    if (k < node->n_in) {
+        return node->in[k];
+    }
+    k -= node->n_in;
+    for (int p = 0; node->in_dequant != NULL && p < node->n_in; p++) {
+        const node_t *dq = node->in_dequant[p];
+        int more = dq != NULL ? dq->n_in - 1 : 0;
+        if (k < more) {
+            return dq->in[k + 1];
+        }
+        k -= more;
+    }
+    return -1;
+}

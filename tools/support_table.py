@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Makes the table of what is supported in README.md from the .def tables.
+
+support_table.py           prints the table
+support_table.py --write   puts it into README.md
+support_table.py --check   fails if README.md has another one (a test)
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+README = os.path.join(ROOT, "README.md")
+BEGIN, END = "<!-- support table: made by tools/support_table.py --write -->\n", "<!-- end of support table -->\n"
+
+
+def rows(path, macro):
+    """The arguments of each row of a .def file, without quotes."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        found = re.findall(rf"^{macro}\((.*?)\)[^\S\n]*(?:/\*.*)?$", f.read(), re.M)
+    if not found:
+        sys.exit(f"{path}: no rows of {macro}")
+    return [[part.strip().strip('"') for part in row.split(",")] for row in found]
+
+
+def code(names):
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def data_types():
+    types = [(row[1], row[2]) for row in rows("include/sinter/dtypes.def", "SINTER_DTYPE")]
+    return [(what, code(name for name, of in types if of == cls))
+            for what, cls in (("floats", "FLOAT"), ("integers", "INT"), ("power-of-two scales", "SCALE"), ("booleans", "BOOL"))]
+
+
+def ops():
+    all_ops = rows("include/sinter/ops.def", "SINTER_OP")
+    runs = [row[2] for row in all_ops if row[5] == "RUN"]
+    return [("ops that run", ", ".join(runs)),
+            ("ops that are only checked", f"the other {len(all_ops) - len(runs)} of oneDNN Graph ([list](docs/ops.md))")]
+
+
+def patterns():
+    names = [row[0].replace("_", "-") for row in rows("src/patterns/patterns.def", "SINTER_PATTERN")]
+    return [("fusion patterns", code(names))]
+
+
+def quantization_kinds():
+    with open(os.path.join(ROOT, "tools/graph_runner/op_notes.def"), encoding="utf-8") as f:
+        kinds = re.findall(r'^OP_WORD\(dynamic_quantize, quantization_kind, "(\w+)"', f.read(), re.M)
+    return [("kinds of quantisation", code(kinds))]
+
+
+def kernels():
+    """Kernel names are <step>_<algorithm>_<arithmetic>_<instruction set>."""
+    sets = {}
+    for row in rows("src/backend_xsmm/kernels.def", "SINTER_KERNEL"):
+        name, isa = row[0].rsplit("_", 1)
+        sets.setdefault(name, []).append(isa)
+    return [("kernels", ", ".join(f"`{name}` ({', '.join(isas)})" for name, isas in sets.items()))]
+
+
+def table():
+    lines = ["| what | which |", "|---|---|"]
+    lines += [f"| {what} | {which} |" for what, which in data_types() + ops() + quantization_kinds() + patterns() + kernels()]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    if sys.argv[1:] == []:
+        print(table(), end="")
+        return 0
+    with open(README, encoding="utf-8") as f:
+        text = f.read()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        sys.exit("README.md: the marks of the support table are missing")
+    before, rest = text.split(BEGIN)
+    now, after = rest.split(END)
+    if sys.argv[1:] == ["--check"]:
+        if now != table():
+            print("The support table of README.md is out of date: run tools/support_table.py --write")
+        return int(now != table())
+    if sys.argv[1:] != ["--write"]:
+        sys.exit(__doc__)
+    with open(README, "w", encoding="utf-8") as f:
+        f.write(before + BEGIN + table() + END + after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
