@@ -31,9 +31,8 @@ ROOMS = {
     "examples/": PUBLIC,
 }
 # What is still to be mended: includes from a room into one above it, and files that include one another in a circle.
-TO_MEND = ["src/backend_xsmm/exec/exec_log.c", "src/backend_xsmm/ukernels/tile.h"]
+TO_MEND = ["src/backend_xsmm/exec/exec_log.c"]
 CYCLES_TO_MEND = [
-    "src/backend_xsmm/chain/chain", "src/backend_xsmm/drivers/matmul",
     "src/base/alloc", "src/numeric/dtype", "src/patterns/matcher", "src/patterns/patterns",
 ]
 THIRD_PARTY = ("omp.h", "libxsmm", "cjson/")

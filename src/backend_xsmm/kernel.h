@@ -3,6 +3,7 @@
 #ifndef SINTER_SRC_KERNEL_H
 #define SINTER_SRC_KERNEL_H
 
+#include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/plan.h"
 
 /* A code path that prepare chose for one execute. All texts are static. */

@@ -10,7 +10,6 @@
 #ifndef SINTER_SRC_PLAN_H
 #define SINTER_SRC_PLAN_H
 
-#include "backend_xsmm/chain/chain.h"
 #include "base/alloc.h"
 #include "numeric/dtype.h"
 #include "patterns/partition.h"
@@ -85,9 +84,9 @@ typedef struct column_limit {
 typedef struct attention_params {
     operand_t q, k, v;
     bool trans_q, trans_k, trans_v;
-    const chain_t
+    const struct chain
         *score; /* over [b.., S, T], score in register 0 and result in score->result; NULL: none */
-    const chain_t *
+    const struct chain *
         /* over [b.., S, T] on normalised probabilities (quantise, dequantise); NULL: none, which
          * allows one pass */
         prob;
@@ -104,18 +103,16 @@ typedef struct attention_params {
     /* The first n_bare limits are all there is to the masks that score ends in: where those fill
      * in -inf, bare with the limits gives what score gives. bare NULL: the identity. */
     int n_bare;
-    const chain_t *bare;
+    const struct chain *bare;
 } attention_params_t;
 
 /* DynamicQuantize that computes its scales: a step that reads `in`, or the tail of the step that
  * makes it. */
 typedef struct dynquant_params {
-    int in, out, scale, zp; /* zp -1: none */
-    int high;               /* of split codes, as in operand_t */
-    sinter_data_type_t split;
+    int in;
+    operand_t out;    /* codes, scales and zero points that the step makes */
     int tensor_scale; /* dynamic_nv: the scale of all scales, an input; -1: 1 */
-    int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS]; /* as in operand_t */
-    int kind;                                                     /* quant_kind_t */
+    int kind;         /* quant_kind_t */
 } dynquant_params_t;
 
 typedef struct step {
@@ -123,7 +120,7 @@ typedef struct step {
     const struct kernel *kernel;
     /* The chain of STEP_CHAIN (registers start empty, iteration dims are those of
      * post->dims_value) or the epilogue; never NULL. */
-    const chain_t *post;
+    const struct chain *post;
     const dynquant_params_t
         *tail; /* quantises post->result where it is made (quant_tail.h); NULL: none */
     const char

@@ -60,6 +60,17 @@ sinter_status_t graph_verify(const graph_t *g, const char *where);
 /* Runs the shape rules in topological order, fills unknown dims of outputs, reports
  * contradictions with op id and tensor id. */
 sinter_status_t graph_infer_shapes(graph_t *g);
+/* The same over lts (by value), in which the dims of the graph's inputs are known; fails if some
+ * dim does not follow from them. */
+sinter_status_t graph_infer_dims(const graph_t *g, lt_t *lts);
+/* lts (by value) become the graph's tensors without unknown dims, for decisions that need numbers.
+ * An unknown dim becomes what the shape rules say it must be, or most likely is, else a number that
+ * stands for any. */
+sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts);
+/* Checks the groups of quantising ops for the dims in lts (by value). dead: those of
+ * dequantisations that a pass has moved onto matmul operands, over the tensors of the caller,
+ * because views of their scales would name others. */
+sinter_status_t graph_check_groups(const graph_t *g, const lt_t *lts, bool dead);
 /* Copies the nodes (indices, in this order) and their values into an initialised, empty graph;
  * ports keep their ids, values used outside the set become is_output. Roles are copied. Ends
  * sorted. */

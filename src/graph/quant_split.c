@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "graph/op_rules.h"
 #include "graph/quant.h"
+#include "graph/shape.h"
 
 #define FAIL(status, format, ...) sg_fail(status, "%s: " format, node_label(node), __VA_ARGS__)
 #define FAIL_SPLIT(status, format, ...) \
@@ -18,7 +19,7 @@ sinter_status_t dims_planes(const node_t *node, lt_t *in, lt_t *out)
     (void)out;
     const char *type = sinter_data_type_name(node->quant->split);
     const int high_port = node->quant->high_port;
-    const lt_t *low = &in[0], *high = &in[high_port < 0 ? 0 : high_port];
+    lt_t *low = &in[0], *high = &in[high_port < 0 ? 0 : high_port];
     if (low->ndims < 0 || high->ndims < 0) {
         return sinter_success;
     }
@@ -29,13 +30,12 @@ sinter_status_t dims_planes(const node_t *node, lt_t *in, lt_t *out)
                           high->id, (int)high->ndims, low->id, (int)low->ndims);
     }
     for (int i = 0; i < low->ndims; i++) {
-        const int64_t l = low->dims[i], h = high->dims[i];
-        if (l != h && l != SINTER_UNKNOWN_DIM && h != SINTER_UNKNOWN_DIM) {
+        if (!dims_unify(&low->dims[i], &high->dims[i])) {
             return FAIL_SPLIT(sinter_invalid_shape,
                               "the high plane, tensor %" PRIu64 ", has %" PRId64
                               " elements along dimension %d, the low plane, tensor %" PRIu64
                               ", has %" PRId64,
-                              high->id, h, i, low->id, l);
+                              high->id, high->dims[i], i, low->id, low->dims[i]);
         }
     }
     return sinter_success;

@@ -15,8 +15,9 @@ sinter_status_t op_verify(const struct sinter_op *op, struct quant *quant);
  * are not held to the op's data types. */
 sinter_status_t op_check(const node_t *node, const lt_t *in, const lt_t *out);
 
-/* Infers the dims of a node's outputs from its inputs; pure: in/out are copies, unknown dims may
- * stay unknown. No allocation: also used at execute for dynamic dims. */
+/* Applies the shape rule of a node to copies of its tensors: fills unknown dims of the outputs, and
+ * of the inputs as far as the rule tells (see shape.h); unknown dims may stay unknown. Allocates
+ * nothing: it is also used at execute for dynamic dims. */
 sinter_status_t op_infer_shapes(const node_t *node, lt_t *in, lt_t *out);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, const int64_t *dims)
+sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, int64_t *dims)
 {
     if (ndims < 0) {
         return sinter_success;
@@ -23,13 +23,12 @@ sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, const int64_
                           out->id, (int)out->ndims, ndims);
     }
     for (int i = 0; i < ndims; i++) {
-        if (!dims_may_equal(out->dims[i], dims[i])) {
+        if (!dims_unify(&out->dims[i], &dims[i])) {
             return FAIL_SHAPE(node,
                               "output tensor %" PRIu64 ": dimension %d is %" PRId64
                               ", its inputs lead to %" PRId64,
                               out->id, i, out->dims[i], dims[i]);
         }
-        out->dims[i] = dim_known(dims[i]) ? dims[i] : out->dims[i];
     }
     return sinter_success;
 }
@@ -50,7 +49,7 @@ int shape_channel_dim(const node_t *node, const lt_t *lt)
     return last || lt->ndims < 2 ? lt->ndims - 1 : 1;
 }
 
-sinter_status_t shape_put_channels(const node_t *node, const lt_t *lt, lt_t *out)
+sinter_status_t shape_put_channels(const node_t *node, lt_t *lt, lt_t *out)
 {
     if (lt->ndims < 1) {
         return lt->ndims < 0
@@ -60,7 +59,7 @@ sinter_status_t shape_put_channels(const node_t *node, const lt_t *lt, lt_t *out
     return shape_put(node, out, 1, &lt->dims[shape_channel_dim(node, lt)]);
 }
 
-bool shape_broadcasts_to(const lt_t *lt, const lt_t *to)
+bool shape_broadcasts_to(lt_t *lt, lt_t *to)
 {
     if (lt->ndims < 0 || to->ndims < 0) {
         return true;
@@ -69,8 +68,8 @@ bool shape_broadcasts_to(const lt_t *lt, const lt_t *to)
         return false;
     }
     for (int i = 1; i <= lt->ndims; i++) {
-        if (lt->dims[lt->ndims - i] != 1 &&
-            !dims_may_equal(lt->dims[lt->ndims - i], to->dims[to->ndims - i])) {
+        int64_t *dim = &lt->dims[lt->ndims - i];
+        if (*dim != 1 && !dims_unify(dim, &to->dims[to->ndims - i])) {
             return false;
         }
     }

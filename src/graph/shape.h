@@ -1,6 +1,8 @@
-/* What the shape rules share. A rule is a pure function of the node and the dims of its inputs;
- * it allocates nothing. Unknown dims and unknown numbers of dims are allowed everywhere and lead
- * to unknown ones. */
+/* What the shape rules share. A rule states how the dims of a node's ports are related. It is used
+ * in both directions: unknown dims of outputs are filled from inputs, and (for the ops that run)
+ * unknown dims of inputs from each other and from outputs. One filled dim is only likely: an
+ * unknown dim of an operand that broadcasts becomes that of the result, though it may also be 1.
+ * So whoever infers, or checks what an execute brings, throws away what became of the inputs. */
 #ifndef SINTER_SRC_SHAPE_H
 #define SINTER_SRC_SHAPE_H
 
@@ -24,9 +26,17 @@ static inline bool dims_may_equal(int64_t a, int64_t b)
     return a == b || !dim_known(a) || !dim_known(b);
 }
 
-/* Merges inferred dims into an output, whose declared dims may not contradict them. ndims < 0:
- * nothing is known. */
-sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, const int64_t *dims);
+/* The same dim in two places: one that is unknown becomes the other. False: they differ. */
+static inline bool dims_unify(int64_t *a, int64_t *b)
+{
+    *a = dim_known(*a) ? *a : *b;
+    *b = dim_known(*b) ? *b : *a;
+    return *a == *b;
+}
+
+/* The dims of an output are these: what one side does not know it takes from the other; a
+ * contradiction is an error. ndims < 0: nothing is known. */
+sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, int64_t *dims);
 
 /* a: an axis given as -ndims..ndims-1. */
 sinter_status_t shape_axis(const node_t *node, int64_t axis, const lt_t *lt, int *normal);
@@ -35,10 +45,11 @@ sinter_status_t shape_axis(const node_t *node, int64_t axis, const lt_t *lt, int
 int shape_channel_dim(const node_t *node, const lt_t *lt);
 
 /* A vector of C values, C being the channels of lt. */
-sinter_status_t shape_put_channels(const node_t *node, const lt_t *lt, lt_t *out);
+sinter_status_t shape_put_channels(const node_t *node, lt_t *lt, lt_t *out);
 
-/* True if every dim of lt, aligned right, is 1 or the dim of `to`. */
-bool shape_broadcasts_to(const lt_t *lt, const lt_t *to);
+/* True if every dim of lt, aligned right, is 1 or the dim of `to`. Unknown dims on either side
+ * become what stands on the other, but that a 1 says nothing about `to`. */
+bool shape_broadcasts_to(lt_t *lt, lt_t *to);
 
 /* numpy broadcast of dims; unknown dims allowed. False: they do not broadcast. */
 bool broadcast_dims(const lt_t *a, const lt_t *b, lt_t *out);

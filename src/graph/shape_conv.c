@@ -179,13 +179,16 @@ sinter_status_t shape_pool(const node_t *node, lt_t *in, lt_t *out)
 static sinter_status_t put_attr(const node_t *node, sinter_op_attr_t id, lt_t *out)
 {
     const attr_t *attr = node_attr(node, id);
+    int64_t dims[SINTER_MAX_NDIMS];
     if (attr == NULL || attr->n == 0) {
         return sinter_success;
     }
-    return attr->n <= SINTER_MAX_NDIMS
-               ? shape_put(node, out, (int)attr->n, attr->s64)
-               : FAIL_SHAPE(node, "attribute %s has %zu values, at most %d are possible",
-                            attr_name(id), attr->n, SINTER_MAX_NDIMS);
+    if (attr->n > SINTER_MAX_NDIMS) {
+        return FAIL_SHAPE(node, "attribute %s has %zu values, at most %d are possible",
+                          attr_name(id), attr->n, SINTER_MAX_NDIMS);
+    }
+    memcpy(dims, attr->s64, sizeof dims[0] * attr->n);
+    return shape_put(node, out, (int)attr->n, dims);
 }
 
 sinter_status_t shape_src_shape(const node_t *node, lt_t *in, lt_t *out)

@@ -43,11 +43,24 @@ static sinter_status_t broadcast_pair(const node_t *node, const lt_t *a, const l
     return sinter_success;
 }
 
+/* The inputs broadcast to the result. */
+static sinter_status_t broadcast_back(const node_t *node, lt_t *in, lt_t *out)
+{
+    for (int i = 0; i < node->n_in; i++) {
+        if (!shape_broadcasts_to(&in[i], out)) {
+            return FAIL_SHAPE(node, "tensor %" PRIu64 " does not broadcast to tensor %" PRIu64,
+                              in[i].id, out->id);
+        }
+    }
+    return sinter_success;
+}
+
 sinter_status_t shape_broadcast(const node_t *node, lt_t *in, lt_t *out)
 {
     lt_t both;
     SG_TRY(broadcast_pair(node, &in[0], &in[1], &both));
-    return shape_put(node, &out[0], both.ndims, both.dims);
+    SG_TRY(shape_put(node, &out[0], both.ndims, both.dims));
+    return broadcast_back(node, in, &out[0]);
 }
 
 sinter_status_t shape_select(const node_t *node, lt_t *in, lt_t *out)
@@ -56,7 +69,8 @@ sinter_status_t shape_select(const node_t *node, lt_t *in, lt_t *out)
     SG_TRY(broadcast_pair(node, &in[1], &in[2], &both));
     both.id = in[1].id;
     SG_TRY(broadcast_pair(node, &in[0], &both, &all));
-    return shape_put(node, &out[0], all.ndims, all.dims);
+    SG_TRY(shape_put(node, &out[0], all.ndims, all.dims));
+    return broadcast_back(node, in, &out[0]);
 }
 
 sinter_status_t shape_channel(const node_t *node, lt_t *in, lt_t *out)
@@ -99,13 +113,13 @@ sinter_status_t dims_grad(const node_t *node, lt_t *in, lt_t *out)
 }
 
 /* vector holds one value for each channel of src. */
-static sinter_status_t check_channel_vector(const node_t *node, const lt_t *src, const lt_t *vector)
+static sinter_status_t unify_channels(const node_t *node, lt_t *src, lt_t *vector)
 {
     if (src->ndims < 0 || vector->ndims < 0) {
         return sinter_success;
     }
     if (src->ndims == 0 || vector->ndims != 1 ||
-        !dims_may_equal(vector->dims[0], src->dims[shape_channel_dim(node, src)])) {
+        !dims_unify(&vector->dims[0], &src->dims[shape_channel_dim(node, src)])) {
         return FAIL_SHAPE(
             node, "tensor %" PRIu64 " must be one value for each channel of tensor %" PRIu64,
             vector->id, src->id);
@@ -116,14 +130,14 @@ static sinter_status_t check_channel_vector(const node_t *node, const lt_t *src,
 sinter_status_t dims_bias_add(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
-    return check_channel_vector(node, &in[0], &in[1]);
+    return unify_channels(node, &in[0], &in[1]);
 }
 
 sinter_status_t dims_channel_params(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
     for (int i = 1; i < node->n_in; i++) {
-        SG_TRY(check_channel_vector(node, &in[0], &in[i]));
+        SG_TRY(unify_channels(node, &in[0], &in[i]));
     }
     return sinter_success;
 }
@@ -131,10 +145,10 @@ sinter_status_t dims_channel_params(const node_t *node, lt_t *in, lt_t *out)
 sinter_status_t dims_prelu(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
-    const lt_t *slope = &in[1];
+    lt_t *slope = &in[1];
     if (slope->ndims == 1 && slope->dims[0] != 1 && in[0].ndims > 0 &&
         node_bool(node, sinter_op_attr_per_channel_broadcast, true)) {
-        return check_channel_vector(node, &in[0], slope);
+        return unify_channels(node, &in[0], slope);
     }
     return shape_broadcasts_to(slope, &in[0])
                ? sinter_success

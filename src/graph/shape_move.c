@@ -6,7 +6,7 @@
 #include "graph/shape.h"
 
 /* The statistics have one value for each row along the axis; sinks broadcast to them. */
-static sinter_status_t check_sink(const node_t *node, const lt_t *sink, const lt_t *stats)
+static sinter_status_t check_sink(const node_t *node, lt_t *sink, lt_t *stats)
 {
     return sink->ndims < 0 || shape_broadcasts_to(sink, stats)
                ? sinter_success
@@ -18,12 +18,12 @@ static sinter_status_t check_sink(const node_t *node, const lt_t *sink, const lt
 sinter_status_t shape_softmax(const node_t *node, lt_t *in, lt_t *out)
 {
     int axis;
-    lt_t stats = in[0];
     if (in[0].ndims < 0) {
         return sinter_success;
     }
     SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_axis, 1), &in[0], &axis));
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
+    lt_t stats = in[0];
     stats.dims[axis] = 1;
     if (node->n_in > 1) {
         SG_TRY(check_sink(node, &in[1], &stats));
@@ -118,12 +118,16 @@ sinter_status_t shape_reshape(const node_t *node, lt_t *in, lt_t *out)
             node, "tensor %" PRIu64 " has %" PRId64 " elements, attribute shape asks for %" PRId64,
             in[0].id, have, want);
     }
-    return shape_put(node, &out[0], to.n, to.dims);
+    SG_TRY(shape_put(node, &out[0], to.n, to.dims));
+    for (int i = 0; i < to.n && i < in[0].ndims; i++) {
+        in[0].dims[i] = to.copied[i] ? to.dims[i] : in[0].dims[i];
+    }
+    return sinter_success;
 }
 
 sinter_status_t shape_transpose(const node_t *node, lt_t *in, lt_t *out)
 {
-    int64_t dims[SINTER_MAX_NDIMS];
+    int64_t dims[SINTER_MAX_NDIMS], from[SINTER_MAX_NDIMS];
     const attr_t *order = node_attr(node, sinter_op_attr_order);
     if (in[0].ndims >= 0 && order->n != (size_t)in[0].ndims) {
         return FAIL_SHAPE(node,
@@ -131,10 +135,14 @@ sinter_status_t shape_transpose(const node_t *node, lt_t *in, lt_t *out)
                           order->n, in[0].id, (int)in[0].ndims);
     }
     for (size_t i = 0; i < order->n; i++) {
-        int64_t from = order->s64[i] < 0 ? order->s64[i] + (int64_t)order->n : order->s64[i];
-        dims[i] = in[0].ndims < 0 ? UNKNOWN : in[0].dims[from];
+        from[i] = order->s64[i] < 0 ? order->s64[i] + (int64_t)order->n : order->s64[i];
+        dims[i] = in[0].ndims < 0 ? UNKNOWN : in[0].dims[from[i]];
     }
-    return shape_put(node, &out[0], (int)order->n, dims);
+    SG_TRY(shape_put(node, &out[0], (int)order->n, dims));
+    for (size_t i = 0; i < order->n; i++) {
+        in[0].dims[from[i]] = dims[i];
+    }
+    return sinter_success;
 }
 
 sinter_status_t shape_concat(const node_t *node, lt_t *in, lt_t *out)

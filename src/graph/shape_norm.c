@@ -112,7 +112,7 @@ sinter_status_t shape_group_norm(const node_t *node, lt_t *in, lt_t *out)
     }
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
     for (int i = 1; i < node->n_out; i++) {
-        SG_TRY(shape_put(node, &out[i], 2, (const int64_t[]){in[0].dims[0], groups}));
+        SG_TRY(shape_put(node, &out[i], 2, (int64_t[]){in[0].dims[0], groups}));
     }
     return sinter_success;
 }

@@ -57,7 +57,7 @@ class Cli(unittest.TestCase):
     def test_help_and_documents(self):
         help_text = run("--help").stdout
         texts = {"--help": help_text}
-        for name in ("README.md", "tests/README.md"):
+        for name in ("docs/graph_runner.md",):
             with open(os.path.join(ROOT, name), encoding="utf-8") as file:
                 texts[name] = file.read()
         for name, text in texts.items():

@@ -113,7 +113,7 @@ static sinter_logical_tensor_t tensor_of(const bound_t *b, uint64_t id)
 
 static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynquant_params_t *p)
 {
-    const int outs[] = {p->out, p->scale, p->zp}, n_out = p->zp >= 0 ? 3 : 2,
+    const int outs[] = {p->out.data, p->out.scale, p->out.zp}, n_out = p->out.zp >= 0 ? 3 : 2,
               n_in = p->tensor_scale >= 0 ? 2 : 1;
     const orc_attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .str = kind_name(c->kind)},
                                 {.id = sinter_op_attr_qtype, .str = "per_group"}};
@@ -165,8 +165,8 @@ typedef struct outputs {
 
 static void open_outputs(outputs_t *o, const rig_t *r, const dynquant_params_t *p)
 {
-    const int values[N_OUTPUTS] = {p->out, p->scale, p->zp};
-    o->n = p->zp >= 0 ? 3 : 2;
+    const int values[N_OUTPUTS] = {p->out.data, p->out.scale, p->out.zp};
+    o->n = p->out.zp >= 0 ? 3 : 2;
     for (int i = 0; i < o->n; i++) {
         o->value[i] = values[i];
         o->before[i] = malloc(r->bytes[values[i]] + 1);
@@ -261,14 +261,14 @@ static void run_case(const dynquant_case_t *c)
     }
     step_t step = {.kind = STEP_DYNQUANT};
     step.p.dynquant = (dynquant_params_t){.in = in,
-                                          .out = out,
-                                          .scale = scale,
-                                          .zp = zp,
-                                          .high = -1,
+                                          .out = {.data = out,
+                                                  .scale = scale,
+                                                  .zp = zp,
+                                                  .high = -1,
+                                                  .scale_dim = {0, 1, 2},
+                                                  .zp_dim = {0, 1, 2}},
                                           .tensor_scale = t,
-                                          .kind = (int)c->kind,
-                                          .scale_dim = {0, 1, 2},
-                                          .zp_dim = {0, 1, 2}};
+                                          .kind = (int)c->kind};
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     unsigned char *first[N_OUTPUTS] = {NULL};

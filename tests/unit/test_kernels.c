@@ -134,7 +134,7 @@ static void make(problem_t *p, step_kind_t kind, sinter_data_type_t type, sinter
             p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};
         } else if (kind == STEP_DYNQUANT) {
             p->step.p.dynquant = (dynquant_params_t){
-                .in = in, .out = out, .scale = -1, .zp = -1, .tensor_scale = -1};
+                .in = in, .out = {.data = out, .scale = -1, .zp = -1}, .tensor_scale = -1};
         }
         if (kind != STEP_DYNQUANT) {
             chain_store(&b, reg, out, NULL);

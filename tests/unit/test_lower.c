@@ -487,20 +487,18 @@ static void refer_chain(const plan_t *plan, const chain_t *c, refs_t *reads, ref
     }
 }
 
-static void refer_operand(const plan_t *plan, const operand_t *op, refs_t *reads)
+static void refer_operand(const plan_t *plan, const operand_t *op, refs_t *to)
 {
-    refer(plan, reads, op->data);
-    refer(plan, reads, op->scale);
-    refer(plan, reads, op->zp);
+    refer(plan, to, op->data);
+    refer(plan, to, op->scale);
+    refer(plan, to, op->zp);
 }
 
 static void refer_quantised(const plan_t *plan, const dynquant_params_t *p, refs_t *reads,
                             refs_t *writes)
 {
     refer(plan, reads, p->tensor_scale);
-    refer(plan, writes, p->out);
-    refer(plan, writes, p->scale);
-    refer(plan, writes, p->zp);
+    refer_operand(plan, &p->out, writes);
 }
 
 /* The values with memory that a step reads and writes. */

@@ -9,6 +9,7 @@
 
 #include <sinter/sinter_graph.h>
 
+#include "backend_xsmm/drivers/matrices.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "base/cpu.h"
 #include "base/status.h"
@@ -107,7 +108,7 @@ static bool same(float got, double want)
 }
 
 /* Loads the tile r0.., c0.. and compares every element, padding and sentinel. */
-static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bound_t *v,
+static bool tile_is_right(const tile_table_t *t, const matrix_t *src, const bound_t *v,
                           const geometry_t *g, int64_t b, int r0, int nr, int c0, int nc, int pad_r,
                           int pad_c)
 {
@@ -117,7 +118,7 @@ static bool tile_is_right(const tile_table_t *t, const tile_src_t *src, const bo
     for (int i = 0; ok && i < size; i++) {
         dst[i] = 12345;
     }
-    t->load(src, r0, nr, c0, nc, dst + 32, ld, pad_r, pad_c);
+    t->load(src, (rect_t){r0, nr, c0, nc}, dst + 32, ld, pad_r, pad_c);
     for (int i = 0; ok && i < size; i++) {
         const int at = i - 32, r = at / ld, c = at % ld;
         if (at < 0 || r >= pad_r || c >= pad_c) {
@@ -170,7 +171,7 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa)
         fill_scales(&v[1]);
     }
     const frame_t frame = {.v = v, .threads = 1};
-    tile_operand_t o;
+    matrices_t o;
     char what[200];
     snprintf(what, sizeof what,
              "%s %s scale %s zp %s %dx%d groups %dx%d %dx%d %s stride %d gap %d%s",
@@ -179,10 +180,10 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa)
              g->rows, g->cols, g->scale_gr, g->scale_gc, g->zp_gr, g->zp_gc,
              g->rows_inner ? "rows inner" : "columns inner", g->inner_stride, g->outer_gap,
              g->trans ? " trans" : "");
-    CHECK(tile_bind(&op, g->trans, &frame, &o) == sinter_success, "%s: tile_bind", what);
+    CHECK(matrices_bind(&op, g->trans, &frame, &o) == sinter_success, "%s: matrices_bind", what);
     const tile_table_t *t = tile_table(features_up_to(isa));
     for (int64_t b = 0; b < B; b++) {
-        const tile_src_t src = tile_at(&o, &b, 1);
+        const matrix_t src = matrix_at(&o, &b, 1);
         CHECK(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows, g->cols),
               "%s: whole", what);
         CHECK(tile_is_right(t, &src, v, g, b, 0, g->rows, 0, g->cols, g->rows + 3, g->cols + 5),
@@ -298,20 +299,18 @@ static void test_tiny_scale(sinter_cpu_isa_t isa)
     for (int i = 0; i < 16; i++) {
         codes[i] = (unsigned char)(i < 2 ? i : i * 17);
     }
-    const tile_src_t src = {.data = codes,
-                            .scale = &scale,
-                            .type = dtype_traits(sinter_u8),
-                            .dtype = sinter_u8,
-                            .scale_type = dtype_traits(sinter_e8m0),
-                            .scale_dtype = sinter_e8m0,
-                            .rs = 16,
-                            .cs = 1,
-                            .scale_gr = 1,
-                            .scale_gc = 16,
-                            .zp_gr = 1,
-                            .zp_gc = 1};
+    const matrix_t src = {.codes = {.data = codes,
+                                    .type = dtype_traits(sinter_u8),
+                                    .dtype = sinter_u8,
+                                    .row = {16, 1},
+                                    .column = {1, 1}},
+                          .scale = {.data = &scale,
+                                    .type = dtype_traits(sinter_e8m0),
+                                    .dtype = sinter_e8m0,
+                                    .row = {0, 1},
+                                    .column = {0, 16}}};
     float dst[16];
-    tile_table(features_up_to(isa))->load(&src, 0, 1, 0, 16, dst, 16, 1, 16);
+    tile_table(features_up_to(isa))->load(&src, (rect_t){0, 1, 0, 16}, dst, 16, 1, 16);
     bool ok = true;
     for (int i = 0; i < 16; i++) {
         ok = ok && dst[i] == (float)ldexp(codes[i], -127);
@@ -427,17 +426,18 @@ static void test_bad_groups(void)
     dense(&v[1], sinter_f32, (int64_t[]){2, 4, 1});
     const frame_t frame = {.v = v, .threads = 1};
     operand_t op = {.data = 0, .scale = 1, .zp = -1, .scale_dim = {0, 1, 2}};
-    tile_operand_t o;
-    CHECK(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape,
+    matrices_t o;
+    CHECK(matrices_bind(&op, false, &frame, &o) == sinter_invalid_shape,
           "6 rows in 4 groups: must be refused");
     v[1].dims[1] = 3;
-    CHECK(tile_bind(&op, false, &frame, &o) == sinter_success,
+    CHECK(matrices_bind(&op, false, &frame, &o) == sinter_success,
           "6 rows in 3 groups: must be accepted");
     op.scale_dim[1] = -1;
-    CHECK(tile_bind(&op, false, &frame, &o) == sinter_success && o.base.scale_rs == 0,
+    CHECK(matrices_bind(&op, false, &frame, &o) == sinter_success && o.base.scale.row.stride == 0,
           "no scale dim for the rows: must broadcast");
     v[0].ndims = 1;
-    CHECK(tile_bind(&op, false, &frame, &o) == sinter_invalid_shape, "one dim: must be refused");
+    CHECK(matrices_bind(&op, false, &frame, &o) == sinter_invalid_shape,
+          "one dim: must be refused");
 }
 
 int main(void)

@@ -95,7 +95,7 @@ static const option_t options[] = {
      "print one JSON document for each case, on a line of its own, instead of text: graph, "
      "partitions, "
      "kernels, reasons,\nin mode C the verdict of each output, in mode P the measured figures. "
-     "tests/README.md lists its members"},
+     "docs/graph_runner.md lists its members"},
     {"verbose", STR, AT(verbose), "WORDS",
      "the library's own messages: error,dispatch,compile,exec,all; exec prints a line for each\n"
      "execute: dims, threads, microseconds, kernels, the code path that each kernel took and why\n"

@@ -1,6 +1,6 @@
 /* --json: everything that the text output says about a case, as one JSON document on one line of
  * stdout. Names of numbers end in their unit. A figure that was not measured is absent.
- * tests/README.md has the list of members. */
+ * docs/graph_runner.md has the list of members. */
 #ifndef GR_RECORD_H
 #define GR_RECORD_H
 

@@ -540,9 +540,9 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const attention_params_t *p = &step->p.attention;
     attention_state_t *st = state;
     SG_TRY(geometry(step, frame, &st->d));
-    SG_TRY(tile_bind(&p->q, p->trans_q, frame, &st->q));
-    SG_TRY(tile_bind(&p->k, p->trans_k, frame, &st->k));
-    SG_TRY(tile_bind(&p->v, p->trans_v, frame, &st->v));
+    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
+    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
+    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
     st->masked = bind_limits(p, frame, st);
     const chain_t *score = st->masked ? p->bare : p->score;
     st->scored = score != NULL;

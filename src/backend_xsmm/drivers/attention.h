@@ -73,7 +73,7 @@ typedef struct attention_dims {
 
 typedef struct attention_state {
     attention_dims_t d;
-    tile_operand_t q, k, v;
+    matrices_t q, k, v;
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
     const char *k_why, *v_why;             /* why through tiles */

@@ -32,60 +32,30 @@ const codes_table_t *codes_table(features_t features)
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* Along the head and along the tokens: strides and group sizes of scales or zero points. */
-typedef struct grouping {
-    bool there;
-    int64_t head_stride, head_group, token_stride, token_group;
-    int groups; /* along the head */
-} grouping_t;
-
-static grouping_t grouping(const void *data, bool tokens_are_rows, int64_t rs, int64_t cs,
-                           int64_t gr, int64_t gc, int64_t head)
+/* K and V are looked at with tokens as rows and the head as columns. */
+static matrix_t by_token(const matrix_t *m, bool tokens_are_rows)
 {
-    grouping_t g = {.there = data != NULL};
-    g.head_stride = tokens_are_rows ? cs : rs;
-    g.head_group = tokens_are_rows ? gc : gr;
-    g.token_stride = tokens_are_rows ? rs : cs;
-    g.token_group = tokens_are_rows ? gr : gc;
-    g.groups = !g.there || g.head_stride == 0 || head == 0 ? 1 : (int)(head / g.head_group);
-    return g;
+    return tokens_are_rows ? *m : matrix_transposed(m);
 }
 
-static grouping_t scales_of(const tile_src_t *s, bool tokens_are_rows, int64_t head)
+static bool varies_by_token(const groups_t *g)
 {
-    return grouping(s->scale, tokens_are_rows, s->scale_rs, s->scale_cs, s->scale_gr, s->scale_gc,
-                    head);
+    return g->type != NULL && g->row.stride != 0 && g->row.group < DECODE_LANES;
 }
 
-static grouping_t zps_of(const tile_src_t *s, bool tokens_are_rows, int64_t head)
+/* Groups along the head. */
+static int groups_of_head(const groups_t *g, int64_t head)
 {
-    return grouping(s->zp, tokens_are_rows, s->zp_rs, s->zp_cs, s->zp_gr, s->zp_gc, head);
-}
-
-static bool varies_by_token(const grouping_t *g)
-{
-    return g->there && g->token_stride != 0 && g->token_group < DECODE_LANES;
+    return g->type == NULL ? 1 : (int)axis_groups(&g->column, head);
 }
 
 /* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit
  * each other or the lanes. */
-static int common_groups(const grouping_t *scale, const grouping_t *zp, const decode_ops_t *ops,
-                         int lanes, int64_t head)
+static int common_groups(const matrix_t *m, const decode_ops_t *ops, int lanes, int64_t head)
 {
-    const int s = scale->there ? scale->groups : 1, z = zp->there ? zp->groups : 1,
+    const int s = groups_of_head(&m->scale, head), z = groups_of_head(&m->zp, head),
               n = s > z ? s : z;
     return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
-}
-
-/* Whole bytes: where every row starts. */
-static bool rows_on_bytes(const tile_operand_t *op, const tile_src_t *s, int64_t row_stride)
-{
-    const int bits = s->type->bits;
-    bool ok = s->first * bits % 8 == 0 && row_stride * bits % 8 == 0;
-    for (int d = 0; d + 2 < op->ndims; d++) {
-        ok = ok && (op->dims[d] == 1 || op->stride[d] * bits % 8 == 0);
-    }
-    return ok;
 }
 
 static void fill_order(decode_side_t *side)
@@ -131,72 +101,68 @@ static void fill_corners(decode_side_t *side)
 }
 
 /* Integers want whole quads in a group and zero points as small as codes. */
-static bool fits_codes(const codes_ops_t *o, const tile_src_t *s, const decode_side_t *side)
+static bool fits_codes(const codes_ops_t *o, const matrix_t *m, const decode_side_t *side)
 {
-    const bool small = s->zp == NULL || (s->zp_type->cls == DTYPE_INT && s->zp_type->bits <= 8);
+    const dtype_traits_t *zp = m->zp.type;
+    const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8);
     return small && side->groups > 0 &&
            (side->groups == 1 || side->head / side->groups % o->quad == 0);
 }
 
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
-                        const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side)
+const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const matrices_t *op,
+                        bool tokens_are_rows, decode_side_t *side)
 {
-    const tile_src_t *s = &op->base;
-    const int n = op->ndims;
-    const int64_t head = tokens_are_rows ? op->dims[n - 1] : op->dims[n - 2],
-                  along = tokens_are_rows ? s->cs : s->rs;
-    const grouping_t scale = scales_of(s, tokens_are_rows, head),
-                     zp = zps_of(s, tokens_are_rows, head);
+    const matrix_t m = by_token(&op->base, tokens_are_rows);
+    const groups_t *codes = &m.codes;
+    const dtype_traits_t *scale = m.scale.type;
+    const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
     side->ops = NULL;
-    if ((int)s->dtype >= table->n_ops || table->ops[s->dtype].layout.elems == 0) {
+    if ((int)codes->dtype >= table->n_ops || table->ops[codes->dtype].layout.elems == 0) {
         return "no decoder for the data type";
     }
-    const decode_ops_t *ops = &table->ops[s->dtype];
+    const decode_ops_t *ops = &table->ops[codes->dtype];
     const code_layout_t *o = &ops->layout;
-    if (s->high != NULL) {
+    if (m.high.type != NULL) {
         return "split codes";
     }
-    if (along != 1 && head > 1) {
+    if (codes->column.stride != 1 && head > 1) {
         return "the head is not contiguous";
     }
     if (head < 1 || head > DECODE_HEAD || head % o->multiple != 0) {
         return "the head is longer than 256 or not a multiple of what the decoder takes at once";
     }
-    if (!rows_on_bytes(op, s, tokens_are_rows ? s->rs : s->cs)) {
+    if (!matrices_on_bytes(op, tokens_are_rows)) {
         return "rows do not start at whole bytes";
     }
     side->lanes = table->lanes;
     side->head = (int)head;
-    side->quantised = scale.there || zp.there;
-    side->groups = common_groups(&scale, &zp, ops, table->lanes, head);
-    side->by_lane =
-        varies_by_token(&scale) ||
-        /* codes less zero points are exact only before anything is multiplied with them */
-        zp.there;
+    side->quantised = scale != NULL || m.zp.type != NULL;
+    side->groups = common_groups(&m, ops, table->lanes, head);
+    /* Codes less zero points are exact only before anything is multiplied with them. */
+    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
     if (side->by_lane && side->groups == 0) {
         return "groups along the head do not fall on lanes";
     }
-    if (side->by_lane && ops->qk[zp.there ? 2 : 1][0] == NULL) {
+    if (side->by_lane && ops->qk[m.zp.type != NULL ? 2 : 1][0] == NULL) {
         return "no decoder for the data type with scales or zero points";
     }
     side->ops = ops;
-    side->codes = how->codes && fits_codes(how->codes, s, side) ? how->codes : NULL;
+    side->codes = how->codes && fits_codes(how->codes, &m, side) ? how->codes : NULL;
     side->limbs = how->limbs;
-    side->any_tiny = scale.there && s->scale_type->digits < 24 && s->scale_type->max < 0x1p100
-                         ? NULL
-                         : table->any_tiny;
-    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) <
-                        o->elems / 2; /* of a chunk are those of its vectors */
+    side->any_tiny =
+        scale != NULL && scale->digits < 24 && scale->max < 0x1p100 ? NULL : table->any_tiny;
+    /* Whether the halves of a chunk are those of its vectors. */
+    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2;
     side->fold = (side->by_lane || side->codes) && (halves || side->codes) &&
-                         2 * head == o->elems && (tokens_are_rows ? s->rs : s->cs) == head &&
+                         2 * head == o->elems && codes->row.stride == head &&
                          2 * side->groups <= table->lanes
                      ? 2
                      : 1;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
     side->classes = side->padded / o->elems * o->classes;
     fill_order(side);
-    if (s->type->bits == 4) {
-        dtype_nibble_values(&s->type->codec, side->values);
+    if (codes->type->bits == 4) {
+        dtype_nibble_values(&codes->type->codec, side->values);
     }
     if (side->codes) {
         for (int i = 0; i < 16; i++) {
@@ -231,68 +197,62 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
 
 /* ---- coefficients ---------------------------------------------------------------------------- */
 
-/* A matrix of scales or zero points alone: rows are token groups, columns groups along the head. */
-static tile_src_t coefs_of(const tile_src_t *s, bool zps, const grouping_t *g)
-{
-    tile_src_t m = tile_coefs(s, zps);
-    m.rs = g->token_stride;
-    m.cs = g->head_stride;
-    return m;
-}
-
 /* True if scales are folded into the query, or into a result in the order of the head. */
 static bool is_folded(const decode_side_t *side)
 {
     return !side->codes && side->quantised && !side->by_lane;
 }
 
-/* One row of coefficients for each token: [nt][groups]. */
-static void coefs_by_token(const tile_table_t *tile, const tile_src_t *s, bool zps,
-                           const grouping_t *g, int64_t t0, int nt, float *to)
+/* The values of g for tokens t0 .. t0 + nt - 1, [nt][groups along the head], the groups along the
+ * head being so many as side->groups. */
+static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t t0, int nt,
+                          float *to)
 {
-    tile_src_t m = coefs_of(s, zps, g);
-    const int n = g->groups;
-    if (!g->there) {
-        for (int i = 0; i < nt * n; i++) {
-            to[i] = zps ? 0 : 1;
-        }
-    } else if (g->token_group == 1 && (n == 1 ? m.rs == 1 : m.cs == 1 && m.rs == n)) { /* one run */
-        m.first += t0 * m.rs;
-        m.cs = 1;
-        const unsigned char *next = m.data + (m.first + nt * n) * m.type->bits / 8;
-        for (int64_t i = 0; i < (int64_t)nt * n * m.type->bits / 8; i += 64) {
+    const int n = groups_of_head(g, task->side->head);
+    const int64_t group = g->row.group;
+    matrix_t m = matrix_of_groups(g);
+    if (group == 1 && (n == 1 ? m.codes.row.stride == 1
+                              : m.codes.column.stride == 1 && m.codes.row.stride == n)) {
+        /* one run */
+        m.codes.first += t0 * m.codes.row.stride;
+        m.codes.column.stride = 1;
+        const unsigned char *next = groups_byte(&m.codes, m.codes.first + nt * n);
+        for (int64_t i = 0; i < (int64_t)nt * n * g->type->bits / 8; i += 64) {
             __builtin_prefetch(next + i);
         }
-        tile->load(&m, 0, 1, 0, nt * n, to, nt * n, 1, nt * n);
-    } else if (g->token_group == 1) {
-        tile->load(&m, t0, nt, 0, n, to, n, nt, n);
+        task->tile->load(&m, (rect_t){0, 1, 0, nt * n}, to, nt * n, 1, nt * n);
+    } else if (group == 1) {
+        task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
     } else {
         for (int t = 0; t < nt; t++) {
-            if (t == 0 || (t0 + t) % g->token_group == 0) {
-                tile->load(&m, (t0 + t) / g->token_group, 1, 0, n, to + t * n, n, 1, n);
+            if (t == 0 || (t0 + t) % group == 0) {
+                task->tile->load(&m, (rect_t){(t0 + t) / group, 1, 0, n}, to + t * n, n, 1, n);
             } else {
                 memcpy(to + t * n, to + (t - 1) * n, (size_t)n * sizeof(float));
             }
         }
     }
+    repeat_each(to, (int64_t)nt * n, task->side->groups / n);
 }
 
 /* The scales of one token spread over the head. */
-static void coefs_by_element(const tile_table_t *tile, const tile_src_t *s, const grouping_t *g,
-                             int64_t t, int head, float *to)
+static void load_by_element(const decode_task_t *task, int64_t t, float *to)
 {
-    const tile_src_t m = coefs_of(s, false, g);
+    const groups_t *g = &task->m.scale;
+    const matrix_t m = matrix_of_groups(g);
+    const int groups = groups_of_head(g, task->side->head);
     float values[DECODE_HEAD];
-    tile->load(&m, t / g->token_group, 1, 0, g->groups, values, DECODE_HEAD, 1, g->groups);
-    for (int e = 0; e < head; e++) {
-        to[e] = values[g->groups == 1 ? 0 : e / g->head_group];
+    task->tile->load(&m, (rect_t){t / g->row.group, 1, 0, groups}, values, DECODE_HEAD, 1, groups);
+    for (int e = 0; e < task->side->head; e++) {
+        to[e] = values[groups == 1 ? 0 : e / g->column.group];
     }
 }
 
-/* Tokens from t on (fewer than n) that have the same scales. */
-static int stretch(const grouping_t *scale, int64_t t, int n)
+/* How many of n tokens from t on have the same scales. */
+static int stretch(const groups_t *scale, int64_t t, int n)
 {
-    const int64_t left = scale->token_stride != 0 ? scale->token_group - t % scale->token_group : n;
+    const bool changes = scale->type != NULL && scale->row.stride != 0;
+    const int64_t left = changes ? scale->row.group - t % scale->row.group : n;
     return left < n ? (int)left : n;
 }
 
@@ -313,13 +273,12 @@ static int32_t largest(const float *x, int64_t n)
 
 /* Weights other than probabilities may be large. True if they stay finite when they are multiplied
  * with codes, or with n scales and then with codes. */
-static bool weights_are_tame(int rows, const float *p, int64_t ldp, int nt, const float *scale,
-                             int n)
+static bool weights_are_tame(const decode_task_t *task, const float *scale, int n)
 {
     int32_t most = 0;
     float p_most, scale_most = 1;
-    for (int r = 0; r < rows; r++) {
-        const int32_t of_row = largest(p + r * ldp, nt);
+    for (int r = 0; r < task->rows; r++) {
+        const int32_t of_row = largest(task->x + r * task->ldx, task->tokens);
         most = of_row > most ? of_row : most;
     }
     memcpy(&p_most, &most, sizeof(p_most));
@@ -404,65 +363,68 @@ static void pv(const decode_ops_t *ops, const decode_rows_t *v, int nq, const fl
     }
 }
 
-static const unsigned char *row_of(const tile_src_t *s, int64_t step, int64_t t)
+/* Whether the micro-kernels multiply with scales, or take zero points off. */
+static bool wants_coefs(const decode_side_t *side)
 {
-    return s->data + (s->first + t * step) * s->type->bits / 8;
+    return side->codes || side->by_lane;
 }
 
-static decode_rows_t rows_at(const decode_side_t *side, const tile_src_t *s, bool tokens_are_rows,
-                             int64_t t, int nt)
+/* The scales and zero points of all tokens of a task into its buffers. */
+static void load_coefs(const decode_task_t *task)
 {
-    const int64_t step = tokens_are_rows ? s->rs : s->cs;
-    return (decode_rows_t){.data = row_of(s, step, t),
-                           .stride = side->fold * step * s->type->bits / 8,
-                           .rows = nt / side->fold,
-                           .n = side->fold * side->head,
-                           .fold = side->fold,
-                           .values = side->values};
-}
-
-static void load_coefs(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s,
-                       const grouping_t *scale, const grouping_t *zp, const decode_buffers_t *b,
-                       int64_t t0, int nt)
-{
-    coefs_by_token(tile, s, false, scale, t0, nt, b->scale);
-    repeat_each(b->scale, (int64_t)nt * scale->groups, side->groups / scale->groups);
-    if (zp->there) {
-        coefs_by_token(tile, s, true, zp, t0, nt, b->zp);
-        repeat_each(b->zp, (int64_t)nt * zp->groups, side->groups / zp->groups);
+    const decode_buffers_t *b = task->buffers;
+    if (task->m.scale.type != NULL) {
+        load_by_token(task, &task->m.scale, task->token, task->tokens, b->scale);
+    } else {
+        for (int i = 0; i < task->tokens * task->side->groups; i++) {
+            b->scale[i] = 1;
+        }
+    }
+    if (task->m.zp.type != NULL) {
+        load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
     }
 }
 
-static void add_lanes(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *s,
-                      const grouping_t *scale, const grouping_t *zp, const decode_buffers_t *b,
-                      int64_t t0, int nt, decode_rows_t *rows)
+/* Tokens at .. at + n - 1 of a task as the micro-kernels in floats want them; all tokens, if they
+ * have coefficients, which are in the buffers. */
+static decode_rows_t rows_at(const decode_task_t *task, int at, int n)
 {
-    load_coefs(tile, side, s, scale, zp, b, t0, nt);
-    rows->scale = b->scale;
-    rows->groups = side->fold * side->groups;
-    rows->group_at = side->group_at;
-    rows->group_row = side->group_row;
-    rows->zp = zp->there ? b->zp : NULL;
+    const decode_side_t *side = task->side;
+    const groups_t *codes = &task->m.codes;
+    decode_rows_t rows = {.data = groups_byte(codes, codes_at(codes, task->token + at, 0)),
+                          .stride = side->fold * codes->row.stride * codes->type->bits / 8,
+                          .rows = n / side->fold,
+                          .n = side->fold * side->head,
+                          .fold = side->fold,
+                          .values = side->values};
+    if (side->by_lane) {
+        rows.scale = task->buffers->scale;
+        rows.zp = task->m.zp.type != NULL ? task->buffers->zp : NULL;
+        rows.groups = side->fold * side->groups;
+        rows.group_at = side->group_at;
+        rows.group_row = side->group_row;
+    }
+    return rows;
 }
 
-static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side,
-                             const tile_src_t *s, bool tokens_are_rows, const grouping_t *scale,
-                             const grouping_t *zp, const decode_buffers_t *b, int64_t t0, int nt)
+/* All tokens of a task as the micro-kernels in integers want them. */
+static codes_rows_t codes_of(const decode_task_t *task)
 {
-    const int64_t step = tokens_are_rows ? s->rs : s->cs;
-    const int rows = nt / side->fold, n = rows * side->fold,
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const groups_t *codes = &task->m.codes;
+    const int rows = task->tokens / side->fold, n = rows * side->fold,
               end = (rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * side->fold;
-    load_coefs(tile, side, s, scale, zp, b, t0, nt);
     memset(b->scale + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
     memset(b->zp + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
-    return (codes_rows_t){.data = row_of(s, step, t0),
-                          .stride = side->fold * step * s->type->bits / 8,
+    return (codes_rows_t){.data = groups_byte(codes, codes_at(codes, task->token, 0)),
+                          .stride = side->fold * codes->row.stride * codes->type->bits / 8,
                           .rows = rows,
-                          .bytes = side->fold * side->head * s->type->bits / 8,
+                          .bytes = side->fold * side->head * codes->type->bits / 8,
                           .fold = side->fold,
                           .groups = side->groups,
                           .scale = b->scale,
-                          .zp = zp->there ? b->zp : NULL,
+                          .zp = task->m.zp.type != NULL ? b->zp : NULL,
                           .corner = side->corner,
                           .near = side->near,
                           .flip = side->codes->flip,
@@ -472,88 +434,91 @@ static codes_rows_t codes_at(const tile_table_t *tile, const decode_side_t *side
 
 /* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
  * does nothing if the query then is not tame. */
-static bool folded_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
-                          const grouping_t *scale, const decode_buffers_t *b, int rows,
-                          const float *q, int64_t ldq, int64_t t, int nt, float *s, int64_t lds)
+static bool folded_scores(const decode_task_t *task, int at, int n)
 {
-    const decode_rows_t at = rows_at(side, k, false, t, nt);
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const decode_rows_t rows = rows_at(task, at, n);
     float out[DECODE_ROWS * DECODE_TOKENS];
-    coefs_by_element(tile, k, scale, t, side->head, b->coef);
-    for (int r = 0; r < rows; r++) {
+    load_by_element(task, task->token + at, b->coef);
+    for (int r = 0; r < task->rows; r++) {
         for (int e = 0; e < side->head; e++) {
-            b->folded[e] = q[r * ldq + e] * b->coef[e];
+            b->folded[e] = task->x[r * task->ldx + e] * b->coef[e];
         }
         if (!is_tame_bits(largest(b->folded, side->head))) {
             return false;
         }
-        place_query(side, b, rows, r, b->folded);
+        place_query(side, b, task->rows, r, b->folded);
     }
-    qk(side->ops, &at, rows, b->q, out, DECODE_TOKENS);
-    for (int r = 0; r < rows; r++) {
-        memcpy(s + r * lds, out + r * DECODE_TOKENS, (size_t)nt * sizeof(float));
+    qk(side->ops, &rows, task->rows, b->q, out, DECODE_TOKENS);
+    for (int r = 0; r < task->rows; r++) {
+        memcpy(task->out + r * task->ldo + at, out + r * DECODE_TOKENS, (size_t)n * sizeof(float));
     }
     return true;
 }
 
-/* Values first, then products. */
-static void slow_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
-                        const decode_buffers_t *b, int rows, const float *q, int64_t ldq,
-                        int64_t t0, int nt, float *s, int64_t lds)
+/* Scores of n tokens: values first, then products. */
+static void slow_scores(const decode_task_t *task, int at, int n)
 {
-    for (int t = 0; t < nt; t += DECODE_SLOW) {
-        const int n = nt - t < DECODE_SLOW ? nt - t : DECODE_SLOW;
-        tile->load(k, 0, side->head, t0 + t, n, b->tile, DECODE_SLOW, side->head, n);
-        tile->gemm(rows, n, side->head, q, ldq, b->tile, DECODE_SLOW, s + t, lds, false);
+    const int head = task->side->head;
+    const matrix_t k = matrix_transposed(&task->m);
+    float *tile = task->buffers->tile;
+    for (int t = at; t < at + n; t += DECODE_SLOW) {
+        const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
+        task->tile->load(&k, (rect_t){0, head, task->token + t, some}, tile, DECODE_SLOW, head,
+                         some);
+        task->tile->gemm(task->rows, some, head, task->x, task->ldx, tile, DECODE_SLOW,
+                         task->out + t, task->ldo, false);
     }
 }
 
-void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
-                   const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t0,
-                   int nt, float *s, int64_t lds)
+void decode_scores(const decode_task_t *task)
 {
-    const grouping_t scale = scales_of(k, false, side->head), zp = zps_of(k, false, side->head);
-    decode_rows_t at = rows_at(side, k, false, t0, nt);
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const int nt = task->tokens;
     if (side->codes ? !b->codes->usable : side->by_lane && !*b->tame) {
-        slow_scores(tile, side, k, b, rows, q, ldq, t0, nt, s, lds);
+        slow_scores(task, 0, nt);
         return;
     }
     if (is_folded(side)) {
         for (int done = 0, n; done < nt; done += n) {
-            n = stretch(&scale, t0 + done, nt - done);
-            if (!folded_scores(tile, side, k, &scale, b, rows, q, ldq, t0 + done, n, s + done,
-                               lds)) {
-                slow_scores(tile, side, k, b, rows, q, ldq, t0 + done, n, s + done, lds);
+            n = stretch(&task->m.scale, task->token + done, nt - done);
+            if (!folded_scores(task, done, n)) {
+                slow_scores(task, done, n);
             }
         }
         return;
     }
+    if (wants_coefs(side)) {
+        load_coefs(task);
+    }
     if (side->codes) {
-        const codes_rows_t codes = codes_at(tile, side, k, false, &scale, &zp, b, t0, nt);
-        side->codes->qk(&codes, rows, side->limbs, b->codes, s, lds);
+        const codes_rows_t codes = codes_of(task);
+        side->codes->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
     } else {
-        if (side->by_lane) {
-            add_lanes(tile, side, k, &scale, &zp, b, t0, nt, &at);
-        }
-        qk(side->ops, &at, rows, b->q, s, lds);
+        const decode_rows_t rows = rows_at(task, 0, nt);
+        qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
-        slow_scores(tile, side, k, b, rows, q, ldq, t0 + nt - 1, 1, s + nt - 1, lds);
+        slow_scores(task, nt - 1, 1);
     }
 }
 
-static void folded_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
-                          const grouping_t *scale, const decode_buffers_t *b, int rows,
-                          const float *p, int64_t ldp, int64_t t, int nt, float *acc, int64_t ldacc)
+/* Adds a stretch of tokens with the same scales, which multiply the sums of their codes. */
+static void folded_values(const decode_task_t *task, int at, int n)
 {
-    const decode_rows_t at = rows_at(side, v, true, t, nt);
-    coefs_by_element(tile, v, scale, t, side->head, b->coef);
-    memset(b->run, 0, (size_t)rows * DECODE_ORDER * sizeof(float));
-    pv(side->ops, &at, rows, p, ldp, b->run, DECODE_ORDER);
-    for (int r = 0; r < rows; r++) {
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const decode_rows_t rows = rows_at(task, at, n);
+    load_by_element(task, task->token + at, b->coef);
+    memset(b->run, 0, (size_t)task->rows * DECODE_ORDER * sizeof(float));
+    pv(side->ops, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
+    for (int r = 0; r < task->rows; r++) {
         for (int i = 0; i < side->padded; i++) {
             const int e = side->order[i];
             if (e >= 0) {
-                acc[r * ldacc + e] += b->run[r * DECODE_ORDER + i] * b->coef[e];
+                task->out[r * task->ldo + e] += b->run[r * DECODE_ORDER + i] * b->coef[e];
             }
         }
     }
@@ -561,83 +526,86 @@ static void folded_values(const tile_table_t *tile, const decode_side_t *side, c
 
 /* Values first, then weights: for scales that p must not be multiplied with, and for weights that
  * codes must not be multiplied with. */
-static void slow_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
-                        const decode_buffers_t *b, int rows, const float *p, int64_t ldp,
-                        int64_t t0, int nt, float *acc, int64_t ldacc)
+static void slow_values(const decode_task_t *task, int at, int n)
 {
-    for (int t = 0; t < nt; t += DECODE_SLOW) {
-        const int n = nt - t < DECODE_SLOW ? nt - t : DECODE_SLOW;
-        tile->load(v, t0 + t, n, 0, side->head, b->tile, DECODE_HEAD, n, side->head);
-        tile->gemm(rows, side->head, n, p + t, ldp, b->tile, DECODE_HEAD, b->folded, DECODE_HEAD,
-                   t > 0);
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    for (int t = at; t < at + n; t += DECODE_SLOW) {
+        const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
+        task->tile->load(&task->m, (rect_t){task->token + t, some, 0, side->head}, b->tile,
+                         DECODE_HEAD, some, side->head);
+        task->tile->gemm(task->rows, side->head, some, task->x + t, task->ldx, b->tile, DECODE_HEAD,
+                         b->folded, DECODE_HEAD, t > at);
     }
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < task->rows; r++) {
         for (int i = 0; i < side->padded; i++) {
             const int e = is_folded(side) ? i : side->order[i];
-            acc[r * ldacc + i] += e < 0 || e >= side->head ? 0 : b->folded[r * DECODE_HEAD + e];
+            task->out[r * task->ldo + i] +=
+                e < 0 || e >= side->head ? 0 : b->folded[r * DECODE_HEAD + e];
         }
     }
 }
 
-static void codes_values(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
-                         const decode_buffers_t *b, int rows, const codes_rows_t *all,
-                         const float *p, int64_t ldp, int64_t t0, float *acc, int64_t ldacc)
+static void codes_values(const decode_task_t *task)
 {
-    for (int row = 0; row < all->rows; row += CODES_BLOCK) {
+    const decode_side_t *side = task->side;
+    const codes_rows_t all = codes_of(task);
+    for (int row = 0; row < all.rows; row += CODES_BLOCK) {
         const int t = row * side->fold;
-        codes_rows_t at = *all;
-        at.data += row * all->stride;
-        at.rows = all->rows - row < CODES_BLOCK ? all->rows - row : CODES_BLOCK;
-        at.scale += t * all->groups;
-        at.zp = all->zp ? all->zp + t * all->groups : NULL;
-        for (int r = 0, n; r < rows; r += n) {
-            n = rows_batch(rows - r);
-            if (!side->codes->pv(&at, n, side->limbs, p + r * ldp + t, ldp, b->weights,
-                                 acc + r * ldacc, ldacc)) {
-                slow_values(tile, side, v, b, n, p + r * ldp + t, ldp, t0 + t, at.rows * side->fold,
-                            acc + r * ldacc, ldacc);
+        codes_rows_t at = all;
+        at.data += row * all.stride;
+        at.rows = all.rows - row < CODES_BLOCK ? all.rows - row : CODES_BLOCK;
+        at.scale += t * all.groups;
+        at.zp = all.zp ? all.zp + t * all.groups : NULL;
+        for (int r = 0, n; r < task->rows; r += n) {
+            n = rows_batch(task->rows - r);
+            const float *p = task->x + r * task->ldx;
+            float *acc = task->out + r * task->ldo;
+            if (!side->codes->pv(&at, n, side->limbs, p + t, task->ldx, task->buffers->weights, acc,
+                                 task->ldo)) {
+                decode_task_t some = *task;
+                some.rows = n;
+                some.x = p;
+                some.out = acc;
+                slow_values(&some, t, at.rows * side->fold);
             }
         }
     }
 }
 
-void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
-                       const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t0,
-                       int nt, float *acc, int64_t ldacc)
+void decode_accumulate(const decode_task_t *task)
 {
-    const grouping_t scale = scales_of(v, true, side->head), zp = zps_of(v, true, side->head);
-    decode_rows_t at = rows_at(side, v, true, t0, nt);
+    const decode_side_t *side = task->side;
+    const int nt = task->tokens;
     if (is_folded(side)) {
-        if (side->any_weight && !weights_are_tame(rows, p, ldp, nt, NULL, 0)) {
-            slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
+        if (side->any_weight && !weights_are_tame(task, NULL, 0)) {
+            slow_values(task, 0, nt);
             return;
         }
         for (int done = 0, n; done < nt; done += n) {
-            n = stretch(&scale, t0 + done, nt - done);
-            folded_values(tile, side, v, &scale, b, rows, p + done, ldp, t0 + done, n, acc, ldacc);
+            n = stretch(&task->m.scale, task->token + done, nt - done);
+            folded_values(task, done, n);
         }
         return;
     }
-    codes_rows_t codes;
-    if (side->codes) {
-        codes = codes_at(tile, side, v, true, &scale, &zp, b, t0, nt);
-    } else if (side->by_lane) {
-        add_lanes(tile, side, v, &scale, &zp, b, t0, nt, &at);
+    if (wants_coefs(side)) {
+        load_coefs(task);
     }
-    const int n_scales = side->codes || side->by_lane ? nt * side->groups : 0;
-    const bool tiny = n_scales > 0 && side->any_tiny && side->any_tiny(b->scale, n_scales);
-    if (tiny || (side->by_lane && side->any_weight &&
-                 !weights_are_tame(rows, p, ldp, nt, b->scale, n_scales))) {
-        slow_values(tile, side, v, b, rows, p, ldp, t0, nt, acc, ldacc);
+    const float *scale = task->buffers->scale;
+    const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
+    const bool tiny = n_scales > 0 && side->any_tiny && side->any_tiny(scale, n_scales);
+    if (tiny || (side->by_lane && side->any_weight && !weights_are_tame(task, scale, n_scales))) {
+        slow_values(task, 0, nt);
         return;
     }
     if (side->codes) {
-        codes_values(tile, side, v, b, rows, &codes, p, ldp, t0, acc, ldacc);
+        codes_values(task);
     } else {
-        pv(side->ops, &at, rows, p, ldp, acc, ldacc);
+        const decode_rows_t rows = rows_at(task, 0, nt);
+        pv(side->ops, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
-        slow_values(tile, side, v, b, rows, p + nt - 1, ldp, t0 + nt - 1, 1, acc, ldacc);
+        slow_values(task, nt - 1, 1);
     }
 }
 

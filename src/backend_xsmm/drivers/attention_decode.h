@@ -3,6 +3,7 @@
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
+#include "backend_xsmm/drivers/matrices.h"
 #include "backend_xsmm/ukernels/attention_codes.h"
 #include "backend_xsmm/ukernels/attention_decode.h"
 #include "backend_xsmm/ukernels/tile.h"
@@ -53,8 +54,8 @@ typedef struct decode_how {
 
 /* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL with the
  * reason returned where it must go through tiles. */
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how,
-                        const tile_operand_t *op, bool tokens_are_rows, decode_side_t *side);
+const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const matrices_t *op,
+                        bool tokens_are_rows, decode_side_t *side);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {
@@ -73,15 +74,24 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
 /* q: [rows][ld] floats of the item. */
 void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q,
                   int64_t ld);
-/* Scores of tokens t0..t0+nt-1. src as bound for the item, tokens being columns. q: as for
- * decode_query, needed where scales are folded. */
-void decode_scores(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *k,
-                   const decode_buffers_t *b, int rows, const float *q, int64_t ldq, int64_t t0,
-                   int nt, float *s, int64_t lds);
-/* acc += p V; acc is in decoding order where scales go by lanes. */
-void decode_accumulate(const tile_table_t *tile, const decode_side_t *side, const tile_src_t *v,
-                       const decode_buffers_t *b, int rows, const float *p, int64_t ldp, int64_t t0,
-                       int nt, float *acc, int64_t ldacc);
+/* Some tokens of K or V against all query rows. */
+typedef struct decode_task {
+    const tile_table_t *tile;
+    const decode_side_t *side;
+    const decode_buffers_t *buffers;
+    matrix_t m;       /* K or V as bound for the item: tokens are rows, the head is columns */
+    int64_t token;    /* the first one */
+    int tokens, rows; /* rows: of queries */
+    const float *x;   /* K: the queries as for decode_query; V: a weight for each row and token */
+    int64_t ldx;
+    float *out; /* K: a score for each row and token; V: a sum for each row */
+    int64_t ldo;
+} decode_task_t;
+
+/* The scores of the tokens. */
+void decode_scores(const decode_task_t *task);
+/* out += weights times V; it is in decoding order where scales go by lanes. */
+void decode_accumulate(const decode_task_t *task);
 /* Brings rows of acc from decoding order into that of the head. */
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc,
                     int64_t ldacc);

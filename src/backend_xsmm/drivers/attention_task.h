@@ -26,7 +26,7 @@ typedef struct task {
     const attention_state_t *st;
     const frame_t *frame;
     attention_buffers_t b;
-    tile_src_t k, v;
+    matrix_t k, v;
     bool tail;
     int rows; /* in this block */
     int64_t row0, dv0;

@@ -22,9 +22,9 @@ static void load_q(task_t *t, int64_t d0, int n)
     const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)at_most(d->group, t->rows);
     for (int h = 0; h < heads; h++) {
         const int rows = (t->rows - h + heads - 1) / heads;
-        const tile_src_t q = tile_at(&t->st->q, t->idx[h], d->nb);
-        t->c->tile->load(&q, t->idx[h][d->nb], rows, d0, n, t->b.q + h * ld, (int64_t)heads * ld,
-                         rows, pad);
+        const matrix_t q = matrix_at(&t->st->q, t->idx[h], d->nb);
+        t->c->tile->load(&q, (rect_t){t->idx[h][d->nb], rows, d0, n}, t->b.q + h * ld,
+                         (int64_t)heads * ld, rows, pad);
     }
     if (t->c->bf16) {
         t->c->tile->bf16_rows(t->b.q, ld, t->rows, pad, t->b.q16, ld);
@@ -52,8 +52,8 @@ void attention_start(task_t *t, int64_t item)
         t->idx[r][d->nb] = row / d->group;
         t->idx[r][d->nb + 1] = 0;
     }
-    t->k = tile_at(&t->st->k, t->idx[0], d->nb);
-    t->v = tile_at(&t->st->v, t->idx[0], d->nb);
+    t->k = matrix_at(&t->st->k, t->idx[0], d->nb);
+    t->v = matrix_at(&t->st->v, t->idx[0], d->nb);
     if (d->D <= t->c->dk) {
         load_q(t, 0, (int)d->D);
     }
@@ -88,7 +88,7 @@ static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
 {
     const attention_config_t *c = t->c;
     const int pad = n + n % 2, columns = round_step(nt);
-    c->tile->load(&t->k, d0, n, t0, nt, t->b.k, c->ld_k, pad, columns);
+    c->tile->load(&t->k, (rect_t){d0, n, t0, nt}, t->b.k, c->ld_k, pad, columns);
     if (c->bf16) {
         c->tile->bf16_pairs(t->b.k, c->ld_k, pad, columns, t->b.k16, c->ld_k);
     }
@@ -99,7 +99,7 @@ static void load_v(task_t *t, int64_t t0, int nt)
 {
     const attention_config_t *c = t->c;
     const int rows = round_step(nt);
-    c->tile->load(&t->v, t0, nt, t->dv0, t->dv, t->b.v, c->ld_v, rows, c->dv);
+    c->tile->load(&t->v, (rect_t){t0, nt, t->dv0, t->dv}, t->b.v, c->ld_v, rows, c->dv);
     if (c->bf16) {
         c->tile->bf16_pairs(t->b.v, c->ld_v, rows, c->dv, t->b.v16, c->ld_v);
     }
@@ -145,8 +145,18 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     const attention_config_t *c = t->c;
     const int64_t D = t->st->d.D;
     if (t->st->k_side.ops) {
-        decode_scores(c->tile, &t->st->k_side, &t->k, &t->b.decode, t->rows, t->b.q, c->ld_q,
-                      t0 + at, nt, t->b.s + at, c->ld_s);
+        const decode_task_t task = {.tile = c->tile,
+                                    .side = &t->st->k_side,
+                                    .buffers = &t->b.decode,
+                                    .m = matrix_transposed(&t->k),
+                                    .token = t0 + at,
+                                    .tokens = nt,
+                                    .rows = t->rows,
+                                    .x = t->b.q,
+                                    .ldx = c->ld_q,
+                                    .out = t->b.s + at,
+                                    .ldo = c->ld_s};
+        decode_scores(&task);
         return;
     }
     if (!in_chunks(t)) {
@@ -171,8 +181,18 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
         return;
     }
     if (t->st->v_side.ops) {
-        decode_accumulate(c->tile, &t->st->v_side, &t->v, &b->decode, t->rows, b->s + at, c->ld_s,
-                          t0 + at, nt, b->acc, c->ld_v);
+        const decode_task_t task = {.tile = c->tile,
+                                    .side = &t->st->v_side,
+                                    .buffers = &b->decode,
+                                    .m = t->v,
+                                    .token = t0 + at,
+                                    .tokens = nt,
+                                    .rows = t->rows,
+                                    .x = b->s + at,
+                                    .ldx = c->ld_s,
+                                    .out = b->acc,
+                                    .ldo = c->ld_v};
+        decode_accumulate(&task);
     } else if (c->bf16) {
         c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
         xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc,
@@ -195,13 +215,13 @@ static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
     }
 }
 
-/* Columns c0..c1-1 of rows r0..r1-1, whose columns are consecutive. */
-static void fetch_rows(const tile_src_t *s, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+/* Columns of rows from..to-1, whose columns are consecutive. */
+static void fetch_rows(const groups_t *codes, int64_t from, int64_t to, int64_t column,
+                       int64_t columns)
 {
-    for (int64_t r = r0; r < r1; r++) {
-        const int64_t first = s->first + r * s->rs;
-        fetch_bytes(s->data + (first + c0) * s->type->bits / 8,
-                    s->data + (first + c1) * s->type->bits / 8);
+    for (int64_t r = from; r < to; r++) {
+        const int64_t first = codes_at(codes, r, column);
+        fetch_bytes(groups_byte(codes, first), groups_byte(codes, first + columns));
     }
 }
 
@@ -209,13 +229,12 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
 {
     const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows,
                   to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
-    if (!t->st->k_side.ops && t->k.rs == 1) {
-        tile_src_t k = t->k;
-        k.rs = t->k.cs;
-        fetch_rows(&k, from, to, 0, t->st->d.D);
+    if (!t->st->k_side.ops && t->k.codes.row.stride == 1) {
+        const groups_t tokens = groups_transposed(&t->k.codes);
+        fetch_rows(&tokens, from, to, 0, t->st->d.D);
     }
-    if (!t->st->v_side.ops && t->v.cs == 1) {
-        fetch_rows(&t->v, from, to, t->dv0, t->dv0 + t->dv);
+    if (!t->st->v_side.ops && t->v.codes.column.stride == 1) {
+        fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
     }
 }
 

@@ -174,7 +174,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     dynquant_state_t *st = state;
     (void)plan;
     SG_TRY(quant_space_bind(p, frame, &st->s));
-    const sinter_data_type_t codes = st->s.split ? p->split : st->s.out.dtype;
+    const sinter_data_type_t codes = st->s.split ? p->out.split : st->s.out.dtype;
     const dtype_traits_t *elem = dtype_traits(codes);
     st->fn = quant_rows(features);
     st->in = dtype_bulk(st->s.in.dtype, features);

@@ -74,7 +74,7 @@ static sinter_status_t bind_axes(const dynquant_params_t *p, const quant_space_t
 {
     inner->n = outer->n = 0;
     for (int d = 0; d < s->in.ndims; d++) {
-        const int c = p->scale_dim[d], z = p->zp_dim[d];
+        const int c = p->out.scale_dim[d], z = p->out.zp_dim[d];
         const int64_t dim = s->in.dims[d], groups = c < 0 ? 1 : s->scale.dims[c];
         if (groups < 1 ? dim > 0 : dim % groups != 0) {
             return sg_fail(sinter_invalid_shape,
@@ -331,15 +331,15 @@ sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *fram
     int64_t elements = 1;
     memset(out, 0, sizeof *out);
     out->in = frame->v[p->in];
-    out->out = frame->v[p->out];
-    out->scale = frame->v[p->scale];
-    out->has_zp = p->zp >= 0;
+    out->out = frame->v[p->out.data];
+    out->scale = frame->v[p->out.scale];
+    out->has_zp = p->out.zp >= 0;
     if (out->has_zp) {
-        out->zp = frame->v[p->zp];
+        out->zp = frame->v[p->out.zp];
     }
-    out->split = p->split != sinter_data_type_undef;
+    out->split = p->out.split != sinter_data_type_undef;
     if (out->split) {
-        out->high = frame->v[p->high];
+        out->high = frame->v[p->out.high];
     }
     SG_TRY(bind_axes(p, out, &inner, &outer));
     choose_columns(out, &inner, &outer);

@@ -46,16 +46,6 @@ const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder
                : NULL;
 }
 
-bool matmul_on_bytes(const tile_operand_t *b, int64_t stride, int64_t lines)
-{
-    const int bits = b->base.type->bits;
-    bool ok = stride * bits % 8 == 0 || lines == 1;
-    for (int d = 0; d + 2 < b->ndims; d++) {
-        ok = ok && (b->dims[d] == 1 || b->stride[d] * bits % 8 == 0);
-    }
-    return ok;
-}
-
 static int height_for(int rows)
 {
     int h = 0;
@@ -189,7 +179,7 @@ size_t matmul_thread_bytes(const plan_t *plan, const step_t *step)
 
 /* ---- prepare --------------------------------------------------------------------------------- */
 
-static int64_t dim_from_end(const tile_operand_t *op, int from_end)
+static int64_t dim_from_end(const matrices_t *op, int from_end)
 {
     return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end];
 }
@@ -251,7 +241,7 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
 {
     const int64_t mats = st->mats;
     st->width = c->widest;
-    if (st->rows <= 8 && st->width > 0 && st->b.base.rs == 1) {
+    if (st->rows <= 8 && st->width > 0 && st->b.base.codes.row.stride == 1) {
         st->width--; /* B is read along K: long, narrow strips */
     }
     st->strip = matmul_widths[st->width];
@@ -276,8 +266,8 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
 sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st)
 {
     const matmul_params_t *p = &step->p.matmul;
-    SG_TRY(tile_bind(&p->a, p->trans_a, frame, &st->a));
-    SG_TRY(tile_bind(&p->b, p->trans_b, frame, &st->b));
+    SG_TRY(matrices_bind(&p->a, p->trans_a, frame, &st->a));
+    SG_TRY(matrices_bind(&p->b, p->trans_b, frame, &st->b));
     return bind_dims(st, &frame->v[p->out_dims]);
 }
 

@@ -15,6 +15,7 @@
 #define SINTER_SRC_KERNELS_MATMUL_H
 
 #include "backend_xsmm/drivers/matmul_blocks.h"
+#include "backend_xsmm/drivers/matrices.h"
 #include "backend_xsmm/drivers/quant_tail.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
@@ -57,7 +58,7 @@ typedef struct matmul_config {
 extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];
 
 typedef struct matmul_state {
-    tile_operand_t a, b;
+    matrices_t a, b;
     chain_bound_t post;
     quant_tail_t tail; /* if the step has one */
     int nb;            /* batch dims */
@@ -91,7 +92,7 @@ typedef struct matmul_task {
     const matmul_config_t *c;
     const matmul_state_t *st;
     matmul_buffers_t buf;
-    tile_src_t b;
+    matrix_t b;
     int64_t idx
         [SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
     int64_t mat, row0, n0;
@@ -120,8 +121,6 @@ int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end)
 /* Why a kernel that reads B straight from its codes does not: whether it has a decoder for the
  * type, and whether that is for codes with scales. */
 const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder, bool scaled);
-/* Lines of B, so many elements apart, and its matrices start at whole bytes. */
-bool matmul_on_bytes(const tile_operand_t *b, int64_t stride, int64_t lines);
 int64_t matmul_known_rows(const plan_t *plan,
                           const step_t *step); /* that share one B; -1: not known at compile */
 /* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
@@ -132,15 +131,14 @@ void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
 void matmul_seek(matmul_task_t *t, int64_t i);
 /* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
  * it, are. */
-int matmul_stretch(matmul_task_t *t, int r, tile_src_t *a, int64_t *m);
+int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m);
 /* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
-/* Scales or zero points of a grid of elements of an operand, in rows of ld floats, of which
- * those behind the last column become zero. Groups are no smaller than steps; at most MM_HEIGHT
- * rows, BLOCKS_STRIP columns. */
-void matmul_load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps,
-                       const matmul_places_t *rows, const matmul_places_t *columns, float *to,
-                       int ld);
+/* The scales or the zero points at a grid of elements of an operand, in rows of ld floats, of
+ * which those behind the last column become zero. Groups are no smaller than steps; at most
+ * MM_HEIGHT rows, BLOCKS_STRIP columns. */
+void matmul_load_coefs(const matmul_task_t *t, const groups_t *of, const matmul_places_t *rows,
+                       const matmul_places_t *columns, float *to, int ld);
 /* Whether all are numbers of at most this magnitude. */
 bool matmul_within(const float *x, int n, float most);
 /* Codes of A[rows][k..k + kn) into buf.a, at most MM_HEIGHT rows, and their scales and zero

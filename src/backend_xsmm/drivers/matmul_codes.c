@@ -8,12 +8,12 @@
 #define SCALE_MOST \
     0x1p100f /* products with sums of integers stay in range, like those of quantised floats */
 
-/* The groups that places are in: the first one, how many, and which one each is in, unless it is
- * one for each, in order (true). */
-static bool find_groups(const matmul_places_t *p, int64_t stride, int64_t group, int64_t *first,
-                        int *count, int16_t *of)
+/* The groups that places along an axis are in: the first one, how many, and which one each is
+ * in, unless it is one for each, in order (true). */
+static bool find_groups(const matmul_places_t *p, const axis_t *axis, int64_t *first, int *count,
+                        int16_t *of)
 {
-    const int64_t size = stride == 0 ? INT64_MAX : group;
+    const int64_t size = axis->stride == 0 ? INT64_MAX : axis->group;
     *first = p->from / size;
     *count = (int)((p->from + (int64_t)(p->n - 1) * p->step) / size - *first) + 1;
     if (*count == p->n) { /* groups are no smaller than steps */
@@ -25,20 +25,16 @@ static bool find_groups(const matmul_places_t *p, int64_t stride, int64_t group,
     return false;
 }
 
-void matmul_load_coefs(const matmul_task_t *t, const tile_src_t *of, bool zps,
-                       const matmul_places_t *rows, const matmul_places_t *columns, float *to,
-                       int ld)
+void matmul_load_coefs(const matmul_task_t *t, const groups_t *of, const matmul_places_t *rows,
+                       const matmul_places_t *columns, float *to, int ld)
 {
-    const tile_src_t m = tile_coefs(of, zps);
+    const matrix_t m = matrix_of_groups(of);
     int16_t row[MM_HEIGHT] = {0}, column[BLOCKS_STRIP] = {0};
-    int64_t row0, column0;
-    int n_rows, n_columns;
-    const bool all_rows =
-        find_groups(rows, m.rs, zps ? of->zp_gr : of->scale_gr, &row0, &n_rows, row);
-    const bool all_columns =
-        find_groups(columns, m.cs, zps ? of->zp_gc : of->scale_gc, &column0, &n_columns, column);
-    t->c->tile->load(&m, row0, n_rows, column0, n_columns, to, ld, n_rows, ld);
-    for (int r = all_columns ? -1 : n_rows - 1; r >= 0; r--) {
+    rect_t at;
+    const bool all_rows = find_groups(rows, &of->row, &at.row, &at.rows, row);
+    const bool all_columns = find_groups(columns, &of->column, &at.column, &at.columns, column);
+    t->c->tile->load(&m, at, to, ld, at.rows, ld);
+    for (int r = all_columns ? -1 : at.rows - 1; r >= 0; r--) {
         for (int i = columns->n - 1; i >= 0; i--) {
             to[r * ld + i] = to[r * ld + column[i]];
         }
@@ -62,18 +58,18 @@ bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *sca
 {
     const matmul_places_t columns = {k, (kn + step - 1) / step, step};
     for (int r = 0, n; r < t->rows; r += n) {
-        tile_src_t a;
+        matrix_t a;
         int64_t m;
         n = matmul_stretch(t, r, &a, &m);
         const matmul_places_t rows = {m, n, 1};
-        matmul_load_coefs(t, &a, false, &rows, &columns, scale + r * ld, ld);
-        if (a.zp != NULL) {
-            matmul_load_coefs(t, &a, true, &rows, &columns, zp + r * ld, ld);
+        matmul_load_coefs(t, &a.scale, &rows, &columns, scale + r * ld, ld);
+        if (a.zp.type != NULL) {
+            matmul_load_coefs(t, &a.zp, &rows, &columns, zp + r * ld, ld);
         } else {
             memset(zp + r * ld, 0, (size_t)(n * ld) * sizeof *zp);
         }
-        a.scale = a.zp = NULL;
-        t->c->tile->load(&a, m, n, k, kn, t->buf.a + r * MM_LDA, MM_LDA, n, kn);
+        a = matrix_of_codes(&a);
+        t->c->tile->load(&a, (rect_t){m, n, k, kn}, t->buf.a + r * MM_LDA, MM_LDA, n, kn);
     }
     return matmul_within(scale, t->rows * ld, SCALE_MOST) &&
            matmul_within(zp, t->rows * ld, MATMUL_ZP_MOST);

@@ -1,6 +1,5 @@
 /* The matmul kernels for few rows and weights along N: selection, geometry, and the work around
  * the micro-kernels. What they cannot do goes by panels. */
-
 #include <string.h>
 
 #include "backend_xsmm/drivers/matmul.h"
@@ -27,15 +26,8 @@ typedef struct columns_config {
     matmul_config_t panel; /* first: see matmul.h */
     const columns_floats_t *floats;
     int lanes;
+    features_t features;
 } columns_config_t;
-
-/* Scales or zero points of one execute. */
-typedef struct columns_side {
-    const dtype_bulk_t *bulk; /* NULL: there are none */
-    const dtype_codec_t *codec;
-    const unsigned char *base;
-    int64_t k_stride, k_group, n_stride, n_group; /* from group to group; elements in one */
-} columns_side_t;
 
 typedef struct columns_state {
     matmul_state_t panel; /* first: see matmul.h; its panels are ranges of columns here */
@@ -45,8 +37,7 @@ typedef struct columns_state {
     /* columns that have one coefficient: 1 where they are by column, all of a chunk where they
      * are by chunk */
     int unit;
-    int part; /* columns of a range that end in outputs together */
-    columns_side_t scale, zp;
+    int part;                    /* columns of a range that end in outputs together */
     float values[16];            /* of the codes of a 4-bit type */
     int16_t order[WIDEST_CHUNK]; /* the element of a chunk at each place */
     int16_t place[WIDEST_CHUNK]; /* the place of each element */
@@ -111,6 +102,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     const char *why = matmul_configure_best(plan, step, &c->panel);
     c->floats = floats_of(step->kernel->needs, plan, step->p.matmul.b.data);
     c->lanes = columns_table(step->kernel->needs)->lanes;
+    c->features = step->kernel->needs;
     text_init(&note, &plan->arena);
     text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
     if (c->floats->unit > 0) {
@@ -128,41 +120,30 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-static columns_side_t side_of(const tile_src_t *b, bool zps, features_t features)
+static bool is_long(const groups_t *g, int64_t K)
 {
-    if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
-        return (columns_side_t){.bulk = NULL};
-    }
-    return (columns_side_t){.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, features),
-                            .codec = &(zps ? b->zp_type : b->scale_type)->codec,
-                            .base = zps ? b->zp : b->scale,
-                            .k_stride = zps ? b->zp_rs : b->scale_rs,
-                            .k_group = zps ? b->zp_gr : b->scale_gr,
-                            .n_stride = zps ? b->zp_cs : b->scale_cs,
-                            .n_group = zps ? b->zp_gc : b->scale_gc};
-}
-
-static bool is_long(const columns_side_t *s, int64_t K)
-{
-    return !s->bulk || s->k_group >= COLUMNS_GROUP || s->k_group >= K;
+    return g->type == NULL || g->row.group >= COLUMNS_GROUP || g->row.group >= K;
 }
 
 /* How coefficients reach lanes. False: in no way that is here. */
-static bool bind_sides(const columns_config_t *c, features_t features, columns_state_t *st)
+static bool bind_groups(const columns_floats_t *f, columns_state_t *st)
 {
-    const tile_src_t *b = &st->panel.b.base;
-    const columns_floats_t *f = c->floats;
+    const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
     const int64_t K = st->panel.K, N = st->panel.N;
-    st->scale = side_of(b, false, features);
-    st->zp = side_of(b, true, features);
-    st->by = !st->scale.bulk ? NOWHERE : st->zp.bulk || f->bias ? IN_SUMS_SHIFTED : IN_SUMS;
+    st->by = scale->type == NULL                   ? NOWHERE
+             : zp->type != NULL || f->bias != NULL ? IN_SUMS_SHIFTED
+                                                   : IN_SUMS;
     st->unit = 1;
-    if (!st->scale.bulk || (is_long(&st->scale, K) && is_long(&st->zp, K))) {
+    if (scale->type == NULL || (is_long(scale, K) && is_long(zp, K))) {
         return true;
     }
-    int64_t unit = st->scale.n_group < N ? common_divisor(st->scale.n_group, f->layout.elems)
-                                         : f->layout.elems;
-    unit = st->zp.bulk && st->zp.n_group < N ? common_divisor(st->zp.n_group, unit) : unit;
+    int64_t unit = f->layout.elems;
+    if (scale->column.group < N) {
+        unit = common_divisor(scale->column.group, unit);
+    }
+    if (zp->type != NULL && zp->column.group < N) {
+        unit = common_divisor(zp->column.group, unit);
+    }
     st->unit = (int)unit;
     st->by = unit == f->layout.elems ? BY_CHUNK : BY_LANE;
     return unit % f->unit == 0;
@@ -197,7 +178,7 @@ static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
 }
 
 /* How the micro-kernels can do this execute; NULL, or why they cannot. */
-static const char *bind_columns(const columns_config_t *c, features_t features, columns_state_t *st)
+static const char *bind_columns(const columns_config_t *c, columns_state_t *st)
 {
     const matmul_state_t *m = &st->panel;
     if (m->rows < 1 || m->K < 1) {
@@ -209,13 +190,13 @@ static const char *bind_columns(const columns_config_t *c, features_t features, 
     if (m->N < c->floats->layout.elems) {
         return "B has fewer columns than a vector register has codes";
     }
-    if (m->b.base.cs != 1) {
+    if (m->b.base.codes.column.stride != 1) {
         return "B is not contiguous along N";
     }
-    if (!matmul_on_bytes(&m->b, m->b.base.rs, m->b.dims[m->b.ndims - 2])) {
+    if (!matrices_on_bytes(&m->b, true)) {
         return "rows of B begin within bytes";
     }
-    return bind_sides(c, features, st)
+    return bind_groups(c->floats, st)
                ? NULL
                : "groups along K are short and groups along N do not fall on lanes";
 }
@@ -240,15 +221,16 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const columns_config_t *c = step->jit;
     columns_state_t *st = state;
     SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    st->why = bind_columns(c, step->kernel->needs, st);
+    st->why = bind_columns(c, st);
     st->sweeps = st->why == NULL;
     if (!st->sweeps) {
         return sinter_success;
     }
     st->panel.blocks = (blocks_state_t){0};
     memset(st->values, 0, sizeof st->values);
-    if (st->panel.b.base.type->bits == 4) {
-        dtype_nibble_values(&st->panel.b.base.type->codec, st->values);
+    const dtype_traits_t *type = st->panel.b.base.codes.type;
+    if (type->bits == 4) {
+        dtype_nibble_values(&type->codec, st->values);
     }
     fill_order(c, st);
     choose_ranges(c, frame->threads, st);
@@ -334,65 +316,58 @@ static int64_t chunk_begin(const columns_task_t *w, int c)
 /* The last chunk ends with the byte that the range ends in. */
 static void seek_range(columns_task_t *w)
 {
-    const int elems = w->c->floats->layout.elems, per = w->t.b.type->bits == 4 ? 2 : 1;
+    const int elems = w->c->floats->layout.elems, per = w->t.b.codes.type->bits == 4 ? 2 : 1;
     w->chunks = (w->t.cols + elems - 1) / elems;
     w->last = (w->t.cols + per - 1) / per * per - elems;
     w->first = w->last < 0 ? w->last : 0;
     w->scale_line = w->zp_line = -1;
 }
 
-/* to[i] is of column n0 + i * unit and of the groups of line `line`, i < n. */
-static void load_units(const columns_task_t *w, const columns_side_t *s, int64_t first,
-                       int64_t line, int64_t n0, int64_t unit, int n, float *to)
+/* to[i] is the value of column n0 + i * unit of row k, i < n; groups are no smaller than units. */
+static void load_units(const columns_task_t *w, const groups_t *g, int64_t k, int64_t n0, int unit,
+                       int n, float *to)
 {
-    const int64_t g0 = n0 / s->n_group, groups = (n0 + (n - 1) * unit) / s->n_group - g0 + 1;
-    const int64_t from = first + line * s->k_stride + g0 * s->n_stride;
-    float *values = s->n_group == unit ? to : w->buf.groups;
-    if (s->n_stride == 1 || groups == 1) {
-        s->bulk->load(s->base, from, groups, values);
-    } else {
-        s->codec->load_f32(s->base, from, s->n_stride, groups, values);
-    }
-    for (int64_t g = 0, i = 0, column = n0; values != to && g < groups; g++) {
-        for (; i < n && column < (g0 + g + 1) * s->n_group; i++, column += unit) {
-            to[i] = values[g];
+    const int64_t group = g->column.group, stride = g->column.stride, g0 = n0 / group,
+                  groups = (n0 + (int64_t)(n - 1) * unit) / group - g0 + 1;
+    float *values = group == unit ? to : w->buf.groups;
+    groups_load(g, w->c->features, groups_at(g, k, n0), stride, groups, values);
+    for (int64_t i = 0, at = 0, column = n0; values != to && at < groups; at++) {
+        for (; i < n && column < (g0 + at + 1) * group; i++, column += unit) {
+            to[i] = values[at];
         }
     }
 }
 
-/* No numbers, but for zero, below 2^-100 or from 2^100 on. */
-static bool is_tame(const float *x, int64_t n)
+/* Whether each number by itself is tame. */
+static bool are_tame(const float *x, int64_t n)
 {
     bool tame = true;
     for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
+        int32_t bits;
         memcpy(&bits, x + i, sizeof bits);
-        bits &= 0x7fffffff;
-        tame = tame & (bits == 0 || bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
+        tame &= is_tame_bits(bits & INT32_MAX);
     }
     return tame;
 }
 
-/* Coefficients of one group along K, for all columns; half of the codes of the step are fetched
- * meanwhile. False: some are not finite. */
-static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64_t first,
-                         int64_t line, const float *bias, const columns_sweep_t *next, float *to)
+/* The values of row k for all columns; half of the codes of the step, from `codes` on in rows of
+ * `stride` bytes, are fetched meanwhile. False: some are not finite. */
+static bool load_columns(const columns_task_t *w, const groups_t *g, int64_t k, const float *bias,
+                         const unsigned char *codes, int64_t stride, float *to)
 {
     const int n = (int)(w->t.cols - w->first), elems = w->c->floats->layout.elems;
-    const int64_t bytes = elems * w->t.b.type->bits / 8;
-    const unsigned char *codes =
-        next->codes + (s == &w->st->zp ? COLUMNS_STEP / 2 * next->stride : 0);
+    const int64_t bytes = elems * w->t.b.codes.type->bits / 8;
     float *x = w->buf.natural;
     bool finite = true;
-    if (s->bulk) {
-        load_units(w, s, first, line, w->t.n0 + w->first, 1, n, x);
+    if (g->type != NULL) {
+        load_units(w, g, k, w->t.n0 + w->first, 1, n, x);
         x[n] = 0; /* a neighbour that is decoded */
     } else {
         memset(x, 0, (size_t)(n + 1) * sizeof *x);
     }
     for (int c = 0; c < w->chunks; c++) {
-        for (int k = 0; k < COLUMNS_STEP / 2; k++) {
-            __builtin_prefetch(codes + k * next->stride + c * bytes);
+        for (int row = 0; row < COLUMNS_STEP / 2; row++) {
+            __builtin_prefetch(codes + row * stride + c * bytes);
         }
         finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias,
                                        to + (size_t)c * (size_t)elems) &&
@@ -401,45 +376,49 @@ static bool load_columns(const columns_task_t *w, const columns_side_t *s, int64
     return finite;
 }
 
-static void load_scales(columns_task_t *w, int64_t line, const columns_sweep_t *next)
+static void load_scales(columns_task_t *w, int64_t k, const columns_sweep_t *next)
 {
+    const groups_t *g = &w->t.b.scale;
+    const int64_t line = k / g->row.group;
     if (line != w->scale_line) {
-        w->tame_scale =
-            load_columns(w, &w->st->scale, w->t.b.scale_first, line, NULL, next, w->buf.scale);
+        w->tame_scale = load_columns(w, g, k, NULL, next->codes, next->stride, w->buf.scale);
         w->scale_line = line;
     }
 }
 
-static void load_zps(columns_task_t *w, int64_t line, const columns_sweep_t *next)
+static void load_zps(columns_task_t *w, int64_t k, const columns_sweep_t *next)
 {
+    const groups_t *g = &w->t.b.zp;
+    const int64_t line = g->type != NULL ? k / g->row.group : 0;
     if (line != w->zp_line) {
-        load_columns(w, &w->st->zp, w->t.b.zp_first, line, w->c->floats->bias, next, w->buf.zp);
+        load_columns(w, g, k, w->c->floats->bias, next->codes + COLUMNS_STEP / 2 * next->stride,
+                     next->stride, w->buf.zp);
         w->zp_line = line;
     }
 }
 
-/* Rows from k on, at most n, that have the coefficients of a side in common. */
-static int rows_left(const columns_side_t *s, int64_t k, int n)
+/* Rows from k on, at most n, that have the same value. */
+static int rows_left(const groups_t *g, int64_t k, int n)
 {
-    return s->bulk ? (int)at_most(s->k_group - k % s->k_group, n) : n;
+    return g->type != NULL ? (int)at_most(g->row.group - k % g->row.group, n) : n;
 }
 
 /* Rows k to k + n of B: those of each chunk, next to each other. */
-static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t first, int64_t k,
-                      int n, int64_t ld, float *to)
+static void load_rows(const columns_task_t *w, const groups_t *g, int64_t k, int n, int64_t ld,
+                      float *to)
 {
     const int unit = w->st->unit, step = w->c->floats->layout.elems / unit,
               units = (int)((w->t.cols - w->first + unit - 1) / unit);
     for (int i = 0; i < n; i++, to += ld) {
-        if (!s->bulk) {
+        if (g->type == NULL) {
             memset(to, 0, (size_t)ld * sizeof *to);
             continue;
         }
-        if (i > 0 && (k + i) % s->k_group != 0) {
+        if (i > 0 && (k + i) % g->row.group != 0) {
             memcpy(to, to - ld, (size_t)ld * sizeof *to);
             continue;
         }
-        load_units(w, s, first, (k + i) / s->k_group, w->t.n0 + w->first, unit, units, to);
+        load_units(w, g, k + i, w->t.n0 + w->first, unit, units, to);
         const int64_t last = (w->last - w->first) / unit, place = (int64_t)(w->chunks - 1) * step;
         if (last != place) {
             memmove(to + place, to + last, (size_t)step * sizeof *to);
@@ -450,13 +429,13 @@ static void load_rows(const columns_task_t *w, const columns_side_t *s, int64_t 
 /* Coefficients from row k of B on; gives how many of n rows they are for. */
 static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t *sweep)
 {
-    const columns_side_t *scale = &w->st->scale, *zp = &w->st->zp;
+    const groups_t *scale = &w->t.b.scale, *zp = &w->t.b.zp;
     if (w->st->by == BY_CHUNK || w->st->by == BY_LANE) {
-        load_rows(w, scale, w->t.b.scale_first, k, n, sweep->scale.ld, w->buf.scale);
-        load_rows(w, zp, w->t.b.zp_first, k, n, sweep->scale.ld, w->buf.zp);
+        load_rows(w, scale, k, n, sweep->scale.ld, w->buf.scale);
+        load_rows(w, zp, k, n, sweep->scale.ld, w->buf.zp);
     } else if (w->st->by != NOWHERE) {
-        load_scales(w, k / scale->k_group, sweep);
-        load_zps(w, zp->bulk ? k / zp->k_group : 0, sweep);
+        load_scales(w, k, sweep);
+        load_zps(w, k, sweep);
         n = rows_left(zp, k, rows_left(scale, k, n));
     }
     return n;
@@ -468,7 +447,7 @@ static void load_a(columns_task_t *w, int64_t k, int kn)
     matmul_load_a(&w->t, k, kn);
     w->tame_a = true;
     for (int r = 0; r < w->t.rows; r++) {
-        w->tame_a = is_tame(w->t.buf.a + (size_t)r * MM_LDA, kn) && w->tame_a;
+        w->tame_a = are_tame(w->t.buf.a + (size_t)r * MM_LDA, kn) && w->tame_a;
     }
     for (int r = 0, n; r < w->t.rows; r += n) {
         float *to = w->buf.a + (size_t)r * MM_K;
@@ -492,23 +471,24 @@ static code_coefs_t coefs_at(const columns_task_t *w, const float *at)
 /* The product of kn elements of K from k on is added to the sums. */
 static void add(columns_task_t *w, int64_t k, int kn)
 {
-    const tile_src_t *b = &w->t.b;
+    const groups_t *b = &w->t.b.codes;
     const int bits = b->type->bits;
+    const int64_t stride = b->row.stride * bits / 8;
     const columns_floats_t *f = w->c->floats;
     const applied_t by = w->st->by;
     const size_t sums = (size_t)w->chunks * (size_t)f->layout.elems;
     const int distance = COLUMNS_AHEAD / (f->layout.elems * bits / 8);
-    columns_sweep_t sweep = {.stride = b->rs * bits / 8,
+    columns_sweep_t sweep = {.stride = stride,
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
                              .distance = distance < w->chunks ? distance : w->chunks,
-                             .next = b->rs * bits / 8 * COLUMNS_STEP,
+                             .next = stride * COLUMNS_STEP,
                              .values = w->st->values,
                              .scale = coefs_at(w, w->buf.scale),
                              .zp = coefs_at(w, w->buf.zp)};
     for (int e = 0; e < kn; e += sweep.rows) {
         const int left = (int)at_most(kn - e, COLUMNS_STEP);
-        sweep.codes = b->data + (b->first + (k + e) * b->rs + w->t.n0) * bits / 8;
+        sweep.codes = groups_byte(b, codes_at(b, k + e, w->t.n0));
         sweep.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact =
             (by == IN_SUMS || by == IN_SUMS_SHIFTED) && !(w->tame_a && w->tame_scale);

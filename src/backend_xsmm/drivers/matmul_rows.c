@@ -129,6 +129,7 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     }
     c->floats = floats_of(step->kernel->needs, plan, step->p.matmul.b.data);
     c->lanes = rows_floats_table(step->kernel->needs)->lanes;
+    c->features = step->kernel->needs;
     text_init(&note, &plan->arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->ops) {
@@ -149,49 +150,39 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Scales or zero points by units, which are multiples of `least`; times 0: they are not. per:
- * floats of a unit. */
-static rows_groups_t groups_of(const tile_src_t *b, bool zps, int elems, int least, int per,
-                               features_t features, int64_t K)
+/* How values along K become units of whole multiples of `least` elements; times 0: in no way.
+ * per: floats of a unit. */
+static rows_units_t units_of(const groups_t *g, int elems, int least, int per, int64_t K)
 {
-    const int64_t group = zps ? b->zp_gr : b->scale_gr;
-    rows_groups_t g = {
-        .base = zps ? b->zp : b->scale, .stride = zps ? b->zp_rs : b->scale_rs, .times = 1};
-    if (zps ? b->zp_type == NULL : b->scale_type == NULL) {
-        return g;
+    rows_units_t u = {.groups = 1, .times = 1};
+    if (g->type == NULL || axis_groups(&g->row, K) == 1) {
+        return u;
     }
-    g.bulk = dtype_bulk(zps ? b->zp_dtype : b->scale_dtype, features);
-    g.codec = &(zps ? b->zp_type : b->scale_type)->codec;
-    g.bits = (zps ? b->zp_type : b->scale_type)->bits;
-    g.line_stride = zps ? b->zp_cs : b->scale_cs;
-    g.line_group = zps ? b->zp_gc : b->scale_gc;
-    g.groups = g.stride == 0 ? 1 : K / group;
-    if (g.groups == 1) {
-        return g;
-    }
-    const int64_t unit = common_divisor(group, elems), units = group / unit;
+    const int64_t unit = common_divisor(g->row.group, elems), units = g->row.group / unit;
     const bool shifts = unit == elems && (units & (units - 1)) == 0;
-    g.times = unit % least != 0 ? 0 : shifts ? 1 : units;
-    g.step = (int)(per * elems / unit);
-    g.shift = shifts ? __builtin_ctzll((unsigned long long)units) : 0;
-    return g;
+    u.groups = axis_groups(&g->row, K);
+    u.times = unit % least != 0 ? 0 : shifts ? 1 : units;
+    u.step = (int)(per * elems / unit);
+    u.shift = shifts ? __builtin_ctzll((unsigned long long)units) : 0;
+    return u;
 }
 
 /* Whether scales and zero points of A change between quads only. */
-static bool codes_by_quads(const tile_src_t *a, int quad, int64_t K)
+static bool codes_by_quads(const matrix_t *a, int quad, int64_t K)
 {
-    const bool scale = a->scale_cs == 0 || a->scale_gc >= K || a->scale_gc % quad == 0;
-    return scale && (a->zp_type == NULL || a->zp_cs == 0 || a->zp_gc >= K || a->zp_gc % quad == 0);
+    const groups_t *scale = &a->scale, *zp = &a->zp;
+    return (groups_are_one(scale, &scale->column, K) || scale->column.group % quad == 0) &&
+           (groups_are_one(zp, &zp->column, K) || zp->column.group % quad == 0);
 }
 
 /* NULL, or why products of integers cannot do this execute. */
-static const char *bind_integers(const rows_config_t *c, features_t features, rows_state_t *st)
+static const char *bind_integers(const rows_config_t *c, rows_state_t *st)
 {
-    const tile_src_t *b = &st->panel.b.base;
+    const matrix_t *b = &st->panel.b.base;
     const int elems = c->ops->elems, quad = elems / ROWS_QUADS;
     st->elems = elems;
-    st->scale = groups_of(b, false, elems, quad, ROWS_LINES, features, st->panel.K);
-    st->zp = groups_of(b, true, elems, quad, ROWS_LINES, features, st->panel.K);
+    st->scale = units_of(&b->scale, elems, quad, ROWS_LINES, st->panel.K);
+    st->zp = units_of(&b->zp, elems, quad, ROWS_LINES, st->panel.K);
     if (st->scale.times == 0 || st->zp.times == 0) {
         return "groups of B along K are not whole runs of 16 bytes";
     }
@@ -202,26 +193,26 @@ static const char *bind_integers(const rows_config_t *c, features_t features, ro
 }
 
 /* The unit in its chunk that lanes of a class get their coefficient from. */
-static void fill_pick(const rows_config_t *c, rows_groups_t *g)
+static void fill_pick(const rows_config_t *c, rows_units_t *u)
 {
     const code_layout_t *f = &c->floats->layout;
-    const int unit = f->elems / (g->step > 1 ? g->step : 1);
+    const int unit = f->elems / (u->step > 1 ? u->step : 1);
     for (int i = 0; i < f->classes * c->lanes; i++) {
-        g->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / unit;
+        u->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / unit;
     }
 }
 
 /* NULL, or why the decoders cannot do this execute. */
-static const char *bind_floats(const rows_config_t *c, features_t features, rows_state_t *st)
+static const char *bind_floats(const rows_config_t *c, rows_state_t *st)
 {
     const rows_floats_t *f = c->floats;
-    const tile_src_t *b = &st->panel.b.base;
+    const matrix_t *b = &st->panel.b.base;
     if (st->panel.K % f->layout.multiple != 0) {
         return "K is not a whole number of what the decoder takes at once";
     }
     st->elems = f->layout.elems;
-    st->scale = groups_of(b, false, f->layout.elems, f->unit, 1, features, st->panel.K);
-    st->zp = groups_of(b, true, f->layout.elems, f->unit, 1, features, st->panel.K);
+    st->scale = units_of(&b->scale, f->layout.elems, f->unit, 1, st->panel.K);
+    st->zp = units_of(&b->zp, f->layout.elems, f->unit, 1, st->panel.K);
     fill_pick(c, &st->scale);
     fill_pick(c, &st->zp);
     return st->scale.times > 0 && st->zp.times > 0
@@ -232,35 +223,33 @@ static const char *bind_floats(const rows_config_t *c, features_t features, rows
 /* NULL, or why no micro-kernel can read B. */
 static const char *refuse_lines(const matmul_state_t *m)
 {
-    const tile_operand_t *b = &m->b;
     if (m->rows < 1 || m->K < 1) {
         return "there is nothing to multiply";
     }
     if (m->rows > ROWS_MOST) {
         return "more than 16 rows share one B";
     }
-    if (b->base.rs != 1) {
+    if (m->b.base.codes.row.stride != 1) {
         return "B is not contiguous along K";
     }
-    return matmul_on_bytes(b, b->base.cs, b->dims[b->ndims - 1])
-               ? NULL
-               : "columns of B begin within bytes";
+    return matrices_on_bytes(&m->b, false) ? NULL : "columns of B begin within bytes";
 }
 
 /* How the micro-kernels can do this execute, if they can. */
-static void bind_rows(const rows_config_t *c, features_t features, rows_state_t *st)
+static void bind_rows(const rows_config_t *c, rows_state_t *st)
 {
-    const tile_operand_t *b = &st->panel.b;
-    const int64_t K = st->panel.K, four = ROWS_LINES * (b->base.cs * b->base.type->bits / 8);
+    const groups_t *codes = &st->panel.b.base.codes;
+    const int bits = codes->type->bits;
+    const int64_t K = st->panel.K, four = ROWS_LINES * (codes->column.stride * bits / 8);
     st->way = BY_PANELS;
     st->why = refuse_lines(&st->panel);
     if (st->why != NULL) {
         return;
     }
-    st->why = c->ops != NULL ? bind_integers(c, features, st) : NULL;
+    st->why = c->ops != NULL ? bind_integers(c, st) : NULL;
     st->way = c->ops != NULL && st->why == NULL ? IN_INTEGERS : IN_FLOATS;
     if (st->way == IN_FLOATS) {
-        const char *why = bind_floats(c, features, st);
+        const char *why = bind_floats(c, st);
         if (why != NULL) {
             st->way = BY_PANELS;
             st->why = why;
@@ -268,7 +257,7 @@ static void bind_rows(const rows_config_t *c, features_t features, rows_state_t 
         }
     }
     st->chunks = (K + st->elems - 1) / st->elems;
-    st->bytes = (K * b->base.type->bits + 7) / 8;
+    st->bytes = (K * bits + 7) / 8;
     st->units = (st->chunks * 16 + 31) / 16 * 16;
     st->ahead = four > 0 ? (READ_AHEAD + four - 1) / four * four : READ_AHEAD;
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
@@ -306,8 +295,9 @@ static void choose_panel(rows_state_t *st, int threads)
 
 static void fill_table(const rows_ops_t *ops, rows_state_t *st)
 {
-    if (st->panel.b.base.type->bits == 4) {
-        dtype_nibble_values(&st->panel.b.base.type->codec, st->values);
+    const dtype_traits_t *type = st->panel.b.base.codes.type;
+    if (type->bits == 4) {
+        dtype_nibble_values(&type->codec, st->values);
     }
     for (int i = 0; i < 16 && ops && ops->table; i++) {
         st->table[i] = (unsigned char)(st->values[i] / ops->unit + (float)ops->offset);
@@ -320,7 +310,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     const rows_config_t *c = step->jit;
     rows_state_t *st = state;
     SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    bind_rows(c, step->kernel->needs, st);
+    bind_rows(c, st);
     if (st->way == BY_PANELS) {
         return sinter_success;
     }
@@ -372,7 +362,7 @@ static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t
     const rows_config_t *c = step->jit;
     const size_t panel = matmul_shared_of(&c->panel, &st.panel);
     st.panel.rows = matmul_known_rows(plan, step) < 0 ? ROWS_MOST : st.panel.rows;
-    bind_rows(c, step->kernel->needs, &st);
+    bind_rows(c, &st);
     const size_t own =
         st.way == BY_PANELS ? 0 : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
     return own > panel ? own : panel;

@@ -16,23 +16,18 @@ typedef struct rows_config {
     bool codes;                  /* A is codes */
     const rows_floats_t *floats; /* NULL: not */
     int lanes;
+    features_t features;
 } rows_config_t;
 
 /* How one execute is done. */
 typedef enum rows_way { BY_PANELS, IN_INTEGERS, IN_FLOATS } rows_way_t;
 
-/* Scales or zero points of one execute. */
-typedef struct rows_groups {
-    const dtype_bulk_t *bulk; /* NULL: there are none */
-    const dtype_codec_t *codec;
-    const unsigned char *base;
-    int64_t stride, line_stride,
-        line_group;        /* from group to group; from line group to line group; lines in one */
-    int64_t groups, times; /* of a line; units that each becomes */
-    int bits;              /* of each */
-    int step, shift;       /* as in code_coefs_t */
+/* How scales or zero points of B reach the micro-kernels. */
+typedef struct rows_units {
+    int64_t groups, times;      /* of a line; units that the value of each becomes */
+    int step, shift;            /* as in code_coefs_t */
     int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
-} rows_groups_t;
+} rows_units_t;
 
 typedef struct rows_state {
     matmul_state_t panel; /* first: see matmul.h */
@@ -42,7 +37,7 @@ typedef struct rows_state {
     int64_t chunks, bytes;      /* of a line */
     int64_t units;              /* room for the units of a line */
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
-    rows_groups_t scale, zp;
+    rows_units_t scale, zp;
     unsigned char table[16]; /* of 4-bit types: bytes of codes */
     float values[16];        /* and what they stand for */
 } rows_state_t;

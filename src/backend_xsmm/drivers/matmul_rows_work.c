@@ -54,7 +54,7 @@ static bool load_codes(rows_task_t *w)
                                     MM_LDA,
                                     ROWS_COEFS,
                                     kn - e,
-                                    blocks_steps(w->st->panel.a.base.dtype)};
+                                    blocks_steps(w->st->panel.a.base.codes.dtype)};
             ops->encode(&raw, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows);
         }
     }
@@ -93,25 +93,14 @@ static bool load_rows(rows_task_t *w)
 
 /* ---- coefficients of B ----------------------------------------------------------------------- */
 
-/* Those of n lines from `line` on are on their way into the cache when they are wanted. */
-static void fetch_groups(const rows_groups_t *g, int64_t first, int64_t line, int n)
+/* The values of n lines from `line` on are on their way into the cache when they are wanted. */
+static void fetch_groups(const groups_t *g, int64_t groups, int64_t line, int n)
 {
-    for (int i = 0; i < n && g->stride == 1; i++) {
-        const unsigned char *p =
-            g->base + (first + (line + i) / g->line_group * g->line_stride) * g->bits / 8;
-        for (int64_t at = 0; at < (g->groups * g->bits + 7) / 8; at += 64) {
+    for (int i = 0; i < n && g->row.stride == 1; i++) {
+        const unsigned char *p = groups_byte(g, groups_at(g, 0, line + i));
+        for (int64_t at = 0; at < (groups * g->type->bits + 7) / 8; at += 64) {
             __builtin_prefetch(p + at);
         }
-    }
-}
-
-static void load_groups(const rows_groups_t *g, int64_t first, int64_t line, float *to)
-{
-    first += line / g->line_group * g->line_stride;
-    if (g->stride == 1 || g->groups == 1) {
-        g->bulk->load(g->base, first, g->groups, to);
-    } else {
-        g->codec->load_f32(g->base, first, g->stride, g->groups, to);
     }
 }
 
@@ -129,17 +118,16 @@ static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
 }
 
 /* [line][ld], n lines from `line` on; the last one stands for those that are missing. Gives ld. */
-static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t first, int64_t line,
-                          int n, float *raw)
+static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
+                          int64_t line, int n, float *raw)
 {
-    const int64_t units = g->groups * g->times, chunks = w->st->chunks, ld = w->st->units;
-    const int64_t need = w->st->way == IN_FLOATS && g->step > 0
-                             ? ((chunks - 1) >> g->shift) * g->step + g->step
+    const int64_t units = u->groups * u->times, chunks = w->st->chunks, ld = w->st->units;
+    const int64_t need = w->st->way == IN_FLOATS && u->step > 0
+                             ? ((chunks - 1) >> u->shift) * u->step + u->step
                              : units;
-    if (n == ROWS_LINES && g->line_group == 1 && g->stride == 1 && g->line_stride == g->groups &&
-        g->times == 1) {
-        g->bulk->load(g->base, first + line * g->line_stride, ROWS_LINES * g->groups,
-                      raw); /* one run */
+    if (n == ROWS_LINES && g->column.group == 1 && g->row.stride == 1 &&
+        g->column.stride == u->groups && u->times == 1) { /* one run */
+        groups_load(g, w->c->features, groups_at(g, 0, line), 1, ROWS_LINES * u->groups, raw);
         for (int64_t k = units; k < need; k++) {
             raw[(ROWS_LINES - 1) * units + k] = 0;
         }
@@ -149,8 +137,9 @@ static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t 
     }
     for (int i = 0; i < ROWS_LINES; i++) {
         float *to = raw + i * ld;
-        load_groups(g, first, line + (i < n ? i : n - 1), to);
-        repeat_each(to, g->groups, g->times);
+        groups_load(g, w->c->features, groups_at(g, 0, line + (i < n ? i : n - 1)), g->row.stride,
+                    u->groups, to);
+        repeat_each(to, u->groups, u->times);
         for (int64_t k = units; k < need; k++) {
             to[k] = 0;
         }
@@ -159,12 +148,13 @@ static int64_t load_coefs(const rows_task_t *w, const rows_groups_t *g, int64_t 
 }
 
 /* What coefficients of all fours have in common. */
-static code_coefs_t coefs_of(const rows_task_t *w, const rows_groups_t *g, const float *raw,
-                             const void *by_unit)
+static code_coefs_t coefs_of(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
+                             const float *raw, const void *by_unit)
 {
     const float *at = w->st->way == IN_FLOATS ? raw : by_unit;
-    return g->bulk ? (code_coefs_t){.at = at, .step = g->step, .shift = g->shift, .pick = g->pick}
-                   : (code_coefs_t){.at = NULL};
+    return g->type != NULL
+               ? (code_coefs_t){.at = at, .step = u->step, .shift = u->shift, .pick = u->pick}
+               : (code_coefs_t){.at = NULL};
 }
 
 static void begin_fours(rows_task_t *w)
@@ -179,35 +169,35 @@ static void begin_fours(rows_task_t *w)
         w->four.flip = w->c->ops->flip;
         w->four.offset = w->c->ops->offset;
     }
-    w->four.scale = coefs_of(w, &st->scale, w->buf.raw, w->buf.scale);
-    w->four.zp = coefs_of(w, &st->zp, w->buf.raw_zp, w->buf.zp);
+    const matrix_t *b = &st->panel.b.base;
+    w->four.scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale);
+    w->four.zp = coefs_of(w, &b->zp, &st->zp, w->buf.raw_zp, w->buf.zp);
 }
 
 /* Four lines from column n of B on, of which `there` exist. */
 static void next_four(rows_task_t *w, int64_t n, int there)
 {
     const rows_state_t *st = w->st;
-    const tile_src_t *b = &w->t.b;
-    const rows_groups_t *scale = &st->scale, *zp = &st->zp;
+    const groups_t *codes = &w->t.b.codes, *scale = &w->t.b.scale, *zp = &w->t.b.zp;
+    const rows_table_t *table = w->c->table;
     for (int i = 0; i < ROWS_LINES; i++) {
-        w->four.line[i] =
-            b->data + (b->first + (n + (i < there ? i : there - 1)) * b->cs) * b->type->bits / 8;
+        w->four.line[i] = groups_byte(codes, codes_at(codes, 0, n + (i < there ? i : there - 1)));
     }
-    if (scale->bulk) {
-        fetch_groups(scale, b->scale_first, n + st->ahead_lines, ROWS_LINES);
-        w->four.scale.ld = load_coefs(w, scale, b->scale_first, n, there, w->buf.raw);
+    if (scale->type != NULL) {
+        fetch_groups(scale, st->scale.groups, n + st->ahead_lines, ROWS_LINES);
+        w->four.scale.ld = load_coefs(w, scale, &st->scale, n, there, w->buf.raw);
     }
-    if (zp->bulk) {
-        fetch_groups(zp, b->zp_first, n + st->ahead_lines, ROWS_LINES);
-        w->four.zp.ld = load_coefs(w, zp, b->zp_first, n, there, w->buf.raw_zp);
+    if (zp->type != NULL) {
+        fetch_groups(zp, st->zp.groups, n + st->ahead_lines, ROWS_LINES);
+        w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
-    if (scale->bulk && st->way == IN_INTEGERS) {
-        w->c->table->by_unit(w->buf.raw, w->four.scale.ld, (int)(scale->groups * scale->times),
-                             w->buf.scale);
+    if (scale->type != NULL && st->way == IN_INTEGERS) {
+        table->by_unit(w->buf.raw, w->four.scale.ld, (int)(st->scale.groups * st->scale.times),
+                       w->buf.scale);
     }
-    if (zp->bulk && st->way == IN_INTEGERS) {
-        w->c->table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(zp->groups * zp->times),
-                                 w->four.offset, w->buf.zp);
+    if (zp->type != NULL && st->way == IN_INTEGERS) {
+        table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
+                           w->four.offset, w->buf.zp);
     }
 }
 
@@ -215,19 +205,19 @@ static void next_four(rows_task_t *w, int64_t n, int there)
 static void fetch_first(const rows_task_t *w)
 {
     const rows_state_t *st = w->st;
-    const tile_src_t *b = &w->t.b;
+    const matrix_t *b = &w->t.b;
     const int64_t n = at_most(w->t.cols, st->ahead_lines);
     for (int64_t i = 0; i < n; i++) {
-        const unsigned char *p = b->data + (b->first + (w->t.n0 + i) * b->cs) * b->type->bits / 8;
+        const unsigned char *p = groups_byte(&b->codes, codes_at(&b->codes, 0, w->t.n0 + i));
         for (int64_t at = 0; at < st->bytes; at += ROWS_CHUNK) {
             __builtin_prefetch(p + at);
         }
     }
-    if (st->scale.bulk) {
-        fetch_groups(&st->scale, b->scale_first, w->t.n0, (int)n);
+    if (b->scale.type != NULL) {
+        fetch_groups(&b->scale, st->scale.groups, w->t.n0, (int)n);
     }
-    if (st->zp.bulk) {
-        fetch_groups(&st->zp, b->zp_first, w->t.n0, (int)n);
+    if (b->zp.type != NULL) {
+        fetch_groups(&b->zp, st->zp.groups, w->t.n0, (int)n);
     }
 }
 

@@ -27,12 +27,12 @@ static void seek_row(matmul_task_t *t, int64_t row, int64_t *at)
     }
 }
 
-int matmul_stretch(matmul_task_t *t, int r, tile_src_t *a, int64_t *m)
+int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m)
 {
     int64_t at[SINTER_MAX_NDIMS];
     seek_row(t, t->row0 + r, at);
     *m = at[t->st->n_row - 1];
-    *a = tile_at(&t->st->a, t->idx, t->st->nb);
+    *a = matrix_at(&t->st->a, t->idx, t->st->nb);
     return (int)at_most(t->st->M - *m, t->rows - r);
 }
 
@@ -41,10 +41,10 @@ void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
     const int k_pad = round_up(kn, MM_STEP), full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
     for (int r = 0; r < t->rows;) {
-        tile_src_t a;
+        matrix_t a;
         int64_t m;
         const int n = matmul_stretch(t, r, &a, &m);
-        t->c->tile->load(&a, m, n, k, kn, t->buf.a + (size_t)r * MM_LDA, MM_LDA,
+        t->c->tile->load(&a, (rect_t){m, n, k, kn}, t->buf.a + (size_t)r * MM_LDA, MM_LDA,
                          r + n == t->rows ? padded - r : n, k_pad);
         r += n;
     }
@@ -77,8 +77,8 @@ static void product(const matmul_task_t *t, int c, int k_pad)
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c)
 {
     const int strip = t->st->strip, k_pad = round_up(kn, MM_STEP);
-    t->c->tile->load(&t->b, k, kn, t->n0 + c, (int)at_most(t->cols - c, strip), t->buf.b, strip,
-                     k_pad, strip);
+    const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, strip)};
+    t->c->tile->load(&t->b, at, t->buf.b, strip, k_pad, strip);
     if (t->c->bf16) {
         t->c->tile->bf16_pairs(t->buf.b, strip, k_pad, strip, t->buf.b16, strip);
     }
@@ -105,13 +105,13 @@ static void finish_rows(matmul_task_t *t, int r)
 static void fetch_a(const matmul_task_t *t, int64_t k, int part, int parts)
 {
     const matmul_state_t *st = t->st;
-    const tile_src_t a = tile_at(&st->a, t->idx, st->nb);
-    if (a.cs != 1 || st->n_row != 1) {
+    const groups_t a = matrix_at(&st->a, t->idx, st->nb).codes;
+    if (a.column.stride != 1 || st->n_row != 1) {
         return;
     }
     const int64_t bytes = at_most(st->K - k, st->k_block) * a.type->bits / 8;
     for (int r = t->rows * part / parts; r < t->rows * (part + 1) / parts; r++) {
-        const unsigned char *p = a.data + (a.first + (t->row0 + r) * a.rs + k) * a.type->bits / 8;
+        const unsigned char *p = groups_byte(&a, codes_at(&a, t->row0 + r, k));
         for (int64_t i = 0; i < bytes; i += 64) {
             __builtin_prefetch(p + i);
         }
@@ -178,7 +178,7 @@ void matmul_seek(matmul_task_t *t, int64_t i)
                      (int)at_most(st->rows - row0, st->block));
     t->n0 = panel * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
-    t->b = tile_at(&st->b, t->idx, st->nb);
+    t->b = matrix_at(&st->b, t->idx, st->nb);
 }
 
 static void items(matmul_task_t *t, int tid, int nth)

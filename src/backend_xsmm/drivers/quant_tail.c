@@ -64,23 +64,14 @@ const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_ge
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
+/* Zero points are one for each scale. */
+static sinter_status_t check_zps(const matrices_t *out)
 {
-    for (int d = 0; d < t->out.ndims; d++) {
-        const int s = p->scale_dim[d], z = p->zp >= 0 ? p->zp_dim[d] : -1;
-        const int64_t n = t->out.dims[d], groups = s < 0 ? 1 : t->scale.dims[s];
-        if (groups < 1 ? n > 0 : n % groups != 0) {
-            return sg_fail(sinter_invalid_shape,
-                           "dim %d of %lld elements does not divide into %lld groups", d,
-                           (long long)n, (long long)groups);
-        }
-        if (p->zp >= 0 && (z < 0 ? 1 : t->zp.dims[z]) != groups) {
+    for (int d = 0; d < out->ndims; d++) {
+        if (out->axis[d][IN_ZP].group != out->axis[d][IN_SCALE].group) {
             return sg_fail(sinter_invalid_shape,
                            "zero points have other groups than the scales along dim %d", d);
         }
-        t->size[d] = groups > 0 && n > 0 ? n / groups : 1;
-        t->scale_stride[d] = s < 0 ? 0 : t->scale.strides[s];
-        t->zp_stride[d] = z < 0 ? 0 : t->zp.strides[z];
     }
     return sinter_success;
 }
@@ -88,29 +79,25 @@ static sinter_status_t bind_groups(const dynquant_params_t *p, quant_tail_t *t)
 sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
                                      features_t features, quant_tail_t *t)
 {
-    *t = (quant_tail_t){
-        .fn = quant_rows(features), .out = frame->v[p->out], .scale = frame->v[p->scale]};
-    t->split = p->split != sinter_data_type_undef;
-    if (t->split) {
-        t->high = frame->v[p->high];
-    }
-    const sinter_data_type_t codes = t->split ? p->split : t->out.dtype;
+    *t = (quant_tail_t){.fn = quant_rows(features)};
+    SG_TRY(operand_bind(&p->out, frame, &t->out));
+    const matrix_t *base = &t->out.base;
+    const sinter_data_type_t codes = base->high.type != NULL ? base->split : base->codes.dtype;
     const dtype_traits_t *elem = dtype_traits(codes);
     t->formula = (quant_formula_t){.kind = (quant_kind_t)p->kind,
                                    .elem_max = (float)elem->max,
                                    .elem_min = (float)elem->min,
-                                   .scale_max = dtype_traits(t->scale.dtype)->max,
+                                   .scale_max = base->scale.type->max,
                                    .tensor_scale = 1};
     t->elem = dtype_bulk(codes, features);
-    t->scale_type = dtype_bulk(t->scale.dtype, features);
-    if (p->zp >= 0) {
-        t->zp = frame->v[p->zp];
-        t->zp_type = dtype_bulk(t->zp.dtype, features);
+    t->scale_type = dtype_bulk(base->scale.dtype, features);
+    if (base->zp.type != NULL) {
+        t->zp_type = dtype_bulk(base->zp.dtype, features);
+        SG_TRY(check_zps(&t->out));
     }
-    SG_TRY(bind_groups(p, t));
     const int n = t->out.ndims;
-    t->cols = (int)t->size[n - 1];
-    t->rows = n > 1 ? (int)t->size[n - 2] : 1;
+    t->cols = (int)t->out.axis[n - 1][IN_SCALE].group;
+    t->rows = n > 1 ? (int)t->out.axis[n - 2][IN_SCALE].group : 1;
     return sinter_success;
 }
 
@@ -126,16 +113,18 @@ sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame
     return sinter_success;
 }
 
-/* Do items `step` apart along the last dim, or at different outer indices, start in a byte of
- * their own? */
-static bool splits(const bound_t *b, const int64_t *dims, const int64_t *stride, int ndims,
-                   int64_t step)
+/* Whether results of one part of the output share a byte with others: those of blocks of
+ * block_cols columns next to each other, or of other rows. */
+static bool shares_bytes(const matrices_t *out, int part, const dtype_traits_t *type,
+                         int64_t block_cols)
 {
-    const int packed = dtype_traits(b->dtype)->block_elems;
-    for (int d = 0; packed > 1 && d < ndims; d++) {
-        const bool last = d == ndims - 1;
-        if (dims[d] > 1 && (last ? stride[d] != 1 || (dims[d] > step && step % packed != 0)
-                                 : stride[d] % packed != 0)) {
+    const int packed = type->block_elems;
+    for (int d = 0; packed > 1 && d < out->ndims; d++) {
+        const axis_t *axis = &out->axis[d][part];
+        const int64_t n = out->dims[d] / axis->group, step = block_cols / axis->group;
+        const bool last = d == out->ndims - 1;
+        if (n > 1 && (last ? axis->stride != 1 || (n > step && step % packed != 0)
+                           : axis->stride % packed != 0)) {
             return true;
         }
     }
@@ -144,50 +133,48 @@ static bool splits(const bound_t *b, const int64_t *dims, const int64_t *stride,
 
 bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols)
 {
-    int64_t groups[SINTER_MAX_NDIMS];
-    for (int d = 0; d < t->out.ndims; d++) {
-        groups[d] = t->out.dims[d] / t->size[d];
-    }
-    return splits(&t->out, t->out.dims, t->out.strides, t->out.ndims, block_cols) ||
-           (t->split && splits(&t->high, t->out.dims, t->high.strides, t->out.ndims, block_cols)) ||
-           (t->zp_type != NULL &&
-            splits(&t->zp, groups, t->zp_stride, t->out.ndims, block_cols / t->cols));
+    const matrix_t *base = &t->out.base;
+    return shares_bytes(&t->out, IN_CODES, base->codes.type, block_cols) ||
+           (base->high.type != NULL &&
+            shares_bytes(&t->out, IN_HIGH, base->high.type, block_cols)) ||
+           (base->zp.type != NULL && shares_bytes(&t->out, IN_ZP, base->zp.type, block_cols));
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
 bool quant_tail_merges(const quant_tail_t *t, int d)
 {
-    const int64_t n = t->out.dims[d + 1], groups = n / t->size[d + 1];
-    return t->size[d] == 1 && t->out.strides[d] == n * t->out.strides[d + 1] &&
-           t->scale_stride[d] == groups * t->scale_stride[d + 1] &&
-           t->zp_stride[d] == groups * t->zp_stride[d + 1] &&
-           t->high.strides[d] == n * t->high.strides[d + 1];
+    const axis_t *outer = t->out.axis[d], *inner = t->out.axis[d + 1];
+    bool merges = outer[IN_SCALE].group == 1;
+    for (int part = 0; part < MATRIX_PARTS; part++) {
+        const int64_t groups = t->out.dims[d + 1] / inner[part].group;
+        merges = merges && outer[part].stride == groups * inner[part].stride;
+    }
+    return merges;
 }
 
 void quant_tail_merge(quant_tail_t *t, int d)
 {
-    int64_t *const arrays[] = {t->out.dims,     t->out.strides, t->size,
-                               t->scale_stride, t->zp_stride,   t->high.strides};
-    t->out.dims[d + 1] *= t->out.dims[d];
-    t->out.ndims--;
-    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
-        memmove(arrays[i] + d, arrays[i] + d + 1, sizeof(int64_t) * (size_t)(t->out.ndims - d));
-    }
+    matrices_t *out = &t->out;
+    out->dims[d + 1] *= out->dims[d];
+    out->ndims--;
+    memmove(out->dims + d, out->dims + d + 1, sizeof *out->dims * (size_t)(out->ndims - d));
+    memmove(out->axis + d, out->axis + d + 1, sizeof *out->axis * (size_t)(out->ndims - d));
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-typedef struct groups {
+/* What is found out about the groups of a block, and codes on their way. */
+typedef struct block {
     int32_t top[TAIL_COLUMNS], bottom[TAIL_COLUMNS], special[TAIL_COLUMNS];
     float scale[TAIL_COLUMNS], by[TAIL_COLUMNS], zp[TAIL_COLUMNS];
     unsigned char code[TAIL_COLUMNS * 4];
     bool any_special;
-} groups_t;
+} block_t;
 
 size_t quant_tail_scratch(void)
 {
-    return sizeof(groups_t);
+    return sizeof(block_t);
 }
 
 /* x as its type stores it. */
@@ -197,44 +184,59 @@ static void round_trip(const dtype_bulk_t *type, int n, float *x, unsigned char 
     type->load(code, 0, n, x);
 }
 
-static void put(const bound_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride, int n,
+/* Outputs are written, though groups_t of operands points to data that is only read. */
+static void *output_of(const groups_t *g)
+{
+    return (void *)(uintptr_t)g->data;
+}
+
+static void put(const groups_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride, int n,
                 const float *x)
 {
     if (stride == 1) {
-        type->store_sat(to->data, first, n, x);
+        type->store_sat(output_of(to), first, n, x);
     } else {
-        dtype_traits(to->dtype)->codec.store_sat(to->data, first, stride, n, x);
+        to->type->codec.store_sat(output_of(to), first, stride, n, x);
     }
+}
+
+/* Where one part of the output has what belongs to index idx. */
+static int64_t offset(const quant_tail_t *t, const int64_t *idx, int part)
+{
+    int64_t at = 0;
+    for (int d = 0; d < t->out.ndims; d++) {
+        const axis_t *axis = &t->out.axis[d][part];
+        at += (axis->group == 1 ? idx[d] : idx[d] / axis->group) * axis->stride;
+    }
+    return at;
+}
+
+/* From one index along dim d to the next; 0 where there is no such dim. */
+static int64_t stride_of(const quant_tail_t *t, int d, int part)
+{
+    return d >= 0 ? t->out.axis[d][part].stride : 0;
 }
 
 /* Codes at elements `low` (of whole codes, all their bits) and `high` of the outputs. */
 static void put_codes(const quant_tail_t *t, int64_t low, int64_t high, int n, const float *x,
                       unsigned char *code)
 {
+    const matrix_t *base = &t->out.base;
     const int last = t->out.ndims - 1;
-    if (t->split) {
+    if (base->high.type != NULL) {
         t->elem->store_sat(code, 0, n, x);
-        dtype_part(code, n, t->out.data, low, t->out.strides[last], t->high.data, high,
-                   t->high.strides[last]);
+        dtype_part(code, n, output_of(&base->codes), low, stride_of(t, last, IN_CODES),
+                   output_of(&base->high), high, stride_of(t, last, IN_HIGH));
     } else {
-        put(&t->out, t->elem, low, t->out.strides[last], n, x);
+        put(&base->codes, t->elem, low, stride_of(t, last, IN_CODES), n, x);
     }
-}
-
-static int64_t offset(const quant_tail_t *t, const int64_t *idx, const int64_t *stride,
-                      bool by_group)
-{
-    int64_t at = 0;
-    for (int d = 0; d < t->out.ndims; d++) {
-        at += (by_group ? idx[d] / t->size[d] : idx[d]) * stride[d];
-    }
-    return at;
 }
 
 /* Scales and zero points of n groups, and what makes their elements. */
-static void derive(const quant_tail_t *t, const int64_t *idx, int n, groups_t *g)
+static void derive(const quant_tail_t *t, const int64_t *idx, int n, block_t *g)
 {
     const int last = t->out.ndims - 1;
+    const matrix_t *base = &t->out.base;
     int32_t *bottom = t->zp_type != NULL ? g->bottom : NULL;
     t->fn->scales(&t->formula, n, g->top, bottom, g->scale, g->special);
     round_trip(t->scale_type, n, g->scale, g->code);
@@ -243,12 +245,12 @@ static void derive(const quant_tail_t *t, const int64_t *idx, int n, groups_t *g
         t->fn->zero_points(&t->formula, n, g->bottom, g->scale, g->zp);
         round_trip(t->elem, n, g->zp, g->code);
         round_trip(t->zp_type, n, g->zp, g->code);
-        put(&t->zp, t->zp_type, offset(t, idx, t->zp_stride, true), t->zp_stride[last], n, g->zp);
+        put(&base->zp, t->zp_type, offset(t, idx, IN_ZP), stride_of(t, last, IN_ZP), n, g->zp);
     }
     for (int i = 0; g->any_special && i < n; i++) {
         g->scale[i] = g->special[i] ? NAN : g->scale[i];
     }
-    put(&t->scale, t->scale_type, offset(t, idx, t->scale_stride, true), t->scale_stride[last], n,
+    put(&base->scale, t->scale_type, offset(t, idx, IN_SCALE), stride_of(t, last, IN_SCALE), n,
         g->scale);
 }
 
@@ -256,17 +258,16 @@ void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *
                     void *scratch)
 {
     const int last = t->out.ndims - 1, n = cols / t->cols;
-    groups_t *g = scratch;
+    block_t *g = scratch;
     memset(g->top, 0, (size_t)n * sizeof(*g->top));
     memset(g->bottom, 0, (size_t)n * sizeof(*g->bottom));
     for (int r = 0; r < t->rows; r++) {
         t->fn->widen(x + r * ld, t->cols, n, g->top, t->zp_type != NULL ? g->bottom : NULL);
     }
     derive(t, idx, n, g);
-    const int64_t low = offset(t, idx, t->out.strides, false),
-                  high = offset(t, idx, t->high.strides, false);
-    const int64_t low_down = last > 0 ? t->out.strides[last - 1] : 0,
-                  high_down = last > 0 ? t->high.strides[last - 1] : 0;
+    const int64_t low = offset(t, idx, IN_CODES), high = offset(t, idx, IN_HIGH);
+    const int64_t low_down = stride_of(t, last - 1, IN_CODES),
+                  high_down = stride_of(t, last - 1, IN_HIGH);
     for (int r = 0; r < t->rows; r++) {
         float *row = x + r * ld;
         t->fn->quantise(&t->formula, row, t->cols, n, g->by, t->zp_type != NULL ? g->zp : NULL,

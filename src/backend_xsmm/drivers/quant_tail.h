@@ -4,7 +4,8 @@
 #ifndef SINTER_SRC_QUANT_TAIL_H
 #define SINTER_SRC_QUANT_TAIL_H
 
-#include "backend_xsmm/plan.h"
+#include "backend_xsmm/drivers/matrices.h"
+#include "graph/quant.h"
 #include "numeric/quant_rows.h"
 
 /* Columns of a block: at most. What kernels hold to: matmul keeps blocks of a divisor of 128
@@ -20,11 +21,8 @@ typedef struct quant_tail {
     const quant_rows_t *fn;
     const dtype_bulk_t *elem, *scale_type, *zp_type; /* zp_type NULL: no zero points */
     quant_formula_t formula;
-    bound_t out, scale, zp, high;
-    bool split;                     /* out has the low bits of split codes, high the others */
-    int64_t size[SINTER_MAX_NDIMS]; /* of a group, by dim of out */
-    int64_t scale_stride[SINTER_MAX_NDIMS], zp_stride[SINTER_MAX_NDIMS]; /* from group to group */
-    int rows, cols; /* size along the last two dims; rows 1 if there is one dim */
+    matrices_t out; /* scales and zero points have the same groups */
+    int rows, cols; /* of a group, along the last two dims; rows 1 if there is one dim */
 } quant_tail_t;
 
 sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,

@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "graph/quant.h"
-#include "graph/schema.h"
 
 /* One area after another; false on overflow. */
 static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
@@ -104,64 +102,6 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
     memcpy(b->strides, lt->strides, sizeof(b->strides));
 }
 
-enum { MOST_PORTS = 4 }; /* no op that runs has more */
-
-/* What a node reads and makes, with the tensor ids that messages name. */
-static sinter_status_t take_ports(const graph_t *g, const node_t *node, const lt_t *lts, lt_t *in,
-                                  lt_t *out)
-{
-    if (node->n_in > MOST_PORTS || node->n_out > MOST_PORTS) {
-        return sg_fail(sinter_unimplemented, "%s: too many ports", node_label(node));
-    }
-    for (int i = 0; i < node->n_in; i++) {
-        in[i] = lts[node->in[i]];
-        in[i].id = graph_message_id(g, node->in[i]);
-    }
-    for (int i = 0; i < node->n_out; i++) {
-        out[i] = lts[node->out[i]];
-        out[i].id = graph_message_id(g, node->out[i]);
-    }
-    return sinter_success;
-}
-
-sinter_status_t frame_infer(const graph_t *g, lt_t *lts)
-{
-    for (int t = 0; t < graph_n_live(g); t++) {
-        const node_t *node = &g->nodes[g->topo[t]];
-        lt_t in[MOST_PORTS], out[MOST_PORTS];
-        SG_TRY(take_ports(g, node, lts, in, out));
-        SG_TRY(op_infer_shapes(node, in, out));
-        for (int i = 0; i < node->n_out; i++) {
-            if (!lt_dims_known(&out[i])) {
-                return sg_fail(sinter_unimplemented,
-                               "%s: dims of tensor %llu do not follow from the inputs",
-                               node_label(node), (unsigned long long)out[i].id);
-            }
-            out[i].id = lts[node->out[i]].id;
-            lts[node->out[i]] = out[i];
-        }
-    }
-    return sinter_success;
-}
-
-/* The groups of quantising ops for the dims of this execute. dead: of the dequantisations that ride
- * on matmul operands, over the tensors of the caller, because views of their scales would name
- * others. */
-static sinter_status_t check_groups(const graph_t *g, const lt_t *lts, bool dead)
-{
-    for (int i = 0; i < g->n_nodes; i++) {
-        const node_t *node = &g->nodes[i];
-        lt_t in[MOST_PORTS], out[MOST_PORTS];
-        quant_geom_t geom;
-        if (node->dead == dead &&
-            (op_flags(node->kind) & (dead ? OP_DEQUANT : OP_QUANT | OP_DEQUANT)) != 0) {
-            SG_TRY(take_ports(g, node, lts, in, out));
-            SG_TRY(quant_geometry(node, in, out, &geom));
-        }
-    }
-    return sinter_success;
-}
-
 static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
 {
     const plan_value_t *pv = &plan->values[i];
@@ -188,9 +128,9 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
 {
     if (plan->dynamic) {
-        SG_TRY(check_groups(&plan->sub, fm->lts, true));
-        SG_TRY(frame_infer(&plan->sub, fm->lts));
-        SG_TRY(check_groups(&plan->sub, fm->lts, false));
+        SG_TRY(graph_check_groups(&plan->sub, fm->lts, true));
+        SG_TRY(graph_infer_dims(&plan->sub, fm->lts));
+        SG_TRY(graph_check_groups(&plan->sub, fm->lts, false));
     }
     /* Bases come before their views in plan->view_order; everything else stands alone. */
     for (int i = 0; i < plan->n_values - plan->n_packed; i++) {

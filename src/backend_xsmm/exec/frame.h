@@ -42,8 +42,6 @@ sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner);
 void frame_unpack(const plan_t *plan, frame_mem_t *fm);
 
-/* Runs the shape rules over lts (by graph value), in which the graph's inputs are known. */
-sinter_status_t frame_infer(const graph_t *g, lt_t *lts);
 /* Dims and strides of a view of (or, if inverse, under) base; false: strides cannot say it. */
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
                   const int64_t *dims, int64_t *strides);

@@ -59,18 +59,18 @@ static void pack_matrix(const constant_key_t *key, int along, int64_t from, int6
 {
     enum { LINES = 16, ALONG = 256 };
     const int across = key->ndims - 1 - (along == key->ndims - 1);
-    const tile_src_t src = {.data = key->data,
-                            .type = dtype_traits((sinter_data_type_t)key->type),
-                            .dtype = (sinter_data_type_t)key->type,
-                            .first = from,
-                            .rs = key->strides[across],
-                            .cs = key->strides[along]};
+    const matrix_t src = {.codes = {.data = key->data,
+                                    .type = dtype_traits((sinter_data_type_t)key->type),
+                                    .dtype = (sinter_data_type_t)key->type,
+                                    .first = from,
+                                    .row = {key->strides[across], 1},
+                                    .column = {key->strides[along], 1}}};
     float x[LINES * ALONG];
     for (int64_t r = 0; r < key->dims[across]; r += LINES) {
         const int rows = (int)at_most(key->dims[across] - r, LINES);
         for (int64_t c = 0; c < key->dims[along]; c += ALONG) {
             const int n = (int)at_most(key->dims[along] - c, ALONG);
-            tile->load(&src, r, rows, c, n, x, ALONG, rows, n);
+            tile->load(&src, (rect_t){r, rows, c, n}, x, ALONG, rows, n);
             for (int i = 0; i < rows; i++) {
                 bulk->store(memory, to + (r + i) * key->packed[across] + c, n, x + i * ALONG);
             }

@@ -235,10 +235,10 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
             step->note ? step->note : "");
         report_packed(plan, step, &text);
         if (step->tail != NULL) {
-            const bool split = step->tail->split != sinter_data_type_undef;
+            const bool split = step->tail->out.split != sinter_data_type_undef;
             text_add(
                 &text, "  quantises its result to %s%s before it leaves the step\n",
-                dtype_traits(split ? step->tail->split : plan->values[step->tail->out].lt.data_type)
+                dtype_traits(split ? step->tail->out.split : plan->values[step->tail->out.data].lt.data_type)
                     ->name,
                 split ? " in two planes" : "");
         }

@@ -27,7 +27,7 @@ static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const
     for (int v = 0; v < g->n_values; v++) {
         lo.home[v] = lo.ready[v] = -1;
     }
-    sinter_status_t status = lower_probe(g, lo.probe);
+    sinter_status_t status = graph_representative_dims(g, lo.probe);
     status = status == sinter_success ? lower_group(&lo) : status;
     status = status == sinter_success ? lower_memory(&lo) : status;
     status = status == sinter_success ? lower_emit(&lo) : status;

@@ -1,5 +1,5 @@
-/* From a rewritten subgraph to steps. Five stages, a file each, and one that looks at masks:
- *   lower_probe.c   what unknown dims are taken for while the others decide
+/* From a rewritten subgraph to steps. Four stages, a file each, and one that looks at masks. They
+ * decide on representative dims (graph_representative_dims); a plan depends on none of them.
  *   lower_group.c   which nodes run together: heavy nodes (MatMul, SoftMax, attention) with the
  *                   elementwise work that can ride on them
  *   lower_memory.c  which values live where: ports, temporaries, views, and the copies no view
@@ -10,7 +10,9 @@
 #ifndef SINTER_SRC_LOWER_H
 #define SINTER_SRC_LOWER_H
 
+#include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/plan.h"
+#include "graph/quant.h"
 
 /* Nodes that become one step. */
 typedef struct group {
@@ -72,12 +74,6 @@ typedef struct lowering {
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
 bool lower_same_dims(const lt_t *a, const lt_t *b);
-/* The representative value of an unknown dim that nothing known meets: like no usual dim, but
- * divisible by usual group sizes and by what reshapes split off. */
-enum { LOWER_PROBE_DIM = 256 * 3 * 5 * 7 };
-
-/* By graph value, from the dims of the graph and LOWER_PROBE_DIM. */
-sinter_status_t lower_probe(const graph_t *g, lt_t *probe);
 sinter_status_t lower_group(lowering_t *lo);
 int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
                     int pos); /* -1: out of memory */

@@ -3,7 +3,6 @@
 
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
-#include "graph/quant.h"
 #include "graph/schema.h"
 
 /* Registers of the values of one chain. */
@@ -387,15 +386,15 @@ static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_
     const quant_t *q = n->quant;
     const bool scaled_twice = q->kind == QUANT_DYNAMIC_NV && n->n_in > 1;
     *p = (dynquant_params_t){.in = n->in[0],
-                             .out = n->out[0],
-                             .scale = n->n_out > 1 ? n->out[1] : -1,
-                             .zp = q->has_zp ? n->out[2] : -1,
-                             .high = q->high_port >= 0 ? n->out[q->high_port] : -1,
-                             .split = q->split,
+                             .out = {.data = n->out[0],
+                                     .scale = n->n_out > 1 ? n->out[1] : -1,
+                                     .zp = q->has_zp ? n->out[2] : -1,
+                                     .high = q->high_port >= 0 ? n->out[q->high_port] : -1,
+                                     .split = q->split},
                              .kind = (int)q->kind,
                              .tensor_scale = scaled_twice ? n->in[1] : -1};
-    map_from(geom.scale_dim, p->scale_dim);
-    map_from(geom.zp_dim, p->zp_dim);
+    map_from(geom.scale_dim, p->out.scale_dim);
+    map_from(geom.zp_dim, p->out.zp_dim);
     return sinter_success;
 }
 
@@ -549,10 +548,7 @@ static void touch_operand(plan_t *plan, const operand_t *op, int step)
 static void touch_dynquant(plan_t *plan, const dynquant_params_t *p, int step)
 {
     touch(plan, p->in, step);
-    touch(plan, p->out, step);
-    touch(plan, p->scale, step);
-    touch(plan, p->zp, step);
-    touch(plan, p->high, step);
+    touch_operand(plan, &p->out, step);
     touch(plan, p->tensor_scale, step);
 }
 
@@ -595,8 +591,7 @@ static bool is_operand(const operand_t *op, int v)
 
 static bool in_tail(const dynquant_params_t *p, int v)
 {
-    return p != NULL &&
-           (p->out == v || p->scale == v || p->zp == v || p->high == v || p->tensor_scale == v);
+    return p != NULL && (is_operand(&p->out, v) || p->tensor_scale == v);
 }
 
 /* Step s touches temporary v in its chain alone, once for each element, as it is in memory. */

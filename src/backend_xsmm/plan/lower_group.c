@@ -7,7 +7,6 @@
 #include "backend_xsmm/drivers/quant_tail.h"
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
-#include "graph/quant.h"
 #include "graph/schema.h"
 
 bool lower_is_eltwise(sinter_op_kind_t kind)

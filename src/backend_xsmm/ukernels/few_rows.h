@@ -10,10 +10,11 @@
  * whatever they are scaled with later. */
 enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
 
-/* Of the bits of the largest magnitude in a row, whose other elements may be anything below it. */
-static inline bool is_tame_bits(int32_t most)
+/* Of the bits of a magnitude. Where it is the largest one of a row, the other elements of the row
+ * may be anything below it. */
+static inline bool is_tame_bits(int32_t bits)
 {
-    return most == 0 || (most > TAME_LEAST && most < TAME_BEYOND);
+    return (bits == 0) | ((uint32_t)bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
 }
 
 /* Prefetch distance in bytes for rows of codes: far enough ahead to hide the latency of memory, and

@@ -19,8 +19,9 @@ typedef struct tile_isa {
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 } tile_isa_t;
 
-void tile_load(const tile_isa_t *isa, const tile_src_t *src, int64_t r0, int nr, int64_t c0, int nc,
-               float *dst, int64_t ld, int pad_nr, int pad_nc);
+/* load of tile_table_t. */
+void tile_load(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld,
+               int pad_rows, int pad_columns);
 /* Portable forms, which the SIMD versions use for what does not fill a vector. */
 void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);

@@ -104,21 +104,20 @@ static int longest_block(int64_t n)
     return 0;
 }
 
-/* Elements of K with one coefficient each, of these groups and of other ones; 0: all. */
-static int64_t common_group(int64_t others, const void *type, int64_t stride, int64_t group,
-                            int64_t K)
+/* Elements of K with one coefficient each, of these groups and of others; 0: all. */
+static int64_t common_group(int64_t others, const groups_t *g, const axis_t *along, int64_t K)
 {
-    return type == NULL || stride == 0 || group >= K ? others : common_divisor(others, group);
+    return groups_are_one(g, along, K) ? others : common_divisor(others, along->group);
 }
 
 /* The groups of both operands along K. */
 static int64_t group_of(const matmul_state_t *st, bool a_codes)
 {
-    const tile_src_t *a = &st->a.base, *b = &st->b.base;
-    int64_t g = common_group(0, b->scale_type, b->scale_rs, b->scale_gr, st->K);
-    g = common_group(g, b->zp_type, b->zp_rs, b->zp_gr, st->K);
-    g = a_codes ? common_group(g, a->scale_type, a->scale_cs, a->scale_gc, st->K) : g;
-    return a_codes ? common_group(g, a->zp_type, a->zp_cs, a->zp_gc, st->K) : g;
+    const matrix_t *a = &st->a.base, *b = &st->b.base;
+    int64_t g = common_group(0, &b->scale, &b->scale.row, st->K);
+    g = common_group(g, &b->zp, &b->zp.row, st->K);
+    g = a_codes ? common_group(g, &a->scale, &a->scale.column, st->K) : g;
+    return a_codes ? common_group(g, &a->zp, &a->zp.column, st->K) : g;
 }
 
 /* Whether all of A is quantised before anything else, and what it takes. */
@@ -136,13 +135,14 @@ static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, bloc
 }
 
 /* Codes of 4 bits that are contiguous along K, in columns that begin with whole bytes. */
-static void bind_direct(const tile_src_t *b, blocks_state_t *st)
+static void bind_direct(const groups_t *codes, blocks_state_t *st)
 {
     float x[16];
-    st->direct = st->folded && b->type->bits == 4 && b->rs == 1 && b->cs % 2 == 0 && b->cs > 0 &&
-                 b->cs < INT32_MAX / 16 && st->block % 8 == 0;
+    const int64_t stride = codes->column.stride;
+    st->direct = st->folded && codes->type->bits == 4 && codes->row.stride == 1 &&
+                 stride % 2 == 0 && stride > 0 && stride < INT32_MAX / 16 && st->block % 8 == 0;
     if (st->direct) {
-        dtype_nibble_values(&b->type->codec, x);
+        dtype_nibble_values(&codes->type->codec, x);
         for (int i = 0; i < 16; i++) {
             st->table[i] = (int8_t)(x[i] * st->steps);
         }
@@ -150,27 +150,27 @@ static void bind_direct(const tile_src_t *b, blocks_state_t *st)
 }
 
 /* Whether zero points of A differ in one execute. */
-static bool has_many_zps(const tile_operand_t *a)
+static bool has_many_zps(const matrices_t *a)
 {
-    int64_t strides = a->base.zp_rs | a->base.zp_cs;
-    for (int d = 0; d + 2 < a->ndims; d++) {
-        strides |= a->zp_stride[d];
+    int64_t strides = 0;
+    for (int d = 0; d < a->ndims; d++) {
+        strides |= a->axis[d][IN_ZP].stride;
     }
-    return a->base.zp_type != NULL && strides != 0;
+    return a->base.zp.type != NULL && strides != 0;
 }
 
 static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
 {
-    const dtype_traits_t *type = all->a.base.type;
+    const dtype_traits_t *type = all->a.base.codes.type;
     st->codes = true;
-    st->a_steps = blocks_steps(all->a.base.dtype);
+    st->a_steps = blocks_steps(all->a.base.codes.dtype);
     st->a_bias = type->cls == DTYPE_INT && type->digits == type->bits ? 0 : 128;
     st->own = has_many_zps(&all->a);
 }
 
 void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
 {
-    const tile_src_t *b = &all->b.base;
+    const matrix_t *b = &all->b.base;
     const int64_t K = all->K;
     blocks_state_t *st = &all->blocks;
     *st = (blocks_state_t){0};
@@ -184,14 +184,14 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
         return;
     }
     st->k = BLOCKS_K / st->block * st->block;
-    st->steps = blocks_steps(b->dtype);
-    st->folded = b->type->bits <= 4 && (b->zp_type == NULL || b->zp_type->bits <= 4);
-    st->offset = b->dtype == sinter_u8 ? 128 : 0;
-    st->shifted = !st->folded && (b->zp_type != NULL || st->offset != 0);
+    st->steps = blocks_steps(b->codes.dtype);
+    st->folded = b->codes.type->bits <= 4 && (b->zp.type == NULL || b->zp.type->bits <= 4);
+    st->offset = b->codes.dtype == sinter_u8 ? 128 : 0;
+    st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
     if (c->codes) {
         bind_codes(all, st);
     }
-    bind_direct(b, st);
+    bind_direct(&b->codes, st);
     bind_whole(c, all, st);
 }
 
@@ -317,17 +317,17 @@ static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c,
     const matmul_places_t rows = {k, (kn + st->block - 1) / st->block, st->block},
                           columns = {c, n, 1};
     const int all = rows.n * BLOCKS_STRIP;
-    matmul_load_coefs(t, &t->b, false, &rows, &columns, buf->b.scale, BLOCKS_STRIP);
+    matmul_load_coefs(t, &t->b.scale, &rows, &columns, buf->b.scale, BLOCKS_STRIP);
     if (!matmul_within(buf->b.scale, all, FLT_MAX)) {
         return false;
     }
     for (int i = 0; i < all; i++) {
         buf->b.scale[i] *= 1 / st->steps;
     }
-    if (t->b.zp == NULL) {
+    if (t->b.zp.type == NULL) {
         memset(buf->zp, 0, (size_t)all * sizeof *buf->zp);
     } else {
-        matmul_load_coefs(t, &t->b, true, &rows, &columns, buf->zp, BLOCKS_STRIP);
+        matmul_load_coefs(t, &t->b.zp, &rows, &columns, buf->zp, BLOCKS_STRIP);
     }
     if (!st->shifted) {
         return true;
@@ -342,12 +342,13 @@ static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c,
 }
 
 /* n elements of a strip of B, whole blocks but for the end of K, from block i on. */
-static void pack(const matmul_task_t *t, const tile_src_t *codes, int64_t k, int n, int i,
-                 int64_t c, int cols)
+static void pack(const matmul_task_t *t, const matrix_t *codes, int64_t k, int n, int i, int64_t c,
+                 int cols)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_b_t *b = &t->buf.blocks.b;
-    t->c->tile->load(codes, k, n, c, cols, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4, BLOCKS_STRIP);
+    t->c->tile->load(codes, (rect_t){k, n, c, cols}, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4,
+                     BLOCKS_STRIP);
     for (int e = 0; e < n; e += st->block) {
         t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n - e, st->block), st->steps,
                            st->offset, t->buf.blocks.times,
@@ -361,8 +362,10 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
-    t->c->blocks->pack_codes(t->b.data + (t->b.first + c * t->b.cs + k) / 2, t->b.cs / 2, cols, n,
-                             st->block, st->table, buf->zp, buf->times, buf->b.byte, buf->b.start);
+    const groups_t *codes = &t->b.codes;
+    t->c->blocks->pack_codes(groups_byte(codes, codes_at(codes, k, c)), codes->column.stride / 2,
+                             cols, n, st->block, st->table, buf->zp, buf->times, buf->b.byte,
+                             buf->b.start);
 }
 
 /* kn elements of the strip at column c of the panel. False: some coefficients are not for
@@ -372,10 +375,11 @@ static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
     const blocks_state_t *st = &t->st->blocks;
     const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP),
               some = BLOCKS_LONGEST / st->block * st->block;
-    const bool direct = st->direct && kn % 8 == 0 && t->b.first % 2 == 0;
-    tile_src_t codes = t->b;
-    codes.scale = NULL;
-    codes.zp = st->folded ? codes.zp : NULL;
+    const bool direct = st->direct && kn % 8 == 0 && t->b.codes.first % 2 == 0;
+    matrix_t codes = matrix_of_codes(&t->b);
+    if (st->folded) {
+        codes.zp = t->b.zp;
+    }
     if (!load_all_coefs(t, k, kn, t->n0 + c, cols)) {
         return false;
     }
@@ -402,30 +406,28 @@ static void fetch_lines(const unsigned char *base, int bits, int64_t first, int6
     }
 }
 
-/* rows x cols elements at (r, c) of a matrix that is contiguous along one of both. */
-static void fetch_matrix(const tile_src_t *m, int64_t r, int64_t rows, int64_t c, int64_t cols,
-                         int part, int parts)
+/* What belongs to some rows and columns of a matrix, if it is contiguous along one of both. */
+static void fetch_groups(const groups_t *g, rect_t at, int part, int parts)
 {
-    const int64_t first = m->first + r * m->rs + c * m->cs;
-    if (m->data != NULL && (m->rs == 1 || m->cs == 1)) {
-        const bool down = m->rs == 1;
-        fetch_lines(m->data, m->type->bits, first, down ? m->cs : m->rs, down ? cols : rows,
-                    down ? rows : cols, part, parts);
+    const bool down = g->row.stride == 1;
+    if (g->type != NULL && (down || g->column.stride == 1)) {
+        const int64_t rows = (at.rows - 1) / g->row.group + 1,
+                      columns = (at.columns - 1) / g->column.group + 1;
+        fetch_lines(g->data, g->type->bits, groups_at(g, at.row, at.column),
+                    down ? g->column.stride : g->row.stride, down ? columns : rows,
+                    down ? rows : columns, part, parts);
     }
 }
 
 /* The next strip of B: the products leave memory idle otherwise. */
 static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int parts)
 {
-    const tile_src_t *b = &t->b, scale = tile_coefs(b, false), zp = tile_coefs(b, true);
-    const int64_t kn = at_most(t->st->K - k, t->st->blocks.k),
-                  n = at_most(t->cols - c, BLOCKS_STRIP), at = t->n0 + c;
+    const int64_t kn = at_most(t->st->K - k, t->st->blocks.k);
+    const rect_t at = {k, (int)kn, t->n0 + c, (int)at_most(t->cols - c, BLOCKS_STRIP)};
     if (kn > 0) {
-        fetch_matrix(b, k, kn, at, n, part, parts);
-        fetch_matrix(&scale, k / b->scale_gr, (kn - 1) / b->scale_gr + 1, at / b->scale_gc,
-                     (n - 1) / b->scale_gc + 1, part, parts);
-        fetch_matrix(&zp, k / b->zp_gr, (kn - 1) / b->zp_gr + 1, at / b->zp_gc,
-                     (n - 1) / b->zp_gc + 1, part, parts);
+        fetch_groups(&t->b.codes, at, part, parts);
+        fetch_groups(&t->b.scale, at, part, parts);
+        fetch_groups(&t->b.zp, at, part, parts);
     }
 }
 
@@ -453,7 +455,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blo
 static int32_t start_times(const matmul_task_t *t)
 {
     const blocks_state_t *st = &t->st->blocks;
-    const tile_src_t *a = &t->st->a.base;
+    const groups_t *zps = &t->st->a.base.zp;
     float zp = 0;
     if (st->own) {
         return 1;
@@ -461,8 +463,8 @@ static int32_t start_times(const matmul_task_t *t)
     if (!st->codes) {
         return -128;
     }
-    if (a->zp != NULL) {
-        a->zp_type->codec.load_f32(a->zp, a->zp_first, 0, 1, &zp);
+    if (zps->type != NULL) {
+        zps->type->codec.load_f32(zps->data, zps->first, 0, 1, &zp);
     }
     return fabsf(zp) <= MATMUL_ZP_MOST ? -(int32_t)(zp * st->a_steps + st->a_bias) : 0;
 }

@@ -1,0 +1,107 @@
+/* Tile functions in portable C, and the choice of the table for a machine. */
+#include "backend_xsmm/ukernels/tile_isa.h"
+
+#include <string.h>
+
+static void dequant_c(float *x, const float *zp, const float *scale, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = (zp ? x[i] - zp[i] : x[i]) * scale[i];
+    }
+}
+
+static void dequant_group_c(float *x, float zp, float scale, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = (x[i] - zp) * scale;
+    }
+}
+
+static void fill_c(float *x, float value, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = value;
+    }
+}
+
+void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd)
+{
+    for (int c = 0; c < cols; c++) {
+        for (int r = 0; r < rows; r++) {
+            dst[c * ldd + r] = src[r * lds + c];
+        }
+    }
+}
+
+static uint16_t bf16_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+        return (uint16_t)(u >> 16 | 0x40);
+    }
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd)
+{
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < cols; c++) {
+            dst[r * ldd + c] = bf16_of(src[r * ld + c]);
+        }
+    }
+}
+
+void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd)
+{
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < cols; c++) {
+            dst[r / 2 * ldd * 2 + c * 2 + r % 2] = bf16_of(src[r * ld + c]);
+        }
+    }
+}
+
+static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                   float *c, int64_t ldc, bool beta)
+{
+    for (int i = 0; i < m; i++, a += lda, c += ldc) {
+        if (!beta) {
+            memset(c, 0, (size_t)n * sizeof(float));
+        }
+        for (int p = 0; p < k; p++) {
+            const float x = a[p], *row = b + p * ldb;
+            for (int j = 0; j < n; j++) {
+                c[j] += x * row[j];
+            }
+        }
+    }
+}
+
+static const tile_isa_t isa_c = {.needs = {NEEDS_NOTHING},
+                                 .dequant = dequant_c,
+                                 .dequant_group = dequant_group_c,
+                                 .fill = fill_c,
+                                 .transpose = tile_transpose_c};
+
+static void load_c(const matrix_t *m, rect_t at, float *dst, int64_t ld, int pad_rows,
+                   int pad_columns)
+{
+    tile_load(&isa_c, m, at, dst, ld, pad_rows, pad_columns);
+}
+
+static const tile_table_t table_c = {load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c,
+                                     tile_transpose_c};
+
+const tile_table_t *tile_table(features_t features)
+{
+#if defined(__x86_64__)
+    if (has_features(features, NEEDS_AVX512)) {
+        return &tile_table_avx512;
+    }
+    if (has_features(features, NEEDS_AVX2)) {
+        return &tile_table_avx2;
+    }
+#endif
+    (void)features;
+    return &table_c;
+}

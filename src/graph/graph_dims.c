@@ -1,0 +1,130 @@
+/* The shape rules run over a whole graph, on a list of logical tensors beside it (by value): for
+ * the dims of an execute, and for representative dims at compile. Nothing here allocates. */
+#include <string.h>
+
+#include "base/status.h"
+#include "graph/graph.h"
+#include "graph/quant.h"
+#include "graph/schema.h"
+
+enum { MOST_PORTS = 4 }; /* no op that runs has more */
+
+/* Copies of what a node reads and makes, with the tensor ids that messages name. */
+static sinter_status_t take_ports(const graph_t *g, const node_t *node, const lt_t *lts, lt_t *in,
+                                  lt_t *out)
+{
+    if (node->n_in > MOST_PORTS || node->n_out > MOST_PORTS) {
+        return sg_fail(sinter_unimplemented, "%s: too many ports", node_label(node));
+    }
+    for (int i = 0; i < node->n_in; i++) {
+        in[i] = lts[node->in[i]];
+        in[i].id = graph_message_id(g, node->in[i]);
+    }
+    for (int i = 0; i < node->n_out; i++) {
+        out[i] = lts[node->out[i]];
+        out[i].id = graph_message_id(g, node->out[i]);
+    }
+    return sinter_success;
+}
+
+/* Takes a copy back; true: it brought something new. */
+static bool give_back(lt_t *lt, const lt_t *copy)
+{
+    const bool changed =
+        lt->ndims != copy->ndims || memcmp(lt->dims, copy->dims, sizeof lt->dims) != 0;
+    const uint64_t id = lt->id;
+    *lt = *copy;
+    lt->id = id;
+    return changed;
+}
+
+sinter_status_t graph_infer_dims(const graph_t *g, lt_t *lts)
+{
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const node_t *node = &g->nodes[g->topo[t]];
+        lt_t in[MOST_PORTS], out[MOST_PORTS];
+        SG_TRY(take_ports(g, node, lts, in, out));
+        SG_TRY(op_infer_shapes(node, in, out));
+        for (int i = 0; i < node->n_out; i++) {
+            if (!lt_dims_known(&out[i])) {
+                return sg_fail(sinter_unimplemented,
+                               "%s: dims of tensor %llu do not follow from the inputs",
+                               node_label(node), (unsigned long long)out[i].id);
+            }
+            (void)give_back(&lts[node->out[i]], &out[i]);
+        }
+    }
+    return sinter_success;
+}
+
+sinter_status_t graph_check_groups(const graph_t *g, const lt_t *lts, bool dead)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const node_t *node = &g->nodes[i];
+        lt_t in[MOST_PORTS], out[MOST_PORTS];
+        quant_geom_t geom;
+        if (node->quant != NULL && node->dead == dead &&
+            (!dead || (op_flags(node->kind) & OP_DEQUANT) != 0)) {
+            SG_TRY(take_ports(g, node, lts, in, out));
+            SG_TRY(quant_geometry(node, in, out, &geom));
+        }
+    }
+    return sinter_success;
+}
+
+/* ---- representative dims --------------------------------------------------------------------- */
+
+/* What a rule says about a node's ports, inputs included. A matmul also relates the tensors of the
+ * dequantisations that ride on its operands. */
+static sinter_status_t solve_node(const graph_t *g, const node_t *node, lt_t *lts, bool *changed)
+{
+    lt_t in[MOST_PORTS], out[MOST_PORTS];
+    SG_TRY(take_ports(g, node, lts, in, out));
+    SG_TRY(op_infer_shapes(node, in, out));
+    for (int i = 0; i < node->n_in; i++) {
+        *changed = give_back(&lts[node->in[i]], &in[i]) || *changed;
+    }
+    for (int i = 0; i < node->n_out; i++) {
+        *changed = give_back(&lts[node->out[i]], &out[i]) || *changed;
+    }
+    for (int i = 0; node->in_dequant != NULL && i < node->n_in; i++) {
+        if (node->in_dequant[i] != NULL) {
+            SG_TRY(solve_node(g, node->in_dequant[i], lts, changed));
+        }
+    }
+    return sinter_success;
+}
+
+sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts)
+{
+    /* For a dim that nothing known meets: unlike any usual dim, but divisible by usual group sizes
+     * and by what reshapes split off, so that views and groups can be decided as for most dims. */
+    enum { REPRESENTATIVE = 256 * 3 * 5 * 7 };
+    for (int v = 0; v < g->n_values; v++) {
+        lts[v] = g->values[v].lt;
+        if (lts[v].ndims < 0 && g->values[v].producer < 0) {
+            return sg_fail(sinter_unimplemented,
+                           "tensor %llu: its number of dims must be known to compile",
+                           (unsigned long long)lts[v].id);
+        }
+    }
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int t = 0, n = graph_n_live(g); t < 2 * n; t++) { /* down and up again */
+            const int at = t < n ? t : 2 * n - 1 - t;
+            SG_TRY(solve_node(g, &g->nodes[g->topo[at]], lts, &changed));
+        }
+    }
+    for (int v = 0; v < g->n_values; v++) {
+        for (int d = 0; d < lts[v].ndims && g->values[v].producer < 0; d++) {
+            if (lts[v].dims[d] == SINTER_UNKNOWN_DIM) {
+                lts[v].dims[d] = REPRESENTATIVE;
+            }
+        }
+        /* Dims that the inputs lead to: what was only likely shows here if it is wrong. */
+        if (g->values[v].producer >= 0) {
+            lts[v] = g->values[v].lt;
+        }
+    }
+    return graph_infer_dims(g, lts);
+}
