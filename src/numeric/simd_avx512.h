@@ -383,7 +383,7 @@ OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
 }
 OP vi vi_load_bytes(const void *p, int64_t n)
 {
-    return _mm512_maskz_loadu_epi8((1ull << n) - 1, p);
+    return n >= 64 ? vi_load(p) : _mm512_maskz_loadu_epi8((1ull << n) - 1, p);
 }
 OP vi high_bytes(vi x, int h)
 {

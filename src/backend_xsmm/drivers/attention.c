@@ -138,23 +138,23 @@ static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand
 {
     const codes_table_t *table = codes_table(plan->features);
     const lt_t *lt = &plan->values[o->data].lt;
+    const codes_type_t *codes = codes_type(lt->data_type);
     const int limbs = limbs_of(step->mode);
-    const decode_how_t floats = {NULL, 0};
-    if (!table || !limbs || (int)lt->data_type >= table->n_ops ||
-        table->ops[lt->data_type].elems == 0 ||
+    const decode_how_t floats = {0};
+    if (!table || !limbs || !codes ||
         (limbs == 1 && dtype_traits(lt->data_type)->cls != DTYPE_INT)) {
         return floats;
     }
-    const codes_ops_t *codes = &table->ops[lt->data_type];
     const int64_t s = known_groups(plan, o->data, o->scale, o->scale_dim, from_end);
     const int64_t z = known_groups(plan, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
-    if (s < 1 || z < 1 || (n > 1 && (head % n != 0 || head / n % codes->quad != 0))) {
+    if (s < 1 || z < 1 ||
+        (n > 1 && (head % n != 0 || head / n % (codes->elems / CODES_QUADS) != 0))) {
         return floats;
     }
     if (o->zp >= 0 && dtype_traits(plan->values[o->zp].lt.data_type)->bits > 8) {
         return floats;
     }
-    return (decode_how_t){codes, limbs};
+    return (decode_how_t){codes, table, limbs};
 }
 
 static decode_how_t how_of_k(const plan_t *plan, const step_t *step)
@@ -284,8 +284,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->bf16 = step->kernel->bf16;
     const bool codes = step->kernel->refuse == refuse_codes;
     c->decode = codes || step->kernel->refuse == refuse_decode ? decode_table(features) : NULL;
-    c->k_how = codes ? how_of_k(plan, step) : (decode_how_t){NULL, 0};
-    c->v_how = codes ? how_of_v(plan, step) : (decode_how_t){NULL, 0};
+    c->k_how = codes ? how_of_k(plan, step) : (decode_how_t){0};
+    c->v_how = codes ? how_of_v(plan, step) : (decode_how_t){0};
     size_blocks(c, rows, T, D, Dv);
     const char *why = jit(c, rows, D, Dv, features);
     if (c->bf16 && why) {

@@ -19,17 +19,6 @@ const decode_table_t *decode_table(features_t features)
     return NULL;
 }
 
-const codes_table_t *codes_table(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512_VNNI)) {
-        return &codes_table_avx512_vnni;
-    }
-#endif
-    (void)features;
-    return NULL;
-}
-
 /* ---- binding --------------------------------------------------------------------------------- */
 
 /* K and V are looked at with tokens as rows and the head as columns. */
@@ -88,7 +77,7 @@ static void fill_groups(decode_side_t *side)
 /* Where the coefficients of each corner are. */
 static void fill_corners(decode_side_t *side)
 {
-    const int quad = side->codes->quad, size = side->head / side->groups,
+    const int quad = side->codes->elems / CODES_QUADS, size = side->head / side->groups,
               chunks = side->padded / side->codes->elems;
     side->near = true;
     for (int i = 0; i < chunks * 16; i++) {
@@ -101,12 +90,12 @@ static void fill_corners(decode_side_t *side)
 }
 
 /* Integers want whole quads in a group and zero points as small as codes. */
-static bool fits_codes(const codes_ops_t *o, const matrix_t *m, const decode_side_t *side)
+static bool fits_codes(const codes_type_t *o, const matrix_t *m, const decode_side_t *side)
 {
     const dtype_traits_t *zp = m->zp.type;
     const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8);
     return small && side->groups > 0 &&
-           (side->groups == 1 || side->head / side->groups % o->quad == 0);
+           (side->groups == 1 || side->head / side->groups % (o->elems / CODES_QUADS) == 0);
 }
 
 const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const matrices_t *op,
@@ -148,6 +137,7 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     }
     side->ops = ops;
     side->codes = how->codes && fits_codes(how->codes, &m, side) ? how->codes : NULL;
+    side->ints = how->ints;
     side->limbs = how->limbs;
     side->any_tiny =
         scale != NULL && scale->digits < 24 && scale->max < 0x1p100 ? NULL : table->any_tiny;
@@ -191,7 +181,7 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
     out->tame = carve(scratch, &at, 1, sizeof(bool));
     out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
-    out->weights = codes ? carve(scratch, &at, 1, sizeof(codes_weights_t)) : NULL;
+    out->weights = codes ? carve(scratch, &at, CODES_CHUNKS, sizeof(codes_weights_t)) : NULL;
     return at;
 }
 
@@ -315,7 +305,9 @@ static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, con
         x[e] = e < k->fold * k->head ? q[e % k->head] : 0;
     }
     for (int c = 0; c < k->padded / elems; c++) {
-        codes->usable = k->codes->quantise(x + c * elems, k->limbs, r, c, codes) && codes->usable;
+        codes->usable =
+            k->ints->quantise(k->codes, x + c * elems, 0, 1, k->limbs, &codes->chunk[c][r]) &&
+            codes->usable;
     }
 }
 
@@ -417,7 +409,8 @@ static codes_rows_t codes_of(const decode_task_t *task)
               end = (rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * side->fold;
     memset(b->scale + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
     memset(b->zp + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
-    return (codes_rows_t){.data = groups_byte(codes, codes_at(codes, task->token, 0)),
+    return (codes_rows_t){.type = side->codes,
+                          .data = groups_byte(codes, codes_at(codes, task->token, 0)),
                           .stride = side->fold * codes->row.stride * codes->type->bits / 8,
                           .rows = rows,
                           .bytes = side->fold * side->head * codes->type->bits / 8,
@@ -427,9 +420,7 @@ static codes_rows_t codes_of(const decode_task_t *task)
                           .zp = task->m.zp.type != NULL ? b->zp : NULL,
                           .corner = side->corner,
                           .near = side->near,
-                          .flip = side->codes->flip,
-                          .table = side->codes->table ? side->table : NULL,
-                          .offset = side->codes->offset};
+                          .table = side->table};
 }
 
 /* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
@@ -495,7 +486,7 @@ void decode_scores(const decode_task_t *task)
     }
     if (side->codes) {
         const codes_rows_t codes = codes_of(task);
-        side->codes->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
+        side->ints->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
     } else {
         const decode_rows_t rows = rows_at(task, 0, nt);
         qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
@@ -561,8 +552,8 @@ static void codes_values(const decode_task_t *task)
             n = rows_batch(task->rows - r);
             const float *p = task->x + r * task->ldx;
             float *acc = task->out + r * task->ldo;
-            if (!side->codes->pv(&at, n, side->limbs, p + t, task->ldx, task->buffers->weights, acc,
-                                 task->ldo)) {
+            if (!side->ints->pv(&at, n, side->limbs, p + t, task->ldx, task->buffers->weights, acc,
+                                task->ldo)) {
                 decode_task_t some = *task;
                 some.rows = n;
                 some.x = p;

@@ -1,11 +1,11 @@
 /* Attention with few query rows: K and V are read once, element by element, straight from their
- * codes, by the micro-kernels of ukernels/attention_decode.h or, in integers, attention_codes.h. */
+ * codes, by the micro-kernels of ukernels/attention_decode.h or, in integers, of codes.h. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
 #include "backend_xsmm/drivers/matrices.h"
-#include "backend_xsmm/ukernels/attention_codes.h"
 #include "backend_xsmm/ukernels/attention_decode.h"
+#include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/tile.h"
 
 enum {
@@ -18,8 +18,9 @@ enum {
 
 /* K or V of one execute. */
 typedef struct decode_side {
-    const decode_ops_t *ops;  /* NULL: through tiles of floats */
-    const codes_ops_t *codes; /* in integers; NULL: in floats */
+    const decode_ops_t *ops;   /* NULL: through tiles of floats */
+    const codes_type_t *codes; /* in integers; NULL: in floats */
+    const codes_table_t *ints;
     int limbs;
     bool (*any_tiny)(const float *scale,
                      int n); /* NULL: the type of the scales has no such values */
@@ -48,7 +49,8 @@ typedef struct decode_side {
 
 /* How one operand is multiplied, as far as that is known at compile. */
 typedef struct decode_how {
-    const codes_ops_t *codes; /* NULL: in floats */
+    const codes_type_t *codes; /* NULL: in floats */
+    const codes_table_t *ints;
     int limbs;
 } decode_how_t;
 

@@ -8,17 +8,6 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const rows_table_t *rows_table(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512_VNNI)) {
-        return &rows_table_avx512_vnni;
-    }
-#endif
-    (void)features;
-    return NULL;
-}
-
 const rows_floats_table_t *rows_floats_table(features_t features)
 {
 #if defined(__x86_64__)
@@ -34,14 +23,6 @@ const rows_floats_table_t *rows_floats_table(features_t features)
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
-
-static const rows_ops_t *ops_of(const plan_t *plan, int value)
-{
-    const rows_table_t *table = rows_table(plan->features);
-    const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
-                                                                           : NULL;
-}
 
 static const rows_floats_t *floats_of(features_t features, const plan_t *plan, int value)
 {
@@ -76,7 +57,8 @@ static const char *refuse_codes(const plan_t *plan, const step_t *step)
     if (!codes && limbs_of(step->mode) == 0) {
         return "the fpmath mode does not allow products of integers with floats";
     }
-    if (!ops_of(plan, step->p.matmul.b.data)) {
+    if (!codes_table(plan->features) ||
+        !codes_type(plan->values[step->p.matmul.b.data].lt.data_type)) {
         return "no decoder for the data type of B";
     }
     if (!codes && (a->scale >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
@@ -122,8 +104,8 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     textbuf_t note;
     const char *why = matmul_configure_best(plan, step, &c->panel);
     if (step->kernel->refuse == refuse_codes) {
-        c->table = rows_table(plan->features);
-        c->ops = ops_of(plan, step->p.matmul.b.data);
+        c->ints = codes_table(plan->features);
+        c->type = codes_type(plan->values[step->p.matmul.b.data].lt.data_type);
         c->codes = blocks_of_codes(plan, step);
         c->limbs = c->codes ? code_limbs(plan, step) : limbs_of(step->mode);
     }
@@ -132,9 +114,9 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
     c->features = step->kernel->needs;
     text_init(&note, &plan->arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
-    if (c->ops) {
+    if (c->type) {
         text_add(&note, "%s if groups along K are multiples of %d, else ",
-                 integers_name(c->codes, c->limbs), c->ops->elems / ROWS_QUADS);
+                 integers_name(c->codes, c->limbs), c->type->elems / CODES_QUADS);
     }
     text_add(&note, DECODED_FMA);
     if (c->floats->unit > 1) {
@@ -179,7 +161,7 @@ static bool codes_by_quads(const matrix_t *a, int quad, int64_t K)
 static const char *bind_integers(const rows_config_t *c, rows_state_t *st)
 {
     const matrix_t *b = &st->panel.b.base;
-    const int elems = c->ops->elems, quad = elems / ROWS_QUADS;
+    const int elems = c->type->elems, quad = elems / CODES_QUADS;
     st->elems = elems;
     st->scale = units_of(&b->scale, elems, quad, ROWS_LINES, st->panel.K);
     st->zp = units_of(&b->zp, elems, quad, ROWS_LINES, st->panel.K);
@@ -246,8 +228,8 @@ static void bind_rows(const rows_config_t *c, rows_state_t *st)
     if (st->why != NULL) {
         return;
     }
-    st->why = c->ops != NULL ? bind_integers(c, st) : NULL;
-    st->way = c->ops != NULL && st->why == NULL ? IN_INTEGERS : IN_FLOATS;
+    st->why = c->type != NULL ? bind_integers(c, st) : NULL;
+    st->way = c->type != NULL && st->why == NULL ? IN_INTEGERS : IN_FLOATS;
     if (st->way == IN_FLOATS) {
         const char *why = bind_floats(c, st);
         if (why != NULL) {
@@ -293,14 +275,14 @@ static void choose_panel(rows_state_t *st, int threads)
     m->n_blocks = 1;
 }
 
-static void fill_table(const rows_ops_t *ops, rows_state_t *st)
+static void fill_table(const codes_type_t *codes, rows_state_t *st)
 {
     const dtype_traits_t *type = st->panel.b.base.codes.type;
     if (type->bits == 4) {
         dtype_nibble_values(&type->codec, st->values);
     }
-    for (int i = 0; i < 16 && ops && ops->table; i++) {
-        st->table[i] = (unsigned char)(st->values[i] / ops->unit + (float)ops->offset);
+    for (int i = 0; i < 16 && codes && codes->form == CODES_TABLE; i++) {
+        st->table[i] = (unsigned char)(st->values[i] / codes->unit + (float)codes->offset);
     }
 }
 
@@ -317,7 +299,7 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
     st->panel.blocks =
         (blocks_state_t){0}; /* rows that are not for integers here are not for them there */
     memset(st->values, 0, sizeof st->values);
-    fill_table(c->ops, st);
+    fill_table(c->type, st);
     choose_panel(st, frame->threads);
     return matmul_count(step, &st->panel);
 }
@@ -341,7 +323,7 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
                  chunks = (size_t)st->chunks * (size_t)st->panel.rows;
     const bool integers = st->way == IN_INTEGERS;
     size_t at = 0;
-    out->codes = carve(base, &at, integers ? chunks : 0, sizeof(rows_codes_t));
+    out->codes = carve(base, &at, integers ? chunks : 0, sizeof(limbs_t));
     out->scale = carve(base, &at, integers ? units : 0, sizeof(float));
     out->zp = carve(base, &at, integers ? units : 0, sizeof(int32_t));
     out->q = carve(base, &at, integers ? 0 : chunks * (size_t)st->elems, sizeof(float));

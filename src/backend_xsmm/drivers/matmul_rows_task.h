@@ -4,14 +4,15 @@
 #define SINTER_SRC_KERNELS_MATMUL_ROWS_TASK_H
 
 #include "backend_xsmm/drivers/matmul.h"
+#include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/matmul_rows.h"
 
 enum { ROWS_COEFS = MM_K / 16 }; /* most quads in MM_K elements */
 
 typedef struct rows_config {
-    matmul_config_t panel; /* first: see matmul.h */
-    const rows_table_t *table;
-    const rows_ops_t *ops; /* in integers, NULL: not */
+    matmul_config_t panel;    /* first: see matmul.h */
+    const codes_type_t *type; /* of B; NULL: not in integers */
+    const codes_table_t *ints;
     int limbs;
     bool codes;                  /* A is codes */
     const rows_floats_t *floats; /* NULL: not */
@@ -44,7 +45,7 @@ typedef struct rows_state {
 
 /* One thread's: A as the micro-kernels want it, and coefficients of four lines. */
 typedef struct rows_buffers {
-    rows_codes_t *codes; /* [chunk][row] */
+    limbs_t *codes;      /* [chunk][row] */
     float *q;            /* see rows_floats_t */
     float *raw, *raw_zp; /* [line][units] */
     float *scale;        /* [unit][line] */

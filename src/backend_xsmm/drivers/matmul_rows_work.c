@@ -38,24 +38,25 @@ static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
 /* All of A as integers. False: its scales or zero points are not for them. */
 static bool load_codes(rows_task_t *w)
 {
-    const rows_ops_t *ops = w->c->ops;
+    const codes_type_t *type = w->c->type;
     const int64_t K = w->st->panel.K;
-    const int rows = w->t.rows, quad = ops->elems / ROWS_QUADS;
+    const int rows = w->t.rows, quad = type->elems / CODES_QUADS;
     float scale[ROWS_MOST * ROWS_COEFS], zp[ROWS_MOST * ROWS_COEFS];
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         if (!matmul_load_codes(&w->t, k, kn, quad, scale, zp, ROWS_COEFS)) {
             return false;
         }
-        for (int e = 0; e < kn; e += ops->elems) {
-            const rows_raw_t raw = {w->t.buf.a + e,
-                                    scale + e / quad,
-                                    zp + e / quad,
-                                    MM_LDA,
-                                    ROWS_COEFS,
-                                    kn - e,
-                                    blocks_steps(w->st->panel.a.base.codes.dtype)};
-            ops->encode(&raw, rows, w->c->limbs, w->buf.codes + (k + e) / ops->elems * rows);
+        for (int e = 0; e < kn; e += type->elems) {
+            const codes_raw_t raw = {w->t.buf.a + e,
+                                     scale + e / quad,
+                                     zp + e / quad,
+                                     MM_LDA,
+                                     ROWS_COEFS,
+                                     kn - e,
+                                     blocks_steps(w->st->panel.a.base.codes.dtype)};
+            w->c->ints->encode(type, &raw, rows, w->c->limbs,
+                               w->buf.codes + (k + e) / type->elems * rows);
         }
     }
     return true;
@@ -65,7 +66,8 @@ static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
 {
     const int rows = w->t.rows;
     if (w->st->way == IN_INTEGERS) {
-        return w->c->ops->quantise(src, MM_LDA, rows, w->c->limbs, w->buf.codes + c * rows);
+        return w->c->ints->quantise(w->c->type, src, MM_LDA, rows, w->c->limbs,
+                                    w->buf.codes + c * rows);
     }
     return place_chunk(w, c, src);
 }
@@ -166,8 +168,7 @@ static void begin_fours(rows_task_t *w)
                             .table = st->table,
                             .values = st->values};
     if (st->way == IN_INTEGERS) {
-        w->four.flip = w->c->ops->flip;
-        w->four.offset = w->c->ops->offset;
+        w->four.type = w->c->type;
     }
     const matrix_t *b = &st->panel.b.base;
     w->four.scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale);
@@ -179,7 +180,7 @@ static void next_four(rows_task_t *w, int64_t n, int there)
 {
     const rows_state_t *st = w->st;
     const groups_t *codes = &w->t.b.codes, *scale = &w->t.b.scale, *zp = &w->t.b.zp;
-    const rows_table_t *table = w->c->table;
+    const codes_table_t *table = w->c->ints;
     for (int i = 0; i < ROWS_LINES; i++) {
         w->four.line[i] = groups_byte(codes, codes_at(codes, 0, n + (i < there ? i : there - 1)));
     }
@@ -197,7 +198,7 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     }
     if (zp->type != NULL && st->way == IN_INTEGERS) {
         table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
-                           w->four.offset, w->buf.zp);
+                           w->c->type->offset, w->buf.zp);
     }
 }
 
@@ -209,7 +210,7 @@ static void fetch_first(const rows_task_t *w)
     const int64_t n = at_most(w->t.cols, st->ahead_lines);
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *p = groups_byte(&b->codes, codes_at(&b->codes, 0, w->t.n0 + i));
-        for (int64_t at = 0; at < st->bytes; at += ROWS_CHUNK) {
+        for (int64_t at = 0; at < st->bytes; at += CODES_CHUNK) {
             __builtin_prefetch(p + at);
         }
     }
@@ -241,8 +242,8 @@ static void multiply(rows_task_t *w)
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
         if (w->st->way == IN_INTEGERS) {
-            w->c->ops->run(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
-                           MM_PANEL);
+            w->c->ints->lines(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
+                              MM_PANEL);
         } else {
             run_floats(w, w->t.buf.acc + c);
         }

@@ -1,5 +1,5 @@
 /* The micro-kernels of attention with few query rows in floats: K and V are read once, element by
- * element, straight from their codes (see codes.h):
+ * element, straight from their codes (see decoded.h):
  *
  *   q.k  = sum over classes of  scale * (sum over its vectors of  q (x - zp))
  *   out += (p scale) (x - zp) */
@@ -8,7 +8,7 @@
 
 #include <sinter/sinter_types.h>
 
-#include "backend_xsmm/ukernels/codes.h"
+#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 

@@ -1,53 +1,134 @@
-/* What the micro-kernels that decode codes straight from memory have in common, for every
- * instruction set.
+/* Rows of codes times activations in integers, for the fpmath modes that allow it: products of codes
+ * with activations of 8 or 16 bits are exact, and so are their sums.
  *
- * A row of codes is cut into chunks of one vector register of bytes. A chunk decodes into
- * `vectors` vectors of floats, in whatever order of elements is cheapest: the other operand (and
- * the result) is brought into that order instead, once. Vectors whose lanes belong to the same
- * groups make a class, which has one vector of coefficients. */
+ * A row of codes is a token's head of K or V (or the short heads of two tokens: `fold`), or a
+ * column of a weight matrix that lies along K. It is read in chunks of 64 bytes, and a chunk
+ * consists of four quads of 16 bytes, inside which scales and zero points do not change. A code
+ * becomes a byte u = code + offset >= 0. Four rows are read together: a vector of "corners" holds
+ * one number for each quad of each of them, in lane 4 * quad + row.
+ *
+ * Activations are quantised quad by quad, each by its largest element, to one or two signed bytes
+ * (limbs): x = scale_x * q, with q = 256 * high + low, or q = high. Then
+ *
+ *   x . row  = sum over quads of  scale * scale_x * (sum over the quad of q (u - zp - offset))
+ *
+ * For P V the weights p * scale of a block of tokens take the part of the activations; they are
+ * quantised for each quad of the row by the largest of the block:
+ *
+ *   out += scale_w * (sum over the tokens of w (u - zp - offset)) */
 #ifndef SINTER_SRC_UKERNELS_CODES_H
 #define SINTER_SRC_UKERNELS_CODES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How the chunks of one data type are laid out. */
-typedef struct code_layout {
-    int vectors, classes; /* of a chunk */
-    int elems;            /* of a chunk; 0: no such type */
-    int multiple;         /* a row has a multiple of this many elements */
-    int (*element)(int vector, int lane);
-} code_layout_t;
+#include <sinter/sinter_types.h>
 
-/* Where scales and zero points of rows go that are multiplied with weights and summed. */
-typedef enum applied {
-    NOWHERE,    /* there are none */
-    IN_WEIGHTS, /* weights have the scales, one for each group of a row */
-    IN_WEIGHTS_SHIFTED,
-    /* Codes are scaled, after zero points have been subtracted: by chunk of a row, or fine. */
-    BY_CHUNK,
-    BY_LANE,
-    /* Coefficients [chunk][vector][lane], the same for all rows. Sums are scaled, without or with
-     * zero points, or each code is. */
-    IN_SUMS,
-    IN_SUMS_SHIFTED,
-    BY_ELEMENT,
-    APPLIED_KINDS
-} applied_t;
+#include "backend_xsmm/ukernels/matmul_rows.h"
+#include "base/features.h"
 
-/* Scales or zero points as floats. Chunk c of row r has the one at
- *
- *   at[r * ld + (c >> shift) * step]
- *
- * for all of its elements, or, where coefficients are fine (change within chunks), one vector for each class:
- * lane i has number pick[c * pick_step + class * lanes + i] from there on. A vector is loaded from
- * there, so that up to 16 floats more may be read. */
-typedef struct code_coefs {
-    const float *at; /* NULL: there are none */
-    int step, shift;
-    int64_t ld;
-    const int32_t *pick;
-    int pick_step;
-} code_coefs_t;
+enum {
+    CODES_CHUNK = 64,  /* bytes */
+    CODES_QUADS = 4,   /* in a chunk */
+    CODES_ROWS = 4,    /* rows of codes that are read together */
+    CODES_CHUNKS = 4,  /* most in a row of K or V: a head of 256 bytes */
+    CODES_BLOCK = 128, /* rows of V whose weights share a scale */
+    CODES_QUERIES = 8, /* most queries */
+    CODES_BATCH = 4    /* most queries that V is read for at a time */
+};
+
+/* How codes become bytes. */
+typedef enum codes_form { CODES_NIBBLES, CODES_TABLE, CODES_BYTES, CODES_FORMS } codes_form_t;
+
+/* A data type of codes. */
+typedef struct codes_type {
+    codes_form_t form;
+    int elems; /* of a chunk; 0: no such type */
+    int flip;  /* nibbles and bytes: u = code ^ flip; a table: u = table[code] */
+    int offset;
+    float unit;             /* a code's value is unit * (u - offset) */
+    int (*element)(int at); /* the element of a chunk at a place of the sums of P V */
+} codes_type_t;
+
+/* NULL: products in integers do not take this type. */
+const codes_type_t *codes_type(sinter_data_type_t type);
+
+/* What one row of activations is where one chunk of codes meets it. */
+typedef struct limbs {
+    int8_t byte[2][2][CODES_CHUNK]; /* [high, low][even, odd codes of 4 bits] */
+    float scale[16];                /* by corner */
+    int32_t sum[16];                /* by corner: of the quad */
+} limbs_t;
+
+/* A chunk of rows of codes as activations, of which n elements are there: their values times `by`
+ * are integers. Element e of row r is x[r * ldx + e]; its quad i has scale[r * ld + i] and zp[r *
+ * ld + i]. */
+typedef struct codes_raw {
+    const float *x, *scale, *zp;
+    int64_t ldx, ld;
+    int n;
+    float by;
+} codes_raw_t;
+
+/* Rows of K or V. */
+typedef struct codes_rows {
+    const codes_type_t *type;
+    const unsigned char *data;
+    int64_t stride;  /* bytes from row to row */
+    int rows, bytes; /* bytes: of a row */
+    int fold;        /* tokens in a row, 1 or 2 */
+    int groups;      /* of a token */
+    /* [token][groups]; zeros for the tokens that the last four rows lack, and 16 more floats that
+     * may be read. zp NULL: there are none. */
+    const float *scale, *zp;
+    /* [chunk][corner]: where scale and zp have it, from the first of four rows on. */
+    const int32_t *corner;
+    bool near; /* these are all below 16 */
+    const unsigned char *table;
+} codes_rows_t;
+
+/* All queries. */
+typedef struct codes_query {
+    limbs_t chunk[CODES_CHUNKS][CODES_QUERIES];
+    bool usable; /* quantise succeeded for all of them */
+} codes_query_t;
+
+/* The weights of a block of V for one chunk of its rows. */
+typedef struct codes_weights {
+    int8_t byte[CODES_BLOCK / CODES_ROWS][CODES_BATCH][2][CODES_CHUNK]; /* [four rows] ... */
+    float scale[CODES_BATCH][16];
+    int32_t shift[CODES_BATCH][16]; /* the sum of w (zp + offset) */
+} codes_weights_t;
+
+/* The micro-kernels of one instruction set. */
+typedef struct codes_table {
+    /* One chunk of each of so many rows, ldx floats apart (zeros behind the end of a row). False:
+     * a quad has a NaN or an infinity, or its largest element is too small or too large. */
+    bool (*quantise)(const codes_type_t *type, const float *x, int64_t ldx, int rows, int limbs,
+                     limbs_t *to);
+    /* The same of codes, which is exact if they fit that many bytes once their zero points are
+     * taken off. */
+    void (*encode)(const codes_type_t *type, const codes_raw_t *a, int rows, int limbs,
+                   limbs_t *to);
+    /* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are written. */
+    void (*qk)(const codes_rows_t *k, int queries, int limbs, const codes_query_t *q, float *s,
+               int64_t lds);
+    /* acc[query][..] += p V, for at most CODES_BLOCK rows and CODES_BATCH queries; w: one for each
+     * chunk of a row. False, and nothing is done: some weight is no finite number. */
+    bool (*pv)(const codes_rows_t *v, int queries, int limbs, const float *p, int64_t ldp,
+               codes_weights_t *w, float *acc, int64_t ldacc);
+    /* out[row][line] for the four lines of w; q: [chunk][rows]. */
+    void (*lines)(const rows_four_t *w, int rows, int limbs, const limbs_t *q, float *out,
+                  int64_t ldo);
+    /* Coefficients of four lines, [line][ld], as [unit][line], and the same rounded to integers
+     * with `shift` added. ld and out have room for a multiple of 16 units; those from n on become
+     * zeros. */
+    void (*by_unit)(const float *x, int64_t ld, int n, float *out);
+    void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
+} codes_table_t;
+
+/* The best one for a set of features; NULL: there is none. */
+const codes_table_t *codes_table(features_t features);
+extern const codes_table_t codes_table_avx512_vnni;
 
 #endif

@@ -14,7 +14,7 @@
 
 #include <sinter/sinter_types.h>
 
-#include "backend_xsmm/ukernels/codes.h"
+#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 

@@ -5,7 +5,7 @@
 
 #include "numeric/simd_avx512.h"
 
-#include "backend_xsmm/ukernels/codes.inc"
+#include "backend_xsmm/ukernels/decoded.inc"
 
 #define COLUMNS_TABLE columns_avx512
 #include "backend_xsmm/ukernels/matmul_columns.inc"

@@ -20,15 +20,13 @@
 
 #include <sinter/sinter_types.h>
 
-#include "backend_xsmm/ukernels/codes.h"
+#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 
 enum {
     ROWS_MOST = 16, /* rows of A */
-    ROWS_LINES = 4,
-    ROWS_CHUNK = 64, /* bytes */
-    ROWS_QUADS = 4
+    ROWS_LINES = 4
 };
 
 /* Four lines; those beyond the last one stand on it. */
@@ -36,65 +34,20 @@ typedef struct rows_four {
     const unsigned char *line[ROWS_LINES];
     int64_t bytes, n; /* of a line; n: elements */
     int64_t ahead;
-    /* In floats see codes.h; rows are lines. In integers, chunk c has those of the four lines from
+    /* In floats see decoded.h; rows are lines. In integers, chunk c has those of the four lines from
      * at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or for each quad
      * (16), [unit][line]. Zero points are s32 then and have the offset of codes. */
     code_coefs_t scale, zp;
-    /* In integers: u = code ^ flip, by byte, or u = table[code]. */
-    int flip;
+    /* In integers: the type of the codes, and its table of bytes. */
+    const struct codes_type *type;
     const unsigned char *table;
-    int32_t offset;
     const float *values; /* in floats: of the 16 codes of a 4-bit type */
 } rows_four_t;
 
-/* One chunk of one row of A. */
-typedef struct rows_codes {
-    int8_t byte[2][2][ROWS_CHUNK]; /* [high, low][even, odd codes of 4 bits] */
-    float scale[16];               /* by 4 * quad + line */
-    int32_t sum[16];               /* of the quad */
-} rows_codes_t;
-
-/* A chunk of rows of codes, of which n elements are there: their values times `by` are integers.
- * Element e of row r is x[r * ldx + e]; quad i of row r has scale[r * ld + i] and zp[r * ld + i]. */
-typedef struct rows_raw {
-    const float *x, *scale, *zp;
-    int64_t ldx, ld;
-    int n;
-    float by;
-} rows_raw_t;
-
-/* One data type of weights in integers. */
-typedef struct rows_ops {
-    int elems; /* of a chunk; 0: no such type */
-    int flip, offset;
-    bool table; /* codes are values of `unit` times an integer */
-    float unit;
-    /* Rows of `elems` floats, ldx apart. False: some are no numbers, or too small or large. */
-    bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, rows_codes_t *q);
-    /* The same of codes: exact, if they less their zero points are integers of that many bytes. */
-    void (*encode)(const rows_raw_t *a, int rows, int limbs, rows_codes_t *q);
-    /* out[row][line] for all lines of w; q: [chunk][rows]. */
-    void (*run)(const rows_four_t *w, int rows, int limbs, const rows_codes_t *q, float *out,
-                int64_t ldo);
-} rows_ops_t;
-
-typedef struct rows_table {
-    int n_ops;
-    const rows_ops_t *ops; /* by data type */
-    /* [line][ld] to [unit][line]; ld and out have room for a multiple of 16 units, those from n
-     * on become zeros. shift: the same as s32, with this added. */
-    void (*by_unit)(const float *x, int64_t ld, int n, float *out);
-    void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
-} rows_table_t;
-
-/* NULL: this ISA has none. */
-const rows_table_t *rows_table(features_t features);
-extern const rows_table_t rows_table_avx512_vnni;
-
-/* The coefficients of weights in floats: the product of dense rows, [chunk][vector][row][lane], with
- * the four lines of w, out[row * ldo + line]. */
+/* The products of four lines with 1, 2 or 4 dense rows, [chunk][vector][row][lane]:
+ * out[row * ldo + line]. */
 typedef void (*rows_lines_t)(const rows_four_t *w, const float *q, float *out, int64_t ldo);
-enum { ROWS_PLAIN, ROWS_SCALED, ROWS_SHIFTED, ROWS_COEFS_KINDS };
+enum { ROWS_PLAIN, ROWS_SCALED, ROWS_SHIFTED, ROWS_KINDS };
 
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
 typedef struct rows_floats {
@@ -104,8 +57,8 @@ typedef struct rows_floats {
     /* The elements of a chunk as so many vectors, `step` floats apart. Gives the bits of the one
      * of largest magnitude, without its sign. */
     int32_t (*place)(const float *x, int vectors, float *to, int64_t step);
-    /* By coefficients; whether they are fine; 1, 2 or 4 rows. NULL: no such coefficients */
-    rows_lines_t run[ROWS_COEFS_KINDS][2][3];
+    /* By coefficients; whether they are fine; 1, 2 or 4 rows. NULL: no such coefficients. */
+    rows_lines_t run[ROWS_KINDS][2][3];
 } rows_floats_t;
 
 typedef struct rows_floats_table {

@@ -5,7 +5,7 @@
 
 #include "numeric/simd_avx2.h"
 
-#include "backend_xsmm/ukernels/codes.inc"
+#include "backend_xsmm/ukernels/decoded.inc"
 
 #define ROWS_TABLE rows_floats_avx2
 #include "backend_xsmm/ukernels/matmul_rows.inc"

@@ -1,0 +1,196 @@
+/* Bytes and dwords with AVX2, and with AVX-VNNI where the including file defines HAS_AVX_VNNI:
+ * ints_avx512.h lists the names, which mean the same in both. */
+#ifndef SINTER_SRC_NUMERIC_INTS_AVX2_H
+#define SINTER_SRC_NUMERIC_INTS_AVX2_H
+
+#include "numeric/simd_avx2.h"
+
+enum { VECTOR = 32, REGISTERS = 16 };
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+#ifdef HAS_AVX_VNNI
+/* As assembly: GCC would copy the sums around the intrinsic. */
+OP vi vi_dot(bool small, vi sum, vi u, vi s)
+{
+    (void)small;
+    __asm__("{vex} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(u), "x"(s));
+    return sum;
+}
+#else
+/* Pairs of products saturate at 16 bits: 127 * -128 twice does not reach that, and neither does
+ * 128 * -128 twice, which is why the top bits of u go apart from the others. */
+OP vi vi_dot(bool small, vi sum, vi u, vi s)
+{
+    const vi ones = _mm256_set1_epi16(1), top = _mm256_set1_epi8(-128);
+    const vi low = _mm256_maddubs_epi16(small ? u : _mm256_andnot_si256(top, u), s);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(low, ones));
+    if (!small) {
+        const vi high = _mm256_maddubs_epi16(_mm256_and_si256(top, u), s);
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(high, ones));
+    }
+    return sum;
+}
+#endif
+OP vi bytes_flip(vi x, vi mask, vi flip)
+{
+    return _mm256_xor_si256(_mm256_and_si256(x, mask), flip);
+}
+OP vi bytes_lookup(vi table, vi at)
+{
+    return _mm256_shuffle_epi8(table, at);
+}
+OP vi bytes_sub(vi a, vi b)
+{
+    return _mm256_sub_epi8(a, b);
+}
+OP vi vi_of_bytes(int x)
+{
+    return _mm256_set1_epi8((char)x);
+}
+OP vi vi_load_bytes(const void *p, int n)
+{
+    const int low = n < 16 ? n : 16;
+    return n >= 32 ? _mm256_loadu_si256(p)
+                   : _mm256_set_m128i(bytes_load_n((const unsigned char *)p + low, n - low),
+                                      bytes_load_n(p, low));
+}
+OP vi vi_repeat(const void *p)
+{
+    return _mm256_broadcastsi128_si256(load_16_bytes(p));
+}
+OP vi vi_low_8(vi a, vi b)
+{
+    return _mm256_unpacklo_epi8(a, b);
+}
+OP vi vi_high_8(vi a, vi b)
+{
+    return _mm256_unpackhi_epi8(a, b);
+}
+OP vi vi_low_16(vi a, vi b)
+{
+    return _mm256_unpacklo_epi16(a, b);
+}
+OP vi vi_high_16(vi a, vi b)
+{
+    return _mm256_unpackhi_epi16(a, b);
+}
+OP vi vi_low_32(vi a, vi b)
+{
+    return _mm256_unpacklo_epi32(a, b);
+}
+OP vi vi_high_32(vi a, vi b)
+{
+    return _mm256_unpackhi_epi32(a, b);
+}
+OP vi vi_low_64(vi a, vi b)
+{
+    return _mm256_unpacklo_epi64(a, b);
+}
+OP vi vi_high_64(vi a, vi b)
+{
+    return _mm256_unpackhi_epi64(a, b);
+}
+OP vi vi_even(vi a, vi b)
+{
+    return vi_of(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
+}
+OP vi vi_odd(vi a, vi b)
+{
+    return vi_of(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
+}
+OP vi vi_to_s8(const vi *x)
+{
+    return _mm256_packs_epi16(_mm256_packs_epi32(x[0], x[1]), _mm256_packs_epi32(x[2], x[3]));
+}
+
+/* ---- dwords ---------------------------------------------------------------------------------- */
+
+OP vi quad_max(vi x)
+{
+    x = vi_max(x, _mm256_shuffle_epi32(x, 0x4e));
+    return vi_max(x, _mm256_shuffle_epi32(x, 0xb1));
+}
+OP vi quad_sum(vi x)
+{
+    x = _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0x4e));
+    return _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0xb1));
+}
+OP int32_t vi_largest(vi x)
+{
+    const vi quads = quad_max(x);
+    const int32_t a = _mm256_extract_epi32(quads, 0), b = _mm256_extract_epi32(quads, 4);
+    return a > b ? a : b;
+}
+OP int32_t vi_sum(vi x)
+{
+    const vi quads = quad_sum(x);
+    return _mm256_extract_epi32(quads, 0) + _mm256_extract_epi32(quads, 4);
+}
+OP bool vm_any(vm m)
+{
+    return _mm256_movemask_epi8(m) != 0;
+}
+
+/* ---- fours of floats ------------------------------------------------------------------------- */
+
+OP vf vf_gather(const float *p, const int32_t *at)
+{
+    return _mm256_i32gather_ps(p, vi_load(at), 4);
+}
+OP vf vf_repeat(const float *p)
+{
+    const __m128 x = _mm_loadu_ps(p);
+    return _mm256_set_m128(x, x);
+}
+OP vf vf_spread(const float *p)
+{
+    return vf_repeat(p);
+}
+OP vf vf_add_quads(vf a, vf b)
+{
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+OP void vf_store_quad(float *p, vf x)
+{
+    _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
+}
+OP void vf_units(const vf *line, vf *to)
+{
+    const vf a = _mm256_unpacklo_ps(line[0], line[1]), b = _mm256_unpackhi_ps(line[0], line[1]);
+    const vf c = _mm256_unpacklo_ps(line[2], line[3]), d = _mm256_unpackhi_ps(line[2], line[3]);
+    /* Half i of x[j] is unit 4 i + j. */
+    const vf x[4] = {_mm256_shuffle_ps(a, c, 0x44), _mm256_shuffle_ps(a, c, 0xee),
+                     _mm256_shuffle_ps(b, d, 0x44), _mm256_shuffle_ps(b, d, 0xee)};
+    to[0] = _mm256_permute2f128_ps(x[0], x[1], 0x20);
+    to[1] = _mm256_permute2f128_ps(x[2], x[3], 0x20);
+    to[2] = _mm256_permute2f128_ps(x[0], x[1], 0x31);
+    to[3] = _mm256_permute2f128_ps(x[2], x[3], 0x31);
+}
+
+/* ---- a square of dwords ---------------------------------------------------------------------- */
+
+OP void vi_transpose(const vi *row, vi *to)
+{
+    vi pair[8], quad[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        pair[i] = vi_low_32(row[i], row[i + 1]);
+        pair[i + 1] = vi_high_32(row[i], row[i + 1]);
+    }
+    /* Half l of quad[i + j] is dword 4 l + j of the rows i to i + 3. */
+    UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        quad[i] = vi_low_64(pair[i], pair[i + 2]);
+        quad[i + 1] = vi_high_64(pair[i], pair[i + 2]);
+        quad[i + 2] = vi_low_64(pair[i + 1], pair[i + 3]);
+        quad[i + 3] = vi_high_64(pair[i + 1], pair[i + 3]);
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        to[j] = _mm256_permute2x128_si256(quad[j], quad[4 + j], 0x20);
+        to[4 + j] = _mm256_permute2x128_si256(quad[j], quad[4 + j], 0x31);
+    }
+}
+
+#endif

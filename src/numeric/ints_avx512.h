@@ -1,0 +1,203 @@
+/* Bytes and dwords with AVX-512 VNNI: what products in integers are written in, beside the
+ * vocabulary of simd_avx512.h. ints_avx2.h has the same names. For files of x86-64 only.
+ *
+ *   VECTOR, REGISTERS           bytes in a vector; vector registers
+ *
+ *   vi_dot(small, sum, u, s)    every dword of sum plus the products of the four unsigned bytes of
+ *                               u there and the four signed bytes of s; small: all u are below 128
+ *   bytes_flip(x, mask, flip)   (x & mask) ^ flip
+ *   bytes_lookup(table, at)     byte i: byte at[i] of the 16 bytes of table in its quarter
+ *   bytes_sub(a, b)
+ *   bytes_shuffle(x, at)        the same permutation of each 16 bytes
+ *   vi_load_bytes(p, n)         the first n >= 0 bytes at p, zeros behind them
+ *   vi_repeat(p)                16 bytes, again and again; vf_repeat: 4 floats
+ *   vi_of_bytes(x)              a byte in each place
+ *   vi_low_8, _16, _32, _64     elements of the lower halves of each 16 bytes of a and b in turn;
+ *                               vi_high_...: of the upper halves
+ *   vi_even, vi_odd(a, b)       in each 16 bytes: two dwords of a, then two of b
+ *   vi_to_s8(x)                 four vectors of dwords: in each 16 bytes, 4 of each, as s8
+ *   vi_largest, vi_sum          of all dwords
+ *   quad_max, quad_sum          of each four dwords, in all of them
+ *   vm_any(m)                   whether a lane of a mask is set
+ *
+ *   vf_gather(p, at)            lane i: p[at[i]]
+ *   vf_spread(p)                every four of LANES / 2 floats, twice
+ *   vf_add_quads(a, b)          the sums of pairs of four floats, those of a first
+ *   vf_store_quad(p, x)         the sum of all the fours of x
+ *   vf_units(line, to)          LANES floats of four lines as LANES fours, one of each line
+ *   vi_transpose(row, to)       LANES rows of LANES dwords */
+#ifndef SINTER_SRC_NUMERIC_INTS_AVX512_H
+#define SINTER_SRC_NUMERIC_INTS_AVX512_H
+
+#include "numeric/simd_avx512.h"
+
+enum { VECTOR = 64, REGISTERS = 32 };
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* As assembly: GCC would copy the sums around the intrinsic. */
+OP vi vi_dot(bool small, vi sum, vi u, vi s)
+{
+    (void)small;
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
+    return sum;
+}
+OP vi bytes_flip(vi x, vi mask, vi flip)
+{
+    return _mm512_ternarylogic_epi32(x, mask, flip, 0x6a);
+}
+OP vi bytes_lookup(vi table, vi at)
+{
+    return _mm512_shuffle_epi8(table, at);
+}
+OP vi bytes_sub(vi a, vi b)
+{
+    return _mm512_sub_epi8(a, b);
+}
+OP vi vi_of_bytes(int x)
+{
+    return _mm512_set1_epi8((char)x);
+}
+OP vi vi_repeat(const void *p)
+{
+    return _mm512_broadcast_i32x4(load_16_bytes(p));
+}
+OP vi vi_low_8(vi a, vi b)
+{
+    return _mm512_unpacklo_epi8(a, b);
+}
+OP vi vi_high_8(vi a, vi b)
+{
+    return _mm512_unpackhi_epi8(a, b);
+}
+OP vi vi_low_16(vi a, vi b)
+{
+    return _mm512_unpacklo_epi16(a, b);
+}
+OP vi vi_high_16(vi a, vi b)
+{
+    return _mm512_unpackhi_epi16(a, b);
+}
+OP vi vi_low_32(vi a, vi b)
+{
+    return _mm512_unpacklo_epi32(a, b);
+}
+OP vi vi_high_32(vi a, vi b)
+{
+    return _mm512_unpackhi_epi32(a, b);
+}
+OP vi vi_low_64(vi a, vi b)
+{
+    return _mm512_unpacklo_epi64(a, b);
+}
+OP vi vi_high_64(vi a, vi b)
+{
+    return _mm512_unpackhi_epi64(a, b);
+}
+OP vi vi_even(vi a, vi b)
+{
+    return vi_of(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88));
+}
+OP vi vi_odd(vi a, vi b)
+{
+    return vi_of(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd));
+}
+OP vi vi_to_s8(const vi *x)
+{
+    return _mm512_packs_epi16(_mm512_packs_epi32(x[0], x[1]), _mm512_packs_epi32(x[2], x[3]));
+}
+
+/* ---- dwords ---------------------------------------------------------------------------------- */
+
+OP int32_t vi_sum(vi x)
+{
+    return _mm512_reduce_add_epi32(x);
+}
+OP vi quad_max(vi x)
+{
+    x = vi_max(x, _mm512_shuffle_epi32(x, 0x4e));
+    return vi_max(x, _mm512_shuffle_epi32(x, 0xb1));
+}
+OP vi quad_sum(vi x)
+{
+    x = _mm512_add_epi32(x, _mm512_shuffle_epi32(x, 0x4e));
+    return _mm512_add_epi32(x, _mm512_shuffle_epi32(x, 0xb1));
+}
+OP bool vm_any(vm m)
+{
+    return m != 0;
+}
+
+/* ---- fours of floats ------------------------------------------------------------------------- */
+
+OP vf vf_gather(const float *p, const int32_t *at)
+{
+    return _mm512_i32gather_ps(vi_load(at), p, 4);
+}
+OP vf vf_repeat(const float *p)
+{
+    return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+}
+OP vf vf_spread(const float *p)
+{
+    const vf halves = _mm512_castps256_ps512(_mm256_loadu_ps(p));
+    return _mm512_shuffle_f32x4(halves, halves, 0x50);
+}
+OP vf vf_add_quads(vf a, vf b)
+{
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+OP void vf_store_quad(float *p, vf x)
+{
+    const __m256 half = _mm256_add_ps(vf_half(x, 0), vf_half(x, 1));
+    _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+OP void vf_units(const vf *line, vf *to)
+{
+    const vf a = _mm512_unpacklo_ps(line[0], line[1]), b = _mm512_unpackhi_ps(line[0], line[1]);
+    const vf c = _mm512_unpacklo_ps(line[2], line[3]), d = _mm512_unpackhi_ps(line[2], line[3]);
+    /* Quarter i of x[j] is unit 4 i + j. */
+    const vf x[4] = {_mm512_shuffle_ps(a, c, 0x44), _mm512_shuffle_ps(a, c, 0xee),
+                     _mm512_shuffle_ps(b, d, 0x44), _mm512_shuffle_ps(b, d, 0xee)};
+    const vf low_01 = _mm512_shuffle_f32x4(x[0], x[1], 0x44),
+             high_01 = _mm512_shuffle_f32x4(x[0], x[1], 0xee);
+    const vf low_23 = _mm512_shuffle_f32x4(x[2], x[3], 0x44),
+             high_23 = _mm512_shuffle_f32x4(x[2], x[3], 0xee);
+    to[0] = _mm512_shuffle_f32x4(low_01, low_23, 0x88);
+    to[1] = _mm512_shuffle_f32x4(low_01, low_23, 0xdd);
+    to[2] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
+    to[3] = _mm512_shuffle_f32x4(high_01, high_23, 0xdd);
+}
+
+/* ---- a square of dwords ---------------------------------------------------------------------- */
+
+OP void vi_transpose(const vi *row, vi *to)
+{
+    vi pair[16], quad[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        pair[i] = vi_low_32(row[i], row[i + 1]);
+        pair[i + 1] = vi_high_32(row[i], row[i + 1]);
+    }
+    /* Quarter l of quad[i + j] is dword 4 l + j of the rows i to i + 3. */
+    UNROLL
+    for (int i = 0; i < 16; i += 4) {
+        quad[i] = vi_low_64(pair[i], pair[i + 2]);
+        quad[i + 1] = vi_high_64(pair[i], pair[i + 2]);
+        quad[i + 2] = vi_low_64(pair[i + 1], pair[i + 3]);
+        quad[i + 3] = vi_high_64(pair[i + 1], pair[i + 3]);
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        const vi low_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x44),
+                 high_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xee);
+        const vi low_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x44),
+                 high_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xee);
+        to[j] = _mm512_shuffle_i32x4(low_a, low_b, 0x88);
+        to[4 + j] = _mm512_shuffle_i32x4(low_a, low_b, 0xdd);
+        to[8 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0x88);
+        to[12 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0xdd);
+    }
+}
+
+#endif
