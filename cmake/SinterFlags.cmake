@@ -1,8 +1,10 @@
-# Compiler flags: one interface target for all project files, and per-file instruction sets for the kernels that are named after one.
+# Compiler flags: one interface target for all project files, and per-file instruction sets for the
+# kernels that are named after one.
 
 add_library(sinter_flags INTERFACE)
 target_compile_definitions(sinter_flags INTERFACE _POSIX_C_SOURCE=200809L)
-target_compile_options(sinter_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
+target_compile_options(sinter_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
     -Wmissing-prototypes>)
 if(SINTER_WERROR)
     target_compile_options(sinter_flags INTERFACE -Werror)
@@ -17,7 +19,8 @@ if(SINTER_SANITIZE)
     target_link_options(sinter_flags INTERFACE -fsanitize=${SINTER_SANITIZERS})
 endif()
 
-# Only files named *_avx2.c, *_avx512.c and *_vnni.c may use these instructions; they are entered after a run-time check.
+# Only files named *_avx2.c, *_avx512.c and *_vnni.c may use these instructions; they are entered
+# after a run-time check.
 set(SINTER_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(SINTER_FLAGS_avx512 ${SINTER_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 set(SINTER_FLAGS_vnni ${SINTER_FLAGS_avx512} -mavx512vnni)

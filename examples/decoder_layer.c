@@ -369,7 +369,7 @@ static void decode_layer(model_t *m, sinter_stream_t *stream, layer_t *l, int to
     run(&m->mlp, stream, mlp_data);
 }
 
-/* ---- the same in plain loops, with a cache that is not quantised -------------------------------- */
+/* ---- the same in plain loops, with a cache that is not quantised ----------------------------- */
 
 static float plain_k[LAYERS][TOKENS][KV], plain_v[LAYERS][TOKENS][KV];
 
@@ -471,7 +471,8 @@ int main(void)
         free_weight(&layers[i].down);
     }
     CHECK(sinter_stream_destroy(&stream));
-    /* Codes of 8 bits are off by 2^-8 of the largest magnitude in their group, in K, V and each layer. */
+    /* Codes of 8 bits are off by 2^-8 of the largest magnitude in their group, in K, V and each
+     * layer. */
     const int ok = worst < 0x1p-5 * largest;
     printf("%d tokens, %d layers: largest difference from plain loops %.2e of the largest value: "
            "%s\n",

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what is missing, builds the optimised and the sanitizer build, runs every test through ctest, and ends with one line that counts them.
+# Installs what is missing, builds the optimised and the sanitizer build, runs every test through
+# ctest, and ends with one line that counts them.
 set -u
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
@@ -28,12 +29,15 @@ build_and_test() { # preset
     rm -f "$report"
     ctest --preset "$1" -j "$(nproc)" --output-junit "$report"
     step test -s "$report"
-    total=$(count tests "$report") bad=$(count failures "$report") not_run=$(count skipped "$report")
+    total=$(count tests "$report") bad=$(count failures "$report")
+    not_run=$(count skipped "$report")
     step test "$total" -gt 0
-    passed=$((passed + total - bad - not_run)) failed=$((failed + bad)) skipped=$((skipped + not_run))
+    passed=$((passed + total - bad - not_run))
+    failed=$((failed + bad))
+    skipped=$((skipped + not_run))
 }
 
-step tools/install_deps.sh
+step tools/install_deps.sh format
 build_and_test release
 build_and_test debug
 finish

@@ -1,7 +1,7 @@
 #!/bin/sh
-# with_isa.sh LEVEL COMMAND...: runs the command with the instruction set capped at LEVEL. Exits with
-# 77 (skipped) where the machine lacks that level, and where LEVEL is the highest one that the machine
-# has, because the run without a cap tests that one. A machine counts as having no more than
+# with_isa.sh LEVEL COMMAND...: runs the command with the instruction set capped at LEVEL. Exits
+# with 77 (skipped) where the machine lacks that level, and where LEVEL is the highest one that the
+# machine has, because the run without a cap tests that one. A machine counts as having no more than
 # SINTER_MAX_CPU_ISA, if the environment has that.
 level=$1
 shift

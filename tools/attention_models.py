@@ -1,8 +1,10 @@
-"""A part of make_models.py: attention as it is measured, in one graph for each way of storing K and V, and the list that measures it over head counts,
-lengths and types. Shapes and types of a line are rewrites of its graph."""
+"""A part of make_models.py: attention as it is measured, in one graph for each way of storing K and
+V, and the list that measures it over head counts, lengths and types. Shapes and types of a line are
+rewrites of its graph."""
 from graph_json import Graph, transposed
 
-# Inputs in this order: query, then for K (before the scale) and V (last) codes, scales, zero points if any.
+# Inputs in this order: query, then for K (before the scale) and V (last) codes, scales, zero points
+# if any.
 # name, type, scales, zero points, group along the head
 STORED = {
     "s4-zp-g32": ("s4", "f16", "s4", 32),
@@ -21,8 +23,12 @@ BASE = {"decode": (32, 1, 128, 1, 4096), "prefill": (8, 4, 128, 1024, 1024)}
 
 def shapes(kv_heads, per_kv, head, s, t, group):
     """Shapes of the query, of K and of V; of K and V with groups of the head if there are any."""
-    query, k, v = [1, kv_heads, per_kv, s, head], [1, kv_heads, 1, head, t], [1, kv_heads, 1, t, head]
-    return query, k, v, [*k[:3], head // group, t] if group else None, [*v[:4], head // group] if group else None
+    query = [1, kv_heads, per_kv, s, head]
+    k = [1, kv_heads, 1, head, t]
+    v = [1, kv_heads, 1, t, head]
+    if not group:
+        return query, k, v, None, None
+    return query, k, v, [*k[:3], head // group, t], [*v[:4], head // group]
 
 
 def cache(g, dtype, scale, zero_point, shape, scale_shape, axis):
@@ -31,9 +37,12 @@ def cache(g, dtype, scale, zero_point, shape, scale_shape, axis):
     data = g.input(dtype, shape, stride(shape))
     if not scale:
         return data
-    sides = [g.input(side, scale_shape, stride(scale_shape)) for side in (scale, zero_point) if side]
+    sides = [
+        g.input(side, scale_shape, stride(scale_shape)) for side in (scale, zero_point) if side
+    ]
     group_shape = [n // groups for n, groups in zip(shape, scale_shape)]
-    return g.op("DynamicDequantize", [data, *sides], "f32", qtype="per_group", group_shape=group_shape)
+    return g.op("DynamicDequantize", [data, *sides], "f32", qtype="per_group",
+                group_shape=group_shape)
 
 
 def attention(stored, kv_heads, per_kv, head, s, t, causal):
@@ -46,7 +55,8 @@ def attention(stored, kv_heads, per_kv, head, s, t, causal):
     scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     if causal:
-        row, column = g.op("GenIndex", [scores], "s32", axis=3), g.op("GenIndex", [scores], "s32", axis=4)
+        row = g.op("GenIndex", [scores], "s32", axis=3)
+        column = g.op("GenIndex", [scores], "s32", axis=4)
         keep = g.op("GreaterEqual", [row, column], "boolean", auto_broadcast="numpy")
         scores = g.op("Select", [keep, scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     p = g.op("SoftMax", [scores], float_type, axis=-1, mode="inf_as_zero")
@@ -78,18 +88,25 @@ def case(what, stored, kv_heads, per_kv, head, s, t):
     sides = [side for side in (scale, zero_point) if side]
     scalars = len(graph.inputs) - 3 - 2 * len(sides)  # between K and V: the scale, what masks
     at_v = 1 + 1 + len(sides) + scalars
-    by_input = [query, k, *[k_scales] * len(sides)] + [None] * scalars + [v, *[v_scales] * len(sides)]
+    by_input = [query, k, *[k_scales] * len(sides)] + [None] * scalars
+    by_input += [v, *[v_scales] * len(sides)]
     types = [None, dtype, *sides] + [None] * scalars + [dtype, *sides]
     assert len(by_input) == len(graph.inputs) and at_v == len(by_input) - 1 - len(sides)
     words = [f"--case=../../models/{name}.json"]
-    words.append("--in-shapes=" + "+".join(f"{i}:{dims(shape)}" for i, shape in zip(graph.inputs, by_input) if shape))
+    words.append("--in-shapes=" + "+".join(f"{i}:{dims(shape)}"
+                                           for i, shape in zip(graph.inputs, by_input) if shape))
     if not scale:
         return words + ([f"--dt={dtype}"] if dtype != "f16" else [])
     if stored != GRAPHS[graph_of(stored)]:
-        words.append("--dt=" + "+".join(f"{i}:{dtype}" for i, dtype in zip(graph.inputs, types) if dtype))
-    group_shapes = [dims(n // m for n, m in zip(shape, scales)) for shape, scales in ((k, k_scales), (v, v_scales))]
+        words.append("--dt=" + "+".join(f"{i}:{dtype}"
+                                        for i, dtype in zip(graph.inputs, types) if dtype))
+    group_shapes = [
+        dims(n // m for n, m in zip(shape, scales))
+        for shape, scales in ((k, k_scales), (v, v_scales))
+    ]
     ops = [i for i, (kind, *_) in enumerate(graph.ops) if kind == "DynamicDequantize"]
-    words.append("--op-attrs=" + "+".join(f"{op}:group_shape:{group_shape}" for op, group_shape in zip(ops, group_shapes)))
+    words.append("--op-attrs=" + "+".join(f"{op}:group_shape:{group_shape}"
+                                          for op, group_shape in zip(ops, group_shapes)))
     return words
 
 
@@ -111,7 +128,8 @@ def decode_lines():
             for mode in ("strict", "f16"):
                 yield line("decode", stored, (8, 8, 64, 1, t), mode)
     for threads in (1, 2):
-        yield line("decode", "s4-zp-g32", (1, 1, 128, 1, 131072), "strict") + f" --threads={threads}"
+        yield line("decode", "s4-zp-g32",
+                   (1, 1, 128, 1, 131072), "strict") + f" --threads={threads}"
 
 
 def overhead_lines():
@@ -124,14 +142,21 @@ def prefill_lines():
         for n in (1024, 4096):
             for stored in ("s4-zp-g32", "mxfp8-e4m3", "f16", "f32"):
                 for mode in ("strict", "f16"):
-                    yield line("prefill", stored, (8, 4, head, n, n), mode) + " --max-scratch-per-thread=2097152"
+                    yield line("prefill", stored,
+                               (8, 4, head, n, n), mode) + " --max-scratch-per-thread=2097152"
 
 
 def lists():
     """File name -> text."""
-    head = ["# Attention against this machine's limits: bytes of K and V against reading them, products that are not masked against the FMA peak.",
-            "# One query: 32/32 and 32/8 heads of 128, 64/8 of 64; all threads at one long head."]
-    parts = [*decode_lines(), "# One query over next to nothing, hot: what an execute costs besides its kernel.", *overhead_lines(),
-             "# Causal, as many queries as tokens.", *prefill_lines()]
+    head = [
+        "# Attention against this machine's limits: bytes of K and V against reading them, "
+        "products that are not masked against the FMA peak.",
+        "# One query: 32/32 and 32/8 heads of 128, 64/8 of 64; all threads at one long head."
+    ]
+    parts = [
+        *decode_lines(),
+        "# One query over next to nothing, hot: what an execute costs besides its kernel.",
+        *overhead_lines(), "# Causal, as many queries as tokens.", *prefill_lines()
+    ]
     head[0] += " Written by tools/make_models.py."
     return {"perf_attention.list": "\n".join(head + parts) + "\n"}

@@ -1,5 +1,10 @@
-"""Tokens of C source, for the checks and the measuring scripts: no preprocessing, no types."""
+"""What the checks and the measuring scripts share: the files of the tree, and the tokens of C
+source without preprocessing and without types."""
+import os
 import re
+import subprocess
+
+SKIPPED_FOLDERS = {".git", "build", "__pycache__"}
 
 TOKEN = re.compile(r"""
     (?P<comment>/\*.*?\*/|//[^\n]*)
@@ -46,3 +51,18 @@ def closing(code_tokens, at):
             if depth == 0:
                 return i
     return len(code_tokens) - 1
+
+
+def tracked_files(root):
+    """What git tracks, or everything outside build folders in an unpacked archive."""
+    try:
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True,
+                                check=True).stdout.decode().split("\0")
+        return sorted({name for name in listed
+                       if name and os.path.exists(os.path.join(root, name))})
+    except (OSError, subprocess.CalledProcessError):
+        found = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
+            found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+        return found

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Checks conventions that a grep can see: no absolute paths, no tuning for the build machine, no switch over data types outside the codecs."""
+"""Checks conventions that a grep can see: no absolute paths, no tuning for the build machine, no
+switch over data types outside the codecs."""
 import os
 import re
-import subprocess
 import sys
 
+import c_source
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-SKIPPED_FOLDERS = {".git", "build", "__pycache__"}
-ABSOLUTE_PATH = re.compile(r"(?<![\w.$})])/(?:home|root|work|tmp|mnt|opt|Users|usr/(?:include|lib|local|share))/")
+ABSOLUTE_PATH = re.compile(
+    r"(?<![\w.$})])/(?:home|root|work|tmp|mnt|opt|Users|usr/(?:include|lib|local|share))/")
 NATIVE = re.compile("-m(?:arch|tune)=" + "native")
-# The codecs are where one function for each data type belongs; unit tests may have decoders of their own to compare with.
+# The codecs are where one function for each data type belongs; unit tests may have decoders of
+# their own to compare with.
 CODE = re.compile(r"^(src|include|tools|examples|tests/oracle)/.*\.(c|h|inc)$")
 CODECS = re.compile(r"^(src/numeric/dtype[^/]*|tests/oracle/[^/]*codec[^/]*)\.[ch]$")
 
@@ -17,19 +20,6 @@ CODECS = re.compile(r"^(src/numeric/dtype[^/]*|tests/oracle/[^/]*codec[^/]*)\.[c
 def dtype_names():
     with open(os.path.join(ROOT, "include/sinter/dtypes.def"), encoding="utf-8") as f:
         return re.findall(r"^SINTER_DTYPE\(\d+, (\w+)", f.read(), re.M)
-
-
-def tracked_files():
-    """What git tracks, or everything outside build folders in an unpacked archive."""
-    try:
-        listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=True).stdout
-        return [name for name in listed.decode().split("\0") if name and os.path.exists(os.path.join(ROOT, name))]
-    except (OSError, subprocess.CalledProcessError):
-        found = []
-        for folder, folders, names in os.walk(ROOT):
-            folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
-            found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names]
-        return found
 
 
 def check_file(path, text, case_dtype):
@@ -47,7 +37,7 @@ def main():
     names = dtype_names()
     case_dtype = re.compile(r"\bcase\s+sinter_(?:" + "|".join(names) + r")\b")
     errors, n = [], 0
-    for path in tracked_files():
+    for path in c_source.tracked_files(ROOT):
         with open(os.path.join(ROOT, path), encoding="utf-8", errors="replace") as f:
             errors += check_file(path, f.read(), case_dtype)
         n += 1

@@ -23,7 +23,8 @@ def main():
             continue
         programs += 1
         if not body.group().rstrip("}\n ").endswith("return check_finish();"):
-            errors.append(f"{os.path.relpath(path, ROOT)}: main does not end in \"return check_finish();\"")
+            errors.append(
+                f"{os.path.relpath(path, ROOT)}: main does not end in \"return check_finish();\"")
     print("\n".join(errors + [f"{programs} test programs, {len(errors)} violations"]))
     return 1 if errors or programs == 0 else 0
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds Sinter and shows its main job on attention over an int4 KV cache: how the graph is partitioned and why, that the result is right, and how fast
-# it is against this machine's limits.
+# Builds Sinter and shows its main job on attention over an int4 KV cache: how the graph is
+# partitioned and why, that the result is right, and how fast it is against this machine's limits.
 set -eu
 cd "$(dirname "$0")/.."
 tools/install_deps.sh

@@ -1,5 +1,5 @@
-"""A part of make_models.py: graphs that decode, encode by given scales or move elements, and the list that measures them. Each takes 64 MiB on its
-wider side."""
+"""A part of make_models.py: graphs that decode, encode by given scales or move elements, and the
+list that measures them. Each takes 64 MiB on its wider side."""
 from graph_json import Graph, transposed
 
 COLUMNS = 4096
@@ -37,17 +37,23 @@ def dequantise(codes, scale, zero_point, group):
     g = Graph()
     shape = [ROWS["f32"], COLUMNS]
     group = [size or dim for size, dim in zip(group, shape)]
-    inputs = [g.input(codes, shape)] + [g.input(dtype, [dim // n for dim, n in zip(shape, group)]) for dtype in (scale, zero_point) if dtype]
+    inputs = [g.input(codes, shape)] + [
+        g.input(dtype, [dim // n for dim, n in zip(shape, group)])
+        for dtype in (scale, zero_point) if dtype
+    ]
     return g.output(g.op("DynamicDequantize", inputs, "f32", qtype="per_group", group_shape=group))
 
 
 def static(kind, source, to, axis):
-    """Quantize or Dequantize with scales and zero points in the graph: one, or one for each element along axis."""
+    """Quantize or Dequantize with scales and zero points in the graph: one, or one for each element
+    along axis."""
     g = Graph()
     shape = [4096, COLUMNS]
     n = 1 if axis is None else shape[axis]
     attrs = {"qtype": "per_tensor"} if axis is None else {"qtype": "per_channel", "axis": axis}
-    return g.output(g.op(kind, [g.input(source, shape)], to, scales=[2.0 ** -(4 + i % 3) for i in range(n)], zps=[i % 5 for i in range(n)], **attrs))
+    return g.output(
+        g.op(kind, [g.input(source, shape)], to, scales=[2.0**-(4 + i % 3) for i in range(n)],
+             zps=[i % 5 for i in range(n)], **attrs))
 
 
 def move(kind, dtype, stride=None):
@@ -70,18 +76,24 @@ def resized(zero_point, group, rows, columns, strides=""):
     """Knobs that give a model of DEQUANTISE another shape."""
     group = [size or dim for size, dim in zip(group, [rows, columns])]
     scales = f"{rows // group[0]}x{columns // group[1]}"
-    shapes = f"--in-shapes=0:{rows}x{columns}{strides}+1:{scales}" + (f"+2:{scales}" if zero_point else "")
+    shapes = f"--in-shapes=0:{rows}x{columns}{strides}+1:{scales}" + (f"+2:{scales}"
+                                                                      if zero_point else "")
     return f"{shapes} --op-attrs=0:group_shape:{group[0]}x{group[1]}"
 
 
 def small_commands():
     for name, _, _, zero_point, group in DEQUANTISE:
         for i, out in enumerate(("f32", "f16", "bf16")):
-            rows, columns, strides = 256 if group[0] == 256 else 32, 256 if group[1] == 256 else 384, ("", "*ba", f"*{448}x1")[i]
-            yield f"dequantise-{name}.json {resized(zero_point, group, rows, columns, strides)} --dt={3 if zero_point else 2}:{out}"
-    yield from ("dequantise-u8-static.json --in-shapes=0:33x70", "quantise-u8-static.json --in-shapes=0:33x70")
+            rows = 256 if group[0] == 256 else 32
+            columns = 256 if group[1] == 256 else 384
+            strides = ("", "*ba", f"*{448}x1")[i]
+            yield (f"dequantise-{name}.json {resized(zero_point, group, rows, columns, strides)} "
+                   f"--dt={3 if zero_point else 2}:{out}")
+    yield from ("dequantise-u8-static.json --in-shapes=0:33x70",
+                "quantise-u8-static.json --in-shapes=0:33x70")
     yield "quantise-s8-static-channel.json --in-shapes=0:4096x5"
-    types = ("f32", "f16", "bf16", "s8", "u8", "s4", "u4", "f8_e5m2", "f8_e4m3", "f8_e5m2fnuz", "f8_e4m3fnuz", "f6_e3m2", "f6_e2m3", "f4_e2m1")
+    types = ("f32", "f16", "bf16", "s8", "u8", "s4", "u4", "f8_e5m2", "f8_e4m3", "f8_e5m2fnuz",
+             "f8_e4m3fnuz", "f6_e3m2", "f6_e2m3", "f4_e2m1")
     for i, source in enumerate(types):
         yield f"transpose.json --in-shapes=0:76x144 --dt=0:{source}+1:{source}"
         to = types[(i + 3) % len(types)]
@@ -92,9 +104,12 @@ def commands():
     for name, _, _, zero_point, group in DEQUANTISE:
         yield f"dequantise-{name}.json"
         for out in ("f16", "bf16") if group[0] == 1 and group[1] != 0 else ():
-            yield f"dequantise-{name}.json {resized(zero_point, group, ROWS[out], COLUMNS)} --dt={3 if zero_point else 2}:{out}"
-    yield from ("dequantise-u8-static.json", "quantise-u8-static.json", "quantise-s8-static-channel.json")
-    for source, to in (("f32", "f32"), ("f32", "bf16"), ("f16", "f32"), ("f32", "f8_e4m3"), ("f8_e5m2", "f32"), ("f32", "s8")):
+            yield (f"dequantise-{name}.json {resized(zero_point, group, ROWS[out], COLUMNS)} "
+                   f"--dt={3 if zero_point else 2}:{out}")
+    yield from ("dequantise-u8-static.json", "quantise-u8-static.json",
+                "quantise-s8-static-channel.json")
+    for source, to in (("f32", "f32"), ("f32", "bf16"), ("f16", "f32"), ("f32", "f8_e4m3"),
+                       ("f8_e5m2", "f32"), ("f32", "s8")):
         yield f"typecast.json --dt=0:{source}+1:{to}"
     for source, to in (("f32", "bf16"), ("s8", "f32"), ("s4", "f32")):
         yield f"typecast.json --in-shapes=0:{ROWS['f32']}x{COLUMNS}*ba --dt=0:{source}+1:{to}"
@@ -105,8 +120,20 @@ def commands():
 
 def lists():
     """File name -> text."""
-    lines = ["# Decoding, encoding by given scales, casts and transpositions against this machine's copy bandwidth. Written by tools/make_models.py."]
-    check = ["# The same graphs in small, with transposed and loose inputs, against the oracle. Written by tools/make_models.py."]
+    lines = [
+        "# Decoding, encoding by given scales, casts and transpositions against this machine's "
+        "copy bandwidth. Written by tools/make_models.py."
+    ]
+    check = [
+        "# The same graphs in small, with transposed and loose inputs, against the oracle. "
+        "Written by tools/make_models.py."
+    ]
     lines += [f"--mode=P --case=../../models/{command} --cold-cache" for command in commands()]
-    check += [f"--mode=C --case=../../models/{command} --expected-n-partitions=1" for command in small_commands()]
-    return {"perf_dequantise.list": "\n".join(lines) + "\n", "dequantise.list": "\n".join(check) + "\n"}
+    check += [
+        f"--mode=C --case=../../models/{command} --expected-n-partitions=1"
+        for command in small_commands()
+    ]
+    return {
+        "perf_dequantise.list": "\n".join(lines) + "\n",
+        "dequantise.list": "\n".join(check) + "\n"
+    }

@@ -21,7 +21,10 @@ def transposed(shape):
 def attr(value):
     if isinstance(value, list):
         return {"type": ATTR_TYPES[type(value[0])] + "[]", "value": value}
-    return {"type": ATTR_TYPES[type(value)], "value": int(value) if isinstance(value, bool) else value}
+    return {
+        "type": ATTR_TYPES[type(value)],
+        "value": int(value) if isinstance(value, bool) else value
+    }
 
 
 def broadcast(shapes):
@@ -48,7 +51,8 @@ def output_shape(kind, inputs, attrs):
         return attrs["shape"]
     if kind == "StaticTranspose":
         return [shapes[0][i] for i in attrs["order"]]
-    if kind in ("Add", "Subtract", "Multiply", "Divide", "Maximum", "Minimum", "Select", "GreaterEqual"):
+    if kind in ("Add", "Subtract", "Multiply", "Divide", "Maximum", "Minimum", "Select",
+                "GreaterEqual"):
         return broadcast(shapes)
     return shapes[0]
 
@@ -61,7 +65,14 @@ class Graph:
     def tensor(self, dtype, shape, stride=None, prop="variable"):
         self.n_tensors += 1
         stride = row_major(shape) if stride is None else stride
-        return {"id": self.n_tensors - 1, "dtype": dtype, "shape": shape, "stride": stride, "layout_type": "strided", "property_type": prop}
+        return {
+            "id": self.n_tensors - 1,
+            "dtype": dtype,
+            "shape": shape,
+            "stride": stride,
+            "layout_type": "strided",
+            "property_type": prop
+        }
 
     def input(self, dtype, shape, stride=None, prop="variable"):
         t = self.tensor(dtype, shape, stride, prop)
@@ -70,7 +81,8 @@ class Graph:
 
     def op(self, kind, inputs, dtype, **attrs):
         """Appends an op with one output and returns that."""
-        return self.op_to(kind, inputs, [self.tensor(dtype, output_shape(kind, inputs, attrs))], **attrs)[0]
+        return self.op_to(kind, inputs, [self.tensor(dtype, output_shape(kind, inputs, attrs))],
+                          **attrs)[0]
 
     def op_to(self, kind, inputs, outputs, **attrs):
         self.ops.append((kind, attrs, inputs, outputs))
@@ -102,9 +114,15 @@ def op_text(index, kind, attrs, inputs, outputs):
     def rows(items):
         return ",\n".join(" " * 16 + item for item in items)
 
-    fields = [f'            "id": {index}', f'            "name": "{kind.lower()}_{index}"', f'            "kind": "{kind}"']
-    attr_rows = rows(f"{json.dumps(name)}: {json.dumps(attr(value))}" for name, value in attrs.items())
-    fields.append('            "attrs": {' + (f"\n{attr_rows}\n            " if attrs else "") + "}")
+    fields = [
+        f'            "id": {index}', f'            "name": "{kind.lower()}_{index}"',
+        f'            "kind": "{kind}"'
+    ]
+    attr_rows = rows(f"{json.dumps(name)}: {json.dumps(attr(value))}"
+                     for name, value in attrs.items())
+    fields.append('            "attrs": {' + (f"\n{attr_rows}\n            " if attrs else "") +
+                  "}")
     for name, tensors in (("inputs", inputs), ("outputs", outputs)):
-        fields.append(f'            "{name}": [\n{rows(json.dumps(t) for t in tensors)}\n            ]')
+        fields.append(
+            f'            "{name}": [\n{rows(json.dumps(t) for t in tensors)}\n            ]')
     return "        {\n" + ",\n".join(fields) + "\n        }"

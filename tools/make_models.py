@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks, quantisation of 64 MiB, and their lists in tests/lists. Run
-from anywhere; what it writes is checked in."""
+"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks,
+quantisation of 64 MiB, and their lists in tests/lists. Run from anywhere; what it writes is checked
+in."""
 import os
 
 import attention_models
@@ -12,10 +13,12 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 
 class Codes:
-    """How compressed data is stored: element type, scale type, zero-point type or None, group size, and the float type it decodes to."""
+    """How compressed data is stored: element type, scale type, zero-point type or None, group size,
+    and the float type it decodes to."""
 
     def __init__(self, dtype, scale, zero_point, group, decoded, split=False):
-        self.dtype, self.scale, self.zero_point, self.group, self.decoded = dtype, scale, zero_point, group, decoded
+        self.dtype, self.scale, self.zero_point = dtype, scale, zero_point
+        self.group, self.decoded = group, decoded
         self.split = split  # six bits in two planes
 
 
@@ -28,10 +31,14 @@ INT4_G128 = Codes("u4", "f16", "u4", 128, "f16")
 
 
 def dequantize(g, codes, shape, axis, stride=None, scale_stride=None, prop="variable"):
-    """A compressed input and its DynamicDequantize: groups of codes.group along axis, given as axis + groups."""
+    """A compressed input and its DynamicDequantize: groups of codes.group along axis, given as axis
+    + groups."""
     groups = shape[axis] // codes.group
     scale_shape = [*shape[:axis], groups, *shape[axis + 1:]]
-    inputs = [g.input("u4" if codes.split else codes.dtype, shape, stride, prop), g.input(codes.scale, scale_shape, scale_stride, prop)]
+    inputs = [
+        g.input("u4" if codes.split else codes.dtype, shape, stride, prop),
+        g.input(codes.scale, scale_shape, scale_stride, prop)
+    ]
     attrs = {"qtype": "per_group", "axis": [axis], "groups": [groups]}
     if codes.zero_point:
         inputs.append(g.input(codes.zero_point, scale_shape, scale_stride, prop))
@@ -42,12 +49,14 @@ def dequantize(g, codes, shape, axis, stride=None, scale_stride=None, prop="vari
 
 
 def attention(codes, kv_heads, heads_per_kv, head_dim, s, t, causal):
-    """5-D grouped-query attention over a KV cache that holds one row of head_dim codes after the other, one for each token."""
+    """5-D grouped-query attention over a KV cache that holds one row of head_dim codes after the
+    other, one for each token."""
     float_type = codes.decoded
     g = Graph(fpmath=float_type, apply_to_int=True)
     q = g.input(float_type, [1, kv_heads, heads_per_kv, s, head_dim])
     k_shape = [1, kv_heads, 1, head_dim, t]
-    k = dequantize(g, codes, k_shape, 3, transposed(k_shape), transposed([1, kv_heads, 1, head_dim // codes.group, t]))
+    k = dequantize(g, codes, k_shape, 3, transposed(k_shape),
+                   transposed([1, kv_heads, 1, head_dim // codes.group, t]))
     scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     if causal:
@@ -56,30 +65,35 @@ def attention(codes, kv_heads, heads_per_kv, head_dim, s, t, causal):
         keep = g.op("GreaterEqual", [row, column], "boolean", auto_broadcast="numpy")
         scores = g.op("Select", [keep, scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     else:
-        scores = g.op("Add", [scores, g.input(float_type, [1, 1, 1, 1, t])], "f32", auto_broadcast="numpy")
+        scores = g.op("Add", [scores, g.input(float_type, [1, 1, 1, 1, t])], "f32",
+                      auto_broadcast="numpy")
     p = g.op("SoftMax", [scores], float_type, axis=-1, mode="inf_as_zero")
     v = dequantize(g, codes, [1, kv_heads, 1, t, head_dim], 4)
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 
 
 def window_attention(codes, kv_heads, heads_per_kv, head_dim, s, t):
-    """As attention(), with one sink logit for each head. Query i is token i + input PAST and sees WINDOW + 1 tokens up to itself."""
+    """As attention(), with one sink logit for each head. Query i is token i + input PAST and sees
+    WINDOW + 1 tokens up to itself."""
     float_type = codes.decoded
     g = Graph(fpmath=float_type, apply_to_int=True)
     past, window = (g.input("s32", [], prop="host_scalar") for _ in range(2))
     q = g.input(float_type, [1, kv_heads, heads_per_kv, s, head_dim])
     k_shape = [1, kv_heads, 1, head_dim, t]
-    k = dequantize(g, codes, k_shape, 3, transposed(k_shape), transposed([1, kv_heads, 1, head_dim // codes.group, t]))
+    k = dequantize(g, codes, k_shape, 3, transposed(k_shape),
+                   transposed([1, kv_heads, 1, head_dim // codes.group, t]))
     scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
-    row, column = g.op("GenIndex", [scores], "s32", axis=3), g.op("GenIndex", [scores], "s32", axis=4)
+    row = g.op("GenIndex", [scores], "s32", axis=3)
+    column = g.op("GenIndex", [scores], "s32", axis=4)
     row = g.op("Add", [row, past], "s32", auto_broadcast="numpy")
     first = g.op("Subtract", [row, window], "s32", auto_broadcast="numpy")
     fill = g.input("f32", [1])
     for a, b in ((column, first), (row, column)):
         keep = g.op("GreaterEqual", [a, b], "boolean", auto_broadcast="numpy")
         scores = g.op("Select", [keep, scores, fill], "f32", auto_broadcast="numpy")
-    sinks = g.op("TypeCast", [g.input(float_type, [1, kv_heads, heads_per_kv, 1, 1], prop="constant")], "f32")
+    sinks = g.op("TypeCast",
+                 [g.input(float_type, [1, kv_heads, heads_per_kv, 1, 1], prop="constant")], "f32")
     p = g.op("SoftMax", [scores, sinks], float_type, axis=-1, mode="inf_as_zero")
     v = dequantize(g, codes, [1, kv_heads, 1, t, head_dim], 4)
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
@@ -110,7 +124,8 @@ def matmul(codes, m, k, n, layer=linear):
 
 
 def matmul_codes(m, k, n):
-    """Bytes with a scale and a zero point for each row times 4 bits: exact in integers whatever the fpmath mode."""
+    """Bytes with a scale and a zero point for each row times 4 bits: exact in integers whatever the
+    fpmath mode."""
     g = Graph()
     x = dequantize(g, Codes("u8", "f32", "u8", k, "f32"), [m, k], 1)
     return g.output(linear(g, Codes("s4", "f16", None, 128, "f32"), x, n, "f32"))
@@ -124,19 +139,23 @@ def mx_operand(g, dtype, shape, named, transpose=False):
 
 
 def mx_matmul(a, b, out, m, k, n, named="f32"):
-    """MX or f32 operands, product quantised to MX in groups of 32 along N; no value is ever rounded to the type `named` in between."""
+    """MX or f32 operands, product quantised to MX in groups of 32 along N; no value is ever rounded
+    to the type `named` in between."""
     g = Graph()
     x, w = mx_operand(g, a, [m, k], named), mx_operand(g, b, [n, k], named, True)
     y = g.op("MatMul", [x, w], named, transpose_a=False, transpose_b=b != "f32")
     outputs = [g.tensor(out, [m, n]), g.tensor("e8m0", [m, n // 32])]
-    g.op_to("DynamicQuantize", [y], outputs, qtype="per_group", axis=[1], groups=[n // 32], quantization_kind="dynamic_mx")
+    g.op_to("DynamicQuantize", [y], outputs, qtype="per_group", axis=[1], groups=[n // 32],
+            quantization_kind="dynamic_mx")
     return g.output(*outputs)
 
 
 def fnuz_square():
-    """A row times a column in f8_e5m2fnuz: 0, 1 ... 15 in both are cast to numbers whose squares add up to 1252, which is 1280 in that type."""
+    """A row times a column in f8_e5m2fnuz: 0, 1 ... 15 in both are cast to numbers whose squares
+    add up to 1252, which is 1280 in that type."""
     g = Graph()
-    x, y = (g.op("TypeCast", [g.input("f32", shape)], "f8_e5m2fnuz") for shape in ([1, 16], [16, 1]))
+    x, y = (g.op("TypeCast", [g.input("f32", shape)], "f8_e5m2fnuz")
+            for shape in ([1, 16], [16, 1]))
     return g.output(g.op("MatMul", [x, y], "f8_e5m2fnuz"))
 
 
@@ -158,45 +177,58 @@ def gated_mlp(codes, m, hidden, inner, linear=linear):
 
 
 def guide_operands(g, m, k, n):
-    """u8 activations with one scale and zero point, s8 weights [k][n] and f16 scales of 128 rows each."""
-    x = g.op("Dequantize", [g.input("u8", [m, k])], "f32", qtype="per_tensor", axis=1, scales=[0.125], zps=[8])
+    """u8 activations with one scale and zero point, s8 weights [k][n] and f16 scales of 128 rows
+    each."""
+    x = g.op("Dequantize", [g.input("u8", [m, k])], "f32", qtype="per_tensor", axis=1,
+             scales=[0.125], zps=[8])
     return x, g.input("s8", [k, n], prop="constant"), g.input("f16", [k // 128, n], prop="constant")
 
 
 def guide_per_channel(m, k, n):
     """A scale for each column of the weights, in attributes; the product goes on in 8 bits."""
     g = Graph()
-    x = g.op("Dequantize", [g.input("u8", [m, k])], "f32", qtype="per_tensor", axis=1, scales=[0.125], zps=[8])
-    w = g.op("Dequantize", [g.input("s8", [k, n], prop="constant")], "f32", qtype="per_channel", axis=1,
-             scales=[2.0**-(4 + i % 4) for i in range(n)], zps=[0] * n)
-    y = g.op("MatMul", [x, w, g.input("f32", [n], prop="constant")], "f32", transpose_a=False, transpose_b=False)
-    return g.output(g.op("Quantize", [g.op("ReLU", [y], "f32")], "s8", qtype="per_tensor", axis=1, scales=[0.5], zps=[0]))
+    x = g.op("Dequantize", [g.input("u8", [m, k])], "f32", qtype="per_tensor", axis=1,
+             scales=[0.125], zps=[8])
+    w = g.op("Dequantize", [g.input("s8", [k, n], prop="constant")], "f32", qtype="per_channel",
+             axis=1, scales=[2.0**-(4 + i % 4) for i in range(n)], zps=[0] * n)
+    y = g.op("MatMul", [x, w, g.input("f32", [n], prop="constant")], "f32", transpose_a=False,
+             transpose_b=False)
+    return g.output(
+        g.op("Quantize", [g.op("ReLU", [y], "f32")], "s8", qtype="per_tensor", axis=1, scales=[0.5],
+             zps=[0]))
 
 
 def guide_weight_only(m, k, n):
     g = Graph(fpmath="f16", apply_to_int=True)
     codes = Codes("s8", "f16", None, 128, "f16")
     w = dequantize(g, codes, [k, n], 0, prop="constant")
-    return g.output(g.op("MatMul", [g.input("f16", [m, k]), w], "f16", transpose_a=False, transpose_b=False))
+    return g.output(
+        g.op("MatMul", [g.input("f16", [m, k]), w], "f16", transpose_a=False, transpose_b=False))
 
 
 def guide_zero_points(m, k, n):
     """Scales of 128 rows each, zero points of 64."""
     g = Graph()
     x, codes, scales = guide_operands(g, m, k, n)
-    w = g.op("DynamicDequantize", [codes, scales, g.input("s8", [k // 64, n], prop="constant")], "f32", qtype="per_group")
+    w = g.op("DynamicDequantize",
+             [codes, scales, g.input("s8", [k // 64, n], prop="constant")], "f32",
+             qtype="per_group")
     return g.output(g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=False))
 
 
 def guide_sums(m, k, n):
-    """The same with the sums of code - zero point over 64 elements of a row each, which the caller has already."""
+    """The same with the sums of code - zero point over 64 elements of a row each, which the caller
+    has already."""
     g = Graph()
     x, codes, scales = guide_operands(g, m, k, n)
     w = g.op("DynamicDequantize", [codes, scales], "f32", qtype="per_group", group_shape=[128, 1])
-    zps = g.op("DynamicDequantize", [g.input("s8", [k // 64, n], prop="constant"), scales], "f32", qtype="per_group", group_shape=[2, 1])
+    zps = g.op("DynamicDequantize", [g.input("s8", [k // 64, n], prop="constant"), scales], "f32",
+               qtype="per_group", group_shape=[2, 1])
     sums = g.op("TypeCast", [g.input("s32", [m, k // 64])], "f32")
-    sums = g.op("Multiply", [sums, g.input("f32", [1], prop="host_scalar")], "f32", auto_broadcast="numpy")
-    y, z = (g.op("MatMul", pair, "f32", transpose_a=False, transpose_b=False) for pair in ([x, w], [sums, zps]))
+    sums = g.op("Multiply", [sums, g.input("f32", [1], prop="host_scalar")], "f32",
+                auto_broadcast="numpy")
+    y, z = (g.op("MatMul", pair, "f32", transpose_a=False, transpose_b=False)
+            for pair in ([x, w], [sums, zps]))
     return g.output(g.op("Subtract", [y, z], "f32", auto_broadcast="numpy"))
 
 
@@ -265,36 +297,62 @@ def quantise_models():
 
 def models():
     """Name -> graph."""
-    return network_models() | guide_models() | quantise_models() | dequantise_models.models() | attention_models.models()
+    return network_models() | guide_models() | quantise_models() | dequantise_models.models(
+    ) | attention_models.models()
 
 
 def network_models():
     graphs = {
-        "gpt-oss-20b-decode-int4": attention(INT4, 8, 8, 64, 1, 4096, False),
-        "gpt-oss-20b-decode-mxfp4": attention(MXFP4, 8, 8, 64, 1, 4096, False),
-        "gpt-oss-20b-decode-window-mxfp4": window_attention(MXFP4, 8, 8, 64, 1, 4096),
-        "gpt-oss-20b-prefill-window-mxfp4": window_attention(MXFP4, 8, 8, 64, 512, 512),
-        "qwen2.5-0.5b-decode-int4": attention(INT4, 2, 7, 64, 1, 4096, False),
-        "qwen2.5-0.5b-prefill-int4": attention(INT4, 2, 7, 64, 512, 512, True),
-        "phi3-mini-decode-int4": attention(INT4, 32, 1, 96, 1, 4096, False),
-        "phi3-mini-prefill-int4": attention(INT4, 32, 1, 96, 512, 512, True),
-        "matmul-int4-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336),
-        "matmul-int4-4096x14336-g128-m128": matmul(INT4_G128, 128, 4096, 14336),
-        "matmul-int4-kn-4096x14336-g128": matmul(INT4_G128, 1, 4096, 14336, linear_kn),
-        "matmul-u8-s4-4096x4096-g128": matmul_codes(1, 4096, 4096),
-        "matmul-mxfp4-2880x2880": matmul(MXFP4, 1, 2880, 2880),
-        "matmul-mxfp6-2880x2880": matmul(MXFP6, 1, 2880, 2880),
-        "matmul-mxfp6-split-2880x2880": matmul(MXFP6_SPLIT, 1, 2880, 2880),
-        "llama3-8b-decode-mxfp6": attention(MXFP6, 8, 4, 128, 1, 4096, False),
-        "llama3-8b-decode-mxfp6-split": attention(MXFP6_SPLIT, 8, 4, 128, 1, 4096, False),
-        "fnuz-square": fnuz_square(),
-        "mx-matmul-mxfp4-mxfp4": mx_matmul("f4_e2m1", "f4_e2m1", "f4_e2m1", 64, 2880, 2880),
-        "mx-matmul-mxfp8-mxfp8": mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880),
-        "mx-matmul-mxfp8-mxfp8-bf16": mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880, "bf16"),
-        "mx-matmul-mxfp8-f32": mx_matmul("f8_e4m3", "f32", "f8_e4m3", 64, 2880, 2880),
-        "gated-mlp-int4": gated_mlp(INT4_G128, 1, 4096, 14336),
-        "gated-mlp-int4-groups-n": gated_mlp(Codes("u4", "f16", "u8", 128, "f16"), 1, 4096, 14336, linear_rows),
-        "gated-mlp-s4": gated_mlp(Codes("s4", "f16", None, 128, "f16"), 1, 4096, 14336),
+        "gpt-oss-20b-decode-int4":
+        attention(INT4, 8, 8, 64, 1, 4096, False),
+        "gpt-oss-20b-decode-mxfp4":
+        attention(MXFP4, 8, 8, 64, 1, 4096, False),
+        "gpt-oss-20b-decode-window-mxfp4":
+        window_attention(MXFP4, 8, 8, 64, 1, 4096),
+        "gpt-oss-20b-prefill-window-mxfp4":
+        window_attention(MXFP4, 8, 8, 64, 512, 512),
+        "qwen2.5-0.5b-decode-int4":
+        attention(INT4, 2, 7, 64, 1, 4096, False),
+        "qwen2.5-0.5b-prefill-int4":
+        attention(INT4, 2, 7, 64, 512, 512, True),
+        "phi3-mini-decode-int4":
+        attention(INT4, 32, 1, 96, 1, 4096, False),
+        "phi3-mini-prefill-int4":
+        attention(INT4, 32, 1, 96, 512, 512, True),
+        "matmul-int4-4096x14336-g128":
+        matmul(INT4_G128, 1, 4096, 14336),
+        "matmul-int4-4096x14336-g128-m128":
+        matmul(INT4_G128, 128, 4096, 14336),
+        "matmul-int4-kn-4096x14336-g128":
+        matmul(INT4_G128, 1, 4096, 14336, linear_kn),
+        "matmul-u8-s4-4096x4096-g128":
+        matmul_codes(1, 4096, 4096),
+        "matmul-mxfp4-2880x2880":
+        matmul(MXFP4, 1, 2880, 2880),
+        "matmul-mxfp6-2880x2880":
+        matmul(MXFP6, 1, 2880, 2880),
+        "matmul-mxfp6-split-2880x2880":
+        matmul(MXFP6_SPLIT, 1, 2880, 2880),
+        "llama3-8b-decode-mxfp6":
+        attention(MXFP6, 8, 4, 128, 1, 4096, False),
+        "llama3-8b-decode-mxfp6-split":
+        attention(MXFP6_SPLIT, 8, 4, 128, 1, 4096, False),
+        "fnuz-square":
+        fnuz_square(),
+        "mx-matmul-mxfp4-mxfp4":
+        mx_matmul("f4_e2m1", "f4_e2m1", "f4_e2m1", 64, 2880, 2880),
+        "mx-matmul-mxfp8-mxfp8":
+        mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880),
+        "mx-matmul-mxfp8-mxfp8-bf16":
+        mx_matmul("f8_e4m3", "f8_e4m3", "f8_e4m3", 64, 2880, 2880, "bf16"),
+        "mx-matmul-mxfp8-f32":
+        mx_matmul("f8_e4m3", "f32", "f8_e4m3", 64, 2880, 2880),
+        "gated-mlp-int4":
+        gated_mlp(INT4_G128, 1, 4096, 14336),
+        "gated-mlp-int4-groups-n":
+        gated_mlp(Codes("u4", "f16", "u8", 128, "f16"), 1, 4096, 14336, linear_rows),
+        "gated-mlp-s4":
+        gated_mlp(Codes("s4", "f16", None, 128, "f16"), 1, 4096, 14336),
     }
     for name, codes in (("int4", INT4), ("mxfp8", MXFP8), ("mxfp4", MXFP4)):
         graphs[f"llama3-8b-decode-{name}"] = attention(codes, 8, 4, 128, 1, 4096, False)
@@ -304,22 +362,31 @@ def network_models():
 
 def lists():
     """File name -> text."""
-    check = ["# The shapes of real networks against the oracle: each is one partition, attention with less than 2 MiB of scratch memory per thread."]
+    check = [
+        "# The shapes of real networks against the oracle: each is one partition, attention with "
+        "less than 2 MiB of scratch memory per thread."
+    ]
     speed = ["# Speed of the same graphs against this machine's limits."]
     quantisation = ["# Quantisation against this machine's copy bandwidth."]
-    quantisation += [f"--mode=P --case=../../models/{name}.json --cold-cache" for name in quantise_models()]
+    quantisation += [
+        f"--mode=P --case=../../models/{name}.json --cold-cache" for name in quantise_models()
+    ]
     for name in sorted(network_models()):
         limit = " --max-scratch-per-thread=2097151" if "decode" in name or "prefill" in name else ""
         limit += " --max-ambiguous=0.001" if name.startswith("mx-matmul") else ""
         inputs = INPUTS.get(name, "")
-        check.append(f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}{inputs}")
+        check.append(
+            f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1{limit}{inputs}")
         if name != "fnuz-square":
             speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache{inputs}")
-    check += [f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1" for name in guide_models()]
+    check += [
+        f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1"
+        for name in guide_models()
+    ]
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
-    return {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()} | dequantise_models.lists() | attention_models.lists() | \
-        matmul_models.lists()
+    own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
+    return own | dequantise_models.lists() | attention_models.lists() | matmul_models.lists()
 
 
 def main():

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes models/patterns/<pattern>.json and <pattern>.nomatch.json, and tests/lists/patterns.list with the partition count of each.
+"""Writes models/patterns/<pattern>.json and <pattern>.nomatch.json, and tests/lists/patterns.list
+with the partition count of each.
 
-A near-miss is its pattern with one condition broken; the comment at each says which and what is left to fuse."""
+A near-miss is its pattern with one condition broken; the comment at each says which and what is
+left to fuse."""
 import os
 
 from graph_json import Graph, transposed
@@ -46,43 +48,61 @@ def quantize(g, x, dtype, scale, zp=0):
 
 
 def dequantize_groups(g, dtype, shape, group_shape, stride=None, to="f16", prop="variable"):
-    """A compressed input with f16 scales and zero points of its own type, and its DynamicDequantize."""
+    """A compressed input with f16 scales and zero points of its own type, and its
+    DynamicDequantize."""
     groups = [dim // size for dim, size in zip(shape, group_shape)]
-    inputs = [g.input(dtype, shape, stride, prop), g.input("f16", groups, None, prop), g.input(dtype, groups, None, prop)]
+    inputs = [
+        g.input(dtype, shape, stride, prop),
+        g.input("f16", groups, None, prop),
+        g.input(dtype, groups, None, prop)
+    ]
     return g.op("DynamicDequantize", inputs, to, qtype="per_group", group_shape=group_shape)
 
 
 def quantize_mx(g, x, dtype, kind="dynamic_mx", scale="e8m0", group=32):
-    """A DynamicQuantize over groups along the last axis that computes its scales: codes, scales and, for dynamic_asymmetric, zero points."""
+    """A DynamicQuantize over groups along the last axis that computes its scales: codes, scales
+    and, for dynamic_asymmetric, zero points."""
     shape = [*x["shape"][:-1], x["shape"][-1] // group]
     outputs = [g.tensor(dtype, x["shape"]), g.tensor(scale, shape)]
     if kind == "dynamic_asymmetric":
         outputs.append(g.tensor(dtype, shape))
     g.output(*outputs)
-    g.op_to("DynamicQuantize", [x], outputs, qtype="per_group", axis=[-1], groups=[shape[-1]], quantization_kind=kind)
+    g.op_to("DynamicQuantize", [x], outputs, qtype="per_group", axis=[-1], groups=[shape[-1]],
+            quantization_kind=kind)
     return g
 
 
-def dequantize_planes(g, dtype, shape, group, stride=None, high_stride=None, to="f32", prop="variable"):
+def dequantize_planes(g, dtype, shape, group, stride=None, high_stride=None, to="f32",
+                      prop="variable"):
     """MX codes of six bits in two planes, with groups along the last axis of the tensor's dims."""
     scales = [*shape[:-1], shape[-1] // group]
-    inputs = [g.input("u4", shape, stride, prop), g.input("e8m0", scales, None, prop), g.input("u2", shape, high_stride, prop)]
-    return g.op("DynamicDequantize", inputs, to, qtype="per_group", group_shape=[1] * (len(shape) - 1) + [group], split_type=dtype)
+    inputs = [
+        g.input("u4", shape, stride, prop),
+        g.input("e8m0", scales, None, prop),
+        g.input("u2", shape, high_stride, prop)
+    ]
+    return g.op("DynamicDequantize", inputs, to, qtype="per_group",
+                group_shape=[1] * (len(shape) - 1) + [group], split_type=dtype)
 
 
 def mx(g, dtype, shape, to="f32", axis=-1):
     """An MX input with groups of 32 along one axis, and its DynamicDequantize."""
     groups = [dim // 32 if i == axis % len(shape) else dim for i, dim in enumerate(shape)]
-    return g.op("DynamicDequantize", [g.input(dtype, shape), g.input("e8m0", groups)], to, qtype="per_group", axis=[axis], groups=[groups[axis]])
+    return g.op("DynamicDequantize",
+                [g.input(dtype, shape), g.input("e8m0", groups)], to, qtype="per_group",
+                axis=[axis], groups=[groups[axis]])
 
 
 @pattern("matmul-fp6-planes", 3)
 def matmul_fp6_planes(g, nomatch):
     x = dequantize_planes(g, "f6_e2m3", [7, 64], 32)
     w = dequantize_planes(g, "f6_e3m2", [19, 64], 16, prop="constant")
-    if nomatch:  # the high plane depends on the product through a SoftMax: Dequantizes+MatMul, SoftMax+TypeCast, Dequantize+MatMul
+    # the high plane depends on the product through a SoftMax: Dequantizes+MatMul, SoftMax+TypeCast,
+    # Dequantize+MatMul
+    if nomatch:
         bits = g.op("TypeCast", [softmax(g, matmul(g, x, w, transpose_b=True))], "u2")
-        last = g.op("Dequantize", [g.input("u4", [7, 19]), bits], "f32", qtype="per_tensor", axis=1, scales=[1.0], split_type="f6_e3m2")
+        last = g.op("Dequantize", [g.input("u4", [7, 19]), bits], "f32", qtype="per_tensor", axis=1,
+                    scales=[1.0], split_type="f6_e3m2")
         return g.output(matmul(g, last, g.input("f32", [19, 5])))
     return g.output(g.op("ReLU", [matmul(g, x, w, transpose_b=True)], "f32"))
 
@@ -90,19 +110,28 @@ def matmul_fp6_planes(g, nomatch):
 @pattern("matmul-quantize-planes", 2)
 def matmul_quantize_planes(g, nomatch):
     y = matmul(g, g.input("f32", [7, 33]), g.input("f32", [33, 64]))
-    if nomatch:  # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
+    # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
+    if nomatch:
         y = softmax(g, y)
-    outputs = [g.tensor("u4", [7, 64], [80, 1]), g.tensor("e8m0", [7, 2]), g.tensor("u2", [7, 64], [64, 1])]
-    return g.output(*g.op_to("DynamicQuantize", [y], outputs, quantization_kind="dynamic_mx", split_type="f6_e3m2"))
+    outputs = [
+        g.tensor("u4", [7, 64], [80, 1]),
+        g.tensor("e8m0", [7, 2]),
+        g.tensor("u2", [7, 64], [64, 1])
+    ]
+    return g.output(*g.op_to("DynamicQuantize", [y], outputs, quantization_kind="dynamic_mx",
+                             split_type="f6_e3m2"))
 
 
-# ---- attention ------------------------------------------------------------------------------------------------------------------
+# ---- attention -----------------------------------------------------------------------------------
 
 
 @pattern("sdpa", 3)
 def sdpa(g, nomatch):
-    q, k, v = g.input("f32", [2, 3, 5, 16]), g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 7, 12])
-    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [], prop="host_scalar"))
+    q = g.input("f32", [2, 3, 5, 16])
+    k = g.input("f32", [2, 3, 7, 16])
+    v = g.input("f32", [2, 3, 7, 12])
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True),
+               g.input("f32", [], prop="host_scalar"))
     s = binary(g, "Add", s, g.input("f32", [2, 1, 1, 7]))
     # The softmax runs over the queries: MatMul+Multiply+Add, SoftMax, MatMul.
     return g.output(matmul(g, softmax(g, s, axis=2 if nomatch else -1), v))
@@ -110,7 +139,9 @@ def sdpa(g, nomatch):
 
 @pattern("sdpa-5d-gqa", 3)
 def sdpa_5d_gqa(g, nomatch):
-    q, k, v = g.input("f16", [1, 2, 3, 5, 16]), g.input("f16", [1, 2, 1, 16, 9]), g.input("f16", [1, 2, 1, 9, 16])
+    q = g.input("f16", [1, 2, 3, 5, 16])
+    k = g.input("f16", [1, 2, 1, 16, 9])
+    v = g.input("f16", [1, 2, 1, 9, 16])
     s = binary(g, "Divide", matmul(g, q, k), g.input("f32", [1]))
     if nomatch:  # the scores must be written as a matrix: MatMul+Divide, SoftMax, MatMul
         g.output(s)
@@ -126,10 +157,13 @@ def sdpa_reshape_gqa(g, nomatch):
     q = reshape(g, g.input("f32", [2, 4, 5, 16]), [2, 2, 2, 5, 16])
     k = reshape(g, g.input("f32", [2, 2, 6, 16]), [2, 2, 1, 6, 16])
     s = binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
-    if nomatch:  # softmax over halves of the rows: Reshapes+MatMul+Divide+Reshape, SoftMax+Reshape, Reshape+MatMul+Reshape
+    # softmax over halves of the rows: Reshapes+MatMul+Divide+Reshape, SoftMax+Reshape,
+    # Reshape+MatMul+Reshape
+    if nomatch:
         p = reshape(g, softmax(g, reshape(g, s, [2, 2, 2, 5, 2, 3])), [2, 2, 2, 5, 6])
     else:
-        p = softmax(g, binary(g, "Add", s, reshape(g, g.input("f32", [2, 1, 1, 6]), [2, 1, 1, 1, 6])))
+        p = softmax(g, binary(g, "Add", s, reshape(g, g.input("f32", [2, 1, 1, 6]),
+                                                   [2, 1, 1, 1, 6])))
     v = reshape(g, g.input("f32", [2, 2, 6, 16]), [2, 2, 1, 6, 16])
     return g.output(reshape(g, matmul(g, p, v), [2, 4, 5, 16]))
 
@@ -144,7 +178,8 @@ def sdpa_mqa_jax(g, nomatch):
     scores = matmul(g, g.input("f32", [2, s, d]), g.input("f32", [2, d, heads * t]))
     scores = transpose(g, reshape(g, scores, [2, s, heads, t]), [0, 2, 1, 3])
     scores = g.op("Add", [scores, g.input("f32", [2, heads, s, t])], "f32", auto_broadcast="none")
-    if nomatch:  # the scores must be written as a matrix: MatMul with its tail, SoftMax with its tail, MatMul
+    # the scores must be written as a matrix: MatMul with its tail, SoftMax with its tail, MatMul
+    if nomatch:
         g.output(scores)
     p = reshape(g, transpose(g, softmax(g, scores, axis=3), [0, 2, 1, 3]), [2, s, heads * t])
     return g.output(matmul(g, g.input("f32", [2, d, s]), p))
@@ -241,7 +276,8 @@ def sdpa_index_output(g, nomatch):
 
 
 def compressed_sdpa(g, k_type, v_type, outputs=lambda name, tensor: None):
-    """4-D f16 attention with K [.., T, D] in memory; outputs(name, tensor) may declare an intermediate as a graph output."""
+    """4-D f16 attention with K [.., T, D] in memory; outputs(name, tensor) may declare an
+    intermediate as a graph output."""
     k_shape, v_shape = [1, 3, 16, 9], [1, 3, 9, 16]
     q = g.input("f16", [1, 3, 5, 16])
     k = (dequantize_groups(g, k_type, k_shape, [1, 1, 8, 1], transposed(k_shape)) if k_type != "f16"
@@ -252,7 +288,8 @@ def compressed_sdpa(g, k_type, v_type, outputs=lambda name, tensor: None):
     s = binary(g, "Add", s, g.input("f16", [1, 1, 5, 9]), "f16")
     p = softmax(g, s, "f16")
     outputs("p", p)
-    v = dequantize_groups(g, v_type, v_shape, [1, 1, 1, 8]) if v_type != "f16" else g.input("f16", v_shape)
+    v = dequantize_groups(g, v_type, v_shape, [1, 1, 1, 8]) if v_type != "f16" else g.input(
+        "f16", v_shape)
     return g.output(matmul(g, p, v, "f16"))
 
 
@@ -300,7 +337,9 @@ def sdpa_int8_static(g, nomatch):
     s = binary(g, "Divide", matmul(g, q, k, "bf16"), g.input("bf16", []), "bf16")
     s = binary(g, "Add", s, g.input("bf16", [1, 1, 1, 9]), "bf16")
     p = quantize(g, g.op("TypeCast", [softmax(g, s, "bf16")], "f32"), "u8", 0.00392157)
-    if nomatch:  # the quantised probabilities must be written: MatMul to Add, SoftMax to Quantize, Dequantize to Quantize
+    # the quantised probabilities must be written: MatMul to Add, SoftMax to Quantize, Dequantize to
+    # Quantize
+    if nomatch:
         g.output(p)
     p = g.op("Dequantize", [p], "f32", qtype="per_tensor", axis=1, scales=[0.00392157], zps=[0])
     out = matmul(g, g.op("TypeCast", [p], "bf16"), v, "bf16")
@@ -313,7 +352,8 @@ def sdpa_f8_static(g, nomatch):
     k = dequantize(g, "f8_e4m3", [1, 2, 9, 16], 0.25)
     v = dequantize(g, "f8_e4m3", [1, 2, 9, 16], 0.5)
     s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
-    # The softmax runs over the queries: Dequantizes+MatMul+Multiply, SoftMax+Quantize, Dequantizes+MatMul+Quantize.
+    # The softmax runs over the queries: Dequantizes+MatMul+Multiply, SoftMax+Quantize,
+    # Dequantizes+MatMul+Quantize.
     p = quantize(g, softmax(g, s, axis=2 if nomatch else -1), "f8_e4m3", 0.00390625)
     p = g.op("Dequantize", [p], "f32", qtype="per_tensor", axis=1, scales=[0.00390625])
     return g.output(quantize(g, matmul(g, p, v), "f8_e4m3", 0.25))
@@ -321,10 +361,13 @@ def sdpa_f8_static(g, nomatch):
 
 @pattern("sdpa-softcap", 3)
 def sdpa_softcap(g, nomatch):
-    q, k, v = g.input("bf16", [1, 2, 3, 5, 16]), g.input("bf16", [1, 2, 1, 16, 9]), g.input("bf16", [1, 2, 1, 9, 16])
+    q = g.input("bf16", [1, 2, 3, 5, 16])
+    k = g.input("bf16", [1, 2, 1, 16, 9])
+    v = g.input("bf16", [1, 2, 1, 9, 16])
     s = matmul(g, q, k)
     cap, scale = g.input("f32", [1]), g.input("f32", [1])
-    if nomatch:  # the cap sits behind the softmax: MatMul, SoftMax+Multiply+Tanh+Multiply+TypeCast, MatMul
+    # the cap sits behind the softmax: MatMul, SoftMax+Multiply+Tanh+Multiply+TypeCast, MatMul
+    if nomatch:
         p = g.op("Tanh", [binary(g, "Multiply", softmax(g, s), scale)], "f32")
         p = g.op("TypeCast", [binary(g, "Multiply", p, cap)], "bf16")
     else:
@@ -334,7 +377,9 @@ def sdpa_softcap(g, nomatch):
 
 
 def causal_sdpa(g, axis, bottom_right):
-    q, k, v = g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 10, 16]), g.input("f32", [2, 3, 10, 16])
+    q = g.input("f32", [2, 3, 7, 16])
+    k = g.input("f32", [2, 3, 10, 16])
+    v = g.input("f32", [2, 3, 10, 16])
     s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
     row, column = g.op("GenIndex", [s], "s32", axis=2), g.op("GenIndex", [s], "s32", axis=3)
     if bottom_right:  # row + T - S
@@ -363,12 +408,16 @@ def boolean(g, kind, a, b):
 
 @pattern("sdpa-window", 3, " --in=8:=3+10:=3")
 def sdpa_window(g, nomatch):
-    # Bottom-right, row + T - S, with a window: column + W - 1 >= row. The softmax runs over the queries: MatMul with masks, SoftMax, MatMul.
-    q, k, v = g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 10, 16]), g.input("f32", [2, 3, 10, 16])
+    # Bottom-right, row + T - S, with a window: column + W - 1 >= row. The softmax runs over the
+    # queries: MatMul with masks, SoftMax, MatMul.
+    q = g.input("f32", [2, 3, 7, 16])
+    k = g.input("f32", [2, 3, 10, 16])
+    v = g.input("f32", [2, 3, 10, 16])
     s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
     row, column = g.op("GenIndex", [s], "s32", axis=2), g.op("GenIndex", [s], "s32", axis=3)
     row = binary(g, "Add", row, g.input("s32", [], prop="host_scalar"), "s32")
-    near = boolean(g, "GreaterEqual", binary(g, "Add", column, g.input("s32", [], prop="host_scalar"), "s32"), row)
+    near = boolean(g, "GreaterEqual",
+                   binary(g, "Add", column, g.input("s32", [], prop="host_scalar"), "s32"), row)
     fill = g.input("f32", [1])
     for keep in (near, boolean(g, "GreaterEqual", row, column)):
         s = g.op("Select", [keep, s, fill], "f32", auto_broadcast="numpy")
@@ -378,21 +427,30 @@ def sdpa_window(g, nomatch):
 @pattern("sdpa-window-product", 3, " --in=6:=4")
 def sdpa_window_product(g, nomatch):
     # One mask: both conditions as numbers, multiplied.
-    q, k, v = g.input("f32", [2, 3, 12, 16]), g.input("f32", [2, 3, 12, 16]), g.input("f32", [2, 3, 12, 16])
+    q = g.input("f32", [2, 3, 12, 16])
+    k = g.input("f32", [2, 3, 12, 16])
+    v = g.input("f32", [2, 3, 12, 16])
     s = matmul(g, q, k, transpose_b=True)
     row, column = g.op("GenIndex", [s], "s32", axis=2), g.op("GenIndex", [s], "s32", axis=3)
     first = binary(g, "Subtract", row, g.input("s32", [], prop="host_scalar"), "s32")
-    keep = [g.op("TypeCast", [boolean(g, "GreaterEqual", a, b)], "f32") for a, b in ((row, column), (column, first))]
+    keep = [
+        g.op("TypeCast", [boolean(g, "GreaterEqual", a, b)], "f32")
+        for a, b in ((row, column), (column, first))
+    ]
     keep = binary(g, "Multiply", *keep)
-    s = g.op("Select", [g.op("TypeCast", [keep], "boolean"), s, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    s = g.op("Select", [g.op("TypeCast", [keep], "boolean"), s,
+                        g.input("f32", [1])], "f32", auto_broadcast="numpy")
     # The softmax runs over the queries: MatMul with the mask, SoftMax, MatMul.
     return g.output(matmul(g, softmax(g, s, axis=2 if nomatch else -1), v))
 
 
 @pattern("sdpa-sinks", 3)
 def sdpa_sinks(g, nomatch):
-    # One logit for each of the heads, learned as a vector of bf16. The softmax runs over the queries: MatMul+Multiply, SoftMax, MatMul.
-    q, k, v = g.input("f32", [2, 3, 5, 16]), g.input("f32", [2, 3, 9, 16]), g.input("f32", [2, 3, 9, 16])
+    # One logit for each of the heads, learned as a vector of bf16. The softmax runs over the
+    # queries: MatMul+Multiply, SoftMax, MatMul.
+    q = g.input("f32", [2, 3, 5, 16])
+    k = g.input("f32", [2, 3, 9, 16])
+    v = g.input("f32", [2, 3, 9, 16])
     s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
     sinks = g.input("bf16", [1, 3, 1, 1], prop="constant")
     if not nomatch:
@@ -404,14 +462,17 @@ def sdpa_sinks(g, nomatch):
 @pattern("sdpa-window-sinks", 4, " --in=8:=3+10:=3")
 def sdpa_window_sinks(g, nomatch):
     # Grouped heads, a window and sinks.
-    q, k, v = g.input("f32", [2, 3, 2, 7, 16]), g.input("f32", [2, 3, 1, 10, 16]), g.input("f32", [2, 3, 1, 10, 16])
+    q = g.input("f32", [2, 3, 2, 7, 16])
+    k = g.input("f32", [2, 3, 1, 10, 16])
+    v = g.input("f32", [2, 3, 1, 10, 16])
     s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
     row, column = g.op("GenIndex", [s], "s32", axis=3), g.op("GenIndex", [s], "s32", axis=4)
     row = binary(g, "Add", row, g.input("s32", [], prop="host_scalar"), "s32")
     first = binary(g, "Subtract", row, g.input("s32", [], prop="host_scalar"), "s32")
     fill = g.input("f32", [1])
     for a, b in ((column, first), (row, column)):
-        s = g.op("Select", [boolean(g, "GreaterEqual", a, b), s, fill], "f32", auto_broadcast="numpy")
+        s = g.op("Select", [boolean(g, "GreaterEqual", a, b), s, fill], "f32",
+                 auto_broadcast="numpy")
     p = g.op("SoftMax", [s, g.input("f32", [3, 2, 1, 1])], "bf16", axis=-1, mode="inf_as_zero")
     if nomatch:  # a second SoftMax stands between: MatMul with masks, SoftMax, SoftMax, MatMul
         p = g.op("SoftMax", [p], "bf16", axis=-1, mode="none")
@@ -420,8 +481,13 @@ def sdpa_window_sinks(g, nomatch):
 
 @pattern("sdpa-select-mask", 3)
 def sdpa_select_mask(g, nomatch):
-    q, k, v = g.input("f32", [1, 4, 5, 16]), g.input("f32", [1, 4, 16, 9]), g.input("f32", [1, 4, 9, 16])
-    s = g.op("Select", [g.input("boolean", [1, 1, 5, 9]), matmul(g, q, k), g.input("f32", [])], "f32", auto_broadcast="numpy")
+    q = g.input("f32", [1, 4, 5, 16])
+    k = g.input("f32", [1, 4, 16, 9])
+    v = g.input("f32", [1, 4, 9, 16])
+    s = g.op(
+        "Select",
+        [g.input("boolean", [1, 1, 5, 9]),
+         matmul(g, q, k), g.input("f32", [])], "f32", auto_broadcast="numpy")
     s = binary(g, "Divide", s, g.input("f32", []))
     if nomatch:  # the masked scores must be written: MatMul+Select+Divide, SoftMax, MatMul
         g.output(s)
@@ -430,18 +496,27 @@ def sdpa_select_mask(g, nomatch):
 
 @pattern("sdpa-stats", 4)
 def sdpa_stats(g, nomatch):
-    q, k, v = g.input("f32", [1, 3, 9, 16]), g.input("f32", [1, 3, 9, 16]), g.input("f32", [1, 3, 9, 16])
+    q = g.input("f32", [1, 3, 9, 16])
+    k = g.input("f32", [1, 3, 9, 16])
+    v = g.input("f32", [1, 3, 9, 16])
     s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
-    p, stats = g.op_to("SoftMax", [s], [g.tensor("f32", s["shape"]), g.tensor("f32", [1, 3, 9, 1])], axis=-1, mode="inf_as_zero")
-    if nomatch:  # V depends on the stats, fusing would close a cycle: MatMul+Multiply, SoftMax, Multiply, MatMul
+    p, stats = g.op_to(
+        "SoftMax", [s],
+        [g.tensor("f32", s["shape"]), g.tensor("f32", [1, 3, 9, 1])], axis=-1, mode="inf_as_zero")
+    # V depends on the stats, fusing would close a cycle: MatMul+Multiply, SoftMax, Multiply, MatMul
+    if nomatch:
         return g.output(matmul(g, p, binary(g, "Multiply", v, stats)))
     return g.output(matmul(g, p, v), stats)
 
 
 @pattern("sdpa-transposed-tail", 2)
 def sdpa_transposed_tail(g, nomatch):
-    q, k, v = g.input("f32", [2, 3, 5, 16]), g.input("f32", [2, 3, 7, 16]), g.input("f32", [2, 3, 7, 12])
-    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", []))), v)
+    q = g.input("f32", [2, 3, 5, 16])
+    k = g.input("f32", [2, 3, 7, 16])
+    v = g.input("f32", [2, 3, 7, 12])
+    out = matmul(
+        g, softmax(g, binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", []))),
+        v)
     if nomatch:  # a SoftMax stands between attention and its tail: attention, SoftMax with the tail
         out = softmax(g, out)
     return g.output(g.op("Reorder", [transpose(g, out, [0, 2, 1, 3])], "f32"))
@@ -449,7 +524,9 @@ def sdpa_transposed_tail(g, nomatch):
 
 @pattern("sdpa-typecasts", 3)
 def sdpa_typecasts(g, nomatch):
-    q, k, v = g.input("bf16", [1, 3, 5, 16]), g.input("bf16", [1, 3, 16, 9]), g.input("bf16", [1, 3, 9, 16])
+    q = g.input("bf16", [1, 3, 5, 16])
+    k = g.input("bf16", [1, 3, 16, 9])
+    v = g.input("bf16", [1, 3, 9, 16])
     s = g.op("TypeCast", [matmul(g, q, k, "bf16")], "f32")
     # The softmax runs over the queries: MatMul+TypeCast+Multiply, SoftMax+TypeCast, MatMul.
     p = softmax(g, binary(g, "Multiply", s, g.input("f32", [1])), axis=2 if nomatch else -1)
@@ -458,40 +535,59 @@ def sdpa_typecasts(g, nomatch):
 
 @pattern("sdpa-mx", 2)
 def sdpa_mx(g, nomatch):
-    q, k, v = mx(g, "f8_e4m3", [2, 3, 5, 32]), mx(g, "f4_e2m1", [2, 3, 7, 32], "bf16"), mx(g, "f8_e5m2", [2, 3, 7, 64])
+    q = mx(g, "f8_e4m3", [2, 3, 5, 32])
+    k = mx(g, "f4_e2m1", [2, 3, 7, 32], "bf16")
+    v = mx(g, "f8_e5m2", [2, 3, 7, 64])
     if nomatch:  # the dequantised V must be written: DynamicDequantize, attention over it
         g.output(v)
-    return g.output(matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))), v))
+    return g.output(
+        matmul(
+            g,
+            softmax(g, binary(g, "Divide", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))),
+            v))
 
 
 @pattern("sdpa-dynamic-quantize", 2)
 def sdpa_dynamic_quantize(g, nomatch):
-    q, k, v = g.input("bf16", [2, 3, 5, 16]), g.input("bf16", [2, 3, 16, 7]), g.input("bf16", [2, 3, 7, 64])
-    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k), g.input("f32", [1])), "bf16"), v, "bf16")
-    if nomatch:  # a SoftMax between attention and its quantisation: attention, SoftMax+DynamicQuantize
+    q = g.input("bf16", [2, 3, 5, 16])
+    k = g.input("bf16", [2, 3, 16, 7])
+    v = g.input("bf16", [2, 3, 7, 64])
+    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k), g.input("f32", [1])), "bf16"),
+                 v, "bf16")
+    # a SoftMax between attention and its quantisation: attention, SoftMax+DynamicQuantize
+    if nomatch:
         out = softmax(g, out)
     return quantize_mx(g, out, "f8_e4m3")
 
 
 @pattern("sdpa-merged-heads-quantize", 2)
 def sdpa_merged_heads_quantize(g, nomatch):
-    q, k, v = g.input("f16", [2, 3, 5, 16]), g.input("f16", [2, 3, 16, 7]), g.input("f16", [2, 3, 7, 64])
-    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k), g.input("f32", [1])), "f16"), v, "f16")
-    if nomatch:  # the heads beside each other are an output, which the codes are made from: attention with its tail, DynamicQuantize
+    q = g.input("f16", [2, 3, 5, 16])
+    k = g.input("f16", [2, 3, 16, 7])
+    v = g.input("f16", [2, 3, 7, 64])
+    out = matmul(g, softmax(g, binary(g, "Divide", matmul(g, q, k), g.input("f32", [1])), "f16"), v,
+                 "f16")
+    # the heads beside each other are an output, which the codes are made from: attention with its
+    # tail, DynamicQuantize
+    if nomatch:
         out = reshape(g, transpose(g, out, [0, 2, 1, 3]), [2, 5, 192])
         g.output(out)
         return quantize_mx(g, reshape(g, out, [10, 192]), "f8_e4m3")
     return quantize_mx(g, reshape(g, transpose(g, out, [0, 2, 1, 3]), [2, 5, 192]), "f8_e4m3")
 
 
-# ---- matmul and MLP -------------------------------------------------------------------------------------------------------------
+# ---- matmul and MLP ------------------------------------------------------------------------------
 
 
 @pattern("matmul-bias-postops", 2)
 def matmul_bias_postops(g, nomatch):
-    y = g.op("MatMul", [g.input("f32", [7, 33]), g.input("f32", [33, 19], prop="constant"), g.input("f32", [19])], "f32",
-             transpose_a=False, transpose_b=False)
-    # The residual depends on the product through a SoftMax, fusing would close a cycle: MatMul, SoftMax+Add+ReLU+Multiply.
+    y = g.op(
+        "MatMul",
+        [g.input("f32", [7, 33]),
+         g.input("f32", [33, 19], prop="constant"),
+         g.input("f32", [19])], "f32", transpose_a=False, transpose_b=False)
+    # The residual depends on the product through a SoftMax, fusing would close a cycle: MatMul,
+    # SoftMax+Add+ReLU+Multiply.
     y = binary(g, "Add", y, softmax(g, y) if nomatch else g.input("f32", [7, 19]))
     return g.output(binary(g, "Multiply", g.op("ReLU", [y], "f32"), g.input("f32", [1, 19])))
 
@@ -499,10 +595,11 @@ def matmul_bias_postops(g, nomatch):
 @pattern("matmul-quantized-both", 2)
 def matmul_quantized_both(g, nomatch):
     x = dequantize(g, "u8", [7, 33], 0.25, 3)
-    if nomatch:  # the dequantised activation must be written: Dequantize, Dequantize+MatMul+ReLU+Quantize
+    # the dequantised activation must be written: Dequantize, Dequantize+MatMul+ReLU+Quantize
+    if nomatch:
         g.output(x)
-    w = g.op("Dequantize", [g.input("s8", [33, 6], prop="constant")], "f32", qtype="per_channel", axis=1,
-             scales=[0.5, 0.25, 0.125, 1.0, 2.0, 0.5], zps=[0] * 6)
+    w = g.op("Dequantize", [g.input("s8", [33, 6], prop="constant")], "f32", qtype="per_channel",
+             axis=1, scales=[0.5, 0.25, 0.125, 1.0, 2.0, 0.5], zps=[0] * 6)
     return g.output(quantize(g, g.op("ReLU", [matmul(g, x, w)], "f32"), "s8", 0.5))
 
 
@@ -526,27 +623,37 @@ def matmul_weight_int4_kn(g, nomatch):
 
 @pattern("matmul-typecast-quantize", 3)
 def matmul_typecast_quantize(g, nomatch):
-    if nomatch:  # the scales depend on the product, fusing would close a cycle: MatMul+TypeCast, SoftMax, DynamicQuantize
-        y = g.op("TypeCast", [matmul(g, g.input("bf16", [33]), g.input("bf16", [33, 19]), "bf16")], "f32")
-        return g.output(g.op("DynamicQuantize", [y, softmax(g, y, axis=0)], "s8", qtype="per_channel", axis=0))
-    y = g.op("TypeCast", [matmul(g, g.input("bf16", [7, 33]), g.input("bf16", [33, 19]), "bf16")], "f32")
+    # the scales depend on the product, fusing would close a cycle: MatMul+TypeCast, SoftMax,
+    # DynamicQuantize
+    if nomatch:
+        y = g.op("TypeCast", [matmul(g, g.input("bf16", [33]), g.input("bf16", [33, 19]), "bf16")],
+                 "f32")
+        return g.output(
+            g.op("DynamicQuantize", [y, softmax(g, y, axis=0)], "s8", qtype="per_channel", axis=0))
+    y = g.op("TypeCast", [matmul(g, g.input("bf16", [7, 33]), g.input("bf16", [33, 19]), "bf16")],
+             "f32")
     return g.output(quantize(g, y, "u8", 0.5, 128))
 
 
 @pattern("matmul-mx", 2)
 def matmul_mx(g, nomatch):
-    y = matmul(g, mx(g, "f8_e4m3", [7, 64]), mx(g, "f4_e2m1", [96, 64], "bf16"), "bf16", transpose_b=True)
-    if nomatch:  # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
+    y = matmul(g, mx(g, "f8_e4m3", [7, 64]), mx(g, "f4_e2m1", [96, 64], "bf16"), "bf16",
+               transpose_b=True)
+    # the groups are those of a SoftMax over the product: MatMul, SoftMax+DynamicQuantize
+    if nomatch:
         y = softmax(g, y)
     return quantize_mx(g, y, "f4_e2m1")
 
 
 def quantize_on_the_fly(g, x, dtype, group, to="f32", zp=True, keep=False):
-    """x through codes with computed scales, and perhaps zero points, for groups along the last axis; keep: codes and scales are outputs too."""
+    """x through codes with computed scales, and perhaps zero points, for groups along the last
+    axis; keep: codes and scales are outputs too."""
     shape = [*x["shape"][:-1], x["shape"][-1] // group]
     attrs = {"qtype": "per_group", "group_shape": [1] * (len(shape) - 1) + [group]}
-    made = [g.tensor(dtype, x["shape"]), g.tensor("f16", shape)] + ([g.tensor("u8", shape)] if zp else [])
-    g.op_to("DynamicQuantize", [x], made, quantization_kind="dynamic_asymmetric" if zp else "dynamic_symmetric", **attrs)
+    made = [g.tensor(dtype, x["shape"]), g.tensor("f16", shape)
+            ] + ([g.tensor("u8", shape)] if zp else [])
+    g.op_to("DynamicQuantize", [x], made,
+            quantization_kind="dynamic_asymmetric" if zp else "dynamic_symmetric", **attrs)
     if keep:
         g.output(*made)
     return g.op("DynamicDequantize", made, to, **attrs)
@@ -554,9 +661,12 @@ def quantize_on_the_fly(g, x, dtype, group, to="f32", zp=True, keep=False):
 
 @pattern("matmul-quantized-activation", 4)
 def matmul_quantized_activation(g, nomatch):
-    x = binary(g, "Multiply", g.op("TypeCast", [g.input("bf16", [5, 64])], "f32"), g.input("f32", [64]))
+    x = binary(g, "Multiply", g.op("TypeCast", [g.input("bf16", [5, 64])], "f32"),
+               g.input("f32", [64]))
     x = g.op("TypeCast", [quantize_on_the_fly(g, x, "u8", 32)], "f16")
-    if nomatch:  # the recovered activation has two uses: TypeCast+Multiply+DynamicQuantize, DynamicDequantize+TypeCast, MatMul+ReLU, twice
+    # the recovered activation has two uses: TypeCast+Multiply+DynamicQuantize,
+    # DynamicDequantize+TypeCast, MatMul+ReLU, twice
+    if nomatch:
         w = dequantize_groups(g, "s4", [9, 64], [1, 32], prop="constant")
         g.output(g.op("ReLU", [matmul(g, x, w, "f16", transpose_b=True)], "f16"))
     w = dequantize_groups(g, "s4", [19, 64], [1, 32], prop="constant")
@@ -568,22 +678,30 @@ def matmul_sums(g, nomatch):
     """Scale groups of 128, zero-point groups of 64 whose sums over the activation are an input."""
     x = dequantize(g, "u8", [5, 256], 0.25, 3)
     scales, shape = g.input("f16", [2, 19], prop="constant"), {"qtype": "per_group"}
-    w = g.op("DynamicDequantize", [g.input("s8", [256, 19], prop="constant"), scales], "f32", group_shape=[128, 1], **shape)
-    zps = g.op("DynamicDequantize", [g.input("s8", [4, 19], prop="constant"), scales], "f32", group_shape=[2, 1], **shape)
+    w = g.op("DynamicDequantize", [g.input("s8", [256, 19], prop="constant"), scales], "f32",
+             group_shape=[128, 1], **shape)
+    zps = g.op("DynamicDequantize", [g.input("s8", [4, 19], prop="constant"), scales], "f32",
+               group_shape=[2, 1], **shape)
     sums = g.op("TypeCast", [g.input("s32", [5, 4])], "f32")
     y = binary(g, "Multiply", matmul(g, sums, zps), g.input("f32", [5, 1]))
     # What is added is no correction: MatMul+Multiply, MatMul+Add+ReLU.
-    return g.output(g.op("ReLU", [binary(g, "Add" if nomatch else "Subtract", matmul(g, x, w), y)], "f32"))
+    return g.output(
+        g.op("ReLU", [binary(g, "Add" if nomatch else "Subtract", matmul(g, x, w), y)], "f32"))
 
 
 @pattern("matmul-dynamic-quantize", 5)
 def matmul_dynamic_quantize(g, nomatch):
-    y = g.op("MatMul", [g.input("bf16", [7, 33]), g.input("bf16", [33, 64]), g.input("bf16", [64])], "bf16", transpose_a=False, transpose_b=False)
+    y = g.op("MatMul", [g.input("bf16", [7, 33]),
+                        g.input("bf16", [33, 64]),
+                        g.input("bf16", [64])], "bf16", transpose_a=False, transpose_b=False)
     y = g.op("GELU", [y], "f32", mode="gelu_tanh")
-    if nomatch:  # the tensor scale depends on the product, fusing would close a cycle: MatMul+GELU, Reshape, SoftMax, MatMul+Reshape, DynamicQuantize
+    # the tensor scale depends on the product, fusing would close a cycle: MatMul+GELU, Reshape,
+    # SoftMax, MatMul+Reshape, DynamicQuantize
+    if nomatch:
         last = matmul(g, softmax(g, reshape(g, y, [1, 448])), g.input("f32", [448, 1]))
         outputs = [g.tensor("f4_e2m1", [7, 64]), g.tensor("f8_e4m3", [7, 4])]
-        g.op_to("DynamicQuantize", [y, reshape(g, last, [1])], outputs, quantization_kind="dynamic_nv")
+        g.op_to("DynamicQuantize", [y, reshape(g, last, [1])], outputs,
+                quantization_kind="dynamic_nv")
         return g.output(*outputs)
     return quantize_mx(g, g.op("TypeCast", [y], "f16"), "s8", "dynamic_asymmetric", "f16", 16)
 
@@ -616,7 +734,8 @@ def gated_mlp_gelu(g, nomatch):
 @pattern("gated-mlp-single", 3)
 def gated_mlp_single(g, nomatch):
     # Gate and up project different inputs: MatMul, MatMul+HardSwish+Multiply, MatMul.
-    return mlp(g, lambda h, x: h.op("HardSwish", [x], "f32"), lambda shape: g.input("f32", shape, prop="constant"), nomatch)
+    return mlp(g, lambda h, x: h.op("HardSwish", [x], "f32"),
+               lambda shape: g.input("f32", shape, prop="constant"), nomatch)
 
 
 @pattern("gated-mlp-int4", 2)
@@ -629,27 +748,39 @@ def gated_mlp_int4(g, nomatch):
         return made[-1]
 
     mlp(g, swish, weights)
-    if nomatch:  # the dequantised gate weight must be written: DynamicDequantize, gated MLP with that weight in f32
+    # the dequantised gate weight must be written: DynamicDequantize, gated MLP with that weight in
+    # f32
+    if nomatch:
         g.output(made[0])
     return g
 
 
 @pattern("gated-mlp-clamped", 3)
 def gated_mlp_clamped(g, nomatch):
-    """The experts of gpt-oss: gate <= 7, -7 <= up <= 7, gate * sigmoid(1.702 gate) * (up + 1), rows of the two in turn in one weight."""
+    """The experts of gpt-oss: gate <= 7, -7 <= up <= 7, gate * sigmoid(1.702 gate) * (up + 1), rows
+    of the two in turn in one weight."""
     x = g.input("bf16", [2, 3, 64])
 
     def linear(x, n, apart=1):
         shape, groups = [2, n, x["shape"][-1]], [2, n, x["shape"][-1] // 32]
         strides = [[s[1] * s[2] * apart, s[2] * apart, 1] for s in (shape, groups)]
-        codes, scales = (g.input(t, s, stride, "constant") for t, s, stride in zip(("f4_e2m1", "e8m0"), (shape, groups), strides))
-        w = g.op("DynamicDequantize", [codes, scales], "bf16", qtype="per_group", group_shape=[1, 1, 32])
-        return binary(g, "Add", matmul(g, x, w, "bf16", transpose_b=True), g.input("bf16", [2, 1, n]), "bf16")
+        codes, scales = (g.input(t, s, stride, "constant")
+                         for t, s, stride in zip(("f4_e2m1", "e8m0"), (shape, groups), strides))
+        w = g.op("DynamicDequantize", [codes, scales], "bf16", qtype="per_group",
+                 group_shape=[1, 1, 32])
+        return binary(g, "Add", matmul(g, x, w, "bf16", transpose_b=True),
+                      g.input("bf16", [2, 1, n]), "bf16")
 
     gate = binary(g, "Minimum", linear(x, 96, 2), g.input("bf16", [1], prop="host_scalar"), "bf16")
-    gate = binary(g, "Multiply", gate, g.op("Sigmoid", [binary(g, "Multiply", gate, g.input("bf16", [1], prop="host_scalar"), "bf16")], "bf16"), "bf16")
-    up = binary(g, "Add", g.op("Clamp", [linear(x, 96, 2)], "bf16", min=-7.0, max=7.0), g.input("bf16", [1], prop="host_scalar"), "bf16")
-    # A sum of both is no gate: MatMul+Add+Minimum+Multiply+Sigmoid+Multiply, MatMul+Add+Clamp+Add+Add, MatMul+Add+Multiply.
+    gate = binary(
+        g, "Multiply", gate,
+        g.op("Sigmoid",
+             [binary(g, "Multiply", gate, g.input("bf16", [1], prop="host_scalar"), "bf16")],
+             "bf16"), "bf16")
+    up = binary(g, "Add", g.op("Clamp", [linear(x, 96, 2)], "bf16", min=-7.0, max=7.0),
+                g.input("bf16", [1], prop="host_scalar"), "bf16")
+    # A sum of both is no gate: MatMul+Add+Minimum+Multiply+Sigmoid+Multiply,
+    # MatMul+Add+Clamp+Add+Add, MatMul+Add+Multiply.
     y = linear(binary(g, "Add" if nomatch else "Multiply", up, gate, "bf16"), 64)
     return g.output(binary(g, "Multiply", y, g.input("bf16", [2, 3, 1]), "bf16"))
 
@@ -657,7 +788,9 @@ def gated_mlp_clamped(g, nomatch):
 @pattern("gated-mlp-quantized", 2)
 def gated_mlp_quantized(g, nomatch):
     def linear(x, n):
-        return matmul(g, x, dequantize_groups(g, "s4", [n, x["shape"][-1]], [1, 32], to="f32", prop="constant"), transpose_b=True)
+        return matmul(
+            g, x, dequantize_groups(g, "s4", [n, x["shape"][-1]], [1, 32], to="f32",
+                                    prop="constant"), transpose_b=True)
 
     x = quantize_on_the_fly(g, g.input("f32", [5, 64]), "s8", 64, zp=False)
     gate = swish(g, linear(x, 96))
@@ -670,26 +803,30 @@ def gated_mlp_quantized(g, nomatch):
 def gated_mlp_dynamic_quantize(g, nomatch):
     x = g.input("bf16", [3, 32])
     gate = swish(g, matmul(g, x, g.input("bf16", [32, 64])))
-    # Gate and up project different inputs: MatMul, MatMul+Sigmoid+Multiply+Multiply+DynamicQuantize.
+    # Gate and up project different inputs: MatMul,
+    # MatMul+Sigmoid+Multiply+Multiply+DynamicQuantize.
     up = matmul(g, g.input("bf16", [3, 32]) if nomatch else x, g.input("bf16", [32, 64]))
     return quantize_mx(g, binary(g, "Multiply", gate, up), "f8_e5m2")
 
 
-# ---- the rest -------------------------------------------------------------------------------------------------------------------
+# ---- the rest ------------------------------------------------------------------------------------
 
 
 @pattern("eltwise-chain", 3)
 def eltwise_chain(g, nomatch):
-    x = g.op("Exp", [binary(g, "Subtract", g.input("f32", [3, 5, 7]), g.input("f32", [5, 1]))], "f32")
+    x = g.op("Exp", [binary(g, "Subtract", g.input("f32", [3, 5, 7]), g.input("f32", [5, 1]))],
+             "f32")
     # The Add needs the chain through a MatMul: Subtract+Exp, MatMul, SoftMax+Add+Sqrt.
-    other = softmax(g, matmul(g, x, g.input("f32", [7, 7]))) if nomatch else g.input("f32", [3, 1, 7])
+    other = softmax(g, matmul(g, x, g.input("f32", [7, 7]))) if nomatch else g.input(
+        "f32", [3, 1, 7])
     return g.output(g.op("Sqrt", [binary(g, "Add", x, other)], "f32"))
 
 
 @pattern("softmax-postops", 2)
 def softmax_postops(g, nomatch):
     p = softmax(g, g.input("f32", [3, 5, 7]))
-    # The factor needs the softmax through a MatMul, fusing would close a cycle: SoftMax, MatMul+Multiply+Quantize.
+    # The factor needs the softmax through a MatMul, fusing would close a cycle: SoftMax,
+    # MatMul+Multiply+Quantize.
     factor = matmul(g, p, g.input("f32", [7, 7])) if nomatch else g.input("f32", [5, 7])
     return g.output(quantize(g, binary(g, "Multiply", p, factor), "u8", 0.0078125))
 
@@ -706,8 +843,10 @@ def reorder_chain(g, nomatch):
 @pattern("quantize-chain", 3)
 def quantize_chain(g, nomatch):
     x = g.op("TypeCast", [g.input("bf16", [37])], "f32")
-    if nomatch:  # the scales depend on the data, fusing would close a cycle: TypeCast, SoftMax, DynamicQuantize
-        return g.output(g.op("DynamicQuantize", [x, softmax(g, x, axis=0)], "s8", qtype="per_channel", axis=0))
+    # the scales depend on the data, fusing would close a cycle: TypeCast, SoftMax, DynamicQuantize
+    if nomatch:
+        return g.output(
+            g.op("DynamicQuantize", [x, softmax(g, x, axis=0)], "s8", qtype="per_channel", axis=0))
     return g.output(quantize(g, x, "u8", 0.0625, 100))
 
 
@@ -732,13 +871,17 @@ def eltwise_dynamic_quantize(g, nomatch):
 def softmax_dynamic_quantize(g, nomatch):
     p = softmax(g, g.input("f32", [3, 5, 32]))
     # A MatMul in between: SoftMax, MatMul+DynamicQuantize.
-    return quantize_mx(g, matmul(g, p, g.input("f32", [32, 32])) if nomatch else p, "u4", "dynamic_asymmetric", "f32")
+    return quantize_mx(g,
+                       matmul(g, p, g.input("f32", [32, 32])) if nomatch else p, "u4",
+                       "dynamic_asymmetric", "f32")
 
 
 @pattern("shuffle", 2)
 def shuffle(g, nomatch):
     x = reshape(g, g.input("f32", [2, 6, 5, 4]), [2, 3, 2, 5, 4])
-    if nomatch:  # a SoftMax between the reshape and the transpose: StaticReshape, SoftMax+StaticTranspose+StaticReshape
+    # a SoftMax between the reshape and the transpose: StaticReshape,
+    # SoftMax+StaticTranspose+StaticReshape
+    if nomatch:
         x = softmax(g, x)
     return g.output(reshape(g, transpose(g, x, [0, 2, 1, 3, 4]), [2, 6, 5, 4]))
 
@@ -755,10 +898,16 @@ def graphs():
 
 def lists():
     """File name -> text."""
-    lines = ["# Each fusion pattern: its graph is one partition, its near-miss is split. Written by tools/make_patterns.py."]
+    lines = [
+        "# Each fusion pattern: its graph is one partition, its near-miss is split. Written by "
+        "tools/make_patterns.py."
+    ]
     for name, (_, nomatch_partitions, inputs) in PATTERNS.items():
         for suffix, partitions in (("", 1), (".nomatch", nomatch_partitions)):
-            lines.append(f"--mode=C --case=../../models/patterns/{name}{suffix}.json --expected-n-partitions={partitions}{inputs}")
+            lines.append(
+                f"--mode=C --case=../../models/patterns/{name}{suffix}.json "
+                f"--expected-n-partitions={partitions}{inputs}"
+            )
     return {"patterns.list": "\n".join(lines) + "\n", "mx_types.list": mx_types(),
             "attention_forms.list": attention_forms()}
 
@@ -786,19 +935,30 @@ def attention_forms():
 
 
 def mx_types():
-    """Every type of codes with every type of scales on every side of a matmul and of attention, the other sides going round through the types."""
-    codes = ["f8_e4m3", "f8_e5m2", "f8_e4m3fnuz", "f8_e5m2fnuz", "f6_e3m2", "f6_e2m3", "f4_e2m1", "s8", "u8", "s4", "u4"]
+    """Every type of codes with every type of scales on every side of a matmul and of attention, the
+    other sides going round through the types."""
+    codes = [
+        "f8_e4m3", "f8_e5m2", "f8_e4m3fnuz", "f8_e5m2fnuz", "f6_e3m2", "f6_e2m3", "f4_e2m1", "s8",
+        "u8", "s4", "u4"
+    ]
     scales = ["e8m0", "f32", "f16", "bf16", "f8_e4m3"]
-    lines = ["# Any type of codes with any type of scales on any side of one partition. Written by tools/make_patterns.py."]
+    lines = [
+        "# Any type of codes with any type of scales on any side of one partition. Written by "
+        "tools/make_patterns.py."
+    ]
     for i, code in enumerate(codes):
         for k, scale in enumerate(scales):
             other, third = codes[(i + 3 * k + 1) % len(codes)], codes[(i + 5 * k + 2) % len(codes)]
-            pairs = [(code, scale), (other, scales[(k + i + 1) % len(scales)]), (third, scales[(k + 2 * i + 3) % len(scales)])]
+            pairs = [(code, scale), (other, scales[(k + i + 1) % len(scales)]),
+                     (third, scales[(k + 2 * i + 3) % len(scales)])]
             for name, n in (("matmul-mx", 2), ("sdpa-mx", 3)):
                 for turn in range(n):
                     turned = pairs[turn:n] + pairs[:turn]
                     dt = "+".join(f"{3 * t}:{c}+{3 * t + 1}:{s}" for t, (c, s) in enumerate(turned))
-                    lines.append(f"--mode=C --case=../../models/patterns/{name}.json --expected-n-partitions=1 --dt={dt}")
+                    lines.append(
+                        f"--mode=C --case=../../models/patterns/{name}.json "
+                        f"--expected-n-partitions=1 --dt={dt}"
+                    )
     return "\n".join(lines) + "\n"
 
 

@@ -1,9 +1,11 @@
-"""A part of make_models.py: the list that measures matmuls with compressed weights over shapes, types, modes and numbers of rows. Lines are rewrites of
-two graphs, one with zero points and one without."""
+"""A part of make_models.py: the list that measures matmuls with compressed weights over shapes,
+types, modes and numbers of rows. Lines are rewrites of two graphs, one with zero points and one
+without."""
 
 SHAPES = [(4096, 4096), (14336, 4096), (4096, 14336), (2880, 2880)]  # N, K
 MODES = ("strict", "f16", "bf16", "int8")
-# M -> how long a line measures: passes over memory between the runs take most of the time of few rows
+# M -> how long a line measures: passes over memory between the runs take most of the time of few
+# rows
 ROWS = {1: "--min-time=0.3", 4: "--min-time=0.3", 512: "--repeat=5"}
 # name: type, scales, zero points, group along K
 STORED = {
@@ -27,18 +29,26 @@ def line(stored, n, k, m, mode):
     sides = [scale, zero_point] if zero_point else [scale]
     shapes = [f"0:{m}x{k}", f"1:{n}x{k}"] + [f"{2 + i}:{n}x{groups}" for i in range(len(sides))]
     types = [f"{1 + i}:{name}" for i, name in enumerate([dtype, *sides])]
-    words = ["--mode=P", f"--case=../../models/{ZERO_POINTS if zero_point else SCALED}.json", "--in-shapes=" + "+".join(shapes),
-             f"--op-attrs=0:groups:{groups}", "--dt=" + "+".join(types), "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"]
+    words = [
+        "--mode=P", f"--case=../../models/{ZERO_POINTS if zero_point else SCALED}.json",
+        "--in-shapes=" + "+".join(shapes), f"--op-attrs=0:groups:{groups}",
+        "--dt=" + "+".join(types), "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"
+    ]
     return " ".join([*words, "--cold-cache", ROWS[m]])
 
 
 def cells():
     """(stored, N, K, M, mode) of each line of the list, in its order. Groups divide K."""
-    return [(stored, n, k, m, mode) for m in ROWS for stored in STORED for n, k in SHAPES if k % STORED[stored][3] == 0 for mode in MODES]
+    return [(stored, n, k, m, mode) for m in ROWS for stored in STORED for n, k in SHAPES
+            if k % STORED[stored][3] == 0 for mode in MODES]
 
 
 def lists():
     """File name -> text."""
-    head = ["# Matmul with compressed weights, N x K of 4096 x 4096, 14336 x 4096, 4096 x 14336, 2880 x 2880: 1 and 4 rows against reading the weights,",
-            "# 512 rows against the FMA and VNNI peaks. About ten minutes. Written by tools/make_models.py."]
+    head = [
+        "# Matmul with compressed weights, N x K of 4096 x 4096, 14336 x 4096, 4096 x 14336, 2880 "
+        "x 2880: 1 and 4 rows against reading the weights,",
+        "# 512 rows against the FMA and VNNI peaks. About ten minutes. Written by "
+        "tools/make_models.py."
+    ]
     return {"perf_matmul.list": "\n".join([*head, *(line(*cell) for cell in cells())]) + "\n"}

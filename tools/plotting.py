@@ -14,10 +14,13 @@ PACKAGES = ["matplotlib==3.11.2"]
 
 def options(description, name, min_time):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--runner", default=os.path.abspath(os.path.join(ROOT, "build", "release", "graph_runner")))
-    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "plot-venv"), help="made if it is not there")
+    parser.add_argument(
+        "--runner", default=os.path.abspath(os.path.join(ROOT, "build", "release", "graph_runner")))
+    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "plot-venv"),
+                        help="made if it is not there")
     parser.add_argument("--out", default=os.path.join(ROOT, "docs", name + ".svg"))
-    parser.add_argument("--lock", default=os.devnull, help="a file to lock while measuring, where others measure too")
+    parser.add_argument("--lock", default=os.devnull,
+                        help="a file to lock while measuring, where others measure too")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--min-time", type=float, default=min_time, help="seconds for each point")
     return parser
@@ -29,8 +32,12 @@ def measure(opt, lines):
     with tempfile.NamedTemporaryFile("w", suffix=".list", dir=lists) as file:
         file.writelines(line + "\n" for line in lines)
         file.flush()
-        command = [opt.runner, f"--threads={opt.threads}", f"--min-time={opt.min_time}", f"--batch={file.name}"]
-        run = functools.partial(subprocess.run, command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+        command = [
+            opt.runner, f"--threads={opt.threads}", f"--min-time={opt.min_time}",
+            f"--batch={file.name}"
+        ]
+        run = functools.partial(subprocess.run, command, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True, check=True)
         return quiet.measure(run, opt.lock).stdout
 
 

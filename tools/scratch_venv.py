@@ -1,4 +1,5 @@
-"""Packages for scripts that are no part of the build: a virtual environment of their own, made when it is missing."""
+"""Packages for scripts that are no part of the build: a virtual environment of their own, made when
+it is missing."""
 import os
 import subprocess
 import sys

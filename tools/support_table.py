@@ -11,13 +11,16 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 README = os.path.join(ROOT, "README.md")
-BEGIN, END = "<!-- support table: made by tools/support_table.py --write -->\n", "<!-- end of support table -->\n"
+BEGIN = "<!-- support table: made by tools/support_table.py --write -->\n"
+END = "<!-- end of support table -->\n"
+CLASSES = (("floats", "FLOAT"), ("integers", "INT"), ("power-of-two scales", "SCALE"),
+           ("booleans", "BOOL"))
 
 
 def rows(path, macro):
     """The arguments of each row of a .def file, without quotes."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-        found = re.findall(rf"^{macro}\((.*?)\)[^\S\n]*(?:/\*.*)?$", f.read(), re.M)
+        found = re.findall(rf"(?s)^{macro}\((.*?)\)[^\S\n]*(?:/\*[^\n]*)?$", f.read(), re.M)
     if not found:
         sys.exit(f"{path}: no rows of {macro}")
     return [[part.strip().strip('"') for part in row.split(",")] for row in found]
@@ -29,25 +32,26 @@ def code(names):
 
 def data_types():
     types = [(row[1], row[2]) for row in rows("include/sinter/dtypes.def", "SINTER_DTYPE")]
-    return [(what, code(name for name, of in types if of == cls))
-            for what, cls in (("floats", "FLOAT"), ("integers", "INT"), ("power-of-two scales", "SCALE"), ("booleans", "BOOL"))]
+    return [(what, code(name for name, of in types if of == cls)) for what, cls in CLASSES]
 
 
 def ops():
     all_ops = rows("include/sinter/ops.def", "SINTER_OP")
     runs = [row[2] for row in all_ops if row[5] == "RUN"]
+    others = len(all_ops) - len(runs)
     return [("ops that run", ", ".join(runs)),
-            ("ops that are only checked", f"the other {len(all_ops) - len(runs)} of oneDNN Graph ([list](docs/ops.md))")]
+            ("ops that are only checked",
+             f"the other {others} of oneDNN Graph ([list](docs/ops.md))")]
 
 
 def patterns():
-    names = [row[0].replace("_", "-") for row in rows("src/patterns/patterns.def", "SINTER_PATTERN")]
-    return [("fusion patterns", code(names))]
+    names = [row[0] for row in rows("src/patterns/patterns.def", "SINTER_PATTERN")]
+    return [("fusion patterns", code(name.replace("_", "-") for name in names))]
 
 
 def quantization_kinds():
-    with open(os.path.join(ROOT, "tools/graph_runner/op_notes.def"), encoding="utf-8") as f:
-        kinds = re.findall(r'^OP_WORD\(dynamic_quantize, quantization_kind, "(\w+)"', f.read(), re.M)
+    words = rows("tools/graph_runner/op_notes.def", "OP_WORD")
+    kinds = [row[2] for row in words if row[1] == "quantization_kind"]
     return [("kinds of quantisation", code(kinds))]
 
 
@@ -62,7 +66,8 @@ def kernels():
 
 def table():
     lines = ["| what | which |", "|---|---|"]
-    lines += [f"| {what} | {which} |" for what, which in data_types() + ops() + quantization_kinds() + patterns() + kernels()]
+    parts = data_types() + ops() + quantization_kinds() + patterns() + kernels()
+    lines += [f"| {what} | {which} |" for what, which in parts]
     return "\n".join(lines) + "\n"
 
 
@@ -78,7 +83,7 @@ def main():
     now, after = rest.split(END)
     if sys.argv[1:] == ["--check"]:
         if now != table():
-            print("The support table of README.md is out of date: run tools/support_table.py --write")
+            print("README.md is out of date: run tools/support_table.py --write")
         return int(now != table())
     if sys.argv[1:] != ["--write"]:
         sys.exit(__doc__)

@@ -10,33 +10,64 @@ extern "C" {
 
 /* ---- library --------------------------------------------------------------------------------- */
 
-/* major * 10000 + minor * 100 + patch of the library at run time. */
+/* The version of the library at run time: major * 10000 + minor * 100 + patch. The headers'
+ * version is in sinter_version.h. Thread-safe. */
 SINTER_API int sinter_version(void);
 
-/* The calling thread's last failure: never NULL, "" when there was none; valid until this
- * thread's next failing call. */
+/* Why the last call of this thread failed: op id, tensor id and the rule that was broken. Never
+ * NULL; "" if no call has failed. The text belongs to the library and is valid until the next
+ * call of this thread that fails. Each thread has its own. */
 SINTER_API const char *sinter_last_error_message(void);
 
-/* A short static name of a status, "unknown" for anything else. */
+/* The name of a status, such as "invalid_shape"; "unknown" for any other number. Static text.
+ * Thread-safe. */
 SINTER_API const char *sinter_status_name(sinter_status_t status);
 
-/* Static names as in JSON ("f16", "MatMul", "axis"); NULL for an unknown value. The parsers
- * return 0 and leave *out alone on an unknown name. */
+/* The name of a data type as in JSON ("f16"); NULL for an unknown value. Static text.
+ * Thread-safe. */
 SINTER_API const char *sinter_data_type_name(sinter_data_type_t type);
+
+/* The name of an op kind as in JSON ("MatMul"); NULL for an unknown value. Static text.
+ * Thread-safe. */
 SINTER_API const char *sinter_op_kind_name(sinter_op_kind_t kind);
+
+/* The name of an attribute as in JSON ("axis"); NULL for an unknown value. Static text.
+ * Thread-safe. */
 SINTER_API const char *sinter_op_attr_name(sinter_op_attr_t attr);
+
+/* The name of an fpmath mode as in JSON ("bf16"); NULL for an unknown value. Static text.
+ * Thread-safe. */
 SINTER_API const char *sinter_fpmath_mode_name(sinter_fpmath_mode_t mode);
+
+/* The name of an instruction set as in SINTER_MAX_CPU_ISA ("avx2"); NULL for an unknown value.
+ * Static text. Thread-safe. */
 SINTER_API const char *sinter_cpu_isa_name(sinter_cpu_isa_t isa);
+
+/* Writes the data type with this name into *out and returns 1. For an unknown name, or a NULL,
+ * it returns 0 and leaves *out alone. Thread-safe. */
 SINTER_API int sinter_data_type_parse(const char *name, sinter_data_type_t *out);
+
+/* Writes the op kind with this name into *out and returns 1. For an unknown name, or a NULL, it
+ * returns 0 and leaves *out alone. Thread-safe. */
 SINTER_API int sinter_op_kind_parse(const char *name, sinter_op_kind_t *out);
+
+/* Writes the attribute with this name into *out and returns 1. For an unknown name, or a NULL,
+ * it returns 0 and leaves *out alone. Thread-safe. */
 SINTER_API int sinter_op_attr_parse(const char *name, sinter_op_attr_t *out);
+
+/* Writes the fpmath mode with this name into *out and returns 1. For an unknown name, or a NULL,
+ * it returns 0 and leaves *out alone. Thread-safe. */
 SINTER_API int sinter_fpmath_mode_parse(const char *name, sinter_fpmath_mode_t *out);
+
+/* Writes the instruction set with this name into *out and returns 1. For an unknown name, or a
+ * NULL, it returns 0 and leaves *out alone. Thread-safe. */
 SINTER_API int sinter_cpu_isa_parse(const char *name, sinter_cpu_isa_t *out);
 
-/* 1 if the library executes this op kind, 0 if it is only checked and partitioned. */
+/* 1 if the library runs this op kind. 0 if it only checks it: such an op becomes a partition of
+ * its own that is not supported. Thread-safe. */
 SINTER_API int sinter_op_kind_is_executed(sinter_op_kind_t kind);
 
-/* ---- what an op may look like ----------------------------------------------------------------- */
+/* ---- what an op may look like ---------------------------------------------------------------- */
 
 /* How many ports and attributes an op kind has. Inputs and outputs beyond the least number are
  * optional, the last ones first. */
@@ -62,219 +93,355 @@ typedef struct sinter_op_attr_rule {
     int64_t least;
 } sinter_op_attr_rule_t;
 
-/* Writes the port and attribute counts of a kind into *schema; set schema->size first. An unknown
- * kind, or a size that is too small, is sinter_invalid_arguments. Thread-safe.
+/* Writes the numbers of ports and attributes of a kind into *schema. Set schema->size first. An
+ * unknown kind, a NULL, or a size that is too small is sinter_invalid_arguments. Thread-safe.
  * graph_runner --describe-op prints all that these functions tell. */
 SINTER_API sinter_status_t sinter_op_kind_get_schema(sinter_op_kind_t kind,
                                                      sinter_op_schema_t *schema);
 
-/* Writes the rule of attribute number index, 0 <= index < n_attrs, into *rule; set rule->size
+/* Writes the rule of attribute number index, 0 <= index < n_attrs, into *rule. Set rule->size
  * first. Errors as for sinter_op_kind_get_schema. Rules that tie several attributes or tensors
- * together are not in it: add_op checks those. Thread-safe. */
+ * together are not in it: sinter_graph_add_op checks those. Thread-safe. */
 SINTER_API sinter_status_t sinter_op_kind_get_attr_rule(sinter_op_kind_t kind, size_t index,
                                                         sinter_op_attr_rule_t *rule);
 
-/* 1 if input number port (counted from 0) of the kind may have this data type, else 0, also where
+/* 1 if input number port (counted from 0) of the kind may have this data type. 0 if not, or if
  * the kind or the port does not exist. Thread-safe. */
 SINTER_API int sinter_op_kind_input_takes(sinter_op_kind_t kind, int port, sinter_data_type_t type);
 
-/* The same for output number port. Thread-safe. */
+/* 1 if output number port (counted from 0) of the kind may have this data type. 0 if not, or if
+ * the kind or the port does not exist. Thread-safe. */
 SINTER_API int sinter_op_kind_output_takes(sinter_op_kind_t kind, int port,
                                            sinter_data_type_t type);
 
 /* ---- messages and dumps ---------------------------------------------------------------------- */
 
-/* Messages on stderr: a comma-separated list of "error", "dispatch" (why a partition or kernel
- * was chosen or refused), "compile", "exec", "all", or "none". "exec" prints a line for each
- * execute: dims, threads, time, and for each step its kernel, the code path that it took and why
- * not a faster one. Overrides SINTER_VERBOSE. NULL or an unknown word: sinter_invalid_arguments. */
+/* Which messages the library prints on stderr, for the whole process: a list of these words with
+ * commas between them. Overrides SINTER_VERBOSE. NULL or an unknown word is
+ * sinter_invalid_arguments. Thread-safe.
+ *   error     the message of each call that fails
+ *   dispatch  why a partition or a kernel was chosen or refused
+ *   compile   what compile did
+ *   exec      a line for each execute: dims, threads, time, and for each step its kernel, the way
+ *             that it took, and why not a faster one
+ *   all, none */
 SINTER_API sinter_status_t sinter_set_verbose(const char *words);
 
-/* A list of "graph" and "subgraph", or "none": finalize writes the graph, get_partitions each
- * partition, as JSON files sinter-graph-<n>.json and sinter-subgraph-<n>-<partition>.json into
- * the current directory. Overrides SINTER_GRAPH_DUMP. */
+/* Which graphs the library writes as JSON files into the current directory: a list of these
+ * words with commas between them. Overrides SINTER_GRAPH_DUMP. NULL or an unknown word is
+ * sinter_invalid_arguments. A file that cannot be written does not make the call fail.
+ * Thread-safe.
+ *   graph     each finalized graph, as sinter-graph-<n>.json
+ *   subgraph  each partition that sinter_graph_get_partitions gives, as
+ *             sinter-subgraph-<n>-<partition>.json
+ *   none */
 SINTER_API sinter_status_t sinter_set_graph_dump(const char *words);
 
 /* ---- engine and stream ----------------------------------------------------------------------- */
 
+/* What an engine is created with. Zero what you do not set. */
 typedef struct sinter_engine_desc {
     size_t size;                  /* sizeof(sinter_engine_desc_t) */
     sinter_allocator_t allocator; /* all NULL: aligned malloc; else both callbacks */
     sinter_cpu_isa_t max_isa;     /* never use more than this */
 } sinter_engine_desc_t;
 
-/* desc NULL: all defaults. Thread-safe. */
+/* Creates an engine. desc NULL: all defaults. The allocator's two callbacks go together: one
+ * without the other is sinter_invalid_arguments. The first engine of a process starts libxsmm
+ * (see Process in sinter.h). Destroy the engine with sinter_engine_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_engine_create(sinter_engine_t **engine,
                                                 const sinter_engine_desc_t *desc);
+
+/* Gives up the caller's engine and sets *engine to NULL; a *engine of NULL is fine. Objects that
+ * were made with it keep it alive until they are destroyed. No other thread may use this pointer
+ * meanwhile. */
 SINTER_API sinter_status_t sinter_engine_destroy(sinter_engine_t **engine);
-/* The level in use: the least of the machine's, the engine's and SINTER_MAX_CPU_ISA's. engine
- * may be NULL. */
+
+/* The instruction set in use: the least of the machine's, of the engine's max_isa and of
+ * SINTER_MAX_CPU_ISA. engine may be NULL. Thread-safe. */
 SINTER_API sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine);
 
-/* The constant cache. Where a kernel wants an input of property `constant` (weights) in another
- * layout than the tensor's, the first execute makes a copy in that layout; later ones, of all
- * compiled partitions of the engine, find it by the tensor's data pointer, dims and strides. A
- * copy goes when the last compiled partition that has used it is destroyed, or by invalidation.
- * Whoever changes or frees the buffer of a constant before that must say so, or executes with
- * that address read the copy of what was there. engine may be NULL; all are thread-safe. */
+/* The constant cache. Some kernels want an input of property `constant` (weights) in another
+ * layout than the tensor's. The first execute makes a copy in that layout. Later executes, of
+ * all compiled partitions of the engine, find the copy by the tensor's data pointer, dims and
+ * strides. A copy goes when the last compiled partition that has used it is destroyed, or by
+ * invalidation. To change or free a constant earlier, call sinter_engine_invalidate_constants;
+ * otherwise executes may read a stale copy. The statistics of the cache: */
 typedef struct sinter_constant_cache_stats {
-    size_t size; /* sizeof(sinter_constant_cache_stats_t), set by the caller */
-    size_t budget,
-        /* of copies: most that are kept, and those there are, ones in use by an execute included */
-        bytes;
-    size_t entries;        /* copies that can be found */
-    uint64_t packed, hits; /* copies made; times one was found */
-    uint64_t
-        /* times the budget had no room, and the kernel read the tensor as it is, which may be
-         * much slower */
-        refused;
+    size_t size;      /* sizeof(sinter_constant_cache_stats_t), set by the caller */
+    size_t budget;    /* most bytes of copies that are kept */
+    size_t bytes;     /* bytes of the copies that there are, those in use by an execute included */
+    size_t entries;   /* copies that can be found */
+    uint64_t packed;  /* copies made */
+    uint64_t hits;    /* times that a copy was found */
+    uint64_t refused; /* times that the budget had no room. The kernel then reads the tensor as it
+                       * is, which may be much slower */
     uint64_t evicted; /* copies that had to go to make room */
 } sinter_constant_cache_stats_t;
 
-/* At first there is no limit (SIZE_MAX). 0: no copies. Those used longest ago go first. */
+/* The most bytes of copies that the engine keeps; at first there is no limit (SIZE_MAX). 0: no
+ * copies. If there are more now, those used longest ago go first. engine may be NULL.
+ * Thread-safe. */
 SINTER_API sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine,
                                                                    size_t bytes);
+
+/* Writes what is in the cache, and what has happened since the engine was created, into *stats.
+ * Set stats->size first, else sinter_invalid_arguments. engine may be NULL. Thread-safe. */
 SINTER_API sinter_status_t sinter_engine_get_constant_cache_stats(
     const sinter_engine_t *engine, sinter_constant_cache_stats_t *stats);
-/* Forgets all copies of data in [data, data + bytes); executes that read one at this moment
- * finish with it. */
+
+/* Forgets all copies of data in [data, data + bytes). Call it before you change or free the
+ * buffer of a constant while compiled partitions live that have read it. An execute that reads a
+ * copy at this moment finishes with it. engine may be NULL. Thread-safe. */
 SINTER_API sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine,
                                                               const void *data, size_t bytes);
 
+/* What a stream is created with. Zero what you do not set. */
 typedef struct sinter_stream_desc {
     size_t size; /* sizeof(sinter_stream_desc_t) */
-    /* threads per execute; 0: as many as OpenMP would use by default when the stream is created */
+    /* Threads of an execute. 0: as many as OpenMP would use by default when the stream is
+     * created. */
     int threads;
 } sinter_stream_desc_t;
 
+/* Creates a stream: how many threads an execute uses. desc NULL: all defaults. threads below 0
+ * or too large is sinter_invalid_arguments. It tries how many threads the system allows, and
+ * takes no more than that. A stream is for one thread at a time: executes that run side by side
+ * need one each. Destroy it with sinter_stream_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine,
                                                 const sinter_stream_desc_t *desc);
+
+/* Destroys the stream and sets *stream to NULL; a *stream of NULL is fine. No execute may be
+ * using it. OpenMP's threads stay. */
 SINTER_API sinter_status_t sinter_stream_destroy(sinter_stream_t **stream);
-/* The threads that an execute from this thread uses: fewer than the desc's where the system refused
- * them (SINTER_VERBOSE=exec prints that), 1 where a fork has taken them away. */
+
+/* Writes the number of threads that an execute from this thread uses: fewer than the desc's
+ * where the system refused them (SINTER_VERBOSE=exec prints that), 1 where a fork has taken them
+ * away. Thread-safe. */
 SINTER_API sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *threads);
 
 /* ---- logical tensors ------------------------------------------------------------------------- */
 
-/* Known dims and dense row-major strides. dims NULL only if ndims is 0. */
+/* Fills in a logical tensor with known dims and dense row-major strides. dims has ndims entries,
+ * in elements, and may be NULL only if ndims is 0 (a scalar). A dim may be SINTER_UNKNOWN_DIM;
+ * then the strides that depend on it are unknown. Dims that are negative or overflow are
+ * sinter_invalid_shape, more than SINTER_MAX_NDIMS dims sinter_invalid_arguments. Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_init(sinter_logical_tensor_t *lt, uint64_t id,
                                                       sinter_data_type_t type, int ndims,
                                                       const sinter_dim_t *dims,
                                                       sinter_tensor_property_t property);
-/* The same with strides in elements. */
+
+/* The same with strides: elements of the tensor's type from one index to the next, ndims of
+ * them, in any order of the dims. Slices, transposes and views of a larger buffer are tensors
+ * with strides. Errors as for sinter_logical_tensor_init. An output with two elements in one
+ * place is refused by sinter_graph_add_op. Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_init_with_strides(
     sinter_logical_tensor_t *lt, uint64_t id, sinter_data_type_t type, int ndims,
     const sinter_dim_t *dims, const sinter_dim_t *strides, sinter_tensor_property_t property);
-/* Dims unknown, number of dims known or SINTER_UNKNOWN_NDIMS; layout any. */
+
+/* Fills in a logical tensor whose dims are all unknown, with layout any. ndims may be
+ * SINTER_UNKNOWN_NDIMS. Use it for intermediate results: finalize infers their shapes.
+ * Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_tensor_t *lt,
                                                               uint64_t id, sinter_data_type_t type,
                                                               int ndims,
                                                               sinter_tensor_property_t property);
-/* Bytes from the first element to the end of the last one; overflow or unknown dims are
- * sinter_invalid_shape. */
+
+/* Writes the bytes from the first element to the end of the last one. For types narrower than a
+ * byte the number is rounded up. Unknown dims and overflow are sinter_invalid_shape.
+ * Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_tensor_t *lt,
                                                            size_t *bytes);
-/* *equal = 1 if id, type, dims, layout and strides are the same. */
+
+/* Writes 1 into *equal if id, data type, dims, layout and (for layout strided) strides are the
+ * same, else 0. Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a,
                                                           const sinter_logical_tensor_t *b,
                                                           int *equal);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* For sinter_tensor_create's bytes when the caller vouches for the buffer. */
+/* As the bytes of sinter_tensor_create and sinter_tensor_set_data: the caller vouches that the
+ * buffer is large enough. */
 #define SINTER_BYTES_TRUSTED ((size_t)-1)
 
-/* Data behind a logical tensor whose dims are all known. data may have any alignment and stays
- * the caller's; bytes is what is readable (and, for outputs, writable) from it. Too few bytes:
- * sinter_invalid_arguments. data may be NULL if the tensor has no elements, or to be set later. */
+/* Creates a tensor: data behind a logical tensor whose dims are all known. The memory stays the
+ * caller's and must live as long as the tensor is used; it may have any alignment. bytes is how
+ * much of it is readable, and writable if it is an output; fewer than the tensor needs is
+ * sinter_invalid_arguments. data may be NULL if the tensor has no elements, or if
+ * sinter_tensor_set_data follows. Layouts other than strided become dense. Destroy it with
+ * sinter_tensor_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *engine,
                                                 const sinter_logical_tensor_t *lt, void *data,
                                                 size_t bytes);
-/* A host scalar: lt has one element; the value (one element of lt's type) is copied. */
+
+/* Creates a tensor of one element (another number of elements is sinter_invalid_arguments), with
+ * a copy of the value, which is one element of lt's type. Each execute reads it anew, but the
+ * copy cannot be changed: make another tensor, or use sinter_tensor_create over a variable of
+ * yours. Destroy it with sinter_tensor_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor,
                                                        sinter_engine_t *engine,
                                                        const sinter_logical_tensor_t *lt,
                                                        const void *value);
+
+/* Destroys the tensor and sets *tensor to NULL; a *tensor of NULL is fine. The caller's memory
+ * is left alone. No execute may be using the tensor. */
 SINTER_API sinter_status_t sinter_tensor_destroy(sinter_tensor_t **tensor);
+
+/* Lets the tensor point to other memory, with the conditions of sinter_tensor_create. No
+ * allocation. Not while another thread uses the tensor. */
 SINTER_API sinter_status_t sinter_tensor_set_data(sinter_tensor_t *tensor, void *data,
                                                   size_t bytes);
-/* A new shape over the same buffer, as a growing KV cache needs it: same id, type and rank;
- * checked like sinter_tensor_create. No allocation. */
+
+/* Gives the tensor another shape over the same memory, as a growing KV cache needs it. dims and
+ * strides have as many entries as the tensor has dims, in elements; strides NULL: dense. Id,
+ * data type and number of dims stay. More bytes than the tensor's memory has is
+ * sinter_invalid_arguments, and nothing changes. No allocation. Not while another thread uses
+ * the tensor. */
 SINTER_API sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, const sinter_dim_t *dims,
                                                   const sinter_dim_t *strides);
+
+/* Writes the data pointer. It belongs to the caller, or, for a scalar, to the tensor.
+ * Thread-safe while nobody changes the tensor. */
 SINTER_API sinter_status_t sinter_tensor_get_data(const sinter_tensor_t *tensor, void **data);
+
+/* Writes a copy of the logical tensor, with its present dims and strides in elements.
+ * Thread-safe while nobody changes the tensor. */
 SINTER_API sinter_status_t sinter_tensor_get_logical_tensor(const sinter_tensor_t *tensor,
                                                             sinter_logical_tensor_t *lt);
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* name may be NULL. The kind's schema is checked when the op is added to a graph. */
+/* Creates an op without ports and attributes. id is the caller's and names the op in messages
+ * and JSON; it must be unique in its graph. name may be NULL and is copied. An unknown kind is
+ * sinter_invalid_arguments. What the kind demands is checked when the op is added to a graph.
+ * Destroy it with sinter_op_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_op_create(sinter_op_t **op, sinter_engine_t *engine, uint64_t id,
                                             sinter_op_kind_t kind, const char *name);
+
+/* Destroys the op and sets *op to NULL; a *op of NULL is fine. Graphs that it was added to keep
+ * their copy. */
 SINTER_API sinter_status_t sinter_op_destroy(sinter_op_t **op);
+
+/* Appends an input. Inputs have the order that docs/ops.md names. lt is copied. Not for an op
+ * that another thread uses. */
 SINTER_API sinter_status_t sinter_op_add_input(sinter_op_t *op, const sinter_logical_tensor_t *lt);
+
+/* Appends an output, in the order that docs/ops.md names. lt is copied. Not for an op that
+ * another thread uses. */
 SINTER_API sinter_status_t sinter_op_add_output(sinter_op_t *op, const sinter_logical_tensor_t *lt);
-/* The attribute's kind follows from its id (attrs.def); another kind, or count != 1 for a scalar
- * kind, is sinter_invalid_arguments. Setting twice replaces the value. */
+
+/* Sets an attribute of kind f32 (count 1) or f32[]. The values are copied. The attribute's kind
+ * follows from its id (attrs.def): another kind is sinter_invalid_arguments. Setting twice
+ * replaces the value. Not for an op that another thread uses. */
 SINTER_API sinter_status_t sinter_op_set_attr_f32(sinter_op_t *op, sinter_op_attr_t attr,
                                                   const float *values, size_t count);
+
+/* Sets an attribute of kind s64 (count 1) or s64[]. The values are copied. The attribute's kind
+ * follows from its id (attrs.def): another kind is sinter_invalid_arguments. Setting twice
+ * replaces the value. Not for an op that another thread uses. */
 SINTER_API sinter_status_t sinter_op_set_attr_s64(sinter_op_t *op, sinter_op_attr_t attr,
                                                   const int64_t *values, size_t count);
+
+/* Sets an attribute of kind bool; any value but 0 is true. The attribute's kind follows from its
+ * id (attrs.def): another kind is sinter_invalid_arguments. Setting twice replaces the value.
+ * Not for an op that another thread uses. */
 SINTER_API sinter_status_t sinter_op_set_attr_bool(sinter_op_t *op, sinter_op_attr_t attr,
                                                    int value);
+
+/* Sets an attribute of kind string. The text is copied. The attribute's kind follows from its id
+ * (attrs.def): another kind is sinter_invalid_arguments. Setting twice replaces the value. Not
+ * for an op that another thread uses. */
 SINTER_API sinter_status_t sinter_op_set_attr_str(sinter_op_t *op, sinter_op_attr_t attr,
                                                   const char *value);
+
+/* Writes the id that the op was created with. Thread-safe while nobody changes the op. */
 SINTER_API sinter_status_t sinter_op_get_id(const sinter_op_t *op, uint64_t *id);
+
+/* Writes the kind that the op was created with. Thread-safe while nobody changes the op. */
 SINTER_API sinter_status_t sinter_op_get_kind(const sinter_op_t *op, sinter_op_kind_t *kind);
 
 /* ---- graph ----------------------------------------------------------------------------------- */
 
-/* kind must be sinter_cpu or sinter_any_engine (else sinter_unimplemented). */
+/* Creates an empty graph in fpmath mode strict. kind must be sinter_cpu or sinter_any_engine,
+ * else sinter_unimplemented. Destroy it with sinter_graph_destroy. Thread-safe; the graph is for
+ * one thread at a time. */
 SINTER_API sinter_status_t sinter_graph_create(sinter_graph_t **graph, sinter_engine_t *engine,
                                                sinter_engine_kind_t kind);
+
+/* The same with another fpmath mode, which the graph's partitions start with. An unknown mode is
+ * sinter_invalid_arguments. Thread-safe; the graph is for one thread at a time. */
 SINTER_API sinter_status_t sinter_graph_create_with_fpmath_mode(sinter_graph_t **graph,
                                                                 sinter_engine_t *engine,
                                                                 sinter_engine_kind_t kind,
                                                                 sinter_fpmath_mode_t mode,
                                                                 int apply_to_int);
+
+/* Destroys the graph and sets *graph to NULL; a *graph of NULL is fine. Partitions taken from it
+ * live on. */
 SINTER_API sinter_status_t sinter_graph_destroy(sinter_graph_t **graph);
+
+/* Sets the mode that partitions start with, from the next sinter_graph_filter on. apply_to_int
+ * other than 0 extends it to arithmetic of integers with floats. An unknown mode is
+ * sinter_invalid_arguments. */
 SINTER_API sinter_status_t sinter_graph_set_fpmath_mode(sinter_graph_t *graph,
                                                         sinter_fpmath_mode_t mode,
                                                         int apply_to_int);
+
+/* Writes the graph's mode and whether it applies to integers (0 or 1). */
 SINTER_API sinter_status_t sinter_graph_get_fpmath_mode(const sinter_graph_t *graph,
                                                         sinter_fpmath_mode_t *mode,
                                                         int *apply_to_int);
-/* Checks the op against its schema and copies it in; the op stays the caller's. A failing op
- * leaves the graph as it was. */
+
+/* Checks the op against its schema and copies it into the graph; the op stays the caller's. The
+ * status says what is wrong: sinter_invalid_graph_op (ports, attributes),
+ * sinter_invalid_data_type, sinter_invalid_shape; after finalize sinter_invalid_arguments. An op
+ * that is refused leaves the graph as it was. Tensors with the same id are the same tensor. */
 SINTER_API sinter_status_t sinter_graph_add_op(sinter_graph_t *graph, const sinter_op_t *op);
-/* Which graph inputs and outputs exist, by tensor id. Optional: without it every tensor without
- * producer is an input and every tensor without consumer an output. An id that the graph does not
- * have is sinter_invalid_graph at finalize. A listed output may also be consumed inside: it is then
- * kept as an output of its partition. Ops on which no listed output depends are left out: they are
- * in no partition. With a count of 0 that side stays as without the call; a list of inputs must be
- * complete (else sinter_invalid_graph at finalize). */
+
+/* Says which inputs and outputs the graph has, by tensor id. The lists are copied. Optional:
+ * without this call every tensor without a producer is an input, and every tensor without a
+ * consumer is an output. With a count of 0 that side stays as without the call.
+ * A listed output may be consumed inside the graph too: then it is kept as an output of its
+ * partition. Ops on which no listed output depends are left out: they are in no partition. A
+ * list of inputs must be complete, and ids must exist, else finalize gives sinter_invalid_graph. */
 SINTER_API sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs,
                                                   const uint64_t *inputs, size_t n_outputs,
                                                   const uint64_t *outputs);
-/* Ends building: checks producers, cycles and that tensors agree, and infers shapes. add_op
- * afterwards is sinter_invalid_arguments. */
+
+/* Ends building: checks that each tensor has at most one producer, that there is no cycle and
+ * that tensors agree, and infers shapes. Errors are sinter_invalid_graph and
+ * sinter_invalid_shape; the graph is then not finalized. Afterwards sinter_graph_add_op is
+ * sinter_invalid_arguments. A second call does nothing. */
 SINTER_API sinter_status_t sinter_graph_finalize(sinter_graph_t *graph);
+
+/* Writes 1 into *finalized if sinter_graph_finalize has succeeded, else 0. */
 SINTER_API sinter_status_t sinter_graph_is_finalized(const sinter_graph_t *graph, int *finalized);
-/* Partitions a finalized graph. Calling again with another policy partitions anew. */
+
+/* Divides a finalized graph into partitions. Calling it again, with the same policy or another
+ * one, divides the graph anew; partitions taken before live on. A graph that is not finalized,
+ * or an unknown policy, is sinter_invalid_arguments. */
 SINTER_API sinter_status_t sinter_graph_filter(sinter_graph_t *graph,
                                                sinter_partition_policy_t policy);
-/* Both need a filter call before. partitions has room for count entries; each is a new object
- * for the caller to destroy. In execution order. */
+
+/* Writes the number of partitions. Before sinter_graph_filter: sinter_invalid_arguments. */
 SINTER_API sinter_status_t sinter_graph_get_partition_num(const sinter_graph_t *graph,
                                                           size_t *count);
+
+/* Writes the partitions in execution order. partitions has room for count entries; fewer than
+ * there are is sinter_invalid_arguments. Each is the caller's, to destroy with
+ * sinter_partition_destroy. */
 SINTER_API sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
                                                        sinter_partition_t **partitions);
-/* A logical tensor of a finalized graph with everything inferred. Unknown id:
- * sinter_invalid_arguments. */
+
+/* Writes a tensor of a finalized graph with everything that was inferred; what is unknown stays
+ * unknown. An unknown id is sinter_invalid_arguments. */
 SINTER_API sinter_status_t sinter_graph_query_logical_tensor(const sinter_graph_t *graph,
                                                              uint64_t id,
                                                              sinter_logical_tensor_t *lt);
-/* Writes the graph as JSON, in the format that graph_runner loads. */
+
+/* Writes a finalized graph as JSON into the file, in the format that graph_runner loads. A file
+ * that cannot be written is sinter_runtime_error. */
 SINTER_API sinter_status_t sinter_graph_dump(const sinter_graph_t *graph, const char *path);
 
 #ifdef __cplusplus

@@ -11,34 +11,47 @@
 extern "C" {
 #endif
 
+/* Define SINTER_STATIC where the static library is linked; the CMake target does. */
 #if defined(SINTER_STATIC)
 #define SINTER_API
 #else
 #define SINTER_API __attribute__((visibility("default")))
 #endif
 
+/* No tensor has more dimensions. */
 #define SINTER_MAX_NDIMS 12
-/* Number of dimensions not known yet. */
+/* As ndims: the number of dimensions is not known yet. */
 #define SINTER_UNKNOWN_NDIMS (-1)
-/* A dimension or a stride not known yet. */
+/* As a dim or a stride: not known yet. */
 #define SINTER_UNKNOWN_DIM INT64_MIN
 
-/* What the caller should do about it is said behind each. */
+/* The result of a call. The comment of each says what the caller should do about it. */
 typedef enum sinter_status {
     sinter_success = 0,
-    sinter_out_of_memory = 1, /* the allocator returned NULL: free something and call again */
-    sinter_invalid_arguments =
-        2, /* a NULL, a wrong call order, a tensor that does not fit: mend the call */
-    sinter_unimplemented = 3, /* valid, but not run by this library: the message has the reason */
-    sinter_last_impl_reached = 4, /* kept for numbering */
-    sinter_runtime_error = 5,     /* the system failed (threads, code pages, files) */
-    sinter_not_required = 6,      /* kept for numbering */
-    sinter_invalid_graph = 7,     /* cycle, dangling or doubly produced tensor */
-    sinter_invalid_graph_op = 8,  /* an op that breaks its schema: arity, attribute, constraint */
-    sinter_invalid_shape = 9,     /* dims or strides that contradict each other or overflow */
-    sinter_invalid_data_type = 10 /* a data type that the op's schema does not have */
+    /* The allocator returned NULL: free something and call again. */
+    sinter_out_of_memory = 1,
+    /* A NULL, a wrong order of calls, a tensor that does not fit: mend the call. */
+    sinter_invalid_arguments = 2,
+    /* Valid, but not run by this library. The message has the reason: run it in another way. */
+    sinter_unimplemented = 3,
+    /* Not used; keeps oneDNN Graph's numbering. */
+    sinter_last_impl_reached = 4,
+    /* The system failed: threads, memory for code, files. */
+    sinter_runtime_error = 5,
+    /* Not used; keeps oneDNN Graph's numbering. */
+    sinter_not_required = 6,
+    /* A cycle, a tensor that nobody produces or that two ops produce: mend the graph. */
+    sinter_invalid_graph = 7,
+    /* An op that breaks its schema, in ports, attributes or their relation: see docs/ops.md. */
+    sinter_invalid_graph_op = 8,
+    /* Dims or strides that contradict each other, or a size that overflows. */
+    sinter_invalid_shape = 9,
+    /* A data type that the op does not take at this port: see docs/ops.md. */
+    sinter_invalid_data_type = 10
 } sinter_status_t;
 
+/* Data types: one for each row of dtypes.def, sinter_f32 and so on. Numbers below 64 are oneDNN
+ * Graph's. graph_runner --describe-dtype=NAME tells all about one. */
 typedef enum sinter_data_type {
     sinter_data_type_undef = 0,
 #define SINTER_DTYPE(value, name, ...) sinter_##name = value,
@@ -46,6 +59,7 @@ typedef enum sinter_data_type {
 #undef SINTER_DTYPE
 } sinter_data_type_t;
 
+/* Op kinds: one for each row of ops.def, sinter_op_matmul and so on. docs/ops.md describes them. */
 typedef enum sinter_op_kind {
 #define SINTER_OP(value, name, ...) sinter_op_##name = value,
 #include "ops.def"
@@ -53,6 +67,7 @@ typedef enum sinter_op_kind {
     sinter_op_last_symbol
 } sinter_op_kind_t;
 
+/* Attributes of ops: one for each row of attrs.def, sinter_op_attr_axis and so on. */
 typedef enum sinter_op_attr {
     sinter_op_attr_undef = 0,
 #define SINTER_ATTR(value, name, kind) sinter_op_attr_##name = value,
@@ -61,93 +76,118 @@ typedef enum sinter_op_attr {
     sinter_op_attr_end = 0xFF
 } sinter_op_attr_t;
 
+/* What a graph is to run on. There are CPU engines only. */
 typedef enum sinter_engine_kind {
     sinter_any_engine = 0,
     sinter_cpu = 1,
     sinter_gpu = 2
 } sinter_engine_kind_t;
 
+/* How the elements of a tensor lie in memory. */
 typedef enum sinter_layout_type {
+    /* Not said; treated as any. */
     sinter_layout_type_undef = 0,
-    sinter_layout_type_any =
-        /* dense row-major; for an input with dynamic dims: whatever strides the tensor has at
-         * execute */
-    1,
-    sinter_layout_type_strided = 2, /* strides in elements, any order */
-    sinter_layout_type_opaque =
-        3 /* accepted by the JSON reader, refused by add_op: Sinter has no opaque layouts */
+    /* The library chooses, which means dense row-major. For an input with dynamic dims: whatever
+     * strides the tensor has at execute. */
+    sinter_layout_type_any = 1,
+    /* As the strides say: elements from one index to the next, the dims in any order. */
+    sinter_layout_type_strided = 2,
+    /* Read from JSON, but refused by sinter_graph_add_op: Sinter has no opaque layouts. */
+    sinter_layout_type_opaque = 3
 } sinter_layout_type_t;
 
+/* What the caller promises about a tensor's data. */
 typedef enum sinter_tensor_property {
     sinter_tensor_property_undef = 0,
+    /* The data may change with each execute; the same as undef. */
     sinter_tensor_property_variable = 1,
-    sinter_tensor_property_constant = 2,   /* the data does not change between executes */
-    sinter_tensor_property_host_scalar = 3 /* a scalar handed over by value */
+    /* The data does not change between executes, so that the library may keep a copy in another
+     * layout: see the constant cache in sinter_graph.h. */
+    sinter_tensor_property_constant = 2,
+    /* One element in the host's memory. Each execute reads it anew. */
+    sinter_tensor_property_host_scalar = 3
 } sinter_tensor_property_t;
 
-/* How far f32/f16/bf16 arithmetic, and int x float arithmetic with apply_to_int, may depart from
- * f32. The README's numeric contract has the bounds. */
+/* How far products of f32, f16 and bf16 operands may depart from f32. With apply_to_int the mode
+ * also covers products of integers with floats. A mode is a permission: kernels may be more
+ * exact. docs/numerics.md has the bounds. */
 typedef enum sinter_fpmath_mode {
+    /* f32 operands, f32 sums. */
     sinter_fpmath_mode_strict = 0,
+    /* Operands may have 8 significant bits. */
     sinter_fpmath_mode_bf16 = 1,
+    /* Operands may have 11 significant bits. */
     sinter_fpmath_mode_f16 = 2,
+    /* As bf16. */
     sinter_fpmath_mode_any = 3,
+    /* Operands may have 11 significant bits. */
     sinter_fpmath_mode_tf32 = 4,
-    sinter_fpmath_mode_int8 =
-        64 /* extension: activations may be quantised to s8 per group on the fly */
+    /* Beyond oneDNN Graph: activations may be quantised to s8 for each group of the other
+     * operand. */
+    sinter_fpmath_mode_int8 = 64
 } sinter_fpmath_mode_t;
 
+/* How a graph is divided into partitions. */
 typedef enum sinter_partition_policy {
+    /* The largest fusion pattern that matches. */
     sinter_partition_policy_fusion = 1,
-    sinter_partition_policy_debug = 2 /* every op its own partition */
+    /* Every op is a partition of its own. */
+    sinter_partition_policy_debug = 2
 } sinter_partition_policy_t;
 
-/* Instruction sets, each containing the ones before it. */
+/* Caps of the instruction set, each containing the ones before it. */
 typedef enum sinter_cpu_isa {
-    sinter_isa_default = 0, /* whatever the machine has */
-    sinter_isa_generic = 1, /* portable C only */
-    sinter_isa_avx2 = 2,    /* AVX2, FMA, F16C */
-    sinter_isa_avx512 = 3,  /* AVX-512 F, BW, DQ, VL */
-    sinter_isa_avx512_vnni = 4
+    sinter_isa_default = 0,    /* whatever the machine has */
+    sinter_isa_generic = 1,    /* portable C only */
+    sinter_isa_avx2 = 2,       /* AVX2, FMA, F16C */
+    sinter_isa_avx512 = 3,     /* AVX-512 F, BW, DQ, VL */
+    sinter_isa_avx512_vnni = 4 /* and VNNI; also BF16 where the machine has it */
 } sinter_cpu_isa_t;
 
+/* A dim, a stride or an index, in elements. */
 typedef int64_t sinter_dim_t;
 
-/* A tensor without data. Two logical tensors with one id in one graph are the same tensor and
- * must agree in data type, dims and strides wherever both know them. Strides are in elements,
- * also for types narrower than a byte; the packed dimension of those is the one of stride 1,
- * whether it has several elements or one. A scalar has ndims 0. */
+/* A tensor without data: what the graph knows of it. Two logical tensors with one id in one
+ * graph are the same tensor and must agree in data type, dims and strides wherever both know
+ * them.
+ *
+ * Types narrower than a byte are packed along the dim of stride 1, whether it has several
+ * elements or one; strides are in elements for them as well. A scalar has ndims 0. */
 typedef struct sinter_logical_tensor {
-    uint64_t id;
-    int32_t ndims; /* 0..SINTER_MAX_NDIMS, or SINTER_UNKNOWN_NDIMS */
-    sinter_dim_t dims[SINTER_MAX_NDIMS];
+    uint64_t id;                         /* unique in its graph, chosen by the caller */
+    int32_t ndims;                       /* 0..SINTER_MAX_NDIMS, or SINTER_UNKNOWN_NDIMS */
+    sinter_dim_t dims[SINTER_MAX_NDIMS]; /* in elements; SINTER_UNKNOWN_DIM: not known yet */
     sinter_data_type_t data_type;
     sinter_tensor_property_t property;
     sinter_layout_type_t layout_type;
-    sinter_dim_t strides[SINTER_MAX_NDIMS]; /* meaningful for layout strided */
+    sinter_dim_t strides[SINTER_MAX_NDIMS]; /* in elements; counts for layout strided only */
 } sinter_logical_tensor_t;
 
-/* Memory callbacks. alloc returns NULL when it has none; alignment is a power of two. Both may
- * be called from any thread at any time. */
+/* Memory callbacks of an engine. Both may be called from any thread at any time, and neither may
+ * call the library. */
 typedef struct sinter_allocator {
+    /* bytes of memory at a multiple of alignment, a power of two; NULL if there is none. */
     void *(*alloc)(size_t bytes, size_t alignment, void *user);
+    /* Frees what alloc returned. */
     void (*free)(void *ptr, void *user);
+    /* Handed to both. */
     void *user;
 } sinter_allocator_t;
 
+/* An input and an output of a compiled partition that may share one buffer, by tensor id. */
 typedef struct sinter_inplace_pair {
     uint64_t input_id;
     uint64_t output_id;
 } sinter_inplace_pair_t;
 
-/* Opaque objects. */
-typedef struct sinter_engine sinter_engine_t;
-typedef struct sinter_stream sinter_stream_t;
-typedef struct sinter_op sinter_op_t;
-typedef struct sinter_graph sinter_graph_t;
-typedef struct sinter_partition sinter_partition_t;
-typedef struct sinter_compiled_partition sinter_compiled_partition_t;
-typedef struct sinter_tensor sinter_tensor_t;
+/* The objects; their insides belong to the library. */
+typedef struct sinter_engine sinter_engine_t;       /* allocator, cap, constant cache */
+typedef struct sinter_stream sinter_stream_t;       /* how many threads execute */
+typedef struct sinter_op sinter_op_t;               /* kind, ports, attributes */
+typedef struct sinter_graph sinter_graph_t;         /* ops over logical tensors */
+typedef struct sinter_partition sinter_partition_t; /* a part of a graph that runs as one unit */
+typedef struct sinter_compiled_partition sinter_compiled_partition_t; /* steps with kernels */
+typedef struct sinter_tensor sinter_tensor_t; /* a logical tensor with data */
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "graph/op_schema.h"
 
@@ -50,6 +51,22 @@ const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherw
     }
     const attr_rule_t *rule = op_attr_rule(node->kind, id);
     return rule != NULL && rule->text != NULL ? rule->text : otherwise;
+}
+
+float node_param(const node_t *node, int slot)
+{
+    const op_card_t *card = op_card(node->kind);
+    const sinter_op_attr_t id = card != NULL ? card->params[slot] : sinter_op_attr_undef;
+    if (id == sinter_op_attr_undef || attr_kind(id) != ATTR_STR) {
+        return id == sinter_op_attr_undef ? 0 : node_f32(node, id, 0);
+    }
+    int place = 0;
+    const char *words = op_attr_rule(node->kind, id)->words;
+    const char *found = strstr(words, node_str(node, id, ""));
+    for (const char *c = words; found != NULL && c < found; c++) {
+        place += *c == '|';
+    }
+    return (float)place;
 }
 
 int node_swaps_matrix(const node_t *node, int ndims)

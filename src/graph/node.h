@@ -29,6 +29,10 @@ float node_f32(const node_t *node, sinter_op_attr_t id, float otherwise);
 bool node_bool(const node_t *node, sinter_op_attr_t id, bool otherwise);
 const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherwise);
 
+/* Parameter `slot` of an elementwise op: the attribute that its card lists there, as a number. If
+ * that attribute is a word, its place among the allowed words; 0 if the card lists none. */
+float node_param(const node_t *node, int slot);
+
 /* What a StaticTranspose over a tensor of ndims dims does to the last two of them, if it moves no
  * other: 0 nothing, 1 it swaps them; -1: it moves others too. */
 int node_swaps_matrix(const node_t *node, int ndims);

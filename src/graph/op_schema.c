@@ -114,276 +114,157 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 /* ---- cards: {inputs, outputs, types in, types out, attributes, ...} -------------------------- */
 
 #define CARD static const op_card_t
+#define IN(least, most, ...) .min_in = (least), .max_in = (most), .in = {__VA_ARGS__}
+#define OUT(least, most, ...) .min_out = (least), .max_out = (most), .out = {__VA_ARGS__}
 
 /* eltwise */
-CARD card_unary = {1, 1, 1, 1, {REAL}, {REAL}, .flags = OP_ELTWISE | OP_UNARY};
-CARD card_unary_bwd = {2, 2, 1, 1, {FLT}, {FLT}, .dims = dims_grad};
-CARD card_unary_dst_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NUM(use_dst, 1)), .dims = dims_grad};
-CARD card_clamp = {1,
-                   1,
-                   1,
-                   1,
-                   {REAL},
-                   {REAL},
+CARD card_unary = {IN(1, 1, REAL), OUT(1, 1, REAL), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_unary_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), .dims = dims_grad};
+CARD card_unary_dst_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(NUM(use_dst, 1)),
+                           .dims = dims_grad};
+CARD card_clamp = {IN(1, 1, REAL),
+                   OUT(1, 1, REAL),
                    ATTRS(NEED(min), NEED(max)),
-                   check_clamp,
-                   .flags = OP_ELTWISE | OP_UNARY};
-CARD card_clamp_bwd = {
-    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(min), NEED(max), NUM(use_dst, 1)), check_clamp, dims_grad};
-CARD card_elu = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_elu_bwd = {
-    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NUM(use_dst, 1)), .dims = dims_grad};
-CARD card_leaky_relu = {
-    1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_gelu = {1,
-                  1,
-                  1,
-                  1,
-                  {REAL},
-                  {REAL},
+                   .check = check_clamp,
+                   .flags = OP_ELTWISE | OP_UNARY,
+                   .params = {sinter_op_attr_min, sinter_op_attr_max}};
+CARD card_clamp_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(NEED(min), NEED(max), NUM(use_dst, 1)),
+                       .check = check_clamp, .dims = dims_grad};
+CARD card_elu = {IN(1, 1, REAL), OUT(1, 1, REAL), ATTRS(NEED(alpha)),
+                 .flags = OP_ELTWISE | OP_UNARY, .params = {sinter_op_attr_alpha}};
+CARD card_elu_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(NEED(alpha), NUM(use_dst, 1)),
+                     .dims = dims_grad};
+CARD card_leaky_relu = {IN(1, 1, REAL), OUT(1, 1, REAL), ATTRS(NEED(alpha)),
+                        .flags = OP_ELTWISE | OP_UNARY, .params = {sinter_op_attr_alpha}};
+CARD card_gelu = {IN(1, 1, REAL), OUT(1, 1, REAL),
                   ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")),
-                  .flags = OP_ELTWISE | OP_UNARY};
-CARD card_gelu_bwd = {2,
-                      2,
-                      1,
-                      1,
-                      {FLT},
-                      {FLT},
-                      ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")),
-                      .dims = dims_grad};
-CARD card_hard_sigmoid = {
-    1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(alpha), NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_hard_sigmoid_bwd = {
-    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NEED(alpha), NEED(beta)), .dims = dims_grad};
-CARD card_softplus = {
-    1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NUM(beta, 1)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_softplus_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(NUM(beta, 1)), .dims = dims_grad};
-CARD card_pow = {1, 1, 1, 1, {REAL}, {REAL}, ATTRS(NEED(beta)), .flags = OP_ELTWISE | OP_UNARY};
-CARD card_type_cast = {1, 1, 1, 1, {ANY}, {ANY}, .flags = OP_ELTWISE | OP_UNARY};
-CARD card_gen_index = {
-    1, 1, 1, 1, {ANY}, {ONLY(s32)}, ATTRS(NEED(axis)), .dims = dims_axis, .flags = OP_ELTWISE};
-CARD card_binary = {2,
-                    2,
-                    1,
-                    1,
-                    {NUMBER},
-                    {NUMBER},
-                    ATTRS(BROADCAST),
-                    check_binary_types,
-                    .flags = OP_ELTWISE | OP_BINARY};
-CARD card_compare = {2,
-                     2,
-                     1,
-                     1,
-                     {NUMBER},
-                     {ONLY(boolean)},
-                     ATTRS(BROADCAST),
-                     check_binary_types,
-                     .flags = OP_ELTWISE | OP_BINARY};
-CARD card_select = {3,
-                    3,
-                    1,
-                    1,
-                    {ONLY(boolean), NUMBER},
-                    {NUMBER},
-                    ATTRS(BROADCAST),
-                    check_select_types,
-                    .flags = OP_ELTWISE};
-CARD card_bias_add = {
-    2, 2, 1, 1, {REAL}, {REAL}, ATTRS(DATA_FORMAT), .dims = dims_bias_add, .flags = OP_ELTWISE};
-CARD card_bias_add_bwd = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(DATA_FORMAT)};
-CARD card_prelu = {2,
-                   2,
-                   1,
-                   1,
-                   {REAL},
-                   {REAL},
-                   ATTRS(DATA_FORMAT, NUM(per_channel_broadcast, 1)),
-                   .dims = dims_prelu,
+                  .flags = OP_ELTWISE | OP_UNARY, .params = {sinter_op_attr_mode}};
+CARD card_gelu_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT),
+                      ATTRS(WORD(mode, "gelu_erf", "gelu_erf|gelu_tanh")), .dims = dims_grad};
+CARD card_hard_sigmoid = {IN(1, 1, REAL), OUT(1, 1, REAL), ATTRS(NEED(alpha), NEED(beta)),
+                          .flags = OP_ELTWISE | OP_UNARY,
+                          .params = {sinter_op_attr_alpha, sinter_op_attr_beta}};
+CARD card_hard_sigmoid_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(NEED(alpha), NEED(beta)),
+                              .dims = dims_grad};
+CARD card_softplus = {IN(1, 1, REAL), OUT(1, 1, REAL), ATTRS(NUM(beta, 1)),
+                      .flags = OP_ELTWISE | OP_UNARY, .params = {sinter_op_attr_beta}};
+CARD card_softplus_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(NUM(beta, 1)), .dims = dims_grad};
+CARD card_pow = {IN(1, 1, REAL), OUT(1, 1, REAL), ATTRS(NEED(beta)), .flags = OP_ELTWISE | OP_UNARY,
+                 .params = {sinter_op_attr_beta}};
+CARD card_type_cast = {IN(1, 1, ANY), OUT(1, 1, ANY), .flags = OP_ELTWISE | OP_UNARY};
+CARD card_gen_index = {IN(1, 1, ANY), OUT(1, 1, ONLY(s32)), ATTRS(NEED(axis)), .dims = dims_axis,
+                       .flags = OP_ELTWISE};
+CARD card_binary = {IN(2, 2, NUMBER), OUT(1, 1, NUMBER), ATTRS(BROADCAST),
+                    .check = check_binary_types, .flags = OP_ELTWISE | OP_BINARY};
+CARD card_compare = {IN(2, 2, NUMBER), OUT(1, 1, ONLY(boolean)), ATTRS(BROADCAST),
+                     .check = check_binary_types, .flags = OP_ELTWISE | OP_BINARY};
+CARD card_select = {IN(3, 3, ONLY(boolean), NUMBER), OUT(1, 1, NUMBER), ATTRS(BROADCAST),
+                    .check = check_select_types, .flags = OP_ELTWISE};
+CARD card_bias_add = {IN(2, 2, REAL), OUT(1, 1, REAL), ATTRS(DATA_FORMAT), .dims = dims_bias_add,
+                      .flags = OP_ELTWISE};
+CARD card_bias_add_bwd = {IN(1, 1, FLT), OUT(1, 1, FLT), ATTRS(DATA_FORMAT)};
+CARD card_prelu = {IN(2, 2, REAL), OUT(1, 1, REAL),
+                   ATTRS(DATA_FORMAT, NUM(per_channel_broadcast, 1)), .dims = dims_prelu,
                    .flags = OP_ELTWISE};
-CARD card_prelu_bwd = {3, 3, 2, 2, {FLT}, {FLT}, ATTRS(DATA_FORMAT)};
+CARD card_prelu_bwd = {IN(3, 3, FLT), OUT(2, 2, FLT), ATTRS(DATA_FORMAT)};
 
 /* matmul, softmax, moves */
-CARD card_matmul = {2,
-                    3,
-                    1,
-                    1,
-                    {REAL, REAL, FLT},
-                    {REAL},
+CARD card_matmul = {IN(2, 3, REAL, REAL, FLT), OUT(1, 1, REAL),
                     ATTRS(NUM(transpose_a, 0), NUM(transpose_b, 0),
                           WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16"))};
-CARD card_softmax = {1,
-                     2,
-                     1,
-                     2,
-                     {FLT},
-                     {FLT, ONLY(f32)},
+CARD card_softmax = {IN(1, 2, FLT), OUT(1, 2, FLT, ONLY(f32)),
                      ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero"))};
-CARD card_log_softmax = {1, 1, 1, 1, {FLT}, {FLT}, ATTRS(NUM(axis, -1)), .dims = dims_axis};
-CARD card_softmax_bwd = {2, 2, 1, 1, {FLT}, {FLT}, ATTRS(MAY(axis)), .dims = dims_grad};
-CARD card_reorder = {1, 1, 1, 1, {ANY}, {ANY}, .check = check_same_type, .flags = OP_VIEW};
-CARD card_reshape = {1,
-                     1,
-                     1,
-                     1,
-                     {ANY},
-                     {ANY},
-                     ATTRS(NEED_MIN(shape, -1), NEED(special_zero)),
-                     check_reshape,
-                     .flags = OP_VIEW};
-CARD card_transpose = {1, 1, 1, 1, {ANY}, {ANY}, ATTRS(NEED(order)), check_order, .flags = OP_VIEW};
-CARD card_concat = {1, OP_MAX_PORTS, 1, 1, {ANY}, {ANY}, ATTRS(NEED(axis)), check_same_type};
+CARD card_log_softmax = {IN(1, 1, FLT), OUT(1, 1, FLT), ATTRS(NUM(axis, -1)), .dims = dims_axis};
+CARD card_softmax_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(MAY(axis)), .dims = dims_grad};
+CARD card_reorder = {IN(1, 1, ANY), OUT(1, 1, ANY), .check = check_same_type, .flags = OP_VIEW};
+CARD card_reshape = {IN(1, 1, ANY), OUT(1, 1, ANY), ATTRS(NEED_MIN(shape, -1), NEED(special_zero)),
+                     .check = check_reshape, .flags = OP_VIEW};
+CARD card_transpose = {IN(1, 1, ANY), OUT(1, 1, ANY), ATTRS(NEED(order)), .check = check_order,
+                       .flags = OP_VIEW};
+CARD card_concat = {IN(1, OP_MAX_PORTS, ANY), OUT(1, 1, ANY), ATTRS(NEED(axis)),
+                    .check = check_same_type};
 
 /* quantisation */
-CARD card_quantize = {
-    1, 1, 1, 1, {FLT}, {CODES}, ATTRS(STATIC_QUANT_ATTRS), check_quant, .flags = OP_QUANT};
+CARD card_quantize = {IN(1, 1, FLT), OUT(1, 1, CODES), ATTRS(STATIC_QUANT_ATTRS),
+                      .check = check_quant, .flags = OP_QUANT};
 CARD card_dequantize = {
-    1,           2,           1,         1, {CODES, HIGH}, {FLT}, ATTRS(STATIC_QUANT_ATTRS, SPLIT),
-    check_quant, dims_planes, OP_DEQUANT};
+    IN(1, 2, CODES, HIGH), OUT(1, 1, FLT),      ATTRS(STATIC_QUANT_ATTRS, SPLIT),
+    .check = check_quant,  .dims = dims_planes, .flags = OP_DEQUANT};
 CARD card_dyn_quantize = {
-    1,
-    3,
-    1,
-    3,
-    {FLT, SCALES, ZPS},
-    {CODES, SCALES | HIGH, ZPS | HIGH},
+    IN(1, 3, FLT, SCALES, ZPS), OUT(1, 3, CODES, SCALES | HIGH, ZPS | HIGH),
     ATTRS(
         QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
         WORD(quantization_kind, "static",
              "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
-    check_quant,
-    .flags = OP_QUANT};
+    .check = check_quant, .flags = OP_QUANT};
 CARD card_dyn_dequantize = {
-    2,
-    4,
-    1,
-    1,
-    {CODES, SCALES, ZPS | HIGH, HIGH},
-    {FLT},
+    IN(2, 4, CODES, SCALES, ZPS | HIGH, HIGH),
+    OUT(1, 1, FLT),
     ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT),
-    check_quant,
-    dims_planes,
-    OP_DEQUANT};
+    .check = check_quant,
+    .dims = dims_planes,
+    .flags = OP_DEQUANT};
 
 /* pooling and convolution */
 CARD card_avg_pool = {
-    1,
-    1,
-    1,
-    1,
-    {FLT},
-    {FLT},
+    IN(1, 1, FLT), OUT(1, 1, FLT),
     ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD)};
-CARD card_avg_pool_bwd = {1,
-                          2,
-                          1,
-                          1,
-                          {FLT, INDEX},
-                          {FLT},
+CARD card_avg_pool_bwd = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT),
                           ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT,
                                 AUTO_PAD, MAY_MIN(src_shape, 0))};
 CARD card_max_pool = {
-    1,
-    1,
-    1,
-    1,
-    {FLT},
-    {FLT},
+    IN(1, 1, FLT), OUT(1, 1, FLT),
     ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, ROUNDING, AUTO_PAD)};
 CARD card_max_pool_bwd = {
-    2,
-    2,
-    1,
-    1,
-    {FLT},
-    {FLT},
+    IN(2, 2, FLT), OUT(1, 1, FLT),
     ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, AUTO_PAD)};
-CARD card_conv = {
-    2, 3, 1, 1, {FLT}, {FLT}, ATTRS(CONV_ATTRS, WORD(weights_format, "XIO", "XIO|OIX"))};
-CARD card_conv_bwd_data = {2,
-                           3,
-                           1,
-                           1,
-                           {FLT, FLT, INDEX},
-                           {FLT},
+CARD card_conv = {IN(2, 3, FLT), OUT(1, 1, FLT),
+                  ATTRS(CONV_ATTRS, WORD(weights_format, "XIO", "XIO|OIX"))};
+CARD card_conv_bwd_data = {IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT),
                            ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), MAY_MIN(dst_shape, 0),
                                  WORD(weights_format, "XIO", "XIO|OIX"))};
 CARD card_conv_bwd_weights = {
-    2,
-    3,
-    1,
-    1,
-    {FLT, FLT, INDEX},
-    {FLT},
+    IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT),
     ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), MAY_MIN(weights_shape, 0),
           {.id = sinter_op_attr_weights_format, .words = "XIO|OIX|XOI|IOX"}),
-    check_weights_format};
+    .check = check_weights_format};
 CARD card_conv_transpose = {
-    2,
-    3,
-    1,
-    1,
-    {FLT},
-    {FLT},
+    IN(2, 3, FLT), OUT(1, 1, FLT),
     ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), WORD(weights_format, "XOI", "XOI|IOX"))};
-CARD card_conv_transpose_bwd_data = {
-    2, 2, 1, 1, {FLT}, {FLT}, ATTRS(CONV_ATTRS, WORD(weights_format, "XOI", "XOI|IOX"))};
-CARD card_interpolate = {1, 2, 1, 1, {FLT, INDEX}, {FLT}, ATTRS(RESIZE), check_interpolate};
-CARD card_interpolate_bwd = {2, 3, 1, 1, {FLT, FLT, INDEX}, {FLT}, ATTRS(RESIZE)};
+CARD card_conv_transpose_bwd_data = {IN(2, 2, FLT), OUT(1, 1, FLT),
+                                     ATTRS(CONV_ATTRS, WORD(weights_format, "XOI", "XOI|IOX"))};
+CARD card_interpolate = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT), ATTRS(RESIZE),
+                         .check = check_interpolate};
+CARD card_interpolate_bwd = {IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT), ATTRS(RESIZE)};
 
 /* reductions and norms */
-CARD card_reduce = {1,           2, 1, 1, {FLT, INDEX}, {FLT}, ATTRS(MAY(axes), NUM(keep_dims, 0)),
-                    check_reduce};
-CARD card_bn_inf = {
-    5, 5, 1, 1, {FLT}, {FLT}, ATTRS(NEED(epsilon), DATA_FORMAT), .dims = dims_channel_params};
-CARD card_bn_train = {3,
-                      5,
-                      5,
-                      5,
-                      {FLT},
-                      {FLT},
+CARD card_reduce = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT), ATTRS(MAY(axes), NUM(keep_dims, 0)),
+                    .check = check_reduce};
+CARD card_bn_inf = {IN(5, 5, FLT), OUT(1, 1, FLT), ATTRS(NEED(epsilon), DATA_FORMAT),
+                    .dims = dims_channel_params};
+CARD card_bn_train = {IN(3, 5, FLT), OUT(5, 5, FLT),
                       ATTRS(NEED(epsilon), MAY(momentum), DATA_FORMAT),
                       .dims = dims_channel_params};
-CARD card_bn_bwd = {4, 5, 1, 3, {FLT}, {FLT}, ATTRS(NEED(epsilon), DATA_FORMAT)};
+CARD card_bn_bwd = {IN(4, 5, FLT), OUT(1, 3, FLT), ATTRS(NEED(epsilon), DATA_FORMAT)};
 CARD card_layer_norm = {
-    1,
-    3,
-    1,
-    3,
-    {FLT},
-    {FLT},
+    IN(1, 3, FLT), OUT(1, 3, FLT),
     ATTRS(NUM(keep_stats, 1), NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
-    check_norm};
-CARD card_layer_norm_bwd = {4,
-                            6,
-                            1,
-                            3,
-                            {FLT},
-                            {FLT},
+    .check = check_norm};
+CARD card_layer_norm_bwd = {IN(4, 6, FLT), OUT(1, 3, FLT),
                             ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
-                            check_norm_bwd};
-CARD card_group_norm = {1,
-                        3,
-                        1,
-                        3,
-                        {FLT},
-                        {FLT},
+                            .check = check_norm_bwd};
+CARD card_group_norm = {IN(1, 3, FLT), OUT(1, 3, FLT),
                         ATTRS(NUM(keep_stats, 1), NUM(use_affine, 1), NEED_MIN(groups, 1),
                               NUM(epsilon, 1e-5), DATA_FORMAT),
-                        check_norm};
-CARD card_rms_norm = {1,
-                      2,
-                      1,
-                      1,
-                      {FLT},
-                      {FLT},
+                        .check = check_norm};
+CARD card_rms_norm = {IN(1, 2, FLT), OUT(1, 1, FLT),
                       ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
-                      check_rms_norm};
+                      .check = check_rms_norm};
 
 /* the rest */
-CARD card_dropout = {4, 4, 1, 2, {FLT, INDEX, INDEX, FLT}, {FLT, ONLY(u8)}, .flags = 0};
-CARD card_end = {1, 1, 0, 0, {ANY}, {ANY}, .flags = 0};
-CARD card_wildcard = {0, OP_MAX_PORTS, 0, OP_MAX_PORTS, {ANY}, {ANY}, .any_attr = true};
+CARD card_dropout = {IN(4, 4, FLT, INDEX, INDEX, FLT), OUT(1, 2, FLT, ONLY(u8))};
+CARD card_end = {IN(1, 1, ANY), OUT(0, 0, ANY)};
+CARD card_wildcard = {IN(0, OP_MAX_PORTS, ANY), OUT(0, OP_MAX_PORTS, ANY), .any_attr = true};
 
 /* ---- projections of ops.def ------------------------------------------------------------------ */
 
@@ -428,14 +309,7 @@ bool op_runs(sinter_op_kind_t kind)
 
 unsigned op_flags(sinter_op_kind_t kind)
 {
-    static const sinter_op_kind_t commutative[] = {sinter_op_add, sinter_op_multiply,
-                                                   sinter_op_maximum, sinter_op_minimum,
-                                                   sinter_op_squared_difference};
-    unsigned flags = is_kind(kind) ? op_rows[kind].card->flags : 0;
-    for (size_t i = 0; i < sizeof commutative / sizeof *commutative; i++) {
-        flags |= commutative[i] == kind ? OP_COMMUTATIVE : 0;
-    }
-    return flags;
+    return is_kind(kind) ? op_rows[kind].card->flags : 0;
 }
 
 const attr_rule_t *op_attr_rule(sinter_op_kind_t kind, sinter_op_attr_t id)

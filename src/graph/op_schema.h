@@ -12,11 +12,9 @@ typedef enum op_flags {
     OP_ELTWISE = 1, /* one output, each element from the same element of the (broadcast) inputs */
     OP_UNARY = 2,   /* eltwise with one input and no side tensors */
     OP_BINARY = 4,  /* two inputs broadcast against each other */
-    OP_COMMUTATIVE = 8,
-    OP_VIEW =
-        16, /* moves elements without changing them: StaticReshape, StaticTranspose, Reorder */
-    OP_QUANT = 32,  /* Quantize, DynamicQuantize */
-    OP_DEQUANT = 64 /* Dequantize, DynamicDequantize */
+    OP_VIEW = 8, /* moves elements without changing them: StaticReshape, StaticTranspose, Reorder */
+    OP_QUANT = 16,  /* Quantize, DynamicQuantize */
+    OP_DEQUANT = 32 /* Dequantize, DynamicDequantize */
 } op_flags_t;
 
 const char *op_name(sinter_op_kind_t kind); /* the spelling; NULL: no such kind */
@@ -45,7 +43,7 @@ enum { OP_MAX_PORTS = 64 };
 typedef uint32_t dtype_set_t;
 bool dtype_in_set(sinter_data_type_t type, dtype_set_t set);
 
-enum { CARD_PORTS = 6 };
+enum { CARD_PORTS = 6, CARD_PARAMS = 2 };
 
 typedef sinter_status_t (*check_rule_t)(const struct node *node, const lt_t *in, const lt_t *out);
 typedef sinter_status_t (*shape_rule_t)(const struct node *node, lt_t *in, lt_t *out);
@@ -57,7 +55,9 @@ typedef struct op_card {
     check_rule_t check; /* NULL, or what arity, types and attributes must fulfil together */
     shape_rule_t dims;  /* NULL, or relations between dims beside the shape rule */
     unsigned flags;     /* op_flags_t */
-    bool any_attr;      /* Wildcard: attributes are not looked at */
+    /* Elementwise ops: the attributes that their functions take as parameters (node_param). */
+    sinter_op_attr_t params[CARD_PARAMS];
+    bool any_attr; /* Wildcard: attributes are not looked at */
 } op_card_t;
 
 const op_card_t *op_card(sinter_op_kind_t kind); /* NULL: no such kind */

@@ -22,11 +22,12 @@ typedef struct quant {
     /* Codes whose bits lie in two tensors of the same dims: the type that low and high bits make
      * up together. undef: one tensor holds the whole codes. */
     sinter_data_type_t split;
-    int high_port; /* the input (of a quantising op: output) with the high bits; -1: whole codes */
+    /* The input (of a quantising op: output) with the high bits; -1: whole codes. */
+    int high_port;
     s64_list_t axes;        /* as given: may count from the end */
     s64_list_t groups;      /* number of groups along each of axes */
     s64_list_t group_shape; /* size of a group along each dim of the data */
-    /* Scales and zero points as attributes (Quantize, Dequantize); scales NULL: they are tensors. */
+    /* Scales and zero points as attributes (Quantize, Dequantize). scales NULL: as tensors. */
     const float *scales;
     size_t n_scales; /* 1, or one for each index of the axis */
     s64_list_t zps;  /* n_scales values */

@@ -48,12 +48,15 @@ OP vi vi_of_bytes(int x)
 {
     return _mm256_set1_epi8((char)x);
 }
-OP vi vi_load_bytes(const void *p, int n)
+/* The tail of a row; not inlined, since it is rare and long. */
+TARGET static __attribute__((noinline)) vi vi_load_tail(const unsigned char *p, int n)
 {
     const int low = n < 16 ? n : 16;
-    return n >= 32 ? _mm256_loadu_si256(p)
-                   : _mm256_set_m128i(bytes_load_n((const unsigned char *)p + low, n - low),
-                                      bytes_load_n(p, low));
+    return _mm256_set_m128i(bytes_load_n(p + low, n - low), bytes_load_n(p, low));
+}
+OP vi vi_load_bytes(const void *p, int n)
+{
+    return n >= 32 ? _mm256_loadu_si256(p) : vi_load_tail(p, n);
 }
 OP vi vi_repeat(const void *p)
 {

@@ -29,6 +29,10 @@
 #ifndef SINTER_SRC_NUMERIC_INTS_AVX512_H
 #define SINTER_SRC_NUMERIC_INTS_AVX512_H
 
+#ifndef TARGET
+#define TARGET \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")))
+#endif
 #include "numeric/simd_avx512.h"
 
 enum { VECTOR = 64, REGISTERS = 32 };

@@ -10,7 +10,7 @@
 
 #include "patterns/pattern.h"
 
-enum { MATCH_TEXT = 240, MATCH_STOPS = 4 };
+enum { MATCH_STOPS = 4 };
 
 /* A partition in the making. */
 typedef struct part {

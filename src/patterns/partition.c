@@ -9,6 +9,7 @@
 #include "graph/schema.h"
 #include "patterns/matcher.h"
 #include "patterns/predicates.h"
+#include "patterns/tables.h"
 
 /* A pattern that nearly matched at an anchor. */
 typedef struct refusal {

@@ -3,10 +3,7 @@
 #define SINTER_SRC_PARTITION_H
 
 #include "graph/graph.h"
-
-/* What the backend makes of a pattern. FAMILY_GENERAL covers everything that runs as a list of
- * steps with elementwise work attached to them. */
-typedef enum family { FAMILY_SINGLE, FAMILY_GENERAL, FAMILY_ATTENTION } family_t;
+#include "patterns/family.h"
 
 struct sinter_partition {
     atomic_int refs;         /* compiled partitions hold it */

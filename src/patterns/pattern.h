@@ -15,7 +15,8 @@
 #ifndef SINTER_SRC_PATTERN_H
 #define SINTER_SRC_PATTERN_H
 
-#include "patterns/partition.h"
+#include "graph/graph.h"
+#include "patterns/family.h"
 
 /* Classes of op kinds; op sets are sets of classes, so that a new elementwise op extends every
  * pattern at once. */
@@ -80,6 +81,8 @@ typedef struct pattern {
         *checks; /* NULL-terminated, or NULL; run on the finished match, first reason wins */
 } pattern_t;
 
+enum { MATCH_TEXT = 240 };
+
 /* A finished match. */
 struct match {
     const graph_t *g;
@@ -88,7 +91,7 @@ struct match {
     const int *node; /* graph node index */
     const int *of;   /* its pattern node's index */
     const int *at;   /* by graph node: its place in node[], -1 if it is not matched */
-    char *text;      /* room for match_reason */
+    char *text;      /* MATCH_TEXT bytes for match_reason */
 };
 
 /* The graph node matched by the i-th op of a role, NULL if absent. */
@@ -96,9 +99,5 @@ const node_t *match_role(const match_t *m, const char *role, int i);
 /* Formats a reason into the match. */
 const char *match_reason(const match_t *m, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/* The rows of patterns.def. */
-extern const pattern_t *const sinter_patterns[];
-extern const int sinter_n_patterns;
 
 #endif

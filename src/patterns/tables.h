@@ -1,4 +1,4 @@
-/* The pattern rows, defined in table_*.c. */
+/* The pattern rows, defined in table_*.c, and the list of them in the order of patterns.def. */
 #ifndef SINTER_SRC_PATTERN_TABLES_H
 #define SINTER_SRC_PATTERN_TABLES_H
 
@@ -7,6 +7,9 @@
 #define SINTER_PATTERN(row) extern const pattern_t pattern_##row;
 #include "patterns/patterns.def"
 #undef SINTER_PATTERN
+
+extern const pattern_t *const sinter_patterns[];
+extern const int sinter_n_patterns;
 
 /* A DynamicQuantize that computes its scales, over the end of node `of`: its groups see the
  * numbers before any rounding. */

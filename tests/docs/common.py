@@ -16,7 +16,8 @@ def documents():
     found = [name for name in os.listdir(ROOT) if name.endswith(".md")]
     for room in ("docs", "src", "tests", "models", "examples", "tools"):
         for folder, _, names in os.walk(os.path.join(ROOT, room)):
-            found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
+            found += [os.path.relpath(os.path.join(folder, name), ROOT)
+                      for name in names if name.endswith(".md")]
     return sorted(found)
 
 

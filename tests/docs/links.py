@@ -27,7 +27,8 @@ def main():
                 continue
             checks += 1
             path, _, anchor = link.partition("#")
-            target = os.path.normpath(os.path.join(os.path.dirname(document), path)) if path else document
+            target = os.path.normpath(os.path.join(os.path.dirname(document), path))
+            target = target if path else document
             if not os.path.exists(os.path.join(ROOT, target)):
                 errors.append(f"{document}: {link}: no such file")
             elif anchor and target.endswith(".md") and anchor not in anchors(target):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""options.py GRAPH_RUNNER: docs/graph_runner.md names every option of --help, and no other. Options of other documents exist, too, where
-a line names graph_runner."""
+"""options.py GRAPH_RUNNER: docs/graph_runner.md names every option of --help, and no other. Where a
+line of another document names graph_runner, the options behind it exist, too."""
 import re
 import sys
 
@@ -18,10 +18,11 @@ def main():
     checks = len(options) + len(named)
     for document in documents():
         for line in read(document).splitlines():
-            if "graph_runner" in line and "compare_builds" not in line and document != "CHANGELOG.md":
+            command = line.partition("graph_runner")[2]
+            if command and "compare_builds" not in line and document != "CHANGELOG.md":
                 checks += 1
-                errors += [f"{document}: graph_runner has no option --{name}" for name in OPTION.findall(line.partition("graph_runner")[2])
-                           if name not in options]
+                errors += [f"{document}: graph_runner has no option --{name}"
+                           for name in OPTION.findall(command) if name not in options]
     return verdict(PAGE, errors, checks)
 
 

@@ -8,7 +8,8 @@ from common import ROOT
 
 
 def main():
-    return subprocess.run([sys.executable, "-B", os.path.join(ROOT, "tools/support_table.py"), "--check"]).returncode
+    tool = os.path.join(ROOT, "tools/support_table.py")
+    return subprocess.run([sys.executable, "-B", tool, "--check"]).returncode
 
 
 if __name__ == "__main__":

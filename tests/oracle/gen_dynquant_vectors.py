@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes dynquant_vectors.h: groups of 8 numbers quantised by the formulas of the numeric contract in exact rational arithmetic.
+"""Writes dynquant_vectors.h: groups of 8 numbers quantised by the formulas of the numeric contract
+in exact rational arithmetic.
 
     python3 gen_dynquant_vectors.py > dynquant_vectors.h
 
-Shares no code with the oracle or the library, and uses no floating point: f32 steps are exact quotients rounded once."""
+Shares no code with the oracle or the library, and uses no floating point: f32 steps are exact
+quotients rounded once."""
 import random
 from fractions import Fraction as F
 
@@ -28,7 +30,8 @@ def half_even(x):
 
 
 def round_float(x, man, emin, top):
-    """To `man` stored bits of mantissa, multiples of 2^(emin - man) below 2^emin; top: the largest number, beyond which all is INF."""
+    """To `man` stored bits of mantissa, multiples of 2^(emin - man) below 2^emin; top: the largest
+    number, beyond which all is INF."""
     if x == 0:
         return x
     unit = power(max(floor_log2(abs(x)), emin) - man)
@@ -38,12 +41,34 @@ def round_float(x, man, emin, top):
 
 # name: mantissa bits, least normal exponent, largest number
 FLOATS = {
-    "f8_e4m3": (3, -6, F(448)), "f8_e5m2": (2, -14, F(57344)), "f8_e4m3fnuz": (3, -7, F(240)), "f8_e5m2fnuz": (2, -15, F(57344)),
-    "f6_e3m2": (2, -2, F(28)), "f6_e2m3": (3, 0, F(15, 2)), "f4_e2m1": (1, 0, F(6)), "f16": (10, -14, F(65504)),
-    "bf16": (7, -126, F(255) * power(120)), "f32": (23, -126, (power(24) - 1) * power(104)),
+    "f8_e4m3": (3, -6, F(448)),
+    "f8_e5m2": (2, -14, F(57344)),
+    "f8_e4m3fnuz": (3, -7, F(240)),
+    "f8_e5m2fnuz": (2, -15, F(57344)),
+    "f6_e3m2": (2, -2, F(28)),
+    "f6_e2m3": (3, 0, F(15, 2)),
+    "f4_e2m1": (1, 0, F(6)),
+    "f16": (10, -14, F(65504)),
+    "bf16": (7, -126, F(255) * power(120)),
+    "f32": (23, -126, (power(24) - 1) * power(104)),
 }  # fmt: skip
-INTS = {"s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15), "s32": (-(2**31), 2**31 - 1)}
-EMAX = {"f8_e4m3": 8, "f8_e5m2": 15, "f8_e4m3fnuz": 7, "f8_e5m2fnuz": 15, "f6_e3m2": 4, "f6_e2m3": 2, "f4_e2m1": 2, "s8": 6}
+INTS = {
+    "s8": (-128, 127),
+    "u8": (0, 255),
+    "s4": (-8, 7),
+    "u4": (0, 15),
+    "s32": (-(2**31), 2**31 - 1)
+}
+EMAX = {
+    "f8_e4m3": 8,
+    "f8_e5m2": 15,
+    "f8_e4m3fnuz": 7,
+    "f8_e5m2fnuz": 15,
+    "f6_e3m2": 4,
+    "f6_e2m3": 2,
+    "f4_e2m1": 2,
+    "s8": 6
+}
 
 
 def f32(x):
@@ -113,11 +138,12 @@ def quantise(kind, x, elem, scale, zp_type, t):
     return s, zp, [element(v / (s * t), elem, int(zp), kind.startswith("dynamic_mx")) for v in x]
 
 
-# ---- groups ------------------------------------------------------------------------------------------------------------------------
+# ---- groups --------------------------------------------------------------------------------------
 
 
 def random_f32(rng, e):
-    return round_float(F(rng.choice([-1, 1]) * rng.randint(2**23, 2**24 - 1)) * power(e - 23), *FLOATS["f32"])
+    return round_float(
+        F(rng.choice([-1, 1]) * rng.randint(2**23, 2**24 - 1)) * power(e - 23), *FLOATS["f32"])
 
 
 def groups(rng):
@@ -125,7 +151,8 @@ def groups(rng):
     yield [random_f32(rng, rng.randint(-3, 3)) for _ in range(GROUP)]
     yield [random_f32(rng, rng.randint(-12, 0)) for _ in range(GROUP)]
     yield [abs(random_f32(rng, rng.randint(-3, 6))) for _ in range(GROUP)]
-    yield [-just_below * power(rng.randint(-6, 9))] + [random_f32(rng, -9) for _ in range(GROUP - 1)]
+    yield [-just_below * power(rng.randint(-6, 9))
+           ] + [random_f32(rng, -9) for _ in range(GROUP - 1)]
     yield [power(rng.randint(-6, 9)), F(0)] + [random_f32(rng, -8) for _ in range(GROUP - 2)]
     yield [random_f32(rng, rng.randint(-149, -127)) for _ in range(GROUP)]
     yield [random_f32(rng, rng.randint(-130, -115)) for _ in range(GROUP)]
@@ -135,19 +162,25 @@ def groups(rng):
     yield [F(rng.randint(-127, 127), 4) for _ in range(GROUP)]  # ties
     yield [random_f32(rng, 0) for _ in range(GROUP - 1)] + [rng.choice([NAN, INF])]
     yield [F(n) * power(-149) for n in (1, -7, 0, 3, -30, 12, 5, -2)]  # a scale that f32 has as 0
-    yield [-just_below * power(3), F(255, 256) * power(3), -F(509, 512) * power(3)] + [F(n, 16) for n in (-127, 127, 1, -1, 0)]
+    yield [-just_below * power(3),
+           F(255, 256) * power(3), -F(509, 512) * power(3)
+           ] + [F(n, 16) for n in (-127, 127, 1, -1, 0)]
 
 
-SETS = (
-    [("dynamic_mx", e, "e8m0", "s32", 1) for e in EMAX]
-    + [("dynamic_mx_rceil", e, "e8m0", "s32", 1) for e in EMAX]
-    + [("dynamic_symmetric", "s8", s, "s32", 1) for s in ("f32", "f16", "bf16", "e8m0", "f8_e4m3")]
-    + [("dynamic_symmetric", e, s, "s32", 1) for e, s in (("s4", "f16"), ("f8_e4m3", "f32"), ("f8_e4m3", "f8_e4m3"), ("f8_e5m2", "e8m0"),
-                                                          ("f8_e4m3fnuz", "bf16"), ("f6_e3m2", "f32"), ("f4_e2m1", "f16"))]
-    + [("dynamic_asymmetric", e, s, z, 1) for e, s, z in (("u8", "f32", "u8"), ("u4", "f16", "u4"), ("s8", "bf16", "s8"), ("s4", "f32", "s4"),
-                                                          ("u8", "e8m0", "s32"), ("u8", "f32", "s8"), ("s8", "f8_e4m3", "s4"))]
-    + [("dynamic_nv", "f4_e2m1", "f8_e4m3", "s32", t) for t in (F(1), F(1, 4), F(3, 2), F(0))]
-)  # fmt: skip
+SETS = ([("dynamic_mx", e, "e8m0", "s32", 1)
+         for e in EMAX] + [("dynamic_mx_rceil", e, "e8m0", "s32", 1)
+                           for e in EMAX] + [("dynamic_symmetric", "s8", s, "s32", 1)
+                                             for s in ("f32", "f16", "bf16", "e8m0", "f8_e4m3")] +
+        [("dynamic_symmetric", e, s, "s32", 1)
+         for e, s in (("s4", "f16"), ("f8_e4m3", "f32"), ("f8_e4m3", "f8_e4m3"),
+                      ("f8_e5m2", "e8m0"), ("f8_e4m3fnuz", "bf16"), ("f6_e3m2", "f32"),
+                      ("f4_e2m1", "f16"))] +
+        [("dynamic_asymmetric", e, s, z, 1)
+         for e, s, z in (("u8", "f32", "u8"), ("u4", "f16", "u4"), ("s8", "bf16", "s8"),
+                         ("s4", "f32", "s4"), ("u8", "e8m0", "s32"), ("u8", "f32", "s8"),
+                         ("s8", "f8_e4m3", "s4"))] + [("dynamic_nv", "f4_e2m1", "f8_e4m3", "s32", t)
+                                                      for t in (F(1), F(1, 4), F(3, 2), F(0))]
+        )  # fmt: skip
 
 
 def number(x):
@@ -169,13 +202,18 @@ def main():
         words = [number(v) + ("f" if v not in (NAN, INF) and "x" in number(v) else "") for v in x]
         print("    {" + ", ".join(words[:4]) + ",\n     " + ", ".join(words[4:]) + "},")
     print("};")
-    print("/* Codes, scales, zero points, tensor scale: for each group scale, zero point, elements. */")
+    print(
+        "/* Codes, scales, zero points, tensor scale: for each group scale, zero point, elements. "
+        "*/"
+    )
     print("static const dynquant_vector_t dynquant_vectors[] = {")
     for kind, elem, scale, zp_type, t in SETS:
-        print(f'    {{"{kind}", sinter_{elem}, sinter_{scale}, sinter_{zp_type}, {number(F(t))}, {{')
+        print(
+            f'    {{"{kind}", sinter_{elem}, sinter_{scale}, sinter_{zp_type}, {number(F(t))}, {{')
         for x in data:
             s, zp, q = quantise(kind, x, elem, scale, zp_type, F(t))
-            print(f"        {{{number(s)}, {number(zp)}, {{" + ", ".join(number(v) for v in q) + "}},")
+            print(f"        {{{number(s)}, {number(zp)}, {{" + ", ".join(number(v)
+                                                                         for v in q) + "}},")
         print("    }},")
     print("};")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes vectors.h, values from outside for selftest.c. Needs ml_dtypes and numpy; usage: gen_vectors.py > vectors.h
+"""Writes vectors.h, values from outside for selftest.c. Needs ml_dtypes and numpy; usage:
+gen_vectors.py > vectors.h
 
 tools/check_vectors.py checks the SHA-256 of the data."""
 import contextlib
@@ -34,7 +35,8 @@ def c_double(x):
     if math.isinf(x):
         return "-INFINITY" if x < 0 else "INFINITY"
     mantissa, exponent = float(x).hex().split("p")
-    return mantissa.rstrip("0").rstrip(".") + "p" + exponent if x else "-0.0" if math.copysign(1, x) < 0 else "0.0"
+    return mantissa.rstrip("0").rstrip(".") + "p" + exponent if x else "-0.0" if math.copysign(
+        1, x) < 0 else "0.0"
 
 
 def rows(items, per_line):
@@ -48,13 +50,16 @@ def decode(dtype, bits):
 
 
 def code_of(dtype, x, bits):
-    return int(np.array([x], np.float32).astype(dtype).view(f"u{np.dtype(dtype).itemsize}")[0]) & (2**bits - 1)
+    return int(np.array(
+        [x], np.float32).astype(dtype).view(f"u{np.dtype(dtype).itemsize}")[0]) & (2**bits - 1)
 
 
 def encode_points(values):
-    """Every midpoint of neighbouring finite values, the f32 numbers next to it, and what lies just beyond the largest."""
+    """Every midpoint of neighbouring finite values, the f32 numbers next to it, and what lies just
+    beyond the largest."""
     finite = sorted(set(v for v in values if math.isfinite(v)))
-    mids = [(a + b) / 2 for a, b in zip(finite, finite[1:])] + [finite[-1] + (finite[-1] - finite[-2]) / 2]
+    mids = [(a + b) / 2
+            for a, b in zip(finite, finite[1:])] + [finite[-1] + (finite[-1] - finite[-2]) / 2]
     for m in mids:
         m = np.float32(m)
         yield from (np.nextafter(m, np.float32(-np.inf)), m, np.nextafter(m, np.float32(np.inf)))
@@ -72,19 +77,24 @@ def emit_formats():
         print(f"static const double decode_{name}[] = {{")
         rows((c_double(v) for v in values), 8)
         print("};\n")
-        if name == "e8m0":  # ml_dtypes rounds ties up, overflow to NaN, and f32 subnormals twice; the contract ties to even
-            emit_encode(name, ((x, code_of(dtype, x, bits)) for x in encode_points(values) if math.frexp(x)[0] != 0.75 and 2**-126 < x < 2**127))
+        # ml_dtypes rounds ties up, overflow to NaN, and f32 subnormals twice; the contract ties to
+        # even
+        if name == "e8m0":
+            emit_encode(name, ((x, code_of(dtype, x, bits)) for x in encode_points(values)
+                               if math.frexp(x)[0] != 0.75 and 2**-126 < x < 2**127))
         elif name not in ("s4", "u4"):  # ml_dtypes wraps integers around, the contract saturates
             emit_encode(name, ((x, code_of(dtype, x, bits)) for x in encode_points(values)))
 
 
 def emit_halves():
     rng = random.Random(1)
-    for name, dtype, low, high in (("f16", np.float16, 96, 144), ("bf16", ml_dtypes.bfloat16, 0, 254)):
+    for name, dtype, low, high in (("f16", np.float16, 96, 144), ("bf16", ml_dtypes.bfloat16, 0,
+                                                                  254)):
         points = []
         for _ in range(120):
             tail = rng.choice([0, 1 << 12, 1 << 15, rng.getrandbits(16)])
-            bits = rng.getrandbits(1) << 31 | rng.randint(low, high) << 23 | (rng.getrandbits(23) & ~0xFFFF | tail)
+            bits = rng.getrandbits(1) << 31 | rng.randint(low, high) << 23 | (
+                rng.getrandbits(23) & ~0xFFFF | tail)
             points.append(np.uint32(bits).view(np.float32))
         emit_encode(name, ((x, code_of(dtype, x, 16)) for x in points))
 
@@ -99,7 +109,10 @@ def emit_matmul():
     rng = random.Random(2)
     a = [[float(np.float32(rng.uniform(-2, 2))) for _ in range(5)] for _ in range(3)]
     b = [[float(np.float32(rng.uniform(-2, 2))) for _ in range(4)] for _ in range(5)]
-    c = [[float(sum(fractions.Fraction(a[i][k]) * fractions.Fraction(b[k][j]) for k in range(5))) for j in range(4)] for i in range(3)]
+    c = [[
+        float(sum(fractions.Fraction(a[i][k]) * fractions.Fraction(b[k][j]) for k in range(5)))
+        for j in range(4)
+    ] for i in range(3)]
     for name, m in (("matmul_a", a), ("matmul_b", b), ("matmul_c", c)):
         emit_doubles(name, sum(m, []))
 
@@ -132,8 +145,12 @@ def emit_unary():
     PI = d("3.14159265358979323846264338327950288419716939937510")
     emit_doubles("unary_x", x)
     for name, f in (
-        ("exp", lambda v: v.exp()), ("sigmoid", sig), ("tanh", tanh), ("softplus2", lambda v: softplus(2 * v) / 2),
-        ("mish", lambda v: v * tanh(softplus(v))), ("elu", lambda v: v if v > 0 else d("0.5") * (v.exp() - 1)),
+        ("exp", lambda v: v.exp()),
+        ("sigmoid", sig),
+        ("tanh", tanh),
+        ("softplus2", lambda v: softplus(2 * v) / 2),
+        ("mish", lambda v: v * tanh(softplus(v))),
+        ("elu", lambda v: v if v > 0 else d("0.5") * (v.exp() - 1)),
         ("gelu_erf", lambda v: v / 2 * (1 + erf(v / d(2).sqrt()))),
         ("gelu_tanh", lambda v: v / 2 * (1 + tanh((2 / PI).sqrt() * (v + d("0.044715") * v**3)))),
         ("hard_swish", lambda v: v * min(d(6), max(d(0), v + 3)) / 6),
@@ -150,9 +167,16 @@ def main():
         emit_matmul()
         emit_softmax()
         emit_unary()
-    print(f"/* Generated by gen_vectors.py with ml_dtypes {ml_dtypes.__version__}, numpy {np.__version__}, Python {sys.version.split()[0]}.")
-    print(f" * SHA-256 of what follows the mark: {hashlib.sha256(data.getvalue().encode()).hexdigest()} */")
-    print("typedef struct encode {\n    uint32_t f32; /* bits */\n    unsigned code;\n} encode_t;\n")
+    print(
+        f"/* Generated by gen_vectors.py with ml_dtypes {ml_dtypes.__version__}, numpy "
+        f"{np.__version__}, Python {sys.version.split()[0]}."
+    )
+    print(
+        f" * SHA-256 of what follows the mark: "
+        f"{hashlib.sha256(data.getvalue().encode()).hexdigest()} */"
+    )
+    print(
+        "typedef struct encode {\n    uint32_t f32; /* bits */\n    unsigned code;\n} encode_t;\n")
     print("/* data */")
     print(data.getvalue(), end="")
 

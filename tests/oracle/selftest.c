@@ -72,19 +72,25 @@ static orc_tensor_t store(sinter_logical_tensor_t lt, const double *values)
 }
 
 /* clang-format off */
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...) \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
 #define SCALAR 0, NULL
-#define TENSOR(id, type, dims, ...) store(describe(id, sinter_##type, dims), (double[]){__VA_ARGS__})
+#define TENSOR(id, type, dims, ...) \
+    store(describe(id, sinter_##type, dims), (double[]){__VA_ARGS__})
 #define STR(name, text) {.id = sinter_op_attr_##name, .str = text}
 #define FLAG(name, on) {.id = sinter_op_attr_##name, .b = on}
-#define F32S(name, ...) {.id = sinter_op_attr_##name, .n = sizeof((float[]){__VA_ARGS__}) / sizeof(float), .f32 = (float[]){__VA_ARGS__}}
+#define F32S(name, ...) \
+    {.id = sinter_op_attr_##name, .n = sizeof((float[]){__VA_ARGS__}) / sizeof(float), \
+     .f32 = (float[]){__VA_ARGS__}}
 #define S64S(name, ...) \
-    {.id = sinter_op_attr_##name, .n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .s64 = (int64_t[]){__VA_ARGS__}}
+    {.id = sinter_op_attr_##name, .n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
+     .s64 = (int64_t[]){__VA_ARGS__}}
 #define ATTRS(...) {__VA_ARGS__}
 #define NONE {{0}}
 /* An op with one output and the inputs that follow. */
 #define CALL(op, type, attrs_, ...) \
-    &(call_t){.kind = sinter_op_##op, .attrs = attrs_, .in = {__VA_ARGS__}, .n_out = 1, .out = {sinter_##type}}
+    &(call_t){.kind = sinter_op_##op, .attrs = attrs_, .in = {__VA_ARGS__}, .n_out = 1, \
+              .out = {sinter_##type}}
 /* clang-format on */
 
 /* Attributes and inputs end at the first that is all zero. */

@@ -13,14 +13,17 @@ PACKAGES = ["onnxruntime==1.31.1", "onnx==1.23.2", "numpy==2.4.6"]
 def options(description):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--library", default=os.path.join(ROOT, "build", "release", "libsinter.so"))
-    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"), help="made if it is not there")
-    parser.add_argument("--lock", default=os.devnull, help="a file to lock while measuring, where others measure too")
+    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"),
+                        help="made if it is not there")
+    parser.add_argument("--lock", default=os.devnull,
+                        help="a file to lock while measuring, where others measure too")
     parser.add_argument("--threads", type=int, default=2)
     return parser
 
 
 def enter(folder):
-    """Runs the script again inside the virtual environment in folder, with the modules of tools/ in reach."""
+    """Runs the script again inside the virtual environment in folder, with the modules of tools/ in
+    reach."""
     sys.path.insert(0, os.path.join(ROOT, "tools"))
     import scratch_venv
 
@@ -36,7 +39,8 @@ def preparing(lock):
 
 
 def rest():
-    """Threads that wait for work in a loop fall asleep (onnxruntime's take the other's processors for 10 ms and more)."""
+    """Threads that wait for work in a loop fall asleep (onnxruntime's take the other's processors
+    for 10 ms and more)."""
     time.sleep(0.06)
 
 

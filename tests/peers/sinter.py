@@ -1,4 +1,5 @@
-"""Graphs of tools/graph_json.py through the library's C API: build, partition, compile, execute on NumPy arrays."""
+"""Graphs of tools/graph_json.py through the library's C API: build, partition, compile, execute on
+NumPy arrays."""
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
@@ -8,8 +9,9 @@ PROPERTIES = {"variable": 1, "constant": 2, "host_scalar": 3}
 
 
 class LogicalTensor(ctypes.Structure):
-    _fields_ = [("id", c_uint64), ("ndims", c_int32), ("dims", c_int64 * MAX_NDIMS), ("data_type", c_int), ("property", c_int),
-                ("layout_type", c_int), ("strides", c_int64 * MAX_NDIMS)]
+    _fields_ = [("id", c_uint64), ("ndims", c_int32), ("dims", c_int64 * MAX_NDIMS),
+                ("data_type", c_int), ("property", c_int), ("layout_type", c_int),
+                ("strides", c_int64 * MAX_NDIMS)]
 
 
 class StreamDesc(ctypes.Structure):
@@ -33,8 +35,10 @@ class Library:
 
     def logical(self, tensor):
         n = len(tensor["shape"])
-        return LogicalTensor(tensor["id"], n, (c_int64 * MAX_NDIMS)(*tensor["shape"]), self.parse("data_type", tensor["dtype"]).value,
-                             PROPERTIES[tensor["property_type"]], STRIDED, (c_int64 * MAX_NDIMS)(*tensor["stride"]))
+        return LogicalTensor(tensor["id"], n, (c_int64 * MAX_NDIMS)(*tensor["shape"]),
+                             self.parse("data_type",
+                                        tensor["dtype"]).value, PROPERTIES[tensor["property_type"]],
+                             STRIDED, (c_int64 * MAX_NDIMS)(*tensor["stride"]))
 
     def set_attr(self, op, name, value):
         attr = self.parse("op_attr", name)
@@ -44,7 +48,8 @@ class Library:
             self.call("op_set_attr_str", op, attr, value.encode())
         else:
             values = value if isinstance(value, list) else [value]
-            self.call("op_set_attr_s64", op, attr, (c_int64 * len(values))(*values), c_size_t(len(values)))
+            self.call("op_set_attr_s64", op, attr, (c_int64 * len(values))(*values),
+                      c_size_t(len(values)))
 
     def add_op(self, graph, index, kind, attrs, inputs, outputs):
         op = c_void_p()
@@ -63,7 +68,8 @@ class Compiled:
 
     def __init__(self, library, graph, arrays, mode="strict", threads=2):
         self.library, self.arrays = library, arrays
-        handle, partition, self.compiled, self.stream = c_void_p(), c_void_p(), c_void_p(), c_void_p()
+        handle, partition, self.compiled, self.stream = c_void_p(), c_void_p(), c_void_p(
+        ), c_void_p()
         library.call("graph_create", byref(handle), None, 1)
         for i, op in enumerate(graph.ops):
             library.add_op(handle, i, *op)
@@ -76,8 +82,10 @@ class Compiled:
         library.call("graph_get_partitions", handle, c_size_t(1), byref(partition))
         library.call("partition_set_fpmath_mode", partition, library.parse("fpmath_mode", mode), 1)
         inputs, outputs = self.ports(partition, "input"), self.ports(partition, "output")
-        library.call("partition_compile", partition, None, c_size_t(len(inputs)), inputs, c_size_t(len(outputs)), outputs, byref(self.compiled))
-        library.call("stream_create", byref(self.stream), None, byref(StreamDesc(ctypes.sizeof(StreamDesc), threads)))
+        library.call("partition_compile", partition, None, c_size_t(len(inputs)), inputs,
+                     c_size_t(len(outputs)), outputs, byref(self.compiled))
+        library.call("stream_create", byref(self.stream), None,
+                     byref(StreamDesc(ctypes.sizeof(StreamDesc), threads)))
         self.inputs, self.outputs = self.tensors(inputs), self.tensors(outputs)
         library.call("partition_destroy", byref(partition))
         library.call("graph_destroy", byref(handle))
@@ -92,8 +100,10 @@ class Compiled:
     def tensors(self, ports):
         tensors = (c_void_p * len(ports))()
         for i, lt in enumerate(ports):
-            self.library.call("tensor_create", ctypes.cast(ctypes.byref(tensors, i * ctypes.sizeof(c_void_p)), POINTER(c_void_p)), None, byref(lt),
-                              c_void_p(self.arrays[lt.id].ctypes.data), TRUSTED)
+            self.library.call(
+                "tensor_create",
+                ctypes.cast(ctypes.byref(tensors, i * ctypes.sizeof(c_void_p)), POINTER(c_void_p)),
+                None, byref(lt), c_void_p(self.arrays[lt.id].ctypes.data), TRUSTED)
         return tensors
 
     def report(self):
@@ -102,5 +112,6 @@ class Compiled:
         return text.value.decode()
 
     def run(self):
-        self.library.call("compiled_partition_execute", self.compiled, self.stream, c_size_t(len(self.inputs)), self.inputs,
-                          c_size_t(len(self.outputs)), self.outputs, None, c_size_t(0))
+        self.library.call("compiled_partition_execute", self.compiled, self.stream,
+                          c_size_t(len(self.inputs)), self.inputs, c_size_t(len(self.outputs)),
+                          self.outputs, None, c_size_t(0))

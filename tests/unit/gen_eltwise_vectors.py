@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes eltwise_vectors.h: elementwise ops of f32 inputs in arithmetic of 1000 bits, by the definitions that oneDNN Graph's and ONNX's
-documents give. Needs mpmath:
+"""Writes eltwise_vectors.h: elementwise ops of f32 inputs in arithmetic of 1000 bits, by the
+definitions that oneDNN Graph's and ONNX's documents give. Needs mpmath:
 
     python3 gen_eltwise_vectors.py > eltwise_vectors.h
 
@@ -48,7 +48,8 @@ def power(x, beta):
     return NAN if x < 0 else mpmath.power(x, beta) if x > 0 else mpf(0) if beta > 0 else INF
 
 
-# Op, its attributes, its definition, what that gives for +infinity and for -infinity evaluated op by op.
+# Op, its attributes, its definition, what that gives for +infinity and for -infinity evaluated op
+# by op.
 CASES = [
     ("abs", (), abs, INF, INF),
     ("exp", (), mpmath.exp, INF, 0.0),
@@ -82,7 +83,10 @@ CASES = [
 
 def inputs():
     rng = random.Random(1)
-    x = [0.0, 2.0**-149, 2.0**-126, 3.4028234663852886e38, 1, 0.5, 1.5, 2.5, 3, 88.72283, 87.33655, 103.9, 17.5, 0.625, 8388607.5, 16777216]
+    x = [
+        0.0, 2.0**-149, 2.0**-126, 3.4028234663852886e38, 1, 0.5, 1.5, 2.5, 3, 88.72283, 87.33655,
+        103.9, 17.5, 0.625, 8388607.5, 16777216
+    ]
     x += [0.70710677, 1.41421354, 0.99999994, 1.00000012, 9.01, 13.5, 14.2, 1.1924312, 0.7517916, 6]
     x += [rng.uniform(0, 20) for _ in range(30)]
     x += [rng.uniform(1, 2) * 2.0 ** rng.randint(-30, 5) for _ in range(16)]
@@ -112,19 +116,31 @@ def main():
             y = fn(mpf(x), *(mpf(a) for a in p))
             if y is not None:
                 rows.append(f"{{{number(x)}f, {number(y)}}}" if x else f"{{0, {number(y)}}}")
-        rows += [f"{{{s}INFINITY, {number(y)}}}" for s, y in (("", above), ("-", below)) if y is not None]
+        rows += [
+            f"{{{s}INFINITY, {number(y)}}}" for s, y in (("", above), ("-", below)) if y is not None
+        ]
         rows.append("{NAN, NAN}" if (op, attrs) != ("pow", (0,)) else "{NAN, 1}")
         p += [0.0] * (2 - len(p))
-        cases.append(f"    {{sinter_op_{op}, {{{p[0]!r}f, {p[1]!r}f}}, {first}, {len(rows) - first}}},")
+        cases.append(
+            f"    {{sinter_op_{op}, {{{p[0]!r}f, {p[1]!r}f}}, {first}, {len(rows) - first}}},")
     lines = ["static const eltwise_vector_t eltwise_vectors[] = {"]
     lines += ["    " + ", ".join(rows[i : i + 3]) + "," for i in range(0, len(rows), 3)]
     lines += ["};", "static const eltwise_vectors_of_t eltwise_vectors_of[] = {"] + cases + ["};"]
     data = "\n".join(lines) + "\n"
-    print(f"/* Made by gen_eltwise_vectors.py with mpmath {mpmath.__version__}, Python {platform.python_version()}.")
+    print(
+        f"/* Made by gen_eltwise_vectors.py with mpmath {mpmath.__version__}, Python "
+        f"{platform.python_version()}."
+    )
     print(f" * SHA-256 of what follows the mark: {hashlib.sha256(data.encode()).hexdigest()} */")
     print("/* clang-format off */")
-    print("typedef struct eltwise_vector {\n    float x;\n    double y; /* the double nearest to the result */\n} eltwise_vector_t;")
-    print("typedef struct eltwise_vectors_of {\n    sinter_op_kind_t kind;\n    float p[2]; /* attributes */\n    int first, n;\n} eltwise_vectors_of_t;")
+    print(
+        "typedef struct eltwise_vector {\n    float x;\n    double y; /* the double nearest to "
+        "the result */\n} eltwise_vector_t;"
+    )
+    print(
+        "typedef struct eltwise_vectors_of {\n    sinter_op_kind_t kind;\n    float p[2]; /* "
+        "attributes */\n    int first, n;\n} eltwise_vectors_of_t;"
+    )
     print("/* data */")
     sys.stdout.write(data)
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes mx_vectors.h: what torchao makes of groups of 32 numbers in the MX formats. Run with torchao 0.14.1 and torch 2.9.1:
+"""Writes mx_vectors.h: what torchao makes of groups of 32 numbers in the MX formats. Run with
+torchao 0.14.1 and torch 2.9.1:
 
     python3 gen_mx_vectors.py > mx_vectors.h
     python3 gen_mx_vectors.py --check mx_vectors.h    # the data has its SHA-256; needs neither
 
-ScaleCalculationMode.FLOOR is dynamic_mx, RCEIL is dynamic_mx_rceil; elements round half to even. What differs, and the rule that
-decides it, is listed and asserted in test_mx_vectors.c. Groups whose scale byte is 0 come with a second row of codes, those of twice
-the group in FLOOR mode: there torchao divides by 2^-126 where the scale says 2^-127, so that they are x / 2^-127.
+ScaleCalculationMode.FLOOR is dynamic_mx, RCEIL is dynamic_mx_rceil; elements round half to even.
+What differs, and the rule that decides it, is listed and asserted in test_mx_vectors.c. Groups
+whose scale byte is 0 come with a second row of codes, those of twice the group in FLOOR mode: there
+torchao divides by 2^-126 where the scale says 2^-127, so that they are x / 2^-127.
 """
 import hashlib
 import sys
@@ -47,14 +49,20 @@ def groups():
     out += [normal(rng, e, 12) for e in (-90, -10, 0, 70)]
     out += [normal(rng, e, 30) for e in (-95, 0, 80)]
     # subnormals alone, among small normals, and where the scale byte goes from 0 to 1
-    out += [np.ldexp(rng.uniform(-1, 1, GROUP), e) for e in (-148, -140, -127, -126, -125, -124, -122, -118, -112, -110)]
+    out += [
+        np.ldexp(rng.uniform(-1, 1, GROUP), e)
+        for e in (-148, -140, -127, -126, -125, -124, -122, -118, -112, -110)
+    ]
     out += [normal(rng, -124, 8), normal(rng, -116, 14)]
     # the largest at, just below and just above powers of two
     for e in (-126, -30, -1, 0, 1, 20, 127):
         power = np.float32(np.ldexp(1.0, e))
         out.append(with_amax(rng, float(np.nextafter(power, np.float32(0)))))
         out.append(with_amax(rng, float(power)))
-    out += [with_amax(rng, float(np.nextafter(np.float32(2.0**e), np.float32(np.inf)))) for e in (-20, 0)]
+    out += [
+        with_amax(rng, float(np.nextafter(np.float32(2.0**e), np.float32(np.inf))))
+        for e in (-20, 0)
+    ]
     # ... and at those of each element type, where rceil goes to the next scale
     for i, top in enumerate(MAX.values()):
         edge = np.float32(np.ldexp(top, 9 * i - 20))
@@ -105,7 +113,10 @@ def main():
     lines = ["static const uint32_t mx_inputs[][MX_GROUP] = {"]
     for row in x.view(np.uint32):
         words = [f"0x{v:08X}" for v in row]
-        lines += ["    {" + ", ".join(words[:11]) + ",", "     " + ", ".join(words[11:22]) + ",", "     " + ", ".join(words[22:]) + "},"]
+        lines += [
+            "    {" + ", ".join(words[:11]) + ",", "     " + ", ".join(words[11:22]) + ",",
+            "     " + ", ".join(words[22:]) + "},"
+        ]
     lines.append("};")
     with np.errstate(over="ignore"):
         twice = x * np.float32(2)
@@ -115,15 +126,22 @@ def main():
             doubled = quantise(twice, name, "FLOOR")[1]
             lines.append(f"static const mx_row_t {kind}_{name}[] = {{")
             for scale, row, second, values in zip(scales, codes, doubled, x):
-                more = f',\n     "{second.tobytes().hex()}"' if scale == 0 and values.any() else ", NULL"
+                more = f',\n     "{second.tobytes().hex()}"' if scale == 0 and values.any(
+                ) else ", NULL"
                 lines.append(f'    {{0x{scale:02X}, "{row.tobytes().hex()}"{more}}},')
             lines.append("};")
     data = "\n".join(lines) + "\n"
-    print(f"/* Made by gen_mx_vectors.py with torchao {torchao.__version__}, torch {torch.__version__.split('+')[0]}.")
+    print(
+        f"/* Made by gen_mx_vectors.py with torchao {torchao.__version__}, torch "
+        f"{torch.__version__.split('+')[0]}."
+    )
     print(f" * SHA-256 of what follows the mark: {hashlib.sha256(data.encode()).hexdigest()} */")
     print("/* clang-format off */")
     print("enum { MX_GROUP = 32 };")
-    print("typedef struct mx_row {\n    uint8_t scale;\n    const char *codes, *doubled; /* a byte for each element */\n} mx_row_t;")
+    print(
+        "typedef struct mx_row {\n    uint8_t scale;\n    const char *codes, *doubled; /* a byte "
+        "for each element */\n} mx_row_t;"
+    )
     print("/* data */")
     print(data, end="")
 

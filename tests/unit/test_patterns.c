@@ -8,7 +8,7 @@
 #include "mini_graph.h"
 #include "model.h"
 #include "patterns/partition.h"
-#include "patterns/pattern.h"
+#include "patterns/tables.h"
 
 /* ---- what a graph became --------------------------------------------------------------------- */
 

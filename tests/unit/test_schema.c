@@ -1,5 +1,7 @@
 /* The op and attribute tables: oneDNN Graph's numbers, a card and a shape rule for every kind,
  * defaults, and that a default is what leaving the attribute out means. */
+#include <stddef.h>
+
 #include "check.h"
 #include "graph/attr.h"
 #include "graph/node.h"
@@ -308,10 +310,27 @@ static void check_defaults(void)
     CHECK(node_s64(&add, sinter_op_attr_axis, 77) == 77, "no default: what the caller says");
 }
 
+/* The parameters of elementwise functions are attributes: numbers, or the place of a word. */
+static void check_params(void)
+{
+    const float numbers[] = {0.25f, 4};
+    attr_t given[] = {{.id = sinter_op_attr_alpha, .n = 1, .f32 = &numbers[0]},
+                      {.id = sinter_op_attr_beta, .n = 1, .f32 = &numbers[1]},
+                      {.id = sinter_op_attr_mode, .n = 1, .str = "gelu_tanh"}};
+    const node_t sigmoid = {.kind = sinter_op_hard_sigmoid, .n_attrs = 2, .attrs = given},
+                 gelu = {.kind = sinter_op_gelu, .n_attrs = 1, .attrs = &given[2]},
+                 erf = {.kind = sinter_op_gelu}, softplus = {.kind = sinter_op_softplus},
+                 relu = {.kind = sinter_op_relu};
+    CHECK(node_param(&sigmoid, 0) == 0.25f && node_param(&sigmoid, 1) == 4, "HardSigmoid");
+    CHECK(node_param(&gelu, 0) == 1 && node_param(&erf, 0) == 0, "GELU");
+    CHECK(node_param(&softplus, 0) == 1 && node_param(&softplus, 1) == 0, "SoftPlus's default");
+    CHECK(node_param(&relu, 0) == 0 && node_param(&relu, 1) == 0, "no parameters");
+}
+
 /* The flags that passes and patterns go by. */
 static void check_flags(void)
 {
-    CHECK(op_flags(sinter_op_add) == (OP_ELTWISE | OP_BINARY | OP_COMMUTATIVE), "Add");
+    CHECK(op_flags(sinter_op_add) == (OP_ELTWISE | OP_BINARY), "Add");
     CHECK(op_flags(sinter_op_divide) == (OP_ELTWISE | OP_BINARY), "Divide");
     CHECK(op_flags(sinter_op_relu) == (OP_ELTWISE | OP_UNARY) &&
               op_flags(sinter_op_clamp) == (OP_ELTWISE | OP_UNARY),
@@ -334,13 +353,83 @@ static void check_flags(void)
     }
 }
 
+/* ---- the schema as users ask for it ----------------------------------------------------------- */
+
+static void check_public_rule(sinter_op_kind_t kind, size_t index, const attr_rule_t *want)
+{
+    sinter_op_attr_rule_t got = {.size = sizeof got};
+
+    CHECK(sinter_op_kind_get_attr_rule(kind, index, &got) == sinter_success, "%s: attribute %zu",
+          op_name(kind), index);
+    CHECK(got.size == sizeof got && got.attr == want->id && got.required == want->required &&
+              got.has_default == (want->has_default || want->text != NULL) &&
+              got.default_number == want->number && got.default_word == want->text &&
+              got.words == want->words && got.has_least == want->bounded &&
+              got.least == want->least,
+          "%s: the public rule of attribute %s differs from the card", op_name(kind),
+          attr_name(want->id));
+}
+
+static void check_public_schema(void)
+{
+    for (int k = 0; k < sinter_op_last_symbol; k++) {
+        const sinter_op_kind_t kind = (sinter_op_kind_t)k;
+        const op_card_t *card = op_card(kind);
+        sinter_op_schema_t got = {.size = sizeof got};
+
+        if (card == NULL) {
+            continue;
+        }
+        CHECK(sinter_op_kind_get_schema(kind, &got) == sinter_success, "%s", op_name(kind));
+        CHECK(got.size == sizeof got && got.min_inputs == card->min_in &&
+                  got.max_inputs == card->max_in && got.min_outputs == card->min_out &&
+                  got.max_outputs == card->max_out && got.any_attr == card->any_attr,
+              "%s: the public schema differs from the card", op_name(kind));
+        for (size_t i = 0; i < got.n_attrs; i++) {
+            check_public_rule(kind, i, &card->attrs[i]);
+        }
+        sinter_op_attr_rule_t rule = {.size = sizeof rule};
+        CHECK(sinter_op_kind_get_attr_rule(kind, got.n_attrs, &rule) == sinter_invalid_arguments,
+              "%s: an attribute behind the last one", op_name(kind));
+        CHECK(!sinter_op_kind_input_takes(kind, card->max_in, sinter_f32) &&
+                  !sinter_op_kind_output_takes(kind, card->max_out, sinter_f32),
+              "%s: a port behind the last one", op_name(kind));
+    }
+    CHECK(sinter_op_kind_input_takes(sinter_op_matmul, 1, sinter_f16) &&
+              !sinter_op_kind_input_takes(sinter_op_matmul, 1, sinter_s4) &&
+              sinter_op_kind_input_takes(sinter_op_dynamic_dequantize, 0, sinter_s4) &&
+              sinter_op_kind_output_takes(sinter_op_softmax, 1, sinter_f32) &&
+              !sinter_op_kind_output_takes(sinter_op_softmax, 1, sinter_f16),
+          "data types of ports");
+}
+
+/* A caller with older headers has a shorter struct: what is behind its end stays as it was. */
+static void check_short_structs(void)
+{
+    sinter_op_schema_t schema = {.size = offsetof(sinter_op_schema_t, min_outputs),
+                                 .max_outputs = -7};
+    sinter_op_schema_t none = {.size = 0};
+
+    CHECK(sinter_op_kind_get_schema(sinter_op_matmul, &schema) == sinter_success &&
+              schema.max_inputs == 3 && schema.max_outputs == -7,
+          "a struct of older headers");
+    CHECK(sinter_op_kind_get_schema(sinter_op_matmul, &none) == sinter_invalid_arguments,
+          "a struct without its size");
+    CHECK(sinter_op_kind_get_schema(sinter_op_last_symbol, &schema) == sinter_invalid_arguments,
+          "a kind that does not exist");
+    CHECK(sinter_op_kind_get_schema(sinter_op_matmul, NULL) == sinter_invalid_arguments, "NULL");
+}
+
 int main(void)
 {
     check_enumerators();
+    check_public_schema();
+    check_short_structs();
     check_kinds();
     check_attr_table();
     check_rules();
     check_defaults();
+    check_params();
     check_flags();
     return check_finish();
 }

@@ -341,8 +341,16 @@ static void test_gemm(sinter_cpu_isa_t isa)
             fc[i] = 3;
         }
         /* The last row ends where its elements end, at the guard page. */
-        t->gemm(m, n, k, m ? fa + 1 + lda - k : fa, lda, k ? fb + 1 + ldb - n : fb, ldb,
-                m ? fc + 1 + ldc - n : fc, ldc, beta);
+        t->gemm(&(gemm_t){.m = m,
+                          .n = n,
+                          .k = k,
+                          .a = m ? fa + 1 + lda - k : fa,
+                          .lda = lda,
+                          .b = k ? fb + 1 + ldb - n : fb,
+                          .ldb = ldb,
+                          .c = m ? fc + 1 + ldc - n : fc,
+                          .ldc = ldc,
+                          .add = beta});
         bool ok = true;
         for (int i = 0; i < m; i++) {
             const float *row = fc + 1 + ldc - n + i * ldc;
@@ -365,7 +373,8 @@ static void test_gemm(sinter_cpu_isa_t isa)
     }
     const float zero[2] = {0, 1}, nan[2] = {NAN, 2};
     float c = 0;
-    t->gemm(1, 1, 2, zero, 2, nan, 1, &c, 1, false);
+    t->gemm(&(gemm_t){
+        .m = 1, .n = 1, .k = 2, .a = zero, .lda = 2, .b = nan, .ldb = 1, .c = &c, .ldc = 1});
     CHECK(isnan(c), "gemm: 0 times NaN is NaN: %s", sinter_cpu_isa_name(isa));
 }
 

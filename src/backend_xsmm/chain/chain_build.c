@@ -1,6 +1,5 @@
 /* Building chains: instructions over virtual registers, each assigned once, then coloured into
  * CHAIN_MAX_REGS by a linear scan. */
-#include <math.h>
 #include <string.h>
 
 #include "backend_xsmm/chain/chain.h"
@@ -143,41 +142,12 @@ static int along_channels(chain_builder_t *b, const node_t *node, int reg)
     return chain_load_mapped(b, op.value, map, op.grouped);
 }
 
-static void set_params(chain_instr_t *in, double p0, double p1)
+/* The attributes that the op's function takes as parameters. */
+static void read_params(chain_instr_t *in, const node_t *node)
 {
-    in->pd[0] = p0;
-    in->pd[1] = p1;
-    in->p[0] = (float)p0;
-    in->p[1] = (float)p1;
-}
-
-static void read_attrs(chain_instr_t *in, const node_t *node)
-{
-    switch (node->kind) {
-    case sinter_op_clamp:
-        set_params(in, node_f32(node, sinter_op_attr_min, -INFINITY),
-                   node_f32(node, sinter_op_attr_max, INFINITY));
-        break;
-    case sinter_op_elu:
-        set_params(in, node_f32(node, sinter_op_attr_alpha, 1), 0);
-        break;
-    case sinter_op_leaky_relu:
-        set_params(in, node_f32(node, sinter_op_attr_alpha, 0), 0);
-        break;
-    case sinter_op_softplus:
-    case sinter_op_pow:
-        set_params(in, node_f32(node, sinter_op_attr_beta, 1), 0);
-        break;
-    case sinter_op_hard_sigmoid:
-        set_params(in, node_f32(node, sinter_op_attr_alpha, 0),
-                   node_f32(node, sinter_op_attr_beta, 0));
-        break;
-    case sinter_op_gelu:
-        set_params(in, strcmp(node_str(node, sinter_op_attr_mode, "gelu_erf"), "gelu_tanh") == 0,
-                   0);
-        break;
-    default:
-        break;
+    for (int i = 0; i < CARD_PARAMS; i++) {
+        in->p[i] = node_param(node, i);
+        in->pd[i] = (double)in->p[i];
     }
 }
 
@@ -220,7 +190,7 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
         break;
     }
     in.a = r[0], in.b = r[1], in.c = r[2];
-    read_attrs(&in, node);
+    read_params(&in, node);
     return in.a < 0 || in.b < 0 || in.c < 0 ? -1 : emit(b, in);
 }
 

@@ -752,7 +752,7 @@ static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, i
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Rows follow each other in memory element by element. */
 static bool runs_on(const chain_bound_t *b, const chain_ref_t *ref)

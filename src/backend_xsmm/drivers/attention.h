@@ -27,14 +27,14 @@
 #include "backend_xsmm/ukernels/xsmm.h"
 
 enum {
-    ATT_ROWS = 480,  /* most query rows in a block, whole strips */
-    ATT_STRIP = 24,  /* most rows in a strip; own products go by 6 rows */
-    ATT_TK = 256,    /* most columns in a K tile; a chain's block */
-    ATT_STEP = 16,   /* strips see whole steps of columns */
-    ATT_QK = 64,     /* columns of the wider product of Q and K */
-    ATT_CHUNK = 512, /* D and Dv beyond this are worked off in chunks */
-    ATT_LADDER = 8,  /* strip heights that get JIT kernels */
-    ATT_ITEMS = 4    /* blocks are made smaller for each thread to have so many items */
+    ATT_ROWS = 480,                     /* most query rows in a block, whole strips */
+    ATT_STRIP = 24,                     /* most rows in a strip; own products go by 6 rows */
+    ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
+    ATT_STEP = 16,                      /* strips see whole steps of columns */
+    ATT_QK = 64,                        /* columns of the wider product of Q and K */
+    ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
+    ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
+    ATT_ITEMS = 4 /* blocks are made smaller for each thread to have so many items */
 };
 
 /* JIT kernels for strips of `rows` rows. */

@@ -458,8 +458,15 @@ static void slow_scores(const decode_task_t *task, int at, int n)
         const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
         task->tile->load(&k, (rect_t){0, head, task->token + t, some}, tile, DECODE_SLOW, head,
                          some);
-        task->tile->gemm(task->rows, some, head, task->x, task->ldx, tile, DECODE_SLOW,
-                         task->out + t, task->ldo, false);
+        task->tile->gemm(&(gemm_t){.m = task->rows,
+                                   .n = some,
+                                   .k = head,
+                                   .a = task->x,
+                                   .lda = task->ldx,
+                                   .b = tile,
+                                   .ldb = DECODE_SLOW,
+                                   .c = task->out + t,
+                                   .ldc = task->ldo});
     }
 }
 
@@ -525,8 +532,16 @@ static void slow_values(const decode_task_t *task, int at, int n)
         const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
         task->tile->load(&task->m, (rect_t){task->token + t, some, 0, side->head}, b->tile,
                          DECODE_HEAD, some, side->head);
-        task->tile->gemm(task->rows, side->head, some, task->x + t, task->ldx, b->tile, DECODE_HEAD,
-                         b->folded, DECODE_HEAD, t > at);
+        task->tile->gemm(&(gemm_t){.m = task->rows,
+                                   .n = side->head,
+                                   .k = some,
+                                   .a = task->x + t,
+                                   .lda = task->ldx,
+                                   .b = b->tile,
+                                   .ldb = DECODE_HEAD,
+                                   .c = b->folded,
+                                   .ldc = DECODE_HEAD,
+                                   .add = t > at});
     }
     for (int r = 0; r < task->rows; r++) {
         for (int i = 0; i < side->padded; i++) {

@@ -127,8 +127,16 @@ static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, b
     const attention_buffers_t *b = &t->b;
     const int64_t q = (int64_t)strip->r0 * c->ld_q;
     if (!strip->jit) {
-        c->tile->gemm(strip->n, nt, n, b->q + q, c->ld_q, b->k + at, c->ld_k, b->s + at, c->ld_s,
-                      add);
+        c->tile->gemm(&(gemm_t){.m = strip->n,
+                                .n = nt,
+                                .k = n,
+                                .a = b->q + q,
+                                .lda = c->ld_q,
+                                .b = b->k + at,
+                                .ldb = c->ld_k,
+                                .c = b->s + at,
+                                .ldc = c->ld_s,
+                                .add = add});
         return;
     }
     const bool wide = c->tk >= ATT_QK;
@@ -201,8 +209,16 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
         xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc,
                 (uint64_t)(columns / ATT_STEP));
     } else {
-        c->tile->gemm(strip->n, c->dv, columns, b->s + at, c->ld_s, b->v + (int64_t)at * c->ld_v,
-                      c->ld_v, acc, c->ld_v, true);
+        c->tile->gemm(&(gemm_t){.m = strip->n,
+                                .n = c->dv,
+                                .k = columns,
+                                .a = b->s + at,
+                                .lda = c->ld_s,
+                                .b = b->v + (int64_t)at * c->ld_v,
+                                .ldb = c->ld_v,
+                                .c = acc,
+                                .ldc = c->ld_v,
+                                .add = true});
     }
 }
 

@@ -6,7 +6,7 @@
 #include "backend_xsmm/kernel.h"
 #include "base/status.h"
 
-enum { MOST_ROWS = 64 };
+enum { MOST_ROWS = TAIL_CHAIN_ROWS };
 
 typedef struct chain_quantise_state {
     chain_bound_t b;

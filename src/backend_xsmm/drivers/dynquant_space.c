@@ -322,7 +322,7 @@ static void place_in_cache(quant_space_t *s, const axes_t *outer, int threads)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------------------------------- */
+/* ---------------------------------------------------------------------------------------------- */
 
 sinter_status_t quant_space_bind(const dynquant_params_t *p, const frame_t *frame,
                                  quant_space_t *out)

@@ -8,7 +8,7 @@
 
 /* Heights with JIT kernels; fewer rows are computed at the next height. */
 const int matmul_ladder[MM_LADDER] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
-const int matmul_widths[MM_WIDTHS] = {16, 32, 64};
+const int matmul_widths[MM_WIDTHS] = {16, 32, TAIL_MATMUL_STRIP};
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 

@@ -23,11 +23,11 @@
 #include "backend_xsmm/ukernels/xsmm.h"
 
 enum {
-    MM_ROWS = 512,  /* most rows of a block */
-    MM_HEIGHT = 32, /* most rows of one product */
-    MM_PANEL = 256, /* most columns of a panel */
-    MM_K = 256,     /* most rows of a B strip */
-    MM_STEP = 32,   /* K of one product; a block is a multiple of it, zero padded */
+    MM_ROWS = 512,                  /* most rows of a block */
+    MM_HEIGHT = 32,                 /* most rows of one product */
+    MM_PANEL = TAIL_MATMUL_COLUMNS, /* most columns of a panel */
+    MM_K = 256,                     /* most rows of a B strip */
+    MM_STEP = 32,                   /* K of one product; a block is a multiple of it, zero padded */
     MM_LDA = MM_K + 16,
     MM_LADDER = 10,      /* heights with JIT kernels */
     MM_STRIP = 64 * 128, /* elements of a B strip: 32 KiB */

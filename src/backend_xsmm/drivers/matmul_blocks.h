@@ -1,5 +1,5 @@
-/* Matmul of many rows in integers: what surrounds the micro-kernels of ukernels/matmul_blocks.h. The
- * functions are in matmul_integers.c. */
+/* Matmul of many rows in integers: what surrounds the micro-kernels of
+ * ukernels/matmul_blocks.h. The functions are in matmul_integers.c. */
 #ifndef SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 

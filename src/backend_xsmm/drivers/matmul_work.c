@@ -62,8 +62,16 @@ static void product(const matmul_task_t *t, int c, int k_pad)
         const size_t a = (size_t)r * MM_LDA;
         float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
         if (!t->c->jit) {
-            t->c->tile->gemm((int)at_most(t->rows - r, MM_HEIGHT), strip, k_pad, t->buf.a + a,
-                             MM_LDA, t->buf.b, strip, acc, MM_PANEL, true);
+            t->c->tile->gemm(&(gemm_t){.m = (int)at_most(t->rows - r, MM_HEIGHT),
+                                       .n = strip,
+                                       .k = k_pad,
+                                       .a = t->buf.a + a,
+                                       .lda = MM_LDA,
+                                       .b = t->buf.b,
+                                       .ldb = strip,
+                                       .c = acc,
+                                       .ldc = MM_PANEL,
+                                       .add = true});
         } else if (t->c->bf16) {
             xs_call(t->c->kernel[t->st->width][h], t->buf.a16 + a, t->buf.b16, acc,
                     (uint64_t)(k_pad / MM_STEP));

@@ -18,23 +18,28 @@ static bool columns_fit(int64_t n, int64_t group, int64_t unit, int64_t most)
 
 static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64_t cols)
 {
+    const int64_t strip = TAIL_MATMUL_STRIP, panel = TAIL_MATMUL_COLUMNS,
+                  chunk = TAIL_ATTENTION_COLUMNS;
     switch (kind) {
     case STEP_MATMUL:
-        return 128 % rows != 0 ? "groups of so many rows do not divide a block of rows"
-               : !columns_fit(n, cols, 64, 256) ? "groups of so many columns reach over panels"
-                                                : NULL;
+        return TAIL_MATMUL_ROWS % rows != 0 ? "groups of so many rows do not divide a block of rows"
+               : !columns_fit(n, cols, strip, panel) ? "groups of so many columns reach over panels"
+                                                     : NULL;
     case STEP_ATTENTION:
         return rows > 1 ? "rows of attention are computed in an order of their own"
-               : (n >= 0 && n <= 512) || 512 % cols == 0
+               : (n >= 0 && n <= chunk) || chunk % cols == 0
                    ? NULL
                    : "groups of so many columns reach over chunks of the head";
     case STEP_CHAIN:
-        return rows > 64    ? "groups of so many rows"
-               : cols > 256 ? "groups longer than a run of 256 elements"
-                            : NULL;
-    default:
-        return "steps of its kind have no quantising tail";
+        return rows > TAIL_CHAIN_ROWS      ? "groups of so many rows"
+               : cols > TAIL_CHAIN_COLUMNS ? "groups longer than a run of 256 elements"
+                                           : NULL;
+    case STEP_SOFTMAX:
+    case STEP_DYNQUANT:
+    case STEP_KINDS:
+        break;
     }
+    return "steps of its kind have no quantising tail";
 }
 
 const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_geom_t *geom)

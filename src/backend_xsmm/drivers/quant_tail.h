@@ -4,14 +4,22 @@
 #ifndef SINTER_SRC_QUANT_TAIL_H
 #define SINTER_SRC_QUANT_TAIL_H
 
+#include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/drivers/matrices.h"
 #include "graph/quant.h"
 #include "numeric/quant_rows.h"
 
-/* Columns of a block: at most. What kernels hold to: matmul keeps blocks of a divisor of 128
- * rows that is a multiple of a group, or of all rows, and of 256 columns or the next smaller
- * multiple of a group; attention single rows of 512 columns; chains 64 rows of 256 columns. */
-enum { TAIL_COLUMNS = 512 };
+/* The largest blocks of results that kernels hand to their tail. The kernels take their own limits
+ * from here, and quant_tail_refuse checks groups against them. */
+enum {
+    TAIL_MATMUL_ROWS = 128,       /* a block has a divisor of these, whole groups, or all rows */
+    TAIL_MATMUL_STRIP = 64,       /* panels are a multiple of at most so many columns */
+    TAIL_MATMUL_COLUMNS = 256,    /* or the next smaller number of whole groups */
+    TAIL_ATTENTION_COLUMNS = 512, /* of single rows */
+    TAIL_CHAIN_ROWS = 64,
+    TAIL_CHAIN_COLUMNS = CHAIN_BLOCK,
+    TAIL_COLUMNS = 512 /* the most of all */
+};
 
 /* NULL if the groups fit the blocks of such a step for all dims that execute may bring, else why
  * not (static text). data: the quantised value. */

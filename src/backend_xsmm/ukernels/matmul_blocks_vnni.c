@@ -5,23 +5,18 @@
 
 #include <string.h>
 
-#include <immintrin.h>
+#include "backend_xsmm/ukernels/few_rows.h"
+#include "numeric/ints_avx512.h"
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")))
-#define OP TARGET static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
-
-typedef __m512i vi;
-typedef __m512 vf;
+#include "backend_xsmm/ukernels/limbs.inc"
 
 enum {
-    ROWS_1 = 6, /* of one limb, */
-    ROWS_2 = 4, /* of two: with HELD vectors of floats and of integers for each, 24 registers */
-    ROWS = 8,   /* of bytes, at most */
+    ROWS_1 = 6, /* rows of one limb that are worked off together */
+    ROWS_2 =
+        4,    /* rows of two: with HELD vectors of floats and of integers for each, 24 registers */
+    ROWS = 8, /* most rows of bytes */
     HELD = 2,
-    VECTORS = BLOCKS_STRIP / 16,
-    MOST_2 = 127 * 256 + 127, /* of two limbs, the lower one from -128 to 127 */
-    MOST_1 = 127,
+    VECTORS = BLOCKS_STRIP / LANES
 };
 
 static inline int least(int a, int b)
@@ -31,42 +26,42 @@ static inline int least(int a, int b)
 
 /* ---- A --------------------------------------------------------------------------------------- */
 
-OP __mmask16 lanes(int n)
+/* The first n <= 16 bytes of 16 integers, n rounded up to a multiple of 4. */
+OP void store_bytes(uint8_t *to, const vu *y, int n)
 {
-    return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1 << n) - 1);
+    bytes_store_n(to, low_bytes(y), (n + 3) / 4 * 4);
 }
 
 /* Up to a block of one row, zeros up to a multiple of 4 elements. */
 OP bool quantise_block(const float *x, int n, int limbs, uint8_t *to, float *scale, int32_t *sum)
 {
-    vi most = _mm512_setzero_si512(), total = most;
-    for (int i = 0; i < n; i += 16) {
-        const vi bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(lanes(n - i), x + i));
-        most = _mm512_max_epi32(most, _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MAX)));
+    vi bits = vi_set1(0);
+    vu total = vu_set1(0);
+    limbs_scale_t as;
+    for (int i = 0; i < n; i += LANES) {
+        bits = magnitude(bits, vf_load_n(x + i, n - i));
     }
-    const float amax = _mm512_reduce_max_ps(_mm512_castsi512_ps(most)),
-                most_int = limbs == 2 ? MOST_2 : MOST_1;
-    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(0x71800000 /* 2^100 */)) ||
-        (amax > 0 && amax < 0x1p-100f)) {
+    if (!limbs_scale(limbs, vi_largest(bits), &as)) {
         return false;
     }
-    const vf by = _mm512_set1_ps(amax > 0 ? most_int / amax : 0);
-    const vi half = _mm512_set1_epi32(128);
     for (int i = 0; i < n; i += 16) {
-        const __mmask16 there = lanes(n - i), kept = lanes((n - i + 3) / 4 * 4);
-        const vi y = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, x + i), by)),
-                 up = _mm512_add_epi32(y, half);
-        total = _mm512_add_epi32(total, y);
+        vu high[VECTORS_16], low[VECTORS_16];
+        UNROLL
+        for (int v = 0; v < VECTORS_16; v++) {
+            const vu y =
+                vf_to_int(vf_mul(vf_load_n(x + i + v * LANES, n - i - v * LANES), vf_set1(as.by)));
+            total += y;
+            high[v] = high_limb(limbs, y) + 128;
+            low[v] = y + 128;
+        }
+        const int left = least(n - i, 16);
+        store_bytes(to + i, high, left);
         if (limbs == 2) {
-            _mm512_mask_cvtepi32_storeu_epi8(to + i, kept,
-                                             _mm512_add_epi32(_mm512_srai_epi32(up, 8), half));
-            _mm512_mask_cvtepi32_storeu_epi8(to + BLOCKS_K + i, kept, up);
-        } else {
-            _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, up);
+            store_bytes(to + BLOCKS_K + i, low, left);
         }
     }
-    *scale = amax / most_int;
-    *sum = _mm512_reduce_add_epi32(total);
+    *scale = as.scale;
+    *sum = vi_sum((vi)total);
     return true;
 }
 
@@ -95,15 +90,18 @@ TARGET static bool quantise(const float *x, int64_t ldx, int rows, int n, int bl
 /* Up to a block of one row of codes; the sum of its bytes. */
 OP int32_t encode_block(const float *x, int n, vf by, vf bias, uint8_t *to)
 {
-    vi total = _mm512_setzero_si512();
+    vu total = vu_set1(0);
     for (int i = 0; i < n; i += 16) {
-        const __mmask16 there = lanes(n - i), kept = lanes((n - i + 3) / 4 * 4);
-        const vi y =
-            _mm512_cvtps_epi32(_mm512_fmadd_ps(_mm512_maskz_loadu_ps(there, x + i), by, bias));
-        total = _mm512_mask_add_epi32(total, there, total, y);
-        _mm512_mask_cvtepi32_storeu_epi8(to + i, kept, y);
+        vu y[VECTORS_16];
+        UNROLL
+        for (int v = 0; v < VECTORS_16; v++) {
+            const int left = n - i - v * LANES;
+            y[v] = vf_to_int(vf_fma(vf_load_n(x + i + v * LANES, left), by, bias));
+            total += vu_select(lanes_below(left), y[v], vu_set1(0));
+        }
+        store_bytes(to + i, y, least(n - i, 16));
     }
-    return _mm512_reduce_add_epi32(total);
+    return vi_sum((vi)total);
 }
 
 TARGET static void encode(const float *x, int64_t ldx, int rows, int n, int block, float by,
@@ -112,8 +110,8 @@ TARGET static void encode(const float *x, int64_t ldx, int rows, int n, int bloc
     for (int r = 0; r < rows; r++) {
         for (int k = 0, b = r * BLOCKS_MOST; k < n; k += block, b++) {
             const int some = least(block, n - k);
-            to->sum[b] = encode_block(x + r * ldx + k, some, _mm512_set1_ps(by),
-                                      _mm512_set1_ps(bias), to->byte + r * BLOCKS_K + k) -
+            to->sum[b] = encode_block(x + r * ldx + k, some, vf_set1(by), vf_set1(bias),
+                                      to->byte + r * BLOCKS_K + k) -
                          some * (int32_t)to->offset[b];
         }
     }
@@ -155,36 +153,6 @@ TARGET static void pack(const float *x, int n, float by, float offset, int32_t t
     }
 }
 
-/* out[i]: lane c is dword i of row c. */
-OP void transpose_dwords(const vi *row, vi *out)
-{
-    vi pair[16], quad[16];
-    UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        pair[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
-        pair[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 16;
-         i += 4) { /* 128-bit lane l of quad[i + j]: dword 4 l + j of rows i ... i + 3 */
-        quad[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
-        quad[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
-        quad[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
-        quad[i + 3] = _mm512_unpackhi_epi64(pair[i + 1], pair[i + 3]);
-    }
-    UNROLL
-    for (int j = 0; j < 4; j++) {
-        const vi low_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x44),
-                 high_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xee);
-        const vi low_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x44),
-                 high_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xee);
-        out[j] = _mm512_shuffle_i32x4(low_a, low_b, 0x88);
-        out[4 + j] = _mm512_shuffle_i32x4(low_a, low_b, 0xdd);
-        out[8 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0x88);
-        out[12 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0xdd);
-    }
-}
-
 /* Eight codes of each of sixteen columns. */
 OP vi pack_dword(vi x, vi table, vi zp, __mmask64 there, vi sum, int8_t *byte)
 {
@@ -214,7 +182,7 @@ OP vi zp_bytes(const float *zp)
 OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, int block, vi table,
                    const float *zp, int32_t times, int8_t *byte, int32_t *start)
 {
-    const __mmask64 there = _mm512_movepi8_mask(_mm512_movm_epi32(lanes(columns)));
+    const __mmask64 there = _mm512_movepi8_mask(_mm512_movm_epi32(lanes_below(columns)));
     int end = least(block, n);
     vi sum = _mm512_setzero_si512(), z = zp_bytes(zp);
     for (int line = 0; line < n; line += 128) {
@@ -226,7 +194,7 @@ OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, i
             row[i] = _mm512_maskz_loadu_epi8(i < columns ? some : 0,
                                              p + (i < columns ? i : 0) * stride + line / 2);
         }
-        transpose_dwords(row, x);
+        vi_transpose(row, x);
         for (int k = line; k < line + left; k += 8, byte += 8 * BLOCKS_STRIP) {
             sum = pack_dword(x[(k - line) / 8], table, z, there, sum, byte);
             if (k + 8 == end) {
@@ -253,13 +221,6 @@ TARGET static void pack_codes(const unsigned char *p, int64_t stride, int column
 }
 
 /* ---- A B ------------------------------------------------------------------------------------- */
-
-/* sum + u * s: GCC copies the sums around the intrinsic. */
-OP vi dp(vi sum, vi u, vi s)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
-    return sum;
-}
 
 /* What a micro-kernel is compiled for. */
 typedef struct variant {
@@ -304,7 +265,7 @@ OP void block_of(variant_t is, int n, int length, const factors_t *f, vf sum[][H
             const vi u = _mm512_set1_epi32(x);
             UNROLL
             for (int v = 0; v < HELD; v++) {
-                acc[r][v] = dp(acc[r][v], u, y[v]);
+                acc[r][v] = vi_dot(false, acc[r][v], u, y[v]);
             }
         }
     }

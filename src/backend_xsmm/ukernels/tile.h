@@ -5,16 +5,26 @@
 
 #include "numeric/groups.h"
 
+/* C[m][n] = A[m][k] B[k][n], or C += that if add; row-major; m, n, k >= 0. */
+typedef struct gemm {
+    int m, n, k;
+    const float *a;
+    int64_t lda;
+    const float *b;
+    int64_t ldb;
+    float *c;
+    int64_t ldc;
+    bool add;
+} gemm_t;
+
 /* Functions for one ISA. They touch nothing beyond the operands' elements, with any alignment. */
 typedef struct tile_table {
     /* dst[r * ld + c] = value(at.row + r, at.column + c) for all rows and columns of `at`; the
      * columns behind these up to pad_columns, and the rows up to pad_rows, are set to zero. */
     void (*load)(const matrix_t *m, rect_t at, float *dst, int64_t ld, int pad_rows,
                  int pad_columns);
-    /* C[m][n] = A[m][k] B[k][n], added to C if beta; row-major. For where libxsmm has no kernel:
-     * m, n, k >= 0. */
-    void (*gemm)(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                 float *c, int64_t ldc, bool beta);
+    /* For where libxsmm has no kernel. */
+    void (*gemm)(const gemm_t *product);
     /* f32 to bf16, nearest even: rows as they are, or pairs of rows interleaved, dst[(r / 2) *
      * ldd * 2 + c * 2 + r % 2] (rows even), as XS_BF16F32 wants A and B. */
     void (*bf16_rows)(const float *src, int64_t ld, int rows, int cols, uint16_t *dst, int64_t ldd);

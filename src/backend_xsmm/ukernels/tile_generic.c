@@ -61,16 +61,16 @@ void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_
     }
 }
 
-static void gemm_c(int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                   float *c, int64_t ldc, bool beta)
+static void gemm_c(const gemm_t *g)
 {
-    for (int i = 0; i < m; i++, a += lda, c += ldc) {
-        if (!beta) {
-            memset(c, 0, (size_t)n * sizeof(float));
+    for (int i = 0; i < g->m; i++) {
+        float *c = g->c + i * g->ldc;
+        if (!g->add) {
+            memset(c, 0, (size_t)g->n * sizeof(float));
         }
-        for (int p = 0; p < k; p++) {
-            const float x = a[p], *row = b + p * ldb;
-            for (int j = 0; j < n; j++) {
+        for (int p = 0; p < g->k; p++) {
+            const float x = g->a[i * g->lda + p], *row = g->b + p * g->ldb;
+            for (int j = 0; j < g->n; j++) {
                 c[j] += x * row[j];
             }
         }

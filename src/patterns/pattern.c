@@ -1,18 +1,10 @@
-#include "patterns/tables.h"
+#include "patterns/pattern.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "graph/schema.h"
-#include "patterns/matcher.h"
-
-const pattern_t *const sinter_patterns[] = {
-#define SINTER_PATTERN(row) &pattern_##row,
-#include "patterns/patterns.def"
-#undef SINTER_PATTERN
-};
-const int sinter_n_patterns = (int)(sizeof(sinter_patterns) / sizeof(sinter_patterns[0]));
 
 unsigned pat_classes(const node_t *node)
 {

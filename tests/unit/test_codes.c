@@ -1,0 +1,175 @@
+/* The templates of products of codes in integers over vectors of 256 bits, with the exact products
+ * of AVX2: the library uses them with AVX-512 VNNI only. Results lie as near to those of plain C as
+ * rounding activations to limbs allows. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "check.h"
+
+#if defined(__x86_64__)
+#include "numeric/ints_avx2.h"
+
+extern const struct codes_table codes_table_test;
+#define TABLE codes_table_test
+#include "backend_xsmm/ukernels/codes.inc"
+
+/* A row of codes is 80 bytes: a whole chunk, and one of a single quad. */
+enum { TOKENS = 38, BYTES = 80, CHUNKS = 2, MOST = 160, GROUPS = 5, OUT = 64, ACC = 256 };
+
+static const unsigned char table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+typedef struct problem {
+    const codes_type_t *type;
+    int elems, limbs; /* elems: of a row of codes */
+    codes_rows_t rows;
+    unsigned char data[TOKENS * BYTES];
+    float scale[(TOKENS + 2) * GROUPS + 16], zp[(TOKENS + 2) * GROUPS + 16];
+    float x[CODES_QUERIES][CHUNKS * 128], p[CODES_BATCH][TOKENS + 16];
+    int32_t corner[CHUNKS * 16];
+} problem_t;
+
+static double value_of(const problem_t *p, int token, int e)
+{
+    const unsigned char *row = p->data + token * BYTES;
+    const int code = p->type->form == CODES_BYTES ? row[e] : row[e / 2] >> e % 2 * 4 & 15,
+              flip = p->type->flip & (p->type->form == CODES_BYTES ? 255 : 15),
+              g = token * GROUPS + e * GROUPS / p->elems,
+              byte = p->type->form == CODES_TABLE ? table[code] : code ^ flip;
+    const double zp = p->rows.zp ? p->zp[g] : 0;
+    return (double)p->scale[g] * p->type->unit * (byte - p->type->offset - zp);
+}
+
+static void fill(problem_t *p, sinter_data_type_t type, int limbs, bool shifted)
+{
+    memset(p, 0, sizeof *p);
+    p->type = codes_type(type);
+    p->elems = p->type->elems * BYTES / CODES_CHUNK;
+    p->limbs = limbs;
+    for (size_t i = 0; i < sizeof p->data; i++) {
+        p->data[i] = (unsigned char)(rand() >> 7);
+    }
+    for (int i = 0; i < TOKENS * GROUPS; i++) {
+        p->scale[i] = 1 + (float)(rand() % 100) / 100;
+        p->zp[i] = (float)(rand() % 8);
+    }
+    for (int i = 0; i < CODES_QUERIES * p->elems; i++) {
+        p->x[i / p->elems][i % p->elems] = (float)(rand() % 2001 - 1000) / 1000;
+    }
+    for (int i = 0; i < CODES_BATCH * TOKENS; i++) {
+        p->p[i / TOKENS][i % TOKENS] = (float)(rand() % 1000) / 1000;
+    }
+    for (int i = 0; i < CHUNKS * 16; i++) { /* a group is a quad */
+        p->corner[i] = i % 4 * GROUPS + (i / 4 < GROUPS ? i / 4 : 0);
+    }
+    p->rows = (codes_rows_t){
+        p->type,   p->data, BYTES, TOKENS, BYTES, 1, GROUPS, p->scale, shifted ? p->zp : NULL,
+        p->corner, false,   table};
+}
+
+static double step_of(const problem_t *p)
+{
+    return p->limbs == 2 ? 0.51 / (127 * 257) : 0.51 / 127;
+}
+
+static void test_qk(const problem_t *p, int queries)
+{
+    static codes_query_t q;
+    static float s[CODES_QUERIES * OUT];
+    bool usable = true;
+    for (int i = 0; i < CHUNKS * queries; i++) {
+        const float *x = p->x[i / CHUNKS] + i % CHUNKS * p->type->elems;
+        usable = codes_table_test.quantise(p->type, x, 0, 1, p->limbs,
+                                           &q.chunk[i % CHUNKS][i / CHUNKS]) &&
+                 usable;
+    }
+    CHECK_THAT(usable);
+    codes_table_test.qk(&p->rows, queries, p->limbs, &q, s, OUT);
+    for (int i = 0; i < queries * TOKENS; i++) {
+        const int r = i / TOKENS, t = i % TOKENS;
+        double sum = 0, bound = 0;
+        for (int e = 0; e < p->elems; e++) {
+            sum += p->x[r][e] * value_of(p, t, e);
+            bound += (step_of(p) + 1e-6) * fabs(value_of(p, t, e));
+        }
+        CHECK(fabs(s[r * OUT + t] - sum) <= bound, "q k of query %d and token %d: %g, not %g", r, t,
+              (double)s[r * OUT + t], sum);
+    }
+}
+
+static void test_pv(const problem_t *p, int queries)
+{
+    static codes_weights_t w[CHUNKS];
+    static float acc[CODES_BATCH * ACC];
+    memset(acc, 0, sizeof acc);
+    CHECK_THAT(codes_table_test.pv(&p->rows, queries, p->limbs, p->p[0], TOKENS + 16, w, acc, ACC));
+    for (int i = 0; i < queries * CHUNKS * p->type->elems; i++) {
+        const int r = i / (CHUNKS * p->type->elems), at = i % (CHUNKS * p->type->elems),
+                  e = at / p->type->elems * p->type->elems + p->type->element(at % p->type->elems);
+        double sum = 0, bound = 0;
+        for (int t = 0; t < TOKENS && e < p->elems; t++) {
+            const double scale = p->scale[t * GROUPS + e * GROUPS / p->elems];
+            sum += p->p[r][t] * value_of(p, t, e);
+            bound += 2 * (step_of(p) + 1e-6) * fabs(value_of(p, t, e)) / scale;
+        }
+        CHECK(e >= p->elems || fabs(acc[r * ACC + at] - sum) <= bound,
+              "p v of query %d and element %d: %g, not %g", r, e, (double)acc[r * ACC + at], sum);
+    }
+}
+
+static void test_lines(const problem_t *p, int rows)
+{
+    static limbs_t a[CHUNKS * CODES_QUERIES];
+    static float out[CODES_QUERIES * 4], scale[CHUNKS * 16];
+    for (int c = 0; c < CHUNKS; c++) {
+        CHECK_THAT(codes_table_test.quantise(p->type, p->x[0] + c * p->type->elems, CHUNKS * 128,
+                                             rows, p->limbs, a + c * rows));
+    }
+    codes_table_test.by_unit(p->scale, GROUPS, GROUPS, scale);
+    const rows_four_t w = {
+        .line = {p->data, p->data + BYTES, p->data + 2 * BYTES, p->data + 3 * BYTES},
+        .bytes = BYTES,
+        .scale = {.at = scale, .step = 16},
+        .type = p->type,
+        .table = table};
+    codes_table_test.lines(&w, rows, p->limbs, a, out, 4);
+    for (int i = 0; i < rows * 4; i++) {
+        double sum = 0, bound = 0;
+        for (int e = 0; e < p->elems; e++) {
+            sum += p->x[i / 4][e] * value_of(p, i % 4, e);
+            bound += (step_of(p) + 1e-6) * fabs(value_of(p, i % 4, e));
+        }
+        CHECK(fabs(out[i] - sum) <= bound, "row %d by line %d: %g, not %g", i / 4, i % 4,
+              (double)out[i], sum);
+    }
+}
+
+int main(void)
+{
+    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
+                                               sinter_u8};
+    static problem_t p;
+    if (!has_features(cpu_features(), NEEDS_AVX2)) {
+        check_skip("no AVX2");
+        return check_finish();
+    }
+    for (int i = 0; i < 5 * 4; i++) {
+        fill(&p, types[i / 4], 1 + i % 2, i % 4 >= 2);
+        test_qk(&p, 1 + i % CODES_QUERIES);
+        test_pv(&p, 1 << i % 3);
+        if (!p.rows.zp) {
+            test_lines(&p, 1 + i % CODES_QUERIES);
+        }
+    }
+    return check_finish();
+}
+#else
+int main(void)
+{
+    check_skip("no AVX2");
+    return check_finish();
+}
+#endif
