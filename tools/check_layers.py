@@ -37,9 +37,9 @@ ROOMS = {
 }
 # What is still to be mended: includes from a room into one above it, and files that include one
 # another in a circle.
-TO_MEND = ["src/backend_xsmm/exec/exec_log.c"]
+TO_MEND = []
 CYCLES_TO_MEND = [
-    "src/base/alloc", "src/numeric/dtype",
+    "src/base/alloc",
 ]
 THIRD_PARTY = ("omp.h", "libxsmm", "cjson/")
 ONLY_LIBXSMM = "src/backend_xsmm/ukernels/xsmm.c"

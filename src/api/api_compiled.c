@@ -320,6 +320,13 @@ static unsigned char *align_up(void *p)
     return (unsigned char *)(((uintptr_t)p + SCRATCH_ALIGN - 1) & ~(uintptr_t)(SCRATCH_ALIGN - 1));
 }
 
+/* The tensors of one execute. */
+typedef struct execute_args {
+    size_t n_in, n_out;
+    const sinter_tensor_t *const *in;
+    sinter_tensor_t *const *out;
+} execute_args_t;
+
 typedef struct memory {
     scratch_block_t *block; /* the library's own; NULL: the caller's */
     unsigned char *base;
@@ -368,40 +375,62 @@ static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem
     return check_aliases(cp, fm);
 }
 
-static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m,
-                               size_t n_in, const sinter_tensor_t *const *in, size_t n_out,
-                               sinter_tensor_t *const *out)
+/* The frame in m, bound to the tensors, with a kernel for each step. *total: the memory that this
+ * execute needs; where m has less, temporaries may have no address yet. frame_unpack must follow
+ * where *fm is not NULL. */
+static sinter_status_t make_frame(sinter_compiled_partition_t *cp, int threads, const memory_t *m,
+                                  const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
-    size_t total;
-    const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
-    const int64_t begin = logged ? exec_clock() : 0;
-    frame_mem_t *fm = frame_place(&cp->plan, m->base);
-    SG_TRY(bind_all(cp, fm, n_in, in, n_out, out));
-    SG_TRY(frame_layout(&cp->plan, fm, threads, &total));
-    if (total > m->bytes) {
+    size_t bytes;
+    frame_mem_t *fm = *frame = frame_place(&cp->plan, m->base);
+    SG_TRY(bind_all(cp, fm, args->n_in, args->in, args->n_out, args->out));
+    SG_TRY(frame_temps(&cp->plan, fm, &bytes));
+    if (bytes <= m->bytes) {
+        frame_data(&cp->plan, fm, fm->port_data, m->base + scratch_round(cp->frame_bytes));
+    }
+    return exec_choose(&cp->plan, fm, cp, threads, total);
+}
+
+/* Moves the frame, which is bound again, to a block that is large enough. Happens once per size. */
+static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, int threads, memory_t *m,
+                                  const execute_args_t *args, frame_mem_t **frame, size_t *total)
+{
+    sinter_status_t status = make_frame(cp, threads, m, args, frame, total);
+    while (status == sinter_success && *total > m->bytes) {
         if (m->block == NULL) {
             return sg_fail(sinter_invalid_arguments,
                            "scratchpad of %zu bytes is too small, this execute needs %zu", m->bytes,
-                           total);
+                           *total);
         }
-        /* The block is moved: bind again in the new one. Happens once per size. */
-        if (!scratch_grow(cp, m->block, total)) {
+        frame_unpack(&cp->plan, *frame);
+        *frame = NULL;
+        if (!scratch_grow(cp, m->block, *total)) {
             return sinter_out_of_memory;
         }
         m->base = m->block->memory;
         m->bytes = m->block->bytes;
-        fm = frame_place(&cp->plan, m->base);
-        SG_TRY(bind_all(cp, fm, n_in, in, n_out, out));
-        SG_TRY(frame_layout(&cp->plan, fm, threads, &total));
+        status = make_frame(cp, threads, m, args, frame, total);
     }
-    unsigned char *temps = m->base + scratch_round(cp->frame_bytes),
-                  *shared = temps + scratch_round(fm->temp_bytes);
-    frame_data(&cp->plan, fm, fm->port_data, temps);
-    const sinter_status_t status = exec_prepare(&cp->plan, fm, cp);
+    return status;
+}
+
+static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m,
+                               const execute_args_t *args)
+{
+    size_t total;
+    frame_mem_t *fm = NULL;
+    const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
+    const int64_t begin = logged ? exec_clock() : 0;
+    sinter_status_t status = fit_memory(cp, threads, m, args, &fm, &total);
+    status = status == sinter_success ? exec_start(&cp->plan, fm) : status;
     if (status == sinter_success) {
+        unsigned char *shared =
+            m->base + scratch_round(cp->frame_bytes) + scratch_round(fm->temp_bytes);
         exec_run(&cp->plan, fm, shared, shared + fm->shared_bytes);
     }
-    frame_unpack(&cp->plan, fm);
+    if (fm != NULL) {
+        frame_unpack(&cp->plan, fm);
+    }
     if (logged && status == sinter_success) {
         exec_log(cp, fm, begin);
     }
@@ -424,7 +453,8 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
     memory_t m;
     SG_TRY(take_memory(cp, scratchpad, scratchpad_bytes, &m));
     const int threads = exec_usable_threads(stream->threads);
-    const sinter_status_t status = execute(cp, threads, &m, n_inputs, inputs, n_outputs, outputs);
+    const execute_args_t args = {n_inputs, n_outputs, inputs, outputs};
+    const sinter_status_t status = execute(cp, threads, &m, &args);
     release(cp, &m);
     return status;
 }
@@ -466,11 +496,11 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
     size_t bytes;
     SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
     const int threads = exec_usable_threads(stream->threads);
-    const sinter_status_t status = frame_layout(&compiled->plan, fm, threads, &bytes);
+    const sinter_status_t status = frame_choose(&compiled->plan, fm, threads, &bytes);
     if (status == sinter_success) {
         *total = bytes + SCRATCH_ALIGN; /* the caller's pointer may have any alignment */
         if (per_thread != NULL) {
-            *per_thread = fm->thread_bytes;
+            *per_thread = compiled->plan.thread_bytes;
         }
     }
     sg_free(compiled->engine, memory);

@@ -1,68 +1,190 @@
-/* Kernels and their registry. Kernels allocate nothing (but for setup, from the plan's arena),
- * start no threads, keep no globals, read no environment. */
+/* The contract between a plan and the code that runs its steps.
+ *
+ * A kernel is a row of kernels.def: a name, a driver and the CPU features that it needs. A driver
+ * is a constant struct of functions for one kind of step. All its functions get the kernel that
+ * they work for, so one driver serves several instruction sets and never asks which CPU it is on.
+ *
+ * Compile, for each step:
+ *   1. refuse   is asked of the kernels in the order of kernels.def. It gives the reason why the
+ *               kernel cannot run the step, or NULL. It is pure. It may ask the problem for dims and
+ *               strides; an answer of -1 means that only execute knows, and is no reason to refuse.
+ *   2. setup    is called for each kernel that may run the step: the first one that does not
+ *               refuse, and, if it asked for a dim that only execute knows, the next one that does
+ *               not refuse, and so on. It generates code and chooses tile sizes, from what is known.
+ *               It may allocate, from the plan's arena, and nothing else may.
+ *
+ * Execute, in the calling thread:
+ *   3. refuse   again, where several kernels were set up: now all dims are known. The first one that
+ *               does not refuse runs the step. A step with one kernel skips this.
+ *   4. choose   does all geometry, once: it fills the kernel's state, and says how much memory the
+ *               threads share and which ways it takes. Dims, strides and data types are final. Data
+ *               pointers may be kept in the state but not read; they may be NULL, where the caller
+ *               only wants to know the size of the scratch memory or where more memory is needed
+ *               than there is. Then choose is called again.
+ *   5. start    reads what the step needs to know beforehand from inputs and constants: the scalars
+ *               of masks, the scale of a tensor. Nothing else has its elements yet. Errors of choose
+ *               and start stop the execute before anything is written.
+ *
+ * Execute, in every thread:
+ *   6. work     for each phase of the driver; a barrier stands between phases and between steps.
+ *
+ * A kernel allocates nothing, starts no thread, keeps no global, reads no environment. */
 #ifndef SINTER_SRC_KERNEL_H
 #define SINTER_SRC_KERNEL_H
 
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/plan.h"
 
-/* A code path that prepare chose for one execute. All texts are static. */
+/* ---- what a kernel is asked about ------------------------------------------------------------ */
+
+/* A step with its tensors, as far as they are known. */
+typedef struct problem {
+    const plan_t *plan;
+    const step_t *step;
+    const frame_t *frame; /* NULL at compile */
+    bool *open;           /* set where an answer is -1; NULL: nobody wants to know */
+} problem_t;
+
+static inline int64_t problem_answer(const problem_t *p, int64_t n)
+{
+    if (n < 0 && p->open != NULL) {
+        *p->open = true;
+    }
+    return n < 0 ? -1 : n;
+}
+
+/* The rank of a value; -1: not known. */
+static inline int problem_ndims(const problem_t *p, int value)
+{
+    return (int)problem_answer(p, p->frame != NULL ? p->frame->v[value].ndims
+                                                   : p->plan->values[value].lt.ndims);
+}
+
+/* A dim counted from the end, 1 if the value has fewer; -1: not known. */
+static inline int64_t problem_dim(const problem_t *p, int value, int from_end)
+{
+    const int ndims = problem_ndims(p, value);
+    const int64_t *dims =
+        p->frame != NULL ? p->frame->v[value].dims : p->plan->values[value].lt.dims;
+    return ndims < 0 ? -1 : ndims < from_end ? 1 : problem_answer(p, dims[ndims - from_end]);
+}
+
+/* The stride of a dim counted from the end; -1: not known, or of a constant that may be packed. */
+int64_t problem_stride(const problem_t *p, int value, int from_end);
+
+static inline sinter_data_type_t problem_type(const problem_t *p, int value)
+{
+    return p->plan->values[value].lt.data_type;
+}
+
+/* ---- what a kernel answers ------------------------------------------------------------------- */
+
+/* A code path that choose took. */
 typedef struct way {
-    const char *of; /* the operand that it is about; NULL: the whole step */
-    const char *name;
-    const char *why; /* why not a faster one; NULL: there is none, or setup ruled it out */
+    const char *of;   /* the operand that it is about, static text; NULL: the whole step */
+    const char *name; /* static text */
+    const char *why;  /* why not a faster one, static text; NULL: there is none, or compile ruled it
+                         out */
 } way_t;
 
 enum { KERNEL_WAYS = 3 };
 
-typedef struct kernel {
-    const char *name; /* <step>_<algorithm>_<arithmetic>_<isa> */
+typedef struct choice {
+    size_t shared_bytes; /* for all threads together, until the end of the step's last phase */
+    int n_ways;
+    way_t ways[KERNEL_WAYS];
+} choice_t;
+
+static inline void add_way(choice_t *choice, const char *of, const char *name, const char *why)
+{
+    choice->ways[choice->n_ways++] = (way_t){.of = of, .name = name, .why = why};
+}
+
+/* One thread does all the work where outputs share bytes. */
+static inline void add_serial_way(choice_t *choice, bool serial)
+{
+    if (serial) {
+        add_way(choice, NULL, "one thread", "rows of an output share bytes");
+    }
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* Thread tid of nth in one phase. scratch is its own, as many bytes as setup asked for; shared is
+ * all threads', as many as choose asked for. Both are aligned to 64 bytes. */
+typedef struct worker {
+    int phase, tid, nth;
+    void *scratch, *shared;
+} worker_t;
+
+typedef struct kernel kernel_t;
+
+typedef enum arithmetic { IN_F32, IN_F64, IN_BF16, IN_INT8 } arithmetic_t;
+
+typedef struct driver {
     step_kind_t step;
-    features_t needs;
-    int cost; /* among the kernels that accept a step the lowest cost wins; ties: earlier row */
-    /* NULL if it can run the step, else the reason (static text). Must not depend on dims that
-     * may change at execute. */
-    const char *(*refuse)(const plan_t *plan, const step_t *step);
-    /* Compile time, with step->kernel set: JIT, tile sizes; fills step->jit, step->state_bytes,
-     * step->note. NULL: nothing to do. */
-    sinter_status_t (*setup)(plan_t *plan, step_t *step);
-    /* Scratch for each thread / for all threads together, for this frame, whose data pointers
-     * are not set (shared memory lives from prepare to the end of the step's last phase). NULL:
-     * none. */
-    size_t (*thread_bytes)(const plan_t *plan, const step_t *step);
-    size_t (*shared_bytes)(const plan_t *plan, const step_t *step, const frame_t *frame);
-    /* Execute, one thread, before any step runs: all dims are known, data pointers are set, but
-     * only inputs and constants have their elements. Fills state, which is not cleared. Errors
-     * stop the execute before anything is written. */
-    sinter_status_t (*prepare)(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state);
-    /* Phase p in 0..phases-1 on thread tid of nth; a barrier stands between phases and between
-     * steps. */
-    void (*work)(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared);
-    /* The ways that prepare chose, from its state: at most KERNEL_WAYS of them; returns how many.
-     * NULL: there is only one way. */
-    int (*ways)(const step_t *step, const void *state, way_t *ways);
+    arithmetic_t arithmetic; /* of its products, as in the names of its kernels */
     int phases;
-    bool bf16; /* multiplies in bf16 */
-} kernel_t;
+    const char *takes; /* for the report: what the dims must be; NULL: anything */
+    /* NULL: never refuses. */
+    const char *(*refuse)(const kernel_t *self, const problem_t *p);
+    /* Fills all of `out` but the kernel. */
+    sinter_status_t (*setup)(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out);
+    /* state is not cleared, choice is. config: what setup left. */
+    sinter_status_t (*choose)(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice);
+    /* NULL: nothing is to be read. */
+    sinter_status_t (*start)(const kernel_t *self, const problem_t *p, const void *config,
+                             void *state);
+    void (*work)(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w);
+} driver_t;
 
-/* Defines kernel_<id> for a row of kernels.def from designated initialisers. */
-#define KERNEL(id, ...)                \
-    extern const kernel_t kernel_##id; \
-    const kernel_t kernel_##id = {.name = #id, __VA_ARGS__};
+struct kernel {
+    const char *name; /* <step>_<algorithm>_<arithmetic>_<isa> */
+    const driver_t *driver;
+    features_t needs;
+};
 
-/* The rows of kernels.def. */
-extern const kernel_t *const sinter_kernels[];
+/* The rows of kernels.def, in their order. */
+extern const kernel_t sinter_kernels[];
 extern const int sinter_n_kernels;
 
-/* Pure: the cheapest kernel with isa <= plan->features that does not refuse; appends every
- * refusal to why. NULL: none. */
-const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why);
+/* ---- selection ------------------------------------------------------------------------------- */
+
+/* Why a kernel for this kind of step is not among the candidates; features: the plan lacks some that
+ * it needs, reason then names the first of them. */
+typedef struct refusal {
+    const kernel_t *kernel;
+    const char *reason;
+    bool features;
+} refusal_t;
+
+enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 16 };
+
+typedef struct selection {
+    const kernel_t *kernels[MOST_CANDIDATES];
+    int n_kernels;
+    bool sure; /* the last one takes whatever dims execute brings */
+    refusal_t refusals[MOST_REFUSALS];
+    int n_refusals;
+} selection_t;
+
+/* Pure: the kernels that may run a step, in order of preference, and what the ones before the last
+ * of them refused it for, and, where there is none, all of them. */
+void kernel_select(const plan_t *plan, const step_t *step, selection_t *out);
+
+/* The candidate of a step that runs it with the dims of this frame. NULL: none, with the reason
+ * of the last one. */
+const candidate_t *kernel_for_frame(const plan_t *plan, const step_t *step, const frame_t *frame,
+                                    const char **why);
 
 /* The dim of B that the step's kernels want to be contiguous where B is constant; -1: they take
  * it as it is. */
 int matmul_packs_along(const plan_t *plan, const step_t *step);
+
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 /* An even share of n items: thread tid of nth gets [*begin, *end). */
 static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *end)
@@ -74,15 +196,6 @@ static inline void share(int64_t n, int tid, int nth, int64_t *begin, int64_t *e
 static inline int64_t at_most(int64_t n, int64_t most)
 {
     return n < most ? n : most;
-}
-
-/* For kernel_t.ways: one thread does all the work where outputs share bytes. Returns 1 then. */
-static inline int serial_way(bool serial, way_t *way)
-{
-    if (serial) {
-        *way = (way_t){.name = "one thread", .why = "rows of an output share bytes"};
-    }
-    return serial;
 }
 
 /* The next count * size bytes, 64-byte aligned, of memory at base (NULL: only counts). */

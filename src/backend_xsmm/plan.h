@@ -5,8 +5,9 @@
  *   --setup--> JIT handles, scratch sizes
  *
  * Dims may be unknown until execute, so nothing in a plan depends on dims that execute may
- * bring: at execute a frame holds every value's data pointer, dims and strides, and each step's
- * kernel prepares its own state from the frame before the threads start. */
+ * bring: at execute a frame holds every value's data pointer, dims and strides; they choose among a
+ * step's kernels where compile could not, and the kernel fills its own state from the frame before
+ * the threads start. */
 #ifndef SINTER_SRC_PLAN_H
 #define SINTER_SRC_PLAN_H
 
@@ -115,9 +116,20 @@ typedef struct dynquant_params {
     int kind;         /* quant_kind_t */
 } dynquant_params_t;
 
+/* A kernel that may run a step, and what its setup left. */
+typedef struct candidate {
+    const struct kernel *kernel;
+    const void *config; /* generated code, tile sizes; in the plan's arena */
+    size_t state_bytes;
+    size_t thread_bytes; /* scratch of each thread */
+    /* Shared memory for each thread that is taken whichever kernel runs, so that an engine which
+     * calls with other dims later does not have to allocate again. */
+    size_t reserve_bytes;
+    const char *note; /* for the report: tile sizes, arithmetic */
+} candidate_t;
+
 typedef struct step {
     step_kind_t kind;
-    const struct kernel *kernel;
     /* The chain of STEP_CHAIN (registers start empty, iteration dims are those of
      * post->dims_value) or the epilogue; never NULL. */
     const struct chain *post;
@@ -135,10 +147,10 @@ typedef struct step {
         /* what the arithmetic of this step may use: strict where apply_to_int is off and an
          * operand is integer */
         mode;
-    void *jit; /* what the kernel's setup left: handles, tile sizes; in the plan's arena */
+    /* In order of preference; more than one where dims that only execute knows decide. */
+    candidate_t *candidates;
+    int n_candidates;
     size_t state_offset; /* of the kernel's state in the frame memory */
-    size_t state_bytes;
-    const char *note; /* for the report: tile sizes, arithmetic; by setup */
 } step_t;
 
 /* PV_PACKED: a constant input, or a view of one, with dim `along` contiguous: itself where it
@@ -186,8 +198,10 @@ typedef struct plan {
     features_t features;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
-    bool dynamic;       /* some dim is unknown */
-    size_t cache_bytes; /* of the last-level cache; 0: not known */
+    bool dynamic;                       /* some dim is unknown */
+    size_t cache_bytes;                 /* of the last-level cache; 0: not known */
+    size_t state_bytes;                 /* of all steps */
+    size_t thread_bytes, reserve_bytes; /* the most that a kernel has */
 } plan_t;
 
 #endif

@@ -28,14 +28,19 @@ static const dtype_bulk_t portable[DTYPE_BULK_ROWS] = {
 
 const dtype_bulk_t *dtype_bulk(sinter_data_type_t type, features_t features)
 {
+    static const struct {
+        features_t needs;
+        const dtype_bulk_t *rows;
+    } tables[] = {
 #if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512) && dtype_bulk_avx512[type].load != NULL) {
-        return &dtype_bulk_avx512[type];
-    }
-    if (has_features(features, NEEDS_AVX2) && dtype_bulk_avx2[type].load != NULL) {
-        return &dtype_bulk_avx2[type];
-    }
+        {{NEEDS_AVX512}, dtype_bulk_avx512},
+        {{NEEDS_AVX2}, dtype_bulk_avx2},
 #endif
-    (void)features;
-    return &portable[type];
+        {{NEEDS_NOTHING}, portable},
+    };
+    size_t i = 0;
+    while (!has_features(features, tables[i].needs.bits) || tables[i].rows[type].load == NULL) {
+        i++; /* ends at the portable table, which needs nothing and has all types */
+    }
+    return &tables[i].rows[type];
 }

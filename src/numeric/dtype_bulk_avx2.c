@@ -5,7 +5,14 @@
 
 #include "numeric/simd_avx2.h"
 
+#include "numeric/bulk_pairs_avx2.h"
+
+#define QUANTISE(name) NULL
 #define BULK_TABLE dtype_bulk_avx2
-#include "numeric/dtype_bulk_simd.inc"
+#include "numeric/bulk_table.h"
+
+#include "numeric/bulk_split.h"
+
+const split_vectors_t split_avx2 = {split_load, split_join};
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef SINTER_SRC_DTYPE_CODEC_H
 #define SINTER_SRC_DTYPE_CODEC_H
 
-#include "numeric/dtype.h"
+#include <stdint.h>
 
 #define SINTER_DTYPE(value, name, ...)                                                         \
     void sinter_codec_##name##_load_f32(const void *base, int64_t first, int64_t stride,       \

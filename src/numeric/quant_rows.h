@@ -1,5 +1,5 @@
 /* The loops of quantisation over rows of floats, one table for each ISA, all compiled from
- * quant_rows.inc.
+ * quant_loops.h.
  *
  * A row is n_groups groups of `size` consecutive elements. Extremes of a group are bits of
  * non-negative floats in an int32_t: top of the largest |x| (or of the largest x above zero),

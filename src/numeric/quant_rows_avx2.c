@@ -12,6 +12,6 @@ static void stream_end(void)
 }
 
 #define QUANT_ROWS quant_rows_avx2
-#include "numeric/quant_rows.inc"
+#include "numeric/quant_loops.h"
 
 #endif

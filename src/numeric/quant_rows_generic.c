@@ -105,7 +105,7 @@ static void stream_end(void)
 }
 
 #define QUANT_ROWS quant_rows_generic
-#include "numeric/quant_rows.inc"
+#include "numeric/quant_loops.h"
 
 const quant_rows_t *quant_rows(features_t features)
 {

@@ -310,6 +310,13 @@ OP vf lut16(vu index, const float *values)
     const vf high = _mm256_permutevar8x32_ps(vf_load(values + 8), (vi)index);
     return _mm256_blendv_ps(low, high, (vf)(index << 28));
 }
+/* The same with two more bits of the index. */
+enum { FAST_LUT32 = 0 };
+OP vf lut32(vu index, const float *values)
+{
+    const vf low = lut16(index, values), high = lut16(index, values + 16);
+    return _mm256_blendv_ps(low, high, (vf)(index << 27));
+}
 OP float vf_sum(vf x)
 {
     const __m128 a = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)),

@@ -37,6 +37,7 @@
  *   vf_half(x, h)                     half h of a vector that has two
  *   vf_pick(v, at)                    lane i: v[at[i]]
  *   lut16(index, values)              lane i: values[index[i] % 16]
+ *   lut32(index, values)              the same of 32; FAST_LUT32: in one instruction
  *   vf_sum(x)                         in a fixed tree: halves, then quarters ... are added
  *   vi_max_each(v)                    lane i: the largest signed dword of v[i], for LANES vectors
  */
@@ -325,6 +326,11 @@ OP vf vf_pick(vf v, const int32_t *at)
 OP vf lut16(vu index, const float *values)
 {
     return _mm512_permutexvar_ps((vi)index, vf_load(values));
+}
+enum { FAST_LUT32 = 1 };
+OP vf lut32(vu index, const float *values)
+{
+    return _mm512_permutex2var_ps(vf_load(values), (vi)index, vf_load(values + 16));
 }
 OP float vf_sum(vf x)
 {

@@ -6,21 +6,21 @@
 
 /* What the library does not execute of an op kind that it runs: NULL or static text. */
 const char *pat_op_limit(const graph_t *g, const node_t *n);
-const char *pat_within_limits(
-    const match_t
-        *m); /* none of the ops is beyond them, so that such an op does not take others along */
+/* The library executes every op of the match. Else one op that it does not execute would make the
+ * whole partition unsupported. */
+const char *pat_within_limits(const match_t *m);
 
 /* Attention: roles qk, softmax, pv; turned_pv is a second matmul that may have the probabilities on
  * either side. */
 const char *pat_plain_matmuls(const match_t *m); /* no bias, at least two dims */
 /* The second matmul does not transpose the probabilities. */
 const char *pat_plain_probabilities(const match_t *m);
-const char *
-pat_softmax_over_keys(const match_t *m); /* the softmax runs over the last axis, which PV reduces */
-const char *
-pat_values_batch(const match_t *m); /* V's batch dims broadcast to those of the scores */
-const char *
-pat_key_geometry(const match_t *m); /* the groups of Q, K and V can be said after the views */
+/* The softmax runs over the last axis, which the second matmul reduces. */
+const char *pat_softmax_over_keys(const match_t *m);
+/* The batch dims of V broadcast to those of the scores. */
+const char *pat_values_batch(const match_t *m);
+/* The groups of Q, K and V are still groups of neighbours after the views above the matmuls. */
+const char *pat_key_geometry(const match_t *m);
 /* Transposes and swapped operands cancel so that the softmax runs over the keys, and every op
  * between the matmuls may be moved over a transpose. */
 const char *pat_turns_to_plain(const match_t *m);
@@ -30,11 +30,9 @@ const char *pat_same_input(const match_t *m);         /* both matmuls project on
 const char *pat_joined_by_multiply(const match_t *m); /* up meets gate in a Multiply */
 
 /* Zero points apart: roles matmul, sums. */
-const char *pat_sums_of_groups(
-    const match_t *
-        /* sums reduces fewer elements than matmul, each standing for a group, with dequantised
-         * codes */
-        m);
+/* sums reduces fewer elements than matmul, each of which stands for a group, and its second operand
+ * is dequantised. */
+const char *pat_sums_of_groups(const match_t *m);
 const char *pat_subtracts_sums(const match_t *m); /* sums is subtracted from matmul */
 
 const char *pat_moves_elements(const match_t *m); /* the chain has a view */

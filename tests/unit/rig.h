@@ -34,6 +34,7 @@ typedef struct rig {
     unsigned char *mem[RIG_VALUES];
     size_t bytes[RIG_VALUES];
     int n;
+    const char *note; /* what the last kernel's setup said */
 } rig_t;
 
 static inline void rig_init(rig_t *r, sinter_cpu_isa_t isa)
@@ -160,45 +161,84 @@ static inline void *rig_alloc(size_t bytes)
     return p;
 }
 
-/* All threads of one execute, one after the other. */
-static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, step_t *step, int nth)
+/* One execute of one kernel, as far as its threads: set up, bound and started. */
+typedef struct rig_execute {
+    const kernel_t *kernel;
+    candidate_t with;
+    frame_t frame;
+    problem_t problem;
+    choice_t choice;
+    void *state, *scratch, *shared;
+} rig_execute_t;
+
+static inline sinter_status_t rig_begin(rig_execute_t *e, rig_t *r, const kernel_t *k,
+                                        const step_t *step, int nth)
 {
-    const frame_t frame = {.v = r->v, .threads = nth};
-    step->kernel = k;
-    if (k->setup) {
-        const sinter_status_t status = k->setup(&r->plan, step);
-        if (status != sinter_success) {
-            return status;
+    const driver_t *driver = k->driver;
+    *e = (rig_execute_t){.kernel = k, .frame = {.v = r->v, .threads = nth}};
+    e->problem = (problem_t){.plan = &r->plan, .step = step};
+    sinter_status_t status = driver->setup(k, &e->problem, &r->plan.arena, &e->with);
+    if (status != sinter_success) {
+        return status;
+    }
+    e->problem.frame = &e->frame;
+    e->state = rig_alloc(e->with.state_bytes);
+    status = driver->choose(k, &e->problem, e->with.config, e->state, &e->choice);
+    if (status == sinter_success && driver->start != NULL) {
+        status = driver->start(k, &e->problem, e->with.config, e->state);
+    }
+    e->scratch = rig_alloc(e->with.thread_bytes);
+    e->shared = rig_alloc(e->choice.shared_bytes);
+    return status;
+}
+
+static inline void rig_work(const rig_execute_t *e, int phase, int tid)
+{
+    const worker_t w = {.phase = phase,
+                        .tid = tid,
+                        .nth = e->frame.threads,
+                        .scratch = e->scratch,
+                        .shared = e->shared};
+    e->kernel->driver->work(e->kernel, &e->problem, e->with.config, e->state, &w);
+}
+
+static inline void rig_end(rig_execute_t *e)
+{
+    free(e->state);
+    free(e->scratch);
+    free(e->shared);
+}
+
+/* All threads of one execute, one after the other. */
+static inline sinter_status_t rig_run(rig_t *r, const kernel_t *k, const step_t *step, int nth)
+{
+    rig_execute_t e;
+    const sinter_status_t status = rig_begin(&e, r, k, step, nth);
+    for (int p = 0; status == sinter_success && p < k->driver->phases; p++) {
+        for (int tid = 0; tid < nth; tid++) {
+            rig_work(&e, p, tid);
         }
     }
-    void *state = rig_alloc(step->state_bytes);
-    sinter_status_t status =
-        k->prepare ? k->prepare(&r->plan, step, &frame, state) : sinter_success;
-    if (status == sinter_success) {
-        void *scratch = rig_alloc(k->thread_bytes ? k->thread_bytes(&r->plan, step) : 0);
-        void *shared = rig_alloc(k->shared_bytes ? k->shared_bytes(&r->plan, step, &frame) : 0);
-        for (int p = 0; p < k->phases; p++) {
-            for (int tid = 0; tid < nth; tid++) {
-                k->work(&r->plan, step, &frame, state, p, tid, nth, scratch, shared);
-            }
-        }
-        free(scratch);
-        free(shared);
-    }
-    free(state);
+    r->note = e.with.note;
+    rig_end(&e);
     return status;
 }
 
 enum { RIG_KERNELS = 16 };
 
-/* The kernels that accept the step at the plan's ISA, at most RIG_KERNELS; returns how many. */
-static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t **out)
+/* The kernels that accept the step at the plan's ISA, at compile and at execute, at most
+ * RIG_KERNELS; returns how many. */
+static inline int rig_kernels(rig_t *r, const step_t *step, const kernel_t **out)
 {
+    const frame_t frame = {.v = r->v, .threads = 1};
     int n = 0;
     for (int i = 0; i < sinter_n_kernels; i++) {
-        const kernel_t *k = sinter_kernels[i];
-        if (k->step == step->kind && has_features(r->plan.features, k->needs.bits) &&
-            (k->refuse == NULL || k->refuse(&r->plan, step) == NULL)) {
+        const kernel_t *k = &sinter_kernels[i];
+        const problem_t compile = {.plan = &r->plan, .step = step},
+                        execute = {.plan = &r->plan, .step = step, .frame = &frame};
+        if (k->driver->step == step->kind && has_features(r->plan.features, k->needs.bits) &&
+            (k->driver->refuse == NULL ||
+             (k->driver->refuse(k, &compile) == NULL && k->driver->refuse(k, &execute) == NULL))) {
             if (n == RIG_KERNELS) {
                 abort();
             }
@@ -206,6 +246,21 @@ static inline int rig_kernels(const rig_t *r, const step_t *step, const kernel_t
         }
     }
     return n;
+}
+
+/* The kernel that runs the step with what compile knows, and what the better ones were refused for,
+ * as lines in why. */
+static inline const kernel_t *rig_select(rig_t *r, const step_t *step, textbuf_t *why)
+{
+    selection_t s;
+    kernel_select(&r->plan, step, &s);
+    text_init(why, &r->plan.arena);
+    text_add(why, "%s", "");
+    for (int i = 0; i < s.n_refusals; i++) {
+        text_add(why, "  %s refused: %s%s\n", s.refusals[i].kernel->name,
+                 s.refusals[i].features ? "needs " : "", s.refusals[i].reason);
+    }
+    return s.n_kernels > 0 ? s.kernels[0] : NULL;
 }
 
 #endif

@@ -10,10 +10,16 @@
 #include "check.h"
 #include "test_decode.h"
 
-extern const kernel_t kernel_attention_flash_f32_generic, kernel_attention_flash_f32_avx2,
-    kernel_attention_flash_f32_avx512, kernel_attention_flash_bf16_avx512,
-    kernel_attention_decode_f32_avx2, kernel_attention_decode_f32_avx512,
-    kernel_attention_decode_int8_vnni;
+static const kernel_t *kernel_named(const char *name)
+{
+    for (int i = 0; i < sinter_n_kernels; i++) {
+        if (strcmp(sinter_kernels[i].name, name) == 0) {
+            return &sinter_kernels[i];
+        }
+    }
+    printf("there is no kernel %s\n", name);
+    exit(1);
+}
 
 static int refused;
 
@@ -53,7 +59,7 @@ typedef enum mask {
  * dim ([B][T][H][D]). */
 typedef enum cache { CACHE_DENSE, CACHE_ROOM, CACHE_TOKENS_OUTSIDE } cache_t;
 
-typedef struct problem {
+typedef struct attention_case {
     int nb;
     int64_t q_batch[MAX_NB], kv_batch[MAX_NB], S, T, D, Dv;
     sinter_data_type_t q, k, v, scale, zp, out; /* scale, zp 0: none (K and V of float types) */
@@ -70,10 +76,10 @@ typedef struct problem {
     int gain; /* what the chain on probabilities makes is multiplied with 2^gain */
     int threads;
     sinter_fpmath_mode_t mode;
-} problem_t;
+} attention_case_t;
 
 typedef struct world {
-    const problem_t *p;
+    const attention_case_t *p;
     bound_t v[N_VALUES];
     guarded_t mem[N_VALUES];
     unsigned char *out_copy;
@@ -202,7 +208,7 @@ static void make_side(world_t *w, int value, sinter_data_type_t type, const boun
 static void make_cache(world_t *w, int value, sinter_data_type_t type, bool trans, int64_t rows,
                        int64_t cols, bool tokens_are_rows, int group)
 {
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     int64_t dims[MAX_NB + 2];
     int order[MAX_NB + 2];
     const int nb = p->nb, r = nb, c = nb + 1, token = tokens_are_rows != trans ? r : c,
@@ -269,7 +275,7 @@ static int make_limit(world_t *w, int n, bool lower)
 /* The masks over score * SCALE + MASK, each part if the problem has it. */
 static void make_score(world_t *w)
 {
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     const int nd = p->nb + 2;
     chain_instr_t *code = w->score_code;
     int n = load(w, 0, 1, SCALE, nd);
@@ -328,14 +334,14 @@ static void make_post(world_t *w)
 
 /* ---- building the values --------------------------------------------------------------------- */
 
-static int64_t out_batch(const problem_t *p, int d)
+static int64_t out_batch(const attention_case_t *p, int d)
 {
     return p->q_batch[d] == 1 ? p->kv_batch[d] : p->q_batch[d];
 }
 
 static void make_mask(world_t *w)
 {
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     const int64_t full[] = {p->S, p->T};
     shape(w, MASK, sinter_f32, p->mask == MASK_ROW ? 1 : 2, p->mask == MASK_ROW ? full + 1 : full,
           NULL, -1);
@@ -360,14 +366,14 @@ static void scalar(world_t *w, int value, float x)
 static void make_sink(world_t *w)
 {
     static const sinter_data_type_t types[] = {sinter_f32, sinter_bf16, sinter_f16};
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     const int64_t dims[] = {p->nb && p->sink >= SINK_HEAD ? out_batch(p, p->nb - 1) : 1,
                             p->sink == SINK_ROW ? p->S : 1, 1};
     shape(w, SINK, types[(p->S + p->T) % 3], p->nb ? 3 : 2, p->nb ? dims : dims + 1, NULL, -1);
     fill(w, SINK);
 }
 
-static void build(world_t *w, const problem_t *p)
+static void build(world_t *w, const attention_case_t *p)
 {
     const int nb = p->nb,
               out_order[][MAX_NB + 2] = {{0, 1},
@@ -443,10 +449,11 @@ static void compile_time_view(const world_t *w, plan_value_t *pv)
     }
 }
 
-static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *step,
-                         const frame_t *frame, const void *state, char *what)
+static void play_threads(const kernel_t *k, const problem_t *problem, const candidate_t *with,
+                         const void *state, size_t all, char *what)
 {
-    const size_t each = k->thread_bytes(plan, step), all = k->shared_bytes(plan, step, frame);
+    const size_t each = with->thread_bytes;
+    const frame_t *frame = problem->frame;
     enum { PAD = 24 }; /* scratch at odd addresses, canaries behind it */
     unsigned char *shared = malloc(all + PAD), *scratch[8];
     CHECK(each < 2u << 20, "%s: scratch of a thread is below 2 MiB", what);
@@ -456,9 +463,10 @@ static void play_threads(const kernel_t *k, const plan_t *plan, const step_t *st
         memset(scratch[t], 0xff, each); /* NaN, so that reading what was not written shows */
         memset(scratch[t] + each, 0x5a, PAD);
     }
-    for (int phase = 0; phase < k->phases; phase++) {
+    for (int phase = 0; phase < k->driver->phases; phase++) {
         for (int t = 0; t < frame->threads; t++) {
-            k->work(plan, step, frame, state, phase, t, frame->threads, scratch[t], shared);
+            const worker_t w = {phase, t, frame->threads, scratch[t], shared};
+            k->driver->work(k, problem, with->config, state, &w);
         }
     }
     bool whole = true;
@@ -484,7 +492,7 @@ static bool is_decode(const kernel_t *k)
 
 static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t isa, char *what)
 {
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     plan_value_t values[N_VALUES] = {0};
     plan_t plan = {.values = values,
                    .n_values = N_VALUES,
@@ -492,7 +500,7 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                    .engine = engine_ref(NULL)};
     arena_init(&plan.arena, plan.engine);
     compile_time_view(w, values);
-    step_t step = {.kind = STEP_ATTENTION, .kernel = k, .post = &w->post, .mode = p->mode};
+    step_t step = {.kind = STEP_ATTENTION, .post = &w->post, .mode = p->mode};
     step.p.attention = (attention_params_t){
         .q = operand_of(w, Q),
         .k = operand_of(w, K),
@@ -522,19 +530,25 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                     .sign = {1, -1},
                     .fill = FILL}}};
     const frame_t frame = {.v = w->v, .threads = p->threads};
+    problem_t problem = {.plan = &plan, .step = &step};
+    candidate_t with = {0};
+    choice_t choice = {0};
     memcpy(w->v[OUT].data, w->out_copy, w->out_bytes);
-    if (is_decode(k) && k->refuse(&plan, &step) != NULL) { /* it counts on what it refuses */
-        arena_free(&plan.arena);
-        engine_unref(plan.engine);
-        return sinter_unimplemented;
+    bool refuses = is_decode(k) && k->driver->refuse(k, &problem) != NULL;
+    sinter_status_t status =
+        refuses ? sinter_unimplemented : k->driver->setup(k, &problem, &plan.arena, &with);
+    problem.frame = &frame;
+    if (status == sinter_success && is_decode(k)) { /* it counts on what it refuses */
+        status = k->driver->refuse(k, &problem) != NULL ? sinter_unimplemented : status;
     }
-    sinter_status_t status = k->setup(&plan, &step);
     if (status == sinter_success) {
-        void *state = malloc(step.state_bytes);
-        snprintf(last_note, sizeof last_note, "%s: %s", k->name, step.note);
-        status = k->prepare(&plan, &step, &frame, state);
+        void *state = malloc(with.state_bytes);
+        snprintf(last_note, sizeof last_note, "%s: %s", k->name, with.note);
+        status = k->driver->choose(k, &problem, with.config, state, &choice);
+        status =
+            status == sinter_success ? k->driver->start(k, &problem, with.config, state) : status;
         if (status == sinter_success) {
-            play_threads(k, &plan, &step, &frame, state, what);
+            play_threads(k, &problem, &with, state, choice.shared_bytes, what);
         }
         free(state);
     }
@@ -581,13 +595,13 @@ typedef struct row_ref {
     double stats;
 } row_ref_t;
 
-static double unit(const problem_t *p)
+static double unit(const attention_case_t *p)
 {
     return p->mode == sinter_fpmath_mode_bf16 ? 0x1p-9 : 0;
 }
 
 /* Of the largest activation of a group: what limbs of 8 bits may lose of each. */
-static double limb(const problem_t *p)
+static double limb(const attention_case_t *p)
 {
     return p->mode == sinter_fpmath_mode_f16    ? 0x1p-15
            : p->mode == sinter_fpmath_mode_int8 ? 0x1p-7
@@ -621,7 +635,7 @@ static double sink_of(const world_t *w, const int64_t *batch, int64_t s)
 
 static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row_ref_t *r)
 {
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     const double scale = p->plain ? 1 : decode(sinter_f32, w->v[SCALE].data, 0);
     const double sink = sink_of(w, batch, s);
     double max = sink, magnitude = 0, sum = 0, qmax = 0, lost = 0;
@@ -682,7 +696,7 @@ static double output_error(sinter_data_type_t type, double x)
 static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const row_ref_t *r,
                         unsigned char *seen)
 {
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     const bound_t *out = &w->v[OUT];
     const size_t size = (size_t)dtype_traits(p->out)->bits / 8;
     int64_t first = s * out->strides[p->nb], stat = s * w->v[STATS].strides[p->nb];
@@ -725,7 +739,7 @@ static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const
 
 static bool compare(const world_t *w)
 {
-    const problem_t *p = w->p;
+    const attention_case_t *p = w->p;
     row_ref_t r = {calloc((size_t)p->T + 1, 8), calloc((size_t)p->T + 1, 8), 0, 0, 0};
     unsigned char *seen = calloc(w->out_bytes + 1, 1);
     int64_t batches = 1;
@@ -752,7 +766,7 @@ static bool compare(const world_t *w)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-static void describe(const problem_t *p, const char *kernel, char *what, size_t n)
+static void describe(const attention_case_t *p, const char *kernel, char *what, size_t n)
 {
     snprintf(what, n,
              "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V "
@@ -771,7 +785,7 @@ static void describe(const problem_t *p, const char *kernel, char *what, size_t 
              (int)p->mode);
 }
 
-static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
+static void run(const attention_case_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
 {
     static world_t w;
     char what[600];
@@ -788,7 +802,7 @@ static void run(const problem_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
 
 #define PICK(array) (array)[rnd() % (sizeof(array) / sizeof *(array))]
 
-static problem_t random_problem(void)
+static attention_case_t random_problem(void)
 {
     static const int64_t rows[] = {1, 1, 2, 5, 16, 33, 64, 70},
                          columns[] = {1, 7, 16, 63, 64, 65, 100, 130, 200}, heads[] = {1, 2, 3, 8};
@@ -802,29 +816,29 @@ static problem_t random_problem(void)
     static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
                                                 sinter_f8_e4m3};
     static const sinter_data_type_t zps[] = {0, 0, sinter_s4, sinter_u4};
-    problem_t p = {.nb = (int)(rnd() % 4),
-                   .S = PICK(rows),
-                   .T = PICK(columns),
-                   .D = PICK(sizes),
-                   .Dv = PICK(sizes),
-                   .q = PICK(wide),
-                   .k = PICK(narrow),
-                   .v = PICK(narrow),
-                   .scale = PICK(scales),
-                   .zp = PICK(zps),
-                   .out = PICK(wide),
-                   .trans_q = rnd() % 4 == 0,
-                   .trans_k = rnd() % 2,
-                   .trans_v = rnd() % 4 == 0,
-                   .cache = (cache_t)(rnd() % 3),
-                   .mask = (mask_t)(rnd() % MASKS),
-                   .sink = rnd() % 2 ? SINK_NONE : (sink_t)(rnd() % SINKS),
-                   .inf_as_zero = rnd() % 2,
-                   .stats = rnd() % 2,
-                   .prob = rnd() % 6 == 0,
-                   .dynamic = rnd() % 3 == 0,
-                   .plain = rnd() % 8 == 0,
-                   .threads = 1 + (int)(rnd() % 5)};
+    attention_case_t p = {.nb = (int)(rnd() % 4),
+                          .S = PICK(rows),
+                          .T = PICK(columns),
+                          .D = PICK(sizes),
+                          .Dv = PICK(sizes),
+                          .q = PICK(wide),
+                          .k = PICK(narrow),
+                          .v = PICK(narrow),
+                          .scale = PICK(scales),
+                          .zp = PICK(zps),
+                          .out = PICK(wide),
+                          .trans_q = rnd() % 4 == 0,
+                          .trans_k = rnd() % 2,
+                          .trans_v = rnd() % 4 == 0,
+                          .cache = (cache_t)(rnd() % 3),
+                          .mask = (mask_t)(rnd() % MASKS),
+                          .sink = rnd() % 2 ? SINK_NONE : (sink_t)(rnd() % SINKS),
+                          .inf_as_zero = rnd() % 2,
+                          .stats = rnd() % 2,
+                          .prob = rnd() % 6 == 0,
+                          .dynamic = rnd() % 3 == 0,
+                          .plain = rnd() % 8 == 0,
+                          .threads = 1 + (int)(rnd() % 5)};
     p.bare = rnd() % 2;
     p.window = rnd() % 2 ? 0 : (int[]){1, 2, 16, 40, 64, 100}[rnd() % 6];
     p.fill = rnd() % 4 ? -INFINITY : -1e4f;
@@ -847,7 +861,7 @@ static problem_t random_problem(void)
 }
 
 /* One to eight query rows for each K and V, heads that decoding takes. */
-static problem_t random_decode(void)
+static attention_case_t random_decode(void)
 {
     static const int64_t columns[] = {16, 31, 32, 33, 127, 256, 257, 513, 600},
                          sizes[] = {8, 16, 32, 40, 64, 64, 80, 96, 128, 192, 256};
@@ -856,7 +870,7 @@ static problem_t random_decode(void)
         sinter_u4,  sinter_s4,  sinter_f8_e5m2, sinter_f8_e4m3, sinter_f4_e2m1};
     static const int groups[] = {0, 1, 8, 16, 16, 32, 32, 64, 128};
     static const int64_t rows[] = {1, 1, 2, 3, 4, 5, 7, 8};
-    problem_t p = random_problem();
+    attention_case_t p = random_problem();
     const int64_t n = PICK(rows), group = n % 2 == 0 && rnd() % 2 ? 2 : 1;
     p.nb = 2;
     p.q_batch[0] = p.kv_batch[0] = 1 + rnd() % 2;
@@ -879,21 +893,21 @@ static problem_t random_decode(void)
 /* What random shapes reach seldom. */
 static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
-    const problem_t base = {.nb = 2,
-                            .q_batch = {1, 2},
-                            .kv_batch = {1, 2},
-                            .S = 3,
-                            .T = 9,
-                            .D = 16,
-                            .Dv = 16,
-                            .q = sinter_f32,
-                            .k = sinter_f32,
-                            .v = sinter_f32,
-                            .out = sinter_f32,
-                            .fill = -INFINITY,
-                            .threads = 2,
-                            .mode = mode};
-    problem_t p = base;
+    const attention_case_t base = {.nb = 2,
+                                   .q_batch = {1, 2},
+                                   .kv_batch = {1, 2},
+                                   .S = 3,
+                                   .T = 9,
+                                   .D = 16,
+                                   .Dv = 16,
+                                   .q = sinter_f32,
+                                   .k = sinter_f32,
+                                   .v = sinter_f32,
+                                   .out = sinter_f32,
+                                   .fill = -INFINITY,
+                                   .threads = 2,
+                                   .mode = mode};
+    attention_case_t p = base;
     p.Dv = 600; /* Dv in chunks */
     p.stats = true;
     run(&p, k, isa);
@@ -964,20 +978,20 @@ static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
 /* Exact results: with one column left a probability is 1, with q = 0 and 2^n columns it is 2^-n. */
 static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
-    const problem_t p = {.nb = 1,
-                         .q_batch = {2},
-                         .kv_batch = {2},
-                         .S = 5,
-                         .T = 128,
-                         .D = 24,
-                         .Dv = 40,
-                         .q = sinter_f32,
-                         .k = sinter_f16,
-                         .v = sinter_f16,
-                         .out = sinter_f32,
-                         .mask = MASK_FULL,
-                         .threads = 2,
-                         .mode = mode};
+    const attention_case_t p = {.nb = 1,
+                                .q_batch = {2},
+                                .kv_batch = {2},
+                                .S = 5,
+                                .T = 128,
+                                .D = 24,
+                                .Dv = 40,
+                                .q = sinter_f32,
+                                .k = sinter_f16,
+                                .v = sinter_f16,
+                                .out = sinter_f32,
+                                .mask = MASK_FULL,
+                                .threads = 2,
+                                .mode = mode};
     static world_t w;
     char what[] = "exact";
     build(&w, &p);
@@ -1020,20 +1034,20 @@ static void test_exact(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
  * thread they belong to. */
 static void test_packed_output(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
-    const problem_t p = {.nb = 1,
-                         .q_batch = {3},
-                         .kv_batch = {3},
-                         .S = 70,
-                         .T = 40,
-                         .D = 8,
-                         .Dv = 5,
-                         .q = sinter_f32,
-                         .k = sinter_f32,
-                         .v = sinter_s4,
-                         .out = sinter_s4,
-                         .mask = MASK_FULL,
-                         .threads = 3,
-                         .mode = mode};
+    const attention_case_t p = {.nb = 1,
+                                .q_batch = {3},
+                                .kv_batch = {3},
+                                .S = 70,
+                                .T = 40,
+                                .D = 8,
+                                .Dv = 5,
+                                .q = sinter_f32,
+                                .k = sinter_f32,
+                                .v = sinter_s4,
+                                .out = sinter_s4,
+                                .mask = MASK_FULL,
+                                .threads = 3,
+                                .mode = mode};
     static world_t w;
     char what[] = "packed output";
     build(&w, &p);
@@ -1057,22 +1071,22 @@ static void test_packed_output(const kernel_t *k, sinter_cpu_isa_t isa, sinter_f
 static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     for (int kind = 0; kind < 8; kind++) {
-        const problem_t p = {.nb = 1,
-                             .q_batch = {2},
-                             .kv_batch = {2},
-                             .S = 6,
-                             .T = 200,
-                             .D = 24,
-                             .Dv = 24,
-                             .q = sinter_f32,
-                             .k = sinter_f32,
-                             .v = sinter_f32,
-                             .out = sinter_f32,
-                             .mask = MASK_FULL,
-                             .inf_as_zero = kind & 1,
-                             .stats = true,
-                             .threads = kind & 1 ? 1 : 8,
-                             .mode = mode};
+        const attention_case_t p = {.nb = 1,
+                                    .q_batch = {2},
+                                    .kv_batch = {2},
+                                    .S = 6,
+                                    .T = 200,
+                                    .D = 24,
+                                    .Dv = 24,
+                                    .q = sinter_f32,
+                                    .k = sinter_f32,
+                                    .v = sinter_f32,
+                                    .out = sinter_f32,
+                                    .mask = MASK_FULL,
+                                    .inf_as_zero = kind & 1,
+                                    .stats = true,
+                                    .threads = kind & 1 ? 1 : 8,
+                                    .mode = mode};
         static world_t w;
         char what[80];
         build(&w, &p);
@@ -1113,23 +1127,23 @@ static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmat
     const float shift = 700;
     const int64_t tile = is_decode(k) ? 256 : 64, most = is_decode(k) ? 1 : 70;
     for (int64_t S = 1; S <= most; S += 23) {
-        const problem_t p = {.nb = 1,
-                             .q_batch = {4},
-                             .kv_batch = {1},
-                             .S = S,
-                             .T = 1500,
-                             .D = 64,
-                             .Dv = 64,
-                             .q = sinter_f32,
-                             .k = sinter_f32,
-                             .v = sinter_f32,
-                             .out = sinter_f32,
-                             .trans_k = true,
-                             .mask = MASK_CAUSAL,
-                             .window = 128,
-                             .fill = -INFINITY,
-                             .threads = 1 + (int)(S % 3),
-                             .mode = mode};
+        const attention_case_t p = {.nb = 1,
+                                    .q_batch = {4},
+                                    .kv_batch = {1},
+                                    .S = S,
+                                    .T = 1500,
+                                    .D = 64,
+                                    .Dv = 64,
+                                    .q = sinter_f32,
+                                    .k = sinter_f32,
+                                    .v = sinter_f32,
+                                    .out = sinter_f32,
+                                    .trans_k = true,
+                                    .mask = MASK_CAUSAL,
+                                    .window = 128,
+                                    .fill = -INFINITY,
+                                    .threads = 1 + (int)(S % 3),
+                                    .mode = mode};
         static world_t w;
         char what[80];
         snprintf(what, sizeof what, "%s untouched S %lld", k->name, (long long)S);
@@ -1158,19 +1172,19 @@ static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmat
 
 static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
-    const problem_t p = {.nb = 1,
-                         .q_batch = {1},
-                         .kv_batch = {1},
-                         .S = 3,
-                         .T = 600,
-                         .D = 40,
-                         .Dv = 24,
-                         .q = sinter_f32,
-                         .k = sinter_f32,
-                         .v = sinter_f32,
-                         .out = sinter_f32,
-                         .threads = 3,
-                         .mode = mode};
+    const attention_case_t p = {.nb = 1,
+                                .q_batch = {1},
+                                .kv_batch = {1},
+                                .S = 3,
+                                .T = 600,
+                                .D = 40,
+                                .Dv = 24,
+                                .q = sinter_f32,
+                                .k = sinter_f32,
+                                .v = sinter_f32,
+                                .out = sinter_f32,
+                                .threads = 3,
+                                .mode = mode};
     static world_t w;
     char what[] = "repeatable";
     build(&w, &p);
@@ -1188,26 +1202,26 @@ static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpma
  * is told why. */
 static void test_bf16_differs(sinter_cpu_isa_t isa)
 {
-    problem_t p = {.nb = 1,
-                   .q_batch = {2},
-                   .kv_batch = {2},
-                   .S = 8,
-                   .T = 100,
-                   .D = 64,
-                   .Dv = 32,
-                   .q = sinter_f32,
-                   .k = sinter_f32,
-                   .v = sinter_f32,
-                   .out = sinter_f32,
-                   .threads = 1,
-                   .mode = sinter_fpmath_mode_bf16};
+    attention_case_t p = {.nb = 1,
+                          .q_batch = {2},
+                          .kv_batch = {2},
+                          .S = 8,
+                          .T = 100,
+                          .D = 64,
+                          .Dv = 32,
+                          .q = sinter_f32,
+                          .k = sinter_f32,
+                          .v = sinter_f32,
+                          .out = sinter_f32,
+                          .threads = 1,
+                          .mode = sinter_fpmath_mode_bf16};
     static world_t w;
     char what[] = "bf16";
     build(&w, &p);
-    bool ok = execute(&w, &kernel_attention_flash_bf16_avx512, isa, what) == sinter_success;
+    bool ok = execute(&w, kernel_named("attention_flash_bf16_avx512"), isa, what) == sinter_success;
     unsigned char *low = malloc(w.out_bytes);
     memcpy(low, w.v[OUT].data, w.out_bytes);
-    ok = ok && execute(&w, &kernel_attention_flash_f32_avx512, isa, what) == sinter_success;
+    ok = ok && execute(&w, kernel_named("attention_flash_f32_avx512"), isa, what) == sinter_success;
     CHECK(ok && memcmp(low, w.v[OUT].data, w.out_bytes) != 0, "%s: gives the bits of strict", what);
     CHECK(strstr(last_note, "attention_flash_f32") != NULL, "%s: note of the f32 kernel", what);
     free(low);
@@ -1221,7 +1235,9 @@ static const char *refusal(sinter_fpmath_mode_t mode, sinter_cpu_isa_t isa, int6
     const plan_t plan = {.values = values, .n_values = N_VALUES, .features = features_up_to(isa)};
     step_t step = {.kind = STEP_ATTENTION, .mode = mode};
     step.p.attention = (attention_params_t){.q = {.data = Q}, .v = {.data = V}};
-    return kernel_attention_flash_bf16_avx512.refuse(&plan, &step);
+    const kernel_t *k = kernel_named("attention_flash_bf16_avx512");
+    const problem_t problem = {.plan = &plan, .step = &step};
+    return k->driver->refuse(k, &problem);
 }
 
 static void test_refusals(sinter_cpu_isa_t isa)
@@ -1280,7 +1296,7 @@ static void test_range(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mo
     for (int i = 0; i < CASES; i++) {
         static world_t w;
         char what[700], text[600];
-        problem_t p = random_decode();
+        attention_case_t p = random_decode();
         const range_t range = (range_t)(i % RANGES);
         p.k = p.v = types[i / RANGES / 4 % 6];
         p.t_group = tokens[i / RANGES % 4];
@@ -1322,7 +1338,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
 {
     static char before[200];
     for (int i = 0; i < rounds; i++) {
-        problem_t p = is_decode(k) ? random_decode() : random_problem();
+        attention_case_t p = is_decode(k) ? random_decode() : random_problem();
         p.mode = mode;
         p.dynamic =
             p.dynamic &&
@@ -1347,11 +1363,11 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
 }
 
 /* Heads of the types that are worked off in integers. */
-static problem_t random_codes(sinter_fpmath_mode_t mode)
+static attention_case_t random_codes(sinter_fpmath_mode_t mode)
 {
     static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8, sinter_u8,
                                                sinter_f4_e2m1};
-    problem_t p = random_decode();
+    attention_case_t p = random_decode();
     if (mode == sinter_fpmath_mode_int8) {
         p.k = types[rnd() % 4], p.v = types[rnd() % 4];
     } else if (rnd() % 2) {
@@ -1374,7 +1390,7 @@ static void test_codes_specials(const kernel_t *k)
 {
     static const float specials[] = {NAN, INFINITY, 1e-40f, 0x1p-110f, 1e30f};
     for (int i = 0; i < 10; i++) {
-        problem_t p = random_codes(sinter_fpmath_mode_f16);
+        attention_case_t p = random_codes(sinter_fpmath_mode_f16);
         p.q = sinter_f32;
         p.k = p.v = i % 2 ? sinter_s4 : sinter_s8;
         p.scale = sinter_f32;
@@ -1394,7 +1410,7 @@ static void test_codes_specials(const kernel_t *k)
 /* Codes that are all their zero point are exactly zero, whatever the limbs round. */
 static void test_codes_zero(const kernel_t *k)
 {
-    problem_t p = random_codes(sinter_fpmath_mode_f16);
+    attention_case_t p = random_codes(sinter_fpmath_mode_f16);
     p.nb = 1, p.q_batch[0] = p.kv_batch[0] = 2, p.S = 3, p.T = 300, p.D = p.Dv = 128,
     p.k = p.v = sinter_s8, p.zp = sinter_s8, p.scale = sinter_f32, p.k_group = p.v_group = 32,
     p.t_group = 0, p.out = sinter_f32, p.mask = 0, p.sink = SINK_NONE, p.prob = false,
@@ -1420,15 +1436,15 @@ static void test_codes_zero(const kernel_t *k)
 static void test_codes(sinter_cpu_isa_t isa)
 {
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_f16, sinter_fpmath_mode_int8};
-    const kernel_t *k = &kernel_attention_decode_int8_vnni;
+    const kernel_t *k = kernel_named("attention_decode_int8_vnni");
     for (int m = 0; m < 2; m++) {
         refused = 0;
         for (int i = 0; i < 120; i++) {
-            const problem_t p = random_codes(modes[m]);
+            const attention_case_t p = random_codes(modes[m]);
             run(&p, k, isa);
         }
         CHECK(refused < 36, "%s: refuses what it is made for", k->name);
-        problem_t strict = random_codes(modes[m]);
+        attention_case_t strict = random_codes(modes[m]);
         strict.mode = sinter_fpmath_mode_strict;
         refused = 0;
         run(&strict, k, isa);
@@ -1442,9 +1458,9 @@ static void test_codes(sinter_cpu_isa_t isa)
 
 int main(void)
 {
-    static const kernel_t *const kernels[] = {&kernel_attention_flash_f32_generic,
-                                              &kernel_attention_flash_f32_avx2,
-                                              &kernel_attention_flash_f32_avx512};
+    const kernel_t *const kernels[] = {kernel_named("attention_flash_f32_generic"),
+                                       kernel_named("attention_flash_f32_avx2"),
+                                       kernel_named("attention_flash_f32_avx512")};
     sinter_cpu_isa_t top;
     if (cpu_isa_cap(sinter_isa_default, &top) != sinter_success) {
         return 1;
@@ -1455,13 +1471,13 @@ int main(void)
     }
     const char *why = refusal(sinter_fpmath_mode_bf16, top, 64);
     if (!why) {
-        test_kernel(&kernel_attention_flash_bf16_avx512, top, sinter_fpmath_mode_bf16, 100);
+        test_kernel(kernel_named("attention_flash_bf16_avx512"), top, sinter_fpmath_mode_bf16, 100);
         test_bf16_differs(top);
     } else {
         check_skip("attention_flash_bf16_avx512: %s", why);
     }
-    static const kernel_t *const decoding[] = {&kernel_attention_decode_f32_avx2,
-                                               &kernel_attention_decode_f32_avx512};
+    const kernel_t *const decoding[] = {kernel_named("attention_decode_f32_avx2"),
+                                        kernel_named("attention_decode_f32_avx512")};
     for (int i = 0; i < 2 && has_features(features_up_to(top), decoding[i]->needs.bits); i++) {
         refused = 0;
         test_kernel(decoding[i], level_of_features(decoding[i]->needs), sinter_fpmath_mode_strict,

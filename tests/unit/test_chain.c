@@ -153,12 +153,8 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
     unsigned char *writer = calloc(1, r.bytes[out]);
     for (int k = 0; k < n_kernels; k++) {
         const kernel_t *kern = kernels[k];
-        const frame_t frame = {.v = r.v, .threads = 3};
-        step.kernel = kern;
-        kern->setup(&r.plan, &step);
-        void *state = rig_alloc(step.state_bytes),
-             *scratch = rig_alloc(kern->thread_bytes(&r.plan, &step));
-        kern->prepare(&r.plan, &step, &frame, state);
+        rig_execute_t e;
+        CHECK(rig_begin(&e, &r, kern, &step, 3) == sinter_success, "%s: %s", what, kern->name);
         memset(writer, 0, r.bytes[out]);
         int clashes = 0, written = 0;
         for (int tid = 0; tid < 3; tid++) {
@@ -166,10 +162,10 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
              * bytes it touches. */
             unsigned char *first = malloc(r.bytes[out]);
             memset(r.v[out].data, 0x00, r.bytes[out]);
-            kern->work(&r.plan, &step, &frame, state, 0, tid, 3, scratch, NULL);
+            rig_work(&e, 0, tid);
             memcpy(first, r.v[out].data, r.bytes[out]);
             memset(r.v[out].data, 0xFF, r.bytes[out]);
-            kern->work(&r.plan, &step, &frame, state, 0, tid, 3, scratch, NULL);
+            rig_work(&e, 0, tid);
             for (size_t i = 0; i < r.bytes[out]; i++) {
                 const bool touched = first[i] != 0x00 || r.v[out].data[i] != 0xFF;
                 clashes += touched && writer[i];
@@ -179,8 +175,7 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
             free(first);
         }
         CHECK(clashes == 0 && written > 0, "%s: %s", what, kern->name);
-        free(state);
-        free(scratch);
+        rig_end(&e);
     }
     free(writer);
     rig_free(&r);

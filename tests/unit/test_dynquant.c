@@ -208,29 +208,20 @@ static int take_ownership(outputs_t *o, const rig_t *r, int tid)
 /* One thread after the other; returns how many bytes two of them changed, -1 on failure. */
 static int run_threads(rig_t *r, outputs_t *o, const kernel_t *k, step_t *step, int nth, int fill)
 {
-    const frame_t frame = {.v = r->v, .threads = nth};
+    rig_execute_t e;
     int shared = 0;
-    step->kernel = k;
-    if (k->setup(&r->plan, step) != sinter_success) {
-        return -1;
-    }
-    void *state = rig_alloc(step->state_bytes),
-         *scratch = rig_alloc(k->thread_bytes(&r->plan, step));
-    void *memory = rig_alloc(k->shared_bytes(&r->plan, step, &frame));
     refill(o, r, fill);
-    if (k->prepare(&r->plan, step, &frame, state) != sinter_success) {
+    if (rig_begin(&e, r, k, step, nth) != sinter_success) {
         shared = -1;
     }
-    for (int item = 0; shared >= 0 && item < k->phases * nth; item++) {
+    for (int item = 0; shared >= 0 && item < k->driver->phases * nth; item++) {
         for (int i = 0; i < o->n; i++) {
             memcpy(o->before[i], r->v[o->value[i]].data, r->bytes[o->value[i]]);
         }
-        k->work(&r->plan, step, &frame, state, item / nth, item % nth, nth, scratch, memory);
+        rig_work(&e, item / nth, item % nth);
         shared += take_ownership(o, r, item % nth);
     }
-    free(state);
-    free(scratch);
-    free(memory);
+    rig_end(&e);
     return shared;
 }
 

@@ -400,7 +400,8 @@ static void check_line(const char *line, const char *const *words)
 }
 
 /* Decoding with a length and strides that compile does not know: the decoding kernel takes K as it
- * usually lies, and refuses it at execute where the tokens are contiguous. */
+ * usually lies; where the tokens are contiguous, the kernel runs that compile takes for those
+ * strides. */
 static void test_decode_line(void)
 {
     enum { T = 64, HEADS = 32, D = 128, K_ID = 1 };
@@ -408,10 +409,7 @@ static void test_decode_line(void)
         "(sdpa), 2 threads, ", " 1:f16[1,32,1,128,64]",
         "-> 7:f16[1,32,1,1,128]; step 0: attention_decode_f32_",
         ", K by f32 FMA on decoded registers, V by f32 FMA on decoded registers\n", NULL};
-    static const char *const no[] = {"step 0: attention_decode_f32_",
-                                     ", K by tiles of floats (the head is not contiguous),"
-                                     " V by f32 FMA on decoded registers\n",
-                                     NULL};
+    static const char *const no[] = {"step 0: attention_flash_f32_", NULL};
     static const char *const flash[] = {"step 0: attention_flash_f32_generic\n", NULL};
     const sinter_dim_t dims[] = {1, HEADS, 1, D, T},
                        strides[] = {HEADS * D * T, D * T, D * T, T, 1};
@@ -453,13 +451,12 @@ static void load_matmul(model_t *model, int64_t rows)
     e2e_replace_dim(model, 3, rows);
 }
 
-/* A kernel for few rows whose number of rows only execute knows. */
+/* Where only execute knows the number of rows, it takes the kernel for few rows or that for many. */
 static void test_rows_line(void)
 {
     static const char *const few[] = {"(matmul), 1 thread, ", "step 0: matmul_columns_f32_",
                                       ", by f32 FMA on decoded registers\n", NULL};
-    static const char *const many[] = {"step 0: matmul_columns_f32_",
-                                       ", by panels (more than 16 rows share one B)", NULL};
+    static const char *const many[] = {"step 0: matmul_panel_f32_", NULL};
     static const char *const panels[] = {"step 0: matmul_panel_f32_generic\n", NULL};
     static const int64_t rows[] = {3, 77};
     char text[8192];

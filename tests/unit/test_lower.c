@@ -585,7 +585,7 @@ static int check_temps(const sinter_compiled_partition_t *cp, const plan_buffers
         fm->lts[graph_find_value(&plan->sub, in->lt[i].id)] = in->lt[i];
     }
     CHECK(frame_shapes(plan, fm) == sinter_success &&
-              frame_layout(plan, fm, 2, &total) == sinter_success,
+              frame_temps(plan, fm, &total) == sinter_success,
           "%s %d: frame", name, round);
     frame_data(plan, fm, fm->port_data, NULL); /* before there is memory for temporaries */
     for (int i = 0; i < plan->n_values; i++) {

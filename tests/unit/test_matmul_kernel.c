@@ -135,7 +135,7 @@ static void run_all(rig_t *r, step_t *step, int out, const unsigned char *want)
             const bound_t *b = &r->v[out];
             snprintf(what, sizeof what, "%s, %d threads, M %lld N %lld batch dims %d, %s",
                      dtype_traits(b->dtype)->name, nth, (long long)b->dims[b->ndims - 2],
-                     (long long)b->dims[b->ndims - 1], b->ndims - 2, step->note);
+                     (long long)b->dims[b->ndims - 1], b->ndims - 2, r->note);
             CHECK(memcmp(want, b->data, r->bytes[out]) == 0 && rig_guarded(r, out), "%s: %s",
                   kernels[k]->name, what);
         }
@@ -246,8 +246,7 @@ static void selection(void)
               chain_finish(&bld, -1, false, &step.post) == sinter_success,
           "chain");
     textbuf_t why;
-    text_init(&why, &r.plan.arena);
-    const kernel_t *k = kernel_select(&r.plan, &step, &why);
+    const kernel_t *k = rig_select(&r, &step, &why);
     const char *want = cap >= sinter_isa_avx512 ? "matmul_rows_f32_avx512"
                        : cap == sinter_isa_avx2 ? "matmul_rows_f32_avx2"
                                                 : "matmul_panel_f32_generic";
@@ -291,8 +290,7 @@ static void selection_of_rows(void)
         step.p.matmul.b.data = b;
         step.p.matmul.out_dims = out;
         textbuf_t why;
-        text_init(&why, &r.plan.arena);
-        const kernel_t *k = kernel_select(&r.plan, &step, &why);
+        const kernel_t *k = rig_select(&r, &step, &why);
         const char *want = cap >= sinter_isa_avx512 ? cases[i].avx512
                            : cap == sinter_isa_avx2 ? cases[i].avx2
                                                     : "matmul_panel_f32_generic";

@@ -353,7 +353,7 @@ static void check_flags(void)
     }
 }
 
-/* ---- the schema as users ask for it ----------------------------------------------------------- */
+/* ---- the schema as users ask for it ---------------------------------------------------------- */
 
 static void check_public_rule(sinter_op_kind_t kind, size_t index, const attr_rule_t *want)
 {

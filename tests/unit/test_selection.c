@@ -7,7 +7,7 @@
 
 #include <sinter/sinter.h>
 
-#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/exec/compiled.h"
 #include "check.h"
 #include "spec.h"
 
@@ -15,10 +15,11 @@ enum { LEVELS = sinter_isa_avx512_vnni + 1, MOST_TEXTS = 3 };
 
 typedef struct expected {
     const char *steps;             /* kernels of the steps in order, separated by spaces */
-    const char *texts[MOST_TEXTS]; /* parts of the report */
+    const char *texts[MOST_TEXTS]; /* parts of the report, or of "KERNEL refused: REASON" for any
+                                      kernel that is better than the one chosen */
 } expected_t;
 
-typedef struct selection {
+typedef struct selection_case {
     const char *what, *graph;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
@@ -26,7 +27,7 @@ typedef struct selection {
     expected_t without_bf16; /* at avx512_vnni where CPU or libxsmm have no bf16 products; no steps:
                                 the same as with them */
     bool products;           /* the report says whether libxsmm multiplies */
-} selection_t;
+} selection_case_t;
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
 
@@ -71,10 +72,19 @@ typedef struct selection {
 #define MODE_HAS_NO_INTEGERS \
     "refused: the fpmath mode does not allow products of integers with floats"
 #define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
-#define NEEDS(kernel, has) kernel " refused: needs avx512_vnni, this engine has " has
+#define NEEDS(kernel, has) "  needs avx512_vnni, this engine has " has ": " kernel
 #define MANY_QUERIES(kernel) kernel " refused: needs 1 to 8 query rows for each K and V"
-#define UNKNOWN_QUERIES(kernel) \
-    kernel " refused: the number of query rows, the last but one dim of Q, is unknown at compile"
+#define DECODE_OR_FLASH(isa)                                                  \
+    {                                                                         \
+        "attention_decode_f32_" isa,                                          \
+        {                                                                     \
+            "  chosen at execute: attention_decode_f32_" isa                  \
+            " (1 to 8 query rows for each K and V, 16 tokens or more), else " \
+            "attention_flash_f32_" isa,                                       \
+                "  attention_flash_f32_" isa ": scratch "                     \
+        }                                                                     \
+    }
+#define QUANTISES(isa) "chain_runs_f32_" isa " refused: the step quantises its results"
 #define MANY_ROWS(kernel) kernel " refused: more than 16 rows share one B"
 #define TWO_LIMBS "16-bit integers (two 8-bit limbs, VNNI)"
 #define FLOAT_K_V "K by f32 FMA on decoded registers, V by f32 FMA on decoded registers"
@@ -93,12 +103,12 @@ typedef struct selection {
         }                                                             \
     }
 
-static const selection_t cases[] = {
+static const selection_case_t cases[] = {
     /* ---- attention --------------------------------------------------------------------------- */
     {.what = "decode, floats",
      .graph = FLOATS("1", "96"),
      .at = {GENERIC = {"attention_flash_f32_generic",
-                       {"attention_decode_f32_avx2 refused: needs avx2, this engine has generic"}},
+                       {"  needs avx2, this engine has generic: attention_decode_f32_avx2"}},
             AVX2 = {"attention_decode_f32_avx2",
                     {NEEDS("attention_decode_int8_vnni", "avx2"), "1 query rows", FLOAT_K_V}},
             AVX512 = {"attention_decode_f32_avx512",
@@ -173,12 +183,8 @@ static const selection_t cases[] = {
      .without_bf16 = {"attention_flash_f32_avx512", {"attention_flash_bf16_avx512 refused: "}}},
     {.what = "prefill, a number of queries not known at compile",
      .graph = FLOATS("?", "96"),
-     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
-            AVX2 = {"attention_flash_f32_avx2", {UNKNOWN_QUERIES("attention_decode_f32_avx2")}},
-            AVX512 = {"attention_flash_f32_avx512",
-                      {UNKNOWN_QUERIES("attention_decode_f32_avx512")}},
-            VNNI = {"attention_flash_f32_avx512",
-                    {UNKNOWN_QUERIES("attention_decode_int8_vnni")}}}},
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}}, AVX2 = DECODE_OR_FLASH("avx2"),
+            AVX512 = DECODE_OR_FLASH("avx512"), VNNI = DECODE_OR_FLASH("avx512")}},
 
     /* ---- matmul ------------------------------------------------------------------------------ */
     {.what = "one row, codes along K, strict",
@@ -312,13 +318,9 @@ static const selection_t cases[] = {
     {.what = "elementwise, floats",
      .graph = "Add 1:f32:8x96 2:f32:8x96 -> 3:f32:8x96; ReLU 3:f32:8x96 -> 4:bf16:8x96",
      .at = {GENERIC = {"chain_runs_f32_generic", {"elementwise in f32"}},
-            AVX2 = {"chain_runs_f32_avx2",
-                    {"elementwise in f32",
-                     "chain_quantise_f32_avx2 refused: the step quantises nothing"}},
+            AVX2 = {"chain_runs_f32_avx2", {"elementwise in f32"}},
             AVX512 = {"chain_runs_f32_avx512", {"elementwise in f32"}},
-            VNNI = {"chain_runs_f32_avx512",
-                    {"elementwise in f32",
-                     "chain_quantise_f32_avx512 refused: the step quantises nothing"}}}},
+            VNNI = {"chain_runs_f32_avx512", {"elementwise in f32"}}}},
     {.what = "elementwise, integers of 32 bits",
      .graph = "Add 1:s32:8x96 2:s32:8x96 -> 3:s32:8x96",
      .at = {GENERIC = {"chain_runs_f64_generic", {"elementwise in f64"}},
@@ -333,7 +335,10 @@ static const selection_t cases[] = {
     {.what = "elementwise, quantised",
      .graph = "GELU 1:f32:8x96 -> 2:f32:8x96; " QUANTISE(
          "group_shape=1,32 2:f32:8x96", "dynamic_mx") " -> 3:f8_e4m3:8x96 4:e8m0:8x3",
-     .at = BY_ISA("chain_quantise_f32")},
+     .at = {GENERIC = {"chain_quantise_f32_generic", {QUANTISES("generic")}},
+            AVX2 = {"chain_quantise_f32_avx2", {QUANTISES("avx2")}},
+            AVX512 = {"chain_quantise_f32_avx512", {QUANTISES("avx512")}},
+            VNNI = {"chain_quantise_f32_avx512", {QUANTISES("avx512")}}}},
     {.what = "elementwise, quantised in groups longer than a run",
      .graph = "GELU 1:f32:8x512 -> 2:f32:8x512; " QUANTISE(
          "group_shape=1,512 2:f32:8x512", "dynamic_symmetric") " -> 3:s8:8x512 4:f32:8x1",
@@ -393,7 +398,7 @@ static const char *kernels_of(const char *report, char *names, size_t size)
 static void mark_chosen(const char *names, bool *chosen)
 {
     for (int i = 0; i < sinter_n_kernels; i++) {
-        const char *name = sinter_kernels[i]->name, *at = strstr(names, name);
+        const char *name = sinter_kernels[i].name, *at = strstr(names, name);
         const char end = at != NULL ? at[strlen(name)] : '?';
         chosen[i] = chosen[i] || end == ' ' || end == '\0';
     }
@@ -409,16 +414,37 @@ static void check_products(const char *report, const char *what, const char *lev
           level, text, report);
 }
 
-static void check_report(const selection_t *c, const expected_t *want, const char *report,
-                         sinter_cpu_isa_t isa, bool own, bool *chosen)
+/* The report says it, or it is why a better kernel refused some step; the report names only the best
+ * of those. */
+static bool is_said(const sinter_compiled_partition_t *compiled, const char *report,
+                    const char *text)
 {
+    bool said = strstr(report, text) != NULL;
+    for (int s = 0; s < compiled->plan.n_steps && !said; s++) {
+        selection_t selection;
+        kernel_select(&compiled->plan, &compiled->plan.steps[s], &selection);
+        for (int i = 0; i < selection.n_refusals && !said; i++) {
+            const refusal_t *r = &selection.refusals[i];
+            char line[256];
+            snprintf(line, sizeof line, "%s refused: %s", r->kernel->name, r->reason);
+            said = !r->features && strstr(line, text) != NULL;
+        }
+    }
+    return said;
+}
+
+static void check_report(const selection_case_t *c, const expected_t *want,
+                         const sinter_compiled_partition_t *compiled, const char *report, bool own,
+                         bool *chosen)
+{
+    const sinter_cpu_isa_t isa = level_of_features(compiled->plan.features);
     const char *level = sinter_cpu_isa_name(isa);
     char names[256];
     kernels_of(report, names, sizeof names);
     CHECK(strcmp(names, want->steps) == 0, "%s at %s: %s was chosen, expected %s; the report:\n%s",
           c->what, level, names, want->steps, report);
     for (int i = 0; i < MOST_TEXTS && want->texts[i] != NULL; i++) {
-        CHECK(strstr(report, want->texts[i]) != NULL,
+        CHECK(is_said(compiled, report, want->texts[i]),
               "%s at %s: the report does not say \"%s\":\n%s", c->what, level, want->texts[i],
               report);
     }
@@ -429,7 +455,7 @@ static void check_report(const selection_t *c, const expected_t *want, const cha
 }
 
 /* own: this is the machine's own level, not a cap. */
-static void run(const selection_t *c, sinter_engine_t *engine, bool own, bool *chosen)
+static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bool *chosen)
 {
     const sinter_cpu_isa_t isa = sinter_engine_get_isa(engine);
     const bool other =
@@ -458,7 +484,7 @@ static void run(const selection_t *c, sinter_engine_t *engine, bool own, bool *c
         CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
     }
     if (report != NULL) {
-        check_report(c, other ? &c->without_bf16 : &c->at[isa], report, isa, own, chosen);
+        check_report(c, other ? &c->without_bf16 : &c->at[isa], compiled, report, own, chosen);
     }
     sinter_compiled_partition_destroy(&compiled);
     sinter_partition_destroy(&partition);
@@ -488,8 +514,9 @@ int main(void)
         sinter_engine_destroy(&engine);
     }
     for (int i = 0; i < sinter_n_kernels; i++) {
-        const kernel_t *k = sinter_kernels[i];
-        if (!has_features(features_up_to(top), k->needs.bits) || (k->bf16 && !has_bf16())) {
+        const kernel_t *k = &sinter_kernels[i];
+        if (!has_features(features_up_to(top), k->needs.bits) ||
+            (k->driver->arithmetic == IN_BF16 && !has_bf16())) {
             check_skip("%s: this process cannot run it", k->name);
         } else {
             CHECK(chosen[i], "%s: no case chooses it", k->name);

@@ -20,164 +20,146 @@ static int round_up(int64_t n, int to)
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-static const char *refuse_bf16(const plan_t *plan, const step_t *step)
+/* The dims of a step that its kernels ask for; -1: not known. */
+typedef struct known {
+    int64_t S, T, D, Dv;
+    int64_t rows; /* query rows that share one K and V */
+} known_t;
+
+/* K or V may lack leading dims or have 1 there: then query heads share them. */
+static int64_t rows_of(const problem_t *problem)
 {
-    const attention_params_t *p = &step->p.attention;
-    const char *why = refuse_bf16_products(plan, step);
-    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1),
-                  Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
+    const attention_params_t *p = &problem->step->p.attention;
+    const int ndims = problem_ndims(problem, p->out_dims);
+    int64_t rows = problem_dim(problem, p->out_dims, 2);
+    for (int e = 3; e <= ndims && rows >= 0; e++) {
+        const int64_t k = problem_dim(problem, p->k.data, e),
+                      v = problem_dim(problem, p->v.data, e),
+                      n = k == 1 && v == 1 ? problem_dim(problem, p->out_dims, e) : 1;
+        if (k < 0 || v < 0 || n < 0 || !mul_i64(rows, n, &rows)) {
+            return -1;
+        }
+    }
+    return ndims < 2 ? -1 : rows;
+}
+
+static known_t known_dims(const problem_t *problem)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    return (known_t){.S = problem_dim(problem, p->out_dims, 2),
+                     .T = problem_dim(problem, p->v.data, p->trans_v ? 1 : 2),
+                     .D = problem_dim(problem, p->q.data, p->trans_q ? 2 : 1),
+                     .Dv = problem_dim(problem, p->v.data, p->trans_v ? 2 : 1),
+                     .rows = rows_of(problem)};
+}
+
+static const char *refuse_bf16(const kernel_t *self, const problem_t *problem)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    const char *why = refuse_bf16_products(problem);
+    const int64_t D = problem_dim(problem, p->q.data, p->trans_q ? 2 : 1),
+                  Dv = problem_dim(problem, p->v.data, p->trans_v ? 2 : 1);
+    (void)self;
     return why == NULL && (D < 1 || Dv < 1 || D > ATT_CHUNK)
                ? "needs head sizes known at compile, 1 to 512"
                : why;
 }
 
-/* ---- setup ----------------------------------------------------------------------------------- */
-
-/* Query rows that share one K and V, -1 if not known, with the reason. K or V may lack leading dims
- * or have 1 there. */
-static int64_t known_rows(const plan_t *plan, const attention_params_t *p, const char **why)
-{
-    const lt_t *out = &plan->values[p->out_dims].lt;
-    const int operands[] = {p->k.data, p->v.data};
-    *why = NULL;
-    if (out->ndims < 2) {
-        *why = "the rank of the result is unknown at compile";
-        return -1;
-    }
-    int64_t rows = out->dims[out->ndims - 2];
-    if (rows < 0) {
-        *why = "the number of query rows, the last but one dim of Q, is unknown at compile";
-    }
-    for (int from_end = 3; from_end <= out->ndims && rows >= 0; from_end++) {
-        const int64_t n = out->dims[out->ndims - from_end];
-        bool shared = true;
-        for (int i = 0; i < 2; i++) {
-            const lt_t *lt = &plan->values[operands[i]].lt;
-            if (lt->ndims < 0 || n < 0 ||
-                (lt->ndims >= from_end && lt->dims[lt->ndims - from_end] < 0)) {
-                *why = "a batch dim of Q, K or V is unknown at compile, and with it how many query "
-                       "rows share one K and V";
-                return -1;
-            }
-            shared = shared && (lt->ndims < from_end || lt->dims[lt->ndims - from_end] == 1);
-        }
-        if (shared && !mul_i64(rows, n, &rows)) {
-            return -1;
-        }
-    }
-    return rows < 0 ? -1 : rows;
-}
-
 /* True if a dim is known to be unable to stand at stride 1 where that of the head must. */
-static bool head_strided(const plan_t *plan, int value, int from_end)
+static bool head_strided(const problem_t *p, int value, int from_end)
 {
-    const lt_t *lt = &plan->values[value].lt;
-    if (lt->ndims < from_end || lt->layout_type != sinter_layout_type_strided) {
-        return false;
-    }
-    const int64_t stride = lt->strides[lt->ndims - from_end];
-    return stride >= 0 && stride != 1 && lt->dims[lt->ndims - from_end] != 1;
+    const int64_t stride = problem_stride(p, value, from_end);
+    return stride >= 0 && stride != 1 && problem_dim(p, value, from_end) != 1;
 }
 
-static const char *refuse_decode(const plan_t *plan, const step_t *step)
+static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
 {
-    const attention_params_t *p = &step->p.attention;
-    const decode_table_t *table = decode_table(step->kernel ? step->kernel->needs : plan->features);
-    const char *rows_unknown;
-    const int64_t rows = known_rows(plan, p, &rows_unknown),
-                  T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2);
-    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1),
-                  Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
-    const int k = (int)plan->values[p->k.data].lt.data_type,
-              v = (int)plan->values[p->v.data].lt.data_type;
-    if (table == NULL) {
-        return "no decoding kernels for this ISA";
+    const attention_params_t *p = &problem->step->p.attention;
+    const decode_table_t *table = decode_table(self->needs);
+    const known_t n = known_dims(problem);
+    const int k = (int)problem_type(problem, p->k.data), v = (int)problem_type(problem, p->v.data);
+    if (n.D < 1 || n.D > DECODE_HEAD || n.Dv < 1 || n.Dv > DECODE_HEAD) {
+        return "needs heads of 1 to 256 elements, known at compile";
     }
-    if (rows_unknown != NULL) {
-        return rows_unknown;
+    if (n.S > DECODE_ROWS || n.rows > DECODE_ROWS || n.rows == 0) {
+        return "needs 1 to 8 query rows for each K and V";
     }
-    if (rows < 1 || rows > DECODE_ROWS || D < 1 || D > DECODE_HEAD || Dv < 1 || Dv > DECODE_HEAD) {
-        return "needs 1 to 8 query rows for each K and V and heads of 1 to 256, known at compile";
-    }
-    if (T >= 0 && T < DECODE_LANES) {
+    if (n.T >= 0 && n.T < DECODE_LANES) {
         return "too few tokens";
     }
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
     }
     if (k >= table->n_ops || v >= table->n_ops || table->ops[k].layout.elems == 0 ||
-        table->ops[v].layout.elems == 0 || D % table->ops[k].layout.multiple ||
-        Dv % table->ops[v].layout.multiple) {
+        table->ops[v].layout.elems == 0 || n.D % table->ops[k].layout.multiple ||
+        n.Dv % table->ops[v].layout.multiple) {
         return "no decoder for these data types and head sizes";
     }
-    return head_strided(plan, p->k.data, p->trans_k ? 1 : 2) ||
-                   head_strided(plan, p->v.data, p->trans_v ? 2 : 1)
+    return head_strided(problem, p->k.data, p->trans_k ? 1 : 2) ||
+                   head_strided(problem, p->v.data, p->trans_v ? 2 : 1)
                ? "a head is not contiguous"
                : NULL;
 }
 
 /* Groups along the head of an operand's scales or zero points; -1: not known. */
-static int64_t known_groups(const plan_t *plan, int data, int coef, const int8_t *coef_dim,
-                            int from_end)
+static int64_t groups_of(const problem_t *p, int data, int coef, const int8_t *coef_dim,
+                         int from_end)
 {
-    const int ndims = plan->values[data].lt.ndims;
+    const int ndims = problem_ndims(p, data), coefs = coef < 0 ? 0 : problem_ndims(p, coef);
     if (coef < 0) {
         return 1;
     }
-    if (ndims < from_end || plan->values[coef].lt.ndims < 0) {
+    if (ndims < from_end || coefs < 0) {
         return -1;
     }
     const int d = coef_dim[ndims - from_end];
-    return d < 0 ? 1 : plan->values[coef].lt.dims[d];
+    return d < 0 ? 1 : problem_dim(p, coef, coefs - d);
 }
 
 /* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11,
- * of 8 bits for integer codes in mode int8. */
-static decode_how_t how_of(const plan_t *plan, const step_t *step, const operand_t *o, int from_end,
-                           int64_t head)
+ * of 8 bits for integer codes in mode int8. Groups that are not known at compile may allow it. */
+static decode_how_t how_of(const kernel_t *self, const problem_t *p, const operand_t *o,
+                           int from_end)
 {
-    const codes_table_t *table = codes_table(plan->features);
-    const lt_t *lt = &plan->values[o->data].lt;
-    const codes_type_t *codes = codes_type(lt->data_type);
-    const int limbs = limbs_of(step->mode);
+    const codes_table_t *table = codes_table(self->needs);
+    const sinter_data_type_t type = problem_type(p, o->data);
+    const codes_type_t *codes = codes_type(type);
+    const int limbs = limbs_of(p->step->mode);
     const decode_how_t floats = {0};
-    if (!table || !limbs || !codes ||
-        (limbs == 1 && dtype_traits(lt->data_type)->cls != DTYPE_INT)) {
+    if (!table || !limbs || !codes || (limbs == 1 && dtype_traits(type)->cls != DTYPE_INT) ||
+        (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8)) {
         return floats;
     }
-    const int64_t s = known_groups(plan, o->data, o->scale, o->scale_dim, from_end);
-    const int64_t z = known_groups(plan, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
-    if (s < 1 || z < 1 ||
-        (n > 1 && (head % n != 0 || head / n % (codes->elems / CODES_QUADS) != 0))) {
-        return floats;
-    }
-    if (o->zp >= 0 && dtype_traits(plan->values[o->zp].lt.data_type)->bits > 8) {
+    const int64_t head = problem_dim(p, o->data, from_end), quad = codes->elems / CODES_QUADS,
+                  s = groups_of(p, o->data, o->scale, o->scale_dim, from_end),
+                  z = groups_of(p, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
+    if (s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))) {
         return floats;
     }
     return (decode_how_t){codes, table, limbs};
 }
 
-static decode_how_t how_of_k(const plan_t *plan, const step_t *step)
+static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)
 {
-    const attention_params_t *p = &step->p.attention;
-    return how_of(plan, step, &p->k, p->trans_k ? 1 : 2,
-                  known_dim(plan, p->k.data, p->trans_k ? 1 : 2));
+    const attention_params_t *a = &p->step->p.attention;
+    return how_of(self, p, &a->k, a->trans_k ? 1 : 2);
 }
 
-static decode_how_t how_of_v(const plan_t *plan, const step_t *step)
+static decode_how_t how_of_v(const kernel_t *self, const problem_t *p)
 {
-    const attention_params_t *p = &step->p.attention;
-    return how_of(plan, step, &p->v, p->trans_v ? 2 : 1,
-                  known_dim(plan, p->v.data, p->trans_v ? 2 : 1));
+    const attention_params_t *a = &p->step->p.attention;
+    return how_of(self, p, &a->v, a->trans_v ? 2 : 1);
 }
 
-static const char *refuse_codes(const plan_t *plan, const step_t *step)
+static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
-    const char *why = refuse_decode(plan, step);
-    return why != NULL || how_of_k(plan, step).codes || how_of_v(plan, step).codes
+    const char *why = refuse_decode(self, p);
+    return why != NULL || how_of_k(self, p).codes || how_of_v(self, p).codes
                ? why
                : "the fpmath mode, the types or the groups do not allow products of integers";
 }
+
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
 {
@@ -266,44 +248,62 @@ static const char *how_name(const decode_how_t *how)
     return how->codes ? limbs_name(how->limbs) : DECODED_FMA;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step)
+static void note_config(const kernel_t *self, const attention_config_t *c, const char *why,
+                        textbuf_t *note)
 {
-    const features_t features = step->kernel->needs;
-    const attention_params_t *p = &step->p.attention;
-    attention_config_t *c = ARENA_NEW(&plan->arena, attention_config_t, 1);
-    if (!c) {
-        return sinter_out_of_memory;
+    if (c->decode) {
+        text_add(note, "%d query rows, kv-tile %d, K by %s, V by %s", c->rows, c->tk,
+                 how_name(&c->k_how), how_name(&c->v_how));
+    } else {
+        text_add(note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
+        note_products(note, c->bf16, self, why);
     }
-    const int64_t D = known_dim(plan, p->q.data, p->trans_q ? 2 : 1),
-                  Dv = known_dim(plan, p->v.data, p->trans_v ? 2 : 1);
-    const char *rows_unknown;
-    const int64_t T = known_dim(plan, p->v.data, p->trans_v ? 1 : 2),
-                  rows = known_rows(plan, p, &rows_unknown);
-    c->tile = tile_table(features);
-    c->fn = eltwise_table(features);
-    c->bf16 = step->kernel->bf16;
-    const bool codes = step->kernel->refuse == refuse_codes;
-    c->decode = codes || step->kernel->refuse == refuse_decode ? decode_table(features) : NULL;
-    c->k_how = codes ? how_of_k(plan, step) : (decode_how_t){0};
-    c->v_how = codes ? how_of_v(plan, step) : (decode_how_t){0};
-    size_blocks(c, rows, T, D, Dv);
-    const char *why = jit(c, rows, D, Dv, features);
+}
+
+/* most_rows: how many query rows there are at most where their number is not known; -1: any. */
+static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64_t most_rows,
+                                 attention_config_t *c, arena_t *arena, candidate_t *out)
+{
+    const known_t n = known_dims(p);
+    c->tile = tile_table(self->needs);
+    c->fn = eltwise_table(self->needs);
+    c->bf16 = self->driver->arithmetic == IN_BF16;
+    size_blocks(c, n.rows < 0 ? most_rows : n.rows, n.T, n.D, n.Dv);
+    const char *why = jit(c, n.rows, n.D, n.Dv, self->needs);
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
+    attention_buffers_t b;
     textbuf_t note;
-    text_init(&note, &plan->arena);
-    if (c->decode) {
-        text_add(&note, "%d query rows, kv-tile %d, K by %s, V by %s", c->rows, c->tk,
-                 how_name(&c->k_how), how_name(&c->v_how));
-    } else {
-        text_add(&note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
-        note_products(&note, c->bf16, step->kernel, why);
-    }
-    step->jit = c;
-    step->state_bytes = sizeof(attention_state_t);
-    step->note = note.text;
+    text_init(&note, arena);
+    note_config(self, c, why, &note);
+    *out = (candidate_t){.config = c,
+                         .state_bytes = sizeof(attention_state_t),
+                         .thread_bytes = attention_buffers(c, p->step, NULL, &b),
+                         .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
+}
+
+static sinter_status_t setup_flash(const kernel_t *self, const problem_t *p, arena_t *arena,
+                                   candidate_t *out)
+{
+    attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
+    return c == NULL ? sinter_out_of_memory : configure(self, p, -1, c, arena, out);
+}
+
+static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, arena_t *arena,
+                                    candidate_t *out)
+{
+    attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    c->decode = decode_table(self->needs);
+    if (self->driver->arithmetic == IN_INT8) {
+        c->k_how = how_of_k(self, p);
+        c->v_how = how_of_v(self, p);
+    }
+    return configure(self, p, DECODE_ROWS, c, arena, out);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -348,13 +348,6 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     return at + 64;
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
-{
-    attention_buffers_t b;
-    (void)plan;
-    return attention_buffers(step->jit, step, NULL, &b);
-}
-
 /* ---- geometry -------------------------------------------------------------------------------- */
 
 static int64_t batch_dim(const bound_t *b, int from_end)
@@ -392,11 +385,9 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
     return sinter_success;
 }
 
-/* Only dims and the thread count go in: scratch is sized from this before there is data. */
-static sinter_status_t geometry(const step_t *step, const frame_t *frame, attention_dims_t *d)
+static sinter_status_t geometry(const attention_params_t *p, const attention_config_t *c,
+                                const frame_t *frame, attention_dims_t *d)
 {
-    const attention_params_t *p = &step->p.attention;
-    const attention_config_t *c = step->jit;
     *d = (attention_dims_t){0};
     SG_TRY(check_dims(p, frame, d));
     d->group = d->n_kv = 1;
@@ -428,19 +419,7 @@ static sinter_status_t geometry(const step_t *step, const frame_t *frame, attent
     return sinter_success;
 }
 
-static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
-{
-    attention_dims_t d;
-    const attention_config_t *c = step->jit;
-    (void)plan;
-    if (geometry(step, frame, &d) != sinter_success || d.splits < 2) {
-        return 0;
-    }
-    return (size_t)(d.items * d.splits) * (size_t)c->rows * ((size_t)c->ld_v + 2) * sizeof(float) +
-           64;
-}
-
-/* ---- prepare --------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 /* True if the program does nothing but multiply by one positive number. */
 static bool is_scale(const chain_bound_t *b, float *scale)
@@ -460,6 +439,42 @@ static bool is_scale(const chain_bound_t *b, float *scale)
     ref->traits->codec.load_f32(ref->data, 0, 0, 1, scale);
     return *scale > 0 && *scale < INFINITY;
 }
+
+static double scalar(const frame_t *frame, int value)
+{
+    const bound_t *b = &frame->v[value];
+    double x;
+    dtype_traits(b->dtype)->codec.load_f64(b->data, 0, 0, 1, &x);
+    return x;
+}
+
+/* True if the limits are the masks. */
+static bool bind_limits(const attention_params_t *p, const frame_t *frame, attention_state_t *st)
+{
+    const int64_t far = (int64_t)1 << 60; /* a row index added to it does not overflow */
+    st->first_all = st->first_row = -far;
+    st->end_all = st->end_row = far;
+    int i = 0;
+    for (; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
+        const column_limit_t *limit = &p->limits[i];
+        int64_t s = limit->shift, *first = limit->moves ? &st->first_row : &st->first_all,
+                *end = limit->moves ? &st->end_row : &st->end_all;
+        for (int k = 0; k < limit->n_terms; k++) {
+            s += limit->sign[k] * (int64_t)scalar(frame, limit->term[k]);
+        }
+        if (limit->none) {
+            continue;
+        }
+        if (limit->lower) {
+            *first = s > *first ? s : *first;
+        } else {
+            *end = s + 1 < *end ? s + 1 : *end;
+        }
+    }
+    return p->n_bare > 0 && i >= p->n_bare;
+}
+
+/* ---- choose ---------------------------------------------------------------------------------- */
 
 /* True if rows of a stored packed tensor may share bytes: threads would then write each other's
  * elements. */
@@ -500,90 +515,8 @@ static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
     return sinter_success;
 }
 
-static double scalar(const frame_t *frame, int value)
-{
-    const bound_t *b = &frame->v[value];
-    double x;
-    dtype_traits(b->dtype)->codec.load_f64(b->data, 0, 0, 1, &x);
-    return x;
-}
-
-/* True if the limits are the masks. */
-static bool bind_limits(const attention_params_t *p, const frame_t *frame, attention_state_t *st)
-{
-    const int64_t far = (int64_t)1 << 60; /* a row index added to it does not overflow */
-    st->first_all = st->first_row = -far;
-    st->end_all = st->end_row = far;
-    int i = 0;
-    for (; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
-        const column_limit_t *limit = &p->limits[i];
-        int64_t s = limit->shift, *first = limit->moves ? &st->first_row : &st->first_all,
-                *end = limit->moves ? &st->end_row : &st->end_all;
-        for (int k = 0; k < limit->n_terms; k++) {
-            s += limit->sign[k] * (int64_t)scalar(frame, limit->term[k]);
-        }
-        if (limit->none) {
-            continue;
-        }
-        if (limit->lower) {
-            *first = s > *first ? s : *first;
-        } else {
-            *end = s + 1 < *end ? s + 1 : *end;
-        }
-    }
-    return p->n_bare > 0 && i >= p->n_bare;
-}
-
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
-{
-    const attention_params_t *p = &step->p.attention;
-    attention_state_t *st = state;
-    SG_TRY(geometry(step, frame, &st->d));
-    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
-    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
-    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
-    st->masked = bind_limits(p, frame, st);
-    const chain_t *score = st->masked ? p->bare : p->score;
-    st->scored = score != NULL;
-    st->scale = 1;
-    if (score) {
-        float scale;
-        SG_TRY(chain_bind(score, frame, plan->features, &st->score));
-        if (is_scale(&st->score, &scale)) {
-            st->scored = false;
-            st->scale = scale;
-        }
-    }
-    if (p->prob) {
-        SG_TRY(chain_bind(p->prob, frame, plan->features, &st->prob));
-    }
-    SG_TRY(chain_bind(step->post, frame, plan->features, &st->post));
-    st->serial = stores_share_bytes(&st->post);
-    int out;
-    st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1
-                  ? &st->post.refs[out]
-                  : NULL;
-    if (step->tail != NULL) {
-        SG_TRY(quant_tail_bind(step->tail, frame, plan->features, &st->tail));
-        st->serial = st->serial || quant_tail_shares_bytes(
-                                       &st->tail, ((const attention_config_t *)step->jit)->dv);
-    }
-    st->k_side.ops = st->v_side.ops = NULL;
-    const attention_config_t *c = step->jit;
-    if (c->decode) {
-        st->k_why = decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side);
-        st->v_why = decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
-        st->v_side.any_weight = p->prob != NULL;
-    }
-    if (p->sink >= 0) {
-        SG_TRY(bind_sink(&frame->v[p->sink], st));
-    }
-    return sinter_success;
-}
-
-static way_t way_of(const char *of, const decode_how_t *how, const decode_side_t *side,
-                    const char *why)
+static void add_side(choice_t *choice, const char *of, const decode_how_t *how,
+                     const decode_side_t *side, const char *why)
 {
     const char *name = side->ops == NULL     ? "tiles of floats"
                        : side->codes != NULL ? how_name(how)
@@ -591,36 +524,99 @@ static way_t way_of(const char *of, const decode_how_t *how, const decode_side_t
     if (side->ops != NULL && how->codes != NULL && side->codes == NULL) {
         why = "groups or zero points do not allow products of integers";
     }
-    return (way_t){.of = of, .name = name, .why = why};
+    add_way(choice, of, name, why);
 }
 
-static int ways(const step_t *step, const void *state, way_t *out)
+static void choose_sides(const attention_params_t *p, const attention_config_t *c,
+                         attention_state_t *st, choice_t *choice)
 {
-    const attention_config_t *c = step->jit;
-    const attention_state_t *st = state;
-    int n = 0;
-    if (c->decode != NULL) {
-        out[n++] = way_of("K", &c->k_how, &st->k_side, st->k_why);
-        out[n++] = way_of("V", &c->v_how, &st->v_side, st->v_why);
+    st->k_side.ops = st->v_side.ops = NULL;
+    if (c->decode == NULL) {
+        return;
     }
-    return n + serial_way(st->serial, &out[n]);
+    const char *k = decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side),
+               *v = decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
+    st->v_side.any_weight = p->prob != NULL;
+    add_side(choice, "K", &c->k_how, &st->k_side, k);
+    add_side(choice, "V", &c->v_how, &st->v_side, v);
 }
 
-/* ---- the kernels ----------------------------------------------------------------------------- */
+static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
+                              void *state, choice_t *choice)
+{
+    const step_t *step = problem->step;
+    const frame_t *frame = problem->frame;
+    const features_t features = problem->plan->features;
+    const attention_params_t *p = &step->p.attention;
+    const attention_config_t *c = config;
+    attention_state_t *st = state;
+    (void)self;
+    SG_TRY(geometry(p, c, frame, &st->d));
+    if (st->d.splits > 1) {
+        choice->shared_bytes = (size_t)(st->d.items * st->d.splits) * (size_t)c->rows *
+                                   ((size_t)c->ld_v + 2) * sizeof(float) +
+                               64;
+    }
+    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
+    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
+    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
+    if (p->prob) {
+        SG_TRY(chain_bind(p->prob, frame, features, &st->prob));
+    }
+    SG_TRY(chain_bind(step->post, frame, features, &st->post));
+    int out;
+    st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1
+                  ? &st->post.refs[out]
+                  : NULL;
+    st->serial = stores_share_bytes(&st->post);
+    if (step->tail != NULL) {
+        SG_TRY(quant_tail_bind(step->tail, frame, features, &st->tail));
+        st->serial = st->serial || quant_tail_shares_bytes(&st->tail, c->dv);
+    }
+    if (p->sink >= 0) {
+        SG_TRY(bind_sink(&frame->v[p->sink], st));
+    }
+    choose_sides(p, c, st, choice);
+    add_serial_way(choice, st->serial);
+    return sinter_success;
+}
 
-#define ATTENTION                                                                           \
-    .step = STEP_ATTENTION, .setup = setup, .thread_bytes = thread_bytes,                   \
-    .shared_bytes = shared_bytes, .prepare = prepare, .work = attention_work, .ways = ways, \
-    .phases = 2
-KERNEL(attention_flash_f32_generic, ATTENTION, .needs = {NEEDS_NOTHING}, .cost = 400)
-KERNEL(attention_flash_f32_avx2, ATTENTION, .needs = {NEEDS_AVX2}, .cost = 300)
-KERNEL(attention_flash_f32_avx512, ATTENTION, .needs = {NEEDS_AVX512}, .cost = 200)
-KERNEL(attention_decode_f32_avx2, ATTENTION, .needs = {NEEDS_AVX2}, .cost = 90,
-       .refuse = refuse_decode)
-KERNEL(attention_decode_f32_avx512, ATTENTION, .needs = {NEEDS_AVX512}, .cost = 80,
-       .refuse = refuse_decode)
-KERNEL(attention_decode_int8_vnni, ATTENTION, .needs = {NEEDS_AVX512_VNNI}, .cost = 70,
-       .refuse = refuse_codes)
-/* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(attention_flash_bf16_avx512, ATTENTION, .needs = {NEEDS_AVX512_VNNI}, .cost = 100,
-       .refuse = refuse_bf16, .bf16 = true)
+/* What scalars say about masks and scores. */
+static sinter_status_t start(const kernel_t *self, const problem_t *problem, const void *config,
+                             void *state)
+{
+    const frame_t *frame = problem->frame;
+    const attention_params_t *p = &problem->step->p.attention;
+    attention_state_t *st = state;
+    (void)self, (void)config;
+    st->masked = bind_limits(p, frame, st);
+    const chain_t *score = st->masked ? p->bare : p->score;
+    st->scored = score != NULL;
+    st->scale = 1;
+    if (score) {
+        float scale;
+        SG_TRY(chain_bind(score, frame, problem->plan->features, &st->score));
+        if (is_scale(&st->score, &scale)) {
+            st->scored = false;
+            st->scale = scale;
+        }
+    }
+    if (problem->step->tail != NULL) {
+        quant_tail_start(problem->step->tail, frame, &st->tail);
+    }
+    return sinter_success;
+}
+
+/* ---- the drivers ----------------------------------------------------------------------------- */
+
+#define ATTENTION \
+    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .start = start, .work = attention_work
+#define DECODE                        \
+    ATTENTION, .setup = setup_decode, \
+               .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
+const driver_t driver_attention_flash = {ATTENTION, .arithmetic = IN_F32, .setup = setup_flash};
+const driver_t driver_attention_flash_bf16 = {ATTENTION, .arithmetic = IN_BF16,
+                                              .refuse = refuse_bf16, .setup = setup_flash};
+const driver_t driver_attention_decode = {DECODE, .arithmetic = IN_F32, .refuse = refuse_decode};
+const driver_t driver_attention_decode_int8 = {DECODE, .arithmetic = IN_INT8,
+                                               .refuse = refuse_codes};

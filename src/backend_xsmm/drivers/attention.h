@@ -1,4 +1,4 @@
-/* Flash attention, what setup (compile), prepare (execute, all dims known) and work (threads) of
+/* Flash attention, what setup (compile), choose (execute, all dims known) and work (threads) of
  * its kernels share.
  *
  * A work item is one batch of K and V, a block of query rows and a chunk of Dv. Query rows are the
@@ -76,7 +76,6 @@ typedef struct attention_state {
     matrices_t q, k, v;
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
-    const char *k_why, *v_why;             /* why through tiles */
     chain_bound_t score, prob, post;
     bool scored,
         masked; /* there is a score chain to run; it leaves masking by the limits to the kernel */
@@ -103,7 +102,7 @@ typedef struct attention_buffers {
 size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
                          attention_buffers_t *out);
 
-void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                    int phase, int tid, int nth, void *scratch, void *shared);
+void attention_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                    const worker_t *w);
 
 #endif

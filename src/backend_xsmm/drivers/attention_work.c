@@ -242,29 +242,30 @@ static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
     save_part(t, part(t->c, d, shared, item, split));
 }
 
-void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                    int phase, int tid, int nth, void *scratch, void *shared)
+void attention_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                    const worker_t *w)
 {
     const attention_state_t *st = state;
     const attention_dims_t *d = &st->d;
+    const int tid = w->tid, nth = w->nth;
     task_t t;
-    (void)plan;
-    t.c = step->jit;
-    t.p = &step->p.attention;
+    (void)self;
+    t.c = config;
+    t.p = &p->step->p.attention;
     t.st = st;
-    t.frame = frame;
-    t.tail = step->tail != NULL;
-    attention_buffers(t.c, step, scratch, &t.b);
-    if (phase == 0 && d->splits > 1) {
+    t.frame = p->frame;
+    t.tail = p->step->tail != NULL;
+    attention_buffers(t.c, p->step, w->scratch, &t.b);
+    if (w->phase == 0 && d->splits > 1) {
         for (int64_t u = tid; u < d->items * d->splits; u += nth) {
-            split_item(&t, u / d->splits, u % d->splits, shared);
+            split_item(&t, u / d->splits, u % d->splits, w->shared);
         }
         return;
     }
-    if ((st->serial && tid > 0) || (phase == 1 && d->splits < 2)) {
+    if ((st->serial && tid > 0) || (w->phase == 1 && d->splits < 2)) {
         return;
     }
-    if (phase == 0) {
+    if (w->phase == 0) {
         const int stride = st->serial ? 1 : nth;
         for (int64_t i = 0; i < d->items;
              i += stride) { /* there and back: later blocks of a causal mask are longer */
@@ -282,7 +283,7 @@ void attention_work(const plan_t *plan, const step_t *step, const frame_t *frame
             attention_start(&t, item);
         }
         if (u % d->block < t.rows) {
-            merge_row(&t, shared, item, (int)(u % d->block));
+            merge_row(&t, w->shared, item, (int)(u % d->block));
         }
     }
 }

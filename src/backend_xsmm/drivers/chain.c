@@ -115,41 +115,37 @@ static void choose_direct(chain_state_t *st, features_t features)
     }
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
 {
     chain_state_t *st = state;
-    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->b));
+    (void)config;
+    SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->b));
     chain_collapse(&st->b);
     st->serial = chain_shares_bytes(&st->b);
     st->streams = false;
     shape_tiles(st);
-    choose_stream(st, plan->cache_bytes);
-    choose_direct(st, plan->features);
+    choose_stream(st, p->plan->cache_bytes);
+    choose_direct(st, p->plan->features);
     st->n_tiles = 1;
     for (int d = 0; d < st->b.ndims; d++) {
         const int64_t tile = d == st->b.ndims - 1 ? st->cols : d == st->b.ndims - 2 ? st->rows : 1;
         st->extent[d] = tile == 0 ? 0 : (st->b.dims[d] + tile - 1) / tile;
         st->n_tiles *= st->extent[d];
     }
+    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
-static int ways(const step_t *step, const void *state, way_t *out)
-{
-    (void)step;
-    return serial_way(((const chain_state_t *)state)->serial, out);
-}
-
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared)
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
 {
     const chain_state_t *st = state;
     const int n = st->b.ndims;
     int64_t begin, end, at[SINTER_MAX_NDIMS] = {0}, idx[SINTER_MAX_NDIMS] = {0};
-    (void)plan, (void)step, (void)frame, (void)phase, (void)shared;
-    share(st->n_tiles, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
-    if (begin >= end || (st->serial && tid > 0)) {
+    (void)self, (void)p, (void)config;
+    share(st->n_tiles, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
+    if (begin >= end || (st->serial && w->tid > 0)) {
         return;
     }
     walk_seek(n, st->extent, begin, at);
@@ -165,9 +161,9 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
             rows = at_most(st->b.dims[n - 2] - idx[n - 2], st->rows);
         }
         if (st->stream != NULL) {
-            chain_stream_tile(&st->b, st->stream, idx, (int)rows, (int)cols, scratch);
+            chain_stream_tile(&st->b, st->stream, idx, (int)rows, (int)cols, w->scratch);
         } else {
-            st->run(&st->b, idx, (int)rows, (int)cols, scratch);
+            st->run(&st->b, idx, (int)rows, (int)cols, w->scratch);
         }
     }
     if (st->streams) {
@@ -175,41 +171,30 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
     }
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
 {
-    (void)plan;
-    return chain_tile_scratch_bytes(step->post);
-}
-
-static sinter_status_t setup(plan_t *plan, step_t *step)
-{
-    (void)plan;
-    step->state_bytes = sizeof(chain_state_t);
-    step->note = step->post->f64 ? "elementwise in f64, runs of 256"
-                                 : "elementwise in f32, tiles of up to 4096";
+    (void)self, (void)arena;
+    out->state_bytes = sizeof(chain_state_t);
+    out->thread_bytes = chain_tile_scratch_bytes(p->step->post);
+    out->note = p->step->post->f64 ? "elementwise in f64, runs of 256"
+                                   : "elementwise in f32, tiles of up to 4096";
     return sinter_success;
 }
 
-static const char *refuse_f64(const plan_t *plan, const step_t *step)
+static const char *refuse(const kernel_t *self, const problem_t *p)
 {
-    (void)plan;
-    return step->tail != NULL ? "the step quantises its results"
-           : step->post->f64  ? "a tensor of the chain needs double precision"
-                              : NULL;
+    const bool f64 = self->driver->arithmetic == IN_F64;
+    if (p->step->tail != NULL) {
+        return "the step quantises its results";
+    }
+    return p->step->post->f64 == f64 ? NULL
+           : f64                     ? "no tensor of the chain needs double precision"
+                                     : "a tensor of the chain needs double precision";
 }
 
-static const char *refuse_f32(const plan_t *plan, const step_t *step)
-{
-    (void)plan;
-    return step->tail != NULL ? "the step quantises its results"
-           : step->post->f64  ? NULL
-                              : "no tensor of the chain needs double precision";
-}
-
-#define CHAIN                                                                             \
-    .step = STEP_CHAIN, .setup = setup, .thread_bytes = thread_bytes, .prepare = prepare, \
-    .work = work, .ways = ways, .phases = 1
-KERNEL(chain_runs_f32_avx512, CHAIN, .needs = {NEEDS_AVX512}, .cost = 200, .refuse = refuse_f64)
-KERNEL(chain_runs_f32_avx2, CHAIN, .needs = {NEEDS_AVX2}, .cost = 300, .refuse = refuse_f64)
-KERNEL(chain_runs_f32_generic, CHAIN, .needs = {NEEDS_NOTHING}, .cost = 400, .refuse = refuse_f64)
-KERNEL(chain_runs_f64_generic, CHAIN, .needs = {NEEDS_NOTHING}, .cost = 400, .refuse = refuse_f32)
+#define CHAIN_RUNS                                                                       \
+    .step = STEP_CHAIN, .phases = 1, .refuse = refuse, .setup = setup, .choose = choose, \
+    .work = work
+const driver_t driver_chain_runs = {CHAIN_RUNS, .arithmetic = IN_F32};
+const driver_t driver_chain_runs_f64 = {CHAIN_RUNS, .arithmetic = IN_F64};

@@ -30,13 +30,6 @@ static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out
     return at;
 }
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
-{
-    buffers_t b;
-    (void)plan;
-    return buffers(step, NULL, &b);
-}
-
 /* Rows that follow one another in all tensors become one long row. */
 static void merge_rows(chain_quantise_state_t *st)
 {
@@ -52,13 +45,13 @@ static int64_t tile_size(const chain_quantise_state_t *st, int d)
     return d == st->ndims - 1 ? st->block : d == st->ndims - 2 ? st->tail.rows : 1;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
 {
     chain_quantise_state_t *st = state;
-    (void)plan;
-    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->b));
-    SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->needs, &st->tail));
+    (void)config;
+    SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->b));
+    SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
     merge_rows(st);
     st->b.inner_scalar_only = false;
     st->ndims = st->b.ndims;
@@ -70,13 +63,17 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         st->extent[d] = (st->b.dims[d] + tile - 1) / tile;
         st->n_tiles *= st->extent[d];
     }
+    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
-static int ways(const step_t *step, const void *state, way_t *out)
+static sinter_status_t start(const kernel_t *self, const problem_t *p, const void *config,
+                             void *state)
 {
-    (void)step;
-    return serial_way(((const chain_quantise_state_t *)state)->serial, out);
+    chain_quantise_state_t *st = state;
+    (void)self, (void)config;
+    quant_tail_start(p->step->tail, p->frame, &st->tail);
+    return sinter_success;
 }
 
 static void one_tile(const chain_quantise_state_t *st, const int64_t *at, const buffers_t *b)
@@ -97,42 +94,47 @@ static void one_tile(const chain_quantise_state_t *st, const int64_t *at, const 
     quant_tail_run(&st->tail, first, n, b->rows, CHAIN_BLOCK, b->tail);
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared)
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
 {
     const chain_quantise_state_t *st = state;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
     buffers_t b;
-    (void)plan, (void)frame, (void)phase, (void)shared;
-    share(st->n_tiles, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
-    if (begin >= end || (st->serial && tid > 0)) {
+    (void)self, (void)config;
+    share(st->n_tiles, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
+    if (begin >= end || (st->serial && w->tid > 0)) {
         return;
     }
-    buffers(step, scratch, &b);
+    buffers(p->step, w->scratch, &b);
     walk_seek(st->ndims, st->extent, begin, at);
     for (int64_t tile = begin; tile < end; tile++, walk_next(st->ndims, st->extent, at)) {
         one_tile(st, at, &b);
     }
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step)
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
 {
-    (void)plan;
-    step->state_bytes = sizeof(chain_quantise_state_t);
-    step->note =
-        step->post->f64 ? "elementwise in f64, whole groups" : "elementwise in f32, whole groups";
+    buffers_t b;
+    (void)self, (void)arena;
+    out->state_bytes = sizeof(chain_quantise_state_t);
+    out->thread_bytes = buffers(p->step, NULL, &b);
+    out->note = p->step->post->f64 ? "elementwise in f64, whole groups"
+                                   : "elementwise in f32, whole groups";
     return sinter_success;
 }
 
-static const char *refuse(const plan_t *plan, const step_t *step)
+static const char *refuse(const kernel_t *self, const problem_t *p)
 {
-    (void)plan;
-    return step->tail == NULL ? "the step quantises nothing" : NULL;
+    (void)self;
+    return p->step->tail == NULL ? "the step quantises nothing" : NULL;
 }
 
-#define CHAIN_QUANTISE                                                                  \
-    .step = STEP_CHAIN, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
-    .prepare = prepare, .work = work, .ways = ways, .phases = 1
-KERNEL(chain_quantise_f32_avx512, CHAIN_QUANTISE, .needs = {NEEDS_AVX512}, .cost = 200)
-KERNEL(chain_quantise_f32_avx2, CHAIN_QUANTISE, .needs = {NEEDS_AVX2}, .cost = 300)
-KERNEL(chain_quantise_f32_generic, CHAIN_QUANTISE, .needs = {NEEDS_NOTHING}, .cost = 400)
+const driver_t driver_chain_quantise = {.step = STEP_CHAIN,
+                                        .arithmetic = IN_F32,
+                                        .phases = 1,
+                                        .refuse = refuse,
+                                        .setup = setup,
+                                        .choose = choose,
+                                        .start = start,
+                                        .work = work};

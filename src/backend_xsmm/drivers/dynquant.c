@@ -45,9 +45,8 @@ typedef struct dynquant_state {
     quant_widen16_t *
         /* measures elements of 16 bits where they do not become a row of floats first; else NULL */
         straight;
-    bool by_chunks;  /* units are runs of groups that out->quantise takes */
-    const char *why; /* why not */
-    int64_t ahead;   /* from a column of a unit to that of the next one */
+    bool by_chunks; /* units are runs of groups that out->quantise takes */
+    int64_t ahead;  /* from a column of a unit to that of the next one */
 } dynquant_state_t;
 
 /* A thread's memory: a row of elements, what they become, and per group or column what they are
@@ -164,16 +163,16 @@ static const char *refuse_chunks(const dynquant_state_t *st)
                                                                    : NULL;
 }
 
-/* ---- prepare --------------------------------------------------------------------------------- */
+/* ---- choose ---------------------------------------------------------------------------------- */
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
+static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
+                              void *state, choice_t *choice)
 {
-    const dynquant_params_t *p = &step->p.dynquant;
-    const features_t features = step->kernel->needs;
+    const dynquant_params_t *p = &problem->step->p.dynquant;
+    const features_t features = self->needs;
     dynquant_state_t *st = state;
-    (void)plan;
-    SG_TRY(quant_space_bind(p, frame, &st->s));
+    (void)config;
+    SG_TRY(quant_space_bind(p, problem->frame, &st->s));
     const sinter_data_type_t codes = st->s.split ? p->out.split : st->s.out.dtype;
     const dtype_traits_t *elem = dtype_traits(codes);
     st->fn = quant_rows(features);
@@ -189,22 +188,28 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
                                     .elem_min = (float)elem->min,
                                     .scale_max = dtype_traits(st->s.scale.dtype)->max,
                                     .tensor_scale = 1};
-    if (p->tensor_scale >= 0) {
-        const bound_t *t = &frame->v[p->tensor_scale];
-        dtype_bulk(t->dtype, features)->load(t->data, 0, 1, &st->formula.tensor_scale);
-        st->formula.tensor_scale = quant_tensor_scale(st->formula.tensor_scale);
+    const char *why = refuse_chunks(st);
+    st->by_chunks = why == NULL;
+    add_way(choice, NULL, st->by_chunks ? "chunks of groups" : "rows of groups", why);
+    if (st->s.by_pieces) {
+        choice->shared_bytes = (size_t)quant_units(&st->s) * (size_t)problem->frame->threads * 2 *
+                               QUANT_COLUMNS * sizeof(int32_t);
     }
-    st->why = refuse_chunks(st);
-    st->by_chunks = st->why == NULL;
     return sinter_success;
 }
 
-static int ways(const step_t *step, const void *state, way_t *out)
+static sinter_status_t start(const kernel_t *self, const problem_t *problem, const void *config,
+                             void *state)
 {
-    const dynquant_state_t *st = state;
-    (void)step;
-    out[0] = (way_t){.name = st->by_chunks ? "chunks of groups" : "rows of groups", .why = st->why};
-    return 1;
+    const dynquant_params_t *p = &problem->step->p.dynquant;
+    dynquant_state_t *st = state;
+    (void)config;
+    if (p->tensor_scale >= 0) {
+        const bound_t *t = &problem->frame->v[p->tensor_scale];
+        dtype_bulk(t->dtype, self->needs)->load(t->data, 0, 1, &st->formula.tensor_scale);
+        st->formula.tensor_scale = quant_tensor_scale(st->formula.tensor_scale);
+    }
+    return sinter_success;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -764,20 +769,20 @@ static void work_pieces(const dynquant_state_t *st, int phase, int tid, int nth,
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared)
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
 {
     const dynquant_state_t *st = state;
     scratch_t m;
-    (void)plan, (void)step, (void)frame;
+    (void)self, (void)p, (void)config;
     if (quant_units(&st->s) == 0) {
         return;
     }
-    carve_scratch(scratch, st->formula.kind == QUANT_DYNAMIC_ASYMMETRIC, &m);
+    carve_scratch(w->scratch, st->formula.kind == QUANT_DYNAMIC_ASYMMETRIC, &m);
     if (st->s.by_pieces) {
-        work_pieces(st, phase, tid, nth, &m, shared);
-    } else if (phase == 0) {
-        work_items(st, tid, nth, &m);
+        work_pieces(st, w->phase, w->tid, w->nth, &m, w->shared);
+    } else if (w->phase == 0) {
+        work_items(st, w->tid, w->nth, &m);
     }
     if (st->s.stream) {
         st->fn->stream_end();
@@ -786,41 +791,30 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 
 /* ---- the kernels ----------------------------------------------------------------------------- */
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
 {
     scratch_t m;
-    (void)plan, (void)step;
-    return carve_scratch(NULL, true, &m);
-}
-
-static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
-{
-    quant_space_t s;
-    (void)plan;
-    if (quant_space_bind(&step->p.dynquant, frame, &s) != sinter_success || !s.by_pieces) {
-        return 0;
-    }
-    return (size_t)quant_units(&s) * (size_t)frame->threads * 2 * QUANT_COLUMNS * sizeof(int32_t);
-}
-
-static sinter_status_t setup(plan_t *plan, step_t *step)
-{
-    (void)plan;
-    step->state_bytes = sizeof(dynquant_state_t);
-    step->note = "units that stay in a cache, walked twice";
+    (void)self, (void)p, (void)arena;
+    out->state_bytes = sizeof(dynquant_state_t);
+    out->thread_bytes = carve_scratch(NULL, true, &m);
+    out->note = "units that stay in a cache, walked twice";
     return sinter_success;
 }
 
-static const char *refuse(const plan_t *plan, const step_t *step)
+static const char *refuse(const kernel_t *self, const problem_t *p)
 {
-    return dtype_needs_f64(plan->values[step->p.dynquant.in].lt.data_type)
+    (void)self;
+    return dtype_needs_f64(problem_type(p, p->step->p.dynquant.in))
                ? "the input needs double precision"
                : NULL;
 }
 
-#define DYNQUANT                                                                           \
-    .step = STEP_DYNQUANT, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
-    .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
-KERNEL(dynquant_groups_f32_avx512, DYNQUANT, .needs = {NEEDS_AVX512}, .cost = 200)
-KERNEL(dynquant_groups_f32_avx2, DYNQUANT, .needs = {NEEDS_AVX2}, .cost = 300)
-KERNEL(dynquant_groups_f32_generic, DYNQUANT, .needs = {NEEDS_NOTHING}, .cost = 400)
+const driver_t driver_dynquant_groups = {.step = STEP_DYNQUANT,
+                                         .arithmetic = IN_F32,
+                                         .phases = 2,
+                                         .refuse = refuse,
+                                         .setup = setup,
+                                         .choose = choose,
+                                         .start = start,
+                                         .work = work};

@@ -12,31 +12,31 @@ const int matmul_widths[MM_WIDTHS] = {16, 32, TAIL_MATMUL_STRIP};
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-int64_t matmul_known_rows(const plan_t *plan, const step_t *step)
+int64_t matmul_rows_of(const problem_t *p)
 {
-    const matmul_params_t *p = &step->p.matmul;
-    const int ndims = plan->values[p->out_dims].lt.ndims;
-    int64_t rows = known_dim(plan, p->out_dims, 2);
+    const matmul_params_t *m = &p->step->p.matmul;
+    const int ndims = problem_ndims(p, m->out_dims);
+    int64_t rows = problem_dim(p, m->out_dims, 2);
     for (int e = 3; e <= ndims && rows >= 0; e++) {
-        const int64_t n = known_dim(plan, p->out_dims, e), own = known_dim(plan, p->b.data, e);
-        if (n < 0 || own < 0 || (own == 1 && !mul_i64(rows, n, &rows))) {
+        const int64_t own = problem_dim(p, m->b.data, e),
+                      n = own == 1 ? problem_dim(p, m->out_dims, e) : own;
+        if (n < 0 || (own == 1 && !mul_i64(rows, n, &rows))) {
             return -1;
         }
     }
     return ndims < 2 ? -1 : rows;
 }
 
-int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end)
+int64_t matmul_stride_of_b(const problem_t *p, int from_end)
 {
-    const plan_value_t *v = &plan->values[step->p.matmul.b.data];
-    const bool known = v->kind != PV_VIEW && v->lt.ndims >= 2 && lt_strides_known(&v->lt);
-    return known ? v->lt.strides[v->lt.ndims - (step->p.matmul.trans_b ? 3 - from_end : from_end)]
-                 : -1;
+    const matmul_params_t *m = &p->step->p.matmul;
+    return problem_stride(p, m->b.data, m->trans_b ? 3 - from_end : from_end);
 }
 
-const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder, bool scaled)
+const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled)
 {
-    const dtype_traits_t *zp = b->zp < 0 ? NULL : dtype_traits(plan->values[b->zp].lt.data_type);
+    const operand_t *b = &p->step->p.matmul.b;
+    const dtype_traits_t *zp = b->zp < 0 ? NULL : dtype_traits(problem_type(p, b->zp));
     if (!decoder || b->split != sinter_data_type_undef) {
         return "no decoder for the data type of B";
     }
@@ -44,6 +44,12 @@ const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder
                ? "B has codes without scales, scales without codes, or zero points of more than 8 "
                  "bits"
                : NULL;
+}
+
+const char *matmul_refuse_rows(const problem_t *p, int most)
+{
+    const bool many = problem_dim(p, p->step->p.matmul.out_dims, 2) > most;
+    return many || matmul_rows_of(p) > most ? "more than 16 rows share one B" : NULL;
 }
 
 static int height_for(int rows)
@@ -81,69 +87,76 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, features_t fea
     const int rest = rows < 0 || rows % MM_HEIGHT == 0 ? -1 : height_for((int)(rows % MM_HEIGHT));
     for (int h = 0; h < MM_LADDER && why == NULL; h++) {
         const bool full = matmul_ladder[h] == MM_HEIGHT && rows >= MM_HEIGHT;
-        for (int w = c->widest;
-             w >= 0 && w >= c->widest - 1 && why == NULL && (rows < 0 || full || h == rest); w--) {
+        const bool occurs = rows < 0 ? matmul_ladder[h] <= c->rows : full || h == rest;
+        for (int w = c->widest; w >= 0 && w >= c->widest - 1 && why == NULL && occurs; w--) {
             why = make_kernel(c, w, h, features);
         }
     }
     return why;
 }
 
-const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers,
-                             matmul_config_t *c)
+const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_rows, bool bf16,
+                             bool integers, matmul_config_t *c)
 {
-    const features_t features = step->kernel->needs;
-    const int64_t N = known_dim(plan, step->p.matmul.out_dims, 1),
-                  rows = matmul_known_rows(plan, step);
-    c->tile = tile_table(features);
+    const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1), rows = matmul_rows_of(p),
+                  most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
+    c->tile = tile_table(self->needs);
     c->bf16 = bf16;
-    c->codes = integers && blocks_of_codes(plan, step);
-    c->limbs = c->codes ? 1 : limbs_of(step->mode);
-    c->blocks = integers ? blocks_table(features) : NULL;
-    c->rows = rows < 0 || rows > MM_ROWS ? MM_ROWS
-              : rows > MM_HEIGHT         ? (int)((rows + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
-                                         : matmul_ladder[height_for((int)rows)];
+    c->codes = integers && blocks_of_codes(p);
+    c->limbs = c->codes ? 1 : limbs_of(p->step->mode);
+    c->blocks = integers ? blocks_table(self->needs) : NULL;
+    c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
+                               : matmul_ladder[height_for((int)most)];
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
-    const char *why = make_kernels(c, rows, features);
+    const char *why = make_kernels(c, rows, self->needs);
     c->jit = why == NULL;
     return why;
 }
 
-const char *matmul_configure_best(const plan_t *plan, const step_t *step, matmul_config_t *c)
+const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int most_rows,
+                                  matmul_config_t *c)
 {
-    const bool bf16 = refuse_bf16_products(plan, step) == NULL,
-               integers = blocks_refuse(plan, step) == NULL;
-    const char *why = matmul_configure(plan, step, bf16, integers, c);
-    return bf16 && why != NULL ? matmul_configure(plan, step, false, integers, c) : why;
+    const bool bf16 = refuse_bf16_products(p) == NULL, integers = blocks_refuse(self, p) == NULL;
+    const char *why = matmul_configure(self, p, most_rows, bf16, integers, c);
+    return bf16 && why != NULL ? matmul_configure(self, p, most_rows, false, integers, c) : why;
 }
 
-void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, const char *why)
+void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why)
 {
     text_add(note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
     if (c->blocks != NULL) {
         text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ",
                  integers_name(c->codes, c->limbs), BLOCKS_LEAST, BLOCKS_LONGEST);
     }
-    note_products(note, c->bf16, step->kernel, why);
+    note_products(note, c->bf16, self, why);
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step)
+static const char *refuse_bf16(const kernel_t *self, const problem_t *p)
 {
-    matmul_config_t *c = ARENA_NEW(&plan->arena, matmul_config_t, 1);
+    (void)self;
+    return refuse_bf16_products(p);
+}
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    matmul_config_t *c = ARENA_NEW(arena, matmul_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
     }
+    const arithmetic_t arithmetic = self->driver->arithmetic;
     const char *why =
-        matmul_configure(plan, step, step->kernel->bf16, step->kernel->refuse == blocks_refuse, c);
+        matmul_configure(self, p, MM_ROWS, arithmetic == IN_BF16, arithmetic == IN_INT8, c);
     if (c->bf16 && why != NULL) {
         return sg_fail(sinter_runtime_error, "bf16 matmul: %s", why);
     }
     textbuf_t note;
-    text_init(&note, &plan->arena);
-    matmul_note(&note, step, c, why);
-    step->jit = c;
-    step->state_bytes = sizeof(matmul_state_t);
-    step->note = note.text;
+    text_init(&note, arena);
+    matmul_note(&note, self, c, why);
+    *out = (candidate_t){.config = c,
+                         .state_bytes = sizeof(matmul_state_t),
+                         .thread_bytes = matmul_thread_bytes(p, c),
+                         .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
@@ -170,14 +183,19 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     return at;
 }
 
-size_t matmul_thread_bytes(const plan_t *plan, const step_t *step)
+size_t matmul_thread_bytes(const problem_t *p, const matmul_config_t *c)
 {
     matmul_buffers_t b;
-    (void)plan;
-    return matmul_buffers(step->jit, step, NULL, &b);
+    return matmul_buffers(c, p->step, NULL, &b);
 }
 
-/* ---- prepare --------------------------------------------------------------------------------- */
+size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st)
+{
+    blocks_whole_t whole;
+    return blocks_share(c, &st->blocks, NULL, &whole);
+}
+
+/* ---- choose ---------------------------------------------------------------------------------- */
 
 static int64_t dim_from_end(const matrices_t *op, int from_end)
 {
@@ -263,14 +281,6 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
     }
 }
 
-sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st)
-{
-    const matmul_params_t *p = &step->p.matmul;
-    SG_TRY(matrices_bind(&p->a, p->trans_a, frame, &st->a));
-    SG_TRY(matrices_bind(&p->b, p->trans_b, frame, &st->b));
-    return bind_dims(st, &frame->v[p->out_dims]);
-}
-
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
 {
     st->serial = chain_shares_bytes(&st->post) ||
@@ -282,62 +292,58 @@ sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
     return sinter_success;
 }
 
-sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
+sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
+                            matmul_state_t *st)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
+    SG_TRY(matrices_bind(&m->b, m->trans_b, p->frame, &st->b));
+    SG_TRY(bind_dims(st, &p->frame->v[m->out_dims]));
+    SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->post));
+    st->tail.rows = st->tail.cols = 1;
+    if (p->step->tail != NULL) {
+        SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
+    }
+    choose_tiles(st, c, p->frame->threads, st->tail.rows, st->tail.cols);
+    blocks_bind(c, st);
+    return matmul_count(p->step, st);
+}
+
+void matmul_add_ways(const matmul_config_t *c, const matmul_state_t *st, choice_t *choice)
+{
+    if (st->blocks.block > 0) {
+        add_way(choice, NULL, integers_name(c->codes, c->limbs), NULL);
+    } else if (st->blocks.why != NULL) {
+        add_way(choice, NULL, "panels of floats", st->blocks.why);
+    }
+    add_serial_way(choice, st->serial);
+}
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
+{
+    SG_TRY(matmul_bind(self, p, config, state));
+    choice->shared_bytes = matmul_shared(config, state);
+    matmul_add_ways(config, state, choice);
+    return sinter_success;
+}
+
+sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
+                             void *state)
 {
     matmul_state_t *st = state;
-    (void)plan;
-    SG_TRY(matmul_bind(step, frame, st));
-    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->post));
-    st->tail.rows = st->tail.cols = 1;
-    if (step->tail != NULL) {
-        SG_TRY(quant_tail_bind(step->tail, frame, step->kernel->needs, &st->tail));
+    (void)self, (void)config;
+    if (p->step->tail != NULL) {
+        quant_tail_start(p->step->tail, p->frame, &st->tail);
     }
-    choose_tiles(st, step->jit, frame->threads, st->tail.rows, st->tail.cols);
-    blocks_bind(step->jit, st);
-    return matmul_count(step, st);
+    return sinter_success;
 }
 
-int matmul_ways(const step_t *step, const void *state, way_t *ways)
-{
-    const matmul_config_t *c = step->jit;
-    const matmul_state_t *st = state;
-    int n = 0;
-    if (st->blocks.block > 0) {
-        ways[n++] = (way_t){.name = integers_name(c->codes, c->limbs)};
-    } else if (st->blocks.why != NULL) {
-        ways[n++] = (way_t){.name = "panels of floats", .why = st->blocks.why};
-    }
-    return n + serial_way(st->serial, &ways[n]);
-}
+/* ---- the drivers ----------------------------------------------------------------------------- */
 
-size_t matmul_shared_of(const matmul_config_t *c, matmul_state_t *st)
-{
-    blocks_whole_t whole;
-    st->n_panels = 2; /* as if there were more than one */
-    blocks_bind(c, st);
-    return blocks_share(c, &st->blocks, NULL, &whole);
-}
-
-static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
-{
-    matmul_state_t st;
-    (void)plan;
-    return matmul_bind(step, frame, &st) == sinter_success ? matmul_shared_of(step->jit, &st)
-                                                           : 0; /* prepare says what is wrong */
-}
-
-/* ---- the kernels ----------------------------------------------------------------------------- */
-
-#define MATMUL                                                                    \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,     \
-    .shared_bytes = shared_bytes, .prepare = matmul_prepare, .work = matmul_work, \
-    .ways = matmul_ways, .phases = 2
-KERNEL(matmul_panel_f32_generic, MATMUL, .needs = {NEEDS_NOTHING}, .cost = 400)
-KERNEL(matmul_panel_f32_avx2, MATMUL, .needs = {NEEDS_AVX2}, .cost = 300)
-KERNEL(matmul_panel_f32_avx512, MATMUL, .needs = {NEEDS_AVX512}, .cost = 200)
-KERNEL(matmul_blocks_int8_vnni, MATMUL, .needs = {NEEDS_AVX512_VNNI}, .cost = 80,
-       .refuse = blocks_refuse)
-/* Every CPU with bf16 products has VNNI, and a plan capped below that must not use them. */
-KERNEL(matmul_panel_bf16_avx512, MATMUL, .needs = {NEEDS_AVX512_VNNI}, .cost = 100,
-       .refuse = refuse_bf16_products, .bf16 = true)
+#define MATMUL                                                                                 \
+    .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
+    .work = matmul_work
+const driver_t driver_matmul_panel = {MATMUL, .arithmetic = IN_F32};
+const driver_t driver_matmul_panel_bf16 = {MATMUL, .arithmetic = IN_BF16, .refuse = refuse_bf16};
+const driver_t driver_matmul_blocks = {MATMUL, .arithmetic = IN_INT8, .refuse = blocks_refuse};

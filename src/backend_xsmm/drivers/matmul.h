@@ -1,4 +1,4 @@
-/* Matmul, what setup (compile), prepare (execute, all dims known) and work (threads) of its kernels
+/* Matmul, what setup (compile), choose (execute, all dims known) and work (threads) of its kernels
  * share.
  *
  * Rows are the M rows of all batches that share one B: a weight matrix meets the rows of every
@@ -100,29 +100,37 @@ typedef struct matmul_task {
     bool tail;
 } matmul_task_t;
 
-/* For kernels that have other ways besides panels; state begins with a matmul_state_t, step->jit
- * with a matmul_config_t. */
-/* integers: where blocks_refuse has nothing against them. NULL, or why there is no JIT kernel. */
-const char *matmul_configure(const plan_t *plan, const step_t *step, bool bf16, bool integers,
-                             matmul_config_t *c);
+/* For kernels that have other ways besides panels; their states begin with a matmul_state_t, their
+ * configs with a matmul_config_t. */
+/* most_rows: what the kernel takes if their number is not known. integers: where blocks_refuse has
+ * nothing against them. NULL, or why there is no JIT kernel. */
+const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_rows, bool bf16,
+                             bool integers, matmul_config_t *c);
 /* With bf16 products where the mode allows them and there is a kernel, and integers where they
  * are not refused. */
-const char *matmul_configure_best(const plan_t *plan, const step_t *step, matmul_config_t *c);
+const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int most_rows,
+                                  matmul_config_t *c);
 /* For the report, with what matmul_configure returned. */
-void matmul_note(textbuf_t *note, const step_t *step, const matmul_config_t *c, const char *why);
-/* The operands and dims of st alone, from what is known before data is. */
-sinter_status_t matmul_bind(const step_t *step, const frame_t *frame, matmul_state_t *st);
-sinter_status_t matmul_prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state);
-int matmul_ways(const step_t *step, const void *state, way_t *ways);
+void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why);
+/* Scratch of each thread for panels. */
+size_t matmul_thread_bytes(const problem_t *p, const matmul_config_t *c);
+/* All of st, for panels. */
+sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
+                            matmul_state_t *st);
+/* Shared memory at most, whatever the layout of B turns out to be. */
+size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st);
+void matmul_add_ways(const matmul_config_t *c, const matmul_state_t *st, choice_t *choice);
+sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
+                             void *state);
 /* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not
  * known. */
-int64_t matmul_stride_of_b(const plan_t *plan, const step_t *step, int from_end);
+int64_t matmul_stride_of_b(const problem_t *p, int from_end);
 /* Why a kernel that reads B straight from its codes does not: whether it has a decoder for the
  * type, and whether that is for codes with scales. */
-const char *matmul_refuse_b(const plan_t *plan, const operand_t *b, bool decoder, bool scaled);
-int64_t matmul_known_rows(const plan_t *plan,
-                          const step_t *step); /* that share one B; -1: not known at compile */
+const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled);
+/* Why a kernel for few rows does not. */
+const char *matmul_refuse_rows(const problem_t *p, int most);
+int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known */
 /* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
 /* n rows from row0 on of matrix mat. */
@@ -153,10 +161,7 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
 void matmul_panel(matmul_task_t *t);
 /* buf.acc through the post chain and the tail to the outputs. */
 void matmul_finish(matmul_task_t *t);
-size_t matmul_thread_bytes(const plan_t *plan, const step_t *step);
-/* Shared memory at most, of what matmul_bind found out. */
-size_t matmul_shared_of(const matmul_config_t *c, matmul_state_t *st);
-void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared);
+void matmul_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w);
 
 #endif

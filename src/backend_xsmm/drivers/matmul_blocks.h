@@ -18,8 +18,9 @@ typedef struct blocks_state {
     int8_t table[16];
     bool codes, own; /* A is codes; with zero points that are not one for all */
     float a_steps, a_bias;
+    int64_t pieces, mats, rows; /* of K, each of st->k; rows of each matrix, whole heights */
+    bool room;                  /* there is memory for all of A */
     bool once;                  /* A is quantised once, for all threads and panels */
-    int64_t pieces, mats, rows; /* then: of K, each of st->k; rows of each matrix, whole heights */
 } blocks_state_t;
 
 /* All of A, in memory that threads share. */
@@ -39,11 +40,12 @@ struct matmul_config;
 struct matmul_state;
 struct matmul_task;
 
-const char *blocks_refuse(const plan_t *plan, const step_t *step);
+/* self may be NULL: why a step cannot have products of integers at all. */
+const char *blocks_refuse(const kernel_t *self, const problem_t *p);
 /* What a code is multiplied with to be an integer; 0: none of 8 bits. */
 float blocks_steps(sinter_data_type_t type);
 /* Whether A is codes of integers. */
-bool blocks_of_codes(const plan_t *plan, const step_t *step);
+bool blocks_of_codes(const problem_t *p);
 /* st->blocks, from the rest of the state. */
 void blocks_bind(const struct matmul_config *c, struct matmul_state *st);
 /* Bytes of shared memory at base (NULL: only counts). */

@@ -32,7 +32,6 @@ typedef struct columns_config {
 typedef struct columns_state {
     matmul_state_t panel; /* first: see matmul.h; its panels are ranges of columns here */
     bool sweeps;          /* else by panels */
-    const char *why;      /* why by panels */
     applied_t by;
     /* columns that have one coefficient: 1 where they are by column, all of a chunk where they
      * are by chunk */
@@ -46,64 +45,108 @@ typedef struct columns_state {
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-static const columns_floats_t *floats_of(features_t features, const plan_t *plan, int value)
+static const columns_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
-    const columns_table_t *table = columns_table(features);
-    const sinter_data_type_t type = plan->values[value].lt.data_type;
+    const columns_table_t *table = columns_table(self->needs);
+    const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
     return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
                ? &table->ops[type]
                : NULL;
 }
 
-static const char *refuse(const plan_t *plan, const step_t *step, features_t features)
+static const char *refuse(const kernel_t *self, const problem_t *p)
 {
-    const matmul_params_t *p = &step->p.matmul;
-    const operand_t *b = &p->b;
-    const columns_floats_t *floats = floats_of(features, plan, b->data);
-    const int64_t N = known_dim(plan, p->out_dims, 1), along_k = matmul_stride_of_b(plan, step, 2);
-    if (matmul_known_rows(plan, step) > COLUMNS_MOST) {
-        return "more than 16 rows share one B";
-    }
-    const char *why = matmul_refuse_b(plan, b, floats != NULL, floats && floats->unit > 0);
+    const matmul_params_t *m = &p->step->p.matmul;
+    const columns_floats_t *floats = floats_of(self, p);
+    const char *why = matmul_refuse_rows(p, COLUMNS_MOST);
+    why = why == NULL ? matmul_refuse_b(p, floats != NULL, floats && floats->unit > 0) : why;
     if (why != NULL) {
         return why;
     }
-    if (b->zp >= 0 && floats->run[IN_SUMS_SHIFTED][0] == NULL) {
+    if (m->b.zp >= 0 && floats->run[IN_SUMS_SHIFTED][0] == NULL) {
         return "no decoder for zero points of the data type of B";
     }
-    if (matmul_stride_of_b(plan, step, 1) > 1) {
+    if (matmul_stride_of_b(p, 1) > 1) {
         return "B is not contiguous along N";
     }
+    const int64_t N = problem_dim(p, m->out_dims, 1), along_k = matmul_stride_of_b(p, 2);
     if (N >= 0 && N < floats->layout.elems) {
         return "B has fewer columns than a vector register has codes";
     }
-    return along_k > 0 && along_k * dtype_traits(plan->values[b->data].lt.data_type)->bits % 8 != 0
+    return along_k > 0 && along_k * dtype_traits(problem_type(p, m->b.data))->bits % 8 != 0
                ? "rows of B begin within bytes"
                : NULL;
 }
 
-static const char *refuse_avx512(const plan_t *plan, const step_t *step)
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Columns that ranges are multiples of: whole chunks and whole groups of the tail. */
+static int64_t range_unit(const columns_config_t *c, const matmul_state_t *m)
 {
-    return refuse(plan, step, (features_t){NEEDS_AVX512});
+    return c->floats->layout.elems / common_divisor(c->floats->layout.elems, m->tail.cols) *
+           m->tail.cols;
 }
 
-static const char *refuse_avx2(const plan_t *plan, const step_t *step)
+/* Columns of the widest range. */
+static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
 {
-    return refuse(plan, step, (features_t){NEEDS_AVX2});
+    const int64_t unit = range_unit(c, m), most = COLUMNS_SUMS / m->rows / unit * unit;
+    return most > unit ? most : unit;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step)
+/* One thread's. */
+typedef struct columns_buffers {
+    float *acc;              /* for each batch of rows [chunk][vector][row][lane] */
+    float *a;                /* for each batch of rows [k][row] */
+    float *scale, *zp;       /* as in columns_sweep_t */
+    float *natural, *groups; /* of one row of B: by column, by group */
+} columns_buffers_t;
+
+/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. */
+static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m,
+                              unsigned char *base, columns_buffers_t *out)
 {
-    columns_config_t *c = ARENA_NEW(&plan->arena, columns_config_t, 1);
+    matmul_state_t one = *m;
+    one.rows = 1;
+    const int64_t elems = c->floats->layout.elems, unit = range_unit(c, m),
+                  all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
+    const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
+    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK,
+                 sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
+    size_t at = 0;
+    out->acc = carve(base, &at, sums, sizeof(float));
+    out->a = carve(base, &at, COLUMNS_MOST * MM_K, sizeof(float));
+    out->scale = carve(base, &at, coefs, sizeof(float));
+    out->zp = carve(base, &at, coefs, sizeof(float));
+    out->natural = carve(base, &at, coefs, sizeof(float));
+    out->groups = carve(base, &at, coefs, sizeof(float));
+    return at;
+}
+
+/* ---- setup ----------------------------------------------------------------------------------- */
+
+/* What any number of rows needs. */
+static size_t reserve_bytes(const columns_config_t *c, const problem_t *p)
+{
+    const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1);
+    const matmul_state_t st = {.N = N, .tail = {.cols = 1}};
+    columns_buffers_t b;
+    return N > 0 && matmul_rows_of(p) < 0 ? columns_buffers(c, &st, NULL, &b) : 0;
+}
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    columns_config_t *c = ARENA_NEW(arena, columns_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
     }
     textbuf_t note;
-    const char *why = matmul_configure_best(plan, step, &c->panel);
-    c->floats = floats_of(step->kernel->needs, plan, step->p.matmul.b.data);
-    c->lanes = columns_table(step->kernel->needs)->lanes;
-    c->features = step->kernel->needs;
-    text_init(&note, &plan->arena);
+    const char *why = matmul_configure_best(self, p, COLUMNS_MOST, &c->panel);
+    c->floats = floats_of(self, p);
+    c->lanes = columns_table(self->needs)->lanes;
+    c->features = self->needs;
+    text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
     if (c->floats->unit > 0) {
         text_add(&note,
@@ -111,10 +154,12 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
                  COLUMNS_GROUP, c->floats->unit);
     }
     text_add(&note, "; all else: ");
-    matmul_note(&note, step, &c->panel, why);
-    step->jit = c;
-    step->state_bytes = sizeof(columns_state_t);
-    step->note = note.text;
+    matmul_note(&note, self, &c->panel, why);
+    *out = (candidate_t){.config = c,
+                         .state_bytes = sizeof(columns_state_t),
+                         .thread_bytes = matmul_thread_bytes(p, &c->panel),
+                         .reserve_bytes = reserve_bytes(c, p),
+                         .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
@@ -163,20 +208,6 @@ static void fill_order(const columns_config_t *c, columns_state_t *st)
     }
 }
 
-/* Columns that ranges are multiples of: whole chunks and whole groups of the tail. */
-static int64_t range_unit(const columns_config_t *c, const matmul_state_t *m)
-{
-    return c->floats->layout.elems / common_divisor(c->floats->layout.elems, m->tail.cols) *
-           m->tail.cols;
-}
-
-/* Columns of the widest range. */
-static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
-{
-    const int64_t unit = range_unit(c, m), most = COLUMNS_SUMS / m->rows / unit * unit;
-    return most > unit ? most : unit;
-}
-
 /* How the micro-kernels can do this execute; NULL, or why they cannot. */
 static const char *bind_columns(const columns_config_t *c, columns_state_t *st)
 {
@@ -215,83 +246,34 @@ static void choose_ranges(const columns_config_t *c, int threads, columns_state_
     st->part = m->tail.cols < MM_PANEL ? MM_PANEL / m->tail.cols * m->tail.cols : MM_PANEL;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
+/* ---- choose ---------------------------------------------------------------------------------- */
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
 {
-    const columns_config_t *c = step->jit;
+    const columns_config_t *c = config;
     columns_state_t *st = state;
-    SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    st->why = bind_columns(c, st);
-    st->sweeps = st->why == NULL;
-    if (!st->sweeps) {
-        return sinter_success;
-    }
-    st->panel.blocks = (blocks_state_t){0};
-    memset(st->values, 0, sizeof st->values);
-    const dtype_traits_t *type = st->panel.b.base.codes.type;
-    if (type->bits == 4) {
-        dtype_nibble_values(&type->codec, st->values);
-    }
-    fill_order(c, st);
-    choose_ranges(c, frame->threads, st);
-    return matmul_count(step, &st->panel);
-}
-
-static int ways(const step_t *step, const void *state, way_t *out)
-{
-    const columns_state_t *st = state;
-    out[0] = (way_t){.name = st->sweeps ? DECODED_FMA : "panels", .why = st->why};
-    return 1 + matmul_ways(step, state, out + 1);
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-/* One thread's. */
-typedef struct columns_buffers {
-    float *acc;              /* for each batch of rows [chunk][vector][row][lane] */
-    float *a;                /* for each batch of rows [k][row] */
-    float *scale, *zp;       /* as in columns_sweep_t */
-    float *natural, *groups; /* of one row of B: by column, by group */
-} columns_buffers_t;
-
-/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. */
-static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m,
-                              unsigned char *base, columns_buffers_t *out)
-{
-    matmul_state_t one = *m;
-    one.rows = 1;
-    const int64_t elems = c->floats->layout.elems, unit = range_unit(c, m),
-                  all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
-    const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
-    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK,
-                 sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
-    size_t at = 0;
-    out->acc = carve(base, &at, sums, sizeof(float));
-    out->a = carve(base, &at, COLUMNS_MOST * MM_K, sizeof(float));
-    out->scale = carve(base, &at, coefs, sizeof(float));
-    out->zp = carve(base, &at, coefs, sizeof(float));
-    out->natural = carve(base, &at, coefs, sizeof(float));
-    out->groups = carve(base, &at, coefs, sizeof(float));
-    return at;
-}
-
-static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
-{
-    const columns_config_t *c = step->jit;
-    matmul_state_t st;
     columns_buffers_t b;
-    (void)plan;
-    if (matmul_bind(step, frame, &st) != sinter_success) {
-        return 0; /* prepare says what is wrong */
+    SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
+    const size_t panel = matmul_shared(&c->panel, &st->panel),
+                 own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->threads;
+    const char *why = bind_columns(c, st);
+    st->sweeps = why == NULL;
+    choice->shared_bytes = own > panel ? own : panel;
+    add_way(choice, NULL, st->sweeps ? DECODED_FMA : "panels", why);
+    if (st->sweeps) {
+        st->panel.blocks = (blocks_state_t){0};
+        memset(st->values, 0, sizeof st->values);
+        const dtype_traits_t *type = st->panel.b.base.codes.type;
+        if (type->bits == 4) {
+            dtype_nibble_values(&type->codec, st->values);
+        }
+        fill_order(c, st);
+        choose_ranges(c, p->frame->threads, st);
+        SG_TRY(matmul_count(p->step, &st->panel));
     }
-    st.tail.cols = 1;
-    if (step->tail != NULL &&
-        quant_tail_bind_dims(step->tail, frame, step->kernel->needs, &st.tail) != sinter_success) {
-        return 0;
-    }
-    const size_t panel = matmul_shared_of(&c->panel, &st),
-                 own = columns_buffers(c, &st, NULL, &b) * (size_t)frame->threads;
-    return own > panel ? own : panel;
+    matmul_add_ways(&c->panel, &st->panel, choice);
+    return sinter_success;
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -550,37 +532,38 @@ static void range(columns_task_t *w)
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared)
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
 {
     const columns_state_t *st = state;
+    const columns_config_t *c = config;
     const matmul_state_t *m = &st->panel;
     if (!st->sweeps) {
-        matmul_work(plan, step, frame, state, phase, tid, nth, scratch, shared);
+        matmul_work(self, p, config, state, w);
         return;
     }
-    if (phase == 0 || (m->serial && tid > 0)) {
+    if (w->phase == 0 || (m->serial && w->tid > 0)) {
         return;
     }
-    columns_task_t w = {
-        .t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
+    columns_task_t t = {
+        .t = {.c = &c->panel, .st = m, .tail = p->step->tail != NULL}, .c = c, .st = st};
     int64_t begin, end;
-    share(m->items, m->serial ? 0 : tid, m->serial ? 1 : nth, &begin, &end);
-    matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
-    columns_buffers(w.c, m,
-                    (unsigned char *)shared + columns_buffers(w.c, m, NULL, &w.buf) * (size_t)tid,
-                    &w.buf);
+    share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
+    matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
+    const size_t own = columns_buffers(c, m, NULL, &t.buf);
+    columns_buffers(c, m, (unsigned char *)w->shared + own * (size_t)w->tid, &t.buf);
     for (int64_t i = begin; i < end; i++) {
-        matmul_seek(&w.t, i);
-        range(&w);
+        matmul_seek(&t.t, i);
+        range(&t);
     }
 }
 
-/* ---- the kernels ----------------------------------------------------------------------------- */
-
-#define COLUMNS                                                               \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes, \
-    .shared_bytes = shared_bytes, .prepare = prepare, .work = work, .ways = ways, .phases = 2
-KERNEL(matmul_columns_f32_avx512, COLUMNS, .needs = {NEEDS_AVX512}, .cost = 65,
-       .refuse = refuse_avx512)
-KERNEL(matmul_columns_f32_avx2, COLUMNS, .needs = {NEEDS_AVX2}, .cost = 75, .refuse = refuse_avx2)
+const driver_t driver_matmul_columns = {.step = STEP_MATMUL,
+                                        .arithmetic = IN_F32,
+                                        .phases = 2,
+                                        .takes = "up to 16 rows that share one B",
+                                        .refuse = refuse,
+                                        .setup = setup,
+                                        .choose = choose,
+                                        .start = matmul_start,
+                                        .work = work};

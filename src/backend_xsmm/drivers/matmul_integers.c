@@ -34,37 +34,37 @@ float blocks_steps(sinter_data_type_t type)
     return t->cls == DTYPE_INT && t->bits <= 8 ? 1 : type == sinter_f4_e2m1 ? 2 : 0;
 }
 
-static bool are_integers(const plan_t *plan, int value)
+static bool are_integers(const problem_t *p, int value)
 {
-    return value < 0 || dtype_traits(plan->values[value].lt.data_type)->cls == DTYPE_INT;
+    return value < 0 || dtype_traits(problem_type(p, value))->cls == DTYPE_INT;
 }
 
-bool blocks_of_codes(const plan_t *plan, const step_t *step)
+bool blocks_of_codes(const problem_t *p)
 {
-    const operand_t *a = &step->p.matmul.a;
+    const operand_t *a = &p->step->p.matmul.a;
     return a->scale >= 0 && a->split == sinter_data_type_undef &&
-           blocks_steps(plan->values[a->data].lt.data_type) > 0 && are_integers(plan, a->zp);
+           blocks_steps(problem_type(p, a->data)) > 0 && are_integers(p, a->zp);
 }
 
-const char *blocks_refuse(const plan_t *plan, const step_t *step)
+const char *blocks_refuse(const kernel_t *self, const problem_t *p)
 {
-    const operand_t *a = &step->p.matmul.a, *b = &step->p.matmul.b;
-    const sinter_data_type_t type = plan->values[b->data].lt.data_type;
-    const bool codes = blocks_of_codes(plan, step);
-    if (!codes && limbs_of(step->mode) == 0) {
+    const operand_t *a = &p->step->p.matmul.a, *b = &p->step->p.matmul.b;
+    const bool codes = blocks_of_codes(p);
+    (void)self;
+    if (!codes && limbs_of(p->step->mode) == 0) {
         return "the fpmath mode does not allow products of integers with floats";
     }
-    if (blocks_steps(type) == 0 || b->split != sinter_data_type_undef) {
+    if (blocks_steps(problem_type(p, b->data)) == 0 || b->split != sinter_data_type_undef) {
         return "codes of B are no small integers";
     }
-    if (b->scale < 0 || !are_integers(plan, b->zp)) {
+    if (b->scale < 0 || !are_integers(p, b->zp)) {
         return "B has no scales, or zero points that are no integers";
     }
-    if (!codes && (a->scale >= 0 || a->zp >= 0 ||
-                   dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
+    if (!codes &&
+        (a->scale >= 0 || a->zp >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
     }
-    return blocks_table(plan->features) == NULL ? "no VNNI" : NULL;
+    return blocks_table(p->plan->features) == NULL ? "no VNNI" : NULL;
 }
 
 /* Scales or zero points do not change inside a block of K, as far as is known. */
@@ -80,9 +80,10 @@ int matmul_packs_along(const plan_t *plan, const step_t *step)
 {
     const operand_t *b = &step->p.matmul.b;
     const lt_t *lt = &plan->values[b->data].lt;
+    const problem_t problem = {.plan = plan, .step = step};
     const int dim = lt->ndims - (step->p.matmul.trans_b ? 1 : 2);
     if (lt->ndims < 2 || dtype_traits(lt->data_type)->bits < 4 ||
-        blocks_refuse(plan, step) != NULL) {
+        blocks_refuse(NULL, &problem) != NULL) {
         return -1;
     }
     return fit_blocks(plan, b->data, b->scale, b->scale_dim, dim) &&
@@ -129,9 +130,9 @@ static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, bloc
     st->pieces = (all->K + st->k - 1) / st->k;
     st->mats = all->mats;
     st->rows = (all->rows / MM_HEIGHT + 1) * MM_HEIGHT;
-    st->once = all->n_panels > 1 && mul_i64(st->pieces, st->mats, &bytes) &&
-               mul_i64(bytes, st->rows, &bytes) && mul_i64(bytes, row_bytes, &bytes) &&
-               bytes <= WHOLE_MOST;
+    st->room = mul_i64(st->pieces, st->mats, &bytes) && mul_i64(bytes, st->rows, &bytes) &&
+               mul_i64(bytes, row_bytes, &bytes) && bytes <= WHOLE_MOST;
+    st->once = st->room && all->n_panels > 1;
 }
 
 /* Codes of 4 bits that are contiguous along K, in columns that begin with whole bytes. */
@@ -209,7 +210,7 @@ static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned cha
 size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned char *base,
                     blocks_whole_t *out)
 {
-    const size_t rows = st->once ? (size_t)(st->pieces * st->mats * st->rows) : 0;
+    const size_t rows = st->room ? (size_t)(st->pieces * st->mats * st->rows) : 0;
     size_t at = 0;
     out->a = carve_rows(c, rows, base, &at);
     out->usable = carve(base, &at, rows / MM_HEIGHT, sizeof(bool));

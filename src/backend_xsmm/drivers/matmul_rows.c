@@ -24,47 +24,43 @@ const rows_floats_table_t *rows_floats_table(features_t features)
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-static const rows_floats_t *floats_of(features_t features, const plan_t *plan, int value)
+static const rows_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
-    const rows_floats_table_t *table = rows_floats_table(features);
-    const sinter_data_type_t type = plan->values[value].lt.data_type;
+    const rows_floats_table_t *table = rows_floats_table(self->needs);
+    const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
     return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
                ? &table->ops[type]
                : NULL;
 }
 
-static const char *refuse_floats(const plan_t *plan, const step_t *step)
+static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 {
-    const operand_t *b = &step->p.matmul.b;
-    const rows_floats_t *floats = floats_of(plan->features, plan, b->data);
-    if (matmul_known_rows(plan, step) > ROWS_MOST) {
-        return "more than 16 rows share one B";
-    }
-    const char *why = matmul_refuse_b(plan, b, floats != NULL, floats && floats->unit > 0);
+    const rows_floats_t *floats = floats_of(self, p);
+    const char *why = matmul_refuse_rows(p, ROWS_MOST);
+    why = why == NULL ? matmul_refuse_b(p, floats != NULL, floats && floats->unit > 0) : why;
     if (why != NULL) {
         return why;
     }
-    if (b->zp >= 0 && floats->run[ROWS_SHIFTED][0][0] == NULL) {
+    if (p->step->p.matmul.b.zp >= 0 && floats->run[ROWS_SHIFTED][0][0] == NULL) {
         return "no decoder for zero points of the data type of B";
     }
-    return matmul_stride_of_b(plan, step, 2) > 1 ? "B is not contiguous along K" : NULL;
+    return matmul_stride_of_b(p, 2) > 1 ? "B is not contiguous along K" : NULL;
 }
 
-static const char *refuse_codes(const plan_t *plan, const step_t *step)
+static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
-    const operand_t *a = &step->p.matmul.a;
-    const bool codes = blocks_of_codes(plan, step);
-    if (!codes && limbs_of(step->mode) == 0) {
+    const operand_t *a = &p->step->p.matmul.a;
+    const bool codes = blocks_of_codes(p);
+    if (!codes && limbs_of(p->step->mode) == 0) {
         return "the fpmath mode does not allow products of integers with floats";
     }
-    if (!codes_table(plan->features) ||
-        !codes_type(plan->values[step->p.matmul.b.data].lt.data_type)) {
+    if (!codes_table(self->needs) || !codes_type(problem_type(p, p->step->p.matmul.b.data))) {
         return "no decoder for the data type of B";
     }
-    if (!codes && (a->scale >= 0 || dtype_traits(plan->values[a->data].lt.data_type)->bits < 16)) {
+    if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
     }
-    return refuse_floats(plan, step);
+    return refuse_floats(self, p);
 }
 
 /* What codes less their zero points are within. */
@@ -85,34 +81,82 @@ static range_t range_of(sinter_data_type_t type, int steps)
 }
 
 /* Bytes of a code of A less its zero point. */
-static int code_limbs(const plan_t *plan, const step_t *step)
+static int code_limbs(const problem_t *p)
 {
-    const operand_t *a = &step->p.matmul.a;
-    const sinter_data_type_t type = plan->values[a->data].lt.data_type;
+    const operand_t *a = &p->step->p.matmul.a;
+    const sinter_data_type_t type = problem_type(p, a->data);
     const int steps = (int)blocks_steps(type);
     const range_t code = range_of(type, steps), none = {0, 0},
-                  zp = a->zp < 0 ? none : range_of(plan->values[a->zp].lt.data_type, steps);
+                  zp = a->zp < 0 ? none : range_of(problem_type(p, a->zp), steps);
     return code.least - zp.most >= -128 && code.most - zp.least <= 127 ? 1 : 2;
 }
 
-static sinter_status_t setup(plan_t *plan, step_t *step)
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* The chunks of a line of K elements, and room for its units. */
+static void size_line(rows_state_t *st, int64_t K)
 {
-    rows_config_t *c = ARENA_NEW(&plan->arena, rows_config_t, 1);
+    st->chunks = (K + st->elems - 1) / st->elems;
+    st->units = (st->chunks * 16 + 31) / 16 * 16;
+}
+
+size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t *out)
+{
+    const size_t units = (size_t)st->units * ROWS_LINES,
+                 chunks = (size_t)st->chunks * (size_t)st->panel.rows;
+    const bool integers = st->way == IN_INTEGERS;
+    size_t at = 0;
+    out->codes = carve(base, &at, integers ? chunks : 0, sizeof(limbs_t));
+    out->scale = carve(base, &at, integers ? units : 0, sizeof(float));
+    out->zp = carve(base, &at, integers ? units : 0, sizeof(int32_t));
+    out->q = carve(base, &at, integers ? 0 : chunks * (size_t)st->elems, sizeof(float));
+    out->raw = carve(base, &at, units, sizeof(float));
+    out->raw_zp = carve(base, &at, units, sizeof(float));
+    return at;
+}
+
+/* ---- setup ----------------------------------------------------------------------------------- */
+
+/* What the most rows need by the way that needs most. */
+static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
+{
+    const operand_t *b = &p->step->p.matmul.b;
+    const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
+    size_t most = 0;
+    for (int way = IN_INTEGERS; way <= IN_FLOATS && matmul_rows_of(p) < 0 && K > 0; way++) {
+        const int elems = way == IN_FLOATS  ? c->floats->layout.elems
+                          : c->type != NULL ? c->type->elems
+                                            : 0;
+        rows_state_t st = {.way = (rows_way_t)way, .elems = elems, .panel = {.rows = ROWS_MOST}};
+        rows_buffers_t buffers;
+        if (elems > 0) {
+            size_line(&st, K);
+            const size_t bytes = rows_buffers(&st, NULL, &buffers);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    rows_config_t *c = ARENA_NEW(arena, rows_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
     }
     textbuf_t note;
-    const char *why = matmul_configure_best(plan, step, &c->panel);
-    if (step->kernel->refuse == refuse_codes) {
-        c->ints = codes_table(plan->features);
-        c->type = codes_type(plan->values[step->p.matmul.b.data].lt.data_type);
-        c->codes = blocks_of_codes(plan, step);
-        c->limbs = c->codes ? code_limbs(plan, step) : limbs_of(step->mode);
+    const char *why = matmul_configure_best(self, p, ROWS_MOST, &c->panel);
+    if (self->driver->arithmetic == IN_INT8) {
+        c->ints = codes_table(self->needs);
+        c->type = codes_type(problem_type(p, p->step->p.matmul.b.data));
+        c->codes = blocks_of_codes(p);
+        c->limbs = c->codes ? code_limbs(p) : limbs_of(p->step->mode);
     }
-    c->floats = floats_of(step->kernel->needs, plan, step->p.matmul.b.data);
-    c->lanes = rows_floats_table(step->kernel->needs)->lanes;
-    c->features = step->kernel->needs;
-    text_init(&note, &plan->arena);
+    c->floats = floats_of(self, p);
+    c->lanes = rows_floats_table(self->needs)->lanes;
+    c->features = self->needs;
+    text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->type) {
         text_add(&note, "%s if groups along K are multiples of %d, else ",
@@ -123,10 +167,12 @@ static sinter_status_t setup(plan_t *plan, step_t *step)
         text_add(&note, " if they are multiples of %d", c->floats->unit);
     }
     text_add(&note, "; all else: ");
-    matmul_note(&note, step, &c->panel, why);
-    step->jit = c;
-    step->state_bytes = sizeof(rows_state_t);
-    step->note = note.text;
+    matmul_note(&note, self, &c->panel, why);
+    *out = (candidate_t){.config = c,
+                         .state_bytes = sizeof(rows_state_t),
+                         .thread_bytes = matmul_thread_bytes(p, &c->panel),
+                         .reserve_bytes = reserve_bytes(c, p),
+                         .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
@@ -217,32 +263,31 @@ static const char *refuse_lines(const matmul_state_t *m)
     return matrices_on_bytes(&m->b, false) ? NULL : "columns of B begin within bytes";
 }
 
-/* How the micro-kernels can do this execute, if they can. */
-static void bind_rows(const rows_config_t *c, rows_state_t *st)
+/* How the micro-kernels can do this execute, if they can. Returns why not by a faster way. */
+static const char *bind_rows(const rows_config_t *c, rows_state_t *st)
 {
     const groups_t *codes = &st->panel.b.base.codes;
     const int bits = codes->type->bits;
     const int64_t K = st->panel.K, four = ROWS_LINES * (codes->column.stride * bits / 8);
+    const char *why = refuse_lines(&st->panel);
     st->way = BY_PANELS;
-    st->why = refuse_lines(&st->panel);
-    if (st->why != NULL) {
-        return;
+    if (why != NULL) {
+        return why;
     }
-    st->why = c->type != NULL ? bind_integers(c, st) : NULL;
-    st->way = c->type != NULL && st->why == NULL ? IN_INTEGERS : IN_FLOATS;
+    why = c->type != NULL ? bind_integers(c, st) : NULL;
+    st->way = c->type != NULL && why == NULL ? IN_INTEGERS : IN_FLOATS;
     if (st->way == IN_FLOATS) {
-        const char *why = bind_floats(c, st);
-        if (why != NULL) {
+        const char *no_floats = bind_floats(c, st);
+        if (no_floats != NULL) {
             st->way = BY_PANELS;
-            st->why = why;
-            return;
+            return no_floats;
         }
     }
-    st->chunks = (K + st->elems - 1) / st->elems;
+    size_line(st, K);
     st->bytes = (K * bits + 7) / 8;
-    st->units = (st->chunks * 16 + 31) / 16 * 16;
     st->ahead = four > 0 ? (READ_AHEAD + four - 1) / four * four : READ_AHEAD;
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
+    return why;
 }
 
 /* Columns of the thread that has most of them. */
@@ -286,77 +331,40 @@ static void fill_table(const codes_type_t *codes, rows_state_t *st)
     }
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
-{
-    const rows_config_t *c = step->jit;
-    rows_state_t *st = state;
-    SG_TRY(matmul_prepare(plan, step, frame, &st->panel));
-    bind_rows(c, st);
-    if (st->way == BY_PANELS) {
-        return sinter_success;
-    }
-    st->panel.blocks =
-        (blocks_state_t){0}; /* rows that are not for integers here are not for them there */
-    memset(st->values, 0, sizeof st->values);
-    fill_table(c->type, st);
-    choose_panel(st, frame->threads);
-    return matmul_count(step, &st->panel);
-}
+/* ---- choose ---------------------------------------------------------------------------------- */
 
-static int ways(const step_t *step, const void *state, way_t *out)
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
 {
-    const rows_config_t *c = step->jit;
-    const rows_state_t *st = state;
+    const rows_config_t *c = config;
+    rows_state_t *st = state;
+    rows_buffers_t buffers;
     const char *const names[] = {[BY_PANELS] = "panels",
                                  [IN_INTEGERS] = integers_name(c->codes, c->limbs),
                                  [IN_FLOATS] = DECODED_FMA};
-    out[0] = (way_t){.name = names[st->way], .why = st->why};
-    return 1 + matmul_ways(step, state, out + 1);
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t *out)
-{
-    const size_t units = (size_t)st->units * ROWS_LINES,
-                 chunks = (size_t)st->chunks * (size_t)st->panel.rows;
-    const bool integers = st->way == IN_INTEGERS;
-    size_t at = 0;
-    out->codes = carve(base, &at, integers ? chunks : 0, sizeof(limbs_t));
-    out->scale = carve(base, &at, integers ? units : 0, sizeof(float));
-    out->zp = carve(base, &at, integers ? units : 0, sizeof(int32_t));
-    out->q = carve(base, &at, integers ? 0 : chunks * (size_t)st->elems, sizeof(float));
-    out->raw = carve(base, &at, units, sizeof(float));
-    out->raw_zp = carve(base, &at, units, sizeof(float));
-    return at;
-}
-
-/* Where M is not known at compile, as much as the most rows need, however many there are now:
- * engines that call with a few rows and then with more allocate once. */
-static size_t shared_bytes(const plan_t *plan, const step_t *step, const frame_t *frame)
-{
-    rows_state_t st;
-    rows_buffers_t b;
-    if (matmul_bind(step, frame, &st.panel) != sinter_success) {
-        return 0; /* prepare says what is wrong */
+    SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
+    const char *why = bind_rows(c, st);
+    const size_t panel = matmul_shared(&c->panel, &st->panel),
+                 own = st->way == BY_PANELS ? 0 : rows_buffers(st, NULL, &buffers);
+    choice->shared_bytes =
+        own * (size_t)p->frame->threads > panel ? own * (size_t)p->frame->threads : panel;
+    add_way(choice, NULL, names[st->way], why);
+    if (st->way != BY_PANELS) {
+        /* Rows of A with a NaN or an infinity take the panel path, in floats. */
+        st->panel.blocks = (blocks_state_t){0};
+        memset(st->values, 0, sizeof st->values);
+        fill_table(c->type, st);
+        choose_panel(st, p->frame->threads);
+        SG_TRY(matmul_count(p->step, &st->panel));
     }
-    const rows_config_t *c = step->jit;
-    const size_t panel = matmul_shared_of(&c->panel, &st.panel);
-    st.panel.rows = matmul_known_rows(plan, step) < 0 ? ROWS_MOST : st.panel.rows;
-    bind_rows(c, &st);
-    const size_t own =
-        st.way == BY_PANELS ? 0 : rows_buffers(&st, NULL, &b) * (size_t)frame->threads;
-    return own > panel ? own : panel;
+    matmul_add_ways(&c->panel, &st->panel, choice);
+    return sinter_success;
 }
 
-/* ---- the kernels ----------------------------------------------------------------------------- */
+/* ---- the drivers ----------------------------------------------------------------------------- */
 
-#define ROWS                                                                                  \
-    .step = STEP_MATMUL, .setup = setup, .thread_bytes = matmul_thread_bytes,                 \
-    .shared_bytes = shared_bytes, .prepare = prepare, .work = matmul_rows_work, .ways = ways, \
-    .phases = 2
-KERNEL(matmul_rows_int8_vnni, ROWS, .needs = {NEEDS_AVX512_VNNI}, .cost = 50,
-       .refuse = refuse_codes)
-KERNEL(matmul_rows_f32_avx512, ROWS, .needs = {NEEDS_AVX512}, .cost = 60, .refuse = refuse_floats)
-KERNEL(matmul_rows_f32_avx2, ROWS, .needs = {NEEDS_AVX2}, .cost = 70, .refuse = refuse_floats)
+#define ROWS                                                                                     \
+    .step = STEP_MATMUL, .phases = 2, .takes = "up to 16 rows that share one B", .setup = setup, \
+    .choose = choose, .start = matmul_start, .work = matmul_rows_work
+const driver_t driver_matmul_rows = {ROWS, .arithmetic = IN_F32, .refuse = refuse_floats};
+const driver_t driver_matmul_rows_int8 = {ROWS, .arithmetic = IN_INT8, .refuse = refuse_codes};

@@ -33,7 +33,6 @@ typedef struct rows_units {
 typedef struct rows_state {
     matmul_state_t panel; /* first: see matmul.h */
     rows_way_t way;
-    const char *why;            /* why not a faster way; NULL */
     int elems;                  /* of a chunk */
     int64_t chunks, bytes;      /* of a line */
     int64_t units;              /* room for the units of a line */
@@ -55,7 +54,7 @@ typedef struct rows_buffers {
 /* Carves base (NULL: only counts); returns the bytes. */
 size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t *out);
 
-void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *frame,
-                      const void *state, int phase, int tid, int nth, void *scratch, void *shared);
+void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *config,
+                      const void *state, const worker_t *w);
 
 #endif

@@ -250,42 +250,43 @@ static void multiply(rows_task_t *w)
     }
 }
 
-void matmul_rows_work(const plan_t *plan, const step_t *step, const frame_t *frame,
-                      const void *state, int phase, int tid, int nth, void *scratch, void *shared)
+void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *config,
+                      const void *state, const worker_t *w)
 {
     const rows_state_t *st = state;
+    const rows_config_t *c = config;
     const matmul_state_t *m = &st->panel;
     if (st->way == BY_PANELS) {
-        matmul_work(plan, step, frame, state, phase, tid, nth, scratch, shared);
+        matmul_work(self, p, config, state, w);
         return;
     }
-    if (phase == 0) {
+    if (w->phase == 0) {
         return;
     }
-    rows_task_t w = {
-        .t = {.c = step->jit, .st = m, .tail = step->tail != NULL}, .c = step->jit, .st = st};
+    rows_task_t t = {
+        .t = {.c = &c->panel, .st = m, .tail = p->step->tail != NULL}, .c = c, .st = st};
     int64_t begin, end, mat = -1;
     bool usable = false;
-    share(m->items, m->serial ? 0 : tid, m->serial ? 1 : nth, &begin, &end);
-    if (begin >= end || (m->serial && tid > 0)) {
+    share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
+    if (begin >= end || (m->serial && w->tid > 0)) {
         return;
     }
-    matmul_buffers(&w.c->panel, step, scratch, &w.t.buf);
-    rows_buffers(st, (unsigned char *)shared + rows_buffers(st, NULL, &w.buf) * (size_t)tid,
-                 &w.buf);
-    begin_fours(&w);
+    matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
+    const size_t own = rows_buffers(st, NULL, &t.buf);
+    rows_buffers(st, (unsigned char *)w->shared + own * (size_t)w->tid, &t.buf);
+    begin_fours(&t);
     for (int64_t i = begin; i < end; i++) {
-        matmul_seek(&w.t, i);
+        matmul_seek(&t.t, i);
         if (i / m->n_panels != mat) {
             mat = i / m->n_panels;
-            fetch_first(&w);
-            usable = load_rows(&w);
+            fetch_first(&t);
+            usable = load_rows(&t);
         }
         if (usable) {
-            multiply(&w);
+            multiply(&t);
         } else {
-            matmul_panel(&w.t);
+            matmul_panel(&t.t);
         }
-        matmul_finish(&w.t);
+        matmul_finish(&t.t);
     }
 }

@@ -201,17 +201,17 @@ static void items(matmul_task_t *t, int tid, int nth)
     }
 }
 
-void matmul_work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared)
+void matmul_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
 {
     const matmul_state_t *st = state;
-    matmul_task_t t = {.c = step->jit, .st = st, .tail = step->tail != NULL};
-    (void)plan, (void)frame;
-    matmul_buffers(t.c, step, scratch, &t.buf);
-    blocks_share(t.c, &st->blocks, shared, &t.buf.whole);
-    if (phase == 1) {
-        items(&t, tid, nth);
+    matmul_task_t t = {.c = config, .st = st, .tail = p->step->tail != NULL};
+    (void)self;
+    matmul_buffers(t.c, p->step, w->scratch, &t.buf);
+    blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
+    if (w->phase == 1) {
+        items(&t, w->tid, w->nth);
     } else if (st->blocks.once) {
-        blocks_quantise(&t, tid, nth);
+        blocks_quantise(&t, w->tid, w->nth);
     }
 }

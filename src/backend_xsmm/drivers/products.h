@@ -7,14 +7,6 @@
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 
-/* A dim counted from the end, 1 if the value has fewer; -1: not known at compile. */
-static inline int64_t known_dim(const plan_t *plan, int value, int from_end)
-{
-    const lt_t *lt = &plan->values[value].lt;
-    const int64_t n = lt->ndims < from_end ? 1 : lt->dims[lt->ndims - from_end];
-    return lt->ndims < 0 || n < 0 ? -1 : n;
-}
-
 /* Bytes of an activation in integers: 2 where the mode rounds floats to 8 or 11 bits, 1 in mode
  * int8. 0: the mode does not allow them. */
 static inline int limbs_of(sinter_fpmath_mode_t mode)
@@ -40,12 +32,13 @@ static inline const char *integers_name(bool codes, int limbs)
     return codes ? "exact products of codes (VNNI)" : limbs_name(limbs);
 }
 
-static inline const char *refuse_bf16_products(const plan_t *plan, const step_t *step)
+static inline const char *refuse_bf16_products(const problem_t *p)
 {
-    if (step->mode != sinter_fpmath_mode_bf16 && step->mode != sinter_fpmath_mode_any) {
+    const sinter_fpmath_mode_t mode = p->step->mode;
+    if (mode != sinter_fpmath_mode_bf16 && mode != sinter_fpmath_mode_any) {
         return "the fpmath mode does not allow bf16 products";
     }
-    return xs_refuse(XS_BF16F32, plan->features);
+    return xs_refuse(XS_BF16F32, p->plan->features);
 }
 
 /* For the report; why: why there is no JIT kernel, NULL if there is. */

@@ -81,8 +81,8 @@ static sinter_status_t check_zps(const matrices_t *out)
     return sinter_success;
 }
 
-sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
-                                     features_t features, quant_tail_t *t)
+sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
+                                features_t features, quant_tail_t *t)
 {
     *t = (quant_tail_t){.fn = quant_rows(features)};
     SG_TRY(operand_bind(&p->out, frame, &t->out));
@@ -106,16 +106,13 @@ sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *
     return sinter_success;
 }
 
-sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
-                                features_t features, quant_tail_t *t)
+void quant_tail_start(const dynquant_params_t *p, const frame_t *frame, quant_tail_t *t)
 {
-    SG_TRY(quant_tail_bind_dims(p, frame, features, t));
     if (p->tensor_scale >= 0) {
         const bound_t *ts = &frame->v[p->tensor_scale];
         dtype_traits(ts->dtype)->codec.load_f32(ts->data, 0, 0, 1, &t->formula.tensor_scale);
         t->formula.tensor_scale = quant_tensor_scale(t->formula.tensor_scale);
     }
-    return sinter_success;
 }
 
 /* Whether results of one part of the output share a byte with others: those of blocks of

@@ -33,11 +33,10 @@ typedef struct quant_tail {
     int rows, cols; /* of a group, along the last two dims; rows 1 if there is one dim */
 } quant_tail_t;
 
+/* Binds all but the scale of the tensor, which quant_tail_start reads. */
 sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
                                 features_t features, quant_tail_t *out);
-/* The same without what is read from tensors, for the size of scratch. */
-sinter_status_t quant_tail_bind_dims(const dynquant_params_t *p, const frame_t *frame,
-                                     features_t features, quant_tail_t *out);
+void quant_tail_start(const dynquant_params_t *p, const frame_t *frame, quant_tail_t *t);
 /* Blocks of so many columns next to each other share a byte of an output, or rows of groups do:
  * only one thread may then store. */
 bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols);

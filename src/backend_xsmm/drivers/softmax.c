@@ -113,15 +113,16 @@ static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
     return sinter_success;
 }
 
-static sinter_status_t prepare(const plan_t *plan, const step_t *step, const frame_t *frame,
-                               void *state)
+static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
+                              void *state, choice_t *choice)
 {
-    const softmax_params_t *p = &step->p.softmax;
+    const frame_t *frame = problem->frame;
+    const softmax_params_t *p = &problem->step->p.softmax;
     const bound_t *in = &frame->v[p->in];
     softmax_state_t *st = state;
-    (void)plan;
-    SG_TRY(chain_bind(step->post, frame, step->kernel->needs, &st->post));
-    st->fn = eltwise_table(step->kernel->needs);
+    (void)config;
+    SG_TRY(chain_bind(problem->step->post, frame, self->needs, &st->post));
+    st->fn = eltwise_table(self->needs);
     st->in = in->data;
     st->in_type = in->dtype;
     st->ndims = in->ndims;
@@ -161,13 +162,8 @@ static sinter_status_t prepare(const plan_t *plan, const step_t *step, const fra
         }
         st->n_items *= st->extent[d];
     }
+    add_serial_way(choice, st->serial);
     return sinter_success;
-}
-
-static int ways(const step_t *step, const void *state, way_t *out)
-{
-    (void)step;
-    return serial_way(((const softmax_state_t *)state)->serial, out);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -339,19 +335,19 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     }
 }
 
-static void work(const plan_t *plan, const step_t *step, const frame_t *frame, const void *state,
-                 int phase, int tid, int nth, void *scratch, void *shared)
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
 {
     const softmax_state_t *st = state;
-    buffers_t *b = scratch;
+    buffers_t *b = w->scratch;
     const int last = st->ndims - 1;
     int64_t begin, end, at[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
-    (void)plan, (void)step, (void)frame, (void)phase, (void)shared;
-    share(st->n_items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
-    if (begin >= end || (st->serial && tid > 0)) {
+    (void)self, (void)p, (void)config;
+    share(st->n_items, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
+    if (begin >= end || (st->serial && w->tid > 0)) {
         return;
     }
-    b->chain = (unsigned char *)scratch + (sizeof(buffers_t) + 63) / 64 * 64;
+    b->chain = (unsigned char *)w->scratch + (sizeof(buffers_t) + 63) / 64 * 64;
     walk_seek(st->ndims, st->extent, begin, at);
     for (int64_t i = begin; i < end; i++, walk_next(st->ndims, st->extent, at)) {
         for (int d = 0; d <= last; d++) {
@@ -369,30 +365,28 @@ static void work(const plan_t *plan, const step_t *step, const frame_t *frame, c
 
 /* ---- the kernels ----------------------------------------------------------------------------- */
 
-static size_t thread_bytes(const plan_t *plan, const step_t *step)
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
 {
-    (void)plan;
-    return (sizeof(buffers_t) + 63) / 64 * 64 + chain_scratch_bytes(step->post);
-}
-
-static sinter_status_t setup(plan_t *plan, step_t *step)
-{
-    (void)plan;
-    step->state_bytes = sizeof(softmax_state_t);
-    step->note = "rows of up to 4096 in cache, longer ones in three passes";
+    (void)self, (void)arena;
+    out->state_bytes = sizeof(softmax_state_t);
+    out->thread_bytes = (sizeof(buffers_t) + 63) / 64 * 64 + chain_scratch_bytes(p->step->post);
+    out->note = "rows of up to 4096 in cache, longer ones in three passes";
     return sinter_success;
 }
 
-static const char *refuse(const plan_t *plan, const step_t *step)
+static const char *refuse(const kernel_t *self, const problem_t *p)
 {
-    return dtype_needs_f64(plan->values[step->p.softmax.in].lt.data_type)
+    (void)self;
+    return dtype_needs_f64(problem_type(p, p->step->p.softmax.in))
                ? "the input needs double precision"
                : NULL;
 }
 
-#define SOFTMAX                                                                           \
-    .step = STEP_SOFTMAX, .refuse = refuse, .setup = setup, .thread_bytes = thread_bytes, \
-    .prepare = prepare, .work = work, .ways = ways, .phases = 1
-KERNEL(softmax_rows_f32_avx512, SOFTMAX, .needs = {NEEDS_AVX512}, .cost = 200)
-KERNEL(softmax_rows_f32_avx2, SOFTMAX, .needs = {NEEDS_AVX2}, .cost = 300)
-KERNEL(softmax_rows_f32_generic, SOFTMAX, .needs = {NEEDS_NOTHING}, .cost = 400)
+const driver_t driver_softmax_rows = {.step = STEP_SOFTMAX,
+                                      .arithmetic = IN_F32,
+                                      .phases = 1,
+                                      .refuse = refuse,
+                                      .setup = setup,
+                                      .choose = choose,
+                                      .work = work};

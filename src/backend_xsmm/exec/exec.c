@@ -128,14 +128,27 @@ static void fp_restore(unsigned old)
 #endif
 }
 
-sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *owner)
+sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *owner, int threads,
+                            size_t *total)
 {
     const unsigned old = fp_default();
     sinter_status_t status = frame_pack(plan, fm, owner);
+    status = status == sinter_success ? frame_choose(plan, fm, threads, total) : status;
+    fp_restore(old);
+    return status;
+}
+
+sinter_status_t exec_start(const plan_t *plan, frame_mem_t *fm)
+{
+    const unsigned old = fp_default();
+    sinter_status_t status = sinter_success;
     for (int s = 0; s < plan->n_steps && status == sinter_success; s++) {
         const step_t *step = &plan->steps[s];
-        if (step->kernel->prepare) {
-            status = step->kernel->prepare(plan, step, &fm->frame, fm->state + step->state_offset);
+        const candidate_t *taken = fm->taken[s].candidate;
+        const problem_t problem = {.plan = plan, .step = step, .frame = &fm->frame};
+        if (taken->kernel->driver->start != NULL) {
+            status = taken->kernel->driver->start(taken->kernel, &problem, taken->config,
+                                                  fm->state + step->state_offset);
         }
     }
     fp_restore(old);
@@ -146,12 +159,17 @@ static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char 
                        unsigned char *threads_scratch, int tid, int nth)
 {
     const unsigned old = fp_default();
-    unsigned char *scratch = threads_scratch + (size_t)tid * fm->thread_bytes;
+    worker_t w = {.tid = tid,
+                  .nth = nth,
+                  .scratch = threads_scratch + (size_t)tid * plan->thread_bytes,
+                  .shared = shared};
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
-        for (int phase = 0; phase < step->kernel->phases; phase++) {
-            step->kernel->work(plan, step, &fm->frame, fm->state + step->state_offset, phase, tid,
-                               nth, scratch, shared);
+        const candidate_t *taken = fm->taken[s].candidate;
+        const kernel_t *k = taken->kernel;
+        const problem_t problem = {.plan = plan, .step = step, .frame = &fm->frame};
+        for (w.phase = 0; w.phase < k->driver->phases; w.phase++) {
+            k->driver->work(k, &problem, taken->config, fm->state + step->state_offset, &w);
             if (nth > 1) {
 #pragma omp barrier
             }

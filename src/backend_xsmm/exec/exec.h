@@ -2,7 +2,7 @@
 #ifndef SINTER_SRC_EXEC_H
 #define SINTER_SRC_EXEC_H
 
-#include "backend_xsmm/exec/frame.h"
+#include "backend_xsmm/exec/compiled.h"
 
 enum { EXEC_MOST_THREADS = 4096 };
 
@@ -12,9 +12,13 @@ int exec_take_threads(int wanted);
 /* How many of a stream's threads the calling thread can execute with: all, or 1 if a fork has
  * taken its team away. */
 int exec_usable_threads(int threads);
-/* Packed values and every step's prepare, in the calling thread. Shapes are resolved and data
- * pointers set. owner: as in frame_pack, and as there frame_unpack must follow. */
-sinter_status_t exec_prepare(const plan_t *plan, frame_mem_t *fm, const void *owner);
+/* Packed values and every step's choose, in the calling thread. Shapes are resolved and data pointers
+ * set. owner: as in frame_pack, and as there frame_unpack must follow. *total: as frame_choose has
+ * it. */
+sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *owner, int threads,
+                            size_t *total);
+/* Every step's start, in the calling thread. */
+sinter_status_t exec_start(const plan_t *plan, frame_mem_t *fm);
 /* All steps, on fm->frame.threads threads. shared and each thread's scratch are 64-byte aligned
  * and of fm's sizes. */
 void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "backend_xsmm/exec/exec.h"
-#include "backend_xsmm/plan/compile.h"
 #include "base/status.h"
 #include "numeric/dtype.h"
 
@@ -49,15 +48,11 @@ static void add_ports(line_t *l, const frame_mem_t *fm, const int *ports, int n)
     }
 }
 
-static void add_step(line_t *l, const frame_mem_t *fm, const step_t *step)
+static void add_step(line_t *l, const taken_t *taken)
 {
-    way_t ways[KERNEL_WAYS];
-    const int n = step->kernel->ways != NULL
-                      ? step->kernel->ways(step, fm->state + step->state_offset, ways)
-                      : 0;
-    add(l, "%s", step->kernel->name);
-    for (int i = 0; i < n; i++) {
-        const way_t *w = &ways[i];
+    add(l, "%s", taken->candidate->kernel->name);
+    for (int i = 0; i < taken->choice.n_ways; i++) {
+        const way_t *w = &taken->choice.ways[i];
         add(l, ", %s%sby %s", w->of != NULL ? w->of : "", w->of != NULL ? " " : "", w->name);
         if (w->why != NULL) {
             add(l, " (%s)", w->why);
@@ -84,7 +79,7 @@ void exec_log(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, int6
     add_ports(&l, fm, cp->outputs, cp->n_outputs);
     for (int s = 0; s < cp->plan.n_steps; s++) {
         add(&l, "; step %d: ", s);
-        add_step(&l, fm, &cp->plan.steps[s]);
+        add_step(&l, &fm->taken[s]);
     }
     sg_log(SG_VERBOSE_EXEC, "%s", l.text);
 }

@@ -14,23 +14,20 @@ static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
 }
 
 typedef struct areas {
-    size_t head, v, lts, temp_offset, port_data, constants, state, end;
+    size_t head, v, lts, temp_offset, port_data, constants, taken, state, end;
 } areas_t;
 
 static bool areas_of(const plan_t *plan, areas_t *a)
 {
-    size_t at = 0, states = 0;
-    for (int i = 0; i < plan->n_steps; i++) {
-        const size_t end = plan->steps[i].state_offset + plan->steps[i].state_bytes;
-        states = end > states ? end : states;
-    }
+    size_t at = 0;
     const bool ok = reserve(&at, 1, sizeof(frame_mem_t), &a->head) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(bound_t), &a->v) &&
                     reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) &&
                     reserve(&at, (size_t)plan->n_packed, sizeof(constant_t *), &a->constants) &&
-                    reserve(&at, 1, states, &a->state);
+                    reserve(&at, (size_t)plan->n_steps, sizeof(taken_t), &a->taken) &&
+                    reserve(&at, 1, plan->state_bytes, &a->state);
     a->end = at;
     return ok;
 }
@@ -52,13 +49,14 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory)
     if (!areas_of(plan, &a)) {
         return NULL;
     }
-    memset(base, 0, a.state); /* prepare fills the states */
+    memset(base, 0, a.state); /* choose fills the states */
     frame_mem_t *fm = (frame_mem_t *)(void *)(base + a.head);
     fm->v = (bound_t *)(void *)(base + a.v);
     fm->lts = (lt_t *)(void *)(base + a.lts);
     fm->temp_offset = (size_t *)(void *)(base + a.temp_offset);
     fm->port_data = (unsigned char **)(void *)(base + a.port_data);
     fm->constants = (constant_t **)(void *)(base + a.constants);
+    fm->taken = (taken_t *)(void *)(base + a.taken);
     fm->state = base + a.state;
     fm->frame.v = fm->v;
     for (int i = 0; i < plan->sub.n_values; i++) {
@@ -233,26 +231,45 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
     return sinter_success;
 }
 
-sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total)
+sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes)
 {
-    fm->frame.threads = threads;
-    fm->shared_bytes = fm->thread_bytes = 0;
+    size_t frame;
     SG_TRY(place_temps(plan, fm));
+    if (!frame_bytes(plan, &frame) || !add_size(scratch_round(frame), fm->temp_bytes, bytes)) {
+        return sg_fail(sinter_invalid_shape, "scratch size overflows");
+    }
+    return sinter_success;
+}
+
+static sinter_status_t choose(const plan_t *plan, frame_mem_t *fm, const step_t *step,
+                              taken_t *taken)
+{
+    const problem_t problem = {.plan = plan, .step = step, .frame = &fm->frame};
+    const char *why;
+    *taken = (taken_t){.candidate = kernel_for_frame(plan, step, &fm->frame, &why)};
+    if (taken->candidate == NULL) {
+        return sg_fail(sinter_unimplemented, "no kernel takes these dims: %s", why);
+    }
+    const kernel_t *k = taken->candidate->kernel;
+    return k->driver->choose(k, &problem, taken->candidate->config, fm->state + step->state_offset,
+                             &taken->choice);
+}
+
+sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total)
+{
+    size_t all, rest;
+    fm->frame.threads = threads;
+    if (!mul_size(plan->reserve_bytes, (size_t)threads, &fm->shared_bytes)) {
+        return sg_fail(sinter_invalid_shape, "scratch size overflows");
+    }
     for (int s = 0; s < plan->n_steps; s++) {
-        const step_t *step = &plan->steps[s];
-        const size_t each =
-            step->kernel->thread_bytes ? scratch_round(step->kernel->thread_bytes(plan, step)) : 0;
-        const size_t shared =
-            step->kernel->shared_bytes
-                ? scratch_round(step->kernel->shared_bytes(plan, step, &fm->frame))
-                : 0;
-        fm->thread_bytes = each > fm->thread_bytes ? each : fm->thread_bytes;
+        SG_TRY(choose(plan, fm, &plan->steps[s], &fm->taken[s]));
+        const size_t shared = scratch_round(fm->taken[s].choice.shared_bytes);
         fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
     }
-    size_t all, frame;
-    if (!mul_size(fm->thread_bytes, (size_t)threads, &all) ||
-        !add_size(all, fm->temp_bytes, &all) || !add_size(all, fm->shared_bytes, &all) ||
-        !frame_bytes(plan, &frame) || !add_size(all, scratch_round(frame), &all)) {
+    SG_TRY(frame_temps(plan, fm, &rest));
+    if (!mul_size(plan->thread_bytes, (size_t)threads, &all) ||
+        !add_size(all, fm->shared_bytes, &all) || !add_size(all, rest, &all)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
     *total = all;

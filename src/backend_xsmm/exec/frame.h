@@ -6,6 +6,12 @@
 #include "backend_xsmm/kernel.h"
 #include "base/constants.h"
 
+/* What runs a step in one execute. */
+typedef struct taken {
+    const candidate_t *candidate;
+    choice_t choice;
+} taken_t;
+
 /* What execute places in front of the scratch memory. */
 typedef struct frame_mem {
     frame_t frame;
@@ -14,8 +20,9 @@ typedef struct frame_mem {
     size_t *temp_offset;       /* by plan value */
     unsigned char **port_data; /* by plan value: data pointers of the ports */
     constant_t **constants;    /* by packed value: copies that this execute reads */
+    taken_t *taken;            /* by step */
     unsigned char *state;      /* step states, at step->state_offset */
-    size_t temp_bytes, shared_bytes, thread_bytes;
+    size_t temp_bytes, shared_bytes;
 } frame_mem_t;
 
 /* Bytes for frame_mem_t and all its arrays; false on overflow. */
@@ -26,9 +33,11 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory);
 /* Dims and strides of every value; the ports' entries of fm->lts must have been set to the
  * tensors' before. Data pointers stay NULL. */
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
-/* Places temporaries, sums up the aligned memory that an execute on so many threads takes, frame
- * included. After frame_shapes. */
-sinter_status_t frame_layout(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
+/* Places temporaries: *bytes of aligned memory, the frame included. After frame_shapes. */
+sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes);
+/* Takes a kernel for each step, which fills its state; sums up the aligned memory that an execute on
+ * so many threads takes, frame included. After frame_temps and frame_data. */
+sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
 /* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps, or NULL
  * where temps is NULL. Views follow their bases; so do packed values, until frame_pack. */
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,

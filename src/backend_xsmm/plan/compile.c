@@ -115,26 +115,59 @@ static bool has_unknown_dims(const graph_t *g)
     return false;
 }
 
-/* A kernel for every step. Where a step has none: sinter_unimplemented, and *missing is that
- * step (else -1), why has the reasons. */
+/* Sets up the kernels that may run a step. */
+static sinter_status_t set_up(plan_t *plan, step_t *step, const selection_t *s)
+{
+    const problem_t problem = {.plan = plan, .step = step};
+    step->candidates = ARENA_NEW(&plan->arena, candidate_t, s->n_kernels);
+    if (step->candidates == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (step->n_candidates = 0; step->n_candidates < s->n_kernels; step->n_candidates++) {
+        const kernel_t *k = s->kernels[step->n_candidates];
+        candidate_t *candidate = &step->candidates[step->n_candidates];
+        SG_TRY(k->driver->setup(k, &problem, &plan->arena, candidate));
+        candidate->kernel = k;
+    }
+    return sinter_success;
+}
+
+/* Kernels for every step. Where a step has none: sinter_unimplemented, and *missing is that step
+ * (else -1), why has the reasons. */
 static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
 {
     size_t state = 0;
     *missing = -1;
     for (int s = 0; s < plan->n_steps; s++) {
         step_t *step = &plan->steps[s];
-        text_init(why, &plan->arena);
-        step->kernel = kernel_select(plan, step, why);
-        if (step->kernel == NULL) {
+        selection_t selection;
+        size_t bytes = 0;
+        kernel_select(plan, step, &selection);
+        if (!selection.sure) {
+            text_init(why, &plan->arena);
+            for (int i = 0; i < selection.n_refusals; i++) {
+                text_add(why, "  %s refused: %s%s\n", selection.refusals[i].kernel->name,
+                         selection.refusals[i].features ? "needs " : "",
+                         selection.refusals[i].reason);
+            }
             *missing = s;
             return sinter_unimplemented;
         }
-        if (step->kernel->setup) {
-            SG_TRY(step->kernel->setup(plan, step));
+        SG_TRY(set_up(plan, step, &selection));
+        for (int i = 0; i < step->n_candidates; i++) {
+            const candidate_t *c = &step->candidates[i];
+            bytes = c->state_bytes > bytes ? c->state_bytes : bytes;
+            plan->thread_bytes =
+                c->thread_bytes > plan->thread_bytes ? c->thread_bytes : plan->thread_bytes;
+            plan->reserve_bytes =
+                c->reserve_bytes > plan->reserve_bytes ? c->reserve_bytes : plan->reserve_bytes;
         }
         step->state_offset = state;
-        state += scratch_round(step->state_bytes);
+        state += scratch_round(bytes);
     }
+    plan->state_bytes = state;
+    plan->thread_bytes = scratch_round(plan->thread_bytes);
+    plan->reserve_bytes = scratch_round(plan->reserve_bytes);
     return sinter_success;
 }
 
@@ -213,7 +246,85 @@ static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *tex
     }
 }
 
-/* One line for each step, with a line behind it for each kernel that refused it. */
+/* The kernels that may run the step. Where there are several, execute takes the first whose dims
+ * fit. */
+static void report_kernels(const step_t *step, textbuf_t *text)
+{
+    const int n = step->n_candidates;
+    if (n < 2) {
+        return;
+    }
+    text_add(text, "  chosen at execute:");
+    for (int i = 0; i < n; i++) {
+        const driver_t *driver = step->candidates[i].kernel->driver;
+        text_add(text, "%s %s", i > 0 ? ", else" : "", step->candidates[i].kernel->name);
+        if (i < n - 1) {
+            text_add(text, " (%s)", driver->takes != NULL ? driver->takes : "if its dims allow it");
+        }
+    }
+    text_add(text, "\n");
+    for (int i = 1; i < n; i++) {
+        const candidate_t *c = &step->candidates[i];
+        text_add(text, "  %s: scratch %zu bytes per thread, %s\n", c->kernel->name, c->thread_bytes,
+                 c->note);
+    }
+}
+
+/* All kernels that need the feature which the i-th refusal names, in one line; nothing if an earlier
+ * refusal names it too. */
+static void report_missing(const plan_t *plan, const selection_t *s, int i, textbuf_t *text)
+{
+    const char *feature = s->refusals[i].features ? s->refusals[i].reason : NULL;
+    bool first = feature != NULL;
+    for (int k = 0; k < i && first; k++) {
+        first = !s->refusals[k].features || strcmp(s->refusals[k].reason, feature) != 0;
+    }
+    for (int k = i; k < s->n_refusals && first; k++) {
+        const refusal_t *r = &s->refusals[k];
+        if (k == i) {
+            text_add(text, "  needs %s, this engine has %s: %s", feature,
+                     sinter_cpu_isa_name(level_of_features(plan->features)), r->kernel->name);
+        } else if (r->features && strcmp(r->reason, feature) == 0) {
+            text_add(text, ", %s", r->kernel->name);
+        }
+    }
+    text_add(text, "%s", first ? "\n" : "");
+}
+
+/* The best kernel that this machine could run and that refused the step; and those that need
+ * other machines, in one line for each feature. */
+static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    selection_t s;
+    kernel_select(plan, step, &s);
+    for (int i = 0; i < s.n_refusals; i++) {
+        if (!s.refusals[i].features) {
+            text_add(text, "  %s refused: %s\n", s.refusals[i].kernel->name, s.refusals[i].reason);
+            break;
+        }
+    }
+    for (int i = 0; i < s.n_refusals; i++) {
+        report_missing(plan, &s, i, text);
+    }
+}
+
+static void report_tail(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    if (step->tail != NULL) {
+        const bool split = step->tail->out.split != sinter_data_type_undef;
+        text_add(text, "  quantises its result to %s%s before it leaves the step\n",
+                 dtype_traits(split ? step->tail->out.split
+                                    : plan->values[step->tail->out.data].lt.data_type)
+                     ->name,
+                 split ? " in two planes" : "");
+    }
+    if (step->apart != NULL) {
+        text_add(text, "  no part of the step that makes its data: %s\n", step->apart);
+    }
+}
+
+/* One line for each step with the kernel that runs it, or the first of those that may; then what
+ * else is to be known about it, each in a line of its own. */
 static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes)
 {
     plan_t *plan = &cp->plan;
@@ -225,27 +336,16 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
              plan->n_steps == 1 ? "" : "s", plan->dynamic ? ", dynamic dims" : "");
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
-        const size_t bytes =
-            step->kernel->thread_bytes ? step->kernel->thread_bytes(plan, step) : 0;
+        const candidate_t *first = &step->candidates[0];
         text_add(
             &text,
-            "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread%s%s\n",
-            s, step->kernel->name, sinter_fpmath_mode_name(step->mode),
-            step->post ? step->post->n_instrs : 0, bytes, step->note ? ", " : "",
-            step->note ? step->note : "");
+            "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread, %s\n",
+            s, first->kernel->name, sinter_fpmath_mode_name(step->mode),
+            step->post ? step->post->n_instrs : 0, first->thread_bytes, first->note);
+        report_kernels(step, &text);
         report_packed(plan, step, &text);
-        if (step->tail != NULL) {
-            const bool split = step->tail->out.split != sinter_data_type_undef;
-            text_add(
-                &text, "  quantises its result to %s%s before it leaves the step\n",
-                dtype_traits(split ? step->tail->out.split : plan->values[step->tail->out.data].lt.data_type)
-                    ->name,
-                split ? " in two planes" : "");
-        }
-        if (step->apart != NULL) {
-            text_add(&text, "  no part of the step that makes its data: %s\n", step->apart);
-        }
-        (void)kernel_select(plan, step, &text);
+        report_tail(plan, step, &text);
+        report_refusals(plan, step, &text);
     }
     text_add(&text, "%s", notes->text);
     cp->report = text.text;
@@ -334,47 +434,4 @@ void compiled_free(sinter_compiled_partition_t *cp)
     pthread_mutex_destroy(&cp->lock);
     sg_free(engine, cp);
     engine_unref(engine);
-}
-
-/* ---- scratch --------------------------------------------------------------------------------- */
-
-bool scratch_grow(sinter_compiled_partition_t *cp, scratch_block_t *block, size_t bytes)
-{
-    if (block->bytes >= bytes) {
-        return true;
-    }
-    sg_free(cp->engine, block->memory);
-    block->memory = sg_alloc(cp->engine, bytes, SCRATCH_ALIGN);
-    block->bytes = block->memory != NULL ? bytes : 0;
-    return block->memory != NULL;
-}
-
-scratch_block_t *scratch_take(sinter_compiled_partition_t *cp, size_t bytes)
-{
-    pthread_mutex_lock(&cp->lock);
-    scratch_block_t *block = cp->idle;
-    if (block != NULL) {
-        cp->idle = block->next;
-    }
-    pthread_mutex_unlock(&cp->lock);
-    if (block == NULL) {
-        block = sg_alloc(cp->engine, sizeof(*block), SCRATCH_ALIGN);
-        if (block == NULL) {
-            return NULL;
-        }
-        memset(block, 0, sizeof(*block));
-    }
-    if (!scratch_grow(cp, block, bytes)) {
-        scratch_give(cp, block);
-        return NULL;
-    }
-    return block;
-}
-
-void scratch_give(sinter_compiled_partition_t *cp, scratch_block_t *block)
-{
-    pthread_mutex_lock(&cp->lock);
-    block->next = cp->idle;
-    cp->idle = block;
-    pthread_mutex_unlock(&cp->lock);
 }

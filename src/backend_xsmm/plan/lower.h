@@ -52,16 +52,15 @@ typedef struct lowering {
     bool attention;      /* lower as FAMILY_ATTENTION */
     int max_cost;        /* of a group's chain */
     const char *why_not; /* why attention was given up */
-    lt_t *
-        /* by graph value: lt with representative numbers for unknown dims, to decide views and
-         * joins */
-        probe;
+    /* By graph value: the tensor with representative numbers for unknown dims, by which views and
+     * joins are decided. */
+    lt_t *probe;
     group_t *groups;
     int n_groups, cap_groups;
     int *home;  /* by graph value: group that has it in a register; -1 */
     int *ready; /* by graph value: group after which it can be in memory; -1: from the start */
-    bool *
-        floating; /* by node: elementwise over external tensors only, computed where it is needed */
+    /* By node: elementwise over tensors from outside only, computed in each group that needs it. */
+    bool *floating;
     bool *stored; /* by graph value: must be in memory */
     char *spine;  /* by graph value inside attention: score or probability, else 0 */
     attention_parts_t att;

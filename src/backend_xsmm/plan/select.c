@@ -1,50 +1,104 @@
-/* The kernel registry and its one selection rule: the cheapest row that accepts the step and
- * whose ISA the plan may use; ties go to the earlier row. */
+/* The kernel registry and its one selection rule: of the rows for a step, the first one whose CPU
+ * features the plan has and that does not refuse. */
 #include <sinter/sinter_graph.h>
 #include <sinter/sinter_partition.h>
 
 #include "backend_xsmm/kernel.h"
-#include "base/cpu.h"
 
-#define SINTER_KERNEL(name) extern const kernel_t kernel_##name;
+#define SINTER_KERNEL(id, of, features) extern const driver_t driver_##of;
 #include "backend_xsmm/kernels.def"
 #undef SINTER_KERNEL
 
-const kernel_t *const sinter_kernels[] = {
-#define SINTER_KERNEL(name) &kernel_##name,
+const kernel_t sinter_kernels[] = {
+#define SINTER_KERNEL(id, of, features) {#id, &driver_##of, {features}},
 #include "backend_xsmm/kernels.def"
 #undef SINTER_KERNEL
 };
 const int sinter_n_kernels = (int)(sizeof(sinter_kernels) / sizeof(sinter_kernels[0]));
 
-const kernel_t *kernel_select(const plan_t *plan, const step_t *step, textbuf_t *why)
+static void add_refusal(selection_t *out, const kernel_t *k, const char *reason, bool features)
 {
-    const kernel_t *best = NULL;
-    for (int i = 0; i < sinter_n_kernels; i++) {
-        const kernel_t *k = sinter_kernels[i];
-        if (k->step != step->kind) {
+    if (out->n_refusals < MOST_REFUSALS) {
+        out->refusals[out->n_refusals++] = (refusal_t){k, reason, features};
+    }
+}
+
+/* A driver with several kernels has the one for the widest vectors first; where dims make that one
+ * refuse, its others do as well. */
+static bool has_driver(const selection_t *s, const driver_t *driver)
+{
+    bool has = false;
+    for (int i = 0; i < s->n_kernels; i++) {
+        has = has || s->kernels[i]->driver == driver;
+    }
+    return has;
+}
+
+void kernel_select(const plan_t *plan, const step_t *step, selection_t *out)
+{
+    *out = (selection_t){.n_kernels = 0};
+    for (int i = 0; i < sinter_n_kernels && !out->sure; i++) {
+        const kernel_t *k = &sinter_kernels[i];
+        bool open = false;
+        const problem_t problem = {.plan = plan, .step = step, .open = &open};
+        if (k->driver->step != step->kind || has_driver(out, k->driver)) {
             continue;
         }
         if (!has_features(plan->features, k->needs.bits)) {
-            text_add(why, "  %s refused: needs %s, this engine has %s\n", k->name,
-                     missing_feature(plan->features, k->needs.bits),
-                     sinter_cpu_isa_name(level_of_features(plan->features)));
+            add_refusal(out, k, missing_feature(plan->features, k->needs.bits), true);
             continue;
         }
-        const char *reason = k->refuse ? k->refuse(plan, step) : NULL;
+        const char *reason = k->driver->refuse != NULL ? k->driver->refuse(k, &problem) : NULL;
         if (reason != NULL) {
-            text_add(why, "  %s refused: %s\n", k->name, reason);
-        } else if (best == NULL || k->cost < best->cost) {
-            best = k;
+            add_refusal(out, k, reason, false);
+        } else if (out->n_kernels < MOST_CANDIDATES) {
+            out->kernels[out->n_kernels++] = k;
+            out->sure = !open;
         }
     }
-    return best;
+}
+
+const candidate_t *kernel_for_frame(const plan_t *plan, const step_t *step, const frame_t *frame,
+                                    const char **why)
+{
+    const problem_t problem = {.plan = plan, .step = step, .frame = frame};
+    if (step->n_candidates == 1) {
+        return &step->candidates[0];
+    }
+    for (int i = 0; i < step->n_candidates; i++) {
+        const kernel_t *k = step->candidates[i].kernel;
+        *why = k->driver->refuse != NULL ? k->driver->refuse(k, &problem) : NULL;
+        if (*why == NULL) {
+            return &step->candidates[i];
+        }
+    }
+    return NULL;
+}
+
+int64_t problem_stride(const problem_t *p, int value, int from_end)
+{
+    const plan_value_t *v = &p->plan->values[value];
+    const int ndims = problem_ndims(p, value), d = ndims - from_end;
+    if (ndims < from_end) {
+        return ndims < 0 ? -1 : 0;
+    }
+    if (v->kind == PV_PACKED) {
+        return d == v->along ? 1 : -1;
+    }
+    if (p->frame != NULL) {
+        return p->frame->v[value].strides[d];
+    }
+    lt_t lt = v->lt;
+    if (v->kind == PV_TEMP && lt_dims_known(&lt)) {
+        lt_set_dense(&lt);
+    }
+    return problem_answer(p, lt.layout_type == sinter_layout_type_strided ? lt.strides[d] : -1);
 }
 
 const char *sinter_kernel_list(void)
 {
     return
-#define SINTER_KERNEL(name) #name "\n"
+#define SINTER_KERNEL(id, of, features) #id "\n"
 #include "backend_xsmm/kernels.def"
 #undef SINTER_KERNEL
         "";

@@ -44,7 +44,7 @@ typedef void (*pv_t)(const decode_rows_t *v, const float *p, int64_t ldp, float 
 /* Without scales, with scales, with scales and zero points. */
 enum { DECODE_COEFS = 3 };
 
-/* One data type on one ISA, for 1, 2 and 4 queries. Reads no byte beyond the n elements of a row. */
+/* One data type on one ISA, for 1, 2 and 4 queries. Reads nothing beyond the elements of a row. */
 typedef struct decode_ops {
     code_layout_t layout;
     int unit; /* a group of scales or zero points is a multiple of this many elements */

@@ -39,9 +39,9 @@ typedef enum applied {
  *
  *   at[r * ld + (c >> shift) * step]
  *
- * for all of its elements, or, where coefficients are fine (change within chunks), one vector for each class:
- * lane i has number pick[c * pick_step + class * lanes + i] from there on. A vector is loaded from
- * there, so that up to 16 floats more may be read. */
+ * for all of its elements. Fine coefficients change within chunks and have one vector for each
+ * class: lane i has pick[c * pick_step + class * lanes + i] from there on. A vector is loaded
+ * from there, so that up to 16 floats more may be read. */
 typedef struct code_coefs {
     const float *at; /* NULL: there are none */
     int step, shift;

@@ -51,7 +51,7 @@ typedef struct columns_floats {
     /* a group along N is a multiple of so many columns wherever those along K are small; 0: no
      * coefficients */
     int unit;
-    /* Of each vector, to be added to zero points by column, which there must be then; NULL: none. */
+    /* Of each vector, to be added to zero points by column, which there must be; NULL: none. */
     const float *bias;
     /* x of the columns of a chunk, to[vector][lane] = x + bias of the vector. False: some are
      * not finite. */

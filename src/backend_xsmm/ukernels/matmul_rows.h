@@ -34,9 +34,9 @@ typedef struct rows_four {
     const unsigned char *line[ROWS_LINES];
     int64_t bytes, n; /* of a line; n: elements */
     int64_t ahead;
-    /* In floats see decoded.h; rows are lines. In integers, chunk c has those of the four lines from
-     * at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or for each quad
-     * (16), [unit][line]. Zero points are s32 then and have the offset of codes. */
+    /* In floats see decoded.h; rows are lines. In integers, chunk c has those of the four lines
+     * from at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or for each
+     * quad (16), [unit][line]. Zero points are s32 then and have the offset of codes. */
     code_coefs_t scale, zp;
     /* In integers: the type of the codes, and its table of bytes. */
     const struct codes_type *type;

@@ -1,32 +1,7 @@
-/* A part of quant_rows.inc: runs of elements whose scales and zero points may have groups of
- * different sizes. What is always inlined here is straight code for constant `how`, `each` and
- * sizes. */
-
-typedef enum how { DEQUANTISED, DIVIDED, SHIFTED } how_t;
-
-OP vf rescaled(how_t how, vf x, vf scale, vf zp)
-{
-    return how == DEQUANTISED ? vf_mul(vf_sub(x, zp), scale)
-           : how == DIVIDED   ? divided(x, scale, zp)
-                              : shifted(x, scale, zp);
-}
-
-/* Elements that share a scale and a zero point, or, where `each` says so, have their own. */
-OP void segment(how_t how, const float *x, int n, const float *s, const float *z, bool s_each,
-                bool z_each, float *to)
-{
-    const vf s0 = vf_set1(*s), z0 = vf_set1(*z);
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vf_store(to + i, rescaled(how, vf_load(x + i), s_each ? vf_load(s + i) : s0,
-                                  z_each ? vf_load(z + i) : z0));
-    }
-    if (i < n) {
-        const vf si = s_each ? vf_load_n(s + i, n - i) : s0,
-                 zi = z_each ? vf_load_n(z + i, n - i) : z0;
-        vf_store_n(to + i, rescaled(how, vf_load_n(x + i, n - i), si, zi), n - i);
-    }
-}
+/* A part of quant_loops.h: runs of elements whose scales and zero points may have groups of
+ * different sizes. The templates are inlined for constant `how`, `each` and sizes. */
+#ifndef SINTER_SRC_NUMERIC_QUANT_RUNS_H
+#define SINTER_SRC_NUMERIC_QUANT_RUNS_H
 
 /* Where a run stands in a parameter. */
 typedef struct cursor {
@@ -55,16 +30,25 @@ OP void cursor_move(cursor_t *c, int n)
     }
 }
 
-/* From element i on. */
+/* From element i on; each: element by element. */
 OP void segments(how_t how, const float *x, int i, int n, const quant_param_t *scale,
-                 const quant_param_t *zp, bool s_each, bool z_each, float *to)
+                 const quant_param_t *zp, float *to)
 {
+    const bool s_each = scale->group == 1, z_each = zp->group == 1;
     cursor_t s = cursor_of(scale, i), z = cursor_of(zp, i);
     const int from = i;
     for (int k; i < n; i += k) {
         k = cursor_most(&s, cursor_most(&z, n - i));
-        segment(how, x + i, k, s_each ? s.x + i - from : s.x, z_each ? z.x + i - from : z.x, s_each,
-                z_each, to + i);
+        const float *by = s_each ? s.x + i - from : s.x, *zero = z_each ? z.x + i - from : z.x;
+        if (s_each && z_each) {
+            segment(how, x + i, k, by, zero, true, true, to + i);
+        } else if (s_each) {
+            segment(how, x + i, k, by, zero, true, false, to + i);
+        } else if (z_each) {
+            segment(how, x + i, k, by, zero, false, true, to + i);
+        } else {
+            segment(how, x + i, k, by, zero, false, false, to + i);
+        }
         cursor_move(&s, k);
         cursor_move(&z, k);
     }
@@ -109,16 +93,7 @@ OP int usual_groups(how_t how, const float *x, int n, const quant_param_t *scale
 OP void run(how_t how, const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,
             float *to)
 {
-    const int i = usual_groups(how, x, n, scale, zp, to);
-    if (scale->group == 1 && zp->group == 1) {
-        segments(how, x, i, n, scale, zp, true, true, to);
-    } else if (scale->group == 1) {
-        segments(how, x, i, n, scale, zp, true, false, to);
-    } else if (zp->group == 1) {
-        segments(how, x, i, n, scale, zp, false, true, to);
-    } else {
-        segments(how, x, i, n, scale, zp, false, false, to);
-    }
+    segments(how, x, usual_groups(how, x, n, scale, zp, to), n, scale, zp, to);
 }
 
 static const float no_zp = 0;
@@ -168,3 +143,5 @@ TARGET static void spread(const float *x, int n, int64_t group, int64_t phase, f
         }
     }
 }
+
+#endif

@@ -1,8 +1,14 @@
-/* A part of dtype_bulk_stream.inc for AVX-512: decoders and stores of two blocks, and tables of all
- * results of a group.
+/* Decoding and storing of pairs of blocks, 32 elements, with AVX-512, and tables of all results of
+ * a group of codes of four bits: what bulk_stream.h is made of.
  *
- * Codes of six bits and fewer look up words, 32 at a time: the upper halves of floats whose
- * lower ones are zero. */
+ * Codes look up words, 32 at a time: the upper halves of floats whose lower halves are zero. */
+#ifndef SINTER_SRC_NUMERIC_BULK_PAIRS_AVX512_H
+#define SINTER_SRC_NUMERIC_BULK_PAIRS_AVX512_H
+
+#include "numeric/simd_avx512.h"
+
+#include "numeric/bulk.h"
+
 typedef uint16_t v32u16 __attribute__((vector_size(64)));
 
 /* ---- decoders -------------------------------------------------------------------------------- */
@@ -12,10 +18,10 @@ OP void floats_of_words(__m512i words, vf *x)
     x[0] = (vf)((vu)words << 16);
     x[1] = (vf)((vu)words & 0xFFFF0000);
 }
-OP void floats_of_halves(v32u16 halves, float unit, vf *x)
+OP void floats_of_halves(v32u16 halves, vf *x)
 {
-    x[0] = _mm512_cvtph_ps(_mm512_castsi512_si256((__m512i)halves)) * vf_set1(unit);
-    x[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64((__m512i)halves, 1)) * vf_set1(unit);
+    x[0] = _mm512_cvtph_ps(_mm512_castsi512_si256((__m512i)halves));
+    x[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64((__m512i)halves, 1));
 }
 /* Their words, which follow each other: odd 1: the upper ones, 0: the lower ones. Zero where a
  * bit of `which` is. */
@@ -71,33 +77,14 @@ OP v32u16 widen_pair(const unsigned char *p)
 {
     return (v32u16)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
-OP v32u16 or_nan(v32u16 halves, __mmask32 nan)
-{
-    return (v32u16)_mm512_mask_mov_epi16((__m512i)halves, nan, _mm512_set1_epi16(0x7E00));
-}
 
-#define PAIR_4(name)                                                                        \
-    OP void name##_pair(const unsigned char *p, vf *x)                                      \
-    {                                                                                       \
-        const __m512i values =                                                              \
-            _mm512_broadcast_i64x4(narrow_high((const vu[1]){(vu)vf_load(values_##name)})); \
-        floats_of_words(_mm512_permutexvar_epi16(index_4(p), values), x);                   \
-    }
-#define PAIR_6(name)                                                                            \
-    OP void name##_pair(const unsigned char *p, vf *x)                                          \
-    {                                                                                           \
-        const v32u16 values = words_of_values(magnitudes_##name);                               \
-        floats_of_words(                                                                        \
-            _mm512_permutex2var_epi16((__m512i)values, index_6(p), (__m512i)(values | 0x8000)), \
-            x);                                                                                 \
-    }
 static const float values_s4[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
 static const float values_u4[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-PAIR_4(s4)
-PAIR_4(u4)
-PAIR_4(f4_e2m1)
-PAIR_6(f6_e3m2)
-PAIR_6(f6_e2m3)
+/* The values of all codes of four bits. */
+OP const float *values_of(const code_t *c)
+{
+    return c->kind == SIGNED_4 ? values_s4 : c->kind == UNSIGNED ? values_u4 : values_f4_e2m1;
+}
 
 /* Words of all codes without sign, by exponents as bf16 has them. TINY: the first eight codes,
  * subnormals. */
@@ -127,40 +114,44 @@ OP __m512i look_up_128(const uint16_t *words, __m512i code)
         _mm512_mask_blend_epi16(_mm512_test_epi16_mask(code, _mm512_set1_epi16(0x40)), low, high);
     return _mm512_ternarylogic_epi32(magnitude, code, _mm512_set1_epi16((short)0x8000), 0xF8);
 }
-OP void f8_e4m3_pair(const unsigned char *p, vf *x)
+
+OP void decode_fnuz(const uint16_t *words, __m512i code, vf *x)
 {
-    floats_of_words(look_up_128(words_f8_e4m3, index_8(p)), x);
+    const __mmask32 nan = _mm512_cmpeq_epi16_mask(code, _mm512_set1_epi16((short)0x8080));
+    floats_of_words(_mm512_mask_mov_epi16(look_up_128(words, code), nan, _mm512_set1_epi16(0x7FC0)),
+                    x);
 }
-#define PAIR_FNUZ(name)                                                                        \
-    OP void name##_pair(const unsigned char *p, vf *x)                                         \
-    {                                                                                          \
-        const __m512i code = index_8(p);                                                       \
-        const __mmask32 nan = _mm512_cmpeq_epi16_mask(code, _mm512_set1_epi16((short)0x8080)); \
-        floats_of_words(_mm512_mask_mov_epi16(look_up_128(words_##name, code), nan,            \
-                                              _mm512_set1_epi16(0x7FC0)),                      \
-                        x);                                                                    \
+
+/* The two blocks at p. */
+OP void decode_pair(const code_t *c, const unsigned char *p, vf *x)
+{
+    if (c->bits == 4) {
+        const vu values = (vu)vf_load(values_of(c));
+        const __m512i words = _mm512_broadcast_i64x4(narrow_high(&values));
+        floats_of_words(_mm512_permutexvar_epi16(index_4(p), words), x);
+    } else if (c->kind == FLOAT_6) {
+        const v32u16 values = words_of_values(c->magnitudes);
+        floats_of_words(
+            _mm512_permutex2var_epi16((__m512i)values, index_6(p), (__m512i)(values | 0x8000)), x);
+    } else if (c->kind == FLOAT_8_F16) {
+        floats_of_halves(widen_pair(p) << 8, x);
+    } else if (c->kind == FLOAT_8) {
+        decode_fnuz(words_f8_e5m2fnuz, index_8(p), x);
+    } else if (c->kind == FLOAT_8_LOWER && c->format->one_zero) {
+        decode_fnuz(words_f8_e4m3fnuz, index_8(p), x);
+    } else if (c->kind == FLOAT_8_LOWER) {
+        floats_of_words(look_up_128(words_f8_e4m3, index_8(p)), x);
+    } else {
+        x[0] = decode(c, block_load(c->bits, p), 0);
+        x[1] = decode(c, block_load(c->bits, p + 2 * c->bits), 0);
     }
-PAIR_FNUZ(f8_e4m3fnuz)
-PAIR_FNUZ(f8_e5m2fnuz)
-OP void f8_e5m2_pair(const unsigned char *p, vf *x)
-{
-    floats_of_halves(widen_pair(p) << 8, 1, x);
 }
+
 /* ---- stores ---------------------------------------------------------------------------------- */
 
-OP void put_f32(unsigned char *to, const vf *x)
-{
-    vf_stream(to, x[0]);
-    vf_stream(to + 64, x[1]);
-}
 OP void put_words(unsigned char *to, __m512i words)
 {
     vf_stream(to, (vf)words);
-}
-OP void put_f16(unsigned char *to, const vf *x)
-{
-    _mm256_stream_si256((__m256i *)(void *)to, f16_of_vf(x));
-    _mm256_stream_si256((__m256i *)(void *)(to + 32), f16_of_vf(x + 1));
 }
 /* The upper words grow by the carry of the lower ones, 0x7FFF and their own last bits; an
  * average is such a sum without its last bit. */
@@ -171,17 +162,41 @@ OP void put_bf16_of(unsigned char *to, const vf *x, __mmask32 rounded)
                                                   _mm512_set1_epi16(0x7FFE), 0xEA);
     put_words(to, (__m512i)(high + ((v32u16)_mm512_avg_epu16((__m512i)low, odd) >> 15)));
 }
-OP void put_bf16(unsigned char *to, const vf *x)
+
+/* Two vectors as bf16 by AVX512_BF16, which those who call this have checked for. */
+OP __m512i native_bf16(const vf *x)
 {
-    put_bf16_of(to, x, ~(__mmask32)0);
+    __m512i words;
+    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(words) : "v"(x[1]), "v"(x[0]));
+    return words;
 }
-OP void put_any_bf16(unsigned char *to, const vf *x)
+
+OP void put_pair(result_t result, unsigned char *to, const vf *x)
 {
-    put_bf16_of(to, x, _mm512_kunpackw(vf_ordered(x[1]), vf_ordered(x[0])));
+    switch (result) {
+    case RESULT_F32:
+        vf_stream(to, x[0]);
+        vf_stream(to + 64, x[1]);
+        break;
+    case RESULT_F16:
+        _mm256_stream_si256((__m256i *)(void *)to, f16_of_vf(x));
+        _mm256_stream_si256((__m256i *)(void *)(to + 32), f16_of_vf(x + 1));
+        break;
+    case RESULT_BF16:
+        put_bf16_of(to, x, ~(__mmask32)0);
+        break;
+    case RESULT_ANY_BF16:
+        put_bf16_of(to, x, _mm512_kunpackw(vf_ordered(x[1]), vf_ordered(x[0])));
+        break;
+    case RESULT_NATIVE_BF16:
+        put_words(to, native_bf16(x));
+        break;
+    }
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+enum { HAS_TABLES = 1 };
 /* 16 codes. */
 OP vf look_up_f32(vf results, const unsigned char *p)
 {
@@ -205,54 +220,42 @@ OP __m512i look_up_words(__m512i results, const unsigned char *p)
         _mm512_srlv_epi16(_mm512_shuffle_epi8(pairs, each), _mm512_set1_epi64(0x000C000800040000));
     return _mm512_permutexvar_epi16(words, results);
 }
-OP void results_f32(vf results, const unsigned char *p, int64_t n, unsigned char *to)
+/* The 16 results of a group as words. */
+OP __m256i words_of_results(result_t result, vf results)
 {
-    for (; n > 0; n -= PAIR, p += PAIR / 2, to += 4 * PAIR) {
-        __builtin_prefetch(p + CODES_AHEAD);
-        vf_stream(to, look_up_f32(results, p));
-        vf_stream(to + 64, look_up_f32(results, p + BLOCK / 2));
+    if (result == RESULT_F16) {
+        return f16_of_vf(&results);
     }
+    if (result == RESULT_NATIVE_BF16) {
+        __m256i words;
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(words) : "v"(results));
+        return words;
+    }
+    const vu rounded = round_to_bf16(results);
+    return narrow_high(&rounded);
 }
-/* results: twice those of 16 codes. */
-OP void results_words(__m512i results, const unsigned char *p, int64_t n, unsigned char *to)
+/* n codes of one group; results: of all codes. */
+OP void table_group(result_t result, vf results, const unsigned char *p, int64_t n,
+                    unsigned char *to)
 {
+    if (result == RESULT_F32) {
+        for (; n > 0; n -= PAIR, p += PAIR / 2, to += 4 * PAIR) {
+            __builtin_prefetch(p + CODES_AHEAD);
+            vf_stream(to, look_up_f32(results, p));
+            vf_stream(to + 64, look_up_f32(results, p + BLOCK / 2));
+        }
+        return;
+    }
+    const __m512i words = _mm512_broadcast_i64x4(words_of_results(result, results));
     for (; n > 0; n -= PAIR, p += PAIR / 2, to += 2 * PAIR) {
         __builtin_prefetch(p + CODES_AHEAD);
-        put_words(to, look_up_words(results, p));
+        put_words(to, look_up_words(words, p));
     }
 }
-OP void results_f16(vf results, const unsigned char *p, int64_t n, unsigned char *to)
-{
-    results_words(_mm512_broadcast_i64x4(f16_of_vf(&results)), p, n, to);
-}
-OP void results_bf16(vf results, const unsigned char *p, int64_t n, unsigned char *to)
-{
-    const vu rounded = round_to_bf16(results);
-    results_words(_mm512_broadcast_i64x4(narrow_high(&rounded)), p, n, to);
-}
-#define GROUP_4(name, bits, type, bytes)                                                         \
-    OP_##type void name##_group_##type(const unsigned char *p, int64_t n, float scale, float zp, \
-                                       bool shift, unsigned char *to)                            \
-    {                                                                                            \
-        results_##type(rescale(vf_load(values_##name), vf_set1(zp), param_##type(scale), shift), \
-                       p, n, to);                                                                \
-    }
 
-/* ---- bf16 by AVX512_BF16 --------------------------------------------------------------------- */
+/* ---- whether AVX512_BF16 may be used --------------------------------------------------------- */
 
-#define TARGET_native \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c")))
-#define OP_native TARGET_native static inline __attribute__((always_inline))
-
-#define param_native vf_set1 /* NaNs are rounded as bf16_encode does it */
-OP_native void put_native(unsigned char *to, const vf *x)
-{
-    put_words(to, (__m512i)_mm512_cvtne2ps_pbh(x[1], x[0]));
-}
-OP_native void results_native(vf results, const unsigned char *p, int64_t n, unsigned char *to)
-{
-    results_words(_mm512_broadcast_i64x4((__m256i)_mm512_cvtneps_pbh(results)), p, n, to);
-}
+enum { HAS_NATIVE_BF16 = 1 };
 
 /* That it takes subnormals for 0 shows in no result of n codes, which are multiples of 2^-17, as
  * is what zero points make of them. */
@@ -271,17 +274,4 @@ TARGET static bool all_normal(const dtype_groups_t *g, int64_t n)
     return small == 0;
 }
 
-/* Scales of single elements are as many as the results: to check those costs more than rounding. */
-#define CHOOSE_BF16(name)                                                                        \
-    static void name##_stream_normal(const unsigned char *p, int64_t n, const dtype_groups_t *g, \
-                                     unsigned char *to)                                          \
-    {                                                                                            \
-        (g->group > 1 && all_normal(g, n) ? name##_grouped_native : name##_stream_bf16)(p, n, g, \
-                                                                                        to);     \
-    }                                                                                            \
-    static dtype_stream_t *name##_stream_to_bf16(bool native_bf16)                               \
-    {                                                                                            \
-        return native_bf16 ? name##_stream_normal : name##_stream_bf16;                          \
-    }
-#define STREAM_TO_BF16(one_group, name, bits) \
-    GROUPED(one_group, name, bits, native, 2) CHOOSE_BF16(name)
+#endif

@@ -1,6 +1,9 @@
-/* A part of dtype_bulk_blocks.inc: extremes of groups, and what is made from them: scales, zero
- * points and factors. Formulas are those of quant_rows.inc; as quant.c has it, kinds of powers
- * of two have scales in e8m0 and dynamic_nv in f8_e4m3. */
+/* A part of quantise with AVX-512: extremes of groups, and what is made from them: scales, zero
+ * points and factors. The formulas are those of quant_rows.h. As quant.c has it, kinds of powers of
+ * two have scales in e8m0, and dynamic_nv has them in f8_e4m3. */
+#ifndef SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
+#define SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
+
 #include "numeric/quant_formula.h"
 
 /* The largest of each group of a chunk lane by lane, as integers of the elements' width: of |x|,
@@ -72,12 +75,15 @@ OP void fold_lines(side_t side, bool words, int fold, bool more, const __m512i *
     _mm512_store_si512(to, more ? largest(side, words, four[0], _mm512_load_si512(to)) : four[0]);
 }
 
-/* The block at x, which is copied to `copy` if that is not NULL, to its lanes; more: to those of
- * a group that has begun before. */
-OP void measure_block(sinter_data_type_t from, bool both, int fold, bool more,
-                      const unsigned char *x, __m512i *copy, __m512i *top, __m512i *bottom)
+/* Where measuring a block puts its lines, unless copy is NULL, and its lanes. */
+typedef struct measured {
+    __m512i *copy, *top, *bottom;
+} measured_t;
+
+/* The block at x. more: its lanes join those of a group that has begun before. */
+OP void measure_block(bool words, bool both, int fold, bool more, const unsigned char *x,
+                      const measured_t *to)
 {
-    const bool words = from != sinter_f32;
     const int n = words ? 4 : 8;
     __m512i v[8];
     UNROLL
@@ -85,21 +91,46 @@ OP void measure_block(sinter_data_type_t from, bool both, int fold, bool more,
         v[k] = _mm512_loadu_si512(x + 64 * k);
         __builtin_prefetch(x + 64 * k + BLOCK_AHEAD);
     }
-    UNROLL
-    for (int k = 0; copy != NULL && k < n; k++) {
-        _mm512_store_si512(copy + k, v[k]);
+    if (to->copy != NULL) {
+        UNROLL
+        for (int k = 0; k < n; k++) {
+            _mm512_store_si512(to->copy + k, v[k]);
+        }
     }
     if (fold == 1) {
         return;
     }
     if (both) {
-        fold_lines(BOTTOM, words, fold, more, v, bottom);
+        fold_lines(BOTTOM, words, fold, more, v, to->bottom);
     }
     UNROLL
     for (int k = 0; k < n; k++) {
         v[k] = both ? v[k] : _mm512_andnot_si512(sign_bits(words), v[k]);
     }
-    fold_lines(TOP, words, fold, more, v, top);
+    fold_lines(TOP, words, fold, more, v, to->top);
+}
+
+/* Not inlined: all types of codes share these. */
+#define MEASURE(name, words, both)                                                                 \
+    TARGET __attribute__((noinline)) static void name(int fold, bool more, const unsigned char *x, \
+                                                      const measured_t *to)                        \
+    {                                                                                              \
+        measure_block(words, both, fold, more, x, to);                                             \
+    }
+MEASURE(measure_dwords, false, false)
+MEASURE(measure_words, true, false)
+MEASURE(measure_dwords_both, false, true)
+MEASURE(measure_words_both, true, true)
+#undef MEASURE
+
+OP void measure(sinter_data_type_t from, bool both, int fold, bool more, const unsigned char *x,
+                const measured_t *to)
+{
+    if (from == sinter_f32) {
+        (both ? measure_dwords_both : measure_dwords)(fold, more, x, to);
+    } else {
+        (both ? measure_words_both : measure_words)(fold, more, x, to);
+    }
 }
 
 /* What largest has left, at least 0: 0 is among the elements. */
@@ -175,8 +206,8 @@ OP void extremes_of_floats(side_t side, bool raw, const __m512i *lines, int n, v
 }
 
 /* Extremes of n groups as bits of floats, 16 a vector; after those anything. */
-OP void extremes(sinter_data_type_t from, side_t side, int64_t size, const __m512i *lines, int n,
-                 vu *to)
+OP void extremes_of(sinter_data_type_t from, side_t side, int64_t size, const __m512i *lines, int n,
+                    vu *to)
 {
     if (from == sinter_f32) {
         if (within_line(sinter_f32, size)) {
@@ -199,6 +230,18 @@ OP void extremes(sinter_data_type_t from, side_t side, int64_t size, const __m51
             from == sinter_f16 ? (vu)_mm512_cvtph_ps(high) : (vu)_mm512_cvtepu16_epi32(high) << 16;
     }
 }
+
+/* Not inlined: all kinds of formulas share these. */
+#define EXTREMES(name, side)                                                                 \
+    TARGET __attribute__((noinline)) static void name(sinter_data_type_t from, int64_t size, \
+                                                      const __m512i *lines, int n, vu *to)   \
+    {                                                                                        \
+        extremes_of(from, side, size, lines, n, to);                                         \
+    }
+EXTREMES(extremes_of_magnitudes, MAGNITUDE)
+EXTREMES(extremes_at_top, TOP)
+EXTREMES(extremes_at_bottom, BOTTOM)
+#undef EXTREMES
 
 /* ---- scales ---------------------------------------------------------------------------------- */
 
@@ -282,33 +325,32 @@ OP bool puts_scales(sinter_data_type_t type)
 }
 
 /* n scales to memory; returns them as their type has them, 0 as 1. */
+OP vf put_codes(const code_t *c, encoding_t how, unsigned char *p, int n, vf s)
+{
+    block_t code = encode(c, how, &s);
+    vf x = decode(c, code, 0);
+    if (vu_eq((vu)x, vu_set1(0)) != 0) {
+        x = (vf)vu_select(vu_eq((vu)x, vu_set1(0)), (vu)vf_set1(1), (vu)x);
+        code = encode(c, how, &x);
+    }
+    put_bytes(p, n * c->bits / 8,
+              c->bits == 16 ? _mm512_castsi256_si512(code.words)
+                            : _mm512_castsi128_si512(code.bytes));
+    return x;
+}
 OP vf put_scales(sinter_data_type_t type, unsigned char *p, int n, vf s)
 {
-#define PUT_SCALES(width, encode, decode)                                       \
-    {                                                                           \
-        raw_##width##_t code = encode(&s);                                      \
-        vf x = decode(code, 0);                                                 \
-        if (vu_eq((vu)x, vu_set1(0)) != 0) {                                    \
-            x = (vf)vu_select(vu_eq((vu)x, vu_set1(0)), (vu)vf_set1(1), (vu)x); \
-            code = encode(&x);                                                  \
-        }                                                                       \
-        put_bytes(p, n *(width) / 8, AS_512_##width(code));                     \
-        return x;                                                               \
-    }
-#define AS_512_8 _mm512_castsi128_si512
-#define AS_512_16 _mm512_castsi256_si512
     if (type == sinter_e8m0) {
-        PUT_SCALES(8, e8m0_encode, e8m0_decode)
+        return put_codes(&code_e8m0, PLAIN, p, n, s);
     }
-    if (type == sinter_f8_e4m3) {
-        PUT_SCALES(8, f8_e4m3_encode_finite,
-                   f8_e4m3_decode) /* those that are no numbers are found later */
+    if (type == sinter_f8_e4m3) { /* scales that are NaN or infinite are found later */
+        return put_codes(&code_f8_e4m3, FINITE, p, n, s);
     }
     if (type == sinter_f16) {
-        PUT_SCALES(16, f16_of_vf, vf_of_f16)
+        return put_codes(&code_f16, PLAIN, p, n, s);
     }
     if (type == sinter_bf16) {
-        PUT_SCALES(16, bf16_encode, bf16_decode)
+        return put_codes(&code_bf16, PLAIN, p, n, s);
     }
     s = (vf)vu_select(vu_eq((vu)s, vu_set1(0)), (vu)vf_set1(1), (vu)s);
     put_bytes(p, 4 * n, (__m512i)s);
@@ -369,16 +411,23 @@ OP void spread(int64_t size, vf x, int g, int n, uint32_t *to)
     }
 }
 
+/* n groups of a chunk from g on, at most 16; `first`: the number of the chunk's first group. */
+typedef struct some_groups {
+    int64_t first;
+    int g, n;
+} some_groups_t;
+
 /* Of up to 16 groups: scales and zero points to memory, factors to their vectors, for quotients
  * times 2^gain. Which of them have an extreme or a scale that is no number, a scale so far from
  * 1 that its inverse does not stand for it, or one so small that quotients are beyond what
  * bytes_<narrow> saturates. */
-OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain, int64_t first,
-                    int g, int n, vu top, vu bottom, factors_t *to)
+OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain, some_groups_t at,
+                    vu top, vu bottom, factors_t *to)
 {
+    const int g = at.g, n = at.n;
     const vu most = (vu)_mm512_max_epi32((__m512i)top, (__m512i)bottom);
     const vm infinite = vu_gt(most, vu_set1(0x7F7FFFFF));
-    unsigned char *scale = b->scale + (first + g) * b->scale_bytes;
+    unsigned char *scale = b->scale + (at.first + g) * b->scale_bytes;
     if (quant_by_powers(f->kind)) {
         const vu code = power_codes(f, top), inverse = 254 + (uint32_t)gain - code;
         put_bytes(scale, n, _mm512_castsi128_si512(narrow_8(&code)));
@@ -394,48 +443,58 @@ OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain,
     if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
         const vf zp = vf_clamp(vf_round(vf_set1(f->elem_min) + quotient((vf)bottom, s, inverse)),
                                b->zp_min, b->zp_max);
-        put_zps(b->zp_type, b->zp + (first + g) * b->zp_bits / 8, n, zp);
+        put_zps(b->zp_type, b->zp + (at.first + g) * b->zp_bits / 8, n, zp);
         spread(b->size, (vf)vf_to_int(zp), g, n, to->zp);
     }
     return infinite | (vm) ~(vf_ge(by, vf_set1(0x1p-100f)) & vf_ge(vf_set1(0x1p100f), by) &
                              vf_ge(by * vf_set1(0x1p14f), (vf)most));
 }
 
+/* The lanes of a chunk's groups, or the elements of groups of a line or less. */
+typedef struct chunk_lines {
+    const __m512i *top, *bottom;
+} chunk_lines_t;
+
 /* The n groups of a chunk, from `first`. False: some are bad. First all extremes, so that many
  * scales are under way at once. */
 OP bool derive_kind(quant_kind_t kind, const dtype_blocks_t *b, int gain, int64_t first, int n,
-                    const __m512i *tops, const __m512i *bottoms, factors_t *to)
+                    const chunk_lines_t *lines, factors_t *to)
 {
     const bool both = kind == QUANT_DYNAMIC_ASYMMETRIC;
     quant_formula_t f = *b->formula;
     vu top[CHUNK_VECTORS / LANES], bottom[CHUNK_VECTORS / LANES];
     vm bad = 0;
     f.kind = kind; /* known where this is compiled */
-    extremes(b->from, both ? TOP : MAGNITUDE, b->size, tops, n, top);
+    (both ? extremes_at_top : extremes_of_magnitudes)(b->from, b->size, lines->top, n, top);
     if (both) {
-        extremes(b->from, BOTTOM, b->size, bottoms, n, bottom);
+        extremes_at_bottom(b->from, b->size, lines->bottom, n, bottom);
     }
     for (int g = 0; g < n; g += LANES) {
         const vu low = both ? bottom[g / LANES] : vu_set1(0);
         const int count = n - g < LANES ? n - g : LANES;
-        bad |= derive_groups(b, &f, gain, first, g, count, top[g / LANES], low, to) &
-               lanes_below(count);
+        const some_groups_t at = {first, g, count};
+        bad |= derive_groups(b, &f, gain, at, top[g / LANES], low, to) & lanes_below(count);
     }
     return bad == 0;
 }
 TARGET static bool derive_chunk(const dtype_blocks_t *b, int gain, int64_t first, int n,
-                                const __m512i *tops, const __m512i *bottoms, factors_t *to)
+                                const chunk_lines_t *lines, factors_t *to)
 {
     switch (b->formula->kind) {
     case QUANT_DYNAMIC_MX:
-        return derive_kind(QUANT_DYNAMIC_MX, b, gain, first, n, tops, bottoms, to);
+        return derive_kind(QUANT_DYNAMIC_MX, b, gain, first, n, lines, to);
     case QUANT_DYNAMIC_MX_RCEIL:
-        return derive_kind(QUANT_DYNAMIC_MX_RCEIL, b, gain, first, n, tops, bottoms, to);
+        return derive_kind(QUANT_DYNAMIC_MX_RCEIL, b, gain, first, n, lines, to);
+    case QUANT_DYNAMIC_SYMMETRIC:
+        return derive_kind(QUANT_DYNAMIC_SYMMETRIC, b, gain, first, n, lines, to);
     case QUANT_DYNAMIC_ASYMMETRIC:
-        return derive_kind(QUANT_DYNAMIC_ASYMMETRIC, b, gain, first, n, tops, bottoms, to);
+        return derive_kind(QUANT_DYNAMIC_ASYMMETRIC, b, gain, first, n, lines, to);
     case QUANT_DYNAMIC_NV:
-        return derive_kind(QUANT_DYNAMIC_NV, b, gain, first, n, tops, bottoms, to);
-    default:
-        return derive_kind(QUANT_DYNAMIC_SYMMETRIC, b, gain, first, n, tops, bottoms, to);
+        return derive_kind(QUANT_DYNAMIC_NV, b, gain, first, n, lines, to);
+    case QUANT_STATIC:
+        break;
     }
+    return false; /* static scales are not made here */
 }
+
+#endif

@@ -1,0 +1,436 @@
+/* The loops of quantisation, which quant_rows_{generic,avx2,avx512}.c compile, in the vocabulary of
+ * simd_<isa>.h; quant_rows_generic.c has its own. The including file defines QUANT_ROWS, the name
+ * of the table, stream_end, and LOADS_16 where it has vf_load_f16 and vf_load_bf16. */
+#ifndef SINTER_SRC_NUMERIC_QUANT_LOOPS_H
+#define SINTER_SRC_NUMERIC_QUANT_LOOPS_H
+
+#include <math.h>
+#include <string.h>
+
+#include "numeric/dtype_bits.h"
+#include "numeric/quant_rows.h"
+#include "numeric/unroll.h"
+
+enum {
+    CACHE_LINE = 64,
+    LINE_FLOATS = 16,
+    STRIP = LANES == 16 ? 16 : 8, /* vectors of extremes that fit into the registers */
+    STRIP_ROWS = 8,
+};
+
+/* ---- extremes -------------------------------------------------------------------------------- */
+
+/* Of x in a maximum with 0: |x|; x where it is positive; -x where x is negative. */
+typedef enum side { MAGNITUDE, TOP, BOTTOM } side_t;
+
+OP vi side_of(side_t side, vi bits)
+{
+    return side == MAGNITUDE ? vi_and(bits, vi_set1(INT32_MAX))
+           : side == TOP     ? bits
+                             : vi_xor(bits, vi_set1(INT32_MIN));
+}
+
+/* The first n elements at x, of floats; of 16 bits a whole vector. */
+OP vi loaded(sinter_data_type_t type, side_t side, const unsigned char *x, int n)
+{
+#ifdef LOADS_16
+    if (type != sinter_f32) {
+        return side_of(side, vi_of(type == sinter_f16 ? vf_load_f16(x) : vf_load_bf16(x)));
+    }
+#endif
+    (void)type;
+    const void *p = x;
+    return side_of(side, vi_of(n < LANES ? vf_load_n(p, n) : vf_load(p)));
+}
+
+/* The extremes of one group, lane by lane. */
+OP vi widen_group(sinter_data_type_t type, side_t side, const unsigned char *x, int size)
+{
+    const int bytes = type == sinter_f32 ? 4 : 2;
+    vi most = loaded(type, side, x, size);
+    int i = LANES;
+    for (; i + LANES <= size; i += LANES) {
+        most = vi_max(most, loaded(type, side, x + i * bytes, LANES));
+    }
+    return i < size ? vi_max(most, loaded(type, side, x + i * bytes, size - i)) : most;
+}
+
+/* Groups, so many at a time that one vector takes the extreme of each. */
+OP void widen_groups_of(sinter_data_type_t type, side_t side, const void *from, int size, int n,
+                        int32_t *to)
+{
+    const unsigned char *x = from;
+    const int64_t step = (int64_t)size * (type == sinter_f32 ? 4 : 2);
+    vi v[LANES];
+    int g = 0;
+    for (; g + LANES <= n; g += LANES) {
+        for (int k = 0; k < LANES; k++, x += step) {
+            v[k] = widen_group(type, side, x, size);
+        }
+        vi_store(to + g, vi_max(vi_load(to + g), vi_max_each(v)));
+    }
+    if (g < n) {
+        int32_t most[LANES] = {0};
+        memcpy(most, to + g, (size_t)(n - g) * sizeof *most);
+        for (int k = 0; k < LANES; k++, x += step) {
+            v[k] = k < n - g ? widen_group(type, side, x, size) : vi_set1(0);
+        }
+        vi_store(most, vi_max(vi_load(most), vi_max_each(v)));
+        memcpy(to + g, most, (size_t)(n - g) * sizeof *most);
+    }
+}
+OP void widen_groups(sinter_data_type_t type, side_t side, const void *x, int size, int n,
+                     int32_t *to)
+{
+    if (size == 16) {
+        widen_groups_of(type, side, x, 16, n, to);
+    } else if (size == 32) {
+        widen_groups_of(type, side, x, 32, n, to);
+    } else {
+        widen_groups_of(type, side, x, size, n, to);
+    }
+}
+
+/* Columns that are groups. */
+OP void widen_columns(side_t side, const float *x, int n, int32_t *to)
+{
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vi_store(to + i, vi_max(vi_load(to + i), side_of(side, vi_of(vf_load(x + i)))));
+    }
+    for (; i < n; i++) {
+        int32_t lane[LANES];
+        vi_store(lane, side_of(side, vi_of(vf_load_n(x + i, 1))));
+        to[i] = lane[0] > to[i] ? lane[0] : to[i];
+    }
+}
+
+/* Rows of such columns, so many floats apart; what lies `ahead` floats of each is fetched. */
+typedef struct rows {
+    const float *x;
+    int64_t stride, ahead;
+    int n;
+} rows_t;
+
+/* A strip of extremes stays in registers meanwhile. */
+OP void widen_strip(side_t side, int vectors, const rows_t *rows, int first, int32_t *to)
+{
+    const float *x = rows->x + first;
+    const int64_t stride = rows->stride, ahead = rows->ahead;
+    const int n = rows->n;
+    vi most[STRIP];
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        most[v] = vi_load(to + v * LANES);
+    }
+    for (int r = 0; r < n; r++, x += stride) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            if (v * LANES % LINE_FLOATS == 0) {
+                __builtin_prefetch(x + v * LANES + ahead);
+            }
+            most[v] = vi_max(most[v], side_of(side, vi_of(vf_load(x + v * LANES))));
+        }
+    }
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        vi_store(to + v * LANES, most[v]);
+    }
+}
+OP void widen_strips(side_t side, const rows_t *rows, int n, int32_t *to)
+{
+    int i = 0;
+    for (; i + STRIP * LANES <= n; i += STRIP * LANES) {
+        widen_strip(side, STRIP, rows, i, to + i);
+    }
+    for (; i + LANES <= n; i += LANES) {
+        widen_strip(side, 1, rows, i, to + i);
+    }
+    for (int r = 0; i < n && r < rows->n; r++) {
+        widen_columns(side, rows->x + r * rows->stride + i, n - i, to + i);
+    }
+}
+
+TARGET static void widen(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom)
+{
+    if (bottom == NULL && size == 1) {
+        widen_columns(MAGNITUDE, x, n_groups, top);
+    } else if (bottom == NULL) {
+        widen_groups(sinter_f32, MAGNITUDE, x, size, n_groups, top);
+    } else if (size == 1) {
+        widen_columns(TOP, x, n_groups, top);
+        widen_columns(BOTTOM, x, n_groups, bottom);
+    } else {
+        widen_groups(sinter_f32, TOP, x, size, n_groups, top);
+        widen_groups(sinter_f32, BOTTOM, x, size, n_groups, bottom);
+    }
+}
+
+/* Few rows at a time, which a first-level cache holds though they lie at equal distances. */
+TARGET static void widen_rows(const float *x, int64_t stride, int64_t rows, int n, int64_t ahead,
+                              int32_t *top, int32_t *bottom)
+{
+    for (int64_t r = 0; r < rows; r += STRIP_ROWS, x += STRIP_ROWS * stride) {
+        const int k = rows - r < STRIP_ROWS ? (int)(rows - r) : STRIP_ROWS;
+        const rows_t some = {x, stride, ahead, k};
+        if (bottom == NULL) {
+            widen_strips(MAGNITUDE, &some, n, top);
+        } else {
+            widen_strips(TOP, &some, n, top);
+            widen_strips(BOTTOM, &some, n, bottom);
+        }
+    }
+}
+
+#ifdef LOADS_16
+OP void widen_16(sinter_data_type_t type, const uint16_t *x, int size, int n, int32_t *top,
+                 int32_t *bottom)
+{
+    if (bottom == NULL) {
+        widen_groups(type, MAGNITUDE, x, size, n, top);
+    } else {
+        widen_groups(type, TOP, x, size, n, top);
+        widen_groups(type, BOTTOM, x, size, n, bottom);
+    }
+}
+TARGET static void widen_f16(const uint16_t *x, int size, int n, int32_t *top, int32_t *bottom)
+{
+    widen_16(sinter_f16, x, size, n, top, bottom);
+}
+TARGET static void widen_bf16(const uint16_t *x, int size, int n, int32_t *top, int32_t *bottom)
+{
+    widen_16(sinter_bf16, x, size, n, top, bottom);
+}
+#else
+#define widen_f16 NULL
+#define widen_bf16 NULL
+#endif
+
+TARGET static void merge(int32_t *a, const int32_t *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        a[i] = b[i] > a[i] ? b[i] : a[i];
+    }
+}
+
+TARGET static void halve(int32_t *a, int n)
+{
+    NO_DEPENDENCE /* what is read lies ahead of what is written */
+        for (int i = 0; i < n; i++)
+    {
+        a[i] = a[2 * i + 1] > a[2 * i] ? a[2 * i + 1] : a[2 * i];
+    }
+}
+
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+/* 2^(code - 127), code at least 0. */
+OP float power_of_two(int32_t code)
+{
+    return f32_of_bits(code == 0 ? 0x00400000u : (uint32_t)code << 23);
+}
+
+/* amax of a subnormal is below 2^-126, whose scale is the least one as well. */
+OP float mx_scale(int32_t amax, int32_t emax)
+{
+    const int32_t code = (amax >> 23) - emax;
+    return power_of_two(code < 0 ? 0 : code);
+}
+
+OP float rceil_scale(int32_t amax, float max)
+{
+    const int32_t s = (int32_t)bits_of_f32(f32_of_bits((uint32_t)amax) / max);
+    return power_of_two(s <= 0x00400000 ? 0 : (s + 0x7FFFFF) >> 23);
+}
+
+/* The scale of zeros is 1. Another one that underflows is 0 here; the type that stores it decides
+ * what it becomes: e8m0 has no 0. */
+OP float symmetric_scale(int32_t amax, float max, float scale_max)
+{
+    const float s = f32_of_bits((uint32_t)amax) / max;
+    return amax == 0 ? 1 : s > scale_max ? scale_max : s;
+}
+
+/* hi - lo may be beyond f32 where the scale is not. */
+OP float asymmetric_scale(int32_t top, int32_t bottom, double levels, double scale_max)
+{
+    const double s =
+        ((double)f32_of_bits((uint32_t)top) + (double)f32_of_bits((uint32_t)bottom)) / levels;
+    return (top | bottom) == 0 ? 1 : (float)(s > scale_max ? scale_max : s);
+}
+
+OP float nv_scale(int32_t amax, float max, float tensor_scale)
+{
+    float s = f32_of_bits((uint32_t)amax) / max / tensor_scale;
+    s = s < 0x1p-9f ? 0x1p-9f : s;
+    return s > 448 ? 448 : s;
+}
+
+/* Marks and empties the groups that hold a NaN or an infinity. */
+TARGET static void take_specials(int n, int32_t *top, int32_t *bottom, int32_t *special)
+{
+    int32_t any = 0;
+    for (int i = 0; i < n; i++) {
+        const int32_t most = bottom != NULL && bottom[i] > top[i] ? bottom[i] : top[i];
+        special[i] = most >= 0x7F800000;
+        any |= special[i];
+    }
+    for (int i = 0; any && i < n; i++) {
+        top[i] = special[i] ? 0 : top[i];
+        if (bottom != NULL) {
+            bottom[i] = special[i] ? 0 : bottom[i];
+        }
+    }
+}
+
+TARGET static void scales(const quant_formula_t *f, int n, int32_t *restrict top,
+                          int32_t *restrict bottom, float *restrict scale,
+                          int32_t *restrict special)
+{
+    const int32_t emax = (int32_t)(bits_of_f32(f->elem_max) >> 23) - 127;
+    const float max = f->elem_max, most = (float)f->scale_max, t = f->tensor_scale;
+    const double levels = (double)max - (double)f->elem_min, scale_max = f->scale_max;
+    take_specials(n, top, bottom, special);
+    switch (f->kind) {
+    case QUANT_DYNAMIC_MX:
+        for (int i = 0; i < n; i++) {
+            scale[i] = mx_scale(top[i], emax);
+        }
+        break;
+    case QUANT_DYNAMIC_MX_RCEIL:
+        for (int i = 0; i < n; i++) {
+            scale[i] = rceil_scale(top[i], max);
+        }
+        break;
+    case QUANT_DYNAMIC_ASYMMETRIC:
+        for (int i = 0; i < n; i++) {
+            scale[i] = asymmetric_scale(top[i], bottom[i], levels, scale_max);
+        }
+        break;
+    case QUANT_DYNAMIC_NV:
+        for (int i = 0; i < n; i++) {
+            scale[i] = nv_scale(top[i], max, t);
+        }
+        break;
+    case QUANT_DYNAMIC_SYMMETRIC:
+    case QUANT_STATIC:
+        for (int i = 0; i < n; i++) { /* for f64 `most` is no limit */
+            scale[i] = symmetric_scale(top[i], max, most);
+        }
+        break;
+    }
+}
+
+TARGET static int factors(const quant_formula_t *f, int n, float *restrict scale,
+                          float *restrict by, int32_t *restrict special)
+{
+    const bool powers = quant_by_powers(f->kind);
+    const float t = f->tensor_scale;
+    int32_t any = 0;
+    for (int i = 0; i < n; i++) {
+        scale[i] = scale[i] == 0 ? 1 : scale[i];
+        by[i] = powers ? 1 / scale[i] : scale[i] * t;
+        special[i] |= scale[i] != scale[i];
+        any |= special[i];
+    }
+    return any;
+}
+
+TARGET static void zero_points(const quant_formula_t *f, int n, const int32_t *restrict bottom,
+                               const float *restrict scale, float *restrict zp)
+{
+    const float min = f->elem_min;
+    for (int i = 0; i < n; i++) {
+        zp[i] = rintf(min + f32_of_bits((uint32_t)bottom[i]) / scale[i]);
+    }
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+/* BOUNDED: multiplied, but at least *zp, for integers whose type has a number below the least code
+ * that the kinds of powers of two allow. DEQUANTISED is the inverse of the others. */
+typedef enum how { MULTIPLIED, BOUNDED, DIVIDED, SHIFTED, DEQUANTISED } how_t;
+
+OP vf rescaled(how_t how, vf x, vf by, vf zp)
+{
+    switch (how) {
+    case MULTIPLIED:
+        return vf_mul(x, by);
+    case BOUNDED:
+        return vf_max(vf_mul(x, by), zp);
+    case DIVIDED:
+        return vf_div(x, by);
+    case SHIFTED:
+        return vf_add(vf_round(vf_div(x, by)), zp);
+    case DEQUANTISED:
+        return vf_mul(vf_sub(x, zp), by);
+    }
+    __builtin_unreachable();
+}
+
+/* n elements. each: every element has a factor or a zero point of its own; otherwise *by or *zp is
+ * for all. */
+OP void segment(how_t how, const float *x, int n, const float *by, const float *zp, bool by_each,
+                bool zp_each, float *to)
+{
+    const vf b0 = vf_set1(*by), z0 = vf_set1(*zp);
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vf_store(to + i, rescaled(how, vf_load(x + i), by_each ? vf_load(by + i) : b0,
+                                  zp_each ? vf_load(zp + i) : z0));
+    }
+    if (i < n) {
+        const vf b = by_each ? vf_load_n(by + i, n - i) : b0,
+                 z = zp_each ? vf_load_n(zp + i, n - i) : z0;
+        vf_store_n(to + i, rescaled(how, vf_load_n(x + i, n - i), b, z), n - i);
+    }
+}
+
+/* Groups of `size` elements; zp_each: every group has a zero point of its own. */
+OP void quantise_rows(how_t how, const float *x, int size, int n, const float *by, const float *zp,
+                      float *q)
+{
+    const bool zp_each = how == SHIFTED;
+    if (size == 1) {
+        segment(how, x, n, by, zp, true, zp_each, q);
+        return;
+    }
+    for (int g = 0; g < n; g++, x += size, q += size) {
+        segment(how, x, size, by + g, zp_each ? zp + g : zp, false, false, q);
+    }
+}
+
+TARGET static void quantise(const quant_formula_t *f, const float *x, int size, int n_groups,
+                            const float *by, const float *zp, float *q)
+{
+    const float least = -f->elem_max;
+    if (zp != NULL) {
+        quantise_rows(SHIFTED, x, size, n_groups, by, zp, q);
+    } else if (quant_by_powers(f->kind) && f->elem_min < least) {
+        quantise_rows(BOUNDED, x, size, n_groups, by, &least, q);
+    } else if (quant_by_powers(f->kind)) {
+        quantise_rows(MULTIPLIED, x, size, n_groups, by, by, q);
+    } else {
+        quantise_rows(DIVIDED, x, size, n_groups, by, by, q);
+    }
+}
+
+#include "numeric/quant_runs.h"
+
+TARGET static void stream(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    size_t head = -(uintptr_t)to % CACHE_LINE;
+    head = head < bytes ? head : bytes;
+    memcpy(to, from, head);
+    for (to += head, from += head, bytes -= head; bytes >= CACHE_LINE;
+         to += CACHE_LINE, from += CACHE_LINE, bytes -= CACHE_LINE) {
+        stream_line(to, from);
+    }
+    memcpy(to, from, bytes);
+}
+
+const quant_rows_t QUANT_ROWS = {widen,       widen_rows, widen_f16, widen_bf16,  merge,
+                                 halve,       scales,     factors,   zero_points, quantise,
+                                 dequant_run, quant_run,  spread,    stream,      stream_end};
+
+#endif
