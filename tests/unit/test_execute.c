@@ -485,6 +485,81 @@ static void test_rows_line(void)
     sinter_stream_destroy(&stream);
 }
 
+/* ---- one compile for all dims ---------------------------------------------------------------- */
+
+enum { MOST_DIMS = 3, CALLS = 6, MOVED = 10007 };
+
+/* A model with dims that compile does not know, and what they are in each call. */
+typedef struct open_model {
+    const char *name;
+    int64_t dims[MOST_DIMS]; /* in the file; 0: no more */
+    int64_t calls[CALLS][MOST_DIMS];
+} open_model_t;
+
+static void load_open(model_t *model, const open_model_t *m, const int64_t *to)
+{
+    e2e_load(model, m->name);
+    for (int i = 0; i < MOST_DIMS && m->dims[i] > 0; i++) {
+        /* Large numbers keep a dim that has been replaced apart from those in the file. */
+        e2e_replace_dim(model, m->dims[i], MOVED + i);
+    }
+    for (int i = 0; i < MOST_DIMS && m->dims[i] > 0; i++) {
+        e2e_replace_dim(model, MOVED + i, to != NULL ? to[i] : SINTER_UNKNOWN_DIM);
+    }
+}
+
+static sinter_compiled_partition_t *compile_open_model(const open_model_t *m, const int64_t *dims,
+                                                       sinter_fpmath_mode_t mode)
+{
+    model_t model;
+    load_open(&model, m, dims);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, mode, 1) == sinter_success);
+    sinter_compiled_partition_t *compiled = compile(partition);
+    sinter_partition_destroy(&partition);
+    model_free(&model);
+    return compiled;
+}
+
+/* Where dims are not known at compile, each execute takes the kernel and the ways that a compile
+ * with its dims takes, and is as right. */
+static void test_open_dims(sinter_fpmath_mode_t mode)
+{
+    static const open_model_t models[] = {
+        {"patterns/matmul-weight-int4-kn.json", {3}, {{1}, {3}, {16}, {17}, {77}, {2}}},
+        {"patterns/matmul-weight-int4.json", {3}, {{1}, {4}, {16}, {33}, {8}, {5}}},
+        {"patterns/sdpa-int4-kv.json",
+         {3, 5, 9}, /* heads, queries, tokens */
+         {{3, 1, 40}, {2, 8, 300}, {1, 20, 300}, {3, 1, 9}, {4, 5, 64}, {2, 9, 33}}},
+    };
+    sinter_stream_t *stream = stream_of(2);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        sinter_compiled_partition_t *open = compile_open_model(&models[i], NULL, mode);
+        for (int call = 0; call < CALLS; call++) {
+            const int64_t *dims = models[i].calls[call];
+            sinter_compiled_partition_t *closed = compile_open_model(&models[i], dims, mode);
+            model_t model;
+            e2e_ports_t ports;
+            char text[8192], want[8192];
+            load_open(&model, &models[i], dims);
+            e2e_ports_make(&ports, &model, NULL, 7, 0);
+            logged_execute(closed, stream, &ports, want, sizeof want);
+            logged_execute(open, stream, &ports, text, sizeof text);
+            const char *kernels = strstr(text, "; step 0: "), *wanted = strstr(want, "; step 0: ");
+            CHECK(kernels != NULL && wanted != NULL && strcmp(kernels, wanted) == 0,
+                  "%s, call %d: with open dims %s with known ones %s", models[i].name, call, text,
+                  want);
+            CHECK(e2e_compare(&model, &ports, mode, 1) == 0, "%s, call %d: wrong result",
+                  models[i].name, call);
+            e2e_ports_free(&ports);
+            model_free(&model);
+            sinter_compiled_partition_destroy(&closed);
+        }
+        sinter_compiled_partition_destroy(&open);
+    }
+    sinter_stream_destroy(&stream);
+}
+
 /* Without the class nothing is printed, and an execute that fails prints no line either. */
 static void test_no_line(void)
 {
@@ -526,6 +601,9 @@ int main(void)
     test_dump();
     test_decode_line();
     test_rows_line();
+    test_open_dims(sinter_fpmath_mode_strict);
+    test_open_dims(sinter_fpmath_mode_f16);
+    test_open_dims(sinter_fpmath_mode_bf16);
     test_no_line();
     return check_finish();
 }
