@@ -1,4 +1,4 @@
-/* The bulk conversions in the vocabulary of simd_<isa>.h: load, store, load_scaled and store_scaled.
+/* The bulk conversions in the vocabulary of simd_<isa>.h: load, store, load_scaled, store_scaled.
  * Elements go in blocks of 16. A block of a type of 8 bits or fewer is unpacked to 16 bytes, one
  * code in each, and packed from them. The rest of a run, less than a block, is read and written
  * under masks or through a copy, the rest of a byte by the codec.

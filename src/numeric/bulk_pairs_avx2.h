@@ -1,4 +1,4 @@
-/* Decoding and storing of pairs of blocks, 32 elements, with AVX2: what bulk_stream.h is made of. */
+/* Decoding and storing of pairs of blocks, 32 elements, with AVX2: parts of bulk_stream.h. */
 #ifndef SINTER_SRC_NUMERIC_BULK_PAIRS_AVX2_H
 #define SINTER_SRC_NUMERIC_BULK_PAIRS_AVX2_H
 
