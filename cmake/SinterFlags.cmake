@@ -33,11 +33,19 @@ elseif(SINTER_SANITIZE)
     set(SINTER_FLAGS_SANITIZE -g1 -fno-sanitize=null,alignment,pointer-overflow,object-size)
 endif()
 
+# The strides of rows of codes are never 1: GCC would make a second copy of each loop for that case.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    set(SINTER_FLAGS_CODES -fno-version-loops-for-strides)
+endif()
+
 function(sinter_isa_flags)
     foreach(file ${ARGN})
         if(file MATCHES "_(avx2|avx512|vnni)\\.c$")
-            set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
-                "${SINTER_FLAGS_${CMAKE_MATCH_1}};${SINTER_FLAGS_SANITIZE}")
+            set(flags ${SINTER_FLAGS_${CMAKE_MATCH_1}} ${SINTER_FLAGS_SANITIZE})
+            if(file MATCHES "(attention_decode|matmul_rows|matmul_columns)_avx")
+                list(APPEND flags ${SINTER_FLAGS_CODES})
+            endif()
+            set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${flags}")
         endif()
     endforeach()
 endfunction()

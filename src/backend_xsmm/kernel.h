@@ -6,23 +6,33 @@
  *
  * Compile, for each step:
  *   1. refuse   is asked of the kernels in the order of kernels.def. It gives the reason why the
- *               kernel cannot run the step, or NULL. It is pure. It may ask the problem for dims and
- *               strides; an answer of -1 means that only execute knows, and is no reason to refuse.
+ *               kernel cannot run the step, or NULL. It is pure. It may ask the problem for dims
+ *               and
+ *               strides; an answer of -1 means that only execute knows, and is no reason to
+ *               refuse.
  *   2. setup    is called for each kernel that may run the step: the first one that does not
- *               refuse, and, if it asked for a dim that only execute knows, the next one that does
- *               not refuse, and so on. It generates code and chooses tile sizes, from what is known.
+ *               refuse, and, if it asked for a dim that only execute knows, the next one that
+ *               does
+ *               not refuse, and so on. It generates code and chooses tile sizes, from what is
+ *               known.
  *               It may allocate, from the plan's arena, and nothing else may.
  *
  * Execute, in the calling thread:
- *   3. refuse   again, where several kernels were set up: now all dims are known. The first one that
+ *   3. refuse   again, where several kernels were set up: now all dims are known. The first one
+ *   that
  *               does not refuse runs the step. A step with one kernel skips this.
- *   4. choose   does all geometry, once: it fills the kernel's state, and says how much memory the
- *               threads share and which ways it takes. Dims, strides and data types are final. Data
- *               pointers may be kept in the state but not read; they may be NULL, where the caller
+ *   4. choose   does all geometry, once: it fills the kernel's state, and says how much memory
+ *   the
+ *               threads share and which ways it takes. Dims, strides and data types are final.
+ *               Data
+ *               pointers may be kept in the state but not read; they may be NULL, where the
+ *               caller
  *               only wants to know the size of the scratch memory or where more memory is needed
  *               than there is. Then choose is called again.
- *   5. start    reads what the step needs to know beforehand from inputs and constants: the scalars
- *               of masks, the scale of a tensor. Nothing else has its elements yet. Errors of choose
+ *   5. start    reads what the step needs to know beforehand from inputs and constants: the
+ *   scalars
+ *               of masks, the scale of a tensor. Nothing else has its elements yet. Errors of
+ *               choose
  *               and start stop the execute before anything is written.
  *
  * Execute, in every thread:
@@ -153,8 +163,8 @@ extern const int sinter_n_kernels;
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-/* Why a kernel for this kind of step is not among the candidates; features: the plan lacks some that
- * it needs, reason then names the first of them. */
+/* Why a kernel for this kind of step is not among the candidates; features: the plan lacks some
+ * that it needs, reason then names the first of them. */
 typedef struct refusal {
     const kernel_t *kernel;
     const char *reason;

@@ -1,11 +1,11 @@
-/* The bulk conversions in the vocabulary of simd_<isa>.h: load, store, load_scaled, store_scaled.
- * Elements go in blocks of 16. A block of a type of 8 bits or fewer is unpacked to 16 bytes, one
- * code in each, and packed from them. The rest of a run, less than a block, is read and written
- * under masks or through a copy, the rest of a byte by the codec.
+/* The bulk conversions in the vocabulary of simd_<isa>.h: load, store, load_scaled and
+ * store_scaled. Elements go in blocks of 16. A block of a type of 8 bits or fewer is unpacked to 16
+ * bytes, one code in each, and packed from them. The rest of a run, less than a block, is read and
+ * written under masks or through a copy, the rest of a byte by the codec.
  *
- * The templates are inlined for a constant code_t; bulk_table.h has the instances. The arithmetic
- * is that of dtype_bits.h, on bits; the one addition of floats neither sees nor makes a subnormal
- * that counts. */
+ * The templates are inlined for a constant code_t; bulk_table.h has the instances. The
+ * arithmetic is that of dtype_bits.h, on bits; the one addition of floats neither sees nor makes
+ * a subnormal that counts. */
 #ifndef SINTER_SRC_NUMERIC_BULK_H
 #define SINTER_SRC_NUMERIC_BULK_H
 

@@ -1,4 +1,5 @@
-/* Decoding and storing of pairs of blocks, 32 elements, with AVX2: parts of bulk_stream.h. */
+/* Decoding and storing of pairs of blocks, 32 elements, with AVX2: what bulk_stream.h is made
+ * of. */
 #ifndef SINTER_SRC_NUMERIC_BULK_PAIRS_AVX2_H
 #define SINTER_SRC_NUMERIC_BULK_PAIRS_AVX2_H
 

@@ -1,8 +1,9 @@
-/* quantise with AVX-512: elements become codes with scales of their own. While a chunk of groups is
- * encoded, one further on is measured, block by block, so that memory is read at an even pace. What
- * is measured is copied as well: reading the same lines again slows down what is being fetched,
- * though they are in the first-level cache. Scales are made from the extremes of a chunk at once.
- * Codes leave in whole cache lines. Signs are those of the elements: factors are positive. */
+/* quantise with AVX-512: from elements to codes with scales of their own. While a chunk of
+ * groups is encoded, one further on is measured, block by block, so that memory is read at an
+ * even pace. What is measured is copied as well: reading the same lines again slows down what is
+ * being fetched, though they are in the first-level cache. Scales are made from the extremes of
+ * a chunk at once. Codes leave in whole cache lines. Signs are those of the elements: factors
+ * are positive. */
 #ifndef SINTER_SRC_NUMERIC_BULK_QUANTISE_AVX512_H
 #define SINTER_SRC_NUMERIC_BULK_QUANTISE_AVX512_H
 

@@ -62,10 +62,6 @@ OP vi vi_of_bytes(int x)
 {
     return _mm512_set1_epi8((char)x);
 }
-OP vi vi_load_bytes(const void *p, int n)
-{
-    return n >= 64 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8((1ull << n) - 1, p);
-}
 OP vi vi_repeat(const void *p)
 {
     return _mm512_broadcast_i32x4(load_16_bytes(p));
@@ -117,10 +113,6 @@ OP vi vi_to_s8(const vi *x)
 
 /* ---- dwords ---------------------------------------------------------------------------------- */
 
-OP int32_t vi_largest(vi x)
-{
-    return _mm512_reduce_max_epi32(x);
-}
 OP int32_t vi_sum(vi x)
 {
     return _mm512_reduce_add_epi32(x);

@@ -336,4 +336,119 @@ OP vi vi_max_each(const vi *v)
     return vi_max(_mm256_unpacklo_epi64(even, odd), _mm256_unpackhi_epi64(even, odd));
 }
 
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* vf_lookup finds floats in a table of 8. */
+#define LOOKS_UP_NIBBLES 0
+OP vf vf_lookup(vu index, vf values)
+{
+    return _mm256_permutevar8x32_ps(values, (vi)index);
+}
+OP vu vu_sar(vu x, int n)
+{
+    return (vu)_mm256_srai_epi32((vi)x, n);
+}
+OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
+{
+    return (vf)((x & mask) ^ flip);
+}
+OP vi vi_load_bytes(const void *p, int64_t n)
+{
+    return _mm256_maskload_epi32(p, lanes_below(n / 4));
+}
+OP vi high_bytes(vi x, int h)
+{
+    const vi zero = _mm256_setzero_si256();
+    return h == 0 ? _mm256_unpacklo_epi8(zero, x) : _mm256_unpackhi_epi8(zero, x);
+}
+OP vf vf_of_half(vi words, int h)
+{
+    return _mm256_cvtph_ps(half_of(words, h));
+}
+OP vi f16_of_e4m3(vi x)
+{
+    const vi magnitude = _mm256_set1_epi16(0x7f00),
+             nan = _mm256_cmpeq_epi16(_mm256_and_si256(x, magnitude), magnitude);
+    const vi half = _mm256_and_si256(_mm256_srai_epi16(x, 1), _mm256_set1_epi16((short)0xbfff));
+    return _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
+}
+OP vf in_turn(vf x) /* lanes 0, 1, 4, 5 and 2, 3, 6, 7 */
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xd8));
+}
+OP vf vf_even(vf a, vf b)
+{
+    return in_turn(_mm256_shuffle_ps(a, b, 0x88));
+}
+OP vf vf_odd(vf a, vf b)
+{
+    return in_turn(_mm256_shuffle_ps(a, b, 0xdd));
+}
+OP vf vf_eights(const float *p, const float *q)
+{
+    (void)q;
+    return vf_load(p);
+}
+OP int32_t vi_largest(vi x)
+{
+    int32_t lane[8], most = INT32_MIN;
+    vi_store(lane, x);
+    for (int i = 0; i < 8; i++) {
+        most = lane[i] > most ? lane[i] : most;
+    }
+    return most;
+}
+OP void across_eights(const vf *in, vf *out)
+{
+    vf pairs[8], fours[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_unpacklo_ps(in[i], in[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_ps(in[i], in[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) { /* fours[i + j]: elements j and 4 + j of eights i to i + 3 */
+        fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+        fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+        fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+        fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        out[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
+        out[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+    }
+}
+/* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of
+ * rows 0 to 3 and 4 to 7. */
+OP void fold_rows(const float *rows, vf *to)
+{
+    vf x[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        const vf a = vf_load(rows + i * 8), b = vf_load(rows + i * 8 + 8);
+        x[i] = vf_add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
+        to[i / 4] = vf_add(_mm256_shuffle_ps(x[i], x[i + 2], 0x44),
+                           _mm256_shuffle_ps(x[i], x[i + 2], 0xee));
+    }
+}
+OP void sum_rows(const float *rows, float *s)
+{
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(s, vf_add(_mm256_permute2f128_ps(x[0], x[1], 0x20),
+                       _mm256_permute2f128_ps(x[0], x[1], 0x31)));
+}
+OP void sum_halves(const float *rows, float *s)
+{
+    const vi low = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(s, _mm256_permutevar8x32_ps(x[0], low));
+    vf_store(s + 8, _mm256_permutevar8x32_ps(x[1], low));
+}
+
 #endif

@@ -370,4 +370,118 @@ OP vi vi_max_each(const vi *v)
     return vi_larger_each(true, v);
 }
 
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* A table of 16 floats fits into a register, of which vf_lookup finds those of dwords. */
+#define LOOKS_UP_NIBBLES 1
+OP vf vf_lookup(vu index, vf values)
+{
+    return _mm512_permutexvar_ps((vi)index, values);
+}
+OP vu vu_sar(vu x, int n)
+{
+    return (vu)_mm512_srai_epi32((vi)x, (unsigned)n);
+}
+OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
+{
+    return (vf)_mm512_ternarylogic_epi32((vi)x, vi_set1((int32_t)mask), vi_set1((int32_t)flip),
+                                         0x6a);
+}
+OP vi vi_load_bytes(const void *p, int64_t n)
+{
+    return n >= 64 ? vi_load(p) : _mm512_maskz_loadu_epi8((1ull << n) - 1, p);
+}
+OP vi high_bytes(vi x, int h)
+{
+    const vi zero = _mm512_setzero_si512();
+    return h == 0 ? _mm512_unpacklo_epi8(zero, x) : _mm512_unpackhi_epi8(zero, x);
+}
+OP vf vf_of_half(vi words, int h)
+{
+    return _mm512_cvtph_ps(h == 0 ? _mm512_castsi512_si256(words)
+                                  : _mm512_extracti64x4_epi64(words, 1));
+}
+OP vi f16_of_e4m3(vi x)
+{
+    const vi magnitude = _mm512_set1_epi16(0x7f00);
+    const __mmask32 nan = _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, magnitude), magnitude);
+    const vi half = _mm512_and_si512(_mm512_srai_epi16(x, 1), _mm512_set1_epi16((short)0xbfff));
+    return _mm512_mask_mov_epi16(half, nan, _mm512_set1_epi16(0x7e00));
+}
+OP vf vf_even(vf a, vf b)
+{
+    return _mm512_permutex2var_ps(
+        a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
+}
+OP vf vf_odd(vf a, vf b)
+{
+    return _mm512_permutex2var_ps(
+        a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
+}
+OP vf vf_eights(const float *p, const float *q)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)), _mm256_loadu_ps(q), 1);
+}
+OP int32_t vi_largest(vi x)
+{
+    return _mm512_reduce_max_epi32(x);
+}
+OP void across_eights(const vf *in, vf *out)
+{
+    const vi first = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+    UNROLL
+    for (int g = 0; g < 2; g++) {
+        const vi at = _mm512_add_epi32(first, vi_set1(4 * g));
+        vf four[4]; /* 128-bit lane i of four[j]: element 4 g + i of eights 4 j to 4 j + 3 */
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            four[j] = _mm512_permutex2var_ps(in[2 * j], at, in[2 * j + 1]);
+        }
+        const vf low_01 = _mm512_shuffle_f32x4(four[0], four[1], 0x44),
+                 high_01 = _mm512_shuffle_f32x4(four[0], four[1], 0xee);
+        const vf low_23 = _mm512_shuffle_f32x4(four[2], four[3], 0x44),
+                 high_23 = _mm512_shuffle_f32x4(four[2], four[3], 0xee);
+        out[4 * g] = _mm512_shuffle_f32x4(low_01, low_23, 0x88);
+        out[4 * g + 1] = _mm512_shuffle_f32x4(low_01, low_23, 0xdd);
+        out[4 * g + 2] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
+        out[4 * g + 3] = _mm512_shuffle_f32x4(high_01, high_23, 0xdd);
+    }
+}
+/* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors,
+ * of lower and upper halves of rows i.. and of rows i + 4.. in turn, i = 0 and 8. */
+OP void fold_rows(const float *rows, vf *to)
+{
+    vf x[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        const vf a = vf_load(rows + i * 16), b = vf_load(rows + i * 16 + 16);
+        x[i] = vf_add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) { /* lane 4b + j: row i + j, of 128-bit lane b */
+        x[i] = vf_add(_mm512_shuffle_ps(x[i], x[i + 2], 0x44),
+                      _mm512_shuffle_ps(x[i], x[i + 2], 0xee));
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 8) {
+        to[i / 8] = vf_add(_mm512_shuffle_f32x4(x[i], x[i + 4], 0x88),
+                           _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd));
+    }
+}
+OP void sum_rows(const float *rows, float *s)
+{
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(
+        s, vf_add(_mm512_shuffle_f32x4(x[0], x[1], 0x88), _mm512_shuffle_f32x4(x[0], x[1], 0xdd)));
+}
+OP void sum_halves(const float *rows, float *s)
+{
+    const vi low = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+    vf x[2];
+    fold_rows(rows, x);
+    vf_store(s, _mm512_permutexvar_ps(low, x[0]));
+    vf_store(s + 16, _mm512_permutexvar_ps(low, x[1]));
+}
+
 #endif

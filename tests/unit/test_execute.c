@@ -451,7 +451,8 @@ static void load_matmul(model_t *model, int64_t rows)
     e2e_replace_dim(model, 3, rows);
 }
 
-/* Where only execute knows the number of rows, it takes the kernel for few rows or that for many. */
+/* Where only execute knows the number of rows, it takes the kernel for few rows or that for
+ * many. */
 static void test_rows_line(void)
 {
     static const char *const few[] = {"(matmul), 1 thread, ", "step 0: matmul_columns_f32_",

@@ -146,8 +146,9 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
           "chain of %s", step_names[kind]);
 }
 
-/* Selects under a cap with all dims known; checks that every kernel that stands before the winner is
- * refused with its reason, and that no other one is named. why: the refusals, as lines. */
+/* Selects under a cap with all dims known; checks that every kernel that stands before the
+ * winner is refused with its reason, and that no other one is named. why: the refusals, as
+ * lines. */
 static const char *selected(select_case_t *p, textbuf_t *why)
 {
     selection_t s;

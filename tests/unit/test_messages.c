@@ -330,7 +330,8 @@ static const char *report_of(const char *q, const char *kv, sinter_compiled_part
     return report;
 }
 
-/* text: what the report says about the kernels. decodes: a kernel for decoding is the first choice. */
+/* text: what the report says about the kernels. decodes: a kernel for decoding is the first
+ * choice. */
 static void expect_report(const char *q, const char *kv, bool decodes, const char *text,
                           const char *not_said)
 {

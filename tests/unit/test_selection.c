@@ -414,8 +414,8 @@ static void check_products(const char *report, const char *what, const char *lev
           level, text, report);
 }
 
-/* The report says it, or it is why a better kernel refused some step; the report names only the best
- * of those. */
+/* The report says it, or it is why a better kernel refused some step; the report names only the
+ * best of those. */
 static bool is_said(const sinter_compiled_partition_t *compiled, const char *report,
                     const char *text)
 {

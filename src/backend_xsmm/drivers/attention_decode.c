@@ -49,7 +49,7 @@ static int common_groups(const matrix_t *m, const decode_ops_t *ops, int lanes, 
 
 static void fill_order(decode_side_t *side)
 {
-    const decode_ops_t *o = side->ops;
+    const code_layout_t *o = &side->ops->layout;
     for (int at = 0; at < side->padded; at++) {
         const int in_chunk = at % o->elems,
                   place = side->codes ? side->codes->element(in_chunk)
@@ -62,7 +62,8 @@ static void fill_order(decode_side_t *side)
 /* The group of each lane of each class: that of the element of its first vector. */
 static void fill_groups(decode_side_t *side)
 {
-    const int per_class = side->ops->vectors / side->ops->classes, size = side->head / side->groups;
+    const int per_class = side->ops->layout.vectors / side->ops->layout.classes,
+              size = side->head / side->groups;
     for (int i = 0; i < side->classes * side->lanes; i++) {
         const int e = side->order[i / side->lanes * per_class * side->lanes + i % side->lanes];
         side->group_at[i] =
@@ -105,10 +106,11 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     const dtype_traits_t *scale = m.scale.type;
     const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
     side->ops = NULL;
-    if ((int)codes->dtype >= table->n_ops || table->ops[codes->dtype].qk == NULL) {
+    if ((int)codes->dtype >= table->n_ops || table->ops[codes->dtype].layout.elems == 0) {
         return "no decoder for the data type";
     }
-    const decode_ops_t *o = &table->ops[codes->dtype];
+    const decode_ops_t *ops = &table->ops[codes->dtype];
+    const code_layout_t *o = &ops->layout;
     if (m.high.type != NULL) {
         return "split codes";
     }
@@ -124,13 +126,16 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     side->lanes = table->lanes;
     side->head = (int)head;
     side->quantised = scale != NULL || m.zp.type != NULL;
-    side->groups = common_groups(&m, o, table->lanes, head);
+    side->groups = common_groups(&m, ops, table->lanes, head);
     /* Codes less zero points are exact only before anything is multiplied with them. */
     side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
     if (side->by_lane && side->groups == 0) {
         return "groups along the head do not fall on lanes";
     }
-    side->ops = o;
+    if (side->by_lane && ops->qk[m.zp.type != NULL ? 2 : 1][0] == NULL) {
+        return "no decoder for the data type with scales or zero points";
+    }
+    side->ops = ops;
     side->codes = how->codes && fits_codes(how->codes, &m, side) ? how->codes : NULL;
     side->ints = how->ints;
     side->limbs = how->limbs;
@@ -325,6 +330,31 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
+/* Which of the micro-kernels' coefficients rows have. */
+static int coefs_kind(const decode_rows_t *rows)
+{
+    return rows->zp ? 2 : rows->scale ? 1 : 0;
+}
+
+/* Queries have DECODE_ORDER floats each. */
+static void qk(const decode_ops_t *ops, const decode_rows_t *k, int nq, const float *q, float *s,
+               int64_t lds)
+{
+    for (int r = 0, n; r < nq; r += n) {
+        n = rows_batch(nq - r);
+        ops->qk[coefs_kind(k)][n / 2](k, q + r * DECODE_ORDER, s + r * lds, lds);
+    }
+}
+
+static void pv(const decode_ops_t *ops, const decode_rows_t *v, int nq, const float *p, int64_t ldp,
+               float *acc, int64_t ldacc)
+{
+    for (int r = 0, n; r < nq; r += n) {
+        n = rows_batch(nq - r);
+        ops->pv[coefs_kind(v)][n / 2](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+    }
+}
+
 /* Whether the micro-kernels multiply with scales, or take zero points off. */
 static bool wants_coefs(const decode_side_t *side)
 {
@@ -411,7 +441,7 @@ static bool folded_scores(const decode_task_t *task, int at, int n)
         }
         place_query(side, b, task->rows, r, b->folded);
     }
-    side->ops->qk(&rows, task->rows, b->q, out, DECODE_TOKENS);
+    qk(side->ops, &rows, task->rows, b->q, out, DECODE_TOKENS);
     for (int r = 0; r < task->rows; r++) {
         memcpy(task->out + r * task->ldo + at, out + r * DECODE_TOKENS, (size_t)n * sizeof(float));
     }
@@ -466,7 +496,7 @@ void decode_scores(const decode_task_t *task)
         side->ints->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
     } else {
         const decode_rows_t rows = rows_at(task, 0, nt);
-        side->ops->qk(&rows, task->rows, b->q, task->out, task->ldo);
+        qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
         slow_scores(task, nt - 1, 1);
@@ -481,7 +511,7 @@ static void folded_values(const decode_task_t *task, int at, int n)
     const decode_rows_t rows = rows_at(task, at, n);
     load_by_element(task, task->token + at, b->coef);
     memset(b->run, 0, (size_t)task->rows * DECODE_ORDER * sizeof(float));
-    side->ops->pv(&rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
+    pv(side->ops, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
     for (int r = 0; r < task->rows; r++) {
         for (int i = 0; i < side->padded; i++) {
             const int e = side->order[i];
@@ -578,7 +608,7 @@ void decode_accumulate(const decode_task_t *task)
         codes_values(task);
     } else {
         const decode_rows_t rows = rows_at(task, 0, nt);
-        side->ops->pv(&rows, task->rows, task->x, task->ldx, task->out, task->ldo);
+        pv(side->ops, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
         slow_values(task, nt - 1, 1);

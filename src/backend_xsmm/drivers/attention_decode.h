@@ -1,78 +1,20 @@
 /* Attention with few query rows: K and V are read once, element by element, straight from their
- * codes.
- *
- * A row of K or V (one token's head) is cut into chunks of one vector register of bytes. A chunk
- * decodes into `vectors` vectors of floats, in whatever order is cheapest: the query (and the
- * result) is brought into that order instead, once. Vectors whose lanes belong to the same groups
- * make a class, which has one vector of scales and one of zero points:
- *
- *   q.k  = sum over classes of  scale * (sum over its vectors of  q (x - zp))
- *   out += (p scale) (x - zp) */
+ * codes, by the micro-kernels of ukernels/attention_decode.h or, in integers, of codes.h. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
 #include "backend_xsmm/drivers/matrices.h"
+#include "backend_xsmm/ukernels/attention_decode.h"
 #include "backend_xsmm/ukernels/codes.h"
-#include "backend_xsmm/ukernels/few_rows.h"
 #include "backend_xsmm/ukernels/tile.h"
-#include "numeric/unroll.h"
 
 enum {
-    DECODE_ROWS = 8,                  /* most query rows */
-    DECODE_TOKENS = 256,              /* tokens in a tile */
-    DECODE_HEAD = 256,                /* longest head */
-    DECODE_LANES = 16,                /* of the widest ISA */
-    DECODE_CLASSES = 32,              /* in a row: a head of 256 floats in vectors of 8 */
-    DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
-    DECODE_SLOW = 16,                 /* tokens at a time where values go through floats */
-    DECODE_AHEAD =
-        /* bytes that rows are prefetched ahead of their use: across the end of a page, where the
-         * hardware stops */
-    6144
+    DECODE_ROWS = 8,     /* most query rows */
+    DECODE_TOKENS = 256, /* tokens in a tile */
+    DECODE_LANES = 16,   /* of the widest ISA */
+    DECODE_CLASSES = 32, /* in a row: a head of 256 floats in vectors of 8 */
+    DECODE_SLOW = 16     /* tokens at a time where values go through floats */
 };
-
-/* Rows of K or V as a micro-kernel reads them. scale, zp: [rows][groups] floats, then 16 more
- * that may be read, NULL: none; zp only with scale. */
-typedef struct decode_rows {
-    const unsigned char *data;
-    int64_t stride; /* bytes from row to row */
-    int rows, n;    /* n: elements of a row */
-    /* 2: a row is two tokens, which fill a chunk together; scores and weights are by token */
-    int fold;
-    int groups; /* along a row; at most the lanes of a vector */
-    const float *scale, *zp;
-    const float *values;     /* of the 16 codes of a 4-bit type */
-    const int32_t *group_at; /* [class][lanes]: the group of each lane */
-    const int32_t *
-        group_row; /* [groups][lanes]: the row of each of lanes * groups consecutive coefficients */
-} decode_rows_t;
-
-/* One data type on one ISA. Reads no byte beyond the n elements of a row. */
-typedef struct decode_ops {
-    int vectors, classes; /* of a chunk; NULL functions: no such type */
-    int elems;            /* of a chunk */
-    int unit;             /* a group of scales or zero points is a multiple of this many elements */
-    int multiple;         /* so is the head */
-    int (*element)(int vector, int lane);
-    /* s[q][t] = q . row t; q: queries in decoding order, [vector][query][lane] for each batch of
-     * queries, so that what is loaded together lies together, DECODE_ORDER floats for each
-     * query. lds >= the tokens rounded up to twice the lanes, all of which are written. */
-    void (*qk)(const decode_rows_t *k, int nq, const float *q, float *s, int64_t lds);
-    /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
-    void (*pv)(const decode_rows_t *v, int nq, const float *p, int64_t ldp, float *acc,
-               int64_t ldacc);
-} decode_ops_t;
-
-typedef struct decode_table {
-    int lanes, n_ops;
-    const decode_ops_t *ops; /* by data type */
-    bool (*any_tiny)(const float *scale,
-                     int n); /* weighting rows by p * scale would lose bits to underflow */
-} decode_table_t;
-
-/* NULL: this ISA has none. */
-const decode_table_t *decode_table(features_t features);
-extern const decode_table_t decode_table_avx2, decode_table_avx512;
 
 /* K or V of one execute. */
 typedef struct decode_side {

@@ -1,10 +1,10 @@
 /* The matmul kernels for few rows and weights along N: selection, geometry, and the work around
  * the micro-kernels. What they cannot do goes by panels. */
-#include "backend_xsmm/drivers/matmul_columns.h"
-
 #include <string.h>
 
+#include "backend_xsmm/drivers/matmul.h"
 #include "backend_xsmm/drivers/products.h"
+#include "backend_xsmm/ukernels/matmul_columns.h"
 #include "base/status.h"
 #include "graph/tensor.h"
 
@@ -32,7 +32,7 @@ typedef struct columns_config {
 typedef struct columns_state {
     matmul_state_t panel; /* first: see matmul.h; its panels are ranges of columns here */
     bool sweeps;          /* else by panels */
-    columns_by_t by;
+    applied_t by;
     /* columns that have one coefficient: 1 where they are by column, all of a chunk where they
      * are by chunk */
     int unit;
@@ -49,8 +49,9 @@ static const columns_floats_t *floats_of(const kernel_t *self, const problem_t *
 {
     const columns_table_t *table = columns_table(self->needs);
     const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
-                                                                           : NULL;
+    return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
+               ? &table->ops[type]
+               : NULL;
 }
 
 static const char *refuse(const kernel_t *self, const problem_t *p)
@@ -62,11 +63,14 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
     if (why != NULL) {
         return why;
     }
+    if (m->b.zp >= 0 && floats->run[IN_SUMS_SHIFTED][0] == NULL) {
+        return "no decoder for zero points of the data type of B";
+    }
     if (matmul_stride_of_b(p, 1) > 1) {
         return "B is not contiguous along N";
     }
     const int64_t N = problem_dim(p, m->out_dims, 1), along_k = matmul_stride_of_b(p, 2);
-    if (N >= 0 && N < floats->elems) {
+    if (N >= 0 && N < floats->layout.elems) {
         return "B has fewer columns than a vector register has codes";
     }
     return along_k > 0 && along_k * dtype_traits(problem_type(p, m->b.data))->bits % 8 != 0
@@ -79,7 +83,8 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
 /* Columns that ranges are multiples of: whole chunks and whole groups of the tail. */
 static int64_t range_unit(const columns_config_t *c, const matmul_state_t *m)
 {
-    return c->floats->elems / common_divisor(c->floats->elems, m->tail.cols) * m->tail.cols;
+    return c->floats->layout.elems / common_divisor(c->floats->layout.elems, m->tail.cols) *
+           m->tail.cols;
 }
 
 /* Columns of the widest range. */
@@ -103,7 +108,7 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
 {
     matmul_state_t one = *m;
     one.rows = 1;
-    const int64_t elems = c->floats->elems, unit = range_unit(c, m),
+    const int64_t elems = c->floats->layout.elems, unit = range_unit(c, m),
                   all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
     const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
     const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK,
@@ -170,14 +175,14 @@ static bool bind_groups(const columns_floats_t *f, columns_state_t *st)
 {
     const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
     const int64_t K = st->panel.K, N = st->panel.N;
-    st->by = scale->type == NULL                   ? BY_NONE
-             : zp->type != NULL || f->bias != NULL ? BY_COLUMN_SHIFT
-                                                   : BY_COLUMN;
+    st->by = scale->type == NULL                   ? NOWHERE
+             : zp->type != NULL || f->bias != NULL ? IN_SUMS_SHIFTED
+                                                   : IN_SUMS;
     st->unit = 1;
     if (scale->type == NULL || (is_long(scale, K) && is_long(zp, K))) {
         return true;
     }
-    int64_t unit = f->elems;
+    int64_t unit = f->layout.elems;
     if (scale->column.group < N) {
         unit = common_divisor(scale->column.group, unit);
     }
@@ -185,19 +190,21 @@ static bool bind_groups(const columns_floats_t *f, columns_state_t *st)
         unit = common_divisor(zp->column.group, unit);
     }
     st->unit = (int)unit;
-    st->by = unit == f->elems ? BY_CHUNK : BY_LANE;
+    st->by = unit == f->layout.elems ? BY_CHUNK : BY_LANE;
     return unit % f->unit == 0;
 }
 
 static void fill_order(const columns_config_t *c, columns_state_t *st)
 {
     const columns_floats_t *f = c->floats;
-    for (int i = 0; i < f->elems; i++) {
-        st->order[i] = (int16_t)f->element(i / c->lanes, i % c->lanes);
+    for (int i = 0; i < f->layout.elems; i++) {
+        st->order[i] = (int16_t)f->layout.element(i / c->lanes, i % c->lanes);
         st->place[st->order[i]] = (int16_t)i;
     }
-    for (int i = 0; i < f->classes * c->lanes; i++) {
-        st->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / st->unit;
+    for (int i = 0; i < f->layout.classes * c->lanes; i++) {
+        st->pick[i] = f->layout.element(i / c->lanes * (f->layout.vectors / f->layout.classes),
+                                        i % c->lanes) /
+                      st->unit;
     }
 }
 
@@ -211,7 +218,7 @@ static const char *bind_columns(const columns_config_t *c, columns_state_t *st)
     if (m->rows > COLUMNS_MOST) {
         return "more than 16 rows share one B";
     }
-    if (m->N < c->floats->elems) {
+    if (m->N < c->floats->layout.elems) {
         return "B has fewer columns than a vector register has codes";
     }
     if (m->b.base.codes.column.stride != 1) {
@@ -285,13 +292,13 @@ typedef struct columns_task {
 
 static int64_t chunk_begin(const columns_task_t *w, int c)
 {
-    return c + 1 < w->chunks ? (int64_t)c * w->c->floats->elems : w->last;
+    return c + 1 < w->chunks ? (int64_t)c * w->c->floats->layout.elems : w->last;
 }
 
 /* The last chunk ends with the byte that the range ends in. */
 static void seek_range(columns_task_t *w)
 {
-    const int elems = w->c->floats->elems, per = w->t.b.codes.type->bits == 4 ? 2 : 1;
+    const int elems = w->c->floats->layout.elems, per = w->t.b.codes.type->bits == 4 ? 2 : 1;
     w->chunks = (w->t.cols + elems - 1) / elems;
     w->last = (w->t.cols + per - 1) / per * per - elems;
     w->first = w->last < 0 ? w->last : 0;
@@ -330,7 +337,7 @@ static bool are_tame(const float *x, int64_t n)
 static bool load_columns(const columns_task_t *w, const groups_t *g, int64_t k, const float *bias,
                          const unsigned char *codes, int64_t stride, float *to)
 {
-    const int n = (int)(w->t.cols - w->first), elems = w->c->floats->elems;
+    const int n = (int)(w->t.cols - w->first), elems = w->c->floats->layout.elems;
     const int64_t bytes = elems * w->t.b.codes.type->bits / 8;
     float *x = w->buf.natural;
     bool finite = true;
@@ -382,7 +389,7 @@ static int rows_left(const groups_t *g, int64_t k, int n)
 static void load_rows(const columns_task_t *w, const groups_t *g, int64_t k, int n, int64_t ld,
                       float *to)
 {
-    const int unit = w->st->unit, step = w->c->floats->elems / unit,
+    const int unit = w->st->unit, step = w->c->floats->layout.elems / unit,
               units = (int)((w->t.cols - w->first + unit - 1) / unit);
     for (int i = 0; i < n; i++, to += ld) {
         if (g->type == NULL) {
@@ -406,9 +413,9 @@ static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t
 {
     const groups_t *scale = &w->t.b.scale, *zp = &w->t.b.zp;
     if (w->st->by == BY_CHUNK || w->st->by == BY_LANE) {
-        load_rows(w, scale, k, n, sweep->ld, w->buf.scale);
-        load_rows(w, zp, k, n, sweep->ld, w->buf.zp);
-    } else if (w->st->by != BY_NONE) {
+        load_rows(w, scale, k, n, sweep->scale.ld, w->buf.scale);
+        load_rows(w, zp, k, n, sweep->scale.ld, w->buf.zp);
+    } else if (w->st->by != NOWHERE) {
         load_scales(w, k, sweep);
         load_zps(w, k, sweep);
         n = rows_left(zp, k, rows_left(scale, k, n));
@@ -435,6 +442,14 @@ static void load_a(columns_task_t *w, int64_t k, int kn)
     }
 }
 
+/* The coefficients of a step: those of each chunk of a row lie next to each other. */
+static code_coefs_t coefs_at(const columns_task_t *w, const float *at)
+{
+    const int step = w->c->floats->layout.elems / w->st->unit;
+    return (code_coefs_t){
+        .at = at, .step = step, .ld = (int64_t)w->chunks * step, .pick = w->st->pick};
+}
+
 /* The product of kn elements of K from k on is added to the sums. */
 static void add(columns_task_t *w, int64_t k, int kn)
 {
@@ -442,31 +457,28 @@ static void add(columns_task_t *w, int64_t k, int kn)
     const int bits = b->type->bits;
     const int64_t stride = b->row.stride * bits / 8;
     const columns_floats_t *f = w->c->floats;
-    const columns_by_t by = w->st->by;
-    const size_t sums = (size_t)w->chunks * (size_t)f->elems;
-    const int distance = COLUMNS_AHEAD / (f->elems * bits / 8);
+    const applied_t by = w->st->by;
+    const size_t sums = (size_t)w->chunks * (size_t)f->layout.elems;
+    const int distance = COLUMNS_AHEAD / (f->layout.elems * bits / 8);
     columns_sweep_t sweep = {.stride = stride,
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
                              .distance = distance < w->chunks ? distance : w->chunks,
                              .next = stride * COLUMNS_STEP,
                              .values = w->st->values,
-                             .scale = w->buf.scale,
-                             .zp = w->buf.zp,
-                             .ld = (int64_t)w->chunks * (f->elems / w->st->unit),
-                             .step = f->elems / w->st->unit,
-                             .pick = w->st->pick};
+                             .scale = coefs_at(w, w->buf.scale),
+                             .zp = coefs_at(w, w->buf.zp)};
     for (int e = 0; e < kn; e += sweep.rows) {
         const int left = (int)at_most(kn - e, COLUMNS_STEP);
         sweep.codes = groups_byte(b, codes_at(b, k + e, w->t.n0));
         sweep.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact =
-            (by == BY_COLUMN || by == BY_COLUMN_SHIFT) && !(w->tame_a && w->tame_scale);
+            (by == IN_SUMS || by == IN_SUMS_SHIFTED) && !(w->tame_a && w->tame_scale);
         for (int r = 0, n; r < w->t.rows; r += n) {
             n = rows_batch(w->t.rows - r);
-            f->run[exact ? BY_COLUMN_EXACT : by](&sweep, n,
-                                                 w->buf.a + (size_t)r * MM_K + (size_t)(e * n),
-                                                 w->buf.acc + (size_t)r * sums);
+            f->run[exact ? BY_ELEMENT : by][n / 2](&sweep,
+                                                   w->buf.a + (size_t)r * MM_K + (size_t)(e * n),
+                                                   w->buf.acc + (size_t)r * sums);
         }
     }
 }
@@ -475,18 +487,19 @@ static void add(columns_task_t *w, int64_t k, int kn)
 static void collect(columns_task_t *w, int c, int cols)
 {
     const columns_floats_t *f = w->c->floats;
-    const size_t sums = (size_t)w->chunks * (size_t)f->elems;
+    const size_t sums = (size_t)w->chunks * (size_t)f->layout.elems;
     const int lanes = w->c->lanes;
     for (int r = 0, n; r < w->t.rows; r += n) {
         const float *acc = w->buf.acc + (size_t)r * sums;
         n = rows_batch(w->t.rows - r);
         for (int i = 0; i < cols; i++) {
-            const int chunk =
-                (c + i) / f->elems < w->chunks - 1 ? (c + i) / f->elems : w->chunks - 1;
+            const int chunk = (c + i) / f->layout.elems < w->chunks - 1 ? (c + i) / f->layout.elems
+                                                                        : w->chunks - 1;
             const int place = w->st->place[c + i - chunk_begin(w, chunk)];
             const float *from =
                 acc +
-                ((size_t)chunk * (size_t)f->elems + (size_t)(place / lanes * lanes)) * (size_t)n +
+                ((size_t)chunk * (size_t)f->layout.elems + (size_t)(place / lanes * lanes)) *
+                    (size_t)n +
                 place % lanes;
             for (int k = 0; k < n; k++) {
                 w->t.buf.acc[(size_t)(r + k) * MM_PANEL + i] = from[k * lanes];
@@ -501,7 +514,8 @@ static void range(columns_task_t *w)
     const int cols = w->t.cols;
     seek_range(w);
     memset(w->buf.acc, 0,
-           (size_t)w->chunks * (size_t)w->c->floats->elems * (size_t)w->t.rows * sizeof(float));
+           (size_t)w->chunks * (size_t)w->c->floats->layout.elems * (size_t)w->t.rows *
+               sizeof(float));
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         load_a(w, k, kn);

@@ -28,8 +28,9 @@ static const rows_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
     const rows_floats_table_t *table = rows_floats_table(self->needs);
     const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
-    return table && (int)type < table->n_ops && table->ops[type].elems > 0 ? &table->ops[type]
-                                                                           : NULL;
+    return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
+               ? &table->ops[type]
+               : NULL;
 }
 
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
@@ -39,6 +40,9 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
     why = why == NULL ? matmul_refuse_b(p, floats != NULL, floats && floats->unit > 0) : why;
     if (why != NULL) {
         return why;
+    }
+    if (p->step->p.matmul.b.zp >= 0 && floats->run[ROWS_SHIFTED][0][0] == NULL) {
+        return "no decoder for zero points of the data type of B";
     }
     return matmul_stride_of_b(p, 2) > 1 ? "B is not contiguous along K" : NULL;
 }
@@ -120,7 +124,7 @@ static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
     const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
     size_t most = 0;
     for (int way = IN_INTEGERS; way <= IN_FLOATS && matmul_rows_of(p) < 0 && K > 0; way++) {
-        const int elems = way == IN_FLOATS  ? c->floats->elems
+        const int elems = way == IN_FLOATS  ? c->floats->layout.elems
                           : c->type != NULL ? c->type->elems
                                             : 0;
         rows_state_t st = {.way = (rows_way_t)way, .elems = elems, .panel = {.rows = ROWS_MOST}};
@@ -219,7 +223,7 @@ static const char *bind_integers(const rows_config_t *c, rows_state_t *st)
 /* The unit in its chunk that lanes of a class get their coefficient from. */
 static void fill_pick(const rows_config_t *c, rows_units_t *u)
 {
-    const rows_floats_t *f = c->floats;
+    const code_layout_t *f = &c->floats->layout;
     const int unit = f->elems / (u->step > 1 ? u->step : 1);
     for (int i = 0; i < f->classes * c->lanes; i++) {
         u->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / unit;
@@ -231,12 +235,12 @@ static const char *bind_floats(const rows_config_t *c, rows_state_t *st)
 {
     const rows_floats_t *f = c->floats;
     const matrix_t *b = &st->panel.b.base;
-    if (st->panel.K % f->multiple != 0) {
+    if (st->panel.K % f->layout.multiple != 0) {
         return "K is not a whole number of what the decoder takes at once";
     }
-    st->elems = f->elems;
-    st->scale = units_of(&b->scale, f->elems, f->unit, 1, st->panel.K);
-    st->zp = units_of(&b->zp, f->elems, f->unit, 1, st->panel.K);
+    st->elems = f->layout.elems;
+    st->scale = units_of(&b->scale, f->layout.elems, f->unit, 1, st->panel.K);
+    st->zp = units_of(&b->zp, f->layout.elems, f->unit, 1, st->panel.K);
     fill_pick(c, &st->scale);
     fill_pick(c, &st->zp);
     return st->scale.times > 0 && st->zp.times > 0

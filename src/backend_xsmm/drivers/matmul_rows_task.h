@@ -26,7 +26,7 @@ typedef enum rows_way { BY_PANELS, IN_INTEGERS, IN_FLOATS } rows_way_t;
 /* How scales or zero points of B reach the micro-kernels. */
 typedef struct rows_units {
     int64_t groups, times;      /* of a line; units that the value of each becomes */
-    int step, shift;            /* as in rows_coefs_t */
+    int step, shift;            /* as in code_coefs_t */
     int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
 } rows_units_t;
 

@@ -25,10 +25,10 @@ static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
     bool usable = true;
     for (int r = 0, n; r < rows; r += n) {
         n = rows_batch(rows - r);
-        float *to = w->buf.q + (r * w->st->chunks + c * n) * f->elems;
+        float *to = w->buf.q + (r * w->st->chunks + c * n) * f->layout.elems;
         for (int i = 0; i < n; i++) {
-            const int32_t most =
-                f->place(src + (size_t)(r + i) * MM_LDA, f->vectors, to + i * lanes, n * lanes);
+            const int32_t most = f->place(src + (size_t)(r + i) * MM_LDA, f->layout.vectors,
+                                          to + i * lanes, n * lanes);
             usable = usable && is_tame_bits(most);
         }
     }
@@ -150,12 +150,13 @@ static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_un
 }
 
 /* What coefficients of all fours have in common. */
-static rows_coefs_t coefs_of(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
+static code_coefs_t coefs_of(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
                              const float *raw, const void *by_unit)
 {
     const float *at = w->st->way == IN_FLOATS ? raw : by_unit;
-    return g->type != NULL ? (rows_coefs_t){at, u->step, u->shift, 0, u->pick}
-                           : (rows_coefs_t){NULL, 0, 0, 0, NULL};
+    return g->type != NULL
+               ? (code_coefs_t){.at = at, .step = u->step, .shift = u->shift, .pick = u->pick}
+               : (code_coefs_t){.at = NULL};
 }
 
 static void begin_fours(rows_task_t *w)
@@ -223,6 +224,18 @@ static void fetch_first(const rows_task_t *w)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
+static void run_floats(const rows_task_t *w, float *out)
+{
+    const rows_four_t *four = &w->four;
+    const bool fine = four->scale.step > 1 || (four->zp.at && four->zp.step > 1);
+    const int kind = four->zp.at ? ROWS_SHIFTED : four->scale.at ? ROWS_SCALED : ROWS_PLAIN;
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        n = rows_batch(w->t.rows - r);
+        w->c->floats->run[kind][fine][n / 2](four, w->buf.q + r * w->st->chunks * w->st->elems,
+                                             out + (size_t)r * MM_PANEL, MM_PANEL);
+    }
+}
+
 static void multiply(rows_task_t *w)
 {
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
@@ -232,8 +245,7 @@ static void multiply(rows_task_t *w)
             w->c->ints->lines(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
                               MM_PANEL);
         } else {
-            w->c->floats->run(&w->four, w->t.rows, w->buf.q, w->st->chunks * w->st->elems,
-                              w->t.buf.acc + c, MM_PANEL);
+            run_floats(w, w->t.buf.acc + c);
         }
     }
 }

@@ -12,9 +12,9 @@ int exec_take_threads(int wanted);
 /* How many of a stream's threads the calling thread can execute with: all, or 1 if a fork has
  * taken its team away. */
 int exec_usable_threads(int threads);
-/* Packed values and every step's choose, in the calling thread. Shapes are resolved and data pointers
- * set. owner: as in frame_pack, and as there frame_unpack must follow. *total: as frame_choose has
- * it. */
+/* Packed values and every step's choose, in the calling thread. Shapes are resolved and data
+ * pointers set. owner: as in frame_pack, and as there frame_unpack must follow. *total: as
+ * frame_choose has it. */
 sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *owner, int threads,
                             size_t *total);
 /* Every step's start, in the calling thread. */

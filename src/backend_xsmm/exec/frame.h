@@ -35,8 +35,8 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory);
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Places temporaries: *bytes of aligned memory, the frame included. After frame_shapes. */
 sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes);
-/* Takes a kernel for each step, which fills its state; sums up the aligned memory that an execute on
- * so many threads takes, frame included. After frame_temps and frame_data. */
+/* Takes a kernel for each step, which fills its state; sums up the aligned memory that an
+ * execute on so many threads takes, frame included. After frame_temps and frame_data. */
 sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
 /* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps, or NULL
  * where temps is NULL. Views follow their bases; so do packed values, until frame_pack. */

@@ -270,8 +270,8 @@ static void report_kernels(const step_t *step, textbuf_t *text)
     }
 }
 
-/* All kernels that need the feature which the i-th refusal names, in one line; nothing if an earlier
- * refusal names it too. */
+/* All kernels that need the feature which the i-th refusal names, in one line; nothing if an
+ * earlier refusal names it too. */
 static void report_missing(const plan_t *plan, const selection_t *s, int i, textbuf_t *text)
 {
     const char *feature = s->refusals[i].features ? s->refusals[i].reason : NULL;

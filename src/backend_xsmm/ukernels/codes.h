@@ -1,5 +1,5 @@
-/* Rows of codes times activations in integers, for the fpmath modes that allow it: products of codes
- * with activations of 8 or 16 bits are exact, and so are their sums.
+/* Rows of codes times activations in integers, for the fpmath modes that allow it: products of
+ * codes with activations of 8 or 16 bits are exact, and so are their sums.
  *
  * A row of codes is a token's head of K or V (or the short heads of two tokens: `fold`), or a
  * column of a weight matrix that lies along K. It is read in chunks of 64 bytes, and a chunk
@@ -110,7 +110,8 @@ typedef struct codes_table {
      * taken off. */
     void (*encode)(const codes_type_t *type, const codes_raw_t *a, int rows, int limbs,
                    limbs_t *to);
-    /* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are written. */
+    /* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are
+     * written. */
     void (*qk)(const codes_rows_t *k, int queries, int limbs, const codes_query_t *q, float *s,
                int64_t lds);
     /* acc[query][..] += p V, for at most CODES_BLOCK rows and CODES_BATCH queries; w: one for each

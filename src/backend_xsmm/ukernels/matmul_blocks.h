@@ -1,20 +1,20 @@
-/* Matmul of many rows in integers. Products of codes with activations of 8 or 16 bits are exact, and
- * so are their sums over a block of K, inside which no scale and no zero point changes. Where A
+/* Matmul of many rows in integers. Products of codes with activations of 8 or 16 bits are exact,
+ * and so are their sums over a block of K, inside which no scale and no zero point changes. Where A
  * holds floats, the fpmath mode must allow this; where A holds codes, nothing is lost in any mode.
  *
- * Each row of floats is quantised block by block, by the largest element of the block, to one or two
- * signed bytes (limbs): x = scale * (256 * high + low), or x = scale * high. The bytes are stored
- * with 128 added, because one factor of a VNNI product must not be negative. The bytes w of B are
- * signed. With z = w - (the code's value in units of its scale):
+ * Each row of floats is quantised block by block, by the largest element of the block, to one or
+ * two signed bytes (limbs): x = scale * (256 * high + low), or x = scale * high. The bytes are
+ * stored with 128 added, because one factor of a VNNI product must not be negative. The bytes w of
+ * B are signed. With z = w - (the code's value in units of its scale):
  *
  *   c += scale_a * scale_b * (sum over the block of (a + 128) w  -  128 * sum of w  -  z * sum
  *   of a)
  *
  * The second term depends on B alone, so the sums start from it.
  *
- * Codes of A become bytes a' of value scale_a * (a' - o), where o is the zero point plus what made
- * the byte unsigned. Where all of A has the same o, the sums start from -o * (sum of w); otherwise
- * o * (sum of w) is subtracted from the sums of each row at their end. */
+ * Codes of A become bytes a' of value scale_a * (a' - o), where o is the zero point plus what
+ * made the byte unsigned. Where all of A has the same o, the sums start from -o * (sum of w);
+ * otherwise o * (sum of w) is subtracted from the sums of each row at their end. */
 #ifndef SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 

@@ -20,6 +20,7 @@
 
 #include <sinter/sinter_types.h>
 
+#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 
@@ -28,47 +29,36 @@ enum {
     ROWS_LINES = 4
 };
 
-/* Coefficients of four lines, by units: chunk c has those from (c >> shift) * step on. In
- * integers [unit][line]: 4 for all of a chunk (steps 0, 4), 4 for each half (8) or 4 for each
- * quad (16). In floats [line][ld], 16 more may be read: one for all of a chunk (steps 0, 1), or
- * those that pick[class][lane] names. */
-typedef struct rows_coefs {
-    const float *at; /* NULL: none */
-    int step, shift;
-    int64_t ld;
-    const int32_t *pick;
-} rows_coefs_t;
-
 /* Four lines; those beyond the last one stand on it. */
 typedef struct rows_four {
     const unsigned char *line[ROWS_LINES];
     int64_t bytes, n; /* of a line; n: elements */
     int64_t ahead;
-    rows_coefs_t scale, zp; /* in integers, zp is s32 and has the offset of codes */
+    /* In floats see decoded.h; rows are lines. In integers, chunk c has those of the four lines
+     * from at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or for each
+     * quad (16), [unit][line]. Zero points are s32 then and have the offset of codes. */
+    code_coefs_t scale, zp;
     /* In integers: the type of the codes, and its table of bytes. */
     const struct codes_type *type;
     const unsigned char *table;
     const float *values; /* in floats: of the 16 codes of a 4-bit type */
 } rows_four_t;
 
+/* The products of four lines with 1, 2 or 4 dense rows, [chunk][vector][row][lane]:
+ * out[row * ldo + line]. */
+typedef void (*rows_lines_t)(const rows_four_t *w, const float *q, float *out, int64_t ldo);
+enum { ROWS_PLAIN, ROWS_SCALED, ROWS_SHIFTED, ROWS_KINDS };
+
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
 typedef struct rows_floats {
-    int elems; /* of a chunk, which is one vector register of bytes; 0: no such type */
-    int vectors,
-        /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common
-         * are a class */
-        classes;
+    code_layout_t layout;
     /* a group of scales or zero points is a multiple of so many elements; 0: there are none */
     int unit;
-    int multiple; /* so is K */
-    int (*element)(int vector, int lane);
     /* The elements of a chunk as so many vectors, `step` floats apart. Gives the bits of the one
      * of largest magnitude, without its sign. */
     int32_t (*place)(const float *x, int vectors, float *to, int64_t step);
-    /* out[row][line] for all lines of w; q: [chunk][vector][row][lane] for each batch of rows,
-     * ldq floats for each row. */
-    void (*run)(const rows_four_t *w, int rows, const float *q, int64_t ldq, float *out,
-                int64_t ldo);
+    /* By coefficients; whether they are fine; 1, 2 or 4 rows. NULL: no such coefficients. */
+    rows_lines_t run[ROWS_KINDS][2][3];
 } rows_floats_t;
 
 typedef struct rows_floats_table {

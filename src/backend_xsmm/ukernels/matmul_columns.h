@@ -9,11 +9,14 @@
  * order of columns is cheapest, in which sums stay until they are complete. Weights are the
  * floats that dequantising gives; where a step has one scale for each column and neither A nor
  * the scales could leave the range of floats by it, sums over the step are scaled instead. */
-#ifndef SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
-#define SINTER_SRC_KERNELS_MATMUL_COLUMNS_H
+#ifndef SINTER_SRC_UKERNELS_MATMUL_COLUMNS_H
+#define SINTER_SRC_UKERNELS_MATMUL_COLUMNS_H
 
-#include "backend_xsmm/drivers/matmul.h"
+#include <sinter/sinter_types.h>
+
+#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
+#include "base/features.h"
 
 enum {
     COLUMNS_MOST = 16,   /* rows of A */
@@ -27,19 +30,6 @@ enum {
     16
 };
 
-/* What scales and zero points are stored by. */
-typedef enum columns_by {
-    BY_NONE, /* numbers that are what they are */
-    /* [chunk][vector][lane], the same for all rows; no zero points. Sums of codes are scaled, */
-    BY_COLUMN,
-    BY_COLUMN_SHIFT, /* with zero points, */
-    BY_COLUMN_EXACT, /* or weights are, each of its own */
-    BY_CHUNK,        /* [row][ld], one for each chunk */
-    /* [row][ld], `step` for each chunk: pick[class][lane] says which; 16 more may be read */
-    BY_LANE,
-    COLUMNS_BYS
-} columns_by_t;
-
 /* Some rows of B over a range of columns. */
 typedef struct columns_sweep {
     const unsigned char *codes; /* of the first row */
@@ -48,34 +38,25 @@ typedef struct columns_sweep {
     int64_t last; /* byte of a row where the last chunk begins: it may overlap the one before */
     int distance; /* chunks that are prefetched ahead of their use, at most all of them; */
     int64_t next; /* bytes from a row to the one that those of the next step follow in */
-    const float *values; /* of the 16 codes of a 4-bit type */
-    const float *scale, *zp;
-    int64_t ld;
-    int step;
-    const int32_t *pick;
+    const float *values;    /* of the 16 codes of a 4-bit type */
+    code_coefs_t scale, zp; /* by rows of B; `at` alone where all have the same */
 } columns_sweep_t;
+
+/* acc[chunk][vector][row][lane] += for 1, 2 or 4 rows of A; a: [row of B][row]. */
+typedef void (*columns_run_t)(const columns_sweep_t *w, const float *a, float *acc);
 
 /* One data type of weights. */
 typedef struct columns_floats {
-    int elems; /* of a chunk; 0: no such type */
-    int vectors,
-        /* vectors of floats that a chunk becomes; those whose lanes have coefficients in common
-         * are a class */
-        classes;
+    code_layout_t layout;
     /* a group along N is a multiple of so many columns wherever those along K are small; 0: no
      * coefficients */
     int unit;
-    int (*element)(int vector, int lane);
-    const float *
-        /* of each vector, to be added to zero points by column, which there must be then; NULL:
-         * none */
-        bias;
+    /* Of each vector, to be added to zero points by column, which there must be; NULL: none. */
+    const float *bias;
     /* x of the columns of a chunk, to[vector][lane] = x + bias of the vector. False: some are
      * not finite. */
     bool (*arrange)(const float *x, const float *bias, float *to);
-    /* acc[chunk][vector][row][lane] += for `rows` rows of A, 1, 2 or 4; a: [row of B][row].
-     * Sparse. */
-    void (*run[COLUMNS_BYS])(const columns_sweep_t *w, int rows, const float *a, float *acc);
+    columns_run_t run[APPLIED_KINDS][3]; /* NULL: no such coefficients */
 } columns_floats_t;
 
 typedef struct columns_table {
