@@ -330,13 +330,14 @@ static void dynquant_one(const quant_case_t *c, int kind_of_data)
     }
     step_t step = {.kind = STEP_DYNQUANT};
     step.p.dynquant = (dynquant_params_t){.in = in,
-                                          .out = out,
-                                          .scale = scale,
-                                          .zp = has_zp ? zp : -1,
+                                          .out = {.data = out,
+                                                  .scale = scale,
+                                                  .zp = has_zp ? zp : -1,
+                                                  .high = -1,
+                                                  .scale_dim = {0, 1, 2},
+                                                  .zp_dim = {0, 1, 2}},
                                           .kind = (int)c->kind,
-                                          .tensor_scale = c->kind == QUANT_DYNAMIC_NV ? t : -1,
-                                          .scale_dim = {0, 1, 2},
-                                          .zp_dim = {0, 1, 2}};
+                                          .tensor_scale = c->kind == QUANT_DYNAMIC_NV ? t : -1};
     store_chain(&r, &step, out, false);
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
