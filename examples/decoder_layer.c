@@ -200,7 +200,7 @@ static void compile(part_t *part, sinter_graph_t *graph, const char *name)
  * data and dims. */
 static void run(const part_t *part, sinter_stream_t *stream, void *const *data)
 {
-    sinter_tensor_t *tensors[MOST + 2];
+    sinter_tensor_t *tensors[MOST + 2] = {NULL};
     const int n = part->n_in + part->n_out;
     for (int i = 0; i < n; i++) {
         const lt_t *lt = i < part->n_in ? &part->in[i] : &part->out[i - part->n_in];

@@ -1,5 +1,5 @@
-/* Data types: the traits table and the codec. Nothing outside src/graph/dtype*.c knows what a
- * type's bits mean. dtype.c defines the public sinter_data_type_name and sinter_data_type_parse. */
+/* Data types: the traits table and the codec. Nothing outside src/numeric knows what a type's
+ * bits mean. dtype.c defines the public sinter_data_type_name and sinter_data_type_parse. */
 #ifndef SINTER_SRC_DTYPE_H
 #define SINTER_SRC_DTYPE_H
 

@@ -53,15 +53,16 @@
 /* ---- floats by format ------------------------------------------------------------------------ */
 
 /* Every value of these formats is zero or normal in f32, so that the hardware may widen it. */
-#define FORMAT_CODEC(type, storage)                         \
-    static inline float type##_to_f32(storage code)         \
-    {                                                       \
-        return format_to_f32(format_##type, code);          \
-    }                                                       \
-    static inline double type##_to_f64(storage code)        \
-    {                                                       \
-        return (double)format_to_f32(format_##type, code);  \
-    }                                                       \
+#define OF_FORMAT(type, storage)                           \
+    static inline float type##_to_f32(storage code)        \
+    {                                                      \
+        return format_to_f32(format_##type, code);         \
+    }                                                      \
+    static inline double type##_to_f64(storage code)       \
+    {                                                      \
+        return (double)format_to_f32(format_##type, code); \
+    }
+#define TO_FORMAT(type)                                     \
     static inline uint32_t f32_to_##type(float x)           \
     {                                                       \
         return f32_to_format(format_##type, x);             \
@@ -73,7 +74,10 @@
     static inline uint32_t sat_to_##type(float x)           \
     {                                                       \
         return f32_to_format(saturating(format_##type), x); \
-    }                                                       \
+    }
+#define FORMAT_CODEC(type, storage) \
+    OF_FORMAT(type, storage)        \
+    TO_FORMAT(type)                 \
     CODEC(type, storage, type##_to_f32, type##_to_f64, f32_to_##type, f64_to_##type, sat_to_##type)
 
 FORMAT_CODEC(f16, uint16_t)

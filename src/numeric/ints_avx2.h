@@ -54,7 +54,7 @@ TARGET static __attribute__((noinline)) vi vi_load_tail(const unsigned char *p, 
     const int low = n < 16 ? n : 16;
     return _mm256_set_m128i(bytes_load_n(p + low, n - low), bytes_load_n(p, low));
 }
-OP vi vi_load_bytes(const void *p, int n)
+OP vi vi_load_part(const void *p, int n)
 {
     return n >= 32 ? _mm256_loadu_si256(p) : vi_load_tail(p, n);
 }
@@ -118,12 +118,6 @@ OP vi quad_sum(vi x)
 {
     x = _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0x4e));
     return _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0xb1));
-}
-OP int32_t vi_largest(vi x)
-{
-    const vi quads = quad_max(x);
-    const int32_t a = _mm256_extract_epi32(quads, 0), b = _mm256_extract_epi32(quads, 4);
-    return a > b ? a : b;
 }
 OP int32_t vi_sum(vi x)
 {

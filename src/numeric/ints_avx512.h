@@ -9,7 +9,7 @@
  *   bytes_lookup(table, at)     byte i: byte at[i] of the 16 bytes of table in its quarter
  *   bytes_sub(a, b)
  *   bytes_shuffle(x, at)        the same permutation of each 16 bytes
- *   vi_load_bytes(p, n)         the first n >= 0 bytes at p, zeros behind them
+ *   vi_load_part(p, n)          the first n >= 0 bytes at p, zeros behind them
  *   vi_repeat(p)                16 bytes, again and again; vf_repeat: 4 floats
  *   vi_of_bytes(x)              a byte in each place
  *   vi_low_8, _16, _32, _64     elements of the lower halves of each 16 bytes of a and b in turn;
@@ -61,6 +61,10 @@ OP vi bytes_sub(vi a, vi b)
 OP vi vi_of_bytes(int x)
 {
     return _mm512_set1_epi8((char)x);
+}
+OP vi vi_load_part(const void *p, int n)
+{
+    return vi_load_bytes(p, n);
 }
 OP vi vi_repeat(const void *p)
 {

@@ -40,6 +40,20 @@
  *   lut32(index, values)              the same of 32; FAST_LUT32: in one instruction
  *   vf_sum(x)                         in a fixed tree: halves, then quarters ... are added
  *   vi_max_each(v)                    lane i: the largest signed dword of v[i], for LANES vectors
+ *
+ * What readers of codes need besides, a register of codes being a chunk:
+ *
+ *   vf_lookup(index, values)          lane i: values[index[i] % LANES]
+ *   vu_sar(x, n)                      x >> n of signed dwords
+ *   vf_masked_xor(x, mask, flip)      (x & mask) ^ flip
+ *   vi_load_bytes(p, n)               the first n bytes, a multiple of 4 with AVX2, then zeros
+ *   high_bytes(x, h)                  words of the lower or upper 8 bytes of each 128 bits, shifted
+ *                                     up by 8 bits; f16_of_e4m3: those of f8_e4m3 as f16 / 256
+ *   vf_of_half(words, h)              the f16 of half h of a register
+ *   vf_even, vf_odd(a, b)             every second element of a and b
+ *   vf_eights(p, q)                   8 floats at p, and at q as many as fill a vector
+ *   across_eights(in, out)            out[v]: element v of each eight of in
+ *   sum_rows, sum_halves(rows, s)     the sums of LANES vectors, or of the halves of each
  */
 #ifndef SINTER_SRC_NUMERIC_SIMD_AVX512_H
 #define SINTER_SRC_NUMERIC_SIMD_AVX512_H
