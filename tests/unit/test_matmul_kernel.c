@@ -263,7 +263,7 @@ static void selection_of_rows(void)
         sinter_data_type_t type;
         int64_t M, N;
         bool turned;
-        const char *avx512, *avx2, *why;
+        const char *avx512, *avx2, *why; /* NULL: the best row takes it */
     } cases[] = {
         {sinter_f32, 4, 64, false, "matmul_columns_f32_avx512", "matmul_columns_f32_avx2",
          "_avx512 refused: B is not contiguous along K"},
@@ -271,8 +271,7 @@ static void selection_of_rows(void)
          "fewer columns than a vector register has codes"},
         {sinter_f32, 17, 64, false, "matmul_panel_f32_avx512", "matmul_panel_f32_avx2",
          "more than 16 rows share one B"},
-        {sinter_f32, 4, 64, true, "matmul_rows_f32_avx512", "matmul_rows_f32_avx2",
-         "_avx512 refused: B is not contiguous along N"},
+        {sinter_f32, 4, 64, true, "matmul_rows_f32_avx512", "matmul_rows_f32_avx2", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rig_t r;
@@ -296,7 +295,8 @@ static void selection_of_rows(void)
                                                     : "matmul_panel_f32_generic";
         CHECK(k != NULL && strcmp(k->name, want) == 0, "selected for few rows: %s",
               k ? k->name : "none");
-        CHECK(cap < sinter_isa_avx512 || strstr(why.text, cases[i].why) != NULL,
+        CHECK(cap < sinter_isa_avx512 || cases[i].why == NULL ||
+                  strstr(why.text, cases[i].why) != NULL,
               "refused for few rows: %s", why.text);
         rig_free(&r);
     }
