@@ -251,22 +251,28 @@ static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dty
     return scale->group > 1 && (one || (zp->group == scale->group && zp->phase == scale->phase));
 }
 
-/* One row: from codes in memory (data not NULL, element `first` on) or in src. */
-static void rescale_run(const chain_bound_t *b, int op, const chain_ref_t *data, int64_t first,
-                        int n, const quant_param_t *scale, const quant_param_t *zp,
-                        const float *src, float *dst)
+/* What a row is rescaled from: codes in memory, or floats. */
+typedef struct row_source {
+    const chain_ref_t *codes; /* NULL: floats */
+    int64_t first;            /* element of the codes */
+    const float *x;
+} row_source_t;
+
+static void rescale_row(const chain_bound_t *b, int op, const row_source_t *from, int n,
+                        const quant_param_t *scale, const quant_param_t *zp, float *dst)
 {
     dtype_groups_t groups;
-    const dtype_bulk_t *bulk = data ? dtype_bulk(data->dtype, b->features) : NULL;
-    if (bulk && bulk->load_scaled && same_groups(scale, zp, &groups)) {
-        bulk->load_scaled(data->data, first, n, &groups, dst);
-        return;
+    const float *x = from->x;
+    if (from->codes != NULL) {
+        const dtype_bulk_t *bulk = dtype_bulk(from->codes->dtype, b->features);
+        if (bulk->load_scaled && same_groups(scale, zp, &groups)) {
+            bulk->load_scaled(from->codes->data, from->first, n, &groups, dst);
+            return;
+        }
+        bulk->load(from->codes->data, from->first, n, dst);
+        x = dst;
     }
-    if (bulk) {
-        bulk->load(data->data, first, n, dst);
-        src = dst;
-    }
-    (op == CHAIN_QUANT ? b->quant->quant_run : b->quant->dequant_run)(src, n, scale, zp, dst);
+    (op == CHAIN_QUANT ? b->quant->quant_run : b->quant->dequant_run)(x, n, scale, zp, dst);
 }
 
 static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst,
@@ -297,8 +303,8 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
             zr.first = z_at;
             zp = load_param(b, z, &zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
         }
-        rescale_run(b, in->op, data, data ? row_first(b, data, k, dr.first, i) : 0, k->cols, &scale,
-                    z ? &zp : NULL, src, dst);
+        const row_source_t from = {data, data ? row_first(b, data, k, dr.first, i) : 0, src};
+        rescale_row(b, in->op, &from, k->cols, &scale, z ? &zp : NULL, dst);
     }
 }
 

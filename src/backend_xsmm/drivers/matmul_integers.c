@@ -364,9 +364,15 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
     const groups_t *codes = &t->b.codes;
-    t->c->blocks->pack_codes(groups_byte(codes, codes_at(codes, k, c)), codes->column.stride / 2,
-                             cols, n, st->block, st->table, buf->zp, buf->times, buf->b.byte,
-                             buf->b.start);
+    const blocks_codes_t columns = {.data = groups_byte(codes, codes_at(codes, k, c)),
+                                    .stride = codes->column.stride / 2,
+                                    .columns = cols,
+                                    .n = n,
+                                    .block = st->block,
+                                    .table = st->table,
+                                    .zp = buf->zp,
+                                    .times = buf->times};
+    t->c->blocks->pack_codes(&columns, buf->b.byte, buf->b.start);
 }
 
 /* kn elements of the strip at column c of the panel. False: some coefficients are not for
@@ -446,8 +452,14 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blo
     for (int r = 0; r < t->rows; r += PART_ROWS) {
         const blocks_a_t rows = rows_from(a, t->c->limbs, r);
         fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts);
-        t->c->blocks->product((int)at_most(t->rows - r, PART_ROWS), kn, st->block, t->c->limbs,
-                              &rows, &b, t->buf.acc + (size_t)r * MM_PANEL + c, MM_PANEL);
+        t->c->blocks->product(&(blocks_product_t){.rows = (int)at_most(t->rows - r, PART_ROWS),
+                                                  .n = kn,
+                                                  .block = st->block,
+                                                  .limbs = t->c->limbs,
+                                                  .a = &rows,
+                                                  .b = &b,
+                                                  .c = t->buf.acc + (size_t)r * MM_PANEL + c,
+                                                  .ldc = MM_PANEL});
     }
 }
 

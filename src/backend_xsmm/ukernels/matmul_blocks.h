@@ -47,6 +47,25 @@ typedef struct blocks_b {
     bool own;       /* rows of A have each their o */
 } blocks_b_t;
 
+/* Codes of 4 bits in columns that are contiguous along K; n, block: multiples of 8. */
+typedef struct blocks_codes {
+    const unsigned char *data; /* of the first column */
+    int64_t stride;            /* bytes from column to column */
+    int columns, n, block;     /* elements of a column and of a block of it */
+    const int8_t *table;       /* by code */
+    const float *zp;           /* [block][column] */
+    int32_t times;             /* start = times * (sum of w) */
+} blocks_codes_t;
+
+/* A product of n elements of K, in blocks. */
+typedef struct blocks_product {
+    int rows, n, block, limbs;
+    const blocks_a_t *a;
+    const blocks_b_t *b;
+    float *c; /* [row][ldc] */
+    int64_t ldc;
+} blocks_product_t;
+
 typedef struct blocks_table {
     /* n elements of each of so many rows. False: some are no numbers, or too small. */
     bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs,
@@ -59,15 +78,10 @@ typedef struct blocks_table {
      * value * by - offset, 0 up to a multiple of 4 rows. */
     void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
                  int32_t *start);
-    /* The same of codes of 4 bits in columns, so many bytes apart, that are contiguous along K,
-     * in blocks, zp and start being [block][column]; w = table[code] - zp. n, block: multiples
-     * of 8. */
-    void (*pack_codes)(const unsigned char *p, int64_t stride, int columns, int n, int block,
-                       const int8_t *table, const float *zp, int32_t times, int8_t *byte,
-                       int32_t *start);
-    /* c[row][column] += the products of n elements of K. */
-    void (*product)(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b,
-                    float *c, int64_t ldc);
+    /* The same of codes: w = table[code] - zp; start is [block][column]. */
+    void (*pack_codes)(const blocks_codes_t *codes, int8_t *byte, int32_t *start);
+    /* c[row][column] += the products. */
+    void (*product)(const blocks_product_t *p);
 } blocks_table_t;
 
 extern const blocks_table_t blocks_table_avx512_vnni;

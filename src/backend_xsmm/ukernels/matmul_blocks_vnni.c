@@ -179,9 +179,13 @@ OP vi zp_bytes(const float *zp)
 
 /* Sixteen columns, in whole cache lines: where lines are some power of two apart, few of them
  * stay in the first cache at once. */
-OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, int block, vi table,
-                   const float *zp, int32_t times, int8_t *byte, int32_t *start)
+OP void pack_lanes(const blocks_codes_t *codes, int v, vi table, int8_t *byte, int32_t *start)
 {
+    const unsigned char *p = codes->data + v * 16 * codes->stride;
+    const int64_t stride = codes->stride;
+    const int columns = least(codes->columns - v * 16, 16), n = codes->n, block = codes->block;
+    const int32_t times = codes->times;
+    const float *zp = codes->zp + v * 16;
     const __mmask64 there = _mm512_movepi8_mask(_mm512_movm_epi32(lanes_below(columns)));
     int end = least(block, n);
     vi sum = _mm512_setzero_si512(), z = zp_bytes(zp);
@@ -209,14 +213,12 @@ OP void pack_lanes(const unsigned char *p, int64_t stride, int columns, int n, i
     }
 }
 
-TARGET static void pack_codes(const unsigned char *p, int64_t stride, int columns, int n, int block,
-                              const int8_t *table, const float *zp, int32_t times, int8_t *byte,
-                              int32_t *start)
+TARGET static void pack_codes(const blocks_codes_t *codes, int8_t *byte, int32_t *start)
 {
-    const vi values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
-    for (int v = 0; v < VECTORS; v++, p += 16 * stride) {
-        pack_lanes(p, stride, least(columns - v * 16, 16), n, block, values, zp + v * 16, times,
-                   byte + v * 64, start + v * 16);
+    const vi values =
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)codes->table));
+    for (int v = 0; v < VECTORS; v++) {
+        pack_lanes(codes, v, values, byte + v * 64, start + v * 16);
     }
 }
 
@@ -294,9 +296,13 @@ OP void block_of(variant_t is, int n, int length, const factors_t *f, vf sum[][H
 }
 
 /* All blocks of n rows from row r on. */
-OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_a_t *a,
-                const blocks_b_t *b, int column, float *c, int64_t ldc)
+OP void rows_of(variant_t is, int n, int r, int column, const blocks_product_t *p)
 {
+    const blocks_a_t *a = p->a;
+    const blocks_b_t *b = p->b;
+    const int length = p->n, block = p->block;
+    const int64_t ldc = p->ldc;
+    float *c = p->c + r * ldc + column;
     vf held[ROWS][HELD];
     factors_t f = {.a = a->byte + r * is.limbs * BLOCKS_K,
                    .scale_a = a->scale + r * BLOCKS_MOST,
@@ -306,7 +312,6 @@ OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_
                    .start = b->start + column,
                    .zp = b->zp + column,
                    .scale = b->scale + column};
-    c += r * ldc + column;
     UNROLL
     for (int i = 0; i < n * HELD; i++) {
         held[i / HELD][i % HELD] = _mm512_loadu_ps(c + i / HELD * ldc + i % HELD * 16);
@@ -323,30 +328,27 @@ OP void rows_of(variant_t is, int n, int r, int length, int block, const blocks_
     }
 }
 
-OP void product_of(variant_t is, int rows, int length, int block, const blocks_a_t *a,
-                   const blocks_b_t *b, float *c, int64_t ldc)
+OP void product_of(variant_t is, const blocks_product_t *p)
 {
     const int step = is.limbs == 2 ? ROWS_2 : ROWS_1;
     for (int v = 0; v < BLOCKS_STRIP; v += HELD * 16) {
-        for (int r = 0, n; r < rows; r += n) {
-            n = rows - r >= step ? step : rows - r >= 2 ? 2 : 1;
+        for (int r = 0, n; r < p->rows; r += n) {
+            n = p->rows - r >= step ? step : p->rows - r >= 2 ? 2 : 1;
             if (n == step) {
-                rows_of(is, step, r, length, block, a, b, v, c, ldc);
+                rows_of(is, step, r, v, p);
             } else if (n == 2) {
-                rows_of(is, 2, r, length, block, a, b, v, c, ldc);
+                rows_of(is, 2, r, v, p);
             } else {
-                rows_of(is, 1, r, length, block, a, b, v, c, ldc);
+                rows_of(is, 1, r, v, p);
             }
         }
     }
 }
 
-#define PRODUCT(limbs, shifted, own)                                                           \
-    TARGET static void product_##limbs##shifted##own(int rows, int n, int block,               \
-                                                     const blocks_a_t *a, const blocks_b_t *b, \
-                                                     float *c, int64_t ldc)                    \
-    {                                                                                          \
-        product_of((variant_t){limbs, shifted, own}, rows, n, block, a, b, c, ldc);            \
+#define PRODUCT(limbs, shifted, own)                                            \
+    TARGET static void product_##limbs##shifted##own(const blocks_product_t *p) \
+    {                                                                           \
+        product_of((variant_t){limbs, shifted, own}, p);                        \
     }
 PRODUCT(1, 0, 0)
 PRODUCT(1, 1, 0)
@@ -355,14 +357,12 @@ PRODUCT(1, 1, 1)
 PRODUCT(2, 0, 0)
 PRODUCT(2, 1, 0)
 
-static void product(int rows, int n, int block, int limbs, const blocks_a_t *a, const blocks_b_t *b,
-                    float *c, int64_t ldc)
+static void product(const blocks_product_t *p)
 {
-    typedef void (*product_t)(int, int, int, const blocks_a_t *, const blocks_b_t *, float *,
-                              int64_t);
+    typedef void (*product_t)(const blocks_product_t *);
     static const product_t one[2][2] = {{product_100, product_101}, {product_110, product_111}},
                            two[2] = {product_200, product_210};
-    (limbs == 1 ? one[b->shifted][b->own] : two[b->shifted])(rows, n, block, a, b, c, ldc);
+    (p->limbs == 1 ? one[p->b->shifted][p->b->own] : two[p->b->shifted])(p);
 }
 
 const blocks_table_t blocks_table_avx512_vnni = {quantise, encode, pack, pack_codes, product};
