@@ -23,8 +23,11 @@ def main():
         scratch.edit("include/sinter/ops.def",
                      (last, last + "SINTER_OP(88, softsign, Softsign, unary, same, RUN)\n"))
         scratch.edit("src/backend_xsmm/ukernels/eltwise.inc",
-                     ("UNARY(square,", "UNARY(softsign, x / (1.0f + __builtin_fabsf(x)))\n"
-                                       "UNARY(square,"),
+                     ("INLINE float square_1(",
+                      "INLINE float softsign_1(float x)\n{\n"
+                      "    return x / (1.0f + __builtin_fabsf(x));\n}\n"
+                      "INLINE float square_1("),
+                     ("UNARY(square)\n", "UNARY(softsign)\nUNARY(square)\n"),
                      ("ROW(sqrt),", "ROW(sqrt), ROW(softsign),"))
         scratch.edit("src/backend_xsmm/ukernels/eltwise.c",
                      ("OP_F64(square,", "OP_F64(softsign, x / (1 + fabs(x)))\nOP_F64(square,"),
