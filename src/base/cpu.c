@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
@@ -167,7 +168,9 @@ static const char *const feature_names[] = {
 #undef SINTER_FEATURE
 };
 
-features_t cpu_features(void)
+static features_t found; /* by detect */
+
+static void detect(void)
 {
     features_t f = {0};
     detect_begin();
@@ -180,7 +183,15 @@ features_t cpu_features(void)
     } else if ((f.bits & FEATURE_AVX512) == 0) {
         f.bits &= ~(uint32_t)(FEATURE_AVX512_VNNI | FEATURE_AVX512_BF16);
     }
-    return f;
+    found = f;
+}
+
+/* Asked once: in a virtual machine each question takes microseconds. */
+features_t cpu_features(void)
+{
+    static once_flag once = ONCE_FLAG_INIT;
+    call_once(&once, detect);
+    return found;
 }
 
 typedef struct level {
