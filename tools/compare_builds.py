@@ -4,11 +4,12 @@
 OLD is a graph_runner, or a folder with an older libsinter.so: then NEW_RUNNER runs over that
 library, so that both builds are measured by the same program.
 
-Both builds set a line up once and then run it in turn, as old, new, new, old, each time for
---min-time seconds (graph_runner --on-demand). A round's ratio is that of the old times to the new
-ones, a line's ratio is the median over the rounds: above 1 the new build is faster. A machine that
-gets slower or faster meanwhile favours neither. A graph_runner without --on-demand is started anew
-for each turn; one without --json as well has its text read.
+In a round both builds set a line up and then run it in turn, as old, new, new, old, twice, each
+time for --min-time seconds (graph_runner --on-demand); every second round begins with new. A
+round's ratio is that of the old times to the new ones, a line's ratio is the median over the
+rounds: above 1 the new build is faster. A machine that gets slower or faster meanwhile favours
+neither. A graph_runner without --on-demand is started anew for each turn; one without --json as
+well has its text read.
 
 Lines are those of --batch: options, and a case relative to the list's folder.
 
@@ -185,24 +186,34 @@ def read_list(path):
     return lines
 
 
-def measure(old, new, arguments, rounds, tell):
-    """The median microseconds of the old build and of the new one, and the median ratio."""
-    times, ratios, opened = {old: [], new: []}, [], {}
+def measure_once(first, second, arguments):
+    """Microseconds of the turns of each, in the order first, second, second, first, twice."""
+    times, opened = {first: [], second: []}, {}
     try:
-        for runner in (old, new):
+        for runner in times:
             opened[runner] = runner.open(arguments)
-        for line in opened.values():
-            line.ready()
-        for turn in range(rounds):
-            tell(f"round {turn + 1} of {rounds}")
-            for runner in (old, new, new, old):
-                times[runner].append(opened[runner].turn())
-            if min(times[old][-2:] + times[new][-2:]) <= 0:
+            opened[runner].ready()
+        for runner in (first, second, second, first) * 2:
+            times[runner].append(opened[runner].turn())
+            if times[runner][-1] <= 0:
                 raise Failure("a time of 0")
-            ratios.append(sum(times[old][-2:]) / sum(times[new][-2:]))
     finally:
         for line in opened.values():
             line.close()
+    return times
+
+
+def measure(old, new, arguments, rounds, tell):
+    """The median microseconds of the old build and of the new one, and the median ratio. Every
+    round sets the line up anew, another build first: where memory lies makes a difference."""
+    times, ratios = {old: [], new: []}, []
+    for turn in range(rounds):
+        tell(f"round {turn + 1} of {rounds}")
+        order = (old, new) if turn % 2 == 0 else (new, old)
+        some = measure_once(*order, arguments)
+        ratios.append(sum(some[old]) / sum(some[new]))
+        for runner in order:
+            times[runner] += some[runner]
     return (*map(statistics.median, times.values()), statistics.median(ratios))
 
 
@@ -252,7 +263,7 @@ def main():
         help="least ratio of a line that passes (default 0.93)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=2, help="times old, new, new, old for each line (default 2)"
+        "--rounds", type=int, default=2, help="rounds of each line (default 2)"
     )
     parser.add_argument(
         "--min-time",
