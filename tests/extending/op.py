@@ -22,16 +22,11 @@ def main():
         last = "SINTER_OP(87, dropout, Dropout, dropout, dropout, ACCEPT)\n"
         scratch.edit("include/sinter/ops.def",
                      (last, last + "SINTER_OP(88, softsign, Softsign, unary, same, RUN)\n"))
-        scratch.edit("src/backend_xsmm/ukernels/eltwise.inc",
-                     ("INLINE float square_1(",
-                      "INLINE float softsign_1(float x)\n{\n"
-                      "    return x / (1.0f + __builtin_fabsf(x));\n}\n"
-                      "INLINE float square_1("),
-                     ("UNARY(square)\n", "UNARY(softsign)\nUNARY(square)\n"),
-                     ("ROW(sqrt),", "ROW(sqrt), ROW(softsign),"))
-        scratch.edit("src/backend_xsmm/ukernels/eltwise.c",
-                     ("OP_F64(square,", "OP_F64(softsign, x / (1 + fabs(x)))\nOP_F64(square,"),
-                     ("ROW(sqrt),", "ROW(sqrt), ROW(softsign),"))
+        scratch.edit("src/backend_xsmm/ukernels/eltwise.def",
+                     ("ELTWISE(square,",
+                      "ELTWISE(softsign, 1, 0, x / (1.0f + __builtin_fabsf(x)), "
+                      "x / (1 + fabs(x)))\n"
+                      "ELTWISE(square,"))
         scratch.edit("tests/oracle/unary.c", (
             "int oracle_sigmoid(orc_ctx_t *c)",
             "UNARY_F(softsign, x / (1 + fabs(x)))\n"
@@ -41,7 +36,7 @@ def main():
         scratch.edit("tools/graph_runner/op_notes.def", (
             "OP_NOTE(softplus,",
             'OP_NOTE(softsign, "x", "y", "y = x / (1 + |x|)", "")\nOP_NOTE(softplus,'))
-        scratch.check_touched(5)
+        scratch.check_touched(4)
         runner = scratch.build()
         for name, with_matmul in (("alone.json", False), ("fused.json", True)):
             path = scratch.write(name, graph(with_matmul))
