@@ -343,7 +343,7 @@ static void test_isa(void)
     char saved[64] = "";
     snprintf(saved, sizeof saved, "%s", was != NULL ? was : "");
     unsetenv("SINTER_MAX_CPU_ISA");
-    CHECK(machine >= sinter_isa_generic && machine < LEVELS, "machine");
+    CHECK(machine >= sinter_isa_generic && (int)machine < LEVELS, "machine");
     CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_success && isa == machine, "no cap");
     CHECK(cpu_isa_cap(sinter_isa_generic, &isa) == sinter_success && isa == sinter_isa_generic,
           "capped by the caller");

@@ -133,7 +133,7 @@ static void test_pv(const problem_t *p, int queries)
 static void test_lines(const problem_t *p, int rows)
 {
     static limbs_t a[CHUNKS * CODES_QUERIES];
-    static float out[CODES_QUERIES * 4], scale[16 * ROWS_LINES]; /* by_unit fills 16 units */
+    static float out[CODES_QUERIES * 4], scale[16 * CODES_ROWS]; /* by_unit fills 16 units */
     for (int c = 0; c < CHUNKS; c++) {
         CHECK_THAT(table_used->quantise(p->type, p->x[0] + c * p->type->elems, CHUNKS * 128, rows,
                                         p->limbs, a + c * rows));
