@@ -49,7 +49,7 @@ typedef struct code {
     float low, high;         /* of integers */
     const format_t *format;  /* of floats of 8 bits and fewer */
     const float *magnitudes; /* of f6 */
-    /* What does the elements that share a byte with others. */
+    /* These convert the elements that share a byte with others. */
     void (*load_each)(const void *base, int64_t first, int64_t stride, int64_t n, float *dst);
     void (*store_each)(void *base, int64_t first, int64_t stride, int64_t n, const float *src);
 } code_t;
@@ -719,7 +719,7 @@ enum {
     CODES_AHEAD = 1024
 }; /* bytes that are fetched ahead; harmless past the end */
 
-/* What results are converted to. BF16: NaNs have zeros in the lower half of their bits.
+/* The type that results are converted to. BF16: NaNs have zeros in the lower half of their bits.
  * NATIVE_BF16: by AVX512_BF16. */
 typedef enum result {
     RESULT_F32,

@@ -1,6 +1,6 @@
 /* A part of quantise with AVX-512: the extremes of groups, and the scales, zero points and factors
- * that quant_scales.h makes from them. The schema sees to it that kinds of powers of two have scales
- * in e8m0, and dynamic_nv in f8_e4m3. */
+ * that quant_scales.h makes from them. The schema allows kinds of powers of two only e8m0 scales,
+ * and dynamic_nv only f8_e4m3 scales. */
 #ifndef SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
 #define SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
 
@@ -13,8 +13,8 @@ typedef struct lanes {
     __m512i top[CHUNK_LINES], bottom[CHUNK_LINES];
 } lanes_t;
 
-/* What the vectors of a chunk are scaled with, as bits; zp: integers. Of a long group, what
- * those of any block are. */
+/* The factors of the vectors of a chunk, as bits; zp: integers. A long group has those of one
+ * block, which all its blocks share. */
 typedef struct factors {
     uint32_t by[CHUNK_VECTORS], inverse[CHUNK_VECTORS], zp[CHUNK_VECTORS];
 } factors_t;
@@ -110,7 +110,7 @@ OP void measure(sinter_data_type_t from, bool both, int fold, bool more, const u
     fold_lines(TOP, words, fold, more, v, to->top);
 }
 
-/* What largest has left, at least 0: 0 is among the elements. */
+/* The extreme that `largest` has left, at least 0. */
 OP __m512i extreme_of(side_t side, bool words, __m512i x)
 {
     if (side == MAGNITUDE) {
@@ -316,8 +316,8 @@ OP void put_zps(sinter_data_type_t type, unsigned char *p, int n, vf zp)
     }
 }
 
-/* Values of n groups from g on, 16 or fewer, to their vectors, of which each has so many: a
- * power of two. */
+/* Values of n <= 16 groups from g on to their vectors. Each group has `vectors` of them, a power of
+ * two. */
 OP void spread_by(int vectors, vf x, int g, int n, uint32_t *to)
 {
     const vu lane = (vu)_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -347,10 +347,10 @@ typedef struct some_groups {
     int g, n;
 } some_groups_t;
 
-/* Of up to 16 groups: scales and zero points to memory, factors to their vectors, for quotients
- * times 2^gain. Which of them have an extreme or a scale that is no number, a scale so far from
- * 1 that its inverse does not stand for it, or one so small that quotients are beyond what
- * bytes_<narrow> saturates. */
+/* For up to 16 groups: scales and zero points to memory, factors to their vectors, for quotients
+ * times 2^gain. Returns the bad groups: those whose extreme or scale is NaN or infinite, or whose
+ * scale is too far from 1 for its inverse to stand for it, or so small that quotients are beyond
+ * the range that bytes_<narrow> saturates. */
 OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain, some_groups_t at,
                     vu top, vu bottom, factors_t *to)
 {

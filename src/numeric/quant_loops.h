@@ -54,7 +54,7 @@ OP vi widen_group(sinter_data_type_t type, side_t side, const unsigned char *x, 
     return i < size ? vi_max(most, loaded(type, side, x + i * bytes, size - i)) : most;
 }
 
-/* Groups, so many at a time that one vector takes the extreme of each. */
+/* LANES groups at a time, so that one vector takes the extreme of each. */
 OP void widen_groups_of(sinter_data_type_t type, side_t side, const void *from, int size, int n,
                         int32_t *to)
 {
@@ -104,7 +104,7 @@ OP void widen_columns(side_t side, const float *x, int n, int32_t *to)
     }
 }
 
-/* Rows of such columns, so many floats apart; what lies `ahead` floats of each is fetched. */
+/* Rows of such columns, `stride` floats apart; the floats `ahead` of each are prefetched. */
 typedef struct rows {
     const float *x;
     int64_t stride, ahead;

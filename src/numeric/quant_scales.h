@@ -10,7 +10,7 @@
 #include "numeric/dtype_bits.h"
 #include "numeric/quant_formula.h"
 
-/* What an extreme is the largest of: |x|, x or -x. */
+/* An extreme is the largest of |x|, x or -x. */
 typedef enum side { MAGNITUDE, TOP, BOTTOM } side_t;
 
 /* ---- elements -------------------------------------------------------------------------------- */

@@ -60,7 +60,7 @@ typedef struct dynquant_state {
     const dtype_bulk_t *in;
     dynquant_way_t way;
     bool narrow; /* groups have few columns and are measured column by column */
-    /* Measures elements of 16 bits where they lie; NULL: they are floats, or become floats first. */
+    /* Measures elements of 16 bits where they lie; NULL: they are or become floats first. */
     quant_widen16_t *measure_16;
     int64_t ahead; /* from a column of a slab to that of the next one */
 } dynquant_state_t;

@@ -123,7 +123,7 @@ static void write_row(const dynquant_state_t *st, const quant_span_t *p, const f
     st->q.fn->stream(codes_at_element(st, p->to[IN_CODES]), codes, (size_t)code_bytes(st, p->n));
 }
 
-/* ---- the first walk ---------------------------------------------------------------------------- */
+/* ---- the first walk -------------------------------------------------------------------------- */
 
 /* Groups of a row as the loops take them: a piece of a long group is one group, and a column is
  * one where groups are narrow. */
@@ -195,7 +195,7 @@ void dynquant_measure(const dynquant_state_t *st, const quant_span_t *at, int64_
     }
 }
 
-/* ---- scales ----------------------------------------------------------------------------------- */
+/* ---- scales ---------------------------------------------------------------------------------- */
 
 /* Extremes of columns to those of groups of them. */
 static void fold(const dynquant_state_t *st, int64_t groups, int32_t *extremes)
@@ -243,7 +243,7 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
     }
 }
 
-/* ---- the second walk --------------------------------------------------------------------------- */
+/* ---- the second walk ------------------------------------------------------------------------- */
 
 /* Columns of a row that go from numbers to codes in registers. */
 static int64_t fused_columns(const dynquant_state_t *st, const quant_span_t *p,
