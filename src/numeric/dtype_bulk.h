@@ -1,6 +1,5 @@
 /* The vector forms of dtype_bulk by data type; a row of NULL: no faster than the portable form.
- * Only dtype_bulk*.c and dtype_split.c
- * include this. */
+ * Only dtype_bulk*.c and dtype_split.c include this. */
 #ifndef SINTER_SRC_DTYPE_BULK_H
 #define SINTER_SRC_DTYPE_BULK_H
 
@@ -8,9 +7,13 @@
 
 #include "numeric/dtype.h"
 
-enum {
-    DTYPE_BULK_ROWS = sinter_u2 + 1
-}; /* the highest value of dtypes.def; a row beyond it does not compile */
+/* One more than the highest value in dtypes.def: the size of a union is that of its largest array. */
+union dtype_values {
+#define SINTER_DTYPE(value, name, ...) char up_to_##name[(value) + 1];
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+};
+enum { DTYPE_BULK_ROWS = sizeof(union dtype_values) };
 
 /* What an ISA has for codes of six bits in two planes: runs of whole vectors, or of bytes in the
  * portable form. Each returns how many elements it did. */
