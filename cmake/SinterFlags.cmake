@@ -3,9 +3,11 @@
 
 add_library(sinter_flags INTERFACE)
 target_compile_definitions(sinter_flags INTERFACE _POSIX_C_SOURCE=200809L)
+# A switch that lacks a case is an error in every build, so that a new row of a table is not
+# forgotten.
 target_compile_options(sinter_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
-    -Wmissing-prototypes>)
+    -Wmissing-prototypes -Werror=switch>)
 if(SINTER_WERROR)
     target_compile_options(sinter_flags INTERFACE -Werror)
 endif()

@@ -161,6 +161,9 @@ struct kernel {
 extern const kernel_t sinter_kernels[];
 extern const int sinter_n_kernels;
 
+/* For each step_kind_t the driver that runs every step of that kind. */
+extern const driver_t *const sinter_step_drivers[];
+
 /* ---- selection ------------------------------------------------------------------------------- */
 
 /* Why a kernel for this kind of step is not among the candidates; features: the plan lacks some

@@ -41,13 +41,15 @@ typedef struct operand {
 } operand_t;
 
 typedef enum step_kind {
-    STEP_CHAIN,
-    STEP_MATMUL,
-    STEP_SOFTMAX,
-    STEP_ATTENTION,
-    STEP_DYNQUANT,
-    STEP_KINDS
+#define SINTER_STEP(kind, name, driver) STEP_##kind,
+#include "backend_xsmm/kernels.def"
 } step_kind_t;
+
+enum {
+    STEP_KINDS = 0
+#define SINTER_STEP(kind, name, driver) +1
+#include "backend_xsmm/kernels.def"
+};
 
 /* out[b.., M, N] = A[b.., M, K] * B[b.., K, N], numpy broadcast of b, then `post` over out's
  * dims with the product in register 0. At least 2-D each. */

@@ -9,16 +9,10 @@ def edit(todo):
     last = "SINTER_OP(87, dropout, Dropout, dropout, dropout, ACCEPT)\n"
     todo.edit("include/sinter/ops.def",
               (last, last + "SINTER_OP(256, softsign, Softsign, unary, same, RUN)\n"))
-    todo.edit("src/backend_xsmm/ukernels/eltwise.inc",
-              ("INLINE float square_1(",
-               "INLINE float softsign_1(float x)\n{\n"
-               "    return x / (1.0f + __builtin_fabsf(x));\n}\n"
-               "INLINE float square_1("),
-              ("UNARY(square)\n", "UNARY(softsign)\nUNARY(square)\n"),
-              ("ROW(sqrt),", "ROW(sqrt), ROW(softsign),"))
-    todo.edit("src/backend_xsmm/ukernels/eltwise.c",
-              ("OP_F64(square,", "OP_F64(softsign, x / (1 + fabs(x)))\nOP_F64(square,"),
-              ("ROW(sqrt),", "ROW(sqrt), ROW(softsign),"))
+    todo.edit("src/backend_xsmm/ukernels/eltwise.def",
+              ("ELTWISE(square,",
+               "ELTWISE(softsign, 1, 0, x / (1.0f + __builtin_fabsf(x)), x / (1 + fabs(x)))\n"
+               "ELTWISE(square,"))
     todo.edit("tests/oracle/unary.c", (
         "int oracle_sigmoid(orc_ctx_t *c)",
         "UNARY_F(softsign, x / (1 + fabs(x)))\n"

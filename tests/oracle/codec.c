@@ -27,9 +27,18 @@ orc_class_t orc_class(sinter_data_type_t type)
         return ORC_INT;
     case sinter_boolean:
         return ORC_BOOL;
-    default:
+    case sinter_f8_e5m2:
+    case sinter_f8_e4m3:
+    case sinter_f8_e5m2fnuz:
+    case sinter_f8_e4m3fnuz:
+    case sinter_f6_e3m2:
+    case sinter_f6_e2m3:
+    case sinter_f4_e2m1:
+    case sinter_e8m0:
+    case sinter_data_type_undef:
         return ORC_NARROW;
     }
+    return ORC_NARROW; /* there is no other type */
 }
 
 const char *orc_type_name(sinter_data_type_t type)
@@ -127,9 +136,21 @@ static bool small_float(sinter_data_type_t type, format_t *f)
     case sinter_f4_e2m1:
         *f = (format_t){2, 1, 1, TOP_FINITE};
         return true;
-    default:
+    case sinter_f64:
+    case sinter_f32:
+    case sinter_s64:
+    case sinter_s32:
+    case sinter_s8:
+    case sinter_u8:
+    case sinter_s4:
+    case sinter_u4:
+    case sinter_u2:
+    case sinter_boolean:
+    case sinter_e8m0:
+    case sinter_data_type_undef:
         return false;
     }
+    return false; /* there is no other type */
 }
 
 static double two_to(int e) /* -1022 <= e <= 1023 */

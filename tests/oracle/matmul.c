@@ -108,7 +108,7 @@ static precision_t precision_of(const orc_ctx_t *c)
     case sinter_fpmath_mode_int8:
         limbs = ONE_LIMB;
         break;
-    default:
+    case sinter_fpmath_mode_strict:
         limbs = 0;
         break;
     }

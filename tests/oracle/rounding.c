@@ -228,7 +228,8 @@ int orc_finish(orc_ctx_t *c, orc_value_t *t)
             return -1;
         }
         break;
-    default:
+    case ORC_INT:
+    case ORC_BOOL:
         break;
     }
     snap(t);

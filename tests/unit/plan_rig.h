@@ -74,8 +74,10 @@ static inline sinter_status_t planned(planned_t *p, mini_t *m, family_t family)
 /* "matmul softmax chain": the kinds of the steps in order. */
 static inline const char *planned_steps(const planned_t *p, char *text, size_t size)
 {
-    static const char *const names[STEP_KINDS] = {"chain", "matmul", "softmax", "attention",
-                                                  "dynquant"};
+    static const char *const names[STEP_KINDS] = {
+#define SINTER_STEP(kind, name, driver) [STEP_##kind] = #name,
+#include "backend_xsmm/kernels.def"
+    };
     text[0] = '\0';
     for (int s = 0; p->cp != NULL && s < p->cp->plan.n_steps; s++) {
         const size_t len = strlen(text);

@@ -25,7 +25,7 @@ static const unsigned char table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 
 typedef struct problem {
     const codes_type_t *type;
     int elems, limbs; /* elems: of a row of codes */
-    codes_rows_t rows;
+    code_rows_t rows;
     unsigned char data[TOKENS * BYTES];
     float scale[(TOKENS + 2) * GROUPS + 16], zp[(TOKENS + 2) * GROUPS + 16];
     float x[CODES_QUERIES][CHUNKS * 128], p[CODES_BATCH][TOKENS + 16];
@@ -39,7 +39,7 @@ static double value_of(const problem_t *p, int token, int e)
               flip = p->type->flip & (p->type->form == CODES_BYTES ? 255 : 15),
               g = token * GROUPS + e * GROUPS / p->elems,
               byte = p->type->form == CODES_TABLE ? table[code] : code ^ flip;
-    const double zp = p->rows.zp ? p->zp[g] : 0;
+    const double zp = p->rows.zp.at ? p->zp[g] : 0;
     return (double)p->scale[g] * p->type->unit * (byte - p->type->offset - zp);
 }
 
@@ -65,9 +65,15 @@ static void fill(problem_t *p, sinter_data_type_t type, int limbs, bool shifted)
     for (int i = 0; i < CHUNKS * 16; i++) { /* a group is a quad */
         p->corner[i] = i % 4 * GROUPS + (i / 4 < GROUPS ? i / 4 : 0);
     }
-    p->rows = (codes_rows_t){
-        p->type,   p->data, BYTES, TOKENS, BYTES, 1, GROUPS, p->scale, shifted ? p->zp : NULL,
-        p->corner, false,   table};
+    p->rows = (code_rows_t){.data = p->data,
+                            .stride = BYTES,
+                            .bytes = BYTES,
+                            .rows = TOKENS,
+                            .tokens = 1,
+                            .scale = {.at = p->scale, .ld = GROUPS, .pick = p->corner},
+                            .zp = {.at = shifted ? p->zp : NULL, .ld = GROUPS},
+                            .type = p->type,
+                            .table = table};
 }
 
 static double step_of(const problem_t *p)
@@ -129,12 +135,9 @@ static void test_lines(const problem_t *p, int rows)
                                              rows, p->limbs, a + c * rows));
     }
     codes_table_test.by_unit(p->scale, GROUPS, GROUPS, scale);
-    const rows_four_t w = {
-        .line = {p->data, p->data + BYTES, p->data + 2 * BYTES, p->data + 3 * BYTES},
-        .bytes = BYTES,
-        .scale = {.at = scale, .step = 16},
-        .type = p->type,
-        .table = table};
+    code_rows_t w = p->rows;
+    w.rows = CODES_ROWS;
+    w.scale = (code_coefs_t){.at = scale, .step = 16};
     codes_table_test.lines(&w, rows, p->limbs, a, out, 4);
     for (int i = 0; i < rows * 4; i++) {
         double sum = 0, bound = 0;
@@ -160,7 +163,7 @@ int main(void)
         fill(&p, types[i / 4], 1 + i % 2, i % 4 >= 2);
         test_qk(&p, 1 + i % CODES_QUERIES);
         test_pv(&p, 1 << i % 3);
-        if (!p.rows.zp) {
+        if (!p.rows.zp.at) {
             test_lines(&p, 1 + i % CODES_QUERIES);
         }
     }

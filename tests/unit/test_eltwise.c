@@ -222,20 +222,36 @@ static void test_vectors(const char *isa, const eltwise_table_t *t)
     }
 }
 
-/* What the schema calls elementwise has a function in every table, unless it converts or indexes;
- * nothing else has one. */
-static void test_tables(const char *isa, const eltwise_table_t *t)
+/* The rows of eltwise.def say what the cards of the schema say: which ops are elementwise, and with
+ * how many operands and attributes. */
+typedef struct eltwise_row {
+    bool is_function;
+    int operands, attributes;
+} eltwise_row_t;
+
+static const eltwise_row_t def_rows[ELTWISE_KINDS] = {
+#define ELTWISE(name, operands, attributes, f32, f64) \
+    [sinter_op_##name] = {true, operands, attributes},
+#include "backend_xsmm/ukernels/eltwise.def"
+};
+
+static void test_agrees_with_schema(void)
 {
     for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
         const op_card_t *card = op_card((sinter_op_kind_t)kind);
-        const int computes = card != NULL && (card->flags & OP_ELTWISE) != 0 &&
-                             kind != sinter_op_type_cast && kind != sinter_op_gen_index;
-        check_value((t->op[kind] != NULL) == computes, isa,
-                    sinter_op_kind_name((sinter_op_kind_t)kind), kind, t->op[kind] != NULL,
-                    computes);
-        check_value((eltwise_f64[kind] != NULL) == computes, "f64",
-                    sinter_op_kind_name((sinter_op_kind_t)kind), kind, eltwise_f64[kind] != NULL,
-                    computes);
+        const bool computes = card != NULL && (card->flags & OP_ELTWISE) != 0 &&
+                              kind != sinter_op_type_cast && kind != sinter_op_gen_index;
+        int params = 0;
+        while (card != NULL && params < CARD_PARAMS && card->params[params] != 0) {
+            params++;
+        }
+        CHECK(def_rows[kind].is_function == computes, "%s: the row says %d, the schema %d",
+              sinter_op_kind_name((sinter_op_kind_t)kind), def_rows[kind].is_function, computes);
+        CHECK(!computes ||
+                  (def_rows[kind].operands == card->max_in && def_rows[kind].attributes == params),
+              "%s: %d operands and %d attributes in the row, %d and %d in the schema",
+              sinter_op_kind_name((sinter_op_kind_t)kind), def_rows[kind].operands,
+              def_rows[kind].attributes, card->max_in, params);
     }
 }
 
@@ -480,7 +496,6 @@ int main(void)
     }
     for (size_t l = 0; l < sizeof levels / sizeof levels[0] && levels[l].isa <= cap; l++) {
         const eltwise_table_t *t = eltwise_table(features_up_to(levels[l].isa));
-        test_tables(levels[l].name, t);
         test_vectors(levels[l].name, t);
         test_unary(levels[l].name, t, 16381);
         test_binary(levels[l].name, t);
@@ -489,6 +504,7 @@ int main(void)
             convert_types(levels[l].name, t, types[k].type, types[k].name, types[k].bytes);
         }
     }
+    test_agrees_with_schema();
     test_references();
     test_f64();
     return check_finish();

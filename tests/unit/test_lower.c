@@ -530,7 +530,7 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer(plan, reads, s->p.dynquant.in);
         refer_quantised(plan, &s->p.dynquant, reads, writes);
         break;
-    default:
+    case STEP_CHAIN:
         break;
     }
 }

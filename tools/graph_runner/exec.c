@@ -229,11 +229,13 @@ static double unit_roundoff(sinter_fpmath_mode_t mode)
     case sinter_fpmath_mode_tf32:
     case sinter_fpmath_mode_f16:
         return 0x1p-11;
+    case sinter_fpmath_mode_bf16:
+    case sinter_fpmath_mode_any:
+        return 0x1p-8;
     case sinter_fpmath_mode_int8:
         return 0x1p-7;
-    default:
-        return 0x1p-8;
     }
+    return 0x1p-8; /* there is no other mode */
 }
 
 void gr_exec_loosest_mode(const gr_exec_t *x, sinter_fpmath_mode_t *mode, int *apply_to_int)

@@ -122,7 +122,9 @@ typedef struct attr_form {
     unsigned kinds; /* a bit for each model_attr_kind_t that it can stand for */
 } attr_form_t;
 
-enum { FORM_BOOL, FORM_S64, FORM_S64S, FORM_F32, FORM_F32S, FORM_STR, FORMS };
+/* What an attribute can look like in JSON. */
+typedef enum form { FORM_BOOL, FORM_S64, FORM_S64S, FORM_F32, FORM_F32S, FORM_STR } form_t;
+enum { FORMS = FORM_STR + 1 };
 
 static const attr_form_t attr_forms[FORMS] = {
     [FORM_BOOL] = {"bool", 1u << MODEL_BOOL},
@@ -133,7 +135,7 @@ static const attr_form_t attr_forms[FORMS] = {
     [FORM_STR] = {"string", 1u << MODEL_STR},
 };
 
-static int attr_value(loader_t *l, int form, const json_node_t *node, orc_attr_t *attr)
+static int attr_value(loader_t *l, form_t form, const json_node_t *node, orc_attr_t *attr)
 {
     int64_t *s64 = NULL;
     float *f32 = NULL;
@@ -158,7 +160,7 @@ static int attr_value(loader_t *l, int form, const json_node_t *node, orc_attr_t
     case FORM_F32S:
         status = f32_list(l, node, &attr->n, &f32);
         break;
-    default:
+    case FORM_STR:
         if (json_string(&l->doc, node, &str)) {
             return -1;
         }

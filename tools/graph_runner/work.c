@@ -68,29 +68,31 @@ static int single_value(const gr_exec_t *x, uint64_t id, double *value)
     return 0;
 }
 
-static double apply(sinter_op_kind_t kind, double a, double b, double c)
+/* One element of an op that masks by index are made of; false: not such an op. */
+static bool index_op(sinter_op_kind_t kind, double a, double b, double c, double *out)
 {
     switch (kind) {
     case sinter_op_add:
-        return a + b;
+        *out = a + b;
+        return true;
     case sinter_op_subtract:
-        return a - b;
+        *out = a - b;
+        return true;
     case sinter_op_multiply:
-        return a * b;
+        *out = a * b;
+        return true;
     case sinter_op_greater_equal:
-        return a >= b;
+        *out = a >= b;
+        return true;
     case sinter_op_select:
-        return a != 0 ? b : c;
+        *out = a != 0 ? b : c;
+        return true;
+    case sinter_op_type_cast:
+        *out = a;
+        return true;
     default:
-        return a; /* TypeCast */
+        return false;
     }
-}
-
-static int is_index_op(sinter_op_kind_t kind)
-{
-    return kind == sinter_op_add || kind == sinter_op_subtract || kind == sinter_op_multiply ||
-           kind == sinter_op_greater_equal || kind == sinter_op_select ||
-           kind == sinter_op_type_cast;
 }
 
 /* A tensor's values in one row of the scores; -1 if it is not made of indices and single values. */
@@ -118,7 +120,7 @@ static int evaluate(const scores_t *s, uint64_t id, int64_t row, int depth, doub
         }
         return dim == -1 || dim == -2 ? 0 : -1;
     }
-    if (!is_index_op(op->kind) || op->n_inputs > MAX_OPERANDS || depth == MAX_DEPTH) {
+    if (!index_op(op->kind, 0, 0, 0, &value) || op->n_inputs > MAX_OPERANDS || depth == MAX_DEPTH) {
         return -1;
     }
     for (size_t k = 0; k < MAX_OPERANDS; k++) {
@@ -128,7 +130,7 @@ static int evaluate(const scores_t *s, uint64_t id, int64_t row, int depth, doub
         }
     }
     for (int64_t i = 0; i < s->t; i++) {
-        out[i] = apply(op->kind, in[0][i], in[1][i], in[2][i]);
+        (void)index_op(op->kind, in[0][i], in[1][i], in[2][i], &out[i]);
     }
     return 0;
 }

@@ -161,6 +161,14 @@ static int gen_index(chain_builder_t *b, const node_t *node)
     return emit(b, (chain_instr_t){.op = CHAIN_INDEX, .dim = (int)dim});
 }
 
+/* Ops with the attribute data_format have a second operand with one element for each channel.
+ * PReLU may switch that off. */
+static bool has_channel_operand(const node_t *node)
+{
+    return op_attr_rule(node->kind, sinter_op_attr_data_format) != NULL &&
+           node_bool(node, sinter_op_attr_per_channel_broadcast, true);
+}
+
 int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs)
 {
     chain_instr_t in = {.op = (int)node->kind};
@@ -168,26 +176,15 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
     for (int i = 0; i < n_regs && i < 3; i++) {
         r[i] = regs[i];
     }
-    switch (node->kind) {
-    case sinter_op_gen_index:
+    if (node->kind == sinter_op_gen_index) {
         return gen_index(b, node);
-    case sinter_op_type_cast:
-    case sinter_op_reorder:
+    }
+    if (node->kind == sinter_op_type_cast || node->kind == sinter_op_reorder) {
         in.op = CHAIN_COPY;
-        break;
-    case sinter_op_bias_add:
+    } else if ((int)node->kind >= ELTWISE_KINDS || eltwise_f64[node->kind] == NULL) {
+        b->reason = "an op that is no elementwise function";
+    } else if (has_channel_operand(node)) {
         r[1] = along_channels(b, node, r[1]);
-        break;
-    case sinter_op_prelu:
-        if (node_bool(node, sinter_op_attr_per_channel_broadcast, true)) {
-            r[1] = along_channels(b, node, r[1]);
-        }
-        break;
-    default:
-        if ((int)node->kind >= ELTWISE_KINDS || eltwise_f64[node->kind] == NULL) {
-            b->reason = "an op that is no elementwise function";
-        }
-        break;
     }
     in.a = r[0], in.b = r[1], in.c = r[2];
     read_params(&in, node);

@@ -471,7 +471,11 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
         const chain_instr_t *in = &c->instrs[p];
         const chain_ref_t *ref = &b->refs[in->operand];
         float *dst = r[in->dst];
-        switch (in->op) {
+        if (in->op < CHAIN_LOAD) {
+            b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
+            continue;
+        }
+        switch ((chain_opcode_t)in->op) {
         case CHAIN_LOAD:
             load_block(b, ref, k, dst, tmp[TMP]);
             break;
@@ -498,8 +502,6 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
         case CHAIN_CONST:
             fill(dst, n, in->p[0]);
             break;
-        default:
-            b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
         }
     }
     if (io != NULL && c->result >= 0 && r[c->result] != io) {
@@ -586,7 +588,11 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
         run_t run;
         int step, row_step;
         int64_t at;
-        switch (in->op) {
+        if (in->op < CHAIN_LOAD) {
+            eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
+            continue;
+        }
+        switch ((chain_opcode_t)in->op) {
         case CHAIN_LOAD:
             run = run_of(b, ref, idx);
             load_run_f64(ref, &run, n, dst, tmp[TMP]);
@@ -620,8 +626,6 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
                 dst[i] = in->pd[0];
             }
             break;
-        default:
-            eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
         }
     }
     for (int i = 0; io != NULL && c->result >= 0 && i < n; i++) {

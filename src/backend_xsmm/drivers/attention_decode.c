@@ -331,13 +331,13 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
 /* ---- the products ---------------------------------------------------------------------------- */
 
 /* Which of the micro-kernels' coefficients rows have. */
-static int coefs_kind(const decode_rows_t *rows)
+static int coefs_kind(const code_rows_t *rows)
 {
-    return rows->zp ? 2 : rows->scale ? 1 : 0;
+    return rows->zp.at ? 2 : rows->scale.at ? 1 : 0;
 }
 
 /* Queries have DECODE_ORDER floats each. */
-static void qk(const decode_ops_t *ops, const decode_rows_t *k, int nq, const float *q, float *s,
+static void qk(const decode_ops_t *ops, const code_rows_t *k, int nq, const float *q, float *s,
                int64_t lds)
 {
     for (int r = 0, n; r < nq; r += n) {
@@ -346,7 +346,7 @@ static void qk(const decode_ops_t *ops, const decode_rows_t *k, int nq, const fl
     }
 }
 
-static void pv(const decode_ops_t *ops, const decode_rows_t *v, int nq, const float *p, int64_t ldp,
+static void pv(const decode_ops_t *ops, const code_rows_t *v, int nq, const float *p, int64_t ldp,
                float *acc, int64_t ldacc)
 {
     for (int r = 0, n; r < nq; r += n) {
@@ -377,50 +377,44 @@ static void load_coefs(const decode_task_t *task)
     }
 }
 
-/* Tokens at .. at + n - 1 of a task as the micro-kernels in floats want them; all tokens, if they
- * have coefficients, which are in the buffers. */
-static decode_rows_t rows_at(const decode_task_t *task, int at, int n)
+/* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
+ * coefficients, which are in the buffers. */
+static code_rows_t rows_at(const decode_task_t *task, int at, int n)
 {
     const decode_side_t *side = task->side;
     const groups_t *codes = &task->m.codes;
-    decode_rows_t rows = {.data = groups_byte(codes, codes_at(codes, task->token + at, 0)),
-                          .stride = side->fold * codes->row.stride * codes->type->bits / 8,
-                          .rows = n / side->fold,
-                          .n = side->fold * side->head,
-                          .fold = side->fold,
-                          .values = side->values};
-    if (side->by_lane) {
-        rows.scale = task->buffers->scale;
-        rows.zp = task->m.zp.type != NULL ? task->buffers->zp : NULL;
-        rows.groups = side->fold * side->groups;
-        rows.group_at = side->group_at;
-        rows.group_row = side->group_row;
+    const int64_t bits = side->fold * codes->type->bits;
+    code_rows_t rows = {.data = groups_byte(codes, codes_at(codes, task->token + at, 0)),
+                        .stride = codes->row.stride * bits / 8,
+                        .bytes = side->head * bits / 8,
+                        .rows = n / side->fold,
+                        .tokens = side->fold,
+                        .values = side->values,
+                        .row_of_scale = side->group_row,
+                        .type = side->codes,
+                        .table = side->table,
+                        .near = side->near};
+    if (wants_coefs(side)) {
+        rows.scale = (code_coefs_t){.at = task->buffers->scale,
+                                    .ld = side->fold * side->groups,
+                                    .pick = side->codes ? side->corner : side->group_at};
+        rows.zp = rows.scale;
+        rows.zp.at = task->m.zp.type != NULL ? task->buffers->zp : NULL;
     }
     return rows;
 }
 
-/* All tokens of a task as the micro-kernels in integers want them. */
-static codes_rows_t codes_of(const decode_task_t *task)
+/* All tokens of a task for the micro-kernels in integers: the coefficients that the last four rows
+ * lack are zero. */
+static code_rows_t codes_of(const decode_task_t *task)
 {
-    const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
-    const groups_t *codes = &task->m.codes;
-    const int rows = task->tokens / side->fold, n = rows * side->fold,
-              end = (rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * side->fold;
-    memset(b->scale + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
-    memset(b->zp + n * side->groups, 0, (size_t)((end - n) * side->groups) * sizeof(float));
-    return (codes_rows_t){.type = side->codes,
-                          .data = groups_byte(codes, codes_at(codes, task->token, 0)),
-                          .stride = side->fold * codes->row.stride * codes->type->bits / 8,
-                          .rows = rows,
-                          .bytes = side->fold * side->head * codes->type->bits / 8,
-                          .fold = side->fold,
-                          .groups = side->groups,
-                          .scale = b->scale,
-                          .zp = task->m.zp.type != NULL ? b->zp : NULL,
-                          .corner = side->corner,
-                          .near = side->near,
-                          .table = side->table};
+    const code_rows_t codes = rows_at(task, 0, task->tokens);
+    const int64_t n = codes.rows * codes.scale.ld,
+                  end = (codes.rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * codes.scale.ld;
+    memset(b->scale + n, 0, (size_t)(end - n) * sizeof(float));
+    memset(b->zp + n, 0, (size_t)(end - n) * sizeof(float));
+    return codes;
 }
 
 /* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
@@ -429,7 +423,7 @@ static bool folded_scores(const decode_task_t *task, int at, int n)
 {
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
-    const decode_rows_t rows = rows_at(task, at, n);
+    const code_rows_t rows = rows_at(task, at, n);
     float out[DECODE_ROWS * DECODE_TOKENS];
     load_by_element(task, task->token + at, b->coef);
     for (int r = 0; r < task->rows; r++) {
@@ -492,10 +486,10 @@ void decode_scores(const decode_task_t *task)
         load_coefs(task);
     }
     if (side->codes) {
-        const codes_rows_t codes = codes_of(task);
+        const code_rows_t codes = codes_of(task);
         side->ints->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
     } else {
-        const decode_rows_t rows = rows_at(task, 0, nt);
+        const code_rows_t rows = rows_at(task, 0, nt);
         qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
@@ -508,7 +502,7 @@ static void folded_values(const decode_task_t *task, int at, int n)
 {
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
-    const decode_rows_t rows = rows_at(task, at, n);
+    const code_rows_t rows = rows_at(task, at, n);
     load_by_element(task, task->token + at, b->coef);
     memset(b->run, 0, (size_t)task->rows * DECODE_ORDER * sizeof(float));
     pv(side->ops, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
@@ -555,14 +549,14 @@ static void slow_values(const decode_task_t *task, int at, int n)
 static void codes_values(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
-    const codes_rows_t all = codes_of(task);
+    const code_rows_t all = codes_of(task);
     for (int row = 0; row < all.rows; row += CODES_BLOCK) {
         const int t = row * side->fold;
-        codes_rows_t at = all;
+        code_rows_t at = all;
         at.data += row * all.stride;
         at.rows = all.rows - row < CODES_BLOCK ? all.rows - row : CODES_BLOCK;
-        at.scale += t * all.groups;
-        at.zp = all.zp ? all.zp + t * all.groups : NULL;
+        at.scale.at += row * all.scale.ld;
+        at.zp.at = all.zp.at ? all.zp.at + row * all.zp.ld : NULL;
         for (int r = 0, n; r < task->rows; r += n) {
             n = rows_batch(task->rows - r);
             const float *p = task->x + r * task->ldx;
@@ -607,7 +601,7 @@ void decode_accumulate(const decode_task_t *task)
     if (side->codes) {
         codes_values(task);
     } else {
-        const decode_rows_t rows = rows_at(task, 0, nt);
+        const code_rows_t rows = rows_at(task, 0, nt);
         pv(side->ops, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */

@@ -41,7 +41,7 @@ typedef struct decode_side {
          * padding */
         [DECODE_ORDER];
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
-    /* codes only: see codes_rows_t */
+    /* codes only: see codes_table_t */
     int32_t corner[CODES_CHUNKS * 16];
     bool near;
     unsigned char table[16];

@@ -98,7 +98,7 @@ static int64_t widest(const columns_config_t *c, const matmul_state_t *m)
 typedef struct columns_buffers {
     float *acc;              /* for each batch of rows [chunk][vector][row][lane] */
     float *a;                /* for each batch of rows [k][row] */
-    float *scale, *zp;       /* as in columns_sweep_t */
+    float *scale, *zp;       /* coefficients as the micro-kernels read them */
     float *natural, *groups; /* of one row of B: by column, by group */
 } columns_buffers_t;
 
@@ -363,7 +363,8 @@ static void load_scales(columns_task_t *w, int64_t k, const columns_sweep_t *nex
     const groups_t *g = &w->t.b.scale;
     const int64_t line = k / g->row.group;
     if (line != w->scale_line) {
-        w->tame_scale = load_columns(w, g, k, NULL, next->codes, next->stride, w->buf.scale);
+        w->tame_scale =
+            load_columns(w, g, k, NULL, next->codes.data, next->codes.stride, w->buf.scale);
         w->scale_line = line;
     }
 }
@@ -373,8 +374,9 @@ static void load_zps(columns_task_t *w, int64_t k, const columns_sweep_t *next)
     const groups_t *g = &w->t.b.zp;
     const int64_t line = g->type != NULL ? k / g->row.group : 0;
     if (line != w->zp_line) {
-        load_columns(w, g, k, w->c->floats->bias, next->codes + COLUMNS_STEP / 2 * next->stride,
-                     next->stride, w->buf.zp);
+        const code_rows_t *codes = &next->codes;
+        load_columns(w, g, k, w->c->floats->bias, codes->data + COLUMNS_STEP / 2 * codes->stride,
+                     codes->stride, w->buf.zp);
         w->zp_line = line;
     }
 }
@@ -413,8 +415,8 @@ static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t
 {
     const groups_t *scale = &w->t.b.scale, *zp = &w->t.b.zp;
     if (w->st->by == BY_CHUNK || w->st->by == BY_LANE) {
-        load_rows(w, scale, k, n, sweep->scale.ld, w->buf.scale);
-        load_rows(w, zp, k, n, sweep->scale.ld, w->buf.zp);
+        load_rows(w, scale, k, n, sweep->codes.scale.ld, w->buf.scale);
+        load_rows(w, zp, k, n, sweep->codes.zp.ld, w->buf.zp);
     } else if (w->st->by != NOWHERE) {
         load_scales(w, k, sweep);
         load_zps(w, k, sweep);
@@ -460,18 +462,18 @@ static void add(columns_task_t *w, int64_t k, int kn)
     const applied_t by = w->st->by;
     const size_t sums = (size_t)w->chunks * (size_t)f->layout.elems;
     const int distance = COLUMNS_AHEAD / (f->layout.elems * bits / 8);
-    columns_sweep_t sweep = {.stride = stride,
+    columns_sweep_t sweep = {.codes = {.stride = stride,
+                                       .scale = coefs_at(w, w->buf.scale),
+                                       .zp = coefs_at(w, w->buf.zp),
+                                       .values = w->st->values},
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
                              .distance = distance < w->chunks ? distance : w->chunks,
-                             .next = stride * COLUMNS_STEP,
-                             .values = w->st->values,
-                             .scale = coefs_at(w, w->buf.scale),
-                             .zp = coefs_at(w, w->buf.zp)};
-    for (int e = 0; e < kn; e += sweep.rows) {
+                             .next = stride * COLUMNS_STEP};
+    for (int e = 0; e < kn; e += sweep.codes.rows) {
         const int left = (int)at_most(kn - e, COLUMNS_STEP);
-        sweep.codes = groups_byte(b, codes_at(b, k + e, w->t.n0));
-        sweep.rows = load_coefs(w, k + e, left, &sweep);
+        sweep.codes.data = groups_byte(b, codes_at(b, k + e, w->t.n0));
+        sweep.codes.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact =
             (by == IN_SUMS || by == IN_SUMS_SHIFTED) && !(w->tame_a && w->tame_scale);
         for (int r = 0, n; r < w->t.rows; r += n) {

@@ -10,7 +10,7 @@ typedef struct rows_task {
     const rows_config_t *c;
     const rows_state_t *st;
     rows_buffers_t buf;
-    rows_four_t four;
+    code_rows_t four; /* columns of B */
 } rows_task_t;
 
 /* ---- A --------------------------------------------------------------------------------------- */
@@ -162,17 +162,15 @@ static code_coefs_t coefs_of(const rows_task_t *w, const groups_t *g, const rows
 static void begin_fours(rows_task_t *w)
 {
     const rows_state_t *st = w->st;
-    w->four = (rows_four_t){.bytes = st->bytes,
-                            .n = st->panel.K,
-                            .ahead = st->ahead,
-                            .table = st->table,
-                            .values = st->values};
-    if (st->way == IN_INTEGERS) {
-        w->four.type = w->c->type;
-    }
     const matrix_t *b = &st->panel.b.base;
-    w->four.scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale);
-    w->four.zp = coefs_of(w, &b->zp, &st->zp, w->buf.raw_zp, w->buf.zp);
+    w->four = (code_rows_t){.stride = b->codes.column.stride * b->codes.type->bits / 8,
+                            .bytes = st->bytes,
+                            .ahead = st->ahead,
+                            .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
+                            .zp = coefs_of(w, &b->zp, &st->zp, w->buf.raw_zp, w->buf.zp),
+                            .values = st->values,
+                            .type = w->c->type,
+                            .table = st->table};
 }
 
 /* Four lines from column n of B on, of which `there` exist. */
@@ -181,9 +179,8 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     const rows_state_t *st = w->st;
     const groups_t *codes = &w->t.b.codes, *scale = &w->t.b.scale, *zp = &w->t.b.zp;
     const codes_table_t *table = w->c->ints;
-    for (int i = 0; i < ROWS_LINES; i++) {
-        w->four.line[i] = groups_byte(codes, codes_at(codes, 0, n + (i < there ? i : there - 1)));
-    }
+    w->four.data = groups_byte(codes, codes_at(codes, 0, n));
+    w->four.rows = there;
     if (scale->type != NULL) {
         fetch_groups(scale, st->scale.groups, n + st->ahead_lines, ROWS_LINES);
         w->four.scale.ld = load_coefs(w, scale, &st->scale, n, there, w->buf.raw);
@@ -226,7 +223,7 @@ static void fetch_first(const rows_task_t *w)
 
 static void run_floats(const rows_task_t *w, float *out)
 {
-    const rows_four_t *four = &w->four;
+    const code_rows_t *four = &w->four;
     const bool fine = four->scale.step > 1 || (four->zp.at && four->zp.step > 1);
     const int kind = four->zp.at ? ROWS_SHIFTED : four->scale.at ? ROWS_SCALED : ROWS_PLAIN;
     for (int r = 0, n; r < w->t.rows; r += n) {

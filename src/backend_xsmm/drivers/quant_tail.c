@@ -36,7 +36,6 @@ static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64
                                            : NULL;
     case STEP_SOFTMAX:
     case STEP_DYNQUANT:
-    case STEP_KINDS:
         break;
     }
     return "steps of its kind have no quantising tail";

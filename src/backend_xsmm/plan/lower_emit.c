@@ -484,33 +484,42 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step)
     return sinter_success;
 }
 
+static sinter_status_t emit_copy(emitter_t *e, const group_t *gr)
+{
+    note_type(e, gr->copy_from);
+    const int r = chain_load(&e->b, gr->copy_from, e->lo->probe[gr->dims_value].ndims);
+    return r < 0 ? oom() : chain_store(&e->b, r, gr->copy_to, NULL);
+}
+
+/* The parameters of the step, and the register with which its chain begins. */
+static sinter_status_t emit_params(emitter_t *e, const group_t *gr, step_t *step)
+{
+    switch (gr->kind) {
+    case STEP_CHAIN:
+        return gr->copy ? emit_copy(e, gr) : sinter_success;
+    case STEP_ATTENTION:
+        return set_result(e, e->lo->g->nodes[gr->heavy].out[0], 0);
+    case STEP_MATMUL:
+        return emit_matmul(e, gr, step);
+    case STEP_SOFTMAX:
+        return emit_softmax(e, gr, step);
+    case STEP_DYNQUANT:
+        step->apart = gr->apart;
+        return dynquant_params(e->lo, gr->heavy, &step->p.dynquant);
+    }
+    return sinter_success; /* there is no other kind */
+}
+
 static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step)
 {
-    lowering_t *lo = e->lo;
-    const group_t *gr = &lo->groups[gi];
+    const group_t *gr = &e->lo->groups[gi];
     step->kind = gr->kind;
     step->mode = sinter_fpmath_mode_strict;
-    if (gr->kind == STEP_ATTENTION) {
+    if (gr->kind == STEP_ATTENTION) { /* its score chains are built before the epilogue */
         SG_TRY(emit_attention(e, step));
     }
     SG_TRY(begin(e, gr->dims_value, gr->heavy >= 0 && gr->kind != STEP_DYNQUANT));
-    if (gr->copy) {
-        note_type(e, gr->copy_from);
-        const int r = chain_load(&e->b, gr->copy_from, lo->probe[gr->dims_value].ndims);
-        if (r < 0) {
-            return oom();
-        }
-        SG_TRY(chain_store(&e->b, r, gr->copy_to, NULL));
-    } else if (gr->kind == STEP_ATTENTION) {
-        SG_TRY(set_result(e, lo->g->nodes[gr->heavy].out[0], 0));
-    } else if (gr->kind == STEP_MATMUL) {
-        SG_TRY(emit_matmul(e, gr, step));
-    } else if (gr->kind == STEP_SOFTMAX) {
-        SG_TRY(emit_softmax(e, gr, step));
-    } else if (gr->kind == STEP_DYNQUANT) {
-        step->apart = gr->apart;
-        SG_TRY(dynquant_params(lo, gr->heavy, &step->p.dynquant));
-    }
+    SG_TRY(emit_params(e, gr, step));
     SG_TRY(emit_nodes(e, gr));
     SG_TRY(emit_stores(e, gi));
     return finish(e, gr, step);
@@ -552,6 +561,40 @@ static void touch_dynquant(plan_t *plan, const dynquant_params_t *p, int step)
     touch(plan, p->tensor_scale, step);
 }
 
+static void touch_attention(plan_t *plan, const attention_params_t *p, int step)
+{
+    touch_operand(plan, &p->q, step);
+    touch_operand(plan, &p->k, step);
+    touch_operand(plan, &p->v, step);
+    touch_chain(plan, p->score, step);
+    touch_chain(plan, p->prob, step);
+    touch(plan, p->stats, step);
+    touch(plan, p->sink, step);
+}
+
+static void touch_params(plan_t *plan, const step_t *step, int s)
+{
+    switch (step->kind) {
+    case STEP_CHAIN:
+        break;
+    case STEP_MATMUL:
+        touch_operand(plan, &step->p.matmul.a, s);
+        touch_operand(plan, &step->p.matmul.b, s);
+        break;
+    case STEP_SOFTMAX:
+        touch(plan, step->p.softmax.in, s);
+        touch(plan, step->p.softmax.stats, s);
+        touch(plan, step->p.softmax.sink, s);
+        break;
+    case STEP_ATTENTION:
+        touch_attention(plan, &step->p.attention, s);
+        break;
+    case STEP_DYNQUANT:
+        touch_dynquant(plan, &step->p.dynquant, s);
+        break;
+    }
+}
+
 static void lifetimes(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
@@ -560,24 +603,7 @@ static void lifetimes(plan_t *plan)
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
         touch_chain(plan, step->post, s);
-        if (step->kind == STEP_MATMUL) {
-            touch_operand(plan, &step->p.matmul.a, s);
-            touch_operand(plan, &step->p.matmul.b, s);
-        } else if (step->kind == STEP_SOFTMAX) {
-            touch(plan, step->p.softmax.in, s);
-            touch(plan, step->p.softmax.stats, s);
-            touch(plan, step->p.softmax.sink, s);
-        } else if (step->kind == STEP_ATTENTION) {
-            touch_operand(plan, &step->p.attention.q, s);
-            touch_operand(plan, &step->p.attention.k, s);
-            touch_operand(plan, &step->p.attention.v, s);
-            touch_chain(plan, step->p.attention.score, s);
-            touch_chain(plan, step->p.attention.prob, s);
-            touch(plan, step->p.attention.stats, s);
-            touch(plan, step->p.attention.sink, s);
-        } else if (step->kind == STEP_DYNQUANT) {
-            touch_dynquant(plan, &step->p.dynquant, s);
-        }
+        touch_params(plan, step, s);
         if (step->tail != NULL) {
             touch_dynquant(plan, step->tail, s);
         }

@@ -7,14 +7,17 @@
 
 #define SINTER_KERNEL(id, of, features) extern const driver_t driver_##of;
 #include "backend_xsmm/kernels.def"
-#undef SINTER_KERNEL
 
 const kernel_t sinter_kernels[] = {
 #define SINTER_KERNEL(id, of, features) {#id, &driver_##of, {features}},
 #include "backend_xsmm/kernels.def"
-#undef SINTER_KERNEL
 };
 const int sinter_n_kernels = (int)(sizeof(sinter_kernels) / sizeof(sinter_kernels[0]));
+
+const driver_t *const sinter_step_drivers[STEP_KINDS] = {
+#define SINTER_STEP(kind, name, driver) [STEP_##kind] = &driver_##driver,
+#include "backend_xsmm/kernels.def"
+};
 
 static void add_refusal(selection_t *out, const kernel_t *k, const char *reason, bool features)
 {
@@ -100,6 +103,5 @@ const char *sinter_kernel_list(void)
     return
 #define SINTER_KERNEL(id, of, features) #id "\n"
 #include "backend_xsmm/kernels.def"
-#undef SINTER_KERNEL
         "";
 }

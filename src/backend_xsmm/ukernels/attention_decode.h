@@ -1,5 +1,5 @@
 /* The micro-kernels of attention with few query rows in floats: K and V are read once, element by
- * element, straight from their codes (see decoded.h):
+ * element, straight from their codes:
  *
  *   q.k  = sum over classes of  scale * (sum over its vectors of  q (x - zp))
  *   out += (p scale) (x - zp) */
@@ -8,7 +8,6 @@
 
 #include <sinter/sinter_types.h>
 
-#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 
@@ -17,29 +16,15 @@ enum {
     DECODE_ORDER = DECODE_HEAD + 128 /* floats of a query in decoding order */
 };
 
-/* Rows of K or V as a micro-kernel reads them. scale, zp: [rows][groups] floats, then 16 more
- * that may be read, NULL: none; zp only with scale. */
-typedef struct decode_rows {
-    const unsigned char *data;
-    int64_t stride; /* bytes from row to row */
-    int rows, n;    /* n: elements of a row */
-    /* 2: a row is two tokens, which fill a chunk together; scores and weights are by token */
-    int fold;
-    int groups; /* along a row; at most the lanes of a vector */
-    const float *scale, *zp;
-    const float *values;     /* of the 16 codes of a 4-bit type */
-    const int32_t *group_at; /* [class][lanes]: the group of each lane */
-    const int32_t *
-        group_row; /* [groups][lanes]: the row of each of lanes * groups consecutive coefficients */
-} decode_rows_t;
-
-/* s[q][t] = q . row t; q: queries in decoding order, [vector][query][lane], so that what is loaded
+/* Rows are tokens of K or V; scores and weights are by token, where a row is two of them, too. A
+ * row has at most as many coefficients as a vector has lanes, and zero points only with scales.
+ *
+ * s[q][t] = q . row t; q: queries in decoding order, [vector][query][lane], so that what is loaded
  * together lies together. lds >= the tokens rounded up to twice the lanes, all of which are
  * written. */
-typedef void (*qk_t)(const decode_rows_t *k, const float *q, float *s, int64_t lds);
+typedef void (*qk_t)(const code_rows_t *k, const float *q, float *s, int64_t lds);
 /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
-typedef void (*pv_t)(const decode_rows_t *v, const float *p, int64_t ldp, float *acc,
-                     int64_t ldacc);
+typedef void (*pv_t)(const code_rows_t *v, const float *p, int64_t ldp, float *acc, int64_t ldacc);
 
 /* Without scales, with scales, with scales and zero points. */
 enum { DECODE_COEFS = 3 };

@@ -1,7 +1,7 @@
 /* Rows of codes times activations in integers, for the fpmath modes that allow it: products of
  * codes with activations of 8 or 16 bits are exact, and so are their sums.
  *
- * A row of codes is a token's head of K or V (or the short heads of two tokens: `fold`), or a
+ * A row of codes is a token's head of K or V (or the short heads of two tokens), or a
  * column of a weight matrix that lies along K. It is read in chunks of 64 bytes, and a chunk
  * consists of four quads of 16 bytes, inside which scales and zero points do not change. A code
  * becomes a byte u = code + offset >= 0. Four rows are read together: a vector of "corners" holds
@@ -24,7 +24,7 @@
 
 #include <sinter/sinter_types.h>
 
-#include "backend_xsmm/ukernels/matmul_rows.h"
+#include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 
 enum {
@@ -70,23 +70,6 @@ typedef struct codes_raw {
     float by;
 } codes_raw_t;
 
-/* Rows of K or V. */
-typedef struct codes_rows {
-    const codes_type_t *type;
-    const unsigned char *data;
-    int64_t stride;  /* bytes from row to row */
-    int rows, bytes; /* bytes: of a row */
-    int fold;        /* tokens in a row, 1 or 2 */
-    int groups;      /* of a token */
-    /* [token][groups]; zeros for the tokens that the last four rows lack, and 16 more floats that
-     * may be read. zp NULL: there are none. */
-    const float *scale, *zp;
-    /* [chunk][corner]: where scale and zp have it, from the first of four rows on. */
-    const int32_t *corner;
-    bool near; /* these are all below 16 */
-    const unsigned char *table;
-} codes_rows_t;
-
 /* All queries. */
 typedef struct codes_query {
     limbs_t chunk[CODES_CHUNKS][CODES_QUERIES];
@@ -111,15 +94,19 @@ typedef struct codes_table {
     void (*encode)(const codes_type_t *type, const codes_raw_t *a, int rows, int limbs,
                    limbs_t *to);
     /* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are
-     * written. */
-    void (*qk)(const codes_rows_t *k, int queries, int limbs, const codes_query_t *q, float *s,
+     * written. Rows of K or V have scales and zero points [token][groups], zeros for the tokens
+     * that the last four rows lack, and `pick` of the scales says for [chunk][corner] where both
+     * are, from the first of four rows on. */
+    void (*qk)(const code_rows_t *k, int queries, int limbs, const codes_query_t *q, float *s,
                int64_t lds);
     /* acc[query][..] += p V, for at most CODES_BLOCK rows and CODES_BATCH queries; w: one for each
      * chunk of a row. False, and nothing is done: some weight is no finite number. */
-    bool (*pv)(const codes_rows_t *v, int queries, int limbs, const float *p, int64_t ldp,
+    bool (*pv)(const code_rows_t *v, int queries, int limbs, const float *p, int64_t ldp,
                codes_weights_t *w, float *acc, int64_t ldacc);
-    /* out[row][line] for the four lines of w; q: [chunk][rows]. */
-    void (*lines)(const rows_four_t *w, int rows, int limbs, const limbs_t *q, float *out,
+    /* out[row][line] for the four lines of w; q: [chunk][rows]. Chunk c has the coefficients of the
+     * four lines from at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or
+     * for each quad (16), [unit][line]. Zero points are s32 and have the offset of codes. */
+    void (*lines)(const code_rows_t *w, int rows, int limbs, const limbs_t *q, float *out,
                   int64_t ldo);
     /* Coefficients of four lines, [line][ld], as [unit][line], and the same rounded to integers
      * with `shift` added. ld and out have room for a multiple of 16 units; those from n on become

@@ -3,10 +3,7 @@
 #include "numeric/simd_avx512.h"
 #define ELTWISE_OWN_ROWS
 #endif
-#define ELTWISE_NEEDS \
-    {                 \
-        NEEDS_AVX512  \
-    }
+#define ELTWISE_NEEDS NEEDS_AVX512
 #include "backend_xsmm/ukernels/eltwise.inc"
 
 #ifdef ELTWISE_OWN_ROWS

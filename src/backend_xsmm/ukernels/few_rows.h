@@ -1,10 +1,81 @@
-/* What the kernels that read codes straight from memory, for few rows of the other operand,
- * share. */
-#ifndef SINTER_SRC_KERNELS_FEW_ROWS_H
-#define SINTER_SRC_KERNELS_FEW_ROWS_H
+/* What all kernels share that read codes straight from memory, for few rows of the other operand:
+ * how rows of codes and their coefficients are described, and how codes lie in registers.
+ *
+ * A row of codes is a token's head of K or V, a column of weights that lies along K, or a row of
+ * weights that lies along N. It is read in chunks: of one vector register of bytes where codes
+ * become floats (decoded.inc), of 64 bytes where they stay integers (codes.h). */
+#ifndef SINTER_SRC_UKERNELS_FEW_ROWS_H
+#define SINTER_SRC_UKERNELS_FEW_ROWS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* ---- rows of codes --------------------------------------------------------------------------- */
+
+/* Scales or zero points as floats. Chunk c of row r has the one at
+ *
+ *   at[r * ld + (c >> shift) * step]
+ *
+ * for all of its elements. Fine coefficients change within chunks and have one vector for each
+ * class: lane i has pick[c * pick_step + class * lanes + i] from there on. A vector is loaded
+ * from there, so that up to 16 floats more may be read. */
+typedef struct code_coefs {
+    const float *at; /* NULL: there are none */
+    int step, shift;
+    int64_t ld;
+    const int32_t *pick;
+    int pick_step;
+} code_coefs_t;
+
+/* Rows of codes with their coefficients. */
+typedef struct code_rows {
+    const unsigned char *data; /* of the first row */
+    int64_t stride, bytes;     /* from row to row; of a row */
+    int64_t ahead;             /* prefetch distance in bytes */
+    int rows;
+    int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
+    code_coefs_t scale, zp;
+    const float *values; /* in floats: of the 16 codes of a 4-bit type */
+    /* In floats, P V: [scales of a row][lanes], the row of each of as many scales in turn. */
+    const int32_t *row_of_scale;
+    /* In integers: the type of the codes, its table of bytes, and whether all picks are below
+     * 16. */
+    const struct codes_type *type;
+    const unsigned char *table;
+    bool near;
+} code_rows_t;
+
+/* ---- codes in registers ---------------------------------------------------------------------- */
+
+/* How a chunk of one data type decodes into vectors of floats, in whatever order of elements is
+ * cheapest: the other operand (and the result) is brought into that order instead, once. Vectors
+ * whose lanes belong to the same groups make a class, which has one vector of coefficients. */
+typedef struct code_layout {
+    int vectors, classes; /* of a chunk */
+    int elems;            /* of a chunk; 0: no such type */
+    int multiple;         /* a row has a multiple of this many elements */
+    int (*element)(int vector, int lane);
+} code_layout_t;
+
+enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
+
+/* Where scales and zero points of rows go that are multiplied with weights and summed. */
+typedef enum applied {
+    NOWHERE,    /* there are none */
+    IN_WEIGHTS, /* weights have the scales, one for each group of a row */
+    IN_WEIGHTS_SHIFTED,
+    /* Codes are scaled, after zero points have been subtracted: by chunk of a row, or fine. */
+    BY_CHUNK,
+    BY_LANE,
+    /* Coefficients [chunk][vector][lane], the same for all rows. Sums are scaled, without or with
+     * zero points, or each code is. */
+    IN_SUMS,
+    IN_SUMS_SHIFTED,
+    BY_ELEMENT,
+    APPLIED_KINDS
+} applied_t;
+
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Bits of 2^-100 and of 2^100: between them, products with codes and their sums stay floats,
  * whatever they are scaled with later. */
@@ -21,9 +92,7 @@ static inline bool is_tame_bits(int32_t bits)
  * across the end of a page, where the hardware prefetcher stops. */
 enum { READ_AHEAD = 6144 };
 
-enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
-
-/* Rows that are worked off together of n that are left. */
+/* Of n rows that are left, how many the next call of a micro-kernel takes. */
 static inline int rows_batch(int n)
 {
     return n >= 4 ? 4 : n >= 2 ? 2 : 1;

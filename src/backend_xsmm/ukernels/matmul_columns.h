@@ -14,7 +14,6 @@
 
 #include <sinter/sinter_types.h>
 
-#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 
@@ -22,24 +21,19 @@ enum {
     COLUMNS_MOST = 16,   /* rows of A */
     COLUMNS_STEP = 16,   /* rows of B that are swept at a time, at most */
     COLUMNS_AHEAD = 768, /* bytes of each of these that are prefetched: memory is that far away */
-    COLUMNS_SUMS =
-        8192, /* of a range of columns, for all rows of A: they stay in the nearest cache */
-    COLUMNS_GROUP =
-        /* least group along K whose coefficients are spread over columns once for all of its
-         * rows */
-    16
+    /* Sums of a range of columns for all rows of A: they stay in the nearest cache. */
+    COLUMNS_SUMS = 8192,
+    /* The least group along K whose coefficients are spread over columns once for all its rows. */
+    COLUMNS_GROUP = 16
 };
 
 /* Some rows of B over a range of columns. */
 typedef struct columns_sweep {
-    const unsigned char *codes; /* of the first row */
-    int64_t stride;             /* bytes from row to row */
-    int rows, chunks;
+    code_rows_t codes; /* of their scales and zero points `at` alone where all rows have the same */
+    int chunks;
     int64_t last; /* byte of a row where the last chunk begins: it may overlap the one before */
     int distance; /* chunks that are prefetched ahead of their use, at most all of them; */
     int64_t next; /* bytes from a row to the one that those of the next step follow in */
-    const float *values;    /* of the 16 codes of a 4-bit type */
-    code_coefs_t scale, zp; /* by rows of B; `at` alone where all have the same */
 } columns_sweep_t;
 
 /* acc[chunk][vector][row][lane] += for 1, 2 or 4 rows of A; a: [row of B][row]. */

@@ -20,7 +20,6 @@
 
 #include <sinter/sinter_types.h>
 
-#include "backend_xsmm/ukernels/decoded.h"
 #include "backend_xsmm/ukernels/few_rows.h"
 #include "base/features.h"
 
@@ -29,24 +28,9 @@ enum {
     ROWS_LINES = 4
 };
 
-/* Four lines; those beyond the last one stand on it. */
-typedef struct rows_four {
-    const unsigned char *line[ROWS_LINES];
-    int64_t bytes, n; /* of a line; n: elements */
-    int64_t ahead;
-    /* In floats see decoded.h; rows are lines. In integers, chunk c has those of the four lines
-     * from at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or for each
-     * quad (16), [unit][line]. Zero points are s32 then and have the offset of codes. */
-    code_coefs_t scale, zp;
-    /* In integers: the type of the codes, and its table of bytes. */
-    const struct codes_type *type;
-    const unsigned char *table;
-    const float *values; /* in floats: of the 16 codes of a 4-bit type */
-} rows_four_t;
-
 /* The products of four lines with 1, 2 or 4 dense rows, [chunk][vector][row][lane]:
- * out[row * ldo + line]. */
-typedef void (*rows_lines_t)(const rows_four_t *w, const float *q, float *out, int64_t ldo);
+ * out[row * ldo + line]. Where there are fewer lines, the last one stands in for the others. */
+typedef void (*rows_lines_t)(const code_rows_t *w, const float *q, float *out, int64_t ldo);
 enum { ROWS_PLAIN, ROWS_SCALED, ROWS_SHIFTED, ROWS_KINDS };
 
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
