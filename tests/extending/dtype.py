@@ -34,8 +34,10 @@ def edit(todo):
               ("QUANTISE(f8_e4m3)\n", "QUANTISE(f8_e4m3)\nQUANTISE(f8_e3m4)\n"))
     todo.edit("tests/oracle/codec.c", (
         "    case sinter_f8_e5m2fnuz:\n",
+        "    case sinter_f8_e3m4:\n    case sinter_f8_e5m2fnuz:\n"), (
+        "    case sinter_f8_e5m2fnuz:\n        *f =",
         "    case sinter_f8_e3m4:\n        *f = (format_t){3, 4, 3, TOP_IEEE};\n"
-        "        return true;\n    case sinter_f8_e5m2fnuz:\n"))
+        "        return true;\n    case sinter_f8_e5m2fnuz:\n        *f ="))
     todo.edit("tests/unit/test_dtype.c", (
         "{sinter_f8_e5m2fnuz, 5, 2, 16, FNUZ},",
         "{sinter_f8_e3m4, 3, 4, 3, IEEE}, {sinter_f8_e5m2fnuz, 5, 2, 16, FNUZ},"))

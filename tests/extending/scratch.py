@@ -33,7 +33,7 @@ def run(command, **options):
     """What the command prints; ends the test if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, **options)
     if done.returncode != 0:
-        sys.exit(f"{shlex.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        sys.exit(f"{shlex.join(command)}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.stdout
 
 
@@ -163,7 +163,7 @@ class Scratch:
             if re.match(r"-O|-g|-W|-M", word):
                 continue
             if not word.startswith(("-I" + self.build, self.build)):
-                word = word.replace(ROOT + "/", self.root + "/")
+                word = word.replace(ROOT, self.root)
             words.append(word)
         at = words.index("-o")
         existing = os.path.normpath(os.path.join(entry["directory"], words[at + 1]))

@@ -1125,8 +1125,8 @@ int main(void)
     test_tensor_scale(engine);
     test_mutual(engine);
     test_random(engine);
-    test_reached();
     test_models(engine);
+    test_reached();
     test_unsupported_and_debug(engine);
     test_references(engine);
     test_large(engine);
