@@ -7,7 +7,7 @@
 
 #include "numeric/dtype.h"
 
-/* One more than the highest value in dtypes.def: the size of a union is that of its largest array. */
+/* One more than the highest value in dtypes.def: a union is as large as its largest array. */
 union dtype_values {
 #define SINTER_DTYPE(value, name, ...) char up_to_##name[(value) + 1];
 #include <sinter/dtypes.def>

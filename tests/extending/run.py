@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Follows the checklists of docs/extending.md, all on one copy of the tree: adds an op, a data type,
-a fusion pattern and a kernel, builds, compares with the oracle and runs the tests that each list
-promises. A list fails if it needs more files than its goal or one that the document does not name.
+"""Follows the checklists of docs/extending.md, all on one copy of the tree: adds an op, a data
+type, a fusion pattern and a kernel, builds, compares with the oracle and runs the tests that each
+list promises. A list fails if it needs more files than its goal or one that the document does not
+name.
 
     tests/extending/run.py BUILD    BUILD: the build directory of the tree
     tests/extending/run.py --count  only edits, and prints what each list touches"""

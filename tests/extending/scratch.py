@@ -1,10 +1,11 @@
 """A copy of the tree on which the checklists of docs/extending.md are followed.
 
 It is compiled on top of an existing build: a file is compiled again only if an edit can change its
-object, without optimisation where that is faster. All other objects are taken from that build. An edit of ops.def or
-dtypes.def counts for the files that expand these tables themselves, not for the many that only see
-the enumerations in sinter_types.h, where a new row is one more name. Files for AVX-512 are only
-checked by the compiler: they take most of the time, and the programs are run at the level of AVX2.
+object, without optimisation where that is faster. All other objects are taken from that build. An
+edit of ops.def or dtypes.def counts for the files that expand these tables themselves, not for the
+many that only see the enumerations in sinter_types.h, where a new row is one more name. Files for
+AVX-512 are only checked by the compiler: they take most of the time, and the programs are run at
+the level of AVX2.
 """
 import json
 import os
@@ -33,7 +34,8 @@ def run(command, **options):
     """What the command prints; ends the test if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, **options)
     if done.returncode != 0:
-        sys.exit(f"{shlex.join(command)}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        sys.exit(f"{shlex.join(command)}: {done.returncode}\n"
+                 f"{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.stdout
 
 
