@@ -15,8 +15,8 @@ union dtype_values {
 };
 enum { DTYPE_BULK_ROWS = sizeof(union dtype_values) };
 
-/* What an ISA has for codes of six bits in two planes: runs of whole vectors, or of bytes in the
- * portable form. Each returns how many elements it did. */
+/* The functions of an instruction set for codes of six bits in two planes: for runs of whole
+ * vectors, or of bytes in the portable form. Each returns how many elements it did. */
 typedef struct split_vectors {
     int64_t (*load)(const float *magnitudes, const unsigned char *low, const unsigned char *high,
                     int64_t n, float *dst);

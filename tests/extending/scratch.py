@@ -24,7 +24,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', re.M)
 FOLDERS = ("src", "include", "include/sinter", "tests/oracle", "tests/unit", "tests/fuzz",
            "tools/graph_runner")
 ENUMERATIONS = "include/sinter/sinter_types.h"
-HAS_LEVEL = re.compile(r"_(generic|avx2|avx512|vnni)\.c$")
+HAS_LEVEL = re.compile(r"_(generic|avx2|avxvnni|avx512|vnni)\.c$")
 ONLY_CHECKED = ("_avx512.c", "_vnni.c")
 # Adding an op changes the number of kinds.
 USES_NUMBER_OF_KINDS = re.compile(r"\bsinter_op_last_symbol\b")
