@@ -145,6 +145,7 @@ static sinter_status_t turn_op(turner_t *t, int v, int out)
     g->nodes[node].in = ports;
     g->nodes[node].out = ports + n.n_in;
     g->nodes[node].role = n.role;
+    g->nodes[node].quant = n.quant; /* one group for the whole tensor: it has no dims */
     return turn_attrs(g, node, ndims);
 }
 

@@ -53,9 +53,8 @@ static void fill_chunk(uint32_t chunk, bool all, uint32_t *x)
         const uint32_t at = chunk * CHUNK + i, high = at >> 15 << 23, low = at & 0x7FFF;
         if (all) {
             x[i] = at;
-        } else if (low <
-                   /* the upper 11 bits of the fraction, then -1, 0, +1 or a pattern of the rest */
-                   0x6000) {
+        } else if (low < 0x6000) {
+            /* All upper 11 bits of the fraction with some patterns of the 12 bits below them. */
             static const uint32_t rest[] = {0,     1,     0xFFF, 0x800, 0x7FF, 0x801,
                                             0x400, 0x3FF, 0x401, 0x200, 0xE00, 0xC00};
             x[i] = high | (low & 0x7FF) << 12 | rest[low >> 11];

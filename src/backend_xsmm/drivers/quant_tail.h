@@ -1,6 +1,6 @@
 /* The quantising tail of a step: a DynamicQuantize that computes its scales, run on blocks of
  * results while they are in the caches. Groups are a number of rows and columns of the last two
- * dims; a block holds whole groups. What does not fit is a step of its own (lower_group.c). */
+ * dims; a block holds whole groups. What does not fit is a step of its own (lower_cluster.c). */
 #ifndef SINTER_SRC_QUANT_TAIL_H
 #define SINTER_SRC_QUANT_TAIL_H
 
