@@ -99,7 +99,7 @@ static void check_chunk(sinter_data_type_t type, int top, int modes, const uint3
     const dtype_traits_t *t = dtype_traits(type);
     const size_t bytes = bytes_of(type, CHUNK);
     const float *src = (const float *)(const void *)x;
-    const dtype_bulk_t *forms[sinter_isa_avx512_vnni];
+    const dtype_bulk_t *forms[LEVELS];
     const int n = forms_of(type, top, forms);
     for (int sat = 0; sat < 2; sat++) {
         (sat ? t->codec.store_sat : t->codec.store_f32)(want, 0, 1, CHUNK, src);

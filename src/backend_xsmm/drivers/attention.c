@@ -90,9 +90,9 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
     }
-    if (k >= table->n_ops || v >= table->n_ops || table->ops[k].layout.elems == 0 ||
-        table->ops[v].layout.elems == 0 || n.D % table->ops[k].layout.multiple ||
-        n.Dv % table->ops[v].layout.multiple) {
+    if (table == NULL || k >= table->n_ops || v >= table->n_ops ||
+        table->ops[k].layout.elems == 0 || table->ops[v].layout.elems == 0 ||
+        n.D % table->ops[k].layout.multiple || n.Dv % table->ops[v].layout.multiple) {
         return "no decoder for these data types and head sizes";
     }
     return head_strided(problem, p->k.data, p->trans_k ? 1 : 2) ||
