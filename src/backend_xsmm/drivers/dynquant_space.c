@@ -271,7 +271,7 @@ static bool cut_codes(quant_space_t *s, const dtype_traits_t *type, int part)
 /* False: threads cannot share pieces of units. */
 static bool choose_items(quant_space_t *s, const matrix_t *out, int threads)
 {
-    extent_t extents[2 * SINTER_MAX_NDIMS + 2];
+    extent_t extents[2 * SINTER_MAX_NDIMS + 2] = {{0}};
     for (int a = 0; a < s->n_slab; a++) {
         s->item[a] = 1;
     }
