@@ -124,9 +124,10 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     const codes_table_t *table = codes_table(self->needs);
     const sinter_data_type_t type = problem_type(p, o->data);
     const codes_type_t *codes = codes_type(type);
-    const int limbs = limbs_of(p->step->mode);
-    const decode_how_t floats = {0};
-    if (!table || !limbs || !codes || (limbs == 1 && dtype_traits(type)->cls != DTYPE_INT) ||
+    const integers_t kind = limbs_kind(p->step->mode);
+    const decode_how_t floats = {.floats = decode_table(self->needs)};
+    if (self->driver->arithmetic != IN_INT8 || !table || kind == NO_INTEGERS || !codes ||
+        (kind == ONE_LIMB && dtype_traits(type)->cls != DTYPE_INT) ||
         (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8)) {
         return floats;
     }
@@ -136,7 +137,7 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     if (s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))) {
         return floats;
     }
-    return (decode_how_t){codes, table, limbs};
+    return (decode_how_t){floats.floats, codes, table, kind};
 }
 
 static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)
@@ -245,7 +246,7 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
 
 static const char *how_name(const decode_how_t *how)
 {
-    return how->codes ? limbs_name(how->limbs) : DECODED_FMA;
+    return how->codes ? integers_name(how->kind) : DECODED_FMA;
 }
 
 static void note_config(const kernel_t *self, const attention_config_t *c, const char *why,
@@ -299,10 +300,8 @@ static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, ar
         return sinter_out_of_memory;
     }
     c->decode = decode_table(self->needs);
-    if (self->driver->arithmetic == IN_INT8) {
-        c->k_how = how_of_k(self, p);
-        c->v_how = how_of_v(self, p);
-    }
+    c->k_how = how_of_k(self, p);
+    c->v_how = how_of_v(self, p);
     return configure(self, p, DECODE_ROWS, c, arena, out);
 }
 
@@ -515,30 +514,29 @@ static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
     return sinter_success;
 }
 
-static void add_side(choice_t *choice, const char *of, const decode_how_t *how,
-                     const decode_side_t *side, const char *why)
+static const char *refuse_brgemm(int bf16, const void *config, void *state)
 {
-    const char *name = side->ops == NULL     ? "tiles of floats"
-                       : side->codes != NULL ? how_name(how)
-                                             : DECODED_FMA;
-    if (side->ops != NULL && how->codes != NULL && side->codes == NULL) {
-        why = "groups or zero points do not allow products of integers";
-    }
-    add_way(choice, of, name, why);
+    const attention_config_t *c = config;
+    (void)state;
+    return c->n_jit > 0 && c->bf16 == (bf16 != 0) ? NULL : "";
 }
+
+/* How tiles of floats are multiplied. */
+static const way_row_t ways[] = {
+    {"bf16 brgemm", refuse_brgemm, 1}, {"f32 brgemm", refuse_brgemm, 0}, {"own f32 gemm", NULL, 0}};
 
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
     st->k_side.ops = st->v_side.ops = NULL;
-    if (c->decode == NULL) {
-        return;
+    if (c->decode != NULL) {
+        decode_bind(&c->k_how, &st->k, false, "K", &st->k_side, choice);
+        decode_bind(&c->v_how, &st->v, true, "V", &st->v_side, choice);
+        st->v_side.any_weight = p->prob != NULL;
     }
-    const char *k = decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side),
-               *v = decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
-    st->v_side.any_weight = p->prob != NULL;
-    add_side(choice, "K", &c->k_how, &st->k_side, k);
-    add_side(choice, "V", &c->v_how, &st->v_side, v);
+    if (st->k_side.ops == NULL || st->v_side.ops == NULL) {
+        choose_way(ways, "products", c, st, choice);
+    }
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,

@@ -89,70 +89,109 @@ static void fill_corners(decode_side_t *side)
     }
 }
 
-/* Integers want whole quads in a group and zero points as small as codes. */
-static bool fits_codes(const codes_type_t *o, const matrix_t *m, const decode_side_t *side)
-{
-    const dtype_traits_t *zp = m->zp.type;
-    const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8);
-    return small && side->groups > 0 &&
-           (side->groups == 1 || side->head / side->groups % (o->elems / CODES_QUADS) == 0);
-}
+/* What the ways of one operand are chosen by. */
+typedef struct operand_rows {
+    const decode_how_t *how;
+    const matrices_t *op;
+    bool tokens_are_rows;
+    matrix_t m; /* by token */
+    int64_t head;
+} operand_rows_t;
 
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const matrices_t *op,
-                        bool tokens_are_rows, decode_side_t *side)
+static const char *refuse_decoding(int kind, const void *config, void *state)
 {
-    const matrix_t m = by_token(&op->base, tokens_are_rows);
-    const groups_t *codes = &m.codes;
-    const dtype_traits_t *scale = m.scale.type;
-    const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
-    side->ops = NULL;
-    if ((int)codes->dtype >= table->n_ops || table->ops[codes->dtype].layout.elems == 0) {
+    const operand_rows_t *rows = config;
+    const decode_side_t *side = state;
+    const decode_table_t *table = rows->how->floats;
+    const matrix_t *m = &rows->m;
+    const int64_t head = rows->head;
+    (void)kind;
+    if ((int)m->codes.dtype >= table->n_ops || table->ops[m->codes.dtype].layout.elems == 0) {
         return "no decoder for the data type";
     }
-    const decode_ops_t *ops = &table->ops[codes->dtype];
-    const code_layout_t *o = &ops->layout;
-    if (m.high.type != NULL) {
+    const decode_ops_t *ops = &table->ops[m->codes.dtype];
+    if (m->high.type != NULL) {
         return "split codes";
     }
-    if (codes->column.stride != 1 && head > 1) {
+    if (m->codes.column.stride != 1 && head > 1) {
         return "the head is not contiguous";
     }
-    if (head < 1 || head > DECODE_HEAD || head % o->multiple != 0) {
+    if (head < 1 || head > DECODE_HEAD || head % ops->layout.multiple != 0) {
         return "the head is longer than 256 or not a multiple of what the decoder takes at once";
     }
-    if (!matrices_on_bytes(op, tokens_are_rows)) {
+    if (!matrices_on_bytes(rows->op, rows->tokens_are_rows)) {
         return "rows do not start at whole bytes";
     }
+    if (side->by_lane && common_groups(m, ops, table->lanes, head) == 0) {
+        return "groups along the head do not fall on lanes";
+    }
+    return side->by_lane && ops->qk[m->zp.type != NULL ? 2 : 1][0] == NULL
+               ? "no decoder for the data type with scales or zero points"
+               : NULL;
+}
+
+/* Integers want whole quads in a group and zero points as small as codes. */
+static const char *refuse_integers(int kind, const void *config, void *state)
+{
+    const operand_rows_t *rows = config;
+    const codes_type_t *codes = rows->how->codes;
+    const char *why = refuse_decoding(0, config, state);
+    if (codes == NULL || rows->how->kind != (integers_t)kind || why != NULL) {
+        return codes == NULL || rows->how->kind != (integers_t)kind ? "" : why;
+    }
+    const decode_table_t *table = rows->how->floats;
+    const matrix_t *m = &rows->m;
+    const int groups = common_groups(m, &table->ops[m->codes.dtype], table->lanes, rows->head);
+    const dtype_traits_t *zp = m->zp.type;
+    const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8),
+               quads = groups == 1 ||
+                       (groups > 1 && rows->head / groups % (codes->elems / CODES_QUADS) == 0);
+    return small && quads ? NULL : "groups or zero points do not allow products of integers";
+}
+
+enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
+static const way_row_t ways[] = {
+    LIMB_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"tiles of floats", NULL, 0}};
+
+void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
+                 const char *of, decode_side_t *side, choice_t *choice)
+{
+    const matrix_t m = by_token(&op->base, tokens_are_rows);
+    const dtype_traits_t *scale = m.scale.type;
+    const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
+    const operand_rows_t rows = {how, op, tokens_are_rows, m, head};
+    /* Codes less zero points are exact only before anything is multiplied with them. */
+    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
+    side->ops = NULL;
+    const int way = choose_way(ways, of, &rows, side, choice);
+    if (way == BY_TILES) {
+        return;
+    }
+    const decode_table_t *table = how->floats;
+    const decode_ops_t *ops = &table->ops[m.codes.dtype];
+    const code_layout_t *o = &ops->layout;
+    side->ops = ops;
     side->lanes = table->lanes;
     side->head = (int)head;
     side->quantised = scale != NULL || m.zp.type != NULL;
     side->groups = common_groups(&m, ops, table->lanes, head);
-    /* Codes less zero points are exact only before anything is multiplied with them. */
-    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
-    if (side->by_lane && side->groups == 0) {
-        return "groups along the head do not fall on lanes";
-    }
-    if (side->by_lane && ops->qk[m.zp.type != NULL ? 2 : 1][0] == NULL) {
-        return "no decoder for the data type with scales or zero points";
-    }
-    side->ops = ops;
-    side->codes = how->codes && fits_codes(how->codes, &m, side) ? how->codes : NULL;
+    side->codes = way < BY_DECODING ? how->codes : NULL;
     side->ints = how->ints;
-    side->limbs = how->limbs;
+    side->limbs = limbs_of(how->kind);
     side->any_tiny =
-        scale != NULL && scale->digits < 24 && scale->max < 0x1p100 ? NULL : table->any_tiny;
+        scale != NULL && scale->digits < 24 && scale->max < 0x1p100f ? NULL : table->any_tiny;
     /* Whether the halves of a chunk are those of its vectors. */
     const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2;
     side->fold = (side->by_lane || side->codes) && (halves || side->codes) &&
-                         2 * head == o->elems && codes->row.stride == head &&
+                         2 * head == o->elems && m.codes.row.stride == head &&
                          2 * side->groups <= table->lanes
                      ? 2
                      : 1;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
     side->classes = side->padded / o->elems * o->classes;
     fill_order(side);
-    if (codes->type->bits == 4) {
-        dtype_nibble_values(&codes->type->codec, side->values);
+    if (m.codes.type->bits == 4) {
+        dtype_nibble_values(&m.codes.type->codec, side->values);
     }
     if (side->codes) {
         for (int i = 0; i < 16; i++) {
@@ -163,7 +202,6 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     } else if (side->by_lane) {
         fill_groups(side);
     }
-    return NULL;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
 #include "backend_xsmm/drivers/matrices.h"
+#include "backend_xsmm/drivers/products.h"
 #include "backend_xsmm/ukernels/attention_decode.h"
 #include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/tile.h"
@@ -49,15 +50,16 @@ typedef struct decode_side {
 
 /* How one operand is multiplied, as far as that is known at compile. */
 typedef struct decode_how {
+    const decode_table_t *floats;
     const codes_type_t *codes; /* NULL: in floats */
     const codes_table_t *ints;
-    int limbs;
+    integers_t kind;
 } decode_how_t;
 
-/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL with the
- * reason returned where it must go through tiles. */
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const matrices_t *op,
-                        bool tokens_are_rows, decode_side_t *side);
+/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL where it must go
+ * through tiles. of: its name. */
+void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
+                 const char *of, decode_side_t *side, choice_t *choice);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {

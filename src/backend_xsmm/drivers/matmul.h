@@ -16,6 +16,7 @@
 
 #include "backend_xsmm/drivers/matmul_blocks.h"
 #include "backend_xsmm/drivers/matrices.h"
+#include "backend_xsmm/drivers/products.h"
 #include "backend_xsmm/drivers/quant_tail.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
@@ -48,8 +49,8 @@ typedef struct matmul_config {
     const tile_table_t *tile;
     bool bf16, jit;
     const blocks_table_t *blocks; /* NULL: floats only */
+    integers_t kind;              /* of products in integers */
     int limbs;
-    bool codes; /* A is codes for them */
     int rows;   /* of the buffers, a multiple of a height */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
@@ -119,7 +120,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
                             matmul_state_t *st);
 /* Shared memory at most, whatever the layout of B turns out to be. */
 size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st);
-void matmul_add_ways(const matmul_config_t *c, const matmul_state_t *st, choice_t *choice);
+void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice);
 sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
                              void *state);
 /* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not

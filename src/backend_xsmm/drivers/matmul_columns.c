@@ -170,18 +170,11 @@ static bool is_long(const groups_t *g, int64_t K)
     return g->type == NULL || g->row.group >= COLUMNS_GROUP || g->row.group >= K;
 }
 
-/* How coefficients reach lanes. False: in no way that is here. */
-static bool bind_groups(const columns_floats_t *f, columns_state_t *st)
+/* Columns that have one coefficient in a chunk. */
+static int64_t quantum_of(const columns_floats_t *f, const columns_state_t *st)
 {
     const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
-    const int64_t K = st->panel.K, N = st->panel.N;
-    st->by = scale->type == NULL                   ? NOWHERE
-             : zp->type != NULL || f->bias != NULL ? IN_SUMS_SHIFTED
-                                                   : IN_SUMS;
-    st->unit = 1;
-    if (scale->type == NULL || (is_long(scale, K) && is_long(zp, K))) {
-        return true;
-    }
+    const int64_t N = st->panel.N;
     int64_t unit = f->layout.elems;
     if (scale->column.group < N) {
         unit = common_divisor(scale->column.group, unit);
@@ -189,9 +182,43 @@ static bool bind_groups(const columns_floats_t *f, columns_state_t *st)
     if (zp->type != NULL && zp->column.group < N) {
         unit = common_divisor(zp->column.group, unit);
     }
-    st->unit = (int)unit;
-    st->by = unit == f->layout.elems ? BY_CHUNK : BY_LANE;
-    return unit % f->unit == 0;
+    return unit;
+}
+
+/* How scales and zero points reach lanes. */
+enum { NO_SCALES, ON_SUMS, ON_CHUNKS, ON_LANES };
+
+static const char *refuse_scales(int way, const void *config, void *state)
+{
+    const columns_config_t *c = config;
+    const columns_state_t *st = state;
+    const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
+    const int64_t K = st->panel.K;
+    if (way == NO_SCALES) {
+        return scale->type == NULL ? NULL : "";
+    }
+    if (way == ON_SUMS) {
+        return is_long(scale, K) && is_long(zp, K) ? NULL : "groups along K are short";
+    }
+    return quantum_of(c->floats, st) == c->floats->layout.elems
+               ? NULL
+               : "groups along K are short and those along N are no whole chunks";
+}
+
+static const way_row_t scale_ways[] = {{"nothing", refuse_scales, NO_SCALES},
+                                       {"sums of rows", refuse_scales, ON_SUMS},
+                                       {"chunks of codes", refuse_scales, ON_CHUNKS},
+                                       {"lanes of codes", NULL, ON_LANES}};
+
+static void choose_scales(const columns_config_t *c, columns_state_t *st, choice_t *choice)
+{
+    static const applied_t by[] = {
+        [NO_SCALES] = NOWHERE, [ON_SUMS] = IN_SUMS, [ON_CHUNKS] = BY_CHUNK, [ON_LANES] = BY_LANE};
+    const int way = choose_way(scale_ways, "scales", c, st, choice);
+    st->by = way == ON_SUMS && (st->panel.b.base.zp.type != NULL || c->floats->bias != NULL)
+                 ? IN_SUMS_SHIFTED
+                 : by[way];
+    st->unit = way >= ON_CHUNKS ? (int)quantum_of(c->floats, st) : 1;
 }
 
 static void fill_order(const columns_config_t *c, columns_state_t *st)
@@ -208,10 +235,12 @@ static void fill_order(const columns_config_t *c, columns_state_t *st)
     }
 }
 
-/* How the micro-kernels can do this execute; NULL, or why they cannot. */
-static const char *bind_columns(const columns_config_t *c, columns_state_t *st)
+static const char *refuse_sweeps(int kind, const void *config, void *state)
 {
+    const columns_config_t *c = config;
+    const columns_state_t *st = state;
     const matmul_state_t *m = &st->panel;
+    (void)kind;
     if (m->rows < 1 || m->K < 1) {
         return "there is nothing to multiply";
     }
@@ -227,10 +256,15 @@ static const char *bind_columns(const columns_config_t *c, columns_state_t *st)
     if (!matrices_on_bytes(&m->b, true)) {
         return "rows of B begin within bytes";
     }
-    return bind_groups(c->floats, st)
-               ? NULL
-               : "groups along K are short and groups along N do not fall on lanes";
+    const bool on_lanes = m->b.base.scale.type == NULL ||
+                          refuse_scales(ON_SUMS, c, state) == NULL ||
+                          quantum_of(c->floats, st) % c->floats->unit == 0;
+    return on_lanes ? NULL : "groups along K are short and groups along N do not fall on lanes";
 }
+
+enum { SWEEPS, PANELS };
+static const way_row_t ways[] = {
+    [SWEEPS] = {DECODED_FMA, refuse_sweeps, 0}, [PANELS] = {"panels", NULL, 0}};
 
 /* As many ranges for each thread, about equal. */
 static void choose_ranges(const columns_config_t *c, int threads, columns_state_t *st)
@@ -257,22 +291,22 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
     const size_t panel = matmul_shared(&c->panel, &st->panel),
                  own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->threads;
-    const char *why = bind_columns(c, st);
-    st->sweeps = why == NULL;
     choice->shared_bytes = own > panel ? own : panel;
-    add_way(choice, NULL, st->sweeps ? DECODED_FMA : "panels", why);
-    if (st->sweeps) {
-        st->panel.blocks = (blocks_state_t){0};
-        memset(st->values, 0, sizeof st->values);
-        const dtype_traits_t *type = st->panel.b.base.codes.type;
-        if (type->bits == 4) {
-            dtype_nibble_values(&type->codec, st->values);
-        }
-        fill_order(c, st);
-        choose_ranges(c, p->frame->threads, st);
-        SG_TRY(matmul_count(p->step, &st->panel));
+    st->sweeps = choose_way(ways, NULL, c, st, choice) == SWEEPS;
+    if (!st->sweeps) {
+        matmul_add_ways(&c->panel, &st->panel, choice);
+        return sinter_success;
     }
-    matmul_add_ways(&c->panel, &st->panel, choice);
+    choose_scales(c, st, choice);
+    memset(st->values, 0, sizeof st->values);
+    const dtype_traits_t *type = st->panel.b.base.codes.type;
+    if (type->bits == 4) {
+        dtype_nibble_values(&type->codec, st->values);
+    }
+    fill_order(c, st);
+    choose_ranges(c, p->frame->threads, st);
+    SG_TRY(matmul_count(p->step, &st->panel));
+    add_serial_way(choice, st->panel.serial);
     return sinter_success;
 }
 
