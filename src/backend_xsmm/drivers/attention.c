@@ -75,9 +75,9 @@ static bool head_strided(const problem_t *p, int value, int from_end)
 static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
-    const decode_table_t *table = decode_table(self->needs);
     const known_t n = known_dims(problem);
-    const int k = (int)problem_type(problem, p->k.data), v = (int)problem_type(problem, p->v.data);
+    const decode_ops_t *k = decode_ops(self->needs, problem_type(problem, p->k.data)),
+                       *v = decode_ops(self->needs, problem_type(problem, p->v.data));
     if (n.D < 1 || n.D > DECODE_HEAD || n.Dv < 1 || n.Dv > DECODE_HEAD) {
         return "needs heads of 1 to 256 elements, known at compile";
     }
@@ -90,9 +90,7 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
     }
-    if (k >= table->n_ops || v >= table->n_ops || table->ops[k].layout.elems == 0 ||
-        table->ops[v].layout.elems == 0 || n.D % table->ops[k].layout.multiple ||
-        n.Dv % table->ops[v].layout.multiple) {
+    if (k == NULL || v == NULL || n.D % k->layout.multiple != 0 || n.Dv % v->layout.multiple != 0) {
         return "no decoder for these data types and head sizes";
     }
     return head_strided(problem, p->k.data, p->trans_k ? 1 : 2) ||
@@ -125,7 +123,7 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     const sinter_data_type_t type = problem_type(p, o->data);
     const codes_type_t *codes = codes_type(type);
     const integers_t kind = limbs_kind(p->step->mode);
-    const decode_how_t floats = {.floats = decode_table(self->needs)};
+    const decode_how_t floats = {.ops = decode_ops(self->needs, type)};
     if (self->driver->arithmetic != IN_INT8 || !table || kind == NO_INTEGERS || !codes ||
         (kind == ONE_LIMB && dtype_traits(type)->cls != DTYPE_INT) ||
         (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8)) {
@@ -137,7 +135,7 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     if (s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))) {
         return floats;
     }
-    return (decode_how_t){floats.floats, codes, table, kind};
+    return (decode_how_t){floats.ops, codes, table, kind};
 }
 
 static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)
@@ -223,7 +221,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
  * stay in L2; those that are worked off in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
-    const bool decode = c->decode != NULL, chunks = D < 0 || D > ATT_CHUNK;
+    const bool decode = c->decode, chunks = D < 0 || D > ATT_CHUNK;
     c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16)
                                       : ATT_CHUNK; /* decoding order: up to 128 elements */
@@ -299,7 +297,7 @@ static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, ar
     if (c == NULL) {
         return sinter_out_of_memory;
     }
-    c->decode = decode_table(self->needs);
+    c->decode = true;
     c->k_how = how_of_k(self, p);
     c->v_how = how_of_v(self, p);
     return configure(self, p, DECODE_ROWS, c, arena, out);
@@ -529,7 +527,7 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
                          attention_state_t *st, choice_t *choice)
 {
     st->k_side.ops = st->v_side.ops = NULL;
-    if (c->decode != NULL) {
+    if (c->decode) {
         decode_bind(&c->k_how, &st->k, false, "K", &st->k_side, choice);
         decode_bind(&c->v_how, &st->v, true, "V", &st->v_side, choice);
         st->v_side.any_weight = p->prob != NULL;

@@ -48,8 +48,8 @@ typedef struct attention_jit {
 typedef struct attention_config {
     const tile_table_t *tile;
     const eltwise_table_t *fn;
-    const decode_table_t *decode; /* NULL: K and V go through tiles */
-    decode_how_t k_how, v_how;    /* decode only */
+    bool decode;               /* else K and V go through tiles */
+    decode_how_t k_how, v_how; /* decode only */
     bool bf16;
     int rows, strip, tk, dk, dv; /* of the buffers: dk, dv are multiples of 16 */
     int ld_q, ld_k, ld_v,

@@ -5,18 +5,17 @@
 
 #include "backend_xsmm/kernel.h"
 
-const decode_table_t *decode_table(features_t features)
+const decode_ops_t *decode_ops(features_t features, sinter_data_type_t type)
 {
+    const decode_ops_t *ops = NULL;
 #if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &decode_table_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &decode_table_avx2;
-    }
+    ops = has_features(features, NEEDS_AVX512) ? decode_ops_avx512
+          : has_features(features, NEEDS_AVX2) ? decode_ops_avx2
+                                               : NULL;
 #endif
     (void)features;
-    return NULL;
+    return ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0 ? &ops[type]
+                                                                                  : NULL;
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -40,8 +39,9 @@ static int groups_of_head(const groups_t *g, int64_t head)
 
 /* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit
  * each other or the lanes. */
-static int common_groups(const matrix_t *m, const decode_ops_t *ops, int lanes, int64_t head)
+static int common_groups(const matrix_t *m, const decode_ops_t *ops, int64_t head)
 {
+    const int lanes = ops->layout.lanes;
     const int s = groups_of_head(&m->scale, head), z = groups_of_head(&m->zp, head),
               n = s > z ? s : z;
     return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
@@ -102,14 +102,13 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
 {
     const operand_rows_t *rows = config;
     const decode_side_t *side = state;
-    const decode_table_t *table = rows->how->floats;
+    const decode_ops_t *ops = rows->how->ops;
     const matrix_t *m = &rows->m;
     const int64_t head = rows->head;
     (void)kind;
-    if ((int)m->codes.dtype >= table->n_ops || table->ops[m->codes.dtype].layout.elems == 0) {
+    if (ops == NULL) {
         return "no decoder for the data type";
     }
-    const decode_ops_t *ops = &table->ops[m->codes.dtype];
     if (m->high.type != NULL) {
         return "split codes";
     }
@@ -122,7 +121,7 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
     if (!matrices_on_bytes(rows->op, rows->tokens_are_rows)) {
         return "rows do not start at whole bytes";
     }
-    if (side->by_lane && common_groups(m, ops, table->lanes, head) == 0) {
+    if (side->by_lane && common_groups(m, ops, head) == 0) {
         return "groups along the head do not fall on lanes";
     }
     return side->by_lane && ops->qk[m->zp.type != NULL ? 2 : 1][0] == NULL
@@ -139,9 +138,8 @@ static const char *refuse_integers(int kind, const void *config, void *state)
     if (codes == NULL || rows->how->kind != (integers_t)kind || why != NULL) {
         return codes == NULL || rows->how->kind != (integers_t)kind ? "" : why;
     }
-    const decode_table_t *table = rows->how->floats;
     const matrix_t *m = &rows->m;
-    const int groups = common_groups(m, &table->ops[m->codes.dtype], table->lanes, rows->head);
+    const int groups = common_groups(m, rows->how->ops, rows->head);
     const dtype_traits_t *zp = m->zp.type;
     const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8),
                quads = groups == 1 ||
@@ -167,24 +165,22 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     if (way == BY_TILES) {
         return;
     }
-    const decode_table_t *table = how->floats;
-    const decode_ops_t *ops = &table->ops[m.codes.dtype];
+    const decode_ops_t *ops = how->ops;
     const code_layout_t *o = &ops->layout;
     side->ops = ops;
-    side->lanes = table->lanes;
+    side->lanes = o->lanes;
     side->head = (int)head;
     side->quantised = scale != NULL || m.zp.type != NULL;
-    side->groups = common_groups(&m, ops, table->lanes, head);
+    side->groups = common_groups(&m, ops, head);
     side->codes = way < BY_DECODING ? how->codes : NULL;
     side->ints = how->ints;
     side->limbs = limbs_of(how->kind);
-    side->any_tiny =
-        scale != NULL && scale->digits < 24 && scale->max < 0x1p100f ? NULL : table->any_tiny;
+    side->may_be_tiny = scale == NULL || scale->digits >= 24 || scale->max >= 0x1p100f;
     /* Whether the halves of a chunk are those of its vectors. */
-    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2;
+    const bool halves = o->element(o->vectors - 1, o->lanes / 2 - 1) < o->elems / 2;
     side->fold = (side->by_lane || side->codes) && (halves || side->codes) &&
                          2 * head == o->elems && m.codes.row.stride == head &&
-                         2 * side->groups <= table->lanes
+                         2 * side->groups <= o->lanes
                      ? 2
                      : 1;
     side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
@@ -631,7 +627,7 @@ void decode_accumulate(const decode_task_t *task)
     }
     const float *scale = task->buffers->scale;
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
-    const bool tiny = n_scales > 0 && side->any_tiny && side->any_tiny(scale, n_scales);
+    const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
     if (tiny || (side->by_lane && side->any_weight && !weights_are_tame(task, scale, n_scales))) {
         slow_values(task, 0, nt);
         return;

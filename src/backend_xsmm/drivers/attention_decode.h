@@ -23,8 +23,7 @@ typedef struct decode_side {
     const codes_type_t *codes; /* in integers; NULL: in floats */
     const codes_table_t *ints;
     int limbs;
-    bool (*any_tiny)(const float *scale,
-                     int n); /* NULL: the type of the scales has no such values */
+    bool may_be_tiny; /* scales: the type of all of them has values that any_tiny looks for */
     int lanes;
     int head, padded; /* elements; rounded up to chunks */
     int classes;      /* of a row */
@@ -50,7 +49,7 @@ typedef struct decode_side {
 
 /* How one operand is multiplied, as far as that is known at compile. */
 typedef struct decode_how {
-    const decode_table_t *floats;
+    const decode_ops_t *ops;   /* NULL: through tiles of floats */
     const codes_type_t *codes; /* NULL: in floats */
     const codes_table_t *ints;
     integers_t kind;

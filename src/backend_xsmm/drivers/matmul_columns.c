@@ -8,24 +8,22 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const columns_table_t *columns_table(features_t features)
+const columns_floats_t *columns_floats(features_t features, sinter_data_type_t type)
 {
+    const columns_floats_t *ops = NULL;
 #if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &columns_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &columns_avx2;
-    }
+    ops = has_features(features, NEEDS_AVX512) ? columns_avx512
+          : has_features(features, NEEDS_AVX2) ? columns_avx2
+                                               : NULL;
 #endif
     (void)features;
-    return NULL;
+    return ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0 ? &ops[type]
+                                                                                  : NULL;
 }
 
 typedef struct columns_config {
     matmul_config_t panel; /* first: see matmul.h */
     const columns_floats_t *floats;
-    int lanes;
     features_t features;
 } columns_config_t;
 
@@ -47,11 +45,7 @@ typedef struct columns_state {
 
 static const columns_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
-    const columns_table_t *table = columns_table(self->needs);
-    const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
-    return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
-               ? &table->ops[type]
-               : NULL;
+    return columns_floats(self->needs, problem_type(p, p->step->p.matmul.b.data));
 }
 
 static const char *refuse(const kernel_t *self, const problem_t *p)
@@ -144,7 +138,6 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     textbuf_t note;
     const char *why = matmul_configure_best(self, p, COLUMNS_MOST, &c->panel);
     c->floats = floats_of(self, p);
-    c->lanes = columns_table(self->needs)->lanes;
     c->features = self->needs;
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
@@ -224,14 +217,15 @@ static void choose_scales(const columns_config_t *c, columns_state_t *st, choice
 static void fill_order(const columns_config_t *c, columns_state_t *st)
 {
     const columns_floats_t *f = c->floats;
+    const int lanes = f->layout.lanes;
     for (int i = 0; i < f->layout.elems; i++) {
-        st->order[i] = (int16_t)f->layout.element(i / c->lanes, i % c->lanes);
+        st->order[i] = (int16_t)f->layout.element(i / lanes, i % lanes);
         st->place[st->order[i]] = (int16_t)i;
     }
-    for (int i = 0; i < f->layout.classes * c->lanes; i++) {
-        st->pick[i] = f->layout.element(i / c->lanes * (f->layout.vectors / f->layout.classes),
-                                        i % c->lanes) /
-                      st->unit;
+    for (int i = 0; i < f->layout.classes * lanes; i++) {
+        st->pick[i] =
+            f->layout.element(i / lanes * (f->layout.vectors / f->layout.classes), i % lanes) /
+            st->unit;
     }
 }
 
@@ -524,7 +518,7 @@ static void collect(columns_task_t *w, int c, int cols)
 {
     const columns_floats_t *f = w->c->floats;
     const size_t sums = (size_t)w->chunks * (size_t)f->layout.elems;
-    const int lanes = w->c->lanes;
+    const int lanes = f->layout.lanes;
     for (int r = 0, n; r < w->t.rows; r += n) {
         const float *acc = w->buf.acc + (size_t)r * sums;
         n = rows_batch(w->t.rows - r);

@@ -8,29 +8,24 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const rows_floats_table_t *rows_floats_table(features_t features)
+const rows_floats_t *rows_floats(features_t features, sinter_data_type_t type)
 {
+    const rows_floats_t *ops = NULL;
 #if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &rows_floats_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &rows_floats_avx2;
-    }
+    ops = has_features(features, NEEDS_AVX512) ? rows_floats_avx512
+          : has_features(features, NEEDS_AVX2) ? rows_floats_avx2
+                                               : NULL;
 #endif
     (void)features;
-    return NULL;
+    return ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0 ? &ops[type]
+                                                                                  : NULL;
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
 static const rows_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
-    const rows_floats_table_t *table = rows_floats_table(self->needs);
-    const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
-    return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
-               ? &table->ops[type]
-               : NULL;
+    return rows_floats(self->needs, problem_type(p, p->step->p.matmul.b.data));
 }
 
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
@@ -154,7 +149,6 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
         c->limbs = c->kind == EXACT_CODES ? code_limbs(p) : limbs_of(c->kind);
     }
     c->floats = floats_of(self, p);
-    c->lanes = rows_floats_table(self->needs)->lanes;
     c->features = self->needs;
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
@@ -245,8 +239,8 @@ static void fill_pick(const rows_config_t *c, rows_units_t *u)
 {
     const code_layout_t *f = &c->floats->layout;
     const int unit = f->elems / (u->step > 1 ? u->step : 1);
-    for (int i = 0; i < f->classes * c->lanes; i++) {
-        u->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / unit;
+    for (int i = 0; i < f->classes * f->lanes; i++) {
+        u->pick[i] = f->element(i / f->lanes * (f->vectors / f->classes), i % f->lanes) / unit;
     }
 }
 

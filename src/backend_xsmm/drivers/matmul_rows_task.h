@@ -16,7 +16,6 @@ typedef struct rows_config {
     integers_t kind; /* of products in integers */
     int limbs;
     const rows_floats_t *floats; /* NULL: not */
-    int lanes;
     features_t features;
 } rows_config_t;
 

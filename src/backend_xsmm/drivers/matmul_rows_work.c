@@ -21,7 +21,7 @@ typedef struct rows_task {
 static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
 {
     const rows_floats_t *f = w->c->floats;
-    const int rows = w->t.rows, lanes = w->c->lanes;
+    const int rows = w->t.rows, lanes = f->layout.lanes;
     bool usable = true;
     for (int r = 0, n; r < rows; r += n) {
         n = rows_batch(rows - r);

@@ -51,13 +51,17 @@ typedef struct code_rows {
  * cheapest: the other operand (and the result) is brought into that order instead, once. Vectors
  * whose lanes belong to the same groups make a class, which has one vector of coefficients. */
 typedef struct code_layout {
+    int lanes;            /* of a vector */
     int vectors, classes; /* of a chunk */
     int elems;            /* of a chunk; 0: no such type */
     int multiple;         /* a row has a multiple of this many elements */
     int (*element)(int vector, int lane);
 } code_layout_t;
 
-enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
+enum {
+    WIDEST_CHUNK = 128, /* elements of a vector register of codes, at most */
+    CODE_TYPES = 72     /* data types are below this */
+};
 
 /* Where scales and zero points of rows go that are multiplied with weights and summed. */
 typedef enum applied {

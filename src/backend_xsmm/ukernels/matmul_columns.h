@@ -53,13 +53,8 @@ typedef struct columns_floats {
     columns_run_t run[APPLIED_KINDS][3]; /* NULL: no such coefficients */
 } columns_floats_t;
 
-typedef struct columns_table {
-    int lanes, n_ops;
-    const columns_floats_t *ops; /* by data type */
-} columns_table_t;
-
-/* NULL: this ISA has none. */
-const columns_table_t *columns_table(features_t features);
-extern const columns_table_t columns_avx2, columns_avx512;
+/* By data type; NULL: this ISA has no decoder for it. */
+const columns_floats_t *columns_floats(features_t features, sinter_data_type_t type);
+extern const columns_floats_t columns_avx2[CODE_TYPES], columns_avx512[CODE_TYPES];
 
 #endif
