@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
-"""Compares the speed of two builds of graph_runner on each line of a list.
+"""Compares the speed of two builds on each line of a list of graph_runner's command lines.
 
-Both builds run each line in mode P, in turn as old, new, new, old, so that a machine that gets
-slower or faster meanwhile favours neither. A line's ratio is the old median time over the new one:
-above 1 the new build is faster. Lines are those of --batch: options, and a case relative to the
-list's folder. An old build may lack --json: its text is read instead.
+OLD is a graph_runner, or a folder with an older libsinter.so: then NEW_RUNNER runs over that
+library, so that both builds are measured by the same program.
+
+In a round both builds set a line up and then run it in turn, as old, new, new, old, twice, each
+time for --min-time seconds (graph_runner --on-demand); every second round begins with new. A
+round's ratio is that of the old times to the new ones, a line's ratio is the median over the
+rounds: above 1 the new build is faster. A machine that gets slower or faster meanwhile favours
+neither. A graph_runner without --on-demand is started anew for each turn; one without --json as
+well has its text read.
+
+Lines are those of --batch: options, and a case relative to the list's folder.
 
 Exit status: 0 if every line is at least --factor times as fast, 1 if one is slower or fails, 2 if
 there is nothing to compare.
@@ -23,6 +30,7 @@ import quiet
 
 SKIPPED = 77
 MEDIAN = re.compile(r"^ +median +([\d.e+-]+) ms:", re.MULTILINE)
+READY, TURN = re.compile("ready$"), re.compile(r"([\d.e+-]+) us$")
 VARIABLE = re.compile(r"^\$\{(\w+)(?::-([^}]*))?\}")
 
 
@@ -35,26 +43,38 @@ class Skip(Exception):
 
 
 class Runner:
-    """One build of graph_runner."""
+    """One build of graph_runner, or a build of the library under another one's graph_runner."""
 
-    def __init__(self, name, path):
+    def __init__(self, name, path, library=None):
         self.name, self.path = name, os.path.abspath(path)
+        self.environment = dict(os.environ)
+        if library:
+            self.environment["LD_LIBRARY_PATH"] = os.path.abspath(library)
         try:
-            text = subprocess.run(
-                [self.path, "--help"], capture_output=True, text=True, check=True
-            ).stdout
-        except (OSError, subprocess.CalledProcessError) as error:
+            text = self.run(["--help"]).stdout
+        except OSError as error:
             sys.exit(f"compare_builds: {path}: {error}")
-        self.has_json = "--json" in text
+        self.has_json, self.has_on_demand = "--json" in text, "--on-demand" in text
+
+    def run(self, arguments):
+        return subprocess.run([self.path, *arguments], capture_output=True, text=True,
+                              check=False, env=self.environment)
+
+    def refused(self, status, words):
+        """What a run that has no time raises."""
+        if status == SKIPPED:
+            return Skip()
+        return Failure(f"{self.name} build, exit status {status}: {words}")
+
+    def open(self, arguments):
+        """The line set up, to be measured by turns."""
+        return (OnDemand if self.has_on_demand else Anew)(self, arguments)
 
     def microseconds(self, arguments):
-        """The median time of an execute of all partitions together."""
-        command = [self.path, *arguments, "--mode=P", *(["--json"] if self.has_json else [])]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode == SKIPPED:
-            raise Skip()
+        """The median time of an execute of all partitions together, by a process of its own."""
+        run = self.run([*arguments, "--mode=P", *(["--json"] if self.has_json else [])])
         if run.returncode != 0:
-            raise Failure(f"{self.name} build, exit status {run.returncode}: {last_words(run)}")
+            raise self.refused(run.returncode, last_words(run.stdout + run.stderr))
         return self.from_json(run.stdout) if self.has_json else self.from_text(run.stdout)
 
     def from_json(self, text):
@@ -71,8 +91,63 @@ class Runner:
         return 1e3 * float(found[-1])
 
 
-def last_words(run):
-    lines = [line.strip() for line in (run.stdout + run.stderr).splitlines() if line.strip()]
+class Anew:
+    """A line whose every turn is a process of its own."""
+
+    def __init__(self, runner, arguments):
+        self.runner, self.arguments = runner, arguments
+
+    def ready(self):
+        """Nothing to wait for."""
+
+    def turn(self):
+        return self.runner.microseconds(self.arguments)
+
+    def close(self):
+        """Nothing is open."""
+
+
+class OnDemand:
+    """A line that one process has set up."""
+
+    def __init__(self, runner, arguments):
+        self.runner = runner
+        self.process = subprocess.Popen(
+            [runner.path, *arguments, "--mode=P", "--on-demand"], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=runner.environment)
+
+    def wait_for(self, pattern):
+        text = ""
+        for line in self.process.stdout:
+            found = pattern.match(line)
+            if found:
+                return found
+            text += line
+        raise self.runner.refused(self.process.wait(), last_words(text))
+
+    def ready(self):
+        self.wait_for(READY)
+
+    def turn(self):
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        return float(self.wait_for(TURN)[1])
+
+    def close(self):
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def last_words(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " | ".join(lines[-2:])
 
 
@@ -111,14 +186,35 @@ def read_list(path):
     return lines
 
 
+def measure_once(first, second, arguments):
+    """Microseconds of the turns of each, in the order first, second, second, first, twice."""
+    times, opened = {first: [], second: []}, {}
+    try:
+        for runner in times:
+            opened[runner] = runner.open(arguments)
+            opened[runner].ready()
+        for runner in (first, second, second, first) * 2:
+            times[runner].append(opened[runner].turn())
+            if times[runner][-1] <= 0:
+                raise Failure("a time of 0")
+    finally:
+        for line in opened.values():
+            line.close()
+    return times
+
+
 def measure(old, new, arguments, rounds, tell):
-    """The median microseconds of the old build and of the new one."""
-    times = {old: [], new: []}
+    """The median microseconds of the old build and of the new one, and the median ratio. Every
+    round sets the line up anew, another build first: where memory lies makes a difference."""
+    times, ratios = {old: [], new: []}, []
     for turn in range(rounds):
         tell(f"round {turn + 1} of {rounds}")
-        for runner in (old, new, new, old):
-            times[runner].append(runner.microseconds(arguments))
-    return statistics.median(times[old]), statistics.median(times[new])
+        order = (old, new) if turn % 2 == 0 else (new, old)
+        some = measure_once(*order, arguments)
+        ratios.append(sum(some[old]) / sum(some[new]))
+        for runner in order:
+            times[runner] += some[runner]
+    return (*map(statistics.median, times.values()), statistics.median(ratios))
 
 
 def compare(options, old, new, lines):
@@ -136,9 +232,7 @@ def compare(options, old, new, lines):
             return measure(old, new, [*words, *extra], options.rounds, say)
 
         try:
-            before, after = quiet.measure(once) if options.wait_for_quiet else once()
-            if not (before > 0 and after > 0):
-                raise Failure("a time of 0")
+            before, after, ratio = quiet.measure(once) if options.wait_for_quiet else once()
         except Skip:
             print(f"     -           -           -  {line}  SKIPPED", flush=True)
             continue
@@ -146,7 +240,6 @@ def compare(options, old, new, lines):
             bad += 1
             print(f"     -           -           -  {line}  FAILED: {failure}", flush=True)
             continue
-        ratio = before / after
         ratios.append(ratio)
         bad += ratio < options.factor
         note = "  SLOWER" if ratio < options.factor else ""
@@ -159,7 +252,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "old", metavar="OLD_RUNNER", help="graph_runner of the build to compare with"
+        "old", metavar="OLD", help="graph_runner or library folder of the build to compare with"
     )
     parser.add_argument("new", metavar="NEW_RUNNER")
     parser.add_argument("list", metavar="LIST", help="command lines, as for graph_runner --batch")
@@ -170,7 +263,7 @@ def main():
         help="least ratio of a line that passes (default 0.93)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=2, help="times old, new, new, old for each line (default 2)"
+        "--rounds", type=int, default=2, help="rounds of each line (default 2)"
     )
     parser.add_argument(
         "--min-time",
@@ -191,7 +284,9 @@ def main():
     if options.rounds < 1:
         parser.error("--rounds: expected at least 1")
 
-    old, new = Runner("old", options.old), Runner("new", options.new)
+    library = options.old if os.path.isdir(options.old) else None
+    old = Runner("old", options.new if library else options.old, library)
+    new = Runner("new", options.new)
     lines = [
         line
         for line in read_list(options.list)

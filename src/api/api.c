@@ -98,7 +98,7 @@ sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine)
 sinter_status_t sinter_engine_set_constant_cache_budget(sinter_engine_t *engine, size_t bytes)
 {
     sinter_engine_t *held = engine_ref(engine);
-    constants_set_budget(held, bytes);
+    constants_set_budget(&held->constants, bytes);
     engine_unref(held);
     return sinter_success;
 }
@@ -122,7 +122,7 @@ sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, cons
 {
     SG_REQUIRE(data != NULL || bytes == 0);
     sinter_engine_t *held = engine_ref(engine);
-    constants_invalidate(held, data, bytes);
+    constants_invalidate(&held->constants, data, bytes);
     engine_unref(held);
     return sinter_success;
 }

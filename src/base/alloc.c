@@ -7,6 +7,7 @@
 #include <threads.h>
 
 #include "base/cpu.h"
+#include "base/memory.h"
 #include "base/status.h"
 
 /* ---- engine ---------------------------------------------------------------------------------- */
@@ -18,8 +19,8 @@ static void *default_alloc(size_t bytes, size_t alignment, void *user)
     if (!add_size(bytes, alignment - 1, &rounded)) {
         return NULL;
     }
-    return aligned_alloc(alignment,
-                         rounded & ~(alignment - 1)); /* which wants a multiple of the alignment */
+    /* Which wants a multiple of the alignment. */
+    return aligned_alloc(alignment, rounded & ~(alignment - 1));
 }
 
 static void default_free(void *ptr, void *user)
@@ -29,7 +30,7 @@ static void default_free(void *ptr, void *user)
 }
 
 static sinter_engine_t default_engine = {
-    1, {default_alloc, default_free, NULL}, {0}, CONSTANTS_INITIALIZER};
+    1, {default_alloc, default_free, NULL}, {0}, CONSTANTS_INITIALIZER(&default_engine.allocator)};
 static sinter_status_t default_engine_status;
 static once_flag default_engine_once = ONCE_FLAG_INIT;
 
@@ -70,11 +71,11 @@ sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t
     }
     features_t features;
     SG_TRY(cpu_cap_features(max_isa, &features));
-    sinter_engine_t *new_engine = use.alloc(sizeof *new_engine, 64, use.user);
+    sinter_engine_t *new_engine = memory_take(&use, sizeof *new_engine, 64);
     if (new_engine == NULL) {
-        return sg_fail(sinter_out_of_memory, "out of memory: %zu bytes", sizeof *new_engine);
+        return sinter_out_of_memory;
     }
-    if (!constants_init(&new_engine->constants)) {
+    if (!constants_init(&new_engine->constants, &new_engine->allocator)) {
         use.free(new_engine, use.user);
         return sg_fail(sinter_runtime_error, "engine: no mutex or condition variable");
     }
@@ -108,21 +109,14 @@ void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment)
 {
     const sinter_allocator_t *allocator =
         engine != NULL ? &engine->allocator : &default_engine.allocator;
-    size_t at_least = alignment < sizeof(void *) ? sizeof(void *) : alignment;
-    void *ptr = allocator->alloc(bytes > 0 ? bytes : 1, at_least, allocator->user);
-    if (ptr == NULL) {
-        sg_fail(sinter_out_of_memory, "out of memory: %zu bytes", bytes);
-    }
-    return ptr;
+    return memory_take(allocator, bytes, alignment);
 }
 
 void sg_free(const sinter_engine_t *engine, void *ptr)
 {
     const sinter_allocator_t *allocator =
         engine != NULL ? &engine->allocator : &default_engine.allocator;
-    if (ptr != NULL) {
-        allocator->free(ptr, allocator->user);
-    }
+    memory_give(allocator, ptr);
 }
 
 /* ---- arena ----------------------------------------------------------------------------------- */

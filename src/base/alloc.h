@@ -33,10 +33,9 @@ sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t
                            sinter_engine_t **engine);
 void engine_unref(sinter_engine_t *engine);
 
-/* engine NULL: the default engine. */
-void *sg_alloc(const sinter_engine_t *engine, size_t bytes,
-               size_t alignment);                       /* NULL: out of memory, message set */
-void sg_free(const sinter_engine_t *engine, void *ptr); /* ptr may be NULL */
+/* memory_take and memory_give with an engine's allocator; engine NULL: the default engine. */
+void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment);
+void sg_free(const sinter_engine_t *engine, void *ptr);
 
 /* Zeroed memory that is freed all at once. Not thread-safe. */
 typedef struct arena {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/memory.h"
 
 typedef struct owner {
     struct owner *next;
@@ -21,9 +21,9 @@ struct constant {
     owner_t *owners;
 };
 
-bool constants_init(constants_t *c)
+bool constants_init(constants_t *c, const sinter_allocator_t *allocator)
 {
-    *c = (constants_t)CONSTANTS_INITIALIZER;
+    *c = (constants_t)CONSTANTS_INITIALIZER(allocator);
     if (pthread_mutex_init(&c->lock, NULL) != 0) {
         return false;
     }
@@ -54,27 +54,26 @@ static constant_t **bucket_of(constants_t *c, const void *data)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static void free_constant(sinter_engine_t *engine, constant_t *k)
+static void free_constant(constants_t *c, constant_t *k)
 {
-    engine->constants.stats.bytes -= k->bytes;
-    sg_free(engine, k->memory);
+    c->stats.bytes -= k->bytes;
+    memory_give(c->allocator, k->memory);
     while (k->owners != NULL) {
         owner_t *next = k->owners->next;
-        sg_free(engine, k->owners);
+        memory_give(c->allocator, k->owners);
         k->owners = next;
     }
-    sg_free(engine, k);
+    memory_give(c->allocator, k);
 }
 
 /* Takes what *at points to out of its bucket; the last execute that reads it frees it. */
-static void drop(sinter_engine_t *engine, constant_t **at)
+static void drop(constants_t *c, constant_t **at)
 {
-    constants_t *c = &engine->constants;
     constant_t *k = *at;
     *at = k->next;
     c->stats.entries--;
     if (k->users == 0) {
-        free_constant(engine, k);
+        free_constant(c, k);
         return;
     }
     k->dropped = true;
@@ -83,14 +82,14 @@ static void drop(sinter_engine_t *engine, constant_t **at)
 }
 
 /* Drops all of which `ends` is true. */
-static void drop_where(sinter_engine_t *engine,
-                       bool (*ends)(sinter_engine_t *engine, constant_t *k, const void *with),
+static void drop_where(constants_t *c,
+                       bool (*ends)(constants_t *c, constant_t *k, const void *with),
                        const void *with)
 {
     for (int b = 0; b < CONSTANT_BUCKETS; b++) {
-        for (constant_t **at = &engine->constants.bucket[b]; *at != NULL;) {
-            if (ends(engine, *at, with)) {
-                drop(engine, at);
+        for (constant_t **at = &c->bucket[b]; *at != NULL;) {
+            if (ends(c, *at, with)) {
+                drop(c, at);
             } else {
                 at = &(*at)->next;
             }
@@ -113,9 +112,8 @@ static constant_t **oldest(constants_t *c)
 }
 
 /* Makes room for so many more bytes; false: there is none to be had. */
-static bool make_room(sinter_engine_t *engine, size_t bytes)
+static bool make_room(constants_t *c, size_t bytes)
 {
-    constants_t *c = &engine->constants;
     if (bytes > c->stats.budget) {
         return false;
     }
@@ -124,7 +122,7 @@ static bool make_room(sinter_engine_t *engine, size_t bytes)
         if (at == NULL) {
             return false;
         }
-        drop(engine, at);
+        drop(c, at);
         c->stats.evicted++;
     }
     return true;
@@ -132,14 +130,14 @@ static bool make_room(sinter_engine_t *engine, size_t bytes)
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-static bool add_owner(sinter_engine_t *engine, constant_t *k, const void *who)
+static bool add_owner(constants_t *c, constant_t *k, const void *who)
 {
     for (const owner_t *o = k->owners; o != NULL; o = o->next) {
         if (o->who == who) {
             return true;
         }
     }
-    owner_t *o = sg_alloc(engine, sizeof(*o), _Alignof(owner_t));
+    owner_t *o = memory_take(c->allocator, sizeof(*o), _Alignof(owner_t));
     if (o == NULL) {
         return false;
     }
@@ -149,16 +147,15 @@ static bool add_owner(sinter_engine_t *engine, constant_t *k, const void *who)
 }
 
 /* A new copy in its bucket, not filled yet; NULL: out of memory. */
-static constant_t *add_constant(sinter_engine_t *engine, const constant_key_t *key, size_t bytes)
+static constant_t *add_constant(constants_t *c, const constant_key_t *key, size_t bytes)
 {
-    constants_t *c = &engine->constants;
-    constant_t *k = sg_alloc(engine, sizeof(*k), _Alignof(constant_t));
+    constant_t *k = memory_take(c->allocator, sizeof(*k), _Alignof(constant_t));
     if (k == NULL) {
         return NULL;
     }
-    *k = (constant_t){.key = *key, .bytes = bytes, .memory = sg_alloc(engine, bytes, 64)};
+    *k = (constant_t){.key = *key, .bytes = bytes, .memory = memory_take(c->allocator, bytes, 64)};
     if (k->memory == NULL) {
-        sg_free(engine, k);
+        memory_give(c->allocator, k);
         return NULL;
     }
     constant_t **at = bucket_of(c, key->data);
@@ -170,11 +167,10 @@ static constant_t *add_constant(sinter_engine_t *engine, const constant_key_t *k
 }
 
 sinter_status_t
-constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
+constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const void *owner,
                void (*fill)(const constant_key_t *key, void *memory, const void *user),
                const void *user, constant_t **out)
 {
-    constants_t *c = &engine->constants;
     sinter_status_t status = sinter_success;
     *out = NULL;
     pthread_mutex_lock(&c->lock);
@@ -183,13 +179,12 @@ constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes,
         k = k->next;
     }
     const bool found = k != NULL; /* perhaps still being made by another thread */
-    if (!found && !make_room(engine, bytes)) {
+    if (!found && !make_room(c, bytes)) {
         c->stats.refused++;
-    } else if ((!found && (k = add_constant(engine, key, bytes)) == NULL) ||
-               !add_owner(engine, k, owner)) {
+    } else if ((!found && (k = add_constant(c, key, bytes)) == NULL) || !add_owner(c, k, owner)) {
         status = sinter_out_of_memory;
         if (!found && k != NULL) {
-            drop(engine, bucket_of(c, key->data)); /* where it is the first */
+            drop(c, bucket_of(c, key->data)); /* where it is the first */
         }
     } else {
         k->users++; /* nobody frees it now, even if it is invalidated while it is being made */
@@ -212,9 +207,8 @@ constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes,
     return status;
 }
 
-void constants_give(sinter_engine_t *engine, constant_t *constant)
+void constants_give(constants_t *c, constant_t *constant)
 {
-    constants_t *c = &engine->constants;
     if (constant == NULL) {
         return;
     }
@@ -225,29 +219,29 @@ void constants_give(sinter_engine_t *engine, constant_t *constant)
             at = &(*at)->next;
         }
         *at = constant->next;
-        free_constant(engine, constant);
+        free_constant(c, constant);
     }
     pthread_mutex_unlock(&c->lock);
 }
 
-static bool is_orphan(sinter_engine_t *engine, constant_t *k, const void *gone)
+static bool is_orphan(constants_t *c, constant_t *k, const void *gone)
 {
     for (owner_t **at = &k->owners; *at != NULL; at = &(*at)->next) {
         if ((*at)->who == gone) {
             owner_t *o = *at;
             *at = o->next;
-            sg_free(engine, o);
+            memory_give(c->allocator, o);
             break;
         }
     }
     return k->owners == NULL;
 }
 
-void constants_disown(sinter_engine_t *engine, const void *owner)
+void constants_disown(constants_t *c, const void *owner)
 {
-    pthread_mutex_lock(&engine->constants.lock);
-    drop_where(engine, is_orphan, owner);
-    pthread_mutex_unlock(&engine->constants.lock);
+    pthread_mutex_lock(&c->lock);
+    drop_where(c, is_orphan, owner);
+    pthread_mutex_unlock(&c->lock);
 }
 
 typedef struct range {
@@ -255,28 +249,28 @@ typedef struct range {
     size_t bytes;
 } range_t;
 
-static bool is_made_from(sinter_engine_t *engine, constant_t *k, const void *with)
+static bool is_made_from(constants_t *c, constant_t *k, const void *with)
 {
     const range_t *r = with;
     const uintptr_t begin = (uintptr_t)k->key.data;
-    (void)engine;
+    (void)c;
     return r->bytes == 0      ? false
            : begin < r->begin ? r->begin - begin < k->key.extent
                               : begin - r->begin < r->bytes;
 }
 
-void constants_invalidate(sinter_engine_t *engine, const void *data, size_t bytes)
+void constants_invalidate(constants_t *c, const void *data, size_t bytes)
 {
     const range_t range = {(uintptr_t)data, bytes};
-    pthread_mutex_lock(&engine->constants.lock);
-    drop_where(engine, is_made_from, &range);
-    pthread_mutex_unlock(&engine->constants.lock);
+    pthread_mutex_lock(&c->lock);
+    drop_where(c, is_made_from, &range);
+    pthread_mutex_unlock(&c->lock);
 }
 
-void constants_set_budget(sinter_engine_t *engine, size_t bytes)
+void constants_set_budget(constants_t *c, size_t bytes)
 {
-    pthread_mutex_lock(&engine->constants.lock);
-    engine->constants.stats.budget = bytes;
-    (void)make_room(engine, 0); /* what is in use now goes when room is wanted next */
-    pthread_mutex_unlock(&engine->constants.lock);
+    pthread_mutex_lock(&c->lock);
+    c->stats.budget = bytes;
+    (void)make_room(c, 0); /* what is in use now goes when room is wanted next */
+    pthread_mutex_unlock(&c->lock);
 }

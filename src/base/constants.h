@@ -17,8 +17,8 @@
 typedef struct constant_key {
     const void *data;
     size_t extent; /* bytes from data on that the copy was made from */
-    int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS],
-        packed[SINTER_MAX_NDIMS]; /* strides of the data, strides of the copy */
+    int64_t dims[SINTER_MAX_NDIMS];
+    int64_t strides[SINTER_MAX_NDIMS], packed[SINTER_MAX_NDIMS]; /* of the data, of the copy */
     int32_t type, ndims;
 } constant_key_t;
 
@@ -29,6 +29,7 @@ enum { CONSTANT_BUCKETS = 256 };
 typedef struct constants {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t made;  /* a copy has been filled */
+    const sinter_allocator_t *allocator;
     constant_t *bucket[CONSTANT_BUCKETS];
     constant_t *dropped; /* out of the buckets, but in use */
     sinter_constant_cache_stats_t stats;
@@ -36,31 +37,32 @@ typedef struct constants {
 } constants_t;
 
 /* For an engine that is static. */
-#define CONSTANTS_INITIALIZER                                                           \
-    {                                                                                   \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER, .stats = { \
-            .size = sizeof(sinter_constant_cache_stats_t),                              \
-            .budget = SIZE_MAX                                                          \
-        }                                                                               \
+#define CONSTANTS_INITIALIZER(allocator_)                                    \
+    {                                                                        \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER, \
+        .allocator = (allocator_), .stats = {                                \
+            .size = sizeof(sinter_constant_cache_stats_t),                   \
+            .budget = SIZE_MAX                                               \
+        }                                                                    \
     }
 
-/* False: the system has no mutex or no condition variable left. */
-bool constants_init(constants_t *c);
+/* False: the system has no mutex or no condition variable left. The allocator must outlive c. */
+bool constants_init(constants_t *c, const sinter_allocator_t *allocator);
 void constants_end(constants_t *c);
 
 /* The copy, held until constants_give. If there is none yet, `fill` makes it in the calling thread
  * and without the lock: threads that want the same copy wait until it is made, all others go on.
  * owner: the compiled partition. *out NULL: the budget has no room. Fails only without memory. */
 sinter_status_t
-constants_take(sinter_engine_t *engine, const constant_key_t *key, size_t bytes, const void *owner,
+constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const void *owner,
                void (*fill)(const constant_key_t *key, void *memory, const void *user),
                const void *user, constant_t **out);
 void *constant_memory(const constant_t *constant);
-void constants_give(sinter_engine_t *engine, constant_t *constant); /* NULL: nothing to do */
+void constants_give(constants_t *c, constant_t *constant); /* NULL: nothing to do */
 /* The owner is no more. */
-void constants_disown(sinter_engine_t *engine, const void *owner);
+void constants_disown(constants_t *c, const void *owner);
 /* Whatever was made from some of these bytes. */
-void constants_invalidate(sinter_engine_t *engine, const void *data, size_t bytes);
-void constants_set_budget(sinter_engine_t *engine, size_t bytes);
+void constants_invalidate(constants_t *c, const void *data, size_t bytes);
+void constants_set_budget(constants_t *c, size_t bytes);
 
 #endif

@@ -299,6 +299,11 @@ OP __m256 vf_half(vf x, int h)
     (void)h;
     return x;
 }
+/* Four values; the lanes behind them are undefined. */
+OP vf vf_load_four(const float *p)
+{
+    return _mm256_castps128_ps256(_mm_loadu_ps(p));
+}
 OP vf vf_pick(vf v, const int32_t *at)
 {
     return _mm256_permutevar8x32_ps(v, vi_load(at));

@@ -333,6 +333,11 @@ OP __m256 vf_half(vf x, int h)
 {
     return h == 0 ? _mm512_castps512_ps256(x) : _mm512_extractf32x8_ps(x, 1);
 }
+/* Four values; the lanes behind them are undefined. */
+OP vf vf_load_four(const float *p)
+{
+    return _mm512_castps128_ps512(_mm_loadu_ps(p));
+}
 OP vf vf_pick(vf v, const int32_t *at)
 {
     return _mm512_permutexvar_ps(vi_load(at), v);

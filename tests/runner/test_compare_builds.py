@@ -145,7 +145,8 @@ class Compared(unittest.TestCase):
                 self.assertEqual(self.ratio("a.json"), 1.25)
 
     def test_order(self):
-        """Old, new, new, old: that every run is slower than the one before changes nothing."""
+        """Old, new, new, old, and the other way round in every second round: that every run is
+        slower than the one before changes nothing."""
         self.assertEqual(
             self.compare(
                 self.fake("old", drift=25),
@@ -156,7 +157,8 @@ class Compared(unittest.TestCase):
             0,
             self.text,
         )
-        self.assertEqual([run[0] for run in self.runs()], 3 * ["old", "new", "new", "old"])
+        first, second = 2 * ["old", "new", "new", "old"], 2 * ["new", "old", "old", "new"]
+        self.assertEqual([run[0] for run in self.runs()], first + second + first)
         self.assertEqual(self.ratio("a.json"), 1.0)
 
     def test_arguments(self):
@@ -222,6 +224,23 @@ class Compared(unittest.TestCase):
             self.text,
         )
         self.assertIn("1 of 1 lines compared, 0 slower", self.text)
+
+    def test_library(self):
+        """The same program over the library of its own folder, and over a file that is no
+        library."""
+        case = os.path.join(ROOT, "models", "patterns", "sdpa.json")
+        self.write("lists/real.list", f"--case={case} --no-fuse\n")
+        options = ["--rounds=1", "--min-time=0.01", "--factor=1e-6"]
+        self.assertEqual(
+            self.compare(os.path.dirname(RUNNER), RUNNER, *options, listed="lists/real.list"),
+            0,
+            self.text,
+        )
+        self.assertIn("1 of 1 lines compared, 0 slower", self.text)
+        broken = os.path.join(self.folder, "broken")
+        os.mkdir(broken)
+        self.write("broken/libsinter.so.0", "not a library")
+        self.assertNotEqual(self.compare(broken, RUNNER, *options, listed="lists/real.list"), 0)
 
 
 if __name__ == "__main__":

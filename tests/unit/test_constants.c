@@ -344,11 +344,11 @@ static void slow_fill(const constant_key_t *key, void *memory, const void *user)
 static void *take(void *user)
 {
     taker_t *t = user;
-    t->status = constants_take(engine, &t->key, COPY, t, slow_fill, t, &t->got);
+    t->status = constants_take(&engine->constants, &t->key, COPY, t, slow_fill, t, &t->got);
     sem_post(&t->taken);
     while (sem_wait(&t->give) != 0) {
     }
-    constants_give(engine, t->got);
+    constants_give(&engine->constants, t->got);
     return NULL;
 }
 
@@ -381,7 +381,7 @@ static void end(taker_t *t)
 {
     sem_post(&t->give);
     CHECK_THAT(pthread_join(t->id, NULL) == 0);
-    constants_disown(engine, t);
+    constants_disown(&engine->constants, t);
 }
 
 static int holds(const taker_t *t, int byte)

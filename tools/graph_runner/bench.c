@@ -21,10 +21,8 @@ typedef struct bench {
     const gr_part_t *part;
     size_t n, n_sets, next; /* tensors of a set, sets, the set that runs next */
     set_t sets[MAX_SETS];
-    gr_meter_t
-        /* with --cold-cache: alternates with the runs, and leaves nothing of theirs in the
-         * caches */
-        meter;
+    /* With --cold-cache: alternates with the runs, and leaves nothing of theirs in the caches. */
+    gr_meter_t meter;
     int metered;
     double *times, *rates, *mixed; /* of the runs, of the meter before each */
     double *of_rate, *of_mixed;    /* the rate of each run as a fraction of those */
@@ -35,8 +33,8 @@ typedef struct bench {
 typedef struct result {
     double compile, min, median, flops, bytes;
     double best_rate, median_rate; /* of the meter; 0: none */
-    double best_mixed,
-        median_mixed;         /* of its passes that read and write as the partition does; 0: none */
+    /* Of the meter's passes that read and write as the partition does; 0: none. */
+    double best_mixed, median_mixed;
     double of_rate, of_mixed; /* median of the runs' fractions of what was measured beside each */
     int attention;
     size_t runs;
@@ -111,7 +109,7 @@ static int open_sets(bench_t *b, int copies, gr_error_t *err)
     return 0;
 }
 
-static void close_sets(bench_t *b)
+static void close_bench(bench_t *b)
 {
     for (size_t s = 0; s < b->n_sets; s++) {
         for (size_t i = 0; b->sets[s].tensors && i < b->n; i++) {
@@ -147,11 +145,9 @@ static int run_once(bench_t *b, double *seconds, double *rate, double *mixed, gr
     return status ? gr_library_failure(status, "execute", err) : 0;
 }
 
-static int run_all(bench_t *b, gr_error_t *err)
+static int open_times(bench_t *b, gr_error_t *err)
 {
-    const gr_options_t *opt = b->x->opt;
-    size_t want = opt->repeat ? (size_t)opt->repeat : MAX_RUNS;
-    double start, progress, seconds, rate, mixed;
+    const size_t want = b->x->opt->repeat ? (size_t)b->x->opt->repeat : MAX_RUNS;
 
     b->times = gr_malloc(want * sizeof *b->times);
     b->rates = gr_malloc(want * sizeof *b->rates);
@@ -161,6 +157,15 @@ static int run_all(bench_t *b, gr_error_t *err)
     if (!b->times || !b->rates || !b->mixed || !b->of_rate || !b->of_mixed) {
         return gr_fail_memory(err);
     }
+    return 0;
+}
+
+static int run_all(bench_t *b, gr_error_t *err)
+{
+    const gr_options_t *opt = b->x->opt;
+    const size_t want = opt->repeat ? (size_t)opt->repeat : MAX_RUNS;
+    double start, progress, seconds, rate, mixed;
+
     for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) { /* warm up code and scratch memory */
         if (run_once(b, &seconds, &rate, &mixed, err)) {
             return -1;
@@ -170,7 +175,8 @@ static int run_all(bench_t *b, gr_error_t *err)
     for (b->n_times = 0; b->n_times < want; b->n_times++) {
         double now = gr_seconds();
 
-        if (!opt->repeat && b->n_times >= MIN_RUNS && now - start >= opt->min_time) {
+        if (!opt->repeat && b->n_times >= (opt->on_demand ? 1 : MIN_RUNS) &&
+            now - start >= opt->min_time) {
             break;
         }
         if (now - progress > 5) {
@@ -221,26 +227,33 @@ static void summarise(bench_t *b, result_t *r)
     r->best_mixed = b->mixed[b->n_times - 1];
 }
 
-static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t *err)
+/* All that a partition's runs need. close_bench follows, after a failure too. */
+static int open_bench(gr_exec_t *x, const gr_part_t *p, bench_t *b, result_t *r, gr_error_t *err)
 {
-    bench_t b = {.x = x, .part = p, .n = p->n_in + p->n_out};
     gr_work_t work;
-    int failed;
 
+    *b = (bench_t){.x = x, .part = p, .n = p->n_in + p->n_out};
     if (gr_part_work(x, p, &work, err)) {
         return -1;
     }
-    b.read = port_bytes(x, p, 0, p->n_in);
-    b.written = port_bytes(x, p, p->n_in, b.n);
+    b->read = port_bytes(x, p, 0, p->n_in);
+    b->written = port_bytes(x, p, p->n_in, b->n);
     *r = (result_t){.compile = p->compile_seconds,
                     .flops = work.flops,
                     .bytes = work.bytes,
                     .attention = work.attention};
-    failed = open_sets(&b, r->flops == 0, err) || run_all(&b, err);
+    return open_sets(b, r->flops == 0, err) || open_times(b, err) ? -1 : 0;
+}
+
+static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t *err)
+{
+    bench_t b;
+    const int failed = open_bench(x, p, &b, r, err) || run_all(&b, err);
+
     if (!failed) {
         summarise(&b, r);
     }
-    close_sets(&b);
+    close_bench(&b);
     return failed ? -1 : 0;
 }
 
@@ -316,6 +329,43 @@ static void print_result(const char *what, const result_t *r, const gr_figures_t
     }
     print_rate("min", r, &f->min);
     print_rate("median", r, &f->median);
+}
+
+int gr_bench_on_demand(gr_exec_t *x, gr_error_t *err)
+{
+    bench_t *b = gr_arena_alloc(&x->model->arena, x->n_parts, sizeof *b);
+    result_t r;
+    int failed = 0, c;
+
+    if (!b) {
+        return gr_fail_memory(err);
+    }
+    for (size_t i = 0; i < x->n_parts && !failed; i++) {
+        failed = open_bench(x, &x->parts[i], &b[i], &r, err) || run_all(&b[i], err);
+    }
+    if (!failed) {
+        printf("ready\n");
+        fflush(stdout);
+    }
+    while (!failed && (c = getchar()) != EOF) {
+        double sum = 0;
+
+        if (c != '\n') {
+            continue;
+        }
+        for (size_t i = 0; i < x->n_parts && !failed; i++) {
+            failed = run_all(&b[i], err);
+            sum += failed ? 0 : median(b[i].times, b[i].n_times);
+        }
+        if (!failed) {
+            printf("%.9g us\n", 1e6 * sum);
+            fflush(stdout);
+        }
+    }
+    for (size_t i = 0; i < x->n_parts; i++) {
+        close_bench(&b[i]);
+    }
+    return failed ? -1 : 0;
 }
 
 int gr_bench(gr_exec_t *x, gr_error_t *err)

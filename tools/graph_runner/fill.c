@@ -417,8 +417,9 @@ void fill_input(const model_t *model, const model_tensor_t *tensor,
     const int64_t row = lt->ndims > 0 && lt->dims[lt->ndims - 1] > 0 ? lt->dims[lt->ndims - 1] : 1;
     const int dense = gr_is_dense(lt), packed = gr_dtype(lt->data_type)->bits % 8 != 0;
 
-    /* Elements that share a byte are written by one thread. */
-#pragma omp parallel for if (!packed && n > 65536)
+    /* Elements that share a byte are written by one thread: a share of a dense tensor is a whole
+     * number of bytes. */
+#pragma omp parallel for schedule(static, 4096) if ((!packed || dense) && n > 65536)
     for (int64_t i = 0; i < n; i++) {
         orc_encode(lt->data_type, data, dense ? i : gr_offset(lt, i), value_of(&rule, key, i, row));
     }

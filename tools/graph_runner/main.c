@@ -110,7 +110,8 @@ static int run_mode(gr_exec_t *x, gr_error_t *err)
     if (gr_exec_inputs(x, err) || gr_run_all(x, err)) {
         return -1;
     }
-    failed = (mode == 'C' && gr_check(x, err)) || (mode == 'P' && gr_bench(x, err));
+    failed = (mode == 'C' && gr_check(x, err)) ||
+             (mode == 'P' && (x->opt->on_demand ? gr_bench_on_demand(x, err) : gr_bench(x, err)));
     if (x->opt->mem) {
         gr_report_constants(x);
     }

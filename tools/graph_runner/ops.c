@@ -45,6 +45,18 @@ enum { TYPES = sizeof types / sizeof *types };
 
 typedef int (*takes_t)(sinter_op_kind_t kind, int port, sinter_data_type_t type);
 
+/* The library's functions are called, not pointed to: this program runs over an older library as
+ * well, as long as nothing is asked that the older one lacks. */
+static int takes_input(sinter_op_kind_t kind, int port, sinter_data_type_t type)
+{
+    return sinter_op_kind_input_takes(kind, port, type);
+}
+
+static int takes_output(sinter_op_kind_t kind, int port, sinter_data_type_t type)
+{
+    return sinter_op_kind_output_takes(kind, port, type);
+}
+
 static const note_t *find_note(sinter_op_kind_t kind)
 {
     for (size_t i = 0; i < NOTES; i++) {
@@ -249,10 +261,10 @@ static void describe(sinter_op_kind_t kind, int markdown)
     if (sinter_op_kind_get_schema(kind, &schema) != sinter_success) {
         return;
     }
-    const side_t in = {"input", note ? note->inputs : NULL, sinter_op_kind_input_takes,
-                       schema.min_inputs, schema.max_inputs};
-    const side_t out = {"output", note ? note->outputs : NULL, sinter_op_kind_output_takes,
-                        schema.min_outputs, schema.max_outputs};
+    const side_t in = {"input", note ? note->inputs : NULL, takes_input, schema.min_inputs,
+                       schema.max_inputs};
+    const side_t out = {"output", note ? note->outputs : NULL, takes_output, schema.min_outputs,
+                        schema.max_outputs};
 
     if (markdown) {
         printf("### %s\n\n", sinter_op_kind_name(kind));

@@ -74,6 +74,9 @@ static const option_t options[] = {
      "mode P: time to spend on each partition (default 0.5)"},
     {"cold-cache", FLAG, AT(cold_cache), NULL,
      "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
+    {"on-demand", FLAG, AT(on_demand), NULL,
+     "mode P: print 'ready', then for each line of standard input run for --min-time and print the "
+     "median microseconds;\ntools/compare_builds.py uses it"},
     {"constant-cache-bytes", INT, AT(constant_cache), "BYTES",
      "most that copies of constant weights take; -1 (default): no limit"},
     {"mem", FLAG, AT(mem), NULL,

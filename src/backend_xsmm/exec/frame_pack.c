@@ -141,7 +141,8 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
                            "tensor %llu: size of the packed weights overflows",
                            (unsigned long long)plan->values[plan->values[i].base].lt.id);
         }
-        SG_TRY(constants_take(plan->engine, &key, bytes, owner, pack, plan, &fm->constants[k]));
+        SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, plan,
+                              &fm->constants[k]));
         if (fm->constants[k] != NULL) {
             fm->v[i].data = constant_memory(fm->constants[k]);
         } else {
@@ -154,7 +155,7 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
 void frame_unpack(const plan_t *plan, frame_mem_t *fm)
 {
     for (int k = 0; k < plan->n_packed; k++) {
-        constants_give(plan->engine, fm->constants[k]);
+        constants_give(&plan->engine->constants, fm->constants[k]);
         fm->constants[k] = NULL;
     }
 }

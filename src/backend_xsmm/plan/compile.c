@@ -422,7 +422,7 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
 void compiled_free(sinter_compiled_partition_t *cp)
 {
     sinter_engine_t *engine = cp->engine;
-    constants_disown(engine, cp);
+    constants_disown(&engine->constants, cp);
     while (cp->idle != NULL) {
         scratch_block_t *next = cp->idle->next;
         sg_free(engine, cp->idle->memory);
