@@ -167,7 +167,7 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
     const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
     xs_shape_t qk = {.kind = kind,
                      .m = rows,
-                     .n = ATT_STEP,
+                     .n = ATT_GRAIN,
                      .k = c->bf16 ? round_up(D, 2) : D,
                      .lda = c->ld_q,
                      .ldb = c->ld_k,
@@ -175,12 +175,12 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
     const xs_shape_t pv = {.kind = kind,
                            .m = rows,
                            .n = c->dv,
-                           .k = ATT_STEP,
+                           .k = ATT_GRAIN,
                            .lda = c->ld_s,
                            .ldb = c->ld_v,
                            .ldc = c->ld_v,
-                           .stride_a = ATT_STEP,
-                           .stride_b = (int64_t)ATT_STEP * c->ld_v,
+                           .stride_a = ATT_GRAIN,
+                           .stride_b = (int64_t)ATT_GRAIN * c->ld_v,
                            .beta = true};
     j->rows = rows;
     j->qk = j->qk_step = xs_dispatch(&qk, features, &why);

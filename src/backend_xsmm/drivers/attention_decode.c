@@ -584,11 +584,11 @@ static void codes_values(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
     const code_rows_t all = codes_of(task);
-    for (int row = 0; row < all.rows; row += CODES_BLOCK) {
+    for (int row = 0; row < all.rows; row += CODES_SPAN) {
         const int t = row * side->fold;
         code_rows_t at = all;
         at.data += row * all.stride;
-        at.rows = all.rows - row < CODES_BLOCK ? all.rows - row : CODES_BLOCK;
+        at.rows = all.rows - row < CODES_SPAN ? all.rows - row : CODES_SPAN;
         at.scale.at += row * all.scale.ld;
         at.zp.at = all.zp.at ? all.zp.at + row * all.zp.ld : NULL;
         for (int r = 0, n; r < task->rows; r += n) {

@@ -29,17 +29,14 @@ typedef struct decode_side {
     int classes;      /* of a row */
     int fold;         /* tokens in a row: 2 where two short heads fill a chunk */
     int groups;       /* along the head: the finer ones of scales and zero points */
-    bool
-        /* scales change from token to token, or there are zero points; otherwise scales are
-         * folded into the query or the result, stretch by stretch */
-        by_lane;
+    /* Scales change from token to token, or there are zero points; otherwise scales are folded into
+     * the query or the result, stretch by stretch. */
+    bool by_lane;
     bool quantised;
     bool any_weight;  /* V: weights need not be probabilities, which are at most 1 */
     float values[16]; /* of the codes of a 4-bit type */
-    int16_t order
-        /* the element (of the second token: head more) at each place in decoding order; -1:
-         * padding */
-        [DECODE_ORDER];
+    /* The element at each place in decoding order, of the second token `head` more; -1: padding. */
+    int16_t order[DECODE_ORDER];
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
     /* codes only: see codes_table_t */
     int32_t corner[CODES_CHUNKS * 16];

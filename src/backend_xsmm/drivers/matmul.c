@@ -68,12 +68,12 @@ static const char *make_kernel(matmul_config_t *c, int width, int height, featur
     const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
                               .m = matmul_ladder[height],
                               .n = n,
-                              .k = MM_STEP,
+                              .k = MM_GRAIN,
                               .lda = MM_LDA,
                               .ldb = n,
                               .ldc = MM_PANEL,
-                              .stride_a = MM_STEP,
-                              .stride_b = (int64_t)MM_STEP * n,
+                              .stride_a = MM_GRAIN,
+                              .stride_b = (int64_t)MM_GRAIN * n,
                               .beta = true};
     c->kernel[width][height] = xs_dispatch(&shape, features, &why);
     return why;

@@ -105,7 +105,7 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
     const int64_t elems = c->floats->layout.elems, unit = range_unit(c, m),
                   all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
     const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
-    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK,
+    const size_t coefs = (size_t)(cols * COLUMNS_GRAIN / 8) + WIDEST_CHUNK,
                  sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
     size_t at = 0;
     out->acc = carve(base, &at, sums, sizeof(float));
@@ -376,7 +376,7 @@ static bool load_columns(const columns_task_t *w, const groups_t *g, int64_t k, 
         memset(x, 0, (size_t)(n + 1) * sizeof *x);
     }
     for (int c = 0; c < w->chunks; c++) {
-        for (int row = 0; row < COLUMNS_STEP / 2; row++) {
+        for (int row = 0; row < COLUMNS_GRAIN / 2; row++) {
             __builtin_prefetch(codes + row * stride + c * bytes);
         }
         finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias,
@@ -403,7 +403,7 @@ static void load_zps(columns_task_t *w, int64_t k, const columns_sweep_t *next)
     const int64_t line = g->type != NULL ? k / g->row.group : 0;
     if (line != w->zp_line) {
         const code_rows_t *codes = &next->codes;
-        load_columns(w, g, k, w->c->floats->bias, codes->data + COLUMNS_STEP / 2 * codes->stride,
+        load_columns(w, g, k, w->c->floats->bias, codes->data + COLUMNS_GRAIN / 2 * codes->stride,
                      codes->stride, w->buf.zp);
         w->zp_line = line;
     }
@@ -497,9 +497,9 @@ static void add(columns_task_t *w, int64_t k, int kn)
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
                              .distance = distance < w->chunks ? distance : w->chunks,
-                             .next = stride * COLUMNS_STEP};
+                             .next = stride * COLUMNS_GRAIN};
     for (int e = 0; e < kn; e += sweep.codes.rows) {
-        const int left = (int)at_most(kn - e, COLUMNS_STEP);
+        const int left = (int)at_most(kn - e, COLUMNS_GRAIN);
         sweep.codes.data = groups_byte(b, codes_at(b, k + e, w->t.n0));
         sweep.codes.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact =

@@ -1,6 +1,6 @@
 /* The work of the matmul kernels for few rows around the micro-kernels: rows of A and
- * coefficients of four lines are brought into the forms that those want. Rows of A that are no
- * numbers go by panels. */
+ * coefficients of four lines are brought into the forms that those want. Rows of A with a NaN or an
+ * infinity take the panel path. */
 #include "backend_xsmm/drivers/matmul_rows_task.h"
 
 #include <string.h>

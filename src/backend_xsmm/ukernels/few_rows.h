@@ -17,14 +17,14 @@
  *   at[r * ld + (c >> shift) * step]
  *
  * for all of its elements. Fine coefficients change within chunks and have one vector for each
- * class: lane i has pick[c * pick_step + class * lanes + i] from there on. A vector is loaded
+ * class: lane i has pick[c * pick_stride + class * lanes + i] from there on. A vector is loaded
  * from there, so that up to 16 floats more may be read. */
 typedef struct code_coefs {
     const float *at; /* NULL: there are none */
     int step, shift;
     int64_t ld;
     const int32_t *pick;
-    int pick_step;
+    int pick_stride;
 } code_coefs_t;
 
 /* Rows of codes with their coefficients. */

@@ -19,7 +19,7 @@
 
 enum {
     COLUMNS_MOST = 16,   /* rows of A */
-    COLUMNS_STEP = 16,   /* rows of B that are swept at a time, at most */
+    COLUMNS_GRAIN = 16,  /* rows of B that are swept at a time, at most */
     COLUMNS_AHEAD = 768, /* bytes of each of these that are prefetched: memory is that far away */
     /* Sums of a range of columns for all rows of A: they stay in the nearest cache. */
     COLUMNS_SUMS = 8192,
