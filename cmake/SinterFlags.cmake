@@ -21,31 +21,34 @@ if(SINTER_SANITIZE)
     target_link_options(sinter_flags INTERFACE -fsanitize=${SINTER_SANITIZERS})
 endif()
 
-# Only files named *_avx2.c, *_avx512.c and *_vnni.c may use these instructions; they are entered
-# after a run-time check.
+# Only files whose names end in _avx2.c, _avxvnni.c, _avx512.c and _vnni.c (AVX-512 VNNI) may use
+# these instructions; they are entered after a run-time check.
 set(SINTER_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(SINTER_FLAGS_avxvnni ${SINTER_FLAGS_avx2} -mavxvnni)
 set(SINTER_FLAGS_avx512 ${SINTER_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 set(SINTER_FLAGS_vnni ${SINTER_FLAGS_avx512} -mavx512vnni)
 
 # These files are many instances of inlined functions. With all checks and all debug information,
 # compiling one of them would take minutes.
 if(SINTER_SANITIZE STREQUAL "thread")
-    set(SINTER_FLAGS_SANITIZE -fno-sanitize=undefined)
+    set(SINTER_EXTRA_SANITIZE -fno-sanitize=undefined)
 elseif(SINTER_SANITIZE)
-    set(SINTER_FLAGS_SANITIZE -g1 -fno-sanitize=null,alignment,pointer-overflow,object-size)
+    set(SINTER_EXTRA_SANITIZE -g1 -fno-sanitize=null,alignment,pointer-overflow,object-size)
 endif()
 
 # The strides of rows of codes are never 1: GCC would make a second copy of each loop for that case.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    set(SINTER_FLAGS_CODES -fno-version-loops-for-strides)
+    set(SINTER_EXTRA_CODES -fno-version-loops-for-strides)
 endif()
 
 function(sinter_isa_flags)
     foreach(file ${ARGN})
-        if(file MATCHES "_(avx2|avx512|vnni)\\.c$")
-            set(flags ${SINTER_FLAGS_${CMAKE_MATCH_1}} ${SINTER_FLAGS_SANITIZE})
-            if(file MATCHES "(attention_decode|matmul_rows|matmul_columns)_avx")
-                list(APPEND flags ${SINTER_FLAGS_CODES})
+        cmake_path(GET file STEM name)
+        string(REGEX REPLACE ".*_" "" isa ${name})
+        if(DEFINED SINTER_FLAGS_${isa})
+            set(flags ${SINTER_FLAGS_${isa}} ${SINTER_EXTRA_SANITIZE})
+            if(name MATCHES "^(attention_decode|matmul_rows|matmul_columns)_avx")
+                list(APPEND flags ${SINTER_EXTRA_CODES})
             endif()
             set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${flags}")
         endif()

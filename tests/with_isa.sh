@@ -6,12 +6,26 @@
 level=$1
 shift
 
-flags_of() { # level: the CPU flags that it adds to the levels before it
+# From the lowest on, as in src/base/features.def.
+known="generic avx2 avx2_vnni avx512 avx512_vnni"
+
+flags_of() { # level: the CPU flags that it needs
     case $1 in
     generic) ;;
     avx2) echo "avx2 fma f16c" ;;
-    avx512) echo "avx512f avx512bw avx512dq avx512vl" ;;
-    avx512_vnni) echo "avx512_vnni" ;;
+    avx2_vnni) echo "$(flags_of avx2) avx_vnni" ;;
+    avx512) echo "$(flags_of avx2) avx512f avx512bw avx512dq avx512vl" ;;
+    avx512_vnni) echo "$(flags_of avx512) avx512_vnni" ;;
+    esac
+}
+
+kept_by() { # cap: the levels that it leaves
+    case $1 in
+    avx2_vnni) echo "generic avx2 avx2_vnni" ;;
+    avx512) echo "generic avx2 avx512" ;;
+    generic) echo "generic" ;;
+    avx2) echo "generic avx2" ;;
+    *) echo "$known" ;;
     esac
 }
 
@@ -21,16 +35,15 @@ has_all() { # flags
     done
 }
 
-known="generic avx2 avx512 avx512_vnni"
 case " $known " in
 *" $level "*) ;;
 *) echo "unknown level $level, expected one of $known" >&2; exit 1 ;;
 esac
 levels="" highest=""
-for next in $known; do
-    has_all $(flags_of $next) || break
-    levels="$levels $next" highest=$next
-    [ "$next" != "${SINTER_MAX_CPU_ISA:-}" ] || break
+for next in $(kept_by "${SINTER_MAX_CPU_ISA:-}"); do
+    if has_all $(flags_of $next); then
+        levels="$levels $next" highest=$next
+    fi
 done
 case "$levels " in
 *" $level "*) ;;

@@ -6,7 +6,7 @@ library, so that both builds are measured by the same program.
 
 In a round both builds set a line up and then run it in turn, as old, new, new, old, twice, each
 time for --min-time seconds (graph_runner --on-demand); every second round begins with new. A
-round's ratio is that of the old times to the new ones, a line's ratio is the median over the
+round's ratio is that of the median old time to the new one, a line's ratio is the median over the
 rounds: above 1 the new build is faster. A machine that gets slower or faster meanwhile favours
 neither. A graph_runner without --on-demand is started anew for each turn; one without --json as
 well has its text read.
@@ -211,7 +211,7 @@ def measure(old, new, arguments, rounds, tell):
         tell(f"round {turn + 1} of {rounds}")
         order = (old, new) if turn % 2 == 0 else (new, old)
         some = measure_once(*order, arguments)
-        ratios.append(sum(some[old]) / sum(some[new]))
+        ratios.append(statistics.median(some[old]) / statistics.median(some[new]))
         for runner in order:
             times[runner] += some[runner]
     return (*map(statistics.median, times.values()), statistics.median(ratios))

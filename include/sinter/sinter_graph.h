@@ -143,7 +143,7 @@ SINTER_API sinter_status_t sinter_set_graph_dump(const char *words);
 typedef struct sinter_engine_desc {
     size_t size;                  /* sizeof(sinter_engine_desc_t) */
     sinter_allocator_t allocator; /* all NULL: aligned malloc; else both callbacks */
-    sinter_cpu_isa_t max_isa;     /* never use more than this */
+    sinter_cpu_isa_t max_isa;     /* never use more than this has */
 } sinter_engine_desc_t;
 
 /* Creates an engine. desc NULL: all defaults. The allocator's two callbacks go together: one
@@ -157,8 +157,8 @@ SINTER_API sinter_status_t sinter_engine_create(sinter_engine_t **engine,
  * meanwhile. */
 SINTER_API sinter_status_t sinter_engine_destroy(sinter_engine_t **engine);
 
-/* The instruction set in use: the least of the machine's, of the engine's max_isa and of
- * SINTER_MAX_CPU_ISA. engine may be NULL. Thread-safe. */
+/* The instruction set in use: the highest one that the machine has and that neither the engine's
+ * max_isa nor SINTER_MAX_CPU_ISA rule out. engine may be NULL. Thread-safe. */
 SINTER_API sinter_cpu_isa_t sinter_engine_get_isa(const sinter_engine_t *engine);
 
 /* The constant cache. Some kernels want an input of property `constant` (weights) in another

@@ -135,13 +135,15 @@ typedef enum sinter_partition_policy {
     sinter_partition_policy_debug = 2
 } sinter_partition_policy_t;
 
-/* Caps of the instruction set, each containing the ones before it. */
+/* Instruction sets: what a CPU has, and caps. Each of 1 to 4 includes the ones before it, and 5
+ * includes 1 and 2: the numbers are no order. */
 typedef enum sinter_cpu_isa {
-    sinter_isa_default = 0,    /* whatever the machine has */
-    sinter_isa_generic = 1,    /* portable C only */
-    sinter_isa_avx2 = 2,       /* AVX2, FMA, F16C */
-    sinter_isa_avx512 = 3,     /* AVX-512 F, BW, DQ, VL */
-    sinter_isa_avx512_vnni = 4 /* and VNNI; also BF16 where the machine has it */
+    sinter_isa_default = 0,     /* whatever the machine has */
+    sinter_isa_generic = 1,     /* portable C only */
+    sinter_isa_avx2 = 2,        /* AVX2, FMA, F16C */
+    sinter_isa_avx512 = 3,      /* AVX-512 F, BW, DQ, VL */
+    sinter_isa_avx512_vnni = 4, /* and VNNI; also BF16 and AVX-VNNI where the machine has them */
+    sinter_isa_avx2_vnni = 5    /* AVX2 and AVX-VNNI, without AVX-512 */
 } sinter_cpu_isa_t;
 
 /* A dim, a stride or an index, in elements. */

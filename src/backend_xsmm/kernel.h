@@ -193,12 +193,12 @@ extern const driver_t *const sinter_step_drivers[];
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-/* Why a kernel for this kind of step is not among the candidates; features: the plan lacks some
- * that it needs, reason then names the first of them. */
+/* Why a kernel for this kind of step is not among the candidates. */
 typedef struct refusal {
     const kernel_t *kernel;
     const char *reason;
-    bool features;
+    bool features; /* the plan lacks some that the kernel needs: reason is the name of one */
+    bool alone;    /* and that is all: the kernel would not refuse the step */
 } refusal_t;
 
 enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 16 };

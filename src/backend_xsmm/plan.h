@@ -4,9 +4,9 @@
  *   partition subgraph --passes--> --lower--> plan (steps, values) --select--> kernels
  *   --setup--> JIT handles, scratch sizes
  *
- * Dims may be unknown until execute, so nothing in a plan depends on dims that execute may
- * bring: at execute a frame holds every value's data pointer, dims and strides; they choose among a
- * step's kernels where compile could not, and the kernel fills its own state from the frame before
+ * Dims may be unknown until execute, so a plan does not depend on dims that only execute knows. At
+ * execute a frame holds the data pointer, dims and strides of every value. They choose among the
+ * kernels of a step where compile could not, and the kernel fills its state from the frame before
  * the threads start. */
 #ifndef SINTER_SRC_PLAN_H
 #define SINTER_SRC_PLAN_H
@@ -15,8 +15,8 @@
 #include "numeric/dtype.h"
 #include "patterns/partition.h"
 
-/* A value bound for one execute. Strides in elements of dtype, for the dims as the reader sees
- * them (views applied). */
+/* A value bound for one execute. Strides are in elements, for the dims that the reader sees: views
+ * are applied. */
 typedef struct bound {
     unsigned char *data;
     sinter_data_type_t dtype;
@@ -29,11 +29,11 @@ typedef struct frame {
     int threads;
 } frame_t;
 
-/* One matrix operand: codes and how they become numbers. All value indices; -1: none.
- * scale_dim[d] is the dim of the scale value that belongs to data dim d, -1 if it has none. The
- * group size along d is dims[d] / scale dims[scale_dim[d]] (whole dim if -1). Static scales and
- * zps are constant values (f32, s32). split: data (u4) and high (u2) hold the low and the high
- * bits of codes of that type. */
+/* One matrix operand: codes and how they become numbers. data, scale, zp and high are values; -1:
+ * none. scale_dim[d] is the dim of the scales that belongs to dim d of the data; -1: there is none.
+ * The groups along d have dims[d] / scale dims[scale_dim[d]] elements, or all of them for -1.
+ * Static scales and zero points are constant values (f32, s32). split: data (u4) and high (u2) are
+ * the low and the high plane of codes of that type. */
 typedef struct operand {
     int data, scale, zp, high;
     sinter_data_type_t split; /* undef: data holds the codes, high is not used */
@@ -56,24 +56,24 @@ enum {
 typedef struct matmul_params {
     operand_t a, b;
     bool trans_a, trans_b; /* the last two dims of the operand are swapped */
-    /* a value whose dims are the output's (the first stored one, or one without data) */
+    /* A value whose dims are those of the output: the first stored one, or one without data. */
     int out_dims;
 } matmul_params_t;
 
 /* Softmax over axis of in; `post` over in's dims with the probability in register 0. */
 typedef struct softmax_params {
     int in, stats; /* stats -1: none; else f32 max + log(sum(exp)), axis dim 1 */
-    /* -1: none; else one more logit for each row, which broadcasts to the dims of stats */
+    /* One more logit for each row; broadcasts to the dims of stats. -1: none. */
     int sink;
-    /* normalised; if the rank is unknown at compile it is kept as given and normalised at
-     * prepare */
+    /* Counted from the front; where compile does not know the rank it is as given, and execute
+     * counts it from the front. */
     int axis;
     bool inf_as_zero, log; /* log: LogSoftmax */
 } softmax_params_t;
 
-/* Where a mask leaves score (r, c) as it is:  c <= s, or c >= s if lower, with s = (moves ? r :
- * 0) + shift + sum of sign[i] * scalar term[i]. Elsewhere it puts the scalar `fill`. none:
- * nothing is known of where. */
+/* A mask by index. It leaves score (r, c) as it is where c <= s (lower: where c >= s), with
+ * s = (moves ? r : 0) + shift + the sum of sign[i] * scalar term[i], and puts the scalar `fill`
+ * elsewhere. none: the mask has another form, and nothing is known of it. */
 enum { MASK_LIMITS = 6, LIMIT_TERMS = 4 };
 typedef struct column_limit {
     bool none, lower, moves;
@@ -87,24 +87,24 @@ typedef struct column_limit {
 typedef struct attention_params {
     operand_t q, k, v;
     bool trans_q, trans_k, trans_v;
-    const struct chain
-        *score; /* over [b.., S, T], score in register 0 and result in score->result; NULL: none */
-    const struct chain *
-        /* over [b.., S, T] on normalised probabilities (quantise, dequantise); NULL: none, which
-         * allows one pass */
-        prob;
+    /* Over [b.., S, T] with the score in register 0 and the result in score->result; NULL: none. */
+    const struct chain *score;
+    /* Over [b.., S, T] on normalised probabilities: it quantises and dequantises them. NULL: none,
+     * and one pass over K and V is enough. */
+    const struct chain *prob;
     int score_dims; /* a dims-only value of dims [b.., S, T] */
     int out_dims;   /* a value of dims [b.., S, Dv] */
     int stats;      /* f32 [b.., S, 1]; -1: none */
-    /* one more logit for each row, without a value: broadcasts to [b.., S, 1]; -1: none */
+    /* One more logit for each row that belongs to no V; broadcasts to [b.., S, 1]. -1: none. */
     int sink;
     bool inf_as_zero;
-    /* The masks that score ends in, last one first. score still holds the complete program;
-     * tiles may be skipped where a mask fills in -inf, and all masks after it do. */
+    /* The masks that the score chain ends in, last one first. The chain still applies them. A tile
+     * may be skipped where a mask, and all masks after it, fill in -inf. */
     int n_limits;
     column_limit_t limits[MASK_LIMITS];
-    /* The first n_bare limits are all there is to the masks that score ends in: where those fill
-     * in -inf, bare with the limits gives what score gives. bare NULL: the identity. */
+    /* The first n_bare limits describe the last masks of the score chain completely: where they
+     * fill in -inf, the chain `bare` followed by these limits gives the same as score. bare NULL:
+     * the identity. */
     int n_bare;
     const struct chain *bare;
 } attention_params_t;
@@ -124,39 +124,38 @@ typedef struct candidate {
     const void *config; /* generated code, tile sizes; in the plan's arena */
     size_t state_bytes;
     size_t thread_bytes; /* scratch of each thread */
-    /* Shared memory for each thread that is taken whichever kernel runs, so that an engine which
-     * calls with other dims later does not have to allocate again. */
+    /* Shared memory for each thread. It is reserved whichever kernel runs, so that a later execute
+     * with other dims need not allocate. */
     size_t reserve_bytes;
     const char *note; /* for the report: tile sizes, arithmetic */
 } candidate_t;
 
 typedef struct step {
     step_kind_t kind;
-    /* The chain of STEP_CHAIN (registers start empty, iteration dims are those of
-     * post->dims_value) or the epilogue; never NULL. */
+    /* The epilogue, or all of a STEP_CHAIN, whose registers start empty and whose iteration dims
+     * are those of post->dims_value. Never NULL. */
     const struct chain *post;
-    const dynquant_params_t
-        *tail; /* quantises post->result where it is made (quant_tail.h); NULL: none */
-    const char
-        *apart; /* STEP_DYNQUANT: why it is no tail of the step before; NULL: nothing to say */
+    /* Quantises post->result where it is made (quant_tail.h); NULL: none. */
+    const dynquant_params_t *tail;
+    /* STEP_DYNQUANT: why it is not a tail of the step before; NULL: no such step. */
+    const char *apart;
     union {
         matmul_params_t matmul;
         softmax_params_t softmax;
         attention_params_t attention;
         dynquant_params_t dynquant;
     } p;
-    sinter_fpmath_mode_t
-        /* what the arithmetic of this step may use: strict where apply_to_int is off and an
-         * operand is integer */
-        mode;
+    /* The precision that this step may use: strict where an operand is integer and apply_to_int is
+     * off. */
+    sinter_fpmath_mode_t mode;
     /* In order of preference; more than one where dims that only execute knows decide. */
     candidate_t *candidates;
     int n_candidates;
     size_t state_offset; /* of the kernel's state in the frame memory */
 } step_t;
 
-/* PV_PACKED: a constant input, or a view of one, with dim `along` contiguous: itself where it
- * is, else a copy from the engine's constant cache. */
+/* PV_PACKED: a constant input, or a view of one, as a tensor whose dim `along` is contiguous: the
+ * value itself where it is that already, else a copy from the engine's constant cache. */
 typedef enum pv_kind {
     PV_INPUT,
     PV_OUTPUT,
@@ -170,28 +169,26 @@ typedef enum pv_kind {
 typedef struct plan_value {
     pv_kind_t kind;
     lt_t lt;         /* what is known at compile */
-    int port;        /* VIEW that is no graph value: the graph value whose dims it has */
-    int base;        /* VIEW, PACKED: the value looked at */
-    int along, line; /* PACKED: lines along that dim begin at multiples of so many elements */
-    const node_t *
-        /* VIEW: StaticReshape or StaticTranspose that made this from base, or base from this if
-         * inverse */
-        op;
+    int port;        /* VIEW that is not a graph value: the graph value whose dims it has */
+    int base;        /* VIEW, PACKED: the value that it shows */
+    int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
+    /* VIEW: the StaticReshape or StaticTranspose that makes this from base; inverse: base from
+     * this. */
+    const node_t *op;
     bool inverse;
     const void *data; /* CONST */
     int first, last;  /* TEMP: live steps */
-    /* TEMP: one that may have the same memory if its dims are the same, though both live in step
-     * `last`; -1 */
+    /* TEMP: the value that may take over this one's memory in step `last`, if its dims are the
+     * same; -1: none. */
     int heir;
 } plan_value_t;
 
 typedef struct plan {
     arena_t arena;
     sinter_engine_t *engine; /* held by the compiled partition */
-    graph_t
-        /* the rewritten subgraph: node attributes live here, shape rules run over it for dynamic
-         * dims */
-        sub;
+    /* The rewritten subgraph. It holds the nodes' attributes, and shape rules run over it where
+     * dims are dynamic. */
+    graph_t sub;
     plan_value_t *values;
     step_t *steps;
     int n_values, n_steps;

@@ -18,10 +18,9 @@ typedef struct named {
 
 static const named_t isa_names[] = {
     {sinter_isa_default, "default"},
-    {sinter_isa_generic, "generic"},
-    {sinter_isa_avx2, "avx2"},
-    {sinter_isa_avx512, "avx512"},
-    {sinter_isa_avx512_vnni, "avx512_vnni"},
+#define SINTER_LEVEL(name, needs, keeps) {sinter_isa_##name, #name},
+#include "base/features.def"
+#undef SINTER_LEVEL
 };
 
 static const named_t mode_names[] = {
@@ -89,22 +88,19 @@ bool fpmath_mode_is_valid(sinter_fpmath_mode_t mode)
 }
 
 #if defined(__x86_64__) || defined(__i386__)
-/* Not every compiler's __builtin_cpu_supports knows it. The operating system's part is that of
- * AVX, which is checked beside it. */
-static bool has_f16c(void)
-{
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
-}
+enum { EAX, EBX, ECX, EDX };
 
-/* Leaf 7, subleaf 1: EAX bit 4. */
-static bool has_avx_vnni(void)
+/* For features whose names not every compiler's __builtin_cpu_supports knows, and that may be used
+ * wherever the system allows AVX. */
+static bool cpuid_bit(unsigned leaf, unsigned subleaf, int in, int bit)
 {
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 16) != 0;
+    unsigned r[4];
+    return __get_cpuid_count(leaf, subleaf, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) &&
+           (r[in] >> bit & 1) != 0;
 }
 
 #define HAS(name) (__builtin_cpu_supports(name) != 0)
+#define CPUID(leaf, subleaf, in, bit) cpuid_bit(leaf, subleaf, in, bit)
 #define HAS_NEON false
 
 static void detect_begin(void)
@@ -134,21 +130,12 @@ size_t cpu_last_level_cache(void)
 }
 #else
 #define HAS(name) false
+#define CPUID(leaf, subleaf, in, bit) false
 #if defined(__ARM_NEON)
 #define HAS_NEON true
 #else
 #define HAS_NEON false
 #endif
-
-static bool has_f16c(void)
-{
-    return false;
-}
-
-static bool has_avx_vnni(void)
-{
-    return false;
-}
 
 static void detect_begin(void)
 {
@@ -194,25 +181,34 @@ features_t cpu_features(void)
     return found;
 }
 
+/* ", " before each name. */
+#define SINTER_LEVEL(name, needs, keeps) ", " #name
+static const char level_names[] =
+#include "base/features.def"
+    ;
+#undef SINTER_LEVEL
+
 typedef struct level {
     sinter_cpu_isa_t level;
-    uint32_t needs; /* what a machine of this level has at least */
-    uint32_t caps;  /* what a cap at this level leaves */
+    uint32_t needs, keeps;
 } level_t;
 
-/* From the lowest on. A cap leaves out what came after its level, AVX-VNNI below AVX-512 too. */
 static const level_t levels[] = {
-    {sinter_isa_generic, 0, 0},
-    {sinter_isa_avx2, NEEDS_AVX2, NEEDS_AVX2},
-    {sinter_isa_avx512, NEEDS_AVX512, NEEDS_AVX512},
-    {sinter_isa_avx512_vnni, NEEDS_AVX512_VNNI, NEEDS_AVX512_BF16 | FEATURE_AVX_VNNI},
+#define SINTER_LEVEL(name, needs, keeps) {sinter_isa_##name, needs, keeps},
+#include "base/features.def"
+#undef SINTER_LEVEL
 };
+
+#define SINTER_LEVEL(name, needs, keeps) \
+    _Static_assert((int)sinter_isa_##name < LEVELS, "numbers of levels are consecutive");
+#include "base/features.def"
+#undef SINTER_LEVEL
 
 features_t features_of_level(sinter_cpu_isa_t level)
 {
     for (size_t i = 0; i < LENGTH(levels); i++) {
         if (levels[i].level == level) {
-            return (features_t){levels[i].caps};
+            return (features_t){levels[i].keeps};
         }
     }
     return (features_t){UINT32_MAX};
@@ -252,10 +248,8 @@ sinter_status_t cpu_cap_features(sinter_cpu_isa_t max, features_t *features)
     const char *env = getenv("SINTER_MAX_CPU_ISA");
     sinter_cpu_isa_t env_max = sinter_isa_default;
     if (env != NULL && *env != '\0' && !sinter_cpu_isa_parse(env, &env_max)) {
-        return sg_fail(
-            sinter_invalid_arguments,
-            "SINTER_MAX_CPU_ISA is \"%s\", expected default, generic, avx2, avx512 or avx512_vnni",
-            env);
+        return sg_fail(sinter_invalid_arguments, "SINTER_MAX_CPU_ISA is \"%s\", expected default%s",
+                       env, level_names);
     }
     features->bits = features_up_to(max).bits & features_of_level(env_max).bits;
     return sinter_success;

@@ -15,6 +15,14 @@ enum feature_index {
     FEATURES
 };
 
+/* One more than the number of any level: for arrays by level. */
+enum {
+    LEVELS = 1
+#define SINTER_LEVEL(name, needs, keeps) +1
+#include "base/features.def"
+#undef SINTER_LEVEL
+};
+
 enum {
 #define SINTER_FEATURE(name, text, has) FEATURE_##name = 1 << FEATURE_INDEX_##name,
 #include "base/features.def"
@@ -31,7 +39,7 @@ typedef struct features {
 enum {
     NEEDS_NOTHING = 0,
     NEEDS_AVX2 = FEATURE_AVX2,
-    NEEDS_AVX_VNNI = FEATURE_AVX2 | FEATURE_AVX_VNNI,
+    NEEDS_AVX2_VNNI = FEATURE_AVX2 | FEATURE_AVX_VNNI,
     NEEDS_AVX512 = FEATURE_AVX2 | FEATURE_AVX512,
     NEEDS_AVX512_VNNI = NEEDS_AVX512 | FEATURE_AVX512_VNNI,
     NEEDS_AVX512_BF16 = NEEDS_AVX512_VNNI | FEATURE_AVX512_BF16

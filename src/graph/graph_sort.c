@@ -5,8 +5,8 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
-/* A heap of node indices, least first: among the nodes that are ready the one added first comes
- * first. */
+/* A heap of node indices, least first: of the nodes that are ready, the one that was added first
+ * comes first. */
 static void heap_push(int *heap, int *n, int item)
 {
     int at = (*n)++;
@@ -31,7 +31,7 @@ static int heap_pop(int *heap, int *n)
     return least;
 }
 
-/* Makes *array hold at least n entries; what it held is lost. */
+/* Gives *array room for n entries; its old entries are lost. */
 static bool room(arena_t *arena, int **array, int *cap, int n)
 {
     if (n <= *cap && *array != NULL) {
@@ -45,7 +45,7 @@ static bool room(arena_t *arena, int **array, int *cap, int n)
     return grown != NULL;
 }
 
-/* Producers and use counts of all values; the number of uses. */
+/* Sets the producers and use counts of all values. Returns the number of all uses. */
 static int64_t count_uses(graph_t *g)
 {
     int64_t total = 0;
@@ -66,7 +66,7 @@ static int64_t count_uses(graph_t *g)
     return total;
 }
 
-/* Counting sort of uses by value. */
+/* Sorts the uses by value, by counting. */
 static sinter_status_t collect_uses(graph_t *g)
 {
     int64_t total = count_uses(g);
@@ -94,7 +94,7 @@ static sinter_status_t collect_uses(graph_t *g)
     return sinter_success;
 }
 
-/* Walks from an unsorted node to unsorted producers until it must have reached the cycle. */
+/* Walks from an unsorted node to unsorted producers, often enough to have reached the cycle. */
 static sinter_status_t report_cycle(const graph_t *g, const int *pending)
 {
     int at = 0, value = -1;
@@ -117,7 +117,8 @@ static sinter_status_t report_cycle(const graph_t *g, const int *pending)
                    node_label(&g->nodes[at]), g->values[value].lt.id);
 }
 
-/* pending[i]: reads of node i whose producers are not sorted yet; 0 for dead nodes. */
+/* Sets pending[i] to the number of reads of node i whose producers are not sorted yet; 0 for dead
+ * nodes. */
 static sinter_status_t order_nodes(graph_t *g, int *pending, int *heap, int n_live)
 {
     int n_heap = 0;

@@ -7,13 +7,13 @@
 #include "graph/quant.h"
 #include "numeric/dtype.h"
 
-/* What a quantization_kind asks of its tensors. */
+/* The rules of a quantization_kind for its tensors. */
 typedef struct kind_rule {
     const char *name;
     bool (*element_ok)(sinter_data_type_t type);
     sinter_data_type_t scale_type; /* undef: any scale type */
-    int64_t
-        default_group; /* along the last axis where attributes and shapes say nothing; 0: none */
+    /* The size along the last axis where attributes and shapes say nothing; 0: none. */
+    int64_t default_group;
     bool has_zp;
 } kind_rule_t;
 
@@ -345,8 +345,8 @@ static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
                               " is no multiple of the default group %" PRId64,
                               i, dim, r->data->id, wanted);
         }
-        /* So many scales over a dim that is not known yet: no default says how many elements
-         * each has. */
+        /* The number of scales is known, but not the dim that they divide: no default says how many
+         * elements each has. */
         p->group[i] = known(n) && r->q->group_shape.v == NULL ? SINTER_UNKNOWN_DIM : wanted;
         return known(n) && p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
     }

@@ -6,14 +6,18 @@
 
 #include "graph/graph.h"
 
-/* The dims that the scales (or zero points) of a quantising node have when written with one dim
- * for each dim of the data: 1 where one value covers the whole dim. data_dims and dims have room
- * for SINTER_MAX_NDIMS. False: the node has none, or its geometry is broken or not known yet. */
+/* The most views between a dequantisation and the product that reads it: the matcher refuses more,
+ * and the pass moves no more. */
+enum { QUANT_MAX_VIEWS = 32 };
+
+/* The dims of a quantising node's scales or zero points, written with one dim for each dim of the
+ * data: 1 where one value covers the whole dim. dims has room for SINTER_MAX_NDIMS. False: the node
+ * has none, or its groups are invalid or not known yet. */
 bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int64_t *dims);
 
-/* Rewrites dims, the full dims of scales belonging to view->in, into those belonging to
- * view->out. NULL, or the reason why no such dims exist: a dim that is split or merged must be
- * ungrouped, or its groups must be runs of neighbours that the new dims can say. */
+/* Rewrites dims, the full dims of scales for view->in, into those for view->out. NULL, or the
+ * reason why no such dims exist: a dim that is split or merged must have no groups, or groups that
+ * are runs of neighbours in the new dims too. */
 const char *quant_dims_through_view(const node_t *view, const lt_t *in, const lt_t *out,
                                     int64_t *dims);
 

@@ -17,7 +17,7 @@ typedef struct weights {
     int first;    /* spatial dims */
 } weights_t;
 
-/* Window of one spatial dim. */
+/* The window along one spatial dim. */
 typedef struct window {
     int64_t kernel, stride, dilation, pad_begin, pad_end, extra;
     bool same, valid, ceil;
@@ -89,7 +89,7 @@ static bool window_extent(const window_t *w, int64_t *extent)
     return mul_i64(w->kernel - 1, w->dilation, extent) && add_i64(*extent, 1, extent);
 }
 
-/* Positions of the window: (in + pads - extent) / stride + 1. */
+/* The number of positions of the window: (in + pads - extent) / stride + 1. */
 static sinter_status_t slide(const node_t *node, const window_t *w, int64_t in, int at,
                              int64_t *out)
 {
@@ -140,8 +140,8 @@ static sinter_status_t unslide(const node_t *node, const window_t *w, int64_t in
 typedef sinter_status_t (*window_fn_t)(const node_t *node, const window_t *w, int64_t in, int at,
                                        int64_t *out);
 
-/* Output of the batch and format of image, with `channels` and the spatial dims that fn makes. w
- * NULL: kernel is the attribute. */
+/* An output with the batch and format of the image, `channels` channels, and the spatial dims that
+ * fn computes. w NULL: the size of the window is the attribute kernel. */
 static sinter_status_t put_image(const node_t *node, const image_t *image, const weights_t *w,
                                  int64_t channels, window_fn_t fn, lt_t *out)
 {
@@ -211,7 +211,8 @@ static bool mul_dim(int64_t a, int64_t b, int64_t *out)
     return !dim_known(a) || !dim_known(b) || mul_i64(a, b, out);
 }
 
-/* The channels of data against those of the weights: `per_group` many for each group. */
+/* Checks that the data has as many channels as the weights: per_group times the number of
+ * groups. */
 static sinter_status_t match_channels(const node_t *node, const image_t *image, const weights_t *w,
                                       int64_t per_group, int64_t groups)
 {
@@ -225,7 +226,8 @@ static sinter_status_t match_channels(const node_t *node, const image_t *image, 
     return sinter_success;
 }
 
-/* Channels that are divided among the groups without being per group in the weights' shape. */
+/* Checks that the groups divide the channels which the shape of the weights counts for all groups
+ * together. */
 static sinter_status_t match_groups(const node_t *node, const weights_t *w, int64_t channels,
                                     int64_t groups)
 {
@@ -289,8 +291,8 @@ sinter_status_t shape_conv_transpose(const node_t *node, lt_t *in, lt_t *out)
     return put_image(node, &image, &w, channels, unslide, &out[0]);
 }
 
-/* The gradient by data: dst_shape if it is given, as an attribute or at run time, else the least
- * shape that leads to diff_dst. */
+/* The gradient with respect to the data has the shape dst_shape, an attribute or an input. Without
+ * it, it has the smallest shape whose convolution has the shape of diff_dst. */
 sinter_status_t shape_dst_shape(const node_t *node, lt_t *in, lt_t *out)
 {
     const attr_t *given = node_attr(node, sinter_op_attr_dst_shape);

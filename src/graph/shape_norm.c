@@ -17,7 +17,7 @@ static sinter_status_t read_axes(const node_t *node, const lt_t *in, bool *reduc
     return sinter_success;
 }
 
-/* Axes that come as a tensor leave all dims open, and their number too unless they are kept. */
+/* If the axes are a tensor, no dim of the output is known, nor their number unless all are kept. */
 static sinter_status_t put_open(const node_t *node, const lt_t *in, bool keep, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
@@ -50,7 +50,7 @@ sinter_status_t shape_reduce(const node_t *node, lt_t *in, lt_t *out)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* Outputs 1.. are vectors over the channels. */
+/* All outputs but the first one are vectors over the channels. */
 sinter_status_t shape_bn_train(const node_t *node, lt_t *in, lt_t *out)
 {
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
@@ -65,7 +65,7 @@ sinter_status_t shape_bn_bwd(const node_t *node, lt_t *in, lt_t *out)
     return shape_bn_train(node, in, out);
 }
 
-/* Statistics have the dims before begin_norm_axis; gamma and beta those from it on. */
+/* Statistics have the dims before begin_norm_axis; gamma and beta have the others. */
 sinter_status_t shape_layer_norm(const node_t *node, lt_t *in, lt_t *out)
 {
     int axis;
@@ -94,7 +94,7 @@ sinter_status_t shape_layer_norm_bwd(const node_t *node, lt_t *in, lt_t *out)
     return sinter_success;
 }
 
-/* Statistics are [batch, groups]. */
+/* Statistics have the dims [batch, groups]. */
 sinter_status_t shape_group_norm(const node_t *node, lt_t *in, lt_t *out)
 {
     int64_t groups = node_s64(node, sinter_op_attr_groups, 1);

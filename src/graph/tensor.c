@@ -27,7 +27,7 @@ bool lt_strides_known(const lt_t *lt)
     return lt->ndims >= 0 && lt->layout_type == sinter_layout_type_strided;
 }
 
-/* Product of known dims. */
+/* The product of the known dims. */
 static int64_t product(int ndims, const int64_t *dims)
 {
     int64_t elems = 1;
@@ -49,7 +49,7 @@ int64_t lt_elems(const lt_t *lt)
     return lt_dims_known(lt) ? product(lt->ndims, lt->dims) : -1;
 }
 
-/* Zero-sized dims count as 1, so that strides stay distinct. Overflow gives unknown strides;
+/* Dims of size 0 count as 1, so that strides stay distinct. Strides that overflow are unknown:
  * lt_verify refuses such dims. */
 static void dense_strides(int ndims, const int64_t *dims, int64_t *strides)
 {
@@ -85,8 +85,8 @@ bool lt_is_dense(const lt_t *lt)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* Elements from the first to behind the last one; unknown dims and strides count as 1. False:
- * overflow. */
+/* The number of elements from the first one to the last one, with gaps; unknown dims and strides
+ * count as 1. False: it overflows. */
 static bool extent(const lt_t *lt, int64_t *elems)
 {
     *elems = 1;
@@ -139,8 +139,8 @@ static sinter_status_t verify_dims(const lt_t *lt, const char *where)
     return sinter_success;
 }
 
-/* Two elements along a dimension share bytes' storage only by design of a packed type, so one
- * dimension must run through its blocks; it may have one element, as a dynamic one has at times. */
+/* A packed type keeps several elements in one byte, so one dim must have stride 1. That dim may
+ * have one element only, as dynamic dims sometimes do. */
 static bool packed_dim_ok(const lt_t *lt)
 {
     bool single = true;
@@ -153,9 +153,9 @@ static bool packed_dim_ok(const lt_t *lt)
     return single;
 }
 
-/* Known, non-empty tensors only. Dimensions by rising stride must nest: each steps over the
- * whole extent of those before it. (A few interleaved layouts without overlap break that too;
- * nobody makes them.) */
+/* For tensors with known dims and elements. Taken by rising stride, each dim must step over the
+ * whole extent of the dims before it. This also refuses some interleaved layouts whose elements do
+ * not overlap, which nobody uses. */
 static bool elements_apart(const lt_t *lt)
 {
     int order[SINTER_MAX_NDIMS], n = 0;
@@ -271,7 +271,7 @@ sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Fills *into from `from` if it is unknown; false if both are known and differ. */
+/* Fills *into from `from` if it is unknown. False: both are known and differ. */
 static bool merge_value(int64_t *into, int64_t from)
 {
     if (*into == SINTER_UNKNOWN_DIM) {
@@ -362,7 +362,7 @@ static int squeeze(int ndims, const int64_t *dims, const int64_t *strides, int64
     return n;
 }
 
-/* Gives dims of size 1 the stride that a dense neighbour would have. */
+/* Gives each dim of size 1 the stride of a dense tensor there. */
 static void fill_unit_strides(int ndims, const int64_t *dims, int64_t *strides)
 {
     int64_t next = 1;
@@ -385,9 +385,10 @@ static bool all_known(int n, const int64_t *values)
     return true;
 }
 
-/* Dims without size-1 ones onto to_dims of the same product. Pairs up the shortest runs of dims
- * from..from_end and to..to_end with the same product; each run of the old ones must be one
- * dense piece, which the new ones split. */
+/* Finds strides for to_dims, where neither list has dims of size 1 and both have the same product.
+ * It pairs the shortest runs of old dims from..from_end and new dims to..to_end with the same
+ * product. The old dims of a run must be dense among each other; the new ones divide their elements
+ * anew. */
 static bool map_runs(int n, const int64_t *dims, const int64_t *strides, const int64_t *to_dims,
                      int64_t *to_strides)
 {

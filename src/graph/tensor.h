@@ -10,26 +10,24 @@ typedef sinter_logical_tensor_t lt_t;
 
 bool lt_dims_known(const lt_t *lt);    /* rank and all dims */
 bool lt_strides_known(const lt_t *lt); /* layout strided and no unknown stride */
-int64_t
-lt_elems(const lt_t *lt); /* product of known dims, checked by lt_verify before; -1 if unknown */
-void lt_set_dense(
-    lt_t
-        *lt); /* layout strided, dense row-major; unknown dims give unknown strides to their left */
+/* The product of the dims, which lt_verify has checked; -1: some dim is unknown. */
+int64_t lt_elems(const lt_t *lt);
+/* Layout strided, dense and row-major; an unknown dim gives unknown strides to its left. */
+void lt_set_dense(lt_t *lt);
 bool lt_is_dense(const lt_t *lt);
-/* Every rule about one tensor: rank, dims >= 0 or unknown, strides >= 0, sums and products
- * without overflow, known data type, packed types have a dimension of stride 1 (or one element)
- * and no two elements share storage (checked where an output: aliasing strides). `where` starts
- * the message. */
+/* Checks every rule about one tensor: its rank; dims >= 0 or unknown; strides >= 0; no sum or
+ * product overflows; the data type is known; a packed type has a dim of stride 1, or one element;
+ * no two elements of an output share storage. `where` begins the message. */
 sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where);
 /* Bytes from the first to behind the last element; sinter_invalid_shape with a message on
  * unknown dims or overflow. */
 sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes);
-/* Two descriptions of one id: fills unknown parts of `into` from `from`; false with *what naming
- * the part they disagree in. */
+/* Merges two descriptions of one tensor: fills unknown parts of `into` from `from`. False: they
+ * disagree, and *what names the part. */
 bool lt_merge(lt_t *into, const lt_t *from, const char **what);
 
-/* Strides for looking at a tensor of dims/strides as to_dims (same number of elements, row-major
- * order kept). False: no strides can say it. Unknown dims: false. */
+/* The strides by which a tensor of dims and strides can be read as one of to_dims, which has as
+ * many elements in the same row-major order. False: no strides do that, or a dim is unknown. */
 bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims,
                   const int64_t *to_dims, int64_t *to_strides);
 

@@ -14,6 +14,7 @@
 #include "numeric/dtype_bits.h"
 #include "numeric/dtype_bulk.h"
 #include "numeric/dtype_codec.h"
+#include "numeric/quant_scales.h"
 
 enum { BLOCK = 16, VECTORS = BLOCK / LANES };
 #define EACH_VECTOR \
@@ -48,7 +49,7 @@ typedef struct code {
     float low, high;         /* of integers */
     const format_t *format;  /* of floats of 8 bits and fewer */
     const float *magnitudes; /* of f6 */
-    /* What does the elements that share a byte with others. */
+    /* These convert the elements that share a byte with others. */
     void (*load_each)(const void *base, int64_t first, int64_t stride, int64_t n, float *dst);
     void (*store_each)(void *base, int64_t first, int64_t stride, int64_t n, const float *src);
 } code_t;
@@ -240,8 +241,7 @@ OP vf lower_to_vf(const code_t *c, __m128i codes, int h)
 
 OP vf e8m0_to_vf(vu code)
 {
-    const vu bits = vu_select(vu_eq(code, vu_set1(0)), vu_set1(0x00400000), code << 23);
-    return (vf)vu_select(vu_eq(code, vu_set1(0xFF)), vu_set1(0x7FC00000), bits);
+    return (vf)vu_select(vu_eq(code, vu_set1(0xFF)), vu_set1(0x7FC00000), (vu)e8m0_power(code));
 }
 
 /* Vector h of a block. */
@@ -531,32 +531,32 @@ OP void change_dwords(dword_change_t how, void *to, const void *from, int64_t n)
 
 /* ---- load_scaled ----------------------------------------------------------------------------- */
 
-typedef void load_scaled_t(const void *base, int64_t first, int64_t n, const dtype_groups_t *g,
+typedef void load_scaled_t(const void *base, int64_t first, int64_t n, const dtype_scaled_t *how,
                            float *dst);
 
 /* The ends of runs, and runs that start inside a byte. */
-static inline void rescale_all(float *x, int64_t n, const dtype_groups_t *g)
+static inline void rescale_all(float *x, int64_t n, const dtype_scaled_t *how)
 {
-    const float *scale = g->scale, *zp = g->zp;
-    int64_t left = g->group - g->phase;
+    const float *scale = how->scale, *zp = how->zp;
+    int64_t left = how->group - how->phase;
     for (int64_t i = 0; i < n; i++) {
         x[i] = (x[i] - *zp) * *scale;
         if (--left == 0) {
-            left = g->group;
+            left = how->group;
             scale++;
-            zp += g->zp_step;
+            zp += how->zp_each;
         }
     }
 }
 
 /* Moves n elements on, which do not end beyond the current group. */
-static inline void groups_move(dtype_groups_t *g, int64_t n)
+static inline void move_on(dtype_scaled_t *how, int64_t n)
 {
-    g->phase += n;
-    if (g->phase == g->group) {
-        g->phase = 0;
-        g->scale++;
-        g->zp += g->zp_step;
+    how->phase += n;
+    if (how->phase == how->group) {
+        how->phase = 0;
+        how->scale++;
+        how->zp += how->zp_each;
     }
 }
 
@@ -569,70 +569,57 @@ OP void load_group(const code_t *c, const unsigned char *p, int64_t n, float sca
         const block_t codes = unpack(c->bits, block_load(c->bits, p));
         EACH_VECTOR
         {
-            vf_store(dst + i + h * LANES, (decode(c, codes, h) - z) * s);
+            vf_store(dst + i + h * LANES, rescaled(DTYPE_RESTORED, decode(c, codes, h), s, z));
         }
     }
 }
 
 /* Whole groups of a size that is a constant where this is inlined, so that a group is two
- * broadcasts and a few vectors. Moves g on; returns how many elements those are. */
+ * broadcasts and a few vectors. Moves on; returns how many elements that did. */
 OP int64_t load_groups(const code_t *c, int size, const unsigned char *p, int64_t n,
-                       dtype_groups_t *g, float *dst)
+                       dtype_scaled_t *how, float *dst)
 {
-    const float *scale = g->scale, *zp = g->zp;
-    const int zp_step = g->zp_step;
+    const float *scale = how->scale, *zp = how->zp;
+    const int zp_step = how->zp_each;
     int64_t i = 0;
     for (; i + size <= n; i += size, p += size * c->bits / 8, zp += zp_step) {
         load_group(c, p, size, *scale++, *zp, dst + i);
     }
-    g->scale = scale;
-    g->zp = zp;
+    how->scale = scale;
+    how->zp = zp;
     return i;
 }
 
 OP void load_scaled(const code_t *c, const void *base, int64_t first, int64_t n,
-                    const dtype_groups_t *groups, float *dst)
+                    const dtype_scaled_t *all, float *dst)
 {
     const unsigned char *p = (const unsigned char *)base + first * c->bits / 8;
-    dtype_groups_t g = *groups;
+    dtype_scaled_t how = *all;
     int64_t i = 0;
     if (first % c->unit != 0) {
         load(c, base, first, n, dst);
-        rescale_all(dst, n, &g);
+        rescale_all(dst, n, &how);
         return;
     }
-    if (g.phase == 0 && g.group == BLOCK) {
-        i = load_groups(c, BLOCK, p, n, &g, dst);
-    } else if (g.phase == 0 && g.group == 2 * BLOCK) {
-        i = load_groups(c, 2 * BLOCK, p, n, &g, dst);
+    if (how.phase == 0 && how.group == BLOCK) {
+        i = load_groups(c, BLOCK, p, n, &how, dst);
+    } else if (how.phase == 0 && how.group == 2 * BLOCK) {
+        i = load_groups(c, 2 * BLOCK, p, n, &how, dst);
     }
     while (i + BLOCK <= n) {
-        const int64_t most = g.group - g.phase, left = (n - i) & -BLOCK,
+        const int64_t most = how.group - how.phase, left = (n - i) & -BLOCK,
                       run = most < left ? most : left;
-        load_group(c, p + i * c->bits / 8, run, *g.scale, *g.zp, dst + i);
+        load_group(c, p + i * c->bits / 8, run, *how.scale, *how.zp, dst + i);
         i += run;
-        groups_move(&g, run);
+        move_on(&how, run);
     }
     if (i < n) {
         load(c, base, first + i, n - i, dst + i);
-        rescale_all(dst + i, n - i, &g);
+        rescale_all(dst + i, n - i, &how);
     }
 }
 
 /* ---- store_scaled ---------------------------------------------------------------------------- */
-
-OP vf scaled(dtype_way_t way, vf x, vf by, vf zp)
-{
-    switch (way) {
-    case DTYPE_MULTIPLIED:
-        return x * by;
-    case DTYPE_DIVIDED:
-        return x / by;
-    case DTYPE_SHIFTED:
-        return vf_round(x / by) + zp;
-    }
-    __builtin_unreachable();
-}
 
 /* Of floats: f32, f16 or bf16. */
 OP int source_bytes(sinter_data_type_t from)
@@ -647,79 +634,81 @@ OP vf source(sinter_data_type_t from, const unsigned char *p, int h)
                                 : decode(&code_bf16, block_load(16, p), h);
 }
 
-/* A factor for each group. Groups are no loop of their own: they may be single blocks. */
+/* One scale for each group. Groups have no loop of their own, because they may be single blocks. */
 OP void store_groups(const code_t *c, dtype_way_t way, sinter_data_type_t from, unsigned char *p,
-                     const unsigned char *x, const dtype_scaled_t *s)
+                     int64_t n, const unsigned char *x, const dtype_scaled_t *s)
 {
     const encoding_t how = way == DTYPE_MULTIPLIED ? FINITE_EVEN : FINITE;
-    const float *by = s->by, *zp = s->zp != NULL ? s->zp : s->by;
-    const int64_t ahead = s->ahead, n = (int64_t)s->size * s->n_groups;
-    const int step = BLOCK * source_bytes(from), size = s->size;
-    int left = size;
+    const float *scale = s->scale, *zp = way == DTYPE_SHIFTED ? s->zp : s->scale;
+    const int64_t ahead = s->ahead, size = s->group;
+    const int step = BLOCK * source_bytes(from), zp_step = s->zp_each;
+    int64_t left = size;
     vf y[VECTORS];
     for (int64_t i = 0; i < n; i += BLOCK, x += step, p += 2 * c->bits) {
-        const vf b = vf_set1(*by), z = vf_set1(*zp);
+        const vf b = vf_set1(*scale), z = vf_set1(*zp);
         __builtin_prefetch(x + ahead);
         EACH_VECTOR
         {
-            y[h] = scaled(way, source(from, x, h), b, z);
+            y[h] = rescaled(way, source(from, x, h), b, z);
         }
         block_store(c->bits, p, pack(c->bits, encode(c, how, y)));
         left -= BLOCK;
-        by += left == 0;
-        zp += left == 0;
+        scale += left == 0;
+        zp += left == 0 ? zp_step : 0;
         left = left == 0 ? size : left;
     }
 }
-/* A factor for each element. */
+/* One scale for each element. */
 OP void store_elements(const code_t *c, dtype_way_t way, sinter_data_type_t from, unsigned char *p,
-                       const unsigned char *x, const dtype_scaled_t *s)
+                       int64_t n, const unsigned char *x, const dtype_scaled_t *s)
 {
     const encoding_t how = way == DTYPE_MULTIPLIED ? FINITE_EVEN : FINITE;
-    const float *by = s->by, *zp = s->zp != NULL ? s->zp : s->by;
-    const int64_t ahead = s->ahead, n = s->n_groups;
+    const float *scale = s->scale, *zp = way == DTYPE_SHIFTED ? s->zp : s->scale;
+    const bool zp_each = way != DTYPE_SHIFTED || s->zp_each;
+    const int64_t ahead = s->ahead;
     const int step = BLOCK * source_bytes(from);
     vf y[VECTORS];
     for (int64_t i = 0; i < n; i += BLOCK, x += step, p += 2 * c->bits) {
         __builtin_prefetch(x + ahead);
         EACH_VECTOR
         {
-            y[h] = scaled(way, source(from, x, h), vf_load(by + i + h * LANES),
-                          vf_load(zp + i + h * LANES));
+            const int64_t at = i + h * LANES;
+            y[h] = rescaled(way, source(from, x, h), vf_load(scale + at),
+                            zp_each ? vf_load(zp + at) : vf_set1(*zp));
         }
         block_store(c->bits, p, pack(c->bits, encode(c, how, y)));
     }
 }
 OP void store_from(const code_t *c, dtype_way_t way, sinter_data_type_t from, unsigned char *p,
-                   const unsigned char *x, const dtype_scaled_t *s)
+                   int64_t n, const unsigned char *x, const dtype_scaled_t *s)
 {
-    if (s->size == 1) {
-        store_elements(c, way, from, p, x, s);
+    if (s->group == 1) {
+        store_elements(c, way, from, p, n, x, s);
     } else {
-        store_groups(c, way, from, p, x, s);
+        store_groups(c, way, from, p, n, x, s);
     }
 }
-OP void store_way(const code_t *c, dtype_way_t way, unsigned char *p, const unsigned char *x,
-                  const dtype_scaled_t *s)
+OP void store_way(const code_t *c, dtype_way_t way, unsigned char *p, int64_t n,
+                  const unsigned char *x, const dtype_scaled_t *s)
 {
     if (s->from == sinter_f32) {
-        store_from(c, way, sinter_f32, p, x, s);
+        store_from(c, way, sinter_f32, p, n, x, s);
     } else if (s->from == sinter_f16) {
-        store_from(c, way, sinter_f16, p, x, s);
+        store_from(c, way, sinter_f16, p, n, x, s);
     } else {
-        store_from(c, way, sinter_bf16, p, x, s);
+        store_from(c, way, sinter_bf16, p, n, x, s);
     }
 }
-OP void store_scaled(const code_t *c, void *base, int64_t first, const void *src,
+OP void store_scaled(const code_t *c, void *base, int64_t first, int64_t n, const void *src,
                      const dtype_scaled_t *s)
 {
     unsigned char *p = (unsigned char *)base + first * c->bits / 8;
     if (s->way == DTYPE_MULTIPLIED) {
-        store_way(c, DTYPE_MULTIPLIED, p, src, s);
+        store_way(c, DTYPE_MULTIPLIED, p, n, src, s);
     } else if (is_integer(c) && s->way == DTYPE_SHIFTED) {
-        store_way(c, DTYPE_SHIFTED, p, src, s);
+        store_way(c, DTYPE_SHIFTED, p, n, src, s);
     } else {
-        store_way(c, DTYPE_DIVIDED, p, src, s);
+        store_way(c, DTYPE_DIVIDED, p, n, src, s);
     }
 }
 
@@ -730,7 +719,7 @@ enum {
     CODES_AHEAD = 1024
 }; /* bytes that are fetched ahead; harmless past the end */
 
-/* What results are converted to. BF16: NaNs have zeros in the lower half of their bits.
+/* The type that results are converted to. BF16: NaNs have zeros in the lower half of their bits.
  * NATIVE_BF16: by AVX512_BF16. */
 typedef enum result {
     RESULT_F32,

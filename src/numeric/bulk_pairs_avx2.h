@@ -54,7 +54,7 @@ OP void table_group(result_t result, vf results, const unsigned char *p, int64_t
 {
     (void)result, (void)results, (void)p, (void)n, (void)to;
 }
-static inline bool all_normal(const dtype_groups_t *g, int64_t n)
+static inline bool all_normal(const dtype_scaled_t *g, int64_t n)
 {
     (void)g, (void)n;
     return false;

@@ -264,7 +264,7 @@ OP vm below_normal(vf scale) /* 0 is not */
     const vu least = vu_set1(bits_of_f32(0x1p-100f) - 1);
     return _mm512_cmplt_epu32_mask((__m512i)(((vu)scale & 0x7FFFFFFF) - 1), (__m512i)least);
 }
-TARGET static bool all_normal(const dtype_groups_t *g, int64_t n)
+TARGET static bool all_normal(const dtype_scaled_t *g, int64_t n)
 {
     const int64_t count = (g->phase + n - 1) / g->group + 1, whole = count & -LANES;
     vm small = below_normal(vf_load_n(g->scale + whole, count - whole));

@@ -8,6 +8,7 @@
 #define SINTER_SRC_NUMERIC_BULK_QUANTISE_AVX512_H
 
 #include "numeric/bulk.h"
+#include "numeric/groups.h"
 #include "numeric/simd_avx512.h"
 
 enum {
@@ -229,8 +230,9 @@ OP void quantise_block(const code_t *c, dtype_way_t way, sinter_data_type_t from
     EACH_IN_BLOCK
     {
         const vf value = block_vector(from, x, k), s = block_factor(from, f.by, k);
-        const vf y = way == DTYPE_MULTIPLIED ? (vf)(value * s)
-                                             : quotient(value, s, block_factor(from, f.inverse, k));
+        const vf y = way == DTYPE_MULTIPLIED
+                         ? (vf)(value * s)
+                         : vf_quotient(value, s, block_factor(from, f.inverse, k));
         code[k] = code_of(c, y, value);
         if (way == DTYPE_SHIFTED) {
             code[k] += (vu)block_factor(from, f.zp, k);
@@ -253,7 +255,7 @@ OP int64_t quantise_chunks(const code_t *c, dtype_way_t way, sinter_data_type_t 
     const int64_t lead = long_group ? 1 : 2, vectors = long_group ? 0 : BLOCK_VECTORS,
                   folded = long_group ? 0 : lines / fold;
     const unsigned char *x = b.x, *next = b.x; /* what is encoded, what is measured */
-    unsigned char *p = b.codes;
+    unsigned char *p = groups_output(&b.to.codes, b.to.codes.first);
     factors_t ring[3];
     __m512i copies[3][CHUNK_LINES];
     lanes_t lanes;
@@ -305,8 +307,8 @@ OP int64_t quantise_from(const code_t *c, sinter_data_type_t from, const dtype_b
 
 OP int64_t quantise(const code_t *c, const dtype_blocks_t *b)
 {
-    if (!puts_scales(b->scale_type) ||
-        (b->formula->kind == QUANT_DYNAMIC_ASYMMETRIC && !puts_zps(b->zp_type))) {
+    if (!puts_scales(b->to.scale.dtype) ||
+        (b->formula->kind == QUANT_DYNAMIC_ASYMMETRIC && !puts_zps(b->to.zp.dtype))) {
         return -1;
     }
     return b->from == sinter_f32   ? quantise_from(c, sinter_f32, b)

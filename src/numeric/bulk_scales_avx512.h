@@ -1,10 +1,11 @@
-/* A part of quantise with AVX-512: extremes of groups, and what is made from them: scales, zero
- * points and factors. The formulas are those of quant_rows.h. As quant.c has it, kinds of powers of
- * two have scales in e8m0, and dynamic_nv has them in f8_e4m3. */
+/* A part of quantise with AVX-512: the extremes of groups, and the scales, zero points and factors
+ * that quant_scales.h makes from them. The schema allows kinds of powers of two only e8m0 scales,
+ * and dynamic_nv only f8_e4m3 scales. */
 #ifndef SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
 #define SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
 
-#include "numeric/quant_formula.h"
+#include "numeric/groups.h"
+#include "numeric/quant_scales.h"
 
 /* The largest of each group of a chunk lane by lane, as integers of the elements' width: of |x|,
  * or of x as signed ones and as unsigned ones, which of floats is the one furthest below 0. */
@@ -12,15 +13,13 @@ typedef struct lanes {
     __m512i top[CHUNK_LINES], bottom[CHUNK_LINES];
 } lanes_t;
 
-/* What the vectors of a chunk are scaled with, as bits; zp: integers. Of a long group, what
- * those of any block are. */
+/* The factors of the vectors of a chunk, as bits; zp: integers. A long group has those of one
+ * block, which all its blocks share. */
 typedef struct factors {
     uint32_t by[CHUNK_VECTORS], inverse[CHUNK_VECTORS], zp[CHUNK_VECTORS];
 } factors_t;
 
 /* ---- extremes -------------------------------------------------------------------------------- */
-
-typedef enum side { MAGNITUDE, TOP, BOTTOM } side_t; /* of x: |x|, x, -x, each at least 0 */
 
 OP __m512i sign_bits(bool words)
 {
@@ -81,9 +80,10 @@ typedef struct measured {
 } measured_t;
 
 /* The block at x. more: its lanes join those of a group that has begun before. */
-OP void measure_block(bool words, bool both, int fold, bool more, const unsigned char *x,
-                      const measured_t *to)
+OP void measure(sinter_data_type_t from, bool both, int fold, bool more, const unsigned char *x,
+                const measured_t *to)
 {
+    const bool words = from != sinter_f32;
     const int n = words ? 4 : 8;
     __m512i v[8];
     UNROLL
@@ -110,30 +110,7 @@ OP void measure_block(bool words, bool both, int fold, bool more, const unsigned
     fold_lines(TOP, words, fold, more, v, to->top);
 }
 
-/* Not inlined: all types of codes share these. */
-#define MEASURE(name, words, both)                                                                 \
-    TARGET __attribute__((noinline)) static void name(int fold, bool more, const unsigned char *x, \
-                                                      const measured_t *to)                        \
-    {                                                                                              \
-        measure_block(words, both, fold, more, x, to);                                             \
-    }
-MEASURE(measure_dwords, false, false)
-MEASURE(measure_words, true, false)
-MEASURE(measure_dwords_both, false, true)
-MEASURE(measure_words_both, true, true)
-#undef MEASURE
-
-OP void measure(sinter_data_type_t from, bool both, int fold, bool more, const unsigned char *x,
-                const measured_t *to)
-{
-    if (from == sinter_f32) {
-        (both ? measure_dwords_both : measure_dwords)(fold, more, x, to);
-    } else {
-        (both ? measure_words_both : measure_words)(fold, more, x, to);
-    }
-}
-
-/* What largest has left, at least 0: 0 is among the elements. */
+/* The extreme that `largest` has left, at least 0. */
 OP __m512i extreme_of(side_t side, bool words, __m512i x)
 {
     if (side == MAGNITUDE) {
@@ -231,72 +208,25 @@ OP void extremes_of(sinter_data_type_t from, side_t side, int64_t size, const __
     }
 }
 
-/* Not inlined: all kinds of formulas share these. */
-#define EXTREMES(name, side)                                                                 \
-    TARGET __attribute__((noinline)) static void name(sinter_data_type_t from, int64_t size, \
-                                                      const __m512i *lines, int n, vu *to)   \
-    {                                                                                        \
-        extremes_of(from, side, size, lines, n, to);                                         \
-    }
-EXTREMES(extremes_of_magnitudes, MAGNITUDE)
-EXTREMES(extremes_at_top, TOP)
-EXTREMES(extremes_at_bottom, BOTTOM)
-#undef EXTREMES
+/* Once for each chunk, not inlined: all kinds of formulas share these. */
+#define NOT_INLINED TARGET __attribute__((noinline)) static
+NOT_INLINED void extremes_of_magnitudes(sinter_data_type_t from, int64_t size, const __m512i *lines,
+                                        int n, vu *to)
+{
+    extremes_of(from, MAGNITUDE, size, lines, n, to);
+}
+NOT_INLINED void extremes_at_top(sinter_data_type_t from, int64_t size, const __m512i *lines, int n,
+                                 vu *to)
+{
+    extremes_of(from, TOP, size, lines, n, to);
+}
+NOT_INLINED void extremes_at_bottom(sinter_data_type_t from, int64_t size, const __m512i *lines,
+                                    int n, vu *to)
+{
+    extremes_of(from, BOTTOM, size, lines, n, to);
+}
 
 /* ---- scales ---------------------------------------------------------------------------------- */
-
-/* x / by as division rounds it, from inverse, 1 / by as division rounds that: q is within 1.5
- * ulp, and what is left over brings it to the nearest float in all cases (test_quotient tries
- * all that come near the middle of two). -0 may become 0. */
-OP vf quotient(vf x, vf by, vf inverse)
-{
-    const vf q = x * inverse;
-    return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, by, x), inverse, q);
-}
-
-OP vf e8m0_power(vu code)
-{
-    return (vf)vu_select(vu_eq(code, vu_set1(0)), vu_set1(0x00400000), code << 23);
-}
-
-/* Of the kinds of powers of two: scales as e8m0 has them. */
-OP vu power_codes(const quant_formula_t *f, vu amax)
-{
-    const uint32_t emax = (bits_of_f32(f->elem_max) >> 23) - 127;
-    if (f->kind == QUANT_DYNAMIC_MX) {
-        return vu_max(amax >> 23, vu_set1(emax)) - emax;
-    }
-    const vu s = (vu)((vf)amax / vf_set1(f->elem_max));
-    return vu_select(vu_gt(s, vu_set1(0x00400000)), (s + 0x7FFFFF) >> 23, vu_set1(0));
-}
-
-/* hi - lo may be beyond f32 where the scale is not: in double precision. Divided as `quotient`
- * does: what is divided by, a small odd number, has no quotients near the middle of two. */
-OP __m256 asymmetric_half(const quant_formula_t *f, __m256 top, __m256 bottom)
-{
-    const double levels = (double)f->elem_max - (double)f->elem_min;
-    const __m512d by = _mm512_set1_pd(levels), inverse = _mm512_set1_pd(1 / levels);
-    const __m512d range = _mm512_add_pd(_mm512_cvtps_pd(top), _mm512_cvtps_pd(bottom)),
-                  q = _mm512_mul_pd(range, inverse);
-    const __m512d s = _mm512_fmadd_pd(_mm512_fnmadd_pd(q, by, range), inverse, q);
-    return _mm512_cvtpd_ps(_mm512_min_pd(s, _mm512_set1_pd(f->scale_max)));
-}
-/* Of the other kinds, in f32. */
-OP vf exact_scales(const quant_formula_t *f, vu top, vu bottom)
-{
-    if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
-        const __m256 low = asymmetric_half(f, vf_half((vf)top, 0), vf_half((vf)bottom, 0));
-        const __m256 high = asymmetric_half(f, vf_half((vf)top, 1), vf_half((vf)bottom, 1));
-        return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
-    }
-    /* A subnormal s may be off, but is bad, or below what its type or dynamic_nv have. */
-    const vf s = quotient((vf)top, vf_set1(f->elem_max), vf_set1(1 / f->elem_max));
-    if (f->kind == QUANT_DYNAMIC_NV) { /* the second of two where one is NaN */
-        const vf of_tensor = f->tensor_scale == 1 ? (vf)s : (vf)(s / vf_set1(f->tensor_scale));
-        return _mm512_min_ps(vf_set1(448), _mm512_max_ps(vf_set1(0x1p-9f), of_tensor));
-    }
-    return _mm512_min_ps(vf_set1((float)f->scale_max), s);
-}
 
 /* The first 1, 2, 4 ... bytes: plain stores are faster than those under masks. */
 OP void put_bytes(unsigned char *p, int n, __m512i x)
@@ -386,8 +316,8 @@ OP void put_zps(sinter_data_type_t type, unsigned char *p, int n, vf zp)
     }
 }
 
-/* Values of n groups from g on, 16 or fewer, to their vectors, of which each has so many: a
- * power of two. */
+/* Values of n <= 16 groups from g on to their vectors. Each group has `vectors` of them, a power of
+ * two. */
 OP void spread_by(int vectors, vf x, int g, int n, uint32_t *to)
 {
     const vu lane = (vu)_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -417,33 +347,37 @@ typedef struct some_groups {
     int g, n;
 } some_groups_t;
 
-/* Of up to 16 groups: scales and zero points to memory, factors to their vectors, for quotients
- * times 2^gain. Which of them have an extreme or a scale that is no number, a scale so far from
- * 1 that its inverse does not stand for it, or one so small that quotients are beyond what
- * bytes_<narrow> saturates. */
+/* For up to 16 groups: scales and zero points to memory, factors to their vectors, for quotients
+ * times 2^gain. Returns the bad groups: those whose extreme or scale is NaN or infinite, or whose
+ * scale is too far from 1 for its inverse to stand for it, or so small that quotients are beyond
+ * the range that bytes_<narrow> saturates. */
 OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain, some_groups_t at,
                     vu top, vu bottom, factors_t *to)
 {
     const int g = at.g, n = at.n;
+    const groups_t *scales = &b->to.scale, *zps = &b->to.zp;
     const vu most = (vu)_mm512_max_epi32((__m512i)top, (__m512i)bottom);
     const vm infinite = vu_gt(most, vu_set1(0x7F7FFFFF));
-    unsigned char *scale = b->scale + (at.first + g) * b->scale_bytes;
+    unsigned char *scale = groups_output(scales, scales->first + at.first + g);
     if (quant_by_powers(f->kind)) {
         const vu code = power_codes(f, top), inverse = 254 + (uint32_t)gain - code;
         put_bytes(scale, n, _mm512_castsi128_si512(narrow_8(&code)));
         spread(b->size, e8m0_power(vu_min(inverse, vu_set1(254))), g, n, to->by);
         return infinite | (vu_gt(inverse, vu_set1(254)) & vu_gt(top, vu_set1(0)));
     }
-    const vf exact = exact_scales(f, top, bottom);
+    /* A subnormal scale may be off, but it is bad, or below what its type or dynamic_nv have. */
+    const vf exact = exact_scales(f, true, top, bottom);
     const vf s = f->kind == QUANT_DYNAMIC_NV ? put_scales_nv(scale, n, exact)
-                                             : put_scales(b->scale_type, scale, n, exact);
+                                             : put_scales(scales->dtype, scale, n, exact);
     const vf by = s * vf_set1(f->tensor_scale), inverse = vf_set1((float)(1 << gain)) / by;
     spread(b->size, (vf)(by * vf_set1(1 / (float)(1 << gain))), g, n, to->by);
     spread(b->size, inverse, g, n, to->inverse);
     if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
-        const vf zp = vf_clamp(vf_round(vf_set1(f->elem_min) + quotient((vf)bottom, s, inverse)),
-                               b->zp_min, b->zp_max);
-        put_zps(b->zp_type, b->zp + (at.first + g) * b->zp_bits / 8, n, zp);
+        const float least = (float)zps->type->min, largest = (float)zps->type->max;
+        const vf zp = vf_clamp(zero_points_of(f, vf_quotient((vf)bottom, s, inverse)),
+                               f->elem_min > least ? f->elem_min : least,
+                               f->elem_max < largest ? f->elem_max : largest);
+        put_zps(zps->dtype, groups_output(zps, zps->first + at.first + g), n, zp);
         spread(b->size, (vf)vf_to_int(zp), g, n, to->zp);
     }
     return infinite | (vm) ~(vf_ge(by, vf_set1(0x1p-100f)) & vf_ge(vf_set1(0x1p100f), by) &

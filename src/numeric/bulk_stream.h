@@ -54,10 +54,10 @@ OP void stream_group(const code_t *c, result_t result, bool shifts, const unsign
 /* Groups of whole pairs, the first and the last perhaps cut. size: of all groups where it is a
  * constant, so that they are whole; else 0. */
 OP void stream_groups(const code_t *c, result_t result, bool shifts, int size,
-                      const unsigned char *p, int64_t n, const dtype_groups_t *g, unsigned char *to)
+                      const unsigned char *p, int64_t n, const dtype_scaled_t *g, unsigned char *to)
 {
     const float *scale = g->scale, *zp = g->zp;
-    const int zp_step = g->zp_step;
+    const int zp_step = g->zp_each;
     const int64_t group = size > 0 ? size : g->group;
     int64_t run = size > 0 ? size : g->group - g->phase;
     for (; n > 0; n -= run, p += run * c->bits / 8, to += run * result_bytes(result),
@@ -68,10 +68,10 @@ OP void stream_groups(const code_t *c, result_t result, bool shifts, int size,
 
 /* Groups of one block: two of them make a pair. */
 OP void stream_blocks(const code_t *c, result_t result, bool shifts, const unsigned char *p,
-                      int64_t n, const dtype_groups_t *g, unsigned char *to)
+                      int64_t n, const dtype_scaled_t *g, unsigned char *to)
 {
     const float *scale = g->scale, *zp = g->zp;
-    const int zp_step = g->zp_step;
+    const int zp_step = g->zp_each;
     vf x[2 * VECTORS];
     for (; n > 0; n -= PAIR, p += 4 * c->bits, to += PAIR * result_bytes(result)) {
         __builtin_prefetch(p + CODES_AHEAD);
@@ -90,13 +90,13 @@ OP void stream_blocks(const code_t *c, result_t result, bool shifts, const unsig
 
 /* A scale for each element, and a zero point for each or one for all. */
 OP void stream_elements(const code_t *c, result_t result, const unsigned char *p, int64_t n,
-                        const dtype_groups_t *g, unsigned char *to)
+                        const dtype_scaled_t *g, unsigned char *to)
 {
     const float *scale = g->scale, *zp = g->zp;
-    const int64_t zp_step = g->zp_step ? PAIR : 0;
+    const int64_t zp_step = g->zp_each ? PAIR : 0;
     float zp_of_all[PAIR];
     vf x[2 * VECTORS];
-    if (!g->zp_step) {
+    if (!g->zp_each) {
         EACH_IN_PAIR
         {
             vf_store(zp_of_all + k * LANES, vf_set1(*zp));
@@ -118,11 +118,11 @@ OP void stream_elements(const code_t *c, result_t result, const unsigned char *p
 
 /* Any groups, through floats in a buffer. */
 TARGET static void stream_buffered(int bits, result_t result, load_scaled_t *load_floats,
-                                   const unsigned char *p, int64_t n, const dtype_groups_t *groups,
+                                   const unsigned char *p, int64_t n, const dtype_scaled_t *groups,
                                    unsigned char *to)
 {
     enum { MOST = 16 * PAIR };
-    dtype_groups_t g = *groups;
+    dtype_scaled_t g = *groups;
     float buffer[MOST];
     vf x[2 * VECTORS];
     for (int64_t run; n > 0; n -= run, p += run * bits / 8) {
@@ -138,12 +138,12 @@ TARGET static void stream_buffered(int bits, result_t result, load_scaled_t *loa
         const int64_t passed = (g.phase + run) / g.group;
         g.phase = (g.phase + run) % g.group;
         g.scale += passed;
-        g.zp += passed * g.zp_step;
+        g.zp += passed * g.zp_each;
     }
 }
 
 OP void stream_usual(const code_t *c, result_t result, bool shifts, const unsigned char *p,
-                     int64_t n, const dtype_groups_t *g, unsigned char *to)
+                     int64_t n, const dtype_scaled_t *g, unsigned char *to)
 {
     if (g->group == BLOCK) {
         stream_blocks(c, result, shifts, p, n, g, to);
@@ -156,9 +156,9 @@ OP void stream_usual(const code_t *c, result_t result, bool shifts, const unsign
 
 /* load_floats: what load_scaled does for these codes. Floats with zero points are rare. */
 OP void stream(const code_t *c, result_t result, load_scaled_t *load_floats, const unsigned char *p,
-               int64_t n, const dtype_groups_t *g, unsigned char *to)
+               int64_t n, const dtype_scaled_t *g, unsigned char *to)
 {
-    const bool shifts = g->zp_step || *g->zp != 0, words = result != RESULT_F32,
+    const bool shifts = g->zp_each || *g->zp != 0, words = result != RESULT_F32,
                pairs = g->group == BLOCK || (g->group % PAIR == 0 && g->phase % PAIR == 0);
     const result_t any = words && result != RESULT_F16 ? RESULT_ANY_BF16 : result;
     if (result != RESULT_NATIVE_BF16 && g->group == 1) {
@@ -175,7 +175,7 @@ OP void stream(const code_t *c, result_t result, load_scaled_t *load_floats, con
 /* otherwise: the function without AVX512_BF16. Scales of single elements are as many as the
  * results: to check those costs more than rounding. */
 OP void stream_native(const code_t *c, dtype_stream_t *otherwise, load_scaled_t *load_floats,
-                      const unsigned char *p, int64_t n, const dtype_groups_t *g, unsigned char *to)
+                      const unsigned char *p, int64_t n, const dtype_scaled_t *g, unsigned char *to)
 {
     if (g->group > 1 && all_normal(g, n)) {
         stream(c, RESULT_NATIVE_BF16, load_floats, p, n, g, to);

@@ -23,27 +23,27 @@
     }
 #define STREAM(name, type, result)                                                  \
     TARGET static void name##_to_##type(const unsigned char *p, int64_t n,          \
-                                        const dtype_groups_t *g, unsigned char *to) \
+                                        const dtype_scaled_t *g, unsigned char *to) \
     {                                                                               \
         stream(&code_##name, result, name##_load_scaled, p, n, g, to);              \
     }
-#define SCALED(name)                                                                   \
-    TARGET static void name##_load_scaled(const void *base, int64_t first, int64_t n,  \
-                                          const dtype_groups_t *g, float *dst)         \
-    {                                                                                  \
-        load_scaled(&code_##name, base, first, n, g, dst);                             \
-    }                                                                                  \
-    TARGET static void name##_store_scaled(void *base, int64_t first, const void *src, \
-                                           const dtype_scaled_t *how)                  \
-    {                                                                                  \
-        store_scaled(&code_##name, base, first, src, how);                             \
-    }                                                                                  \
-    STREAM(name, f32, RESULT_F32)                                                      \
-    STREAM(name, f16, RESULT_F16)                                                      \
+#define SCALED(name)                                                                              \
+    TARGET static void name##_load_scaled(const void *base, int64_t first, int64_t n,             \
+                                          const dtype_scaled_t *g, float *dst)                    \
+    {                                                                                             \
+        load_scaled(&code_##name, base, first, n, g, dst);                                        \
+    }                                                                                             \
+    TARGET static void name##_store_scaled(void *base, int64_t first, int64_t n, const void *src, \
+                                           const dtype_scaled_t *how)                             \
+    {                                                                                             \
+        store_scaled(&code_##name, base, first, n, src, how);                                     \
+    }                                                                                             \
+    STREAM(name, f32, RESULT_F32)                                                                 \
+    STREAM(name, f16, RESULT_F16)                                                                 \
     STREAM(name, bf16, RESULT_BF16)
 #define STREAMS(name)                                                                 \
     TARGET static void name##_to_native(const unsigned char *p, int64_t n,            \
-                                        const dtype_groups_t *g, unsigned char *to)   \
+                                        const dtype_scaled_t *g, unsigned char *to)   \
     {                                                                                 \
         stream_native(&code_##name, name##_to_bf16, name##_load_scaled, p, n, g, to); \
     }                                                                                 \

@@ -79,8 +79,8 @@ static inline format_t saturating(format_t f)
     return f;
 }
 
-/* What an encoding of magnitude `code` becomes with overflow, NaN and sign. Overflow is decided
- * here, after rounding. */
+/* Adds overflow, NaN and sign to the code of a magnitude. Overflow is decided here, after
+ * rounding. */
 static inline uint32_t finish(format_t f, uint32_t code, uint32_t negative, bool is_nan,
                               uint32_t payload)
 {

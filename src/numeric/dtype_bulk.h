@@ -1,6 +1,5 @@
 /* The vector forms of dtype_bulk by data type; a row of NULL: no faster than the portable form.
- * Only dtype_bulk*.c and dtype_split.c
- * include this. */
+ * Only dtype_bulk*.c and dtype_split.c include this. */
 #ifndef SINTER_SRC_DTYPE_BULK_H
 #define SINTER_SRC_DTYPE_BULK_H
 
@@ -12,8 +11,8 @@ enum {
     DTYPE_BULK_ROWS = sinter_u2 + 1
 }; /* the highest value of dtypes.def; a row beyond it does not compile */
 
-/* What an ISA has for codes of six bits in two planes: runs of whole vectors, or of bytes in the
- * portable form. Each returns how many elements it did. */
+/* The functions of an instruction set for codes of six bits in two planes: for runs of whole
+ * vectors, or of bytes in the portable form. Each returns how many elements it did. */
 typedef struct split_vectors {
     int64_t (*load)(const float *magnitudes, const unsigned char *low, const unsigned char *high,
                     int64_t n, float *dst);

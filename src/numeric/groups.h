@@ -9,6 +9,7 @@
 #define SINTER_SRC_GROUPS_H
 
 #include "numeric/dtype.h"
+#include "numeric/quant_formula.h"
 
 /* Along one dim of a matrix: data elements from the value of one group to that of the next (0:
  * all groups have the same value), and matrix elements in a group (at least 1). */
@@ -28,8 +29,8 @@ typedef struct groups {
 /* A matrix at one batch index. */
 typedef struct matrix {
     groups_t codes;
-    /* Split codes, which are of type `split`: codes has the low bits of each and this the high
-     * ones. high.type is NULL where codes has all bits. */
+    /* Split codes: `codes` has the low bits of each code, `high` the high bits, and `split` is the
+     * type of the whole. high.type is NULL where the codes are whole. */
     groups_t high;
     sinter_data_type_t split;
     groups_t scale, zp;
@@ -62,13 +63,20 @@ static inline const unsigned char *groups_byte(const groups_t *g, int64_t elemen
     return g->data + element * g->type->bits / 8;
 }
 
+/* The same of an output: those are described as inputs are, by a pointer to data that is only
+ * read. */
+static inline unsigned char *groups_output(const groups_t *g, int64_t element)
+{
+    return (unsigned char *)(uintptr_t)groups_byte(g, element);
+}
+
 /* How many values there are along an axis of n elements. */
 static inline int64_t axis_groups(const axis_t *axis, int64_t n)
 {
     return axis->stride == 0 || n == 0 ? 1 : n / axis->group;
 }
 
-/* Whether the value is the same for all n elements along an axis; groups that are not there are. */
+/* Whether one value serves all n elements along an axis, or there are no values. */
 static inline bool groups_are_one(const groups_t *g, const axis_t *axis, int64_t n)
 {
     return g->type == NULL || axis->stride == 0 || axis->group >= n;
@@ -103,6 +111,31 @@ static inline matrix_t matrix_of_groups(const groups_t *g)
 static inline matrix_t matrix_of_codes(const matrix_t *m)
 {
     return (matrix_t){.codes = m->codes, .high = m->high, .split = m->split};
+}
+
+/* Consecutive elements that become codes with computed scales, in chunks of whole groups. */
+struct dtype_blocks {
+    const quant_formula_t *formula; /* of any kind but QUANT_STATIC */
+    sinter_data_type_t from;        /* the type of the source: f32, f16 or bf16 */
+    int64_t size;                   /* elements of a group: 16, 32, 64 or a multiple of 128 */
+    const unsigned char *x;
+    /* Codes and scales, and zero points of dynamic_asymmetric, from element `first` of each plane
+     * on. Those of a chunk fill whole bytes. */
+    matrix_t to;
+    /* Codes begin a cache line and go past the caches: a fence must follow before other threads
+     * may look. */
+    bool past;
+    int64_t chunk; /* elements: dtype_chunk, or a half, a quarter ...; at least DTYPE_BLOCK and a
+                      group */
+    int64_t n;     /* chunks */
+};
+enum { DTYPE_BLOCK = 128, DTYPE_CHUNK_BYTES = 2048 };
+
+/* Elements of the largest chunk, in whole blocks: DTYPE_CHUNK_BYTES of the source, or one group
+ * that is longer than a block. */
+static inline int64_t dtype_chunk(int64_t size, sinter_data_type_t from)
+{
+    return size > DTYPE_BLOCK ? size : DTYPE_CHUNK_BYTES / (from == sinter_f32 ? 4 : 2);
 }
 
 /* to[i] = data element first + i * stride of g, for i < n. */

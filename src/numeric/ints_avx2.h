@@ -14,7 +14,7 @@ enum { VECTOR = 32, REGISTERS = 16 };
 OP vi vi_dot(bool small, vi sum, vi u, vi s)
 {
     (void)small;
-    __asm__("{vex} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(u), "x"(s));
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(u), "x"(s));
     return sum;
 }
 #else

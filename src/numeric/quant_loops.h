@@ -1,6 +1,6 @@
 /* The loops of quantisation, which quant_rows_{generic,avx2,avx512}.c compile, in the vocabulary of
- * simd_<isa>.h; quant_rows_generic.c has its own. The including file defines QUANT_ROWS, the name
- * of the table, stream_end, and LOADS_16 where it has vf_load_f16 and vf_load_bf16. */
+ * simd_<isa>.h. The including file defines QUANT_ROWS, the name of the table, and LOADS_16 where
+ * the vocabulary has vf_load_f16 and vf_load_bf16. */
 #ifndef SINTER_SRC_NUMERIC_QUANT_LOOPS_H
 #define SINTER_SRC_NUMERIC_QUANT_LOOPS_H
 
@@ -9,6 +9,7 @@
 
 #include "numeric/dtype_bits.h"
 #include "numeric/quant_rows.h"
+#include "numeric/quant_scales.h"
 #include "numeric/unroll.h"
 
 enum {
@@ -20,14 +21,12 @@ enum {
 
 /* ---- extremes -------------------------------------------------------------------------------- */
 
-/* Of x in a maximum with 0: |x|; x where it is positive; -x where x is negative. */
-typedef enum side { MAGNITUDE, TOP, BOTTOM } side_t;
-
+/* In a maximum with 0 these give what the side is about. */
 OP vi side_of(side_t side, vi bits)
 {
-    return side == MAGNITUDE ? vi_and(bits, vi_set1(INT32_MAX))
+    return side == MAGNITUDE ? (vi)(bits & vi_set1(INT32_MAX))
            : side == TOP     ? bits
-                             : vi_xor(bits, vi_set1(INT32_MIN));
+                             : (vi)(bits ^ vi_set1(INT32_MIN));
 }
 
 /* The first n elements at x, of floats; of 16 bits a whole vector. */
@@ -55,7 +54,7 @@ OP vi widen_group(sinter_data_type_t type, side_t side, const unsigned char *x, 
     return i < size ? vi_max(most, loaded(type, side, x + i * bytes, size - i)) : most;
 }
 
-/* Groups, so many at a time that one vector takes the extreme of each. */
+/* LANES groups at a time, so that one vector takes the extreme of each. */
 OP void widen_groups_of(sinter_data_type_t type, side_t side, const void *from, int size, int n,
                         int32_t *to)
 {
@@ -105,7 +104,7 @@ OP void widen_columns(side_t side, const float *x, int n, int32_t *to)
     }
 }
 
-/* Rows of such columns, so many floats apart; what lies `ahead` floats of each is fetched. */
+/* Rows of such columns, `stride` floats apart; the floats `ahead` of each are prefetched. */
 typedef struct rows {
     const float *x;
     int64_t stride, ahead;
@@ -224,99 +223,62 @@ TARGET static void halve(int32_t *a, int n)
 
 /* ---- scales ---------------------------------------------------------------------------------- */
 
-/* 2^(code - 127), code at least 0. */
-OP float power_of_two(int32_t code)
+/* The first n lanes, at most all. Whole vectors are loaded and stored without a mask. */
+OP vu load_some(const void *p, int n)
 {
-    return f32_of_bits(code == 0 ? 0x00400000u : (uint32_t)code << 23);
+    return (vu)(n < LANES ? vf_load_n(p, n) : vf_load(p));
 }
-
-/* amax of a subnormal is below 2^-126, whose scale is the least one as well. */
-OP float mx_scale(int32_t amax, int32_t emax)
+OP void store_some(void *p, vu x, int n)
 {
-    const int32_t code = (amax >> 23) - emax;
-    return power_of_two(code < 0 ? 0 : code);
-}
-
-OP float rceil_scale(int32_t amax, float max)
-{
-    const int32_t s = (int32_t)bits_of_f32(f32_of_bits((uint32_t)amax) / max);
-    return power_of_two(s <= 0x00400000 ? 0 : (s + 0x7FFFFF) >> 23);
-}
-
-/* The scale of zeros is 1. Another one that underflows is 0 here; the type that stores it decides
- * what it becomes: e8m0 has no 0. */
-OP float symmetric_scale(int32_t amax, float max, float scale_max)
-{
-    const float s = f32_of_bits((uint32_t)amax) / max;
-    return amax == 0 ? 1 : s > scale_max ? scale_max : s;
-}
-
-/* hi - lo may be beyond f32 where the scale is not. */
-OP float asymmetric_scale(int32_t top, int32_t bottom, double levels, double scale_max)
-{
-    const double s =
-        ((double)f32_of_bits((uint32_t)top) + (double)f32_of_bits((uint32_t)bottom)) / levels;
-    return (top | bottom) == 0 ? 1 : (float)(s > scale_max ? scale_max : s);
-}
-
-OP float nv_scale(int32_t amax, float max, float tensor_scale)
-{
-    float s = f32_of_bits((uint32_t)amax) / max / tensor_scale;
-    s = s < 0x1p-9f ? 0x1p-9f : s;
-    return s > 448 ? 448 : s;
-}
-
-/* Marks and empties the groups that hold a NaN or an infinity. */
-TARGET static void take_specials(int n, int32_t *top, int32_t *bottom, int32_t *special)
-{
-    int32_t any = 0;
-    for (int i = 0; i < n; i++) {
-        const int32_t most = bottom != NULL && bottom[i] > top[i] ? bottom[i] : top[i];
-        special[i] = most >= 0x7F800000;
-        any |= special[i];
+    if (n < LANES) {
+        vf_store_n(p, (vf)x, n);
+    } else {
+        vf_store(p, (vf)x);
     }
-    for (int i = 0; any && i < n; i++) {
-        top[i] = special[i] ? 0 : top[i];
+}
+
+/* The kind is known where this is compiled. Groups that hold a NaN or an infinity are marked, and
+ * their extremes become 0. */
+OP void scales_of_kind(quant_kind_t kind, const quant_formula_t *formula, int n, int32_t *top,
+                       int32_t *bottom, float *scale, int32_t *special)
+{
+    const vu zero = vu_set1(0);
+    quant_formula_t f = *formula;
+    f.kind = kind;
+    for (int i = 0; i < n; i += LANES) {
+        const int k = n - i;
+        vu t = load_some(top + i, k), b = bottom != NULL ? load_some(bottom + i, k) : zero;
+        const vm infinite = vu_gt(vu_max(t, b), vu_set1(0x7F7FFFFF));
+        t = vu_select(infinite, zero, t);
+        b = vu_select(infinite, zero, b);
+        store_some(top + i, t, k);
         if (bottom != NULL) {
-            bottom[i] = special[i] ? 0 : bottom[i];
+            store_some(bottom + i, b, k);
         }
+        store_some(special + i, vu_select(infinite, vu_set1(1), zero), k);
+        store_some(scale + i, (vu)scales_of(&f, t, b), k);
     }
 }
 
-TARGET static void scales(const quant_formula_t *f, int n, int32_t *restrict top,
-                          int32_t *restrict bottom, float *restrict scale,
-                          int32_t *restrict special)
+TARGET static void scales(const quant_formula_t *f, int n, int32_t *top, int32_t *bottom,
+                          float *scale, int32_t *special)
 {
-    const int32_t emax = (int32_t)(bits_of_f32(f->elem_max) >> 23) - 127;
-    const float max = f->elem_max, most = (float)f->scale_max, t = f->tensor_scale;
-    const double levels = (double)max - (double)f->elem_min, scale_max = f->scale_max;
-    take_specials(n, top, bottom, special);
     switch (f->kind) {
     case QUANT_DYNAMIC_MX:
-        for (int i = 0; i < n; i++) {
-            scale[i] = mx_scale(top[i], emax);
-        }
+        scales_of_kind(QUANT_DYNAMIC_MX, f, n, top, bottom, scale, special);
         break;
     case QUANT_DYNAMIC_MX_RCEIL:
-        for (int i = 0; i < n; i++) {
-            scale[i] = rceil_scale(top[i], max);
-        }
+        scales_of_kind(QUANT_DYNAMIC_MX_RCEIL, f, n, top, bottom, scale, special);
         break;
     case QUANT_DYNAMIC_ASYMMETRIC:
-        for (int i = 0; i < n; i++) {
-            scale[i] = asymmetric_scale(top[i], bottom[i], levels, scale_max);
-        }
+        scales_of_kind(QUANT_DYNAMIC_ASYMMETRIC, f, n, top, bottom, scale, special);
         break;
     case QUANT_DYNAMIC_NV:
-        for (int i = 0; i < n; i++) {
-            scale[i] = nv_scale(top[i], max, t);
-        }
+        scales_of_kind(QUANT_DYNAMIC_NV, f, n, top, bottom, scale, special);
         break;
     case QUANT_DYNAMIC_SYMMETRIC:
-    case QUANT_STATIC:
-        for (int i = 0; i < n; i++) { /* for f64 `most` is no limit */
-            scale[i] = symmetric_scale(top[i], max, most);
-        }
+    case QUANT_STATIC: /* whose scales are not made here */
+        scales_of_kind(QUANT_DYNAMIC_SYMMETRIC, f, n, top, bottom, scale, special);
         break;
     }
 }
@@ -336,42 +298,21 @@ TARGET static int factors(const quant_formula_t *f, int n, float *restrict scale
     return any;
 }
 
-TARGET static void zero_points(const quant_formula_t *f, int n, const int32_t *restrict bottom,
-                               const float *restrict scale, float *restrict zp)
+TARGET static void zero_points(const quant_formula_t *f, int n, const int32_t *bottom,
+                               const float *scale, float *zp)
 {
-    const float min = f->elem_min;
-    for (int i = 0; i < n; i++) {
-        zp[i] = rintf(min + f32_of_bits((uint32_t)bottom[i]) / scale[i]);
+    for (int i = 0; i < n; i += LANES) {
+        const vf below = (vf)load_some(bottom + i, n - i) / (vf)load_some(scale + i, n - i);
+        store_some(zp + i, (vu)zero_points_of(f, below), n - i);
     }
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* BOUNDED: multiplied, but at least *zp, for integers whose type has a number below the least code
- * that the kinds of powers of two allow. DEQUANTISED is the inverse of the others. */
-typedef enum how { MULTIPLIED, BOUNDED, DIVIDED, SHIFTED, DEQUANTISED } how_t;
-
-OP vf rescaled(how_t how, vf x, vf by, vf zp)
-{
-    switch (how) {
-    case MULTIPLIED:
-        return vf_mul(x, by);
-    case BOUNDED:
-        return vf_max(vf_mul(x, by), zp);
-    case DIVIDED:
-        return vf_div(x, by);
-    case SHIFTED:
-        return vf_add(vf_round(vf_div(x, by)), zp);
-    case DEQUANTISED:
-        return vf_mul(vf_sub(x, zp), by);
-    }
-    __builtin_unreachable();
-}
-
 /* n elements. each: every element has a factor or a zero point of its own; otherwise *by or *zp is
  * for all. */
-OP void segment(how_t how, const float *x, int n, const float *by, const float *zp, bool by_each,
-                bool zp_each, float *to)
+OP void segment(dtype_way_t how, const float *x, int n, const float *by, const float *zp,
+                bool by_each, bool zp_each, float *to)
 {
     const vf b0 = vf_set1(*by), z0 = vf_set1(*zp);
     int i = 0;
@@ -387,10 +328,10 @@ OP void segment(how_t how, const float *x, int n, const float *by, const float *
 }
 
 /* Groups of `size` elements; zp_each: every group has a zero point of its own. */
-OP void quantise_rows(how_t how, const float *x, int size, int n, const float *by, const float *zp,
-                      float *q)
+OP void quantise_rows(dtype_way_t how, const float *x, int size, int n, const float *by,
+                      const float *zp, float *q)
 {
-    const bool zp_each = how == SHIFTED;
+    const bool zp_each = how == DTYPE_SHIFTED;
     if (size == 1) {
         segment(how, x, n, by, zp, true, zp_each, q);
         return;
@@ -405,13 +346,13 @@ TARGET static void quantise(const quant_formula_t *f, const float *x, int size, 
 {
     const float least = -f->elem_max;
     if (zp != NULL) {
-        quantise_rows(SHIFTED, x, size, n_groups, by, zp, q);
+        quantise_rows(DTYPE_SHIFTED, x, size, n_groups, by, zp, q);
     } else if (quant_by_powers(f->kind) && f->elem_min < least) {
-        quantise_rows(BOUNDED, x, size, n_groups, by, &least, q);
+        quantise_rows(DTYPE_BOUNDED, x, size, n_groups, by, &least, q);
     } else if (quant_by_powers(f->kind)) {
-        quantise_rows(MULTIPLIED, x, size, n_groups, by, by, q);
+        quantise_rows(DTYPE_MULTIPLIED, x, size, n_groups, by, by, q);
     } else {
-        quantise_rows(DIVIDED, x, size, n_groups, by, by, q);
+        quantise_rows(DTYPE_DIVIDED, x, size, n_groups, by, by, q);
     }
 }
 
@@ -429,8 +370,13 @@ TARGET static void stream(unsigned char *to, const unsigned char *from, size_t b
     memcpy(to, from, bytes);
 }
 
+TARGET static void end_stream(void)
+{
+    stream_end();
+}
+
 const quant_rows_t QUANT_ROWS = {widen,       widen_rows, widen_f16, widen_bf16,  merge,
                                  halve,       scales,     factors,   zero_points, quantise,
-                                 dequant_run, quant_run,  spread,    stream,      stream_end};
+                                 dequant_run, quant_run,  spread,    stream,      end_stream};
 
 #endif

@@ -1,5 +1,5 @@
-/* The loops of quantisation over rows of floats, one table for each ISA, all compiled from
- * quant_loops.h.
+/* The loops of quantisation over rows of floats: one table of functions for each instruction set,
+ * all compiled from quant_loops.h.
  *
  * A row is n_groups groups of `size` consecutive elements. Extremes of a group are bits of
  * non-negative floats in an int32_t: top of the largest |x| (or of the largest x above zero),
@@ -15,17 +15,16 @@
 #include <sinter/sinter_types.h>
 
 #include "base/features.h"
-
+#include "numeric/dtype.h"
 #include "numeric/quant_formula.h"
 
 /* Scales or zero points of a run: element i has x[(phase + i) / group]. Groups of more than one
- * element and their phases are multiples of QUANT_GROUP; QUANT_ONE: x[0] for all. */
+ * element and their phases are multiples of DTYPE_GROUP; QUANT_ONE: x[0] is for all. */
 typedef struct quant_param {
     const float *x;
     int64_t group, phase;
 } quant_param_t;
-enum { QUANT_GROUP = 16 };
-#define QUANT_ONE (INT64_MAX / QUANT_GROUP * QUANT_GROUP)
+#define QUANT_ONE (INT64_MAX / DTYPE_GROUP * DTYPE_GROUP)
 
 typedef void quant_widen16_t(const uint16_t *x, int size, int n_groups, int32_t *top,
                              int32_t *bottom);
@@ -33,11 +32,11 @@ typedef void quant_widen16_t(const uint16_t *x, int size, int n_groups, int32_t 
 typedef struct quant_rows {
     /* Widens extremes by a row. bottom NULL: top is of |x|. */
     void (*widen)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
-    /* The same of rows of columns that are groups, so many floats apart; what lies `ahead`
-     * floats of each is fetched into the cache. */
+    /* The same for rows whose columns are groups, `stride` floats apart; the floats `ahead` of each
+     * row are prefetched. */
     void (*widen_rows)(const float *x, int64_t stride, int64_t rows, int n, int64_t ahead,
                        int32_t *top, int32_t *bottom);
-    /* Widens by a row of f16 or bf16, in groups of multiples of QUANT_GROUP. NULL: nothing
+    /* Widens by a row of f16 or bf16, in groups of multiples of DTYPE_GROUP. NULL: nothing is
      * better than a row of floats. */
     quant_widen16_t *widen_f16, *widen_bf16;
     /* a[i] = max(a[i], b[i]). */
@@ -65,10 +64,10 @@ typedef struct quant_rows {
                         float *to);
     void (*quant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,
                       float *to);
-    void (*spread)(const float *x, int n, int64_t group, int64_t phase,
-                   float *to); /* to[i] = x[(phase + i) / group] */
-    /* Copies past the caches where `to` is aligned to cache lines; stream_end before other
-     * threads may look. */
+    /* to[i] = x[(phase + i) / group] */
+    void (*spread)(const float *x, int n, int64_t group, int64_t phase, float *to);
+    /* Copies past the caches where `to` is aligned to cache lines. stream_end must be called before
+     * other threads may look. */
     void (*stream)(unsigned char *to, const unsigned char *from, size_t bytes);
     void (*stream_end)(void);
 } quant_rows_t;
@@ -80,13 +79,13 @@ static inline float quant_tensor_scale(float x)
     return x == 0 ? NAN : x;
 }
 
-/* What widens by a row of f16 or bf16; NULL for other types too. */
+/* The function that widens by a row of f16 or bf16; NULL for other types too. */
 static inline quant_widen16_t *quant_widen16(const quant_rows_t *fn, sinter_data_type_t type)
 {
     return type == sinter_f16 ? fn->widen_f16 : type == sinter_bf16 ? fn->widen_bf16 : NULL;
 }
 
-/* The best table at or below isa (the plan's, which the machine has). */
+/* The best table that these features allow, which the machine must have. */
 const quant_rows_t *quant_rows(features_t features);
 
 extern const quant_rows_t quant_rows_generic, quant_rows_avx2, quant_rows_avx512;

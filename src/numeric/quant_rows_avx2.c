@@ -6,11 +6,6 @@
 #include "numeric/simd_avx2.h"
 
 #define LOADS_16
-static void stream_end(void)
-{
-    _mm_sfence();
-}
-
 #define QUANT_ROWS quant_rows_avx2
 #include "numeric/quant_loops.h"
 

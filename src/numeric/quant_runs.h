@@ -31,7 +31,7 @@ OP void cursor_move(cursor_t *c, int n)
 }
 
 /* From element i on; each: element by element. */
-OP void segments(how_t how, const float *x, int i, int n, const quant_param_t *scale,
+OP void segments(dtype_way_t how, const float *x, int i, int n, const quant_param_t *scale,
                  const quant_param_t *zp, float *to)
 {
     const bool s_each = scale->group == 1, z_each = zp->group == 1;
@@ -54,7 +54,7 @@ OP void segments(how_t how, const float *x, int i, int n, const quant_param_t *s
     }
 }
 
-OP int groups_of(how_t how, int size, const float *x, int n, const float *s, const float *z,
+OP int groups_of(dtype_way_t how, int size, const float *x, int n, const float *s, const float *z,
                  int z_step, float *to)
 {
     int i = 0;
@@ -69,7 +69,7 @@ OP int groups_of(how_t how, int size, const float *x, int n, const float *s, con
 
 /* The usual case, whole groups of a usual size: a broadcast or two for vectors of a known
  * number. Returns how many elements that did. */
-OP int usual_groups(how_t how, const float *x, int n, const quant_param_t *scale,
+OP int usual_groups(dtype_way_t how, const float *x, int n, const quant_param_t *scale,
                     const quant_param_t *zp, float *to)
 {
     const int z_step = zp->group == scale->group;
@@ -90,8 +90,8 @@ OP int usual_groups(how_t how, const float *x, int n, const quant_param_t *scale
     }
 }
 
-OP void run(how_t how, const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,
-            float *to)
+OP void run(dtype_way_t how, const float *x, int n, const quant_param_t *scale,
+            const quant_param_t *zp, float *to)
 {
     segments(how, x, usual_groups(how, x, n, scale, zp, to), n, scale, zp, to);
 }
@@ -102,16 +102,16 @@ static const quant_param_t no_zps = {&no_zp, QUANT_ONE, 0};
 TARGET static void dequant_run(const float *x, int n, const quant_param_t *scale,
                                const quant_param_t *zp, float *to)
 {
-    run(DEQUANTISED, x, n, scale, zp != NULL ? zp : &no_zps, to);
+    run(DTYPE_RESTORED, x, n, scale, zp != NULL ? zp : &no_zps, to);
 }
 
 TARGET static void quant_run(const float *x, int n, const quant_param_t *scale,
                              const quant_param_t *zp, float *to)
 {
     if (zp != NULL) {
-        run(SHIFTED, x, n, scale, zp, to);
+        run(DTYPE_SHIFTED, x, n, scale, zp, to);
     } else {
-        run(DIVIDED, x, n, scale, &no_zps, to);
+        run(DTYPE_DIVIDED, x, n, scale, &no_zps, to);
     }
 }
 

@@ -18,6 +18,7 @@ enum { LANES = 8 };
 typedef __m256 vf;
 typedef __m256i vi;
 typedef uint32_t vu __attribute__((vector_size(32)));
+typedef __m256d vd;
 typedef __m256i vm;
 
 /* ---- loads and stores ------------------------------------------------------------------------ */
@@ -106,6 +107,10 @@ OP void stream_line(void *to, const void *from)
     _mm256_stream_si256(to, vi_load(from));
     _mm256_stream_si256((__m256i *)to + 1, vi_load((const __m256i *)from + 1));
 }
+OP void stream_end(void)
+{
+    _mm_sfence();
+}
 OP void prefetch(const void *p)
 {
     _mm_prefetch((const char *)p, _MM_HINT_T0);
@@ -132,6 +137,11 @@ OP vf vf_mul(vf a, vf b)
 OP vf vf_div(vf a, vf b)
 {
     return _mm256_div_ps(a, b);
+}
+OP vf vf_quotient(vf x, vf by, vf inverse)
+{
+    (void)inverse;
+    return x / by;
 }
 OP vf vf_fma(vf a, vf b, vf c)
 {
@@ -197,6 +207,20 @@ OP vu vu_max(vu a, vu b)
     return (vu)_mm256_max_epu32((vi)a, (vi)b);
 }
 
+OP vd vd_set1(double x)
+{
+    return _mm256_set1_pd(x);
+}
+OP vd vd_min(vd a, vd b)
+{
+    return _mm256_min_pd(a, b);
+}
+OP vd vd_quotient(vd x, vd by, vd inverse)
+{
+    (void)inverse;
+    return x / by;
+}
+
 /* ---- masks ----------------------------------------------------------------------------------- */
 
 OP vm vf_ordered(vf x)
@@ -249,6 +273,14 @@ OP vf vf_load_f16(const void *p)
 OP vf vf_load_bf16(const void *p)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16_bytes(p)), 16));
+}
+OP vd vd_of(vf x, int h)
+{
+    return _mm256_cvtps_pd(h == 0 ? _mm256_castps256_ps128(x) : _mm256_extractf128_ps(x, 1));
+}
+OP vf vf_of_vd(vd low, vd high)
+{
+    return _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low));
 }
 
 /* Half h of 32 bytes. */

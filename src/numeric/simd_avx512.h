@@ -4,8 +4,8 @@
  *   TARGET, OP       attributes of a function for this ISA; of one that is always inlined. A file
  *                    that may use more instructions defines TARGET first.
  *   LANES            dwords in a vector
- *   vf, vu, vi, vm   floats; unsigned dwords (both take C's operators); a register of integers,
- *                    for intrinsics; a mask, for vu_select
+ *   vf, vu, vd       floats, unsigned dwords, half as many doubles; all take C's operators
+ *   vi, vm           a register of integers, for intrinsics and & | ^; a mask, for vu_select
  *
  *   lanes_below(n)                    the mask of the first n lanes; none below 0, at most all
  *   vf_load, vf_store, vi_load, ...   LANES elements at any address
@@ -16,6 +16,12 @@
  *   load_8_bytes, load_16_bytes ...   at any address
  *   prefetch(p)                       fetches a line into the caches; p may lie outside of memory
  *
+ *   stream_end()                      before other threads may look at what went past the caches
+ *
+ *   vf_quotient(x, by, inverse)       x / by, correctly rounded, where inverse is 1 / by correctly
+ *                                     rounded; -0 may become 0, and subnormals may be off
+ *   vd_set1, vd_min, vd_quotient      the same of doubles
+ *   vd_of(x, h), vf_of_vd(low, high)  half h of a vector as doubles; two halves as floats
  *   vf_fma(a, b, c)                   a * b + c, rounded once
  *   vf_min, vf_max(a, b)              b if one is NaN
  *   vf_abs_min(x, high)               min(|x|, high)
@@ -74,6 +80,7 @@ enum { LANES = 16 };
 typedef __m512 vf;
 typedef __m512i vi;
 typedef uint32_t vu __attribute__((vector_size(64)));
+typedef __m512d vd;
 typedef __mmask16 vm;
 
 /* ---- loads and stores ------------------------------------------------------------------------ */
@@ -142,6 +149,10 @@ OP void stream_line(void *to, const void *from)
 {
     _mm512_stream_si512(to, vi_load(from));
 }
+OP void stream_end(void)
+{
+    _mm_sfence();
+}
 OP void prefetch(const void *p)
 {
     _mm_prefetch((const char *)p, _MM_HINT_T0);
@@ -168,6 +179,13 @@ OP vf vf_mul(vf a, vf b)
 OP vf vf_div(vf a, vf b)
 {
     return _mm512_div_ps(a, b);
+}
+/* q is within 1.5 ulp, and what is left over brings it to the nearest float in all cases
+ * (test_quotient tries all that come near the middle of two). */
+OP vf vf_quotient(vf x, vf by, vf inverse)
+{
+    const vf q = x * inverse;
+    return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, by, x), inverse, q);
 }
 OP vf vf_fma(vf a, vf b, vf c)
 {
@@ -231,6 +249,20 @@ OP vu vu_min(vu a, vu b)
 OP vu vu_max(vu a, vu b)
 {
     return (vu)_mm512_max_epu32((vi)a, (vi)b);
+}
+
+OP vd vd_set1(double x)
+{
+    return _mm512_set1_pd(x);
+}
+OP vd vd_min(vd a, vd b)
+{
+    return _mm512_min_pd(a, b);
+}
+OP vd vd_quotient(vd x, vd by, vd inverse)
+{
+    const vd q = x * inverse;
+    return _mm512_fmadd_pd(_mm512_fnmadd_pd(q, by, x), inverse, q);
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
@@ -350,6 +382,15 @@ enum { FAST_LUT32 = 1 };
 OP vf lut32(vu index, const float *values)
 {
     return _mm512_permutex2var_ps(vf_load(values), (vi)index, vf_load(values + 16));
+}
+OP vd vd_of(vf x, int h)
+{
+    return _mm512_cvtps_pd(vf_half(x, h));
+}
+OP vf vf_of_vd(vd low, vd high)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high),
+                              1);
 }
 OP float vf_sum(vf x)
 {

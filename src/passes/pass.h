@@ -1,5 +1,5 @@
 /* The pass pipeline: rewrites of a partition's subgraph between compile and lowering. One const
- * list; a pass that finds nothing to do returns. */
+ * list; a pass that finds no work returns. */
 #ifndef SINTER_SRC_PASS_H
 #define SINTER_SRC_PASS_H
 

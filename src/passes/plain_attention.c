@@ -81,8 +81,8 @@ static sinter_status_t add_transpose(graph_t *g, int in, int out)
                : sinter_success;
 }
 
-/* Ops of which op(transpose(x), ...) = transpose(op(x, ...)), with another axis or other flags if
- * they have any. */
+/* The op fulfils op(transpose(x), ...) = transpose(op(x, ...)), with another axis or other flags if
+ * it has any. */
 static bool turns(const node_t *n)
 {
     if (n->kind == sinter_op_matmul) {
@@ -99,8 +99,7 @@ static bool turns(const node_t *n)
 
 static sinter_status_t turn(turner_t *t, int v, int *out);
 
-/* The flags and axes that change with the dims; node is the new op, ndims the rank of what the old
- * one made. */
+/* Changes the flags and the axis of a new op. ndims: the rank of the old op's output. */
 static sinter_status_t turn_attrs(graph_t *g, int node, int ndims)
 {
     const node_t n = g->nodes[node];
@@ -119,7 +118,7 @@ static sinter_status_t turn_attrs(graph_t *g, int node, int ndims)
     return sinter_success;
 }
 
-/* The op that makes transpose(v), out, from the transposes of what v is made from. */
+/* Adds the op that computes out = transpose(v) from the transposes of the inputs of v's op. */
 static sinter_status_t turn_op(turner_t *t, int v, int out)
 {
     graph_t *g = t->g;
@@ -145,6 +144,7 @@ static sinter_status_t turn_op(turner_t *t, int v, int out)
     g->nodes[node].in = ports;
     g->nodes[node].out = ports + n.n_in;
     g->nodes[node].role = n.role;
+    g->nodes[node].quant = n.quant; /* one group for the whole tensor: it has no dims */
     return turn_attrs(g, node, ndims);
 }
 
@@ -204,7 +204,7 @@ static int probability_port(const graph_t *g, int pv)
     return -1;
 }
 
-/* Probabilities on the left, as they are. */
+/* Rewrites the second matmul so that the probabilities stand on its left, not transposed. */
 static sinter_status_t turn_second(turner_t *t, int pv)
 {
     graph_t *g = t->g;
@@ -243,8 +243,7 @@ static bool has_role(const node_t *n, const char *role)
     return n->role != NULL && strcmp(n->role, role) == 0;
 }
 
-/* Transposes that are left among the scores or probabilities: they move up into the first
- * matmul. */
+/* Moves the transposes that are left among the scores or probabilities up into the first matmul. */
 static sinter_status_t cancel_transposes(turner_t *t)
 {
     graph_t *g = t->g;
@@ -268,7 +267,7 @@ static sinter_status_t cancel_transposes(turner_t *t)
     return sinter_success;
 }
 
-/* An index that nobody reads holds on to the scores as they were. */
+/* Turns each index that no op reads, so that it no longer needs the scores as they were. */
 static sinter_status_t turn_indices(turner_t *t)
 {
     graph_t *g = t->g;

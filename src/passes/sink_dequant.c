@@ -16,12 +16,10 @@
 #include "graph/schema.h"
 #include "passes/passes.h"
 
-enum { MAX_VIEWS = 32 };
-
-/* An operand's way up to its dequantisation. */
+/* The nodes between an operand and its dequantisation. */
 typedef struct path {
-    int dequant;          /* node, -1: none */
-    int views[MAX_VIEWS]; /* nodes, the one next to the matmul first */
+    int dequant;                /* node, -1: none */
+    int views[QUANT_MAX_VIEWS]; /* nodes, the one next to the matmul first */
     int n_views;
 } path_t;
 
@@ -44,7 +42,7 @@ static path_t find_path(const graph_t *g, int matmul, int port)
             path.dequant = codes_in_memory(g, &g->nodes[matmul], n->in[0]) ? p : -1;
             break;
         }
-        if ((op_flags(n->kind) & OP_VIEW) == 0 || path.n_views == MAX_VIEWS) {
+        if ((op_flags(n->kind) & OP_VIEW) == 0 || path.n_views == QUANT_MAX_VIEWS) {
             break;
         }
         path.views[path.n_views++] = p;
@@ -115,8 +113,8 @@ static sinter_status_t view_scales(graph_t *g, const path_t *path, int64_t *dims
     return sinter_success;
 }
 
-/* The scales' (zero points') dims at the matmul; false if the views have none for them. A
- * reshape to more than one unknown dim cannot be written. */
+/* The dims of the scales or zero points at the matmul. False: the views have none for them, or more
+ * than one is unknown, which no reshape can express. */
 static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
 {
     for (int i = path->n_views - 1; i >= 0; i--) {
@@ -138,8 +136,8 @@ static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
 
 static const s64_list_t none = {0, NULL};
 
-/* Scales in attributes: nothing moves but the axis of per_channel. False: the views leave no
- * such axis. */
+/* Scales in attributes: only the axis of per_channel moves. False: there is no such axis behind the
+ * views. */
 static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, int ndims,
                                    bool *done)
 {
@@ -192,7 +190,7 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
             SG_TRY(view_scales(g, path, dims[i], &dq->in[1 + i]));
         }
     }
-    /* With neither groups nor group_shape the scales' dims alone decide. */
+    /* Removes groups and group_shape, so that the dims of the scales alone decide. */
     return *done ? quant_regroup(&g->arena, dq, QUANT_PER_GROUP, none, none) : sinter_success;
 }
 

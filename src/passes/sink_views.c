@@ -20,8 +20,8 @@ static bool is_scalar(const graph_t *g, int v)
     return lt_elems(&g->values[v].lt) == 1;
 }
 
-/* One value per element of in[0], whatever its index; ndims: the least rank that in[0] may have,
- * which a scalar of higher rank would raise. */
+/* The op computes each element from one element of in[0], whatever its index. ndims: the lowest
+ * rank of in[0]; a scalar of a higher rank would raise it. */
 static bool ignores_index(const graph_t *g, const node_t *f, int ndims)
 {
     const unsigned flags = op_flags(f->kind);
@@ -66,7 +66,8 @@ static int op_below(const graph_t *g, const node_t *view)
                : -1;
 }
 
-/* Keeps uses[] right for what op_below asks next: the uses of the result stay its uses. */
+/* Swaps a view and the op below it. uses[] stays right for op_below: the uses of the result stay
+ * its uses. */
 static sinter_status_t swap(graph_t *g, int view, int f)
 {
     lt_t lt = g->values[g->nodes[view].in[0]].lt;

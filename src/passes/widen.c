@@ -3,8 +3,8 @@
 
 /* y = op(x) : f16 = op(x) : f32, y inside, bf16 alike
  *
- * What a partition keeps to itself is not rounded to the type that the graph names, wherever it
- * is kept. Views take over the type of what they look at. */
+ * Values inside a partition are not rounded to the type that the graph names, in registers or in
+ * memory. A view takes over the type of the value that it shows. */
 sinter_status_t pass_widen(graph_t *sub)
 {
     const bool *loose = pass_find_loose(sub);

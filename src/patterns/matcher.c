@@ -147,8 +147,8 @@ static bool used_by_match_only(const matcher_t *m, int v)
     return all_users_match(m, v) && !m->g->values[v].is_output;
 }
 
-/* Whether v is made elementwise from the result of a product that no partition has yet: that
- * one's step will quantise it. */
+/* The value v is computed elementwise from the result of a product that is in no partition yet. The
+ * step of that product will quantise it. */
 static bool rides_on_product(const matcher_t *m, int v)
 {
     enum { MOST = 16 };
@@ -168,8 +168,8 @@ static bool rides_on_product(const matcher_t *m, int v)
     return false;
 }
 
-/* All that n makes is used by the match alone. Codes and scales are in memory anyway, so they
- * may be graph outputs too. */
+/* Only the match uses the outputs of n. Codes and scales are in memory in any case, so they may be
+ * outputs of the graph too. */
 static bool made_for_match(const matcher_t *m, const node_t *n, bool leave)
 {
     if ((pat_classes(n) & (PAT_QUANT | PAT_DYNQUANT)) == 0) {
@@ -183,8 +183,8 @@ static bool made_for_match(const matcher_t *m, const node_t *n, bool leave)
     return !leave || !rides_on_product(m, n->in[0]);
 }
 
-/* Whether an op of the match that computes its scales takes v as their scale. Steps read that
- * before any of them has run, so it comes from outside. */
+/* Some op of the match computes its scales and takes v as the scale of these scales. That is read
+ * before the first step runs, so it must come from outside. */
 static bool scales_scales(const matcher_t *m, int v)
 {
     const int *users = value_users(m, v);
@@ -237,8 +237,8 @@ static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *
            broadcasts_to(n, &m->g->values[v].lt, space);
 }
 
-/* Takes the tree of producers above the values in work_values[0..n). space: they are evaluated
- * in these dims, so over a view only views may stand. */
+/* Adds the tree of producers above the values work_values[0..n) to the match. space: the producers
+ * are evaluated in these dims, so only views may stand above a view. */
 static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt_t *space, int n,
                       int max)
 {
@@ -264,8 +264,8 @@ static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt
     return taken;
 }
 
-/* The inputs of the ops [from, n) of the match, but for quantising ones' scales, which nothing
- * is fused with. */
+/* Lists the inputs of the ops [from, n) of the match, without the scales of quantising ops: no
+ * producer is fused with those. */
 static int gather_inputs(matcher_t *m, int from, int port, int pattern_node)
 {
     int n = 0;
@@ -292,8 +292,8 @@ static void take_sides(matcher_t *m, int pattern_node, int from, const lt_t *spa
 
 /* ---- below ----------------------------------------------------------------------------------- */
 
-/* The node that alone uses v and may follow in a chain; -1 with *why, which is "" if there is no
- * op of the right kind, and else tells what *other lacks. */
+/* The node that is the only user of v and may follow it in a chain. -1: there is none, and *why
+ * says why *other is not one; "": no user is of the right kind. */
 static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other, const char **why)
 {
     const value_t *value = &m->g->values[v];

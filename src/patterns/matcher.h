@@ -35,9 +35,9 @@ typedef struct matcher {
 
     match_t match;
     int *node, *of, *at; /* behind match's const pointers */
-    int end
-        /* by pattern node: the value that nodes below it hang on, -1 if there is no single one */
-        [PAT_MAX_NODES];
+    /* For each pattern node the value that the nodes below it hang on; -1: there is none, or more
+     * than one. */
+    int end[PAT_MAX_NODES];
     int required; /* non-optional pattern nodes met so far */
     bool near; /* the match got past its second node, or met the right op under wrong conditions */
     char reason[MATCH_TEXT]; /* why the match failed */

@@ -1,5 +1,5 @@
-/* The partitioner: rows of patterns.def in order, anchors in topological order, what fits is
- * taken; the rest becomes partitions of one op. */
+/* The partitioner. It tries the rows of patterns.def in their order, each at all anchors in
+ * topological order, and takes every match. The remaining ops become partitions of one op. */
 #include "patterns/partition.h"
 
 #include <inttypes.h>
@@ -85,7 +85,7 @@ static sinter_status_t match_all(partitioner_t *p)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Partitions ready to run, the one that starts first on top. */
+/* A heap of the partitions that are ready to run; the one that starts first is on top. */
 typedef struct ready {
     const part_t *parts;
     int *heap, n;
@@ -118,8 +118,8 @@ static int ready_pop(ready_t *r)
     return top;
 }
 
-/* Adds `by` to waiting[q] for each use that partition q makes of partition p's values; pushes
- * those that wait for nothing more. */
+/* Adds `by` to waiting[q] for each use that partition q makes of a value of partition p. Pushes the
+ * partitions that then wait for nothing. */
 static void release(const partitioner_t *p, int part, int by, int *waiting, ready_t *ready)
 {
     const graph_t *g = p->g;
@@ -140,7 +140,7 @@ static void release(const partitioner_t *p, int part, int by, int *waiting, read
     }
 }
 
-/* Topological order of the graph in which every partition is one point. */
+/* Sorts the partitions topologically: each one is a point of the graph. */
 static sinter_status_t order_parts(partitioner_t *p, int *order)
 {
     const int n = p->m.n_parts;

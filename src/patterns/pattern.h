@@ -1,6 +1,6 @@
-/* Fusion patterns as data. A pattern is a spine of nodes around an anchor; each further node hangs
- * on one before it, either above (it produces an input) or below (it consumes the output). Table
- * order (patterns.def) is priority: the first row that matches an anchor wins. Only the matcher
+/* Fusion patterns as data. A pattern is a spine of nodes around an anchor. Each further node hangs
+ * on one before it: above it if it produces an input, below it if it consumes the output. The order
+ * of patterns.def is the priority: the first row that matches an anchor wins. Only the matcher
  * walks graphs.
  *
  *      K codes -> Dequantize       k_pre   PAT_ABOVE of qk, port 1
@@ -21,9 +21,8 @@
 /* Classes of op kinds; op sets are sets of classes, so that a new elementwise op extends every
  * pattern at once. */
 enum {
-    PAT_ELTWISE =
-        1, /* elementwise ops, comparison, Select, GenIndex, BiasAdd; not the classes below */
-    PAT_SCALE = 2,    /* Multiply and Divide (ELTWISE too) */
+    PAT_ELTWISE = 1,  /* elementwise ops that are in no class below PAT_SCALE */
+    PAT_SCALE = 2,    /* Multiply and Divide, which are in PAT_ELTWISE too */
     PAT_CAST = 4,     /* TypeCast */
     PAT_VIEW = 8,     /* StaticReshape, StaticTranspose, Reorder */
     PAT_QUANT = 16,   /* Quantize, and DynamicQuantize with given scales */
@@ -37,14 +36,14 @@ unsigned pat_classes(const node_t *node);
 
 typedef enum pat_edge {
     PAT_ANCHOR, /* the first node */
-    /* a chain of min..max ops from the end value of node `of` down: each the only consumer of
-     * the one before, at input `port` (-1: any) */
+    /* A chain of min to max ops from the end value of node `of` down. Each is the only consumer of
+     * the one before, at input `port` (-1: any). */
     PAT_BELOW,
-    /* The elementwise ops over the end value of `of`, a DAG: dims stay the same, and a value is
-     * consumed inside only or outside only. */
+    /* The elementwise ops over the end value of node `of`, a DAG. Dims stay the same, and all
+     * consumers of a value are inside or all are outside. */
     PAT_REGION,
-    /* the tree of producers over input `port` (-1: every input) of the ops of node `of`; each is
-     * used by the match alone */
+    /* The tree of producers over input `port` (-1: every input) of the ops of node `of`. Only the
+     * match uses them. */
     PAT_ABOVE
 } pat_edge_t;
 
@@ -54,18 +53,16 @@ typedef struct pat_node {
     const char *role;
     unsigned ops; /* classes */
     pat_edge_t edge;
-    int of; /* index of the node it hangs on; if that is absent, on what that one hangs on */
+    int of; /* the node it hangs on; where that one is absent, the node that one hangs on */
     int port;
     int min, max; /* number of ops; min 0: optional */
-    unsigned
-        /* BELOW, REGION, ANCHOR: classes of producers pulled in above the other inputs, used by
-         * the match alone and broadcasting to its dims */
-        side;
+    /* BELOW, REGION, ANCHOR: the classes of producers that are pulled in above the other inputs.
+     * Only the match may use them, and they must broadcast to its dims. */
+    unsigned side;
     bool keep; /* REGION, BELOW: values that are graph outputs may be consumed inside too */
-    bool
-        /* ABOVE: a quantisation whose data is a product's or a softmax's is left to the step
-         * that makes it */
-        leave;
+    /* ABOVE: a quantisation of the result of a product or a softmax is left to the step that
+     * makes that result. */
+    bool leave;
 } pat_node_t;
 
 typedef struct match match_t;
@@ -77,8 +74,8 @@ typedef struct pattern {
     family_t family;
     const pat_node_t *nodes;
     int n_nodes;
-    const pat_check_t
-        *checks; /* NULL-terminated, or NULL; run on the finished match, first reason wins */
+    /* Run on the finished match, the first reason wins. Ended by NULL; NULL: no checks. */
+    const pat_check_t *checks;
 } pattern_t;
 
 enum { MATCH_TEXT = 240 };

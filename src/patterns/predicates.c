@@ -119,15 +119,14 @@ const char *pat_values_batch(const match_t *m)
  * scales' dims must come through the same views downwards. */
 static const char *operand_geometry(const match_t *m, int v)
 {
-    enum { MAX_VIEWS = 32 };
-    const node_t *views[MAX_VIEWS];
+    const node_t *views[QUANT_MAX_VIEWS];
     int n_views = 0;
     for (int p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0;
          p = m->g->values[m->g->nodes[p].in[0]].producer) {
         const node_t *n = &m->g->nodes[p];
         const unsigned classes = pat_classes(n);
         if (classes == PAT_VIEW) {
-            if (n_views == MAX_VIEWS) {
+            if (n_views == QUANT_MAX_VIEWS) {
                 return match_reason(m, "too many views above tensor %llu",
                                     (unsigned long long)lt_of(m, v)->id);
             }

@@ -1,10 +1,8 @@
-/* Regions and cycles.
- *
- * A region grows over a value as a wave in topological order. A user that cannot join is
- * outside, and so is everything that depends on it; an op that depends on the outside cannot
- * join either. A value with an outside user is closed: none of its users may be inside, those
- * that were already are put out again. What remains is the largest set of ops in which every
- * value is used inside only or outside only, and no path leads out and back in. */
+/* Regions and cycles.  A region grows below a value in topological order. An op that cannot join is
+ * outside, and so is every op that depends on it. A value with a user outside is closed: none of
+ * its users may be inside, and users that had joined are removed again. The result is the largest
+ * set of ops in which the users of each value are all inside or all outside, and no path leads out
+ * and back in. */
 #include "patterns/matcher.h"
 
 #include <stdio.h>
@@ -124,7 +122,8 @@ static void close_value(region_t *r, int v)
     }
 }
 
-/* What was inside or about to be and is now outside closes the values around it. */
+/* An op that was inside, or was about to join, and is now outside closes the values that it reads
+ * and makes. */
 static void settle(region_t *r)
 {
     while (r->n_stack > 0) {
@@ -136,7 +135,7 @@ static void settle(region_t *r)
     }
 }
 
-/* Everything that depends on a point outside is outside. */
+/* Puts everything outside that depends on a point outside. */
 static void spread(region_t *r, int id)
 {
     const graph_t *g = r->m->g;
@@ -156,8 +155,8 @@ static void spread(region_t *r, int id)
 
 /* ---- inside ---------------------------------------------------------------------------------- */
 
-/* Why a user of v is no member, by its own looks; "" if it is of another kind, which is nothing
- * to report. */
+/* Why a user of v cannot be a member, whatever its neighbours are. "": it is of another kind, which
+ * is not worth reporting. */
 static const char *unfit(const region_t *r, int node, int v)
 {
     const matcher_t *m = r->m;
@@ -179,8 +178,7 @@ static const char *unfit(const region_t *r, int node, int v)
                : "it broadcasts the region to larger dims";
 }
 
-/* A value with a user that fits and one that does not is worth a word, and so is a user that
- * nearly fits. */
+/* Reports a value of which one user fits and another does not, and a user that nearly fits. */
 static void note_stop(region_t *r, int v, int node, const char *why)
 {
     const graph_t *g = r->m->g;
@@ -197,8 +195,7 @@ static void note_stop(region_t *r, int v, int node, const char *why)
     }
 }
 
-/* A value of the region: its users wait for their turn if all of them may join, else it is
- * closed. */
+/* Takes in a value. If all its users may join, they wait for their turn; else it is closed. */
 static void open_value(region_t *r, int v)
 {
     matcher_t *m = r->m;
@@ -275,7 +272,7 @@ static void wave(region_t *r)
     }
 }
 
-/* A value is an end if nothing inside uses it. */
+/* The end is the value that no op inside uses. */
 static void count_end(const matcher_t *m, int v, int *end, int *n_ends)
 {
     if (value_n_users(m, v) == 0 || value_state(m, v) == VALUE_CLOSED) {

@@ -80,6 +80,16 @@ int64_t fz_size(const fz_t *f, int64_t dim, int variant)
     return fz_is_symbol(dim) ? f->sizes[(dim - SYMBOL) / SLOT][variant] / (dim % SLOT) : dim;
 }
 
+int fz_may_be_empty(const fz_t *f, int64_t dim)
+{
+    int empty = 0;
+
+    for (int v = 0; v < FZ_VARIANTS; v++) {
+        empty = empty || fz_size(f, dim, v) == 0;
+    }
+    return empty;
+}
+
 static int64_t gcd(int64_t a, int64_t b)
 {
     return b ? gcd(b, a % b) : a;
@@ -308,8 +318,7 @@ int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims)
     int open = 0, zero = 0, empty = 0;
 
     for (int d = 0; d < t.ndims; d++) {
-        empty |= fz_size(f, t.dims[d], 0) == 0 || fz_size(f, t.dims[d], 1) == 0 ||
-                 fz_size(f, t.dims[d], 2) == 0;
+        empty |= fz_may_be_empty(f, t.dims[d]);
     }
     for (int d = 0; d < ndims; d++) {
         int symbol = fz_is_symbol(dims[d]), same = d < t.ndims && dims[d] == t.dims[d];

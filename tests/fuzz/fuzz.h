@@ -91,6 +91,7 @@ int fz_is_symbol(int64_t dim);
 /* dim / by, of symbols too (whose sizes must all be multiples of it). */
 int64_t fz_divide(int64_t dim, int64_t by);
 int64_t fz_size(const fz_t *f, int64_t dim, int variant);
+int fz_may_be_empty(const fz_t *f, int64_t dim); /* in some variant */
 /* A divisor of all sizes of dim. */
 int64_t fz_divisor(fz_t *f, int64_t dim);
 
@@ -168,6 +169,7 @@ int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q);
 void fz_gen_eltwise(fz_t *f);
 void fz_gen_matmul(fz_t *f);
 void fz_gen_attention(fz_t *f);
+void fz_gen_turned_attention(fz_t *f);
 void fz_gen_softmax(fz_t *f);
 void fz_gen_views(fz_t *f);
 void fz_gen_dynquant(fz_t *f);

@@ -13,6 +13,7 @@ typedef struct attention {
     int64_t kv_lead[3]; /* those of K and V */
     int64_t b, heads, groups, s, t, d, dv;
     sinter_data_type_t type; /* that most tensors have */
+    bool turned;             /* scores have T rows and S columns; the softmax runs over the rows */
 } attention_t;
 
 static sinter_data_type_t type_near(fz_t *f, const attention_t *a)
@@ -124,7 +125,8 @@ static int keys(fz_t *f, const attention_t *a, int64_t rows, int64_t cols)
 /* Dims that broadcast to the scores; the row dim may be one row for all. */
 static int mask_dims(fz_t *f, const attention_t *a, int64_t *dims)
 {
-    int n = with_lead(a->lead, a->ndims, fz_chance(f, 70) ? a->s : 1, fz_chance(f, 95) ? a->t : 1,
+    const int64_t rows = a->turned ? a->t : a->s, cols = a->turned ? a->s : a->t;
+    int n = with_lead(a->lead, a->ndims, fz_chance(f, 70) ? rows : 1, fz_chance(f, 95) ? cols : 1,
                       dims),
         drop = fz_chance(f, 25) ? fz_pick(f, n - 1) : 0;
 
@@ -256,13 +258,13 @@ static int score(fz_t *f, const attention_t *a, int x)
 static int probabilities(fz_t *f, const attention_t *a, int x)
 {
     const fz_tensor_t t = f->tensors[x];
-    const int safe = fz_chance(f, 50);
+    const int axis = t.ndims - (a->turned ? 2 : 1), safe = fz_chance(f, 50);
     int64_t stats[FZ_MAX_RANK];
     int p;
 
     if (fz_chance(f, 25)) {
         for (int d = 0; d < t.ndims; d++) {
-            stats[d] = d + 1 < t.ndims && fz_chance(f, 50) ? t.dims[d] : 1;
+            stats[d] = d != axis && fz_chance(f, 50) ? t.dims[d] : 1;
         }
         p = FZ_OP(f, softmax, type_near(f, a), t.ndims, t.dims, x,
                   fz_input(f, type_near(f, a), t.ndims, stats));
@@ -270,13 +272,13 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
         p = fz_unary(f, sinter_op_softmax, type_near(f, a), x);
     }
 
-    fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? -1 : t.ndims - 1});
+    fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? axis - t.ndims : axis});
     if (safe || fz_chance(f, 30)) {
         fz_str(f, sinter_op_attr_mode, safe ? "inf_as_zero" : "none");
     }
     if (fz_chance(f, 15)) {
         memcpy(stats, t.dims, sizeof stats);
-        stats[t.ndims - 1] = 1;
+        stats[axis] = 1;
         fz_more_output(f, sinter_f32, t.ndims, stats);
     }
     if (fz_chance(f, 12)) {
@@ -357,4 +359,70 @@ void fz_gen_attention(fz_t *f)
         fz_bool(f, sinter_op_attr_transpose_b, 1);
     }
     tail(f, &a, x);
+}
+
+static int swap_matrix(fz_t *f, int x)
+{
+    const int n = f->tensors[x].ndims;
+    int64_t order[FZ_MAX_RANK];
+
+    for (int d = 0; d < n; d++) {
+        order[d] = d < n - 2 ? d : 2 * n - 3 - d;
+    }
+    return fz_transpose(f, x, order);
+}
+
+/* MatMul(K, Q) with one row of scores for each key, or the usual scores behind a transpose. */
+static int turned_scores(fz_t *f, const attention_t *a)
+{
+    const int usual = fz_chance(f, 25), flip_k = fz_chance(f, 40);
+    const int q = query(f, a), k = flip_k ? keys(f, a, a->d, a->t) : keys(f, a, a->t, a->d);
+    int64_t dims[FZ_MAX_RANK];
+    int x;
+
+    if (usual) {
+        with_lead(a->lead, a->ndims, a->s, a->t, dims);
+        x = FZ_OP(f, matmul, type_near(f, a), a->ndims, dims, q, k);
+        fz_bool(f, sinter_op_attr_transpose_b, !flip_k);
+        return swap_matrix(f, x);
+    }
+    with_lead(a->lead, a->ndims, a->t, a->s, dims);
+    x = FZ_OP(f, matmul, type_near(f, a), a->ndims, dims, k, q);
+    fz_bool(f, sinter_op_attr_transpose_a, flip_k);
+    fz_bool(f, sinter_op_attr_transpose_b, 1);
+    return x;
+}
+
+/* Attention with the scores transposed. V stands on the left of the probabilities, which makes the
+ * output transposed too, or they are transposed back by an attribute or an op. */
+void fz_gen_turned_attention(fz_t *f)
+{
+    attention_t a = {.turned = true};
+    int64_t dims[FZ_MAX_RANK];
+    int v, x, left, flip_v;
+
+    choose_sizes(f, &a);
+    choose_layout(&a);
+    x = probabilities(f, &a, score(f, &a, turned_scores(f, &a)));
+    left = fz_chance(f, 50);
+    flip_v = fz_chance(f, 40);
+    v = flip_v ? keys(f, &a, a.dv, a.t) : keys(f, &a, a.t, a.dv);
+    if (left) {
+        with_lead(a.lead, a.ndims, a.dv, a.s, dims);
+        x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, v, x);
+        fz_bool(f, sinter_op_attr_transpose_a, !flip_v);
+    } else {
+        const int by_op = fz_chance(f, 50);
+
+        x = by_op ? swap_matrix(f, x) : x;
+        with_lead(a.lead, a.ndims, a.s, a.dv, dims);
+        x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, x, v);
+        fz_bool(f, sinter_op_attr_transpose_a, !by_op);
+        fz_bool(f, sinter_op_attr_transpose_b, flip_v);
+    }
+    if (left && fz_chance(f, 50)) {
+        swap_matrix(f, x);
+    } else if (!left) {
+        tail(f, &a, x);
+    }
 }

@@ -156,7 +156,7 @@ static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const fz_geo
         return;
     }
     for (int d = 0; d < ndims; d++) {
-        countable = countable && !fz_is_symbol(g->dims[d]) && dims[d] > 0;
+        countable = countable && !fz_is_symbol(g->dims[d]) && !fz_may_be_empty(f, dims[d]);
         sized = sized && (g->group[d] || !fz_is_symbol(dims[d])) && fz_size(f, dims[d], 0) > 0;
         shape[d] = g->group[d] ? g->group[d] : dims[d];
     }

@@ -51,23 +51,20 @@ typedef struct orc_value {
     sinter_logical_tensor_t lt;
     size_t n;
     double *v, *b;
-    double *
-        /* small_codes, and a mode that lets kernels fold scales: the scale of each element; else
-         * NULL */
-        scale;
+    /* The scale of each element where small_codes holds and the mode lets kernels fold scales;
+     * else NULL. */
+    double *scale;
     const orc_tensor_t *source; /* graph input, decoded when first used */
     size_t uses;                /* consumers still to run */
     bool ready, wanted, produced;
     bool saturates; /* what lies beyond the type's largest number was stored as that */
     bool kept; /* elements of a value of the same type, which went through its roundings already */
-    bool
-        /* bounds are likely ones of sums of independent errors (matmul.c), or derived from such */
-        walked;
+    /* Bounds are probable ones, of sums of independent errors (matmul.c), or derived from such. */
+    bool walked;
     bool probabilities; /* of a SoftMax, possibly changed by elementwise ops since */
     bool from_int;      /* dequantised from an integer type, possibly moved or cast since */
-    bool
-        /* likewise, from codes that are integers of 8 bits at most, up to a power of two */
-        small_codes;
+    /* As from_int, from codes that are integers of at most 8 bits times a power of two. */
+    bool small_codes;
     int64_t group[SINTER_MAX_NDIMS]; /* dequantised: elements of each dim that share a scale */
 } orc_value_t;
 

@@ -67,17 +67,15 @@ typedef struct orc_diff {
     size_t loose;    /* elements with a bound that checks nothing: compare.c says which are */
     size_t loose_at; /* linear index of the first of them, its value and its bound */
     double loose_want, loose_bound;
-    size_t
-        /* elements that are not the rounding of the value; those that are not bad lie, with
-         * their bound, across a boundary of rounding */
-        differ;
+    /* Elements that are not the value rounded. Where they are not bad, a boundary of rounding lies
+     * inside their bound. */
+    size_t differ;
     size_t open;        /* elements for which the bound leaves more than one result */
     size_t worst;       /* linear index of the largest |got - value| / tolerance */
     double worst_ratio; /* that ratio: <= 1 passes */
     double got, want, tolerance;
-    double
-        /* ||got - value|| / ||value|| over finite elements: a second look at systematic errors */
-        rel_l2;
+    /* ||got - value|| / ||value|| over finite elements: it shows systematic errors. */
+    double rel_l2;
 } orc_diff_t;
 
 /* Compares packed bytes laid out as lt against a result; NaN equals NaN, Inf equals Inf of the same

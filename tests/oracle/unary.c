@@ -10,10 +10,9 @@ typedef struct unary {
     bool argument; /* the argument may be scaled by one rounding first, as in e^x = 2^(x log2 e) */
     bool pole;     /* at 0: end points of an interval around it say nothing */
     double p[2];
-    double
-        /* where the function has its minimum, below both ends of an interval around it; 0: it
-         * has none inside */
-        dip;
+    /* Where the function has a minimum that is below both ends of an interval around it; 0: it has
+     * none. */
+    double dip;
 } unary_t;
 
 static void unary_chunk(const orc_chunk_t *k)

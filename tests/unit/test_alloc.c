@@ -343,7 +343,7 @@ static void test_isa(void)
     char saved[64] = "";
     snprintf(saved, sizeof saved, "%s", was != NULL ? was : "");
     unsetenv("SINTER_MAX_CPU_ISA");
-    CHECK(machine >= sinter_isa_generic && machine <= sinter_isa_avx512_vnni, "machine");
+    CHECK(machine >= sinter_isa_generic && (int)machine < LEVELS, "machine");
     CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_success && isa == machine, "no cap");
     CHECK(cpu_isa_cap(sinter_isa_generic, &isa) == sinter_success && isa == sinter_isa_generic,
           "capped by the caller");
@@ -354,6 +354,15 @@ static void test_isa(void)
     CHECK(cpu_isa_cap(sinter_isa_default, &isa) == sinter_success &&
               isa == (machine < sinter_isa_avx2 ? machine : sinter_isa_avx2),
           "never above the machine");
+    features_t features = {0};
+    setenv("SINTER_MAX_CPU_ISA", "avx512_vnni", 1);
+    CHECK(cpu_cap_features(sinter_isa_avx2, &features) == sinter_success &&
+              (features.bits & ~(uint32_t)NEEDS_AVX2) == 0,
+          "avx2 leaves AVX-VNNI out");
+    setenv("SINTER_MAX_CPU_ISA", "avx2_vnni", 1);
+    CHECK(cpu_cap_features(sinter_isa_avx512_vnni, &features) == sinter_success &&
+              features.bits == (cpu_features().bits & NEEDS_AVX2_VNNI),
+          "avx2_vnni leaves AVX-512 out");
     isa = sinter_isa_avx512;
     setenv("SINTER_MAX_CPU_ISA", "avx1024", 1);
     sinter_engine_t *engine = NULL;
@@ -363,8 +372,9 @@ static void test_isa(void)
     CHECK(engine_new(NULL, sinter_isa_default, &engine) == sinter_invalid_arguments &&
               engine == NULL,
           "for an engine too");
-    CHECK(strstr(sinter_last_error_message(), "avx1024") != NULL, "message: %s",
-          sinter_last_error_message());
+    CHECK(strstr(sinter_last_error_message(), "avx1024") != NULL &&
+              strstr(sinter_last_error_message(), "default, generic, avx2, avx2_vnni,") != NULL,
+          "message: %s", sinter_last_error_message());
     if (was != NULL) {
         setenv("SINTER_MAX_CPU_ISA", saved, 1);
     } else {
@@ -372,9 +382,36 @@ static void test_isa(void)
     }
 }
 
+/* Levels are sets: what a set of features is called, and what a cap leaves of it. */
+static void test_levels(void)
+{
+    static const struct {
+        uint32_t has;
+        sinter_cpu_isa_t level;
+    } sets[] = {
+        {NEEDS_NOTHING, sinter_isa_generic},
+        {FEATURE_AVX_VNNI, sinter_isa_generic},
+        {NEEDS_AVX2, sinter_isa_avx2},
+        {NEEDS_AVX2_VNNI, sinter_isa_avx2_vnni},
+        {NEEDS_AVX512, sinter_isa_avx512},
+        {NEEDS_AVX512 | FEATURE_AVX_VNNI, sinter_isa_avx512},
+        {NEEDS_AVX512_VNNI, sinter_isa_avx512_vnni},
+        {NEEDS_AVX512_BF16 | FEATURE_AVX_VNNI, sinter_isa_avx512_vnni},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        const sinter_cpu_isa_t level = level_of_features((features_t){sets[i].has});
+        CHECK(level == sets[i].level, "set %zu is %s", i, sinter_cpu_isa_name(level));
+    }
+    for (int i = sinter_isa_generic; i < LEVELS; i++) {
+        const sinter_cpu_isa_t level = (sinter_cpu_isa_t)i;
+        CHECK(level_of_features(features_of_level(level)) == level, "cap %s",
+              sinter_cpu_isa_name(level));
+    }
+}
+
 static void test_names(void)
 {
-    for (int i = sinter_isa_default; i <= sinter_isa_avx512_vnni; i++) {
+    for (int i = sinter_isa_default; i < LEVELS; i++) {
         sinter_cpu_isa_t isa = (sinter_cpu_isa_t)99;
         CHECK(sinter_cpu_isa_parse(sinter_cpu_isa_name((sinter_cpu_isa_t)i), &isa) == 1 &&
                   (int)isa == i,
@@ -399,7 +436,7 @@ static void test_names(void)
           "unknown mode");
     CHECK(sinter_cpu_isa_parse("avx2", NULL) == 0 && sinter_fpmath_mode_parse("any", NULL) == 0,
           "NULL");
-    CHECK(sinter_cpu_isa_name((sinter_cpu_isa_t)5) == NULL &&
+    CHECK(sinter_cpu_isa_name((sinter_cpu_isa_t)LEVELS) == NULL &&
               sinter_fpmath_mode_name((sinter_fpmath_mode_t)5) == NULL,
           "no name");
     CHECK(!fpmath_mode_is_valid((sinter_fpmath_mode_t)5), "no mode");
@@ -416,6 +453,7 @@ int main(void)
     test_messages();
     test_verbose();
     test_isa();
+    test_levels();
     test_names();
     return check_finish();
 }

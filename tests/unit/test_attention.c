@@ -1386,7 +1386,7 @@ static attention_case_t random_codes(sinter_fpmath_mode_t mode)
 }
 
 /* Queries that no limb holds: all results are as NaN, infinity and subnormals have them. */
-static void test_codes_specials(const kernel_t *k)
+static void test_codes_specials(const kernel_t *k, sinter_cpu_isa_t isa)
 {
     static const float specials[] = {NAN, INFINITY, 1e-40f, 0x1p-110f, 1e30f};
     for (int i = 0; i < 10; i++) {
@@ -1400,7 +1400,7 @@ static void test_codes_specials(const kernel_t *k)
         float *q = (float *)(void *)w.v[Q].data;
         q[0] = specials[i / 2];
         snprintf(what, sizeof what, "%s q %g", k->name, (double)q[0]);
-        const sinter_status_t status = execute(&w, k, sinter_isa_avx512_vnni, what);
+        const sinter_status_t status = execute(&w, k, isa, what);
         CHECK(status == sinter_unimplemented || (status == sinter_success && compare(&w)),
               "%s: differs from op-by-op arithmetic", what);
         destroy(&w);
@@ -1408,7 +1408,7 @@ static void test_codes_specials(const kernel_t *k)
 }
 
 /* Codes that are all their zero point are exactly zero, whatever the limbs round. */
-static void test_codes_zero(const kernel_t *k)
+static void test_codes_zero(const kernel_t *k, sinter_cpu_isa_t isa)
 {
     attention_case_t p = random_codes(sinter_fpmath_mode_f16);
     p.nb = 1, p.q_batch[0] = p.kv_batch[0] = 2, p.S = 3, p.T = 300, p.D = p.Dv = 128,
@@ -1420,7 +1420,7 @@ static void test_codes_zero(const kernel_t *k)
     build(&w, &p);
     memset(w.v[V].data, 5, bytes_of(sinter_s8, extent(&w.v[V])));
     memset(w.v[V + 2].data, 5, bytes_of(sinter_s8, extent(&w.v[V + 2])));
-    bool ok = execute(&w, k, sinter_isa_avx512_vnni, what) == sinter_success;
+    bool ok = execute(&w, k, isa, what) == sinter_success;
     const int64_t n = p.S * 2;
     for (int64_t i = 0; ok && i < n; i++) {
         for (int64_t c = 0; ok && c < p.Dv; c++) {
@@ -1433,10 +1433,10 @@ static void test_codes_zero(const kernel_t *k)
     destroy(&w);
 }
 
-static void test_codes(sinter_cpu_isa_t isa)
+static void test_codes(const kernel_t *k)
 {
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_f16, sinter_fpmath_mode_int8};
-    const kernel_t *k = kernel_named("attention_decode_int8_vnni");
+    const sinter_cpu_isa_t isa = level_of_features(k->needs);
     for (int m = 0; m < 2; m++) {
         refused = 0;
         for (int i = 0; i < 120; i++) {
@@ -1451,8 +1451,8 @@ static void test_codes(sinter_cpu_isa_t isa)
         CHECK(refused == 1, "%s: strict products are not for integers", k->name);
     }
     printf("%s\n", last_note);
-    test_codes_specials(k);
-    test_codes_zero(k);
+    test_codes_specials(k, isa);
+    test_codes_zero(k, isa);
     test_range(k, isa, sinter_fpmath_mode_f16);
 }
 
@@ -1484,8 +1484,12 @@ int main(void)
                     200);
         CHECK(refused < 40, "attention_decode: refuses what it is made for");
     }
-    if (top >= sinter_isa_avx512_vnni) {
-        test_codes(top);
+    const kernel_t *const codes[] = {kernel_named("attention_decode_int8_avxvnni"),
+                                     kernel_named("attention_decode_int8_vnni")};
+    for (int i = 0; i < 2; i++) {
+        if (has_features(features_up_to(top), codes[i]->needs.bits)) {
+            test_codes(codes[i]);
+        }
     }
     test_refusals(top);
     return check_finish();

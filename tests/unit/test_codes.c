@@ -1,11 +1,14 @@
-/* The templates of products of codes in integers over vectors of 256 bits, with the exact products
- * of AVX2: the library uses them with AVX-512 VNNI only. Results lie as near to those of plain C as
- * rounding activations to limbs allows. */
+/* Products of codes in integers, by the tables that the library has for this machine, and by one
+ * more: the templates over vectors of 256 bits with the exact products of AVX2, which run on most
+ * machines. Results lie as near to those of plain C as rounding activations to limbs allows. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <sinter/sinter_graph.h>
 
 #include "base/cpu.h"
 #include "check.h"
@@ -20,6 +23,7 @@ extern const struct codes_table codes_table_test;
 /* A row of codes is 80 bytes: a whole chunk, and one of a single quad. */
 enum { TOKENS = 38, BYTES = 80, CHUNKS = 2, MOST = 160, GROUPS = 5, OUT = 64, ACC = 256 };
 
+static const codes_table_t *table_used;
 static const unsigned char table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 typedef struct problem {
@@ -88,12 +92,12 @@ static void test_qk(const problem_t *p, int queries)
     bool usable = true;
     for (int i = 0; i < CHUNKS * queries; i++) {
         const float *x = p->x[i / CHUNKS] + i % CHUNKS * p->type->elems;
-        usable = codes_table_test.quantise(p->type, x, 0, 1, p->limbs,
-                                           &q.chunk[i % CHUNKS][i / CHUNKS]) &&
-                 usable;
+        usable =
+            table_used->quantise(p->type, x, 0, 1, p->limbs, &q.chunk[i % CHUNKS][i / CHUNKS]) &&
+            usable;
     }
     CHECK_THAT(usable);
-    codes_table_test.qk(&p->rows, queries, p->limbs, &q, s, OUT);
+    table_used->qk(&p->rows, queries, p->limbs, &q, s, OUT);
     for (int i = 0; i < queries * TOKENS; i++) {
         const int r = i / TOKENS, t = i % TOKENS;
         double sum = 0, bound = 0;
@@ -111,7 +115,7 @@ static void test_pv(const problem_t *p, int queries)
     static codes_weights_t w[CHUNKS];
     static float acc[CODES_BATCH * ACC];
     memset(acc, 0, sizeof acc);
-    CHECK_THAT(codes_table_test.pv(&p->rows, queries, p->limbs, p->p[0], TOKENS + 16, w, acc, ACC));
+    CHECK_THAT(table_used->pv(&p->rows, queries, p->limbs, p->p[0], TOKENS + 16, w, acc, ACC));
     for (int i = 0; i < queries * CHUNKS * p->type->elems; i++) {
         const int r = i / (CHUNKS * p->type->elems), at = i % (CHUNKS * p->type->elems),
                   e = at / p->type->elems * p->type->elems + p->type->element(at % p->type->elems);
@@ -129,16 +133,16 @@ static void test_pv(const problem_t *p, int queries)
 static void test_lines(const problem_t *p, int rows)
 {
     static limbs_t a[CHUNKS * CODES_QUERIES];
-    static float out[CODES_QUERIES * 4], scale[CHUNKS * 16];
+    static float out[CODES_QUERIES * 4], scale[16 * CODES_ROWS]; /* by_unit fills 16 units */
     for (int c = 0; c < CHUNKS; c++) {
-        CHECK_THAT(codes_table_test.quantise(p->type, p->x[0] + c * p->type->elems, CHUNKS * 128,
-                                             rows, p->limbs, a + c * rows));
+        CHECK_THAT(table_used->quantise(p->type, p->x[0] + c * p->type->elems, CHUNKS * 128, rows,
+                                        p->limbs, a + c * rows));
     }
-    codes_table_test.by_unit(p->scale, GROUPS, GROUPS, scale);
+    table_used->by_unit(p->scale, GROUPS, GROUPS, scale);
     code_rows_t w = p->rows;
     w.rows = CODES_ROWS;
     w.scale = (code_coefs_t){.at = scale, .step = 16};
-    codes_table_test.lines(&w, rows, p->limbs, a, out, 4);
+    table_used->lines(&w, rows, p->limbs, a, out, 4);
     for (int i = 0; i < rows * 4; i++) {
         double sum = 0, bound = 0;
         for (int e = 0; e < p->elems; e++) {
@@ -150,21 +154,38 @@ static void test_lines(const problem_t *p, int rows)
     }
 }
 
-int main(void)
+static void test_table(const codes_table_t *used)
 {
     static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
                                                sinter_u8};
     static problem_t p;
-    if (!has_features(cpu_features(), NEEDS_AVX2)) {
-        check_skip("no AVX2");
-        return check_finish();
-    }
+    table_used = used;
     for (int i = 0; i < 5 * 4; i++) {
         fill(&p, types[i / 4], 1 + i % 2, i % 4 >= 2);
         test_qk(&p, 1 + i % CODES_QUERIES);
         test_pv(&p, 1 << i % 3);
         if (!p.rows.zp.at) {
             test_lines(&p, 1 + i % CODES_QUERIES);
+        }
+    }
+}
+
+int main(void)
+{
+    if (!has_features(cpu_features(), NEEDS_AVX2)) {
+        check_skip("no AVX2");
+        return check_finish();
+    }
+    test_table(&codes_table_test);
+    for (int level = sinter_isa_generic; level < LEVELS; level++) {
+        const char *name = sinter_cpu_isa_name((sinter_cpu_isa_t)level);
+        const features_t has = features_of_level((sinter_cpu_isa_t)level);
+        if (codes_table(has) == NULL) {
+            printf("%s: no table\n", name);
+        } else if (!has_features(cpu_features(), has.bits & ~(uint32_t)NEEDS_AVX512_BF16)) {
+            check_skip("%s: this machine has no such instructions", name);
+        } else {
+            test_table(codes_table(has));
         }
     }
     return check_finish();

@@ -248,10 +248,9 @@ static unsigned code_of(const definition_t *d, double x, bool saturate)
                                   : sign | end | 1u << (d->mbits - 1);
     }
     double a = fabs(x);
-    while (high - low >
-           /* value(low) <= a, and a < value(high) or high is the end; code `end` stands for the
-         * value after the largest */
-           1) {
+    /* Always value(low) <= a, and a < value(high) unless high is `end`, the code after the largest
+     * one. */
+    while (high - low > 1) {
         unsigned middle = (low + high) / 2;
         if (magnitude_of(d, middle) <= a) {
             low = middle;

@@ -53,9 +53,8 @@ static void fill_chunk(uint32_t chunk, bool all, uint32_t *x)
         const uint32_t at = chunk * CHUNK + i, high = at >> 15 << 23, low = at & 0x7FFF;
         if (all) {
             x[i] = at;
-        } else if (low <
-                   /* the upper 11 bits of the fraction, then -1, 0, +1 or a pattern of the rest */
-                   0x6000) {
+        } else if (low < 0x6000) {
+            /* All upper 11 bits of the fraction with some patterns of the 12 bits below them. */
             static const uint32_t rest[] = {0,     1,     0xFFF, 0x800, 0x7FF, 0x801,
                                             0x400, 0x3FF, 0x401, 0x200, 0xE00, 0xC00};
             x[i] = high | (low & 0x7FF) << 12 | rest[low >> 11];
@@ -100,7 +99,7 @@ static void check_chunk(sinter_data_type_t type, int top, int modes, const uint3
     const dtype_traits_t *t = dtype_traits(type);
     const size_t bytes = bytes_of(type, CHUNK);
     const float *src = (const float *)(const void *)x;
-    const dtype_bulk_t *forms[sinter_isa_avx512_vnni];
+    const dtype_bulk_t *forms[LEVELS];
     const int n = forms_of(type, top, forms);
     for (int sat = 0; sat < 2; sat++) {
         (sat ? t->codec.store_sat : t->codec.store_f32)(want, 0, 1, CHUNK, src);

@@ -234,32 +234,39 @@ static bool guarded(const rig_t *r)
     return ok;
 }
 
+/* The tensors of a case and a step over them. */
+static void make_step(rig_t *r, const dynquant_case_t *c, step_t *step)
+{
+    rig_init(r, cap);
+    const int in = add_value(r, c, c->in, c->g.dims), out = add_value(r, c, c->code, c->g.dims);
+    const int scale = add_value(r, c, c->scale, c->g.groups),
+              zp = c->zp ? add_value(r, c, c->zp, c->g.groups) : -1;
+    const int t = c->tensor_scale ? rig_value(r, sinter_f32, 0, NULL, NULL) : -1;
+    int64_t idx[SINTER_MAX_NDIMS];
+    if (t >= 0) {
+        rig_set(r, t, NULL, *c->tensor_scale);
+    }
+    for (int64_t i = 0; i < rig_count(&r->v[in]); i++) {
+        rig_index(&r->v[in], i, idx);
+        rig_set(r, in, idx, sample(c->data, i));
+    }
+    *step = (step_t){.kind = STEP_DYNQUANT};
+    step->p.dynquant = (dynquant_params_t){.in = in,
+                                           .out = {.data = out,
+                                                   .scale = scale,
+                                                   .zp = zp,
+                                                   .high = -1,
+                                                   .scale_dim = {0, 1, 2},
+                                                   .zp_dim = {0, 1, 2}},
+                                           .tensor_scale = t,
+                                           .kind = (int)c->kind};
+}
+
 static void run_case(const dynquant_case_t *c)
 {
     rig_t r;
-    rig_init(&r, cap);
-    const int in = add_value(&r, c, c->in, c->g.dims), out = add_value(&r, c, c->code, c->g.dims);
-    const int scale = add_value(&r, c, c->scale, c->g.groups),
-              zp = c->zp ? add_value(&r, c, c->zp, c->g.groups) : -1;
-    const int t = c->tensor_scale ? rig_value(&r, sinter_f32, 0, NULL, NULL) : -1;
-    int64_t idx[SINTER_MAX_NDIMS];
-    if (t >= 0) {
-        rig_set(&r, t, NULL, *c->tensor_scale);
-    }
-    for (int64_t i = 0; i < rig_count(&r.v[in]); i++) {
-        rig_index(&r.v[in], i, idx);
-        rig_set(&r, in, idx, sample(c->data, i));
-    }
-    step_t step = {.kind = STEP_DYNQUANT};
-    step.p.dynquant = (dynquant_params_t){.in = in,
-                                          .out = {.data = out,
-                                                  .scale = scale,
-                                                  .zp = zp,
-                                                  .high = -1,
-                                                  .scale_dim = {0, 1, 2},
-                                                  .zp_dim = {0, 1, 2}},
-                                          .tensor_scale = t,
-                                          .kind = (int)c->kind};
+    step_t step;
+    make_step(&r, c, &step);
     const kernel_t *kernels[RIG_KERNELS];
     const int n_kernels = rig_kernels(&r, &step, kernels);
     unsigned char *first[N_OUTPUTS] = {NULL};
@@ -318,7 +325,7 @@ static const geometry_t large[] = {
     {2, {3, 4099}, {3, 1}},                            /* rows in pieces, the last one short */
     {2, {1, 40000}, {1, 1}},                           /* one group for all threads */
     {2, {130, 260}, {1, 1}}, {2, {17000, 2}, {1, 2}},  /* columns for all threads */
-    {2, {260, 520}, {1, 2}}, {2, {6, 4160}, {6, 130}}, /* several units in a row */
+    {2, {260, 520}, {1, 2}}, {2, {6, 4160}, {6, 130}}, /* several slabs in a row */
 };
 
 static const sinter_data_type_t inputs[] = {sinter_f32, sinter_f16, sinter_bf16};
@@ -441,6 +448,95 @@ static void run_large(const geometry_t *g)
             g);
 }
 
+/* ---- ways ------------------------------------------------------------------------------------ */
+
+typedef struct way_case {
+    dynquant_case_t c;
+    int threads;
+    const char *generic, *avx2, *avx512; /* the ways of the kernel that needs this */
+} way_case_t;
+
+#define DIRECT "; elements floats where they lie; codes in registers"
+#define SLOW_CODES "codes from floats in memory (no function for this type of codes)"
+#define ODD_GROUPS "(groups are not of 16, 32, 64 or a multiple of 128 elements)"
+#define SHARED                                                                               \
+    "slabs shared by all threads (too few groups for the threads, or groups too tall for a " \
+    "cache); elements floats where they lie; "
+
+static const way_case_t way_cases[] = {
+    {{.kind = QUANT_DYNAMIC_SYMMETRIC,
+      .in = sinter_f32,
+      .code = sinter_s8,
+      .scale = sinter_f32,
+      .g = {2, {8, 256}, {8, 8}}},
+     1,
+     "slabs of groups (no function for these types); elements floats where they lie; " SLOW_CODES,
+     "slabs of groups (no function for these types)" DIRECT,
+     "chunks of groups"},
+    {{.kind = QUANT_DYNAMIC_SYMMETRIC,
+      .in = sinter_f16,
+      .code = sinter_s8,
+      .scale = sinter_f32,
+      .g = {2, {5, 320}, {5, 1}}},
+     1,
+     "slabs of groups " ODD_GROUPS
+     "; elements converted to floats (no function measures elements of this type); " SLOW_CODES,
+     "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes in registers",
+     "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes in registers"},
+    {{.kind = QUANT_DYNAMIC_ASYMMETRIC,
+      .in = sinter_bf16,
+      .code = sinter_u4,
+      .scale = sinter_f32,
+      .zp = sinter_u4,
+      .g = {2, {8, 64}, {2, 16}}},
+     1,
+     "slabs of groups (groups do not lie one after the other in all tensors); elements converted "
+     "to floats (no function measures elements of this type); " SLOW_CODES,
+     "slabs of groups (groups do not lie one after the other in all tensors); elements converted "
+     "to floats (groups are not of a multiple of 16 columns); codes in registers",
+     "slabs of groups (groups do not lie one after the other in all tensors); elements converted "
+     "to floats (groups are not of a multiple of 16 columns); codes in registers"},
+    {{.kind = QUANT_DYNAMIC_MX,
+      .in = sinter_f32,
+      .code = sinter_f8_e4m3,
+      .scale = sinter_e8m0,
+      .g = {2, {1, 40000}, {1, 1}}},
+     3,
+     SHARED SLOW_CODES,
+     SHARED "codes in registers",
+     SHARED "codes in registers"},
+};
+
+/* Every kernel up to the cap takes the ways that are made for it, and says why not a faster one. */
+static void run_ways(const way_case_t *w)
+{
+    rig_t r;
+    step_t step;
+    rig_execute_t e;
+    const kernel_t *kernels[RIG_KERNELS];
+    make_step(&r, &w->c, &step);
+    const int n = rig_kernels(&r, &step, kernels);
+    for (int k = 0; k < n; k++) {
+        char text[512] = "";
+        const char *want = has_features(kernels[k]->needs, NEEDS_AVX512) ? w->avx512
+                           : has_features(kernels[k]->needs, NEEDS_AVX2) ? w->avx2
+                                                                         : w->generic;
+        CHECK_THAT(rig_begin(&e, &r, kernels[k], &step, w->threads) == sinter_success);
+        for (int i = 0; i < e.choice.n_ways; i++) {
+            const way_t *way = &e.choice.ways[i];
+            const size_t at = strlen(text);
+            snprintf(text + at, sizeof text - at, "%s%s%s%s%s%s%s", i > 0 ? "; " : "",
+                     way->of != NULL ? way->of : "", way->of != NULL ? " " : "", way->name,
+                     way->why != NULL ? " (" : "", way->why != NULL ? way->why : "",
+                     way->why != NULL ? ")" : "");
+        }
+        CHECK(strcmp(text, want) == 0, "%s: %s goes by %s, expected %s", case_text(&w->c),
+              kernels[k]->name, text, want);
+        rig_end(&e);
+    }
+    rig_free(&r);
+}
+
 int main(void)
 {
     if (cpu_isa_cap(sinter_isa_default, &cap) != sinter_success) {
@@ -453,6 +549,9 @@ int main(void)
     run_sizes();
     for (int i = 0; i < COUNT(large); i++) {
         run_large(&large[i]);
+    }
+    for (int i = 0; i < COUNT(way_cases); i++) {
+        run_ways(&way_cases[i]);
     }
     return check_finish();
 }

@@ -567,9 +567,8 @@ static void check_order(const plan_t *plan, const char *name, int round)
     free(written);
 }
 
-static int
-    /* temporaries that took over another one's memory in the step where that one was read last */
-    heirs;
+/* Temporaries that took over the memory of another one in the step that reads that one last. */
+static int heirs;
 
 /* Temporaries that are alive in one step share no byte, or all: a chain writes one over another.
  * Returns how many temporaries share bytes at different steps. */

@@ -247,9 +247,10 @@ static void selection(void)
           "chain");
     textbuf_t why;
     const kernel_t *k = rig_select(&r, &step, &why);
-    const char *want = cap >= sinter_isa_avx512 ? "matmul_rows_f32_avx512"
-                       : cap == sinter_isa_avx2 ? "matmul_rows_f32_avx2"
-                                                : "matmul_panel_f32_generic";
+    const features_t has = features_up_to(cap);
+    const char *want = has_features(has, NEEDS_AVX512) ? "matmul_rows_f32_avx512"
+                       : has_features(has, NEEDS_AVX2) ? "matmul_rows_f32_avx2"
+                                                       : "matmul_panel_f32_generic";
     CHECK(k != NULL && strcmp(k->name, want) == 0, "selected: %s", k ? k->name : "none");
     CHECK(strstr(why.text, "matmul_panel_bf16_avx512 refused") != NULL, "bf16 refused: %s",
           why.text);
@@ -290,12 +291,13 @@ static void selection_of_rows(void)
         step.p.matmul.out_dims = out;
         textbuf_t why;
         const kernel_t *k = rig_select(&r, &step, &why);
-        const char *want = cap >= sinter_isa_avx512 ? cases[i].avx512
-                           : cap == sinter_isa_avx2 ? cases[i].avx2
-                                                    : "matmul_panel_f32_generic";
+        const features_t has = features_up_to(cap);
+        const char *want = has_features(has, NEEDS_AVX512) ? cases[i].avx512
+                           : has_features(has, NEEDS_AVX2) ? cases[i].avx2
+                                                           : "matmul_panel_f32_generic";
         CHECK(k != NULL && strcmp(k->name, want) == 0, "selected for few rows: %s",
               k ? k->name : "none");
-        CHECK(cap < sinter_isa_avx512 || cases[i].why == NULL ||
+        CHECK(!has_features(has, NEEDS_AVX512) || cases[i].why == NULL ||
                   strstr(why.text, cases[i].why) != NULL,
               "refused for few rows: %s", why.text);
         rig_free(&r);

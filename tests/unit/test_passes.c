@@ -181,6 +181,19 @@ static void test_plain_attention(sinter_engine_t *engine)
     EXPECT(&m, "MatMul(f32[2 16 5], f32[2 7 16]) -> f32[2 5 7] | SoftMax(f32[2 5 7]) -> f32[2 5 7] "
                "| MatMul(f32[2 5 7], f32[2 7 8]) -> f32[2 5 8]! | "
                "GenIndex(f32[2 5 7]) -> s32[2 5 7] | StaticTranspose(s32[2 5 7]) -> s32[2 7 5]!");
+    /* Quantised probabilities keep their scale. */
+    mini_begin(&m, engine);
+    s = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(&m, f32, "2x7x16"),
+            IN(&m, f32, "2x5x16"));
+    s = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), s);
+    s = OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.125f)),
+            OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.125f)), s));
+    OPA(&m, matmul, f32, ATTRS(BOOL(transpose_a, true)), IN(&m, f32, "2x7x8"), s);
+    set_roles(&m, 0, 1, 4, -1);
+    EXPECT(&m, "MatMul(f32[2 5 16], f32[2 7 16]) -> f32[2 5 7] | SoftMax(f32[2 5 7]) -> f32[2 5 7] "
+               "| Quantize(f32[2 5 7]) -> u8[2 5 7] | Dequantize(u8[2 5 7]) -> f32[2 5 7] | "
+               "MatMul(f32[2 5 7], f32[2 7 8]) -> f32[2 5 8] | StaticTranspose(f32[2 5 8]) -> "
+               "f32[2 8 5]!");
     /* No attention: nothing changes. */
     mini_begin(&m, engine);
     OP(&m, matmul, f32, IN(&m, f32, "2x8x7"),

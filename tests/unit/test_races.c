@@ -34,9 +34,8 @@ typedef struct subject {
     e2e_ports_t ports;                     /* inputs that all threads read */
     sinter_partition_t *partition;         /* whose mode all threads set */
     sinter_compiled_partition_t *compiled; /* in the first mode; all threads execute it */
-    unsigned char
-        *want[MODES][CACHES]; /* the first output, without packed constants and with them */
-    size_t bytes;             /* of the first output */
+    unsigned char *want[MODES][CACHES];    /* first output, without and with packed constants */
+    size_t bytes;                          /* of the first output */
 } subject_t;
 
 static sinter_engine_t *engine;

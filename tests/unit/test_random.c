@@ -21,7 +21,8 @@ static const struct {
     {"softmax", 6, fz_gen_softmax},
     {"views", 8, fz_gen_views},
     {"dynquant", 16, fz_gen_dynquant},
-    {"mlp", 8, fz_gen_mlp},
+    {"mlp", 4, fz_gen_mlp},
+    {"turned", 4, fz_gen_turned_attention},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 

@@ -3,10 +3,9 @@
 #include "spec.h"
 
 static const struct {
-    const char *
-        /* output tensors have ids 90, 91, 92 and are declared with nothing known unless the case
-         * is about that */
-        spec;
+    /* Output tensors have ids 90, 91, 92. Nothing is known of them unless the case is about
+     * that. */
+    const char *spec;
     const char *dims[3]; /* expected; NULL: no such output */
 } cases[] = {
     /* elementwise */

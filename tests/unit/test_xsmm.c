@@ -161,9 +161,9 @@ static void test_refusals(sinter_cpu_isa_t top)
     const bool has = xs_dispatch(&good, features_up_to(top), &why).fn != NULL;
     if (target && strcmp(target, "none") == 0) {
         CHECK(!has && why, "LIBXSMM_TARGET=none: no kernel, with a reason");
-    } else if (!target && top >= sinter_isa_avx2) {
-        sinter_cpu_isa_t machine = level_of_features(cpu_features());
-        const bool capped = machine >= sinter_isa_avx512 && top < sinter_isa_avx512;
+    } else if (!target && has_features(features_up_to(top), NEEDS_AVX2)) {
+        const bool capped = has_features(cpu_features(), NEEDS_AVX512) &&
+                            !has_features(features_up_to(top), NEEDS_AVX512);
         CHECK(has == !capped, "%s",
               capped ? "AVX2 cap on an AVX-512 machine: no JIT"
                      : "f32 has a kernel on this machine");

@@ -22,6 +22,17 @@ int gr_library_failure(sinter_status_t status, const char *what, gr_error_t *err
 
 /* ---- open: engine, graph, partitions --------------------------------------------------------- */
 
+static int unknown_isa(const char *isa, gr_error_t *err)
+{
+    char names[256] = "";
+    size_t n = 0;
+    for (int i = sinter_isa_default; sinter_cpu_isa_name((sinter_cpu_isa_t)i) != NULL; i++) {
+        n += (size_t)snprintf(names + n, n < sizeof names ? sizeof names - n : 0, " %s",
+                              sinter_cpu_isa_name((sinter_cpu_isa_t)i));
+    }
+    return gr_fail(err, "--max-cpu-isa=%s: no such instruction set, there are:%s", isa, names);
+}
+
 static int open_engine(gr_exec_t *x, gr_error_t *err)
 {
     sinter_engine_desc_t desc = {.size = sizeof desc};
@@ -29,7 +40,7 @@ static int open_engine(gr_exec_t *x, gr_error_t *err)
     sinter_status_t status;
 
     if (x->opt->max_cpu_isa && !sinter_cpu_isa_parse(x->opt->max_cpu_isa, &desc.max_isa)) {
-        return gr_fail(err, "--max-cpu-isa=%s: no such ISA", x->opt->max_cpu_isa);
+        return unknown_isa(x->opt->max_cpu_isa, err);
     }
     if (x->opt->dump_after) {
         setenv("SINTER_DUMP_AFTER", x->opt->dump_after, 1);

@@ -6,15 +6,12 @@
 
 typedef struct gr_limits {
     double read_bytes; /* bytes per second read from memory by all threads */
-    double
-        /* bytes per second, read and written ones counted, of the best copy between two large
-         * buffers */
-        copy_bytes;
+    /* Bytes per second, reads and writes counted, of the best copy between two large buffers. */
+    double copy_bytes;
     double fma_flops; /* f32 operations per second of fused multiply-adds on registers */
-    double
-        /* 8-bit operations per second of dot products (VNNI) on registers; 0: no such
-         * instruction */
-        dot_ops;
+    /* 8-bit operations per second of dot products (VNNI) on registers; 0: the CPU has no such
+     * instruction. */
+    double dot_ops;
     const char *isa; /* what measured it */
 } gr_limits_t;
 

@@ -59,7 +59,7 @@ static const option_t options[] = {
     {"no-fuse", FLAG, AT(no_fuse), NULL, "every op its own partition"},
     {"threads", INT, AT(threads), "N", "threads of the stream; 0 (default): what OpenMP would use"},
     {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA",
-     "generic, avx2, avx512, avx512_vnni: use no more than that"},
+     "use no more than this instruction set; the names are those of SINTER_MAX_CPU_ISA"},
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
     {"in", STR, AT(in), "ID:FILE+...",
      "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE instead of a "

@@ -6,14 +6,12 @@
 #include "exec.h"
 
 typedef struct gr_work {
-    double
-        /* two for each product of a MatMul; in attention of scores that are not masked by
-         * indices and -inf */
-        flops;
-    double
-        /* of all ports; in attention of K and V only (codes, scales, zero points), and of tokens
-         * that some query sees */
-        bytes;
+    /* Two for each product of a MatMul. Attention counts only scores that no mask by index sets to
+     * -inf. */
+    double flops;
+    /* Of all ports. Attention counts K and V alone (codes, scales, zero points), and only tokens
+     * that some query sees. */
+    double bytes;
     int attention;
 } gr_work_t;
 

@@ -233,7 +233,7 @@ static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, 
         load(b, ref, r->first, 0, 1, x);
         return (quant_param_t){x, QUANT_ONE, 0};
     }
-    if (r->group > 1 && r->group % QUANT_GROUP == 0 && r->phase % QUANT_GROUP == 0) {
+    if (r->group > 1 && r->group % DTYPE_GROUP == 0 && r->phase % DTYPE_GROUP == 0) {
         load(b, ref, r->first, r->stride, n_groups(r, n), x);
         return (quant_param_t){x, r->group, r->phase};
     }
@@ -243,11 +243,15 @@ static quant_param_t load_param(const chain_bound_t *b, const chain_ref_t *ref, 
 
 /* Both parameters' groups as load_scaled takes them; false: they differ, or vary from element to
  * element. */
-static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dtype_groups_t *g)
+static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dtype_scaled_t *g)
 {
     static const float no_zp = 0;
     const bool one = zp == NULL || zp->group == QUANT_ONE;
-    *g = (dtype_groups_t){scale->x, zp == NULL ? &no_zp : zp->x, !one, scale->group, scale->phase};
+    *g = (dtype_scaled_t){.scale = scale->x,
+                          .zp = zp == NULL ? &no_zp : zp->x,
+                          .zp_each = !one,
+                          .group = scale->group,
+                          .phase = scale->phase};
     return scale->group > 1 && (one || (zp->group == scale->group && zp->phase == scale->phase));
 }
 
@@ -261,7 +265,7 @@ typedef struct row_source {
 static void rescale_row(const chain_bound_t *b, int op, const row_source_t *from, int n,
                         const quant_param_t *scale, const quant_param_t *zp, float *dst)
 {
-    dtype_groups_t groups;
+    dtype_scaled_t groups;
     const float *x = from->x;
     if (from->codes != NULL) {
         const dtype_bulk_t *bulk = dtype_bulk(from->codes->dtype, b->features);
@@ -351,10 +355,10 @@ static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, c
 }
 
 /* Scales and zero points of a row, in groups of one size. */
-static dtype_groups_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr,
+static dtype_scaled_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr,
                                   const chain_ref_t *z, const run_t *zr, int n, float *const *tmp)
 {
-    dtype_groups_t g;
+    dtype_scaled_t g;
     quant_param_t scale = load_param(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]), zp = {0};
     if (z != NULL) {
         zp = load_param(b, z, zr, n, tmp[TMP_ZP], tmp[TMP]);
@@ -376,7 +380,7 @@ typedef struct row_params {
     run_t sr, zr;
     int64_t s_first, z_first; /* of row 0 */
     bool loaded;
-    dtype_groups_t groups;
+    dtype_scaled_t groups;
 } row_params_t;
 
 static row_params_t params_of(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx)
@@ -654,7 +658,7 @@ static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, i
 
 /* ---- rows at once: floats to codes by given scales ------------------------------------------- */
 
-/* Neither Inf nor NaN among n elements, a multiple of QUANT_GROUP. */
+/* Neither Inf nor NaN among n elements, a multiple of DTYPE_GROUP. */
 static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const void *x, int n)
 {
     int32_t top = 0;
@@ -666,27 +670,18 @@ static bool all_finite(const chain_bound_t *b, sinter_data_type_t type, const vo
     return top < 0x7F800000;
 }
 
-/* How store_scaled quantises n elements; size 0: it does not. A zero point of all groups is
- * written to zps for each. */
-static dtype_scaled_t how_scaled(const dtype_groups_t *g, bool shift, int n, float *zps)
+/* Makes `how` fit store_scaled for n elements; false: store_scaled cannot quantise them. */
+static bool fits_store(dtype_scaled_t *how, int n)
 {
-    dtype_scaled_t how = {
-        .way = shift ? DTYPE_SHIFTED : DTYPE_DIVIDED, .by = g->scale, .zp = shift ? g->zp : NULL};
-    const int size = g->group < n ? (int)g->group : n, count = n / size;
-    bool numbers = true; /* what finite elements divided by them are no NaNs */
-    for (int i = 0; i < count; i++) {
-        numbers &= fabsf(g->scale[i]) > 0 && fabsf(g->scale[i]) <= FLT_MAX;
+    const int64_t size = how->group < n ? how->group : n;
+    bool divides = true; /* finite elements divided by such scales are no NaNs */
+    for (int64_t i = 0; i < n / size; i++) {
+        divides &= fabsf(how->scale[i]) > 0 && fabsf(how->scale[i]) <= FLT_MAX;
     }
-    if (shift && !g->zp_step) {
-        fill(zps, count, *g->zp);
-        how.zp = zps;
-    }
-    how.size = numbers && n % DTYPE_GROUP == 0 && n % size == 0 &&
-                       (g->phase == 0 || g->phase + n <= g->group)
-                   ? size
-                   : 0;
-    how.n_groups = count;
-    return how;
+    const bool begins = how->phase == 0 || how->phase + n <= how->group;
+    how->group = size;
+    how->phase = 0;
+    return divides && begins && n % DTYPE_GROUP == 0 && n % size == 0;
 }
 
 static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols,
@@ -700,6 +695,7 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
     const int per_byte = to->traits->block_elems, width = x->traits->block_bytes;
     row_params_t params = params_of(b, &in[1], idx);
     dtype_scaled_t how = {0};
+    bool fits = false;
     float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP,
                                (float *)scratch + 2 * TILE_STEP};
     unsigned char *const codes =
@@ -708,11 +704,12 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
         const int64_t at = row_first(b, to, &k, first, i);
         const unsigned char *row = x->data + row_first(b, x, &k, from, i) * width;
         if (load_row_params(b, &k, i, tmp, &params)) {
-            how = how_scaled(&params.groups, params.z != NULL, cols, tmp[TMP]);
+            how = params.groups;
+            how.way = params.z != NULL ? DTYPE_SHIFTED : DTYPE_DIVIDED;
             how.from = x->dtype;
             how.ahead = (int64_t)cols * width;
+            fits = fits_store(&how, cols) && cols % per_byte == 0;
         }
-        const bool fits = how.size > 0 && cols % per_byte == 0;
         n = fits ? 1 : rows - i;
         if (!fits || at % per_byte != 0 || !all_finite(b, x->dtype, row, cols)) {
             int64_t row_idx[SINTER_MAX_NDIMS];
@@ -723,7 +720,7 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
             continue;
         }
         unsigned char *const out = to->data + at / per_byte * to->traits->block_bytes;
-        bulk->store_scaled(to->stream ? codes : out, 0, row, &how);
+        bulk->store_scaled(to->stream ? codes : out, 0, cols, row, &how);
         if (to->stream) {
             b->quant->stream(out, codes, (size_t)(cols / per_byte * to->traits->block_bytes));
         }

@@ -47,14 +47,21 @@ static int common_groups(const matrix_t *m, const decode_ops_t *ops, int64_t hea
     return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
 }
 
+/* Elements of a chunk, as the micro-kernels of this side read it. */
+static int chunk_elems(const decode_side_t *side)
+{
+    return side->codes != NULL ? side->codes->elems : side->ops->layout.elems;
+}
+
 static void fill_order(decode_side_t *side)
 {
     const code_layout_t *o = &side->ops->layout;
+    const int elems = chunk_elems(side);
     for (int at = 0; at < side->padded; at++) {
-        const int in_chunk = at % o->elems,
+        const int in_chunk = at % elems,
                   place = side->codes ? side->codes->element(in_chunk)
                                       : o->element(in_chunk / side->lanes, in_chunk % side->lanes);
-        const int e = at / o->elems * o->elems + place;
+        const int e = at / elems * elems + place;
         side->order[at] = (int16_t)(e < side->head * side->fold ? e : -1);
     }
 }
@@ -177,14 +184,14 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     side->limbs = limbs_of(how->kind);
     side->may_be_tiny = scale == NULL || scale->digits >= 24 || scale->max >= 0x1p100f;
     /* Whether the halves of a chunk are those of its vectors. */
+    const int elems = chunk_elems(side);
     const bool halves = o->element(o->vectors - 1, o->lanes / 2 - 1) < o->elems / 2;
-    side->fold = (side->by_lane || side->codes) && (halves || side->codes) &&
-                         2 * head == o->elems && m.codes.row.stride == head &&
-                         2 * side->groups <= o->lanes
+    side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == elems &&
+                         m.codes.row.stride == head && 2 * side->groups <= o->lanes
                      ? 2
                      : 1;
-    side->padded = (int)((head + o->elems - 1) / o->elems) * o->elems;
-    side->classes = side->padded / o->elems * o->classes;
+    side->padded = (int)((head + elems - 1) / elems) * elems;
+    side->classes = side->codes ? 0 : side->padded / elems * o->classes;
     fill_order(side);
     if (m.codes.type->bits == 4) {
         dtype_nibble_values(&m.codes.type->codec, side->values);

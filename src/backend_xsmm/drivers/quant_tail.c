@@ -1,6 +1,5 @@
 #include "backend_xsmm/drivers/quant_tail.h"
 
-#include <math.h>
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
@@ -68,58 +67,27 @@ const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_ge
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* Zero points are one for each scale. */
-static sinter_status_t check_zps(const matrices_t *out)
-{
-    for (int d = 0; d < out->ndims; d++) {
-        if (out->axis[d][IN_ZP].group != out->axis[d][IN_SCALE].group) {
-            return sg_fail(sinter_invalid_shape,
-                           "zero points have other groups than the scales along dim %d", d);
-        }
-    }
-    return sinter_success;
-}
-
 sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
                                 features_t features, quant_tail_t *t)
 {
-    *t = (quant_tail_t){.fn = quant_rows(features)};
-    SG_TRY(operand_bind(&p->out, frame, &t->out));
-    const matrix_t *base = &t->out.base;
-    const sinter_data_type_t codes = base->high.type != NULL ? base->split : base->codes.dtype;
-    const dtype_traits_t *elem = dtype_traits(codes);
-    t->formula = (quant_formula_t){.kind = (quant_kind_t)p->kind,
-                                   .elem_max = (float)elem->max,
-                                   .elem_min = (float)elem->min,
-                                   .scale_max = base->scale.type->max,
-                                   .tensor_scale = 1};
-    t->elem = dtype_bulk(codes, features);
-    t->scale_type = dtype_bulk(base->scale.dtype, features);
-    if (base->zp.type != NULL) {
-        t->zp_type = dtype_bulk(base->zp.dtype, features);
-        SG_TRY(check_zps(&t->out));
-    }
-    const int n = t->out.ndims;
-    t->cols = (int)t->out.axis[n - 1][IN_SCALE].group;
-    t->rows = n > 1 ? (int)t->out.axis[n - 2][IN_SCALE].group : 1;
+    SG_TRY(quantiser_bind(p, frame, features, &t->q));
+    const matrices_t *out = &t->q.out;
+    t->cols = (int)out->axis[out->ndims - 1][IN_SCALE].group;
+    t->rows = out->ndims > 1 ? (int)out->axis[out->ndims - 2][IN_SCALE].group : 1;
     return sinter_success;
 }
 
 void quant_tail_start(const dynquant_params_t *p, const frame_t *frame, quant_tail_t *t)
 {
-    if (p->tensor_scale >= 0) {
-        const bound_t *ts = &frame->v[p->tensor_scale];
-        dtype_traits(ts->dtype)->codec.load_f32(ts->data, 0, 0, 1, &t->formula.tensor_scale);
-        t->formula.tensor_scale = quant_tensor_scale(t->formula.tensor_scale);
-    }
+    quantiser_start(p, frame, &t->q);
 }
 
-/* Whether results of one part of the output share a byte with others: those of blocks of
- * block_cols columns next to each other, or of other rows. */
+/* Whether results of one part of the output share a byte with those of a neighbouring block of
+ * block_cols columns, or of other rows. type NULL: there is no such part. */
 static bool shares_bytes(const matrices_t *out, int part, const dtype_traits_t *type,
                          int64_t block_cols)
 {
-    const int packed = type->block_elems;
+    const int packed = type != NULL ? type->block_elems : 1;
     for (int d = 0; packed > 1 && d < out->ndims; d++) {
         const axis_t *axis = &out->axis[d][part];
         const int64_t n = out->dims[d] / axis->group, step = block_cols / axis->group;
@@ -134,21 +102,21 @@ static bool shares_bytes(const matrices_t *out, int part, const dtype_traits_t *
 
 bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols)
 {
-    const matrix_t *base = &t->out.base;
-    return shares_bytes(&t->out, IN_CODES, base->codes.type, block_cols) ||
-           (base->high.type != NULL &&
-            shares_bytes(&t->out, IN_HIGH, base->high.type, block_cols)) ||
-           (base->zp.type != NULL && shares_bytes(&t->out, IN_ZP, base->zp.type, block_cols));
+    const matrices_t *out = &t->q.out;
+    const matrix_t *base = &out->base;
+    return shares_bytes(out, IN_CODES, base->codes.type, block_cols) ||
+           shares_bytes(out, IN_HIGH, base->high.type, block_cols) ||
+           shares_bytes(out, IN_ZP, base->zp.type, block_cols);
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
 bool quant_tail_merges(const quant_tail_t *t, int d)
 {
-    const axis_t *outer = t->out.axis[d], *inner = t->out.axis[d + 1];
+    const axis_t *outer = t->q.out.axis[d], *inner = t->q.out.axis[d + 1];
     bool merges = outer[IN_SCALE].group == 1;
     for (int part = 0; part < MATRIX_PARTS; part++) {
-        const int64_t groups = t->out.dims[d + 1] / inner[part].group;
+        const int64_t groups = t->q.out.dims[d + 1] / inner[part].group;
         merges = merges && outer[part].stride == groups * inner[part].stride;
     }
     return merges;
@@ -156,7 +124,7 @@ bool quant_tail_merges(const quant_tail_t *t, int d)
 
 void quant_tail_merge(quant_tail_t *t, int d)
 {
-    matrices_t *out = &t->out;
+    matrices_t *out = &t->q.out;
     out->dims[d + 1] *= out->dims[d];
     out->ndims--;
     memmove(out->dims + d, out->dims + d + 1, sizeof *out->dims * (size_t)(out->ndims - d));
@@ -165,119 +133,56 @@ void quant_tail_merge(quant_tail_t *t, int d)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* What is found out about the groups of a block, and codes on their way. */
-typedef struct block {
-    int32_t top[TAIL_COLUMNS], bottom[TAIL_COLUMNS], special[TAIL_COLUMNS];
-    float scale[TAIL_COLUMNS], by[TAIL_COLUMNS], zp[TAIL_COLUMNS];
-    unsigned char code[TAIL_COLUMNS * 4];
-    bool any_special;
-} block_t;
-
 size_t quant_tail_scratch(void)
 {
-    return sizeof(block_t);
+    group_values_t m;
+    return group_values_carve(NULL, TAIL_COLUMNS, true, &m);
 }
 
-/* x as its type stores it. */
-static void round_trip(const dtype_bulk_t *type, int n, float *x, unsigned char *code)
+/* Where the output has what belongs to index idx. */
+static quant_span_t place_of(const quant_tail_t *t, const int64_t *idx)
 {
-    type->store_sat(code, 0, n, x);
-    type->load(code, 0, n, x);
-}
-
-/* Outputs are written, though groups_t of operands points to data that is only read. */
-static void *output_of(const groups_t *g)
-{
-    return (void *)(uintptr_t)g->data;
-}
-
-static void put(const groups_t *to, const dtype_bulk_t *type, int64_t first, int64_t stride, int n,
-                const float *x)
-{
-    if (stride == 1) {
-        type->store_sat(output_of(to), first, n, x);
-    } else {
-        to->type->codec.store_sat(output_of(to), first, stride, n, x);
-    }
-}
-
-/* Where one part of the output has what belongs to index idx. */
-static int64_t offset(const quant_tail_t *t, const int64_t *idx, int part)
-{
-    int64_t at = 0;
-    for (int d = 0; d < t->out.ndims; d++) {
-        const axis_t *axis = &t->out.axis[d][part];
-        at += (axis->group == 1 ? idx[d] : idx[d] / axis->group) * axis->stride;
+    quant_span_t at = {0};
+    for (int d = 0; d < t->q.out.ndims; d++) {
+        for (int part = 0; part < MATRIX_PARTS; part++) {
+            const axis_t *axis = &t->q.out.axis[d][part];
+            at.to[part] += (axis->group == 1 ? idx[d] : idx[d] / axis->group) * axis->stride;
+        }
     }
     return at;
 }
 
-/* From one index along dim d to the next; 0 where there is no such dim. */
-static int64_t stride_of(const quant_tail_t *t, int d, int part)
+/* From one index along dim d to the next, or from one group to the next; nothing where there is no
+ * such dim. */
+static quant_span_t step_of(const quant_tail_t *t, int d)
 {
-    return d >= 0 ? t->out.axis[d][part].stride : 0;
-}
-
-/* Codes at elements `low` (of whole codes, all their bits) and `high` of the outputs. */
-static void put_codes(const quant_tail_t *t, int64_t low, int64_t high, int n, const float *x,
-                      unsigned char *code)
-{
-    const matrix_t *base = &t->out.base;
-    const int last = t->out.ndims - 1;
-    if (base->high.type != NULL) {
-        t->elem->store_sat(code, 0, n, x);
-        dtype_part(code, n, output_of(&base->codes), low, stride_of(t, last, IN_CODES),
-                   output_of(&base->high), high, stride_of(t, last, IN_HIGH));
-    } else {
-        put(&base->codes, t->elem, low, stride_of(t, last, IN_CODES), n, x);
+    quant_span_t step = {0};
+    for (int part = 0; d >= 0 && part < MATRIX_PARTS; part++) {
+        step.to[part] = t->q.out.axis[d][part].stride;
     }
-}
-
-/* Scales and zero points of n groups, and what makes their elements. */
-static void derive(const quant_tail_t *t, const int64_t *idx, int n, block_t *g)
-{
-    const int last = t->out.ndims - 1;
-    const matrix_t *base = &t->out.base;
-    int32_t *bottom = t->zp_type != NULL ? g->bottom : NULL;
-    t->fn->scales(&t->formula, n, g->top, bottom, g->scale, g->special);
-    round_trip(t->scale_type, n, g->scale, g->code);
-    g->any_special = t->fn->factors(&t->formula, n, g->scale, g->by, g->special) != 0;
-    if (t->zp_type != NULL) {
-        t->fn->zero_points(&t->formula, n, g->bottom, g->scale, g->zp);
-        round_trip(t->elem, n, g->zp, g->code);
-        round_trip(t->zp_type, n, g->zp, g->code);
-        put(&base->zp, t->zp_type, offset(t, idx, IN_ZP), stride_of(t, last, IN_ZP), n, g->zp);
-    }
-    for (int i = 0; g->any_special && i < n; i++) {
-        g->scale[i] = g->special[i] ? NAN : g->scale[i];
-    }
-    put(&base->scale, t->scale_type, offset(t, idx, IN_SCALE), stride_of(t, last, IN_SCALE), n,
-        g->scale);
+    return step;
 }
 
 void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld,
                     void *scratch)
 {
-    const int last = t->out.ndims - 1, n = cols / t->cols;
-    block_t *g = scratch;
-    memset(g->top, 0, (size_t)n * sizeof(*g->top));
-    memset(g->bottom, 0, (size_t)n * sizeof(*g->bottom));
+    const quantiser_t *q = &t->q;
+    const int last = q->out.ndims - 1, n = cols / t->cols;
+    const quant_span_t along = step_of(t, last), down = step_of(t, last - 1);
+    quant_span_t at = place_of(t, idx);
+    group_values_t m;
+    group_values_carve(scratch, TAIL_COLUMNS, q->zp != NULL, &m);
+    group_values_clear(&m, n);
     for (int r = 0; r < t->rows; r++) {
-        t->fn->widen(x + r * ld, t->cols, n, g->top, t->zp_type != NULL ? g->bottom : NULL);
+        q->fn->widen(x + r * ld, t->cols, n, m.top, m.bottom);
     }
-    derive(t, idx, n, g);
-    const int64_t low = offset(t, idx, IN_CODES), high = offset(t, idx, IN_HIGH);
-    const int64_t low_down = stride_of(t, last - 1, IN_CODES),
-                  high_down = stride_of(t, last - 1, IN_HIGH);
-    for (int r = 0; r < t->rows; r++) {
+    quantiser_derive(q, n, &m);
+    quantiser_put_groups(q, &at, &along, n, &m);
+    at.n = cols;
+    for (int r = 0; r < t->rows; r++, span_move(&at, &down, 1)) {
         float *row = x + r * ld;
-        t->fn->quantise(&t->formula, row, t->cols, n, g->by, t->zp_type != NULL ? g->zp : NULL,
-                        row);
-        for (int i = 0; g->any_special && i < n; i++) {
-            if (g->special[i]) {
-                memset(row + i * t->cols, 0, (size_t)t->cols * sizeof(*row));
-            }
-        }
-        put_codes(t, low + r * low_down, high + r * high_down, cols, row, g->code);
+        q->fn->quantise(&q->formula, row, t->cols, n, m.by, q->zp != NULL ? m.zp : NULL, row);
+        quantiser_clear_specials(&m, t->cols, n, row);
+        quantiser_put_codes(q, &at, &along, row, m.codes);
     }
 }

@@ -1,19 +1,18 @@
 /* The quantising tail of a step: a DynamicQuantize that computes its scales, run on blocks of
  * results while they are in the caches. Groups are a number of rows and columns of the last two
- * dims; a block holds whole groups. What does not fit is a step of its own (lower_group.c). */
+ * dims; a block holds whole groups. What does not fit is a step of its own (lower_cluster.c). */
 #ifndef SINTER_SRC_QUANT_TAIL_H
 #define SINTER_SRC_QUANT_TAIL_H
 
 #include "backend_xsmm/chain/chain.h"
-#include "backend_xsmm/drivers/matrices.h"
+#include "backend_xsmm/drivers/quantiser.h"
 #include "graph/quant.h"
-#include "numeric/quant_rows.h"
 
 /* The largest blocks of results that kernels hand to their tail. The kernels take their own limits
  * from here, and quant_tail_refuse checks groups against them. */
 enum {
     TAIL_MATMUL_ROWS = 128,       /* a block has a divisor of these, whole groups, or all rows */
-    TAIL_MATMUL_STRIP = 64,       /* panels are a multiple of at most so many columns */
+    TAIL_MATMUL_STRIP = 64,       /* panels are multiples of at most this many columns */
     TAIL_MATMUL_COLUMNS = 256,    /* or the next smaller number of whole groups */
     TAIL_ATTENTION_COLUMNS = 512, /* of single rows */
     TAIL_CHAIN_ROWS = 64,
@@ -26,10 +25,7 @@ enum {
 const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_geom_t *geom);
 
 typedef struct quant_tail {
-    const quant_rows_t *fn;
-    const dtype_bulk_t *elem, *scale_type, *zp_type; /* zp_type NULL: no zero points */
-    quant_formula_t formula;
-    matrices_t out; /* scales and zero points have the same groups */
+    quantiser_t q;
     int rows, cols; /* of a group, along the last two dims; rows 1 if there is one dim */
 } quant_tail_t;
 
@@ -37,12 +33,12 @@ typedef struct quant_tail {
 sinter_status_t quant_tail_bind(const dynquant_params_t *p, const frame_t *frame,
                                 features_t features, quant_tail_t *out);
 void quant_tail_start(const dynquant_params_t *p, const frame_t *frame, quant_tail_t *t);
-/* Blocks of so many columns next to each other share a byte of an output, or rows of groups do:
+/* Whether neighbouring blocks of block_cols columns, or rows of groups, share a byte of an output:
  * only one thread may then store. */
 bool quant_tail_shares_bytes(const quant_tail_t *t, int64_t block_cols);
 
-/* Dims d and d + 1 are one dim: codes, scales and zero points go on in the next row as they do
- * in a row. merge makes them one. */
+/* Whether dims d and d + 1 are one dim: codes, scales and zero points go on in the next row as they
+ * do in a row. quant_tail_merge makes them one. */
 bool quant_tail_merges(const quant_tail_t *t, int d);
 void quant_tail_merge(quant_tail_t *t, int d);
 

@@ -270,32 +270,12 @@ static void report_kernels(const step_t *step, textbuf_t *text)
     }
 }
 
-/* All kernels that need the feature which the i-th refusal names, in one line; nothing if an
- * earlier refusal names it too. */
-static void report_missing(const plan_t *plan, const selection_t *s, int i, textbuf_t *text)
-{
-    const char *feature = s->refusals[i].features ? s->refusals[i].reason : NULL;
-    bool first = feature != NULL;
-    for (int k = 0; k < i && first; k++) {
-        first = !s->refusals[k].features || strcmp(s->refusals[k].reason, feature) != 0;
-    }
-    for (int k = i; k < s->n_refusals && first; k++) {
-        const refusal_t *r = &s->refusals[k];
-        if (k == i) {
-            text_add(text, "  needs %s, this engine has %s: %s", feature,
-                     sinter_cpu_isa_name(level_of_features(plan->features)), r->kernel->name);
-        } else if (r->features && strcmp(r->reason, feature) == 0) {
-            text_add(text, ", %s", r->kernel->name);
-        }
-    }
-    text_add(text, "%s", first ? "\n" : "");
-}
-
-/* The best kernel that this machine could run and that refused the step; and those that need
- * other machines, in one line for each feature. */
+/* The best kernel that this engine could run and that refused the step; and, in one line, better
+ * ones that would run it on another machine or without a cap. */
 static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     selection_t s;
+    int lacking = 0;
     kernel_select(plan, step, &s);
     for (int i = 0; i < s.n_refusals; i++) {
         if (!s.refusals[i].features) {
@@ -304,8 +284,16 @@ static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *t
         }
     }
     for (int i = 0; i < s.n_refusals; i++) {
-        report_missing(plan, &s, i, text);
+        const refusal_t *r = &s.refusals[i];
+        if (r->features && r->alone) {
+            if (lacking++ == 0) {
+                text_add(text, "  preferred, but this engine has only %s: ",
+                         sinter_cpu_isa_name(level_of_features(plan->features)));
+            }
+            text_add(text, "%s%s (needs %s)", lacking > 1 ? ", " : "", r->kernel->name, r->reason);
+        }
     }
+    text_add(text, "%s", lacking > 0 ? "\n" : "");
 }
 
 static void report_tail(const plan_t *plan, const step_t *step, textbuf_t *text)

@@ -1,6 +1,6 @@
-/* Lowering: tries the attention kernel where the pattern says so, else (with the reason in the
- * report) the general list of steps. A chain that does not fit a program's limits is tried again
- * with shorter chains. */
+/* Lowering. Where the pattern is one of attention, it first tries to make one attention step; if
+ * that is refused, the report says why and the partition becomes a list of steps. A chain that
+ * exceeds the limits of chain.h is tried again with shorter chains. */
 #include "backend_xsmm/plan/lower.h"
 
 #include <sinter/sinter_graph.h>
@@ -28,7 +28,7 @@ static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const
         lo.home[v] = lo.ready[v] = -1;
     }
     sinter_status_t status = graph_representative_dims(g, lo.probe);
-    status = status == sinter_success ? lower_group(&lo) : status;
+    status = status == sinter_success ? lower_cluster(&lo) : status;
     status = status == sinter_success ? lower_memory(&lo) : status;
     status = status == sinter_success ? lower_emit(&lo) : status;
     *why_not = lo.why_not;

@@ -1,12 +1,12 @@
-/* From a rewritten subgraph to steps. Four stages, a file each, and one that looks at masks. They
- * decide on representative dims (graph_representative_dims); a plan depends on none of them.
- *   lower_group.c   which nodes run together: heavy nodes (MatMul, SoftMax, attention) with the
- *                   elementwise work that can ride on them
- *   lower_memory.c  which values live where: ports, temporaries, views, and the copies no view
- *   can replace
- *   lower_emit.c    chains and kernel parameters
- *   lower_constants.c  which constant weights are read from the constant cache
- *   lower_mask.c    which columns the masks of an attention group leave to each row */
+/* From a rewritten subgraph to steps, in four stages. Where dims are unknown the stages decide by
+ * representative ones (graph_representative_dims), and the plan depends on none of those.
+ *   lower_cluster.c    which nodes become one step: a heavy node (MatMul, SoftMax, attention) with
+ *                      the elementwise nodes that can ride on it
+ *   lower_memory.c     where each value lives: ports, temporaries, views, and copies where strides
+ *                      cannot express a view
+ *   lower_emit.c       the chains and parameters of the steps; for attention it asks
+ *                      lower_mask.c which columns the masks leave to each row
+ *   lower_constants.c  which constant weights are read from the constant cache */
 #ifndef SINTER_SRC_LOWER_H
 #define SINTER_SRC_LOWER_H
 
@@ -15,7 +15,7 @@
 #include "graph/quant.h"
 
 /* Nodes that become one step. */
-typedef struct group {
+typedef struct cluster {
     step_kind_t kind;
     /* node: MatMul, SoftMax, LogSoftmax, DynamicQuantize; the PV MatMul for attention; -1 for a
      * chain or a copy */
@@ -24,18 +24,18 @@ typedef struct group {
     int *nodes;     /* elementwise nodes in evaluation order */
     int n_nodes, cap_nodes;
     int tail;          /* node: a DynamicQuantize run on the results of this step; -1: none */
-    const char *apart; /* of a DynamicQuantize: why it is a step of its own */
-    int cost;          /* estimate of chain instructions */
-    int pos;           /* main groups: their index; copies: the group they follow */
+    const char *apart; /* of a DynamicQuantize: why it is not a tail */
+    int cost;          /* an estimate of the chain's instructions */
+    int pos;           /* its index; of a copy: the cluster that it follows */
     /* A copy: reads plan value `copy_from`, writes `copy_to`, both in the dims of dims_value. */
     bool copy;
     int copy_from, copy_to;
-} group_t;
+} cluster_t;
 
-/* The parts of an attention group. */
+/* The parts of an attention cluster. */
 typedef struct attention_parts {
-    int qk, softmax, pv; /* nodes; -1 until met */
-    group_t score, prob; /* only nodes and counts are used */
+    int qk, softmax, pv;   /* nodes; -1 until met */
+    cluster_t score, prob; /* only nodes and counts are used */
 } attention_parts_t;
 
 /* Attribute scales and zero points that have become constant values. */
@@ -50,19 +50,18 @@ typedef struct lowering {
     plan_t *plan;
     graph_t *g;          /* &plan->sub */
     bool attention;      /* lower as FAMILY_ATTENTION */
-    int max_cost;        /* of a group's chain */
+    int max_cost;        /* of a cluster's chain */
     const char *why_not; /* why attention was given up */
-    /* By graph value: the tensor with representative numbers for unknown dims, by which views and
-     * joins are decided. */
+    /* By graph value: the tensor with representative dims for unknown ones. */
     lt_t *probe;
-    group_t *groups;
-    int n_groups, cap_groups;
-    int *home;  /* by graph value: group that has it in a register; -1 */
-    int *ready; /* by graph value: group after which it can be in memory; -1: from the start */
-    /* By node: elementwise over tensors from outside only, computed in each group that needs it. */
+    cluster_t *clusters;
+    int n_clusters, cap_clusters;
+    int *home;  /* by graph value: cluster that has it in a register; -1 */
+    int *ready; /* by graph value: cluster after which it can be in memory; -1: from the start */
+    /* By node: it reads only tensors from outside, and each cluster that needs it computes it. */
     bool *floating;
     bool *stored; /* by graph value: must be in memory */
-    char *spine;  /* by graph value inside attention: score or probability, else 0 */
+    char *spine;  /* by graph value: SPINE_SCORE or SPINE_PROB inside attention, else 0 */
     attention_parts_t att;
     bound_t *bound; /* by plan value: probe dims and strides, once placed */
     bool *placed;   /* by plan value */
@@ -73,20 +72,20 @@ typedef struct lowering {
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
 bool lower_same_dims(const lt_t *a, const lt_t *b);
-sinter_status_t lower_group(lowering_t *lo);
-int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
-                    int pos); /* -1: out of memory */
+sinter_status_t lower_cluster(lowering_t *lo);
+int lower_new_cluster(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
+                      int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
 void lower_constants(plan_t *plan);
-/* The limits, and the graph value under the masks of which all is known (n_bare limits); -1:
- * there is none. */
+/* Finds the limits of the masks (column_limit_t). Returns the graph value under the masks that the
+ * first n_bare limits describe completely; -1: there is none. */
 int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
-/* Of a quantising node; unknown dims stay unknown. */
+/* The groups of a quantising node; unknown dims stay unknown. */
 sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom);
 
-/* The whole: plan->sub to plan->values, plan->steps. Kernels are not chosen yet. Notes for the
- * report go to why. */
+/* Makes plan->values and plan->steps from plan->sub. Kernels are chosen later. Notes for the report
+ * go to why. */
 sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why);
 
 #endif

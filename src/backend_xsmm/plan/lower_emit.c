@@ -1,11 +1,11 @@
-/* Emission: groups become steps, with chains built over plan values. */
+/* Emission: clusters become steps, with chains built over plan values. */
 #include <string.h>
 
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
 #include "graph/schema.h"
 
-/* Registers of the values of one chain. */
+/* The chain that is being built, and the registers of its values. */
 typedef struct emitter {
     lowering_t *lo;
     chain_builder_t b;
@@ -26,8 +26,8 @@ static void set_reg(emitter_t *e, int v, int reg)
     e->stamp[v] = e->now;
 }
 
-/* What an op computes. A float type of few bits is what the graph wants to see; wide ones are
- * rounded when they are stored. */
+/* Notes the register that an op computed. Narrow float types are rounded at once, since the graph
+ * asks for their values; wide ones are rounded when they are stored. */
 static sinter_status_t set_result(emitter_t *e, int v, int reg)
 {
     const sinter_data_type_t type = e->lo->g->values[v].lt.data_type;
@@ -49,7 +49,7 @@ static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input)
     return sinter_success;
 }
 
-/* Exactness of s32 and f64 tensors needs double registers. */
+/* Values of s32, s64 and f64 tensors need registers of doubles to be exact. */
 static void note_type(emitter_t *e, int value)
 {
     e->f64 = e->f64 || dtype_needs_f64(e->lo->plan->values[value].lt.data_type);
@@ -71,7 +71,7 @@ static sinter_status_t reg_of(emitter_t *e, int v, int *reg)
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-/* A constant vector (or scalar, n 1) as a plan value: f32 from floats, or f32/s32 from integers. */
+/* A constant vector of n elements as a plan value: f32 from f, or f32 or s32 from i. */
 static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n,
                        sinter_data_type_t type)
 {
@@ -102,8 +102,8 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
 
 /* ---- quantisation ---------------------------------------------------------------------------- */
 
-/* With unknown dims left unknown: a probe dim need not divide into groups. Only which dims carry
- * groups matters here. */
+/* A representative dim need not be a multiple of the group size, so unknown dims stay unknown. Only
+ * which dims carry groups matters here. */
 sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
 {
     lt_t in[4], out[3];
@@ -123,8 +123,8 @@ static void map_from(const int *dim_of, int8_t *map)
     }
 }
 
-/* Scale and zero-point values of a quantising node and how data dims map to theirs. int_zps:
- * constant zero points as s32. */
+/* The scales and zero points of a quantising node, and how dims of the data map to theirs. int_zps:
+ * constant zero points become s32. */
 static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
 {
     const quant_t *q = n->quant;
@@ -149,8 +149,9 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
         op->zp = q->zp_input >= 0 ? n->in[q->zp_input] : -1;
         return sinter_success;
     }
-    for (const_pair_t *c = lo->consts; c != NULL;
-         c = c->next) { /* a floating node is emitted once for each group that needs it */
+    /* A floating node is emitted once for each cluster that needs it, but needs its constants
+     * once. */
+    for (const_pair_t *c = lo->consts; c != NULL; c = c->next) {
         if (c->node == n && c->int_zps == int_zps) {
             op->scale = c->scale;
             op->zp = c->zp;
@@ -176,8 +177,8 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     return op->scale < 0 || (!zero && op->zp < 0) ? oom() : sinter_success;
 }
 
-/* A per-node value (scale, zero point) in the chain's dims, where the node's data is
- * right-aligned. */
+/* Loads the scales or zero points of a node whose data is aligned at the right of the chain's
+ * dims. */
 static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of, int data_ndims,
                                   int *reg)
 {
@@ -239,10 +240,10 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n)
     return sinter_success;
 }
 
-static sinter_status_t emit_nodes(emitter_t *e, const group_t *gr)
+static sinter_status_t emit_nodes(emitter_t *e, const cluster_t *cl)
 {
-    for (int i = 0; i < gr->n_nodes; i++) {
-        SG_TRY(emit_node(e, &e->lo->g->nodes[gr->nodes[i]]));
+    for (int i = 0; i < cl->n_nodes; i++) {
+        SG_TRY(emit_node(e, &e->lo->g->nodes[cl->nodes[i]]));
     }
     return sinter_success;
 }
@@ -254,17 +255,17 @@ static sinter_status_t store(emitter_t *e, int v)
         &e->b, chain_unrounded(&e->b, e->reg[v], e->lo->plan->values[v].lt.data_type), v, NULL);
 }
 
-/* Everything this group has in registers that must be in memory. */
-static sinter_status_t emit_stores(emitter_t *e, int gi)
+/* Stores all values that this cluster has in registers and that must be in memory. */
+static sinter_status_t emit_stores(emitter_t *e, int ci)
 {
     lowering_t *lo = e->lo;
-    const group_t *gr = &lo->groups[gi];
-    if (gr->heavy >= 0 && gr->kind != STEP_DYNQUANT && lo->stored[lo->g->nodes[gr->heavy].out[0]]) {
-        SG_TRY(store(e, lo->g->nodes[gr->heavy].out[0]));
+    const cluster_t *cl = &lo->clusters[ci];
+    if (cl->heavy >= 0 && cl->kind != STEP_DYNQUANT && lo->stored[lo->g->nodes[cl->heavy].out[0]]) {
+        SG_TRY(store(e, lo->g->nodes[cl->heavy].out[0]));
     }
-    for (int i = 0; i < gr->n_nodes; i++) {
-        const int v = lo->g->nodes[gr->nodes[i]].out[0];
-        if (lo->home[v] == gi && lo->stored[v]) {
+    for (int i = 0; i < cl->n_nodes; i++) {
+        const int v = lo->g->nodes[cl->nodes[i]].out[0];
+        if (lo->home[v] == ci && lo->stored[v]) {
             SG_TRY(store(e, v));
         }
     }
@@ -299,7 +300,7 @@ static bool codes_are_int(const graph_t *g, const node_t *dequant, int codes)
     return !split && dtype_traits(g->values[codes].lt.data_type)->cls == DTYPE_INT;
 }
 
-/* An operand dequantised from integers, here or at a step before it. */
+/* The operand is dequantised from integers, by this step or by an earlier one. */
 static bool from_int(const lowering_t *lo, const node_t *n, int port)
 {
     const graph_t *g = lo->g;
@@ -319,17 +320,17 @@ static bool from_int(const lowering_t *lo, const node_t *n, int port)
     return false;
 }
 
-/* What the partition's mode means for a product. */
+/* The mode of a product: the partition's, unless that does not apply to integers. */
 static sinter_fpmath_mode_t mode_for(const lowering_t *lo, const node_t *matmul)
 {
     const bool integer = from_int(lo, matmul, 0) || from_int(lo, matmul, 1);
     return integer && !lo->plan->apply_to_int ? sinter_fpmath_mode_strict : lo->plan->mode;
 }
 
-static sinter_status_t emit_matmul(emitter_t *e, const group_t *gr, step_t *step)
+static sinter_status_t emit_matmul(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     lowering_t *lo = e->lo;
-    const node_t *n = &lo->g->nodes[gr->heavy];
+    const node_t *n = &lo->g->nodes[cl->heavy];
     matmul_params_t *p = &step->p.matmul;
     SG_TRY(operand_of(lo, n, 0, &p->a));
     SG_TRY(operand_of(lo, n, 1, &p->b));
@@ -357,10 +358,10 @@ static bool softmax_inf_as_zero(const node_t *n)
     return strcmp(node_str(n, sinter_op_attr_mode, "none"), "inf_as_zero") == 0;
 }
 
-static sinter_status_t emit_softmax(emitter_t *e, const group_t *gr, step_t *step)
+static sinter_status_t emit_softmax(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     lowering_t *lo = e->lo;
-    const node_t *n = &lo->g->nodes[gr->heavy];
+    const node_t *n = &lo->g->nodes[cl->heavy];
     const int ndims = lo->probe[n->in[0]].ndims;
     int64_t axis = node_s64(n, sinter_op_attr_axis, n->kind == sinter_op_log_softmax ? -1 : 1);
     axis = axis < 0 ? axis + ndims : axis;
@@ -398,16 +399,16 @@ static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_
     return sinter_success;
 }
 
-/* The end of a group's program: what a quantising tail takes stays in its register. */
-static sinter_status_t finish(emitter_t *e, const group_t *gr, step_t *step)
+/* Ends the chain of a cluster. The value that a tail quantises stays in its register. */
+static sinter_status_t finish(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     int result = -1;
-    if (gr->tail >= 0) {
+    if (cl->tail >= 0) {
         dynquant_params_t *tail = ARENA_NEW(&e->lo->plan->arena, dynquant_params_t, 1);
         if (tail == NULL) {
             return oom();
         }
-        SG_TRY(dynquant_params(e->lo, gr->tail, tail));
+        SG_TRY(dynquant_params(e->lo, cl->tail, tail));
         SG_TRY(reg_of(e, tail->in, &result));
         step->tail = tail;
     }
@@ -415,10 +416,10 @@ static sinter_status_t finish(emitter_t *e, const group_t *gr, step_t *step)
 }
 
 /* The nodes of a part that value `to` depends on, in their order. */
-static sinter_status_t needed(lowering_t *lo, const group_t *part, int to, group_t *out)
+static sinter_status_t needed(lowering_t *lo, const cluster_t *part, int to, cluster_t *out)
 {
     bool *need = ARENA_NEW(&lo->plan->arena, bool, lo->g->n_values + 1);
-    *out = (group_t){.nodes = ARENA_NEW(&lo->plan->arena, int, part->n_nodes + 1)};
+    *out = (cluster_t){.nodes = ARENA_NEW(&lo->plan->arena, int, part->n_nodes + 1)};
     if (need == NULL || out->nodes == NULL) {
         return oom();
     }
@@ -437,13 +438,14 @@ static sinter_status_t needed(lowering_t *lo, const group_t *part, int to, group
     return sinter_success;
 }
 
-/* The program between the two matmuls; NULL if it does nothing. */
-static sinter_status_t emit_part(emitter_t *e, const group_t *all, int from, int to,
+/* The chain that computes value `to` from value `from`, which the kernel hands in; NULL if they are
+ * the same. */
+static sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
                                  const chain_t **chain)
 {
     int reg;
-    group_t some;
-    const group_t *part = &some;
+    cluster_t some;
+    const cluster_t *part = &some;
     *chain = NULL;
     SG_TRY(needed(e->lo, all, to, &some));
     if (part->n_nodes == 0) {
@@ -484,45 +486,45 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step)
     return sinter_success;
 }
 
-static sinter_status_t emit_copy(emitter_t *e, const group_t *gr)
+static sinter_status_t emit_copy(emitter_t *e, const cluster_t *cl)
 {
-    note_type(e, gr->copy_from);
-    const int r = chain_load(&e->b, gr->copy_from, e->lo->probe[gr->dims_value].ndims);
-    return r < 0 ? oom() : chain_store(&e->b, r, gr->copy_to, NULL);
+    note_type(e, cl->copy_from);
+    const int r = chain_load(&e->b, cl->copy_from, e->lo->probe[cl->dims_value].ndims);
+    return r < 0 ? oom() : chain_store(&e->b, r, cl->copy_to, NULL);
 }
 
 /* The parameters of the step, and the register with which its chain begins. */
-static sinter_status_t emit_params(emitter_t *e, const group_t *gr, step_t *step)
+static sinter_status_t emit_params(emitter_t *e, const cluster_t *cl, step_t *step)
 {
-    switch (gr->kind) {
+    switch (cl->kind) {
     case STEP_CHAIN:
-        return gr->copy ? emit_copy(e, gr) : sinter_success;
+        return cl->copy ? emit_copy(e, cl) : sinter_success;
     case STEP_ATTENTION:
-        return set_result(e, e->lo->g->nodes[gr->heavy].out[0], 0);
+        return set_result(e, e->lo->g->nodes[cl->heavy].out[0], 0);
     case STEP_MATMUL:
-        return emit_matmul(e, gr, step);
+        return emit_matmul(e, cl, step);
     case STEP_SOFTMAX:
-        return emit_softmax(e, gr, step);
+        return emit_softmax(e, cl, step);
     case STEP_DYNQUANT:
-        step->apart = gr->apart;
-        return dynquant_params(e->lo, gr->heavy, &step->p.dynquant);
+        step->apart = cl->apart;
+        return dynquant_params(e->lo, cl->heavy, &step->p.dynquant);
     }
     return sinter_success; /* there is no other kind */
 }
 
-static sinter_status_t emit_group(emitter_t *e, int gi, step_t *step)
+static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
 {
-    const group_t *gr = &e->lo->groups[gi];
-    step->kind = gr->kind;
+    const cluster_t *cl = &e->lo->clusters[ci];
+    step->kind = cl->kind;
     step->mode = sinter_fpmath_mode_strict;
-    if (gr->kind == STEP_ATTENTION) { /* its score chains are built before the epilogue */
+    if (cl->kind == STEP_ATTENTION) { /* its score chains are built before the epilogue */
         SG_TRY(emit_attention(e, step));
     }
-    SG_TRY(begin(e, gr->dims_value, gr->heavy >= 0 && gr->kind != STEP_DYNQUANT));
-    SG_TRY(emit_params(e, gr, step));
-    SG_TRY(emit_nodes(e, gr));
-    SG_TRY(emit_stores(e, gi));
-    return finish(e, gr, step);
+    SG_TRY(begin(e, cl->dims_value, cl->heavy >= 0 && cl->kind != STEP_DYNQUANT));
+    SG_TRY(emit_params(e, cl, step));
+    SG_TRY(emit_nodes(e, cl));
+    SG_TRY(emit_stores(e, ci));
+    return finish(e, cl, step);
 }
 
 /* ---- lifetimes ------------------------------------------------------------------------------- */
@@ -620,7 +622,7 @@ static bool in_tail(const dynquant_params_t *p, int v)
     return p != NULL && (is_operand(&p->out, v) || p->tensor_scale == v);
 }
 
-/* Step s touches temporary v in its chain alone, once for each element, as it is in memory. */
+/* Step s accesses temporary v only by its chain, once for each element, and not through a view. */
 static bool only_in_chain(const plan_t *plan, int v, int s)
 {
     const step_t *step = &plan->steps[s];
@@ -639,8 +641,8 @@ static bool only_in_chain(const plan_t *plan, int v, int s)
            (step->kind == STEP_MATMUL && !is_operand(&p->a, v) && !is_operand(&p->b, v));
 }
 
-/* A chain reads all of a run before it writes it: what it writes may stand where it reads for
- * the last time. */
+/* A chain reads a run completely before it writes it. So a temporary that it writes may take over
+ * the memory of one that it is the last to read. */
 static void find_heirs(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
@@ -659,14 +661,15 @@ static void find_heirs(plan_t *plan)
     }
 }
 
-/* Groups in order of pos; copies behind the group they follow, in the order they were made. */
-static int next_group(const lowering_t *lo, const bool *done)
+/* The next cluster in order of pos; copies come after the cluster that they follow, in the order in
+ * which they were made. */
+static int next_cluster(const lowering_t *lo, const bool *done)
 {
     int best = -1;
-    for (int i = 0; i < lo->n_groups; i++) {
-        if (!done[i] && (best < 0 || lo->groups[i].pos < lo->groups[best].pos ||
-                         (lo->groups[i].pos == lo->groups[best].pos && lo->groups[best].copy &&
-                          !lo->groups[i].copy))) {
+    for (int i = 0; i < lo->n_clusters; i++) {
+        if (!done[i] && (best < 0 || lo->clusters[i].pos < lo->clusters[best].pos ||
+                         (lo->clusters[i].pos == lo->clusters[best].pos &&
+                          lo->clusters[best].copy && !lo->clusters[i].copy))) {
             best = i;
         }
     }
@@ -679,16 +682,16 @@ sinter_status_t lower_emit(lowering_t *lo)
     emitter_t e = {.lo = lo, .now = 0};
     e.reg = ARENA_NEW(&plan->arena, int, lo->g->n_values + 1);
     e.stamp = ARENA_NEW(&plan->arena, int, lo->g->n_values + 1);
-    bool *done = ARENA_NEW(&plan->arena, bool, lo->n_groups + 1);
-    plan->steps = ARENA_NEW(&plan->arena, step_t, lo->n_groups + 1);
+    bool *done = ARENA_NEW(&plan->arena, bool, lo->n_clusters + 1);
+    plan->steps = ARENA_NEW(&plan->arena, step_t, lo->n_clusters + 1);
     if (e.reg == NULL || e.stamp == NULL || done == NULL || plan->steps == NULL) {
         return sinter_out_of_memory;
     }
     plan->n_steps = 0;
-    for (int k = 0; k < lo->n_groups; k++) {
-        const int gi = next_group(lo, done);
-        done[gi] = true;
-        SG_TRY(emit_group(&e, gi, &plan->steps[plan->n_steps++]));
+    for (int k = 0; k < lo->n_clusters; k++) {
+        const int ci = next_cluster(lo, done);
+        done[ci] = true;
+        SG_TRY(emit_cluster(&e, ci, &plan->steps[plan->n_steps++]));
     }
     lifetimes(plan);
     find_heirs(plan);

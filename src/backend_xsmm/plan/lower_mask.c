@@ -1,13 +1,13 @@
 /* Masks that leave each row a range of columns (causal, window, length), found in the scores so
  * that the kernel can skip the tiles outside:
  *
- *   Select(keep, x, fill)    Select(drop, fill, x)    Add(x, Select(keep, y, fill))        one
- *   on top of the other, with casts in between
- *   keep: GreaterEqual(a, b), Multiply or Minimum of several, cast to numbers and back     drop:
- *   one GreaterEqual
- *   a, b: sums and differences of GenIndex over rows, GenIndex over columns and s32 scalars
+ *   mask   Select(keep, x, fill), Select(drop, fill, x) or Add(x, Select(keep, y, fill)); masks
+ *          may stand on top of each other, with casts in between
+ *   keep   GreaterEqual(a, b), or a Multiply or Minimum of several, cast to numbers and back
+ *   drop   one GreaterEqual(a, b)
+ *   a, b   sums and differences of GenIndex over rows, GenIndex over columns and s32 scalars
  *
- * What is not found is still computed: the score program is complete. */
+ * A mask of another form is only computed: the score chain applies all masks. */
 #include "backend_xsmm/plan/lower.h"
 #include "graph/schema.h"
 
@@ -25,7 +25,7 @@ static const node_t *producer(const lowering_t *lo, int v)
     return p >= 0 ? &lo->g->nodes[p] : NULL;
 }
 
-/* A scalar that is there before the first step. */
+/* The value is a scalar from outside, so it is known before the first step. */
 static bool is_scalar(const lowering_t *lo, int v)
 {
     return lo->g->values[v].producer < 0 && lt_elems(&lo->probe[v]) == 1;
@@ -74,7 +74,7 @@ static bool add_limit(attention_params_t *p, const column_limit_t *limit)
     return true;
 }
 
-/* a >= b, or not: a <= b - 1. False if it is no limit. */
+/* The limit that a >= b sets, or (keep false) its opposite, a <= b - 1. False: it sets none. */
 static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill,
                     attention_params_t *p)
 {
@@ -100,8 +100,8 @@ static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill,
     return add_limit(p, &limit);
 }
 
-/* Limits that hold wherever a condition, 0 or 1 of any type, does (keep) or does not. Parts that
- * set none are left out: false. */
+/* The limits that hold wherever a condition, 0 or 1 of any type, is true (keep) or false. Returns
+ * false if some part of the condition sets no limit. */
 static bool condition(const lowering_t *lo, int v, bool keep, int fill, attention_params_t *p,
                       int depth)
 {
@@ -132,15 +132,14 @@ static const node_t *added_mask(const lowering_t *lo, int v)
                : NULL;
 }
 
-/* The value under the mask on top of value v, -1 if there is none. *whole: the mask is a Select
- * of which all is known. */
+/* The value under the mask on top of value v; -1: there is no mask. *whole: the mask is a Select
+ * that its limits describe completely. */
 static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *whole)
 {
     const node_t *n = producer(lo, v), *mask = NULL;
     int port = 0, fill = -1;
-    if (n == NULL || lo->spine[v] == 0 ||
-        !dtype_is_wide_float(
-            lo->g->values[v].lt.data_type)) { /* narrow ones round, and lose -inf */
+    const bool keeps_inf = dtype_is_wide_float(lo->g->values[v].lt.data_type);
+    if (n == NULL || lo->spine[v] == 0 || !keeps_inf) {
         return -1;
     }
     if (n->kind == sinter_op_type_cast) {
@@ -160,8 +159,7 @@ static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *
     }
     const int before = p->n_limits;
     *whole = condition(lo, mask->in[0], mask != n || port == 1, fill, p, 0) && mask == n;
-    if (p->n_limits ==
-        before) { /* limits of masks below hold only where this one fills in -inf too */
+    if (p->n_limits == before) { /* masks below skip tiles only where this one fills in -inf too */
         add_limit(p, &(column_limit_t){.none = true, .fill = fill});
     }
     return n->in[port];

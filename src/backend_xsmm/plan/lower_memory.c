@@ -1,5 +1,5 @@
-/* Memory. Every stored value gets a port, a temporary or a view; where strides cannot say a
- * view, a copy step is put in. */
+/* Memory. Every stored value becomes a port, a temporary or a view. Where strides cannot express a
+ * view, a copy is inserted. */
 #include <string.h>
 
 #include "backend_xsmm/exec/frame.h"
@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "graph/schema.h"
 
-/* The view over a value that nothing else uses, -1 if there is none. */
+/* The output of the view that is the only user of a value; -1: there is none. */
 static int only_view_of(const lowering_t *lo, int v)
 {
     const value_t *value = &lo->g->values[v];
@@ -18,8 +18,8 @@ static int only_view_of(const lowering_t *lo, int v)
     return lower_is_view(n) && n->in[0] == v ? n->out[0] : -1;
 }
 
-/* Strides that come with the tensor of an execute may leave gaps anywhere: a view must not count
- * on dims that follow one another without. */
+/* The strides that execute brings may leave gaps between any dims, and no view may rely on there
+ * being none. These representative strides leave a gap everywhere. */
 static void set_loose(lt_t *lt)
 {
     int64_t stride = 1;
@@ -50,7 +50,7 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
     memcpy(b->strides, probe.strides, sizeof(b->strides));
 }
 
-/* Makes plan value v a view of base; false if strides cannot say it. like: the graph value whose
+/* Makes plan value v a view of base. False: strides cannot express it. like: the graph value whose
  * dims v has. */
 static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, bool inverse)
 {
@@ -72,7 +72,7 @@ static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *
     return true;
 }
 
-/* A plan value that is no graph value; its lt is that of the graph value `like`. */
+/* A plan value that is not a graph value; it has the dims and type of graph value `like`. */
 static int extra_value(lowering_t *lo, int like)
 {
     plan_t *plan = lo->plan;
@@ -84,9 +84,9 @@ static int extra_value(lowering_t *lo, int like)
     return plan->n_values++;
 }
 
-/* Where a step stores value v: a port, a temporary, or the memory behind the views that follow
- * it. The views' places are settled from the last one back; where strides cannot say one, its
- * input becomes a temporary, and the views behind it find their places when they are looked at. */
+/* Decides where a step stores value v. If a row of views follows v, v is an inverse view of the
+ * last one's memory, a port or a temporary. Where strides cannot express an inverse view, its input
+ * becomes a temporary, and look_at places the views behind it later. */
 static void store_target(lowering_t *lo, int v)
 {
     int y = v;
@@ -110,17 +110,17 @@ static void store_target(lowering_t *lo, int v)
 
 static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int from, int to)
 {
-    const int gi = lower_new_group(lo, STEP_CHAIN, -1, dims_value, pos);
-    if (gi < 0) {
+    const int ci = lower_new_cluster(lo, STEP_CHAIN, -1, dims_value, pos);
+    if (ci < 0) {
         return sinter_out_of_memory;
     }
-    lo->groups[gi].copy = true;
-    lo->groups[gi].copy_from = from;
-    lo->groups[gi].copy_to = to;
+    lo->clusters[ci].copy = true;
+    lo->clusters[ci].copy_from = from;
+    lo->clusters[ci].copy_to = to;
     return sinter_success;
 }
 
-/* y = view(x) with x in memory. */
+/* Places y = view(x) where x is in memory already. */
 static sinter_status_t look_at(lowering_t *lo, const node_t *view)
 {
     const int x = view->in[0], y = view->out[0], pos = lo->ready[x];
@@ -148,8 +148,8 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
     }
     place(lo, temp, PV_TEMP, &lo->probe[y]);
     if (!place_view(lo, hidden, x, temp, view, true)) {
-        /* Dense memory can be seen in any dims; only strides that overflow with a representative
-         * for each unknown dim cannot. */
+        /* Dense memory can be seen in any dims, unless strides overflow with the representative
+         * dims. */
         return sg_fail(sinter_unimplemented, "%s: more unknown dims than a view can be planned for",
                        node_label(view));
     }
@@ -163,8 +163,8 @@ sinter_status_t lower_memory(lowering_t *lo)
     plan_t *plan = lo->plan;
     plan->n_values = g->n_values;
     lo->cap_values = g->n_values;
-    /* Two hidden values for each view, two kinds of two constants for each quantising node,
-     * three packed values for each MatMul. */
+    /* At most two hidden values for each view, four constants for each quantising node (two, once
+     * as floats and once as integers), three packed values for each MatMul. */
     for (int i = 0; i < g->n_nodes; i++) {
         lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
                           : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4

@@ -19,11 +19,25 @@ const driver_t *const sinter_step_drivers[STEP_KINDS] = {
 #include "backend_xsmm/kernels.def"
 };
 
-static void add_refusal(selection_t *out, const kernel_t *k, const char *reason, bool features)
+static const char *ask(const kernel_t *k, const problem_t *problem)
+{
+    return k->driver->refuse != NULL ? k->driver->refuse(k, problem) : NULL;
+}
+
+static void add_refusal(selection_t *out, const refusal_t *refusal)
 {
     if (out->n_refusals < MOST_REFUSALS) {
-        out->refusals[out->n_refusals++] = (refusal_t){k, reason, features};
+        out->refusals[out->n_refusals++] = *refusal;
     }
+}
+
+/* What stands between a kernel and a step where the plan lacks features. */
+static refusal_t lacking(const kernel_t *k, const problem_t *problem, const char *feature)
+{
+    plan_t capable = *problem->plan;
+    const problem_t p = {.plan = &capable, .step = problem->step};
+    capable.features.bits |= k->needs.bits;
+    return (refusal_t){k, feature, true, ask(k, &p) == NULL};
 }
 
 /* A driver with several kernels has the one for the widest vectors first; where dims make that one
@@ -47,13 +61,15 @@ void kernel_select(const plan_t *plan, const step_t *step, selection_t *out)
         if (k->driver->step != step->kind || has_driver(out, k->driver)) {
             continue;
         }
-        if (!has_features(plan->features, k->needs.bits)) {
-            add_refusal(out, k, missing_feature(plan->features, k->needs.bits), true);
+        const char *feature = missing_feature(plan->features, k->needs.bits);
+        if (feature != NULL) {
+            const refusal_t lack = lacking(k, &problem, feature);
+            add_refusal(out, &lack);
             continue;
         }
-        const char *reason = k->driver->refuse != NULL ? k->driver->refuse(k, &problem) : NULL;
+        const char *reason = ask(k, &problem);
         if (reason != NULL) {
-            add_refusal(out, k, reason, false);
+            add_refusal(out, &(refusal_t){.kernel = k, .reason = reason});
         } else if (out->n_kernels < MOST_CANDIDATES) {
             out->kernels[out->n_kernels++] = k;
             out->sure = !open;
@@ -70,7 +86,7 @@ const candidate_t *kernel_for_frame(const plan_t *plan, const step_t *step, cons
     }
     for (int i = 0; i < step->n_candidates; i++) {
         const kernel_t *k = step->candidates[i].kernel;
-        *why = k->driver->refuse != NULL ? k->driver->refuse(k, &problem) : NULL;
+        *why = ask(k, &problem);
         if (*why == NULL) {
             return &step->candidates[i];
         }

@@ -28,11 +28,17 @@ const codes_type_t *codes_type(sinter_data_type_t type)
     return (size_t)type < n && types[type].elems > 0 ? &types[type] : NULL;
 }
 
+/* From codes_<isa>.c, the best first. */
+extern const codes_table_t codes_table_avx512_vnni, codes_table_avx2_vnni;
+
 const codes_table_t *codes_table(features_t features)
 {
 #if defined(__x86_64__)
     if (has_features(features, NEEDS_AVX512_VNNI)) {
         return &codes_table_avx512_vnni;
+    }
+    if (has_features(features, NEEDS_AVX2_VNNI)) {
+        return &codes_table_avx2_vnni;
     }
 #endif
     (void)features;

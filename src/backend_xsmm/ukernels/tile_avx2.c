@@ -8,7 +8,7 @@
 #include "numeric/simd_avx2.h"
 
 enum { GEMM_NV = 2 };
-#define NEEDS NEEDS_AVX2
+#define TILE_NEEDS NEEDS_AVX2
 
 OP void transpose8(const float *src, int64_t lds, float *dst, int64_t ldd)
 {

@@ -8,7 +8,7 @@
 #include "numeric/simd_avx512.h"
 
 enum { GEMM_NV = 4 };
-#define NEEDS NEEDS_AVX512
+#define TILE_NEEDS NEEDS_AVX512
 
 OP void transpose16(const float *src, int64_t lds, float *dst, int64_t ldd)
 {

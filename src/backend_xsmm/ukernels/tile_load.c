@@ -209,14 +209,14 @@ static void line_f64(const matrix_t *m, int64_t line, stretch_t at, float *dst)
 
 /* The groups of a stretch as load_scaled takes them; false: scales and zero points differ in
  * them, or there are no scales. */
-static bool same_groups(const coefs_t *scale, const coefs_t *zp, int n, dtype_groups_t *g)
+static bool same_groups(const coefs_t *scale, const coefs_t *zp, int n, dtype_scaled_t *g)
 {
     const bool zps = zp->of->data != NULL && zp->groups > 1, one = scale->groups == 1;
     if (zps &&
         (zp->groups != scale->groups || zp->head != scale->head || zp->size != scale->size)) {
         return false;
     }
-    g->zp_step = zps;
+    g->zp_each = zps;
     g->group = one ? (n + DTYPE_GROUP - 1) / DTYPE_GROUP * DTYPE_GROUP : scale->size;
     g->phase = one ? 0 : scale->size - scale->head;
     return g->group % DTYPE_GROUP == 0 && g->phase % DTYPE_GROUP == 0;
@@ -236,7 +236,7 @@ static void load_lines(const tile_isa_t *isa, const matrix_t *m, int64_t line, i
     const int64_t end = line + lines;
     bool f64 = codes->type->digits > 24; /* code - zp would not be exact in f32 */
     coefs_t scale, zp;
-    dtype_groups_t groups;
+    dtype_scaled_t groups = {0};
     coefs_begin(&scale, isa, &m->scale, at);
     coefs_begin(&zp, isa, &m->zp, at);
     const bool scaled = has_scale && wide && !split && codes->column.stride == 1 &&

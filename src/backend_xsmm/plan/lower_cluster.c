@@ -1,7 +1,7 @@
-/* Grouping. Nodes are taken in topological order. An elementwise node joins the latest group
- * among its producers if it has that group's dims, so that it can run on the registers; a small
- * program over external tensors only (a residual's dequantise, a mask) floats: it is computed
- * inside whichever group needs it. */
+/* Clustering. Nodes are taken in topological order. An elementwise node joins the latest cluster
+ * among its producers if it has that cluster's dims, so that it can run on the registers. A small
+ * program over tensors from outside (the dequantisation of a residual, a mask) floats: every
+ * cluster that needs it computes it. */
 #include <string.h>
 
 #include "backend_xsmm/drivers/quant_tail.h"
@@ -31,39 +31,39 @@ static bool computes_scales(const node_t *n)
     return n->quant != NULL && n->quant->kind != QUANT_STATIC;
 }
 
-int lower_new_group(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos)
+int lower_new_cluster(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos)
 {
-    if (!arena_grow(&lo->plan->arena, (void **)&lo->groups, &lo->cap_groups, lo->n_groups,
-                    sizeof(group_t))) {
+    if (!arena_grow(&lo->plan->arena, (void **)&lo->clusters, &lo->cap_clusters, lo->n_clusters,
+                    sizeof(cluster_t))) {
         return -1;
     }
-    lo->groups[lo->n_groups] =
-        (group_t){.kind = kind, .heavy = heavy, .dims_value = dims_value, .tail = -1, .pos = pos};
-    return lo->n_groups++;
+    lo->clusters[lo->n_clusters] =
+        (cluster_t){.kind = kind, .heavy = heavy, .dims_value = dims_value, .tail = -1, .pos = pos};
+    return lo->n_clusters++;
 }
 
-static bool in_group(const group_t *gr, int node)
+static bool in_cluster(const cluster_t *cl, int node)
 {
-    for (int i = 0; i < gr->n_nodes; i++) {
-        if (gr->nodes[i] == node) {
+    for (int i = 0; i < cl->n_nodes; i++) {
+        if (cl->nodes[i] == node) {
             return true;
         }
     }
     return false;
 }
 
-static sinter_status_t append(lowering_t *lo, group_t *gr, int node)
+static sinter_status_t append(lowering_t *lo, cluster_t *cl, int node)
 {
-    if (!arena_grow(&lo->plan->arena, (void **)&gr->nodes, &gr->cap_nodes, gr->n_nodes,
+    if (!arena_grow(&lo->plan->arena, (void **)&cl->nodes, &cl->cap_nodes, cl->n_nodes,
                     sizeof(int))) {
         return sinter_out_of_memory;
     }
-    gr->nodes[gr->n_nodes++] = node;
+    cl->nodes[cl->n_nodes++] = node;
     return sinter_success;
 }
 
-/* Vectors beside the data (scales, zero points, biases) have dims of their own and are read from
- * memory, not from a register; so are both planes of split codes. */
+/* Vectors beside the data (scales, zero points, biases) have dims of their own, so they are read
+ * from memory and not from a register. Both planes of split codes are, too. */
 static bool from_memory(const node_t *n, int port)
 {
     const unsigned quant = op_flags(n->kind) & (OP_QUANT | OP_DEQUANT);
@@ -79,41 +79,42 @@ static int floating_producer(const lowering_t *lo, const node_t *n, int port)
     return p >= 0 && lo->floating[p] ? p : -1;
 }
 
-/* Instructions a node adds: itself, its loads, and the arithmetic of scales and zero points. */
+/* The number of instructions that a node adds: its own, its loads, and the arithmetic of scales and
+ * zero points. */
 static int node_cost(const node_t *n)
 {
     return 1 + n->n_in + ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0);
 }
 
-/* Cost of a node with the floating producers it would pull into a group. What floats is cheap,
- * so the walk is short. */
-static int pull_cost(const lowering_t *lo, const group_t *gr, int node)
+/* The cost of a node with the floating producers that it would pull into a cluster. Floating nodes
+ * are cheap, so the walk is short. */
+static int pull_cost(const lowering_t *lo, const cluster_t *cl, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     int cost = node_cost(n);
     for (int i = 0; i < n->n_in; i++) {
         const int p = floating_producer(lo, n, i);
-        cost += p >= 0 && !in_group(gr, p) ? pull_cost(lo, gr, p) : 0;
+        cost += p >= 0 && !in_cluster(cl, p) ? pull_cost(lo, cl, p) : 0;
     }
     return cost;
 }
 
-/* Adds a node to a group, its floating producers first. */
-static sinter_status_t pull(lowering_t *lo, group_t *gr, int node)
+/* Adds a node to a cluster, its floating producers first. */
+static sinter_status_t pull(lowering_t *lo, cluster_t *cl, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     for (int i = 0; i < n->n_in; i++) {
         const int p = floating_producer(lo, n, i);
-        if (p >= 0 && !in_group(gr, p)) {
-            SG_TRY(pull(lo, gr, p));
+        if (p >= 0 && !in_cluster(cl, p)) {
+            SG_TRY(pull(lo, cl, p));
         }
     }
-    gr->cost += node_cost(n);
-    return append(lo, gr, node);
+    cl->cost += node_cost(n);
+    return append(lo, cl, node);
 }
 
-/* A node evaluated in dims that its own broadcast to gives the same, unless it counts along a
- * dim that is then another one, or longer. */
+/* A node may be evaluated in dims that its own dims broadcast to. Not so where the result depends
+ * on the place along a dim, and that is another dim then, or a longer one. */
 static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dims)
 {
     const lt_t *own = &lo->probe[n->out[0]];
@@ -129,7 +130,7 @@ static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dim
            (n->kind != sinter_op_bias_add && n->kind != sinter_op_prelu);
 }
 
-/* Floating producers are evaluated in the group's dims. */
+/* The floating producers of a node may be evaluated in the dims of a cluster. */
 static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -145,7 +146,7 @@ static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims)
 
 static sinter_status_t place(lowering_t *lo, int node, bool force);
 
-/* The value will be read from memory by something outside registers. */
+/* Some reader needs the value in memory, not in a register. */
 static sinter_status_t need_memory(lowering_t *lo, int value)
 {
     const int p = lo->g->values[value].producer;
@@ -156,16 +157,16 @@ static sinter_status_t need_memory(lowering_t *lo, int value)
     return sinter_success;
 }
 
-/* Everything the group's nodes from `first` on read that group gi does not have in registers; gi
- * -1: an attention part, whose registers are the spine. All of it has a group by now. */
-static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first, int gi)
+/* Puts into memory all inputs of the cluster's nodes from `first` on that cluster ci does not have
+ * in registers. ci -1: a part of attention, whose registers are the spine. */
+static sinter_status_t need_inputs(lowering_t *lo, const cluster_t *cl, int first, int ci)
 {
-    for (int k = first; k < gr->n_nodes; k++) {
-        const node_t *n = &lo->g->nodes[gr->nodes[k]];
+    for (int k = first; k < cl->n_nodes; k++) {
+        const node_t *n = &lo->g->nodes[cl->nodes[k]];
         for (int i = 0; i < n->n_in && n->kind != sinter_op_gen_index; i++) {
             const int v = n->in[i];
             const bool in_register = floating_producer(lo, n, i) >= 0 ||
-                                     (gi >= 0 ? lo->home[v] == gi : lo->spine[v] != 0);
+                                     (ci >= 0 ? lo->home[v] == ci : lo->spine[v] != 0);
             if (!in_register) {
                 SG_TRY(need_memory(lo, v));
             }
@@ -174,8 +175,8 @@ static sinter_status_t need_inputs(lowering_t *lo, const group_t *gr, int first,
     return sinter_success;
 }
 
-/* The operands of a step that is more than a chain, scales and zero points that ride on them
- * included. */
+/* Puts into memory the operands of a step that is more than a chain, with their scales and zero
+ * points. */
 static sinter_status_t need_operands(lowering_t *lo, const node_t *n)
 {
     for (int k = 0; node_read(n, k) >= 0; k++) {
@@ -184,9 +185,9 @@ static sinter_status_t need_operands(lowering_t *lo, const node_t *n)
     return sinter_success;
 }
 
-/* The latest group among the producers, through floating ones; *in_registers: everything from
- * that group is there in registers. */
-static int latest_group(const lowering_t *lo, int node, bool *in_registers)
+/* The latest cluster among the producers of a node and of its floating producers; *in_registers:
+ * all inputs from that cluster are in its registers. */
+static int latest_cluster(const lowering_t *lo, int node, bool *in_registers)
 {
     const node_t *n = &lo->g->nodes[node];
     int latest = -1;
@@ -194,7 +195,7 @@ static int latest_group(const lowering_t *lo, int node, bool *in_registers)
     for (int i = 0; i < n->n_in; i++) {
         const int v = n->in[i], p = floating_producer(lo, n, i);
         bool regs = lo->home[v] == lo->ready[v] && !from_memory(n, i);
-        const int r = p >= 0 ? latest_group(lo, p, &regs) : lo->ready[v];
+        const int r = p >= 0 ? latest_cluster(lo, p, &regs) : lo->ready[v];
         if (r >= latest && r >= 0) {
             *in_registers = regs && (r > latest || *in_registers);
             latest = r;
@@ -203,7 +204,7 @@ static int latest_group(const lowering_t *lo, int node, bool *in_registers)
     return latest;
 }
 
-/* What is needed beside the registers comes first, so that its group does. */
+/* Inputs that are read from memory are placed first, so that their cluster runs first. */
 static sinter_status_t need_vectors(lowering_t *lo, const node_t *n)
 {
     for (int i = 0; i < n->n_in; i++) {
@@ -214,23 +215,23 @@ static sinter_status_t need_vectors(lowering_t *lo, const node_t *n)
     return sinter_success;
 }
 
-/* A chain of its own for a node. Floating producers with other dims than this chain, or too many
- * of them, become chains before it. */
-static sinter_status_t open_chain(lowering_t *lo, int node, int *gi)
+/* Opens a chain for a node. If its floating producers are too many, or have dims that do not
+ * broadcast to those of the chain, they become chains before it. */
+static sinter_status_t open_chain(lowering_t *lo, int node, int *ci)
 {
-    static const group_t none;
+    static const cluster_t none;
     const node_t *n = &lo->g->nodes[node];
     const bool alone = !floats_broadcast(lo, node, &lo->probe[n->out[0]]) ||
                        pull_cost(lo, &none, node) > lo->max_cost;
     for (int i = 0; i < n->n_in && alone; i++) {
         SG_TRY(need_memory(lo, n->in[i]));
     }
-    *gi = lower_new_group(lo, STEP_CHAIN, -1, n->out[0], lo->n_groups);
-    return *gi < 0 ? sinter_out_of_memory : sinter_success;
+    *ci = lower_new_cluster(lo, STEP_CHAIN, -1, n->out[0], lo->n_clusters);
+    return *ci < 0 ? sinter_out_of_memory : sinter_success;
 }
 
-/* The same iteration space at every execute: where only one of two dims is known, the other may
- * turn out to be 1. */
+/* Two values have the same dims at every execute. Where only one of two dims is known, the other
+ * may turn out to be 1. */
 static bool same_space(const lowering_t *lo, int v, int w)
 {
     const lt_t *a = &lo->g->values[v].lt, *b = &lo->g->values[w].lt;
@@ -241,41 +242,41 @@ static bool same_space(const lowering_t *lo, int v, int w)
     return alike;
 }
 
-/* An elementwise node: floats, joins, or opens a chain. force: it must have a group now. */
+/* A floating node may be computed several times, so it costs at most this fraction of a cluster. */
+enum { FLOAT_SHARE = 4 };
+
+/* Lets an elementwise node float, join a cluster, or open a chain. force: it must not float. */
 static sinter_status_t place(lowering_t *lo, int node, bool force)
 {
-    enum {
-        FLOAT_SHARE = 4
-    }; /* what floats may be computed several times: it stays below a fourth of a group */
-    static const group_t none;
+    static const cluster_t none;
     const node_t *n = &lo->g->nodes[node];
     bool in_registers;
     SG_TRY(need_vectors(lo, n));
-    int gi = latest_group(lo, node, &in_registers);
-    if (gi < 0 && !force && pull_cost(lo, &none, node) <= lo->max_cost / FLOAT_SHARE) {
+    int ci = latest_cluster(lo, node, &in_registers);
+    if (ci < 0 && !force && pull_cost(lo, &none, node) <= lo->max_cost / FLOAT_SHARE) {
         lo->floating[node] = true;
         return sinter_success;
     }
-    const group_t *gr = gi >= 0 ? &lo->groups[gi] : NULL;
-    const bool join = gr != NULL && in_registers && gr->kind != STEP_DYNQUANT &&
-                      same_space(lo, n->out[0], gr->dims_value) &&
-                      gr->cost + pull_cost(lo, gr, node) <= lo->max_cost &&
+    const cluster_t *cl = ci >= 0 ? &lo->clusters[ci] : NULL;
+    const bool join = cl != NULL && in_registers && cl->kind != STEP_DYNQUANT &&
+                      same_space(lo, n->out[0], cl->dims_value) &&
+                      cl->cost + pull_cost(lo, cl, node) <= lo->max_cost &&
                       floats_broadcast(lo, node, &lo->probe[n->out[0]]);
     lo->floating[node] = false;
     if (!join) {
-        SG_TRY(open_chain(lo, node, &gi));
+        SG_TRY(open_chain(lo, node, &ci));
     }
-    const int before = lo->groups[gi].n_nodes;
-    SG_TRY(pull(lo, &lo->groups[gi], node));
-    lo->home[n->out[0]] = lo->ready[n->out[0]] = gi;
-    return need_inputs(lo, &lo->groups[gi], before, gi);
+    const int before = lo->clusters[ci].n_nodes;
+    SG_TRY(pull(lo, &lo->clusters[ci], node));
+    lo->home[n->out[0]] = lo->ready[n->out[0]] = ci;
+    return need_inputs(lo, &lo->clusters[ci], before, ci);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
 enum { SPINE_SCORE = 1, SPINE_PROB = 2 };
 
-/* Which parts of the spine a node reads. */
+/* The parts of the spine that a node reads: SPINE_SCORE, SPINE_PROB or both. */
 static int spine_of(const lowering_t *lo, const node_t *n)
 {
     int s = 0;
@@ -340,12 +341,12 @@ static sinter_status_t value_matmul(lowering_t *lo, int node)
             "the probabilities do not go as they are, on the left, into one matmul without bias");
     }
     SG_TRY(need_operands(lo, n));
-    const int gi = lower_new_group(lo, STEP_ATTENTION, node, n->out[0], lo->n_groups);
-    if (gi < 0) {
+    const int ci = lower_new_cluster(lo, STEP_ATTENTION, node, n->out[0], lo->n_clusters);
+    if (ci < 0) {
         return sinter_out_of_memory;
     }
     lo->att.pv = node;
-    lo->home[n->out[0]] = lo->ready[n->out[0]] = gi;
+    lo->home[n->out[0]] = lo->ready[n->out[0]] = ci;
     return sinter_success;
 }
 
@@ -354,7 +355,7 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
 {
     const node_t *n = &lo->g->nodes[node];
     const lt_t *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
-    group_t *part = spine == SPINE_SCORE ? &lo->att.score : &lo->att.prob;
+    cluster_t *part = spine == SPINE_SCORE ? &lo->att.score : &lo->att.prob;
     const int before = part->n_nodes;
     SG_TRY(need_vectors(lo, n));
     if (!lower_same_dims(&lo->probe[n->out[0]], scores) || !floats_broadcast(lo, node, scores)) {
@@ -368,7 +369,7 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
     return need_inputs(lo, part, before, -1);
 }
 
-/* The score MatMul, and whatever reads a score or a probability. */
+/* Places the score MatMul, or a node that reads a score or a probability. */
 static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -393,8 +394,8 @@ static sinter_status_t attention_node(lowering_t *lo, int node, int spine)
                          "an op between the two matmuls is neither elementwise nor the softmax");
 }
 
-/* An index over the scores that no work on them reads. It needs their dims alone, so it is a chain
- * of its own. */
+/* A GenIndex over the scores that only views read. It needs no score, only their dims, so it is a
+ * chain of its own. */
 static bool index_apart(const lowering_t *lo, const node_t *n)
 {
     const graph_t *g = lo->g;
@@ -406,7 +407,8 @@ static bool index_apart(const lowering_t *lo, const node_t *n)
     return apart;
 }
 
-/* Scores and probabilities exist in tiles only. */
+/* Refuses attention whose scores or probabilities are needed as a whole: they exist in tiles
+ * only. */
 static sinter_status_t check_spine(lowering_t *lo)
 {
     if (lo->att.pv < 0) {
@@ -422,15 +424,15 @@ static sinter_status_t check_spine(lowering_t *lo)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* The group whose step has the data of a DynamicQuantize in registers and can quantise it there;
- * -1 with the reason in *why, NULL if there is no such step. */
-static sinter_status_t tail_group(lowering_t *lo, const node_t *n, int *group, const char **why)
+/* The cluster that has the data of a DynamicQuantize in registers and can quantise it there. -1:
+ * none can, for the reason *why; NULL: no cluster has the data. */
+static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluster, const char **why)
 {
     const int p = lo->g->values[n->in[0]].producer;
     quant_geom_t geom;
-    *group = -1;
+    *cluster = -1;
     *why = NULL;
-    for (int i = 1; i < n->n_in; i++) { /* a tensor scale, which prepare reads */
+    for (int i = 1; i < n->n_in; i++) { /* the tensor scale, which is read before the step begins */
         if (lo->g->values[n->in[i]].producer >= 0) {
             return sg_fail(sinter_unimplemented,
                            "%s: its tensor scale is computed in the same partition", node_label(n));
@@ -440,17 +442,17 @@ static sinter_status_t tail_group(lowering_t *lo, const node_t *n, int *group, c
     if (p >= 0 && lo->floating[p]) {
         SG_TRY(place(lo, p, true));
     }
-    const int gi = lo->home[n->in[0]];
-    if (p < 0 || gi < 0) {
+    const int ci = lo->home[n->in[0]];
+    if (p < 0 || ci < 0) {
         *why = p >= 0 && lower_is_view(&lo->g->nodes[p]) ? "its data is a view" : NULL;
         return sinter_success;
     }
     SG_TRY(lower_quant_geometry(lo, n, &geom));
-    *why = quant_tail_refuse(lo->groups[gi].kind, &lo->g->values[n->in[0]].lt, &geom);
-    if (*why == NULL && lo->groups[gi].tail >= 0) {
+    *why = quant_tail_refuse(lo->clusters[ci].kind, &lo->g->values[n->in[0]].lt, &geom);
+    if (*why == NULL && lo->clusters[ci].tail >= 0) {
         *why = "its data is quantised once already";
     }
-    *group = *why == NULL ? gi : -1;
+    *cluster = *why == NULL ? ci : -1;
     return sinter_success;
 }
 
@@ -458,20 +460,20 @@ static sinter_status_t quantise_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     const char *why;
-    int gi;
-    SG_TRY(tail_group(lo, n, &gi, &why));
-    if (gi >= 0) {
-        lo->groups[gi].tail = node;
+    int ci;
+    SG_TRY(tail_cluster(lo, n, &ci, &why));
+    if (ci >= 0) {
+        lo->clusters[ci].tail = node;
     } else {
         SG_TRY(need_operands(lo, n));
-        gi = lower_new_group(lo, STEP_DYNQUANT, node, n->out[0], lo->n_groups);
-        if (gi < 0) {
+        ci = lower_new_cluster(lo, STEP_DYNQUANT, node, n->out[0], lo->n_clusters);
+        if (ci < 0) {
             return sinter_out_of_memory;
         }
-        lo->groups[gi].apart = why;
+        lo->clusters[ci].apart = why;
     }
     for (int o = 0; o < n->n_out; o++) {
-        lo->ready[n->out[o]] = gi;
+        lo->ready[n->out[o]] = ci;
         lo->stored[n->out[o]] = true;
     }
     return sinter_success;
@@ -481,20 +483,20 @@ static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     SG_TRY(need_operands(lo, n));
-    const int gi = lower_new_group(lo, n->kind == sinter_op_matmul ? STEP_MATMUL : STEP_SOFTMAX,
-                                   node, n->out[0], lo->n_groups);
-    if (gi < 0) {
+    const int ci = lower_new_cluster(lo, n->kind == sinter_op_matmul ? STEP_MATMUL : STEP_SOFTMAX,
+                                     node, n->out[0], lo->n_clusters);
+    if (ci < 0) {
         return sinter_out_of_memory;
     }
     for (int o = 0; o < n->n_out; o++) {
-        lo->ready[n->out[o]] = gi;
+        lo->ready[n->out[o]] = ci;
         lo->stored[n->out[o]] = o > 0;
     }
-    lo->home[n->out[0]] = gi;
+    lo->home[n->out[0]] = ci;
     return sinter_success;
 }
 
-sinter_status_t lower_group(lowering_t *lo)
+sinter_status_t lower_cluster(lowering_t *lo)
 {
     const graph_t *g = lo->g;
     for (int t = 0; t < graph_n_live(g); t++) {

@@ -1,0 +1,102 @@
+/* The formulas of quantisation in the vocabulary of simd_<isa>.h: scales and zero points from the
+ * extremes of groups, and elements from those. quant_formula.h has what they are made from.
+ *
+ * Extremes are bits of floats that are at least 0: top of the largest |x| (of dynamic_asymmetric
+ * the largest x), bottom of the largest -x. */
+#ifndef SINTER_SRC_NUMERIC_QUANT_SCALES_H
+#define SINTER_SRC_NUMERIC_QUANT_SCALES_H
+
+#include "numeric/dtype.h"
+#include "numeric/dtype_bits.h"
+#include "numeric/quant_formula.h"
+
+/* An extreme is the largest of |x|, x or -x. */
+typedef enum side { MAGNITUDE, TOP, BOTTOM } side_t;
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+OP vf rescaled(dtype_way_t way, vf x, vf by, vf zp)
+{
+    switch (way) {
+    case DTYPE_MULTIPLIED:
+        return x * by;
+    case DTYPE_BOUNDED:
+        return vf_max(x * by, zp);
+    case DTYPE_DIVIDED:
+        return x / by;
+    case DTYPE_SHIFTED:
+        return vf_round(x / by) + zp;
+    case DTYPE_RESTORED:
+        return (x - zp) * by;
+    }
+    __builtin_unreachable();
+}
+
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+/* The value of an e8m0 code that is not NaN. */
+OP vf e8m0_power(vu code)
+{
+    return (vf)vu_select(vu_eq(code, vu_set1(0)), vu_set1(0x00400000), code << 23);
+}
+
+/* The kinds of powers of two: the e8m0 codes of the scales. A subnormal amax is below 2^-126, whose
+ * scale is the least one as well. */
+OP vu power_codes(const quant_formula_t *f, vu amax)
+{
+    const uint32_t emax = (bits_of_f32(f->elem_max) >> 23) - 127;
+    if (f->kind == QUANT_DYNAMIC_MX) {
+        return vu_max(amax >> 23, vu_set1(emax)) - emax;
+    }
+    const vu s = (vu)((vf)amax / vf_set1(f->elem_max));
+    return vu_select(vu_gt(s, vu_set1(0x00400000)), (s + 0x7FFFFF) >> 23, vu_set1(0));
+}
+
+/* hi - lo may be beyond f32 where the scale is not, hence in double precision. The divisor, a
+ * small odd number, has no quotients near the middle of two. */
+OP vf asymmetric_scales(const quant_formula_t *f, bool quick, vf top, vf bottom)
+{
+    const double levels = (double)f->elem_max - (double)f->elem_min;
+    const vd by = vd_set1(levels), most = vd_set1(f->scale_max);
+    vd s[2];
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        const vd range = vd_of(top, h) + vd_of(bottom, h);
+        s[h] = quick ? vd_quotient(range, by, vd_set1(1 / levels)) : (vd)(range / by);
+        s[h] = vd_min(most, s[h]);
+    }
+    return vf_of_vd(s[0], s[1]);
+}
+
+/* The other kinds: scales before they are stored. The scale of zeros is 1. Another one that
+ * underflows is 0 here, and the type that stores it decides what it becomes: e8m0 has no 0.
+ * quick: where the result is subnormal it may be off. */
+OP vf exact_scales(const quant_formula_t *f, bool quick, vu top, vu bottom)
+{
+    const vf max = vf_set1(f->elem_max), one = vf_set1(1);
+    if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
+        return (vf)vu_select(vu_eq(top | bottom, vu_set1(0)), (vu)one,
+                             (vu)asymmetric_scales(f, quick, (vf)top, (vf)bottom));
+    }
+    const vf s = quick ? vf_quotient((vf)top, max, vf_set1(1 / f->elem_max)) : (vf)((vf)top / max);
+    if (f->kind == QUANT_DYNAMIC_NV) { /* a NaN stays: it is the second operand */
+        const vf of_tensor = f->tensor_scale == 1 ? s : (vf)(s / vf_set1(f->tensor_scale));
+        return vf_min(vf_set1(448), vf_max(vf_set1(0x1p-9f), of_tensor));
+    }
+    return (vf)vu_select(vu_eq(top, vu_set1(0)), (vu)one,
+                         (vu)vf_min(vf_set1((float)f->scale_max), s));
+}
+
+OP vf scales_of(const quant_formula_t *f, vu top, vu bottom)
+{
+    return quant_by_powers(f->kind) ? e8m0_power(power_codes(f, top))
+                                    : exact_scales(f, false, top, bottom);
+}
+
+/* Zero points, not saturated, from bottom / scale. */
+OP vf zero_points_of(const quant_formula_t *f, vf below)
+{
+    return vf_round(vf_set1(f->elem_min) + below);
+}
+
+#endif
