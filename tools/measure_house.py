@@ -27,9 +27,14 @@ LOWER_HALF = (r"^src/(numeric/|backend_xsmm/(drivers|ukernels)/)",
               r"^src/(graph/dtype|backend_xsmm/(kernels/|quant_|simd_|tile|eltwise|xsmm\.))")
 # Of that, what the goal of 25 % fewer lines was stated for in the older layout.
 GOAL_BEFORE = r"^src/(graph/dtype_|backend_xsmm/kernels/)"
-# What a struct has to tell about to be one of groups: two of these three.
-FAMILIES = (re.compile(r"scale"), re.compile(r"(^|_)zps?(_|$)|zero_?point"),
-            re.compile(r"group"))
+# The fields of a group struct, see group_structs.
+INTEGERS = {"int", "int8_t", "int16_t", "int32_t", "int64_t", "size_t", "s64_list_t"}
+OF_GROUPS = re.compile(r"(^|_)groups?(_|$)|^(scale|zp)s?_(stride|dim|step|line|rs|cs|gr|gc)$")
+STRIDES = re.compile(r"^(scale|zp)s?$")
+# Groups of something else: query heads that share K and V; ops that become one step.
+OTHER_GROUPS = ("attention_dims_t", "lowering_t")
+# An instruction set that was added for good: files that name it.
+LAST_INSTRUCTION_SET = re.compile(r"avx_?vnni", re.I)
 # Reads the geometry of quantisation out of attributes; the first that a tree has is its parser.
 PARSERS = (r"\bquant_read\(", r"\bquant_geometry\(")
 LAYOUT = "{BasedOnStyle: LLVM, IndentWidth: 4, ColumnLimit: 100, BreakBeforeBraces: Linux}"
@@ -74,8 +79,34 @@ def without_comments(text):
                   flags=re.S)
 
 
+def fields_of(tokens):
+    """Type words and name of every field; of a pointer to a function the name is None."""
+    start, depth = 0, 0
+    for i, token in enumerate(tokens):
+        depth += token.text in ("(", "[", "{")
+        depth -= token.text in (")", "]", "}")
+        if token.text != ";" or depth != 0:
+            continue
+        words = tokens[start:i]
+        start = i + 1
+        if any(a.text == "(" and b.text == "*" for a, b in zip(words, words[1:])):
+            yield [], None
+            continue
+        inside, first = 0, len(words)
+        for k, (word, after) in enumerate(zip(words, words[1:] + [token])):
+            inside += word.text in ("[", "{")
+            inside -= word.text in ("]", "}")
+            if inside == 0 and word.kind == "word" and after.text in (",", ";", "[", ":"):
+                first = min(first, k)
+                yield [w.text for w in words[:first]], word.text
+
+
 def group_structs(tree):
-    """Names of struct types whose fields tell about two of scale, zero point and group."""
+    """Names of the struct types that describe the groups of a quantised tensor. Such a struct has
+    an integer field, or an array of integers, of one of two kinds: a size, a number, an index or a
+    stride of groups (its name has the word group, or is that of a stride or dim of scales or zero
+    points), or a field of type int64_t called scale or zp, which is a stride or an offset. Buffers
+    of scales, which have pointers only, are not counted, nor are tables of functions."""
     found = []
     for path, tokens in tree.tokens.items():
         for i, token in enumerate(tokens):
@@ -85,17 +116,17 @@ def group_structs(tree):
             if tokens[at].text != "{":
                 continue
             end = c_source.closing(tokens, at)
-            fields, depth = [], 0
-            for token, after in zip(tokens[at:end], tokens[at + 1:end]):
-                depth += token.text == "("
-                depth -= token.text == ")"
-                # A field is the word before one of , ; [ : outside of a function's parameters.
-                if depth == 0 and token.kind == "word" and after.text in (",", ";", "[", ":"):
-                    fields.append(token.text)
-            if sum(any(family.search(field) for field in fields) for family in FAMILIES) < 2:
+            fields = list(fields_of(tokens[at + 1:end]))
+            functions = sum(name is None for _, name in fields)
+            of_groups = [name for words, name in fields if name is not None and
+                         INTEGERS & set(words) and
+                         (OF_GROUPS.search(name) or
+                          ("int64_t" in words and STRIDES.search(name) and "*" not in words))]
+            if not of_groups or 2 * functions > len(fields):
                 continue
             name = tokens[end + 1].text if tokens[end + 1].kind == "word" else tokens[i + 1].text
-            found.append(f"{name} ({path})")
+            if name not in OTHER_GROUPS:
+                found.append(f"{name} ({path}): {', '.join(of_groups)}")
     return sorted(found)
 
 
@@ -152,6 +183,21 @@ def parameters(tokens):
     return n
 
 
+def touched(tree):
+    """What the proofs of docs/extending.md edit for each kind of addition, and how many files."""
+    proof = os.path.join(tree.root, "tests", "extending", "run.py")
+    if not os.path.exists(proof):
+        return
+    done = subprocess.run([sys.executable, "-B", proof, "--count"], check=True,
+                          capture_output=True, text=True)
+    for name, number in re.findall(r"^(.*): (\d+) files:", done.stdout, re.M):
+        yield f"files touched: {name[0].lower() + name[1:]}", number
+    found = [path for path, text in tree.texts.items()
+             if path.startswith(("src/", "cmake/")) and LAST_INSTRUCTION_SET.search(text)]
+    if found:
+        yield "files touched: an instruction set (files that name AVX-VNNI)", len(found)
+
+
 def spread(values):
     values = sorted(values)
     return " / ".join(str(values[min(len(values) - 1, int(len(values) * share))])
@@ -189,6 +235,7 @@ def measure(tree):
     half = of_lower_half(tree, tree.source)
     yield "group structs", len(group_structs(tree))
     yield "derivations of group geometry from attributes", len(derivations(tree))
+    yield from touched(tree)
     yield "longest macro, lines", f"{long_macros[0][0]} ({long_macros[0][1]})"
     yield "macros over 15 lines", sum(n > 15 for n, _, _ in long_macros)
     yield "lines that end in a backslash", sum(line.endswith("\\") for text in
@@ -257,7 +304,7 @@ def main():
     trees = [Tree(root) for root in ([options.old] if options.old else []) + [HERE]]
     tables = [dict(unique(list(measure(tree)) + (list(build(tree)) if options.build else [])))
               for tree in trees]
-    names = list(dict.fromkeys(name for table in tables for name in table))
+    names = list(dict.fromkeys(name for table in reversed(tables) for name in table))
     print("| measured |" + (" before |" if options.old else "") + " now |")
     print("|---|" + "---|" * len(tables))
     for name in names:

@@ -30,9 +30,23 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 
 #define ANY 0xFFFFFFFFu
 #define FLT (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(f64))
-#define F8 (ONLY(f8_e5m2) | ONLY(f8_e4m3) | ONLY(f8_e5m2fnuz) | ONLY(f8_e4m3fnuz))
-#define CODES \
-    (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | F8 | ONLY(f6_e3m2) | ONLY(f6_e2m3) | ONLY(f4_e2m1))
+/* The floats of 8 bits, and what quantisation may make: floats of up to 8 bits, integers of 4 to 8
+ * bits. Both follow from the rows of dtypes.def, so that a new format belongs to them by itself. */
+enum { IS_FLOAT, IS_INT, IS_SCALE, IS_BOOL };
+enum {
+    F8 = 0
+#define SINTER_DTYPE(value, name, class, bits, ...) \
+    | (IS_##class == IS_FLOAT && (bits) == 8 ? ONLY(name) : 0)
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+    ,
+    CODES = 0
+#define SINTER_DTYPE(value, name, class, bits, ...)              \
+    | (IS_##class == IS_FLOAT && (bits) <= 8 ? ONLY(name) : 0) | \
+        (IS_##class == IS_INT && (bits) >= 4 && (bits) <= 8 ? ONLY(name) : 0)
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+};
 #define SCALES (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(e8m0) | ONLY(f8_e4m3))
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
 #define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last port */

@@ -204,9 +204,8 @@ OP block_t pack(int bits, block_t codes)
 
 /* ---- from codes to floats -------------------------------------------------------------------- */
 
-/* As format_to_f32 for formats without Inf whose only NaN is that of FNUZ. Codes become bits one
- * exponent too high: of subnormals the first such power of two is taken away as a float, which
- * leaves their value. */
+/* As format_to_f32. Codes become bits one exponent too high: of subnormals the first such power of
+ * two is taken away as a float, which leaves their value. */
 OP vf format_to_vf(format_t f, vu code)
 {
     const int shift = 24 - f.digits;
@@ -215,6 +214,12 @@ OP vf format_to_vf(format_t f, vu code)
     const vu subnormal = (vu)((vf)high - vf_set1(f32_of_bits(base)));
     vu bits =
         vu_select(vu_gt(vu_set1(1u << (f.digits - 1)), magnitude), subnormal, high - (1u << 23));
+    if (f.max + 1 < f.sign) { /* the codes after the largest value: Inf and NaNs, or NaNs */
+        const vu fraction = magnitude & ((1u << (f.digits - 1)) - 1);
+        const vu quiet = vu_select(vu_eq(fraction, vu_set1(0)), fraction, vu_set1(0x00400000));
+        const vu special = f.inf ? fraction << shift | quiet | 0x7F800000 : vu_set1(0x7FC00000);
+        bits = vu_select(vu_gt(magnitude, vu_set1(f.max)), special, bits);
+    }
     bits |= (code & f.sign) << __builtin_clz(f.sign);
     return (vf)(f.one_zero ? vu_select(vu_eq(code, vu_set1(f.sign)), vu_set1(0x7FC00000), bits)
                            : bits);

@@ -135,7 +135,7 @@ OP void decode_pair(const code_t *c, const unsigned char *p, vf *x)
             _mm512_permutex2var_epi16((__m512i)values, index_6(p), (__m512i)(values | 0x8000)), x);
     } else if (c->kind == FLOAT_8_F16) {
         floats_of_halves(widen_pair(p) << 8, x);
-    } else if (c->kind == FLOAT_8) {
+    } else if (c->format == &format_f8_e5m2fnuz) {
         decode_fnuz(words_f8_e5m2fnuz, index_8(p), x);
     } else if (c->kind == FLOAT_8_LOWER && c->format->one_zero) {
         decode_fnuz(words_f8_e4m3fnuz, index_8(p), x);

@@ -7,9 +7,13 @@
 
 #include "numeric/dtype.h"
 
-enum {
-    DTYPE_BULK_ROWS = sinter_u2 + 1
-}; /* the highest value of dtypes.def; a row beyond it does not compile */
+/* One more than the highest value in dtypes.def: a union is as large as its largest array. */
+union dtype_values {
+#define SINTER_DTYPE(value, name, ...) char up_to_##name[(value) + 1];
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+};
+enum { DTYPE_BULK_ROWS = sizeof(union dtype_values) };
 
 /* The functions of an instruction set for codes of six bits in two planes: for runs of whole
  * vectors, or of bytes in the portable form. Each returns how many elements it did. */

@@ -2,7 +2,10 @@
  * softmax. */
 #include "fuzz.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+#include "graph/op_schema.h"
 
 sinter_data_type_t fz_float(fz_t *f)
 {
@@ -62,15 +65,22 @@ static void unary_attrs(fz_t *f, sinter_op_kind_t kind)
     }
 }
 
+/* All elementwise ops of one input. One that needs attributes gets them from unary_attrs. */
+static bool is_unary(sinter_op_kind_t kind)
+{
+    return op_flags(kind) == (OP_ELTWISE | OP_UNARY) && kind != sinter_op_type_cast;
+}
+
 int fz_random_unary(fz_t *f, int x, sinter_data_type_t type)
 {
-    sinter_op_kind_t kind = (sinter_op_kind_t)FZ_ONE_OF(
-        f, sinter_op_abs, sinter_op_clamp, sinter_op_elu, sinter_op_exp, sinter_op_gelu,
-        sinter_op_hard_swish, sinter_op_leaky_relu, sinter_op_log, sinter_op_mish,
-        sinter_op_reciprocal, sinter_op_relu, sinter_op_round, sinter_op_sigmoid,
-        sinter_op_softplus, sinter_op_sqrt, sinter_op_square, sinter_op_tanh,
-        sinter_op_hard_sigmoid, sinter_op_pow);
-
+    sinter_op_kind_t kinds[sinter_op_last_symbol];
+    int n = 0;
+    for (int kind = 0; kind < sinter_op_last_symbol; kind++) {
+        if (is_unary((sinter_op_kind_t)kind)) {
+            kinds[n++] = (sinter_op_kind_t)kind;
+        }
+    }
+    const sinter_op_kind_t kind = kinds[fz_pick(f, n)];
     x = fz_unary(f, kind, type, x);
     unary_attrs(f, kind);
     return x;

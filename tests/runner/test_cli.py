@@ -233,6 +233,21 @@ class Cli(unittest.TestCase):
         self.assertIn("2 passed, 2 failed, 0 skipped", done.stderr)
         self.assertEqual(done.returncode, 1)
 
+    def test_batch_quotes(self):
+        """A line of a batch may be one that graph_runner printed, whatever the name of the file."""
+        with open(SDPA, encoding="utf-8") as file:
+            path = self.write("a 'b' #1 \"$c\" \\.json", file.read())
+        printed = run("--mode=X", f"--case={path}").stdout.strip()
+        line = printed[printed.index("graph_runner"):]
+        self.assertNotIn(path, line)
+        self.write("x.list", f'{line} # a comment\n--mode=X "--case={SDPA}"\n--case=\'open\n')
+        found = run("--batch=" + os.path.join(self.folder, "x.list")).stdout.splitlines()
+        self.assertTrue(found[0].endswith(line), found)
+        self.assertIn("PASSED", found[0])
+        self.assertIn("PASSED", found[1])
+        self.assertIn("line 3: a quote ' is not closed", found[2])
+        self.assertEqual(found[-1], "2 passed, 1 failed, 0 skipped")
+
     def test_dynamic(self):
         found = document(
             "--mode=C", f"--case={SDPA}", f"--dynamic={UNKNOWN_TOKENS}", "--runs=2", "--same-bits"

@@ -239,10 +239,13 @@ static void test_agrees_with_schema(void)
 {
     for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
         const op_card_t *card = op_card((sinter_op_kind_t)kind);
-        const bool computes = card != NULL && (card->flags & OP_ELTWISE) != 0 &&
-                              kind != sinter_op_type_cast && kind != sinter_op_gen_index;
+        if (card == NULL) { /* a gap between the numbers of ops */
+            continue;
+        }
+        const bool computes = (card->flags & OP_ELTWISE) != 0 && kind != sinter_op_type_cast &&
+                              kind != sinter_op_gen_index;
         int params = 0;
-        while (card != NULL && params < CARD_PARAMS && card->params[params] != 0) {
+        while (params < CARD_PARAMS && card->params[params] != 0) {
             params++;
         }
         CHECK(def_rows[kind].is_function == computes, "%s: the row says %d, the schema %d",

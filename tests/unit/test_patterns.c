@@ -2,7 +2,9 @@
  * partitions never depend on each other in a circle, large graphs take near-linear time, and
  * running out of memory leaks nothing. */
 #define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "mini_graph.h"
@@ -904,87 +906,84 @@ static void test_reached(void)
 
 /* ---- the matching models --------------------------------------------------------------------- */
 
-/* Through the public API: each graph of models/patterns is won by the row it was written for. */
-static void test_models(sinter_engine_t *engine)
+/* The row that a graph of models/patterns was written for: the longest name of a pattern that its
+ * name begins with, but for these. */
+static const char *row_of_model(const char *model)
 {
-    static const char *const rows[][2] = {
-        {"sdpa", "sdpa"},
-        {"sdpa-5d-gqa", "sdpa"},
-        {"sdpa-reshape-gqa", "sdpa"},
-        {"sdpa-mqa-jax", "sdpa-mqa"},
-        {"sdpa-int4-kv", "sdpa"},
-        {"sdpa-int4-k-only", "sdpa"},
-        {"sdpa-int4-v-only", "sdpa"},
-        {"sdpa-int8-static", "sdpa"},
-        {"sdpa-f8-static", "sdpa"},
-        {"sdpa-softcap", "sdpa"},
-        {"sdpa-causal", "sdpa"},
-        {"sdpa-causal-bottom-right", "sdpa"},
-        {"sdpa-select-mask", "sdpa"},
-        {"sdpa-window", "sdpa"},
-        {"sdpa-window-product", "sdpa"},
-        {"sdpa-sinks", "sdpa"},
-        {"sdpa-window-sinks", "sdpa"},
-        {"sdpa-stats", "sdpa"},
+    static const char *const others[][2] = {
         {"sdpa-jax", "sdpa-transposed"},
         {"sdpa-keys-queries", "sdpa-transposed"},
         {"sdpa-keys-queries-int4", "sdpa-transposed"},
-        {"sdpa-transposed-scores", "sdpa-transposed"},
-        {"sdpa-transposed-causal", "sdpa-transposed"},
-        {"sdpa-dead-ops", "sdpa"},
-        {"sdpa-index-output", "sdpa"},
         {"sdpa-transposed-tail", "sdpa"},
-        {"sdpa-typecasts", "sdpa"},
-        {"matmul-bias-postops", "matmul"},
-        {"matmul-quantized-both", "matmul"},
-        {"matmul-weight-int4", "matmul"},
-        {"matmul-typecast-quantize", "matmul"},
-        {"gated-mlp-swish", "gated-mlp"},
-        {"gated-mlp-gelu", "gated-mlp"},
-        {"gated-mlp-single", "gated-mlp"},
-        {"gated-mlp-int4", "gated-mlp"},
-        {"eltwise-chain", "eltwise"},
-        {"softmax-postops", "softmax"},
-        {"reorder-chain", "reorder"},
-        {"quantize-chain", "eltwise"},
-        {"shuffle", "reorder"},
-        {"sdpa-dynamic-quantize", "sdpa"},
-        {"sdpa-mx", "sdpa"},
-        {"sdpa-merged-heads-quantize", "sdpa"},
-        {"matmul-mx", "matmul"},
-        {"matmul-dynamic-quantize", "matmul"},
         {"gated-mlp-dynamic-quantize", "gated-mlp-up"},
-        {"matmul-quantized-activation", "matmul"},
-        {"matmul-sums", "matmul-sums"},
-        {"gated-mlp-clamped", "gated-mlp"},
-        {"gated-mlp-quantized", "gated-mlp"},
-        {"dynamic-quantize", "dynamic-quantize"},
+        {"quantize-chain", "eltwise"},
         {"eltwise-dynamic-quantize", "dynamic-quantize"},
-        {"softmax-dynamic-quantize", "softmax"},
+        {"shuffle", "reorder"},
     };
-    for (int i = 0; i < MINI_N(rows); i++) {
-        char path[1024];
-        model_t model = {0};
-        gr_error_t err = {{0}, 0};
-        sinter_graph_t *graph = NULL;
-        sinter_partition_t *p = NULL;
-        size_t n = 0;
-        const char *name = "";
-        snprintf(path, sizeof(path), "%s/models/patterns/%s.json", SINTER_SOURCE_DIR, rows[i][0]);
-        const bool built = model_load_file(&model, path, &err) == 0 &&
-                           model_build(&model, engine, &graph, &err) == 0;
-        CHECK(built, "%s does not load", path);
-        if (built && sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success &&
-            sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1 &&
-            sinter_graph_get_partitions(graph, 1, &p) == sinter_success) {
-            sinter_partition_get_pattern(p, &name);
+    const char *found = "";
+    for (int i = 0; i < MINI_N(others); i++) {
+        if (strcmp(model, others[i][0]) == 0) {
+            return others[i][1];
         }
-        CHECK(n == 1 && strcmp(name, rows[i][1]) == 0,
-              "%s: %zu partitions, the first is %s, not %s", rows[i][0], n, name, rows[i][1]);
-        sinter_partition_destroy(&p);
-        sinter_graph_destroy(&graph);
-        model_free(&model);
     }
+    for (int row = 0; row < sinter_n_patterns; row++) {
+        const char *name = sinter_patterns[row]->name;
+        if (strncmp(model, name, strlen(name)) == 0 && strlen(name) > strlen(found)) {
+            found = name;
+        }
+    }
+    return found;
+}
+
+/* A graph through the public API: it is one partition, of the row that it was written for. */
+static void test_model(sinter_engine_t *engine, const char *file)
+{
+    char path[1024], model_name[256];
+    model_t model = {0};
+    gr_error_t err = {{0}, 0};
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *p = NULL;
+    size_t n = 0;
+    const char *name = "";
+    snprintf(path, sizeof(path), "%s/models/patterns/%s", SINTER_SOURCE_DIR, file);
+    snprintf(model_name, sizeof(model_name), "%.*s", (int)strcspn(file, "."), file);
+    const char *want = row_of_model(model_name);
+    const bool built =
+        model_load_file(&model, path, &err) == 0 && model_build(&model, engine, &graph, &err) == 0;
+    CHECK(built, "%s does not load", path);
+    if (built && sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success &&
+        sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1 &&
+        sinter_graph_get_partitions(graph, 1, &p) == sinter_success) {
+        sinter_partition_get_pattern(p, &name);
+    }
+    CHECK(n == 1 && strcmp(name, want) == 0, "%s: %zu partitions, the first is %s, not %s", file, n,
+          name, want);
+    for (int row = 0; row < sinter_n_patterns; row++) {
+        reached[row] = reached[row] || strcmp(sinter_patterns[row]->name, name) == 0;
+    }
+    sinter_partition_destroy(&p);
+    sinter_graph_destroy(&graph);
+    model_free(&model);
+}
+
+/* Each graph of models/patterns that matches has a near-miss beside it. */
+static void test_models(sinter_engine_t *engine)
+{
+    struct dirent **list = NULL;
+    const int n = scandir(SINTER_SOURCE_DIR "/models/patterns", &list, NULL, alphasort);
+    CHECK(n > 2, "models/patterns");
+    for (int i = 0; i < n; i++) {
+        const char *file = list[i]->d_name, *end = strchr(file, '.');
+        if (end != NULL && strcmp(end, ".json") == 0) {
+            char miss[1024];
+            snprintf(miss, sizeof(miss), "%s/models/patterns/%.*s.nomatch.json", SINTER_SOURCE_DIR,
+                     (int)(end - file), file);
+            test_model(engine, file);
+            CHECK(access(miss, R_OK) == 0, "%s has no near-miss", file);
+        }
+        free(list[i]);
+    }
+    free(list);
 }
 
 /* ---- large graphs ---------------------------------------------------------------------------- */
@@ -1126,8 +1125,8 @@ int main(void)
     test_tensor_scale(engine);
     test_mutual(engine);
     test_random(engine);
-    test_reached();
     test_models(engine);
+    test_reached();
     test_unsupported_and_debug(engine);
     test_references(engine);
     test_large(engine);

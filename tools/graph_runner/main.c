@@ -209,32 +209,21 @@ static int run_case(gr_options_t *opt, const char *folder)
 
 enum { MAX_WORDS = 64 };
 
-static int split(char *line, char **words)
-{
-    int n = 0;
-    char *save = NULL;
-
-    line[strcspn(line, "#\r\n")] = 0;
-    for (char *w = strtok_r(line, " \t", &save); w && n < MAX_WORDS;
-         w = strtok_r(NULL, " \t", &save)) {
-        words[n++] = w;
-    }
-    return n;
-}
-
 static int run_line(const gr_options_t *defaults, char *line, const char *folder, int number)
 {
     gr_options_t opt = *defaults;
     gr_error_t err = {0};
     gr_record_t record;
     char *words[MAX_WORDS], message[sizeof err.text + 32];
-    int n = split(line, words), skip = n && !strcmp(words[0], "graph_runner");
+    int n, failed = gr_options_split(line, words, MAX_WORDS, &n, &err);
+    int skip = n && !strcmp(words[0], "graph_runner");
 
-    if (n == 0) {
+    if (n == 0 && !failed) {
         return -1;
     }
     opt.batch = NULL;
-    if (!gr_options_parse(&opt, n - skip, words + skip, &err) && !opt.batch) {
+    failed = failed || gr_options_parse(&opt, n - skip, words + skip, &err);
+    if (!failed && !opt.batch) {
         return run_case(&opt, folder);
     }
     snprintf(message, sizeof message, "line %d: %s", number,

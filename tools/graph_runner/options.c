@@ -30,8 +30,9 @@ static const option_t options[] = {
     {"case", STR, AT(case_file), "FILE",
      "the graph, JSON; a leading ${NAME} or ${NAME:-default} is taken from the environment"},
     {"batch", STR, AT(batch), "FILE",
-     "one command line per line, '#' starts a comment; options given here are defaults of every "
-     "line"},
+     "one command line per line, with quotes as in a shell; '#' starts a comment; options given "
+     "here "
+     "are defaults of every line"},
     {"in-shapes", STR, AT(in_shapes), "ID:DIMS[*STRIDES]+...",
      "new dims of graph inputs: 0:4x16x32x256, strides as 64x4x1 or a dim order as abdc; without "
      "strides the order of the JSON's strides\n"
@@ -244,6 +245,43 @@ static int differs(const gr_options_t *opt, const option_t *o)
     default:
         return *(const int *)a;
     }
+}
+
+/* The next word of a line, or NULL at its end or at a comment. The word is written over the line,
+ * without its quotes. */
+static char *next_word(char **at, gr_error_t *err)
+{
+    char *from = *at + strspn(*at, " \t\r\n"), *to = from, *word = from, quote = 0;
+
+    if (*from == '\0' || *from == '#') {
+        return NULL;
+    }
+    for (; *from != '\0' && (quote || !strchr(" \t\r\n", *from)); from++) {
+        if (quote ? *from == quote : *from == '\'' || *from == '"') {
+            quote = quote ? 0 : *from;
+        } else {
+            from += *from == '\\' && quote != '\'' && from[1] != '\0';
+            *to++ = *from;
+        }
+    }
+    if (quote) {
+        gr_fail(err, "a quote %c is not closed", quote);
+        return NULL;
+    }
+    *at = from + (*from != '\0');
+    *to = '\0';
+    return word;
+}
+
+int gr_options_split(char *line, char **words, int most, int *n, gr_error_t *err)
+{
+    *n = 0;
+    for (char *word; (word = next_word(&line, err)) != NULL; words[(*n)++] = word) {
+        if (*n == most) {
+            return gr_fail(err, "more than %d words", most);
+        }
+    }
+    return err->text[0] != '\0';
 }
 
 /* Single quotes where a shell would take a character for its own. */

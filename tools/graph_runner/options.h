@@ -22,6 +22,10 @@ extern const gr_options_t gr_default_options;
 
 /* Applies arguments to opt, which keeps pointers into them. A message names the argument. */
 int gr_options_parse(gr_options_t *opt, int argc, char *const *argv, gr_error_t *err);
+/* Splits a line into words as a shell does, with quotes and backslashes; # at the start of a word
+ * begins a comment. What gr_options_print wrote gives the same words again. The words lie in the
+ * line, which is changed. Returns 1 with a message if a quote is open or there are too many. */
+int gr_options_split(char *line, char **words, int most, int *n, gr_error_t *err);
 void gr_options_help(void);
 /* The command line of opt on one line, without newline. */
 void gr_options_print(FILE *f, const gr_options_t *opt);

@@ -152,8 +152,12 @@ int gr_write_dot(const gr_exec_t *x, const char *path, gr_error_t *err)
 void gr_list_ops(void)
 {
     for (int kind = 0; kind < (int)sinter_op_last_symbol; kind++) {
-        printf("%2d %-30s %s\n", kind, sinter_op_kind_name((sinter_op_kind_t)kind),
-               sinter_op_kind_is_executed((sinter_op_kind_t)kind) ? "executed"
-                                                                  : "checked and partitioned only");
+        const char *name = sinter_op_kind_name((sinter_op_kind_t)kind);
+        if (name != NULL) {
+            printf("%2d %-30s %s\n", kind, name,
+                   sinter_op_kind_is_executed((sinter_op_kind_t)kind)
+                       ? "executed"
+                       : "checked and partitioned only");
+        }
     }
 }
