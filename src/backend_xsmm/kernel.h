@@ -121,8 +121,8 @@ static inline void add_way(choice_t *choice, const char *of, const char *name, c
 }
 
 /* Takes the first way of a table that does not refuse, and gives its index. */
-static inline int choose_way(const way_row_t *rows, const char *of, const void *config, void *state,
-                             choice_t *choice)
+static inline int take_way(const way_row_t *rows, const char *of, const void *config, void *state,
+                           choice_t *choice)
 {
     const char *why = NULL;
     int at = 0;

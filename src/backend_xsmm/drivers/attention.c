@@ -533,7 +533,7 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
         st->v_side.any_weight = p->prob != NULL;
     }
     if (st->k_side.ops == NULL || st->v_side.ops == NULL) {
-        choose_way(ways, "products", c, st, choice);
+        take_way(ways, "products", c, st, choice);
     }
 }
 

@@ -168,7 +168,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     /* Codes less zero points are exact only before anything is multiplied with them. */
     side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
     side->ops = NULL;
-    const int way = choose_way(ways, of, &rows, side, choice);
+    const int way = take_way(ways, of, &rows, side, choice);
     if (way == BY_TILES) {
         return;
     }

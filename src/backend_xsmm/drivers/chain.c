@@ -151,7 +151,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         st->extent[d] = tile == 0 ? 0 : (st->b.dims[d] + tile - 1) / tile;
         st->n_tiles *= st->extent[d];
     }
-    choose_way(ways, NULL, NULL, st, choice);
+    take_way(ways, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }

@@ -335,7 +335,7 @@ static const way_row_t ways[] = {INTEGER_WAYS(refuse_integers),
 
 void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice)
 {
-    choose_way(ways, "products", c, st, choice);
+    take_way(ways, "products", c, st, choice);
     add_serial_way(choice, st->serial);
 }
 

@@ -207,7 +207,7 @@ static void choose_scales(const columns_config_t *c, columns_state_t *st, choice
 {
     static const applied_t by[] = {
         [NO_SCALES] = NOWHERE, [ON_SUMS] = IN_SUMS, [ON_CHUNKS] = BY_CHUNK, [ON_LANES] = BY_LANE};
-    const int way = choose_way(scale_ways, "scales", c, st, choice);
+    const int way = take_way(scale_ways, "scales", c, st, choice);
     st->by = way == ON_SUMS && (st->panel.b.base.zp.type != NULL || c->floats->bias != NULL)
                  ? IN_SUMS_SHIFTED
                  : by[way];
@@ -286,7 +286,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     const size_t panel = matmul_shared(&c->panel, &st->panel),
                  own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->threads;
     choice->shared_bytes = own > panel ? own : panel;
-    st->sweeps = choose_way(ways, NULL, c, st, choice) == SWEEPS;
+    st->sweeps = take_way(ways, NULL, c, st, choice) == SWEEPS;
     if (!st->sweeps) {
         matmul_add_ways(&c->panel, &st->panel, choice);
         return sinter_success;

@@ -335,7 +335,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     rows_buffers_t buffers;
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
     choice->shared_bytes = matmul_shared(&c->panel, &st->panel);
-    st->way = (rows_way_t)choose_way(ways, NULL, c, st, choice);
+    st->way = (rows_way_t)take_way(ways, NULL, c, st, choice);
     if (st->way == BY_PANELS) {
         matmul_add_ways(&c->panel, &st->panel, choice);
         return sinter_success;

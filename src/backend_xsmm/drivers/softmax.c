@@ -178,7 +178,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         }
         st->n_items *= st->extent[d];
     }
-    st->way = choose_way(ways, NULL, NULL, st, choice);
+    st->way = take_way(ways, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
