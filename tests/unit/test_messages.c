@@ -359,7 +359,7 @@ static void test_refusals(void)
         expect_report("2x2x1x64", "2x?x64x64", true, later, rows);
         expect_report("2x2x?x64", "2x2x64x64", true, later, rows);
         expect_report("2x2x1x64", "2x2x?x64", true, later, rows);
-        expect_report("2x2x1x64", "2x2x64x64", true, "1 query rows", "chosen at execute");
+        expect_report("2x2x1x64", "2x2x64x64", true, "1 query row,", "chosen at execute");
         expect_report("2x2x9x64", "2x2x64x64", false, rows, "chosen at execute");
         expect_report("?x2x9x64", "?x2x64x64", false, rows, "chosen at execute");
     }

@@ -310,7 +310,7 @@ static void run(const tail_case_t *c, sinter_engine_t *engine, int line)
         check_at(strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0, line,
                  "steps \"%s\", not \"%s\"", steps, c->steps);
         const char *report = p.cp->report,
-                   *why = strstr(report, "no part of the step that makes its data: ");
+                   *why = strstr(report, "not part of the step that makes its data: ");
         check_at((c->reason == NULL) == (why == NULL) &&
                      (why == NULL || strstr(why, c->reason) != NULL),
                  line, "report:\n%s", report);

@@ -85,7 +85,7 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
         return "needs 1 to 8 query rows for each K and V";
     }
     if (n.T >= 0 && n.T < DECODE_LANES) {
-        return "too few tokens";
+        return "needs 16 tokens or more";
     }
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
@@ -251,8 +251,8 @@ static void note_config(const kernel_t *self, const attention_config_t *c, const
                         textbuf_t *note)
 {
     if (c->decode) {
-        text_add(note, "%d query rows, kv-tile %d, K by %s, V by %s", c->rows, c->tk,
-                 how_name(&c->k_how), how_name(&c->v_how));
+        text_add(note, "%d query row%s, kv-tile %d, K by %s, V by %s", c->rows,
+                 c->rows == 1 ? "" : "s", c->tk, how_name(&c->k_how), how_name(&c->v_how));
     } else {
         text_add(note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
         note_products(note, c->bf16, self, why);

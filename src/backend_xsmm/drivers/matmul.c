@@ -125,7 +125,8 @@ const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int 
 
 void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why)
 {
-    text_add(note, "blocks of %d rows, panels of up to %d columns, ", c->rows, MM_PANEL);
+    text_add(note, "blocks of %d row%s, panels of up to %d columns, ", c->rows,
+             c->rows == 1 ? "" : "s", MM_PANEL);
     if (c->blocks != NULL) {
         text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ",
                  integers_name(c->kind), BLOCKS_LEAST, BLOCKS_LONGEST);

@@ -158,7 +158,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     }
     text_add(&note, DECODED_FMA);
     if (c->floats->unit > 1) {
-        text_add(&note, " if they are multiples of %d", c->floats->unit);
+        text_add(&note, " if groups along K are multiples of %d", c->floats->unit);
     }
     text_add(&note, "; all else: ");
     matmul_note(&note, self, &c->panel, why);

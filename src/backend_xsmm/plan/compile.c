@@ -307,7 +307,7 @@ static void report_tail(const plan_t *plan, const step_t *step, textbuf_t *text)
                  split ? " in two planes" : "");
     }
     if (step->apart != NULL) {
-        text_add(text, "  no part of the step that makes its data: %s\n", step->apart);
+        text_add(text, "  not part of the step that makes its data: %s\n", step->apart);
     }
 }
 
@@ -325,11 +325,11 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
         const candidate_t *first = &step->candidates[0];
-        text_add(
-            &text,
-            "step %d: %s, mode %s, %d elementwise instructions, scratch %zu bytes per thread, %s\n",
-            s, first->kernel->name, sinter_fpmath_mode_name(step->mode),
-            step->post ? step->post->n_instrs : 0, first->thread_bytes, first->note);
+        const int n_instrs = step->post ? step->post->n_instrs : 0;
+        text_add(&text, "step %d: %s, mode %s, %d elementwise instruction%s, ", s,
+                 first->kernel->name, sinter_fpmath_mode_name(step->mode), n_instrs,
+                 n_instrs == 1 ? "" : "s");
+        text_add(&text, "scratch %zu bytes per thread, %s\n", first->thread_bytes, first->note);
         report_kernels(step, &text);
         report_packed(plan, step, &text);
         report_tail(plan, step, &text);
