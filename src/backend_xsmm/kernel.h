@@ -89,15 +89,25 @@ static inline sinter_data_type_t problem_type(const problem_t *p, int value)
 
 /* ---- what a kernel answers ------------------------------------------------------------------- */
 
-/* A code path that choose took. */
+/* A code path of a driver: a row of one of its tables. The fastest way stands first; the last one
+ * takes everything and has no refuse. */
+typedef struct way_row {
+    const char *name;
+    /* Why the step cannot go this way in this execute; NULL: it can; "": compile ruled it out. It
+     * may fill the state for this way. */
+    const char *(*refuse)(int kind, const void *config, void *state);
+    int kind; /* for rows that share one refuse */
+} way_row_t;
+
+/* A way that choose took; static texts. */
 typedef struct way {
-    const char *of;   /* the operand that it is about, static text; NULL: the whole step */
-    const char *name; /* static text */
-    const char *why;  /* why not a faster one, static text; NULL: there is none, or compile ruled it
-                         out */
+    const char *of; /* the operand or the part of the work that it is about; NULL: the whole step */
+    const char *name;
+    /* Why not the next faster one; NULL: there is none, or compile ruled all of them out. */
+    const char *why;
 } way_t;
 
-enum { KERNEL_WAYS = 3 };
+enum { KERNEL_WAYS = 4 };
 
 typedef struct choice {
     size_t shared_bytes; /* for all threads together, until the end of the step's last phase */
@@ -108,6 +118,23 @@ typedef struct choice {
 static inline void add_way(choice_t *choice, const char *of, const char *name, const char *why)
 {
     choice->ways[choice->n_ways++] = (way_t){.of = of, .name = name, .why = why};
+}
+
+/* Takes the first way of a table that does not refuse, and gives its index. */
+static inline int take_way(const way_row_t *rows, const char *of, const void *config, void *state,
+                           choice_t *choice)
+{
+    const char *why = NULL;
+    int at = 0;
+    for (; rows[at].refuse != NULL; at++) {
+        const char *no = rows[at].refuse(rows[at].kind, config, state);
+        if (no == NULL) {
+            break;
+        }
+        why = *no != '\0' ? no : why;
+    }
+    add_way(choice, of, rows[at].name, why);
+    return at;
 }
 
 /* One thread does all the work where outputs share bytes. */

@@ -410,7 +410,8 @@ static void test_decode_line(void)
         "-> 7:f16[1,32,1,1,128]; step 0: attention_decode_f32_",
         ", K by f32 FMA on decoded registers, V by f32 FMA on decoded registers\n", NULL};
     static const char *const no[] = {"step 0: attention_flash_f32_", NULL};
-    static const char *const flash[] = {"step 0: attention_flash_f32_generic\n", NULL};
+    static const char *const flash[] = {
+        "step 0: attention_flash_f32_generic, products by own f32 gemm\n", NULL};
     const sinter_dim_t dims[] = {1, HEADS, 1, D, T},
                        strides[] = {HEADS * D * T, D * T, D * T, T, 1};
     model_t model;
@@ -456,9 +457,11 @@ static void load_matmul(model_t *model, int64_t rows)
 static void test_rows_line(void)
 {
     static const char *const few[] = {"(matmul), 1 thread, ", "step 0: matmul_columns_f32_",
-                                      ", by f32 FMA on decoded registers\n", NULL};
+                                      ", by f32 FMA on decoded registers, scales by sums of rows\n",
+                                      NULL};
     static const char *const many[] = {"step 0: matmul_panel_f32_", NULL};
-    static const char *const panels[] = {"step 0: matmul_panel_f32_generic\n", NULL};
+    static const char *const panels[] = {
+        "step 0: matmul_panel_f32_generic, products by own f32 gemm\n", NULL};
     static const int64_t rows[] = {3, 77};
     char text[8192];
     model_t model;
@@ -482,6 +485,100 @@ static void test_rows_line(void)
     }
     sinter_compiled_partition_destroy(&compiled);
     sinter_partition_destroy(&partition);
+    sinter_stream_destroy(&stream);
+}
+
+/* A model with some dims replaced, and the ways that its step must go at each level. */
+typedef struct way_case {
+    const char *model;
+    int64_t dims[3][2]; /* from, to; 0: no more */
+    sinter_fpmath_mode_t mode;
+    const char *at[sinter_isa_avx512_vnni + 1];
+} way_case_t;
+
+#define WAY_AT(generic, simd, vnni)                                                           \
+    {                                                                                         \
+        [sinter_isa_generic] = generic, [sinter_isa_avx2] = simd, [sinter_isa_avx512] = simd, \
+        [sinter_isa_avx512_vnni] = vnni                                                       \
+    }
+#define EVERYWHERE(way) WAY_AT(way, way, way)
+#define OWN_PRODUCTS ", products by own f32 gemm"
+#define FMA "by f32 FMA on decoded registers"
+#define LIMBS_16 "by 16-bit integers (two 8-bit limbs, VNNI)"
+#define LIMBS_8 "by 8-bit integers (VNNI)"
+#define BY_K_AND_V(name) "K " name ", V " name
+
+static void test_ways(void)
+{
+    static const way_case_t cases[] = {
+        {"patterns/matmul-weight-int4-kn.json",
+         {{38, 256}},
+         sinter_fpmath_mode_strict,
+         WAY_AT(OWN_PRODUCTS, ", " FMA ", scales by sums of rows", ", " FMA ", scales by sums")},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 4}},
+         sinter_fpmath_mode_strict,
+         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " FMA)},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 4}},
+         sinter_fpmath_mode_f16,
+         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " LIMBS_16)},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 4}},
+         sinter_fpmath_mode_int8,
+         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " LIMBS_8)},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 40}},
+         sinter_fpmath_mode_f16,
+         WAY_AT(OWN_PRODUCTS, ", products by ", ", products " LIMBS_16)},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 40}},
+         sinter_fpmath_mode_int8,
+         WAY_AT(OWN_PRODUCTS, ", products by ", ", products " LIMBS_8)},
+        {"attention-decode-float.json",
+         {{4096, 64}},
+         sinter_fpmath_mode_strict,
+         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(FMA))},
+        {"attention-decode-scaled.json",
+         {{4096, 64}},
+         sinter_fpmath_mode_f16,
+         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_16))},
+        {"attention-decode-scaled.json",
+         {{4096, 64}},
+         sinter_fpmath_mode_int8,
+         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_8))},
+        {"patterns/softmax-postops.json",
+         {{0}},
+         sinter_fpmath_mode_strict,
+         EVERYWHERE(", by rows in cache\n")},
+        {"patterns/eltwise-chain.json",
+         {{0}},
+         sinter_fpmath_mode_strict,
+         EVERYWHERE(", by runs (what is written may stay in the caches)\n")},
+    };
+    const sinter_cpu_isa_t isa = sinter_engine_get_isa(NULL);
+    sinter_stream_t *stream = stream_of(1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const way_case_t *c = &cases[i];
+        model_t model;
+        e2e_ports_t ports;
+        char text[8192];
+        e2e_load(&model, c->model);
+        for (int d = 0; d < 3 && c->dims[d][0] > 0; d++) {
+            e2e_replace_dim(&model, c->dims[d][0], c->dims[d][1]);
+        }
+        sinter_partition_t *partition = e2e_partition(&model, NULL);
+        CHECK_THAT(sinter_partition_set_fpmath_mode(partition, c->mode, 1) == sinter_success);
+        sinter_compiled_partition_t *compiled = compile(partition);
+        e2e_ports_make(&ports, &model, NULL, 7, 0);
+        logged_execute(compiled, stream, &ports, text, sizeof text);
+        CHECK(strstr(text, c->at[isa]) != NULL, "%s, mode %d: \"%s\" is missing in: %s", c->model,
+              (int)c->mode, c->at[isa], text);
+        e2e_ports_free(&ports);
+        sinter_compiled_partition_destroy(&compiled);
+        sinter_partition_destroy(&partition);
+        model_free(&model);
+    }
     sinter_stream_destroy(&stream);
 }
 
@@ -601,6 +698,7 @@ int main(void)
     test_dump();
     test_decode_line();
     test_rows_line();
+    test_ways();
     test_open_dims(sinter_fpmath_mode_strict);
     test_open_dims(sinter_fpmath_mode_f16);
     test_open_dims(sinter_fpmath_mode_bf16);

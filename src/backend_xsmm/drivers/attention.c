@@ -75,9 +75,9 @@ static bool head_strided(const problem_t *p, int value, int from_end)
 static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
-    const decode_table_t *table = decode_table(self->needs);
     const known_t n = known_dims(problem);
-    const int k = (int)problem_type(problem, p->k.data), v = (int)problem_type(problem, p->v.data);
+    const decode_ops_t *k = decode_ops(self->needs, problem_type(problem, p->k.data)),
+                       *v = decode_ops(self->needs, problem_type(problem, p->v.data));
     if (n.D < 1 || n.D > DECODE_HEAD || n.Dv < 1 || n.Dv > DECODE_HEAD) {
         return "needs heads of 1 to 256 elements, known at compile";
     }
@@ -90,9 +90,7 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
     }
-    if (table == NULL || k >= table->n_ops || v >= table->n_ops ||
-        table->ops[k].layout.elems == 0 || table->ops[v].layout.elems == 0 ||
-        n.D % table->ops[k].layout.multiple || n.Dv % table->ops[v].layout.multiple) {
+    if (k == NULL || v == NULL || n.D % k->layout.multiple != 0 || n.Dv % v->layout.multiple != 0) {
         return "no decoder for these data types and head sizes";
     }
     return head_strided(problem, p->k.data, p->trans_k ? 1 : 2) ||
@@ -124,9 +122,10 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     const codes_table_t *table = codes_table(self->needs);
     const sinter_data_type_t type = problem_type(p, o->data);
     const codes_type_t *codes = codes_type(type);
-    const int limbs = limbs_of(p->step->mode);
-    const decode_how_t floats = {0};
-    if (!table || !limbs || !codes || (limbs == 1 && dtype_traits(type)->cls != DTYPE_INT) ||
+    const integers_t kind = limbs_kind(p->step->mode);
+    const decode_how_t floats = {.ops = decode_ops(self->needs, type)};
+    if (self->driver->arithmetic != IN_INT8 || !table || kind == NO_INTEGERS || !codes ||
+        (kind == ONE_LIMB && dtype_traits(type)->cls != DTYPE_INT) ||
         (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8)) {
         return floats;
     }
@@ -136,7 +135,7 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     if (s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))) {
         return floats;
     }
-    return (decode_how_t){codes, table, limbs};
+    return (decode_how_t){floats.ops, codes, table, kind};
 }
 
 static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)
@@ -168,7 +167,7 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
     const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
     xs_shape_t qk = {.kind = kind,
                      .m = rows,
-                     .n = ATT_STEP,
+                     .n = ATT_GRAIN,
                      .k = c->bf16 ? round_up(D, 2) : D,
                      .lda = c->ld_q,
                      .ldb = c->ld_k,
@@ -176,12 +175,12 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
     const xs_shape_t pv = {.kind = kind,
                            .m = rows,
                            .n = c->dv,
-                           .k = ATT_STEP,
+                           .k = ATT_GRAIN,
                            .lda = c->ld_s,
                            .ldb = c->ld_v,
                            .ldc = c->ld_v,
-                           .stride_a = ATT_STEP,
-                           .stride_b = (int64_t)ATT_STEP * c->ld_v,
+                           .stride_a = ATT_GRAIN,
+                           .stride_b = (int64_t)ATT_GRAIN * c->ld_v,
                            .beta = true};
     j->rows = rows;
     j->qk = j->qk_step = xs_dispatch(&qk, features, &why);
@@ -222,7 +221,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
  * stay in L2; those that are worked off in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
-    const bool decode = c->decode != NULL, chunks = D < 0 || D > ATT_CHUNK;
+    const bool decode = c->decode, chunks = D < 0 || D > ATT_CHUNK;
     c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16)
                                       : ATT_CHUNK; /* decoding order: up to 128 elements */
@@ -245,7 +244,7 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
 
 static const char *how_name(const decode_how_t *how)
 {
-    return how->codes ? limbs_name(how->limbs) : DECODED_FMA;
+    return how->codes ? integers_name(how->kind) : DECODED_FMA;
 }
 
 static void note_config(const kernel_t *self, const attention_config_t *c, const char *why,
@@ -298,11 +297,9 @@ static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, ar
     if (c == NULL) {
         return sinter_out_of_memory;
     }
-    c->decode = decode_table(self->needs);
-    if (self->driver->arithmetic == IN_INT8) {
-        c->k_how = how_of_k(self, p);
-        c->v_how = how_of_v(self, p);
-    }
+    c->decode = true;
+    c->k_how = how_of_k(self, p);
+    c->v_how = how_of_v(self, p);
     return configure(self, p, DECODE_ROWS, c, arena, out);
 }
 
@@ -515,30 +512,29 @@ static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
     return sinter_success;
 }
 
-static void add_side(choice_t *choice, const char *of, const decode_how_t *how,
-                     const decode_side_t *side, const char *why)
+static const char *refuse_brgemm(int bf16, const void *config, void *state)
 {
-    const char *name = side->ops == NULL     ? "tiles of floats"
-                       : side->codes != NULL ? how_name(how)
-                                             : DECODED_FMA;
-    if (side->ops != NULL && how->codes != NULL && side->codes == NULL) {
-        why = "groups or zero points do not allow products of integers";
-    }
-    add_way(choice, of, name, why);
+    const attention_config_t *c = config;
+    (void)state;
+    return c->n_jit > 0 && c->bf16 == (bf16 != 0) ? NULL : "";
 }
+
+/* How tiles of floats are multiplied. */
+static const way_row_t ways[] = {
+    {"bf16 brgemm", refuse_brgemm, 1}, {"f32 brgemm", refuse_brgemm, 0}, {"own f32 gemm", NULL, 0}};
 
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
     st->k_side.ops = st->v_side.ops = NULL;
-    if (c->decode == NULL) {
-        return;
+    if (c->decode) {
+        decode_bind(&c->k_how, &st->k, false, "K", &st->k_side, choice);
+        decode_bind(&c->v_how, &st->v, true, "V", &st->v_side, choice);
+        st->v_side.any_weight = p->prob != NULL;
     }
-    const char *k = decode_bind(c->decode, &c->k_how, &st->k, false, &st->k_side),
-               *v = decode_bind(c->decode, &c->v_how, &st->v, true, &st->v_side);
-    st->v_side.any_weight = p->prob != NULL;
-    add_side(choice, "K", &c->k_how, &st->k_side, k);
-    add_side(choice, "V", &c->v_how, &st->v_side, v);
+    if (st->k_side.ops == NULL || st->v_side.ops == NULL) {
+        take_way(ways, "products", c, st, choice);
+    }
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,

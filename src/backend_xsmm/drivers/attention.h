@@ -13,9 +13,10 @@
  *
  * so that q, acc, k and v of a block live in L2 and s of a strip in L1.
  *
- * from m = -inf and l = 0, or m = sink and l = 1 where a row has a sink, and at the end acc / l
- * goes through the post chain and the quantising tail, if any. When there are fewer items than
- * threads, T is split: each part leaves (m, l, acc) in shared memory, phase 1 merges them. */
+ * A row starts with m = -inf and l = 0, or with m = sink and l = 1 where it has a sink. At the end
+ * the output is acc / l, which goes through the post chain and the quantising tail, if any. When
+ * there are fewer items than threads, T is split: each part leaves (m, l, acc) in shared memory,
+ * and phase 1 merges them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
@@ -30,7 +31,7 @@ enum {
     ATT_ROWS = 480,                     /* most query rows in a block, whole strips */
     ATT_STRIP = 24,                     /* most rows in a strip; own products go by 6 rows */
     ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
-    ATT_STEP = 16,                      /* strips see whole steps of columns */
+    ATT_GRAIN = 16,                     /* strips see whole grains of columns */
     ATT_QK = 64,                        /* columns of the wider product of Q and K */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
@@ -40,21 +41,20 @@ enum {
 /* JIT kernels for strips of `rows` rows. */
 typedef struct attention_jit {
     int rows;
-    xs_kernel_t qk, qk_step; /* ATT_QK and ATT_STEP columns */
-    xs_kernel_t pv;          /* batches of ATT_STEP rows of V */
+    xs_kernel_t qk, qk_step; /* ATT_QK and ATT_GRAIN columns */
+    xs_kernel_t pv;          /* batches of ATT_GRAIN rows of V */
 } attention_jit_t;
 
 /* What is known at compile; limits hold for every execute. */
 typedef struct attention_config {
     const tile_table_t *tile;
     const eltwise_table_t *fn;
-    const decode_table_t *decode; /* NULL: K and V go through tiles */
-    decode_how_t k_how, v_how;    /* decode only */
+    bool decode;               /* else K and V go through tiles */
+    decode_how_t k_how, v_how; /* decode only */
     bool bf16;
     int rows, strip, tk, dk, dv; /* of the buffers: dk, dv are multiples of 16 */
-    int ld_q, ld_k, ld_v,
-        /* of rows of q, k, v and acc, s; no multiples of large powers of two where it matters */
-        ld_s;
+    /* Of rows of q, k, v and acc, s: no multiples of large powers of two where it matters. */
+    int ld_q, ld_k, ld_v, ld_s;
     int n_jit; /* 0: tile->gemm does the products */
     attention_jit_t jit[ATT_LADDER];
 } attention_config_t;
@@ -77,11 +77,10 @@ typedef struct attention_state {
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
     chain_bound_t score, prob, post;
-    bool scored,
-        masked; /* there is a score chain to run; it leaves masking by the limits to the kernel */
-    const chain_ref_t *
-        /* where results go if the post chain does nothing but store them, along Dv; else NULL */
-        out;
+    /* There is a score chain to run; it leaves masking by the limits to the kernel. */
+    bool scored, masked;
+    /* Where results go if the post chain does nothing but store them, along Dv; else NULL. */
+    const chain_ref_t *out;
     float scale;       /* of scores where no chain is to run */
     quant_tail_t tail; /* if the step has one */
     /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s +

@@ -5,18 +5,17 @@
 
 #include "backend_xsmm/kernel.h"
 
-const decode_table_t *decode_table(features_t features)
+const decode_ops_t *decode_ops(features_t features, sinter_data_type_t type)
 {
+    const decode_ops_t *ops = NULL;
 #if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &decode_table_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &decode_table_avx2;
-    }
+    ops = has_features(features, NEEDS_AVX512) ? decode_ops_avx512
+          : has_features(features, NEEDS_AVX2) ? decode_ops_avx2
+                                               : NULL;
 #endif
     (void)features;
-    return NULL;
+    return ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0 ? &ops[type]
+                                                                                  : NULL;
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -40,8 +39,9 @@ static int groups_of_head(const groups_t *g, int64_t head)
 
 /* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit
  * each other or the lanes. */
-static int common_groups(const matrix_t *m, const decode_ops_t *ops, int lanes, int64_t head)
+static int common_groups(const matrix_t *m, const decode_ops_t *ops, int64_t head)
 {
+    const int lanes = ops->layout.lanes;
     const int s = groups_of_head(&m->scale, head), z = groups_of_head(&m->zp, head),
               n = s > z ? s : z;
     return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
@@ -96,70 +96,105 @@ static void fill_corners(decode_side_t *side)
     }
 }
 
-/* Integers want whole quads in a group and zero points as small as codes. */
-static bool fits_codes(const codes_type_t *o, const matrix_t *m, const decode_side_t *side)
-{
-    const dtype_traits_t *zp = m->zp.type;
-    const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8);
-    return small && side->groups > 0 &&
-           (side->groups == 1 || side->head / side->groups % (o->elems / CODES_QUADS) == 0);
-}
+/* What the ways of one operand are chosen by. */
+typedef struct operand_rows {
+    const decode_how_t *how;
+    const matrices_t *op;
+    bool tokens_are_rows;
+    matrix_t m; /* by token */
+    int64_t head;
+} operand_rows_t;
 
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const matrices_t *op,
-                        bool tokens_are_rows, decode_side_t *side)
+static const char *refuse_decoding(int kind, const void *config, void *state)
 {
-    const matrix_t m = by_token(&op->base, tokens_are_rows);
-    const groups_t *codes = &m.codes;
-    const dtype_traits_t *scale = m.scale.type;
-    const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
-    side->ops = NULL;
-    if ((int)codes->dtype >= table->n_ops || table->ops[codes->dtype].layout.elems == 0) {
+    const operand_rows_t *rows = config;
+    const decode_side_t *side = state;
+    const decode_ops_t *ops = rows->how->ops;
+    const matrix_t *m = &rows->m;
+    const int64_t head = rows->head;
+    (void)kind;
+    if (ops == NULL) {
         return "no decoder for the data type";
     }
-    const decode_ops_t *ops = &table->ops[codes->dtype];
-    const code_layout_t *o = &ops->layout;
-    if (m.high.type != NULL) {
+    if (m->high.type != NULL) {
         return "split codes";
     }
-    if (codes->column.stride != 1 && head > 1) {
+    if (m->codes.column.stride != 1 && head > 1) {
         return "the head is not contiguous";
     }
-    if (head < 1 || head > DECODE_HEAD || head % o->multiple != 0) {
+    if (head < 1 || head > DECODE_HEAD || head % ops->layout.multiple != 0) {
         return "the head is longer than 256 or not a multiple of what the decoder takes at once";
     }
-    if (!matrices_on_bytes(op, tokens_are_rows)) {
+    if (!matrices_on_bytes(rows->op, rows->tokens_are_rows)) {
         return "rows do not start at whole bytes";
     }
-    side->lanes = table->lanes;
-    side->head = (int)head;
-    side->quantised = scale != NULL || m.zp.type != NULL;
-    side->groups = common_groups(&m, ops, table->lanes, head);
-    /* Codes less zero points are exact only before anything is multiplied with them. */
-    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
-    if (side->by_lane && side->groups == 0) {
+    if (side->by_lane && common_groups(m, ops, head) == 0) {
         return "groups along the head do not fall on lanes";
     }
-    if (side->by_lane && ops->qk[m.zp.type != NULL ? 2 : 1][0] == NULL) {
-        return "no decoder for the data type with scales or zero points";
+    return side->by_lane && ops->qk[m->zp.type != NULL ? 2 : 1][0] == NULL
+               ? "no decoder for the data type with scales or zero points"
+               : NULL;
+}
+
+/* Integers want whole quads in a group and zero points as small as codes. */
+static const char *refuse_integers(int kind, const void *config, void *state)
+{
+    const operand_rows_t *rows = config;
+    const codes_type_t *codes = rows->how->codes;
+    const char *why = refuse_decoding(0, config, state);
+    if (codes == NULL || rows->how->kind != (integers_t)kind || why != NULL) {
+        return codes == NULL || rows->how->kind != (integers_t)kind ? "" : why;
     }
+    const matrix_t *m = &rows->m;
+    const int groups = common_groups(m, rows->how->ops, rows->head);
+    const dtype_traits_t *zp = m->zp.type;
+    const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8),
+               quads = groups == 1 ||
+                       (groups > 1 && rows->head / groups % (codes->elems / CODES_QUADS) == 0);
+    return small && quads ? NULL : "groups or zero points do not allow products of integers";
+}
+
+enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
+static const way_row_t ways[] = {
+    LIMB_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"tiles of floats", NULL, 0}};
+
+void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
+                 const char *of, decode_side_t *side, choice_t *choice)
+{
+    const matrix_t m = by_token(&op->base, tokens_are_rows);
+    const dtype_traits_t *scale = m.scale.type;
+    const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
+    const operand_rows_t rows = {how, op, tokens_are_rows, m, head};
+    /* Codes less zero points are exact only before anything is multiplied with them. */
+    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
+    side->ops = NULL;
+    const int way = take_way(ways, of, &rows, side, choice);
+    if (way == BY_TILES) {
+        return;
+    }
+    const decode_ops_t *ops = how->ops;
+    const code_layout_t *o = &ops->layout;
     side->ops = ops;
-    side->codes = how->codes && fits_codes(how->codes, &m, side) ? how->codes : NULL;
+    side->lanes = o->lanes;
+    side->head = (int)head;
+    side->quantised = scale != NULL || m.zp.type != NULL;
+    side->groups = common_groups(&m, ops, head);
+    side->codes = way < BY_DECODING ? how->codes : NULL;
     side->ints = how->ints;
-    side->limbs = how->limbs;
-    side->any_tiny =
-        scale != NULL && scale->digits < 24 && scale->max < 0x1p100 ? NULL : table->any_tiny;
+    side->limbs = limbs_of(how->kind);
+    side->may_be_tiny = scale == NULL || scale->digits >= 24 || scale->max >= 0x1p100f;
     /* Whether the halves of a chunk are those of its vectors. */
     const int elems = chunk_elems(side);
-    const bool halves = o->element(o->vectors - 1, table->lanes / 2 - 1) < o->elems / 2;
+    const bool halves = o->element(o->vectors - 1, o->lanes / 2 - 1) < o->elems / 2;
     side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == elems &&
-                         codes->row.stride == head && 2 * side->groups <= table->lanes
+                         m.codes.row.stride == head && 2 * side->groups <= o->lanes
                      ? 2
                      : 1;
     side->padded = (int)((head + elems - 1) / elems) * elems;
     side->classes = side->codes ? 0 : side->padded / elems * o->classes;
     fill_order(side);
-    if (codes->type->bits == 4) {
-        dtype_nibble_values(&codes->type->codec, side->values);
+    if (m.codes.type->bits == 4) {
+        dtype_nibble_values(&m.codes.type->codec, side->values);
     }
     if (side->codes) {
         for (int i = 0; i < 16; i++) {
@@ -170,7 +205,6 @@ const char *decode_bind(const decode_table_t *table, const decode_how_t *how, co
     } else if (side->by_lane) {
         fill_groups(side);
     }
-    return NULL;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -557,11 +591,11 @@ static void codes_values(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
     const code_rows_t all = codes_of(task);
-    for (int row = 0; row < all.rows; row += CODES_BLOCK) {
+    for (int row = 0; row < all.rows; row += CODES_SPAN) {
         const int t = row * side->fold;
         code_rows_t at = all;
         at.data += row * all.stride;
-        at.rows = all.rows - row < CODES_BLOCK ? all.rows - row : CODES_BLOCK;
+        at.rows = all.rows - row < CODES_SPAN ? all.rows - row : CODES_SPAN;
         at.scale.at += row * all.scale.ld;
         at.zp.at = all.zp.at ? all.zp.at + row * all.zp.ld : NULL;
         for (int r = 0, n; r < task->rows; r += n) {
@@ -600,7 +634,7 @@ void decode_accumulate(const decode_task_t *task)
     }
     const float *scale = task->buffers->scale;
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
-    const bool tiny = n_scales > 0 && side->any_tiny && side->any_tiny(scale, n_scales);
+    const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
     if (tiny || (side->by_lane && side->any_weight && !weights_are_tame(task, scale, n_scales))) {
         slow_values(task, 0, nt);
         return;

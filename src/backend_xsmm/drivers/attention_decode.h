@@ -4,6 +4,7 @@
 #define SINTER_SRC_KERNELS_ATTENTION_DECODE_H
 
 #include "backend_xsmm/drivers/matrices.h"
+#include "backend_xsmm/drivers/products.h"
 #include "backend_xsmm/ukernels/attention_decode.h"
 #include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/tile.h"
@@ -22,24 +23,20 @@ typedef struct decode_side {
     const codes_type_t *codes; /* in integers; NULL: in floats */
     const codes_table_t *ints;
     int limbs;
-    bool (*any_tiny)(const float *scale,
-                     int n); /* NULL: the type of the scales has no such values */
+    bool may_be_tiny; /* scales: the type of all of them has values that any_tiny looks for */
     int lanes;
     int head, padded; /* elements; rounded up to chunks */
     int classes;      /* of a row */
     int fold;         /* tokens in a row: 2 where two short heads fill a chunk */
     int groups;       /* along the head: the finer ones of scales and zero points */
-    bool
-        /* scales change from token to token, or there are zero points; otherwise scales are
-         * folded into the query or the result, stretch by stretch */
-        by_lane;
+    /* Scales change from token to token, or there are zero points; otherwise scales are folded into
+     * the query or the result, stretch by stretch. */
+    bool by_lane;
     bool quantised;
     bool any_weight;  /* V: weights need not be probabilities, which are at most 1 */
     float values[16]; /* of the codes of a 4-bit type */
-    int16_t order
-        /* the element (of the second token: head more) at each place in decoding order; -1:
-         * padding */
-        [DECODE_ORDER];
+    /* The element at each place in decoding order, of the second token `head` more; -1: padding. */
+    int16_t order[DECODE_ORDER];
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
     /* codes only: see codes_table_t */
     int32_t corner[CODES_CHUNKS * 16];
@@ -49,15 +46,16 @@ typedef struct decode_side {
 
 /* How one operand is multiplied, as far as that is known at compile. */
 typedef struct decode_how {
+    const decode_ops_t *ops;   /* NULL: through tiles of floats */
     const codes_type_t *codes; /* NULL: in floats */
     const codes_table_t *ints;
-    int limbs;
+    integers_t kind;
 } decode_how_t;
 
-/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL with the
- * reason returned where it must go through tiles. */
-const char *decode_bind(const decode_table_t *table, const decode_how_t *how, const matrices_t *op,
-                        bool tokens_are_rows, decode_side_t *side);
+/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL where it must go
+ * through tiles. of: its name. */
+void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
+                 const char *of, decode_side_t *side, choice_t *choice);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {

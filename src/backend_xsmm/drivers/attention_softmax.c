@@ -74,8 +74,9 @@ static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
 /* First all maxima, whose latency would otherwise hold up each row's exponentials. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
 {
-    const int ld = t->c->ld_s,
-              end = t->st->v_side.ops ? ld : at + round_step(nt); /* decoders read beyond a step */
+    const int ld = t->c->ld_s, end = t->st->v_side.ops
+                                         ? ld
+                                         : at + round_grain(nt); /* decoders read beyond a grain */
     span_t see[ATT_STRIP];
     float max[ATT_STRIP];
     for (int i = 0; i < strip->n; i++) {

@@ -39,9 +39,9 @@ static inline int64_t at_least(int64_t n, int64_t least)
     return n > least ? n : least;
 }
 
-static inline int round_step(int n)
+static inline int round_grain(int n)
 {
-    return (n + ATT_STEP - 1) / ATT_STEP * ATT_STEP;
+    return (n + ATT_GRAIN - 1) / ATT_GRAIN * ATT_GRAIN;
 }
 
 static inline void zero_columns(float *x, int64_t begin, int64_t end)
@@ -55,7 +55,7 @@ static inline void zero_columns(float *x, int64_t begin, int64_t end)
 
 /* Takes up an item: rows, their indices, Q. */
 void attention_start(task_t *t, int64_t item);
-/* Columns that some of n rows from r0 on see, from a whole step on. */
+/* Columns that some of n rows from r0 on see, from a whole grain on. */
 span_t attention_columns(const task_t *t, int r0, int n);
 /* The strip that begins with row r0. */
 strip_t attention_strip(const task_t *t, int r0);
@@ -63,9 +63,9 @@ strip_t attention_strip(const task_t *t, int r0);
 /* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from
  * where they are. */
 void attention_load(task_t *t, int64_t t0, int nt, bool with_v);
-/* s = Q K for a strip and the columns at..at+nt-1 of the tile at t0; whole steps are written. */
+/* s = Q K for a strip and the columns at..at+nt-1 of the tile at t0; whole grains are written. */
 void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
-/* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole step. */
+/* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole grain. */
 void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
 
 /* Prefetches strip r0's share of the tiles of K and V that follow t0: the products leave the
@@ -79,8 +79,8 @@ void attention_fetch_results(const task_t *t, const strip_t *strip);
 /* Runs a chain over columns at..at+nt-1 of a strip's scores. */
 void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0,
                      int at, int nt);
-/* One online-softmax step: columns at..at+nt-1 of s become p, zeros up to a whole step, m and l
- * move on, acc is rescaled to the new maximum. */
+/* One update of the online softmax: columns at..at+nt-1 of s become p, zeros up to a whole grain, m
+ * and l move on, acc is rescaled to the new maximum. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc);
 /* Normalised probabilities of columns at..at+nt-1 with m and l final, zeros beside them, up to
  * `end`; what a row of nothing but -inf gives is the caller's choice. */

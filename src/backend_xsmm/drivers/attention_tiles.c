@@ -68,7 +68,7 @@ span_t attention_columns(const task_t *t, int r0, int n)
     const int64_t first_row = t->idx[r0][st->d.nb], last_row = t->idx[r0 + n - 1][st->d.nb];
     const int64_t begin = at_least(at_least(st->first_all, first_row + st->first_row), 0);
     const int64_t end = at_most(at_most(st->end_all, last_row + st->end_row), st->d.T);
-    return begin < end ? (span_t){begin / ATT_STEP * ATT_STEP, end} : (span_t){0, 0};
+    return begin < end ? (span_t){begin / ATT_GRAIN * ATT_GRAIN, end} : (span_t){0, 0};
 }
 
 strip_t attention_strip(const task_t *t, int r0)
@@ -83,22 +83,22 @@ strip_t attention_strip(const task_t *t, int r0)
 
 /* ---- the two products ------------------------------------------------------------------------ */
 
-/* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole step. */
+/* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole grain. */
 static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
 {
     const attention_config_t *c = t->c;
-    const int pad = n + n % 2, columns = round_step(nt);
+    const int pad = n + n % 2, columns = round_grain(nt);
     c->tile->load(&t->k, (rect_t){d0, n, t0, nt}, t->b.k, c->ld_k, pad, columns);
     if (c->bf16) {
         c->tile->bf16_pairs(t->b.k, c->ld_k, pad, columns, t->b.k16, c->ld_k);
     }
 }
 
-/* Rows t0..t0+nt-1 of V; zeros up to a whole step. */
+/* Rows t0..t0+nt-1 of V; zeros up to a whole grain. */
 static void load_v(task_t *t, int64_t t0, int nt)
 {
     const attention_config_t *c = t->c;
-    const int rows = round_step(nt);
+    const int rows = round_grain(nt);
     c->tile->load(&t->v, (rect_t){t0, nt, t->dv0, t->dv}, t->b.v, c->ld_v, rows, c->dv);
     if (c->bf16) {
         c->tile->bf16_pairs(t->b.v, c->ld_v, rows, c->dv, t->b.v16, c->ld_v);
@@ -141,7 +141,7 @@ static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, b
     }
     const bool wide = c->tk >= ATT_QK;
     for (int i = at, step; i < at + nt; i += step) {
-        step = wide && at + nt - i >= ATT_QK ? ATT_QK : ATT_STEP;
+        step = wide && at + nt - i >= ATT_QK ? ATT_QK : ATT_GRAIN;
         const xs_kernel_t kernel = step == ATT_QK ? strip->jit->qk : strip->jit->qk_step;
         xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q,
                 c->bf16 ? (void *)(b->k16 + 2 * i) : b->k + i, b->s + i, 1);
@@ -168,14 +168,14 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
         return;
     }
     if (!in_chunks(t)) {
-        multiply_k(t, strip, at, round_step(nt), (int)D, false);
+        multiply_k(t, strip, at, round_grain(nt), (int)D, false);
         return;
     }
     for (int64_t d0 = 0; d0 < D; d0 += c->dk) {
         const int n = (int)at_most(D - d0, c->dk);
         load_q(t, d0, n);
         load_k(t, t0, at + nt, d0, n);
-        multiply_k(t, strip, at, round_step(nt), n, d0 > 0);
+        multiply_k(t, strip, at, round_grain(nt), n, d0 > 0);
     }
 }
 
@@ -183,7 +183,7 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
 {
     const attention_config_t *c = t->c;
     const attention_buffers_t *b = &t->b;
-    const int columns = round_step(nt);
+    const int columns = round_grain(nt);
     float *acc = b->acc + (int64_t)strip->r0 * c->ld_v;
     if (t->dv == 0) {
         return;
@@ -204,10 +204,10 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
     } else if (c->bf16) {
         c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
         xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc,
-                (uint64_t)(columns / ATT_STEP));
+                (uint64_t)(columns / ATT_GRAIN));
     } else if (strip->jit) {
         xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc,
-                (uint64_t)(columns / ATT_STEP));
+                (uint64_t)(columns / ATT_GRAIN));
     } else {
         c->tile->gemm(&(gemm_t){.m = strip->n,
                                 .n = c->dv,

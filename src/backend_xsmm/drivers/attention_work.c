@@ -150,7 +150,7 @@ static void prob_pass(task_t *t)
             attention_chain(t, &t->st->prob, &strip, t0, 0, nt);
             for (int i = 0; i < strip.n; i++) {
                 zero_columns(t->b.s + i * t->c->ld_s, nt,
-                             t->st->v_side.ops ? t->c->ld_s : round_step(nt));
+                             t->st->v_side.ops ? t->c->ld_s : round_grain(nt));
             }
             attention_accumulate(t, &strip, t0, 0, nt);
         }

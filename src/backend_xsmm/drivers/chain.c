@@ -102,6 +102,24 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
     }
 }
 
+enum { CONVERTED_PAST_CACHES, PAST_CACHES, IN_SQUARES, IN_RUNS };
+
+static const char *refuse_tiles(int way, const void *config, void *state)
+{
+    const chain_state_t *st = state;
+    (void)config;
+    const bool takes[] = {[CONVERTED_PAST_CACHES] = st->stream != NULL,
+                          [PAST_CACHES] = st->streams,
+                          [IN_SQUARES] = st->b.ndims > 1 && strided_along(&st->b, st->b.ndims - 1)};
+    return takes[way] ? NULL : way == PAST_CACHES ? "what is written may stay in the caches" : "";
+}
+
+static const way_row_t ways[] = {
+    {"conversion past the caches", refuse_tiles, CONVERTED_PAST_CACHES},
+    {"tiles past the caches", refuse_tiles, PAST_CACHES},
+    {"square tiles", refuse_tiles, IN_SQUARES},
+    {"runs", NULL, IN_RUNS}};
+
 /* Tiles that are larger than registers, whose scales are loaded once for all rows. */
 static void choose_direct(chain_state_t *st, features_t features)
 {
@@ -133,6 +151,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         st->extent[d] = tile == 0 ? 0 : (st->b.dims[d] + tile - 1) / tile;
         st->n_tiles *= st->extent[d];
     }
+    take_way(ways, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }

@@ -68,12 +68,12 @@ static const char *make_kernel(matmul_config_t *c, int width, int height, featur
     const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
                               .m = matmul_ladder[height],
                               .n = n,
-                              .k = MM_STEP,
+                              .k = MM_GRAIN,
                               .lda = MM_LDA,
                               .ldb = n,
                               .ldc = MM_PANEL,
-                              .stride_a = MM_STEP,
-                              .stride_b = (int64_t)MM_STEP * n,
+                              .stride_a = MM_GRAIN,
+                              .stride_b = (int64_t)MM_GRAIN * n,
                               .beta = true};
     c->kernel[width][height] = xs_dispatch(&shape, features, &why);
     return why;
@@ -102,8 +102,10 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
                   most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
     c->tile = tile_table(self->needs);
     c->bf16 = bf16;
-    c->codes = integers && blocks_of_codes(p);
-    c->limbs = c->codes ? 1 : limbs_of(p->step->mode);
+    c->kind = !integers            ? NO_INTEGERS
+              : blocks_of_codes(p) ? EXACT_CODES
+                                   : limbs_kind(p->step->mode);
+    c->limbs = limbs_of(c->kind);
     c->blocks = integers ? blocks_table(self->needs) : NULL;
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
@@ -127,7 +129,7 @@ void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c
              c->rows == 1 ? "" : "s", MM_PANEL);
     if (c->blocks != NULL) {
         text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ",
-                 integers_name(c->codes, c->limbs), BLOCKS_LEAST, BLOCKS_LONGEST);
+                 integers_name(c->kind), BLOCKS_LEAST, BLOCKS_LONGEST);
     }
     note_products(note, c->bf16, self, why);
 }
@@ -310,13 +312,31 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     return matmul_count(p->step, st);
 }
 
-void matmul_add_ways(const matmul_config_t *c, const matmul_state_t *st, choice_t *choice)
+static const char *refuse_integers(int kind, const void *config, void *state)
 {
-    if (st->blocks.block > 0) {
-        add_way(choice, NULL, integers_name(c->codes, c->limbs), NULL);
-    } else if (st->blocks.why != NULL) {
-        add_way(choice, NULL, "panels of floats", st->blocks.why);
-    }
+    const matmul_config_t *c = config;
+    const matmul_state_t *st = state;
+    return st->blocks.block > 0 && c->kind == (integers_t)kind ? NULL
+           : st->blocks.why != NULL                            ? st->blocks.why
+                                                               : "";
+}
+
+static const char *refuse_brgemm(int bf16, const void *config, void *state)
+{
+    const matmul_config_t *c = config;
+    (void)state;
+    return c->jit && c->bf16 == (bf16 != 0) ? NULL : "";
+}
+
+/* How panels are multiplied. */
+static const way_row_t ways[] = {INTEGER_WAYS(refuse_integers),
+                                 {"bf16 brgemm", refuse_brgemm, 1},
+                                 {"f32 brgemm", refuse_brgemm, 0},
+                                 {"own f32 gemm", NULL, 0}};
+
+void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice)
+{
+    take_way(ways, "products", c, st, choice);
     add_serial_way(choice, st->serial);
 }
 

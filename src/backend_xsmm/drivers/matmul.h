@@ -16,6 +16,7 @@
 
 #include "backend_xsmm/drivers/matmul_blocks.h"
 #include "backend_xsmm/drivers/matrices.h"
+#include "backend_xsmm/drivers/products.h"
 #include "backend_xsmm/drivers/quant_tail.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
@@ -27,15 +28,14 @@ enum {
     MM_HEIGHT = 32,                 /* most rows of one product */
     MM_PANEL = TAIL_MATMUL_COLUMNS, /* most columns of a panel */
     MM_K = 256,                     /* most rows of a B strip */
-    MM_STEP = 32,                   /* K of one product; a block is a multiple of it, zero padded */
+    MM_GRAIN = 32,                  /* K of one product; a block is a multiple of it, zero padded */
     MM_LDA = MM_K + 16,
     MM_LADDER = 10,      /* heights with JIT kernels */
     MM_STRIP = 64 * 128, /* elements of a B strip: 32 KiB */
     MM_WIDTHS = 3,
-    MATMUL_ZP_MOST =
-        /* for integers: sums stay below 2^31, and those of codes and zero points of both sides
-         * below 2^24 */
-    255
+    /* The largest zero point in integers: sums stay below 2^31, and those of codes and zero points
+     * of both sides below 2^24. */
+    MATMUL_ZP_MOST = 255
 };
 
 /* n places along one dim of a matrix, from one on, `step` apart. */
@@ -48,8 +48,8 @@ typedef struct matmul_config {
     const tile_table_t *tile;
     bool bf16, jit;
     const blocks_table_t *blocks; /* NULL: floats only */
+    integers_t kind;              /* of products in integers */
     int limbs;
-    bool codes; /* A is codes for them */
     int rows;   /* of the buffers, a multiple of a height */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
@@ -67,8 +67,8 @@ typedef struct matmul_state {
     int64_t row_extent[SINTER_MAX_NDIMS];
     int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
     int64_t mat_extent[SINTER_MAX_NDIMS];
-    int width, strip, panel, block,
-        k_block; /* index of the strip width, it itself; columns of a panel; rows of a block */
+    int width, strip;          /* index of the strip's width in matmul_widths, and the width */
+    int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
@@ -93,8 +93,7 @@ typedef struct matmul_task {
     const matmul_state_t *st;
     matmul_buffers_t buf;
     matrix_t b;
-    int64_t idx
-        [SINTER_MAX_NDIMS]; /* of the output; batch dims that choose B are set for the whole item */
+    int64_t idx[SINTER_MAX_NDIMS]; /* of the output; dims that choose B are set for all of it */
     int64_t mat, row0, n0;
     int rows, cols;
     bool tail;
@@ -119,7 +118,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
                             matmul_state_t *st);
 /* Shared memory at most, whatever the layout of B turns out to be. */
 size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st);
-void matmul_add_ways(const matmul_config_t *c, const matmul_state_t *st, choice_t *choice);
+void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice);
 sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
                              void *state);
 /* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not
@@ -140,7 +139,7 @@ void matmul_seek(matmul_task_t *t, int64_t i);
 /* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
  * it, are. */
 int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m);
-/* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_STEP are zero. */
+/* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_GRAIN are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
 /* The scales or the zero points at a grid of elements of an operand, in rows of ld floats, of
  * which those behind the last column become zero. Groups are no smaller than steps; at most

@@ -5,8 +5,8 @@
 
 #include "backend_xsmm/drivers/matmul.h"
 
-#define SCALE_MOST \
-    0x1p100f /* products with sums of integers stay in range, like those of quantised floats */
+/* Products with sums of integers stay in range, like those of quantised floats. */
+#define SCALE_MOST 0x1p100f
 
 /* The groups that places along an axis are in: the first one, how many, and which one each is
  * in, unless it is one for each, in order (true). */

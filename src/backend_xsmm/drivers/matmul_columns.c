@@ -8,24 +8,22 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const columns_table_t *columns_table(features_t features)
+const columns_floats_t *columns_floats(features_t features, sinter_data_type_t type)
 {
+    const columns_floats_t *ops = NULL;
 #if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &columns_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &columns_avx2;
-    }
+    ops = has_features(features, NEEDS_AVX512) ? columns_avx512
+          : has_features(features, NEEDS_AVX2) ? columns_avx2
+                                               : NULL;
 #endif
     (void)features;
-    return NULL;
+    return ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0 ? &ops[type]
+                                                                                  : NULL;
 }
 
 typedef struct columns_config {
     matmul_config_t panel; /* first: see matmul.h */
     const columns_floats_t *floats;
-    int lanes;
     features_t features;
 } columns_config_t;
 
@@ -47,11 +45,7 @@ typedef struct columns_state {
 
 static const columns_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
-    const columns_table_t *table = columns_table(self->needs);
-    const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
-    return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
-               ? &table->ops[type]
-               : NULL;
+    return columns_floats(self->needs, problem_type(p, p->step->p.matmul.b.data));
 }
 
 static const char *refuse(const kernel_t *self, const problem_t *p)
@@ -111,7 +105,7 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
     const int64_t elems = c->floats->layout.elems, unit = range_unit(c, m),
                   all = (m->N + elems - 1) / elems * elems, most = widest(c, &one);
     const int64_t cols = at_most(all, most), few = at_most(all, unit) * COLUMNS_MOST;
-    const size_t coefs = (size_t)(cols * COLUMNS_STEP / 8) + WIDEST_CHUNK,
+    const size_t coefs = (size_t)(cols * COLUMNS_GRAIN / 8) + WIDEST_CHUNK,
                  sums = (size_t)(few > COLUMNS_SUMS ? few : COLUMNS_SUMS);
     size_t at = 0;
     out->acc = carve(base, &at, sums, sizeof(float));
@@ -144,7 +138,6 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     textbuf_t note;
     const char *why = matmul_configure_best(self, p, COLUMNS_MOST, &c->panel);
     c->floats = floats_of(self, p);
-    c->lanes = columns_table(self->needs)->lanes;
     c->features = self->needs;
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along N: " DECODED_FMA, COLUMNS_MOST);
@@ -170,18 +163,11 @@ static bool is_long(const groups_t *g, int64_t K)
     return g->type == NULL || g->row.group >= COLUMNS_GROUP || g->row.group >= K;
 }
 
-/* How coefficients reach lanes. False: in no way that is here. */
-static bool bind_groups(const columns_floats_t *f, columns_state_t *st)
+/* Columns that have one coefficient in a chunk. */
+static int64_t quantum_of(const columns_floats_t *f, const columns_state_t *st)
 {
     const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
-    const int64_t K = st->panel.K, N = st->panel.N;
-    st->by = scale->type == NULL                   ? NOWHERE
-             : zp->type != NULL || f->bias != NULL ? IN_SUMS_SHIFTED
-                                                   : IN_SUMS;
-    st->unit = 1;
-    if (scale->type == NULL || (is_long(scale, K) && is_long(zp, K))) {
-        return true;
-    }
+    const int64_t N = st->panel.N;
     int64_t unit = f->layout.elems;
     if (scale->column.group < N) {
         unit = common_divisor(scale->column.group, unit);
@@ -189,29 +175,66 @@ static bool bind_groups(const columns_floats_t *f, columns_state_t *st)
     if (zp->type != NULL && zp->column.group < N) {
         unit = common_divisor(zp->column.group, unit);
     }
-    st->unit = (int)unit;
-    st->by = unit == f->layout.elems ? BY_CHUNK : BY_LANE;
-    return unit % f->unit == 0;
+    return unit;
+}
+
+/* How scales and zero points reach lanes. */
+enum { NO_SCALES, ON_SUMS, ON_CHUNKS, ON_LANES };
+
+static const char *refuse_scales(int way, const void *config, void *state)
+{
+    const columns_config_t *c = config;
+    const columns_state_t *st = state;
+    const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
+    const int64_t K = st->panel.K;
+    if (way == NO_SCALES) {
+        return scale->type == NULL ? NULL : "";
+    }
+    if (way == ON_SUMS) {
+        return is_long(scale, K) && is_long(zp, K) ? NULL : "groups along K are short";
+    }
+    return quantum_of(c->floats, st) == c->floats->layout.elems
+               ? NULL
+               : "groups along K are short and those along N are no whole chunks";
+}
+
+static const way_row_t scale_ways[] = {{"nothing", refuse_scales, NO_SCALES},
+                                       {"sums of rows", refuse_scales, ON_SUMS},
+                                       {"chunks of codes", refuse_scales, ON_CHUNKS},
+                                       {"lanes of codes", NULL, ON_LANES}};
+
+static void choose_scales(const columns_config_t *c, columns_state_t *st, choice_t *choice)
+{
+    static const applied_t by[] = {
+        [NO_SCALES] = NOWHERE, [ON_SUMS] = IN_SUMS, [ON_CHUNKS] = BY_CHUNK, [ON_LANES] = BY_LANE};
+    const int way = take_way(scale_ways, "scales", c, st, choice);
+    st->by = way == ON_SUMS && (st->panel.b.base.zp.type != NULL || c->floats->bias != NULL)
+                 ? IN_SUMS_SHIFTED
+                 : by[way];
+    st->unit = way >= ON_CHUNKS ? (int)quantum_of(c->floats, st) : 1;
 }
 
 static void fill_order(const columns_config_t *c, columns_state_t *st)
 {
     const columns_floats_t *f = c->floats;
+    const int lanes = f->layout.lanes;
     for (int i = 0; i < f->layout.elems; i++) {
-        st->order[i] = (int16_t)f->layout.element(i / c->lanes, i % c->lanes);
+        st->order[i] = (int16_t)f->layout.element(i / lanes, i % lanes);
         st->place[st->order[i]] = (int16_t)i;
     }
-    for (int i = 0; i < f->layout.classes * c->lanes; i++) {
-        st->pick[i] = f->layout.element(i / c->lanes * (f->layout.vectors / f->layout.classes),
-                                        i % c->lanes) /
-                      st->unit;
+    for (int i = 0; i < f->layout.classes * lanes; i++) {
+        st->pick[i] =
+            f->layout.element(i / lanes * (f->layout.vectors / f->layout.classes), i % lanes) /
+            st->unit;
     }
 }
 
-/* How the micro-kernels can do this execute; NULL, or why they cannot. */
-static const char *bind_columns(const columns_config_t *c, columns_state_t *st)
+static const char *refuse_sweeps(int kind, const void *config, void *state)
 {
+    const columns_config_t *c = config;
+    const columns_state_t *st = state;
     const matmul_state_t *m = &st->panel;
+    (void)kind;
     if (m->rows < 1 || m->K < 1) {
         return "there is nothing to multiply";
     }
@@ -227,10 +250,15 @@ static const char *bind_columns(const columns_config_t *c, columns_state_t *st)
     if (!matrices_on_bytes(&m->b, true)) {
         return "rows of B begin within bytes";
     }
-    return bind_groups(c->floats, st)
-               ? NULL
-               : "groups along K are short and groups along N do not fall on lanes";
+    const bool on_lanes = m->b.base.scale.type == NULL ||
+                          refuse_scales(ON_SUMS, c, state) == NULL ||
+                          quantum_of(c->floats, st) % c->floats->unit == 0;
+    return on_lanes ? NULL : "groups along K are short and groups along N do not fall on lanes";
 }
+
+enum { SWEEPS, PANELS };
+static const way_row_t ways[] = {
+    [SWEEPS] = {DECODED_FMA, refuse_sweeps, 0}, [PANELS] = {"panels", NULL, 0}};
 
 /* As many ranges for each thread, about equal. */
 static void choose_ranges(const columns_config_t *c, int threads, columns_state_t *st)
@@ -257,22 +285,22 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
     const size_t panel = matmul_shared(&c->panel, &st->panel),
                  own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->threads;
-    const char *why = bind_columns(c, st);
-    st->sweeps = why == NULL;
     choice->shared_bytes = own > panel ? own : panel;
-    add_way(choice, NULL, st->sweeps ? DECODED_FMA : "panels", why);
-    if (st->sweeps) {
-        st->panel.blocks = (blocks_state_t){0};
-        memset(st->values, 0, sizeof st->values);
-        const dtype_traits_t *type = st->panel.b.base.codes.type;
-        if (type->bits == 4) {
-            dtype_nibble_values(&type->codec, st->values);
-        }
-        fill_order(c, st);
-        choose_ranges(c, p->frame->threads, st);
-        SG_TRY(matmul_count(p->step, &st->panel));
+    st->sweeps = take_way(ways, NULL, c, st, choice) == SWEEPS;
+    if (!st->sweeps) {
+        matmul_add_ways(&c->panel, &st->panel, choice);
+        return sinter_success;
     }
-    matmul_add_ways(&c->panel, &st->panel, choice);
+    choose_scales(c, st, choice);
+    memset(st->values, 0, sizeof st->values);
+    const dtype_traits_t *type = st->panel.b.base.codes.type;
+    if (type->bits == 4) {
+        dtype_nibble_values(&type->codec, st->values);
+    }
+    fill_order(c, st);
+    choose_ranges(c, p->frame->threads, st);
+    SG_TRY(matmul_count(p->step, &st->panel));
+    add_serial_way(choice, st->panel.serial);
     return sinter_success;
 }
 
@@ -348,7 +376,7 @@ static bool load_columns(const columns_task_t *w, const groups_t *g, int64_t k, 
         memset(x, 0, (size_t)(n + 1) * sizeof *x);
     }
     for (int c = 0; c < w->chunks; c++) {
-        for (int row = 0; row < COLUMNS_STEP / 2; row++) {
+        for (int row = 0; row < COLUMNS_GRAIN / 2; row++) {
             __builtin_prefetch(codes + row * stride + c * bytes);
         }
         finite = w->c->floats->arrange(x + chunk_begin(w, c) - w->first, bias,
@@ -375,7 +403,7 @@ static void load_zps(columns_task_t *w, int64_t k, const columns_sweep_t *next)
     const int64_t line = g->type != NULL ? k / g->row.group : 0;
     if (line != w->zp_line) {
         const code_rows_t *codes = &next->codes;
-        load_columns(w, g, k, w->c->floats->bias, codes->data + COLUMNS_STEP / 2 * codes->stride,
+        load_columns(w, g, k, w->c->floats->bias, codes->data + COLUMNS_GRAIN / 2 * codes->stride,
                      codes->stride, w->buf.zp);
         w->zp_line = line;
     }
@@ -469,9 +497,9 @@ static void add(columns_task_t *w, int64_t k, int kn)
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
                              .distance = distance < w->chunks ? distance : w->chunks,
-                             .next = stride * COLUMNS_STEP};
+                             .next = stride * COLUMNS_GRAIN};
     for (int e = 0; e < kn; e += sweep.codes.rows) {
-        const int left = (int)at_most(kn - e, COLUMNS_STEP);
+        const int left = (int)at_most(kn - e, COLUMNS_GRAIN);
         sweep.codes.data = groups_byte(b, codes_at(b, k + e, w->t.n0));
         sweep.codes.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact =
@@ -490,7 +518,7 @@ static void collect(columns_task_t *w, int c, int cols)
 {
     const columns_floats_t *f = w->c->floats;
     const size_t sums = (size_t)w->chunks * (size_t)f->layout.elems;
-    const int lanes = w->c->lanes;
+    const int lanes = f->layout.lanes;
     for (int r = 0, n; r < w->t.rows; r += n) {
         const float *acc = w->buf.acc + (size_t)r * sums;
         n = rows_batch(w->t.rows - r);

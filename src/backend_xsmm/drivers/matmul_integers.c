@@ -51,7 +51,7 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     const operand_t *a = &p->step->p.matmul.a, *b = &p->step->p.matmul.b;
     const bool codes = blocks_of_codes(p);
     (void)self;
-    if (!codes && limbs_of(p->step->mode) == 0) {
+    if (!codes && limbs_kind(p->step->mode) == NO_INTEGERS) {
         return "the fpmath mode does not allow products of integers with floats";
     }
     if (blocks_steps(problem_type(p, b->data)) == 0 || b->split != sinter_data_type_undef) {
@@ -178,7 +178,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     if (c->blocks == NULL || K < 1) {
         return;
     }
-    const int64_t group = group_of(all, c->codes);
+    const int64_t group = group_of(all, c->kind == EXACT_CODES);
     st->block = group == 0 ? BLOCKS_LONGEST : longest_block(group);
     if (st->block == 0) {
         st->why = "groups along K are not made of blocks of 16 to 128 elements";
@@ -189,7 +189,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     st->folded = b->codes.type->bits <= 4 && (b->zp.type == NULL || b->zp.type->bits <= 4);
     st->offset = b->codes.dtype == sinter_u8 ? 128 : 0;
     st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
-    if (c->codes) {
+    if (c->kind == EXACT_CODES) {
         bind_codes(all, st);
     }
     bind_direct(&b->codes, st);
@@ -203,7 +203,7 @@ static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned cha
     a.byte = carve(base, at, rows * (size_t)c->limbs, BLOCKS_K);
     a.scale = carve(base, at, rows * BLOCKS_MOST, sizeof(float));
     a.sum = carve(base, at, rows * BLOCKS_MOST, sizeof(int32_t));
-    a.offset = c->codes ? carve(base, at, rows * BLOCKS_MOST, sizeof(float)) : NULL;
+    a.offset = c->kind == EXACT_CODES ? carve(base, at, rows * BLOCKS_MOST, sizeof(float)) : NULL;
     return a;
 }
 

@@ -8,29 +8,24 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-const rows_floats_table_t *rows_floats_table(features_t features)
+const rows_floats_t *rows_floats(features_t features, sinter_data_type_t type)
 {
+    const rows_floats_t *ops = NULL;
 #if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &rows_floats_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &rows_floats_avx2;
-    }
+    ops = has_features(features, NEEDS_AVX512) ? rows_floats_avx512
+          : has_features(features, NEEDS_AVX2) ? rows_floats_avx2
+                                               : NULL;
 #endif
     (void)features;
-    return NULL;
+    return ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0 ? &ops[type]
+                                                                                  : NULL;
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
 static const rows_floats_t *floats_of(const kernel_t *self, const problem_t *p)
 {
-    const rows_floats_table_t *table = rows_floats_table(self->needs);
-    const sinter_data_type_t type = problem_type(p, p->step->p.matmul.b.data);
-    return table && (int)type < table->n_ops && table->ops[type].layout.elems > 0
-               ? &table->ops[type]
-               : NULL;
+    return rows_floats(self->needs, problem_type(p, p->step->p.matmul.b.data));
 }
 
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
@@ -51,7 +46,7 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a;
     const bool codes = blocks_of_codes(p);
-    if (!codes && limbs_of(p->step->mode) == 0) {
+    if (!codes && limbs_kind(p->step->mode) == NO_INTEGERS) {
         return "the fpmath mode does not allow products of integers with floats";
     }
     if (!codes_table(self->needs) || !codes_type(problem_type(p, p->step->p.matmul.b.data))) {
@@ -104,7 +99,7 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
 {
     const size_t units = (size_t)st->units * ROWS_LINES,
                  chunks = (size_t)st->chunks * (size_t)st->panel.rows;
-    const bool integers = st->way == IN_INTEGERS;
+    const bool integers = in_integers(st->way);
     size_t at = 0;
     out->codes = carve(base, &at, integers ? chunks : 0, sizeof(limbs_t));
     out->scale = carve(base, &at, integers ? units : 0, sizeof(float));
@@ -123,7 +118,7 @@ static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
     const operand_t *b = &p->step->p.matmul.b;
     const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
     size_t most = 0;
-    for (int way = IN_INTEGERS; way <= IN_FLOATS && matmul_rows_of(p) < 0 && K > 0; way++) {
+    for (int way = IN_ONE_LIMB; way <= IN_FLOATS && matmul_rows_of(p) < 0 && K > 0; way++) {
         const int elems = way == IN_FLOATS  ? c->floats->layout.elems
                           : c->type != NULL ? c->type->elems
                                             : 0;
@@ -150,17 +145,16 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     if (self->driver->arithmetic == IN_INT8) {
         c->ints = codes_table(self->needs);
         c->type = codes_type(problem_type(p, p->step->p.matmul.b.data));
-        c->codes = blocks_of_codes(p);
-        c->limbs = c->codes ? code_limbs(p) : limbs_of(p->step->mode);
+        c->kind = blocks_of_codes(p) ? EXACT_CODES : limbs_kind(p->step->mode);
+        c->limbs = c->kind == EXACT_CODES ? code_limbs(p) : limbs_of(c->kind);
     }
     c->floats = floats_of(self, p);
-    c->lanes = rows_floats_table(self->needs)->lanes;
     c->features = self->needs;
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->type) {
-        text_add(&note, "%s if groups along K are multiples of %d, else ",
-                 integers_name(c->codes, c->limbs), c->type->elems / CODES_QUADS);
+        text_add(&note, "%s if groups along K are multiples of %d, else ", integers_name(c->kind),
+                 c->type->elems / CODES_QUADS);
     }
     text_add(&note, DECODED_FMA);
     if (c->floats->unit > 1) {
@@ -203,51 +197,6 @@ static bool codes_by_quads(const matrix_t *a, int quad, int64_t K)
            (groups_are_one(zp, &zp->column, K) || zp->column.group % quad == 0);
 }
 
-/* NULL, or why products of integers cannot do this execute. */
-static const char *bind_integers(const rows_config_t *c, rows_state_t *st)
-{
-    const matrix_t *b = &st->panel.b.base;
-    const int elems = c->type->elems, quad = elems / CODES_QUADS;
-    st->elems = elems;
-    st->scale = units_of(&b->scale, elems, quad, ROWS_LINES, st->panel.K);
-    st->zp = units_of(&b->zp, elems, quad, ROWS_LINES, st->panel.K);
-    if (st->scale.times == 0 || st->zp.times == 0) {
-        return "groups of B along K are not whole runs of 16 bytes";
-    }
-    return c->codes && !codes_by_quads(&st->panel.a.base, quad, st->panel.K)
-               ? "groups of A are not whole runs of the codes that 16 bytes of B are multiplied "
-                 "with"
-               : NULL;
-}
-
-/* The unit in its chunk that lanes of a class get their coefficient from. */
-static void fill_pick(const rows_config_t *c, rows_units_t *u)
-{
-    const code_layout_t *f = &c->floats->layout;
-    const int unit = f->elems / (u->step > 1 ? u->step : 1);
-    for (int i = 0; i < f->classes * c->lanes; i++) {
-        u->pick[i] = f->element(i / c->lanes * (f->vectors / f->classes), i % c->lanes) / unit;
-    }
-}
-
-/* NULL, or why the decoders cannot do this execute. */
-static const char *bind_floats(const rows_config_t *c, rows_state_t *st)
-{
-    const rows_floats_t *f = c->floats;
-    const matrix_t *b = &st->panel.b.base;
-    if (st->panel.K % f->layout.multiple != 0) {
-        return "K is not a whole number of what the decoder takes at once";
-    }
-    st->elems = f->layout.elems;
-    st->scale = units_of(&b->scale, f->layout.elems, f->unit, 1, st->panel.K);
-    st->zp = units_of(&b->zp, f->layout.elems, f->unit, 1, st->panel.K);
-    fill_pick(c, &st->scale);
-    fill_pick(c, &st->zp);
-    return st->scale.times > 0 && st->zp.times > 0
-               ? NULL
-               : "groups of B along K are too short for the decoder";
-}
-
 /* NULL, or why no micro-kernel can read B. */
 static const char *refuse_lines(const matmul_state_t *m)
 {
@@ -263,31 +212,76 @@ static const char *refuse_lines(const matmul_state_t *m)
     return matrices_on_bytes(&m->b, false) ? NULL : "columns of B begin within bytes";
 }
 
-/* How the micro-kernels can do this execute, if they can. Returns why not by a faster way. */
-static const char *bind_rows(const rows_config_t *c, rows_state_t *st)
+static const char *refuse_integers(int kind, const void *config, void *state)
+{
+    const rows_config_t *c = config;
+    rows_state_t *st = state;
+    const matrix_t *b = &st->panel.b.base;
+    const char *why = refuse_lines(&st->panel);
+    if (c->kind != (integers_t)kind || why != NULL) {
+        return c->kind != (integers_t)kind ? "" : why;
+    }
+    const int elems = c->type->elems, quad = elems / CODES_QUADS;
+    st->elems = elems;
+    st->scale = units_of(&b->scale, elems, quad, ROWS_LINES, st->panel.K);
+    st->zp = units_of(&b->zp, elems, quad, ROWS_LINES, st->panel.K);
+    if (st->scale.times == 0 || st->zp.times == 0) {
+        return "groups of B along K are not whole runs of 16 bytes";
+    }
+    return kind == EXACT_CODES && !codes_by_quads(&st->panel.a.base, quad, st->panel.K)
+               ? "groups of A are not whole runs of the codes that 16 bytes of B are multiplied "
+                 "with"
+               : NULL;
+}
+
+/* The unit in its chunk that lanes of a class get their coefficient from. */
+static void fill_pick(const rows_config_t *c, rows_units_t *u)
+{
+    const code_layout_t *f = &c->floats->layout;
+    const int unit = f->elems / (u->step > 1 ? u->step : 1);
+    for (int i = 0; i < f->classes * f->lanes; i++) {
+        u->pick[i] = f->element(i / f->lanes * (f->vectors / f->classes), i % f->lanes) / unit;
+    }
+}
+
+static const char *refuse_decoding(int kind, const void *config, void *state)
+{
+    const rows_config_t *c = config;
+    rows_state_t *st = state;
+    const rows_floats_t *f = c->floats;
+    const matrix_t *b = &st->panel.b.base;
+    const char *why = refuse_lines(&st->panel);
+    (void)kind;
+    if (why != NULL) {
+        return why;
+    }
+    if (st->panel.K % f->layout.multiple != 0) {
+        return "K is not a whole number of what the decoder takes at once";
+    }
+    st->elems = f->layout.elems;
+    st->scale = units_of(&b->scale, f->layout.elems, f->unit, 1, st->panel.K);
+    st->zp = units_of(&b->zp, f->layout.elems, f->unit, 1, st->panel.K);
+    fill_pick(c, &st->scale);
+    fill_pick(c, &st->zp);
+    return st->scale.times > 0 && st->zp.times > 0
+               ? NULL
+               : "groups of B along K are too short for the decoder";
+}
+
+/* In the order of rows_way_t. */
+static const way_row_t ways[] = {
+    INTEGER_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"panels", NULL, 0}};
+
+/* Of the lines of B, for the micro-kernels. */
+static void bind_lines(rows_state_t *st)
 {
     const groups_t *codes = &st->panel.b.base.codes;
     const int bits = codes->type->bits;
     const int64_t K = st->panel.K, four = ROWS_LINES * (codes->column.stride * bits / 8);
-    const char *why = refuse_lines(&st->panel);
-    st->way = BY_PANELS;
-    if (why != NULL) {
-        return why;
-    }
-    why = c->type != NULL ? bind_integers(c, st) : NULL;
-    st->way = c->type != NULL && why == NULL ? IN_INTEGERS : IN_FLOATS;
-    if (st->way == IN_FLOATS) {
-        const char *no_floats = bind_floats(c, st);
-        if (no_floats != NULL) {
-            st->way = BY_PANELS;
-            return no_floats;
-        }
-    }
     size_line(st, K);
     st->bytes = (K * bits + 7) / 8;
     st->ahead = four > 0 ? (READ_AHEAD + four - 1) / four * four : READ_AHEAD;
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
-    return why;
 }
 
 /* Columns of the thread that has most of them. */
@@ -339,25 +333,23 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     const rows_config_t *c = config;
     rows_state_t *st = state;
     rows_buffers_t buffers;
-    const char *const names[] = {[BY_PANELS] = "panels",
-                                 [IN_INTEGERS] = integers_name(c->codes, c->limbs),
-                                 [IN_FLOATS] = DECODED_FMA};
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
-    const char *why = bind_rows(c, st);
-    const size_t panel = matmul_shared(&c->panel, &st->panel),
-                 own = st->way == BY_PANELS ? 0 : rows_buffers(st, NULL, &buffers);
-    choice->shared_bytes =
-        own * (size_t)p->frame->threads > panel ? own * (size_t)p->frame->threads : panel;
-    add_way(choice, NULL, names[st->way], why);
-    if (st->way != BY_PANELS) {
-        /* Rows of A with a NaN or an infinity take the panel path, in floats. */
-        st->panel.blocks = (blocks_state_t){0};
-        memset(st->values, 0, sizeof st->values);
-        fill_table(c->type, st);
-        choose_panel(st, p->frame->threads);
-        SG_TRY(matmul_count(p->step, &st->panel));
+    choice->shared_bytes = matmul_shared(&c->panel, &st->panel);
+    st->way = (rows_way_t)take_way(ways, NULL, c, st, choice);
+    if (st->way == BY_PANELS) {
+        matmul_add_ways(&c->panel, &st->panel, choice);
+        return sinter_success;
     }
-    matmul_add_ways(&c->panel, &st->panel, choice);
+    bind_lines(st);
+    const size_t own = rows_buffers(st, NULL, &buffers) * (size_t)p->frame->threads;
+    choice->shared_bytes = own > choice->shared_bytes ? own : choice->shared_bytes;
+    /* Rows of A with a NaN or an infinity take the panel path, in floats. */
+    st->panel.blocks = (blocks_state_t){0};
+    memset(st->values, 0, sizeof st->values);
+    fill_table(c->type, st);
+    choose_panel(st, p->frame->threads);
+    SG_TRY(matmul_count(p->step, &st->panel));
+    add_serial_way(choice, st->panel.serial);
     return sinter_success;
 }
 

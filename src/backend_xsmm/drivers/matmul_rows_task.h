@@ -13,15 +13,19 @@ typedef struct rows_config {
     matmul_config_t panel;    /* first: see matmul.h */
     const codes_type_t *type; /* of B; NULL: not in integers */
     const codes_table_t *ints;
+    integers_t kind; /* of products in integers */
     int limbs;
-    bool codes;                  /* A is codes */
     const rows_floats_t *floats; /* NULL: not */
-    int lanes;
     features_t features;
 } rows_config_t;
 
-/* How one execute is done. */
-typedef enum rows_way { BY_PANELS, IN_INTEGERS, IN_FLOATS } rows_way_t;
+/* The ways of an execute. */
+typedef enum rows_way { IN_EXACT, IN_TWO_LIMBS, IN_ONE_LIMB, IN_FLOATS, BY_PANELS } rows_way_t;
+
+static inline bool in_integers(rows_way_t way)
+{
+    return way < IN_FLOATS;
+}
 
 /* How scales or zero points of B reach the micro-kernels. */
 typedef struct rows_units {

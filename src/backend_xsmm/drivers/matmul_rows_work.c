@@ -1,6 +1,6 @@
 /* The work of the matmul kernels for few rows around the micro-kernels: rows of A and
- * coefficients of four lines are brought into the forms that those want. Rows of A that are no
- * numbers go by panels. */
+ * coefficients of four lines are brought into the forms that those want. Rows of A with a NaN or an
+ * infinity take the panel path. */
 #include "backend_xsmm/drivers/matmul_rows_task.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct rows_task {
 static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
 {
     const rows_floats_t *f = w->c->floats;
-    const int rows = w->t.rows, lanes = w->c->lanes;
+    const int rows = w->t.rows, lanes = f->layout.lanes;
     bool usable = true;
     for (int r = 0, n; r < rows; r += n) {
         n = rows_batch(rows - r);
@@ -65,7 +65,7 @@ static bool load_codes(rows_task_t *w)
 static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
 {
     const int rows = w->t.rows;
-    if (w->st->way == IN_INTEGERS) {
+    if (in_integers(w->st->way)) {
         return w->c->ints->quantise(w->c->type, src, MM_LDA, rows, w->c->limbs,
                                     w->buf.codes + c * rows);
     }
@@ -77,7 +77,7 @@ static bool load_rows(rows_task_t *w)
 {
     const int64_t K = w->st->panel.K;
     bool usable = true;
-    if (w->st->way == IN_INTEGERS && w->c->codes) {
+    if (w->st->way == IN_EXACT) {
         return load_codes(w);
     }
     for (int64_t k = 0; k < K; k += MM_K) {
@@ -189,11 +189,11 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         fetch_groups(zp, st->zp.groups, n + st->ahead_lines, ROWS_LINES);
         w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
-    if (scale->type != NULL && st->way == IN_INTEGERS) {
+    if (scale->type != NULL && in_integers(st->way)) {
         table->by_unit(w->buf.raw, w->four.scale.ld, (int)(st->scale.groups * st->scale.times),
                        w->buf.scale);
     }
-    if (zp->type != NULL && st->way == IN_INTEGERS) {
+    if (zp->type != NULL && in_integers(st->way)) {
         table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
                            w->c->type->offset, w->buf.zp);
     }
@@ -238,7 +238,7 @@ static void multiply(rows_task_t *w)
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
-        if (w->st->way == IN_INTEGERS) {
+        if (in_integers(w->st->way)) {
             w->c->ints->lines(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
                               MM_PANEL);
         } else {

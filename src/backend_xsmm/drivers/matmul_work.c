@@ -38,7 +38,7 @@ int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m)
 
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
 {
-    const int k_pad = round_up(kn, MM_STEP), full = t->rows / MM_HEIGHT * MM_HEIGHT;
+    const int k_pad = round_up(kn, MM_GRAIN), full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
     for (int r = 0; r < t->rows;) {
         matrix_t a;
@@ -74,17 +74,17 @@ static void product(const matmul_task_t *t, int c, int k_pad)
                                        .add = true});
         } else if (t->c->bf16) {
             xs_call(t->c->kernel[t->st->width][h], t->buf.a16 + a, t->buf.b16, acc,
-                    (uint64_t)(k_pad / MM_STEP));
+                    (uint64_t)(k_pad / MM_GRAIN));
         } else {
             xs_call(t->c->kernel[t->st->width][h], t->buf.a + a, t->buf.b, acc,
-                    (uint64_t)(k_pad / MM_STEP));
+                    (uint64_t)(k_pad / MM_GRAIN));
         }
     }
 }
 
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c)
 {
-    const int strip = t->st->strip, k_pad = round_up(kn, MM_STEP);
+    const int strip = t->st->strip, k_pad = round_up(kn, MM_GRAIN);
     const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, strip)};
     t->c->tile->load(&t->b, at, t->buf.b, strip, k_pad, strip);
     if (t->c->bf16) {
@@ -137,7 +137,7 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
             if (k + at + some < st->K) {
                 fetch_a(t, k + at + some, (i - c) / st->strip, (n + st->strip - 1) / st->strip);
             }
-            product(t, i, round_up(some, MM_STEP));
+            product(t, i, round_up(some, MM_GRAIN));
         }
     }
 }

@@ -7,30 +7,45 @@
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 
-/* Bytes of an activation in integers: 2 where the mode rounds floats to 8 or 11 bits, 1 in mode
- * int8. 0: the mode does not allow them. */
-static inline int limbs_of(sinter_fpmath_mode_t mode)
+/* What is multiplied in integers; EXACT_CODES: both operands are codes. */
+typedef enum integers { NO_INTEGERS, ONE_LIMB, TWO_LIMBS, EXACT_CODES } integers_t;
+
+/* Of floats: two limbs where the mode rounds them to 8 or 11 bits, one in mode int8. */
+static inline integers_t limbs_kind(sinter_fpmath_mode_t mode)
 {
-    static const int limbs[] = {[sinter_fpmath_mode_tf32] = 2,
-                                [sinter_fpmath_mode_f16] = 2,
-                                [sinter_fpmath_mode_bf16] = 2,
-                                [sinter_fpmath_mode_any] = 2,
-                                [sinter_fpmath_mode_int8] = 1};
-    return (size_t)mode < sizeof limbs / sizeof *limbs ? limbs[mode] : 0;
+    static const integers_t kinds[] = {[sinter_fpmath_mode_tf32] = TWO_LIMBS,
+                                       [sinter_fpmath_mode_f16] = TWO_LIMBS,
+                                       [sinter_fpmath_mode_bf16] = TWO_LIMBS,
+                                       [sinter_fpmath_mode_any] = TWO_LIMBS,
+                                       [sinter_fpmath_mode_int8] = ONE_LIMB};
+    return (size_t)mode < sizeof kinds / sizeof *kinds ? kinds[mode] : NO_INTEGERS;
 }
 
-static inline const char *limbs_name(int limbs)
+/* Bytes of an activation. */
+static inline int limbs_of(integers_t kind)
 {
-    return limbs == 2 ? "16-bit integers (two 8-bit limbs, VNNI)" : "8-bit integers (VNNI)";
+    return kind == TWO_LIMBS ? 2 : 1;
 }
 
+#define ONE_LIMB_NAME "8-bit integers (VNNI)"
+#define TWO_LIMBS_NAME "16-bit integers (two 8-bit limbs, VNNI)"
+#define EXACT_CODES_NAME "exact products of codes (VNNI)"
 #define DECODED_FMA "f32 FMA on decoded registers"
 
-/* Products of integers; codes: A is codes too. */
-static inline const char *integers_name(bool codes, int limbs)
+static inline const char *integers_name(integers_t kind)
 {
-    return codes ? "exact products of codes (VNNI)" : limbs_name(limbs);
+    return kind == EXACT_CODES ? EXACT_CODES_NAME
+           : kind == TWO_LIMBS ? TWO_LIMBS_NAME
+                               : ONE_LIMB_NAME;
 }
+
+/* Rows for integers in a table of ways: compile has prepared one of them, or none. */
+#define LIMB_WAYS(refuse)                \
+    {TWO_LIMBS_NAME, refuse, TWO_LIMBS}, \
+    {                                    \
+        ONE_LIMB_NAME, refuse, ONE_LIMB  \
+    }
+#define INTEGER_WAYS(refuse) {EXACT_CODES_NAME, refuse, EXACT_CODES}, LIMB_WAYS(refuse)
 
 static inline const char *refuse_bf16_products(const problem_t *p)
 {

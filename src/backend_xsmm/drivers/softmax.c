@@ -24,7 +24,7 @@ typedef struct softmax_state {
     const unsigned char *sink; /* NULL: none */
     unsigned char *stats;
     sinter_data_type_t in_type, sink_type, stats_type;
-    int ndims, axis;
+    int way, ndims, axis;
     int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS],
         stats_stride[SINTER_MAX_NDIMS];
     int64_t extent[SINTER_MAX_NDIMS], n_items; /* the last dim in blocks, the axis once */
@@ -113,6 +113,22 @@ static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
     return sinter_success;
 }
 
+enum { WHOLE_ROWS, LONG_ROWS, COLUMNS };
+
+static const char *refuse_rows(int way, const void *config, void *state)
+{
+    const softmax_state_t *st = state;
+    (void)config;
+    if (st->axis != st->ndims - 1) {
+        return "the axis is not contiguous";
+    }
+    return way == WHOLE_ROWS && st->dims[st->axis] > ROW ? "rows of more than 4096 elements" : NULL;
+}
+
+static const way_row_t ways[] = {{"rows in cache", refuse_rows, WHOLE_ROWS},
+                                 {"rows in three passes", refuse_rows, LONG_ROWS},
+                                 {"columns", NULL, COLUMNS}};
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
 {
@@ -162,6 +178,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         }
         st->n_items *= st->extent[d];
     }
+    st->way = take_way(ways, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -353,9 +370,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         for (int d = 0; d <= last; d++) {
             idx[d] = d == last && d != st->axis ? at[d] * CHAIN_BLOCK : at[d];
         }
-        if (st->axis != last) {
+        if (st->way == COLUMNS) {
             columns(st, idx, block_at(idx[last], st->dims[last], CHAIN_BLOCK), b);
-        } else if (st->dims[last] <= ROW) {
+        } else if (st->way == WHOLE_ROWS) {
             short_row(st, idx, b);
         } else {
             long_row(st, idx, b);

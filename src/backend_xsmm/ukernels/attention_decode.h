@@ -35,17 +35,12 @@ typedef struct decode_ops {
     int unit; /* a group of scales or zero points is a multiple of this many elements */
     qk_t qk[DECODE_COEFS][3]; /* NULL: no such coefficients */
     pv_t pv[DECODE_COEFS][3];
-} decode_ops_t;
-
-typedef struct decode_table {
-    int lanes, n_ops;
-    const decode_ops_t *ops; /* by data type */
     /* Weighting rows by p * scale would lose bits to underflow. */
     bool (*any_tiny)(const float *scale, int n);
-} decode_table_t;
+} decode_ops_t;
 
-/* NULL: this ISA has none. */
-const decode_table_t *decode_table(features_t features);
-extern const decode_table_t decode_table_avx2, decode_table_avx512;
+/* By data type; NULL: this ISA has no decoder for it. */
+const decode_ops_t *decode_ops(features_t features, sinter_data_type_t type);
+extern const decode_ops_t decode_ops_avx2[CODE_TYPES], decode_ops_avx512[CODE_TYPES];
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "backend_xsmm/ukernels/decoded.inc"
 
-#define DECODE_TABLE decode_table_avx2
+#define DECODE_TABLE decode_ops_avx2
 #include "backend_xsmm/ukernels/attention_decode.inc"
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "backend_xsmm/ukernels/decoded.inc"
 
-#define DECODE_TABLE decode_table_avx512
+#define DECODE_TABLE decode_ops_avx512
 #include "backend_xsmm/ukernels/attention_decode.inc"
 
 #endif

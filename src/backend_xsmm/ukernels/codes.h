@@ -32,7 +32,7 @@ enum {
     CODES_QUADS = 4,   /* in a chunk */
     CODES_ROWS = 4,    /* rows of codes that are read together */
     CODES_CHUNKS = 4,  /* most in a row of K or V: a head of 256 bytes */
-    CODES_BLOCK = 128, /* rows of V whose weights share a scale */
+    CODES_SPAN = 128,  /* rows of V whose weights share a scale */
     CODES_QUERIES = 8, /* most queries */
     CODES_BATCH = 4    /* most queries that V is read for at a time */
 };
@@ -78,7 +78,7 @@ typedef struct codes_query {
 
 /* The weights of a block of V for one chunk of its rows. */
 typedef struct codes_weights {
-    int8_t byte[CODES_BLOCK / CODES_ROWS][CODES_BATCH][2][CODES_CHUNK]; /* [four rows] ... */
+    int8_t byte[CODES_SPAN / CODES_ROWS][CODES_BATCH][2][CODES_CHUNK]; /* [four rows] ... */
     float scale[CODES_BATCH][16];
     int32_t shift[CODES_BATCH][16]; /* the sum of w (zp + offset) */
 } codes_weights_t;
@@ -99,7 +99,7 @@ typedef struct codes_table {
      * are, from the first of four rows on. */
     void (*qk)(const code_rows_t *k, int queries, int limbs, const codes_query_t *q, float *s,
                int64_t lds);
-    /* acc[query][..] += p V, for at most CODES_BLOCK rows and CODES_BATCH queries; w: one for each
+    /* acc[query][..] += p V, for at most CODES_SPAN rows and CODES_BATCH queries; w: one for each
      * chunk of a row. False, and nothing is done: some weight is no finite number. */
     bool (*pv)(const code_rows_t *v, int queries, int limbs, const float *p, int64_t ldp,
                codes_weights_t *w, float *acc, int64_t ldacc);

@@ -17,14 +17,14 @@
  *   at[r * ld + (c >> shift) * step]
  *
  * for all of its elements. Fine coefficients change within chunks and have one vector for each
- * class: lane i has pick[c * pick_step + class * lanes + i] from there on. A vector is loaded
+ * class: lane i has pick[c * pick_stride + class * lanes + i] from there on. A vector is loaded
  * from there, so that up to 16 floats more may be read. */
 typedef struct code_coefs {
     const float *at; /* NULL: there are none */
     int step, shift;
     int64_t ld;
     const int32_t *pick;
-    int pick_step;
+    int pick_stride;
 } code_coefs_t;
 
 /* Rows of codes with their coefficients. */
@@ -51,13 +51,17 @@ typedef struct code_rows {
  * cheapest: the other operand (and the result) is brought into that order instead, once. Vectors
  * whose lanes belong to the same groups make a class, which has one vector of coefficients. */
 typedef struct code_layout {
+    int lanes;            /* of a vector */
     int vectors, classes; /* of a chunk */
     int elems;            /* of a chunk; 0: no such type */
     int multiple;         /* a row has a multiple of this many elements */
     int (*element)(int vector, int lane);
 } code_layout_t;
 
-enum { WIDEST_CHUNK = 128 }; /* elements of a vector register of codes, at most */
+enum {
+    WIDEST_CHUNK = 128, /* elements of a vector register of codes, at most */
+    CODE_TYPES = 72     /* data types are below this */
+};
 
 /* Where scales and zero points of rows go that are multiplied with weights and summed. */
 typedef enum applied {

@@ -11,9 +11,10 @@
 #include "backend_xsmm/ukernels/limbs.inc"
 
 enum {
-    ROWS_1 = 6, /* rows of one limb that are worked off together */
-    ROWS_2 =
-        4,    /* rows of two: with HELD vectors of floats and of integers for each, 24 registers */
+    /* Rows of one and of two limbs that are worked off together: with HELD vectors of floats and of
+     * integers for each, 24 registers. */
+    ROWS_1 = 6,
+    ROWS_2 = 4,
     ROWS = 8, /* most rows of bytes */
     HELD = 2,
     VECTORS = BLOCKS_STRIP / LANES

@@ -19,7 +19,7 @@
 
 enum {
     COLUMNS_MOST = 16,   /* rows of A */
-    COLUMNS_STEP = 16,   /* rows of B that are swept at a time, at most */
+    COLUMNS_GRAIN = 16,  /* rows of B that are swept at a time, at most */
     COLUMNS_AHEAD = 768, /* bytes of each of these that are prefetched: memory is that far away */
     /* Sums of a range of columns for all rows of A: they stay in the nearest cache. */
     COLUMNS_SUMS = 8192,
@@ -53,13 +53,8 @@ typedef struct columns_floats {
     columns_run_t run[APPLIED_KINDS][3]; /* NULL: no such coefficients */
 } columns_floats_t;
 
-typedef struct columns_table {
-    int lanes, n_ops;
-    const columns_floats_t *ops; /* by data type */
-} columns_table_t;
-
-/* NULL: this ISA has none. */
-const columns_table_t *columns_table(features_t features);
-extern const columns_table_t columns_avx2, columns_avx512;
+/* By data type; NULL: this ISA has no decoder for it. */
+const columns_floats_t *columns_floats(features_t features, sinter_data_type_t type);
+extern const columns_floats_t columns_avx2[CODE_TYPES], columns_avx512[CODE_TYPES];
 
 #endif

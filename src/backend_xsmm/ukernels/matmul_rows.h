@@ -45,13 +45,8 @@ typedef struct rows_floats {
     rows_lines_t run[ROWS_KINDS][2][3];
 } rows_floats_t;
 
-typedef struct rows_floats_table {
-    int lanes, n_ops;
-    const rows_floats_t *ops; /* by data type */
-} rows_floats_table_t;
-
-/* NULL: this ISA has none. */
-const rows_floats_table_t *rows_floats_table(features_t features);
-extern const rows_floats_table_t rows_floats_avx2, rows_floats_avx512;
+/* By data type; NULL: this ISA has no decoder for it. */
+const rows_floats_t *rows_floats(features_t features, sinter_data_type_t type);
+extern const rows_floats_t rows_floats_avx2[CODE_TYPES], rows_floats_avx512[CODE_TYPES];
 
 #endif

@@ -33,7 +33,7 @@ typedef struct tile_table {
     /* dst[c * ldd + r] = src[r * lds + c]. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 } tile_table_t;
-/* isa: the plan's; the best table at or below it that was built for this machine. */
+/* The best table for a set of features. */
 const tile_table_t *tile_table(features_t features);
 
 #endif

@@ -10,10 +10,10 @@ enum { TILE_LINE = 256, TILE_LANES = 16, TILE_WIDE_GROUP = 16 };
 
 typedef struct tile_isa {
     features_t needs; /* picks the conversions */
-    void (*dequant)(float *x, const float *zp, const float *scale,
-                    int n); /* x = (x - zp) * scale; zp NULL: none */
-    void (*dequant_group)(float *x, float zp, float scale,
-                          int n); /* the same with one zero point and one scale */
+    /* x = (x - zp) * scale; zp NULL: none. */
+    void (*dequant)(float *x, const float *zp, const float *scale, int n);
+    /* The same with one zero point and one scale. */
+    void (*dequant_group)(float *x, float zp, float scale, int n);
     void (*fill)(float *x, float value, int n);
     /* dst[c * ldd + r] = src[r * lds + c] for r < rows <= TILE_LANES, c < cols. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
