@@ -434,7 +434,7 @@ static code_rows_t rows_at(const decode_task_t *task, int at, int n)
                         .row_of_scale = side->group_row,
                         .type = side->codes,
                         .table = side->table,
-                        .near = side->near};
+                        .near = side->codes != NULL && side->near};
     if (wants_coefs(side)) {
         rows.scale = (code_coefs_t){.at = task->buffers->scale,
                                     .ld = side->fold * side->groups,
