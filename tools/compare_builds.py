@@ -18,10 +18,12 @@ there is nothing to compare.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -168,12 +170,19 @@ def find_case(word, folder):
     return word
 
 
+def words_of(text):
+    """The words of a line with quotes as in a shell; a word that begins with # ends it."""
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    return list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
+
+
 def read_list(path):
     """[(line as it stands, its arguments)]"""
     folder, lines = os.path.dirname(os.path.abspath(path)), []
     with open(path, encoding="utf-8") as file:
         for text in file:
-            words = text.split("#")[0].split()
+            words = words_of(text)
             if words and words[0] == "graph_runner":
                 words = words[1:]
             if words:
@@ -205,7 +214,8 @@ def measure_once(first, second, arguments):
 
 def measure(old, new, arguments, rounds, tell):
     """The median microseconds of the old build and of the new one, and the median ratio. Every
-    round sets the line up anew, another build first: where memory lies makes a difference."""
+    round sets the line up anew, with the other build first, because times depend on where memory
+    lies."""
     times, ratios = {old: [], new: []}, []
     for turn in range(rounds):
         tell(f"round {turn + 1} of {rounds}")

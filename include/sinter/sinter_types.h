@@ -136,7 +136,8 @@ typedef enum sinter_partition_policy {
 } sinter_partition_policy_t;
 
 /* Instruction sets: what a CPU has, and caps. Each of 1 to 4 includes the ones before it, and 5
- * includes 1 and 2: the numbers are no order. */
+ * includes 1 and 2. A larger number does not mean more instructions, so do not compare them with <
+ * or >. */
 typedef enum sinter_cpu_isa {
     sinter_isa_default = 0,     /* whatever the machine has */
     sinter_isa_generic = 1,     /* portable C only */

@@ -84,9 +84,10 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
 void dynquant_encode(const dynquant_state_t *st, const quant_span_t *at, int64_t begin, int64_t end,
                      dynquant_scratch_t *m);
 
-/* The arguments of dtype_bulk_t.quantise that do not change, and whether so many elements fill a
- * chunk: whole blocks of whole groups, whose zero points are whole bytes. */
+/* The arguments of dtype_bulk_t.quantise that stay the same in an execute. */
 dtype_blocks_t dynquant_blocks(const dynquant_state_t *st);
+/* True if `elements` elements can be a chunk: they are whole blocks of whole groups, and the zero
+ * points of those are whole bytes. */
 bool dynquant_is_chunk(const dtype_blocks_t *b, int64_t elements);
 
 /* Whether a row is floats in memory. */

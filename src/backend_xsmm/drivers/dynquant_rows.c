@@ -197,7 +197,7 @@ void dynquant_measure(const dynquant_state_t *st, const quant_span_t *at, int64_
 
 /* ---- scales ---------------------------------------------------------------------------------- */
 
-/* Extremes of columns to those of groups of them. */
+/* Merges the extremes of columns into those of the groups that the columns belong to. */
 static void fold(const dynquant_state_t *st, int64_t groups, int32_t *extremes)
 {
     int64_t size = st->s.column.n;

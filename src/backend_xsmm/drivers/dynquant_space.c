@@ -150,7 +150,7 @@ static void choose_columns(quant_space_t *s, axes_t *inner, axes_t *outer)
 
 /* ---- slabs ----------------------------------------------------------------------------------- */
 
-/* Whether there are so many rows that even the fewest columns outgrow a cache. */
+/* True if the rows are too many for a cache even with the fewest columns. */
 static bool outgrows(const quant_space_t *s, int64_t bytes)
 {
     const int64_t columns = s->group.n * s->column.n,

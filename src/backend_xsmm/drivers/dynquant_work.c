@@ -143,7 +143,8 @@ static void work_items(const dynquant_state_t *st, int tid, int nth, dynquant_sc
 
 /* ---- slabs that all threads share ------------------------------------------------------------ */
 
-/* Each thread leaves the extremes of its pieces in shared memory, then merges those of all. */
+/* Each thread puts the extremes of its pieces into shared memory. A later phase merges the extremes
+ * of all threads. */
 static void work_pieces(const dynquant_state_t *st, const worker_t *w, dynquant_scratch_t *m)
 {
     const quant_space_t *s = &st->s;
