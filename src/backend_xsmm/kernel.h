@@ -89,21 +89,32 @@ static inline sinter_data_type_t problem_type(const problem_t *p, int value)
 
 /* ---- what a kernel answers ------------------------------------------------------------------- */
 
-/* A code path of a driver: a row of one of its tables. The fastest way stands first; the last one
- * takes everything and has no refuse. */
+/* A code path of a driver: a row of one of its tables, which kernels.def lists. The fastest way
+ * stands first; the last one takes everything and has no refuse. */
 typedef struct way_row {
     const char *name;
-    /* Why the step cannot go this way in this execute; NULL: it can; "": compile ruled it out. It
-     * may fill the state for this way. */
+    /* Why the step cannot go this way in this execute; NULL: it can; "": it cannot, and the reason
+     * is no news, for example because compile ruled it out. It may fill the state for this way. */
     const char *(*refuse)(int kind, const void *config, void *state);
     int kind; /* for rows that share one refuse */
 } way_row_t;
 
+#define SINTER_WAYS(table) extern const way_row_t ways_##table[];
+#include "backend_xsmm/kernels.def"
+
+/* The rows of kernels.def for ways, in their order. */
+typedef struct way_table {
+    const char *name;
+    const way_row_t *rows;
+} way_table_t;
+extern const way_table_t sinter_way_tables[];
+extern const int sinter_n_way_tables;
+
 /* A way that choose took; static texts. */
 typedef struct way {
     const char *of; /* the operand or the part of the work that it is about; NULL: the whole step */
-    const char *name;
-    /* Why not the next faster one; NULL: there is none, or compile ruled all of them out. */
+    const way_row_t *row;
+    /* Why not a faster one; NULL: there is none, or its reason is no news. */
     const char *why;
 } way_t;
 
@@ -115,9 +126,9 @@ typedef struct choice {
     way_t ways[KERNEL_WAYS];
 } choice_t;
 
-static inline void add_way(choice_t *choice, const char *of, const char *name, const char *why)
+static inline void add_way(choice_t *choice, const char *of, const way_row_t *row, const char *why)
 {
-    choice->ways[choice->n_ways++] = (way_t){.of = of, .name = name, .why = why};
+    choice->ways[choice->n_ways++] = (way_t){.of = of, .row = row, .why = why};
 }
 
 /* Takes the first way of a table that does not refuse, and gives its index. */
@@ -133,15 +144,15 @@ static inline int take_way(const way_row_t *rows, const char *of, const void *co
         }
         why = *no != '\0' ? no : why;
     }
-    add_way(choice, of, rows[at].name, why);
+    add_way(choice, of, &rows[at], why);
     return at;
 }
 
-/* One thread does all the work where outputs share bytes. */
+/* One thread does all the work where rows of an output share bytes. */
 static inline void add_serial_way(choice_t *choice, bool serial)
 {
     if (serial) {
-        add_way(choice, NULL, "one thread", "rows of an output share bytes");
+        add_way(choice, NULL, ways_one_thread, "rows of an output share bytes");
     }
 }
 

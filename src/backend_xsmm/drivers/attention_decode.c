@@ -170,7 +170,7 @@ static const char *refuse_integers(int kind, const void *config, void *state)
 }
 
 enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
-static const way_row_t ways[] = {
+const way_row_t ways_attention_operands[] = {
     LIMB_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"tiles of floats", NULL, 0}};
 
 void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
@@ -183,7 +183,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     /* Codes less zero points are exact only before anything is multiplied with them. */
     side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
     side->ops = NULL;
-    const int way = take_way(ways, of, &rows, side, choice);
+    const int way = take_way(ways_attention_operands, of, &rows, side, choice);
     if (way == BY_TILES) {
         return;
     }
