@@ -37,10 +37,8 @@ elseif(SINTER_SANITIZE)
 endif()
 
 # The strides of rows of codes are never 1: GCC would make a second copy of each loop for that case.
-# And it would make one path of the choice of the next chunk and the rest of a loop, with six
-# instructions more for every chunk.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    set(SINTER_EXTRA_CODES -fno-version-loops-for-strides -fno-split-paths)
+    set(SINTER_EXTRA_CODES -fno-version-loops-for-strides)
 endif()
 
 function(sinter_isa_flags)
