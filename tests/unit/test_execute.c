@@ -1,5 +1,6 @@
 /* Compiling and executing through the API: dynamic dims, fpmath modes, threads, scratch, in-place
  * ports, dumps, the line that is printed for each execute, and every wrong way to call execute. */
+#define _DEFAULT_SOURCE /* P_tmpdir */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
