@@ -184,8 +184,8 @@ static int index_along(fz_t *f, int x, int axis)
     return index;
 }
 
-/* A window of columns that ends at the row, and whose length and shift scalars say: conditions one
- * after the other, or multiplied. */
+/* A window of columns that ends at the row. Scalars give its length and a shift. Its two
+ * conditions are two masks, or are multiplied. */
 static int window(fz_t *f, const attention_t *a, int x)
 {
     const int n = f->tensors[x].ndims;

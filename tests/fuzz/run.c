@@ -253,7 +253,7 @@ static void keep_copy(buffer_t *b)
     memcpy(b->copy, b->base, b->room);
 }
 
-/* What no element of the tensor owns must be as it was. */
+/* Bits that belong to no element of the tensor must not have changed. */
 static int check_surroundings(run_t *r, const buffer_t *b, int policy)
 {
     const int64_t n = gr_elements(&b->lt), bits = gr_dtype(b->lt.data_type)->bits;
@@ -309,7 +309,7 @@ static double wild_value(uint64_t run, uint64_t h)
     }
 }
 
-/* What products can take without an overflow of any sum. */
+/* Numbers small enough that no sum of products overflows. */
 static double spread_value(uint64_t run, uint64_t h, int specials)
 {
     const double x = (double)(int64_t)h * 0x1p-63;

@@ -173,7 +173,7 @@ static void fill_scales(world_t *w, int value, sinter_data_type_t data_type)
     const int64_t n = extent(b);
     const double max = dtype_traits(data_type)->bits == 8 && dtype_is_float(data_type)
                            ? 2
-                           : dtype_traits(data_type)->max; /* see fill */
+                           : dtype_traits(data_type)->max; /* fill depends on it */
     for (int64_t i = 0; i < n; i++) {
         const int log2_max = ilogb(max) + 1;
         if (b->dtype == sinter_e8m0) {
@@ -350,7 +350,8 @@ static void make_mask(world_t *w)
     for (int64_t i = 0, n = extent(&w->v[MASK]); i < n; i++) {
         x[i] = rnd() % 3 == 0 ? -INFINITY : x[i];
     }
-    for (int64_t s = 0; p->mask == MASK_FULL && s < p->S; s++) { /* some rows lose everything */
+    /* the mask leaves some rows nothing */
+    for (int64_t s = 0; p->mask == MASK_FULL && s < p->S; s++) {
         for (int64_t t = 0; rnd() % 5 == 0 && t < p->T; t++) {
             x[s * p->T + t] = -INFINITY;
         }
@@ -460,7 +461,8 @@ static void play_threads(const kernel_t *k, const problem_t *problem, const cand
     memset(shared + all, 0x5a, PAD);
     for (int t = 0; t < frame->threads; t++) {
         scratch[t] = malloc(each + PAD);
-        memset(scratch[t], 0xff, each); /* NaN, so that reading what was not written shows */
+        /* NaN, so that a read of an element that was not written shows */
+        memset(scratch[t], 0xff, each);
         memset(scratch[t] + each, 0x5a, PAD);
     }
     for (int phase = 0; phase < k->driver->phases; phase++) {
@@ -590,7 +592,7 @@ static double element(const world_t *w, int value, bool trans, const int64_t *ba
 
 typedef struct row_ref {
     double *s, *p; /* scores, probabilities */
-    double delta;  /* how far scores may be off, relative arithmetic error bounds summed up */
+    double delta;  /* bounds of the error of scores: the sum of relative arithmetic errors */
     double rel;    /* the same for a probability */
     double stats;
 } row_ref_t;
@@ -600,7 +602,8 @@ static double unit(const attention_case_t *p)
     return p->mode == sinter_fpmath_mode_bf16 ? 0x1p-9 : 0;
 }
 
-/* Of the largest activation of a group: what limbs of 8 bits may lose of each. */
+/* What rounding to limbs of 8 bits may cost each activation of a group, as a part of the largest
+ * one. */
 static double limb(const attention_case_t *p)
 {
     return p->mode == sinter_fpmath_mode_f16    ? 0x1p-15
@@ -691,8 +694,8 @@ static double output_error(sinter_data_type_t type, double x)
                               : fabs(x) * (type == sinter_bf16 ? 0x1p-8 : 0x1p-24);
 }
 
-/* Where an element of the output starts is marked in seen, so that what is left over can be
- * compared with the original. */
+/* Marks the bytes of the output's elements in `seen`, so that all other bytes can be compared
+ * with the original. */
 static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const row_ref_t *r,
                         unsigned char *seen)
 {
@@ -890,7 +893,7 @@ static attention_case_t random_decode(void)
     return p;
 }
 
-/* What random shapes reach seldom. */
+/* Shapes that random cases seldom reach. */
 static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     const attention_case_t base = {.nb = 2,
@@ -1093,7 +1096,7 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
         float *mask = (float *)(void *)w.v[MASK].data, *q = (float *)(void *)w.v[Q].data,
               *v = (float *)(void *)w.v[V].data;
         for (int64_t t = 0; t < p.T;
-             t++) { /* row 1 loses everything, row 2 all but the last column */
+             t++) { /* the mask leaves row 1 nothing, and row 2 only the last column */
             mask[p.T + t] = -INFINITY;
             mask[2 * p.T + t] = t + 1 < p.T ? -INFINITY : 0;
         }
@@ -1120,7 +1123,7 @@ static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode
     }
 }
 
-/* K and V before the window, and from a tile behind it on, are not looked at: NaN there changes
+/* K and V before the window, and from one tile after it on, are not read: NaN there changes
  * nothing. */
 static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
@@ -1198,8 +1201,8 @@ static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpma
     destroy(&w);
 }
 
-/* bf16 products must show: other bits than strict on the same inputs. And who may not use them
- * is told why. */
+/* bf16 products must show: their results have other bits than those of mode strict. A kernel
+ * that may not use them must say why. */
 static void test_bf16_differs(sinter_cpu_isa_t isa)
 {
     attention_case_t p = {.nb = 1,
@@ -1385,7 +1388,8 @@ static attention_case_t random_codes(sinter_fpmath_mode_t mode)
     return p;
 }
 
-/* Queries that no limb holds: all results are as NaN, infinity and subnormals have them. */
+/* Queries that limbs cannot hold (NaN, infinity, subnormals): results are those of float
+ * arithmetic. */
 static void test_codes_specials(const kernel_t *k, sinter_cpu_isa_t isa)
 {
     static const float specials[] = {NAN, INFINITY, 1e-40f, 0x1p-110f, 1e30f};
@@ -1407,7 +1411,7 @@ static void test_codes_specials(const kernel_t *k, sinter_cpu_isa_t isa)
     }
 }
 
-/* Codes that are all their zero point are exactly zero, whatever the limbs round. */
+/* If all codes equal their zero point, results are exactly zero, however limbs round. */
 static void test_codes_zero(const kernel_t *k, sinter_cpu_isa_t isa)
 {
     attention_case_t p = random_codes(sinter_fpmath_mode_f16);

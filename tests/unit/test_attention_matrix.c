@@ -124,7 +124,7 @@ static int pick(design_t *d, int n)
     return random_below(&d->state, n);
 }
 
-/* Of a row in which some values are still open (-1): the least work that it can become. */
+/* The least work of any case that has the values of a row, in which some are still open (-1). */
 static int is_feasible(const signed char *row)
 {
     int64_t v[N_PROPERTIES];
@@ -355,7 +355,7 @@ static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64
     }
     x = fz_op(f, sinter_op_dynamic_dequantize, sinter_f32, 5, dims, zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
-    if (along_t) { /* a dim that is unknown has no group shape; the scales' shape says it all */
+    if (along_t) { /* an unknown dim has no group shape; the shape of the scales is enough */
         shape[head_dim] = along_head;
         shape[token_dim] = along_t;
         fz_s64(f, sinter_op_attr_group_shape, 5, shape);
@@ -431,7 +431,9 @@ static void settle(fz_t *f, matrix_case_t *c)
         c->past[i] = c->v[MASK] == LATE
                          ? -3
                          : (double)(fz_size(f, c->t, i) -
-                                    c->v[S]); /* the first rows see nothing; the last one all */
+                                    /* the mask leaves the first rows nothing, and the last row
+                                     * everything */
+                                    c->v[S]);
         c->window[i] = 40;
     }
 }
@@ -514,7 +516,7 @@ static fz_outcome_t run_case(const signed char *row, uint64_t seed, char *text, 
     return outcome;
 }
 
-/* Cases of both designs are counted through. */
+/* Cases are numbered through both designs. */
 typedef struct totals {
     int cases;
     long only; /* 0: all */

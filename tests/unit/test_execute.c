@@ -406,9 +406,9 @@ static void check_line(const char *line, const char *const *words)
     }
 }
 
-/* Decoding with a length and strides that compile does not know: the decoding kernel takes K as it
- * usually lies; where the tokens are contiguous, the kernel runs that compile takes for those
- * strides. */
+/* Decoding with a length and strides that compile does not know. The decoding kernel runs where
+ * the head of K is contiguous. Where the tokens are contiguous, the same kernel runs as when
+ * compile knows these strides. */
 static void test_decode_line(void)
 {
     enum { T = 64, HEADS = 32, D = 128, K_ID = 1 };
@@ -625,8 +625,8 @@ static sinter_compiled_partition_t *compile_open_model(const open_model_t *m, co
     return compiled;
 }
 
-/* Where dims are not known at compile, each execute takes the kernel and the ways that a compile
- * with its dims takes, and is as right. */
+/* Where dims are not known at compile, each execute takes the same kernel and ways as a compile
+ * that knows its dims, and its results are within the same bounds. */
 static void test_open_dims(sinter_fpmath_mode_t mode)
 {
     static const open_model_t models[] = {

@@ -279,7 +279,7 @@ static void test_deep(void)
     }
 }
 
-/* Bytes changed at random: an answer is due, whichever. */
+/* Bytes changed at random: the reader must either accept the text or refuse it with a message. */
 static void test_mutated(void)
 {
     static const char spice[] = "{}[]\",:-+.eE0123456789ntfu\\ \n\x01\xff";
@@ -431,9 +431,9 @@ static void tidal_free(void *ptr, void *user)
     free((char *)ptr - HEADER);
 }
 
-/* A million values of two bytes where each list of the format stands, and where none does: at most
- * five times the size of the file is taken, whatever becomes of it, and what is refused is refused
- * with its place. */
+/* A million values of two bytes in the place of each list of the format, and where the format
+ * has no list. Reading takes at most five times the size of the file, and a refusal names its
+ * place. */
 static void test_dense_lists(void)
 {
     static const struct {

@@ -22,7 +22,7 @@ typedef struct tensor {
     bool input;
 } tensor_t;
 
-/* A graph in the making. Tensors keep small dims, so that they meet often. */
+/* A graph that is being built. Dims are small, so that many tensors fit each other. */
 typedef struct maker {
     mini_t m;
     tensor_t t[96];
@@ -672,7 +672,7 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
         }
         planned_free(&p);
     }
-    /* What meets behind a reshape of unknown dims cannot be told in advance. */
+    /* Which dims broadcast after a reshape of unknown dims cannot be told in advance. */
     CHECK(refused <= rounds / 12, "%s: %d of %d refused", name, refused, rounds);
     CHECK(shared > 0 && heirs > 0,
           "%s: no temporaries ever share memory, or none takes over another's", name);
@@ -725,15 +725,15 @@ static void test_joins(sinter_engine_t *engine)
     OP(&m, add, f32, OP(&m, gelu, f32, x), y);
     EXPECT(&m, "matmul");
 
-    /* What floats is computed wherever it is needed. */
+    /* A floating node is computed in each cluster that needs it. */
     mini_begin(&m, engine);
     y = OP(&m, tanh, f32, IN(&m, f32, "8"));
     OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "4x16"), IN(&m, f32, "16x8")), y);
     OP(&m, multiply, f32, OP(&m, matmul, f32, IN(&m, f32, "6x16"), IN(&m, f32, "16x8")), y);
     EXPECT(&m, "matmul matmul");
 
-    /* It has a place in memory if a matmul reads it, or if it is an output, which no other step
-     * then waits for. */
+    /* A floating node's value is in memory if a matmul reads it, or if it is an output; no other
+     * step waits for such an output. */
     mini_begin(&m, engine);
     OP(&m, matmul, f32, OP(&m, relu, f32, IN(&m, f32, "4x16")), IN(&m, f32, "16x8"));
     EXPECT(&m, "chain matmul");
@@ -1027,7 +1027,7 @@ static void test_causal(sinter_engine_t *engine)
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-/* Everything a mask is made of, over scores [2 4 5 7]. */
+/* The parts that a mask is made of, over scores [2 4 5 7]. */
 typedef struct mask_parts {
     mini_t *m;
     lt_t score, row, col, shift, other, fill, zero;
@@ -1203,7 +1203,8 @@ static void test_masks(sinter_engine_t *engine)
 
 /* ---- dims known late ------------------------------------------------------------------------- */
 
-/* Unknown dims take what they meet; a reshape may split off a part of one. */
+/* Unknown dims become the dims that they are broadcast with; a reshape may split off a part of
+ * one. */
 static void test_unknown_dims(sinter_engine_t *engine)
 {
     mini_t m;

@@ -25,7 +25,7 @@ typedef struct product {
     int64_t m, n, k, group; /* elements along K that share a scale */
     int batch_dims;
     int64_t batch[2];
-    int kept_codes; /* those that are made on the fly are graph outputs too, or not */
+    int kept_codes; /* whether codes that are made on the fly are graph outputs too */
 } product_t;
 
 static int64_t common(int64_t a, int64_t b)
@@ -222,7 +222,7 @@ static int on_the_fly(fz_t *f, product_t *p, int x)
     return fz_recovered(f, fz_float(f), &q);
 }
 
-/* Numbers of many magnitudes, and some that are none. */
+/* Numbers of many magnitudes, some of them NaN or infinite. */
 static int numbers(fz_t *f, int ndims, const int64_t *dims)
 {
     const int x = fz_input(f, fz_float(f), ndims, dims);
@@ -261,7 +261,7 @@ static int weight(fz_t *f, const product_t *p, int ndims, const int64_t *dims, i
     return coded(f, fz_code_type(f), ndims, dims, k_dim, p->group);
 }
 
-/* Its own part of the batch, then rows and columns; gives the rank. */
+/* Dims of an operand: its own part of the batch, then rows and columns. Returns the rank. */
 static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t columns, int turned,
                         int64_t *dims)
 {

@@ -74,7 +74,7 @@ static sinter_status_t execute(const sinter_compiled_partition_t *compiled,
     return status;
 }
 
-/* The status of the stage that gets to know the numbers of keys; the stages before it succeed. */
+/* The status of the first stage that knows the numbers of keys; the stages before it succeed. */
 static sinter_status_t tell(stage_t stage, const keys_t *t, bool viewed)
 {
     static const keys_t unknown = {"?", "?", "?", "?"};
@@ -171,7 +171,8 @@ static void test_numbers_of_keys(void)
            PARTS("op 1 (DynamicDequantize)", "scales, tensor 3, have 6 values along dimension 2"),
            PARTS("op 1 (DynamicDequantize)", "scales, tensor 3, have 6 values along dimension 1"),
            __LINE__);
-    /* K and V of different lengths: the second matmul says so, of tensors that the caller knows. */
+    /* K and V of different lengths: the message is about the second matmul and tensors that the
+     * caller knows. */
     static const char *const lengths[][2] = {{"6", "5"}, {"5", "6"}};
     for (int i = 0; i < 2; i++) {
         const char *k = lengths[i][0], *v = lengths[i][1];

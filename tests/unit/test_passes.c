@@ -104,7 +104,7 @@ static void test_infer_shapes(sinter_engine_t *engine)
     const lt_t x = IN(&m, f32, "2x?x16");
     OP(&m, relu, f32, OP(&m, matmul, f32, x, IN(&m, f32, "16x3")));
     CHECK(mini_end(&m) == sinter_success, "builds");
-    /* What compile brings. */
+    /* What compile knows beyond the graph. */
     m.g.values[graph_find_value(&m.g, x.id)].lt.dims[1] = 7;
     EXPECT(&m, "MatMul(f32[2 7 16], f32[16 3]) -> f32[2 7 3] | ReLU(f32[2 7 3]) -> f32[2 7 3]!");
 }
@@ -222,7 +222,7 @@ static void test_drop_casts(sinter_engine_t *engine)
     mini_output(&m, x);
     OP(&m, abs, f32, x);
     EXPECT(&m, "TypeCast(f32[3]) -> s32[3] | TypeCast(s32[3]) -> f32[3]! | Abs(f32[3]) -> f32[3]!");
-    /* Double precision is more than a rounding left out. */
+    /* A cast to double precision may not be left out as a rounding may. */
     mini_begin(&m, engine);
     OP(&m, type_cast, f32, OP(&m, type_cast, f64, IN(&m, f32, "3")));
     EXPECT(&m, "TypeCast(f32[3]) -> f64[3] | TypeCast(f64[3]) -> f32[3]!");
@@ -328,7 +328,7 @@ static void test_sink_dequant(sinter_engine_t *engine)
         &m,
         "StaticReshape(f16[2 ? 4]) -> f16[2 1 ? 4] | StaticReshape(s8[2 ? 32]) -> s8[2 1 ? 32] | "
         "MatMul(f16[2 3 5 32], s8[2 1 ? 32]{f16[2 1 ? 4]}) -> f32[2 3 5 ?]!");
-    /* Three groups of 16 over rows of 12 cannot be said: the dequantisation stays. */
+    /* Three groups of 16 over rows of 12 have no group shape: the dequantisation stays. */
     mini_begin(&m, engine);
     k = RESHAPE(&m, f16, dequant(&m, "per_group", "48x16", "3x16", NULL), 4, 12, 16);
     OP(&m, matmul, f32, IN(&m, f16, "5x12"), k);
@@ -365,7 +365,8 @@ static void test_sink_dequant(sinter_engine_t *engine)
     EXPECT(&m, "DynamicDequantize(s8[16 16], f16[2 16]) -> f16[16 16] | MatMul(s8[16 16]{f16[2 "
                "16]}, s8[16 16]{f16[2 16]}) -> f32[16 16]! | "
                "Abs(f16[16 16]) -> f16[16 16]!");
-    /* Codes that are quantised inside are in memory; those of another op stay elementwise work. */
+    /* Codes that the partition quantises itself are in memory; codes of another op stay
+     * elementwise work. */
     mini_begin(&m, engine);
     k = OPA(&m, quantize, u8, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)),
             OP(&m, abs, f32, IN(&m, f32, "5x3")));
@@ -395,7 +396,7 @@ static void test_sink_views(sinter_engine_t *engine)
     EXPECT(&m, "MatMul(f32[5 3], f32[3 2]) -> f32[5 2] | ReLU(f32[5 2]) -> f32[5 2] | "
                "Quantize(f32[5 2]) -> u8[5 2] | "
                "StaticTranspose(u8[5 2]) -> u8[2 5]!");
-    /* What looks at the index does not commute; nor does a view that something else reads. */
+    /* An op that depends on the index does not commute; nor does a view with another reader. */
     mini_begin(&m, engine);
     x = TRANSPOSE(&m, f32, OP(&m, matmul, f32, IN(&m, f32, "5x3"), IN(&m, f32, "3x2")), 1, 0);
     OP(&m, add, f32, x, IN(&m, f32, "5"));

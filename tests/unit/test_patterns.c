@@ -33,7 +33,7 @@ static bool partition(mini_t *m, sinter_partition_policy_t policy, result_t *r)
     return status == sinter_success;
 }
 
-/* By row: some graph became it. */
+/* By row: whether some graph became it. */
 static bool reached[64];
 
 static void note_reached(const result_t *r)
@@ -376,7 +376,7 @@ static void test_idle(sinter_engine_t *engine)
         idle_graph(&m, place, sinter_op_gen_index);
         EXPECT_WHY(&m, "sdpa 6", "idle         op 5 (GenIndex)");
     }
-    /* What needs the data of the scores is in the way. */
+    /* An op that needs the data of the scores prevents the fusion. */
     mini_begin(&m, engine);
     idle_graph(&m, 2, sinter_op_abs);
     EXPECT_WHY(&m, "matmul 3, single 1, single 1, single 1", "no softmax below op 2 (Add)");
@@ -535,8 +535,8 @@ static void test_quantised_activation(sinter_engine_t *engine)
     OP(&m, matmul, f32, OPA(&m, dequantize, f32, ATTRS(F32S(scales, 0.5f), S64S(zps, 0)), x),
        IN(&m, f32, "64x4"));
     EXPECT(&m, "matmul 3");
-    /* The gated MLP leaves it to the product before; what has other uses there, that one cannot
-     * quantise. */
+    /* The gated MLP leaves the quantisation to the product before it, which cannot quantise a
+     * value with other uses. */
     for (int other_use = 0; other_use < 2; other_use++) {
         mini_begin(&m, engine);
         y = OP(&m, type_cast, f32,
@@ -667,7 +667,7 @@ static void test_dynamic_quantize(sinter_engine_t *engine)
     x = OP(&m, type_cast, f32, OP(&m, matmul, bf16, IN(&m, bf16, "4x64"), IN(&m, bf16, "64x64")));
     quantise(&m, x);
     EXPECT(&m, "matmul 3");
-    /* Once as numbers and once as codes. */
+    /* The product leaves as numbers and as codes. */
     mini_begin(&m, engine);
     x = OP(&m, matmul, f32, IN(&m, bf16, "4x64"), IN(&m, bf16, "64x64"));
     mini_output(&m, x);
@@ -997,8 +997,8 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* 10^5 ops: how many partitions. Times are printed, not judged; what is quadratic takes minutes
- * and meets the test's time-out. */
+/* The number of partitions of 10^5 ops. Times are printed, not judged; quadratic time would be
+ * minutes, which the limit of the test ends. */
 static void expect_large(mini_t *m, const char *what, int min_parts, int max_parts)
 {
     result_t r = {.names = ""};

@@ -226,7 +226,7 @@ static void check_output(const tail_case_t *c, const orc_result_t *want, const l
     char text[300];
     check_at(!bad, line, "tensor %llu: %s", (unsigned long long)lt->id,
              orc_diff_text(&diff, text, sizeof text));
-    /* A rounding to bf16 would move one code in thirty. */
+    /* A rounding to bf16 would change one code in thirty. */
     check_at(lt->data_type != c->code || c->mode != sinter_fpmath_mode_strict || special ||
                  diff.differ <= diff.n / 400 + 2,
              line, "%zu of %zu codes differ", diff.differ, diff.n);
@@ -461,7 +461,7 @@ static const tail_case_t cases[] = {
      "matmul",
      NULL}, /* rows of all batches in one block */
     {SHARED, "2x3x70x64", 0, MX, {1, 32}, NAMED, "matmul", NULL},
-    /* dims that come later */
+    /* dims that only execute knows */
     {PLAIN, "?x320", 17, MX, {1, 32}, NAMED, "matmul", NULL},
     {SHARED, "3x?x64", 40, SYM, {8, 32}, NAMED, "matmul", NULL},
     {PLAIN, "6x?", 640, MX, {1, 32}, NAMED, "matmul", NULL},
