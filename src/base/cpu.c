@@ -108,7 +108,7 @@ static void detect_begin(void)
     __builtin_cpu_init();
 }
 
-/* The list of caches: Intel's leaf, or AMD's, which has the same form. */
+/* The leaf of cpuid that lists the caches: Intel's, or AMD's, which has the same form. */
 static size_t largest_cache(unsigned leaf)
 {
     unsigned eax, ebx, ecx, edx;
@@ -165,7 +165,7 @@ static const char *const feature_names[] = {
 #undef SINTER_FEATURE
 };
 
-static features_t found; /* by detect */
+static features_t found; /* detect sets it */
 
 static void detect(void)
 {

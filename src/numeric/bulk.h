@@ -17,6 +17,7 @@
 #include "numeric/quant_scales.h"
 
 enum { BLOCK = 16, VECTORS = BLOCK / LANES };
+#define NOT_INLINED TARGET __attribute__((noinline)) static
 #define EACH_VECTOR \
     UNROLL          \
     for (int h = 0; h < VECTORS; h++)
@@ -84,6 +85,11 @@ CODE(boolean, BOOLEAN_8, 8, 1, .format = NULL)
 OP bool is_integer(const code_t *c)
 {
     return c->kind <= SIGNED_8;
+}
+/* Elements of the kinds of powers of two: no others are multiplied. */
+OP bool is_mx(const code_t *c)
+{
+    return !is_integer(c) || c->kind == SIGNED_8;
 }
 
 /* ---- 16 codes in memory, and one code a byte or word of 32 bytes ----------------------------- */
@@ -536,11 +542,12 @@ OP void change_dwords(dword_change_t how, void *to, const void *from, int64_t n)
 
 /* ---- load_scaled ----------------------------------------------------------------------------- */
 
+typedef void load_t(const void *base, int64_t first, int64_t n, float *dst);
 typedef void load_scaled_t(const void *base, int64_t first, int64_t n, const dtype_scaled_t *how,
                            float *dst);
 
-/* The ends of runs, and runs that start inside a byte. */
-static inline void rescale_all(float *x, int64_t n, const dtype_scaled_t *how)
+/* The ends of runs, and runs that start inside a byte: once for all types. */
+NOT_INLINED void rescale_all(float *x, int64_t n, const dtype_scaled_t *how)
 {
     const float *scale = how->scale, *zp = how->zp;
     int64_t left = how->group - how->phase;
@@ -595,15 +602,16 @@ OP int64_t load_groups(const code_t *c, int size, const unsigned char *p, int64_
     return i;
 }
 
-OP void load_scaled(const code_t *c, const void *base, int64_t first, int64_t n,
-                    const dtype_scaled_t *all, float *dst)
+/* load_floats: what load does for these codes. */
+OP void load_scaled(const code_t *c, load_t *load_floats, const void *base, int64_t first,
+                    int64_t n, const dtype_scaled_t *all, float *dst)
 {
     const unsigned char *p = (const unsigned char *)base + first * c->bits / 8;
     dtype_scaled_t how = *all;
     int64_t i = 0;
     if (first % c->unit != 0) {
-        load(c, base, first, n, dst);
-        rescale_all(dst, n, &how);
+        load_floats(base, first, n, dst);
+        rescale_all(dst, n, all);
         return;
     }
     if (how.phase == 0 && how.group == BLOCK) {
@@ -619,8 +627,9 @@ OP void load_scaled(const code_t *c, const void *base, int64_t first, int64_t n,
         move_on(&how, run);
     }
     if (i < n) {
-        load(c, base, first + i, n - i, dst + i);
-        rescale_all(dst + i, n - i, &how);
+        const dtype_scaled_t rest = how; /* a copy: `how` stays in registers */
+        load_floats(base, first + i, n - i, dst + i);
+        rescale_all(dst + i, n - i, &rest);
     }
 }
 
@@ -708,7 +717,7 @@ OP void store_scaled(const code_t *c, void *base, int64_t first, int64_t n, cons
                      const dtype_scaled_t *s)
 {
     unsigned char *p = (unsigned char *)base + first * c->bits / 8;
-    if (s->way == DTYPE_MULTIPLIED) {
+    if (is_mx(c) && s->way == DTYPE_MULTIPLIED) {
         store_way(c, DTYPE_MULTIPLIED, p, n, src, s);
     } else if (is_integer(c) && s->way == DTYPE_SHIFTED) {
         store_way(c, DTYPE_SHIFTED, p, n, src, s);

@@ -117,16 +117,15 @@ OP __m512i bytes_f4(sinter_data_type_t from, const vu *code, const unsigned char
 OP __m512i bytes_of_codes(const code_t *c, dtype_way_t way, sinter_data_type_t from, const vu *code,
                           const unsigned char *x)
 {
-    const bool even = way == DTYPE_MULTIPLIED;
     if (c->kind == FLOAT_4) {
         return bytes_f4(from, code, x);
     }
     if (c->kind == SIGNED_8) {
         const __m512i bytes = bytes_signed(code);
-        return even ? _mm512_max_epi8(bytes, _mm512_set1_epi8(-127)) : bytes;
+        return way == DTYPE_MULTIPLIED ? _mm512_max_epi8(bytes, _mm512_set1_epi8(-127)) : bytes;
     }
     if (c->kind == SIGNED_4) {
-        const __m512i least = _mm512_set1_epi8(even ? -7 : -8), most = _mm512_set1_epi8(7);
+        const __m512i least = _mm512_set1_epi8(-8), most = _mm512_set1_epi8(7);
         const __m512i bytes = _mm512_max_epi8(bytes_signed(code), least);
         return _mm512_and_si512(_mm512_min_epi8(bytes, most), _mm512_set1_epi8(15));
     }
@@ -294,15 +293,16 @@ OP int64_t quantise_chunks(const code_t *c, dtype_way_t way, sinter_data_type_t 
     return stop;
 }
 
+/* Only the kinds whose elements may be of this type, which kind_rules of quant_geometry.c says. */
 OP int64_t quantise_from(const code_t *c, sinter_data_type_t from, const dtype_blocks_t *b)
 {
-    if (quant_by_powers(b->formula->kind)) {
+    if (is_mx(c) && quant_by_powers(b->formula->kind)) {
         return quantise_chunks(c, DTYPE_MULTIPLIED, from, b);
     }
     if (is_integer(c) && b->formula->kind == QUANT_DYNAMIC_ASYMMETRIC) {
         return quantise_chunks(c, DTYPE_SHIFTED, from, b);
     }
-    return quantise_chunks(c, DTYPE_DIVIDED, from, b);
+    return c->kind == UNSIGNED ? -1 : quantise_chunks(c, DTYPE_DIVIDED, from, b);
 }
 
 OP int64_t quantise(const code_t *c, const dtype_blocks_t *b)

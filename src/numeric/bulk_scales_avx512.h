@@ -209,7 +209,6 @@ OP void extremes_of(sinter_data_type_t from, side_t side, int64_t size, const __
 }
 
 /* Once for each chunk, not inlined: all kinds of formulas share these. */
-#define NOT_INLINED TARGET __attribute__((noinline)) static
 NOT_INLINED void extremes_of_magnitudes(sinter_data_type_t from, int64_t size, const __m512i *lines,
                                         int n, vu *to)
 {

@@ -117,9 +117,9 @@ OP void stream_elements(const code_t *c, result_t result, const unsigned char *p
 }
 
 /* Any groups, through floats in a buffer. */
-TARGET static void stream_buffered(int bits, result_t result, load_scaled_t *load_floats,
-                                   const unsigned char *p, int64_t n, const dtype_scaled_t *groups,
-                                   unsigned char *to)
+NOT_INLINED void stream_buffered(int bits, result_t result, load_scaled_t *load_floats,
+                                 const unsigned char *p, int64_t n, const dtype_scaled_t *groups,
+                                 unsigned char *to)
 {
     enum { MOST = 16 * PAIR };
     dtype_scaled_t g = *groups;

@@ -8,7 +8,7 @@
 
 /* clang-format off: a function on each line */
 #define LOAD_AND_STORE(name)                                                                \
-    TARGET static void name##_load(const void *base, int64_t first, int64_t n, float *dst)  \
+    NOT_INLINED void name##_load(const void *base, int64_t first, int64_t n, float *dst)    \
     {                                                                                       \
         load(&code_##name, base, first, n, dst);                                            \
     }                                                                                       \
@@ -31,7 +31,7 @@
     TARGET static void name##_load_scaled(const void *base, int64_t first, int64_t n,             \
                                           const dtype_scaled_t *g, float *dst)                    \
     {                                                                                             \
-        load_scaled(&code_##name, base, first, n, g, dst);                                        \
+        load_scaled(&code_##name, name##_load, base, first, n, g, dst);                           \
     }                                                                                             \
     TARGET static void name##_store_scaled(void *base, int64_t first, int64_t n, const void *src, \
                                            const dtype_scaled_t *how)                             \

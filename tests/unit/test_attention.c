@@ -70,7 +70,7 @@ typedef struct attention_case {
     sink_t sink;
     mask_t mask;
     bool bare;  /* the kernel may put the masks itself */
-    int window; /* of a causal mask: so many columns up to the diagonal; 0: all */
+    int window; /* of a causal mask: columns that count, up to the diagonal; 0: all */
     float fill;
     bool inf_as_zero, stats, prob, dynamic, plain; /* plain: no score chain at all */
     int gain; /* what the chain on probabilities makes is multiplied with 2^gain */

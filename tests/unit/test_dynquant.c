@@ -456,8 +456,8 @@ typedef struct way_case {
     const char *generic, *avx2, *avx512; /* the ways of the kernel that needs this */
 } way_case_t;
 
-#define DIRECT "; elements floats where they lie; codes in registers"
-#define SLOW_CODES "codes from floats in memory (no function for this type of codes)"
+#define DIRECT "; elements floats where they lie; codes registers"
+#define SLOW_CODES "codes floats in memory (no function for this type of codes)"
 #define ODD_GROUPS "(groups are not of 16, 32, 64 or a multiple of 128 elements)"
 #define SHARED                                                                               \
     "slabs shared by all threads (too few groups for the threads, or groups too tall for a " \
@@ -480,9 +480,9 @@ static const way_case_t way_cases[] = {
       .g = {2, {5, 320}, {5, 1}}},
      1,
      "slabs of groups " ODD_GROUPS
-     "; elements converted to floats (no function measures elements of this type); " SLOW_CODES,
-     "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes in registers",
-     "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes in registers"},
+     "; elements conversion to floats (no function measures elements of this type); " SLOW_CODES,
+     "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes registers",
+     "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes registers"},
     {{.kind = QUANT_DYNAMIC_ASYMMETRIC,
       .in = sinter_bf16,
       .code = sinter_u4,
@@ -490,12 +490,12 @@ static const way_case_t way_cases[] = {
       .zp = sinter_u4,
       .g = {2, {8, 64}, {2, 16}}},
      1,
-     "slabs of groups (groups do not lie one after the other in all tensors); elements converted "
+     "slabs of groups (groups do not lie one after the other in all tensors); elements conversion "
      "to floats (no function measures elements of this type); " SLOW_CODES,
-     "slabs of groups (groups do not lie one after the other in all tensors); elements converted "
-     "to floats (groups are not of a multiple of 16 columns); codes in registers",
-     "slabs of groups (groups do not lie one after the other in all tensors); elements converted "
-     "to floats (groups are not of a multiple of 16 columns); codes in registers"},
+     "slabs of groups (groups do not lie one after the other in all tensors); elements conversion "
+     "to floats (groups are not of a multiple of 16 columns); codes registers",
+     "slabs of groups (groups do not lie one after the other in all tensors); elements conversion "
+     "to floats (groups are not of a multiple of 16 columns); codes registers"},
     {{.kind = QUANT_DYNAMIC_MX,
       .in = sinter_f32,
       .code = sinter_f8_e4m3,
@@ -503,8 +503,8 @@ static const way_case_t way_cases[] = {
       .g = {2, {1, 40000}, {1, 1}}},
      3,
      SHARED SLOW_CODES,
-     SHARED "codes in registers",
-     SHARED "codes in registers"},
+     SHARED "codes registers",
+     SHARED "codes registers"},
 };
 
 /* Every kernel up to the cap takes the ways that are made for it, and says why not a faster one. */
@@ -526,7 +526,7 @@ static void run_ways(const way_case_t *w)
             const way_t *way = &e.choice.ways[i];
             const size_t at = strlen(text);
             snprintf(text + at, sizeof text - at, "%s%s%s%s%s%s%s", i > 0 ? "; " : "",
-                     way->of != NULL ? way->of : "", way->of != NULL ? " " : "", way->name,
+                     way->of != NULL ? way->of : "", way->of != NULL ? " " : "", way->row->name,
                      way->why != NULL ? " (" : "", way->why != NULL ? way->why : "",
                      way->why != NULL ? ")" : "");
         }

@@ -413,7 +413,12 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
         if (gr_buffer_alloc(&x->buffers[i], &lt, err)) {
             return -1;
         }
-        fill_input(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data);
+        if (*x->opt->mode == 'P') {
+            fill_for_timing(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data,
+                            x->buffers[i].bytes);
+        } else {
+            fill_input(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data);
+        }
     }
     return read_inputs(x, err);
 }

@@ -424,3 +424,31 @@ void fill_input(const model_t *model, const model_tensor_t *tensor,
         orc_encode(lt->data_type, data, dense ? i : gr_offset(lt, i), value_of(&rule, key, i, row));
     }
 }
+
+/* Elements after which values of a timed run repeat: more than a first-level cache holds, and no
+ * multiple of what kernels work off together, but whole bytes of each type. */
+enum { REPEATS_AFTER = 8 * 131071 };
+
+void fill_for_timing(const model_t *model, const model_tensor_t *tensor,
+                     const sinter_logical_tensor_t *lt, uint64_t seed, void *data, size_t bytes)
+{
+    const rule_t rule = rule_of(model, tensor);
+    const int64_t n = gr_elements(lt), bits = gr_dtype(lt->data_type)->bits;
+    const int64_t piece = REPEATS_AFTER / 8 * bits;
+    sinter_logical_tensor_t first = *lt;
+
+    /* Positions matter to a choice, and gaps between elements stay as they are. */
+    if (rule.shape == CHOICE || n <= REPEATS_AFTER || (int64_t)bytes != (n * bits + 7) / 8) {
+        fill_input(model, tensor, lt, seed, data);
+        return;
+    }
+    first.ndims = 1;
+    first.dims[0] = REPEATS_AFTER;
+    first.strides[0] = 1;
+    fill_input(model, tensor, &first, seed, data);
+#pragma omp parallel for schedule(static)
+    for (int64_t at = piece; at < (int64_t)bytes; at += piece) {
+        const int64_t left = (int64_t)bytes - at;
+        memcpy((char *)data + at, data, (size_t)(left < piece ? left : piece));
+    }
+}

@@ -9,4 +9,9 @@
 void fill_input(const model_t *model, const model_tensor_t *tensor,
                 const sinter_logical_tensor_t *lt, uint64_t seed, void *data);
 
+/* The same for a run that is timed and not checked: the values of a large tensor repeat after a
+ * million elements, in the order of memory, which takes a fraction of the time. bytes: of data. */
+void fill_for_timing(const model_t *model, const model_tensor_t *tensor,
+                     const sinter_logical_tensor_t *lt, uint64_t seed, void *data, size_t bytes);
+
 #endif

@@ -520,7 +520,7 @@ static const char *refuse_brgemm(int bf16, const void *config, void *state)
 }
 
 /* How tiles of floats are multiplied. */
-static const way_row_t ways[] = {
+const way_row_t ways_attention_products[] = {
     {"bf16 brgemm", refuse_brgemm, 1}, {"f32 brgemm", refuse_brgemm, 0}, {"own f32 gemm", NULL, 0}};
 
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
@@ -533,7 +533,7 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
         st->v_side.any_weight = p->prob != NULL;
     }
     if (st->k_side.ops == NULL || st->v_side.ops == NULL) {
-        take_way(ways, "products", c, st, choice);
+        take_way(ways_attention_products, "products", c, st, choice);
     }
 }
 

@@ -81,6 +81,21 @@ static void fill_groups(decode_side_t *side)
     }
 }
 
+/* decode_side_t.group_shift. */
+static int shift_of_group(const decode_side_t *side)
+{
+    const int size = side->head / side->groups, elems = side->ops->layout.elems;
+    if (!side->ops->by_chunk || side->fold > 1) {
+        return -1;
+    }
+    for (int shift = 0; elems << shift <= size; shift++) {
+        if (elems << shift == size) {
+            return shift;
+        }
+    }
+    return side->groups == 1 ? 30 : -1;
+}
+
 /* Where the coefficients of each corner are. */
 static void fill_corners(decode_side_t *side)
 {
@@ -155,7 +170,7 @@ static const char *refuse_integers(int kind, const void *config, void *state)
 }
 
 enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
-static const way_row_t ways[] = {
+const way_row_t ways_attention_operands[] = {
     LIMB_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"tiles of floats", NULL, 0}};
 
 void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
@@ -168,7 +183,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     /* Codes less zero points are exact only before anything is multiplied with them. */
     side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
     side->ops = NULL;
-    const int way = take_way(ways, of, &rows, side, choice);
+    const int way = take_way(ways_attention_operands, of, &rows, side, choice);
     if (way == BY_TILES) {
         return;
     }
@@ -191,6 +206,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
                      ? 2
                      : 1;
     side->padded = (int)((head + elems - 1) / elems) * elems;
+    side->group_shift = -1;
     side->classes = side->codes ? 0 : side->padded / elems * o->classes;
     fill_order(side);
     if (m.codes.type->bits == 4) {
@@ -204,6 +220,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
         fill_corners(side);
     } else if (side->by_lane) {
         fill_groups(side);
+        side->group_shift = shift_of_group(side);
     }
 }
 
@@ -322,6 +339,13 @@ static bool weights_are_tame(const decode_task_t *task, const float *scale, int 
 
 /* ---- the query ------------------------------------------------------------------------------- */
 
+/* The element of the head at a place of decoding order, which is not padding. */
+static int element_at(const decode_side_t *side, int place)
+{
+    const int e = side->order[place];
+    return e < side->head ? e : e - side->head; /* of the second token */
+}
+
 /* Query r of all, from src in the order of the head, to its places among its batch. */
 static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r,
                         const float *src)
@@ -332,9 +356,10 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
         first += batch;
     }
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
-    for (int i = 0; i < k->padded; i++) {
-        to[i / lanes * batch * lanes + i % lanes] =
-            k->order[i] < 0 ? 0 : src[k->order[i] % k->head];
+    for (int v = 0; v < k->padded; v += lanes, to += batch * lanes) {
+        for (int i = 0; i < lanes; i++) {
+            to[i] = k->order[v + i] < 0 ? 0 : src[element_at(k, v + i)];
+        }
     }
 }
 
@@ -439,6 +464,11 @@ static code_rows_t rows_at(const decode_task_t *task, int at, int n)
         rows.scale = (code_coefs_t){.at = task->buffers->scale,
                                     .ld = side->fold * side->groups,
                                     .pick = side->codes ? side->corner : side->group_at};
+        if (!side->codes && side->group_shift >= 0) {
+            rows.scale.pick = NULL;
+            rows.scale.step = 1;
+            rows.scale.shift = side->group_shift;
+        }
         rows.zp = rows.scale;
         rows.zp.at = task->m.zp.type != NULL ? task->buffers->zp : NULL;
     }
@@ -661,7 +691,7 @@ void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows,
         memset(acc + r * ldacc, 0, (size_t)v->head * sizeof(float));
         for (int i = 0; i < v->padded; i++) {
             if (v->order[i] >= 0) {
-                acc[r * ldacc + v->order[i] % v->head] += b->run[i];
+                acc[r * ldacc + element_at(v, i)] += b->run[i];
             }
         }
     }

@@ -37,6 +37,9 @@ typedef struct decode_side {
     float values[16]; /* of the codes of a 4-bit type */
     /* The element at each place in decoding order, of the second token `head` more; -1: padding. */
     int16_t order[DECODE_ORDER];
+    /* A group of coefficients is 2^group_shift chunks; -1: coefficients change within chunks, or
+     * the micro-kernels do not ask. */
+    int group_shift;
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
     /* codes only: see codes_table_t */
     int32_t corner[CODES_CHUNKS * 16];

@@ -114,7 +114,7 @@ static const char *refuse_tiles(int way, const void *config, void *state)
     return takes[way] ? NULL : way == PAST_CACHES ? "what is written may stay in the caches" : "";
 }
 
-static const way_row_t ways[] = {
+const way_row_t ways_chain_tiles[] = {
     {"conversion past the caches", refuse_tiles, CONVERTED_PAST_CACHES},
     {"tiles past the caches", refuse_tiles, PAST_CACHES},
     {"square tiles", refuse_tiles, IN_SQUARES},
@@ -151,7 +151,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         st->extent[d] = tile == 0 ? 0 : (st->b.dims[d] + tile - 1) / tile;
         st->n_tiles *= st->extent[d];
     }
-    take_way(ways, NULL, NULL, st, choice);
+    take_way(ways_chain_tiles, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }

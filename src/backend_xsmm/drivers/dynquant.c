@@ -28,8 +28,9 @@ bool dynquant_is_chunk(const dtype_blocks_t *b, int64_t elements)
 }
 
 /* Runs of groups that lie one after the other in all tensors, computed in registers. */
-static const char *refuse_chunks(const dynquant_state_t *st)
+static const char *refuse_chunks(int way, const void *config, void *state)
 {
+    const dynquant_state_t *st = state;
     const quant_space_t *s = &st->s;
     const int64_t size = s->column.n;
     const sinter_data_type_t in = s->in.dtype;
@@ -38,6 +39,7 @@ static const char *refuse_chunks(const dynquant_state_t *st)
                        s->group.to[IN_CODES] == size && s->group.to[IN_SCALE] == 1 &&
                        (st->q.zp == NULL || s->group.to[IN_ZP] == 1);
     bool alone = true;
+    (void)way, (void)config;
     for (int a = 0; a < s->n_slab; a++) {
         alone = alone && s->item[a] == 1;
     }
@@ -64,35 +66,24 @@ static const char *refuse_chunks(const dynquant_state_t *st)
                : NULL;
 }
 
-static const char *refuse_shared_slabs(const dynquant_state_t *st)
+static const char *refuse_shared_slabs(int way, const void *config, void *state)
 {
-    return st->s.by_pieces ? NULL : "every thread has slabs of its own that fit a cache";
+    const dynquant_state_t *st = state;
+    (void)way, (void)config;
+    return st->s.by_pieces ? NULL : "";
 }
 
-/* In order of preference; a way takes what the ones before it refuse. */
-static const struct {
-    const char *name;
-    const char *(*refuse)(const dynquant_state_t *st); /* NULL: it takes everything */
-} ways[] = {[BY_CHUNKS] = {"chunks of groups", refuse_chunks},
-            [BY_SHARED_SLABS] = {"slabs shared by all threads", refuse_shared_slabs},
-            [BY_SLABS] = {"slabs of groups", NULL}};
-
-/* Slabs: how elements are measured. */
-static const char *refuse_measure_16(const dynquant_state_t *st)
-{
-    const quant_space_t *s = &st->s;
-    if (quant_widen16(st->q.fn, s->in.dtype) == NULL) {
-        return "no function measures elements of this type";
-    }
-    if (s->column.in != 1 || (uintptr_t)s->in.data % sizeof(uint16_t) != 0) {
-        return "elements of a row have gaps, or odd addresses";
-    }
-    return s->column.n % DTYPE_GROUP != 0 ? "groups are not of a multiple of 16 columns" : NULL;
-}
+/* In the order of dynquant_way_t. */
+const way_row_t ways_dynquant_groups[] = {
+    {"chunks of groups", refuse_chunks, BY_CHUNKS},
+    {"slabs shared by all threads", refuse_shared_slabs, BY_SHARED_SLABS},
+    {"slabs of groups", NULL, BY_SLABS}};
 
 /* Slabs: whether elements become codes in registers. */
-static const char *refuse_registers(const dynquant_state_t *st)
+static const char *refuse_registers(int way, const void *config, void *state)
 {
+    const dynquant_state_t *st = state;
+    (void)way, (void)config;
     if (quantiser_splits(&st->q)) {
         return "split codes";
     }
@@ -102,32 +93,44 @@ static const char *refuse_registers(const dynquant_state_t *st)
     return st->s.column.to[IN_CODES] != 1 ? "codes of a row have gaps" : NULL;
 }
 
-static void choose_way(dynquant_state_t *st, choice_t *choice)
+const way_row_t ways_dynquant_codes[] = {{"registers", refuse_registers, 0},
+                                         {"floats in memory", NULL, 0}};
+
+/* Slabs: how elements are measured. */
+static const char *refuse_floats(int way, const void *config, void *state)
 {
-    const char *best = NULL; /* why not the fastest way */
-    for (st->way = BY_CHUNKS; ways[st->way].refuse != NULL; st->way++) {
-        const char *why = ways[st->way].refuse(st);
-        if (why == NULL) {
-            break;
-        }
-        best = best == NULL ? why : best;
+    const dynquant_state_t *st = state;
+    (void)way, (void)config;
+    return dynquant_are_floats(&st->s) ? NULL : "";
+}
+
+static const char *refuse_16_bits(int way, const void *config, void *state)
+{
+    const dynquant_state_t *st = state;
+    const quant_space_t *s = &st->s;
+    if (quant_widen16(st->q.fn, s->in.dtype) == NULL) {
+        return "no function measures elements of this type";
     }
-    const char *slow_codes = refuse_registers(st), *slow_read = refuse_measure_16(st);
-    slow_read = slow_read == NULL ? slow_codes : slow_read;
-    st->measure_16 = slow_read == NULL ? quant_widen16(st->q.fn, st->s.in.dtype) : NULL;
-    add_way(choice, NULL, ways[st->way].name, best);
-    if (st->way == BY_CHUNKS) { /* the few groups that are left over do not count */
-        return;
+    if (s->column.in != 1 || (uintptr_t)s->in.data % sizeof(uint16_t) != 0) {
+        return "elements of a row have gaps, or odd addresses";
     }
-    if (dynquant_are_floats(&st->s)) {
-        add_way(choice, "elements", "floats where they lie", NULL);
-    } else if (st->measure_16 != NULL) {
-        add_way(choice, "elements", "16 bits where they lie", NULL);
-    } else {
-        add_way(choice, "elements", "converted to floats", slow_read);
+    return s->column.n % DTYPE_GROUP != 0 ? "groups are not of a multiple of 16 columns"
+                                          : refuse_registers(way, config, state);
+}
+
+const way_row_t ways_dynquant_elements[] = {{"floats where they lie", refuse_floats, 0},
+                                            {"16 bits where they lie", refuse_16_bits, 0},
+                                            {"conversion to floats", NULL, 0}};
+
+static void choose_ways(dynquant_state_t *st, choice_t *choice)
+{
+    const bool measures_16 = refuse_16_bits(0, NULL, st) == NULL;
+    st->measure_16 = measures_16 ? quant_widen16(st->q.fn, st->s.in.dtype) : NULL;
+    st->way = (dynquant_way_t)take_way(ways_dynquant_groups, NULL, NULL, st, choice);
+    if (st->way != BY_CHUNKS) { /* the few groups that are left over do not count */
+        take_way(ways_dynquant_elements, "elements", NULL, st, choice);
+        take_way(ways_dynquant_codes, "codes", NULL, st, choice);
     }
-    add_way(choice, "codes", slow_codes == NULL ? "in registers" : "from floats in memory",
-            slow_codes);
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -165,7 +168,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->in = dtype_bulk(in->dtype, self->needs);
     st->narrow = st->s.column.n < NARROW;
     st->ahead = fetch_ahead(&st->s);
-    choose_way(st, choice);
+    choose_ways(st, choice);
     if (st->s.by_pieces) {
         choice->shared_bytes = (size_t)quant_slabs(&st->s) * (size_t)frame->threads * 2 *
                                QUANT_COLUMNS * sizeof(int32_t);

@@ -329,14 +329,14 @@ static const char *refuse_brgemm(int bf16, const void *config, void *state)
 }
 
 /* How panels are multiplied. */
-static const way_row_t ways[] = {INTEGER_WAYS(refuse_integers),
-                                 {"bf16 brgemm", refuse_brgemm, 1},
-                                 {"f32 brgemm", refuse_brgemm, 0},
-                                 {"own f32 gemm", NULL, 0}};
+const way_row_t ways_matmul_products[] = {INTEGER_WAYS(refuse_integers),
+                                          {"bf16 brgemm", refuse_brgemm, 1},
+                                          {"f32 brgemm", refuse_brgemm, 0},
+                                          {"own f32 gemm", NULL, 0}};
 
 void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice)
 {
-    take_way(ways, "products", c, st, choice);
+    take_way(ways_matmul_products, "products", c, st, choice);
     add_serial_way(choice, st->serial);
 }
 

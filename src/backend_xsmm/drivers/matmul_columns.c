@@ -198,16 +198,16 @@ static const char *refuse_scales(int way, const void *config, void *state)
                : "groups along K are short and those along N are no whole chunks";
 }
 
-static const way_row_t scale_ways[] = {{"nothing", refuse_scales, NO_SCALES},
-                                       {"sums of rows", refuse_scales, ON_SUMS},
-                                       {"chunks of codes", refuse_scales, ON_CHUNKS},
-                                       {"lanes of codes", NULL, ON_LANES}};
+const way_row_t ways_matmul_scales[] = {{"nothing", refuse_scales, NO_SCALES},
+                                        {"sums of rows", refuse_scales, ON_SUMS},
+                                        {"chunks of codes", refuse_scales, ON_CHUNKS},
+                                        {"lanes of codes", NULL, ON_LANES}};
 
 static void choose_scales(const columns_config_t *c, columns_state_t *st, choice_t *choice)
 {
     static const applied_t by[] = {
         [NO_SCALES] = NOWHERE, [ON_SUMS] = IN_SUMS, [ON_CHUNKS] = BY_CHUNK, [ON_LANES] = BY_LANE};
-    const int way = take_way(scale_ways, "scales", c, st, choice);
+    const int way = take_way(ways_matmul_scales, "scales", c, st, choice);
     st->by = way == ON_SUMS && (st->panel.b.base.zp.type != NULL || c->floats->bias != NULL)
                  ? IN_SUMS_SHIFTED
                  : by[way];
@@ -257,7 +257,7 @@ static const char *refuse_sweeps(int kind, const void *config, void *state)
 }
 
 enum { SWEEPS, PANELS };
-static const way_row_t ways[] = {
+const way_row_t ways_matmul_columns[] = {
     [SWEEPS] = {DECODED_FMA, refuse_sweeps, 0}, [PANELS] = {"panels", NULL, 0}};
 
 /* As many ranges for each thread, about equal. */
@@ -286,7 +286,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     const size_t panel = matmul_shared(&c->panel, &st->panel),
                  own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->threads;
     choice->shared_bytes = own > panel ? own : panel;
-    st->sweeps = take_way(ways, NULL, c, st, choice) == SWEEPS;
+    st->sweeps = take_way(ways_matmul_columns, NULL, c, st, choice) == SWEEPS;
     if (!st->sweeps) {
         matmul_add_ways(&c->panel, &st->panel, choice);
         return sinter_success;

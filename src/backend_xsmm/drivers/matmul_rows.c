@@ -269,7 +269,7 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
 }
 
 /* In the order of rows_way_t. */
-static const way_row_t ways[] = {
+const way_row_t ways_matmul_rows[] = {
     INTEGER_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"panels", NULL, 0}};
 
 /* Of the lines of B, for the micro-kernels. */
@@ -335,7 +335,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     rows_buffers_t buffers;
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
     choice->shared_bytes = matmul_shared(&c->panel, &st->panel);
-    st->way = (rows_way_t)take_way(ways, NULL, c, st, choice);
+    st->way = (rows_way_t)take_way(ways_matmul_rows, NULL, c, st, choice);
     if (st->way == BY_PANELS) {
         matmul_add_ways(&c->panel, &st->panel, choice);
         return sinter_success;

@@ -125,9 +125,9 @@ static const char *refuse_rows(int way, const void *config, void *state)
     return way == WHOLE_ROWS && st->dims[st->axis] > ROW ? "rows of more than 4096 elements" : NULL;
 }
 
-static const way_row_t ways[] = {{"rows in cache", refuse_rows, WHOLE_ROWS},
-                                 {"rows in three passes", refuse_rows, LONG_ROWS},
-                                 {"columns", NULL, COLUMNS}};
+const way_row_t ways_softmax_rows[] = {{"rows in cache", refuse_rows, WHOLE_ROWS},
+                                       {"rows in three passes", refuse_rows, LONG_ROWS},
+                                       {"columns", NULL, COLUMNS}};
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
@@ -178,7 +178,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         }
         st->n_items *= st->extent[d];
     }
-    st->way = take_way(ways, NULL, NULL, st, choice);
+    st->way = take_way(ways_softmax_rows, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }

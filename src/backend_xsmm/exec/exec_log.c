@@ -2,7 +2,7 @@
  *
  *   exec partition 0 (sdpa), 2 threads, 35.1 us: 0:f16[8,1,128] 1:s8[8,384,128] -> 9:f16[8,1,128];
  *   step 0: attention_decode_f32_avx2, K by f32 FMA on decoded registers,
- *   V by tiles of floats (split codes)
+ *   V by tiles of floats (the head is not contiguous)
  *
  * A step has its kernel, the ways that the kernel chose for these tensors, and in parentheses why
  * it did not choose a faster one. */
@@ -53,7 +53,7 @@ static void add_step(line_t *l, const taken_t *taken)
     add(l, "%s", taken->candidate->kernel->name);
     for (int i = 0; i < taken->choice.n_ways; i++) {
         const way_t *w = &taken->choice.ways[i];
-        add(l, ", %s%sby %s", w->of != NULL ? w->of : "", w->of != NULL ? " " : "", w->name);
+        add(l, ", %s%sby %s", w->of != NULL ? w->of : "", w->of != NULL ? " " : "", w->row->name);
         if (w->why != NULL) {
             add(l, " (%s)", w->why);
         }

@@ -14,6 +14,14 @@ const kernel_t sinter_kernels[] = {
 };
 const int sinter_n_kernels = (int)(sizeof(sinter_kernels) / sizeof(sinter_kernels[0]));
 
+const way_table_t sinter_way_tables[] = {
+#define SINTER_WAYS(table) {#table, ways_##table},
+#include "backend_xsmm/kernels.def"
+};
+const int sinter_n_way_tables = (int)(sizeof(sinter_way_tables) / sizeof(sinter_way_tables[0]));
+
+const way_row_t ways_one_thread[] = {{"one thread", NULL, 0}};
+
 const driver_t *const sinter_step_drivers[STEP_KINDS] = {
 #define SINTER_STEP(kind, name, driver) [STEP_##kind] = &driver_##driver,
 #include "backend_xsmm/kernels.def"
@@ -31,7 +39,7 @@ static void add_refusal(selection_t *out, const refusal_t *refusal)
     }
 }
 
-/* What stands between a kernel and a step where the plan lacks features. */
+/* The refusal of a kernel that needs features which the plan lacks. */
 static refusal_t lacking(const kernel_t *k, const problem_t *problem, const char *feature)
 {
     plan_t capable = *problem->plan;

@@ -1,0 +1,531 @@
+/* Which way each step goes inside its kernel: each case is a graph with the ways that its last step
+ * must take at each ISA level, as SINTER_VERBOSE=exec prints them. A fast path that is no longer
+ * taken fails here by its name. Every row of every table of ways must be taken by some case at
+ * every level where `roll` says that it can be, and at no other: a new row fails until it has a
+ * line in `roll` and a case. Kernels only choose; nothing is executed, so the levels are tested on
+ * every machine, but for the few ways that are chosen by code of their instruction set. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sinter/sinter.h>
+
+#include "backend_xsmm/exec/compiled.h"
+#include "backend_xsmm/ukernels/xsmm.h"
+#include "base/cpu.h"
+#include "check.h"
+#include "spec.h"
+
+enum { MOST_TABLES = 16, MOST_ROWS = 8 };
+
+/* ---- where each way can be taken ------------------------------------------------------------- */
+
+enum {
+    GENERIC_CAP = 1 << sinter_isa_generic,
+    AVX2_CAP = 1 << sinter_isa_avx2,
+    AVX512_CAP = 1 << sinter_isa_avx512,
+    VNNI_CAP = 1 << sinter_isa_avx512_vnni,
+    AVX2_VNNI_CAP = 1 << sinter_isa_avx2_vnni,
+    BYTE_CAPS = VNNI_CAP | AVX2_VNNI_CAP,           /* instructions that sum products of bytes */
+    AVX512_CAPS = AVX512_CAP | VNNI_CAP,            /* any AVX-512 */
+    SIMD_CAPS = AVX2_CAP | AVX512_CAPS | BYTE_CAPS, /* any vectors */
+    ALL_CAPS = GENERIC_CAP | SIMD_CAPS,
+    /* Not only the level counts: */
+    WITH_F32 = 1 << 8,    /* libxsmm must multiply floats at this level, here */
+    WITHOUT_F32 = 1 << 9, /* it must not */
+    WITH_BF16 = 1 << 10,  /* libxsmm must multiply bf16 at this level, here */
+    ON_MACHINE = 1 << 11  /* choosing runs code of this level */
+};
+
+#define EXACT_CODES "exact products of codes (VNNI)"
+#define TWO_LIMBS "16-bit integers (two 8-bit limbs, VNNI)"
+#define ONE_LIMB "8-bit integers (VNNI)"
+#define FMA "f32 FMA on decoded registers"
+
+static const struct roll {
+    const char *table, *way;
+    unsigned caps;
+} roll[] = {
+    {"attention_operands", TWO_LIMBS, BYTE_CAPS},
+    {"attention_operands", ONE_LIMB, BYTE_CAPS},
+    {"attention_operands", FMA, SIMD_CAPS},
+    {"attention_operands", "tiles of floats", SIMD_CAPS},
+    {"attention_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
+    {"attention_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
+    {"attention_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
+    {"chain_tiles", "conversion past the caches", SIMD_CAPS | ON_MACHINE},
+    {"chain_tiles", "tiles past the caches", ALL_CAPS},
+    {"chain_tiles", "square tiles", ALL_CAPS},
+    {"chain_tiles", "runs", ALL_CAPS},
+    {"softmax_rows", "rows in cache", ALL_CAPS},
+    {"softmax_rows", "rows in three passes", ALL_CAPS},
+    {"softmax_rows", "columns", ALL_CAPS},
+    {"dynquant_groups", "chunks of groups", AVX512_CAPS | ON_MACHINE},
+    {"dynquant_groups", "slabs shared by all threads", ALL_CAPS | ON_MACHINE},
+    {"dynquant_groups", "slabs of groups", ALL_CAPS | ON_MACHINE},
+    {"dynquant_elements", "floats where they lie", ALL_CAPS | ON_MACHINE},
+    {"dynquant_elements", "16 bits where they lie", SIMD_CAPS | ON_MACHINE},
+    {"dynquant_elements", "conversion to floats", ALL_CAPS | ON_MACHINE},
+    {"dynquant_codes", "registers", SIMD_CAPS | ON_MACHINE},
+    {"dynquant_codes", "floats in memory", ALL_CAPS | ON_MACHINE},
+    {"matmul_rows", EXACT_CODES, BYTE_CAPS},
+    {"matmul_rows", TWO_LIMBS, BYTE_CAPS},
+    {"matmul_rows", ONE_LIMB, BYTE_CAPS},
+    {"matmul_rows", FMA, SIMD_CAPS},
+    {"matmul_rows", "panels", SIMD_CAPS},
+    {"matmul_columns", FMA, SIMD_CAPS},
+    {"matmul_columns", "panels", SIMD_CAPS},
+    {"matmul_scales", "nothing", SIMD_CAPS},
+    {"matmul_scales", "sums of rows", SIMD_CAPS},
+    {"matmul_scales", "chunks of codes", SIMD_CAPS},
+    {"matmul_scales", "lanes of codes", SIMD_CAPS},
+    {"matmul_products", EXACT_CODES, VNNI_CAP},
+    {"matmul_products", TWO_LIMBS, VNNI_CAP},
+    {"matmul_products", ONE_LIMB, VNNI_CAP},
+    {"matmul_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
+    {"matmul_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
+    {"matmul_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
+    {"one_thread", "one thread", ALL_CAPS},
+};
+
+/* ---- the cases ------------------------------------------------------------------------------- */
+
+typedef struct way_case {
+    const char *what, *graph;
+    sinter_fpmath_mode_t mode; /* applies to integers too */
+    int threads;               /* 0: one */
+    size_t cache_bytes;        /* 0: the machine's */
+    bool on_machine;           /* choosing runs code of the level */
+    /* By sinter_cpu_isa_t. NULL: as at avx512 where that is avx512_vnni, else as at avx2.
+     * LIBXSMM stands for the best of bf16 brgemm, f32 brgemm and own f32 gemm that it allows. */
+    const char *at[LEVELS];
+} way_case_t;
+
+#define GENERIC [sinter_isa_generic]
+#define AVX2 [sinter_isa_avx2]
+#define AVX512 [sinter_isa_avx512]
+#define VNNI [sinter_isa_avx512_vnni]
+#define AVX2_VNNI [sinter_isa_avx2_vnni]
+#define EVERYWHERE(ways) .at[sinter_isa_generic] = ways, .at[sinter_isa_avx2] = ways
+
+#define ATTENTION(s, k, v)                                                  \
+    "MatMul transpose_b=1 1:f32:1x4x" s "x64 " k " -> 3:f32:1x4x" s "x96; " \
+    "SoftMax axis=-1 3:f32:1x4x" s "x96 -> 4:f32:1x4x" s "x96; "            \
+    "MatMul 4:f32:1x4x" s "x96 " v " -> 6:f32:1x4x" s "x64"
+#define FLOAT_K_V(s) ATTENTION(s, "2:f32:1x4x96x64", "5:f32:1x4x96x64")
+/* K and V of s4 with one scale for each `group` elements of a head: `n` of them. */
+#define CODES_K_V(s, group, n)                                                       \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1," group " 10:s4:1x4x96x64 " \
+    "11:f16:1x4x96x" n " -> 2:f32:1x4x96x64; "                                       \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1," group " 12:s4:1x4x96x64 " \
+    "13:f16:1x4x96x" n " -> 5:f32:1x4x96x64; " FLOAT_K_V(s)
+#define K_AND_V(way) "K by " way ", V by " way
+
+/* Weights of s4 stored [N, K] or [K, N]; n: groups along K, or the dims of the scales. */
+#define ALONG_K(m, group, n, a)                                                             \
+    "DynamicDequantize qtype=per_group group_shape=1," group " 10:s4:160x128 11:f16:160x" n \
+    " -> 2:f32:160x128; MatMul transpose_b=1 " a " 2:f32:160x128 -> 3:f32:" m "x160"
+#define ALONG_N(m, group, scales)                                                          \
+    "DynamicDequantize qtype=per_group group_shape=" group " 10:s4:128x256 11:f16:" scales \
+    " -> 2:f32:128x256; MatMul 1:f32:" m "x128 2:f32:128x256 -> 3:f32:" m "x256"
+#define FLOAT_A(m) "1:f32:" m "x128"
+#define CODES_OF_A(m)                                                              \
+    "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:" m "x128 21:f32:" m \
+    "x4 -> 1:f32:" m "x128; "
+
+#define QUANTISE(kind, group, in, out)                                                     \
+    "DynamicQuantize quantization_kind=" kind " qtype=per_group group_shape=" group " " in \
+    " -> " out
+
+#define PRODUCTS "products by LIBXSMM"
+#define ONE_THREAD "by one thread (rows of an output share bytes)"
+#define SERIAL ", " ONE_THREAD
+#define SHORT_GROUPS "(groups of B along K are too short for the decoder)"
+#define ODD_GROUPS "(groups are not of 16, 32, 64 or a multiple of 128 elements)"
+#define SCATTERED "(groups do not lie one after the other in all tensors)"
+#define SHARED_SLABS                                                                            \
+    "by slabs shared by all threads (too few groups for the threads, or groups too tall for a " \
+    "cache)"
+#define IN_PLACE "elements by floats where they lie"
+#define FAST_CODES "codes by registers"
+#define SLOW_CODES "codes by floats in memory (no function for this type of codes)"
+
+static const way_case_t cases[] = {
+    {.what = "decoding, floats",
+     .graph = FLOAT_K_V("1"),
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA)}},
+    {.what = "decoding, codes, f16",
+     .graph = CODES_K_V("1", "32", "2"),
+     .mode = sinter_fpmath_mode_f16,
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA), AVX2_VNNI = K_AND_V(TWO_LIMBS),
+            VNNI = K_AND_V(TWO_LIMBS)}},
+    {.what = "decoding, codes, int8",
+     .graph = CODES_K_V("1", "32", "2"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA), AVX2_VNNI = K_AND_V(ONE_LIMB),
+            VNNI = K_AND_V(ONE_LIMB)}},
+    {.what = "decoding, groups of 2",
+     .graph = CODES_K_V("1", "2", "32"),
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = K_AND_V(
+                "tiles of floats (groups along the head do not fall on lanes)") ", " PRODUCTS}},
+    {.what = "prefill, floats", .graph = FLOAT_K_V("64"), EVERYWHERE(PRODUCTS)},
+    {.what = "prefill, floats, bf16",
+     .graph = FLOAT_K_V("64"),
+     .mode = sinter_fpmath_mode_bf16,
+     EVERYWHERE(PRODUCTS)},
+    {.what = "decoding, rows of the output share bytes",
+     .graph = FLOAT_K_V("7") "; TypeCast 6:f32:1x4x7x64 -> 7:u4:1x4x7x64:1820x455x65x1",
+     .at = {GENERIC = PRODUCTS SERIAL, AVX2 = K_AND_V(FMA) SERIAL}},
+    {.what = "prefill, rows of the output share bytes",
+     .graph = FLOAT_K_V("64") "; TypeCast 6:f32:1x4x64x64 -> 7:u4:1x4x64x64:16640x4160x65x1",
+     EVERYWHERE(PRODUCTS SERIAL)},
+
+    {.what = "one row, codes along K, strict",
+     .graph = ALONG_K("1", "32", "4", FLOAT_A("1")),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA}},
+    {.what = "one row, codes along K, f16",
+     .graph = ALONG_K("1", "32", "4", FLOAT_A("1")),
+     .mode = sinter_fpmath_mode_f16,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA, AVX2_VNNI = "by " TWO_LIMBS,
+            VNNI = "by " TWO_LIMBS}},
+    {.what = "one row, codes along K, int8",
+     .graph = ALONG_K("1", "32", "4", FLOAT_A("1")),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA, AVX2_VNNI = "by " ONE_LIMB,
+            VNNI = "by " ONE_LIMB}},
+    {.what = "one row of codes, codes along K",
+     .graph = CODES_OF_A("1") ALONG_K("1", "32", "4", FLOAT_A("1")),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA, AVX2_VNNI = "by " EXACT_CODES,
+            VNNI = "by " EXACT_CODES}},
+    {.what = "one row, codes along K, groups of 2, strict",
+     .graph = ALONG_K("1", "2", "64", FLOAT_A("1")),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by panels " SHORT_GROUPS ", " PRODUCTS}},
+    {.what = "one row, codes along K, groups of 2, f16",
+     .graph = ALONG_K("1", "2", "64", FLOAT_A("1")),
+     .mode = sinter_fpmath_mode_f16,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by panels " SHORT_GROUPS ", " PRODUCTS,
+            VNNI = "by panels " SHORT_GROUPS ", " PRODUCTS
+                   " (groups along K are not made of blocks of 16 to 128 elements)"}},
+    {.what = "one row, floats along N",
+     .graph = "MatMul 1:f32:1x128 2:f32:128x256 -> 3:f32:1x256",
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by nothing"}},
+    {.what = "one row, codes along N, groups of 32 rows",
+     .graph = ALONG_N("1", "32,1", "4x256"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by sums of rows"}},
+    {.what = "one row, codes along N, groups of 128 columns",
+     .graph = ALONG_N("1", "1,128", "128x2"),
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = "by " FMA ", scales by chunks of codes (groups along K are short)"}},
+    {.what = "one row, codes along N, groups of 32 columns",
+     .graph = ALONG_N("1", "1,32", "128x8"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by lanes of codes (groups along K are "
+                                       "short and those along N are no whole chunks)"}},
+    {.what = "one row, codes along N, groups of 4 columns",
+     .graph = ALONG_N("1", "1,4", "128x64"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by panels (groups along K are short and groups along N do "
+                                       "not fall on lanes), " PRODUCTS}},
+    {.what = "64 rows, floats",
+     .graph = "MatMul 1:f32:64x128 2:f32:128x160 -> 3:f32:64x160",
+     EVERYWHERE(PRODUCTS)},
+    {.what = "64 rows, floats, bf16",
+     .graph = "MatMul 1:f32:64x128 2:f32:128x160 -> 3:f32:64x160",
+     .mode = sinter_fpmath_mode_bf16,
+     EVERYWHERE(PRODUCTS)},
+    {.what = "64 rows, codes along K, f16",
+     .graph = ALONG_K("64", "32", "4", FLOAT_A("64")),
+     .mode = sinter_fpmath_mode_f16,
+     .at = {GENERIC = PRODUCTS, AVX2 = PRODUCTS, VNNI = "products by " TWO_LIMBS}},
+    {.what = "64 rows, codes along K, int8",
+     .graph = ALONG_K("64", "32", "4", FLOAT_A("64")),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = PRODUCTS, VNNI = "products by " ONE_LIMB}},
+    {.what = "64 rows of codes, codes along K",
+     .graph = CODES_OF_A("64") ALONG_K("64", "32", "4", FLOAT_A("64")),
+     .at = {GENERIC = PRODUCTS, AVX2 = PRODUCTS, VNNI = "products by " EXACT_CODES}},
+    {.what = "64 rows, rows of the output share bytes",
+     .graph = "MatMul 1:f32:64x128 2:f32:128x160 -> 3:f32:64x160; "
+              "TypeCast 3:f32:64x160 -> 4:u4:64x160:161x1",
+     EVERYWHERE(PRODUCTS SERIAL)},
+    {.what = "two rows, codes along K, rows of the output share bytes",
+     .graph = ALONG_K("2", "32", "4", FLOAT_A("2")) "; "
+                                                    "TypeCast 3:f32:2x160 -> 4:u4:2x160:161x1",
+     .at = {GENERIC = PRODUCTS SERIAL, AVX2 = "by " FMA SERIAL}},
+    {.what = "two rows, codes along N, rows of the output share bytes",
+     .graph = ALONG_N("2", "32,1", "4x256") "; TypeCast 3:f32:2x256 -> 4:u4:2x256:257x1",
+     .at = {GENERIC = PRODUCTS SERIAL, AVX2 = "by " FMA ", scales by sums of rows" SERIAL}},
+
+    {.what = "elementwise, small",
+     .graph = "Add 1:f32:8x96 2:f32:8x96 -> 3:f32:8x96",
+     EVERYWHERE("by runs (what is written may stay in the caches)")},
+    {.what = "elementwise, transposed",
+     .graph = "Add 1:f32:96x80 2:f32:96x80:1x96 -> 3:f32:96x80",
+     EVERYWHERE("by square tiles (what is written may stay in the caches)")},
+    {.what = "elementwise, larger than the cache",
+     .graph = "Add 1:f32:64x4096 2:f32:64x4096 -> 3:f32:64x4096",
+     .cache_bytes = 4096,
+     EVERYWHERE("by tiles past the caches")},
+    {.what = "dequantised, larger than the cache",
+     .graph = "DynamicDequantize qtype=per_group group_shape=1,32 1:s8:64x4096 2:f32:64x128 -> "
+              "3:f32:64x4096",
+     .cache_bytes = 4096,
+     .on_machine = true,
+     .at = {GENERIC = "by tiles past the caches", AVX2 = "by conversion past the caches"}},
+    {.what = "elementwise, rows of the output share bytes",
+     .graph = "Add 1:f32:8x96 2:f32:8x96 -> 3:f32:8x96; TypeCast 3:f32:8x96 -> 4:u4:8x96:97x1",
+     EVERYWHERE("by runs (what is written may stay in the caches)" SERIAL)},
+    {.what = "elementwise, quantised, rows of the output share bytes",
+     .graph = "GELU 1:f32:8x96 -> 2:f32:8x96; " QUANTISE("dynamic_symmetric", "1,32", "2:f32:8x96",
+                                                         "3:s4:8x96:97x1 4:f32:8x3"),
+     EVERYWHERE(ONE_THREAD)},
+
+    {.what = "softmax of 96",
+     .graph = "SoftMax axis=-1 1:f32:8x96 -> 2:f32:8x96",
+     EVERYWHERE("by rows in cache")},
+    {.what = "softmax of 5000",
+     .graph = "SoftMax axis=-1 1:f32:8x5000 -> 2:f32:8x5000",
+     EVERYWHERE("by rows in three passes (rows of more than 4096 elements)")},
+    {.what = "softmax of columns",
+     .graph = "SoftMax axis=0 1:f32:40x96 -> 2:f32:40x96",
+     EVERYWHERE("by columns (the axis is not contiguous)")},
+    {.what = "softmax, rows of the output share bytes",
+     .graph = "SoftMax axis=-1 1:f32:8x96 -> 2:f32:8x96; TypeCast 2:f32:8x96 -> 3:u4:8x96:97x1",
+     EVERYWHERE("by rows in cache" SERIAL)},
+
+    {.what = "quantised, groups of 32",
+     .graph = QUANTISE("dynamic_symmetric", "1,32", "1:f32:8x256", "2:s8:8x256 3:f32:8x8"),
+     .on_machine = true,
+     .at = {GENERIC = "by slabs of groups (no function for these types), " IN_PLACE ", " SLOW_CODES,
+            AVX2 = "by slabs of groups (no function for these types), " IN_PLACE ", " FAST_CODES,
+            AVX512 = "by chunks of groups"}},
+    {.what = "quantised, f16, groups of 320",
+     .graph = QUANTISE("dynamic_symmetric", "1,320", "1:f16:5x320", "2:s8:5x320 3:f32:5x1"),
+     .on_machine = true,
+     .at = {GENERIC =
+                "by slabs of groups " ODD_GROUPS ", elements by conversion to floats (no function "
+                "measures elements of this type), " SLOW_CODES,
+            AVX2 = "by slabs of groups " ODD_GROUPS
+                   ", elements by 16 bits where they lie, " FAST_CODES}},
+    {.what = "quantised, bf16, groups of 4 rows and 4 columns",
+     .graph =
+         QUANTISE("dynamic_asymmetric", "4,4", "1:bf16:8x64", "2:u4:8x64 3:f32:2x16 4:u4:2x16"),
+     .on_machine = true,
+     .at = {GENERIC =
+                "by slabs of groups " SCATTERED ", elements by conversion to floats (no function "
+                "measures elements of this type), " SLOW_CODES,
+            AVX2 = "by slabs of groups " SCATTERED ", elements by conversion to floats (groups are "
+                   "not of a multiple of 16 columns), " FAST_CODES}},
+    {.what = "quantised, groups of 32, codes with gaps",
+     .graph = QUANTISE("dynamic_symmetric", "1,32", "1:f32:8x256", "2:s8:8x256:512x2 3:f32:8x8"),
+     .on_machine = true,
+     .at = {GENERIC = "by slabs of groups " SCATTERED ", " IN_PLACE ", " SLOW_CODES,
+            AVX2 = "by slabs of groups " SCATTERED ", " IN_PLACE
+                   ", codes by floats in memory (codes of a row have gaps)"}},
+    {.what = "quantised by three threads, one group",
+     .graph = QUANTISE("dynamic_mx", "1,40000", "1:f32:1x40000", "2:f8_e4m3:1x40000 3:e8m0:1x1"),
+     .threads = 3,
+     .on_machine = true,
+     .at = {GENERIC = SHARED_SLABS ", " IN_PLACE ", " SLOW_CODES,
+            AVX2 = SHARED_SLABS ", " IN_PLACE ", " FAST_CODES}},
+};
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* taken[table][row]: the levels at which a case took it, as bits. */
+typedef unsigned taken_levels_t[MOST_TABLES][MOST_ROWS];
+
+static void mark_taken(const way_row_t *row, sinter_cpu_isa_t isa, const char *what,
+                       taken_levels_t taken)
+{
+    bool listed = false;
+    for (int t = 0; t < sinter_n_way_tables && !listed; t++) {
+        const way_row_t *rows = sinter_way_tables[t].rows;
+        int i = 0;
+        while (&rows[i] != row && rows[i].refuse != NULL) {
+            i++;
+        }
+        listed = &rows[i] == row;
+        taken[t][i] |= listed ? 1u << isa : 0;
+    }
+    CHECK(listed, "%s: \"%s\" is a way of no table in kernels.def", what, row->name);
+}
+
+/* As SINTER_VERBOSE=exec prints them. */
+static void print_ways(const choice_t *choice, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 0; i < choice->n_ways; i++) {
+        const way_t *w = &choice->ways[i];
+        const size_t at = strlen(text);
+        snprintf(text + at, size - at, "%s%s%sby %s%s%s%s", i > 0 ? ", " : "",
+                 w->of != NULL ? w->of : "", w->of != NULL ? " " : "", w->row->name,
+                 w->why != NULL ? " (" : "", w->why != NULL ? w->why : "",
+                 w->why != NULL ? ")" : "");
+    }
+}
+
+/* LIBXSMM becomes the name of the products of floats that libxsmm allows at this level. */
+static void expected_ways(const way_case_t *c, sinter_cpu_isa_t isa, char *text, size_t size)
+{
+    static const char mark[] = "LIBXSMM";
+    const features_t features = features_of_level(isa);
+    const char *want = c->at[isa];
+    want = want == NULL && isa == sinter_isa_avx512_vnni ? c->at[sinter_isa_avx512] : want;
+    want = want == NULL ? c->at[sinter_isa_avx2] : want;
+    const char *at = strstr(want, mark);
+    const bool bf16 = c->mode == sinter_fpmath_mode_bf16 && isa == sinter_isa_avx512_vnni &&
+                      xs_refuse(XS_BF16F32, features) == NULL;
+    snprintf(text, size, "%.*s%s%s", at != NULL ? (int)(at - want) : (int)strlen(want), want,
+             at == NULL                            ? ""
+             : bf16                                ? "bf16 brgemm"
+             : xs_refuse(XS_F32, features) == NULL ? "f32 brgemm"
+                                                   : "own f32 gemm",
+             at != NULL ? at + strlen(mark) : "");
+}
+
+/* Every step chooses, for tensors without memory. */
+static void choose_all(const way_case_t *c, sinter_cpu_isa_t isa,
+                       sinter_compiled_partition_t *compiled, taken_levels_t taken)
+{
+    plan_t *plan = &compiled->plan;
+    unsigned char **data = calloc((size_t)plan->n_values, sizeof *data);
+    void *memory = aligned_alloc(SCRATCH_ALIGN, scratch_round(compiled->frame_bytes));
+    char text[512], want[512];
+    size_t total;
+    if (!CHECK(data != NULL && memory != NULL, "out of memory")) {
+        free(memory);
+        free(data);
+        return;
+    }
+    plan->cache_bytes = c->cache_bytes > 0 ? c->cache_bytes : plan->cache_bytes;
+    frame_mem_t *fm = frame_place(plan, memory);
+    sinter_status_t status = frame_shapes(plan, fm);
+    if (status == sinter_success) {
+        frame_data(plan, fm, data, NULL);
+        status = frame_choose(plan, fm, c->threads > 0 ? c->threads : 1, &total);
+    }
+    if (CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message())) {
+        const taken_t *last = &fm->taken[plan->n_steps - 1];
+        for (int i = 0; i < last->choice.n_ways; i++) {
+            mark_taken(last->choice.ways[i].row, isa, c->what, taken);
+        }
+        print_ways(&last->choice, text, sizeof text);
+        expected_ways(c, isa, want, sizeof want);
+        CHECK(strcmp(text, want) == 0, "%s at %s: %s goes %s, expected %s", c->what,
+              sinter_cpu_isa_name(isa), last->candidate->kernel->name, text, want);
+    }
+    free(memory);
+    free(data);
+}
+
+static void run(const way_case_t *c, sinter_engine_t *engine, sinter_cpu_isa_t isa,
+                taken_levels_t taken)
+{
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *partition = NULL;
+    sinter_compiled_partition_t *compiled = NULL;
+    size_t n = 0;
+    sinter_status_t status = spec_graph(&graph, engine, c->graph);
+    status = status == sinter_success ? sinter_graph_filter(graph, sinter_partition_policy_fusion)
+                                      : status;
+    status = status == sinter_success ? sinter_graph_get_partition_num(graph, &n) : status;
+    CHECK(status == sinter_success && n == 1, "%s: %zu partitions: %s", c->what, n,
+          sinter_last_error_message());
+    if (status == sinter_success && n == 1) {
+        status = sinter_graph_get_partitions(graph, 1, &partition);
+        status = status == sinter_success
+                     ? sinter_partition_set_fpmath_mode(partition, c->mode, true)
+                     : status;
+        status = status == sinter_success
+                     ? sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled)
+                     : status;
+        CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
+    }
+    if (compiled != NULL) {
+        choose_all(c, isa, compiled, taken);
+    }
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&partition);
+    sinter_graph_destroy(&graph);
+}
+
+static bool machine_has(sinter_cpu_isa_t isa)
+{
+    return level_of_features(features_up_to(isa)) == isa;
+}
+
+static void run_all(sinter_cpu_isa_t isa, taken_levels_t taken)
+{
+    sinter_engine_t *engine = NULL;
+    CHECK(sinter_engine_create(&engine, NULL) == sinter_success, "engine: %s",
+          sinter_last_error_message());
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && engine != NULL; i++) {
+        engine->features = features_of_level(isa);
+        if (machine_has(isa) || !cases[i].on_machine) {
+            run(&cases[i], engine, isa, taken);
+        }
+    }
+    sinter_engine_destroy(&engine);
+}
+
+/* ---- nothing is forgotten -------------------------------------------------------------------- */
+
+static bool can_be_taken(unsigned caps, sinter_cpu_isa_t isa)
+{
+    const features_t features = features_of_level(isa);
+    const bool f32 = xs_refuse(XS_F32, features) == NULL,
+               bf16 = xs_refuse(XS_BF16F32, features) == NULL;
+    return (caps & 1u << isa) != 0 && ((caps & WITH_F32) == 0 || f32) &&
+           ((caps & WITHOUT_F32) == 0 || !f32) && ((caps & WITH_BF16) == 0 || bf16) &&
+           ((caps & ON_MACHINE) == 0 || machine_has(isa));
+}
+
+static const struct roll *find(const char *table, const char *way)
+{
+    for (size_t i = 0; i < sizeof roll / sizeof *roll; i++) {
+        if (strcmp(roll[i].table, table) == 0 && strcmp(roll[i].way, way) == 0) {
+            return &roll[i];
+        }
+    }
+    return NULL;
+}
+
+static int check_row(const char *table, const char *way, unsigned taken)
+{
+    const struct roll *r = find(table, way);
+    if (!CHECK(r != NULL, "%s, \"%s\": roll does not say at which levels", table, way)) {
+        return 0;
+    }
+    for (int isa = sinter_isa_generic; isa < LEVELS; isa++) {
+        const bool can = can_be_taken(r->caps, (sinter_cpu_isa_t)isa),
+                   is = (taken & 1u << isa) != 0;
+        CHECK(can == is, "%s, \"%s\" at %s: %s", table, way,
+              sinter_cpu_isa_name((sinter_cpu_isa_t)isa),
+              can ? "no case takes it" : "a case takes it, but roll says that none can");
+    }
+    return 1;
+}
+
+static void check_rows(taken_levels_t taken)
+{
+    int found = 0;
+    for (int t = 0; t < sinter_n_way_tables; t++) {
+        const way_row_t *row = sinter_way_tables[t].rows;
+        for (int i = 0; i == 0 || row[i - 1].refuse != NULL; i++) {
+            found += check_row(sinter_way_tables[t].name, row[i].name, taken[t][i]);
+        }
+    }
+    CHECK(found == (int)(sizeof roll / sizeof *roll), "roll has ways that no table has");
+}
+
+int main(void)
+{
+    static taken_levels_t taken;
+    if (!CHECK(sinter_n_way_tables <= MOST_TABLES, "MOST_TABLES is too small")) {
+        return 1;
+    }
+    for (int isa = sinter_isa_generic; isa < LEVELS; isa++) {
+        run_all((sinter_cpu_isa_t)isa, taken);
+    }
+    check_rows(taken);
+    return check_finish();
+}
