@@ -111,7 +111,7 @@ static bool same_strides(const lt_t *want, const lt_t *got)
     return true;
 }
 
-/* A tensor against the port it was compiled for. */
+/* Compares a tensor with the port that it was compiled for. */
 static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tensor)
 {
     const lt_t *got = &tensor->lt;
@@ -153,7 +153,7 @@ static const sinter_tensor_t *find_tensor(uint64_t id, size_t n,
     return NULL;
 }
 
-/* One id given twice must be one buffer; a NULL entry is an error. */
+/* An id that is given twice must have the same buffer both times. A NULL entry is an error. */
 static sinter_status_t check_list(size_t n, const sinter_tensor_t *const *tensors, const char *what)
 {
     for (size_t i = 0; i < n; i++) {
@@ -214,8 +214,8 @@ static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame
                       (const sinter_tensor_t *const *)tensors, "output");
 }
 
-/* With dynamic dims: the shapes that the inputs lead to are the outputs', and their strides,
- * which nobody has seen before, are an output's. */
+/* With dynamic dims: the outputs must have the shapes that follow from the inputs, and strides
+ * that an output may have. Nothing has checked these strides before. */
 static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp,
                                              const frame_mem_t *fm, size_t n,
                                              sinter_tensor_t *const *outputs)
@@ -340,7 +340,7 @@ static void release(sinter_compiled_partition_t *cp, memory_t *m)
     }
 }
 
-/* Room for the frame first: only a frame knows how much the rest takes. */
+/* First takes memory for the frame alone: only a bound frame can tell how much the rest needs. */
 static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratchpad, size_t bytes,
                                    memory_t *m)
 {
@@ -391,7 +391,8 @@ static sinter_status_t make_frame(sinter_compiled_partition_t *cp, int threads, 
     return exec_choose(&cp->plan, fm, cp, threads, total);
 }
 
-/* Moves the frame, which is bound again, to a block that is large enough. Happens once per size. */
+/* Moves the frame to a block that is large enough and binds it again. This happens once for each
+ * new size. */
 static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, int threads, memory_t *m,
                                   const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
@@ -459,7 +460,7 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
     return status;
 }
 
-/* A frame of its own for queries, with the inputs' dims where given. */
+/* Makes a frame for a query, with the dims of the inputs where the caller gives them. */
 static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t n,
                                    const sinter_tensor_t *const *inputs, void **memory,
                                    frame_mem_t **fm)

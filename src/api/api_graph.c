@@ -100,7 +100,7 @@ static sinter_status_t set_attr(sinter_op_t *op, const attr_t *given)
     return sinter_success;
 }
 
-/* fits: the attribute's kind is that of the setter. */
+/* fits: the attribute is of the kind that the setter is for. */
 static sinter_status_t check_kind(const sinter_op_t *op, sinter_op_attr_t attr, bool fits,
                                   const char *given)
 {
@@ -322,7 +322,7 @@ sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs,
     return sinter_success;
 }
 
-/* A listed input has no producer, a listed output has one. */
+/* A listed input must have no producer, and a listed output must have one. */
 static sinter_status_t check_ports(const sinter_graph_t *graph, size_t n, const uint64_t *ids,
                                    bool output)
 {
@@ -498,7 +498,7 @@ sinter_status_t sinter_graph_finalize(sinter_graph_t *graph)
     if (dump_mode() & DUMP_GRAPH) {
         snprintf(path, sizeof(path), "sinter-graph-%d.json", graph->serial);
         (void)sinter_graph_dump(
-            graph, path); /* a dump that cannot be written says so and spoils nothing */
+            graph, path); /* a dump that fails leaves a message and does not fail the call */
     }
     return sinter_success;
 }

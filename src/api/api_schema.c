@@ -78,7 +78,7 @@ sinter_status_t sinter_op_kind_get_attr_rule(sinter_op_kind_t kind, size_t index
     return give(rule, &found, rule->size, sizeof(found), "sinter_op_attr_rule_t");
 }
 
-/* Ports behind the last one that a card describes take the types of that one. */
+/* Ports after the last one that a card describes take the same types as that port. */
 static int takes(const dtype_set_t *sets, int ports, int port, sinter_data_type_t type)
 {
     int last = 0;

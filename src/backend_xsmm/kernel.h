@@ -7,36 +7,27 @@
  * Compile, for each step:
  *   1. refuse   is asked of the kernels in the order of kernels.def. It gives the reason why the
  *               kernel cannot run the step, or NULL. It is pure. It may ask the problem for dims
- *               and
- *               strides; an answer of -1 means that only execute knows, and is no reason to
+ *               and strides. The answer -1 means that only execute knows, and is no reason to
  *               refuse.
  *   2. setup    is called for each kernel that may run the step: the first one that does not
- *               refuse, and, if it asked for a dim that only execute knows, the next one that
- *               does
- *               not refuse, and so on. It generates code and chooses tile sizes, from what is
- *               known.
- *               It may allocate, from the plan's arena, and nothing else may.
+ *               refuse and, as long as a refuse asked for a dim that only execute knows, the next
+ *               one that does not refuse. It generates code and chooses tile sizes from what is
+ *               known. It may allocate from the plan's arena; no other function may allocate.
  *
  * Execute, in the calling thread:
- *   3. refuse   again, where several kernels were set up: now all dims are known. The first one
- *   that
- *               does not refuse runs the step. A step with one kernel skips this.
- *   4. choose   does all geometry, once: it fills the kernel's state, and says how much memory
- *   the
- *               threads share and which ways it takes. Dims, strides and data types are final.
- *               Data
- *               pointers may be kept in the state but not read; they may be NULL, where the
- *               caller
- *               only wants to know the size of the scratch memory or where more memory is needed
- *               than there is. Then choose is called again.
- *   5. start    reads what the step needs to know beforehand from inputs and constants: the
- *   scalars
- *               of masks, the scale of a tensor. Nothing else has its elements yet. Errors of
- *               choose
- *               and start stop the execute before anything is written.
+ *   3. refuse   again, if several kernels were set up: now all dims are known. The first kernel
+ *               that does not refuse runs the step.
+ *   4. choose   does all geometry, once. It fills the kernel's state, and says how much memory the
+ *               threads share and which ways the kernel takes. Dims, strides and data types are
+ *               final. Data pointers may be kept in the state but not read. They are NULL if the
+ *               caller only asks for the size of the scratch memory, or finds that it has too
+ *               little of it; then choose is called again.
+ *   5. start    reads the values that the work needs beforehand from inputs and constants: the
+ *               scalars of masks, the scale of a tensor. No other value has its elements yet.
+ *               Errors of choose and start stop the execute before anything is written.
  *
  * Execute, in every thread:
- *   6. work     for each phase of the driver; a barrier stands between phases and between steps.
+ *   6. work     for each phase of the driver. A barrier stands between phases and between steps.
  *
  * A kernel allocates nothing, starts no thread, keeps no global, reads no environment. */
 #ifndef SINTER_SRC_KERNEL_H
@@ -52,7 +43,7 @@ typedef struct problem {
     const plan_t *plan;
     const step_t *step;
     const frame_t *frame; /* NULL at compile */
-    bool *open;           /* set where an answer is -1; NULL: nobody wants to know */
+    bool *open;           /* set where an answer is -1; NULL: the caller does not ask */
 } problem_t;
 
 static inline int64_t problem_answer(const problem_t *p, int64_t n)
@@ -158,8 +149,9 @@ static inline void add_serial_way(choice_t *choice, bool serial)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Thread tid of nth in one phase. scratch is its own, as many bytes as setup asked for; shared is
- * all threads', as many as choose asked for. Both are aligned to 64 bytes. */
+/* Thread tid of nth in one phase. Each thread has its own scratch, of the size that setup asked
+ * for; all threads share `shared`, of the size that choose asked for. Both are aligned to 64
+ * bytes. */
 typedef struct worker {
     int phase, tid, nth;
     void *scratch, *shared;
@@ -182,7 +174,7 @@ typedef struct driver {
     /* state is not cleared, choice is. config: what setup left. */
     sinter_status_t (*choose)(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice);
-    /* NULL: nothing is to be read. */
+    /* NULL: the step reads nothing beforehand. */
     sinter_status_t (*start)(const kernel_t *self, const problem_t *p, const void *config,
                              void *state);
     void (*work)(const kernel_t *self, const problem_t *p, const void *config, const void *state,
@@ -208,8 +200,8 @@ extern const driver_t *const sinter_step_drivers[];
 typedef struct refusal {
     const kernel_t *kernel;
     const char *reason;
-    bool features; /* the plan lacks some that the kernel needs: reason is the name of one */
-    bool alone;    /* and that is all: the kernel would not refuse the step */
+    bool features; /* the plan lacks features that the kernel needs: reason is the name of one */
+    bool alone;    /* only features are missing: the kernel would not refuse the step */
 } refusal_t;
 
 enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 16 };
@@ -222,8 +214,8 @@ typedef struct selection {
     int n_refusals;
 } selection_t;
 
-/* Pure: the kernels that may run a step, in order of preference, and what the ones before the last
- * of them refused it for, and, where there is none, all of them. */
+/* The kernels that may run a step, in order of preference, and the reasons why kernels before
+ * the last of these refuse it; if no kernel may run it, the reasons of all. Pure. */
 void kernel_select(const plan_t *plan, const step_t *step, selection_t *out);
 
 /* The candidate of a step that runs it with the dims of this frame. NULL: none, with the reason
@@ -249,7 +241,8 @@ static inline int64_t at_most(int64_t n, int64_t most)
     return n < most ? n : most;
 }
 
-/* The next count * size bytes, 64-byte aligned, of memory at base (NULL: only counts). */
+/* The next count * size bytes of the memory at base, aligned to 64 bytes. base NULL: only
+ * counts. */
 static inline void *carve(unsigned char *base, size_t *at, size_t count, size_t size)
 {
     void *p = base != NULL ? base + *at : NULL;

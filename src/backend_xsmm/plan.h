@@ -60,7 +60,8 @@ typedef struct matmul_params {
     int out_dims;
 } matmul_params_t;
 
-/* Softmax over axis of in; `post` over in's dims with the probability in register 0. */
+/* Softmax of `in` over `axis`, then `post` over the dims of `in` with the probability in
+ * register 0. */
 typedef struct softmax_params {
     int in, stats; /* stats -1: none; else f32 max + log(sum(exp)), axis dim 1 */
     /* One more logit for each row; broadcasts to the dims of stats. -1: none. */
@@ -154,8 +155,9 @@ typedef struct step {
     size_t state_offset; /* of the kernel's state in the frame memory */
 } step_t;
 
-/* PV_PACKED: a constant input, or a view of one, as a tensor whose dim `along` is contiguous: the
- * value itself where it is that already, else a copy from the engine's constant cache. */
+/* PV_PACKED: a constant input, or a view of one, seen as a tensor whose dim `along` is
+ * contiguous. If it is contiguous already, this is the input itself, else a copy from the
+ * engine's constant cache. */
 typedef enum pv_kind {
     PV_INPUT,
     PV_OUTPUT,
@@ -185,7 +187,7 @@ typedef struct plan_value {
 
 typedef struct plan {
     arena_t arena;
-    sinter_engine_t *engine; /* held by the compiled partition */
+    sinter_engine_t *engine; /* the compiled partition holds it */
     /* The rewritten subgraph. It holds the nodes' attributes, and shape rules run over it where
      * dims are dynamic. */
     graph_t sub;
@@ -200,7 +202,7 @@ typedef struct plan {
     bool dynamic;                       /* some dim is unknown */
     size_t cache_bytes;                 /* of the last-level cache; 0: not known */
     size_t state_bytes;                 /* of all steps */
-    size_t thread_bytes, reserve_bytes; /* the most that a kernel has */
+    size_t thread_bytes, reserve_bytes; /* the largest of any kernel */
 } plan_t;
 
 #endif

@@ -19,7 +19,7 @@ static void *default_alloc(size_t bytes, size_t alignment, void *user)
     if (!add_size(bytes, alignment - 1, &rounded)) {
         return NULL;
     }
-    /* Which wants a multiple of the alignment. */
+    /* aligned_alloc wants a multiple of the alignment. */
     return aligned_alloc(alignment, rounded & ~(alignment - 1));
 }
 
@@ -214,7 +214,7 @@ bool arena_grow(arena_t *arena, void **items, int *capacity, int count, size_t s
     if (grown == NULL) {
         return false;
     }
-    memcpy(&old, items, sizeof old); /* items is a T ** in disguise */
+    memcpy(&old, items, sizeof old); /* items is the address of a pointer of any type */
     if (count > 0) {
         memcpy(grown, old, (size_t)count * size);
     }

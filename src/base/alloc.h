@@ -17,7 +17,7 @@
 struct sinter_engine {
     atomic_int refs;
     sinter_allocator_t allocator;
-    features_t features; /* of the machine, below the caps of desc and environment */
+    features_t features; /* what the machine has below the caps of the desc and the environment */
     constants_t constants;
 };
 
@@ -44,14 +44,15 @@ typedef struct arena {
 } arena_t;
 
 void arena_init(arena_t *arena, sinter_engine_t *engine);
-/* count * size, overflow-checked, zeroed, 64-byte aligned for big ones; NULL: out of memory */
+/* Zeroed memory for count elements of `size` bytes. Large blocks are aligned to 64 bytes. NULL:
+ * out of memory, or the product overflows. */
 void *arena_alloc(arena_t *arena, size_t count, size_t size);
 char *arena_strdup(arena_t *arena, const char *text);
 void arena_free(arena_t *arena);
 #define ARENA_NEW(arena, type, count) ((type *)arena_alloc((arena), (size_t)(count), sizeof(type)))
 
-/* A growing array in an arena: room for one more element; false: out of memory. Old storage
- * stays in the arena until it is freed. */
+/* Makes room for one more element of an array in an arena, where it is full. False: out of
+ * memory. The storage that an array outgrows stays in the arena until the arena is freed. */
 bool arena_grow(arena_t *arena, void **items, int *capacity, int count, size_t size);
 
 /* Text that grows; a failed allocation is remembered in oom. */

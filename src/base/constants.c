@@ -36,7 +36,7 @@ bool constants_init(constants_t *c, const sinter_allocator_t *allocator)
 
 void constants_end(constants_t *c)
 {
-    /* Compiled partitions hold the engine, so there are no copies any more. */
+    /* Compiled partitions hold the engine, so none is left, and no copy either. */
     pthread_cond_destroy(&c->made);
     pthread_mutex_destroy(&c->lock);
 }
@@ -81,7 +81,7 @@ static void drop(constants_t *c, constant_t **at)
     c->dropped = k;
 }
 
-/* Drops all of which `ends` is true. */
+/* Drops all copies for which `ends` is true. */
 static void drop_where(constants_t *c,
                        bool (*ends)(constants_t *c, constant_t *k, const void *with),
                        const void *with)
@@ -97,7 +97,7 @@ static void drop_where(constants_t *c,
     }
 }
 
-/* The one that was used longest ago; NULL: all are in use. */
+/* The copy that was used longest ago, of those that are not in use; NULL: there is none. */
 static constant_t **oldest(constants_t *c)
 {
     constant_t **found = NULL;
@@ -111,7 +111,7 @@ static constant_t **oldest(constants_t *c)
     return found;
 }
 
-/* Makes room for so many more bytes; false: there is none to be had. */
+/* Frees copies until `bytes` more bytes fit the budget. False: they cannot. */
 static bool make_room(constants_t *c, size_t bytes)
 {
     if (bytes > c->stats.budget) {
@@ -178,13 +178,14 @@ constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const vo
     while (k != NULL && memcmp(&k->key, key, sizeof(*key)) != 0) {
         k = k->next;
     }
-    const bool found = k != NULL; /* perhaps still being made by another thread */
+    const bool found = k != NULL; /* another thread may still be making it */
     if (!found && !make_room(c, bytes)) {
         c->stats.refused++;
     } else if ((!found && (k = add_constant(c, key, bytes)) == NULL) || !add_owner(c, k, owner)) {
         status = sinter_out_of_memory;
         if (!found && k != NULL) {
-            drop(c, bucket_of(c, key->data)); /* where it is the first */
+            /* the new copy is the first one of its bucket */
+            drop(c, bucket_of(c, key->data));
         }
     } else {
         k->users++; /* nobody frees it now, even if it is invalidated while it is being made */
@@ -271,6 +272,6 @@ void constants_set_budget(constants_t *c, size_t bytes)
 {
     pthread_mutex_lock(&c->lock);
     c->stats.budget = bytes;
-    (void)make_room(c, 0); /* what is in use now goes when room is wanted next */
+    (void)make_room(c, 0); /* copies in use now are dropped when room is needed next */
     pthread_mutex_unlock(&c->lock);
 }

@@ -12,8 +12,8 @@
 
 #include <sinter/sinter_graph.h>
 
-/* What a copy is of, and how it lies in memory. Compared byte by byte: to be cleared before it
- * is filled. */
+/* The tensor that a copy was made from, and the strides of both. Keys are compared byte by byte,
+ * so clear one before you fill it. */
 typedef struct constant_key {
     const void *data;
     size_t extent; /* bytes from data on that the copy was made from */
@@ -59,9 +59,9 @@ constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const vo
                const void *user, constant_t **out);
 void *constant_memory(const constant_t *constant);
 void constants_give(constants_t *c, constant_t *constant); /* NULL: nothing to do */
-/* The owner is no more. */
+/* To be called when the owner is destroyed: copies that no other owner has used are dropped. */
 void constants_disown(constants_t *c, const void *owner);
-/* Whatever was made from some of these bytes. */
+/* Drops the copies that were made from any of these bytes. */
 void constants_invalidate(constants_t *c, const void *data, size_t bytes);
 void constants_set_budget(constants_t *c, size_t bytes);
 

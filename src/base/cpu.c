@@ -108,7 +108,7 @@ static void detect_begin(void)
     __builtin_cpu_init();
 }
 
-/* The list of caches: Intel's leaf, or AMD's, which has the same form. */
+/* The leaf of cpuid that lists the caches: Intel's, or AMD's, which has the same form. */
 static size_t largest_cache(unsigned leaf)
 {
     unsigned eax, ebx, ecx, edx;
@@ -123,10 +123,20 @@ static size_t largest_cache(unsigned leaf)
     return most;
 }
 
-size_t cpu_last_level_cache(void)
+static size_t last_level_cache;
+
+static void detect_cache(void)
 {
     const size_t intel = largest_cache(4), amd = largest_cache(0x8000001D);
-    return intel > amd ? intel : amd;
+    last_level_cache = intel > amd ? intel : amd;
+}
+
+/* Asked once, as the features are. */
+size_t cpu_last_level_cache(void)
+{
+    static once_flag once = ONCE_FLAG_INIT;
+    call_once(&once, detect_cache);
+    return last_level_cache;
 }
 #else
 #define HAS(name) false
@@ -155,7 +165,7 @@ static const char *const feature_names[] = {
 #undef SINTER_FEATURE
 };
 
-static features_t found; /* by detect */
+static features_t found; /* detect sets it */
 
 static void detect(void)
 {

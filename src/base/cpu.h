@@ -14,7 +14,7 @@
 /* What the machine has below the caps max (sinter_isa_default: none) and SINTER_MAX_CPU_ISA; an
  * unknown max or environment value is sinter_invalid_arguments. */
 sinter_status_t cpu_cap_features(sinter_cpu_isa_t max, features_t *features);
-/* The level that this is. */
+/* The level of those features. */
 sinter_status_t cpu_isa_cap(sinter_cpu_isa_t max, sinter_cpu_isa_t *isa);
 /* Bytes of the largest cache; 0 if the CPU does not say. */
 size_t cpu_last_level_cache(void);

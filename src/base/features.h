@@ -52,11 +52,12 @@ static inline bool has_features(features_t have, uint32_t needs)
 
 /* What this machine has. */
 features_t cpu_features(void);
-/* What a level stands for, as a cap; sinter_isa_default: everything. */
+/* The features that a cap at this level keeps; sinter_isa_default: all of them. */
 features_t features_of_level(sinter_cpu_isa_t level);
 /* The highest level that is included in a set; never sinter_isa_default. */
 sinter_cpu_isa_t level_of_features(features_t features);
-/* What the machine has of a level: for tables of functions that are chosen by level. */
+/* The machine's features that a cap at this level keeps: for tables of functions that are chosen
+ * by level. */
 features_t features_up_to(sinter_cpu_isa_t level);
 /* The name of a feature that is needed and missing, NULL if there is none. */
 const char *missing_feature(features_t have, uint32_t needs);

@@ -21,7 +21,7 @@ static uint64_t hash(uint64_t id)
     return id ^ (id >> 31);
 }
 
-/* The id's slot, or the empty one where it belongs. */
+/* The slot that has the id, or else the empty slot where it belongs. */
 static slot_t *find(slot_t *slots, size_t mask, uint64_t id)
 {
     size_t i = (size_t)hash(id) & mask;

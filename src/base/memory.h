@@ -6,7 +6,8 @@
 
 #include <sinter/sinter_types.h>
 
-/* NULL: out of memory, message set. No bytes are one byte; alignment: at least a pointer's. */
+/* NULL: out of memory, and the message says so. A request for 0 bytes gets one byte. The
+ * alignment is at least that of a pointer. */
 void *memory_take(const sinter_allocator_t *allocator, size_t bytes, size_t alignment);
 /* memory may be NULL. */
 void memory_give(const sinter_allocator_t *allocator, void *memory);

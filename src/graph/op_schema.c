@@ -51,58 +51,28 @@ enum {
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
 #define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last port */
 #define REAL (FLT | F8) /* what elementwise ops and MatMul take and give; they compute in f32 */
-#define NUMBER \
-    (REAL |    \
-     ONLY(s32)) /* operands of binary ops: all float or all s32 (index arithmetic of masks) */
+/* Operands of binary ops: all of them float, or all s32 (index arithmetic of masks). */
+#define NUMBER (REAL | ONLY(s32))
 #define INDEX (ONLY(s32) | ONLY(s64))
 
 /* ---- attribute rules ------------------------------------------------------------------------- */
 
-#define ATTRS(...)                     \
-    .attrs = (const attr_rule_t[])     \
-    {                                  \
-        __VA_ARGS__,                   \
-        {                              \
-            .id = sinter_op_attr_undef \
-        }                              \
-    }
-#define NEED(a)                                    \
-    {                                              \
-        .id = sinter_op_attr_##a, .required = true \
-    }
-#define NEED_MIN(a, lo)                                                            \
-    {                                                                              \
-        .id = sinter_op_attr_##a, .required = true, .bounded = true, .least = (lo) \
-    }
-#define NEED_WORD(a, list)                                        \
-    {                                                             \
-        .id = sinter_op_attr_##a, .required = true, .words = list \
-    }
-#define MAY(a)                   \
-    {                            \
-        .id = sinter_op_attr_##a \
-    }
-#define MAY_MANY(a)                            \
-    {                                          \
-        .id = sinter_op_attr_##a, .many = true \
-    }
-#define MAY_MIN(a, lo)                                           \
-    {                                                            \
-        .id = sinter_op_attr_##a, .bounded = true, .least = (lo) \
-    }
-#define NUM(a, value)                                                    \
-    {                                                                    \
-        .id = sinter_op_attr_##a, .has_default = true, .number = (value) \
-    }
-#define NUM_MIN(a, value, lo)                                                              \
-    {                                                                                      \
-        .id = sinter_op_attr_##a, .has_default = true, .number = (value), .bounded = true, \
-        .least = (lo)                                                                      \
-    }
-#define WORD(a, value, list)                                   \
-    {                                                          \
-        .id = sinter_op_attr_##a, .text = value, .words = list \
-    }
+/* clang-format off */
+#define ATTRS(...)            .attrs = (const attr_rule_t[]){__VA_ARGS__, LAST_RULE}
+#define LAST_RULE             {.id = sinter_op_attr_undef}
+#define RULE(a, ...)          {.id = sinter_op_attr_##a, __VA_ARGS__}
+#define NEED(a)               RULE(a, .required = true)
+#define NEED_MIN(a, lo)       RULE(a, .required = true, AT_LEAST(lo))
+#define NEED_WORD(a, list)    RULE(a, .required = true, .words = list)
+#define MAY(a)                RULE(a, .required = false)
+#define MAY_MANY(a)           RULE(a, .many = true)
+#define MAY_MIN(a, lo)        RULE(a, AT_LEAST(lo))
+#define MAY_WORD(a, list)     RULE(a, .words = list)
+#define NUM(a, value)         RULE(a, .has_default = true, .number = (value))
+#define NUM_MIN(a, value, lo) RULE(a, .has_default = true, .number = (value), AT_LEAST(lo))
+#define WORD(a, value, list)  RULE(a, .text = value, .words = list)
+#define AT_LEAST(lo)          .bounded = true, .least = (lo)
+/* clang-format on */
 
 #define BROADCAST WORD(auto_broadcast, "numpy", "none|numpy")
 #define DATA_FORMAT WORD(data_format, "NXC", "NXC|NCX")
@@ -111,15 +81,10 @@ enum {
 #define WINDOW NEED_MIN(strides, 1), NEED_MIN(pads_begin, 0), NEED_MIN(pads_end, 0)
 #define CONV_ATTRS WINDOW, NEED_MIN(dilations, 1), AUTO_PAD, NUM_MIN(groups, 1, 1), DATA_FORMAT
 #define QTYPE_STATIC WORD(qtype, "per_tensor", "per_tensor|per_channel")
-#define QTYPE_GROUP                                                             \
-    {                                                                           \
-        .id = sinter_op_attr_qtype, .words = "per_tensor|per_channel|per_group" \
-    } /* the default depends on quantization_kind: quant.c */
+/* Its default depends on quantization_kind: quant.c. */
+#define QTYPE_GROUP MAY_WORD(qtype, "per_tensor|per_channel|per_group")
 #define STATIC_QUANT_ATTRS QTYPE_STATIC, NUM(axis, 1), NEED(scales), MAY(zps)
-#define SPLIT                                                       \
-    {                                                               \
-        .id = sinter_op_attr_split_type, .words = "f6_e3m2|f6_e2m3" \
-    }
+#define SPLIT MAY_WORD(split_type, "f6_e3m2|f6_e2m3")
 #define RESIZE                                                                          \
     NEED_WORD(mode, "nearest|linear|bilinear|trilinear"),                               \
         WORD(coordinate_transformation_mode, "half_pixel", "half_pixel|align_corners"), \

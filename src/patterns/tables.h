@@ -11,18 +11,16 @@
 extern const pattern_t *const sinter_patterns[];
 extern const int sinter_n_patterns;
 
-/* A DynamicQuantize that computes its scales, over the end of node `of`: its groups see the
+/* clang-format off */
+/* A DynamicQuantize that computes its scales, over the end of node `of_node`: its groups see the
  * numbers before any rounding. */
-#define PAT_QUANTISE_BELOW(of_node)                                                             \
-    {                                                                                           \
-        .role = "quantise", .ops = PAT_DYNQUANT, .edge = PAT_BELOW, .of = (of_node), .port = 0, \
-        .max = 1, .keep = true                                                                  \
-    }
+#define PAT_QUANTISE_BELOW(of_node)                                                          \
+    {.role = "quantise", .ops = PAT_DYNQUANT, .edge = PAT_BELOW, .of = (of_node), .port = 0, \
+     .max = 1, .keep = true}
 
-#define PAT_ROW(title, fam, table, check_list)                                \
-    {                                                                         \
-        .name = (title), .family = (fam), .nodes = (table),                   \
-        .n_nodes = sizeof(table) / sizeof((table)[0]), .checks = (check_list) \
-    }
+#define PAT_ROW(title, fam, table, check_list)           \
+    {.name = (title), .family = (fam), .nodes = (table), \
+     .n_nodes = sizeof(table) / sizeof((table)[0]), .checks = (check_list)}
+/* clang-format on */
 
 #endif

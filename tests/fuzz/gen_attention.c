@@ -184,7 +184,7 @@ static int index_along(fz_t *f, int x, int axis)
     return index;
 }
 
-/* Columns up to the row, and so many before it, both from where scalars say: conditions one
+/* A window of columns that ends at the row, and whose length and shift scalars say: conditions one
  * after the other, or multiplied. */
 static int window(fz_t *f, const attention_t *a, int x)
 {

@@ -256,15 +256,22 @@ static void keep_copy(buffer_t *b)
 /* What no element of the tensor owns must be as it was. */
 static int check_surroundings(run_t *r, const buffer_t *b, int policy)
 {
-    const int64_t n = gr_elements(&b->lt), bits = gr_dtype(b->lt.data_type)->bits;
+    const sinter_logical_tensor_t *lt = &b->lt;
+    const int64_t n = gr_elements(lt), bits = gr_dtype(lt->data_type)->bits;
+    const int last = lt->ndims - 1;
+    const int64_t row = last >= 0 ? lt->dims[last] : 1, stride = last >= 0 ? lt->strides[last] : 0;
     unsigned char *owned = take(b->room);
 
     memset(owned, 0, b->room);
-    for (int64_t i = 0; !b->is_input && i < n; i++) {
-        int64_t first = gr_offset(&b->lt, i) * bits;
+    for (int64_t i = 0; !b->is_input && i < n; i += row) {
+        const int64_t offset = gr_offset(lt, i);
 
-        for (int64_t byte = first / 8; byte <= (first + bits - 1) / 8; byte++) {
-            owned[(b->data - b->base) + byte] = 1;
+        for (int64_t k = 0; k < row; k++) {
+            const int64_t first = (offset + k * stride) * bits;
+
+            for (int64_t byte = first / 8; byte <= (first + bits - 1) / 8; byte++) {
+                owned[(b->data - b->base) + byte] = 1;
+            }
         }
     }
     for (size_t i = 0; i < b->room; i++) {

@@ -336,8 +336,13 @@ static void store_code(int bits, unsigned char *p, int64_t i, unsigned code)
         }
         return;
     }
+    if (bits != 6) { /* within one byte */
+        const unsigned mask = ((1u << bits) - 1) << bit % 8;
+        p[bit / 8] = (unsigned char)((p[bit / 8] & ~mask) | (code << bit % 8 & mask));
+        return;
+    }
     for (int k = 0; k < bits; k++, bit++) {
-        unsigned mask = 1u << bit % 8;
+        const unsigned mask = 1u << bit % 8;
         p[bit / 8] = (unsigned char)((p[bit / 8] & ~mask) | (code >> k & 1 ? mask : 0));
     }
 }
@@ -400,20 +405,21 @@ double orc_decode(sinter_data_type_t type, const void *data, int64_t element)
 void orc_encode(sinter_data_type_t type, void *data, int64_t element, double v)
 {
     unsigned char *p = data;
-    int bits = orc_type_bits(type);
+    int bits;
     format_t f;
 
+    if (type == sinter_f32) { /* the most frequent one */
+        float x = (float)v;
+        memcpy(p + element * 4, &x, sizeof x);
+        return;
+    }
+    bits = orc_type_bits(type);
     v = orc_round(type, v);
     if (small_float(type, &f)) {
         store_code(bits, p, element, code_of_small(&f, v));
         return;
     }
     switch (type) {
-    case sinter_f32: {
-        float x = (float)v;
-        memcpy(p + element * 4, &x, sizeof x);
-        return;
-    }
     case sinter_f64:
         memcpy(p + element * 8, &v, sizeof v);
         return;

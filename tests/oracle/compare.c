@@ -33,13 +33,19 @@ typedef struct scale {
 /* A type that stores a NaN as its largest number: which sign is open, the magnitude is not. */
 static bool is_stored_nan(sinter_data_type_t type, double v, double b, double got)
 {
-    return orc_stores_signed_nan(type) && isnan(v) && b == 0 && fabs(got) == orc_type_max(type);
+    return isnan(v) && b == 0 && orc_stores_signed_nan(type) && fabs(got) == orc_type_max(type);
+}
+
+/* f32 is the type of most outputs, and its rounding one instruction. */
+static inline double round_to(sinter_data_type_t type, double v)
+{
+    return type == sinter_f32 ? (double)(float)v : orc_round(type, v);
 }
 
 static verdict_t judge(const scale_t *s, double v, double b, double got)
 {
     const sinter_data_type_t type = s->type;
-    const double nearest = orc_round(type, v), most = s->most;
+    const double nearest = round_to(type, v), most = s->most;
     verdict_t r = {.differs = got != nearest && !(isnan(got) && isnan(nearest))};
     double low, high;
 
@@ -58,8 +64,8 @@ static verdict_t judge(const scale_t *s, double v, double b, double got)
         r.loose = true;
         return r;
     }
-    low = b > 0 ? orc_round(type, orc_cut(v - b, most)) : nearest;
-    high = b > 0 ? orc_round(type, orc_cut(v + b, most)) : low;
+    low = b > 0 ? round_to(type, orc_cut(v - b, most)) : nearest;
+    high = b > 0 ? round_to(type, orc_cut(v + b, most)) : low;
     r.open = low != high && !(isnan(low) && isnan(high));
     r.loose = b > 0 && ((low <= s->least && high >= s->largest) ||
                         (s->amax > 0 && b > fmax(s->amax, FLT_MIN)));

@@ -1,18 +1,30 @@
-/* Double-precision matrix product of one block: packed panels and a register tile, compiled for
- * the widest vectors the machine has. */
+/* Double-precision matrix product of one block: packed panels and a register tile. Every element is
+ * the sum of its products in the order of k, each rounded on its own, whichever tile adds them. */
 #include "internal.h"
 
-enum { TILE_M = 4, TILE_N = 16, LANES = 8 };
-
-#if defined(__GNUC__)
-typedef double vec_t __attribute__((vector_size(LANES * sizeof(double)), aligned(64)));
-#else
-#error "needs vector extensions"
-#endif
+enum { TILE_M = 4, TILE_N = 8 };
 
 /* acc (TILE_M x TILE_N) = sum over k of a column of the a panel times a row of the b panel. */
-static inline __attribute__((always_inline)) void tile_body(int64_t k, const double *a,
-                                                            const double *b, double *acc)
+typedef void tile_fn_t(int64_t k, const double *a, const double *b, double *acc);
+
+static void tile_any(int64_t k, const double *a, const double *b, double *acc)
+{
+    memset(acc, 0, TILE_M * TILE_N * sizeof *acc);
+    for (int64_t i = 0; i < k; i++, a += TILE_M, b += TILE_N) {
+        for (int m = 0; m < TILE_M; m++) {
+            for (int n = 0; n < TILE_N; n++) {
+                acc[m * TILE_N + n] += a[m] * b[n];
+            }
+        }
+    }
+}
+
+#if defined(__x86_64__)
+/* No wider than the registers of the instruction set: GCC keeps wider vectors in memory. */
+typedef double vec_t __attribute__((vector_size(32)));
+
+__attribute__((target("avx2"))) static void tile_avx2(int64_t k, const double *a, const double *b,
+                                                      double *acc)
 {
     const vec_t *bv = (const vec_t *)(const void *)b;
     vec_t *out = (vec_t *)(void *)acc;
@@ -29,31 +41,9 @@ static inline __attribute__((always_inline)) void tile_body(int64_t k, const dou
     out[4] = c20, out[5] = c21, out[6] = c30, out[7] = c31;
 }
 
-typedef void tile_fn_t(int64_t k, const double *a, const double *b, double *acc);
-
-static void tile_any(int64_t k, const double *a, const double *b, double *acc)
-{
-    tile_body(k, a, b, acc);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void tile_avx2(int64_t k, const double *a,
-                                                          const double *b, double *acc)
-{
-    tile_body(k, a, b, acc);
-}
-__attribute__((target("avx512f"))) static void tile_avx512(int64_t k, const double *a,
-                                                           const double *b, double *acc)
-{
-    tile_body(k, a, b, acc);
-}
-
 static tile_fn_t *best_tile(void)
 {
-    if (__builtin_cpu_supports("avx512f")) {
-        return tile_avx512;
-    }
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_any;
+    return __builtin_cpu_supports("avx2") ? tile_avx2 : tile_any;
 }
 #else
 static tile_fn_t *best_tile(void)

@@ -778,8 +778,8 @@ static int code_of(const limb_case_t *l, int t, int j)
     return nibble > 7 ? nibble - 16 : nibble;
 }
 
-/* What a kernel of limbs does: weights times scales as integers of so many steps, exact
- * products, one scale after them. */
+/* What a kernel of limbs does: weights times scales are rounded to integers of up to `steps`, their
+ * products are exact, and one scale is applied after them. */
 static void multiply_limbs(limb_case_t *l, double steps)
 {
     for (int j = 0; j < COLS; j++) {

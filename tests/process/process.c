@@ -319,7 +319,7 @@ static bool limit(int what, rlim_t soft)
     return setrlimit(what, &now) == 0;
 }
 
-/* What the process has mapped, plus so many bytes. */
+/* Limits the address space to what the process has mapped, plus `more` bytes. */
 static bool limit_address_space(size_t more)
 {
     unsigned long pages = 0;

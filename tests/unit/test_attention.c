@@ -70,7 +70,7 @@ typedef struct attention_case {
     sink_t sink;
     mask_t mask;
     bool bare;  /* the kernel may put the masks itself */
-    int window; /* of a causal mask: so many columns up to the diagonal; 0: all */
+    int window; /* of a causal mask: columns that count, up to the diagonal; 0: all */
     float fill;
     bool inf_as_zero, stats, prob, dynamic, plain; /* plain: no score chain at all */
     int gain; /* what the chain on probabilities makes is multiplied with 2^gain */
@@ -588,6 +588,12 @@ static double element(const world_t *w, int value, bool trans, const int64_t *ba
                : x;
 }
 
+/* The operands of one batch index, decoded: each element is needed for many rows. */
+typedef struct batch_ref {
+    double *q, *k;        /* rows along the head */
+    double *v, *v_scales; /* rows along the channels */
+} batch_ref_t;
+
 typedef struct row_ref {
     double *s, *p; /* scores, probabilities */
     double delta;  /* how far scores may be off, relative arithmetic error bounds summed up */
@@ -624,6 +630,37 @@ static double scale_at(const world_t *w, int value, const int64_t *batch, int64_
                : 1;
 }
 
+static batch_ref_t new_batch(const attention_case_t *p)
+{
+    return (batch_ref_t){calloc((size_t)(p->S * p->D) + 1, 8), calloc((size_t)(p->T * p->D) + 1, 8),
+                         calloc((size_t)(p->T * p->Dv) + 1, 8),
+                         calloc((size_t)(p->T * p->Dv) + 1, 8)};
+}
+
+static void free_batch(const batch_ref_t *o)
+{
+    free(o->q), free(o->k), free(o->v), free(o->v_scales);
+}
+
+static void read_batch(const world_t *w, const int64_t *batch, const batch_ref_t *o)
+{
+    const attention_case_t *p = w->p;
+    for (int64_t s = 0; s < p->S; s++) {
+        for (int64_t d = 0; d < p->D; d++) {
+            o->q[s * p->D + d] = element(w, Q, p->trans_q, batch, s, d);
+        }
+    }
+    for (int64_t t = 0; t < p->T; t++) {
+        for (int64_t d = 0; d < p->D; d++) {
+            o->k[t * p->D + d] = element(w, K, p->trans_k, batch, d, t);
+        }
+        for (int64_t c = 0; c < p->Dv; c++) {
+            o->v[t * p->Dv + c] = element(w, V, p->trans_v, batch, t, c);
+            o->v_scales[t * p->Dv + c] = limb(p) > 0 ? scale_at(w, V, batch, t, c) : 1;
+        }
+    }
+}
+
 static double sink_of(const world_t *w, const int64_t *batch, int64_t s)
 {
     const bound_t *b = &w->v[SINK];
@@ -633,23 +670,25 @@ static double sink_of(const world_t *w, const int64_t *batch, int64_t s)
     return w->p->sink ? decode(b->dtype, b->data, at) : -INFINITY;
 }
 
-static void reference_row(const world_t *w, const int64_t *batch, int64_t s, row_ref_t *r)
+static void reference_row(const world_t *w, const int64_t *batch, const batch_ref_t *o, int64_t s,
+                          row_ref_t *r)
 {
     const attention_case_t *p = w->p;
+    const double *q = o->q + s * p->D;
     const double scale = p->plain ? 1 : decode(sinter_f32, w->v[SCALE].data, 0);
     const double sink = sink_of(w, batch, s);
     double max = sink, magnitude = 0, sum = 0, qmax = 0, lost = 0;
     for (int64_t d = 0; d < p->D; d++) {
-        qmax = fmax(qmax, fabs(element(w, Q, p->trans_q, batch, s, d)));
+        qmax = fmax(qmax, fabs(q[d]));
     }
     for (int64_t t = 0; t < p->T; t++) {
+        const double *k = o->k + t * p->D;
         double x = 0, abs = 0, mask = 0, ks = 0;
         for (int64_t d = 0; d < p->D; d++) {
-            const double term =
-                element(w, Q, p->trans_q, batch, s, d) * element(w, K, p->trans_k, batch, d, t);
+            const double term = q[d] * k[d];
             x += term;
             abs += fabs(term);
-            ks += limb(p) > 0 ? fabs(element(w, K, p->trans_k, batch, d, t)) : 0;
+            ks += limb(p) > 0 ? fabs(k[d]) : 0;
         }
         x *= scale;
         lost = fmax(lost, ks * qmax * limb(p) * scale);
@@ -693,8 +732,8 @@ static double output_error(sinter_data_type_t type, double x)
 
 /* Where an element of the output starts is marked in seen, so that what is left over can be
  * compared with the original. */
-static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const row_ref_t *r,
-                        unsigned char *seen)
+static bool compare_row(const world_t *w, const int64_t *batch, const batch_ref_t *o, int64_t s,
+                        const row_ref_t *r, unsigned char *seen)
 {
     const attention_case_t *p = w->p;
     const bound_t *out = &w->v[OUT];
@@ -708,11 +747,11 @@ static bool compare_row(const world_t *w, const int64_t *batch, int64_t s, const
     for (int64_t c = 0; c < p->Dv; c++) {
         double want = 0, abs = 0, most = 0, codes = 0;
         for (int64_t t = 0; t < p->T; t++) {
-            const double v = element(w, V, p->trans_v, batch, t, c);
+            const double v = o->v[t * p->Dv + c];
             want += r->p[t] * v;
             abs += fabs(r->p[t] * v);
             if (limb(p) > 0) {
-                const double by = scale_at(w, V, batch, t, c);
+                const double by = o->v_scales[t * p->Dv + c];
                 most = fmax(most, fabs(r->p[t] * by));
                 codes += by != 0 ? fabs(v / by) : 0;
             }
@@ -741,6 +780,7 @@ static bool compare(const world_t *w)
 {
     const attention_case_t *p = w->p;
     row_ref_t r = {calloc((size_t)p->T + 1, 8), calloc((size_t)p->T + 1, 8), 0, 0, 0};
+    const batch_ref_t o = new_batch(p);
     unsigned char *seen = calloc(w->out_bytes + 1, 1);
     int64_t batches = 1;
     bool ok = true;
@@ -752,15 +792,17 @@ static bool compare(const world_t *w)
         for (int d = p->nb - 1; d >= 0; rest /= out_batch(p, d), d--) {
             batch[d] = rest % out_batch(p, d);
         }
+        read_batch(w, batch, &o);
         for (int64_t s = 0; s < p->S; s++) {
-            reference_row(w, batch, s, &r);
-            ok = compare_row(w, batch, s, &r, seen) && ok;
+            reference_row(w, batch, &o, s, &r);
+            ok = compare_row(w, batch, &o, s, &r, seen) && ok;
         }
     }
     for (size_t i = 0; i < w->out_bytes; i++) {
         ok = ok && (seen[i] || w->v[OUT].data[i] == w->out_copy[i]);
     }
     free(r.s), free(r.p), free(seen);
+    free_batch(&o);
     return ok;
 }
 

@@ -33,8 +33,8 @@ enum {
     N_PROPERTIES,
     MAX_VALUES = 16
 };
-/* Groups: so many along the head, so many tokens, or one scale for each channel, for each token,
- * for all. */
+/* Group sizes. Below 256: elements along the head; from 256 on: tokens, times 256. Or one scale for
+ * each channel, for each token, for the whole tensor. */
 enum { CHANNEL = -1, TOKEN = -2, TENSOR = -3 };
 enum mask { NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW };
 enum stored { TOKEN_ROWS, TRANSPOSED_K, ANY_LAYOUT };

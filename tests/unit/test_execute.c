@@ -1,5 +1,6 @@
 /* Compiling and executing through the API: dynamic dims, fpmath modes, threads, scratch, in-place
  * ports, dumps, the line that is printed for each execute, and every wrong way to call execute. */
+#define _DEFAULT_SOURCE /* P_tmpdir */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -347,9 +348,13 @@ static void test_inplace(void)
 /* A dumped partition that is loaded again has the partition's mode, not the graph's. */
 static void test_dump(void)
 {
-    static const char file[] = "partition.json";
+    char folder[] = P_tmpdir "/sinter_execute_XXXXXX", file[sizeof folder + 32];
     model_t model, again = {0};
     gr_error_t err = {{0}, 0};
+    if (!CHECK(mkdtemp(folder) != NULL, "no temporary folder")) {
+        return;
+    }
+    snprintf(file, sizeof file, "%s/partition.json", folder);
     e2e_load(&model, ATTENTION);
     model.mode = sinter_fpmath_mode_tf32;
     model.apply_to_int = 0;
@@ -365,6 +370,8 @@ static void test_dump(void)
     CHECK_THAT(model_load_file(&again, file, &err) == 0);
     CHECK_THAT(again.mode == sinter_fpmath_mode_bf16 && again.apply_to_int == 1 &&
                again.n_ops == model.n_ops);
+    remove(file);
+    rmdir(folder);
     model_free(&again);
     sinter_partition_destroy(&partition);
     model_free(&model);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A graph with every kind of key; the tests break it in one place each. */
 static const char good[] =
@@ -338,12 +339,12 @@ static void test_many_ops(void)
         model_t m;
         size_t size;
         char *text = chain(100000, backwards, &size);
-        double start = gr_seconds();
+        const clock_t start = clock(); /* processor time: the machine may be busy */
 
         CHECK(!load(&m, text, size, &err), "%s", err.text);
         CHECK_THAT(m.n_ops == 100000 && m.n_tensors == 100001);
         CHECK_THAT(model_find(&m, 0)->is_input && model_find(&m, 100000)->is_output);
-        CHECK_THAT(gr_seconds() - start < 20);
+        CHECK_THAT(clock() - start < 20 * CLOCKS_PER_SEC);
         CHECK(!model_build(&m, NULL, &graph, &err), "%s", err.text);
         sinter_graph_destroy(&graph);
         model_free(&m);

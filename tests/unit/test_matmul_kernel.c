@@ -99,16 +99,25 @@ static double side_at(const rig_t *r, const side_t *s, const int64_t *batch_idx,
 static double *product(const rig_t *r, const side_t *a, const side_t *b, const bound_t *out,
                        int64_t K)
 {
-    const int64_t n = rig_count(out);
+    const int64_t n = rig_count(out), N = out->dims[out->ndims - 1];
     const int nb = out->ndims - 2;
     double *v = calloc((size_t)n + 1, sizeof *v);
+    double *row = calloc((size_t)K + 1, sizeof *row), *columns = calloc((size_t)(N * K) + 1, 8);
     for (int64_t i = 0; i < n; i++) {
         int64_t idx[SINTER_MAX_NDIMS];
         rig_index(out, i, idx);
+        for (int64_t k = 0; idx[nb + 1] == 0 && k < K; k++) { /* a row begins */
+            row[k] = side_at(r, a, idx, nb, idx[nb], k);
+        }
+        for (int64_t at = 0; idx[nb] == 0 && idx[nb + 1] == 0 && at < N * K; at++) { /* a batch */
+            columns[at] = side_at(r, b, idx, nb, at % K, at / K);
+        }
         for (int64_t k = 0; k < K; k++) {
-            v[i] += side_at(r, a, idx, nb, idx[nb], k) * side_at(r, b, idx, nb, k, idx[nb + 1]);
+            v[i] += row[k] * columns[idx[nb + 1] * K + k];
         }
     }
+    free(row);
+    free(columns);
     return v;
 }
 

@@ -22,7 +22,7 @@ static int64_t most_work = 1 << 24; /* of a product: M N K, and four times N K *
 static int full;
 
 typedef struct product {
-    int64_t m, n, k, group; /* of K: so many elements share a scale */
+    int64_t m, n, k, group; /* elements along K that share a scale */
     int batch_dims;
     int64_t batch[2];
     int kept_codes; /* those that are made on the fly are graph outputs too, or not */

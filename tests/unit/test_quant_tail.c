@@ -232,7 +232,7 @@ static void check_output(const tail_case_t *c, const orc_result_t *want, const l
              line, "%zu of %zu codes differ", diff.differ, diff.n);
 }
 
-/* Executes on so many threads, in scratch memory of the size that was asked for, and compares
+/* Executes on `threads` threads, in scratch memory of the size that was asked for, and compares
  * with the oracle's results. */
 static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in,
                     const orc_result_t *want, int threads, bool special, int line)
@@ -474,7 +474,7 @@ static const tail_case_t cases[] = {
      {1, 640},
      NAMED,
      "matmul dynquant",
-     "groups of so many columns reach over panels"},
+     "groups of columns reach over panels"},
     {PLAIN,
      "48x64",
      0,
@@ -482,7 +482,7 @@ static const tail_case_t cases[] = {
      {48, 1},
      NAMED,
      "matmul dynquant",
-     "groups of so many rows do not divide a block of rows"},
+     "groups of rows do not divide a block of rows"},
     {PLAIN,
      "256x64",
      0,
@@ -490,7 +490,7 @@ static const tail_case_t cases[] = {
      {256, 32},
      NAMED,
      "matmul dynquant",
-     "groups of so many rows do not divide a block of rows"},
+     "groups of rows do not divide a block of rows"},
     /* elementwise */
     {CHAIN, "9x320", 0, MX, {1, 32}, NAMED, "chain", NULL},
     {CHAIN, "2x3x4x32", 0, MX4, {1, 32}, NAMED, "chain", NULL},
@@ -508,7 +508,7 @@ static const tail_case_t cases[] = {
      NAMED,
      "chain dynquant",
      "groups longer than a run of 256 elements"},
-    {CHAIN, "256x8", 0, SYM, {128, 4}, NAMED, "chain dynquant", "groups of so many rows"},
+    {CHAIN, "256x8", 0, SYM, {128, 4}, NAMED, "chain dynquant", "groups of more than 64 rows"},
     /* attention */
     {ATTENTION, "2x3x70x64", 0, MX, {1, 32}, NAMED, "attention", NULL},
     {ATTENTION,
@@ -538,7 +538,7 @@ static const tail_case_t cases[] = {
      {1, 1024},
      NAMED,
      "attention dynquant",
-     "groups of so many columns reach over chunks of the head"},
+     "groups of columns reach over chunks of the head"},
     /* heads beside each other */
     {MERGED, "2x5x192", 0, MX, {1, 32}, NAMED, "attention", NULL},
     {MERGED, "2x1x96", 0, ASYM, {1, 16}, NAMED, "attention", NULL},
@@ -563,7 +563,7 @@ static const tail_case_t cases[] = {
      {48, 1},
      STRICT,
      "matmul dynquant",
-     "groups of so many rows do not divide a block of rows"},
+     "groups of rows do not divide a block of rows"},
     {CHAIN, "9x320", 0, MX8, {1, 32}, STRICT, "chain", NULL},
     {CHAIN, "70x45", 0, MX8, {1, 9}, STRICT, "chain", NULL},
     {ATTENTION, "2x3x70x64", 0, MX8, {1, 32}, STRICT, "attention", NULL},

@@ -328,13 +328,13 @@ static const selection_case_t cases[] = {
      .graph = DENSE("96") "; " QUANTISE("group_shape=96,1 3:f32:96x160",
                                         "dynamic_symmetric") " -> 4:s8:96x160 5:f32:1x160",
      .at = {GENERIC = {"matmul_panel_f32_generic dynquant_groups_f32_generic",
-                       {"groups of so many rows do not divide a block of rows"}},
+                       {"groups of rows do not divide a block of rows"}},
             AVX2 = {"matmul_panel_f32_avx2 dynquant_groups_f32_avx2",
-                    {"groups of so many rows do not divide a block of rows"}},
+                    {"groups of rows do not divide a block of rows"}},
             AVX512 = {"matmul_panel_f32_avx512 dynquant_groups_f32_avx512",
-                      {"groups of so many rows do not divide a block of rows"}},
+                      {"groups of rows do not divide a block of rows"}},
             VNNI = {"matmul_panel_f32_avx512 dynquant_groups_f32_avx512",
-                    {"groups of so many rows do not divide a block of rows"}}}},
+                    {"groups of rows do not divide a block of rows"}}}},
 
     /* ---- all else ---------------------------------------------------------------------------- */
     {.what = "elementwise, floats",

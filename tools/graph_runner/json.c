@@ -328,6 +328,28 @@ static size_t behind_string(const json_doc_t *doc, size_t at, bool *escapes)
     return at + 1;
 }
 
+/* Whether a number or a word ends before this character. */
+static bool ends_scalar(char c)
+{
+    switch (c) {
+    case '"':
+    case '[':
+    case ']':
+    case '{':
+    case '}':
+    case ',':
+    case ':':
+    case ' ':
+    case '\t':
+    case '\r':
+    case '\n':
+    case 0:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static size_t behind_value(const json_doc_t *doc, size_t at)
 {
     int depth = 0;
@@ -350,7 +372,7 @@ static size_t behind_value(const json_doc_t *doc, size_t at)
             break;
         default:
             at++;
-            while (at < doc->size && !strchr("\"[]{},: \t\r\n", doc->text[at])) {
+            while (at < doc->size && !ends_scalar(doc->text[at])) {
                 at++;
             }
             break;

@@ -15,10 +15,10 @@ static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 
 static const long op_rounds = 2000000;
 
 /* One for each instruction set. read sums the 64-bit words of whole 512-byte blocks; copy writes
- * past the caches, whole blocks of 512 bytes at addresses aligned to 64; mixed reads and writes
- * so many lines of 64 bytes, evenly spread and past the caches, where the instruction set can;
- * fma and dot run so many rounds of independent FMAs, or dot products of 8-bit integers (NULL:
- * no such instruction), and return the operations done. */
+ * past the caches, whole blocks of 512 bytes at addresses aligned to 64; mixed reads
+ * `read` and writes `written` lines of 64 bytes, evenly spread, and writes past the caches where
+ * the instruction set can; fma and dot run `rounds` rounds of independent FMAs, or of dot products
+ * of 8-bit integers (NULL: no such instruction), and return the operations done. */
 typedef struct probe {
     const char *isa;
     unsigned long long (*read)(const void *data, size_t bytes);

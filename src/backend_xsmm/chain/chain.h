@@ -142,7 +142,8 @@ bool chain_shares_bytes(const chain_bound_t *bound);
 /* The chain accesses a value once, at the index of the iteration space. */
 bool chain_touches_once(const chain_t *chain, int value, int ndims);
 
-/* Dim d becomes dim to[d]; -1 drops it, for dims of size 1 and merged ones. */
+/* Moves dim d to dim to[d]. to[d] = -1 drops dim d; only dims of size 1 and merged dims may be
+ * dropped. */
 void chain_permute(chain_bound_t *bound, const int *to);
 
 /* Makes one dim of d and d + 1 if that changes nothing for any operand; else returns false. */
@@ -173,7 +174,7 @@ void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, 
 
 /* Loads a value whose dims are aligned at the right, as in numpy. */
 int chain_load(chain_builder_t *b, int plan_value, int value_ndims);
-/* map as in chain_operand_t. */
+/* The same with a map as in chain_operand_t. */
 int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped);
 /* Loads codes from two planes, both aligned at the right, as numbers. */
 int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims,

@@ -18,7 +18,8 @@ void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, 
     b->chain.dims_value = dims_value;
 }
 
-/* Appends; gives the instruction its register, unless it stores. -1: out of memory. */
+/* Appends an instruction and returns the register that it gets; a store gets none. -1: out of
+ * memory. */
 static int emit(chain_builder_t *b, chain_instr_t in)
 {
     const bool store = in.op == CHAIN_STORE;
@@ -31,7 +32,8 @@ static int emit(chain_builder_t *b, chain_instr_t in)
     return in.dst;
 }
 
-/* An operand of the list, an equal one that is there already if there is. */
+/* The index of an operand in the list. An equal operand that is in the list already is used
+ * again. */
 static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool grouped)
 {
     chain_operand_t op = {.value = value, .grouped = grouped};
@@ -119,8 +121,8 @@ static const chain_instr_t *producer(const chain_builder_t *b, int reg)
     return NULL;
 }
 
-/* The vector in reg, which was loaded aligned at the right, along the channel dim instead. A
- * tensor with more than one dim of its own, or a single value, stays as it is. */
+/* Loads the vector in reg along the channel dim instead of the last dim. A tensor with more than
+ * one dim, or with a single element, stays as it is. */
 static int along_channels(chain_builder_t *b, const node_t *node, int reg)
 {
     const int dim = channel_dim(b, node), last = b->chain.ndims - 1;
@@ -219,8 +221,8 @@ static int quant_steps(chain_builder_t *b, int x, int scale, int zp)
     return q;
 }
 
-/* One instruction where scale and zero point are tensors, codes too if they are decoded, whose
- * loads then fall away. */
+/* Makes one instruction of a dequantisation or quantisation whose scale and zero point are
+ * tensors (when decoding, the codes too). Their loads are then not needed. */
 static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int zp)
 {
     const int s = loaded_from(b, scale), z = loaded_from(b, zp);
@@ -258,7 +260,8 @@ int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
 
 /* ---- registers ------------------------------------------------------------------------------- */
 
-/* How many of a, b, c an instruction reads: an op as many as its card gives it inputs. */
+/* How many of the registers a, b, c an instruction reads. An op reads as many as its card has
+ * inputs. */
 static int n_sources(const chain_instr_t *in)
 {
     if (in->op < CHAIN_LOAD) {
@@ -320,8 +323,8 @@ static bool take(colouring_t *k, int v)
     return false;
 }
 
-/* Renames in place, drops instructions without effect; false: too few registers. An instruction
- * may write over what it reads last. */
+/* Renames registers in place and drops instructions without effect. An instruction may write to
+ * a register that it is the last to read. False: too few registers. */
 static bool colour(chain_builder_t *b, colouring_t *k)
 {
     int n = 0;
@@ -375,7 +378,8 @@ static bool rename_operand(chain_instr_t *in, int o, int to)
     return a || b || c || d;
 }
 
-/* Operands that only dropped instructions had go too: they need not fit the iteration space. */
+/* Removes the operands that only dropped instructions had: they need not fit the iteration
+ * space. */
 static void drop_operands(chain_builder_t *b)
 {
     int n = 0;

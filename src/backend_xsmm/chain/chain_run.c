@@ -10,8 +10,8 @@
 #include "backend_xsmm/ukernels/tile.h"
 #include "numeric/quant_rows.h"
 
-/* Besides the registers: what is on its way through ROUND_TO or a store, values of groups on
- * their way to elements, scales, zero points. */
+/* Buffers besides the registers: for ROUND_TO and stores, for values of groups that are spread
+ * to elements, for scales, for zero points. */
 enum { TMP, TMP_SCALE, TMP_ZP, N_TMP, TMP_HIGH = TMP_SCALE };
 enum {
     CONVERTED = 512,
@@ -38,7 +38,7 @@ typedef struct block {
     int rows, cols;
 } block_t;
 
-/* Where a run starts in an operand, and how it goes on along the inner dim. */
+/* Where a run starts in an operand, and its steps along the inner dim. */
 typedef struct run {
     int64_t first, stride, group,
         /* element; step; elements that share one value; how many of those lie before the run */
@@ -63,7 +63,7 @@ static run_t run_of(const chain_bound_t *b, const chain_ref_t *ref, const int64_
     return r;
 }
 
-/* Row `row` of the block, if `first` is what row 0 has. */
+/* The element where row `row` of a block begins, if row 0 begins at `first`. */
 static int64_t row_first(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k,
                          int64_t first, int row)
 {
@@ -95,7 +95,7 @@ static bool is_transposed(const chain_bound_t *b, const chain_ref_t *ref, const 
            ref->stride[b->ndims - 2] == 1 && ref->group[b->ndims - 2] == 1;
 }
 
-/* One value stands for the whole run. */
+/* All elements of the run have the same value. */
 static bool is_one(const run_t *r, int n)
 {
     return r->stride == 0 || (r->group > 1 && n <= r->group - r->phase);
@@ -154,7 +154,7 @@ static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const blo
     }
 }
 
-/* Planes that both run on from element to element are joined as they are decoded, others after. */
+/* Planes that are both contiguous are joined while they are decoded, others afterwards. */
 static void load_split(const chain_bound_t *b, const chain_instr_t *in, const block_t *k,
                        float *dst, float *const *tmp)
 {
@@ -373,8 +373,8 @@ static dtype_scaled_t load_groups(const chain_bound_t *b, const chain_ref_t *s, 
     return g;
 }
 
-/* Scales and zero points of the rows of a block, loaded where a row has others than the one
- * before. */
+/* Scales and zero points of the rows of a block. They are loaded again only where a row has
+ * others than the row before. */
 typedef struct row_params {
     const chain_ref_t *s, *z; /* z NULL: none */
     run_t sr, zr;
@@ -393,7 +393,7 @@ static row_params_t params_of(const chain_bound_t *b, const chain_instr_t *in, c
     return p;
 }
 
-/* Those of a row, in tmp; false: they are there already. */
+/* Loads the scales and zero points of a row to tmp. False: they are there already. */
 static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, float *const *tmp,
                             row_params_t *p)
 {
@@ -716,7 +716,7 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
             memcpy(row_idx, idx, (size_t)b->ndims * sizeof *idx);
             row_idx[b->ndims > 1 ? b->ndims - 2 : 0] += i;
             run_f32(b, &(block_t){row_idx, n, cols}, NULL, scratch, TILE_STEP);
-            params.loaded = false; /* what that loads lies in their place */
+            params.loaded = false; /* run_f32 loads other values to the same place */
             continue;
         }
         unsigned char *const out = to->data + at / per_byte * to->traits->block_bytes;

@@ -104,8 +104,8 @@ static void order_by_stride(chain_bound_t *b, const chain_ref_t *store)
     chain_permute(b, to);
 }
 
-/* One walk over d and d + 1 finds the same elements: either d goes on where d + 1 ends, or
- * nothing changes along d + 1, whose elements then form a group. */
+/* True if one longer dim can replace d and d + 1: either d goes on where d + 1 ends, or nothing
+ * changes along d + 1, whose elements then form a group. */
 static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_t *stride,
                       int64_t *group)
 {
@@ -142,7 +142,7 @@ bool chain_merge(chain_bound_t *b, int d)
     for (int e = 0; e < b->ndims; e++) {
         to[e] = e <= d ? e : e - 1;
     }
-    to[d] = -1; /* d + 1 takes its place */
+    to[d] = -1; /* d + 1 takes the place of d */
     const int64_t n = b->dims[d] * b->dims[d + 1];
     chain_permute(b, to);
     b->dims[d] = n;
@@ -181,8 +181,8 @@ static bool is_dense_2d(const chain_bound_t *b, const chain_ref_t *store)
     return store != NULL && store->stride[last] == 1 && store->stride[last - 1] == b->dims[last];
 }
 
-/* Few elements along the last dim: run along the longest dim instead, unless packed outputs want
- * their order. */
+/* If the last dim is short, runs go along the longest dim instead, unless a packed output must
+ * keep its order. */
 static void lengthen_inner(chain_bound_t *b)
 {
     const int last = b->ndims - 1;
@@ -207,7 +207,7 @@ void chain_collapse(chain_bound_t *b)
     const chain_ref_t *store = first_store(b);
     for (int d = 0; d < b->ndims; d++) {
         if (b->dims[d] == 0) {
-            return; /* nothing to walk */
+            return; /* there are no elements */
         }
     }
     drop_ones(b);

@@ -35,7 +35,7 @@ enum {
     ATT_QK = 64,                        /* columns of the wider product of Q and K */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
-    ATT_ITEMS = 4 /* blocks are made smaller for each thread to have so many items */
+    ATT_ITEMS = 4 /* blocks are made smaller until each thread has this many items */
 };
 
 /* JIT kernels for strips of `rows` rows. */

@@ -198,7 +198,7 @@ void dynquant_measure(const dynquant_state_t *st, const quant_span_t *at, int64_
 /* ---- scales ---------------------------------------------------------------------------------- */
 
 /* Merges the extremes of columns into those of the groups that the columns belong to. */
-static void fold(const dynquant_state_t *st, int64_t groups, int32_t *extremes)
+static void merge_columns(const dynquant_state_t *st, int64_t groups, int32_t *extremes)
 {
     int64_t size = st->s.column.n;
     for (; size % 2 == 0; size /= 2) {
@@ -226,9 +226,9 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
     const int n = (int)at->n;
     const bool zps = st->q.zp != NULL;
     if (st->narrow) {
-        fold(st, n, m->m.top);
+        merge_columns(st, n, m->m.top);
         if (zps) {
-            fold(st, n, m->m.bottom);
+            merge_columns(st, n, m->m.bottom);
         }
     }
     quantiser_derive(&st->q, n, &m->m);

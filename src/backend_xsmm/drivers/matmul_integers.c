@@ -196,7 +196,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     bind_whole(c, all, st);
 }
 
-/* Room for so many rows. */
+/* Room for `rows` rows of A. */
 static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned char *base, size_t *at)
 {
     blocks_a_t a;

@@ -21,16 +21,16 @@ static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64
                   chunk = TAIL_ATTENTION_COLUMNS;
     switch (kind) {
     case STEP_MATMUL:
-        return TAIL_MATMUL_ROWS % rows != 0 ? "groups of so many rows do not divide a block of rows"
-               : !columns_fit(n, cols, strip, panel) ? "groups of so many columns reach over panels"
+        return TAIL_MATMUL_ROWS % rows != 0 ? "groups of rows do not divide a block of rows"
+               : !columns_fit(n, cols, strip, panel) ? "groups of columns reach over panels"
                                                      : NULL;
     case STEP_ATTENTION:
         return rows > 1 ? "rows of attention are computed in an order of their own"
                : (n >= 0 && n <= chunk) || chunk % cols == 0
                    ? NULL
-                   : "groups of so many columns reach over chunks of the head";
+                   : "groups of columns reach over chunks of the head";
     case STEP_CHAIN:
-        return rows > TAIL_CHAIN_ROWS      ? "groups of so many rows"
+        return rows > TAIL_CHAIN_ROWS      ? "groups of more than 64 rows"
                : cols > TAIL_CHAIN_COLUMNS ? "groups longer than a run of 256 elements"
                                            : NULL;
     case STEP_SOFTMAX:

@@ -31,7 +31,7 @@ struct sinter_compiled_partition {
 /* At least `bytes` of 64-byte aligned memory from the idle blocks, or newly allocated; NULL: out
  * of memory. */
 scratch_block_t *scratch_take(sinter_compiled_partition_t *cp, size_t bytes);
-/* More room in a taken block; its contents are lost. False: out of memory. */
+/* Makes a taken block larger; its contents are lost. False: out of memory. */
 bool scratch_grow(sinter_compiled_partition_t *cp, scratch_block_t *block, size_t bytes);
 void scratch_give(sinter_compiled_partition_t *cp, scratch_block_t *block);
 

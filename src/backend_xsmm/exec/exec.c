@@ -25,7 +25,8 @@ static void lose_team(void)
 
 static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, lose_team); /* without memory for it a child may hang */
+    /* if this fails for lack of memory, a forked child may hang */
+    pthread_atfork(NULL, NULL, lose_team);
 }
 
 /* The size of the stacks of OpenMP's threads. OMP_STACKSIZE is a number and a unit, KiB if there is
@@ -55,8 +56,9 @@ static void *wait_for(void *gate)
     return NULL;
 }
 
-/* How many threads can live at once, the calling one among them, up to `most`. No limit of the
- * system says it alone (users, control groups, address space), so they are made and ended again. */
+/* How many threads can live at once, the calling thread included, up to `most`. Several limits
+ * of the system bear on it (users, control groups, address space), so this starts the threads
+ * and ends them again. */
 static int count_possible_threads(int most)
 {
     pthread_t others[EXEC_MOST_THREADS];
@@ -89,7 +91,7 @@ int exec_take_threads(int wanted)
     const int all = wanted > 0 ? wanted : omp_get_max_threads();
     const int most = all < EXEC_MOST_THREADS ? all : EXEC_MOST_THREADS;
     if (most <= team && !team_lost) {
-        return most; /* OpenMP has them */
+        return most; /* OpenMP has them already */
     }
     /* libgomp ends the process where the system refuses a thread. */
     const int possible = count_possible_threads(most);
@@ -181,7 +183,8 @@ static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char 
 void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,
               unsigned char *threads_scratch)
 {
-    if (fm->frame.threads == 1) { /* no team: a small graph takes a microsecond or two */
+    /* without a team, which would cost as much as a small graph: a microsecond or two */
+    if (fm->frame.threads == 1) {
         run_thread(plan, fm, shared, threads_scratch, 0, 1);
         return;
     }

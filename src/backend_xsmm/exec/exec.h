@@ -12,15 +12,15 @@ int exec_take_threads(int wanted);
 /* How many of a stream's threads the calling thread can execute with: all, or 1 if a fork has
  * taken its team away. */
 int exec_usable_threads(int threads);
-/* Packed values and every step's choose, in the calling thread. Shapes are resolved and data
- * pointers set. owner: as in frame_pack, and as there frame_unpack must follow. *total: as
- * frame_choose has it. */
+/* Takes packed values and calls every step's choose, in the calling thread. Shapes must have
+ * been resolved and data pointers set. owner: as in frame_pack; frame_unpack must follow, as
+ * there. *total: as in frame_choose. */
 sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *owner, int threads,
                             size_t *total);
-/* Every step's start, in the calling thread. */
+/* Calls every step's start, in the calling thread. */
 sinter_status_t exec_start(const plan_t *plan, frame_mem_t *fm);
-/* All steps, on fm->frame.threads threads. shared and each thread's scratch are 64-byte aligned
- * and of fm's sizes. */
+/* Runs all steps on fm->frame.threads threads. shared and the scratch of each thread are aligned
+ * to 64 bytes and have the sizes that fm says. */
 void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,
               unsigned char *threads_scratch);
 

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-/* One area after another; false on overflow. */
+/* Places an area behind the one before it; false on overflow. */
 static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
 {
     size_t bytes;
@@ -172,8 +172,8 @@ static bool same_memory(const plan_t *plan, const frame_mem_t *fm, int i, int j)
            memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0;
 }
 
-/* Where temporary i meets none before it that lives at the same time, but for `beside`, from *at
- * on; false: *at has moved. */
+/* True if temporary i fits at *at: no temporary before it, except `beside`, has bytes there and
+ * lives at the same time. Otherwise *at moves behind those that do. */
 static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes, int beside,
                     size_t *at)
 {
@@ -191,8 +191,8 @@ static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t byt
     return *at == from;
 }
 
-/* The memory of the one that i is heir of, or that is i's heir; else first fit. Few temporaries,
- * so quadratic is fine. */
+/* Finds memory for temporary i: that of the temporary whose heir it is, or that is its heir;
+ * else the first that fits. There are few temporaries, so quadratic time is fine. */
 static size_t find_place(const plan_t *plan, const frame_mem_t *fm, int i, size_t bytes)
 {
     size_t at = 0;
@@ -213,8 +213,7 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
     fm->temp_bytes = 0;
     for (int i = 0; i < plan->n_values; i++) {
         size_t bytes, end;
-        if (plan->values[i].kind != PV_TEMP ||
-            plan->values[i].first < 0) { /* no step has it in memory */
+        if (plan->values[i].kind != PV_TEMP || plan->values[i].first < 0) { /* no step stores it */
             fm->temp_offset[i] = 0;
             continue;
         }

@@ -12,7 +12,7 @@ typedef struct taken {
     choice_t choice;
 } taken_t;
 
-/* What execute places in front of the scratch memory. */
+/* What execute keeps at the start of its scratch memory. */
 typedef struct frame_mem {
     frame_t frame;
     bound_t *v;                /* by plan value */
@@ -27,31 +27,34 @@ typedef struct frame_mem {
 
 /* Bytes for frame_mem_t and all its arrays; false on overflow. */
 bool frame_bytes(const plan_t *plan, size_t *bytes);
-/* Carves the arrays out of memory (64-byte aligned, frame_bytes long); lts are what compile
- * knew. */
+/* Places the arrays in memory, which is frame_bytes long and aligned to 64 bytes. lts begin with
+ * what compile knew. */
 frame_mem_t *frame_place(const plan_t *plan, void *memory);
-/* Dims and strides of every value; the ports' entries of fm->lts must have been set to the
- * tensors' before. Data pointers stay NULL. */
+/* Sets dims and strides of every value. The caller has set the entries of ports in fm->lts to
+ * those of their tensors. Data pointers stay NULL. */
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
-/* Places temporaries: *bytes of aligned memory, the frame included. After frame_shapes. */
+/* Places temporaries. *bytes: the aligned memory that they and the frame need. Call it after
+ * frame_shapes. */
 sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes);
-/* Takes a kernel for each step, which fills its state; sums up the aligned memory that an
- * execute on so many threads takes, frame included. After frame_temps and frame_data. */
+/* Takes a kernel for each step, and the kernel fills its state. *total: the aligned memory that an
+ * execute on `threads` threads needs, with the frame. Call it after frame_temps and frame_data. */
 sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
-/* Data pointers: ports by value from data[] (indexed by graph value), temporaries in temps, or NULL
- * where temps is NULL. Views follow their bases; so do packed values, until frame_pack. */
+/* Sets data pointers: of ports from data[], by graph value; of temporaries to their places in
+ * temps, or to NULL if temps is NULL; of views to those of their bases. Packed values have those
+ * of their bases until frame_pack. */
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
                 unsigned char *temps);
 
-/* frame_shapes for packed values, whose bases have their dims and strides. */
+/* frame_shapes for packed values alone. Their bases must have dims and strides. */
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
-/* Takes packed values from the constant cache (the copies of owner, the compiled partition);
- * where it has no room they become their bases. To be followed by frame_unpack, even if it
- * fails. */
+/* Takes the copies of packed values from the constant cache; owner: the compiled partition. A
+ * value for which the cache has no room is read from its base. frame_unpack must follow, even if
+ * this fails. */
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner);
 void frame_unpack(const plan_t *plan, frame_mem_t *fm);
 
-/* Dims and strides of a view of (or, if inverse, under) base; false: strides cannot say it. */
+/* Dims and strides of a view of base, or, if inverse, of the tensor that base is a view of.
+ * False: strides cannot express it. */
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
                   const int64_t *dims, int64_t *strides);
 

@@ -8,7 +8,7 @@
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Whether a packed value is a copy. */
+/* True if a packed value is a copy; else it is its base. */
 static bool wants_copy(const plan_t *plan, const frame_mem_t *fm, int i)
 {
     const bound_t *base = &fm->v[plan->values[i].base];

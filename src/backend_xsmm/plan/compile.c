@@ -1,5 +1,5 @@
-/* From a partition to a compiled partition: copy, specialise, (passes,) lower, select, set up,
- * report. */
+/* From a partition to a compiled partition: copy the subgraph, merge what the caller knows about
+ * ports, (run the passes,) lower, select and set up kernels, write the report. */
 #include "backend_xsmm/plan/compile.h"
 
 #include <stdio.h>
@@ -24,8 +24,8 @@ static bool is_port(const sinter_partition_t *part, const int *ports, int n, uin
     return false;
 }
 
-/* What the caller knows about a port now: dims must agree where both know them, the layout given
- * wins. */
+/* Merges what the caller knows about a port now. Dims must agree where both sides know them; the
+ * caller's layout wins. */
 static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, const lt_t *given,
                                   bool output)
 {
@@ -171,7 +171,7 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
     return sinter_success;
 }
 
-/* notes: what the report says about attention that is not run as such. */
+/* notes: why the report says that attention does not run as one step. */
 static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t *notes)
 {
     int missing;
@@ -246,8 +246,8 @@ static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *tex
     }
 }
 
-/* The kernels that may run the step. Where there are several, execute takes the first whose dims
- * fit. */
+/* The kernels that may run the step. If there are several, execute takes the first one that
+ * accepts its dims. */
 static void report_kernels(const step_t *step, textbuf_t *text)
 {
     const int n = step->n_candidates;
@@ -311,8 +311,8 @@ static void report_tail(const plan_t *plan, const step_t *step, textbuf_t *text)
     }
 }
 
-/* One line for each step with the kernel that runs it, or the first of those that may; then what
- * else is to be known about it, each in a line of its own. */
+/* One line for each step with the kernel that runs it, or the first of those that may run it.
+ * Each further fact about the step has a line of its own. */
 static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes)
 {
     plan_t *plan = &cp->plan;

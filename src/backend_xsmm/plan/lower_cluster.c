@@ -113,8 +113,8 @@ static sinter_status_t pull(lowering_t *lo, cluster_t *cl, int node)
     return append(lo, cl, node);
 }
 
-/* A node may be evaluated in dims that its own dims broadcast to. Not so where the result depends
- * on the place along a dim, and that is another dim then, or a longer one. */
+/* A node may be evaluated in dims that its own dims broadcast to; but not if its result depends
+ * on the index along a dim, and that dim would become another one or a longer one. */
 static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dims)
 {
     const lt_t *own = &lo->probe[n->out[0]];
@@ -432,7 +432,8 @@ static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluste
     quant_geom_t geom;
     *cluster = -1;
     *why = NULL;
-    for (int i = 1; i < n->n_in; i++) { /* the tensor scale, which is read before the step begins */
+    /* the tensor scale, which must be in memory before the step begins */
+    for (int i = 1; i < n->n_in; i++) {
         if (lo->g->values[n->in[i]].producer >= 0) {
             return sg_fail(sinter_unimplemented,
                            "%s: its tensor scale is computed in the same partition", node_label(n));

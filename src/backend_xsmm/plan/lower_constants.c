@@ -18,15 +18,16 @@ static bool is_constant(const plan_t *plan, int value)
     return tensor->kind == PV_INPUT && tensor->lt.property == sinter_tensor_property_constant;
 }
 
-/* Contiguous already, as far as is known. */
+/* True if the value is known to be contiguous along dim already. */
 static bool is_along(const plan_t *plan, int value, int dim)
 {
     const plan_value_t *v = &plan->values[value];
     return v->kind == PV_INPUT && lt_strides_known(&v->lt) && v->lt.strides[dim] == 1;
 }
 
-/* The value packed along dim, with lines that begin at multiples of so many elements, or itself.
- * lower_memory has left room for three of each MatMul. */
+/* The value packed along dim, with lines that begin at multiples of `line` elements; or the value
+ * itself, if it is no constant or is contiguous along dim already. lower_memory has left room for
+ * three packed values of each MatMul. */
 static int pack(plan_t *plan, int value, int dim, int line)
 {
     const int ndims = value < 0 ? 0 : plan->values[value].lt.ndims;

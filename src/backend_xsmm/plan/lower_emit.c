@@ -509,7 +509,7 @@ static sinter_status_t emit_params(emitter_t *e, const cluster_t *cl, step_t *st
         step->apart = cl->apart;
         return dynquant_params(e->lo, cl->heavy, &step->p.dynquant);
     }
-    return sinter_success; /* there is no other kind */
+    return sinter_success; /* no other step kind exists */
 }
 
 static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)

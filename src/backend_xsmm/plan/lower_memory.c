@@ -136,7 +136,8 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
         place(lo, y, PV_OUTPUT, &lo->probe[y]);
         return copy_step(lo, pos, y, hidden, y);
     }
-    /* x cannot be seen as y: write y through its inverse view, which a dense y always has. */
+    /* Strides cannot express y as a view of x, so x's elements are written to y's memory through
+     * the inverse view. A dense y always has one. */
     place(lo, y, output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);
     lo->plan->values[hidden].port = x;
     if (place_view(lo, hidden, x, y, view, true)) {

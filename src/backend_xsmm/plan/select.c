@@ -39,7 +39,7 @@ static void add_refusal(selection_t *out, const refusal_t *refusal)
     }
 }
 
-/* What stands between a kernel and a step where the plan lacks features. */
+/* The refusal of a kernel that needs features which the plan lacks. */
 static refusal_t lacking(const kernel_t *k, const problem_t *problem, const char *feature)
 {
     plan_t capable = *problem->plan;

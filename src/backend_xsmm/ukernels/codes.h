@@ -85,12 +85,13 @@ typedef struct codes_weights {
 
 /* The micro-kernels of one instruction set. */
 typedef struct codes_table {
-    /* One chunk of each of so many rows, ldx floats apart (zeros behind the end of a row). False:
-     * a quad has a NaN or an infinity, or its largest element is too small or too large. */
+    /* Quantises one chunk of each of `rows` rows, which begin ldx floats apart and have zeros
+     * behind their ends. False: a quad has a NaN or an infinity, or its largest element is too
+     * small or too large. */
     bool (*quantise)(const codes_type_t *type, const float *x, int64_t ldx, int rows, int limbs,
                      limbs_t *to);
-    /* The same of codes, which is exact if they fit that many bytes once their zero points are
-     * taken off. */
+    /* The same of codes less their zero points. It is exact if these differences fit `limbs`
+     * bytes. */
     void (*encode)(const codes_type_t *type, const codes_raw_t *a, int rows, int limbs,
                    limbs_t *to);
     /* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are

@@ -67,11 +67,12 @@ typedef struct blocks_product {
 } blocks_product_t;
 
 typedef struct blocks_table {
-    /* n elements of each of so many rows. False: some are no numbers, or too small. */
+    /* Quantises n elements of each of `rows` rows, which begin ldx floats apart. False: some are
+     * NaN or infinite, or too small. */
     bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs,
                      const blocks_a_t *to);
-    /* n codes of each of so many rows: a' = code * by + bias; scale and offset are there
-     * already. */
+    /* n codes of each of `rows` rows: a' = code * by + bias. The caller has set scale and offset of
+     * `to`. */
     void (*encode)(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias,
                    const blocks_a_t *to);
     /* byte and start = times * (sum of w) of one block, from rows of BLOCKS_STRIP values: w =

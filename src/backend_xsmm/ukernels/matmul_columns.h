@@ -42,8 +42,8 @@ typedef void (*columns_run_t)(const columns_sweep_t *w, const float *a, float *a
 /* One data type of weights. */
 typedef struct columns_floats {
     code_layout_t layout;
-    /* a group along N is a multiple of so many columns wherever those along K are small; 0: no
-     * coefficients */
+    /* Where groups along K are short, groups along N are multiples of this many columns; 0: there
+     * are no coefficients. */
     int unit;
     /* Of each vector, to be added to zero points by column, which there must be; NULL: none. */
     const float *bias;

@@ -36,10 +36,10 @@ enum { ROWS_PLAIN, ROWS_SCALED, ROWS_SHIFTED, ROWS_KINDS };
 /* One data type of weights in floats. Reads nothing beyond the elements of a line. */
 typedef struct rows_floats {
     code_layout_t layout;
-    /* a group of scales or zero points is a multiple of so many elements; 0: there are none */
+    /* Groups of scales and zero points are multiples of this many elements; 0: there are none. */
     int unit;
-    /* The elements of a chunk as so many vectors, `step` floats apart. Gives the bits of the one
-     * of largest magnitude, without its sign. */
+    /* Stores the elements of a chunk as `vectors` vectors, `step` floats apart. Returns the bits of
+     * the element of largest magnitude, without its sign. */
     int32_t (*place)(const float *x, int vectors, float *to, int64_t step);
     /* By coefficients; whether they are fine; 1, 2 or 4 rows. NULL: no such coefficients. */
     rows_lines_t run[ROWS_KINDS][2][3];
