@@ -935,6 +935,39 @@ static attention_case_t random_decode(void)
     return p;
 }
 
+/* Decoding in floats with one to 16 coefficients in a row: how micro-kernels load them depends on
+ * their number in a row and in a chunk. */
+static void test_coefficients(const kernel_t *k, sinter_cpu_isa_t isa)
+{
+    static const struct {
+        sinter_data_type_t codes, zp;
+    } types[] = {{sinter_s4, 0},     {sinter_u4, sinter_u4}, {sinter_f4_e2m1, 0},
+                 {sinter_s8, 0},     {sinter_u8, sinter_u8}, {sinter_f8_e4m3, 0},
+                 {sinter_f8_e5m2, 0}};
+    static const int groups[] = {0, 64, 32, 16, 8};
+    attention_case_t p = {.nb = 2,
+                          .q_batch = {1, 4},
+                          .kv_batch = {1, 1},
+                          .S = 1,
+                          .T = 70,
+                          .D = 128,
+                          .Dv = 128,
+                          .q = sinter_f32,
+                          .out = sinter_f32,
+                          .scale = sinter_f16,
+                          .trans_k = true,
+                          .fill = -INFINITY,
+                          .threads = 1};
+    for (int t = 0; t < (int)(sizeof types / sizeof *types); t++) {
+        for (int g = 0; g < (int)(sizeof groups / sizeof *groups); g++) {
+            p.k = p.v = types[t].codes;
+            p.zp = types[t].zp;
+            p.k_group = p.v_group = groups[g];
+            run(&p, k, isa);
+        }
+    }
+}
+
 /* Shapes that random cases seldom reach. */
 static void test_corners(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
@@ -1395,6 +1428,9 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
         strcpy(before, last_note);
     }
     test_corners(k, isa, mode);
+    if (is_decode(k) && mode == sinter_fpmath_mode_strict) {
+        test_coefficients(k, isa);
+    }
     test_exact(k, isa, mode);
     if (!is_decode(k)) { /* odd rows of 4-bit heads are not decoded */
         test_packed_output(k, isa, mode);
