@@ -48,6 +48,14 @@ OP vi widen_group(sinter_data_type_t type, side_t side, const unsigned char *x, 
     const int bytes = type == sinter_f32 ? 4 : 2;
     vi most = loaded(type, side, x, size);
     int i = LANES;
+    for (; i + 4 * LANES <= size; i += 4 * LANES) { /* no vector waits for the one before it */
+        vi v[4];
+        UNROLL
+        for (int k = 0; k < 4; k++) {
+            v[k] = loaded(type, side, x + (i + k * LANES) * bytes, LANES);
+        }
+        most = vi_max(most, vi_max(vi_max(v[0], v[1]), vi_max(v[2], v[3])));
+    }
     for (; i + LANES <= size; i += LANES) {
         most = vi_max(most, loaded(type, side, x + i * bytes, LANES));
     }
