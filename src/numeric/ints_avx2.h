@@ -17,6 +17,10 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(u), "x"(s));
     return sum;
 }
+OP vi vi_dot_two(vi sum, vi u, vi s, vi v, vi t)
+{
+    return vi_dot(true, vi_dot(true, sum, u, s), v, t);
+}
 #else
 /* Pairs of products saturate at 16 bits: 127 * -128 twice does not reach that, and neither does
  * 128 * -128 twice, which is why the top bits of u go apart from the others. */
@@ -30,6 +34,12 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
         sum = _mm256_add_epi32(sum, _mm256_madd_epi16(high, ones));
     }
     return sum;
+}
+/* Four products of 63 * -128 fit 16 bits. */
+OP vi vi_dot_two(vi sum, vi u, vi s, vi v, vi t)
+{
+    const vi four = _mm256_add_epi16(_mm256_maddubs_epi16(u, s), _mm256_maddubs_epi16(v, t));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(four, _mm256_set1_epi16(1)));
 }
 #endif
 OP vi bytes_flip(vi x, vi mask, vi flip)

@@ -5,6 +5,7 @@
  *
  *   vi_dot(small, sum, u, s)    every dword of sum plus the products of the four unsigned bytes of
  *                               u there and the four signed bytes of s; small: all u are below 128
+ *   vi_dot_two(sum, u, s, v, t) the same with u and s and with v and t; all of u and v are below 64
  *   bytes_flip(x, mask, flip)   (x & mask) ^ flip
  *   bytes_lookup(table, at)     byte i: byte at[i] of the 16 bytes of table in its quarter
  *   bytes_sub(a, b)
@@ -45,6 +46,10 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
     (void)small;
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
     return sum;
+}
+OP vi vi_dot_two(vi sum, vi u, vi s, vi v, vi t)
+{
+    return vi_dot(true, vi_dot(true, sum, u, s), v, t);
 }
 OP vi bytes_flip(vi x, vi mask, vi flip)
 {

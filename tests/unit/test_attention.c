@@ -1566,9 +1566,10 @@ int main(void)
                     200);
         CHECK(refused < 40, "attention_decode: refuses what it is made for");
     }
-    const kernel_t *const codes[] = {kernel_named("attention_decode_int8_avxvnni"),
+    const kernel_t *const codes[] = {kernel_named("attention_decode_int8_avx2"),
+                                     kernel_named("attention_decode_int8_avxvnni"),
                                      kernel_named("attention_decode_int8_vnni")};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         if (has_features(features_up_to(top), codes[i]->needs.bits)) {
             test_codes(codes[i]);
         }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/features.h"
+
 #include "capture.h"
 #include "e2e.h"
 
@@ -500,19 +502,20 @@ typedef struct way_case {
     const char *model;
     int64_t dims[3][2]; /* from, to; 0: no more */
     sinter_fpmath_mode_t mode;
-    const char *at[sinter_isa_avx512_vnni + 1];
+    const char *at[LEVELS];
 } way_case_t;
 
-#define WAY_AT(generic, simd, vnni)                                                           \
-    {                                                                                         \
-        [sinter_isa_generic] = generic, [sinter_isa_avx2] = simd, [sinter_isa_avx512] = simd, \
-        [sinter_isa_avx512_vnni] = vnni                                                       \
+/* At the levels avx2 and avx2_vnni, avx512, avx512_vnni. */
+#define WAY_AT(generic, avx2, avx512, vnni)                                                      \
+    {                                                                                            \
+        [sinter_isa_generic] = generic, [sinter_isa_avx2] = avx2, [sinter_isa_avx2_vnni] = avx2, \
+        [sinter_isa_avx512] = avx512, [sinter_isa_avx512_vnni] = vnni                            \
     }
-#define EVERYWHERE(way) WAY_AT(way, way, way)
+#define EVERYWHERE(way) WAY_AT(way, way, way, way)
 #define OWN_PRODUCTS ", products by own f32 gemm"
 #define FMA "by f32 FMA on decoded registers"
-#define LIMBS_16 "by 16-bit integers (two 8-bit limbs, VNNI)"
-#define LIMBS_8 "by 8-bit integers (VNNI)"
+#define LIMBS_16 "by 16-bit integers (two 8-bit limbs)"
+#define LIMBS_8 "by 8-bit integers"
 #define BY_K_AND_V(name) "K " name ", V " name
 
 static void test_ways(void)
@@ -521,39 +524,40 @@ static void test_ways(void)
         {"patterns/matmul-weight-int4-kn.json",
          {{38, 256}},
          sinter_fpmath_mode_strict,
-         WAY_AT(OWN_PRODUCTS, ", " FMA ", scales by sums of rows", ", " FMA ", scales by sums")},
+         WAY_AT(OWN_PRODUCTS, ", " FMA ", scales by sums of rows", ", " FMA ", scales by sums",
+                ", " FMA ", scales by sums")},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},
          sinter_fpmath_mode_strict,
-         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " FMA)},
+         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " FMA, ", " FMA)},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},
          sinter_fpmath_mode_f16,
-         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " LIMBS_16)},
+         WAY_AT(OWN_PRODUCTS, ", " LIMBS_16, ", " FMA, ", " LIMBS_16)},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},
          sinter_fpmath_mode_int8,
-         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " LIMBS_8)},
+         WAY_AT(OWN_PRODUCTS, ", " LIMBS_8, ", " FMA, ", " LIMBS_8)},
         {"patterns/matmul-weight-int4.json",
          {{3, 40}},
          sinter_fpmath_mode_f16,
-         WAY_AT(OWN_PRODUCTS, ", products by ", ", products " LIMBS_16)},
+         WAY_AT(OWN_PRODUCTS, ", products by ", ", products by ", ", products " LIMBS_16)},
         {"patterns/matmul-weight-int4.json",
          {{3, 40}},
          sinter_fpmath_mode_int8,
-         WAY_AT(OWN_PRODUCTS, ", products by ", ", products " LIMBS_8)},
+         WAY_AT(OWN_PRODUCTS, ", products by ", ", products by ", ", products " LIMBS_8)},
         {"attention-decode-float.json",
          {{4096, 64}},
          sinter_fpmath_mode_strict,
-         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(FMA))},
+         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(FMA), BY_K_AND_V(FMA))},
         {"attention-decode-scaled.json",
          {{4096, 64}},
          sinter_fpmath_mode_f16,
-         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_16))},
+         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(LIMBS_16), BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_16))},
         {"attention-decode-scaled.json",
          {{4096, 64}},
          sinter_fpmath_mode_int8,
-         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_8))},
+         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(LIMBS_8), BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_8))},
         {"patterns/softmax-postops.json",
          {{0}},
          sinter_fpmath_mode_strict,

@@ -25,9 +25,9 @@ enum {
     AVX512_CAP = 1 << sinter_isa_avx512,
     VNNI_CAP = 1 << sinter_isa_avx512_vnni,
     AVX2_VNNI_CAP = 1 << sinter_isa_avx2_vnni,
-    BYTE_CAPS = VNNI_CAP | AVX2_VNNI_CAP,           /* instructions that sum products of bytes */
-    AVX512_CAPS = AVX512_CAP | VNNI_CAP,            /* any AVX-512 */
-    SIMD_CAPS = AVX2_CAP | AVX512_CAPS | BYTE_CAPS, /* any vectors */
+    BYTE_CAPS = VNNI_CAP | AVX2_VNNI_CAP | AVX2_CAP, /* sums of products of bytes */
+    AVX512_CAPS = AVX512_CAP | VNNI_CAP,             /* any AVX-512 */
+    SIMD_CAPS = AVX2_CAP | AVX512_CAPS | BYTE_CAPS,  /* any vectors */
     ALL_CAPS = GENERIC_CAP | SIMD_CAPS,
     /* Not only the level counts: */
     WITH_F32 = 1 << 8,    /* libxsmm must multiply floats at this level, here */
@@ -36,9 +36,9 @@ enum {
     ON_MACHINE = 1 << 11  /* choosing runs code of this level */
 };
 
-#define EXACT_CODES "exact products of codes (VNNI)"
-#define TWO_LIMBS "16-bit integers (two 8-bit limbs, VNNI)"
-#define ONE_LIMB "8-bit integers (VNNI)"
+#define EXACT_CODES "exact products of codes"
+#define TWO_LIMBS "16-bit integers (two 8-bit limbs)"
+#define ONE_LIMB "8-bit integers"
 #define FMA "f32 FMA on decoded registers"
 
 static const struct roll {
@@ -104,7 +104,6 @@ typedef struct way_case {
 #define AVX2 [sinter_isa_avx2]
 #define AVX512 [sinter_isa_avx512]
 #define VNNI [sinter_isa_avx512_vnni]
-#define AVX2_VNNI [sinter_isa_avx2_vnni]
 #define EVERYWHERE(ways) .at[sinter_isa_generic] = ways, .at[sinter_isa_avx2] = ways
 
 #define ATTENTION(s, k, v)                                                  \
@@ -156,12 +155,12 @@ static const way_case_t cases[] = {
     {.what = "decoding, codes, f16",
      .graph = CODES_K_V("1", "32", "2"),
      .mode = sinter_fpmath_mode_f16,
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA), AVX2_VNNI = K_AND_V(TWO_LIMBS),
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(TWO_LIMBS), AVX512 = K_AND_V(FMA),
             VNNI = K_AND_V(TWO_LIMBS)}},
     {.what = "decoding, codes, int8",
      .graph = CODES_K_V("1", "32", "2"),
      .mode = sinter_fpmath_mode_int8,
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA), AVX2_VNNI = K_AND_V(ONE_LIMB),
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(ONE_LIMB), AVX512 = K_AND_V(FMA),
             VNNI = K_AND_V(ONE_LIMB)}},
     {.what = "decoding, groups of 2",
      .graph = CODES_K_V("1", "2", "32"),
@@ -186,16 +185,15 @@ static const way_case_t cases[] = {
     {.what = "one row, codes along K, f16",
      .graph = ALONG_K("1", "32", "4", FLOAT_A("1")),
      .mode = sinter_fpmath_mode_f16,
-     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA, AVX2_VNNI = "by " TWO_LIMBS,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " TWO_LIMBS, AVX512 = "by " FMA,
             VNNI = "by " TWO_LIMBS}},
     {.what = "one row, codes along K, int8",
      .graph = ALONG_K("1", "32", "4", FLOAT_A("1")),
      .mode = sinter_fpmath_mode_int8,
-     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA, AVX2_VNNI = "by " ONE_LIMB,
-            VNNI = "by " ONE_LIMB}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " ONE_LIMB, AVX512 = "by " FMA, VNNI = "by " ONE_LIMB}},
     {.what = "one row of codes, codes along K",
      .graph = CODES_OF_A("1") ALONG_K("1", "32", "4", FLOAT_A("1")),
-     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA, AVX2_VNNI = "by " EXACT_CODES,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " EXACT_CODES, AVX512 = "by " FMA,
             VNNI = "by " EXACT_CODES}},
     {.what = "one row, codes along K, groups of 2, strict",
      .graph = ALONG_K("1", "2", "64", FLOAT_A("1")),

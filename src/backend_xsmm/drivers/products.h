@@ -27,9 +27,9 @@ static inline int limbs_of(integers_t kind)
     return kind == TWO_LIMBS ? 2 : 1;
 }
 
-#define ONE_LIMB_NAME "8-bit integers (VNNI)"
-#define TWO_LIMBS_NAME "16-bit integers (two 8-bit limbs, VNNI)"
-#define EXACT_CODES_NAME "exact products of codes (VNNI)"
+#define ONE_LIMB_NAME "8-bit integers"
+#define TWO_LIMBS_NAME "16-bit integers (two 8-bit limbs)"
+#define EXACT_CODES_NAME "exact products of codes"
 #define DECODED_FMA "f32 FMA on decoded registers"
 
 static inline const char *integers_name(integers_t kind)

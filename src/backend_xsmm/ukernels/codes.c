@@ -29,7 +29,7 @@ const codes_type_t *codes_type(sinter_data_type_t type)
 }
 
 /* From codes_<isa>.c, the best first. */
-extern const codes_table_t codes_table_avx512_vnni, codes_table_avx2_vnni;
+extern const codes_table_t codes_table_avx512_vnni, codes_table_avx2_vnni, codes_table_avx2;
 
 const codes_table_t *codes_table(features_t features)
 {
@@ -39,6 +39,9 @@ const codes_table_t *codes_table(features_t features)
     }
     if (has_features(features, NEEDS_AVX2_VNNI)) {
         return &codes_table_avx2_vnni;
+    }
+    if (has_features(features, NEEDS_AVX2)) {
+        return &codes_table_avx2;
     }
 #endif
     (void)features;
