@@ -17,6 +17,7 @@ enum {
     CONVERTED = 512,
     CONVERTED_AHEAD = 4096
 }; /* elements at once, and bytes from what is converted to what is fetched */
+enum { RUNS_AHEAD = 16 }; /* from the run that is loaded to the one that is fetched */
 /* Registers of tiles start at different cache sets. */
 enum { TILE_STEP = CHAIN_TILE + 64 };
 
@@ -112,6 +113,13 @@ static void load(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, 
     eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
 }
 
+static void fetch(const unsigned char *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(p + i);
+    }
+}
+
 static void fill(float *dst, int n, float x)
 {
     for (int i = 0; i < n; i++) {
@@ -142,7 +150,13 @@ static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const blo
     if (is_dense(b, ref, k, &r)) {
         load(b, ref, first, 1, rows * cols, dst);
     } else if (is_transposed(b, ref, k, &r)) {
+        const int64_t bits = ref->traits->bits;
+        /* Columns lie far apart, where no prefetcher of the hardware sees them coming. */
         for (int c = 0; c < cols; c++) {
+            if (c + RUNS_AHEAD < cols) {
+                fetch(ref->data + (first + (c + RUNS_AHEAD) * r.stride) * bits / 8,
+                      rows * bits / 8);
+            }
             load(b, ref, first + c * r.stride, 1, rows, tmp + c * rows);
         }
         b->tiles->transpose(tmp, rows, cols, rows, dst, cols);
@@ -728,13 +742,6 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
 }
 
 /* ---- rows at once: conversion ---------------------------------------------------------------- */
-
-static void fetch(const unsigned char *p, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += 64) {
-        __builtin_prefetch(p + i);
-    }
-}
 
 static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols,
                          void *scratch)

@@ -56,13 +56,16 @@ static int chunk_elems(const decode_side_t *side)
 static void fill_order(decode_side_t *side)
 {
     const code_layout_t *o = &side->ops->layout;
-    const int elems = chunk_elems(side);
+    const int elems = chunk_elems(side), n = side->head * side->fold;
+    for (int at = 0; at < elems; at++) {
+        side->order[at] = (int16_t)(side->codes ? side->codes->element(at)
+                                                : o->element(at / side->lanes, at % side->lanes));
+    }
+    for (int at = elems; at < side->padded; at++) {
+        side->order[at] = (int16_t)(side->order[at - elems] + elems);
+    }
     for (int at = 0; at < side->padded; at++) {
-        const int in_chunk = at % elems,
-                  place = side->codes ? side->codes->element(in_chunk)
-                                      : o->element(in_chunk / side->lanes, in_chunk % side->lanes);
-        const int e = at / elems * elems + place;
-        side->order[at] = (int16_t)(e < side->head * side->fold ? e : -1);
+        side->order[at] = side->order[at] < n ? side->order[at] : -1;
     }
 }
 
@@ -71,13 +74,21 @@ static void fill_groups(decode_side_t *side)
 {
     const int per_class = side->ops->layout.vectors / side->ops->layout.classes,
               size = side->head / side->groups;
-    for (int i = 0; i < side->classes * side->lanes; i++) {
-        const int e = side->order[i / side->lanes * per_class * side->lanes + i % side->lanes];
-        side->group_at[i] =
-            e < 0 ? 0 : e / size; /* of two tokens: one's groups after the other's */
+    for (int class = 0; class < side->classes; class ++) {
+        const int16_t *first = side->order + class * per_class * side->lanes;
+        for (int lane = 0; lane < side->lanes; lane++) { /* of two tokens: first those of one */
+            side->group_at[class * side->lanes + lane] = first[lane] < 0 ? 0 : first[lane] / size;
+        }
     }
-    for (int i = 0; i < side->groups * side->lanes; i++) { /* by token */
-        side->group_row[i] = i / side->groups;
+}
+
+/* The token of each scale, of a vector of tokens. */
+static void fill_group_rows(decode_side_t *side)
+{
+    for (int token = 0, i = 0; token < side->lanes; token++) {
+        for (int group = 0; group < side->groups; group++) {
+            side->group_row[i++] = token;
+        }
     }
 }
 
@@ -219,8 +230,11 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
         }
         fill_corners(side);
     } else if (side->by_lane) {
-        fill_groups(side);
         side->group_shift = shift_of_group(side);
+        if (side->group_shift < 0) {
+            fill_groups(side);
+        }
+        fill_group_rows(side);
     }
 }
 
