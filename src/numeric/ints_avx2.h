@@ -10,6 +10,7 @@ enum { VECTOR = 32, REGISTERS = 16 };
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 #ifdef HAS_AVX_VNNI
+enum { SUMS_BYTES = 1 };
 /* As assembly: GCC would copy the sums around the intrinsic. */
 OP vi vi_dot(bool small, vi sum, vi u, vi s)
 {
@@ -22,6 +23,7 @@ OP vi vi_dot_two(vi sum, vi u, vi s, vi v, vi t)
     return vi_dot(true, vi_dot(true, sum, u, s), v, t);
 }
 #else
+enum { SUMS_BYTES = 0 };
 /* Pairs of products saturate at 16 bits: 127 * -128 twice does not reach that, and neither does
  * 128 * -128 twice, which is why the top bits of u go apart from the others. */
 OP vi vi_dot(bool small, vi sum, vi u, vi s)

@@ -2,6 +2,7 @@
  * vocabulary of simd_avx512.h. ints_avx2.h has the same names. For files of x86-64 only.
  *
  *   VECTOR, REGISTERS           bytes in a vector; vector registers
+ *   SUMS_BYTES                  one instruction sums products of bytes
  *
  *   vi_dot(small, sum, u, s)    every dword of sum plus the products of the four unsigned bytes of
  *                               u there and the four signed bytes of s; small: all u are below 128
@@ -36,7 +37,7 @@
 #endif
 #include "numeric/simd_avx512.h"
 
-enum { VECTOR = 64, REGISTERS = 32 };
+enum { VECTOR = 64, REGISTERS = 32, SUMS_BYTES = 1 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 

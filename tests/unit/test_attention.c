@@ -1443,21 +1443,25 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     }
 }
 
+/* The kernel takes codes of 8 bits in limbs. */
+static bool bytes_in_limbs;
+
 /* Heads of the types that are worked off in integers. */
 static attention_case_t random_codes(sinter_fpmath_mode_t mode)
 {
-    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8, sinter_u8,
-                                               sinter_f4_e2m1};
-    attention_case_t p = random_decode();
-    if (mode == sinter_fpmath_mode_int8) {
-        p.k = types[rnd() % 4], p.v = types[rnd() % 4];
-    } else if (rnd() % 2) {
-        p.k = PICK(types), p.v = PICK(types);
-    } else if (rnd() % 2) {
-        p.k = PICK(types);
-    } else {
-        p.v = PICK(types);
+    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
+                                               sinter_u8};
+    const bool floats = mode != sinter_fpmath_mode_int8;
+    sinter_data_type_t type[2];
+    for (int i = 0; i < 2; i++) {
+        do {
+            type[i] = types[rnd() % (bytes_in_limbs ? 5 : 3)];
+        } while (!floats && type[i] == sinter_f4_e2m1);
     }
+    attention_case_t p = random_decode();
+    const unsigned some = floats ? rnd() % 4 : 3; /* K, V, or both */
+    p.k = some != 1 ? type[0] : p.k;
+    p.v = some != 0 ? type[1] : p.v;
     p.mode = mode;
     p.k_group = p.k_group && p.k_group < 32 ? 32 : p.k_group;
     p.v_group = p.v_group && p.v_group < 32 ? 32 : p.v_group;
@@ -1474,7 +1478,7 @@ static void test_codes_specials(const kernel_t *k, sinter_cpu_isa_t isa)
     for (int i = 0; i < 10; i++) {
         attention_case_t p = random_codes(sinter_fpmath_mode_f16);
         p.q = sinter_f32;
-        p.k = p.v = i % 2 ? sinter_s4 : sinter_s8;
+        p.k = p.v = i % 2 || !bytes_in_limbs ? sinter_s4 : sinter_s8;
         p.scale = sinter_f32;
         static world_t w;
         char what[80];
@@ -1494,14 +1498,14 @@ static void test_codes_zero(const kernel_t *k, sinter_cpu_isa_t isa)
 {
     attention_case_t p = random_codes(sinter_fpmath_mode_f16);
     p.nb = 1, p.q_batch[0] = p.kv_batch[0] = 2, p.S = 3, p.T = 300, p.D = p.Dv = 128,
-    p.k = p.v = sinter_s8, p.zp = sinter_s8, p.scale = sinter_f32, p.k_group = p.v_group = 32,
-    p.t_group = 0, p.out = sinter_f32, p.mask = 0, p.sink = SINK_NONE, p.prob = false,
-    p.plain = true, p.stats = false;
+    p.k = p.v = bytes_in_limbs ? sinter_s8 : sinter_s4, p.zp = p.k, p.scale = sinter_f32,
+    p.k_group = p.v_group = 32, p.t_group = 0, p.out = sinter_f32, p.mask = 0, p.sink = SINK_NONE,
+    p.prob = false, p.plain = true, p.stats = false;
     static world_t w;
     char what[] = "zero codes";
     build(&w, &p);
-    memset(w.v[V].data, 5, bytes_of(sinter_s8, extent(&w.v[V])));
-    memset(w.v[V + 2].data, 5, bytes_of(sinter_s8, extent(&w.v[V + 2])));
+    memset(w.v[V].data, 0x55, bytes_of(p.v, extent(&w.v[V])));
+    memset(w.v[V + 2].data, 0x55, bytes_of(p.zp, extent(&w.v[V + 2])));
     bool ok = execute(&w, k, isa, what) == sinter_success;
     const int64_t n = p.S * 2;
     for (int64_t i = 0; ok && i < n; i++) {
@@ -1519,6 +1523,7 @@ static void test_codes(const kernel_t *k)
 {
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_f16, sinter_fpmath_mode_int8};
     const sinter_cpu_isa_t isa = level_of_features(k->needs);
+    bytes_in_limbs = k->needs.bits != NEEDS_AVX2;
     for (int m = 0; m < 2; m++) {
         refused = 0;
         for (int i = 0; i < 120; i++) {

@@ -125,6 +125,7 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     const integers_t kind = limbs_kind(p->step->mode);
     const decode_how_t floats = {.ops = decode_ops(self->needs, type)};
     if (self->driver->arithmetic != IN_INT8 || !table || kind == NO_INTEGERS || !codes ||
+        (codes->form == CODES_BYTES && !table->sums_bytes) ||
         (kind == ONE_LIMB && dtype_traits(type)->cls != DTYPE_INT) ||
         (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8)) {
         return floats;
