@@ -113,6 +113,7 @@ static void load(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, 
     eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
 }
 
+/* Prefetches all cache lines of some bytes that are read soon. */
 static void fetch(const unsigned char *p, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) {
@@ -151,7 +152,7 @@ static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const blo
         load(b, ref, first, 1, rows * cols, dst);
     } else if (is_transposed(b, ref, k, &r)) {
         const int64_t bits = ref->traits->bits;
-        /* Columns lie far apart, where no prefetcher of the hardware sees them coming. */
+        /* Columns lie too far apart for the prefetchers of the hardware. */
         for (int c = 0; c < cols; c++) {
             if (c + RUNS_AHEAD < cols) {
                 fetch(ref->data + (first + (c + RUNS_AHEAD) * r.stride) * bits / 8,

@@ -69,14 +69,15 @@ static void fill_order(decode_side_t *side)
     }
 }
 
-/* The group of each lane of each class: that of the element of its first vector. */
+/* The group of each lane of each class: that of the element of its first vector. A second token in
+ * the row has its groups after those of the first. */
 static void fill_groups(decode_side_t *side)
 {
     const int per_class = side->ops->layout.vectors / side->ops->layout.classes,
               size = side->head / side->groups;
     for (int class = 0; class < side->classes; class ++) {
         const int16_t *first = side->order + class * per_class * side->lanes;
-        for (int lane = 0; lane < side->lanes; lane++) { /* of two tokens: first those of one */
+        for (int lane = 0; lane < side->lanes; lane++) {
             side->group_at[class * side->lanes + lane] = first[lane] < 0 ? 0 : first[lane] / size;
         }
     }
@@ -92,7 +93,7 @@ static void fill_group_rows(decode_side_t *side)
     }
 }
 
-/* decode_side_t.group_shift. */
+/* Finds decode_side_t.group_shift. */
 static int shift_of_group(const decode_side_t *side)
 {
     const int size = side->head / side->groups, elems = side->ops->layout.elems;
@@ -265,8 +266,8 @@ static bool is_folded(const decode_side_t *side)
     return !side->codes && side->quantised && !side->by_lane;
 }
 
-/* The values of g for tokens t0 .. t0 + nt - 1, [nt][groups along the head], the groups along the
- * head being so many as side->groups. */
+/* The values of g for tokens t0 .. t0 + nt - 1, [nt][side->groups]. Where g has fewer groups along
+ * the head, each value stands several times. */
 static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t t0, int nt,
                           float *to)
 {

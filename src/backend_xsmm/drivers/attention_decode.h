@@ -38,7 +38,7 @@ typedef struct decode_side {
     /* The element at each place in decoding order, of the second token `head` more; -1: padding. */
     int16_t order[DECODE_ORDER];
     /* A group of coefficients is 2^group_shift chunks; -1: coefficients change within chunks, or
-     * the micro-kernels do not ask. */
+     * the micro-kernels take none by chunk. */
     int group_shift;
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
     /* codes only: see codes_table_t */

@@ -114,8 +114,8 @@ typedef struct codes_table {
      * zeros. */
     void (*by_unit)(const float *x, int64_t ld, int n, float *out);
     void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
-    /* One instruction sums products of bytes. Without it, codes of 8 bits meet floats faster in
-     * floats than in limbs. */
+    /* One instruction sums products of bytes. Without it, products of 8-bit codes with floats are
+     * faster in floats than in limbs. */
     bool sums_bytes;
 } codes_table_t;
 
