@@ -269,7 +269,7 @@ static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64
     c->fn = eltwise_table(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
     size_blocks(c, n.rows < 0 ? most_rows : n.rows, n.T, n.D, n.Dv);
-    const char *why = jit(c, n.rows, n.D, n.Dv, self->needs);
+    const char *why = jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }

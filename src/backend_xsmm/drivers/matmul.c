@@ -110,7 +110,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
-    const char *why = make_kernels(c, rows, self->needs);
+    const char *why = make_kernels(c, rows, products_features(self, p, bf16));
     c->jit = why == NULL;
     return why;
 }

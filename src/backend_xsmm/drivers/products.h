@@ -56,6 +56,13 @@ static inline const char *refuse_bf16_products(const problem_t *p)
     return xs_refuse(XS_BF16F32, p->plan->features);
 }
 
+/* What libxsmm's kernels may use. Those of bf16 need more than the features that the kernel's row
+ * names: what the CPUs with bf16 products have besides. */
+static inline features_t products_features(const kernel_t *self, const problem_t *p, bool bf16)
+{
+    return bf16 ? p->plan->features : self->needs;
+}
+
 /* For the report; why: why there is no JIT kernel, NULL if there is. */
 static inline void note_products(textbuf_t *note, bool bf16, const kernel_t *kernel,
                                  const char *why)
