@@ -79,7 +79,7 @@ class Cli(unittest.TestCase):
         found = document("--mode=L", f"--case={SDPA}")
         self.assertEqual(
             (found["schema"], found["verdict"], found["mode"], found["message"]),
-            (1, "PASSED", "L", None),
+            (2, "PASSED", "L", None),
         )
         self.assertIn("--mode=L", found["command"])
         self.assertEqual(
@@ -215,6 +215,24 @@ class Cli(unittest.TestCase):
             )
         self.assertEqual(parts[1]["performance"]["flops"], 2 * 3 * 5 * 16 * 9)
         self.assertGreater(found["limits"]["read_bytes_per_second"], 0)
+
+    def test_roofline(self):
+        """Limits are those of the cap, and every partition says what it is of its roofline."""
+        for cap, peak in (("generic", None), ("avx2", "vpmaddubsw"), ("avx512_vnni", "VNNI")):
+            options = ["--mode=P", f"--case={SDPA}", "--repeat=3", f"--max-cpu-isa={cap}"]
+            found = document(*options)
+            if found["limits"]["isa"] != cap:
+                continue  # this machine does not have it, or the environment has a lower cap
+            text = run(*options).stdout
+            self.assertRegex(text, rf"limits of \d+ threads \({cap}\): read .*FMA f32")
+            self.assertEqual(f"({peak})" in text, peak is not None, text)
+            self.assertEqual("int8_ops_per_second" in found["limits"], peak is not None)
+            figures = found["performance"]
+            self.assertGreater(figures["roofline_memory_us"], 0)
+            self.assertGreater(figures["roofline_products_us"], 0)
+            self.assertGreater(figures["min"]["of_roofline"], 0)
+            self.assertGreater(figures["median"]["of_roofline"], 0)
+            self.assertEqual(text.count(" of roofline"), 2)
 
     def test_batch(self):
         """One document a line, in the order of the list; the count is not among them."""

@@ -502,8 +502,85 @@ static void test_work_of(const char *in, double visible, double tokens)
     CHECK_THAT(llround(1000 * work.bytes) ==
                llround(1000 * tokens * 2 *
                        (64 + 2 * 4 + 32 * 2))); /* codes and two scales of K, f16 of V */
+    /* With queries, two indices and what masked scores become; without tokens that nobody sees. */
+    CHECK_THAT(llround(1000 * work.read) ==
+               llround(1000 * (work.bytes + 2 * 3 * 5 * 64 * 4 + 2 * 4 + 4)));
+    CHECK_THAT(work.written == 2 * 3 * 5 * 32 * 4);
     gr_exec_close(&x);
     model_free(&m);
+}
+
+/* Of the attention's two products those with K meet codes of 8 bits, those with V floats. */
+static void test_limbs(const char *fpmath, int limbs_of_k, bool bf16)
+{
+    gr_options_t opt = gr_default_options;
+    gr_error_t err = {0};
+    gr_work_t work;
+    gr_exec_t x;
+    model_t m;
+
+    opt.in = "7:=100+12:=200"; /* no mask */
+    opt.attr_fpmath = fpmath;
+    CHECK(!model_load_text(&m, "attention.json", attention, strlen(attention), &err) &&
+              !gr_rewrite(&m, &opt, &err),
+          "%s", err.text);
+    CHECK(!gr_exec_open(&x, &m, &opt, &err) && x.n_parts == 1 && !gr_exec_compile(&x, &err) &&
+              !gr_exec_inputs(&x, &err) && !gr_part_work(&x, &x.parts[0], &work, &err),
+          "%s", err.text);
+    for (int limbs = 0; limbs < GR_LIMBS; limbs++) {
+        const double k = limbs == limbs_of_k ? 64 : 0, v = limbs == GR_IN_FLOATS ? 32 : 0;
+
+        CHECK(work.by_limbs[limbs] == 2 * (2 * 3) * 5 * 6 * (k + v), "%s, %d limbs: %g", fpmath,
+              limbs, work.by_limbs[limbs]);
+    }
+    CHECK_THAT(work.bf16 == bf16);
+    gr_exec_close(&x);
+    model_free(&m);
+}
+
+static int is_about(double a, double b)
+{
+    return fabs(a - b) < 1e-12 * b;
+}
+
+/* Each product takes the fastest instruction that its mode allows. */
+static void test_roofline(void)
+{
+    const gr_limits_t limits = {.copy_bytes = 5, .fma_flops = 10, .int8_ops = 40, .bf16_flops = 20},
+                      floats = {.copy_bytes = 5, .fma_flops = 10};
+    gr_work_t work = {.read = 30, .written = 10, .by_limbs = {[GR_IN_FLOATS] = 100}};
+
+    CHECK_THAT(is_about(gr_roofline(&work, &limits, 15).memory, 30. / 15 + 10. / 5));
+    CHECK_THAT(is_about(gr_roofline(&work, &limits, 15).products, 10));
+    work.bf16 = true;
+    CHECK_THAT(is_about(gr_roofline(&work, &limits, 15).products, 5));
+    work.by_limbs[GR_ONE_LIMB] = 100;
+    work.by_limbs[GR_TWO_LIMBS] = 100;
+    CHECK_THAT(is_about(gr_roofline(&work, &limits, 15).products, 5 + 2.5 + 5));
+    work.bf16 = false;
+    CHECK_THAT(is_about(gr_roofline(&work, &floats, 15).products, 30));
+    CHECK_THAT(gr_roofline(&work, &floats, 0).memory == 10. / 5); /* reading was not measured */
+
+    test_limbs("strict:true", GR_IN_FLOATS, false);
+    test_limbs("f16:true", GR_TWO_LIMBS, false);
+    test_limbs("bf16:true", GR_TWO_LIMBS, true);
+    test_limbs("any:true", GR_TWO_LIMBS, true);
+    test_limbs("int8:true", GR_ONE_LIMB, false);
+    test_limbs("int8", GR_IN_FLOATS, false); /* the mode does not cover integers */
+}
+
+/* A level measures all that its instruction set has, and nothing of the next one. */
+static void test_limits(void)
+{
+    const sinter_cpu_isa_t best = sinter_engine_get_isa(NULL);
+    const gr_limits_t *l = gr_limits(best, 1), *generic = gr_limits(sinter_isa_generic, 1);
+
+    CHECK_THAT(!strcmp(l->isa, sinter_cpu_isa_name(best)) && l->threads == 1);
+    CHECK_THAT(l->read_bytes > 0 && l->copy_bytes > 0 && l->fma_flops > 0);
+    CHECK_THAT((l->int8_ops > 0) == (best != sinter_isa_generic) && !l->int8_ops == !l->int8_by);
+    CHECK_THAT(!strcmp(generic->isa, "generic") && generic->fma_flops > 0 &&
+               generic->int8_ops == 0 && generic->bf16_flops == 0);
+    CHECK_THAT(gr_limits(best, 1) == l); /* kept */
 }
 
 static void test_work(void)
@@ -881,6 +958,8 @@ int main(void)
     test_dump();
     test_document();
     test_work();
+    test_roofline();
+    test_limits();
     test_shapes();
     test_types_and_attrs();
     test_bad_knobs();

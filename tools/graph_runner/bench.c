@@ -26,8 +26,11 @@ typedef struct bench {
     int metered;
     double *times, *rates, *mixed; /* of the runs, of the meter before each */
     double *of_rate, *of_mixed;    /* the rate of each run as a fraction of those */
+    double *of_roofline;           /* the roofline's time as a fraction of each run's */
     double read, written;          /* bytes of the inputs, of the outputs */
     size_t n_times;
+    gr_work_t work;
+    const gr_limits_t *limits;
 } bench_t;
 
 typedef struct result {
@@ -36,7 +39,9 @@ typedef struct result {
     /* Of the meter's passes that read and write as the partition does; 0: none. */
     double best_mixed, median_mixed;
     double of_rate, of_mixed; /* median of the runs' fractions of what was measured beside each */
-    int attention;
+    gr_roofline_t roofline;   /* seconds, with the best rate of reading */
+    double at_min, at_median; /* seconds of the roofline for the best and the median run */
+    bool attention;
     size_t runs;
 } result_t;
 
@@ -89,7 +94,7 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
 
 /* With --cold-cache: as many sets as make twice the last-level cache, as far as that is not left
  * to the meter. */
-static int open_sets(bench_t *b, int copies, gr_error_t *err)
+static int open_sets(bench_t *b, bool copies, gr_error_t *err)
 {
     size_t bytes = (size_t)(b->read + b->written) + 1, twice = 2 * gr_last_level_cache();
 
@@ -98,7 +103,8 @@ static int open_sets(bench_t *b, int copies, gr_error_t *err)
         b->n_sets = twice / bytes + 2;
     }
     b->metered = b->x->opt->cold_cache;
-    if (b->metered && gr_meter_open(&b->meter, copies, b->x->threads)) {
+    if (b->metered &&
+        gr_meter_open(&b->meter, sinter_engine_get_isa(b->x->engine), copies, b->x->threads)) {
         return gr_fail_memory(err);
     }
     for (size_t s = 0; s < b->n_sets; s++) {
@@ -123,6 +129,7 @@ static void close_bench(bench_t *b)
     gr_free(b->mixed);
     gr_free(b->of_rate);
     gr_free(b->of_mixed);
+    gr_free(b->of_roofline);
 }
 
 /* ---- timing ---------------------------------------------------------------------------------- */
@@ -154,7 +161,8 @@ static int open_times(bench_t *b, gr_error_t *err)
     b->mixed = gr_malloc(want * sizeof *b->mixed);
     b->of_rate = gr_malloc(want * sizeof *b->of_rate);
     b->of_mixed = gr_malloc(want * sizeof *b->of_mixed);
-    if (!b->times || !b->rates || !b->mixed || !b->of_rate || !b->of_mixed) {
+    b->of_roofline = gr_malloc(want * sizeof *b->of_roofline);
+    if (!b->times || !b->rates || !b->mixed || !b->of_rate || !b->of_mixed || !b->of_roofline) {
         return gr_fail_memory(err);
     }
     return 0;
@@ -208,6 +216,23 @@ static double median(double *x, size_t n)
     return x[n / 2];
 }
 
+/* What a run could have taken at least, where reads, or copies if there are no products, had this
+ * rate and passes that read and write as it does that one. */
+static double roofline_seconds(const bench_t *b, double rate, double mixed)
+{
+    const bool copies = b->work.flops == 0;
+    const double memory = copies ? b->limits->copy_bytes : b->limits->read_bytes;
+    gr_roofline_t r;
+
+    rate = b->metered ? rate : memory;
+    if (copies) {
+        rate = mixed > 0 ? mixed : rate;
+        return rate > 0 ? b->work.bytes / rate : 0;
+    }
+    r = gr_roofline(&b->work, b->limits, rate);
+    return r.memory > r.products ? r.memory : r.products;
+}
+
 /* Memory may be twice as fast a second later, so each run is compared with what was measured
  * just before it. */
 static void summarise(bench_t *b, result_t *r)
@@ -215,6 +240,7 @@ static void summarise(bench_t *b, result_t *r)
     for (size_t i = 0; i < b->n_times; i++) {
         b->of_rate[i] = fraction(r->bytes / b->times[i], b->rates[i]);
         b->of_mixed[i] = fraction(r->bytes / b->times[i], b->mixed[i]);
+        b->of_roofline[i] = roofline_seconds(b, b->rates[i], b->mixed[i]) / b->times[i];
     }
     r->median = median(b->times, b->n_times);
     r->median_rate = median(b->rates, b->n_times);
@@ -225,32 +251,38 @@ static void summarise(bench_t *b, result_t *r)
     r->min = b->times[0];
     r->best_rate = b->rates[b->n_times - 1];
     r->best_mixed = b->mixed[b->n_times - 1];
+    r->at_min = roofline_seconds(b, r->best_rate, r->best_mixed);
+    r->at_median = median(b->of_roofline, b->n_times) * r->median;
+    if (r->flops > 0) {
+        r->roofline =
+            gr_roofline(&b->work, b->limits, b->metered ? r->best_rate : b->limits->read_bytes);
+    }
 }
 
 /* All that a partition's runs need. close_bench follows, after a failure too. */
 static int open_bench(gr_exec_t *x, const gr_part_t *p, bench_t *b, result_t *r, gr_error_t *err)
 {
-    gr_work_t work;
-
     *b = (bench_t){.x = x, .part = p, .n = p->n_in + p->n_out};
-    if (gr_part_work(x, p, &work, err)) {
+    if (gr_part_work(x, p, &b->work, err)) {
         return -1;
     }
     b->read = port_bytes(x, p, 0, p->n_in);
     b->written = port_bytes(x, p, p->n_in, b->n);
     *r = (result_t){.compile = p->compile_seconds,
-                    .flops = work.flops,
-                    .bytes = work.bytes,
-                    .attention = work.attention};
+                    .flops = b->work.flops,
+                    .bytes = b->work.bytes,
+                    .attention = b->work.attention};
     return open_sets(b, r->flops == 0, err) || open_times(b, err) ? -1 : 0;
 }
 
-static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t *err)
+static int bench_part(gr_exec_t *x, const gr_part_t *p, const gr_limits_t *limits, result_t *r,
+                      gr_error_t *err)
 {
     bench_t b;
     const int failed = open_bench(x, p, &b, r, err) || run_all(&b, err);
 
     if (!failed) {
+        b.limits = limits;
         summarise(&b, r);
     }
     close_bench(&b);
@@ -259,13 +291,15 @@ static int bench_part(gr_exec_t *x, const gr_part_t *p, result_t *r, gr_error_t 
 
 /* A partition without products (quantisation, reorders, elementwise chains) does no more than a
  * copy that converts, so it is compared with copies, and others with reads. of_memory: its fraction
- * of those; of_mixed: of passes that read and write as many bytes, 0: not measured. */
-static gr_rate_t rate_of(double seconds, const result_t *r, const gr_limits_t *limits,
-                         double of_memory, double of_mixed)
+ * of those; of_mixed: of passes that read and write as many bytes, 0: not measured. roofline: its
+ * seconds. */
+static gr_rate_t rate_of(double seconds, double roofline, const result_t *r,
+                         const gr_limits_t *limits, double of_memory, double of_mixed)
 {
     gr_rate_t rate = {.seconds = seconds,
                       .flops = r->flops / seconds,
                       .bytes = r->bytes / seconds,
+                      .of_roofline = roofline / seconds,
                       .of_mixed = of_mixed};
 
     if (r->flops == 0) {
@@ -274,7 +308,7 @@ static gr_rate_t rate_of(double seconds, const result_t *r, const gr_limits_t *l
     }
     rate.of_read = of_memory;
     rate.of_fma = fraction(rate.flops, limits->fma_flops);
-    rate.of_vnni = fraction(rate.flops, limits->dot_ops);
+    rate.of_int8 = fraction(rate.flops, limits->int8_ops);
     return rate;
 }
 
@@ -287,12 +321,13 @@ static gr_figures_t figures_of(const result_t *r, const gr_limits_t *limits)
                       .flops = r->flops,
                       .bytes = r->bytes,
                       .attention = r->attention,
+                      .roofline = r->roofline,
                       .compile_seconds = r->compile};
 
-    f.min = rate_of(r->min, r, limits, fraction(best, metered ? r->best_rate : memory),
+    f.min = rate_of(r->min, r->at_min, r, limits, fraction(best, metered ? r->best_rate : memory),
                     fraction(best, r->best_mixed));
-    f.median = rate_of(r->median, r, limits, metered ? r->of_rate : fraction(typical, memory),
-                       r->of_mixed);
+    f.median = rate_of(r->median, r->at_median, r, limits,
+                       metered ? r->of_rate : fraction(typical, memory), r->of_mixed);
     return f;
 }
 
@@ -309,10 +344,11 @@ static void print_rate(const char *what, const result_t *r, const gr_rate_t *rat
     }
     gr_print("        %-6s %.4g ms: %.4g GFLOP/s = %.3g of FMA peak", what, 1e3 * rate->seconds,
              1e-9 * rate->flops, rate->of_fma);
-    if (rate->of_vnni > 0) {
-        gr_print(" = %.3g of VNNI peak", rate->of_vnni);
+    if (rate->of_int8 > 0) {
+        gr_print(" = %.3g of int8 peak", rate->of_int8);
     }
-    gr_print(", %.4g GB/s = %.3g of read bandwidth\n", 1e-9 * rate->bytes, rate->of_read);
+    gr_print(", %.4g GB/s = %.3g of read bandwidth, %.3g of roofline\n", 1e-9 * rate->bytes,
+             rate->of_read, rate->of_roofline);
 }
 
 static void print_result(const char *what, const result_t *r, const gr_figures_t *f)
@@ -326,6 +362,10 @@ static void print_result(const char *what, const result_t *r, const gr_figures_t
     if (r->best_mixed > 0) {
         gr_print("        passes that read and write as it does: best %.4g, median %.4g GB/s\n",
                  1e-9 * r->best_mixed, 1e-9 * r->median_mixed);
+    }
+    if (r->roofline.products > 0) {
+        gr_print("        roofline: memory %.4g ms, products %.4g ms\n", 1e3 * r->roofline.memory,
+                 1e3 * r->roofline.products);
     }
     print_rate("min", r, &f->min);
     print_rate("median", r, &f->median);
@@ -368,22 +408,32 @@ int gr_bench_on_demand(gr_exec_t *x, gr_error_t *err)
     return failed ? -1 : 0;
 }
 
+static void print_limits(const gr_limits_t *l)
+{
+    gr_print("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s",
+             l->threads, l->isa, 1e-9 * l->read_bytes, 1e-9 * l->copy_bytes, 1e-9 * l->fma_flops);
+    if (l->int8_ops > 0) {
+        gr_print(", int8 %.4g GOP/s (%s)", 1e-9 * l->int8_ops, l->int8_by);
+    }
+    if (l->bf16_flops > 0) {
+        gr_print(", bf16 %.4g GFLOP/s", 1e-9 * l->bf16_flops);
+    }
+    gr_print("\n");
+}
+
 int gr_bench(gr_exec_t *x, gr_error_t *err)
 {
-    const gr_limits_t *limits = gr_limits(x->threads);
+    const gr_limits_t *limits = gr_limits(sinter_engine_get_isa(x->engine), x->threads);
     result_t sum = {0};
     gr_figures_t figures = {0};
 
-    gr_print("    limits of %d threads (%s): read %.4g GB/s, copy %.4g GB/s, FMA f32 %.4g GFLOP/s, "
-             "VNNI int8 %.4g GOP/s\n",
-             x->threads, limits->isa, 1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes,
-             1e-9 * limits->fma_flops, 1e-9 * limits->dot_ops);
+    print_limits(limits);
     gr_record_limits(x->record, limits);
     for (size_t i = 0; i < x->n_parts; i++) {
         result_t r;
         char what[128];
 
-        if (bench_part(x, &x->parts[i], &r, err)) {
+        if (bench_part(x, &x->parts[i], limits, &r, err)) {
             return -1;
         }
         snprintf(what, sizeof what, "partition %zu %s", x->parts[i].id, x->parts[i].pattern);
@@ -393,6 +443,10 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
         sum = (result_t){.compile = sum.compile + r.compile,
                          .min = sum.min + r.min,
                          .median = sum.median + r.median,
+                         .at_min = sum.at_min + r.at_min,
+                         .at_median = sum.at_median + r.at_median,
+                         .roofline = {sum.roofline.memory + r.roofline.memory,
+                                      sum.roofline.products + r.roofline.products},
                          .flops = sum.flops + r.flops,
                          .bytes = sum.bytes + r.bytes};
     }

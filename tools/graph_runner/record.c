@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA = 1 };
+enum { SCHEMA = 2 };
 
 /* ---- members --------------------------------------------------------------------------------- */
 
@@ -427,7 +427,8 @@ void gr_record_limits(gr_record_t *r, const gr_limits_t *limits)
     put_measured(r, item, "read_bytes_per_second", limits->read_bytes);
     put_measured(r, item, "copy_bytes_per_second", limits->copy_bytes);
     put_measured(r, item, "fma_flops_per_second", limits->fma_flops);
-    put_measured(r, item, "vnni_ops_per_second", limits->dot_ops);
+    put_measured(r, item, "int8_ops_per_second", limits->int8_ops);
+    put_measured(r, item, "bf16_flops_per_second", limits->bf16_flops);
 }
 
 static void put_rate(gr_record_t *r, cJSON *parent, const char *name, const gr_rate_t *rate)
@@ -438,10 +439,11 @@ static void put_rate(gr_record_t *r, cJSON *parent, const char *name, const gr_r
     put_number(r, item, "flops_per_second", rate->flops);
     put_number(r, item, "bytes_per_second", rate->bytes);
     put_measured(r, item, "of_fma_peak", rate->of_fma);
-    put_measured(r, item, "of_vnni_peak", rate->of_vnni);
+    put_measured(r, item, "of_int8_peak", rate->of_int8);
     put_measured(r, item, "of_read_bandwidth", rate->of_read);
     put_measured(r, item, "of_copy_bandwidth", rate->of_copy);
     put_measured(r, item, "of_read_and_write_limit", rate->of_mixed);
+    put_measured(r, item, "of_roofline", rate->of_roofline);
 }
 
 void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f)
@@ -458,6 +460,8 @@ void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f)
     put_number(r, item, "bytes", f->bytes);
     put_text(r, item, "bytes_of", f->attention ? "k_and_v" : "ports");
     put_number(r, item, "compile_us", 1e6 * f->compile_seconds);
+    put_measured(r, item, "roofline_memory_us", 1e6 * f->roofline.memory);
+    put_measured(r, item, "roofline_products_us", 1e6 * f->roofline.products);
     put_rate(r, item, "min", &f->min);
     put_rate(r, item, "median", &f->median);
 }

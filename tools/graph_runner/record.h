@@ -6,6 +6,7 @@
 
 #include "exec.h"
 #include "limits.h"
+#include "work.h"
 
 struct cJSON;
 
@@ -19,7 +20,7 @@ typedef struct gr_record {
  * compare with. */
 typedef struct gr_rate {
     double seconds, flops, bytes; /* flops and bytes per second */
-    double of_fma, of_vnni, of_read, of_copy;
+    double of_fma, of_int8, of_read, of_copy, of_roofline;
     double of_mixed; /* of passes that read and write memory in the same proportion */
 } gr_rate_t;
 
@@ -28,6 +29,7 @@ typedef struct gr_figures {
     double flops, bytes; /* of one execute */
     bool attention;      /* the bytes are those of K and V, not of all ports */
     double compile_seconds;
+    gr_roofline_t roofline; /* 0 without products */
     gr_rate_t min, median;
 } gr_figures_t;
 

@@ -288,6 +288,113 @@ static const model_op_t *next_matmul(const gr_exec_t *x, const gr_part_t *part,
     return NULL;
 }
 
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+typedef enum codes {
+    NO_CODES,    /* floats, or codes that are no small integers */
+    CODES,       /* small integers times a power of two */
+    EXACT_CODES, /* and two such operands may be multiplied as integers in every mode */
+} codes_t;
+
+static codes_t codes_of_type(sinter_data_type_t type)
+{
+    const gr_dtype_t *t = gr_dtype(type);
+
+    if ((t->class_ == GR_INT && t->bits <= 8) || type == sinter_f4_e2m1) {
+        return EXACT_CODES;
+    }
+    return type == sinter_f6_e2m3 ? CODES : NO_CODES;
+}
+
+static bool is_port(const gr_part_t *part, uint64_t id)
+{
+    for (size_t i = 0; i < part->n_in; i++) {
+        if (part->in[i].id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What an operand of a MatMul is decoded from inside of the partition. */
+static codes_t codes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t id)
+{
+    for (int step = 0; step < MAX_STEPS; step++) {
+        const model_op_t *op = producer(x, id);
+        const orc_attr_t *split = op ? model_attr(op, sinter_op_attr_split_type) : NULL;
+        sinter_data_type_t type;
+        sinter_logical_tensor_t lt;
+
+        gr_exec_lt(x, id, &lt);
+        if (codes_of_type(lt.data_type) || is_port(part, id)) {
+            return codes_of_type(lt.data_type);
+        }
+        if (!op || !moves_data(op->kind) || op->n_inputs == 0) {
+            return NO_CODES;
+        }
+        if (split && sinter_data_type_parse(split->str, &type)) {
+            return codes_of_type(type);
+        }
+        id = op->inputs[0].id;
+    }
+    return NO_CODES;
+}
+
+static int limbs_of(const gr_exec_t *x, const gr_part_t *part, const model_op_t *op)
+{
+    const codes_t a = codes_behind(x, part, op->inputs[0].id),
+                  b = op->n_inputs > 1 ? codes_behind(x, part, op->inputs[1].id) : NO_CODES;
+
+    if (a == EXACT_CODES && b == EXACT_CODES) {
+        return GR_ONE_LIMB;
+    }
+    if ((!a && !b) || !part->apply_to_int || part->mode == sinter_fpmath_mode_strict) {
+        return GR_IN_FLOATS;
+    }
+    return part->mode == sinter_fpmath_mode_int8 ? GR_ONE_LIMB : GR_TWO_LIMBS;
+}
+
+/* Counts a share of the products of an op; a negative one takes them back. */
+static void add_products(const gr_exec_t *x, const gr_part_t *part, const model_op_t *op,
+                         double share, gr_work_t *work)
+{
+    const double flops = share * gr_matmul_flops(x, op);
+
+    if (flops != 0) {
+        work->flops += flops;
+        work->by_limbs[limbs_of(x, part, op)] += flops;
+    }
+}
+
+static double seconds_at(double amount, double rate)
+{
+    return rate > 0 ? amount / rate : 0;
+}
+
+static double least(double a, double b)
+{
+    return b > 0 && b < a ? b : a;
+}
+
+gr_roofline_t gr_roofline(const gr_work_t *work, const gr_limits_t *limits, double read_bytes)
+{
+    gr_roofline_t r = {.memory = seconds_at(work->read, read_bytes) +
+                                 seconds_at(work->written, limits->copy_bytes)};
+
+    for (int limbs = 0; limbs < GR_LIMBS; limbs++) {
+        const double flops = work->by_limbs[limbs];
+        double seconds = seconds_at(flops, limits->fma_flops);
+
+        if (work->bf16) {
+            seconds = least(seconds, seconds_at(flops, limits->bf16_flops));
+        }
+        r.products += least(seconds, seconds_at(flops * limbs, limits->int8_ops));
+    }
+    return r;
+}
+
+/* ---- partitions ------------------------------------------------------------------------------ */
+
 static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_op_t *softmax,
                          gr_work_t *work, gr_error_t *err)
 {
@@ -296,6 +403,7 @@ static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_
     const model_op_t *first = find_masks(x, softmax, selects, &n),
                      *second = next_matmul(x, part, softmax);
     seen_t seen;
+    double bytes;
 
     if (!first || !second || !has_op(part, first->id)) {
         return 0;
@@ -303,30 +411,35 @@ static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_
     if (count_seen(x, softmax, selects, n, &seen, err)) {
         return -1;
     }
-    work->flops -= (1 - seen.products) * (gr_matmul_flops(x, first) + gr_matmul_flops(x, second));
-    work->bytes = work->attention ? work->bytes : 0;
-    work->bytes += seen.tokens * (bytes_behind(x, part, first->inputs[1].id) +
-                                  bytes_behind(x, part, second->inputs[1].id));
-    work->attention = 1;
+    add_products(x, part, first, seen.products - 1, work);
+    add_products(x, part, second, seen.products - 1, work);
+    bytes =
+        bytes_behind(x, part, first->inputs[1].id) + bytes_behind(x, part, second->inputs[1].id);
+    work->bytes = (work->attention ? work->bytes : 0) + seen.tokens * bytes;
+    work->read -= (1 - seen.tokens) * bytes;
+    work->attention = true;
     return 0;
 }
 
-/* ---- partitions ------------------------------------------------------------------------------ */
-
 int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_error_t *err)
 {
-    *work = (gr_work_t){0};
+    *work = (gr_work_t){.bf16 = part->mode == sinter_fpmath_mode_bf16 ||
+                                part->mode == sinter_fpmath_mode_any};
     for (size_t i = 0; i < part->n_in + part->n_out; i++) {
+        const bool in = i < part->n_in;
         size_t bytes = 0;
 
         sinter_logical_tensor_get_bytes(
-            gr_exec_port(x, i < part->n_in ? &part->in[i] : &part->out[i - part->n_in]), &bytes);
-        work->bytes += (double)bytes;
+            gr_exec_port(x, in ? &part->in[i] : &part->out[i - part->n_in]), &bytes);
+        *(in ? &work->read : &work->written) += (double)bytes;
     }
+    work->bytes = work->read + work->written;
     for (size_t i = 0; i < part->n_ops; i++) {
         const model_op_t *op = model_find_op(x->model, part->ops[i]);
 
-        work->flops += op ? gr_matmul_flops(x, op) : 0;
+        if (op) {
+            add_products(x, part, op, 1, work);
+        }
     }
     for (size_t i = 0; i < part->n_ops; i++) {
         const model_op_t *op = model_find_op(x->model, part->ops[i]);
