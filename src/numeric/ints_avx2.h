@@ -177,6 +177,53 @@ OP void vf_units(const vf *line, vf *to)
     to[3] = _mm256_permute2f128_ps(x[2], x[3], 0x31);
 }
 
+/* ---- products with many rows ----------------------------------------------------------------- */
+
+#ifdef HAS_AVX_VNNI
+OP vi vi_dot_words(vi sum, vi a, vi b)
+{
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+    return sum;
+}
+#else
+OP vi vi_dot_words(vi sum, vi a, vi b)
+{
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    HIDE_VECTOR(sum);
+    return sum;
+}
+#endif
+OP vi vi_pairs(vi u, vi s)
+{
+    return _mm256_maddubs_epi16(u, s);
+}
+OP vi vi_add_pairs(vi pairs, vi u, vi s)
+{
+    pairs = _mm256_add_epi16(pairs, vi_pairs(u, s));
+    HIDE_VECTOR(pairs); /* GCC would multiply first and add later, out of too few registers */
+    return pairs;
+}
+OP vi vi_widen_pairs(vi sum, vi pairs)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+OP vi vi_mul(vi a, vi b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+OP vi low_words(vi x)
+{
+    return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
+}
+OP vi high_words(vi x)
+{
+    return _mm256_srai_epi16(x, 8);
+}
+OP vi words_sub(vi a, vi b)
+{
+    return _mm256_sub_epi16(a, b);
+}
+
 /* ---- a square of dwords ---------------------------------------------------------------------- */
 
 OP void vi_transpose(const vi *row, vi *to)

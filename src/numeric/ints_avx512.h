@@ -27,7 +27,19 @@
  *   vf_add_quads(a, b)          the sums of pairs of four floats, those of a first
  *   vf_store_quad(p, x)         the sum of all the fours of x
  *   vf_units(line, to)          LANES floats of four lines as LANES fours, one of each line
- *   vi_transpose(row, to)       LANES rows of LANES dwords */
+ *   vi_transpose(row, to)       LANES rows of LANES dwords
+ *
+ * What products with many rows need besides; words are signed:
+ *
+ *   vi_dot_words(sum, a, b)     every dword of sum plus the products of the two words of a and b
+ *                               there
+ *   vi_pairs(u, s)              words: the sums of two products of unsigned bytes of u with signed
+ *                               bytes of s, which saturate
+ *   vi_add_pairs(pairs, u, s)   the same added to pairs
+ *   vi_widen_pairs(sum, pairs)  every dword of sum plus the two words of pairs there
+ *   vi_mul(a, b)                the lower halves of products of dwords
+ *   low_words, high_words(x)    the lower or upper byte of each word as a word
+ *   words_sub(a, b) */
 #ifndef SINTER_SRC_NUMERIC_INTS_AVX512_H
 #define SINTER_SRC_NUMERIC_INTS_AVX512_H
 
@@ -181,6 +193,44 @@ OP void vf_units(const vf *line, vf *to)
     to[1] = _mm512_shuffle_f32x4(low_01, low_23, 0xdd);
     to[2] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
     to[3] = _mm512_shuffle_f32x4(high_01, high_23, 0xdd);
+}
+
+/* ---- products with many rows ----------------------------------------------------------------- */
+
+OP vi vi_dot_words(vi sum, vi a, vi b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+OP vi vi_pairs(vi u, vi s)
+{
+    return _mm512_maddubs_epi16(u, s);
+}
+OP vi vi_add_pairs(vi pairs, vi u, vi s)
+{
+    pairs = _mm512_add_epi16(pairs, vi_pairs(u, s));
+    HIDE_VECTOR(pairs); /* GCC would multiply first and add later, out of too few registers */
+    return pairs;
+}
+OP vi vi_widen_pairs(vi sum, vi pairs)
+{
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+OP vi vi_mul(vi a, vi b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
+OP vi low_words(vi x)
+{
+    return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8);
+}
+OP vi high_words(vi x)
+{
+    return _mm512_srai_epi16(x, 8);
+}
+OP vi words_sub(vi a, vi b)
+{
+    return _mm512_sub_epi16(a, b);
 }
 
 /* ---- a square of dwords ---------------------------------------------------------------------- */

@@ -2,6 +2,8 @@
  * element types, group geometries, post chains, threads, ISA levels. Inputs are small whole
  * numbers and powers of two, so every product is exact in every arithmetic and results compare
  * equal. */
+#include <math.h>
+
 #include "backend_xsmm/chain/chain.h"
 #include "rig.h"
 
@@ -313,6 +315,104 @@ static void selection_of_rows(void)
     }
 }
 
+/* ---- sums of integers at their extremes ------------------------------------------------------ */
+
+typedef struct extreme {
+    sinter_data_type_t a, b, zp; /* zp: undef: none */
+    double a_value, b_value, zp_value;
+    sinter_fpmath_mode_t mode;
+} extreme_t;
+
+/* Many rows, all codes of each operand alike, B contiguous along K or along N: the sum over each
+ * block is as large as the types allow. */
+static void extreme(const extreme_t *x, int64_t K, bool turned)
+{
+    enum { ROWS = 37, COLUMNS = 70 };
+    const int64_t a_dims[] = {ROWS, K}, b_dims[] = {K, COLUMNS}, out_dims[] = {ROWS, COLUMNS},
+                  along_k[] = {1, K}, one[] = {1, 1};
+    const bool codes = dtype_traits(x->a)->cls == DTYPE_INT;
+    rig_t r;
+    rig_init(&r, cap);
+    const int a = rig_value(&r, x->a, 2, a_dims, NULL),
+              b = rig_value(&r, x->b, 2, b_dims, turned ? along_k : NULL),
+              scale = rig_value(&r, sinter_f32, 2, one, NULL),
+              out = rig_value(&r, sinter_f32, 2, out_dims, NULL);
+    step_t step = {.kind = STEP_MATMUL, .mode = x->mode};
+    operand_t *of[] = {&step.p.matmul.a, &step.p.matmul.b};
+    for (int i = 0; i < 2; i++) {
+        *of[i] = (operand_t){.data = i ? b : a, .scale = i || codes ? scale : -1, .zp = -1};
+        for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+            of[i]->scale_dim[d] = of[i]->zp_dim[d] = (int8_t)(d < 2 ? d : -1);
+        }
+    }
+    if (x->zp != sinter_data_type_undef) {
+        step.p.matmul.b.zp = rig_value(&r, x->zp, 2, one, NULL);
+        rig_set(&r, step.p.matmul.b.zp, (int64_t[]){0, 0}, x->zp_value);
+    }
+    step.p.matmul.out_dims = out;
+    rig_fill(&r, scale, 1, 1);
+    rig_fill(&r, a, (int)x->a_value, (int)x->a_value);
+    rig_fill(&r, b, (int)x->b_value, (int)x->b_value);
+    chain_builder_t bld;
+    chain_begin(&bld, &r.plan.arena, 2, out, true);
+    CHECK(chain_store(&bld, 0, out, NULL) == sinter_success &&
+              chain_finish(&bld, -1, false, &step.post) == sinter_success,
+          "chain");
+    const kernel_t *kernels[RIG_KERNELS];
+    const double want = (double)K * x->a_value * (x->b_value - x->zp_value),
+                 bound = codes ? 0 : fabs(want) * 0x1p-20;
+    for (int n = rig_kernels(&r, &step, kernels), k = 0; k < n; k++) {
+        if (strstr(kernels[k]->name, "blocks_int8") == NULL) {
+            continue;
+        }
+        CHECK(rig_run(&r, kernels[k], &step, 1) == sinter_success, "%s", kernels[k]->name);
+        double worst = 0;
+        for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
+            const double off = fabs(((const float *)(const void *)r.v[out].data)[i] - want);
+            worst = off > worst ? off : worst;
+        }
+        CHECK(worst <= bound, "%s: %s %g times %s %g - %g, K %lld: off by %g of %g",
+              kernels[k]->name, dtype_traits(x->a)->name, x->a_value, dtype_traits(x->b)->name,
+              x->b_value, x->zp_value, (long long)K, worst, want);
+    }
+    rig_free(&r);
+}
+
+static void extremes(void)
+{
+    const sinter_fpmath_mode_t exact = sinter_fpmath_mode_strict, one = sinter_fpmath_mode_int8,
+                               two = sinter_fpmath_mode_f16;
+    const sinter_data_type_t none = sinter_data_type_undef;
+    const extreme_t cases[] = {
+        {sinter_u8, sinter_u4, none, 255, 15, 0, exact},
+        {sinter_u8, sinter_u4, sinter_u4, 255, 0, 15, exact},
+        {sinter_u8, sinter_s4, sinter_s4, 255, -8, 7, exact},
+        {sinter_u8, sinter_s4, sinter_s4, 255, 7, -8, exact},
+        {sinter_s8, sinter_s4, none, -128, -8, 0, exact},
+        {sinter_s8, sinter_s8, none, -128, -128, 0, exact},
+        {sinter_u8, sinter_u8, none, 255, 255, 0, exact},
+        {sinter_u8, sinter_s8, sinter_s8, 255, -128, 127, exact},
+        {sinter_u8, sinter_u4, sinter_u8, 255, 0, 255, exact},
+        {sinter_u8, sinter_u8, sinter_s32, 255, 255, -255, exact},
+        {sinter_u8, sinter_f4_e2m1, none, 255, 6, 0, exact},
+        {sinter_f32, sinter_u4, none, 3, 15, 0, one},
+        {sinter_f32, sinter_u4, sinter_u4, 3, 0, 15, one},
+        {sinter_f32, sinter_f4_e2m1, none, 3, -6, 0, one},
+        {sinter_f32, sinter_s8, none, -3, -128, 0, one},
+        {sinter_f32, sinter_u8, none, 3, 255, 0, one},
+        {sinter_f32, sinter_u8, sinter_s32, 3, 255, -255, one},
+        {sinter_f32, sinter_u4, none, 3, 15, 0, two},
+        {sinter_f32, sinter_u8, sinter_s32, 3, 255, -255, two},
+        {sinter_f32, sinter_s8, sinter_s32, -3, -128, 255, two},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int turned = 0; turned < 2; turned++) {
+            extreme(&cases[i], 128, turned != 0);
+            extreme(&cases[i], 44, turned != 0);
+        }
+    }
+}
+
 int main(void)
 {
     static const int64_t sizes[] = {1, 2, 3, 5, 7, 13, 16, 31, 33, 64, 65, 100};
@@ -332,5 +432,6 @@ int main(void)
     bad_dims();
     selection();
     selection_of_rows();
+    extremes();
     return check_finish();
 }

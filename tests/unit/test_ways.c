@@ -78,9 +78,9 @@ static const struct roll {
     {"matmul_scales", "sums of rows", SIMD_CAPS},
     {"matmul_scales", "chunks of codes", SIMD_CAPS},
     {"matmul_scales", "lanes of codes", SIMD_CAPS},
-    {"matmul_products", EXACT_CODES, VNNI_CAP},
-    {"matmul_products", TWO_LIMBS, VNNI_CAP},
-    {"matmul_products", ONE_LIMB, VNNI_CAP},
+    {"matmul_products", EXACT_CODES, BYTE_CAPS},
+    {"matmul_products", TWO_LIMBS, BYTE_CAPS},
+    {"matmul_products", ONE_LIMB, BYTE_CAPS},
     {"matmul_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
     {"matmul_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"matmul_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
@@ -117,6 +117,7 @@ typedef struct way_case {
     "11:f16:1x4x96x" n " -> 2:f32:1x4x96x64; "                                       \
     "DynamicDequantize qtype=per_group group_shape=1,1,1," group " 12:s4:1x4x96x64 " \
     "13:f16:1x4x96x" n " -> 5:f32:1x4x96x64; " FLOAT_K_V(s)
+#define SHORT_BLOCKS " (groups along K are not made of blocks of 16 to 128 elements)"
 #define K_AND_V(way) "K by " way ", V by " way
 
 /* Weights of s4 stored [N, K] or [K, N]; n: groups along K, or the dims of the scales. */
@@ -201,9 +202,9 @@ static const way_case_t cases[] = {
     {.what = "one row, codes along K, groups of 2, f16",
      .graph = ALONG_K("1", "2", "64", FLOAT_A("1")),
      .mode = sinter_fpmath_mode_f16,
-     .at = {GENERIC = PRODUCTS, AVX2 = "by panels " SHORT_GROUPS ", " PRODUCTS,
-            VNNI = "by panels " SHORT_GROUPS ", " PRODUCTS
-                   " (groups along K are not made of blocks of 16 to 128 elements)"}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "by panels " SHORT_GROUPS ", " PRODUCTS SHORT_BLOCKS,
+            AVX512 = "by panels " SHORT_GROUPS ", " PRODUCTS,
+            VNNI = "by panels " SHORT_GROUPS ", " PRODUCTS SHORT_BLOCKS}},
     {.what = "one row, floats along N",
      .graph = "MatMul 1:f32:1x128 2:f32:128x256 -> 3:f32:1x256",
      .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by nothing"}},
@@ -232,14 +233,25 @@ static const way_case_t cases[] = {
     {.what = "64 rows, codes along K, f16",
      .graph = ALONG_K("64", "32", "4", FLOAT_A("64")),
      .mode = sinter_fpmath_mode_f16,
-     .at = {GENERIC = PRODUCTS, AVX2 = PRODUCTS, VNNI = "products by " TWO_LIMBS}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " TWO_LIMBS, AVX512 = PRODUCTS,
+            VNNI = "products by " TWO_LIMBS}},
     {.what = "64 rows, codes along K, int8",
      .graph = ALONG_K("64", "32", "4", FLOAT_A("64")),
      .mode = sinter_fpmath_mode_int8,
-     .at = {GENERIC = PRODUCTS, AVX2 = PRODUCTS, VNNI = "products by " ONE_LIMB}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " ONE_LIMB, AVX512 = PRODUCTS,
+            VNNI = "products by " ONE_LIMB}},
+    {.what = "64 rows, codes of 8 bits along K, int8",
+     .graph =
+         "DynamicDequantize qtype=per_group group_shape=1,32 10:s8:160x128 11:f16:160x4"
+         " -> 2:f32:160x128; MatMul transpose_b=1 " FLOAT_A("64") " 2:f32:160x128 -> 3:f32:64x160",
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = "products by " TWO_LIMBS, [sinter_isa_avx2_vnni] = "products by " ONE_LIMB,
+            AVX512 = PRODUCTS, VNNI = "products by " ONE_LIMB}},
     {.what = "64 rows of codes, codes along K",
      .graph = CODES_OF_A("64") ALONG_K("64", "32", "4", FLOAT_A("64")),
-     .at = {GENERIC = PRODUCTS, AVX2 = PRODUCTS, VNNI = "products by " EXACT_CODES}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = PRODUCTS,
+            VNNI = "products by " EXACT_CODES}},
     {.what = "64 rows, rows of the output share bytes",
      .graph = "MatMul 1:f32:64x128 2:f32:128x160 -> 3:f32:64x160; "
               "TypeCast 3:f32:64x160 -> 4:u4:64x160:161x1",

@@ -105,8 +105,9 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->kind = !integers            ? NO_INTEGERS
               : blocks_of_codes(p) ? EXACT_CODES
                                    : limbs_kind(p->step->mode);
-    c->limbs = limbs_of(c->kind);
     c->blocks = integers ? blocks_table(self->needs) : NULL;
+    c->words = c->blocks != NULL && blocks_in_words(p, c->blocks, c->kind);
+    c->kind = c->words && c->kind == ONE_LIMB ? TWO_LIMBS : c->kind;
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;

@@ -49,8 +49,8 @@ typedef struct matmul_config {
     bool bf16, jit;
     const blocks_table_t *blocks; /* NULL: floats only */
     integers_t kind;              /* of products in integers */
-    int limbs;
-    int rows;   /* of the buffers, a multiple of a height */
+    bool words;                   /* whose factors are words, else bytes */
+    int rows;                     /* of the buffers, a multiple of a height */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
 } matmul_config_t;

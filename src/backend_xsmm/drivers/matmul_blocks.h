@@ -3,6 +3,7 @@
 #ifndef SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
 
+#include "backend_xsmm/drivers/products.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/matmul_blocks.h"
 #include "backend_xsmm/ukernels/tile.h"
@@ -12,11 +13,13 @@ typedef struct blocks_state {
     int block, k;    /* elements of a block, 0: not for integers; of blocks worked off together */
     const char *why; /* why not for integers, where the kernel could have been; NULL */
     float steps, offset; /* w = value * steps - offset */
+    bool words;          /* factors are words, else bytes */
     bool folded;         /* values are less their zero points: z is zero */
     bool shifted;
-    bool direct; /* codes go straight to bytes, by the table */
+    bool direct; /* codes need no detour by floats: those of 4 bits become bytes by the table */
     int8_t table[16];
-    bool codes, own; /* A is codes; with zero points that are not one for all */
+    const uint8_t *order; /* of the elements of A, as in blocks_form_t */
+    bool codes, own;      /* A is codes; with zero points that are not one for all */
     float a_steps, a_bias;
     int64_t pieces, mats, rows; /* of K, each of st->k; rows of each matrix, whole heights */
     bool room;                  /* there is memory for all of A */
@@ -46,6 +49,8 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p);
 float blocks_steps(sinter_data_type_t type);
 /* Whether A is codes of integers. */
 bool blocks_of_codes(const problem_t *p);
+/* Whether the factors of an arithmetic are words there, else bytes. */
+bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t kind);
 /* st->blocks, from the rest of the state. */
 void blocks_bind(const struct matmul_config *c, struct matmul_state *st);
 /* Bytes of shared memory at base (NULL: only counts). */

@@ -21,6 +21,15 @@ const blocks_table_t *blocks_table(features_t features)
     if (has_features(features, NEEDS_AVX512_VNNI)) {
         return &blocks_table_avx512_vnni;
     }
+    if (has_features(features, NEEDS_AVX512)) {
+        return NULL; /* floats of 512 bits are as fast as integers of 256 */
+    }
+    if (has_features(features, NEEDS_AVX2_VNNI)) {
+        return &blocks_table_avx2_vnni;
+    }
+    if (has_features(features, NEEDS_AVX2)) {
+        return &blocks_table_avx2;
+    }
 #endif
     (void)features;
     return NULL;
@@ -65,6 +74,23 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
         return "codes of A are no small integers, or their zero points none";
     }
     return blocks_table(p->plan->features) == NULL ? "no VNNI" : NULL;
+}
+
+/* The largest |w| of bytes of B, which are less their zero points. */
+static double widest_code(const problem_t *p)
+{
+    const operand_t *b = &p->step->p.matmul.b;
+    const dtype_traits_t *type = dtype_traits(problem_type(p, b->data)),
+                         *zp = b->zp < 0 ? NULL : dtype_traits(problem_type(p, b->zp));
+    const double steps = blocks_steps(problem_type(p, b->data)),
+                 above = type->max - (zp != NULL ? zp->min : 0),
+                 below = (zp != NULL ? zp->max : 0) - type->min;
+    return steps * (above > below ? above : below);
+}
+
+bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t kind)
+{
+    return kind == TWO_LIMBS || (!table->sums_bytes && widest_code(p) > BLOCKS_NARROW);
 }
 
 /* Scales or zero points do not change inside a block of K, as far as is known. */
@@ -124,7 +150,7 @@ static int64_t group_of(const matmul_state_t *st, bool a_codes)
 /* Whether all of A is quantised before anything else, and what it takes. */
 static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, blocks_state_t *st)
 {
-    const int64_t row_bytes = (int64_t)c->limbs * BLOCKS_K +
+    const int64_t row_bytes = (c->words ? 2 : 1) * BLOCKS_K +
                               BLOCKS_MOST * (int64_t)(2 * sizeof(float) + sizeof(int32_t)) + 1;
     int64_t bytes;
     st->pieces = (all->K + st->k - 1) / st->k;
@@ -135,14 +161,18 @@ static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, bloc
     st->once = st->room && all->n_panels > 1;
 }
 
-/* Codes of 4 bits that are contiguous along K, in columns that begin with whole bytes. */
-static void bind_direct(const groups_t *codes, blocks_state_t *st)
+/* Codes of 4 or 8 bits that are contiguous along K, in columns that begin with whole bytes. */
+static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
 {
-    float x[16];
+    const groups_t *codes = &all->b.base.codes;
+    const int bits = codes->type->bits, each = 32 / bits; /* codes of a dword */
     const int64_t stride = codes->column.stride;
-    st->direct = st->folded && codes->type->bits == 4 && codes->row.stride == 1 &&
-                 stride % 2 == 0 && stride > 0 && stride < INT32_MAX / 16 && st->block % 8 == 0;
-    if (st->direct) {
+    float x[16];
+    st->direct = (bits == 4 || bits == 8) && codes->row.stride == 1 && stride > 0 &&
+                 stride < INT32_MAX / 16 && matrices_on_bytes(&all->b, false) &&
+                 st->block % each == 0 && all->K % each == 0;
+    st->order = st->direct ? blocks_order(bits, st->words) : NULL;
+    if (st->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);
         for (int i = 0; i < 16; i++) {
             st->table[i] = (int8_t)(x[i] * st->steps);
@@ -184,15 +214,17 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
         st->why = "groups along K are not made of blocks of 16 to 128 elements";
         return;
     }
+    st->words = c->words;
     st->k = BLOCKS_K / st->block * st->block;
     st->steps = blocks_steps(b->codes.dtype);
-    st->folded = b->codes.type->bits <= 4 && (b->zp.type == NULL || b->zp.type->bits <= 4);
+    st->folded =
+        st->words || (b->codes.type->bits <= 4 && (b->zp.type == NULL || b->zp.type->bits <= 4));
     st->offset = b->codes.dtype == sinter_u8 ? 128 : 0;
     st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
     if (c->kind == EXACT_CODES) {
         bind_codes(all, st);
     }
-    bind_direct(&b->codes, st);
+    bind_direct(all, st);
     bind_whole(c, all, st);
 }
 
@@ -200,7 +232,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
 static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned char *base, size_t *at)
 {
     blocks_a_t a;
-    a.byte = carve(base, at, rows * (size_t)c->limbs, BLOCKS_K);
+    a.byte = carve(base, at, rows * BLOCKS_K, c->words ? 2 : 1);
     a.scale = carve(base, at, rows * BLOCKS_MOST, sizeof(float));
     a.sum = carve(base, at, rows * BLOCKS_MOST, sizeof(int32_t));
     a.offset = c->kind == EXACT_CODES ? carve(base, at, rows * BLOCKS_MOST, sizeof(float)) : NULL;
@@ -220,9 +252,9 @@ size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned
 void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at,
                     blocks_buffers_t *out)
 {
-    const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP;
+    const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP, wide = c->words ? 2 : 1;
     out->a = carve_rows(c, (size_t)c->rows, base, at);
-    out->b.byte = carve(base, at, BLOCKS_K, BLOCKS_STRIP);
+    out->b.byte = carve(base, at, BLOCKS_K * wide, BLOCKS_STRIP);
     out->b.start = carve(base, at, coefs, sizeof(int32_t));
     out->b.scale = carve(base, at, coefs, sizeof(float));
     out->b.zp = carve(base, at, coefs, sizeof(int32_t));
@@ -231,9 +263,9 @@ void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at,
 
 /* ---- A --------------------------------------------------------------------------------------- */
 
-static blocks_a_t rows_from(const blocks_a_t *a, int limbs, int64_t row)
+static blocks_a_t rows_from(const blocks_a_t *a, bool words, int64_t row)
 {
-    return (blocks_a_t){a->byte + row * limbs * BLOCKS_K, a->scale + row * BLOCKS_MOST,
+    return (blocks_a_t){a->byte + row * (words ? 2 : 1) * BLOCKS_K, a->scale + row * BLOCKS_MOST,
                         a->sum + row * BLOCKS_MOST,
                         a->offset ? a->offset + row * BLOCKS_MOST : NULL};
 }
@@ -248,7 +280,8 @@ static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *t
         to->scale[i] *= 1 / st->a_steps;
         to->offset[i] = to->offset[i] * st->a_steps + st->a_bias;
     }
-    t->c->blocks->encode(t->buf.a, MM_LDA, t->rows, kn, st->block, st->a_steps, st->a_bias, to);
+    t->c->blocks->encode(&(blocks_form_t){st->words, st->order, st->a_steps, st->a_bias}, t->buf.a,
+                         MM_LDA, t->rows, kn, st->block, to);
     return true;
 }
 
@@ -256,12 +289,13 @@ static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *t
  * for integers. */
 static bool quantise_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
 {
-    if (t->st->blocks.codes) {
+    const blocks_state_t *st = &t->st->blocks;
+    if (st->codes) {
         return encode_rows(t, k, kn, to);
     }
     matmul_load_a(t, k, kn);
-    return t->c->blocks->quantise(t->buf.a, MM_LDA, t->rows, kn, t->st->blocks.block, t->c->limbs,
-                                  to);
+    return t->c->blocks->quantise(&(blocks_form_t){st->words, st->order, 1, 0}, t->buf.a, MM_LDA,
+                                  t->rows, kn, st->block, to);
 }
 
 /* Of a matrix, from a multiple of MM_HEIGHT on. */
@@ -283,7 +317,7 @@ void blocks_quantise(matmul_task_t *t, int tid, int nth)
         matmul_seek_rows(t, mat, row, (int)at_most(t->st->rows - row, MM_HEIGHT));
         for (int64_t p = 0; p < st->pieces; p++) {
             const int64_t k = p * st->k, to = whole_row(st, p, mat, row);
-            const blocks_a_t a = rows_from(&whole->a, t->c->limbs, to);
+            const blocks_a_t a = rows_from(&whole->a, t->c->words, to);
             whole->usable[to / MM_HEIGHT] =
                 quantise_rows(t, k, (int)at_most(t->st->K - k, st->k), &a);
         }
@@ -297,9 +331,9 @@ static bool load_a(const matmul_task_t *t, int64_t k, int kn, blocks_a_t *a)
     const int64_t first = st->once ? whole_row(st, k / st->k, t->mat, t->row0) : 0;
     matmul_task_t some = *t;
     bool usable = true;
-    *a = st->once ? rows_from(&t->buf.whole.a, t->c->limbs, first) : t->buf.blocks.a;
+    *a = st->once ? rows_from(&t->buf.whole.a, t->c->words, first) : t->buf.blocks.a;
     for (int r = 0; r < t->rows && usable; r += MM_HEIGHT) {
-        const blocks_a_t to = rows_from(a, t->c->limbs, r);
+        const blocks_a_t to = rows_from(a, t->c->words, r);
         some.row0 = t->row0 + r;
         some.rows = (int)at_most(t->rows - r, MM_HEIGHT);
         usable = st->once ? t->buf.whole.usable[(first + r) / MM_HEIGHT]
@@ -330,13 +364,13 @@ static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c,
     } else {
         matmul_load_coefs(t, &t->b.zp, &rows, &columns, buf->zp, BLOCKS_STRIP);
     }
-    if (!st->shifted) {
+    if (!st->shifted && (t->b.zp.type == NULL || t->b.zp.type->bits <= 8)) {
         return true;
     }
     if (!matmul_within(buf->zp, all, MATMUL_ZP_MOST)) {
         return false;
     }
-    for (int i = 0; i < all; i++) {
+    for (int i = 0; i < all && st->shifted; i++) {
         buf->b.zp[i] = (int32_t)(buf->zp[i] - st->offset);
     }
     return true;
@@ -351,10 +385,15 @@ static void pack(const matmul_task_t *t, const matrix_t *codes, int64_t k, int n
     t->c->tile->load(codes, (rect_t){k, n, c, cols}, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4,
                      BLOCKS_STRIP);
     for (int e = 0; e < n; e += st->block) {
-        t->c->blocks->pack(t->buf.b + e * BLOCKS_STRIP, (int)at_most(n - e, st->block), st->steps,
-                           st->offset, t->buf.blocks.times,
-                           b->byte + (i * st->block + e) * BLOCKS_STRIP,
-                           b->start + (i + e / st->block) * BLOCKS_STRIP);
+        const float *from = t->buf.b + e * BLOCKS_STRIP;
+        const int some = (int)at_most(n - e, st->block);
+        int8_t *byte = b->byte + (i * st->block + e) * (st->words ? 2 : 1) * BLOCKS_STRIP;
+        if (st->words) {
+            t->c->blocks->pack_words(from, some, st->steps, byte);
+        } else {
+            t->c->blocks->pack(from, some, st->steps, st->offset, t->buf.blocks.times, byte,
+                               b->start + (i + e / st->block) * BLOCKS_STRIP);
+        }
     }
 }
 
@@ -364,15 +403,19 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
     const groups_t *codes = &t->b.codes;
+    const int bits = codes->type->bits;
     const blocks_codes_t columns = {.data = groups_byte(codes, codes_at(codes, k, c)),
-                                    .stride = codes->column.stride / 2,
+                                    .stride = codes->column.stride * bits / 8,
                                     .columns = cols,
                                     .n = n,
                                     .block = st->block,
+                                    .bits = bits,
                                     .table = st->table,
-                                    .zp = buf->zp,
+                                    .flip = (uint8_t)st->offset,
+                                    .zp = st->folded ? buf->zp : NULL,
+                                    .zp_less = st->words ? st->offset : 0,
                                     .times = buf->times};
-    t->c->blocks->pack_codes(&columns, buf->b.byte, buf->b.start);
+    t->c->blocks->pack_codes(&columns, st->words, buf->b.byte, buf->b.start);
 }
 
 /* kn elements of the strip at column c of the panel. False: some coefficients are not for
@@ -382,7 +425,6 @@ static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
     const blocks_state_t *st = &t->st->blocks;
     const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP),
               some = BLOCKS_LONGEST / st->block * st->block;
-    const bool direct = st->direct && kn % 8 == 0 && t->b.codes.first % 2 == 0;
     matrix_t codes = matrix_of_codes(&t->b);
     if (st->folded) {
         codes.zp = t->b.zp;
@@ -390,10 +432,10 @@ static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
     if (!load_all_coefs(t, k, kn, t->n0 + c, cols)) {
         return false;
     }
-    for (int at = 0; at < kn && !direct; at += some) {
+    for (int at = 0; at < kn && !st->direct; at += some) {
         pack(t, &codes, k + at, (int)at_most(kn - at, some), at / st->block, t->n0 + c, cols);
     }
-    if (direct) {
+    if (st->direct) {
         pack_codes(t, k, kn, t->n0 + c, cols);
     }
     return true;
@@ -450,12 +492,12 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blo
     b.shifted = st->shifted;
     b.own = st->own;
     for (int r = 0; r < t->rows; r += PART_ROWS) {
-        const blocks_a_t rows = rows_from(a, t->c->limbs, r);
+        const blocks_a_t rows = rows_from(a, t->c->words, r);
         fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts);
         t->c->blocks->product(&(blocks_product_t){.rows = (int)at_most(t->rows - r, PART_ROWS),
                                                   .n = kn,
                                                   .block = st->block,
-                                                  .limbs = t->c->limbs,
+                                                  .words = st->words,
                                                   .a = &rows,
                                                   .b = &b,
                                                   .c = t->buf.acc + (size_t)r * MM_PANEL + c,

@@ -2,19 +2,29 @@
  * and so are their sums over a block of K, inside which no scale and no zero point changes. Where A
  * holds floats, the fpmath mode must allow this; where A holds codes, nothing is lost in any mode.
  *
- * Each row of floats is quantised block by block, by the largest element of the block, to one or
- * two signed bytes (limbs): x = scale * (256 * high + low), or x = scale * high. The bytes are
- * stored with 128 added, because one factor of a VNNI product must not be negative. The bytes w of
- * B are signed. With z = w - (the code's value in units of its scale):
+ * Each row of floats is quantised block by block, by the largest element of the block, to signed
+ * integers a of 8 or of 16 bits: x = scale * a.
+ *
+ * **Words.** Both factors are words of 16 bits. Those of B are less their zero points, and so are
+ * those of A where A holds codes:
+ *
+ *   c += scale_a * scale_b * (sum over the block of a w)
+ *
+ * **Bytes.** Of A they are unsigned, 128 being added, because one factor of a product of bytes must
+ * not be negative. The bytes w of B are signed. With z = w - (the code's value in units of its
+ * scale):
  *
  *   c += scale_a * scale_b * (sum over the block of (a + 128) w  -  128 * sum of w  -  z * sum
  *   of a)
  *
- * The second term depends on B alone, so the sums start from it.
+ * The second term depends on B alone, so the sums start from it. Codes of A become bytes a' of
+ * value scale_a * (a' - o), where o is the zero point plus what made the byte unsigned. Where all
+ * of A has the same o, the sums start from -o * (sum of w); otherwise o * (sum of w) is subtracted
+ * from the sums of each row at their end.
  *
- * Codes of A become bytes a' of value scale_a * (a' - o), where o is the zero point plus what
- * made the byte unsigned. Where all of A has the same o, the sums start from -o * (sum of w);
- * otherwise o * (sum of w) is subtracted from the sums of each row at their end. */
+ * Where no instruction sums products of bytes, four pairs of products are added in 16 bits before
+ * they are widened. They stay below 2^15 if |w| <= 16: 4 * 2 * 255 * 16 = 32640. Wider codes are
+ * words there. */
 #ifndef SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 
@@ -26,40 +36,56 @@ enum {
     BLOCKS_STRIP = 64, /* columns of B */
     BLOCKS_LEAST = 16, /* elements of a block, but for the last one, */
     BLOCKS_LONGEST = 128,
-    BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST
+    BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST,
+    BLOCKS_NARROW = 16, /* the largest |w| of sums of products in 16 bits */
+    BLOCKS_ORDER = 16   /* bytes that are brought into another order together */
 };
+
+/* How elements are stored. */
+typedef struct blocks_form {
+    bool words;
+    /* In each BLOCKS_ORDER bytes of a row of A, byte i is byte order[i] of the row: the order that
+     * pack_codes finds cheapest. NULL: as they are. */
+    const uint8_t *order;
+    float by, bias; /* of codes of A: a' = code * by + bias */
+} blocks_form_t;
 
 /* Rows of A over at most BLOCKS_K elements. */
 typedef struct blocks_a {
-    uint8_t *byte; /* [row][high, low][BLOCKS_K] */
+    uint8_t *byte; /* [row][BLOCKS_K], of bytes or words */
     float *scale;  /* [row][BLOCKS_MOST] */
-    int32_t *sum;  /* [row][BLOCKS_MOST] */
+    int32_t *sum;  /* [row][BLOCKS_MOST]: of bytes */
     float *offset; /* [row][BLOCKS_MOST]: o of codes; NULL: 128 */
 } blocks_a_t;
 
 /* A strip of B over as many. */
 typedef struct blocks_b {
-    int8_t *byte;   /* [k / 4][column][4] */
-    int32_t *start; /* [block][column]: what sums start from, or the sum of w */
+    int8_t *byte;   /* bytes: [k / 4][column][4]; words: [k / 2][column][2] */
     float *scale;   /* [block][column] */
-    int32_t *zp;    /* [block][column]: z */
+    int32_t *start; /* bytes, [block][column]: what sums start from, or the sum of w */
+    int32_t *zp;    /* bytes, [block][column]: z */
     bool shifted;   /* there is a z */
     bool own;       /* rows of A have each their o */
 } blocks_b_t;
 
-/* Codes of 4 bits in columns that are contiguous along K; n, block: multiples of 8. */
+/* Codes of 4 or 8 bits in columns that are contiguous along K; n, block: multiples of the codes in
+ * a dword. */
 typedef struct blocks_codes {
     const unsigned char *data; /* of the first column */
     int64_t stride;            /* bytes from column to column */
     int columns, n, block;     /* elements of a column and of a block of it */
-    const int8_t *table;       /* by code */
-    const float *zp;           /* [block][column] */
-    int32_t times;             /* start = times * (sum of w) */
+    int bits;
+    const int8_t *table; /* of 4 bits: by code */
+    uint8_t flip;        /* of 8 bits: w = (code ^ flip) as a signed byte */
+    const float *zp;     /* [block][column]: what is subtracted from w; NULL: nothing */
+    float zp_less;       /* zero points are less by this */
+    int32_t times;       /* start = times * (sum of w) */
 } blocks_codes_t;
 
 /* A product of n elements of K, in blocks. */
 typedef struct blocks_product {
-    int rows, n, block, limbs;
+    int rows, n, block;
+    bool words;
     const blocks_a_t *a;
     const blocks_b_t *b;
     float *c; /* [row][ldc] */
@@ -67,24 +93,42 @@ typedef struct blocks_product {
 } blocks_product_t;
 
 typedef struct blocks_table {
+    bool sums_bytes; /* one instruction sums products of bytes, of whatever w */
     /* Quantises n elements of each of `rows` rows, which begin ldx floats apart. False: some are
      * NaN or infinite, or too small. */
-    bool (*quantise)(const float *x, int64_t ldx, int rows, int n, int block, int limbs,
-                     const blocks_a_t *to);
-    /* n codes of each of `rows` rows: a' = code * by + bias. The caller has set scale and offset of
-     * `to`. */
-    void (*encode)(const float *x, int64_t ldx, int rows, int n, int block, float by, float bias,
-                   const blocks_a_t *to);
-    /* byte and start = times * (sum of w) of one block, from rows of BLOCKS_STRIP values: w =
-     * value * by - offset, 0 up to a multiple of 4 rows. */
+    bool (*quantise)(const blocks_form_t *form, const float *x, int64_t ldx, int rows, int n,
+                     int block, const blocks_a_t *to);
+    /* n codes of each of `rows` rows. The caller has set scale and offset of `to`. */
+    void (*encode)(const blocks_form_t *form, const float *x, int64_t ldx, int rows, int n,
+                   int block, const blocks_a_t *to);
+    /* One block of B from rows of BLOCKS_STRIP values: w = value * by - offset, 0 up to a multiple
+     * of 4 rows; of bytes, start = times * (sum of w). */
     void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
                  int32_t *start);
-    /* The same of codes: w = table[code] - zp; start is [block][column]. */
-    void (*pack_codes)(const blocks_codes_t *codes, int8_t *byte, int32_t *start);
+    void (*pack_words)(const float *x, int n, float by, int8_t *byte);
+    /* The same of codes, all blocks, in the order that stands in blocks_order; of bytes, start is
+     * [block][column]. */
+    void (*pack_codes)(const blocks_codes_t *codes, bool words, int8_t *byte, int32_t *start);
     /* c[row][column] += the products. */
     void (*product)(const blocks_product_t *p);
 } blocks_table_t;
 
-extern const blocks_table_t blocks_table_avx512_vnni;
+extern const blocks_table_t blocks_table_avx2, blocks_table_avx2_vnni, blocks_table_avx512_vnni;
+
+/* The order of elements that pack_codes makes, for blocks_form: of codes of `bits` bits in bytes or
+ * in words; NULL: as they are in memory. */
+static inline const uint8_t *blocks_order(int bits, bool words)
+{
+    /* Elements 0, 2, 4, 6, 1, 3, 5, 7: the lower and the upper halves of four bytes. */
+    static const uint8_t nibbles[BLOCKS_ORDER] = {0, 2,  4,  6,  1, 3,  5,  7,
+                                                  8, 10, 12, 14, 9, 11, 13, 15};
+    /* Elements 0, 4, 2, 6, 1, 5, 3, 7: of those, the lower and the upper bytes of two words. */
+    static const uint8_t nibble_words[BLOCKS_ORDER] = {0, 1, 8,  9,  4, 5, 12, 13,
+                                                       2, 3, 10, 11, 6, 7, 14, 15};
+    /* Elements 0, 2, 1, 3. */
+    static const uint8_t byte_words[BLOCKS_ORDER] = {0, 1, 4,  5,  2,  3,  6,  7,
+                                                     8, 9, 12, 13, 10, 11, 14, 15};
+    return bits == 4 ? (words ? nibble_words : nibbles) : words ? byte_words : NULL;
+}
 
 #endif
