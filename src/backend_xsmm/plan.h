@@ -149,6 +149,9 @@ typedef struct step {
     /* The precision that this step may use: strict where an operand is integer and apply_to_int is
      * off. */
     sinter_fpmath_mode_t mode;
+    /* Why the partition's fpmath mode changes nothing for the products of this step, as a line of
+     * the report without its end; NULL: it does, or there is nothing that it could change. */
+    const char *idle_mode;
     /* In order of preference; more than one where dims that only execute knows decide. */
     candidate_t *candidates;
     int n_candidates;

@@ -37,12 +37,13 @@ typedef struct selection_case {
     "SoftMax axis=-1 3:f32:1x4x" s "x" t " -> 4:f32:1x4x" s "x" t "; "         \
     "MatMul 4:f32:1x4x" s "x" t " " v " -> 6:f32:1x4x" s "x64"
 #define FLOATS(s, t) ATTENTION(s, t, "2:f32:1x4x" t "x64", "5:f32:1x4x" t "x64")
-/* K and V in s4 with a scale for each 32 elements of a head. */
-#define CODES(s, t)                                                                           \
-    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 10:s4:1x4x" t "x64 11:f16:1x4x" t \
-    "x2 -> 2:f32:1x4x" t "x64; "                                                              \
-    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 12:s4:1x4x" t "x64 13:f16:1x4x" t \
-    "x2 -> 5:f32:1x4x" t "x64; " FLOATS(s, t)
+/* K, or V, as codes with a scale for each 32 elements of a head. */
+#define CODES_OF(type, t, codes, scales, to)                                           \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 " codes ":" type ":1x4x" t \
+    "x64 " scales ":f16:1x4x" t "x2 -> " to ":f32:1x4x" t "x64; "
+#define CODES_IN(type, s, t) \
+    CODES_OF(type, t, "10", "11", "2") CODES_OF(type, t, "12", "13", "5") FLOATS(s, t)
+#define CODES(s, t) CODES_IN("s4", s, t)
 /* K with the tokens contiguous. */
 #define TURNED_K                                                                                  \
     "MatMul 1:f32:1x4x1x64 2:f32:1x4x64x96 -> 3:f32:1x4x1x96; SoftMax axis=-1 3:f32:1x4x1x96 -> " \
@@ -67,12 +68,14 @@ typedef struct selection_case {
 #define QUANTISE(in, kind) "DynamicQuantize quantization_kind=" kind " qtype=per_group " in
 
 /* Texts of the report that several cases expect. */
-#define NO_INT8 \
-    " refused: the fpmath mode, the types or the groups do not allow products of integers"
+#define NO_INT8 " " MODE_HAS_NO_INTEGERS
 #define NO_INT8_ATTENTION "attention_decode_int8_vnni" NO_INT8
 #define NO_INT8_ATTENTION_AVX2 "attention_decode_int8_avxvnni" NO_INT8
 #define MODE_HAS_NO_INTEGERS \
     "refused: the fpmath mode does not allow products of integers with floats"
+#define IDLE(mode, reason) "  fpmath " mode " changes nothing: " reason "\n"
+#define BYTES_IN_FLOATS "without VNNI, codes of 8 bits are faster in floats"
+#define NO_CODES "the data type has no codes that are small integers"
 #define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
 #define LACKS(has, kernels) "  preferred, but this engine has only " has ": " kernels "\n"
 #define MANY_QUERIES(kernel) kernel " refused: needs 1 to 8 query rows for each K and V"
@@ -157,10 +160,34 @@ static const selection_case_t cases[] = {
      .graph = CODES("1", "96"),
      .mode = sinter_fpmath_mode_f16,
      .at = {GENERIC = {"attention_flash_f32_generic", {0}},
-            AVX2 = {"attention_decode_f32_avx2", {"attention_decode_int8_avx2" NO_INT8}},
+            AVX2 = {"attention_decode_f32_avx2",
+                    {"attention_decode_int8_avx2" NO_INT8,
+                     IDLE("f16", "it does not apply to integers")}},
             AVX2_VNNI = {"attention_decode_f32_avx2", {NO_INT8_ATTENTION_AVX2}},
             AVX512 = {"attention_decode_f32_avx512", {0}},
             VNNI = {"attention_decode_f32_avx512", {NO_INT8_ATTENTION}}}},
+    {.what = "decode, codes of 8 bits, int8",
+     .graph = CODES_IN("s8", "1", "96"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_decode_f32_avx2",
+                    {"attention_decode_int8_avx2 refused: " BYTES_IN_FLOATS,
+                     IDLE("int8", BYTES_IN_FLOATS " (attention_decode_int8_avx2)")}},
+            AVX2_VNNI = {"attention_decode_int8_avxvnni", {"K by 8-bit integers"}},
+            AVX512 = {"attention_decode_f32_avx512",
+                      {IDLE("int8", "needs avx512_vnni (attention_decode_int8_vnni)")}},
+            VNNI = {"attention_decode_int8_vnni", {"K by 8-bit integers"}}}},
+    {.what = "decode, K in codes and V in floats, any",
+     .graph = CODES_OF("s4", "96", "10", "11", "2") FLOATS("1", "96"),
+     .mode = sinter_fpmath_mode_any,
+     .apply_to_int = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_decode_int8_avx2",
+                    {"K by " TWO_LIMBS ", V by f32 FMA on decoded registers (" NO_CODES ")"}},
+            AVX2_VNNI = {"attention_decode_int8_avxvnni", {"(" NO_CODES ")"}},
+            AVX512 = {"attention_decode_f32_avx512", {0}},
+            VNNI = {"attention_decode_int8_vnni", {"(" NO_CODES ")"}}}},
     {.what = "decode, K with the tokens contiguous",
      .graph = TURNED_K,
      .at = {GENERIC = {"attention_flash_f32_generic", {0}},
@@ -322,8 +349,11 @@ static const selection_case_t cases[] = {
     {.what = "64 rows, floats, bf16",
      .graph = DENSE("64"),
      .mode = sinter_fpmath_mode_bf16,
-     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_panel_f32_avx2", {0}},
-            AVX512 = {"matmul_panel_f32_avx512", {0}},
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_panel_f32_avx2",
+                    {"needs avx512_vnni (matmul_panel_bf16_avx512)\n", "fpmath bf16 changes"}},
+            AVX512 = {"matmul_panel_f32_avx512",
+                      {"needs avx512_vnni (matmul_panel_bf16_avx512)\n", "fpmath bf16 changes"}},
             VNNI = {"matmul_panel_bf16_avx512", {"bf16 brgemm libxsmm"}}},
      .without_bf16 = {"matmul_panel_f32_avx512", {"matmul_panel_bf16_avx512 refused: "}}},
     {.what = "a product that is quantised in its panels",
@@ -358,15 +388,16 @@ static const selection_case_t cases[] = {
             VNNI = {"chain_runs_f32_avx512", {"elementwise in f32"}}}},
     {.what = "elementwise, integers of 32 bits",
      .graph = "Add 1:s32:8x96 2:s32:8x96 -> 3:s32:8x96",
-     .at = {GENERIC = {"chain_runs_f64_generic", {"elementwise in f64"}},
-            AVX2 = {"chain_runs_f64_generic",
-                    {"chain_runs_f32_avx2 refused: a tensor of the chain needs double precision"}},
-            AVX512 =
-                {"chain_runs_f64_generic",
-                 {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}},
-            VNNI =
-                {"chain_runs_f64_generic",
-                 {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}}}},
+     .at =
+         {GENERIC = {"chain_runs_f64_generic", {"elementwise in f64"}},
+          AVX2 = {"chain_runs_f64_generic",
+                  {"chain_runs_f32_avx2 refused: a tensor of the chain needs double precision"}},
+          AVX512 =
+              {"chain_runs_f64_generic",
+               {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}},
+          VNNI =
+              {"chain_runs_f64_generic",
+               {"chain_runs_f32_avx512 refused: a tensor of the chain needs double precision"}}}},
     {.what = "elementwise, quantised",
      .graph = "GELU 1:f32:8x96 -> 2:f32:8x96; " QUANTISE(
          "group_shape=1,32 2:f32:8x96", "dynamic_mx") " -> 3:f8_e4m3:8x96 4:e8m0:8x3",
@@ -468,6 +499,15 @@ static bool is_said(const sinter_compiled_partition_t *compiled, const char *rep
     return said;
 }
 
+/* No mode changes nothing where the kernel has products that strict does not allow. */
+static void check_idle_mode(const selection_case_t *c, const char *names, const char *report)
+{
+    const bool idle = strstr(report, "changes nothing") != NULL;
+    CHECK(!idle || (c->mode != sinter_fpmath_mode_strict && strstr(names, "_int8_") == NULL &&
+                    strstr(names, "_bf16_") == NULL),
+          "%s: the report says that the mode changes nothing:\n%s", c->what, report);
+}
+
 static void check_report(const selection_case_t *c, const expected_t *want,
                          const sinter_compiled_partition_t *compiled, const char *report, bool own,
                          bool *chosen)
@@ -486,6 +526,7 @@ static void check_report(const selection_case_t *c, const expected_t *want,
     if (c->products && own && isa > sinter_isa_generic) {
         check_products(report, c->what, level);
     }
+    check_idle_mode(c, names, report);
     mark_chosen(names, chosen);
 }
 

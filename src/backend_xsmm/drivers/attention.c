@@ -114,29 +114,54 @@ static int64_t groups_of(const problem_t *p, int data, int coef, const int8_t *c
     return d < 0 ? 1 : problem_dim(p, coef, coefs - d);
 }
 
+/* Why an operand's products with floats cannot be of integers. Groups that are not known at compile
+ * may allow it. */
+static const char *refuse_integers(const codes_table_t *table, const problem_t *p,
+                                   const operand_t *o, int from_end)
+{
+    const sinter_data_type_t type = problem_type(p, o->data);
+    const codes_type_t *codes = codes_type(type);
+    const integers_t kind = limbs_kind(p->step->mode);
+    if (kind == NO_INTEGERS) {
+        return MODE_HAS_NO_INTEGERS;
+    }
+    if (!table || !codes) {
+        return "the data type has no codes that are small integers";
+    }
+    if (codes->form == CODES_BYTES && !table->sums_bytes) {
+        return BYTES_NEED_VNNI;
+    }
+    if (kind == ONE_LIMB && dtype_traits(type)->cls != DTYPE_INT) {
+        return "mode int8 takes codes of integer types only";
+    }
+    if (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8) {
+        return "zero points of more than 8 bits";
+    }
+    const int64_t head = problem_dim(p, o->data, from_end), quad = codes->elems / CODES_QUADS,
+                  s = groups_of(p, o->data, o->scale, o->scale_dim, from_end),
+                  z = groups_of(p, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
+    return s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))
+               ? "groups along the head do not fit the decoder"
+               : NULL;
+}
+
 /* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11,
- * of 8 bits for integer codes in mode int8. Groups that are not known at compile may allow it. */
+ * of 8 bits for integer codes in mode int8. */
 static decode_how_t how_of(const kernel_t *self, const problem_t *p, const operand_t *o,
                            int from_end)
 {
     const codes_table_t *table = codes_table(self->needs);
     const sinter_data_type_t type = problem_type(p, o->data);
-    const codes_type_t *codes = codes_type(type);
-    const integers_t kind = limbs_kind(p->step->mode);
-    const decode_how_t floats = {.ops = decode_ops(self->needs, type)};
-    if (self->driver->arithmetic != IN_INT8 || !table || kind == NO_INTEGERS || !codes ||
-        (codes->form == CODES_BYTES && !table->sums_bytes) ||
-        (kind == ONE_LIMB && dtype_traits(type)->cls != DTYPE_INT) ||
-        (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8)) {
-        return floats;
+    decode_how_t how = {.ops = decode_ops(self->needs, type)};
+    if (self->driver->arithmetic == IN_INT8) {
+        how.why = refuse_integers(table, p, o, from_end);
     }
-    const int64_t head = problem_dim(p, o->data, from_end), quad = codes->elems / CODES_QUADS,
-                  s = groups_of(p, o->data, o->scale, o->scale_dim, from_end),
-                  z = groups_of(p, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
-    if (s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))) {
-        return floats;
+    if (self->driver->arithmetic == IN_INT8 && how.why == NULL) {
+        how.codes = codes_type(type);
+        how.ints = table;
+        how.kind = limbs_kind(p->step->mode);
     }
-    return (decode_how_t){floats.ops, codes, table, kind};
+    return how;
 }
 
 static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)
@@ -154,9 +179,7 @@ static decode_how_t how_of_v(const kernel_t *self, const problem_t *p)
 static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
     const char *why = refuse_decode(self, p);
-    return why != NULL || how_of_k(self, p).codes || how_of_v(self, p).codes
-               ? why
-               : "the fpmath mode, the types or the groups do not allow products of integers";
+    return why != NULL || how_of_v(self, p).codes ? why : how_of_k(self, p).why;
 }
 
 /* ---- setup ----------------------------------------------------------------------------------- */
@@ -243,17 +266,21 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
     c->ld_v = c->dv + pad;
 }
 
-static const char *how_name(const decode_how_t *how)
+static void note_how(const char *of, const decode_how_t *how, textbuf_t *note)
 {
-    return how->codes ? integers_name(how->kind) : DECODED_FMA;
+    text_add(note, ", %s by %s", of, how->codes ? integers_name(how->kind) : DECODED_FMA);
+    if (how->why != NULL) {
+        text_add(note, " (%s)", how->why);
+    }
 }
 
 static void note_config(const kernel_t *self, const attention_config_t *c, const char *why,
                         textbuf_t *note)
 {
     if (c->decode) {
-        text_add(note, "%d query row%s, kv-tile %d, K by %s, V by %s", c->rows,
-                 c->rows == 1 ? "" : "s", c->tk, how_name(&c->k_how), how_name(&c->v_how));
+        text_add(note, "%d query row%s, kv-tile %d", c->rows, c->rows == 1 ? "" : "s", c->tk);
+        note_how("K", &c->k_how, note);
+        note_how("V", &c->v_how, note);
     } else {
         text_add(note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
         note_products(note, c->bf16, self, why);

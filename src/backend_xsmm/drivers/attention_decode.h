@@ -53,6 +53,7 @@ typedef struct decode_how {
     const codes_type_t *codes; /* NULL: in floats */
     const codes_table_t *ints;
     integers_t kind;
+    const char *why; /* why not in integers, of a kernel that can; else NULL */
 } decode_how_t;
 
 /* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL where it must go

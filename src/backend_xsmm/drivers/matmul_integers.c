@@ -61,7 +61,7 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     const bool codes = blocks_of_codes(p);
     (void)self;
     if (!codes && limbs_kind(p->step->mode) == NO_INTEGERS) {
-        return "the fpmath mode does not allow products of integers with floats";
+        return MODE_HAS_NO_INTEGERS;
     }
     if (blocks_steps(problem_type(p, b->data)) == 0 || b->split != sinter_data_type_undef) {
         return "codes of B are no small integers";

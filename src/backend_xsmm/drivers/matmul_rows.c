@@ -49,13 +49,13 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     const codes_table_t *table = codes_table(self->needs);
     const codes_type_t *type = codes_type(problem_type(p, p->step->p.matmul.b.data));
     if (!codes && limbs_kind(p->step->mode) == NO_INTEGERS) {
-        return "the fpmath mode does not allow products of integers with floats";
+        return MODE_HAS_NO_INTEGERS;
     }
     if (table == NULL || type == NULL) {
         return "no decoder for the data type of B";
     }
     if (!codes && type->form == CODES_BYTES && !table->sums_bytes) {
-        return "without VNNI, codes of 8 bits are faster in floats";
+        return BYTES_NEED_VNNI;
     }
     if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";

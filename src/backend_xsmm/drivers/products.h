@@ -47,6 +47,9 @@ static inline const char *integers_name(integers_t kind)
     }
 #define INTEGER_WAYS(refuse) {EXACT_CODES_NAME, refuse, EXACT_CODES}, LIMB_WAYS(refuse)
 
+#define MODE_HAS_NO_INTEGERS "the fpmath mode does not allow products of integers with floats"
+#define BYTES_NEED_VNNI "without VNNI, codes of 8 bits are faster in floats"
+
 static inline const char *refuse_bf16_products(const problem_t *p)
 {
     const sinter_fpmath_mode_t mode = p->step->mode;

@@ -80,6 +80,9 @@ void exec_log(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, int6
     for (int s = 0; s < cp->plan.n_steps; s++) {
         add(&l, "; step %d: ", s);
         add_step(&l, &fm->taken[s]);
+        if (cp->plan.steps[s].idle_mode != NULL) {
+            add(&l, ", %s", cp->plan.steps[s].idle_mode);
+        }
     }
     sg_log(SG_VERBOSE_EXEC, "%s", l.text);
 }

@@ -132,6 +132,59 @@ static sinter_status_t set_up(plan_t *plan, step_t *step, const selection_t *s)
     return sinter_success;
 }
 
+/* ---- fpmath modes that change nothing -------------------------------------------------------- */
+
+/* A kernel whose products would be such as only a looser mode than strict allows. */
+static bool uses_mode(const kernel_t *k, sinter_fpmath_mode_t mode)
+{
+    const bool bf16 = mode == sinter_fpmath_mode_bf16 || mode == sinter_fpmath_mode_any;
+    return k->driver->arithmetic == IN_INT8 || (bf16 && k->driver->arithmetic == IN_BF16);
+}
+
+/* Whether another refusal of the same driver says more: one for the step, or the first of those for
+ * features. */
+static bool is_told(const selection_t *s, int at)
+{
+    for (int i = 0; i < s->n_refusals; i++) {
+        const refusal_t *other = &s->refusals[i], *r = &s->refusals[at];
+        if (i != at && other->kernel->driver == r->kernel->driver &&
+            other->features <= r->features && (other->features < r->features || i < at)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Sets step->idle_mode from what the kernels that would use the mode said. */
+static sinter_status_t explain_idle_mode(plan_t *plan, step_t *step, const selection_t *s)
+{
+    const char *between = ": ";
+    textbuf_t text;
+    bool used = plan->mode == sinter_fpmath_mode_strict ||
+                (step->kind != STEP_MATMUL && step->kind != STEP_ATTENTION);
+    for (int i = 0; i < s->n_kernels; i++) {
+        used = used || uses_mode(s->kernels[i], step->mode);
+    }
+    if (used) {
+        return sinter_success;
+    }
+    text_init(&text, &plan->arena);
+    text_add(&text, "fpmath %s changes nothing", sinter_fpmath_mode_name(plan->mode));
+    if (step->mode == sinter_fpmath_mode_strict) {
+        text_add(&text, ": it does not apply to integers");
+    }
+    for (int i = 0; i < s->n_refusals && step->mode != sinter_fpmath_mode_strict; i++) {
+        const refusal_t *r = &s->refusals[i];
+        if (uses_mode(r->kernel, step->mode) && !is_told(s, i)) {
+            text_add(&text, "%s%s%s (%s)", between, r->features ? "needs " : "", r->reason,
+                     r->kernel->name);
+            between = "; ";
+        }
+    }
+    step->idle_mode = text.text;
+    return text.oom ? sinter_out_of_memory : sinter_success;
+}
+
 /* Kernels for every step. Where a step has none: sinter_unimplemented, and *missing is that step
  * (else -1), why has the reasons. */
 static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
@@ -154,6 +207,7 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
             return sinter_unimplemented;
         }
         SG_TRY(set_up(plan, step, &selection));
+        SG_TRY(explain_idle_mode(plan, step, &selection));
         for (int i = 0; i < step->n_candidates; i++) {
             const candidate_t *c = &step->candidates[i];
             bytes = c->state_bytes > bytes ? c->state_bytes : bytes;
@@ -333,6 +387,9 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         report_kernels(step, &text);
         report_packed(plan, step, &text);
         report_tail(plan, step, &text);
+        if (step->idle_mode != NULL) {
+            text_add(&text, "  %s\n", step->idle_mode);
+        }
         report_refusals(plan, step, &text);
     }
     text_add(&text, "%s", notes->text);
