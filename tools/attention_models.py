@@ -1,6 +1,8 @@
 """A part of make_models.py: attention as it is measured, in one graph for each way of storing K and
 V, and the list that measures it over head counts, lengths and types. Shapes and types of a line are
 rewrites of its graph."""
+import functools
+
 from graph_json import Graph, transposed
 
 # Inputs in this order: query, then for K (before the scale) and V (last) codes, scales, zero points
@@ -64,6 +66,7 @@ def attention(stored, kv_heads, per_kv, head, s, t, causal):
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 
 
+@functools.cache
 def models():
     """Name -> graph."""
     return {f"attention-{what}-{graph}": attention(stored, *BASE[what], what == "prefill")
@@ -117,19 +120,44 @@ def line(what, stored, shape, mode, cold=True):
     return " ".join(words + (["--cold-cache"] if cold else []))
 
 
-def decode_lines():
-    compressed = ["s4-zp-g32", "u4-zp-g128", "mxfp4", "s8-g32", "mxfp8-e4m3", "mxfp8-e5m2"]
+COMPRESSED = ["s4-zp-g32", "u4-zp-g128", "mxfp4", "s8-g32", "mxfp8-e4m3", "mxfp8-e5m2"]
+# Codes that mode int8 multiplies as integers.
+INTEGERS = ("s4-zp-g32", "u4-zp-g128", "mxfp4", "s8-g32")
+# Heads of K and V, queries for each, size of a head: what is stored.
+DECODE = {
+    (32, 1, 128): [*COMPRESSED, "f16"],
+    (8, 4, 128): [*COMPRESSED, "f16"],
+    (8, 8, 64): ["mxfp4", "s8-g32"],
+}
+VERIFY, VERIFIED = (32, 1, 128), ("s8-g32", "s4-zp-g32")
+
+
+def modes_of(stored):
+    return ("strict", "f16", "int8") if stored in INTEGERS else ("strict", "f16")
+
+
+def decode_cells():
+    """(stored, shape, mode) of one query for each head."""
     for t in (4096, 16384):
-        for kv_heads, per_kv in ((32, 1), (8, 4)):
-            for stored in compressed + ["f16"]:
-                for mode in ("strict", "f16"):
-                    yield line("decode", stored, (kv_heads, per_kv, 128, 1, t), mode)
-        for stored in ("mxfp4", "s8-g32"):
-            for mode in ("strict", "f16"):
-                yield line("decode", stored, (8, 8, 64, 1, t), mode)
+        for heads, stored_types in DECODE.items():
+            for stored in stored_types:
+                for mode in modes_of(stored):
+                    yield stored, (*heads, 1, t), mode
+
+
+def decode_lines():
+    yield from (line("decode", *cell) for cell in decode_cells())
     for threads in (1, 2):
         yield line("decode", "s4-zp-g32",
                    (1, 1, 128, 1, 131072), "strict") + f" --threads={threads}"
+
+
+def verify_cells():
+    """Several queries at once for each head, as a draft is verified."""
+    for s in (4, 8):
+        for stored in VERIFIED:
+            for mode in ("strict", "f16", "int8"):
+                yield stored, (*VERIFY, s, 4096), mode
 
 
 def overhead_lines():
@@ -137,13 +165,17 @@ def overhead_lines():
         yield line("decode", "s8-g32", (1, 1, 32, 1, t), "strict", False) + " --threads=1"
 
 
-def prefill_lines():
+def prefill_cells():
+    """As many queries as tokens."""
     for head in (128, 64):
         for n in (1024, 4096):
             for stored in ("s4-zp-g32", "mxfp8-e4m3", "f16", "f32"):
-                for mode in ("strict", "f16"):
-                    yield line("prefill", stored,
-                               (8, 4, head, n, n), mode) + " --max-scratch-per-thread=2097152"
+                for mode in modes_of(stored):
+                    yield stored, (8, 4, head, n, n), mode
+
+
+def prefill_line(stored, shape, mode):
+    return line("prefill", stored, shape, mode) + " --max-scratch-per-thread=2097152"
 
 
 def lists():
@@ -156,7 +188,9 @@ def lists():
     parts = [
         *decode_lines(),
         "# One query over next to nothing, hot: what an execute costs besides its kernel.",
-        *overhead_lines(), "# Causal, as many queries as tokens.", *prefill_lines()
+        *overhead_lines(), "# Four and eight queries for each of 32/32 heads.",
+        *(line("decode", *cell) for cell in verify_cells()),
+        "# Causal, as many queries as tokens.", *(prefill_line(*cell) for cell in prefill_cells())
     ]
     head[0] += " Written by tools/make_models.py."
     return {"perf_attention.list": "\n".join(head + parts) + "\n"}

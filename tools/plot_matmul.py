@@ -1,10 +1,7 @@
 #!/usr/bin/env python3
-"""Measures matmuls with compressed weights with graph_runner and draws docs/matmul.svg: for one row
-of A the fraction of the bandwidth that reading has, for 512 rows the speed in units of the FMA
-peak; medians over the shapes of tests/lists/perf_matmul.list. Takes some five minutes."""
-import itertools
-import re
-import statistics
+"""Measures matmuls with compressed weights with graph_runner and draws docs/matmul.svg, at each
+cap: for one row of A the fraction of the bandwidth that reading has, for 512 rows the speed in
+units of the FMA peak. Takes two minutes or three."""
 import sys
 
 import matmul_models
@@ -18,84 +15,71 @@ STORED = {
     "mxfp4": "MXFP4",
     "s8-g128": "s8\ng128"
 }
-LIMITS = re.compile(r"FMA f32 ([\d.e+-]+) GFLOP/s, VNNI int8 ([\d.e+-]+)")
-MEDIAN = re.compile(
-    r"median +[\d.e+-]+ ms: [\d.e+-]+ GFLOP/s = ([\d.e+-]+) of FMA peak.*= ([\d.e+-]+) of read "
-    r"bandwidth"
-)
-
-
-def parse(cells, text):
-    """(M, stored, mode) -> [(fraction of the FMA peak, fraction of reading)] over the shapes, and
-    what the VNNI peak is in FMA peaks."""
-    rows = {}
-    for (stored, _, _, m, mode), found in zip(cells, MEDIAN.findall(text), strict=True):
-        rows.setdefault((m, stored, mode), []).append(tuple(map(float, found)))
-    fma, vnni = max(tuple(map(float, found)) for found in LIMITS.findall(text))
-    return rows, vnni / fma
+SHAPES = {1: (14336, 4096), 512: (4096, 4096)}  # M -> N, K
 
 
 def measure(options):
-    """All cells that are drawn and graph_runner's output for them, measured in runs that take less
-    than a minute each."""
-    cells = [cell for cell in matmul_models.cells() if cell[0] in STORED and cell[3] in (1, 512)]
-    text = ""
-    for (stored, m), some in itertools.groupby(cells, lambda cell: (cell[0], cell[3])):
-        print(f"M {m} {stored}", flush=True)
-        text += plotting.measure(options, [matmul_models.line(*cell) for cell in some])
-    return cells, text
+    """(cap, M, stored, mode) -> the figures of the median run, and cap -> what the int8 peak is in
+    FMA peaks."""
+    rows, peaks = {}, {}
+    for cap in options.caps:
+        cells = [cell for cell in matmul_models.cells()
+                 if cell[0] in STORED and cell[1:3] == SHAPES.get(cell[3])]
+        found = plotting.measure(options, cap, [matmul_models.line(*cell) for cell in cells])
+        for (stored, _, _, m, mode), document in zip(cells, found, strict=True):
+            rows[cap, m, stored, mode] = document["performance"]["median"]
+        limits = found[-1]["limits"]  # the best of all lines
+        peaks[cap] = limits["int8_ops_per_second"] / limits["fma_flops_per_second"]
+    return rows, peaks
 
 
-def report(rows, vnni):
-    for (m, stored, mode), found in rows.items():
-        peaks, reads = ([f"{value:.2f}" for value in values] for values in zip(*found))
-        unit = f"of the FMA peak: {' '.join(peaks)}" if m > 16 else f"of reading: {' '.join(reads)}"
-        share = ""
-        if m > 16 and mode == "int8" and vnni:
-            share = f" of the VNNI peak: {' '.join(f'{peak / vnni:.2f}' for peak, _ in found)}"
-        print(f"M {m:3} {stored:10} {mode:6} {unit}{share}")
+def unit_of(m):
+    return "of_fma_peak" if m > 16 else "of_read_bandwidth"
 
 
-def draw(rows, vnni, options):
+def report(rows, peaks):
+    for (cap, m, stored, mode), figures in rows.items():
+        share = figures[unit_of(m)]
+        text = f"{cap:11} M {m:3} {stored:10} {mode:6} {unit_of(m)} {share:.2f}"
+        if m > 16 and mode == "int8":
+            text += f" = {share / peaks[cap]:.2f} of the int8 peak"
+        print(text)
+
+
+def bars(axis, rows, cap, m):
+    for i, mode in enumerate(matmul_models.MODES):
+        heights = [rows[cap, m, stored, mode][unit_of(m)] for stored in STORED]
+        axis.bar([x + 0.2 * i - 0.3 for x in range(len(STORED))], heights, 0.2, color=f"C{i}",
+                 label=mode)
+
+
+def draw(rows, peaks, options):
     plt = plotting.pyplot(options)
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4))
-    panels = ((1, 1, "1 row: fraction of read bandwidth", [1]),
-              (512, 0, "512 rows: speed, f32 FMA peak = 1", [1, vnni]))
-    for axis, (m, column, title, limits) in zip(axes, panels):
-        for i, mode in enumerate(matmul_models.MODES):
-            heights = [
-                statistics.median(found[column] for found in rows[m, stored, mode])
-                for stored in STORED
-            ]
-            axis.bar([x + 0.2 * i - 0.3 for x in range(len(STORED))], heights, 0.2, color=f"C{i}",
-                     label=mode)
-        for limit in limits:
-            axis.axhline(limit, color="black", linestyle=":", linewidth=0.8)
-        axis.set_title(title)
-        axis.set_xticks(range(len(STORED)), STORED.values())
-        axis.grid(axis="y", alpha=0.3)
-    axes[1].set_ylim(0, 1.3 * max(vnni, 1))
-    axes[1].legend(fontsize=8, title="fpmath mode", title_fontsize=8, loc="upper center",
-                   ncols=len(matmul_models.MODES))
-    axes[1].annotate("int8 (VNNI) peak", (-0.4, vnni), xytext=(0, -10), textcoords="offset points",
-                     fontsize=8)
+    figure, grid = plt.subplots(len(options.caps), 2, figsize=(9, 3.4 * len(options.caps)),
+                                squeeze=False)
+    panels = ((1, "1 row: of read bandwidth"), (512, "512 rows: in f32 FMA peaks"))
+    for axes, cap in zip(grid, options.caps):
+        for axis, (m, title) in zip(axes, panels):
+            bars(axis, rows, cap, m)
+            for limit in [1, peaks[cap]] if m > 16 else [1]:
+                axis.axhline(limit, color="black", linestyle=":", linewidth=0.8)
+            axis.set_title(f"{cap}, {title}")
+            axis.set_xticks(range(len(STORED)), STORED.values())
+            axis.grid(axis="y", alpha=0.3)
+        axes[1].set_ylim(0, 1.3 * max(peaks[cap], 1))
+        axes[1].annotate("int8 peak", (-0.4, peaks[cap]), xytext=(0, -10),
+                         textcoords="offset points", fontsize=8)
+    grid[0][1].legend(fontsize=8, title="fpmath mode", title_fontsize=8, loc="upper center",
+                      ncols=len(matmul_models.MODES))
     plotting.save(figure, options)
 
 
 def main():
-    parser = plotting.options(__doc__, "matmul", 0.3)
-    parser.add_argument("--output",
-                        help="what graph_runner printed for the whole list, instead of measuring")
-    options = parser.parse_args()
+    options = plotting.options(__doc__, "matmul", 0.15).parse_args()
     plotting.enter(options)
-    if options.output:
-        with open(options.output, encoding="ascii") as file:
-            cells, text = matmul_models.cells(), file.read()
-    else:
-        cells, text = measure(options)
-    rows, vnni = parse(cells, text)
-    report(rows, vnni)
-    draw(rows, vnni, options)
+    rows, peaks = measure(options)
+    report(rows, peaks)
+    draw(rows, peaks, options)
     return 0
 
 

@@ -123,7 +123,6 @@ static void close_bench(bench_t *b)
             gr_buffer_free(&b->sets[s].buffers[i]);
         }
     }
-    gr_meter_close(&b->meter);
     gr_free(b->times);
     gr_free(b->rates);
     gr_free(b->mixed);

@@ -143,21 +143,30 @@ const gr_limits_t *gr_limits(sinter_cpu_isa_t isa, int threads)
     return l;
 }
 
+/* The memory of meters, which passes from one to the next: filling it anew takes longer than a
+ * short line of a list. */
+static char *meter_from, *meter_to;
+
+/* Memory with something in it, at *kept; NULL without memory for it. */
+static char *keep_filled(char **kept, size_t bytes, int value)
+{
+    if (!*kept) {
+        *kept = gr_malloc(bytes);
+        if (*kept) {
+            memset(*kept, value, bytes);
+        }
+    }
+    return *kept;
+}
+
 int gr_meter_open(gr_meter_t *m, sinter_cpu_isa_t isa, bool copies, int threads)
 {
     const size_t least = 8 * gr_last_level_cache(),
                  bytes = least > meter_bytes ? least : meter_bytes;
 
-    *m = (gr_meter_t){gr_malloc(bytes), copies ? gr_malloc(bytes + 64) : NULL, bytes, threads, isa};
-    if (!m->from || (copies && !m->to)) {
-        gr_meter_close(m);
-        return -1;
-    }
-    memset(m->from, 1, bytes);
-    if (copies) {
-        memset(m->to, 2, bytes + 64);
-    }
-    return 0;
+    *m = (gr_meter_t){keep_filled(&meter_from, bytes, 1),
+                      copies ? keep_filled(&meter_to, bytes + 64, 2) : NULL, bytes, threads, isa};
+    return m->from && (!copies || m->to) ? 0 : -1;
 }
 
 static char *aligned_to(const gr_meter_t *m)
@@ -197,13 +206,6 @@ double gr_meter_rate(const gr_meter_t *m)
     sink = read_all(&probe, m->from, m->bytes, m->threads);
     (void)sink;
     return (double)m->bytes / (gr_seconds() - start);
-}
-
-void gr_meter_close(gr_meter_t *m)
-{
-    gr_free(m->from);
-    gr_free(m->to);
-    *m = (gr_meter_t){0};
 }
 
 /* Linux's own answer first: sysconf computes a wrong one on some CPUs under a hypervisor. */

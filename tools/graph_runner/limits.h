@@ -33,7 +33,8 @@ typedef struct gr_meter {
     sinter_cpu_isa_t isa;
 } gr_meter_t;
 
-/* 0, or -1 without memory for it. */
+/* 0, or -1 without memory for it. The memory is kept for the next meter: two that are open at once
+ * share it. */
 int gr_meter_open(gr_meter_t *m, sinter_cpu_isa_t isa, bool copies, int threads);
 /* One pass; bytes per second, read and written ones counted. It leaves nothing of other memory
  * in the caches. */
@@ -42,7 +43,6 @@ double gr_meter_rate(const gr_meter_t *m);
  * what a conversion of `read` bytes to `written` bytes could reach. Bytes per second, read and
  * written ones counted. Not of a meter of reads; 0 if `read` is 0. */
 double gr_meter_mixed(const gr_meter_t *m, double read, double written);
-void gr_meter_close(gr_meter_t *m);
 /* Bytes of the last-level cache, or a guess. */
 size_t gr_last_level_cache(void);
 

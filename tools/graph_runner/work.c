@@ -42,7 +42,7 @@ double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
     sinter_logical_tensor_t a, c;
     int64_t k;
 
-    if (op->kind != sinter_op_matmul || op->n_inputs < 1 || op->n_outputs < 1) {
+    if (op->kind != sinter_op_matmul || op->n_inputs < 2 || op->n_outputs < 1) {
         return 0;
     }
     gr_exec_lt(x, op->inputs[0].id, &a);
@@ -290,20 +290,20 @@ static const model_op_t *next_matmul(const gr_exec_t *x, const gr_part_t *part,
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-typedef enum codes {
-    NO_CODES,    /* floats, or codes that are no small integers */
-    CODES,       /* small integers times a power of two */
-    EXACT_CODES, /* and two such operands may be multiplied as integers in every mode */
+/* Codes that are small integers, or such times a power of two; none: not such codes. */
+typedef struct codes {
+    bool any;
+    bool exact;   /* two such operands may be multiplied as integers in every mode */
+    bool integer; /* a mode covers them with apply_to_int only */
 } codes_t;
 
 static codes_t codes_of_type(sinter_data_type_t type)
 {
     const gr_dtype_t *t = gr_dtype(type);
+    const bool integer = t->class_ == GR_INT && t->bits <= 8,
+               exact = integer || type == sinter_f4_e2m1;
 
-    if ((t->class_ == GR_INT && t->bits <= 8) || type == sinter_f4_e2m1) {
-        return EXACT_CODES;
-    }
-    return type == sinter_f6_e2m3 ? CODES : NO_CODES;
+    return (codes_t){exact || type == sinter_f6_e2m3, exact, integer};
 }
 
 static bool is_port(const gr_part_t *part, uint64_t id)
@@ -319,6 +319,8 @@ static bool is_port(const gr_part_t *part, uint64_t id)
 /* What an operand of a MatMul is decoded from inside of the partition. */
 static codes_t codes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t id)
 {
+    const codes_t none = {0};
+
     for (int step = 0; step < MAX_STEPS; step++) {
         const model_op_t *op = producer(x, id);
         const orc_attr_t *split = op ? model_attr(op, sinter_op_attr_split_type) : NULL;
@@ -326,29 +328,30 @@ static codes_t codes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t 
         sinter_logical_tensor_t lt;
 
         gr_exec_lt(x, id, &lt);
-        if (codes_of_type(lt.data_type) || is_port(part, id)) {
+        if (codes_of_type(lt.data_type).any || is_port(part, id)) {
             return codes_of_type(lt.data_type);
         }
         if (!op || !moves_data(op->kind) || op->n_inputs == 0) {
-            return NO_CODES;
+            return none;
         }
         if (split && sinter_data_type_parse(split->str, &type)) {
             return codes_of_type(type);
         }
         id = op->inputs[0].id;
     }
-    return NO_CODES;
+    return none;
 }
 
 static int limbs_of(const gr_exec_t *x, const gr_part_t *part, const model_op_t *op)
 {
     const codes_t a = codes_behind(x, part, op->inputs[0].id),
-                  b = op->n_inputs > 1 ? codes_behind(x, part, op->inputs[1].id) : NO_CODES;
+                  b = codes_behind(x, part, op->inputs[1].id);
 
-    if (a == EXACT_CODES && b == EXACT_CODES) {
+    if (a.exact && b.exact) {
         return GR_ONE_LIMB;
     }
-    if ((!a && !b) || !part->apply_to_int || part->mode == sinter_fpmath_mode_strict) {
+    if ((!a.any && !b.any) || part->mode == sinter_fpmath_mode_strict ||
+        ((a.integer || b.integer) && !part->apply_to_int)) {
         return GR_IN_FLOATS;
     }
     return part->mode == sinter_fpmath_mode_int8 ? GR_ONE_LIMB : GR_TWO_LIMBS;
