@@ -49,12 +49,16 @@
  *
  * What readers of codes need besides, a register of codes being a chunk:
  *
- *   vf_lookup(index, values)          lane i: values[index[i] % LANES]
- *   vu_sar(x, n)                      x >> n of signed dwords
+ *   vt, vt_load(values)               a table of 16 floats by code of 4 bits; bf16 holds them exactly
+ *   vn, vn_of(codes, t), vn_vector    what a chunk of codes of 4 bits stands for: vector v has that
+ *                                     of nibble v of each dword. TABLES_OF_FLOATS: a table has any
+ *                                     floats, t.values; else vt_whole makes one of whole numbers
  *   vf_masked_xor(x, mask, flip)      (x & mask) ^ flip
  *   vi_load_bytes(p, n)               the first n bytes, a multiple of 4 with AVX2, then zeros
  *   high_bytes(x, h)                  words of the lower or upper 8 bytes of each 128 bits, shifted
- *                                     up by 8 bits; f16_of_e4m3: those of f8_e4m3 as f16 / 256
+ *                                     up by 8 bits; f16_of_e4m3: those of f8_e4m3 as f16 / 256,
+ *                                     in which nan_of_e4m3 makes NaNs of what they are of NaNs
+ *   any_nan_of_e4m3(x)                whether any of the codes is NaN
  *   vf_of_half(words, h)              the f16 of half h of a register
  *   vf_even, vf_odd(a, b)             every second element of a and b
  *   vf_eights(p, q)                   8 floats at p, and at q as many as fill a vector
@@ -432,15 +436,26 @@ OP vi vi_max_each(const vi *v)
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-/* A table of 16 floats fits into a register, of which vf_lookup finds those of dwords. */
-#define LOOKS_UP_NIBBLES 1
-OP vf vf_lookup(vu index, vf values)
+/* A table of 16 floats fits into a register. */
+#define TABLES_OF_FLOATS 1
+typedef struct vt {
+    vf values;
+} vt;
+OP vt vt_load(const float *values)
 {
-    return _mm512_permutexvar_ps((vi)index, values);
+    return (vt){vf_load(values)};
 }
-OP vu vu_sar(vu x, int n)
+typedef struct vn {
+    vu codes;
+    vf values;
+} vn;
+OP vn vn_of(vi codes, vt t)
 {
-    return (vu)_mm512_srai_epi32((vi)x, (unsigned)n);
+    return (vn){(vu)codes, t.values};
+}
+OP vf vn_vector(const vn *n, int v)
+{
+    return _mm512_permutexvar_ps((vi)(n->codes >> (4 * v)), n->values);
 }
 OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
 {
@@ -463,9 +478,17 @@ OP vf vf_of_half(vi words, int h)
 }
 OP vi f16_of_e4m3(vi x)
 {
-    const vi magnitude = _mm512_set1_epi16(0x7f00);
-    const __mmask32 nan = _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, magnitude), magnitude);
-    const vi half = _mm512_and_si512(_mm512_srai_epi16(x, 1), _mm512_set1_epi16((short)0xbfff));
+    return _mm512_and_si512(_mm512_srai_epi16(x, 1), _mm512_set1_epi16((short)0xbfff));
+}
+OP bool any_nan_of_e4m3(vi codes)
+{
+    const vi x = _mm512_or_si512(codes, _mm512_set1_epi8((char)0x80));
+    return _mm512_cmpeq_epi8_mask(x, _mm512_set1_epi8(-1)) != 0;
+}
+OP vi nan_of_e4m3(vi half)
+{
+    const vi magnitude = _mm512_and_si512(half, _mm512_set1_epi16(0x7fff));
+    const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x3f80));
     return _mm512_mask_mov_epi16(half, nan, _mm512_set1_epi16(0x7e00));
 }
 OP vf vf_even(vf a, vf b)

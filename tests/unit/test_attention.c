@@ -941,9 +941,10 @@ static void test_coefficients(const kernel_t *k, sinter_cpu_isa_t isa)
 {
     static const struct {
         sinter_data_type_t codes, zp;
-    } types[] = {{sinter_s4, 0},     {sinter_u4, sinter_u4}, {sinter_f4_e2m1, 0},
-                 {sinter_s8, 0},     {sinter_u8, sinter_u8}, {sinter_f8_e4m3, 0},
-                 {sinter_f8_e5m2, 0}};
+    } types[] = {{sinter_s4, 0},         {sinter_u4, sinter_u4}, {sinter_f4_e2m1, 0},
+                 {sinter_s8, 0},         {sinter_u8, sinter_u8}, {sinter_f8_e4m3, 0},
+                 {sinter_f8_e5m2, 0},    {sinter_s4, sinter_s4}, {sinter_u4, sinter_s4},
+                 {sinter_s4, sinter_s8}, {sinter_u4, sinter_u8}}; /* far from codes of 4 bits */
     static const int groups[] = {0, 64, 32, 16, 8};
     attention_case_t p = {.nb = 2,
                           .q_batch = {1, 4},
@@ -965,6 +966,35 @@ static void test_coefficients(const kernel_t *k, sinter_cpu_isa_t isa)
             p.k_group = p.v_group = groups[g];
             run(&p, k, isa);
         }
+    }
+}
+
+/* Decoders must give NaN of NaN, wherever in a head it is. */
+static void test_nans(const kernel_t *k, sinter_cpu_isa_t isa)
+{
+    attention_case_t p = {.nb = 2,
+                          .q_batch = {1, 1},
+                          .kv_batch = {1, 1},
+                          .S = 1,
+                          .T = 9,
+                          .D = 128,
+                          .Dv = 128,
+                          .q = sinter_f32,
+                          .out = sinter_f32,
+                          .scale = sinter_e8m0,
+                          .fill = -INFINITY,
+                          .threads = 1};
+    for (int i = 0; i < 2 * 128; i += 5) {
+        static world_t w;
+        char what[100];
+        p.k = p.v = i % 2 ? sinter_f8_e4m3 : sinter_f8_e5m2;
+        snprintf(what, sizeof what, "%s: NaN at %d of %s", k->name, i % 128, i < 128 ? "K" : "V");
+        build(&w, &p);
+        w.v[i < 128 ? K : V].data[128 + i % 128] = i % 4 < 2 ? 0x7f : 0xff;
+        const sinter_status_t status = execute(&w, k, isa, what);
+        CHECK(status == sinter_unimplemented || (status == sinter_success && compare(&w)),
+              "%s: differs from op-by-op arithmetic", what);
+        destroy(&w);
     }
 }
 
@@ -1430,6 +1460,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     test_corners(k, isa, mode);
     if (is_decode(k) && mode == sinter_fpmath_mode_strict) {
         test_coefficients(k, isa);
+        test_nans(k, isa);
     }
     test_exact(k, isa, mode);
     if (!is_decode(k)) { /* odd rows of 4-bit heads are not decoded */
