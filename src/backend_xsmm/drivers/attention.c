@@ -198,7 +198,7 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
                      .ldc = c->ld_s};
     const xs_shape_t pv = {.kind = kind,
                            .m = rows,
-                           .n = c->dv,
+                           .n = c->pv_columns,
                            .k = ATT_GRAIN,
                            .lda = c->ld_s,
                            .ldb = c->ld_v,
@@ -208,8 +208,8 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
                            .beta = true};
     j->rows = rows;
     j->qk = j->qk_step = xs_dispatch(&qk, features, &why);
-    if (!why && c->tk >= ATT_QK) {
-        qk.n = ATT_QK;
+    if (!why && c->tk >= c->qk_columns) {
+        qk.n = c->qk_columns;
         j->qk = xs_dispatch(&qk, features, &why);
     }
     if (!why) {
@@ -228,6 +228,9 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
         return D > ATT_CHUNK ? "head size above 512" : "head size not known at compile or 0";
     }
+    c->qk_columns = product_columns(features);
+    c->pv_columns =
+        has_features(features, NEEDS_AVX512) || c->dv % c->qk_columns != 0 ? c->dv : c->qk_columns;
     const int rest = rows > 0 ? (int)(rows % c->strip) : 0;
     for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->strip; i++) {
         const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);

@@ -32,7 +32,6 @@ enum {
     ATT_STRIP = 24,                     /* most rows in a strip; own products go by 6 rows */
     ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
     ATT_GRAIN = 16,                     /* strips see whole grains of columns */
-    ATT_QK = 64,                        /* columns of the wider product of Q and K */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
     ATT_ITEMS = 4 /* blocks are made smaller until each thread has this many items */
@@ -41,8 +40,8 @@ enum {
 /* JIT kernels for strips of `rows` rows. */
 typedef struct attention_jit {
     int rows;
-    xs_kernel_t qk, qk_step; /* ATT_QK and ATT_GRAIN columns */
-    xs_kernel_t pv;          /* batches of ATT_GRAIN rows of V */
+    xs_kernel_t qk, qk_step; /* qk_columns and ATT_GRAIN columns */
+    xs_kernel_t pv;          /* pv_columns, batches of ATT_GRAIN rows of V */
 } attention_jit_t;
 
 /* What is known at compile; limits hold for every execute. */
@@ -55,7 +54,8 @@ typedef struct attention_config {
     int rows, strip, tk, dk, dv; /* of the buffers: dk, dv are multiples of 16 */
     /* Of rows of q, k, v and acc, s: no multiples of large powers of two where it matters. */
     int ld_q, ld_k, ld_v, ld_s;
-    int n_jit; /* 0: tile->gemm does the products */
+    int n_jit;                  /* 0: tile->gemm does the products */
+    int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
     attention_jit_t jit[ATT_LADDER];
 } attention_config_t;
 

@@ -139,10 +139,10 @@ static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, b
                                 .add = add});
         return;
     }
-    const bool wide = c->tk >= ATT_QK;
+    const bool wide = c->tk >= c->qk_columns;
     for (int i = at, step; i < at + nt; i += step) {
-        step = wide && at + nt - i >= ATT_QK ? ATT_QK : ATT_GRAIN;
-        const xs_kernel_t kernel = step == ATT_QK ? strip->jit->qk : strip->jit->qk_step;
+        step = wide && at + nt - i >= c->qk_columns ? c->qk_columns : ATT_GRAIN;
+        const xs_kernel_t kernel = step == ATT_GRAIN ? strip->jit->qk_step : strip->jit->qk;
         xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q,
                 c->bf16 ? (void *)(b->k16 + 2 * i) : b->k + i, b->s + i, 1);
     }
@@ -179,6 +179,22 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     }
 }
 
+/* acc += P V by libxsmm, rows at.. of a tile of V. */
+static void multiply_v(task_t *t, const strip_t *strip, int at, int columns, float *acc)
+{
+    const attention_config_t *c = t->c;
+    const attention_buffers_t *b = &t->b;
+    const int64_t v = (int64_t)at * c->ld_v;
+    if (c->bf16) {
+        c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
+    }
+    for (int i = 0; i < c->dv; i += c->pv_columns) {
+        xs_call(strip->jit->pv, c->bf16 ? (void *)(b->p16 + at) : b->s + at,
+                c->bf16 ? (void *)(b->v16 + v + 2 * i) : b->v + v + i, acc + i,
+                (uint64_t)(columns / ATT_GRAIN));
+    }
+}
+
 void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
 {
     const attention_config_t *c = t->c;
@@ -201,13 +217,8 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
                                     .out = b->acc,
                                     .ldo = c->ld_v};
         decode_accumulate(&task);
-    } else if (c->bf16) {
-        c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
-        xs_call(strip->jit->pv, b->p16 + at, b->v16 + (int64_t)at * c->ld_v, acc,
-                (uint64_t)(columns / ATT_GRAIN));
     } else if (strip->jit) {
-        xs_call(strip->jit->pv, b->s + at, b->v + (int64_t)at * c->ld_v, acc,
-                (uint64_t)(columns / ATT_GRAIN));
+        multiply_v(t, strip, at, columns, acc);
     } else {
         c->tile->gemm(&(gemm_t){.m = strip->n,
                                 .n = c->dv,

@@ -63,18 +63,19 @@ static int height_for(int rows)
 
 static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
 {
-    const int n = matmul_widths[width];
+    const int n = (int)at_most(matmul_widths[width], product_columns(features));
     const char *why = NULL;
     const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
                               .m = matmul_ladder[height],
                               .n = n,
                               .k = MM_GRAIN,
                               .lda = MM_LDA,
-                              .ldb = n,
+                              .ldb = MM_LDB,
                               .ldc = MM_PANEL,
                               .stride_a = MM_GRAIN,
-                              .stride_b = (int64_t)MM_GRAIN * n,
+                              .stride_b = (int64_t)MM_GRAIN * MM_LDB,
                               .beta = true};
+    c->columns[width] = n;
     c->kernel[width][height] = xs_dispatch(&shape, features, &why);
     return why;
 }
@@ -113,6 +114,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
     const char *why = make_kernels(c, rows, products_features(self, p, bf16));
     c->jit = why == NULL;
+    c->tall = c->jit ? MM_HEIGHT : MM_TALL;
     return why;
 }
 
@@ -172,12 +174,13 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     const size_t rows = (size_t)c->rows;
     size_t at = 0;
     *out = (matmul_buffers_t){0};
-    out->a = carve(scratch, &at, rows * MM_LDA, sizeof(float));
-    out->b = carve(scratch, &at, MM_STRIP, sizeof(float));
+    const size_t loaded = rows < MM_TALL ? rows : MM_TALL;
+    out->a = carve(scratch, &at, loaded * MM_LDA, sizeof(float));
+    out->b = carve(scratch, &at, MM_K * MM_LDB, sizeof(float));
     out->acc = carve(scratch, &at, rows * MM_PANEL, sizeof(float));
     if (c->bf16) {
-        out->a16 = carve(scratch, &at, rows * MM_LDA, sizeof(uint16_t));
-        out->b16 = carve(scratch, &at, MM_STRIP, sizeof(uint16_t));
+        out->a16 = carve(scratch, &at, loaded * MM_LDA, sizeof(uint16_t));
+        out->b16 = carve(scratch, &at, MM_K * MM_LDB, sizeof(uint16_t));
     }
     if (c->blocks != NULL) {
         blocks_buffers(c, scratch, &at, &out->blocks);
@@ -267,7 +270,6 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
         st->width--; /* B is read along K: long, narrow strips */
     }
     st->strip = matmul_widths[st->width];
-    st->k_block = MM_STRIP / st->strip < MM_K ? MM_STRIP / st->strip : MM_K;
     st->block = c->rows;
     const int unit = panel_unit(st, group_cols);
     for (st->panel = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;;
@@ -283,6 +285,9 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
         st->block /= 2;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
     }
+    const bool once = at_most(st->rows, st->block) <= c->tall; /* A is loaded once */
+    st->piece = once ? st->strip : st->panel;
+    st->k_block = once ? (int)at_most(MM_STRIP / st->strip, MM_K) : MM_K;
 }
 
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)

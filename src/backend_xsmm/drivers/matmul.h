@@ -5,9 +5,12 @@
  * batch at once. A work item is one matrix B, a panel of its columns and a block of rows:
  *
  *   acc[rows][panel] = 0
- *   for each K block:  A[rows][K block] is loaded;  for each strip of the panel: B[K
- *   block][strip] is loaded, acc += A B
+ *   for each K block:  B[K block][panel] is loaded;  for some rows at a time: A[some rows][K
+ *   block] is loaded, acc += A B
  *   post chain, row by row; then the quantising tail, if any, over the rows of a group
+ *
+ * so that B lies in L2 and the rows of A in L1. Where all rows are loaded at a time, B is loaded
+ * strip by strip instead, and lies in L1.
  *
  * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic);
  * a code of B is loaded once for each block of rows, a code of A once for each panel. */
@@ -27,11 +30,13 @@ enum {
     MM_ROWS = 512,                  /* most rows of a block */
     MM_HEIGHT = 32,                 /* most rows of one product */
     MM_PANEL = TAIL_MATMUL_COLUMNS, /* most columns of a panel */
-    MM_K = 256,                     /* most rows of a B strip */
-    MM_GRAIN = 32,                  /* K of one product; a block is a multiple of it, zero padded */
+    MM_TALL = 48,  /* most rows of A that are loaded: whole blocks of own products */
+    MM_K = 256,    /* most K of a block */
+    MM_GRAIN = 32, /* K of one product; a block is a multiple of it, zero padded */
     MM_LDA = MM_K + 16,
+    MM_LDB = MM_PANEL + 16,
     MM_LADDER = 10,      /* heights with JIT kernels */
-    MM_STRIP = 64 * 128, /* elements of a B strip: 32 KiB */
+    MM_STRIP = 64 * 128, /* most elements of a B strip: 32 KiB */
     MM_WIDTHS = 3,
     /* The largest zero point in integers: sums stay below 2^31, and those of codes and zero points
      * of both sides below 2^24. */
@@ -51,8 +56,10 @@ typedef struct matmul_config {
     integers_t kind;              /* of products in integers */
     bool words;                   /* whose factors are words, else bytes */
     int rows;                     /* of the buffers, a multiple of a height */
+    int tall;                     /* rows of A that are loaded at a time */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
+    int columns[MM_WIDTHS]; /* of one call of these kernels: a strip, or a part of it */
 } matmul_config_t;
 
 extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];
@@ -68,6 +75,7 @@ typedef struct matmul_state {
     int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
     int64_t mat_extent[SINTER_MAX_NDIMS];
     int width, strip;          /* index of the strip's width in matmul_widths, and the width */
+    int piece;                 /* columns of B that are loaded at a time: a strip or a panel */
     int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
@@ -139,7 +147,8 @@ void matmul_seek(matmul_task_t *t, int64_t i);
 /* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
  * it, are. */
 int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m);
-/* A[rows][k..k + kn) into buf.a. Rows up to the next height and columns up to MM_GRAIN are zero. */
+/* A[rows][k..k + kn) into buf.a, at most MM_TALL rows. Rows up to the next height and columns up to
+ * MM_GRAIN are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
 /* The scales or the zero points at a grid of elements of an operand, in rows of ld floats, of
  * which those behind the last column become zero. Groups are no smaller than steps; at most

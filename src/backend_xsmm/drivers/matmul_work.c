@@ -36,59 +36,63 @@ int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m)
     return (int)at_most(t->st->M - *m, t->rows - r);
 }
 
-void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
+/* A[first..first + n)[k..k + kn) into buf.a, with zeros as matmul_load_a has them. */
+static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
 {
-    const int k_pad = round_up(kn, MM_GRAIN), full = t->rows / MM_HEIGHT * MM_HEIGHT;
-    const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
-    for (int r = 0; r < t->rows;) {
+    const int k_pad = round_up(kn, MM_GRAIN), full = n / MM_HEIGHT * MM_HEIGHT;
+    const int padded = n > full ? full + matmul_ladder[height_for(n - full)] : full;
+    for (int r = 0; r < n;) {
         matrix_t a;
         int64_t m;
-        const int n = matmul_stretch(t, r, &a, &m);
-        t->c->tile->load(&a, (rect_t){m, n, k, kn}, t->buf.a + (size_t)r * MM_LDA, MM_LDA,
-                         r + n == t->rows ? padded - r : n, k_pad);
-        r += n;
+        const int some = (int)at_most(matmul_stretch(t, first + r, &a, &m), n - r);
+        t->c->tile->load(&a, (rect_t){m, some, k, kn}, t->buf.a + (size_t)r * MM_LDA, MM_LDA,
+                         r + some == n ? padded - r : some, k_pad);
+        r += some;
     }
     if (t->c->bf16) {
         t->c->tile->bf16_rows(t->buf.a, MM_LDA, padded, k_pad, t->buf.a16, MM_LDA);
     }
 }
 
-/* acc[rows][strip at column c] += A B, over k_pad. */
-static void product(const matmul_task_t *t, int c, int k_pad)
+void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
 {
-    const int strip = t->st->strip;
-    for (int r = 0; r < t->rows; r += MM_HEIGHT) {
-        const int h = height_for((int)at_most(t->rows - r, MM_HEIGHT));
-        const size_t a = (size_t)r * MM_LDA;
-        float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
-        if (!t->c->jit) {
-            t->c->tile->gemm(&(gemm_t){.m = (int)at_most(t->rows - r, MM_HEIGHT),
-                                       .n = strip,
-                                       .k = k_pad,
-                                       .a = t->buf.a + a,
-                                       .lda = MM_LDA,
-                                       .b = t->buf.b,
-                                       .ldb = strip,
-                                       .c = acc,
-                                       .ldc = MM_PANEL,
-                                       .add = true});
-        } else if (t->c->bf16) {
-            xs_call(t->c->kernel[t->st->width][h], t->buf.a16 + a, t->buf.b16, acc,
-                    (uint64_t)(k_pad / MM_GRAIN));
-        } else {
-            xs_call(t->c->kernel[t->st->width][h], t->buf.a + a, t->buf.b, acc,
-                    (uint64_t)(k_pad / MM_GRAIN));
-        }
+    load_rows(t, 0, t->rows, k, kn);
+}
+
+/* acc[r..r + n)[columns c..c + columns) += A B over k_pad, of what buf.a and buf.b hold. */
+static void product(const matmul_task_t *t, int r, int n, int c, int columns, int k_pad)
+{
+    float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
+    if (!t->c->jit) {
+        t->c->tile->gemm(&(gemm_t){.m = n,
+                                   .n = columns,
+                                   .k = k_pad,
+                                   .a = t->buf.a,
+                                   .lda = MM_LDA,
+                                   .b = t->buf.b,
+                                   .ldb = MM_LDB,
+                                   .c = acc,
+                                   .ldc = MM_PANEL,
+                                   .add = true});
+        return;
+    }
+    const int step = t->c->columns[t->st->width];
+    const xs_kernel_t kernel = t->c->kernel[t->st->width][height_for(n)];
+    for (int i = 0; i < columns; i += step) {
+        xs_call(kernel, t->c->bf16 ? (void *)t->buf.a16 : t->buf.a,
+                t->c->bf16 ? (void *)(t->buf.b16 + 2 * i) : t->buf.b + i, acc + i,
+                (uint64_t)(k_pad / MM_GRAIN));
     }
 }
 
-static void load_b(const matmul_task_t *t, int64_t k, int kn, int c)
+/* Columns c..c + columns) of the panel, in whole strips. */
+static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns)
 {
-    const int strip = t->st->strip, k_pad = round_up(kn, MM_GRAIN);
-    const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, strip)};
-    t->c->tile->load(&t->b, at, t->buf.b, strip, k_pad, strip);
+    const int k_pad = round_up(kn, MM_GRAIN);
+    const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, columns)};
+    t->c->tile->load(&t->b, at, t->buf.b, MM_LDB, k_pad, columns);
     if (t->c->bf16) {
-        t->c->tile->bf16_pairs(t->buf.b, strip, k_pad, strip, t->buf.b16, strip);
+        t->c->tile->bf16_pairs(t->buf.b, MM_LDB, k_pad, columns, t->buf.b16, MM_LDB);
     }
 }
 
@@ -108,21 +112,59 @@ static void finish_rows(matmul_task_t *t, int r)
     }
 }
 
-/* Part `part` of `parts` of the rows of A, from element k on: the products leave memory idle
- * otherwise. */
-static void fetch_a(const matmul_task_t *t, int64_t k, int part, int parts)
+static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
+{
+    for (const unsigned char *p = begin; p < end; p += 64) {
+        __builtin_prefetch(p, 0, 2); /* L1 holds what is multiplied meanwhile */
+    }
+}
+
+/* Rows r..r + n) of A from element k on: the products leave memory idle otherwise. */
+static void fetch_a(const matmul_task_t *t, int r, int n, int64_t k)
 {
     const matmul_state_t *st = t->st;
     const groups_t a = matrix_at(&st->a, t->idx, st->nb).codes;
     if (a.column.stride != 1 || st->n_row != 1) {
         return;
     }
-    const int64_t bytes = at_most(st->K - k, st->k_block) * a.type->bits / 8;
-    for (int r = t->rows * part / parts; r < t->rows * (part + 1) / parts; r++) {
-        const unsigned char *p = groups_byte(&a, codes_at(&a, t->row0 + r, k));
-        for (int64_t i = 0; i < bytes; i += 64) {
-            __builtin_prefetch(p + i);
+    const int64_t end = at_most(k + st->k_block, st->K);
+    for (int i = r; i < r + n && k < end; i++) {
+        const int64_t line = t->row0 + i;
+        fetch_bytes(groups_byte(&a, codes_at(&a, line, k)),
+                    groups_byte(&a, codes_at(&a, line, end)));
+    }
+}
+
+/* Part `part` of `parts` of the block of B at k, if its lines run along K: they lie too far apart
+ * for the hardware to foresee. */
+static void fetch_b(const matmul_task_t *t, int64_t k, int part, int parts)
+{
+    const groups_t *b = &t->b.codes;
+    const int64_t end = at_most(k + t->st->k_block, t->st->K);
+    if (b->row.stride != 1) {
+        return;
+    }
+    for (int c = t->cols * part / parts; c < t->cols * (part + 1) / parts && k < end; c++) {
+        fetch_bytes(groups_byte(b, codes_at(b, k, t->n0 + c)),
+                    groups_byte(b, codes_at(b, end, t->n0 + c)));
+    }
+}
+
+/* All rows of the panel with what buf.b holds: columns c..c + columns) from K block k on, which
+ * has kn elements. first: A is not in buf.a from another piece. */
+static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int columns, bool first)
+{
+    const int tall = t->c->tall, parts = (t->rows + tall - 1) / tall;
+    for (int r = 0; r < t->rows; r += tall) {
+        const int n = (int)at_most(t->rows - r, tall), next = r + tall < t->rows ? r + tall : 0;
+        if (first || parts > 1) {
+            load_rows(t, r, n, k, kn);
+            fetch_a(t, next, (int)at_most(t->rows - next, tall), next > 0 ? k : k + kn);
         }
+        if (parts > 1) {
+            fetch_b(t, k + kn, r / tall, parts);
+        }
+        product(t, r, n, c, columns, round_up(kn, MM_GRAIN));
     }
 }
 
@@ -131,13 +173,10 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
     const matmul_state_t *st = t->st;
     for (int at = 0; at < kn; at += st->k_block) {
         const int some = (int)at_most(kn - at, st->k_block);
-        matmul_load_a(t, k + at, some);
-        for (int i = c; i < c + n; i += st->strip) {
-            load_b(t, k + at, some, i);
-            if (k + at + some < st->K) {
-                fetch_a(t, k + at + some, (i - c) / st->strip, (n + st->strip - 1) / st->strip);
-            }
-            product(t, i, round_up(some, MM_GRAIN));
+        for (int i = c; i < c + n; i += st->piece) {
+            const int columns = round_up((int)at_most(c + n - i, st->piece), st->strip);
+            load_b(t, k + at, some, i, columns);
+            multiply_rows(t, k + at, some, i, columns, i == c);
         }
     }
 }
