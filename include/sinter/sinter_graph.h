@@ -199,12 +199,16 @@ SINTER_API sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *e
 /* What a stream is created with. Zero what you do not set. */
 typedef struct sinter_stream_desc {
     size_t size; /* sizeof(sinter_stream_desc_t) */
-    /* Threads of an execute. 0: as many as OpenMP would use by default when the stream is
+    /* The most threads of an execute. 0: as many as OpenMP would use by default when the stream is
      * created. */
     int threads;
+    /* 0: each step of an execute is divided among as many threads as its work pays for, and an
+     * execute of less than some tens of microseconds of work runs in the calling thread alone.
+     * Other than 0: all threads take part in every step, as tests of the library want it. */
+    int all_threads;
 } sinter_stream_desc_t;
 
-/* Creates a stream: how many threads an execute uses. desc NULL: all defaults. threads below 0
+/* Creates a stream: how many threads an execute may use. desc NULL: all defaults. threads below 0
  * or too large is sinter_invalid_arguments. It tries how many threads the system allows, and
  * takes no more than that. A stream is for one thread at a time: executes that run side by side
  * need one each. Destroy it with sinter_stream_destroy. Thread-safe. */
@@ -215,9 +219,9 @@ SINTER_API sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter
  * using it. OpenMP's threads stay. */
 SINTER_API sinter_status_t sinter_stream_destroy(sinter_stream_t **stream);
 
-/* Writes the number of threads that an execute from this thread uses: fewer than the desc's
- * where the system refused them (SINTER_VERBOSE=exec prints that), 1 where a fork has taken them
- * away. Thread-safe. */
+/* Writes the most threads that an execute from this thread uses: fewer than the desc's where the
+ * system refused them (SINTER_VERBOSE=exec prints that), 1 where a fork has taken them away.
+ * Thread-safe. */
 SINTER_API sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *threads);
 
 /* ---- logical tensors ------------------------------------------------------------------------- */

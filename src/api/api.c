@@ -148,7 +148,8 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
         engine_unref(held);
         return sinter_out_of_memory;
     }
-    *s = (sinter_stream_t){.engine = held, .threads = exec_take_threads(d.threads)};
+    *s = (sinter_stream_t){
+        .engine = held, .threads = exec_take_threads(d.threads), .all_threads = d.all_threads != 0};
     *stream = s;
     return sinter_success;
 }

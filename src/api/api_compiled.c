@@ -5,6 +5,7 @@
 
 #include <sinter/sinter.h>
 
+#include "backend_xsmm/exec/crew.h"
 #include "backend_xsmm/exec/exec.h"
 #include "backend_xsmm/plan/compile.h"
 #include "base/status.h"
@@ -320,11 +321,12 @@ static unsigned char *align_up(void *p)
     return (unsigned char *)(((uintptr_t)p + SCRATCH_ALIGN - 1) & ~(uintptr_t)(SCRATCH_ALIGN - 1));
 }
 
-/* The tensors of one execute. */
+/* The tensors and the threads of one execute. */
 typedef struct execute_args {
     size_t n_in, n_out;
     const sinter_tensor_t *const *in;
     sinter_tensor_t *const *out;
+    threads_t threads;
 } execute_args_t;
 
 typedef struct memory {
@@ -378,7 +380,7 @@ static sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem
 /* The frame in m, bound to the tensors, with a kernel for each step. *total: the memory that this
  * execute needs; where m has less, temporaries may have no address yet. frame_unpack must follow
  * where *fm is not NULL. */
-static sinter_status_t make_frame(sinter_compiled_partition_t *cp, int threads, const memory_t *m,
+static sinter_status_t make_frame(sinter_compiled_partition_t *cp, const memory_t *m,
                                   const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
     size_t bytes;
@@ -388,15 +390,17 @@ static sinter_status_t make_frame(sinter_compiled_partition_t *cp, int threads, 
     if (bytes <= m->bytes) {
         frame_data(&cp->plan, fm, fm->port_data, m->base + scratch_round(cp->frame_bytes));
     }
-    return exec_choose(&cp->plan, fm, cp, threads, total);
+    SG_TRY(exec_choose(&cp->plan, fm, cp, args->threads, total));
+    *total += exec_run_bytes(fm->shares);
+    return sinter_success;
 }
 
 /* Moves the frame to a block that is large enough and binds it again. This happens once for each
  * new size. */
-static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, int threads, memory_t *m,
+static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, memory_t *m,
                                   const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
-    sinter_status_t status = make_frame(cp, threads, m, args, frame, total);
+    sinter_status_t status = make_frame(cp, m, args, frame, total);
     while (status == sinter_success && *total > m->bytes) {
         if (m->block == NULL) {
             return sg_fail(sinter_invalid_arguments,
@@ -410,30 +414,37 @@ static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, int threads, 
         }
         m->base = m->block->memory;
         m->bytes = m->block->bytes;
-        status = make_frame(cp, threads, m, args, frame, total);
+        status = make_frame(cp, m, args, frame, total);
     }
     return status;
 }
 
-static sinter_status_t execute(sinter_compiled_partition_t *cp, int threads, memory_t *m,
+static threads_t threads_of(const sinter_stream_t *stream)
+{
+    return (threads_t){.most = stream->threads, .all = stream->all_threads};
+}
+
+static sinter_status_t execute(sinter_compiled_partition_t *cp, memory_t *m,
                                const execute_args_t *args)
 {
     size_t total;
     frame_mem_t *fm = NULL;
     const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
-    const int64_t begin = logged ? exec_clock() : 0;
-    sinter_status_t status = fit_memory(cp, threads, m, args, &fm, &total);
+    const int64_t begin = logged ? crew_clock() : 0;
+    sinter_status_t status = fit_memory(cp, m, args, &fm, &total);
     status = status == sinter_success ? exec_start(&cp->plan, fm) : status;
+    exec_part_t part = {.plan = &cp->plan, .fm = fm, .started = true};
+    exec_run_t run = {.parts = &part, .n_parts = 1, .threads = args->threads};
     if (status == sinter_success) {
-        unsigned char *shared =
-            m->base + scratch_round(cp->frame_bytes) + scratch_round(fm->temp_bytes);
-        exec_run(&cp->plan, fm, shared, shared + fm->shared_bytes);
+        part.shared = m->base + scratch_round(cp->frame_bytes) + scratch_round(fm->temp_bytes);
+        part.scratch = part.shared + fm->shared_bytes;
+        exec_run(&run, part.scratch + cp->plan.thread_bytes * (size_t)fm->shares);
     }
     if (fm != NULL) {
         frame_unpack(&cp->plan, fm);
     }
     if (logged && status == sinter_success) {
-        exec_log(cp, fm, begin);
+        exec_log(cp, &run, begin);
     }
     return status;
 }
@@ -453,9 +464,8 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
     sinter_compiled_partition_t *cp = (sinter_compiled_partition_t *)(uintptr_t)compiled;
     memory_t m;
     SG_TRY(take_memory(cp, scratchpad, scratchpad_bytes, &m));
-    const int threads = exec_usable_threads(stream->threads);
-    const execute_args_t args = {n_inputs, n_outputs, inputs, outputs};
-    const sinter_status_t status = execute(cp, threads, &m, &args);
+    const execute_args_t args = {n_inputs, n_outputs, inputs, outputs, threads_of(stream)};
+    const sinter_status_t status = execute(cp, &m, &args);
     release(cp, &m);
     return status;
 }
@@ -496,10 +506,10 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
     frame_mem_t *fm;
     size_t bytes;
     SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
-    const int threads = exec_usable_threads(stream->threads);
-    const sinter_status_t status = frame_choose(&compiled->plan, fm, threads, &bytes);
+    const sinter_status_t status = frame_choose(&compiled->plan, fm, threads_of(stream), &bytes);
     if (status == sinter_success) {
-        *total = bytes + SCRATCH_ALIGN; /* the caller's pointer may have any alignment */
+        /* the caller's pointer may have any alignment */
+        *total = bytes + exec_run_bytes(fm->shares) + SCRATCH_ALIGN;
         if (per_thread != NULL) {
             *per_thread = compiled->plan.thread_bytes;
         }

@@ -8,6 +8,7 @@
 struct sinter_stream {
     sinter_engine_t *engine; /* held */
     int threads;             /* >= 1 */
+    bool all_threads;        /* each step is divided among all of them */
 };
 
 struct sinter_tensor {

@@ -684,7 +684,8 @@ static void dump_graph(run_t *r)
 fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
 {
     run_t r = {.f = f, .text = text, .size = size};
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = fz_range(f, 1, 3)};
+    const sinter_stream_desc_t desc = {
+        .size = sizeof desc, .threads = fz_range(f, 1, 3), .all_threads = 1};
     const size_t n = (size_t)f->n_tensors;
     int failed, refused;
 

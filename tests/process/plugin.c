@@ -7,7 +7,7 @@
 int plugin_run(void)
 {
     static product_t product;
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 2};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 2, .all_threads = 1};
     sinter_engine_t *engine = NULL;
     sinter_stream_t *stream = NULL;
     const bool ok = sinter_engine_create(&engine, NULL) == sinter_success &&

@@ -56,7 +56,7 @@ static bool expect(bool ok, const char *what)
 
 static sinter_stream_t *new_stream(sinter_engine_t *engine, int threads)
 {
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
     sinter_stream_t *stream = NULL;
     if (sinter_stream_create(&stream, engine, &desc) != sinter_success) {
         printf("stream: %s\n", sinter_last_error_message());

@@ -40,7 +40,7 @@ static void run(const char *name, int64_t queries, int64_t compile_keys, int64_t
     e2e_ports_t ports;
     sinter_stream_t *stream = NULL;
     sinter_compiled_partition_t *compiled = NULL;
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 2};
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 2, .all_threads = 1};
     load(&model, name, queries, compile_keys);
     sinter_partition_t *partition = e2e_partition(&model, NULL);
     model_free(&model);
@@ -87,7 +87,7 @@ static void run_spec(const char *spec, float *result, size_t bytes)
 {
     static float data[3][2 * 7 * 16];
     static const char *const inputs[] = {"1:f32:2x5x16", "2:f32:2x7x16", "3:f32:2x7x16"};
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1};
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1, .all_threads = 1};
     const sinter_logical_tensor_t out_lt = spec_tensor("7:f32:2x5x16");
     sinter_graph_t *graph = NULL;
     sinter_partition_t *partition = NULL;

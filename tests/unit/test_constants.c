@@ -49,7 +49,7 @@ static void open_engine(void)
 {
     const sinter_engine_desc_t desc = {.size = sizeof desc,
                                        .allocator = {counted_alloc, counted_free, NULL}};
-    const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1};
+    const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1, .all_threads = 1};
 
     CHECK_THAT(sinter_engine_create(&engine, &desc) == sinter_success);
     CHECK_THAT(sinter_stream_create(&stream, engine, &one) == sinter_success);
@@ -265,7 +265,7 @@ static atomic_int wrong;
 static void *worker(void *user)
 {
     matmul_t *x = user;
-    const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1};
+    const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1, .all_threads = 1};
     const long t = x - shared;
     sinter_stream_t *own = NULL;
 

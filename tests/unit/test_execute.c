@@ -17,7 +17,7 @@ static const char *const ATTENTION = "llama3-8b-decode-int4.json";
 static sinter_stream_t *stream_of(int threads)
 {
     sinter_stream_t *stream = NULL;
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
     CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
     return stream;
 }
@@ -139,7 +139,7 @@ static void *work(void *arg)
 {
     worker_t *w = arg;
     sinter_stream_t *stream = NULL;
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 1};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 1, .all_threads = 1};
     e2e_ports_t ports;
     size_t total = 0;
     w->bad += sinter_stream_create(&stream, NULL, &desc) != sinter_success;

@@ -418,7 +418,8 @@ static void compare(maker_t *k, planned_t *p, plan_buffers_t *in, const char *na
     const size_t n_out = (size_t)p->part.n_outputs;
     const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
     sinter_stream_t *stream = NULL;
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = round % 32 == 0 ? 3 : 1};
+    const sinter_stream_desc_t desc = {
+        .size = sizeof(desc), .threads = round % 32 == 0 ? 3 : 1, .all_threads = 1};
     sinter_stream_create(&stream, NULL, &desc);
     sinter_status_t status =
         sinter_compiled_partition_infer_outputs(p->cp, (size_t)in->n, ins, n_out, inferred);

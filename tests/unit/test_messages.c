@@ -51,7 +51,7 @@ static sinter_status_t execute(const sinter_compiled_partition_t *compiled,
                                const sinter_logical_tensor_t *lts)
 {
     static float data[N_IN + 1][4096];
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1};
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1, .all_threads = 1};
     const sinter_logical_tensor_t result = spec_tensor("12:f32:1x2x5x16");
     sinter_tensor_t *in[N_IN] = {NULL}, *out = NULL;
     sinter_stream_t *stream = NULL;
@@ -194,7 +194,7 @@ static void test_numbers_of_keys(void)
 static sinter_status_t dequantise(int64_t rows_of_scales)
 {
     static float data[3][6 * 16];
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1};
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1, .all_threads = 1};
     sinter_logical_tensor_t lts[] = {spec_tensor("1:s8:6x16"), spec_tensor("2:f16:6x2"),
                                      spec_tensor("3:f32:6x16")};
     sinter_graph_t *graph = NULL;
@@ -245,7 +245,7 @@ static float buffers[4][16];
 /* Tensor 3 = f(tensor 1, tensor 2), all of 4 elements, with the output at this address. */
 static sinter_status_t run_over(const char *spec, float *output)
 {
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1};
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = 1, .all_threads = 1};
     const sinter_logical_tensor_t lts[3] = {spec_tensor("1:f32:2x2"), spec_tensor("2:f32:2x2"),
                                             spec_tensor("3:f32:2x2")};
     sinter_graph_t *graph = NULL;

@@ -84,7 +84,7 @@ static sinter_status_t run(const char *path)
         status = sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled);
     }
     if (!status) {
-        const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 2};
+        const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 2, .all_threads = 1};
         status = sinter_stream_create(&stream, engine, &desc);
     }
     if (!status) {

@@ -241,7 +241,7 @@ static void execute(const tail_case_t *c, planned_t *p, plan_buffers_t *in,
     lt_t inferred[PLAN_PORTS];
     const size_t n_out = (size_t)p->part.n_outputs;
     sinter_stream_t *stream = NULL;
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads};
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads, .all_threads = 1};
     const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
     size_t bytes = 0;
     sinter_stream_create(&stream, NULL, &desc);
@@ -341,7 +341,7 @@ static void run_slice(planned_t *p, plan_buffers_t *in, const lt_t *lts, plan_bu
                       int threads, unsigned char poison, int line)
 {
     sinter_stream_t *stream = NULL;
-    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads};
+    const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = threads, .all_threads = 1};
     const sinter_tensor_t *const *ins = (const sinter_tensor_t *const *)in->tensor;
     for (int i = 0; i < p->part.n_outputs; i++) {
         plan_buffer(out, &lts[i], poison);

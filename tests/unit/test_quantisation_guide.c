@@ -183,7 +183,7 @@ static int count_wrong(const example_t *e, const e2e_ports_t *ports)
 
 static void run(const example_t *e, sinter_fpmath_mode_t mode, int threads)
 {
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
     sinter_compiled_partition_t *compiled = NULL;
     sinter_partition_t *partition;
     sinter_stream_t *stream = NULL;

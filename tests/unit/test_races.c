@@ -43,7 +43,7 @@ static subject_t subjects[MODELS];
 
 static sinter_stream_t *open_stream(void)
 {
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = TEAM};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = TEAM, .all_threads = 1};
     sinter_stream_t *stream = NULL;
     CHECK_THAT(sinter_stream_create(&stream, engine, &desc) == sinter_success);
     return stream;

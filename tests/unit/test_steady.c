@@ -122,7 +122,7 @@ static void resize(model_t *m, const subject_t *s, int64_t size)
 static void open_program(program_t *p, sinter_engine_t *engine, const subject_t *s, int64_t size,
                          sinter_fpmath_mode_t mode, int threads)
 {
-    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
     model_t m;
 
     *p = (program_t){0};

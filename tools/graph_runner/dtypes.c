@@ -44,7 +44,7 @@ static sinter_status_t cast_compile(cast_t *c, sinter_data_type_t from, sinter_d
 
 static sinter_status_t cast_execute(cast_t *c, void *src, void *dst)
 {
-    const sinter_stream_desc_t one = {sizeof one, 1};
+    const sinter_stream_desc_t one = {.size = sizeof one, .threads = 1};
     sinter_status_t status;
 
     (void)((status = sinter_stream_create(&c->stream, NULL, &one)) ||

@@ -36,7 +36,10 @@ static int unknown_isa(const char *isa, gr_error_t *err)
 static int open_engine(gr_exec_t *x, gr_error_t *err)
 {
     sinter_engine_desc_t desc = {.size = sizeof desc};
-    sinter_stream_desc_t stream = {.size = sizeof stream, .threads = (int)x->opt->threads};
+    /* Checking results wants threads in small graphs too. */
+    sinter_stream_desc_t stream = {.size = sizeof stream,
+                                   .threads = (int)x->opt->threads,
+                                   .all_threads = x->opt->mode[0] != 'P'};
     sinter_status_t status;
 
     if (x->opt->max_cpu_isa && !sinter_cpu_isa_parse(x->opt->max_cpu_isa, &desc.max_isa)) {

@@ -58,7 +58,10 @@ static const option_t options[] = {
     {"expected-n-partitions", INT, AT(expected_n_partitions), "N",
      "fail unless there are N partitions"},
     {"no-fuse", FLAG, AT(no_fuse), NULL, "every op its own partition"},
-    {"threads", INT, AT(threads), "N", "threads of the stream; 0 (default): what OpenMP would use"},
+    {"threads", INT, AT(threads), "N",
+     "threads of the stream; 0 (default): what OpenMP would use. Mode P: at most; a step uses as "
+     "many "
+     "as its work pays for"},
     {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA",
      "use no more than this instruction set; the names are those of SINTER_MAX_CPU_ISA"},
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},

@@ -9,6 +9,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "backend_xsmm/exec/crew.h"
+#include "backend_xsmm/exec/work.h"
 #include "base/status.h"
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -130,8 +132,8 @@ static void fp_restore(unsigned old)
 #endif
 }
 
-sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *owner, int threads,
-                            size_t *total)
+sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *owner,
+                            threads_t threads, size_t *total)
 {
     const unsigned old = fp_default();
     sinter_status_t status = frame_pack(plan, fm, owner);
@@ -157,38 +159,227 @@ sinter_status_t exec_start(const plan_t *plan, frame_mem_t *fm)
     return status;
 }
 
-static void run_thread(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,
-                       unsigned char *threads_scratch, int tid, int nth)
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* A thread of a region. */
+typedef struct member {
+    int tid, nth;
+} member_t;
+
+enum { STARTING = -1 }; /* as a step: the starts of all steps of a part */
+
+/* A phase of a step of a part. */
+typedef struct place {
+    int part, step, phase;
+} place_t;
+
+static bool at_end(const exec_run_t *run, place_t at)
+{
+    return at.part == run->n_parts;
+}
+
+static int shares_at(const exec_run_t *run, place_t at)
+{
+    return at.step == STARTING ? 1 : run->parts[at.part].fm->taken[at.step].shares;
+}
+
+/* The first phase at or after `step` of this part, or of those behind it. */
+static place_t settle(const exec_run_t *run, int part, int step)
+{
+    while (part < run->n_parts && step == run->parts[part].plan->n_steps) {
+        part++;
+        step = part < run->n_parts && !run->parts[part].started ? STARTING : 0;
+    }
+    return (place_t){part, step, 0};
+}
+
+static place_t first_phase(const exec_run_t *run)
+{
+    return settle(run, 0, run->parts[0].started ? 0 : STARTING);
+}
+
+static place_t next_phase(const exec_run_t *run, place_t at)
+{
+    const taken_t *taken = run->parts[at.part].fm->taken;
+    if (at.step != STARTING && at.phase + 1 < taken[at.step].candidate->kernel->driver->phases) {
+        at.phase++;
+        return at;
+    }
+    return settle(run, at.part, at.step + 1);
+}
+
+static void run_share(exec_run_t *run, place_t at, int share)
+{
+    const exec_part_t *part = &run->parts[at.part];
+    const plan_t *plan = part->plan;
+    if (run->failed >= 0) {
+        return;
+    }
+    if (at.step == STARTING) {
+        run->failed = exec_start(plan, part->fm) == sinter_success ? -1 : at.part;
+        return;
+    }
+    const step_t *step = &plan->steps[at.step];
+    const taken_t *taken = &part->fm->taken[at.step];
+    const kernel_t *k = taken->candidate->kernel;
+    const problem_t problem = {.plan = plan, .step = step, .frame = &part->fm->frame};
+    const worker_t w = {.phase = at.phase,
+                        .tid = share,
+                        .nth = taken->shares,
+                        .scratch = part->scratch + (size_t)share * plan->thread_bytes,
+                        .shared = part->shared};
+    k->driver->work(k, &problem, taken->candidate->config, part->fm->state + step->state_offset,
+                    &w);
+}
+
+/* A job of the crew is a phase, or several phases of one share each: between these stands no
+ * barrier. This goes from the first phase of a job to that of the next one. runs: it runs the
+ * phases on its way. */
+static place_t next_job(exec_run_t *run, place_t at, bool runs)
+{
+    const bool single = shares_at(run, at) == 1;
+    at = next_phase(run, at);
+    while (single && !at_end(run, at) && shares_at(run, at) == 1) {
+        if (runs) {
+            run_share(run, at, 0);
+        }
+        at = next_phase(run, at);
+    }
+    return at;
+}
+
+/* Runs the shares of a job that nobody has taken, the member's own first. Gives their number. */
+static int run_job(exec_run_t *run, crew_t *crew, unsigned job, place_t at, const member_t *m)
+{
+    const int n = shares_at(run, at), own = (int)((int64_t)n * m->tid / m->nth);
+    int ran = 0;
+    for (int i = 0; i < n; i++) {
+        const int share = own + i < n ? own + i : own + i - n;
+        if (crew_take(crew, job, share)) {
+            run_share(run, at, share);
+            ran++;
+        }
+    }
+    if (ran > 0 && n == 1) {
+        next_job(run, at, true);
+    }
+    return ran;
+}
+
+static void run_alone(exec_run_t *run)
 {
     const unsigned old = fp_default();
-    worker_t w = {.tid = tid,
-                  .nth = nth,
-                  .scratch = threads_scratch + (size_t)tid * plan->thread_bytes,
-                  .shared = shared};
-    for (int s = 0; s < plan->n_steps; s++) {
-        const step_t *step = &plan->steps[s];
-        const candidate_t *taken = fm->taken[s].candidate;
-        const kernel_t *k = taken->kernel;
-        const problem_t problem = {.plan = plan, .step = step, .frame = &fm->frame};
-        for (w.phase = 0; w.phase < k->driver->phases; w.phase++) {
-            k->driver->work(k, &problem, taken->config, fm->state + step->state_offset, &w);
-            if (nth > 1) {
-#pragma omp barrier
-            }
+    for (place_t at = first_phase(run); !at_end(run, at); at = next_phase(run, at)) {
+        for (int share = 0; share < shares_at(run, at); share++) {
+            run_share(run, at, share);
         }
     }
     fp_restore(old);
 }
 
-void exec_run(const plan_t *plan, const frame_mem_t *fm, unsigned char *shared,
-              unsigned char *threads_scratch)
+/* One thread of a region. Gives the nanoseconds that it would have needed without the others,
+ * judged by its own shares. */
+static int64_t run_member(exec_run_t *run, crew_t *crew, member_t m)
 {
-    /* without a team, which would cost as much as a small graph: a microsecond or two */
-    if (fm->frame.threads == 1) {
-        run_thread(plan, fm, shared, threads_scratch, 0, 1);
+    const unsigned old = fp_default();
+    place_t at = first_phase(run);
+    int64_t alone = 0;
+    unsigned job = 0;
+    while (!at_end(run, at)) {
+        const int n = shares_at(run, at);
+        const int64_t begin = crew_clock();
+        const int ran = run_job(run, crew, job, at, &m);
+        const int64_t took = crew_clock() - begin;
+        const place_t next = next_job(run, at, false);
+        if (ran > 0) {
+            const bool wake = at_end(run, next) || shares_at(run, next) > 1;
+            crew_finish(crew, job, ran, n, wake);
+        }
+        crew_wait(crew, job);
+        alone += ran > 0 ? took * n / ran : crew_clock() - begin;
+        at = next;
+        job++;
+        for (const unsigned now = crew_job(crew); job < now; job++) {
+            at = next_job(run, at, false);
+        }
+    }
+    fp_restore(old);
+    return alone;
+}
+
+/* ---- regions --------------------------------------------------------------------------------- */
+
+/* Where other work takes the cores, the threads of a region may come late, and the region cannot
+ * end before they do. So this thread looks whether its regions pay: after one that lost time it
+ * works alone for many times as long as it lost, longer with each further loss. Results do not
+ * depend on that: the shares are the same. */
+static _Thread_local int64_t alone_until; /* of crew_clock */
+static _Thread_local int losses;          /* in a row, up to MOST_LOSSES */
+enum { MOST_LOSSES = 5 };
+
+static void learn(int64_t now, int64_t lost)
+{
+    static const int64_t most = 4000000;
+    if (lost <= 0) {
+        losses = losses > 0 ? losses - 1 : 0;
         return;
     }
-    team = fm->frame.threads;
-#pragma omp parallel num_threads(fm->frame.threads)
-    run_thread(plan, fm, shared, threads_scratch, omp_get_thread_num(), omp_get_num_threads());
+    alone_until = now + ((lost < most ? lost : most) << (losses + 1));
+    losses = losses < MOST_LOSSES ? losses + 1 : losses;
+}
+
+/* The team is as large as the stream allows, or one thread: libgomp ends threads that a smaller
+ * team than the last one leaves over, and making them again takes longer than most executes. */
+static void run_region(exec_run_t *run, crew_t *crew, int shares)
+{
+    const int64_t begin = crew_clock();
+    int64_t alone = 0;
+    crew_init(crew, shares);
+    team = run->threads.most;
+#pragma omp parallel num_threads(run->threads.most)
+    {
+        const member_t member = {omp_get_thread_num(), omp_get_num_threads()};
+        const int64_t mine = run_member(run, crew, member);
+        if (member.tid == 0) {
+            alone = mine;
+        }
+    }
+    const int64_t end = crew_clock();
+    learn(end, end - begin - alone);
+}
+
+/* Why one thread should run all shares; NULL: it should not. */
+static const char *alone_because(const exec_run_t *run)
+{
+    double divisible = 0;
+    for (int i = 0; i < run->n_parts; i++) {
+        divisible += run->parts[i].fm->divisible;
+    }
+    return team_lost                      ? "a fork has taken the others away"
+           : run->threads.all             ? NULL
+           : !work_pays_region(divisible) ? "too little work for more"
+           : alone_until == 0             ? NULL
+           : crew_clock() < alone_until   ? "the others have come late"
+                                          : NULL;
+}
+
+void exec_run(exec_run_t *run, void *memory)
+{
+    int shares = 1;
+    run->failed = -1;
+    for (int i = 0; i < run->n_parts; i++) {
+        shares = run->parts[i].fm->shares > shares ? run->parts[i].fm->shares : shares;
+    }
+    run->why = run->threads.most == 1 ? NULL : alone_because(run);
+    run->used = run->why != NULL ? 1 : run->threads.most;
+    if (run->used == 1) {
+        run_alone(run);
+    } else {
+        run_region(run, memory, shares);
+    }
+}
+
+size_t exec_run_bytes(int shares)
+{
+    return shares > 1 ? crew_bytes(shares) : 0;
 }

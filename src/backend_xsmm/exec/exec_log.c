@@ -5,12 +5,13 @@
  *   V by tiles of floats (the head is not contiguous)
  *
  * A step has its kernel, the ways that the kernel chose for these tensors, and in parentheses why
- * it did not choose a faster one. */
+ * it did not choose a faster one. Where work decides about threads, its estimate follows. Where the
+ * execute used fewer threads than the stream has, the reason stands behind their number. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "backend_xsmm/exec/crew.h"
 #include "backend_xsmm/exec/exec.h"
 #include "base/status.h"
 #include "numeric/dtype.h"
@@ -60,20 +61,17 @@ static void add_step(line_t *l, const taken_t *taken)
     }
 }
 
-int64_t exec_clock(void)
+void exec_log(const sinter_compiled_partition_t *cp, const exec_run_t *run, int64_t begin)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-void exec_log(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, int64_t begin)
-{
-    const long long tenths = (exec_clock() - begin) / 100;
-    const int threads = fm->frame.threads;
+    const frame_mem_t *fm = run->parts[0].fm;
+    const long long tenths = (crew_clock() - begin) / 100;
     line_t l = {.len = 0};
-    add(&l, "exec partition %zu (%s), %d thread%s, %lld.%lld us:", cp->id, cp->pattern, threads,
-        threads == 1 ? "" : "s", tenths / 10, tenths % 10);
+    add(&l, "exec partition %zu (%s), %d thread%s", cp->id, cp->pattern, run->used,
+        run->used == 1 ? "" : "s");
+    if (run->why != NULL) {
+        add(&l, " of %d (%s)", run->threads.most, run->why);
+    }
+    add(&l, ", %lld.%lld us:", tenths / 10, tenths % 10);
     add_ports(&l, fm, cp->inputs, cp->n_inputs);
     add(&l, " ->");
     add_ports(&l, fm, cp->outputs, cp->n_outputs);
@@ -82,6 +80,10 @@ void exec_log(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, int6
         add_step(&l, &fm->taken[s]);
         if (cp->plan.steps[s].idle_mode != NULL) {
             add(&l, ", %s", cp->plan.steps[s].idle_mode);
+        }
+        if (!run->threads.all && run->threads.most > 1) {
+            add(&l, ", %.1f us of work in %d share%s", fm->taken[s].work, fm->taken[s].shares,
+                fm->taken[s].shares == 1 ? "" : "s");
         }
     }
     sg_log(SG_VERBOSE_EXEC, "%s", l.text);

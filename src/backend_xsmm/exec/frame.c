@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "backend_xsmm/exec/work.h"
 #include "base/status.h"
 
 /* Places an area behind the one before it; false on overflow. */
@@ -240,12 +241,15 @@ sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes)
     return sinter_success;
 }
 
-static sinter_status_t choose(const plan_t *plan, frame_mem_t *fm, const step_t *step,
-                              taken_t *taken)
+static sinter_status_t choose(const plan_t *plan, frame_mem_t *fm, threads_t threads,
+                              const step_t *step, taken_t *taken)
 {
     const problem_t problem = {.plan = plan, .step = step, .frame = &fm->frame};
     const char *why;
-    *taken = (taken_t){.candidate = kernel_for_frame(plan, step, &fm->frame, &why)};
+    *taken = (taken_t){.candidate = kernel_for_frame(plan, step, &fm->frame, &why),
+                       .work = step_work(&problem)};
+    taken->shares = threads.all ? threads.most : work_shares(taken->work, threads.most);
+    fm->frame.threads = taken->shares;
     if (taken->candidate == NULL) {
         return sg_fail(sinter_unimplemented, "no kernel takes these dims: %s", why);
     }
@@ -254,20 +258,26 @@ static sinter_status_t choose(const plan_t *plan, frame_mem_t *fm, const step_t 
                              &taken->choice);
 }
 
-sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total)
+sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t threads, size_t *total)
 {
-    size_t all, rest;
-    fm->frame.threads = threads;
-    if (!mul_size(plan->reserve_bytes, (size_t)threads, &fm->shared_bytes)) {
+    size_t all, rest, reserve;
+    fm->shared_bytes = 0;
+    fm->shares = 1;
+    fm->divisible = 0;
+    for (int s = 0; s < plan->n_steps; s++) {
+        const taken_t *taken = &fm->taken[s];
+        SG_TRY(choose(plan, fm, threads, &plan->steps[s], &fm->taken[s]));
+        const size_t shared = scratch_round(taken->choice.shared_bytes);
+        fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
+        fm->shares = taken->shares > fm->shares ? taken->shares : fm->shares;
+        fm->divisible += taken->shares > 1 ? taken->work : 0;
+    }
+    if (!mul_size(plan->reserve_bytes, (size_t)fm->shares, &reserve)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
-    for (int s = 0; s < plan->n_steps; s++) {
-        SG_TRY(choose(plan, fm, &plan->steps[s], &fm->taken[s]));
-        const size_t shared = scratch_round(fm->taken[s].choice.shared_bytes);
-        fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
-    }
+    fm->shared_bytes = reserve > fm->shared_bytes ? reserve : fm->shared_bytes;
     SG_TRY(frame_temps(plan, fm, &rest));
-    if (!mul_size(plan->thread_bytes, (size_t)threads, &all) ||
+    if (!mul_size(plan->thread_bytes, (size_t)fm->shares, &all) ||
         !add_size(all, fm->shared_bytes, &all) || !add_size(all, rest, &all)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }

@@ -6,10 +6,18 @@
 #include "backend_xsmm/kernel.h"
 #include "base/constants.h"
 
+/* The threads of a stream. all: each step is divided among all of them, however small it is. */
+typedef struct threads {
+    int most;
+    bool all;
+} threads_t;
+
 /* What runs a step in one execute. */
 typedef struct taken {
     const candidate_t *candidate;
     choice_t choice;
+    double work; /* by estimate, microseconds of one thread */
+    int shares;  /* parts that each phase is divided into; any thread may run any of them */
 } taken_t;
 
 /* What execute keeps at the start of its scratch memory. */
@@ -23,6 +31,8 @@ typedef struct frame_mem {
     taken_t *taken;            /* by step */
     unsigned char *state;      /* step states, at step->state_offset */
     size_t temp_bytes, shared_bytes;
+    int shares;       /* the most of any step */
+    double divisible; /* the work of the steps that have several shares */
 } frame_mem_t;
 
 /* Bytes for frame_mem_t and all its arrays; false on overflow. */
@@ -36,9 +46,11 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Places temporaries. *bytes: the aligned memory that they and the frame need. Call it after
  * frame_shapes. */
 sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes);
-/* Takes a kernel for each step, and the kernel fills its state. *total: the aligned memory that an
- * execute on `threads` threads needs, with the frame. Call it after frame_temps and frame_data. */
-sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, int threads, size_t *total);
+/* Divides each step into shares, takes a kernel for it, and the kernel fills its state. Shares
+ * depend on dims and `threads` alone, so results do not depend on who runs them. *total: the
+ * aligned memory that the execute needs, with the frame. Call it after frame_temps and
+ * frame_data. */
+sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t threads, size_t *total);
 /* Sets data pointers: of ports from data[], by graph value; of temporaries to their places in
  * temps, or to NULL if temps is NULL; of views to those of their bases. Packed values have those
  * of their bases until frame_pack. */
