@@ -26,8 +26,10 @@
  *               scalars of masks, the scale of a tensor. No other value has its elements yet.
  *               Errors of choose and start stop the execute before anything is written.
  *
- * Execute, in every thread:
- *   6. work     for each phase of the driver. A barrier stands between phases and between steps.
+ * Execute, in the threads:
+ *   6. work     for each phase of the driver, and for each share of the phase. Any thread may run
+ *               any share, at once with others or one after the other. A barrier stands between
+ *               phases and between steps.
  *
  * A kernel allocates nothing, starts no thread, keeps no global, reads no environment. */
 #ifndef SINTER_SRC_KERNEL_H
@@ -149,8 +151,8 @@ static inline void add_serial_way(choice_t *choice, bool serial)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Thread tid of nth in one phase. Each thread has its own scratch, of the size that setup asked
- * for; all threads share `shared`, of the size that choose asked for. Both are aligned to 64
+/* Share tid of nth in one phase. Each share has its own scratch, of the size that setup asked
+ * for; all have `shared` in common, of the size that choose asked for. Both are aligned to 64
  * bytes. */
 typedef struct worker {
     int phase, tid, nth;

@@ -25,8 +25,8 @@ typedef struct bound {
 } bound_t;
 
 typedef struct frame {
-    bound_t *v; /* by plan value */
-    int threads;
+    bound_t *v;  /* by plan value */
+    int threads; /* in choose: the shares of the step */
 } frame_t;
 
 /* One matrix operand: codes and how they become numbers. data, scale, zp and high are values; -1:

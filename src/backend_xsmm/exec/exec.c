@@ -309,23 +309,26 @@ static int64_t run_member(exec_run_t *run, crew_t *crew, member_t m)
 
 /* ---- regions --------------------------------------------------------------------------------- */
 
-/* Where other work takes the cores, the threads of a region may come late, and the region cannot
- * end before they do. So this thread looks whether its regions pay: after one that lost time it
- * works alone for many times as long as it lost, longer with each further loss. Results do not
- * depend on that: the shares are the same. */
+/* Where other work takes the cores, or where waking a thread takes long, a region may cost more time
+ * than it saves, and it cannot end before its last thread has come. So this thread keeps account of
+ * what its regions save. When they have lost more than they had saved, it works alone for many times
+ * as long as that loss, and then tries again. Results do not depend on it: the shares are the
+ * same. */
+enum { LEAST_TIMES = 16, MOST_TIMES = 64, MOST_SAVED = 4000000 };
+static _Thread_local int64_t saved;       /* nanoseconds, up to MOST_SAVED */
 static _Thread_local int64_t alone_until; /* of crew_clock */
-static _Thread_local int losses;          /* in a row, up to MOST_LOSSES */
-enum { MOST_LOSSES = 5 };
+static _Thread_local int times = LEAST_TIMES;
 
-static void learn(int64_t now, int64_t lost)
+static void keep_account(int64_t now, int64_t gain)
 {
-    static const int64_t most = 4000000;
-    if (lost <= 0) {
-        losses = losses > 0 ? losses - 1 : 0;
-        return;
+    saved += gain > MOST_SAVED ? MOST_SAVED : gain < -MOST_SAVED ? -MOST_SAVED : gain;
+    saved = saved > MOST_SAVED ? MOST_SAVED : saved;
+    times = gain > 0 && times > LEAST_TIMES ? times / 2 : times;
+    if (saved < 0) {
+        alone_until = now - saved * times;
+        saved = 0;
+        times = times < MOST_TIMES ? times * 2 : times;
     }
-    alone_until = now + ((lost < most ? lost : most) << (losses + 1));
-    losses = losses < MOST_LOSSES ? losses + 1 : losses;
 }
 
 /* The team is as large as the stream allows, or one thread: libgomp ends threads that a smaller
@@ -345,7 +348,7 @@ static void run_region(exec_run_t *run, crew_t *crew, int shares)
         }
     }
     const int64_t end = crew_clock();
-    learn(end, end - begin - alone);
+    keep_account(end, alone - (end - begin));
 }
 
 /* Why one thread should run all shares; NULL: it should not. */

@@ -2,11 +2,13 @@
  * ports, (run the passes,) lower, select and set up kernels, write the report. */
 #include "backend_xsmm/plan/compile.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
 
+#include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/lower.h"
 #include "base/cpu.h"
 #include "base/status.h"
@@ -365,6 +367,17 @@ static void report_tail(const plan_t *plan, const step_t *step, textbuf_t *text)
     }
 }
 
+/* Where compile knows the dims: the work that decides how many threads run the step. */
+static void report_work(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    const double work = step_work(&(problem_t){.plan = plan, .step = step});
+    const int shares = work_shares(work, INT_MAX);
+    if (work >= 0) {
+        text_add(text, "  %.1f us of work by estimate, for up to %d thread%s\n", work, shares,
+                 shares == 1 ? "" : "s");
+    }
+}
+
 /* One line for each step with the kernel that runs it, or the first of those that may run it.
  * Each further fact about the step has a line of its own. */
 static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes)
@@ -385,6 +398,7 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
                  n_instrs == 1 ? "" : "s");
         text_add(&text, "scratch %zu bytes per thread, %s\n", first->thread_bytes, first->note);
         report_kernels(step, &text);
+        report_work(plan, step, &text);
         report_packed(plan, step, &text);
         report_tail(plan, step, &text);
         if (step->idle_mode != NULL) {
