@@ -24,7 +24,7 @@
  *
  * Threads       Engines, partitions and compiled partitions may be used by many threads at once,
  *               from their creation until they are destroyed. Ops, graphs that are being built,
- *               streams and tensors belong to one thread at a time. "Thread-safe" in the comment
+ *               streams, sequences and tensors belong to one thread at a time. "Thread-safe" in the comment
  *               of a function means: threads may call it at once, also for the same object.
  *
  * Process       The first sinter_engine_create, or the first compile for the default engine,
@@ -56,6 +56,7 @@
 
 #include "sinter_graph.h"
 #include "sinter_partition.h"
+#include "sinter_sequence.h"
 #include "sinter_types.h"
 #include "sinter_version.h"
 

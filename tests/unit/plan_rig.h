@@ -49,7 +49,7 @@ static inline sinter_status_t planned_compile(planned_t *p, const lt_t *ports, s
     status = status == sinter_success ? passes_run(&p->cp->plan.sub) : status;
     status = status == sinter_success ? compile_finish(p->cp, &p->part) : status;
     if (status != sinter_success && p->cp != NULL) {
-        compiled_free(p->cp);
+        compiled_unref(p->cp);
         p->cp = NULL;
     }
     return status;
@@ -58,7 +58,7 @@ static inline sinter_status_t planned_compile(planned_t *p, const lt_t *ports, s
 static inline void planned_free(planned_t *p)
 {
     if (p->cp != NULL) {
-        compiled_free(p->cp);
+        compiled_unref(p->cp);
     }
     graph_free(&p->m->g);
 }

@@ -3,6 +3,7 @@
 #define SINTER_SRC_COMPILED_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "backend_xsmm/exec/frame.h"
 
@@ -14,6 +15,7 @@ typedef struct scratch_block {
 } scratch_block_t;
 
 struct sinter_compiled_partition {
+    atomic_int refs;         /* sequences hold it */
     sinter_engine_t *engine; /* held */
     size_t id;               /* of the partition */
     const char *pattern;     /* static text */

@@ -309,11 +309,11 @@ static int64_t run_member(exec_run_t *run, crew_t *crew, member_t m)
 
 /* ---- regions --------------------------------------------------------------------------------- */
 
-/* Where other work takes the cores, or where waking a thread takes long, a region may cost more time
- * than it saves, and it cannot end before its last thread has come. So this thread keeps account of
- * what its regions save. When they have lost more than they had saved, it works alone for many times
- * as long as that loss, and then tries again. Results do not depend on it: the shares are the
- * same. */
+/* Where other work takes the cores, or where waking a thread takes long, a region may cost more
+ * time than it saves, and it cannot end before its last thread has come. So this thread keeps
+ * account of what its regions save. When they have lost more than they had saved, it works alone
+ * for many times as long as that loss, and then tries again. Results do not depend on it: the
+ * shares are the same. */
 enum { LEAST_TIMES = 16, MOST_TIMES = 64, MOST_SAVED = 4000000 };
 static _Thread_local int64_t saved;       /* nanoseconds, up to MOST_SAVED */
 static _Thread_local int64_t alone_until; /* of crew_clock */

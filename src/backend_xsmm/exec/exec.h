@@ -48,5 +48,7 @@ void exec_run(exec_run_t *run, void *memory);
 /* For SINTER_VERBOSE=exec: a line on stderr for an execute of one part that ran from `begin` (of
  * crew_clock) until now. Allocates nothing; a line that is too long ends in "...". */
 void exec_log(const sinter_compiled_partition_t *cp, const exec_run_t *run, int64_t begin);
+/* The same for a sequence: without ports and steps. */
+void exec_log_sequence(const exec_run_t *run, int64_t begin);
 
 #endif

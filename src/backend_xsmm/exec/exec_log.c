@@ -61,17 +61,32 @@ static void add_step(line_t *l, const taken_t *taken)
     }
 }
 
+/* "2 threads, 35.1 us", and why not more. */
+static void add_threads(line_t *l, const exec_run_t *run, int64_t begin)
+{
+    const long long tenths = (crew_clock() - begin) / 100;
+    add(l, "%d thread%s", run->used, run->used == 1 ? "" : "s");
+    if (run->why != NULL) {
+        add(l, " of %d (%s)", run->threads.most, run->why);
+    }
+    add(l, ", %lld.%lld us", tenths / 10, tenths % 10);
+}
+
+void exec_log_sequence(const exec_run_t *run, int64_t begin)
+{
+    line_t l = {.len = 0};
+    add(&l, "exec sequence of %d partitions, ", run->n_parts);
+    add_threads(&l, run, begin);
+    sg_log(SG_VERBOSE_EXEC, "%s", l.text);
+}
+
 void exec_log(const sinter_compiled_partition_t *cp, const exec_run_t *run, int64_t begin)
 {
     const frame_mem_t *fm = run->parts[0].fm;
-    const long long tenths = (crew_clock() - begin) / 100;
     line_t l = {.len = 0};
-    add(&l, "exec partition %zu (%s), %d thread%s", cp->id, cp->pattern, run->used,
-        run->used == 1 ? "" : "s");
-    if (run->why != NULL) {
-        add(&l, " of %d (%s)", run->threads.most, run->why);
-    }
-    add(&l, ", %lld.%lld us:", tenths / 10, tenths % 10);
+    add(&l, "exec partition %zu (%s), ", cp->id, cp->pattern);
+    add_threads(&l, run, begin);
+    add(&l, ":");
     add_ports(&l, fm, cp->inputs, cp->n_inputs);
     add(&l, " ->");
     add_ports(&l, fm, cp->outputs, cp->n_outputs);

@@ -450,6 +450,7 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
         return sg_fail(sinter_runtime_error, "no mutex");
     }
     plan_t *plan = &cp->plan;
+    atomic_init(&cp->refs, 1);
     cp->id = part->id;
     cp->pattern = part->pattern;
     cp->engine = plan->engine = engine_ref(engine);
@@ -478,8 +479,11 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
     return write_report(cp, &notes);
 }
 
-void compiled_free(sinter_compiled_partition_t *cp)
+void compiled_unref(sinter_compiled_partition_t *cp)
 {
+    if (atomic_fetch_sub(&cp->refs, 1) > 1) {
+        return;
+    }
     sinter_engine_t *engine = cp->engine;
     constants_disown(&engine->constants, cp);
     while (cp->idle != NULL) {

@@ -10,8 +10,9 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
                              const sinter_logical_tensor_t *in, size_t n_out,
                              const sinter_logical_tensor_t *out, sinter_compiled_partition_t **cp);
 /* Second half: lowering, kernels, report. On failure the caller passes the object to
- * compiled_free. */
+ * compiled_unref. */
 sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part);
-void compiled_free(sinter_compiled_partition_t *cp);
+/* Gives up a reference; the last one frees it. */
+void compiled_unref(sinter_compiled_partition_t *cp);
 
 #endif

@@ -1,0 +1,231 @@
+#include "api/bind.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* ---- ports ----------------------------------------------------------------------------------- */
+
+static bool same_strides(const lt_t *want, const lt_t *got)
+{
+    for (int d = 0; d < want->ndims; d++) {
+        if (want->strides[d] != SINTER_UNKNOWN_DIM && got->dims[d] > 1 &&
+            want->strides[d] != got->strides[d]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Compares a tensor with the port that it was compiled for. */
+static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tensor)
+{
+    const lt_t *got = &tensor->lt;
+    const unsigned long long id = (unsigned long long)want->id;
+    if (got->data_type != want->data_type) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu is %s, compiled for %s", id,
+                       sinter_data_type_name(got->data_type),
+                       sinter_data_type_name(want->data_type));
+    }
+    if (got->ndims != want->ndims) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, compiled for %d", id,
+                       (int)got->ndims, (int)want->ndims);
+    }
+    for (int d = 0; d < want->ndims; d++) {
+        if (want->dims[d] != SINTER_UNKNOWN_DIM && want->dims[d] != got->dims[d]) {
+            return sg_fail(sinter_invalid_arguments,
+                           "tensor %llu: dim %d is %lld, compiled for %lld", id, d,
+                           (long long)got->dims[d], (long long)want->dims[d]);
+        }
+    }
+    if (lt_elems(got) != 0 && !same_strides(want, got)) {
+        return sg_fail(sinter_invalid_arguments,
+                       "tensor %llu has other strides than it was compiled for", id);
+    }
+    if (tensor->data == NULL && lt_elems(got) != 0) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has no data", id);
+    }
+    return sinter_success;
+}
+
+const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i] != NULL && tensors[i]->lt.id == id) {
+            return tensors[i];
+        }
+    }
+    return NULL;
+}
+
+/* An id that is given twice must have the same buffer both times. A NULL entry is an error. */
+static sinter_status_t check_list(size_t n, const sinter_tensor_t *const *tensors, const char *what)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i] == NULL) {
+            return sg_fail(sinter_invalid_arguments, "%s %zu is NULL", what, i);
+        }
+        const sinter_tensor_t *first = find_tensor(tensors[i]->lt.id, i, tensors);
+        if (first != NULL && first->data != tensors[i]->data) {
+            return sg_fail(sinter_invalid_arguments,
+                           "tensor %llu is given twice with different buffers",
+                           (unsigned long long)tensors[i]->lt.id);
+        }
+    }
+    return sinter_success;
+}
+
+/* The strided port a frame sees; layouts other than strided are dense. */
+static lt_t seen_as(const sinter_tensor_t *tensor)
+{
+    lt_t lt = tensor->lt;
+    if (lt.layout_type != sinter_layout_type_strided) {
+        lt_set_dense(&lt);
+    }
+    return lt;
+}
+
+/* Finds a tensor for every port of one side. what: "input" or "output". */
+static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
+                                  const int *ports, int n_ports, size_t n,
+                                  const sinter_tensor_t *const *tensors, const char *what)
+{
+    SG_TRY(check_list(n, tensors, what));
+    for (int i = 0; i < n_ports; i++) {
+        const int v = ports[i];
+        const lt_t *want = &cp->plan.sub.values[v].lt;
+        const sinter_tensor_t *tensor = find_tensor(want->id, n, tensors);
+        if (tensor == NULL) {
+            return sg_fail(sinter_invalid_arguments, "no %s with tensor id %llu", what,
+                           (unsigned long long)want->id);
+        }
+        SG_TRY(check_port(want, tensor));
+        fm->lts[v] = seen_as(tensor);
+        fm->port_data[v] = tensor->data;
+    }
+    return sinter_success;
+}
+
+sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
+                            const sinter_tensor_t *const *tensors)
+{
+    return bind_ports(cp, fm, cp->inputs, cp->n_inputs, n, tensors, "input");
+}
+
+static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
+                                    size_t n, sinter_tensor_t *const *tensors)
+{
+    return bind_ports(cp, fm, cp->outputs, cp->n_outputs, n,
+                      (const sinter_tensor_t *const *)tensors, "output");
+}
+
+/* With dynamic dims: the outputs must have the shapes that follow from the inputs, and strides
+ * that an output may have. Nothing has checked these strides before. */
+static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *cp,
+                                             const frame_mem_t *fm, size_t n,
+                                             sinter_tensor_t *const *outputs)
+{
+    for (int i = 0; i < cp->n_outputs && cp->plan.dynamic; i++) {
+        const lt_t *lt = &fm->lts[cp->outputs[i]];
+        const sinter_tensor_t *tensor =
+            find_tensor(lt->id, n, (const sinter_tensor_t *const *)outputs);
+        SG_TRY(lt_verify(&tensor->lt, true, "execute"));
+        for (int d = 0; d < lt->ndims; d++) {
+            if (lt->dims[d] != tensor->lt.dims[d]) {
+                return sg_fail(sinter_invalid_arguments,
+                               "tensor %llu: dim %d is %lld, the inputs lead to %lld",
+                               (unsigned long long)lt->id, d, (long long)tensor->lt.dims[d],
+                               (long long)lt->dims[d]);
+            }
+        }
+    }
+    return sinter_success;
+}
+
+static bool may_share(const sinter_compiled_partition_t *cp, uint64_t in, uint64_t out)
+{
+    for (size_t i = 0; i < cp->n_inplace; i++) {
+        if (cp->inplace[i].input_id == in && cp->inplace[i].output_id == out) {
+            return true;
+        }
+    }
+    return false;
+}
+
+typedef struct range {
+    uintptr_t begin, end;
+} range_t;
+
+static sinter_status_t range_of(const frame_mem_t *fm, int v, range_t *r)
+{
+    size_t bytes;
+    SG_TRY(lt_bytes(&fm->lts[v], &bytes));
+    r->begin = (uintptr_t)fm->v[v].data;
+    r->end = r->begin + bytes;
+    return sinter_success;
+}
+
+static bool disjoint(range_t a, range_t b)
+{
+    return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end;
+}
+
+/* Names the inputs that an output may share memory with, to follow "it may share memory". A text
+ * that is too long for its room is cut off. */
+static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t out, char *text,
+                                size_t size)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < cp->n_inplace && len < size; i++) {
+        if (cp->inplace[i].output_id == out) {
+            len +=
+                (size_t)snprintf(text + len, size - len, "%s %llu",
+                                 len == 0 ? "from the same address on, with input tensor" : " or",
+                                 (unsigned long long)cp->inplace[i].input_id);
+        }
+    }
+    return len > 0 ? text : "with no input";
+}
+
+/* No output shares memory with an input or another output, in-place pairs at one address
+ * excepted. */
+static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, const frame_mem_t *fm)
+{
+    for (int o = 0; o < cp->n_outputs; o++) {
+        range_t out, other;
+        const uint64_t out_id = fm->lts[cp->outputs[o]].id;
+        SG_TRY(range_of(fm, cp->outputs[o], &out));
+        for (int k = 0; k < cp->n_inputs + o; k++) {
+            const int v = k < cp->n_inputs ? cp->inputs[k] : cp->outputs[k - cp->n_inputs];
+            if (v == cp->outputs[o]) {
+                continue;
+            }
+            SG_TRY(range_of(fm, v, &other));
+            const bool shared = k < cp->n_inputs && out.begin == other.begin &&
+                                may_share(cp, fm->lts[v].id, out_id);
+            if (!disjoint(out, other) && !shared) {
+                char sharing[160];
+                return sg_fail(sinter_invalid_arguments,
+                               "output tensor %llu overlaps %s tensor %llu; it may share memory %s "
+                               "(sinter_compiled_partition_get_inplace_ports)",
+                               (unsigned long long)out_id, k < cp->n_inputs ? "input" : "output",
+                               (unsigned long long)fm->lts[v].id,
+                               sharing_text(cp, out_id, sharing, sizeof(sharing)));
+            }
+        }
+    }
+    return sinter_success;
+}
+
+sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
+                         const tensors_t *tensors)
+{
+    SG_TRY(bind_inputs(cp, fm, tensors->n_in, tensors->in));
+    SG_TRY(bind_outputs(cp, fm, tensors->n_out, tensors->out));
+    SG_TRY(frame_shapes(&cp->plan, fm));
+    SG_TRY(check_dynamic_outputs(cp, fm, tensors->n_out, tensors->out));
+    frame_data(&cp->plan, fm, fm->port_data, NULL);
+    return check_aliases(cp, fm);
+}

@@ -1,0 +1,32 @@
+/* Tensors for the ports of a compiled partition: matching by id, and the checks in front of the
+ * executor. */
+#ifndef SINTER_SRC_BIND_H
+#define SINTER_SRC_BIND_H
+
+#include "backend_xsmm/exec/exec.h"
+#include "graph/objects.h"
+
+/* The tensors of an execute, in any order. */
+typedef struct tensors {
+    size_t n_in, n_out;
+    const sinter_tensor_t *const *in;
+    sinter_tensor_t *const *out;
+} tensors_t;
+
+/* The first tensor with this id; NULL: there is none. Entries may be NULL. */
+const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors);
+
+/* Takes dims and data of the inputs over into a placed frame. */
+sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
+                            const sinter_tensor_t *const *tensors);
+/* The same for all ports; then sets dims, strides and data of all values but the temporaries. An
+ * output that overlaps another port is an error. */
+sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
+                         const tensors_t *tensors);
+
+static inline threads_t threads_of(const sinter_stream_t *stream)
+{
+    return (threads_t){.most = stream->threads, .all = stream->all_threads};
+}
+
+#endif
