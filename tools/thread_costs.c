@@ -1,5 +1,5 @@
-/* thread_costs [SECONDS]: what small executes cost with 1, 2 and 3 threads, under each wait policy of
- * OpenMP, on idle cores and beside a busy process. SECONDS is the time for each figure (0.5).
+/* thread_costs [SECONDS]: what small executes cost with 1, 2 and 3 threads, under each wait policy
+ * of OpenMP, on idle cores and beside a busy process. SECONDS is the time for each figure (0.5).
  *
  *   tiny   an execute that adds two tensors of 8 elements
  *   token  151 executes, as a language model of 135 million parameters makes them for a token: in

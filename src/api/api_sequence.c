@@ -215,8 +215,6 @@ static sinter_status_t bind(sinter_sequence_t *s, int i)
         const sinter_tensor_t *t = tensor_of(e, k);
         e->seen[k] = (seen_t){t->lt, t->data};
     }
-    part->shared = s->scratch + scratch_round(part->fm->temp_bytes);
-    part->scratch = part->shared + part->fm->shared_bytes;
     e->scratch = total - scratch_round(cp->frame_bytes);
     e->bound = true;
     return sinter_success;
@@ -255,7 +253,7 @@ static void unbind_all(sinter_sequence_t *s)
 static sinter_status_t bind_elements(sinter_sequence_t *s, int *failed)
 {
     size_t scratch;
-    const size_t crew = exec_run_bytes(s->threads.most);
+    const size_t crew = SCRATCH_ALIGN + exec_run_bytes(s->threads.most); /* never nothing */
     SG_TRY(bind_changed(s, &scratch, failed));
     if (scratch + crew <= s->scratch_bytes) {
         return sinter_success;
@@ -265,6 +263,15 @@ static sinter_status_t bind_elements(sinter_sequence_t *s, int *failed)
     s->scratch = sg_alloc(s->engine, scratch + crew, SCRATCH_ALIGN);
     s->scratch_bytes = s->scratch != NULL ? scratch + crew : 0;
     return s->scratch == NULL ? sinter_out_of_memory : bind_changed(s, &scratch, failed);
+}
+
+static void place_scratch(sinter_sequence_t *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        exec_part_t *part = &s->parts[i];
+        part->shared = s->scratch + scratch_round(part->fm->temp_bytes);
+        part->scratch = part->shared + part->fm->shared_bytes;
+    }
 }
 
 static sinter_status_t fail_element(sinter_status_t status, int element)
@@ -293,6 +300,7 @@ sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stre
     }
     sinter_status_t status = bind_elements(s, &failed);
     if (status == sinter_success) {
+        place_scratch(s);
         exec_run(&run, s->scratch + s->scratch_bytes - exec_run_bytes(threads.most));
         failed = run.failed;
         /* The thread that failed may be another: only its repetition leaves a message here. */

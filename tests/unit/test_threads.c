@@ -1,6 +1,6 @@
-/* How executes use threads. Steps are divided by their work, which depends on dims alone; any thread
- * may run any share, so results are the same whoever runs them; the crew of a region runs each
- * share of each job once, also where threads come late or not at all. */
+/* How executes use threads. Steps are divided by their work, which depends on dims alone; any
+ * thread may run any share, so results are the same whoever runs them; the crew of a region runs
+ * each share of each job once, also where threads come late or not at all. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
