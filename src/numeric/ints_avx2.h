@@ -5,12 +5,12 @@
 
 #include "numeric/simd_avx2.h"
 
-enum { VECTOR = 32, REGISTERS = 16 };
+enum { VECTOR = 32, REGISTERS = 16, FLIPS_AND_MASKS = 0 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 #ifdef HAS_AVX_VNNI
-enum { SUMS_BYTES = 1 };
+#define SUMS_BYTES 1
 /* As assembly: GCC would copy the sums around the intrinsic. */
 OP vi vi_dot(bool small, vi sum, vi u, vi s)
 {
@@ -18,12 +18,8 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(u), "x"(s));
     return sum;
 }
-OP vi vi_dot_two(vi sum, vi u, vi s, vi v, vi t)
-{
-    return vi_dot(true, vi_dot(true, sum, u, s), v, t);
-}
 #else
-enum { SUMS_BYTES = 0 };
+#define SUMS_BYTES 0
 /* Pairs of products saturate at 16 bits: 127 * -128 twice does not reach that, and neither does
  * 128 * -128 twice, which is why the top bits of u go apart from the others. */
 OP vi vi_dot(bool small, vi sum, vi u, vi s)
@@ -37,11 +33,21 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
     }
     return sum;
 }
-/* Four products of 63 * -128 fit 16 bits. */
-OP vi vi_dot_two(vi sum, vi u, vi s, vi v, vi t)
+OP vi vi_dot_pairs(vi u, vi s)
 {
-    const vi four = _mm256_add_epi16(_mm256_maddubs_epi16(u, s), _mm256_maddubs_epi16(v, t));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(four, _mm256_set1_epi16(1)));
+    return _mm256_maddubs_epi16(u, s);
+}
+OP vi words_set1(int x)
+{
+    return _mm256_set1_epi16((short)x);
+}
+OP vi words_add(vi a, vi b)
+{
+    return _mm256_add_epi16(a, b);
+}
+OP vu words_dot(vi a, vi b)
+{
+    return (vu)_mm256_madd_epi16(a, b);
 }
 #endif
 OP vi bytes_flip(vi x, vi mask, vi flip)
@@ -51,6 +57,10 @@ OP vi bytes_flip(vi x, vi mask, vi flip)
 OP vi bytes_lookup(vi table, vi at)
 {
     return _mm256_shuffle_epi8(table, at);
+}
+OP vi bytes_shuffle(vi x, vi at)
+{
+    return _mm256_shuffle_epi8(x, at);
 }
 OP vi bytes_sub(vi a, vi b)
 {
@@ -121,20 +131,19 @@ OP vi vi_to_s8(const vi *x)
 
 /* ---- dwords ---------------------------------------------------------------------------------- */
 
-OP vi quad_max(vi x)
+OP vi fours_max(vi x)
 {
-    x = vi_max(x, _mm256_shuffle_epi32(x, 0x4e));
-    return vi_max(x, _mm256_shuffle_epi32(x, 0xb1));
+    return vi_max(x, _mm256_permute2x128_si256(x, x, 1));
 }
-OP vi quad_sum(vi x)
+OP vi fours_sum(vi x)
 {
-    x = _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0x4e));
-    return _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0xb1));
+    return _mm256_add_epi32(x, _mm256_permute2x128_si256(x, x, 1));
 }
 OP int32_t vi_sum(vi x)
 {
-    const vi quads = quad_sum(x);
-    return _mm256_extract_epi32(quads, 0) + _mm256_extract_epi32(quads, 4);
+    const vi pairs = _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0x4e));
+    const vi ones = fours_sum(_mm256_add_epi32(pairs, _mm256_shuffle_epi32(pairs, 0xb1)));
+    return _mm256_extract_epi32(ones, 0);
 }
 OP bool vm_any(vm m)
 {
@@ -151,6 +160,13 @@ OP vf vf_repeat(const float *p)
 {
     const __m128 x = _mm_loadu_ps(p);
     return _mm256_set_m128(x, x);
+}
+OP void vf_corners(const float *p, vf *to)
+{
+    const vf even = _mm256_set_m128(_mm_loadu_ps(p + 8), _mm_loadu_ps(p)),
+             odd = _mm256_set_m128(_mm_loadu_ps(p + 12), _mm_loadu_ps(p + 4));
+    to[0] = in_turn(_mm256_unpacklo_ps(even, odd));
+    to[1] = in_turn(_mm256_unpackhi_ps(even, odd));
 }
 OP vf vf_spread(const float *p)
 {

@@ -2,11 +2,18 @@
  * vocabulary of simd_avx512.h. ints_avx2.h has the same names. For files of x86-64 only.
  *
  *   VECTOR, REGISTERS           bytes in a vector; vector registers
- *   SUMS_BYTES                  one instruction sums products of bytes
+ *   SUMS_BYTES                  one instruction sums products of bytes (a macro)
+ *   FLIPS_AND_MASKS             bytes_flip is one instruction
  *
  *   vi_dot(small, sum, u, s)    every dword of sum plus the products of the four unsigned bytes of
  *                               u there and the four signed bytes of s; small: all u are below 128
- *   vi_dot_two(sum, u, s, v, t) the same with u and s and with v and t; all of u and v are below 64
+
+ *   Where SUMS_BYTES is 0 there are also:
+ *   vi_dot_pairs(u, s)          words: products of the unsigned bytes of u and the signed ones of s
+ *                               in pairs; they saturate
+ *   words_add(a, b), words_set1(x)
+ *   words_dot(a, b)             dwords: products of signed words in pairs
+ *
  *   bytes_flip(x, mask, flip)   (x & mask) ^ flip
  *   bytes_lookup(table, at)     byte i: byte at[i] of the 16 bytes of table in its quarter
  *   bytes_sub(a, b)
@@ -19,10 +26,11 @@
  *   vi_even, vi_odd(a, b)       in each 16 bytes: two dwords of a, then two of b
  *   vi_to_s8(x)                 four vectors of dwords: in each 16 bytes, 4 of each, as s8
  *   vi_largest, vi_sum          of all dwords
- *   quad_max, quad_sum          of each four dwords, in all of them
+ *   fours_max, fours_sum        of all dwords that have the same place in their fours, in every four
  *   vm_any(m)                   whether a lane of a mask is set
  *
  *   vf_gather(p, at)            lane i: p[at[i]]
+ *   vf_corners(p, to)           four rows of four floats as vectors of columns
  *   vf_spread(p)                every four of LANES / 2 floats, twice
  *   vf_add_quads(a, b)          the sums of pairs of four floats, those of a first
  *   vf_store_quad(p, x)         the sum of all the fours of x
@@ -49,7 +57,8 @@
 #endif
 #include "numeric/simd_avx512.h"
 
-enum { VECTOR = 64, REGISTERS = 32, SUMS_BYTES = 1 };
+enum { VECTOR = 64, REGISTERS = 32, FLIPS_AND_MASKS = 1 };
+#define SUMS_BYTES 1
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
@@ -60,10 +69,6 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
     return sum;
 }
-OP vi vi_dot_two(vi sum, vi u, vi s, vi v, vi t)
-{
-    return vi_dot(true, vi_dot(true, sum, u, s), v, t);
-}
 OP vi bytes_flip(vi x, vi mask, vi flip)
 {
     return _mm512_ternarylogic_epi32(x, mask, flip, 0x6a);
@@ -71,6 +76,10 @@ OP vi bytes_flip(vi x, vi mask, vi flip)
 OP vi bytes_lookup(vi table, vi at)
 {
     return _mm512_shuffle_epi8(table, at);
+}
+OP vi bytes_shuffle(vi x, vi at)
+{
+    return _mm512_shuffle_epi8(x, at);
 }
 OP vi bytes_sub(vi a, vi b)
 {
@@ -139,15 +148,15 @@ OP int32_t vi_sum(vi x)
 {
     return _mm512_reduce_add_epi32(x);
 }
-OP vi quad_max(vi x)
+OP vi fours_max(vi x)
 {
-    x = vi_max(x, _mm512_shuffle_epi32(x, 0x4e));
-    return vi_max(x, _mm512_shuffle_epi32(x, 0xb1));
+    x = vi_max(x, _mm512_shuffle_i32x4(x, x, 0x4e));
+    return vi_max(x, _mm512_shuffle_i32x4(x, x, 0xb1));
 }
-OP vi quad_sum(vi x)
+OP vi fours_sum(vi x)
 {
-    x = _mm512_add_epi32(x, _mm512_shuffle_epi32(x, 0x4e));
-    return _mm512_add_epi32(x, _mm512_shuffle_epi32(x, 0xb1));
+    x = _mm512_add_epi32(x, _mm512_shuffle_i32x4(x, x, 0x4e));
+    return _mm512_add_epi32(x, _mm512_shuffle_i32x4(x, x, 0xb1));
 }
 OP bool vm_any(vm m)
 {
@@ -163,6 +172,11 @@ OP vf vf_gather(const float *p, const int32_t *at)
 OP vf vf_repeat(const float *p)
 {
     return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+}
+OP void vf_corners(const float *p, vf *to)
+{
+    const vi lane = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    to[0] = _mm512_permutexvar_ps(lane, _mm512_loadu_ps(p));
 }
 OP vf vf_spread(const float *p)
 {

@@ -1,6 +1,7 @@
 /* Products of codes in integers, by the tables that the library has for this machine, and by one
  * more: the templates over vectors of 256 bits with the exact products of AVX2, which run on most
- * machines. Results lie as near to those of plain C as rounding activations to limbs allows. */
+ * machines. Results lie as near to those of plain C as rounding activations to limbs allows, also
+ * where all sums are as large as they can be. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <math.h>
@@ -78,6 +79,26 @@ static void fill(problem_t *p, sinter_data_type_t type, int limbs, bool shifted)
                             .zp = {.at = shifted ? p->zp : NULL, .ld = GROUPS},
                             .type = p->type,
                             .table = table};
+}
+
+/* What sums of products are largest for: all codes are `code`, and all limbs are as large as they
+ * become, or low ones as small. */
+static void fill_worst(problem_t *p, sinter_data_type_t type, int limbs, int which)
+{
+    static const unsigned char codes[] = {0x00, 0x77, 0x88, 0xff};
+    const float sign = which / 4 % 2 ? -1 : 1, most = 127 * 257,
+                least = which / 8 ? (127 * 256 - 128) / most : 1;
+    fill(p, type, limbs, false);
+    memset(p->data, codes[which % 4], sizeof p->data);
+    for (int i = 0; i < CODES_QUERIES * p->elems; i++) { /* a quad has 16 elements or 32 */
+        p->x[i / p->elems][i % p->elems] = sign * (i % p->elems % 16 ? least : 1);
+    }
+    for (int i = 0; i < CODES_BATCH * TOKENS; i++) {
+        p->p[i / TOKENS][i % TOKENS] = sign * (i % TOKENS ? least : 1);
+    }
+    for (int i = 0; i < TOKENS * GROUPS; i++) {
+        p->scale[i] = 1;
+    }
 }
 
 static double step_of(const problem_t *p)
@@ -167,6 +188,13 @@ static void test_table(const codes_table_t *used)
         if (!p.rows.zp.at) {
             test_lines(&p, 1 + i % CODES_QUERIES);
         }
+    }
+    for (int i = 0; i < 5 * 2 * 16; i++) {
+        fill_worst(&p, types[i / 32], 1 + i / 16 % 2, i % 16);
+        test_qk(&p, 1);
+        test_pv(&p, 1);
+        test_pv(&p, 2);
+        test_lines(&p, 1);
     }
 }
 

@@ -78,8 +78,8 @@ typedef struct codes_query {
 
 /* The weights of a block of V for one chunk of its rows. */
 typedef struct codes_weights {
-    int8_t byte[CODES_SPAN / CODES_ROWS][CODES_BATCH][2][CODES_CHUNK]; /* [four rows] ... */
-    float scale[CODES_BATCH][16];
+    int8_t byte[CODES_SPAN / CODES_ROWS][CODES_BATCH][2][16]; /* ..., [row][quad] of four rows */
+    float scale[CODES_BATCH][16];                             /* of the quad of each corner */
     int32_t shift[CODES_BATCH][16]; /* the sum of w (zp + offset) */
 } codes_weights_t;
 
