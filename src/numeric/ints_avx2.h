@@ -33,22 +33,6 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
     }
     return sum;
 }
-OP vi vi_dot_pairs(vi u, vi s)
-{
-    return _mm256_maddubs_epi16(u, s);
-}
-OP vi words_set1(int x)
-{
-    return _mm256_set1_epi16((short)x);
-}
-OP vi words_add(vi a, vi b)
-{
-    return _mm256_add_epi16(a, b);
-}
-OP vu words_dot(vi a, vi b)
-{
-    return (vu)_mm256_madd_epi16(a, b);
-}
 #endif
 OP vi bytes_flip(vi x, vi mask, vi flip)
 {
@@ -234,6 +218,10 @@ OP vi low_words(vi x)
 OP vi high_words(vi x)
 {
     return _mm256_srai_epi16(x, 8);
+}
+OP vi words_add(vi a, vi b)
+{
+    return _mm256_add_epi16(a, b);
 }
 OP vi words_sub(vi a, vi b)
 {

@@ -7,13 +7,6 @@
  *
  *   vi_dot(small, sum, u, s)    every dword of sum plus the products of the four unsigned bytes of
  *                               u there and the four signed bytes of s; small: all u are below 128
-
- *   Where SUMS_BYTES is 0 there are also:
- *   vi_dot_pairs(u, s)          words: products of the unsigned bytes of u and the signed ones of s
- *                               in pairs; they saturate
- *   words_add(a, b), words_set1(x)
- *   words_dot(a, b)             dwords: products of signed words in pairs
- *
  *   bytes_flip(x, mask, flip)   (x & mask) ^ flip
  *   bytes_lookup(table, at)     byte i: byte at[i] of the 16 bytes of table in its quarter
  *   bytes_sub(a, b)
@@ -37,7 +30,7 @@
  *   vf_units(line, to)          LANES floats of four lines as LANES fours, one of each line
  *   vi_transpose(row, to)       LANES rows of LANES dwords
  *
- * What products with many rows need besides; words are signed:
+ * What products with many rows, and those without VNNI, need besides; words are signed:
  *
  *   vi_dot_words(sum, a, b)     every dword of sum plus the products of the two words of a and b
  *                               there
@@ -47,7 +40,7 @@
  *   vi_widen_pairs(sum, pairs)  every dword of sum plus the two words of pairs there
  *   vi_mul(a, b)                the lower halves of products of dwords
  *   low_words, high_words(x)    the lower or upper byte of each word as a word
- *   words_sub(a, b) */
+ *   words_add, words_sub(a, b) */
 #ifndef SINTER_SRC_NUMERIC_INTS_AVX512_H
 #define SINTER_SRC_NUMERIC_INTS_AVX512_H
 
@@ -241,6 +234,10 @@ OP vi low_words(vi x)
 OP vi high_words(vi x)
 {
     return _mm512_srai_epi16(x, 8);
+}
+OP vi words_add(vi a, vi b)
+{
+    return _mm512_add_epi16(a, b);
 }
 OP vi words_sub(vi a, vi b)
 {
