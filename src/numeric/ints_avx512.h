@@ -19,7 +19,7 @@
  *   vi_even, vi_odd(a, b)       in each 16 bytes: two dwords of a, then two of b
  *   vi_to_s8(x)                 four vectors of dwords: in each 16 bytes, 4 of each, as s8
  *   vi_largest, vi_sum          of all dwords
- *   fours_max, fours_sum        of all dwords that have the same place in their fours, in every four
+ *   fours_max, fours_sum        of the dwords with the same place in their fours, in every four
  *   vm_any(m)                   whether a lane of a mask is set
  *
  *   vf_gather(p, at)            lane i: p[at[i]]

@@ -80,7 +80,7 @@ typedef struct codes_query {
 typedef struct codes_weights {
     int8_t byte[CODES_SPAN / CODES_ROWS][CODES_BATCH][2][16]; /* ..., [row][quad] of four rows */
     float scale[CODES_BATCH][16];                             /* of the quad of each corner */
-    int32_t shift[CODES_BATCH][16]; /* the sum of w (zp + offset) */
+    int32_t shift[CODES_BATCH][16];                           /* the sum of w (zp + offset) */
 } codes_weights_t;
 
 /* The micro-kernels of one instruction set. */
