@@ -152,7 +152,7 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
 {
     const codes_table_t *table = codes_table(self->needs);
     const sinter_data_type_t type = problem_type(p, o->data);
-    decode_how_t how = {.ops = decode_ops(self->needs, type)};
+    decode_how_t how = {.ops = decode_ops(self->needs, type), .features = self->needs};
     if (self->driver->arithmetic == IN_INT8) {
         how.why = refuse_integers(table, p, o, from_end);
     }

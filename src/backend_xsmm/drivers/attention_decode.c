@@ -209,6 +209,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     side->groups = common_groups(&m, ops, head);
     side->codes = way < BY_DECODING ? how->codes : NULL;
     side->ints = how->ints;
+    side->features = how->features;
     side->limbs = limbs_of(how->kind);
     side->may_be_tiny = scale == NULL || scale->digits >= 24 || scale->max >= 0x1p100f;
     /* Whether the halves of a chunk are those of its vectors. */
@@ -282,12 +283,11 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
                               : m.codes.column.stride == 1 && m.codes.row.stride == n)) {
         /* one run */
         m.codes.first += t0 * m.codes.row.stride;
-        m.codes.column.stride = 1;
         const unsigned char *next = groups_byte(&m.codes, m.codes.first + nt * n);
         for (int64_t i = 0; i < (int64_t)nt * n * g->type->bits / 8; i += 64) {
             __builtin_prefetch(next + i);
         }
-        task->tile->load(&m, (rect_t){0, 1, 0, nt * n}, to, nt * n, 1, nt * n);
+        groups_load(g, task->side->features, m.codes.first, 1, (int64_t)nt * n, to);
     } else if (group == 1) {
         task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
     } else {

@@ -22,6 +22,7 @@ typedef struct decode_side {
     const decode_ops_t *ops;   /* NULL: through tiles of floats */
     const codes_type_t *codes; /* in integers; NULL: in floats */
     const codes_table_t *ints;
+    features_t features;
     int limbs;
     bool may_be_tiny; /* scales: the type of all of them has values that any_tiny looks for */
     int lanes;
@@ -53,6 +54,7 @@ typedef struct decode_how {
     const decode_ops_t *ops;   /* NULL: through tiles of floats */
     const codes_type_t *codes; /* NULL: in floats */
     const codes_table_t *ints;
+    features_t features;
     integers_t kind;
     const char *why; /* why not in integers, of a kernel that can; else NULL */
 } decode_how_t;
