@@ -188,9 +188,7 @@ OP vi vi_dot_words(vi sum, vi a, vi b)
 #else
 OP vi vi_dot_words(vi sum, vi a, vi b)
 {
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
-    HIDE_VECTOR(sum);
-    return sum;
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
 #endif
 OP vi vi_pairs(vi u, vi s)
@@ -199,9 +197,7 @@ OP vi vi_pairs(vi u, vi s)
 }
 OP vi vi_add_pairs(vi pairs, vi u, vi s)
 {
-    pairs = _mm256_add_epi16(pairs, vi_pairs(u, s));
-    HIDE_VECTOR(pairs); /* GCC would multiply first and add later, out of too few registers */
-    return pairs;
+    return _mm256_add_epi16(pairs, vi_pairs(u, s));
 }
 OP vi vi_widen_pairs(vi sum, vi pairs)
 {

@@ -215,9 +215,7 @@ OP vi vi_pairs(vi u, vi s)
 }
 OP vi vi_add_pairs(vi pairs, vi u, vi s)
 {
-    pairs = _mm512_add_epi16(pairs, vi_pairs(u, s));
-    HIDE_VECTOR(pairs); /* GCC would multiply first and add later, out of too few registers */
-    return pairs;
+    return _mm512_add_epi16(pairs, vi_pairs(u, s));
 }
 OP vi vi_widen_pairs(vi sum, vi pairs)
 {

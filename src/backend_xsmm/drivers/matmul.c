@@ -177,7 +177,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     const size_t loaded = rows < MM_TALL ? rows : MM_TALL;
     out->a = carve(scratch, &at, loaded * MM_LDA, sizeof(float));
     out->b = carve(scratch, &at, MM_K * MM_LDB, sizeof(float));
-    out->acc = carve(scratch, &at, rows * MM_PANEL, sizeof(float));
+    out->acc = carve(scratch, &at, blocks_rows(c->rows) * MM_PANEL, sizeof(float));
     if (c->bf16) {
         out->a16 = carve(scratch, &at, loaded * MM_LDA, sizeof(uint16_t));
         out->b16 = carve(scratch, &at, MM_K * MM_LDB, sizeof(uint16_t));

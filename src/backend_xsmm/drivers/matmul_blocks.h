@@ -10,8 +10,10 @@
 
 /* One execute. */
 typedef struct blocks_state {
-    int block, k;    /* elements of a block, 0: not for integers; of blocks worked off together */
-    const char *why; /* why not for integers, where the kernel could have been; NULL */
+    /* Elements of a block, 0: not for integers; of blocks worked off together; of those whose
+     * coefficients are loaded together. */
+    int block, k, span;
+    const char *why;     /* why not for integers, where the kernel could have been; NULL */
     float steps, offset; /* w = value * steps - offset */
     bool words;          /* factors are words, else bytes */
     bool folded;         /* values are less their zero points: z is zero */
@@ -35,9 +37,16 @@ typedef struct blocks_whole {
 typedef struct blocks_buffers {
     blocks_a_t a;
     blocks_b_t b;
-    float *zp;     /* as in memory: [block][column] */
+    float *zp;     /* as in memory, [strip][block][column], as all coefficients of b are */
+    bool *fits;    /* [strip]: whether its coefficients are for integers */
     int32_t times; /* for start */
 } blocks_buffers_t;
+
+/* Rows that there must be memory for. */
+static inline size_t blocks_rows(int rows)
+{
+    return ((size_t)rows + BLOCKS_ROWS - 1) / BLOCKS_ROWS * BLOCKS_ROWS;
+}
 
 struct matmul_config;
 struct matmul_state;

@@ -10,8 +10,10 @@
 #include "backend_xsmm/drivers/products.h"
 
 enum {
-    PART_ROWS = 24,       /* of A that are multiplied between prefetches */
-    LINE_BYTES = 64,      /* of a cache */
+    PART_ROWS = 24,  /* of A that are multiplied between prefetches */
+    LINE_BYTES = 64, /* of a cache */
+    PANEL_STRIPS = MM_PANEL / BLOCKS_STRIP,
+    COEF_BLOCKS = 32,     /* whose coefficients are loaded together: each by itself costs a call */
     WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
 };
 
@@ -216,6 +218,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     }
     st->words = c->words;
     st->k = BLOCKS_K / st->block * st->block;
+    st->span = COEF_BLOCKS / (st->k / st->block) * st->k;
     st->steps = blocks_steps(b->codes.dtype);
     st->folded =
         st->words || (b->codes.type->bits <= 4 && (b->zp.type == NULL || b->zp.type->bits <= 4));
@@ -252,13 +255,14 @@ size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned
 void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at,
                     blocks_buffers_t *out)
 {
-    const size_t coefs = BLOCKS_MOST * BLOCKS_STRIP, wide = c->words ? 2 : 1;
-    out->a = carve_rows(c, (size_t)c->rows, base, at);
+    const size_t coefs = PANEL_STRIPS * COEF_BLOCKS * BLOCKS_STRIP, wide = c->words ? 2 : 1;
+    out->a = carve_rows(c, blocks_rows(c->rows), base, at);
     out->b.byte = carve(base, at, BLOCKS_K * wide, BLOCKS_STRIP);
-    out->b.start = carve(base, at, coefs, sizeof(int32_t));
+    out->b.start = carve(base, at, BLOCKS_MOST * BLOCKS_STRIP, sizeof(int32_t));
     out->b.scale = carve(base, at, coefs, sizeof(float));
     out->b.zp = carve(base, at, coefs, sizeof(int32_t));
     out->zp = carve(base, at, coefs, sizeof(float));
+    out->fits = carve(base, at, PANEL_STRIPS, sizeof(bool));
 }
 
 /* ---- A --------------------------------------------------------------------------------------- */
@@ -344,34 +348,42 @@ static bool load_a(const matmul_task_t *t, int64_t k, int kn, blocks_a_t *a)
 
 /* ---- B --------------------------------------------------------------------------------------- */
 
-/* Coefficients of kn elements from k on of n columns. False: they are not for integers. */
-static bool load_all_coefs(const matmul_task_t *t, int64_t k, int kn, int64_t c, int n)
+/* Where the coefficients of block i of a span of blocks are, for the strip at column c. */
+static size_t coefs_at(int c, int i)
+{
+    return ((size_t)(c / BLOCKS_STRIP) * COEF_BLOCKS + (size_t)i) * BLOCKS_STRIP;
+}
+
+/* Coefficients of kn elements from k on of the strip at column c of the panel. False: they are not
+ * for integers. */
+static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
-    const matmul_places_t rows = {k, (kn + st->block - 1) / st->block, st->block},
-                          columns = {c, n, 1};
+    const matmul_places_t rows = {k, (int)((kn + st->block - 1) / st->block), st->block},
+                          columns = {t->n0 + c, (int)at_most(t->cols - c, BLOCKS_STRIP), 1};
     const int all = rows.n * BLOCKS_STRIP;
-    matmul_load_coefs(t, &t->b.scale, &rows, &columns, buf->b.scale, BLOCKS_STRIP);
-    if (!matmul_within(buf->b.scale, all, FLT_MAX)) {
+    float *scale = buf->b.scale + coefs_at(c, 0), *zp = buf->zp + coefs_at(c, 0);
+    matmul_load_coefs(t, &t->b.scale, &rows, &columns, scale, BLOCKS_STRIP);
+    if (!matmul_within(scale, all, FLT_MAX)) {
         return false;
     }
-    for (int i = 0; i < all; i++) {
-        buf->b.scale[i] *= 1 / st->steps;
+    for (int i = 0; i < all && st->steps != 1; i++) {
+        scale[i] *= 1 / st->steps;
     }
     if (t->b.zp.type == NULL) {
-        memset(buf->zp, 0, (size_t)all * sizeof *buf->zp);
+        memset(zp, 0, (size_t)all * sizeof *zp);
     } else {
-        matmul_load_coefs(t, &t->b.zp, &rows, &columns, buf->zp, BLOCKS_STRIP);
+        matmul_load_coefs(t, &t->b.zp, &rows, &columns, zp, BLOCKS_STRIP);
     }
     if (!st->shifted && (t->b.zp.type == NULL || t->b.zp.type->bits <= 8)) {
         return true;
     }
-    if (!matmul_within(buf->zp, all, MATMUL_ZP_MOST)) {
+    if (!matmul_within(zp, all, MATMUL_ZP_MOST)) {
         return false;
     }
     for (int i = 0; i < all && st->shifted; i++) {
-        buf->b.zp[i] = (int32_t)(buf->zp[i] - st->offset);
+        buf->b.zp[coefs_at(c, 0) + (size_t)i] = (int32_t)(zp[i] - st->offset);
     }
     return true;
 }
@@ -398,7 +410,8 @@ static void pack(const matmul_task_t *t, const matrix_t *codes, int64_t k, int n
 }
 
 /* The same without a detour by floats. */
-static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int cols)
+static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int cols,
+                       const float *zp)
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
@@ -412,33 +425,29 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
                                     .bits = bits,
                                     .table = st->table,
                                     .flip = (uint8_t)st->offset,
-                                    .zp = st->folded ? buf->zp : NULL,
+                                    .zp = st->folded ? zp : NULL,
                                     .zp_less = st->words ? st->offset : 0,
                                     .times = buf->times};
     t->c->blocks->pack_codes(&columns, st->words, buf->b.byte, buf->b.start);
 }
 
-/* kn elements of the strip at column c of the panel. False: some coefficients are not for
- * integers. */
-static bool load_b(const matmul_task_t *t, int64_t k, int kn, int c)
+/* kn elements of the strip at column c of the panel, from block i of a span on. */
+static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int i)
 {
     const blocks_state_t *st = &t->st->blocks;
     const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP),
               some = BLOCKS_LONGEST / st->block * st->block;
+    if (st->direct) {
+        pack_codes(t, k, kn, t->n0 + c, cols, t->buf.blocks.zp + coefs_at(c, i));
+        return;
+    }
     matrix_t codes = matrix_of_codes(&t->b);
     if (st->folded) {
         codes.zp = t->b.zp;
     }
-    if (!load_all_coefs(t, k, kn, t->n0 + c, cols)) {
-        return false;
-    }
-    for (int at = 0; at < kn && !st->direct; at += some) {
+    for (int at = 0; at < kn; at += some) {
         pack(t, &codes, k + at, (int)at_most(kn - at, some), at / st->block, t->n0 + c, cols);
     }
-    if (st->direct) {
-        pack_codes(t, k, kn, t->n0 + c, cols);
-    }
-    return true;
 }
 
 /* Part `part` of `parts` of n lines of some elements each, stride elements apart. */
@@ -475,20 +484,27 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int 
     const rect_t at = {k, (int)kn, t->n0 + c, (int)at_most(t->cols - c, BLOCKS_STRIP)};
     if (kn > 0) {
         fetch_groups(&t->b.codes, at, part, parts);
-        fetch_groups(&t->b.scale, at, part, parts);
-        fetch_groups(&t->b.zp, at, part, parts);
+    }
+    if (kn > 0 && k % t->st->blocks.span == 0) {
+        const rect_t span = {k, (int)at_most(t->st->K - k, t->st->blocks.span), at.column,
+                             at.columns};
+        fetch_groups(&t->b.scale, span, part, parts);
+        fetch_groups(&t->b.zp, span, part, parts);
     }
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-/* All rows by the strip at column c, while what comes next is fetched. */
-static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, const blocks_a_t *a)
+/* All rows by the strip at column c, whose coefficients are those from block i of a span on, while
+ * what comes next is fetched. */
+static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, const blocks_a_t *a)
 {
     const blocks_state_t *st = &t->st->blocks;
     const bool last = c + BLOCKS_STRIP >= t->cols;
     const int parts = (t->rows + PART_ROWS - 1) / PART_ROWS;
     blocks_b_t b = t->buf.blocks.b;
+    b.scale += coefs_at(c, i);
+    b.zp += coefs_at(c, i);
     b.shifted = st->shifted;
     b.own = st->own;
     for (int r = 0; r < t->rows; r += PART_ROWS) {
@@ -528,14 +544,19 @@ void blocks_panel(matmul_task_t *t)
 {
     const blocks_state_t *st = &t->st->blocks;
     const int64_t K = t->st->K;
+    bool *fits = t->buf.blocks.fits;
     t->buf.blocks.times = start_times(t);
     for (int64_t k = 0; k < K; k += st->k) {
-        const int kn = (int)at_most(K - k, st->k);
+        const int kn = (int)at_most(K - k, st->k), i = (int)(k % st->span / st->block);
         blocks_a_t a;
         const bool usable = load_a(t, k, kn, &a);
         for (int c = 0; c < t->cols; c += BLOCKS_STRIP) {
-            if (usable && load_b(t, k, kn, c)) {
-                multiply(t, k, kn, c, &a);
+            if (i == 0) {
+                fits[c / BLOCKS_STRIP] = load_coefs(t, k, at_most(K - k, st->span), c);
+            }
+            if (usable && fits[c / BLOCKS_STRIP]) {
+                load_b(t, k, kn, c, i);
+                multiply(t, k, kn, c, i, &a);
             } else {
                 matmul_add(t, k, kn, c, (int)at_most(t->cols - c, BLOCKS_STRIP));
             }

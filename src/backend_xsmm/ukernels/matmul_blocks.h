@@ -38,6 +38,7 @@ enum {
     BLOCKS_LONGEST = 128,
     BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST,
     BLOCKS_NARROW = 16, /* the largest |w| of sums of products in 16 bits */
+    BLOCKS_ROWS = 4,    /* there is memory for rows of A and C up to a multiple of this */
     BLOCKS_ORDER = 16   /* bytes that are brought into another order together */
 };
 
@@ -109,7 +110,8 @@ typedef struct blocks_table {
     /* The same of codes, all blocks, in the order that stands in blocks_order; of bytes, start is
      * [block][column]. */
     void (*pack_codes)(const blocks_codes_t *codes, bool words, int8_t *byte, int32_t *start);
-    /* c[row][column] += the products. */
+    /* c[row][column] += the products. Rows up to a multiple of BLOCKS_ROWS may be anything, and
+     * become anything. */
     void (*product)(const blocks_product_t *p);
 } blocks_table_t;
 
