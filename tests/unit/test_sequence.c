@@ -347,7 +347,7 @@ static void test_errors(void)
                sinter_success);
     CHECK_THAT(sinter_tensor_set_dims(cells[0].tensors[2], (const sinter_dim_t[]){5, 64}, NULL) ==
                sinter_success);
-    check_message(sinter_sequence_execute(s, stream), bad,
+    check_message(sinter_sequence_execute(s, stream), sinter_invalid_shape,
                   "dimension 0 is 5, its inputs lead to 2000");
     CHECK_THAT(strncmp(sinter_last_error_message(), "element 0: ", 11) == 0);
     CHECK_THAT(cells[0].data[2][0] == 0xFF); /* nothing is written */

@@ -226,7 +226,8 @@ int main(int argc, char **argv)
         test_crew(members, true);
     }
     test_shares();
-    check_threads(1, 2, false, "(sdpa), 1 thread of 2 (too little work for more), ", "1 share\n");
+    check_threads(1, 2, false, "(sdpa), 1 thread of 2 (too little work for more), ",
+                  " us of work in ");
     check_threads(4096, 2, false, "(sdpa), 2 threads, ", "in 2 shares\n");
     check_threads(1, 2, true, "(sdpa), 2 threads, ", NULL);
     check_threads(4096, 1, false, "(sdpa), 1 thread, ", NULL);
