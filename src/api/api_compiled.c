@@ -149,8 +149,9 @@ static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratc
 }
 
 /* The frame in m, bound to the tensors, with a kernel for each step. *total: the memory that this
- * execute needs; where m has less, temporaries may have no address yet. frame_unpack must follow
- * where *fm is not NULL. */
+ * execute needs; where m has less, temporaries may have no address yet. Memory for the frame alone
+ * is only measured with: copies of constants are not taken before there is more. frame_unpack must
+ * follow where *fm is not NULL. */
 static sinter_status_t make_frame(sinter_compiled_partition_t *cp, const memory_t *m,
                                   const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
@@ -160,6 +161,13 @@ static sinter_status_t make_frame(sinter_compiled_partition_t *cp, const memory_
     SG_TRY(frame_temps(&cp->plan, fm, &bytes));
     if (bytes <= m->bytes) {
         frame_data(&cp->plan, fm, fm->port_data, m->base + scratch_round(cp->frame_bytes));
+    }
+    if (m->bytes <= scratch_round(cp->frame_bytes)) {
+        SG_TRY(frame_choose(&cp->plan, fm, args->threads, total));
+        *total += exec_run_bytes(fm->shares);
+        if (*total > m->bytes) {
+            return sinter_success;
+        }
     }
     SG_TRY(exec_choose(&cp->plan, fm, cp, args->threads, total));
     *total += exec_run_bytes(fm->shares);

@@ -49,7 +49,8 @@
  *
  * What readers of codes need besides, a register of codes being a chunk:
  *
- *   vt, vt_load(values)               a table of 16 floats by code of 4 bits; bf16 holds them exactly
+ *   vt, vt_load(values)               a table of 16 floats by code of 4 bits, which bf16 holds
+ *                                     exactly
  *   vn, vn_of(codes, t), vn_vector    what a chunk of codes of 4 bits stands for: vector v has that
  *                                     of nibble v of each dword. TABLES_OF_FLOATS: a table has any
  *                                     floats, t.values; else vt_whole makes one of whole numbers

@@ -53,7 +53,10 @@ static void open_engine(void)
 
     CHECK_THAT(sinter_engine_create(&engine, &desc) == sinter_success);
     CHECK_THAT(sinter_stream_create(&stream, engine, &one) == sinter_success);
-    packs = sinter_engine_get_isa(engine) == sinter_isa_avx512_vnni ? PARTS : 0;
+    const sinter_cpu_isa_t isa = sinter_engine_get_isa(engine);
+    const bool integers = isa == sinter_isa_avx512_vnni || isa == sinter_isa_avx2_vnni ||
+                          isa == sinter_isa_avx2; /* has products of integers of many rows */
+    packs = integers ? PARTS : 0;
 }
 
 static void close_engine(void)

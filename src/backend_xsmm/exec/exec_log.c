@@ -93,9 +93,6 @@ void exec_log(const sinter_compiled_partition_t *cp, const exec_run_t *run, int6
     for (int s = 0; s < cp->plan.n_steps; s++) {
         add(&l, "; step %d: ", s);
         add_step(&l, &fm->taken[s]);
-        if (cp->plan.steps[s].idle_mode != NULL) {
-            add(&l, ", %s", cp->plan.steps[s].idle_mode);
-        }
         if (!run->threads.all && run->threads.most > 1) {
             add(&l, ", %.1f us of work in %d share%s", fm->taken[s].work, fm->taken[s].shares,
                 fm->taken[s].shares == 1 ? "" : "s");
