@@ -324,14 +324,20 @@ OP vf rounding_power(format_t f, vf magnitude)
 {
     const int shift = 24 - f.digits;
     const uint32_t least = (uint32_t)(127 + f.emin) << 23,
-                   even = -((uint32_t)(127 + f.emin + shift) << (f.digits - 1)) & 0xFF;
+                   even = -((uint32_t)(127 + f.emin + shift) << (f.digits - 1)) & 0xFFFF;
     return (vf)(vu_max((vu)magnitude & 0x7F800000, vu_set1(least)) +
                 (((uint32_t)shift << 23) + even));
 }
-/* The code in the last bits; above it anything. */
+/* The code in the last 16 bits; above it anything. */
 OP vu sum_code(format_t f, vf sum)
 {
     return (vu)sum + ((vu)sum >> (24 - f.digits));
+}
+/* The magnitude of a finite number's code in 16 bits, not saturated. */
+OP vu vf_to_magnitude(format_t f, vf x)
+{
+    const vf magnitude = vf_abs(x);
+    return sum_code(f, magnitude + rounding_power(f, x)) & 0xFFFF;
 }
 /* The code of a finite number, saturating, with the sign of another one. */
 OP vu vf_to_finite(format_t f, vf x, vf signed_as)

@@ -3,7 +3,7 @@
  * even pace. What is measured is copied as well: reading the same lines again slows down what is
  * being fetched, though they are in the first-level cache. Scales are made from the extremes of
  * a chunk at once. Codes leave in whole cache lines. Signs are those of the elements: factors
- * are positive. */
+ * are positive. bulk_quantise_avx2.h says why AVX2 has a form of its own. */
 #ifndef SINTER_SRC_NUMERIC_BULK_QUANTISE_AVX512_H
 #define SINTER_SRC_NUMERIC_BULK_QUANTISE_AVX512_H
 

@@ -247,19 +247,13 @@ OP void put_bytes(unsigned char *p, int n, __m512i x)
     }
 }
 
-OP bool puts_scales(sinter_data_type_t type)
-{
-    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16 || type == sinter_e8m0 ||
-           type == sinter_f8_e4m3;
-}
-
 /* n scales to memory; returns them as their type has them, 0 as 1. */
 OP vf put_codes(const code_t *c, encoding_t how, unsigned char *p, int n, vf s)
 {
     block_t code = encode(c, how, &s);
     vf x = decode(c, code, 0);
-    if (vu_eq((vu)x, vu_set1(0)) != 0) {
-        x = (vf)vu_select(vu_eq((vu)x, vu_set1(0)), (vu)vf_set1(1), (vu)x);
+    if (vm_any(vu_eq((vu)x, vu_set1(0)))) {
+        x = one_for_zero(x);
         code = encode(c, how, &x);
     }
     put_bytes(p, n * c->bits / 8,
@@ -281,7 +275,7 @@ OP vf put_scales(sinter_data_type_t type, unsigned char *p, int n, vf s)
     if (type == sinter_bf16) {
         return put_codes(&code_bf16, PLAIN, p, n, s);
     }
-    s = (vf)vu_select(vu_eq((vu)s, vu_set1(0)), (vu)vf_set1(1), (vu)s);
+    s = one_for_zero(s);
     put_bytes(p, 4 * n, (__m512i)s);
     return s;
 }
@@ -296,11 +290,6 @@ OP vf put_scales_nv(unsigned char *p, int n, vf s)
 }
 
 /* Zero points, saturated, to memory: nibbles by twos, or bytes, or dwords. */
-OP bool puts_zps(sinter_data_type_t type)
-{
-    return type == sinter_s8 || type == sinter_u8 || type == sinter_s4 || type == sinter_u4 ||
-           type == sinter_s32;
-}
 OP void put_zps(sinter_data_type_t type, unsigned char *p, int n, vf zp)
 {
     const vu code = (vu)_mm512_cvtps_epi32(zp);

@@ -1,5 +1,5 @@
 /* The instances of the bulk conversions for each type, and the table of them. The including file
- * defines BULK_TABLE, and quantise_<type> or NULL as QUANTISE(type). */
+ * defines BULK_TABLE and has included a bulk_quantise_<isa>.h. */
 #ifndef SINTER_SRC_NUMERIC_BULK_TABLE_H
 #define SINTER_SRC_NUMERIC_BULK_TABLE_H
 
@@ -127,7 +127,7 @@ TARGET static void s32_store(void *base, int64_t first, int64_t n, const float *
                        .store_scaled = name##_store_scaled, \
                        .load_scaled = name##_load_scaled,   \
                        .stream_scaled = name##_stream,      \
-                       .quantise = QUANTISE(name)}
+                       .quantise = name##_quantise}
 const dtype_bulk_t BULK_TABLE[DTYPE_BULK_ROWS] = {
     ROW_SAT(f32),
     ROW_SAT(f16),

@@ -6,8 +6,8 @@
 #include "numeric/simd_avx2.h"
 
 #include "numeric/bulk_pairs_avx2.h"
+#include "numeric/bulk_quantise_avx2.h"
 
-#define QUANTISE(name) NULL
 #define BULK_TABLE dtype_bulk_avx2
 #include "numeric/bulk_table.h"
 

@@ -8,7 +8,6 @@
 #include "numeric/bulk_pairs_avx512.h"
 #include "numeric/bulk_quantise_avx512.h"
 
-#define QUANTISE(name) name##_quantise
 #define BULK_TABLE dtype_bulk_avx512
 #include "numeric/bulk_table.h"
 

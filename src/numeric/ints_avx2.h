@@ -129,10 +129,6 @@ OP int32_t vi_sum(vi x)
     const vi ones = fours_sum(_mm256_add_epi32(pairs, _mm256_shuffle_epi32(pairs, 0xb1)));
     return _mm256_extract_epi32(ones, 0);
 }
-OP bool vm_any(vm m)
-{
-    return _mm256_movemask_epi8(m) != 0;
-}
 
 /* ---- fours of floats ------------------------------------------------------------------------- */
 

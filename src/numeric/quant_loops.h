@@ -256,7 +256,7 @@ OP void scales_of_kind(quant_kind_t kind, const quant_formula_t *formula, int n,
     for (int i = 0; i < n; i += LANES) {
         const int k = n - i;
         vu t = load_some(top + i, k), b = bottom != NULL ? load_some(bottom + i, k) : zero;
-        const vm infinite = vu_gt(vu_max(t, b), vu_set1(0x7F7FFFFF));
+        const vm infinite = beyond_numbers(t, b);
         t = vu_select(infinite, zero, t);
         b = vu_select(infinite, zero, b);
         store_some(top + i, t, k);

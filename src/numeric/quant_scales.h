@@ -87,6 +87,30 @@ OP vf exact_scales(const quant_formula_t *f, bool quick, vu top, vu bottom)
                          (vu)vf_min(vf_set1((float)f->scale_max), s));
 }
 
+/* Scales of 0, which underflow makes, become 1. */
+OP vf one_for_zero(vf scale)
+{
+    return (vf)vu_select(vu_eq((vu)scale, vu_set1(0)), (vu)vf_set1(1), (vu)scale);
+}
+
+/* The types of scales and zero points that functions of chunks store. */
+OP bool puts_scales(sinter_data_type_t type)
+{
+    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16 || type == sinter_e8m0 ||
+           type == sinter_f8_e4m3;
+}
+OP bool puts_zps(sinter_data_type_t type)
+{
+    return type == sinter_s8 || type == sinter_u8 || type == sinter_s4 || type == sinter_u4 ||
+           type == sinter_s32;
+}
+
+/* Groups that hold a NaN or an infinity. */
+OP vm beyond_numbers(vu top, vu bottom)
+{
+    return vu_gt(vu_max(top, bottom), vu_set1(0x7F7FFFFF));
+}
+
 OP vf scales_of(const quant_formula_t *f, vu top, vu bottom)
 {
     return quant_by_powers(f->kind) ? e8m0_power(power_codes(f, top))

@@ -138,10 +138,10 @@ OP vf vf_div(vf a, vf b)
 {
     return _mm256_div_ps(a, b);
 }
-OP vf vf_quotient(vf x, vf by, vf inverse)
+OP vf vf_quotient(vf x, vf by, vf inverse) /* as in simd_avx512.h */
 {
-    (void)inverse;
-    return x / by;
+    const vf q = x * inverse;
+    return _mm256_fmadd_ps(_mm256_fnmadd_ps(q, by, x), inverse, q);
 }
 OP vf vf_fma(vf a, vf b, vf c)
 {
@@ -158,6 +158,10 @@ OP vf vf_max(vf a, vf b)
 OP vf vf_clamp(vf x, float low, float high)
 {
     return vf_min(vf_max(x, vf_set1(low)), vf_set1(high));
+}
+OP vf vf_abs(vf x)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
 }
 OP vf vf_abs_min(vf x, float high)
 {
@@ -217,8 +221,8 @@ OP vd vd_min(vd a, vd b)
 }
 OP vd vd_quotient(vd x, vd by, vd inverse)
 {
-    (void)inverse;
-    return x / by;
+    const vd q = x * inverse;
+    return _mm256_fmadd_pd(_mm256_fnmadd_pd(q, by, x), inverse, q);
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
@@ -242,6 +246,10 @@ OP vm vu_eq(vu a, vu b)
 OP vu vu_select(vm m, vu a, vu b)
 {
     return (vu)_mm256_blendv_epi8((vi)b, (vi)a, m);
+}
+OP bool vm_any(vm m)
+{
+    return !_mm256_testz_si256(m, m);
 }
 OP vu vu_merge(uint32_t mask, vu a, vu b)
 {
@@ -336,9 +344,13 @@ OP vf vf_load_four(const float *p)
 {
     return _mm256_castps128_ps256(_mm_loadu_ps(p));
 }
+OP vf vf_lookup(vu index, vf values)
+{
+    return _mm256_permutevar8x32_ps(values, (vi)index);
+}
 OP vf vf_pick(vf v, const int32_t *at)
 {
-    return _mm256_permutevar8x32_ps(v, vi_load(at));
+    return vf_lookup((vu)vi_load(at), v);
 }
 /* The permutes see the low three bits of the index, the blend bit 3. */
 OP vf lut16(vu index, const float *values)
@@ -360,17 +372,27 @@ OP float vf_sum(vf x)
                  b = _mm_add_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
 }
+OP vi vi_larger(bool is_signed, vi a, vi b)
+{
+    return is_signed ? _mm256_max_epi32(a, b) : _mm256_max_epu32(a, b);
+}
 /* A tree: each level folds two vectors into one that holds half as many lanes of each. */
-OP vi vi_max_each(const vi *v)
+OP vi vi_larger_each(bool is_signed, const vi *v)
 {
     vi a[4];
     for (int i = 0; i < 4; i++) { /* 128-bit lanes of v[i], v[i + 4] */
-        a[i] = vi_max(_mm256_permute2x128_si256(v[i], v[i + 4], 0x20),
-                      _mm256_permute2x128_si256(v[i], v[i + 4], 0x31));
+        a[i] = vi_larger(is_signed, _mm256_permute2x128_si256(v[i], v[i + 4], 0x20),
+                         _mm256_permute2x128_si256(v[i], v[i + 4], 0x31));
     }
-    const vi even = vi_max(_mm256_unpacklo_epi32(a[0], a[1]), _mm256_unpackhi_epi32(a[0], a[1]));
-    const vi odd = vi_max(_mm256_unpacklo_epi32(a[2], a[3]), _mm256_unpackhi_epi32(a[2], a[3]));
-    return vi_max(_mm256_unpacklo_epi64(even, odd), _mm256_unpackhi_epi64(even, odd));
+    const vi even =
+        vi_larger(is_signed, _mm256_unpacklo_epi32(a[0], a[1]), _mm256_unpackhi_epi32(a[0], a[1]));
+    const vi odd =
+        vi_larger(is_signed, _mm256_unpacklo_epi32(a[2], a[3]), _mm256_unpackhi_epi32(a[2], a[3]));
+    return vi_larger(is_signed, _mm256_unpacklo_epi64(even, odd), _mm256_unpackhi_epi64(even, odd));
+}
+OP vi vi_max_each(const vi *v)
+{
+    return vi_larger_each(true, v);
 }
 
 /* ---- codes ----------------------------------------------------------------------------------- */

@@ -24,11 +24,12 @@
  *   vd_of(x, h), vf_of_vd(low, high)  half h of a vector as doubles; two halves as floats
  *   vf_fma(a, b, c)                   a * b + c, rounded once
  *   vf_min, vf_max(a, b)              b if one is NaN
- *   vf_abs_min(x, high)               min(|x|, high)
+ *   vf_abs(x), vf_abs_min(x, high)    |x|; min(|x|, high)
  *   vf_abs_max(a, b)                  max(|a|, |b|) by bits: NaN is above all numbers
  *   vf_round                          to the nearest whole number, ties to even
  *   vf_ordered(x), vf_ge, vu_gt       masks: not NaN; a >= b; a > b (as signed integers)
  *   vu_select(m, a, b)                lanes of a where m is set, else of b
+ *   vm_any(m)                         whether any lane of a mask is set
  *   vu_merge(mask, a, b)              bits of a where mask has ones, else of b
  *
  * 16 codes are a block, whose vectors have the numbers h = 0 to 16 / LANES - 1:
@@ -41,11 +42,12 @@
  *   f16_of_vf(x)                      a block of floats as f16, to nearest even
  *
  *   vf_half(x, h)                     half h of a vector that has two
- *   vf_pick(v, at)                    lane i: v[at[i]]
+ *   vf_lookup(index, v)               lane i: v[index[i] % LANES]; vf_pick(v, at): v[at[i]]
  *   lut16(index, values)              lane i: values[index[i] % 16]
  *   lut32(index, values)              the same of 32; FAST_LUT32: in one instruction
  *   vf_sum(x)                         in a fixed tree: halves, then quarters ... are added
- *   vi_max_each(v)                    lane i: the largest signed dword of v[i], for LANES vectors
+ *   vi_larger_each(is_signed, v)      lane i: the largest dword of v[i], for LANES vectors;
+ *                                     vi_max_each: the largest signed one
  *
  * What readers of codes need besides, a register of codes being a chunk:
  *
@@ -208,6 +210,10 @@ OP vf vf_clamp(vf x, float low, float high)
 {
     return vf_min(vf_max(x, vf_set1(low)), vf_set1(high));
 }
+OP vf vf_abs(vf x)
+{
+    return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), x);
+}
 OP vf vf_abs_min(vf x, float high)
 {
     return _mm512_range_ps(x, vf_set1(high), 0xA);
@@ -292,6 +298,10 @@ OP vu vu_select(vm m, vu a, vu b)
 {
     return (vu)_mm512_mask_mov_epi32((vi)b, m, (vi)a);
 }
+OP bool vm_any(vm m)
+{
+    return m != 0;
+}
 OP vu vu_merge(uint32_t mask, vu a, vu b)
 {
     return (vu)_mm512_ternarylogic_epi32((vi)a, (vi)b, vi_set1((int32_t)mask), 0xE4);
@@ -375,9 +385,13 @@ OP vf vf_load_four(const float *p)
 {
     return _mm512_castps128_ps512(_mm_loadu_ps(p));
 }
+OP vf vf_lookup(vu index, vf values)
+{
+    return _mm512_permutexvar_ps((vi)index, values);
+}
 OP vf vf_pick(vf v, const int32_t *at)
 {
-    return _mm512_permutexvar_ps(vi_load(at), v);
+    return vf_lookup((vu)vi_load(at), v);
 }
 OP vf lut16(vu index, const float *values)
 {

@@ -10,6 +10,15 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* For loops that should stay loops. */
+#if defined(__clang__)
+#define KEEP_LOOP _Pragma("clang loop unroll(disable)")
+#elif defined(__SANITIZE_ADDRESS__)
+#define KEEP_LOOP
+#else
+#define KEEP_LOOP _Pragma("GCC unroll 1")
+#endif
+
 /* The iterations do not depend on each other, though the compiler cannot see it. */
 #if defined(__clang__)
 #define NO_DEPENDENCE _Pragma("clang loop vectorize(enable)")

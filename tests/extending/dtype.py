@@ -30,6 +30,8 @@ def edit(todo):
         for old, rest, end in (("LOAD_AND_STORE", "", ""), ("STORE_SATURATED", "", ""),
                                ("SCALED_AND_STREAMED", "", ""),
                                ("ROW_SCALED", ", store_sat", ","))))
+    todo.edit("src/numeric/bulk_quantise_avx2.h", (
+        "QUANTISE_FLOAT(f8_e4m3)\n", "QUANTISE_FLOAT(f8_e4m3)\nQUANTISE_FLOAT(f8_e3m4)\n"))
     todo.edit("src/numeric/bulk_quantise_avx512.h",
               ("QUANTISE(f8_e4m3)\n", "QUANTISE(f8_e4m3)\nQUANTISE(f8_e3m4)\n"))
     todo.edit("tests/oracle/codec.c", (

@@ -453,10 +453,9 @@ static void run_large(const geometry_t *g)
 typedef struct way_case {
     dynquant_case_t c;
     int threads;
-    const char *generic, *avx2, *avx512; /* the ways of the kernel that needs this */
+    const char *portable, *vectors; /* the ways of these kernels */
 } way_case_t;
 
-#define DIRECT "; elements floats where they lie; codes registers"
 #define SLOW_CODES "codes floats in memory (no function for this type of codes)"
 #define ODD_GROUPS "(groups are not of 16, 32, 64 or a multiple of 128 elements)"
 #define SHARED                                                                               \
@@ -471,7 +470,6 @@ static const way_case_t way_cases[] = {
       .g = {2, {8, 256}, {8, 8}}},
      1,
      "slabs of groups (no function for these types); elements floats where they lie; " SLOW_CODES,
-     "slabs of groups (no function for these types)" DIRECT,
      "chunks of groups"},
     {{.kind = QUANT_DYNAMIC_SYMMETRIC,
       .in = sinter_f16,
@@ -481,7 +479,6 @@ static const way_case_t way_cases[] = {
      1,
      "slabs of groups " ODD_GROUPS
      "; elements conversion to floats (no function measures elements of this type); " SLOW_CODES,
-     "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes registers",
      "slabs of groups " ODD_GROUPS "; elements 16 bits where they lie; codes registers"},
     {{.kind = QUANT_DYNAMIC_ASYMMETRIC,
       .in = sinter_bf16,
@@ -493,8 +490,6 @@ static const way_case_t way_cases[] = {
      "slabs of groups (groups do not lie one after the other in all tensors); elements conversion "
      "to floats (no function measures elements of this type); " SLOW_CODES,
      "slabs of groups (groups do not lie one after the other in all tensors); elements conversion "
-     "to floats (groups are not of a multiple of 16 columns); codes registers",
-     "slabs of groups (groups do not lie one after the other in all tensors); elements conversion "
      "to floats (groups are not of a multiple of 16 columns); codes registers"},
     {{.kind = QUANT_DYNAMIC_MX,
       .in = sinter_f32,
@@ -503,7 +498,6 @@ static const way_case_t way_cases[] = {
       .g = {2, {1, 40000}, {1, 1}}},
      3,
      SHARED SLOW_CODES,
-     SHARED "codes registers",
      SHARED "codes registers"},
 };
 
@@ -518,9 +512,7 @@ static void run_ways(const way_case_t *w)
     const int n = rig_kernels(&r, &step, kernels);
     for (int k = 0; k < n; k++) {
         char text[512] = "";
-        const char *want = has_features(kernels[k]->needs, NEEDS_AVX512) ? w->avx512
-                           : has_features(kernels[k]->needs, NEEDS_AVX2) ? w->avx2
-                                                                         : w->generic;
+        const char *want = has_features(kernels[k]->needs, NEEDS_AVX2) ? w->vectors : w->portable;
         CHECK_THAT(rig_begin(&e, &r, kernels[k], &step, w->threads) == sinter_success);
         for (int i = 0; i < e.choice.n_ways; i++) {
             const way_t *way = &e.choice.ways[i];

@@ -1,4 +1,4 @@
-/* Division by a reciprocal that is rounded, as the AVX-512 quantisation does it: x r, the exact
+/* Division by a reciprocal that is rounded, as quantisation with vectors does it: x r, the exact
  * remainder of that times r added, is x / y as division rounds it. The result can differ only where
  * x / y lies so near the middle of two floats that the error of the last step, of a first quotient
  * that is off by 1.5 ulp at most, reaches it: |x 2^k - m y| <= 8 for significands x, y of 24 bits

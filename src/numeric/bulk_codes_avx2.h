@@ -1,0 +1,171 @@
+/* The instructions that bulk_quantise_avx2.h and bulk_scales_avx2.h need besides the vocabulary of
+ * simd_avx2.h. Packing works within 128 bits, which is why codes come out of order; in_order and
+ * nibbles_in_order bring them back. */
+#ifndef SINTER_SRC_NUMERIC_BULK_CODES_AVX2_H
+#define SINTER_SRC_NUMERIC_BULK_CODES_AVX2_H
+
+#include "numeric/bulk.h"
+#include "numeric/simd_avx2.h"
+
+enum { REGISTER = 32 };
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+/* Words of half h of each 128 bits as the upper halves of dwords, and the bf16 of half h of the
+ * register. */
+OP vi upper_words(vi x, int h)
+{
+    const vi zero = _mm256_setzero_si256();
+    return h == 0 ? _mm256_unpacklo_epi16(zero, x) : _mm256_unpackhi_epi16(zero, x);
+}
+OP vf vf_of_brain(vi words, int h)
+{
+    return (vf)(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half_of(words, h)), 16));
+}
+
+/* ---- extremes -------------------------------------------------------------------------------- */
+
+OP vi sign_bits(bool words)
+{
+    return words ? _mm256_set1_epi16(INT16_MIN) : _mm256_set1_epi32(INT32_MIN);
+}
+OP vi largest(side_t side, bool words, vi a, vi b)
+{
+    if (side == BOTTOM) {
+        return words ? _mm256_max_epu16(a, b) : _mm256_max_epu32(a, b);
+    }
+    return words ? _mm256_max_epi16(a, b) : _mm256_max_epi32(a, b);
+}
+/* The bits of a that b has not. */
+OP vi without(vi a, vi b)
+{
+    return _mm256_andnot_si256(b, a);
+}
+/* Within each 128 bits: of 2, 4 or 8 bytes from a and b by turns, the first half or the second. */
+OP vi by_turns(int bytes, int h, vi a, vi b)
+{
+    if (bytes == 2) {
+        return h == 0 ? _mm256_unpacklo_epi16(a, b) : _mm256_unpackhi_epi16(a, b);
+    }
+    if (bytes == 4) {
+        return h == 0 ? _mm256_unpacklo_epi32(a, b) : _mm256_unpackhi_epi32(a, b);
+    }
+    return h == 0 ? _mm256_unpacklo_epi64(a, b) : _mm256_unpackhi_epi64(a, b);
+}
+/* The largest words of 128-bit lanes 0 and 1 of each vector, in order. */
+OP vi fold_quarters(side_t side, const vi *v)
+{
+    return largest(side, true, _mm256_permute2x128_si256(v[0], v[1], 0x20),
+                   _mm256_permute2x128_si256(v[0], v[1], 0x31));
+}
+
+/* ---- lines of codes -------------------------------------------------------------------------- */
+
+OP void vi_stream(void *p, vi x) /* past the caches, to aligned memory */
+{
+    _mm256_stream_si256(p, x);
+}
+OP vi in_order(sinter_data_type_t from, vi bytes)
+{
+    return from == sinter_bf16
+               ? _mm256_permute4x64_epi64(bytes, 0xD8)
+               : _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+/* Of two registers of bytes whose codes were packed by twos. */
+OP vi nibbles_in_order(sinter_data_type_t from, vi codes)
+{
+    const vi turns = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    return from == sinter_bf16 ? in_order(sinter_f32, codes)
+                               : _mm256_shuffle_epi8(_mm256_permute4x64_epi64(codes, 0xD8), turns);
+}
+/* The bytes of f16 whose words were packed once, in the order of codes. */
+OP vi signs_in_order(vi bytes)
+{
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 2, 6, 1, 5, 3, 7));
+}
+/* Integers, saturated: dwords to words, words to bytes. */
+OP vi words_of(vi a, vi b)
+{
+    return _mm256_packs_epi32(a, b);
+}
+OP vi bytes_signed(vi a, vi b)
+{
+    return _mm256_packs_epi16(a, b);
+}
+OP vi bytes_unsigned(vi a, vi b)
+{
+    return _mm256_packus_epi16(a, b);
+}
+OP vi bytes_at_least(vi a, int least)
+{
+    return _mm256_max_epi8(a, _mm256_set1_epi8((char)least));
+}
+OP vi bytes_at_most(bool is_signed, vi a, int most)
+{
+    const vi b = _mm256_set1_epi8((char)most);
+    return is_signed ? _mm256_min_epi8(a, b) : _mm256_min_epu8(a, b);
+}
+/* a with the bits of b that the mask has in each byte; shift: b moves down by so many first. */
+OP vi bytes_with(vi a, int mask, vi b, int shift)
+{
+    return _mm256_or_si256(
+        a, _mm256_and_si256(_mm256_srli_epi16(b, shift), _mm256_set1_epi8((char)mask)));
+}
+OP vi bytes_equal(vi a, int to)
+{
+    return _mm256_cmpeq_epi8(a, _mm256_set1_epi8((char)to));
+}
+/* floor(z) + ceil(z) */
+OP vu between(vf z)
+{
+    const vf low = _mm256_round_ps(z, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC),
+             high = _mm256_round_ps(z, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+    return vf_to_int(low + high);
+}
+/* Magnitudes of f4_e2m1 by such sums, of four vectors. A table has the codes of sums up to 15;
+ * comparisons find the three ends of codes behind them. The magnitude of -128 would be negative. */
+OP vi bytes_f4(const vu *sum)
+{
+    const vi codes =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4));
+    const vi bytes =
+        bytes_signed(words_of((vi)sum[0], (vi)sum[1]), words_of((vi)sum[2], (vi)sum[3]));
+    const vi sums = _mm256_abs_epi8(bytes_at_least(bytes, -127));
+    const vi code = _mm256_shuffle_epi8(codes, bytes_at_most(false, sums, 15));
+    const vi above = _mm256_add_epi8(_mm256_cmpgt_epi8(sums, _mm256_set1_epi8(20)),
+                                     _mm256_cmpgt_epi8(sums, _mm256_set1_epi8(27)));
+    return _mm256_sub_epi8(code,
+                           _mm256_add_epi8(above, _mm256_cmpgt_epi8(sums, _mm256_set1_epi8(40))));
+}
+
+OP vi pairs_4(vi codes) /* c0 + 16 c1, in words */
+{
+    return _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
+}
+/* As pack_6, of eight fours: twelve bytes in each 128-bit lane, not yet side by side. */
+OP vi fours_6(vi codes)
+{
+    const vi pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x4001));
+    const vi fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x10000001));
+    return _mm256_shuffle_epi8(fours, _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                          0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1)));
+}
+/* 128 codes of six bits, in order, as three times 32 bytes: six dwords of each register, moved to
+ * where the results have them. */
+OP void dense_6(const vi *codes, __m256i *to)
+{
+    const vi a = _mm256_permutevar8x32_epi32(fours_6(codes[0]),
+                                             _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 0, 0)),
+             b = _mm256_permutevar8x32_epi32(fours_6(codes[1]),
+                                             _mm256_setr_epi32(2, 4, 5, 6, 0, 0, 0, 1)),
+             c = _mm256_permutevar8x32_epi32(fours_6(codes[2]),
+                                             _mm256_setr_epi32(5, 6, 0, 0, 0, 1, 2, 4)),
+             d = _mm256_permutevar8x32_epi32(fours_6(codes[3]),
+                                             _mm256_setr_epi32(0, 0, 0, 1, 2, 4, 5, 6));
+    to[0] = _mm256_blend_epi32(a, b, 0xC0);
+    to[1] = _mm256_blend_epi32(b, c, 0xF0);
+    to[2] = _mm256_blend_epi32(c, d, 0xFC);
+}
+
+#endif
