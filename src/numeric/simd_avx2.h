@@ -398,10 +398,10 @@ OP vi vi_max_each(const vi *v)
 /* ---- codes ----------------------------------------------------------------------------------- */
 
 /* Floats by code of 4 bits that fit 16 bits: the lower and the upper bytes of these, in both halves
- * of a register. Codes are looked up in them after an exclusive or with flip. */
+ * of a register. */
 #define TABLES_OF_FLOATS 0
 typedef struct vt {
-    vi low, high, flip;
+    vi low, high;
 } vt;
 OP vt vt_load(const float *values)
 {
@@ -411,40 +411,7 @@ OP vt vt_load(const float *values)
              low = _mm256_and_si256(in_order, _mm256_set1_epi16(0xff)),
              high = _mm256_srli_epi16(in_order, 8);
     return (vt){_mm256_permute4x64_epi64(_mm256_packus_epi16(low, low), 0x88),
-                _mm256_permute4x64_epi64(_mm256_packus_epi16(high, high), 0x88),
-                _mm256_setzero_si256()};
-}
-/* For tables of whole numbers: codes count from the least one. */
-OP vt vt_flip(const float *values)
-{
-    return (vt){.flip = _mm256_set1_epi8(values[8] < 0 ? (char)0x88 : 0)};
-}
-/* The same bytes of the whole numbers from -32 on. A table of codes less a zero point begins at one
- * of the places. */
-enum { WHOLE_NUMBERS = 64, VT_PLACES = WHOLE_NUMBERS - 15 };
-static inline int32_t vt_place_of(const float *values)
-{
-    return values[8] < 0 ? 24 : 32;
-}
-static const unsigned char _Alignas(64) whole_low[WHOLE_NUMBERS] = {
-    0x00, 0xf8, 0xf0, 0xe8, 0xe0, 0xd8, 0xd0, 0xc8, 0xc0, 0xb8, 0xb0, 0xa8, 0xa0, 0x98, 0x90, 0x88,
-    0x80, 0x70, 0x60, 0x50, 0x40, 0x30, 0x20, 0x10, 0x00, 0xe0, 0xc0, 0xa0, 0x80, 0x40, 0x00, 0x80,
-    0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0, 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70,
-    0x80, 0x88, 0x90, 0x98, 0xa0, 0xa8, 0xb0, 0xb8, 0xc0, 0xc8, 0xd0, 0xd8, 0xe0, 0xe8, 0xf0, 0xf8};
-static const unsigned char _Alignas(64) whole_high[WHOLE_NUMBERS] = {
-    0xc2, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1,
-    0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc1, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xbf,
-    0x00, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41,
-    0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41};
-OP vi two_tables(const unsigned char *low, const unsigned char *high)
-{
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(low)), load_16_bytes(high),
-                                   1);
-}
-OP vt vt_whole(int32_t low, int32_t high, vi flip)
-{
-    return (vt){two_tables(whole_low + low, whole_low + high),
-                two_tables(whole_high + low, whole_high + high), flip};
+                _mm256_permute4x64_epi64(_mm256_packus_epi16(high, high), 0x88)};
 }
 /* Words of even and odd codes of bytes 0, 1 and 2, 3 of each dword. */
 typedef struct vn {
@@ -454,8 +421,7 @@ OP vn vn_of(vi codes, vt t)
 {
     const vi pairs = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4,
                                       5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15),
-             nibble = _mm256_set1_epi8(15),
-             x = _mm256_shuffle_epi8(_mm256_xor_si256(codes, t.flip), pairs);
+             nibble = _mm256_set1_epi8(15), x = _mm256_shuffle_epi8(codes, pairs);
     const vi even = _mm256_and_si256(x, nibble),
              odd = _mm256_and_si256(_mm256_srli_epi16(x, 4), nibble);
     const vi even_low = _mm256_shuffle_epi8(t.low, even), odd_low = _mm256_shuffle_epi8(t.low, odd),

@@ -52,10 +52,9 @@
  * What readers of codes need besides, a register of codes being a chunk:
  *
  *   vt, vt_load(values)               a table of 16 floats by code of 4 bits, which bf16 holds
- *                                     exactly
+ *                                     exactly; TABLES_OF_FLOATS: it may hold any, t.values
  *   vn, vn_of(codes, t), vn_vector    what a chunk of codes of 4 bits stands for: vector v has that
- *                                     of nibble v of each dword. TABLES_OF_FLOATS: a table has any
- *                                     floats, t.values; else vt_whole makes one of whole numbers
+ *                                     of nibble v of each dword
  *   vf_masked_xor(x, mask, flip)      (x & mask) ^ flip
  *   vi_load_bytes(p, n)               the first n bytes, a multiple of 4 with AVX2, then zeros
  *   high_bytes(x, h)                  words of the lower or upper 8 bytes of each 128 bits, shifted

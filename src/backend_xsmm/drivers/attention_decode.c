@@ -195,7 +195,6 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     /* Codes less zero points are exact only before anything is multiplied with them. */
     side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
     side->ops = NULL;
-    side->tables = false;
     const int way = take_way(ways_attention_operands, of, &rows, side, choice);
     if (way == BY_TILES) {
         return;
@@ -237,9 +236,6 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
         if (side->group_shift < 0) {
             fill_groups(side);
         }
-        side->tables = ops->place_tables != NULL && m.zp.type != NULL &&
-                       side->fold * side->groups <= 4 &&
-                       ((side->groups == 1 && side->fold == 1) || head / side->groups % 32 == 0);
         fill_group_rows(side);
     }
 }
@@ -446,11 +442,9 @@ static bool wants_coefs(const decode_side_t *side)
     return side->codes || side->by_lane;
 }
 
-/* The scales and zero points of all tokens of a task into its buffers. True if zero points are
- * places of tables. */
-static bool load_coefs(const decode_task_t *task)
+/* The scales and zero points of all tokens of a task into its buffers. */
+static void load_coefs(const decode_task_t *task)
 {
-    const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
     if (task->m.scale.type != NULL) {
         load_by_token(task, &task->m.scale, task->token, task->tokens, b->scale);
@@ -462,12 +456,6 @@ static bool load_coefs(const decode_task_t *task)
     if (task->m.zp.type != NULL) {
         load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
     }
-    /* Micro-kernels may look up tables of some rows behind the last one. */
-    const int64_t n = (int64_t)task->tokens * side->groups, more = CODES_ROWS * DECODE_LANES;
-    if (side->tables) {
-        memset(b->zp + n, 0, (size_t)more * sizeof(float));
-    }
-    return side->tables && side->ops->place_tables(side->values, b->zp, n + more);
 }
 
 /* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
@@ -580,13 +568,14 @@ void decode_scores(const decode_task_t *task)
         }
         return;
     }
-    const bool tables = wants_coefs(side) && load_coefs(task);
+    if (wants_coefs(side)) {
+        load_coefs(task);
+    }
     if (side->codes) {
         const code_rows_t codes = codes_of(task);
         side->ints->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
     } else {
-        code_rows_t rows = rows_at(task, 0, nt);
-        rows.zp_places = tables;
+        const code_rows_t rows = rows_at(task, 0, nt);
         qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
@@ -685,7 +674,9 @@ void decode_accumulate(const decode_task_t *task)
         }
         return;
     }
-    const bool tables = wants_coefs(side) && load_coefs(task);
+    if (wants_coefs(side)) {
+        load_coefs(task);
+    }
     const float *scale = task->buffers->scale;
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
     const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
@@ -696,8 +687,7 @@ void decode_accumulate(const decode_task_t *task)
     if (side->codes) {
         codes_values(task);
     } else {
-        code_rows_t rows = rows_at(task, 0, nt);
-        rows.zp_places = tables;
+        const code_rows_t rows = rows_at(task, 0, nt);
         pv(side->ops, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */

@@ -36,7 +36,6 @@ typedef struct decode_side {
     bool quantised;
     bool any_weight;  /* V: weights need not be probabilities, which are at most 1 */
     float values[16]; /* of the codes of a 4-bit type */
-    bool tables;      /* each 32 codes of it have one zero point, which may choose their table */
     /* The element at each place in decoding order, of the second token `head` more; -1: padding. */
     int16_t order[DECODE_ORDER];
     /* A group of coefficients is 2^group_shift chunks; -1: coefficients change within chunks, or

@@ -119,19 +119,14 @@ static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
     return numbers;
 }
 
-/* The units that micro-kernels may look at in a line. */
-static int64_t units_needed(const rows_task_t *w, const rows_units_t *u)
-{
-    return w->st->way == IN_FLOATS && u->step > 0
-               ? ((w->st->chunks - 1) >> u->shift) * u->step + u->step
-               : u->groups * u->times;
-}
-
 /* [line][ld], n lines from `line` on; the last one stands for those that are missing. Gives ld. */
 static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
                           int64_t line, int n, float *raw)
 {
-    const int64_t units = u->groups * u->times, ld = w->st->units, need = units_needed(w, u);
+    const int64_t units = u->groups * u->times, chunks = w->st->chunks, ld = w->st->units;
+    const int64_t need = w->st->way == IN_FLOATS && u->step > 0
+                             ? ((chunks - 1) >> u->shift) * u->step + u->step
+                             : units;
     if (n == ROWS_LINES && g->column.group == 1 && g->row.stride == 1 &&
         g->column.stride == u->groups && u->times == 1) { /* one run */
         groups_load(g, w->c->features, groups_at(g, 0, line), 1, ROWS_LINES * u->groups, raw);
@@ -152,36 +147,6 @@ static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_un
         }
     }
     return ld;
-}
-
-/* Zero points of four lines become places of tables. False: not all of them did. */
-static bool place_zps(const rows_task_t *w, int64_t ld)
-{
-    const rows_floats_t *f = w->c->floats;
-    const rows_units_t *u = &w->st->zp;
-    const bool one_run = ld == u->groups * u->times;
-    const int64_t need = units_needed(w, u), n = one_run ? (ROWS_LINES - 1) * ld + need : need;
-    bool placed = true;
-    for (int i = 0; i < (one_run ? 1 : ROWS_LINES) && placed; i++) {
-        placed = f->place_tables(w->st->values, w->buf.raw_zp + i * ld, n);
-    }
-    return placed;
-}
-
-/* Zero points of n lines. */
-static void load_zps(rows_task_t *w, const groups_t *zp, int64_t line, int n)
-{
-    const rows_units_t *u = &w->st->zp;
-    code_rows_t *four = &w->four;
-    fetch_groups(zp, u->groups, line + w->st->ahead_lines, ROWS_LINES);
-    four->zp.ld = load_coefs(w, zp, u, line, n, w->buf.raw_zp);
-    if (w->st->way == IN_FLOATS && w->c->floats->place_tables != NULL &&
-        u->step <= 2) { /* each 32 codes have one zero point */
-        four->zp_places = place_zps(w, four->zp.ld);
-        if (!four->zp_places) { /* but some may be */
-            load_coefs(w, zp, u, line, n, w->buf.raw_zp);
-        }
-    }
 }
 
 /* What coefficients of all fours have in common. */
@@ -221,7 +186,8 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         w->four.scale.ld = load_coefs(w, scale, &st->scale, n, there, w->buf.raw);
     }
     if (zp->type != NULL) {
-        load_zps(w, zp, n, there);
+        fetch_groups(zp, st->zp.groups, n + st->ahead_lines, ROWS_LINES);
+        w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
     if (scale->type != NULL && in_integers(st->way)) {
         table->by_unit(w->buf.raw, w->four.scale.ld, (int)(st->scale.groups * st->scale.times),

@@ -36,7 +36,6 @@ typedef struct decode_ops {
     bool by_chunk; /* takes coefficients without a pick, which do not change within chunks */
     qk_t qk[DECODE_COEFS][3]; /* NULL: no such coefficients */
     pv_t pv[DECODE_COEFS][3];
-    place_tables_t place_tables; /* 4 bits; NULL: zero points stay floats */
     /* Weighting rows by p * scale would lose bits to underflow. */
     bool (*any_tiny)(const float *scale, int n);
 } decode_ops_t;

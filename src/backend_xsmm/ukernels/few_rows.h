@@ -43,13 +43,7 @@ typedef struct code_rows {
     const struct codes_type *type;
     const unsigned char *table;
     bool near;
-    bool zp_places; /* in floats, 4 bits: zp has places of tables (place_tables_t) */
 } code_rows_t;
-
-/* Zero points of codes of 4 bits become the places (int32_t) where tables of codes less zero points
- * begin. False, and nothing is changed, if some are too far from the codes for that. values: of the
- * 16 codes. */
-typedef bool (*place_tables_t)(const float *values, float *zp, int64_t n);
 
 /* ---- codes in registers ---------------------------------------------------------------------- */
 
@@ -74,7 +68,6 @@ typedef enum applied {
     NOWHERE,    /* there are none */
     IN_WEIGHTS, /* weights have the scales, one for each group of a row */
     IN_WEIGHTS_SHIFTED,
-    IN_WEIGHTS_TABLES, /* the same where zero points are places of tables */
     /* Codes are scaled, after zero points have been subtracted: by chunk of a row, or fine. */
     BY_CHUNK,
     BY_LANE,

@@ -43,7 +43,6 @@ typedef struct rows_floats {
     int32_t (*place)(const float *x, int vectors, float *to, int64_t step);
     /* By coefficients; whether they are fine; 1, 2 or 4 rows. NULL: no such coefficients. */
     rows_lines_t run[ROWS_KINDS][2][3];
-    place_tables_t place_tables; /* 4 bits; NULL: zero points stay floats */
 } rows_floats_t;
 
 /* By data type; NULL: this ISA has no decoder for it. */
