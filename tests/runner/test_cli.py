@@ -76,12 +76,11 @@ class Cli(unittest.TestCase):
             self.assertEqual("sinter: exec partition 0 (sdpa)" in done.stderr, wanted, done.stderr)
 
     def test_idle_mode(self):
-        """The report and the line of an execute say that no kernel uses the fpmath mode."""
-        options = ["--max-cpu-isa=generic", "--attr-fpmath=int8:true", "--verbose=exec"]
+        """The report says that no kernel uses the fpmath mode."""
+        options = ["--max-cpu-isa=generic", "--attr-fpmath=int8:true"]
         idle = "fpmath int8 changes nothing"
         (part,) = document("--mode=L", f"--case={SDPA}", *options)["partitions"]
         self.assertEqual(sum(line.startswith("  " + idle) for line in part["report"]), 1, part)
-        self.assertIn(idle, run("--mode=X", f"--case={SDPA}", *options).stderr)
 
     def test_explain(self):
         found = document("--mode=L", f"--case={SDPA}")
