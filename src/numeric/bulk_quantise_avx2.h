@@ -305,18 +305,12 @@ TARGET static int64_t quantise(const encoders_t *encoders, const dtype_blocks_t 
         static const encoders_t encoders = {__VA_ARGS__};   \
         return quantise(&encoders, b);                      \
     }
-#define QUANTISE_FLOAT(name)                                    \
+#define SINTER_QUANTISED_FLOAT(name)                            \
     ENCODE_EACH(name, MULTIPLIED)                               \
     ENCODE_EACH(name, DIVIDED)                                  \
     QUANTISE(name, .multiplied = EACH_SOURCE(name, MULTIPLIED), \
              .divided = EACH_SOURCE(name, DIVIDED))
-QUANTISE_FLOAT(f8_e5m2)
-QUANTISE_FLOAT(f8_e4m3)
-QUANTISE_FLOAT(f8_e5m2fnuz)
-QUANTISE_FLOAT(f8_e4m3fnuz)
-QUANTISE_FLOAT(f6_e3m2)
-QUANTISE_FLOAT(f6_e2m3)
-QUANTISE_FLOAT(f4_e2m1)
+#include "numeric/quantised.def"
 ENCODE_EACH(s8, MULTIPLIED)
 ENCODE_EACH(s8, DIVIDED)
 ENCODE_EACH(s8, SHIFTED)
@@ -329,7 +323,6 @@ QUANTISE(s8, .multiplied = EACH_SOURCE(s8, MULTIPLIED), .divided = EACH_SOURCE(s
 QUANTISE(u8, .shifted = EACH_SOURCE(u8, SHIFTED))
 QUANTISE(s4, .divided = EACH_SOURCE(s4, DIVIDED), .shifted = EACH_SOURCE(s4, SHIFTED))
 QUANTISE(u4, .shifted = EACH_SOURCE(u4, SHIFTED))
-#undef QUANTISE_FLOAT
 #undef QUANTISE
 #undef EACH_SOURCE
 #undef ENCODE_EACH

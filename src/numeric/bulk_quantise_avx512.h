@@ -321,13 +321,8 @@ OP int64_t quantise(const code_t *c, const dtype_blocks_t *b)
     {                                                              \
         return quantise(&code_##name, b);                          \
     }
-QUANTISE(f8_e5m2)
-QUANTISE(f8_e4m3)
-QUANTISE(f8_e5m2fnuz)
-QUANTISE(f8_e4m3fnuz)
-QUANTISE(f6_e3m2)
-QUANTISE(f6_e2m3)
-QUANTISE(f4_e2m1)
+#define SINTER_QUANTISED_FLOAT QUANTISE
+#include "numeric/quantised.def"
 QUANTISE(s8)
 QUANTISE(u8)
 QUANTISE(s4)

@@ -30,10 +30,8 @@ def edit(todo):
         for old, rest, end in (("LOAD_AND_STORE", "", ""), ("STORE_SATURATED", "", ""),
                                ("SCALED_AND_STREAMED", "", ""),
                                ("ROW_SCALED", ", store_sat", ","))))
-    todo.edit("src/numeric/bulk_quantise_avx2.h", (
-        "QUANTISE_FLOAT(f8_e4m3)\n", "QUANTISE_FLOAT(f8_e4m3)\nQUANTISE_FLOAT(f8_e3m4)\n"))
-    todo.edit("src/numeric/bulk_quantise_avx512.h",
-              ("QUANTISE(f8_e4m3)\n", "QUANTISE(f8_e4m3)\nQUANTISE(f8_e3m4)\n"))
+    row = "SINTER_QUANTISED_FLOAT(f8_e4m3)\n"
+    todo.edit("src/numeric/quantised.def", (row, row + row.replace("e4m3", "e3m4")))
     todo.edit("tests/oracle/codec.c", (
         "    case sinter_f8_e5m2fnuz:\n",
         "    case sinter_f8_e3m4:\n    case sinter_f8_e5m2fnuz:\n"), (
