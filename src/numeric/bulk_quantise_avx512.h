@@ -13,7 +13,8 @@
 
 enum {
     BLOCK_VECTORS = DTYPE_BLOCK / LANES,
-    CHUNK_VECTORS = DTYPE_CHUNK_BYTES / 2 / LANES, /* of words */
+    BLOCK_FACTORS = BLOCK_VECTORS,                 /* one for each vector */
+    CHUNK_FACTORS = DTYPE_CHUNK_BYTES / 2 / LANES, /* of words */
     CHUNK_LINES = DTYPE_CHUNK_BYTES / 64,
     BLOCK_AHEAD = 4096, /* bytes fetched ahead of what is measured; harmless past the end */
 };
@@ -203,12 +204,8 @@ OP void put_block(int bits, sinter_data_type_t from, bool past, unsigned char *p
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Quotients of f4_e2m1 are times 2^gain. */
-OP int gain_of(const code_t *c)
-{
-    return c->kind == FLOAT_4 ? 2 : 0;
-}
-/* The code of y, which is x scaled and times 2^gain, as an integer that bytes_of_codes takes. */
+/* The code of y, which is x scaled and times the gain of derive_chunk, as an integer that
+ * bytes_of_codes takes. */
 OP vu code_of(const code_t *c, vf y, vf x)
 {
     return c->kind == FLOAT_4 ? between(y)
@@ -281,10 +278,9 @@ OP int64_t quantise_chunks(const code_t *c, dtype_way_t way, sinter_data_type_t 
             }
         }
         if (more) {
-            const chunk_lines_t at = {fold == 1 ? copies[new] : lanes.top,
+            const chunk_lanes_t at = {fold == 1 ? copies[new] : lanes.top,
                                       fold == 1 ? copies[new] : lanes.bottom};
-            const bool good =
-                derive_chunk(args, gain_of(c), (i + lead) * groups, (int)groups, &at, &ring[new]);
+            const bool good = derive_chunk(args, (i + lead) * groups, (int)groups, &at, &ring[new]);
             stop = good ? stop : i + lead;
         }
         old = old == 2 ? 0 : old + 1;

@@ -1,6 +1,5 @@
-/* A part of quantise with AVX-512: the extremes of groups, and the scales, zero points and factors
- * that quant_scales.h makes from them. The schema allows kinds of powers of two only e8m0 scales,
- * and dynamic_nv only f8_e4m3 scales. */
+/* A part of bulk_quantise_avx512.h: how the extremes of groups are measured, and how scales and
+ * zero points, which bulk_derive.h makes from them, go to memory. */
 #ifndef SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
 #define SINTER_SRC_NUMERIC_BULK_SCALES_AVX512_H
 
@@ -12,12 +11,6 @@
 typedef struct lanes {
     __m512i top[CHUNK_LINES], bottom[CHUNK_LINES];
 } lanes_t;
-
-/* The factors of the vectors of a chunk, as bits; zp: integers. A long group has those of one
- * block, which all its blocks share. */
-typedef struct factors {
-    uint32_t by[CHUNK_VECTORS], inverse[CHUNK_VECTORS], zp[CHUNK_VECTORS];
-} factors_t;
 
 /* ---- extremes -------------------------------------------------------------------------------- */
 
@@ -208,23 +201,6 @@ OP void extremes_of(sinter_data_type_t from, side_t side, int64_t size, const __
     }
 }
 
-/* Once for each chunk, not inlined: all kinds of formulas share these. */
-NOT_INLINED void extremes_of_magnitudes(sinter_data_type_t from, int64_t size, const __m512i *lines,
-                                        int n, vu *to)
-{
-    extremes_of(from, MAGNITUDE, size, lines, n, to);
-}
-NOT_INLINED void extremes_at_top(sinter_data_type_t from, int64_t size, const __m512i *lines, int n,
-                                 vu *to)
-{
-    extremes_of(from, TOP, size, lines, n, to);
-}
-NOT_INLINED void extremes_at_bottom(sinter_data_type_t from, int64_t size, const __m512i *lines,
-                                    int n, vu *to)
-{
-    extremes_of(from, BOTTOM, size, lines, n, to);
-}
-
 /* ---- scales ---------------------------------------------------------------------------------- */
 
 /* The first 1, 2, 4 ... bytes: plain stores are faster than those under masks. */
@@ -246,177 +222,24 @@ OP void put_bytes(unsigned char *p, int n, __m512i x)
         memcpy(p, &bits, n == 2 ? 2 : 1);
     }
 }
-
-/* n scales to memory; returns them as their type has them, 0 as 1. */
-OP vf put_codes(const code_t *c, encoding_t how, unsigned char *p, int n, vf s)
+OP void put_dwords(unsigned char *p, int n, vf x)
 {
-    block_t code = encode(c, how, &s);
-    vf x = decode(c, code, 0);
-    if (vm_any(vu_eq((vu)x, vu_set1(0)))) {
-        x = one_for_zero(x);
-        code = encode(c, how, &x);
-    }
-    put_bytes(p, n * c->bits / 8,
-              c->bits == 16 ? _mm512_castsi256_si512(code.words)
-                            : _mm512_castsi128_si512(code.bytes));
-    return x;
+    put_bytes(p, 4 * n, (__m512i)x);
 }
-OP vf put_scales(sinter_data_type_t type, unsigned char *p, int n, vf s)
+/* The low bytes of n dwords; nibbles: of two in a byte. */
+OP void put_low_bytes(bool nibbles, unsigned char *p, int n, vu x)
 {
-    if (type == sinter_e8m0) {
-        return put_codes(&code_e8m0, PLAIN, p, n, s);
-    }
-    if (type == sinter_f8_e4m3) { /* scales that are NaN or infinite are found later */
-        return put_codes(&code_f8_e4m3, FINITE, p, n, s);
-    }
-    if (type == sinter_f16) {
-        return put_codes(&code_f16, PLAIN, p, n, s);
-    }
-    if (type == sinter_bf16) {
-        return put_codes(&code_bf16, PLAIN, p, n, s);
-    }
-    s = one_for_zero(s);
-    put_bytes(p, 4 * n, (__m512i)s);
-    return s;
+    const __m128i bytes = narrow_8(&x);
+    const __m128i pairs = pack_4(_mm_and_si128(bytes, _mm_set1_epi8(15)));
+    put_bytes(p, nibbles ? n / 2 : n, _mm512_castsi128_si512(nibbles ? pairs : bytes));
+}
+/* The codes of the first n of a block: scales. */
+OP void put_block_of(int bits, unsigned char *p, int n, block_t code)
+{
+    put_bytes(p, n * bits / 8,
+              bits == 16 ? _mm512_castsi256_si512(code.words) : _mm512_castsi128_si512(code.bytes));
 }
 
-/* Those of dynamic_nv, which f8_e4m3 neither overflows nor has as 0. */
-OP vf put_scales_nv(unsigned char *p, int n, vf s)
-{
-    const vf power = rounding_power(format_f8_e4m3, s), sum = s + power;
-    const vu code = sum_code(format_f8_e4m3, sum) & 0x7F;
-    put_bytes(p, n, _mm512_castsi128_si512(narrow_8(&code)));
-    return sum - power;
-}
-
-/* Zero points, saturated, to memory: nibbles by twos, or bytes, or dwords. */
-OP void put_zps(sinter_data_type_t type, unsigned char *p, int n, vf zp)
-{
-    const vu code = (vu)_mm512_cvtps_epi32(zp);
-    const __m128i bytes = narrow_8(&code);
-    if (type == sinter_s32) {
-        put_bytes(p, 4 * n, (__m512i)code);
-    } else if (type == sinter_s4 || type == sinter_u4) {
-        put_bytes(p, n / 2,
-                  _mm512_castsi128_si512(pack_4(_mm_and_si128(bytes, _mm_set1_epi8(15)))));
-    } else {
-        put_bytes(p, n, _mm512_castsi128_si512(bytes));
-    }
-}
-
-/* Values of n <= 16 groups from g on to their vectors. Each group has `vectors` of them, a power of
- * two. */
-OP void spread_by(int vectors, vf x, int g, int n, uint32_t *to)
-{
-    const vu lane = (vu)_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    to += g * vectors;
-    for (int i = 0; i < vectors && i * LANES < n * vectors; i++) {
-        vf_store(to + i * LANES,
-                 _mm512_permutexvar_ps(
-                     (__m512i)((lane + (uint32_t)(i * LANES)) / (uint32_t)vectors), x));
-    }
-}
-OP void spread(int64_t size, vf x, int g, int n, uint32_t *to)
-{
-    if (size == 16) {
-        vf_store(to + g, x);
-    } else if (size == 32) {
-        spread_by(2, x, g, LANES, to);
-    } else if (size == 64) {
-        spread_by(4, x, g, LANES, to);
-    } else {
-        spread_by(BLOCK_VECTORS, x, g, n, to);
-    }
-}
-
-/* n groups of a chunk from g on, at most 16; `first`: the number of the chunk's first group. */
-typedef struct some_groups {
-    int64_t first;
-    int g, n;
-} some_groups_t;
-
-/* For up to 16 groups: scales and zero points to memory, factors to their vectors, for quotients
- * times 2^gain. Returns the bad groups: those whose extreme or scale is NaN or infinite, or whose
- * scale is too far from 1 for its inverse to stand for it, or so small that quotients are beyond
- * the range that bytes_<narrow> saturates. */
-OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain, some_groups_t at,
-                    vu top, vu bottom, factors_t *to)
-{
-    const int g = at.g, n = at.n;
-    const groups_t *scales = &b->to.scale, *zps = &b->to.zp;
-    const vu most = (vu)_mm512_max_epi32((__m512i)top, (__m512i)bottom);
-    const vm infinite = vu_gt(most, vu_set1(0x7F7FFFFF));
-    unsigned char *scale = groups_output(scales, scales->first + at.first + g);
-    if (quant_by_powers(f->kind)) {
-        const vu code = power_codes(f, top), inverse = 254 + (uint32_t)gain - code;
-        put_bytes(scale, n, _mm512_castsi128_si512(narrow_8(&code)));
-        spread(b->size, e8m0_power(vu_min(inverse, vu_set1(254))), g, n, to->by);
-        return infinite | (vu_gt(inverse, vu_set1(254)) & vu_gt(top, vu_set1(0)));
-    }
-    /* A subnormal scale may be off, but it is bad, or below what its type or dynamic_nv have. */
-    const vf exact = exact_scales(f, true, top, bottom);
-    const vf s = f->kind == QUANT_DYNAMIC_NV ? put_scales_nv(scale, n, exact)
-                                             : put_scales(scales->dtype, scale, n, exact);
-    const vf by = s * vf_set1(f->tensor_scale), inverse = vf_set1((float)(1 << gain)) / by;
-    spread(b->size, (vf)(by * vf_set1(1 / (float)(1 << gain))), g, n, to->by);
-    spread(b->size, inverse, g, n, to->inverse);
-    if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
-        const float least = (float)zps->type->min, largest = (float)zps->type->max;
-        const vf zp = vf_clamp(zero_points_of(f, vf_quotient((vf)bottom, s, inverse)),
-                               f->elem_min > least ? f->elem_min : least,
-                               f->elem_max < largest ? f->elem_max : largest);
-        put_zps(zps->dtype, groups_output(zps, zps->first + at.first + g), n, zp);
-        spread(b->size, (vf)vf_to_int(zp), g, n, to->zp);
-    }
-    return infinite | (vm) ~(vf_ge(by, vf_set1(0x1p-100f)) & vf_ge(vf_set1(0x1p100f), by) &
-                             vf_ge(by * vf_set1(0x1p14f), (vf)most));
-}
-
-/* The lanes of a chunk's groups, or the elements of groups of a line or less. */
-typedef struct chunk_lines {
-    const __m512i *top, *bottom;
-} chunk_lines_t;
-
-/* The n groups of a chunk, from `first`. False: some are bad. First all extremes, so that many
- * scales are under way at once. */
-OP bool derive_kind(quant_kind_t kind, const dtype_blocks_t *b, int gain, int64_t first, int n,
-                    const chunk_lines_t *lines, factors_t *to)
-{
-    const bool both = kind == QUANT_DYNAMIC_ASYMMETRIC;
-    quant_formula_t f = *b->formula;
-    vu top[CHUNK_VECTORS / LANES], bottom[CHUNK_VECTORS / LANES];
-    vm bad = 0;
-    f.kind = kind; /* known where this is compiled */
-    (both ? extremes_at_top : extremes_of_magnitudes)(b->from, b->size, lines->top, n, top);
-    if (both) {
-        extremes_at_bottom(b->from, b->size, lines->bottom, n, bottom);
-    }
-    for (int g = 0; g < n; g += LANES) {
-        const vu low = both ? bottom[g / LANES] : vu_set1(0);
-        const int count = n - g < LANES ? n - g : LANES;
-        const some_groups_t at = {first, g, count};
-        bad |= derive_groups(b, &f, gain, at, top[g / LANES], low, to) & lanes_below(count);
-    }
-    return bad == 0;
-}
-TARGET static bool derive_chunk(const dtype_blocks_t *b, int gain, int64_t first, int n,
-                                const chunk_lines_t *lines, factors_t *to)
-{
-    switch (b->formula->kind) {
-    case QUANT_DYNAMIC_MX:
-        return derive_kind(QUANT_DYNAMIC_MX, b, gain, first, n, lines, to);
-    case QUANT_DYNAMIC_MX_RCEIL:
-        return derive_kind(QUANT_DYNAMIC_MX_RCEIL, b, gain, first, n, lines, to);
-    case QUANT_DYNAMIC_SYMMETRIC:
-        return derive_kind(QUANT_DYNAMIC_SYMMETRIC, b, gain, first, n, lines, to);
-    case QUANT_DYNAMIC_ASYMMETRIC:
-        return derive_kind(QUANT_DYNAMIC_ASYMMETRIC, b, gain, first, n, lines, to);
-    case QUANT_DYNAMIC_NV:
-        return derive_kind(QUANT_DYNAMIC_NV, b, gain, first, n, lines, to);
-    case QUANT_STATIC:
-        break;
-    }
-    return false; /* static scales are not made here */
-}
+#include "numeric/bulk_derive.h"
 
 #endif
