@@ -212,7 +212,7 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, memory_t *m,
     if (status == sinter_success) {
         part.shared = m->base + scratch_round(cp->frame_bytes) + scratch_round(fm->temp_bytes);
         part.scratch = part.shared + fm->shared_bytes;
-        exec_run(&run, part.scratch + cp->plan.thread_bytes * (size_t)fm->shares);
+        exec_run(&run, part.scratch + cp->plan.share_bytes * (size_t)fm->shares);
     }
     if (fm != NULL) {
         frame_unpack(&cp->plan, fm);
@@ -285,7 +285,7 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
         /* the caller's pointer may have any alignment */
         *total = bytes + exec_run_bytes(fm->shares) + SCRATCH_ALIGN;
         if (per_thread != NULL) {
-            *per_thread = compiled->plan.thread_bytes;
+            *per_thread = compiled->plan.share_bytes;
         }
     }
     sg_free(compiled->engine, memory);

@@ -25,8 +25,8 @@ typedef struct bound {
 } bound_t;
 
 typedef struct frame {
-    bound_t *v;  /* by plan value */
-    int threads; /* in choose: the shares of the step */
+    bound_t *v; /* by plan value */
+    int shares; /* in choose: of the step */
 } frame_t;
 
 /* One matrix operand: codes and how they become numbers. data, scale, zp and high are values; -1:
@@ -124,8 +124,8 @@ typedef struct candidate {
     const struct kernel *kernel;
     const void *config; /* generated code, tile sizes; in the plan's arena */
     size_t state_bytes;
-    size_t thread_bytes; /* scratch of each thread */
-    /* Shared memory for each thread. It is reserved whichever kernel runs, so that a later execute
+    size_t share_bytes; /* scratch of each share */
+    /* Shared memory for each share. It is reserved whichever kernel runs, so that a later execute
      * with other dims need not allocate. */
     size_t reserve_bytes;
     const char *note; /* for the report: tile sizes, arithmetic */
@@ -202,10 +202,10 @@ typedef struct plan {
     features_t features;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
-    bool dynamic;                       /* some dim is unknown */
-    size_t cache_bytes;                 /* of the last-level cache; 0: not known */
-    size_t state_bytes;                 /* of all steps */
-    size_t thread_bytes, reserve_bytes; /* the largest of any kernel */
+    bool dynamic;                      /* some dim is unknown */
+    size_t cache_bytes;                /* of the last-level cache; 0: not known */
+    size_t state_bytes;                /* of all steps */
+    size_t share_bytes, reserve_bytes; /* the largest of any kernel */
 } plan_t;
 
 #endif

@@ -37,7 +37,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)arena;
     out->state_bytes = sizeof(narrow_state_t);
-    out->thread_bytes = chain_scratch_bytes(p->step->post);
+    out->share_bytes = chain_scratch_bytes(p->step->post);
     return sinter_success;
 }
 

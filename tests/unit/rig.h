@@ -175,7 +175,7 @@ static inline sinter_status_t rig_begin(rig_execute_t *e, rig_t *r, const kernel
                                         const step_t *step, int nth)
 {
     const driver_t *driver = k->driver;
-    *e = (rig_execute_t){.kernel = k, .frame = {.v = r->v, .threads = nth}};
+    *e = (rig_execute_t){.kernel = k, .frame = {.v = r->v, .shares = nth}};
     e->problem = (problem_t){.plan = &r->plan, .step = step};
     sinter_status_t status = driver->setup(k, &e->problem, &r->plan.arena, &e->with);
     if (status != sinter_success) {
@@ -187,7 +187,7 @@ static inline sinter_status_t rig_begin(rig_execute_t *e, rig_t *r, const kernel
     if (status == sinter_success && driver->start != NULL) {
         status = driver->start(k, &e->problem, e->with.config, e->state);
     }
-    e->scratch = rig_alloc(e->with.thread_bytes);
+    e->scratch = rig_alloc(e->with.share_bytes);
     e->shared = rig_alloc(e->choice.shared_bytes);
     return status;
 }
@@ -196,7 +196,7 @@ static inline void rig_work(const rig_execute_t *e, int phase, int tid)
 {
     const worker_t w = {.phase = phase,
                         .tid = tid,
-                        .nth = e->frame.threads,
+                        .nth = e->frame.shares,
                         .scratch = e->scratch,
                         .shared = e->shared};
     e->kernel->driver->work(e->kernel, &e->problem, e->with.config, e->state, &w);
@@ -230,7 +230,7 @@ enum { RIG_KERNELS = 16 };
  * RIG_KERNELS; returns how many. */
 static inline int rig_kernels(rig_t *r, const step_t *step, const kernel_t **out)
 {
-    const frame_t frame = {.v = r->v, .threads = 1};
+    const frame_t frame = {.v = r->v, .shares = 1};
     int n = 0;
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = &sinter_kernels[i];

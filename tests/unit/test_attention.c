@@ -453,33 +453,33 @@ static void compile_time_view(const world_t *w, plan_value_t *pv)
 static void play_threads(const kernel_t *k, const problem_t *problem, const candidate_t *with,
                          const void *state, size_t all, char *what)
 {
-    const size_t each = with->thread_bytes;
+    const size_t each = with->share_bytes;
     const frame_t *frame = problem->frame;
     enum { PAD = 24 }; /* scratch at odd addresses, canaries behind it */
     unsigned char *shared = malloc(all + PAD), *scratch[8];
     CHECK(each < 2u << 20, "%s: scratch of a thread is below 2 MiB", what);
     memset(shared + all, 0x5a, PAD);
-    for (int t = 0; t < frame->threads; t++) {
+    for (int t = 0; t < frame->shares; t++) {
         scratch[t] = malloc(each + PAD);
         /* NaN, so that a read of an element that was not written shows */
         memset(scratch[t], 0xff, each);
         memset(scratch[t] + each, 0x5a, PAD);
     }
     for (int phase = 0; phase < k->driver->phases; phase++) {
-        for (int t = 0; t < frame->threads; t++) {
-            const worker_t w = {phase, t, frame->threads, scratch[t], shared};
+        for (int t = 0; t < frame->shares; t++) {
+            const worker_t w = {phase, t, frame->shares, scratch[t], shared};
             k->driver->work(k, problem, with->config, state, &w);
         }
     }
     bool whole = true;
     for (int i = 0; i < PAD; i++) {
         whole = whole && shared[all + (size_t)i] == 0x5a;
-        for (int t = 0; t < frame->threads; t++) {
+        for (int t = 0; t < frame->shares; t++) {
             whole = whole && scratch[t][each + (size_t)i] == 0x5a;
         }
     }
     CHECK(whole, "%s: scratch and shared memory stay in their sizes", what);
-    for (int t = 0; t < frame->threads; t++) {
+    for (int t = 0; t < frame->shares; t++) {
         free(scratch[t]);
     }
     free(shared);
@@ -531,7 +531,7 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                     .term = {SHIFT, WINDOW},
                     .sign = {1, -1},
                     .fill = FILL}}};
-    const frame_t frame = {.v = w->v, .threads = p->threads};
+    const frame_t frame = {.v = w->v, .shares = p->threads};
     problem_t problem = {.plan = &plan, .step = &step};
     candidate_t with = {0};
     choice_t choice = {0};

@@ -186,7 +186,7 @@ static void packed_shares(const int64_t *dims, int ndims, const int64_t *in_stri
 /* Runs a chain with io over all of its space, in runs of n. */
 static void run_io(rig_t *r, const chain_t *chain, sinter_cpu_isa_t isa, int n, float *io)
 {
-    const frame_t frame = {.v = r->v, .threads = 1};
+    const frame_t frame = {.v = r->v, .shares = 1};
     static chain_bound_t b;
     CHECK(chain_bind(chain, &frame, features_up_to(isa), &b) == sinter_success, "bind: %s",
           sinter_last_error_message());
@@ -451,7 +451,7 @@ static void bad_binding(void)
     const int space = rig_value(&r, sinter_f32, 2, dims, NULL),
               other = rig_value(&r, sinter_f32, 1, five, NULL),
               big = rig_value(&r, sinter_f32, 3, two, NULL);
-    const frame_t frame = {.v = r.v, .threads = 1};
+    const frame_t frame = {.v = r.v, .shares = 1};
     const int8_t transposed[SINTER_MAX_NDIMS] = {1, 0};
     for (int kind = 0; kind < 3; kind++) {
         chain_builder_t b;

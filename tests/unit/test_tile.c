@@ -170,7 +170,7 @@ static void run(const geometry_t *g, sinter_cpu_isa_t isa)
     if (g->scale) {
         fill_scales(&v[1]);
     }
-    const frame_t frame = {.v = v, .threads = 1};
+    const frame_t frame = {.v = v, .shares = 1};
     matrices_t o;
     char what[200];
     snprintf(what, sizeof what,
@@ -433,7 +433,7 @@ static void test_bad_groups(void)
     bound_t v[2];
     dense(&v[0], sinter_s8, (int64_t[]){2, 6, 8});
     dense(&v[1], sinter_f32, (int64_t[]){2, 4, 1});
-    const frame_t frame = {.v = v, .threads = 1};
+    const frame_t frame = {.v = v, .shares = 1};
     operand_t op = {.data = 0, .scale = 1, .zp = -1, .scale_dim = {0, 1, 2}};
     matrices_t o;
     CHECK(matrices_bind(&op, false, &frame, &o) == sinter_invalid_shape,

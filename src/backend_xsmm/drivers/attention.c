@@ -309,7 +309,7 @@ static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64
     note_config(self, c, why, &note);
     *out = (candidate_t){.config = c,
                          .state_bytes = sizeof(attention_state_t),
-                         .thread_bytes = attention_buffers(c, p->step, NULL, &b),
+                         .share_bytes = attention_buffers(c, p->step, NULL, &b),
                          .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
@@ -432,8 +432,8 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     }
     d->block = c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
-    while (frame->threads > 1 && d->block > c->strip &&
-           d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->threads) {
+    while (frame->shares > 1 && d->block > c->strip &&
+           d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->shares) {
         d->block = round_up(d->block / 2, c->strip);
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
@@ -441,7 +441,7 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     const int64_t tiles = (d->T + c->tk - 1) / c->tk;
     /* A part of T is worth a merge from two tiles on. The second pass of a probability chain
      * needs the whole row's sum, so it is not split. */
-    int64_t splits = d->items && !p->prob ? frame->threads / d->items : 1;
+    int64_t splits = d->items && !p->prob ? frame->shares / d->items : 1;
     splits = splits > tiles / 2 ? tiles / 2 : splits;
     d->splits = splits > 1 ? splits : 1;
     return sinter_success;

@@ -15,7 +15,7 @@
  *
  * A row starts with m = -inf and l = 0, or with m = sink and l = 1 where it has a sink. At the end
  * the output is acc / l, which goes through the post chain and the quantising tail, if any. When
- * there are fewer items than threads, T is split: each part leaves (m, l, acc) in shared memory,
+ * there are fewer items than shares, T is split: each part leaves (m, l, acc) in shared memory,
  * and phase 1 merges them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H

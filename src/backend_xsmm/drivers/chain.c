@@ -195,7 +195,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)arena;
     out->state_bytes = sizeof(chain_state_t);
-    out->thread_bytes = chain_tile_scratch_bytes(p->step->post);
+    out->share_bytes = chain_tile_scratch_bytes(p->step->post);
     out->note = p->step->post->f64 ? "elementwise in f64, runs of 256"
                                    : "elementwise in f32, tiles of up to 4096";
     return sinter_success;

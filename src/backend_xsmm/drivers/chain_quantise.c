@@ -118,7 +118,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     buffers_t b;
     (void)self, (void)arena;
     out->state_bytes = sizeof(chain_quantise_state_t);
-    out->thread_bytes = buffers(p->step, NULL, &b);
+    out->share_bytes = buffers(p->step, NULL, &b);
     out->note = p->step->post->f64 ? "elementwise in f64, whole groups"
                                    : "elementwise in f32, whole groups";
     return sinter_success;

@@ -164,13 +164,13 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         const int dim = p->out.scale_dim[d];
         groups[d] = dim < 0 ? 1 : frame->v[p->out.scale].dims[dim];
     }
-    quant_space_bind(in, &st->q.out, groups, frame->threads, &st->s);
+    quant_space_bind(in, &st->q.out, groups, frame->shares, &st->s);
     st->in = dtype_bulk(in->dtype, self->needs);
     st->narrow = st->s.column.n < NARROW;
     st->ahead = fetch_ahead(&st->s);
     choose_ways(st, choice);
     if (st->s.by_pieces) {
-        choice->shared_bytes = (size_t)quant_slabs(&st->s) * (size_t)frame->threads * 2 *
+        choice->shared_bytes = (size_t)quant_slabs(&st->s) * (size_t)frame->shares * 2 *
                                QUANT_COLUMNS * sizeof(int32_t);
     }
     return sinter_success;
@@ -193,7 +193,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     dynquant_scratch_t m;
     (void)self, (void)p, (void)arena;
     out->state_bytes = sizeof(dynquant_state_t);
-    out->thread_bytes = dynquant_carve(NULL, true, &m);
+    out->share_bytes = dynquant_carve(NULL, true, &m);
     out->note = "slabs that stay in a cache, walked twice";
     return sinter_success;
 }

@@ -31,15 +31,15 @@ typedef struct quant_space {
     int64_t pieces;               /* of a row of a slab */
     /* Threads share items: boxes of slabs, cut so that no two touch one byte of a packed output. */
     int64_t item[SINTER_MAX_NDIMS + 1], n_items;
-    /* All threads work on each slab, first on extremes, then on elements: there are too few slabs
-     * for the threads, or they are too tall for a cache. */
+    /* All shares work on each slab, first on extremes, then on elements: there are too few slabs
+     * for the shares, or they are too tall for a cache. */
     bool by_pieces;
     bool tall;   /* slabs outgrow the second-level cache: the second walk fetches them again */
     bool stream; /* the output is too large to be kept in a cache */
 } quant_space_t;
 
 /* out: bound to the same frame. */
-void quant_space_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, int threads,
+void quant_space_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, int shares,
                       quant_space_t *space);
 
 static inline int64_t quant_slabs(const quant_space_t *s)

@@ -268,8 +268,8 @@ static bool cut_codes(quant_space_t *s, const dtype_traits_t *type, int part)
     return whole;
 }
 
-/* False: threads cannot share pieces of units. */
-static bool choose_items(quant_space_t *s, const matrix_t *out, int threads)
+/* False: pieces of units cannot go to different shares. */
+static bool choose_items(quant_space_t *s, const matrix_t *out, int shares)
 {
     extent_t extents[2 * SINTER_MAX_NDIMS + 2] = {{0}};
     for (int a = 0; a < s->n_slab; a++) {
@@ -289,34 +289,34 @@ static bool choose_items(quant_space_t *s, const matrix_t *out, int threads)
     for (int a = 0; a < s->n_slab; a++) {
         s->n_items *= (s->slab[a].n + s->item[a] - 1) / s->item[a];
     }
-    s->by_pieces = threads > 1 && whole && s->n_items < 4 * (int64_t)threads &&
+    s->by_pieces = shares > 1 && whole && s->n_items < 4 * (int64_t)shares &&
                    s->rows * s->groups_per_row * s->column.n >= MIN_SHARED_SLAB &&
-                   s->rows * s->pieces >= threads;
+                   s->rows * s->pieces >= shares;
     return whole;
 }
 
 /* Slabs that fit the second-level cache, else the last-level one; else all threads read memory
  * twice, in long rows, where they can share slabs. */
-static void place_in_cache(quant_space_t *s, const axes_t *outer, const matrix_t *out, int threads)
+static void place_in_cache(quant_space_t *s, const axes_t *outer, const matrix_t *out, int shares)
 {
     s->tall = outgrows(s, 2 * SLAB_BYTES);
     const bool twice = outgrows(s, TALL_BYTES);
     const int64_t bytes = s->tall ? TALL_BYTES : SLAB_BYTES;
     place_slabs(s, outer, twice ? 0 : bytes);
-    const bool whole = choose_items(s, out, threads);
+    const bool whole = choose_items(s, out, shares);
     if (whole && s->tall && (twice || s->by_pieces)) {
         place_slabs(s, outer, 0);
-        choose_items(s, out, threads);
+        choose_items(s, out, shares);
         s->by_pieces = true;
     } else if (twice) {
         place_slabs(s, outer, bytes);
-        choose_items(s, out, threads);
+        choose_items(s, out, shares);
     }
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 
-void quant_space_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, int threads,
+void quant_space_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, int shares,
                       quant_space_t *space)
 {
     axes_t inner, outer;
@@ -325,7 +325,7 @@ void quant_space_bind(const bound_t *in, const matrices_t *out, const int64_t *g
     bind_axes(in, out, groups, &inner, &outer);
     choose_columns(space, &inner, &outer);
     place_rows(space, &inner);
-    place_in_cache(space, &outer, &out->base, threads);
+    place_in_cache(space, &outer, &out->base, shares);
     for (int d = 0; d < in->ndims; d++) {
         elements *= in->dims[d];
     }

@@ -161,7 +161,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     matmul_note(&note, self, c, why);
     *out = (candidate_t){.config = c,
                          .state_bytes = sizeof(matmul_state_t),
-                         .thread_bytes = matmul_thread_bytes(p, c),
+                         .share_bytes = matmul_share_bytes(p, c),
                          .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
@@ -190,7 +190,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     return at;
 }
 
-size_t matmul_thread_bytes(const problem_t *p, const matmul_config_t *c)
+size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c)
 {
     matmul_buffers_t b;
     return matmul_buffers(c, p->step, NULL, &b);
@@ -259,9 +259,9 @@ static int panel_unit(const matmul_state_t *st, int group)
     return unit;
 }
 
-/* Large tiles for few threads; smaller ones where there would be less than two items for each
- * thread. Blocks hold whole groups of rows and of columns. */
-static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threads, int group_rows,
+/* Large tiles for few shares; smaller ones where there would be less than two items for each
+ * share. Blocks hold whole groups of rows and of columns. */
+static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int shares, int group_rows,
                          int group_cols)
 {
     const int64_t mats = st->mats;
@@ -276,12 +276,12 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int threa
          st->panel = st->panel / unit / 2 * unit) {
         st->n_panels = (st->N + st->panel - 1) / st->panel;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
-        if (st->panel < 2 * unit || mats * st->n_panels * st->n_blocks >= 2 * (int64_t)threads) {
+        if (st->panel < 2 * unit || mats * st->n_panels * st->n_blocks >= 2 * (int64_t)shares) {
             break;
         }
     }
     while (st->block > MM_HEIGHT && st->block / 2 % MM_HEIGHT == 0 &&
-           st->block / 2 % group_rows == 0 && mats * st->n_panels * st->n_blocks < threads) {
+           st->block / 2 % group_rows == 0 && mats * st->n_panels * st->n_blocks < shares) {
         st->block /= 2;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
     }
@@ -313,7 +313,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     if (p->step->tail != NULL) {
         SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
     }
-    choose_tiles(st, c, p->frame->threads, st->tail.rows, st->tail.cols);
+    choose_tiles(st, c, p->frame->shares, st->tail.rows, st->tail.cols);
     blocks_bind(c, st);
     return matmul_count(p->step, st);
 }

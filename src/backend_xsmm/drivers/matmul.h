@@ -120,7 +120,7 @@ const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int 
 /* For the report, with what matmul_configure returned. */
 void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why);
 /* Scratch of each thread for panels. */
-size_t matmul_thread_bytes(const problem_t *p, const matmul_config_t *c);
+size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c);
 /* All of st, for panels. */
 sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
                             matmul_state_t *st);

@@ -150,7 +150,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     matmul_note(&note, self, &c->panel, why);
     *out = (candidate_t){.config = c,
                          .state_bytes = sizeof(columns_state_t),
-                         .thread_bytes = matmul_thread_bytes(p, &c->panel),
+                         .share_bytes = matmul_share_bytes(p, &c->panel),
                          .reserve_bytes = reserve_bytes(c, p),
                          .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
@@ -260,13 +260,13 @@ enum { SWEEPS, PANELS };
 const way_row_t ways_matmul_columns[] = {
     [SWEEPS] = {DECODED_FMA, refuse_sweeps, 0}, [PANELS] = {"panels", NULL, 0}};
 
-/* As many ranges for each thread, about equal. */
-static void choose_ranges(const columns_config_t *c, int threads, columns_state_t *st)
+/* As many ranges for each share, about equal. */
+static void choose_ranges(const columns_config_t *c, int shares, columns_state_t *st)
 {
     matmul_state_t *m = &st->panel;
     const int64_t unit = range_unit(c, m), most = widest(c, m), units = (m->N + unit - 1) / unit;
-    const int64_t rounds = (units * unit + most * threads - 1) / (most * threads),
-                  ranges = rounds * threads;
+    const int64_t rounds = (units * unit + most * shares - 1) / (most * shares),
+                  ranges = rounds * shares;
     m->panel = (int)((units + ranges - 1) / ranges * unit);
     m->n_panels = (m->N + m->panel - 1) / m->panel;
     m->block = COLUMNS_MOST;
@@ -284,7 +284,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     columns_buffers_t b;
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
     const size_t panel = matmul_shared(&c->panel, &st->panel),
-                 own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->threads;
+                 own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->shares;
     choice->shared_bytes = own > panel ? own : panel;
     st->sweeps = take_way(ways_matmul_columns, NULL, c, st, choice) == SWEEPS;
     if (!st->sweeps) {
@@ -298,7 +298,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         dtype_nibble_values(&type->codec, st->values);
     }
     fill_order(c, st);
-    choose_ranges(c, p->frame->threads, st);
+    choose_ranges(c, p->frame->shares, st);
     SG_TRY(matmul_count(p->step, &st->panel));
     add_serial_way(choice, st->panel.serial);
     return sinter_success;

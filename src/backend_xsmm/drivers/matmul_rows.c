@@ -169,7 +169,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     matmul_note(&note, self, &c->panel, why);
     *out = (candidate_t){.config = c,
                          .state_bytes = sizeof(rows_state_t),
-                         .thread_bytes = matmul_thread_bytes(p, &c->panel),
+                         .share_bytes = matmul_share_bytes(p, &c->panel),
                          .reserve_bytes = reserve_bytes(c, p),
                          .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
@@ -289,16 +289,16 @@ static void bind_lines(rows_state_t *st)
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
 }
 
-/* Columns of the thread that has most of them. */
-static int64_t most_columns(const matmul_state_t *m, int64_t panel, int threads)
+/* Columns of the share that has most of them. */
+static int64_t most_columns(const matmul_state_t *m, int64_t panel, int shares)
 {
     const int64_t all = (m->N + panel - 1) / panel * m->mats;
-    return (all + threads - 1) / threads * panel;
+    return (all + shares - 1) / shares * panel;
 }
 
 /* Panels of whole fours and whole groups of the tail, large enough for what each costs, of which
- * threads have the same number. */
-static void choose_panel(rows_state_t *st, int threads)
+ * shares have the same number. */
+static void choose_panel(rows_state_t *st, int shares)
 {
     matmul_state_t *m = &st->panel;
     int unit = 16;
@@ -310,7 +310,7 @@ static void choose_panel(rows_state_t *st, int threads)
         (((int64_t)1 << 16) / (st->bytes > 0 ? st->bytes : 1) + unit - 1) / unit * unit;
     m->panel = (int)most;
     for (int64_t panel = most - unit; panel >= least && panel >= unit; panel -= unit) {
-        if (most_columns(m, panel, threads) < most_columns(m, m->panel, threads)) {
+        if (most_columns(m, panel, shares) < most_columns(m, m->panel, shares)) {
             m->panel = (int)panel;
         }
     }
@@ -346,13 +346,13 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         return sinter_success;
     }
     bind_lines(st);
-    const size_t own = rows_buffers(st, NULL, &buffers) * (size_t)p->frame->threads;
+    const size_t own = rows_buffers(st, NULL, &buffers) * (size_t)p->frame->shares;
     choice->shared_bytes = own > choice->shared_bytes ? own : choice->shared_bytes;
     /* Rows of A with a NaN or an infinity take the panel path, in floats. */
     st->panel.blocks = (blocks_state_t){0};
     memset(st->values, 0, sizeof st->values);
     fill_table(c->type, st);
-    choose_panel(st, p->frame->threads);
+    choose_panel(st, p->frame->shares);
     SG_TRY(matmul_count(p->step, &st->panel));
     add_serial_way(choice, st->panel.serial);
     return sinter_success;

@@ -387,7 +387,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)arena;
     out->state_bytes = sizeof(softmax_state_t);
-    out->thread_bytes = (sizeof(buffers_t) + 63) / 64 * 64 + chain_scratch_bytes(p->step->post);
+    out->share_bytes = (sizeof(buffers_t) + 63) / 64 * 64 + chain_scratch_bytes(p->step->post);
     out->note = "rows of up to 4096 in cache, longer ones in three passes";
     return sinter_success;
 }

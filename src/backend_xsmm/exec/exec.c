@@ -226,7 +226,7 @@ static void run_share(exec_run_t *run, place_t at, int share)
     const worker_t w = {.phase = at.phase,
                         .tid = share,
                         .nth = taken->shares,
-                        .scratch = part->scratch + (size_t)share * plan->thread_bytes,
+                        .scratch = part->scratch + (size_t)share * plan->share_bytes,
                         .shared = part->shared};
     k->driver->work(k, &problem, taken->candidate->config, part->fm->state + step->state_offset,
                     &w);

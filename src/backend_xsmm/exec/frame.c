@@ -249,7 +249,7 @@ static sinter_status_t choose(const plan_t *plan, frame_mem_t *fm, threads_t thr
     *taken = (taken_t){.candidate = kernel_for_frame(plan, step, &fm->frame, &why),
                        .work = step_work(&problem)};
     taken->shares = threads.all ? threads.most : work_shares(taken->work, threads.most);
-    fm->frame.threads = taken->shares;
+    fm->frame.shares = taken->shares;
     if (taken->candidate == NULL) {
         return sg_fail(sinter_unimplemented, "no kernel takes these dims: %s", why);
     }
@@ -277,7 +277,7 @@ sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t thre
     }
     fm->shared_bytes = reserve > fm->shared_bytes ? reserve : fm->shared_bytes;
     SG_TRY(frame_temps(plan, fm, &rest));
-    if (!mul_size(plan->thread_bytes, (size_t)fm->shares, &all) ||
+    if (!mul_size(plan->share_bytes, (size_t)fm->shares, &all) ||
         !add_size(all, fm->shared_bytes, &all) || !add_size(all, rest, &all)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }

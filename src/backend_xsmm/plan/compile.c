@@ -213,8 +213,8 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
         for (int i = 0; i < step->n_candidates; i++) {
             const candidate_t *c = &step->candidates[i];
             bytes = c->state_bytes > bytes ? c->state_bytes : bytes;
-            plan->thread_bytes =
-                c->thread_bytes > plan->thread_bytes ? c->thread_bytes : plan->thread_bytes;
+            plan->share_bytes =
+                c->share_bytes > plan->share_bytes ? c->share_bytes : plan->share_bytes;
             plan->reserve_bytes =
                 c->reserve_bytes > plan->reserve_bytes ? c->reserve_bytes : plan->reserve_bytes;
         }
@@ -222,7 +222,7 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
         state += scratch_round(bytes);
     }
     plan->state_bytes = state;
-    plan->thread_bytes = scratch_round(plan->thread_bytes);
+    plan->share_bytes = scratch_round(plan->share_bytes);
     plan->reserve_bytes = scratch_round(plan->reserve_bytes);
     return sinter_success;
 }
@@ -321,7 +321,7 @@ static void report_kernels(const step_t *step, textbuf_t *text)
     text_add(text, "\n");
     for (int i = 1; i < n; i++) {
         const candidate_t *c = &step->candidates[i];
-        text_add(text, "  %s: scratch %zu bytes per thread, %s\n", c->kernel->name, c->thread_bytes,
+        text_add(text, "  %s: scratch %zu bytes per thread, %s\n", c->kernel->name, c->share_bytes,
                  c->note);
     }
 }
@@ -396,7 +396,7 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         text_add(&text, "step %d: %s, mode %s, %d elementwise instruction%s, ", s,
                  first->kernel->name, sinter_fpmath_mode_name(step->mode), n_instrs,
                  n_instrs == 1 ? "" : "s");
-        text_add(&text, "scratch %zu bytes per thread, %s\n", first->thread_bytes, first->note);
+        text_add(&text, "scratch %zu bytes per thread, %s\n", first->share_bytes, first->note);
         report_kernels(step, &text);
         report_work(plan, step, &text);
         report_packed(plan, step, &text);
