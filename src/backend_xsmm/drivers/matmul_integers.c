@@ -10,8 +10,7 @@
 #include "backend_xsmm/drivers/products.h"
 
 enum {
-    PART_ROWS = 24,  /* of A that are multiplied between prefetches */
-    LINE_BYTES = 64, /* of a cache */
+    PART_ROWS = 24, /* of A that are multiplied by one call */
     PANEL_STRIPS = MM_PANEL / BLOCKS_STRIP,
     COEF_BLOCKS = 32,     /* whose coefficients are loaded together: each by itself costs a call */
     WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
@@ -450,47 +449,38 @@ static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int i)
     }
 }
 
-/* Part `part` of `parts` of n lines of some elements each, stride elements apart. */
-static void fetch_lines(const unsigned char *base, int bits, int64_t first, int64_t stride,
-                        int64_t n, int64_t elems, int part, int parts)
-{
-    for (int64_t i = n * part / parts; i < n * (part + 1) / parts; i++) {
-        const unsigned char *p = base + (first + i * stride) * bits / 8,
-                            *end = p + elems * bits / 8;
-        for (; p < end; p += LINE_BYTES) {
-            __builtin_prefetch(p, 0, 2);
-        }
-        __builtin_prefetch(end, 0, 2);
-    }
-}
-
-/* What belongs to some rows and columns of a matrix, if it is contiguous along one of both. */
-static void fetch_groups(const groups_t *g, rect_t at, int part, int parts)
+/* Part `part` of `parts` of what belongs to some rows and columns of a matrix, if it is contiguous
+ * along one of both. */
+static blocks_fetch_t part_of(const groups_t *g, rect_t at, int part, int parts)
 {
     const bool down = g->row.stride == 1;
-    if (g->type != NULL && (down || g->column.stride == 1)) {
-        const int64_t rows = (at.rows - 1) / g->row.group + 1,
-                      columns = (at.columns - 1) / g->column.group + 1;
-        fetch_lines(g->data, g->type->bits, groups_at(g, at.row, at.column),
-                    down ? g->column.stride : g->row.stride, down ? columns : rows,
-                    down ? rows : columns, part, parts);
+    if (g->type == NULL || at.rows < 1 || (!down && g->column.stride != 1)) {
+        return (blocks_fetch_t){.lines = 0};
     }
+    const int64_t rows = (at.rows - 1) / g->row.group + 1,
+                  columns = (at.columns - 1) / g->column.group + 1,
+                  stride = down ? g->column.stride : g->row.stride;
+    const int64_t lines = down ? columns : rows, elems = down ? rows : columns,
+                  first = lines * part / parts;
+    return (blocks_fetch_t){.data =
+                                groups_byte(g, groups_at(g, at.row, at.column) + first * stride),
+                            .stride = stride * g->type->bits / 8,
+                            .lines = (int)(lines * (part + 1) / parts - first),
+                            .bytes = (int)((elems * g->type->bits + 7) / 8)};
 }
 
 /* The next strip of B: the products leave memory idle otherwise. */
-static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int parts)
+static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int parts,
+                    blocks_fetch_t *to)
 {
-    const int64_t kn = at_most(t->st->K - k, t->st->blocks.k);
-    const rect_t at = {k, (int)kn, t->n0 + c, (int)at_most(t->cols - c, BLOCKS_STRIP)};
-    if (kn > 0) {
-        fetch_groups(&t->b.codes, at, part, parts);
-    }
-    if (kn > 0 && k % t->st->blocks.span == 0) {
-        const rect_t span = {k, (int)at_most(t->st->K - k, t->st->blocks.span), at.column,
-                             at.columns};
-        fetch_groups(&t->b.scale, span, part, parts);
-        fetch_groups(&t->b.zp, span, part, parts);
-    }
+    const blocks_state_t *st = &t->st->blocks;
+    const int64_t left = t->st->K - k, column = t->n0 + c;
+    const int columns = (int)at_most(t->cols - c, BLOCKS_STRIP);
+    const rect_t codes = {k, (int)at_most(left, st->k), column, columns},
+                 coefs = {k, k % st->span == 0 ? (int)at_most(left, st->span) : 0, column, columns};
+    to[0] = part_of(&t->b.codes, codes, part, parts);
+    to[1] = part_of(&t->b.scale, coefs, part, parts);
+    to[2] = part_of(&t->b.zp, coefs, part, parts);
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
@@ -509,15 +499,16 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, co
     b.own = st->own;
     for (int r = 0; r < t->rows; r += PART_ROWS) {
         const blocks_a_t rows = rows_from(a, t->c->words, r);
-        fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts);
-        t->c->blocks->product(&(blocks_product_t){.rows = (int)at_most(t->rows - r, PART_ROWS),
-                                                  .n = kn,
-                                                  .block = st->block,
-                                                  .words = st->words,
-                                                  .a = &rows,
-                                                  .b = &b,
-                                                  .c = t->buf.acc + (size_t)r * MM_PANEL + c,
-                                                  .ldc = MM_PANEL});
+        blocks_product_t p = {.rows = (int)at_most(t->rows - r, PART_ROWS),
+                              .n = kn,
+                              .block = st->block,
+                              .words = st->words,
+                              .a = &rows,
+                              .b = &b,
+                              .c = t->buf.acc + (size_t)r * MM_PANEL + c,
+                              .ldc = MM_PANEL};
+        fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts, p.next);
+        t->c->blocks->product(&p);
     }
 }
 

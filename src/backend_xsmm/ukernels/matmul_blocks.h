@@ -39,6 +39,7 @@ enum {
     BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST,
     BLOCKS_NARROW = 16, /* the largest |w| of sums of products in 16 bits */
     BLOCKS_ROWS = 4,    /* there is memory for rows of A and C up to a multiple of this */
+    BLOCKS_FETCHES = 3, /* operands that are fetched: codes, scales, zero points */
     BLOCKS_ORDER = 16   /* bytes that are brought into another order together */
 };
 
@@ -83,6 +84,14 @@ typedef struct blocks_codes {
     int32_t times;       /* start = times * (sum of w) */
 } blocks_codes_t;
 
+/* Lines of memory that are wanted next. Products fetch them into the second-level cache, a few at
+ * a time: a CPU drops prefetches beyond those that it can have under way. */
+typedef struct blocks_fetch {
+    const unsigned char *data; /* of the first line */
+    int64_t stride;            /* bytes from line to line */
+    int lines, bytes;          /* how many; of a line */
+} blocks_fetch_t;
+
 /* A product of n elements of K, in blocks. */
 typedef struct blocks_product {
     int rows, n, block;
@@ -91,6 +100,7 @@ typedef struct blocks_product {
     const blocks_b_t *b;
     float *c; /* [row][ldc] */
     int64_t ldc;
+    blocks_fetch_t next[BLOCKS_FETCHES];
 } blocks_product_t;
 
 typedef struct blocks_table {
