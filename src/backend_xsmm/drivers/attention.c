@@ -325,12 +325,15 @@ static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, ar
                                     candidate_t *out)
 {
     attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
+    const known_t n = known_dims(p);
     if (c == NULL) {
         return sinter_out_of_memory;
     }
     c->decode = true;
     c->k_how = how_of_k(self, p);
     c->v_how = how_of_v(self, p);
+    decode_orders(&c->k_how, n.D);
+    decode_orders(&c->v_how, n.Dv);
     return configure(self, p, DECODE_ROWS, c, arena, out);
 }
 

@@ -47,25 +47,40 @@ static int common_groups(const matrix_t *m, const decode_ops_t *ops, int64_t hea
     return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
 }
 
-/* Elements of a chunk, as the micro-kernels of this side read it. */
-static int chunk_elems(const decode_side_t *side)
+/* Elements of a chunk, as the micro-kernels in floats or in integers (codes) read it. */
+static int chunk_elems(const decode_ops_t *ops, const codes_type_t *codes)
 {
-    return side->codes != NULL ? side->codes->elems : side->ops->layout.elems;
+    return codes != NULL ? codes->elems : ops->layout.elems;
 }
 
-static void fill_order(decode_side_t *side)
+static void fill_order(const decode_ops_t *ops, const codes_type_t *codes, int head, int fold,
+                       decode_order_t *order)
 {
-    const code_layout_t *o = &side->ops->layout;
-    const int elems = chunk_elems(side), n = side->head * side->fold;
-    for (int at = 0; at < elems; at++) {
-        side->order[at] = (int16_t)(side->codes ? side->codes->element(at)
-                                                : o->element(at / side->lanes, at % side->lanes));
+    const code_layout_t *o = &ops->layout;
+    const int elems = chunk_elems(ops, codes), n = head * fold;
+    order->padded = (head + elems - 1) / elems * elems;
+    order->in_place = true;
+    for (int at = 0; at < order->padded; at++) {
+        const int chunk = at / elems * elems, i = at - chunk,
+                  e = chunk + (codes ? codes->element(i) : o->element(i / o->lanes, i % o->lanes));
+        order->element[at] = (int16_t)(e < n ? e : -1);
+        order->source[at] = (int16_t)(e < n ? e % head : -1);
+        if (e < n) {
+            order->place[e] = (int16_t)at;
+            order->in_place = order->in_place && e == at;
+        }
     }
-    for (int at = elems; at < side->padded; at++) {
-        side->order[at] = (int16_t)(side->order[at - elems] + elems);
-    }
-    for (int at = 0; at < side->padded; at++) {
-        side->order[at] = side->order[at] < n ? side->order[at] : -1;
+}
+
+void decode_orders(decode_how_t *how, int64_t head)
+{
+    for (int codes = 0; codes <= (how->codes != NULL) && how->ops != NULL; codes++) {
+        const codes_type_t *type = codes ? how->codes : NULL;
+        for (int fold = 1; fold <= 2; fold++) {
+            if (fold == 1 || 2 * head <= chunk_elems(how->ops, type)) {
+                fill_order(how->ops, type, (int)head, fold, &how->order[codes][fold - 1]);
+            }
+        }
     }
 }
 
@@ -108,18 +123,20 @@ static int shift_of_group(const decode_side_t *side)
     return side->groups == 1 ? 30 : -1;
 }
 
-/* Where the coefficients of each corner are. */
+/* Where the coefficients of each corner are, quad by quad. */
 static void fill_corners(decode_side_t *side)
 {
     const int quad = side->codes->elems / CODES_QUADS, size = side->head / side->groups,
-              chunks = side->padded / side->codes->elems;
+              quads = side->padded / quad;
     side->near = true;
-    for (int i = 0; i < chunks * 16; i++) {
-        const int e = i / 4 * quad,
-                  token = i % 4 * side->fold + (e < side->fold * side->head ? e / side->head : 0);
-        side->corner[i] =
-            token * side->groups + (e < side->fold * side->head ? e % side->head / size : 0);
-        side->near = side->near && side->corner[i] < 16;
+    for (int i = 0; i < quads; i++) {
+        const int e = i * quad, token = e < side->fold * side->head ? e / side->head : 0,
+                  group = e < side->fold * side->head ? (e - token * side->head) / size : 0;
+        for (int row = 0; row < CODES_ROWS; row++) {
+            const int at = (row * side->fold + token) * side->groups + group;
+            side->corner[i * CODES_ROWS + row] = at;
+            side->near = side->near && at < 16;
+        }
     }
 }
 
@@ -212,16 +229,20 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     side->limbs = limbs_of(how->kind);
     side->may_be_tiny = scale == NULL || scale->digits >= 24 || scale->max >= 0x1p100f;
     /* Whether the halves of a chunk are those of its vectors. */
-    const int elems = chunk_elems(side);
+    const int elems = chunk_elems(ops, side->codes);
     const bool halves = o->element(o->vectors - 1, o->lanes / 2 - 1) < o->elems / 2;
     side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == elems &&
                          m.codes.row.stride == head && 2 * side->groups <= o->lanes
                      ? 2
                      : 1;
-    side->padded = (int)((head + elems - 1) / elems) * elems;
+    const decode_order_t *order = &how->order[side->codes != NULL][side->fold - 1];
+    side->padded = order->padded;
+    side->order = order->element;
+    side->source = order->source;
+    side->place = order->place;
+    side->in_place = order->in_place;
     side->group_shift = -1;
     side->classes = side->codes ? 0 : side->padded / elems * o->classes;
-    fill_order(side);
     if (m.codes.type->bits == 4) {
         dtype_nibble_values(&m.codes.type->codec, side->values);
     }
@@ -354,13 +375,6 @@ static bool weights_are_tame(const decode_task_t *task, const float *scale, int 
 
 /* ---- the query ------------------------------------------------------------------------------- */
 
-/* The element of the head at a place of decoding order, which is not padding. */
-static int element_at(const decode_side_t *side, int place)
-{
-    const int e = side->order[place];
-    return e < side->head ? e : e - side->head; /* of the second token */
-}
-
 /* Query r of all, from src in the order of the head, to its places among its batch. */
 static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r,
                         const float *src)
@@ -372,8 +386,9 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
     }
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
     for (int v = 0; v < k->padded; v += lanes, to += batch * lanes) {
+        const int16_t *source = k->source + v;
         for (int i = 0; i < lanes; i++) {
-            to[i] = k->order[v + i] < 0 ? 0 : src[element_at(k, v + i)];
+            to[i] = source[i] < 0 ? 0 : src[source[i]];
         }
     }
 }
@@ -382,9 +397,11 @@ static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, con
 {
     const int elems = k->codes->elems;
     float x[DECODE_ORDER];
-    for (int e = 0; e < k->padded; e++) {
-        x[e] = e < k->fold * k->head ? q[e % k->head] : 0;
+    const int n = k->fold * k->head;
+    for (int e = 0; e < n; e += k->head) {
+        memcpy(x + e, q, (size_t)k->head * sizeof(float));
     }
+    memset(x + n, 0, (size_t)(k->padded - n) * sizeof(float));
     for (int c = 0; c < k->padded / elems; c++) {
         codes->usable =
             k->ints->quantise(k->codes, x + c * elems, 0, 1, k->limbs, &codes->chunk[c][r]) &&
@@ -698,16 +715,14 @@ void decode_accumulate(const decode_task_t *task)
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc,
                     int64_t ldacc)
 {
-    if (is_folded(v)) {
+    if (is_folded(v) || (v->in_place && v->fold == 1)) {
         return;
     }
-    for (int r = 0; r < rows; r++) {
-        memcpy(b->run, acc + r * ldacc, (size_t)v->padded * sizeof(float));
-        memset(acc + r * ldacc, 0, (size_t)v->head * sizeof(float));
-        for (int i = 0; i < v->padded; i++) {
-            if (v->order[i] >= 0) {
-                acc[r * ldacc + element_at(v, i)] += b->run[i];
-            }
+    for (int r = 0; r < rows; r++, acc += ldacc) {
+        const int16_t *first = v->place, *second = v->place + v->head;
+        memcpy(b->run, acc, (size_t)v->padded * sizeof(float));
+        for (int e = 0; e < v->head; e++) {
+            acc[e] = b->run[first[e]] + (v->fold == 2 ? b->run[second[e]] : 0);
         }
     }
 }

@@ -17,6 +17,16 @@ enum {
     DECODE_SLOW = 16     /* tokens at a time where values go through floats */
 };
 
+/* Where the elements of a row are while it is worked off: places in decoding order. The second
+ * token in a row has elements from `head` on. */
+typedef struct decode_order {
+    int padded;                    /* places: elements rounded up to chunks */
+    bool in_place;                 /* all elements are at their own places */
+    int16_t element[DECODE_ORDER]; /* at each place; -1: padding */
+    int16_t source[DECODE_ORDER];  /* the same for the query, which both tokens share */
+    int16_t place[DECODE_HEAD];    /* of each element */
+} decode_order_t;
+
 /* K or V of one execute. */
 typedef struct decode_side {
     const decode_ops_t *ops;   /* NULL: through tiles of floats */
@@ -36,8 +46,9 @@ typedef struct decode_side {
     bool quantised;
     bool any_weight;  /* V: weights need not be probabilities, which are at most 1 */
     float values[16]; /* of the codes of a 4-bit type */
-    /* The element at each place in decoding order, of the second token `head` more; -1: padding. */
-    int16_t order[DECODE_ORDER];
+    /* Of decode_order_t. */
+    const int16_t *order, *source, *place;
+    bool in_place;
     /* A group of coefficients is 2^group_shift chunks; -1: coefficients change within chunks, or
      * the micro-kernels take none by chunk. */
     int group_shift;
@@ -56,7 +67,12 @@ typedef struct decode_how {
     features_t features;
     integers_t kind;
     const char *why; /* why not in integers, of a kernel that can; else NULL */
+    /* In floats and in integers, for one and for two tokens in a row. */
+    decode_order_t order[2][2];
 } decode_how_t;
+
+/* Fills in the orders for a size of heads. */
+void decode_orders(decode_how_t *how, int64_t head);
 
 /* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL where it must go
  * through tiles. of: its name. */

@@ -8,8 +8,9 @@ static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *
 {
     for (int n = d->nb - 1; n >= 0; n--) {
         if (d->grouped[n] == grouped) {
-            idx[n] = i % d->batch[n];
-            i /= d->batch[n];
+            const int64_t rest = i < d->batch[n] ? 0 : i / d->batch[n]; /* divisions take long */
+            idx[n] = i - rest * d->batch[n];
+            i = rest;
         }
     }
 }

@@ -120,10 +120,10 @@ matrix_t matrix_at(const matrices_t *op, const int64_t *idx, int nb)
     for (int d = 0; d < own; d++) {
         const int from = nb - own + d;
         const int64_t i = from < 0 || op->dims[d] == 1 ? 0 : idx[from];
-        for (int part = 0; part < MATRIX_PARTS; part++) {
+        for (int part = 0; part < MATRIX_PARTS && i > 0; part++) {
             const axis_t *axis = &op->axis[d][part];
-            if (parts[part]->type != NULL) {
-                parts[part]->first += i / axis->group * axis->stride;
+            if (parts[part]->type != NULL) { /* divisions take long */
+                parts[part]->first += (axis->group == 1 ? i : i / axis->group) * axis->stride;
             }
         }
     }

@@ -50,7 +50,10 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory)
     if (!areas_of(plan, &a)) {
         return NULL;
     }
-    memset(base, 0, a.state); /* choose fills the states */
+    /* Most of it is filled in before it is read, and clearing it would be felt in small executes:
+     * v by frame_shapes, lts here, states by choose. */
+    memset(base, 0, a.v);
+    memset(base + a.temp_offset, 0, a.state - a.temp_offset);
     frame_mem_t *fm = (frame_mem_t *)(void *)(base + a.head);
     fm->v = (bound_t *)(void *)(base + a.v);
     fm->lts = (lt_t *)(void *)(base + a.lts);
@@ -60,6 +63,9 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory)
     fm->taken = (taken_t *)(void *)(base + a.taken);
     fm->state = base + a.state;
     fm->frame.v = fm->v;
+    for (int i = 0; i < plan->n_values; i++) {
+        fm->v[i].data = NULL;
+    }
     for (int i = 0; i < plan->sub.n_values; i++) {
         fm->lts[i] = plan->sub.values[i].lt;
     }
