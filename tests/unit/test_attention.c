@@ -4,8 +4,7 @@
 #define _GNU_SOURCE
 #include <sinter/sinter_graph.h>
 
-#include "backend_xsmm/kernel.h"
-#include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/drivers/attention.h"
 #include "base/cpu.h"
 #include "check.h"
 #include "test_decode.h"
@@ -65,6 +64,7 @@ typedef struct attention_case {
     sinter_data_type_t q, k, v, scale, zp, out; /* scale, zp 0: none (K and V of float types) */
     int k_group, v_group;                       /* along D and Dv; 0: whole */
     int t_group;                                /* along T; 0: each token; -1: whole */
+    bool one_zp;                                /* for all of K, and for all of V */
     bool trans_q, trans_k, trans_v;
     cache_t cache;
     sink_t sink;
@@ -231,7 +231,10 @@ static void make_cache(world_t *w, int value, sinter_data_type_t type, bool tran
         make_side(w, value + 1, p->scale, b, other, group, token);
         fill_scales(w, value + 1, type);
     }
-    if (p->zp && dtype_traits(type)->cls == DTYPE_INT) {
+    if (p->zp && dtype_traits(type)->cls == DTYPE_INT && p->one_zp) {
+        static const int64_t ones[MAX_NB + 2] = {1, 1, 1, 1, 1};
+        shape(w, value + 2, p->zp, b->ndims, ones, NULL, -1);
+    } else if (p->zp && dtype_traits(type)->cls == DTYPE_INT) {
         make_side(w, value + 2, p->zp, b, other, group, token);
     }
 }
@@ -486,6 +489,7 @@ static void play_threads(const kernel_t *k, const problem_t *problem, const cand
 }
 
 static char last_note[200];
+static bool k_took_one_zp; /* in decoding: it went into the values of codes */
 
 static bool is_decode(const kernel_t *k)
 {
@@ -550,7 +554,9 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
         status =
             status == sinter_success ? k->driver->start(k, &problem, with.config, state) : status;
         if (status == sinter_success) {
+            const attention_state_t *st = state;
             play_threads(k, &problem, &with, state, choice.shared_bytes, what);
+            k_took_one_zp = is_decode(k) && st->k_side.ops != NULL && st->k_side.one_zp;
         }
         free(state);
     }
@@ -815,7 +821,7 @@ static void describe(const attention_case_t *p, const char *kernel, char *what, 
 {
     snprintf(what, n,
              "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V "
-             "%s scale %s zp %s groups %d %d trans "
+             "%s scale %s zp %s%s groups %d %d trans "
              "%d%d%d cache %d mask %d "
              "bare %d sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads "
              "%d mode %d",
@@ -824,10 +830,10 @@ static void describe(const attention_case_t *p, const char *kernel, char *what, 
              (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D,
              (long long)p->Dv, dtype_traits(p->q)->name, dtype_traits(p->k)->name,
              dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
-             p->zp ? dtype_traits(p->zp)->name : "-", p->k_group, p->v_group, p->trans_q,
-             p->trans_k, p->trans_v, (int)p->cache, (int)p->mask, p->bare, (int)p->sink, p->window,
-             (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads,
-             (int)p->mode);
+             p->zp ? dtype_traits(p->zp)->name : "-", p->one_zp ? " for all" : "", p->k_group,
+             p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache, (int)p->mask, p->bare,
+             (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob,
+             p->dynamic, p->plain, p->threads, (int)p->mode);
 }
 
 static void run(const attention_case_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -932,6 +938,7 @@ static attention_case_t random_decode(void)
     p.v_group = PICK(groups);
     p.k_group = p.k_group > 0 && p.D % p.k_group ? 0 : p.k_group;
     p.v_group = p.v_group > 0 && p.Dv % p.v_group ? 0 : p.v_group;
+    p.one_zp = rnd() % 4 == 0;
     return p;
 }
 
@@ -965,6 +972,47 @@ static void test_coefficients(const kernel_t *k, sinter_cpu_isa_t isa)
             p.zp = types[t].zp;
             p.k_group = p.v_group = groups[g];
             run(&p, k, isa);
+        }
+    }
+}
+
+/* One zero point for all codes costs nothing where it goes into their values, which it does where
+ * these stay exact. */
+static void test_one_zp(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    static const struct {
+        sinter_data_type_t codes, zp;
+        bool in_values;
+    } types[] = {{sinter_u4, sinter_u4, true},   {sinter_u4, sinter_u8, true},
+                 {sinter_s4, sinter_s4, true},   {sinter_s4, sinter_s8, true},
+                 {sinter_u4, sinter_s8, true},   {sinter_s4, sinter_u8, false},
+                 {sinter_u4, sinter_s32, false}, {sinter_s8, sinter_s8, false}};
+    attention_case_t p = {.nb = 2,
+                          .q_batch = {2, 4},
+                          .kv_batch = {2, 1},
+                          .S = 1,
+                          .T = 277,
+                          .D = 128,
+                          .Dv = 64,
+                          .q = sinter_f32,
+                          .out = sinter_f32,
+                          .one_zp = true,
+                          .trans_k = true,
+                          .fill = -INFINITY,
+                          .threads = 1,
+                          .mode = mode};
+    for (int t = 0; t < (int)(sizeof types / sizeof *types); t++) {
+        for (int i = 0; i < 6; i++) {
+            p.k = p.v = types[t].codes;
+            p.zp = types[t].zp;
+            p.scale = i == 5 ? 0 : sinter_f16;
+            p.k_group = p.v_group = i % 2 ? 32 : 0;
+            p.t_group = i == 2 ? -1 : i == 3 ? 32 : 0;
+            const int before = refused;
+            run(&p, k, isa);
+            CHECK(refused > before || k_took_one_zp == types[t].in_values,
+                  "%s: where the zero point of %s codes of type %s goes", k->name,
+                  dtype_traits(p.zp)->name, dtype_traits(p.k)->name);
         }
     }
 }
@@ -1460,6 +1508,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     test_corners(k, isa, mode);
     if (is_decode(k) && mode == sinter_fpmath_mode_strict) {
         test_coefficients(k, isa);
+        test_one_zp(k, isa, mode);
         test_nans(k, isa);
     }
     test_exact(k, isa, mode);
@@ -1498,6 +1547,7 @@ static attention_case_t random_codes(sinter_fpmath_mode_t mode)
     p.v_group = p.v_group && p.v_group < 32 ? 32 : p.v_group;
     p.k_group = p.k_group > 0 && p.D % p.k_group ? 0 : p.k_group;
     p.v_group = p.v_group > 0 && p.Dv % p.v_group ? 0 : p.v_group;
+    p.one_zp = rnd() % 4 == 0;
     return p;
 }
 
@@ -1562,6 +1612,7 @@ static void test_codes(const kernel_t *k)
             run(&p, k, isa);
         }
         CHECK(refused < 36, "%s: refuses what it is made for", k->name);
+        test_one_zp(k, isa, modes[m]);
         attention_case_t strict = random_codes(modes[m]);
         strict.mode = sinter_fpmath_mode_strict;
         refused = 0;

@@ -152,7 +152,10 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
 {
     const codes_table_t *table = codes_table(self->needs);
     const sinter_data_type_t type = problem_type(p, o->data);
-    decode_how_t how = {.ops = decode_ops(self->needs, type), .features = self->needs};
+    const pv_kind_t zp = o->zp >= 0 ? p->plan->values[o->zp].kind : PV_TEMP;
+    decode_how_t how = {.ops = decode_ops(self->needs, type),
+                        .features = self->needs,
+                        .early_zp = zp == PV_INPUT || zp == PV_CONST};
     if (self->driver->arithmetic == IN_INT8) {
         how.why = refuse_integers(table, p, o, from_end);
     }
@@ -617,8 +620,13 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
 {
     const frame_t *frame = problem->frame;
     const attention_params_t *p = &problem->step->p.attention;
+    const attention_config_t *c = config;
     attention_state_t *st = state;
-    (void)self, (void)config;
+    (void)self;
+    if (c->decode) {
+        decode_start(&st->k, &st->k_side);
+        decode_start(&st->v, &st->v_side);
+    }
     st->masked = bind_limits(p, frame, st);
     const chain_t *score = st->masked ? p->bare : p->score;
     st->scored = score != NULL;

@@ -31,6 +31,25 @@ static bool varies_by_token(const groups_t *g)
     return g->type != NULL && g->row.stride != 0 && g->row.group < DECODE_LANES;
 }
 
+/* True if all of an operand of 4-bit codes has the same zero point, and a table of values, which
+ * need hold no more than bf16 does, has codes less such a zero point exactly. */
+static bool has_one_zp(const matrices_t *op)
+{
+    const dtype_traits_t *zp = op->base.zp.type, *codes = op->base.codes.type;
+    const double most = 256;
+    if (zp == NULL || codes->bits != 4 || codes->max - zp->min > most ||
+        zp->max - codes->min > most) {
+        return false;
+    }
+    for (int d = 0; d < op->ndims; d++) {
+        const axis_t *axis = &op->axis[d][IN_ZP];
+        if (op->dims[d] == 0 || (axis->stride != 0 && axis->group < op->dims[d])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Groups along the head. */
 static int groups_of_head(const groups_t *g, int64_t head)
 {
@@ -205,12 +224,17 @@ const way_row_t ways_attention_operands[] = {
 void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
                  const char *of, decode_side_t *side, choice_t *choice)
 {
-    const matrix_t m = by_token(&op->base, tokens_are_rows);
+    matrix_t m = by_token(&op->base, tokens_are_rows);
+    side->one_zp = how->early_zp && has_one_zp(op);
+    if (side->one_zp) {
+        m.zp.type = NULL;
+    }
     const dtype_traits_t *scale = m.scale.type;
     const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
     const operand_rows_t rows = {how, op, tokens_are_rows, m, head};
     /* Codes less zero points are exact only before anything is multiplied with them. */
-    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
+    side->shifted = m.zp.type != NULL;
+    side->by_lane = varies_by_token(&m.scale) || side->shifted;
     side->ops = NULL;
     const int way = take_way(ways_attention_operands, of, &rows, side, choice);
     if (way == BY_TILES) {
@@ -221,7 +245,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     side->ops = ops;
     side->lanes = o->lanes;
     side->head = (int)head;
-    side->quantised = scale != NULL || m.zp.type != NULL;
+    side->quantised = scale != NULL || side->shifted;
     side->groups = common_groups(&m, ops, head);
     side->codes = way < BY_DECODING ? how->codes : NULL;
     side->ints = how->ints;
@@ -261,6 +285,25 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     }
 }
 
+void decode_start(const matrices_t *op, decode_side_t *side)
+{
+    const groups_t *zps = &op->base.zp;
+    float zp;
+    if (side->ops == NULL || !side->one_zp) {
+        return;
+    }
+    zps->type->codec.load_f32(zps->data, zps->first, 1, 1, &zp);
+    dtype_nibble_values(&op->base.codes.type->codec, side->values);
+    for (int i = 0; i < 16; i++) {
+        side->values[i] -= zp;
+    }
+    if (side->codes != NULL) {
+        side->moved = *codes_type(op->base.codes.dtype);
+        side->moved.offset += (int)zp;
+        side->codes = &side->moved;
+    }
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffers_t *out)
@@ -288,6 +331,14 @@ static bool is_folded(const decode_side_t *side)
     return !side->codes && side->quantised && !side->by_lane;
 }
 
+/* How many of n tokens from t on have the same coefficients. */
+static int stretch(const groups_t *g, int64_t t, int n)
+{
+    const bool changes = g->type != NULL && g->row.stride != 0;
+    const int64_t left = changes ? g->row.group - t % g->row.group : n;
+    return left < n ? (int)left : n;
+}
+
 /* The values of g for tokens t0 .. t0 + nt - 1, [nt][side->groups]. Where g has fewer groups along
  * the head, each value stands several times. */
 static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t t0, int nt,
@@ -308,11 +359,11 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
     } else if (group == 1) {
         task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
     } else {
-        for (int t = 0; t < nt; t++) {
-            if (t == 0 || (t0 + t) % group == 0) {
-                task->tile->load(&m, (rect_t){(t0 + t) / group, 1, 0, n}, to + t * n, n, 1, n);
-            } else {
-                memcpy(to + t * n, to + (t - 1) * n, (size_t)n * sizeof(float));
+        for (int t = 0, same; t < nt; t += same) {
+            same = stretch(g, t0 + t, nt - t);
+            task->tile->load(&m, (rect_t){(t0 + t) / group, 1, 0, n}, to + t * n, n, 1, n);
+            for (int i = n; i < same * n; i++) {
+                to[t * n + i] = to[t * n + i - n];
             }
         }
     }
@@ -330,14 +381,6 @@ static void load_by_element(const decode_task_t *task, int64_t t, float *to)
     for (int e = 0; e < task->side->head; e++) {
         to[e] = values[groups == 1 ? 0 : e / g->column.group];
     }
-}
-
-/* How many of n tokens from t on have the same scales. */
-static int stretch(const groups_t *scale, int64_t t, int n)
-{
-    const bool changes = scale->type != NULL && scale->row.stride != 0;
-    const int64_t left = changes ? scale->row.group - t % scale->row.group : n;
-    return left < n ? (int)left : n;
 }
 
 /* ---- what stays in the range of floats ------------------------------------------------------- */
@@ -470,7 +513,7 @@ static void load_coefs(const decode_task_t *task)
             b->scale[i] = 1;
         }
     }
-    if (task->m.zp.type != NULL) {
+    if (task->side->shifted) {
         load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
     }
 }
@@ -502,7 +545,7 @@ static code_rows_t rows_at(const decode_task_t *task, int at, int n)
             rows.scale.shift = side->group_shift;
         }
         rows.zp = rows.scale;
-        rows.zp.at = task->m.zp.type != NULL ? task->buffers->zp : NULL;
+        rows.zp.at = side->shifted ? task->buffers->zp : NULL;
     }
     return rows;
 }
@@ -515,8 +558,10 @@ static code_rows_t codes_of(const decode_task_t *task)
     const code_rows_t codes = rows_at(task, 0, task->tokens);
     const int64_t n = codes.rows * codes.scale.ld,
                   end = (codes.rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * codes.scale.ld;
-    memset(b->scale + n, 0, (size_t)(end - n) * sizeof(float));
-    memset(b->zp + n, 0, (size_t)(end - n) * sizeof(float));
+    if (n < end) {
+        memset(b->scale + n, 0, (size_t)(end - n) * sizeof(float));
+        memset(b->zp + n, 0, (size_t)(end - n) * sizeof(float));
+    }
     return codes;
 }
 

@@ -46,6 +46,10 @@ typedef struct decode_side {
     bool quantised;
     bool any_weight;  /* V: weights need not be probabilities, which are at most 1 */
     float values[16]; /* of the codes of a 4-bit type */
+    /* Micro-kernels take zero points off. One zero point for all of the operand is in the values
+     * instead, or in the offset of `moved`, which `codes` then points to. */
+    bool shifted, one_zp;
+    codes_type_t moved;
     /* Of decode_order_t. */
     const int16_t *order, *source, *place;
     bool in_place;
@@ -66,6 +70,7 @@ typedef struct decode_how {
     const codes_table_t *ints;
     features_t features;
     integers_t kind;
+    bool early_zp;   /* zero points are known before the work: start may read one */
     const char *why; /* why not in integers, of a kernel that can; else NULL */
     /* In floats and in integers, for one and for two tokens in a row. */
     decode_order_t order[2][2];
@@ -78,6 +83,9 @@ void decode_orders(decode_how_t *how, int64_t head);
  * through tiles. of: its name. */
 void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
                  const char *of, decode_side_t *side, choice_t *choice);
+
+/* Reads a zero point that all of the operand has. */
+void decode_start(const matrices_t *op, decode_side_t *side);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {
