@@ -106,6 +106,27 @@ static void fetch_groups(const groups_t *g, int64_t groups, int64_t line, int n)
     }
 }
 
+/* Whether the values of all lines follow one another. */
+static bool is_one_run(const groups_t *g, const rows_units_t *u)
+{
+    return g->column.group == 1 && g->row.stride == 1 && g->column.stride == u->groups;
+}
+
+/* The same of four lines. The products in integers fetch the values little by little where they are
+ * one run: prefetches of all of them in a burst, beside those of codes, are lost. */
+static void fetch_coefs(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
+                        int64_t line, code_coefs_t *to)
+{
+    const int64_t chunks = w->st->chunks, bytes = ROWS_LINES * u->groups * g->type->bits / 8;
+    to->next = NULL;
+    if (in_integers(w->st->way) && is_one_run(g, u)) {
+        to->next = groups_byte(g, groups_at(g, 0, line));
+        to->next_step = (bytes + chunks - 1) / chunks;
+    } else {
+        fetch_groups(g, u->groups, line, ROWS_LINES);
+    }
+}
+
 /* Units that the last chunk of a line lacks are those of the next line where lines follow one
  * another: they meet zeros of A, and numbers will do. */
 static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
@@ -127,8 +148,7 @@ static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_un
     const int64_t need = w->st->way == IN_FLOATS && u->step > 0
                              ? ((chunks - 1) >> u->shift) * u->step + u->step
                              : units;
-    if (n == ROWS_LINES && g->column.group == 1 && g->row.stride == 1 &&
-        g->column.stride == u->groups && u->times == 1) { /* one run */
+    if (n == ROWS_LINES && u->times == 1 && is_one_run(g, u)) {
         groups_load(g, w->c->features, groups_at(g, 0, line), 1, ROWS_LINES * u->groups, raw);
         for (int64_t k = units; k < need; k++) {
             raw[(ROWS_LINES - 1) * units + k] = 0;
@@ -182,11 +202,11 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     w->four.data = groups_byte(codes, codes_at(codes, 0, n));
     w->four.rows = there;
     if (scale->type != NULL) {
-        fetch_groups(scale, st->scale.groups, n + st->ahead_lines, ROWS_LINES);
+        fetch_coefs(w, scale, &st->scale, n + st->ahead_lines, &w->four.scale);
         w->four.scale.ld = load_coefs(w, scale, &st->scale, n, there, w->buf.raw);
     }
     if (zp->type != NULL) {
-        fetch_groups(zp, st->zp.groups, n + st->ahead_lines, ROWS_LINES);
+        fetch_coefs(w, zp, &st->zp, n + st->ahead_lines, &w->four.zp);
         w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
     if (scale->type != NULL && in_integers(st->way)) {
