@@ -30,12 +30,12 @@ typedef uint16_t v16u16 __attribute__((vector_size(32)));
 /* ---- the types of codes ---------------------------------------------------------------------- */
 
 typedef enum code_kind {
-    UNSIGNED,      /* u2, u4, u8 */
-    SIGNED_4,      /* s4 */
-    SIGNED_8,      /* s8 */
-    FLOAT_4,       /* f4_e2m1, by a table of all values */
-    FLOAT_6,       /* f6: by a table of magnitudes where the ISA can look up 32 of them */
-    FLOAT_8,       /* f8 by format_t */
+    UNSIGNED, /* u2, u4, u8 */
+    SIGNED_4, /* s4 */
+    SIGNED_8, /* s8 */
+    FLOAT_4,  /* f4_e2m1, by a table of all values */
+    FLOAT_6,  /* f6: by a table of magnitudes where the ISA can look up 32 of them, else by f16 */
+    FLOAT_8,  /* f8 by format_t */
     FLOAT_8_F16,   /* f8_e5m2, the upper half of an f16 */
     FLOAT_8_LOWER, /* f8_e4m3 and its FNUZ form, one bit lower in an f16 */
     FLOAT_16,      /* f16 */
@@ -236,14 +236,31 @@ OP vf six_to_vf(vu code, const float *magnitudes)
     return (vf)((vu)lut32(code, magnitudes) | (code << 26 & 0x80000000));
 }
 
+/* f6 as an f16 with its exponent times this power of two is its value, subnormals included. */
+OP vf power_of_six(const code_t *c)
+{
+    return vf_set1(f32_of_bits((uint32_t)(127 + 14 + c->format->emin) << 23));
+}
+OP vf six_by_half(const code_t *c, __m128i codes, int h)
+{
+    const int shift = 9 - c->format->digits; /* of codes that begin at bit 2 of signed bytes */
+    const uint16_t mask = (uint16_t)(0x8000 | ((32 << (shift + 2)) - 1));
+    const v16u16 words = (v16u16)_mm256_cvtepi8_epi16((__m128i)((v8u16)codes << 2)),
+                 half = words << shift & mask;
+    return vf_of_f16((__m256i)half, h) * power_of_six(c);
+}
+
 /* f8_e4m3 one bit lower in an f16 is 2^-8 of its value, subnormals included, and f8_e4m3fnuz
  * 2^-7; their NaNs come out as +-480 and -0. */
+OP vf lower_to_number(const code_t *c, __m128i codes, int h)
+{
+    const v16u16 half = (v16u16)_mm256_cvtepi8_epi16(codes) << 7 & 0xBFFF;
+    return vf_of_f16((__m256i)half, h) * vf_set1(c->format->one_zero ? 128 : 256);
+}
 OP vf lower_to_vf(const code_t *c, __m128i codes, int h)
 {
-    const bool fnuz = c->format->one_zero;
-    const v16u16 half = (v16u16)_mm256_cvtepi8_epi16(codes) << 7 & 0xBFFF;
-    const vu bits = (vu)(vf_of_f16((__m256i)half, h) * vf_set1(fnuz ? 128 : 256));
-    if (fnuz) {
+    const vu bits = (vu)lower_to_number(c, codes, h);
+    if (c->format->one_zero) {
         return (vf)vu_select(vu_eq(bits, vu_set1(0x80000000)), vu_set1(0x7FC00000), bits);
     }
     return (vf)vu_select(vu_eq(bits & 0x7FFFFFFF, vu_set1(0x43F00000)),
@@ -269,8 +286,7 @@ OP vf decode(const code_t *c, block_t block, int h)
     case FLOAT_4:
         return lut16(widen_8(codes, h), values_f4_e2m1);
     case FLOAT_6:
-        return FAST_LUT32 ? six_to_vf(widen_8(codes, h), c->magnitudes)
-                          : format_to_vf(*c->format, widen_8(codes, h));
+        return FAST_LUT32 ? six_to_vf(widen_8(codes, h), c->magnitudes) : six_by_half(c, codes, h);
     case FLOAT_8:
         return format_to_vf(*c->format, widen_8(codes, h));
     case FLOAT_8_F16:
@@ -739,13 +755,22 @@ enum {
     CODES_AHEAD = 1024
 }; /* bytes that are fetched ahead; harmless past the end */
 
+static const float values_s4[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
+static const float values_u4[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+/* The values of all codes of four bits. */
+OP const float *values_of(const code_t *c)
+{
+    return c->kind == SIGNED_4 ? values_s4 : c->kind == UNSIGNED ? values_u4 : values_f4_e2m1;
+}
+
 /* The type that results are converted to. BF16: NaNs have zeros in the lower half of their bits.
- * NATIVE_BF16: by AVX512_BF16. */
+ * EXACT_BF16: all floats have zeros there. NATIVE_BF16: by AVX512_BF16. */
 typedef enum result {
     RESULT_F32,
     RESULT_F16,
     RESULT_BF16,
     RESULT_ANY_BF16,
+    RESULT_EXACT_BF16,
     RESULT_NATIVE_BF16
 } result_t;
 

@@ -1,5 +1,5 @@
-/* Decoding and storing of pairs of blocks, 32 elements, with AVX2: what bulk_stream.h is made
- * of. */
+/* Decoding and storing of pairs of blocks, 32 elements, with AVX2, and tables of all results of a
+ * group of codes of four bits: what bulk_stream.h is made of. */
 #ifndef SINTER_SRC_NUMERIC_BULK_PAIRS_AVX2_H
 #define SINTER_SRC_NUMERIC_BULK_PAIRS_AVX2_H
 
@@ -7,9 +7,50 @@
 
 #include "numeric/bulk.h"
 
+/* Whether a pair of blocks of e4m3 has a NaN. */
+OP bool any_nan_of_pair(const code_t *c, const unsigned char *p)
+{
+    const vi codes = vi_load(p);
+    return c->format->one_zero
+               ? _mm256_movemask_epi8(_mm256_cmpeq_epi8(codes, _mm256_set1_epi8((char)0x80))) != 0
+               : any_nan_of_e4m3(codes);
+}
+/* Codes of 6 bits. Words get two codes each, with the second one at the top, and then one each: f16
+ * with the codes' exponents, as six_by_half has them. */
+OP void decode_sixes(const code_t *c, const unsigned char *p, vf *x)
+{
+    const int shift = c->format->digits - 1;
+    const __m256i mask = _mm256_set1_epi16((short)(0x8000 | 0x1F << (10 - shift)));
+    const vi bytes = _mm256_set_m128i(load_16_bytes(p + 8), load_16_bytes(p)),
+             at = _mm256_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, /* lane 0 */
+                                   4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15);
+    const vi twos =
+        _mm256_mullo_epi16(_mm256_shuffle_epi8(bytes, at), _mm256_set1_epi32(0x00010010));
+    const vi even = _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(twos, 6), shift), mask),
+             odd = _mm256_and_si256(_mm256_srai_epi16(twos, shift), mask);
+    /* Codes 0 to 7 and 16 to 23, 8 to 15 and 24 to 31. */
+    const vi words[VECTORS] = {_mm256_unpacklo_epi16(even, odd), _mm256_unpackhi_epi16(even, odd)};
+    UNROLL
+    for (int k = 0; k < 2 * VECTORS; k++) {
+        x[k] = vf_of_half(words[k % VECTORS], k / VECTORS) * power_of_six(c);
+    }
+}
+
 /* The two blocks at p. */
 OP void decode_pair(const code_t *c, const unsigned char *p, vf *x)
 {
+    if (c->kind == FLOAT_6) {
+        decode_sixes(c, p, x);
+        return;
+    }
+    if (c->kind == FLOAT_8_LOWER && !any_nan_of_pair(c, p)) {
+        EACH_VECTOR
+        {
+            x[h] = lower_to_number(c, load_16_bytes(p), h);
+            x[VECTORS + h] = lower_to_number(c, load_16_bytes(p + BLOCK), h);
+        }
+        return;
+    }
     const block_t first = unpack(c->bits, block_load(c->bits, p)),
                   second = unpack(c->bits, block_load(c->bits, p + 2 * c->bits));
     EACH_VECTOR
@@ -27,6 +68,9 @@ OP __m256i block_of_words(result_t result, const vf *x)
     if (result == RESULT_ANY_BF16) {
         return encode(&code_bf16, PLAIN, x).words;
     }
+    if (result == RESULT_EXACT_BF16) {
+        return narrow_high((const vu *)x);
+    }
     const vu rounded[2] = {round_to_bf16(x[0]), round_to_bf16(x[1])};
     return narrow_high(rounded);
 }
@@ -43,17 +87,38 @@ OP void put_pair(result_t result, unsigned char *to, const vf *x)
     _mm256_stream_si256((__m256i *)(void *)(to + 32), block_of_words(result, x + VECTORS));
 }
 
-/* There are no tables of results and no AVX512_BF16. */
-enum { HAS_TABLES = 0, HAS_NATIVE_BF16 = 0 };
-OP const float *values_of(const code_t *c)
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* Of words only: floats have more bytes than looking up saves. */
+OP bool has_table(const code_t *c, result_t result)
 {
-    return c->magnitudes;
+    return c->bits == 4 && result != RESULT_F32;
 }
-OP void table_group(result_t result, vf results, const unsigned char *p, int64_t n,
+/* n codes of one group; results: of all codes. Their lower and their upper bytes are looked up. */
+OP void table_group(result_t result, const vf *results, const unsigned char *p, int64_t n,
                     unsigned char *to)
 {
-    (void)result, (void)results, (void)p, (void)n, (void)to;
+    const __m256i words = block_of_words(result, results);
+    const vi bytes = _mm256_permute4x64_epi64(
+        _mm256_packus_epi16(_mm256_and_si256(words, _mm256_set1_epi16(0xFF)),
+                            _mm256_srli_epi16(words, 8)),
+        0xD8);
+    const vi low = _mm256_permute2x128_si256(bytes, bytes, 0x00),
+             high = _mm256_permute2x128_si256(bytes, bytes, 0x11);
+    for (; n > 0; n -= PAIR, p += PAIR / 2, to += 2 * PAIR) {
+        __builtin_prefetch(p + CODES_AHEAD);
+        const v16u16 twos = (v16u16)_mm256_cvtepu8_epi16(load_16_bytes(p));
+        const vi codes = (vi)((twos | twos << 4) & 0x0F0F);
+        const vi lower = _mm256_shuffle_epi8(low, codes), upper = _mm256_shuffle_epi8(high, codes);
+        /* Results 0 to 7 and 16 to 23, 8 to 15 and 24 to 31. */
+        const vi a = _mm256_unpacklo_epi8(lower, upper), b = _mm256_unpackhi_epi8(lower, upper);
+        _mm256_stream_si256((__m256i *)(void *)to, _mm256_permute2x128_si256(a, b, 0x20));
+        _mm256_stream_si256((__m256i *)(void *)(to + 32), _mm256_permute2x128_si256(a, b, 0x31));
+    }
 }
+
+/* There is no AVX512_BF16. */
+enum { HAS_NATIVE_BF16 = 0 };
 static inline bool all_normal(const dtype_scaled_t *g, int64_t n)
 {
     (void)g, (void)n;

@@ -78,14 +78,6 @@ OP v32u16 widen_pair(const unsigned char *p)
     return (v32u16)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-static const float values_s4[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
-static const float values_u4[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-/* The values of all codes of four bits. */
-OP const float *values_of(const code_t *c)
-{
-    return c->kind == SIGNED_4 ? values_s4 : c->kind == UNSIGNED ? values_u4 : values_f4_e2m1;
-}
-
 /* Words of all codes without sign, by exponents as bf16 has them. TINY: the first eight codes,
  * subnormals. */
 #define FOUR(e) 128 * (e), 128 * (e) + 32, 128 * (e) + 64, 128 * (e) + 96
@@ -188,6 +180,9 @@ OP void put_pair(result_t result, unsigned char *to, const vf *x)
     case RESULT_ANY_BF16:
         put_bf16_of(to, x, _mm512_kunpackw(vf_ordered(x[1]), vf_ordered(x[0])));
         break;
+    case RESULT_EXACT_BF16:
+        put_words(to, (__m512i)words_of_floats(~(__mmask32)0, x, 1));
+        break;
     case RESULT_NATIVE_BF16:
         put_words(to, native_bf16(x));
         break;
@@ -196,7 +191,11 @@ OP void put_pair(result_t result, unsigned char *to, const vf *x)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-enum { HAS_TABLES = 1 };
+OP bool has_table(const code_t *c, result_t result)
+{
+    (void)result;
+    return c->bits == 4;
+}
 /* 16 codes. */
 OP vf look_up_f32(vf results, const unsigned char *p)
 {
@@ -235,18 +234,18 @@ OP __m256i words_of_results(result_t result, vf results)
     return narrow_high(&rounded);
 }
 /* n codes of one group; results: of all codes. */
-OP void table_group(result_t result, vf results, const unsigned char *p, int64_t n,
+OP void table_group(result_t result, const vf *results, const unsigned char *p, int64_t n,
                     unsigned char *to)
 {
     if (result == RESULT_F32) {
         for (; n > 0; n -= PAIR, p += PAIR / 2, to += 4 * PAIR) {
             __builtin_prefetch(p + CODES_AHEAD);
-            vf_stream(to, look_up_f32(results, p));
-            vf_stream(to + 64, look_up_f32(results, p + BLOCK / 2));
+            vf_stream(to, look_up_f32(*results, p));
+            vf_stream(to + 64, look_up_f32(*results, p + BLOCK / 2));
         }
         return;
     }
-    const __m512i words = _mm512_broadcast_i64x4(words_of_results(result, results));
+    const __m512i words = _mm512_broadcast_i64x4(words_of_results(result, *results));
     for (; n > 0; n -= PAIR, p += PAIR / 2, to += 2 * PAIR) {
         __builtin_prefetch(p + CODES_AHEAD);
         put_words(to, look_up_words(words, p));

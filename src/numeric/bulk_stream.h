@@ -30,16 +30,30 @@ OP vf rescale(vf x, vf zp, vf scale, bool shifts)
     return shifted * scale;
 }
 
+/* Whether products of codes with the scale are bf16 exactly, or infinite: codes have at most eight
+ * digits, and are multiples of 2^-17. */
+OP bool keeps_digits(float scale)
+{
+    const uint32_t bits = bits_of_f32(scale) & 0x7FFFFFFF;
+    return (bits & 0x007FFFFF) == 0 &&
+           bits - bits_of_f32(0x1p-100f) < 0x7F800000 - bits_of_f32(0x1p-100f);
+}
+
 /* n elements of one group. */
 OP void stream_group(const code_t *c, result_t result, bool shifts, const unsigned char *p,
                      int64_t n, float scale, float zp, unsigned char *to)
 {
     const vf s = scale_for(result, scale), z = vf_set1(zp);
     vf x[2 * VECTORS];
-    if (HAS_TABLES && c->bits == 4) {
-        table_group(result, rescale(vf_load(values_of(c)), z, s, shifts), p, n, to);
+    if (has_table(c, result)) {
+        EACH_VECTOR
+        {
+            x[h] = rescale(vf_load(values_of(c) + h * LANES), z, s, shifts);
+        }
+        table_group(result, x, p, n, to);
         return;
     }
+    const bool exact = result == RESULT_BF16 && !shifts && keeps_digits(scale);
     for (; n > 0; n -= PAIR, p += 4 * c->bits, to += PAIR * result_bytes(result)) {
         __builtin_prefetch(p + CODES_AHEAD);
         decode_pair(c, p, x);
@@ -47,7 +61,11 @@ OP void stream_group(const code_t *c, result_t result, bool shifts, const unsign
         {
             x[k] = rescale(x[k], z, s, shifts);
         }
-        put_pair(result, to, x);
+        if (exact) {
+            put_pair(RESULT_EXACT_BF16, to, x);
+        } else {
+            put_pair(result, to, x);
+        }
     }
 }
 
