@@ -121,8 +121,7 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
 {
     const sinter_data_type_t type = problem_type(p, o->data);
     const codes_type_t *codes = codes_type(type);
-    const integers_t kind = limbs_kind(p->step->mode);
-    if (kind == NO_INTEGERS) {
+    if (limbs_kind(p->step->mode) == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
     }
     if (!table || !codes) {
@@ -130,9 +129,6 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
     }
     if (codes->form == CODES_BYTES && !table->sums_bytes) {
         return BYTES_NEED_VNNI;
-    }
-    if (kind == ONE_LIMB && dtype_traits(type)->cls != DTYPE_INT) {
-        return "mode int8 takes codes of integer types only";
     }
     if (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8) {
         return "zero points of more than 8 bits";
@@ -146,7 +142,7 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
 }
 
 /* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11,
- * of 8 bits for integer codes in mode int8. */
+ * of 8 bits in mode int8. */
 static decode_how_t how_of(const kernel_t *self, const problem_t *p, const operand_t *o,
                            int from_end)
 {
