@@ -413,28 +413,30 @@ OP vt vt_load(const float *values)
     return (vt){_mm256_permute4x64_epi64(_mm256_packus_epi16(low, low), 0x88),
                 _mm256_permute4x64_epi64(_mm256_packus_epi16(high, high), 0x88)};
 }
-/* Words of even and odd codes of bytes 0, 1 and 2, 3 of each dword. */
+/* Bytes 0 and 1 of dwords, and bytes 2 and 3, each in one half of 128 bits. */
 typedef struct vn {
-    vi words[4];
+    vi pairs;
+    vt table;
 } vn;
 OP vn vn_of(vi codes, vt t)
 {
     const vi pairs = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4,
-                                      5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15),
-             nibble = _mm256_set1_epi8(15), x = _mm256_shuffle_epi8(codes, pairs);
-    const vi even = _mm256_and_si256(x, nibble),
-             odd = _mm256_and_si256(_mm256_srli_epi16(x, 4), nibble);
-    const vi even_low = _mm256_shuffle_epi8(t.low, even), odd_low = _mm256_shuffle_epi8(t.low, odd),
-             even_high = _mm256_shuffle_epi8(t.high, even),
-             odd_high = _mm256_shuffle_epi8(t.high, odd);
-    return (vn){{_mm256_unpacklo_epi8(even_low, even_high), _mm256_unpacklo_epi8(odd_low, odd_high),
-                 _mm256_unpackhi_epi8(even_low, even_high),
-                 _mm256_unpackhi_epi8(odd_low, odd_high)}};
+                                      5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    return (vn){_mm256_shuffle_epi8(codes, pairs), t};
 }
+/* Of four vectors, two share words and all look even codes up, or odd ones. */
 OP vf vn_vector(const vn *n, int v)
 {
-    const vu pair = (vu)n->words[v / 4 * 2 + v % 2];
+    const vi codes = _mm256_and_si256(v % 2 ? _mm256_srli_epi16(n->pairs, 4) : n->pairs,
+                                      _mm256_set1_epi8(15)),
+             low = _mm256_shuffle_epi8(n->table.low, codes),
+             high = _mm256_shuffle_epi8(n->table.high, codes);
+    const vu pair = (vu)(v < 4 ? _mm256_unpacklo_epi8(low, high) : _mm256_unpackhi_epi8(low, high));
     return (vf)(v % 4 < 2 ? pair << 16 : pair & 0xffff0000u);
+}
+OP int vn_turn(int i)
+{
+    return i % 4 * 2 + i / 4;
 }
 OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
 {

@@ -55,6 +55,8 @@
  *                                     exactly; TABLES_OF_FLOATS: it may hold any, t.values
  *   vn, vn_of(codes, t), vn_vector    what a chunk of codes of 4 bits stands for: vector v has that
  *                                     of nibble v of each dword
+ *   vn_turn(i)                        the vector to make as the i-th one: those that share work
+ *                                     follow each other, and little waits in registers
  *   vf_masked_xor(x, mask, flip)      (x & mask) ^ flip
  *   vi_load_bytes(p, n)               the first n bytes, a multiple of 4 with AVX2, then zeros
  *   high_bytes(x, h)                  words of the lower or upper 8 bytes of each 128 bits, shifted
@@ -470,6 +472,10 @@ OP vn vn_of(vi codes, vt t)
 OP vf vn_vector(const vn *n, int v)
 {
     return _mm512_permutexvar_ps((vi)(n->codes >> (4 * v)), n->values);
+}
+OP int vn_turn(int i)
+{
+    return i;
 }
 OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
 {
