@@ -470,6 +470,12 @@ OP vi nan_of_e4m3(vi half)
              nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80));
     return _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
 }
+OP vf vf_of_byte(bool is_signed, vi x, int v)
+{
+    const vi high = v < 3 ? _mm256_slli_epi32(x, 24 - 8 * v) : x;
+    return _mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(high, 24)
+                                        : _mm256_srli_epi32(high, 24));
+}
 OP vf in_turn(vf x) /* lanes 0, 1, 4, 5 and 2, 3, 6, 7 */
 {
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xd8));
@@ -481,6 +487,16 @@ OP vf vf_even(vf a, vf b)
 OP vf vf_odd(vf a, vf b)
 {
     return in_turn(_mm256_shuffle_ps(a, b, 0xdd));
+}
+OP vf vf_in_turn(vf a, vf b, int h)
+{
+    const vf low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+    return h == 0 ? _mm256_permute2f128_ps(low, high, 0x20)
+                  : _mm256_permute2f128_ps(low, high, 0x31);
+}
+OP vf vf_first(vf x, int64_t n)
+{
+    return _mm256_and_ps(x, _mm256_castsi256_ps(lanes_below(n)));
 }
 OP vf vf_eights(const float *p, const float *q)
 {
@@ -515,6 +531,19 @@ OP void across_eights(const vf *in, vf *out)
     for (int i = 0; i < 4; i++) {
         out[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
         out[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+    }
+}
+OP void across(const vi *in, vi *out)
+{
+    vf x[8], y[8];
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        x[i] = _mm256_castsi256_ps(in[i]);
+    }
+    across_eights(x, y);
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        out[i] = _mm256_castps_si256(y[i]);
     }
 }
 /* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of

@@ -64,9 +64,13 @@
  *                                     in which nan_of_e4m3 makes NaNs of what they are of NaNs
  *   any_nan_of_e4m3(x)                whether any of the codes is NaN
  *   vf_of_half(words, h)              the f16 of half h of a register
+ *   vf_of_byte(is_signed, x, v)       byte v of each dword
  *   vf_even, vf_odd(a, b)             every second element of a and b
+ *   vf_in_turn(a, b, h)               half h of elements of a and b in turn
+ *   vf_first(x, n)                    the first n lanes, others 0
  *   vf_eights(p, q)                   8 floats at p, and at q as many as fill a vector
  *   across_eights(in, out)            out[v]: element v of each eight of in
+ *   across(in, out)                   lane i of out[v]: lane v of in[i], for LANES registers
  *   sum_rows, sum_halves(rows, s)     the sums of LANES vectors, or of the halves of each
  */
 #ifndef SINTER_SRC_NUMERIC_SIMD_AVX512_H
@@ -511,6 +515,12 @@ OP vi nan_of_e4m3(vi half)
     const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x3f80));
     return _mm512_mask_mov_epi16(half, nan, _mm512_set1_epi16(0x7e00));
 }
+OP vf vf_of_byte(bool is_signed, vi x, int v)
+{
+    const vi high = v < 3 ? _mm512_slli_epi32(x, 24 - 8 * v) : x;
+    return _mm512_cvtepi32_ps(is_signed ? _mm512_srai_epi32(high, 24)
+                                        : _mm512_srli_epi32(high, 24));
+}
 OP vf vf_even(vf a, vf b)
 {
     return _mm512_permutex2var_ps(
@@ -520,6 +530,15 @@ OP vf vf_odd(vf a, vf b)
 {
     return _mm512_permutex2var_ps(
         a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
+}
+OP vf vf_in_turn(vf a, vf b, int h)
+{
+    const vi low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return _mm512_permutex2var_ps(a, _mm512_add_epi32(low, _mm512_set1_epi32(8 * h)), b);
+}
+OP vf vf_first(vf x, int64_t n)
+{
+    return _mm512_maskz_mov_ps(lanes_below(n), x);
 }
 OP vf vf_eights(const float *p, const float *q)
 {
@@ -548,6 +567,33 @@ OP void across_eights(const vf *in, vf *out)
         out[4 * g + 1] = _mm512_shuffle_f32x4(low_01, low_23, 0xdd);
         out[4 * g + 2] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
         out[4 * g + 3] = _mm512_shuffle_f32x4(high_01, high_23, 0xdd);
+    }
+}
+OP void across(const vi *in, vi *out)
+{
+    vi pairs[16], fours[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        pairs[i] = _mm512_unpacklo_epi32(in[i], in[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_epi32(in[i], in[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) { /* 128-bit lane b of fours[i + j]: lane 4b + j of in[i] .. */
+        fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+        fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        const vi even_low = _mm512_shuffle_i64x2(fours[j], fours[4 + j], 0x88),
+                 odd_low = _mm512_shuffle_i64x2(fours[j], fours[4 + j], 0xdd),
+                 even_high = _mm512_shuffle_i64x2(fours[8 + j], fours[12 + j], 0x88),
+                 odd_high = _mm512_shuffle_i64x2(fours[8 + j], fours[12 + j], 0xdd);
+        out[j] = _mm512_shuffle_i64x2(even_low, even_high, 0x88);
+        out[4 + j] = _mm512_shuffle_i64x2(odd_low, odd_high, 0x88);
+        out[8 + j] = _mm512_shuffle_i64x2(even_low, even_high, 0xdd);
+        out[12 + j] = _mm512_shuffle_i64x2(odd_low, odd_high, 0xdd);
     }
 }
 /* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors,

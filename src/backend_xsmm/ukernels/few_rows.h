@@ -18,7 +18,8 @@
  *
  * for all of its elements. Fine coefficients change within chunks and have one vector for each
  * class: lane i has pick[c * pick_stride + class * lanes + i] from there on. A vector is loaded
- * from there, so that up to 16 floats more may be read. */
+ * from there, so that up to 16 floats more may be read; of K, the coefficients of rows up to the
+ * next multiple of 32. */
 typedef struct code_coefs {
     const float *at; /* NULL: there are none */
     int step, shift;
