@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+enum { NEAR_MAXIMUM = 4 }; /* what scores may exceed the maximum in use by: weights up to e^4 */
+
 void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0,
                      int at, int nt)
 {
@@ -66,8 +68,30 @@ static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
     }
     t->b.m[r] = max;
     t->b.l[r] = t->b.l[r] * scale + sum;
-    if (with_acc) {
+    if (with_acc && old > -INFINITY) { /* else acc has nothing yet */
         t->c->fn->scale_row(t->b.acc + (int64_t)r * t->c->ld_v, t->c->dv, scale);
+    }
+}
+
+/* What scores are less by from now on, where that was m, and they are up to max. It need not be
+ * the maximum itself: weights that are a little above 1 are as exact, and to rescale acc costs
+ * time. Decoders quantise weights and expect none above 1. */
+static float next_maximum(const task_t *t, float m, float max)
+{
+    const float near = t->st->v_side.ops ? 0 : NEAR_MAXIMUM;
+    return max - m > near ? max : m;
+}
+
+/* Which columns each row of a strip sees. Most strips see all of theirs. */
+static void visible_to_all(const task_t *t, const strip_t *strip, int64_t t0, int at, int nt,
+                           span_t *see)
+{
+    const span_t first = visible(t, strip->r0, t0, at, nt),
+                 last = visible(t, strip->r0 + strip->n - 1, t0, at, nt);
+    /* Both ends move with the row's position, if at all. */
+    const bool all = first.end == at + nt && last.begin == at;
+    for (int i = 0; i < strip->n; i++) {
+        see[i] = all ? (span_t){at, at + nt} : visible(t, strip->r0 + i, t0, at, nt);
     }
 }
 
@@ -79,8 +103,8 @@ void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int n
                                          : at + round_grain(nt); /* decoders read beyond a grain */
     span_t see[ATT_STRIP];
     float max[ATT_STRIP];
+    visible_to_all(t, strip, t0, at, nt, see);
     for (int i = 0; i < strip->n; i++) {
-        see[i] = visible(t, strip->r0 + i, t0, at, nt);
         max[i] =
             t->c->fn->row_max(t->b.s + i * ld + see[i].begin, (int)(see[i].end - see[i].begin)) *
             t->st->scale;
@@ -91,7 +115,7 @@ void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int n
         zero_columns(x, at, see[i].begin);
         zero_columns(x, see[i].end, end);
         if (n > 0) {
-            const float m = max[i] > t->b.m[r] ? max[i] : t->b.m[r];
+            const float m = next_maximum(t, t->b.m[r], max[i]);
             move_on(t, r, m, weigh(t, x + see[i].begin, n, m), with_acc);
         }
     }

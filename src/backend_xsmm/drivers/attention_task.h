@@ -53,8 +53,10 @@ static inline void zero_columns(float *x, int64_t begin, int64_t end)
 
 /* ---- attention_tiles.c ----------------------------------------------------------------------- */
 
-/* Takes up an item: rows, their indices, Q. */
+/* Takes up an item: rows, their indices. */
 void attention_start(task_t *t, int64_t item);
+/* Loads n rows of Q from r0 on, unless they are worked off in chunks. */
+void attention_queries(task_t *t, int r0, int n);
 /* Columns that some of n rows from r0 on see, from a whole grain on. */
 span_t attention_columns(const task_t *t, int r0, int n);
 /* The strip that begins with row r0. */
@@ -71,6 +73,8 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
 /* Prefetches strip r0's share of the tiles of K and V that follow t0: the products leave the
  * memory idle otherwise. */
 void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end);
+/* The rows of Q of the strip at r0, which may be beyond the last one. */
+void attention_fetch_queries(const task_t *t, int r0);
 /* And where a strip's results go. */
 void attention_fetch_results(const task_t *t, const strip_t *strip);
 

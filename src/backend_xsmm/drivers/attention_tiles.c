@@ -1,7 +1,14 @@
 /* Work items of attention, their tiles of K and V, and the two products: see attention.h. */
 #include "backend_xsmm/drivers/attention_task.h"
 
+#include "base/fetch.h"
+
 /* ---- setting up an item ---------------------------------------------------------------------- */
+
+static bool in_chunks(const task_t *t)
+{
+    return t->st->d.D > t->c->dk;
+}
 
 /* Spreads a linear index over the batch dims that are (not) grouped. */
 static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *idx)
@@ -15,20 +22,28 @@ static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *
     }
 }
 
-/* Q rows as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and group rows apart
- * here. */
-static void load_q(task_t *t, int64_t d0, int n)
+/* n rows of Q from r0 on as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and
+ * group rows apart here. */
+static void load_q(task_t *t, int r0, int rows, int64_t d0, int n)
 {
     const attention_dims_t *d = &t->st->d;
-    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)at_most(d->group, t->rows);
+    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)at_most(d->group, rows);
+    float *to = t->b.q + (int64_t)r0 * ld;
     for (int h = 0; h < heads; h++) {
-        const int rows = (t->rows - h + heads - 1) / heads;
-        const matrix_t q = matrix_at(&t->st->q, t->idx[h], d->nb);
-        t->c->tile->load(&q, (rect_t){t->idx[h][d->nb], rows, d0, n}, t->b.q + h * ld,
-                         (int64_t)heads * ld, rows, pad);
+        const int of_head = (rows - h + heads - 1) / heads;
+        const matrix_t q = matrix_at(&t->st->q, t->idx[r0 + h], d->nb);
+        t->c->tile->load(&q, (rect_t){t->idx[r0 + h][d->nb], of_head, d0, n}, to + h * ld,
+                         (int64_t)heads * ld, of_head, pad);
     }
     if (t->c->bf16) {
-        t->c->tile->bf16_rows(t->b.q, ld, t->rows, pad, t->b.q16, ld);
+        t->c->tile->bf16_rows(to, ld, rows, pad, t->b.q16 + (int64_t)r0 * ld, ld);
+    }
+}
+
+void attention_queries(task_t *t, int r0, int n)
+{
+    if (!in_chunks(t)) {
+        load_q(t, r0, n, 0, (int)t->st->d.D);
     }
 }
 
@@ -55,10 +70,8 @@ void attention_start(task_t *t, int64_t item)
     }
     t->k = matrix_at(&t->st->k, t->idx[0], d->nb);
     t->v = matrix_at(&t->st->v, t->idx[0], d->nb);
-    if (d->D <= t->c->dk) {
-        load_q(t, 0, (int)d->D);
-    }
     if (t->st->k_side.ops) {
+        attention_queries(t, 0, t->rows);
         decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
     }
 }
@@ -104,11 +117,6 @@ static void load_v(task_t *t, int64_t t0, int nt)
     if (c->bf16) {
         c->tile->bf16_pairs(t->b.v, c->ld_v, rows, c->dv, t->b.v16, c->ld_v);
     }
-}
-
-static bool in_chunks(const task_t *t)
-{
-    return t->st->d.D > t->c->dk;
 }
 
 void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
@@ -174,7 +182,7 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     }
     for (int64_t d0 = 0; d0 < D; d0 += c->dk) {
         const int n = (int)at_most(D - d0, c->dk);
-        load_q(t, d0, n);
+        load_q(t, strip->r0, strip->n, d0, n);
         load_k(t, t0, at + nt, d0, n);
         multiply_k(t, strip, at, round_grain(nt), n, d0 > 0);
     }
@@ -239,7 +247,7 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
 static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
 {
     for (const unsigned char *p = begin; p < end; p += 64) {
-        __builtin_prefetch(p);
+        fetch_line(p);
     }
 }
 
@@ -263,6 +271,19 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
     }
     if (!t->st->v_side.ops && t->v.codes.column.stride == 1) {
         fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
+    }
+}
+
+void attention_fetch_queries(const task_t *t, int r0)
+{
+    const attention_dims_t *d = &t->st->d;
+    const int end = (int)at_most(r0 + t->c->strip, t->rows);
+    for (int r = r0; r < end && r < r0 + d->group; r++) {
+        const groups_t q = matrix_at(&t->st->q, t->idx[r], d->nb).codes;
+        const int64_t s = t->idx[r][d->nb], of_head = (end - r + d->group - 1) / d->group;
+        if (q.column.stride == 1) {
+            fetch_rows(&q, s, s + of_head, 0, d->D);
+        }
     }
 }
 

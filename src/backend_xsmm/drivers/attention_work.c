@@ -67,15 +67,26 @@ static float sink_of(const task_t *t, int r)
     return x;
 }
 
-/* with_sink: in one part of T only. */
-static void clear(task_t *t, bool with_sink)
+/* n rows from r0 on; with_sink: in one part of T only. */
+static void clear(task_t *t, int r0, int n, bool with_sink)
 {
-    for (int r = 0; r < t->rows; r++) {
+    for (int r = r0; r < r0 + n; r++) {
         const float sink = with_sink && t->p->sink >= 0 ? sink_of(t, r) : -INFINITY;
         t->b.m[r] = sink;
         t->b.l[r] = sink == -INFINITY ? 0 : sink - sink + 1; /* e^0, NaN for +inf and NaN */
     }
-    memset(t->b.acc, 0, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
+    memset(t->b.acc + (int64_t)r0 * t->c->ld_v, 0,
+           (size_t)n * (size_t)t->c->ld_v * sizeof(float));
+}
+
+/* The strip at row r0, before its first tile. */
+static void begin_strip(task_t *t, const strip_t *strip, bool with_sink)
+{
+    clear(t, strip->r0, strip->n, with_sink);
+    if (!t->st->k_side.ops) {
+        attention_queries(t, strip->r0, strip->n);
+        attention_fetch_queries(t, strip->r0 + strip->n);
+    }
 }
 
 static void score_tile(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
@@ -112,7 +123,7 @@ static void online_step(task_t *t, const strip_t *strip, int64_t t0, int64_t end
 
 /* m and l, and acc unless a probability chain wants a second pass. finish: results as soon as a
  * strip has them, while they are in L1. */
-static void online_pass(task_t *t, span_t span, bool finish)
+static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
 {
     const int tk = t->c->tk;
     for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
@@ -120,6 +131,9 @@ static void online_pass(task_t *t, span_t span, bool finish)
         attention_load(t, t0, (int)(end - t0), !t->p->prob);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
+            if (t0 == span.begin) {
+                begin_strip(t, &strip, with_sink);
+            }
             if (end < span.end) {
                 attention_fetch_tiles(t, r, end, span.end);
             } else {
@@ -160,8 +174,10 @@ static void prob_pass(task_t *t)
 /* The sums of an item, or of its part. */
 static void passes(task_t *t, span_t span, bool with_sink, bool finish)
 {
-    clear(t, with_sink);
-    online_pass(t, span, finish);
+    if (span.begin >= span.end) {
+        clear(t, 0, t->rows, with_sink);
+    }
+    online_pass(t, span, with_sink, finish);
     if (t->p->prob) {
         prob_pass(t);
     }

@@ -42,21 +42,20 @@ static float row_max(const float *x, int n)
     return most;
 }
 
-/* e^x for x <= 0 or NaN, which stays: as exp_16 of AVX-512, but 2^n is 2^(n + 64) 2^-64. The first
- * factor is a normal number, whose exponent the rounding sum has in its low bits; the second one
- * rounds what is below 2^-126, once. */
+/* e^x for x <= 4 or NaN, which stays: as exp_16 of AVX-512, but 2^n is 2^(n + 64) 2^-64. The first
+ * factor is a normal number, whose exponent the rounding sum has in its low bits; the second one is
+ * in the polynomial. Their product rounds what is below 2^-126, once. */
 static inline vf exp_8(vf x)
 {
-    const vf round = vf_set1(0x1.8p23f + 127 + 64);
+    const vf round = vf_set1(0x1.8p23f + 127 + 64), log2e = vf_set1(0x1.715476p+0f);
     x = vf_max(vf_set1(-130), x);
-    const vf t = vf_fma(x, vf_set1(0x1.715476p+0f), round), n = vf_sub(t, round),
-             high = (vf)((vu)t << 23);
-    const vf r = vf_fma(n, vf_set1(-0x1.62e43p-1f), x), r2 = vf_mul(r, r);
-    const vf p0 = vf_fma(r, vf_set1(1.6666665459e-1f), vf_set1(5.0000001201e-1f)),
-             p2 = vf_fma(r, vf_set1(8.3334519073e-3f), vf_set1(4.1665795894e-2f)),
-             p4 = vf_fma(r, vf_set1(1.9875691500e-4f), vf_set1(1.3981999507e-3f));
-    const vf p = vf_fma(vf_fma(p4, r2, p2), r2, p0), y = vf_fma(p, r2, vf_add(r, vf_set1(1)));
-    return vf_mul(vf_mul(y, high), vf_set1(0x1p-64f));
+    const vf t = vf_fma(x, log2e, round), n = vf_sub(t, round), high = (vf)((vu)t << 23);
+    const vf r = _mm256_fmsub_ps(x, log2e, n), r2 = vf_mul(r, r);
+    const vf p0 = vf_fma(r, vf_set1(0x1p-64f * EXP2_1), vf_set1(0x1p-64f)),
+             p2 = vf_fma(r, vf_set1(0x1p-64f * EXP2_3), vf_set1(0x1p-64f * EXP2_2)),
+             p4 = vf_fma(r, vf_set1(0x1p-64f * EXP2_5), vf_set1(0x1p-64f * EXP2_4)),
+             p = vf_fma(r2, vf_set1(0x1p-64f * EXP2_6), p4);
+    return vf_mul(vf_fma(vf_fma(p, r2, p2), r2, p0), high);
 }
 
 /* Products are rounded before max, itself one of them, is subtracted: what is left then never

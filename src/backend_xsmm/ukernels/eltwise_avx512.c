@@ -25,25 +25,20 @@ static float row_max(const float *x, int n)
     return _mm512_reduce_max_ps(_mm512_max_ps(m, m1));
 }
 
-/* e^x for x <= 0 or NaN, which stays: 2^n e^r, |r| <= log(2) / 2, with the error n (log(2) - its
- * float) of r below 3e-7. The polynomial in pairs and n by the sum with 1.5 2^23 make for short
- * chains of dependent operations, which are what bounds it. */
+/* e^x for x <= 4 or NaN, which stays: 2^n 2^r, n + r = x log2(e), |r| <= 1 / 2. The error of
+ * log2(e) makes that of r x / 2^26. The polynomial in pairs makes for short chains of dependent
+ * operations. */
 static inline __m512 exp_16(__m512 x)
 {
-    const __m512 round = _mm512_set1_ps(0x1.8p23f);
+    const __m512 log2e = _mm512_set1_ps(0x1.715476p+0f);
     x = _mm512_max_ps(_mm512_set1_ps(-150), x);
-    const __m512 n =
-        _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), round), round);
-    const __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e43p-1f), x),
+    const __m512 n = vf_round(_mm512_mul_ps(x, log2e)), r = _mm512_fmsub_ps(x, log2e, n),
                  r2 = _mm512_mul_ps(r, r);
-    const __m512 p0 =
-        _mm512_fmadd_ps(r, _mm512_set1_ps(1.6666665459e-1f), _mm512_set1_ps(5.0000001201e-1f));
-    const __m512 p2 =
-        _mm512_fmadd_ps(r, _mm512_set1_ps(8.3334519073e-3f), _mm512_set1_ps(4.1665795894e-2f));
-    const __m512 p4 =
-        _mm512_fmadd_ps(r, _mm512_set1_ps(1.9875691500e-4f), _mm512_set1_ps(1.3981999507e-3f));
-    const __m512 p = _mm512_fmadd_ps(_mm512_fmadd_ps(p4, r2, p2), r2, p0);
-    return _mm512_scalef_ps(_mm512_fmadd_ps(p, r2, _mm512_add_ps(r, _mm512_set1_ps(1))), n);
+    const __m512 p0 = _mm512_fmadd_ps(r, _mm512_set1_ps(EXP2_1), _mm512_set1_ps(1)),
+                 p2 = _mm512_fmadd_ps(r, _mm512_set1_ps(EXP2_3), _mm512_set1_ps(EXP2_2)),
+                 p4 = _mm512_fmadd_ps(r, _mm512_set1_ps(EXP2_5), _mm512_set1_ps(EXP2_4)),
+                 p = _mm512_fmadd_ps(r2, _mm512_set1_ps(EXP2_6), p4);
+    return _mm512_scalef_ps(_mm512_fmadd_ps(_mm512_fmadd_ps(p, r2, p2), r2, p0), n);
 }
 
 /* Products are rounded before max, itself one of them, is subtracted: what is left then never

@@ -1,0 +1,14 @@
+/* Software prefetching. */
+#ifndef SINTER_SRC_BASE_FETCH_H
+#define SINTER_SRC_BASE_FETCH_H
+
+/* Prefetches the cache line at p, which may be any address, for reading. GCC takes a function that
+ * does nothing else for one without effects, and drops calls of it, so that nothing would be
+ * prefetched: the empty statement counts as an effect. */
+static inline void fetch_line(const void *p)
+{
+    __builtin_prefetch(p);
+    __asm__ volatile("");
+}
+
+#endif
