@@ -181,6 +181,39 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     return why != NULL || how_of_v(self, p).codes ? why : how_of_k(self, p).why;
 }
 
+/* Why tiles of an operand cannot be of bytes less their zero points. */
+static const char *refuse_bytes(const blocks_table_t *table, const problem_t *p, const operand_t *o)
+{
+    const dtype_traits_t *type = dtype_traits(problem_type(p, o->data)),
+                         *zp = o->zp < 0 ? NULL : dtype_traits(problem_type(p, o->zp));
+    if (type->cls != DTYPE_INT || type->bits > 8 || o->split != sinter_data_type_undef) {
+        return "codes of K or V are no integers of at most 8 bits";
+    }
+    if (type->bits > 4 ? type->digits == 8 || zp != NULL
+                       : zp != NULL && (zp->cls != DTYPE_INT || zp->bits > 4)) {
+        return "codes of K or V less their zero points do not fit a signed byte";
+    }
+    return type->bits > 4 && !table->sums_bytes ? BYTES_NEED_VNNI : NULL;
+}
+
+static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
+{
+    const attention_params_t *a = &p->step->p.attention;
+    const blocks_table_t *table = blocks_table(self->needs);
+    const known_t n = known_dims(p);
+    if (limbs_kind(p->step->mode) != ONE_LIMB) {
+        return "the fpmath mode does not allow products of 8-bit integers with floats";
+    }
+    if (table == NULL || a->q.scale >= 0 || a->q.zp >= 0 || a->prob != NULL) {
+        return "Q is quantised, or probabilities are computed further";
+    }
+    if (n.D < 1 || n.D > BLOCKS_K || n.Dv < 1 || n.Dv > BLOCKS_K) {
+        return "needs heads of 1 to 256 elements, known at compile";
+    }
+    const char *why = refuse_bytes(table, p, &a->k);
+    return why != NULL ? why : refuse_bytes(table, p, &a->v);
+}
+
 /* ---- setup ----------------------------------------------------------------------------------- */
 
 static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
@@ -261,6 +294,11 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
     for (int i = ATT_LADDER - 1; i >= 0 && rows >= 0 && ladder[i] >= rows; i--) {
         c->rows = ladder[i];
     }
+    if (c->blocks != NULL) {
+        c->rows = round_up(c->rows, BLOCKS_ROWS);
+        c->tk = round_up(c->tk, BLOCKS_STRIP);
+        c->dv = round_up(c->dv, BLOCKS_STRIP);
+    }
     c->strip = c->rows < ATT_STRIP ? c->rows : ATT_STRIP;
     const int pad = decode ? 0 : 16;
     c->ld_q = c->dk + pad;
@@ -285,7 +323,11 @@ static void note_config(const kernel_t *self, const attention_config_t *c, const
         note_how("V", &c->v_how, note);
     } else {
         text_add(note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
-        note_products(note, c->bf16, self, why);
+        if (c->blocks != NULL) {
+            text_add(note, ONE_LIMB_NAME);
+        } else {
+            note_products(note, c->bf16, self, why);
+        }
     }
 }
 
@@ -297,6 +339,8 @@ static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64
     c->tile = tile_table(self->needs);
     c->fn = eltwise_table(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
+    c->blocks =
+        self->driver->arithmetic == IN_INT8 && !c->decode ? blocks_table(self->needs) : NULL;
     size_blocks(c, n.rows < 0 ? most_rows : n.rows, n.T, n.D, n.Dv);
     const char *why = jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
@@ -372,6 +416,9 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
         const size_t from = at;
         at = from + decode_buffers(c->rows, c->k_how.codes || c->v_how.codes,
                                    base ? base + from : NULL, &out->decode);
+    }
+    if (c->blocks != NULL) {
+        ints_buffers(c, base, &at, &out->ints);
     }
     out->chain = carve(base, &at, chain, 1);
     out->tail = carve(base, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
@@ -545,6 +592,12 @@ static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
     return sinter_success;
 }
 
+static const char *refuse_ints(int kind, const void *config, void *state)
+{
+    (void)kind;
+    return ints_bind(config, state);
+}
+
 static const char *refuse_brgemm(int bf16, const void *config, void *state)
 {
     const attention_config_t *c = config;
@@ -553,13 +606,16 @@ static const char *refuse_brgemm(int bf16, const void *config, void *state)
 }
 
 /* How tiles of floats are multiplied. */
-const way_row_t ways_attention_products[] = {
-    {"bf16 brgemm", refuse_brgemm, 1}, {"f32 brgemm", refuse_brgemm, 0}, {"own f32 gemm", NULL, 0}};
+const way_row_t ways_attention_products[] = {{ONE_LIMB_NAME, refuse_ints, 0},
+                                             {"bf16 brgemm", refuse_brgemm, 1},
+                                             {"f32 brgemm", refuse_brgemm, 0},
+                                             {"own f32 gemm", NULL, 0}};
 
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
     st->k_side.ops = st->v_side.ops = NULL;
+    st->ints.on = false;
     if (c->decode) {
         decode_bind(&c->k_how, &st->k, false, "K", &st->k_side, choice);
         decode_bind(&c->v_how, &st->v, true, "V", &st->v_side, choice);
@@ -651,6 +707,8 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
 const driver_t driver_attention_flash = {ATTENTION, .arithmetic = IN_F32, .setup = setup_flash};
 const driver_t driver_attention_flash_bf16 = {ATTENTION, .arithmetic = IN_BF16,
                                               .refuse = refuse_bf16, .setup = setup_flash};
+const driver_t driver_attention_flash_int8 = {ATTENTION, .arithmetic = IN_INT8,
+                                              .refuse = refuse_blocks, .setup = setup_flash};
 const driver_t driver_attention_decode = {DECODE, .arithmetic = IN_F32, .refuse = refuse_decode};
 const driver_t driver_attention_decode_int8 = {DECODE, .arithmetic = IN_INT8,
                                                .refuse = refuse_codes};

@@ -21,6 +21,7 @@
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
 #include "backend_xsmm/drivers/attention_decode.h"
+#include "backend_xsmm/drivers/matmul_blocks.h"
 #include "backend_xsmm/drivers/quant_tail.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
@@ -51,13 +52,25 @@ typedef struct attention_config {
     bool decode;               /* else K and V go through tiles */
     decode_how_t k_how, v_how; /* decode only */
     bool bf16;
-    int rows, strip, tk, dk, dv; /* of the buffers: dk, dv are multiples of 16 */
+    const blocks_table_t *blocks; /* products of integers; NULL: none */
+    int rows, strip, tk, dk, dv;  /* of the buffers: dk, dv are multiples of 16 */
     /* Of rows of q, k, v and acc, s: no multiples of large powers of two where it matters. */
     int ld_q, ld_k, ld_v, ld_s;
     int n_jit;                  /* 0: tile->gemm does the products */
     int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
     attention_jit_t jit[ATT_LADDER];
 } attention_config_t;
+
+/* Products of integers in one execute (attention_blocks.c). */
+typedef struct attention_ints {
+    bool on;
+    int block; /* elements of a block of D, inside which no scale of K changes */
+    /* K's codes become bytes without a detour by floats: those of 4 bits by the table. */
+    bool direct;
+    int8_t table[16];
+    const uint8_t *order; /* of the elements of Q, as in blocks_form_t */
+    int group, groups;    /* columns of V that share scales; how many times as many there are */
+} attention_ints_t;
 
 /* The geometry of one execute. */
 typedef struct attention_dims {
@@ -74,6 +87,7 @@ typedef struct attention_dims {
 typedef struct attention_state {
     attention_dims_t d;
     matrices_t q, k, v;
+    attention_ints_t ints;
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
     chain_bound_t score, prob, post;
@@ -89,17 +103,39 @@ typedef struct attention_state {
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } attention_state_t;
 
+enum { ATT_SPAN = BLOCKS_LONGEST }; /* tokens whose weights share a scale */
+
+/* Of products of integers. */
+typedef struct attention_int_buffers {
+    blocks_a_t q, p;   /* of the rows of a block, of a strip */
+    bool *usable;      /* [strip]: its rows of Q are finite */
+    int8_t *k, *v;     /* [strip of 64 tokens, of columns][..], as in blocks_b_t */
+    int32_t *k_start;  /* [strip of tokens][block][token] */
+    float *k_zp;       /* [block][token], of a strip */
+    float *k_scale;    /* the same */
+    float *v_scale;    /* [group][token] */
+    int32_t *no_start; /* zeros for the products with V, */
+    float *no_scale;   /* and ones */
+} attention_int_buffers_t;
+
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct attention_buffers {
     float *q, *k, *v, *s, *acc, *m, *l;
     uint16_t *q16, *k16, *v16, *p16;
     decode_buffers_t decode;
+    attention_int_buffers_t ints;
     void *chain, *tail;
 } attention_buffers_t;
 
 /* Carves scratch (NULL: only counts); returns the bytes. */
 size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
                          attention_buffers_t *out);
+
+/* Of attention_blocks.c: why an execute cannot have products of integers, NULL if it can. */
+const char *ints_bind(const attention_config_t *c, attention_state_t *st);
+/* Carves from base (NULL: only counts) on. */
+void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
+                  attention_int_buffers_t *out);
 
 void attention_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                     const worker_t *w);

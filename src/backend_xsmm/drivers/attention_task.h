@@ -28,6 +28,9 @@ typedef struct task {
     attention_buffers_t b;
     matrix_t k, v;
     bool tail;
+    /* Of the tile at hand: coefficients fit products of integers; floats of K and V are loaded. */
+    bool k_ints, v_ints, k_floats, v_floats;
+    int tile; /* tokens in it */
     int rows; /* in this block */
     int64_t row0, dv0;
     int dv;                                  /* columns of this chunk of Dv */
@@ -70,6 +73,10 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
 /* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole grain. */
 void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
 
+/* Loads what a tile needs in floats, where integers do not serve. */
+void attention_load_k(task_t *t, int64_t t0);
+void attention_load_v(task_t *t, int64_t t0);
+
 /* Prefetches strip r0's share of the tiles of K and V that follow t0: the products leave the
  * memory idle otherwise. */
 void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end);
@@ -77,6 +84,15 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end);
 void attention_fetch_queries(const task_t *t, int r0);
 /* And where a strip's results go. */
 void attention_fetch_results(const task_t *t, const strip_t *strip);
+
+/* ---- attention_blocks.c: the same in products of integers --------------------------------- */
+
+/* Quantises a strip's rows of Q. */
+void ints_queries(task_t *t, const strip_t *strip);
+void ints_load(task_t *t, int64_t t0, int nt);
+/* False, and nothing is done: in floats. */
+bool ints_scores(task_t *t, const strip_t *strip, int at, int nt);
+void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
 
 /* ---- attention_softmax.c --------------------------------------------------------------------- */
 

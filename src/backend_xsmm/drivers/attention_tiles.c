@@ -119,13 +119,35 @@ static void load_v(task_t *t, int64_t t0, int nt)
     }
 }
 
+void attention_load_k(task_t *t, int64_t t0)
+{
+    if (!t->k_floats) {
+        load_k(t, t0, t->tile, 0, (int)t->st->d.D);
+        t->k_floats = true;
+    }
+}
+
+void attention_load_v(task_t *t, int64_t t0)
+{
+    if (!t->v_floats) {
+        load_v(t, t0, t->tile);
+        t->v_floats = true;
+    }
+}
+
 void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
 {
+    t->tile = nt;
+    t->k_floats = t->v_floats = false;
+    if (t->st->ints.on) {
+        ints_load(t, t0, nt);
+        return;
+    }
     if (!t->st->k_side.ops && !in_chunks(t)) {
-        load_k(t, t0, nt, 0, (int)t->st->d.D);
+        attention_load_k(t, t0);
     }
     if (!t->st->v_side.ops && with_v && t->dv > 0) {
-        load_v(t, t0, nt);
+        attention_load_v(t, t0);
     }
 }
 
@@ -175,6 +197,12 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
                                     .ldo = c->ld_s};
         decode_scores(&task);
         return;
+    }
+    if (t->st->ints.on) {
+        if (ints_scores(t, strip, at, nt)) {
+            return;
+        }
+        attention_load_k(t, t0);
     }
     if (!in_chunks(t)) {
         multiply_k(t, strip, at, round_grain(nt), (int)D, false);
@@ -226,6 +254,8 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
                                     .out = b->acc,
                                     .ldo = c->ld_v};
         decode_accumulate(&task);
+    } else if (t->st->ints.on) {
+        ints_accumulate(t, strip, t0, at, nt);
     } else if (strip->jit) {
         multiply_v(t, strip, at, columns, acc);
     } else {

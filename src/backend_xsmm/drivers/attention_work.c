@@ -75,8 +75,7 @@ static void clear(task_t *t, int r0, int n, bool with_sink)
         t->b.m[r] = sink;
         t->b.l[r] = sink == -INFINITY ? 0 : sink - sink + 1; /* e^0, NaN for +inf and NaN */
     }
-    memset(t->b.acc + (int64_t)r0 * t->c->ld_v, 0,
-           (size_t)n * (size_t)t->c->ld_v * sizeof(float));
+    memset(t->b.acc + (int64_t)r0 * t->c->ld_v, 0, (size_t)n * (size_t)t->c->ld_v * sizeof(float));
 }
 
 /* The strip at row r0, before its first tile. */
@@ -85,6 +84,9 @@ static void begin_strip(task_t *t, const strip_t *strip, bool with_sink)
     clear(t, strip->r0, strip->n, with_sink);
     if (!t->st->k_side.ops) {
         attention_queries(t, strip->r0, strip->n);
+        if (t->st->ints.on) {
+            ints_queries(t, strip);
+        }
         attention_fetch_queries(t, strip->r0 + strip->n);
     }
 }

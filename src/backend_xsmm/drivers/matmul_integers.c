@@ -502,6 +502,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, co
         blocks_product_t p = {.rows = (int)at_most(t->rows - r, PART_ROWS),
                               .n = kn,
                               .block = st->block,
+                              .columns = BLOCKS_STRIP,
                               .words = st->words,
                               .a = &rows,
                               .b = &b,

@@ -95,6 +95,7 @@ typedef struct blocks_fetch {
 /* A product of n elements of K, in blocks. */
 typedef struct blocks_product {
     int rows, n, block;
+    int columns; /* of B; more may be computed, up to a multiple of 32 */
     bool words;
     const blocks_a_t *a;
     const blocks_b_t *b;
@@ -112,6 +113,11 @@ typedef struct blocks_table {
     /* n codes of each of `rows` rows. The caller has set scale and offset of `to`. */
     void (*encode)(const blocks_form_t *form, const float *x, int64_t ldx, int rows, int n,
                    int block, const blocks_a_t *to);
+    /* The products x[i] * times[i] of n elements, a multiple of 16, of each of `rows` rows, as
+     * unsigned bytes, of which nothing is to be subtracted: none is negative. False as of
+     * quantise. */
+    bool (*weigh)(const float *x, int64_t ldx, const float *times, int rows, int n, int block,
+                  const blocks_a_t *to);
     /* One block of B from rows of BLOCKS_STRIP values: w = value * by - offset, 0 up to a multiple
      * of 4 rows; of bytes, start = times * (sum of w). */
     void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
