@@ -193,7 +193,14 @@ static const char *refuse_bytes(const blocks_table_t *table, const problem_t *p,
                        : zp != NULL && (zp->cls != DTYPE_INT || zp->bits > 4)) {
         return "codes of K or V less their zero points do not fit a signed byte";
     }
-    return type->bits > 4 && !table->sums_bytes ? BYTES_NEED_VNNI : NULL;
+    if (table->sums_bytes) {
+        return NULL;
+    }
+    const double above = type->max - (zp != NULL ? zp->min : 0),
+                 below = (zp != NULL ? zp->max : 0) - type->min;
+    return type->bits > 4                                   ? BYTES_NEED_VNNI
+           : above > BLOCKS_NARROW || below > BLOCKS_NARROW ? "sums of pairs would saturate"
+                                                            : NULL;
 }
 
 static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
