@@ -981,6 +981,14 @@ static void test_coefficients(const kernel_t *k, sinter_cpu_isa_t isa)
             run(&p, k, isa);
         }
     }
+    /* Dwords of codes with several scales. */
+    for (int i = 0; i < 12; i++) {
+        p.D = p.Dv = i % 3 == 2 ? 32 : 16;
+        p.k_group = p.v_group = i % 3 == 0 ? 1 : 2;
+        p.k = p.v = i % 2 ? sinter_u8 : sinter_s8;
+        p.zp = i < 6 ? 0 : p.k;
+        run(&p, k, isa);
+    }
 }
 
 /* One zero point for all codes costs nothing where it goes into their values, which it does where
