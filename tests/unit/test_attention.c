@@ -1032,6 +1032,35 @@ static void test_one_zp(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     }
 }
 
+/* A window may begin at any grain of a tile of the second pass, whose scores reach its end. */
+static void test_windows(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    attention_case_t p = {.nb = 2,
+                          .q_batch = {1, 1},
+                          .kv_batch = {1, 1},
+                          .D = 64,
+                          .Dv = 128,
+                          .q = sinter_bf16,
+                          .k = sinter_u4,
+                          .v = sinter_u8,
+                          .scale = sinter_f8_e4m3,
+                          .out = sinter_f32,
+                          .k_group = 32,
+                          .v_group = 32,
+                          .trans_k = true,
+                          .mask = MASK_CAUSAL_BOTTOM_RIGHT,
+                          .window = 100,
+                          .fill = -INFINITY,
+                          .prob = true,
+                          .threads = 1,
+                          .mode = mode};
+    for (int i = 0; i < 32; i++) {
+        p.S = 1 + i % 2;
+        p.T = 300 + 16 * (i / 2) + i % 3;
+        run(&p, k, isa);
+    }
+}
+
 /* Decoders must give NaN of NaN, wherever in a head it is. */
 static void test_nans(const kernel_t *k, sinter_cpu_isa_t isa)
 {
@@ -1524,6 +1553,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     if (is_decode(k) && mode == sinter_fpmath_mode_strict) {
         test_coefficients(k, isa);
         test_one_zp(k, isa, mode);
+        test_windows(k, isa, mode);
         test_nans(k, isa);
     }
     test_exact(k, isa, mode);
@@ -1628,6 +1658,7 @@ static void test_codes(const kernel_t *k)
         }
         CHECK(refused < 36, "%s: refuses what it is made for", k->name);
         test_one_zp(k, isa, modes[m]);
+        test_windows(k, isa, modes[m]);
         attention_case_t strict = random_codes(modes[m]);
         strict.mode = sinter_fpmath_mode_strict;
         refused = 0;

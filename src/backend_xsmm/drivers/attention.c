@@ -309,7 +309,9 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
     c->strip = c->rows < ATT_STRIP ? c->rows : ATT_STRIP;
     const int pad = decode ? 0 : 16;
     c->ld_q = c->dk + pad;
-    c->ld_k = c->ld_s = c->tk + pad;
+    c->ld_k = c->tk + pad;
+    /* Decoders write a multiple of twice the lanes of scores, from any grain of a tile on. */
+    c->ld_s = c->tk + (decode ? 2 * DECODE_LANES : pad);
     c->ld_v = c->dv + pad;
 }
 
