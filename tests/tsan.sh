@@ -5,7 +5,7 @@
 # look like a race.
 set -u
 cd "$(dirname "$0")/.."
-tests="test_races test_constants test_execute"
+tests="test_races test_constants test_execute test_threads test_sequence"
 
 tools/install_deps.sh clang || exit 1
 cmake --preset tsan && cmake --build --preset tsan -j "$(nproc)" --target $tests || exit 1
@@ -13,14 +13,18 @@ cmake --preset tsan && cmake --build --preset tsan -j "$(nproc)" --target $tests
 archer=$(clang -print-resource-dir)/../../libarcher.so
 export OMP_TOOL_LIBRARIES="$archer" ARCHER_OPTIONS="verbose=1"
 # libxsmm and the OpenMP runtime are not instrumented: what happens inside them is not looked at.
-export TSAN_OPTIONS="ignore_noninstrumented_modules=1 exitcode=66 ${TSAN_OPTIONS-}"
+options="ignore_noninstrumented_modules=1 exitcode=66 ${TSAN_OPTIONS-}"
 export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS-}"
 bad=0
 for test in $tests; do
     mkdir -p "build/tsan/tests/work/tsan.$test"
     log=$PWD/build/tsan/tests/work/tsan.$test/log
-    (cd "build/tsan/tests/work/tsan.$test" && ../../"$test") >"$log" 2>&1
+    rm -f "$log".report.*
+    # Reports go to files: a test may catch what is written to stderr.
+    (cd "build/tsan/tests/work/tsan.$test" &&
+        TSAN_OPTIONS="$options log_path=$log.report" ../../"$test") >"$log" 2>&1
     status=$?
+    cat "$log".report.* >>"$log" 2>/dev/null
     if [ "$status" -ne 0 ] || grep -q -E "WARNING: ThreadSanitizer|runtime error:" "$log"; then
         tail -n 100 "$log"
         echo "$test: NOT clean (exit status $status), all of it in $log"

@@ -49,7 +49,8 @@ class Runner:
 
     def __init__(self, name, path, library=None):
         self.name, self.path = name, os.path.abspath(path)
-        self.environment = dict(os.environ)
+        # Both builds live at once: a waiting thread of one must not take the other's processor.
+        self.environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
         if library:
             self.environment["LD_LIBRARY_PATH"] = os.path.abspath(library)
         try:

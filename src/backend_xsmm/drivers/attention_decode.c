@@ -271,7 +271,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
         dtype_nibble_values(&m.codes.type->codec, side->values);
     }
     if (side->codes) {
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; side->codes->form == CODES_TABLE && i < 16; i++) {
             side->table[i] =
                 (unsigned char)(side->values[i] / side->codes->unit + (float)side->codes->offset);
         }
