@@ -220,29 +220,4 @@ OP vi words_sub(vi a, vi b)
     return _mm256_sub_epi16(a, b);
 }
 
-/* ---- a square of dwords ---------------------------------------------------------------------- */
-
-OP void vi_transpose(const vi *row, vi *to)
-{
-    vi pair[8], quad[8];
-    UNROLL
-    for (int i = 0; i < 8; i += 2) {
-        pair[i] = vi_low_32(row[i], row[i + 1]);
-        pair[i + 1] = vi_high_32(row[i], row[i + 1]);
-    }
-    /* Half l of quad[i + j] is dword 4 l + j of the rows i to i + 3. */
-    UNROLL
-    for (int i = 0; i < 8; i += 4) {
-        quad[i] = vi_low_64(pair[i], pair[i + 2]);
-        quad[i + 1] = vi_high_64(pair[i], pair[i + 2]);
-        quad[i + 2] = vi_low_64(pair[i + 1], pair[i + 3]);
-        quad[i + 3] = vi_high_64(pair[i + 1], pair[i + 3]);
-    }
-    UNROLL
-    for (int j = 0; j < 4; j++) {
-        to[j] = _mm256_permute2x128_si256(quad[j], quad[4 + j], 0x20);
-        to[4 + j] = _mm256_permute2x128_si256(quad[j], quad[4 + j], 0x31);
-    }
-}
-
 #endif

@@ -27,7 +27,6 @@
  *   vf_add_quads(a, b)          the sums of pairs of four floats, those of a first
  *   vf_store_quad(p, x)         the sum of all the fours of x
  *   vf_units(line, to)          LANES floats of four lines as LANES fours, one of each line
- *   vi_transpose(row, to)       LANES rows of LANES dwords
  *
  * What products with many rows, and those without VNNI, need besides; words are signed:
  *
@@ -235,37 +234,6 @@ OP vi words_add(vi a, vi b)
 OP vi words_sub(vi a, vi b)
 {
     return _mm512_sub_epi16(a, b);
-}
-
-/* ---- a square of dwords ---------------------------------------------------------------------- */
-
-OP void vi_transpose(const vi *row, vi *to)
-{
-    vi pair[16], quad[16];
-    UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        pair[i] = vi_low_32(row[i], row[i + 1]);
-        pair[i + 1] = vi_high_32(row[i], row[i + 1]);
-    }
-    /* Quarter l of quad[i + j] is dword 4 l + j of the rows i to i + 3. */
-    UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        quad[i] = vi_low_64(pair[i], pair[i + 2]);
-        quad[i + 1] = vi_high_64(pair[i], pair[i + 2]);
-        quad[i + 2] = vi_low_64(pair[i + 1], pair[i + 3]);
-        quad[i + 3] = vi_high_64(pair[i + 1], pair[i + 3]);
-    }
-    UNROLL
-    for (int j = 0; j < 4; j++) {
-        const vi low_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x44),
-                 high_a = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xee);
-        const vi low_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x44),
-                 high_b = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xee);
-        to[j] = _mm512_shuffle_i32x4(low_a, low_b, 0x88);
-        to[4 + j] = _mm512_shuffle_i32x4(low_a, low_b, 0xdd);
-        to[8 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0x88);
-        to[12 + j] = _mm512_shuffle_i32x4(high_a, high_b, 0xdd);
-    }
 }
 
 #endif

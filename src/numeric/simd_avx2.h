@@ -533,17 +533,17 @@ OP void across_eights(const vf *in, vf *out)
         out[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
     }
 }
-OP void across(const vi *in, vi *out)
+OP void vi_transpose(const vi *row, vi *to)
 {
     vf x[8], y[8];
     UNROLL
     for (int i = 0; i < 8; i++) {
-        x[i] = _mm256_castsi256_ps(in[i]);
+        x[i] = _mm256_castsi256_ps(row[i]);
     }
     across_eights(x, y);
     UNROLL
     for (int i = 0; i < 8; i++) {
-        out[i] = _mm256_castps_si256(y[i]);
+        to[i] = _mm256_castps_si256(y[i]);
     }
 }
 /* Pairs of rows are folded into one up to 128-bit lanes, which are the halves: two vectors, of

@@ -70,7 +70,7 @@
  *   vf_first(x, n)                    the first n lanes, others 0
  *   vf_eights(p, q)                   8 floats at p, and at q as many as fill a vector
  *   across_eights(in, out)            out[v]: element v of each eight of in
- *   across(in, out)                   lane i of out[v]: lane v of in[i], for LANES registers
+ *   vi_transpose(row, to)             LANES rows of LANES dwords
  *   sum_rows, sum_halves(rows, s)     the sums of LANES vectors, or of the halves of each
  */
 #ifndef SINTER_SRC_NUMERIC_SIMD_AVX512_H
@@ -569,16 +569,16 @@ OP void across_eights(const vf *in, vf *out)
         out[4 * g + 3] = _mm512_shuffle_f32x4(high_01, high_23, 0xdd);
     }
 }
-OP void across(const vi *in, vi *out)
+OP void vi_transpose(const vi *row, vi *to)
 {
     vi pairs[16], fours[16];
     UNROLL
     for (int i = 0; i < 16; i += 2) {
-        pairs[i] = _mm512_unpacklo_epi32(in[i], in[i + 1]);
-        pairs[i + 1] = _mm512_unpackhi_epi32(in[i], in[i + 1]);
+        pairs[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
     }
     UNROLL
-    for (int i = 0; i < 16; i += 4) { /* 128-bit lane b of fours[i + j]: lane 4b + j of in[i] .. */
+    for (int i = 0; i < 16; i += 4) { /* 128-bit lane b of fours[i + j]: lane 4b + j of row[i] .. */
         fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
         fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
         fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
@@ -590,10 +590,10 @@ OP void across(const vi *in, vi *out)
                  odd_low = _mm512_shuffle_i64x2(fours[j], fours[4 + j], 0xdd),
                  even_high = _mm512_shuffle_i64x2(fours[8 + j], fours[12 + j], 0x88),
                  odd_high = _mm512_shuffle_i64x2(fours[8 + j], fours[12 + j], 0xdd);
-        out[j] = _mm512_shuffle_i64x2(even_low, even_high, 0x88);
-        out[4 + j] = _mm512_shuffle_i64x2(odd_low, odd_high, 0x88);
-        out[8 + j] = _mm512_shuffle_i64x2(even_low, even_high, 0xdd);
-        out[12 + j] = _mm512_shuffle_i64x2(odd_low, odd_high, 0xdd);
+        to[j] = _mm512_shuffle_i64x2(even_low, even_high, 0x88);
+        to[4 + j] = _mm512_shuffle_i64x2(odd_low, odd_high, 0x88);
+        to[8 + j] = _mm512_shuffle_i64x2(even_low, even_high, 0xdd);
+        to[12 + j] = _mm512_shuffle_i64x2(odd_low, odd_high, 0xdd);
     }
 }
 /* Pairs of rows are folded into one up to 128-bit lanes, of which two make a half: two vectors,

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/fetch.h"
+
 typedef struct rows_task {
     matmul_task_t t; /* of the panel */
     const rows_config_t *c;
@@ -101,7 +103,7 @@ static void fetch_groups(const groups_t *g, int64_t groups, int64_t line, int n)
     for (int i = 0; i < n && g->row.stride == 1; i++) {
         const unsigned char *p = groups_byte(g, groups_at(g, 0, line + i));
         for (int64_t at = 0; at < (groups * g->type->bits + 7) / 8; at += 64) {
-            __builtin_prefetch(p + at);
+            fetch_line(p + at);
         }
     }
 }
@@ -228,7 +230,7 @@ static void fetch_first(const rows_task_t *w)
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *p = groups_byte(&b->codes, codes_at(&b->codes, 0, w->t.n0 + i));
         for (int64_t at = 0; at < st->bytes; at += CODES_CHUNK) {
-            __builtin_prefetch(p + at);
+            fetch_line(p + at);
         }
     }
     if (b->scale.type != NULL) {
