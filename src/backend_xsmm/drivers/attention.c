@@ -211,8 +211,11 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
     if (limbs_kind(p->step->mode) != ONE_LIMB) {
         return "the fpmath mode does not allow products of 8-bit integers with floats";
     }
-    if (table == NULL || a->q.scale >= 0 || a->q.zp >= 0 || a->prob != NULL) {
-        return "Q is quantised, or probabilities are computed further";
+    if (table == NULL) {
+        return "no products of integers for this CPU";
+    }
+    if (a->q.scale >= 0 || a->q.zp >= 0 || a->prob != NULL) {
+        return "Q is quantised, or a chain follows the probabilities";
     }
     if (n.D < 1 || n.D > BLOCKS_K || n.Dv < 1 || n.Dv > BLOCKS_K) {
         return "needs heads of 1 to 256 elements, known at compile";

@@ -65,11 +65,12 @@ typedef struct attention_config {
 typedef struct attention_ints {
     bool on;
     int block; /* elements of a block of D, inside which no scale of K changes */
-    /* K's codes become bytes without a detour by floats: those of 4 bits by the table. */
+    /* K's codes become bytes directly, those of 4 bits by the table; else they become floats
+     * first. */
     bool direct;
     int8_t table[16];
     const uint8_t *order; /* of the elements of Q, as in blocks_form_t */
-    int group, groups;    /* columns of V that share scales; how many times as many there are */
+    int group, groups;    /* columns of V that share scales; the number of such groups */
 } attention_ints_t;
 
 /* The geometry of one execute. */
@@ -105,7 +106,7 @@ typedef struct attention_state {
 
 enum { ATT_SPAN = BLOCKS_LONGEST }; /* tokens whose weights share a scale */
 
-/* Of products of integers. */
+/* One share's buffers for products of integers. */
 typedef struct attention_int_buffers {
     blocks_a_t q, p;   /* of the rows of a block, of a strip */
     bool *usable;      /* [strip]: its rows of Q are finite */

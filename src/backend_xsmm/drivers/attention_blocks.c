@@ -6,7 +6,8 @@
  *   P V   V's scales change from token to token. They are multiplied into the weights, once for
  *         each range of columns that share them, before those are quantised for ATT_SPAN tokens.
  *
- * A strip whose operands are no finite numbers, or too small or large, is worked off in floats. */
+ * A strip goes by floats if its operands have a NaN or an infinity, or are too small or too
+ * large. */
 #include "backend_xsmm/drivers/attention_task.h"
 
 #include <float.h>

@@ -17,13 +17,13 @@ enum {
     DECODE_SLOW = 16     /* tokens at a time where values go through floats */
 };
 
-/* Where the elements of a row are while it is worked off: places in decoding order. The second
- * token in a row has elements from `head` on. */
+/* Decoding order: the places that micro-kernels have for the elements of a row. Where a row is two
+ * tokens, the second one's elements are numbered from `head` on. */
 typedef struct decode_order {
     int padded;                    /* places: elements rounded up to chunks */
     bool in_place;                 /* all elements are at their own places */
     int16_t element[DECODE_ORDER]; /* at each place; -1: padding */
-    int16_t source[DECODE_ORDER];  /* the same for the query, which both tokens share */
+    int16_t source[DECODE_ORDER];  /* the query's element there, which both tokens share */
     int16_t place[DECODE_HEAD];    /* of each element */
 } decode_order_t;
 
@@ -114,7 +114,9 @@ typedef struct decode_task {
     int tokens, rows; /* rows: of queries */
     const float *x;   /* K: the queries as for decode_query; V: a weight for each row and token */
     int64_t ldx;
-    float *out; /* K: a score for each row and token; V: a sum for each row */
+    /* K: a score for each row and token; numbers behind the last one, up to a multiple of twice the
+     * lanes, are overwritten. V: sums for each row. */
+    float *out;
     int64_t ldo;
 } decode_task_t;
 

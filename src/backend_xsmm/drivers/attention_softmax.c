@@ -73,9 +73,9 @@ static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
     }
 }
 
-/* What scores are less by from now on, where that was m, and they are up to max. It need not be
- * the maximum itself: weights that are a little above 1 are as exact, and to rescale acc costs
- * time. Decoders quantise weights and expect none above 1. */
+/* The number that is subtracted from a row's scores from now on; m: until now; max: the maximum of
+ * its scores so far. It need not be the maximum: weights a little above 1 are as exact, and
+ * rescaling acc costs time. Decoders quantise weights and expect none above 1. */
 static float next_maximum(const task_t *t, float m, float max)
 {
     const float near = t->st->v_side.ops ? 0 : NEAR_MAXIMUM;

@@ -28,7 +28,8 @@ typedef struct task {
     attention_buffers_t b;
     matrix_t k, v;
     bool tail;
-    /* Of the tile at hand: coefficients fit products of integers; floats of K and V are loaded. */
+    /* For the current tile: K's, V's coefficients fit products of integers; K, V is loaded as
+     * floats. */
     bool k_ints, v_ints, k_floats, v_floats;
     int tile; /* tokens in it */
     int rows; /* in this block */
@@ -58,7 +59,7 @@ static inline void zero_columns(float *x, int64_t begin, int64_t end)
 
 /* Takes up an item: rows, their indices. */
 void attention_start(task_t *t, int64_t item);
-/* Loads n rows of Q from r0 on, unless they are worked off in chunks. */
+/* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
 void attention_queries(task_t *t, int r0, int n);
 /* Columns that some of n rows from r0 on see, from a whole grain on. */
 span_t attention_columns(const task_t *t, int r0, int n);
@@ -90,7 +91,7 @@ void attention_fetch_results(const task_t *t, const strip_t *strip);
 /* Quantises a strip's rows of Q. */
 void ints_queries(task_t *t, const strip_t *strip);
 void ints_load(task_t *t, int64_t t0, int nt);
-/* False, and nothing is done: in floats. */
+/* False if nothing was done, because the products must be in floats. */
 bool ints_scores(task_t *t, const strip_t *strip, int at, int nt);
 void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
 

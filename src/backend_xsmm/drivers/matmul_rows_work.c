@@ -114,8 +114,8 @@ static bool is_one_run(const groups_t *g, const rows_units_t *u)
     return g->column.group == 1 && g->row.stride == 1 && g->column.stride == u->groups;
 }
 
-/* The same of four lines. The products in integers fetch the values little by little where they are
- * one run: prefetches of all of them in a burst, beside those of codes, are lost. */
+/* The same for four lines. Where their values are one run, the products in integers fetch them
+ * chunk by chunk instead: the CPU drops prefetches that come in a burst beside those of codes. */
 static void fetch_coefs(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
                         int64_t line, code_coefs_t *to)
 {

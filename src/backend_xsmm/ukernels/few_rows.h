@@ -26,9 +26,8 @@ typedef struct code_coefs {
     int64_t ld;
     const int32_t *pick;
     int pick_stride;
-    /* Matmul in integers: where the values of the rows that come next begin in memory, and bytes of
-     * them for each chunk, at most a cache line. They are fetched chunk by chunk. NULL: they are
-     * not. */
+    /* Matmul in integers: the values in memory that the next rows need, and how many of their bytes
+     * are fetched with each chunk, at most a cache line. NULL: none are. */
     const unsigned char *next;
     int64_t next_step;
 } code_coefs_t;
