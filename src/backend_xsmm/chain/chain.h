@@ -122,6 +122,17 @@ typedef void chain_run_t(const chain_bound_t *bound, const int64_t *idx, int row
 chain_run_t *chain_runner(const chain_bound_t *bound);
 size_t chain_tile_scratch_bytes(const chain_t *chain);
 
+/* The chain loads a tensor and stores it, perhaps as another type, and does nothing else. */
+bool chain_converts(const chain_t *chain);
+/* For such chains of a transposed tensor: the bytes of an element as it is turned. Else 0. */
+int chain_turn_bytes(const chain_bound_t *bound);
+/* As a chain_run_t, for such chains. rows <= CHAIN_TURN_ROWS; the cols elements that are turned
+ * have up to CHAIN_TURN_RUN bytes. */
+enum { CHAIN_TURN_ROWS = 256, CHAIN_TURN_RUN = 512 };
+void chain_turn_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,
+                     void *scratch);
+size_t chain_turn_scratch_bytes(void);
+
 /* For chains that do nothing but rescale codes into a tensor that streams: the function that does
  * that for a row. NULL: there is none for these types and strides, or the chain does more.
  * native_bf16: as in dtype_bulk_t. */
