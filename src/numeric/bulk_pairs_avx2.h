@@ -94,7 +94,21 @@ OP bool has_table(const code_t *c, result_t result)
 {
     return c->bits == 4 && result != RESULT_F32;
 }
-/* n codes of one group; results: of all codes. Their lower and their upper bytes are looked up. */
+/* The lower and the upper bytes of words, by code, and 32 codes looked up in them. */
+typedef struct word_table {
+    vi low, high;
+} word_table_t;
+OP void put_coded_words(word_table_t t, const unsigned char *p, unsigned char *to)
+{
+    const v16u16 twos = (v16u16)_mm256_cvtepu8_epi16(load_16_bytes(p));
+    const vi codes = (vi)((twos | twos << 4) & 0x0F0F);
+    const vi lower = _mm256_shuffle_epi8(t.low, codes), upper = _mm256_shuffle_epi8(t.high, codes);
+    /* Results 0 to 7 and 16 to 23, 8 to 15 and 24 to 31. */
+    const vi a = _mm256_unpacklo_epi8(lower, upper), b = _mm256_unpackhi_epi8(lower, upper);
+    _mm256_stream_si256((__m256i *)(void *)to, _mm256_permute2x128_si256(a, b, 0x20));
+    _mm256_stream_si256((__m256i *)(void *)(to + 32), _mm256_permute2x128_si256(a, b, 0x31));
+}
+/* n codes of one group; results: of all codes. */
 OP void table_group(result_t result, const vf *results, const unsigned char *p, int64_t n,
                     unsigned char *to)
 {
@@ -103,18 +117,39 @@ OP void table_group(result_t result, const vf *results, const unsigned char *p, 
         _mm256_packus_epi16(_mm256_and_si256(words, _mm256_set1_epi16(0xFF)),
                             _mm256_srli_epi16(words, 8)),
         0xD8);
-    const vi low = _mm256_permute2x128_si256(bytes, bytes, 0x00),
-             high = _mm256_permute2x128_si256(bytes, bytes, 0x11);
+    const word_table_t t = {_mm256_permute2x128_si256(bytes, bytes, 0x00),
+                            _mm256_permute2x128_si256(bytes, bytes, 0x11)};
     for (; n > 0; n -= PAIR, p += PAIR / 2, to += 2 * PAIR) {
         __builtin_prefetch(p + CODES_AHEAD);
-        const v16u16 twos = (v16u16)_mm256_cvtepu8_epi16(load_16_bytes(p));
-        const vi codes = (vi)((twos | twos << 4) & 0x0F0F);
-        const vi lower = _mm256_shuffle_epi8(low, codes), upper = _mm256_shuffle_epi8(high, codes);
-        /* Results 0 to 7 and 16 to 23, 8 to 15 and 24 to 31. */
-        const vi a = _mm256_unpacklo_epi8(lower, upper), b = _mm256_unpackhi_epi8(lower, upper);
-        _mm256_stream_si256((__m256i *)(void *)to, _mm256_permute2x128_si256(a, b, 0x20));
-        _mm256_stream_si256((__m256i *)(void *)(to + 32), _mm256_permute2x128_si256(a, b, 0x31));
+        put_coded_words(t, p, to);
     }
+}
+
+/* Codes whose upper half has the values of the lower one with the other sign: tables of eight
+ * values for each of two blocks are made as fast as one of sixteen. */
+OP bool has_table_of_signs(const code_t *c, result_t result)
+{
+    return c->kind == FLOAT_4 && result != RESULT_F32;
+}
+/* Products with f4_e2m1, whose values have two digits, are bf16 exactly, or infinite. */
+OP bool keeps_digits_of_f4(float scale)
+{
+    const uint32_t bits = bits_of_f32(scale) & 0x7FFFFFFF;
+    return (bits & 0x0003FFFF) == 0 &&
+           bits - bits_of_f32(0x1p-100f) < 0x7F800000 - bits_of_f32(0x1p-100f);
+}
+/* first, second: the scales of a pair's blocks; scale_for has seen to NaNs. */
+OP word_table_t table_of_signs(result_t result, float first, float second, vf s0, vf s1)
+{
+    const bool exact =
+        result == RESULT_BF16 && keeps_digits_of_f4(first) && keeps_digits_of_f4(second);
+    const vf values = vf_load(values_f4_e2m1), x[2] = {values * s0, values * s1};
+    const vi words = exact ? block_of_words(RESULT_EXACT_BF16, x) : block_of_words(result, x);
+    const vi low = _mm256_and_si256(words, _mm256_set1_epi16(0xFF)),
+             high = _mm256_srli_epi16(words, 8);
+    return (word_table_t){
+        _mm256_packus_epi16(low, low),
+        _mm256_packus_epi16(high, _mm256_xor_si256(high, _mm256_set1_epi16(0x80)))};
 }
 
 /* There is no AVX512_BF16. */

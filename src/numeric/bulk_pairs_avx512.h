@@ -196,6 +196,22 @@ OP bool has_table(const code_t *c, result_t result)
     (void)result;
     return c->bits == 4;
 }
+/* One table of all codes serves every type of four bits. */
+typedef int word_table_t;
+OP bool has_table_of_signs(const code_t *c, result_t result)
+{
+    (void)c, (void)result;
+    return false;
+}
+OP word_table_t table_of_signs(result_t result, float first, float second, vf s0, vf s1)
+{
+    (void)result, (void)first, (void)second, (void)s0, (void)s1;
+    return 0;
+}
+OP void put_coded_words(word_table_t t, const unsigned char *p, unsigned char *to)
+{
+    (void)t, (void)p, (void)to;
+}
 /* 16 codes. */
 OP vf look_up_f32(vf results, const unsigned char *p)
 {

@@ -45,6 +45,14 @@ OP void stream_group(const code_t *c, result_t result, bool shifts, const unsign
 {
     const vf s = scale_for(result, scale), z = vf_set1(zp);
     vf x[2 * VECTORS];
+    if (has_table_of_signs(c, result)) {
+        const word_table_t t = table_of_signs(result, scale, scale, s, s);
+        for (; n > 0; n -= PAIR, p += 4 * c->bits, to += PAIR * result_bytes(result)) {
+            __builtin_prefetch(p + CODES_AHEAD);
+            put_coded_words(t, p, to);
+        }
+        return;
+    }
     if (has_table(c, result)) {
         EACH_VECTOR
         {
@@ -93,6 +101,13 @@ OP void stream_blocks(const code_t *c, result_t result, bool shifts, const unsig
     vf x[2 * VECTORS];
     for (; n > 0; n -= PAIR, p += 4 * c->bits, to += PAIR * result_bytes(result)) {
         __builtin_prefetch(p + CODES_AHEAD);
+        if (has_table_of_signs(c, result)) {
+            put_coded_words(table_of_signs(result, scale[0], scale[1], scale_for(result, scale[0]),
+                                           scale_for(result, scale[1])),
+                            p, to);
+            scale += 2;
+            continue;
+        }
         decode_pair(c, p, x);
         EACH_IN_PAIR
         {

@@ -46,6 +46,9 @@ static const geometry_t geometries[] = {
 };
 enum { N_GEOMETRIES = sizeof geometries / sizeof *geometries };
 
+static const geometry_t past[] = {
+    {2, {5, 96}, {1, 32}, {1, 32}}, {2, {3, 4192}, {1, 16}, {1, 16}}, {1, {8256}, {96}, {96}}};
+
 static const sinter_data_type_t codes[] = {sinter_s8,          sinter_u8,          sinter_s4,
                                            sinter_u4,          sinter_f8_e5m2,     sinter_f8_e4m3,
                                            sinter_f8_e5m2fnuz, sinter_f8_e4m3fnuz, sinter_f6_e3m2,
@@ -168,8 +171,9 @@ static void open_case(test_case_t *t, const geometry_t *g, sinter_data_type_t in
     t->scale = grouped(&t->r, scale, g, g->scale);
     t->zp = typed(zp) ? grouped(&t->r, zp, g, g->zp) : -1;
     t->out = value_of(&t->r, out, g->ndims, g->dims);
-    snprintf(t->name, sizeof t->name, "%s scale %s zp %s to %s, geometry %d, cache %d", names[0],
-             names[1], names[2], names[3], (int)(g - geometries), (int)t->r.plan.cache_bytes);
+    snprintf(t->name, sizeof t->name, "%s scale %s zp %s to %s, %d dims, %d first, cache %d",
+             names[0], names[1], names[2], names[3], g->ndims, (int)g->dims[0],
+             (int)t->r.plan.cache_bytes);
 }
 
 static void build(test_case_t *t)
@@ -256,6 +260,24 @@ static void dequantise(const geometry_t *g, sinter_data_type_t type, sinter_data
     close_case(&t);
 }
 
+/* Past the caches, in groups of blocks and of pairs of blocks, with scales of so many bits that
+ * words are rounded, and without them. */
+static void dequantise_past(const geometry_t *g, sinter_data_type_t type, sinter_data_type_t scale,
+                            sinter_data_type_t out, double factor)
+{
+    test_case_t t;
+    int64_t idx[SINTER_MAX_NDIMS];
+    open_case(&t, g, type, scale, sinter_data_type_undef, out, DEQUANTISE);
+    t.r.plan.cache_bytes = 1;
+    fill_bits(&t.r, t.in);
+    fill_scales(&t.r, t.scale);
+    for (int64_t i = 0; i < rig_count(&t.r.v[t.scale]) && factor != 1; i++) {
+        rig_index(&t.r.v[t.scale], i, idx);
+        rig_set(&t.r, t.scale, idx, rig_get(&t.r, t.scale, idx) * factor);
+    }
+    close_case(&t);
+}
+
 /* x is the scale times a quarter of a whole number: quotients are exact, halves among them. */
 static void fill_multiples(test_case_t *t)
 {
@@ -330,6 +352,15 @@ int main(void)
         if (is_int(codes[c_i]) || !typed(zps[z_i])) {
             dequantise(any_geometry(), codes[c_i], scales[s_i], zps[z_i], floats[f_i]);
             quantise(any_geometry(), floats[f_i], scales[s_i], zps[z_i], codes[c_i]);
+        }
+    }
+    for (size_t g = 0; g < sizeof past / sizeof *past; g++) {
+        EACH(c, codes)
+        EACH(s, scales)
+        EACH(f, floats)
+        {
+            dequantise_past(&past[g], codes[c_i], scales[s_i], floats[f_i], 1);
+            dequantise_past(&past[g], codes[c_i], sinter_f32, floats[f_i], 1 + 0x1p-7);
         }
     }
     EACH(g, geometries)
