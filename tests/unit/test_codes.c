@@ -22,7 +22,7 @@ extern const struct codes_table codes_table_test;
 #include "backend_xsmm/ukernels/codes.inc"
 
 /* A row of codes is 80 bytes: a whole chunk, and one of a single quad. */
-enum { TOKENS = 38, BYTES = 80, CHUNKS = 2, MOST = 160, GROUPS = 5, OUT = 64, ACC = 256 };
+enum { TOKENS = 70, BYTES = 80, CHUNKS = 2, MOST = 160, GROUPS = 5, OUT = 96, ACC = 256 };
 
 static const codes_table_t *table_used;
 static const unsigned char table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
@@ -194,6 +194,7 @@ static void test_table(const codes_table_t *used)
         test_qk(&p, 1);
         test_pv(&p, 1);
         test_pv(&p, 2);
+        test_pv(&p, 4);
         test_lines(&p, 1);
     }
 }

@@ -34,7 +34,8 @@ enum {
     CODES_CHUNKS = 4,  /* most in a row of K or V: a head of 256 bytes */
     CODES_SPAN = 128,  /* rows of V whose weights share a scale */
     CODES_QUERIES = 8, /* most queries */
-    CODES_BATCH = 4    /* most queries that V is read for at a time */
+    CODES_BATCH = 4,   /* most queries that V is read for at a time */
+    CODES_BLOCKS = 8   /* of rows of V whose products are summed in words, most */
 };
 
 /* How codes become bytes. */
@@ -81,6 +82,8 @@ typedef struct codes_weights {
     int8_t byte[CODES_SPAN / CODES_ROWS][CODES_BATCH][2][16]; /* ..., [row][quad] of four rows */
     float scale[CODES_BATCH][16];                             /* of the quad of each corner */
     int32_t shift[CODES_BATCH][16];                           /* the sum of w (zp + offset) */
+    /* Without VNNI: what sums of words begin with, for each block of rows, limb and quad. */
+    int32_t start[CODES_BLOCKS][2 * CODES_BATCH][4];
 } codes_weights_t;
 
 /* The micro-kernels of one instruction set. */
