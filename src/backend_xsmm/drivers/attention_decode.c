@@ -346,17 +346,19 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
 {
     const int n = groups_of_head(g, task->side->head);
     const int64_t group = g->row.group;
-    matrix_t m = matrix_of_groups(g);
-    if (group == 1 && (n == 1 ? m.codes.row.stride == 1
-                              : m.codes.column.stride == 1 && m.codes.row.stride == n)) {
-        /* one run */
-        m.codes.first += t0 * m.codes.row.stride;
-        const unsigned char *next = groups_byte(&m.codes, m.codes.first + nt * n);
+    if (group == 1 &&
+        (n == 1 ? g->row.stride == 1 : g->column.stride == 1 && g->row.stride == n)) { /* one run */
+        const int64_t first = g->first + t0 * g->row.stride;
+        const unsigned char *next = groups_byte(g, first + nt * n);
         for (int64_t i = 0; i < (int64_t)nt * n * g->type->bits / 8; i += 64) {
             __builtin_prefetch(next + i);
         }
-        groups_load(g, task->side->features, m.codes.first, 1, (int64_t)nt * n, to);
-    } else if (group == 1) {
+        groups_load(g, task->side->features, first, 1, (int64_t)nt * n, to);
+        repeat_each(to, (int64_t)nt * n, task->side->groups / n);
+        return;
+    }
+    const matrix_t m = matrix_of_groups(g);
+    if (group == 1) {
         task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
     } else {
         for (int t = 0, same; t < nt; t += same) {
@@ -519,50 +521,50 @@ static void load_coefs(const decode_task_t *task)
 }
 
 /* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
- * coefficients, which are in the buffers. */
-static code_rows_t rows_at(const decode_task_t *task, int at, int n)
+ * coefficients, which are in the buffers. Member by member, because a copy of the whole would wait
+ * for stores of its parts. */
+static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
 {
     const decode_side_t *side = task->side;
     const groups_t *codes = &task->m.codes;
     const int64_t bits = side->fold * codes->type->bits;
-    code_rows_t rows = {.data = groups_byte(codes, codes_at(codes, task->token + at, 0)),
-                        .stride = codes->row.stride * bits / 8,
-                        .bytes = side->head * bits / 8,
-                        .rows = n / side->fold,
-                        .tokens = side->fold,
-                        .values = side->values,
-                        .row_of_scale = side->group_row,
-                        .type = side->codes,
-                        .table = side->table,
-                        .near = side->codes != NULL && side->near};
-    if (wants_coefs(side)) {
-        rows.scale = (code_coefs_t){.at = task->buffers->scale,
-                                    .ld = side->fold * side->groups,
-                                    .pick = side->codes ? side->corner : side->group_at};
-        if (!side->codes && side->group_shift >= 0) {
-            rows.scale.pick = NULL;
-            rows.scale.step = 1;
-            rows.scale.shift = side->group_shift;
-        }
-        rows.zp = rows.scale;
-        rows.zp.at = side->shifted ? task->buffers->zp : NULL;
+    memset(rows, 0, sizeof *rows);
+    rows->data = groups_byte(codes, codes_at(codes, task->token + at, 0));
+    rows->stride = codes->row.stride * bits / 8;
+    rows->bytes = side->head * bits / 8;
+    rows->rows = n / side->fold;
+    rows->tokens = side->fold;
+    rows->values = side->values;
+    rows->row_of_scale = side->group_row;
+    rows->type = side->codes;
+    rows->table = side->table;
+    rows->near = side->codes != NULL && side->near;
+    if (!wants_coefs(side)) {
+        return;
     }
-    return rows;
+    rows->scale.at = task->buffers->scale;
+    rows->scale.ld = rows->zp.ld = side->fold * side->groups;
+    if (!side->codes && side->group_shift >= 0) {
+        rows->scale.step = rows->zp.step = 1;
+        rows->scale.shift = rows->zp.shift = side->group_shift;
+    } else {
+        rows->scale.pick = rows->zp.pick = side->codes ? side->corner : side->group_at;
+    }
+    rows->zp.at = side->shifted ? task->buffers->zp : NULL;
 }
 
 /* All tokens of a task for the micro-kernels in integers: the coefficients that the last four rows
  * lack are zero. */
-static code_rows_t codes_of(const decode_task_t *task)
+static void codes_of(const decode_task_t *task, code_rows_t *codes)
 {
     const decode_buffers_t *b = task->buffers;
-    const code_rows_t codes = rows_at(task, 0, task->tokens);
-    const int64_t n = codes.rows * codes.scale.ld,
-                  end = (codes.rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * codes.scale.ld;
+    rows_at(task, 0, task->tokens, codes);
+    const int64_t ld = codes->scale.ld, n = codes->rows * ld,
+                  end = (codes->rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * ld;
     if (n < end) {
         memset(b->scale + n, 0, (size_t)(end - n) * sizeof(float));
         memset(b->zp + n, 0, (size_t)(end - n) * sizeof(float));
     }
-    return codes;
 }
 
 /* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
@@ -571,7 +573,8 @@ static bool folded_scores(const decode_task_t *task, int at, int n)
 {
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
-    const code_rows_t rows = rows_at(task, at, n);
+    code_rows_t rows;
+    rows_at(task, at, n, &rows);
     float out[DECODE_ROWS * DECODE_TOKENS];
     load_by_element(task, task->token + at, b->coef);
     for (int r = 0; r < task->rows; r++) {
@@ -634,10 +637,12 @@ void decode_scores(const decode_task_t *task)
         load_coefs(task);
     }
     if (side->codes) {
-        const code_rows_t codes = codes_of(task);
+        code_rows_t codes;
+        codes_of(task, &codes);
         side->ints->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
     } else {
-        const code_rows_t rows = rows_at(task, 0, nt);
+        code_rows_t rows;
+        rows_at(task, 0, nt, &rows);
         qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
@@ -650,7 +655,8 @@ static void folded_values(const decode_task_t *task, int at, int n)
 {
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
-    const code_rows_t rows = rows_at(task, at, n);
+    code_rows_t rows;
+    rows_at(task, at, n, &rows);
     load_by_element(task, task->token + at, b->coef);
     memset(b->run, 0, (size_t)task->rows * DECODE_ORDER * sizeof(float));
     pv(side->ops, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
@@ -697,14 +703,12 @@ static void slow_values(const decode_task_t *task, int at, int n)
 static void codes_values(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
-    const code_rows_t all = codes_of(task);
-    for (int row = 0; row < all.rows; row += CODES_SPAN) {
+    code_rows_t at;
+    codes_of(task, &at);
+    const int all = at.rows;
+    for (int row = 0; row < all; row += CODES_SPAN) {
         const int t = row * side->fold;
-        code_rows_t at = all;
-        at.data += row * all.stride;
-        at.rows = all.rows - row < CODES_SPAN ? all.rows - row : CODES_SPAN;
-        at.scale.at += row * all.scale.ld;
-        at.zp.at = all.zp.at ? all.zp.at + row * all.zp.ld : NULL;
+        at.rows = all - row < CODES_SPAN ? all - row : CODES_SPAN;
         for (int r = 0, n; r < task->rows; r += n) {
             n = rows_batch(task->rows - r);
             const float *p = task->x + r * task->ldx;
@@ -718,6 +722,9 @@ static void codes_values(const decode_task_t *task)
                 slow_values(&some, t, at.rows * side->fold);
             }
         }
+        at.data += CODES_SPAN * at.stride;
+        at.scale.at += CODES_SPAN * at.scale.ld;
+        at.zp.at = at.zp.at ? at.zp.at + CODES_SPAN * at.zp.ld : NULL;
     }
 }
 
@@ -749,7 +756,8 @@ void decode_accumulate(const decode_task_t *task)
     if (side->codes) {
         codes_values(task);
     } else {
-        const code_rows_t rows = rows_at(task, 0, nt);
+        code_rows_t rows;
+        rows_at(task, 0, nt, &rows);
         pv(side->ops, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
