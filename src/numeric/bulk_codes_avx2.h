@@ -139,6 +139,74 @@ OP vi bytes_f4(const vu *sum)
                            _mm256_add_epi8(above, _mm256_cmpgt_epi8(sums, _mm256_set1_epi8(40))));
 }
 
+/* ---- bf16 times powers of two, as words ------------------------------------------------------ */
+
+enum {
+    BRAIN_STEP = 1 << 7,    /* what an exponent adds to a bf16 */
+    MOST_WORD_FACTOR = 230, /* the exponent of a factor up to which subnormals have the code 0 */
+};
+
+/* Constants in memory: GCC would build those for which there is no register again and again. */
+#define WORDS(x)                                       \
+    {                                                  \
+        x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x \
+    }
+#define BYTES(...)               \
+    {                            \
+        __VA_ARGS__, __VA_ARGS__ \
+    }
+static const struct brain_constants {
+    uint16_t magnitude[16], one[16], step[16], round_5[16];
+    uint8_t floors[32], ceilings[32], most[32], last[32];
+} brain_constants = {.magnitude = WORDS(0x7FFF),
+                     .one = WORDS(1),
+                     .step = WORDS(BRAIN_STEP),
+                     .round_5 = WORDS(31),
+                     .floors = BYTES(0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3),
+                     .ceilings = BYTES(0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3),
+                     .most = BYTES(15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15),
+                     .last = BYTES(17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17)};
+#undef BYTES
+#undef WORDS
+
+/* The bits of |x| times a power of two, less those of 2^(least - 127); 0 for less than that. by:
+ * the power's bits; *from: the bits of the least |x| that is not less. */
+OP vi words_above(const struct brain_constants *k, vi x, uint32_t by, int least, vi *from)
+{
+    *from = _mm256_set1_epi16((short)((uint32_t)(least + 127) * BRAIN_STEP - (by >> 16)));
+    return _mm256_subs_epu16(_mm256_and_si256(x, vi_load(k->magnitude)), *from);
+}
+/* Words that are above `from` less `below`, and not above `from`. */
+OP vi words_between(const struct brain_constants *k, vi x, vi from, int below)
+{
+    const vi magnitude = _mm256_and_si256(x, vi_load(k->magnitude));
+    const vi low = _mm256_sub_epi16(from, _mm256_set1_epi16((short)below));
+    return _mm256_and_si256(_mm256_cmpgt_epi16(magnitude, low),
+                            _mm256_cmpgt_epi16(from, magnitude));
+}
+/* Shifted down, rounded to nearest even. */
+OP vi words_rounded(const struct brain_constants *k, vi x, int shift)
+{
+    const vi even = _mm256_and_si256(_mm256_srli_epi16(x, shift), vi_load(k->one)),
+             half = _mm256_set1_epi16((short)((1 << (shift - 1)) - 1));
+    return _mm256_srli_epi16(_mm256_add_epi16(_mm256_add_epi16(x, half), even), shift);
+}
+/* Magnitudes of f4_e2m1 from the words that 4 |y| is above 1, which end in 7 bits of a fraction: in
+ * units of 32 one code ends and the next begins at 0, 6, 9, 11, 13, 15 and 17. The codes of even
+ * mantissas have both of their ends: they begin where the floor says so, others behind, where the
+ * ceiling does. */
+OP vi bytes_f4_of_words(const struct brain_constants *k, vi a, vi b)
+{
+    const vi up = vi_load(k->round_5), most = vi_load(k->most);
+    const vi low = bytes_unsigned(_mm256_srli_epi16(a, 5), _mm256_srli_epi16(b, 5)),
+             high = bytes_unsigned(_mm256_srli_epi16(_mm256_add_epi16(a, up), 5),
+                                   _mm256_srli_epi16(_mm256_add_epi16(b, up), 5));
+    const vi code =
+        _mm256_add_epi8(_mm256_shuffle_epi8(vi_load(k->floors), _mm256_min_epu8(low, most)),
+                        _mm256_shuffle_epi8(vi_load(k->ceilings), _mm256_min_epu8(high, most)));
+    return _mm256_sub_epi8(code, _mm256_cmpgt_epi8(high, vi_load(k->last)));
+}
+
 OP vi pairs_4(vi codes) /* c0 + 16 c1, in words */
 {
     return _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));

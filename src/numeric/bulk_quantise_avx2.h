@@ -160,11 +160,50 @@ typedef struct factors_at {
     const uint32_t *by, *inverse, *zp;
 } factors_at_t;
 
+/* bf16 times powers of two become codes as words, 16 at a time, where subnormal codes are rare, or
+ * are few enough for tables. */
+OP bool takes_words(const code_t *c, dtype_way_t way, sinter_data_type_t from)
+{
+    return way == DTYPE_MULTIPLIED && from == sinter_bf16 &&
+           (c->kind == FLOAT_4 || (c->bits == 8 && !is_integer(c) && !c->format->one_zero));
+}
+/* False: some elements have subnormal codes, or a factor is too large or too small. */
+OP bool quad_of_words(const code_t *c, const uint32_t *factors, const unsigned char *x, vi *codes)
+{
+    const int emin = c->format->emin, shift = 8 - c->format->digits;
+    const vi a = vi_load(x), b = vi_load(x + REGISTER);
+    const struct brain_constants *k = &brain_constants;
+    vi from[2];
+    HIDE(k);
+    if ((factors[0] >> 23) - 1 >= MOST_WORD_FACTOR || (factors[1] >> 23) - 1 >= MOST_WORD_FACTOR) {
+        return false;
+    }
+    if (c->kind == FLOAT_4) {
+        *codes = bytes_f4_of_words(k, words_above(k, a, factors[0], 127, &from[0]),
+                                   words_above(k, b, factors[1], 127, &from[1]));
+        return true;
+    }
+    /* The exponent below the least normal one is that of the code 0. */
+    const vi low = words_rounded(k, words_above(k, a, factors[0], 126 + emin, &from[0]), shift),
+             high = words_rounded(k, words_above(k, b, factors[1], 126 + emin, &from[1]), shift);
+    const vi step = vi_load(k->step);
+    const int rare = c->format->digits * BRAIN_STEP;
+    const vi subnormal =
+        _mm256_or_si256(words_between(k, a, _mm256_add_epi16(from[0], step), rare),
+                        words_between(k, b, _mm256_add_epi16(from[1], step), rare));
+    *codes = bytes_at_most(false, bytes_unsigned(low, high), (int)c->format->max);
+    return _mm256_testz_si256(subnormal, subnormal) != 0;
+}
+
 /* The codes of four vectors, in bytes. */
 OP vi quantise_quad(const code_t *c, dtype_way_t way, sinter_data_type_t from, factors_at_t f,
                     const unsigned char *x)
 {
     vu code[4];
+    vi codes;
+    if (takes_words(c, way, from) && quad_of_words(c, f.by, x, &codes)) {
+        return bytes_with(codes, (int)c->format->sign, quad_signs(from, x), 8 - c->bits);
+    }
     UNROLL
     for (int k = 0; k < 4; k++) {
         const vf value = quad_vector(from, x, k), s = quad_factor(f.by, k);
