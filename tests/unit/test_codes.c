@@ -175,6 +175,20 @@ static void test_lines(const problem_t *p, int rows)
     }
 }
 
+/* One zero point for all codes is in the offset: near the values of the type, or far from them. */
+static void test_offsets(problem_t *p, sinter_data_type_t type)
+{
+    static const int moved[] = {-128, -4, 3, 7, 127};
+    for (int i = 0; i < 5 * 2; i++) {
+        fill(p, type, 1 + i % 2, false);
+        codes_type_t other = *p->type;
+        other.offset += moved[i / 2];
+        p->type = p->rows.type = &other;
+        test_qk(p, CODES_QUERIES);
+        test_pv(p, CODES_BATCH);
+    }
+}
+
 static void test_table(const codes_table_t *used)
 {
     static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
@@ -189,9 +203,13 @@ static void test_table(const codes_table_t *used)
             test_lines(&p, 1 + i % CODES_QUERIES);
         }
     }
+    for (int i = 0; i < 3; i++) { /* types of 4 bits */
+        test_offsets(&p, types[i]);
+    }
     for (int i = 0; i < 5 * 2 * 16; i++) {
         fill_worst(&p, types[i / 32], 1 + i / 16 % 2, i % 16);
         test_qk(&p, 1);
+        test_qk(&p, CODES_BATCH);
         test_pv(&p, 1);
         test_pv(&p, 2);
         test_pv(&p, 4);
