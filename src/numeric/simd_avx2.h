@@ -194,6 +194,10 @@ OP vi vi_xor(vi a, vi b)
 {
     return _mm256_xor_si256(a, b);
 }
+OP vi vi_not(vi a)
+{
+    return _mm256_xor_si256(a, _mm256_set1_epi32(-1));
+}
 OP vi vi_max(vi a, vi b)
 {
     return _mm256_max_epi32(a, b);
@@ -401,7 +405,7 @@ OP vi vi_max_each(const vi *v)
  * of a register. */
 #define TABLES_OF_FLOATS 0
 typedef struct vt {
-    vi low, high;
+    vi low, high, flip;
 } vt;
 OP vt vt_load(const float *values)
 {
@@ -411,7 +415,8 @@ OP vt vt_load(const float *values)
              low = _mm256_and_si256(in_order, _mm256_set1_epi16(0xff)),
              high = _mm256_srli_epi16(in_order, 8);
     return (vt){_mm256_permute4x64_epi64(_mm256_packus_epi16(low, low), 0x88),
-                _mm256_permute4x64_epi64(_mm256_packus_epi16(high, high), 0x88)};
+                _mm256_permute4x64_epi64(_mm256_packus_epi16(high, high), 0x88),
+                _mm256_setzero_si256()};
 }
 /* Bytes 0 and 1 of dwords, and bytes 2 and 3, each in one half of 128 bits. */
 typedef struct vn {
@@ -437,6 +442,32 @@ OP vf vn_vector(const vn *n, int v)
 OP int vn_turn(int i)
 {
     return i % 4 * 2 + i / 4;
+}
+/* A chunk of 16 bytes of codes: the lower codes in the lower half of a register, the upper ones in
+ * the upper half. flip: 0, or 8 in each byte, which makes signed codes count from zero. */
+OP vi split_codes(const void *p, vi flip)
+{
+    const vi both = _mm256_broadcastsi128_si256(load_16_bytes(p)),
+             codes = _mm256_and_si256(
+                 _mm256_srlv_epi32(both, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)),
+                 _mm256_set1_epi8(15));
+    return _mm256_xor_si256(codes, flip);
+}
+/* The upper 16 bits of the floats of eight codes of each half: of the first or the last ones. */
+OP vi split_words(vi codes, vt t, int last)
+{
+    const vi low = _mm256_shuffle_epi8(t.low, codes), high = _mm256_shuffle_epi8(t.high, codes);
+    return last ? _mm256_unpackhi_epi8(low, high) : _mm256_unpacklo_epi8(low, high);
+}
+OP vf split_vector(vi words, int odd)
+{
+    return (vf)(odd ? (vu)words & 0xffff0000u : (vu)words << 16);
+}
+/* Lower and upper bytes in both halves of a register each. */
+OP vt vt_of_bytes(const void *low, const void *high)
+{
+    return (vt){_mm256_broadcastsi128_si256(load_16_bytes(low)),
+                _mm256_broadcastsi128_si256(load_16_bytes(high)), _mm256_setzero_si256()};
 }
 OP vf vf_masked_xor(vu x, uint32_t mask, uint32_t flip)
 {

@@ -1032,6 +1032,47 @@ static void test_one_zp(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     }
 }
 
+/* Zero points at the ends of what decoders take off codes of 4 bits, and beyond, for fours of rows
+ * and for other numbers of them, in whole chunks and in parts. */
+static void test_far_zps(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    static const int32_t far[] = {-248, -240, 0, 7, 240, 248, 249, 256, 257, -241, 100000, -100000};
+    for (int i = 0; i < 72; i++) {
+        static world_t w;
+        char text[600];
+        attention_case_t p = {.nb = 2,
+                              .q_batch = {2, (int64_t[]){1, 2, 4, 5, 7, 8}[i / 2 % 6]},
+                              .kv_batch = {2, 1},
+                              .S = 1,
+                              .T = i % 4 < 2 ? 70 : 277,
+                              .D = 128,
+                              .Dv = 40,
+                              .q = sinter_f32,
+                              .out = sinter_f32,
+                              .k = i % 2 ? sinter_s4 : sinter_u4,
+                              .v = i % 2 ? sinter_s4 : sinter_u4,
+                              .scale = sinter_f16,
+                              .zp = sinter_s32,
+                              .k_group = 32,
+                              .trans_k = true,
+                              .fill = -INFINITY,
+                              .threads = 1,
+                              .mode = mode};
+        describe(&p, k->name, text, sizeof text);
+        build(&w, &p);
+        for (int side = K + 2; side <= V + 2; side += V - K) {
+            int32_t *zp = (int32_t *)(void *)w.v[side].data;
+            for (int64_t e = 0; e < extent(&w.v[side]); e++) {
+                zp[e] = far[rnd() % (i < 36 ? 6 : sizeof far / sizeof *far)];
+            }
+        }
+        const sinter_status_t status = execute(&w, k, isa, text);
+        CHECK(status == sinter_unimplemented || (status == sinter_success && compare(&w)),
+              "%s: zero points far from the codes", text);
+        destroy(&w);
+    }
+}
+
 /* A window may begin at any grain of a tile of the second pass, whose scores reach its end. */
 static void test_windows(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
@@ -1553,6 +1594,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     if (is_decode(k) && mode == sinter_fpmath_mode_strict) {
         test_coefficients(k, isa);
         test_one_zp(k, isa, mode);
+        test_far_zps(k, isa, mode);
         test_windows(k, isa, mode);
         test_nans(k, isa);
     }

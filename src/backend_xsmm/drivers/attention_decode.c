@@ -266,6 +266,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     side->place = order->place;
     side->in_place = order->in_place;
     side->group_shift = -1;
+    side->places_zps = false;
     side->classes = side->codes ? 0 : side->padded / elems * o->classes;
     if (m.codes.type->bits == 4) {
         dtype_nibble_values(&m.codes.type->codec, side->values);
@@ -282,6 +283,10 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
             fill_groups(side);
         }
         fill_group_rows(side);
+        side->places_zps = side->shifted && side->group_shift >= 0 && ops->place_zps != NULL;
+        if (side->places_zps) {
+            fill_less_zp(&side->less_zp);
+        }
     }
 }
 
@@ -479,22 +484,41 @@ static int coefs_kind(const code_rows_t *rows)
     return rows->zp.at ? 2 : rows->scale.at ? 1 : 0;
 }
 
+/* How rows become tiles for fours of queries; NULL: they do not. */
+static tile_decode_t tile_decode(const decode_ops_t *ops, const code_rows_t *rows)
+{
+    const bool fine = rows->scale.at != NULL && rows->scale.pick != NULL;
+    return ops->decode != NULL ? ops->decode[coefs_kind(rows)][fine] : NULL;
+}
+
 /* Queries have DECODE_ORDER floats each. */
 static void qk(const decode_ops_t *ops, const code_rows_t *k, int nq, const float *q, float *s,
                int64_t lds)
 {
+    const tile_decode_t decode = tile_decode(ops, k);
     for (int r = 0, n; r < nq; r += n) {
         n = rows_batch(nq - r);
-        ops->qk[coefs_kind(k)][n / 2](k, q + r * DECODE_ORDER, s + r * lds, lds);
+        if (n == 4 && decode != NULL) {
+            n = (nq - r) / 4 * 4;
+            ops->qk_tiles(decode, k, n, q + r * DECODE_ORDER, s + r * lds, lds);
+        } else {
+            ops->qk[coefs_kind(k)][n / 2](k, q + r * DECODE_ORDER, s + r * lds, lds);
+        }
     }
 }
 
 static void pv(const decode_ops_t *ops, const code_rows_t *v, int nq, const float *p, int64_t ldp,
                float *acc, int64_t ldacc)
 {
+    const tile_decode_t decode = tile_decode(ops, v);
     for (int r = 0, n; r < nq; r += n) {
         n = rows_batch(nq - r);
-        ops->pv[coefs_kind(v)][n / 2](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+        if (n == 4 && decode != NULL) {
+            n = (nq - r) / 4 * 4;
+            ops->pv_tiles(decode, v, n, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+        } else {
+            ops->pv[coefs_kind(v)][n / 2](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+        }
     }
 }
 
@@ -504,8 +528,15 @@ static bool wants_coefs(const decode_side_t *side)
     return side->codes || side->by_lane;
 }
 
-/* The scales and zero points of all tokens of a task into its buffers. */
-static void load_coefs(const decode_task_t *task)
+/* 8 where codes of 4 bits are signed. */
+static int flip_of(const decode_side_t *side)
+{
+    return side->values[15] < 0 ? 8 : 0;
+}
+
+/* The scales and zero points of all tokens of a task into its buffers. False: the micro-kernels
+ * cannot take some zero points off. */
+static bool load_coefs(const decode_task_t *task)
 {
     const decode_buffers_t *b = task->buffers;
     if (task->m.scale.type != NULL) {
@@ -518,6 +549,14 @@ static void load_coefs(const decode_task_t *task)
     if (task->side->shifted) {
         load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
     }
+    if (!task->side->places_zps) {
+        return true;
+    }
+    /* Rows of K are worked off in pairs: the one behind the last one needs places, too. */
+    const int groups = task->side->groups, n = task->tokens * groups;
+    const bool usable = task->side->ops->place_zps(b->zp, n, flip_of(task->side));
+    memcpy(b->zp + n, b->zp, (size_t)groups * sizeof(float));
+    return usable;
 }
 
 /* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
@@ -535,6 +574,8 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
     rows->rows = n / side->fold;
     rows->tokens = side->fold;
     rows->values = side->values;
+    rows->less_zp = &side->less_zp;
+    rows->flip = flip_of(side);
     rows->row_of_scale = side->group_row;
     rows->type = side->codes;
     rows->table = side->table;
@@ -633,8 +674,9 @@ void decode_scores(const decode_task_t *task)
         }
         return;
     }
-    if (wants_coefs(side)) {
-        load_coefs(task);
+    if (wants_coefs(side) && !load_coefs(task)) {
+        slow_scores(task, 0, nt);
+        return;
     }
     if (side->codes) {
         code_rows_t codes;
@@ -743,8 +785,9 @@ void decode_accumulate(const decode_task_t *task)
         }
         return;
     }
-    if (wants_coefs(side)) {
-        load_coefs(task);
+    if (wants_coefs(side) && !load_coefs(task)) {
+        slow_values(task, 0, nt);
+        return;
     }
     const float *scale = task->buffers->scale;
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;

@@ -57,6 +57,8 @@ typedef struct decode_side {
      * the micro-kernels take none by chunk. */
     int group_shift;
     int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
+    bool places_zps; /* floats: a chunk has one zero point, and micro-kernels want its place */
+    code_less_zp_t less_zp;
     /* codes only: see codes_table_t */
     int32_t corner[CODES_CHUNKS * 16];
     bool near;

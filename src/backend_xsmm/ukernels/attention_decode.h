@@ -26,6 +26,13 @@ typedef void (*qk_t)(const code_rows_t *k, const float *q, float *s, int64_t lds
 /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
 typedef void (*pv_t)(const code_rows_t *v, const float *p, int64_t ldp, float *acc, int64_t ldacc);
 
+/* The same for any number of fours of queries from tiles of floats; fours lie DECODE_ORDER * 4
+ * apart. */
+typedef void (*qk_tiles_t)(tile_decode_t decode, const code_rows_t *k, int nq, const float *q,
+                           float *s, int64_t lds);
+typedef void (*pv_tiles_t)(tile_decode_t decode, const code_rows_t *v, int nq, const float *p,
+                           int64_t ldp, float *acc, int64_t ldacc);
+
 /* Without scales, with scales, with scales and zero points. */
 enum { DECODE_COEFS = 3 };
 
@@ -38,6 +45,11 @@ typedef struct decode_ops {
     pv_t pv[DECODE_COEFS][3];
     /* Weighting rows by p * scale would lose bits to underflow. */
     bool (*any_tiny)(const float *scale, int n);
+    place_zps_t place_zps; /* NULL: zero points stay what they are */
+    /* For fours of queries: by coefficients; whether these are fine. NULL: by qk and pv. */
+    const tile_decode_t (*decode)[2];
+    qk_tiles_t qk_tiles;
+    pv_tiles_t pv_tiles;
 } decode_ops_t;
 
 /* By data type; NULL: this ISA has no decoder for it. */

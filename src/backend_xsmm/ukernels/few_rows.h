@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* ---- rows of codes --------------------------------------------------------------------------- */
 
@@ -32,6 +33,33 @@ typedef struct code_coefs {
     int64_t next_step;
 } code_coefs_t;
 
+/* Integers of 4 bits less zero points, as AVX2 decodes them where a chunk has one zero point: bytes
+ * of floats that bf16 holds exactly, low and high ones, so that the 16 bytes for one zero point are
+ * next to each other. In place of a zero point coefficients then have where these begin. */
+enum {
+    ZP_LEAST = -240, /* what is taken off codes that count from zero */
+    ZP_MOST = 256,
+    ZP_PLACE = ZP_MOST /* of zero point 0 */
+};
+typedef struct code_less_zp {
+    unsigned char low[ZP_PLACE + 256], high[ZP_PLACE + 256];
+} code_less_zp_t;
+
+/* Turns n zero points into such places. flip: as in code_rows_t; codes that are flipped count from
+ * zero. False: some are not between ZP_LEAST and ZP_MOST then. */
+typedef bool (*place_zps_t)(float *zp, int64_t n, int flip);
+
+static inline void fill_less_zp(code_less_zp_t *to)
+{
+    for (int i = -ZP_MOST; i < 16 - ZP_LEAST; i++) {
+        const float x = (float)i;
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof(bits));
+        to->low[ZP_PLACE + i] = (unsigned char)(bits >> 16);
+        to->high[ZP_PLACE + i] = (unsigned char)(bits >> 24);
+    }
+}
+
 /* Rows of codes with their coefficients. */
 typedef struct code_rows {
     const unsigned char *data; /* of the first row */
@@ -41,6 +69,8 @@ typedef struct code_rows {
     int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
     code_coefs_t scale, zp;
     const float *values; /* in floats: of the 16 codes of a 4-bit type */
+    const code_less_zp_t *less_zp;
+    int flip; /* 8 where codes of 4 bits are signed */
     /* In floats, P V: [scales of a row][lanes], the row of each of as many scales in turn. */
     const int32_t *row_of_scale;
     /* In integers: the type of the codes, its table of bytes, and whether all picks are below
@@ -49,6 +79,14 @@ typedef struct code_rows {
     const unsigned char *table;
     bool near;
 } code_rows_t;
+
+/* ---- tiles of floats ------------------------------------------------------------------------- */
+
+/* Rows first .. first + n - 1 of codes, of so many chunks, become floats, with their scales and
+ * less their zero points: to[row * ld + (chunk * vectors + vector) * lanes + lane]. At most 16
+ * rows, all of which exist. */
+typedef void (*tile_decode_t)(const code_rows_t *codes, int64_t first, int n, int64_t chunks,
+                              float *to, int64_t ld);
 
 /* ---- codes in registers ---------------------------------------------------------------------- */
 
