@@ -5,6 +5,7 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/drivers/attention.h"
+#include "backend_xsmm/drivers/attention_decode.h"
 #include "base/cpu.h"
 #include "check.h"
 #include "test_decode.h"
@@ -1073,6 +1074,35 @@ static void test_far_zps(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_
     }
 }
 
+/* On AVX2 codes of 4 bits are looked up less their zero points, and fours of rows take tiles. */
+static void test_avx2_nibbles(void)
+{
+    static const struct {
+        sinter_data_type_t type;
+        int flip;
+        float least, most;
+    } ends[] = {{sinter_u4, 0, -240, 256}, {sinter_s4, 8, -248, 248}};
+    for (int i = 0; i < 2; i++) {
+        const decode_ops_t *ops = decode_ops(features_up_to(sinter_isa_avx2), ends[i].type);
+        CHECK(ops && ops->place_zps && ops->decode && ops->qk_tiles && ops->pv_tiles,
+              "AVX2 takes codes of 4 bits by tables and tiles");
+        for (int at = 0; at < 19 && ops; at++) { /* in whole vectors and behind them */
+            for (int out = 0; out < 4; out++) {
+                float zp[19];
+                for (int e = 0; e < 19; e++) {
+                    zp[e] = e % 2 ? ends[i].least : ends[i].most;
+                }
+                zp[at] = out == 0   ? ends[i].least
+                         : out == 1 ? ends[i].most
+                         : out == 2 ? ends[i].least - 1
+                                    : ends[i].most + 1;
+                CHECK(ops->place_zps(zp, 19, ends[i].flip) == (out < 2),
+                      "%s: zero point %d of kind %d", dtype_traits(ends[i].type)->name, at, out);
+            }
+        }
+    }
+}
+
 /* A window may begin at any grain of a tile of the second pass, whose scores reach its end. */
 static void test_windows(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
@@ -1842,6 +1872,9 @@ int main(void)
         test_bf16_differs(top);
     } else {
         check_skip("attention_flash_bf16_avx512: %s", why);
+    }
+    if (has_features(features_up_to(top), NEEDS_AVX2)) {
+        test_avx2_nibbles();
     }
     const kernel_t *const decoding[] = {kernel_named("attention_decode_f32_avx2"),
                                         kernel_named("attention_decode_f32_avx512")};
