@@ -146,7 +146,8 @@ enum {
     MOST_WORD_FACTOR = 230, /* the exponent of a factor up to which subnormals have the code 0 */
 };
 
-/* Constants in memory: GCC would build those for which there is no register again and again. */
+/* These constants are read from memory, because GCC would otherwise compute those that find no
+ * register anew in each turn of the loop. */
 #define WORDS(x)                                       \
     {                                                  \
         x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x \
@@ -169,14 +170,16 @@ static const struct brain_constants {
 #undef BYTES
 #undef WORDS
 
-/* The bits of |x| times a power of two, less those of 2^(least - 127); 0 for less than that. by:
- * the power's bits; *from: the bits of the least |x| that is not less. */
+/* How far the bits of a bf16 |x|, times a power of two, are above those of 2^(least - 127), or 0
+ * where they are below. by: the power's bits as f32. *from becomes the bits of the |x| whose
+ * product is 2^(least - 127). */
 OP vi words_above(const struct brain_constants *k, vi x, uint32_t by, int least, vi *from)
 {
     *from = _mm256_set1_epi16((short)((uint32_t)(least + 127) * BRAIN_STEP - (by >> 16)));
     return _mm256_subs_epu16(_mm256_and_si256(x, vi_load(k->magnitude)), *from);
 }
-/* Words that are above `from` less `below`, and not above `from`. */
+/* All bits are set in words whose magnitude lies between `from - below` and `from`, both
+ * excluded. */
 OP vi words_between(const struct brain_constants *k, vi x, vi from, int below)
 {
     const vi magnitude = _mm256_and_si256(x, vi_load(k->magnitude));

@@ -260,8 +260,8 @@ static void dequantise(const geometry_t *g, sinter_data_type_t type, sinter_data
     close_case(&t);
 }
 
-/* Past the caches, in groups of blocks and of pairs of blocks, with scales of so many bits that
- * words are rounded, and without them. */
+/* Results go past the caches, and groups are a block, a pair of blocks, or several pairs. A
+ * factor other than 1 gives scales so many digits that products must be rounded to 16 bits. */
 static void dequantise_past(const geometry_t *g, sinter_data_type_t type, sinter_data_type_t scale,
                             sinter_data_type_t out, double factor)
 {

@@ -19,7 +19,8 @@ enum {
     TURNED_BYTES = TURNED_ROWS * (CHAIN_TURN_RUN + CACHE_LINE),
 };
 
-/* A chain of this kind: elements of x become type `as`, are turned, and become those of `to`. */
+/* What such a chain does: it converts elements of x to the type `as`, transposes them, and converts
+ * them to the type of `to`. */
 typedef struct turn {
     const chain_ref_t *x, *to;
     sinter_data_type_t as;

@@ -552,7 +552,8 @@ static bool load_coefs(const decode_task_t *task)
     if (!task->side->places_zps) {
         return true;
     }
-    /* Rows of K are worked off in pairs: the one behind the last one needs places, too. */
+    /* Rows of K are read in pairs. Where the last pair lacks its second row, the coefficients
+     * behind the last row are read for it: they must be places within the tables, too. */
     const int groups = task->side->groups, n = task->tokens * groups;
     const bool usable = task->side->ops->place_zps(b->zp, n, flip_of(task->side));
     memcpy(b->zp + n, b->zp, (size_t)groups * sizeof(float));
