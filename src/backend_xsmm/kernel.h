@@ -35,6 +35,8 @@
 #ifndef SINTER_SRC_KERNEL_H
 #define SINTER_SRC_KERNEL_H
 
+#include <stdatomic.h>
+
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/plan.h"
 
@@ -151,13 +153,27 @@ static inline void add_serial_way(choice_t *choice, bool serial)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/* The first detour that the work of a step took: a slower path for some of it, because of values
+ * that choose cannot know. A static text like "some by panels (rows of A are not finite)". NULL:
+ * the work took no detour. */
+typedef _Atomic(const char *) detour_t;
+
 /* Share tid of nth in one phase. Each share has its own scratch, of the size that setup asked
  * for; all have `shared` in common, of the size that choose asked for. Both are aligned to 64
  * bytes. */
 typedef struct worker {
     int phase, tid, nth;
     void *scratch, *shared;
+    detour_t *detour; /* of all shares */
 } worker_t;
+
+/* Work calls this for every detour that it takes, so that none is silent. */
+static inline void report_detour(const worker_t *w, const char *text)
+{
+    if (atomic_load_explicit(w->detour, memory_order_relaxed) == NULL) {
+        atomic_store_explicit(w->detour, text, memory_order_relaxed);
+    }
+}
 
 typedef struct kernel kernel_t;
 

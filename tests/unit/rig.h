@@ -194,11 +194,13 @@ static inline sinter_status_t rig_begin(rig_execute_t *e, rig_t *r, const kernel
 
 static inline void rig_work(const rig_execute_t *e, int phase, int tid)
 {
+    detour_t detour = NULL;
     const worker_t w = {.phase = phase,
                         .tid = tid,
                         .nth = e->frame.shares,
                         .scratch = e->scratch,
-                        .shared = e->shared};
+                        .shared = e->shared,
+                        .detour = &detour};
     e->kernel->driver->work(e->kernel, &e->problem, e->with.config, e->state, &w);
 }
 

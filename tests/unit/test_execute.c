@@ -503,6 +503,7 @@ typedef struct way_case {
     int64_t dims[3][2]; /* from, to; 0: no more */
     sinter_fpmath_mode_t mode;
     const char *at[LEVELS];
+    int64_t infinite; /* one more than the id of an input of floats that begins with infinity */
 } way_case_t;
 
 /* At the levels avx2 and avx2_vnni, avx512, avx512_vnni. */
@@ -524,54 +525,89 @@ typedef struct way_case {
 #define LIMBS_8 "by 8-bit integers"
 #define BY_K_AND_V(name) "K " name ", V " name
 
+#define BY_FLOATS "some by tiles of floats (a query is not finite, too small or too large)"
+#define BY_PANELS "some by panels (rows of A are not finite, too small or too large)"
+#define BY_ELEMENTS \
+    "some with scales by elements (rows of A are not finite, too small or too large)"
+
+static void begin_with_infinity(e2e_ports_t *ports, int64_t id)
+{
+    static const uint16_t half = 0x7c00;
+    static const float single = INFINITY;
+    for (size_t i = 0; i < ports->n_in; i++) {
+        if ((int64_t)ports->in_lt[i].id == id) {
+            const bool is_half = ports->in_lt[i].data_type == sinter_f16;
+            memcpy(ports->in_data[i], is_half ? (const void *)&half : &single, is_half ? 2 : 4);
+        }
+    }
+}
+
 static void test_ways(void)
 {
     static const way_case_t cases[] = {
         {"patterns/matmul-weight-int4-kn.json",
          {{38, 256}},
          sinter_fpmath_mode_strict,
-         WAY_AT(OWN_PRODUCTS, ", " FMA ", scales by sums of rows", ", " FMA ", scales by sums",
-                ", " FMA ", scales by sums")},
+         .at = WAY_AT(OWN_PRODUCTS, ", " FMA ", scales by sums of rows",
+                      ", " FMA ", scales by sums", ", " FMA ", scales by sums")},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},
          sinter_fpmath_mode_strict,
-         WAY_AT(OWN_PRODUCTS, ", " FMA, ", " FMA, ", " FMA)},
+         .at = WAY_AT(OWN_PRODUCTS, ", " FMA, ", " FMA, ", " FMA)},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},
          sinter_fpmath_mode_f16,
-         WAY_AT(OWN_PRODUCTS, ", " LIMBS_16, ", " FMA, ", " LIMBS_16)},
+         .at = WAY_AT(OWN_PRODUCTS, ", " LIMBS_16, ", " FMA, ", " LIMBS_16)},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},
          sinter_fpmath_mode_int8,
-         WAY_AT(OWN_PRODUCTS, ", " LIMBS_8, ", " FMA, ", " LIMBS_8)},
+         .at = WAY_AT(OWN_PRODUCTS, ", " LIMBS_8, ", " FMA, ", " LIMBS_8)},
         {"patterns/matmul-weight-int4.json",
          {{3, 40}},
          sinter_fpmath_mode_f16,
-         WAY_AT(OWN_PRODUCTS, ", products by ", ", products by ", ", products " LIMBS_16)},
+         .at = WAY_AT(OWN_PRODUCTS, ", products by ", ", products by ", ", products " LIMBS_16)},
         {"patterns/matmul-weight-int4.json",
          {{3, 40}},
          sinter_fpmath_mode_int8,
-         WAY_AT(OWN_PRODUCTS, ", products by ", ", products by ", ", products " LIMBS_8)},
+         .at = WAY_AT(OWN_PRODUCTS, ", products by ", ", products by ", ", products " LIMBS_8)},
         {"attention-decode-float.json",
          {{4096, 64}},
          sinter_fpmath_mode_strict,
-         WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(FMA), BY_K_AND_V(FMA))},
+         .at = WAY_AT(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(FMA), BY_K_AND_V(FMA))},
         {"attention-decode-scaled.json",
          {{4096, 64}},
          sinter_fpmath_mode_f16,
-         WITH_VNNI(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_16))},
+         .at = WITH_VNNI(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_16))},
         {"attention-decode-scaled.json",
          {{4096, 64}},
          sinter_fpmath_mode_int8,
-         WITH_VNNI(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_8))},
+         .at = WITH_VNNI(OWN_PRODUCTS, BY_K_AND_V(FMA), BY_K_AND_V(LIMBS_8))},
+        {"attention-decode-scaled.json",
+         {{4096, 64}},
+         sinter_fpmath_mode_strict,
+         .at = WAY_AT(OWN_PRODUCTS "\n", BY_K_AND_V(FMA) ", " BY_FLOATS "\n",
+                      BY_K_AND_V(FMA) ", " BY_FLOATS "\n", BY_K_AND_V(FMA) ", " BY_FLOATS "\n"),
+         .infinite = 1},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 4}},
+         sinter_fpmath_mode_f16,
+         .at = WAY_AT(OWN_PRODUCTS "\n", LIMBS_16 ", " BY_PANELS "\n", FMA ", " BY_PANELS "\n",
+                      LIMBS_16 ", " BY_PANELS "\n"),
+         .infinite = 5},
+        {"patterns/matmul-weight-int4-kn.json",
+         {{38, 256}},
+         sinter_fpmath_mode_strict,
+         .at = WAY_AT(OWN_PRODUCTS "\n", "by sums of rows, " BY_ELEMENTS "\n",
+                      "by sums, " BY_ELEMENTS "\n", "by sums, " BY_ELEMENTS "\n"),
+         .infinite = 5},
         {"patterns/softmax-postops.json",
          {{0}},
          sinter_fpmath_mode_strict,
-         EVERYWHERE(", by rows in cache\n")},
+         .at = EVERYWHERE(", by rows in cache\n")},
         {"patterns/eltwise-chain.json",
          {{0}},
          sinter_fpmath_mode_strict,
-         EVERYWHERE(", by runs (what is written may stay in the caches)\n")},
+         .at = EVERYWHERE(", by runs (what is written may stay in the caches)\n")},
     };
     const sinter_cpu_isa_t isa = sinter_engine_get_isa(NULL);
     sinter_stream_t *stream = stream_of(1);
@@ -588,6 +624,7 @@ static void test_ways(void)
         CHECK_THAT(sinter_partition_set_fpmath_mode(partition, c->mode, 1) == sinter_success);
         sinter_compiled_partition_t *compiled = compile(partition);
         e2e_ports_make(&ports, &model, NULL, 7, 0);
+        begin_with_infinity(&ports, c->infinite - 1);
         logged_execute(compiled, stream, &ports, text, sizeof text);
         CHECK(strstr(text, c->at[isa]) != NULL, "%s, mode %d: \"%s\" is missing in: %s", c->model,
               (int)c->mode, c->at[isa], text);

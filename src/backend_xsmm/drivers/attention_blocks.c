@@ -277,6 +277,8 @@ bool ints_scores(task_t *t, const strip_t *strip, int at, int nt)
     const attention_int_buffers_t *b = &t->b.ints;
     const blocks_a_t q = rows_from(&b->q, strip->r0);
     if (!t->k_ints || !b->usable[strip->r0]) {
+        report_detour(t->worker, t->k_ints ? "some by floats (rows of Q do not suit integers)"
+                                           : "some by floats (scales of K do not suit integers)");
         return false;
     }
     const int begin = at / LEAST_COLUMNS * LEAST_COLUMNS, end = at + nt;
@@ -339,6 +341,7 @@ void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt
             multiply_v(t, strip, at, nt, column, columns);
             continue;
         }
+        report_detour(t->worker, "some by floats (weights or scales of V do not suit integers)");
         attention_load_v(t, t0);
         c->tile->gemm(&(gemm_t){.m = strip->n,
                                 .n = columns,

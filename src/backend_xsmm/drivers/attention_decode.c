@@ -478,6 +478,16 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
+/* Detours: values first, then products. */
+#define BY_FLOATS(why) "some by tiles of floats (" why ")"
+static const char far_zps[] = BY_FLOATS("zero points are too far from the codes"),
+                  odd_query[] = BY_FLOATS("a query is not finite, too small or too large"),
+                  odd_scaled[] = BY_FLOATS("a query times scales is not finite, too small or too "
+                                           "large"),
+                  large_weights[] = BY_FLOATS("weights or scales are not finite or too large"),
+                  tiny_scales[] = BY_FLOATS("scales are too small"),
+                  odd_weights[] = BY_FLOATS("weights are not finite");
+
 /* Which of the micro-kernels' coefficients rows have. */
 static int coefs_kind(const code_rows_t *rows)
 {
@@ -663,6 +673,7 @@ void decode_scores(const decode_task_t *task)
     const decode_buffers_t *b = task->buffers;
     const int nt = task->tokens;
     if (side->codes ? !b->codes->usable : side->by_lane && !*b->tame) {
+        report_detour(task->worker, odd_query);
         slow_scores(task, 0, nt);
         return;
     }
@@ -670,12 +681,14 @@ void decode_scores(const decode_task_t *task)
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&task->m.scale, task->token + done, nt - done);
             if (!folded_scores(task, done, n)) {
+                report_detour(task->worker, odd_scaled);
                 slow_scores(task, done, n);
             }
         }
         return;
     }
     if (wants_coefs(side) && !load_coefs(task)) {
+        report_detour(task->worker, far_zps);
         slow_scores(task, 0, nt);
         return;
     }
@@ -762,6 +775,7 @@ static void codes_values(const decode_task_t *task)
                 some.rows = n;
                 some.x = p;
                 some.out = acc;
+                report_detour(task->worker, odd_weights);
                 slow_values(&some, t, at.rows * side->fold);
             }
         }
@@ -777,6 +791,7 @@ void decode_accumulate(const decode_task_t *task)
     const int nt = task->tokens;
     if (is_folded(side)) {
         if (side->any_weight && !weights_are_tame(task, NULL, 0)) {
+            report_detour(task->worker, large_weights);
             slow_values(task, 0, nt);
             return;
         }
@@ -787,6 +802,7 @@ void decode_accumulate(const decode_task_t *task)
         return;
     }
     if (wants_coefs(side) && !load_coefs(task)) {
+        report_detour(task->worker, far_zps);
         slow_values(task, 0, nt);
         return;
     }
@@ -794,6 +810,7 @@ void decode_accumulate(const decode_task_t *task)
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
     const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
     if (tiny || (side->by_lane && side->any_weight && !weights_are_tame(task, scale, n_scales))) {
+        report_detour(task->worker, tiny ? tiny_scales : large_weights);
         slow_values(task, 0, nt);
         return;
     }

@@ -5,6 +5,7 @@
 
 #include "backend_xsmm/drivers/matrices.h"
 #include "backend_xsmm/drivers/products.h"
+#include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/attention_decode.h"
 #include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/tile.h"
@@ -111,6 +112,7 @@ typedef struct decode_task {
     const tile_table_t *tile;
     const decode_side_t *side;
     const decode_buffers_t *buffers;
+    const worker_t *worker;
     matrix_t m;       /* K or V as bound for the item: tokens are rows, the head is columns */
     int64_t token;    /* the first one */
     int tokens, rows; /* rows: of queries */

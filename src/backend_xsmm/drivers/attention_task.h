@@ -25,6 +25,7 @@ typedef struct task {
     const attention_params_t *p;
     const attention_state_t *st;
     const frame_t *frame;
+    const worker_t *worker;
     attention_buffers_t b;
     matrix_t k, v;
     bool tail;

@@ -272,6 +272,7 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.p = &p->step->p.attention;
     t.st = st;
     t.frame = p->frame;
+    t.worker = w;
     t.tail = p->step->tail != NULL;
     attention_buffers(t.c, p->step, w->scratch, &t.b);
     if (w->phase == 0 && d->splits > 1) {

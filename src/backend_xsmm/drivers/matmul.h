@@ -99,6 +99,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
 typedef struct matmul_task {
     const matmul_config_t *c;
     const matmul_state_t *st;
+    const worker_t *worker;
     matmul_buffers_t buf;
     matrix_t b;
     int64_t idx[SINTER_MAX_NDIMS]; /* of the output; dims that choose B are set for all of it */

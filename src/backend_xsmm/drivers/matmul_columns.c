@@ -348,6 +348,9 @@ static void load_units(const columns_task_t *w, const groups_t *g, int64_t k, in
     }
 }
 
+/* The detour of sums that may leave the range of floats before they are scaled. */
+#define BY_EACH(what) "some with scales by elements (" what " not finite, too small or too large)"
+
 /* Whether each number by itself is tame. */
 static bool are_tame(const float *x, int64_t n)
 {
@@ -504,6 +507,10 @@ static void add(columns_task_t *w, int64_t k, int kn)
         sweep.codes.rows = load_coefs(w, k + e, left, &sweep);
         const bool exact =
             (by == IN_SUMS || by == IN_SUMS_SHIFTED) && !(w->tame_a && w->tame_scale);
+        if (exact) {
+            report_detour(w->t.worker,
+                          w->tame_a ? BY_EACH("scales are") : BY_EACH("rows of A are"));
+        }
         for (int r = 0, n; r < w->t.rows; r += n) {
             n = rows_batch(w->t.rows - r);
             f->run[exact ? BY_ELEMENT : by][n / 2](&sweep,
@@ -575,8 +582,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     if (w->phase == 0 || (m->serial && w->tid > 0)) {
         return;
     }
-    columns_task_t t = {
-        .t = {.c = &c->panel, .st = m, .tail = p->step->tail != NULL}, .c = c, .st = st};
+    columns_task_t t = {.t = {.c = &c->panel, .st = m, .worker = w, .tail = p->step->tail != NULL},
+                        .c = c,
+                        .st = st};
     int64_t begin, end;
     share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);

@@ -550,6 +550,10 @@ void blocks_panel(matmul_task_t *t)
                 load_b(t, k, kn, c, i);
                 multiply(t, k, kn, c, i, &a);
             } else {
+                report_detour(t->worker, usable ? "some by floats (scales or zero points of B do "
+                                                  "not suit integers)"
+                                                : "some by floats (rows of A do not suit "
+                                                  "integers)");
                 matmul_add(t, k, kn, c, (int)at_most(t->cols - c, BLOCKS_STRIP));
             }
         }

@@ -282,8 +282,9 @@ void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *conf
     if (w->phase == 0) {
         return;
     }
-    rows_task_t t = {
-        .t = {.c = &c->panel, .st = m, .tail = p->step->tail != NULL}, .c = c, .st = st};
+    rows_task_t t = {.t = {.c = &c->panel, .st = m, .worker = w, .tail = p->step->tail != NULL},
+                     .c = c,
+                     .st = st};
     int64_t begin, end, mat = -1;
     bool usable = false;
     share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
@@ -304,6 +305,11 @@ void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *conf
         if (usable) {
             multiply(&t);
         } else {
+            report_detour(w,
+                          st->way == IN_EXACT
+                              ? "some by panels (scales or zero points of A do not suit integers)"
+                              : "some by panels (rows of A are not finite, too small or too "
+                                "large)");
             matmul_panel(&t.t);
         }
         matmul_finish(&t.t);

@@ -244,7 +244,7 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
                  const worker_t *w)
 {
     const matmul_state_t *st = state;
-    matmul_task_t t = {.c = config, .st = st, .tail = p->step->tail != NULL};
+    matmul_task_t t = {.c = config, .st = st, .worker = w, .tail = p->step->tail != NULL};
     (void)self;
     matmul_buffers(t.c, p->step, w->scratch, &t.buf);
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);

@@ -220,14 +220,15 @@ static void run_share(exec_run_t *run, place_t at, int share)
         return;
     }
     const step_t *step = &plan->steps[at.step];
-    const taken_t *taken = &part->fm->taken[at.step];
+    taken_t *taken = &part->fm->taken[at.step];
     const kernel_t *k = taken->candidate->kernel;
     const problem_t problem = {.plan = plan, .step = step, .frame = &part->fm->frame};
     const worker_t w = {.phase = at.phase,
                         .tid = share,
                         .nth = taken->shares,
                         .scratch = part->scratch + (size_t)share * plan->share_bytes,
-                        .shared = part->shared};
+                        .shared = part->shared,
+                        .detour = &taken->detour};
     k->driver->work(k, &problem, taken->candidate->config, part->fm->state + step->state_offset,
                     &w);
 }

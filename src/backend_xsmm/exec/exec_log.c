@@ -5,8 +5,9 @@
  *   V by tiles of floats (the head is not contiguous)
  *
  * A step has its kernel, the ways that the kernel chose for these tensors, and in parentheses why
- * it did not choose a faster one. Where work decides about threads, its estimate follows. Where the
- * execute used fewer threads than the stream has, the reason stands behind their number. */
+ * it did not choose a faster one. Where values sent some of the work a slower way, that way and its
+ * reason follow. Where work decides about threads, its estimate follows. Where the execute used
+ * fewer threads than the stream has, the reason stands behind their number. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +59,10 @@ static void add_step(line_t *l, const taken_t *taken)
         if (w->why != NULL) {
             add(l, " (%s)", w->why);
         }
+    }
+    const char *detour = atomic_load_explicit(&taken->detour, memory_order_relaxed);
+    if (detour != NULL) {
+        add(l, ", %s", detour);
     }
 }
 

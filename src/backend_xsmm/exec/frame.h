@@ -18,6 +18,7 @@ typedef struct taken {
     choice_t choice;
     double work; /* by estimate, microseconds of one thread */
     int shares;  /* parts that each phase is divided into; any thread may run any of them */
+    detour_t detour;
 } taken_t;
 
 /* What execute keeps at the start of its scratch memory. */
