@@ -277,6 +277,10 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
 const way_row_t ways_matmul_rows[] = {
     INTEGER_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"panels", NULL, 0}};
 
+/* To fetch four lines one after the other, it must begin with all of them before the first is read.
+ * Further ahead than this, lines would leave L1 again before they are read. */
+enum { IN_ORDER_MOST = 16384 };
+
 /* Of the lines of B, for the micro-kernels. */
 static void bind_lines(rows_state_t *st)
 {
@@ -287,6 +291,7 @@ static void bind_lines(rows_state_t *st)
     st->bytes = (K * bits + 7) / 8;
     st->ahead = four > 0 ? (READ_AHEAD + four - 1) / four * four : READ_AHEAD;
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
+    st->in_order = four == ROWS_LINES * st->bytes && st->ahead <= IN_ORDER_MOST;
 }
 
 /* Columns of the share that has most of them. */

@@ -41,6 +41,7 @@ typedef struct rows_state {
     int64_t chunks, bytes;      /* of a line */
     int64_t units;              /* room for the units of a line */
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
+    bool in_order;              /* as in code_rows_t */
     rows_units_t scale, zp;
     unsigned char table[16]; /* of 4-bit types: bytes of codes */
     float values[16];        /* and what they stand for */

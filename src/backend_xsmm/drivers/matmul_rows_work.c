@@ -188,6 +188,7 @@ static void begin_fours(rows_task_t *w)
     w->four = (code_rows_t){.stride = b->codes.column.stride * b->codes.type->bits / 8,
                             .bytes = st->bytes,
                             .ahead = st->ahead,
+                            .in_order = st->in_order,
                             .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
                             .zp = coefs_of(w, &b->zp, &st->zp, w->buf.raw_zp, w->buf.zp),
                             .values = st->values,

@@ -65,6 +65,7 @@ typedef struct code_rows {
     const unsigned char *data; /* of the first row */
     int64_t stride, bytes;     /* from row to row; of a row */
     int64_t ahead;             /* prefetch distance in bytes */
+    bool in_order;             /* matmul in integers: rows are fetched one after the other */
     int rows;
     int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
     code_coefs_t scale, zp;
