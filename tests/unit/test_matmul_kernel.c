@@ -323,24 +323,30 @@ typedef struct extreme {
     sinter_fpmath_mode_t mode;
 } extreme_t;
 
-/* Many rows, all codes of each operand alike, B contiguous along K or along N: the sum over each
- * block is as large as the types allow. */
-static void extreme(const extreme_t *x, int64_t K, bool turned)
+/* Many rows, all codes of each operand alike, B contiguous along K or along N, with scales for
+ * every `group` of K: the sum over each block is as large as the types allow. */
+static void extreme(const extreme_t *x, int64_t K, int64_t group, bool turned)
 {
-    enum { ROWS = 37, COLUMNS = 70 };
-    const int64_t a_dims[] = {ROWS, K}, b_dims[] = {K, COLUMNS}, out_dims[] = {ROWS, COLUMNS},
-                  along_k[] = {1, K}, one[] = {1, 1};
+    enum { COLUMNS = 70 };
+    const int64_t rows = group < K ? 56 : 37, a_dims[] = {rows, K}, b_dims[] = {K, COLUMNS},
+                  out_dims[] = {rows, COLUMNS}, along_k[] = {1, K}, one[] = {1, 1},
+                  groups[] = {K / group, 1};
     const bool codes = dtype_traits(x->a)->cls == DTYPE_INT;
     rig_t r;
     rig_init(&r, cap);
     const int a = rig_value(&r, x->a, 2, a_dims, NULL),
               b = rig_value(&r, x->b, 2, b_dims, turned ? along_k : NULL),
               scale = rig_value(&r, sinter_f32, 2, one, NULL),
+              b_scale = rig_value(&r, sinter_f32, 2, groups, NULL),
               out = rig_value(&r, sinter_f32, 2, out_dims, NULL);
     step_t step = {.kind = STEP_MATMUL, .mode = x->mode};
     operand_t *of[] = {&step.p.matmul.a, &step.p.matmul.b};
     for (int i = 0; i < 2; i++) {
-        *of[i] = (operand_t){.data = i ? b : a, .scale = i || codes ? scale : -1, .zp = -1};
+        *of[i] = (operand_t){.data = i ? b : a,
+                             .scale = i       ? b_scale
+                                      : codes ? scale
+                                              : -1,
+                             .zp = -1};
         for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
             of[i]->scale_dim[d] = of[i]->zp_dim[d] = (int8_t)(d < 2 ? d : -1);
         }
@@ -351,6 +357,7 @@ static void extreme(const extreme_t *x, int64_t K, bool turned)
     }
     step.p.matmul.out_dims = out;
     rig_fill(&r, scale, 1, 1);
+    rig_fill(&r, b_scale, 1, 1);
     rig_fill(&r, a, (int)x->a_value, (int)x->a_value);
     rig_fill(&r, b, (int)x->b_value, (int)x->b_value);
     chain_builder_t bld;
@@ -367,7 +374,7 @@ static void extreme(const extreme_t *x, int64_t K, bool turned)
         }
         CHECK(rig_run(&r, kernels[k], &step, 1) == sinter_success, "%s", kernels[k]->name);
         double worst = 0;
-        for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
+        for (int64_t i = 0; i < rows * COLUMNS; i++) {
             const double off = fabs(((const float *)(const void *)r.v[out].data)[i] - want);
             worst = off > worst ? off : worst;
         }
@@ -389,6 +396,8 @@ static void extremes(void)
         {sinter_u8, sinter_s4, sinter_s4, 255, -8, 7, exact},
         {sinter_u8, sinter_s4, sinter_s4, 255, 7, -8, exact},
         {sinter_s8, sinter_s4, none, -128, -8, 0, exact},
+        {sinter_u8, sinter_s4, none, 255, -8, 0, exact},
+        {sinter_u8, sinter_u4, none, 255, 0, 0, exact},
         {sinter_s8, sinter_s8, none, -128, -128, 0, exact},
         {sinter_u8, sinter_u8, none, 255, 255, 0, exact},
         {sinter_u8, sinter_s8, sinter_s8, 255, -128, 127, exact},
@@ -397,6 +406,9 @@ static void extremes(void)
         {sinter_u8, sinter_f4_e2m1, none, 255, 6, 0, exact},
         {sinter_f32, sinter_u4, none, 3, 15, 0, one},
         {sinter_f32, sinter_u4, sinter_u4, 3, 0, 15, one},
+        {sinter_f32, sinter_s4, none, 3, -8, 0, one},
+        {sinter_f32, sinter_s4, sinter_s4, 3, -8, 7, one},
+        {sinter_f32, sinter_u4, sinter_u4, -3, 15, 0, one},
         {sinter_f32, sinter_f4_e2m1, none, 3, -6, 0, one},
         {sinter_f32, sinter_s8, none, -3, -128, 0, one},
         {sinter_f32, sinter_u8, none, 3, 255, 0, one},
@@ -407,8 +419,9 @@ static void extremes(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int turned = 0; turned < 2; turned++) {
-            extreme(&cases[i], 128, turned != 0);
-            extreme(&cases[i], 44, turned != 0);
+            extreme(&cases[i], 128, 128, turned != 0);
+            extreme(&cases[i], 44, 44, turned != 0);
+            extreme(&cases[i], 288, 32, turned != 0); /* the shortest sums of nibbles */
         }
     }
 }

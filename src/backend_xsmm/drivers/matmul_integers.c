@@ -176,7 +176,7 @@ static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
     if (st->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);
         for (int i = 0; i < 16; i++) {
-            st->table[i] = (int8_t)(x[i] * st->steps);
+            st->table[i] = (int8_t)(x[i] * st->steps - (st->words ? 0 : st->offset));
         }
     }
 }
@@ -200,6 +200,21 @@ static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
     st->own = has_many_zps(&all->a);
 }
 
+/* What bytes of B are, and what corrects their products. Where no instruction sums products of
+ * bytes, integers of 4 bits are not less their zero points: the smaller they are, the more of them
+ * are added in 16 bits. */
+static void bind_values(const matmul_config_t *c, const matrix_t *b, blocks_state_t *st)
+{
+    const int bits = b->codes.type->bits;
+    st->nibbles = !st->words && !c->blocks->sums_bytes && bits == 4 && st->steps == 1;
+    st->folded =
+        st->words || (bits <= 4 && !st->nibbles && (b->zp.type == NULL || b->zp.type->bits <= 4));
+    st->offset = b->codes.dtype == sinter_u8                  ? 128
+                 : st->nibbles && b->codes.dtype == sinter_u4 ? BLOCKS_NIBBLE
+                                                              : 0;
+    st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
+}
+
 void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
 {
     const matrix_t *b = &all->b.base;
@@ -219,10 +234,7 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     st->k = BLOCKS_K / st->block * st->block;
     st->span = COEF_BLOCKS / (st->k / st->block) * st->k;
     st->steps = blocks_steps(b->codes.dtype);
-    st->folded =
-        st->words || (b->codes.type->bits <= 4 && (b->zp.type == NULL || b->zp.type->bits <= 4));
-    st->offset = b->codes.dtype == sinter_u8 ? 128 : 0;
-    st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
+    bind_values(c, b, st);
     if (c->kind == EXACT_CODES) {
         bind_codes(all, st);
     }
@@ -497,6 +509,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, co
     b.zp += coefs_at(c, i);
     b.shifted = st->shifted;
     b.own = st->own;
+    b.nibbles = st->nibbles;
     for (int r = 0; r < t->rows; r += PART_ROWS) {
         const blocks_a_t rows = rows_from(a, t->c->words, r);
         blocks_product_t p = {.rows = (int)at_most(t->rows - r, PART_ROWS),

@@ -23,8 +23,9 @@
  * from the sums of each row at their end.
  *
  * Where no instruction sums products of bytes, four pairs of products are added in 16 bits before
- * they are widened. They stay below 2^15 if |w| <= 16: 4 * 2 * 255 * 16 = 32640. Wider codes are
- * words there. */
+ * they are widened. They stay below 2^15 if |w| <= 16: 4 * 2 * 255 * 16 = 32640. If |w| <= 8, as in
+ * integers of 4 bits less 8, eight pairs are added: 8 * 2 * 255 * 8 = 32640. Wider codes are words
+ * there. */
 #ifndef SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 
@@ -37,7 +38,8 @@ enum {
     BLOCKS_LEAST = 16, /* elements of a block, but for the last one, */
     BLOCKS_LONGEST = 128,
     BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST,
-    BLOCKS_NARROW = 16, /* the largest |w| of sums of products in 16 bits */
+    BLOCKS_NARROW = 16, /* the largest |w| of sums of four pairs in 16 bits, */
+    BLOCKS_NIBBLE = 8,  /* of sums of eight */
     BLOCKS_ROWS = 4,    /* there is memory for rows of A and C up to a multiple of this */
     BLOCKS_FETCHES = 3, /* operands that are fetched: codes, scales, zero points */
     BLOCKS_ORDER = 16   /* bytes that are brought into another order together */
@@ -68,6 +70,7 @@ typedef struct blocks_b {
     int32_t *zp;    /* bytes, [block][column]: z */
     bool shifted;   /* there is a z */
     bool own;       /* rows of A have each their o */
+    bool nibbles;   /* |w| <= BLOCKS_NIBBLE */
 } blocks_b_t;
 
 /* Codes of 4 or 8 bits in columns that are contiguous along K; n, block: multiples of the codes in
