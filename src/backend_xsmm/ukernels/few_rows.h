@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/fetch.h"
+
 /* ---- rows of codes --------------------------------------------------------------------------- */
 
 /* Scales or zero points as floats. Chunk c of row r has the one at
@@ -136,9 +138,44 @@ static inline bool is_tame_bits(int32_t bits)
     return (bits == 0) | ((uint32_t)bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
 }
 
+/* ---- prefetching ----------------------------------------------------------------------------- */
+
 /* Prefetch distance in bytes for rows of codes: far enough ahead to hide the latency of memory, and
  * across the end of a page, where the hardware prefetcher stops. */
 enum { READ_AHEAD = 6144 };
+
+/* How far ahead the cursor of a product of a few rows at a time is. */
+enum { NEAR_AHEAD = 2048 };
+
+/* A prefetch cursor: it walks rows ahead of the computation line after line, in order of addresses.
+ * The hardware's prefetchers follow one such stream; prefetching several rows side by side or the
+ * columns of a block, in the order of computing, loses 20 to 45 % of the bandwidth of a Zen 3. */
+typedef struct fetch_cursor {
+    uintptr_t at, end;   /* the next address, which may lie outside of memory; where its row ends */
+    int64_t bytes, skip; /* of a row; between rows */
+} fetch_cursor_t;
+
+/* Rows of so many bytes from p on, `stride` apart. Rows without gaps are one long row. */
+static inline fetch_cursor_t cursor_at(const unsigned char *p, int64_t ahead, int64_t bytes,
+                                       int64_t stride)
+{
+    const uintptr_t at = (uintptr_t)p + (uintptr_t)ahead;
+    return (fetch_cursor_t){.at = at,
+                            .end = stride == bytes ? UINTPTR_MAX : at + (uintptr_t)bytes,
+                            .bytes = bytes,
+                            .skip = stride - bytes};
+}
+
+/* Prefetches the next line, and moves on by so many bytes, at most a line. */
+static inline void fetch_next(fetch_cursor_t *c, int bytes)
+{
+    fetch_line((const void *)c->at);
+    c->at += (uintptr_t)bytes;
+    if (__builtin_expect(c->at >= c->end, false)) {
+        c->at = c->end + (uintptr_t)c->skip;
+        c->end = c->at + (uintptr_t)c->bytes;
+    }
+}
 
 /* Of n rows that are left, how many the next call of a micro-kernel takes. */
 static inline int rows_batch(int n)
