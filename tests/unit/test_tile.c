@@ -429,29 +429,34 @@ static void test_bf16(sinter_cpu_isa_t isa)
 }
 
 /* Several blocks in each direction, between lines and rows that must stay as they are. */
-static void test_turn(sinter_cpu_isa_t isa)
+static void test_transpose_bytes(sinter_cpu_isa_t isa)
 {
-    enum { LINES = 2 * TILE_TURN_LINES, ELEMENTS = 3 * TILE_TURN_ELEMENTS, GAP = 5, MOST = 70 };
+    enum {
+        LINES = 2 * TILE_TRANSPOSE_LINES,
+        ELEMENTS = 3 * TILE_TRANSPOSE_ELEMENTS,
+        GAP = 5,
+        MOST = 70
+    };
     unsigned char src[MOST * MOST * 4], dst[MOST * MOST * 4];
     for (int bytes = 1; bytes <= 4; bytes *= 2) {
-        const tile_turn_t t = {bytes, ELEMENTS, LINES, ELEMENTS + GAP, LINES + GAP};
+        const tile_transpose_t t = {bytes, ELEMENTS, LINES, ELEMENTS + GAP, LINES + GAP};
         bool ok = true;
         for (int i = 0; i < (int)sizeof src; i++) {
             src[i] = (unsigned char)rnd();
         }
         memset(dst, 0x11, sizeof dst);
-        tile_table(features_up_to(isa))->turn(&t, src, dst);
+        tile_table(features_up_to(isa))->transpose_bytes(&t, src, dst);
         for (int e = 0; e <= ELEMENTS; e++) {
             for (int l = 0; l < LINES + GAP; l++) {
                 const unsigned char *to = dst + (e * t.ldd + l) * bytes;
-                const bool turned = e < ELEMENTS && l < LINES;
+                const bool inside = e < ELEMENTS && l < LINES;
                 ok = ok && memcmp(to,
-                                  turned ? src + (l * t.lds + e) * bytes
+                                  inside ? src + (l * t.lds + e) * bytes
                                          : (const unsigned char *)"\x11\x11\x11\x11",
                                   (size_t)bytes) == 0;
             }
         }
-        CHECK(ok, "turn, %d bytes: %s", bytes, sinter_cpu_isa_name(isa));
+        CHECK(ok, "transpose_bytes, %d bytes: %s", bytes, sinter_cpu_isa_name(isa));
     }
 }
 
@@ -488,7 +493,7 @@ int main(void)
         test_tiny_scale((sinter_cpu_isa_t)isa);
         test_gemm((sinter_cpu_isa_t)isa);
         test_bf16((sinter_cpu_isa_t)isa);
-        test_turn((sinter_cpu_isa_t)isa);
+        test_transpose_bytes((sinter_cpu_isa_t)isa);
     }
     test_bad_groups();
     return check_finish();

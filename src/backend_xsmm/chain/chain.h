@@ -96,6 +96,10 @@ typedef struct chain_bound {
     /* CHAIN_INDEX along dim k of the chain is idx[at[k]]; -1: always 0. chain_bind makes it the
      * identity. */
     int8_t at[SINTER_MAX_NDIMS];
+    /* Set by chain_find_transposition: the type that elements have while they are transposed, and
+     * its bytes. 0: the chain transposes nothing. */
+    sinter_data_type_t transposed_as;
+    int transposed_bytes;
     chain_ref_t refs[CHAIN_MAX_OPERANDS];
 } chain_bound_t;
 
@@ -124,14 +128,14 @@ size_t chain_tile_scratch_bytes(const chain_t *chain);
 
 /* The chain loads a tensor and stores it, perhaps as another type, and does nothing else. */
 bool chain_converts(const chain_t *chain);
-/* For such chains of a transposed tensor: the bytes of an element as it is turned. Else 0. */
-int chain_turn_bytes(const chain_bound_t *bound);
-/* As a chain_run_t, for such chains. rows <= CHAIN_TURN_ROWS; the cols elements that are turned
- * have up to CHAIN_TURN_RUN bytes. */
-enum { CHAIN_TURN_ROWS = 256, CHAIN_TURN_RUN = 512 };
-void chain_turn_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,
-                     void *scratch);
-size_t chain_turn_scratch_bytes(void);
+/* Whether such a chain transposes its tensor, and how. Call it after chain_collapse. */
+void chain_find_transposition(chain_bound_t *bound);
+/* As a chain_run_t, for chains that do. rows <= CHAIN_TRANSPOSE_ROWS; the cols elements have up to
+ * CHAIN_TRANSPOSE_RUN bytes while they are transposed. */
+enum { CHAIN_TRANSPOSE_ROWS = 256, CHAIN_TRANSPOSE_RUN = 512 };
+void chain_transpose_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,
+                          void *scratch);
+size_t chain_transpose_scratch_bytes(void);
 
 /* For chains that do nothing but rescale codes into a tensor that streams: the function that does
  * that for a row. NULL: there is none for these types and strides, or the chain does more.

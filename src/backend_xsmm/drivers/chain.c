@@ -12,7 +12,7 @@
 #include "numeric/quant_rows.h"
 
 enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256, STREAM_ROWS = 32 };
-enum { MANY_TURNED = 8 << 20 }; /* bytes: larger tensors are turned in large tiles */
+enum { MANY_TRANSPOSED = 8 << 20 }; /* bytes: larger tensors are transposed in large tiles */
 
 typedef struct chain_state {
     chain_bound_t b;
@@ -20,7 +20,6 @@ typedef struct chain_state {
     bool streams;                              /* some store goes past the caches */
     dtype_stream_t *stream;                    /* not NULL: does it all */
     chain_run_t *run;                          /* else */
-    int turns;                                 /* bytes of an element that is turned; 0: none is */
     int64_t rows, cols;                        /* of a tile */
     int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_state_t;
@@ -46,22 +45,22 @@ static bool grouped_along(const chain_bound_t *b, int d)
     return false;
 }
 
-/* Tiles that are turned. Where there are few of them, smaller ones are for more threads. */
-static void shape_turned(chain_state_t *st)
+/* Tiles that are transposed. Where there are few of them, smaller ones are for more threads. */
+static void shape_transposed(chain_state_t *st)
 {
     const chain_bound_t *b = &st->b;
-    const int last = b->ndims - 1;
-    const bool few = b->dims[last] * b->dims[last - 1] * st->turns < MANY_TURNED;
-    st->cols = at_most(b->dims[last], (few ? CHAIN_TURN_RUN / 4 : CHAIN_TURN_RUN) / st->turns);
-    st->rows = at_most(b->dims[last - 1], few ? CHAIN_TURN_ROWS / 4 : CHAIN_TURN_ROWS);
+    const int last = b->ndims - 1, bytes = b->transposed_bytes;
+    const int64_t part = b->dims[last] * b->dims[last - 1] * bytes < MANY_TRANSPOSED ? 4 : 1;
+    st->cols = at_most(b->dims[last], CHAIN_TRANSPOSE_RUN / part / bytes);
+    st->rows = at_most(b->dims[last - 1], CHAIN_TRANSPOSE_ROWS / part);
 }
 
 static void shape_tiles(chain_state_t *st)
 {
     const chain_bound_t *b = &st->b;
     const int last = b->ndims - 1;
-    if (st->turns > 0) {
-        shape_turned(st);
+    if (b->transposed_bytes > 0) {
+        shape_transposed(st);
         return;
     }
     st->rows = 1;
@@ -119,14 +118,14 @@ static void choose_stream(chain_state_t *st, size_t cache_bytes)
     }
 }
 
-enum { CONVERTED_PAST_CACHES, TURNED, PAST_CACHES, IN_SQUARES, IN_RUNS };
+enum { CONVERTED_PAST_CACHES, TRANSPOSED, PAST_CACHES, IN_SQUARES, IN_RUNS };
 
 static const char *refuse_tiles(int way, const void *config, void *state)
 {
     const chain_state_t *st = state;
     (void)config;
     const bool takes[] = {[CONVERTED_PAST_CACHES] = st->stream != NULL,
-                          [TURNED] = st->turns > 0,
+                          [TRANSPOSED] = st->b.transposed_bytes > 0,
                           [PAST_CACHES] = st->streams,
                           [IN_SQUARES] = st->b.ndims > 1 && strided_along(&st->b, st->b.ndims - 1)};
     return takes[way] ? NULL : way == PAST_CACHES ? "what is written may stay in the caches" : "";
@@ -134,7 +133,7 @@ static const char *refuse_tiles(int way, const void *config, void *state)
 
 const way_row_t ways_chain_tiles[] = {
     {"conversion past the caches", refuse_tiles, CONVERTED_PAST_CACHES},
-    {"turned tiles", refuse_tiles, TURNED},
+    {"transposed tiles", refuse_tiles, TRANSPOSED},
     {"tiles past the caches", refuse_tiles, PAST_CACHES},
     {"square tiles", refuse_tiles, IN_SQUARES},
     {"runs", NULL, IN_RUNS}};
@@ -144,7 +143,7 @@ static void choose_direct(chain_state_t *st, features_t features)
 {
     const chain_bound_t *b = &st->b;
     const bool native_bf16 = has_features(features, NEEDS_AVX512_BF16);
-    st->run = st->turns > 0 ? chain_turn_tile : chain_runner(b);
+    st->run = b->transposed_bytes > 0 ? chain_transpose_tile : chain_runner(b);
     st->stream = st->streams && !b->chain->f64 ? chain_stream(b, native_bf16) : NULL;
     if (st->stream != NULL) {
         st->cols = at_most(b->dims[b->ndims - 1], CHAIN_TILE);
@@ -161,7 +160,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     chain_collapse(&st->b);
     st->serial = chain_shares_bytes(&st->b);
     st->streams = false;
-    st->turns = chain_turn_bytes(&st->b);
+    chain_find_transposition(&st->b);
     shape_tiles(st);
     choose_stream(st, p->plan->cache_bytes);
     choose_direct(st, p->plan->features);
@@ -216,8 +215,8 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     (void)self, (void)arena;
     out->state_bytes = sizeof(chain_state_t);
     out->share_bytes = chain_tile_scratch_bytes(p->step->post);
-    if (out->share_bytes < chain_turn_scratch_bytes() && chain_converts(p->step->post)) {
-        out->share_bytes = chain_turn_scratch_bytes();
+    if (out->share_bytes < chain_transpose_scratch_bytes() && chain_converts(p->step->post)) {
+        out->share_bytes = chain_transpose_scratch_bytes();
     }
     out->note = p->step->post->f64 ? "elementwise in f64, runs of 256"
                                    : "elementwise in f32, tiles of up to 4096";

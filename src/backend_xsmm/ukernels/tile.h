@@ -17,13 +17,14 @@ typedef struct gemm {
     bool add;
 } gemm_t;
 
-/* A transposition of elements of 1, 2 or 4 bytes: `lines` lines, a multiple of TILE_TURN_LINES, of
- * a multiple of TILE_TURN_ELEMENTS elements. Distances are in elements. */
-enum { TILE_TURN_LINES = 32, TILE_TURN_ELEMENTS = 16 };
-typedef struct tile_turn {
+/* A transposition of elements of 1, 2 or 4 bytes: `lines` lines, a multiple of
+ * TILE_TRANSPOSE_LINES, of a multiple of TILE_TRANSPOSE_ELEMENTS elements. Distances are in
+ * elements. */
+enum { TILE_TRANSPOSE_LINES = 32, TILE_TRANSPOSE_ELEMENTS = 16 };
+typedef struct tile_transpose {
     int bytes, elements, lines;
     int64_t lds, ldd;
-} tile_turn_t;
+} tile_transpose_t;
 
 /* Functions for one ISA. They touch nothing beyond the operands' elements, with any alignment. */
 typedef struct tile_table {
@@ -41,7 +42,8 @@ typedef struct tile_table {
     /* dst[c * ldd + r] = src[r * lds + c]. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
     /* dst[e * ldd + l] = src[l * lds + e] */
-    void (*turn)(const tile_turn_t *how, const unsigned char *src, unsigned char *dst);
+    void (*transpose_bytes)(const tile_transpose_t *how, const unsigned char *src,
+                            unsigned char *dst);
 } tile_table_t;
 /* The best table for a set of features. */
 const tile_table_t *tile_table(features_t features);

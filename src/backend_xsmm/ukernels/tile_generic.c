@@ -89,7 +89,8 @@ static void load_c(const matrix_t *m, rect_t at, float *dst, int64_t ld, int pad
     tile_load(&isa_c, m, at, dst, ld, pad_rows, pad_columns);
 }
 
-static void turn_c(const tile_turn_t *t, const unsigned char *src, unsigned char *dst)
+static void transpose_bytes_c(const tile_transpose_t *t, const unsigned char *src,
+                              unsigned char *dst)
 {
     for (int l = 0; l < t->lines; l++) {
         for (int e = 0; e < t->elements; e++) {
@@ -99,8 +100,8 @@ static void turn_c(const tile_turn_t *t, const unsigned char *src, unsigned char
     }
 }
 
-static const tile_table_t table_c = {load_c,           gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c,
-                                     tile_transpose_c, turn_c};
+static const tile_table_t table_c = {
+    load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c, tile_transpose_c, transpose_bytes_c};
 
 const tile_table_t *tile_table(features_t features)
 {
