@@ -536,12 +536,9 @@ OP vf vf_eights(const float *p, const float *q)
 }
 OP int32_t vi_largest(vi x)
 {
-    int32_t lane[8], most = INT32_MIN;
-    vi_store(lane, x);
-    for (int i = 0; i < 8; i++) {
-        most = lane[i] > most ? lane[i] : most;
-    }
-    return most;
+    const __m128i fours = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)),
+                  twos = _mm_max_epi32(fours, _mm_shuffle_epi32(fours, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(twos, _mm_shuffle_epi32(twos, 0xb1)));
 }
 OP void across_eights(const vf *in, vf *out)
 {

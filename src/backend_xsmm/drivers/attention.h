@@ -69,6 +69,9 @@ typedef struct attention_ints {
      * first. */
     bool direct;
     int8_t table[16];
+    bool shifted, nibbles; /* of bytes of K, as in blocks_b_t: w = code - offset */
+    float offset;
+    bool v_nibbles;
     const uint8_t *order; /* of the elements of Q, as in blocks_form_t */
     int group, groups;    /* columns of V that share scales; the number of such groups */
 } attention_ints_t;
@@ -112,6 +115,7 @@ typedef struct attention_int_buffers {
     bool *usable;      /* [strip]: its rows of Q are finite */
     int8_t *k, *v;     /* [strip of 64 tokens, of columns][..], as in blocks_b_t */
     int32_t *k_start;  /* [strip of tokens][block][token] */
+    int32_t *k_z;      /* the same: zero points less the offset */
     float *k_zp;       /* [block][token], of a strip */
     float *k_scale;    /* the same */
     float *v_scale;    /* [group][token] */

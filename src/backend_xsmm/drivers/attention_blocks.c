@@ -30,7 +30,7 @@ static bool one_or_each(const groups_t *g, const axis_t *axis, int64_t n)
 
 /* Codes that are contiguous along D, in tokens that begin with whole bytes, and whose zero points
  * do not change inside blocks. */
-static void bind_direct(attention_state_t *st)
+static void bind_direct(attention_state_t *st, bool sums_bytes)
 {
     attention_ints_t *ints = &st->ints;
     const attention_dims_t *d = &st->d;
@@ -44,10 +44,14 @@ static void bind_direct(attention_state_t *st)
                    one_or_each(zp, &zp->column, d->T) &&
                    (groups_are_one(zp, &zp->row, d->D) || zp->row.group == ints->block);
     ints->order = ints->direct ? blocks_order(bits, false) : NULL;
+    /* Zero points are subtracted from sums where small bytes make products faster. */
+    ints->nibbles = ints->direct && bits == 4 && !sums_bytes;
+    ints->offset = ints->nibbles && codes->dtype == sinter_u4 ? BLOCKS_NIBBLE : 0;
+    ints->shifted = ints->nibbles && (zp->type != NULL || ints->offset != 0);
     if (ints->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);
         for (int i = 0; i < 16; i++) {
-            ints->table[i] = (int8_t)x[i];
+            ints->table[i] = (int8_t)(x[i] - ints->offset);
         }
     }
 }
@@ -77,7 +81,8 @@ const char *ints_bind(const attention_config_t *c, attention_state_t *st)
     ints->block = (int)block;
     ints->group = (int)(v_one ? c->dv : v->column.group);
     ints->groups = (int)((d->Dv + ints->group - 1) / ints->group);
-    bind_direct(st);
+    bind_direct(st, c->blocks->sums_bytes);
+    ints->v_nibbles = st->v.base.codes.dtype == sinter_s4 && st->v.base.zp.type == NULL;
     return NULL;
 }
 
@@ -105,6 +110,7 @@ void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
     out->k = carve(base, at, strips_of(c->tk) * STRIP, (size_t)c->dk);
     out->v = carve(base, at, strips_of(c->dv) * STRIP, (size_t)c->tk);
     out->k_start = carve(base, at, coefs, sizeof(int32_t));
+    out->k_z = carve(base, at, coefs, sizeof(int32_t));
     out->k_zp = carve(base, at, BLOCKS_MOST * STRIP, sizeof(float));
     out->k_scale = carve(base, at, coefs, sizeof(float));
     out->v_scale = carve(base, at, strips_of(c->dv) * 2 * (size_t)c->tk, sizeof(float));
@@ -199,22 +205,26 @@ static void pack_k_by_floats(task_t *t, int64_t t0, int n, int8_t *byte, int32_t
     }
 }
 
-static void pack_k(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start)
+static void pack_k(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start, int32_t *z)
 {
+    const attention_ints_t *ints = &t->st->ints;
     const groups_t *codes = &t->k.codes;
-    const int bits = codes->type->bits;
-    const bool shifted = t->k.zp.type != NULL;
-    if (shifted) {
-        load_blocks(t, &t->k.zp, blocks_of_d(t), t0, n, t->b.ints.k_zp);
+    const int bits = codes->type->bits, blocks = blocks_of_d(t);
+    const bool zps = t->k.zp.type != NULL;
+    if (zps) {
+        load_blocks(t, &t->k.zp, blocks, t0, n, t->b.ints.k_zp);
+    }
+    for (int i = 0; i < blocks * STRIP && ints->shifted; i++) {
+        z[i] = (int32_t)((zps ? t->b.ints.k_zp[i] : 0) - ints->offset);
     }
     const blocks_codes_t tokens = {.data = groups_byte(codes, codes_at(codes, 0, t0)),
                                    .stride = codes->column.stride * bits / 8,
                                    .columns = n,
                                    .n = (int)t->st->d.D,
-                                   .block = t->st->ints.block,
+                                   .block = ints->block,
                                    .bits = bits,
-                                   .table = t->st->ints.table,
-                                   .zp = shifted ? t->b.ints.k_zp : NULL,
+                                   .table = ints->table,
+                                   .zp = zps && !ints->shifted ? t->b.ints.k_zp : NULL,
                                    .times = -128};
     t->c->blocks->pack_codes(&tokens, false, byte, start);
 }
@@ -231,7 +241,7 @@ static void load_k_ints(task_t *t, int64_t t0, int nt)
         load_blocks(t, &t->k.scale, blocks, t0 + at, n, b->k_scale + coefs);
         t->k_ints = t->k_ints && within(b->k_scale + coefs, (size_t)blocks * STRIP, -FLT_MAX);
         if (t->st->ints.direct) {
-            pack_k(t, t0 + at, n, byte, b->k_start + coefs);
+            pack_k(t, t0 + at, n, byte, b->k_start + coefs, b->k_z + coefs);
         } else {
             pack_k_by_floats(t, t0 + at, n, byte, b->k_start + coefs);
         }
@@ -291,7 +301,9 @@ bool ints_scores(task_t *t, const strip_t *strip, int at, int nt)
         const blocks_b_t k = {.byte = b->k + s * STRIP * (size_t)c->dk + in * 4,
                               .scale = b->k_scale + coefs,
                               .start = b->k_start + coefs,
-                              .zp = b->k_start + coefs};
+                              .zp = b->k_z + coefs,
+                              .shifted = t->st->ints.shifted,
+                              .nibbles = t->st->ints.nibbles};
         n = (int)at_most(end - i, STRIP - (int64_t)in);
         c->blocks->product(&(blocks_product_t){.rows = strip->n,
                                                .n = (int)t->st->d.D,
@@ -316,7 +328,8 @@ static void multiply_v(task_t *t, const strip_t *strip, int at, int nt, int colu
                                   b->v + s * STRIP * (size_t)c->tk + (size_t)at * STRIP + in * 4,
                               .scale = b->no_scale,
                               .start = b->no_start,
-                              .zp = b->no_start};
+                              .zp = b->no_start,
+                              .nibbles = t->st->ints.v_nibbles};
         n = (int)at_most(column + columns - i, STRIP - (int64_t)in);
         c->blocks->product(&(blocks_product_t){.rows = strip->n,
                                                .n = round_grain(nt),
