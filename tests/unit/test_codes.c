@@ -106,11 +106,20 @@ static double step_of(const problem_t *p)
     return p->limbs == 2 ? 0.51 / (127 * 257) : 0.51 / 127;
 }
 
+/* Whether qk and pv take such codes. */
+static bool takes_heads(const problem_t *p)
+{
+    return p->type->form != CODES_BYTES || table_used->sums_bytes;
+}
+
 static void test_qk(const problem_t *p, int queries)
 {
     static codes_query_t q;
     static float s[CODES_QUERIES * OUT];
     bool usable = true;
+    if (!takes_heads(p)) {
+        return;
+    }
     for (int i = 0; i < CHUNKS * queries; i++) {
         const float *x = p->x[i / CHUNKS] + i % CHUNKS * p->type->elems;
         usable =
@@ -135,6 +144,9 @@ static void test_pv(const problem_t *p, int queries)
 {
     static codes_weights_t w[CHUNKS];
     static float acc[CODES_BATCH * ACC];
+    if (!takes_heads(p)) {
+        return;
+    }
     memset(acc, 0, sizeof acc);
     CHECK_THAT(table_used->pv(&p->rows, queries, p->limbs, p->p[0], TOKENS + 16, w, acc, ACC));
     for (int i = 0; i < queries * CHUNKS * p->type->elems; i++) {
@@ -196,7 +208,7 @@ static void test_table(const codes_table_t *used)
     static problem_t p;
     table_used = used;
     for (int i = 0; i < 5 * 4; i++) {
-        fill(&p, types[i / 4], 1 + i % 2, i % 4 >= 2);
+        fill(&p, types[i / 4], 1 + i % 2, i % 4 >= 2 && types[i / 4] != sinter_f4_e2m1);
         test_qk(&p, 1 + i % CODES_QUERIES);
         test_pv(&p, 1 << i % 3);
         if (!p.rows.zp.at) {

@@ -98,9 +98,9 @@ typedef struct codes_table {
     void (*encode)(const codes_type_t *type, const codes_raw_t *a, int rows, int limbs,
                    limbs_t *to);
     /* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are
-     * written. Rows of K or V have scales and zero points [token][groups], zeros for the tokens
-     * that the last four rows lack, and `pick` of the scales says for [chunk][corner] where both
-     * are, from the first of four rows on. */
+     * written. Rows of K or V have scales and, of integers, zero points [token][groups], zeros for
+     * the tokens that the last four rows lack, and `pick` of the scales says for [chunk][corner]
+     * where both are, from the first of four rows on. */
     void (*qk)(const code_rows_t *k, int queries, int limbs, const codes_query_t *q, float *s,
                int64_t lds);
     /* acc[query][..] += p V, for at most CODES_SPAN rows and CODES_BATCH queries; w: one for each
@@ -118,7 +118,7 @@ typedef struct codes_table {
     void (*by_unit)(const float *x, int64_t ld, int n, float *out);
     void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
     /* One instruction sums products of bytes. Without it, products of 8-bit codes with floats are
-     * faster in floats than in limbs. */
+     * faster in floats than in limbs: qk and pv do not take such codes then. */
     bool sums_bytes;
 } codes_table_t;
 
