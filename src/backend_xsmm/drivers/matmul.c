@@ -61,21 +61,29 @@ static int height_for(int rows)
     return h;
 }
 
+/* With 256-bit vectors calls of libxsmm are faster on strips of B that are contiguous. */
+static bool in_strips(const matmul_config_t *c, features_t features)
+{
+    return !c->bf16 && !has_features(features, NEEDS_AVX512);
+}
+
 static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
 {
-    const int n = (int)at_most(matmul_widths[width], product_columns(features));
+    const int n = (int)at_most(matmul_widths[width], product_columns(features)),
+              ldb = in_strips(c, features) ? n : MM_LDB;
     const char *why = NULL;
     const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
                               .m = matmul_ladder[height],
                               .n = n,
                               .k = MM_GRAIN,
                               .lda = MM_LDA,
-                              .ldb = MM_LDB,
+                              .ldb = ldb,
                               .ldc = MM_PANEL,
                               .stride_a = MM_GRAIN,
-                              .stride_b = (int64_t)MM_GRAIN * MM_LDB,
+                              .stride_b = (int64_t)MM_GRAIN * ldb,
                               .beta = true};
     c->columns[width] = n;
+    c->strips = ldb == n;
     c->kernel[width][height] = xs_dispatch(&shape, features, &why);
     return why;
 }

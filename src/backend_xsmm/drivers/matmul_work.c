@@ -76,11 +76,11 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
                                    .add = true});
         return;
     }
-    const int step = t->c->columns[t->st->width];
+    const int step = t->c->columns[t->st->width], apart = t->c->strips ? MM_K : 1;
     const xs_kernel_t kernel = t->c->kernel[t->st->width][height_for(n)];
     for (int i = 0; i < columns; i += step) {
         xs_call(kernel, t->c->bf16 ? (void *)t->buf.a16 : t->buf.a,
-                t->c->bf16 ? (void *)(t->buf.b16 + 2 * i) : t->buf.b + i, acc + i,
+                t->c->bf16 ? (void *)(t->buf.b16 + 2 * i) : t->buf.b + i * apart, acc + i,
                 (uint64_t)(k_pad / MM_GRAIN));
     }
 }
@@ -88,8 +88,16 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
 /* Columns c..c + columns) of the panel, in whole strips. */
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns)
 {
-    const int k_pad = round_up(kn, MM_GRAIN);
+    const int k_pad = round_up(kn, MM_GRAIN), step = t->c->columns[t->st->width];
     const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, columns)};
+    if (t->c->jit && t->c->strips) {
+        for (int i = 0; i < columns; i += step) {
+            const int n = i < at.columns ? (int)at_most(at.columns - i, step) : 0;
+            t->c->tile->load(&t->b, (rect_t){k, kn, at.column + i, n}, t->buf.b + i * MM_K, step,
+                             k_pad, step);
+        }
+        return;
+    }
     t->c->tile->load(&t->b, at, t->buf.b, MM_LDB, k_pad, columns);
     if (t->c->bf16) {
         t->c->tile->bf16_pairs(t->buf.b, MM_LDB, k_pad, columns, t->buf.b16, MM_LDB);
