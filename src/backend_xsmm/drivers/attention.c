@@ -226,6 +226,9 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
+/* The head from which strips pay: packing more of them takes time. */
+enum { STRIPS_FROM = 128 };
+
 static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
 {
     const char *why = NULL;
@@ -236,17 +239,18 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
                      .n = ATT_GRAIN,
                      .k = c->bf16 ? round_up(D, 2) : D,
                      .lda = c->ld_q,
-                     .ldb = c->ld_k,
+                     .ldb = c->strips ? c->qk_columns : c->ld_k,
                      .ldc = c->ld_s};
+    const int ld_v = c->strips ? c->pv_columns : c->ld_v;
     const xs_shape_t pv = {.kind = kind,
                            .m = rows,
                            .n = c->pv_columns,
                            .k = ATT_GRAIN,
                            .lda = c->ld_s,
-                           .ldb = c->ld_v,
+                           .ldb = ld_v,
                            .ldc = c->ld_v,
                            .stride_a = ATT_GRAIN,
-                           .stride_b = (int64_t)ATT_GRAIN * c->ld_v,
+                           .stride_b = (int64_t)ATT_GRAIN * ld_v,
                            .beta = true};
     j->rows = rows;
     j->qk = j->qk_step = xs_dispatch(&qk, features, &why);
@@ -273,6 +277,8 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     c->qk_columns = product_columns(features);
     c->pv_columns =
         has_features(features, NEEDS_AVX512) || c->dv % c->qk_columns != 0 ? c->dv : c->qk_columns;
+    c->strips = !c->bf16 && c->blocks == NULL && c->dk >= STRIPS_FROM &&
+                !has_features(features, NEEDS_AVX512);
     const int rest = rows > 0 ? (int)(rows % c->strip) : 0;
     for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->strip; i++) {
         const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);
@@ -282,6 +288,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     }
     if (why) {
         c->n_jit = 0;
+        c->strips = false;
     }
     return why;
 }
