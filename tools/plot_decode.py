@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Measures decoding over caches of several types and lengths with graph_runner and draws
-docs/decode.svg: time against the number of tokens at each cap, and what reading the cache once
+a picture: time against the number of tokens at each cap, and what reading the cache once
 takes on the same machine. Takes two minutes."""
 import statistics
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures matmuls with compressed weights with graph_runner and draws docs/matmul.svg, at each
+"""Measures matmuls with compressed weights with graph_runner and draws a picture, at each
 cap: for one row of A the fraction of the bandwidth that reading has, for 512 rows the speed in
 units of the FMA peak. Takes two minutes or three."""
 import sys

@@ -23,7 +23,8 @@ def options(description, name, min_time):
     add_measuring(parser, min_time)
     parser.add_argument("--venv", default=os.path.join(ROOT, "build", "plot-venv"),
                         help="made if it is not there")
-    parser.add_argument("--out", default=os.path.join(ROOT, "docs", name + ".svg"))
+    parser.add_argument("--out", help=f"the picture; else docs/{name}-CAP.svg, with all caps")
+    parser.set_defaults(name=name)
     return parser
 
 
@@ -64,12 +65,18 @@ def measure(opt, cap, lines):
     return documents
 
 
+def picture(opt):
+    """Where the picture goes."""
+    name = "-".join([opt.name, *opt.caps]) + ".svg"
+    return os.path.abspath(opt.out or os.path.join(ROOT, "docs", name))
+
+
 def pyplot(opt):
     """matplotlib, for drawings that are the same from the same numbers."""
     import matplotlib
 
     matplotlib.use("svg")
-    salt = os.path.splitext(os.path.basename(opt.out))[0]
+    salt = os.path.splitext(os.path.basename(picture(opt)))[0]
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 9})
     import matplotlib.pyplot as plt
 
@@ -77,7 +84,7 @@ def pyplot(opt):
 
 
 def save(figure, opt):
-    path = os.path.abspath(opt.out)
+    path = picture(opt)
     figure.tight_layout()
     os.makedirs(os.path.dirname(path), exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
