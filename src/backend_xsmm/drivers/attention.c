@@ -226,8 +226,8 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-/* The head from which strips pay: packing more of them takes time. */
-enum { STRIPS_FROM = 128 };
+/* The size of heads from which tiles that lie call by call pay for their packing. */
+enum { BY_CALL_FROM = 128 };
 
 static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
 {
@@ -239,9 +239,9 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
                      .n = ATT_GRAIN,
                      .k = c->bf16 ? round_up(D, 2) : D,
                      .lda = c->ld_q,
-                     .ldb = c->strips ? c->qk_columns : c->ld_k,
+                     .ldb = c->by_call ? c->qk_columns : c->ld_k,
                      .ldc = c->ld_s};
-    const int ld_v = c->strips ? c->pv_columns : c->ld_v;
+    const int ld_v = c->by_call ? c->pv_columns : c->ld_v;
     const xs_shape_t pv = {.kind = kind,
                            .m = rows,
                            .n = c->pv_columns,
@@ -277,8 +277,8 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     c->qk_columns = product_columns(features);
     c->pv_columns =
         has_features(features, NEEDS_AVX512) || c->dv % c->qk_columns != 0 ? c->dv : c->qk_columns;
-    c->strips = !c->bf16 && c->blocks == NULL && c->dk >= STRIPS_FROM &&
-                !has_features(features, NEEDS_AVX512);
+    c->by_call = !c->bf16 && c->blocks == NULL && c->dk >= BY_CALL_FROM &&
+                 !has_features(features, NEEDS_AVX512);
     const int rest = rows > 0 ? (int)(rows % c->strip) : 0;
     for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->strip; i++) {
         const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);
@@ -288,7 +288,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
     }
     if (why) {
         c->n_jit = 0;
-        c->strips = false;
+        c->by_call = false;
     }
     return why;
 }

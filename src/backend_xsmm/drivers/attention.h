@@ -58,9 +58,9 @@ typedef struct attention_config {
     int ld_q, ld_k, ld_v, ld_s;
     int n_jit;                  /* 0: tile->gemm does the products */
     int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
-    /* Tiles of K and V are strips of as many columns, one after the other, as one call reads: with
-     * 256-bit vectors calls of libxsmm are faster on contiguous strips. */
-    bool strips;
+    /* Tiles of K and V lie call by call: each piece of qk_columns or pv_columns columns is
+     * contiguous. With 256-bit vectors libxsmm is faster so. */
+    bool by_call;
     attention_jit_t jit[ATT_LADDER];
 } attention_config_t;
 

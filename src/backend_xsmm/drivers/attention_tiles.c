@@ -97,21 +97,21 @@ strip_t attention_strip(const task_t *t, int r0)
 
 /* ---- the two products ------------------------------------------------------------------------ */
 
-/* Where the tile of K has its column i, which a call of libxsmm begins with; likewise row `at` of
- * the tile of V from column i on. */
-static float *k_strip(const task_t *t, int i)
+/* Where a call of libxsmm begins to read: at column i of the tile of K, or at row `at` and column i
+ * of the tile of V. */
+static float *k_at(const task_t *t, int i)
 {
     const attention_config_t *c = t->c;
-    return c->strips
+    return c->by_call
                ? t->b.k + (int64_t)(i / c->qk_columns) * c->dk * c->qk_columns + i % c->qk_columns
                : t->b.k + i;
 }
 
-static float *v_strip(const task_t *t, int at, int i)
+static float *v_at(const task_t *t, int at, int i)
 {
     const attention_config_t *c = t->c;
-    return c->strips ? t->b.v + (int64_t)i * c->tk + (int64_t)at * c->pv_columns
-                     : t->b.v + (int64_t)at * c->ld_v + i;
+    return c->by_call ? t->b.v + (int64_t)i * c->tk + (int64_t)at * c->pv_columns
+                      : t->b.v + (int64_t)at * c->ld_v + i;
 }
 
 /* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole grain. */
@@ -119,12 +119,12 @@ static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
 {
     const attention_config_t *c = t->c;
     const int pad = n + n % 2, columns = round_grain(nt);
-    for (int i = 0; c->strips && i < columns; i += c->qk_columns) {
-        const int some = (int)at_most(columns - i, c->qk_columns);
-        c->tile->load(&t->k, (rect_t){d0, n, t0 + i, (int)at_most(nt - i, some)}, k_strip(t, i),
-                      c->qk_columns, pad, some);
-    }
-    if (c->strips) {
+    if (c->by_call) {
+        for (int i = 0; i < columns; i += c->qk_columns) {
+            const int some = (int)at_most(columns - i, c->qk_columns);
+            c->tile->load(&t->k, (rect_t){d0, n, t0 + i, (int)at_most(nt - i, some)}, k_at(t, i),
+                          c->qk_columns, pad, some);
+        }
         return;
     }
     c->tile->load(&t->k, (rect_t){d0, n, t0, nt}, t->b.k, c->ld_k, pad, columns);
@@ -138,12 +138,12 @@ static void load_v(task_t *t, int64_t t0, int nt)
 {
     const attention_config_t *c = t->c;
     const int rows = round_grain(nt);
-    for (int i = 0; c->strips && i < c->dv; i += c->pv_columns) {
-        const int some = t->dv > i ? (int)at_most(t->dv - i, c->pv_columns) : 0;
-        c->tile->load(&t->v, (rect_t){t0, nt, t->dv0 + i, some}, v_strip(t, 0, i), c->pv_columns,
-                      rows, c->pv_columns);
-    }
-    if (c->strips) {
+    if (c->by_call) {
+        for (int i = 0; i < c->dv; i += c->pv_columns) {
+            const int some = t->dv > i ? (int)at_most(t->dv - i, c->pv_columns) : 0;
+            c->tile->load(&t->v, (rect_t){t0, nt, t->dv0 + i, some}, v_at(t, 0, i), c->pv_columns,
+                          rows, c->pv_columns);
+        }
         return;
     }
     c->tile->load(&t->v, (rect_t){t0, nt, t->dv0, t->dv}, t->b.v, c->ld_v, rows, c->dv);
@@ -205,11 +205,11 @@ static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, b
     }
     const bool wide = c->tk >= c->qk_columns;
     for (int i = at, step; i < at + nt; i += step) {
-        const bool begins = !c->strips || i % c->qk_columns == 0;
+        const bool begins = !c->by_call || i % c->qk_columns == 0;
         step = wide && begins && at + nt - i >= c->qk_columns ? c->qk_columns : ATT_GRAIN;
         const xs_kernel_t kernel = step == ATT_GRAIN ? strip->jit->qk_step : strip->jit->qk;
         xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q,
-                c->bf16 ? (void *)(b->k16 + 2 * i) : k_strip(t, i), b->s + i, 1);
+                c->bf16 ? (void *)(b->k16 + 2 * i) : k_at(t, i), b->s + i, 1);
     }
 }
 
@@ -262,7 +262,7 @@ static void multiply_v(task_t *t, const strip_t *strip, int at, int columns, flo
     }
     for (int i = 0; i < c->dv; i += c->pv_columns) {
         xs_call(strip->jit->pv, c->bf16 ? (void *)(b->p16 + at) : b->s + at,
-                c->bf16 ? (void *)(b->v16 + v + 2 * i) : v_strip(t, at, i), acc + i,
+                c->bf16 ? (void *)(b->v16 + v + 2 * i) : v_at(t, at, i), acc + i,
                 (uint64_t)(columns / ATT_GRAIN));
     }
 }

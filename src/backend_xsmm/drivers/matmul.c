@@ -61,8 +61,8 @@ static int height_for(int rows)
     return h;
 }
 
-/* With 256-bit vectors calls of libxsmm are faster on strips of B that are contiguous. */
-static bool in_strips(const matmul_config_t *c, features_t features)
+/* With 256-bit vectors libxsmm is faster where what a call reads of B is contiguous. */
+static bool lies_by_call(const matmul_config_t *c, features_t features)
 {
     return !c->bf16 && !has_features(features, NEEDS_AVX512);
 }
@@ -70,7 +70,7 @@ static bool in_strips(const matmul_config_t *c, features_t features)
 static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
 {
     const int n = (int)at_most(matmul_widths[width], product_columns(features)),
-              ldb = in_strips(c, features) ? n : MM_LDB;
+              ldb = lies_by_call(c, features) ? n : MM_LDB;
     const char *why = NULL;
     const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
                               .m = matmul_ladder[height],
@@ -83,7 +83,7 @@ static const char *make_kernel(matmul_config_t *c, int width, int height, featur
                               .stride_b = (int64_t)MM_GRAIN * ldb,
                               .beta = true};
     c->columns[width] = n;
-    c->strips = ldb == n;
+    c->by_call = ldb == n;
     c->kernel[width][height] = xs_dispatch(&shape, features, &why);
     return why;
 }

@@ -60,7 +60,7 @@ typedef struct matmul_config {
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
     int columns[MM_WIDTHS]; /* of one call of these kernels: a strip, or a part of it */
-    bool strips;            /* buf.b holds B call by call, each [MM_K][columns of it] */
+    bool by_call;           /* buf.b holds B call by call, each [MM_K][columns of it] */
 } matmul_config_t;
 
 extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];

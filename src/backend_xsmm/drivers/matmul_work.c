@@ -76,7 +76,7 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
                                    .add = true});
         return;
     }
-    const int step = t->c->columns[t->st->width], apart = t->c->strips ? MM_K : 1;
+    const int step = t->c->columns[t->st->width], apart = t->c->by_call ? MM_K : 1;
     const xs_kernel_t kernel = t->c->kernel[t->st->width][height_for(n)];
     for (int i = 0; i < columns; i += step) {
         xs_call(kernel, t->c->bf16 ? (void *)t->buf.a16 : t->buf.a,
@@ -90,7 +90,7 @@ static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns
 {
     const int k_pad = round_up(kn, MM_GRAIN), step = t->c->columns[t->st->width];
     const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, columns)};
-    if (t->c->jit && t->c->strips) {
+    if (t->c->jit && t->c->by_call) {
         for (int i = 0; i < columns; i += step) {
             const int n = i < at.columns ? (int)at_most(at.columns - i, step) : 0;
             t->c->tile->load(&t->b, (rect_t){k, kn, at.column + i, n}, t->buf.b + i * MM_K, step,
