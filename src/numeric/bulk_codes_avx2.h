@@ -146,8 +146,8 @@ enum {
     MOST_WORD_FACTOR = 230, /* the exponent of a factor up to which subnormals have the code 0 */
 };
 
-/* These constants are read from memory, because GCC would otherwise compute those that find no
- * register anew in each turn of the loop. */
+/* These constants are read from memory. GCC would compute a constant again in each turn of the loop
+ * if no register is left for it. */
 #define WORDS(x)                                       \
     {                                                  \
         x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x \

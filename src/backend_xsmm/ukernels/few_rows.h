@@ -148,14 +148,15 @@ enum { READ_AHEAD = 6144 };
 enum { NEAR_AHEAD = 2048 };
 
 /* A prefetch cursor: it walks rows ahead of the computation line after line, in order of addresses.
- * The hardware's prefetchers follow one such stream; prefetching several rows side by side or the
- * columns of a block, in the order of computing, loses 20 to 45 % of the bandwidth of a Zen 3. */
+ * Where lines are prefetched in the order of computing instead, several rows side by side or a
+ * block column by column, a Zen 3 loses 20 to 45 % of its bandwidth. */
 typedef struct fetch_cursor {
     uintptr_t at, end;   /* the next address, which may lie outside of memory; where its row ends */
     int64_t bytes, skip; /* of a row; between rows */
 } fetch_cursor_t;
 
-/* Rows of so many bytes from p on, `stride` apart. Rows without gaps are one long row. */
+/* A cursor that begins `ahead` bytes behind p, for rows of `bytes` bytes that lie `stride` bytes
+ * apart. Rows without gaps are one long row. */
 static inline fetch_cursor_t cursor_at(const unsigned char *p, int64_t ahead, int64_t bytes,
                                        int64_t stride)
 {
@@ -166,7 +167,7 @@ static inline fetch_cursor_t cursor_at(const unsigned char *p, int64_t ahead, in
                             .skip = stride - bytes};
 }
 
-/* Prefetches the next line, and moves on by so many bytes, at most a line. */
+/* Prefetches the line at the cursor, and moves the cursor by `bytes`, which is at most a line. */
 static inline void fetch_next(fetch_cursor_t *c, int bytes)
 {
     fetch_line((const void *)c->at);
