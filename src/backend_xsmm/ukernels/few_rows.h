@@ -155,7 +155,7 @@ typedef struct fetch_cursor {
     int64_t bytes, skip; /* of a row; between rows */
 } fetch_cursor_t;
 
-/* A cursor that begins `ahead` bytes behind p, for rows of `bytes` bytes that lie `stride` bytes
+/* A cursor that begins `ahead` bytes after p, for rows of `bytes` bytes that lie `stride` bytes
  * apart. Rows without gaps are one long row. */
 static inline fetch_cursor_t cursor_at(const unsigned char *p, int64_t ahead, int64_t bytes,
                                        int64_t stride)
