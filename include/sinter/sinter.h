@@ -24,9 +24,9 @@
  *
  * Threads       Engines, partitions and compiled partitions may be used by many threads at once,
  *               from their creation until they are destroyed. Ops, graphs that are being built,
- *               streams, sequences and tensors belong to one thread at a time. "Thread-safe" in
- *               the comment of a function means: threads may call it at once, also for the same
- *               object.
+ *               streams, sequences, compiled graphs and tensors belong to one thread at a time.
+ *               "Thread-safe" in the comment of a function means: threads may call it at once,
+ *               also for the same object.
  *
  * Process       The first sinter_engine_create, or the first compile for the default engine,
  *               starts libxsmm (some 10 ms). That changes the environment for a moment and
@@ -55,6 +55,7 @@
 #ifndef SINTER_SINTER_H
 #define SINTER_SINTER_H
 
+#include "sinter_compiled_graph.h"
 #include "sinter_graph.h"
 #include "sinter_partition.h"
 #include "sinter_sequence.h"

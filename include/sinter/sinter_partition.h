@@ -132,8 +132,8 @@ SINTER_API const char *sinter_kernel_list(void);
 
 /* Writes the bytes of scratch memory that an execute on this stream needs into *total:
  * temporaries that all threads share, plus per_thread bytes for each thread. per_thread may be
- * NULL. With dynamic dims pass the tensors of the execute; without, n_inputs may be 0. Dynamic
- * dims without tensors are sinter_invalid_arguments. Thread-safe. */
+ * NULL. With dynamic dims pass the tensors of the execute, which need no data; without, n_inputs
+ * may be 0. Dynamic dims without tensors are sinter_invalid_arguments. Thread-safe. */
 SINTER_API sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
     const sinter_compiled_partition_t *compiled, const sinter_stream_t *stream, size_t n_inputs,
     const sinter_tensor_t *const *inputs, size_t *total, size_t *per_thread);
@@ -154,8 +154,8 @@ SINTER_API sinter_status_t sinter_compiled_partition_execute(
     void *scratchpad, size_t scratchpad_bytes);
 
 /* Writes the output ports with the dims that these inputs lead to, in the partition's order.
- * outputs has room for count entries, which must be the number of outputs. Inputs that do not
- * fit are errors as in execute. Thread-safe. */
+ * outputs has room for count entries, which must be the number of outputs. The inputs need no data.
+ * Inputs that do not fit are errors as in execute. Thread-safe. */
 SINTER_API sinter_status_t sinter_compiled_partition_infer_outputs(
     const sinter_compiled_partition_t *compiled, size_t n_inputs,
     const sinter_tensor_t *const *inputs, size_t count, sinter_logical_tensor_t *outputs);

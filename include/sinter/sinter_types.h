@@ -190,8 +190,9 @@ typedef struct sinter_op sinter_op_t;               /* kind, ports, attributes *
 typedef struct sinter_graph sinter_graph_t;         /* ops over logical tensors */
 typedef struct sinter_partition sinter_partition_t; /* a part of a graph that runs as one unit */
 typedef struct sinter_compiled_partition sinter_compiled_partition_t; /* steps with kernels */
-typedef struct sinter_tensor sinter_tensor_t;     /* a logical tensor with data */
-typedef struct sinter_sequence sinter_sequence_t; /* executes that run in one go */
+typedef struct sinter_tensor sinter_tensor_t;                 /* a logical tensor with data */
+typedef struct sinter_sequence sinter_sequence_t;             /* executes that run in one go */
+typedef struct sinter_compiled_graph sinter_compiled_graph_t; /* a graph that runs as a whole */
 
 #ifdef __cplusplus
 }

@@ -256,7 +256,7 @@ static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t
     *fm = frame_place(&cp->plan, *memory);
     sinter_status_t status = sinter_success;
     if (n > 0) {
-        status = bind_inputs(cp, *fm, n, inputs);
+        status = bind_input_dims(cp, *fm, n, inputs);
     } else if (cp->plan.dynamic) {
         status = sg_fail(sinter_invalid_arguments,
                          "dims are dynamic: the query needs the input tensors");
@@ -308,13 +308,7 @@ sinter_status_t sinter_compiled_partition_infer_outputs(const sinter_compiled_pa
     void *memory;
     frame_mem_t *fm;
     SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
-    for (int i = 0; i < compiled->n_outputs; i++) {
-        lt_t *lt = &outputs[i];
-        *lt = fm->lts[compiled->outputs[i]];
-        if (!lt_strides_known(lt)) {
-            lt_set_dense(lt);
-        }
-    }
+    bind_take_outputs(compiled, fm, outputs);
     sg_free(compiled->engine, memory);
     return sinter_success;
 }

@@ -5,11 +5,11 @@
 
 #include <sinter/sinter.h>
 
+#include "api/graph_object.h"
 #include "base/cpu.h"
 #include "base/status.h"
 #include "graph/attr.h"
 #include "graph/schema.h"
-#include "patterns/partition.h"
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
@@ -176,16 +176,6 @@ sinter_status_t sinter_op_get_kind(const sinter_op_t *op, sinter_op_kind_t *kind
 }
 
 /* ---- graph ----------------------------------------------------------------------------------- */
-
-struct sinter_graph {
-    sinter_engine_t *engine; /* held */
-    graph_t g;
-    bool finalized, ports_set, filtered;
-    size_t n_inputs, n_outputs;
-    uint64_t *inputs, *outputs; /* in g's arena, as given */
-    partition_list_t partitions;
-    int serial; /* counts dumped graphs */
-};
 
 static sinter_status_t check_mode(sinter_fpmath_mode_t mode)
 {

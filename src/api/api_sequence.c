@@ -274,11 +274,13 @@ static void place_scratch(sinter_sequence_t *s)
     }
 }
 
-static sinter_status_t fail_element(sinter_status_t status, int element)
+static sinter_status_t fail_element(const sinter_sequence_t *s, sinter_status_t status, int element)
 {
+    const sinter_compiled_partition_t *cp = s->elements[element].compiled;
     return status == sinter_out_of_memory
                ? status
-               : sg_fail(status, "element %d: %s", element, sinter_last_error_message());
+               : sg_fail(status, "element %d, partition %zu (%s): %s", element, cp->id, cp->pattern,
+                         sinter_last_error_message());
 }
 
 sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stream_t *stream)
@@ -310,5 +312,8 @@ sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stre
     if (logged && status == sinter_success) {
         exec_log_sequence(&run, begin);
     }
-    return status == sinter_success ? status : fail_element(status, failed);
+    for (int i = 0; i < s->n && logged && status == sinter_success; i++) {
+        exec_log_element(s->elements[i].compiled, &run, i);
+    }
+    return status == sinter_success ? status : fail_element(s, status, failed);
 }

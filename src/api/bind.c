@@ -18,10 +18,8 @@ static bool same_strides(const lt_t *want, const lt_t *got)
     return true;
 }
 
-/* Compares a tensor with the port that it was compiled for. */
-static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tensor)
+sinter_status_t bind_check_port(const lt_t *want, const lt_t *got)
 {
-    const lt_t *got = &tensor->lt;
     const unsigned long long id = (unsigned long long)want->id;
     if (got->data_type != want->data_type) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu is %s, compiled for %s", id,
@@ -43,10 +41,15 @@ static sinter_status_t check_port(const lt_t *want, const sinter_tensor_t *tenso
         return sg_fail(sinter_invalid_arguments,
                        "tensor %llu has other strides than it was compiled for", id);
     }
-    if (tensor->data == NULL && lt_elems(got) != 0) {
-        return sg_fail(sinter_invalid_arguments, "tensor %llu has no data", id);
-    }
     return sinter_success;
+}
+
+static sinter_status_t check_data(const sinter_tensor_t *tensor)
+{
+    return tensor->data != NULL || lt_elems(&tensor->lt) == 0
+               ? sinter_success
+               : sg_fail(sinter_invalid_arguments, "tensor %llu has no data",
+                         (unsigned long long)tensor->lt.id);
 }
 
 const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors)
@@ -86,38 +89,65 @@ static lt_t seen_as(const sinter_tensor_t *tensor)
     return lt;
 }
 
-/* Finds a tensor for every port of one side. what: "input" or "output". */
+/* Finds a tensor for every port of one side. dims_only: the tensors need no data. */
 static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
-                                  const int *ports, int n_ports, size_t n,
-                                  const sinter_tensor_t *const *tensors, const char *what)
+                                  bool output, bool dims_only, size_t n,
+                                  const sinter_tensor_t *const *tensors)
 {
+    const char *what = output ? "output" : "input";
     SG_TRY(check_list(n, tensors, what));
-    for (int i = 0; i < n_ports; i++) {
-        const int v = ports[i];
+    for (int i = 0; i < (output ? cp->n_outputs : cp->n_inputs); i++) {
+        const int v = output ? cp->outputs[i] : cp->inputs[i];
         const lt_t *want = &cp->plan.sub.values[v].lt;
         const sinter_tensor_t *tensor = find_tensor(want->id, n, tensors);
         if (tensor == NULL) {
             return sg_fail(sinter_invalid_arguments, "no %s with tensor id %llu", what,
                            (unsigned long long)want->id);
         }
-        SG_TRY(check_port(want, tensor));
+        SG_TRY(bind_check_port(want, &tensor->lt));
+        SG_TRY(dims_only ? sinter_success : check_data(tensor));
         fm->lts[v] = seen_as(tensor);
         fm->port_data[v] = tensor->data;
     }
     return sinter_success;
 }
 
-sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
-                            const sinter_tensor_t *const *tensors)
+static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
+                                   const sinter_tensor_t *const *tensors)
 {
-    return bind_ports(cp, fm, cp->inputs, cp->n_inputs, n, tensors, "input");
+    return bind_ports(cp, fm, false, false, n, tensors);
+}
+
+sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
+                                const sinter_tensor_t *const *tensors)
+{
+    return bind_ports(cp, fm, false, true, n, tensors);
 }
 
 static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
                                     size_t n, sinter_tensor_t *const *tensors)
 {
-    return bind_ports(cp, fm, cp->outputs, cp->n_outputs, n,
-                      (const sinter_tensor_t *const *)tensors, "output");
+    return bind_ports(cp, fm, true, false, n, (const sinter_tensor_t *const *)tensors);
+}
+
+void bind_take_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, lt_t *outputs)
+{
+    for (int i = 0; i < cp->n_outputs; i++) {
+        outputs[i] = fm->lts[cp->outputs[i]];
+        if (!lt_strides_known(&outputs[i])) {
+            lt_set_dense(&outputs[i]);
+        }
+    }
+}
+
+sinter_status_t bind_infer(const sinter_compiled_partition_t *cp, void *memory, size_t n,
+                           const sinter_tensor_t *const *inputs, lt_t *outputs)
+{
+    frame_mem_t *fm = frame_place(&cp->plan, memory);
+    SG_TRY(bind_input_dims(cp, fm, n, inputs));
+    SG_TRY(frame_shapes(&cp->plan, fm));
+    bind_take_outputs(cp, fm, outputs);
+    return sinter_success;
 }
 
 /* With dynamic dims: the outputs must have the shapes that follow from the inputs, and strides

@@ -16,13 +16,22 @@ typedef struct tensors {
 /* The first tensor with this id; NULL: there is none. Entries may be NULL. */
 const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors);
 
-/* Takes dims and data of the inputs over into a placed frame. */
-sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
-                            const sinter_tensor_t *const *tensors);
+/* Takes dims and strides of the inputs over into a placed frame. They need no data. */
+sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
+                                const sinter_tensor_t *const *tensors);
 /* The same for all ports; then sets dims, strides and data of all values but the temporaries. An
  * output that overlaps another port is an error. */
 sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
                          const tensors_t *tensors);
+
+/* Compares a tensor with the port that it was compiled for: data type, dims and strides. */
+sinter_status_t bind_check_port(const lt_t *want, const lt_t *got);
+/* The outputs of a frame with shapes, in the partition's order. */
+void bind_take_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, lt_t *outputs);
+/* The outputs in the partition's order, with the dims that these inputs lead to. The inputs need no
+ * data. memory: compiled->frame_bytes, aligned to 64 bytes. */
+sinter_status_t bind_infer(const sinter_compiled_partition_t *cp, void *memory, size_t n,
+                           const sinter_tensor_t *const *inputs, lt_t *outputs);
 
 static inline threads_t threads_of(const sinter_stream_t *stream)
 {

@@ -339,17 +339,19 @@ static void test_errors(void)
     CHECK_THAT(append(s, &cells[0]) == sinter_success && append(s, &cells[1]) == sinter_success);
     memset(cells[0].data[2], 0xFF, cells[0].bytes[2]);
     CHECK_THAT(sinter_tensor_set_data(cells[1].tensors[1], NULL, 0) == sinter_success);
-    check_message(sinter_sequence_execute(s, stream), bad, "element 1: tensor 1 has no data");
+    check_message(sinter_sequence_execute(s, stream), bad,
+                  "element 1, partition 0 (single): tensor 1 has no data");
     CHECK_THAT(sinter_tensor_set_data(cells[1].tensors[1], cells[1].data[2], cells[1].bytes[2]) ==
                sinter_success);
-    check_message(sinter_sequence_execute(s, stream), bad, "element 1: output tensor 2 overlaps");
+    check_message(sinter_sequence_execute(s, stream), bad,
+                  "element 1, partition 0 (single): output tensor 2 overlaps");
     CHECK_THAT(sinter_tensor_set_data(cells[1].tensors[1], cells[1].data[1], cells[1].bytes[1]) ==
                sinter_success);
     CHECK_THAT(sinter_tensor_set_dims(cells[0].tensors[2], (const sinter_dim_t[]){5, 64}, NULL) ==
                sinter_success);
     check_message(sinter_sequence_execute(s, stream), sinter_invalid_shape,
                   "dimension 0 is 5, its inputs lead to 2000");
-    CHECK_THAT(strncmp(sinter_last_error_message(), "element 0: ", 11) == 0);
+    CHECK_THAT(strncmp(sinter_last_error_message(), "element 0, partition 0 (single): ", 31) == 0);
     CHECK_THAT(cells[0].data[2][0] == 0xFF); /* nothing is written */
     CHECK_THAT(sinter_tensor_set_dims(cells[0].tensors[2], (const sinter_dim_t[]){2000, 64},
                                       NULL) == sinter_success);

@@ -219,6 +219,7 @@ int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error
 
 void gr_exec_close(gr_exec_t *x)
 {
+    sinter_compiled_graph_destroy(&x->whole);
     for (size_t i = 0; x->buffers && i < x->model->n_tensors; i++) {
         gr_buffer_free(&x->buffers[i]);
     }
@@ -486,7 +487,7 @@ static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
 }
 
 /* In execution order, with the layouts that compiling the producer has settled. */
-int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
+static int compile_parts(gr_exec_t *x, gr_error_t *err)
 {
     const model_t *m = x->model;
 
@@ -514,98 +515,219 @@ int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
-/* The outputs' logical tensors at this execute; with dynamic dims they follow from the inputs. */
-static int settle_outputs(const gr_exec_t *x, gr_part_t *p, sinter_tensor_t *const *inputs,
-                          sinter_logical_tensor_t *outputs, gr_error_t *err)
+/* The partitions as one graph. They were compiled one by one for the figures of each. */
+static int tie_parts(gr_exec_t *x, gr_error_t *err)
 {
-    const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)inputs;
-    sinter_status_t status = sinter_success;
+    sinter_compiled_partition_t **list =
+        gr_arena_alloc(&x->model->arena, x->n_parts + 1, sizeof *list);
+    sinter_status_t status;
 
-    if (!p->dynamic) {
-        memcpy(outputs, p->out, p->n_out * sizeof *outputs);
-        return 0;
+    if (!list) {
+        return gr_fail_memory(err);
     }
-    status = sinter_compiled_partition_infer_outputs(p->compiled, p->n_in, in, p->n_out, outputs);
-    if (!status) {
-        status = sinter_compiled_partition_get_scratchpad_bytes(
-            p->compiled, x->stream, p->n_in, in, &p->scratch, &p->scratch_per_thread);
+    for (size_t i = 0; i < x->n_parts; i++) {
+        list[i] = x->parts[i].compiled;
     }
-    return status ? gr_library_failure(status, "dynamic dims", err) : check_scratch(x, p, err);
+    status = sinter_compiled_graph_create(&x->whole, x->engine, x->graph, x->n_parts, list);
+    return status ? gr_library_failure(status, "graph", err) : 0;
 }
 
-/* outputs: room for the partition's. */
-static int make_tensors(gr_exec_t *x, gr_part_t *p, sinter_tensor_t **tensors,
-                        sinter_logical_tensor_t *outputs, gr_error_t *err)
+/* Binds an input to memory, with the dims of lt; where the port that was compiled has unknown ones,
+ * with its strides too. data may be NULL. */
+static int bind_input(gr_exec_t *x, const sinter_logical_tensor_t *port,
+                      const sinter_logical_tensor_t *lt, void *data, size_t bytes, gr_error_t *err)
 {
-    for (size_t i = 0; i < p->n_in; i++) {
-        const gr_buffer_t *b = gr_exec_buffer(x, p->in[i].id);
+    const bool strided = lt->layout_type == sinter_layout_type_strided && !gr_is_known(port);
+    sinter_status_t status;
 
-        if (!b) {
-            return gr_fail(err, "partition %zu: input %llu was not computed", p->id,
-                           (unsigned long long)p->in[i].id);
-        }
-        if (gr_make_tensor(x, gr_exec_port(x, &p->in[i]), b, &tensors[i], err)) {
-            return -1;
-        }
+    if (lt->property == sinter_tensor_property_host_scalar && data) {
+        status = sinter_compiled_graph_bind_scalar(x->whole, lt->id, data);
+    } else {
+        status = sinter_compiled_graph_bind(x->whole, lt->id, lt->ndims, lt->dims,
+                                            strided ? lt->strides : NULL, data, bytes);
     }
-    if (settle_outputs(x, p, tensors, outputs, err)) {
+    return status ? gr_library_failure(status, "bind", err) : 0;
+}
+
+/* The inputs that the partitions read. lts: room for them, in the arena. */
+static int list_inputs(gr_exec_t *x, size_t *n, sinter_logical_tensor_t **lts, gr_error_t *err)
+{
+    sinter_status_t status = sinter_compiled_graph_get_input_num(x->whole, n);
+
+    *lts = gr_arena_alloc(&x->model->arena, *n + 1, sizeof **lts);
+    if (!*lts) {
+        return gr_fail_memory(err);
+    }
+    if (!status) {
+        status = sinter_compiled_graph_get_inputs(x->whole, *n, *lts);
+    }
+    return status ? gr_library_failure(status, "graph", err) : 0;
+}
+
+/* Notes how tensors lie between the partitions, as far as the dims of the inputs are known. What is
+ * wrong with dims is for the run to say. */
+static int plan_memory(gr_exec_t *x, gr_error_t *err)
+{
+    const sinter_arena_tensor_t *tensors = NULL;
+    gr_sequence_t *s = &x->sequence;
+    sinter_logical_tensor_t *lts, lt;
+    gr_error_t ignored = {0};
+    size_t n;
+
+    if (list_inputs(x, &n, &lts, err)) {
         return -1;
     }
-    for (size_t i = 0; i < p->n_out; i++) {
-        const model_tensor_t *t = model_find(x->model, p->out[i].id);
-        gr_buffer_t *b;
-
-        if (!t) {
-            return gr_fail(err, "partition %zu: output %llu is not in the graph", p->id,
-                           (unsigned long long)p->out[i].id);
+    for (size_t i = 0; i < n; i++) {
+        gr_exec_lt(x, lts[i].id, &lt);
+        if (!gr_is_known(&lt) || bind_input(x, &lts[i], &lt, NULL, 0, &ignored)) {
+            return 0;
         }
-        b = &x->buffers[t - x->model->tensors];
-        gr_buffer_free(b);
-        if (gr_buffer_alloc(b, &outputs[i], err) ||
-            gr_make_tensor(x, &outputs[i], b, &tensors[p->n_in + i], err)) {
+    }
+    if (sinter_compiled_graph_get_arena(x->whole, &s->bytes, &s->n, &tensors)) {
+        return 0;
+    }
+    s->tensors = gr_arena_alloc(&x->model->arena, s->n + 1, sizeof *s->tensors);
+    if (!s->tensors) {
+        return gr_fail_memory(err);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        s->tensors[i] = tensors[i];
+    }
+    s->known = true;
+    return 0;
+}
+
+int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
+{
+    return compile_parts(x, err) || tie_parts(x, err) || plan_memory(x, err) ? -1 : 0;
+}
+
+static int bind_inputs(gr_exec_t *x, gr_error_t *err)
+{
+    sinter_logical_tensor_t *lts;
+    size_t n;
+
+    if (list_inputs(x, &n, &lts, err)) {
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const gr_buffer_t *b = gr_exec_buffer(x, lts[i].id);
+
+        if (!b) {
+            return gr_fail(err, "input %llu has no data", (unsigned long long)lts[i].id);
+        }
+        if (bind_input(x, &lts[i], gr_exec_port(x, &lts[i]), b->data, b->bytes, err)) {
             return -1;
         }
     }
     return 0;
 }
 
-static int run_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
+/* Whether tensors between partitions get buffers of their own. */
+static bool sees_all(const gr_exec_t *x)
 {
-    size_t n = p->n_in + p->n_out;
-    sinter_tensor_t **tensors = gr_malloc(n * sizeof *tensors);
-    sinter_logical_tensor_t *outputs = gr_malloc(p->n_out * sizeof *outputs);
-    sinter_status_t status;
-    int failed;
+    const gr_options_t *opt = x->opt;
 
-    if (!tensors || !outputs) {
-        gr_free(tensors);
-        gr_free(outputs);
+    return *opt->mode == 'P' || opt->no_fuse || opt->dump_tensors || opt->same_bits;
+}
+
+/* A fresh buffer for what a partition writes. */
+static int bind_output(gr_exec_t *x, uint64_t id, gr_error_t *err)
+{
+    const model_tensor_t *t = model_find(x->model, id);
+    sinter_logical_tensor_t lt;
+    sinter_status_t status;
+    gr_buffer_t *b;
+
+    if (!t) {
+        return gr_fail(err, "output %llu is not in the graph", (unsigned long long)id);
+    }
+    status = sinter_compiled_graph_query_logical_tensor(x->whole, id, &lt);
+    if (status) {
+        return gr_library_failure(status, "dynamic dims", err);
+    }
+    b = &x->buffers[t - x->model->tensors];
+    gr_buffer_free(b);
+    if (gr_buffer_alloc(b, &lt, err)) {
+        return -1;
+    }
+    status = sinter_compiled_graph_bind(x->whole, id, 0, NULL, NULL, b->data, b->bytes);
+    return status ? gr_library_failure(status, "bind", err) : 0;
+}
+
+static int bind_outputs(gr_exec_t *x, gr_error_t *err)
+{
+    const bool all = sees_all(x);
+
+    for (size_t i = 0; i < x->n_parts; i++) {
+        const gr_part_t *p = &x->parts[i];
+
+        for (size_t j = 0; j < p->n_out; j++) {
+            const model_tensor_t *t = model_find(x->model, p->out[j].id);
+
+            if ((all || !t || t->is_output) && bind_output(x, p->out[j].id, err)) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* A tensor without data that has the dims of this execute. */
+static int make_shape(gr_exec_t *x, uint64_t id, sinter_tensor_t **tensor, gr_error_t *err)
+{
+    sinter_logical_tensor_t lt;
+    sinter_status_t status = sinter_compiled_graph_query_logical_tensor(x->whole, id, &lt);
+
+    if (!status) {
+        status = sinter_tensor_create(tensor, x->engine, &lt, NULL, 0);
+    }
+    return status ? gr_library_failure(status, "dynamic dims", err) : 0;
+}
+
+/* Where dims are dynamic, only they tell how much scratch memory a partition takes. */
+static int query_scratch(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
+{
+    sinter_tensor_t **in = gr_malloc((p->n_in + 1) * sizeof *in);
+    int failed = 0;
+
+    if (!in) {
         return gr_fail_memory(err);
     }
-    for (size_t i = 0; i < n; i++) {
-        tensors[i] = NULL;
+    memset(in, 0, p->n_in * sizeof *in);
+    for (size_t i = 0; i < p->n_in && !failed; i++) {
+        failed = make_shape(x, p->in[i].id, &in[i], err);
     }
-    failed = make_tensors(x, p, tensors, outputs, err);
     if (!failed) {
-        status = sinter_compiled_partition_execute(p->compiled, x->stream, p->n_in,
-                                                   (const sinter_tensor_t *const *)tensors,
-                                                   p->n_out, tensors + p->n_in, NULL, 0);
-        failed = status ? gr_library_failure(status, "execute", err) : 0;
+        sinter_status_t status = sinter_compiled_partition_get_scratchpad_bytes(
+            p->compiled, x->stream, p->n_in, (const sinter_tensor_t *const *)in, &p->scratch,
+            &p->scratch_per_thread);
+
+        failed =
+            status ? gr_library_failure(status, "dynamic dims", err) : check_scratch(x, p, err);
     }
-    for (size_t i = 0; i < n; i++) {
-        sinter_tensor_destroy(&tensors[i]);
+    for (size_t i = 0; i < p->n_in; i++) {
+        sinter_tensor_destroy(&in[i]);
     }
-    gr_free(tensors);
-    gr_free(outputs);
+    gr_free(in);
     return failed;
 }
 
 int gr_exec_run(gr_exec_t *x, gr_error_t *err)
 {
+    sinter_status_t status;
+
+    if (bind_inputs(x, err) || bind_outputs(x, err)) {
+        return -1;
+    }
     for (size_t i = 0; i < x->n_parts; i++) {
-        if (run_part(x, &x->parts[i], err)) {
+        if (x->parts[i].dynamic && query_scratch(x, &x->parts[i], err)) {
             return -1;
         }
+    }
+    status = sinter_compiled_graph_execute(x->whole, x->stream);
+    if (status) {
+        return gr_library_failure(status, "execute", err);
     }
     for (size_t i = 0; i < x->model->n_tensors; i++) {
         if (x->buffers[i].base && check_guards(&x->buffers[i], err)) {

@@ -26,6 +26,13 @@ typedef struct gr_part {
     size_t scratch, scratch_per_thread;
 } gr_part_t;
 
+/* How the partitions run as one, for --json: the memory between them. */
+typedef struct gr_sequence {
+    bool known; /* the dims of all inputs are known */
+    size_t bytes, n;
+    sinter_arena_tensor_t *tensors;
+} gr_sequence_t;
+
 typedef struct gr_exec {
     const gr_options_t *opt;
     model_t *model;
@@ -36,7 +43,9 @@ typedef struct gr_exec {
     struct gr_record *record; /* what --json prints, or NULL; belongs to the caller */
     int threads;
     size_t n_parts;
-    gr_part_t *parts; /* in execution order */
+    gr_part_t *parts;               /* in execution order */
+    sinter_compiled_graph_t *whole; /* all of them; NULL until compiled */
+    gr_sequence_t sequence;
     const sinter_logical_tensor_t *
         *settled; /* by index of the model's tensor: as the compiled producer has it, or NULL */
     gr_buffer_t *buffers; /* by index of the model's tensor; base NULL where none */
@@ -47,7 +56,9 @@ int gr_exec_open(gr_exec_t *x, model_t *model, const gr_options_t *opt, gr_error
 int gr_exec_compile(gr_exec_t *x, gr_error_t *err);
 /* Allocates and fills all graph inputs. */
 int gr_exec_inputs(gr_exec_t *x, gr_error_t *err);
-/* Runs every partition once into fresh outputs full of NaN and checks the sentinels. */
+/* Runs the graph once as a whole, into fresh outputs full of NaN, and checks the sentinels. Tensors
+ * between partitions have such buffers too where something needs to see them, or where every op is
+ * a partition; else they lie in the memory of the compiled graph. */
 int gr_exec_run(gr_exec_t *x, gr_error_t *err);
 void gr_exec_close(gr_exec_t *x);
 

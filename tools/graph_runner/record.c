@@ -333,6 +333,36 @@ void gr_record_graph(gr_record_t *r, const gr_exec_t *x)
     }
 }
 
+/* The partitions as they run as one, with the memory of the tensors between them. */
+static void put_sequence(gr_record_t *r, const gr_exec_t *x)
+{
+    const gr_sequence_t *s = &x->sequence;
+    cJSON *item, *list;
+
+    if (!x->whole) {
+        return;
+    }
+    item = put_object(r, r->root, "sequence");
+    list = put_array(r, item, "partitions");
+    for (size_t i = 0; i < x->n_parts; i++) {
+        put(r, list, NULL, cJSON_CreateNumber((double)x->parts[i].id));
+    }
+    if (!s->known) {
+        return;
+    }
+    put_number(r, item, "scratch_bytes", (double)s->bytes);
+    list = put_array(r, item, "tensors");
+    for (size_t i = 0; i < s->n; i++) {
+        cJSON *tensor = put_object(r, list, NULL);
+
+        put_u64(r, tensor, "id", s->tensors[i].id);
+        put_number(r, tensor, "bytes", (double)s->tensors[i].bytes);
+        put_number(r, tensor, "offset", (double)s->tensors[i].offset);
+        put_number(r, tensor, "first", (double)s->tensors[i].first);
+        put_number(r, tensor, "last", (double)s->tensors[i].last);
+    }
+}
+
 void gr_record_memory(gr_record_t *r, const gr_exec_t *x)
 {
     sinter_constant_cache_stats_t s = {.size = sizeof s};
@@ -342,6 +372,7 @@ void gr_record_memory(gr_record_t *r, const gr_exec_t *x)
     if (!r) {
         return;
     }
+    put_sequence(r, x);
     cJSON_ArrayForEach(item, r->partitions)
     {
         put_number(r, item, "scratch_bytes", (double)p->scratch);

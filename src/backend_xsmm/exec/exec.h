@@ -48,7 +48,9 @@ void exec_run(exec_run_t *run, void *memory);
 /* For SINTER_VERBOSE=exec: a line on stderr for an execute of one part that ran from `begin` (of
  * crew_clock) until now. Allocates nothing; a line that is too long ends in "...". */
 void exec_log(const sinter_compiled_partition_t *cp, const exec_run_t *run, int64_t begin);
-/* The same for a sequence: without ports and steps. */
+/* The same for a sequence: a line without ports and steps for all of it, and one without threads
+ * and time for each part. */
 void exec_log_sequence(const exec_run_t *run, int64_t begin);
+void exec_log_element(const sinter_compiled_partition_t *cp, const exec_run_t *run, int element);
 
 #endif

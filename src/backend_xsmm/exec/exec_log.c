@@ -1,4 +1,5 @@
-/* The line that SINTER_VERBOSE=exec prints for each execute:
+/* The lines that SINTER_VERBOSE=exec prints: for a sequence one with its threads and time, and one
+ * for each element without them; for each other execute
  *
  *   exec partition 0 (sdpa), 2 threads, 35.1 us: 0:f16[8,1,128] 1:s8[8,384,128] -> 9:f16[8,1,128];
  *   step 0: attention_decode_f32_avx2, K by f32 FMA on decoded registers,
@@ -85,23 +86,37 @@ void exec_log_sequence(const exec_run_t *run, int64_t begin)
     sg_log(SG_VERBOSE_EXEC, "%s", l.text);
 }
 
-void exec_log(const sinter_compiled_partition_t *cp, const exec_run_t *run, int64_t begin)
+/* ": 0:f16[8,1,128] -> 9:f16[8,1,128]; step 0: ..." */
+static void add_part(line_t *l, const sinter_compiled_partition_t *cp, const exec_run_t *run,
+                     const frame_mem_t *fm)
 {
-    const frame_mem_t *fm = run->parts[0].fm;
-    line_t l = {.len = 0};
-    add(&l, "exec partition %zu (%s), ", cp->id, cp->pattern);
-    add_threads(&l, run, begin);
-    add(&l, ":");
-    add_ports(&l, fm, cp->inputs, cp->n_inputs);
-    add(&l, " ->");
-    add_ports(&l, fm, cp->outputs, cp->n_outputs);
+    add(l, ":");
+    add_ports(l, fm, cp->inputs, cp->n_inputs);
+    add(l, " ->");
+    add_ports(l, fm, cp->outputs, cp->n_outputs);
     for (int s = 0; s < cp->plan.n_steps; s++) {
-        add(&l, "; step %d: ", s);
-        add_step(&l, &fm->taken[s]);
+        add(l, "; step %d: ", s);
+        add_step(l, &fm->taken[s]);
         if (!run->threads.all && run->threads.most > 1) {
-            add(&l, ", %.1f us of work in %d share%s", fm->taken[s].work, fm->taken[s].shares,
+            add(l, ", %.1f us of work in %d share%s", fm->taken[s].work, fm->taken[s].shares,
                 fm->taken[s].shares == 1 ? "" : "s");
         }
     }
+}
+
+void exec_log_element(const sinter_compiled_partition_t *cp, const exec_run_t *run, int element)
+{
+    line_t l = {.len = 0};
+    add(&l, "exec partition %zu (%s), element %d", cp->id, cp->pattern, element);
+    add_part(&l, cp, run, run->parts[element].fm);
+    sg_log(SG_VERBOSE_EXEC, "%s", l.text);
+}
+
+void exec_log(const sinter_compiled_partition_t *cp, const exec_run_t *run, int64_t begin)
+{
+    line_t l = {.len = 0};
+    add(&l, "exec partition %zu (%s), ", cp->id, cp->pattern);
+    add_threads(&l, run, begin);
+    add_part(&l, cp, run, run->parts[0].fm);
     sg_log(SG_VERBOSE_EXEC, "%s", l.text);
 }

@@ -1,0 +1,316 @@
+/* Compiled graphs: dims of the tensors between partitions, and where all tensors lie.
+ *
+ * A tensor lives from the partition that writes it to the last one that reads it. Inputs of the
+ * graph live from before the first partition, outputs until behind the last one. What lives at the
+ * same time must not share memory, except where a partition writes its output over an input that
+ * nobody needs afterwards, which it must have reported as an in-place pair. */
+#include <string.h>
+
+#include "api/bind.h"
+#include "api/whole.h"
+#include "base/status.h"
+
+/* ---- dims ------------------------------------------------------------------------------------ */
+
+static bool same_shape(const lt_t *a, const lt_t *b)
+{
+    const size_t n = (size_t)a->ndims * sizeof(sinter_dim_t);
+    return a->ndims == b->ndims && a->data_type == b->data_type &&
+           memcmp(a->dims, b->dims, n) == 0 && memcmp(a->strides, b->strides, n) == 0;
+}
+
+static sinter_status_t fail_part(const sinter_compiled_graph_t *w, int p, sinter_status_t status)
+{
+    const sinter_compiled_partition_t *cp = w->parts[p].compiled;
+    return status == sinter_out_of_memory
+               ? status
+               : sg_fail(status, "element %d, partition %zu (%s): %s", p, cp->id, cp->pattern,
+                         sinter_last_error_message());
+}
+
+/* Takes an output's inferred dims over, or those that the caller gave, which must be the same. */
+static sinter_status_t settle(sinter_compiled_graph_t *w, whole_tensor_t *t, const lt_t *inferred)
+{
+    const lt_t *lt = inferred;
+    for (int d = 0; d < inferred->ndims && t->given; d++) {
+        if (t->wanted.dims[d] != inferred->dims[d]) {
+            return sg_fail(sinter_invalid_arguments,
+                           "tensor %llu: dim %d is %lld, the inputs lead to %lld",
+                           (unsigned long long)inferred->id, d, (long long)t->wanted.dims[d],
+                           (long long)inferred->dims[d]);
+        }
+        lt = &t->wanted;
+    }
+    if (same_shape(lt, &t->tensor.lt)) {
+        return sinter_success;
+    }
+    t->tensor.lt = *lt;
+    w->stale = true;
+    for (int p = t->first + 1; p < w->n_parts && p <= t->last; p++) {
+        whole_part_t *part = &w->parts[p];
+        for (int i = 0; i < part->n_in; i++) {
+            part->stale = part->stale || &w->tensors[part->in[i]] == t;
+        }
+    }
+    return sinter_success;
+}
+
+static sinter_status_t infer_part(sinter_compiled_graph_t *w, whole_part_t *part)
+{
+    for (int i = 0; i < part->n_in; i++) {
+        const whole_tensor_t *t = &w->tensors[part->in[i]];
+        if (!lt_dims_known(&t->tensor.lt)) {
+            return sg_fail(sinter_invalid_arguments,
+                           "the dims of input tensor %llu are not known yet: "
+                           "sinter_compiled_graph_bind",
+                           (unsigned long long)t->port.id);
+        }
+    }
+    SG_TRY(bind_infer(part->compiled, w->frame, (size_t)part->n_in, part->ins, w->inferred));
+    for (int i = 0; i < part->n_out; i++) {
+        SG_TRY(settle(w, &w->tensors[part->out[i]], &w->inferred[i]));
+    }
+    return sinter_success;
+}
+
+sinter_status_t whole_infer(sinter_compiled_graph_t *w)
+{
+    for (int p = 0; p < w->n_parts; p++) {
+        if (w->parts[p].stale) {
+            const sinter_status_t status = infer_part(w, &w->parts[p]);
+            if (status != sinter_success) {
+                return fail_part(w, p, status);
+            }
+            w->parts[p].stale = false;
+        }
+    }
+    return sinter_success;
+}
+
+/* ---- in-place pairs -------------------------------------------------------------------------- */
+
+bool whole_pairs(const sinter_compiled_graph_t *w, int p, int a, int b)
+{
+    const sinter_compiled_partition_t *cp = w->parts[p].compiled;
+    bool paired = false;
+    for (size_t i = 0; i < cp->n_inplace && !paired; i++) {
+        paired = cp->inplace[i].input_id == w->tensors[a].port.id &&
+                 cp->inplace[i].output_id == w->tensors[b].port.id;
+    }
+    return paired && w->tensors[b].first == p && w->tensors[a].last == p;
+}
+
+/* The same for the dims that there are now. */
+static bool pairs_now(const sinter_compiled_graph_t *w, int p, int a, int b)
+{
+    return whole_pairs(w, p, a, b) &&
+           same_shape(&w->tensors[a].tensor.lt, &w->tensors[b].tensor.lt);
+}
+
+static bool is_writable_input(const whole_tensor_t *t)
+{
+    return t->first < 0 && t->bound && t->data != t->tensor.scalar &&
+           t->port.property != sinter_tensor_property_constant;
+}
+
+/* Lets output b, and all tensors between it and an input of the graph to which pairs lead, lie in
+ * that input's buffer. False: pairs lead to no input, or b is bound to other memory. */
+static bool lie_in_input(sinter_compiled_graph_t *w, int b, const void *data)
+{
+    const int p = w->tensors[b].first;
+    for (int i = 0; i < w->parts[p].n_in; i++) {
+        const int a = w->parts[p].in[i];
+        whole_tensor_t *from = &w->tensors[a], *to = &w->tensors[b];
+        if (!pairs_now(w, p, a, b)) {
+            continue;
+        }
+        const bool root = is_writable_input(from) && (data == NULL || data == from->data);
+        if (root || (from->first >= 0 && !from->bound && lie_in_input(w, a, data))) {
+            if (!to->bound) {
+                to->place = PLACE_INPUT;
+                to->tensor.data = from->tensor.data;
+                to->tensor.bytes = from->tensor.bytes;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the block ------------------------------------------------------------------------------- */
+
+/* Takes tensors out of the live ones that nobody needs from partition p on. */
+static int drop_dead(sinter_compiled_graph_t *w, int n, int p)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (w->tensors[w->live[i]].last >= p) {
+            w->live[kept++] = w->live[i];
+        }
+    }
+    return kept;
+}
+
+/* Gives tensor b the place of a live one over which its partition writes it. */
+static bool take_over(sinter_compiled_graph_t *w, int n, int b)
+{
+    for (int i = 0; i < n; i++) {
+        const whole_tensor_t *a = &w->tensors[w->live[i]];
+        if (pairs_now(w, w->tensors[b].first, w->live[i], b)) {
+            w->tensors[b].offset = a->offset;
+            w->live[i] = b;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first gap between live tensors that is large enough; the live ones stay sorted by offset. */
+static sinter_status_t find_gap(sinter_compiled_graph_t *w, int n, int b)
+{
+    whole_tensor_t *t = &w->tensors[b];
+    size_t end;
+    int at = 0;
+    t->offset = 0;
+    while (at < n && w->tensors[w->live[at]].offset - t->offset < t->room) {
+        t->offset = w->tensors[w->live[at]].offset + w->tensors[w->live[at]].room;
+        at++;
+    }
+    if (!add_size(t->offset, t->room, &end) || end > SIZE_MAX / 2) {
+        return sg_fail(sinter_invalid_shape, "tensor %llu: memory between partitions overflows",
+                       (unsigned long long)t->port.id);
+    }
+    memmove(&w->live[at + 1], &w->live[at], (size_t)(n - at) * sizeof(*w->live));
+    w->live[at] = b;
+    return sinter_success;
+}
+
+/* Tensors come in order of their first partition. */
+static sinter_status_t place_in_block(sinter_compiled_graph_t *w)
+{
+    int n = 0;
+    w->n_placed = 0;
+    w->placed_bytes = 0;
+    for (int b = 0; b < w->n_tensors; b++) {
+        whole_tensor_t *t = &w->tensors[b];
+        size_t bytes;
+        if (t->place != PLACE_ARENA) {
+            continue;
+        }
+        SG_TRY(lt_bytes(&t->tensor.lt, &bytes));
+        if (bytes > SIZE_MAX / 2) {
+            return sg_fail(sinter_invalid_shape, "tensor %llu: size overflows",
+                           (unsigned long long)t->port.id);
+        }
+        t->room = scratch_round(bytes);
+        t->tensor.bytes = bytes;
+        n = drop_dead(w, n, t->first);
+        if (!take_over(w, n, b)) {
+            SG_TRY(find_gap(w, n++, b));
+        }
+        w->placed[w->n_placed++] = (sinter_arena_tensor_t){t->port.id, bytes, t->offset,
+                                                           (size_t)t->first, (size_t)t->last};
+        w->placed_bytes =
+            t->offset + t->room > w->placed_bytes ? t->offset + t->room : w->placed_bytes;
+    }
+    return sinter_success;
+}
+
+sinter_status_t whole_place_all(sinter_compiled_graph_t *w)
+{
+    SG_TRY(whole_infer(w));
+    if (!w->stale) {
+        return sinter_success;
+    }
+    for (int i = 0; i < w->n_tensors; i++) {
+        whole_tensor_t *t = &w->tensors[i];
+        t->place = t->bound ? PLACE_BOUND : t->first < 0 || t->is_output ? PLACE_NONE : PLACE_ARENA;
+        t->tensor.data = t->bound ? t->data : NULL;
+    }
+    for (int i = 0; i < w->n_outputs; i++) {
+        const whole_tensor_t *t = &w->tensors[w->outputs[i]];
+        (void)lie_in_input(w, w->outputs[i], t->bound ? t->data : NULL);
+    }
+    return place_in_block(w);
+}
+
+/* ---- checks before an execute ---------------------------------------------------------------- */
+
+static sinter_status_t check_bound(const whole_tensor_t *t)
+{
+    size_t bytes;
+    const unsigned long long id = (unsigned long long)t->port.id;
+    SG_TRY(lt_bytes(&t->tensor.lt, &bytes));
+    if (t->place == PLACE_NONE && bytes > 0) {
+        return sg_fail(sinter_invalid_arguments, "%s tensor %llu is not bound",
+                       t->first < 0 ? "input" : "output", id);
+    }
+    if (t->place != PLACE_NONE && t->tensor.bytes < bytes) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed", id,
+                       t->tensor.bytes, bytes);
+    }
+    return sinter_success;
+}
+
+static bool overlap(const whole_tensor_t *a, const whole_tensor_t *b)
+{
+    size_t a_bytes, b_bytes;
+    const uintptr_t x = (uintptr_t)a->tensor.data, y = (uintptr_t)b->tensor.data;
+    return lt_bytes(&a->tensor.lt, &a_bytes) == sinter_success &&
+           lt_bytes(&b->tensor.lt, &b_bytes) == sinter_success && a_bytes > 0 && b_bytes > 0 &&
+           x < y + b_bytes && y < x + a_bytes;
+}
+
+/* Memory outside of the block. That a partition writes over an input of its own only in a pair is
+ * checked when its element is bound. */
+static sinter_status_t check_overlaps(const sinter_compiled_graph_t *w, const whole_tensor_t *b)
+{
+    for (int i = 0; i < w->n_tensors && b->first >= 0; i++) {
+        const whole_tensor_t *a = &w->tensors[i];
+        const bool outside = a->place == PLACE_BOUND || a->place == PLACE_INPUT;
+        if (outside && a->first < b->first && a->last > b->first && overlap(a, b)) {
+            const sinter_compiled_partition_t *cp = w->parts[b->first].compiled;
+            return sg_fail(
+                sinter_invalid_arguments,
+                "element %d, partition %zu (%s) writes tensor %llu over tensor %llu, which %s",
+                b->first, cp->id, cp->pattern, (unsigned long long)b->port.id,
+                (unsigned long long)a->port.id,
+                a->last >= w->n_parts ? "is an output of the graph" : "a later partition reads");
+        }
+    }
+    return sinter_success;
+}
+
+sinter_status_t whole_prepare(sinter_compiled_graph_t *w)
+{
+    SG_TRY(whole_place_all(w));
+    if (!w->stale) {
+        return sinter_success;
+    }
+    for (int i = 0; i < w->n_tensors; i++) {
+        const whole_tensor_t *t = &w->tensors[i];
+        if (t->place != PLACE_ARENA) {
+            SG_TRY(check_bound(t));
+        }
+        if (t->place == PLACE_BOUND || t->place == PLACE_INPUT) {
+            SG_TRY(check_overlaps(w, t));
+        }
+    }
+    if (w->placed_bytes > w->memory_bytes) {
+        sg_free(w->engine, w->memory);
+        w->memory_bytes = 0;
+        w->memory = sg_alloc(w->engine, w->placed_bytes, SCRATCH_ALIGN);
+        if (w->memory == NULL) {
+            return sinter_out_of_memory;
+        }
+        w->memory_bytes = w->placed_bytes;
+    }
+    for (int i = 0; i < w->n_tensors; i++) {
+        whole_tensor_t *t = &w->tensors[i];
+        if (t->place == PLACE_ARENA) {
+            t->tensor.data = w->memory != NULL ? w->memory + t->offset : NULL;
+        }
+    }
+    w->stale = false;
+    return sinter_success;
+}
