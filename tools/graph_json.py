@@ -51,6 +51,16 @@ def output_shape(kind, inputs, attrs):
         return attrs["shape"]
     if kind == "StaticTranspose":
         return [shapes[0][i] for i in attrs["order"]]
+    if kind == "Gather":
+        axis = attrs.get("axis", 0) % len(shapes[0])
+        return shapes[0][:axis] + shapes[1] + shapes[0][axis + 1:]
+    if kind == "Concat":
+        axis = attrs["axis"] % len(shapes[0])
+        return shapes[0][:axis] + [sum(s[axis] for s in shapes)] + shapes[0][axis + 1:]
+    if kind.startswith("Reduce"):
+        axes = [a % len(shapes[0]) for a in attrs["axes"]]
+        kept = [1 if d in axes else n for d, n in enumerate(shapes[0])]
+        return kept if attrs.get("keep_dims") else [n for d, n in enumerate(kept) if d not in axes]
     if kind in ("Add", "Subtract", "Multiply", "Divide", "Maximum", "Minimum", "Select",
                 "GreaterEqual"):
         return broadcast(shapes)

@@ -665,10 +665,9 @@ def matmul_quantized_activation(g, nomatch):
                g.input("f32", [64]))
     x = g.op("TypeCast", [quantize_on_the_fly(g, x, "u8", 32)], "f16")
     # the recovered activation has two uses: TypeCast+Multiply+DynamicQuantize,
-    # DynamicDequantize+TypeCast, MatMul+ReLU, twice
+    # DynamicDequantize+TypeCast, SoftMax, MatMul+ReLU
     if nomatch:
-        w = dequantize_groups(g, "s4", [9, 64], [1, 32], prop="constant")
-        g.output(g.op("ReLU", [matmul(g, x, w, "f16", transpose_b=True)], "f16"))
+        g.output(softmax(g, x, "f16"))
     w = dequantize_groups(g, "s4", [19, 64], [1, 32], prop="constant")
     return g.output(g.op("ReLU", [matmul(g, x, w, "f16", transpose_b=True)], "f16"))
 
@@ -724,9 +723,9 @@ def gated_mlp_swish(g, nomatch):
     return mlp(g, swish, lambda shape: g.input("f32", shape, prop="constant"), nomatch)
 
 
-@pattern("gated-mlp-gelu", 4)
+@pattern("gated-mlp-gelu", 3)
 def gated_mlp_gelu(g, nomatch):
-    # A SoftMax is no activation: MatMul, SoftMax, MatMul+Multiply, MatMul.
+    # A SoftMax is no activation: the first two MatMuls, SoftMax+Multiply, MatMul.
     activation = softmax if nomatch else lambda h, x: h.op("GELU", [x], "f32", mode="gelu_erf")
     return mlp(g, activation, lambda shape: g.input("f32", shape, prop="constant"))
 
@@ -755,7 +754,7 @@ def gated_mlp_int4(g, nomatch):
     return g
 
 
-@pattern("gated-mlp-clamped", 3)
+@pattern("gated-mlp-clamped", 2)
 def gated_mlp_clamped(g, nomatch):
     """The experts of gpt-oss: gate <= 7, -7 <= up <= 7, gate * sigmoid(1.702 gate) * (up + 1), rows
     of the two in turn in one weight."""
@@ -779,8 +778,7 @@ def gated_mlp_clamped(g, nomatch):
              "bf16"), "bf16")
     up = binary(g, "Add", g.op("Clamp", [linear(x, 96, 2)], "bf16", min=-7.0, max=7.0),
                 g.input("bf16", [1], prop="host_scalar"), "bf16")
-    # A sum of both is no gate: MatMul+Add+Minimum+Multiply+Sigmoid+Multiply,
-    # MatMul+Add+Clamp+Add+Add, MatMul+Add+Multiply.
+    # A sum of both is no gate: the first two MatMuls with what follows them, MatMul+Add+Multiply.
     y = linear(binary(g, "Add" if nomatch else "Multiply", up, gate, "bf16"), 64)
     return g.output(binary(g, "Multiply", y, g.input("bf16", [2, 3, 1]), "bf16"))
 
@@ -932,6 +930,143 @@ def attention_forms():
                     if mode.startswith("strict"):
                         lines.append(f"{line} --expected-n-partitions={n_ops} --no-fuse")
     return "\n".join(lines) + "\n"
+
+
+def rms_norm(g, x, dtype="f32"):
+    gamma = g.input("f32", x["shape"][-1:], prop="constant")
+    return g.op("RMSNorm", [x, gamma], dtype, epsilon=1e-6)
+
+
+@pattern("norm-residual", 3)
+def norm_residual(g, nomatch):
+    """The sum is the residual of what follows; its norm is scaled and quantised in one pass."""
+    x = binary(g, "Add", g.input("bf16", [7, 64]), g.input("bf16", [7, 64]), "bf16")
+    g.output(x)
+    # A SoftMax stands between: Add, SoftMax, RMSNorm to DynamicQuantize.
+    y = rms_norm(g, softmax(g, x, "bf16") if nomatch else x)
+    y = g.op("TypeCast", [binary(g, "Multiply", y, g.input("f32", [64]))], "bf16")
+    made = [g.tensor("s8", [7, 64]), g.tensor("f32", [7, 2])]
+    g.op_to("DynamicQuantize", [y], made, quantization_kind="dynamic_symmetric", qtype="per_group",
+            group_shape=[1, 32])
+    return g.output(*made)
+
+
+@pattern("norm-layer", 3)
+def norm_layer(g, nomatch):
+    x = binary(g, "Add", g.input("f32", [3, 5, 33]), g.input("f32", [3, 5, 33]))
+    g.output(x)
+    y = g.op("LayerNorm", [x, g.input("f32", [33]), g.input("f32", [33])], "f32",
+             keep_stats=False, epsilon=1e-5)
+    # What scales the norm depends on the sum through a SoftMax: Add, SoftMax, LayerNorm+Multiply+
+    # Quantize.
+    scale = softmax(g, x) if nomatch else g.input("f32", [33])
+    return g.output(quantize(g, binary(g, "Multiply", y, scale), "u8", 0.0625, 128))
+
+
+@pattern("norm-branch", 2)
+def norm_branch(g, nomatch):
+    """A norm behind a block, the residual, and the norm in front of the next block."""
+    x = rms_norm(g, g.input("f32", [5, 48]))
+    x = x if nomatch else binary(g, "Add", x, g.input("f32", [5, 48]))
+    # One norm is an Abs behind a SoftMax: RMSNorm+Abs, SoftMax.
+    if nomatch:
+        return g.output(softmax(g, g.op("Abs", [x], "f32")))
+    return g.output(x, rms_norm(g, x))
+
+
+@pattern("reduction", 3)
+def reduction(g, nomatch):
+    x = binary(g, "Multiply", g.input("f32", [4, 9, 20]), g.input("f32", [20]))
+    if nomatch:  # others read what is reduced: Multiply, SoftMax, ReduceMean+Sqrt
+        g.output(softmax(g, x))
+    x = g.op("Abs", [g.op("ReduceMean", [x], "f32", axes=[-1], keep_dims=True)], "f32")
+    return g.output(g.op("Sqrt", [x], "f32"))
+
+
+@pattern("projections", 3)
+def projections(g, nomatch):
+    """Query, key and value of one normalised activation, with weights in s4 and a bias."""
+    x = rms_norm(g, binary(g, "Add", g.input("f32", [3, 64]), g.input("f32", [3, 64])))
+    if nomatch:  # others read the norm too: Add+RMSNorm, the MatMuls, SoftMax
+        g.output(softmax(g, x))
+    for n in (64, 32, 32):
+        w = dequantize_groups(g, "s4", [n, 64], [1, 32], to="f32", prop="constant")
+        g.output(g.op("MatMul", [x, w, g.input("f32", [n], prop="constant")], "f32",
+                      transpose_a=False, transpose_b=True))
+    return g
+
+
+@pattern("projections-quantized", 4)
+def projections_quantized(g, nomatch):
+    """One quantised activation for gate and up."""
+    x = quantize_on_the_fly(g, rms_norm(g, g.input("f32", [5, 64])), "u8", 32)
+    # A SoftMax reads the recovered activation: RMSNorm+DynamicQuantize, DynamicDequantize, the
+    # MatMuls, SoftMax.
+    if nomatch:
+        g.output(softmax(g, x))
+    for n in (19, 9):
+        w = dequantize_groups(g, "s4", [n, 64], [1, 32], to="f32", prop="constant")
+        g.output(matmul(g, x, w, transpose_b=True))
+    return g
+
+
+def rotary(g, x, cos, sin, positions):
+    return g.op("RotaryEmbedding", [x, cos, sin, positions], x["dtype"])
+
+
+@pattern("append", 2)
+def append(g, nomatch):
+    """K, normalised and turned, and V go into a cache of 8-bit codes at the same slots."""
+    cos, sin = (g.input("f32", [40, 16], prop="constant") for _ in range(2))
+    positions, slots = g.input("s32", [1, 3]), g.input("s32", [3])
+    for name in ("k", "v"):
+        x = g.input("f32", [1, 2, 3, 32])
+        if name == "k":
+            x = rotary(g, rms_norm(g, x), cos, sin, positions)
+        made = [g.tensor("s8", [1, 2, 3, 32]), g.tensor("f16", [1, 2, 3, 1])]
+        g.op_to("DynamicQuantize", [x], made, quantization_kind="dynamic_symmetric",
+                qtype="per_group", group_shape=[1, 1, 1, 32])
+        # V has slots of its own: the appends of K, the appends of V.
+        at = g.input("s32", [3]) if nomatch and name == "v" else slots
+        for codes in made:
+            cache = g.input(codes["dtype"], [1, 2, 9, codes["shape"][-1]])
+            g.output(g.op("ScatterRows", [cache, at, codes], codes["dtype"], axis=2))
+    return g
+
+
+@pattern("attention-rotary", 3)
+def attention_rotary(g, nomatch):
+    x = g.input("f32", [1, 4, 3, 16])
+    cos, sin = (g.input("f32", [40, 8], prop="constant") for _ in range(2))
+    q = rotary(g, rms_norm(g, x), cos, sin, g.input("s32", [1, 3]))
+    if nomatch:  # others read the turned queries: RMSNorm+RotaryEmbedding, ReduceMean, attention
+        g.output(g.op("ReduceMean", [q], "f32", axes=[-1], keep_dims=True))
+    k = dequantize_groups(g, "s8", [1, 4, 9, 16], [1, 1, 1, 8], to="f32")
+    v = dequantize_groups(g, "s8", [1, 4, 9, 16], [1, 1, 1, 8], to="f32")
+    return g.output(matmul(g, softmax(g, matmul(g, q, k, transpose_b=True)), v))
+
+
+@pattern("embedding", 3)
+def embedding(g, nomatch):
+    """Rows of a table in s4 with scales for groups of 32."""
+    ids = g.input("s32", [2, 5])
+    table = [g.input("s4", [50, 64], prop="constant"), g.input("f16", [50, 2], prop="constant")]
+    rows = [g.op("Gather", [t, ids], t["dtype"], axis=0) for t in table]
+    if nomatch:  # others read the scales too: Gather, Gather+DynamicDequantize, SoftMax
+        g.output(softmax(g, rows[1], "f16"))
+    return g.output(g.op("DynamicDequantize", rows, "f32", qtype="per_group",
+                         group_shape=[1, 1, 32]))
+
+
+@pattern("router", 4)
+def router(g, nomatch):
+    """The choice of experts."""
+    p = softmax(g, matmul(g, g.input("f32", [5, 32]), g.input("f32", [32, 24], prop="constant")))
+    if nomatch:  # the probabilities have another use: MatMul, SoftMax, TopK, ReduceMax
+        g.output(g.op("ReduceMax", [p], "f32", axes=[0], keep_dims=False))
+    best = [g.tensor("f32", [5, 4]), g.tensor("s32", [5, 4])]
+    g.op_to("TopK", [p], best, k=4, axis=-1)
+    return g.output(*best)
 
 
 def mx_types():

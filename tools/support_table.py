@@ -46,7 +46,9 @@ def ops():
 
 def patterns():
     names = [row[0] for row in rows("src/patterns/patterns.def", "SINTER_PATTERN")]
-    return [("fusion patterns", code(name.replace("_", "-") for name in names))]
+    joins = [row[0] for row in rows("src/patterns/joins.def", "SINTER_JOIN")]
+    return [("fusion patterns", code(name.replace("_", "-") for name in names)),
+            ("joined from several", code(dict.fromkeys(joins)))]
 
 
 def quantization_kinds():

@@ -177,7 +177,8 @@ static inline void report_detour(const worker_t *w, const char *text)
 
 typedef struct kernel kernel_t;
 
-typedef enum arithmetic { IN_F32, IN_F64, IN_BF16, IN_INT8 } arithmetic_t;
+/* IN_ANY: it computes nothing, elements move as they are. */
+typedef enum arithmetic { IN_F32, IN_F64, IN_BF16, IN_INT8, IN_ANY } arithmetic_t;
 
 typedef struct driver {
     step_kind_t step;

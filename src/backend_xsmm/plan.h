@@ -72,6 +72,54 @@ typedef struct softmax_params {
     bool inf_as_zero, log; /* log: LogSoftmax */
 } softmax_params_t;
 
+/* LayerNorm, RMSNorm and GroupNorm: y = (x - mean) / sqrt(variance + epsilon) for each row, then
+ * `post` over the dims of x with y in register 0. A row is the dims from begin_axis on; where
+ * channel is not 0, it is all dims but the first, and of the channels one group. RMSNorm takes 0
+ * for the mean. */
+typedef struct norm_params {
+    const struct chain *pre; /* computes x, and stores what the graph needs of it */
+    int x;                   /* a value with the dims of x; -1 for those below: none */
+    int mean, variance;      /* one for each row */
+    int begin_axis;          /* negative: counted from the end */
+    int channel, groups;     /* channel: the dim */
+    bool centered;
+    double epsilon;
+} norm_params_t;
+
+/* ReduceSum and the like: `post` over the dims of the result, which is in register 0. */
+typedef struct reduce_params {
+    const struct chain *pre; /* computes the input, and stores what the graph needs of it */
+    int x;                   /* a value with the dims of the input */
+    sinter_op_kind_t kind;
+    const int64_t *axes; /* negative ones: counted from the end */
+    int n_axes;
+    bool keep_dims;
+} reduce_params_t;
+
+/* RotaryEmbedding, then `post` with the result in register 0. Values; -1: none. Without sines,
+ * cosines are inverse frequencies. */
+typedef struct rotary_params {
+    const struct chain *pre; /* computes the input, and stores what the graph needs of it */
+    int x;                   /* a value with the dims of the input */
+    int cosines, sines, positions;
+    int dim, heads; /* attributes rotary_embedding_dim and num_heads; 0: not given */
+    bool interleaved;
+    double scale;
+} rotary_params_t;
+
+/* Gather (data, indices) or ScatterRows (data, slots as indices, updates) along an axis; negative:
+ * counted from the end. */
+typedef struct index_params {
+    int data, indices, updates, out;
+    int axis;
+} index_params_t;
+
+typedef struct top_k_params {
+    int in, values, indices;
+    int axis; /* negative: counted from the end */
+    bool largest;
+} top_k_params_t;
+
 /* A mask by index. It leaves score (r, c) as it is where c <= s (lower: where c >= s), with
  * s = (moves ? r : 0) + shift + the sum of sign[i] * scalar term[i], and puts the scalar `fill`
  * elsewhere. none: the mask has another form, and nothing is known of it. */
@@ -143,6 +191,11 @@ typedef struct step {
     union {
         matmul_params_t matmul;
         softmax_params_t softmax;
+        norm_params_t norm;
+        reduce_params_t reduce;
+        rotary_params_t rotary;
+        index_params_t index;
+        top_k_params_t top_k;
         attention_params_t attention;
         dynquant_params_t dynquant;
     } p;
@@ -177,10 +230,11 @@ typedef struct plan_value {
     int port;        /* VIEW that is not a graph value: the graph value whose dims it has */
     int base;        /* VIEW, PACKED: the value that it shows */
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
-    /* VIEW: the StaticReshape or StaticTranspose that makes this from base; inverse: base from
-     * this. */
+    /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; inverse: base
+     * from this. Or the Concat that makes base; this is then the place of its input `part`. */
     const node_t *op;
     bool inverse;
+    int part;
     const void *data; /* CONST */
     int first, last;  /* TEMP: live steps */
     /* TEMP: the value that may take over this one's memory in step `last`, if its dims are the

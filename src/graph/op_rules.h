@@ -20,6 +20,11 @@ sinter_status_t check_interpolate(const struct node *node, const lt_t *in, const
 sinter_status_t check_norm(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_norm_bwd(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_rms_norm(const struct node *node, const lt_t *in, const lt_t *out);
+sinter_status_t check_rotary_embedding(const struct node *node, const lt_t *in, const lt_t *out);
+/* Input 0 and output 0 have one data type. */
+sinter_status_t check_same_first(const struct node *node, const lt_t *in, const lt_t *out);
+sinter_status_t check_scatter_rows(const struct node *node, const lt_t *in, const lt_t *out);
+sinter_status_t check_slice(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_weights_format(const struct node *node, const lt_t *in, const lt_t *out);
 
 /* What is known of the dims of a node's ports. Unknown dims and unknown numbers of dims are allowed

@@ -6,6 +6,7 @@
 
 #include <sinter/sinter_graph.h>
 
+#include "base/op_slot.h"
 #include "graph/op_rules.h"
 
 /* ---- sets of data types ---------------------------------------------------------------------- */
@@ -161,7 +162,7 @@ CARD card_reshape = {IN(1, 1, ANY), OUT(1, 1, ANY), ATTRS(NEED_MIN(shape, -1), N
 CARD card_transpose = {IN(1, 1, ANY), OUT(1, 1, ANY), ATTRS(NEED(order)), .check = check_order,
                        .flags = OP_VIEW};
 CARD card_concat = {IN(1, OP_MAX_PORTS, ANY), OUT(1, 1, ANY), ATTRS(NEED(axis)),
-                    .check = check_same_type};
+                    .check = check_same_type, .flags = OP_MOVE};
 
 /* quantisation */
 CARD card_quantize = {IN(1, 1, FLT), OUT(1, 1, CODES), ATTRS(STATIC_QUANT_ATTRS),
@@ -240,6 +241,24 @@ CARD card_rms_norm = {IN(1, 2, FLT), OUT(1, 1, FLT),
                       ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
                       .check = check_rms_norm};
 
+/* Sinter's own */
+CARD card_rotary_embedding = {IN(3, 4, FLT, ONLY(f32) | ONLY(f16) | ONLY(bf16) | INDEX,
+                                 ONLY(f32) | ONLY(f16) | ONLY(bf16) | INDEX, INDEX),
+                              OUT(1, 1, FLT),
+                              ATTRS(NUM(interleaved, 0), NUM_MIN(rotary_embedding_dim, 0, 0),
+                                    NUM_MIN(num_heads, 0, 0), NUM(scale, 1)),
+                              .check = check_rotary_embedding};
+CARD card_gather = {IN(2, 2, ANY, INDEX), OUT(1, 1, ANY), ATTRS(NUM(axis, 0)),
+                    .check = check_same_first, .flags = OP_MOVE};
+CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY), OUT(1, 1, ANY), ATTRS(NUM(axis, 0)),
+                          .check = check_scatter_rows, .flags = OP_MOVE};
+CARD card_slice = {IN(1, 1, ANY), OUT(1, 1, ANY),
+                   ATTRS(NEED(starts), NEED(ends), MAY(axes), MAY(steps)), .check = check_slice,
+                   .flags = OP_MOVE};
+CARD card_top_k = {IN(1, 1, REAL | INDEX), OUT(2, 2, REAL | INDEX, ONLY(s32)),
+                   ATTRS(NEED_MIN(k, 0), NUM(axis, -1), NUM(largest, 1)), .check = check_same_first,
+                   .flags = OP_MOVE};
+
 /* the rest */
 CARD card_dropout = {IN(4, 4, FLT, INDEX, INDEX, FLT), OUT(1, 2, FLT, ONLY(u8))};
 CARD card_end = {IN(1, 1, ANY), OUT(0, 0, ANY)};
@@ -249,46 +268,57 @@ CARD card_wildcard = {IN(0, OP_MAX_PORTS, ANY), OUT(0, OP_MAX_PORTS, ANY), .any_
 
 enum { RUNS_RUN = 1, RUNS_ACCEPT = 0 };
 
-static const struct {
+typedef struct op_row {
     const char *name;
     const op_card_t *card;
     shape_rule_t shape;
     bool runs;
-} op_rows[] = {
+} op_row_t;
+
+static const op_row_t op_rows[OP_SLOTS] = {
 #define SINTER_OP(value, name, spelling, schema, shape, run) \
-    [value] = {#spelling, &card_##schema, shape_##shape, RUNS_##run},
+    [OP_SLOT(value)] = {#spelling, &card_##schema, shape_##shape, RUNS_##run},
 #include <sinter/ops.def>
 #undef SINTER_OP
 };
 
-static bool is_kind(sinter_op_kind_t kind)
+static const sinter_op_kind_t kinds[] = {
+#define SINTER_OP(value, name, ...) sinter_op_##name,
+#include <sinter/ops.def>
+#undef SINTER_OP
+};
+
+static const op_row_t *row_of(sinter_op_kind_t kind)
 {
-    return (unsigned)kind < sizeof op_rows / sizeof *op_rows && op_rows[kind].name != NULL;
+    static const op_row_t none;
+    const int slot = op_slot(kind);
+    return slot >= 0 ? &op_rows[slot] : &none;
 }
 
 const op_card_t *op_card(sinter_op_kind_t kind)
 {
-    return is_kind(kind) ? op_rows[kind].card : NULL;
+    return row_of(kind)->card;
 }
 
 shape_rule_t op_shape_rule(sinter_op_kind_t kind)
 {
-    return is_kind(kind) ? op_rows[kind].shape : NULL;
+    return row_of(kind)->shape;
 }
 
 const char *op_name(sinter_op_kind_t kind)
 {
-    return is_kind(kind) ? op_rows[kind].name : NULL;
+    return row_of(kind)->name;
 }
 
 bool op_runs(sinter_op_kind_t kind)
 {
-    return is_kind(kind) && op_rows[kind].runs;
+    return row_of(kind)->runs;
 }
 
 unsigned op_flags(sinter_op_kind_t kind)
 {
-    return is_kind(kind) ? op_rows[kind].card->flags : 0;
+    const op_card_t *card = op_card(kind);
+    return card != NULL ? card->flags : 0;
 }
 
 const attr_rule_t *op_attr_rule(sinter_op_kind_t kind, sinter_op_attr_t id)
@@ -317,9 +347,9 @@ int sinter_op_kind_is_executed(sinter_op_kind_t kind)
 
 int sinter_op_kind_parse(const char *name, sinter_op_kind_t *out)
 {
-    for (size_t k = 0; name != NULL && out != NULL && k < sizeof op_rows / sizeof *op_rows; k++) {
-        if (op_rows[k].name != NULL && strcmp(op_rows[k].name, name) == 0) {
-            *out = (sinter_op_kind_t)k;
+    for (size_t k = 0; name != NULL && out != NULL && k < sizeof kinds / sizeof *kinds; k++) {
+        if (strcmp(op_name(kinds[k]), name) == 0) {
+            *out = kinds[k];
             return 1;
         }
     }

@@ -13,8 +13,10 @@ typedef enum op_flags {
     OP_UNARY = 2,   /* eltwise with one input and no side tensors */
     OP_BINARY = 4,  /* two inputs broadcast against each other */
     OP_VIEW = 8, /* moves elements without changing them: StaticReshape, StaticTranspose, Reorder */
-    OP_QUANT = 16,  /* Quantize, DynamicQuantize */
-    OP_DEQUANT = 32 /* Dequantize, DynamicDequantize */
+    OP_QUANT = 16,   /* Quantize, DynamicQuantize */
+    OP_DEQUANT = 32, /* Dequantize, DynamicDequantize */
+    OP_MOVE =
+        64 /* elements of the inputs become those of the outputs as they are: Concat, Gather */
 } op_flags_t;
 
 const char *op_name(sinter_op_kind_t kind); /* the spelling; NULL: no such kind */

@@ -51,6 +51,11 @@ sinter_status_t shape_put_channels(const node_t *node, lt_t *lt, lt_t *out);
  * become what stands on the other, but that a 1 says nothing about `to`. */
 bool shape_broadcasts_to(lt_t *lt, lt_t *to);
 
+/* What a Slice takes of a dim of its input: n elements from start on, `step` apart. Where the dim
+ * is unknown, so is n. */
+sinter_status_t slice_of_dim(const node_t *node, const lt_t *in, int dim, int64_t *start,
+                             int64_t *step, int64_t *n);
+
 /* numpy broadcast of dims; unknown dims allowed. False: they do not broadcast. */
 bool broadcast_dims(const lt_t *a, const lt_t *b, lt_t *out);
 

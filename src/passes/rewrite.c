@@ -100,6 +100,13 @@ bool *pass_find_loose(graph_t *sub)
         if ((op_flags(n->kind) & OP_VIEW) != 0 && !loose[n->out[0]]) {
             loose[n->in[0]] = false;
         }
+        const bool moves = (op_flags(n->kind) & OP_MOVE) != 0;
+        for (int i = 0; i < n->n_in && moves; i++) {
+            loose[n->in[i]] = false;
+        }
+        for (int o = 0; o < n->n_out && moves; o++) {
+            loose[n->out[o]] = false;
+        }
     }
     return loose;
 }

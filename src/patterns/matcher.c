@@ -40,8 +40,8 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
         n_slots += g->nodes[i].n_in;
     }
     *m = (matcher_t){.g = g, .limit = PAT_MANY};
-    int **const arrays[] = {&m->pos, &m->owner, &m->members, &m->node,
-                            &m->of,  &m->at,    &m->list,    &m->stack};
+    int **const arrays[] = {&m->pos, &m->owner, &m->members, &m->node, &m->of,
+                            &m->at,  &m->list,  &m->stack,   &m->ends};
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
         *arrays[i] = ARENA_NEW(arena, int, n);
         if (*arrays[i] == NULL) {
@@ -63,6 +63,9 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
     }
     for (int i = 0; i < g->n_nodes; i++) {
         m->owner[i] = m->at[i] = m->pos[i] = -1;
+    }
+    for (int i = 0; i < n; i++) {
+        m->ends[i] = -1;
     }
     for (int t = 0; t < n_live; t++) {
         m->pos[g->topo[t]] = t;
@@ -514,14 +517,34 @@ static void sort_by_pos(const int *pos, int *nodes, int n)
     }
 }
 
+static void note_end(matcher_t *m, const part_t *part)
+{
+    const int end = m->pos[part->nodes[part->n - 1]];
+    for (int i = part->min_pos + 1; i <= m->g->n_nodes; i += i & -i) {
+        m->ends[i] = end > m->ends[i] ? end : m->ends[i];
+    }
+}
+
+int matcher_horizon(const matcher_t *m, int pos)
+{
+    for (int last = -1; last != pos;) {
+        last = pos;
+        for (int i = last; i > 0; i -= i & -i) {
+            pos = m->ends[i] > pos ? m->ends[i] : pos;
+        }
+    }
+    return pos;
+}
+
 static void add_part(matcher_t *m, const int *nodes, int n)
 {
     part_t *part = &m->parts[m->n_parts];
-    *part = (part_t){.first = m->n_members, .n = n};
-    memcpy(m->members + part->first, nodes, sizeof(int) * (size_t)n);
+    *part = (part_t){.nodes = m->members + m->n_members, .n = n};
+    memcpy(part->nodes, nodes, sizeof(int) * (size_t)n);
     m->n_members += n;
-    sort_by_pos(m->pos, m->members + part->first, n);
-    part->min_pos = m->pos[m->members[part->first]];
+    sort_by_pos(m->pos, part->nodes, n);
+    part->min_pos = m->pos[part->nodes[0]];
+    note_end(m, part);
     for (int i = 0; i < n; i++) {
         m->owner[nodes[i]] = m->n_parts;
     }
@@ -552,4 +575,21 @@ void matcher_take(matcher_t *m)
 void matcher_take_single(matcher_t *m, int node)
 {
     add_part(m, &node, 1);
+}
+
+/* ---- joining partitions ---------------------------------------------------------------------- */
+
+void matcher_merge(matcher_t *m, int upper, int lower, int *nodes)
+{
+    part_t *a = &m->parts[upper], *b = &m->parts[lower];
+    memcpy(nodes, a->nodes, sizeof(int) * (size_t)a->n);
+    memcpy(nodes + a->n, b->nodes, sizeof(int) * (size_t)b->n);
+    for (int i = 0; i < a->n; i++) {
+        m->owner[a->nodes[i]] = lower;
+    }
+    b->nodes = nodes;
+    b->n += a->n;
+    a->n = 0;
+    sort_by_pos(m->pos, b->nodes, b->n);
+    b->min_pos = m->pos[b->nodes[0]];
 }

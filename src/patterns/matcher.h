@@ -3,8 +3,8 @@
  *
  * Partitions must not depend on each other in a circle. With every partition made so far drawn
  * together into one point, no path may lead from a match through the outside back into it. Both
- * the growing of a region and the final check look only at points that start before the last op
- * of the match in topological order, and give up (no match) after a bounded number of steps. */
+ * the growing of a region and the final check look only at points from which a path may lead back,
+ * and give up (no match) after a bounded number of steps. */
 #ifndef SINTER_SRC_MATCHER_H
 #define SINTER_SRC_MATCHER_H
 
@@ -14,7 +14,7 @@ enum { MATCH_STOPS = 4 };
 
 /* A partition in the making. */
 typedef struct part {
-    int first, n; /* in matcher.members, in topological order */
+    int *nodes, n; /* in topological order */
     int min_pos;
     unsigned seen; /* the search that met it last */
 } part_t;
@@ -32,6 +32,7 @@ typedef struct matcher {
     part_t *parts;
     int *members;
     int n_parts, n_members;
+    int *ends; /* Fenwick tree by position: the last position of any partition that begins before */
 
     match_t match;
     int *node, *of, *at; /* behind match's const pointers */
@@ -63,6 +64,9 @@ bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor);
  * which belong to no pattern node (of[] is -1). */
 void matcher_take(matcher_t *m);
 void matcher_take_single(matcher_t *m, int node);
+/* Makes `lower` both partitions and leaves `upper` empty. nodes: room for all their ops, which must
+ * live as long as the matcher. */
+void matcher_merge(matcher_t *m, int upper, int lower, int *nodes);
 /* Before each row: failures of one row do not limit the next. */
 void matcher_new_row(matcher_t *m);
 
@@ -75,6 +79,9 @@ void match_stop(matcher_t *m, const char *format, ...) __attribute__((format(pri
 /* Grows a region over a value, adds it to the match, and returns its end value: -1 if it has
  * several. */
 int region_grow(matcher_t *m, int pattern_node, int source);
+/* No path leads from a point that begins at the returned position or later to one that begins
+ * before pos: each partition that begins before it also ends before it. */
+int matcher_horizon(const matcher_t *m, int pos);
 /* NULL, or why fusing the match would close a cycle. */
 const char *match_cycle(matcher_t *m);
 

@@ -1,5 +1,6 @@
 /* The partitioner. It tries the rows of patterns.def in their order, each at all anchors in
- * topological order, and takes every match. The remaining ops become partitions of one op. */
+ * topological order, and takes every match. The remaining ops become partitions of one op. Then the
+ * rows of joins.def make one partition of several. */
 #include "patterns/partition.h"
 
 #include <inttypes.h>
@@ -7,6 +8,7 @@
 
 #include "base/status.h"
 #include "graph/schema.h"
+#include "patterns/joins.h"
 #include "patterns/matcher.h"
 #include "patterns/predicates.h"
 #include "patterns/tables.h"
@@ -21,10 +23,11 @@ typedef struct partitioner {
     const graph_t *g;
     arena_t arena; /* for the time of partitioning */
     matcher_t m;
-    refusal_t **refusals;      /* by node */
-    const pattern_t **pattern; /* by partition; NULL: one op */
-    const char **stops;        /* by partition; text lines, NULL: none */
-    const char **role;         /* by node */
+    refusal_t **refusals; /* by node */
+    joinable_t *parts;    /* by partition */
+    int *order, n_order;  /* partitions in an order in which they can run */
+    const char **stops;   /* by partition; text lines, NULL: none */
+    const char **role;    /* by node */
 } partitioner_t;
 
 /* ---- matching -------------------------------------------------------------------------------- */
@@ -49,7 +52,11 @@ static sinter_status_t take(partitioner_t *p, const pattern_t *pattern)
     matcher_t *m = &p->m;
     const int part = m->n_parts;
     matcher_take(m);
-    p->pattern[part] = pattern;
+    p->parts[part] = (joinable_t){.name = pattern->name,
+                                  .family = pattern->family,
+                                  .classes = pattern->family == FAMILY_ATTENTION
+                                                 ? PAT_ATTENTION
+                                                 : pat_classes(&m->g->nodes[m->node[0]])};
     for (int i = 0; i < m->match.n; i++) {
         p->role[m->node[i]] = m->of[i] < 0 ? "idle" : pattern->nodes[m->of[i]].role;
     }
@@ -125,7 +132,7 @@ static void release(const partitioner_t *p, int part, int by, int *waiting, read
     const graph_t *g = p->g;
     const matcher_t *m = &p->m;
     for (int i = 0; i < m->parts[part].n; i++) {
-        const node_t *n = &g->nodes[m->members[m->parts[part].first + i]];
+        const node_t *n = &g->nodes[m->parts[part].nodes[i]];
         for (int o = 0; o < n->n_out; o++) {
             for (int u = g->uses_begin[n->out[o]]; u < g->uses_begin[n->out[o] + 1]; u++) {
                 const int q = m->owner[g->uses[u]];
@@ -140,10 +147,12 @@ static void release(const partitioner_t *p, int part, int by, int *waiting, read
     }
 }
 
-/* Sorts the partitions topologically: each one is a point of the graph. */
-static sinter_status_t order_parts(partitioner_t *p, int *order)
+/* Sorts the partitions topologically: each one is a point of the graph. Those that went into
+ * others are left out. */
+static sinter_status_t order_parts(partitioner_t *p)
 {
     const int n = p->m.n_parts;
+    int n_left = 0;
     int *waiting = ARENA_NEW(&p->arena, int, n + 1);
     ready_t ready = {.parts = p->m.parts, .heap = ARENA_NEW(&p->arena, int, n + 1)};
     if (waiting == NULL || ready.heap == NULL) {
@@ -153,17 +162,20 @@ static sinter_status_t order_parts(partitioner_t *p, int *order)
         release(p, i, 1, waiting, &ready);
     }
     for (int i = 0; i < n; i++) {
-        if (waiting[i] == 0) {
+        n_left += p->m.parts[i].n > 0;
+        if (waiting[i] == 0 && p->m.parts[i].n > 0) {
             ready_push(&ready, i);
         }
     }
     int done = 0;
     while (ready.n > 0) {
-        order[done] = ready_pop(&ready);
-        release(p, order[done++], -1, waiting, &ready);
+        p->order[done] = ready_pop(&ready);
+        release(p, p->order[done++], -1, waiting, &ready);
     }
-    return done == n ? sinter_success
-                     : sg_fail(sinter_runtime_error, "partitions depend on each other in a circle");
+    p->n_order = done;
+    return done == n_left
+               ? sinter_success
+               : sg_fail(sinter_runtime_error, "partitions depend on each other in a circle");
 }
 
 /* ---- making partitions ----------------------------------------------------------------------- */
@@ -176,15 +188,18 @@ static const char *explain_text(const partitioner_t *p, int part, const sinter_p
     text_init(&text, arena);
     text_add(&text, "pattern %s\n", made->pattern);
     for (int i = 0; i < m->parts[part].n; i++) {
-        const int node = m->members[m->parts[part].first + i];
+        const int node = m->parts[part].nodes[i];
         text_add(&text, "  %-12s %s\n", p->role[node] != NULL ? p->role[node] : "op",
                  node_label(&p->g->nodes[node]));
     }
     if (p->stops[part] != NULL) {
         text_add(&text, "%s", p->stops[part]);
     }
+    if (p->parts[part].note != NULL) {
+        text_add(&text, "%s", p->parts[part].note);
+    }
     for (int i = 0; i < m->parts[part].n; i++) {
-        const int node = m->members[m->parts[part].first + i];
+        const int node = m->parts[part].nodes[i];
         for (const refusal_t *r = p->refusals[node]; r != NULL; r = r->next) {
             text_add(&text, "  refused %s at %s: %s\n", r->pattern, node_label(&p->g->nodes[node]),
                      r->reason);
@@ -240,13 +255,14 @@ static sinter_status_t fill(const partitioner_t *p, int part, sinter_partition_t
 {
     const graph_t *g = p->g;
     const part_t *from = &p->m.parts[part];
-    const pattern_t *pattern = p->pattern[part];
-    SG_TRY(graph_extract(g, p->m.members + from->first, from->n, &made->sub));
+    const joinable_t *as = &p->parts[part];
+    SG_TRY(graph_extract(g, from->nodes, from->n, &made->sub));
     for (int i = 0; i < from->n; i++) {
-        made->sub.nodes[i].role = pattern != NULL ? p->role[p->m.members[from->first + i]] : "op";
+        const char *role = p->role[from->nodes[i]];
+        made->sub.nodes[i].role = role != NULL ? role : "op";
     }
-    made->pattern = pattern != NULL ? pattern->name : "single";
-    made->family = pattern != NULL ? pattern->family : FAMILY_SINGLE;
+    made->pattern = as->name != NULL ? as->name : "single";
+    made->family = as->name != NULL ? as->family : FAMILY_SINGLE;
     partition_set_fpmath(made, g->mode, g->apply_to_int);
     SG_TRY(find_ports(made));
     SG_TRY(check_supported(made));
@@ -277,15 +293,12 @@ static sinter_status_t make_partition(const partitioner_t *p, int part, size_t i
 
 static sinter_status_t make_all(partitioner_t *p, partition_list_t *out)
 {
-    const int n = p->m.n_parts;
-    int *order = ARENA_NEW(&p->arena, int, n + 1);
-    out->items = ARENA_NEW(&out->arena, sinter_partition_t *, n + 1);
-    if (order == NULL || out->items == NULL) {
+    out->items = ARENA_NEW(&out->arena, sinter_partition_t *, p->n_order + 1);
+    if (out->items == NULL) {
         return sinter_out_of_memory;
     }
-    SG_TRY(order_parts(p, order));
-    for (int i = 0; i < n; i++) {
-        SG_TRY(make_partition(p, order[i], (size_t)i, &out->items[i]));
+    for (int i = 0; i < p->n_order; i++) {
+        SG_TRY(make_partition(p, p->order[i], (size_t)i, &out->items[i]));
         out->n++;
     }
     return sinter_success;
@@ -296,10 +309,10 @@ static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy,
 {
     const graph_t *g = p->g;
     p->refusals = ARENA_NEW(&p->arena, refusal_t *, g->n_nodes + 1);
-    p->pattern = ARENA_NEW(&p->arena, const pattern_t *, g->n_nodes + 1);
+    p->parts = ARENA_NEW(&p->arena, joinable_t, g->n_nodes + 1);
     p->stops = ARENA_NEW(&p->arena, const char *, g->n_nodes + 1);
     p->role = ARENA_NEW(&p->arena, const char *, g->n_nodes + 1);
-    if (p->refusals == NULL || p->pattern == NULL || p->stops == NULL || p->role == NULL) {
+    if (p->refusals == NULL || p->parts == NULL || p->stops == NULL || p->role == NULL) {
         return sinter_out_of_memory;
     }
     SG_TRY(matcher_init(&p->m, g, &p->arena));
@@ -308,9 +321,19 @@ static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy,
     }
     for (int t = 0; t < graph_n_live(g); t++) {
         if (p->m.owner[g->topo[t]] < 0) {
+            p->parts[p->m.n_parts].classes = pat_classes(&g->nodes[g->topo[t]]);
             matcher_take_single(&p->m, g->topo[t]);
         }
     }
+    p->order = ARENA_NEW(&p->arena, int, p->m.n_parts + 1);
+    if (p->order == NULL) {
+        return sinter_out_of_memory;
+    }
+    if (policy != sinter_partition_policy_debug) {
+        SG_TRY(order_parts(p));
+        SG_TRY(join_partitions(&p->m, p->parts, p->order, &p->arena));
+    }
+    SG_TRY(order_parts(p));
     return make_all(p, out);
 }
 

@@ -27,10 +27,31 @@ unsigned pat_classes(const node_t *node)
     if ((flags & OP_ELTWISE) != 0) {
         return PAT_ELTWISE;
     }
-    return node->kind == sinter_op_matmul        ? PAT_MATMUL
-           : node->kind == sinter_op_softmax     ? PAT_SOFTMAX
-           : node->kind == sinter_op_log_softmax ? PAT_LOG_SOFTMAX
-                                                 : 0;
+    if (op_card(node->kind) == op_card(sinter_op_reduce_sum)) {
+        return PAT_REDUCE;
+    }
+    switch (node->kind) {
+    case sinter_op_matmul:
+        return PAT_MATMUL;
+    case sinter_op_softmax:
+        return PAT_SOFTMAX;
+    case sinter_op_log_softmax:
+        return PAT_LOG_SOFTMAX;
+    case sinter_op_layer_norm:
+    case sinter_op_rms_norm:
+    case sinter_op_group_norm:
+        return PAT_NORM;
+    case sinter_op_rotary_embedding:
+        return PAT_ROTARY;
+    case sinter_op_gather:
+        return PAT_GATHER;
+    case sinter_op_scatter_rows:
+        return PAT_SCATTER;
+    case sinter_op_top_k:
+        return PAT_TOP_K;
+    default:
+        return 0;
+    }
 }
 
 const node_t *match_role(const match_t *m, const char *role, int i)

@@ -30,7 +30,14 @@ enum {
     PAT_MATMUL = 64,
     PAT_SOFTMAX = 128,
     PAT_LOG_SOFTMAX = 256,
-    PAT_DYNQUANT = 512 /* DynamicQuantize that computes its scales, which are further outputs */
+    PAT_DYNQUANT = 512, /* DynamicQuantize that computes its scales, which are further outputs */
+    PAT_NORM = 1024,    /* LayerNorm, RMSNorm, GroupNorm */
+    PAT_ROTARY = 2048,
+    PAT_REDUCE = 4096,
+    PAT_GATHER = 8192,
+    PAT_SCATTER = 16384,
+    PAT_TOP_K = 32768,
+    PAT_ATTENTION = 65536 /* of a partition: it runs as attention */
 };
 unsigned pat_classes(const node_t *node);
 

@@ -140,7 +140,7 @@ static void spread(region_t *r, int id)
 {
     const graph_t *g = r->m->g;
     const int one = id;
-    const int *nodes = id >= 0 ? &one : r->m->members + r->m->parts[~id].first;
+    const int *nodes = id >= 0 ? &one : r->m->parts[~id].nodes;
     const int n = id >= 0 ? 1 : r->m->parts[~id].n;
     for (int i = 0; i < n; i++) {
         const node_t *node = &g->nodes[nodes[i]];
@@ -307,7 +307,7 @@ int region_grow(matcher_t *m, int pattern_node, int source)
 
 /* ---- cycles ---------------------------------------------------------------------------------- */
 
-/* Visits a point outside that starts before the last op of the match. */
+/* Visits a point outside that begins before max_pos: a path may lead from it to the match. */
 static void visit(matcher_t *m, int node, int max_pos)
 {
     const int p = m->owner[node];
@@ -326,7 +326,7 @@ static void visit(matcher_t *m, int node, int max_pos)
 static int visit_users(matcher_t *m, int id, bool from_match, int max_pos)
 {
     const int one = id;
-    const int *nodes = id >= 0 ? &one : m->members + m->parts[~id].first;
+    const int *nodes = id >= 0 ? &one : m->parts[~id].nodes;
     const int n = id >= 0 ? 1 : m->parts[~id].n;
     for (int i = 0; i < n; i++) {
         const node_t *node = &m->g->nodes[nodes[i]];
@@ -356,6 +356,7 @@ const char *match_cycle(matcher_t *m)
     for (int i = 0; i < m->match.n; i++) {
         max_pos = m->pos[m->node[i]] > max_pos ? m->pos[m->node[i]] : max_pos;
     }
+    max_pos = matcher_horizon(m, max_pos);
     for (int i = 0; i < m->match.n; i++) {
         visit_users(m, m->node[i], true, max_pos);
     }

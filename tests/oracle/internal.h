@@ -19,7 +19,7 @@
 /* The bound of a zero of either sign, which a later pole tells apart: beyond no type's rounding
  * but f64's, and it outlives products. */
 #define ORC_ZERO_SIGN 0x1p-900
-#define ORC_MAX_PORTS 8
+#define ORC_MAX_PORTS 64
 
 /* ---- codec.c --------------------------------------------------------------------------------- */
 

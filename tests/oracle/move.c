@@ -148,3 +148,48 @@ int oracle_gen_index(orc_ctx_t *c)
     }
     return 0;
 }
+
+int oracle_concat(orc_ctx_t *c)
+{
+    const int ndims = c->in[0]->lt.ndims, axis = orc_axis(c, 0, ndims);
+    int64_t dims[SINTER_MAX_NDIMS];
+    bool bounds = false;
+    size_t at = 0;
+
+    if (axis < 0) {
+        return -1;
+    }
+    memcpy(dims, c->in[0]->lt.dims, sizeof dims);
+    dims[axis] = 0;
+    c->out[0]->from_int = c->out[0]->small_codes = c->out[0]->kept = true;
+    for (size_t i = 0; i < c->n_in; i++) {
+        const orc_value_t *in = c->in[i];
+        for (int d = 0; d < ndims; d++) {
+            if (in->lt.ndims != ndims || (d != axis && in->lt.dims[d] != dims[d])) {
+                return orc_fail(c, "input %zu has other dims", i);
+            }
+        }
+        dims[axis] += in->lt.dims[axis];
+        bounds = bounds || in->b != NULL;
+        c->out[0]->from_int = c->out[0]->from_int && in->from_int;
+        c->out[0]->small_codes = c->out[0]->small_codes && in->small_codes;
+        c->out[0]->kept = c->out[0]->kept && in->lt.data_type == c->out[0]->lt.data_type;
+    }
+    if (orc_shape(c, 0, ndims, dims) || orc_alloc(c, c->out[0], bounds)) {
+        return -1;
+    }
+    const size_t outer = orc_count(dims, axis),
+                 inner = orc_count(dims + axis + 1, ndims - axis - 1);
+    for (size_t o = 0; o < outer; o++) {
+        for (size_t i = 0; i < c->n_in; i++) {
+            const orc_value_t *in = c->in[i];
+            const size_t n = (size_t)in->lt.dims[axis] * inner;
+            memcpy(c->out[0]->v + at, in->v + o * n, n * sizeof(double));
+            for (size_t k = 0; bounds && k < n; k++) {
+                c->out[0]->b[at + k] = in->b != NULL ? in->b[o * n + k] : 0;
+            }
+            at += n;
+        }
+    }
+    return 0;
+}

@@ -152,18 +152,18 @@ class Cli(unittest.TestCase):
             "graph": [
                 {
                     "id": 0,
-                    "kind": "Concat",
+                    "kind": "SoftMaxBackward",
                     "attrs": {"axis": {"type": "s64", "value": 0}},
                     "inputs": [
-                        {"id": 0, "dtype": "f32", "shape": [2]},
-                        {"id": 1, "dtype": "f32", "shape": [2]},
+                        {"id": 0, "dtype": "f32", "shape": [2, 4]},
+                        {"id": 1, "dtype": "f32", "shape": [2, 4]},
                     ],
-                    "outputs": [{"id": 2, "dtype": "f32", "shape": [4]}],
+                    "outputs": [{"id": 2, "dtype": "f32", "shape": [2, 4]}],
                 }
             ]
         }
         found = document(
-            "--mode=L", "--case=" + self.write("concat.json", json.dumps(graph)), status=1
+            "--mode=L", "--case=" + self.write("backward.json", json.dumps(graph)), status=1
         )
         (part,) = found["partitions"]
         self.assertEqual(

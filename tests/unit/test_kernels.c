@@ -19,8 +19,11 @@ static const char *const step_names[STEP_KINDS] = {
 /* <step>_<algorithm>_<arithmetic>_<isa>, each of small letters and digits. */
 static void test_names(void)
 {
-    static const char *const arithmetics[] =
-        {[IN_F32] = "f32", [IN_F64] = "f64", [IN_BF16] = "bf16", [IN_INT8] = "int8"},
+    static const char *const arithmetics[] = {[IN_F32] = "f32",
+                                              [IN_F64] = "f64",
+                                              [IN_BF16] = "bf16",
+                                              [IN_INT8] = "int8",
+                                              [IN_ANY] = "any"},
                              *const isas[] = {"generic", "avx2", "avx512", "vnni", "avxvnni"};
     for (int i = 0; i < sinter_n_kernels; i++) {
         const kernel_t *k = &sinter_kernels[i];
@@ -130,13 +133,31 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
         const int in = rig_value(&p->r, type, 2, mat, NULL),
                   out = rig_value(&p->r, kind == STEP_DYNQUANT ? sinter_s8 : sinter_f32, 2, mat,
                                   NULL);
-        chain_begin(&b, &p->r.plan.arena, 2, out, kind == STEP_MATMUL || kind == STEP_SOFTMAX);
+        const bool rows = kind == STEP_NORM || kind == STEP_ROTARY || kind == STEP_REDUCE;
+        const chain_t *pre = NULL;
+        if (rows) {
+            chain_begin(&b, &p->r.plan.arena, 2, in, false);
+            const int x = chain_load(&b, in, 2);
+            CHECK(chain_finish(&b, x, dtype_needs_f64(type), &pre) == sinter_success, "pre");
+        }
+        chain_begin(&b, &p->r.plan.arena, 2, out,
+                    rows || kind == STEP_MATMUL || kind == STEP_SOFTMAX);
         const int reg = kind == STEP_CHAIN ? chain_load(&b, in, 2) : 0;
         if (kind == STEP_MATMUL) {
             p->step.p.matmul = (matmul_params_t){.a = none, .b = none, .out_dims = out};
             p->step.p.matmul.a.data = p->step.p.matmul.b.data = in;
         } else if (kind == STEP_SOFTMAX) {
             p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};
+        } else if (kind == STEP_NORM) {
+            p->step.p.norm =
+                (norm_params_t){.pre = pre, .x = in, .mean = -1, .variance = -1, .begin_axis = -1};
+        } else if (kind == STEP_ROTARY) {
+            p->step.p.rotary = (rotary_params_t){
+                .pre = pre, .x = in, .cosines = in, .sines = in, .positions = -1, .scale = 1};
+        } else if (kind == STEP_REDUCE) {
+            static const int64_t axes[1] = {1};
+            p->step.p.reduce = (reduce_params_t){
+                .pre = pre, .x = in, .kind = sinter_op_reduce_sum, .axes = axes, .n_axes = 1};
         } else if (kind == STEP_DYNQUANT) {
             p->step.p.dynquant = (dynquant_params_t){
                 .in = in, .out = {.data = out, .scale = -1, .zp = -1}, .tensor_scale = -1};
@@ -210,6 +231,9 @@ static void test_float_steps(sinter_cpu_isa_t machine)
         sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_f16,
         sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
     for (int kind = 0; kind < STEP_KINDS; kind++) {
+        if (kind == STEP_GATHER || kind == STEP_SCATTER || kind == STEP_TOP_K) {
+            continue; /* one kernel for every machine */
+        }
         for (int i = sinter_isa_generic; i < LEVELS; i++) {
             const sinter_cpu_isa_t isa = (sinter_cpu_isa_t)i;
             const uint32_t has = features_up_to(machine).bits & features_of_level(isa).bits;

@@ -531,6 +531,33 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer(plan, reads, s->p.dynquant.in);
         refer_quantised(plan, &s->p.dynquant, reads, writes);
         break;
+    case STEP_NORM:
+        refer_chain(plan, s->p.norm.pre, reads, writes);
+        refer(plan, reads, s->p.norm.x);
+        refer(plan, writes, s->p.norm.mean);
+        refer(plan, writes, s->p.norm.variance);
+        break;
+    case STEP_ROTARY:
+        refer_chain(plan, s->p.rotary.pre, reads, writes);
+        refer(plan, reads, s->p.rotary.cosines);
+        refer(plan, reads, s->p.rotary.sines);
+        refer(plan, reads, s->p.rotary.positions);
+        break;
+    case STEP_REDUCE:
+        refer_chain(plan, s->p.reduce.pre, reads, writes);
+        break;
+    case STEP_GATHER:
+    case STEP_SCATTER:
+        refer(plan, reads, s->p.index.data);
+        refer(plan, reads, s->p.index.indices);
+        refer(plan, reads, s->p.index.updates);
+        refer(plan, writes, s->p.index.out);
+        break;
+    case STEP_TOP_K:
+        refer(plan, reads, s->p.top_k.in);
+        refer(plan, writes, s->p.top_k.values);
+        refer(plan, writes, s->p.top_k.indices);
+        break;
     case STEP_CHAIN:
         break;
     }

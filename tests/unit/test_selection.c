@@ -108,6 +108,14 @@ typedef struct selection_case {
             {0}                                                       \
         }                                                             \
     }
+/* The same kernel on every machine. */
+#define ANYWHERE(kernel)                                                                \
+    {                                                                                   \
+        GENERIC = {kernel, {0}}, AVX2 = {kernel, {0}}, AVX512 = {kernel, {0}}, VNNI = { \
+            kernel,                                                                     \
+            {0}                                                                         \
+        }                                                                               \
+    }
 
 static const selection_case_t cases[] = {
     /* ---- attention --------------------------------------------------------------------------- */
@@ -447,6 +455,25 @@ static const selection_case_t cases[] = {
      .graph = QUANTISE("group_shape=1,32 1:f32:8x96",
                        "dynamic_asymmetric") " -> 2:u8:8x96 3:f32:8x3 4:u8:8x3",
      .at = BY_ISA("dynquant_groups_f32")},
+    {.what = "a norm of a sum",
+     .graph = "Add 1:f32:8x64 2:f32:8x64 -> 3:f32:8x64; "
+              "RMSNorm 3:f32:8x64 4:f32:64 -> 5:f32:8x64",
+     .at = BY_ISA("norm_rows_f32")},
+    {.what = "a rotary embedding",
+     .graph = "RotaryEmbedding 1:f32:2x4x8x64 2:f32:2x8x32 3:f32:2x8x32 -> 4:f32:2x4x8x64",
+     .at = BY_ISA("rotary_rows_f32")},
+    {.what = "a reduction",
+     .graph = "ReduceMean axes=1 1:f32:8x64 -> 2:f32:8",
+     .at = BY_ISA("reduce_runs_f32")},
+    {.what = "a gather of codes",
+     .graph = "Gather 1:s4:100x64 2:s32:8 -> 3:s4:8x64",
+     .at = ANYWHERE("gather_rows_any_generic")},
+    {.what = "an append to a cache",
+     .graph = "ScatterRows 1:s8:100x64 2:s32:8 3:s8:8x64 -> 4:s8:100x64",
+     .at = ANYWHERE("scatter_rows_any_generic")},
+    {.what = "the best experts",
+     .graph = "TopK k=4 1:f32:8x64 -> 2:f32:8x4 3:s32:8x4",
+     .at = ANYWHERE("topk_rows_f64_generic")},
     {.what = "softmax",
      .graph = "SoftMax axis=-1 1:f32:8x96 -> 2:f32:8x96",
      .at = BY_ISA("softmax_rows_f32")},

@@ -350,6 +350,28 @@ static rule_t binary_input(const model_t *model, const model_op_t *op, size_t sl
     return plain_data(t);
 }
 
+/* Rows of a tensor along an axis. Places in a cache are all below 2^31. */
+static rule_t rows_of(const sinter_logical_tensor_t *lt, int64_t axis)
+{
+    const int64_t d = axis < 0 ? axis + lt->ndims : axis;
+    const int64_t rows = d >= 0 && d < lt->ndims ? lt->dims[d] : 1;
+    return integer(0, rows > 0 ? (double)(rows - 1) : 0);
+}
+
+/* Indices, slots and positions are those of rows that exist. */
+static rule_t index_input(const model_op_t *op, size_t slot, const gr_dtype_t *t)
+{
+    const bool rotary = op->kind == sinter_op_rotary_embedding;
+    const bool tables = op->n_inputs > 3 && rotary; /* else inverse frequencies */
+    if (t->class_ != GR_INT || slot != (rotary ? op->n_inputs - 1 : 1)) {
+        return plain_data(t);
+    }
+    const orc_attr_t *axis = model_attr(op, sinter_op_attr_axis);
+    return rotary && !tables
+               ? integer(0, 4095)
+               : rows_of(&op->inputs[rotary ? 1 : 0], !rotary && axis != NULL ? axis->s64[0] : 0);
+}
+
 static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
 {
     const model_use_t *use = &model->uses[tensor->first];
@@ -382,6 +404,10 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
                    : plain_data(t);
     case sinter_op_round:
         return uniform(-8, 8);
+    case sinter_op_gather:
+    case sinter_op_scatter_rows:
+    case sinter_op_rotary_embedding:
+        return index_input(op, use->slot, t);
     default:
         return plain_data(t);
     }

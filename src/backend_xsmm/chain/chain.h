@@ -18,8 +18,8 @@ enum {
     CHAIN_MAX_INSTRS = 192
 };
 
-/* An opcode is a sinter_op_kind_t, for an op that is one elementwise function of its inputs, or one
- * of these. */
+/* An opcode is the op_slot of a sinter_op_kind_t, for an op that is one elementwise function of its
+ * inputs, or one of these. */
 typedef enum chain_opcode {
     CHAIN_LOAD = 1000, /* dst = operand */
     CHAIN_LOAD_SPLIT, /* dst = codes of `dtype`, low bits in operand, high bits in operand `high` */
@@ -37,7 +37,7 @@ typedef enum chain_opcode {
 } chain_opcode_t;
 
 typedef struct chain_instr {
-    int op;                   /* chain_opcode_t or sinter_op_kind_t */
+    int op;                   /* chain_opcode_t, or an op_slot */
     int dst, a, b, c;         /* registers */
     int operand, high;        /* LOAD, STORE */
     int scale, zp;            /* DEQUANT, QUANT: operands */
@@ -161,8 +161,10 @@ bool chain_touches_once(const chain_t *chain, int value, int ndims);
  * dropped. */
 void chain_permute(chain_bound_t *bound, const int *to);
 
-/* Makes one dim of d and d + 1 if that changes nothing for any operand; else returns false. */
+/* Makes one dim of d and d + 1 if that changes nothing for any operand; else returns false.
+ * chain_merges only asks. */
 bool chain_merge(chain_bound_t *bound, int d);
+bool chain_merges(const chain_bound_t *bound, int d);
 
 /* Rewrites the iteration space into an equivalent one that is faster to run. Dims of size 1 are
  * dropped; dims are ordered by the strides of the first stored tensor; neighbours are merged where

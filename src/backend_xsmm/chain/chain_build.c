@@ -173,7 +173,7 @@ static bool has_channel_operand(const node_t *node)
 
 int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs)
 {
-    chain_instr_t in = {.op = (int)node->kind};
+    chain_instr_t in = {.op = op_slot(node->kind)};
     int r[3] = {0, 0, 0};
     for (int i = 0; i < n_regs && i < 3; i++) {
         r[i] = regs[i];
@@ -183,7 +183,7 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
     }
     if (node->kind == sinter_op_type_cast || node->kind == sinter_op_reorder) {
         in.op = CHAIN_COPY;
-    } else if ((int)node->kind >= ELTWISE_KINDS || eltwise_f64[node->kind] == NULL) {
+    } else if (op_slot(node->kind) < 0 || eltwise_f64[op_slot(node->kind)] == NULL) {
         b->reason = "an op that is no elementwise function";
     } else if (has_channel_operand(node)) {
         r[1] = along_channels(b, node, r[1]);
@@ -195,7 +195,7 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
 
 static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y)
 {
-    return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = (int)kind, .a = x, .b = y});
+    return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = op_slot(kind), .a = x, .b = y});
 }
 
 /* The operand that a register was loaded from; -1: it was computed. */

@@ -127,9 +127,9 @@ static bool merge_ref(const chain_ref_t *ref, int d, const int64_t *dims, int64_
            ref->stride[d] == inner / ref->group[d + 1] * ref->stride[d + 1];
 }
 
-bool chain_merge(chain_bound_t *b, int d)
+/* stride, group: of the longer dim, by operand. */
+static bool merges(const chain_bound_t *b, int d, int64_t *stride, int64_t *group)
 {
-    int64_t stride[CHAIN_MAX_OPERANDS] = {0}, group[CHAIN_MAX_OPERANDS] = {0};
     if (indexed(b, d) || indexed(b, d + 1)) {
         return false;
     }
@@ -137,6 +137,21 @@ bool chain_merge(chain_bound_t *b, int d)
         if (!merge_ref(&b->refs[i], d, b->dims, &stride[i], &group[i])) {
             return false;
         }
+    }
+    return true;
+}
+
+bool chain_merges(const chain_bound_t *b, int d)
+{
+    int64_t stride[CHAIN_MAX_OPERANDS], group[CHAIN_MAX_OPERANDS];
+    return merges(b, d, stride, group);
+}
+
+bool chain_merge(chain_bound_t *b, int d)
+{
+    int64_t stride[CHAIN_MAX_OPERANDS] = {0}, group[CHAIN_MAX_OPERANDS] = {0};
+    if (!merges(b, d, stride, group)) {
+        return false;
     }
     int to[SINTER_MAX_NDIMS] = {0};
     for (int e = 0; e < b->ndims; e++) {

@@ -33,7 +33,16 @@ static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64
         return rows > TAIL_CHAIN_ROWS      ? "groups of more than 64 rows"
                : cols > TAIL_CHAIN_COLUMNS ? "groups longer than a run of 256 elements"
                                            : NULL;
+    case STEP_NORM:
+    case STEP_ROTARY:
+        return rows > 1                    ? "steps of its kind take rows one by one"
+               : cols > TAIL_CHAIN_COLUMNS ? "groups longer than a run of 256 elements"
+                                           : NULL;
     case STEP_SOFTMAX:
+    case STEP_REDUCE:
+    case STEP_GATHER:
+    case STEP_SCATTER:
+    case STEP_TOP_K:
     case STEP_DYNQUANT:
         break;
     }

@@ -4,6 +4,7 @@
 
 #include "backend_xsmm/exec/work.h"
 #include "base/status.h"
+#include "graph/shape.h"
 
 /* Places an area behind the one before it; false on overflow. */
 static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
@@ -83,6 +84,48 @@ static void transpose_order(const node_t *op, int ndims, int *order)
     }
 }
 
+/* Where the input `part` of a Concat lies in its output, in elements. */
+static int64_t part_offset(const plan_value_t *pv, const frame_mem_t *fm)
+{
+    const bound_t *base = &fm->v[pv->base];
+    int64_t axis = node_s64(pv->op, sinter_op_attr_axis, 0), before = 0;
+    axis += axis < 0 ? base->ndims : 0;
+    for (int k = 0; k < pv->part; k++) {
+        before += fm->lts[pv->op->in[k]].dims[axis];
+    }
+    return before * base->strides[axis];
+}
+
+/* A Slice takes from dim d of base n elements from *start on, *step apart. */
+static void slice_dim(const node_t *slice, const bound_t *base, int d, int64_t *start,
+                      int64_t *step)
+{
+    lt_t lt = {.ndims = base->ndims};
+    int64_t n;
+    memcpy(lt.dims, base->dims, sizeof lt.dims);
+    (void)slice_of_dim(slice, &lt, d, start, step, &n); /* the shape rule has checked the axes */
+}
+
+static int64_t slice_offset(const node_t *slice, const bound_t *base)
+{
+    int64_t offset = 0, start, step;
+    for (int d = 0; d < base->ndims; d++) {
+        slice_dim(slice, base, d, &start, &step);
+        offset += start * base->strides[d];
+    }
+    return offset;
+}
+
+/* From the data of a view's base to its own, in bits. */
+static int64_t view_offset(const plan_value_t *pv, const frame_mem_t *fm)
+{
+    const bound_t *base = &fm->v[pv->base];
+    const int64_t elements = pv->op->kind == sinter_op_concat  ? part_offset(pv, fm)
+                             : pv->op->kind == sinter_op_slice ? slice_offset(pv->op, base)
+                                                               : 0;
+    return elements * dtype_traits(base->dtype)->bits;
+}
+
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
                   const int64_t *dims, int64_t *strides)
 {
@@ -92,6 +135,18 @@ bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims
         for (int i = 0; i < ndims; i++) {
             strides[inverse ? order[i] : i] = base->strides[inverse ? i : order[i]];
         }
+        return true;
+    }
+    if (op->kind == sinter_op_slice) {
+        for (int d = 0; d < ndims && !inverse; d++) {
+            int64_t start, step;
+            slice_dim(op, base, d, &start, &step);
+            strides[d] = base->strides[d] * step;
+        }
+        return !inverse;
+    }
+    if (op->kind == sinter_op_concat) {
+        memcpy(strides, base->strides, sizeof(int64_t) * (size_t)ndims);
         return true;
     }
     return view_reshape(base->ndims, base->dims, base->strides, ndims, dims, strides);
@@ -126,6 +181,11 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
             sinter_unimplemented,
             "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
             (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
+    }
+    if (pv->kind == PV_VIEW && view_offset(pv, fm) % 8 != 0) {
+        return sg_fail(sinter_unimplemented,
+                       "tensor %llu does not begin with a whole byte in tensor %llu",
+                       (unsigned long long)lt.id, (unsigned long long)plan->values[pv->base].lt.id);
     }
     return sinter_success;
 }
@@ -307,7 +367,8 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
     }
     for (int k = 0; k < plan->n_views; k++) {
         const int i = plan->view_order[k];
-        fm->v[i].data = fm->v[plan->values[i].base].data;
+        unsigned char *base = fm->v[plan->values[i].base].data;
+        fm->v[i].data = base != NULL ? base + view_offset(&plan->values[i], fm) / 8 : NULL;
     }
     for (int i = plan->n_values - plan->n_packed; i < plan->n_values; i++) {
         fm->v[i].data = fm->v[plan->values[i].base].data;

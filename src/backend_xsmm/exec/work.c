@@ -122,6 +122,33 @@ double step_work(const problem_t *p)
         add(&s, n, 1 / exp_rate);
         add_bytes(&s, p, step->p.softmax.in);
         break;
+    case STEP_REDUCE:
+        n = elements(p, step->p.reduce.x);
+        add(&s, n, 1 / elements_rate);
+        add_chain(&s, p, step->p.reduce.pre, n);
+        n = elements(p, step->post->dims_value);
+        break;
+    case STEP_ROTARY:
+        n = elements(p, step->p.rotary.x);
+        add(&s, n, 3 / elements_rate);
+        add_chain(&s, p, step->p.rotary.pre, n);
+        break;
+    case STEP_GATHER:
+        add_bytes(&s, p, step->p.index.out);
+        add_bytes(&s, p, step->p.index.out);
+        break;
+    case STEP_SCATTER: /* in place, as it should be */
+        add_bytes(&s, p, step->p.index.updates);
+        add_bytes(&s, p, step->p.index.updates);
+        break;
+    case STEP_TOP_K:
+        add(&s, elements(p, step->p.top_k.in), 5 / elements_rate);
+        break;
+    case STEP_NORM:
+        n = elements(p, step->p.norm.x);
+        add(&s, n, 3 / elements_rate);
+        add_chain(&s, p, step->p.norm.pre, n);
+        break;
     case STEP_DYNQUANT:
         n = elements(p, step->p.dynquant.in);
         add_dynquant(&s, p, &step->p.dynquant, n);

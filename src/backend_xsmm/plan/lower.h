@@ -17,16 +17,18 @@
 /* Nodes that become one step. */
 typedef struct cluster {
     step_kind_t kind;
-    /* node: MatMul, SoftMax, LogSoftmax, DynamicQuantize; the PV MatMul for attention; -1 for a
-     * chain or a copy */
+    /* The node that is not elementwise; for attention the second MatMul; -1 for a chain or a
+     * copy. */
     int heavy;
     int dims_value; /* graph value whose dims are the iteration space of the chain */
     int *nodes;     /* elementwise nodes in evaluation order */
     int n_nodes, cap_nodes;
     int tail;          /* node: a DynamicQuantize run on the results of this step; -1: none */
     const char *apart; /* of a DynamicQuantize: why it is not a tail */
-    int cost;          /* an estimate of the chain's instructions */
-    int pos;           /* its index; of a copy: the cluster that it follows */
+    struct cluster
+        *pre; /* of a norm or reduction: the nodes that compute its input; otherwise NULL */
+    int cost; /* an estimate of the chain's instructions */
+    int pos;  /* its index; of a copy: the cluster that it follows */
     /* A copy: reads plan value `copy_from`, writes `copy_to`, both in the dims of dims_value. */
     bool copy;
     int copy_from, copy_to;

@@ -23,7 +23,8 @@ bool lower_same_dims(const lt_t *a, const lt_t *b)
 
 bool lower_is_view(const node_t *n)
 {
-    return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose;
+    return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose ||
+           n->kind == sinter_op_slice;
 }
 
 static bool computes_scales(const node_t *n)
@@ -480,20 +481,110 @@ static sinter_status_t quantise_node(lowering_t *lo, int node)
     return sinter_success;
 }
 
+static bool is_norm(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_layer_norm || kind == sinter_op_rms_norm ||
+           kind == sinter_op_group_norm;
+}
+
+static bool takes_rows(sinter_op_kind_t kind)
+{
+    return is_norm(kind) || kind == sinter_op_rotary_embedding;
+}
+
+static bool is_reduction(sinter_op_kind_t kind)
+{
+    return op_card(kind) == op_card(sinter_op_reduce_sum);
+}
+
+/* What a norm, a rotary embedding or a reduction reads. A floating node that computes its data
+ * becomes a part of the step, which then passes over memory once; later readers find its result in
+ * memory. */
+static sinter_status_t inputs_of_rows(lowering_t *lo, const node_t *n, int ci, cluster_t *pre)
+{
+    const int x = n->in[0], p = floating_producer(lo, n, 0);
+    for (int i = 1; i < n->n_in; i++) {
+        SG_TRY(need_memory(lo, n->in[i]));
+    }
+    if (p < 0 || !floats_broadcast(lo, p, &lo->probe[x])) {
+        return need_memory(lo, x);
+    }
+    SG_TRY(pull(lo, pre, p));
+    SG_TRY(need_inputs(lo, pre, 0, -1));
+    lo->floating[p] = false;
+    lo->ready[x] = ci;
+    return sinter_success;
+}
+
+static step_kind_t heavy_kind(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_matmul ? STEP_MATMUL
+           : is_norm(kind)          ? STEP_NORM
+           : takes_rows(kind)       ? STEP_ROTARY
+           : is_reduction(kind)     ? STEP_REDUCE
+                                    : STEP_SOFTMAX;
+}
+
 static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
-    SG_TRY(need_operands(lo, n));
-    const int ci = lower_new_cluster(lo, n->kind == sinter_op_matmul ? STEP_MATMUL : STEP_SOFTMAX,
-                                     node, n->out[0], lo->n_clusters);
+    cluster_t *pre = NULL;
+    if (takes_rows(n->kind) || is_reduction(n->kind)) {
+        pre = ARENA_NEW(&lo->plan->arena, cluster_t, 1);
+        SG_TRY(pre != NULL ? inputs_of_rows(lo, n, lo->n_clusters, pre) : sinter_out_of_memory);
+    } else {
+        SG_TRY(need_operands(lo, n));
+    }
+    const int ci = lower_new_cluster(lo, heavy_kind(n->kind), node, n->out[0], lo->n_clusters);
     if (ci < 0) {
         return sinter_out_of_memory;
     }
+    lo->clusters[ci].pre = pre;
     for (int o = 0; o < n->n_out; o++) {
         lo->ready[n->out[o]] = ci;
         lo->stored[n->out[o]] = o > 0;
     }
     lo->home[n->out[0]] = ci;
+    return sinter_success;
+}
+
+/* Indices are read before the first step runs, so they must come from outside. */
+static sinter_status_t indices_from_outside(const lowering_t *lo, const node_t *n, int port)
+{
+    return lo->g->values[n->in[port]].producer < 0
+               ? sinter_success
+               : sg_fail(sinter_unimplemented, "%s: its indices are computed in the same partition",
+                         node_label(n));
+}
+
+/* Gather, ScatterRows and TopK: steps whose results are in memory only. */
+static sinter_status_t index_node(lowering_t *lo, int node, step_kind_t kind)
+{
+    const node_t *n = &lo->g->nodes[node];
+    SG_TRY(need_operands(lo, n));
+    SG_TRY(kind != STEP_TOP_K ? indices_from_outside(lo, n, 1) : sinter_success);
+    const int ci = lower_new_cluster(lo, kind, node, n->out[0], lo->n_clusters);
+    if (ci < 0) {
+        return sinter_out_of_memory;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        lo->ready[n->out[o]] = ci;
+        lo->stored[n->out[o]] = true;
+    }
+    return sinter_success;
+}
+
+/* Copies bring the inputs of a Concat to their places (lower_memory.c). They run after the cluster
+ * that makes the last one. */
+static sinter_status_t concat_node(lowering_t *lo, const node_t *n)
+{
+    const int out = n->out[0];
+    for (int i = 0; i < n->n_in; i++) {
+        SG_TRY(need_memory(lo, n->in[i]));
+        lo->ready[out] =
+            lo->ready[n->in[i]] > lo->ready[out] ? lo->ready[n->in[i]] : lo->ready[out];
+    }
+    lo->stored[out] = true;
     return sinter_success;
 }
 
@@ -512,8 +603,17 @@ sinter_status_t lower_cluster(lowering_t *lo)
             SG_TRY(need_memory(lo, n->in[0]));
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
         } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax ||
-                   n->kind == sinter_op_log_softmax) {
+                   n->kind == sinter_op_log_softmax || takes_rows(n->kind) ||
+                   is_reduction(n->kind)) {
             SG_TRY(heavy_node(lo, node));
+        } else if (n->kind == sinter_op_gather) {
+            SG_TRY(index_node(lo, node, STEP_GATHER));
+        } else if (n->kind == sinter_op_scatter_rows) {
+            SG_TRY(index_node(lo, node, STEP_SCATTER));
+        } else if (n->kind == sinter_op_top_k) {
+            SG_TRY(index_node(lo, node, STEP_TOP_K));
+        } else if (n->kind == sinter_op_concat) {
+            SG_TRY(concat_node(lo, n));
         } else if (computes_scales(n)) {
             SG_TRY(quantise_node(lo, node));
         } else if (lower_is_eltwise(n->kind)) {

@@ -4,6 +4,7 @@
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
 #include "graph/schema.h"
+#include "graph/shape.h"
 
 /* The chain that is being built, and the registers of its values. */
 typedef struct emitter {
@@ -255,12 +256,19 @@ static sinter_status_t store(emitter_t *e, int v)
         &e->b, chain_unrounded(&e->b, e->reg[v], e->lo->plan->values[v].lt.data_type), v, NULL);
 }
 
+/* The step has its result in register 0 of the chain that follows it. */
+static bool hands_on(const cluster_t *cl)
+{
+    return cl->heavy >= 0 && cl->kind != STEP_DYNQUANT && cl->kind != STEP_GATHER &&
+           cl->kind != STEP_SCATTER && cl->kind != STEP_TOP_K;
+}
+
 /* Stores all values that this cluster has in registers and that must be in memory. */
 static sinter_status_t emit_stores(emitter_t *e, int ci)
 {
     lowering_t *lo = e->lo;
     const cluster_t *cl = &lo->clusters[ci];
-    if (cl->heavy >= 0 && cl->kind != STEP_DYNQUANT && lo->stored[lo->g->nodes[cl->heavy].out[0]]) {
+    if (hands_on(cl) && lo->stored[lo->g->nodes[cl->heavy].out[0]]) {
         SG_TRY(store(e, lo->g->nodes[cl->heavy].out[0]));
     }
     for (int i = 0; i < cl->n_nodes; i++) {
@@ -377,6 +385,119 @@ static sinter_status_t emit_softmax(emitter_t *e, const cluster_t *cl, step_t *s
                                          .log = n->kind == sinter_op_log_softmax};
     set_reg(e, n->out[0], 0);
     return sinter_success;
+}
+
+static bool in_part(const cluster_t *part, int node)
+{
+    for (int i = 0; i < part->n_nodes; i++) {
+        if (part->nodes[i] == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The chain that computes the data of a norm or a reduction, and stores it where others need it. */
+static sinter_status_t emit_pre(emitter_t *e, const cluster_t *cl, const chain_t **chain)
+{
+    lowering_t *lo = e->lo;
+    const int x = lo->g->nodes[cl->heavy].in[0];
+    int reg;
+    SG_TRY(begin(e, x, false));
+    SG_TRY(emit_nodes(e, cl->pre));
+    SG_TRY(reg_of(e, x, &reg));
+    if (in_part(cl->pre, lo->g->values[x].producer) && lo->stored[x]) {
+        SG_TRY(store(e, x));
+    }
+    return chain_finish(&e->b, reg, e->f64, chain);
+}
+
+/* The chain that follows the norm begins with its gamma and beta. */
+static sinter_status_t emit_norm(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const node_t *n = &lo->g->nodes[cl->heavy];
+    const bool groups = n->kind == sinter_op_group_norm;
+    const int channel = groups ? shape_channel_dim(n, &lo->probe[n->in[0]]) : 0;
+    norm_params_t *p = &step->p.norm;
+    p->x = n->out[0];
+    p->mean = n->n_out > 1 ? n->out[1] : -1;
+    p->variance = n->n_out > 2 ? n->out[2] : -1;
+    p->begin_axis = (int)node_s64(n, sinter_op_attr_begin_norm_axis, -1);
+    p->channel = channel;
+    p->groups = (int)node_s64(n, sinter_op_attr_groups, 1);
+    p->centered = n->kind != sinter_op_rms_norm;
+    p->epsilon = node_f32(n, sinter_op_attr_epsilon, 1e-5f);
+    int y = 0;
+    for (int i = 1; i < n->n_in && y >= 0; i++) {
+        const node_t op = {.kind = i == 1 ? sinter_op_multiply : sinter_op_add, .n_in = 2};
+        int8_t map[SINTER_MAX_NDIMS];
+        for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+            map[d] = (int8_t)(d == channel ? 0 : -1);
+        }
+        note_type(e, n->in[i]);
+        const int param = groups ? chain_load_mapped(&e->b, n->in[i], map, false)
+                                 : chain_load(&e->b, n->in[i], lo->probe[n->in[i]].ndims);
+        y = param < 0 ? -1 : chain_op(&e->b, &op, (int[]){y, param}, 2);
+    }
+    return set_result(e, n->out[0], y);
+}
+
+static sinter_status_t emit_reduce(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    const node_t *n = &e->lo->g->nodes[cl->heavy];
+    const attr_t *axes = node_attr(n, sinter_op_attr_axes);
+    if (n->n_in > 1) {
+        return sg_fail(sinter_unimplemented, "%s: its axes are a tensor", node_label(n));
+    }
+    reduce_params_t *p = &step->p.reduce;
+    p->x = n->in[0];
+    p->kind = n->kind;
+    p->axes = axes->s64;
+    p->n_axes = (int)axes->n;
+    p->keep_dims = node_bool(n, sinter_op_attr_keep_dims, false);
+    return set_result(e, n->out[0], 0);
+}
+
+static sinter_status_t emit_rotary(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    const graph_t *g = e->lo->g;
+    const node_t *n = &g->nodes[cl->heavy];
+    rotary_params_t *p = &step->p.rotary;
+    const bool frequencies = !dtype_is_float(g->values[n->in[2]].lt.data_type);
+    p->x = n->out[0];
+    p->cosines = n->in[1];
+    p->sines = frequencies ? -1 : n->in[2];
+    p->positions = frequencies ? n->in[2] : n->n_in > 3 ? n->in[3] : -1;
+    p->dim = (int)node_s64(n, sinter_op_attr_rotary_embedding_dim, 0);
+    p->heads = (int)node_s64(n, sinter_op_attr_num_heads, 0);
+    p->interleaved = node_bool(n, sinter_op_attr_interleaved, false);
+    p->scale = node_f32(n, sinter_op_attr_scale, 1);
+    if (p->positions >= 0 && g->values[p->positions].producer >= 0) {
+        return sg_fail(sinter_unimplemented, "%s: its positions are computed in the same partition",
+                       node_label(n));
+    }
+    return set_result(e, n->out[0], 0);
+}
+
+static void emit_index(const emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    const node_t *n = &e->lo->g->nodes[cl->heavy];
+    step->p.index = (index_params_t){.data = n->in[0],
+                                     .indices = n->in[1],
+                                     .updates = n->n_in > 2 ? n->in[2] : -1,
+                                     .out = n->out[0],
+                                     .axis = (int)node_s64(n, sinter_op_attr_axis, 0)};
+}
+
+static void emit_top_k(const emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    const node_t *n = &e->lo->g->nodes[cl->heavy];
+    step->p.top_k = (top_k_params_t){.in = n->in[0],
+                                     .values = n->out[0],
+                                     .indices = n->out[1],
+                                     .axis = (int)node_s64(n, sinter_op_attr_axis, -1),
+                                     .largest = node_bool(n, sinter_op_attr_largest, true)};
 }
 
 static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_params_t *p)
@@ -505,6 +626,19 @@ static sinter_status_t emit_params(emitter_t *e, const cluster_t *cl, step_t *st
         return emit_matmul(e, cl, step);
     case STEP_SOFTMAX:
         return emit_softmax(e, cl, step);
+    case STEP_NORM:
+        return emit_norm(e, cl, step);
+    case STEP_REDUCE:
+        return emit_reduce(e, cl, step);
+    case STEP_ROTARY:
+        return emit_rotary(e, cl, step);
+    case STEP_GATHER:
+    case STEP_SCATTER:
+        emit_index(e, cl, step);
+        return sinter_success;
+    case STEP_TOP_K:
+        emit_top_k(e, cl, step);
+        return sinter_success;
     case STEP_DYNQUANT:
         step->apart = cl->apart;
         return dynquant_params(e->lo, cl->heavy, &step->p.dynquant);
@@ -520,7 +654,13 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
     if (cl->kind == STEP_ATTENTION) { /* its score chains are built before the epilogue */
         SG_TRY(emit_attention(e, step));
     }
-    SG_TRY(begin(e, cl->dims_value, cl->heavy >= 0 && cl->kind != STEP_DYNQUANT));
+    if (cl->pre != NULL) {
+        SG_TRY(emit_pre(e, cl,
+                        cl->kind == STEP_NORM     ? &step->p.norm.pre
+                        : cl->kind == STEP_ROTARY ? &step->p.rotary.pre
+                                                  : &step->p.reduce.pre));
+    }
+    SG_TRY(begin(e, cl->dims_value, hands_on(cl)));
     SG_TRY(emit_params(e, cl, step));
     SG_TRY(emit_nodes(e, cl));
     SG_TRY(emit_stores(e, ci));
@@ -587,6 +727,30 @@ static void touch_params(plan_t *plan, const step_t *step, int s)
         touch(plan, step->p.softmax.in, s);
         touch(plan, step->p.softmax.stats, s);
         touch(plan, step->p.softmax.sink, s);
+        break;
+    case STEP_ROTARY:
+        touch_chain(plan, step->p.rotary.pre, s);
+        touch(plan, step->p.rotary.cosines, s);
+        touch(plan, step->p.rotary.sines, s);
+        break;
+    case STEP_GATHER:
+    case STEP_SCATTER:
+        touch(plan, step->p.index.data, s);
+        touch(plan, step->p.index.updates, s);
+        touch(plan, step->p.index.out, s);
+        break;
+    case STEP_TOP_K:
+        touch(plan, step->p.top_k.in, s);
+        touch(plan, step->p.top_k.values, s);
+        touch(plan, step->p.top_k.indices, s);
+        break;
+    case STEP_REDUCE:
+        touch_chain(plan, step->p.reduce.pre, s);
+        break;
+    case STEP_NORM:
+        touch_chain(plan, step->p.norm.pre, s);
+        touch(plan, step->p.norm.mean, s);
+        touch(plan, step->p.norm.variance, s);
         break;
     case STEP_ATTENTION:
         touch_attention(plan, &step->p.attention, s);

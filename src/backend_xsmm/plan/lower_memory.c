@@ -158,6 +158,22 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
     return copy_step(lo, pos, y, temp, y);
 }
 
+/* The inputs of a Concat are copied to their places in its output. */
+static sinter_status_t join_parts(lowering_t *lo, const node_t *concat)
+{
+    const int out = concat->out[0];
+    for (int i = 0; i < concat->n_in; i++) {
+        const int x = concat->in[i], part = extra_value(lo, x);
+        if (part < 0) {
+            return sinter_out_of_memory;
+        }
+        lo->plan->values[part].part = i;
+        place_view(lo, part, x, out, concat, false);
+        SG_TRY(copy_step(lo, lo->ready[out], x, x, part));
+    }
+    return sinter_success;
+}
+
 sinter_status_t lower_memory(lowering_t *lo)
 {
     graph_t *g = lo->g;
@@ -170,7 +186,8 @@ sinter_status_t lower_memory(lowering_t *lo)
         lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
                           : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4
                           : g->nodes[i].kind == sinter_op_matmul                   ? 3
-                                                                                   : 0;
+                          : g->nodes[i].kind == sinter_op_concat ? g->nodes[i].n_in
+                                                                 : 0;
     }
     plan->values = ARENA_NEW(&plan->arena, plan_value_t, lo->cap_values);
     plan->view_order = ARENA_NEW(&plan->arena, int, lo->cap_values);
@@ -199,6 +216,8 @@ sinter_status_t lower_memory(lowering_t *lo)
         if (lower_is_view(n) && !lo->placed[n->out[0]] &&
             (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
             SG_TRY(look_at(lo, n));
+        } else if (n->kind == sinter_op_concat) {
+            SG_TRY(join_parts(lo, n));
         }
     }
     return sinter_success;

@@ -96,7 +96,7 @@ static const double no_attributes[2];
 #include "backend_xsmm/ukernels/eltwise.def"
 
 const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS] = {
-#define ELTWISE(name, ...) [sinter_op_##name] = name##_op,
+#define ELTWISE(name, ...) [OP_SLOT(sinter_op_##name)] = name##_op,
 #include "backend_xsmm/ukernels/eltwise.def"
 };
 

@@ -10,8 +10,9 @@
 #include <sinter/sinter_types.h>
 
 #include "base/features.h"
+#include "base/op_slot.h"
 
-enum { ELTWISE_KINDS = sinter_op_last_symbol };
+enum { ELTWISE_KINDS = OP_SLOTS };
 
 /* dst[i] = f(a[i], b[i], c[i]) for i < n; dst may be any of a, b, c but not overlap them
  * otherwise. Operands that f does not have are not read. p: attributes as in chain_instr_t. */
@@ -22,17 +23,19 @@ typedef void (*eltwise_f64_fn_t)(double *dst, const double *a, const double *b, 
 
 typedef struct eltwise_table {
     features_t needs;               /* what it was built for */
-    eltwise_fn_t op[ELTWISE_KINDS]; /* by sinter_op_kind_t; NULL: no elementwise function */
+    eltwise_fn_t op[ELTWISE_KINDS]; /* by op_slot; NULL: no elementwise function */
 
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */
     float (*row_sum)(const float *x, int n);
+    float (*row_squares)(const float *x, int n, float shift); /* the sum of (x - shift)^2 */
     float (*exp_sub_sum)(
         float *dst, const float *src, int n,
         float max); /* dst = exp(src - max), returns the sum; dst may be src; max >= src */
     float (*exp_mul_sub_sum)(float *dst, const float *src, int n, float mul,
                              float max);           /* dst = exp(src * mul - max), as exp_sub_sum */
     void (*scale_row)(float *dst, int n, float f); /* dst *= f */
+    void (*norm_row)(float *dst, int n, float shift, float f); /* dst = (dst - shift) * f */
     void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
     void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */
     void (*max_row)(float *dst, const float *src,
@@ -49,7 +52,7 @@ void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsi
 void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base,
                    int64_t first, int64_t stride, int n, const float *src);
 
-/* The same ops in double, portable C: by sinter_op_kind_t. */
+/* The same ops in double, portable C: by op_slot. */
 extern const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS];
 
 extern const eltwise_table_t eltwise_table_generic, eltwise_table_avx2, eltwise_table_avx512;

@@ -1,0 +1,160 @@
+/* LayerNorm, RMSNorm and GroupNorm, a row at a time (rows.h). Sums of blocks are added in double,
+ * so that long rows lose nothing. */
+#include <math.h>
+
+#include "backend_xsmm/drivers/rows.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "base/status.h"
+
+/* One value for each row. */
+typedef struct statistic {
+    unsigned char *data; /* NULL: nobody asks for it */
+    sinter_data_type_t type;
+    int64_t stride[SINTER_MAX_NDIMS]; /* from one row to the next along a dim of x */
+} statistic_t;
+
+typedef struct norm_state {
+    rows_t rows;
+    const eltwise_table_t *fn;
+    statistic_t mean, variance;
+} norm_state_t;
+
+/* How much of a dim a row has. A group of channels is a part of theirs. */
+static int64_t block_of(const norm_params_t *p, int ndims, int d, int64_t n)
+{
+    const int begin = p->begin_axis < 0 ? p->begin_axis + ndims : p->begin_axis;
+    if (p->channel > 0) {
+        return d == 0 ? 1 : d == p->channel ? n / p->groups : n;
+    }
+    return d < begin ? 1 : n;
+}
+
+static void bind_statistic(const frame_t *frame, int value, const norm_params_t *p, int ndims,
+                           statistic_t *out)
+{
+    out->data = NULL;
+    if (value < 0) {
+        return;
+    }
+    const bound_t *b = &frame->v[value];
+    out->data = b->data;
+    out->type = b->dtype;
+    for (int d = 0, k = 0; d < ndims; d++) {
+        const bool counts = p->channel > 0 ? d == 0 || d == p->channel : k < b->ndims;
+        out->stride[d] = counts ? b->strides[k++] : 0;
+    }
+}
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
+                              void *state, choice_t *choice)
+{
+    const norm_params_t *p = &problem->step->p.norm;
+    const bound_t *x = &problem->frame->v[p->x];
+    norm_state_t *st = state;
+    int64_t block[SINTER_MAX_NDIMS];
+    (void)config;
+    for (int d = 0; d < x->ndims; d++) {
+        block[d] = block_of(p, x->ndims, d, x->dims[d]);
+    }
+    st->fn = eltwise_table(self->needs);
+    bind_statistic(problem->frame, p->mean, p, x->ndims, &st->mean);
+    bind_statistic(problem->frame, p->variance, p, x->ndims, &st->variance);
+    return rows_bind(problem, p->pre, self->needs, block, &st->rows, choice);
+}
+
+static sinter_status_t start(const kernel_t *self, const problem_t *p, const void *config,
+                             void *state)
+{
+    norm_state_t *st = state;
+    (void)self, (void)config;
+    rows_start(p, &st->rows);
+    return sinter_success;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void put_statistic(const norm_state_t *st, const statistic_t *s, const int64_t *row,
+                          double value)
+{
+    int64_t at = 0;
+    const float x = (float)value;
+    for (int d = 0; s->data != NULL && d < st->rows.ndims; d++) {
+        at += row[d] * s->stride[d];
+    }
+    if (s->data != NULL) {
+        eltwise_store(st->fn, s->type, s->data, at, 0, 1, &x);
+    }
+}
+
+static void normalise(const void *state, const problem_t *problem, const int64_t *row, float *x)
+{
+    const norm_state_t *st = state;
+    const norm_params_t *p = &problem->step->p.norm;
+    const int64_t n = st->rows.row;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; p->centered && i < n; i += CHAIN_BLOCK) {
+        sum += st->fn->row_sum(x + i, (int)at_most(n - i, CHAIN_BLOCK));
+    }
+    const float mean = (float)(sum / (double)n);
+    for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
+        squares += st->fn->row_squares(x + i, (int)at_most(n - i, CHAIN_BLOCK), mean);
+    }
+    const double variance = squares / (double)n;
+    put_statistic(st, &st->mean, row, mean);
+    put_statistic(st, &st->variance, row, variance);
+    const float factor = (float)(1 / sqrt(variance + p->epsilon));
+    for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
+        st->fn->norm_row(x + i, (int)at_most(n - i, CHAIN_BLOCK), mean, factor);
+    }
+}
+
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
+{
+    const norm_state_t *st = state;
+    (void)self, (void)config;
+    rows_work(&st->rows, p, w, w->shared, normalise, st);
+}
+
+/* ---- the kernels ----------------------------------------------------------------------------- */
+
+/* The elements of a row; 0 where only execute knows. */
+static int64_t row_of(const problem_t *p)
+{
+    const norm_params_t *norm = &p->step->p.norm;
+    const int ndims = problem_ndims(p, norm->x);
+    int64_t row = ndims < 0 ? 0 : 1;
+    for (int d = 0; d < ndims; d++) {
+        const int64_t n = problem_dim(p, norm->x, ndims - d);
+        row = n < 0 || row == 0 ? 0 : row * block_of(norm, ndims, d, n);
+    }
+    return row;
+}
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    (void)self, (void)arena;
+    out->state_bytes = sizeof(norm_state_t);
+    out->share_bytes = rows_scratch(p->step, p->step->p.norm.pre);
+    out->reserve_bytes = rows_row_bytes(row_of(p));
+    out->note = "a row at a time, which stays in cache";
+    return sinter_success;
+}
+
+static const char *refuse(const kernel_t *self, const problem_t *p)
+{
+    (void)self;
+    return p->step->p.norm.pre->f64 || p->step->post->f64 ? "the input needs double precision"
+                                                          : NULL;
+}
+
+const driver_t driver_norm_rows = {.step = STEP_NORM,
+                                   .arithmetic = IN_F32,
+                                   .phases = 1,
+                                   .refuse = refuse,
+                                   .setup = setup,
+                                   .choose = choose,
+                                   .start = start,
+                                   .work = work};

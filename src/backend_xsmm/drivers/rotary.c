@@ -1,0 +1,196 @@
+/* RotaryEmbedding, a row at a time (rows.h): a row is a head, or all heads of a token that lie side
+ * by side. Angles are found once for all heads: a first phase writes the cosines and sines of each
+ * token, scaled, into shared memory as floats. */
+#include <math.h>
+
+#include "backend_xsmm/drivers/box.h"
+#include "backend_xsmm/drivers/chain_walk.h"
+#include "backend_xsmm/drivers/rows.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "base/status.h"
+
+typedef struct rotary_state {
+    rows_t rows;
+    const eltwise_table_t *fn;
+    const bound_t *cosines, *sines, *positions; /* NULL: none */
+    int sequence;                               /* the dim of tokens */
+    int64_t tokens, batch, half, head, heads;   /* heads: of a row */
+} rotary_state_t;
+
+static const bound_t *bound_or_none(const frame_t *frame, int value)
+{
+    return value >= 0 ? &frame->v[value] : NULL;
+}
+
+static size_t angle_bytes(const rotary_state_t *st)
+{
+    return ((size_t)(st->batch * st->tokens * st->half) * 2 * sizeof(float) + 63) / 64 * 64;
+}
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
+                              void *state, choice_t *choice)
+{
+    const rotary_params_t *p = &problem->step->p.rotary;
+    const bound_t *x = &problem->frame->v[p->x];
+    rotary_state_t *st = state;
+    const int last = x->ndims - 1;
+    int64_t block[SINTER_MAX_NDIMS];
+    (void)config;
+    for (int d = 0; d < x->ndims; d++) {
+        block[d] = d == last ? x->dims[d] : 1;
+    }
+    st->fn = eltwise_table(self->needs);
+    st->cosines = bound_or_none(problem->frame, p->cosines);
+    st->sines = bound_or_none(problem->frame, p->sines);
+    st->positions = bound_or_none(problem->frame, p->positions);
+    st->sequence = x->ndims - 2;
+    st->batch = x->dims[0];
+    st->tokens = x->dims[st->sequence];
+    st->heads = x->ndims == 3 ? p->heads : 1;
+    st->head = x->dims[last] / st->heads;
+    st->half = (p->dim > 0 ? p->dim : st->head) / 2;
+    choice->shared_bytes = angle_bytes(st);
+    return rows_bind(problem, p->pre, self->needs, block, &st->rows, choice);
+}
+
+/* ---- angles ---------------------------------------------------------------------------------- */
+
+static int64_t position_at(const bound_t *t, int64_t b, int64_t s)
+{
+    return index_at(t, b * t->strides[0] + s * t->strides[1]);
+}
+
+static sinter_status_t start(const kernel_t *self, const problem_t *problem, const void *config,
+                             void *state)
+{
+    rotary_state_t *st = state;
+    (void)self, (void)config;
+    for (int64_t i = 0; st->sines != NULL && st->positions != NULL && i < st->batch * st->tokens;
+         i++) {
+        const int64_t at = position_at(st->positions, i / st->tokens, i % st->tokens),
+                      most = st->cosines->dims[0] < st->sines->dims[0] ? st->cosines->dims[0]
+                                                                       : st->sines->dims[0];
+        if (at < 0 || at >= most) {
+            return sg_fail(sinter_invalid_arguments,
+                           "RotaryEmbedding: position %lld of token %lld is outside the tables, "
+                           "which have %lld rows",
+                           (long long)at, (long long)i, (long long)most);
+        }
+    }
+    rows_start(problem, &st->rows);
+    return sinter_success;
+}
+
+static void load_angles(const rotary_state_t *st, const bound_t *t, int64_t b, int64_t s, float *to)
+{
+    const int64_t row = st->sines == NULL       ? 0 /* frequencies */
+                        : st->positions != NULL ? position_at(st->positions, b, s) * t->strides[0]
+                                                : b * t->strides[0] + s * t->strides[1];
+    eltwise_load(st->fn, t->dtype, t->data, row, t->strides[t->ndims - 1], (int)st->half, to);
+}
+
+/* Cosines and sines of one token. */
+static void find_angles(const rotary_state_t *st, double scale, int64_t b, int64_t s, float *cosine)
+{
+    float *sine = cosine + st->half;
+    load_angles(st, st->cosines, b, s, cosine);
+    if (st->sines != NULL) {
+        load_angles(st, st->sines, b, s, sine);
+    }
+    const double position = st->sines == NULL ? (double)position_at(st->positions, b, s) : 0;
+    for (int64_t i = 0; i < st->half; i++) {
+        const double angle = position * cosine[i];
+        sine[i] = (float)(scale * (st->sines != NULL ? sine[i] : sin(angle)));
+        cosine[i] = (float)(scale * (st->sines != NULL ? cosine[i] : cos(angle)));
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void rotate_halves(float *x, const float *cosine, const float *sine, int64_t half)
+{
+    for (int64_t i = 0; i < half; i++) {
+        const float a = x[i], b = x[i + half];
+        x[i] = a * cosine[i] - b * sine[i];
+        x[i + half] = b * cosine[i] + a * sine[i];
+    }
+}
+
+static void rotate_pairs(float *x, const float *cosine, const float *sine, int64_t half)
+{
+    for (int64_t i = 0; i < half; i++) {
+        const float a = x[2 * i], b = x[2 * i + 1];
+        x[2 * i] = a * cosine[i] - b * sine[i];
+        x[2 * i + 1] = b * cosine[i] + a * sine[i];
+    }
+}
+
+/* What rows_work hands on: the state, and the angles that the first phase found. */
+typedef struct rotation {
+    const rotary_state_t *st;
+    const float *angles;
+} rotation_t;
+
+static void rotate(const void *state, const problem_t *p, const int64_t *row, float *x)
+{
+    const rotation_t *r = state;
+    const rotary_state_t *st = r->st;
+    const float *cosine = r->angles + (row[0] * st->tokens + row[st->sequence]) * 2 * st->half;
+    for (int64_t h = 0; h < st->heads; h++) {
+        if (p->step->p.rotary.interleaved) {
+            rotate_pairs(x + h * st->head, cosine, cosine + st->half, st->half);
+        } else {
+            rotate_halves(x + h * st->head, cosine, cosine + st->half, st->half);
+        }
+    }
+}
+
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
+{
+    const rotary_state_t *st = state;
+    float *angles = w->shared;
+    (void)self, (void)config;
+    if (w->phase == 0) {
+        int64_t begin, end;
+        share(st->batch * st->tokens, w->tid, w->nth, &begin, &end);
+        for (int64_t i = begin; i < end; i++) {
+            find_angles(st, p->step->p.rotary.scale, i / st->tokens, i % st->tokens,
+                        angles + i * 2 * st->half);
+        }
+        return;
+    }
+    const rotation_t r = {st, angles};
+    rows_work(&st->rows, p, w, (unsigned char *)w->shared + angle_bytes(st), rotate, &r);
+}
+
+/* ---- the kernels ----------------------------------------------------------------------------- */
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    const int64_t row = problem_dim(p, p->step->p.rotary.x, 1);
+    (void)self, (void)arena;
+    out->state_bytes = sizeof(rotary_state_t);
+    out->share_bytes = rows_scratch(p->step, p->step->p.rotary.pre);
+    out->reserve_bytes = rows_row_bytes(row > 0 ? row : 0);
+    out->note = "a head at a time";
+    return sinter_success;
+}
+
+static const char *refuse(const kernel_t *self, const problem_t *p)
+{
+    (void)self;
+    return p->step->p.rotary.pre->f64 || p->step->post->f64 ? "the input needs double precision"
+                                                            : NULL;
+}
+
+const driver_t driver_rotary_rows = {.step = STEP_ROTARY,
+                                     .arithmetic = IN_F32,
+                                     .phases = 2,
+                                     .refuse = refuse,
+                                     .setup = setup,
+                                     .choose = choose,
+                                     .start = start,
+                                     .work = work};

@@ -1,0 +1,352 @@
+#include "patterns/joins.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "graph/schema.h"
+#include "patterns/predicates.h"
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+typedef enum join_how { JOIN_FEEDS, JOIN_KEEPS, JOIN_SHARES } join_how_t;
+
+/* As in joins.def. */
+typedef struct join_row {
+    const char *name;
+    join_how_t how;
+    unsigned upper, lower;
+    bool joined;
+} join_row_t;
+
+#define POINTWISE (PAT_ELTWISE | PAT_CAST | PAT_DEQUANT)
+
+static const join_row_t rows[] = {
+#define SINTER_JOIN(name, how, upper, lower, joined) {#name, JOIN_##how, upper, lower, joined},
+#include "patterns/joins.def"
+#undef SINTER_JOIN
+};
+
+const char *const sinter_joins[] = {
+#define SINTER_JOIN(name, ...) #name,
+#include "patterns/joins.def"
+#undef SINTER_JOIN
+};
+const int sinter_n_joins = (int)(sizeof sinter_joins / sizeof *sinter_joins);
+
+typedef struct joiner {
+    matcher_t *m;
+    joinable_t *parts;
+    arena_t *arena;
+    int *order, *place; /* partitions in an order in which they can run; by partition */
+    bool *after;        /* by partition: it depends on the upper one of two */
+    int *moved;         /* partitions of a stretch of the order */
+} joiner_t;
+
+/* ---- what a partition reads ------------------------------------------------------------------ */
+
+/* The tensor that becomes A of a product: casts, views and quantisations of the same partition
+ * lie between. */
+static int root_of_a(const joiner_t *j, const node_t *matmul, int part)
+{
+    enum { ON_THE_WAY = PAT_CAST | PAT_VIEW | PAT_QUANT | PAT_DYNQUANT | PAT_DEQUANT };
+    const graph_t *g = j->m->g;
+    int v = matmul->in[0];
+    for (int p = g->values[v].producer;
+         p >= 0 && j->m->owner[p] == part && (pat_classes(&g->nodes[p]) & ON_THE_WAY) != 0;
+         p = g->values[v].producer) {
+        v = g->nodes[p].in[0];
+    }
+    return v;
+}
+
+/* The tensor that counts for the rows. shared: A of a product, slots of an append. Else the data
+ * that a node works on. -1: none. */
+static int data_of(const joiner_t *j, int node, bool shared)
+{
+    const node_t *n = &j->m->g->nodes[node];
+    const unsigned classes = pat_classes(n);
+    const int part = j->m->owner[node];
+    if ((classes & PAT_SCATTER) != 0) {
+        return n->in[shared ? 1 : 2];
+    }
+    if ((classes & PAT_MATMUL) != 0) {
+        return root_of_a(j, n, part);
+    }
+    return shared || n->n_in == 0 ? -1 : n->in[0];
+}
+
+/* Partition `part` reads v as its data. Products and norms do other work too, which does not
+ * count. */
+static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
+{
+    const matcher_t *m = j->m;
+    const bool any = (row->upper & PAT_GATHER) != 0 || row->lower == PAT_ATTENTION;
+    const unsigned fed = (row->lower & (PAT_MATMUL | PAT_NORM)) != 0 ? row->lower : ~0u;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const int node = m->parts[part].nodes[i];
+        const node_t *n = &m->g->nodes[node];
+        for (int k = 0; k < n->n_in && any; k++) {
+            if (n->in[k] == v) {
+                return true;
+            }
+        }
+        if (!any && (pat_classes(n) & fed) != 0 && data_of(j, node, row->how == JOIN_SHARES) == v) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+static sinter_status_t note(joiner_t *j, int part, const join_row_t *row, int other,
+                            const char *why)
+{
+    enum { ENOUGH = 1000 };
+    textbuf_t text;
+    const matcher_t *m = j->m;
+    if (j->parts[part].note != NULL && strlen(j->parts[part].note) > ENOUGH) {
+        return sinter_success;
+    }
+    text_init(&text, j->arena);
+    text_add(&text, "%s  not joined (%s) with %s: %s\n",
+             j->parts[part].note != NULL ? j->parts[part].note : "", row->name,
+             node_label(&m->g->nodes[m->parts[other].nodes[0]]), why);
+    j->parts[part].note = text.text;
+    return text.oom ? sinter_out_of_memory : sinter_success;
+}
+
+/* Joins copy lists of ops, so these stay short. */
+static bool fits(const joiner_t *j, int upper, int lower)
+{
+    enum { MOST_OPS = 256 };
+    return j->m->parts[upper].n + j->m->parts[lower].n <= MOST_OPS;
+}
+
+/* The library runs all its ops. */
+static bool runs(const joiner_t *j, int part)
+{
+    const matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        if (!op_runs(n->kind) || pat_op_limit(m->g, n) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A partition before `end` in the order, other than `part` itself, that reads a result of `part`
+ * becomes one that depends on it. */
+static void spread(joiner_t *j, int part, int end)
+{
+    const matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        for (int o = 0; o < n->n_out; o++) {
+            for (int u = m->g->uses_begin[n->out[o]]; u < m->g->uses_begin[n->out[o] + 1]; u++) {
+                const int q = m->owner[m->g->uses[u]];
+                j->after[q] = j->after[q] || (q != part && j->place[q] < end);
+            }
+        }
+    }
+}
+
+/* Gives a stretch of the order, from the first to the last of two partitions that become one, its
+ * new order: what does not depend on the first of them, then `lower`, which will be both, then the
+ * others. NULL, or why they cannot be one: the last one depends on the first through others. */
+static const char *reorder(joiner_t *j, int upper, int lower)
+{
+    enum { LONGEST = 4096 };
+    const matcher_t *m = j->m;
+    const bool in_order = j->place[upper] < j->place[lower];
+    const int first = in_order ? upper : lower, last = in_order ? lower : upper,
+              begin = j->place[first], end = j->place[last];
+    bool cycle = false;
+    if (end - begin > LONGEST) {
+        return "too many partitions lie between them";
+    }
+    spread(j, first, end);
+    for (int k = begin + 1; k < end; k++) {
+        const int q = j->order[k];
+        if (j->after[q]) {
+            spread(j, q, end);
+        }
+        for (int i = 0; i < m->parts[q].n && j->after[q] && !cycle; i++) {
+            const node_t *n = &m->g->nodes[m->parts[q].nodes[i]];
+            for (int o = 0; o < n->n_out; o++) {
+                for (int u = m->g->uses_begin[n->out[o]]; u < m->g->uses_begin[n->out[o] + 1];
+                     u++) {
+                    cycle = cycle || m->owner[m->g->uses[u]] == last;
+                }
+            }
+        }
+    }
+    int n = 0;
+    for (int after = 0; after < 2; after++) {
+        for (int k = begin + 1; k < end; k++) {
+            if (j->after[j->order[k]] == (after == 1)) {
+                j->moved[n++] = j->order[k];
+            }
+        }
+        if (after == 0) {
+            j->moved[n++] = lower;
+        }
+    }
+    for (int k = 0; k < n; k++) {
+        j->after[j->moved[k]] = false;
+        if (!cycle) {
+            j->order[begin + k] = j->moved[k];
+            j->place[j->moved[k]] = begin + k;
+        }
+    }
+    if (!cycle) {
+        j->order[end] = upper;
+        j->place[upper] = end;
+    }
+    return cycle ? "one depends on the other through ops outside, so they would close a cycle"
+                 : NULL;
+}
+
+/* Joins `upper` into `lower`, unless that would make a cycle. */
+static sinter_status_t join(joiner_t *j, const join_row_t *row, int upper, int lower, bool *joined)
+{
+    matcher_t *m = j->m;
+    part_t *a = &m->parts[upper], *b = &m->parts[lower];
+    *joined = false;
+    if (!runs(j, upper) || !runs(j, lower)) {
+        return sinter_success;
+    }
+    const char *why = reorder(j, upper, lower);
+    if (why != NULL) {
+        return note(j, lower, row, upper, why);
+    }
+    int *nodes = ARENA_NEW(j->arena, int, a->n + b->n);
+    if (nodes == NULL) {
+        return sinter_out_of_memory;
+    }
+    matcher_merge(m, upper, lower, nodes);
+    if (j->parts[upper].family == FAMILY_ATTENTION || j->parts[lower].family == FAMILY_ATTENTION) {
+        j->parts[lower].family = FAMILY_ATTENTION;
+    } else {
+        j->parts[lower].family = FAMILY_GENERAL;
+    }
+    j->parts[lower].name = row->name;
+    *joined = true;
+    return sinter_success;
+}
+
+/* A reader of v that is in neither partition; -1: none. */
+static int other_reader(const joiner_t *j, int v, int upper, int lower)
+{
+    const int *users = value_users(j->m, v);
+    for (int i = 0; i < value_n_users(j->m, v); i++) {
+        const int part = j->m->owner[users[i]];
+        if (part != upper && part != lower) {
+            return users[i];
+        }
+    }
+    return -1;
+}
+
+/* Whether `upper` feeds `lower` by the row; else *why may say what is missing. */
+static bool feeds(const joiner_t *j, const join_row_t *row, int upper, int lower,
+                  const node_t **other)
+{
+    const matcher_t *m = j->m;
+    bool fed = false;
+    *other = NULL;
+    for (int i = 0; i < m->parts[upper].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[upper].nodes[i]];
+        for (int o = 0; o < n->n_out; o++) {
+            const int out = other_reader(j, n->out[o], upper, lower);
+            *other = out >= 0 ? &m->g->nodes[out] : *other;
+            fed = fed || reads(j, lower, n->out[o], row);
+        }
+    }
+    if (!fed) {
+        *other = NULL;
+    }
+    return fed && (row->how == JOIN_KEEPS || *other == NULL);
+}
+
+/* Joins into `lower` all partitions above that the row names. */
+static sinter_status_t join_above(joiner_t *j, const join_row_t *row, int lower)
+{
+    matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[lower].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[lower].nodes[i]];
+        for (int k = 0; k < n->n_in; k++) {
+            const node_t *other;
+            const int p = m->g->values[n->in[k]].producer;
+            const int upper = p >= 0 ? m->owner[p] : lower;
+            bool joined = false;
+            if (upper == lower || (j->parts[upper].classes & row->upper) == 0 ||
+                !fits(j, upper, lower)) {
+                continue;
+            }
+            if (feeds(j, row, upper, lower, &other)) {
+                SG_TRY(join(j, row, upper, lower, &joined));
+            } else if (other != NULL) {
+                SG_TRY(note(j, lower, row, upper, "others read its result too"));
+            }
+            if (joined) {
+                i = -1; /* the list of ops is another one now */
+                break;
+            }
+        }
+    }
+    return sinter_success;
+}
+
+/* Joins into `part` the partitions behind it that read the same tensor. */
+static sinter_status_t join_beside(joiner_t *j, const join_row_t *row, int part)
+{
+    enum { MOST_USERS = 64 };
+    matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const int node = m->parts[part].nodes[i];
+        const int v =
+            (pat_classes(&m->g->nodes[node]) & row->upper) != 0 ? data_of(j, node, true) : -1;
+        const int p = v >= 0 ? m->g->values[v].producer : -1;
+        if (v < 0 || (p >= 0 && m->owner[p] == part)) {
+            continue;
+        }
+        bool joined = false;
+        for (int u = 0; u < value_n_users(m, v) && u < MOST_USERS && !joined; u++) {
+            const int other = m->owner[value_users(m, v)[u]];
+            if (other != part && (j->parts[other].classes & row->lower) != 0 &&
+                fits(j, other, part) && reads(j, other, v, row)) {
+                SG_TRY(join(j, row, other, part, &joined));
+            }
+        }
+        i = joined ? -1 : i;
+    }
+    return sinter_success;
+}
+
+sinter_status_t join_partitions(matcher_t *m, joinable_t *parts, int *order, arena_t *arena)
+{
+    joiner_t j = {.m = m, .parts = parts, .arena = arena, .order = order};
+    j.place = ARENA_NEW(arena, int, m->n_parts + 1);
+    j.after = ARENA_NEW(arena, bool, m->n_parts + 1);
+    j.moved = ARENA_NEW(arena, int, m->n_parts + 1);
+    if (j.place == NULL || j.after == NULL || j.moved == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int k = 0; k < m->n_parts; k++) {
+        j.place[order[k]] = k;
+        j.after[k] = false;
+    }
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const join_row_t *row = &rows[r];
+        for (int p = 0; p < m->n_parts; p++) {
+            const bool named = parts[p].name != NULL && strcmp(parts[p].name, row->name) == 0;
+            if (m->parts[p].n > 0 && (parts[p].classes & row->lower) != 0 &&
+                (named || !row->joined)) {
+                SG_TRY(row->how == JOIN_SHARES ? join_beside(&j, row, p) : join_above(&j, row, p));
+            }
+        }
+    }
+    return sinter_success;
+}

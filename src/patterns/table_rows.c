@@ -1,0 +1,46 @@
+/* Ops that compute rows, with what follows them:
+ *
+ *   RMSNorm or LayerNorm -> [Multiply, Add] -> [TypeCast] -> [Quantize, or DynamicQuantize]
+ *   RotaryEmbedding -> the same
+ *   elementwise ops -> ReduceMean -> elementwise ops
+ *
+ * The sum that a norm takes joins its partition later (joins.def), because it often is the residual
+ * of the next block and has other readers. */
+#include "patterns/tables.h"
+
+#define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
+
+#define ROWS(class, name_of_role)                                 \
+    {.role = (name_of_role), .ops = (class), .edge = PAT_ANCHOR}, \
+        {.role = "post",                                          \
+         .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,               \
+         .edge = PAT_REGION,                                      \
+         .of = 0,                                                 \
+         .max = PAT_MANY,                                         \
+         .side = SIDE,                                            \
+         .keep = true},                                           \
+        PAT_QUANTISE_BELOW(1)
+
+static const pat_node_t norm[] = {ROWS(PAT_NORM, "norm")};
+const pattern_t pattern_norm = PAT_ROW("norm", FAMILY_GENERAL, norm, NULL);
+
+static const pat_node_t rotary[] = {ROWS(PAT_ROTARY, "rotary")};
+const pattern_t pattern_rotary = PAT_ROW("rotary", FAMILY_GENERAL, rotary, NULL);
+
+static const pat_node_t reduction[] = {
+    {.role = "reduction", .ops = PAT_REDUCE, .edge = PAT_ANCHOR},
+    {.role = "pre",
+     .ops = PAT_ELTWISE | PAT_CAST | PAT_DEQUANT,
+     .edge = PAT_ABOVE,
+     .of = 0,
+     .port = 0,
+     .max = PAT_MANY},
+    {.role = "post",
+     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
+     .edge = PAT_REGION,
+     .of = 0,
+     .max = PAT_MANY,
+     .side = SIDE,
+     .keep = true},
+};
+const pattern_t pattern_reduction = PAT_ROW("reduction", FAMILY_GENERAL, reduction, NULL);
