@@ -37,7 +37,7 @@ build_and_test() { # preset
     skipped=$((skipped + not_run))
 }
 
-step tools/install_deps.sh format
+step tools/install_deps.sh format report
 build_and_test release
 build_and_test debug
 finish

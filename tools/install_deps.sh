@@ -1,10 +1,16 @@
 #!/bin/sh
 # Makes sure that everything the build and the tests need is there: installs missing Debian or
 # Ubuntu packages where it can (apt, and root or sudo), otherwise says exactly what is missing and
-# fails. With the argument "clang": also clang and LLVM's OpenMP, for tests/tsan.sh. With "format":
-# also clang-format, if it can be had; the test that needs it is skipped without it.
+# fails. With the argument "clang": also clang and LLVM's OpenMP, for tests/tsan.sh. With "format"
+# and "report": also clang-format; Graphviz and Chromium, if they can be had. The tests that need
+# them are skipped without them.
 set -u
-extra=${1-}
+
+wanted() { # argument
+    case " $arguments " in *" $1 "*) return 0 ;; esac
+    return 1
+}
+arguments=$*
 
 compiles() { # header [library]
     printf '#include <stdio.h>\n#include <%s>\nint main(void) { return 0; }\n' "$1" |
@@ -26,7 +32,7 @@ missing() {
     command -v python3 >/dev/null || echo "python3"
     compiles libxsmm.h || echo "libxsmm-dev"
     compiles cjson/cJSON.h cjson || echo "libcjson-dev"
-    if [ "$extra" = clang ]; then
+    if wanted clang; then
         command -v clang++ >/dev/null || echo "clang" # clang comes with it
         echo 'int main(void) { return 0; }' |
             clang -fsanitize=thread -x c - -o /dev/null 2>/dev/null || echo "libclang-rt-dev"
@@ -58,8 +64,17 @@ if [ -n "$packages" ]; then
     echo "missing, by Debian package name (cmake: 3.25 or newer):" $packages >&2
     exit 1
 fi
-if [ "$extra" = format ] && ! command -v clang-format >/dev/null; then
-    can_install && install clang-format
-    command -v clang-format >/dev/null || echo "no clang-format: the layout of C is not tested"
+
+optional() { # program package what-is-lost
+    command -v "$1" >/dev/null && return
+    can_install && install "$2"
+    command -v "$1" >/dev/null || echo "no $1: $3"
+}
+if wanted format; then
+    optional clang-format clang-format "the layout of C is not tested"
+fi
+if wanted report; then
+    optional dot graphviz "tools/graph_report.py does not work"
+    optional chromium chromium "the pages of tools/graph_report.py are not tested"
 fi
 exit 0

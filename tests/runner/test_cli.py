@@ -16,7 +16,7 @@ RUNNER = os.path.abspath(sys.argv.pop(1))
 SDPA = os.path.join(ROOT, "models", "patterns", "sdpa-int4-kv.json")
 # Every dim of SDPA that follows from the number of tokens, 9.
 UNKNOWN_TOKENS = "1:1x3x16x?+2:1x3x2x?+3:1x3x2x?+8:1x1x5x?+11:1x3x?x16+12:1x3x?x2+13:1x3x?x2"
-NEW_OPTIONS = ("--runs", "--same-bits", "--dynamic", "--json", "--dump-tensor-ids")
+NEW_OPTIONS = ("--runs", "--same-bits", "--dynamic", "--json", "--dump-tensor-ids", "--limits")
 
 
 # AddressSanitizer would end the process where malloc refuses.
@@ -240,6 +240,65 @@ class Cli(unittest.TestCase):
             self.assertGreater(figures["min"]["of_roofline"], 0)
             self.assertGreater(figures["median"]["of_roofline"], 0)
             self.assertEqual(text.count(" of roofline"), 2)
+
+    def test_limits(self):
+        """Given limits make the roofline in every mode, and nothing is measured."""
+        given = "--limits=read:10+copy:20+fma:100+int8:400"
+        found = document("--mode=X", f"--case={SDPA}", given, "--attr-fpmath=int8:true")
+        self.assertEqual(
+            found["limits"],
+            {"isa": "given", "read_bytes_per_second": 1e10, "copy_bytes_per_second": 2e10,
+             "fma_flops_per_second": 1e11, "int8_ops_per_second": 4e11},
+        )
+        work = found["partitions"][0]["work"]
+        sizes = {t["id"]: t["bytes"] for t in found["tensors"]}
+        read = sum(sizes[t["id"]] for t in found["graph"]["inputs"])
+        self.assertEqual((work["read_bytes"], work["written_bytes"]), (read, 2 * 3 * 5 * 16))
+        flops = 2 * 2 * 3 * 5 * 16 * 9
+        self.assertEqual((work["flops"], work["flops_one_limb"]), (flops, flops))
+        self.assertAlmostEqual(work["roofline_memory_us"], 1e6 * (read / 1e10 + 480 / 2e10))
+        self.assertAlmostEqual(work["roofline_products_us"], 1e6 * flops / 4e11)
+        parts = document("--mode=L", f"--case={SDPA}", given, "--no-fuse")["partitions"]
+        copied = parts[0]["work"]
+        self.assertEqual(copied["flops"], 0)
+        self.assertAlmostEqual(
+            copied["roofline_memory_us"],
+            1e6 * (copied["read_bytes"] + copied["written_bytes"]) / 2e10,
+        )
+        timed = document("--mode=P", f"--case={SDPA}", given, "--repeat=3")
+        self.assertEqual(timed["limits"]["isa"], "given")
+        for wrong, why in (
+            ("read:10", "read and fma must be given"),
+            ("fma:10+read", "expected read, copy, fma, int8 or bf16"),
+            ("read:-1+fma:1", "expected a rate"),
+        ):
+            done = run(f"--limits={wrong}", f"--case={SDPA}")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"--limits: {why}", done.stderr)
+
+    def test_tensors_and_ops(self):
+        """The document has the whole graph: tensors, and the ids of each op's tensors."""
+        found = document("--mode=L", f"--case={SDPA}")
+        with open(SDPA, encoding="utf-8") as file:
+            graph = json.load(file)["graph"]
+        ports = {
+            op["id"]: [[t["id"] for t in op[side]] for side in ("inputs", "outputs")]
+            for op in graph
+        }
+        ops = found["partitions"][0]["ops"]
+        self.assertEqual({op["id"]: [op["inputs"], op["outputs"]] for op in ops}, ports)
+        ids = sorted({t for sides in ports.values() for side in sides for t in side})
+        self.assertEqual([t["id"] for t in found["tensors"]], ids)
+        (key,) = [t for t in found["tensors"] if t["id"] == 1]
+        self.assertEqual((key["data_type"], key["bytes"]), ("s4", 3 * 16 * 9 // 2))
+
+    def test_refused_kernels(self):
+        """A better kernel that needs other instructions is a refused one, with what it needs."""
+        (part,) = document("--mode=L", f"--case={SDPA}", "--max-cpu-isa=generic")["partitions"]
+        self.assertIn(
+            {"kernel": "attention_flash_f32_avx2", "reason": "needs avx2"},
+            part["refused_kernels"],
+        )
 
     def test_batch(self):
         """One document a line, in the order of the list; the count is not among them."""

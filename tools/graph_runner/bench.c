@@ -224,11 +224,7 @@ static double roofline_seconds(const bench_t *b, double rate, double mixed)
     gr_roofline_t r;
 
     rate = b->metered ? rate : memory;
-    if (copies) {
-        rate = mixed > 0 ? mixed : rate;
-        return rate > 0 ? b->work.bytes / rate : 0;
-    }
-    r = gr_roofline(&b->work, b->limits, rate);
+    r = gr_roofline(&b->work, b->limits, copies && mixed > 0 ? mixed : rate);
     return r.memory > r.products ? r.memory : r.products;
 }
 
@@ -420,14 +416,71 @@ static void print_limits(const gr_limits_t *l)
     gr_print("\n");
 }
 
+/* The limits that --limits gives, or else measured ones. given: room for the former. */
+static int find_limits(const gr_exec_t *x, gr_limits_t *given, const gr_limits_t **limits,
+                       gr_error_t *err)
+{
+    if (!x->opt->limits || !strcmp(x->opt->limits, "measured")) {
+        *limits = gr_limits(sinter_engine_get_isa(x->engine), x->threads);
+        return 0;
+    }
+    *limits = given;
+    return gr_limits_parse(x->opt->limits, x->threads, given, err);
+}
+
+static void print_bound(const gr_part_t *p, const gr_work_t *work, const gr_roofline_t *bound)
+{
+    gr_print("    partition %zu %s: %.4g MFLOP, reads %.4g MB, writes %.4g MB, roofline: memory "
+             "%.4g ms, products %.4g ms\n",
+             p->id, p->pattern, 1e-6 * work->flops, 1e-6 * work->read, 1e-6 * work->written,
+             1e3 * bound->memory, 1e3 * bound->products);
+}
+
+static int find_bounds(gr_exec_t *x, const gr_limits_t *limits, gr_error_t *err)
+{
+    for (size_t i = 0; i < x->n_parts; i++) {
+        gr_work_t work;
+        gr_roofline_t bound;
+
+        if (gr_part_work(x, &x->parts[i], &work, err)) {
+            return -1;
+        }
+        bound =
+            gr_roofline(&work, limits, work.flops > 0 ? limits->read_bytes : limits->copy_bytes);
+        print_bound(&x->parts[i], &work, &bound);
+        gr_record_work(x->record, (int)i, &work, &bound);
+    }
+    return 0;
+}
+
+int gr_bench_bounds(gr_exec_t *x, gr_error_t *err)
+{
+    const gr_limits_t *limits;
+    gr_limits_t given;
+
+    if (find_limits(x, &given, &limits, err)) {
+        return -1;
+    }
+    print_limits(limits);
+    gr_record_limits(x->record, limits);
+    return find_bounds(x, limits, err);
+}
+
 int gr_bench(gr_exec_t *x, gr_error_t *err)
 {
-    const gr_limits_t *limits = gr_limits(sinter_engine_get_isa(x->engine), x->threads);
+    const gr_limits_t *limits;
+    gr_limits_t given;
     result_t sum = {0};
     gr_figures_t figures = {0};
 
+    if (find_limits(x, &given, &limits, err)) {
+        return -1;
+    }
     print_limits(limits);
     gr_record_limits(x->record, limits);
+    if (x->opt->limits && find_bounds(x, limits, err)) {
+        return -1;
+    }
     for (size_t i = 0; i < x->n_parts; i++) {
         result_t r;
         char what[128];

@@ -1,9 +1,9 @@
 #include "limits.h"
 
-#include "base.h"
 #include "probes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -141,6 +141,46 @@ const gr_limits_t *gr_limits(sinter_cpu_isa_t isa, int threads)
     keep_best(&l->int8_ops, measure_ops(probe.bytes, threads));
     keep_best(&l->bf16_flops, measure_ops(probe.bf16, threads));
     return l;
+}
+
+int gr_limits_parse(const char *text, int threads, gr_limits_t *limits, gr_error_t *err)
+{
+    const struct {
+        const char *name;
+        double *rate;
+    } known[] = {{"read", &limits->read_bytes},
+                 {"copy", &limits->copy_bytes},
+                 {"fma", &limits->fma_flops},
+                 {"int8", &limits->int8_ops},
+                 {"bf16", &limits->bf16_flops}};
+    const size_t n = sizeof known / sizeof *known;
+
+    *limits = (gr_limits_t){.isa = "given", .int8_by = "given", .threads = threads};
+    for (const char *p = text; p; p = *p ? p + 1 : NULL) {
+        const size_t length = strcspn(p, ":");
+        char *end;
+        double rate;
+        size_t i = 0;
+
+        while (i < n && (strlen(known[i].name) != length || strncmp(p, known[i].name, length))) {
+            i++;
+        }
+        if (i == n || !p[length]) {
+            return gr_fail(
+                err, "--limits: expected read, copy, fma, int8 or bf16, and :RATE, at \"%s\"", p);
+        }
+        rate = strtod(p + length + 1, &end);
+        if (end == p + length + 1 || (*end && *end != '+') || !(rate >= 0 && rate < 1e9)) {
+            return gr_fail(err, "--limits: expected a rate in GB/s or GFLOP/s at \"%s\"", p);
+        }
+        *known[i].rate = 1e9 * rate;
+        p = end;
+    }
+    if (limits->read_bytes <= 0 || limits->fma_flops <= 0) {
+        return gr_fail(err, "--limits: read and fma must be given, above 0");
+    }
+    limits->copy_bytes = limits->copy_bytes > 0 ? limits->copy_bytes : limits->read_bytes;
+    return 0;
 }
 
 /* The memory of meters, which passes from one to the next: filling it anew takes longer than a

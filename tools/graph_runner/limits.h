@@ -3,6 +3,8 @@
 #ifndef GR_LIMITS_H
 #define GR_LIMITS_H
 
+#include "base.h"
+
 #include <sinter/sinter.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +25,9 @@ typedef struct gr_limits {
  * call measures the arithmetic again and keeps the best, as other guests of a virtual machine's
  * host can take half of it for a while. Zero where there is no memory for it. */
 const gr_limits_t *gr_limits(sinter_cpu_isa_t isa, int threads);
+/* Limits that the user gives, as --limits describes them. Without copy it is that of reads, and
+ * products that are left out have none. 0, or -1 with a message. */
+int gr_limits_parse(const char *text, int threads, gr_limits_t *limits, gr_error_t *err);
 
 /* Passes over memory that alternate with what is timed, so that both see the same state of the
  * machine: reads, or copies past the caches, of memory that the caches can hold little of. */

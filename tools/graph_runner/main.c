@@ -133,6 +133,9 @@ static int run_model(model_t *model, const gr_options_t *opt, gr_record_t *recor
     if (!failed) {
         check_count(&x, err); /* a wrong count fails the case, but the rest is still worth seeing */
         failed = run_mode(&x, err);
+        if (opt->limits && *opt->mode != 'P' && gr_bench_bounds(&x, err)) {
+            failed = -1;
+        }
         gr_record_memory(record, &x);
     }
     gr_exec_close(&x);

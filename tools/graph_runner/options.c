@@ -1,5 +1,7 @@
 #include "options.h"
 
+#include "limits.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +80,9 @@ static const option_t options[] = {
      "mode P: time to spend on each partition (default 0.5)"},
     {"cold-cache", FLAG, AT(cold_cache), NULL,
      "mode P: rotate over copies of the inputs that together exceed the last-level cache"},
+    {"limits", STR, AT(limits), "measured|NAME:RATE+...",
+     "print the roofline of each partition in every mode, from these limits: read:24+copy:31 in\n"
+     "GB/s, fma:187+int8:330+bf16:0 in GFLOP/s; mode P measures none then. measured: as in mode P"},
     {"on-demand", FLAG, AT(on_demand), NULL,
      "mode P: print 'ready', then for each line of standard input run for --min-time and print the "
      "median microseconds;\ntools/compare_builds.py uses it"},
@@ -178,6 +183,8 @@ static int parse_one(gr_options_t *opt, const char *argument, gr_error_t *err)
 
 static int check(const gr_options_t *opt, gr_error_t *err)
 {
+    gr_limits_t limits;
+
     if (strlen(opt->mode) != 1 || !strchr("CPLX", *opt->mode)) {
         return gr_fail(err, "--mode=%s: expected C, P, L or X", opt->mode);
     }
@@ -186,6 +193,10 @@ static int check(const gr_options_t *opt, gr_error_t *err)
     }
     if (opt->mb < 0 || opt->repeat < 0 || opt->repeat > 1000000 || opt->max_scratch < 0) {
         return gr_fail(err, "--mb, --repeat, --max-scratch-per-thread: expected 0 or more");
+    }
+    if (opt->limits && strcmp(opt->limits, "measured") &&
+        gr_limits_parse(opt->limits, 1, &limits, err)) {
+        return -1;
     }
     if (opt->runs < 1 || opt->runs > 1000000) {
         return gr_fail(err, "--runs: expected 1 to 1000000");

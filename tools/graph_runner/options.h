@@ -14,7 +14,7 @@ typedef struct gr_options {
     double min_time, max_ambiguous, max_loose;
     int no_fuse, same_bits, cold_cache, on_demand, explain, json, mem;
     const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dump_tensor_ids,
-        *dot, *describe_dtype, *describe_op;
+        *dot, *describe_dtype, *describe_op, *limits;
     int list_ops, list_kernels, markdown, help;
 } gr_options_t;
 

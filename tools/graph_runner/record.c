@@ -109,7 +109,7 @@ static void put_dims(gr_record_t *r, cJSON *parent, const char *name, int n, con
     }
 }
 
-static void put_tensor(gr_record_t *r, cJSON *parent, const sinter_logical_tensor_t *lt)
+static cJSON *put_tensor(gr_record_t *r, cJSON *parent, const sinter_logical_tensor_t *lt)
 {
     cJSON *port = put_object(r, parent, NULL);
 
@@ -125,6 +125,7 @@ static void put_tensor(gr_record_t *r, cJSON *parent, const sinter_logical_tenso
     }
     put_bool(r, port, "constant", lt->property == sinter_tensor_property_constant);
     put_bool(r, port, "host_scalar", lt->property == sinter_tensor_property_host_scalar);
+    return port;
 }
 
 static void put_tensors(gr_record_t *r, cJSON *parent, const char *name, size_t n,
@@ -181,8 +182,22 @@ static void put_refused(gr_record_t *r, cJSON *refused, const char *kernel, cons
     put_text(r, item, "reason", reason);
 }
 
-/* "step N: KERNEL, DETAIL" lines; and "  KERNEL refused: REASON" and "  needs FEATURE, this engine
- * has LEVEL: KERNEL, KERNEL" lines, which belong to all steps together. */
+/* "KERNEL (REASON), KERNEL (REASON)". */
+static void put_preferred(gr_record_t *r, cJSON *refused, char *kernel)
+{
+    for (char *next; kernel != NULL; kernel = next) {
+        char *reason = cut(kernel, " (");
+
+        next = reason ? cut(reason, "), ") : NULL;
+        if (reason) {
+            reason[strcspn(reason, ")")] = 0;
+            put_refused(r, refused, kernel, reason);
+        }
+    }
+}
+
+/* "step N: KERNEL, DETAIL" lines; and "  KERNEL refused: REASON" and "  preferred, but this engine
+ * has only LEVEL: KERNEL (REASON), KERNEL (REASON)" lines, which belong to all steps together. */
 static void put_steps(gr_record_t *r, cJSON *parent, const char *report)
 {
     cJSON *steps = put_array(r, parent, "steps"),
@@ -200,11 +215,8 @@ static void put_steps(gr_record_t *r, cJSON *parent, const char *report)
             put_text(r, step, "detail", detail ? detail : "");
         } else if ((detail = cut(line, " refused: "))) {
             put_refused(r, refused, line + strspn(line, " "), detail);
-        } else if (!strncmp(line, "  needs ", 8) && (kernel = cut(line, ": "))) {
-            for (char *next; kernel != NULL; kernel = next) {
-                next = cut(kernel, ", ");
-                put_refused(r, refused, kernel, line + 2);
-            }
+        } else if (!strncmp(line, "  preferred, ", 13)) {
+            put_preferred(r, refused, cut(line, ": "));
         }
     }
 }
@@ -261,6 +273,16 @@ static const char *role_of(const char *explain, uint64_t id, char *line, size_t 
 
 /* ---- graph and partitions -------------------------------------------------------------------- */
 
+static void put_ids(gr_record_t *r, cJSON *parent, const char *name, size_t n,
+                    const sinter_logical_tensor_t *lts)
+{
+    cJSON *list = put_array(r, parent, name);
+
+    for (size_t i = 0; i < n; i++) {
+        put_u64(r, list, NULL, lts[i].id);
+    }
+}
+
 static void put_op(gr_record_t *r, cJSON *list, const gr_exec_t *x, uint64_t id,
                    const char *explain)
 {
@@ -274,6 +296,27 @@ static void put_op(gr_record_t *r, cJSON *list, const gr_exec_t *x, uint64_t id,
         put_text(r, item, "name", op->name);
     }
     put_text(r, item, "role", role_of(explain, id, line, sizeof line));
+    if (op) {
+        put_ids(r, item, "inputs", op->n_inputs, op->inputs);
+        put_ids(r, item, "outputs", op->n_outputs, op->outputs);
+    }
+}
+
+/* Every tensor of the graph. */
+static void put_all_tensors(gr_record_t *r, const gr_exec_t *x)
+{
+    cJSON *list = put_array(r, r->root, "tensors"), *item;
+
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
+        sinter_logical_tensor_t lt;
+        size_t bytes;
+
+        gr_exec_lt(x, x->model->tensors[i].id, &lt);
+        item = put_tensor(r, list, &lt);
+        if (!sinter_logical_tensor_get_bytes(&lt, &bytes)) {
+            put_number(r, item, "bytes", (double)bytes);
+        }
+    }
 }
 
 static void put_partition(gr_record_t *r, const gr_exec_t *x, const gr_part_t *p)
@@ -326,6 +369,7 @@ void gr_record_graph(gr_record_t *r, const gr_exec_t *x)
             put_tensor(r, t->is_input ? in : out, &lt);
         }
     }
+    put_all_tensors(r, x);
     put_number(r, r->root, "threads", x->threads);
     r->partitions = put_array(r, r->root, "partitions");
     for (size_t i = 0; i < x->n_parts; i++) {
@@ -460,6 +504,23 @@ void gr_record_limits(gr_record_t *r, const gr_limits_t *limits)
     put_measured(r, item, "fma_flops_per_second", limits->fma_flops);
     put_measured(r, item, "int8_ops_per_second", limits->int8_ops);
     put_measured(r, item, "bf16_flops_per_second", limits->bf16_flops);
+}
+
+void gr_record_work(gr_record_t *r, int part, const gr_work_t *work, const gr_roofline_t *bound)
+{
+    cJSON *item;
+
+    if (!r) {
+        return;
+    }
+    item = put_object(r, cJSON_GetArrayItem(r->partitions, part), "work");
+    put_number(r, item, "flops", work->flops);
+    put_number(r, item, "flops_one_limb", work->by_limbs[GR_ONE_LIMB]);
+    put_number(r, item, "flops_two_limbs", work->by_limbs[GR_TWO_LIMBS]);
+    put_number(r, item, "read_bytes", work->read);
+    put_number(r, item, "written_bytes", work->written);
+    put_number(r, item, "roofline_memory_us", 1e6 * bound->memory);
+    put_number(r, item, "roofline_products_us", 1e6 * bound->products);
 }
 
 static void put_rate(gr_record_t *r, cJSON *parent, const char *name, const gr_rate_t *rate)

@@ -45,6 +45,8 @@ void gr_record_runs(gr_record_t *r, const gr_exec_t *x, size_t tensors, size_t b
 void gr_record_output(gr_record_t *r, const sinter_logical_tensor_t *lt, const orc_diff_t *d,
                       bool passed);
 void gr_record_limits(gr_record_t *r, const gr_limits_t *limits);
+/* A partition by its place in x->parts. */
+void gr_record_work(gr_record_t *r, int part, const gr_work_t *work, const gr_roofline_t *bound);
 /* Mode P: a partition by its place in x->parts, or -1 for the sum of all. */
 void gr_record_figures(gr_record_t *r, int part, const gr_figures_t *f);
 /* Adds the verdict and returns the document, which ends in gr_free(); NULL without memory for all

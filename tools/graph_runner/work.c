@@ -379,10 +379,12 @@ static double least(double a, double b)
     return b > 0 && b < a ? b : a;
 }
 
-gr_roofline_t gr_roofline(const gr_work_t *work, const gr_limits_t *limits, double read_bytes)
+gr_roofline_t gr_roofline(const gr_work_t *work, const gr_limits_t *limits, double rate)
 {
-    gr_roofline_t r = {.memory = seconds_at(work->read, read_bytes) +
-                                 seconds_at(work->written, limits->copy_bytes)};
+    const bool copies = work->flops == 0;
+    gr_roofline_t r = {.memory = copies ? seconds_at(work->bytes, rate)
+                                        : seconds_at(work->read, rate) +
+                                              seconds_at(work->written, limits->copy_bytes)};
 
     for (int limbs = 0; limbs < GR_LIMBS; limbs++) {
         const double flops = work->by_limbs[limbs];

@@ -35,7 +35,8 @@ typedef struct gr_roofline {
 double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op);
 /* Needs the graph's inputs, which hold lengths and windows. 0, or -1 without memory. */
 int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_error_t *err);
-/* read_bytes: bytes per second of reading. What was not measured takes no time. */
-gr_roofline_t gr_roofline(const gr_work_t *work, const gr_limits_t *limits, double read_bytes);
+/* rate: bytes per second of reading, or without products of copying. What was not measured takes no
+ * time. */
+gr_roofline_t gr_roofline(const gr_work_t *work, const gr_limits_t *limits, double rate);
 
 #endif

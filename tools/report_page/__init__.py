@@ -1,0 +1,1 @@
+"""The parts of tools/graph_report.py."""
