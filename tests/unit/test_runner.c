@@ -548,7 +548,9 @@ static void test_roofline(void)
 {
     const gr_limits_t limits = {.copy_bytes = 5, .fma_flops = 10, .int8_ops = 40, .bf16_flops = 20},
                       floats = {.copy_bytes = 5, .fma_flops = 10};
-    gr_work_t work = {.read = 30, .written = 10, .by_limbs = {[GR_IN_FLOATS] = 100}};
+    const gr_work_t copy = {.read = 30, .written = 10, .bytes = 40};
+    gr_work_t work = {
+        .flops = 300, .read = 30, .written = 10, .bytes = 40, .by_limbs = {[GR_IN_FLOATS] = 100}};
 
     CHECK_THAT(is_about(gr_roofline(&work, &limits, 15).memory, 30. / 15 + 10. / 5));
     CHECK_THAT(is_about(gr_roofline(&work, &limits, 15).products, 10));
@@ -560,6 +562,8 @@ static void test_roofline(void)
     work.bf16 = false;
     CHECK_THAT(is_about(gr_roofline(&work, &floats, 15).products, 30));
     CHECK_THAT(gr_roofline(&work, &floats, 0).memory == 10. / 5); /* reading was not measured */
+    CHECK_THAT(is_about(gr_roofline(&copy, &limits, 8).memory, 40. / 8)); /* held against copies */
+    CHECK_THAT(gr_roofline(&copy, &limits, 8).products == 0);
 
     test_limbs("strict:true", GR_IN_FLOATS, false);
     test_limbs("f16:true", GR_TWO_LIMBS, false);
