@@ -27,6 +27,8 @@ def options():
                         help="write a picture for documents: graph and arena, light and dark")
     parser.add_argument("--direction", choices=("TB", "LR"), default="TB",
                         help="of the picture: from top to bottom, or left to right")
+    parser.add_argument("--folded", action="store_true",
+                        help="in the picture a partition is one box, with its ops by kind")
     parser.add_argument("--title", help="instead of the name of the case")
     timing = parser.add_argument_group("time")
     timing.add_argument("--measure", action="store_true",
@@ -93,7 +95,7 @@ def main():
         if opt.output:
             write(opt.output, page.make(document, title, dot))
         if opt.picture:
-            write(opt.picture, page.picture(document, title, dot, opt.direction))
+            write(opt.picture, page.picture(document, title, dot, opt.direction, opt.folded))
     except runner.Failure as failure:
         print(f"graph_report: {failure}", file=sys.stderr)
         return 1

@@ -38,13 +38,6 @@ def document(case, *options):
     return json.loads(done.stdout)
 
 
-def arena_of(parts):
-    """A sequence in which each partition hands the next one a tensor."""
-    tensors = [{"id": 100 + i, "bytes": 1000 + i, "offset": 2000 * (i % 2), "first": i,
-                "last": i + 1} for i in range(len(parts) - 1)]
-    return {"scratch_bytes": 4096, "partitions": [p["id"] for p in parts], "tensors": tensors}
-
-
 class Report(unittest.TestCase):
     browser = None
 
@@ -173,23 +166,43 @@ class Report(unittest.TestCase):
         self.assertIn("--mode=P", text)
 
     def test_arena_and_picture(self):
-        """A bar for each tensor of the sequence; the picture has all of it, too."""
+        """A bar for each tensor of the sequence; pictures have all of it, too."""
         found = document(os.path.join(MODELS, "patterns", "gated-mlp-quantized.json"), "--no-fuse")
-        found["sequence"] = arena_of(found["partitions"])
         path = self.write("document.json", json.dumps(found))
-        self.make(path, "--document", "--picture", self.svg)
         bars = len(found["sequence"]["tensors"])
-        drawn = xml.etree.ElementTree.parse(self.svg).getroot()
-        classes = [e.get("class", "").split() for e in drawn.iter()]
-        self.assertEqual(sum("bar" in c for c in classes), bars)
-        self.assertEqual(sum("partition" in c for c in classes), len(found["partitions"]))
+        self.assertGreater(bars, 8)
+        for folded in ([], ["--folded"]):
+            self.make(path, "--document", "--picture", self.svg, *folded)
+            drawn = xml.etree.ElementTree.parse(self.svg).getroot()
+            classes = [e.get("class", "").split() for e in drawn.iter()]
+            self.assertEqual(sum("bar" in c for c in classes), bars)
+            self.assertEqual(sum("partition" in c for c in classes), len(found["partitions"]))
         if self.browser:
             self.browser.open(self.page)
             self.assertEqual(
                 self.browser.value("document.querySelectorAll('#arena .bar').length"), bars)
+            last = found["sequence"]["tensors"][-1]["first"]
             self.click("#arena .bar:last-of-type")
-            self.assertEqual(self.shown(), [f"part-{found['partitions'][-2]['id']}"])
+            self.assertEqual(self.shown(), [f"part-{found['sequence']['partitions'][last]}"])
             self.assertEqual(self.browser.errors, [])
+
+    def test_folded(self):
+        """A partition is one box with its ops by kind; its constants are summed up."""
+        case = os.path.join(MODELS, "gated-mlp-int4.json")
+        path = self.write("document.json", json.dumps(document(case)))
+        done = report(path, "--document", "--picture", self.svg, "--folded")
+        self.assertEqual(done.returncode, 0)
+        texts = [e.text for e in xml.etree.ElementTree.parse(self.svg).getroot().iter()
+                 if e.tag.endswith("text")]
+        self.assertIn("3 × DynamicDequantize, 3 × MatMul, Sigmoid", texts)
+        self.assertEqual(sum(text.startswith("9 constants, ") for text in texts), 1)
+        self.assertFalse(os.path.exists(self.page))
+
+    def test_unknown_arena(self):
+        found = document(os.path.join(MODELS, "typecast.json"))
+        found["sequence"] = {"partitions": [0]}
+        text = self.make(self.write("document.json", json.dumps(found)), "--document")
+        self.assertIn("The arena depends on dims that are unknown until execute.", text)
 
     def test_wrong_arena(self):
         found = document(os.path.join(MODELS, "typecast.json"))

@@ -40,18 +40,19 @@ def draw_bar(tensor, part, place, column, scale):
             f'height="{height:.1f}" rx="{min(4, height / 2):.1f}"/>{label}</g>')
 
 
-def draw(document, most_width=MOST_WIDTH):
-    """(SVG elements, width, height), or None where there is nothing to draw."""
+def draw(document, most_width=MOST_WIDTH, height=HEIGHT):
+    """(SVG elements, width, height), or None where partitions hand nothing on, or dims are unknown
+    until execute."""
     sequence = document.get("sequence")
-    if not sequence or not sequence.get("partitions"):
+    if not sequence or not sequence.get("tensors"):
         return None
     order = sequence["partitions"]
     places = {part["id"]: place for place, part in enumerate(document["partitions"])}
     column = max(LEAST_COLUMN, min(150, (most_width - LEFT) / len(order)))
     total = sequence["scratch_bytes"]
-    scale, width = HEIGHT / total if total else 0, LEFT + column * len(order) + 10
+    scale, width = height / total if total else 0, LEFT + column * len(order) + 10
     items = [f'<rect class="constant" x="{LEFT}" y="{TOP}" width="{column * len(order):.1f}" '
-             f'height="{HEIGHT}"/>']
+             f'height="{height}"/>']
     for i, part in enumerate(order):
         middle = LEFT + (i + 0.5) * column
         pattern = style.name_of(document["partitions"][places[part]])
@@ -62,15 +63,15 @@ def draw(document, most_width=MOST_WIDTH):
                      f'{part}</text><text class="small muted" x="{middle:.1f}" y="{TOP - 9}" '
                      f'text-anchor="middle">{escape(short)}</text></g>')
         if i:
-            items.append(f'<path class="grid" d="M{LEFT + i * column:.1f},{TOP}v{HEIGHT}"/>')
+            items.append(f'<path class="grid" d="M{LEFT + i * column:.1f},{TOP}v{height}"/>')
     for share in (0, 0.25, 0.5, 0.75, 1):
-        y = TOP + share * HEIGHT + 3.5
+        y = TOP + share * height + 3.5
         items.append(f'<text class="small muted" x="{LEFT - 7}" y="{y:.1f}" text-anchor="end">'
                      f'{style.scaled(share * total, "B")}</text>')
     for tensor in sequence.get("tensors", []):
         part = order[tensor["first"]]
         items.append(draw_bar(tensor, part, places[part], column, scale))
-    return "\n".join(items), width, TOP + HEIGHT + BOTTOM
+    return "\n".join(items), width, TOP + height + BOTTOM
 
 
 def saved(sequence):

@@ -1,4 +1,5 @@
 """The graph as SVG: Graphviz places ops, partitions and edges, and this draws them."""
+import dataclasses
 import json
 import subprocess
 from html import escape
@@ -9,6 +10,7 @@ from .runner import Failure
 POINTS = 72.0  # of Graphviz, in an inch; here a point is a pixel
 PAD, LINE = 9, 15
 TITLE_HEIGHT = 36
+MOST_LETTERS, MOST_IN_TITLE = 44, 72  # of a line of ops or kernels
 
 
 # What a box looks like: its class, that of its first line, radius and margin above and below.
@@ -22,11 +24,12 @@ LOOKS = {
 
 
 class Box:
-    """Something that Graphviz gives a place to. kind: of LOOKS; part: place of its partition."""
+    """Something that Graphviz gives a place to. kind: of LOOKS; part: place of its partition;
+    kernels: how many lines behind the first one name kernels."""
 
     def __init__(self, name, lines, kind, part=None, tip=None):
         self.name, self.lines, self.kind, self.part = name, lines, kind, part
-        self.tip = tip or kind
+        self.tip, self.kernels = tip or kind, 0
         self.x = self.y = 0.0
         first = {"op": (12, True), "alone": (13, True)}.get(kind, (10.5, False))
         wide = [style.text_width(text, *((10.5, False) if i else first))
@@ -35,88 +38,136 @@ class Box:
         self.height = LINE * len(lines) + 2 * LOOKS[kind][3]
 
 
-def kernels(part):
-    """matmul_rows_int8_avx2 ×3."""
-    names = [step["kernel"] for step in part["steps"]]
-    return ", ".join(name + (f" ×{names.count(name)}" if names.count(name) > 1 else "")
-                     for name in dict.fromkeys(names))
+def counted(names):
+    """3 × MatMul, Add: each name once."""
+    return [(f"{names.count(name)} × " if names.count(name) > 1 else "") + name
+            for name in dict.fromkeys(names)]
+
+
+def in_lines(words, most=MOST_LETTERS):
+    """The words with commas between them, in lines of up to so many letters."""
+    lines = []
+    for word in words:
+        if lines and len(lines[-1]) + len(word) <= most:
+            lines[-1] += ", " + word
+        else:
+            lines.append(word)
+    return lines
+
+
+def state(part):
+    """The kernels; of a partition without any, why."""
+    if part["steps"]:
+        return counted([step["kernel"] for step in part["steps"]])
+    return ["not compiled" if part["supported"] else "not supported"]
+
+
+@dataclasses.dataclass
+class Edge:
+    tail: str
+    head: str
+    tensors: list
+    between: bool  # partitions, or a partition and an output
 
 
 class Graph:
-    """What is drawn: boxes, clusters of them, and edges (from, to, tensor, between partitions)."""
+    """What is drawn: boxes, clusters of them, and edges. folded: a partition is one box, whatever
+    its ops."""
 
-    def __init__(self, document):
-        self.parts = document["partitions"]
+    def __init__(self, document, folded=False):
+        self.parts, self.folded = document["partitions"], folded
         self.tensors = {tensor["id"]: tensor for tensor in document["tensors"]}
         self.boxes, self.edges = {}, []
-        self.place = {}  # op id -> place of its partition
-        producer, readers = {}, {}
+        producer, readers = {}, {}  # tensor -> box, tensor -> boxes
         for place, part in enumerate(self.parts):
             for op in part["ops"]:
-                self.add_op(place, part, op)
-                producer |= {tensor: op["id"] for tensor in op["outputs"]}
-                for tensor in dict.fromkeys(op["inputs"]):
-                    readers.setdefault(tensor, []).append(op["id"])
+                name = self.add_op(place, part, op)
+                producer |= {tensor: name for tensor in op["outputs"]}
+                for tensor in op["inputs"]:
+                    readers.setdefault(tensor, {})[name] = None
         self.add_inputs(producer, readers)
         self.add_edges(producer, readers)
         self.add_outputs(document["graph"]["outputs"], producer)
 
     def add_op(self, place, part, op):
-        self.place[op["id"]] = place
-        role = op["role"] if op["role"] and part["pattern"] != "single" else None
-        second = f"op {op['id']}" + (f" · {role}" if role else "")
+        """The name of the box, that of the whole partition if it has no other."""
+        if self.is_one(place):
+            name, kernels = f"part{place}", in_lines(state(part))
+            kinds = counted([o["kind"] for o in part["ops"]]) if len(part["ops"]) > 1 else []
+            lines = [self.title(place), *kernels, *in_lines(kinds)]
+            self.boxes[name] = Box(name, lines, "alone", place, f"partition {part['id']}")
+            self.boxes[name].kernels = len(kernels) if kinds else 0
+            return name
+        name, role = f"op{op['id']}", f" · {op['role']}" if op["role"] else ""
         tip = f"op {op['id']} {op['kind']}" + (f" \"{op['name']}\"" if op.get("name") else "")
-        lines, kind = [op["kind"], second], "op"
-        if self.is_alone(place):
-            lines, kind = list(self.titles(place)), "alone"
-        self.boxes[f"op{op['id']}"] = Box(f"op{op['id']}", lines, kind, place, tip)
+        self.boxes[name] = Box(name, [op["kind"], f"op {op['id']}{role}"], "op", place, tip)
+        return name
 
-    def is_alone(self, place):
-        return len(self.parts[place]["ops"]) == 1
+    def is_one(self, place):
+        return self.folded or len(self.parts[place]["ops"]) == 1
 
     def label(self, tensor):
         return f"{tensor} · {style.dims(self.tensors[tensor])}"
 
+    def sum_of(self, tensors):
+        """Many constants in a line."""
+        size = sum(self.tensors[t].get("bytes", 0) for t in tensors)
+        return f"{len(tensors)} constants, {style.scaled(size, 'B')}"
+
+    def lines(self, tensors, constant=False):
+        if self.folded and constant and len(tensors) > 1:
+            return [self.sum_of(tensors)]
+        return [self.label(t) for t in tensors]
+
     def add_inputs(self, producer, readers):
-        """Inputs of one op alone share a box with a line for each."""
+        """Inputs with the same readers share a box with a line for each."""
         groups = {}
-        for tensor, ops in readers.items():
+        for tensor, names in readers.items():
             if tensor not in producer:
-                constant = self.tensors[tensor]["constant"]
-                key = (ops[0], constant) if len(ops) == 1 else (tensor, None)
-                groups.setdefault(key, []).append(tensor)
-        for tensors in groups.values():
-            name = f"in{tensors[0]}"
-            kind = "constant" if self.tensors[tensors[0]]["constant"] else "input"
-            self.boxes[name] = Box(name, [self.label(t) for t in tensors], kind)
-            for op in readers[tensors[0]]:
-                self.edges.append((name, f"op{op}", tensors[0], False))
+                groups.setdefault((*names, self.tensors[tensor]["constant"]), []).append(tensor)
+        for (*names, constant), tensors in groups.items():
+            box = Box(f"in{tensors[0]}", self.lines(tensors, constant),
+                      "constant" if constant else "input")
+            self.boxes[box.name] = box
+            self.edges += [Edge(box.name, name, tensors, False) for name in names]
 
     def add_edges(self, producer, readers):
-        for tensor, ops in readers.items():
-            for op in ops if tensor in producer else ():
-                between = self.place[producer[tensor]] != self.place[op]
-                self.edges.append((f"op{producer[tensor]}", f"op{op}", tensor, between))
+        groups = {}
+        for tensor in (t for t in readers if t in producer):
+            for head in readers[tensor]:
+                groups.setdefault((producer[tensor], head), []).append(tensor)
+        for (tail, head), tensors in groups.items():
+            if tail != head:
+                between = self.boxes[tail].part != self.boxes[head].part
+                self.edges.append(Edge(tail, head, tensors, between))
 
     def add_outputs(self, outputs, producer):
+        groups = {}
         for tensor in (t["id"] for t in outputs if t["id"] in producer):
-            name = f"out{tensor}"
-            self.boxes[name] = Box(name, [self.label(tensor)], "output")
-            self.edges.append((f"op{producer[tensor]}", name, tensor, True))
+            groups.setdefault(producer[tensor], []).append(tensor)
+        for tail, tensors in groups.items():
+            box = Box(f"out{tensors[0]}", self.lines(tensors), "output")
+            self.boxes[box.name] = box
+            self.edges.append(Edge(tail, box.name, tensors, True))
+
+    def title(self, place):
+        part = self.parts[place]
+        return f"{part['id']} · {style.name_of(part)}"
 
     def titles(self, place):
-        part = self.parts[place]
-        second = kernels(part) or ("not supported" if not part["supported"] else "not compiled")
-        return f"{part['id']} · {style.name_of(part)}", second
+        """Two lines; of many kernels the first ones."""
+        kernels = in_lines(state(self.parts[place]), MOST_IN_TITLE)
+        return self.title(place), kernels[0] + (", …" if len(kernels) > 1 else "")
 
-    def labelled(self):
-        """The edges that carry the tensor's name: between partitions, once for each of them."""
-        seen, found = set(), set()
-        for i, (_, head, tensor, between) in enumerate(self.edges):
-            key = (tensor, self.boxes[head].part)
-            if between and head.startswith("op") and key not in seen:
-                seen.add(key)
-                found.add(i)
+    def labels(self):
+        """{place of an edge: lines}: the tensors between partitions, once for each reader."""
+        seen, found = set(), {}
+        for i, edge in enumerate(self.edges):
+            part = self.boxes[edge.head].part
+            fresh = [t for t in edge.tensors if (t, part) not in seen]
+            if edge.between and part is not None and fresh:
+                seen |= {(t, part) for t in fresh}
+                found[i] = self.lines(fresh)
         return found
 
 
@@ -129,6 +180,10 @@ def blank(width, height):
             "<TR><TD></TD></TR></TABLE>>")
 
 
+def label_size(lines):
+    return max(style.text_width(text, 10.5) for text in lines) + 10, LINE * len(lines) + 3
+
+
 def source(graph, direction):
     lines = [
         "digraph g {",
@@ -137,18 +192,19 @@ def source(graph, direction):
     ]
     rows = {name: f'{name} [width={b.width / POINTS:.4f}, height={b.height / POINTS:.4f}];'
             for name, b in graph.boxes.items()}
-    for place in (p for p in range(len(graph.parts)) if not graph.is_alone(p)):
+    for place in (p for p in range(len(graph.parts)) if not graph.is_one(p)):
         first, second = graph.titles(place)
         wide = max(style.text_width(first, 13, True), style.text_width(second, 10.5)) + 6
+        # A frame that is not drawn keeps neighbours apart.
+        lines.append(f'subgraph cluster_around_{place} {{ peripheries=0; margin=5; label="";')
         lines.append(f"subgraph cluster_{place} {{ margin=12; label={blank(wide, TITLE_HEIGHT)};")
         lines += [rows.pop(name) for name, b in graph.boxes.items() if b.part == place]
-        lines.append("}")
+        lines.append("}}")
     lines += rows.values()
-    labelled = graph.labelled()
-    for i, (tail, head, tensor, _) in enumerate(graph.edges):
-        wide = style.text_width(graph.label(tensor), 10.5) + 14
-        label = f"label={blank(wide, 19)}, " if i in labelled else ""
-        lines.append(f'{tail} -> {head} [{label}comment="{i}"];')
+    labels = graph.labels()
+    for i, edge in enumerate(graph.edges):
+        room = blank(*(side + 4 for side in label_size(labels[i]))) if i in labels else '""'
+        lines.append(f'{edge.tail} -> {edge.head} [label={room}, comment="{i}"];')
     return "\n".join(lines + ["}"])
 
 
@@ -170,7 +226,7 @@ def place_all(dot, graph, direction):
         if item["name"] in graph.boxes:
             box = graph.boxes[item["name"]]
             box.x, box.y = point(item["pos"])
-        elif item["name"].startswith("cluster_"):
+        elif item["name"][8:].isdigit():
             x0, y0, x1, y1 = map(float, item["bb"].split(","))
             clusters[int(item["name"][8:])] = (x0, height - y1, x1 - x0, y1 - y0)
     for item in layout.get("edges", ()):
@@ -192,14 +248,14 @@ def draw_box(box):
             f'height="{box.height:.1f}" rx="{radius}"/>']
     top = box.y - LINE * len(box.lines) / 2
     for i, text in enumerate(box.lines):
-        look = "small muted" if i else first
+        look = first if i == 0 else "small" if i <= box.kernels else "small muted"
         part.append(f'<text class="{look}" x="{box.x:.1f}" y="{top + LINE * i + 11:.1f}" '
                     f'text-anchor="middle">{escape(text)}</text>')
     return f'<g><title>{escape(box.tip)}</title>{"".join(part)}</g>'
 
 
 def draw_edge(graph, index, spline, tip):
-    tail, head, tensor, between = graph.edges[index]
+    edge = graph.edges[index]
     x, y = spline[-1]
     path = (f"M{spline[0][0]:.1f},{spline[0][1]:.1f}C" +
             " ".join(f"{a:.1f},{b:.1f}" for a, b in spline[1:]))
@@ -210,18 +266,18 @@ def draw_edge(graph, index, spline, tip):
         sx, sy = -dy / far * 3, dx / far * 3
         arrow = (f'<path class="arrow" d="M{tip[0]:.1f},{tip[1]:.1f}L{x + sx:.1f},{y + sy:.1f}'
                  f'L{x - sx:.1f},{y - sy:.1f}Z"/>')
-    look = "edge between" if between else "edge"
-    what = escape(f"{graph.label(tensor)}")
+    look = "edge between" if edge.between else "edge"
+    what = escape("\n".join(graph.label(t) for t in edge.tensors))
     return f'<g><title>{what}</title><path class="{look}" d="{path}"/>{arrow}</g>'
 
 
-def draw_label(graph, index, place):
-    text = graph.label(graph.edges[index][2])
-    wide = style.text_width(text, 10.5) + 10
-    return (f'<rect class="pill" x="{place[0] - wide / 2:.1f}" y="{place[1] - 8.5:.1f}" '
-            f'width="{wide:.1f}" height="17" rx="8.5"/><text class="small muted" '
-            f'x="{place[0]:.1f}" y="{place[1] + 3.8:.1f}" text-anchor="middle">'
-            f'{escape(text)}</text>')
+def draw_label(lines, place):
+    (wide, high), (x, y) = label_size(lines), place
+    items = [f'<rect class="pill" x="{x - wide / 2:.1f}" y="{y - high / 2:.1f}" '
+             f'width="{wide:.1f}" height="{high:.1f}" rx="8.5"/>']
+    items += [f'<text class="small muted" x="{x:.1f}" y="{y - high / 2 + 12.5 + LINE * i:.1f}" '
+              f'text-anchor="middle">{escape(text)}</text>' for i, text in enumerate(lines)]
+    return "".join(items)
 
 
 def draw_partition(graph, place, frame):
@@ -249,16 +305,17 @@ def draw_title(graph, place, frame):
             f'<text class="small muted over" x="{x:.1f}" y="{y + 34:.1f}">{second}</text></g>')
 
 
-def draw(document, dot, direction="TB"):
+def draw(document, dot, direction="TB", folded=False):
     """(SVG elements, width, height). A partition is a group of class "partition"."""
-    graph = Graph(document)
+    graph = Graph(document, folded)
     width, height, clusters, edges = place_all(dot, graph, direction)
     items = [draw_partition(graph, place, clusters.get(place))
              for place in range(len(graph.parts))]
     items += [draw_edge(graph, index, spline, tip) for index, spline, tip, _ in edges]
     items += [draw_title(graph, place, frame) for place, frame in clusters.items()]
     items += [draw_box(b) for b in graph.boxes.values() if b.part is None]
-    items += [draw_label(graph, index, place) for index, _, _, place in edges if place]
+    labels = graph.labels()
+    items += [draw_label(labels[index], place) for index, _, _, place in edges if place]
     body = "\n".join(items)
     return f'<g transform="translate(2,2)">{body}</g>', width + 4, height + 4
 

@@ -251,6 +251,9 @@ def chart(document):
 
 def sequence(document):
     drawn = arena.draw(document)
+    if not drawn and "scratch_bytes" not in document.get("sequence", {"scratch_bytes": 0}):
+        return tag("h2", "Sequence and scratch arena") + tag(
+            "p", "The arena depends on dims that are unknown until execute.", class_="note")
     if not drawn:
         return ""
     total, apart = arena.saved(document["sequence"])
@@ -273,14 +276,14 @@ def make(document, title, dot):
             f"<script>{own('page.js')}</script></body></html>\n")
 
 
-def picture(document, title, dot, direction):
+def picture(document, title, dot, direction, folded):
     """A static SVG: the graph, and below it the arena where there is one."""
-    elements, width, height = drawing.draw(document, dot, direction)
+    elements, width, height = drawing.draw(document, dot, direction, folded)
     margin, top = 16, 44
     items = [f'<text class="title" x="{margin}" y="26">{escape(title)}</text>',
              f'<g transform="translate({margin},{top})">{elements}</g>']
     wide, high = width + 2 * margin, height + top + margin
-    below = arena.draw(document, max(width, 480))
+    below = arena.draw(document, max(width, 480), 170)
     if below:
         total, apart = arena.saved(document["sequence"])
         words_ = (f"Scratch arena of {style.scaled(total, 'B')} for what partitions hand on, "
