@@ -11,7 +11,7 @@ import tempfile
 import time
 import zlib
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("google-chrome", "google-chrome-stable", "chromium", "chromium-browser")
 # Without a sandbox root can start it, too; the pages are our own.
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-extensions", "--disable-background-networking", "--mute-audio",
@@ -48,6 +48,14 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
         self.session = None
+        try:
+            self.attach()
+        except Refused:
+            self.close()
+            raise
+
+    def attach(self):
+        """Takes the page that it begins with."""
         targets = self.call("Target.getTargets")["targetInfos"]
         (page,) = [t["targetId"] for t in targets if t["type"] == "page"]
         self.session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
@@ -99,7 +107,9 @@ class Browser:
 
     def load(self, url):
         before = self.loads
-        self.call("Page.navigate", url=url)
+        failed = self.call("Page.navigate", url=url).get("errorText")
+        if failed:
+            raise RuntimeError(f"{url}: {failed}")
         if self.loads == before:
             self.until(lambda m: self.loads > before)
 

@@ -9,6 +9,7 @@ skipped."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -107,11 +108,13 @@ class Report(unittest.TestCase):
         for dark in (False, True):
             self.browser.open(self.page, dark=dark)
             self.check_picture(dark)
-        boxes = self.browser.value(
-            "Array.from(document.querySelectorAll('.graph-frame .partition')).map(g => {"
-            "const r = g.querySelector('.area').getBoundingClientRect();"
-            "return [g.dataset.part, r.width > 20 && r.height > 20]; })")
-        self.assertEqual(sorted(boxes), sorted([str(part["id"]), True] for part in parts))
+        for view in ("folded", "with-ops"):
+            self.click("#fold")
+            boxes = self.browser.value(
+                "Array.from(document.querySelectorAll('.graph-frame .%s .partition')).map(g => {"
+                "const r = g.querySelector('.area').getBoundingClientRect();"
+                "return [g.dataset.part, r.width > 20 && r.height > 20]; })" % view)
+            self.assertEqual(sorted(boxes), sorted([str(part["id"]), True] for part in parts))
         points = self.browser.value("document.querySelectorAll('#roofline .point').length")
         self.assertEqual(points, len(parts))
         self.assertEqual(self.shown(), names[:1])
@@ -120,7 +123,7 @@ class Report(unittest.TestCase):
             self.click(f"tr[data-part='{part['id']}']")
             self.assertEqual(self.shown(), [name])
             self.click("tr[data-part]")
-            self.click(f".graph-frame .partition[data-part='{part['id']}'] text")
+            self.click(f".with-ops .partition[data-part='{part['id']}'] text")
             self.assertEqual(self.shown(), [name])
             self.check_details(part, self.text_of("#" + name))
         self.assertEqual(self.browser.errors, [])
@@ -131,7 +134,9 @@ class Report(unittest.TestCase):
             self.assertIn(op["kind"], text)
         for step in part["steps"]:
             self.assertIn(step["kernel"], text)
-        self.assertEqual(text.count("way: "), len(part["steps"]))
+        steps = [n for found in re.findall(r"steps? (\d+)(?: to (\d+))?: .*\n+way: ", text)
+                 for n in range(int(found[0]), int(found[1] or found[0]) + 1)]
+        self.assertEqual(steps, list(range(len(part["steps"]))))
         for refused in part["refused_kernels"]:
             self.assertIn(f"kernel {refused['kernel']} was not chosen: {refused['reason']}", text)
         self.assertEqual("FLOP" in text, part["work"]["flops"] > 0)
@@ -164,6 +169,18 @@ class Report(unittest.TestCase):
         self.assertNotIn("the model's bounds only", text)
         self.assertIn("measured (median)", text)
         self.assertIn("--mode=P", text)
+
+    def test_measured_nothing(self):
+        """Attention of which a mask leaves nothing has a time and no roofline."""
+        path = os.path.join(MODELS, "patterns", "sdpa-int4-kv.json")
+        found = document(path)
+        part = found["partitions"][0]
+        part["work"] |= {"flops": 0, "read_bytes": 0, "written_bytes": 0, "roofline_memory_us": 0,
+                         "roofline_products_us": 0}
+        times = {"us": 5.0, "flops_per_second": 0, "bytes_per_second": 0}
+        part["performance"] = found["performance"] = {"runs": 3, "min": times, "median": times}
+        text = self.make(self.write("document.json", json.dumps(found)), "--document")
+        self.assertIn("median 5 µs, best 5 µs of 3 runs<", text)
 
     def test_arena_and_picture(self):
         """A bar for each tensor of the sequence; pictures have all of it, too."""

@@ -12,11 +12,10 @@ PAD, LINE = 9, 15
 TITLE_HEIGHT = 36
 MOST_LETTERS, MOST_IN_TITLE = 44, 72  # of a line of ops or kernels
 
-
 # What a box looks like: its class, that of its first line, radius and margin above and below.
 LOOKS = {
     "op": ("node", "kind", 5, 4.5),
-    "alone": ("area", "title", 8, 6.5),  # an op that is a partition
+    "alone": ("area", "title", 8, 6.5),  # a partition that is one box
     "input": ("pill", "small muted", 9, 3),
     "output": ("pill", "small muted", 9, 3),
     "constant": ("constant", "small muted", 9, 3)

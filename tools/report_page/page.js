@@ -4,7 +4,7 @@
   const details = all(".detail");
 
   // A partition's box, its row, its points and its bars are marked together; its details are shown.
-  function choose(id, scroll) {
+  function choose(id, byHand) {
     const detail = document.getElementById("part-" + id);
     if (!detail) {
       return;
@@ -12,12 +12,14 @@
     details.forEach((d) => { d.hidden = d !== detail; });
     all("[data-part]").forEach((e) => e.classList.toggle("chosen", e.dataset.part === id));
     all("tr[data-part]").forEach((e) => e.setAttribute("aria-selected", e.dataset.part === id));
-    history.replaceState(null, "", "#part-" + id);
+    if (byHand) {
+      history.replaceState(null, "", "#part-" + id);
+    }
     const row = document.querySelector('tr[data-part="' + id + '"]');
-    if (scroll && row) {
+    if (byHand && row) {
       row.scrollIntoView({ block: "nearest" });
     }
-    if (scroll && detail.getBoundingClientRect().top > window.innerHeight - 80) {
+    if (byHand && detail.getBoundingClientRect().top > window.innerHeight - 80) {
       detail.scrollIntoView({ block: "start" });
     }
   }
@@ -36,23 +38,37 @@
     }
   });
 
+  // Two drawings, of which one is shown, each with a scale of its own.
   const frame = document.querySelector(".graph-frame");
-  const drawing = frame && frame.querySelector("svg");
-  if (drawing) {
-    const natural = Number(drawing.getAttribute("width"));
-    const fitting = () => Math.min(1, (frame.clientWidth - 2) / natural);
-    let scale = Math.max(fitting(), 0.7);
-    const apply = (value) => {
-      scale = Math.min(2, Math.max(0.1, value));
-      drawing.style.width = natural * scale + "px";
-      drawing.style.height = "auto";
+  const drawings = ["with-ops", "folded"].map((look) => {
+    const svg = frame.querySelector("." + look);
+    const natural = Number(svg.getAttribute("width"));
+    const d = { fitting: () => Math.min(1, (frame.clientWidth - 24) / natural) };
+    d.apply = (value) => {
+      d.scale = Math.min(2, Math.max(0.1, value));
+      svg.style.width = natural * d.scale + "px";
+      svg.style.height = "auto";
     };
-    const zoom = { "zoom-out": () => apply(scale / 1.25), "zoom-in": () => apply(scale * 1.25),
-      "zoom-fit": () => apply(fitting()), "zoom-full": () => apply(1) };
-    Object.keys(zoom).forEach((id) => document.getElementById(id)
-      .addEventListener("click", zoom[id]));
-    apply(scale);
-  }
+    d.apply(Math.max(d.fitting(), 0.7));
+    return d;
+  });
+  let shown = 0;
+  const show = (which) => {
+    shown = which;
+    frame.classList.toggle("show-ops", which === 0);
+    frame.classList.toggle("show-folded", which === 1);
+    document.getElementById("fold").textContent = which === 0 ? "fold" : "unfold";
+  };
+  const tools = {
+    "fold": () => show(1 - shown),
+    "zoom-out": () => drawings[shown].apply(drawings[shown].scale / 1.25),
+    "zoom-in": () => drawings[shown].apply(drawings[shown].scale * 1.25),
+    "zoom-fit": () => drawings[shown].apply(drawings[shown].fitting()),
+    "zoom-full": () => drawings[shown].apply(1),
+  };
+  Object.keys(tools).forEach((id) => document.getElementById(id)
+    .addEventListener("click", tools[id]));
+  show(0);
 
   const wanted = /^#part-(\d+)$/.exec(location.hash);
   if (details.length > 0) {

@@ -50,6 +50,11 @@ def measured(part):
     return part.get("performance", {}).get("median")
 
 
+def has_share(median):
+    """What a mask leaves nothing of has no roofline."""
+    return bool(median) and "of_roofline" in median
+
+
 def chip(place):
     return tag("span", "", class_=f"chip {style.colour(place)}")
 
@@ -70,6 +75,7 @@ def facts_of_all(document):
         found.append(("roofline, all partitions", style.microseconds(sum(bounds))))
     if whole:
         found.append(("measured, median", style.microseconds(whole["us"])))
+    if has_share(whole):
         found.append(("of roofline", style.figure(whole["of_roofline"])))
     return found
 
@@ -102,7 +108,7 @@ def row(place, part, timed):
         cells += ["–"] * 3
     if timed:
         cells += [style.microseconds(median["us"]) if median else "–",
-                  style.figure(median["of_roofline"], 2) if median else "–"]
+                  style.figure(median["of_roofline"], 2) if has_share(median) else "–"]
     body = "".join(tag("td", cell, class_="number") if i > 1 else tag("td", cell)
                    for i, cell in enumerate(cells))
     return tag("tr", body, data_part=part["id"], tabindex=0)
@@ -142,9 +148,12 @@ def time_and_work(part):
                      f"{style.microseconds(work['roofline_products_us'])})"))
     if median:
         best = part["performance"]["min"]
+        share = ""
+        if has_share(median):
+            share = f": {style.figure(median['of_roofline'])} of the roofline"
         rows.append(("measured", f"median {style.microseconds(median['us'])}, best "
-                     f"{style.microseconds(best['us'])} of {part['performance']['runs']} runs: "
-                     f"{style.figure(median['of_roofline'])} of the roofline"))
+                     f"{style.microseconds(best['us'])} of {part['performance']['runs']} runs"
+                     f"{share}"))
     if part.get("scratch_bytes"):
         rows.append(("scratch memory", f"{style.scaled(part['scratch_bytes'], 'B')}, of which "
                      f"{style.scaled(part['scratch_bytes_per_thread'], 'B')} for each thread"))
@@ -162,16 +171,24 @@ def ops(part):
 
 
 def kernels(part):
-    if not part["steps"]:
-        return ""
-    found = []
+    """Steps in a row that take the same kernel the same way stand together."""
+    groups = []
     for i, step in enumerate(part["steps"]):
-        text = tag("p", f"step {i}: " + tag("strong", escape(step["kernel"])))
-        if step.get("way"):
-            text += tag("p", "way: " + escape(step["way"]))
-        text += tag("p", escape(step["detail"]), class_="note")
+        same = (step["kernel"], step.get("way"))
+        if not groups or groups[-1][0] != same:
+            groups.append((same, []))
+        groups[-1][1].append((i, step))
+    found = []
+    for (kernel, way), steps in groups:
+        first, last = steps[0][0], steps[-1][0]
+        name = f"step {first}: " if first == last else f"steps {first} to {last}: "
+        text = tag("p", name + tag("strong", escape(kernel)))
+        text += tag("p", "way: " + escape(way)) if way else ""
+        notes = dict.fromkeys(step["detail"] for _, step in steps)
+        text += tag("details", tag("summary", "as compiled") + "".join(
+            tag("p", escape(note), class_="note") for note in notes))
         found.append(tag("div", text, class_="step"))
-    return tag("h3", "Kernels and their ways") + "".join(found)
+    return tag("h3", "Kernels and their ways") + "".join(found) if found else ""
 
 
 def reasons(part):
@@ -225,13 +242,16 @@ def facts(document):
 def graph(document, dot):
     tools = tag("div", "".join(
         tag("button", text, id=name, type="button", title=title)
-        for name, text, title in (("zoom-out", "−", "smaller"), ("zoom-in", "+", "larger"),
+        for name, text, title in (("fold", "fold", "partitions as one box each, or with their ops"),
+                                  ("zoom-out", "−", "smaller"), ("zoom-in", "+", "larger"),
                                   ("zoom-fit", "fit", "as wide as the frame"),
                                   ("zoom-full", "1:1", "as drawn"))), class_="bar-of-tools")
+    drawn = "".join(drawing.svg(*drawing.draw(document, dot, folded=folded), look=look)
+                    for folded, look in ((False, "with-ops"), (True, "folded")))
     return tag("div", tag("h2", "Graph") + tools, class_="headline") + tag(
         "p", "A coloured box is a partition; click on it for its details. Pills are inputs and "
         "outputs, dashed ones constants.", class_="note") + tag(
-            "div", drawing.svg(*drawing.draw(document, dot)), class_="frame graph-frame")
+            "div", drawn, class_="frame graph-frame")
 
 
 def chart(document):

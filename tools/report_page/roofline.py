@@ -204,7 +204,7 @@ def panel_of_copies(points, limits, left, width):
     y_of = Scale([copy, copy / 30] + [p.measured for p in points if p.measured], bottom, TOP)
     items = axis_y(y_of, left, right, "B/s")
     items += [line("roof", left, y_of(copy), right, y_of(copy)),
-              text("small", left + 6, y_of(copy) - 10, f"copying, {style.scaled(copy, 'B/s')}"),
+              text("small", left, TOP - 6, f"line: copying, {style.scaled(copy, 'B/s')}"),
               text("small muted", (left + right) / 2, bottom + 36, "partitions without products",
                    "middle")]
     step = width / len(points)
