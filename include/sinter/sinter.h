@@ -55,6 +55,7 @@
 #ifndef SINTER_SINTER_H
 #define SINTER_SINTER_H
 
+#include "sinter_build.h"
 #include "sinter_compiled_graph.h"
 #include "sinter_graph.h"
 #include "sinter_partition.h"

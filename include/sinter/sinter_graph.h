@@ -280,13 +280,18 @@ SINTER_API sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter
                                                 size_t bytes);
 
 /* Creates a tensor of one element (another number of elements is sinter_invalid_arguments), with
- * a copy of the value, which is one element of lt's type. Each execute reads it anew, but the
- * copy cannot be changed: make another tensor, or use sinter_tensor_create over a variable of
- * yours. Destroy it with sinter_tensor_destroy. Thread-safe. */
+ * a copy of the value, which is one element of lt's type. Each execute reads it anew.
+ * sinter_tensor_set_scalar changes it. Destroy it with sinter_tensor_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor,
                                                        sinter_engine_t *engine,
                                                        const sinter_logical_tensor_t *lt,
                                                        const void *value);
+
+/* Gives a tensor of one element (another is sinter_invalid_arguments) a copy of the value, which is
+ * one element of its data type. The copy belongs to the tensor, and its data pointer points there
+ * from now on: memory that the tensor had before stays the caller's and is not touched. No
+ * allocation. Not while another thread uses the tensor. */
+SINTER_API sinter_status_t sinter_tensor_set_scalar(sinter_tensor_t *tensor, const void *value);
 
 /* Destroys the tensor and sets *tensor to NULL; a *tensor of NULL is fine. The caller's memory
  * is left alone. No execute may be using the tensor. */
@@ -298,11 +303,11 @@ SINTER_API sinter_status_t sinter_tensor_set_data(sinter_tensor_t *tensor, void 
                                                   size_t bytes);
 
 /* Gives the tensor another shape over the same memory, as a growing KV cache needs it. dims and
- * strides have as many entries as the tensor has dims, in elements; strides NULL: dense. Id,
- * data type and number of dims stay. More bytes than the tensor's memory has is
- * sinter_invalid_arguments, and nothing changes. No allocation. Not while another thread uses
- * the tensor. */
-SINTER_API sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, const sinter_dim_t *dims,
+ * strides have ndims entries, in elements; strides NULL: dense. Id, data type and number of dims
+ * stay: another ndims is sinter_invalid_arguments, and so are more bytes than the tensor's memory
+ * has; nothing changes then. No allocation. Not while another thread uses the tensor. */
+SINTER_API sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int ndims,
+                                                  const sinter_dim_t *dims,
                                                   const sinter_dim_t *strides);
 
 /* Writes the data pointer. It belongs to the caller, or, for a scalar, to the tensor.

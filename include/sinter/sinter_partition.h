@@ -108,6 +108,15 @@ sinter_compiled_partition_destroy(sinter_compiled_partition_t **compiled);
 SINTER_API sinter_status_t sinter_compiled_partition_query_logical_tensor(
     const sinter_compiled_partition_t *compiled, uint64_t id, sinter_logical_tensor_t *lt);
 
+/* Creates a tensor for the port with this id, with its data type and strides, over memory as in
+ * sinter_tensor_create. dims has ndims entries, in elements; NULL with an ndims of 0: the dims that
+ * were compiled. Dims that do not fit the port, or that are dynamic and not given, are
+ * sinter_invalid_arguments. Where dims are dynamic, unknown strides become dense. data may be NULL
+ * if sinter_tensor_set_data follows. Destroy it with sinter_tensor_destroy. Thread-safe. */
+SINTER_API sinter_status_t sinter_compiled_partition_create_tensor(
+    const sinter_compiled_partition_t *compiled, uint64_t id, int ndims, const sinter_dim_t *dims,
+    void *data, size_t bytes, sinter_tensor_t **tensor);
+
 /* Writes the pairs of an input and an output that may share one buffer, from the same address
  * on. *pairs belongs to the compiled partition. Thread-safe. */
 SINTER_API sinter_status_t

@@ -328,25 +328,50 @@ sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *
     return sinter_success;
 }
 
+/* The bytes of the only element of a tensor. */
+static sinter_status_t scalar_bytes(const lt_t *lt, size_t *bytes)
+{
+    int64_t n = 0;
+
+    if (!lt_dims_known(lt) || lt_elems(lt) != 1 || !dtype_bytes(lt->data_type, 1, &n)) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu: a host scalar has one element",
+                       (unsigned long long)lt->id);
+    }
+    *bytes = (size_t)n;
+    return sinter_success;
+}
+
+static void put_scalar(sinter_tensor_t *tensor, const void *value, size_t bytes)
+{
+    memmove(tensor->scalar, value, bytes);
+    tensor->data = tensor->scalar;
+    tensor->bytes = bytes;
+}
+
 sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_engine_t *engine,
                                             const sinter_logical_tensor_t *lt, const void *value)
 {
-    int64_t bytes = 0;
+    size_t bytes = 0;
 
     SG_REQUIRE(tensor != NULL);
     SG_REQUIRE(lt != NULL);
     SG_REQUIRE(value != NULL);
     SG_TRY(lt_verify(lt, false, "tensor"));
     const lt_t strided = with_strides(lt);
-    if (!lt_dims_known(&strided) || lt_elems(&strided) != 1 ||
-        !dtype_bytes(lt->data_type, 1, &bytes)) {
-        return sg_fail(sinter_invalid_arguments, "tensor %llu: a host scalar has one element",
-                       (unsigned long long)lt->id);
-    }
+    SG_TRY(scalar_bytes(&strided, &bytes));
     SG_TRY(new_tensor(tensor, engine, &strided));
-    memcpy((*tensor)->scalar, value, (size_t)bytes);
-    (*tensor)->data = (*tensor)->scalar;
-    (*tensor)->bytes = (size_t)bytes;
+    put_scalar(*tensor, value, bytes);
+    return sinter_success;
+}
+
+sinter_status_t sinter_tensor_set_scalar(sinter_tensor_t *tensor, const void *value)
+{
+    size_t bytes = 0;
+
+    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE(value != NULL);
+    SG_TRY(scalar_bytes(&tensor->lt, &bytes));
+    put_scalar(tensor, value, bytes);
     return sinter_success;
 }
 
@@ -371,13 +396,17 @@ sinter_status_t sinter_tensor_set_data(sinter_tensor_t *tensor, void *data, size
     return sinter_success;
 }
 
-sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, const sinter_dim_t *dims,
+sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int ndims, const sinter_dim_t *dims,
                                        const sinter_dim_t *strides)
 {
     lt_t t;
 
     SG_REQUIRE(tensor != NULL);
-    SG_REQUIRE(tensor->lt.ndims == 0 || dims != NULL);
+    SG_REQUIRE(ndims == 0 || dims != NULL);
+    if (ndims != tensor->lt.ndims) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, not %d",
+                       (unsigned long long)tensor->lt.id, (int)tensor->lt.ndims, ndims);
+    }
     t = tensor->lt;
     t.layout_type = sinter_layout_type_strided;
     for (int d = 0; d < t.ndims; d++) {

@@ -47,23 +47,47 @@ sinter_status_t sinter_compiled_partition_destroy(sinter_compiled_partition_t **
     return sinter_success;
 }
 
-sinter_status_t
-sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled,
-                                               uint64_t id, sinter_logical_tensor_t *lt)
+static sinter_status_t find_port(const sinter_compiled_partition_t *cp, uint64_t id,
+                                 const lt_t **port)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(lt != NULL);
-    for (int i = 0; i < compiled->n_inputs + compiled->n_outputs; i++) {
-        const int v = i < compiled->n_inputs ? compiled->inputs[i]
-                                             : compiled->outputs[i - compiled->n_inputs];
-        if (compiled->plan.sub.values[v].lt.id == id) {
-            *lt = compiled->plan.sub.values[v].lt;
+    for (int i = 0; i < cp->n_inputs + cp->n_outputs; i++) {
+        const int v = i < cp->n_inputs ? cp->inputs[i] : cp->outputs[i - cp->n_inputs];
+        if (cp->plan.sub.values[v].lt.id == id) {
+            *port = &cp->plan.sub.values[v].lt;
             return sinter_success;
         }
     }
     return sg_fail(sinter_invalid_arguments,
                    "the compiled partition has no port with tensor id %llu",
                    (unsigned long long)id);
+}
+
+sinter_status_t
+sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled,
+                                               uint64_t id, sinter_logical_tensor_t *lt)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(lt != NULL);
+    const lt_t *port;
+    SG_TRY(find_port(compiled, id, &port));
+    *lt = *port;
+    return sinter_success;
+}
+
+sinter_status_t sinter_compiled_partition_create_tensor(const sinter_compiled_partition_t *compiled,
+                                                        uint64_t id, int ndims,
+                                                        const sinter_dim_t *dims, void *data,
+                                                        size_t bytes, sinter_tensor_t **tensor)
+{
+    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE(ndims == 0 || dims != NULL);
+    const lt_t *port;
+    lt_t lt;
+    SG_TRY(find_port(compiled, id, &port));
+    SG_TRY(bind_with_dims(port, dims != NULL ? ndims : port->ndims,
+                          dims != NULL ? dims : port->dims, NULL, &lt));
+    return sinter_tensor_create(tensor, compiled->engine, &lt, data, bytes);
 }
 
 sinter_status_t

@@ -536,30 +536,6 @@ sinter_status_t sinter_compiled_graph_query_logical_tensor(sinter_compiled_graph
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* The tensor with these dims. strides NULL: as compiled, or dense. */
-static sinter_status_t with_dims(const whole_tensor_t *t, int ndims, const sinter_dim_t *dims,
-                                 const sinter_dim_t *strides, lt_t *lt)
-{
-    const unsigned long long id = (unsigned long long)t->port.id;
-    if (ndims != t->port.ndims) {
-        return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, compiled for %d", id,
-                       ndims, (int)t->port.ndims);
-    }
-    *lt = t->port;
-    lt->layout_type = sinter_layout_type_strided;
-    memcpy(lt->dims, dims, sizeof(sinter_dim_t) * (size_t)ndims);
-    if (strides != NULL) {
-        memcpy(lt->strides, strides, sizeof(sinter_dim_t) * (size_t)ndims);
-    } else if (!lt_strides_known(lt)) {
-        lt_set_dense(lt);
-    }
-    SG_TRY(lt_verify(lt, t->first >= 0, "sinter_compiled_graph_bind"));
-    if (!lt_dims_known(lt)) {
-        return sg_fail(sinter_invalid_shape, "tensor %llu: dims must be known", id);
-    }
-    return bind_check_port(&t->port, lt);
-}
-
 static sinter_status_t check_bytes(const lt_t *lt, const void *data, size_t bytes)
 {
     size_t need;
@@ -644,7 +620,8 @@ sinter_status_t sinter_compiled_graph_bind(sinter_compiled_graph_t *compiled, ui
     const bool with = dims != NULL;
     SG_TRY(find_tensor_of(compiled, id, &t));
     if (with) {
-        SG_TRY(with_dims(t, ndims, dims, strides, &lt));
+        SG_TRY(bind_with_dims(&t->port, ndims, dims, strides, &lt));
+        SG_TRY(lt_verify(&lt, t->first >= 0, "sinter_compiled_graph_bind"));
     }
     return t->first < 0 ? bind_input(compiled, t, with ? &lt : NULL, data, bytes)
                         : bind_output(compiled, t, with ? &lt : NULL, data, bytes);

@@ -291,6 +291,49 @@ static uint64_t *copy_ids(arena_t *arena, size_t n, const uint64_t *ids)
     return copy;
 }
 
+static sinter_status_t add_part(sinter_op_t *op, const sinter_op_part_t *part)
+{
+    switch (part->kind) {
+    case sinter_op_part_input:
+        return sinter_op_add_input(op, part->tensor);
+    case sinter_op_part_output:
+        return sinter_op_add_output(op, part->tensor);
+    case sinter_op_part_f32:
+        return sinter_op_set_attr_f32(op, part->attr, part->f32s ? part->f32s : &part->f32,
+                                      part->count);
+    case sinter_op_part_s64:
+        return sinter_op_set_attr_s64(op, part->attr, part->s64s ? part->s64s : &part->s64,
+                                      part->count);
+    case sinter_op_part_bool:
+        return sinter_op_set_attr_bool(op, part->attr, part->s64 != 0);
+    case sinter_op_part_str:
+        return sinter_op_set_attr_str(op, part->attr, part->text);
+    case sinter_op_part_name:
+        return sinter_success; /* the op was made with it */
+    }
+    return sg_fail(sinter_invalid_arguments, "op %llu: %d is no kind of part",
+                   (unsigned long long)op->id, (int)part->kind);
+}
+
+sinter_status_t sinter_graph_add_parts(sinter_graph_t *graph, uint64_t id, sinter_op_kind_t kind,
+                                       size_t count, const sinter_op_part_t *parts)
+{
+    SG_REQUIRE(graph != NULL);
+    SG_REQUIRE(count == 0 || parts != NULL);
+    const char *name = NULL;
+    sinter_op_t *op = NULL;
+    for (size_t i = 0; i < count; i++) {
+        name = parts[i].kind == sinter_op_part_name ? parts[i].text : name;
+    }
+    sinter_status_t status = sinter_op_create(&op, graph->engine, id, kind, name);
+    for (size_t i = 0; i < count && status == sinter_success; i++) {
+        status = add_part(op, &parts[i]);
+    }
+    status = status == sinter_success ? sinter_graph_add_op(graph, op) : status;
+    sinter_op_destroy(&op);
+    return status;
+}
+
 sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs,
                                        const uint64_t *inputs, size_t n_outputs,
                                        const uint64_t *outputs)

@@ -44,6 +44,32 @@ sinter_status_t bind_check_port(const lt_t *want, const lt_t *got)
     return sinter_success;
 }
 
+sinter_status_t bind_with_dims(const lt_t *port, int ndims, const sinter_dim_t *dims,
+                               const sinter_dim_t *strides, lt_t *lt)
+{
+    const unsigned long long id = (unsigned long long)port->id;
+    if (ndims != port->ndims) {
+        return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, compiled for %d", id,
+                       ndims, (int)port->ndims);
+    }
+    *lt = *port;
+    lt->layout_type = sinter_layout_type_strided;
+    memcpy(lt->dims, dims, sizeof(sinter_dim_t) * (size_t)ndims);
+    if (strides != NULL) {
+        memcpy(lt->strides, strides, sizeof(sinter_dim_t) * (size_t)ndims);
+    } else if (!lt_strides_known(lt)) {
+        lt_set_dense(lt);
+    }
+    SG_TRY(lt_verify(lt, false, "tensor"));
+    for (int d = 0; d < ndims; d++) {
+        if (lt->dims[d] == SINTER_UNKNOWN_DIM) {
+            return sg_fail(sinter_invalid_arguments,
+                           "tensor %llu: dim %d is dynamic, so its value must be given", id, d);
+        }
+    }
+    return bind_check_port(port, lt);
+}
+
 static sinter_status_t check_data(const sinter_tensor_t *tensor)
 {
     return tensor->data != NULL || lt_elems(&tensor->lt) == 0

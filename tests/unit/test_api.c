@@ -245,6 +245,27 @@ static void check_logical_tensors(void)
           "bytes of unknown dims");
 }
 
+/* The value is the tensor's own, whose memory the caller's variable never is. */
+static void check_set_scalar(sinter_tensor_t *tensor, const sinter_logical_tensor_t *matrix)
+{
+    float value = 5, other[6] = {6};
+    sinter_tensor_t *large = NULL;
+    void *pointer = NULL;
+    BAD(sinter_tensor_set_scalar(NULL, &value));
+    BAD(sinter_tensor_set_scalar(tensor, NULL));
+    GOOD(sinter_tensor_set_scalar(tensor, &value));
+    value = 7;
+    GOOD(sinter_tensor_get_data(tensor, &pointer));
+    CHECK(*(float *)pointer == 5.0f && pointer != &value, "the scalar is copied");
+    GOOD(sinter_tensor_set_data(tensor, other, sizeof other));
+    GOOD(sinter_tensor_set_scalar(tensor, &value));
+    GOOD(sinter_tensor_get_data(tensor, &pointer));
+    CHECK(*(float *)pointer == 7.0f && other[0] == 6.0f, "the memory before is left alone");
+    GOOD(sinter_tensor_create(&large, NULL, matrix, other, sizeof other));
+    BAD(sinter_tensor_set_scalar(large, &value));
+    GOOD(sinter_tensor_destroy(&large));
+}
+
 static void check_tensors(void)
 {
     float data[6] = {1};
@@ -264,10 +285,12 @@ static void check_tensors(void)
     GOOD(sinter_tensor_set_data(tensor, data, SINTER_BYTES_TRUSTED));
     GOOD(sinter_tensor_set_data(tensor, NULL, 0));
     GOOD(sinter_tensor_set_data(tensor, data, sizeof data));
-    BAD(sinter_tensor_set_dims(NULL, fewer, NULL));
-    BAD(sinter_tensor_set_dims(tensor, NULL, NULL));
-    BAD(sinter_tensor_set_dims(tensor, more, NULL));
-    GOOD(sinter_tensor_set_dims(tensor, fewer, NULL));
+    BAD(sinter_tensor_set_dims(NULL, 2, fewer, NULL));
+    BAD(sinter_tensor_set_dims(tensor, 2, NULL, NULL));
+    BAD(sinter_tensor_set_dims(tensor, 2, more, NULL));
+    BAD(sinter_tensor_set_dims(tensor, 1, fewer, NULL));
+    BAD(sinter_tensor_set_dims(tensor, 3, (const int64_t[]){1, 1, 3}, NULL));
+    GOOD(sinter_tensor_set_dims(tensor, 2, fewer, NULL));
     BAD(sinter_tensor_get_data(NULL, &pointer));
     BAD(sinter_tensor_get_data(tensor, NULL));
     GOOD(sinter_tensor_get_data(tensor, &pointer));
@@ -286,6 +309,7 @@ static void check_tensors(void)
     data[0] = 2;
     GOOD(sinter_tensor_get_data(tensor, &pointer));
     CHECK(*(float *)pointer == 1.0f, "the scalar is copied");
+    check_set_scalar(tensor, &lt);
     GOOD(sinter_tensor_destroy(&tensor));
 }
 

@@ -442,7 +442,8 @@ static void test_decode_line(void)
     check_line(text, decodes ? yes : flash);
     for (size_t i = 0; i < ports.n_in; i++) {
         CHECK_THAT(ports.in_lt[i].id != K_ID ||
-                   sinter_tensor_set_dims(ports.in[i], dims, strides) == sinter_success);
+                   sinter_tensor_set_dims(ports.in[i], ports.in_lt[i].ndims, dims, strides) ==
+                       sinter_success);
     }
     logged_execute(compiled, stream, &ports, text, sizeof text);
     check_line(text, decodes ? no : flash);

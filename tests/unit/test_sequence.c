@@ -275,7 +275,7 @@ static void test_dims(int threads)
     for (int r = 0; r < 6; r++) {
         for (int i = 0; i < 2; i++) {
             for (int k = 0; k < 3; k++) {
-                CHECK_THAT(sinter_tensor_set_dims(cells[i].tensors[k],
+                CHECK_THAT(sinter_tensor_set_dims(cells[i].tensors[k], 2,
                                                   (const sinter_dim_t[]){rows[r][i], 64},
                                                   NULL) == sinter_success);
             }
@@ -347,13 +347,13 @@ static void test_errors(void)
                   "element 1, partition 0 (single): output tensor 2 overlaps");
     CHECK_THAT(sinter_tensor_set_data(cells[1].tensors[1], cells[1].data[1], cells[1].bytes[1]) ==
                sinter_success);
-    CHECK_THAT(sinter_tensor_set_dims(cells[0].tensors[2], (const sinter_dim_t[]){5, 64}, NULL) ==
-               sinter_success);
+    CHECK_THAT(sinter_tensor_set_dims(cells[0].tensors[2], 2, (const sinter_dim_t[]){5, 64},
+                                      NULL) == sinter_success);
     check_message(sinter_sequence_execute(s, stream), sinter_invalid_shape,
                   "dimension 0 is 5, its inputs lead to 2000");
     CHECK_THAT(strncmp(sinter_last_error_message(), "element 0, partition 0 (single): ", 31) == 0);
     CHECK_THAT(cells[0].data[2][0] == 0xFF); /* nothing is written */
-    CHECK_THAT(sinter_tensor_set_dims(cells[0].tensors[2], (const sinter_dim_t[]){2000, 64},
+    CHECK_THAT(sinter_tensor_set_dims(cells[0].tensors[2], 2, (const sinter_dim_t[]){2000, 64},
                                       NULL) == sinter_success);
     CHECK_THAT(sinter_sequence_execute(s, stream) == sinter_success);
     CHECK_THAT(cells[0].data[2][0] != 0xFF);
