@@ -26,7 +26,7 @@ sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
 
 /* Compares a tensor with the port that it was compiled for: data type, dims and strides. */
 sinter_status_t bind_check_port(const lt_t *want, const lt_t *got);
-/* A port with these dims. strides NULL: those that were compiled, or dense where some are unknown. */
+/* A port with these dims. strides NULL: those that were compiled; dense where some are unknown. */
 sinter_status_t bind_with_dims(const lt_t *port, int ndims, const sinter_dim_t *dims,
                                const sinter_dim_t *strides, lt_t *lt);
 /* The outputs of a frame with shapes, in the partition's order. */
