@@ -201,25 +201,14 @@ static sinter_status_t find_ports(sinter_compiled_graph_t *w, const sinter_graph
     return sinter_success;
 }
 
-/* Whether dims and strides are the same, or may be at execute. */
-static bool may_be_same(const lt_t *a, const lt_t *b)
-{
-    bool same = a->data_type == b->data_type && a->ndims == b->ndims;
-    for (int d = 0; d < a->ndims && same; d++) {
-        const int64_t x[2] = {a->dims[d], b->dims[d]}, y[2] = {a->strides[d], b->strides[d]};
-        same = (x[0] == x[1] || x[0] == SINTER_UNKNOWN_DIM || x[1] == SINTER_UNKNOWN_DIM) &&
-               (y[0] == y[1] || y[0] == SINTER_UNKNOWN_DIM || y[1] == SINTER_UNKNOWN_DIM);
-    }
-    return same;
-}
-
 /* The input to whose buffer pairs lead from tensor b; -1: there is none. */
 static int root_of(const sinter_compiled_graph_t *w, int b)
 {
     const int p = w->tensors[b].first;
     for (int i = 0; p >= 0 && i < w->parts[p].n_in; i++) {
         const int a = w->parts[p].in[i];
-        if (!whole_pairs(w, p, a, b) || !may_be_same(&w->tensors[a].port, &w->tensors[b].port)) {
+        if (!whole_pairs(w, p, a, b) ||
+            !lt_may_coincide(&w->tensors[a].port, &w->tensors[b].port)) {
             continue;
         }
         const int root = w->tensors[a].first < 0 ? a : root_of(w, a);

@@ -199,11 +199,12 @@ static sinter_status_t check_dynamic_outputs(const sinter_compiled_partition_t *
     return sinter_success;
 }
 
-static bool may_share(const sinter_compiled_partition_t *cp, uint64_t in, uint64_t out)
+/* With dynamic dims a pair holds where the tensors of this execute have the same ones. */
+static bool may_share(const sinter_compiled_partition_t *cp, const lt_t *in, const lt_t *out)
 {
     for (size_t i = 0; i < cp->n_inplace; i++) {
-        if (cp->inplace[i].input_id == in && cp->inplace[i].output_id == out) {
-            return true;
+        if (cp->inplace[i].input_id == in->id && cp->inplace[i].output_id == out->id) {
+            return lt_may_coincide(in, out);
         }
     }
     return false;
@@ -236,10 +237,12 @@ static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t 
     text[0] = '\0';
     for (size_t i = 0; i < cp->n_inplace && len < size; i++) {
         if (cp->inplace[i].output_id == out) {
-            len +=
-                (size_t)snprintf(text + len, size - len, "%s %llu",
-                                 len == 0 ? "from the same address on, with input tensor" : " or",
-                                 (unsigned long long)cp->inplace[i].input_id);
+            len += (size_t)snprintf(
+                text + len, size - len, "%s %llu",
+                len == 0 ? "from the same address on, and with the same dims and strides, "
+                           "with input tensor"
+                         : " or",
+                (unsigned long long)cp->inplace[i].input_id);
         }
     }
     return len > 0 ? text : "with no input";
@@ -260,9 +263,9 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
             }
             SG_TRY(range_of(fm, v, &other));
             const bool shared = k < cp->n_inputs && out.begin == other.begin &&
-                                may_share(cp, fm->lts[v].id, out_id);
+                                may_share(cp, &fm->lts[v], &fm->lts[cp->outputs[o]]);
             if (!disjoint(out, other) && !shared) {
-                char sharing[160];
+                char sharing[256];
                 return sg_fail(sinter_invalid_arguments,
                                "output tensor %llu overlaps %s tensor %llu; it may share memory %s "
                                "(sinter_compiled_partition_get_inplace_ports)",

@@ -104,7 +104,7 @@ bool whole_pairs(const sinter_compiled_graph_t *w, int p, int a, int b)
 static bool pairs_now(const sinter_compiled_graph_t *w, int p, int a, int b)
 {
     return whole_pairs(w, p, a, b) &&
-           same_shape(&w->tensors[a].tensor.lt, &w->tensors[b].tensor.lt);
+           lt_may_coincide(&w->tensors[a].tensor.lt, &w->tensors[b].tensor.lt);
 }
 
 static bool is_writable_input(const whole_tensor_t *t)

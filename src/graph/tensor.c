@@ -440,3 +440,18 @@ bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to
     fill_unit_strides(to_ndims, to_dims, to_strides);
     return true;
 }
+
+static bool may_be_same(int64_t a, int64_t b)
+{
+    return a == b || a == SINTER_UNKNOWN_DIM || b == SINTER_UNKNOWN_DIM;
+}
+
+bool lt_may_coincide(const lt_t *a, const lt_t *b)
+{
+    bool same = a->data_type == b->data_type && a->ndims == b->ndims;
+    for (int d = 0; d < a->ndims && same; d++) {
+        same = may_be_same(a->dims[d], b->dims[d]) &&
+               (a->dims[d] == 1 || may_be_same(a->strides[d], b->strides[d]));
+    }
+    return same;
+}

@@ -475,20 +475,38 @@ static int compare(run_t *r, int policy)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
+static int same_shape(const sinter_logical_tensor_t *a, const sinter_logical_tensor_t *b)
+{
+    const size_t n = (size_t)a->ndims * sizeof *a->dims;
+
+    return a->ndims == b->ndims && !memcmp(a->dims, b->dims, n) &&
+           !memcmp(a->strides, b->strides, n);
+}
+
 /* The input that an output may overwrite, or NULL. Not if a later partition or a comparison
- * needs the input. */
-static const buffer_t *shared_input(run_t *r, const part_t *p, uint64_t output, int allowed)
+ * needs the input, or if an output before it, of which there are `before`, has taken it. */
+static const buffer_t *shared_input(run_t *r, const part_t *p, size_t before, int allowed)
 {
     const sinter_inplace_pair_t *pairs = NULL;
+    const sinter_logical_tensor_t *out = &p->out[before];
     size_t n = 0;
 
     if (!allowed || sinter_compiled_partition_get_inplace_ports(p->compiled, &n, &pairs)) {
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {
-        if (pairs[i].output_id == output &&
+        const buffer_t *b = &r->buffers[pairs[i].input_id];
+        int taken = pairs[i].output_id != out->id || !same_shape(&b->lt, out);
+
+        for (size_t k = 0; k < n && !taken; k++) {
+            for (size_t o = 0; o < before; o++) {
+                taken |= pairs[k].input_id == pairs[i].input_id &&
+                         pairs[k].output_id == p->out[o].id && same_shape(&b->lt, &p->out[o]);
+            }
+        }
+        if (!taken &&
             r->f->tensors[pairs[i].input_id].property != sinter_tensor_property_host_scalar) {
-            return &r->buffers[pairs[i].input_id];
+            return b;
         }
     }
     return NULL;
@@ -519,7 +537,7 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
         return library_failed(r, status, "inputs", policy);
     }
     for (size_t i = 0; i < p->n_out; i++) {
-        const buffer_t *from = shared_input(r, p, p->out[i].id, in_place);
+        const buffer_t *from = shared_input(r, p, i, in_place);
         buffer_t *b = &r->buffers[p->out[i].id];
 
         if (take_buffer(r, &p->out[i], 0)) {

@@ -9,6 +9,7 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/exec/work.h"
+#include "backend_xsmm/plan/inplace.h"
 #include "backend_xsmm/plan/lower.h"
 #include "base/cpu.h"
 #include "base/status.h"
@@ -246,45 +247,6 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t
     return status;
 }
 
-/* ---- in-place -------------------------------------------------------------------------------- */
-
-static bool views_port(const plan_t *plan, int value)
-{
-    for (int k = 0; k < plan->n_views; k++) {
-        if (plan->values[plan->view_order[k]].base == value) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* One elementwise step reads each element of an input once, before it writes the same element of
- * the output. */
-static sinter_status_t find_inplace(sinter_compiled_partition_t *cp)
-{
-    const plan_t *plan = &cp->plan;
-    cp->inplace = ARENA_NEW(&cp->plan.arena, sinter_inplace_pair_t, cp->n_inputs + 1);
-    if (cp->inplace == NULL) {
-        return sinter_out_of_memory;
-    }
-    if (plan->n_steps != 1 || plan->steps[0].kind != STEP_CHAIN || plan->steps[0].tail != NULL ||
-        cp->n_outputs != 1 || plan->dynamic || plan->values[cp->outputs[0]].kind != PV_OUTPUT) {
-        return sinter_success;
-    }
-    const lt_t *out = &plan->sub.values[cp->outputs[0]].lt;
-    for (int i = 0; i < cp->n_inputs; i++) {
-        const lt_t *in = &plan->sub.values[cp->inputs[i]].lt;
-        if (in->data_type == out->data_type && in->ndims == out->ndims &&
-            memcmp(in->dims, out->dims, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
-            memcmp(in->strides, out->strides, sizeof(int64_t) * (size_t)in->ndims) == 0 &&
-            chain_touches_once(plan->steps[0].post, cp->inputs[i], in->ndims) &&
-            !views_port(plan, cp->inputs[i]) && !views_port(plan, cp->outputs[0])) {
-            cp->inplace[cp->n_inplace++] = (sinter_inplace_pair_t){in->id, out->id};
-        }
-    }
-    return sinter_success;
-}
-
 /* ---- report ---------------------------------------------------------------------------------- */
 
 /* Operands that are read from the constant cache. */
@@ -475,7 +437,7 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
     if (!frame_bytes(plan, &cp->frame_bytes)) {
         return sg_fail(sinter_invalid_shape, "frame size overflows");
     }
-    SG_TRY(find_inplace(cp));
+    SG_TRY(inplace_find_pairs(cp));
     return write_report(cp, &notes);
 }
 

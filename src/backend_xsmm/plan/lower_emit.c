@@ -1,6 +1,7 @@
 /* Emission: clusters become steps, with chains built over plan values. */
 #include <string.h>
 
+#include "backend_xsmm/plan/inplace.h"
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
 #include "graph/schema.h"
@@ -674,7 +675,8 @@ static void touch(plan_t *plan, int v, int step)
     while (v >= 0 && plan->values[v].kind == PV_VIEW) {
         v = plan->values[v].base;
     }
-    if (v >= 0 && plan->values[v].kind == PV_TEMP) {
+    if (v >= 0 && (plan->values[v].kind == PV_TEMP || plan->values[v].kind == PV_INPUT ||
+                   plan->values[v].kind == PV_OUTPUT)) {
         plan_value_t *pv = &plan->values[v];
         pv->first = pv->first < 0 || step < pv->first ? step : pv->first;
         pv->last = step > pv->last ? step : pv->last;
@@ -765,59 +767,34 @@ static void lifetimes(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
         plan->values[i].first = plan->values[i].last = plan->values[i].heir = -1;
+        plan->values[i].beside = -1;
     }
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
-        touch_chain(plan, step->post, s);
         touch_params(plan, step, s);
         if (step->tail != NULL) {
             touch_dynquant(plan, step->tail, s);
         }
-    }
-}
-
-static bool is_operand(const operand_t *op, int v)
-{
-    return op->data == v || op->scale == v || op->zp == v || op->high == v;
-}
-
-static bool in_tail(const dynquant_params_t *p, int v)
-{
-    return p != NULL && (is_operand(&p->out, v) || p->tensor_scale == v);
-}
-
-/* Step s accesses temporary v only by its chain, once for each element, and not through a view. */
-static bool only_in_chain(const plan_t *plan, int v, int s)
-{
-    const step_t *step = &plan->steps[s];
-    const plan_value_t *pv = &plan->values[v];
-    if (pv->kind != PV_TEMP || pv->lt.ndims < 0 ||
-        !chain_touches_once(step->post, v, pv->lt.ndims) || in_tail(step->tail, v)) {
-        return false;
-    }
-    for (int k = 0; k < plan->n_views; k++) {
-        if (plan->values[plan->view_order[k]].base == v) {
-            return false;
+        for (int i = 0; i < plan->n_values; i++) {
+            plan->values[i].beside = plan->values[i].last == s ? s : plan->values[i].beside;
         }
+        touch_chain(plan, step->post, s);
     }
-    const matmul_params_t *p = &step->p.matmul;
-    return step->kind == STEP_CHAIN ||
-           (step->kind == STEP_MATMUL && !is_operand(&p->a, v) && !is_operand(&p->b, v));
 }
 
-/* A chain reads a run completely before it writes it. So a temporary that it writes may take over
- * the memory of one that it is the last to read. */
+/* A temporary that a chain writes may take over the memory of one that it is the last to read. */
 static void find_heirs(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
         const int s = plan->values[i].first;
-        if (s < 0 || !only_in_chain(plan, i, s)) {
+        if (s < 0 || plan->values[i].kind != PV_TEMP || !inplace_in_chain(plan, i, s)) {
             continue;
         }
         for (int j = 0; j < plan->n_values; j++) {
             plan_value_t *dies = &plan->values[j];
-            if (dies->last == s && dies->first >= 0 && dies->first < s && dies->heir < 0 &&
-                dies->lt.data_type == plan->values[i].lt.data_type && only_in_chain(plan, j, s)) {
+            if (dies->kind == PV_TEMP && dies->last == s && dies->first >= 0 && dies->first < s &&
+                dies->heir < 0 && dies->lt.data_type == plan->values[i].lt.data_type &&
+                inplace_in_chain(plan, j, s) && inplace_reads_first(plan, s, j, i)) {
                 dies->heir = i;
                 break;
             }
