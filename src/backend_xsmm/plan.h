@@ -238,7 +238,7 @@ typedef struct plan_value {
     const void *data; /* CONST */
     /* TEMP: live steps. INPUT, OUTPUT: the first and the last step that access it. -1: none. */
     int first, last;
-    int beside; /* the last step that accesses it other than by the chain that it ends with */
+    int beside; /* the last step that accesses it other than by chains */
     /* TEMP: the value that may take over this one's memory in step `last`, if its dims are the
      * same; -1: none. */
     int heir;

@@ -91,6 +91,16 @@ static const inplace_case_t cases[] = {
     {"softmax, then a product with its input",
      "SoftMax axis=-1 0:f32:9x70 -> 1:f32:9x70; Multiply 1:f32:9x70 0:f32:9x70 -> 2:f32:9x70", "",
      NULL, STRICT, ANY},
+    {"the input and the sum of a norm with a residual",
+     "Add 0:f32:5x64 1:f32:5x64 -> 2:f32:5x64; RMSNorm 2:f32:5x64 3:f32:64 -> 4:f32:5x64; ports "
+     "0,1,3 -> 2,4",
+     "0>2 1>2 0>4 1>4", "norm_", STRICT, ANY},
+    {"a norm whose sum is added again",
+     "Add 0:f32:5x64 1:f32:5x64 -> 2:f32:5x64; RMSNorm 2:f32:5x64 3:f32:64 -> 4:f32:5x64; Add "
+     "4:f32:5x64 0:f32:5x64 -> 5:f32:5x64; ports 0,1,3 -> 2,5",
+     "1>2 1>5", "norm_", STRICT, ANY},
+    {"rows of a cache", "ScatterRows axis=1 0:f32:2x9x16 1:s32:3 2:f32:2x3x16 -> 3:f32:2x9x16",
+     "0>3", "scatter_", STRICT, ANY},
     {"a residual behind softmax",
      "SoftMax axis=-1 0:f32:9x70 -> 1:f32:9x70; Add 1:f32:9x70 2:f32:9x70 -> 3:f32:9x70", "0>3 2>3",
      "softmax_", STRICT, ANY},
@@ -140,7 +150,9 @@ static void fill(port_t *p)
     for (size_t i = 0; i < p->bytes; i++) {
         state = state * 1664525u + 1013904223u;
         p->data[i] = (unsigned char)(state >> 24);
-        if (p->lt.data_type == sinter_f32 && i % 4 == 3) {
+        if (p->lt.data_type == sinter_s32) {
+            p->data[i] = (unsigned char)(i % 4 == 0 ? 2 * i / 4 : 0); /* slots */
+        } else if (p->lt.data_type == sinter_f32 && i % 4 == 3) {
             p->data[i] = (unsigned char)(0x3C | (state >> 30 & 1) << 7);
         } else if (p->lt.data_type == sinter_f16 && i % 2 == 1) {
             p->data[i] = (unsigned char)(0x2C | (state >> 30 & 1) << 7);

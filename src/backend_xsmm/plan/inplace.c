@@ -1,7 +1,9 @@
-/* A step runs its chain once for each element of its output, in runs of elements: a run is read
- * completely before it is written, and no other thread reads or writes its elements. This holds for
- * chains by themselves and behind every heavy kernel: products, attention and softmax are complete
- * before their elements go through the chain, also where several threads make parts of them.
+/* A step runs its chains once for each element, in runs of elements: a run is read completely
+ * before it is written, and no other thread reads or writes its elements. This holds for chains by
+ * themselves and behind every heavy kernel: products, attention and softmax are complete before
+ * their elements go through the chain, also where several threads make parts of them. Norms and
+ * rotary embedding run the chain that computes their input over a whole row before the chain that
+ * stores it.
  *
  *     y[i] = f(..., x[i], ...)      x and y may be one buffer
  *
@@ -33,31 +35,49 @@ static bool is_in_order(const plan_t *plan, int v)
     return true;
 }
 
-/* The only operand of a chain that lies in the memory of v; -1: there is none, or several. */
-static int operand_in(const plan_t *plan, const chain_t *chain, int v)
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+const chain_t *inplace_pre(const step_t *step)
 {
-    int found = -1;
-    for (int i = 0; i < chain->n_operands; i++) {
-        if (memory_of(plan, chain->operands[i].value) == v) {
-            if (found >= 0) {
-                return -1;
-            }
-            found = i;
-        }
-    }
-    return found;
+    return step->kind == STEP_NORM     ? step->p.norm.pre
+           : step->kind == STEP_ROTARY ? step->p.rotary.pre
+           : step->kind == STEP_REDUCE ? step->p.reduce.pre
+                                       : NULL;
 }
 
-bool inplace_in_chain(const plan_t *plan, int v, int s)
+/* An operand of a chain. */
+typedef struct access {
+    const chain_t *chain;
+    int operand;
+} access_t;
+
+/* Counts the operands of a chain that lie in the memory of v; *found: one of them. */
+static int count_in(const plan_t *plan, const chain_t *chain, int v, access_t *found)
 {
-    const chain_t *chain = plan->steps[s].post;
-    const int at = operand_in(plan, chain, v);
-    if (at < 0 || plan->values[v].beside == s) {
+    int n = 0;
+    for (int i = 0; chain != NULL && i < chain->n_operands; i++) {
+        if (memory_of(plan, chain->operands[i].value) == v) {
+            *found = (access_t){chain, i};
+            n++;
+        }
+    }
+    return n;
+}
+
+/* The only access of step s to the memory of v, by a chain and at the index of its iteration
+ * space. */
+static bool find_access(const plan_t *plan, int v, int s, access_t *found)
+{
+    const step_t *step = &plan->steps[s];
+    *found = (access_t){NULL, -1};
+    const int n =
+        count_in(plan, inplace_pre(step), v, found) + count_in(plan, step->post, v, found);
+    if (n != 1 || plan->values[v].beside == s) {
         return false;
     }
-    const int seen = chain->operands[at].value;
-    return plan->values[seen].lt.ndims == chain->ndims && is_in_order(plan, seen) &&
-           chain_touches_once(chain, seen, chain->ndims);
+    const int seen = found->chain->operands[found->operand].value;
+    return plan->values[seen].lt.ndims == found->chain->ndims && is_in_order(plan, seen) &&
+           chain_touches_once(found->chain, seen, found->chain->ndims);
 }
 
 static bool reads(const chain_instr_t *in, int operand)
@@ -77,10 +97,9 @@ static bool reads(const chain_instr_t *in, int operand)
     }
 }
 
-bool inplace_reads_first(const plan_t *plan, int s, int from, int to)
+/* Every instruction that reads x stands before those that write y. */
+static bool reads_first(const chain_t *chain, int x, int y)
 {
-    const chain_t *chain = plan->steps[s].post;
-    const int x = operand_in(plan, chain, from), y = operand_in(plan, chain, to);
     bool written = false;
     for (int i = 0; i < chain->n_instrs; i++) {
         const chain_instr_t *in = &chain->instrs[i];
@@ -92,14 +111,44 @@ bool inplace_reads_first(const plan_t *plan, int s, int from, int to)
     return true;
 }
 
+/* The kernels of which the head of this file speaks. */
+static bool runs_chains_once(step_kind_t kind)
+{
+    return kind == STEP_CHAIN || kind == STEP_MATMUL || kind == STEP_SOFTMAX ||
+           kind == STEP_ATTENTION || kind == STEP_NORM || kind == STEP_ROTARY;
+}
+
+bool inplace_overwrites(const plan_t *plan, int s, int from, int to)
+{
+    access_t x, y;
+    if (!runs_chains_once(plan->steps[s].kind) || !find_access(plan, from, s, &x) ||
+        !find_access(plan, to, s, &y)) {
+        return false;
+    }
+    return x.chain == y.chain ? reads_first(x.chain, x.operand, y.operand)
+                              : y.chain == plan->steps[s].post;
+}
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
 /* Softmax reads a row, or a block of columns, in the thread that writes it: the last time just
  * before it writes. */
-static bool is_softmax_of(const plan_t *plan, int s, int v)
+static bool is_softmax_of(const plan_t *plan, int s, int in, int out)
 {
     const step_t *step = &plan->steps[s];
     const softmax_params_t *p = &step->p.softmax;
-    return step->kind == STEP_SOFTMAX && p->in == v && p->sink != v && p->stats != v &&
-           operand_in(plan, step->post, v) < 0;
+    access_t y, none;
+    return step->kind == STEP_SOFTMAX && p->in == in && memory_of(plan, p->sink) != in &&
+           memory_of(plan, p->stats) != in && count_in(plan, step->post, in, &none) == 0 &&
+           find_access(plan, out, s, &y);
+}
+
+/* ScatterRows writes rows of updates into its data, where that is its output. */
+static bool is_scatter_of(const plan_t *plan, int s, int in, int out)
+{
+    const index_params_t *p = &plan->steps[s].p.index;
+    return plan->steps[s].kind == STEP_SCATTER && p->data == in && p->out == out &&
+           memory_of(plan, p->updates) != in && memory_of(plan, p->indices) != in;
 }
 
 /* Nothing reads input `in` once step s writes output `out` for the first time, except that step
@@ -113,9 +162,8 @@ static bool may_share(const plan_t *plan, int in, int out)
         x->lt.property == sinter_tensor_property_host_scalar || !lt_may_coincide(&x->lt, &y->lt)) {
         return false;
     }
-    return x->last < s || (inplace_in_chain(plan, out, s) &&
-                           (is_softmax_of(plan, s, in) || (inplace_in_chain(plan, in, s) &&
-                                                           inplace_reads_first(plan, s, in, out))));
+    return x->last < s || inplace_overwrites(plan, s, in, out) || is_softmax_of(plan, s, in, out) ||
+           is_scatter_of(plan, s, in, out);
 }
 
 sinter_status_t inplace_find_pairs(sinter_compiled_partition_t *cp)

@@ -716,10 +716,12 @@ static void touch_attention(plan_t *plan, const attention_params_t *p, int step)
     touch(plan, p->sink, step);
 }
 
+/* All but the chains. */
 static void touch_params(plan_t *plan, const step_t *step, int s)
 {
     switch (step->kind) {
     case STEP_CHAIN:
+    case STEP_REDUCE:
         break;
     case STEP_MATMUL:
         touch_operand(plan, &step->p.matmul.a, s);
@@ -731,13 +733,14 @@ static void touch_params(plan_t *plan, const step_t *step, int s)
         touch(plan, step->p.softmax.sink, s);
         break;
     case STEP_ROTARY:
-        touch_chain(plan, step->p.rotary.pre, s);
         touch(plan, step->p.rotary.cosines, s);
         touch(plan, step->p.rotary.sines, s);
+        touch(plan, step->p.rotary.positions, s);
         break;
     case STEP_GATHER:
     case STEP_SCATTER:
         touch(plan, step->p.index.data, s);
+        touch(plan, step->p.index.indices, s);
         touch(plan, step->p.index.updates, s);
         touch(plan, step->p.index.out, s);
         break;
@@ -746,11 +749,7 @@ static void touch_params(plan_t *plan, const step_t *step, int s)
         touch(plan, step->p.top_k.values, s);
         touch(plan, step->p.top_k.indices, s);
         break;
-    case STEP_REDUCE:
-        touch_chain(plan, step->p.reduce.pre, s);
-        break;
     case STEP_NORM:
-        touch_chain(plan, step->p.norm.pre, s);
         touch(plan, step->p.norm.mean, s);
         touch(plan, step->p.norm.variance, s);
         break;
@@ -778,6 +777,7 @@ static void lifetimes(plan_t *plan)
         for (int i = 0; i < plan->n_values; i++) {
             plan->values[i].beside = plan->values[i].last == s ? s : plan->values[i].beside;
         }
+        touch_chain(plan, inplace_pre(step), s);
         touch_chain(plan, step->post, s);
     }
 }
@@ -787,14 +787,11 @@ static void find_heirs(plan_t *plan)
 {
     for (int i = 0; i < plan->n_values; i++) {
         const int s = plan->values[i].first;
-        if (s < 0 || plan->values[i].kind != PV_TEMP || !inplace_in_chain(plan, i, s)) {
-            continue;
-        }
-        for (int j = 0; j < plan->n_values; j++) {
+        for (int j = 0; j < plan->n_values && s >= 0 && plan->values[i].kind == PV_TEMP; j++) {
             plan_value_t *dies = &plan->values[j];
             if (dies->kind == PV_TEMP && dies->last == s && dies->first >= 0 && dies->first < s &&
                 dies->heir < 0 && dies->lt.data_type == plan->values[i].lt.data_type &&
-                inplace_in_chain(plan, j, s) && inplace_reads_first(plan, s, j, i)) {
+                inplace_overwrites(plan, s, j, i)) {
                 dies->heir = i;
                 break;
             }
