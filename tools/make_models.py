@@ -99,8 +99,43 @@ def window_attention(codes, kv_heads, heads_per_kv, head_dim, s, t):
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 
 
-# The values of the first two inputs of models that have them: PAST and WINDOW.
+def lengths_attention(codes, batch, kv_heads, heads_per_kv, head_dim, s, t, window=False):
+    """As attention(), over a batch of sequences in caches of t tokens each. Input LENGTHS has the
+    number of tokens of each sequence. The queries are its last tokens; with one query all of its
+    tokens are seen, or with a window the last input WINDOW + 1 of them."""
+    float_type = codes.decoded
+    g = Graph(fpmath=float_type, apply_to_int=True)
+    lengths = g.input("s32", [batch, 1, 1, 1, 1])
+    reach = g.input("s32", [], prop="host_scalar") if window else None
+    q = g.input(float_type, [batch, kv_heads, heads_per_kv, s, head_dim])
+    k_shape = [batch, kv_heads, 1, head_dim, t]
+    k = dequantize(g, codes, k_shape, 3, transposed(k_shape),
+                   transposed([batch, kv_heads, 1, head_dim // codes.group, t]))
+    scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
+    scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    fill = g.input("f32", [1])
+    column = g.op("GenIndex", [scores], "s32", axis=4)
+    last = lengths  # the column after the last one that a row sees
+    if s > 1:
+        row = g.op("GenIndex", [scores], "s32", axis=3)
+        first = g.op("Subtract", [lengths, g.input("s32", [], prop="host_scalar")], "s32",
+                     auto_broadcast="numpy")
+        last = g.op("Add", [row, first], "s32", auto_broadcast="numpy")
+    beyond = g.op("GreaterEqual", [column, last], "boolean", auto_broadcast="numpy")
+    scores = g.op("Select", [beyond, fill, scores], "f32", auto_broadcast="numpy")
+    if window:
+        begin = g.op("Subtract", [last, reach], "s32", auto_broadcast="numpy")
+        near = g.op("GreaterEqual", [column, begin], "boolean", auto_broadcast="numpy")
+        scores = g.op("Select", [near, scores, fill], "f32", auto_broadcast="numpy")
+    p = g.op("SoftMax", [scores], float_type, axis=-1, mode="inf_as_zero")
+    v = dequantize(g, codes, [batch, kv_heads, 1, t, head_dim], 4)
+    return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
+
+
+# The values of the first inputs of models that have them: PAST and WINDOW, or LENGTHS and others.
 INPUTS = {
+    "llama3-8b-decode-int4-lengths": " --in=0:=4096,1000,300,1",
+    "gpt-oss-20b-decode-window-mxfp4-lengths": " --in=0:=4096,1000,100,0+1:=128",
     "gpt-oss-20b-decode-window-mxfp4": " --in=0:=4095+1:=127",
     "gpt-oss-20b-prefill-window-mxfp4": " --in=0:=0+1:=127",
 }
@@ -311,6 +346,10 @@ def network_models():
         window_attention(MXFP4, 8, 8, 64, 1, 4096),
         "gpt-oss-20b-prefill-window-mxfp4":
         window_attention(MXFP4, 8, 8, 64, 512, 512),
+        "gpt-oss-20b-decode-window-mxfp4-lengths":
+        lengths_attention(MXFP4, 4, 8, 8, 64, 1, 4096, window=True),
+        "llama3-8b-decode-int4-lengths":
+        lengths_attention(INT4, 4, 8, 4, 128, 1, 4096),
         "qwen2.5-0.5b-decode-int4":
         attention(INT4, 2, 7, 64, 1, 4096, False),
         "qwen2.5-0.5b-prefill-int4":

@@ -260,6 +260,11 @@ static inline int64_t at_most(int64_t n, int64_t most)
     return n < most ? n : most;
 }
 
+static inline int64_t at_least(int64_t n, int64_t least)
+{
+    return n > least ? n : least;
+}
+
 /* The next count * size bytes of the memory at base, aligned to 64 bytes. base NULL: only
  * counts. */
 static inline void *carve(unsigned char *base, size_t *at, size_t count, size_t size)

@@ -121,8 +121,9 @@ typedef struct top_k_params {
 } top_k_params_t;
 
 /* A mask by index. It leaves score (r, c) as it is where c <= s (lower: where c >= s), with
- * s = (moves ? r : 0) + shift + the sum of sign[i] * scalar term[i], and puts the scalar `fill`
- * elsewhere. none: the mask has another form, and nothing is known of it. */
+ * s = (moves ? r : 0) + shift + the sum of sign[i] * term[i], and puts the scalar `fill` elsewhere.
+ * A term is a scalar or has values for batch indices: its dims broadcast to [b.., 1, 1]. none: the
+ * mask has another form, and nothing is known of it. */
 enum { MASK_LIMITS = 6, LIMIT_TERMS = 4 };
 typedef struct column_limit {
     bool none, lower, moves;

@@ -353,19 +353,30 @@ int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const 
     return status ? gr_library_failure(status, "tensor", err) : 0;
 }
 
-/* =VALUE: the same in every element. */
-static int read_value(const char *text, gr_buffer_t *b, gr_error_t *err)
+/* =VALUE,VALUE...: elements in their order; behind the last value it goes on with the first. */
+static int read_values(const char *text, gr_buffer_t *b, gr_error_t *err)
 {
-    char *end;
-    const double value = strtod(text + 1, &end);
     const int64_t n = gr_elements(&b->lt);
+    const char *p = text; /* before a value */
+    int64_t i = 0;
 
-    if (end == text + 1 || *end) {
-        return gr_fail(err, "--in: expected a number at \"%s\"", text);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i), value);
-    }
+    do {
+        char *end;
+        const double value = strtod(p + 1, &end);
+
+        if (end == p + 1 || (*end && *end != ',')) {
+            return gr_fail(err, "--in: expected a number at \"%s\"", p + 1);
+        }
+        if (i > 0 && i >= n) {
+            return gr_fail(err, "--in: more than the tensor's %lld values at \"%s\"", (long long)n,
+                           text);
+        }
+        if (i < n) {
+            orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i), value);
+        }
+        i++;
+        p = *end ? end : text;
+    } while (i < n || p != text);
     return 0;
 }
 
@@ -392,7 +403,7 @@ static int read_inputs(gr_exec_t *x, gr_error_t *err)
         if (!b) {
             return gr_fail(err, "--in: the graph has no input %llu", (unsigned long long)id);
         }
-        if (*path == '=' ? read_value(path, b, err)
+        if (*path == '=' ? read_values(path, b, err)
                          : npy_read(path, &b->lt, b->data, b->bytes, err)) {
             return -1;
         }

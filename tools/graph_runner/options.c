@@ -68,8 +68,8 @@ static const option_t options[] = {
      "use no more than this instruction set; the names are those of SINTER_MAX_CPU_ISA"},
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
     {"in", STR, AT(in), "ID:FILE+...",
-     "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE instead of a "
-     "file: in every element"},
+     "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE,VALUE... "
+     "instead of a file: these values one after the other, again and again"},
     {"runs", INT, AT(runs), "N",
      "modes C, P, X: run the graph N times before anything is checked or measured (default 1)"},
     {"same-bits", FLAG, AT(same_bits), NULL,

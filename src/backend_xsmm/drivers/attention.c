@@ -506,16 +506,28 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
-    const int64_t tiles = (d->T + c->tk - 1) / c->tk;
-    /* A part of T is worth a merge from two tiles on. The second pass of a probability chain
-     * needs the whole row's sum, so it is not split. */
-    int64_t splits = d->items && !p->prob ? frame->shares / d->items : 1;
-    splits = splits > tiles / 2 ? tiles / 2 : splits;
-    d->splits = splits > 1 ? splits : 1;
     return sinter_success;
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
+
+/* True if a chain's result depends on nothing but the value that it is given. */
+static bool is_steady(const chain_bound_t *b)
+{
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        if (b->chain->instrs[i].op == CHAIN_INDEX) {
+            return false;
+        }
+    }
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        for (int d = 0; d < b->ndims; d++) {
+            if (b->refs[i].stride[d] != 0 && b->dims[d] != 1) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
 
 /* True if the program does nothing but multiply by one positive number. */
 static bool is_scale(const chain_bound_t *b, float *scale)
@@ -527,47 +539,11 @@ static bool is_scale(const chain_bound_t *b, float *scale)
         return false;
     }
     const chain_ref_t *ref = &b->refs[load->operand];
-    for (int d = 0; d < b->ndims; d++) {
-        if (ref->stride[d] != 0 && b->dims[d] != 1) {
-            return false;
-        }
+    if (!is_steady(b)) {
+        return false;
     }
     ref->traits->codec.load_f32(ref->data, 0, 0, 1, scale);
     return *scale > 0 && *scale < INFINITY;
-}
-
-static double scalar(const frame_t *frame, int value)
-{
-    const bound_t *b = &frame->v[value];
-    double x;
-    dtype_traits(b->dtype)->codec.load_f64(b->data, 0, 0, 1, &x);
-    return x;
-}
-
-/* True if the limits are the masks. */
-static bool bind_limits(const attention_params_t *p, const frame_t *frame, attention_state_t *st)
-{
-    const int64_t far = (int64_t)1 << 60; /* a row index added to it does not overflow */
-    st->first_all = st->first_row = -far;
-    st->end_all = st->end_row = far;
-    int i = 0;
-    for (; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
-        const column_limit_t *limit = &p->limits[i];
-        int64_t s = limit->shift, *first = limit->moves ? &st->first_row : &st->first_all,
-                *end = limit->moves ? &st->end_row : &st->end_all;
-        for (int k = 0; k < limit->n_terms; k++) {
-            s += limit->sign[k] * (int64_t)scalar(frame, limit->term[k]);
-        }
-        if (limit->none) {
-            continue;
-        }
-        if (limit->lower) {
-            *first = s > *first ? s : *first;
-        } else {
-            *end = s + 1 < *end ? s + 1 : *end;
-        }
-    }
-    return p->n_bare > 0 && i >= p->n_bare;
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -645,6 +621,21 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     }
 }
 
+/* How items go to shares. The second pass of a probability chain needs the sums of whole rows, so
+ * its items are not divided. */
+static void choose_division(const attention_params_t *p, const attention_config_t *c,
+                            const frame_t *frame, attention_state_t *st, choice_t *choice)
+{
+    attention_dims_t *d = &st->d;
+    d->by_weight = frame->shares > 1 && d->items > 0 && !st->serial &&
+                   (limits_vary(p, frame) || (d->items < frame->shares && !p->prob));
+    if (d->by_weight) { /* the first and the last item of each share */
+        choice->shared_bytes = 2 * (size_t)frame->shares * (size_t)c->rows *
+                                   ((size_t)c->ld_v + 2) * sizeof(float) +
+                               64;
+    }
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
 {
@@ -656,11 +647,6 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     attention_state_t *st = state;
     (void)self;
     SG_TRY(geometry(p, c, frame, &st->d));
-    if (st->d.splits > 1) {
-        choice->shared_bytes = (size_t)(st->d.items * st->d.splits) * (size_t)c->rows *
-                                   ((size_t)c->ld_v + 2) * sizeof(float) +
-                               64;
-    }
     SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
     SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
     SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
@@ -681,6 +667,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         SG_TRY(bind_sink(&frame->v[p->sink], st));
     }
     choose_sides(p, c, st, choice);
+    choose_division(p, c, frame, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -698,7 +685,9 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
         decode_start(&st->k, &st->k_side);
         decode_start(&st->v, &st->v_side);
     }
-    st->masked = bind_limits(p, frame, st);
+    st->masked = limits_bind(p, frame, st);
+    division_bind(st);
+    st->prob_steady = p->prob != NULL && is_steady(&st->prob);
     const chain_t *score = st->masked ? p->bare : p->score;
     st->scored = score != NULL;
     st->scale = 1;

@@ -14,9 +14,12 @@
  * so that q, acc, k and v of a block live in L2 and s of a strip in L1.
  *
  * A row starts with m = -inf and l = 0, or with m = sink and l = 1 where it has a sink. At the end
- * the output is acc / l, which goes through the post chain and the quantising tail, if any. When
- * there are fewer items than shares, T is split: each part leaves (m, l, acc) in shared memory,
- * and phase 1 merges them. */
+ * the output is acc / l, which goes through the post chain and the quantising tail, if any.
+ *
+ * Items go to shares in turn. Where there are fewer items than shares, or where masks leave some
+ * batches fewer columns than others, shares are even ranges of the columns of all items instead.
+ * Then the tiles of an item may be divided: each part leaves (m, l, acc) in shared memory, and
+ * phase 1 merges them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
@@ -88,8 +91,26 @@ typedef struct attention_dims {
     int64_t group, rows;                     /* G; S * G */
     int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
     int block;                               /* rows in a block */
-    int64_t splits;                          /* parts of T */
+    bool by_weight;                          /* shares are ranges of columns, not items in turn */
 } attention_dims_t;
+
+typedef struct span {
+    int64_t begin, end;
+} span_t;
+
+/* A column limit (column_limit_t) that is not the same for all batches. */
+typedef struct attention_term {
+    const unsigned char *data; /* s32 */
+    int sign;
+    int64_t stride[SINTER_MAX_NDIMS]; /* by batch dim */
+} attention_term_t;
+
+typedef struct attention_limit {
+    bool lower, moves;
+    int64_t at; /* the shift and all scalars */
+    int n_terms;
+    attention_term_t term[LIMIT_TERMS];
+} attention_limit_t;
 
 typedef struct attention_state {
     attention_dims_t d;
@@ -105,8 +126,14 @@ typedef struct attention_state {
     float scale;       /* of scores where no chain is to run */
     quant_tail_t tail; /* if the step has one */
     /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s +
-     * end_row). Tiles outside are skipped. */
+     * end_row), and what `limits` leaves of those in the row's batch. Tiles outside are skipped. */
     int64_t first_all, first_row, end_all, end_row;
+    attention_limit_t limits[MASK_LIMITS];
+    int n_limits;
+    int64_t weight;      /* of all items, where shares go by weight */
+    int64_t same_limits; /* so many batches in a row of K and V have the same limits */
+    /* The probability chain has the same result for every zero. */
+    bool prob_steady;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } attention_state_t;
 
@@ -138,6 +165,28 @@ typedef struct attention_buffers {
 /* Carves scratch (NULL: only counts); returns the bytes. */
 size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
                          attention_buffers_t *out);
+
+/* ---- attention_limits.c ---------------------------------------------------------------------- */
+
+/* Whether some mask has limits of its own for some batches; asks for dims only. */
+bool limits_vary(const attention_params_t *p, const frame_t *frame);
+/* Reads what limits are made of. True if the limits are the masks. */
+bool limits_bind(const attention_params_t *p, const frame_t *frame, attention_state_t *st);
+/* The columns of the row at index idx, [batch.., s]; begin is 0 where there is none. */
+span_t limits_columns(const attention_state_t *st, const int64_t *idx);
+
+/* Items in their order, each with a weight: about the time that it takes. */
+typedef struct item {
+    int64_t item, weight, begin; /* begin: the weight of all items before it */
+    int64_t equal;               /* so many items from this one on have its weight */
+} item_t;
+/* Weighs all items, where shares go by weight. */
+void division_bind(attention_state_t *st);
+item_t division_first(const attention_state_t *st);
+/* Goes n items on; n <= at->equal. */
+void division_skip(const attention_state_t *st, item_t *at, int64_t n);
+/* Tokens of K that some row of their batch sees, in all batches. */
+int64_t division_tokens(const attention_state_t *st);
 
 /* Of attention_blocks.c: why an execute cannot have products of integers, NULL if it can. */
 const char *ints_bind(const attention_config_t *c, attention_state_t *st);

@@ -31,14 +31,12 @@ static float weigh_empty(float *x, int n)
 /* Which of the columns at..at+nt-1 of the tile at t0 masks leave to row r. */
 static span_t visible(const task_t *t, int r, int64_t t0, int at, int nt)
 {
-    const attention_state_t *st = t->st;
-    if (!st->masked) {
+    if (!t->st->masked) {
         return (span_t){at, at + nt};
     }
-    const int64_t s = t->idx[r][st->d.nb], first = at_least(st->first_all, s + st->first_row),
-                  end = at_most(st->end_all, s + st->end_row);
-    const int64_t from = at_most(at_least(first - t0, at), at + nt);
-    return (span_t){from, at_most(at_least(end - t0, from), at + nt)};
+    const span_t sees = t->sees[r];
+    const int64_t from = at_most(at_least(sees.begin - t0, at), at + nt);
+    return (span_t){from, at_most(at_least(sees.end - t0, from), at + nt)};
 }
 
 /* n scores become weights exp(scale x - max); returns their sum. */
@@ -82,19 +80,6 @@ static float next_maximum(const task_t *t, float m, float max)
     return max - m > near ? max : m;
 }
 
-/* Which columns each row of a strip sees. Most strips see all of theirs. */
-static void visible_to_all(const task_t *t, const strip_t *strip, int64_t t0, int at, int nt,
-                           span_t *see)
-{
-    const span_t first = visible(t, strip->r0, t0, at, nt),
-                 last = visible(t, strip->r0 + strip->n - 1, t0, at, nt);
-    /* Both ends move with the row's position, if at all. */
-    const bool all = first.end == at + nt && last.begin == at;
-    for (int i = 0; i < strip->n; i++) {
-        see[i] = all ? (span_t){at, at + nt} : visible(t, strip->r0 + i, t0, at, nt);
-    }
-}
-
 /* First all maxima, whose latency would otherwise hold up each row's exponentials. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
 {
@@ -103,8 +88,8 @@ void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int n
                                          : at + round_grain(nt); /* decoders read beyond a grain */
     span_t see[ATT_STRIP];
     float max[ATT_STRIP];
-    visible_to_all(t, strip, t0, at, nt, see);
     for (int i = 0; i < strip->n; i++) {
+        see[i] = visible(t, strip->r0 + i, t0, at, nt);
         max[i] =
             t->c->fn->row_max(t->b.s + i * ld + see[i].begin, (int)(see[i].end - see[i].begin)) *
             t->st->scale;

@@ -8,10 +8,6 @@
 
 #include "backend_xsmm/drivers/attention.h"
 
-typedef struct span {
-    int64_t begin, end;
-} span_t;
-
 /* Rows r0..r0+n-1 of a block. */
 typedef struct strip {
     int r0, n;
@@ -37,12 +33,8 @@ typedef struct task {
     int64_t row0, dv0;
     int dv;                                  /* columns of this chunk of Dv */
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
+    span_t sees[ATT_ROWS];                   /* columns that masks leave to each row */
 } task_t;
-
-static inline int64_t at_least(int64_t n, int64_t least)
-{
-    return n > least ? n : least;
-}
 
 static inline int round_grain(int n)
 {
@@ -58,11 +50,15 @@ static inline void zero_columns(float *x, int64_t begin, int64_t end)
 
 /* ---- attention_tiles.c ----------------------------------------------------------------------- */
 
-/* Takes up an item: rows, their indices. */
+/* The rows of an item. */
+int64_t attention_rows(const attention_dims_t *d, int64_t item);
+/* The index of a row of a batch of K and V, [batch.., s, -]. */
+void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t *idx);
+/* Takes up an item: rows, their indices and columns. */
 void attention_start(task_t *t, int64_t item);
 /* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
 void attention_queries(task_t *t, int r0, int n);
-/* Columns that some of n rows from r0 on see, from a whole grain on. */
+/* Columns from the first to the last one that n rows from r0 on see, from a whole grain on. */
 span_t attention_columns(const task_t *t, int r0, int n);
 /* The strip that begins with row r0. */
 strip_t attention_strip(const task_t *t, int r0);

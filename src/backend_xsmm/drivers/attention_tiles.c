@@ -47,6 +47,20 @@ void attention_queries(task_t *t, int r0, int n)
     }
 }
 
+int64_t attention_rows(const attention_dims_t *d, int64_t item)
+{
+    const int64_t block = item / d->n_chunks % d->n_blocks;
+    return at_most(d->rows - block * d->block, d->block);
+}
+
+void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t *idx)
+{
+    spread(d, false, kv, idx);
+    spread(d, true, row % d->group, idx);
+    idx[d->nb] = row / d->group;
+    idx[d->nb + 1] = 0;
+}
+
 void attention_start(task_t *t, int64_t item)
 {
     const attention_dims_t *d = &t->st->d;
@@ -55,7 +69,7 @@ void attention_start(task_t *t, int64_t item)
     t->dv0 = chunk * t->c->dv;
     t->dv = (int)(d->Dv - t->dv0 < t->c->dv ? d->Dv - t->dv0 : t->c->dv);
     t->row0 = block * d->block;
-    t->rows = (int)(d->rows - t->row0 < d->block ? d->rows - t->row0 : d->block);
+    t->rows = (int)attention_rows(d, item);
     for (int r = 0; r < t->rows; r++) {
         const int64_t row = t->row0 + r;
         if (r >= d->group) { /* the next position of the same head */
@@ -63,10 +77,10 @@ void attention_start(task_t *t, int64_t item)
             t->idx[r][d->nb]++;
             continue;
         }
-        spread(d, false, kv, t->idx[r]);
-        spread(d, true, row % d->group, t->idx[r]);
-        t->idx[r][d->nb] = row / d->group;
-        t->idx[r][d->nb + 1] = 0;
+        attention_index(d, kv, row, t->idx[r]);
+    }
+    for (int r = 0; r < t->rows; r++) {
+        t->sees[r] = limits_columns(t->st, t->idx[r]);
     }
     t->k = matrix_at(&t->st->k, t->idx[0], d->nb);
     t->v = matrix_at(&t->st->v, t->idx[0], d->nb);
@@ -78,11 +92,16 @@ void attention_start(task_t *t, int64_t item)
 
 span_t attention_columns(const task_t *t, int r0, int n)
 {
-    const attention_state_t *st = t->st;
-    const int64_t first_row = t->idx[r0][st->d.nb], last_row = t->idx[r0 + n - 1][st->d.nb];
-    const int64_t begin = at_least(at_least(st->first_all, first_row + st->first_row), 0);
-    const int64_t end = at_most(at_most(st->end_all, last_row + st->end_row), st->d.T);
-    return begin < end ? (span_t){begin / ATT_GRAIN * ATT_GRAIN, end} : (span_t){0, 0};
+    span_t all = {t->st->d.T, 0};
+    for (int r = r0; r < r0 + n; r++) {
+        const span_t sees = t->sees[r];
+        if (sees.begin < sees.end) {
+            all.begin = at_most(all.begin, sees.begin);
+            all.end = at_least(all.end, sees.end);
+        }
+    }
+    return all.begin < all.end ? (span_t){all.begin / ATT_GRAIN * ATT_GRAIN, all.end}
+                               : (span_t){0, 0};
 }
 
 strip_t attention_strip(const task_t *t, int r0)

@@ -149,14 +149,28 @@ static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
     }
 }
 
-/* acc = chain(p) V. Not limited to the columns that a mask leaves: the chain need not map 0 to
- * 0. */
-static void prob_pass(task_t *t)
+/* The columns that the second pass of a probability chain needs. A mask gives zeros, which the chain
+ * may map to other numbers, and a row whose sum is 0 has no zeros at all. */
+static span_t prob_columns(task_t *t, span_t span)
+{
+    float zero = 0;
+    bool sums = true;
+    for (int r = 0; r < t->rows; r++) {
+        sums = sums && (t->b.l[r] > 0 || (t->p->inf_as_zero && t->b.l[r] == 0));
+    }
+    if (!sums || !t->st->prob_steady) {
+        return (span_t){0, t->st->d.T};
+    }
+    chain_run(&t->st->prob, t->idx[0], 1, &zero, t->b.chain);
+    return zero == 0 ? span : (span_t){0, t->st->d.T};
+}
+
+/* acc = chain(p) V. */
+static void prob_pass(task_t *t, span_t span)
 {
     const int tk = t->c->tk;
-    const int64_t T = t->st->d.T;
-    for (int64_t t0 = 0; t0 < T; t0 += tk) {
-        const int nt = (int)at_most(T - t0, tk);
+    for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
+        const int nt = (int)at_most(span.end - t0, tk);
         attention_load(t, t0, nt, true);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
@@ -181,24 +195,60 @@ static void passes(task_t *t, span_t span, bool with_sink, bool finish)
     }
     online_pass(t, span, with_sink, finish);
     if (t->p->prob) {
-        prob_pass(t);
+        prob_pass(t, prob_columns(t, span));
     }
     if (t->st->v_side.ops) {
         decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
     }
 }
 
-/* ---- splits of T ----------------------------------------------------------------------------- */
+/* ---- items and their parts ------------------------------------------------------------------- */
 
-/* The part of one split of one item in shared memory: m[rows], l[rows], acc[rows][dv]. */
-static float *part(const attention_config_t *c, const attention_dims_t *d, void *shared,
-                   int64_t item, int64_t split)
+/* All of the item that t has taken up. */
+static void whole_item(task_t *t)
 {
-    float *base = (float *)(void *)((unsigned char *)shared + (64 - (uintptr_t)shared % 64) % 64);
-    return base + (item * d->splits + split) * c->rows * (c->ld_v + 2);
+    const span_t span = attention_columns(t, 0, t->rows);
+    const bool finish = span.begin < span.end && !t->p->prob && !t->st->v_side.ops;
+    passes(t, span, true, finish);
+    if (!finish) {
+        finish_rows(t, 0, t->rows);
+    }
 }
 
-static void save_part(const task_t *t, float *to)
+/* Items are divided into pieces of this many tiles, as fewer are not worth a merge. */
+enum { PIECE_TILES = 2 };
+
+/* The pieces from..to-1, of n, of an item. */
+typedef struct part {
+    int64_t from, to, n;
+} part_t;
+
+/* The part that weights begin..end of all items have of one that sees some columns. */
+static part_t part_of(const task_t *t, const item_t *at, span_t columns, int64_t begin, int64_t end)
+{
+    const int64_t piece = PIECE_TILES * (int64_t)t->c->tk,
+                  n = at_least((columns.end - columns.begin + piece - 1) / piece, 1),
+                  of_item = t->p->prob ? 1 : n, a = at_least(begin - at->begin, 0),
+                  b = at_most(end - at->begin, at->weight);
+    return (part_t){a * of_item / at->weight, b * of_item / at->weight, of_item};
+}
+
+static bool is_whole(part_t part)
+{
+    return part.from == 0 && part.to == part.n;
+}
+
+/* What a share leaves of an item in shared memory: m[rows], l[rows], acc[rows][dv]. A share has at
+ * most one item of which it has the first part only, and at most one of which it has a later part,
+ * so it has two places. */
+static float *saved(const task_t *t, int64_t share, bool first)
+{
+    unsigned char *shared = t->worker->shared;
+    float *base = (float *)(void *)(shared + (64 - (uintptr_t)shared % 64) % 64);
+    return base + (2 * share + first) * t->c->rows * (t->c->ld_v + 2);
+}
+
+static void save(const task_t *t, float *to)
 {
     const size_t rows = (size_t)t->c->rows;
     memcpy(to, t->b.m, rows * sizeof(float));
@@ -206,19 +256,39 @@ static void save_part(const task_t *t, float *to)
     memcpy(to + 2 * rows, t->b.acc, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
 }
 
-/* Exact: each part is rescaled from its own maximum to the row's. */
-static void merge_row(task_t *t, void *shared, int64_t item, int r)
+/* What weights begin..end have of an item. An empty part is saved like others, unless one share
+ * must have all of the item. */
+static void part_of_item(task_t *t, const item_t *at, int64_t begin, int64_t end)
+{
+    attention_start(t, at->item);
+    const span_t all = attention_columns(t, 0, t->rows);
+    const part_t part = part_of(t, at, all, begin, end);
+    const int64_t piece = PIECE_TILES * (int64_t)t->c->tk;
+    const bool first = begin <= at->begin;
+    if (is_whole(part)) {
+        whole_item(t);
+    } else if (part.n > 1) {
+        passes(t,
+               (span_t){at_most(all.begin + part.from * piece, all.end),
+                        at_most(all.begin + part.to * piece, all.end)},
+               first, false);
+        save(t, saved(t, t->worker->tid, first));
+    }
+}
+
+/* The sums of row r from the parts of n shares, the one that has the first part and those after it.
+ * Exact: each part is rescaled from its own maximum to the row's. */
+static void merge_row(task_t *t, int64_t first, int64_t n, int r)
 {
     const attention_config_t *c = t->c;
-    const attention_dims_t *d = &t->st->d;
     float m = -INFINITY, l = 0, *acc = t->b.acc;
-    for (int64_t i = 0; i < d->splits; i++) {
-        const float part_m = part(c, d, shared, item, i)[r];
+    for (int64_t i = 0; i < n; i++) {
+        const float part_m = saved(t, first + i, i == 0)[r];
         m = part_m > m ? part_m : m;
     }
     memset(acc, 0, (size_t)c->dv * sizeof(float));
-    for (int64_t i = 0; i < d->splits; i++) {
-        float *from = part(c, d, shared, item, i),
+    for (int64_t i = 0; i < n; i++) {
+        float *from = saved(t, first + i, i == 0),
               *part_acc = from + 2 * c->rows + (int64_t)r * c->ld_v, scale = 0;
         if (from[r] > -INFINITY) {
             c->fn->exp_sub_sum(&scale, &from[r], 1, m);
@@ -232,41 +302,87 @@ static void merge_row(task_t *t, void *shared, int64_t item, int r)
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-static void whole_item(task_t *t, int64_t item)
+/* Items go to shares in turn, there and back: later blocks of a causal mask take longer. */
+static void items_in_turn(task_t *t, int tid, int nth)
 {
-    attention_start(t, item);
-    const span_t span = attention_columns(t, 0, t->rows);
-    const bool finish = span.begin < span.end && !t->p->prob && !t->st->v_side.ops;
-    passes(t, span, true, finish);
-    if (!finish) {
-        finish_rows(t, 0, t->rows);
+    const attention_dims_t *d = &t->st->d;
+    const int stride = t->st->serial ? 1 : nth;
+    for (int64_t i = 0; i < d->items && tid < stride; i += stride) {
+        const int64_t item = i + (i / stride % 2 ? stride - 1 - tid : tid);
+        if (item < d->items) {
+            attention_start(t, item);
+            whole_item(t);
+        }
     }
 }
 
-/* A part of the tiles of a span; the last parts may be empty. */
-static span_t part_of(span_t all, int64_t tk, int64_t i, int64_t n)
+/* Goes to the item in whose weights `weight` lies. */
+static void skip_to(const attention_state_t *st, item_t *at, int64_t weight)
 {
-    const int64_t tiles = (all.end - all.begin + tk - 1) / tk, step = (tiles + n - 1) / n * tk;
-    return (span_t){at_most(all.begin + i * step, all.end),
-                    at_most(all.begin + (i + 1) * step, all.end)};
+    while (at->begin + at->weight <= weight) {
+        division_skip(st, at, at_most((weight - at->begin) / at->weight, at->equal));
+    }
 }
 
-static void split_item(task_t *t, int64_t item, int64_t split, void *shared)
+/* The items that a share's range of weights lies in. */
+static void items_in_range(task_t *t, int tid, int nth)
 {
-    const attention_dims_t *d = &t->st->d;
-    attention_start(t, item);
-    passes(t, part_of(attention_columns(t, 0, t->rows), t->c->tk, split, d->splits), split == 0,
-           false);
-    save_part(t, part(t->c, d, shared, item, split));
+    const attention_state_t *st = t->st;
+    int64_t begin, end;
+    share(st->weight, tid, nth, &begin, &end);
+    if (begin == end) {
+        return;
+    }
+    item_t at = division_first(st);
+    for (skip_to(st, &at, begin); at.item < st->d.items && at.begin < end;
+         division_skip(st, &at, 1)) {
+        part_of_item(t, &at, begin, end);
+    }
+}
+
+/* Phase 1 for an item whose first part share `first` has; gives the number of shares that have
+ * parts. *row counts the rows of all such items: they are merged by shares in turn. */
+static int64_t merge_item(task_t *t, const item_t *at, int first, int64_t *row)
+{
+    const int tid = t->worker->tid, nth = t->worker->nth;
+    const int64_t row0 = *row, rows = attention_rows(&t->st->d, at->item);
+    int64_t begin, end, n = 0;
+    bool whole = false;
+    attention_start(t, at->item);
+    const span_t all = attention_columns(t, 0, t->rows);
+    for (; first + n < nth; n++) {
+        share(t->st->weight, (int)(first + n), nth, &begin, &end);
+        if (begin >= at->begin + at->weight) {
+            break;
+        }
+        whole = whole || is_whole(part_of(t, at, all, begin, end));
+    }
+    for (int64_t r = (tid + nth - row0 % nth) % nth; r < rows && !whole; r += nth) {
+        merge_row(t, first, n, (int)r);
+    }
+    *row += rows;
+    return n;
+}
+
+static void merge_items(task_t *t, int nth)
+{
+    item_t at = division_first(t->st);
+    int64_t begin, end, row = 0;
+    for (int64_t i = 1; i < nth;) {
+        share(t->st->weight, (int)i, nth, &begin, &end);
+        skip_to(t->st, &at, begin);
+        i += at.begin < begin ? merge_item(t, &at, (int)i - 1, &row) - 1 : 1;
+    }
 }
 
 void attention_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                     const worker_t *w)
 {
     const attention_state_t *st = state;
-    const attention_dims_t *d = &st->d;
-    const int tid = w->tid, nth = w->nth;
     task_t t;
+    if (w->phase == 1 && !st->d.by_weight) {
+        return;
+    }
     (void)self;
     t.c = config;
     t.p = &p->step->p.attention;
@@ -275,34 +391,11 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.worker = w;
     t.tail = p->step->tail != NULL;
     attention_buffers(t.c, p->step, w->scratch, &t.b);
-    if (w->phase == 0 && d->splits > 1) {
-        for (int64_t u = tid; u < d->items * d->splits; u += nth) {
-            split_item(&t, u / d->splits, u % d->splits, w->shared);
-        }
-        return;
-    }
-    if ((st->serial && tid > 0) || (w->phase == 1 && d->splits < 2)) {
-        return;
-    }
-    if (w->phase == 0) {
-        const int stride = st->serial ? 1 : nth;
-        for (int64_t i = 0; i < d->items;
-             i += stride) { /* there and back: later blocks of a causal mask are longer */
-            const int64_t item = i + (i / stride % 2 ? stride - 1 - tid : tid);
-            if (item < d->items) {
-                whole_item(&t, item);
-            }
-        }
-        return;
-    }
-    for (int64_t u = tid, item = -1; u < d->items * d->block;
-         u += st->serial ? 1 : nth) { /* over rows, of which a last block has fewer */
-        if (u / d->block != item) {
-            item = u / d->block;
-            attention_start(&t, item);
-        }
-        if (u % d->block < t.rows) {
-            merge_row(&t, w->shared, item, (int)(u % d->block));
-        }
+    if (w->phase == 1) {
+        merge_items(&t, w->nth);
+    } else if (st->d.by_weight) {
+        items_in_range(&t, w->tid, w->nth);
+    } else {
+        items_in_turn(&t, w->tid, w->nth);
     }
 }

@@ -5,7 +5,8 @@
  *          may stand on top of each other, with casts in between
  *   keep   GreaterEqual(a, b), or a Multiply or Minimum of several, cast to numbers and back
  *   drop   one GreaterEqual(a, b)
- *   a, b   sums and differences of GenIndex over rows, GenIndex over columns and s32 scalars
+ *   a, b   sums and differences of GenIndex over rows, GenIndex over columns and s32 terms: scalars,
+ *          or a value for each sequence, [b.., 1, 1]
  *
  * A mask of another form is only computed: the score chain applies all masks. */
 #include "backend_xsmm/plan/lower.h"
@@ -31,6 +32,30 @@ static bool is_scalar(const lowering_t *lo, int v)
     return lo->g->values[v].producer < 0 && lt_elems(&lo->probe[v]) == 1;
 }
 
+/* Where the dims of a value before the first step are those of batches and broadcast to the scores.
+ * Views are looked through. */
+static bool is_term(const lowering_t *lo, int v)
+{
+    const lt_t *own = &lo->g->values[v].lt, *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
+    int base = v;
+    for (const node_t *n = producer(lo, v); n != NULL; n = producer(lo, base)) {
+        if (!lower_is_view(n)) {
+            return false;
+        }
+        base = n->in[0];
+    }
+    if (own->data_type != sinter_s32 || own->ndims < 0 || own->ndims > scores->ndims ||
+        (base != v && lo->plan->values[v].kind != PV_VIEW)) {
+        return false;
+    }
+    for (int d = own->ndims - 1; d >= 0 && d >= own->ndims - 2; d--) {
+        if (own->dims[d] != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool add_index(const lowering_t *lo, const node_t *n, int sign, affine_t *a)
 {
     const lt_t *own = &lo->probe[n->out[0]], *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
@@ -46,9 +71,8 @@ static bool add_index(const lowering_t *lo, const node_t *n, int sign, affine_t 
 static bool add_affine(const lowering_t *lo, int v, int sign, affine_t *a, int depth)
 {
     const node_t *n = producer(lo, v);
-    if (n == NULL) {
-        if (!is_scalar(lo, v) || lo->g->values[v].lt.data_type != sinter_s32 ||
-            a->n_terms == LIMIT_TERMS) {
+    if (n == NULL || lower_is_view(n)) {
+        if (!is_term(lo, v) || a->n_terms == LIMIT_TERMS) {
             return false;
         }
         a->term[a->n_terms] = v;
