@@ -177,6 +177,8 @@ static inline void report_detour(const worker_t *w, const char *text)
 
 typedef struct kernel kernel_t;
 
+enum { TELL_BYTES = 80 };
+
 /* IN_ANY: it computes nothing, elements move as they are. */
 typedef enum arithmetic { IN_F32, IN_F64, IN_BF16, IN_INT8, IN_ANY } arithmetic_t;
 
@@ -198,6 +200,9 @@ typedef struct driver {
                              void *state);
     void (*work)(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                  const worker_t *w);
+    /* For the log of an execute: what the values that start read mean for the work, as words of a
+     * list; empty: nothing. NULL: never anything. text: room for TELL_BYTES. */
+    void (*tell)(const void *state, char *text);
 } driver_t;
 
 struct kernel {

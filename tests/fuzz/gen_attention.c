@@ -226,6 +226,43 @@ static int causal(fz_t *f, const attention_t *a, int x)
     return choose(f, a, keep, x);
 }
 
+/* An s32 input with values for some batch dims, of as many dims as the scores or fewer. */
+static int by_sequence(fz_t *f, const attention_t *a)
+{
+    int64_t dims[FZ_MAX_RANK];
+    int n = with_lead(a->lead, a->ndims, 1, 1, dims), drop = fz_chance(f, 15) ? fz_pick(f, n) : 0;
+
+    for (int d = 0; d < n - 2; d++) {
+        if (fz_chance(f, d == 0 ? 20 : 70)) {
+            dims[d] = 1;
+        }
+    }
+    memmove(dims, dims + drop, (size_t)(n - drop) * sizeof *dims);
+    return fz_input(f, sinter_s32, n - drop, dims);
+}
+
+/* Columns up to the length of each sequence, or of a window behind it; the rows may be its last
+ * tokens. */
+static int lengths(fz_t *f, const attention_t *a, int x)
+{
+    int end = by_sequence(f, a), column = index_along(f, x, -1), near;
+
+    if (fz_chance(f, 60)) { /* inputs are small numbers */
+        end = fz_binary(f, sinter_op_add, sinter_s32, end, fz_scalar(f, sinter_s32, 1));
+    }
+    if (fz_chance(f, 50)) {
+        end = fz_binary(f, sinter_op_add, sinter_s32, index_along(f, x, -2), end);
+    }
+    if (fz_chance(f, 30)) {
+        near = fz_binary(f, sinter_op_subtract, sinter_s32, end, by_sequence(f, a));
+        near = fz_binary(f, sinter_op_greater_equal, sinter_boolean, column, near);
+        x = choose(f, a, near, x);
+    }
+    near = fz_chance(f, 50) ? fz_binary(f, sinter_op_greater_equal, sinter_boolean, end, column)
+                            : fz_binary(f, sinter_op_greater_equal, sinter_boolean, column, end);
+    return choose(f, a, near, x);
+}
+
 static int score(fz_t *f, const attention_t *a, int x)
 {
     if (fz_chance(f, 15)) {
@@ -248,6 +285,9 @@ static int score(fz_t *f, const attention_t *a, int x)
     }
     if (fz_chance(f, 15)) {
         x = window(f, a, x);
+    }
+    if (fz_chance(f, 15)) {
+        x = lengths(f, a, x);
     }
     if (fz_chance(f, 8)) {
         x = add_mask(f, a, x);

@@ -37,6 +37,8 @@ static inline void node_add(sinter_graph_t *graph, const node_t *n, uint64_t id)
             CHECK_THAT(sinter_op_set_attr_str(op, a->id, a->str) == sinter_success);
         } else if (a->s64) {
             CHECK_THAT(sinter_op_set_attr_s64(op, a->id, a->s64, a->n) == sinter_success);
+        } else if (a->f32) {
+            CHECK_THAT(sinter_op_set_attr_f32(op, a->id, a->f32, a->n) == sinter_success);
         } else {
             CHECK_THAT(sinter_op_set_attr_bool(op, a->id, a->b) == sinter_success);
         }
@@ -45,8 +47,10 @@ static inline void node_add(sinter_graph_t *graph, const node_t *n, uint64_t id)
     sinter_op_destroy(&op);
 }
 
-static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, int n,
-                                                         const char *pattern)
+/* The only partition of n nodes, which must have this pattern; mode: its fpmath mode, for integers,
+ * too. */
+static inline sinter_compiled_partition_t *
+node_compiled_as(const node_t *nodes, int n, const char *pattern, sinter_fpmath_mode_t mode)
 {
     sinter_graph_t *graph = NULL;
     sinter_partition_t *partition = NULL;
@@ -65,6 +69,7 @@ static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, in
     CHECK_THAT(sinter_graph_get_partitions(graph, 1, &partition) == sinter_success);
     CHECK_THAT(sinter_partition_get_pattern(partition, &name) == sinter_success);
     CHECK(strcmp(name, pattern) == 0, "pattern %s, not %s", name, pattern);
+    CHECK_THAT(sinter_partition_set_fpmath_mode(partition, mode, 1) == sinter_success);
     CHECK_THAT(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &result) ==
                sinter_success);
     sinter_partition_destroy(&partition);
@@ -72,19 +77,36 @@ static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, in
     return result;
 }
 
-/* Runs the oracle and compares n_out outputs. */
-static inline void node_compare(const char *what, const node_t *nodes, int n,
-                                const orc_tensor_t *in, size_t n_in, const orc_tensor_t *out,
-                                size_t n_out)
+static inline sinter_compiled_partition_t *node_compiled(const node_t *nodes, int n,
+                                                         const char *pattern)
 {
-    orc_op_t ops[8];
-    orc_graph_t graph = {(size_t)n, ops, sinter_fpmath_mode_strict, 0};
+    return node_compiled_as(nodes, n, pattern, sinter_fpmath_mode_strict);
+}
+
+/* Some ops with what they read and write. */
+typedef struct node_case {
+    const node_t *nodes;
+    int n;
+    sinter_fpmath_mode_t mode; /* for integers, too */
+    const orc_tensor_t *in, *out;
+    size_t n_in, n_out;
+} node_case_t;
+
+/* Runs the oracle and compares the outputs. */
+static inline void node_compare_case(const char *what, const node_case_t *c)
+{
+    enum { MOST_OPS = 16 };
+    const node_t *nodes = c->nodes;
+    const orc_tensor_t *out = c->out;
+    const size_t n_out = c->n_out;
+    orc_op_t ops[MOST_OPS];
+    orc_graph_t graph = {(size_t)c->n, ops, c->mode, c->mode != sinter_fpmath_mode_strict};
     orc_result_t results[NODE_MAX_OUTPUTS];
     uint64_t ids[NODE_MAX_OUTPUTS];
     orc_diff_t diff;
     char err[300] = "";
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < c->n; i++) {
         ops[i] = (orc_op_t){(uint64_t)i,
                             nodes[i].kind,
                             (size_t)nodes[i].n_attrs,
@@ -97,7 +119,7 @@ static inline void node_compare(const char *what, const node_t *nodes, int n,
     for (size_t i = 0; i < n_out; i++) {
         ids[i] = out[i].lt.id;
     }
-    const int failed = orc_run(&graph, n_in, in, n_out, ids, results, err, sizeof err);
+    const int failed = orc_run(&graph, c->n_in, c->in, n_out, ids, results, err, sizeof err);
     CHECK(!failed, "%s: %s", what, err);
     for (size_t i = 0; !failed && i < n_out; i++) {
         const int wrong = orc_compare(&results[i], &out[i].lt, out[i].data, &diff);
@@ -106,11 +128,21 @@ static inline void node_compare(const char *what, const node_t *nodes, int n,
     }
 }
 
+/* The same for few words, in strict mode. */
+static inline void node_compare(const char *what, const node_t *nodes, int n,
+                                const orc_tensor_t *in, size_t n_in, const orc_tensor_t *out,
+                                size_t n_out)
+{
+    const node_case_t c = {
+        .nodes = nodes, .n = n, .in = in, .out = out, .n_in = n_in, .n_out = n_out};
+    node_compare_case(what, &c);
+}
+
 static inline void node_execute(const sinter_compiled_partition_t *what, sinter_stream_t *stream,
                                 const orc_tensor_t *in, int n_in, const orc_tensor_t *out,
                                 int n_out)
 {
-    sinter_tensor_t *t[10];
+    sinter_tensor_t *t[16];
 
     for (int i = 0; i < n_in + n_out; i++) {
         const orc_tensor_t *from = i < n_in ? &in[i] : &out[i - n_in];

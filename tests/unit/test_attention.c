@@ -723,7 +723,9 @@ static void reference_row(const world_t *w, const int64_t *batch, const batch_re
         max = x > max ? x : max;
         magnitude = fmax(magnitude, abs * scale + (isfinite(mask) ? fabs(mask) : 0));
     }
+    bool numbers = true;
     for (int64_t t = 0; t < p->T; t++) {
+        numbers = numbers && !isnan(r->s[t]);
         r->p[t] = max == -INFINITY && p->inf_as_zero && !isnan(r->s[t]) ? 0 : exp(r->s[t] - max);
         sum += r->p[t];
     }
@@ -732,7 +734,7 @@ static void reference_row(const world_t *w, const int64_t *batch, const batch_re
         r->p[t] = sum == 0 && p->inf_as_zero ? 0 : r->p[t] / sum;
         r->p[t] = p->prob ? ldexp(r->p[t] * r->p[t] + 0.5, p->gain) : r->p[t];
     }
-    r->stats = max + log(sum);
+    r->stats = max == -INFINITY && numbers ? -INFINITY : max + log(sum);
     r->delta = magnitude * (2.1 * unit(p) + 0x1p-24 * (double)(p->D + 8)) + lost + 0x1p-22;
     r->rel = (r->delta < 1 ? expm1(2 * r->delta) : 2 * r->delta) + 2.1 * unit(p) +
              0x1p-24 * (double)(p->T + 32);

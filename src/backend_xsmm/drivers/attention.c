@@ -2,6 +2,7 @@
 #include "backend_xsmm/drivers/attention.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <sinter/sinter_graph.h>
@@ -630,9 +631,9 @@ static void choose_division(const attention_params_t *p, const attention_config_
     d->by_weight = frame->shares > 1 && d->items > 0 && !st->serial &&
                    (limits_vary(p, frame) || (d->items < frame->shares && !p->prob));
     if (d->by_weight) { /* the first and the last item of each share */
-        choice->shared_bytes = 2 * (size_t)frame->shares * (size_t)c->rows *
-                                   ((size_t)c->ld_v + 2) * sizeof(float) +
-                               64;
+        choice->shared_bytes =
+            2 * (size_t)frame->shares * (size_t)c->rows * ((size_t)c->ld_v + 2) * sizeof(float) +
+            64;
     }
 }
 
@@ -705,10 +706,20 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
     return sinter_success;
 }
 
+static void tell(const void *state, char *text)
+{
+    const attention_state_t *st = state;
+    const double all = (double)st->d.n_kv * (double)st->d.T, seen = (double)limits_tokens(st);
+    if (seen < all) {
+        snprintf(text, TELL_BYTES, "masks leave %.1f%% of the tokens", 100 * seen / all);
+    }
+}
+
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
-#define ATTENTION \
-    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .start = start, .work = attention_work
+#define ATTENTION                                                                                  \
+    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .start = start, .work = attention_work, \
+    .tell = tell
 #define DECODE                        \
     ATTENTION, .setup = setup_decode, \
                .takes = "1 to 8 query rows for each K and V, 16 tokens or more"

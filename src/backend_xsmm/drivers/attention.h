@@ -174,6 +174,8 @@ bool limits_vary(const attention_params_t *p, const frame_t *frame);
 bool limits_bind(const attention_params_t *p, const frame_t *frame, attention_state_t *st);
 /* The columns of the row at index idx, [batch.., s]; begin is 0 where there is none. */
 span_t limits_columns(const attention_state_t *st, const int64_t *idx);
+/* Tokens between the first and the last one that rows see, in all batches of K together. */
+int64_t limits_tokens(const attention_state_t *st);
 
 /* Items in their order, each with a weight: about the time that it takes. */
 typedef struct item {
@@ -185,8 +187,6 @@ void division_bind(attention_state_t *st);
 item_t division_first(const attention_state_t *st);
 /* Goes n items on; n <= at->equal. */
 void division_skip(const attention_state_t *st, item_t *at, int64_t n);
-/* Tokens of K that some row of their batch sees, in all batches. */
-int64_t division_tokens(const attention_state_t *st);
 
 /* Of attention_blocks.c: why an execute cannot have products of integers, NULL if it can. */
 const char *ints_bind(const attention_config_t *c, attention_state_t *st);

@@ -132,6 +132,19 @@ span_t limits_columns(const attention_state_t *st, const int64_t *idx)
     return begin < end ? (span_t){begin, end} : (span_t){0, 0};
 }
 
+int64_t limits_tokens(const attention_state_t *st)
+{
+    const attention_dims_t *d = &st->d;
+    int64_t idx[SINTER_MAX_NDIMS], n = 0;
+    for (int64_t kv = 0; kv < d->n_kv && d->rows > 0; kv++) {
+        attention_index(d, kv, 0, idx);
+        const span_t first = limits_columns(st, idx);
+        attention_index(d, kv, d->rows - 1, idx);
+        n += at_least(limits_columns(st, idx).end - first.begin, 0);
+    }
+    return n;
+}
+
 /* ---- weights of items ------------------------------------------------------------------------ */
 
 /* What an item costs besides its columns, as so many of them. */
@@ -205,17 +218,4 @@ void division_bind(attention_state_t *st)
         division_skip(st, &at, at.equal);
     }
     st->weight = at.begin;
-}
-
-int64_t division_tokens(const attention_state_t *st)
-{
-    const attention_dims_t *d = &st->d;
-    int64_t idx[SINTER_MAX_NDIMS], n = 0;
-    for (int64_t kv = 0; kv < d->n_kv && d->rows > 0; kv++) {
-        attention_index(d, kv, 0, idx);
-        const span_t first = limits_columns(st, idx);
-        attention_index(d, kv, d->rows - 1, idx);
-        n += at_least(limits_columns(st, idx).end - first.begin, 0);
-    }
-    return n;
 }

@@ -15,9 +15,7 @@ static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
     for (int d = 0; d < out->ndims - 1; d++) {
         at += (out->dims[d] == 1 ? 0 : idx[d + skip]) * out->strides[d];
     }
-    const float x = l == 0 && (t->p->inf_as_zero || t->st->d.T == 0) ? -INFINITY
-                    : l == 0                                         ? NAN
-                                                                     : m + logf(l);
+    const float x = m + logf(l); /* of a row of nothing: -inf */
     dtype_traits(out->dtype)->codec.store_f32(out->data, at, 1, 1, &x);
 }
 

@@ -7,8 +7,9 @@
  *
  * A step has its kernel, the ways that the kernel chose for these tensors, and in parentheses why
  * it did not choose a faster one. Where values sent some of the work a slower way, that way and its
- * reason follow. Where work decides about threads, its estimate follows. Where the execute used
- * fewer threads than the stream has, the reason stands behind their number. */
+ * reason follow, and where masks leave out some of the work, how much they leave. Where work decides
+ * about threads, its estimate follows. Where the execute used fewer threads than the stream has, the
+ * reason stands behind their number. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,8 +52,9 @@ static void add_ports(line_t *l, const frame_mem_t *fm, const int *ports, int n)
     }
 }
 
-static void add_step(line_t *l, const taken_t *taken)
+static void add_step(line_t *l, const taken_t *taken, const void *state)
 {
+    char told[TELL_BYTES] = "";
     add(l, "%s", taken->candidate->kernel->name);
     for (int i = 0; i < taken->choice.n_ways; i++) {
         const way_t *w = &taken->choice.ways[i];
@@ -64,6 +66,10 @@ static void add_step(line_t *l, const taken_t *taken)
     const char *detour = atomic_load_explicit(&taken->detour, memory_order_relaxed);
     if (detour != NULL) {
         add(l, ", %s", detour);
+    }
+    if (taken->candidate->kernel->driver->tell != NULL) {
+        taken->candidate->kernel->driver->tell(state, told);
+        add(l, "%s%s", *told != '\0' ? ", " : "", told);
     }
 }
 
@@ -96,7 +102,7 @@ static void add_part(line_t *l, const sinter_compiled_partition_t *cp, const exe
     add_ports(l, fm, cp->outputs, cp->n_outputs);
     for (int s = 0; s < cp->plan.n_steps; s++) {
         add(l, "; step %d: ", s);
-        add_step(l, &fm->taken[s]);
+        add_step(l, &fm->taken[s], fm->state + cp->plan.steps[s].state_offset);
         if (!run->threads.all && run->threads.most > 1) {
             add(l, ", %.1f us of work in %d share%s", fm->taken[s].work, fm->taken[s].shares,
                 fm->taken[s].shares == 1 ? "" : "s");

@@ -5,8 +5,8 @@
  *          may stand on top of each other, with casts in between
  *   keep   GreaterEqual(a, b), or a Multiply or Minimum of several, cast to numbers and back
  *   drop   one GreaterEqual(a, b)
- *   a, b   sums and differences of GenIndex over rows, GenIndex over columns and s32 terms: scalars,
- *          or a value for each sequence, [b.., 1, 1]
+ *   a, b   sums and differences of GenIndex over rows, GenIndex over columns and terms: s32
+ *          scalars, or a value for each sequence, [b.., 1, 1]
  *
  * A mask of another form is only computed: the score chain applies all masks. */
 #include "backend_xsmm/plan/lower.h"
