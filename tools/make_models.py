@@ -135,6 +135,7 @@ def lengths_attention(codes, batch, kv_heads, heads_per_kv, head_dim, s, t, wind
 # The values of the first inputs of models that have them: PAST and WINDOW, or LENGTHS and others.
 INPUTS = {
     "llama3-8b-decode-int4-lengths": " --in=0:=4096,1000,300,1",
+    "llama3-8b-prefill-int4-lengths": " --in=0:=512,300,128,60+12:=127",
     "gpt-oss-20b-decode-window-mxfp4-lengths": " --in=0:=4096,1000,100,0+1:=128",
     "gpt-oss-20b-decode-window-mxfp4": " --in=0:=4095+1:=127",
     "gpt-oss-20b-prefill-window-mxfp4": " --in=0:=0+1:=127",
@@ -350,6 +351,8 @@ def network_models():
         lengths_attention(MXFP4, 4, 8, 8, 64, 1, 4096, window=True),
         "llama3-8b-decode-int4-lengths":
         lengths_attention(INT4, 4, 8, 4, 128, 1, 4096),
+        "llama3-8b-prefill-int4-lengths":
+        lengths_attention(INT4, 4, 8, 4, 128, 128, 512),
         "qwen2.5-0.5b-decode-int4":
         attention(INT4, 2, 7, 64, 1, 4096, False),
         "qwen2.5-0.5b-prefill-int4":

@@ -444,6 +444,45 @@ def sdpa_window_product(g, nomatch):
     return g.output(matmul(g, softmax(g, s, axis=2 if nomatch else -1), v))
 
 
+@pattern("sdpa-lengths", 3, " --in=4:=9,4,0")
+def sdpa_lengths(g, nomatch):
+    # A length for each sequence of the batch, as a vector: column >= length is masked. The softmax
+    # runs over the queries: MatMul with the mask, SoftMax, MatMul.
+    q = g.input("f32", [3, 2, 4, 16])
+    k = g.input("f32", [3, 2, 9, 16])
+    s = matmul(g, q, k, transpose_b=True)
+    fill = g.input("f32", [1])
+    lengths = g.op("StaticReshape", [g.input("s32", [3])], "s32", shape=[3, 1, 1, 1],
+                   special_zero=False)
+    beyond = boolean(g, "GreaterEqual", g.op("GenIndex", [s], "s32", axis=3), lengths)
+    s = g.op("Select", [beyond, fill, s], "f32", auto_broadcast="numpy")
+    v = g.input("f32", [3, 2, 9, 16])
+    p = g.op("SoftMax", [s], "f32", axis=2 if nomatch else -1, mode="inf_as_zero")
+    return g.output(matmul(g, p, v))
+
+
+@pattern("sdpa-lengths-window", 3, " --in=4:=30,17,3+5:=20,5,9+8:=4")
+def sdpa_lengths_window(g, nomatch):
+    # The queries are the last tokens of their sequences, which have lengths and windows of their
+    # own: row + length - S >= column >= row + length - S - window.
+    q = g.input("f32", [3, 2, 2, 4, 16])
+    k = g.input("f32", [3, 2, 1, 33, 16])
+    s = matmul(g, q, k, transpose_b=True)
+    fill = g.input("f32", [1])
+    lengths, windows = (g.input("s32", [3, 1, 1, 1, 1]) for _ in range(2))
+    row, column = g.op("GenIndex", [s], "s32", axis=3), g.op("GenIndex", [s], "s32", axis=4)
+    past = binary(g, "Subtract", lengths, g.input("s32", [], prop="host_scalar"), "s32")
+    last = binary(g, "Add", row, past, "s32")
+    first = binary(g, "Subtract", last, windows, "s32")
+    for a, b in ((column, first), (last, column)):
+        s = g.op("Select", [boolean(g, "GreaterEqual", a, b), s, fill], "f32",
+                 auto_broadcast="numpy")
+    p = softmax(g, s)
+    if nomatch:  # the probabilities must be written: MatMul with masks, SoftMax, MatMul
+        g.output(p)
+    return g.output(matmul(g, p, g.input("f32", [3, 2, 1, 33, 16])))
+
+
 @pattern("sdpa-sinks", 3)
 def sdpa_sinks(g, nomatch):
     # One logit for each of the heads, learned as a vector of bf16. The softmax runs over the

@@ -562,7 +562,7 @@ static lengths_case_t batch_case(int64_t batch, int64_t heads, int64_t queries)
                             .shared = {false, false, true},
                             .varies = {true, false, false},
                             .S = 1,
-                            .T = 700,
+                            .T = 500,
                             .D = 64,
                             .stored = &all_stored[0],
                             .fill = -INFINITY,
@@ -581,7 +581,7 @@ static void set_lengths(lengths_case_t *c, const int32_t *lengths, int n)
 /* Decoding, verification of drafts and prefill, in each way of storing and with each mask. */
 static void test_kinds(void)
 {
-    static const int32_t lengths[] = {700, 300, 17, 1, 512, 0, 699};
+    static const int32_t lengths[] = {500, 300, 17, 1, 257, 0, 499};
     static const int64_t batches[] = {1, 4, 7}, queries[] = {1, 4, 8, 1}, rows[] = {1, 1, 1, 40};
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_f16,
                                                  sinter_fpmath_mode_int8, sinter_fpmath_mode_bf16};
@@ -627,22 +627,22 @@ static void test_ends(void)
 /* One long sequence among short ones is divided among threads; so is a single one. */
 static void test_division(void)
 {
-    static const int32_t one_long[] = {1, 1, 6000, 1, 1, 1, 1}, last_long[] = {5, 6000},
-                         two_long[] = {5000, 4000, 1, 0};
+    static const int32_t one_long[] = {1, 1, 3000, 1, 1, 1, 1}, last_long[] = {5, 3000},
+                         two_long[] = {2500, 2000, 1, 0};
     static const struct {
         const int32_t *lengths;
         int n;
     } all[] = {{one_long, 7}, {last_long, 2}, {two_long, 4}, {one_long + 2, 1}};
     for (int i = 0; i < 24; i++) {
         lengths_case_t c = batch_case(all[i % 4].n, 1, 2);
-        c.T = 6000;
+        c.T = 3000;
         c.D = 32 + 32 * (i % 2);
         c.stored = &all_stored[c.D == 64 ? i / 2 % N_STORED : i / 2 % 3];
         c.form = i / 4 % 2 == 0 ? BEYOND : WINDOWED;
         c.threads = (int[]){2, 3, 7, 16, 33}[i % 5];
         set_lengths(&c, all[i % 4].lengths, all[i % 4].n);
         for (int k = 0; k < MOST_LENGTHS; k++) {
-            c.windows[k] = 3000;
+            c.windows[k] = 1800;
         }
         c.mode = i % 3 == 0 ? sinter_fpmath_mode_f16 : sinter_fpmath_mode_strict;
         run(&c);
@@ -711,7 +711,7 @@ static void test_finite_fill(void)
 /* The log says how much is left. */
 static void test_log(void)
 {
-    static const int32_t lengths[] = {350, 0};
+    static const int32_t lengths[] = {250, 0};
     static char text[4096];
     capture_t capture;
     lengths_case_t c = batch_case(2, 2, 1);

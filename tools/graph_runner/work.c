@@ -6,12 +6,13 @@
 /* Operands of a mask's expression, and how deep it may be; a deeper one counts as no mask. */
 enum { MAX_OPERANDS = 3, MAX_DEPTH = 10, MAX_STEPS = 16 };
 
-/* The scores of one SoftMax, its last two dims: S rows of T columns. */
+/* The scores of one SoftMax at one index of its batch dims: S rows of T columns. */
 typedef struct scores {
     const gr_exec_t *x;
     int ndims;
-    int64_t s, t;
-    double *stack; /* MAX_OPERANDS rows of t for each depth */
+    int64_t s, t, batch[SINTER_MAX_NDIMS];
+    bool varies[SINTER_MAX_NDIMS]; /* batch dims that some mask differs along */
+    double *stack;                 /* MAX_OPERANDS rows of t for each depth */
     unsigned char *keep, *seen;
 } scores_t;
 
@@ -56,6 +57,31 @@ double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
 
 /* ---- masks of row and column indices --------------------------------------------------------- */
 
+/* The value of an input of the graph at the batch index of the scores; -1 if it has rows or columns
+ * of its own. */
+static int batch_value(scores_t *s, uint64_t id, double *value)
+{
+    const gr_buffer_t *b = gr_exec_buffer(s->x, id);
+    int64_t at = 0;
+
+    if (!b || !b->base || gr_elements(&b->lt) < 1) {
+        return -1;
+    }
+    for (int d = 0; d < b->lt.ndims; d++) {
+        const int from = d + s->ndims - b->lt.ndims;
+
+        if (b->lt.dims[d] != 1 && (from < 0 || from >= s->ndims - 2)) {
+            return -1;
+        }
+        if (b->lt.dims[d] != 1) {
+            s->varies[from] = true;
+            at += s->batch[from] * b->lt.strides[d];
+        }
+    }
+    *value = orc_decode(b->lt.data_type, b->data, at);
+    return 0;
+}
+
 /* The only value of an input of the graph; -1 if it has several. */
 static int single_value(const gr_exec_t *x, uint64_t id, double *value)
 {
@@ -95,14 +121,15 @@ static bool index_op(sinter_op_kind_t kind, double a, double b, double c, double
     }
 }
 
-/* A tensor's values in one row of the scores; -1 if it is not made of indices and single values. */
-static int evaluate(const scores_t *s, uint64_t id, int64_t row, int depth, double *out)
+/* A tensor's values in one row of the scores; -1 if it is not made of indices and values for
+ * batches. */
+static int evaluate(scores_t *s, uint64_t id, int64_t row, int depth, double *out)
 {
     const model_op_t *op = producer(s->x, id);
     double *in[MAX_OPERANDS], value;
 
     if (!op) {
-        if (single_value(s->x, id, &value)) {
+        if (batch_value(s, id, &value)) {
             return -1;
         }
         for (int64_t i = 0; i < s->t; i++) {
@@ -137,13 +164,13 @@ static int evaluate(const scores_t *s, uint64_t id, int64_t row, int depth, doub
 
 static int is_lowest(const gr_exec_t *x, uint64_t id)
 {
-    double value;
+    double value = 0;
 
     return !producer(x, id) && !single_value(x, id, &value) && value == -INFINITY;
 }
 
 /* Clears keep[] where one Select puts -inf for a row; where the scores come from otherwise. */
-static void mask_row(const scores_t *s, const model_op_t *select, int64_t row)
+static void mask_row(scores_t *s, const model_op_t *select, int64_t row)
 {
     const int keeps =
         is_lowest(s->x, select->inputs[2].id); /* else the condition says what to mask */
@@ -186,7 +213,7 @@ static const model_op_t *find_masks(const gr_exec_t *x, const model_op_t *softma
     return NULL;
 }
 
-static seen_t count(const scores_t *s, const model_op_t *const *selects, int n)
+static seen_t count_batch(scores_t *s, const model_op_t *const *selects, int n)
 {
     double products = 0, tokens = 0;
 
@@ -205,6 +232,35 @@ static seen_t count(const scores_t *s, const model_op_t *const *selects, int n)
         tokens += s->seen[i];
     }
     return (seen_t){products / ((double)s->s * (double)s->t), tokens / (double)s->t};
+}
+
+/* Goes to the next batch index along the dims that masks differ along; false: there is none. */
+static bool next_batch(scores_t *s, const sinter_logical_tensor_t *lt)
+{
+    for (int d = s->ndims - 3; d >= 0; d--) {
+        if (s->varies[d] && ++s->batch[d] < lt->dims[d]) {
+            return true;
+        }
+        s->batch[d] = 0;
+    }
+    return false;
+}
+
+/* The mean over all batches. */
+static seen_t count(scores_t *s, const sinter_logical_tensor_t *lt,
+                    const model_op_t *const *selects, int n)
+{
+    seen_t sum = {0, 0};
+    int batches = 0;
+
+    do {
+        const seen_t seen = count_batch(s, selects, n);
+
+        sum.products += seen.products;
+        sum.tokens += seen.tokens;
+        batches++;
+    } while (next_batch(s, lt));
+    return (seen_t){sum.products / batches, sum.tokens / batches};
 }
 
 static int count_seen(const gr_exec_t *x, const model_op_t *softmax,
@@ -227,7 +283,7 @@ static int count_seen(const gr_exec_t *x, const model_op_t *softmax,
     s.seen = gr_malloc((size_t)s.t);
     failed = !s.stack || !s.keep || !s.seen;
     if (!failed) {
-        *seen = count(&s, selects, n);
+        *seen = count(&s, &lt, selects, n);
     }
     gr_free(s.stack);
     gr_free(s.keep);

@@ -147,7 +147,7 @@ static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
     }
 }
 
-/* The columns that the second pass of a probability chain needs. A mask gives zeros, which the chain
+/* The columns that the second pass of a probability chain needs. Masks give zeros, which the chain
  * may map to other numbers, and a row whose sum is 0 has no zeros at all. */
 static span_t prob_columns(task_t *t, span_t span)
 {
@@ -224,11 +224,10 @@ typedef struct part {
 /* The part that weights begin..end of all items have of one that sees some columns. */
 static part_t part_of(const task_t *t, const item_t *at, span_t columns, int64_t begin, int64_t end)
 {
-    const int64_t piece = PIECE_TILES * (int64_t)t->c->tk,
-                  n = at_least((columns.end - columns.begin + piece - 1) / piece, 1),
-                  of_item = t->p->prob ? 1 : n, a = at_least(begin - at->begin, 0),
-                  b = at_most(end - at->begin, at->weight);
-    return (part_t){a * of_item / at->weight, b * of_item / at->weight, of_item};
+    const int64_t piece = PIECE_TILES * (int64_t)t->c->tk, tokens = columns.end - columns.begin,
+                  n = t->p->prob ? 1 : at_least((tokens + piece - 1) / piece, 1),
+                  a = at_least(begin - at->begin, 0), b = at_most(end - at->begin, at->weight);
+    return (part_t){a * n / at->weight, b * n / at->weight, n};
 }
 
 static bool is_whole(part_t part)

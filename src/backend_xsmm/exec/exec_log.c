@@ -7,9 +7,9 @@
  *
  * A step has its kernel, the ways that the kernel chose for these tensors, and in parentheses why
  * it did not choose a faster one. Where values sent some of the work a slower way, that way and its
- * reason follow, and where masks leave out some of the work, how much they leave. Where work decides
- * about threads, its estimate follows. Where the execute used fewer threads than the stream has, the
- * reason stands behind their number. */
+ * reason follow, and where masks leave out some of the work, how much they leave. Where work
+ * decides about threads, its estimate follows. Where the execute used fewer threads than the stream
+ * has, the reason stands behind their number. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
