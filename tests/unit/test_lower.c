@@ -1127,8 +1127,18 @@ static lt_t mask_unknown_on_top(const mask_parts_t *k)
     return keep(k, IN(k->m, boolean, "5x7"), keep(k, ge(k, k->row, k->col), k->score));
 }
 
-/* Not these: the row counts twice; the mask's result is changed afterwards; a vector of lengths;
- * or of several conditions. */
+/* A length for each sequence, which has fewer dims, or is a view. */
+static lt_t mask_lengths(const mask_parts_t *k)
+{
+    const lt_t length =
+        OPA(k->m, static_reshape, s32, ATTRS(S64S(shape, 2, 1, 1, 1), BOOL(special_zero, 0)),
+            IN(k->m, s32, "2"));
+    return keep(k, ge(k, minus(k, IN(k->m, s32, "2x1x1x1"), k->other), k->col),
+                drop(k, ge(k, k->col, plus(k, length, IN(k->m, s32, "4x1x1"))), k->score));
+}
+
+/* Not these: the row counts twice; the mask's result is changed afterwards; lengths for rows, or
+ * that differ along the columns; or of several conditions. */
 static lt_t mask_twice(const mask_parts_t *k)
 {
     return keep(k, ge(k, plus(k, k->row, k->row), k->col), k->score);
@@ -1141,7 +1151,12 @@ static lt_t mask_not_last(const mask_parts_t *k)
 
 static lt_t mask_vector(const mask_parts_t *k)
 {
-    return keep(k, ge(k, IN(k->m, s32, "2x1x1x1"), k->col), k->score);
+    return keep(k, ge(k, IN(k->m, s32, "2x1x5x1"), k->col), k->score);
+}
+
+static lt_t mask_columns(const mask_parts_t *k)
+{
+    return keep(k, ge(k, IN(k->m, s32, "7"), k->col), k->score);
 }
 
 static lt_t mask_or(const mask_parts_t *k)
@@ -1161,7 +1176,7 @@ static lt_t mask_partly(const mask_parts_t *k)
 }
 
 /* What limits there are, last mask first: c <= or c >=, r if they move, the shift, + and - for
- * scalars. */
+ * terms. */
 static void text_of_limits(const attention_params_t *a, char *text, size_t size)
 {
     size_t at = 0;
@@ -1193,7 +1208,9 @@ static void test_masks(sinter_engine_t *engine)
                  {mask_twice, "? ", false, 0},
                  {mask_unknown_on_top, "? <=r+0 ", false, 0},
                  {mask_not_last, "", false, 0},
+                 {mask_lengths, "<=+0+- <=-1++ ", true, 2},
                  {mask_vector, "? ", true, 0},
+                 {mask_columns, "? ", true, 0},
                  {mask_or, "? ", false, 0},
                  {mask_partly, "<=r+0 <=r+0+ ", false, 1}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
