@@ -12,6 +12,7 @@
 
 enum {
     CHAIN_BLOCK = 256,
+    CHAIN_LONG = 1024,
     CHAIN_TILE = 4096,
     CHAIN_MAX_REGS = 16,
     CHAIN_MAX_OPERANDS = 48,
@@ -37,11 +38,14 @@ typedef enum chain_opcode {
 } chain_opcode_t;
 
 typedef struct chain_instr {
-    int op;                   /* chain_opcode_t, or an op_slot */
-    int dst, a, b, c;         /* registers */
-    int operand, high;        /* LOAD, STORE */
-    int scale, zp;            /* DEQUANT, QUANT: operands */
-    int dim;                  /* INDEX */
+    int op;            /* chain_opcode_t, or an op_slot */
+    int dst, a, b, c;  /* registers */
+    int operand, high; /* LOAD, STORE */
+    int scale, zp;     /* DEQUANT, QUANT: operands */
+    int dim;           /* INDEX */
+    /* LOAD: nothing is stored before the register is read last, and it is not the result. So the
+     * tensor itself can stand for the register. */
+    bool early;
     sinter_data_type_t dtype; /* ROUND_TO, LOAD_SPLIT */
     float p[2];               /* the attributes u and v of eltwise.def */
     double pd[2];             /* the same in double */
@@ -61,6 +65,7 @@ typedef struct chain {
     int ndims;      /* of the iteration space */
     int dims_value; /* plan value whose dims are the iteration space */
     bool f64;
+    bool with_input; /* register 0 is given */
     int n_regs, n_instrs, n_operands;
     /* The register whose value the kernel gets back: of score and probability chains, and of chains
      * with a tail. -1: none. */
@@ -115,6 +120,23 @@ size_t chain_scratch_bytes(const chain_t *chain);
  * 64 bytes. io is register 0, as floats in f64 chains too: it holds the block that the kernel hands
  * in, and on return the result, where the chain has one. NULL: registers start empty. */
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
+
+/* The same for n <= CHAIN_LONG elements of a chain in f32: less time for each element. */
+void chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
+                    void *scratch);
+size_t chain_long_scratch_bytes(const chain_t *chain);
+
+/* Prefetches what chain_run_long would load of tensors that follow the last dim element by element. */
+void chain_fetch(const chain_bound_t *bound, const int64_t *idx, int n);
+
+/* Decides which stores of tiles of rows x cols elements go past the caches. Outputs that do not fit
+ * the last-level cache, or of which what is read leaves little there (others: bytes that others
+ * read at the same time), would only push other data out of it, and be read from memory before they
+ * are written. False: none does; else the kernel ends with quant->stream_end. */
+bool chain_choose_stores(chain_bound_t *bound, int64_t rows, int64_t cols, double others,
+                         size_t cache_bytes);
+/* Bytes that the chain touches, without those that all indices of a dim or of a group share. */
+double chain_touched_bytes(const chain_bound_t *bound);
 
 /* Runs a tile of the last two dims, rows x cols <= CHAIN_TILE elements from idx on. Registers start
  * empty. rows is 1 where the space has one dim. For f64 chains rows is 1 and cols <=

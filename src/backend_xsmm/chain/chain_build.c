@@ -400,6 +400,27 @@ static sinter_status_t too_big(const char *what, int n, int most)
                    what, most);
 }
 
+/* Whether the register of a load is read by a store, or after one, or is the result. */
+static bool outlives_stores(const chain_t *c, int load)
+{
+    const int reg = c->instrs[load].dst;
+    bool stored = false;
+    for (int i = load + 1; i < c->n_instrs; i++) {
+        const chain_instr_t *in = &c->instrs[i];
+        const int src[3] = {in->a, in->b, in->c};
+        stored = stored || in->op == CHAIN_STORE;
+        for (int s = 0; s < n_sources(in) && s < 3; s++) {
+            if (stored && src[s] == reg) {
+                return true;
+            }
+        }
+        if (in->op != CHAIN_STORE && in->dst == reg) {
+            return false;
+        }
+    }
+    return c->result == reg;
+}
+
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out)
 {
     if (b->reason != NULL) {
@@ -430,6 +451,10 @@ sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const cha
     chain->result = result < 0 ? -1 : k->reg[result];
     chain->instrs = b->instrs;
     chain->operands = b->operands;
+    chain->with_input = b->with_input;
+    for (int i = 0; i < chain->n_instrs; i++) {
+        b->instrs[i].early = b->instrs[i].op == CHAIN_LOAD && !outlives_stores(chain, i);
+    }
     *out = chain;
     return sinter_success;
 }

@@ -19,11 +19,16 @@ enum {
 }; /* elements at once, and bytes from what is converted to what is fetched */
 enum { RUNS_AHEAD = 16 }; /* from the run that is loaded to the one that is fetched */
 /* Registers of tiles start at different cache sets. */
-enum { TILE_STEP = CHAIN_TILE + 64 };
+enum { TILE_STEP = CHAIN_TILE + 64, LONG_STEP = CHAIN_LONG + 64 };
 
 size_t chain_scratch_bytes(const chain_t *chain)
 {
     return ((size_t)chain->n_regs + N_TMP) * CHAIN_BLOCK * sizeof(double);
+}
+
+size_t chain_long_scratch_bytes(const chain_t *chain)
+{
+    return ((size_t)chain->n_regs + N_TMP) * LONG_STEP * sizeof(float);
 }
 
 size_t chain_tile_scratch_bytes(const chain_t *chain)
@@ -471,12 +476,24 @@ static void index_block(const chain_bound_t *b, const block_t *k, int dim, float
     }
 }
 
+/* The elements of a block where they lie, if they are floats that follow each other; else NULL. */
+static const float *in_memory(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k)
+{
+    const run_t r = run_of(b, ref, k->idx);
+    const bool floats = ref->dtype == sinter_f32 && (uintptr_t)ref->data % sizeof(float) == 0;
+    return floats && is_dense(b, ref, k, &r)
+               ? (const float *)(const void *)(ref->data + r.first * (int64_t)sizeof(float))
+               : NULL;
+}
+
 static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch,
                     int reg_size)
 {
     const chain_t *c = b->chain;
     const int n = k->rows * k->cols;
     float *r[CHAIN_MAX_REGS], *tmp[N_TMP];
+    const float
+        *x[CHAIN_MAX_REGS]; /* what the registers hold: themselves, or a tensor's elements */
     for (int i = 0; i < N_TMP; i++) {
         tmp[i] = scratch + (size_t)i * (size_t)reg_size;
     }
@@ -484,39 +501,52 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
         r[i] = scratch + (size_t)(i + N_TMP) * (size_t)reg_size;
     }
     if (io != NULL) {
-        r[0] = io;
+        r[c->with_input || c->result < 0 ? 0 : c->result] = io;
+    }
+    for (int i = 0; i < c->n_regs; i++) {
+        x[i] = r[i];
     }
     for (int p = 0; p < c->n_instrs; p++) {
         const chain_instr_t *in = &c->instrs[p];
         const chain_ref_t *ref = &b->refs[in->operand];
         float *dst = r[in->dst];
         if (in->op < CHAIN_LOAD) {
-            b->fn->op[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->p);
+            b->fn->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->p);
+            x[in->dst] = dst;
             continue;
+        }
+        const float *from = in->a >= 0 ? x[in->a] : NULL;
+        if (in->op != CHAIN_STORE) {
+            x[in->dst] = dst;
         }
         switch ((chain_opcode_t)in->op) {
         case CHAIN_LOAD:
-            load_block(b, ref, k, dst, tmp[TMP]);
+            from = in->early ? in_memory(b, ref, k) : NULL;
+            if (from != NULL) {
+                x[in->dst] = from;
+            } else {
+                load_block(b, ref, k, dst, tmp[TMP]);
+            }
             break;
         case CHAIN_LOAD_SPLIT:
             load_split(b, in, k, dst, tmp);
             break;
         case CHAIN_STORE:
-            store_block(b, ref, k, r[in->a], tmp[TMP]);
+            store_block(b, ref, k, from, tmp[TMP]);
             break;
         case CHAIN_DEQUANT:
         case CHAIN_LOAD_DEQUANT:
         case CHAIN_QUANT:
-            rescale(b, in, k, dst, r[in->a], tmp);
+            rescale(b, in, k, dst, from, tmp);
             break;
         case CHAIN_INDEX:
             index_block(b, k, in->dim, dst);
             break;
         case CHAIN_COPY:
-            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            memmove(dst, from, (size_t)n * sizeof *dst);
             break;
         case CHAIN_ROUND_TO:
-            round_f32(b, in->dtype, n, r[in->a], dst, tmp[TMP]);
+            round_f32(b, in->dtype, n, from, dst, tmp[TMP]);
             break;
         case CHAIN_CONST:
             fill(dst, n, in->p[0]);
@@ -658,6 +688,25 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
         run_f64(bound, idx, n, io, scratch);
     } else {
         run_f32(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
+    }
+}
+
+void chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
+{
+    run_f32(bound, &(block_t){idx, 1, n}, io, scratch, LONG_STEP);
+}
+
+void chain_fetch(const chain_bound_t *bound, const int64_t *idx, int n)
+{
+    for (int i = 0; i < bound->chain->n_instrs; i++) {
+        const chain_instr_t *in = &bound->chain->instrs[i];
+        const chain_ref_t *ref = &bound->refs[in->operand];
+        const bool loads = in->op == CHAIN_LOAD || in->op == CHAIN_LOAD_DEQUANT;
+        if (loads && bound->ndims > 0 && ref->stride[bound->ndims - 1] == 1) {
+            const run_t r = run_of(bound, ref, idx);
+            fetch(ref->data + r.first * ref->traits->bits / 8,
+                  (int64_t)n / r.group * ref->traits->bits / 8);
+        }
     }
 }
 

@@ -238,3 +238,50 @@ void chain_collapse(chain_bound_t *b)
     pair_transposed(b);
     b->inner_scalar_only = false;
 }
+
+/* ---- stores past the caches ------------------------------------------------------------------ */
+
+static double element_bytes(const chain_ref_t *ref)
+{
+    return (double)ref->traits->block_bytes / ref->traits->block_elems;
+}
+
+static double touched_bytes(const chain_bound_t *b, const chain_ref_t *ref)
+{
+    double bytes = element_bytes(ref);
+    for (int d = 0; d < b->ndims; d++) {
+        bytes *= ref->stride[d] == 0 ? 1 : (double)b->dims[d] / (double)ref->group[d];
+    }
+    return bytes;
+}
+
+double chain_touched_bytes(const chain_bound_t *b)
+{
+    double touched = 0;
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        touched += touched_bytes(b, &b->refs[i]);
+    }
+    return touched;
+}
+
+bool chain_choose_stores(chain_bound_t *b, int64_t rows, int64_t cols, double others,
+                         size_t cache_bytes)
+{
+    enum { SHORTEST = 256 };
+    const double cache = (double)cache_bytes, touched = chain_touched_bytes(b) + others;
+    bool any = false;
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        chain_ref_t *ref = &b->refs[b->chain->instrs[i].operand];
+        if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 ||
+            ref->stride[b->ndims - 1] != 1) {
+            continue;
+        }
+        const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == cols;
+        const double run = element_bytes(ref) * (double)(cols * (dense ? rows : 1));
+        ref->stream = cache > 0 &&
+                      (touched_bytes(b, ref) > 0.75 * cache || touched >= 1.5 * cache) &&
+                      run >= SHORTEST;
+        any = any || ref->stream;
+    }
+    return any;
+}

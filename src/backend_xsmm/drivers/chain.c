@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "numeric/quant_rows.h"
 
-enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, MIN_STREAM = 256, STREAM_ROWS = 32 };
+enum { RUN = 2048, SQUARE = 64, GROUP_ROWS = 4, STREAM_ROWS = 32 };
 enum { MANY_TRANSPOSED = 8 << 20 }; /* bytes: larger tensors are transposed in large tiles */
 
 typedef struct chain_state {
@@ -78,46 +78,6 @@ static void shape_tiles(chain_state_t *st)
     }
 }
 
-static double element_bytes(const chain_ref_t *ref)
-{
-    return (double)ref->traits->block_bytes / ref->traits->block_elems;
-}
-
-/* Of an operand, without those that all indices of a dim or of a group share. */
-static double touched_bytes(const chain_bound_t *b, const chain_ref_t *ref)
-{
-    double bytes = element_bytes(ref);
-    for (int d = 0; d < b->ndims; d++) {
-        bytes *= ref->stride[d] == 0 ? 1 : (double)b->dims[d] / (double)ref->group[d];
-    }
-    return bytes;
-}
-
-/* Outputs that do not fit the last-level cache, or of which what is read leaves little there,
- * would only push other data out of it, and be read from memory before they are written. */
-static void choose_stream(chain_state_t *st, size_t cache_bytes)
-{
-    chain_bound_t *b = &st->b;
-    const double cache = (double)cache_bytes;
-    double touched = 0;
-    for (int i = 0; i < b->chain->n_operands; i++) {
-        touched += touched_bytes(b, &b->refs[i]);
-    }
-    for (int i = 0; i < b->chain->n_instrs; i++) {
-        chain_ref_t *ref = &b->refs[b->chain->instrs[i].operand];
-        if (b->chain->instrs[i].op != CHAIN_STORE || b->ndims == 0 ||
-            ref->stride[b->ndims - 1] != 1) {
-            continue;
-        }
-        const bool dense = b->ndims > 1 && ref->stride[b->ndims - 2] == st->cols;
-        const double run = element_bytes(ref) * (double)(st->cols * (dense ? st->rows : 1));
-        ref->stream = cache > 0 &&
-                      (touched_bytes(b, ref) > 0.75 * cache || touched >= 1.5 * cache) &&
-                      run >= MIN_STREAM;
-        st->streams = st->streams || ref->stream;
-    }
-}
-
 enum { CONVERTED_PAST_CACHES, TRANSPOSED, PAST_CACHES, IN_SQUARES, IN_RUNS };
 
 static const char *refuse_tiles(int way, const void *config, void *state)
@@ -159,10 +119,9 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->b));
     chain_collapse(&st->b);
     st->serial = chain_shares_bytes(&st->b);
-    st->streams = false;
     chain_find_transposition(&st->b);
     shape_tiles(st);
-    choose_stream(st, p->plan->cache_bytes);
+    st->streams = chain_choose_stores(&st->b, st->rows, st->cols, 0, p->plan->cache_bytes);
     choose_direct(st, p->plan->features);
     st->n_tiles = 1;
     for (int d = 0; d < st->b.ndims; d++) {

@@ -87,34 +87,55 @@ static void put_statistic(const norm_state_t *st, const statistic_t *s, const in
     }
 }
 
-static void normalise(const void *state, const problem_t *problem, const int64_t *row, float *x)
+static void see_sums(const void *state, row_t *row, const float *run, int n)
+{
+    const norm_state_t *st = state;
+    for (int i = 0; i < n; i += CHAIN_BLOCK) {
+        row->sum += st->fn->row_sum(run + i, (int)at_most(n - i, CHAIN_BLOCK));
+    }
+}
+
+static void see_squares(const void *state, row_t *row, const float *run, int n)
+{
+    const norm_state_t *st = state;
+    for (int i = 0; i < n; i += CHAIN_BLOCK) {
+        row->sum += st->fn->row_squares(run + i, (int)at_most(n - i, CHAIN_BLOCK), row->shift);
+    }
+}
+
+/* Squares of differences from the mean need the mean first, and so another pass over the row. */
+static void take_statistics(const void *state, const problem_t *problem, row_t *row)
 {
     const norm_state_t *st = state;
     const norm_params_t *p = &problem->step->p.norm;
-    const int64_t n = st->rows.row;
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; p->centered && i < n; i += CHAIN_BLOCK) {
-        sum += st->fn->row_sum(x + i, (int)at_most(n - i, CHAIN_BLOCK));
+    const double n = (double)st->rows.row;
+    if (p->centered) {
+        row->shift = (float)(row->sum / n);
+        row->sum = 0;
+        for (int64_t i = 0; i < st->rows.row; i += CHAIN_LONG) {
+            see_squares(st, row, row->x + i, (int)at_most(st->rows.row - i, CHAIN_LONG));
+        }
     }
-    const float mean = (float)(sum / (double)n);
-    for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
-        squares += st->fn->row_squares(x + i, (int)at_most(n - i, CHAIN_BLOCK), mean);
-    }
-    const double variance = squares / (double)n;
-    put_statistic(st, &st->mean, row, mean);
-    put_statistic(st, &st->variance, row, variance);
-    const float factor = (float)(1 / sqrt(variance + p->epsilon));
-    for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
-        st->fn->norm_row(x + i, (int)at_most(n - i, CHAIN_BLOCK), mean, factor);
-    }
+    const double variance = row->sum / n;
+    put_statistic(st, &st->mean, row->index, row->shift);
+    put_statistic(st, &st->variance, row->index, variance);
+    row->factor = (float)(1 / sqrt(variance + p->epsilon));
+}
+
+static void normalise(const void *state, const row_t *row, float *run, int n)
+{
+    const norm_state_t *st = state;
+    st->fn->norm_row(run, n, row->shift, row->factor);
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                  const worker_t *w)
 {
+    static const row_ops_t centred = {see_sums, normalise, take_statistics},
+                           plain = {see_squares, normalise, take_statistics};
     const norm_state_t *st = state;
     (void)self, (void)config;
-    rows_work(&st->rows, p, w, w->shared, normalise, st);
+    rows_work(&st->rows, p, w, w->shared, p->step->p.norm.centered ? &centred : &plain, st);
 }
 
 /* ---- the kernels ----------------------------------------------------------------------------- */

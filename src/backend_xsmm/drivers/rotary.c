@@ -132,10 +132,12 @@ typedef struct rotation {
     const float *angles;
 } rotation_t;
 
-static void rotate(const void *state, const problem_t *p, const int64_t *row, float *x)
+static void rotate(const void *state, const problem_t *p, row_t *now)
 {
     const rotation_t *r = state;
     const rotary_state_t *st = r->st;
+    const int64_t *row = now->index;
+    float *x = now->x;
     const float *cosine = r->angles + (row[0] * st->tokens + row[st->sequence]) * 2 * st->half;
     for (int64_t h = 0; h < st->heads; h++) {
         if (p->step->p.rotary.interleaved) {
@@ -161,8 +163,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         }
         return;
     }
+    static const row_ops_t turn = {.change = rotate};
     const rotation_t r = {st, angles};
-    rows_work(&st->rows, p, w, (unsigned char *)w->shared + angle_bytes(st), rotate, &r);
+    rows_work(&st->rows, p, w, (unsigned char *)w->shared + angle_bytes(st), &turn, &r);
 }
 
 /* ---- the kernels ----------------------------------------------------------------------------- */

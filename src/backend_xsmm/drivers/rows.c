@@ -13,7 +13,8 @@ static size_t buffers(const step_t *step, const chain_t *pre, unsigned char *scr
                       buffers_t *out)
 {
     size_t at = 0;
-    const size_t before = chain_scratch_bytes(pre), after = chain_scratch_bytes(step->post);
+    const size_t before = chain_long_scratch_bytes(pre),
+                 after = chain_long_scratch_bytes(step->post);
     out->chain = carve(scratch, &at, before > after ? before : after, 1);
     out->tail = step->tail == NULL ? NULL : carve(scratch, &at, quant_tail_scratch(), 1);
     return at;
@@ -29,6 +30,10 @@ size_t rows_row_bytes(int64_t elements)
 {
     return ((size_t)elements * sizeof(float) + 63) / 64 * 64;
 }
+
+/* Where a step reads more bytes, the next row is fetched while one is finished: arithmetic and
+ * memory then work at the same time. */
+enum { AHEAD_FROM = 1 << 20 };
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
@@ -69,7 +74,7 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
         r->row *= block[d];
         r->n_rows *= r->extent[d];
     }
-    r->run = CHAIN_BLOCK;
+    r->run = CHAIN_LONG;
     r->serial = chain_shares_bytes(&r->pre) || chain_shares_bytes(&r->post);
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, features, &r->tail));
@@ -78,6 +83,11 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
     } else {
         merge_dims(r);
     }
+    const double before = chain_touched_bytes(&r->pre), after = chain_touched_bytes(&r->post);
+    const int64_t run = at_most(r->chain_block[r->n_chain - 1], r->run);
+    r->ahead = before > AHEAD_FROM;
+    const bool sums = chain_choose_stores(&r->pre, 1, run, after, p->plan->cache_bytes);
+    r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
     choice->shared_bytes += rows_row_bytes(r->row) * (size_t)frame->shares;
     add_serial_way(choice, r->serial);
     return sinter_success;
@@ -131,12 +141,12 @@ static void next_run(const rows_t *r, run_t *run)
 }
 
 void rows_work(const rows_t *r, const problem_t *p, const worker_t *w, unsigned char *memory,
-               rows_change_t *change, const void *state)
+               const row_ops_t *ops, const void *state)
 {
     float *x = (float *)(void *)(memory + rows_row_bytes(r->row) * (size_t)w->tid);
-    int64_t begin, end, row[SINTER_MAX_NDIMS];
+    int64_t begin, end, row[SINTER_MAX_NDIMS], next[SINTER_MAX_NDIMS];
     buffers_t b;
-    run_t run;
+    run_t run, ahead;
     share(r->n_rows, r->serial ? 0 : w->tid, r->serial ? 1 : w->nth, &begin, &end);
     if (begin >= end || (r->serial && w->tid > 0)) {
         return;
@@ -144,15 +154,32 @@ void rows_work(const rows_t *r, const problem_t *p, const worker_t *w, unsigned 
     buffers(p->step, r->pre.chain, w->scratch, &b);
     walk_seek(r->ndims, r->extent, begin, row);
     for (int64_t i = begin; i < end; i++, walk_next(r->ndims, r->extent, row)) {
+        row_t now = {.index = row, .x = x, .factor = 1};
         for (first_run(r, row, &run); run.done < r->row; next_run(r, &run)) {
-            chain_run(&r->pre, run.idx, run.n, x + run.done, b.chain);
+            chain_run_long(&r->pre, run.idx, run.n, x + run.done, b.chain);
+            if (ops->seen != NULL) {
+                ops->seen(state, &now, x + run.done, run.n);
+            }
         }
-        change(state, p, row, x);
+        ops->change(state, p, &now);
+        memcpy(next, row, sizeof next);
+        walk_next(r->ndims, r->extent, next);
+        first_run(r, next, &ahead);
         for (first_run(r, row, &run); run.done < r->row; next_run(r, &run)) {
-            chain_run(&r->post, run.idx, run.n, x + run.done, b.chain);
+            if (r->ahead && i + 1 < end) {
+                chain_fetch(&r->pre, ahead.idx, ahead.n);
+                next_run(r, &ahead);
+            }
+            if (ops->finish != NULL) {
+                ops->finish(state, &now, x + run.done, run.n);
+            }
+            chain_run_long(&r->post, run.idx, run.n, x + run.done, b.chain);
             if (b.tail != NULL) {
                 quant_tail_run(&r->tail, run.idx, run.n, x + run.done, r->run, b.tail);
             }
         }
+    }
+    if (r->streams) {
+        r->post.quant->stream_end();
     }
 }

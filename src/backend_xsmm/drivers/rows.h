@@ -19,7 +19,9 @@ typedef struct rows {
     /* The dims that the chains have: dims that a row has whole may be one for them. */
     int n_chain, chain_dim[SINTER_MAX_NDIMS];
     int64_t chain_block[SINTER_MAX_NDIMS];
-    int run; /* the most elements of a run of the chains */
+    int run;      /* the most elements of a run of the chains */
+    bool streams; /* some store goes past the caches */
+    bool ahead;   /* the next row is fetched while one is finished */
     bool serial;
 } rows_t;
 
@@ -32,10 +34,22 @@ void rows_start(const problem_t *p, rows_t *rows);
 size_t rows_scratch(const step_t *step, const chain_t *pre);
 size_t rows_row_bytes(int64_t elements);
 
-/* Changes a row of st->row elements in place; row: its index by dim. */
-typedef void rows_change_t(const void *state, const problem_t *p, const int64_t *row, float *x);
+/* What is done with a row x of rows->row elements, whose index by dim is `row`. */
+typedef struct row {
+    const int64_t *index;
+    float *x;
+    double sum;          /* at first 0 */
+    float shift, factor; /* at first 0 and 1 */
+} row_t;
+typedef struct row_ops {
+    /* A run of the row while it is in the first-level cache: after the chain before, and before
+     * the chain behind. NULL: nothing. */
+    void (*seen)(const void *state, row_t *row, const float *run, int n);
+    void (*finish)(const void *state, const row_t *row, float *run, int n);
+    void (*change)(const void *state, const problem_t *p, row_t *row); /* between, all of it */
+} row_ops_t;
 /* One share of the work. memory: where the rows' shared memory begins. */
 void rows_work(const rows_t *rows, const problem_t *p, const worker_t *w, unsigned char *memory,
-               rows_change_t *change, const void *state);
+               const row_ops_t *ops, const void *state);
 
 #endif
