@@ -7,6 +7,7 @@ import os
 import attention_models
 import dequantise_models
 import matmul_models
+import row_models
 from graph_json import Graph, transposed
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -334,7 +335,7 @@ def quantise_models():
 def models():
     """Name -> graph."""
     return network_models() | guide_models() | quantise_models() | dequantise_models.models(
-    ) | attention_models.models()
+    ) | attention_models.models() | row_models.models()
 
 
 def network_models():
@@ -428,7 +429,8 @@ def lists():
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
-    return own | dequantise_models.lists() | attention_models.lists() | matmul_models.lists()
+    return own | dequantise_models.lists() | attention_models.lists(
+    ) | matmul_models.lists() | row_models.lists()
 
 
 def main():

@@ -43,8 +43,8 @@ typedef struct chain_instr {
     int operand, high; /* LOAD, STORE */
     int scale, zp;     /* DEQUANT, QUANT: operands */
     int dim;           /* INDEX */
-    /* LOAD: nothing is stored before the register is read last, and it is not the result. So the
-     * tensor itself can stand for the register. */
+    /* LOAD: nothing is stored before the register is read last, so the tensor itself can stand for
+     * the register. */
     bool early;
     sinter_data_type_t dtype; /* ROUND_TO, LOAD_SPLIT */
     float p[2];               /* the attributes u and v of eltwise.def */
@@ -121,12 +121,14 @@ size_t chain_scratch_bytes(const chain_t *chain);
  * in, and on return the result, where the chain has one. NULL: registers start empty. */
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
 
-/* The same for n <= CHAIN_LONG elements of a chain in f32: less time for each element. */
-void chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
-                    void *scratch);
+/* The same for n <= CHAIN_LONG elements of a chain in f32: less time for each element. Returns where
+ * the result is: in io, or where it lies in a tensor; io, where the chain has none. */
+const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
+                            void *scratch);
 size_t chain_long_scratch_bytes(const chain_t *chain);
 
-/* Prefetches what chain_run_long would load of tensors that follow the last dim element by element. */
+/* Prefetches what chain_run_long would load of tensors that follow the last dim element by
+ * element. */
 void chain_fetch(const chain_bound_t *bound, const int64_t *idx, int n);
 
 /* Decides which stores of tiles of rows x cols elements go past the caches. Outputs that do not fit

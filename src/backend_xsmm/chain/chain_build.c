@@ -400,7 +400,8 @@ static sinter_status_t too_big(const char *what, int n, int most)
                    what, most);
 }
 
-/* Whether the register of a load is read by a store, or after one, or is the result. */
+/* Whether the register of a load is read by a store, or after one, or is the result of a chain that
+ * stores. */
 static bool outlives_stores(const chain_t *c, int load)
 {
     const int reg = c->instrs[load].dst;
@@ -418,7 +419,7 @@ static bool outlives_stores(const chain_t *c, int load)
             return false;
         }
     }
-    return c->result == reg;
+    return stored && c->result == reg;
 }
 
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out)

@@ -486,14 +486,30 @@ static const float *in_memory(const chain_bound_t *b, const chain_ref_t *ref, co
                : NULL;
 }
 
-static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch,
-                    int reg_size)
+/* Where the result of instruction p goes. An elementwise function whose result is stored next as
+ * floats that follow each other writes them there itself. */
+static float *target(const chain_bound_t *b, const block_t *k, int p, float *reg)
+{
+    const chain_instr_t *in = &b->chain->instrs[p], *next = in + 1;
+    if (p + 1 == b->chain->n_instrs || next->op != CHAIN_STORE || next->a != in->dst) {
+        return reg;
+    }
+    const chain_ref_t *ref = &b->refs[next->operand];
+    const float *at = ref->stream ? NULL : in_memory(b, ref, k);
+    return at != NULL ? (float *)(void *)(ref->data + ((const unsigned char *)at - ref->data))
+                      : reg;
+}
+
+/* Returns where the result is: in its register, or where it lies in a tensor; NULL: there is none.
+ * io: NULL, or the memory of the register that is given, and of the result. */
+static const float *run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch,
+                            int reg_size)
 {
     const chain_t *c = b->chain;
     const int n = k->rows * k->cols;
     float *r[CHAIN_MAX_REGS], *tmp[N_TMP];
-    const float
-        *x[CHAIN_MAX_REGS]; /* what the registers hold: themselves, or a tensor's elements */
+    /* What the registers hold: themselves, or a tensor's elements. */
+    const float *x[CHAIN_MAX_REGS];
     for (int i = 0; i < N_TMP; i++) {
         tmp[i] = scratch + (size_t)i * (size_t)reg_size;
     }
@@ -511,6 +527,7 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
         const chain_ref_t *ref = &b->refs[in->operand];
         float *dst = r[in->dst];
         if (in->op < CHAIN_LOAD) {
+            dst = target(b, k, p, dst);
             b->fn->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->p);
             x[in->dst] = dst;
             continue;
@@ -532,7 +549,9 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
             load_split(b, in, k, dst, tmp);
             break;
         case CHAIN_STORE:
-            store_block(b, ref, k, from, tmp[TMP]);
+            if (from != in_memory(b, ref, k)) {
+                store_block(b, ref, k, from, tmp[TMP]);
+            }
             break;
         case CHAIN_DEQUANT:
         case CHAIN_LOAD_DEQUANT:
@@ -553,9 +572,7 @@ static void run_f32(const chain_bound_t *b, const block_t *k, float *io, float *
             break;
         }
     }
-    if (io != NULL && c->result >= 0 && r[c->result] != io) {
-        memcpy(io, r[c->result], (size_t)n * sizeof *io);
-    }
+    return c->result >= 0 ? x[c->result] : NULL;
 }
 
 /* ---- double ---------------------------------------------------------------------------------- */
@@ -687,13 +704,18 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
     if (bound->chain->f64) {
         run_f64(bound, idx, n, io, scratch);
     } else {
-        run_f32(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
+        const float *x = run_f32(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
+        if (io != NULL && x != NULL && x != io) {
+            memcpy(io, x, (size_t)n * sizeof *io);
+        }
     }
 }
 
-void chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
+const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
+                            void *scratch)
 {
-    run_f32(bound, &(block_t){idx, 1, n}, io, scratch, LONG_STEP);
+    const float *x = run_f32(bound, &(block_t){idx, 1, n}, io, scratch, LONG_STEP);
+    return x != NULL ? x : io;
 }
 
 void chain_fetch(const chain_bound_t *bound, const int64_t *idx, int n)

@@ -87,52 +87,52 @@ static void put_statistic(const norm_state_t *st, const statistic_t *s, const in
     }
 }
 
-static void see_sums(const void *state, row_t *row, const float *run, int n)
+/* Means and squares of differences from them, block by block, are merged as if the row had been
+ * passed over twice (Chan, Golub and LeVeque). */
+static void see_centred(const void *state, row_t *row, const float *run, int n)
 {
     const norm_state_t *st = state;
-    for (int i = 0; i < n; i += CHAIN_BLOCK) {
-        row->sum += st->fn->row_sum(run + i, (int)at_most(n - i, CHAIN_BLOCK));
+    for (int i = 0, m; i < n; i += m) {
+        m = (int)at_most(n - i, CHAIN_BLOCK);
+        const double mean = st->fn->row_sum(run + i, m) / (double)m;
+        const double squares = st->fn->row_squares(run + i, m, (float)mean);
+        const double all = row->count + m, apart = mean - row->mean;
+        row->squares += squares + apart * apart * row->count * m / all;
+        row->mean += apart * m / all;
+        row->count = all;
     }
 }
 
-static void see_squares(const void *state, row_t *row, const float *run, int n)
+static void see_plain(const void *state, row_t *row, const float *run, int n)
 {
     const norm_state_t *st = state;
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
-        row->sum += st->fn->row_squares(run + i, (int)at_most(n - i, CHAIN_BLOCK), row->shift);
+        row->squares += st->fn->row_squares(run + i, (int)at_most(n - i, CHAIN_BLOCK), 0);
     }
+    row->count += n;
 }
 
-/* Squares of differences from the mean need the mean first, and so another pass over the row. */
 static void take_statistics(const void *state, const problem_t *problem, row_t *row)
 {
     const norm_state_t *st = state;
-    const norm_params_t *p = &problem->step->p.norm;
-    const double n = (double)st->rows.row;
-    if (p->centered) {
-        row->shift = (float)(row->sum / n);
-        row->sum = 0;
-        for (int64_t i = 0; i < st->rows.row; i += CHAIN_LONG) {
-            see_squares(st, row, row->x + i, (int)at_most(st->rows.row - i, CHAIN_LONG));
-        }
-    }
-    const double variance = row->sum / n;
-    put_statistic(st, &st->mean, row->index, row->shift);
+    const double variance = row->squares / row->count;
+    put_statistic(st, &st->mean, row->index, row->mean);
     put_statistic(st, &st->variance, row->index, variance);
-    row->factor = (float)(1 / sqrt(variance + p->epsilon));
+    row->shift = (float)row->mean;
+    row->factor = (float)(1 / sqrt(variance + problem->step->p.norm.epsilon));
 }
 
-static void normalise(const void *state, const row_t *row, float *run, int n)
+static void normalise(const void *state, const row_t *row, const float *from, float *to, int n)
 {
     const norm_state_t *st = state;
-    st->fn->norm_row(run, n, row->shift, row->factor);
+    st->fn->norm_row(to, from, n, row->shift, row->factor);
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                  const worker_t *w)
 {
-    static const row_ops_t centred = {see_sums, normalise, take_statistics},
-                           plain = {see_squares, normalise, take_statistics};
+    static const row_ops_t centred = {see_centred, take_statistics, normalise},
+                           plain = {see_plain, take_statistics, normalise};
     const norm_state_t *st = state;
     (void)self, (void)config;
     rows_work(&st->rows, p, w, w->shared, p->step->p.norm.centered ? &centred : &plain, st);

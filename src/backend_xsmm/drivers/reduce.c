@@ -10,12 +10,14 @@
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/drivers/chain_walk.h"
 #include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "base/status.h"
 
-enum { LANES = 8 };
+enum { RUN = CHAIN_LONG };
 
 typedef struct reduce_state {
     chain_bound_t pre, post;
+    const eltwise_table_t *fn;
     int ndims, along; /* along: the last dim that is kept; -1: none is */
     bool reduced[SINTER_MAX_NDIMS], by_rows;
     int8_t post_dim[SINTER_MAX_NDIMS]; /* of a dim of the input that is kept; -1: none */
@@ -37,11 +39,11 @@ typedef struct buffers {
 static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out)
 {
     size_t at = 0;
-    const size_t pre = chain_scratch_bytes(step->p.reduce.pre),
-                 post = chain_scratch_bytes(step->post);
+    const size_t pre = chain_long_scratch_bytes(step->p.reduce.pre),
+                 post = chain_long_scratch_bytes(step->post);
     out->chain = carve(scratch, &at, pre > post ? pre : post, 1);
-    out->x = carve(scratch, &at, CHAIN_BLOCK, sizeof *out->x);
-    out->sums = carve(scratch, &at, CHAIN_BLOCK, sizeof *out->sums);
+    out->x = carve(scratch, &at, RUN, sizeof *out->x);
+    out->sums = carve(scratch, &at, RUN, sizeof *out->sums);
     return at;
 }
 
@@ -75,7 +77,7 @@ static sinter_status_t find_dims(const reduce_params_t *p, reduce_state_t *st)
 static int64_t run_of_item(const reduce_state_t *st, int shares)
 {
     enum { ITEMS_OF_SHARE = 4, SHORTEST = 16 };
-    int64_t run = CHAIN_BLOCK, others = 1;
+    int64_t run = RUN, others = 1;
     for (int d = 0; d < st->ndims; d++) {
         others *= st->reduced[d] || d == st->along ? 1 : st->dims[d];
     }
@@ -95,6 +97,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     SG_TRY(chain_bind(p->pre, frame, self->needs, &st->pre));
     SG_TRY(chain_bind(problem->step->post, frame, self->needs, &st->post));
     st->pre.inner_scalar_only = st->post.inner_scalar_only = false;
+    st->fn = eltwise_table(self->needs);
     st->ndims = st->pre.ndims;
     SG_TRY(find_dims(p, st));
     for (int d = 0; d < st->ndims; d++) {
@@ -108,7 +111,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     for (int d = 0; d <= last; d++) {
         const int64_t n = st->dims[d];
         st->items[d] = st->reduced[d] ? 1 : d == st->along ? (n + st->run - 1) / st->run : n;
-        st->steps[d] = !st->reduced[d] ? 1 : d == last ? (n + CHAIN_BLOCK - 1) / CHAIN_BLOCK : n;
+        st->steps[d] = !st->reduced[d] ? 1 : d == last ? (n + RUN - 1) / RUN : n;
         st->n_items *= st->items[d];
         st->n_steps *= st->steps[d];
         st->count *= st->reduced[d] ? (double)n : 1;
@@ -117,7 +120,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     const bool divide = !st->serial && st->n_items > 0 && st->n_items < frame->shares;
     st->parts = divide ? (int)at_most(frame->shares, st->n_steps > 0 ? st->n_steps : 1) : 1;
     choice->shared_bytes =
-        st->parts == 1 ? 0 : (size_t)st->n_items * (size_t)st->parts * CHAIN_BLOCK * sizeof(double);
+        st->parts == 1 ? 0 : (size_t)st->n_items * (size_t)st->parts * RUN * sizeof(double);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -132,84 +135,19 @@ static double start_of(sinter_op_kind_t kind)
                                            : 0;
 }
 
-static inline __attribute__((always_inline)) double fold(sinter_op_kind_t kind, double a, double x)
-{
-    switch (kind) {
-    case sinter_op_reduce_l1:
-        return a + fabs(x);
-    case sinter_op_reduce_l2:
-        return a + x * x;
-    case sinter_op_reduce_max: /* NaN stays NaN */
-        return x > a || x != x ? x : a;
-    case sinter_op_reduce_min:
-        return x < a || x != x ? x : a;
-    case sinter_op_reduce_prod:
-        return a * x;
-    default: /* sum, mean */
-        return a + x;
-    }
-}
-
 /* Two folded values. */
 static double merge(sinter_op_kind_t kind, double a, double b)
 {
-    const bool adds = kind == sinter_op_reduce_l1 || kind == sinter_op_reduce_l2;
-    return fold(adds ? sinter_op_reduce_sum : kind, a, b);
-}
-
-static inline __attribute__((always_inline)) double fold_row(sinter_op_kind_t kind, double sum,
-                                                             const float *x, int n)
-{
-    double lane[LANES];
-    for (int l = 0; l < LANES; l++) {
-        lane[l] = start_of(kind);
-    }
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int l = 0; l < LANES; l++) {
-            lane[l] = fold(kind, lane[l], x[i + l]);
-        }
-    }
-    for (int l = 0; i < n; i++, l++) {
-        lane[l] = fold(kind, lane[l], x[i]);
-    }
-    for (int l = 0; l < LANES; l++) {
-        sum = merge(kind, sum, lane[l]);
-    }
-    return sum;
-}
-
-static inline __attribute__((always_inline)) void fold_columns(sinter_op_kind_t kind, double *sums,
-                                                               const float *x, int n)
-{
-    for (int i = 0; i < n; i++) {
-        sums[i] = fold(kind, sums[i], x[i]);
-    }
-}
-
-/* n elements into one sum (row) or into n sums. A loop for each kind. */
-static void fold_run(sinter_op_kind_t kind, bool row, double *sums, const float *x, int n)
-{
-#define FOLD(name)                                                  \
-    case sinter_op_reduce_##name:                                   \
-        if (row) {                                                  \
-            *sums = fold_row(sinter_op_reduce_##name, *sums, x, n); \
-        } else {                                                    \
-            fold_columns(sinter_op_reduce_##name, sums, x, n);      \
-        }                                                           \
-        break;
     switch (kind) {
-        FOLD(l1)
-        FOLD(l2)
-        FOLD(max)
-        FOLD(mean)
-        FOLD(min)
-        FOLD(prod)
-        FOLD(sum)
-    default:
-        break;
+    case sinter_op_reduce_max: /* NaN stays NaN */
+        return b > a || b != b ? b : a;
+    case sinter_op_reduce_min:
+        return b < a || b != b ? b : a;
+    case sinter_op_reduce_prod:
+        return a * b;
+    default: /* all others add */
+        return a + b;
     }
-#undef FOLD
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -236,14 +174,18 @@ static void fold_steps(const reduce_state_t *st, sinter_op_kind_t kind, int64_t 
         int m = n;
         for (int d = 0; d <= last; d++) {
             if (st->reduced[d]) {
-                idx[d] = d == last ? at[d] * CHAIN_BLOCK : at[d];
+                idx[d] = d == last ? at[d] * RUN : at[d];
             }
         }
         if (st->by_rows) {
-            m = (int)at_most(st->dims[last] - idx[last], CHAIN_BLOCK);
+            m = (int)at_most(st->dims[last] - idx[last], RUN);
         }
-        chain_run(&st->pre, idx, m, b->x, b->chain);
-        fold_run(kind, st->by_rows, sums, b->x, m);
+        const float *x = chain_run_long(&st->pre, idx, m, b->x, b->chain);
+        if (st->by_rows) {
+            *sums = st->fn->fold_row[OP_SLOT(kind)](x, m, *sums);
+        } else {
+            st->fn->fold_columns[OP_SLOT(kind)](sums, x, m);
+        }
     }
 }
 
@@ -289,7 +231,7 @@ static void put_results(const reduce_state_t *st, sinter_op_kind_t kind, const i
      * the chain. */
     const int step = st->along < 0 || st->post_dim[st->along] == st->post.ndims - 1 ? n : 1;
     for (int i = 0; i < n; i += step) {
-        chain_run(&st->post, idx, step, b->x + i, b->chain);
+        (void)chain_run_long(&st->post, idx, step, b->x + i, b->chain);
         if (st->along >= 0) {
             idx[st->post_dim[st->along]] += step;
         }
@@ -312,7 +254,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     buffers(p->step, w->scratch, &b);
     for (int64_t job = begin; job < end; job++) {
         const int64_t i = w->phase == 0 ? job / parts : job, part = w->phase == 0 ? job % parts : 0;
-        double *sums = parts > 1 ? (double *)w->shared + (i * parts + part) * CHAIN_BLOCK : b.sums;
+        double *sums = parts > 1 ? (double *)w->shared + (i * parts + part) * RUN : b.sums;
         walk_seek(st->ndims, st->items, i, item);
         if (w->phase == 0) {
             fold_item(st, kind, item, st->n_steps * part / parts, st->n_steps * (part + 1) / parts,
@@ -320,7 +262,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         }
         for (int64_t k = 1; w->phase == 1 && k < parts; k++) {
             for (int r = 0; r < results_of(st, item); r++) {
-                sums[r] = merge(kind, sums[r], sums[k * CHAIN_BLOCK + r]);
+                sums[r] = merge(kind, sums[r], sums[k * RUN + r]);
             }
         }
         if (w->phase == 1 || parts == 1) {

@@ -98,6 +98,9 @@ static void find_angles(const rotary_state_t *st, double scale, int64_t b, int64
     if (st->sines != NULL) {
         load_angles(st, st->sines, b, s, sine);
     }
+    if (st->sines != NULL && scale == 1) {
+        return;
+    }
     const double position = st->sines == NULL ? (double)position_at(st->positions, b, s) : 0;
     for (int64_t i = 0; i < st->half; i++) {
         const double angle = position * cosine[i];
@@ -107,24 +110,6 @@ static void find_angles(const rotary_state_t *st, double scale, int64_t b, int64
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
-
-static void rotate_halves(float *x, const float *cosine, const float *sine, int64_t half)
-{
-    for (int64_t i = 0; i < half; i++) {
-        const float a = x[i], b = x[i + half];
-        x[i] = a * cosine[i] - b * sine[i];
-        x[i + half] = b * cosine[i] + a * sine[i];
-    }
-}
-
-static void rotate_pairs(float *x, const float *cosine, const float *sine, int64_t half)
-{
-    for (int64_t i = 0; i < half; i++) {
-        const float a = x[2 * i], b = x[2 * i + 1];
-        x[2 * i] = a * cosine[i] - b * sine[i];
-        x[2 * i + 1] = b * cosine[i] + a * sine[i];
-    }
-}
 
 /* What rows_work hands on: the state, and the angles that the first phase found. */
 typedef struct rotation {
@@ -141,9 +126,9 @@ static void rotate(const void *state, const problem_t *p, row_t *now)
     const float *cosine = r->angles + (row[0] * st->tokens + row[st->sequence]) * 2 * st->half;
     for (int64_t h = 0; h < st->heads; h++) {
         if (p->step->p.rotary.interleaved) {
-            rotate_pairs(x + h * st->head, cosine, cosine + st->half, st->half);
+            st->fn->turn_pairs(x + h * st->head, cosine, cosine + st->half, (int)st->half);
         } else {
-            rotate_halves(x + h * st->head, cosine, cosine + st->half, st->half);
+            st->fn->turn_halves(x + h * st->head, cosine, cosine + st->half, (int)st->half);
         }
     }
 }

@@ -37,20 +37,49 @@ enum { AHEAD_FROM = 1 << 20 };
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* Dims that a row has whole become one: longer runs. */
-static void merge_dims(rows_t *r)
+/* Short rows that lie side by side make a batch: as many as leave some batches for each share. */
+static void choose_batches(rows_t *r, int shares)
+{
+    enum { BATCH = 4096, BATCHES_OF_SHARE = 4 };
+    bool fits = true;
+    r->n_batches = 1;
+    for (int d = 0; d < r->ndims; d++) {
+        r->n_batches *= r->extent[d];
+    }
+    r->most = r->row;
+    for (int d = r->ndims - 1; d >= 0; d--) {
+        const int64_t n = r->extent[d], others = n > 0 ? r->n_batches / n : 0;
+        int64_t k = at_most(n, r->row > 0 ? BATCH / r->most : 1);
+        while (k > 1 && others * (n / k) < (int64_t)BATCHES_OF_SHARE * shares && shares > 1) {
+            k /= 2;
+        }
+        r->batch[d] = fits && r->block[d] == 1 && k > 1 ? k : 1;
+        r->batches[d] = (n + r->batch[d] - 1) / r->batch[d];
+        r->n_batches = others * r->batches[d];
+        r->most *= r->batch[d];
+        fits = fits && r->batches[d] == 1;
+    }
+}
+
+/* Dims that a batch has whole become one with the dim before: longer runs. */
+static void merge_dims(rows_t *r, bool tail)
 {
     for (int k = r->n_chain - 2; k >= 0; k--) {
-        const bool whole = r->extent[r->chain_dim[k]] == 1 && r->extent[r->chain_dim[k + 1]] == 1;
-        if (!whole || !chain_merges(&r->pre, k) || !chain_merges(&r->post, k)) {
+        if (r->chain_block[k + 1] != r->post.dims[k + 1] || !chain_merges(&r->pre, k) ||
+            !chain_merges(&r->post, k) || (tail && !quant_tail_merges(&r->tail, k))) {
             continue;
         }
         chain_merge(&r->pre, k);
         chain_merge(&r->post, k);
+        if (tail) {
+            quant_tail_merge(&r->tail, k);
+        }
+        r->chain_unit[k] *= r->chain_block[k + 1];
         r->chain_block[k] *= r->chain_block[k + 1];
         r->n_chain--;
         for (int e = k + 1; e < r->n_chain; e++) {
             r->chain_block[e] = r->chain_block[e + 1];
+            r->chain_unit[e] = r->chain_unit[e + 1];
             r->chain_dim[e] = r->chain_dim[e + 1];
         }
     }
@@ -65,30 +94,32 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
     SG_TRY(chain_bind(step->post, frame, features, &r->post));
     r->ndims = r->n_chain = r->post.ndims;
     r->pre.inner_scalar_only = r->post.inner_scalar_only = false;
-    r->row = r->n_rows = 1;
+    r->row = 1;
     for (int d = 0; d < r->ndims; d++) {
-        const int64_t n = r->post.dims[d];
-        r->chain_dim[d] = d;
-        r->block[d] = r->chain_block[d] = block[d];
-        r->extent[d] = block[d] > 0 ? n / block[d] : 0;
+        r->block[d] = block[d];
+        r->extent[d] = block[d] > 0 ? r->post.dims[d] / block[d] : 0;
         r->row *= block[d];
-        r->n_rows *= r->extent[d];
+    }
+    choose_batches(r, frame->shares);
+    for (int d = 0; d < r->ndims; d++) {
+        r->chain_dim[d] = d;
+        r->chain_unit[d] = block[d];
+        r->chain_block[d] = r->batch[d] * block[d];
     }
     r->run = CHAIN_LONG;
     r->serial = chain_shares_bytes(&r->pre) || chain_shares_bytes(&r->post);
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, features, &r->tail));
-        r->run = CHAIN_BLOCK / r->tail.cols * r->tail.cols;
+        r->run = TAIL_COLUMNS / r->tail.cols * r->tail.cols;
         r->serial = r->serial || quant_tail_shares_bytes(&r->tail, r->run);
-    } else {
-        merge_dims(r);
     }
+    merge_dims(r, step->tail != NULL);
     const double before = chain_touched_bytes(&r->pre), after = chain_touched_bytes(&r->post);
     const int64_t run = at_most(r->chain_block[r->n_chain - 1], r->run);
     r->ahead = before > AHEAD_FROM;
     const bool sums = chain_choose_stores(&r->pre, 1, run, after, p->plan->cache_bytes);
     r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
-    choice->shared_bytes += rows_row_bytes(r->row) * (size_t)frame->shares;
+    choice->shared_bytes += rows_row_bytes(r->most) * (size_t)frame->shares;
     add_serial_way(choice, r->serial);
     return sinter_success;
 }
@@ -102,10 +133,11 @@ void rows_start(const problem_t *p, rows_t *r)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* A walk over the runs of a row. */
+/* Rows begin[] to begin[] + rows[] by dim, and a walk over the runs of their elements. */
 typedef struct run {
+    int64_t begin[SINTER_MAX_NDIMS], rows[SINTER_MAX_NDIMS], n_rows;
     int64_t first[SINTER_MAX_NDIMS], within[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
-    int64_t done; /* elements of the row */
+    int64_t done, all; /* elements */
     int n;
 } run_t;
 
@@ -115,16 +147,24 @@ static void place_run(const rows_t *r, run_t *run)
     for (int k = 0; k <= last; k++) {
         run->idx[k] = run->first[k] + run->within[k];
     }
-    run->n = (int)at_most(r->chain_block[last] - run->within[last], r->run);
+    run->n = (int)at_most(r->chain_block[last] - run->within[last],
+                          at_most(run->all - run->done, r->run));
 }
 
-static void first_run(const rows_t *r, const int64_t *row, run_t *run)
+static void first_run(const rows_t *r, const int64_t *batch, run_t *run)
 {
+    run->n_rows = 1;
+    for (int d = 0; d < r->ndims; d++) {
+        run->begin[d] = batch[d] * r->batch[d];
+        run->rows[d] = at_most(r->extent[d] - run->begin[d], r->batch[d]);
+        run->n_rows *= run->rows[d];
+    }
     for (int k = 0; k < r->n_chain; k++) {
-        run->first[k] = row[r->chain_dim[k]] * r->chain_block[k];
+        run->first[k] = run->begin[r->chain_dim[k]] * r->chain_unit[k];
         run->within[k] = 0;
     }
     run->done = 0;
+    run->all = run->n_rows * r->row;
     place_run(r, run);
 }
 
@@ -140,44 +180,120 @@ static void next_run(const rows_t *r, run_t *run)
     place_run(r, run);
 }
 
+/* Where the first runs of a row are, which need not be moved to x before they are finished. */
+enum { MOST_RUNS = 16 };
+typedef struct sources {
+    const float *run[MOST_RUNS];
+} sources_t;
+
+typedef struct rows_job {
+    const rows_t *r;
+    const problem_t *p;
+    const row_ops_t *ops;
+    const void *state;
+    float *x;
+    buffers_t b;
+} rows_job_t;
+
+/* The chain before a batch. One row is looked at meanwhile. */
+static void take_batch(const rows_job_t *j, const int64_t *batch, row_t *row, sources_t *from)
+{
+    run_t run;
+    int k = 0;
+    for (first_run(j->r, batch, &run); run.done < run.all; next_run(j->r, &run), k++) {
+        float *const x = j->x + run.done;
+        const float *at = chain_run_long(&j->r->pre, run.idx, run.n, x, j->b.chain);
+        const bool stays = run.n_rows == 1 && j->ops->finish != NULL && k < MOST_RUNS;
+        if (at != x && !stays) {
+            memcpy(x, at, (size_t)run.n * sizeof *x);
+        }
+        if (stays) {
+            from->run[k] = at;
+        }
+        if (run.n_rows == 1 && j->ops->seen != NULL) {
+            j->ops->seen(j->state, row, at, run.n);
+        }
+    }
+}
+
+/* The rows of a batch of several, one by one. */
+static void change_rows(const rows_job_t *j, const run_t *batch)
+{
+    const row_ops_t *ops = j->ops;
+    int64_t index[SINTER_MAX_NDIMS], at[SINTER_MAX_NDIMS] = {0};
+    for (int64_t i = 0; i < batch->n_rows; i++, walk_next(j->r->ndims, batch->rows, at)) {
+        row_t row = {.index = index, .x = j->x + i * j->r->row, .factor = 1};
+        for (int d = 0; d < j->r->ndims; d++) {
+            index[d] = batch->begin[d] + at[d];
+        }
+        if (ops->seen != NULL) {
+            ops->seen(j->state, &row, row.x, (int)j->r->row);
+        }
+        ops->change(j->state, j->p, &row);
+        if (ops->finish != NULL) {
+            ops->finish(j->state, &row, row.x, row.x, (int)j->r->row);
+        }
+    }
+}
+
+/* The chain behind a batch, while the batch at `next` is fetched (NULL: none). */
+static void put_batch(const rows_job_t *j, const int64_t *batch, const int64_t *next,
+                      const row_t *row, const sources_t *from)
+{
+    const rows_t *r = j->r;
+    run_t run, ahead;
+    int k = 0;
+    if (next != NULL) {
+        first_run(r, next, &ahead);
+    }
+    for (first_run(r, batch, &run); run.done < run.all; next_run(r, &run), k++) {
+        float *const x = j->x + run.done;
+        if (next != NULL && ahead.done < ahead.all) {
+            chain_fetch(&r->pre, ahead.idx, ahead.n);
+            next_run(r, &ahead);
+        }
+        if (run.n_rows == 1 && j->ops->finish != NULL) {
+            j->ops->finish(j->state, row, k < MOST_RUNS ? from->run[k] : x, x, run.n);
+        }
+        const float *result = chain_run_long(&r->post, run.idx, run.n, x, j->b.chain);
+        if (j->b.tail != NULL) {
+            if (result != x) {
+                memcpy(x, result, (size_t)run.n * sizeof *x);
+            }
+            quant_tail_run(&r->tail, run.idx, run.n, x, r->run, j->b.tail);
+        }
+    }
+}
+
 void rows_work(const rows_t *r, const problem_t *p, const worker_t *w, unsigned char *memory,
                const row_ops_t *ops, const void *state)
 {
-    float *x = (float *)(void *)(memory + rows_row_bytes(r->row) * (size_t)w->tid);
-    int64_t begin, end, row[SINTER_MAX_NDIMS], next[SINTER_MAX_NDIMS];
-    buffers_t b;
-    run_t run, ahead;
-    share(r->n_rows, r->serial ? 0 : w->tid, r->serial ? 1 : w->nth, &begin, &end);
+    int64_t begin, end, batch[SINTER_MAX_NDIMS], next[SINTER_MAX_NDIMS];
+    rows_job_t j = {.r = r, .p = p, .ops = ops, .state = state};
+    j.x = (float *)(void *)(memory + rows_row_bytes(r->most) * (size_t)w->tid);
+    share(r->n_batches, r->serial ? 0 : w->tid, r->serial ? 1 : w->nth, &begin, &end);
     if (begin >= end || (r->serial && w->tid > 0)) {
         return;
     }
-    buffers(p->step, r->pre.chain, w->scratch, &b);
-    walk_seek(r->ndims, r->extent, begin, row);
-    for (int64_t i = begin; i < end; i++, walk_next(r->ndims, r->extent, row)) {
-        row_t now = {.index = row, .x = x, .factor = 1};
-        for (first_run(r, row, &run); run.done < r->row; next_run(r, &run)) {
-            chain_run_long(&r->pre, run.idx, run.n, x + run.done, b.chain);
-            if (ops->seen != NULL) {
-                ops->seen(state, &now, x + run.done, run.n);
-            }
+    buffers(p->step, r->pre.chain, w->scratch, &j.b);
+    walk_seek(r->ndims, r->batches, begin, batch);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t index[SINTER_MAX_NDIMS];
+        row_t row = {.index = index, .x = j.x, .factor = 1};
+        sources_t from;
+        run_t run;
+        first_run(r, batch, &run);
+        memcpy(index, run.begin, sizeof index);
+        take_batch(&j, batch, &row, &from);
+        if (run.n_rows == 1) {
+            ops->change(state, p, &row);
+        } else {
+            change_rows(&j, &run);
         }
-        ops->change(state, p, &now);
-        memcpy(next, row, sizeof next);
-        walk_next(r->ndims, r->extent, next);
-        first_run(r, next, &ahead);
-        for (first_run(r, row, &run); run.done < r->row; next_run(r, &run)) {
-            if (r->ahead && i + 1 < end) {
-                chain_fetch(&r->pre, ahead.idx, ahead.n);
-                next_run(r, &ahead);
-            }
-            if (ops->finish != NULL) {
-                ops->finish(state, &now, x + run.done, run.n);
-            }
-            chain_run_long(&r->post, run.idx, run.n, x + run.done, b.chain);
-            if (b.tail != NULL) {
-                quant_tail_run(&r->tail, run.idx, run.n, x + run.done, r->run, b.tail);
-            }
-        }
+        memcpy(next, batch, sizeof next);
+        walk_next(r->ndims, r->batches, next);
+        put_batch(&j, batch, r->ahead && i + 1 < end ? next : NULL, &row, &from);
+        memcpy(batch, next, sizeof batch);
     }
     if (r->streams) {
         r->post.quant->stream_end();

@@ -2,7 +2,8 @@
  * changes it there, and a chain, perhaps with a quantising tail, takes it from there. So memory is
  * passed over once, whatever is fused. Norms and the rotary embedding are such steps.
  *
- * A row is a box of the space: `block` elements along each dim. */
+ * A row is a box of the space: `block` elements along each dim. The chains take several short rows
+ * that lie side by side at once: a batch. */
 #ifndef SINTER_SRC_KERNELS_ROWS_H
 #define SINTER_SRC_KERNELS_ROWS_H
 
@@ -15,10 +16,12 @@ typedef struct rows {
     quant_tail_t tail;
     int ndims;
     int64_t block[SINTER_MAX_NDIMS], extent[SINTER_MAX_NDIMS]; /* of the space; in rows */
-    int64_t n_rows, row;                                       /* row: its elements */
-    /* The dims that the chains have: dims that a row has whole may be one for them. */
+    int64_t batch[SINTER_MAX_NDIMS], batches[SINTER_MAX_NDIMS]; /* rows of one; how many */
+    int64_t n_batches, row, most;                               /* elements of a row, of a batch */
+    /* The dims that the chains have: dims that a batch has whole may be one for them. chain_unit:
+     * elements for each row along dim chain_dim; chain_block: those of a batch. */
     int n_chain, chain_dim[SINTER_MAX_NDIMS];
-    int64_t chain_block[SINTER_MAX_NDIMS];
+    int64_t chain_unit[SINTER_MAX_NDIMS], chain_block[SINTER_MAX_NDIMS];
     int run;      /* the most elements of a run of the chains */
     bool streams; /* some store goes past the caches */
     bool ahead;   /* the next row is fetched while one is finished */
@@ -34,19 +37,21 @@ void rows_start(const problem_t *p, rows_t *rows);
 size_t rows_scratch(const step_t *step, const chain_t *pre);
 size_t rows_row_bytes(int64_t elements);
 
-/* What is done with a row x of rows->row elements, whose index by dim is `row`. */
+/* What is done with a row x of rows->row elements, whose index by dim is `index`. */
 typedef struct row {
     const int64_t *index;
     float *x;
-    double sum;          /* at first 0 */
-    float shift, factor; /* at first 0 and 1 */
+    double count, mean, squares; /* at first 0 */
+    float shift, factor;         /* at first 0 and 1 */
 } row_t;
 typedef struct row_ops {
-    /* A run of the row while it is in the first-level cache: after the chain before, and before
-     * the chain behind. NULL: nothing. */
+    /* Looks at a run of the row after the chain before it. NULL: nothing. */
     void (*seen)(const void *state, row_t *row, const float *run, int n);
-    void (*finish)(const void *state, const row_t *row, float *run, int n);
-    void (*change)(const void *state, const problem_t *p, row_t *row); /* between, all of it */
+    /* All of the row, after its runs. Where there is no `finish`, it changes x; else x may be
+     * elsewhere, and only runs count. */
+    void (*change)(const void *state, const problem_t *p, row_t *row);
+    /* Changes a run, from `from` to `to`, before the chain behind it. */
+    void (*finish)(const void *state, const row_t *row, const float *from, float *to, int n);
 } row_ops_t;
 /* One share of the work. memory: where the rows' shared memory begins. */
 void rows_work(const rows_t *rows, const problem_t *p, const worker_t *w, unsigned char *memory,

@@ -35,7 +35,16 @@ typedef struct eltwise_table {
     float (*exp_mul_sub_sum)(float *dst, const float *src, int n, float mul,
                              float max);           /* dst = exp(src * mul - max), as exp_sub_sum */
     void (*scale_row)(float *dst, int n, float f); /* dst *= f */
-    void (*norm_row)(float *dst, int n, float shift, float f); /* dst = (dst - shift) * f */
+    void (*norm_row)(float *dst, const float *src, int n, float shift,
+                     float f); /* dst = (src - shift) * f */
+    /* Turns the pairs x[i], x[i + n] by angles with these cosines and sines, and the pairs
+     * x[2 i], x[2 i + 1]. */
+    void (*turn_halves)(float *x, const float *cosine, const float *sine, int n);
+    void (*turn_pairs)(float *x, const float *cosine, const float *sine, int n);
+    /* By op_slot of a reduction: n elements folded into one sum, and into n sums. NULL: another
+     * op. */
+    double (*fold_row[ELTWISE_KINDS])(const float *x, int n, double sum);
+    void (*fold_columns[ELTWISE_KINDS])(double *sums, const float *x, int n);
     void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
     void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */
     void (*max_row)(float *dst, const float *src,

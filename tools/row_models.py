@@ -1,0 +1,153 @@
+"""A part of make_models.py: graphs that work on rows (norms, rotary embedding, rows by index,
+reductions, Concat, TopK, SoftMax) and the list that measures them. 4096 rows of 4096 floats take
+64 MiB and come from memory; one row comes from the cache."""
+from graph_json import Graph
+
+COLUMNS = 4096
+ROWS = 4096
+HEAD = 128
+
+
+def norm(kind, residual=False, dtype="f32"):
+    """[rows, COLUMNS]; with a residual: x + y is an output, too."""
+    g = Graph()
+    shape = [ROWS, COLUMNS]
+    x = g.input(dtype, shape)
+    if residual:
+        x = g.op("Add", [x, g.input(dtype, shape)], dtype)
+        g.output(x)
+    params = [g.input("f32", [COLUMNS]) for _ in range(2 if kind == "LayerNorm" else 1)]
+    attrs = {"keep_stats": False} if kind == "LayerNorm" else {}
+    return g.output(g.op(kind, [x, *params], dtype, epsilon=1e-6, **attrs))
+
+
+def group_norm():
+    g = Graph()
+    x, *params = g.input("f32", [16, 256, 64, 64]), g.input("f32", [256]), g.input("f32", [256])
+    return g.output(
+        g.op("GroupNorm", [x, *params], "f32", groups=32, keep_stats=False, data_format="NCX"))
+
+
+def turned(g, x, tables=8192):
+    positions = g.input("s32", [x["shape"][0], x["shape"][2]])
+    cos, sin = (g.input("f32", [tables, HEAD // 2]) for _ in range(2))
+    return g.op("RotaryEmbedding", [x, cos, sin, positions], x["dtype"])
+
+
+def rotary():
+    g = Graph()
+    return g.output(turned(g, g.input("f32", [1, 32, ROWS, HEAD])))
+
+
+def append(codes):
+    """K is turned and goes as codes with scales for groups of 32 into a cache."""
+    g = Graph()
+    tokens, cache = 4096, 8192
+    slots = g.input("s32", [tokens])
+    x = turned(g, g.input("f32", [1, 8, tokens, HEAD]))
+    parts = [(codes, HEAD), ("f16", HEAD // 32)]
+    made = [g.tensor(dtype, [1, 8, tokens, n]) for dtype, n in parts]
+    g.op_to("DynamicQuantize", [x], made, qtype="per_group", group_shape=[1, 1, 1, 32],
+            quantization_kind="dynamic_symmetric")
+    for part, (dtype, n) in zip(made, parts):
+        data = g.input(dtype, [1, 8, cache, n])
+        g.output(g.op("ScatterRows", [data, slots, part], dtype, axis=2))
+    return g
+
+
+def gather(dtype, table=32768):
+    g = Graph()
+    data, ids = g.input(dtype, [table, COLUMNS]), g.input("s32", [ROWS])
+    return g.output(g.op("Gather", [data, ids], dtype, axis=0))
+
+
+def scatter(dtype, table=8192):
+    g = Graph()
+    data, slots = g.input(dtype, [table, COLUMNS]), g.input("s32", [ROWS])
+    return g.output(
+        g.op("ScatterRows", [data, slots, g.input(dtype, [ROWS, COLUMNS])], dtype, axis=0))
+
+
+def reduce(kind, axis):
+    g = Graph()
+    return g.output(
+        g.op("Reduce" + kind, [g.input("f32", [ROWS, COLUMNS])], "f32", axes=[axis],
+             keep_dims=False))
+
+
+def concat(shapes, axis):
+    g = Graph()
+    return g.output(g.op("Concat", [g.input("f32", shape) for shape in shapes], "f32", axis=axis))
+
+
+def top_k(rows, columns, k):
+    g = Graph()
+    x = g.input("f32", [rows, columns])
+    out = [g.tensor(dtype, [rows, k]) for dtype in ("f32", "s32")]
+    return g.output(*g.op_to("TopK", [x], out, k=k, axis=-1, largest=True))
+
+
+def softmax():
+    g = Graph()
+    return g.output(g.op("SoftMax", [g.input("f32", [ROWS, COLUMNS])], "f32", axis=-1))
+
+
+KINDS = ("Sum", "Mean", "Max")
+
+
+def models():
+    """Name -> graph."""
+    graphs = {
+        "rms-norm": norm("RMSNorm"),
+        "rms-norm-residual": norm("RMSNorm", True),
+        "rms-norm-residual-bf16": norm("RMSNorm", True, "bf16"),
+        "layer-norm": norm("LayerNorm"),
+        "layer-norm-residual": norm("LayerNorm", True),
+        "group-norm": group_norm(),
+        "rotary": rotary(),
+        "append-s8": append("s8"),
+        "append-s4": append("s4"),
+        "concat-last": concat([[ROWS, 3072], [ROWS, 1024]], -1),
+        "concat-middle": concat([[1, 32, 3072, HEAD], [1, 32, 1024, HEAD]], 2),
+        "top-8-of-128": top_k(65536, 128, 8),
+        "top-8-of-32000": top_k(512, 32000, 8),
+        "softmax": softmax(),
+    }
+    for kind in KINDS:
+        graphs[f"reduce-{kind.lower()}-last"] = reduce(kind, -1)
+        graphs[f"reduce-{kind.lower()}-first"] = reduce(kind, 0)
+    for dtype in ("f16", "s8", "s4"):
+        graphs[f"gather-{dtype}"] = gather(dtype)
+    graphs["scatter-f16"] = scatter("f16")
+    return {"rows-" + name: graph for name, graph in graphs.items()}
+
+
+# The same graphs with one row: name, knobs.
+ONE_ROW = [
+    ("rms-norm", f"0:1x{COLUMNS}"),
+    ("rms-norm-residual", f"0:1x{COLUMNS}+1:1x{COLUMNS}"),
+    ("rms-norm-residual-bf16", f"0:1x{COLUMNS}+1:1x{COLUMNS}"),
+    ("layer-norm", f"0:1x{COLUMNS}"),
+    ("layer-norm-residual", f"0:1x{COLUMNS}+1:1x{COLUMNS}"),
+    ("rotary", f"0:1x32x1x{HEAD}+1:1x1"),
+    ("append-s8", f"0:1+1:1x8x1x{HEAD}+2:1x1"),
+    ("append-s4", f"0:1+1:1x8x1x{HEAD}+2:1x1"),
+    ("gather-f16", f"0:256x{COLUMNS}+1:1"),
+    ("reduce-sum-last", f"0:1x{COLUMNS}"),
+    ("top-8-of-128", "0:1x128"),
+    ("softmax", f"0:1x{COLUMNS}"),
+]
+
+
+def lists():
+    """File name -> text."""
+    lines = [
+        "# Rows against this machine's copy bandwidth: from memory, and one row from the cache. "
+        "Written by tools/make_models.py."
+    ]
+    lines += [f"--mode=P --case=../../models/{name}.json --cold-cache" for name in models()]
+    lines += [
+        f"--mode=P --case=../../models/rows-{name}.json --in-shapes={shapes}"
+        for name, shapes in ONE_ROW
+    ]
+    return {"perf_rows.list": "\n".join(lines) + "\n"}
