@@ -139,8 +139,54 @@ ONE_ROW = [
 ]
 
 
+# The same graphs in small: rows in batches, batches that end early, rows one by one, and rows
+# longer than what is kept in place.
+SMALL = [
+    ("rms-norm", ["0:1x4096", "0:7x4096", "0:333x40", "0:3x20000"]),
+    ("rms-norm-residual", ["0:5x4096+1:5x4096", "0:77x100+1:77x100", "0:2x20001+1:2x20001"]),
+    ("rms-norm-residual-bf16", ["0:5x4096+1:5x4096", "0:77x100+1:77x100"]),
+    ("layer-norm", ["0:5x4096", "0:333x40", "0:2x20001"]),
+    ("layer-norm-residual", ["0:5x4096+1:5x4096", "0:41x100+1:41x100"]),
+    ("rotary", ["0:1x32x1x128+1:1x1", "0:2x3x37x128+1:2x37", "0:1x8x64x128+1:1x64"]),
+    ("append-s8", ["0:1+1:1x8x1x128+2:1x1", "0:37+1:1x8x37x128+2:1x37"]),
+    ("append-s4", ["0:1+1:1x8x1x128+2:1x1", "0:37+1:1x8x37x128+2:1x37"]),
+    ("softmax", ["0:5x4096"]),
+    ("reduce-sum-last", ["0:5x4096", "0:77x100"]),
+    ("reduce-sum-first", ["0:5x4096", "0:77x100"]),
+    ("reduce-max-last", ["0:5x4096", "0:77x101"]),
+    ("reduce-max-first", ["0:5x4096", "0:77x101"]),
+    ("top-8-of-128", ["0:33x128", "0:5x13"]),
+    ("top-8-of-32000", ["0:3x32000"]),
+    ("gather-f16", ["0:256x4096+1:5"]),
+    ("gather-s8", ["0:256x4096+1:37"]),
+    ("gather-s4", ["0:256x4096+1:37"]),
+    ("scatter-f16", ["0:64x4096+1:5+2:5x4096"]),
+]
+
+
+def small_shapes(name, shapes):
+    """Parameters of norms have as many elements as a row."""
+    columns, biases = shapes.split("+")[0].split("x")[-1], 2 if "layer" in name else 1
+    if "norm" in name:
+        first = shapes.count("+") + 1
+        if "residual" in name:
+            first += 1
+        shapes += "".join(f"+{first + i}:{columns}" for i in range(biases))
+    return shapes
+
+
 def lists():
     """File name -> text."""
+    check = [
+        "# Rows in small, in batches and one by one, against the oracle. Written by "
+        "tools/make_models.py."
+    ]
+    for name, all_shapes in SMALL:
+        check += [
+            f"--mode=C --case=../../models/rows-{name}.json "
+            f"--in-shapes={small_shapes(name, shapes)} --expected-n-partitions=1{threads}"
+            for shapes in all_shapes for threads in ("", " --threads=3")
+        ]
     lines = [
         "# Rows against this machine's copy bandwidth: from memory, and one row from the cache. "
         "Written by tools/make_models.py."
@@ -150,4 +196,4 @@ def lists():
         f"--mode=P --case=../../models/rows-{name}.json --in-shapes={shapes}"
         for name, shapes in ONE_ROW
     ]
-    return {"perf_rows.list": "\n".join(lines) + "\n"}
+    return {"perf_rows.list": "\n".join(lines) + "\n", "rows.list": "\n".join(check) + "\n"}

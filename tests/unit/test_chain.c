@@ -302,6 +302,56 @@ done:
     rig_free(&r);
 }
 
+/* Floats stay where they lie, if nothing that is stored before they are read last can change them:
+ * sum = x + y goes over x, then x - sum, which needs x as it was, times y goes over y. The result
+ * is the sum, in a register or where it was stored. */
+static void floats_in_place(int n, bool dense)
+{
+    rig_t r;
+    const int64_t dims[] = {n}, gaps[] = {2};
+    rig_init(&r, cap);
+    const int x = rig_value(&r, sinter_f32, 1, dims, dense ? NULL : gaps),
+              y = rig_value(&r, sinter_f32, 1, dims, NULL);
+    rig_fill(&r, x, -7, 7);
+    rig_fill(&r, y, -7, 7);
+    chain_builder_t b;
+    const chain_t *chain;
+    const node_t add = {.kind = sinter_op_add, .n_in = 2},
+                 subtract = {.kind = sinter_op_subtract, .n_in = 2},
+                 multiply = {.kind = sinter_op_multiply, .n_in = 2};
+    chain_begin(&b, &r.plan.arena, 1, x, false);
+    const int of_x = chain_load(&b, x, 1), of_y = chain_load(&b, y, 1),
+              sum = chain_op(&b, &add, (int[]){of_x, of_y}, 2);
+    CHECK(chain_store(&b, sum, x, NULL) == sinter_success, "store");
+    const int apart = chain_op(&b, &subtract, (int[]){of_x, sum}, 2),
+              product = chain_op(&b, &multiply, (int[]){apart, of_y}, 2);
+    CHECK(chain_store(&b, product, y, NULL) == sinter_success, "store");
+    CHECK(chain_finish(&b, sum, false, &chain) == sinter_success, "finish: %s",
+          sinter_last_error_message());
+    double want[2][CHAIN_LONG];
+    for (int64_t i = 0; i < n; i++) {
+        const double of[] = {rig_get(&r, x, &i), rig_get(&r, y, &i)};
+        want[0][i] = of[0] + of[1];
+        want[1][i] = (of[0] - want[0][i]) * of[1];
+    }
+    const frame_t frame = {.v = r.v, .shares = 1};
+    static chain_bound_t bound;
+    CHECK(chain_bind(chain, &frame, features_up_to(cap), &bound) == sinter_success, "bind");
+    float *io = rig_alloc(CHAIN_LONG * sizeof *io);
+    void *scratch = rig_alloc(chain_long_scratch_bytes(chain));
+    const float *result = chain_run_long(&bound, (int64_t[]){0}, n, io, scratch);
+    CHECK(result == (dense ? (const float *)(void *)r.v[x].data : io), "where the sum is");
+    int wrong = 0;
+    for (int64_t i = 0; i < n; i++) {
+        wrong += (double)result[i] != want[0][i] || rig_get(&r, x, &i) != want[0][i] ||
+                 rig_get(&r, y, &i) != want[1][i];
+    }
+    CHECK(wrong == 0 && rig_guarded(&r, x) && rig_guarded(&r, y), "%d of %d wrong", wrong, n);
+    free(io);
+    free(scratch);
+    rig_free(&r);
+}
+
 /* More values alive at once than registers. */
 static void too_many_registers(void)
 {
@@ -614,6 +664,11 @@ int main(void)
     causal(true);
     for (int i = 0; i < 100; i++) {
         random_program();
+    }
+    for (int dense = 0; dense < 2; dense++) {
+        floats_in_place(1, dense);
+        floats_in_place(67, dense);
+        floats_in_place(CHAIN_LONG, dense);
     }
     too_many_registers();
     ops_of_several_inputs();

@@ -15,7 +15,7 @@ typedef struct rows {
     chain_bound_t pre, post;
     quant_tail_t tail;
     int ndims;
-    int64_t block[SINTER_MAX_NDIMS], extent[SINTER_MAX_NDIMS]; /* of the space; in rows */
+    int64_t block[SINTER_MAX_NDIMS], extent[SINTER_MAX_NDIMS];  /* of the space; in rows */
     int64_t batch[SINTER_MAX_NDIMS], batches[SINTER_MAX_NDIMS]; /* rows of one; how many */
     int64_t n_batches, row, most;                               /* elements of a row, of a batch */
     /* The dims that the chains have: dims that a batch has whole may be one for them. chain_unit:
