@@ -99,24 +99,30 @@ static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
+/* Says once in the report of `part` why it was not joined with another one. */
 static sinter_status_t note(joiner_t *j, int part, const join_row_t *row, int other,
                             const char *why)
 {
     enum { ENOUGH = 1000 };
-    textbuf_t text;
+    textbuf_t line, text;
     const matcher_t *m = j->m;
-    if (j->parts[part].note != NULL && strlen(j->parts[part].note) > ENOUGH) {
+    const char *before = j->parts[part].note != NULL ? j->parts[part].note : "";
+    text_init(&line, j->arena);
+    text_add(&line, "  not joined (%s) with %s: %s\n", row->name,
+             node_label(&m->g->nodes[m->parts[other].nodes[0]]), why);
+    if (line.oom) {
+        return sinter_out_of_memory;
+    }
+    if (strlen(before) > ENOUGH || strstr(before, line.text) != NULL) {
         return sinter_success;
     }
     text_init(&text, j->arena);
-    text_add(&text, "%s  not joined (%s) with %s: %s\n",
-             j->parts[part].note != NULL ? j->parts[part].note : "", row->name,
-             node_label(&m->g->nodes[m->parts[other].nodes[0]]), why);
+    text_add(&text, "%s%s", before, line.text);
     j->parts[part].note = text.text;
     return text.oom ? sinter_out_of_memory : sinter_success;
 }
 
-/* Joins copy lists of ops, so these stay short. */
+/* Joins copy lists of ops, so partitions stay short. */
 static bool fits(const joiner_t *j, int upper, int lower)
 {
     enum { MOST_OPS = 256 };
@@ -249,7 +255,8 @@ static int other_reader(const joiner_t *j, int v, int upper, int lower)
     return -1;
 }
 
-/* Whether `upper` feeds `lower` by the row; else *why may say what is missing. */
+/* Whether `upper` feeds `lower` by the row. *other: a reader elsewhere of what it feeds, for which
+ * the row leaves no room; NULL: none. */
 static bool feeds(const joiner_t *j, const join_row_t *row, int upper, int lower,
                   const node_t **other)
 {
