@@ -147,6 +147,17 @@ class Cli(unittest.TestCase):
                     )
         self.assertGreater(refused, 0)
 
+    def test_not_joined(self):
+        """The document says why neighbours stayed partitions of their own."""
+        found = 0
+        for path in glob.glob(os.path.join(ROOT, "models/patterns/projections*.nomatch.json")):
+            for part in document("--mode=L", f"--case={path}")["partitions"]:
+                for item in part["not_joined"]:
+                    found += 1
+                    line = f"  not joined ({item['join']}) with {item['with']}: {item['reason']}"
+                    self.assertIn(line, part["explain"])
+        self.assertGreater(found, 0)
+
     def test_not_supported(self):
         graph = {
             "graph": [

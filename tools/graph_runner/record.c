@@ -221,12 +221,26 @@ static void put_steps(gr_record_t *r, cJSON *parent, const char *report)
     }
 }
 
+/* A line that names something, a place and a reason. */
+static void put_reason(gr_record_t *r, cJSON *list, const char *const names[3],
+                       const char *const texts[3])
+{
+    cJSON *item = put_object(r, list, NULL);
+
+    for (int i = 0; i < 3; i++) {
+        put_text(r, item, names[i], texts[i]);
+    }
+}
+
 /* Why larger patterns did not match: "  refused PATTERN at OP: REASON" and "  stopped WHERE AND
- * WHY" lines. */
+ * WHY" lines; and why partitions were not joined: "  not joined (JOIN) with OP: REASON" lines. */
 static void put_refusals(gr_record_t *r, cJSON *parent, const char *explain)
 {
+    static const char *const of_pattern[] = {"pattern", "at", "reason"}, *const of_join[] = {
+                                                                             "join", "with",
+                                                                             "reason"};
     cJSON *refused = put_array(r, parent, "refused_patterns"),
-          *stopped = put_array(r, parent, "stopped");
+          *apart = put_array(r, parent, "not_joined"), *stopped = put_array(r, parent, "stopped");
     const char *reason = NULL;
     char line[1024], why[1024];
 
@@ -240,11 +254,10 @@ static void put_refusals(gr_record_t *r, cJSON *parent, const char *explain)
             reason = why;
         } else if (!strncmp(text, "refused ", 8) && (at = cut(text, " at ")) &&
                    (because = cut(at, ": "))) {
-            cJSON *item = put_object(r, refused, NULL);
-
-            put_text(r, item, "pattern", text + 8);
-            put_text(r, item, "at", at);
-            put_text(r, item, "reason", because);
+            put_reason(r, refused, of_pattern, (const char *const[]){text + 8, at, because});
+        } else if (!strncmp(text, "not joined (", 12) && (at = cut(text, ") with ")) &&
+                   (because = cut(at, ": "))) {
+            put_reason(r, apart, of_join, (const char *const[]){text + 12, at, because});
         }
     }
     put_text(r, parent, "reason", reason);

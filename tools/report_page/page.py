@@ -197,6 +197,8 @@ def reasons(part):
         found.append("not supported: " + part["reason"])
     found += [f"pattern {r['pattern']} does not match at {r['at']}: {r['reason']}"
               for r in part["refused_patterns"]]
+    found += [f"not joined as {r['join']} with {r['with']}: {r['reason']}"
+              for r in part.get("not_joined", ())]
     found += [f"the partition ends: {text}" for text in part["stopped"]]
     found += [f"kernel {r['kernel']} was not chosen: {r['reason']}"
               for r in part["refused_kernels"]]
