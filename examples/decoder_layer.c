@@ -1,7 +1,8 @@
-/* Decoding with a small model of two layers: five compiled partitions serve both layers and every
- * token. Weights are s8 codes with a scale for each group of 32; the cache of K and V is s8 codes,
- * too, and each token is quantised straight into its slice of the cache. Query, key and value are
- * views of one product's output: no Split, no Concat. Norms and rotary embedding are left out.
+/* A decoder layer as one graph: RMSNorm, query, key and value, rotary embedding, the append to a
+ * cache of s8 codes, causal attention over it, the output projection, and a gated MLP, with s8
+ * weights and a scale for each group of 32. The graph is compiled once, for any number of tokens,
+ * and serves a prompt and single tokens of both layers of a small model; each layer binds its own
+ * weights and caches. The results are compared with plain loops.
  * docs/decoder-layer.md explains the steps. Valid C11 and C++17. */
 #include <math.h>
 #include <sinter/sinter.h>
@@ -11,15 +12,16 @@
 
 enum {
     LAYERS = 2,
-    TOKENS = 6,
+    PROMPT = 5,    /* tokens of the first step; then they come one by one */
+    TOKENS = 9,    /* of all steps */
     CAPACITY = 16, /* tokens that the cache has room for */
     KV_HEADS = 2,
     QUERIES = 2, /* query heads for each KV head */
+    HEADS = KV_HEADS * QUERIES,
     D = 64,
     GROUP = 32,
-    HIDDEN = KV_HEADS * QUERIES * D,
+    HIDDEN = HEADS * D,
     KV = KV_HEADS * D,
-    QKV = HIDDEN + 2 * KV,
     FFN = 384
 };
 
@@ -46,12 +48,16 @@ typedef struct cache {
     float scales[KV_HEADS][CAPACITY][D / GROUP];
 } cache_t;
 
+enum { WQ = 0, WK, WV, WO, GATE, UP, DOWN, WEIGHTS };
+
 typedef struct layer {
-    weight_t qkv, out, gate, up, down;
+    weight_t weights[WEIGHTS];
+    float norms[2][HIDDEN]; /* before attention, before the MLP */
     cache_t k, v;
 } layer_t;
 
 static layer_t layers[LAYERS];
+static float frequencies[D / 2];
 
 static float noise(void)
 {
@@ -76,297 +82,328 @@ static weight_t new_weight(int n, int k)
     return w;
 }
 
-static void free_weight(weight_t *w)
+static void fill(layer_t *l)
 {
-    free(w->codes);
-    free(w->scales);
+    static const int rows[WEIGHTS] = {HIDDEN, KV, KV, HIDDEN, FFN, FFN, HIDDEN};
+    for (int i = 0; i < WEIGHTS; i++) {
+        l->weights[i] = new_weight(rows[i], i == DOWN ? FFN : HIDDEN);
+    }
+    for (int i = 0; i < HIDDEN; i++) {
+        l->norms[0][i] = 1.0f + 0.1f * noise();
+        l->norms[1][i] = 1.0f + 0.1f * noise();
+    }
 }
 
-/* ---- building a partition -------------------------------------------------------------------- */
+/* ---- the graph ------------------------------------------------------------------------------- */
 
-enum { MOST = 8 };
+/* Ids of the tensors that the program binds. Those between ops get ids from INNER on. */
+enum {
+    X = 1,
+    Y,
+    POSITIONS,
+    SLOTS,
+    PAST,
+    SCALE,
+    MASKED,
+    FREQUENCIES,
+    NORMS,                 /* 2 */
+    K_CACHE = NORMS + 2,   /* codes, scales; K, then V */
+    K_AFTER = K_CACHE + 4, /* the same after the append */
+    WEIGHT = K_AFTER + 4,  /* codes, scales of each weight */
+    INNER = WEIGHT + 2 * WEIGHTS
+};
 
-/* A compiled partition with its ports, in the order in which data is given to run. */
-typedef struct part {
-    sinter_compiled_partition_t *compiled;
-    int n_in, n_out;
-    lt_t in[MOST], out[2];
-} part_t;
+static sinter_graph_t *graph;
+static uint64_t next_id = INNER;
 
-static lt_t tensor(uint64_t id, sinter_data_type_t type, int ndims, const sinter_dim_t *dims)
+/* An input or an output. */
+static lt_t port(uint64_t id, sinter_data_type_t type, int ndims, const sinter_dim_t *dims,
+                 sinter_tensor_property_t property)
 {
     lt_t lt;
-    CHECK(sinter_logical_tensor_init(&lt, id, type, ndims, dims, sinter_tensor_property_undef));
+    CHECK(sinter_logical_tensor_init(&lt, id, type, ndims, dims, property));
     return lt;
 }
 
-static lt_t matrix(uint64_t id, sinter_data_type_t type, sinter_dim_t rows, sinter_dim_t columns)
+static lt_t matrix(uint64_t id, sinter_data_type_t type, sinter_dim_t rows, sinter_dim_t columns,
+                   sinter_tensor_property_t property)
 {
     const sinter_dim_t dims[2] = {rows, columns};
-    return tensor(id, type, 2, dims);
+    return port(id, type, 2, dims, property);
 }
 
-static sinter_op_t *new_op(sinter_op_kind_t kind, uint64_t id, int n_in, const lt_t *in, int n_out,
-                           const lt_t *out)
+static lt_t vector(uint64_t id, sinter_data_type_t type, sinter_dim_t n)
 {
-    sinter_op_t *op = NULL;
-    CHECK(sinter_op_create(&op, NULL, id, kind, NULL));
-    for (int i = 0; i < n_in; i++) {
-        CHECK(sinter_op_add_input(op, &in[i]));
-    }
-    for (int i = 0; i < n_out; i++) {
-        CHECK(sinter_op_add_output(op, &out[i]));
-    }
-    return op;
+    return port(id, type, 1, &n, sinter_tensor_property_undef);
 }
 
-static void add_op(sinter_graph_t *graph, sinter_op_t *op)
+/* A tensor between ops: the graph infers its shape. */
+static lt_t inner(sinter_data_type_t type)
 {
-    CHECK(sinter_graph_add_op(graph, op));
-    CHECK(sinter_op_destroy(&op));
+    lt_t lt;
+    CHECK(sinter_logical_tensor_init_unknown(&lt, next_id++, type, SINTER_UNKNOWN_NDIMS,
+                                             sinter_tensor_property_undef));
+    return lt;
 }
 
-/* y = a op b; b NULL: y = op a. The op has the id of its output. */
-static lt_t eltwise(sinter_graph_t *graph, sinter_op_kind_t kind, uint64_t id, const lt_t *a,
-                    const lt_t *b)
+/* Each op has the id of its first output. */
+static lt_t unary(sinter_op_kind_t kind, lt_t x)
 {
-    const lt_t in[2] = {*a, b != NULL ? *b : *a};
-    const lt_t y = tensor(id, sinter_f32, a->ndims, a->dims);
-    add_op(graph, new_op(kind, id, b != NULL ? 2 : 1, in, 1, &y));
+    const lt_t y = inner(sinter_f32);
+    CHECK(sinter_graph_add(graph, y.id, kind, sinter_in(&x), sinter_out(&y)));
     return y;
 }
 
-/* x = scales * codes, per group; the shape of the scales tells the groups. */
-static void dequantize(sinter_graph_t *graph, const lt_t codes_and_scales[2], const lt_t *x)
+static lt_t binary_to(sinter_op_kind_t kind, lt_t a, lt_t b, lt_t y)
 {
-    sinter_op_t *op = new_op(sinter_op_dynamic_dequantize, x->id, 2, codes_and_scales, 1, x);
-    CHECK(sinter_op_set_attr_str(op, sinter_op_attr_qtype, "per_group"));
-    add_op(graph, op);
+    CHECK(sinter_graph_add(graph, y.id, kind, sinter_in(&a), sinter_in(&b), sinter_out(&y)));
+    return y;
 }
 
-static lt_t matmul(sinter_graph_t *graph, uint64_t id, const lt_t *a, const lt_t *b,
-                   int transpose_b, const lt_t *y)
+static lt_t binary(sinter_op_kind_t kind, lt_t a, lt_t b)
 {
-    const lt_t in[2] = {*a, *b};
-    sinter_op_t *op = new_op(sinter_op_matmul, id, 2, in, 1, y);
-    CHECK(sinter_op_set_attr_bool(op, sinter_op_attr_transpose_b, transpose_b));
-    add_op(graph, op);
-    return *y;
+    return binary_to(kind, a, b, inner(sinter_f32));
 }
 
-/* y = x * (scales * codes) transposed, with a weight [n, k]. Codes and scales become inputs of the
- * part. Ids from `id` on: y, the weight, codes, scales. */
-static lt_t product(sinter_graph_t *graph, part_t *part, uint64_t id, const lt_t *x, int n, int k)
+/* dims: -1 for the one that follows from the number of elements */
+static lt_t reshape(lt_t x, size_t ndims, const int64_t *dims)
 {
-    const lt_t y = matrix(id, sinter_f32, 1, n), w = matrix(id + 1, sinter_f32, n, k);
-    lt_t *stored = &part->in[part->n_in];
-    stored[0] = matrix(id + 2, sinter_s8, n, k);
-    stored[1] = matrix(id + 3, sinter_f32, n, k / GROUP);
-    stored[0].property = stored[1].property = sinter_tensor_property_constant;
-    part->n_in += 2;
-    dequantize(graph, stored, &w);
-    return matmul(graph, id, x, &w, 1, &y);
+    const lt_t y = inner(x.data_type);
+    CHECK(sinter_graph_add(graph, y.id, sinter_op_static_reshape, sinter_in(&x), sinter_out(&y),
+                           sinter_attr_s64s(sinter_op_attr_shape, ndims, dims),
+                           sinter_attr_bool(sinter_op_attr_special_zero, 0)));
+    return y;
 }
 
-static sinter_graph_t *new_graph(void)
+static lt_t transpose(lt_t x, size_t ndims, const int64_t *order)
 {
-    sinter_graph_t *graph = NULL;
+    const lt_t y = inner(x.data_type);
+    CHECK(sinter_graph_add(graph, y.id, sinter_op_static_transpose, sinter_in(&x), sinter_out(&y),
+                           sinter_attr_s64s(sinter_op_attr_order, ndims, order)));
+    return y;
+}
+
+/* scales * codes, per group; the shape of the scales tells the groups. */
+static lt_t dequantize(lt_t codes, lt_t scales)
+{
+    const lt_t y = inner(sinter_f32);
+    CHECK(sinter_graph_add(graph, y.id, sinter_op_dynamic_dequantize, sinter_in(&codes),
+                           sinter_in(&scales), sinter_out(&y),
+                           sinter_attr_str(sinter_op_attr_qtype, "per_group")));
+    return y;
+}
+
+static lt_t matmul(lt_t a, lt_t b, int transpose_b)
+{
+    const lt_t y = inner(sinter_f32);
+    CHECK(sinter_graph_add(graph, y.id, sinter_op_matmul, sinter_in(&a), sinter_in(&b),
+                           sinter_out(&y),
+                           sinter_attr_bool(sinter_op_attr_transpose_b, transpose_b)));
+    return y;
+}
+
+/* x times a weight [n, k] transposed. */
+static lt_t linear(lt_t x, int at)
+{
+    const weight_t *w = &layers[0].weights[at];
+    const uint64_t id = WEIGHT + 2 * (uint64_t)at;
+    const lt_t codes = matrix(id, sinter_s8, w->n, w->k, sinter_tensor_property_constant);
+    const lt_t scales =
+        matrix(id + 1, sinter_f32, w->n, w->k / GROUP, sinter_tensor_property_constant);
+    return matmul(x, dequantize(codes, scales), 1);
+}
+
+static lt_t norm(lt_t x, int at)
+{
+    const lt_t y = inner(sinter_f32), gamma = vector(NORMS + (uint64_t)at, sinter_f32, HIDDEN);
+    CHECK(sinter_graph_add(graph, y.id, sinter_op_rms_norm, sinter_in(&x), sinter_in(&gamma),
+                           sinter_out(&y), sinter_attr_f32(sinter_op_attr_epsilon, 1e-5f)));
+    return y;
+}
+
+/* [n, heads * D] as [1, heads, n, D] */
+static lt_t split_heads(lt_t x, int64_t heads)
+{
+    const int64_t dims[4] = {1, -1, heads, D}, order[4] = {0, 2, 1, 3};
+    return transpose(reshape(x, 4, dims), 4, order);
+}
+
+static lt_t rotate(lt_t x)
+{
+    const sinter_dim_t n[2] = {1, SINTER_UNKNOWN_DIM};
+    const lt_t y = inner(sinter_f32), f = vector(FREQUENCIES, sinter_f32, D / 2),
+               positions = port(POSITIONS, sinter_s32, 2, n, sinter_tensor_property_undef);
+    CHECK(sinter_graph_add(graph, y.id, sinter_op_rotary_embedding, sinter_in(&x), sinter_in(&f),
+                           sinter_in(&positions), sinter_out(&y)));
+    return y;
+}
+
+/* Rows go to their slots of a cache. What ScatterRows returns is the cache after that. */
+static lt_t scatter(uint64_t id, lt_t rows, sinter_dim_t width)
+{
+    const sinter_dim_t dims[4] = {1, KV_HEADS, SINTER_UNKNOWN_DIM, width};
+    const lt_t cache = port(id, rows.data_type, 4, dims, sinter_tensor_property_undef),
+               after = port(id + 4, rows.data_type, 4, dims, sinter_tensor_property_undef),
+               slots = vector(SLOTS, sinter_s32, SINTER_UNKNOWN_DIM);
+    CHECK(sinter_graph_add(graph, after.id, sinter_op_scatter_rows, sinter_in(&cache),
+                           sinter_in(&slots), sinter_in(&rows), sinter_out(&after),
+                           sinter_attr_s64(sinter_op_attr_axis, 2)));
+    return after;
+}
+
+/* Quantises x [1, KV_HEADS, n, D] into a cache, and gives all of it as [1, KV_HEADS, 1, T, D]. */
+static lt_t append(uint64_t cache, lt_t x)
+{
+    const int64_t group[4] = {1, 1, 1, GROUP}, dims[5] = {1, KV_HEADS, 1, -1, D};
+    const lt_t codes = inner(sinter_s8), scales = inner(sinter_f32);
+    CHECK(sinter_graph_add(graph, codes.id, sinter_op_dynamic_quantize, sinter_in(&x),
+                           sinter_out(&codes), sinter_out(&scales),
+                           sinter_attr_str(sinter_op_attr_quantization_kind, "dynamic_symmetric"),
+                           sinter_attr_str(sinter_op_attr_qtype, "per_group"),
+                           sinter_attr_s64s(sinter_op_attr_group_shape, 4, group)));
+    const lt_t c = scatter(cache, codes, D), s = scatter(cache + 1, scales, D / GROUP);
+    return reshape(dequantize(c, s), 5, dims);
+}
+
+/* Token i of the step sees the keys 0 ... past + i. */
+static lt_t mask(lt_t scores)
+{
+    const sinter_dim_t one[5] = {1, 1, 1, 1, 1};
+    const lt_t row = inner(sinter_s32), column = inner(sinter_s32), y = inner(sinter_f32),
+               past = port(PAST, sinter_s32, 5, one, sinter_tensor_property_undef),
+               fill_in = vector(MASKED, sinter_f32, 1);
+    CHECK(sinter_graph_add(graph, row.id, sinter_op_gen_index, sinter_in(&scores), sinter_out(&row),
+                           sinter_attr_s64(sinter_op_attr_axis, 3)));
+    CHECK(sinter_graph_add(graph, column.id, sinter_op_gen_index, sinter_in(&scores),
+                           sinter_out(&column), sinter_attr_s64(sinter_op_attr_axis, 4)));
+    const lt_t last = binary_to(sinter_op_add, row, past, inner(sinter_s32)),
+               keep = binary_to(sinter_op_greater_equal, last, column, inner(sinter_boolean));
+    CHECK(sinter_graph_add(graph, y.id, sinter_op_select, sinter_in(&keep), sinter_in(&scores),
+                           sinter_in(&fill_in), sinter_out(&y)));
+    return y;
+}
+
+/* softmax(q K^T / sqrt(D)) V of q [1, HEADS, n, D], as [n, HIDDEN] */
+static lt_t attention(lt_t q, lt_t k, lt_t v)
+{
+    const int64_t heads[5] = {1, KV_HEADS, QUERIES, -1, D}, order[5] = {0, 3, 1, 2, 4},
+                  rows[2] = {-1, HIDDEN};
+    const lt_t scale = vector(SCALE, sinter_f32, 1), p = inner(sinter_f32);
+    const lt_t scores = mask(binary(sinter_op_multiply, matmul(reshape(q, 5, heads), k, 1), scale));
+    CHECK(sinter_graph_add(graph, p.id, sinter_op_softmax, sinter_in(&scores), sinter_out(&p),
+                           sinter_attr_s64(sinter_op_attr_axis, -1)));
+    return reshape(transpose(matmul(p, v, 0), 5, order), 2, rows);
+}
+
+static void build(void)
+{
+    const uint64_t outputs[5] = {Y, K_AFTER, K_AFTER + 1, K_AFTER + 2, K_AFTER + 3};
     CHECK(sinter_graph_create(&graph, NULL, sinter_cpu));
-    return graph;
+    const lt_t x = matrix(X, sinter_f32, SINTER_UNKNOWN_DIM, HIDDEN, sinter_tensor_property_undef);
+    const lt_t h = norm(x, 0);
+    const lt_t k = append(K_CACHE, rotate(split_heads(linear(h, WK), KV_HEADS)));
+    const lt_t v = append(K_CACHE + 2, split_heads(linear(h, WV), KV_HEADS));
+    const lt_t q = rotate(split_heads(linear(h, WQ), HEADS));
+    const lt_t sum = binary(sinter_op_add, linear(attention(q, k, v), WO), x);
+    const lt_t m = norm(sum, 1), gate = linear(m, GATE);
+    const lt_t silu = binary(sinter_op_multiply, gate, unary(sinter_op_sigmoid, gate));
+    const lt_t mid = binary(sinter_op_multiply, silu, linear(m, UP));
+    binary_to(sinter_op_add, linear(mid, DOWN), sum,
+              matrix(Y, sinter_f32, SINTER_UNKNOWN_DIM, HIDDEN, sinter_tensor_property_undef));
+    CHECK(sinter_graph_set_ports(graph, 0, NULL, 5, outputs));
+    CHECK(sinter_graph_finalize(graph));
 }
 
-/* The whole graph is one partition, or the example fails. */
-static void compile(part_t *part, sinter_graph_t *graph, const char *name)
+/* ---- running it ------------------------------------------------------------------------------ */
+
+enum { MOST_PARTS = 6 };
+
+static void print_parts(const sinter_graph_t *g)
 {
-    size_t count = 0;
-    sinter_partition_t *partition = NULL;
+    sinter_partition_t *parts[MOST_PARTS] = {NULL};
+    size_t n = 0;
     const char *pattern = NULL;
-    CHECK(sinter_graph_finalize(graph));
-    CHECK(sinter_graph_filter(graph, sinter_partition_policy_fusion));
-    CHECK(sinter_graph_get_partition_num(graph, &count));
-    if (count != 1) {
-        fprintf(stderr, "%s: %zu partitions instead of one\n", name, count);
+    CHECK(sinter_graph_get_partition_num(g, &n));
+    if (n > MOST_PARTS) {
+        fprintf(stderr, "%zu partitions, at most %d were expected\n", n, MOST_PARTS);
         exit(1);
     }
-    CHECK(sinter_graph_get_partitions(graph, 1, &partition));
-    CHECK(sinter_partition_get_pattern(partition, &pattern));
-    printf("%-10s %s\n", name, pattern);
-    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &part->compiled));
-    CHECK(sinter_partition_destroy(&partition));
+    CHECK(sinter_graph_get_partitions((sinter_graph_t *)g, n, parts));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(sinter_partition_get_pattern(parts[i], &pattern));
+        printf("%s%s", i > 0 ? ", " : "", pattern);
+        CHECK(sinter_partition_destroy(&parts[i]));
+    }
+    printf(": %zu partitions\n", n);
+}
+
+static void bind(sinter_compiled_graph_t *c, uint64_t id, void *data)
+{
+    CHECK(sinter_compiled_graph_bind(c, id, 0, NULL, NULL, data, SINTER_BYTES_TRUSTED));
+}
+
+static void bind_cache(sinter_compiled_graph_t *c, uint64_t id, cache_t *cache)
+{
+    const sinter_dim_t codes[4] = {1, KV_HEADS, CAPACITY, D},
+                       scales[4] = {1, KV_HEADS, CAPACITY, D / GROUP};
+    CHECK(sinter_compiled_graph_bind(c, id, 4, codes, NULL, cache->codes, sizeof cache->codes));
+    CHECK(sinter_compiled_graph_bind(c, id + 1, 4, scales, NULL, cache->scales,
+                                     sizeof cache->scales));
+}
+
+/* What stays: weights, caches, scalars. The outputs of the appends are not bound: they take the
+ * buffers of the caches, which ScatterRows updates in place. */
+static void bind_layer(sinter_compiled_graph_t *c, layer_t *l)
+{
+    const float scale = 1.0f / sqrtf((float)D), masked = -INFINITY;
+    for (uint64_t i = 0; i < WEIGHTS; i++) {
+        bind(c, WEIGHT + 2 * i, l->weights[i].codes);
+        bind(c, WEIGHT + 2 * i + 1, l->weights[i].scales);
+    }
+    bind(c, NORMS, l->norms[0]);
+    bind(c, NORMS + 1, l->norms[1]);
+    bind(c, FREQUENCIES, frequencies);
+    bind_cache(c, K_CACHE, &l->k);
+    bind_cache(c, K_CACHE + 2, &l->v);
+    CHECK(sinter_compiled_graph_bind_scalar(c, SCALE, &scale));
+    CHECK(sinter_compiled_graph_bind_scalar(c, MASKED, &masked));
+}
+
+/* x [n, HIDDEN], of tokens from `past` on, becomes the output of the layer. */
+static void run_layer(sinter_compiled_graph_t *c, sinter_stream_t *stream, int past, int n,
+                      float *x)
+{
+    static int32_t at[TOKENS]; /* a token's position and its slot are the same number here */
+    const sinter_dim_t rows[2] = {n, HIDDEN}, positions[2] = {1, n}, slots[1] = {n};
+    const int32_t before = past;
+    for (int i = 0; i < n; i++) {
+        at[i] = past + i;
+    }
+    CHECK(sinter_compiled_graph_bind(c, X, 2, rows, NULL, x, SINTER_BYTES_TRUSTED));
+    CHECK(sinter_compiled_graph_bind(c, Y, 2, rows, NULL, x, SINTER_BYTES_TRUSTED)); /* in place */
+    CHECK(sinter_compiled_graph_bind(c, POSITIONS, 2, positions, NULL, at, sizeof at));
+    CHECK(sinter_compiled_graph_bind(c, SLOTS, 1, slots, NULL, at, sizeof at));
+    CHECK(sinter_compiled_graph_bind_scalar(c, PAST, &before));
+    CHECK(sinter_compiled_graph_execute(c, stream));
+}
+
+/* One compile for both layers. */
+static void compile(sinter_compiled_graph_t **compiled)
+{
+    sinter_compiled_partition_t *parts[MOST_PARTS];
+    size_t n = 0;
+    build();
+    CHECK(sinter_graph_compile(graph, NULL, 0, NULL, &compiled[0]));
+    print_parts(graph);
+    CHECK(sinter_compiled_graph_get_partition_num(compiled[0], &n));
+    CHECK(sinter_compiled_graph_get_partitions(compiled[0], n, NULL, parts));
+    for (int i = 1; i < LAYERS; i++) {
+        CHECK(sinter_compiled_graph_create(&compiled[i], NULL, graph, n, parts));
+    }
     CHECK(sinter_graph_destroy(&graph));
-}
-
-/* data: of the inputs, then of the outputs. An engine would keep the tensors, and only set their
- * data and dims. */
-static void run(const part_t *part, sinter_stream_t *stream, void *const *data)
-{
-    sinter_tensor_t *tensors[MOST + 2] = {NULL};
-    const int n = part->n_in + part->n_out;
-    for (int i = 0; i < n; i++) {
-        const lt_t *lt = i < part->n_in ? &part->in[i] : &part->out[i - part->n_in];
-        CHECK(sinter_tensor_create(&tensors[i], NULL, lt, data[i], SINTER_BYTES_TRUSTED));
+    for (int i = 0; i < LAYERS; i++) {
+        bind_layer(compiled[i], &layers[i]);
     }
-    CHECK(sinter_compiled_partition_execute(part->compiled, stream, (size_t)part->n_in,
-                                            (const sinter_tensor_t *const *)tensors,
-                                            (size_t)part->n_out, &tensors[part->n_in], NULL, 0));
-    for (int i = 0; i < n; i++) {
-        CHECK(sinter_tensor_destroy(&tensors[i]));
-    }
-}
-
-/* ---- the five partitions --------------------------------------------------------------------- */
-
-/* y = x W; with a residual: y = x W + r. */
-static part_t projection(const char *name, int n, int k, int residual)
-{
-    part_t part;
-    sinter_graph_t *graph = new_graph();
-    memset(&part, 0, sizeof part);
-    part.in[part.n_in++] = matrix(0, sinter_f32, 1, k);
-    part.out[part.n_out++] = product(graph, &part, 10, &part.in[0], n, k);
-    if (residual) {
-        part.in[part.n_in] = matrix(1, sinter_f32, 1, n);
-        part.out[0] = eltwise(graph, sinter_op_add, 20, &part.out[0], &part.in[part.n_in]);
-        part.n_in++;
-    }
-    compile(&part, graph, name);
-    return part;
-}
-
-/* One token of K or V into its slice of the cache: the strides are those of the whole cache. */
-static part_t append(void)
-{
-    const sinter_dim_t x[4] = {1, KV_HEADS, 1, D}, s[4] = {1, KV_HEADS, 1, D / GROUP};
-    const sinter_dim_t code_strides[4] = {KV_HEADS * CAPACITY * D, CAPACITY * D, D, 1};
-    const sinter_dim_t scale_strides[4] = {KV_HEADS * CAPACITY * (D / GROUP),
-                                           CAPACITY * (D / GROUP), D / GROUP, 1};
-    part_t part;
-    sinter_graph_t *graph = new_graph();
-    memset(&part, 0, sizeof part);
-    part.in[part.n_in++] = tensor(0, sinter_f32, 4, x);
-    CHECK(sinter_logical_tensor_init_with_strides(&part.out[0], 1, sinter_s8, 4, x, code_strides,
-                                                  sinter_tensor_property_undef));
-    CHECK(sinter_logical_tensor_init_with_strides(&part.out[1], 2, sinter_f32, 4, s, scale_strides,
-                                                  sinter_tensor_property_undef));
-    part.n_out = 2;
-    sinter_op_t *op = new_op(sinter_op_dynamic_quantize, 0, 1, part.in, 2, part.out);
-    CHECK(sinter_op_set_attr_str(op, sinter_op_attr_quantization_kind, "dynamic_symmetric"));
-    CHECK(sinter_op_set_attr_str(op, sinter_op_attr_qtype, "per_group"));
-    add_op(graph, op);
-    compile(&part, graph, "append");
-    return part;
-}
-
-/* The first `tokens` tokens of a part of a cache, with a dim of 1 for the queries of a head. */
-static lt_t cache_port(uint64_t id, sinter_data_type_t type, sinter_dim_t tokens,
-                       sinter_dim_t width)
-{
-    const sinter_dim_t dims[5] = {1, KV_HEADS, 1, tokens, width};
-    const sinter_dim_t strides[5] = {KV_HEADS * CAPACITY * width, CAPACITY * width,
-                                     CAPACITY * width, width, 1};
-    lt_t lt;
-    CHECK(sinter_logical_tensor_init_with_strides(&lt, id, type, 5, dims, strides,
-                                                  sinter_tensor_property_undef));
-    return lt;
-}
-
-/* Tensors inside the partition: their layout is nobody's affair. */
-static lt_t inner(uint64_t id, sinter_dim_t queries, sinter_dim_t rows, sinter_dim_t columns)
-{
-    const sinter_dim_t dims[5] = {1, KV_HEADS, queries, rows, columns};
-    lt_t lt = tensor(id, sinter_f32, 5, dims);
-    lt.layout_type = sinter_layout_type_any;
-    return lt;
-}
-
-enum { Q = 0, K_CODES, K_SCALES, V_CODES, V_SCALES, ATTENTION_INPUTS };
-
-static void set_tokens(part_t *part, sinter_dim_t tokens)
-{
-    for (int i = K_CODES; i <= V_SCALES; i++) {
-        part->in[i].dims[3] = tokens;
-    }
-}
-
-/* softmax(q K^T / sqrt(D)) V. The number of tokens is unknown here: one compile serves all. */
-static part_t attention(void)
-{
-    const sinter_dim_t t = SINTER_UNKNOWN_DIM, dims[5] = {1, KV_HEADS, QUERIES, 1, D};
-    const int64_t last = -1;
-    part_t part;
-    sinter_graph_t *graph = new_graph();
-    memset(&part, 0, sizeof part);
-    part.n_in = ATTENTION_INPUTS;
-    part.in[Q] = tensor(Q, sinter_f32, 5, dims);
-    part.in[K_CODES] = cache_port(K_CODES, sinter_s8, t, D);
-    part.in[K_SCALES] = cache_port(K_SCALES, sinter_f32, t, D / GROUP);
-    part.in[V_CODES] = cache_port(V_CODES, sinter_s8, t, D);
-    part.in[V_SCALES] = cache_port(V_SCALES, sinter_f32, t, D / GROUP);
-    const lt_t k = inner(10, 1, t, D), v = inner(11, 1, t, D);
-    const lt_t scores = inner(12, QUERIES, 1, t), p = inner(13, QUERIES, 1, t);
-    dequantize(graph, &part.in[K_CODES], &k);
-    dequantize(graph, &part.in[V_CODES], &v);
-    matmul(graph, scores.id, &part.in[Q], &k, 1, &scores); /* q comes scaled by 1 / sqrt(D) */
-    sinter_op_t *op = new_op(sinter_op_softmax, p.id, 1, &scores, 1, &p);
-    CHECK(sinter_op_set_attr_s64(op, sinter_op_attr_axis, &last, 1));
-    add_op(graph, op);
-    part.out[part.n_out++] = tensor(14, sinter_f32, 5, dims);
-    matmul(graph, 14, &p, &v, 0, &part.out[0]);
-    compile(&part, graph, "attention");
-    return part;
-}
-
-/* y = (silu(x Wg) * x Wu) Wd + x, with silu(g) = g * sigmoid(g) */
-static part_t mlp(void)
-{
-    part_t part;
-    sinter_graph_t *graph = new_graph();
-    memset(&part, 0, sizeof part);
-    part.in[part.n_in++] = matrix(0, sinter_f32, 1, HIDDEN);
-    const lt_t x = part.in[0];
-    const lt_t gate = product(graph, &part, 10, &x, FFN, HIDDEN);
-    const lt_t up = product(graph, &part, 20, &x, FFN, HIDDEN);
-    const lt_t sigmoid = eltwise(graph, sinter_op_sigmoid, 30, &gate, NULL);
-    const lt_t silu = eltwise(graph, sinter_op_multiply, 31, &gate, &sigmoid);
-    const lt_t mid = eltwise(graph, sinter_op_multiply, 32, &silu, &up);
-    const lt_t down = product(graph, &part, 40, &mid, HIDDEN, FFN);
-    part.out[part.n_out++] = eltwise(graph, sinter_op_add, 50, &down, &x);
-    compile(&part, graph, "mlp");
-    return part;
-}
-
-/* ---- decoding -------------------------------------------------------------------------------- */
-
-typedef struct model {
-    part_t qkv, append, attention, out, mlp;
-} model_t;
-
-static void append_token(const model_t *m, sinter_stream_t *stream, float *x, cache_t *cache,
-                         int token)
-{
-    void *data[3] = {x, cache->codes[0][token], cache->scales[0][token]};
-    run(&m->append, stream, data);
-}
-
-/* x becomes the output of the layer. */
-static void decode_layer(model_t *m, sinter_stream_t *stream, layer_t *l, int token, float *x)
-{
-    static float qkv[QKV], mixed[HIDDEN], sum[HIDDEN];
-    void *qkv_data[4] = {x, l->qkv.codes, l->qkv.scales, qkv};
-    run(&m->qkv, stream, qkv_data);
-    for (int i = 0; i < HIDDEN; i++) {
-        qkv[i] *= 1.0f / sqrtf((float)D);
-    }
-    append_token(m, stream, qkv + HIDDEN, &l->k, token);
-    append_token(m, stream, qkv + HIDDEN + KV, &l->v, token);
-    set_tokens(&m->attention, token + 1);
-    void *attention_data[6] = {qkv, l->k.codes, l->k.scales, l->v.codes, l->v.scales, mixed};
-    run(&m->attention, stream, attention_data);
-    void *out_data[5] = {mixed, l->out.codes, l->out.scales, x, sum};
-    run(&m->out, stream, out_data);
-    void *mlp_data[8] = {sum,          l->gate.codes, l->gate.scales, l->up.codes,
-                         l->up.scales, l->down.codes, l->down.scales, x};
-    run(&m->mlp, stream, mlp_data);
 }
 
 /* ---- the same in plain loops, with a cache that is not quantised ----------------------------- */
@@ -384,9 +421,31 @@ static void plain_product(const weight_t *w, const float *x, float *y)
     }
 }
 
+static void plain_norm(const float *x, const float *gamma, float *y)
+{
+    double sum = 0.0;
+    for (int i = 0; i < HIDDEN; i++) {
+        sum += (double)x[i] * x[i];
+    }
+    for (int i = 0; i < HIDDEN; i++) {
+        y[i] = (float)(x[i] / sqrt(sum / HIDDEN + 1e-5) * gamma[i]);
+    }
+}
+
+static void plain_rotate(float *x, int heads, int position)
+{
+    for (int i = 0; i < heads * D / 2; i++) {
+        float *a = x + i / (D / 2) * D + i % (D / 2), *b = a + D / 2;
+        const double angle = position * (double)frequencies[i % (D / 2)];
+        const double u = *a * cos(angle) - *b * sin(angle), w = *b * cos(angle) + *a * sin(angle);
+        *a = (float)u;
+        *b = (float)w;
+    }
+}
+
 static void plain_attention(int layer, int token, const float *q, float *y)
 {
-    for (int h = 0; h < KV_HEADS * QUERIES; h++) {
+    for (int h = 0; h < HEADS; h++) {
         const int at = h / QUERIES * D;
         double p[TOKENS], total = 0.0;
         for (int t = 0; t <= token; t++) {
@@ -408,22 +467,26 @@ static void plain_attention(int layer, int token, const float *q, float *y)
 
 static void plain_layer(int layer, int token, float *x)
 {
-    static float qkv[QKV], mixed[HIDDEN], sum[HIDDEN], gate[FFN], up[FFN];
+    static float h[HIDDEN], q[HIDDEN], mixed[HIDDEN], sum[HIDDEN], gate[FFN], up[FFN];
     const layer_t *l = &layers[layer];
-    plain_product(&l->qkv, x, qkv);
-    memcpy(plain_k[layer][token], qkv + HIDDEN, sizeof plain_k[layer][token]);
-    memcpy(plain_v[layer][token], qkv + HIDDEN + KV, sizeof plain_v[layer][token]);
-    plain_attention(layer, token, qkv, mixed);
-    plain_product(&l->out, mixed, sum);
+    plain_norm(x, l->norms[0], h);
+    plain_product(&l->weights[WQ], h, q);
+    plain_product(&l->weights[WK], h, plain_k[layer][token]);
+    plain_product(&l->weights[WV], h, plain_v[layer][token]);
+    plain_rotate(q, HEADS, token);
+    plain_rotate(plain_k[layer][token], KV_HEADS, token);
+    plain_attention(layer, token, q, mixed);
+    plain_product(&l->weights[WO], mixed, sum);
     for (int i = 0; i < HIDDEN; i++) {
         sum[i] += x[i];
     }
-    plain_product(&l->gate, sum, gate);
-    plain_product(&l->up, sum, up);
+    plain_norm(sum, l->norms[1], h);
+    plain_product(&l->weights[GATE], h, gate);
+    plain_product(&l->weights[UP], h, up);
     for (int i = 0; i < FFN; i++) {
         gate[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
     }
-    plain_product(&l->down, gate, x);
+    plain_product(&l->weights[DOWN], gate, x);
     for (int i = 0; i < HIDDEN; i++) {
         x[i] += sum[i];
     }
@@ -431,44 +494,43 @@ static void plain_layer(int layer, int token, float *x)
 
 int main(void)
 {
-    static float x[HIDDEN], plain[HIDDEN];
+    static float x[TOKENS][HIDDEN], plain[TOKENS][HIDDEN];
+    sinter_compiled_graph_t *compiled[LAYERS] = {NULL};
     sinter_stream_t *stream = NULL;
     double worst = 0.0, largest = 0.0;
     CHECK(sinter_stream_create(&stream, NULL, NULL));
-    for (int i = 0; i < LAYERS; i++) {
-        layers[i].qkv = new_weight(QKV, HIDDEN);
-        layers[i].out = new_weight(HIDDEN, HIDDEN);
-        layers[i].gate = new_weight(FFN, HIDDEN);
-        layers[i].up = new_weight(FFN, HIDDEN);
-        layers[i].down = new_weight(HIDDEN, FFN);
+    for (int i = 0; i < D / 2; i++) {
+        frequencies[i] = powf(10000.0f, -2.0f * (float)i / D);
     }
-    model_t model = {projection("qkv", QKV, HIDDEN, 0), append(), attention(),
-                     projection("out", HIDDEN, HIDDEN, 1), mlp()};
+    for (int i = 0; i < LAYERS; i++) {
+        fill(&layers[i]);
+    }
+    compile(compiled);
 
-    for (int token = 0; token < TOKENS; token++) {
-        for (int i = 0; i < HIDDEN; i++) {
-            plain[i] = x[i] = noise(); /* the token's embedding */
-        }
+    for (int i = 0; i < TOKENS * HIDDEN; i++) {
+        plain[i / HIDDEN][i % HIDDEN] = x[i / HIDDEN][i % HIDDEN] = noise(); /* embeddings */
+    }
+    for (int past = 0, n = PROMPT; past < TOKENS; past += n, n = 1) {
         for (int i = 0; i < LAYERS; i++) {
-            decode_layer(&model, stream, &layers[i], token, x);
-            plain_layer(i, token, plain);
+            run_layer(compiled[i], stream, past, n, x[past]);
+        }
+    }
+    for (int token = 0; token < TOKENS; token++) {
+        for (int i = 0; i < LAYERS; i++) {
+            plain_layer(i, token, plain[token]);
         }
         for (int i = 0; i < HIDDEN; i++) {
-            worst = fmax(worst, fabs((double)x[i] - plain[i]));
-            largest = fmax(largest, fabs((double)plain[i]));
+            worst = fmax(worst, fabs((double)x[token][i] - plain[token][i]));
+            largest = fmax(largest, fabs((double)plain[token][i]));
         }
     }
 
-    part_t *const parts[] = {&model.qkv, &model.append, &model.attention, &model.out, &model.mlp};
-    for (int i = 0; i < 5; i++) {
-        CHECK(sinter_compiled_partition_destroy(&parts[i]->compiled));
-    }
     for (int i = 0; i < LAYERS; i++) {
-        free_weight(&layers[i].qkv);
-        free_weight(&layers[i].out);
-        free_weight(&layers[i].gate);
-        free_weight(&layers[i].up);
-        free_weight(&layers[i].down);
+        CHECK(sinter_compiled_graph_destroy(&compiled[i]));
+        for (int k = 0; k < WEIGHTS; k++) {
+            free(layers[i].weights[k].codes);
+            free(layers[i].weights[k].scales);
+        }
     }
     CHECK(sinter_stream_destroy(&stream));
     /* Codes of 8 bits are off by 2^-8 of the largest magnitude in their group, in K, V and each

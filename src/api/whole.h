@@ -30,6 +30,7 @@ typedef struct whole_tensor {
     bool given;             /* the caller has given its dims */
     void *data;             /* bound: the caller's */
     whole_place_t place;
+    bool lent;           /* an input: an output lies in its buffer */
     size_t offset, room; /* PLACE_ARENA: in the block, bytes there */
 } whole_tensor_t;
 

@@ -107,9 +107,9 @@ static bool pairs_now(const sinter_compiled_graph_t *w, int p, int a, int b)
            lt_may_coincide(&w->tensors[a].tensor.lt, &w->tensors[b].tensor.lt);
 }
 
-static bool is_writable_input(const whole_tensor_t *t)
+static bool may_lend(const whole_tensor_t *t)
 {
-    return t->first < 0 && t->bound && t->data != t->tensor.scalar &&
+    return t->first < 0 && t->bound && !t->lent && t->data != t->tensor.scalar &&
            t->port.property != sinter_tensor_property_constant;
 }
 
@@ -124,8 +124,9 @@ static bool lie_in_input(sinter_compiled_graph_t *w, int b, const void *data)
         if (!pairs_now(w, p, a, b)) {
             continue;
         }
-        const bool root = is_writable_input(from) && (data == NULL || data == from->data);
+        const bool root = may_lend(from) && (data == NULL || data == from->data);
         if (root || (from->first >= 0 && !from->bound && lie_in_input(w, a, data))) {
+            from->lent = from->lent || root;
             if (!to->bound) {
                 to->place = PLACE_INPUT;
                 to->tensor.data = from->tensor.data;
@@ -226,10 +227,15 @@ sinter_status_t whole_place_all(sinter_compiled_graph_t *w)
         whole_tensor_t *t = &w->tensors[i];
         t->place = t->bound ? PLACE_BOUND : t->first < 0 || t->is_output ? PLACE_NONE : PLACE_ARENA;
         t->tensor.data = t->bound ? t->data : NULL;
+        t->lent = false;
     }
-    for (int i = 0; i < w->n_outputs; i++) {
-        const whole_tensor_t *t = &w->tensors[w->outputs[i]];
-        (void)lie_in_input(w, w->outputs[i], t->bound ? t->data : NULL);
+    /* Outputs that the caller has bound to buffers of inputs go first. */
+    for (int i = 0; i < 2 * w->n_outputs; i++) {
+        const int at = w->outputs[i % w->n_outputs];
+        const whole_tensor_t *t = &w->tensors[at];
+        if (t->bound == (i < w->n_outputs) && (!t->bound || t->data != NULL)) {
+            (void)lie_in_input(w, at, t->data);
+        }
     }
     return place_in_block(w);
 }

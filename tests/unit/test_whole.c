@@ -637,6 +637,67 @@ static void test_pairs(void)
     close_engine();
 }
 
+/* Two caches of one shape, updated in place: each output takes the buffer of its own cache. What is
+ * read behind the append is what was appended. */
+static void test_caches(void)
+{
+    enum { ROWS = 6, COLUMNS = 8, N = 2 };
+    static float a[ROWS][COLUMNS], b[ROWS][COLUMNS], out[ROWS][COLUMNS], copy[ROWS][COLUMNS];
+    static float updates[2][N][COLUMNS];
+    int32_t slots[N] = {4, 1};
+    const sinter_dim_t cache[2] = {ROWS, COLUMNS}, rows[2] = {N, COLUMNS}, n[1] = {N};
+    size_t n_pairs = 0;
+    const sinter_inplace_pair_t *pairs = NULL;
+    open_engine();
+    sinter_stream_t *stream = stream_of(2);
+    sinter_compiled_graph_t *whole =
+        compile("ScatterRows axis=0 0:f32:?x8 1:s32:? 2:f32:?x8 -> 3:f32:?x8; ScatterRows axis=0 "
+                "4:f32:?x8 1:s32:? 5:f32:?x8 -> 6:f32:?x8; Subtract 3:f32:?x8 6:f32:?x8 -> "
+                "7:f32:?x8; ports 0,1,2,4,5 -> 3,6,7");
+    CHECK_THAT(sinter_compiled_graph_get_inplace_ports(whole, &n_pairs, &pairs) == sinter_success);
+    CHECK_THAT(n_pairs == 2 && pairs[0].input_id == 0 && pairs[0].output_id == 3 &&
+               pairs[1].input_id == 4 && pairs[1].output_id == 6);
+    for (int i = 0; i < N * COLUMNS; i++) {
+        updates[0][i / COLUMNS][i % COLUMNS] = (float)(i + 1);
+        updates[1][i / COLUMNS][i % COLUMNS] = (float)(100 * i);
+    }
+    float *const caches[2] = {&a[0][0], &b[0][0]};
+    for (int i = 0; i < 2; i++) {
+        CHECK_THAT(sinter_compiled_graph_bind(whole, i == 0 ? 0 : 4, 2, cache, NULL, caches[i],
+                                              sizeof a) == sinter_success);
+        CHECK_THAT(sinter_compiled_graph_bind(whole, i == 0 ? 2 : 5, 2, rows, NULL, updates[i],
+                                              sizeof updates[i]) == sinter_success);
+    }
+    CHECK_THAT(sinter_compiled_graph_bind(whole, 1, 1, n, NULL, slots, sizeof slots) ==
+               sinter_success);
+    CHECK_THAT(bind(whole, 7, out) == sinter_success);
+    CHECK(sinter_compiled_graph_execute(whole, stream) == sinter_success, "%s",
+          sinter_last_error_message());
+    for (int i = 0; i < N; i++) {
+        CHECK_THAT(memcmp(a[slots[i]], updates[0][i], sizeof a[0]) == 0 &&
+                   memcmp(b[slots[i]], updates[1][i], sizeof a[0]) == 0);
+    }
+    CHECK_THAT(a[0][0] == 0 && b[5][7] == 0 && out[4][1] == 2 - 100 && out[1][0] == 9 - 800);
+    /* A slot outside of the cache: nothing is written. */
+    memcpy(copy, a, sizeof a);
+    memset(out, 0xFF, sizeof out);
+    memset(updates, 0, sizeof updates);
+    slots[1] = ROWS;
+    check_message(sinter_compiled_graph_execute(whole, stream), sinter_invalid_arguments,
+                  "slot 6 of row 1 is outside a dimension of 6");
+    CHECK_THAT(strncmp(sinter_last_error_message(), "element ", 8) == 0);
+    CHECK_THAT(memcmp(copy, a, sizeof a) == 0 && ((unsigned char *)out)[3] == 0xFF);
+    /* Bound elsewhere, the output is a copy, and the cache stays. */
+    slots[1] = 1;
+    static float elsewhere[ROWS][COLUMNS];
+    CHECK_THAT(bind(whole, 3, elsewhere) == sinter_success);
+    CHECK_THAT(sinter_compiled_graph_execute(whole, stream) == sinter_success);
+    CHECK_THAT(memcmp(copy, a, sizeof a) == 0 && elsewhere[4][0] == 0 && b[4][1] == 0);
+    sinter_compiled_graph_destroy(&whole);
+    sinter_stream_destroy(&stream);
+    close_engine();
+}
+
 /* ---- scalars --------------------------------------------------------------------------------- */
 
 static void test_scalars(void)
@@ -717,6 +778,7 @@ int main(int argc, char **argv)
     test_binding_errors();
     test_overlaps();
     test_pairs();
+    test_caches();
     test_scalars();
     test_no_memory();
     return check_finish();

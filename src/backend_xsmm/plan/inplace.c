@@ -151,18 +151,19 @@ static bool is_scatter_of(const plan_t *plan, int s, int in, int out)
            memory_of(plan, p->updates) != in && memory_of(plan, p->indices) != in;
 }
 
-/* Nothing reads input `in` once step s writes output `out` for the first time, except that step
- * itself, element by element. */
+/* The step that is the first to write output `out` is the last to read input `in`, element by
+ * element. An input that only earlier steps read could be overwritten too, but is not in a pair: an
+ * output has its pairs with the tensors that it is made from. */
 static bool may_share(const plan_t *plan, int in, int out)
 {
     const plan_value_t *x = &plan->values[in], *y = &plan->values[out];
     const int s = y->first;
-    if (x->kind != PV_INPUT || y->kind != PV_OUTPUT || s < 0 || x->last > s ||
+    if (x->kind != PV_INPUT || y->kind != PV_OUTPUT || s < 0 || x->last != s ||
         x->lt.property == sinter_tensor_property_constant ||
         x->lt.property == sinter_tensor_property_host_scalar || !lt_may_coincide(&x->lt, &y->lt)) {
         return false;
     }
-    return x->last < s || inplace_overwrites(plan, s, in, out) || is_softmax_of(plan, s, in, out) ||
+    return inplace_overwrites(plan, s, in, out) || is_softmax_of(plan, s, in, out) ||
            is_scatter_of(plan, s, in, out);
 }
 
