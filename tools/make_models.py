@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks,
-quantisation of 64 MiB, and their lists in tests/lists. Run from anywhere; what it writes is checked
-in."""
+"""Writes models/*.json: attention, matmul and MLP graphs with the shapes of real networks, whole
+decoder layers, quantisation of 64 MiB, and their lists in tests/lists. Run from anywhere; what it
+writes is checked in."""
 import os
 
 import attention_models
 import dequantise_models
+import layer_models
 import matmul_models
 import row_models
 from graph_json import Graph, transposed
@@ -335,7 +336,7 @@ def quantise_models():
 def models():
     """Name -> graph."""
     return network_models() | guide_models() | quantise_models() | dequantise_models.models(
-    ) | attention_models.models() | row_models.models()
+    ) | attention_models.models() | row_models.models() | layer_models.models()
 
 
 def network_models():
@@ -430,7 +431,7 @@ def lists():
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
     return own | dequantise_models.lists() | attention_models.lists(
-    ) | matmul_models.lists() | row_models.lists()
+    ) | matmul_models.lists() | row_models.lists() | layer_models.lists()
 
 
 def main():

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph/quant.h"
+#include "graph/shape.h"
 
 bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int64_t *dims)
 {
@@ -85,6 +86,27 @@ static bool say_runs(int n, const int64_t *data, int64_t run, int64_t *scales)
     return run == 1;
 }
 
+/* A dim that is not known yet becomes known dims and one that is not: in->dims[i] is out->dims[j]
+ * and those behind it, [rows] -> [4, rows / 4]. Returns how many they are; 0: the dim is no such
+ * dim. A scale for all of the dim stays one. Else each part has scales of its own: should a group
+ * reach over two parts, then the reshape of the scales, which are too few, is an error at
+ * execute. */
+static int split_unknown(const lt_t *in, const lt_t *out, int i, int j, const int64_t *dims,
+                         int64_t *scales)
+{
+    int n = 0;
+    while (j + n < out->ndims && dim_known(out->dims[j + n])) {
+        n++;
+    }
+    if (dim_known(in->dims[i]) || j + n == out->ndims || (dim_known(dims[i]) && dims[i] != 1)) {
+        return 0;
+    }
+    for (int k = j; k <= j + n; k++) {
+        scales[k] = dims[i] == 1 ? 1 : out->dims[k];
+    }
+    return n + 1;
+}
+
 /* Both dim lists fall into blocks of equal products, as short as can be; unit dims stick to the
  * block on their left or, at the start, right. */
 static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dims)
@@ -107,6 +129,12 @@ static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dim
         }
         if (j < out->ndims && out->dims[j] == 1) {
             scales[j++] = 1;
+            continue;
+        }
+        const int parts = i < in->ndims ? split_unknown(in, out, i, j, dims, scales) : 0;
+        if (parts > 0) {
+            i++;
+            j += parts;
             continue;
         }
         do {

@@ -256,7 +256,8 @@ static int other_reader(const joiner_t *j, int v, int upper, int lower)
 }
 
 /* Whether `upper` feeds `lower` by the row. *other: a reader elsewhere of what it feeds, for which
- * the row leaves no room; NULL: none. */
+ * the row leaves no room; NULL: none. Further results of `upper`, a residual sum for one, may have
+ * any readers. */
 static bool feeds(const joiner_t *j, const join_row_t *row, int upper, int lower,
                   const node_t **other)
 {
@@ -266,13 +267,12 @@ static bool feeds(const joiner_t *j, const join_row_t *row, int upper, int lower
     for (int i = 0; i < m->parts[upper].n; i++) {
         const node_t *n = &m->g->nodes[m->parts[upper].nodes[i]];
         for (int o = 0; o < n->n_out; o++) {
-            const int out = other_reader(j, n->out[o], upper, lower);
-            *other = out >= 0 ? &m->g->nodes[out] : *other;
-            fed = fed || reads(j, lower, n->out[o], row);
+            if (reads(j, lower, n->out[o], row)) {
+                const int out = other_reader(j, n->out[o], upper, lower);
+                *other = out >= 0 ? &m->g->nodes[out] : *other;
+                fed = true;
+            }
         }
-    }
-    if (!fed) {
-        *other = NULL;
     }
     return fed && (row->how == JOIN_KEEPS || *other == NULL);
 }

@@ -75,6 +75,7 @@ int oracle_scatter_rows(orc_ctx_t *c)
     const size_t outer = orc_count(in->lt.dims, axis), rows = (size_t)in->lt.dims[axis],
                  inner = orc_count(in->lt.dims + axis + 1, in->lt.ndims - axis - 1);
     move(c->out[0], 0, in, 0, in->n);
+    c->out[0]->saturates = updates->saturates && (in->b == NULL || in->saturates);
     for (size_t o = 0; o < outer; o++) {
         for (size_t i = 0; i < slots->n; i++) {
             if (slots->v[i] == -1) {

@@ -187,6 +187,24 @@ static void test_sdpa_torn_groups(sinter_engine_t *engine)
     OP(&m, matmul, f16, p, IN(&m, f16, "2x4x4x16x8"));
     EXPECT_WHY(&m, "matmul 3, single 1, single 1",
                "groups of op 0 (DynamicDequantize) do not fit op 1 (StaticReshape)");
+    for (int split = 0; split < 2; split++) { /* rows of two sequences, how many is not known */
+        mini_begin(&m, engine);
+        k = OPA(&m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")), IN(&m, s4, "4x?x16"),
+                IN(&m, f16, "4x?x2"));
+        k = split ? OPA(&m, static_reshape, f16,
+                        ATTRS(S64S(shape, 4, 2, -1, 16), BOOL(special_zero, false)), k)
+                  : OPA(&m, static_reshape, f16,
+                        ATTRS(S64S(shape, 4, -1, 2, 16), BOOL(special_zero, false)), k);
+        const lt_t scores = OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)),
+                                IN(&m, f16, split ? "4x2x5x16" : "4x?x5x16"), k);
+        OP(&m, matmul, f16, OPA(&m, softmax, f16, ATTRS(S64S(axis, -1)), scores),
+           IN(&m, f16, split ? "4x2x?x8" : "4x?x2x8"));
+        if (split) {
+            EXPECT(&m, "sdpa 5");
+        } else {
+            EXPECT_WHY(&m, "matmul 3, single 1, single 1", "whose groups the new dims cannot say");
+        }
+    }
 }
 
 static void test_sdpa_cycle(sinter_engine_t *engine)
@@ -657,6 +675,13 @@ static void test_projections(sinter_engine_t *engine)
             EXPECT(&m, "projections 5");
         }
     }
+    mini_begin(&m, engine); /* others read the sum in front of the norm, as a residual */
+    x = OP(&m, add, f32, IN(&m, f32, "4x8"), IN(&m, f32, "4x8"));
+    y = rms(&m, x);
+    OP(&m, matmul, f32, y, IN(&m, f32, "8x6"));
+    OP(&m, matmul, f32, y, IN(&m, f32, "8x4"));
+    OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), x);
+    EXPECT(&m, "projections 4, single 1");
     mini_begin(&m, engine); /* one product needs another one by way of a softmax */
     x = IN(&m, f32, "4x8");
     y = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), OP(&m, matmul, f32, x, IN(&m, f32, "8x6")));

@@ -372,9 +372,30 @@ static rule_t index_input(const model_op_t *op, size_t slot, const gr_dtype_t *t
                : rows_of(&op->inputs[rotary ? 1 : 0], !rotary && axis != NULL ? axis->s64[0] : 0);
 }
 
-static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
+/* The use of a tensor that says what its values mean. Rows of a table or of a cache mean what the
+ * op behind the Gather or ScatterRows reads. */
+static const model_use_t *first_use(const model_t *model, const model_tensor_t *tensor)
 {
     const model_use_t *use = &model->uses[tensor->first];
+    for (int step = 0; step < 4; step++) {
+        const model_op_t *op = &model->ops[use->op];
+        const bool moves = op->kind == sinter_op_gather || op->kind == sinter_op_scatter_rows;
+        if (use->output || !moves || use->slot == 1 || op->n_outputs == 0) {
+            break;
+        }
+        const model_tensor_t *moved = model_find(model, op->outputs[0].id);
+        const model_use_t *next = &model->uses[moved->first + moved->n - 1];
+        if (next->output) {
+            break;
+        }
+        use = next;
+    }
+    return use;
+}
+
+static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
+{
+    const model_use_t *use = first_use(model, tensor);
     const model_op_t *op = &model->ops[use->op];
     const gr_dtype_t *t = gr_dtype(model_lt(model, tensor)->data_type);
 
