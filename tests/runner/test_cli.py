@@ -287,6 +287,33 @@ class Cli(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"--limits: {why}", done.stderr)
 
+    def test_sequence(self):
+        """The graph as a whole: partitions in order, and memory that tensors share."""
+        found = document("--mode=L", f"--case={SDPA}", "--no-fuse")
+        sequence, sizes = found["sequence"], {t["id"]: t["bytes"] for t in found["tensors"]}
+        self.assertEqual(sequence["partitions"], [p["id"] for p in found["partitions"]])
+        tensors = sequence["tensors"]
+        self.assertEqual(len(tensors), len(sequence["partitions"]) - 1)
+        for t in tensors:
+            writer = found["partitions"][t["first"]]["outputs"]
+            readers = found["partitions"][t["last"]]["inputs"]
+            self.assertIn(t["id"], [port["id"] for port in writer])
+            self.assertIn(t["id"], [port["id"] for port in readers])
+            self.assertEqual(t["bytes"], sizes[t["id"]])
+            self.assertLessEqual(t["offset"] + t["bytes"], sequence["scratch_bytes"])
+        self.assertLess(sequence["scratch_bytes"], sum(t["bytes"] for t in tensors))
+        for t in tensors:  # what lives at the same time lies apart, but for a partition in place
+            for other in tensors:
+                if t["first"] < other["first"] < t["last"]:
+                    apart = (t["offset"] >= other["offset"] + other["bytes"]
+                             or other["offset"] >= t["offset"] + t["bytes"])
+                    self.assertTrue(apart, (t, other))
+        timed = document("--mode=P", f"--case={SDPA}", "--no-fuse", "--repeat=3")["sequence"]
+        self.assertEqual(timed["tensors"], tensors)
+        self.assertTrue(0 < timed["min_us"] <= timed["median_us"])
+        self.assertIn("as a whole: min", run("--mode=P", f"--case={SDPA}", "--no-fuse",
+                                             "--repeat=3").stdout)
+
     def test_tensors_and_ops(self):
         """The document has the whole graph: tensors, and the ids of each op's tensors."""
         found = document("--mode=L", f"--case={SDPA}")

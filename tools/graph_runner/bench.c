@@ -466,6 +466,69 @@ int gr_bench_bounds(gr_exec_t *x, gr_error_t *err)
     return find_bounds(x, limits, err);
 }
 
+/* ---- the graph as a whole -------------------------------------------------------------------- */
+
+/* Seconds of executes of the compiled graph, with the memory that it has for tensors between
+ * partitions; with --cold-cache a pass over other memory goes before each. Gives their number. */
+static size_t time_whole(gr_exec_t *x, const gr_meter_t *meter, double *times, size_t most,
+                         gr_error_t *err)
+{
+    const size_t warm = 2;
+    double begin = 0, start;
+    size_t n;
+
+    for (n = 0; n < most + warm; n++) {
+        sinter_status_t status;
+
+        begin = n == warm ? gr_seconds() : begin;
+        if (!x->opt->repeat && n >= warm + MIN_RUNS && gr_seconds() - begin >= x->opt->min_time) {
+            break;
+        }
+        if (meter) {
+            gr_meter_rate(meter);
+        }
+        start = gr_seconds();
+        status = sinter_compiled_graph_execute(x->whole, x->stream);
+        if (status) {
+            gr_library_failure(status, "execute", err);
+            return 0;
+        }
+        times[n < warm ? 0 : n - warm] = gr_seconds() - start;
+    }
+    return n - warm;
+}
+
+/* sum: the figures of all partitions, one by one. */
+static int bench_whole(gr_exec_t *x, const result_t *sum, gr_error_t *err)
+{
+    const size_t most = x->opt->repeat ? (size_t)x->opt->repeat : MAX_RUNS;
+    double *times = gr_malloc((most + 1) * sizeof *times);
+    gr_sequence_t *s = &x->sequence;
+    gr_meter_t meter;
+    size_t n = 0;
+
+    if (!times || (x->opt->cold_cache && gr_meter_open(&meter, sinter_engine_get_isa(x->engine),
+                                                       sum->flops == 0, x->threads))) {
+        gr_free(times);
+        return gr_fail_memory(err);
+    }
+    if (!gr_exec_share_memory(x, err)) {
+        n = time_whole(x, x->opt->cold_cache ? &meter : NULL, times, most, err);
+    }
+    if (n > 0) {
+        s->median = median(times, n);
+        s->min = times[0];
+        s->min_of_roofline = sum->at_min / s->min;
+        s->median_of_roofline = sum->at_median / s->median;
+        gr_print("    as a whole: min %.4g ms = %.3g of roofline, median %.4g ms = %.3g of "
+                 "roofline, %.4g MB between partitions\n",
+                 1e3 * s->min, s->min_of_roofline, 1e3 * s->median, s->median_of_roofline,
+                 1e-6 * (double)s->bytes);
+    }
+    gr_free(times);
+    return n > 0 ? 0 : -1;
+}
+
 int gr_bench(gr_exec_t *x, gr_error_t *err)
 {
     const gr_limits_t *limits;
@@ -505,6 +568,9 @@ int gr_bench(gr_exec_t *x, gr_error_t *err)
     if (x->n_parts > 1) {
         figures = figures_of(&sum, limits);
         print_result("all partitions", &sum, &figures);
+        if (bench_whole(x, &sum, err)) {
+            return -1;
+        }
     }
     gr_record_figures(x->record, -1, &figures);
     return 0;

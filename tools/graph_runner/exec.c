@@ -747,3 +747,23 @@ int gr_exec_run(gr_exec_t *x, gr_error_t *err)
     }
     return 0;
 }
+
+int gr_exec_share_memory(gr_exec_t *x, gr_error_t *err)
+{
+    for (size_t i = 0; i < x->n_parts; i++) {
+        const gr_part_t *p = &x->parts[i];
+
+        for (size_t j = 0; j < p->n_out; j++) {
+            const model_tensor_t *t = model_find(x->model, p->out[j].id);
+            sinter_status_t status = sinter_success;
+
+            if (t && !t->is_output) {
+                status = sinter_compiled_graph_bind(x->whole, t->id, 0, NULL, NULL, NULL, 0);
+            }
+            if (status) {
+                return gr_library_failure(status, "bind", err);
+            }
+        }
+    }
+    return 0;
+}

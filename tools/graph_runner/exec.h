@@ -31,6 +31,9 @@ typedef struct gr_sequence {
     bool known; /* the dims of all inputs are known */
     size_t bytes, n;
     sinter_arena_tensor_t *tensors;
+    /* Mode P: seconds of an execute of the graph as a whole, and the time of its roofline as a
+     * fraction of them. 0: not measured. */
+    double min, median, min_of_roofline, median_of_roofline;
 } gr_sequence_t;
 
 typedef struct gr_exec {
@@ -60,6 +63,9 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err);
  * between partitions have such buffers too where something needs to see them, or where every op is
  * a partition; else they lie in the memory of the compiled graph. */
 int gr_exec_run(gr_exec_t *x, gr_error_t *err);
+/* Leaves tensors between partitions to the memory of the compiled graph, after a run that has given
+ * them buffers. */
+int gr_exec_share_memory(gr_exec_t *x, gr_error_t *err);
 void gr_exec_close(gr_exec_t *x);
 
 int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err);

@@ -404,6 +404,10 @@ static void put_sequence(gr_record_t *r, const gr_exec_t *x)
     for (size_t i = 0; i < x->n_parts; i++) {
         put(r, list, NULL, cJSON_CreateNumber((double)x->parts[i].id));
     }
+    put_measured(r, item, "min_us", 1e6 * s->min);
+    put_measured(r, item, "median_us", 1e6 * s->median);
+    put_measured(r, item, "min_of_roofline", s->min_of_roofline);
+    put_measured(r, item, "median_of_roofline", s->median_of_roofline);
     if (!s->known) {
         return;
     }
