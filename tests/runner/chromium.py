@@ -1,5 +1,9 @@
+#!/usr/bin/env python3
 """A headless Chromium that is driven over a pair of pipes, with its own protocol, so that no driver
-and no package is needed."""
+and no package is needed.
+
+chromium.py PAGE.html PICTURE.png [WIDTH HEIGHT [SELECTOR]]: a screenshot, after a click on what the
+selector finds."""
 import base64
 import json
 import os
@@ -7,6 +11,7 @@ import select
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import zlib
@@ -199,3 +204,18 @@ def paeth(a, b, c):
     """PNG's predictor: the neighbour closest to a + b - c."""
     near = min((abs(b - c), 0), (abs(a - c), 1), (abs(a + b - 2 * c), 2))
     return (a, b, c)[near[1]]
+
+
+def main():
+    page, picture, *size = sys.argv[1:]
+    with Browser() as browser, open(picture, "wb") as file:
+        browser.open(page, *map(int, size[:2]))
+        for selector in size[2:]:
+            browser.value(f"document.querySelector({json.dumps(selector)}).click()")
+        file.write(browser.screenshot())
+        print("\n".join(browser.errors))
+        return 1 if browser.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -108,8 +108,9 @@ class Report(unittest.TestCase):
         for dark in (False, True):
             self.browser.open(self.page, dark=dark)
             self.check_picture(dark)
-        for view in ("folded", "with-ops"):
-            self.click("#fold")
+        for view, name in (("folded", "fold"), ("with-ops", "unfold")):
+            if self.text_of("#fold") == name:
+                self.click("#fold")
             boxes = self.browser.value(
                 "Array.from(document.querySelectorAll('.graph-frame .%s .partition')).map(g => {"
                 "const r = g.querySelector('.area').getBoundingClientRect();"

@@ -68,7 +68,8 @@
   };
   Object.keys(tools).forEach((id) => document.getElementById(id)
     .addEventListener("click", tools[id]));
-  show(0);
+  // A wide graph begins folded, where that makes it fit.
+  show(drawings[0].fitting() < 0.7 && drawings[1].fitting() >= 0.7 ? 1 : 0);
 
   const wanted = /^#part-(\d+)$/.exec(location.hash);
   if (details.length > 0) {
