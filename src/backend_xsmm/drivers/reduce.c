@@ -200,6 +200,9 @@ static void fold_item(const reduce_state_t *st, sinter_op_kind_t kind, const int
     for (int i = 0; i < n; i++) {
         sums[i] = start_of(kind);
     }
+    if (begin >= end) { /* nothing is reduced */
+        return;
+    }
     if (!st->by_rows) {
         fold_steps(st, kind, idx, n, begin, end, sums, b);
         return;
