@@ -412,6 +412,21 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
     check_value(t->row_max(none, 2) == -INFINITY, isa, "row_max of -inf", 0, t->row_max(none, 2),
                 -INFINITY);
     check_value(t->exp_sub_sum(e, none, 2, 0) == 0 && e[0] == 0, isa, "exp of -inf", 0, e[0], 0);
+    unsigned char past[300 * sizeof(float) + 128];
+    for (int n = 0; n < 300; n += n < 40 ? 1 : 37) {
+        const size_t at = (size_t)random_below(&seed, 64);
+        int bad = 0;
+        memset(past, 0xA5, sizeof past);
+        t->scale_past(past + at, x, n, 3);
+        for (size_t i = 0; i < sizeof past; i++) {
+            const bool within = i >= at && i - at < (size_t)n * sizeof(float);
+            const float want = within ? x[(i - at) / sizeof(float)] * 3 : 0;
+            unsigned char byte[sizeof want];
+            memcpy(byte, &want, sizeof want);
+            bad += past[i] != (within ? byte[(i - at) % sizeof want] : 0xA5);
+        }
+        check_value(bad == 0, isa, "scale_past", n, bad, 0);
+    }
     float rows[2 * 5] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, f[2] = {2, 3};
     t->scale_rows(rows, 2, 5, 3, f);
     check_value(rows[2] == 6 && rows[3] == 4 && rows[5] == 18 && rows[8] == 9, isa, "scale_rows", 0,

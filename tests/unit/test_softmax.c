@@ -111,6 +111,7 @@ static void softmax_one(const softmax_case_t *c, bool log_form, bool zero, bool 
     rig_t r;
     int64_t strides[4], stat_dims[4], idx[4];
     rig_init(&r, cap);
+    r.plan.cache_bytes = (size_t)rig_pick(2); /* 1: results are too large for it */
     rig_strides(c->ndims, c->dims, strides);
     const int in = rig_value(&r, c->in, c->ndims, c->dims, strides);
     rig_strides(c->ndims, c->dims, strides);
@@ -177,6 +178,8 @@ static void softmax_all(void)
         {2, {5, 300}, 1, sinter_f16, sinter_f16, 1},
         {3, {2, 3, 4097}, 2, sinter_f32, sinter_f32, 0},
         {2, {3, 9000}, 1, sinter_bf16, sinter_f32, 1},
+        {2, {3, 4096}, 1, sinter_f32, sinter_bf16, 1},
+        {2, {80, 4000}, 1, sinter_f32, sinter_f32, 0}, /* the next row is fetched */
         {2, {300, 5}, 0, sinter_f32, sinter_f32, 1},
         {3, {3, 70, 33}, 1, sinter_f32, sinter_bf16, 2},
         {4, {2, 9, 5, 70}, 1, sinter_f32, sinter_f32, 2},

@@ -3,7 +3,7 @@
  *   y = e^(x - m) / s    or    y = (x - m) - log s,    stats = m + log s
  *
  * with a row's sink as one more x, which gives no y, and y goes through the post chain in runs
- * along the last dim. Rows (the axis is last): loaded once if they fit the row buffer, read
+ * along the last dim. Rows (the axis is last): read from memory once if they fit the row buffer,
  * three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at
  * once, three walks along the axis. Memory per thread does not depend on dims. */
 #include <math.h>
@@ -13,9 +13,13 @@
 #include "backend_xsmm/drivers/chain_walk.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
+#include "base/fetch.h"
 #include "base/status.h"
+#include "numeric/quant_rows.h"
 
 enum { ROW = 4096, SHORT = 16 };
+/* Where a step reads more bytes, the next row is fetched while one is worked off. */
+enum { AHEAD_FROM = 1 << 20 };
 
 typedef struct softmax_state {
     chain_bound_t post;
@@ -24,11 +28,17 @@ typedef struct softmax_state {
     const unsigned char *sink; /* NULL: none */
     unsigned char *stats;
     sinter_data_type_t in_type, sink_type, stats_type;
+    int in_bits; /* of an element */
     int way, ndims, axis;
     int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS],
         stats_stride[SINTER_MAX_NDIMS];
     int64_t extent[SINTER_MAX_NDIMS], n_items; /* the last dim in blocks, the axis once */
     bool inf_as_zero, log, serial;
+    bool floats; /* rows are consecutive floats */
+    /* Where results go if the post chain does nothing but store them, along the rows; else NULL. */
+    const chain_ref_t *out;
+    bool streams; /* some result goes past the caches */
+    bool ahead;   /* rows are consecutive elements, and the next one is to be fetched */
 } softmax_state_t;
 
 typedef struct buffers {
@@ -113,6 +123,15 @@ static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
     return sinter_success;
 }
 
+static double in_bytes(const softmax_state_t *st)
+{
+    double n = st->in_bits / 8.0;
+    for (int d = 0; d < st->ndims; d++) {
+        n *= (double)st->dims[d];
+    }
+    return n;
+}
+
 enum { WHOLE_ROWS, LONG_ROWS, COLUMNS };
 
 static const char *refuse_rows(int way, const void *config, void *state)
@@ -129,6 +148,19 @@ const way_row_t ways_softmax_rows[] = {{"rows in cache", refuse_rows, WHOLE_ROWS
                                        {"rows in three passes", refuse_rows, LONG_ROWS},
                                        {"columns", NULL, COLUMNS}};
 
+/* The operand that whole rows are stored to as they are, one element after the other; NULL: there
+ * is none. */
+static const chain_ref_t *plain_store(const softmax_state_t *st)
+{
+    int at;
+    if (st->way != WHOLE_ROWS || st->log || st->post.chain->f64 ||
+        !chain_is_store(st->post.chain, &at)) {
+        return NULL;
+    }
+    const chain_ref_t *out = &st->post.refs[at];
+    return out->stride[st->ndims - 1] == 1 && out->traits->block_elems == 1 ? out : NULL;
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
 {
@@ -141,6 +173,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->fn = eltwise_table(self->needs);
     st->in = in->data;
     st->in_type = in->dtype;
+    st->in_bits = dtype_traits(in->dtype)->bits;
     st->ndims = in->ndims;
     st->axis = p->axis < 0 ? p->axis + in->ndims : p->axis;
     if (st->ndims != st->post.ndims || st->axis < 0 || st->axis >= st->ndims) {
@@ -179,6 +212,13 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         st->n_items *= st->extent[d];
     }
     st->way = take_way(ways_softmax_rows, NULL, NULL, st, choice);
+    st->streams = st->way != COLUMNS && !st->post.chain->f64 &&
+                  chain_choose_stores(&st->post, 1, at_most(st->dims[last], CHAIN_BLOCK),
+                                      in_bytes(st), problem->plan->cache_bytes);
+    st->out = plain_store(st);
+    st->floats = st->in_type == sinter_f32 && st->stride[last] == 1 &&
+                 (uintptr_t)st->in % sizeof(float) == 0;
+    st->ahead = st->stride[last] == 1 && in_bytes(st) > AHEAD_FROM;
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -249,27 +289,92 @@ static void put_stats(const softmax_state_t *st, const int64_t *idx, float shift
     }
 }
 
-static void short_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
+static const unsigned char *element(const softmax_state_t *st, int64_t at)
+{
+    return st->in + at * st->in_bits / 8;
+}
+
+static void fetch(const unsigned char *from, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) {
+        fetch_line(from + i);
+    }
+}
+
+/* Where the exponentials of a row go: to the results, if these are floats that stay in the caches,
+ * else into the buffer. */
+static float *exponentials_at(const softmax_state_t *st, unsigned char *row, float *buffer)
+{
+    const bool floats = st->out->dtype == sinter_f32 && (uintptr_t)row % sizeof(float) == 0;
+    return floats && !st->out->stream ? (float *)(void *)row : buffer;
+}
+
+/* A row of results, f times its exponentials x. */
+static void store_row(const softmax_state_t *st, unsigned char *row, int n, float *x, float f,
+                      buffers_t *b)
+{
+    const chain_ref_t *out = st->out;
+    if (out->dtype == sinter_f32 && out->stream) {
+        st->fn->scale_past(row, x, n, f);
+        return;
+    }
+    st->fn->scale_row(x, n, f);
+    if (!out->stream) {
+        if (x == b->row) {
+            eltwise_store(st->fn, out->dtype, row, 0, 1, n, x);
+        }
+        return;
+    }
+    for (int i = 0; i < n; i += CHAIN_BLOCK) {
+        const int k = block_at(i, n, CHAIN_BLOCK);
+        const size_t bytes = (size_t)out->traits->block_bytes;
+        eltwise_store(st->fn, out->dtype, (unsigned char *)b->sum, 0, 1, k, x + i);
+        st->post.quant->stream(row + (size_t)i * bytes, (const unsigned char *)b->sum,
+                               (size_t)k * bytes);
+    }
+}
+
+/* The exponentials take the time in which the next row, at element `next`, comes from memory; -1:
+ * there is none. */
+static void short_row(const softmax_state_t *st, int64_t *idx, int64_t next, buffers_t *b)
 {
     const int last = st->ndims - 1, n = (int)st->dims[last];
-    float *x = b->row, sink, sum;
+    const int64_t first = offset(st, st->stride, idx);
+    const float *from = b->row;
+    float *x = b->row, sink;
     load_sinks(st, idx, 1, &sink);
-    eltwise_load(st->fn, st->in_type, st->in, offset(st, st->stride, idx), st->stride[last], n, x);
-    const float max = st->fn->row_max(x, n), shift = shift_of(max > sink ? max : sink);
-    if (st->log) { /* keeps x */
-        double s = 0;
-        for (int i = 0; i < n; i += CHAIN_BLOCK) {
-            s += st->fn->exp_sub_sum(b->sum, x + i, block_at(i, n, CHAIN_BLOCK), shift);
-        }
-        sum = (float)s;
+    if (st->floats) {
+        from = (const float *)(const void *)element(st, first);
     } else {
-        sum = st->fn->exp_sub_sum(x, x, n, shift) + st->fn->exp_sub_sum(&sink, &sink, 1, shift);
+        eltwise_load(st->fn, st->in_type, st->in, first, st->stride[last], n, x);
     }
-    put_stats(st, idx, shift, sum);
-    finish(st, x, n, shift, sum, true);
+    unsigned char *row = NULL;
+    if (st->out != NULL) {
+        row = st->out->data + offset(st, st->out->stride, idx) * st->out->traits->block_bytes;
+        x = exponentials_at(st, row, x);
+    }
+    const float max = st->fn->row_max(from, n), shift = shift_of(max > sink ? max : sink);
+    double sum = st->log ? 0 : st->fn->exp_sub_sum(&sink, &sink, 1, shift);
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
+        const int k = block_at(i, n, CHAIN_BLOCK);
+        if (next >= 0) {
+            fetch(element(st, next + i), (int64_t)k * st->in_bits / 8);
+        }
+        sum += st->fn->exp_sub_sum(st->log ? b->sum : x + i, from + i, k, shift);
+    }
+    put_stats(st, idx, shift, (float)sum);
+    if (st->out != NULL) {
+        store_row(st, row, n, x, factor_of(st, (float)sum), b);
+        return;
+    }
+    for (int i = 0; i < n; i += CHAIN_BLOCK) {
+        const int k = block_at(i, n, CHAIN_BLOCK);
+        if (st->log && from != x) {
+            memcpy(x + i, from + i, (size_t)k * sizeof *x);
+        }
+        finish(st, x + i, k, shift, (float)sum, true);
         idx[last] = i;
-        chain_run(&st->post, idx, block_at(i, n, CHAIN_BLOCK), x + i, b->chain);
+        chain_run(&st->post, idx, k, x + i, b->chain);
     }
 }
 
@@ -352,6 +457,15 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     }
 }
 
+/* The first element of the row after that at at[]. */
+static int64_t next_row(const softmax_state_t *st, const int64_t *at)
+{
+    int64_t idx[SINTER_MAX_NDIMS];
+    memcpy(idx, at, sizeof idx);
+    walk_next(st->ndims, st->extent, idx);
+    return offset(st, st->stride, idx);
+}
+
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                  const worker_t *w)
 {
@@ -373,10 +487,13 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         if (st->way == COLUMNS) {
             columns(st, idx, block_at(idx[last], st->dims[last], CHAIN_BLOCK), b);
         } else if (st->way == WHOLE_ROWS) {
-            short_row(st, idx, b);
+            short_row(st, idx, st->ahead && i + 1 < end ? next_row(st, at) : -1, b);
         } else {
             long_row(st, idx, b);
         }
+    }
+    if (st->streams) {
+        st->post.quant->stream_end();
     }
 }
 

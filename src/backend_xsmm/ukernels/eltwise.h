@@ -45,6 +45,9 @@ typedef struct eltwise_table {
      * op. */
     double (*fold_row[ELTWISE_KINDS])(const float *x, int n, double sum);
     void (*fold_columns[ELTWISE_KINDS])(double *sums, const float *x, int n);
+    /* n floats at dst, which may have any address, = src * f. They go past the caches: the kernel
+     * must end with quant->stream_end. */
+    void (*scale_past)(unsigned char *dst, const float *src, int n, float f);
     void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
     void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */
     void (*max_row)(float *dst, const float *src,

@@ -58,9 +58,18 @@ static inline vf exp_8(vf x)
     return vf_mul(vf_fma(vf_fma(p, r2, p2), r2, p0), high);
 }
 
+/* n <= LANES elements of src, times f if it multiplies, less top. */
+static inline __attribute__((always_inline)) vf less(const float *src, int n, bool multiplies, vf f,
+                                                     vf top)
+{
+    const vf x = n < LANES ? vf_load_n(src, n) : vf_load(src);
+    return vf_sub(multiplies ? vf_mul(x, f) : x, top);
+}
+
 /* Products are rounded before max, itself one of them, is subtracted: what is left then never
  * exceeds 0. Sums run in 16 lanes, as those of row_sum. */
-static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, float max)
+static inline __attribute__((always_inline)) float exp_sum(float *dst, const float *src, int n,
+                                                           bool multiplies, float mul, float max)
 {
     const vf f = vf_set1(mul), top = vf_set1(max);
     vf sum[2] = {vf_set1(0), vf_set1(0)};
@@ -68,22 +77,49 @@ static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, flo
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
         for (int k = 0; k < 2; k++) {
             const int at = i + k * LANES;
-            const vf y = exp_8(vf_sub(vf_mul(vf_load(src + at), f), top));
+            const vf y = exp_8(less(src + at, LANES, multiplies, f, top));
             vf_store(dst + at, y);
             sum[k] = vf_add(sum[k], y);
         }
     }
     for (int k = 0; i < n; i += LANES, k++) {
-        const vf y = exp_8(vf_sub(vf_mul(vf_load_n(src + i, n - i), f), top));
+        const vf y = exp_8(less(src + i, n - i, multiplies, f, top));
         vf_store_n(dst + i, y, n - i);
         sum[k] = vf_add(sum[k], first_lanes(y, n - i));
     }
     return vf_sum(vf_add(sum[0], sum[1]));
 }
 
+static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, float max)
+{
+    return exp_sum(dst, src, n, true, mul, max);
+}
+
 static float exp_sub_sum(float *dst, const float *src, int n, float max)
 {
-    return exp_mul_sub_sum(dst, src, n, 1, max);
+    return exp_sum(dst, src, n, false, 1, max);
+}
+
+static void scale_past(unsigned char *dst, const float *src, int n, float f)
+{
+    enum { VECTOR = sizeof(vf), LINE = 64 };
+    const vf by = vf_set1(f);
+    const size_t aside = -(uintptr_t)dst % LINE / sizeof(float);
+    int i = 0;
+    const int head = (uintptr_t)dst % sizeof(float) != 0 || (size_t)n < aside ? n : (int)aside;
+    for (; i < head; i += LANES) {
+        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, head - i), by),
+                   head - i);
+    }
+    for (i = head; i + LINE / (int)sizeof(float) <= n; i += LINE / (int)sizeof(float)) {
+        for (int k = 0; k < LINE / VECTOR; k++) {
+            vf_stream(dst + (size_t)(i + k * LANES) * sizeof(float),
+                      vf_mul(vf_load(src + i + k * LANES), by));
+        }
+    }
+    for (; i < n; i += LANES) {
+        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, n - i), by), n - i);
+    }
 }
 
 #endif

@@ -68,4 +68,26 @@ static float exp_sub_sum(float *dst, const float *src, int n, float max)
     return exp_mul_sub_sum(dst, src, n, 1, max);
 }
 
+static void scale_past(unsigned char *dst, const float *src, int n, float f)
+{
+    enum { VECTOR = sizeof(vf), LINE = 64 };
+    const vf by = vf_set1(f);
+    const size_t aside = -(uintptr_t)dst % LINE / sizeof(float);
+    int i = 0;
+    const int head = (uintptr_t)dst % sizeof(float) != 0 || (size_t)n < aside ? n : (int)aside;
+    for (; i < head; i += LANES) {
+        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, head - i), by),
+                   head - i);
+    }
+    for (i = head; i + LINE / (int)sizeof(float) <= n; i += LINE / (int)sizeof(float)) {
+        for (int k = 0; k < LINE / VECTOR; k++) {
+            vf_stream(dst + (size_t)(i + k * LANES) * sizeof(float),
+                      vf_mul(vf_load(src + i + k * LANES), by));
+        }
+    }
+    for (; i < n; i += LANES) {
+        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, n - i), by), n - i);
+    }
+}
+
 #endif
