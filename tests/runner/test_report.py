@@ -74,6 +74,13 @@ class Report(unittest.TestCase):
         with open(self.page, encoding="utf-8") as file:
             return file.read()
 
+    def picture_of(self, name):
+        done = report(os.path.join(MODELS, name + ".json"), "--picture", self.svg, "--folded",
+                      f"--runner={RUNNER}", f"--limits={LIMITS}")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(self.svg, encoding="utf-8") as file:
+            return file.read()
+
     # ---- in the browser ----
 
     def text_of(self, selector):
@@ -135,9 +142,11 @@ class Report(unittest.TestCase):
             self.assertIn(op["kind"], text)
         for step in part["steps"]:
             self.assertIn(step["kernel"], text)
-        steps = [n for found in re.findall(r"steps? (\d+)(?: to (\d+))?: .*\n+way: ", text)
+        steps = [n for found in re.findall(r"^steps? (\d+)(?: to (\d+))?: ", text, re.M)
                  for n in range(int(found[0]), int(found[1] or found[0]) + 1)]
         self.assertEqual(steps, list(range(len(part["steps"]))))
+        if any(op["kind"] == "MatMul" for op in part["ops"]):
+            self.assertRegex(text, r"(?m)^way: \S")
         for refused in part["refused_kernels"]:
             self.assertIn(f"kernel {refused['kernel']} was not chosen: {refused['reason']}", text)
         self.assertEqual("FLOP" in text, part["work"]["flops"] > 0)
@@ -163,6 +172,16 @@ class Report(unittest.TestCase):
     def test_several_partitions(self):
         parts = self.check_page("patterns/gated-mlp-quantized.json", "--no-fuse")
         self.assertGreater(len(parts), 8)
+
+    def test_layer(self):
+        """All of it: a picture of the arena, too, and reasons why partitions were not joined."""
+        name = "layers/gemma3-270m-decode-int4-kv8-small"
+        parts = self.check_page(name + ".json", "--in=3:=9+4:=5")
+        self.assertIn("Scratch arena", self.picture_of(name))
+        with open(self.page, encoding="utf-8") as file:
+            text = file.read()
+        for item in (item for part in parts for item in part["not_joined"]):
+            self.assertIn(f"not joined as {item['join']} with {item['with']}", text)
 
     def test_measured(self):
         text = self.make(os.path.join(MODELS, "patterns", "sdpa-int4-kv.json"), "--measure",

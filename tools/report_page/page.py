@@ -267,6 +267,10 @@ def chart(document):
     note += (" Each byte of inputs and outputs moves once, and products take the fastest "
              "instructions that the fpmath mode allows; a partition that finds its data in caches "
              "may do better.")
+    without = [str(part["id"]) for part in document["partitions"] if not bound_us(part)]
+    if without:
+        note += (f" Without a point: {', '.join(without)}, where dims are unknown or masks leave "
+                 "nothing; graph_runner's option --in=ID:=VALUE gives a length.")
     return tag("h2", "Roofline") + tag("p", note, class_="note") + tag(
         "div", drawing.svg(*drawn), class_="frame chart", id="roofline")
 

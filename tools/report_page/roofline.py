@@ -4,7 +4,7 @@ from html import escape
 
 from . import style
 
-HEIGHT, TOP, BOTTOM, LEFT = 380, 36, 52, 78
+HEIGHT, TOP, BOTTOM, LEFT = 390, 46, 52, 78
 MAIN, RIGHT = 560, 165  # widths: of the plot, of the names of its peaks
 SIDE, GAP = 170, 92  # the panel of partitions without products, on the left, and what follows
 NEAR = 17  # pixels between markers that share a label
