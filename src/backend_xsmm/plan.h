@@ -81,7 +81,8 @@ typedef struct norm_params {
     int x;                   /* a value with the dims of x; -1 for those below: none */
     int mean, variance;      /* one for each row */
     int begin_axis;          /* negative: counted from the end */
-    int channel, groups;     /* channel: the dim */
+    int channel;             /* the dim */
+    int64_t groups;
     bool centered;
     double epsilon;
 } norm_params_t;

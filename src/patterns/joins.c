@@ -76,7 +76,7 @@ static int data_of(const joiner_t *j, int node, bool shared)
 }
 
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not
- * count. */
+ * count, and indices are no data: they must be there before a partition begins. */
 static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
 {
     const matcher_t *m = j->m;
@@ -86,7 +86,8 @@ static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
         const int node = m->parts[part].nodes[i];
         const node_t *n = &m->g->nodes[node];
         for (int k = 0; k < n->n_in && any; k++) {
-            if (n->in[k] == v) {
+            const bool index = k == 1 && (pat_classes(n) & (PAT_GATHER | PAT_SCATTER)) != 0;
+            if (n->in[k] == v && !index) {
                 return true;
             }
         }

@@ -46,6 +46,10 @@ typedef struct fz_tensor {
     int vast;            /* magnitudes near both ends of the type's range, the same in runs */
     int dead_rows;       /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
     const double *value; /* for each variant: what all elements are; NULL: random */
+    /* Elements are indices into a dim of this size, which may be a symbol; 0: they are not.
+     * from_end: negative ones as well; skip: -1 here and there. */
+    int64_t index_of;
+    int from_end, skip;
 } fz_tensor_t;
 
 typedef struct fz_op {
@@ -133,6 +137,12 @@ sinter_op_kind_t fz_binary_kind(fz_t *f);
 int fz_random_unary(fz_t *f, int x, sinter_data_type_t type);
 /* One of: unary, binary with a side input, BiasAdd, PReLU, TypeCast. */
 int fz_post_op(fz_t *f, int x);
+/* Indices into a dim, s32 or s64. */
+int fz_indices(fz_t *f, int ndims, const int64_t *dims, int64_t index_of);
+/* Dims of at most `room` elements, of the sizes that norms and moves are tried with. */
+int fz_some_dims(fz_t *f, int least, int most, int64_t room, int64_t *dims);
+/* Rows of an input, or what dequantisation, a cast or a sum makes of one. */
+int fz_rows(fz_t *f, int ndims, const int64_t *dims);
 
 /* ---- gen_quant.c ----------------------------------------------------------------------------- */
 
@@ -174,6 +184,9 @@ void fz_gen_softmax(fz_t *f);
 void fz_gen_views(fz_t *f);
 void fz_gen_dynquant(fz_t *f);
 void fz_gen_mlp(fz_t *f);
+void fz_gen_norm(fz_t *f);
+void fz_gen_rope(fz_t *f);
+void fz_gen_gather(fz_t *f);
 
 /* ---- emit.c ---------------------------------------------------------------------------------- */
 

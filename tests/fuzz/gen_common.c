@@ -151,3 +151,43 @@ int fz_post_op(fz_t *f, int x)
     first = fz_chance(f, 75);
     return fz_binary(f, fz_binary_kind(f), type, first ? x : side, first ? side : x);
 }
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+int fz_indices(fz_t *f, int ndims, const int64_t *dims, int64_t index_of)
+{
+    const int t = fz_input(f, fz_chance(f, 70) ? sinter_s32 : sinter_s64, ndims, dims);
+    f->tensors[t].index_of = index_of;
+    return t;
+}
+
+int fz_some_dims(fz_t *f, int least, int most, int64_t room, int64_t *dims)
+{
+    const int ndims = fz_range(f, least, most);
+    for (int d = ndims - 1; d >= 0; d--) {
+        int64_t size = FZ_ONE_OF(f, 1, 2, 3, 4, 5, 8, 15, 16, 32, 64, 100, 257, 300);
+        while (size > room) {
+            size /= 2;
+        }
+        room /= size;
+        dims[d] = fz_dim(f, size, 1);
+    }
+    return ndims;
+}
+
+int fz_rows(fz_t *f, int ndims, const int64_t *dims)
+{
+    int x = fz_chance(f, 15) ? fz_dequantized(f, fz_float(f), ndims, dims, -1)
+                             : fz_input(f, fz_float(f), ndims, dims);
+    if (fz_chance(f, 8)) {
+        f->tensors[x].specials = f->tensors[x].produced ? 0 : fz_range(f, 1, 4);
+    }
+    if (fz_chance(f, 40)) {
+        x = fz_binary(f, sinter_op_add, fz_float(f), x, fz_input(f, fz_float(f), ndims, dims));
+        f->tensors[x].keep = fz_chance(f, 50);
+    }
+    if (fz_chance(f, 20)) {
+        x = fz_post_op(f, x);
+    }
+    return fz_chance(f, 15) ? fz_cast(f, fz_float(f), x) : x;
+}

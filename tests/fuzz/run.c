@@ -347,6 +347,12 @@ static double vast_value(sinter_data_type_t type, uint64_t run, uint64_t h)
     }
 }
 
+static double index_value(const fz_tensor_t *t, int64_t n, uint64_t h)
+{
+    const double i = (double)(int64_t)((h >> 8) % (uint64_t)n);
+    return t->skip && h % 5 == 0 ? -1 : t->from_end && h % 3 == 0 ? i - (double)n : i;
+}
+
 /* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
 static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int variant)
 {
@@ -361,6 +367,10 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
 
         if (t->value) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), t->value[variant]);
+        }
+        if (t->index_of) {
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i),
+                       index_value(t, fz_size(f, t->index_of, variant), h));
         }
         for (int d = t->ndims - 1; t->dead_rows && d >= t->dead_rows; d--) {
             inner *= lt->dims[d];

@@ -15,14 +15,17 @@ static const struct {
     int weight;
     void (*generate)(fz_t *f);
 } generators[] = {
-    {"eltwise", 22, fz_gen_eltwise},
-    {"matmul", 20, fz_gen_matmul},
-    {"attention", 20, fz_gen_attention},
-    {"softmax", 6, fz_gen_softmax},
-    {"views", 8, fz_gen_views},
-    {"dynquant", 16, fz_gen_dynquant},
+    {"eltwise", 18, fz_gen_eltwise},
+    {"matmul", 17, fz_gen_matmul},
+    {"attention", 17, fz_gen_attention},
+    {"softmax", 5, fz_gen_softmax},
+    {"views", 7, fz_gen_views},
+    {"dynquant", 13, fz_gen_dynquant},
     {"mlp", 4, fz_gen_mlp},
-    {"turned", 4, fz_gen_turned_attention},
+    {"turned", 3, fz_gen_turned_attention},
+    {"norm", 8, fz_gen_norm},
+    {"rope", 4, fz_gen_rope},
+    {"gather", 4, fz_gen_gather},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 

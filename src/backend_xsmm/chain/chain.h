@@ -177,6 +177,8 @@ bool chain_is_store(const chain_t *chain, int *operand);
  * runs that begin at different multiples of 4 along the last dim. Then only one thread may run the
  * chain. */
 bool chain_shares_bytes(const chain_bound_t *bound);
+/* A tensor is stored whose elements share bytes. */
+bool chain_stores_packed(const chain_bound_t *bound);
 
 /* The chain accesses a value once, at the index of the iteration space. */
 bool chain_touches_once(const chain_t *chain, int value, int ndims);

@@ -30,6 +30,17 @@ bool chain_shares_bytes(const chain_bound_t *b)
     return false;
 }
 
+bool chain_stores_packed(const chain_bound_t *b)
+{
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        const chain_instr_t *in = &b->chain->instrs[i];
+        if (in->op == CHAIN_STORE && b->refs[in->operand].traits->block_elems > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- collapsing ------------------------------------------------------------------------------ */
 
 enum { SHORT = 16 }; /* an inner dim below this is not worth a run of its own */

@@ -87,6 +87,26 @@ static void put_statistic(const norm_state_t *st, const statistic_t *s, const in
     }
 }
 
+/* Of a block whose sums do not fit floats, such as one of 3e38 and -3e38. Else NaN or infinity is in
+ * it, and in its sums. */
+static double mean_in_double(const float *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += x[i];
+    }
+    return sum / n;
+}
+
+static double squares_in_double(const float *x, int n, double shift)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += (x[i] - shift) * (x[i] - shift);
+    }
+    return sum;
+}
+
 /* Means and squares of differences from them, block by block, are merged as if the row had been
  * passed over twice (Chan, Golub and LeVeque). */
 static void see_centred(const void *state, row_t *row, const float *run, int n)
@@ -94,8 +114,12 @@ static void see_centred(const void *state, row_t *row, const float *run, int n)
     const norm_state_t *st = state;
     for (int i = 0, m; i < n; i += m) {
         m = (int)at_most(n - i, CHAIN_BLOCK);
-        const double mean = st->fn->row_sum(run + i, m) / (double)m;
-        const double squares = st->fn->row_squares(run + i, m, (float)mean);
+        double mean = st->fn->row_sum(run + i, m) / (double)m;
+        double squares = st->fn->row_squares(run + i, m, (float)mean);
+        if (!isfinite(squares)) {
+            mean = mean_in_double(run + i, m);
+            squares = squares_in_double(run + i, m, mean);
+        }
         const double all = row->count + m, apart = mean - row->mean;
         row->squares += squares + apart * apart * row->count * m / all;
         row->mean += apart * m / all;
@@ -107,7 +131,9 @@ static void see_plain(const void *state, row_t *row, const float *run, int n)
 {
     const norm_state_t *st = state;
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
-        row->squares += st->fn->row_squares(run + i, (int)at_most(n - i, CHAIN_BLOCK), 0);
+        const int m = (int)at_most(n - i, CHAIN_BLOCK);
+        const double squares = st->fn->row_squares(run + i, m, 0);
+        row->squares += isfinite(squares) ? squares : squares_in_double(run + i, m, 0);
     }
     row->count += n;
 }
@@ -122,10 +148,21 @@ static void take_statistics(const void *state, const problem_t *problem, row_t *
     row->factor = (float)(1 / sqrt(variance + problem->step->p.norm.epsilon));
 }
 
+/* Beyond that variance differences from the mean may not fit floats, nor the factor a normal one;
+ * and epsilon does not count. */
+#define VAST 1e70
+
 static void normalise(const void *state, const row_t *row, const float *from, float *to, int n)
 {
     const norm_state_t *st = state;
-    st->fn->norm_row(to, from, n, row->shift, row->factor);
+    if (row->squares > VAST * row->count) {
+        const double factor = 1 / sqrt(row->squares / row->count);
+        for (int i = 0; i < n; i++) {
+            to[i] = (float)((from[i] - row->mean) * factor);
+        }
+    } else {
+        st->fn->norm_row(to, from, n, row->shift, row->factor);
+    }
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
@@ -164,17 +201,9 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     return sinter_success;
 }
 
-static const char *refuse(const kernel_t *self, const problem_t *p)
-{
-    (void)self;
-    return p->step->p.norm.pre->f64 || p->step->post->f64 ? "the input needs double precision"
-                                                          : NULL;
-}
-
 const driver_t driver_norm_rows = {.step = STEP_NORM,
                                    .arithmetic = IN_F32,
                                    .phases = 1,
-                                   .refuse = refuse,
                                    .setup = setup,
                                    .choose = choose,
                                    .start = start,

@@ -4,6 +4,7 @@
 
 #include <sinter/sinter_graph.h>
 
+#include "backend_xsmm/kernel.h"
 #include "base/status.h"
 
 /* ---- what fits ------------------------------------------------------------------------------- */
@@ -35,9 +36,9 @@ static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64
                                            : NULL;
     case STEP_NORM:
     case STEP_ROTARY:
-        return rows > 1                    ? "steps of its kind take rows one by one"
-               : cols > TAIL_CHAIN_COLUMNS ? "groups longer than a run of 256 elements"
-                                           : NULL;
+        return rows > 1                  ? "steps of its kind take rows one by one"
+               : cols > TAIL_ROW_COLUMNS ? "groups longer than a million elements"
+                                         : NULL;
     case STEP_SOFTMAX:
     case STEP_REDUCE:
     case STEP_GATHER:
@@ -49,7 +50,8 @@ static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64
     return "steps of its kind have no quantising tail";
 }
 
-const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_geom_t *geom)
+const char *quant_tail_refuse(step_kind_t kind, int64_t parts, const lt_t *data,
+                              const quant_geom_t *geom)
 {
     const int last = data->ndims - 1;
     int64_t size[2] = {1, 1}; /* of columns, of rows */
@@ -70,6 +72,10 @@ const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_ge
         if (d >= last - 1) {
             size[last - d] = group;
         }
+    }
+    if (parts > 1 &&
+        (data->dims[last] == SINTER_UNKNOWN_DIM || data->dims[last] / parts % size[0] != 0)) {
+        return "groups of columns reach over rows of the step";
     }
     return refuse_block(kind, data->dims[last], size[1], size[0]);
 }
@@ -193,5 +199,29 @@ void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *
         q->fn->quantise(&q->formula, row, t->cols, n, m.by, q->zp != NULL ? m.zp : NULL, row);
         quantiser_clear_specials(&m, t->cols, n, row);
         quantiser_put_codes(q, &at, &along, row, m.codes);
+    }
+}
+
+void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, float *x, void *scratch)
+{
+    const quantiser_t *q = &t->q;
+    const quant_span_t along = step_of(t, q->out.ndims - 1);
+    quant_span_t at = place_of(t, idx);
+    group_values_t m;
+    group_values_carve(scratch, TAIL_COLUMNS, q->zp != NULL, &m);
+    group_values_clear(&m, 1);
+    for (int i = 0; i < t->cols; i += TAIL_COLUMNS) {
+        q->fn->widen(x + i, (int)at_most(t->cols - i, TAIL_COLUMNS), 1, m.top, m.bottom);
+    }
+    quantiser_derive(q, 1, &m);
+    quantiser_put_groups(q, &at, &along, 1, &m);
+    for (int i = 0; i < t->cols; i += TAIL_COLUMNS) {
+        const int n = (int)at_most(t->cols - i, TAIL_COLUMNS);
+        q->fn->quantise(&q->formula, x + i, n, 1, m.by, q->zp != NULL ? m.zp : NULL, x + i);
+        quantiser_clear_specials(&m, n, 1, x + i);
+        at.n = n;
+        quantiser_put_codes(q, &at, &along, x + i, m.codes);
+        at.to[IN_CODES] += n * along.to[IN_CODES];
+        at.to[IN_HIGH] += n * along.to[IN_HIGH];
     }
 }

@@ -17,12 +17,14 @@ enum {
     TAIL_ATTENTION_COLUMNS = 512, /* of single rows */
     TAIL_CHAIN_ROWS = 64,
     TAIL_CHAIN_COLUMNS = CHAIN_BLOCK,
-    TAIL_COLUMNS = 512 /* the most of all */
+    TAIL_ROW_COLUMNS = 1 << 20, /* of steps that have whole rows in memory (rows.h) */
+    TAIL_COLUMNS = 512          /* the most of all */
 };
 
 /* NULL if the groups fit the blocks of such a step for all dims that execute may bring, else why
- * not (static text). data: the quantised value. */
-const char *quant_tail_refuse(step_kind_t kind, const lt_t *data, const quant_geom_t *geom);
+ * not (static text). parts: that the step divides the last dim into; data: the quantised value. */
+const char *quant_tail_refuse(step_kind_t kind, int64_t parts, const lt_t *data,
+                              const quant_geom_t *geom);
 
 typedef struct quant_tail {
     quantiser_t q;
@@ -48,5 +50,7 @@ size_t quant_tail_scratch(void);
  * aligned. */
 void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld,
                     void *scratch);
+/* The same for one group of t->cols columns, however many they are, from index idx on. */
+void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, float *x, void *scratch);
 
 #endif

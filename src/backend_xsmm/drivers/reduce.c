@@ -287,17 +287,9 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     return sinter_success;
 }
 
-static const char *refuse(const kernel_t *self, const problem_t *p)
-{
-    (void)self;
-    return p->step->p.reduce.pre->f64 || p->step->post->f64 ? "the input needs double precision"
-                                                            : NULL;
-}
-
 const driver_t driver_reduce_runs = {.step = STEP_REDUCE,
                                      .arithmetic = IN_F32,
                                      .phases = 2,
-                                     .refuse = refuse,
                                      .setup = setup,
                                      .choose = choose,
                                      .work = work};

@@ -167,17 +167,9 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     return sinter_success;
 }
 
-static const char *refuse(const kernel_t *self, const problem_t *p)
-{
-    (void)self;
-    return p->step->p.rotary.pre->f64 || p->step->post->f64 ? "the input needs double precision"
-                                                            : NULL;
-}
-
 const driver_t driver_rotary_rows = {.step = STEP_ROTARY,
                                      .arithmetic = IN_F32,
                                      .phases = 2,
-                                     .refuse = refuse,
                                      .setup = setup,
                                      .choose = choose,
                                      .start = start,

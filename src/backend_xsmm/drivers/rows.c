@@ -37,14 +37,17 @@ enum { AHEAD_FROM = 1 << 20 };
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* Short rows that lie side by side make a batch: as many as leave some batches for each share. */
+/* Short rows that lie side by side make a batch: as many as leave some batches for each share. Dims
+ * of which a row has more than one element lie inside of those that a batch has. */
 static void choose_batches(rows_t *r, int shares)
 {
     enum { BATCH = 4096, BATCHES_OF_SHARE = 4 };
     bool fits = true;
+    int outer = 0;
     r->n_batches = 1;
     for (int d = 0; d < r->ndims; d++) {
         r->n_batches *= r->extent[d];
+        outer += outer == d && r->block[d] == 1;
     }
     r->most = r->row;
     for (int d = r->ndims - 1; d >= 0; d--) {
@@ -53,7 +56,7 @@ static void choose_batches(rows_t *r, int shares)
         while (k > 1 && others * (n / k) < (int64_t)BATCHES_OF_SHARE * shares && shares > 1) {
             k /= 2;
         }
-        r->batch[d] = fits && r->block[d] == 1 && k > 1 ? k : 1;
+        r->batch[d] = fits && d < outer && k > 1 ? k : 1;
         r->batches[d] = (n + r->batch[d] - 1) / r->batch[d];
         r->n_batches = others * r->batches[d];
         r->most *= r->batch[d];
@@ -85,6 +88,16 @@ static void merge_dims(rows_t *r, bool tail)
     }
 }
 
+/* Batches that have a part of the last dim may begin within a byte. */
+static bool shares_bytes(const rows_t *r, const chain_bound_t *chain)
+{
+    enum { BLOCK_OF_ALL_TYPES = 4 };
+    const int last = r->n_chain - 1;
+    return chain_shares_bytes(chain) ||
+           (last >= 0 && r->batches[last] > 1 && r->chain_block[last] % BLOCK_OF_ALL_TYPES != 0 &&
+            chain_stores_packed(chain));
+}
+
 sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t features,
                           const int64_t *block, rows_t *r, choice_t *choice)
 {
@@ -107,11 +120,15 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
         r->chain_block[d] = r->batch[d] * block[d];
     }
     r->run = CHAIN_LONG;
-    r->serial = chain_shares_bytes(&r->pre) || chain_shares_bytes(&r->post);
+    r->serial = shares_bytes(r, &r->pre) || shares_bytes(r, &r->post);
+    r->long_groups = false;
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, features, &r->tail));
-        r->run = TAIL_COLUMNS / r->tail.cols * r->tail.cols;
-        r->serial = r->serial || quant_tail_shares_bytes(&r->tail, r->run);
+        const int64_t last = r->chain_block[r->n_chain - 1];
+        r->long_groups = r->tail.cols > TAIL_COLUMNS;
+        r->run = r->long_groups ? CHAIN_LONG : TAIL_COLUMNS / r->tail.cols * r->tail.cols;
+        r->serial = r->serial || quant_tail_shares_bytes(
+                                     &r->tail, r->long_groups ? last : at_most(last, r->run));
     }
     merge_dims(r, step->tail != NULL);
     const double before = chain_touched_bytes(&r->pre), after = chain_touched_bytes(&r->post);
@@ -138,7 +155,7 @@ typedef struct run {
     int64_t begin[SINTER_MAX_NDIMS], rows[SINTER_MAX_NDIMS], n_rows;
     int64_t first[SINTER_MAX_NDIMS], within[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
     int64_t done, all; /* elements */
-    int n;
+    int most, n;       /* that a run may have, that this one has */
 } run_t;
 
 static void place_run(const rows_t *r, run_t *run)
@@ -148,11 +165,13 @@ static void place_run(const rows_t *r, run_t *run)
         run->idx[k] = run->first[k] + run->within[k];
     }
     run->n = (int)at_most(r->chain_block[last] - run->within[last],
-                          at_most(run->all - run->done, r->run));
+                          at_most(run->all - run->done, run->most));
 }
 
-static void first_run(const rows_t *r, const int64_t *batch, run_t *run)
+/* most: elements of a run. */
+static void first_run(const rows_t *r, const int64_t *batch, int most, run_t *run)
 {
+    run->most = most;
     run->n_rows = 1;
     for (int d = 0; d < r->ndims; d++) {
         run->begin[d] = batch[d] * r->batch[d];
@@ -200,7 +219,7 @@ static void take_batch(const rows_job_t *j, const int64_t *batch, row_t *row, so
 {
     run_t run;
     int k = 0;
-    for (first_run(j->r, batch, &run); run.done < run.all; next_run(j->r, &run), k++) {
+    for (first_run(j->r, batch, j->r->run, &run); run.done < run.all; next_run(j->r, &run), k++) {
         float *const x = j->x + run.done;
         const float *at = chain_run_long(&j->r->pre, run.idx, run.n, x, j->b.chain);
         const bool stays = run.n_rows == 1 && j->ops->finish != NULL && k < MOST_RUNS;
@@ -244,9 +263,9 @@ static void put_batch(const rows_job_t *j, const int64_t *batch, const int64_t *
     run_t run, ahead;
     int k = 0;
     if (next != NULL) {
-        first_run(r, next, &ahead);
+        first_run(r, next, r->run, &ahead);
     }
-    for (first_run(r, batch, &run); run.done < run.all; next_run(r, &run), k++) {
+    for (first_run(r, batch, r->run, &run); run.done < run.all; next_run(r, &run), k++) {
         float *const x = j->x + run.done;
         if (next != NULL && ahead.done < ahead.all) {
             chain_fetch(&r->pre, ahead.idx, ahead.n);
@@ -260,7 +279,14 @@ static void put_batch(const rows_job_t *j, const int64_t *batch, const int64_t *
             if (result != x) {
                 memcpy(x, result, (size_t)run.n * sizeof *x);
             }
-            quant_tail_run(&r->tail, run.idx, run.n, x, r->run, j->b.tail);
+            if (!r->long_groups) {
+                quant_tail_run(&r->tail, run.idx, run.n, x, r->run, j->b.tail);
+            }
+        }
+    }
+    if (j->b.tail != NULL && r->long_groups) {
+        for (first_run(r, batch, r->tail.cols, &run); run.done < run.all; next_run(r, &run)) {
+            quant_tail_long_group(&r->tail, run.idx, j->x + run.done, j->b.tail);
         }
     }
 }
@@ -282,7 +308,7 @@ void rows_work(const rows_t *r, const problem_t *p, const worker_t *w, unsigned 
         row_t row = {.index = index, .x = j.x, .factor = 1};
         sources_t from;
         run_t run;
-        first_run(r, batch, &run);
+        first_run(r, batch, r->run, &run);
         memcpy(index, run.begin, sizeof index);
         take_batch(&j, batch, &row, &from);
         if (run.n_rows == 1) {

@@ -26,6 +26,7 @@ typedef struct rows {
     bool streams; /* some store goes past the caches */
     bool ahead;   /* the next row is fetched while one is finished */
     bool serial;
+    bool long_groups; /* of the tail, longer than a run: they are quantised after the runs */
 } rows_t;
 
 /* pre: over the space, with a result. block: by dim. Adds to choice the memory of the rows, which

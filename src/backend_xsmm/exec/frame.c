@@ -85,13 +85,12 @@ static void transpose_order(const node_t *op, int ndims, int *order)
 }
 
 /* Where the input `part` of a Concat lies in its output, in elements. */
-static int64_t part_offset(const plan_value_t *pv, const frame_mem_t *fm)
+static int64_t part_offset(const plan_value_t *pv, const bound_t *base, const lt_t *lts)
 {
-    const bound_t *base = &fm->v[pv->base];
     int64_t axis = node_s64(pv->op, sinter_op_attr_axis, 0), before = 0;
     axis += axis < 0 ? base->ndims : 0;
     for (int k = 0; k < pv->part; k++) {
-        before += fm->lts[pv->op->in[k]].dims[axis];
+        before += lts[pv->op->in[k]].dims[axis];
     }
     return before * base->strides[axis];
 }
@@ -116,14 +115,28 @@ static int64_t slice_offset(const node_t *slice, const bound_t *base)
     return offset;
 }
 
-/* From the data of a view's base to its own, in bits. */
-static int64_t view_offset(const plan_value_t *pv, const frame_mem_t *fm)
+static int64_t view_offset(const plan_value_t *pv, const bound_t *base, const lt_t *lts)
 {
-    const bound_t *base = &fm->v[pv->base];
-    const int64_t elements = pv->op->kind == sinter_op_concat  ? part_offset(pv, fm)
+    const int64_t elements = pv->op->kind == sinter_op_concat  ? part_offset(pv, base, lts)
                              : pv->op->kind == sinter_op_slice ? slice_offset(pv->op, base)
                                                                : 0;
     return elements * dtype_traits(base->dtype)->bits;
+}
+
+sinter_status_t view_begins_byte(const plan_value_t *pv, const bound_t *base, const lt_t *lts)
+{
+    const node_t *op = pv->op;
+    if (view_offset(pv, base, lts) % 8 == 0) {
+        return sinter_success;
+    }
+    return op->kind == sinter_op_concat
+               ? sg_fail(sinter_unimplemented,
+                         "%s: tensor %llu, its input %d, would not begin with a whole byte in the "
+                         "output",
+                         node_label(op), (unsigned long long)lts[op->in[pv->part]].id, pv->part)
+               : sg_fail(sinter_unimplemented,
+                         "%s: what it takes of tensor %llu does not begin with a whole byte",
+                         node_label(op), (unsigned long long)lts[op->in[0]].id);
 }
 
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
@@ -182,12 +195,7 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
             "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
             (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
     }
-    if (pv->kind == PV_VIEW && view_offset(pv, fm) % 8 != 0) {
-        return sg_fail(sinter_unimplemented,
-                       "tensor %llu does not begin with a whole byte in tensor %llu",
-                       (unsigned long long)lt.id, (unsigned long long)plan->values[pv->base].lt.id);
-    }
-    return sinter_success;
+    return pv->kind == PV_VIEW ? view_begins_byte(pv, &fm->v[pv->base], fm->lts) : sinter_success;
 }
 
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
@@ -367,8 +375,10 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
     }
     for (int k = 0; k < plan->n_views; k++) {
         const int i = plan->view_order[k];
-        unsigned char *base = fm->v[plan->values[i].base].data;
-        fm->v[i].data = base != NULL ? base + view_offset(&plan->values[i], fm) / 8 : NULL;
+        const bound_t *shown = &fm->v[plan->values[i].base];
+        unsigned char *base = shown->data;
+        const int64_t offset = view_offset(&plan->values[i], shown, fm->lts); /* in bits */
+        fm->v[i].data = base != NULL ? base + offset / 8 : NULL;
     }
     for (int i = plan->n_values - plan->n_packed; i < plan->n_values; i++) {
         fm->v[i].data = fm->v[plan->values[i].base].data;

@@ -71,6 +71,10 @@ void frame_unpack(const plan_t *plan, frame_mem_t *fm);
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
                   const int64_t *dims, int64_t *strides);
 
+/* An error if a part of a Concat, or what a Slice takes, would not begin with a whole byte of base.
+ * lts: the dims of graph values. */
+sinter_status_t view_begins_byte(const plan_value_t *pv, const bound_t *base, const lt_t *lts);
+
 enum { SCRATCH_ALIGN = 64 };
 static inline size_t scratch_round(size_t bytes)
 {

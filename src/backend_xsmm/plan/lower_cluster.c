@@ -8,6 +8,7 @@
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
 #include "graph/schema.h"
+#include "graph/shape.h"
 
 bool lower_is_eltwise(sinter_op_kind_t kind)
 {
@@ -425,6 +426,17 @@ static sinter_status_t check_spine(lowering_t *lo)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+/* How many rows of a step share the last dim of its result: groups of channels. */
+static int64_t parts_of_last_dim(const lowering_t *lo, const cluster_t *cl)
+{
+    const node_t *n = cl->heavy >= 0 ? &lo->g->nodes[cl->heavy] : NULL;
+    if (n == NULL || n->kind != sinter_op_group_norm) {
+        return 1;
+    }
+    const lt_t *x = &lo->probe[n->in[0]];
+    return shape_channel_dim(n, x) == x->ndims - 1 ? node_s64(n, sinter_op_attr_groups, 1) : 1;
+}
+
 /* The cluster that has the data of a DynamicQuantize in registers and can quantise it there. -1:
  * none can, for the reason *why; NULL: no cluster has the data. */
 static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluster, const char **why)
@@ -450,7 +462,8 @@ static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluste
         return sinter_success;
     }
     SG_TRY(lower_quant_geometry(lo, n, &geom));
-    *why = quant_tail_refuse(lo->clusters[ci].kind, &lo->g->values[n->in[0]].lt, &geom);
+    *why = quant_tail_refuse(lo->clusters[ci].kind, parts_of_last_dim(lo, &lo->clusters[ci]),
+                             &lo->g->values[n->in[0]].lt, &geom);
     if (*why == NULL && lo->clusters[ci].tail >= 0) {
         *why = "its data is quantised once already";
     }

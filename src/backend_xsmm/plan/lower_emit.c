@@ -426,7 +426,7 @@ static sinter_status_t emit_norm(emitter_t *e, const cluster_t *cl, step_t *step
     p->variance = n->n_out > 2 ? n->out[2] : -1;
     p->begin_axis = (int)node_s64(n, sinter_op_attr_begin_norm_axis, -1);
     p->channel = channel;
-    p->groups = (int)node_s64(n, sinter_op_attr_groups, 1);
+    p->groups = node_s64(n, sinter_op_attr_groups, 1);
     p->centered = n->kind != sinter_op_rms_norm;
     p->epsilon = node_f32(n, sinter_op_attr_epsilon, 1e-5f);
     int y = 0;

@@ -120,13 +120,28 @@ static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int fr
     return sinter_success;
 }
 
+/* Parts of bytes are refused at compile where dims and strides are known, otherwise at execute. */
+static sinter_status_t check_begin(const lowering_t *lo, int v)
+{
+    const plan_value_t *pv = &lo->plan->values[v], *base = &lo->plan->values[pv->base];
+    const lt_t *shown = &lo->g->values[pv->base].lt;
+    const bool port = base->kind == PV_INPUT || base->kind == PV_OUTPUT;
+    bool known =
+        lt_dims_known(shown) && base->kind != PV_VIEW &&
+        (!port || shown->layout_type != sinter_layout_type_strided || lt_strides_known(shown));
+    for (int i = 0; i < pv->op->n_in; i++) {
+        known = known && lt_dims_known(&lo->g->values[pv->op->in[i]].lt);
+    }
+    return known ? view_begins_byte(pv, &lo->bound[pv->base], lo->probe) : sinter_success;
+}
+
 /* Places y = view(x) where x is in memory already. */
 static sinter_status_t look_at(lowering_t *lo, const node_t *view)
 {
     const int x = view->in[0], y = view->out[0], pos = lo->ready[x];
     const bool output = lo->g->values[y].is_output;
     if (!output && place_view(lo, y, y, x, view, false)) {
-        return sinter_success;
+        return check_begin(lo, y);
     }
     const int hidden = extra_value(lo, y);
     if (hidden < 0) {
@@ -134,6 +149,7 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
     }
     if (output && place_view(lo, hidden, y, x, view, false)) {
         place(lo, y, PV_OUTPUT, &lo->probe[y]);
+        SG_TRY(check_begin(lo, hidden));
         return copy_step(lo, pos, y, hidden, y);
     }
     /* Strides cannot express y as a view of x, so x's elements are written to y's memory through
@@ -169,6 +185,7 @@ static sinter_status_t join_parts(lowering_t *lo, const node_t *concat)
         }
         lo->plan->values[part].part = i;
         place_view(lo, part, x, out, concat, false);
+        SG_TRY(check_begin(lo, part));
         SG_TRY(copy_step(lo, lo->ready[out], x, x, part));
     }
     return sinter_success;
