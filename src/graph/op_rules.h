@@ -32,6 +32,7 @@ sinter_status_t check_weights_format(const struct node *node, const lt_t *in, co
 sinter_status_t dims_axis(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_bias_add(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_prelu(const struct node *node, lt_t *in, lt_t *out);
+sinter_status_t dims_row_params(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_channel_params(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_planes(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_grad(const struct node *node, lt_t *in, lt_t *out);

@@ -229,17 +229,17 @@ CARD card_bn_bwd = {IN(4, 5, FLT), OUT(1, 3, FLT), ATTRS(NEED(epsilon), DATA_FOR
 CARD card_layer_norm = {
     IN(1, 3, FLT), OUT(1, 3, FLT),
     ATTRS(NUM(keep_stats, 1), NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
-    .check = check_norm};
+    .check = check_norm, .dims = dims_row_params};
 CARD card_layer_norm_bwd = {IN(4, 6, FLT), OUT(1, 3, FLT),
                             ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
                             .check = check_norm_bwd};
 CARD card_group_norm = {IN(1, 3, FLT), OUT(1, 3, FLT),
                         ATTRS(NUM(keep_stats, 1), NUM(use_affine, 1), NEED_MIN(groups, 1),
                               NUM(epsilon, 1e-5), DATA_FORMAT),
-                        .check = check_norm};
+                        .check = check_norm, .dims = dims_channel_params};
 CARD card_rms_norm = {IN(1, 2, FLT), OUT(1, 1, FLT),
                       ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
-                      .check = check_rms_norm};
+                      .check = check_rms_norm, .dims = dims_row_params};
 
 /* Sinter's own */
 CARD card_rotary_embedding = {IN(3, 4, FLT, ONLY(f32) | ONLY(f16) | ONLY(bf16) | INDEX,

@@ -157,12 +157,28 @@ sinter_status_t slice_of_dim(const node_t *node, const lt_t *in, int dim, int64_
     return sinter_success;
 }
 
+static sinter_status_t check_slice_axes(const node_t *node, const lt_t *in)
+{
+    const attr_t *axes = node_attr(node, sinter_op_attr_axes);
+    bool given[SINTER_MAX_NDIMS] = {false};
+    for (size_t i = 0; axes != NULL && i < axes->n; i++) {
+        int axis;
+        SG_TRY(shape_axis(node, axes->s64[i], in, &axis));
+        if (given[axis]) {
+            return FAIL_SHAPE(node, "axis %d is given twice", axis);
+        }
+        given[axis] = true;
+    }
+    return sinter_success;
+}
+
 sinter_status_t shape_slice(const node_t *node, lt_t *in, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS], start, step;
     if (in[0].ndims < 0) {
         return sinter_success;
     }
+    SG_TRY(check_slice_axes(node, &in[0]));
     for (int d = 0; d < in[0].ndims; d++) {
         SG_TRY(slice_of_dim(node, &in[0], d, &start, &step, &dims[d]));
     }

@@ -1,4 +1,6 @@
 /* Shape rules of reductions and norms. */
+#include <string.h>
+
 #include "graph/shape.h"
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -76,6 +78,30 @@ sinter_status_t shape_layer_norm(const node_t *node, lt_t *in, lt_t *out)
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
     for (int i = 1; i < node->n_out; i++) {
         SG_TRY(shape_put(node, &out[i], axis, in[0].dims));
+    }
+    return sinter_success;
+}
+
+/* gamma and beta broadcast to the dims from begin_norm_axis on, so that a vector over the last dim
+ * is enough. */
+sinter_status_t dims_row_params(const node_t *node, lt_t *in, lt_t *out)
+{
+    int axis;
+    (void)out;
+    if (in[0].ndims < 0) {
+        return sinter_success;
+    }
+    SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_begin_norm_axis, -1), &in[0], &axis));
+    for (int i = 1; i < node->n_in; i++) {
+        lt_t row = {.id = in[0].id, .ndims = in[0].ndims - axis};
+        memcpy(row.dims, in[0].dims + axis, sizeof(int64_t) * (size_t)row.ndims);
+        if (!shape_broadcasts_to(&in[i], &row)) {
+            return FAIL_SHAPE(node,
+                              "tensor %" PRIu64 " does not broadcast to the dims of tensor %" PRIu64
+                              " from begin_norm_axis on",
+                              in[i].id, in[0].id);
+        }
+        memcpy(in[0].dims + axis, row.dims, sizeof(int64_t) * (size_t)row.ndims);
     }
     return sinter_success;
 }

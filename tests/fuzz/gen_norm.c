@@ -37,8 +37,13 @@ static int row_norm(fz_t *f, int x, int rms)
     const int begin = fz_chance(f, 60) ? t.ndims - 1 : fz_pick(f, t.ndims),
               affine = fz_chance(f, 70);
     int in[3] = {x};
-    for (int i = 1; i < 3; i++) {
-        in[i] = affine ? fz_input(f, fz_float(f), t.ndims - begin, t.dims + begin) : -1;
+    for (int i = 1; i < 3 && affine; i++) {
+        const int drop = fz_chance(f, 20) ? fz_pick(f, t.ndims - begin + 1) : 0;
+        int64_t dims[FZ_MAX_RANK];
+        for (int d = begin + drop; d < t.ndims; d++) {
+            dims[d - begin - drop] = fz_chance(f, 10) ? 1 : t.dims[d];
+        }
+        in[i] = fz_input(f, fz_float(f), t.ndims - begin - drop, dims);
     }
     const int y = fz_op(f, rms ? sinter_op_rms_norm : sinter_op_layer_norm,
                         fz_chance(f, 70) ? t.type : fz_float(f), t.ndims, t.dims,

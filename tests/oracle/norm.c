@@ -5,7 +5,8 @@
  *   RMSNorm               the same with m = 0, and without beta
  *
  * A row is what is normalised together: the dims from begin_norm_axis on, or the channels of a
- * group with all other dims but the batch.
+ * group with all other dims but the batch. gamma and beta broadcast to a row of LayerNorm and
+ * RMSNorm; GroupNorm has one for each channel.
  *
  * Errors, with e the errors of x: that of m is the mean of e and the rounding of a sum; that of v
  * follows from (c + e)^2 - c^2 = 2 c e + e^2 for c = x - m, to which an error d of m adds d^2,
@@ -73,18 +74,32 @@ static double value_at(const orc_value_t *t, size_t i, double *bound)
     return t->v[i];
 }
 
+/* Where gamma or beta has what belongs to element i of a row, if it broadcasts to the last dims. */
+static size_t broadcast_at(const orc_ctx_t *c, int port, size_t i)
+{
+    const sinter_logical_tensor_t *x = &c->in[0]->lt, *p = &c->in[port]->lt;
+    size_t at = 0, stride = 1;
+    for (int d = 1; d <= p->ndims; d++) {
+        const size_t n = (size_t)p->dims[p->ndims - d], all = (size_t)x->dims[x->ndims - d];
+        at += n == 1 ? 0 : i % all * stride;
+        i /= all;
+        stride *= n;
+    }
+    return at;
+}
+
 /* y * gamma + beta, gamma and beta being inputs 1 and 2 where they exist. */
-static double affine(const orc_ctx_t *c, size_t at, double y, double *bound)
+static double affine(const orc_ctx_t *c, const size_t *at, double y, double *bound)
 {
     double g, gb, b, bb;
     if (c->n_in > 1) {
-        g = value_at(c->in[1], at, &gb);
+        g = value_at(c->in[1], at[0], &gb);
         *bound = *bound * (fabs(g) + gb) + fabs(y) * gb;
         y *= g;
         *bound += ORC_U * fabs(y) + ORC_UNDERFLOW;
     }
     if (c->n_in > 2) {
-        b = value_at(c->in[2], at, &bb);
+        b = value_at(c->in[2], at[1], &bb);
         y += b;
         *bound += bb + ORC_U * (fabs(y) + fabs(b)) + ORC_UNDERFLOW;
     }
@@ -93,7 +108,7 @@ static double affine(const orc_ctx_t *c, size_t at, double y, double *bound)
 
 /* The elements of a row: `outer` runs of n elements, `step` apart. gamma and beta have one value
  * for each run, for each element of a run, or for each element of the row. */
-typedef enum params { PER_RUN, PER_ELEMENT_OF_RUN, PER_ELEMENT } params_t;
+typedef enum params { PER_RUN, PER_ELEMENT_OF_RUN, BROADCAST } params_t;
 typedef struct layout {
     size_t outer, n, step;
     params_t params;
@@ -116,11 +131,13 @@ static void run_row(orc_ctx_t *c, const layout_t *at, size_t first, size_t row, 
     find_variance(&r, epsilon);
     for (size_t i = 0; i < n; i++) {
         const size_t o = i / at->n, e = i % at->n, to = first + o * at->step + e,
-                     param = at->params == PER_RUN              ? o
-                             : at->params == PER_ELEMENT_OF_RUN ? e
-                                                                : i;
+                     param = at->param0 + (at->params == PER_RUN ? o : e);
+        size_t params[2] = {param, param};
+        for (int k = 1; k < (int)c->n_in && at->params == BROADCAST; k++) {
+            params[k - 1] = broadcast_at(c, k, i);
+        }
         double bound, y = normalised(&r, (int64_t)i, &bound);
-        out->v[to] = affine(c, at->param0 + param, y, &bound);
+        out->v[to] = affine(c, params, y, &bound);
         out->b[to] = bound;
     }
     if (c->n_out > 1) {
@@ -154,6 +171,21 @@ static int check_params(orc_ctx_t *c, size_t n)
     return 0;
 }
 
+static int check_broadcast(orc_ctx_t *c, int axis)
+{
+    const sinter_logical_tensor_t *x = &c->in[0]->lt;
+    for (size_t i = 1; i < c->n_in; i++) {
+        const sinter_logical_tensor_t *p = &c->in[i]->lt;
+        for (int d = 1; d <= p->ndims; d++) {
+            const int64_t n = p->dims[p->ndims - d];
+            if (d > x->ndims - axis || (n != 1 && n != x->dims[x->ndims - d])) {
+                return orc_fail(c, "input %zu does not broadcast to a row", i);
+            }
+        }
+    }
+    return 0;
+}
+
 static int over_last_dims(orc_ctx_t *c, bool centered)
 {
     const orc_value_t *in = c->in[0];
@@ -165,8 +197,8 @@ static int over_last_dims(orc_ctx_t *c, bool centered)
     }
     const size_t rows = orc_count(in->lt.dims, (int)axis),
                  n = orc_count(in->lt.dims + axis, in->lt.ndims - (int)axis);
-    const layout_t at = {.outer = 1, .n = n, .params = PER_ELEMENT};
-    if (check_params(c, n) || alloc_all(c, (int)axis, in->lt.dims)) {
+    const layout_t at = {.outer = 1, .n = n, .params = BROADCAST};
+    if (check_broadcast(c, (int)axis) || alloc_all(c, (int)axis, in->lt.dims)) {
         return -1;
     }
     double *scratch = orc_doubles(2 * n + 1);

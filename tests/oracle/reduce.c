@@ -83,6 +83,7 @@ static int reduce(orc_ctx_t *c, sinter_op_kind_t kind)
     if (c->n_in > 1 || !axes) {
         return orc_fail(c, "axes are a tensor");
     }
+    kind = axes->n > 0 ? kind : sinter_op_reduce_sum; /* without axes: the identity */
     for (size_t i = 0; i < axes->n; i++) {
         const int64_t axis = axes->s64[i] < 0 ? axes->s64[i] + ndims : axes->s64[i];
         if (axis < 0 || axis >= ndims) {

@@ -74,6 +74,31 @@ static const struct {
     {"Concat axis=1 1:f32:2x3 2:f32:2x4 3:f32:2x1 -> 90:f32:*", {"2x8"}},
     {"Concat axis=-2 1:f32:2x3 2:f32:?x3 -> 90:f32:*", {"?x3"}},
 
+    {"Concat axis=0 1:s4:?x4 2:s4:3x4 -> 90:s4:8x4", {"8x4"}},
+    {"Slice starts=1,-2 ends=9,9 axes=0,2 1:f32:4x3x5 -> 90:f32:*", {"3x3x2"}},
+    {"Slice starts=0 ends=100 steps=3 1:f32:8x? -> 90:f32:*", {"3x?"}},
+    {"Slice starts=3 ends=1 1:f32:8x2 -> 90:f32:*", {"0x2"}},
+    {"Slice starts=-100 ends=-1 axes=-1 1:s4:2x6 -> 90:s4:*", {"2x5"}},
+    {"Slice starts=1 ends=3 1:f32:?x2 -> 90:f32:*", {"?x2"}},
+
+    /* moves by index */
+    {"Gather 1:f32:9x4 2:s32:2x3 -> 90:f32:*", {"2x3x4"}},
+    {"Gather axis=1 1:s4:9x5x4 2:s64:- -> 90:s4:*", {"9x4"}},
+    {"Gather axis=-1 1:f32:9x? 2:s32:? -> 90:f32:*", {"9x?"}},
+    {"Gather 1:f32:?x4 2:s32:0 -> 90:f32:*", {"0x4"}},
+    {"Gather 1:f32:* 2:s32:3 -> 90:f32:*", {"*"}},
+    {"ScatterRows 1:f32:9x4 2:s32:2 3:f32:2x4 -> 90:f32:*", {"9x4"}},
+    {"ScatterRows axis=-2 1:u4:2x?x4 2:s64:? 3:u4:?x3x4 -> 90:u4:*", {"2x?x4"}},
+    {"ScatterRows axis=1 1:f32:?x9x4 2:s32:0 3:f32:5x0x4 -> 90:f32:*", {"5x9x4"}},
+    {"TopK k=3 1:f32:2x9 -> 90:f32:* 91:s32:*", {"2x3", "2x3"}},
+    {"TopK k=2 axis=0 1:f32:?x9 -> 90:f32:* 91:s32:*", {"2x9", "2x9"}},
+    {"TopK k=0 1:s32:4 -> 90:s32:* 91:s32:*", {"0", "0"}},
+    {"RotaryEmbedding 1:f32:2x3x5x8 2:f32:2x5x4 3:f32:2x5x4 -> 90:f32:*", {"2x3x5x8"}},
+    {"RotaryEmbedding 1:f32:?x3x?x8 2:f32:40x4 3:f32:40x4 4:s32:2x5 -> 90:f32:*", {"2x3x5x8"}},
+    {"RotaryEmbedding num_heads=3 1:f16:2x5x24 2:f32:4 3:s64:2x5 -> 90:f16:*", {"2x5x24"}},
+    {"RotaryEmbedding rotary_embedding_dim=4 1:f32:1x3x?x8 2:f32:1x5x2 3:f32:1x5x2 -> 90:f32:*",
+     {"1x3x5x8"}},
+
     /* quantisation */
     {"Quantize scales=0.5 1:f32:2x3 -> 90:s8:*", {"2x3"}},
     {"Dequantize scales=0.5,1,2 qtype=per_channel axis=1 1:u8:2x3 -> 90:f32:*", {"2x3"}},
@@ -187,6 +212,14 @@ static const struct {
     {"GroupNorm groups=4 1:f32:2x5x8 2:f32:8 3:f32:8 -> 90:f32:* 91:f32:* 92:f32:*",
      {"2x5x8", "2x4", "2x4"}},
     {"RMSNorm 1:f32:2x5x8 2:f32:8 -> 90:f32:*", {"2x5x8"}},
+    {"RMSNorm begin_norm_axis=1 1:f32:2x?x8 2:f32:5x1 -> 90:f32:*", {"2x5x8"}},
+    {"RMSNorm begin_norm_axis=-2 1:f32:2x5x8 2:f32:8 -> 90:f32:*", {"2x5x8"}},
+    {"LayerNorm 1:f32:2x5x? 2:f32:8 3:f32:8 -> 90:f32:* 91:f32:* 92:f32:*",
+     {"2x5x8", "2x5", "2x5"}},
+    {"GroupNorm groups=4 data_format=NCX 1:f32:2x?x8 2:f32:12 3:f32:? -> 90:f32:* 91:f32:* "
+     "92:f32:*",
+     {"2x12x8", "2x4", "2x4"}},
+    {"ReduceProd axes=0 1:f32:0x4 -> 90:f32:*", {"4"}},
     {"Dropout 1:f32:2x5 2:s64:- 3:s64:- 4:f32:- -> 90:f32:* 91:u8:*", {"2x5", "2x5"}},
 
     /* [?] is how JSON says an unknown number of dims */

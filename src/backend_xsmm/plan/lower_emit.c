@@ -453,7 +453,7 @@ static sinter_status_t emit_reduce(emitter_t *e, const cluster_t *cl, step_t *st
     }
     reduce_params_t *p = &step->p.reduce;
     p->x = n->in[0];
-    p->kind = n->kind;
+    p->kind = axes->n > 0 ? n->kind : sinter_op_reduce_sum; /* without axes: the identity */
     p->axes = axes->s64;
     p->n_axes = (int)axes->n;
     p->keep_dims = node_bool(n, sinter_op_attr_keep_dims, false);

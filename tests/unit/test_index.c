@@ -1,0 +1,385 @@
+/* Rows that move by index, where indices are wrong, repeated or none: an error writes nothing, and
+ * what is defined does not depend on the number of threads. Parts of bytes, and empty tensors. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sinter/sinter.h>
+
+#include "check.h"
+#include "passive.h"
+#include "spec.h"
+
+enum { MOST_PORTS = 12, THREADS = 4 };
+
+typedef struct ports {
+    size_t n;
+    sinter_logical_tensor_t lt[MOST_PORTS];
+    sinter_tensor_t *tensors[MOST_PORTS];
+} ports_t;
+
+typedef struct part {
+    sinter_graph_t *graph;
+    sinter_partition_t *partition;
+    sinter_compiled_partition_t *compiled;
+    ports_t in, out;
+} part_t;
+
+static sinter_status_t compile(part_t *p, const char *spec)
+{
+    size_t n = 0;
+    memset(p, 0, sizeof *p);
+    CHECK_THAT(spec_graph(&p->graph, NULL, spec) == sinter_success);
+    CHECK_THAT(sinter_graph_filter(p->graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partition_num(p->graph, &n) == sinter_success);
+    CHECK(n == 1, "%s: %zu partitions", spec, n);
+    CHECK_THAT(sinter_graph_get_partitions(p->graph, 1, &p->partition) == sinter_success);
+    CHECK_THAT(sinter_partition_get_input_num(p->partition, &p->in.n) == sinter_success);
+    CHECK_THAT(sinter_partition_get_output_num(p->partition, &p->out.n) == sinter_success);
+    CHECK_THAT(p->in.n <= MOST_PORTS && p->out.n <= MOST_PORTS);
+    CHECK_THAT(sinter_partition_get_inputs(p->partition, p->in.n, p->in.lt) == sinter_success);
+    CHECK_THAT(sinter_partition_get_outputs(p->partition, p->out.n, p->out.lt) == sinter_success);
+    return sinter_partition_compile(p->partition, NULL, 0, NULL, 0, NULL, &p->compiled);
+}
+
+static void close_part(part_t *p)
+{
+    for (size_t i = 0; i < p->in.n; i++) {
+        sinter_tensor_destroy(&p->in.tensors[i]);
+    }
+    for (size_t i = 0; i < p->out.n; i++) {
+        sinter_tensor_destroy(&p->out.tensors[i]);
+    }
+    sinter_compiled_partition_destroy(&p->compiled);
+    sinter_partition_destroy(&p->partition);
+    sinter_graph_destroy(&p->graph);
+}
+
+/* The buffer of a tensor, whose dims are those of a spec, such as "3:s32:2x3". */
+typedef struct buffer {
+    const char *spec;
+    void *data;
+} buffer_t;
+
+static void bind(ports_t *ports, const buffer_t *buffers)
+{
+    for (size_t i = 0; i < ports->n; i++) {
+        const buffer_t *b = buffers;
+        while (b->spec != NULL && strtoull(b->spec, NULL, 10) != ports->lt[i].id) {
+            b++;
+        }
+        if (!CHECK(b->spec != NULL, "tensor %d is not given", (int)ports->lt[i].id)) {
+            exit(check_finish());
+        }
+        const sinter_logical_tensor_t lt = spec_tensor(b->spec);
+        size_t bytes = 0;
+        CHECK_THAT(sinter_logical_tensor_get_bytes(&lt, &bytes) == sinter_success);
+        CHECK_THAT(sinter_tensor_create(&ports->tensors[i], NULL, &lt, b->data, bytes) ==
+                   sinter_success);
+    }
+}
+
+static sinter_status_t run(const char *spec, const buffer_t *buffers, int threads)
+{
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
+    sinter_stream_t *stream = NULL;
+    part_t p;
+    CHECK(compile(&p, spec) == sinter_success, "%s: %s", spec, sinter_last_error_message());
+    bind(&p.in, buffers);
+    bind(&p.out, buffers);
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    const sinter_status_t status = sinter_compiled_partition_execute(
+        p.compiled, stream, p.in.n, (const sinter_tensor_t *const *)p.in.tensors, p.out.n,
+        p.out.tensors, NULL, 0);
+    sinter_stream_destroy(&stream);
+    close_part(&p);
+    return status;
+}
+
+#define FAILS(status, text)                                                     \
+    CHECK((status) == sinter_invalid_arguments &&                               \
+              strstr(sinter_last_error_message(), text) != NULL,                \
+          "status %s, message \"%s\" lacks \"%s\"", sinter_status_name(status), \
+          sinter_last_error_message(), text)
+
+static int all_bytes(const void *data, size_t n, int value)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] != value) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void test_bad_index(void)
+{
+    float data[9 * 4] = {0}, out[3 * 4];
+    const int32_t late[3] = {0, 8, 9}, low[3] = {0, -10, 1};
+    const int64_t wide[3] = {0, 1, INT64_C(1) << 32};
+    const void *const indices[] = {late, low, wide};
+    for (int i = 0; i < 3; i++) {
+        const buffer_t buffers[] = {{"1:f32:9x4", data},
+                                    {i < 2 ? "2:s32:3" : "2:s64:3", (void *)indices[i]},
+                                    {"3:f32:3x4", out},
+                                    {0}};
+        memset(out, 0x5A, sizeof out);
+        FAILS(run(i < 2 ? "Gather 1:f32:9x4 2:s32:3 -> 3:f32:3x4"
+                        : "Gather 1:f32:9x4 2:s64:3 -> 3:f32:3x4",
+                  buffers, THREADS),
+              "is outside a dimension of 9");
+        CHECK_THAT(all_bytes(out, sizeof out, 0x5A));
+    }
+}
+
+static void test_bad_slot(void)
+{
+    float cache[9 * 4], updates[3 * 4] = {0}, out[9 * 4];
+    const int32_t slots[2][3] = {{0, 1, 9}, {0, 1, -2}};
+    for (int i = 0; i < 4; i++) {
+        const int in_place = i & 1;
+        const buffer_t buffers[] = {{"1:f32:9x4", cache},
+                                    {"2:s32:3", (void *)slots[i / 2]},
+                                    {"3:f32:3x4", updates},
+                                    {"4:f32:9x4", in_place ? cache : out},
+                                    {0}};
+        memset(out, 0x5A, sizeof out);
+        memset(cache, 0x5A, sizeof cache);
+        FAILS(run("ScatterRows 1:f32:9x4 2:s32:3 3:f32:3x4 -> 4:f32:9x4", buffers, THREADS),
+              "is outside a dimension of 9");
+        CHECK_THAT(all_bytes(out, sizeof out, 0x5A) && all_bytes(cache, sizeof cache, 0x5A));
+    }
+}
+
+/* Keys are normalised, rotated and appended, values are appended, by one partition: neither cache
+ * changes if a position or a slot is wrong. */
+static void test_bad_append(void)
+{
+    static const char *const spec =
+        "RMSNorm 1:f32:1x2x3x8 2:f32:8 -> 3:f32:1x2x3x8;"
+        "RotaryEmbedding 3:f32:1x2x3x8 4:f32:40x4 5:f32:40x4 6:s32:1x3 -> 7:f32:1x2x3x8;"
+        "ScatterRows axis=2 8:f32:1x2x9x8 9:s32:3 7:f32:1x2x3x8 -> 10:f32:1x2x9x8;"
+        "ScatterRows axis=2 11:f32:1x2x9x8 9:s32:3 12:f32:1x2x3x8 -> 13:f32:1x2x9x8";
+    static float x[48], gamma[8], cosines[160], sines[160], k[144], v[144], rows[48];
+    static const int32_t positions[3][3] = {{0, 1, 40}, {-1, 1, 2}, {0, 1, 2}},
+                         slots[2][3] = {{0, 1, 2}, {0, 1, 9}};
+    for (int i = 0; i < 4; i++) {
+        const buffer_t buffers[] = {{"1:f32:1x2x3x8", x},
+                                    {"2:f32:8", gamma},
+                                    {"4:f32:40x4", cosines},
+                                    {"5:f32:40x4", sines},
+                                    {"6:s32:1x3", (void *)positions[i < 2 ? i : 2]},
+                                    {"8:f32:1x2x9x8", k},
+                                    {"9:s32:3", (void *)slots[i == 2]},
+                                    {"10:f32:1x2x9x8", k},
+                                    {"11:f32:1x2x9x8", v},
+                                    {"12:f32:1x2x3x8", rows},
+                                    {"13:f32:1x2x9x8", v},
+                                    {0}};
+        memset(k, 0x5A, sizeof k);
+        memset(v, 0x5A, sizeof v);
+        const sinter_status_t status = run(spec, buffers, THREADS);
+        if (i == 3) {
+            CHECK(status == sinter_success, "%s", sinter_last_error_message());
+            CHECK_THAT(!all_bytes(k, sizeof k, 0x5A) && !all_bytes(v, sizeof v, 0x5A));
+            continue;
+        }
+        FAILS(status, i == 2 ? "slot 9 of row 2 is outside" : "is outside the tables");
+        CHECK_THAT(all_bytes(k, sizeof k, 0x5A) && all_bytes(v, sizeof v, 0x5A));
+    }
+}
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* Many rows go to few slots: the last one stays, whatever the number of threads; slot -1 writes
+ * nothing. */
+static void test_equal_slots(void)
+{
+    enum { ROWS = 500, SLOTS = 7, WIDTH = 33 };
+    static float cache[SLOTS * WIDTH], updates[ROWS * WIDTH], out[SLOTS * WIDTH];
+    static int32_t slots[ROWS];
+    int last[SLOTS];
+    memset(last, -1, sizeof last);
+    for (int i = 0; i < ROWS; i++) {
+        slots[i] = i * 31 % (SLOTS + 1) - 1;
+        if (slots[i] >= 0 && slots[i] != 3) {
+            last[slots[i]] = i;
+        } else {
+            slots[i] = -1; /* row 3 keeps what it had */
+        }
+        for (int k = 0; k < WIDTH; k++) {
+            updates[i * WIDTH + k] = (float)(i * WIDTH + k);
+        }
+    }
+    for (int threads = 1; threads <= THREADS; threads++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            float *to = in_place ? cache : out;
+            const buffer_t buffers[] = {{"1:f32:7x33", cache},
+                                        {"2:s32:500", slots},
+                                        {"3:f32:500x33", updates},
+                                        {"4:f32:7x33", to},
+                                        {0}};
+            for (int k = 0; k < SLOTS * WIDTH; k++) {
+                cache[k] = (float)-k;
+                out[k] = 1e9F;
+            }
+            CHECK_THAT(run("ScatterRows 1:f32:7x33 2:s32:500 3:f32:500x33 -> 4:f32:7x33", buffers,
+                           threads) == sinter_success);
+            for (int k = 0; k < SLOTS * WIDTH; k++) {
+                const int row = last[k / WIDTH];
+                const float want = row < 0 ? (float)-k : updates[row * WIDTH + k % WIDTH];
+                CHECK(to[k] == want, "%d threads: element %d is %g, not %g", threads, k,
+                      (double)to[k], (double)want);
+            }
+        }
+    }
+}
+
+static int nibble(const unsigned char *data, int i)
+{
+    return data[i / 2] >> (i % 2 * 4) & 15;
+}
+
+/* Rows of three codes of four bits share bytes with their neighbours. */
+static void test_shared_bytes(void)
+{
+    enum { ROWS = 9, WIDTH = 3, BYTES = (ROWS * WIDTH + 1) / 2 };
+    unsigned char cache[BYTES], updates[5], out[BYTES], picked[5];
+    const int32_t slots[3] = {4, -1, 1}, indices[3] = {8, -9, 3};
+    for (int i = 0; i < BYTES; i++) {
+        cache[i] = (unsigned char)(i * 37 + 11);
+    }
+    for (int i = 0; i < 5; i++) {
+        updates[i] = (unsigned char)(i * 91 + 3);
+    }
+    const buffer_t scatter[] = {{"1:u4:9x3", cache},
+                                {"2:s32:3", (void *)slots},
+                                {"3:u4:3x3", updates},
+                                {"4:u4:9x3", out},
+                                {0}};
+    CHECK_THAT(run("ScatterRows 1:u4:9x3 2:s32:3 3:u4:3x3 -> 4:u4:9x3", scatter, THREADS) ==
+               sinter_success);
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        const int row = i / WIDTH == 4 ? 0 : i / WIDTH == 1 ? 2 : -1;
+        const int want = row < 0 ? nibble(cache, i) : nibble(updates, row * WIDTH + i % WIDTH);
+        CHECK(nibble(out, i) == want, "code %d is %d, not %d", i, nibble(out, i), want);
+    }
+    const buffer_t gather[] = {
+        {"1:u4:9x3", cache}, {"2:s32:3", (void *)indices}, {"3:u4:3x3", picked}, {0}};
+    CHECK_THAT(run("Gather 1:u4:9x3 2:s32:3 -> 3:u4:3x3", gather, THREADS) == sinter_success);
+    for (int i = 0; i < 3 * WIDTH; i++) {
+        const int row = indices[i / WIDTH] < 0 ? indices[i / WIDTH] + ROWS : indices[i / WIDTH];
+        CHECK_THAT(nibble(picked, i) == nibble(cache, row * WIDTH + i % WIDTH));
+    }
+}
+
+/* ---- parts of bytes -------------------------------------------------------------------------- */
+
+static void check_refused(const char *spec, const char *text)
+{
+    part_t p;
+    const sinter_status_t status = compile(&p, spec);
+    CHECK(status == sinter_unimplemented && strstr(sinter_last_error_message(), text) != NULL,
+          "%s: status %s, message \"%s\" lacks \"%s\"", spec, sinter_status_name(status),
+          sinter_last_error_message(), text);
+    close_part(&p);
+}
+
+static void test_parts_of_bytes(void)
+{
+    unsigned char a[4] = {0}, b[4] = {0}, out[8];
+    check_refused("Concat axis=1 1:s4:2x3 2:s4:2x3 -> 3:s4:2x6",
+                  "op 100 (Concat): tensor 2, its input 1, would not begin with a whole byte");
+    check_refused("Slice starts=1 ends=4 1:u4:8 -> 2:u4:3",
+                  "op 100 (Slice): what it takes of tensor 1 does not begin with a whole byte");
+    /* With unknown dims only execute can know. */
+    const char *spec = "Concat axis=0 1:s4:? 2:s4:? -> 3:s4:?";
+    const buffer_t odd[] = {{"1:s4:3", a}, {"2:s4:3", b}, {"3:s4:6", out}, {0}},
+                   even[] = {{"1:s4:4", a}, {"2:s4:3", b}, {"3:s4:7", out}, {0}};
+    memset(out, 0x5A, sizeof out);
+    CHECK_THAT(run(spec, odd, 1) == sinter_unimplemented);
+    CHECK_THAT(strstr(sinter_last_error_message(), "op 100 (Concat): tensor 2") != NULL);
+    CHECK_THAT(all_bytes(out, sizeof out, 0x5A));
+    CHECK(run(spec, even, 1) == sinter_success, "%s", sinter_last_error_message());
+    CHECK_THAT(out[0] == 0 && out[1] == 0 && out[2] == 0 && (out[3] & 15) == 0 && out[4] == 0x5A);
+}
+
+/* ---- nothing --------------------------------------------------------------------------------- */
+
+static void test_empty(void)
+{
+    static const struct {
+        const char *spec;
+        buffer_t in[4];
+        const char *out[3];
+    } cases[] = {
+        {"Gather 1:f32:9x4 2:s32:? -> 3:f32:?x4",
+         {{"1:f32:9x4", 0}, {"2:s32:0", 0}},
+         {"3:f32:0x4"}},
+        {"Gather 1:f32:?x4 2:s32:? -> 3:f32:?x4",
+         {{"1:f32:0x4", 0}, {"2:s32:0", 0}},
+         {"3:f32:0x4"}},
+        {"RMSNorm 1:f32:?x4 2:f32:4 -> 3:f32:?x4",
+         {{"1:f32:0x4", 0}, {"2:f32:4", 0}},
+         {"3:f32:0x4"}},
+        {"LayerNorm use_affine=0 1:f32:?x? -> 2:f32:?x? 3:f32:? 4:f32:?",
+         {{"1:f32:0x0", 0}},
+         {"2:f32:0x0", "3:f32:0", "4:f32:0"}},
+        {"RotaryEmbedding 1:f32:1x2x?x4 2:f32:2 3:s32:1x? -> 4:f32:1x2x?x4",
+         {{"1:f32:1x2x0x4", 0}, {"2:f32:2", 0}, {"3:s32:1x0", 0}},
+         {"4:f32:1x2x0x4"}},
+        {"TopK k=0 1:f32:?x4 -> 2:f32:?x0 3:s32:?x0",
+         {{"1:f32:3x4", 0}},
+         {"2:f32:3x0", "3:s32:3x0"}},
+        {"Concat axis=0 1:f32:? 2:f32:? -> 3:f32:?", {{"1:f32:0", 0}, {"2:f32:0", 0}}, {"3:f32:0"}},
+        {"Slice starts=2 ends=2 1:f32:4x4 -> 3:f32:0x4", {{"1:f32:4x4", 0}}, {"3:f32:0x4"}},
+        {"ReduceSum axes=0 1:f32:4x? -> 2:f32:?", {{"1:f32:4x0", 0}}, {"2:f32:0"}},
+    };
+    static float zeros[64], out[3][64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        buffer_t buffers[MOST_PORTS] = {{0}};
+        int n = 0;
+        for (int k = 0; k < 4 && cases[i].in[k].spec != NULL; k++) {
+            buffers[n++] = (buffer_t){cases[i].in[k].spec, zeros};
+        }
+        for (int k = 0; k < 3 && cases[i].out[k] != NULL; k++) {
+            buffers[n++] = (buffer_t){cases[i].out[k], out[k]};
+        }
+        memset(out, 0x5A, sizeof out);
+        CHECK(run(cases[i].spec, buffers, THREADS) == sinter_success, "%s: %s", cases[i].spec,
+              sinter_last_error_message());
+        CHECK_THAT(all_bytes(out, sizeof out, 0x5A));
+    }
+}
+
+/* Sums over nothing are 0, and no slots leave a copy of the data. */
+static void test_results_of_nothing(void)
+{
+    float x[4] = {1, 2, 3, 4}, out[4];
+    const buffer_t sums[] = {{"1:f32:0x4", x}, {"2:f32:4", out}, {0}},
+                   copies[] = {
+                       {"1:f32:4", x}, {"2:s32:0", x}, {"3:f32:0", x}, {"4:f32:4", out}, {0}};
+    CHECK_THAT(run("ReduceSum axes=0 1:f32:?x4 -> 2:f32:4", sums, THREADS) == sinter_success);
+    CHECK_THAT(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 0);
+    CHECK_THAT(run("ScatterRows 1:f32:4 2:s32:? 3:f32:? -> 4:f32:4", copies, THREADS) ==
+               sinter_success);
+    CHECK_THAT(memcmp(out, x, sizeof x) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    wait_passively(argv);
+    test_bad_index();
+    test_bad_slot();
+    test_bad_append();
+    test_equal_slots();
+    test_shared_bytes();
+    test_parts_of_bytes();
+    test_empty();
+    test_results_of_nothing();
+    return check_finish();
+}
