@@ -57,8 +57,8 @@ static double result(sinter_op_kind_t kind, const fold_t *f, double *bound)
         return f->v;
     case sinter_op_reduce_l2: {
         const double y = sqrt(f->v), low = f->v - sum;
-        *bound = fmax(y - sqrt(low > 0 ? low : 0), sqrt(f->v + sum) - y) + 4 * ORC_U * y +
-                 ORC_UNDERFLOW;
+        *bound =
+            fmax(y - sqrt(low > 0 ? low : 0), sqrt(f->v + sum) - y) + 4 * ORC_U * y + ORC_UNDERFLOW;
         return y;
     }
     case sinter_op_reduce_mean:
