@@ -121,8 +121,8 @@ size_t chain_scratch_bytes(const chain_t *chain);
  * in, and on return the result, where the chain has one. NULL: registers start empty. */
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch);
 
-/* The same for n <= CHAIN_LONG elements of a chain in f32: less time for each element. Returns
- * where the result is: in io, or where it lies in a tensor; io, where the chain has none. */
+/* The same for n <= CHAIN_LONG elements, in f32 in less time for each. Returns where the result is:
+ * in io, or where it lies in a tensor; io, where the chain has none. */
 const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
                             void *scratch);
 size_t chain_long_scratch_bytes(const chain_t *chain);

@@ -28,7 +28,8 @@ size_t chain_scratch_bytes(const chain_t *chain)
 
 size_t chain_long_scratch_bytes(const chain_t *chain)
 {
-    return ((size_t)chain->n_regs + N_TMP) * LONG_STEP * sizeof(float);
+    return chain->f64 ? chain_scratch_bytes(chain)
+                      : ((size_t)chain->n_regs + N_TMP) * LONG_STEP * sizeof(float);
 }
 
 size_t chain_tile_scratch_bytes(const chain_t *chain)
@@ -714,6 +715,17 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
 const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
                             void *scratch)
 {
+    if (bound->chain->f64) {
+        int64_t at[SINTER_MAX_NDIMS];
+        memcpy(at, idx, sizeof(int64_t) * (size_t)bound->ndims);
+        for (int i = 0; i < n; i += CHAIN_BLOCK) {
+            run_f64(bound, at, n - i < CHAIN_BLOCK ? n - i : CHAIN_BLOCK, io + i, scratch);
+            if (bound->ndims > 0) {
+                at[bound->ndims - 1] += CHAIN_BLOCK;
+            }
+        }
+        return io;
+    }
     const float *x = run_f32(bound, &(block_t){idx, 1, n}, io, scratch, LONG_STEP);
     return x != NULL ? x : io;
 }
