@@ -87,8 +87,8 @@ static void put_statistic(const norm_state_t *st, const statistic_t *s, const in
     }
 }
 
-/* Of a block whose sums do not fit floats, such as one of 3e38 and -3e38. Else NaN or infinity is in
- * it, and in its sums. */
+/* Of a block whose sums do not fit floats, such as one of 3e38 and -3e38, or in which a NaN or an
+ * infinity is. */
 static double mean_in_double(const float *x, int n)
 {
     double sum = 0;
