@@ -26,7 +26,8 @@ typedef struct program {
     sinter_graph_t *graph;
     size_t n_parts;
     part_t *parts;
-    int refused; /* a partition that the library does not run */
+    sinter_compiled_graph_t *whole; /* all of them; NULL if one is refused */
+    int refused;                    /* a partition that the library does not run */
 } program_t;
 
 /* One tensor's memory. base is what malloc gave, copy its bytes before execution. */
@@ -172,6 +173,18 @@ static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
     return status ? library_failed(r, status, "compile", policy) : 0;
 }
 
+static int tie_parts(run_t *r, program_t *p, int policy)
+{
+    sinter_compiled_partition_t **list = gr_arena_alloc(&r->f->arena, p->n_parts + 1, sizeof *list);
+    sinter_status_t status;
+
+    for (size_t i = 0; i < p->n_parts; i++) {
+        list[i] = p->parts[i].compiled;
+    }
+    status = sinter_compiled_graph_create(&p->whole, NULL, p->graph, p->n_parts, list);
+    return status ? library_failed(r, status, "graph", policy) : 0;
+}
+
 static int open_program(run_t *r, int policy)
 {
     program_t *p = &r->programs[policy];
@@ -211,11 +224,12 @@ static int open_program(run_t *r, int policy)
             return -1;
         }
     }
-    return 0;
+    return p->refused ? 0 : tie_parts(r, p, policy);
 }
 
 static void close_program(program_t *p)
 {
+    sinter_compiled_graph_destroy(&p->whole);
     for (size_t i = 0; p->parts && i < p->n_parts; i++) {
         sinter_compiled_partition_destroy(&p->parts[i].compiled);
         sinter_partition_destroy(&p->parts[i].partition);
@@ -649,6 +663,77 @@ static int run_part(run_t *r, part_t *p, int policy)
     return failed;
 }
 
+/* ---- the graph as a whole -------------------------------------------------------------------- */
+
+static sinter_status_t bind_input(run_t *r, sinter_compiled_graph_t *whole, uint64_t id)
+{
+    const buffer_t *b = &r->buffers[id];
+
+    if (b->lt.property == sinter_tensor_property_host_scalar) {
+        return sinter_compiled_graph_bind_scalar(whole, id, b->data);
+    }
+    return sinter_compiled_graph_bind(
+        whole, id, b->lt.ndims, b->lt.dims,
+        b->lt.layout_type == sinter_layout_type_strided ? b->lt.strides : NULL, b->data, b->bytes);
+}
+
+/* The bits of the elements of a tensor that a graph and its partitions one by one have made. */
+static int same_elements(const sinter_logical_tensor_t *lt, const unsigned char *a,
+                         const unsigned char *b)
+{
+    const int64_t n = gr_elements(lt), bits = gr_dtype(lt->data_type)->bits;
+
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = gr_offset(lt, i) * bits;
+
+        for (int64_t k = first; k < first + bits; k++) {
+            if ((a[k / 8] ^ b[k / 8]) >> k % 8 & 1) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Outputs in buffers of their own, tensors between partitions in memory that they share. */
+static int run_whole(run_t *r, int policy)
+{
+    sinter_compiled_graph_t *whole = r->programs[policy].whole;
+    sinter_logical_tensor_t *in, *out;
+    size_t n_in = 0, n_out = 0;
+    sinter_status_t status = sinter_compiled_graph_get_input_num(whole, &n_in);
+
+    status = status ? status : sinter_compiled_graph_get_output_num(whole, &n_out);
+    in = gr_arena_alloc(&r->model.arena, n_in + 1, sizeof *in);
+    out = gr_arena_alloc(&r->model.arena, n_out + 1, sizeof *out);
+    status = status ? status : sinter_compiled_graph_get_inputs(whole, n_in, in);
+    status = status ? status : sinter_compiled_graph_get_outputs(whole, n_out, out);
+    for (size_t i = 0; i < n_in && !status; i++) {
+        status = bind_input(r, whole, in[i].id);
+    }
+    for (size_t i = 0; i < n_out && !status; i++) {
+        buffer_t *b = &r->buffers[out[i].id];
+
+        free(b->copy);
+        b->copy = take(b->bytes);
+        memset(b->copy, GUARD_BYTE, b->bytes);
+        status = sinter_compiled_graph_bind(whole, out[i].id, 0, NULL, NULL, b->copy, b->bytes);
+    }
+    status = status ? status : sinter_compiled_graph_execute(whole, r->stream);
+    if (status) {
+        return library_failed(r, status, "as a whole", policy);
+    }
+    for (size_t i = 0; i < n_out; i++) {
+        const buffer_t *b = &r->buffers[out[i].id];
+
+        if (!same_elements(&b->lt, b->data, b->copy)) {
+            return fail(r, "%s: tensor %llu has other bits in an execute of the whole graph",
+                        policy_names[policy], (unsigned long long)b->lt.id);
+        }
+    }
+    return 0;
+}
+
 static int run_program(run_t *r, int policy)
 {
     program_t *p = &r->programs[policy];
@@ -661,7 +746,7 @@ static int run_program(run_t *r, int policy)
             return -1;
         }
     }
-    if (compare(r, policy)) {
+    if (compare(r, policy) || run_whole(r, policy)) {
         return -1;
     }
     for (int t = 0; t < r->f->n_tensors; t++) { /* the next program computes everything itself */
