@@ -1,7 +1,8 @@
 /* Sinter: graph-level fusion for CPU inference over compressed tensors.
  *
  * How to use it: describe tensors (sinter_logical_tensor_t), create ops over them, add the ops to a
- * graph, finalize it, ask for partitions, compile a partition, execute the compiled partition with
+ * graph, and finalize it. Then either compile the graph as a whole, bind its inputs and outputs to
+ * memory, and execute; or ask for partitions, compile each, and execute the compiled partitions with
  * tensors. The README has a short example, examples/ longer ones.
  *
  * What holds for all functions; their own comments do not repeat it:

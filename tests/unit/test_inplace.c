@@ -99,6 +99,14 @@ static const inplace_case_t cases[] = {
      "Add 0:f32:5x64 1:f32:5x64 -> 2:f32:5x64; RMSNorm 2:f32:5x64 3:f32:64 -> 4:f32:5x64; Add "
      "4:f32:5x64 0:f32:5x64 -> 5:f32:5x64; ports 0,1,3 -> 2,5",
      "1>2 1>5", "norm_", STRICT, ANY},
+    {"a norm of long rows", "RMSNorm 0:f32:3x5000 1:f32:5000 -> 2:f32:3x5000", "0>2", "norm_",
+     STRICT, ANY},
+    {"a norm of long rows with a residual, to another type",
+     "Add 0:f16:3x5000 1:f16:3x5000 -> 2:f16:3x5000; LayerNorm keep_stats=0 2:f16:3x5000 "
+     "3:f32:5000 4:f32:5000 -> 5:f32:3x5000; ports 0,1,3,4 -> 2,5",
+     "0>2 1>2", "norm_", STRICT, ANY},
+    {"rotary embedding", "RotaryEmbedding 0:f32:1x2x5x32 1:f32:16 2:s32:1x5 -> 3:f32:1x2x5x32",
+     "0>3", "rotary_", STRICT, ANY},
     {"rows of a cache", "ScatterRows axis=1 0:f32:2x9x16 1:s32:3 2:f32:2x3x16 -> 3:f32:2x9x16",
      "0>3", "scatter_", STRICT, ANY},
     {"a residual behind softmax",
