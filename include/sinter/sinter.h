@@ -2,8 +2,8 @@
  *
  * How to use it: describe tensors (sinter_logical_tensor_t), create ops over them, add the ops to a
  * graph, and finalize it. Then either compile the graph as a whole, bind its inputs and outputs to
- * memory, and execute; or ask for partitions, compile each, and execute the compiled partitions with
- * tensors. The README has a short example, examples/ longer ones.
+ * memory, and execute; or ask for partitions, compile each, and execute the compiled partitions
+ * with tensors. The README has a short example, examples/ longer ones.
  *
  * What holds for all functions; their own comments do not repeat it:
  *
