@@ -13,7 +13,8 @@
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "base/status.h"
 
-enum { RUN = CHAIN_LONG };
+/* Elements of a run, and the most results of an item: so many that memory is read in order. */
+enum { RUN = CHAIN_LONG, MOST_RESULTS = 4 * RUN };
 
 typedef struct reduce_state {
     chain_bound_t pre, post;
@@ -43,7 +44,7 @@ static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out
                  post = chain_long_scratch_bytes(step->post);
     out->chain = carve(scratch, &at, pre > post ? pre : post, 1);
     out->x = carve(scratch, &at, RUN, sizeof *out->x);
-    out->sums = carve(scratch, &at, RUN, sizeof *out->sums);
+    out->sums = carve(scratch, &at, MOST_RESULTS, sizeof *out->sums);
     return at;
 }
 
@@ -77,7 +78,7 @@ static sinter_status_t find_dims(const reduce_params_t *p, reduce_state_t *st)
 static int64_t run_of_item(const reduce_state_t *st, int shares)
 {
     enum { ITEMS_OF_SHARE = 4, SHORTEST = 16 };
-    int64_t run = RUN, others = 1;
+    int64_t run = MOST_RESULTS, others = 1;
     for (int d = 0; d < st->ndims; d++) {
         others *= st->reduced[d] || d == st->along ? 1 : st->dims[d];
     }
@@ -120,7 +121,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     const bool divide = !st->serial && st->n_items > 0 && st->n_items < frame->shares;
     st->parts = divide ? (int)at_most(frame->shares, st->n_steps > 0 ? st->n_steps : 1) : 1;
     choice->shared_bytes =
-        st->parts == 1 ? 0 : (size_t)st->n_items * (size_t)st->parts * RUN * sizeof(double);
+        st->parts == 1 ? 0 : (size_t)st->n_items * (size_t)st->parts * MOST_RESULTS * sizeof(double);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -174,20 +175,28 @@ static void fold_steps(const reduce_state_t *st, sinter_op_kind_t kind, int64_t 
     }
     walk_seek(st->ndims, st->steps, begin, at);
     for (int64_t i = begin; i < end; i++, walk_next(st->ndims, st->steps, at)) {
-        int m = n;
         for (int d = 0; d <= last; d++) {
             if (st->reduced[d]) {
                 idx[d] = d == last ? at[d] * RUN : at[d];
             }
         }
         if (st->by_rows) {
-            m = (int)at_most(st->dims[last] - idx[last], RUN);
-        }
-        const float *x = chain_run_long(&st->pre, idx, m, b->x, b->chain);
-        if (st->by_rows) {
+            const int m = (int)at_most(st->dims[last] - idx[last], RUN);
+            const float *x = chain_run_long(&st->pre, idx, m, b->x, b->chain);
             *sums = st->fn->fold_row[OP_SLOT(kind)](x, m, *sums);
-        } else {
-            st->fn->fold_columns[OP_SLOT(kind)](sums, x, m);
+            continue;
+        }
+        const int64_t first = last >= 0 ? idx[last] : 0;
+        for (int k = 0, m; k < n; k += m) {
+            m = (int)at_most(n - k, RUN);
+            if (last >= 0) {
+                idx[last] = first + k;
+            }
+            const float *x = chain_run_long(&st->pre, idx, m, b->x, b->chain);
+            st->fn->fold_columns[OP_SLOT(kind)](sums + k, x, m);
+        }
+        if (last >= 0) {
+            idx[last] = first;
         }
     }
 }
@@ -223,11 +232,6 @@ static void put_results(const reduce_state_t *st, sinter_op_kind_t kind, const i
 {
     const int n = results_of(st, item);
     int64_t idx[SINTER_MAX_NDIMS] = {0};
-    for (int i = 0; i < n; i++) {
-        b->x[i] = (float)(kind == sinter_op_reduce_mean ? sums[i] / st->count
-                          : kind == sinter_op_reduce_l2 ? sqrt(sums[i])
-                                                        : sums[i]);
-    }
     for (int d = 0; d < st->ndims; d++) {
         if (st->post_dim[d] >= 0) {
             idx[st->post_dim[d]] = first_of(st, item, d);
@@ -235,11 +239,18 @@ static void put_results(const reduce_state_t *st, sinter_op_kind_t kind, const i
     }
     /* Where the results end in dims of size 1 that were reduced, a run of results is not a run of
      * the chain. */
-    const int step = st->along < 0 || st->post_dim[st->along] == st->post.ndims - 1 ? n : 1;
-    for (int i = 0; i < n; i += step) {
-        (void)chain_run_long(&st->post, idx, step, b->x + i, b->chain);
+    const int step = st->along < 0 || st->post_dim[st->along] == st->post.ndims - 1 ? RUN : 1;
+    for (int i = 0, m; i < n; i += m) {
+        m = (int)at_most(n - i, step);
+        for (int k = 0; k < m; k++) {
+            const double sum = sums[i + k];
+            b->x[k] = (float)(kind == sinter_op_reduce_mean ? sum / st->count
+                              : kind == sinter_op_reduce_l2 ? sqrt(sum)
+                                                            : sum);
+        }
+        (void)chain_run_long(&st->post, idx, m, b->x, b->chain);
         if (st->along >= 0) {
-            idx[st->post_dim[st->along]] += step;
+            idx[st->post_dim[st->along]] += m;
         }
     }
 }
@@ -260,7 +271,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     buffers(p->step, w->scratch, &b);
     for (int64_t job = begin; job < end; job++) {
         const int64_t i = w->phase == 0 ? job / parts : job, part = w->phase == 0 ? job % parts : 0;
-        double *sums = parts > 1 ? (double *)w->shared + (i * parts + part) * RUN : b.sums;
+        double *sums = parts > 1 ? (double *)w->shared + (i * parts + part) * MOST_RESULTS : b.sums;
         walk_seek(st->ndims, st->items, i, item);
         if (w->phase == 0) {
             fold_item(st, kind, item, st->n_steps * part / parts, st->n_steps * (part + 1) / parts,
@@ -268,7 +279,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         }
         for (int64_t k = 1; w->phase == 1 && k < parts; k++) {
             for (int r = 0; r < results_of(st, item); r++) {
-                sums[r] = merge(kind, sums[r], sums[k * RUN + r]);
+                sums[r] = merge(kind, sums[r], sums[k * MOST_RESULTS + r]);
             }
         }
         if (w->phase == 1 || parts == 1) {

@@ -1,18 +1,21 @@
 /* TopK: the k largest (or smallest) elements of each row, and where they are. A row is passed over
- * once; elements that are not among the best so far cost a comparison. */
+ * once; elements that are not among the best so far cost a comparison, of blocks of floats. */
 #include <math.h>
 
 #include "backend_xsmm/drivers/box.h"
 #include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "base/status.h"
 
-enum { RUN = 256 };
+enum { RUN = 256, BLOCK = 64 };
 
 typedef struct top_k_state {
     const bound_t *in, *values, *indices;
     int axis;
     int64_t k, rows, extent[SINTER_MAX_NDIMS];
-    bool largest, serial;
+    bool largest;
+    int way;
+    const eltwise_table_t *fn;
 } top_k_state_t;
 
 /* Larger is better: by x, then by i. i holds what a double cannot: s64, and that a NaN counts as
@@ -30,6 +33,20 @@ static bool beats(rank_t a, rank_t b)
 {
     return a.x > b.x || (a.x == b.x && a.i > b.i);
 }
+
+enum { BY_BLOCKS, BY_ELEMENTS };
+
+static const char *refuse_blocks(int way, const void *config, void *state)
+{
+    const top_k_state_t *st = state;
+    (void)way, (void)config;
+    return dtype_needs_f64(st->in->dtype) ? "the elements need double precision"
+           : st->in->dims[st->axis] > INT32_MAX ? "a row has 2^31 elements or more"
+                                                : NULL;
+}
+
+const way_row_t ways_top_k_rows[] = {{"blocks of floats", refuse_blocks, BY_BLOCKS},
+                                     {"elements one by one", NULL, BY_ELEMENTS}};
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
@@ -51,6 +68,8 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         st->extent[d] = d == st->axis ? 1 : st->in->dims[d];
         st->rows *= st->extent[d];
     }
+    st->fn = eltwise_table(problem->plan->features);
+    st->way = take_way(ways_top_k_rows, NULL, NULL, st, choice);
     choice->shared_bytes = (size_t)problem->frame->shares * (size_t)(st->k + 1) * sizeof(best_t);
     return sinter_success;
 }
@@ -79,18 +98,14 @@ static void take(best_t *best, int64_t *n, int64_t k, best_t new)
     best[i] = new;
 }
 
-static void one_row(const top_k_state_t *st, const int64_t *row, best_t *best)
+/* The best of a row of any type, from element `first` on. */
+static void find_by_elements(const top_k_state_t *st, int64_t first, best_t *best)
 {
     const bound_t *in = st->in;
     const dtype_traits_t *type = dtype_traits(in->dtype);
     const int64_t step = in->strides[st->axis], length = in->dims[st->axis];
-    int64_t first = 0, values = 0, indices = 0, n = 0;
+    int64_t n = 0;
     double x[RUN];
-    for (int d = 0; d < in->ndims; d++) {
-        first += row[d] * in->strides[d];
-        values += row[d] * st->values->strides[d];
-        indices += row[d] * st->indices->strides[d];
-    }
     for (int64_t i = 0; i < length; i += RUN) {
         const int64_t m = at_most(length - i, RUN);
         type->codec.load_f64(in->data, first + i * step, step, m, x);
@@ -100,6 +115,71 @@ static void one_row(const top_k_state_t *st, const int64_t *row, best_t *best)
             take(best, &n, st->k, (best_t){rank_of(st, x[e], whole), i + e});
         }
     }
+}
+
+/* Puts a number where it belongs among best[0..k), which falls; the last one drops out. */
+static void insert(int64_t *best, int64_t k, int64_t new)
+{
+    for (int64_t i = 0; i < k; i++) {
+        const int64_t old = best[i], more = new > old ? new : old;
+        new = new > old ? old : new;
+        best[i] = more;
+    }
+}
+
+/* An element as one number, its key above the bits of its inverted index: among equal elements the
+ * first one is larger. */
+static int64_t rank_at(int32_t key, int64_t i)
+{
+    return (int64_t)key * (INT64_C(1) << 32) + (UINT32_MAX - i);
+}
+
+/* The same for rows of floats. */
+static void find_by_blocks(const top_k_state_t *st, int64_t first, best_t *best)
+{
+    const bound_t *in = st->in;
+    const int64_t step = in->strides[st->axis], length = in->dims[st->axis], k = st->k;
+    int64_t *const found = (int64_t *)(void *)best;
+    int32_t key[BLOCK];
+    float x[BLOCK];
+    const bool floats = in->dtype == sinter_f32 && step == 1 && (uintptr_t)in->data % 4 == 0;
+    for (int64_t i = 0; i < k; i++) {
+        found[i] = INT64_MIN;
+    }
+    for (int64_t i = 0, m; k > 0 && i < length; i += m) {
+        m = at_most(length - i, BLOCK);
+        const float *from = (const float *)(const void *)(in->data + (first + i) * 4);
+        if (!floats) {
+            eltwise_load(st->fn, in->dtype, in->data, first + i * step, step, (int)m, x);
+            from = x;
+        }
+        const int32_t most = st->fn->rank_row(key, from, (int)m, !st->largest);
+        if (rank_at(most, i) <= found[k - 1]) {
+            continue;
+        }
+        for (int64_t e = 0; e < m; e++) {
+            const int64_t rank = rank_at(key[e], i + e);
+            if (rank > found[k - 1]) {
+                insert(found, k, rank);
+            }
+        }
+    }
+    for (int64_t i = k - 1; i >= 0; i--) { /* best[i] begins at or behind found[i] */
+        best[i].at = UINT32_MAX - (found[i] & UINT32_MAX);
+    }
+}
+
+static void one_row(const top_k_state_t *st, const int64_t *row, best_t *best)
+{
+    const bound_t *in = st->in;
+    const int64_t step = in->strides[st->axis];
+    int64_t first = 0, values = 0, indices = 0;
+    for (int d = 0; d < in->ndims; d++) {
+        first += row[d] * in->strides[d];
+        values += row[d] * st->values->strides[d];
+        indices += row[d] * st->indices->strides[d];
+    }
+    (st->way == BY_BLOCKS ? find_by_blocks : find_by_elements)(st, first, best);
     box_t one = {.ndims = 0};
     box_prepare(in->dtype, 0, &one);
     for (int64_t i = 0; i < st->k; i++) {

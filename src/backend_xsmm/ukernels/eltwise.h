@@ -5,6 +5,7 @@
 #ifndef SINTER_SRC_ELTWISE_H
 #define SINTER_SRC_ELTWISE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <sinter/sinter_types.h>
@@ -41,6 +42,9 @@ typedef struct eltwise_table {
      * x[2 i], x[2 i + 1]. */
     void (*turn_halves)(float *x, const float *cosine, const float *sine, int n);
     void (*turn_pairs)(float *x, const float *cosine, const float *sine, int n);
+    /* Numbers with the order of the elements, zeros of both signs equal, a NaN above infinity;
+     * `least`: with the reverse order. Returns the largest. */
+    int32_t (*rank_row)(int32_t *key, const float *x, int n, bool least);
     /* By op_slot of a reduction: n elements folded into one sum, and into n sums. NULL: another
      * op. */
     double (*fold_row[ELTWISE_KINDS])(const float *x, int n, double sum);
