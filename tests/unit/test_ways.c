@@ -15,7 +15,7 @@
 #include "check.h"
 #include "spec.h"
 
-enum { MOST_TABLES = 16, MOST_ROWS = 8 };
+enum { MOST_TABLES = 20, MOST_ROWS = 8 };
 
 /* ---- where each way can be taken ------------------------------------------------------------- */
 
@@ -61,6 +61,13 @@ static const struct roll {
     {"softmax_rows", "rows in cache", ALL_CAPS},
     {"softmax_rows", "rows in three passes", ALL_CAPS},
     {"softmax_rows", "columns", ALL_CAPS},
+    {"rows", "rows past the caches", ALL_CAPS},
+    {"rows", "rows in batches", ALL_CAPS},
+    {"rows", "rows one by one", ALL_CAPS},
+    {"gather_rows", "rows past the caches", ALL_CAPS},
+    {"gather_rows", "rows", ALL_CAPS},
+    {"top_k_rows", "blocks of floats", ALL_CAPS},
+    {"top_k_rows", "elements one by one", ALL_CAPS},
     {"dynquant_groups", "chunks of groups", SIMD_CAPS | ON_MACHINE},
     {"dynquant_groups", "slabs shared by all threads", ALL_CAPS | ON_MACHINE},
     {"dynquant_groups", "slabs of groups", ALL_CAPS | ON_MACHINE},
@@ -324,6 +331,33 @@ static const way_case_t cases[] = {
     {.what = "softmax, rows of the output share bytes",
      .graph = "SoftMax axis=-1 1:f32:8x96 -> 2:f32:8x96; TypeCast 2:f32:8x96 -> 3:u4:8x96:97x1",
      EVERYWHERE("by rows in cache" SERIAL)},
+
+    {.what = "a norm that memory gets",
+     .graph = "RMSNorm 1:f32:8x4096 2:f32:4096 -> 3:f32:8x4096",
+     .cache_bytes = 4096,
+     EVERYWHERE("by rows past the caches")},
+    {.what = "norms of short rows",
+     .graph = "RMSNorm 1:f32:40x64 2:f32:64 -> 3:f32:40x64",
+     EVERYWHERE("by rows in batches")},
+    {.what = "norms of long rows",
+     .graph = "RMSNorm 1:f32:8x4096 2:f32:4096 -> 3:f32:8x4096",
+     EVERYWHERE("by rows one by one")},
+    {.what = "a rotary embedding of several heads at once",
+     .graph = "RotaryEmbedding 1:f32:2x4x8x64 2:f32:2x8x32 3:f32:2x8x32 -> 4:f32:2x4x8x64",
+     EVERYWHERE("by rows in batches")},
+    {.what = "rows that memory gets",
+     .graph = "Gather 1:s4:100x1024 2:s32:8 -> 3:s4:8x1024",
+     .cache_bytes = 4096,
+     EVERYWHERE("by rows past the caches")},
+    {.what = "rows that stay in the caches",
+     .graph = "Gather 1:f16:100x64 2:s32:8 -> 3:f16:8x64",
+     EVERYWHERE("by rows (what is written may stay in the caches)")},
+    {.what = "the best experts",
+     .graph = "TopK k=4 1:f32:8x64 -> 2:f32:8x4 3:s32:8x4",
+     EVERYWHERE("by blocks of floats")},
+    {.what = "the largest integers",
+     .graph = "TopK k=4 1:s32:8x64 -> 2:s32:8x4 3:s32:8x4",
+     EVERYWHERE("by elements one by one (the elements need double precision)")},
 
     {.what = "quantised, groups of 32",
      .graph = QUANTISE("dynamic_symmetric", "1,32", "1:f32:8x256", "2:s8:8x256 3:f32:8x8"),

@@ -1,10 +1,13 @@
 #include "backend_xsmm/drivers/box.h"
 
+#include "numeric/quant_rows.h"
+
 void box_prepare(sinter_data_type_t type, int ndims, box_t *box)
 {
     box->type = dtype_traits(type);
     box->n = 1;
     box->shares_byte = false;
+    box->past_caches = NULL;
     box->ndims = 0;
     for (int d = 0; d < ndims; d++) {
         const int last = box->ndims - 1;
@@ -73,7 +76,13 @@ static void move_run(const box_t *box, const unsigned char *data, int64_t from, 
     const int64_t n = last < 0 ? 1 : box->dims[last], step = last < 0 ? 1 : box->from[last],
                   to_step = last < 0 ? 1 : box->to[last], bytes = box->type->block_bytes;
     if (step == 1 && to_step == 1 && from % per == 0 && to % per == 0 && n % per == 0) {
-        memcpy(out + to / per * bytes, data + from / per * bytes, (size_t)(n / per * bytes));
+        const unsigned char *run = data + from / per * bytes;
+        const size_t length = (size_t)(n / per * bytes);
+        if (box->past_caches != NULL) {
+            box->past_caches->stream(out + to / per * bytes, run, length);
+        } else {
+            memcpy(out + to / per * bytes, run, length);
+        }
     } else if (per == 1) {
         move_strided(data + from * bytes, step, out + to * bytes, to_step, n, (size_t)bytes);
     } else {

@@ -27,6 +27,9 @@ typedef struct box {
     int64_t dims[SINTER_MAX_NDIMS], from[SINTER_MAX_NDIMS], to[SINTER_MAX_NDIMS]; /* strides */
     int64_t n;                                                                    /* elements */
     bool shares_byte; /* rows of the target share bytes: one thread must write them all */
+    /* NULL, or whose `stream` puts runs past the caches. The kernel sets it, and ends with
+     * stream_end. */
+    const struct quant_rows *past_caches;
 } box_t;
 
 /* Takes the dims whose strides the caller has set, and merges those that go on in both tensors. */

@@ -3,6 +3,10 @@
 #include "backend_xsmm/drivers/box.h"
 #include "backend_xsmm/kernel.h"
 #include "base/status.h"
+#include "numeric/quant_rows.h"
+
+/* Bytes of the shortest rows that go past the caches, and of a row that is prefetched. */
+enum { SHORTEST = 256, FETCHED = 8192 };
 
 static sinter_status_t no_chain(const problem_t *p)
 {
@@ -26,8 +30,25 @@ typedef struct gather_state {
     const bound_t *data, *indices, *out;
     int axis;
     int64_t rows, n; /* of outer and index positions; of dim `axis` */
-    bool serial;
+    bool serial, streams;
 } gather_state_t;
+
+enum { PAST_CACHES, IN_CACHES };
+
+static const char *refuse_moves(int way, const void *config, void *state)
+{
+    const gather_state_t *st = state;
+    (void)way, (void)config;
+    return st->streams ? NULL : "what is written may stay in the caches";
+}
+
+const way_row_t ways_gather_rows[] = {{"rows past the caches", refuse_moves, PAST_CACHES},
+                                      {"rows", NULL, IN_CACHES}};
+
+static double row_bytes(const gather_state_t *st)
+{
+    return (double)st->inner.n * st->inner.type->bits / 8;
+}
 
 static sinter_status_t gather_choose(const kernel_t *self, const problem_t *problem,
                                      const void *config, void *state, choice_t *choice)
@@ -56,6 +77,11 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
         st->rows *= st->out->dims[d];
         st->serial = st->serial || (st->out->dims[d] > 1 && st->out->strides[d] % per != 0);
     }
+    st->streams = row_bytes(st) >= SHORTEST &&
+                  (double)st->rows * row_bytes(st) > 0.5 * (double)problem->plan->cache_bytes &&
+                  problem->plan->cache_bytes > 0;
+    st->inner.past_caches = st->streams ? quant_rows(problem->plan->features) : NULL;
+    take_way(ways_gather_rows, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -97,6 +123,24 @@ static sinter_status_t gather_start(const kernel_t *self, const problem_t *p, co
     return sinter_success;
 }
 
+/* Where the row for a position of the output begins in the data. */
+static int64_t gather_place(const gather_state_t *st, const int64_t *at)
+{
+    const int64_t index =
+        gather_index(st, place_of(st->indices->ndims, at + st->axis, st->indices->strides));
+    return place_of(st->axis, at, st->data->strides) + index * st->data->strides[st->axis];
+}
+
+/* The beginning of a row that is moved next: the rest, the hardware finds. */
+static void fetch_row(const gather_state_t *st, int64_t from)
+{
+    const unsigned char *p = st->data->data + from * st->inner.type->bits / 8;
+    const int64_t bytes = at_most((int64_t)row_bytes(st), FETCHED);
+    for (int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(p + i);
+    }
+}
+
 static void gather_work(const kernel_t *self, const problem_t *p, const void *config,
                         const void *state, const worker_t *w)
 {
@@ -109,12 +153,18 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
         return;
     }
     walk_seek(n, st->out->dims, begin, at);
-    for (int64_t i = begin; i < end; i++, walk_next(n, st->out->dims, at)) {
-        const int64_t index =
-            gather_index(st, place_of(st->indices->ndims, at + outer, st->indices->strides));
-        box_move(&st->inner, st->data->data,
-                 place_of(outer, at, st->data->strides) + index * st->data->strides[outer],
-                 st->out->data, place_of(n, at, st->out->strides));
+    int64_t from = gather_place(st, at);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = from, to = place_of(n, at, st->out->strides);
+        walk_next(n, st->out->dims, at);
+        if (i + 1 < end) {
+            from = gather_place(st, at);
+            fetch_row(st, from);
+        }
+        box_move(&st->inner, st->data->data, row, st->out->data, to);
+    }
+    if (st->streams) {
+        st->inner.past_caches->stream_end();
     }
 }
 

@@ -6,6 +6,7 @@
  * The runs that an item folds are its steps. Where there are fewer items than shares, each share
  * folds a part of the steps of every item, and a second phase merges the parts. */
 #include <math.h>
+#include <string.h>
 
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/drivers/chain_walk.h"
@@ -15,6 +16,7 @@
 
 /* Elements of a run, and the most results of an item: so many that memory is read in order. */
 enum { RUN = CHAIN_LONG, MOST_RESULTS = 4 * RUN };
+enum { FOLDED = 4 }; /* rows that are folded into results at once */
 
 typedef struct reduce_state {
     chain_bound_t pre, post;
@@ -43,7 +45,7 @@ static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out
     const size_t pre = chain_long_scratch_bytes(step->p.reduce.pre),
                  post = chain_long_scratch_bytes(step->post);
     out->chain = carve(scratch, &at, pre > post ? pre : post, 1);
-    out->x = carve(scratch, &at, RUN, sizeof *out->x);
+    out->x = carve(scratch, &at, FOLDED * RUN, sizeof *out->x);
     out->sums = carve(scratch, &at, MOST_RESULTS, sizeof *out->sums);
     return at;
 }
@@ -121,7 +123,8 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     const bool divide = !st->serial && st->n_items > 0 && st->n_items < frame->shares;
     st->parts = divide ? (int)at_most(frame->shares, st->n_steps > 0 ? st->n_steps : 1) : 1;
     choice->shared_bytes =
-        st->parts == 1 ? 0 : (size_t)st->n_items * (size_t)st->parts * MOST_RESULTS * sizeof(double);
+        st->parts == 1 ? 0
+                       : (size_t)st->n_items * (size_t)st->parts * MOST_RESULTS * sizeof(double);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -164,9 +167,18 @@ static int results_of(const reduce_state_t *st, const int64_t *item)
                          : (int)at_most(st->dims[st->along] - item[st->along] * st->run, st->run);
 }
 
-/* Folds steps begin..end - 1 of n results from idx on; n is 1 by rows. */
-static void fold_steps(const reduce_state_t *st, sinter_op_kind_t kind, int64_t *idx, int n,
-                       int64_t begin, int64_t end, double *sums, const buffers_t *b)
+static void place_step(const reduce_state_t *st, const int64_t *at, int64_t *idx)
+{
+    for (int d = 0; d < st->ndims; d++) {
+        if (st->reduced[d]) {
+            idx[d] = d == st->ndims - 1 ? at[d] * RUN : at[d];
+        }
+    }
+}
+
+/* Folds steps begin..end - 1 of one result at idx, which are runs of a row. */
+static void fold_row(const reduce_state_t *st, sinter_op_kind_t kind, int64_t *idx, int64_t begin,
+                     int64_t end, double *sum, const buffers_t *b)
 {
     const int last = st->ndims - 1;
     int64_t at[SINTER_MAX_NDIMS];
@@ -175,29 +187,49 @@ static void fold_steps(const reduce_state_t *st, sinter_op_kind_t kind, int64_t 
     }
     walk_seek(st->ndims, st->steps, begin, at);
     for (int64_t i = begin; i < end; i++, walk_next(st->ndims, st->steps, at)) {
-        for (int d = 0; d <= last; d++) {
-            if (st->reduced[d]) {
-                idx[d] = d == last ? at[d] * RUN : at[d];
-            }
+        place_step(st, at, idx);
+        const int m = (int)at_most(st->dims[last] - idx[last], RUN);
+        const float *x = chain_run_long(&st->pre, idx, m, b->x, b->chain);
+        *sum = st->fn->fold_row[OP_SLOT(kind)](x, m, *sum);
+    }
+}
+
+/* Folds steps begin..end - 1 of n results from idx on, which are rows of n elements. While some are
+ * folded, as many that follow are fetched. */
+static void fold_columns(const reduce_state_t *st, sinter_op_kind_t kind, int64_t *idx, int n,
+                         int64_t begin, int64_t end, double *sums, const buffers_t *b)
+{
+    const int last = st->ndims - 1;
+    const int64_t first = last >= 0 ? idx[last] : 0;
+    int64_t at[2 * FOLDED][SINTER_MAX_NDIMS], next[SINTER_MAX_NDIMS];
+    walk_seek(st->ndims, st->steps, begin, next);
+    for (int64_t i = begin, rows; i < end; i += rows) {
+        const int known = (int)at_most(end - i, 2 * FOLDED);
+        rows = at_most(known, FOLDED);
+        for (int s = i == begin ? 0 : FOLDED; s < known; s++) {
+            memcpy(at[s], next, sizeof next);
+            walk_next(st->ndims, st->steps, next);
         }
-        if (st->by_rows) {
-            const int m = (int)at_most(st->dims[last] - idx[last], RUN);
-            const float *x = chain_run_long(&st->pre, idx, m, b->x, b->chain);
-            *sums = st->fn->fold_row[OP_SLOT(kind)](x, m, *sums);
-            continue;
-        }
-        const int64_t first = last >= 0 ? idx[last] : 0;
         for (int k = 0, m; k < n; k += m) {
+            const float *x[FOLDED];
             m = (int)at_most(n - k, RUN);
-            if (last >= 0) {
-                idx[last] = first + k;
+            for (int s = 0; s < known; s++) {
+                place_step(st, at[s], idx);
+                if (last >= 0) {
+                    idx[last] = first + k;
+                }
+                if (s < rows) {
+                    x[s] = chain_run_long(&st->pre, idx, m, b->x + s * RUN, b->chain);
+                } else {
+                    chain_fetch(&st->pre, idx, m);
+                }
             }
-            const float *x = chain_run_long(&st->pre, idx, m, b->x, b->chain);
-            st->fn->fold_columns[OP_SLOT(kind)](sums + k, x, m);
+            st->fn->fold_columns[OP_SLOT(kind)](sums + k, x, (int)rows, m);
         }
-        if (last >= 0) {
-            idx[last] = first;
-        }
+        memcpy(at[0], at[FOLDED], FOLDED * sizeof at[0]);
+    }
+    if (last >= 0) {
+        idx[last] = first;
     }
 }
 
@@ -216,11 +248,11 @@ static void fold_item(const reduce_state_t *st, sinter_op_kind_t kind, const int
         return;
     }
     if (!st->by_rows) {
-        fold_steps(st, kind, idx, n, begin, end, sums, b);
+        fold_columns(st, kind, idx, n, begin, end, sums, b);
         return;
     }
     for (int i = 0; i < n; i++) {
-        fold_steps(st, kind, idx, 1, begin, end, &sums[i], b);
+        fold_row(st, kind, idx, begin, end, &sums[i], b);
         if (st->along >= 0) {
             idx[st->along]++;
         }

@@ -98,6 +98,19 @@ static bool shares_bytes(const rows_t *r, const chain_bound_t *chain)
             chain_stores_packed(chain));
 }
 
+enum { PAST_CACHES, IN_BATCHES, ONE_BY_ONE };
+
+static const char *refuse_way(int way, const void *config, void *state)
+{
+    const rows_t *r = state;
+    (void)config;
+    return way == PAST_CACHES ? (r->streams ? NULL : "") : r->most > r->row ? NULL : "";
+}
+
+const way_row_t ways_rows[] = {{"rows past the caches", refuse_way, PAST_CACHES},
+                               {"rows in batches", refuse_way, IN_BATCHES},
+                               {"rows one by one", NULL, ONE_BY_ONE}};
+
 sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t features,
                           const int64_t *block, rows_t *r, choice_t *choice)
 {
@@ -137,6 +150,7 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
     const bool sums = chain_choose_stores(&r->pre, 1, run, after, p->plan->cache_bytes);
     r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
     choice->shared_bytes += rows_row_bytes(r->most) * (size_t)frame->shares;
+    take_way(ways_rows, NULL, NULL, r, choice);
     add_serial_way(choice, r->serial);
     return sinter_success;
 }

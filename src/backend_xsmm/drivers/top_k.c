@@ -40,7 +40,7 @@ static const char *refuse_blocks(int way, const void *config, void *state)
 {
     const top_k_state_t *st = state;
     (void)way, (void)config;
-    return dtype_needs_f64(st->in->dtype) ? "the elements need double precision"
+    return dtype_needs_f64(st->in->dtype)       ? "the elements need double precision"
            : st->in->dims[st->axis] > INT32_MAX ? "a row has 2^31 elements or more"
                                                 : NULL;
 }

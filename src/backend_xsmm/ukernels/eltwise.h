@@ -45,10 +45,10 @@ typedef struct eltwise_table {
     /* Numbers with the order of the elements, zeros of both signs equal, a NaN above infinity;
      * `least`: with the reverse order. Returns the largest. */
     int32_t (*rank_row)(int32_t *key, const float *x, int n, bool least);
-    /* By op_slot of a reduction: n elements folded into one sum, and into n sums. NULL: another
-     * op. */
+    /* By op_slot of a reduction: n elements folded into one sum, and 1 to 4 rows of n elements
+     * into n sums. NULL: another op. */
     double (*fold_row[ELTWISE_KINDS])(const float *x, int n, double sum);
-    void (*fold_columns[ELTWISE_KINDS])(double *sums, const float *x, int n);
+    void (*fold_columns[ELTWISE_KINDS])(double *sums, const float *const *x, int rows, int n);
     /* n floats at dst, which may have any address, = src * f. They go past the caches: the kernel
      * must end with quant->stream_end. */
     void (*scale_past)(unsigned char *dst, const float *src, int n, float f);
