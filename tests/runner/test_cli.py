@@ -287,6 +287,16 @@ class Cli(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"--limits: {why}", done.stderr)
 
+    def test_appends(self):
+        """Of a cache only new rows are written, of tables only rows with an index are read."""
+        layer = os.path.join(ROOT, "models", "layers", "llama3-8b-decode-int4-kv8-small.json")
+        options = ("--limits=read:10+copy:20+fma:100+int8:400", "--in=3:=30", "--repeat=3")
+        found = document("--mode=P", f"--case={layer}", *options)
+        work = next(p["work"] for p in found["partitions"] if p["pattern"] == "append")
+        rows = 2 * (32 + 2)  # codes and scales of two heads
+        read = 4 * 2 * 32 + 2 * 4 * 16 + 4 + 4 + rows  # K, cosines and sines, position, slot, V
+        self.assertEqual((work["read_bytes"], work["written_bytes"]), (read, 2 * rows))
+
     def test_sequence(self):
         """The graph as a whole: partitions in order, and memory that tensors share."""
         found = document("--mode=L", f"--case={SDPA}", "--no-fuse")

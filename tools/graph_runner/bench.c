@@ -56,15 +56,21 @@ static double port_bytes(const gr_exec_t *x, const gr_part_t *p, size_t from, si
     double sum = 0;
 
     for (size_t i = from; i < to; i++) {
-        size_t bytes = 0;
-
-        sinter_logical_tensor_get_bytes(port(x, p, i), &bytes);
-        sum += (double)bytes;
+        sum += gr_port_bytes(x, p, i);
     }
     return sum;
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
+
+/* The port whose buffer port i has: a cache is updated in place, as an engine does it. */
+static size_t buffer_of(const bench_t *b, size_t i)
+{
+    const size_t cache =
+        i < b->part->n_in ? b->part->n_in : gr_cache_port(b->x, b->part, i - b->part->n_in);
+
+    return cache < b->part->n_in ? cache : i;
+}
 
 static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
 {
@@ -76,15 +82,16 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
         return gr_fail_memory(err);
     }
     for (size_t i = 0; i < b->n; i++) {
-        const gr_buffer_t *from = gr_exec_buffer(b->x, port(b->x, b->part, i)->id);
+        const size_t at = buffer_of(b, i);
+        const gr_buffer_t *from = gr_exec_buffer(b->x, port(b->x, b->part, at)->id);
 
-        if (copy) {
+        if (copy && at == i) {
             if (gr_buffer_alloc(&set->buffers[i], &from->lt, err)) {
                 return -1;
             }
             memcpy(set->buffers[i].data, from->data, from->bytes);
         }
-        if (gr_make_tensor(b->x, port(b->x, b->part, i), copy ? &set->buffers[i] : from,
+        if (gr_make_tensor(b->x, port(b->x, b->part, i), copy ? &set->buffers[at] : from,
                            &set->tensors[i], err)) {
             return -1;
         }

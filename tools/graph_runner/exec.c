@@ -748,6 +748,24 @@ int gr_exec_run(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
+/* What ScatterRows makes of a cache is written into that where it may be. */
+static int share_caches(gr_exec_t *x, gr_error_t *err)
+{
+    const sinter_inplace_pair_t *pairs;
+    size_t n = 0;
+    sinter_status_t status = sinter_compiled_graph_get_inplace_ports(x->whole, &n, &pairs);
+
+    for (size_t i = 0; i < n && !status; i++) {
+        const model_tensor_t *t = model_find(x->model, pairs[i].output_id);
+        const model_op_t *op = t && t->producer != MODEL_NONE ? &x->model->ops[t->producer] : NULL;
+
+        if (op && op->kind == sinter_op_scatter_rows && op->inputs[0].id == pairs[i].input_id) {
+            status = sinter_compiled_graph_bind(x->whole, t->id, 0, NULL, NULL, NULL, 0);
+        }
+    }
+    return status ? gr_library_failure(status, "bind", err) : 0;
+}
+
 int gr_exec_share_memory(gr_exec_t *x, gr_error_t *err)
 {
     for (size_t i = 0; i < x->n_parts; i++) {
@@ -765,5 +783,5 @@ int gr_exec_share_memory(gr_exec_t *x, gr_error_t *err)
             }
         }
     }
-    return 0;
+    return share_caches(x, err);
 }

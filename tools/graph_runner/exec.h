@@ -63,8 +63,8 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err);
  * between partitions have such buffers too where something needs to see them, or where every op is
  * a partition; else they lie in the memory of the compiled graph. */
 int gr_exec_run(gr_exec_t *x, gr_error_t *err);
-/* Leaves tensors between partitions to the memory of the compiled graph, after a run that has given
- * them buffers. */
+/* Leaves tensors between partitions to the memory of the compiled graph, and what rows go into to
+ * the memory of the cache before them, after a run that has given them buffers. */
 int gr_exec_share_memory(gr_exec_t *x, gr_error_t *err);
 void gr_exec_close(gr_exec_t *x);
 

@@ -37,6 +37,95 @@ static int has_op(const gr_part_t *part, uint64_t id)
     return 0;
 }
 
+/* ---- ports ----------------------------------------------------------------------------------- */
+
+/* The ScatterRows that makes output `out`; NULL: another op does. */
+static const model_op_t *scatter_of(const gr_exec_t *x, const gr_part_t *part, size_t out)
+{
+    const model_op_t *op = producer(x, part->out[out].id);
+
+    return op && op->kind == sinter_op_scatter_rows && op->n_inputs == 3 ? op : NULL;
+}
+
+size_t gr_cache_port(const gr_exec_t *x, const gr_part_t *part, size_t out)
+{
+    const model_op_t *op = scatter_of(x, part, out);
+    const sinter_inplace_pair_t *pairs;
+    size_t n = 0;
+
+    if (!op || !part->compiled ||
+        sinter_compiled_partition_get_inplace_ports(part->compiled, &n, &pairs)) {
+        return part->n_in;
+    }
+    for (size_t k = 0; k < n; k++) {
+        for (size_t i = 0; pairs[k].output_id == part->out[out].id && i < part->n_in; i++) {
+            if (part->in[i].id == pairs[k].input_id && part->in[i].id == op->inputs[0].id) {
+                return i;
+            }
+        }
+    }
+    return part->n_in;
+}
+
+/* The largest share of a tensor that an op reads at input `slot`: of a table no more rows than
+ * there are indices. */
+static double share_read(const gr_exec_t *x, const model_op_t *op, size_t slot)
+{
+    const bool turns = op->kind == sinter_op_rotary_embedding && op->n_inputs == 4 &&
+                       (slot == 1 || slot == 2),
+               gathers = op->kind == sinter_op_gather && slot == 0;
+    const orc_attr_t *axis = model_attr(op, sinter_op_attr_axis);
+    sinter_logical_tensor_t table, indices;
+    int64_t d = gathers && axis ? axis->s64[0] : 0;
+
+    if (!turns && !gathers) {
+        return 1;
+    }
+    gr_exec_lt(x, op->inputs[slot].id, &table);
+    gr_exec_lt(x, op->inputs[turns ? 3 : 1].id, &indices);
+    d += d < 0 ? table.ndims : 0;
+    if (table.ndims < 1 || d < 0 || d >= table.ndims || table.dims[d] < 1 || indices.ndims < 0) {
+        return 1;
+    }
+    return fmin(1, (double)gr_elements(&indices) / (double)table.dims[d]);
+}
+
+/* The share of an input that the op of a partition reads which reads most of it. */
+static double share_of_input(const gr_exec_t *x, const gr_part_t *part, uint64_t id)
+{
+    double share = 0;
+
+    for (size_t i = 0; i < part->n_ops; i++) {
+        const model_op_t *op = model_find_op(x->model, part->ops[i]);
+
+        for (size_t k = 0; op && k < op->n_inputs; k++) {
+            share = op->inputs[k].id == id ? fmax(share, share_read(x, op, k)) : share;
+        }
+    }
+    return share;
+}
+
+double gr_port_bytes(const gr_exec_t *x, const gr_part_t *part, size_t i)
+{
+    const bool in = i < part->n_in;
+    sinter_logical_tensor_t rows;
+    size_t bytes = 0;
+
+    if (!in && gr_cache_port(x, part, i - part->n_in) < part->n_in) {
+        gr_exec_lt(x, scatter_of(x, part, i - part->n_in)->inputs[2].id, &rows);
+        sinter_logical_tensor_get_bytes(&rows, &bytes);
+        return (double)bytes;
+    }
+    for (size_t out = 0; in && out < part->n_out; out++) {
+        if (gr_cache_port(x, part, out) == i) {
+            return 0; /* nobody reads it */
+        }
+    }
+    sinter_logical_tensor_get_bytes(gr_exec_port(x, in ? &part->in[i] : &part->out[i - part->n_in]),
+                                    &bytes);
+    return (double)bytes * (in ? share_of_input(x, part, part->in[i].id) : 1);
+}
+
 double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
 {
     const orc_attr_t *transpose = model_attr(op, sinter_op_attr_transpose_a);
@@ -487,12 +576,7 @@ int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_
     *work = (gr_work_t){.bf16 = part->mode == sinter_fpmath_mode_bf16 ||
                                 part->mode == sinter_fpmath_mode_any};
     for (size_t i = 0; i < part->n_in + part->n_out; i++) {
-        const bool in = i < part->n_in;
-        size_t bytes = 0;
-
-        sinter_logical_tensor_get_bytes(
-            gr_exec_port(x, in ? &part->in[i] : &part->out[i - part->n_in]), &bytes);
-        *(in ? &work->read : &work->written) += (double)bytes;
+        *(i < part->n_in ? &work->read : &work->written) += gr_port_bytes(x, part, i);
     }
     work->bytes = work->read + work->written;
     for (size_t i = 0; i < part->n_ops; i++) {

@@ -17,7 +17,7 @@ typedef struct gr_work {
     /* Of all ports. Attention counts K and V alone (codes, scales, zero points), and only tokens
      * that some query sees. */
     double bytes;
-    double read, written; /* of all ports, without tokens that no query sees */
+    double read, written; /* of all ports, without tokens that no query sees, of caches new rows */
     /* The flops by the best arithmetic that the partition's fpmath mode allows for their operands
      * (docs/numerics.md). */
     double by_limbs[GR_LIMBS];
@@ -31,6 +31,12 @@ typedef struct gr_roofline {
     double memory, products; /* seconds */
 } gr_roofline_t;
 
+/* The input port of a partition that holds the cache which output port `out` (counted from 0) is
+ * after ScatterRows, where both may be one buffer; n_in: none. */
+size_t gr_cache_port(const gr_exec_t *x, const gr_part_t *part, size_t out);
+/* Bytes of port i, inputs before outputs, that an execute reads or writes. Of a cache that rows go
+ * into in place, these rows; of a table, as many rows as there are indices. */
+double gr_port_bytes(const gr_exec_t *x, const gr_part_t *part, size_t i);
 /* All products of a MatMul; 0 for other ops and unknown shapes. */
 double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op);
 /* Needs the graph's inputs, which hold lengths and windows. 0, or -1 without memory. */
