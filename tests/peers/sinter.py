@@ -1,7 +1,8 @@
 """Graphs of tools/graph_json.py through the library's C API: build, partition, compile, execute on
 NumPy arrays."""
 import ctypes
-from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import (POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64,
+                    c_void_p)
 
 MAX_NDIMS = 12
 FUSION, STRIDED, TRUSTED = 1, 2, c_size_t(-1)
@@ -46,6 +47,8 @@ class Library:
             self.call("op_set_attr_bool", op, attr, int(value))
         elif isinstance(value, str):
             self.call("op_set_attr_str", op, attr, value.encode())
+        elif isinstance(value, float):
+            self.call("op_set_attr_f32", op, attr, byref(c_float(value)), c_size_t(1))
         else:
             values = value if isinstance(value, list) else [value]
             self.call("op_set_attr_s64", op, attr, (c_int64 * len(values))(*values),
