@@ -7,7 +7,7 @@
 #include "graph/quant.h"
 #include "graph/schema.h"
 
-enum { MOST_PORTS = 4 }; /* no op that runs has more */
+enum { MOST_PORTS = OP_MAX_PORTS };
 
 /* Copies of what a node reads and makes, with the tensor ids that messages name. */
 static sinter_status_t take_ports(const graph_t *g, const node_t *node, const lt_t *lts, lt_t *in,

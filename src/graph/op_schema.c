@@ -221,7 +221,7 @@ CARD card_interpolate_bwd = {IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT), ATTRS(RE
 CARD card_reduce = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT), ATTRS(MAY(axes), NUM(keep_dims, 0)),
                     .check = check_reduce};
 CARD card_bn_inf = {IN(5, 5, FLT), OUT(1, 1, FLT), ATTRS(NEED(epsilon), DATA_FORMAT),
-                    .dims = dims_channel_params};
+                    .dims = dims_channel_params, .flags = OP_ELTWISE};
 CARD card_bn_train = {IN(3, 5, FLT), OUT(5, 5, FLT),
                       ATTRS(NEED(epsilon), MAY(momentum), DATA_FORMAT),
                       .dims = dims_channel_params};
@@ -319,6 +319,12 @@ unsigned op_flags(sinter_op_kind_t kind)
 {
     const op_card_t *card = op_card(kind);
     return card != NULL ? card->flags : 0;
+}
+
+bool op_by_channels(sinter_op_kind_t kind)
+{
+    return (op_flags(kind) & OP_ELTWISE) != 0 &&
+           op_attr_rule(kind, sinter_op_attr_data_format) != NULL;
 }
 
 const attr_rule_t *op_attr_rule(sinter_op_kind_t kind, sinter_op_attr_t id)

@@ -93,8 +93,7 @@ static bool turns(const node_t *n)
     }
     return (n->kind == sinter_op_softmax && n->n_out == 1) || n->kind == sinter_op_type_cast ||
            n->kind == sinter_op_reorder ||
-           ((op_flags(n->kind) & OP_ELTWISE) != 0 && n->kind != sinter_op_bias_add &&
-            n->kind != sinter_op_prelu);
+           ((op_flags(n->kind) & OP_ELTWISE) != 0 && !op_by_channels(n->kind));
 }
 
 static sinter_status_t turn(turner_t *t, int v, int *out);

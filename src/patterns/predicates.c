@@ -206,7 +206,7 @@ static const char *refuse_to_turn(const match_t *m, int i)
     if (!post && strcmp(role, "score") != 0 && strcmp(role, "softmax") != 0) {
         return NULL;
     }
-    if (n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu) {
+    if (op_by_channels(n->kind)) {
         return match_reason(m, "%s works on channels", node_label(n));
     }
     if (post && (pat_classes(n) & (PAT_QUANT | PAT_DEQUANT)) != 0 &&

@@ -17,7 +17,7 @@ enum {
     FZ_MAX_RANK = 6,
     FZ_MAX_TENSORS = 96,
     FZ_MAX_OPS = 48,
-    FZ_MAX_PORTS = 4,
+    FZ_MAX_PORTS = 5,
     FZ_MAX_ATTRS = 6,
     FZ_MAX_SYMBOLS = 6,
     FZ_VARIANTS = 3

@@ -84,6 +84,25 @@ static int group_norm(fz_t *f, int x)
     return y;
 }
 
+static int batch_norm(fz_t *f, int x)
+{
+    const fz_tensor_t t = f->tensors[x];
+    const int ncx = t.ndims > 1 && fz_chance(f, 50), channel = ncx ? 1 : t.ndims - 1;
+    int in[5] = {x};
+    for (int i = 1; i < 5; i++) {
+        in[i] = fz_input(f, fz_float(f), 1, &t.dims[channel]);
+    }
+    static const double variance[FZ_VARIANTS] = {0.75, 0.75, 0.75};
+    f->tensors[in[4]].value = variance;
+    const int y = fz_op(f, sinter_op_batch_norm_inference, fz_chance(f, 70) ? t.type : fz_float(f),
+                        t.ndims, t.dims, 5, in);
+    fz_f32(f, sinter_op_attr_epsilon, 1, (const float[]){1e-5F});
+    if (ncx || fz_chance(f, 30)) {
+        fz_str(f, sinter_op_attr_data_format, ncx ? "NCX" : "NXC");
+    }
+    return y;
+}
+
 static int reduction(fz_t *f, int x)
 {
     static const sinter_op_kind_t kinds[] = {
@@ -121,6 +140,9 @@ static int again(fz_t *f, int x)
     if (what == 3 && t.ndims > 1) {
         return group_norm(f, x);
     }
+    if (what == 4) {
+        return batch_norm(f, x);
+    }
     return what < 7 ? reduction(f, x) : fz_post_op(f, x);
 }
 
@@ -144,7 +166,8 @@ void fz_gen_norm(fz_t *f)
     const int root = x;
     x = fz_chance(f, 40)                ? row_norm(f, x, 1)
         : fz_chance(f, 50)              ? row_norm(f, x, 0)
-        : ndims > 1 && fz_chance(f, 50) ? group_norm(f, x)
+        : ndims > 1 && fz_chance(f, 40) ? group_norm(f, x)
+        : fz_chance(f, 25)              ? batch_norm(f, x)
                                         : reduction(f, x);
     for (int i = fz_pick(f, 3); i > 0; i--) {
         f->tensors[x].keep = fz_chance(f, 15);

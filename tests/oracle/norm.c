@@ -251,3 +251,33 @@ int oracle_group_norm(orc_ctx_t *c)
     free(scratch);
     return 0;
 }
+
+/* Each step is rounded: the sum under the root, the root, the quotient, the product, the sum. */
+int oracle_batch_norm_inference(orc_ctx_t *c)
+{
+    const orc_value_t *x = c->in[0];
+    const double epsilon = orc_attr_f32(c, sinter_op_attr_epsilon, 0);
+    const bool last = strcmp(orc_attr_str(c, sinter_op_attr_data_format, "NXC"), "NXC") == 0;
+    const int ndims = x->lt.ndims, channel = last || ndims < 2 ? ndims - 1 : 1;
+    if (channel < 0 || check_params(c, (size_t)x->lt.dims[channel]) || orc_shape_like(c, 0, x) ||
+        orc_alloc(c, c->out[0], true)) {
+        return -1;
+    }
+    const size_t n = (size_t)x->lt.dims[channel],
+                 inner = orc_count(x->lt.dims + channel + 1, ndims - channel - 1);
+    for (size_t i = 0; i < x->n; i++) {
+        const size_t at[2] = {i / inner % n, i / inner % n};
+        double mb, vb, xb;
+        const double m = value_at(c->in[3], at[0], &mb), v = value_at(c->in[4], at[0], &vb),
+                     value = value_at(x, i, &xb), low = v - vb + epsilon;
+        norm_row_t r = {.x = (double[]){value - m}, .xb = (double[]){xb}, .mean_bound = mb};
+        r.xb[0] += ORC_U * fabs(r.x[0]);
+        r.factor = 1 / sqrt(v + epsilon);
+        r.factor_bound = vb > 0 ? fabs(1 / sqrt(low > 0 ? low : 0) - r.factor) : 0;
+        r.factor_bound += 4 * ORC_U * r.factor;
+        double bound, y = normalised(&r, 0, &bound);
+        c->out[0]->v[i] = affine(c, at, y, &bound);
+        c->out[0]->b[i] = bound;
+    }
+    return 0;
+}

@@ -202,7 +202,8 @@ static bool is_ready(const run_t *r, const orc_op_t *op)
 
 static int gather_ports(run_t *r, const orc_op_t *op, orc_ctx_t *c)
 {
-    if (op->n_inputs > ORC_MAX_PORTS || op->n_outputs > ORC_MAX_PORTS || op->n_outputs < 1) {
+    if (op->n_inputs > ORC_MAX_PORTS || op->n_outputs > ORC_MAX_PORTS ||
+        (op->n_outputs < 1 && op->kind != sinter_op_end)) {
         return orc_fail(c, "%zu inputs and %zu outputs", op->n_inputs, op->n_outputs);
     }
     c->n_in = op->n_inputs;

@@ -355,6 +355,28 @@ static void test_empty(void)
     }
 }
 
+/* A Concat may have many inputs, in partitions with known and with unknown dims. */
+static void test_many_parts(void)
+{
+    float in[6][2], out[12];
+    buffer_t buffers[] = {
+        {"1:f32:2", in[0]}, {"2:f32:2", in[1]}, {"3:f32:2", in[2]}, {"4:f32:2", in[3]},
+        {"5:f32:2", in[4]}, {"6:f32:2", in[5]}, {"7:f32:12", out},  {0}};
+    for (int i = 0; i < 12; i++) {
+        in[i / 2][i % 2] = (float)i;
+    }
+    static const char *const specs[] = {
+        "Concat axis=0 1:f32:2 2:f32:2 3:f32:2 4:f32:2 5:f32:2 6:f32:2 -> 7:f32:12",
+        "Concat axis=0 1:f32:? 2:f32:? 3:f32:? 4:f32:? 5:f32:? 6:f32:? -> 7:f32:?"};
+    for (int k = 0; k < 2; k++) {
+        memset(out, 0, sizeof out);
+        CHECK(run(specs[k], buffers, THREADS) == sinter_success, "%s", sinter_last_error_message());
+        for (int i = 0; i < 12; i++) {
+            CHECK_THAT(out[i] == (float)i);
+        }
+    }
+}
+
 /* Sums over nothing are 0, and no slots leave a copy of the data. */
 static void test_results_of_nothing(void)
 {
@@ -381,5 +403,6 @@ int main(int argc, char **argv)
     test_parts_of_bytes();
     test_empty();
     test_results_of_nothing();
+    test_many_parts();
     return check_finish();
 }

@@ -171,6 +171,30 @@ static bool has_channel_operand(const node_t *node)
            node_bool(node, sinter_op_attr_per_channel_broadcast, true);
 }
 
+static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y)
+{
+    return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = op_slot(kind), .a = x, .b = y});
+}
+
+/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, in these steps. */
+static int batch_norm(chain_builder_t *b, const node_t *node, const int *regs)
+{
+    enum { X, GAMMA, BETA, MEAN, VARIANCE, N };
+    const float epsilon = node_f32(node, sinter_op_attr_epsilon, 0);
+    int r[N] = {regs[X]};
+    for (int i = GAMMA; i < N; i++) {
+        r[i] = along_channels(b, node, regs[i]);
+    }
+    const int least = emit(b, (chain_instr_t){.op = CHAIN_CONST, .p = {epsilon}, .pd = {epsilon}}),
+              square = binary(b, sinter_op_add, r[VARIANCE], least),
+              root = square < 0
+                         ? -1
+                         : emit(b, (chain_instr_t){.op = op_slot(sinter_op_sqrt), .a = square}),
+              apart = binary(b, sinter_op_subtract, r[X], r[MEAN]),
+              y = binary(b, sinter_op_divide, apart, root);
+    return binary(b, sinter_op_add, binary(b, sinter_op_multiply, y, r[GAMMA]), r[BETA]);
+}
+
 int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs)
 {
     chain_instr_t in = {.op = op_slot(node->kind)};
@@ -180,6 +204,9 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
     }
     if (node->kind == sinter_op_gen_index) {
         return gen_index(b, node);
+    }
+    if (node->kind == sinter_op_batch_norm_inference) {
+        return batch_norm(b, node, regs);
     }
     if (node->kind == sinter_op_type_cast || node->kind == sinter_op_reorder) {
         in.op = CHAIN_COPY;
@@ -191,11 +218,6 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
     in.a = r[0], in.b = r[1], in.c = r[2];
     read_params(&in, node);
     return in.a < 0 || in.b < 0 || in.c < 0 ? -1 : emit(b, in);
-}
-
-static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y)
-{
-    return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = op_slot(kind), .a = x, .b = y});
 }
 
 /* The operand that a register was loaded from; -1: it was computed. */

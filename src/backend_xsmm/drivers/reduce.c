@@ -182,9 +182,6 @@ static void fold_row(const reduce_state_t *st, sinter_op_kind_t kind, int64_t *i
 {
     const int last = st->ndims - 1;
     int64_t at[SINTER_MAX_NDIMS];
-    if (begin >= end) { /* over no elements */
-        return;
-    }
     walk_seek(st->ndims, st->steps, begin, at);
     for (int64_t i = begin; i < end; i++, walk_next(st->ndims, st->steps, at)) {
         place_step(st, at, idx);

@@ -70,8 +70,7 @@ static bool from_memory(const node_t *n, int port)
 {
     const unsigned quant = op_flags(n->kind) & (OP_QUANT | OP_DEQUANT);
     const bool plane = (quant & OP_DEQUANT) != 0 && quant_split_of(n) != sinter_data_type_undef;
-    return plane || (port > 0 &&
-                     (quant != 0 || n->kind == sinter_op_bias_add || n->kind == sinter_op_prelu));
+    return plane || (port > 0 && (quant != 0 || op_by_channels(n->kind)));
 }
 
 /* The floating node that makes an input in a register, -1 if none does. */
@@ -85,7 +84,10 @@ static int floating_producer(const lowering_t *lo, const node_t *n, int port)
  * zero points. */
 static int node_cost(const node_t *n)
 {
-    return 1 + n->n_in + ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) ? 4 : 0);
+    return 1 + n->n_in +
+           ((op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) ? 4
+            : n->kind == sinter_op_batch_norm_inference   ? 6
+                                                          : 0);
 }
 
 /* The cost of a node with the floating producers that it would pull into a cluster. Floating nodes
@@ -128,8 +130,7 @@ static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dim
         return own->ndims == dims->ndims && own->dims[d] == dims->dims[d] &&
                (known || lower_same_dims(own, dims));
     }
-    return own->ndims == dims->ndims ||
-           (n->kind != sinter_op_bias_add && n->kind != sinter_op_prelu);
+    return own->ndims == dims->ndims || !op_by_channels(n->kind);
 }
 
 /* The floating producers of a node may be evaluated in the dims of a cluster. */
@@ -610,6 +611,9 @@ sinter_status_t lower_cluster(lowering_t *lo)
         const int spine = lo->attention && !index_apart(lo, n) ? spine_of(lo, n) : 0;
         const bool qk = lo->attention && n->kind == sinter_op_matmul && n->role != NULL &&
                         strcmp(n->role, "qk") == 0;
+        if (n->kind == sinter_op_end) {
+            continue; /* there is nothing to do */
+        }
         if (qk || spine != 0) {
             SG_TRY(attention_node(lo, node, spine));
         } else if (lower_is_view(n)) {

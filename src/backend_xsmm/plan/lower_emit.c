@@ -220,11 +220,12 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
 
 static sinter_status_t emit_node(emitter_t *e, const node_t *n)
 {
-    int regs[4] = {-1, -1, -1, -1}, reg = -1;
+    enum { MOST = 5 };
+    int regs[MOST] = {-1, -1, -1, -1, -1}, reg = -1;
     const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     const bool index_only = n->kind == sinter_op_gen_index;
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
-    const int n_regs = quant ? quant_split_of(n) == sinter_data_type_undef : 4;
+    const int n_regs = quant ? quant_split_of(n) == sinter_data_type_undef : MOST;
     for (int i = 0; i < n->n_in && i < n_regs && !index_only; i++) {
         SG_TRY(reg_of(e, n->in[i], &regs[i]));
     }
