@@ -124,6 +124,7 @@ class Sinter:
         else:
             total = g.op("Add", [at["x"], at["y"]], "f32")
             out = [g.op("RMSNorm", [total, at["gamma"]], "f32", epsilon=1e-5), total]
+            g.op_to("End", [total], [])
         g.output(*out)
         self.made = [np.zeros(want.shape, np.float32) for want in case.wanted]
         arrays = {at[name]["id"]: a for name, a in case.inputs.items()}

@@ -67,22 +67,17 @@ class Library:
 
 
 class Compiled:
-    """A graph that is one partition, over arrays by tensor id. run() executes it."""
+    """A graph that is one partition, but for Ends, over arrays by tensor id. run() executes it."""
 
     def __init__(self, library, graph, arrays, mode="strict", threads=2):
         self.library, self.arrays = library, arrays
-        handle, partition, self.compiled, self.stream = c_void_p(), c_void_p(), c_void_p(
-        ), c_void_p()
+        handle, self.compiled, self.stream = c_void_p(), c_void_p(), c_void_p()
         library.call("graph_create", byref(handle), None, 1)
         for i, op in enumerate(graph.ops):
             library.add_op(handle, i, *op)
         library.call("graph_finalize", handle)
         library.call("graph_filter", handle, FUSION)
-        count = c_size_t()
-        library.call("graph_get_partition_num", handle, byref(count))
-        if count.value != 1:
-            raise RuntimeError(f"{count.value} partitions")
-        library.call("graph_get_partitions", handle, c_size_t(1), byref(partition))
+        partition = self.only_partition(handle)
         library.call("partition_set_fpmath_mode", partition, library.parse("fpmath_mode", mode), 1)
         inputs, outputs = self.ports(partition, "input"), self.ports(partition, "output")
         library.call("partition_compile", partition, None, c_size_t(len(inputs)), inputs,
@@ -92,6 +87,22 @@ class Compiled:
         self.inputs, self.outputs = self.tensors(inputs), self.tensors(outputs)
         library.call("partition_destroy", byref(partition))
         library.call("graph_destroy", byref(handle))
+
+    def only_partition(self, graph):
+        """The one that is not an End, which marks an output that ops of the graph read too."""
+        count, outputs, found = c_size_t(), c_size_t(), []
+        self.library.call("graph_get_partition_num", graph, byref(count))
+        partitions = (c_void_p * count.value)()
+        self.library.call("graph_get_partitions", graph, count, partitions)
+        for partition in map(c_void_p, partitions):
+            self.library.call("partition_get_output_num", partition, byref(outputs))
+            if outputs.value > 0:
+                found.append(partition)
+            else:
+                self.library.call("partition_destroy", byref(partition))
+        if len(found) != 1:
+            raise RuntimeError(f"{len(found)} partitions")
+        return found[0]
 
     def ports(self, partition, what):
         count = c_size_t()
