@@ -1,5 +1,6 @@
 /* Rows that move by index, where indices are wrong, repeated or none: an error writes nothing, and
  * what is defined does not depend on the number of threads. Parts of bytes, and empty tensors. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -377,6 +378,50 @@ static void test_many_parts(void)
     }
 }
 
+/* A whole row of a norm is quantised in the norm's own step: one pass, whatever its length; and two
+ * groups of 600 in a row. Codes are those that the scales give, of a row without gamma. */
+static void test_long_groups(void)
+{
+    enum { ROWS = 3, WIDTH = 1200 };
+    static float x[ROWS * WIDTH], scales[ROWS * 2];
+    static int8_t codes[ROWS * WIDTH];
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        x[i] = (float)((i * 37 % 101) - 50);
+    }
+    for (int groups = 1; groups <= 2; groups++) {
+        const char *spec =
+            groups == 1 ? "RMSNorm use_affine=0 1:f32:3x1200 -> 2:f32:3x1200; DynamicQuantize "
+                          "quantization_kind=dynamic_symmetric qtype=per_group group_shape=1,1200 "
+                          "2:f32:3x1200 -> 3:s8:3x1200 4:f32:3x1"
+                        : "RMSNorm use_affine=0 1:f32:3x1200 -> 2:f32:3x1200; DynamicQuantize "
+                          "quantization_kind=dynamic_symmetric qtype=per_group group_shape=1,600 "
+                          "2:f32:3x1200 -> 3:s8:3x1200 4:f32:3x2";
+        const buffer_t buffers[] = {{"1:f32:3x1200", x},
+                                    {"3:s8:3x1200", codes},
+                                    {groups == 1 ? "4:f32:3x1" : "4:f32:3x2", scales},
+                                    {0}};
+        const char *text = "";
+        part_t p;
+        CHECK(compile(&p, spec) == sinter_success, "%s", sinter_last_error_message());
+        CHECK_THAT(sinter_compiled_partition_report(p.compiled, &text) == sinter_success);
+        CHECK(strstr(text, "1 step") != NULL && strstr(text, "norm_rows") != NULL, "%s", text);
+        close_part(&p);
+        CHECK(run(spec, buffers, THREADS) == sinter_success, "%s", sinter_last_error_message());
+        for (int r = 0; r < ROWS; r++) {
+            double squares = 0;
+            for (int i = 0; i < WIDTH; i++) {
+                squares += x[r * WIDTH + i] * x[r * WIDTH + i];
+            }
+            for (int i = 0; i < WIDTH; i++) {
+                const double scale = scales[r * groups + i * groups / WIDTH],
+                             y = x[r * WIDTH + i] / sqrt(squares / WIDTH + 1e-5);
+                CHECK(fabs(codes[r * WIDTH + i] - y / scale) < 0.501, "row %d, element %d", r, i);
+            }
+            CHECK_THAT(fabs(scales[r * groups] * 127 - 50 / sqrt(squares / WIDTH + 1e-5)) < 1e-5);
+        }
+    }
+}
+
 /* Sums over nothing are 0, and no slots leave a copy of the data. */
 static void test_results_of_nothing(void)
 {
@@ -404,5 +449,6 @@ int main(int argc, char **argv)
     test_empty();
     test_results_of_nothing();
     test_many_parts();
+    test_long_groups();
     return check_finish();
 }
