@@ -215,6 +215,14 @@ static const char *reorder(joiner_t *j, int upper, int lower)
                  : NULL;
 }
 
+/* A gated MLP stays one when a norm feeds it. */
+static const char *joined_name(const join_row_t *row, const char *before)
+{
+    const bool says_more = row->how == JOIN_FEEDS && row->lower == PAT_MATMUL && before != NULL &&
+                           strcmp(before, "matmul") != 0;
+    return says_more ? before : row->name;
+}
+
 /* Joins `upper` into `lower`, unless that would make a cycle. */
 static sinter_status_t join(joiner_t *j, const join_row_t *row, int upper, int lower, bool *joined)
 {
@@ -238,7 +246,7 @@ static sinter_status_t join(joiner_t *j, const join_row_t *row, int upper, int l
     } else {
         j->parts[lower].family = FAMILY_GENERAL;
     }
-    j->parts[lower].name = row->name;
+    j->parts[lower].name = joined_name(row, j->parts[lower].name);
     *joined = true;
     return sinter_success;
 }

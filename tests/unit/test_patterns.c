@@ -682,6 +682,12 @@ static void test_projections(sinter_engine_t *engine)
     OP(&m, matmul, f32, y, IN(&m, f32, "8x4"));
     OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), x);
     EXPECT(&m, "projections 4, single 1");
+    mini_begin(&m, engine); /* a gated MLP keeps its name */
+    x = rms(&m, IN(&m, f32, "4x8"));
+    y = OP(&m, multiply, f32, OP(&m, sigmoid, f32, OP(&m, matmul, f32, x, IN(&m, f32, "8x6"))),
+           OP(&m, matmul, f32, x, IN(&m, f32, "8x6")));
+    OP(&m, matmul, f32, y, IN(&m, f32, "6x8"));
+    EXPECT(&m, "gated-mlp 6");
     mini_begin(&m, engine); /* one product needs another one by way of a softmax */
     x = IN(&m, f32, "4x8");
     y = OPA(&m, softmax, f32, ATTRS(S64S(axis, 1)), OP(&m, matmul, f32, x, IN(&m, f32, "8x6")));
