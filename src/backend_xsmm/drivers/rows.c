@@ -31,8 +31,8 @@ size_t rows_row_bytes(int64_t elements)
     return ((size_t)elements * sizeof(float) + 63) / 64 * 64;
 }
 
-/* Where a step reads more bytes, the next row is fetched while one is finished: arithmetic and
- * memory then work at the same time. */
+/* Where a step reads more bytes, the next batch may be fetched while one is finished: arithmetic
+ * and memory then work at the same time. */
 enum { AHEAD_FROM = 1 << 20 };
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -98,6 +98,17 @@ static bool shares_bytes(const rows_t *r, const chain_bound_t *chain)
             chain_stores_packed(chain));
 }
 
+/* Whether some operand is not of floats. Long rows of floats, which are read where they lie, come
+ * faster without prefetches: the hardware follows them. */
+static bool converts(const chain_bound_t *chain)
+{
+    bool any = false;
+    for (int i = 0; i < chain->chain->n_operands; i++) {
+        any = any || chain->refs[i].dtype != sinter_f32;
+    }
+    return any;
+}
+
 enum { PAST_CACHES, IN_BATCHES, ONE_BY_ONE };
 
 static const char *refuse_way(int way, const void *config, void *state)
@@ -146,7 +157,7 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
     merge_dims(r, step->tail != NULL);
     const double before = chain_touched_bytes(&r->pre), after = chain_touched_bytes(&r->post);
     const int64_t run = at_most(r->chain_block[r->n_chain - 1], r->run);
-    r->ahead = before > AHEAD_FROM;
+    r->ahead = before > AHEAD_FROM && (r->most > r->row || converts(&r->pre));
     const bool sums = chain_choose_stores(&r->pre, 1, run, after, p->plan->cache_bytes);
     r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
     choice->shared_bytes += rows_row_bytes(r->most) * (size_t)frame->shares;
