@@ -22,4 +22,10 @@ static inline int op_slot(sinter_op_kind_t kind)
     return OP_SLOT(n);
 }
 
+/* The op that has a slot. */
+static inline sinter_op_kind_t op_of_slot(int slot)
+{
+    return (sinter_op_kind_t)(slot < OP_OWN_SLOT ? slot : slot - OP_OWN_SLOT + OP_OWN);
+}
+
 #endif

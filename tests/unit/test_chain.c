@@ -634,14 +634,15 @@ static void several_inputs(sinter_op_kind_t kind, int n_in)
 static void ops_of_several_inputs(void)
 {
     int n = 0;
-    for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
-        const op_card_t *card = op_card((sinter_op_kind_t)kind);
+    for (int slot = 0; slot < ELTWISE_KINDS; slot++) {
+        const sinter_op_kind_t kind = op_of_slot(slot);
+        const op_card_t *card = op_card(kind);
         /* BatchNormInference is made of other functions: random graphs test it. */
         if (card != NULL && (card->flags & OP_ELTWISE) != 0 && card->max_in > 1 &&
             kind != sinter_op_batch_norm_inference) {
             CHECK(card->min_in == card->max_in && card->max_in <= 3, "%s: number of inputs",
-                  sinter_op_kind_name((sinter_op_kind_t)kind));
-            several_inputs((sinter_op_kind_t)kind, card->max_in);
+                  sinter_op_kind_name(kind));
+            several_inputs(kind, card->max_in);
             n++;
         }
     }

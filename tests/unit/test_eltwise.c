@@ -231,14 +231,15 @@ typedef struct eltwise_row {
 
 static const eltwise_row_t def_rows[ELTWISE_KINDS] = {
 #define ELTWISE(name, operands, attributes, f32, f64) \
-    [sinter_op_##name] = {true, operands, attributes},
+    [OP_SLOT(sinter_op_##name)] = {true, operands, attributes},
 #include "backend_xsmm/ukernels/eltwise.def"
 };
 
 static void test_agrees_with_schema(void)
 {
-    for (int kind = 0; kind < ELTWISE_KINDS; kind++) {
-        const op_card_t *card = op_card((sinter_op_kind_t)kind);
+    for (int slot = 0; slot < ELTWISE_KINDS; slot++) {
+        const sinter_op_kind_t kind = op_of_slot(slot);
+        const op_card_t *card = op_card(kind);
         if (card == NULL) { /* a gap between the numbers of ops */
             continue;
         }
@@ -249,13 +250,13 @@ static void test_agrees_with_schema(void)
         while (params < CARD_PARAMS && card->params[params] != 0) {
             params++;
         }
-        CHECK(def_rows[kind].is_function == computes, "%s: the row says %d, the schema %d",
-              sinter_op_kind_name((sinter_op_kind_t)kind), def_rows[kind].is_function, computes);
+        CHECK(def_rows[slot].is_function == computes, "%s: the row says %d, the schema %d",
+              sinter_op_kind_name(kind), def_rows[slot].is_function, computes);
         CHECK(!computes ||
-                  (def_rows[kind].operands == card->max_in && def_rows[kind].attributes == params),
+                  (def_rows[slot].operands == card->max_in && def_rows[slot].attributes == params),
               "%s: %d operands and %d attributes in the row, %d and %d in the schema",
-              sinter_op_kind_name((sinter_op_kind_t)kind), def_rows[kind].operands,
-              def_rows[kind].attributes, card->max_in, params);
+              sinter_op_kind_name(kind), def_rows[slot].operands, def_rows[slot].attributes,
+              card->max_in, params);
     }
 }
 

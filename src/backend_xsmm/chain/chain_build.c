@@ -4,6 +4,7 @@
 
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/ukernels/eltwise.h"
+#include "base/op_slot.h"
 #include "base/status.h"
 #include "graph/op_schema.h"
 #include "numeric/dtype.h"
@@ -287,7 +288,7 @@ int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
 static int n_sources(const chain_instr_t *in)
 {
     if (in->op < CHAIN_LOAD) {
-        return op_card((sinter_op_kind_t)in->op)->max_in;
+        return op_card(op_of_slot(in->op))->max_in;
     }
     switch ((chain_opcode_t)in->op) {
     case CHAIN_LOAD:
