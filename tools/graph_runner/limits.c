@@ -143,19 +143,19 @@ const gr_limits_t *gr_limits(sinter_cpu_isa_t isa, int threads)
     return l;
 }
 
-int gr_limits_parse(const char *text, int threads, gr_limits_t *limits, gr_error_t *err)
+int gr_limits_parse(const char *text, int threads, gr_limits_t *out, gr_error_t *err)
 {
     const struct {
         const char *name;
         double *rate;
-    } known[] = {{"read", &limits->read_bytes},
-                 {"copy", &limits->copy_bytes},
-                 {"fma", &limits->fma_flops},
-                 {"int8", &limits->int8_ops},
-                 {"bf16", &limits->bf16_flops}};
+    } known[] = {{"read", &out->read_bytes},
+                 {"copy", &out->copy_bytes},
+                 {"fma", &out->fma_flops},
+                 {"int8", &out->int8_ops},
+                 {"bf16", &out->bf16_flops}};
     const size_t n = sizeof known / sizeof *known;
 
-    *limits = (gr_limits_t){.isa = "given", .int8_by = "given", .threads = threads};
+    *out = (gr_limits_t){.isa = "given", .int8_by = "given", .threads = threads};
     for (const char *p = text; p; p = *p ? p + 1 : NULL) {
         const size_t length = strcspn(p, ":");
         char *end;
@@ -176,10 +176,10 @@ int gr_limits_parse(const char *text, int threads, gr_limits_t *limits, gr_error
         *known[i].rate = 1e9 * rate;
         p = end;
     }
-    if (limits->read_bytes <= 0 || limits->fma_flops <= 0) {
+    if (out->read_bytes <= 0 || out->fma_flops <= 0) {
         return gr_fail(err, "--limits: read and fma must be given, above 0");
     }
-    limits->copy_bytes = limits->copy_bytes > 0 ? limits->copy_bytes : limits->read_bytes;
+    out->copy_bytes = out->copy_bytes > 0 ? out->copy_bytes : out->read_bytes;
     return 0;
 }
 

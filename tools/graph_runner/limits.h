@@ -27,7 +27,7 @@ typedef struct gr_limits {
 const gr_limits_t *gr_limits(sinter_cpu_isa_t isa, int threads);
 /* Limits that the user gives, as --limits describes them. Without copy it is that of reads, and
  * products that are left out have none. 0, or -1 with a message. */
-int gr_limits_parse(const char *text, int threads, gr_limits_t *limits, gr_error_t *err);
+int gr_limits_parse(const char *text, int threads, gr_limits_t *out, gr_error_t *err);
 
 /* Passes over memory that alternate with what is timed, so that both see the same state of the
  * machine: reads, or copies past the caches, of memory that the caches can hold little of. */
