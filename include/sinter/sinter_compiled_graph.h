@@ -29,15 +29,15 @@ extern "C" {
  * A compiled graph belongs to one thread at a time. Its compiled partitions may be in use
  * elsewhere. */
 
-/* Compiles all partitions of a finalized graph and ties them together. partitions: those of the
- * graph that the caller holds, all of one sinter_graph_filter, in any order. NULL with a count of
- * 0: those of the graph's last filter, or, if there was none, those of policy fusion. Either way
- * each partition is compiled in its own fpmath mode (sinter_partition_set_fpmath_mode). Dims that
- * the graph does not know stay dynamic.
- * A graph with ops that the library does not run is sinter_unimplemented. The message lists all of
- * them with id, kind and reason. Other errors are those of sinter_partition_compile; the message
- * begins with the partition. Destroy the result with sinter_compiled_graph_destroy. The graph and
- * its partitions may be destroyed before. */
+/* Compiles all partitions of a finalized graph and ties them together. The caller passes the
+ * partitions that it holds, which one sinter_graph_filter has made, in any order. With NULL and a
+ * count of 0, the library takes the partitions of the graph's last filter; if there was none, it
+ * filters the graph with policy fusion. In both cases each partition is compiled in its own fpmath
+ * mode (sinter_partition_set_fpmath_mode). Dims that the graph does not know stay dynamic.
+ * If the library does not run some ops, the status is sinter_unimplemented, and the message lists
+ * them all with id, kind and reason. Other errors are those of sinter_partition_compile; their
+ * message begins with the partition. Destroy the result with sinter_compiled_graph_destroy. The
+ * graph and its partitions may be destroyed before. */
 SINTER_API sinter_status_t sinter_graph_compile(sinter_graph_t *graph, sinter_engine_t *engine,
                                                 size_t n_partitions,
                                                 sinter_partition_t *const *partitions,
@@ -97,7 +97,7 @@ SINTER_API sinter_status_t sinter_compiled_graph_get_inplace_ports(
     const sinter_compiled_graph_t *compiled, size_t *count, const sinter_inplace_pair_t **pairs);
 
 /* Writes the tensor with this id, a port of some partition: its dims and strides at the next
- * execute, as far as what is bound tells them. An id that is no port is
+ * execute, as far as they follow from what is bound. An id that belongs to no port gives
  * sinter_invalid_arguments. */
 SINTER_API sinter_status_t sinter_compiled_graph_query_logical_tensor(
     sinter_compiled_graph_t *compiled, uint64_t id, sinter_logical_tensor_t *lt);
@@ -115,9 +115,9 @@ SINTER_API sinter_status_t sinter_compiled_graph_query_logical_tensor(
  * it is not, it is written into the buffer of its input. An output may be bound to memory of any
  * input that is not read later: by the partition that writes the output only in a pair, by none
  * after it. Tensors between partitions may be bound too, to see what is in them.
- * An id that is no port, dims that do not fit what was compiled, too few bytes, are errors, and
- * what was bound stays. Whether tensors fit together is checked by sinter_compiled_graph_execute.
- * Allocates nothing. */
+ * It is an error if no port has this id, if dims do not fit what was compiled, or if there are too
+ * few bytes; what was bound before then stays bound. Whether tensors fit together is checked by
+ * sinter_compiled_graph_execute. Allocates nothing. */
 SINTER_API sinter_status_t sinter_compiled_graph_bind(sinter_compiled_graph_t *compiled,
                                                       uint64_t id, int ndims,
                                                       const sinter_dim_t *dims,

@@ -43,9 +43,8 @@ SINTER_API sinter_status_t sinter_sequence_append(
  * outputs are written. An empty sequence does nothing.
  * What would be an error of sinter_compiled_partition_execute for an element is one here, with
  * the same status. The message begins with the number of the element, counted from 0, and its
- * partition. Nothing is
- * written then, except where the error lies in values that an earlier element computes: the
- * elements before it have run, those from it on have not.
+ * partition. Nothing is written then, except where the error lies in values that an earlier element
+ * computes: the elements before it have run, those from it on have not.
  * Allocates only where the elements need more scratch memory than in all executes before. The
  * sequence and the stream belong to one thread at a time; the compiled partitions may be in use
  * elsewhere. */

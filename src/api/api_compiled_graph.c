@@ -535,24 +535,6 @@ static sinter_status_t check_bytes(const lt_t *lt, const void *data, size_t byte
                          (unsigned long long)lt->id, bytes, need);
 }
 
-/* Marks what follows from a tensor with other dims. */
-static void renew(sinter_compiled_graph_t *w, const whole_tensor_t *t)
-{
-    for (int p = t->first < 0 ? 0 : t->first; p < w->n_parts && p <= t->last; p++) {
-        whole_part_t *part = &w->parts[p];
-        for (int i = 0; i < part->n_in + part->n_out; i++) {
-            part->stale = part->stale || &w->tensors[part->in[i]] == t;
-        }
-    }
-    w->stale = true;
-}
-
-static bool same_dims(const lt_t *a, const lt_t *b)
-{
-    const size_t n = (size_t)a->ndims * sizeof(sinter_dim_t);
-    return memcmp(a->dims, b->dims, n) == 0 && memcmp(a->strides, b->strides, n) == 0;
-}
-
 static void set_data(sinter_compiled_graph_t *w, whole_tensor_t *t, void *data, size_t bytes)
 {
     size_t need;
@@ -574,9 +556,9 @@ static sinter_status_t bind_input(sinter_compiled_graph_t *w, whole_tensor_t *t,
                        (unsigned long long)t->port.id);
     }
     SG_TRY(check_bytes(now, data, bytes));
-    if (lt != NULL && !same_dims(lt, &t->tensor.lt)) {
+    if (lt != NULL && !lt_same_shape(lt, &t->tensor.lt)) {
         t->tensor.lt = *lt;
-        renew(w, t);
+        whole_renew(w, t);
     }
     set_data(w, t, data, bytes);
     return sinter_success;
@@ -588,10 +570,10 @@ static sinter_status_t bind_output(sinter_compiled_graph_t *w, whole_tensor_t *t
     if (lt != NULL) {
         SG_TRY(check_bytes(lt, data, bytes));
     }
-    if ((lt != NULL) != t->given || (lt != NULL && !same_dims(lt, &t->wanted))) {
+    if ((lt != NULL) != t->given || (lt != NULL && !lt_same_shape(lt, &t->wanted))) {
         t->given = lt != NULL;
         t->wanted = lt != NULL ? *lt : t->port;
-        renew(w, t);
+        whole_renew(w, t);
     }
     set_data(w, t, data, bytes);
     return sinter_success;

@@ -177,21 +177,14 @@ static const sinter_tensor_t *tensor_of(const element_t *e, size_t i)
     return i < e->tensors.n_in ? e->tensors.in[i] : e->tensors.out[i - e->tensors.n_in];
 }
 
-static bool same_lt(const lt_t *a, const lt_t *b)
-{
-    const size_t n = (size_t)a->ndims * sizeof(sinter_dim_t);
-    return a->ndims == b->ndims && a->data_type == b->data_type &&
-           a->layout_type == b->layout_type && memcmp(a->dims, b->dims, n) == 0 &&
-           memcmp(a->strides, b->strides, n) == 0;
-}
-
 /* Copies of constants may move or go between executes, so frames with copies are made anew. */
 static bool still_bound(const element_t *e)
 {
     bool same = e->bound && e->compiled->plan.n_packed == 0;
     for (size_t i = 0; i < e->tensors.n_in + e->tensors.n_out && same; i++) {
         const sinter_tensor_t *t = tensor_of(e, i);
-        same = e->seen[i].data == t->data && same_lt(&e->seen[i].lt, &t->lt);
+        same = e->seen[i].data == t->data && e->seen[i].lt.layout_type == t->lt.layout_type &&
+               lt_same_shape(&e->seen[i].lt, &t->lt);
     }
     return same;
 }

@@ -71,6 +71,8 @@ sinter_status_t whole_place_all(sinter_compiled_graph_t *w);
 sinter_status_t whole_prepare(sinter_compiled_graph_t *w);
 /* Dims alone. An input without dims is an error. */
 sinter_status_t whole_infer(sinter_compiled_graph_t *w);
+/* Marks the partitions that read or write a tensor whose dims have changed, and all places. */
+void whole_renew(sinter_compiled_graph_t *w, const whole_tensor_t *t);
 /* Whether partition p may write output b over its input a: it reads each element before it writes
  * it, and nobody needs a afterwards. Dims and strides are for the caller to compare. */
 bool whole_pairs(const sinter_compiled_graph_t *w, int p, int a, int b);

@@ -12,11 +12,15 @@
 
 /* ---- dims ------------------------------------------------------------------------------------ */
 
-static bool same_shape(const lt_t *a, const lt_t *b)
+void whole_renew(sinter_compiled_graph_t *w, const whole_tensor_t *t)
 {
-    const size_t n = (size_t)a->ndims * sizeof(sinter_dim_t);
-    return a->ndims == b->ndims && a->data_type == b->data_type &&
-           memcmp(a->dims, b->dims, n) == 0 && memcmp(a->strides, b->strides, n) == 0;
+    for (int p = t->first < 0 ? 0 : t->first; p < w->n_parts && p <= t->last; p++) {
+        whole_part_t *part = &w->parts[p];
+        for (int i = 0; i < part->n_in + part->n_out; i++) {
+            part->stale = part->stale || &w->tensors[part->in[i]] == t;
+        }
+    }
+    w->stale = true;
 }
 
 static sinter_status_t fail_part(const sinter_compiled_graph_t *w, int p, sinter_status_t status)
@@ -41,16 +45,9 @@ static sinter_status_t settle(sinter_compiled_graph_t *w, whole_tensor_t *t, con
         }
         lt = &t->wanted;
     }
-    if (same_shape(lt, &t->tensor.lt)) {
-        return sinter_success;
-    }
-    t->tensor.lt = *lt;
-    w->stale = true;
-    for (int p = t->first + 1; p < w->n_parts && p <= t->last; p++) {
-        whole_part_t *part = &w->parts[p];
-        for (int i = 0; i < part->n_in; i++) {
-            part->stale = part->stale || &w->tensors[part->in[i]] == t;
-        }
+    if (!lt_same_shape(lt, &t->tensor.lt)) {
+        t->tensor.lt = *lt;
+        whole_renew(w, t);
     }
     return sinter_success;
 }

@@ -58,6 +58,12 @@ static inline int64_t problem_answer(const problem_t *p, int64_t n)
     return n < 0 ? -1 : n;
 }
 
+/* The id of a value's tensor, for messages. */
+static inline unsigned long long problem_id(const problem_t *p, int value)
+{
+    return (unsigned long long)p->plan->values[value].lt.id;
+}
+
 /* The rank of a value; -1: not known. */
 static inline int problem_ndims(const problem_t *p, int value)
 {
@@ -270,12 +276,25 @@ static inline int64_t at_least(int64_t n, int64_t least)
     return n > least ? n : least;
 }
 
+/* An axis that may be counted from the end, counted from the front. */
+static inline int axis_from_front(int axis, int ndims)
+{
+    return axis < 0 ? axis + ndims : axis;
+}
+
+/* Every part of scratch begins on a cache line. */
+enum { SCRATCH_ALIGN = 64 };
+static inline size_t scratch_round(size_t bytes)
+{
+    return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1);
+}
+
 /* The next count * size bytes of the memory at base, aligned to 64 bytes. base NULL: only
  * counts. */
 static inline void *carve(unsigned char *base, size_t *at, size_t count, size_t size)
 {
     void *p = base != NULL ? base + *at : NULL;
-    *at = (*at + count * size + 63) & ~(size_t)63;
+    *at = scratch_round(*at + count * size);
     return p;
 }
 

@@ -2,6 +2,8 @@
 #ifndef SINTER_SRC_BASE_FETCH_H
 #define SINTER_SRC_BASE_FETCH_H
 
+#include <stdint.h>
+
 /* Prefetches the cache line at p, which may be any address, for reading. GCC takes a function that
  * does nothing else for one without effects, and drops calls of it, so that nothing would be
  * prefetched: the empty statement counts as an effect. */
@@ -9,6 +11,14 @@ static inline void fetch_line(const void *p)
 {
     __builtin_prefetch(p);
     __asm__ volatile("");
+}
+
+/* The same for all cache lines of the bytes from p on. */
+static inline void fetch_lines(const unsigned char *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) {
+        fetch_line(p + i);
+    }
 }
 
 #endif

@@ -321,6 +321,17 @@ unsigned op_flags(sinter_op_kind_t kind)
     return card != NULL ? card->flags : 0;
 }
 
+bool op_is_norm(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_layer_norm || kind == sinter_op_rms_norm ||
+           kind == sinter_op_group_norm;
+}
+
+bool op_is_reduction(sinter_op_kind_t kind)
+{
+    return row_of(kind)->card == &card_reduce;
+}
+
 bool op_by_channels(sinter_op_kind_t kind)
 {
     return (op_flags(kind) & OP_ELTWISE) != 0 &&

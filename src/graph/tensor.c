@@ -441,6 +441,13 @@ bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to
     return true;
 }
 
+bool lt_same_shape(const lt_t *a, const lt_t *b)
+{
+    const size_t n = (size_t)a->ndims * sizeof(a->dims[0]);
+    return a->ndims == b->ndims && a->data_type == b->data_type &&
+           memcmp(a->dims, b->dims, n) == 0 && memcmp(a->strides, b->strides, n) == 0;
+}
+
 static bool may_be_same(int64_t a, int64_t b)
 {
     return a == b || a == SINTER_UNKNOWN_DIM || b == SINTER_UNKNOWN_DIM;

@@ -143,7 +143,7 @@ static bool runs(const joiner_t *j, int part)
     return true;
 }
 
-/* A partition before `end` in the order, other than `part` itself, that reads a result of `part`
+/* Every partition up to `end` in the order, other than `part` itself, that reads a result of `part`
  * becomes one that depends on it. */
 static void spread(joiner_t *j, int part, int end)
 {
@@ -153,7 +153,7 @@ static void spread(joiner_t *j, int part, int end)
         for (int o = 0; o < n->n_out; o++) {
             for (int u = m->g->uses_begin[n->out[o]]; u < m->g->uses_begin[n->out[o] + 1]; u++) {
                 const int q = m->owner[m->g->uses[u]];
-                j->after[q] = j->after[q] || (q != part && j->place[q] < end);
+                j->after[q] = j->after[q] || (q != part && j->place[q] <= end);
             }
         }
     }
@@ -165,30 +165,20 @@ static void spread(joiner_t *j, int part, int end)
 static const char *reorder(joiner_t *j, int upper, int lower)
 {
     enum { LONGEST = 4096 };
-    const matcher_t *m = j->m;
     const bool in_order = j->place[upper] < j->place[lower];
     const int first = in_order ? upper : lower, last = in_order ? lower : upper,
               begin = j->place[first], end = j->place[last];
-    bool cycle = false;
     if (end - begin > LONGEST) {
         return "too many partitions lie between them";
     }
     spread(j, first, end);
+    j->after[last] = false; /* what it reads of the first one itself closes no cycle */
     for (int k = begin + 1; k < end; k++) {
-        const int q = j->order[k];
-        if (j->after[q]) {
-            spread(j, q, end);
-        }
-        for (int i = 0; i < m->parts[q].n && j->after[q] && !cycle; i++) {
-            const node_t *n = &m->g->nodes[m->parts[q].nodes[i]];
-            for (int o = 0; o < n->n_out; o++) {
-                for (int u = m->g->uses_begin[n->out[o]]; u < m->g->uses_begin[n->out[o] + 1];
-                     u++) {
-                    cycle = cycle || m->owner[m->g->uses[u]] == last;
-                }
-            }
+        if (j->after[j->order[k]]) {
+            spread(j, j->order[k], end);
         }
     }
+    const bool cycle = j->after[last];
     int n = 0;
     for (int after = 0; after < 2; after++) {
         for (int k = begin + 1; k < end; k++) {
@@ -200,19 +190,19 @@ static const char *reorder(joiner_t *j, int upper, int lower)
             j->moved[n++] = lower;
         }
     }
+    for (int k = begin; k <= end; k++) {
+        j->after[j->order[k]] = false;
+    }
+    if (cycle) {
+        return "one depends on the other through ops outside, so they would close a cycle";
+    }
     for (int k = 0; k < n; k++) {
-        j->after[j->moved[k]] = false;
-        if (!cycle) {
-            j->order[begin + k] = j->moved[k];
-            j->place[j->moved[k]] = begin + k;
-        }
+        j->order[begin + k] = j->moved[k];
+        j->place[j->moved[k]] = begin + k;
     }
-    if (!cycle) {
-        j->order[end] = upper;
-        j->place[upper] = end;
-    }
-    return cycle ? "one depends on the other through ops outside, so they would close a cycle"
-                 : NULL;
+    j->order[end] = upper;
+    j->place[upper] = end;
+    return NULL;
 }
 
 /* A gated MLP stays one when a norm feeds it. */

@@ -27,8 +27,11 @@ unsigned pat_classes(const node_t *node)
     if ((flags & OP_ELTWISE) != 0) {
         return PAT_ELTWISE;
     }
-    if (op_card(node->kind) == op_card(sinter_op_reduce_sum)) {
+    if (op_is_reduction(node->kind)) {
         return PAT_REDUCE;
+    }
+    if (op_is_norm(node->kind)) {
+        return PAT_NORM;
     }
     switch (node->kind) {
     case sinter_op_matmul:
@@ -37,10 +40,6 @@ unsigned pat_classes(const node_t *node)
         return PAT_SOFTMAX;
     case sinter_op_log_softmax:
         return PAT_LOG_SOFTMAX;
-    case sinter_op_layer_norm:
-    case sinter_op_rms_norm:
-    case sinter_op_group_norm:
-        return PAT_NORM;
     case sinter_op_rotary_embedding:
         return PAT_ROTARY;
     case sinter_op_gather:

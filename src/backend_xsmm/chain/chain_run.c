@@ -8,6 +8,7 @@
 #include "backend_xsmm/plan.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
+#include "base/fetch.h"
 #include "numeric/quant_rows.h"
 
 /* Buffers besides the registers: for ROUND_TO and stores, for values of groups that are spread
@@ -119,14 +120,6 @@ static void load(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, 
     eltwise_load(b->fn, ref->dtype, ref->data, first, stride, n, dst);
 }
 
-/* Prefetches all cache lines of some bytes that are read soon. */
-static void fetch(const unsigned char *p, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += 64) {
-        __builtin_prefetch(p + i);
-    }
-}
-
 static void fill(float *dst, int n, float x)
 {
     for (int i = 0; i < n; i++) {
@@ -161,8 +154,8 @@ static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const blo
         /* Columns lie too far apart for the prefetchers of the hardware. */
         for (int c = 0; c < cols; c++) {
             if (c + RUNS_AHEAD < cols) {
-                fetch(ref->data + (first + (c + RUNS_AHEAD) * r.stride) * bits / 8,
-                      rows * bits / 8);
+                fetch_lines(ref->data + (first + (c + RUNS_AHEAD) * r.stride) * bits / 8,
+                            rows * bits / 8);
             }
             load(b, ref, first + c * r.stride, 1, rows, tmp + c * rows);
         }
@@ -738,8 +731,8 @@ void chain_fetch(const chain_bound_t *bound, const int64_t *idx, int n)
         const bool loads = in->op == CHAIN_LOAD || in->op == CHAIN_LOAD_DEQUANT;
         if (loads && bound->ndims > 0 && ref->stride[bound->ndims - 1] == 1) {
             const run_t r = run_of(bound, ref, idx);
-            fetch(ref->data + r.first * ref->traits->bits / 8,
-                  (int64_t)n / r.group * ref->traits->bits / 8);
+            fetch_lines(ref->data + r.first * ref->traits->bits / 8,
+                        (int64_t)n / r.group * ref->traits->bits / 8);
         }
     }
 }
@@ -841,7 +834,7 @@ static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, i
         for (int c = 0, n; c < cols; c += n) {
             const unsigned char *p = x->data + (row + c) * x->traits->bits / 8;
             n = cols - c < CONVERTED ? cols - c : CONVERTED;
-            fetch(p + CONVERTED_AHEAD, (int64_t)n * x->traits->bits / 8);
+            fetch_lines(p + CONVERTED_AHEAD, (int64_t)n * x->traits->bits / 8);
             if (!floats) {
                 load(b, x, row + c, 1, n, loaded);
             }

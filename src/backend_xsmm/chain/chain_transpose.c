@@ -7,6 +7,7 @@
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
+#include "base/fetch.h"
 #include "numeric/quant_rows.h"
 
 enum {
@@ -85,13 +86,6 @@ static void copy(unsigned char *to, const unsigned char *from, int64_t bytes)
     }
 }
 
-static void fetch(const unsigned char *p, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += CACHE_LINE) {
-        __builtin_prefetch(p + i);
-    }
-}
-
 /* n elements of the source, from element `first` on. */
 static void gather(const chain_bound_t *b, int64_t first, int n, unsigned char *line, float *tmp)
 {
@@ -152,7 +146,7 @@ void chain_transpose_tile(const chain_bound_t *b, const int64_t *idx, int rows, 
               width = up_to(cols, TILE_TRANSPOSE_LINES);
     for (int c = 0; c < cols; c++) {
         const int64_t at = from + c * step;
-        fetch(x->data + (at + LINES_AHEAD * step) * bits / 8, ((int64_t)rows * bits + 7) / 8);
+        fetch_lines(x->data + (at + LINES_AHEAD * step) * bits / 8, ((int64_t)rows * bits + 7) / 8);
         gather(b, at, rows, lines + (int64_t)c * (length + gap) * bytes, tmp);
     }
     for (int r = 0; r < rows; r += SOME_ROWS) {

@@ -131,7 +131,7 @@ typedef struct attention_state {
     attention_limit_t limits[MASK_LIMITS];
     int n_limits;
     int64_t weight;      /* of all items, where shares go by weight */
-    int64_t same_limits; /* so many batches in a row of K and V have the same limits */
+    int64_t same_limits; /* how many batches of K and V in sequence have the same limits */
     /* The probability chain has the same result for every zero. */
     bool prob_steady;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
@@ -180,7 +180,7 @@ int64_t limits_tokens(const attention_state_t *st);
 /* Items in their order, each with a weight: about the time that it takes. */
 typedef struct item {
     int64_t item, weight, begin; /* begin: the weight of all items before it */
-    int64_t equal;               /* so many items from this one on have its weight */
+    int64_t equal;               /* how many items from this one on have its weight */
 } item_t;
 /* Weighs all items, where shares go by weight. */
 void division_bind(attention_state_t *st);

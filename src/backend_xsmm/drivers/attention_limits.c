@@ -147,7 +147,7 @@ int64_t limits_tokens(const attention_state_t *st)
 
 /* ---- weights of items ------------------------------------------------------------------------ */
 
-/* What an item costs besides its columns, as so many of them. */
+/* An item costs as much as this many columns in addition to its own. */
 enum { ITEM_COLUMNS = 32 };
 
 /* Batches of K and V in a row whose limits are the same. */

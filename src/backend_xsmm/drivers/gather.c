@@ -2,10 +2,12 @@
  * written. */
 #include "backend_xsmm/drivers/box.h"
 #include "backend_xsmm/kernel.h"
+#include "base/fetch.h"
 #include "base/status.h"
 #include "numeric/quant_rows.h"
 
-/* Bytes of the shortest rows that go past the caches, and of a row that is prefetched. */
+/* SHORTEST: bytes of the shortest row that goes past the caches. FETCHED: the most bytes of a row
+ * that are prefetched. */
 enum { SHORTEST = 256, FETCHED = 8192 };
 
 static sinter_status_t no_chain(const problem_t *p)
@@ -13,11 +15,6 @@ static sinter_status_t no_chain(const problem_t *p)
     return p->step->post->n_instrs == 0
                ? sinter_success
                : sg_fail(sinter_unimplemented, "nothing can follow rows that move by index");
-}
-
-static int axis_of(int axis, int ndims)
-{
-    return axis < 0 ? axis + ndims : axis;
 }
 
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
@@ -60,7 +57,7 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
     st->data = &problem->frame->v[p->data];
     st->indices = &problem->frame->v[p->indices];
     st->out = &problem->frame->v[p->out];
-    st->axis = axis_of(p->axis, st->data->ndims);
+    st->axis = axis_from_front(p->axis, st->data->ndims);
     st->n = st->data->dims[st->axis];
     const int inner = st->data->ndims - st->axis - 1;
     for (int d = 0; d < inner; d++) {
@@ -108,7 +105,7 @@ static sinter_status_t gather_start(const kernel_t *self, const problem_t *p, co
     const gather_state_t *st = state;
     const bound_t *indices = st->indices;
     int64_t at[SINTER_MAX_NDIMS] = {0}, n = 1;
-    (void)self, (void)p, (void)config;
+    (void)self, (void)config;
     for (int d = 0; d < indices->ndims; d++) {
         n *= indices->dims[d];
     }
@@ -116,7 +113,9 @@ static sinter_status_t gather_start(const kernel_t *self, const problem_t *p, co
         const int64_t place = place_of(indices->ndims, at, indices->strides);
         if (gather_index(st, place) < 0) {
             return sg_fail(sinter_invalid_arguments,
-                           "Gather: index %lld at position %lld is outside a dimension of %lld",
+                           "Gather: tensor %llu: index %lld at position %lld is outside a "
+                           "dimension of %lld",
+                           problem_id(p, p->step->p.index.indices),
                            (long long)index_at(indices, place), (long long)i, (long long)st->n);
         }
     }
@@ -131,14 +130,11 @@ static int64_t gather_place(const gather_state_t *st, const int64_t *at)
     return place_of(st->axis, at, st->data->strides) + index * st->data->strides[st->axis];
 }
 
-/* The beginning of a row that is moved next: the rest, the hardware finds. */
+/* Prefetches the beginning of the row that is moved next. The hardware finds the rest. */
 static void fetch_row(const gather_state_t *st, int64_t from)
 {
-    const unsigned char *p = st->data->data + from * st->inner.type->bits / 8;
-    const int64_t bytes = at_most((int64_t)row_bytes(st), FETCHED);
-    for (int64_t i = 0; i < bytes; i += 64) {
-        __builtin_prefetch(p + i);
-    }
+    fetch_lines(st->data->data + from * st->inner.type->bits / 8,
+                at_most((int64_t)row_bytes(st), FETCHED));
 }
 
 static void gather_work(const kernel_t *self, const problem_t *p, const void *config,
@@ -199,7 +195,7 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     st->updates = &problem->frame->v[p->updates];
     st->out = &problem->frame->v[p->out];
     const int ndims = st->data->ndims;
-    st->axis = axis_of(p->axis, ndims);
+    st->axis = axis_from_front(p->axis, ndims);
     st->rows = st->slots->dims[0];
     st->outer = 1;
     for (int d = 0; d < ndims; d++) {
@@ -229,13 +225,15 @@ static sinter_status_t scatter_start(const kernel_t *self, const problem_t *p, c
 {
     const scatter_state_t *st = state;
     const int64_t n = st->data->dims[st->axis];
-    (void)self, (void)p, (void)config;
+    (void)self, (void)config;
     for (int64_t i = 0; i < st->rows; i++) {
         const int64_t slot = index_at(st->slots, i * st->slots->strides[0]);
         if (slot < -1 || slot >= n) {
             return sg_fail(sinter_invalid_arguments,
-                           "ScatterRows: slot %lld of row %lld is outside a dimension of %lld",
-                           (long long)slot, (long long)i, (long long)n);
+                           "ScatterRows: tensor %llu: slot %lld of row %lld is outside a "
+                           "dimension of %lld",
+                           problem_id(p, p->step->p.index.indices), (long long)slot, (long long)i,
+                           (long long)n);
         }
     }
     return sinter_success;

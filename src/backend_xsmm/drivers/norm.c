@@ -23,11 +23,10 @@ typedef struct norm_state {
 /* How much of a dim a row has. A group of channels is a part of theirs. */
 static int64_t block_of(const norm_params_t *p, int ndims, int d, int64_t n)
 {
-    const int begin = p->begin_axis < 0 ? p->begin_axis + ndims : p->begin_axis;
     if (p->channel > 0) {
         return d == 0 ? 1 : d == p->channel ? n / p->groups : n;
     }
-    return d < begin ? 1 : n;
+    return d < axis_from_front(p->begin_axis, ndims) ? 1 : n;
 }
 
 static void bind_statistic(const frame_t *frame, int value, const norm_params_t *p, int ndims,
@@ -148,14 +147,14 @@ static void take_statistics(const void *state, const problem_t *problem, row_t *
     row->factor = (float)(1 / sqrt(variance + problem->step->p.norm.epsilon));
 }
 
-/* Beyond that variance differences from the mean may not fit floats, nor the factor a normal one;
- * and epsilon does not count. */
-#define VAST 1e70
+/* Beyond this variance, differences from the mean may not fit floats, the factor may not be a
+ * normal float, and epsilon is too small to count. */
+static const double vast = 1e70;
 
 static void normalise(const void *state, const row_t *row, const float *from, float *to, int n)
 {
     const norm_state_t *st = state;
-    if (row->squares > VAST * row->count) {
+    if (row->squares > vast * row->count) {
         const double factor = 1 / sqrt(row->squares / row->count);
         for (int i = 0; i < n; i++) {
             to[i] = (float)((from[i] - row->mean) * factor);

@@ -58,7 +58,7 @@ static sinter_status_t find_dims(const reduce_params_t *p, reduce_state_t *st)
         st->reduced[d] = false;
     }
     for (int i = 0; i < p->n_axes; i++) {
-        const int64_t axis = p->axes[i] < 0 ? p->axes[i] + st->ndims : p->axes[i];
+        const int axis = axis_from_front((int)p->axes[i], st->ndims);
         if (axis < 0 || axis >= st->ndims) {
             return sg_fail(sinter_invalid_shape, "reduction over axis %d of a tensor with %d dims",
                            (int)p->axes[i], st->ndims);

@@ -25,7 +25,7 @@ static const bound_t *bound_or_none(const frame_t *frame, int value)
 
 static size_t angle_bytes(const rotary_state_t *st)
 {
-    return ((size_t)(st->batch * st->tokens * st->half) * 2 * sizeof(float) + 63) / 64 * 64;
+    return scratch_round((size_t)(st->batch * st->tokens * st->half) * 2 * sizeof(float));
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
@@ -73,9 +73,10 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
                                                                        : st->sines->dims[0];
         if (at < 0 || at >= most) {
             return sg_fail(sinter_invalid_arguments,
-                           "RotaryEmbedding: position %lld of token %lld is outside the tables, "
-                           "which have %lld rows",
-                           (long long)at, (long long)i, (long long)most);
+                           "RotaryEmbedding: tensor %llu: position %lld of token %lld is outside "
+                           "the tables, which have %lld rows",
+                           problem_id(problem, problem->step->p.rotary.positions), (long long)at,
+                           (long long)i, (long long)most);
         }
     }
     rows_start(problem, &st->rows);

@@ -28,7 +28,7 @@ size_t rows_scratch(const step_t *step, const chain_t *pre)
 
 size_t rows_row_bytes(int64_t elements)
 {
-    return ((size_t)elements * sizeof(float) + 63) / 64 * 64;
+    return scratch_round((size_t)elements * sizeof(float));
 }
 
 /* Where a step reads more bytes, the next batch may be fetched while one is finished: arithmetic

@@ -34,7 +34,7 @@ typedef struct rows {
 sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t features,
                           const int64_t *block, rows_t *out, choice_t *choice);
 void rows_start(const problem_t *p, rows_t *rows);
-/* Scratch of a share, and the memory that a row of so many elements takes of what is shared. */
+/* Scratch of a share, and the shared memory that a row of this many elements takes. */
 size_t rows_scratch(const step_t *step, const chain_t *pre);
 size_t rows_row_bytes(int64_t elements);
 

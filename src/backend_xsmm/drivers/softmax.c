@@ -175,7 +175,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->in_type = in->dtype;
     st->in_bits = dtype_traits(in->dtype)->bits;
     st->ndims = in->ndims;
-    st->axis = p->axis < 0 ? p->axis + in->ndims : p->axis;
+    st->axis = axis_from_front(p->axis, in->ndims);
     if (st->ndims != st->post.ndims || st->axis < 0 || st->axis >= st->ndims) {
         return sg_fail(sinter_invalid_shape, "softmax over axis %d of a tensor with %d dims",
                        p->axis, in->ndims);
@@ -294,13 +294,6 @@ static const unsigned char *element(const softmax_state_t *st, int64_t at)
     return st->in + at * st->in_bits / 8;
 }
 
-static void fetch(const unsigned char *from, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += 64) {
-        fetch_line(from + i);
-    }
-}
-
 /* Where the exponentials of a row go: to the results, if these are floats that stay in the caches,
  * else into the buffer. */
 static float *exponentials_at(const softmax_state_t *st, unsigned char *row, float *buffer)
@@ -358,7 +351,7 @@ static void short_row(const softmax_state_t *st, int64_t *idx, int64_t next, buf
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
         const int k = block_at(i, n, CHAIN_BLOCK);
         if (next >= 0) {
-            fetch(element(st, next + i), (int64_t)k * st->in_bits / 8);
+            fetch_lines(element(st, next + i), (int64_t)k * st->in_bits / 8);
         }
         sum += st->fn->exp_sub_sum(st->log ? b->sum : x + i, from + i, k, shift);
     }
@@ -478,7 +471,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     if (begin >= end || (st->serial && w->tid > 0)) {
         return;
     }
-    b->chain = (unsigned char *)w->scratch + (sizeof(buffers_t) + 63) / 64 * 64;
+    b->chain = (unsigned char *)w->scratch + scratch_round(sizeof(buffers_t));
     walk_seek(st->ndims, st->extent, begin, at);
     for (int64_t i = begin; i < end; i++, walk_next(st->ndims, st->extent, at)) {
         for (int d = 0; d <= last; d++) {
@@ -504,7 +497,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)arena;
     out->state_bytes = sizeof(softmax_state_t);
-    out->share_bytes = (sizeof(buffers_t) + 63) / 64 * 64 + chain_scratch_bytes(p->step->post);
+    out->share_bytes = scratch_round(sizeof(buffers_t)) + chain_scratch_bytes(p->step->post);
     out->note = "rows of up to 4096 in cache, longer ones in three passes";
     return sinter_success;
 }

@@ -60,7 +60,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->in = &problem->frame->v[p->in];
     st->values = &problem->frame->v[p->values];
     st->indices = &problem->frame->v[p->indices];
-    st->axis = p->axis < 0 ? p->axis + st->in->ndims : p->axis;
+    st->axis = axis_from_front(p->axis, st->in->ndims);
     st->k = st->values->dims[st->axis];
     st->largest = p->largest;
     st->rows = 1;

@@ -75,10 +75,4 @@ bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims
  * lts: the dims of graph values. */
 sinter_status_t view_begins_byte(const plan_value_t *pv, const bound_t *base, const lt_t *lts);
 
-enum { SCRATCH_ALIGN = 64 };
-static inline size_t scratch_round(size_t bytes)
-{
-    return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1);
-}
-
 #endif

@@ -25,8 +25,9 @@ typedef struct cluster {
     int n_nodes, cap_nodes;
     int tail;          /* node: a DynamicQuantize run on the results of this step; -1: none */
     const char *apart; /* of a DynamicQuantize: why it is not a tail */
-    struct cluster
-        *pre; /* of a norm or reduction: the nodes that compute its input; otherwise NULL */
+    /* Of a norm, a rotary embedding or a reduction: the nodes that compute its input. NULL: of
+     * another kind. */
+    struct cluster *pre;
     int cost; /* an estimate of the chain's instructions */
     int pos;  /* its index; of a copy: the cluster that it follows */
     /* A copy: reads plan value `copy_from`, writes `copy_to`, both in the dims of dims_value. */

@@ -495,20 +495,9 @@ static sinter_status_t quantise_node(lowering_t *lo, int node)
     return sinter_success;
 }
 
-static bool is_norm(sinter_op_kind_t kind)
-{
-    return kind == sinter_op_layer_norm || kind == sinter_op_rms_norm ||
-           kind == sinter_op_group_norm;
-}
-
 static bool takes_rows(sinter_op_kind_t kind)
 {
-    return is_norm(kind) || kind == sinter_op_rotary_embedding;
-}
-
-static bool is_reduction(sinter_op_kind_t kind)
-{
-    return op_card(kind) == op_card(sinter_op_reduce_sum);
+    return op_is_norm(kind) || kind == sinter_op_rotary_embedding;
 }
 
 /* What a norm, a rotary embedding or a reduction reads. A floating node that computes its data
@@ -533,9 +522,9 @@ static sinter_status_t inputs_of_rows(lowering_t *lo, const node_t *n, int ci, c
 static step_kind_t heavy_kind(sinter_op_kind_t kind)
 {
     return kind == sinter_op_matmul ? STEP_MATMUL
-           : is_norm(kind)          ? STEP_NORM
+           : op_is_norm(kind)       ? STEP_NORM
            : takes_rows(kind)       ? STEP_ROTARY
-           : is_reduction(kind)     ? STEP_REDUCE
+           : op_is_reduction(kind)  ? STEP_REDUCE
                                     : STEP_SOFTMAX;
 }
 
@@ -543,7 +532,7 @@ static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     cluster_t *pre = NULL;
-    if (takes_rows(n->kind) || is_reduction(n->kind)) {
+    if (takes_rows(n->kind) || op_is_reduction(n->kind)) {
         pre = ARENA_NEW(&lo->plan->arena, cluster_t, 1);
         SG_TRY(pre != NULL ? inputs_of_rows(lo, n, lo->n_clusters, pre) : sinter_out_of_memory);
     } else {
@@ -621,7 +610,7 @@ sinter_status_t lower_cluster(lowering_t *lo)
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
         } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax ||
                    n->kind == sinter_op_log_softmax || takes_rows(n->kind) ||
-                   is_reduction(n->kind)) {
+                   op_is_reduction(n->kind)) {
             SG_TRY(heavy_node(lo, node));
         } else if (n->kind == sinter_op_gather) {
             SG_TRY(index_node(lo, node, STEP_GATHER));
