@@ -230,6 +230,7 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, memory_t *m,
     const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
     const int64_t begin = logged ? crew_clock() : 0;
     sinter_status_t status = fit_memory(cp, m, args, &fm, &total);
+    status = status == sinter_success ? exec_check(&cp->plan, fm) : status;
     status = status == sinter_success ? exec_start(&cp->plan, fm) : status;
     exec_part_t part = {.plan = &cp->plan, .fm = fm, .started = true};
     exec_run_t run = {.parts = &part, .n_parts = 1, .threads = args->threads};

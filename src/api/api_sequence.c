@@ -223,15 +223,38 @@ static void give_copies(sinter_sequence_t *s)
 /* Binds what has changed. *failed: the element whose error it is. */
 static sinter_status_t bind_changed(sinter_sequence_t *s, size_t *scratch, int *failed)
 {
+    bool changed = false;
     *scratch = 0;
     for (int i = 0; i < s->n; i++) {
         *failed = i;
         if (!still_bound(&s->elements[i])) {
             SG_TRY(bind(s, i));
+            changed = true;
         }
         *scratch = s->elements[i].scratch > *scratch ? s->elements[i].scratch : *scratch;
     }
+    for (int i = 0; i < s->n && changed; i++) {
+        s->parts[i].checked = exec_may_check_first(s->parts, i + 1);
+    }
     return sinter_success;
+}
+
+/* Checks what is there before the first element runs, so that an error leaves nothing written. */
+static sinter_status_t check_first(const sinter_sequence_t *s, int *failed)
+{
+    for (int i = 0; i < s->n; i++) {
+        *failed = i;
+        SG_TRY(s->parts[i].checked ? exec_check(s->parts[i].plan, s->parts[i].fm) : sinter_success);
+    }
+    return sinter_success;
+}
+
+/* The error of an element that did not start. The thread that it failed in may be another: only
+ * its repetition leaves a message here. */
+static sinter_status_t fail_again(const exec_part_t *part)
+{
+    SG_TRY(part->checked ? sinter_success : exec_check(part->plan, part->fm));
+    return exec_start(part->plan, part->fm);
 }
 
 static void unbind_all(sinter_sequence_t *s)
@@ -294,12 +317,12 @@ sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stre
         s->threads = threads;
     }
     sinter_status_t status = bind_elements(s, &failed);
+    status = status == sinter_success ? check_first(s, &failed) : status;
     if (status == sinter_success) {
         place_scratch(s);
         exec_run(&run, s->scratch + s->scratch_bytes - exec_run_bytes(threads.most));
         failed = run.failed;
-        /* The thread that failed may be another: only its repetition leaves a message here. */
-        status = failed < 0 ? status : exec_start(s->parts[failed].plan, s->parts[failed].fm);
+        status = failed < 0 ? status : fail_again(&s->parts[failed]);
     }
     give_copies(s);
     if (logged && status == sinter_success) {

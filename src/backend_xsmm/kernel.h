@@ -201,6 +201,10 @@ typedef struct driver {
     /* state is not cleared, choice is. config: what setup left. */
     sinter_status_t (*choose)(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice);
+    /* Checks the elements of a value that only execute knows, such as indices. It comes before
+     * start, and may come before the steps of other plans. NULL: there is nothing to check. */
+    sinter_status_t (*check)(const problem_t *p, const void *state);
+    int (*checked)(const step_t *step); /* the value that check reads; -1: none */
     /* NULL: the step reads nothing beforehand. */
     sinter_status_t (*start)(const kernel_t *self, const problem_t *p, const void *config,
                              void *state);

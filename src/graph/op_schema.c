@@ -260,7 +260,8 @@ CARD card_top_k = {IN(1, 1, REAL | INDEX), OUT(2, 2, REAL | INDEX, ONLY(s32)),
                    .flags = OP_MOVE};
 
 /* the rest */
-CARD card_dropout = {IN(4, 4, FLT, INDEX, INDEX, FLT), OUT(1, 2, FLT, ONLY(u8))};
+CARD card_dropout = {IN(4, 4, FLT, INDEX, INDEX, FLT), OUT(1, 2, FLT, ONLY(u8)),
+                     .check = check_same_first, .flags = OP_ELTWISE};
 CARD card_end = {IN(1, 1, ANY), OUT(0, 0, ANY)};
 CARD card_wildcard = {IN(0, OP_MAX_PORTS, ANY), OUT(0, OP_MAX_PORTS, ANY), .any_attr = true};
 

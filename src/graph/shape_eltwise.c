@@ -89,6 +89,11 @@ sinter_status_t shape_dropout(const node_t *node, lt_t *in, lt_t *out)
     for (int i = 0; i < node->n_out; i++) {
         SG_TRY(shape_put(node, &out[i], in[0].ndims, in[0].dims));
     }
+    for (int i = 1; i < node->n_in; i++) {
+        if (lt_dims_known(&in[i]) && lt_elems(&in[i]) != 1) {
+            return FAIL_SHAPE(node, "tensor %" PRIu64 " must have one element", in[i].id);
+        }
+    }
     return sinter_success;
 }
 

@@ -7,6 +7,7 @@ const pass_t sinter_passes[] = {
     {"infer_shapes", pass_infer_shapes, "op(x : dims) = op(x) : shape_rule(op, dims)"},
     {"matmul_2d", pass_matmul_2d,
      "MatMul(a[K], b) = reshape(MatMul(reshape(a, [1, K]), b)), and likewise for b[K] as [K, 1]"},
+    {"drop_dropout", pass_drop_dropout, "Dropout(x, seed, offset, 0) = cast(x)"},
     {"plain_attention", pass_plain_attention,
      "MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))), "
      "f(transpose(s)) = transpose(f(s))"},

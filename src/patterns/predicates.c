@@ -24,8 +24,19 @@ static const char *limit_of_rows(const graph_t *g, const node_t *n)
                : NULL;
 }
 
+static const char *limit_of_dropout(const graph_t *g, const node_t *n)
+{
+    return n->n_out > 1 ? "it has a mask output, which training alone needs"
+           : g->values[n->in[3]].producer >= 0
+               ? "its probability is computed, but must be known before its partition begins"
+               : NULL;
+}
+
 const char *pat_op_limit(const graph_t *g, const node_t *n)
 {
+    if (n->kind == sinter_op_dropout) {
+        return limit_of_dropout(g, n);
+    }
     if ((pat_classes(n) & (PAT_NORM | PAT_ROTARY | PAT_REDUCE)) != 0) {
         return limit_of_rows(g, n);
     }

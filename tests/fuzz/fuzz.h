@@ -135,7 +135,7 @@ sinter_data_type_t fz_float(fz_t *f);
 int fz_side_dims(fz_t *f, int x, int64_t *dims);
 sinter_op_kind_t fz_binary_kind(fz_t *f);
 int fz_random_unary(fz_t *f, int x, sinter_data_type_t type);
-/* One of: unary, binary with a side input, BiasAdd, PReLU, TypeCast. */
+/* One of: unary, binary with a side input, BiasAdd, PReLU, TypeCast, Dropout. */
 int fz_post_op(fz_t *f, int x);
 /* Indices into a dim, s32 or s64. */
 int fz_indices(fz_t *f, int ndims, const int64_t *dims, int64_t index_of);

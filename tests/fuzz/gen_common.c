@@ -117,6 +117,18 @@ static int prelu(fz_t *f, int x, sinter_data_type_t type)
     return x;
 }
 
+/* For inference: with probability 0. */
+static int dropout(fz_t *f, int x)
+{
+    static const double zeros[FZ_VARIANTS] = {0};
+    const fz_tensor_t t = f->tensors[x];
+    const sinter_data_type_t integer = fz_chance(f, 50) ? sinter_s64 : sinter_s32;
+    const int seed = fz_scalar(f, integer, 1), offset = fz_scalar(f, integer, 1),
+              probability = fz_scalar(f, fz_float(f), 1);
+    f->tensors[probability].value = zeros;
+    return FZ_OP(f, dropout, t.type, t.ndims, t.dims, x, seed, offset, probability);
+}
+
 sinter_op_kind_t fz_binary_kind(fz_t *f)
 {
     return (sinter_op_kind_t)FZ_ONE_OF(
@@ -141,6 +153,9 @@ int fz_post_op(fz_t *f, int x)
     }
     if (what == 6 && f->tensors[x].ndims) {
         return prelu(f, x, type);
+    }
+    if (what == 7 && fz_chance(f, 30)) {
+        return dropout(f, x);
     }
     if (fz_chance(f, 20)) {
         side = fz_scalar(f, fz_float(f), f->tensors[x].ndims);

@@ -194,6 +194,15 @@ int oracle_concat(orc_ctx_t *c)
     return 0;
 }
 
+/* For inference: with another probability elements would be drawn. */
+int oracle_dropout(orc_ctx_t *c)
+{
+    if (c->in[3]->n != 1 || c->in[3]->v[0] != 0) {
+        return orc_fail(c, "the probability is not 0");
+    }
+    return c->n_out != 1 ? orc_fail(c, "a mask") : oracle_type_cast(c);
+}
+
 /* It has no output. */
 int oracle_end(orc_ctx_t *c)
 {

@@ -202,6 +202,23 @@ static void test_plain_attention(sinter_engine_t *engine)
                "f32[2 8 5]!");
 }
 
+/* ---- Dropout(x, seed, offset, 0) = cast(x) --------------------------------------------------- */
+
+static void test_drop_dropout(sinter_engine_t *engine)
+{
+    const char *algebra = "Dropout(x, seed, offset, 0) = cast(x)";
+    mini_t m;
+    mini_begin(&m, engine);
+    OP(&m, relu, f16,
+       OP(&m, dropout, f16, IN(&m, f16, "2x3"), IN(&m, s64, "1"), IN(&m, s64, "1"),
+          IN(&m, f32, "1")));
+    run(&m, algebra, __LINE__);
+    CHECK_THAT(m.g.n_dropouts == 1 && m.g.nodes[m.g.dropouts[0]].kind == sinter_op_dropout);
+    CHECK_THAT(strcmp(describe(&m.g), "TypeCast(f16[2 3]) -> f16[2 3] | ReLU(f16[2 3]) -> "
+                                      "f16[2 3]!") == 0);
+    graph_free(&m.g);
+}
+
 /* ---- op(cast(x)) = op(x), both types wide floats --------------------------------------------- */
 
 static void test_drop_casts(sinter_engine_t *engine)
@@ -595,6 +612,7 @@ int main(void)
     sinter_engine_t *engine = engine_ref(NULL);
     test_infer_shapes(engine);
     test_matmul_2d(engine);
+    test_drop_dropout(engine);
     test_plain_attention(engine);
     test_drop_casts(engine);
     test_widen(engine);

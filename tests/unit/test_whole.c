@@ -508,6 +508,34 @@ static void test_unsupported(void)
     close_engine();
 }
 
+/* Nobody knows what a Wildcard computes, so its partition is not supported, and says so. */
+static void test_wildcard(void)
+{
+    sinter_compiled_graph_t *whole = NULL;
+    sinter_partition_t *parts[2] = {NULL};
+    const char *reason = NULL;
+    size_t n = 0;
+    int supported = 1;
+    open_engine();
+    sinter_graph_t *graph =
+        graph_of("#5 ReLU 0:f32:4 -> 1:f32:4; #6 Wildcard 1:f32:4 2:s4:2 -> 3:f32:5");
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 2);
+    CHECK_THAT(sinter_graph_get_partitions(graph, 2, parts) == sinter_success);
+    CHECK_THAT(sinter_partition_is_supported(parts[1], &supported) == sinter_success);
+    CHECK_THAT(supported == 0);
+    CHECK_THAT(sinter_partition_explain(parts[1], &reason) == sinter_success);
+    CHECK(reason != NULL && strstr(reason, "op 6 (Wildcard)") != NULL, "reason \"%s\"",
+          reason != NULL ? reason : "none");
+    check_message(sinter_graph_compile(graph, engine, 0, NULL, &whole), sinter_unimplemented,
+                  "1 op of the graph cannot run:\n  op 6 (Wildcard), partition 1: ");
+    CHECK_THAT(whole == NULL);
+    sinter_partition_destroy(&parts[0]);
+    sinter_partition_destroy(&parts[1]);
+    sinter_graph_destroy(&graph);
+    close_engine();
+}
+
 static void test_binding_errors(void)
 {
     const sinter_status_t bad = sinter_invalid_arguments;
@@ -698,6 +726,102 @@ static void test_caches(void)
     close_engine();
 }
 
+/* ---- errors in elements ---------------------------------------------------------------------- */
+
+/* Indices, slots and positions that are inputs of the graph are checked before its first partition
+ * runs: an error in the last one leaves the first one's result unwritten, too. */
+static void test_checked_first(void)
+{
+    static float in[4] = {1, 2, 3, 4}, out[4], cache[6][4], rows[2][4], picked[2][4];
+    int32_t slots[2] = {4, 6}, ids[2] = {0, 5};
+    const struct {
+        uint64_t id;
+        void *data;
+    } ports[] = {{0, in}, {1, out}, {2, cache}, {3, slots}, {4, rows}, {5, cache}, {6, ids},
+                 {7, picked}};
+    open_engine();
+    for (int threads = 1; threads < 4; threads += 2) {
+        sinter_stream_t *stream = stream_of(threads);
+        sinter_compiled_graph_t *whole =
+            compile("Exp 0:f32:4 -> 1:f32:4; ScatterRows axis=0 2:f32:6x4 3:s32:2 4:f32:2x4 -> "
+                    "5:f32:6x4; Gather 5:f32:6x4 6:s32:2 -> 7:f32:2x4; ports 0,2,3,4,6 -> 1,5,7");
+        for (size_t i = 0; i < sizeof ports / sizeof *ports; i++) {
+            CHECK_THAT(bind(whole, ports[i].id, ports[i].data) == sinter_success);
+        }
+        memset(out, 0xFF, sizeof out);
+        memset(picked, 0xFF, sizeof picked);
+        slots[1] = 6;
+        check_message(sinter_compiled_graph_execute(whole, stream), sinter_invalid_arguments,
+                      "tensor 3: slot 6 of row 1 is outside a dimension of 6");
+        CHECK_THAT(((unsigned char *)out)[3] == 0xFF);
+        slots[1] = 5;
+        ids[0] = -7;
+        check_message(sinter_compiled_graph_execute(whole, stream), sinter_invalid_arguments,
+                      "tensor 6: index -7 at position 0 is outside a dimension of 6");
+        CHECK_THAT(strncmp(sinter_last_error_message(), "element 2, partition 2", 22) == 0);
+        CHECK_THAT(((unsigned char *)out)[3] == 0xFF && ((unsigned char *)picked)[3] == 0xFF);
+        ids[0] = 0;
+        CHECK_THAT(sinter_compiled_graph_execute(whole, stream) == sinter_success);
+        CHECK_THAT(((unsigned char *)out)[3] != 0xFF && ((unsigned char *)picked)[3] != 0xFF);
+        sinter_compiled_graph_destroy(&whole);
+        sinter_stream_destroy(&stream);
+    }
+    close_engine();
+}
+
+/* Indices that another partition makes are checked when they are there. */
+static void test_checked_late(void)
+{
+    static float in[4] = {1, 2, 3, 9}, table[3] = {5, 6, 7}, out[1];
+    open_engine();
+    sinter_stream_t *stream = stream_of(1);
+    sinter_compiled_graph_t *whole =
+        compile("TopK k=1 0:f32:4 -> 1:f32:1 2:s32:1; Gather 3:f32:3 2:s32:1 -> 4:f32:1; "
+                "ports 0,3 -> 4");
+    CHECK_THAT(bind(whole, 0, in) == sinter_success && bind(whole, 3, table) == sinter_success &&
+               bind(whole, 4, out) == sinter_success);
+    check_message(sinter_compiled_graph_execute(whole, stream), sinter_invalid_arguments,
+                  "tensor 2: index 3 at position 0 is outside a dimension of 3");
+    in[1] = 10;
+    CHECK_THAT(sinter_compiled_graph_execute(whole, stream) == sinter_success && out[0] == 6);
+    sinter_compiled_graph_destroy(&whole);
+    sinter_stream_destroy(&stream);
+    close_engine();
+}
+
+/* Dropout is for inference: with a probability other than 0 nothing is written. */
+static void test_dropout(void)
+{
+    static float first[4] = {1, 4, 9, 16}, in[4] = {1, 4, 9, 16}, out[4], last[4];
+    const float bad[] = {0.5f, -0.25f, 0x1p-140f, 1};
+    int64_t seed = INT64_C(1) << 40, offset = 3;
+    open_engine();
+    sinter_stream_t *stream = stream_of(1);
+    sinter_compiled_graph_t *whole =
+        compile("SoftMax axis=0 0:f32:4 -> 1:f32:4; #7 Dropout 2:f32:4 3:s64:- 4:s64:- 5:f32:- -> "
+                "6:f32:4; Sqrt 6:f32:4 -> 7:f32:4; ports 0,2,3,4,5 -> 1,7");
+    size_t n = 0;
+    CHECK_THAT(sinter_compiled_graph_get_partition_num(whole, &n) == sinter_success && n == 2);
+    CHECK_THAT(bind(whole, 0, first) == sinter_success && bind(whole, 1, out) == sinter_success &&
+               bind(whole, 2, in) == sinter_success && bind(whole, 7, last) == sinter_success);
+    CHECK_THAT(sinter_compiled_graph_bind_scalar(whole, 3, &seed) == sinter_success &&
+               sinter_compiled_graph_bind_scalar(whole, 4, &offset) == sinter_success);
+    memset(out, 0xFF, sizeof out);
+    for (int i = 0; i < 4; i++) {
+        CHECK_THAT(sinter_compiled_graph_bind_scalar(whole, 5, &bad[i]) == sinter_success);
+        check_message(sinter_compiled_graph_execute(whole, stream), sinter_invalid_arguments,
+                      "op 7 (Dropout): tensor 5: the probability is ");
+        CHECK_THAT(((unsigned char *)out)[3] == 0xFF);
+    }
+    CHECK_THAT(sinter_compiled_graph_bind_scalar(whole, 5, &(float){0}) == sinter_success);
+    CHECK(sinter_compiled_graph_execute(whole, stream) == sinter_success, "%s",
+          sinter_last_error_message());
+    CHECK_THAT(((unsigned char *)out)[3] != 0xFF && last[0] == 1 && last[3] == 4);
+    sinter_compiled_graph_destroy(&whole);
+    sinter_stream_destroy(&stream);
+    close_engine();
+}
+
 /* ---- scalars --------------------------------------------------------------------------------- */
 
 static void test_scalars(void)
@@ -775,10 +899,14 @@ int main(int argc, char **argv)
     test_null_arguments();
     test_partition_lists();
     test_unsupported();
+    test_wildcard();
     test_binding_errors();
     test_overlaps();
     test_pairs();
     test_caches();
+    test_checked_first();
+    test_checked_late();
+    test_dropout();
     test_scalars();
     test_no_memory();
     return check_finish();

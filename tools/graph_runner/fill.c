@@ -425,6 +425,8 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
                    : plain_data(t);
     case sinter_op_round:
         return uniform(-8, 8);
+    case sinter_op_dropout: /* inference: no element is dropped */
+        return use->slot == 3 ? uniform(0, 0) : plain_data(t);
     case sinter_op_gather:
     case sinter_op_scatter_rows:
     case sinter_op_rotary_embedding:

@@ -99,13 +99,16 @@ static int64_t place_of(int ndims, const int64_t *at, const int64_t *strides)
     return place;
 }
 
-static sinter_status_t gather_start(const kernel_t *self, const problem_t *p, const void *config,
-                                    void *state)
+static int indices_of(const step_t *step)
+{
+    return step->p.index.indices;
+}
+
+static sinter_status_t gather_check(const problem_t *p, const void *state)
 {
     const gather_state_t *st = state;
     const bound_t *indices = st->indices;
     int64_t at[SINTER_MAX_NDIMS] = {0}, n = 1;
-    (void)self, (void)config;
     for (int d = 0; d < indices->ndims; d++) {
         n *= indices->dims[d];
     }
@@ -169,7 +172,8 @@ const driver_t driver_gather_rows = {.step = STEP_GATHER,
                                      .phases = 1,
                                      .setup = setup,
                                      .choose = gather_choose,
-                                     .start = gather_start,
+                                     .check = gather_check,
+                                     .checked = indices_of,
                                      .work = gather_work};
 
 /* ---- scatter --------------------------------------------------------------------------------- */
@@ -220,12 +224,10 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     return sinter_success;
 }
 
-static sinter_status_t scatter_start(const kernel_t *self, const problem_t *p, const void *config,
-                                     void *state)
+static sinter_status_t scatter_check(const problem_t *p, const void *state)
 {
     const scatter_state_t *st = state;
     const int64_t n = st->data->dims[st->axis];
-    (void)self, (void)config;
     for (int64_t i = 0; i < st->rows; i++) {
         const int64_t slot = index_at(st->slots, i * st->slots->strides[0]);
         if (slot < -1 || slot >= n) {
@@ -298,7 +300,8 @@ const driver_t driver_scatter_rows = {.step = STEP_SCATTER,
                                       .phases = 2,
                                       .setup = setup,
                                       .choose = scatter_choose,
-                                      .start = scatter_start,
+                                      .check = scatter_check,
+                                      .checked = indices_of,
                                       .work = scatter_work};
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -61,11 +61,15 @@ static int64_t position_at(const bound_t *t, int64_t b, int64_t s)
     return index_at(t, b * t->strides[0] + s * t->strides[1]);
 }
 
-static sinter_status_t start(const kernel_t *self, const problem_t *problem, const void *config,
-                             void *state)
+/* Positions are rows of the tables, if there are tables. */
+static int positions_of(const step_t *step)
 {
-    rotary_state_t *st = state;
-    (void)self, (void)config;
+    return step->p.rotary.sines >= 0 ? step->p.rotary.positions : -1;
+}
+
+static sinter_status_t check(const problem_t *problem, const void *state)
+{
+    const rotary_state_t *st = state;
     for (int64_t i = 0; st->sines != NULL && st->positions != NULL && i < st->batch * st->tokens;
          i++) {
         const int64_t at = position_at(st->positions, i / st->tokens, i % st->tokens),
@@ -79,6 +83,14 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
                            (long long)i, (long long)most);
         }
     }
+    return sinter_success;
+}
+
+static sinter_status_t start(const kernel_t *self, const problem_t *problem, const void *config,
+                             void *state)
+{
+    rotary_state_t *st = state;
+    (void)self, (void)config;
     rows_start(problem, &st->rows);
     return sinter_success;
 }
@@ -173,5 +185,7 @@ const driver_t driver_rotary_rows = {.step = STEP_ROTARY,
                                      .phases = 2,
                                      .setup = setup,
                                      .choose = choose,
+                                     .check = check,
+                                     .checked = positions_of,
                                      .start = start,
                                      .work = work};

@@ -142,6 +142,79 @@ sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *own
     return status;
 }
 
+/* ---- checks of elements ---------------------------------------------------------------------- */
+
+/* Input 3 of a Dropout. */
+static int probability_of(const plan_t *plan, int dropout)
+{
+    return plan->sub.nodes[plan->sub.dropouts[dropout]].in[3];
+}
+
+static sinter_status_t check_dropout(const plan_t *plan, const frame_mem_t *fm, int dropout)
+{
+    const int v = probability_of(plan, dropout);
+    const unsigned old = fp_default(); /* subnormal numbers are not 0 */
+    float probability = 0;
+    dtype_traits(fm->v[v].dtype)->codec.load_f32(fm->v[v].data, 0, 1, 1, &probability);
+    const bool zero = probability == 0;
+    fp_restore(old);
+    return zero
+               ? sinter_success
+               : sg_fail(sinter_invalid_arguments,
+                         "%s: tensor %llu: the probability is %g, but must be 0: this library "
+                         "executes Dropout for inference alone",
+                         node_label(&plan->sub.nodes[plan->sub.dropouts[dropout]]),
+                         (unsigned long long)plan->sub.values[v].lt.id, (double)probability);
+}
+
+sinter_status_t exec_check(const plan_t *plan, const frame_mem_t *fm)
+{
+    for (int i = 0; i < plan->sub.n_dropouts; i++) {
+        SG_TRY(check_dropout(plan, fm, i));
+    }
+    for (int s = 0; s < plan->n_steps; s++) {
+        const step_t *step = &plan->steps[s];
+        const driver_t *driver = fm->taken[s].candidate->kernel->driver;
+        const problem_t problem = {.plan = plan, .step = step, .frame = &fm->frame};
+        if (driver->check != NULL) {
+            SG_TRY(driver->check(&problem, fm->state + step->state_offset));
+        }
+    }
+    return sinter_success;
+}
+
+static bool is_written(const exec_part_t *part, const unsigned char *data)
+{
+    for (int v = 0; v < part->plan->sub.n_values; v++) {
+        const unsigned char *to = part->fm->v[v].data;
+        size_t bytes;
+        if (part->plan->values[v].kind == PV_OUTPUT && data >= to &&
+            (lt_bytes(&part->fm->lts[v], &bytes) != sinter_success || data < to + bytes)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool exec_may_check_first(const exec_part_t *parts, int n_parts)
+{
+    const exec_part_t *last = &parts[n_parts - 1];
+    bool free = true;
+    for (int i = 0; i < last->plan->sub.n_dropouts + last->plan->n_steps; i++) {
+        const int s = i - last->plan->sub.n_dropouts;
+        const driver_t *driver = s < 0 ? NULL : last->fm->taken[s].candidate->kernel->driver;
+        const int v = s < 0                     ? probability_of(last->plan, i)
+                      : driver->checked != NULL ? driver->checked(&last->plan->steps[s])
+                                                : -1;
+        for (int k = 0; k + 1 < n_parts && v >= 0; k++) {
+            free = free && !is_written(&parts[k], last->fm->v[v].data);
+        }
+    }
+    return free;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
 sinter_status_t exec_start(const plan_t *plan, frame_mem_t *fm)
 {
     const unsigned old = fp_default();
@@ -216,7 +289,9 @@ static void run_share(exec_run_t *run, place_t at, int share)
         return;
     }
     if (at.step == STARTING) {
-        run->failed = exec_start(plan, part->fm) == sinter_success ? -1 : at.part;
+        const bool starts = (part->checked || exec_check(plan, part->fm) == sinter_success) &&
+                            exec_start(plan, part->fm) == sinter_success;
+        run->failed = starts ? -1 : at.part;
         return;
     }
     const step_t *step = &plan->steps[at.step];

@@ -17,6 +17,9 @@ int exec_usable_threads(int threads);
  * there. *total: as in frame_choose. */
 sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *owner,
                             threads_t threads, size_t *total);
+/* Calls every step's check, and checks that Dropouts were left out rightly. An error names the
+ * tensor; nothing has been written. */
+sinter_status_t exec_check(const plan_t *plan, const frame_mem_t *fm);
 /* Calls every step's start, in the calling thread. */
 sinter_status_t exec_start(const plan_t *plan, frame_mem_t *fm);
 
@@ -25,7 +28,8 @@ typedef struct exec_part {
     const plan_t *plan;
     frame_mem_t *fm;
     unsigned char *shared, *scratch; /* of the sizes that fm says, aligned to 64 bytes */
-    bool started;                    /* exec_start has been called */
+    bool started;                    /* exec_check and exec_start have been called */
+    bool checked;                    /* exec_check has been called */
 } exec_part_t;
 
 /* Plans that run one after the other, in one region. */
@@ -39,6 +43,9 @@ typedef struct exec_run {
     const char *why; /* why not all that the stream has, static text; NULL: all */
 } exec_run_t;
 
+/* What exec_check reads for the last of these parts is written by none of those before it. All are
+ * bound. */
+bool exec_may_check_first(const exec_part_t *parts, int n_parts);
 /* Bytes of memory that exec_run needs for parts of up to so many shares. */
 size_t exec_run_bytes(int shares);
 /* Runs all steps of all parts, in this thread alone or in a region. memory: of exec_run_bytes,
