@@ -333,8 +333,11 @@ def small_lines(case):
     yield start + case.parts() + strict
     yield start + strict + f" --no-fuse --expected-n-partitions={len(layer.g.ops)}"
     for tokens, capacity in OTHER_SIZES:
-        yield (case.words(layer, min(capacity, layer.capacity)) + case.parts() + strict + " " +
-               layer.dynamic() + " " + layer.resized(tokens, capacity))
+        line = case.words(layer, min(capacity, layer.capacity)) + strict + " " + layer.dynamic()
+        line += " " + layer.resized(tokens, capacity)
+        yield line + case.parts()
+        if layer.batch > 1:
+            yield line + f" --no-fuse --expected-n-partitions={len(layer.g.ops)}"
 
 
 # What is checked in small alone: prompts and batches, whose many tokens leave some codes of 4 bits

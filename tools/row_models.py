@@ -92,11 +92,34 @@ def softmax():
     return g.output(g.op("SoftMax", [g.input("f32", [ROWS, COLUMNS])], "f32", axis=-1))
 
 
+def slices(starts, ends, steps, shape):
+    """Of both dims of a matrix."""
+    g = Graph()
+    x, y = g.input("f32", [ROWS, COLUMNS]), g.tensor("f32", shape)
+    return g.output(*g.op_to("Slice", [x], [y], starts=starts, ends=ends, axes=[0, 1], steps=steps))
+
+
+def batch_norm():
+    g = Graph()
+    x, params = g.input("f32", [16, 256, 64, 64]), [g.input("f32", [256]) for _ in range(4)]
+    return g.output(
+        g.op("BatchNormInference", [x, *params], "f32", epsilon=1e-5, data_format="NCX"))
+
+
+def dropout():
+    """As networks have it that were trained: behind a residual sum."""
+    g = Graph()
+    shape = [ROWS, COLUMNS]
+    x = g.op("Add", [g.input("f32", shape), g.input("f32", shape)], "f32")
+    scalars = [g.input(dtype, [], prop="host_scalar") for dtype in ("s64", "s64", "f32")]
+    return g.output(g.op("Dropout", [x, *scalars], "f32"))
+
+
 KINDS = ("Sum", "Mean", "Max")
 
 
-def models():
-    """Name -> graph."""
+def measured():
+    """Name -> graph, of those in perf_rows.list."""
     graphs = {
         "rms-norm": norm("RMSNorm"),
         "rms-norm-residual": norm("RMSNorm", True),
@@ -120,6 +143,19 @@ def models():
         graphs[f"gather-{dtype}"] = gather(dtype)
     graphs["scatter-f16"] = scatter("f16")
     return {"rows-" + name: graph for name, graph in graphs.items()}
+
+
+def models():
+    """Name -> graph."""
+    graphs = {
+        "batch-norm": batch_norm(),
+        "dropout": dropout(),
+        "slice": slices([16, 1], [-16, COLUMNS], [1, 2], [ROWS - 32, COLUMNS // 2]),
+        "slice-back": slices([-1, -1], [-ROWS - 1, 0], [-1, -3], [ROWS, COLUMNS // 3]),
+    }
+    for kind in ("L1", "L2", "Min", "Prod"):
+        graphs[f"reduce-{kind.lower()}"] = reduce(kind, -1)
+    return measured() | {"rows-" + name: graph for name, graph in graphs.items()}
 
 
 # The same graphs with one row: name, knobs.
@@ -161,13 +197,21 @@ SMALL = [
     ("gather-s8", ["0:256x4096+1:37"]),
     ("gather-s4", ["0:256x4096+1:37"]),
     ("scatter-f16", ["0:64x4096+1:5+2:5x4096"]),
+    ("batch-norm", ["0:2x256x5x7", "0:1x256x64x64"]),
+    ("dropout", ["0:5x4096+1:5x4096"]),
+    ("slice", ["0:64x4096", "0:77x31"]),
+    ("slice-back", ["0:64x4096", "0:77x31"]),
+    ("reduce-l1", ["0:5x4096", "0:77x101"]),
+    ("reduce-l2", ["0:5x4096", "0:77x101"]),
+    ("reduce-min", ["0:5x4096", "0:77x101"]),
+    ("reduce-prod", ["0:5x16", "0:77x7"]),
 ]
 
 
 def small_shapes(name, shapes):
     """Parameters of norms have as many elements as a row."""
     columns, biases = shapes.split("+")[0].split("x")[-1], 2 if "layer" in name else 1
-    if "norm" in name:
+    if "norm" in name and name != "batch-norm":
         first = shapes.count("+") + 1
         if "residual" in name:
             first += 1
@@ -191,7 +235,7 @@ def lists():
         "# Rows against this machine's copy bandwidth: from memory, and one row from the cache. "
         "Written by tools/make_models.py."
     ]
-    lines += [f"--mode=P --case=../../models/{name}.json --cold-cache" for name in models()]
+    lines += [f"--mode=P --case=../../models/{name}.json --cold-cache" for name in measured()]
     lines += [
         f"--mode=P --case=../../models/rows-{name}.json --in-shapes={shapes}"
         for name, shapes in ONE_ROW

@@ -28,7 +28,7 @@ typedef struct graph {
         *uses_begin;
     struct idmap *ids;    /* tensor id -> value index */
     struct idmap *op_ids; /* op id -> node index */
-    int *dropouts; /* dead Dropouts, which a pass has left out: execute checks their probabilities */
+    int *dropouts; /* dead ops that a pass has left out: execute checks their probabilities */
     int n_dropouts, cap_dropouts;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;

@@ -55,6 +55,7 @@ bool shape_broadcasts_to(lt_t *lt, lt_t *to);
  * is unknown, so is n. */
 sinter_status_t slice_of_dim(const node_t *node, const lt_t *in, int dim, int64_t *start,
                              int64_t *step, int64_t *n);
+bool slice_goes_back(const node_t *node); /* some step of it is negative */
 
 /* numpy broadcast of dims; unknown dims allowed. False: they do not broadcast. */
 bool broadcast_dims(const lt_t *a, const lt_t *b, lt_t *out);

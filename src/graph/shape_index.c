@@ -49,9 +49,9 @@ sinter_status_t check_slice(const node_t *node, const lt_t *in, const lt_t *out)
                        SINTER_MAX_NDIMS);
     }
     for (size_t i = 0; steps != NULL && i < n; i++) {
-        if (steps->s64[i] < 1) {
-            return FAIL_OP(node, "attribute steps has %" PRId64 ", 1 or more is expected",
-                           steps->s64[i]);
+        if (steps->s64[i] == 0) {
+            return FAIL_OP(node, "attribute steps: value %d is 0, another number is expected",
+                           (int)i);
         }
     }
     return check_same_first(node, in, out);
@@ -127,10 +127,10 @@ sinter_status_t shape_scatter_rows(const node_t *node, lt_t *in, lt_t *out)
     return shape_put(node, &out[0], in[0].ndims, in[0].dims);
 }
 
-static int64_t within(int64_t i, int64_t n)
+static int64_t within(int64_t i, int64_t n, int64_t least, int64_t most)
 {
     i += i < 0 ? n : 0;
-    return i < 0 ? 0 : i > n ? n : i;
+    return i < least ? least : i > most ? most : i;
 }
 
 sinter_status_t slice_of_dim(const node_t *node, const lt_t *in, int dim, int64_t *start,
@@ -149,12 +149,28 @@ sinter_status_t slice_of_dim(const node_t *node, const lt_t *in, int dim, int64_
         if (axis != dim || !dim_known(in->dims[dim])) {
             continue;
         }
-        const int64_t end = within(ends->s64[i], in->dims[dim]);
-        *start = within(starts->s64[i], in->dims[dim]);
-        *step = steps != NULL ? steps->s64[i] : 1;
-        *n = end > *start ? (end - *start + *step - 1) / *step : 0;
+        /* As in ONNX: backwards from start, an end before the first element takes that one, too. */
+        const int64_t size = in->dims[dim], by = steps != NULL ? steps->s64[i] : 1;
+        const int64_t first = by > 0 ? 0 : -1, last = by > 0 ? size : size - 1;
+        const int64_t end = within(ends->s64[i], size, first, last),
+                      begin = within(starts->s64[i], size, 0, last > 0 ? last : 0),
+                      apart = by > 0 ? end - begin : begin - end;
+        *n = apart <= 0 || size == 0 ? 0 : by > 0 ? (apart - 1) / by + 1 : 1 - (apart - 1) / by;
+        *start = *n > 0 ? begin : 0;
+        *step = *n > 1 ? by : 1;
     }
     return sinter_success;
+}
+
+bool slice_goes_back(const node_t *node)
+{
+    const attr_t *steps = node_attr(node, sinter_op_attr_steps);
+    for (size_t i = 0; steps != NULL && i < steps->n; i++) {
+        if (steps->s64[i] < 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static sinter_status_t check_slice_axes(const node_t *node, const lt_t *in)

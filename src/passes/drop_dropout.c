@@ -2,7 +2,7 @@
 
 /* Dropout(x, seed, offset, 0) = cast(x)
  *
- * Dropout runs for inference alone, where its probability is 0. Execute checks that: the op stays in
+ * Dropout runs for inference alone, where its probability is 0. Execute checks that for the ops in
  * the list of dropouts. */
 sinter_status_t pass_drop_dropout(graph_t *sub)
 {

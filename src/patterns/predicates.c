@@ -5,6 +5,7 @@
 #include "graph/quant.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
+#include "graph/shape.h"
 #include "numeric/dtype.h"
 
 static const lt_t *lt_of(const match_t *m, int v)
@@ -32,8 +33,18 @@ static const char *limit_of_dropout(const graph_t *g, const node_t *n)
                : NULL;
 }
 
+static const char *limit_of_slice(const graph_t *g, const node_t *n)
+{
+    return slice_goes_back(n) && dtype_is_packed(g->values[n->in[0]].lt.data_type)
+               ? "a step is negative, and elements share bytes"
+               : NULL;
+}
+
 const char *pat_op_limit(const graph_t *g, const node_t *n)
 {
+    if (n->kind == sinter_op_slice) {
+        return limit_of_slice(g, n);
+    }
     if (n->kind == sinter_op_dropout) {
         return limit_of_dropout(g, n);
     }

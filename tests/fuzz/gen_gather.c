@@ -111,14 +111,18 @@ static int slice(fz_t *f, int x)
         }
         const int64_t size = t.dims[d], from = fz_pick(f, (int)size),
                       to = from + 1 + fz_pick(f, (int)(size - from));
+        const int back = !is_packed(f, x) && fz_chance(f, 25);
+        const int64_t begin = back ? to - 1 : from, end = back ? from - 1 : to;
         steps[n] = fz_chance(f, 30) ? fz_range(f, 2, 4) : 1;
-        stepped |= steps[n] > 1;
-        starts[n] = fz_chance(f, 30) ? from - size : from;
-        ends[n] = to == size && fz_chance(f, 50)  ? size + 5
-                  : fz_chance(f, 30) && to < size ? to - size
-                                                  : to;
-        axes[n] = fz_chance(f, 30) ? d - t.ndims : d;
         dims[d] = (to - from + steps[n] - 1) / steps[n];
+        steps[n] = back ? -steps[n] : steps[n];
+        stepped |= steps[n] != 1;
+        starts[n] = fz_chance(f, 30) ? begin - size : begin;
+        ends[n] = end < 0                ? -size - fz_range(f, 1, 5)
+                  : !back && end == size ? size + (fz_chance(f, 50) ? 5 : 0)
+                  : fz_chance(f, 30)     ? end - size
+                                         : end;
+        axes[n] = fz_chance(f, 30) ? d - t.ndims : d;
         n++;
     }
     x = FZ_OP(f, slice, t.type, t.ndims, dims, x);

@@ -111,16 +111,19 @@ int oracle_slice(orc_ctx_t *c)
         if (d < 0 || d >= ndims) {
             return orc_fail(c, "axis out of range");
         }
+        step[d] = steps ? steps->s64[i] : 1;
         for (int k = 0; k < 2; k++) {
-            ends_at[k] += ends_at[k] < 0 ? in->lt.dims[d] : 0;
-            ends_at[k] = ends_at[k] < 0                ? 0
-                         : ends_at[k] > in->lt.dims[d] ? in->lt.dims[d]
-                                                       : ends_at[k];
+            const int64_t n = in->lt.dims[d], back = step[d] < 0;
+            const int64_t least = back && k == 1 ? -1 : 0, most = back ? n - 1 : n;
+            ends_at[k] += ends_at[k] < 0 ? n : 0;
+            ends_at[k] = ends_at[k] > most ? most : ends_at[k];
+            ends_at[k] = ends_at[k] < least ? least : ends_at[k];
         }
         first[d] = ends_at[0];
-        step[d] = steps ? steps->s64[i] : 1;
         dims[d] = 0;
-        for (int64_t at = ends_at[0]; at < ends_at[1]; at += step[d]) {
+        for (int64_t at = ends_at[0];
+             at < in->lt.dims[d] && (step[d] < 0 ? at > ends_at[1] : at < ends_at[1]);
+             at += step[d]) {
             dims[d]++;
         }
     }

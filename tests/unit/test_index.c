@@ -308,6 +308,41 @@ static void test_parts_of_bytes(void)
     CHECK_THAT(out[0] == 0 && out[1] == 0 && out[2] == 0 && (out[3] & 15) == 0 && out[4] == 0x5A);
 }
 
+/* ---- backwards ------------------------------------------------------------------------------- */
+
+/* Steps may be negative, with known and with unknown dims. */
+static void test_backwards(void)
+{
+    float in[4][5], out[4][3];
+    const float want[4][3] = {{34, 32, 30}, {24, 22, 20}, {14, 12, 10}, {4, 2, 0}};
+    uint16_t turned[3];
+    const uint16_t codes[3] = {0x7C01, 0x8000, 0x3C00}; /* a NaN stays one */
+    for (int i = 0; i < 20; i++) {
+        in[i / 5][i % 5] = (float)(i / 5 * 10 + i % 5);
+    }
+    for (int k = 0; k < 2; k++) {
+        const buffer_t buffers[] = {{"1:f32:4x5", in}, {"2:f32:4x3", out}, {0}};
+        memset(out, 0x5A, sizeof out);
+        CHECK(run(k == 0 ? "Slice starts=-1,4 ends=-9,-9 steps=-1,-2 1:f32:4x5 -> 2:f32:4x3"
+                         : "Slice starts=-1,4 ends=-9,-9 steps=-1,-2 1:f32:?x? -> 2:f32:?x?",
+                  buffers, THREADS) == sinter_success,
+              "%s", sinter_last_error_message());
+        CHECK_THAT(memcmp(out, want, sizeof want) == 0);
+    }
+    const buffer_t halves[] = {{"1:f16:3", (void *)codes}, {"2:f16:3", turned}, {0}};
+    CHECK_THAT(run("Slice starts=2 ends=-4 steps=-1 1:f16:3 -> 2:f16:3", halves, 1) ==
+               sinter_success);
+    CHECK_THAT(turned[0] == 0x3C00 && turned[1] == 0x8000);
+    CHECK((turned[2] & 0x7C00) == 0x7C00 && (turned[2] & 0x3FF) != 0, "%x", (unsigned)turned[2]);
+    part_t p;
+    CHECK_THAT(compile(&p, "Slice starts=-1 ends=-9 steps=-1 1:u4:8 -> 2:u4:8") ==
+               sinter_unimplemented);
+    CHECK(strstr(sinter_last_error_message(), "a step is negative, and elements share bytes") !=
+              NULL,
+          "%s", sinter_last_error_message());
+    close_part(&p);
+}
+
 /* ---- nothing --------------------------------------------------------------------------------- */
 
 static void test_empty(void)
@@ -446,6 +481,7 @@ int main(int argc, char **argv)
     test_equal_slots();
     test_shared_bytes();
     test_parts_of_bytes();
+    test_backwards();
     test_empty();
     test_results_of_nothing();
     test_many_parts();

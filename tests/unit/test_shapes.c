@@ -80,6 +80,13 @@ static const struct {
     {"Slice starts=3 ends=1 1:f32:8x2 -> 90:f32:*", {"0x2"}},
     {"Slice starts=-100 ends=-1 axes=-1 1:s4:2x6 -> 90:s4:*", {"2x5"}},
     {"Slice starts=1 ends=3 1:f32:?x2 -> 90:f32:*", {"?x2"}},
+    {"Slice starts=0 ends=8 steps=9223372036854775807 1:f32:8x2 -> 90:f32:*", {"1x2"}},
+    {"Slice starts=-1 ends=-100 steps=-1 1:f32:8x2 -> 90:f32:*", {"8x2"}},
+    {"Slice starts=100 ends=0 steps=-2 1:f32:8x2 -> 90:f32:*", {"4x2"}},
+    {"Slice starts=-100 ends=-100 steps=-3 1:f32:8x2 -> 90:f32:*", {"1x2"}},
+    {"Slice starts=1 ends=3 steps=-1 1:f32:8x2 -> 90:f32:*", {"0x2"}},
+    {"Slice starts=-1 ends=-100 steps=-1 1:f32:0x2 -> 90:f32:*", {"0x2"}},
+    {"Slice starts=7 ends=0 steps=-9223372036854775808 1:f32:8x2 -> 90:f32:*", {"1x2"}},
 
     /* moves by index */
     {"Gather 1:f32:9x4 2:s32:2x3 -> 90:f32:*", {"2x3x4"}},

@@ -737,8 +737,8 @@ static void test_checked_first(void)
     const struct {
         uint64_t id;
         void *data;
-    } ports[] = {{0, in}, {1, out}, {2, cache}, {3, slots}, {4, rows}, {5, cache}, {6, ids},
-                 {7, picked}};
+    } ports[] = {{0, in},   {1, out},   {2, cache}, {3, slots},
+                 {4, rows}, {5, cache}, {6, ids},   {7, picked}};
     open_engine();
     for (int threads = 1; threads < 4; threads += 2) {
         sinter_stream_t *stream = stream_of(threads);

@@ -158,13 +158,12 @@ static sinter_status_t check_dropout(const plan_t *plan, const frame_mem_t *fm, 
     dtype_traits(fm->v[v].dtype)->codec.load_f32(fm->v[v].data, 0, 1, 1, &probability);
     const bool zero = probability == 0;
     fp_restore(old);
-    return zero
-               ? sinter_success
-               : sg_fail(sinter_invalid_arguments,
-                         "%s: tensor %llu: the probability is %g, but must be 0: this library "
-                         "executes Dropout for inference alone",
-                         node_label(&plan->sub.nodes[plan->sub.dropouts[dropout]]),
-                         (unsigned long long)plan->sub.values[v].lt.id, (double)probability);
+    return zero ? sinter_success
+                : sg_fail(sinter_invalid_arguments,
+                          "%s: tensor %llu: the probability is %g, but must be 0: this library "
+                          "executes Dropout for inference alone",
+                          node_label(&plan->sub.nodes[plan->sub.dropouts[dropout]]),
+                          (unsigned long long)plan->sub.values[v].lt.id, (double)probability);
 }
 
 sinter_status_t exec_check(const plan_t *plan, const frame_mem_t *fm)

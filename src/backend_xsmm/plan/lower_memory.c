@@ -6,6 +6,7 @@
 #include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
 #include "graph/schema.h"
+#include "graph/shape.h"
 
 /* The output of the view that is the only user of a value; -1: there is none. */
 static int only_view_of(const lowering_t *lo, int v)
@@ -140,15 +141,17 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
 {
     const int x = view->in[0], y = view->out[0], pos = lo->ready[x];
     const bool output = lo->g->values[y].is_output;
-    if (!output && place_view(lo, y, y, x, view, false)) {
+    /* Kernels expect strides of 0 or more; a chain can copy what others have. */
+    const bool copied = output || (view->kind == sinter_op_slice && slice_goes_back(view));
+    if (!copied && place_view(lo, y, y, x, view, false)) {
         return check_begin(lo, y);
     }
     const int hidden = extra_value(lo, y);
     if (hidden < 0) {
         return sinter_out_of_memory;
     }
-    if (output && place_view(lo, hidden, y, x, view, false)) {
-        place(lo, y, PV_OUTPUT, &lo->probe[y]);
+    if (copied && place_view(lo, hidden, y, x, view, false)) {
+        place(lo, y, output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);
         SG_TRY(check_begin(lo, hidden));
         return copy_step(lo, pos, y, hidden, y);
     }
