@@ -5,7 +5,8 @@
 # look like a race.
 set -u
 cd "$(dirname "$0")/.."
-tests="test_races test_constants test_execute test_threads test_sequence"
+tests="test_races test_constants test_execute test_threads test_sequence test_whole test_inplace
+    test_projections"
 
 tools/install_deps.sh clang || exit 1
 cmake --preset tsan && cmake --build --preset tsan -j "$(nproc)" --target $tests || exit 1

@@ -188,6 +188,13 @@ enum { TELL_BYTES = 80 };
 /* IN_ANY: it computes nothing, elements move as they are. */
 typedef enum arithmetic { IN_F32, IN_F64, IN_BF16, IN_INT8, IN_ANY } arithmetic_t;
 
+/* The step before, in the same execute. */
+typedef struct before {
+    const step_t *step;
+    const void *config, *state;
+    int shares;
+} before_t;
+
 typedef struct driver {
     step_kind_t step;
     arithmetic_t arithmetic; /* of its products, as in the names of its kernels */
@@ -201,6 +208,11 @@ typedef struct driver {
     /* state is not cleared, choice is. config: what setup left. */
     sinter_status_t (*choose)(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice);
+    /* After choose, where the same driver runs the step before: what that one leaves in shared
+     * memory stays there until this step's first phase, which may use it instead of making the same
+     * again. NULL: it never does. */
+    void (*follow)(const problem_t *p, const before_t *before, const void *config, void *state,
+                   choice_t *choice);
     /* Checks the elements of a value that only execute knows, such as indices. It comes before
      * start, and may come before the steps of other plans. NULL: there is nothing to check. */
     sinter_status_t (*check)(const problem_t *p, const void *state);

@@ -93,6 +93,7 @@ static const struct roll {
     {"matmul_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
     {"matmul_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"matmul_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
+    {"matmul_activation", "what the step before made", BYTE_CAPS},
     {"one_thread", "one thread", ALL_CAPS},
 };
 
@@ -133,6 +134,12 @@ typedef struct way_case {
 #define ALONG_K(m, group, n, a)                                                             \
     "DynamicDequantize qtype=per_group group_shape=1," group " 10:s4:160x128 11:f16:160x" n \
     " -> 2:f32:160x128; MatMul transpose_b=1 " a " 2:f32:160x128 -> 3:f32:" m "x160"
+/* The same with other weights, of the same A. */
+#define OTHER_ALONG_K(m, group, n)                                                          \
+    "DynamicDequantize qtype=per_group group_shape=1," group " 30:s4:160x128 31:f16:160x" n \
+    " -> 32:f32:160x128; MatMul transpose_b=1 " FLOAT_A(m) " 32:f32:160x128 -> 33:f32:" m "x160"
+#define TWO_ALONG_K(m) ALONG_K(m, "32", "4", FLOAT_A(m)) "; " OTHER_ALONG_K(m, "32", "4")
+#define SAME_A "A by what the step before made"
 #define ALONG_N(m, group, scales)                                                          \
     "DynamicDequantize qtype=per_group group_shape=" group " 10:s4:128x256 11:f16:" scales \
     " -> 2:f32:128x256; MatMul 1:f32:" m "x128 2:f32:128x256 -> 3:f32:" m "x256"
@@ -280,6 +287,21 @@ static const way_case_t cases[] = {
      .graph = CODES_OF_A("64") ALONG_K("64", "32", "4", FLOAT_A("64")),
      .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = PRODUCTS,
             VNNI = "products by " EXACT_CODES}},
+    {.what = "one row, two projections of it, int8",
+     .graph = TWO_ALONG_K("1"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " ONE_LIMB ", " SAME_A, AVX512 = "by " FMA,
+            VNNI = "by " ONE_LIMB ", " SAME_A}},
+    {.what = "64 rows, two projections of them, int8",
+     .graph = TWO_ALONG_K("64"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " ONE_LIMB ", " SAME_A, AVX512 = PRODUCTS,
+            VNNI = "products by " ONE_LIMB ", " SAME_A}},
+    {.what = "64 rows, two projections of them, groups of 32 and of 16, int8",
+     .graph = ALONG_K("64", "32", "4", FLOAT_A("64")) "; " OTHER_ALONG_K("64", "16", "8"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " ONE_LIMB, AVX512 = PRODUCTS,
+            VNNI = "products by " ONE_LIMB}},
     {.what = "64 rows, rows of the output share bytes",
      .graph = "MatMul 1:f32:64x128 2:f32:128x160 -> 3:f32:64x160; "
               "TypeCast 3:f32:64x160 -> 4:u4:64x160:161x1",

@@ -363,6 +363,35 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     return sinter_success;
 }
 
+/* ---- the step before ------------------------------------------------------------------------- */
+
+/* A second product of one activation finds its integers in shared memory. */
+const way_row_t ways_matmul_activation[] = {{"what the step before made", NULL, 0}};
+
+bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_state_t *st)
+{
+    const matmul_state_t *last = before->state;
+    const matmul_params_t *a = &before->step->p.matmul, *b = &p->step->p.matmul;
+    return a->a.data == b->a.data && a->a.scale == b->a.scale && a->a.zp == b->a.zp &&
+           a->trans_a == b->trans_a && before->step->mode == p->step->mode && last->mats == 1 &&
+           st->mats == 1 && last->K == st->K && last->rows == st->rows &&
+           last->n_row == st->n_row &&
+           memcmp(last->row_dim, st->row_dim, sizeof(int) * (size_t)st->n_row) == 0 &&
+           memcmp(last->row_extent, st->row_extent, sizeof(int64_t) * (size_t)st->n_row) == 0;
+}
+
+void matmul_follow(const problem_t *p, const before_t *before, const void *config, void *state,
+                   choice_t *choice)
+{
+    const matmul_state_t *last = before->state;
+    matmul_state_t *st = state;
+    st->blocks.left = matmul_same_rows(p, before, st) &&
+                      blocks_alike(before->config, &last->blocks, config, &st->blocks);
+    if (st->blocks.left) {
+        add_way(choice, "A", ways_matmul_activation, NULL);
+    }
+}
+
 sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
                              void *state)
 {
@@ -378,7 +407,7 @@ sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const voi
 
 #define MATMUL                                                                                 \
     .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
-    .work = matmul_work
+    .follow = matmul_follow, .work = matmul_work
 const driver_t driver_matmul_panel = {MATMUL, .arithmetic = IN_F32};
 const driver_t driver_matmul_panel_bf16 = {MATMUL, .arithmetic = IN_BF16, .refuse = refuse_bf16};
 const driver_t driver_matmul_blocks = {MATMUL, .arithmetic = IN_INT8, .refuse = blocks_refuse};

@@ -128,6 +128,11 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
                             matmul_state_t *st);
 /* Shared memory at most, whatever the layout of B turns out to be. */
 size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st);
+/* Whether this step multiplies the same rows of the same A with one matrix as the step before. */
+bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_state_t *st);
+/* The driver's follow, for panels. */
+void matmul_follow(const problem_t *p, const before_t *before, const void *config, void *state,
+                   choice_t *choice);
 void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice);
 sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
                              void *state);

@@ -26,6 +26,7 @@ typedef struct blocks_state {
     int64_t pieces, mats, rows; /* of K, each of st->k; rows of each matrix, whole heights */
     bool room;                  /* there is memory for all of A */
     bool once;                  /* A is quantised once, for all threads and panels */
+    bool left;                  /* the step before has done so already, for the same A */
 } blocks_state_t;
 
 /* All of A, in memory that threads share. */
@@ -62,6 +63,9 @@ bool blocks_of_codes(const problem_t *p);
 bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t kind);
 /* st->blocks, from the rest of the state. */
 void blocks_bind(const struct matmul_config *c, struct matmul_state *st);
+/* What blocks_quantise makes of the A of two steps is the same, if A is. */
+bool blocks_alike(const struct matmul_config *a, const blocks_state_t *a_blocks,
+                  const struct matmul_config *b, const blocks_state_t *b_blocks);
 /* Bytes of shared memory at base (NULL: only counts). */
 size_t blocks_share(const struct matmul_config *c, const blocks_state_t *st, unsigned char *base,
                     blocks_whole_t *out);

@@ -242,6 +242,16 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     bind_whole(c, all, st);
 }
 
+bool blocks_alike(const matmul_config_t *a, const blocks_state_t *a_blocks,
+                  const matmul_config_t *b, const blocks_state_t *b_blocks)
+{
+    const blocks_state_t *x = a_blocks, *y = b_blocks;
+    return x->block > 0 && x->once && y->once && a->kind == b->kind && a->blocks == b->blocks &&
+           x->block == y->block && x->k == y->k && x->words == y->words && x->order == y->order &&
+           x->codes == y->codes && x->pieces == y->pieces && x->mats == y->mats &&
+           x->rows == y->rows;
+}
+
 /* Room for `rows` rows of A. */
 static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned char *base, size_t *at)
 {

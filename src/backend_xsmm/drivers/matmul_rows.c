@@ -112,6 +112,7 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
     out->q = carve(base, &at, integers ? 0 : chunks * (size_t)st->elems, sizeof(float));
     out->raw = carve(base, &at, units, sizeof(float));
     out->raw_zp = carve(base, &at, units, sizeof(float));
+    out->usable = carve(base, &at, 1, sizeof(bool));
     return at;
 }
 
@@ -346,6 +347,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
     choice->shared_bytes = matmul_shared(&c->panel, &st->panel);
     st->way = (rows_way_t)take_way(ways_matmul_rows, NULL, c, st, choice);
+    st->left_shares = 0;
     if (st->way == BY_PANELS) {
         matmul_add_ways(&c->panel, &st->panel, choice);
         return sinter_success;
@@ -363,10 +365,27 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     return sinter_success;
 }
 
+static void follow(const problem_t *p, const before_t *before, const void *config, void *state,
+                   choice_t *choice)
+{
+    const rows_config_t *c = config, *last_c = before->config;
+    const rows_state_t *last = before->state;
+    rows_state_t *st = state;
+    if (st->way == BY_PANELS && last->way == BY_PANELS) {
+        matmul_follow(p, before, config, state, choice);
+    } else if (in_integers(st->way) && last->way == st->way && last_c->type == c->type &&
+               last_c->limbs == c->limbs && last->units == st->units &&
+               matmul_same_rows(p, before, &st->panel)) {
+        st->left_shares = last->panel.serial ? 1 : before->shares;
+        st->left_items = last->panel.items;
+        add_way(choice, "A", ways_matmul_activation, NULL);
+    }
+}
+
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
 #define ROWS                                                                                     \
     .step = STEP_MATMUL, .phases = 2, .takes = "up to 16 rows that share one B", .setup = setup, \
-    .choose = choose, .start = matmul_start, .work = matmul_rows_work
+    .choose = choose, .start = matmul_start, .follow = follow, .work = matmul_rows_work
 const driver_t driver_matmul_rows = {ROWS, .arithmetic = IN_F32, .refuse = refuse_floats};
 const driver_t driver_matmul_rows_int8 = {ROWS, .arithmetic = IN_INT8, .refuse = refuse_codes};

@@ -43,6 +43,10 @@ typedef struct rows_state {
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
     bool in_order;              /* as in code_rows_t */
     rows_units_t scale, zp;
+    /* What the step before has left: those of its shares that had items have the same A as integers
+     * in the same place. 0 shares: nothing. */
+    int left_shares;
+    int64_t left_items;
     unsigned char table[16]; /* of 4-bit types: bytes of codes */
     float values[16];        /* and what they stand for */
 } rows_state_t;
@@ -54,6 +58,7 @@ typedef struct rows_buffers {
     float *raw, *raw_zp; /* [line][units] */
     float *scale;        /* [unit][line] */
     int32_t *zp;
+    bool *usable; /* what load_rows has found: codes or q are of use */
 } rows_buffers_t;
 
 /* Carves base (NULL: only counts); returns the bytes. */

@@ -95,6 +95,16 @@ static bool load_rows(rows_task_t *w)
     return usable;
 }
 
+/* The step before has loaded the same rows, for this share. */
+static bool has_left(const rows_state_t *st, int share_at)
+{
+    int64_t begin = 0, end = 0;
+    if (share_at < st->left_shares) {
+        share(st->left_items, share_at, st->left_shares, &begin, &end);
+    }
+    return begin < end;
+}
+
 /* ---- coefficients of B ----------------------------------------------------------------------- */
 
 /* The values of n lines from `line` on are on their way into the cache when they are wanted. */
@@ -301,7 +311,8 @@ void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *conf
         if (i / m->n_panels != mat) {
             mat = i / m->n_panels;
             fetch_first(&t);
-            usable = load_rows(&t);
+            usable = has_left(st, w->tid) ? *t.buf.usable : load_rows(&t);
+            *t.buf.usable = usable;
         }
         if (usable) {
             multiply(&t);

@@ -258,7 +258,7 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
     if (w->phase == 1) {
         items(&t, w->tid, w->nth);
-    } else if (st->blocks.once) {
+    } else if (st->blocks.once && !st->blocks.left) {
         blocks_quantise(&t, w->tid, w->nth);
     }
 }

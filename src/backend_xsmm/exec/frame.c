@@ -332,6 +332,22 @@ static sinter_status_t choose(const plan_t *plan, frame_mem_t *fm, threads_t thr
                              &taken->choice);
 }
 
+/* Lets a step use what the step before leaves in shared memory. */
+static void follow(const plan_t *plan, frame_mem_t *fm, int s)
+{
+    const step_t *step = &plan->steps[s];
+    const candidate_t *now = fm->taken[s].candidate, *last = fm->taken[s - 1].candidate;
+    const problem_t problem = {.plan = plan, .step = step, .frame = &fm->frame};
+    const before_t before = {.step = step - 1,
+                             .config = last->config,
+                             .state = fm->state + step[-1].state_offset,
+                             .shares = fm->taken[s - 1].shares};
+    if (now->kernel->driver == last->kernel->driver && now->kernel->driver->follow != NULL) {
+        now->kernel->driver->follow(&problem, &before, now->config, fm->state + step->state_offset,
+                                    &fm->taken[s].choice);
+    }
+}
+
 sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t threads, size_t *total)
 {
     size_t all, rest, reserve;
@@ -341,6 +357,9 @@ sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t thre
     for (int s = 0; s < plan->n_steps; s++) {
         const taken_t *taken = &fm->taken[s];
         SG_TRY(choose(plan, fm, threads, &plan->steps[s], &fm->taken[s]));
+        if (s > 0) {
+            follow(plan, fm, s);
+        }
         const size_t shared = scratch_round(taken->choice.shared_bytes);
         fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
         fm->shares = taken->shares > fm->shares ? taken->shares : fm->shares;
