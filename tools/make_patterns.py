@@ -1022,6 +1022,18 @@ def reduction(g, nomatch):
     return g.output(g.op("Sqrt", [x], "f32"))
 
 
+@pattern("pooling", 3)
+def pooling(g, nomatch):
+    """Codes are pooled, and become codes again."""
+    pool = {"kernel": [3, 3], "strides": [2, 2], "pads_begin": [1, 1], "pads_end": [0, 1],
+            "exclude_pad": True, "rounding_type": "ceil", "data_format": "NCX"}
+    x = dequantize(g, "u8", [1, 5, 9, 11], 0.125, 7)
+    if nomatch:  # others read the image too: Dequantize, SoftMax, AvgPool+Quantize
+        g.output(softmax(g, x))
+    y = g.op_to("AvgPool", [x], [g.tensor("f32", [1, 5, 5, 6])], **pool)[0]
+    return g.output(quantize(g, y, "u8", 0.0625, 128))
+
+
 @pattern("projections", 3)
 def projections(g, nomatch):
     """Query, key and value of one normalised activation, with weights in s4 and a bias."""

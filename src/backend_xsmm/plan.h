@@ -12,6 +12,7 @@
 #define SINTER_SRC_PLAN_H
 
 #include "base/alloc.h"
+#include "graph/window.h"
 #include "numeric/dtype.h"
 #include "patterns/partition.h"
 
@@ -96,6 +97,17 @@ typedef struct reduce_params {
     int n_axes;
     bool keep_dims;
 } reduce_params_t;
+
+/* MaxPool, AvgPool and Interpolate: `post` over the dims of the result, which is in register 0. */
+typedef struct window_params {
+    const struct chain *pre; /* computes the image, and stores what the graph needs of it */
+    int x;                   /* a value with the dims of the image */
+    sinter_op_kind_t kind;
+    int channel;                    /* the dim of channels: 1 or the last one */
+    window_t dim[SINTER_MAX_NDIMS]; /* pooling: by spatial dim */
+    bool exclude_pad;               /* averages are over what is inside of the image */
+    bool nearest, corners;          /* interpolation: not linear; align_corners */
+} window_params_t;
 
 /* RotaryEmbedding, then `post` with the result in register 0. Values; -1: none. Without sines,
  * cosines are inverse frequencies. */
@@ -195,6 +207,7 @@ typedef struct step {
         softmax_params_t softmax;
         norm_params_t norm;
         reduce_params_t reduce;
+        window_params_t window;
         rotary_params_t rotary;
         index_params_t index;
         top_k_params_t top_k;

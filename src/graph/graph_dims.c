@@ -95,7 +95,23 @@ static sinter_status_t solve_node(const graph_t *g, const node_t *node, lt_t *lt
     return sinter_success;
 }
 
-sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts)
+/* Runs all rules, in both directions, until nothing changes. */
+static sinter_status_t solve(const graph_t *g, lt_t *lts)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int t = 0, n = graph_n_live(g); t < 2 * n; t++) { /* down and up again */
+            const int at = t < n ? t : 2 * n - 1 - t;
+            SG_TRY(solve_node(g, &g->nodes[g->topo[at]], lts, &changed));
+        }
+    }
+    return sinter_success;
+}
+
+/* one_by_one: after each dim that is chosen, the rules say which others it decides. That matters
+ * where a result has the dims of a window over an unknown dim, and an unknown dim of an input must
+ * be the same. */
+static sinter_status_t represent(const graph_t *g, lt_t *lts, bool one_by_one)
 {
     /* For a dim that nothing known meets: unlike any usual dim, but divisible by usual group sizes
      * and by what reshapes split off, so that views and groups can be decided as for most dims. */
@@ -108,23 +124,25 @@ sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts)
                            (unsigned long long)lts[v].id);
         }
     }
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int t = 0, n = graph_n_live(g); t < 2 * n; t++) { /* down and up again */
-            const int at = t < n ? t : 2 * n - 1 - t;
-            SG_TRY(solve_node(g, &g->nodes[g->topo[at]], lts, &changed));
-        }
-    }
+    SG_TRY(solve(g, lts));
     for (int v = 0; v < g->n_values; v++) {
         for (int d = 0; d < lts[v].ndims && g->values[v].producer < 0; d++) {
             if (lts[v].dims[d] == SINTER_UNKNOWN_DIM) {
                 lts[v].dims[d] = REPRESENTATIVE;
+                SG_TRY(one_by_one ? solve(g, lts) : sinter_success);
             }
         }
+    }
+    for (int v = 0; v < g->n_values; v++) {
         /* Dims that the inputs lead to: what was only likely shows here if it is wrong. */
         if (g->values[v].producer >= 0) {
             lts[v] = g->values[v].lt;
         }
     }
     return graph_infer_dims(g, lts);
+}
+
+sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts)
+{
+    return represent(g, lts, false) == sinter_success ? sinter_success : represent(g, lts, true);
 }

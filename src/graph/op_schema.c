@@ -77,9 +77,12 @@ enum {
 
 #define BROADCAST WORD(auto_broadcast, "numpy", "none|numpy")
 #define DATA_FORMAT WORD(data_format, "NXC", "NXC|NCX")
-#define AUTO_PAD WORD(auto_pad, "None", "None|SAME_UPPER|SAME_LOWER|VALID")
+/* Both spellings occur: that of the published descriptions, and that of producers. */
+#define AUTO_PAD \
+    WORD(auto_pad, "None", "None|SAME_UPPER|SAME_LOWER|VALID|none|same_upper|same_lower|valid")
 #define ROUNDING WORD(rounding_type, "floor", "floor|ceil")
-#define WINDOW NEED_MIN(strides, 1), NEED_MIN(pads_begin, 0), NEED_MIN(pads_end, 0)
+/* Producers write negative padding where the last elements of a dim are in no window. */
+#define WINDOW NEED_MIN(strides, 1), NEED(pads_begin), NEED(pads_end)
 #define CONV_ATTRS WINDOW, NEED_MIN(dilations, 1), AUTO_PAD, NUM_MIN(groups, 1, 1), DATA_FORMAT
 #define QTYPE_STATIC WORD(qtype, "per_tensor", "per_tensor|per_channel")
 /* Its default depends on quantization_kind: quant.c. */
@@ -331,6 +334,12 @@ bool op_is_norm(sinter_op_kind_t kind)
 bool op_is_reduction(sinter_op_kind_t kind)
 {
     return row_of(kind)->card == &card_reduce;
+}
+
+bool op_is_window(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_max_pool || kind == sinter_op_avg_pool ||
+           kind == sinter_op_interpolate;
 }
 
 bool op_by_channels(sinter_op_kind_t kind)

@@ -257,8 +257,9 @@ sinter_status_t check_reduce(const node_t *node, const lt_t *in, const lt_t *out
 sinter_status_t check_interpolate(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    int given = (node_attr(node, sinter_op_attr_sizes) != NULL) +
-                (node_attr(node, sinter_op_attr_scales) != NULL) + (node->n_in > 1);
+    const bool attr = node_attr(node, sinter_op_attr_sizes) != NULL ||
+                      node_attr(node, sinter_op_attr_scales) != NULL;
+    const int given = attr + (node->n_in > 1); /* where sizes are given, scales are ignored */
     return given == 1
                ? sinter_success
                : FAIL_OP(

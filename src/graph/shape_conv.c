@@ -1,9 +1,11 @@
 /* Shape rules over sliding windows: pooling, convolution and its gradients, interpolation. */
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "graph/attr.h"
 #include "graph/shape.h"
+#include "graph/window.h"
 
 /* Where a tensor keeps its channels and its spatial dims. */
 typedef struct image {
@@ -16,12 +18,6 @@ typedef struct weights {
     int64_t i, o; /* channels by the letters of weights_format */
     int first;    /* spatial dims */
 } weights_t;
-
-/* The window along one spatial dim. */
-typedef struct window {
-    int64_t kernel, stride, dilation, pad_begin, pad_end, extra;
-    bool same, valid, ceil;
-} window_t;
 
 static sinter_status_t read_image(const node_t *node, const lt_t *lt, image_t *image)
 {
@@ -52,12 +48,18 @@ static sinter_status_t read_weights(const node_t *node, const lt_t *lt, int n_sp
     return sinter_success;
 }
 
-/* A vector attribute with one value for each spatial dim. */
+/* A vector attribute with one value for each spatial dim. Some producers write output_padding with
+ * more values than that, which must be 0. */
 static sinter_status_t spatial_attr(const node_t *node, sinter_op_attr_t id, int n, int at,
                                     int64_t otherwise, int64_t *value)
 {
     const attr_t *attr = node_attr(node, id);
-    if (attr != NULL && attr->n != (size_t)n) {
+    bool fits = attr == NULL || attr->n == (size_t)n ||
+                (id == sinter_op_attr_output_padding && attr->n > (size_t)n);
+    for (size_t i = (size_t)n; fits && attr != NULL && i < attr->n; i++) {
+        fits = attr->s64[i] == 0;
+    }
+    if (!fits) {
         return FAIL_SHAPE(node, "attribute %s has %zu values for %d spatial dimensions",
                           attr_name(id), attr->n, n);
     }
@@ -65,11 +67,12 @@ static sinter_status_t spatial_attr(const node_t *node, sinter_op_attr_t id, int
     return sinter_success;
 }
 
-static sinter_status_t read_window(const node_t *node, int n, int at, int64_t kernel, window_t *w)
+sinter_status_t window_read(const node_t *node, int n, int at, int64_t kernel, window_t *w)
 {
     const char *pad = node_str(node, sinter_op_attr_auto_pad, "None");
-    w->same = strncmp(pad, "SAME", 4) == 0;
-    w->valid = strcmp(pad, "VALID") == 0;
+    w->same = strncasecmp(pad, "same", 4) == 0;
+    w->lower = strcasecmp(pad, "same_lower") == 0;
+    w->valid = strcasecmp(pad, "valid") == 0;
     w->ceil = strcmp(node_str(node, sinter_op_attr_rounding_type, "floor"), "ceil") == 0;
     w->kernel = kernel;
     SG_TRY(spatial_attr(node, sinter_op_attr_strides, n, at, 1, &w->stride));
@@ -80,7 +83,19 @@ static sinter_status_t read_window(const node_t *node, int n, int at, int64_t ke
     if (w->valid || w->same) {
         w->pad_begin = w->pad_end = 0;
     }
+    const int64_t most = INT32_MAX;
+    if (w->pad_begin > most || w->pad_end > most || w->pad_begin < -most || w->pad_end < -most) {
+        return FAIL_SHAPE(node, "padding of %" PRId64 " and %" PRId64 " in spatial dimension %d",
+                          w->pad_begin, w->pad_end, at);
+    }
     return sinter_success;
+}
+
+int64_t window_begin(const window_t *w, int64_t size, int64_t positions)
+{
+    const int64_t all =
+        w->same ? (positions - 1) * w->stride + (w->kernel - 1) * w->dilation + 1 - size : 0;
+    return !w->same ? w->pad_begin : all > 0 ? (all + w->lower) / 2 : 0;
 }
 
 /* (kernel - 1) * dilation + 1; false on overflow. */
@@ -100,13 +115,16 @@ static sinter_status_t slide(const node_t *node, const window_t *w, int64_t in, 
     }
     if (w->same) {
         *out = in / w->stride + (in % w->stride != 0);
-        return sinter_success;
+        return window_extent(w, &extent) && add_i64(in, w->stride, &room) &&
+                       add_i64(room, extent, &room)
+                   ? sinter_success
+                   : FAIL_SHAPE(node, "window of spatial dimension %d overflows", at);
     }
     if (!window_extent(w, &extent) || !add_i64(in, w->pad_begin, &room) ||
         !add_i64(room, w->pad_end, &room)) {
         return FAIL_SHAPE(node, "window of spatial dimension %d overflows", at);
     }
-    if (extent > room) {
+    if (extent > room) { /* negative padding may leave nothing */
         return FAIL_SHAPE(node,
                           "window of %" PRId64 " elements does not fit into the %" PRId64
                           " of spatial dimension %d",
@@ -150,11 +168,11 @@ static sinter_status_t put_image(const node_t *node, const image_t *image, const
     dims[image->channel] = channels;
     for (int i = 0; i < image->n; i++) {
         int64_t kernel = w != NULL ? w->lt->dims[w->first + i] : 0;
-        window_t window;
+        window_t window = {0};
         if (w == NULL) {
             SG_TRY(spatial_attr(node, sinter_op_attr_kernel, image->n, i, 1, &kernel));
         }
-        SG_TRY(read_window(node, image->n, i, kernel, &window));
+        SG_TRY(window_read(node, image->n, i, kernel, &window));
         if (kernel == 0) {
             return FAIL_SHAPE(
                 node, "weights, tensor %" PRIu64 ", have no elements in spatial dimension %d",
@@ -317,7 +335,7 @@ sinter_status_t shape_dst_shape(const node_t *node, lt_t *in, lt_t *out)
 sinter_status_t shape_interpolate(const node_t *node, lt_t *in, lt_t *out)
 {
     const attr_t *sizes = node_attr(node, sinter_op_attr_sizes),
-                 *scales = node_attr(node, sinter_op_attr_scales);
+                 *scales = sizes == NULL ? node_attr(node, sinter_op_attr_scales) : NULL;
     int64_t dims[SINTER_MAX_NDIMS];
     image_t image = {0};
     if (in[0].ndims < 0) {
@@ -336,6 +354,11 @@ sinter_status_t shape_interpolate(const node_t *node, lt_t *in, lt_t *out)
             scales != NULL && dim_known(*dim) ? (double)*dim * (double)scales->f32[i] : 0;
         if (scaled < 0 || scaled > (double)INT32_MAX) {
             return FAIL_SHAPE(node, "scales[%d] leads to no size of tensor %" PRIu64, i, out[0].id);
+        }
+        int64_t most; /* the coordinates of results are fractions of such numbers */
+        if (sizes != NULL && dim_known(*dim) &&
+            (!mul_i64(sizes->s64[i], *dim, &most) || !mul_i64(most, 4, &most))) {
+            return FAIL_SHAPE(node, "sizes[%d] is too large for tensor %" PRIu64, i, out[0].id);
         }
         *dim = sizes != NULL                        ? sizes->s64[i]
                : scales == NULL || !dim_known(*dim) ? UNKNOWN

@@ -30,6 +30,9 @@ unsigned pat_classes(const node_t *node)
     if (op_is_reduction(node->kind)) {
         return PAT_REDUCE;
     }
+    if (op_is_window(node->kind)) {
+        return PAT_WINDOW;
+    }
     if (op_is_norm(node->kind)) {
         return PAT_NORM;
     }

@@ -15,10 +15,11 @@ static const lt_t *lt_of(const match_t *m, int v)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* Norms, rotary embeddings and reductions. */
+/* Norms, rotary embeddings, reductions and windows. */
 static const char *limit_of_rows(const graph_t *g, const node_t *n)
 {
     return (pat_classes(n) & PAT_REDUCE) != 0 && n->n_in > 1 ? "its axes are a tensor"
+           : n->kind == sinter_op_interpolate && n->n_in > 1 ? "its sizes are a tensor"
            : dtype_needs_f64(g->values[n->in[0]].lt.data_type) ||
                    dtype_needs_f64(g->values[n->out[0]].lt.data_type)
                ? "it computes in f32, but its input or output is f64"
@@ -48,7 +49,7 @@ const char *pat_op_limit(const graph_t *g, const node_t *n)
     if (n->kind == sinter_op_dropout) {
         return limit_of_dropout(g, n);
     }
-    if ((pat_classes(n) & (PAT_NORM | PAT_ROTARY | PAT_REDUCE)) != 0) {
+    if ((pat_classes(n) & (PAT_NORM | PAT_ROTARY | PAT_REDUCE | PAT_WINDOW)) != 0) {
         return limit_of_rows(g, n);
     }
     const bool matmul = (pat_classes(n) & PAT_MATMUL) != 0;

@@ -3,6 +3,7 @@
  *   RMSNorm or LayerNorm -> [Multiply, Add] -> [TypeCast] -> [Quantize, or DynamicQuantize]
  *   RotaryEmbedding -> the same
  *   elementwise ops -> ReduceMean -> elementwise ops
+ *   [Dequantize] -> MaxPool, AvgPool or Interpolate -> views, elementwise ops -> [Quantize]
  *
  * The sum that a norm takes joins its partition later (joins.def), because it often is the residual
  * of the next block and has other readers. */
@@ -44,3 +45,28 @@ static const pat_node_t reduction[] = {
      .keep = true},
 };
 const pattern_t pattern_reduction = PAT_ROW("reduction", FAMILY_GENERAL, reduction, NULL);
+
+static const pat_node_t pooling[] = {
+    {.role = "pooling", .ops = PAT_WINDOW, .edge = PAT_ANCHOR},
+    {.role = "pre",
+     .ops = PAT_ELTWISE | PAT_CAST | PAT_DEQUANT,
+     .edge = PAT_ABOVE,
+     .of = 0,
+     .port = 0,
+     .max = PAT_MANY},
+    {.role = "post",
+     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
+     .edge = PAT_REGION,
+     .of = 0,
+     .max = PAT_MANY,
+     .side = SIDE,
+     .keep = true},
+    {.role = "tail",
+     .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE,
+     .edge = PAT_BELOW,
+     .of = 2,
+     .port = -1,
+     .max = PAT_MANY,
+     .side = SIDE},
+};
+const pattern_t pattern_pooling = PAT_ROW("pooling", FAMILY_GENERAL, pooling, NULL);

@@ -18,8 +18,8 @@ enum {
     FZ_MAX_TENSORS = 96,
     FZ_MAX_OPS = 48,
     FZ_MAX_PORTS = 5,
-    FZ_MAX_ATTRS = 6,
-    FZ_MAX_SYMBOLS = 6,
+    FZ_MAX_ATTRS = 12,
+    FZ_MAX_SYMBOLS = 12,
     FZ_VARIANTS = 3
 };
 
@@ -187,6 +187,7 @@ void fz_gen_mlp(fz_t *f);
 void fz_gen_norm(fz_t *f);
 void fz_gen_rope(fz_t *f);
 void fz_gen_gather(fz_t *f);
+void fz_gen_image(fz_t *f);
 
 /* ---- emit.c ---------------------------------------------------------------------------------- */
 

@@ -237,7 +237,13 @@ static bool has_bounds(const orc_value_t *t)
     return false;
 }
 
-/* Likely errors that meet certain ones of another input are no longer all likely. A MatMul looks
+static bool is_product(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_matmul || kind == sinter_op_convolution ||
+           kind == sinter_op_conv_transpose;
+}
+
+/* Likely errors that meet certain ones of another input are no longer all likely. A product looks
  * at its operands one by one. */
 static bool hands_on_walked(const orc_ctx_t *c)
 {
@@ -249,7 +255,7 @@ static bool hands_on_walked(const orc_ctx_t *c)
     for (size_t k = 0; walked && k < c->n_in; k++) {
         certain = certain || (!c->in[k]->walked && has_bounds(c->in[k]));
     }
-    return walked && (!certain || c->op->kind == sinter_op_matmul);
+    return walked && (!certain || is_product(c->op->kind));
 }
 
 static int run_op(run_t *r, const orc_op_t *op)
@@ -272,7 +278,7 @@ static int run_op(run_t *r, const orc_op_t *op)
     }
     for (size_t i = 0; i < c.n_out; i++) {
         c.out[i]->walked = c.out[i]->walked || walked;
-        for (size_t k = 0; k < c.n_in && op->kind != sinter_op_matmul; k++) {
+        for (size_t k = 0; k < c.n_in && !is_product(op->kind); k++) {
             c.out[i]->probabilities = c.out[i]->probabilities || c.in[k]->probabilities;
         }
     }

@@ -200,6 +200,19 @@ static const struct {
      "tensors 1 and 2 differ in dimension 0"},
     {"MaxPool strides=1 pads_begin=0 pads_end=0 kernel=5 1:f32:1x4x2 -> 2:f32:*", SHAPE,
      "window of 5 elements does not fit into the 4"},
+    {"MaxPool strides=1 pads_begin=0 pads_end=-9 kernel=1 1:f32:1x4x2 -> 2:f32:*", SHAPE,
+     "window of 1 elements does not fit into the -5"},
+    {"MaxPool strides=1 pads_begin=-9223372036854775808 pads_end=0 kernel=1 1:f32:1x4x2 -> "
+     "2:f32:*",
+     SHAPE, "padding of -9223372036854775808 and 0 in spatial dimension 0"},
+    {"MaxPool strides=1 pads_begin=0 pads_end=0 kernel=4611686018427387904 dilations=4 "
+     "1:f32:1x4x2 -> 2:f32:*",
+     SHAPE, "window of spatial dimension 0 overflows"},
+    {"AvgPool strides=4611686018427387904 pads_begin=0 pads_end=0 kernel=4611686018427387904 "
+     "exclude_pad=1 auto_pad=SAME_UPPER 1:f32:1x4x2 -> 2:f32:*",
+     SHAPE, "window of spatial dimension 0 overflows"},
+    {"Interpolate mode=nearest sizes=4611686018427387904 1:f32:1x4x3 -> 2:f32:*", SHAPE,
+     "sizes[0] is too large for tensor 2"},
     {"MaxPool strides=1,1 pads_begin=0 pads_end=0 kernel=1 1:f32:1x4x2 -> 2:f32:*", SHAPE,
      "attribute strides has 2 values for 1 spatial dimensions"},
     {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 1:f32:1x8x3 2:f32:3x4x16 -> "

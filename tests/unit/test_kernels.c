@@ -133,7 +133,8 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
         const int in = rig_value(&p->r, type, 2, mat, NULL),
                   out = rig_value(&p->r, kind == STEP_DYNQUANT ? sinter_s8 : sinter_f32, 2, mat,
                                   NULL);
-        const bool rows = kind == STEP_NORM || kind == STEP_ROTARY || kind == STEP_REDUCE;
+        const bool rows =
+            kind == STEP_NORM || kind == STEP_ROTARY || kind == STEP_REDUCE || kind == STEP_WINDOW;
         const chain_t *pre = NULL;
         if (rows) {
             chain_begin(&b, &p->r.plan.arena, 2, in, false);
@@ -158,6 +159,8 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
             static const int64_t axes[1] = {1};
             p->step.p.reduce = (reduce_params_t){
                 .pre = pre, .x = in, .kind = sinter_op_reduce_sum, .axes = axes, .n_axes = 1};
+        } else if (kind == STEP_WINDOW) {
+            p->step.p.window = (window_params_t){.pre = pre, .x = in, .kind = sinter_op_max_pool};
         } else if (kind == STEP_DYNQUANT) {
             p->step.p.dynquant = (dynquant_params_t){
                 .in = in, .out = {.data = out, .scale = -1, .zp = -1}, .tensor_scale = -1};

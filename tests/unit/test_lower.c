@@ -543,6 +543,9 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer(plan, reads, s->p.rotary.sines);
         refer(plan, reads, s->p.rotary.positions);
         break;
+    case STEP_WINDOW:
+        refer_chain(plan, s->p.window.pre, reads, writes);
+        break;
     case STEP_REDUCE:
         refer_chain(plan, s->p.reduce.pre, reads, writes);
         break;

@@ -15,17 +15,18 @@ static const struct {
     int weight;
     void (*generate)(fz_t *f);
 } generators[] = {
-    {"eltwise", 18, fz_gen_eltwise},
+    {"eltwise", 15, fz_gen_eltwise},
     {"matmul", 17, fz_gen_matmul},
     {"attention", 17, fz_gen_attention},
-    {"softmax", 5, fz_gen_softmax},
-    {"views", 7, fz_gen_views},
+    {"softmax", 4, fz_gen_softmax},
+    {"views", 6, fz_gen_views},
     {"dynquant", 13, fz_gen_dynquant},
     {"mlp", 4, fz_gen_mlp},
     {"turned", 3, fz_gen_turned_attention},
     {"norm", 8, fz_gen_norm},
     {"rope", 4, fz_gen_rope},
     {"gather", 4, fz_gen_gather},
+    {"image", 5, fz_gen_image},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 

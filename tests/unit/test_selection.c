@@ -465,6 +465,10 @@ static const selection_case_t cases[] = {
     {.what = "a reduction",
      .graph = "ReduceMean axes=1 1:f32:8x64 -> 2:f32:8",
      .at = BY_ISA("reduce_runs_f32")},
+    {.what = "pooling",
+     .graph = "MaxPool strides=2,2 kernel=3,3 pads_begin=1,1 pads_end=1,1 1:f32:1x8x8x16 -> "
+              "2:f32:1x4x4x16",
+     .at = BY_ISA("window_runs_f32")},
     {.what = "a gather of codes",
      .graph = "Gather 1:s4:100x64 2:s32:8 -> 3:s4:8x64",
      .at = ANYWHERE("gather_rows_any_generic")},

@@ -144,6 +144,12 @@ static const struct {
     {"AvgPool strides=3 pads_begin=9 pads_end=9 kernel=2 auto_pad=VALID exclude_pad=0 "
      "data_format=NCX 1:f32:1x5x8 -> 90:f32:*",
      {"1x5x3"}},
+    {"AvgPool strides=2 pads_begin=1 pads_end=-1 kernel=2 exclude_pad=1 data_format=NCX "
+     "1:f32:1x5x22 -> 90:f32:*",
+     {"1x5x11"}},
+    {"AvgPool strides=3 pads_begin=9 pads_end=9 kernel=2 auto_pad=same_upper exclude_pad=0 "
+     "data_format=NCX 1:f32:1x5x8 -> 90:f32:*",
+     {"1x5x3"}},
     {"AvgPoolBackward strides=2 pads_begin=0 pads_end=0 kernel=2 exclude_pad=0 src_shape=1,8,5 "
      "1:f32:1x4x5 -> 90:f32:*",
      {"1x8x5"}},
@@ -196,6 +202,7 @@ static const struct {
     {"Interpolate mode=nearest sizes=7,9 1:f32:1x4x5x3 -> 90:f32:*", {"1x7x9x3"}},
     {"Interpolate mode=bilinear scales=2,1.5 data_format=NCX 1:f32:1x3x4x5 -> 90:f32:*",
      {"1x3x8x7"}},
+    {"Interpolate mode=linear sizes=3 scales=7 data_format=NCX 1:f32:1x5x4 -> 90:f32:*", {"1x5x3"}},
     {"InterpolateBackward mode=nearest 1:f32:1x4x5x3 2:f32:1x8x10x3 -> 90:f32:*", {"1x4x5x3"}},
 
     /* reductions and norms */

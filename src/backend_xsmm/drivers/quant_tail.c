@@ -41,6 +41,7 @@ static const char *refuse_block(step_kind_t kind, int64_t n, int64_t rows, int64
                                          : NULL;
     case STEP_SOFTMAX:
     case STEP_REDUCE:
+    case STEP_WINDOW:
     case STEP_GATHER:
     case STEP_SCATTER:
     case STEP_TOP_K:

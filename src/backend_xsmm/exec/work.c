@@ -105,6 +105,16 @@ static double add_attention(sum_t *s, const problem_t *p)
     return elements(p, a->out_dims);
 }
 
+/* Elements that a result of pooling or interpolation takes. */
+static double window_taps(const window_params_t *w)
+{
+    double n = w->kind == sinter_op_interpolate && !w->nearest ? 4 : 1;
+    for (int i = 0; i < SINTER_MAX_NDIMS && w->dim[i].kernel > 0; i++) {
+        n *= (double)w->dim[i].kernel;
+    }
+    return n;
+}
+
 double step_work(const problem_t *p)
 {
     const step_t *step = p->step;
@@ -127,6 +137,12 @@ double step_work(const problem_t *p)
         add(&s, n, 1 / elements_rate);
         add_chain(&s, p, step->p.reduce.pre, n);
         n = elements(p, step->post->dims_value);
+        break;
+    case STEP_WINDOW:
+        n = elements(p, step->p.window.x);
+        add_chain(&s, p, step->p.window.pre, n);
+        n = elements(p, step->post->dims_value);
+        add(&s, n, window_taps(&step->p.window) / elements_rate);
         break;
     case STEP_ROTARY:
         n = elements(p, step->p.rotary.x);

@@ -25,8 +25,8 @@ typedef struct cluster {
     int n_nodes, cap_nodes;
     int tail;          /* node: a DynamicQuantize run on the results of this step; -1: none */
     const char *apart; /* of a DynamicQuantize: why it is not a tail */
-    /* Of a norm, a rotary embedding or a reduction: the nodes that compute its input. NULL: of
-     * another kind. */
+    /* Of a norm, a rotary embedding, a reduction or a window: the nodes that compute its input.
+     * NULL: of another kind. */
     struct cluster *pre;
     int cost; /* an estimate of the chain's instructions */
     int pos;  /* its index; of a copy: the cluster that it follows */

@@ -500,9 +500,15 @@ static bool takes_rows(sinter_op_kind_t kind)
     return op_is_norm(kind) || kind == sinter_op_rotary_embedding;
 }
 
-/* What a norm, a rotary embedding or a reduction reads. A floating node that computes its data
- * becomes a part of the step, which then passes over memory once; later readers find its result in
- * memory. */
+/* The step computes its data by a chain. */
+static bool takes_chain(sinter_op_kind_t kind)
+{
+    return takes_rows(kind) || op_is_reduction(kind) || op_is_window(kind);
+}
+
+/* What a norm, a rotary embedding, a reduction or a window reads. A floating node that computes
+ * its data becomes a part of the step, which then passes over memory once; later readers find
+ * its result in memory. */
 static sinter_status_t inputs_of_rows(lowering_t *lo, const node_t *n, int ci, cluster_t *pre)
 {
     const int x = n->in[0], p = floating_producer(lo, n, 0);
@@ -525,6 +531,7 @@ static step_kind_t heavy_kind(sinter_op_kind_t kind)
            : op_is_norm(kind)       ? STEP_NORM
            : takes_rows(kind)       ? STEP_ROTARY
            : op_is_reduction(kind)  ? STEP_REDUCE
+           : op_is_window(kind)     ? STEP_WINDOW
                                     : STEP_SOFTMAX;
 }
 
@@ -532,7 +539,7 @@ static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     cluster_t *pre = NULL;
-    if (takes_rows(n->kind) || op_is_reduction(n->kind)) {
+    if (takes_chain(n->kind)) {
         pre = ARENA_NEW(&lo->plan->arena, cluster_t, 1);
         SG_TRY(pre != NULL ? inputs_of_rows(lo, n, lo->n_clusters, pre) : sinter_out_of_memory);
     } else {
@@ -609,8 +616,7 @@ sinter_status_t lower_cluster(lowering_t *lo)
             SG_TRY(need_memory(lo, n->in[0]));
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
         } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax ||
-                   n->kind == sinter_op_log_softmax || takes_rows(n->kind) ||
-                   op_is_reduction(n->kind)) {
+                   n->kind == sinter_op_log_softmax || takes_chain(n->kind)) {
             SG_TRY(heavy_node(lo, node));
         } else if (n->kind == sinter_op_gather) {
             SG_TRY(index_node(lo, node, STEP_GATHER));

@@ -399,7 +399,8 @@ static bool in_part(const cluster_t *part, int node)
     return false;
 }
 
-/* The chain that computes the data of a norm or a reduction, and stores it where others need it. */
+/* The chain that computes the data of a norm, a reduction or a window, and stores it where
+ * others need it. */
 static sinter_status_t emit_pre(emitter_t *e, const cluster_t *cl, const chain_t **chain)
 {
     lowering_t *lo = e->lo;
@@ -458,6 +459,25 @@ static sinter_status_t emit_reduce(emitter_t *e, const cluster_t *cl, step_t *st
     p->axes = axes->s64;
     p->n_axes = (int)axes->n;
     p->keep_dims = node_bool(n, sinter_op_attr_keep_dims, false);
+    return set_result(e, n->out[0], 0);
+}
+
+static sinter_status_t emit_window(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    const node_t *n = &e->lo->g->nodes[cl->heavy];
+    const lt_t *image = &e->lo->probe[n->in[0]];
+    const attr_t *kernel = node_attr(n, sinter_op_attr_kernel);
+    window_params_t *p = &step->p.window;
+    p->x = n->in[0];
+    p->kind = n->kind;
+    p->channel = shape_channel_dim(n, image);
+    for (int i = 0; i < image->ndims - 2 && kernel != NULL; i++) {
+        SG_TRY(window_read(n, image->ndims - 2, i, kernel->s64[i], &p->dim[i]));
+    }
+    p->exclude_pad = node_bool(n, sinter_op_attr_exclude_pad, false);
+    p->nearest = strcmp(node_str(n, sinter_op_attr_mode, ""), "nearest") == 0;
+    p->corners = strcmp(node_str(n, sinter_op_attr_coordinate_transformation_mode, ""),
+                        "align_corners") == 0;
     return set_result(e, n->out[0], 0);
 }
 
@@ -632,6 +652,8 @@ static sinter_status_t emit_params(emitter_t *e, const cluster_t *cl, step_t *st
         return emit_norm(e, cl, step);
     case STEP_REDUCE:
         return emit_reduce(e, cl, step);
+    case STEP_WINDOW:
+        return emit_window(e, cl, step);
     case STEP_ROTARY:
         return emit_rotary(e, cl, step);
     case STEP_GATHER:
@@ -660,6 +682,7 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
         SG_TRY(emit_pre(e, cl,
                         cl->kind == STEP_NORM     ? &step->p.norm.pre
                         : cl->kind == STEP_ROTARY ? &step->p.rotary.pre
+                        : cl->kind == STEP_WINDOW ? &step->p.window.pre
                                                   : &step->p.reduce.pre));
     }
     SG_TRY(begin(e, cl->dims_value, hands_on(cl)));
@@ -727,6 +750,9 @@ static void touch_params(plan_t *plan, const step_t *step, int s)
     case STEP_MATMUL:
         touch_operand(plan, &step->p.matmul.a, s);
         touch_operand(plan, &step->p.matmul.b, s);
+        break;
+    case STEP_WINDOW: /* elements of the image are read for several results */
+        touch_chain(plan, step->p.window.pre, s);
         break;
     case STEP_SOFTMAX:
         touch(plan, step->p.softmax.in, s);
