@@ -90,9 +90,12 @@ SMALL = {
 
 
 class Layer:
-    """Builds one layer."""
+    """Builds one layer. A reshape can leave one dim open: that is the number of sequences, if
+    open_batch, or the numbers of tokens and of rows of a sequence."""
 
-    def __init__(self, net, weights, cache, batch, tokens, capacity):
+    def __init__(self, net, weights, cache, sizes, open_batch=False):
+        batch, tokens, capacity = sizes
+        self.open_batch = open_batch
         self.net, self.batch, self.n, self.capacity = net, batch, batch * tokens, capacity
         self.weights, self.cache = WEIGHTS[weights], CACHES[cache]
         self.float_type = net.float_type
@@ -174,7 +177,8 @@ class Layer:
         x = self.op("DynamicDequantize", stored, qtype="per_group",
                     group_shape=[1, 1, 1, self.cache.group])
         shape = [1, self.net.kv_heads, self.batch, self.capacity, self.net.head]
-        return self.transpose(self.reshape(x, shape, 3), [2, 1, 0, 3, 4])
+        x = self.reshape(x, shape, 2 if self.open_batch else 3)
+        return self.transpose(x, [2, 1, 0, 3, 4])
 
     def mask(self, scores):
         fill = self.g.input("f32", [1])
@@ -192,7 +196,8 @@ class Layer:
     def attention(self, q, k, v):
         """q [1, heads, n, head], caches of codes. Returns [n, heads * head]."""
         net, per_kv = self.net, self.net.heads // self.net.kv_heads
-        q = self.reshape(q, [net.kv_heads, per_kv, self.batch, self.n // self.batch, net.head], 3)
+        q = self.reshape(q, [net.kv_heads, per_kv, self.batch, self.n // self.batch, net.head],
+                         2 if self.open_batch else 3)
         q = self.transpose(q, [2, 0, 1, 3, 4])
         scores = self.g.op("MatMul", [q, self.recall(k)], "f32", transpose_a=False,
                            transpose_b=True)
@@ -238,6 +243,7 @@ class Layer:
     def open_dims(self):
         """Tensors with the place of the dim that counts tokens, or rows of the cache."""
         tokens = [(self.x, 0), (self.positions, 1), (self.slots, 0)]
+        tokens += [(self.past, 0)] if self.open_batch else []
         return tokens, [(cache, 2) for cache in self.caches]
 
     def dynamic(self):
@@ -245,9 +251,9 @@ class Layer:
         tokens, rows = self.open_dims()
         return "--dynamic=" + "+".join(with_dim(t, at, "?") for t, at in tokens + rows)
 
-    def resized(self, tokens, capacity):
-        """The option for other numbers of tokens and of rows of a sequence."""
-        n, rows = ([with_dim(t, at, self.batch * size) for t, at in tensors]
+    def resized(self, tokens, capacity, batch=None):
+        """The option for other numbers of tokens and of rows of a sequence, or of sequences."""
+        n, rows = ([with_dim(t, at, (batch or self.batch) * size) for t, at in tensors]
                    for tensors, size in zip(self.open_dims(), (tokens, capacity)))
         return "--in-shapes=" + "+".join(n + rows)
 
@@ -293,16 +299,19 @@ class Case:
         self.phase = "decode" if tokens == 1 else "prefill"
         self.name = f"{net}-{self.phase}-{weights}-{cache}" + (f"-b{batch}" if batch > 1 else "")
         self.net, self.batch, self.n_partitions = net, batch, n_partitions
-        self.real = Layer(NETS[net], weights, cache, batch, tokens, capacity).build()
-        self.small = Layer(SMALL[net], weights, cache, batch, *SMALL_SIZES[self.phase]).build()
+        self.real = Layer(NETS[net], weights, cache, (batch, tokens, capacity)).build()
+        small = (SMALL[net], weights, cache, (batch, *SMALL_SIZES[self.phase]))
+        self.small = Layer(*small).build()
+        self.open = Layer(*small, open_batch=True).build() if batch > 1 else None
 
-    def words(self, layer, capacity, mode="C"):
+    def words(self, layer, capacity, mode="C", batch=None):
         """The start of a command line. The first sequence is nearly as long as its room, the third
         one is short (new, if it is small), and the fourth has no token that it sees."""
-        name = self.name if layer is self.real else self.name + "-small"
+        name = self.name + ("" if layer is self.real else
+                            "-small" if layer is self.small else "-open-small")
         third = capacity // 5 if layer is self.real else 0
         lengths = [capacity - layer.n // self.batch - 1, capacity // 2, third, -1]
-        past = ",".join(str(n) for n in lengths[:self.batch])
+        past = ",".join(str(n) for n in lengths[:batch or self.batch])
         reach = f"+{layer.reach['id']}:={layer.net.window - 1}" if layer.reach else ""
         seed = f" --seed={SEEDS[name]}" if name in SEEDS and mode == "C" else ""
         return (f"--mode={mode} --case=../../models/layers/{name}.json "
@@ -323,6 +332,8 @@ def models():
     for case in cases():
         graphs["layers/" + case.name] = case.real.g
         graphs["layers/" + case.name + "-small"] = case.small.g
+        if case.open:
+            graphs["layers/" + case.name + "-open-small"] = case.open.g
     return graphs
 
 
@@ -338,6 +349,10 @@ def small_lines(case):
         yield line + case.parts()
         if layer.batch > 1:
             yield line + f" --no-fuse --expected-n-partitions={len(layer.g.ops)}"
+    for batch in (1, 2, 4) if case.open else ():
+        layer = case.open
+        yield (case.words(layer, layer.capacity, batch=batch) + case.parts() + strict + " " +
+               layer.dynamic() + " " + layer.resized(1, layer.capacity, batch))
 
 
 # What is checked in small alone: prompts and batches, whose many tokens leave some codes of 4 bits

@@ -86,25 +86,51 @@ static bool say_runs(int n, const int64_t *data, int64_t run, int64_t *scales)
     return run == 1;
 }
 
+/* The first of the last dims of out that are together the dims of in behind i; -1: there are none,
+ * or it is not known. */
+static int end_of_split(const lt_t *in, const lt_t *out, int i, int j)
+{
+    int64_t want = 1, have = 1;
+    int end = out->ndims;
+    for (int d = i + 1; d < in->ndims; d++) {
+        if (!dim_known(in->dims[d]) || !mul_i64(want, in->dims[d], &want)) {
+            return -1;
+        }
+    }
+    while (end > j && have < want) {
+        if (!dim_known(out->dims[--end]) || !mul_i64(have, out->dims[end], &have)) {
+            return -1;
+        }
+    }
+    return have == want ? end : -1;
+}
+
 /* A dim that is not known yet becomes known dims and one that is not: in->dims[i] is out->dims[j]
- * and those behind it, [rows] -> [4, rows / 4]. Returns how many they are; 0: the dim is no such
- * dim. A scale for all of the dim stays one. Else each part has scales of its own: should a group
- * reach over two parts, then the reshape of the scales, which are too few, is an error at
- * execute. */
+ * and some behind it, [rows] -> [4, rows / 4] or [rows / 40, 40]. Returns how many they are; 0: the
+ * dim is no such dim. A scale for all of the dim stays one. Else each part has scales of its own:
+ * should a group reach over two parts, then the reshape of the scales, which are too few, is an
+ * error at execute. */
 static int split_unknown(const lt_t *in, const lt_t *out, int i, int j, const int64_t *dims,
                          int64_t *scales)
 {
-    int n = 0;
-    while (j + n < out->ndims && dim_known(out->dims[j + n])) {
-        n++;
+    int unknown = 0, end = end_of_split(in, out, i, j);
+    if (end < 0) { /* other dims are unknown, too: the parts end with the first one */
+        end = j;
+        while (end < out->ndims && dim_known(out->dims[end])) {
+            end++;
+        }
+        end++;
     }
-    if (dim_known(in->dims[i]) || j + n == out->ndims || (dim_known(dims[i]) && dims[i] != 1)) {
+    for (int k = j; k < end && k < out->ndims; k++) {
+        unknown += !dim_known(out->dims[k]);
+    }
+    if (dim_known(in->dims[i]) || unknown != 1 || (dim_known(dims[i]) && dims[i] != 1)) {
         return 0;
     }
-    for (int k = j; k <= j + n; k++) {
+    for (int k = j; k < end; k++) {
         scales[k] = dims[i] == 1 ? 1 : out->dims[k];
     }
-    return n + 1;
+    return end - j;
 }
 
 /* Both dim lists fall into blocks of equal products, as short as can be; unit dims stick to the
@@ -118,7 +144,8 @@ static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dim
     while (i < in->ndims || j < out->ndims) {
         const int i0 = i, j0 = j;
         int64_t a = 1, b = 1;
-        if (i < in->ndims && j < out->ndims &&
+        const int parts = i < in->ndims ? split_unknown(in, out, i, j, dims, scales) : 0;
+        if (parts <= 1 && i < in->ndims && j < out->ndims &&
             in->dims[i] == out->dims[j]) { /* an untouched dim, known or not */
             scales[j++] = dims[i++];
             continue;
@@ -131,7 +158,6 @@ static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dim
             scales[j++] = 1;
             continue;
         }
-        const int parts = i < in->ndims ? split_unknown(in, out, i, j, dims, scales) : 0;
         if (parts > 0) {
             i++;
             j += parts;

@@ -96,6 +96,16 @@ static sinter_status_t elements(const node_t *node, const lt_t *in, int n, const
 
 /* Dims that are copied stand on both sides: neither they nor what is not known of them matters
  * to the others. */
+/* The one dim that is not known and not copied. */
+static void fill_unknown(lt_t *in, const target_t *to, int64_t dim)
+{
+    for (int i = 0; i < in->ndims; i++) {
+        if (!dim_known(in->dims[i]) && (i >= to->n || !to->copied[i])) {
+            in->dims[i] = dim;
+        }
+    }
+}
+
 sinter_status_t shape_reshape(const node_t *node, lt_t *in, lt_t *out)
 {
     target_t to;
@@ -121,6 +131,11 @@ sinter_status_t shape_reshape(const node_t *node, lt_t *in, lt_t *out)
     SG_TRY(shape_put(node, &out[0], to.n, to.dims));
     for (int i = 0; i < to.n && i < in[0].ndims; i++) {
         in[0].dims[i] = to.copied[i] ? to.dims[i] : in[0].dims[i];
+    }
+    SG_TRY(elements(node, &in[0], to.n, to.dims, &to, &want, &want_unknown));
+    if (in[0].ndims >= 0 && want_unknown == 0 && have_unknown == 1 && have > 0 &&
+        want % have == 0) {
+        fill_unknown(&in[0], &to, want / have);
     }
     return sinter_success;
 }

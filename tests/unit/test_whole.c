@@ -821,6 +821,46 @@ static void test_dropout(void)
     close_engine();
 }
 
+/* ---- sequences in one cache ------------------------------------------------------------------ */
+
+/* Rows of three for each sequence, in one cache: their number is a multiple of that of sequences,
+ * and neither is known when the graph is compiled. */
+static void test_open_batch(void)
+{
+    static float q[5][4], cache[15][4], out[5][3];
+    const sinter_dim_t none[2] = {0, 4};
+    fill(&q[0][0], sizeof q / sizeof(float), 1);
+    fill(&cache[0][0], sizeof cache / sizeof(float), 1);
+    open_engine();
+    sinter_stream_t *stream = stream_of(1);
+    sinter_compiled_graph_t *whole =
+        compile("StaticReshape shape=-1,1,4 special_zero=0 0:f32:?x4 -> 1:f32:?x1x4; "
+                "StaticReshape shape=-1,3,4 special_zero=0 2:f32:?x4 -> 3:f32:?x3x4; "
+                "MatMul transpose_b=1 1:f32:?x1x4 3:f32:?x3x4 -> 4:f32:?x1x3");
+    for (int n = 5; n >= 0; n--) {
+        const sinter_dim_t few[2] = {n, 4}, rows[2] = {3 * n, 4};
+        CHECK_THAT(sinter_compiled_graph_bind(whole, 0, 2, few, NULL, q, sizeof q) ==
+                       sinter_success &&
+                   sinter_compiled_graph_bind(whole, 2, 2, n > 0 ? rows : none, NULL, cache,
+                                              sizeof cache) == sinter_success &&
+                   bind(whole, 4, out) == sinter_success);
+        memset(out, 0xFF, sizeof out);
+        CHECK(sinter_compiled_graph_execute(whole, stream) == sinter_success, "%s",
+              sinter_last_error_message());
+        for (int i = 0; i < 3 * n; i++) {
+            float want = 0;
+            for (int d = 0; d < 4; d++) {
+                want += q[i / 3][d] * cache[i][d];
+            }
+            CHECK(out[i / 3][i % 3] - want < 1e-6f && want - out[i / 3][i % 3] < 1e-6f,
+                  "%d sequences: %g, not %g", n, (double)out[i / 3][i % 3], (double)want);
+        }
+    }
+    sinter_compiled_graph_destroy(&whole);
+    sinter_stream_destroy(&stream);
+    close_engine();
+}
+
 /* ---- scalars --------------------------------------------------------------------------------- */
 
 static void test_scalars(void)
@@ -906,6 +946,7 @@ int main(int argc, char **argv)
     test_checked_first();
     test_checked_late();
     test_dropout();
+    test_open_batch();
     test_scalars();
     test_no_memory();
     return check_finish();
