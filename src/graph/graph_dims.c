@@ -110,7 +110,8 @@ static sinter_status_t solve(const graph_t *g, lt_t *lts)
 
 /* one_by_one: after each dim that is chosen, the rules say which others it decides. That matters
  * where a result has the dims of a window over an unknown dim, and an unknown dim of an input must
- * be the same. */
+ * be the same, or where one unknown dim is a multiple of another, as rows of a cache are of the
+ * number of sequences. */
 static sinter_status_t represent(const graph_t *g, lt_t *lts, bool one_by_one)
 {
     /* For a dim that nothing known meets: unlike any usual dim, but divisible by usual group sizes
