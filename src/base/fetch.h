@@ -13,7 +13,16 @@ static inline void fetch_line(const void *p)
     __asm__ volatile("");
 }
 
-/* The same for all cache lines of the bytes from p on. */
+/* Prefetches all cache lines of the bytes from p on, for writing. */
+static inline void fetch_lines_to_write(const unsigned char *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(p + i, 1);
+        __asm__ volatile("");
+    }
+}
+
+/* The same for reading. */
 static inline void fetch_lines(const unsigned char *p, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) {

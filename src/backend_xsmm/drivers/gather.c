@@ -224,12 +224,17 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     return sinter_success;
 }
 
+static int64_t slot_of(const scatter_state_t *st, int64_t row)
+{
+    return index_at(st->slots, row * st->slots->strides[0]);
+}
+
 static sinter_status_t scatter_check(const problem_t *p, const void *state)
 {
     const scatter_state_t *st = state;
     const int64_t n = st->data->dims[st->axis];
     for (int64_t i = 0; i < st->rows; i++) {
-        const int64_t slot = index_at(st->slots, i * st->slots->strides[0]);
+        const int64_t slot = slot_of(st, i);
         if (slot < -1 || slot >= n) {
             return sg_fail(sinter_invalid_arguments,
                            "ScatterRows: tensor %llu: slot %lld of row %lld is outside a "
@@ -261,6 +266,19 @@ static void copy_data(const scatter_state_t *st, int tid, int nth)
     box_move(&part, st->data->data, from, st->out->data, to);
 }
 
+/* Prefetches where a row is written soon, which only the slots tell. Of a longer row, the hardware
+ * finds the lines behind the first ones. to: where slot 0 begins. */
+static void fetch_slot(const scatter_state_t *st, int64_t row, int64_t to)
+{
+    enum { LONGEST = 1024 };
+    const int64_t bits = st->inner.type->bits, bytes = st->inner.n * bits / 8,
+                  slot = row < st->rows ? slot_of(st, row) : -1;
+    if (slot >= 0 && bytes <= LONGEST) {
+        to += slot * st->out->strides[st->axis];
+        fetch_lines_to_write(st->out->data + to * bits / 8, bytes);
+    }
+}
+
 static void scatter_work(const kernel_t *self, const problem_t *p, const void *config,
                          const void *state, const worker_t *w)
 {
@@ -274,6 +292,7 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
         copy_data(st, tid, nth);
         return;
     }
+    enum { AHEAD = 16 }; /* rows */
     /* A slot belongs to one share, which takes its rows in their order: the last one stays. */
     const bool by_outer = st->outer >= nth;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
@@ -286,7 +305,8 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
         const int64_t from = place_of(st->axis, at, st->updates->strides),
                       to = place_of(st->axis, at, st->out->strides);
         for (int64_t i = 0; i < st->rows; i++) {
-            const int64_t slot = index_at(st->slots, i * st->slots->strides[0]);
+            const int64_t slot = slot_of(st, i);
+            fetch_slot(st, i + AHEAD, to);
             if (slot >= 0 && (by_outer || slot % nth == tid)) {
                 box_move(&st->inner, st->updates->data, from + i * st->updates->strides[st->axis],
                          st->out->data, to + slot * st->out->strides[st->axis]);
